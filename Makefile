@@ -1,0 +1,214 @@
+# muster's one Makefile. `make help` lists what can be typed; this comment says how it is laid out.
+#
+# Variants. Everything is built under build/<variant>/, side by side, each with its own flags:
+#   release  -O2                    what is installed, measured and, unless told otherwise, tested
+#   debug    -O0 -g3                for a debugger
+#   asan     -O1, address and undefined-behaviour sanitizers
+#   tsan     -O1 -DMU_TSAN, thread sanitizer
+#   step     -O2 -no-pie            single-stepped by tests/crash;  step3 is the same at -O3
+#   sim      -O1 -DMU_SIM           the same source under the seeded scheduler of tests/sim
+#   fuzz     -O1, libFuzzer + asan  always clang
+# `CC=clang make` builds the same into build/<variant>-clang. `make VARIANT=debug` chooses what `make` builds.
+# `make BUILD=/tmp/x` builds elsewhere. EXTRA_CFLAGS and EXTRA_LDFLAGS are added to every command;
+# VERBOSE=1 shows the commands.
+#
+# Sources are found by wildcard; nobody lists a file here.
+#   shm_layout/*.c src/<library room>/*.c   -> libmuster.a, libmuster.so.<version>
+#   src/<executable room>/*.c               -> muster (its main() is in src/cli/main.c)
+#   examples/X.c      -> <variant>/examples/X, against the public headers and libmuster.so alone, and run as a test;
+#                        a comment line "run: COMMAND" says how, with $MUSTER and $EXAMPLE set (default: just run it)
+#   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
+#   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
+#   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
+#   tests/D/X_fuzz.c  -> fuzz/tests/D/X_fuzz, a libFuzzer target
+#   tests/D/X_test.sh, X_test.py            run as they are
+# A test runs in the variants that a comment line "variants: a b" near its top names. Otherwise: those of its
+# directory (VARIANTS_<dir> below), else `release asan` for C (and `tsan` too for *_threads_test.c), `release` for
+# scripts. tests/D/rules.mk, where it exists, is read first; it may set VARIANTS_D, CFLAGS_D and LDLIBS_D. How tests
+# are run (timeouts, environment, what counts as a leak) is said in tests/runtests.py.
+# tests/{torture,sim,fuzz,model,interop}/run.sh and bench/run.sh are the long forms, behind the targets of the same
+# name; their short forms are ordinary tests.
+
+MAKEFLAGS += -rR -j$(shell nproc 2>/dev/null || echo 2)
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.SECONDARY:
+
+BUILD ?= build
+VARIANT ?= release
+PREFIX ?= /usr/local
+DESTDIR ?=
+SECONDS = 60
+unexport SECONDS
+ifneq ($(filter default undefined,$(origin CC)),)
+CC := gcc
+endif
+CXX ?= g++
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
+
+version_part = $(shell sed -n 's/^.define MUSTER_VERSION_$(1) //p' include/muster/muster.h)
+VERSION := $(call version_part,MAJOR).$(call version_part,MINOR).$(call version_part,PATCH)
+SONAME := libmuster.so.$(call version_part,MAJOR)
+
+# ---- sources -------------------------------------------------------------------------------------------------------
+
+LIB_ROOMS := base sync segment task kv barrier event topology accel object
+EXE_ROOMS := schedule session bridge rpc compat launch agent cli
+LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c)))
+EXE_SRC := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c)))
+EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
+BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
+TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
+TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))
+TEST_SCRIPT := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.sh) $(TEST_DIRS:%=tests/%/*_test.py)))
+FORMATTED = $(sort $(shell find shm_layout include src tests bench examples -name '*.[ch]' 2>/dev/null))
+
+# ---- variants ------------------------------------------------------------------------------------------------------
+
+KINDS := release debug asan tsan step step3 sim
+SUFFIX := $(if $(filter gcc cc,$(notdir $(CC))),,-$(notdir $(CC)))
+SUFFIXES := none $(sort -clang $(SUFFIX))
+kind_of = $(firstword $(subst -, ,$(1)))
+compiler_of = $(or $(patsubst -%,%,$(patsubst $(call kind_of,$(1))%,%,$(1))),gcc)
+VARIANTS := fuzz $(foreach s,$(SUFFIXES),$(addsuffix $(s:none=),$(KINDS)))
+V := $(VARIANT)$(if $(findstring -,$(VARIANT)),,$(SUFFIX))
+
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
+BASE_CFLAGS := -std=gnu17 -D_GNU_SOURCE $(WARN) -fno-common -fvisibility=hidden -Iinclude
+INTERNAL := -Isrc -I.
+
+CFLAGS_release := -O2 -g -fPIC
+CFLAGS_debug := -O0 -g3 -fPIC
+CFLAGS_asan := -O1 -g -fPIC -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+CFLAGS_tsan := -O1 -g -fPIC -fno-omit-frame-pointer -fsanitize=thread -DMU_TSAN
+CFLAGS_step := -O2 -g -fno-pie -DMU_STEP
+CFLAGS_step3 := -O3 -g -fno-pie -DMU_STEP
+CFLAGS_sim := -O1 -g -fPIC -DMU_SIM
+CFLAGS_fuzz := -O1 -g -fPIC -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
+LDFLAGS_release := -Wl,-z,relro,-z,now
+LDFLAGS_asan := -fsanitize=address,undefined
+LDFLAGS_tsan := -fsanitize=thread
+LDFLAGS_step := -no-pie
+LDFLAGS_step3 := -no-pie
+LDFLAGS_fuzz := -fsanitize=address,undefined
+
+# What is built in which kind beside the archives: no shared library, executable, example or bench elsewhere.
+WHOLE_KINDS := release debug asan tsan
+
+# Where the tests of a directory run, when neither the test nor the directory's rules.mk says.
+VARIANTS_crash ?= step
+VARIANTS_sim ?= sim
+VARIANTS_fuzz ?= fuzz
+VARIANTS_model ?= release
+VARIANTS_tidy ?= release
+
+-include $(wildcard tests/*/rules.mk)
+
+# Words "path=variant": what the tests say of themselves, then what the rules above give to the others.
+SAID := $(if $(TEST_C)$(TEST_SCRIPT),$(shell awk 'FNR <= 40 && match($$0, /^[ \#*\/]*variants: */) { \
+	s = substr($$0, RSTART + RLENGTH); gsub(/\*\//, "", s); n = split(s, w, /[ ,]+/); \
+	for (i = 1; i <= n; i++) if (w[i] != "") print FILENAME "=" w[i] }' $(TEST_C) $(TEST_SCRIPT)))
+SILENT := $(filter-out $(foreach w,$(SAID),$(firstword $(subst =, ,$(w)))),$(TEST_C) $(TEST_SCRIPT))
+dir_of = $(word 2,$(subst /, ,$(1)))
+by_default = $(or $(VARIANTS_$(call dir_of,$(1))),$(if $(filter %.c,$(1)),release asan $(if $(filter %_threads_test.c,$(1)),tsan),release))
+PLAN := $(SAID) $(foreach t,$(SILENT),$(foreach v,$(call by_default,$(t)),$(t)=$(v))) $(EXAMPLES:%=examples/%.c=release)
+PLANNED := $(sort $(foreach w,$(PLAN),$(lastword $(subst =, ,$(w)))))
+$(foreach v,$(PLANNED),$(if $(filter $(v),$(VARIANTS)),,$(error a test asks for the variant "$(v)", which is none of: $(VARIANTS))))
+
+# ---- the rules of one variant --------------------------------------------------------------------------------------
+
+# Goals that a newcomer types first check the Debian packages, before anything is compiled.
+NEEDS := $(patsubst demo,build,$(patsubst check%,check,$(filter demo check check-asan check-tsan bench model,$(MAKECMDGOALS))))
+DEPS := $(if $(NEEDS),.deps)
+
+Q := $(if $(VERBOSE),,@)
+say = $(if $(VERBOSE)$(findstring s,$(firstword -$(MAKEFLAGS))),,; echo '  $(1)  $(2)')
+
+include mk/variant.mk
+$(foreach v,$(VARIANTS),$(eval $(call variant_rules,$(v),$(call kind_of,$(v)),$(BUILD)/$(v))))
+
+# What `make check` needs of a variant: for whole kinds all of it, and the planned tests with their helpers.
+planned_dirs = $(sort $(foreach w,$(filter %=$(1),$(filter tests/%,$(PLAN))),$(call dir_of,$(w))))
+planned_progs = $(patsubst %.c=$(1),$(BUILD)/$(1)/%,$(filter %.c=$(1),$(filter tests/%,$(PLAN)))) \
+	$(foreach d,$(call planned_dirs,$(1)),$(PROGRAMS_$(1)_$(d)))
+needed_by = $(WHOLE_$(1)) $(call planned_progs,$(1))
+
+# ---- what people type ----------------------------------------------------------------------------------------------
+
+.SECONDEXPANSION:
+.PHONY: all debug asan tsan demo check check-release check-asan check-tsan torture sim fuzz model bench interop \
+	install uninstall format format-check clean help plan .deps FORCE
+
+all: $(WHOLE_$(V)) $(BUILD)/muster.pc
+debug asan tsan: $$(WHOLE_$$@$(SUFFIX))
+
+.deps:
+	@scripts/deps.sh $(sort build $(NEEDS))
+
+demo: $(WHOLE_$(V))
+	@scripts/run-example.sh $(BUILD)/$(V) demo
+
+RUN_TESTS = BUILD='$(BUILD)' CC='$(CC)' CXX='$(CXX)' $(PYTHON) tests/runtests.py $(if $(K),-k '$(K)') $(TESTFLAGS)
+check: $(foreach v,$(sort release release-clang $(PLANNED)),$(call needed_by,$(v))) $(BUILD)/muster.pc
+	@$(RUN_TESTS) $(PLAN)
+
+check-release check-asan check-tsan: check-%: $$(call needed_by,$$*)
+	@$(RUN_TESTS) $(filter %=$*,$(PLAN))
+
+plan:
+	@printf '%s\n' $(PLAN)
+
+# Long forms: the directory's own run.sh, after its programs.
+RUN_SH = @test -x $(1)/run.sh || { echo "$@: there is no $(1)/run.sh yet"; exit 1; }; \
+	MUSTER=$(abspath $(BUILD)/$(V)/muster) BUILD=$(abspath $(BUILD)/$(V)) CC='$(CC)' PYTHON=$(PYTHON) \
+	$(1)/run.sh --seconds $(SECONDS) $(ARGS)
+all_programs = $(WHOLE_$(1)) $(PROGRAMS_$(1)_$(2)) $(TESTS_$(1)_$(2))
+
+torture: $(call all_programs,$(V),torture)
+	$(call RUN_SH,tests/torture)
+sim: $(call all_programs,sim,sim)
+	$(call RUN_SH,tests/sim)
+fuzz: $(call all_programs,fuzz,fuzz)
+	$(call RUN_SH,tests/fuzz)
+model: $(call all_programs,$(V),model)
+	$(call RUN_SH,tests/model)
+bench: $(WHOLE_$(V))
+	$(call RUN_SH,bench)
+interop: $(call all_programs,$(V),interop)
+	$(call RUN_SH,tests/interop)
+
+$(BUILD)/muster.pc: muster.pc.in include/muster/muster.h Makefile | $(DEPS)
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< > $@
+
+INSTALLED_MAN = $(foreach m,$(wildcard man/*.[1-8]),$(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
+install: all
+	install -d $(DESTDIR)$(PREFIX)/{bin,include/muster,lib/pkgconfig}
+	install -m 644 include/muster/*.h $(DESTDIR)$(PREFIX)/include/muster/
+	install -m 644 $(BUILD)/$(V)/libmuster.a $(DESTDIR)$(PREFIX)/lib/
+	install -m 755 $(BUILD)/$(V)/libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
+	ln -sfn libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sfn $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmuster.so
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
+		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc
+	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(DESTDIR)$(PREFIX)/bin/)
+	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) $(DESTDIR)$(m);)
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/muster $(DESTDIR)$(PREFIX)/lib/libmuster.{a,so,so.*} \
+		$(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(DESTDIR)%)
+	rm -rf $(DESTDIR)$(PREFIX)/include/muster
+
+format:
+	clang-format -i $(FORMATTED)
+format-check:
+	clang-format --dry-run -Werror $(FORMATTED)
+
+clean:
+	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/muster.pc
+
+help:
+	@cat scripts/help.txt

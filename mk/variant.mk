@@ -1,0 +1,78 @@
+# $(call variant_rules,VARIANT,KIND,FOLDER): every rule of one variant. Instantiated once for each, by the Makefile.
+# Leaves WHOLE_<v> (library, executable, examples, benches), TESTS_<v>_<dir> and PROGRAMS_<v>_<dir>.
+
+is_whole = $(filter $(1),$(WHOLE_KINDS))
+plain_c = $(filter-out %_test.c %_main.c %_fuzz.c,$(wildcard tests/$(1)/*.c))
+
+define variant_rules
+CC_$(1) := $(if $(filter fuzz,$(2)),clang,$(if $(filter gcc,$(call compiler_of,$(1))),gcc,$(if $(filter $(call compiler_of,$(1)),$(notdir $(CC))),$(CC),$(call compiler_of,$(1)))))
+LIB_OBJ_$(1) := $$(LIB_SRC:%.c=$(3)/obj/%.o)
+EXE_OBJ_$(1) := $$(EXE_SRC:%.c=$(3)/obj/%.o)
+COMMON_OBJ_$(1) := $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard tests/common/*.c))
+ARCHIVES_$(1) := $(if $(EXE_SRC),$(3)/libtool.a) $(3)/libmuster.a
+SHARED_$(1) := $(if $(call is_whole,$(2)),$(if $(LIB_SRC),$(3)/libmuster.so.$(VERSION)))
+WHOLE_$(1) := $(3)/libmuster.a $$(SHARED_$(1)) $(if $(call is_whole,$(2)),$(if $(EXE_SRC),$(3)/muster) \
+	$(EXAMPLES:%=$(3)/examples/%) $(BENCHES:%=$(3)/bench/%))
+LINK_$(1) = $$(CC_$(1)) $$(LDFLAGS_$(2)) $$(EXTRA_LDFLAGS)
+
+# The command line is kept in a file, so that what it changes is compiled again.
+$(3)/flags: FORCE
+	@mkdir -p $$(@D); echo '$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS)' | cmp -s - $$@ || \
+		echo '$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS)' > $$@
+
+$(3)/obj/%.o: %.c $(3)/flags | $$(DEPS)
+	@mkdir -p $$(@D)$$(call say,cc,$$@)
+	$$(Q)$$(CC_$(1)) $$(BASE_CFLAGS) $$(INTERNAL) $$(CFLAGS_$(2)) $$(DIR_CFLAGS) $$(EXTRA_CFLAGS) -MMD -MP -c -o $$@ $$<
+
+$(3)/libmuster.a: $$(LIB_OBJ_$(1)) | $$(DEPS)
+	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
+	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
+
+$(3)/libmuster.so.$(VERSION): $$(LIB_OBJ_$(1)) src/libmuster.map
+	@:$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/libmuster.map -Wl,--as-needed \
+		$(if $(filter asan tsan,$(2)),,-Wl,--no-undefined) -o $$@ $$(filter %.o,$$^)
+	@ln -sfn $$(@F) $(3)/$(SONAME); ln -sfn $(SONAME) $(3)/libmuster.so
+
+# The executable's rooms without its main(), so that tests reach them.
+$(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) | $$(DEPS)
+	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
+	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
+
+$(3)/muster: $$(EXE_OBJ_$(1)) $(3)/libmuster.a
+	@:$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a
+
+# Examples see what an installed muster gives: public headers and the shared library.
+$(3)/examples/%: examples/%.c $(3)/libmuster.so.$(VERSION) $(3)/flags | $$(DEPS)
+	@mkdir -p $$(@D)$$(call say,cc,$$@)
+	$$(Q)$$(CC_$(1)) -std=gnu17 $$(WARN) -Iinclude $$(CFLAGS_$(2)) $$(LDFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS) \
+		-MMD -MP -MF $$@.d -o $$@ $$< -L$(3) -lmuster -Wl,-rpath,'$$$$ORIGIN/..'
+
+$(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard bench/common/*.c)) $$(ARCHIVES_$(1))
+	@mkdir -p $$(@D)$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) -lm
+
+$(foreach d,$(TEST_DIRS),$(call test_dir_rules,$(1),$(2),$(3),$(d)))
+-include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d)
+endef
+
+# $(call test_dir_rules,VARIANT,KIND,FOLDER,DIR)
+define test_dir_rules
+TESTS_$(1)_$(4) := $(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c))
+PROGRAMS_$(1)_$(4) := $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)) \
+	$(if $(filter fuzz,$(2)),$(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_fuzz.c)))
+$(3)/obj/tests/$(4)/%.o: DIR_CFLAGS := -Itests/common -Itests/$(4) $(CFLAGS_$(4))
+
+$(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c)): $(3)/%: $(3)/obj/%.o
+$(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)): $(3)/%: $(3)/obj/%_main.o
+$(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c)) $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)): \
+	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
+	@mkdir -p $$(@D)$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) -Wl,--as-needed -lcmocka -lm
+$(patsubst %.c,$(3)/%,$(if $(filter fuzz,$(2)),$(wildcard tests/$(4)/*_fuzz.c))): $(3)/%: $(3)/obj/%.o \
+	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
+	@mkdir -p $$(@D)$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -fsanitize=fuzzer -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) -lm
+
+endef
