@@ -46,7 +46,9 @@ unexport SECONDS
 ifneq ($(filter default undefined,$(origin CC)),)
 CC := gcc
 endif
-CXX ?= g++
+ifneq ($(filter default undefined,$(origin CXX)),)
+CXX := g++
+endif
 PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 
 version_part = $(shell sed -n 's/^.define MUSTER_VERSION_$(1) //p' include/muster/muster.h)
@@ -121,8 +123,9 @@ $(foreach v,$(PLANNED),$(if $(filter $(v),$(VARIANTS)),,$(error a test asks for 
 # ---- the rules of one variant --------------------------------------------------------------------------------------
 
 # Goals that a newcomer types first check the Debian packages, before anything is compiled.
-NEEDS := $(patsubst demo,build,$(patsubst check%,check,$(filter demo check check-asan check-tsan bench model,$(MAKECMDGOALS))))
-DEPS := $(if $(NEEDS),.deps)
+NEEDS := $(if $(filter demo check check-asan check-tsan model fuzz,$(MAKECMDGOALS)),build) \
+	$(if $(filter check check-asan check-tsan model fuzz,$(MAKECMDGOALS)),check)
+DEPS := $(if $(strip $(NEEDS)),.deps)
 
 Q := $(if $(VERBOSE),,@)
 say = $(if $(VERBOSE)$(findstring s,$(firstword -$(MAKEFLAGS))),,; echo '  $(1)  $(2)')
@@ -146,7 +149,7 @@ all: $(WHOLE_$(V)) $(BUILD)/muster.pc
 debug asan tsan: $$(WHOLE_$$@$(SUFFIX))
 
 .deps:
-	@scripts/deps.sh $(sort build $(NEEDS))
+	@scripts/deps.sh $(or $(strip $(NEEDS)),build)
 
 demo: $(WHOLE_$(V))
 	@scripts/run-example.sh $(BUILD)/$(V) demo
@@ -176,6 +179,7 @@ fuzz: $(call all_programs,fuzz,fuzz)
 model: $(call all_programs,$(V),model)
 	$(call RUN_SH,tests/model)
 bench: $(WHOLE_$(V))
+	@scripts/deps.sh --say bench
 	$(call RUN_SH,bench)
 interop: $(call all_programs,$(V),interop)
 	$(call RUN_SH,tests/interop)
