@@ -27,7 +27,7 @@
 # scripts. tests/D/rules.mk, where it exists, is read first; it may set VARIANTS_D, CFLAGS_D and LDLIBS_D. How tests
 # are run (timeouts, environment, what counts as a leak) is said in tests/runtests.py.
 # tests/{torture,sim,fuzz,model,interop}/run.sh and bench/run.sh are the long forms, behind the targets of the same
-# name; their short forms are ordinary tests.
+# name, called with `--seconds N` (torture, sim, fuzz) and $(ARGS); their short forms are ordinary tests.
 
 MAKEFLAGS += -rR -j$(shell nproc 2>/dev/null || echo 2)
 SHELL := /bin/bash
@@ -86,8 +86,8 @@ CFLAGS_release := -O2 -g -fPIC
 CFLAGS_debug := -O0 -g3 -fPIC
 CFLAGS_asan := -O1 -g -fPIC -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 CFLAGS_tsan := -O1 -g -fPIC -fno-omit-frame-pointer -fsanitize=thread -DMU_TSAN
-CFLAGS_step := -O2 -g -fno-pie -DMU_STEP
-CFLAGS_step3 := -O3 -g -fno-pie -DMU_STEP
+CFLAGS_step := -O2 -g -fno-pie
+CFLAGS_step3 := -O3 -g -fno-pie
 CFLAGS_sim := -O1 -g -fPIC -DMU_SIM
 CFLAGS_fuzz := -O1 -g -fPIC -fno-omit-frame-pointer -fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all
 LDFLAGS_release := -Wl,-z,relro,-z,now
@@ -107,7 +107,7 @@ VARIANTS_fuzz ?= fuzz
 VARIANTS_model ?= release
 VARIANTS_tidy ?= release
 
--include $(wildcard tests/*/rules.mk)
+-include $(wildcard tests/*/rules.mk bench/rules.mk)
 
 # Words "path=variant": what the tests say of themselves, then what the rules above give to the others.
 SAID := $(if $(TEST_C)$(TEST_SCRIPT),$(shell awk 'FNR <= 40 && match($$0, /^[ \#*\/]*variants: */) { \
@@ -165,17 +165,17 @@ plan:
 	@printf '%s\n' $(PLAN)
 
 # Long forms: the directory's own run.sh, after its programs.
-RUN_SH = @test -x $(1)/run.sh || { echo "$@: there is no $(1)/run.sh yet"; exit 1; }; \
+RUN_SH = @test -x $(1)/run.sh || { echo "$@: there is no $(1)/run.sh"; exit 1; }; \
 	MUSTER=$(abspath $(BUILD)/$(V)/muster) BUILD=$(abspath $(BUILD)/$(V)) CC='$(CC)' PYTHON=$(PYTHON) \
-	$(1)/run.sh --seconds $(SECONDS) $(ARGS)
+	$(1)/run.sh $(2) $(ARGS)
 all_programs = $(WHOLE_$(1)) $(PROGRAMS_$(1)_$(2)) $(TESTS_$(1)_$(2))
 
 torture: $(call all_programs,$(V),torture)
-	$(call RUN_SH,tests/torture)
+	$(call RUN_SH,tests/torture,--seconds $(SECONDS))
 sim: $(call all_programs,sim,sim)
-	$(call RUN_SH,tests/sim)
+	$(call RUN_SH,tests/sim,--seconds $(SECONDS))
 fuzz: $(call all_programs,fuzz,fuzz)
-	$(call RUN_SH,tests/fuzz)
+	$(call RUN_SH,tests/fuzz,--seconds $(SECONDS))
 model: $(call all_programs,$(V),model)
 	$(call RUN_SH,tests/model)
 bench: $(WHOLE_$(V))

@@ -132,7 +132,7 @@ class Test:
         return env
 
     def run(self, number):
-        token = "RUNTESTS=%d.%d" % (os.getpid(), number)
+        token = "RUNTESTS=%d.%06d" % (os.getpid(), number)
         tmp = tempfile.mkdtemp(prefix="muster-test.")
         scratch, shm = os.path.join(tmp, "tmp"), os.path.join(tmp, "shm")
         os.mkdir(scratch)

@@ -1,0 +1,54 @@
+#!/bin/bash
+# `make install` into an empty folder gives what pkg-config, a C compiler and a C++ compiler need; `make uninstall`
+# leaves no file of it.
+# variants: release
+set -euo pipefail
+command -v pkg-config >/dev/null || { echo "pkg-config is not installed"; exit 77; }
+
+root=$TMPDIR/root
+quiet_make() {
+    make -s -C "$TOP" BUILD="$(dirname "$BUILD")" VARIANT=release DESTDIR="$root" PREFIX=/usr "$@" >"$TMPDIR/log" 2>&1 || {
+        cat "$TMPDIR/log"
+        exit 1
+    }
+}
+quiet_make install
+
+for file in lib/libmuster.a lib/libmuster.so include/muster/muster.h lib/pkgconfig/muster.pc; do
+    [ -e "$root/usr/$file" ] || { echo "not installed: $file"; exit 1; }
+done
+for header in include/muster/*.h; do
+    cmp "$header" "$root/usr/$header"
+done
+for page in man/*.[1-8]; do
+    [ ! -e "$page" ] || cmp "$page" "$root/usr/share/man/man${page##*.}/${page##*/}"
+done
+
+export PKG_CONFIG_PATH=$root/usr/lib/pkgconfig PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1
+export PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
+version=$(pkg-config --modversion muster)
+cat >"$TMPDIR/user.c" <<'END'
+#include <muster/muster.h>
+#include <stdio.h>
+int main(void)
+{
+    printf("%d.%d.%d %s\n", MUSTER_VERSION_MAJOR, MUSTER_VERSION_MINOR, MUSTER_VERSION_PATCH,
+           muster_status_name(MUSTER_NOT_FOUND));
+    return 0;
+}
+END
+cp "$TMPDIR/user.c" "$TMPDIR/user.cc"
+for compiler in gcc g++; do
+    source=$TMPDIR/user.c
+    [ "$compiler" = gcc ] || source=$TMPDIR/user.cc
+    "$compiler" -Wall -Werror -o "$TMPDIR/user" "$source" $(pkg-config --cflags --libs muster)
+    said=$(LD_LIBRARY_PATH=$root/usr/lib "$TMPDIR/user")
+    [ "$said" = "$version NOT_FOUND" ] || { echo "$compiler: the program said: $said"; exit 1; }
+done
+gcc -static -o "$TMPDIR/user" "$TMPDIR/user.c" $(pkg-config --static --cflags --libs muster)
+[ "$("$TMPDIR/user")" = "$version NOT_FOUND" ]
+
+quiet_make uninstall
+left=$(find "$root" -type f -o -type l)
+[ -z "$left" ] || { echo "left after uninstall:"; echo "$left"; exit 1; }
+echo "installed, used and uninstalled muster $version"
