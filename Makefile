@@ -23,8 +23,8 @@
 #   tests/D/X_fuzz.c  -> fuzz/tests/D/X_fuzz, a libFuzzer target
 #   tests/D/X_test.sh, X_test.py            run as they are
 # A test runs in the variants that a comment line "variants: a b" near its top names. Otherwise: those of its
-# directory (VARIANTS_<dir> below), else `release asan` for C (and `tsan` too for *_threads_test.c), `release` for
-# scripts. tests/D/rules.mk, where it exists, is read first; it may set VARIANTS_D, CFLAGS_D and LDLIBS_D. How tests
+# directory (VARIANTS_<dir> below), else `release asan`, and `tsan` too for *_threads_test.c. Examples: `release asan`.
+# tests/D/rules.mk, where it exists, is read first; it may set VARIANTS_D, CFLAGS_D and LDLIBS_D. How tests
 # are run (timeouts, environment, what counts as a leak) is said in tests/runtests.py.
 # tests/{torture,sim,fuzz,model,interop}/run.sh and bench/run.sh are the long forms, behind the targets of the same
 # name, called with `--seconds N` (torture, sim, fuzz) and $(ARGS); their short forms are ordinary tests.
@@ -97,14 +97,17 @@ LDFLAGS_step := -no-pie
 LDFLAGS_step3 := -no-pie
 LDFLAGS_fuzz := -fsanitize=address,undefined
 
-# What is built in which kind beside the archives: no shared library, executable, example or bench elsewhere.
+# Where more than the archives is built: the shared library, the executable, the examples; and the benches.
 WHOLE_KINDS := release debug asan tsan
+BENCH_KINDS := release debug
 
 # Where the tests of a directory run, when neither the test nor the directory's rules.mk says.
 VARIANTS_crash ?= step
 VARIANTS_sim ?= sim
 VARIANTS_fuzz ?= fuzz
+VARIANTS_torture ?= release
 VARIANTS_model ?= release
+VARIANTS_bench ?= release
 VARIANTS_tidy ?= release
 
 -include $(wildcard tests/*/rules.mk bench/rules.mk)
@@ -115,8 +118,8 @@ SAID := $(if $(TEST_C)$(TEST_SCRIPT),$(shell awk 'FNR <= 40 && match($$0, /^[ \#
 	for (i = 1; i <= n; i++) if (w[i] != "") print FILENAME "=" w[i] }' $(TEST_C) $(TEST_SCRIPT)))
 SILENT := $(filter-out $(foreach w,$(SAID),$(firstword $(subst =, ,$(w)))),$(TEST_C) $(TEST_SCRIPT))
 dir_of = $(word 2,$(subst /, ,$(1)))
-by_default = $(or $(VARIANTS_$(call dir_of,$(1))),$(if $(filter %.c,$(1)),release asan $(if $(filter %_threads_test.c,$(1)),tsan),release))
-PLAN := $(SAID) $(foreach t,$(SILENT),$(foreach v,$(call by_default,$(t)),$(t)=$(v))) $(EXAMPLES:%=examples/%.c=release)
+by_default = $(or $(VARIANTS_$(call dir_of,$(1))),release asan $(if $(filter %_threads_test.c,$(1)),tsan))
+PLAN := $(SAID) $(foreach t,$(SILENT),$(foreach v,$(call by_default,$(t)),$(t)=$(v))) $(foreach v,release asan,$(EXAMPLES:%=examples/%.c=$(v)))
 PLANNED := $(sort $(foreach w,$(PLAN),$(lastword $(subst =, ,$(w)))))
 $(foreach v,$(PLANNED),$(if $(filter $(v),$(VARIANTS)),,$(error a test asks for the variant "$(v)", which is none of: $(VARIANTS))))
 

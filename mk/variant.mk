@@ -1,6 +1,7 @@
 # $(call variant_rules,VARIANT,KIND,FOLDER): every rule of one variant. Instantiated once for each, by the Makefile.
 # Leaves WHOLE_<v> (library, executable, examples, benches), TESTS_<v>_<dir> and PROGRAMS_<v>_<dir>.
 
+keep = mkdir -p $(dir $(1)); echo '$(2)' | cmp -s - $(1) || echo '$(2)' > $(1)
 is_whole = $(filter $(1),$(WHOLE_KINDS))
 plain_c = $(filter-out %_test.c %_main.c %_fuzz.c,$(wildcard tests/$(1)/*.c))
 
@@ -12,30 +13,31 @@ COMMON_OBJ_$(1) := $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard tests/common/*.c))
 ARCHIVES_$(1) := $(if $(EXE_SRC),$(3)/libtool.a) $(3)/libmuster.a
 SHARED_$(1) := $(if $(call is_whole,$(2)),$(if $(LIB_SRC),$(3)/libmuster.so.$(VERSION)))
 WHOLE_$(1) := $(3)/libmuster.a $$(SHARED_$(1)) $(if $(call is_whole,$(2)),$(if $(EXE_SRC),$(3)/muster) \
-	$(EXAMPLES:%=$(3)/examples/%) $(BENCHES:%=$(3)/bench/%))
+	$(EXAMPLES:%=$(3)/examples/%)) $(if $(filter $(2),$(BENCH_KINDS)),$(BENCHES:%=$(3)/bench/%))
 LINK_$(1) = $$(CC_$(1)) $$(LDFLAGS_$(2)) $$(EXTRA_LDFLAGS)
 
-# The command line is kept in a file, so that what it changes is compiled again.
+# The command line and the list of sources are kept in files, so that what they change is made again.
 $(3)/flags: FORCE
-	@mkdir -p $$(@D); echo '$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS)' | cmp -s - $$@ || \
-		echo '$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS)' > $$@
+	@$$(call keep,$$@,$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS))
+$(3)/sources: FORCE
+	@$$(call keep,$$@,$$(LIB_SRC) $$(EXE_SRC))
 
 $(3)/obj/%.o: %.c $(3)/flags | $$(DEPS)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
 	$$(Q)$$(CC_$(1)) $$(BASE_CFLAGS) $$(INTERNAL) $$(CFLAGS_$(2)) $$(DIR_CFLAGS) $$(EXTRA_CFLAGS) -MMD -MP -c -o $$@ $$<
 
-$(3)/libmuster.a: $$(LIB_OBJ_$(1)) | $$(DEPS)
+$(3)/libmuster.a: $$(LIB_OBJ_$(1)) $(3)/sources | $$(DEPS)
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
 	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
 
-$(3)/libmuster.so.$(VERSION): $$(LIB_OBJ_$(1)) src/libmuster.map
+$(3)/libmuster.so.$(VERSION): $$(LIB_OBJ_$(1)) $(3)/sources src/libmuster.map
 	@:$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/libmuster.map -Wl,--as-needed \
 		$(if $(filter asan tsan,$(2)),,-Wl,--no-undefined) -o $$@ $$(filter %.o,$$^)
 	@ln -sfn $$(@F) $(3)/$(SONAME); ln -sfn $(SONAME) $(3)/libmuster.so
 
 # The executable's rooms without its main(), so that tests reach them.
-$(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) | $$(DEPS)
+$(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) $(3)/sources | $$(DEPS)
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
 	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
 
