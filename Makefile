@@ -26,7 +26,7 @@
 # directory (VARIANTS_<dir> below), else `release asan`, and `tsan` too for *_threads_test.c. Examples: `release asan`.
 # tests/D/rules.mk, where it exists, is read first; it may set VARIANTS_D, CFLAGS_D and LDLIBS_D. How tests
 # are run (timeouts, environment, what counts as a leak) is said in tests/runtests.py.
-# tests/{torture,sim,fuzz,model,interop}/run.sh and bench/run.sh are the long forms, behind the targets of the same
+# tests/{torture,sim,fuzz,model}/run.sh and bench/run.sh are the long forms, behind the targets of the same
 # name, called with `--seconds N` (torture, sim, fuzz) and $(ARGS); their short forms are ordinary tests.
 
 MAKEFLAGS += -rR -j$(shell nproc 2>/dev/null || echo 2)
@@ -145,7 +145,7 @@ needed_by = $(WHOLE_$(1)) $(call planned_progs,$(1))
 # ---- what people type ----------------------------------------------------------------------------------------------
 
 .SECONDEXPANSION:
-.PHONY: all debug asan tsan demo check check-release check-asan check-tsan torture sim fuzz model bench interop \
+.PHONY: all debug asan tsan demo check check-release check-asan check-tsan torture sim fuzz model bench \
 	install uninstall format format-check clean help plan .deps FORCE
 
 all: $(WHOLE_$(V)) $(BUILD)/muster.pc
@@ -184,8 +184,6 @@ model: $(call all_programs,$(V),model)
 bench: $(WHOLE_$(V))
 	@scripts/deps.sh --say bench
 	$(call RUN_SH,bench)
-interop: $(call all_programs,$(V),interop)
-	$(call RUN_SH,tests/interop)
 
 $(BUILD)/muster.pc: muster.pc.in include/muster/muster.h Makefile | $(DEPS)
 	@mkdir -p $(@D)
