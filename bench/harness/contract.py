@@ -1,0 +1,117 @@
+"""The performance contract: the lines of the design that hold on one node, judged by the figures of this run.
+
+p50 is judged unless the line says p99. A ratio is that of one turn of the group, the median over all turns (see
+results.paired()). What could not be measured is said, never passed.
+"""
+from harness.results import paired
+
+
+class Line:
+    def __init__(self, what, limit):
+        self.what, self.limit = what, limit
+        self.measured, self.verdict = "", "NOT MEASURED"
+
+    def record(self):
+        return {"what": self.what, "limit": self.limit, "measured": self.measured, "verdict": self.verdict}
+
+
+def nanoseconds(value):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if value >= size:
+            return ("%#.3g %s" if value < 99.95 * size else "%.0f %s") % (value / size, unit)
+    return "%.1f ns" % value
+
+
+def count_of_bytes(value):
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= size:
+            return "%.2f %s" % (value / size, unit)
+    return "%.0f B" % value
+
+
+class Judge:
+    def __init__(self, results):
+        self.results, self.lines = results, []
+
+    def row(self, metric, who="muster"):
+        row = self.results.get(metric, who)
+        return row if row is not None and row.value is None else None
+
+    def at_most(self, what, limit, value, bound, show, detail="", rows=()):
+        """PASS when value <= bound; value None: not measured. Rows all of whose repeats were noisy taint a miss."""
+        line = Line(what, limit)
+        if value is not None:
+            line.measured = show(value) + (" (%s)" % detail if detail else "")
+            if value <= bound:
+                line.verdict = "PASS"
+            else:
+                line.verdict = "MISSED by %.0f %%" % (100 * (value / bound - 1))
+                if any(row is not None and row.noisy for row in rows):
+                    line.verdict += ", noisy"
+        self.lines.append(line)
+
+    def ratio(self, what, bound, above, below):
+        """above / below <= bound, both rows of this run."""
+        value = paired(above, below)
+        detail = "%s over %s" % (nanoseconds(above.p50), nanoseconds(below.p50)) if value is not None else ""
+        self.at_most(what, "≤ %g×" % bound, value, bound, lambda v: "%.2f×" % v, detail, (above, below))
+
+    def faster(self, what, times, mine, others):
+        """The fastest of the others takes at least `times` as long as mine."""
+        ratios = [(paired(row, mine), row) for row in others if paired(row, mine) is not None]
+        line = Line(what, "≥ %g×" % times if times > 1 else "> 1×")
+        if ratios:
+            value, best = min(ratios, key=lambda pair: pair[0])
+            line.measured = "%.1f× (%s against %s of %s)" % (value, nanoseconds(mine.p50), nanoseconds(best.p50),
+                                                             best.who)
+            passed = value >= times if times > 1 else value > 1
+            line.verdict = "PASS" if passed else "MISSED by %.0f %%" % (100 * (times / value - 1))
+            if not passed and (mine.noisy or best.noisy):
+                line.verdict += ", noisy"
+        self.lines.append(line)
+
+    def time(self, what, bound, row, statistic="p50"):
+        value = getattr(row, statistic) if row is not None else None
+        self.at_most(what, "≤ %s%s" % (nanoseconds(bound), "" if statistic == "p50" else " at p99"), value, bound,
+                     nanoseconds, "", (row,))
+
+    def size(self, what, bound, metric):
+        row = self.results.get(metric)
+        self.at_most(what, "≤ %s" % count_of_bytes(bound), row.value if row else None, bound, count_of_bytes)
+
+
+def judged(results):
+    judge = Judge(results)
+    row = judge.row
+    two = row("barrier.n2.avg16")
+    judge.ratio("group barrier, 2 tasks, over the one-way line", 2, two, row("line.avg16", "one-way"))
+    judge.faster("group barrier, 2 tasks, against Open MPI", 2, two,
+                 [row("barrier.n2.avg16", "openmpi"), row("barrier.n2.avg16", "openmpi-sm")])
+    judge.faster("group barrier, 2 tasks, against MPICH", 5, two, [row("barrier.n2.avg16", "mpich")])
+    judge.faster("group barrier, 2 tasks, against pthread", 100, two, [row("barrier.n2.avg16", "pthread")])
+    eight = row("barrier.n8")
+    judge.faster("group barrier, 8 tasks, ahead of all", 1, eight,
+                 [row("barrier.n8", who) for who in ("openmpi", "openmpi-sm", "mpich", "pthread")])
+    judge.at_most("group barrier, 8 tasks, p99 over p50", "≤ 2×", eight.p99 / eight.p50 if eight else None, 2,
+                  lambda v: "%.2f×" % v, "%s over %s" % (nanoseconds(eight.p99), nanoseconds(eight.p50)) if eight else "",
+                  (eight,))
+    judge.time("named barrier, 1 participant, an arrival", 1000, row("named.1"))
+    judge.time("named barrier, 2 participants, an arrival", 1000, row("named.2"))
+    judge.time("KV get, hot", 25, row("kv.get.hot"))
+    judge.ratio("KV get, uniform, over 3 dependent loads", 1.2, row("kv.get.chained"), row("kv.get.chained", "loads"))
+    judge.time("KV overwrite, hot", 50, row("kv.set.hot"))
+    judge.ratio("KV overwrite, uniform, over the get", 1.5, row("kv.set.uniform"), row("kv.get.uniform"))
+    judge.ratio("waiting get, asleep, over the futex", 1.1, row("wait.parked"), row("wait.parked", "futex"))
+    judge.time("waiting get, spinning", 200, row("wait.spin"))
+    judge.ratio("heartbeat without a system call, over the cheapest one", 0.25, row("heartbeat"),
+                row("heartbeat", "getppid"))
+    for metric in [m for m, who in results.rows if m.startswith("death.") and who == "muster"] or ["death.10MiB",
+                                                                                                 "death.2048MiB"]:
+        judge.time("SIGKILL → every wait returns, %s resident" % metric[6:], 1e6, row(metric), "p99")
+    judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, row("run.8"), row("run.8", "posix_spawn"))
+    judge.size("memory of an empty segment", 1 << 20, "memory.empty")
+    judge.size("memory of a task", 2 << 10, "memory.task")
+    judge.size("memory of the agent, resident", 10 << 20, "memory.agent")
+    judge.time("attach", 1e6, row("attach"))
+    judge.time("audit of 1 M objects", 1e7, row("audit"))
+    return judge.lines

@@ -1,0 +1,208 @@
+"""The rows: which programs make them, in which groups they run interleaved, and what people read beside them.
+
+A group's contenders run in turn, then all again (A B C A B C), so that a slow minute of the machine meets them all.
+"""
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# metric -> what it is, in the order of the table. A metric that is not here is shown under its own name.
+TITLES = {
+    "line": "cache line from one processor to another, one way",
+    "line.avg16": "the same, mean of 16",
+    "barrier.n2": "group barrier, 2 tasks",
+    "barrier.n2.avg16": "group barrier, 2 tasks, mean of 16",
+    "barrier.n4": "group barrier, 4 tasks",
+    "barrier.n8": "group barrier, 8 tasks",
+    "named.1": "named barrier, 1 participant, each arrival",
+    "named.2": "named barrier, 2 participants, each arrival",
+    "kv.get.hot": "KV get, one key",
+    "kv.get.uniform": "KV get, uniform",
+    "kv.get.chained": "KV get, uniform, each key taken from the value before",
+    "kv.set.hot": "KV overwrite, one key",
+    "kv.set.uniform": "KV overwrite, uniform",
+    "kv.increment": "KV increment, one key",
+    "kv.insert": "KV insert of a new key",
+    "wait.spin": "set → reader of a waiting get runs, spinning",
+    "wait.parked": "set → reader of a waiting get runs, asleep",
+    "death.10MiB": "SIGKILL → peers' waits return, 10 MiB resident",
+    "death.2048MiB": "SIGKILL → peers' waits return, 2 GiB resident",
+    "heartbeat": "heartbeat",
+    "attach": "join a job that exists",
+    "attach.thread": "join, with the heartbeat thread",
+    "attach.leave": "leave",
+    "audit": "audit of the segment",
+    "run.8": "start 8 times true, wait for all",
+    "memory.empty": "committed bytes of an empty segment",
+    "memory.task": "bytes of one more task",
+    "memory.agent": "resident bytes of the agent of 2 tasks",
+}
+
+# What stands for hardware or kernel alone, not for another implementation.
+LIMITS = {"one-way", "loads", "line", "futex", "pidfd", "getppid", "posix_spawn"}
+
+
+class Contender:
+    def __init__(self, who, command, timeout=90, environment=None, missing="", repeats=None):
+        self.who, self.command, self.timeout = who, command, timeout
+        self.environment = environment or {}
+        self.missing = missing  # why it cannot run here; "" when it can
+        self.repeats = repeats  # at most so many, None: as many as asked for
+
+
+class Group:
+    def __init__(self, name, contenders):
+        self.name, self.contenders = name, contenders
+
+
+class Tools:
+    """Where the programs are. Peers are compiled here, because their compilers may be absent."""
+
+    def __init__(self, build, muster, compiler):
+        self.folder = os.path.join(build, "bench")
+        self.muster, self.compiler = muster, compiler
+        self.why = {}  # program -> why it is missing
+
+    def program(self, name):
+        path = os.path.join(self.folder, name)
+        return path if os.access(path, os.X_OK) else None
+
+    def peer(self, name, source, compiler, flags=()):
+        """Compile bench/peers/SOURCE with COMPILER; None, and the reason kept, when that cannot be done."""
+        path = os.path.join(self.folder, "peers", name)
+        source = os.path.join(HERE, "peers", source)
+        inputs = [source] + [os.path.join(HERE, n) for n in os.listdir(HERE) if n.endswith(".h")]
+        if os.path.exists(path) and os.path.getmtime(path) > max(map(os.path.getmtime, inputs)):
+            return path
+        if not shutil.which(compiler):
+            self.why[name] = "%s is not installed" % compiler
+            return None
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        done = subprocess.run([compiler, "-std=gnu17", "-O2", "-Wall", "-Wextra", "-o", path, source, *flags],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            said = done.stdout.decode(errors="replace").strip().splitlines()
+            self.why[name] = "%s cannot compile it: %s" % (compiler, said[0] if said else "no reason given")
+            return None
+        return path
+
+
+class Effort:
+    """How long and how often: everything that --quick and --seconds change."""
+
+    def __init__(self, quick, seconds):
+        self.quick = quick
+        self.slice = 0.03 if quick else min(max(seconds / 100, 0.1), 10)  # of a timed loop
+        self.least = 16 if quick else 96  # iterations of a slow barrier
+        self.most = 2000000
+        self.keys = 2000 if quick else 50000
+        self.objects = 20000 if quick else 1000000
+        self.waits = 50 if quick else 300
+        self.small_kills = 3 if quick else 15
+        self.large_kills, self.large_mib = (2, 64) if quick else (8, 2048)
+        self.runs = 3 if quick else 10
+
+    def __str__(self):
+        return ("%.2f s a timed loop, %d keys of 64 bytes, %d objects audited, %d kills at 10 MiB and %d at %d MiB a "
+                "repeat" % (self.slice, self.keys, self.objects, self.small_kills, self.large_kills, self.large_mib))
+
+
+def own(tools, who, program, *arguments, **more):
+    path = tools.program(program)
+    missing = "" if path else "%s is not built" % os.path.join(tools.folder, program)
+    return Contender(who, [path or program] + [str(a) for a in arguments], missing=missing, **more)
+
+
+def openmpi_environment():
+    if os.geteuid():
+        return {}
+    return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def mpi(tools, who, flavour, size, effort, *launcher_options):
+    name = "mpi_barrier." + flavour
+    program = tools.peer(name, "mpi_barrier.c", "mpicc." + flavour)
+    launcher = shutil.which("mpirun." + flavour)
+    missing = "" if program and launcher else tools.why.get(name, "mpirun.%s is not installed" % flavour)
+    command = [launcher, *launcher_options, "-n", str(size), program, who, str(effort.slice), str(effort.least),
+               str(effort.most)]
+    return Contender(who, command, environment=openmpi_environment() if flavour == "openmpi" else {}, missing=missing)
+
+
+def barrier_group(tools, effort, size):
+    few = size <= len(os.sched_getaffinity(0))
+    loop = (size, effort.slice, effort.least, effort.most)
+    pthread = tools.peer("pthread_barrier", "pthread_barrier.c", tools.compiler, ["-pthread"])
+    contenders = [
+        own(tools, "muster", "barrier", *loop),
+        Contender("pthread", [pthread] + [str(a) for a in loop], missing=tools.why.get("pthread_barrier", "")),
+        mpi(tools, "mpich", "mpich", size, effort, "-bind-to", "none"),
+        mpi(tools, "openmpi", "openmpi", size, effort, "--bind-to", "none", *([] if few else ["--oversubscribe"])),
+    ]
+    if few:
+        contenders.append(mpi(tools, "openmpi-sm", "openmpi", size, effort, "--bind-to", "none", "--mca",
+                              "coll_sm_priority", "100"))
+    if size == 2:
+        contenders.insert(0, own(tools, "one-way", "line", effort.slice))
+    return Group("barrier%d" % size, contenders)
+
+
+def kv_group(tools, effort):
+    each = effort.slice / 2
+    redis = tools.peer("redis", "redis.c", tools.compiler)
+    no_redis = tools.why.get("redis", "") or ("" if shutil.which("redis-server") else "redis-server is not installed")
+    python, store = torch_python(), os.path.join(HERE, "peers", "tcpstore.py")
+    return Group("kv", [
+        own(tools, "muster", "kv", each, effort.keys),
+        Contender("redis", [redis, str(each), str(effort.keys)], missing=no_redis),
+        Contender("tcpstore", [python, store, str(each), str(effort.keys)],
+                  missing="" if python else "no Python here has torch.distributed (Debian: python3-torch)"),
+        own(tools, "muster", "wait", effort.waits),
+    ])
+
+
+def torch_python():
+    for python in dict.fromkeys((sys.executable, "/usr/bin/python3", shutil.which("python3"))):
+        if not python:
+            continue
+        try:
+            done = subprocess.run([python, os.path.join(HERE, "peers", "tcpstore.py"), "--version"], timeout=60,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return python
+    return None
+
+
+def run_group(tools, effort):
+    rounds, contenders = str(effort.runs), [own(tools, "posix_spawn", "spawn", "posix_spawn", effort.runs, 8, "true")]
+    hydra, orte = shutil.which("mpiexec.hydra"), shutil.which("mpirun.openmpi")
+    spawn = tools.program("spawn")
+    muster = tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
+    launchers = [
+        ("muster", [muster, "run", "-n", "8", "--", "true"], {}, "the muster command is not built"),
+        ("mpich", [hydra, "-bind-to", "none", "-n", "8", "true"], {}, "mpiexec.hydra is not installed"),
+        ("openmpi", [orte, "--bind-to", "none", "--oversubscribe", "-n", "8", "true"], openmpi_environment(),
+         "mpirun.openmpi is not installed"),
+    ]
+    for who, command, environment, why in launchers:
+        missing = "" if command[0] and spawn else why if spawn else "%s/spawn is not built" % tools.folder
+        contenders.append(Contender(who, [spawn, who, rounds, "1", *command], environment=environment,
+                                    missing=missing))
+    return Group("run", contenders)
+
+
+def groups(tools, effort):
+    return [
+        *(barrier_group(tools, effort, size) for size in (2, 4, 8)),
+        Group("named", [own(tools, "muster", "named", effort.slice)]),
+        kv_group(tools, effort),
+        Group("death", [own(tools, "muster", "death", effort.small_kills, 10),
+                        own(tools, "muster", "death", effort.large_kills, effort.large_mib, timeout=180)]),
+        Group("task", [own(tools, "muster", "task", effort.slice / 4, effort.objects, timeout=180)]),
+        run_group(tools, effort),
+    ]

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""`make bench` in its tiny form: every program runs, every row is there, peers that are absent are named.
+
+No time is asserted: the figures of a busy machine mean nothing; that they are figures does.
+timeout: 300
+"""
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+TOP = os.environ.get("TOP") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+OUT = os.environ.get("TMPDIR", "/tmp")
+
+# Rows that need nothing but muster and two processors.
+TWO = {"line", "line.avg16", "wait.spin", "wait.parked"}
+ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1", "named.2", "kv.get.hot",
+          "kv.get.uniform", "kv.get.chained", "kv.set.hot", "kv.set.uniform", "kv.increment", "kv.insert",
+          "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit",
+          "memory.empty", "memory.task"}
+# Who is missing -> the file without which that is so.
+PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server"}
+
+problems = []
+
+
+def expect(holds, sentence):
+    if not holds:
+        problems.append(sentence)
+
+
+def on_path(name):
+    return any(os.access(os.path.join(folder, name), os.X_OK) for folder in os.environ["PATH"].split(":"))
+
+
+def check_rows(whole):
+    mine = {row["metric"] for row in whole["rows"] if row["who"] in ("muster", "one-way")}
+    wanted = set(ALWAYS)
+    if len(os.sched_getaffinity(0)) > 1:
+        wanted |= TWO
+    if os.access(os.environ.get("MUSTER", ""), os.X_OK):
+        wanted |= {"run.8", "memory.agent"}
+    expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
+    for row in whole["rows"]:
+        name = "%s of %s" % (row["metric"], row["who"])
+        if row["unit"] == "bytes":
+            expect(row["p50"] > 0, name + " is nothing")
+            continue
+        expect(row["n"] > 0, name + " has no sample")
+        # Percentiles are steps of 0.2 %, extremes are exact.
+        expect(0 <= row["min"] <= row["p50"] * 1.003 and row["p50"] <= row["p99"] <= row["max"] * 1.003,
+               name + " is out of order: %s" % row)
+
+
+def check_missing(whole):
+    for entry in whole["missing"]:
+        who, why = entry["who"], entry["why"]
+        expect(who in PEERS or who == "tcpstore" or "the muster command" in why, "missing: %s: %s" % (who, why))
+        if who in PEERS:
+            expect(not on_path(PEERS[who]), "%s is said to be missing (%s), but %s is there" % (who, why, PEERS[who]))
+    seen = {row["who"] for row in whole["rows"]} | {entry["who"] for entry in whole["missing"]}
+    for peer in set(PEERS) - {"openmpi-sm"} | {"tcpstore", "pthread", "posix_spawn"}:
+        expect(peer in seen, "%s is neither measured nor said to be missing" % peer)
+
+
+def main():
+    done = subprocess.run([os.path.join(TOP, "bench/run.sh"), "--quick", "--out", OUT], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout)
+    expect(done.returncode == 0, "bench/run.sh --quick ended with %d" % done.returncode)
+    if done.returncode in (0, 1):
+        with open(os.path.join(OUT, "bench.json")) as f:
+            whole = json.load(f)
+        expect(not whole["failures"], "failed: %s" % whole["failures"])
+        check_rows(whole)
+        check_missing(whole)
+        with open(os.path.join(OUT, "bench.csv"), newline="") as f:
+            records = list(csv.DictReader(l for l in f if not l.startswith("#")))
+        expect(len(records) == len(whole["rows"]), "the CSV and the JSON have different rows")
+        ElementTree.parse(os.path.join(OUT, "bench.svg"))
+        table = re.search(r"^(\d+) of (\d+) lines of the contract hold$", done.stdout, re.M)
+        expect(table and int(table.group(2)) == len(whole["contract"]), "the contract is not shown")
+    wrong = subprocess.run([os.path.join(TOP, "bench/run.sh"), "--only", "nothing"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    expect(wrong.returncode == 2 and "no group 'nothing'" in wrong.stderr, "an unknown group is not refused")
+    for sentence in problems:
+        print("problem: " + sentence)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""The benchmark's arithmetic: percentiles, merging, noise, paired ratios, verdicts, and files that others can read."""
+import csv
+import json
+import os
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+TOP = os.environ.get("TOP") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(TOP, "bench"))
+
+from harness import contract, plot, report, results as module  # noqa: E402
+
+
+def line(metric, who, steps, batch=1):
+    count = sum(c for _, c in steps)
+    return {"metric": metric, "who": who, "batch": batch, "n": count, "min": steps[0][0], "max": steps[-1][0],
+            "mean": sum(v * c for v, c in steps) / count, "hist": [list(step) for step in steps]}
+
+
+def settled(*entries):
+    """Results of (line, noise, turn) entries."""
+    results = module.Results()
+    for entry in entries:
+        results.add(*entry)
+    results.settle()
+    return results
+
+
+def verdict(lines, start):
+    return next(l for l in lines if l.what.startswith(start)).verdict
+
+
+class Arithmetic(unittest.TestCase):
+    def test_percentiles_count_samples_not_steps(self):
+        steps = [[1, 98], [50, 1], [1000, 1]]
+        self.assertEqual(module.percentile(steps, 0.5), 1)
+        self.assertEqual(module.percentile(steps, 0.98), 1)
+        self.assertEqual(module.percentile(steps, 0.99), 50)
+        self.assertEqual(module.percentile(steps, 1.0), 1000)
+
+    def test_repeats_are_pooled(self):
+        row = settled((line("m", "w", [[10, 3]]), 0, 1), (line("m", "w", [[10, 1], [30, 4]]), 0, 2)).get("m", "w")
+        self.assertEqual((row.count, row.p50, row.low, row.high), (8, 10, 10, 30))
+        self.assertAlmostEqual(row.mean, (4 * 10 + 4 * 30) / 8)
+        self.assertEqual((row.p50_low, row.p50_high), (10, 30))
+        self.assertTrue(row.unsteady())
+
+    def test_noisy_repeats_do_not_count_beside_quiet_ones(self):
+        row = settled((line("m", "w", [[10, 5]]), 0.0, 1), (line("m", "w", [[90, 50]]), 0.5, 2)).get("m", "w")
+        self.assertEqual((row.p50, row.count, row.noisy, row.quiet), (10, 5, False, 1))
+
+    def test_when_all_are_noisy_the_quietest_counts_and_is_marked(self):
+        row = settled((line("m", "w", [[10, 5]]), 0.3, 1), (line("m", "w", [[90, 5]]), 0.2, 2)).get("m", "w")
+        self.assertEqual((row.p50, row.noisy), (90, True))
+
+    def test_a_ratio_pairs_what_ran_in_the_same_turn(self):
+        # The machine slowed sevenfold after turn 1 and one contender missed turn 2: pooled, the ratio would be 14.
+        results = settled((line("m", "muster", [[30, 9]]), 0, 1), (line("m", "peer", [[60, 1]]), 0, 1),
+                          (line("m", "muster", [[30, 9]]), 0, 2), (line("m", "peer", [[420, 9]]), 0, 3),
+                          (line("m", "muster", [[210, 1]]), 0, 3))
+        self.assertEqual(results.ratio(results.get("m", "peer")), 2)
+        self.assertIsNone(results.ratio(results.get("m", "muster")))
+
+
+class Verdicts(unittest.TestCase):
+    def test_nothing_measured_is_not_passed(self):
+        self.assertEqual({l.verdict for l in contract.judged(settled())}, {"NOT MEASURED"})
+
+    def test_limits_are_inclusive_and_misses_say_by_how_much(self):
+        lines = contract.judged(settled((line("kv.get.hot", "muster", [[25.0, 1]]), 0, 1),
+                                        (line("kv.set.hot", "muster", [[60.0, 1]]), 0, 1)))
+        self.assertEqual(verdict(lines, "KV get, hot"), "PASS")
+        self.assertEqual(verdict(lines, "KV overwrite, hot"), "MISSED by 20 %")
+
+    def test_a_miss_on_a_noisy_machine_says_so(self):
+        lines = contract.judged(settled((line("attach", "muster", [[2e6, 1]]), 0.5, 1)))
+        self.assertEqual(verdict(lines, "attach"), "MISSED by 100 %, noisy")
+
+    def test_the_fastest_peer_is_the_one_to_beat(self):
+        lines = contract.judged(settled((line("barrier.n2.avg16", "muster", [[50, 1]]), 0, 1),
+                                        (line("barrier.n2.avg16", "openmpi", [[200, 1]]), 0, 1),
+                                        (line("barrier.n2.avg16", "openmpi-sm", [[80, 1]]), 0, 1)))
+        self.assertEqual(verdict(lines, "group barrier, 2 tasks, against Open MPI"), "MISSED by 25 %")
+
+    def test_death_is_judged_at_p99(self):
+        lines = contract.judged(settled((line("death.10MiB", "muster", [[1e5, 95], [3e6, 5]]), 0, 1)))
+        self.assertEqual(verdict(lines, "SIGKILL"), "MISSED by 200 %")
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.results = settled((line("kv.get.hot", "muster", [[7, 9], [9, 1]], 32), 0, 1),
+                               (line("kv.get.hot", "a<&>b", [[7000, 9], [9000, 1]]), 0.5, 1),
+                               ({"metric": "memory.empty", "who": "muster", "value": 4096, "unit": "bytes"}, 0, 1),
+                               ({"fact": "f", "text": "t"}, 0, 1))
+        self.results.missing.append(("peer", "not installed"))
+        self.configuration = [(n, "x, y; z") for n in ("processor", "processors", "kernel", "commit", "date")]
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def test_csv_has_a_record_a_row(self):
+        module.write_csv(self.path("b.csv"), self.results, self.configuration)
+        with open(self.path("b.csv"), newline="") as f:
+            records = list(csv.DictReader(l for l in f if not l.startswith("#")))
+        self.assertEqual([r["who"] for r in records], ["muster", "a<&>b", "muster"])
+        self.assertEqual((records[1]["ratio_to_muster"], records[1]["noise_pct"]), ("1000.0", "50.0"))
+
+    def test_json_names_what_is_missing(self):
+        module.write_json(self.path("b.json"), self.results, self.configuration, contract.judged(self.results))
+        with open(self.path("b.json")) as f:
+            whole = json.load(f)
+        self.assertEqual(whole["missing"], [{"who": "peer", "why": "not installed"}])
+        self.assertEqual(len(whole["rows"]), 3)
+
+    def test_the_plot_is_sound_xml_with_every_row(self):
+        plot.write_svg(self.path("b.svg"), self.results, dict(self.configuration))
+        texts = [e.text for e in ElementTree.parse(self.path("b.svg")).iter("{http://www.w3.org/2000/svg}text")]
+        self.assertIn("a<&>b !", texts)
+        self.assertIn("1000×", texts)
+
+    def test_the_plot_of_nothing_is_sound_xml(self):
+        plot.write_svg(self.path("e.svg"), settled(), dict(self.configuration))
+        ElementTree.parse(self.path("e.svg"))
+
+    def test_the_table_shows_rows_facts_and_the_missing(self):
+        with open(self.path("t.txt"), "w+") as out:
+            report.show_rows(out, self.results)
+            report.show_facts(out, self.results)
+            out.seek(0)
+            text = out.read()
+        for wanted in ("a<&>b", "mean of 32", "others used 50 %", "4.00 KiB", "missing: peer: not installed"):
+            self.assertIn(wanted, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
