@@ -144,7 +144,7 @@ def main():
     table = io.StringIO()
     report.show_rows(table, results)
     report.show_facts(table, results)
-    report.show_contract(table, lines)
+    report.show_contract(table, lines, options.quick)
     sys.stdout.write(table.getvalue())
     print("\nwritten: %s" % ", ".join(save(options, results, configuration, lines)))
     return 1 if results.failures else 0

@@ -146,47 +146,58 @@ static uint64_t committed_when_empty(uint32_t num_tasks)
     return bytes;
 }
 
-/* Bytes of live blocks that a joined task keeps: JOINED children join, then all wait for the parent's end of a pipe. */
+/* One of the tasks: joins when a byte says so, and stays until the other pipe is closed. */
+static void stay_joined(const struct bench_job *job, int task, int go, int end, volatile uint32_t *joined)
+{
+    struct muster *muster;
+    char byte;
+
+    if (read(go, &byte, 1) != 1)
+        return;
+    muster = bench_job_join(job, task, 0);
+    __atomic_fetch_add(joined, 1, __ATOMIC_SEQ_CST);
+    if (read(end, &byte, 1) > 0)
+        bench_die("nobody writes into the second pipe");
+    muster_leave(muster);
+}
+
+/* Bytes of live blocks that a joined task keeps. */
 static double block_bytes_of_a_task(void)
 {
     volatile uint32_t *joined = bench_shared(sizeof(uint32_t));
     struct muster_audit before, after;
     struct bench_job job;
     struct muster *muster;
-    int pipe_ends[2];
+    int go[2], end[2];
     pid_t children[JOINED];
-    char byte;
 
     bench_job_init(&job, "tasks", JOINED);
-    if (pipe(pipe_ends))
+    if (pipe(go) || pipe(end))
         bench_die("pipe: %s", strerror(errno));
     for (int task = 0; task < JOINED; task++) {
         children[task] = bench_fork(60);
         if (children[task] == 0) {
-            close(pipe_ends[1]);
-            if (read(pipe_ends[0], &byte, 1) != 1)
-                _exit(0);
-            muster = bench_job_join(&job, task, 0);
-            __atomic_fetch_add(joined, 1, __ATOMIC_SEQ_CST);
-            while (read(pipe_ends[0], &byte, 1) > 0)
-                continue;
-            muster_leave(muster);
+            close(go[1]);
+            close(end[1]);
+            stay_joined(&job, task, go[0], end[0], joined);
             _exit(0);
         }
     }
     muster = bench_job_join(&job, -1, MUSTER_JOIN_OBSERVER);
     bench_ok(muster_segment_check(muster_segment_of(muster), NULL, NULL, &before), "muster_segment_check");
-    for (int task = 0; task < JOINED; task++) {
-        if (write(pipe_ends[1], "j", 1) != 1)
+    for (uint32_t i = 0; i < JOINED; i++) {
+        if (write(go[1], "j", 1) != 1)
             bench_die("write: %s", strerror(errno));
-        while (__atomic_load_n(joined, __ATOMIC_SEQ_CST) == (uint32_t)task)
+        while (__atomic_load_n(joined, __ATOMIC_SEQ_CST) == i)
             usleep(200);
     }
     bench_ok(muster_segment_check(muster_segment_of(muster), NULL, NULL, &after), "muster_segment_check");
-    close(pipe_ends[1]);
+    close(go[1]);
+    close(end[1]);
     for (int task = 0; task < JOINED; task++)
         bench_reap(children[task], "a task");
-    close(pipe_ends[0]);
+    close(go[0]);
+    close(end[0]);
     bench_ok(muster_leave(muster), "muster_leave");
     bench_job_remove();
     return (double)(after.bytes_live - before.bytes_live) / JOINED;

@@ -70,10 +70,10 @@ class Judge:
                 line.verdict += ", noisy"
         self.lines.append(line)
 
-    def time(self, what, bound, row, statistic="p50"):
+    def time(self, what, bound, row, statistic="p50", detail=""):
         value = getattr(row, statistic) if row is not None else None
         self.at_most(what, "≤ %s%s" % (nanoseconds(bound), "" if statistic == "p50" else " at p99"), value, bound,
-                     nanoseconds, "", (row,))
+                     nanoseconds, detail, (row,))
 
     def size(self, what, bound, metric):
         row = self.results.get(metric)
@@ -102,12 +102,16 @@ def judged(results):
     judge.time("KV overwrite, hot", 50, row("kv.set.hot"))
     judge.ratio("KV overwrite, uniform, over the get", 1.5, row("kv.set.uniform"), row("kv.get.uniform"))
     judge.ratio("waiting get, asleep, over the futex", 1.1, row("wait.parked"), row("wait.parked", "futex"))
-    judge.time("waiting get, spinning", 200, row("wait.spin"))
+    line = row("wait.spin", "line")
+    judge.time("waiting get, spinning", 200, row("wait.spin"),
+               detail="a bare store takes %s" % nanoseconds(line.p50) if line else "")
     judge.ratio("heartbeat without a system call, over the cheapest one", 0.25, row("heartbeat"),
                 row("heartbeat", "getppid"))
     for metric in [m for m, who in results.rows if m.startswith("death.") and who == "muster"] or ["death.10MiB",
                                                                                                  "death.2048MiB"]:
-        judge.time("SIGKILL → every wait returns, %s resident" % metric[6:], 1e6, row(metric), "p99")
+        pidfd = row(metric, "pidfd")
+        judge.time("SIGKILL → every wait returns, %s resident" % metric[6:], 1e6, row(metric), "p99",
+                   "pidfd %s" % nanoseconds(pidfd.p99) if pidfd else "")
     judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, row("run.8"), row("run.8", "posix_spawn"))
     judge.size("memory of an empty segment", 1 << 20, "memory.empty")
     judge.size("memory of a task", 2 << 10, "memory.task")

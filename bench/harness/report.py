@@ -52,7 +52,9 @@ def show_facts(out, results):
         print("failed: %s: %s" % (what, why), file=out)
 
 
-def show_contract(out, lines):
+def show_contract(out, lines, quick):
+    if quick:
+        print("\nsizes were tiny: the verdicts below only show that they can be made", file=out)
     print("\n%-58s %-16s %-20s %s" % ("contract", "limit", "verdict", "measured"), file=out)
     for line in lines:
         print("  %-56s %-16s %-20s %s" % (line.what, line.limit, line.verdict, line.measured or "–"), file=out)

@@ -42,7 +42,7 @@ TITLES = {
 }
 
 # What stands for hardware or kernel alone, not for another implementation.
-LIMITS = {"one-way", "loads", "line", "futex", "pidfd", "getppid", "posix_spawn"}
+LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn"}
 
 
 class Contender:
