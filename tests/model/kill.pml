@@ -7,7 +7,7 @@
  * nobody else can reach. A blocked process can be killed too.
  *
  * A model defines VICTIMS, the number of processes that may be killed (they are numbered from 0), and DEATHS, how many
- * of them at most die in one history. The Killer may stop early, so a history in which nobody dies is always one of
+ * of them at most die in one history; VICTIM=n narrows it to process n. The Killer may stop early, so a history in which nobody dies is always one of
  * those examined: who waits for a death that never comes is reported as stuck.
  *
  * A process stopped by SIGSTOP needs nothing of its own: the exploration already lets any process rest between two
@@ -15,6 +15,12 @@
  */
 #ifndef DEATHS
 #define DEATHS 1
+#endif
+
+#ifdef VICTIM
+#define MAY_DIE(p) (p == VICTIM && !killed[p])
+#else
+#define MAY_DIE(p) (!killed[p])
 #endif
 
 bool killed[VICTIMS];
@@ -29,18 +35,18 @@ proctype Killer()
     :: deaths < DEATHS ->
         if
         :: break
-        :: atomic { !killed[0] -> killed[0] = true; deaths++ }
+        :: atomic { MAY_DIE(0) -> killed[0] = true; deaths++ }
 #if VICTIMS > 1
-        :: atomic { !killed[1] -> killed[1] = true; deaths++ }
+        :: atomic { MAY_DIE(1) -> killed[1] = true; deaths++ }
 #endif
 #if VICTIMS > 2
-        :: atomic { !killed[2] -> killed[2] = true; deaths++ }
+        :: atomic { MAY_DIE(2) -> killed[2] = true; deaths++ }
 #endif
 #if VICTIMS > 3
-        :: atomic { !killed[3] -> killed[3] = true; deaths++ }
+        :: atomic { MAY_DIE(3) -> killed[3] = true; deaths++ }
 #endif
 #if VICTIMS > 4
-        :: atomic { !killed[4] -> killed[4] = true; deaths++ }
+        :: atomic { MAY_DIE(4) -> killed[4] = true; deaths++ }
 #endif
         fi
     :: else -> break

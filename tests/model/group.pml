@@ -1,0 +1,324 @@
+/*
+ * group.pml: the group barrier, flat.
+ *
+ * Stands for: src/barrier/group.c (arrival, the wait, giving up) with the sleeping of src/sync/wait.c.
+ *
+ * Each member has one arrival word {epoch, S, CLOSED}, which only it moves forward:
+ *   arrive at e:  CAS e-1 -> e on the own word; if S is set there, clear it in the same CAS and wake.
+ *                 CLOSED(e) found there: the instance failed, ERROR.
+ *   wait:         read the members' words in turn until all have reached e; a word once seen there need not be read again.
+ *                 CLOSED(e) anywhere: ERROR. To sleep on a missing member: load the error epoch; no member in error (else
+ *                 give up); read its word again; set S by CAS in exactly the value read; futex_waitv {its word, error epoch}.
+ *   give up (own deadline, or a member in error): close every member that is missing, CAS e-1 -> CLOSED(e), waking its
+ *                 sleepers. Any closed, by whomever: ERROR. None: all had arrived, OK.
+ * CLOSED(e) says: arrived at e-1, never at e. So it has reached every instance before e, and none from e on.
+ * After a failure the group is dead, its members stop. A death raises the error, then moves the error epoch and wakes it.
+ * futex_waitv compares and sleeps in one step here; there is no recheck timer: who is lost is lost for ever.
+ *
+ * Proved: all who return from one instance return the same; OK only if every member had begun to arrive; nobody is left
+ * waiting, whoever dies wherever; and nobody gives up without a cause.
+ *
+ * The protocol:
+ * RUN short ok     -DMEMBERS=3                                        : 3 members, 2 instances, one death
+ * RUN short ok     -DMEMBERS=3 -DDEATHS=0                             : nobody dies, no deadline: always OK
+ * RUN full  ok     -DMEMBERS=3 -DDEADLINES=1                          : and member 0 may pass its deadline
+ * RUN full  ok     -DMEMBERS=3 -DDEADLINES=2                          : two givers-up at once, and a death
+ * RUN short ok     -DMEMBERS=3 -DDEADLINES=1 -DABSENT -DDEATHS=0      : member 2 may stay away, alive; member 0 has a deadline
+ * RUN full  ok     -DMEMBERS=4 -DINSTANCES=1 -DVICTIM=0               : 4 members, one instance, death of the first
+ * RUN full  ok     -DMEMBERS=4 -DINSTANCES=1 -DVICTIM=3               : 4 members, one instance, death of the last
+ * RUN full  ok     -DMEMBERS=4 -DINSTANCES=1 -DDEADLINES=2 -DDEATHS=0 : 4 members, two givers-up
+ * RUN full  ok     -DMEMBERS=3 -DINSTANCES=1 -DDEATHS=2 -DDEADLINES=1 : two deaths
+ * One rule dropped:
+ * RUN short assert -DMEMBERS=3 -DSTORE_ARRIVAL                             : arrival by a plain store
+ * RUN short assert -DMEMBERS=3 -DERROR_WITHOUT_CLOSING                     : who sees an error returns ERROR, closing nobody
+ * RUN short assert -DMEMBERS=3 -DCLOSE_ONLY_DEAD                           : only the members in error are closed
+ * RUN short assert -DMEMBERS=3 -DDEADLINES=2 -DOWN_CLOSES_COUNT            : who gives up counts only those that it closed itself
+ * RUN short assert -DMEMBERS=3 -DCLOSED_AHEAD_FAILS                        : CLOSED(e+1) is taken for a failure of e
+ * RUN short assert -DMEMBERS=3 -DCLOSED_IS_ARRIVED                         : CLOSED(e) is taken for an arrival at e
+ * RUN short stuck  -DMEMBERS=3 -DDEADLINES=1 -DABSENT -DDEATHS=0 -DCLOSE_WITHOUT_WAKE : closing does not wake
+ * RUN short stuck  -DMEMBERS=3 -DARRIVE_WITHOUT_WAKE -DDEATHS=0            : arrival clears S, does not wake
+ * RUN short stuck  -DMEMBERS=3 -DSLEEPERS_BLIND_OR -DDEATHS=0              : S is set by fetch_or, and what comes of it is slept on
+ * RUN short stuck  -DMEMBERS=3 -DEPOCH_LATE                                : the error epoch is loaded after the look at the errors
+ * RUN short stuck  -DMEMBERS=3 -DNO_EPOCH                                  : a death raises the error but does not move the epoch
+ */
+#ifndef MEMBERS
+#define MEMBERS 3
+#endif
+#ifndef INSTANCES
+#define INSTANCES 2
+#endif
+#ifndef DEADLINES
+#define DEADLINES 0 /* members 0 .. DEADLINES-1 may pass their deadline while they wait */
+#endif
+#define VICTIMS MEMBERS
+#include "kill.pml"
+
+#define NONE  0
+#define OK    1
+#define ERROR 2
+
+typedef Word { byte epoch; bool sleepers; bool closed }
+
+Word arrival[MEMBERS];
+bool error[MEMBERS];      /* the task's record says so */
+byte error_epoch;
+byte sleeps_on[MEMBERS];  /* kernel: 1 + member whose word; 0 awake */
+byte finished;
+
+byte begun[MEMBERS];      /* audit: last instance that each began */
+byte verdict[INSTANCES + 1];
+bool cause;               /* audit: somebody died, stayed away, or passed a deadline */
+
+/* What a word says about instance e. */
+#ifdef CLOSED_IS_ARRIVED
+#define REACHED(w, e) (w.epoch >= e)
+#else
+#ifdef CLOSED_AHEAD_FAILS
+#define REACHED(w, e) (!w.closed && w.epoch >= e)
+#else
+#define REACHED(w, e) ((!w.closed && w.epoch >= e) || (w.closed && w.epoch > e))
+#endif
+#endif
+#define CLOSED_FOR(w, e) (w.closed && !REACHED(w, e))
+#define MISSING(w, e)    (!w.closed && w.epoch < e)
+
+#ifdef CLOSE_ONLY_DEAD
+#define TO_CLOSE(k) error[k]
+#else
+#define TO_CLOSE(k) true
+#endif
+
+/* FUTEX_WAKE of everybody on member m's arrival word; part of a step. */
+inline wake_word(m)
+{
+    x = 0;
+    do
+    :: x < MEMBERS ->
+        if
+        :: sleeps_on[x] == m + 1 -> sleeps_on[x] = 0
+        :: else
+        fi;
+        x++
+    :: else -> break
+    od;
+    x = 0
+}
+
+/* Member `me` returns `result` from instance e: the audit. */
+inline returns(result)
+{
+    assert(verdict[e] == NONE || verdict[e] == result);
+    verdict[e] = result;
+    assert(result == OK || cause);
+    x = 0;
+    do
+    :: x < MEMBERS -> assert(result == ERROR || begun[x] >= e); x++
+    :: else -> break
+    od;
+    x = 0
+}
+
+/* Each label is one step: one access to one shared word, and what follows from it. */
+proctype Member(byte me)
+{
+    byte e = 1;
+    byte j, k, x, e0;
+    bool closed_any, need_wake;
+
+    {
+        j = 0;
+
+arrive:
+        atomic {
+            if
+            :: e > INSTANCES -> goto done
+#ifdef ABSENT
+            :: e <= INSTANCES && me == MEMBERS - 1 -> cause = true; goto done /* alive, busy elsewhere for ever */
+#endif
+            :: e <= INSTANCES
+            fi;
+            /* CAS e-1 -> e, from the word with S or without; one that fails because S was set meanwhile is tried again */
+            begun[me] = e;
+#ifndef STORE_ARRIVAL
+            if
+            :: arrival[me].closed -> returns(ERROR); goto done
+            :: else -> assert(arrival[me].epoch == e - 1)
+            fi;
+#endif
+            need_wake = arrival[me].sleepers;
+            arrival[me].epoch = e;
+            arrival[me].closed = false;
+            arrival[me].sleepers = false;
+            if
+            :: need_wake -> need_wake = false
+            :: else -> goto scan
+            fi
+        };
+#ifndef ARRIVE_WITHOUT_WAKE
+        atomic { wake_word(me) };
+#endif
+
+scan: /* member j's word; those before it have been seen there */
+        atomic {
+            if
+            :: j == MEMBERS -> goto passed
+            :: j == me -> j++; goto scan /* its own word was decided by its own CAS */
+            :: j < MEMBERS && j != me && REACHED(arrival[j], e) -> j++; goto scan
+            :: j < MEMBERS && j != me && CLOSED_FOR(arrival[j], e) -> returns(ERROR); goto done
+            :: j < MEMBERS && j != me && MISSING(arrival[j], e)
+            :: j < MEMBERS && j != me && MISSING(arrival[j], e) && me < DEADLINES -> cause = true; goto give_up
+            fi;
+#ifndef EPOCH_LATE
+            e0 = error_epoch /* a step of its own; the word is read again below */
+#endif
+        };
+
+        /* Somebody in error and missing: give up. In error, but arrived: as one likes. One step stands for a load each:
+           errors are never taken back, so who saw none saw what there was when it began to look. */
+        atomic {
+            k = 0;
+            do
+            :: k < MEMBERS ->
+                if
+                :: error[k] && MISSING(arrival[k], e) -> goto give_up
+                :: error[k] && !MISSING(arrival[k], e) -> goto give_up
+                :: error[k] && !MISSING(arrival[k], e)
+                :: else
+                fi;
+                k++
+            :: else -> break
+            od;
+            k = 0
+        };
+#ifdef EPOCH_LATE
+        e0 = error_epoch;
+#endif
+
+        /* Read the word again and set S by CAS in exactly that; a CAS that fails begins anew. */
+        atomic {
+#ifndef SLEEPERS_BLIND_OR
+            if
+            :: MISSING(arrival[j], e) -> assert(arrival[j].epoch == e - 1)
+            :: else -> e0 = 0; goto scan
+            fi;
+#endif
+            arrival[j].sleepers = true;
+            k = arrival[j].epoch
+        };
+
+        /* futex_waitv: both words as expected, or return at once */
+        atomic {
+            if
+            :: arrival[j].epoch == k && arrival[j].sleepers && !arrival[j].closed && error_epoch == e0 ->
+                sleeps_on[me] = j + 1;
+                k = 0;
+                e0 = 0
+            :: else -> k = 0; e0 = 0; goto scan
+            fi
+        };
+        if
+        :: atomic { sleeps_on[me] == 0 -> goto scan }
+        :: atomic { sleeps_on[me] != 0 && me < DEADLINES -> sleeps_on[me] = 0; cause = true }
+        fi;
+
+give_up:
+        atomic { k = 0; e0 = 0; closed_any = false };
+#ifdef ERROR_WITHOUT_CLOSING
+        atomic { returns(ERROR); goto done };
+#endif
+        do
+        :: k < MEMBERS ->
+            atomic {
+                /* CAS of exactly the word read; one that fails reads again */
+                if
+                :: MISSING(arrival[k], e) && TO_CLOSE(k) ->
+                    arrival[k].closed = true;
+                    arrival[k].epoch = e;
+                    need_wake = arrival[k].sleepers;
+                    arrival[k].sleepers = false;
+                    closed_any = true
+#ifndef OWN_CLOSES_COUNT
+                :: CLOSED_FOR(arrival[k], e) -> closed_any = true
+#endif
+                :: else
+                fi;
+                k++
+            };
+            if
+            :: atomic {
+                need_wake ->
+                need_wake = false;
+#ifndef CLOSE_WITHOUT_WAKE
+                wake_word(k - 1)
+#endif
+                }
+            :: else
+            fi
+        :: else -> break
+        od;
+        atomic {
+            k = 0;
+            if
+            :: closed_any -> returns(ERROR); goto done
+            :: else
+            fi
+        };
+
+passed:
+        atomic { returns(OK); j = 0; e++; goto arrive };
+
+done:
+        skip
+    } UNTIL_KILLED(me);
+    atomic {
+        e = 0; j = 0; k = 0; x = 0; e0 = 0; closed_any = false; need_wake = false;
+        sleeps_on[me] = 0;
+        finished++
+    }
+}
+
+/* Whoever finds a death: the error, then the epoch, and the wake (a sleeper that is woken later may as well be thought
+   of as slow to run, so epoch and wake are one step; wait.pml has the scavenger die between them). */
+inline scavenge(d)
+{
+    atomic { cause = true; error[d] = true };
+#ifndef NO_EPOCH
+    atomic {
+        error_epoch++;
+        x = 0;
+        do
+        :: x < MEMBERS -> sleeps_on[x] = 0; x++
+        :: else -> break
+        od;
+        x = 0
+    }
+#endif
+}
+
+active proctype Scavenger()
+{
+    byte x;
+
+end:
+    do
+    :: killed[0] && !error[0] -> scavenge(0)
+    :: killed[1] && !error[1] -> scavenge(1)
+    :: killed[2] && !error[2] -> scavenge(2)
+#if MEMBERS > 3
+    :: killed[3] && !error[3] -> scavenge(3)
+#endif
+    od
+}
+
+init {
+    atomic {
+        run Member(0);
+        run Member(1);
+        run Member(2);
+#if MEMBERS > 3
+        run Member(3);
+#endif
+        run Killer()
+    };
+    (finished == MEMBERS)
+}
