@@ -1,7 +1,8 @@
 /*
  * pin.pml: values read in place.
  *
- * Stands for: src/segment/object.c (who frees looks at the pins) and src/segment/scavenge.c (the pin of the dead).
+ * Stands for: src/segment/pin.c (mu_pin, mu_unpin, mu_pin_others, mu_pin_settle), mu_txn_commit() and free_olds() in
+ * src/segment/object.c, and undo() and finish() in src/segment/scavenge.c.
  *
  * The object word names a value {idx, gen} (the root between them changes nothing here: "listed" means that the object's
  * current root names it). Each slot has a pin word {idx, gen}.
@@ -9,42 +10,48 @@
  *   freer:     after its commit, fence, looks at the pins of all slots that are LIVE (not DEAD, not EMPTY), the state
  *              read before the pin. Pinned: leave the block. Else: free it, by CAS of the exact word.
  *   unpin:     intent {old = value}; pin := 0; fence; no longer listed, and no other LIVE slot pins it? -> free it, by CAS
- *              of the exact word; clear the intent. (Without the intent, death between the last two leaks the block.)
- *   scavenger: slot LIVE -> DEAD; then both the intent's old block and the pinned one: no longer listed and no LIVE slot
- *              pins it -> free it.
+ *              of the exact word; clear the intent.
+ *   scavenger: slot LIVE -> DEAD; then what the intent names, fresh and old, and what is pinned: no longer listed and no
+ *              LIVE slot pins it -> free it.
  *   claimer:   clears intent and pin of a slot before the slot word becomes LIVE.
  * Fences are sequentially consistent here; what a missing fence does is modelled by exchanging the two accesses.
+ * The blocks' own life, FREE -> OWNED -> LIVE, and the intent word by word are in commit.pml.
  *
  * Proved: nobody frees a block while a living reader reads it; when all is done, every block not listed is free.
  *
  * The protocol:
- * RUN short ok     -DREADERS=1 -DDEATHS=2          : one reader, one writer, both may die
- * RUN full  ok     -DREADERS=1 -DOPS=1 -DREUSE     : the same with one overwrite, the reader's slot claimed by another reader
- * RUN full  ok     -DREADERS=2 -DOPS=1             : two readers, one death, one overwrite
- * RUN full  ok     -DREADERS=2 -DOPS=1 -DDEATHS=2  : two readers, two deaths, one overwrite
+ * RUN short ok     -DREADERS=1 -DDEATHS=2            : one reader, one writer with two overwrites, both may die
+ * RUN short ok     -DREADERS=1 -DDEATHS=1 -DREUSE    : the same, one death, and another reader claims the first one's slot
+ * RUN full  ok     -DREADERS=2                       : two readers, one writer with two overwrites, one death
+ * RUN full  ok     -DREADERS=2 -DOPS=1 -DDEATHS=2    : two readers, one writer with one overwrite, two deaths
+ * RUN full  ok     -DREADERS=1 -DWRITERS=2 -DOPS=1   : one reader, two writers with one overwrite each, one death
  * One rule dropped:
- * RUN short assert -DREADERS=1 -DUNPIN_WITHOUT_INTENT             : unpin clears the pin first, no intent
- * RUN short assert -DREADERS=1 -DPIN_AFTER_CHECK                  : the reader checks, then pins
- * RUN short assert -DREADERS=1 -DSCAN_BEFORE_COMMIT               : the freer looks at the pins, then commits
- * RUN short assert -DREADERS=1 -DNO_FREE_AT_UNPIN                 : who unpins does not look whether it must free
- * RUN short assert -DREADERS=1 -DDEAD_PINS_COUNT                  : the freer respects pins of DEAD slots
- * RUN short assert -DREADERS=1 -DSCAVENGER_IGNORES_PIN            : the scavenger does not settle the pin of the dead
- * RUN short assert -DREADERS=1 -DPIN_BEFORE_DEAD                  : the scavenger settles the pin, then marks the slot DEAD
- * RUN short assert -DREADERS=1 -DSCAVENGER_FREES_PINNED           : the scavenger settles the intent without looking at pins
- * RUN short assert -DREADERS=2 -DOTHERS_IGNORED -DDEATHS=0        : who unpins does not look at the pins of others
- * RUN short assert -DREADERS=1 -DREUSE -DNO_CLEAR_AT_CLAIM        : the claimer leaves the old pin in place
- * RUN full  assert -DREADERS=1 -DREUSE -DPIN_BEFORE_STATE         : the freer reads a slot's pin before its state
+ * RUN short assert -DREADERS=1 -DUNPIN_WITHOUT_INTENT                    : unpin clears the pin, frees, has no intent
+ * RUN short assert -DREADERS=1 -DPIN_AFTER_CHECK                         : the reader checks, then pins
+ * RUN short assert -DREADERS=1 -DSCAN_BEFORE_COMMIT                      : the freer looks at the pins, then commits
+ * RUN short assert -DREADERS=1 -DNO_FREE_AT_UNPIN                        : who unpins does not look whether it must free
+ * RUN short assert -DREADERS=1 -DDEAD_PINS_COUNT                         : the freer respects pins of DEAD slots
+ * RUN short assert -DREADERS=1 -DSCAVENGER_IGNORES_PIN                   : the scavenger does not settle the pin of the dead
+ * RUN short assert -DREADERS=1 -DPIN_BEFORE_DEAD                         : the scavenger settles the pin, then marks the slot DEAD
+ * RUN short assert -DREADERS=1 -DOLD_IGNORES_PINS                        : the scavenger frees the intent's old block though pinned
+ * RUN full  assert -DREADERS=1 -DWRITERS=2 -DOPS=1 -DFRESH_IGNORES_PINS  : the scavenger frees the intent's fresh block though pinned
+ * RUN short assert -DREADERS=2 -DOTHERS_IGNORED -DDEATHS=0               : who unpins does not look at the pins of others
+ * RUN short assert -DREADERS=1 -DREUSE -DNO_CLEAR_AT_CLAIM               : the claimer leaves the old pin in place
+ * RUN full  assert -DREADERS=1 -DREUSE -DPIN_BEFORE_STATE                : the freer reads a slot's pin before its state
  */
+#ifndef WRITERS
+#define WRITERS 1
+#endif
 #ifndef OPS
-#define OPS 2 /* overwrites by the writer */
+#define OPS 2 /* overwrites by each writer */
 #endif
-#define BLOCKS 3
+#define BLOCKS (WRITERS + 2)
+#define SLOTS  (WRITERS + READERS) /* writers first; process p begins on slot p; process SLOTS is the second reader */
 #ifdef REUSE
-#define VICTIMS (READERS + 2) /* the last is the second reader on slot 1 */
+#define VICTIMS (SLOTS + 1)
 #else
-#define VICTIMS (READERS + 1)
+#define VICTIMS SLOTS
 #endif
-#define SLOTS (READERS + 1) /* slot 0: the writer's */
 #include "kill.pml"
 
 #define FREE  0
@@ -54,28 +61,17 @@
 #define DEAD  3
 
 typedef Ref { byte idx; byte gen }
-typedef Block { byte state; byte gen; byte slot; byte inc }
+typedef Block { byte state; byte gen; byte slot }
 typedef Slot { byte state; byte inc; byte process; Ref pin; bool intent; Ref fresh; Ref old }
 
 Block block[BLOCKS + 1];
-Ref object; /* the object word: its tag is not needed, for {idx, gen} never comes back */
+Ref object; /* the object word; its tag is left out, for the same {idx, gen} is never listed again */
 Slot slot[SLOTS];
 byte running;
 
-#define LISTED(b, g)  (object.idx == b && object.gen == g)
-#define STILL(s, i)   (slot[s].state == DEAD && slot[s].inc == i)
-
-inline free_exact(b, g)
-{
-    atomic {
-        if
-        :: block[b].state == LIVE && block[b].gen == g ->
-            block[b].state = FREE;
-            block[b].gen++
-        :: else
-        fi
-    }
-}
+#define LISTED(b, g) (object.idx == b && object.gen == g)
+#define STILL(s, i)  (slot[s].state == DEAD && slot[s].inc == i)
+#define NOBODY       99
 
 #ifdef DEAD_PINS_COUNT
 #define PIN_COUNTS(p) (slot[p].state != EMPTY)
@@ -83,281 +79,351 @@ inline free_exact(b, g)
 #define PIN_COUNTS(p) (slot[p].state == LIVE)
 #endif
 
-/* Sets `pinned` if a slot other than `self` that is LIVE pins {b, g}. A slot's state is read before its pin.
-   (Slot 0, the writer's, never pins.) */
-inline look_at_pins(b, g, self)
+/* CAS of the exact word {LIVE, g} to free; part of a step. */
+inline cas_free(b, g)
 {
-    p = 1;
-    pinned = false;
-    do
-    :: p == SLOTS -> break
-    :: p != SLOTS && p == self -> p++
-    :: p != SLOTS && p != self ->
-#ifdef PIN_BEFORE_STATE
-        atomic { counts = (slot[p].pin.idx == b && slot[p].pin.gen == g) };
-        atomic {
-            if
-            :: counts && PIN_COUNTS(p) -> pinned = true; p = SLOTS
-            :: else -> p++
-            fi
-        }
-#else
-        atomic { counts = PIN_COUNTS(p) };
-        atomic {
-            if
-            :: counts && slot[p].pin.idx == b && slot[p].pin.gen == g -> pinned = true; p = SLOTS
-            :: else -> p++
-            fi
-        }
-#endif
-    od;
-    p = 0;
-    counts = false
+    if
+    :: block[b].state == LIVE && block[b].gen == g -> block[b].state = FREE; block[b].gen++
+    :: else
+    fi
 }
 
-#define NOBODY 99
+/*
+ * Looks at the pins of all LIVE slots but `self`, a slot's state before its pin (the writers never pin); `pinned` says
+ * what was found. p must be WRITERS, and is again afterwards.
+ */
+#ifdef PIN_BEFORE_STATE
+#define FIRST_LOOK(p, b, g)  (slot[p].pin.idx == b && slot[p].pin.gen == g)
+#define SECOND_LOOK(p, b, g) PIN_COUNTS(p)
+#else
+#define FIRST_LOOK(p, b, g)  PIN_COUNTS(p)
+#define SECOND_LOOK(p, b, g) (slot[p].pin.idx == b && slot[p].pin.gen == g)
+#endif
+inline look_at_pins(b, g, self)
+{
+    do
+    :: atomic {
+        p < SLOTS && !half ->
+        if
+        :: p != self && FIRST_LOOK(p, b, g) -> half = true
+        :: else -> p++
+        fi
+        }
+    :: atomic {
+        half ->
+        half = false;
+        if
+        :: SECOND_LOOK(p, b, g) -> pinned = true; p = SLOTS
+        :: else -> p++
+        fi
+        }
+    :: atomic { p == SLOTS && !half -> p = WRITERS; break }
+    od
+}
 
-/* What every freer does: the block {b, g} is no longer listed, the caller has seen it. */
+/* What every freer does; the caller has seen that {b, g} is no longer listed. */
 inline free_unless_pinned(b, g, self)
 {
     look_at_pins(b, g, self);
-    if
-    :: !pinned -> free_exact(b, g)
-    :: else
-    fi;
-    pinned = false
+    atomic {
+        if
+        :: !pinned -> cas_free(b, g)
+        :: else -> pinned = false
+        fi
+    }
 }
 
 proctype Writer(byte me)
 {
-    byte n, n_gen, p, ops;
-    byte old, old_gen;
-    bool pinned, counts;
+    byte n, n_gen, old, old_gen, ops;
+    byte p = WRITERS;
+    bool pinned, half;
 
     {
-        do
-        :: ops < OPS ->
-            atomic {
-                n = 1;
-                do
-                :: n <= BLOCKS && block[n].state != FREE -> n++
-                :: else -> break
-                od;
-                if
-                :: n > BLOCKS -> n = 0
-                :: else -> block[n].state = OWNED; block[n].slot = 0; n_gen = block[n].gen
-                fi
-            };
+        p = WRITERS;
+
+take:
+        atomic {
             if
-            :: n == 0 -> break
+            :: ops == OPS -> goto release
             :: else
             fi;
-            d_step { old = object.idx; old_gen = object.gen }; /* one writer: the commit cannot fail */
-            d_step {
-                /* commit.pml has the intent's words one by one */
-                slot[0].fresh.idx = n; slot[0].fresh.gen = n_gen;
-                slot[0].old.idx = old; slot[0].old.gen = old_gen;
-                slot[0].intent = true
-            };
-            block[n].state = LIVE;
+            n = 1;
+            do
+            :: n <= BLOCKS && block[n].state != FREE -> n++
+            :: else -> break
+            od;
+            if
+            :: n > BLOCKS -> goto release /* full: an error */
+            :: else -> block[n].state = OWNED; block[n].slot = me; n_gen = block[n].gen
+            fi
+        };
+
+again:
+        atomic { old = object.idx; old_gen = object.gen };
+        atomic {
+            slot[me].fresh.idx = n; slot[me].fresh.gen = n_gen;
+            slot[me].old.idx = old; slot[me].old.gen = old_gen;
+            slot[me].intent = true
+        };
+        block[n].state = LIVE;
 #ifdef SCAN_BEFORE_COMMIT
-            look_at_pins(old, old_gen, 0);
+        look_at_pins(old, old_gen, NOBODY);
 #endif
-            d_step { object.idx = n; object.gen = n_gen };
-#ifdef SCAN_BEFORE_COMMIT
+        atomic {
+            /* the commit */
             if
-            :: !pinned -> free_exact(old, old_gen)
-            :: else
-            fi;
+            :: LISTED(old, old_gen) -> object.idx = n; object.gen = n_gen
+            :: else -> goto again
+            fi
+        };
+#ifdef SCAN_BEFORE_COMMIT
+        atomic {
+            if
+            :: !pinned -> cas_free(old, old_gen)
+            :: else -> pinned = false
+            fi
+        };
 #else
-            free_unless_pinned(old, old_gen, 0);
+        free_unless_pinned(old, old_gen, NOBODY);
 #endif
-            atomic { slot[0].intent = false; ops++ }
-        :: else -> break
-        od;
-        atomic { slot[0].state = EMPTY; slot[0].inc++ }
+        atomic { slot[me].intent = false; ops++; goto take };
+
+release:
+        atomic { slot[me].state = EMPTY; slot[me].inc++ }
     } UNTIL_KILLED(me);
-    d_step { n = 0; n_gen = 0; p = 0; ops = 0; old = 0; old_gen = 0; pinned = false; counts = false; running-- }
+    atomic { n = 0; n_gen = 0; p = 0; ops = 0; old = 0; old_gen = 0; pinned = false; half = false; running-- }
 }
 
 proctype Reader(byte me; byte s)
 {
-    byte p;
     byte mine, mine_gen;
-    bool pinned, counts, good;
+    byte p = WRITERS;
+    bool pinned, half;
 
     {
+        p = WRITERS;
+
         /* claim (slot.pml has it in full) */
 #ifndef NO_CLEAR_AT_CLAIM
-        slot[s].intent = false;
-        d_step { slot[s].pin.idx = 0; slot[s].pin.gen = 0 };
+        atomic { slot[s].intent = false; slot[s].pin.idx = 0; slot[s].pin.gen = 0 };
 #endif
         atomic { slot[s].process = me; slot[s].state = LIVE };
 
-        d_step { mine = object.idx; mine_gen = object.gen };
+        atomic { mine = object.idx; mine_gen = object.gen };
 #ifdef PIN_AFTER_CHECK
-        atomic { good = LISTED(mine, mine_gen) };
-        d_step { slot[s].pin.idx = mine; slot[s].pin.gen = mine_gen };
+        atomic {
+            if
+            :: !LISTED(mine, mine_gen) -> goto unpin
+            :: else
+            fi
+        };
+        atomic { slot[s].pin.idx = mine; slot[s].pin.gen = mine_gen };
 #else
-        d_step { slot[s].pin.idx = mine; slot[s].pin.gen = mine_gen };
-        atomic { good = LISTED(mine, mine_gen) };
+        atomic { slot[s].pin.idx = mine; slot[s].pin.gen = mine_gen };
+        atomic {
+            if
+            :: !LISTED(mine, mine_gen) -> goto unpin
+            :: else
+            fi
+        };
 #endif
-        if
-        :: good ->
-            /* read in place, for as long as it likes: at any later moment the block must be what it was */
-            assert(block[mine].state == LIVE && block[mine].gen == mine_gen)
-        :: else
-        fi;
-        good = false;
+        /* read in place, for as long as one likes: at any later moment the block must be what it was */
+        atomic { assert(block[mine].state == LIVE && block[mine].gen == mine_gen) };
+
+unpin:
 #ifndef UNPIN_WITHOUT_INTENT
-        d_step {
+        atomic {
             slot[s].fresh.idx = 0;
             slot[s].old.idx = mine; slot[s].old.gen = mine_gen;
             slot[s].intent = true
         };
 #endif
-        d_step { slot[s].pin.idx = 0; slot[s].pin.gen = 0 };
+        atomic { slot[s].pin.idx = 0; slot[s].pin.gen = 0 };
 #ifndef NO_FREE_AT_UNPIN
-        if
-        :: !LISTED(mine, mine_gen) ->
-#ifdef OTHERS_IGNORED
-            free_exact(mine, mine_gen)
-#else
-            free_unless_pinned(mine, mine_gen, s)
-#endif
-        :: else
-        fi;
-#endif
-        slot[s].intent = false;
-        atomic { slot[s].state = EMPTY; slot[s].inc++ }
-    } UNTIL_KILLED(me);
-    d_step { p = 0; mine = 0; mine_gen = 0; pinned = false; counts = false; good = false; running-- }
-}
-
-/* One reference of the dead: free its block unless the object lists it or a living slot pins it. */
-inline settle(s, reference)
-{
-    atomic { b = reference.idx; g = reference.gen };
-    if
-    :: b != 0 -> atomic { still = STILL(s, death) }
-    :: else -> still = false
-    fi;
-    if
-    :: still && !LISTED(b, g) ->
-#ifdef SCAVENGER_FREES_PINNED
-        free_exact(b, g)
-#else
-        free_unless_pinned(b, g, NOBODY)
-#endif
-    :: else
-    fi
-}
-
-inline scavenge(s)
-{
-    atomic {
-        death = slot[s].inc;
-        if
-        :: slot[s].state == DEAD -> found = true
-        :: slot[s].state == LIVE && killed[slot[s].process] -> found = true
-        :: else -> found = false
-        fi
-    };
-    if
-    :: found ->
-#ifdef PIN_BEFORE_DEAD
-        atomic { b = slot[s].pin.idx; g = slot[s].pin.gen };
-        if
-        :: b != 0 && !LISTED(b, g) -> free_unless_pinned(b, g, s)
-        :: else
-        fi;
-#endif
         atomic {
             if
-            :: slot[s].state == LIVE && slot[s].inc == death -> slot[s].state = DEAD
+            :: LISTED(mine, mine_gen) -> goto release
             :: else
             fi
         };
-        if
-        :: slot[s].intent ->
-            settle(s, slot[s].fresh);
-            settle(s, slot[s].old)
-        :: else
-        fi;
-        if
-        :: s == 0 ->
-            n = 1;
-            do
-            :: n <= BLOCKS ->
-                atomic {
-                    if
-                    :: block[n].state == OWNED -> block[n].state = FREE; block[n].gen++ /* only slot 0 allocates */
-                    :: else
-                    fi;
-                    n++
-                }
-            :: else -> break
-            od
-        :: else
-        fi;
-#if !defined(SCAVENGER_IGNORES_PIN) && !defined(PIN_BEFORE_DEAD)
-        settle(s, slot[s].pin);
+#ifdef OTHERS_IGNORED
+        atomic { cas_free(mine, mine_gen) };
+#else
+        free_unless_pinned(mine, mine_gen, s);
 #endif
-        atomic {
-            if
-            :: STILL(s, death) -> slot[s].state = EMPTY; slot[s].inc++
-            :: else
-            fi
-        }
-    :: else
-    fi;
-    d_step { b = 0; g = 0; n = 0; p = 0; death = 0; still = false; found = false; pinned = false; counts = false }
+#endif
+
+release:
+        slot[s].intent = false;
+        atomic { slot[s].state = EMPTY; slot[s].inc++ }
+    } UNTIL_KILLED(me);
+    atomic { p = 0; mine = 0; mine_gen = 0; pinned = false; half = false; running-- }
 }
 
-/* A second scavenger, which nobody waits for: it may be anywhere when the audit comes. */
-active proctype Scavenger()
-{
-    byte b, g, n, p, death;
-    bool still, found, pinned, counts;
-
-#if READERS > 1
-    scavenge(2)
+#ifdef PIN_BEFORE_DEAD
+#define MARK  2
+#define PIN   1
 #else
-    scavenge(1);
-    scavenge(0)
+#define MARK  1
+#define PIN   6
 #endif
+
+/*
+ * Looks at slot after slot, and settles those whose owner is dead. Any number may run; each may stop anywhere, for ever.
+ * What it does for one slot, by `todo`: mark it DEAD, settle the intent's fresh and old blocks, sweep what is OWNED,
+ * settle the pin, free the slot.
+ */
+proctype Scavenger(bool awaited; byte s)
+{
+    byte b, g, death, todo;
+    byte p = WRITERS;
+    bool pinned, half;
+
+    do
+    :: atomic {
+        s < SLOTS && todo == 0 ->
+        death = slot[s].inc;
+        if
+        :: slot[s].state == DEAD -> todo = 1
+        :: slot[s].state == LIVE && killed[slot[s].process] -> todo = 1
+        :: else -> s++
+        fi
+        }
+    :: atomic {
+        todo == MARK ->
+        if
+        :: slot[s].state == LIVE && slot[s].inc == death -> slot[s].state = DEAD
+        :: else
+        fi;
+        todo = 3
+        }
+    :: atomic {
+        todo == 3 ->
+        todo = 4;
+        if
+        :: slot[s].intent -> b = slot[s].fresh.idx; g = slot[s].fresh.gen
+        :: else
+        fi
+        };
+        if
+        :: atomic { b == 0 || !STILL(s, death) || LISTED(b, g) -> b = 0; g = 0 }
+        :: else ->
+#ifdef FRESH_IGNORES_PINS
+            atomic { cas_free(b, g); b = 0; g = 0 }
+#else
+            free_unless_pinned(b, g, NOBODY);
+            atomic { b = 0; g = 0 }
+#endif
+        fi
+    :: atomic {
+        todo == 4 ->
+        todo = 5;
+        if
+        :: slot[s].intent -> b = slot[s].old.idx; g = slot[s].old.gen
+        :: else
+        fi
+        };
+        if
+        :: atomic { b == 0 || !STILL(s, death) || LISTED(b, g) -> b = 0; g = 0 }
+        :: else ->
+#ifdef OLD_IGNORES_PINS
+            atomic { cas_free(b, g); b = 0; g = 0 }
+#else
+            free_unless_pinned(b, g, NOBODY);
+            atomic { b = 0; g = 0 }
+#endif
+        fi
+    :: atomic {
+        todo == 5 ->
+        /* the sweep in one step: commit.pml has it block by block */
+        b = 1;
+        do
+        :: b <= BLOCKS && block[b].state == OWNED && block[b].slot == s && STILL(s, death) ->
+            block[b].state = FREE; block[b].gen++; b++
+        :: b <= BLOCKS && !(block[b].state == OWNED && block[b].slot == s && STILL(s, death)) -> b++
+        :: b > BLOCKS -> break
+        od;
+        b = 0;
+        todo = 6
+        }
+    :: atomic {
+        todo == PIN ->
+#ifdef PIN_BEFORE_DEAD
+        todo = 2;
+#else
+        todo = 7;
+#endif
+        b = slot[s].pin.idx; g = slot[s].pin.gen
+        };
+        if
+#ifdef SCAVENGER_IGNORES_PIN
+        :: atomic { true -> b = 0; g = 0 }
+#else
+#ifdef PIN_BEFORE_DEAD
+        :: atomic { b == 0 || LISTED(b, g) -> b = 0; g = 0 }
+#else
+        :: atomic { b == 0 || !STILL(s, death) || LISTED(b, g) -> b = 0; g = 0 }
+#endif
+        :: else ->
+            free_unless_pinned(b, g, s);
+            atomic { b = 0; g = 0 }
+#endif
+        fi
+#ifdef PIN_BEFORE_DEAD
+    :: atomic { todo == 6 -> todo = 7 }
+#endif
+    :: atomic {
+        todo == 7 ->
+        todo = 0;
+        s++;
+        if
+        :: STILL(s - 1, death) -> slot[s - 1].state = EMPTY; slot[s - 1].inc++
+        :: else
+        fi;
+        death = 0
+        }
+    :: atomic { s == SLOTS && todo == 0 -> s = 0; p = 0; break }
+    od;
+    atomic {
+        if
+        :: awaited -> running--
+        :: else
+        fi
+    }
 }
 
 init {
-    byte b, g, n, p, death;
-    bool still, found, pinned, counts;
+    byte n;
 
     atomic {
         object.idx = BLOCKS;
         block[BLOCKS].state = LIVE;
-        slot[0].state = LIVE; /* the writer is process 0 on slot 0 */
-        running = 1 + READERS;
+        running = SLOTS;
+        slot[0].state = LIVE; slot[0].process = 0;
         run Writer(0);
-        run Reader(1, 1);
-#if READERS > 1
-        run Reader(2, 2);
+#if WRITERS > 1
+        slot[1].state = LIVE; slot[1].process = 1;
+        run Writer(1);
 #endif
-        run Killer()
+        run Reader(WRITERS, WRITERS);
+#if READERS > 1
+        run Reader(WRITERS + 1, WRITERS + 1);
+#endif
+        run Killer();
+        run Scavenger(false, 0) /* nobody waits for it: it may be anywhere when the audit comes */
     };
 #ifdef REUSE
-    scavenge(1);
     if
-    :: atomic { slot[1].state == EMPTY && slot[1].inc > 0 -> running++; run Reader(READERS + 1, 1) }
+    :: atomic {
+        slot[WRITERS].state == EMPTY && slot[WRITERS].inc > 0 -> running++; run Reader(SLOTS, WRITERS)
+        }
     :: skip
     fi;
 #endif
-    (running == 0);
-    scavenge(0);
-    scavenge(1);
-#if READERS > 1
-    scavenge(2);
-#endif
+    atomic { running == 0 -> running++; run Scavenger(true, 0) };
     atomic {
+        running == 0 ->
         n = 1;
         do
         :: n <= BLOCKS -> assert((n == object.idx) == (block[n].state != FREE)); n++

@@ -58,7 +58,7 @@ run_one() {
         "$flags"
     if [ -n "${KEEP_DIR:-}" ] && [ -e "$(basename "$model").trail" ]; then
         # shellcheck disable=SC2086
-        spin -t -p -g -l $flags "$model" >"$KEEP_DIR/$name$(printf '%s' "$flags" | tr -d ' ').trace" 2>&1
+        spin -k "$(basename "$model").trail" -p -g -l $flags "$model" >"$KEEP_DIR/$name$(printf '%s' "$flags" | tr -d ' ').trace" 2>&1
     fi
     cd / && rm -rf "$work"
     [ "$verdict" = as-expected ]
