@@ -1,0 +1,257 @@
+/*
+ * launch/guard.c: what keeps a killed launcher from leaving anything behind.
+ *
+ * The guard is a process of its own: this executable again, exec'ed, in its own session, holding a pidfd of the
+ * launcher and a table that they share. It sleeps until the kernel says that the launcher is dead. Then it kills what
+ * is left of the job (the tasks have had their parent's death signal already; this finds their descendants and
+ * set-user-id tasks), removes the segment that the launcher created, says so, and ends. A launcher that ends by itself
+ * has cleaned up by then and kills the guard as its last act; one whose guard was killed starts another.
+ *
+ * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
+ * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off).
+ */
+#include "launch/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <muster/segment.h>
+
+#define SWEEP_PAUSE_MS 5
+#define SWEEP_MAX      6000 /* passes: 30 s, for processes that die slowly */
+
+struct table {
+    pid_t launcher, session;
+    uint32_t num_tasks;
+    char job[208], run_id[40];
+    volatile pid_t groups[];
+};
+
+struct mu_launch_guard {
+    struct table *table;
+    size_t table_size;
+    int table_fd, launcher_fd;
+    struct mu_launch_image image;
+    struct mu_launch_env env;
+    pid_t pid;
+    int pidfd;
+};
+
+int mu_launch_remove_segment(const char *job, pid_t creator)
+{
+    struct muster_segment *segment;
+    struct muster_segment_info info;
+    int ours = 0;
+
+    if (muster_segment_open(job, &segment) != MUSTER_OK)
+        return 0;
+    if (muster_segment_info(segment, &info) == MUSTER_OK)
+        ours = info.creator_pid == (uint32_t)creator;
+    muster_segment_close(segment);
+    return ours && muster_segment_remove(job) == MUSTER_OK;
+}
+
+/* ---- the launcher's side ---------------------------------------------------------------------------------------- */
+
+static int start(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
+{
+    char table_text[16], launcher_text[16];
+    char *argv[] = {MU_LAUNCH_GUARD_NAME, table_text, launcher_text, guard->table->job, NULL};
+    struct mu_launch_image image = guard->image;
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC), rc;
+
+    snprintf(table_text, sizeof table_text, "%d", guard->table_fd);
+    snprintf(launcher_text, sizeof launcher_text, "%d", guard->launcher_fd);
+    image.path = "/proc/self/exe";
+    image.argv = argv;
+    image.directory = "/";
+    image.stdio[0] = image.stdio[1] = null_fd;
+    image.stdio[2] = -1;
+    image.keep[0] = guard->table_fd;
+    image.keep[1] = guard->launcher_fd;
+    image.detached = 1;
+    rc = mu_launch_spawn(&image, &guard->pid, &guard->pidfd, ret_failure);
+    if (null_fd >= 0)
+        close(null_fd);
+    if (rc)
+        guard->pid = 0;
+    return rc;
+}
+
+void mu_launch_guard_reap(struct mu_launch_guard *guard)
+{
+    siginfo_t info;
+
+    if (!guard->pid)
+        return;
+    while (waitid(P_PIDFD, (id_t)guard->pidfd, &info, WEXITED) && errno == EINTR)
+        ;
+    close(guard->pidfd);
+    guard->pid = 0;
+}
+
+static void release(struct mu_launch_guard *guard)
+{
+    if (guard->table)
+        munmap(guard->table, guard->table_size);
+    if (guard->table_fd >= 0)
+        close(guard->table_fd);
+    if (guard->launcher_fd >= 0)
+        close(guard->launcher_fd);
+    mu_launch_env_done(&guard->env);
+    free(guard);
+}
+
+int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, const struct mu_launch_image *image,
+                          struct mu_launch_guard **ret_guard, struct mu_launch_failure *ret_failure)
+{
+    struct mu_launch_guard *guard = calloc(1, sizeof *guard);
+
+    *ret_failure = (struct mu_launch_failure){"guard", ENOMEM};
+    if (!guard)
+        return -1;
+    guard->image = *image;
+    guard->table_fd = guard->launcher_fd = -1;
+    if (mu_launch_env_init(&guard->env, environ, NULL)) {
+        release(guard);
+        return -1;
+    }
+    guard->image.envp = guard->env.vars;
+    guard->table_size = sizeof *guard->table + num_tasks * sizeof guard->table->groups[0];
+    guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC);
+    if (guard->launcher_fd >= 0 && guard->table_fd >= 0 && ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
+        guard->table = mmap(NULL, guard->table_size, PROT_READ | PROT_WRITE, MAP_SHARED, guard->table_fd, 0);
+    if (!guard->table || guard->table == MAP_FAILED) {
+        ret_failure->error = errno;
+        guard->table = NULL;
+        release(guard);
+        return -1;
+    }
+    guard->table->launcher = getpid();
+    guard->table->session = getsid(0);
+    guard->table->num_tasks = num_tasks;
+    snprintf(guard->table->job, sizeof guard->table->job, "%s", job);
+    snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", run_id);
+    if (start(guard, ret_failure)) {
+        release(guard);
+        return -1;
+    }
+    *ret_guard = guard;
+    return 0;
+}
+
+void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group)
+{
+    guard->table->groups[task_id] = group;
+}
+
+pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
+{
+    return guard->pid;
+}
+
+int mu_launch_guard_fd(const struct mu_launch_guard *guard)
+{
+    return guard->pidfd;
+}
+
+int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
+{
+    return start(guard, ret_failure);
+}
+
+void mu_launch_guard_stop(struct mu_launch_guard *guard)
+{
+    if (!guard)
+        return;
+    if (guard->pid)
+        syscall(SYS_pidfd_send_signal, guard->pidfd, SIGKILL, NULL, 0);
+    mu_launch_guard_reap(guard);
+    release(guard);
+}
+
+/* ---- the guard's side ------------------------------------------------------------------------------------------- */
+
+static void close_all_but(int one, int other)
+{
+    int low = one < other ? one : other, high = one < other ? other : one;
+
+    if (low > 3)
+        close_range(3, (unsigned)low - 1, 0);
+    if (high > low + 1)
+        close_range((unsigned)low + 1, (unsigned)high - 1, 0);
+    close_range((unsigned)high + 1, ~0u, 0);
+}
+
+static struct table *map_table(int fd)
+{
+    off_t size = lseek(fd, 0, SEEK_END);
+    struct table *table;
+
+    if (size < (off_t)sizeof *table)
+        return NULL;
+    table = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+    if (table == MAP_FAILED || (size_t)size != sizeof *table + table->num_tasks * sizeof table->groups[0])
+        return NULL;
+    return table;
+}
+
+/* How many processes were found; several passes, because what is found may be making more. */
+static size_t end_all(const struct table *table)
+{
+    struct mu_launch_mark mark = {
+        .run_id = table->run_id, .session = table->session, .groups = table->groups, .num_groups = table->num_tasks};
+    size_t most = 0;
+
+    for (int pass = 0; pass < SWEEP_MAX; pass++) {
+        size_t found = mu_launch_sweep(&mark, SIGKILL, NULL, NULL);
+
+        most = found > most ? found : most;
+        if (found == 0)
+            break;
+        poll(NULL, 0, SWEEP_PAUSE_MS);
+    }
+    return most;
+}
+
+static int descriptor(const char *text)
+{
+    char *end;
+    long number = strtol(text, &end, 10);
+
+    return *end || number < 3 || number > INT32_MAX ? -1 : (int)number;
+}
+
+int mu_launch_guard_main(int argc, char **argv)
+{
+    struct pollfd pfd = {.fd = argc > 2 ? descriptor(argv[2]) : -1, .events = POLLIN};
+    struct pollfd err = {.fd = 2, .events = POLLOUT};
+    int table_fd = argc > 1 ? descriptor(argv[1]) : -1, removed;
+    struct table *table;
+
+    if (table_fd < 0 || pfd.fd < 0 || !(table = map_table(table_fd)))
+        return 125;
+    close_all_but(table_fd, pfd.fd);
+    for (int number = 1; number < SIGRTMIN; number++)
+        if (number != SIGSEGV && number != SIGBUS && number != SIGILL && number != SIGFPE && number != SIGCHLD)
+            signal(number, SIG_IGN);
+    prctl(PR_SET_NAME, MU_LAUNCH_GUARD_NAME);
+    while (poll(&pfd, 1, -1) < 1)
+        ;
+    end_all(table);
+    removed = mu_launch_remove_segment(table->job, table->launcher);
+    if (poll(&err, 1, 0) == 1 && (err.revents & POLLOUT))
+        dprintf(2, "muster run: the launcher of job %s (pid %d) was killed: its tasks are ended%s\n", table->job,
+                (int)table->launcher, removed ? ", its segment is removed" : "");
+    return 0;
+}

@@ -1,0 +1,147 @@
+/*
+ * launch/launch.h: starting the processes of a job and making sure that they end.
+ *
+ * Nothing here knows the segment, except the guard, which removes it. The agent (agent/) decides; this room does.
+ */
+#ifndef MU_LAUNCH_LAUNCH_H
+#define MU_LAUNCH_LAUNCH_H
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+/* ---- spawn.c -------------------------------------------------------------------------------------------------- */
+
+/* What a new process runs, and with what. */
+struct mu_launch_image {
+    const char *path; /* run this file; NULL: look for argv[0] in PATH */
+    char *const *argv;
+    char *const *envp;
+    const char *directory; /* NULL: the caller's */
+    int stdio[3];          /* become descriptors 0, 1, 2; -1: the caller's */
+    int keep[2];           /* close-on-exec descriptors to be inherited all the same; -1: none */
+    sigset_t mask;         /* signal mask and ... */
+    sigset_t defaults;     /* ... signals put back to SIG_DFL */
+    struct rlimit files;   /* RLIMIT_NOFILE */
+    int detached;          /* 0: own process group, killed when the calling thread ends; 1: own session, lives on */
+};
+
+/* Why a process could not be started: the step ("chdir", "exec") and its errno. */
+struct mu_launch_failure {
+    const char *step;
+    int error;
+};
+
+/* 0, or -1 with *ret_failure. When it returns, the new process has exec'ed. The caller must not be multi-spawning. */
+int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *ret_pidfd,
+                    struct mu_launch_failure *ret_failure);
+
+/* ---- env.c ---------------------------------------------------------------------------------------------------- */
+
+/* The environment of a job's tasks: the launcher's own, less what muster sets, plus what muster sets. */
+struct mu_launch_env {
+    char **vars;  /* the array for exec; the last entries are the task's */
+    size_t fixed; /* entries before the task's */
+    char text[4][48];
+};
+
+/* What is the same for all tasks. `run_id`: 32 hex digits, the job's mark on every process of it. */
+struct mu_launch_job {
+    const char *job, *segment, *run_id;
+    uint32_t num_tasks;
+};
+
+/* Variables that muster sets: a user's --env may not name them. */
+int mu_launch_env_is_ours(const char *name, size_t len);
+/* `job` NULL: only the inherited part. -1: out of memory; mu_launch_env_done() is due all the same. */
+int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
+/* Point the task's entries at `task_id` (on one node the local id is the task's id). */
+void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id);
+void mu_launch_env_done(struct mu_launch_env *env);
+
+/* ---- sweep.c -------------------------------------------------------------------------------------------------- */
+
+/* Which processes are the job's: any of these. */
+struct mu_launch_mark {
+    const char *run_id;           /* MUSTER_RUN_ID=this stood in its environment at exec */
+    pid_t parent;                 /* a child of this process; 0: not asked */
+    pid_t except;                 /* never this one */
+    pid_t session;                /* in this session and ... */
+    const volatile pid_t *groups; /* ... in one of these process groups (0: empty entry) */
+    size_t num_groups;
+};
+
+/* Send `signal_number` to every process of this user that bears the mark, the caller excepted; the number found. */
+size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32]);
+
+/* Whether the calling thread has a child other than `except`, dead or alive. */
+int mu_launch_has_children(pid_t except);
+
+/* ---- guard.c -------------------------------------------------------------------------------------------------- */
+
+/* A process beside the launcher that outlives it and cleans up after its death. */
+struct mu_launch_guard;
+
+/* argv[0] of the guard: main() hands over to mu_launch_guard_main() when it sees it. */
+#define MU_LAUNCH_GUARD_NAME "muster-guard"
+
+/* Start it. `image` gives signal mask, defaults and limits. -1 with *ret_failure. */
+int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, const struct mu_launch_image *image,
+                          struct mu_launch_guard **ret_guard, struct mu_launch_failure *ret_failure);
+/* Task `task_id` has this process group (0: it has ended). */
+void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group);
+/* Its pid (0: none is running): the one child of the launcher that is not of the job. */
+pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);
+/* A descriptor that is readable when the guard has died: mu_launch_guard_reap() is due. */
+int mu_launch_guard_fd(const struct mu_launch_guard *guard);
+/* Wait for the dead guard; then another may be started. */
+void mu_launch_guard_reap(struct mu_launch_guard *guard);
+int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure);
+/* End and reap it: the launcher has cleaned up by itself. NULL is allowed. */
+void mu_launch_guard_stop(struct mu_launch_guard *guard);
+/* The guard's main(). */
+int mu_launch_guard_main(int argc, char **argv);
+
+/* Remove the job's segment if the process `creator` made it. 1: removed, 0: not there or not its own. */
+int mu_launch_remove_segment(const char *job, pid_t creator);
+
+/* ---- relay.c -------------------------------------------------------------------------------------------------- */
+
+/* Copies the tasks' output line by line, each with "[task] " before it, on a thread of its own. */
+struct mu_launch_relay;
+
+#define MU_LAUNCH_LINE_MAX (1u << 20)
+
+/* -1: errno says why. */
+int mu_launch_relay_start(uint32_t num_tasks, struct mu_launch_relay **ret_relay);
+/* Pipes for a task's stdout and stderr; the caller gives ret_stdio[1], [2] to the task, then closes them. */
+int mu_launch_relay_add(struct mu_launch_relay *relay, uint32_t task_id, int ret_stdio[3]);
+/* Wait until every pipe has ended and all of it is written; free. NULL is allowed. */
+void mu_launch_relay_finish(struct mu_launch_relay *relay);
+
+/* ---- terminal.c ----------------------------------------------------------------------------------------------- */
+
+/* Task 0 inherits stdin. When that is a terminal, the foreground passes to its process group at its first read. */
+struct mu_launch_terminal {
+    int active;  /* stdin is our controlling terminal */
+    pid_t owner; /* the process group that we gave it to; 0: none */
+    int warned;
+};
+
+void mu_launch_terminal_init(struct mu_launch_terminal *terminal);
+/* `group` was stopped because it wanted the terminal. -1: it cannot have it (said once is enough: *terminal.warned). */
+int mu_launch_terminal_give(struct mu_launch_terminal *terminal, pid_t group);
+void mu_launch_terminal_take(struct mu_launch_terminal *terminal);
+
+/* ---- words.c -------------------------------------------------------------------------------------------------- */
+
+/* "exited with status 3", "was killed by signal 11 (SIGSEGV, core dumped)". `wait_status` as from waitpid(). */
+const char *mu_launch_words(int wait_status, char *buffer, size_t size);
+/* 0 to 255: the exit code, or 128 + signal. */
+int mu_launch_code(int wait_status);
+/* "SIGTERM", "SIGRTMIN+3". */
+const char *mu_launch_signal_name(int signal_number, char buffer[32]);
+
+#endif

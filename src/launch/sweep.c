@@ -1,0 +1,151 @@
+/*
+ * launch/sweep.c: find every process of a job by looking through /proc, whatever it did to hide.
+ *
+ * A task's descendants usually share its process group; one that made its own session still bears the job's mark in the
+ * environment that it was exec'ed with; one that dropped its environment as well is at least, once its parents are
+ * gone, a child of the launcher, which is a subreaper. A pidfd is opened before the process is looked at, and the
+ * signal goes through it: a number that is reused in between harms nobody.
+ */
+#include "launch/launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ENVIRON_MAX (4u << 20)
+
+struct facts {
+    pid_t parent, group, session;
+    char state;
+    char name[32];
+};
+
+static int read_facts(pid_t pid, struct facts *ret_facts)
+{
+    char path[64], text[512], *name, *end;
+    int fd, parent, group, session;
+    ssize_t n;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return -1;
+    text[n] = 0;
+    name = strchr(text, '(');
+    end = strrchr(text, ')'); /* the name itself may hold anything */
+    if (!name || !end || sscanf(end + 1, " %c %d %d %d", &ret_facts->state, &parent, &group, &session) != 4)
+        return -1;
+    ret_facts->parent = parent;
+    ret_facts->group = group;
+    ret_facts->session = session;
+    snprintf(ret_facts->name, sizeof ret_facts->name, "%.*s", (int)(end - name - 1), name + 1);
+    return 0;
+}
+
+static int environ_has(pid_t pid, const char *run_id)
+{
+    char path[64], entry[64], *text = NULL, *at;
+    size_t len = 0, cap = 0, entry_len = (size_t)snprintf(entry, sizeof entry, "MUSTER_RUN_ID=%s", run_id) + 1;
+    ssize_t n = 0;
+    int fd, found = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    do {
+        if (len == cap) {
+            char *more = realloc(text, cap = cap ? cap * 2 : 16384);
+
+            if (!more)
+                break;
+            text = more;
+        }
+        n = read(fd, text + len, cap - len);
+        len += n > 0 ? (size_t)n : 0;
+    } while (n > 0 && len < ENVIRON_MAX);
+    close(fd);
+    for (at = text; at && (at = memmem(at, (size_t)(text + len - at), entry, entry_len)); at++)
+        if (at == text || at[-1] == 0) {
+            found = 1;
+            break;
+        }
+    free(text);
+    return found;
+}
+
+static int bears(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
+{
+    if (mark->parent && facts->parent == mark->parent)
+        return 1;
+    if (facts->session == mark->session)
+        for (size_t i = 0; i < mark->num_groups; i++)
+            if (mark->groups[i] && facts->group == mark->groups[i])
+                return 1;
+    return environ_has(pid, mark->run_id);
+}
+
+static int strike(const struct mu_launch_mark *mark, pid_t pid, int signal_number, struct facts *ret_facts)
+{
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0), hit = 0;
+
+    if (fd < 0)
+        return 0;
+    if (read_facts(pid, ret_facts) == 0 && ret_facts->state != 'Z' && ret_facts->state != 'X' &&
+        bears(mark, pid, ret_facts))
+        hit = syscall(SYS_pidfd_send_signal, fd, signal_number, NULL, 0) == 0;
+    close(fd);
+    return hit;
+}
+
+size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32])
+{
+    DIR *dir = opendir("/proc");
+    struct dirent *item;
+    struct facts facts;
+    struct stat st;
+    size_t found = 0;
+
+    if (!dir)
+        return 0;
+    while ((item = readdir(dir))) {
+        char *end;
+        pid_t pid = (pid_t)strtol(item->d_name, &end, 10);
+
+        if (*end || pid <= 1 || pid == getpid() || pid == mark->except || fstatat(dirfd(dir), item->d_name, &st, 0) ||
+            (st.st_uid != geteuid() && geteuid() != 0))
+            continue;
+        if (!strike(mark, pid, signal_number, &facts))
+            continue;
+        if (found++ == 0 && ret_first) {
+            *ret_first = pid;
+            memcpy(name, facts.name, sizeof facts.name);
+        }
+    }
+    closedir(dir);
+    return found;
+}
+
+int mu_launch_has_children(pid_t except)
+{
+    struct mu_launch_mark mark = {.run_id = "-", .parent = getpid(), .except = except, .session = -1};
+    FILE *file = fopen("/proc/thread-self/children", "re");
+    int pid, found = 0;
+
+    if (!file) /* a kernel without CONFIG_PROC_CHILDREN */
+        return mu_launch_sweep(&mark, 0, NULL, NULL) > 0;
+    while (!found && fscanf(file, "%d", &pid) == 1)
+        found = pid != except;
+    fclose(file);
+    return found;
+}
