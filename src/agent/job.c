@@ -1,0 +1,166 @@
+/*
+ * agent/job.c: the job's segment and the launcher's part in it.
+ *
+ * The launcher creates the segment and joins it as an observer. A thread waits for the kernel to report the death of a
+ * thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a large process takes hundreds; the
+ * pidfds, in the event loop, remain the authority. Between deaths it looks for tasks whose heartbeats have stopped:
+ * when every task of a job is stopped, nobody else would. At the end: the thread is called back, the observer leaves,
+ * the segment is closed and its name goes.
+ */
+#include "agent/private.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process.h"
+#include "task/task.h"
+
+/* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
+static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
+{
+    struct muster_error error;
+    int32_t task = mu_agent_first_error(agent, &error);
+
+    if (task < 0 || error.since_ns == *said_ns)
+        return;
+    *said_ns = error.since_ns;
+    if (error.cause == MUSTER_CAUSE_HEARTBEAT || error.cause == MUSTER_CAUSE_REPORTED)
+        mu_agent_say("task %d (pid %u) is in error: %s", (int)task, error.pid, error.message);
+}
+
+static void *watch(void *arg)
+{
+    struct mu_agent *agent = arg;
+    uint64_t period = agent->muster->seg->heartbeat_timeout / 8, last_check = 0, said = 0;
+    struct mu_beat *beats = calloc(agent->options->num_tasks, sizeof *beats);
+    enum muster_status status;
+    struct mu_ctx *ctx;
+
+    do {
+        status = muster_death_wait(agent->muster, muster_after_ns(period), NULL);
+        if (beats && (status == MUSTER_OK || status == MUSTER_DEADLINE_EXCEEDED) &&
+            mu_enter(agent->muster, &ctx) == MUSTER_OK) {
+            mu_beats_check(ctx, beats, &last_check);
+            mu_exit(ctx);
+        }
+        say_living_error(agent, &said);
+    } while (status == MUSTER_OK || status == MUSTER_DEADLINE_EXCEEDED);
+    muster_thread_detach(agent->muster);
+    free(beats);
+    return NULL; /* CANCELLED: called back. Anything else: the pidfds alone must do */
+}
+
+void mu_agent_name_job(struct mu_agent *agent)
+{
+    unsigned char bytes[16];
+    unsigned random;
+
+    mu_random(bytes, sizeof bytes);
+    for (int i = 0; i < 16; i++)
+        snprintf(agent->run_id + 2 * i, 3, "%02x", bytes[i]);
+    mu_random(&random, sizeof random);
+    if (agent->options->job)
+        snprintf(agent->job, sizeof agent->job, "%s", agent->options->job);
+    else
+        snprintf(agent->job, sizeof agent->job, "run-%d-%06x", (int)getpid(), random & 0xffffff);
+}
+
+static enum muster_status create(struct mu_agent *agent)
+{
+    const struct mu_agent_options *options = agent->options;
+    struct muster_segment_config config = {
+        .num_tasks = options->num_tasks,
+        .heap_bytes = options->heap_bytes,
+        .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
+        .memfd = options->memfd,
+    };
+    enum muster_status status = muster_segment_create(agent->job, &config, &agent->segment);
+
+    if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd) {
+        config.memfd = 1;
+        status = muster_segment_create(agent->job, &config, &agent->segment);
+        if (status == MUSTER_OK)
+            mu_agent_say("/dev/shm cannot hold the segment: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
+                         (int)getpid(), muster_segment_fd(agent->segment));
+    }
+    return status;
+}
+
+static void say_not_created(struct mu_agent *agent, enum muster_status status)
+{
+    char sentence[512];
+    struct muster_segment *other;
+    struct muster_segment_info info;
+
+    snprintf(sentence, sizeof sentence, "%s", muster_last_error());
+    if (status == MUSTER_ALREADY_EXISTS && muster_segment_open(agent->job, &other) == MUSTER_OK) {
+        enum muster_status known = muster_segment_info(other, &info);
+
+        muster_segment_close(other);
+        if (known == MUSTER_OK) {
+            mu_agent_say("job %s is running already: pid %u holds the name (choose another --job, or see 'muster "
+                         "status --job %s')",
+                         agent->job, info.creator_pid, agent->job);
+            return;
+        }
+    }
+    mu_agent_say("%s", sentence);
+}
+
+int mu_agent_open_job(struct mu_agent *agent)
+{
+    struct muster_options options;
+    struct muster_segment_info info;
+    enum muster_status status;
+
+    status = create(agent);
+    if (status != MUSTER_OK) {
+        say_not_created(agent, status);
+        return -1;
+    }
+    if (muster_segment_info(agent->segment, &info) == MUSTER_OK && info.path[0])
+        snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
+    else
+        snprintf(agent->segment_text, sizeof agent->segment_text, "fd:%d", muster_segment_fd(agent->segment));
+    /* For our own join; each task is given its own. */
+    setenv("MUSTER_JOB", agent->job, 1);
+    setenv("MUSTER_SEGMENT", agent->segment_text, 1);
+    unsetenv("MUSTER_TASK_ID");
+    unsetenv("MUSTER_NUM_TASKS");
+    muster_options_init(&options);
+    options.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
+    if (muster_join(&options, &agent->muster) != MUSTER_OK) {
+        mu_agent_say("%s", muster_last_error());
+        return -1;
+    }
+    if (pthread_create(&agent->watcher, NULL, watch, agent) == 0)
+        agent->watching = 1;
+    return 0;
+}
+
+void mu_agent_close_job(struct mu_agent *agent)
+{
+    if (agent->watching) {
+        muster_interrupt(agent->muster);
+        pthread_join(agent->watcher, NULL);
+    }
+    if (agent->muster)
+        muster_leave(agent->muster);
+    if (agent->segment) {
+        if (!agent->options->memfd && strncmp(agent->segment_text, "fd:", 3) != 0)
+            mu_launch_remove_segment(agent->job, getpid());
+        muster_segment_close(agent->segment);
+    }
+}
+
+int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error)
+{
+    memset(ret_error, 0, sizeof *ret_error);
+    if (!agent->muster || muster_error_wait(agent->muster, muster_after_ns(0), ret_error) != MUSTER_OK)
+        return -1;
+    return ret_error->task_id >= 0 && (uint32_t)ret_error->task_id < agent->options->num_tasks ? ret_error->task_id
+                                                                                               : -1;
+}
