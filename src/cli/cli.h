@@ -1,0 +1,213 @@
+/*
+ * cli/cli.h: what the verbs of the `muster` command share.
+ *
+ * A verb is a row of a table: name, operands, summary, options, function. The table drives dispatch, option parsing,
+ * --help and the completion file; tests compare it with the man pages.
+ *
+ * Exit statuses: 0 OK, 1 the library's sentence on stderr, 2 usage, 3 NOT_FOUND, 4 DEADLINE_EXCEEDED, 128 + signal
+ * when a wait was ended by one. `muster run` has its own: see agent/agent.h.
+ */
+#ifndef MU_CLI_CLI_H
+#define MU_CLI_CLI_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <muster/muster.h>
+
+#define MU_CLI_EXIT_OK        0
+#define MU_CLI_EXIT_FAILURE   1
+#define MU_CLI_EXIT_USAGE     2
+#define MU_CLI_EXIT_NOT_FOUND 3
+#define MU_CLI_EXIT_DEADLINE  4
+
+/* ---- verbs and options ---------------------------------------------------------------------------------------- */
+
+enum mu_cli_option_id {
+    MU_OPT_AFTER,
+    MU_OPT_CHDIR,
+    MU_OPT_CODE,
+    MU_OPT_COMPLETION,
+    MU_OPT_COUNT,
+    MU_OPT_ENV,
+    MU_OPT_FOLLOW,
+    MU_OPT_FORCE,
+    MU_OPT_FROM,
+    MU_OPT_GRACE,
+    MU_OPT_HEAP,
+    MU_OPT_HEARTBEAT_TIMEOUT,
+    MU_OPT_HELP,
+    MU_OPT_INSTANCE,
+    MU_OPT_JOB,
+    MU_OPT_JSON,
+    MU_OPT_KILL_ON_FAIL,
+    MU_OPT_LABEL,
+    MU_OPT_MEMFD,
+    MU_OPT_NAMES,
+    MU_OPT_NUM,
+    MU_OPT_TASK,
+    MU_OPT_TASKS,
+    MU_OPT_TIMEOUT,
+    MU_OPT_TYPE,
+    MU_OPT_VALUES,
+    MU_OPT_WAIT,
+    MU_NUM_OPTIONS,
+};
+
+struct mu_cli_option {
+    enum mu_cli_option_id id;
+    char letter;          /* 0: none */
+    const char *name;     /* NULL ends an array */
+    const char *argument; /* NULL: a flag; "[=no]": optional, only behind '=' */
+    const char *help;
+};
+
+#define MU_CLI_JOB                                                                                                     \
+    {                                                                                                                  \
+        MU_OPT_JOB, 0, "job", "NAME", "the job: a name or a path (default: $MUSTER_JOB, else the only live job)"       \
+    }
+#define MU_CLI_JSON                                                                                                    \
+    {                                                                                                                  \
+        MU_OPT_JSON, 0, "json", NULL, "print JSON"                                                                     \
+    }
+#define MU_CLI_HELP                                                                                                    \
+    {                                                                                                                  \
+        MU_OPT_HELP, 'h', "help", NULL, "print this help and exit"                                                     \
+    }
+#define MU_CLI_END                                                                                                     \
+    {                                                                                                                  \
+        MU_OPT_HELP, 0, NULL, NULL, NULL                                                                               \
+    }
+
+struct mu_cli_call;
+
+struct mu_cli_verb {
+    const char *name;     /* NULL ends an array */
+    const char *operands; /* as in the usage line */
+    const char *summary;
+    const struct mu_cli_option *options; /* of a verb without sub-verbs */
+    int min, max;                        /* operands; max -1: any number */
+    int is_command;                      /* the first operand ends the options: what follows is a command */
+    int (*run)(struct mu_cli_call *call);
+    const struct mu_cli_verb *verbs; /* sub-verbs, or NULL */
+};
+
+/* One invocation, parsed. */
+struct mu_cli_call {
+    const struct mu_cli_verb *verb;
+    char path[64];                      /* "muster kv get" */
+    const char *values[MU_NUM_OPTIONS]; /* NULL: not given; "" for a flag */
+    char **operands;                    /* NULL-terminated */
+    int count;
+    char **env; /* every --env, in order; NULL-terminated */
+};
+
+extern const struct mu_cli_verb mu_cli_run, mu_cli_status, mu_cli_kv, mu_cli_barrier, mu_cli_task, mu_cli_event,
+    mu_cli_segment, mu_cli_version, mu_cli_help;
+/* All of them, ended by NULL. */
+extern const struct mu_cli_verb *const mu_cli_verbs[];
+
+/* verbs.c: dispatch, parsing, complaints. */
+int mu_cli_main(int argc, char **argv);
+int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const struct mu_cli_verb *mu_cli_find(const char *name);
+/* An option of the verb or, for one with sub-verbs, of any of these. */
+const struct mu_cli_option *mu_cli_find_option(const struct mu_cli_verb *verb, const char *name, size_t len,
+                                               char letter);
+
+/* help.c */
+void mu_cli_print_help(const struct mu_cli_verb *verb, const char *path, FILE *out);
+void mu_cli_print_general_help(FILE *out);
+void mu_cli_print_completion(FILE *out);
+
+/* ---- job.c: reaching a live job --------------------------------------------------------------------------------- */
+
+/*
+ * Join the job that the call names, with MUSTER_JOIN_* `flags`; NO_CREATE is added. For a task, `task_id` >= 0.
+ * Returns an exit status; on failure the sentence has been printed. SIGINT, SIGTERM and SIGHUP end waits from here on.
+ */
+int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struct muster **ret_muster);
+/* Leave, and see to it that what was printed has arrived. Returns `code`, or 1 when it has not, or 128 + signal. */
+int mu_cli_leave(struct mu_cli_call *call, struct muster *muster, int code);
+/* Print the library's sentence; the exit status for `status`. Silent when a signal ended the wait. */
+int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status);
+/* The name or path of the job. Exit status; on failure, said. */
+int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size);
+/* The number of the signal that ended the wait; 0: none. */
+int mu_cli_interrupted(void);
+/* Flush stdout. */
+int mu_cli_finish(const struct mu_cli_call *call, int code);
+
+/* ---- parse.c: numbers from people; 0, or -1 -------------------------------------------------------------------- */
+
+int mu_cli_parse_duration(const char *text, uint64_t *ret_ns); /* "500ms", "1.5s", "5m", "2h", "0" */
+int mu_cli_parse_size(const char *text, uint64_t *ret_bytes);  /* "64M", "1GiB", "4096" */
+int mu_cli_parse_unsigned(const char *text, uint64_t max, uint64_t *ret_value);
+int mu_cli_parse_signed(const char *text, int64_t *ret_value);
+/* "0,2-5": malloc()ed, ascending as written. */
+int mu_cli_parse_list(const char *text, int32_t **ret_ids, size_t *ret_count);
+int mu_cli_valid_job(const char *name);
+
+/* The option's value, or leave *ret_value as it is when the option was not given. 0, or 2 with a complaint printed. */
+int mu_cli_duration(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64_t *ret_ns);
+int mu_cli_size(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64_t *ret_bytes);
+int mu_cli_unsigned(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64_t max, uint64_t *ret_value);
+/* A duration, as the deadline that lies so far ahead. */
+int mu_cli_deadline(const struct mu_cli_call *call, enum mu_cli_option_id id, muster_deadline *ret_deadline);
+
+/* ---- format.c: for people ---------------------------------------------------------------------------------------- */
+
+enum mu_cli_colour { MU_CLI_PLAIN, MU_CLI_RED, MU_CLI_GREEN, MU_CLI_YELLOW, MU_CLI_BOLD, MU_CLI_DIM };
+/* "" unless stdout is a terminal that shows colours and NO_COLOR is not set. */
+const char *mu_cli_colour(enum mu_cli_colour colour);
+const char *mu_cli_age(uint64_t since_ns, char buffer[32]); /* "-" when 0 */
+const char *mu_cli_bytes(uint64_t bytes, char buffer[32]);
+const char *mu_cli_state_name(enum muster_task_state state);
+const char *mu_cli_cause_name(enum muster_cause cause);
+/* What the task's process is doing: "running", "stopped", "dead", "left", "-". */
+const char *mu_cli_process(const struct muster_task_info *info);
+/* Bytes as one line: control characters and bytes that are not UTF-8 escaped. */
+void mu_cli_print_text(FILE *out, const void *data, size_t len);
+
+/* ---- json.c --------------------------------------------------------------------------------------------------------
+ */
+
+struct mu_cli_json {
+    FILE *out;
+    unsigned depth;
+    unsigned char filled[16]; /* the level has an element */
+};
+
+/* `key` is NULL in arrays and at the top. */
+void mu_cli_json_start(struct mu_cli_json *json, FILE *out);
+void mu_cli_json_open(struct mu_cli_json *json, const char *key, char bracket);
+void mu_cli_json_close(struct mu_cli_json *json, char bracket);
+void mu_cli_json_text(struct mu_cli_json *json, const char *key, const char *text);
+void mu_cli_json_text_n(struct mu_cli_json *json, const char *key, const char *text, size_t len);
+void mu_cli_json_unsigned(struct mu_cli_json *json, const char *key, uint64_t value);
+void mu_cli_json_signed(struct mu_cli_json *json, const char *key, int64_t value);
+void mu_cli_json_bool(struct mu_cli_json *json, const char *key, int value);
+void mu_cli_json_null(struct mu_cli_json *json, const char *key);
+/* "KEY": text when the bytes are UTF-8, else "KEY_base64". */
+void mu_cli_json_bytes(struct mu_cli_json *json, const char *key, const void *data, size_t len);
+/* A newline behind the top value. */
+void mu_cli_json_end(struct mu_cli_json *json);
+
+/* 1: well-formed UTF-8. */
+int mu_cli_is_utf8(const void *data, size_t len);
+
+/* rows.c: what status, `task` and `barrier` print of tasks and barriers. */
+void mu_cli_json_task(struct mu_cli_json *json, const char *key, const struct muster_task_info *info);
+void mu_cli_print_task_head(void);
+void mu_cli_print_task(const struct muster_task_info *info);
+/* Every task, malloc()ed. */
+enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info **ret_infos, size_t *ret_count,
+                                uint64_t *ret_version);
+/* Every barrier; `infos` says why tasks are missing. */
+enum muster_status mu_cli_json_barriers(struct mu_cli_json *json, struct muster *muster,
+                                        const struct muster_task_info *infos, size_t count);
+enum muster_status mu_cli_print_barriers(struct muster *muster, const struct muster_task_info *infos, size_t count,
+                                         size_t *ret_shown);
+
+#endif

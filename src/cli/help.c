@@ -1,0 +1,166 @@
+/*
+ * cli/help.c: --help and the bash completion, both from the table of verbs.
+ */
+#include "cli/cli.h"
+
+#include <string.h>
+
+static void print_option(const struct mu_cli_option *option, FILE *out)
+{
+    char left[64];
+    const char *space = !option->argument || option->argument[0] == '[' ? "" : " ";
+
+    if (option->letter)
+        snprintf(left, sizeof left, "-%c, --%s%s%s", option->letter, option->name, space,
+                 option->argument ? option->argument : "");
+    else
+        snprintf(left, sizeof left, "    --%s%s%s", option->name, space, option->argument ? option->argument : "");
+    fprintf(out, "  %-30s %s\n", left, option->help);
+}
+
+static void print_options(const struct mu_cli_verb *verb, FILE *out)
+{
+    static const struct mu_cli_option help = MU_CLI_HELP;
+
+    fprintf(out, "\nOptions:\n");
+    for (const struct mu_cli_option *option = verb->options; option && option->name; option++)
+        print_option(option, out);
+    print_option(&help, out);
+}
+
+static void print_page(const char *verb, FILE *out)
+{
+    if (strcmp(verb, "version") == 0 || strcmp(verb, "help") == 0)
+        fprintf(out, "\nSee muster(1).\n");
+    else
+        fprintf(out, "\nSee muster-%s(1).\n", verb);
+}
+
+/* The verb that a path "muster kv get" begins with. */
+static const struct mu_cli_verb *top_of(const char *path)
+{
+    char name[32] = "";
+
+    sscanf(path, "%*s %31s", name);
+    return mu_cli_find(name);
+}
+
+void mu_cli_print_help(const struct mu_cli_verb *verb, const char *path, FILE *out)
+{
+    fprintf(out, "Usage: %s [OPTION]...%s%s\n\n%s.\n", path, verb->operands[0] ? " " : "", verb->operands,
+            verb->summary);
+    if (verb->verbs) {
+        fprintf(out, "\nCommands:\n");
+        for (const struct mu_cli_verb *sub = verb->verbs; sub->name; sub++) {
+            char left[64];
+
+            snprintf(left, sizeof left, "%s %s", sub->name, sub->operands);
+            fprintf(out, "  %-30s %s\n", left, sub->summary);
+        }
+        fprintf(out, "\nEach command has its own --help.\n");
+    } else {
+        print_options(verb, out);
+    }
+    print_page(top_of(path)->name, out);
+}
+
+void mu_cli_print_general_help(FILE *out)
+{
+    fprintf(out, "Usage: muster VERB [OPTION]... [OPERAND]...\n\n"
+                 "Gathers the processes of a multi-GPU job and keeps them together.\n\nVerbs:\n");
+    for (size_t i = 0; mu_cli_verbs[i]; i++)
+        fprintf(out, "  %-10s %s\n", mu_cli_verbs[i]->name, mu_cli_verbs[i]->summary);
+    fprintf(out, "\nOptions:\n  -h, --help                     print this help and exit\n"
+                 "      --version                  the same as 'muster version'\n"
+                 "\nEach verb has its own --help. Durations read 500ms, 30s, 5m.\n\nSee muster(1).\n");
+}
+
+/* ---- completion ---------------------------------------------------------------------------------------------------
+ */
+
+static void print_case(const char *path, const struct mu_cli_verb *verb, FILE *out)
+{
+    fprintf(out, "    '%s')\n        words='", path);
+    for (const struct mu_cli_verb *sub = verb->verbs; sub && sub->name; sub++)
+        fprintf(out, "%s ", sub->name);
+    for (const struct mu_cli_option *option = verb->options; option && option->name; option++)
+        fprintf(out, "--%s ", option->name);
+    fprintf(out, "--help' ;;\n");
+}
+
+void mu_cli_print_completion(FILE *out)
+{
+    fprintf(out,
+            "# bash completion for muster(1), printed by 'muster help --completion'\n"
+            "_muster()\n{\n"
+            "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path= words= i\n"
+            "    if [[ $prev == --job ]]; then\n"
+            "        mapfile -t COMPREPLY < <(compgen -W \"$(muster segment list --names 2>/dev/null)\" -- \"$cur\")\n"
+            "        return\n    fi\n"
+            "    for ((i = 1; i < COMP_CWORD && i < 3; i++)); do\n"
+            "        [[ ${COMP_WORDS[i]} == -* ]] && break\n"
+            "        path+=${path:+ }${COMP_WORDS[i]}\n"
+            "    done\n"
+            "    case $path in\n    '')\n        words='");
+    for (size_t i = 0; mu_cli_verbs[i]; i++)
+        fprintf(out, "%s ", mu_cli_verbs[i]->name);
+    fprintf(out, "--help --version' ;;\n");
+    for (size_t i = 0; mu_cli_verbs[i]; i++) {
+        char path[64];
+
+        print_case(mu_cli_verbs[i]->name, mu_cli_verbs[i], out);
+        for (const struct mu_cli_verb *sub = mu_cli_verbs[i]->verbs; sub && sub->name; sub++) {
+            snprintf(path, sizeof path, "%s %s", mu_cli_verbs[i]->name, sub->name);
+            print_case(path, sub, out);
+        }
+    }
+    fprintf(out, "    run\\ *) words= ;; # behind the command: file names\n"
+                 "    *)\n        words='--job --json --help' ;;\n    esac\n"
+                 "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                 "}\ncomplete -o default -F _muster muster\n");
+}
+
+static int help_run(struct mu_cli_call *call)
+{
+    const struct mu_cli_verb *verb;
+    char path[64];
+
+    if (call->values[MU_OPT_COMPLETION]) {
+        mu_cli_print_completion(stdout);
+        return mu_cli_finish(call, 0);
+    }
+    if (call->count == 0) {
+        mu_cli_print_general_help(stdout);
+        return mu_cli_finish(call, 0);
+    }
+    verb = mu_cli_find(call->operands[0]);
+    if (!verb)
+        return mu_cli_usage(call, "unknown verb '%s'", call->operands[0]);
+    snprintf(path, sizeof path, "muster %s", verb->name);
+    if (call->count == 2) {
+        const struct mu_cli_verb *sub = verb->verbs;
+
+        while (sub && sub->name && strcmp(sub->name, call->operands[1]) != 0)
+            sub++;
+        if (!sub || !sub->name)
+            return mu_cli_usage(call, "unknown command '%s %s'", call->operands[0], call->operands[1]);
+        verb = sub;
+        snprintf(path, sizeof path, "muster %s %s", call->operands[0], sub->name);
+    }
+    mu_cli_print_help(verb, path, stdout);
+    return mu_cli_finish(call, 0);
+}
+
+static const struct mu_cli_option help_options[] = {
+    {MU_OPT_COMPLETION, 0, "completion", NULL, "print the completion file for bash"},
+    MU_CLI_END,
+};
+
+const struct mu_cli_verb mu_cli_help = {
+    .name = "help",
+    .operands = "[VERB [COMMAND]]",
+    .summary = "Explain a verb",
+    .options = help_options,
+    .max = 2,
+    .run = help_run,
+};

@@ -1,0 +1,172 @@
+/*
+ * cli/job.c: reaching a job from outside, and leaving it again.
+ *
+ * The job is --job, else $MUSTER_JOB, else the only live one of this user (said on stderr). Inside a job's task
+ * $MUSTER_SEGMENT says where the segment is; an explicit --job of another name sets that aside. A wait is ended by
+ * SIGINT, SIGTERM or SIGHUP through muster_interrupt(), so that the handle is always given back.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct muster *volatile interruptible; /* the handle that a signal interrupts */
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number)
+{
+    interrupted = number;
+    if (interruptible)
+        muster_interrupt(interruptible);
+}
+
+static void catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now, action = {.sa_handler = on_signal};
+
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
+}
+
+int mu_cli_interrupted(void)
+{
+    return interrupted;
+}
+
+int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status)
+{
+    if (interrupted && status == MUSTER_CANCELLED)
+        return 128 + interrupted;
+    fflush(stdout);
+    fprintf(stderr, "%s: ", call->path);
+    for (const char *at = muster_last_error(); *at; at++) /* it may quote a value: still one line */
+        putc((unsigned char)*at < 0x20 || *at == 0x7f ? ' ' : *at, stderr);
+    putc('\n', stderr);
+    switch (status) {
+    case MUSTER_OK: return MU_CLI_EXIT_OK;
+    case MUSTER_NOT_FOUND: return MU_CLI_EXIT_NOT_FOUND;
+    case MUSTER_DEADLINE_EXCEEDED: return MU_CLI_EXIT_DEADLINE;
+    default: return MU_CLI_EXIT_FAILURE;
+    }
+}
+
+/* ---- which job ------------------------------------------------------------------------------------------------ */
+
+struct candidates {
+    unsigned sound, live;
+    char last_sound[208], last_live[208], names[256];
+};
+
+static int see(void *arg, const struct muster_segment_row *row)
+{
+    struct candidates *found = arg;
+    size_t len = strlen(found->names);
+
+    if (row->problem)
+        return 0;
+    found->sound++;
+    snprintf(found->last_sound, sizeof found->last_sound, "%s", row->job);
+    if (row->slots_live > 0) {
+        found->live++;
+        snprintf(found->last_live, sizeof found->last_live, "%s", row->job);
+    }
+    snprintf(found->names + len, sizeof found->names - len, "%s%s", len ? ", " : "", row->job);
+    return 0;
+}
+
+int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
+{
+    const char *job = call->values[MU_OPT_JOB], *from_env = getenv("MUSTER_JOB");
+    struct candidates found = {.sound = 0};
+    enum muster_status status;
+
+    if (!job && from_env && *from_env)
+        job = from_env;
+    if (job) {
+        if (!strchr(job, '/') && strncmp(job, "fd:", 3) != 0 && !mu_cli_valid_job(job))
+            return mu_cli_usage(call, "'%.60s%s' is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'",
+                                job, strlen(job) > 60 ? "..." : "");
+        if ((size_t)snprintf(ret_job, size, "%s", job) >= size)
+            return mu_cli_usage(call, "the job's path is too long");
+        return 0;
+    }
+    status = muster_segment_list(see, &found);
+    if (status != MUSTER_OK)
+        return mu_cli_fail(call, status);
+    if (found.live == 1 || (found.live == 0 && found.sound == 1)) {
+        snprintf(ret_job, size, "%s", found.live ? found.last_live : found.last_sound);
+        if (!call->values[MU_OPT_JSON])
+            fprintf(stderr, "%s: job %s\n", call->path, ret_job);
+        return 0;
+    }
+    if (found.sound == 0) {
+        fprintf(stderr, "%s: this user has no job here\n", call->path);
+        return MU_CLI_EXIT_NOT_FOUND;
+    }
+    return mu_cli_usage(call, "which job? --job NAME, one of: %s", found.names);
+}
+
+/* A path is given to the library as $MUSTER_SEGMENT, with the name that stands in the segment. */
+static enum muster_status name_by_path(char *job, size_t size)
+{
+    struct muster_segment *segment;
+    struct muster_segment_info info;
+    enum muster_status status = muster_segment_open(job, &segment);
+
+    if (status != MUSTER_OK)
+        return status;
+    status = muster_segment_info(segment, &info);
+    muster_segment_close(segment);
+    if (status != MUSTER_OK)
+        return status;
+    setenv("MUSTER_SEGMENT", job, 1);
+    snprintf(job, size, "%s", info.job);
+    return MUSTER_OK;
+}
+
+int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struct muster **ret_muster)
+{
+    char job[512];
+    const char *from_env = getenv("MUSTER_JOB");
+    struct muster_options options;
+    enum muster_status status = MUSTER_OK;
+    int code = mu_cli_pick_job(call, job, sizeof job);
+
+    if (code)
+        return code;
+    if (!from_env || strcmp(from_env, job) != 0)
+        unsetenv("MUSTER_SEGMENT");
+    if (strchr(job, '/') || strncmp(job, "fd:", 3) == 0)
+        status = name_by_path(job, sizeof job);
+    if (status == MUSTER_OK) {
+        muster_options_init(&options);
+        options.job = job;
+        options.flags = flags | MUSTER_JOIN_NO_CREATE;
+        options.task_id = task_id;
+        status = muster_join(&options, ret_muster);
+    }
+    if (status != MUSTER_OK)
+        return mu_cli_fail(call, status);
+    interruptible = *ret_muster;
+    catch_signals();
+    return 0;
+}
+
+int mu_cli_finish(const struct mu_cli_call *call, int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "%s: cannot write: %s\n", call->path, strerror(errno));
+    return code ? code : MU_CLI_EXIT_FAILURE;
+}
+
+int mu_cli_leave(struct mu_cli_call *call, struct muster *muster, int code)
+{
+    interruptible = NULL;
+    muster_leave(muster);
+    return mu_cli_finish(call, code);
+}
