@@ -1,0 +1,101 @@
+# Sourced by the scripts of tests/cli and tests/launch: what they check with. Nothing here waits for a fixed time: await
+# polls a condition and gives up, loudly, after half a minute.
+set -u
+: "${MUSTER:?the muster executable}" "${TMPDIR:=/tmp}"
+PYTHON=${PYTHON:-python3}
+unset MUSTER_JOB MUSTER_SEGMENT MUSTER_TASK_ID MUSTER_NUM_TASKS
+JOB=t$$-$(basename "$0" _test.sh)
+OUT=$TMPDIR/out.$$ ERR=$TMPDIR/err.$$
+PATH=$(dirname "$MUSTER"):$PATH
+
+fail()
+{
+    echo "FAIL: $*"
+    [ ! -s "$OUT" ] || { echo "stdout was:"; head -n 40 "$OUT"; }
+    [ ! -s "$ERR" ] || { echo "stderr was:"; head -n 40 "$ERR"; }
+    exit 1
+}
+
+skip()
+{
+    echo "$*"
+    exit 77
+}
+
+# await WHAT COMMAND...: until it succeeds.
+await()
+{
+    local what=$1 end=$((SECONDS + 30))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $end ] || fail "waited in vain until $what"
+        sleep 0.02 # sleep: between two looks at the condition
+    done
+}
+
+# check STATUS COMMAND...: run it with this exit status; its output is in $OUT and $ERR.
+check()
+{
+    local want=$1 got=0
+    shift
+    "$@" > "$OUT" 2> "$ERR" < "${STDIN:-/dev/null}" || got=$?
+    [ $got -eq "$want" ] || fail "exit status $got instead of $want: $*"
+}
+
+# What the last check printed.
+out_is() { [ "$(cat "$OUT")" = "$1" ] || fail "stdout is not: $1"; }
+out_has() { grep -qe "$1" "$OUT" || fail "stdout lacks: $1"; }
+err_has() { grep -qe "$1" "$ERR" || fail "stderr lacks: $1"; }
+err_is_one_line() { [ "$(wc -l < "$ERR")" -eq 1 ] || fail "stderr is not one line"; }
+out_is_empty() { [ ! -s "$OUT" ] || fail "stdout is not empty"; }
+err_is_empty() { [ ! -s "$ERR" ] || fail "stderr is not empty"; }
+
+# json EXPRESSION [FILE]: evaluate it in Python with `it` as the document (a list of documents when there are several).
+json()
+{
+    "$PYTHON" -c 'import json, sys
+text = open(sys.argv[2]).read()
+lines = [json.loads(line) for line in text.splitlines()]
+it = lines[0] if len(lines) == 1 else lines
+result = eval(sys.argv[1])
+print(result if isinstance(result, str) else json.dumps(result))' "$1" "${2:-$OUT}"
+}
+json_is() { [ "$(json "$1")" = "$2" ] || fail "JSON: $1 is $(json "$1"), not $2"; }
+
+segment_file() { echo "/dev/shm/muster-$(id -u)-$1"; }
+no_segment() { [ ! -e "$(segment_file "$1")" ]; }
+has_segment() { [ -e "$(segment_file "$1")" ]; }
+
+# Living processes (zombies are dead) whose environment has the line.
+with_mark()
+{
+    local dir state
+    for dir in /proc/[0-9]*; do
+        grep -qzxF -- "$1" "$dir/environ" 2> /dev/null || continue
+        state=$(sed 's/.*) //' "$dir/stat" 2> /dev/null | cut -c1)
+        case $state in '' | Z | X) ;; *) echo "${dir#/proc/}" ;; esac
+    done
+}
+none_with_mark() { [ -z "$(with_mark "$1")" ]; }
+is_gone()
+{
+    local state
+    state=$(sed 's/.*) //' "/proc/$1/stat" 2> /dev/null | cut -c1)
+    case $state in '' | Z | X) return 0 ;; *) return 1 ;; esac
+}
+is_stopped() { [ "$(sed 's/.*) //' "/proc/$1/stat" 2> /dev/null | cut -c1)" = T ]; }
+
+# start_job N COMMAND...: job $JOB in the background, its output in $OUT.run; $RUN is the launcher. Ended at exit.
+start_job()
+{
+    local n=$1
+    shift
+    "$MUSTER" run -n "$n" --job "$JOB" ${RUN_OPTIONS:-} -- "$@" > "$OUT.run" 2> "$ERR.run" < /dev/null &
+    RUN=$!
+    trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+    await "the segment of $JOB is there" has_segment "$JOB"
+}
+# The tasks' pids, in order, once there are N.
+pids() { "$MUSTER" task list --job "$JOB" --json 2> /dev/null | "$PYTHON" -c 'import json, sys
+print(*[t["pid"] for t in json.load(sys.stdin)["tasks"] if t["pid"]])'; }
+connected() { [ "$("$MUSTER" task list --job "$JOB" --json 2> /dev/null | grep -o '"CONNECTED"' | wc -l)" -eq "$1" ]; }

@@ -1,0 +1,58 @@
+#!/bin/bash
+# Every option and command that --help shows is in the man page and in the completion file, and nothing else is.
+. "$(dirname "$0")/common.sh"
+TOP=${TOP:-$(dirname "$0")/../..}
+
+check 0 "$MUSTER" help --completion
+cmp "$OUT" "$TOP/completions/muster" || fail "completions/muster is not what 'muster help --completion' prints"
+bash -n "$TOP/completions/muster" || fail "completions/muster is no bash"
+
+# in_page PAGE WORD: as mdoc writes it, behind Fl or Cm.
+options_of() { sed -n '/^Options:/,/^$/p' "$1" | grep -oE -- '--[a-z][a-z-]*' | sort -u; }
+
+check 0 "$MUSTER" --help
+for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT"); do
+    page=$TOP/man/muster-$verb.1
+    case $verb in version | help) page=$TOP/man/muster.1 ;; esac
+    [ -e "$page" ] || fail "$page is not there"
+    check 0 "$MUSTER" "$verb" --help
+    cp "$OUT" "$OUT.verb"
+    subs=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT.verb")
+    shown=$(options_of "$OUT.verb")
+    for sub in $subs; do
+        check 0 "$MUSTER" "$verb" "$sub" --help
+        shown="$shown $(options_of "$OUT")"
+        grep -q "^\.It Cm $sub" "$page" || fail "$page does not explain $sub"
+        for option in $(options_of "$OUT"); do
+            sed -n "/^    '$verb $sub')/{n;p}" "$TOP/completions/muster" | grep -qe "[' ]$option[' ]" ||
+                fail "$verb $sub $option is not completed"
+        done
+    done
+    for option in $shown; do
+        grep -qE -- "Fl (-|[a-z] , Fl -)?${option#--}\b|Fl $(printf %s "$option" | cut -c2-)" "$page" ||
+            fail "$page lacks $option"
+    done
+    for option in $(grep -oE 'Fl -[a-z][a-z-]+' "$page" | sed 's/Fl /-/' | sort -u); do
+        [ "$page" = "$TOP/man/muster.1" ] || [[ " $(echo $shown) " = *" $option "* ]] ||
+            fail "$page explains $option, which $verb does not have"
+    done
+    for section in 'EXIT STATUS' EXAMPLES; do
+        grep -qx ".Sh $section" "$page" || fail "$page has no $section"
+    done
+done
+
+# The completion at work.
+source "$TOP/completions/muster"
+complete_words()
+{
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+    _muster
+    echo "${COMPREPLY[@]:-}"
+}
+[ "$(complete_words muster st)" = status ] || fail "completion of 'st'"
+[ "$(complete_words muster kv in)" = "insert increment" ] || fail "completion of 'kv in'"
+[ "$(complete_words muster run --h)" = "--heap --heartbeat-timeout --help" ] || fail "completion of 'run --h'"
+[ "$(complete_words muster kv get --w)" = --wait ] || fail "completion of 'kv get --w'"
+start_job 1 sleep 100
+[ "$(complete_words muster kv get --job "$JOB")" = "$JOB" ] || fail "completion of a job's name"
+exit 0

@@ -1,0 +1,77 @@
+#!/bin/bash
+# `muster segment`: what lies in /dev/shm, sound or not; the audit; removal. And which job is meant when none is named.
+. "$(dirname "$0")/common.sh"
+
+check 3 "$MUSTER" segment info "$JOB"
+check 3 "$MUSTER" segment rm "$JOB"
+check 2 "$MUSTER" segment rm a/b
+check 2 "$MUSTER" segment rm
+
+start_job 2 sleep 1000
+check 0 "$MUSTER" segment list
+out_has "^$JOB .* $RUN .*in use"
+check 0 "$MUSTER" segment list --names
+out_has "^$JOB$"
+check 0 "$MUSTER" segment list --json
+json_is "[r['creator_pid'] for r in it if r['job'] == '$JOB']" "[$RUN]"
+check 0 "$MUSTER" segment info "$JOB" --json
+json_is 'it["num_tasks"]' 2
+json_is 'it["path"]' "$(segment_file "$JOB")"
+json_is 'it["closed"]' false
+check 0 "$MUSTER" segment info --job "$(segment_file "$JOB")"
+out_has "^job *$JOB$"
+"$MUSTER" kv set --job "$JOB" k v
+check 0 "$MUSTER" segment check "$JOB" --json
+json_is '(it["problems"], it["keys"], it["violations"])' '[0, 1, []]'
+check 0 "$MUSTER" segment check "$JOB"
+out_has '^sound: '
+check 0 "$MUSTER" kv get --job "$(segment_file "$JOB")" k
+out_is v
+
+# In use: not without --force.
+check 1 "$MUSTER" segment rm "$JOB"
+err_has 'in use'
+has_segment "$JOB" || fail "it was removed all the same"
+
+# Files that are no segments are listed with the reason, and refused.
+for bad in empty zeros noise; do
+    name=$JOB.$bad
+    case $bad in
+    empty) : > "$(segment_file "$name")" ;;
+    zeros) head -c 65536 /dev/zero > "$(segment_file "$name")" ;;
+    noise) head -c 300000 /dev/urandom > "$(segment_file "$name")" ;;
+    esac
+    check 0 "$MUSTER" segment list --json
+    json_is "[bool(r['problem']) for r in it if r['job'] == '$name']" '[true]'
+    check 1 "$MUSTER" status --job "$name"
+    err_is_one_line
+    check 1 "$MUSTER" segment check "$name"
+    check 1 "$MUSTER" kv set --job "$name" k v
+    rm -f "$(segment_file "$name")"
+done
+
+check 0 "$MUSTER" segment rm --force "$JOB"
+no_segment "$JOB" || fail "it is still there"
+check 3 "$MUSTER" segment rm "$JOB"
+kill -TERM $RUN
+wait $RUN
+
+# Which job? (Other tests' jobs are out of sight only where this test has a /dev/shm of its own.)
+if [ -z "$("$MUSTER" segment list --names)" ]; then
+    check 3 "$MUSTER" status
+    err_has 'this user has no job here'
+    start_job 1 sleep 1000
+    check 0 "$MUSTER" kv count
+    out_is 0
+    [ "$(cat "$ERR")" = "muster kv count: job $JOB" ] || fail "it did not say which job"
+    check 0 "$MUSTER" status --json
+    err_is_empty
+    "$MUSTER" run -n 1 --job "$JOB-2" sleep 1000 > /dev/null 2>&1 < /dev/null &
+    second=$!
+    await "the second job is there" has_segment "$JOB-2"
+    check 2 "$MUSTER" status
+    err_has "which job? --job NAME, one of: .*$JOB"
+    kill -TERM $second
+    wait $second
+fi
+exit 0

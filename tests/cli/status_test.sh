@@ -1,0 +1,56 @@
+#!/bin/bash
+# `muster status`: who is missing, where, since when, and is it dead, stopped or elsewhere? It reads only: it answers
+# when every process of the job, the launcher too, is stopped.
+. "$(dirname "$0")/common.sh"
+
+check 3 "$MUSTER" status --job "$JOB"
+err_is_one_line
+
+# Tasks 0 and 1 wait in a barrier that task 2 does not come to.
+start_job 3 sh -c '[ $RANK = 2 ] && exec sleep 1000; exec muster barrier wait ready'
+await "two are connected" connected 2
+arrived() { "$MUSTER" barrier list --job "$JOB" 2> /dev/null | grep -qE "^ready .* $1/3"; }
+await "two have arrived" arrived 2
+check 0 "$MUSTER" status --job "$JOB"
+out_has "^job *$JOB, made by pid $RUN "
+out_has '^tasks *3: 2 connected, 0 in error, 1 not connected'
+out_has '^0 *CONNECTED *running *[0-9]* .*barrier ready'
+out_has '^2 *DISCONNECTED *- '
+out_has '^ready *0 *WAITING *2/3'
+out_has 'missing: task 2, never registered'
+grep -q $'\033' "$OUT" && fail "colours on a file"
+
+check 0 "$MUSTER" status --job "$JOB" --json
+err_is_empty
+json_is 'it["job"]' "$JOB"
+json_is 'it["creator_pid"]' "$RUN"
+json_is '[t["state"] for t in it["tasks"]]' '["CONNECTED", "CONNECTED", "DISCONNECTED"]'
+json_is '[(b["id"], b["arrived"], [m["task"] for m in b["missing"]]) for b in it["barriers"]]' '[["ready", 2, [2]]]'
+json_is 'it["error"]' null
+json_is 'it["tasks"][2]["pid"]' null
+
+# Everything is stopped.
+tasks=$(pids)
+all="$tasks $RUN $(with_mark "MUSTER_JOB=$JOB" | grep -vxF "$(echo $tasks | tr ' ' '\n')")"
+kill -STOP $all
+for pid in $all; do await "$pid is stopped" is_stopped "$pid"; done
+check 0 timeout 20 "$MUSTER" status --job "$JOB"
+out_has '^0 *CONNECTED *stopped'
+check 0 timeout 20 "$MUSTER" status --job "$JOB" --json
+json_is '[t["process"] for t in it["tasks"]]' '["stopped", "stopped", "-"]'
+json_is '[t["alive"] for t in it["tasks"]]' '[true, true, false]'
+check 0 timeout 20 "$MUSTER" barrier list --job "$JOB"
+check 0 timeout 20 "$MUSTER" kv list --job "$JOB"
+check 0 timeout 20 "$MUSTER" segment check "$JOB"
+kill -CONT $all
+
+# $MUSTER_JOB, and the only live job.
+check 0 env MUSTER_JOB="$JOB" "$MUSTER" status --json
+err_is_empty
+
+# The launcher's end is the job's.
+kill -TERM $RUN
+wait $RUN
+[ $? -eq 143 ] || fail "the launcher did not exit with 143"
+check 3 "$MUSTER" status --job "$JOB"
+exit 0

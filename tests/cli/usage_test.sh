@@ -1,0 +1,106 @@
+#!/bin/bash
+# A wrong word on the command line is one line on stderr and exit status 2; nothing is created.
+. "$(dirname "$0")/common.sh"
+
+# usage LINE ARGUMENT...: exactly this line.
+usage()
+{
+    local line=$1
+    shift
+    check 2 "$MUSTER" "$@"
+    [ "$(cat "$ERR")" = "$line" ] || fail "stderr is not: $line"
+    out_is_empty
+}
+
+# Bad words.
+usage "muster: which verb? (see 'muster --help')"
+usage "muster: unknown verb 'frob' (see 'muster --help')" frob
+usage "muster: unknown option --frob (see 'muster --help')" --frob
+usage "muster kv: unknown option --foo (see 'muster kv --help')" kv --foo
+usage "muster kv get: unknown option --foo (see 'muster kv get --help')" kv get --foo
+usage "muster kv get: unknown option -x (see 'muster kv get --help')" kv get -x k
+usage "muster kv: unknown command 'frob' (see 'muster kv --help')" kv frob
+usage "muster kv get: KEY is missing (see 'muster kv get --help')" kv get
+usage "muster kv get: operand 'b' is too much (see 'muster kv get --help')" kv get a b
+usage "muster kv set: too few operands: KEY VALUE|- (see 'muster kv set --help')" kv set a
+usage "muster status: option --json takes no value (see 'muster status --help')" status --json=yes
+usage "muster status: option --job needs a value: NAME (see 'muster status --help')" status --job
+usage "muster help: unknown verb 'frob' (see 'muster help --help')" help frob
+usage "muster run: a command is missing (see 'muster run --help')" run
+usage "muster run: a command is missing (see 'muster run --help')" run -n 2 --
+usage "muster run: unknown option --frob (see 'muster run --help')" run --frob true
+
+# Bad values.
+for n in 0 4097 -1 1.5 x '' 99999999999999999999 4x 0x10 ' 4'; do
+    usage "muster run: '$n' is no number of tasks from 1 to 4096 (see 'muster run --help')" run -n "$n" true
+done
+for d in 5 '' s -3s 1e3s 5x 0x5s 1.2.3s 99999999999d inf nan 5S; do
+    usage "muster run: '$d' is no duration: write 500ms, 30s, 5m (see 'muster run --help')" run --timeout="$d" true
+done
+for s in '' G 1Q -1 1e9; do
+    usage "muster run: '$s' is no size: write 64M, 1G (see 'muster run --help')" run --heap="$s" true
+done
+usage "muster run: --kill-on-fail is yes or no, not 'maybe' (see 'muster run --help')" run --kill-on-fail=maybe true
+usage "muster run: 'FOO' is not NAME=VALUE (see 'muster run --help')" run --env FOO true
+usage "muster run: RANK is set by muster itself (see 'muster run --help')" run --env RANK=3 true
+usage "muster event send: '-1' is no number from 0 to 4294967295 (see 'muster event send --help')" event send --type -1
+usage "muster kv increment: '1x' is no number (see 'muster kv increment --help')" kv increment k 1x
+usage "muster task reset: 'x' is no task number (see 'muster task reset --help')" task reset x
+usage "muster task error: the MESSAGE is missing (see 'muster task error --help')" task error 1
+usage "muster task error: 'OK' is no error code such as INTERNAL, ABORTED, UNAVAILABLE (see 'muster task error --help')" \
+    task error 1 --code OK text
+usage "muster barrier wait: as which task? Give --task, or run it under 'muster run' (see 'muster barrier wait --help')" \
+    barrier wait b
+
+# Bad job names: for run no path is allowed either.
+long=$(printf 'x%.0s' {1..300})
+for name in a/b /a . .. .a 'a b' '' $'a\nb' "$long" ä; do
+    check 2 "$MUSTER" run --job "$name" true
+    err_has 'is no job name'
+    out_is_empty
+done
+for name in .a 'a b' "$long"; do
+    check 2 "$MUSTER" status --job "$name"
+    err_has 'is no job name'
+    err_is_one_line
+done
+[ -z "$(ls /dev/shm | grep -F x300 || true)" ] || fail "something was created"
+
+# Help of every verb and command: exit status 0, on stdout.
+check 0 "$MUSTER" --help
+verbs=$(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT")
+[ "$(echo $verbs)" = "run status kv barrier task event segment version help" ] || fail "verbs: $verbs"
+for verb in $verbs; do
+    check 0 "$MUSTER" "$verb" --help
+    err_is_empty
+    cp "$OUT" "$OUT.help"
+    check 0 "$MUSTER" help "$verb"
+    cmp -s "$OUT" "$OUT.help" || fail "'help $verb' differs from '$verb --help'"
+    for sub in $(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT.help"); do
+        check 0 "$MUSTER" "$verb" "$sub" --help
+        out_has "^Usage: muster $verb $sub "
+        cp "$OUT" "$OUT.sub"
+        check 0 "$MUSTER" help "$verb" "$sub"
+        cmp -s "$OUT" "$OUT.sub" || fail "'help $verb $sub' differs"
+    done
+done
+
+# Options in every spelling, before and behind a command's name.
+check 3 "$MUSTER" kv --job "$JOB" get k
+err_has "^muster kv get: "
+check 3 "$MUSTER" kv get --job="$JOB" k
+check 3 "$MUSTER" kv get k --job "$JOB"
+check 3 "$MUSTER" kv get --job "$JOB" -- --k
+check 0 "$MUSTER" run -n2 true
+check 0 "$MUSTER" run --num-tasks=2 true
+check 0 "$MUSTER" run true --help
+check 0 "$MUSTER" run -- true
+
+check 0 "$MUSTER" version
+out_has '^muster [0-9]*\.[0-9]*\.[0-9]*$'
+check 0 "$MUSTER" --version
+check 0 "$MUSTER" version --json
+json_is 'sorted(it)' '["version"]'
+"$MUSTER" --help > /dev/full 2> "$ERR" && fail "a full disk was not noticed"
+err_has 'cannot write'
+exit 0

@@ -1,0 +1,59 @@
+#!/bin/bash
+# `muster run` exits with the highest status; the first failure ends the job and is named.
+. "$(dirname "$0")/../cli/common.sh"
+run() { "$MUSTER" run "$@"; }
+
+# What cannot be run.
+check 127 run -n 2 no-such-command-$$
+err_has "^muster run: no-such-command-$$: command not found$"
+err_is_one_line
+check 127 run /no/such/file
+err_has '^muster run: cannot run /no/such/file: No such file or directory$'
+check 126 run /etc/passwd
+err_has 'cannot run /etc/passwd: Permission denied'
+check 126 run /
+check 125 run --chdir /no/such/directory true
+err_has 'cannot change to /no/such/directory: No such file'
+printf '#!/no/such/interpreter\n' > "$TMPDIR/script"
+chmod +x "$TMPDIR/script"
+check 127 run "$TMPDIR/script"
+
+# One task, several, none failing.
+check 0 run true
+err_is_empty
+check 1 run false
+err_has '^muster run: task 0 (pid [0-9]*) exited with status 1$'
+err_is_one_line
+check 0 run -n 8 true
+check 255 run sh -c 'exit 255'
+check 139 run sh -c 'kill -SEGV $$'
+err_has 'was killed by signal 11 (SIGSEGV'
+check 137 run sh -c 'kill -KILL $$'
+check 143 run sh -c 'kill -TERM $$'
+
+# The first failure ends the job at once: the others would sleep for a quarter of an hour.
+check 3 run -n 4 sh -c '[ $RANK = 2 ] && exit 3; exec sleep 900'
+err_has '^muster run: task 2 (pid [0-9]*) exited with status 3; ending the other 3 tasks$'
+err_is_one_line
+check 137 run -n 3 sh -c '[ $RANK = 1 ] && kill -KILL $$; exec sleep 900'
+err_has '^muster run: task 1 .* was killed by signal 9 (SIGKILL); ending the other 2 tasks$'
+
+# Told to go on: all run to their end, and the highest counts.
+check 9 run -n 4 --kill-on-fail=no sh -c 'echo done > '"$TMPDIR"'/end.$RANK; case $RANK in 1) exit 9;; 3) exit 4;; esac'
+for i in 0 1 2 3; do [ -e "$TMPDIR/end.$i" ] || fail "task $i did not run to its end"; done
+check 143 run -n 2 --kill-on-fail=no sh -c '[ $RANK = 0 ] && exit 9; kill -TERM $$'
+
+# One that ignores SIGTERM is killed after the grace; one that is stopped gets to act on it.
+check 5 run -n 2 --grace 50ms sh -c 'cd "$0"; if [ $RANK = 0 ]; then
+        until [ -e deaf ]; do :; done; exit 5
+    fi; trap "" TERM; : > deaf; while :; do :; done' "$TMPDIR"
+check 6 run -n 2 --grace 10m bash -c 'cd "$0"; if [ $RANK = 0 ]; then
+        until [ -s stopping ] && grep -q "^State:.*T (stopped)" /proc/$(cat stopping)/status; do :; done; exit 6
+    fi; trap "echo heard > heard; exit 1" TERM; echo $$ > stopping; kill -STOP $$; while :; do :; done' "$TMPDIR"
+[ -s "$TMPDIR/heard" ] || fail "the stopped task did not hear SIGTERM"
+
+# Time is up.
+check 124 run -n 2 --timeout 100ms sleep 900
+err_has '^muster run: timed out after 0.1 s with 2 of 2 tasks running: ending the job$'
+check 0 run -n 2 --timeout 10m true
+exit 0

@@ -1,0 +1,71 @@
+/*
+ * tests/launch/member_main.c: a task that does as it is told, for the scripts beside it.
+ *
+ *   member stay                join, say so in the key ready/<id>, wait for a key that nobody sets
+ *   member exit CODE [TASK]    join, meet in a barrier; then TASK (default: all) exits with CODE without leaving
+ *   member report TEXT         join, meet; task 1 reports an error, all wait for it and leave
+ *   member learn               join, meet; each that is not killed waits for the error and prints who failed
+ * A wait that ends with an error prints the sentence and exits with 7; a failed join exits with 8.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <muster/muster.h>
+
+static struct muster *m;
+
+static void meet(const char *id)
+{
+    if (muster_barrier_wait(m, id, 0, NULL, 0, 60000000000u, MUSTER_FOREVER) == MUSTER_OK)
+        return;
+    fprintf(stderr, "member: %s\n", muster_last_error());
+    muster_leave(m);
+    exit(7);
+}
+
+static void learn(void)
+{
+    struct muster_error error;
+
+    if (muster_error_wait(m, muster_after_ns(60000000000u), &error) != MUSTER_OK) {
+        fprintf(stderr, "member: %s\n", muster_last_error());
+        exit(7);
+    }
+    printf("task %d learned of task %d: %s\n", (int)muster_task_id(m), (int)error.task_id, error.message);
+    fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "stay";
+    char key[64];
+
+    if (muster_join(NULL, &m) != MUSTER_OK) {
+        fprintf(stderr, "member: %s\n", muster_last_error());
+        return 8;
+    }
+    snprintf(key, sizeof key, "ready/%d", (int)muster_task_id(m));
+    if (muster_kv_set(m, key, MUSTER_NTS, "", 0, NULL) != MUSTER_OK)
+        return 8;
+    if (strcmp(what, "stay") == 0) {
+        muster_kv_get(m, "never", MUSTER_NTS, MUSTER_FOREVER, NULL, 0, &(size_t){0}, NULL);
+        fprintf(stderr, "member: %s\n", muster_last_error());
+        muster_leave(m);
+        return 7;
+    }
+    meet("met");
+    if (strcmp(what, "exit") == 0) {
+        if (argc < 4 || strtol(argv[3], NULL, 10) == muster_task_id(m))
+            exit((int)strtol(argv[2], NULL, 10));
+        meet("never");
+    } else if (strcmp(what, "report") == 0) {
+        if (muster_task_id(m) == 1)
+            muster_error_report(m, 1, MUSTER_INTERNAL, argv[2]);
+        learn();
+    } else if (strcmp(what, "learn") == 0) {
+        learn();
+    }
+    muster_leave(m);
+    return 0;
+}

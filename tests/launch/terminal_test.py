@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""On a terminal: task 0 gets the foreground when it reads, jobs that do not read leave ^C with the launcher."""
+import os
+import pty
+import select
+import signal
+import sys
+
+MUSTER = os.environ["MUSTER"]
+
+
+def session(*argv):
+    """muster run on a terminal of its own; returns (pid, master)."""
+    pid, master = pty.fork()
+    if pid == 0:
+        os.execv(MUSTER, [MUSTER, "run", *argv])
+    return pid, master
+
+
+def read_until(master, text, seconds=30):
+    data = b""
+    while text not in data:
+        ready, _, _ = select.select([master], [], [], seconds)
+        if not ready:
+            sys.exit("waited in vain for %r, have %r" % (text, data))
+        try:
+            data += os.read(master, 4096)
+        except OSError:
+            break
+    if text not in data:
+        sys.exit("the terminal closed before %r, had %r" % (text, data))
+    return data
+
+
+def ends_with(pid, master, want):
+    while True:  # drain, so that nobody blocks on output
+        try:
+            if not os.read(master, 4096):
+                break
+        except OSError:
+            break
+    _, status = os.waitpid(pid, 0)
+    got = os.waitstatus_to_exitcode(status)
+    if got != want:
+        sys.exit("exit status %d instead of %d" % (got, want))
+
+
+# Task 0 reads a line.
+pid, master = session("-n", "2", "sh", "-c", '[ $RANK = 1 ] && exit; read -r line; echo "got <$line>"')
+os.write(master, b"typed\n")
+read_until(master, b"got <typed>")
+ends_with(pid, master, 0)
+
+# It stays a terminal for it, and after a first read ^C is task 0's.
+pid, master = session("-n", "2", "bash", "-c",
+                      '[ $RANK = 1 ] && exec sleep 900; test -t 0 || exit 9; trap "echo int; exit 4" INT; '
+                      'read -r line; echo "ready"; read -r line')
+os.write(master, b"x\n")
+read_until(master, b"ready")
+os.write(master, b"\x03")
+read_until(master, b"int")
+ends_with(pid, master, 4)
+
+# Nobody reads: ^C ends the job.
+pid, master = session("-n", "2", "sh", "-c", "echo up; exec sleep 900")
+read_until(master, b"up")
+os.write(master, b"\x03")
+read_until(master, b"SIGINT: ending 2 tasks")
+ends_with(pid, master, 130)
+
+# The terminal hangs up: nothing stays.
+pid, master = session("-n", "2", "sh", "-c", "echo up; exec sleep 900")
+read_until(master, b"up")
+os.close(master)
+_, status = os.waitpid(pid, 0)
+if os.waitstatus_to_exitcode(status) not in (129, -signal.SIGHUP):
+    sys.exit("after a hang-up: %r" % status)
+print("ok")
