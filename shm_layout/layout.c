@@ -1,0 +1,149 @@
+/*
+ * shm_layout/layout.c: the format as text, and its signature.
+ *
+ * One list of fields gives both: the text is compared with a golden copy in the tests; the signature is a hash of the
+ * text and is stored in every segment, so that two builds which disagree about any offset, size or constant refuse
+ * each other instead of misreading.
+ */
+#include "shm_layout/layout.h"
+
+#include <stdio.h>
+
+#define FIELD(type, field)                                                                                             \
+    {                                                                                                                  \
+#type "." #field, offsetof(struct type, field), sizeof(((struct type *)0)->field)                              \
+    }
+#define SIZE(type)                                                                                                     \
+    {                                                                                                                  \
+        "sizeof " #type, sizeof(struct type), 0                                                                        \
+    }
+#define VALUE(name)                                                                                                    \
+    {                                                                                                                  \
+#name, (size_t)(name), 0                                                                                       \
+    }
+
+static const struct {
+    const char *name;
+    size_t a, b;
+} rows[] = {
+    VALUE(MU_LAYOUT_MAJOR),
+    VALUE(MU_LINE),
+    VALUE(MU_GRANULE),
+    VALUE(MU_CHUNK),
+    VALUE(MU_WORD_TAG_BITS),
+    VALUE(MU_CLASSES),
+    VALUE(MU_INTENT_REFS),
+    VALUE(MU_PAGE_WORDS),
+    VALUE(MU_ENTRY_WORDS),
+    VALUE(MU_TASKS_PER_BLOCK),
+    VALUE(MU_REF_DEEP),
+    {"sizeof pthread_mutex_t", sizeof(pthread_mutex_t), _Alignof(pthread_mutex_t)},
+    SIZE(mu_header),
+    FIELD(mu_header, magic),
+    FIELD(mu_header, endian),
+    FIELD(mu_header, major),
+    FIELD(mu_header, minor),
+    FIELD(mu_header, signature),
+    FIELD(mu_header, total_bytes),
+    FIELD(mu_header, run_id),
+    FIELD(mu_header, boot_id),
+    FIELD(mu_header, pid_namespace),
+    FIELD(mu_header, time_namespace),
+    FIELD(mu_header, uid),
+    FIELD(mu_header, creator_pid),
+    FIELD(mu_header, creator_start),
+    FIELD(mu_header, created_unix_ns),
+    FIELD(mu_header, hash_seed),
+    FIELD(mu_header, heartbeat_timeout),
+    FIELD(mu_header, num_tasks),
+    FIELD(mu_header, num_slots),
+    FIELD(mu_header, num_buckets),
+    FIELD(mu_header, num_cells),
+    FIELD(mu_header, num_events),
+    FIELD(mu_header, num_chunks),
+    FIELD(mu_header, num_system_chunks),
+    FIELD(mu_header, flags),
+    FIELD(mu_header, slots_offset),
+    FIELD(mu_header, chunks_offset),
+    FIELD(mu_header, events_offset),
+    FIELD(mu_header, cells_offset),
+    FIELD(mu_header, buckets_offset),
+    FIELD(mu_header, heap_offset),
+    FIELD(mu_header, job),
+    FIELD(mu_header, host),
+    FIELD(mu_header, state),
+    FIELD(mu_header, epoch),
+    FIELD(mu_header, cluster),
+    FIELD(mu_header, event_tail),
+    FIELD(mu_header, slots_high),
+    FIELD(mu_header, keepers),
+    SIZE(mu_slot),
+    FIELD(mu_slot, word),
+    FIELD(mu_slot, task),
+    FIELD(mu_slot, liveness),
+    FIELD(mu_slot, heartbeat),
+    FIELD(mu_slot, act),
+    FIELD(mu_slot, news),
+    FIELD(mu_slot, olds),
+    FIELD(mu_slot, pin),
+    FIELD(mu_slot, pin_object),
+    FIELD(mu_slot, wait_since),
+    FIELD(mu_slot, wait_text),
+    SIZE(mu_block),
+    FIELD(mu_block, word),
+    FIELD(mu_block, meta),
+    SIZE(mu_task_record),
+    FIELD(mu_task_record, state),
+    FIELD(mu_task_record, cause),
+    FIELD(mu_task_record, code),
+    FIELD(mu_task_record, flags),
+    FIELD(mu_task_record, pid),
+    FIELD(mu_task_record, attempt),
+    FIELD(mu_task_record, start),
+    FIELD(mu_task_record, incarnation),
+    FIELD(mu_task_record, since),
+    FIELD(mu_task_record, slot),
+    FIELD(mu_task_record, slot_incarnation),
+    FIELD(mu_task_record, beats),
+    SIZE(mu_cluster_root),
+    FIELD(mu_cluster_root, version),
+    FIELD(mu_cluster_root, first_error),
+    FIELD(mu_cluster_root, errors),
+    SIZE(mu_area),
+    FIELD(mu_area, arrived),
+    SIZE(mu_event_record),
+    FIELD(mu_event_record, sequence),
+    FIELD(mu_event_record, time_ns),
+    FIELD(mu_event_record, task),
+    FIELD(mu_event_record, type),
+};
+
+static char text[8192];
+
+static void compose(void)
+{
+    const uint32_t granules[] = MU_CLASS_GRANULES;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s %zu %zu\n", rows[i].name, rows[i].a, rows[i].b);
+    for (uint32_t i = 0; i < MU_CLASSES; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "class %u %u\n", i, granules[i]);
+}
+
+const char *mu_layout_text(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, compose);
+    return text;
+}
+
+uint64_t mu_layout_signature(void)
+{
+    uint64_t h = 0xcbf29ce484222325ull;
+
+    for (const char *p = mu_layout_text(); *p; p++)
+        h = (h ^ (unsigned char)*p) * 0x100000001b3ull;
+    return h;
+}

@@ -1,0 +1,299 @@
+/*
+ * shm_layout/layout.h: the format of a segment, byte by byte. The drawing and the crash rules are in README.md.
+ *
+ * Only offsets and indices are stored, never addresses. All fields are fixed-width, little-endian, naturally aligned,
+ * without padding that is not named. What is written after creation is an atomic word; the rest is constant. Change
+ * anything here and MU_LAYOUT_MAJOR (or _MINOR, for additions in reserved space) moves with it, as does the golden
+ * test.
+ */
+#ifndef MU_SHM_LAYOUT_H
+#define MU_SHM_LAYOUT_H
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "sync/shm.h"
+
+#define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
+#define MU_ENDIAN       0x01020304u
+#define MU_LAYOUT_MAJOR 1u
+#define MU_LAYOUT_MINOR 0u
+
+#define MU_LINE                                                                                                        \
+    128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
+            adjacent-line prefetch */
+#define MU_HEADER_SIZE    4096u
+#define MU_GRANULE        64u    /* blocks start at multiples of this */
+#define MU_CHUNK          65536u /* the heap is given to size classes, and to the file system, in these */
+#define MU_CHUNK_GRANULES (MU_CHUNK / MU_GRANULE)
+
+/*
+ * Object word: a mutable object is one of these. It names the immutable root block, counts commits, and is the futex
+ * of those who wait for the next commit (its low half: S and 31 bits of the tag).
+ *     63        37 36         1  0
+ *     [ index 27 ][  tag 36   ][S]
+ */
+#define MU_WORD_S           1ull
+#define MU_WORD_TAG_BITS    36
+#define MU_WORD_TAG_MASK    ((1ull << MU_WORD_TAG_BITS) - 1)
+#define MU_WORD_INDEX(w)    ((uint32_t)((w) >> 37))
+#define MU_WORD_TAG(w)      (((w) >> 1) & MU_WORD_TAG_MASK)
+#define MU_WORD(index, tag) (((uint64_t)(index) << 37) | (((uint64_t)(tag)&MU_WORD_TAG_MASK) << 1))
+#define MU_INDEX_MAX        ((1u << 27) - 1)
+
+/*
+ * Block word: who holds the block. Changed as a whole by CAS; FREE -> OWNED -> LIVE -> FREE with generation + 1. Only
+ * the step OWNED -> LIVE is a store, by the owner: nobody else may touch an OWNED block while its owner lives.
+ *     63            32 31            16 15     2 1     0
+ *     [ generation 32 ][ incarnation 16 ][slot 14][state 2]
+ */
+#define MU_FREE                 0u
+#define MU_OWNED                1u
+#define MU_LIVE                 2u
+#define MU_BLOCK_STATE(w)       ((uint32_t)(w)&3u)
+#define MU_BLOCK_SLOT(w)        (((uint32_t)(w) >> 2) & 0x3fffu)
+#define MU_BLOCK_INCARNATION(w) ((uint16_t)((w) >> 16))
+#define MU_BLOCK_GENERATION(w)  ((uint32_t)((w) >> 32))
+#define MU_BLOCK_WORD(gen, inc, slot, state)                                                                           \
+    (((uint64_t)(uint32_t)(gen) << 32) | ((uint64_t)(uint16_t)(inc) << 16) | ((uint64_t)(slot) << 2) | (state))
+#define MU_SLOTS_MAX 16000u
+
+/*
+ * Reference: one block at one generation, in one word, so that it is never read or recorded in halves.
+ *     63            32 31    28  27   26      0
+ *     [ generation 32 ][ 0    ][deep][index 27]
+ * deep: the block's own references belong to it alone and are freed with it (a value in parts).
+ */
+#define MU_REF_DEEP          (1ull << 27)
+#define MU_REF_INDEX(r)      ((uint32_t)(r)&MU_INDEX_MAX)
+#define MU_REF_GENERATION(r) ((uint32_t)((r) >> 32))
+#define MU_REF(gen, index)   (((uint64_t)(uint32_t)(gen) << 32) | (index))
+
+/* A block: header, then `refs` references, then `bytes` of data. Index i is at heap + (i - 1) * MU_GRANULE. */
+struct mu_block {
+    mu_a64 word;
+    mu_a64 meta; /* bytes 32 | refs 16 | type 16 */
+    mu_a64 body[];
+};
+#define MU_BLOCK_HEADER            16u
+#define MU_META(bytes, refs, type) (((uint64_t)(bytes) << 32) | ((uint64_t)(refs) << 16) | (type))
+#define MU_META_BYTES(m)           ((uint32_t)((m) >> 32))
+#define MU_META_REFS(m)            ((uint32_t)((m) >> 16) & 0xffffu)
+#define MU_META_TYPE(m)            ((uint32_t)(m)&0xffffu)
+
+/* Block types: for the auditor and for people; the references mean the same in all. */
+enum mu_block_type {
+    MU_TYPE_NONE = 0,
+    MU_TYPE_PAGE = 1,    /* root of a bucket: entries */
+    MU_TYPE_VALUE = 2,   /* key and value of one entry, or the table of its parts */
+    MU_TYPE_PART = 3,    /* up to MU_CHUNK - 16 bytes of a value */
+    MU_TYPE_CLUSTER = 4, /* root of the cluster: references to groups of task records */
+    MU_TYPE_TASKS = 5,   /* MU_TASKS_PER_BLOCK task records */
+    MU_TYPE_TEXT = 6,    /* an error's message */
+    MU_TYPE_EVENT = 7,
+    MU_TYPE_AREA = 8, /* a group member's lines: the one kind of block that is written after publication */
+};
+
+/* Size classes in granules. A chunk belongs to one class for ever: memory is type-stable. */
+#define MU_CLASSES 17u
+#define MU_CLASS_GRANULES                                                                                              \
+    {                                                                                                                  \
+        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024                                              \
+    }
+#define MU_BODY_MAX (MU_CHUNK - MU_BLOCK_HEADER)
+
+/* Chunk word: 0 unclaimed; else class + 1, and MU_CHUNK_SYSTEM for chunks kept for the cluster's own records. */
+#define MU_CHUNK_CLASS(w) ((w)&0xffu)
+#define MU_CHUNK_SYSTEM   0x100u
+
+/*
+ * Slot word: who holds the slot. Claimed and released by CAS; pid and start time are for people and for pidfd; death
+ * is read from the liveness mutex.
+ *     63         40 39     18 17           2 1     0
+ *     [ start 24   ][ pid 22 ][incarnation 16][state 2]
+ */
+#define MU_SLOT_FREE           0u
+#define MU_SLOT_LIVE           1u
+#define MU_SLOT_DEAD           2u
+#define MU_SLOT_STATE(w)       ((uint32_t)(w)&3u)
+#define MU_SLOT_INCARNATION(w) ((uint16_t)((w) >> 2))
+#define MU_SLOT_PID(w)         ((uint32_t)((w) >> 18) & 0x3fffffu)
+#define MU_SLOT_START(w)       ((uint32_t)((w) >> 40))
+#define MU_SLOT_WORD(start, pid, inc, state)                                                                           \
+    (((uint64_t)((start)&0xffffffu) << 40) | ((uint64_t)((pid)&0x3fffffu) << 18) | ((uint64_t)(uint16_t)(inc) << 2) |  \
+     (state))
+
+#define MU_INTENT_REFS 4u
+/* Intent: what the operation in flight would leave behind. act 0: none; else object offset << 8 | news << 4 | olds. */
+#define MU_ACT(offset, news, olds) (((uint64_t)(offset) << 8) | ((uint64_t)(news) << 4) | (olds))
+#define MU_ACT_OFFSET(a)           ((a) >> 8)
+#define MU_ACT_NEWS(a)             ((uint32_t)((a) >> 4) & 15u)
+#define MU_ACT_OLDS(a)             ((uint32_t)(a)&15u)
+
+struct mu_slot {
+    /* line 0: identity and liveness */
+    mu_a64 word;              /* 0 */
+    mu_a64 task;              /* 8: task id + 1; 0 observer; bit 32: the task's main slot */
+    pthread_mutex_t liveness; /* 16: robust, held for life by the owner alone; the kernel writes it at death */
+    uint8_t pad0[MU_LINE - 16 - sizeof(pthread_mutex_t)];
+    /* line 1: the owner's pulse */
+    mu_a64 heartbeat; /* 128 */
+    uint8_t pad1[MU_LINE - 8];
+    /* line 2: intent and pin; the owner writes, the scavenger of the dead reads */
+    mu_a64 act;                  /* 256 */
+    mu_a64 news[MU_INTENT_REFS]; /* 264 */
+    mu_a64 olds[MU_INTENT_REFS]; /* 296 */
+    mu_a64 pin;                  /* 328: a block that the owner reads in place */
+    mu_a64 pin_object;           /* 336: offset of the object that named it */
+    uint8_t pad2[MU_LINE - 88];
+    /* line 3: where the owner sleeps, for people */
+    mu_a64 wait_since;    /* 384: CLOCK_MONOTONIC ns; 0: not waiting */
+    mu_a64 wait_text[12]; /* 392: NUL-padded */
+    uint8_t pad3[MU_LINE - 104];
+};
+
+struct mu_header {
+    /* constant after creation */
+    uint64_t magic;             /* 0 */
+    uint32_t endian;            /* 8 */
+    uint16_t major;             /* 12 */
+    uint16_t minor;             /* 14 */
+    uint64_t signature;         /* 16: mu_layout_signature() of the creator */
+    uint64_t total_bytes;       /* 24 */
+    uint64_t run_id[2];         /* 32 */
+    uint8_t boot_id[16];        /* 48 */
+    uint64_t pid_namespace;     /* 64: inode */
+    uint64_t time_namespace;    /* 72 */
+    uint32_t uid;               /* 80 */
+    uint32_t creator_pid;       /* 84 */
+    uint64_t creator_start;     /* 88: clock ticks since boot */
+    uint64_t created_unix_ns;   /* 96 */
+    uint64_t hash_seed;         /* 104 */
+    uint64_t heartbeat_timeout; /* 112: ns */
+    uint32_t num_tasks;         /* 120 */
+    uint32_t num_slots;         /* 124 */
+    uint32_t num_buckets;       /* 128: of the key-value store; power of two */
+    uint32_t num_cells;         /* 132: buckets of muster's own table (barriers, groups); power of two */
+    uint32_t num_events;        /* 136: power of two */
+    uint32_t num_chunks;        /* 140 */
+    uint32_t num_system_chunks; /* 144: committed at creation, for the cluster's records alone */
+    uint32_t flags;             /* 148: MU_FLAG_* */
+    uint64_t slots_offset;      /* 152 */
+    uint64_t chunks_offset;     /* 160 */
+    uint64_t events_offset;     /* 168 */
+    uint64_t cells_offset;      /* 176 */
+    uint64_t buckets_offset;    /* 184 */
+    uint64_t heap_offset;       /* 192 */
+    uint8_t reserved0[56];      /* 200 */
+    char job[256];              /* 256 */
+    char host[64];              /* 512 */
+    uint8_t reserved1[448];     /* 576 */
+    /* written later; each on its own line */
+    mu_a32 state; /* 1024: MU_OPEN or MU_CLOSED; never back */
+    uint8_t pad0[MU_LINE - 4];
+    mu_a32 epoch; /* 1152: futex; moves with every death, error and departure */
+    uint8_t pad1[MU_LINE - 4];
+    mu_a64 cluster; /* 1280: object word of the task records */
+    uint8_t pad2[MU_LINE - 8];
+    mu_a64 event_tail; /* 1408: hint: every event below it is published */
+    uint8_t pad3[MU_LINE - 8];
+    mu_a32 slots_high; /* 1536: no slot at or above it was ever claimed */
+    uint8_t pad4[MU_LINE - 4];
+    mu_a32 keepers; /* 1664: launchers that will remove the segment; hint for the last to leave */
+    uint8_t pad5[MU_LINE - 4];
+    uint8_t reserved2[MU_HEADER_SIZE - 1792];
+};
+#define MU_OPEN       1u
+#define MU_CLOSED     2u
+#define MU_FLAG_MEMFD 1u
+#define MU_FLAG_KEPT  2u /* a launcher created it and removes it */
+
+/* Pages: data of a MU_TYPE_PAGE block is {commits, deletes, count}, then the entries. */
+#define MU_PAGE_WORDS 3u
+/*
+ * Entry: {hash, version, shape, value_len}, key and value padded to words when inline. External: the entry's first
+ * reference is a MU_TYPE_VALUE block that holds key and value.
+ * shape: key_len 16 | flags 16 | refs 16 | words 16 (the whole entry, in words; 0xffff never)
+ */
+#define MU_ENTRY_WORDS    4u
+#define MU_ENTRY_EXTERNAL 1u
+#define MU_SHAPE(key_len, flags, refs, words)                                                                          \
+    (((uint64_t)(key_len) << 48) | ((uint64_t)(flags) << 32) | ((uint64_t)(refs) << 16) | (words))
+#define MU_SHAPE_KEY_LEN(s) ((uint32_t)((s) >> 48))
+#define MU_SHAPE_FLAGS(s)   ((uint32_t)((s) >> 32) & 0xffffu)
+#define MU_SHAPE_REFS(s)    ((uint32_t)((s) >> 16) & 0xffffu)
+#define MU_SHAPE_WORDS(s)   ((uint32_t)(s)&0xffffu)
+
+/* Task records. One block holds this many; its references are the records' error messages. */
+#define MU_TASKS_PER_BLOCK 16u
+struct mu_task_record {
+    uint32_t state;            /* enum muster_task_state */
+    uint32_t cause;            /* enum muster_cause */
+    uint32_t code;             /* enum muster_status */
+    uint32_t flags;            /* MU_TASK_* */
+    uint32_t pid;              /* 16 */
+    uint32_t attempt;          /* 20 */
+    uint64_t start;            /* 24: start time of the process, clock ticks */
+    uint64_t incarnation;      /* 32 */
+    uint64_t since;            /* 40: CLOCK_MONOTONIC ns */
+    uint32_t slot;             /* 48: main slot + 1; 0: served from outside (a front-end) */
+    uint32_t slot_incarnation; /* 52 */
+    uint64_t beats;            /* 56: heartbeats counted by a front-end, 0 with a slot */
+};
+#define MU_TASK_RECOVERABLE 1u
+
+/* Data of the cluster's root block, before which stand the references to the blocks of records. */
+struct mu_cluster_root {
+    uint64_t version;     /* counts every change of any record */
+    uint64_t first_error; /* task id + 1 of the first non-recoverable task in error; 0: none */
+    uint64_t errors;      /* how many non-recoverable tasks are in error */
+    uint64_t reserved;
+};
+
+/* A member's area in a group: its arrival line, then two buffers for collectives. Data of a MU_TYPE_AREA block. */
+struct mu_area {
+    uint8_t pad0[MU_LINE - MU_BLOCK_HEADER]; /* so that the arrival word has a line of its own */
+    mu_a64 arrived;                          /* instance << 3 | timeout | closed | S */
+    uint8_t pad1[MU_LINE - 8];
+    mu_a64 data[];
+};
+#define MU_ARRIVED(instance)   ((uint64_t)(instance) << 3)
+#define MU_ARRIVED_INSTANCE(w) ((w) >> 3)
+#define MU_ARRIVED_S           1ull
+#define MU_ARRIVED_CLOSED      2ull /* it did not arrive at `instance`, and never will */
+#define MU_ARRIVED_TIMEOUT     4ull /* with CLOSED: because a deadline passed; else a member was lost */
+
+/* Data of a MU_TYPE_EVENT block: this, then the payload. */
+struct mu_event_record {
+    uint64_t sequence;
+    uint64_t time_ns;
+    uint32_t task; /* id + 1 */
+    uint32_t type;
+};
+
+/* FNV-style mix of every offset, size and constant above; two builds with one signature agree on the format. */
+uint64_t mu_layout_signature(void);
+/* The table behind the signature, "struct.field offset size" a line, for the golden test. Static storage. */
+const char *mu_layout_text(void);
+
+static_assert(sizeof(mu_a64) == 8 && sizeof(mu_a32) == 4, "atomic words are plain words");
+static_assert(sizeof(struct mu_slot) == 4 * MU_LINE, "slot");
+static_assert(offsetof(struct mu_slot, heartbeat) == 128 && offsetof(struct mu_slot, act) == 256 &&
+                  offsetof(struct mu_slot, wait_since) == 384,
+              "slot lines");
+static_assert(sizeof(struct mu_header) == MU_HEADER_SIZE, "header");
+static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_header, host) == 512 &&
+                  offsetof(struct mu_header, state) == 1024 && offsetof(struct mu_header, epoch) == 1152 &&
+                  offsetof(struct mu_header, cluster) == 1280 && offsetof(struct mu_header, event_tail) == 1408 &&
+                  offsetof(struct mu_header, slots_high) == 1536 && offsetof(struct mu_header, keepers) == 1664,
+              "header lines");
+static_assert(sizeof(struct mu_task_record) == 64, "task record");
+static_assert(sizeof(struct mu_cluster_root) == 32, "cluster root");
+static_assert(offsetof(struct mu_block, body) == MU_BLOCK_HEADER, "block");
+static_assert(offsetof(struct mu_area, arrived) + MU_BLOCK_HEADER == MU_LINE, "the arrival word starts a line");
+static_assert(sizeof(struct mu_event_record) == 24, "event");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex is the low half of a word: little-endian only");
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");
+
+#endif

@@ -1,0 +1,397 @@
+/*
+ * barrier/collective.c: the group barrier and what is built on it.
+ *
+ * Every member owns one word on a line of its own: the last instance it arrived at. Arriving is one CAS of that word
+ * from instance - 1 to instance; then the member reads the others' words until all have arrived. There is no root, no
+ * release phase and nothing shared to write: the last to arrive goes on at once, and with more tasks than processors
+ * each barrier costs one context switch a member. Who is missing can be read by anybody.
+ *
+ * Outcome. Who gives up (a deadline, a lost member) closes every member that has not arrived: CAS from instance - 1 to
+ * CLOSED. Arriving and closing are CASes on one word, so a member arrived or was closed, never both. If any is closed
+ * the instance failed for all; if none could be closed, all had arrived, and the result is OK. Before anybody returns
+ * the failure it has itself closed all that had not arrived: so the set of the closed is final, and so is the reason
+ * that all report, that of the first of them.
+ *
+ * A member killed anywhere: before its CAS it is missing, and its death moves the epoch, which makes the others look;
+ * after it, it has arrived. A closer killed half-way: its own death makes the others look, and they finish.
+ *
+ * Data lies in two buffers used in turn: who writes the one for instance n + 2 has passed n + 1, at which all arrived
+ * only after they had read n's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "barrier/group.h"
+#include "base/clock.h"
+#include "segment/wait.h"
+#include "sync/futex.h"
+
+static bool has_arrived(uint64_t w, uint64_t instance)
+{
+    return MU_ARRIVED_INSTANCE(w) >= instance + ((w & MU_ARRIVED_CLOSED) != 0);
+}
+
+static bool is_closed(uint64_t w, uint64_t instance)
+{
+    return (w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) <= instance;
+}
+
+bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < g->size; i++) {
+        mu_a64 *word = &g->areas[i]->arrived;
+        uint64_t w = mu_load_acquire(word); /* acquire: pairs with arrive() and other closers */
+
+        /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it */
+        while (!has_arrived(w, instance) && !is_closed(w, instance))
+            if (mu_cas_seen(word, &w, MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason)) {
+                if (w & MU_ARRIVED_S)
+                    mu_futex_wake(word);
+                w = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason;
+            }
+        any |= is_closed(w, instance);
+    }
+    return any;
+}
+
+/* False: closed before we came. */
+static bool arrive(struct muster_group *g, uint64_t instance)
+{
+    mu_a64 *word = &g->mine->arrived;
+    uint64_t w = MU_ARRIVED(instance - 1);
+
+    /* acq_rel: releases what we wrote before the barrier to all who see us arrived */
+    while (!mu_cas_seen(word, &w, MU_ARRIVED(instance)))
+        if (w != (MU_ARRIVED(instance - 1) | MU_ARRIVED_S))
+            return false;
+    if (w & MU_ARRIVED_S)
+        mu_futex_wake(word);
+    return true;
+}
+
+/* The sentence for a failed instance: the first that was closed, and why. The code is the same for all members. */
+static enum muster_status report(struct muster_group *g, uint64_t instance)
+{
+    struct muster_segment *seg = g->muster->seg;
+    char names[512] = "";
+    size_t n = 0;
+    uint32_t closed = 0;
+    bool timeout = false;
+
+    for (uint32_t i = 0; i < g->size; i++) {
+        uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: as in mu_group_close() */
+        struct mu_task_record r;
+        struct mu_cluster cluster;
+        char name[128], text[MU_TEXT_MAX] = "";
+
+        if (!is_closed(w, instance))
+            continue;
+        if (!closed++)
+            timeout = w & MU_ARRIVED_TIMEOUT;
+        if (closed > 3 || mu_cluster_task(seg, g->members[i].task, &r, text, &cluster))
+            continue;
+        mu_cluster_name(seg, g->members[i].task, &r, name, sizeof name);
+        if (n < sizeof names)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s%s%s", n ? "; " : "", name,
+                                  r.state == MUSTER_TASK_CONNECTED ? " had not arrived" : " is lost: ",
+                                  r.state == MUSTER_TASK_CONNECTED ? ""
+                                  : text[0]                        ? text
+                                                                   : "it left");
+    }
+    g->failed = true;
+    return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE,
+                   "group %s failed at its instance %llu: %s%s", g->name, (unsigned long long)instance, names,
+                   closed > 3 ? "; and others" : "");
+}
+
+/* Is any member lost: in error, gone, or another process by now? Looks only when the job's state has changed. */
+static bool member_lost(struct muster_group *g, uint64_t *checked)
+{
+    struct muster_segment *seg = g->muster->seg;
+    struct mu_cluster cluster;
+    uint64_t version;
+
+    if (mu_cluster_look(seg, &cluster) || cluster.root.version == *checked)
+        return false;
+    version = cluster.root.version;
+    for (uint32_t i = 0; i < g->size; i++) {
+        struct mu_task_record r;
+
+        if (mu_cluster_task(seg, g->members[i].task, &r, NULL, &cluster))
+            continue;
+        if (r.state != MUSTER_TASK_CONNECTED || r.incarnation != g->members[i].incarnation)
+            return true;
+    }
+    *checked = version;
+    return false;
+}
+
+/* The first member from *at on that has not arrived; size when there is none. Sets *closed when any is closed. */
+static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, bool *closed)
+{
+    uint32_t missing = 0, pick = g->size;
+
+    for (uint32_t i = 0; i < g->size; i++) {
+        uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: pairs with arrive() */
+
+        *closed |= is_closed(w, instance);
+        if (has_arrived(w, instance))
+            continue;
+        /* one of the missing at random (by rank and instance): arrivals in any order then wake a sleeper about log2
+         * times before the last, not once each */
+        missing++;
+        if ((instance * 2654435761u + g->rank * 40503u + i) % missing == 0) {
+            pick = i;
+            *seen = w;
+        }
+    }
+    return pick;
+}
+
+/* Yielding and sleeping, and everything that can go wrong. */
+static enum muster_status wait_slowly(struct muster_group *g, struct mu_ctx *ctx, uint64_t instance,
+                                      muster_deadline deadline)
+{
+    struct mu_wait w;
+    uint64_t checked = UINT64_MAX, reason = 0;
+    char what[96];
+    enum muster_status status = MUSTER_OK;
+
+    snprintf(what, sizeof what, "group %.48s, instance %llu", g->name, (unsigned long long)instance);
+    mu_wait_begin(&w, g->muster->seg, ctx, deadline, what);
+    w.spins = 0;
+    for (;;) {
+        bool closed = false;
+        uint64_t seen = 0;
+        uint32_t i;
+
+        mu_wait_look(&w);
+        i = scan(g, instance, &seen, &closed);
+        if (closed || i == g->size || member_lost(g, &checked))
+            break;
+        status = mu_wait_on(&w, &g->areas[i]->arrived, seen);
+        if (status) {
+            reason = status == MUSTER_DEADLINE_EXCEEDED ? MU_ARRIVED_TIMEOUT : 0;
+            break;
+        }
+    }
+    mu_wait_end(&w);
+    if (mu_group_close(g, instance, reason))
+        return report(g, instance);
+    return MUSTER_OK; /* all have arrived, whatever happened since */
+}
+
+/* Arrive at the next instance and wait for all. */
+static enum muster_status barrier(struct muster_group *g, struct mu_ctx *ctx, uint64_t instance,
+                                  muster_deadline deadline)
+{
+    uint32_t spins = g->spins, i = 0;
+
+    if (!arrive(g, instance)) {
+        mu_group_close(g, instance, 0);
+        return report(g, instance);
+    }
+    for (;;) {
+        uint64_t w;
+
+        if (i == g->size)
+            break;
+        w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: pairs with arrive(); all it wrote is visible */
+        if (has_arrived(w, instance)) {
+            i++;
+        } else if (spins && !(w & MU_ARRIVED_CLOSED)) {
+            spins--;
+            mu_pause();
+        } else {
+            enum muster_status status = wait_slowly(g, ctx, instance, deadline);
+
+            if (status)
+                return status;
+            break;
+        }
+    }
+    /* relaxed, process-local: one thread at a time is in a call on a group; muster_group_missing() only looks */
+    atomic_store_explicit(&g->instance, instance, memory_order_relaxed);
+    return MUSTER_OK;
+}
+
+/* Every collective: checks, the instance's number, and the buffer that goes with it. */
+static enum muster_status begin(struct muster_group *g, size_t len, struct mu_ctx **ret_ctx, uint64_t *ret_instance)
+{
+    enum muster_status status;
+
+    if (!g)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
+    if (len > g->data_bytes)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes a member; group %s was made for %u", len, g->name,
+                       g->data_bytes);
+    status = mu_enter(g->muster, ret_ctx);
+    if (status)
+        return status;
+    if (g->failed) {
+        mu_exit(*ret_ctx);
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "group %s has failed before: make a new one", g->name);
+    }
+    *ret_instance = atomic_load_explicit(&g->instance, memory_order_relaxed) + 1; /* process-local */
+    return MUSTER_OK;
+}
+
+enum muster_status muster_group_barrier(struct muster_group *group, muster_deadline deadline)
+{
+    struct mu_ctx *ctx;
+    uint64_t instance;
+    enum muster_status status = begin(group, 0, &ctx, &instance);
+
+    if (status)
+        return status;
+    status = barrier(group, ctx, instance, deadline);
+    mu_exit(ctx);
+    return status;
+}
+
+static mu_a64 *buffer_of(const struct muster_group *g, uint32_t rank, uint64_t instance)
+{
+    return g->areas[rank]->data + (instance & 1) * ((g->data_bytes + 7) / 8);
+}
+
+/* relaxed copies on both sides: the arrival CAS releases, the load of the arrival word acquires */
+static void give(mu_a64 *to, const void *from, size_t len)
+{
+    for (size_t i = 0; i < len; i += 8) {
+        uint64_t v = 0;
+
+        memcpy(&v, (const char *)from + i, len - i < 8 ? len - i : 8);
+        mu_store_relaxed(&to[i / 8], v);
+    }
+}
+
+static void fetch(void *to, const mu_a64 *from, size_t len)
+{
+    for (size_t i = 0; i < len; i += 8) {
+        uint64_t v = mu_load_relaxed(&from[i / 8]); /* relaxed: see give() */
+
+        memcpy((char *)to + i, &v, len - i < 8 ? len - i : 8);
+    }
+}
+
+enum muster_status muster_group_broadcast(struct muster_group *group, uint32_t root, void *data, size_t len,
+                                          muster_deadline deadline)
+{
+    struct mu_ctx *ctx;
+    uint64_t instance;
+    enum muster_status status;
+
+    if (group && (root >= group->size || (!data && len)))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "broadcast from member %u of %u, data %p", root, group->size, data);
+    status = begin(group, len, &ctx, &instance);
+    if (status)
+        return status;
+    if (group->rank == root)
+        give(buffer_of(group, root, instance), data, len);
+    status = barrier(group, ctx, instance, deadline);
+    if (!status && group->rank != root)
+        fetch(data, buffer_of(group, root, instance), len);
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_group_allgather(struct muster_group *group, const void *mine, size_t len, void *ret_all,
+                                          muster_deadline deadline)
+{
+    struct mu_ctx *ctx;
+    uint64_t instance;
+    enum muster_status status;
+
+    if (group && len && (!mine || !ret_all))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "allgather without data");
+    status = begin(group, len, &ctx, &instance);
+    if (status)
+        return status;
+    give(buffer_of(group, group->rank, instance), mine, len);
+    status = barrier(group, ctx, instance, deadline);
+    for (uint32_t i = 0; !status && i < group->size; i++)
+        fetch((char *)ret_all + i * len, buffer_of(group, i, instance), len);
+    mu_exit(ctx);
+    return status;
+}
+
+#define REDUCE(op, a, b)                                                                                               \
+    ((op) == MUSTER_OP_SUM    ? (a) + (b)                                                                              \
+     : (op) == MUSTER_OP_PROD ? (a) * (b)                                                                              \
+     : (op) == MUSTER_OP_MIN  ? ((b) < (a) ? (b) : (a))                                                                \
+                              : ((b) > (a) ? (b) : (a)))
+
+/* One scalar, as the bits that travel. Integer sums wrap: they are made unsigned. */
+static uint64_t combine(uint64_t a, uint64_t b, enum muster_type type, enum muster_op op)
+{
+    if (op == MUSTER_OP_BAND)
+        return a & b;
+    if (op == MUSTER_OP_BOR)
+        return a | b;
+    if (type == MUSTER_TYPE_DOUBLE) {
+        double x, y;
+
+        memcpy(&x, &a, 8);
+        memcpy(&y, &b, 8);
+        x = REDUCE(op, x, y);
+        memcpy(&a, &x, 8);
+        return a;
+    }
+    if (type == MUSTER_TYPE_INT64 && (op == MUSTER_OP_MIN || op == MUSTER_OP_MAX)) {
+        int64_t x = (int64_t)a, y = (int64_t)b;
+
+        return (uint64_t)REDUCE(op, x, y);
+    }
+    return REDUCE(op, a, b);
+}
+
+enum muster_status muster_group_allreduce(struct muster_group *group, void *values, size_t count, enum muster_type type,
+                                          enum muster_op op, muster_deadline deadline)
+{
+    struct mu_ctx *ctx;
+    uint64_t instance;
+    enum muster_status status;
+
+    if ((unsigned)type > MUSTER_TYPE_DOUBLE || (unsigned)op > MUSTER_OP_PROD ||
+        (type == MUSTER_TYPE_DOUBLE && (op == MUSTER_OP_BAND || op == MUSTER_OP_BOR)))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "operation %d is not defined for type %d", (int)op, (int)type);
+    if (count > MUSTER_GROUP_DATA_MAX / 8 || (count && !values))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu scalars; %u is the most", count, MUSTER_GROUP_DATA_MAX / 8);
+    status = begin(group, count * 8, &ctx, &instance);
+    if (status)
+        return status;
+    give(buffer_of(group, group->rank, instance), values, count * 8);
+    status = barrier(group, ctx, instance, deadline);
+    for (size_t k = 0; !status && k < count; k++) {
+        /* relaxed: see give() */
+        uint64_t v = mu_load_relaxed(&buffer_of(group, 0, instance)[k]);
+
+        for (uint32_t i = 1; i < group->size; i++)
+            v = combine(v, mu_load_relaxed(&buffer_of(group, i, instance)[k]), type, op); /* relaxed: likewise */
+        memcpy((char *)values + k * 8, &v, 8);
+    }
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret_task_ids, size_t capacity,
+                                        size_t *ret_count)
+{
+    uint64_t instance;
+    size_t n = 0;
+
+    if (!group)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
+    instance = atomic_load_explicit(&group->instance, memory_order_relaxed) + 1; /* process-local: only a look */
+    for (uint32_t i = 0; i < group->size; i++) {
+        if (has_arrived(mu_load_acquire(&group->areas[i]->arrived), instance)) /* acquire: pairs with arrive() */
+            continue;
+        if (n < capacity)
+            ret_task_ids[n] = (int32_t)group->members[i].task;
+        n++;
+    }
+    *ret_count = n;
+    return MUSTER_OK;
+}

@@ -1,0 +1,43 @@
+/* barrier/group.h: a group's private side, shared by group.c (meeting, leaving) and collective.c (the fast path). */
+#ifndef MU_BARRIER_GROUP_H
+#define MU_BARRIER_GROUP_H
+
+#include <muster/group.h>
+
+#include "segment/cluster.h"
+#include "segment/handle.h"
+#include "segment/table.h"
+
+/* The table entry's value: head, then one of these per member; reference i is member i's area. */
+struct mu_group_head {
+    uint32_t size;
+    uint32_t data_bytes;
+};
+struct mu_group_member {
+    uint32_t task;
+    uint32_t flags; /* MU_MEMBER_* */
+    uint64_t incarnation;
+};
+#define MU_MEMBER_THERE 1u
+#define MU_MEMBER_LEFT  2u
+
+struct muster_group {
+    struct muster *muster;
+    struct mu_area *mine;
+    uint32_t rank, size;
+    uint32_t data_bytes;
+    uint32_t spins;
+    _Atomic uint64_t instance; /* the last one passed; process-local */
+    bool failed;
+    uint64_t generation;
+    struct mu_key key; /* of the entry */
+    char name[MUSTER_GROUP_NAME_MAX + 1];
+    struct mu_group_member *members;
+    struct mu_area **areas; /* in rank order */
+};
+
+/* Close what has not arrived at the instance, self included when asked; true when anybody is closed: the instance
+ * failed. */
+bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason);
+
+#endif

@@ -1,0 +1,565 @@
+/*
+ * barrier/named.c: named barriers with the rules of the coordination service (RPCs Barrier and CancelBarrier).
+ *
+ * Each rule is plain code on a private copy of the barrier's state (state.h), committed as one edit of its table entry:
+ * arrival, timeout, cancellation and a participant's failure exclude each other, and all who wait read one result.
+ * Whoever waits may commit the timeout or the failure that it finds. Results of the last instances are kept, so that
+ * a waiter that is slow to wake still returns the result of its own instance.
+ *
+ * Where the reference lets a misplaced call overwrite the stored result of an instance that has passed, this does not:
+ * the caller gets the error, the result stays.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "barrier/state.h"
+#include "base/clock.h"
+#include "segment/handle.h"
+#include "segment/slot.h"
+#include "segment/wait.h"
+
+/* One call. */
+struct call {
+    struct muster *m;
+    struct mu_ctx *ctx;
+    const char *id;
+    struct mu_key key;
+    uint64_t counter; /* MUSTER_BARRIER_NEXT until the first look */
+    uint64_t asked;
+    uint32_t task;
+    uint32_t *ids; /* wanted participants, sorted; NULL: all */
+    uint32_t num;
+    bool all;
+    uint64_t timeout_ns;
+    uint32_t number; /* of this task's calls, as marked */
+    /* the answer of an edit */
+    bool waiting;
+    enum muster_status result;
+    char text[MU_BARRIER_TEXT];
+    void *value;
+    /* for failing it */
+    struct mu_task_record *records;
+    enum muster_status fail_code;
+    char fail_text[MU_BARRIER_TEXT];
+};
+
+static enum mu_verdict answer(struct mu_edit *e, struct call *c, enum muster_status result, const char *text)
+{
+    c->waiting = false;
+    c->result = result;
+    if (text != c->text)
+        snprintf(c->text, sizeof c->text, "%s", text);
+    e->status = MUSTER_OK;
+    return MU_KEEP;
+}
+
+/* Encode and put. */
+static enum mu_verdict put(struct mu_edit *e, struct call *c, struct mu_barrier *b)
+{
+    free(c->value);
+    c->value = mu_barrier_encode(b, &e->len);
+    e->value = c->value;
+    if (c->value)
+        return MU_PUT;
+    e->status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
+    return MU_KEEP;
+}
+
+/* The first participant in a propagated error; -1: none. Only looks when any task at all is. */
+static int32_t find_failed(const struct call *c, const struct mu_barrier *b, char *name, size_t size, char *why)
+{
+    const struct muster_segment *seg = c->m->seg;
+    struct mu_cluster cluster;
+
+    if (mu_cluster_look(seg, &cluster) || !cluster.root.errors)
+        return -1;
+    for (uint32_t i = 0; i < b->h.num; i++) {
+        struct mu_task_record r;
+        uint32_t id = mu_barrier_id(b, i);
+
+        if (id >= seg->num_tasks || mu_cluster_task(seg, id, &r, why, &cluster))
+            continue;
+        if (r.state == MUSTER_TASK_ERROR && !(r.flags & MU_TASK_RECOVERABLE)) {
+            mu_cluster_name(seg, id, &r, name, size);
+            return (int32_t)id;
+        }
+    }
+    return -1;
+}
+
+/* A new instance: participants are those of the first call ever. */
+static enum mu_verdict open_instance(struct mu_edit *e, struct call *c, struct mu_barrier *b)
+{
+    char name[128], why[MU_TEXT_MAX];
+
+    if (!b->h.num && !mu_barrier_participants(b, c->ids, c->num, c->all)) {
+        e->status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
+        return MU_KEEP;
+    }
+    for (uint32_t i = 0; i < b->h.num; i++)
+        b->marks[i] &= ~MU_MARK_ARRIVED;
+    b->h.counter = c->counter;
+    b->h.passed = 0;
+    b->h.code = MUSTER_OK;
+    b->h.since = mu_now();
+    b->h.deadline = c->timeout_ns && c->timeout_ns < UINT64_MAX - b->h.since ? b->h.since + c->timeout_ns : UINT64_MAX;
+    b->h.first = c->task;
+    b->text[0] = 0;
+    if (find_failed(c, b, name, sizeof name, why) >= 0)
+        mu_barrier_end(b, MUSTER_INTERNAL,
+                       "barrier %s::%" PRIu64 ": %s was already in error before the barrier was called: %s", c->id,
+                       c->counter, name, why);
+    return MU_PUT;
+}
+
+static const char *what_is_wrong(const struct call *c, const struct mu_barrier *b)
+{
+    if (c->all && !b->h.all)
+        return "No tasks were specified by this call, but the barrier is for some tasks only";
+    if (!c->all && (b->h.all || b->h.num != c->num || memcmp(b->ids, c->ids, (size_t)c->num * 4)))
+        return b->h.all && c->num == b->h.num
+                   ? NULL
+                   : "Conflicting tasks specified by different processes for the same barrier";
+    return NULL;
+}
+
+/* A call that does not fit: it fails the instance for all, unless that has passed. */
+static enum mu_verdict misfit(struct mu_edit *e, struct call *c, struct mu_barrier *b, enum muster_status code,
+                              const char *text)
+{
+    answer(e, c, code, text);
+    if (b->h.passed)
+        return MU_KEEP;
+    mu_barrier_end(b, code, "%s", text);
+    return put(e, c, b);
+}
+
+static enum mu_verdict arrive_at(struct mu_edit *e, struct call *c, struct mu_barrier *b, bool fresh)
+{
+    char text[MU_BARRIER_TEXT];
+    const char *wrong = what_is_wrong(c, b);
+    int32_t place = mu_barrier_find(b, c->task);
+
+    if (!fresh && c->counter != b->h.counter) {
+        bool restart = !c->counter || !b->h.counter;
+
+        snprintf(text, sizeof text,
+                 "Barrier (%s::%" PRIu64 ") is invoked by task %u, but it is at instance %" PRIu64 ". %s", c->id,
+                 c->counter, c->task, b->h.counter,
+                 restart ? "The job or the task probably restarted, or counters were not kept"
+                         : "One task is probably way too quick / slow in its execution");
+        return misfit(e, c, b, MUSTER_INTERNAL, text);
+    }
+    if (wrong || place < 0) {
+        snprintf(text, sizeof text, "%s: barrier %s::%" PRIu64 ", task %u",
+                 wrong ? wrong : "A non-participating task called the barrier", c->id, c->counter, c->task);
+        return misfit(e, c, b, MUSTER_INVALID_ARGUMENT, text);
+    }
+    if (b->h.passed && (!fresh || b->h.code != MUSTER_OK)) {
+        bool known = b->marks[place] & MU_MARK_ARRIVED;
+
+        answer(e, c, (enum muster_status)b->h.code, b->text);
+        if (known)
+            return MU_KEEP;
+        b->marks[place] |= MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
+        return put(e, c, b);
+    }
+    c->number = ((b->marks[place] & ~MU_MARK_ARRIVED) + 1) & ~MU_MARK_ARRIVED;
+    b->marks[place] = c->number | MU_MARK_ARRIVED;
+    c->waiting = true;
+    if (mu_barrier_arrived(b) == b->h.num) {
+        mu_barrier_end(b, MUSTER_OK, "%s", "");
+        c->waiting = false;
+        c->result = MUSTER_OK;
+    }
+    return put(e, c, b);
+}
+
+static enum mu_verdict arrive(struct mu_edit *e)
+{
+    struct call *c = e->arg;
+    struct mu_barrier b = {0};
+    enum mu_verdict verdict = MU_PUT;
+    bool exists = e->version != 0, fresh;
+    int32_t place;
+
+    if (exists && !mu_barrier_decode(&b, e->old, e->old_len)) {
+        e->status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", c->id);
+        return MU_KEEP;
+    }
+    place = exists ? mu_barrier_find(&b, c->task) : -1;
+    c->counter = c->asked;
+    if (c->counter == MUSTER_BARRIER_NEXT) {
+        c->counter = b.h.counter;
+        if (exists && b.h.passed && (!b.h.num || (place >= 0 && b.marks[place] & MU_MARK_ARRIVED)))
+            c->counter++;
+    }
+    fresh = exists ? b.h.passed && c->counter == b.h.counter + 1 : c->counter == 0;
+    if (!exists && !fresh) {
+        char text[200];
+
+        snprintf(text, sizeof text,
+                 "Barrier (%.100s::%" PRIu64 ") is invoked by task %u, but nobody has used this id yet", c->id,
+                 c->counter, c->task);
+        return answer(e, c, MUSTER_INTERNAL, text);
+    }
+    if (!fresh && !b.h.num) /* cancelled before anybody came */
+        verdict = answer(e, c, (enum muster_status)b.h.code, b.text);
+    else if (fresh)
+        verdict = open_instance(e, c, &b);
+    if (verdict == MU_PUT)
+        verdict = arrive_at(e, c, &b, fresh);
+    mu_barrier_done(&b);
+    return verdict;
+}
+
+/* End the instance that c waits in, with c->fail_*, unless it has ended. */
+static enum mu_verdict fail_instance(struct mu_edit *e)
+{
+    struct call *c = e->arg;
+    struct mu_barrier b;
+    enum mu_verdict verdict = MU_KEEP;
+
+    e->status = MUSTER_OK;
+    if (!e->version || !mu_barrier_decode(&b, e->old, e->old_len))
+        return MU_KEEP;
+    if (b.h.counter == c->counter && !b.h.passed) {
+        mu_barrier_end(&b, c->fail_code, "%s", c->fail_text);
+        verdict = put(e, c, &b);
+    }
+    mu_barrier_done(&b);
+    return verdict;
+}
+
+/* A recoverable participant that is in error has not arrived: it may come again. */
+static enum mu_verdict unarrive(struct mu_edit *e)
+{
+    struct call *c = e->arg;
+    struct mu_barrier b;
+    enum mu_verdict verdict = MU_KEEP;
+
+    e->status = MUSTER_OK;
+    if (!e->version || !mu_barrier_decode(&b, e->old, e->old_len))
+        return MU_KEEP;
+    for (uint32_t i = 0; i < b.h.num && b.h.counter == c->counter && !b.h.passed; i++) {
+        const struct mu_task_record *r = &c->records[mu_barrier_id(&b, i)];
+
+        if (r->state == MUSTER_TASK_ERROR && (r->flags & MU_TASK_RECOVERABLE) && (b.marks[i] & MU_MARK_ARRIVED)) {
+            b.marks[i] &= ~MU_MARK_ARRIVED;
+            verdict = MU_PUT;
+        }
+    }
+    if (verdict == MU_PUT)
+        verdict = put(e, c, &b);
+    mu_barrier_done(&b);
+    return verdict;
+}
+
+static enum muster_status edit(struct call *c, mu_edit_fn fn)
+{
+    struct mu_table t = mu_table_cells(c->m->seg);
+    struct mu_edit e = {.arg = c};
+
+    return mu_table_edit(&t, c->ctx, &c->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
+}
+
+/* Up to two of the missing, and what each is doing. */
+static void name_missing(const struct call *c, const struct mu_barrier *b, char *text, size_t size)
+{
+    const struct muster_segment *seg = c->m->seg;
+    size_t n = 0, named = 0;
+
+    text[0] = 0;
+    for (uint32_t i = 0; i < b->h.num && named < 2 && n < size; i++) {
+        struct mu_task_record r;
+        struct mu_cluster cluster;
+        char name[128];
+        uint32_t id = mu_barrier_id(b, i);
+        const char *state = "never joined";
+
+        if ((b->marks[i] & MU_MARK_ARRIVED) || mu_cluster_task(seg, id, &r, NULL, &cluster))
+            continue;
+        mu_cluster_name(seg, id, &r, name, sizeof name);
+        if (r.state == MUSTER_TASK_CONNECTED)
+            state = mu_cluster_alive(seg, &r) || !r.slot ? "running, not at the barrier" : "dead";
+        else if (r.state == MUSTER_TASK_ERROR)
+            state = "in error";
+        else if (r.attempt)
+            state = "has left";
+        n += (size_t)snprintf(text + n, size - n, "\n%s: %s", name, state);
+        named++;
+    }
+}
+
+static void compose_timeout(struct call *c, const struct mu_barrier *b)
+{
+    char missing[400];
+
+    name_missing(c, b, missing, sizeof missing);
+    c->fail_code = MUSTER_DEADLINE_EXCEEDED;
+    snprintf(c->fail_text, sizeof c->fail_text,
+             "Barrier timed out. Id: %.120s::%" PRIu64
+             ". # of tasks that reached the barrier: %u/%u. The first task at "
+             "the barrier: %u. Some timed out task names:%s",
+             c->id, b->h.counter, mu_barrier_arrived(b), b->h.num, b->h.first, missing);
+}
+
+/* Does a participant's state end the instance? Sets c->fail_*; true when it does. Un-arrives recoverable ones. */
+static bool participant_failed(struct call *c, const struct mu_barrier *b, uint64_t *checked)
+{
+    struct muster_segment *seg = c->m->seg;
+    struct mu_cluster cluster;
+    bool stale = false;
+
+    if (mu_cluster_look(seg, &cluster) || cluster.root.version == *checked)
+        return false;
+    if (!c->records)
+        c->records = calloc(seg->num_tasks, sizeof *c->records);
+    if (!c->records || mu_cluster_all(seg, c->records, NULL, &cluster))
+        return false;
+    *checked = cluster.root.version;
+    for (uint32_t i = 0; i < b->h.num; i++) {
+        uint32_t id = mu_barrier_id(b, i);
+        const struct mu_task_record *r = &c->records[id];
+        bool error = r->state == MUSTER_TASK_ERROR, recoverable = r->flags & MU_TASK_RECOVERABLE;
+        bool left = r->state == MUSTER_TASK_DISCONNECTED && r->attempt && r->since > b->h.since;
+        char name[128], why[MU_TEXT_MAX] = "";
+        struct mu_task_record again;
+
+        stale |= error && recoverable && (b->marks[i] & MU_MARK_ARRIVED);
+        if ((!error || recoverable) && !left)
+            continue;
+        mu_cluster_task(seg, id, &again, why, &cluster);
+        mu_cluster_name(seg, id, r, name, sizeof name);
+        c->fail_code = MUSTER_INTERNAL;
+        snprintf(c->fail_text, sizeof c->fail_text,
+                 "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
+                 error ? "is in error" : "has disconnected", c->id, b->h.counter, why[0] ? ": " : "", why);
+        return true;
+    }
+    if (stale)
+        edit(c, unarrive);
+    return false;
+}
+
+/* Read the state as it is now. version 0: gone. */
+static enum muster_status read_state(struct call *c, void **buffer, size_t *capacity, struct mu_found *f,
+                                     struct mu_barrier *b)
+{
+    struct mu_table t = mu_table_cells(c->m->seg);
+    enum muster_status status;
+
+    for (;;) {
+        status = mu_table_get(&t, c->ctx, &c->key, *buffer, *capacity, f);
+        if (status || f->len <= *capacity)
+            break;
+        free(*buffer);
+        *capacity = f->len + 256;
+        *buffer = malloc(*capacity);
+        if (!*buffer)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
+    }
+    if (!status && f->version && !mu_barrier_decode(b, *buffer, f->len))
+        status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", c->id);
+    return status;
+}
+
+/* Has our instance an answer for us in this state? */
+static bool answered(struct call *c, const struct mu_barrier *b)
+{
+    int32_t place = mu_barrier_find(b, c->task);
+
+    if (b->h.counter == c->counter && b->h.passed) {
+        c->result = (enum muster_status)b->h.code;
+        snprintf(c->text, sizeof c->text, "%s", b->text);
+        return true;
+    }
+    if (b->h.counter != c->counter) {
+        uint64_t ago = b->h.counter - c->counter;
+
+        c->result = ago < MU_BARRIER_HISTORY ? (enum muster_status)b->h.history[c->counter % MU_BARRIER_HISTORY]
+                                             : MUSTER_ABORTED;
+        snprintf(c->text, sizeof c->text, "barrier %.100s::%" PRIu64 " ended so; it is at instance %" PRIu64 " by now",
+                 c->id, c->counter, b->h.counter);
+        return true;
+    }
+    if (place < 0 || (b->marks[place] & ~MU_MARK_ARRIVED) != c->number) {
+        c->result = MUSTER_CANCELLED;
+        snprintf(c->text, sizeof c->text,
+                 "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64 " from the same task",
+                 c->id, c->counter);
+        return true;
+    }
+    return false;
+}
+
+static enum muster_status wait_for_end(struct call *c, muster_deadline deadline)
+{
+    struct mu_table t = mu_table_cells(c->m->seg);
+    struct mu_wait w;
+    struct mu_found f;
+    uint64_t checked = UINT64_MAX;
+    size_t capacity = 512;
+    void *buffer = malloc(capacity);
+    char what[96];
+    enum muster_status status = MUSTER_OK;
+    bool done = false;
+
+    snprintf(what, sizeof what, "barrier %.60s::%" PRIu64, c->id, c->counter);
+    mu_wait_begin(&w, c->m->seg, c->ctx, deadline, what);
+    while (!status && !done) {
+        struct mu_barrier b = {0};
+        bool fail = false;
+
+        mu_wait_look(&w);
+        status = buffer ? read_state(c, &buffer, &capacity, &f, &b) : MUSTER_RESOURCE_EXHAUSTED;
+        if (!status) {
+            done = answered(c, &b);
+            fail = !done && participant_failed(c, &b, &checked);
+            if (!done && !fail && b.h.deadline <= mu_now()) {
+                compose_timeout(c, &b);
+                fail = true;
+            }
+        }
+        if (!status && fail)
+            status = edit(c, fail_instance);
+        else if (!status && !done) {
+            w.deadline = b.h.deadline < deadline ? b.h.deadline : deadline;
+            status = mu_wait_on(&w, mu_table_bucket(&t, &c->key), f.word);
+            if (status == MUSTER_DEADLINE_EXCEEDED && w.deadline < deadline)
+                status = MUSTER_OK; /* the barrier's own: commit it in the next round */
+        }
+        mu_barrier_done(&b);
+    }
+    mu_wait_end(&w);
+    free(buffer);
+    return status;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static enum muster_status make_key(struct call *c)
+{
+    char key[MUSTER_BARRIER_ID_MAX + 2];
+    size_t n = c->id ? strlen(c->id) : 0;
+
+    if (!n || n > MUSTER_BARRIER_ID_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier's id is 1 to %u bytes long, not %zu", MUSTER_BARRIER_ID_MAX,
+                       n);
+    key[0] = 'B';
+    memcpy(key + 1, c->id, n);
+    mu_key_make(&c->key, c->m->seg, key, n + 1);
+    return MUSTER_OK;
+}
+
+static enum muster_status take_list(struct call *c, const int32_t *task_ids, size_t count)
+{
+    uint32_t n = 0;
+
+    c->all = !count;
+    c->num = c->m->seg->num_tasks;
+    if (c->all)
+        return MUSTER_OK;
+    if (!task_ids || count > 65536)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu participants of barrier %s", count, c->id);
+    c->ids = malloc(count * sizeof *c->ids);
+    if (!c->ids)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
+    for (size_t i = 0; i < count; i++) {
+        if (task_ids[i] < 0 || (uint32_t)task_ids[i] >= c->m->seg->num_tasks)
+            return mu_fail(MUSTER_INVALID_ARGUMENT,
+                           "Unexpected task (%d) that is not in the cluster called the barrier. Barrier Id: %s",
+                           task_ids[i], c->id);
+        c->ids[i] = (uint32_t)task_ids[i];
+    }
+    qsort(c->ids, count, sizeof *c->ids, by_number);
+    for (size_t i = 0; i < count; i++)
+        if (!i || c->ids[i] != c->ids[i - 1])
+            c->ids[n++] = c->ids[i];
+    c->num = n;
+    return MUSTER_OK;
+}
+
+enum muster_status muster_barrier_wait(struct muster *muster, const char *id, uint64_t counter, const int32_t *task_ids,
+                                       size_t count, uint64_t timeout_ns, muster_deadline deadline)
+{
+    struct call c = {.m = muster, .id = id, .asked = counter, .timeout_ns = timeout_ns};
+    enum muster_status status = mu_enter(muster, &c.ctx);
+
+    if (status)
+        return status;
+    c.task = (uint32_t)muster->task_id;
+    if (muster->task_id < 0)
+        status = mu_fail(MUSTER_FAILED_PRECONDITION, "an observer cannot take part in a barrier");
+    if (!status)
+        status = make_key(&c);
+    if (!status)
+        status = take_list(&c, task_ids, count);
+    if (!status)
+        status = edit(&c, arrive);
+    if (!status && c.waiting)
+        status = wait_for_end(&c, deadline);
+    mu_exit(c.ctx);
+    free(c.ids);
+    free(c.value);
+    free(c.records);
+    if (!status && c.result)
+        status = mu_fail(c.result, "%s", c.text);
+    return status;
+}
+
+static enum mu_verdict cancel(struct mu_edit *e)
+{
+    struct call *c = e->arg;
+    struct mu_barrier b = {0};
+    enum mu_verdict verdict = MU_KEEP;
+
+    if (e->version && !mu_barrier_decode(&b, e->old, e->old_len)) {
+        e->status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", c->id);
+        return MU_KEEP;
+    }
+    c->counter = c->asked == MUSTER_BARRIER_NEXT ? b.h.counter : c->asked;
+    if (c->counter != b.h.counter) {
+        e->status = mu_fail(MUSTER_FAILED_PRECONDITION,
+                            "barrier %s::%" PRIu64 " cannot be cancelled: it is at instance %" PRIu64
+                            ". This is likely due to a restart in the task or the job",
+                            c->id, c->counter, b.h.counter);
+    } else if (b.h.passed) {
+        e->status =
+            mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s::%" PRIu64 " has already been passed with status %s", c->id,
+                    c->counter, muster_status_name((enum muster_status)b.h.code));
+    } else {
+        if (c->m->task_id >= 0)
+            mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by task %d", c->id,
+                           c->counter, c->m->task_id);
+        else
+            mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by an observer", c->id,
+                           c->counter);
+        b.h.all = b.h.num ? b.h.all : 1;
+        verdict = put(e, c, &b);
+    }
+    mu_barrier_done(&b);
+    return verdict;
+}
+
+enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, uint64_t counter)
+{
+    struct call c = {.m = muster, .id = id, .asked = counter};
+    enum muster_status status = mu_enter(muster, &c.ctx);
+
+    if (status)
+        return status;
+    status = make_key(&c);
+    if (!status)
+        status = edit(&c, cancel);
+    mu_exit(c.ctx);
+    free(c.value);
+    return status;
+}

@@ -1,0 +1,58 @@
+/* barrier/state.h: a named barrier's whole state, as one value. */
+#ifndef MU_BARRIER_STATE_H
+#define MU_BARRIER_STATE_H
+
+#include <muster/barrier.h>
+
+#include "segment/cluster.h"
+#include "segment/table.h"
+
+#define MU_BARRIER_TEXT    768u
+#define MU_BARRIER_HISTORY 16u
+
+/* The value's fixed part; ids[num] (unless all) and marks[num] follow, then the text. */
+struct mu_barrier_head {
+    uint64_t counter;  /* current instance */
+    uint64_t deadline; /* CLOCK_MONOTONIC ns; UINT64_MAX: none */
+    uint64_t since;    /* first arrival */
+    uint32_t passed;   /* it has ended, with `code` */
+    uint32_t code;
+    uint32_t first; /* task that came first */
+    uint32_t num;   /* participants; 0: not known yet (cancelled before anybody came) */
+    uint32_t all;   /* every task of the job */
+    uint32_t text_len;
+    uint8_t history[MU_BARRIER_HISTORY]; /* results of instances, at counter modulo its length */
+};
+
+#define MU_MARK_ARRIVED 0x80000000u /* the rest counts the task's calls */
+
+struct mu_barrier {
+    struct mu_barrier_head h;
+    uint32_t *ids; /* sorted; NULL when all */
+    uint32_t *marks;
+    char text[MU_BARRIER_TEXT];
+};
+
+/* Decode a value; false when it is not one. Room for ids and marks is allocated: mu_barrier_done(). */
+bool mu_barrier_decode(struct mu_barrier *b, const void *value, size_t len);
+/* Encode into malloc()ed memory. NULL: no memory. */
+void *mu_barrier_encode(const struct mu_barrier *b, size_t *ret_len);
+void mu_barrier_done(struct mu_barrier *b);
+
+/* Set the participants. False: no memory. */
+bool mu_barrier_participants(struct mu_barrier *b, const uint32_t *ids, uint32_t num, bool all);
+
+static inline uint32_t mu_barrier_id(const struct mu_barrier *b, uint32_t i)
+{
+    return b->ids ? b->ids[i] : i;
+}
+
+/* The participant's place, or -1. */
+int32_t mu_barrier_find(const struct mu_barrier *b, uint32_t task);
+uint32_t mu_barrier_arrived(const struct mu_barrier *b);
+
+/* End the instance. */
+void mu_barrier_end(struct mu_barrier *b, enum muster_status code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,95 @@
+/*
+ * base/process.c: facts about processes, from /proc and the kernel. Every one may be missing in a container; each has a
+ * value that says so.
+ */
+#include "base/process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static ssize_t slurp(const char *path, char *buffer, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return -1;
+    n = read(fd, buffer, size - 1);
+    close(fd);
+    if (n >= 0)
+        buffer[n] = 0;
+    return n;
+}
+
+uint64_t mu_process_start(pid_t pid)
+{
+    char path[64], text[1024], *p;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (slurp(path, text, sizeof text) <= 0)
+        return 0;
+    p = strrchr(text, ')'); /* the name before it may hold anything */
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+uint64_t mu_namespace(const char *kind)
+{
+    char path[64];
+    struct stat st;
+
+    snprintf(path, sizeof path, "/proc/self/ns/%s", kind);
+    return stat(path, &st) ? 0 : (uint64_t)st.st_ino;
+}
+
+void mu_boot_id(uint8_t id[16])
+{
+    char text[64];
+    unsigned n = 0;
+
+    memset(id, 0, 16);
+    if (slurp("/proc/sys/kernel/random/boot_id", text, sizeof text) <= 0)
+        return;
+    for (const char *p = text; *p && n < 32; p++) {
+        unsigned digit;
+
+        if (*p >= '0' && *p <= '9')
+            digit = (unsigned)(*p - '0');
+        else if (*p >= 'a' && *p <= 'f')
+            digit = (unsigned)(*p - 'a') + 10;
+        else
+            continue;
+        id[n / 2] = (uint8_t)(id[n / 2] << 4 | digit);
+        n++;
+    }
+}
+
+void mu_random(void *buffer, size_t length)
+{
+    uint8_t *p = buffer;
+
+    while (length) {
+        ssize_t n = getrandom(p, length, 0);
+
+        if (n > 0) {
+            p += n;
+            length -= (size_t)n;
+        }
+    }
+}
+
+unsigned mu_processors(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 1;
+    return CPU_COUNT(&set) > 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}

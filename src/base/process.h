@@ -1,0 +1,19 @@
+/* base/process.h: facts about processes, from /proc. */
+#ifndef MU_BASE_PROCESS_H
+#define MU_BASE_PROCESS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+/* Start time of the process in clock ticks since boot; 0 when it cannot be read. */
+uint64_t mu_process_start(pid_t pid);
+/* Inode of a namespace of this process ("pid", "time"); 0 when it cannot be read. */
+uint64_t mu_namespace(const char *kind);
+/* This boot's id; zeros when it cannot be read. */
+void mu_boot_id(uint8_t id[16]);
+/* Random bytes from the kernel. */
+void mu_random(void *buffer, size_t length);
+/* Processors that this thread may use; at least 1. */
+unsigned mu_processors(void);
+
+#endif

@@ -1,0 +1,229 @@
+/*
+ * event/ring.c: numbered broadcast events.
+ *
+ * The ring is an array of object words. Event q lies in word q mod cap, and a word's tag counts the events that were
+ * ever written there; so {word, tag} says which event it holds without reading it, and the sequence has no holes: event
+ * q is sent by the CAS of its word from tag q / cap to q / cap + 1, and nobody tries q before q - 1 is there. There is
+ * no ticket that a killed sender could take with it: the CAS is the sending. The tail is a hint that anyone may move
+ * forward over events that are there. The replaced event is freed like any object's old root.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <muster/event.h>
+
+#include "base/clock.h"
+#include "segment/handle.h"
+#include "segment/object.h"
+#include "segment/wait.h"
+
+enum { RECORD_WORDS = sizeof(struct mu_event_record) / 8 };
+
+static uint64_t wanted_tag(const struct muster_segment *seg, uint64_t sequence)
+{
+    return (sequence / seg->num_events) & MU_WORD_TAG_MASK;
+}
+
+static mu_a64 *word_of(const struct muster_segment *seg, uint64_t sequence)
+{
+    return &seg->events[sequence & (seg->num_events - 1)];
+}
+
+/* Is event `sequence` in its word (0), not yet there (-1), or replaced by a later one (1)? Tags wrap after 2^36. */
+static int compare(const struct muster_segment *seg, uint64_t sequence, uint64_t word)
+{
+    uint64_t ahead = (MU_WORD_TAG(word) - wanted_tag(seg, sequence) - 1) & MU_WORD_TAG_MASK;
+
+    if (!ahead)
+        return 0;
+    return ahead > MU_WORD_TAG_MASK / 2 ? -1 : 1;
+}
+
+/* The number of the next event: from the hint on, over all that are there; and move the hint. */
+static uint64_t find_tail(struct muster_segment *seg)
+{
+    mu_a64 *hint = &seg->header->event_tail;
+    uint64_t from = mu_load_acquire(hint), tail = from; /* acquire: pairs with the CAS below */
+
+    for (;;) {
+        uint64_t w = mu_load_acquire(word_of(seg, tail)); /* acquire: pairs with the commit CAS */
+        int rc = compare(seg, tail, w);
+
+        if (rc < 0)
+            break;
+        /* a hint that is rounds behind meets a later event in its place, and jumps there */
+        tail += rc ? ((MU_WORD_TAG(w) - wanted_tag(seg, tail) - 1) & MU_WORD_TAG_MASK) * seg->num_events : 1;
+    }
+    if (tail != from && seg->writable)
+        mu_cas(hint, from, tail); /* release half: whoever starts from it finds all below it sent */
+    return tail;
+}
+
+static enum muster_status fill(struct mu_txn *t, uint64_t sequence, uint32_t task, uint32_t type, const void *payload,
+                               size_t len)
+{
+    struct mu_event_record r = {sequence, mu_now(), task, type};
+    uint64_t words[RECORD_WORDS];
+    mu_a64 *body;
+    enum muster_status status = mu_txn_root(t, MU_TYPE_EVENT, 0, sizeof r + len, 0, &body);
+
+    if (status)
+        return status;
+    memcpy(words, &r, sizeof r);
+    mu_copy_in(body, words, RECORD_WORDS);
+    for (size_t i = 0; i < len; i += 8) {
+        uint64_t v = 0;
+
+        memcpy(&v, (const char *)payload + i, len - i < 8 ? len - i : 8);
+        mu_store_relaxed(&body[RECORD_WORDS + i / 8], v); /* relaxed: the commit CAS publishes */
+    }
+    return MUSTER_OK;
+}
+
+enum muster_status muster_event_send(struct muster *muster, uint32_t type, const void *payload, size_t len,
+                                     uint64_t *ret_sequence)
+{
+    struct mu_ctx *ctx;
+    enum mu_commit commit = MU_RETRY;
+    enum muster_status status;
+    uint64_t sequence = 0;
+
+    if (len == MUSTER_NTS)
+        len = payload ? strlen(payload) : 0;
+    if (len > MUSTER_EVENT_MAX || (!payload && len))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "an event's payload of %zu bytes; %u is the most", len,
+                       MUSTER_EVENT_MAX);
+    status = mu_enter(muster, &ctx);
+    if (status)
+        return status;
+    while (!status && commit == MU_RETRY) {
+        struct mu_txn t;
+
+        sequence = find_tail(muster->seg);
+        mu_txn_begin(&t, ctx, word_of(muster->seg, sequence));
+        t.seen = mu_load_acquire(t.word); /* acquire: pairs with the commit CAS */
+        if (MU_WORD_TAG(t.seen) != wanted_tag(muster->seg, sequence))
+            continue; /* sent by another meanwhile */
+        t.num_olds = MU_WORD_INDEX(t.seen) ? 1 : 0;
+        status = fill(&t, sequence, (uint32_t)(muster->task_id + 1), type, payload, len);
+        if (!status)
+            commit = mu_txn_commit(&t);
+        if (commit == MU_RETRY)
+            mu_txn_abort(&t);
+    }
+    if (!status) {
+        mu_cas(&muster->seg->header->event_tail, sequence, sequence + 1); /* release half: as in find_tail() */
+        if (ret_sequence)
+            *ret_sequence = sequence;
+    }
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_event_next(struct muster *muster, uint64_t *ret_sequence)
+{
+    enum muster_status status = mu_enter_read(muster);
+
+    if (!status)
+        *ret_sequence = find_tail(muster->seg);
+    return status;
+}
+
+/* Copy the event out of its block: 1 done, 0 replaced meanwhile, -1 not well formed. */
+static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t seen, struct muster_event *ret_event,
+                      void *buffer, size_t capacity)
+{
+    uint32_t limit;
+    struct mu_block *b = mu_heap_block(seg, MU_WORD_INDEX(seen), &limit);
+    uint64_t words[RECORD_WORDS], meta;
+    struct mu_event_record r;
+    size_t len = 0;
+    bool sound = b != NULL;
+
+    if (sound) {
+        meta = mu_load_relaxed(&b->meta); /* relaxed: re-checked below */
+        len = MU_META_BYTES(meta);
+        sound = MU_META_TYPE(meta) == MU_TYPE_EVENT && len >= sizeof r && MU_BLOCK_HEADER + len <= limit;
+    }
+    if (sound) {
+        len -= sizeof r;
+        mu_copy_out(words, b->body, RECORD_WORDS);
+        for (size_t i = 0; i < len && i < capacity; i += 8) {
+            uint64_t v = mu_load_relaxed(&b->body[RECORD_WORDS + i / 8]); /* relaxed: re-checked below */
+            size_t left = (len < capacity ? len : capacity) - i;
+
+            memcpy((char *)buffer + i, &v, left < 8 ? left : 8);
+        }
+    }
+    if (!mu_word_same(mu_recheck(word), seen))
+        return 0;
+    if (!sound)
+        return -1;
+    memcpy(&r, words, sizeof r);
+    *ret_event = (struct muster_event){
+        .sequence = r.sequence, .time_ns = r.time_ns, .task_id = (int32_t)r.task - 1, .type = r.type, .len = len};
+    return 1;
+}
+
+/* The reader was overtaken: how much is lost, and where it goes on. */
+static enum muster_status overrun(struct muster_segment *seg, uint64_t *position, uint64_t *ret_lost)
+{
+    uint64_t tail = find_tail(seg), oldest = tail > seg->num_events ? tail - seg->num_events : 0, lost;
+
+    if (oldest <= *position) /* overtaken between our look and now, by less than a round */
+        oldest = *position + 1;
+    lost = oldest - *position;
+    if (ret_lost)
+        *ret_lost = lost;
+    *position = oldest;
+    return mu_fail(MUSTER_OUT_OF_RANGE, "%" PRIu64 " events were overwritten before they were read", lost);
+}
+
+enum muster_status muster_event_read(struct muster *muster, uint64_t *position, muster_deadline deadline,
+                                     struct muster_event *ret_event, void *buffer, size_t capacity, uint64_t *ret_lost)
+{
+    struct muster_segment *seg;
+    struct mu_ctx *ctx;
+    struct mu_wait w;
+    char what[64];
+    enum muster_status status = mu_enter_wait(muster, &ctx);
+
+    if (status)
+        return status;
+    seg = muster->seg;
+    if (ret_lost)
+        *ret_lost = 0;
+    snprintf(what, sizeof what, "event %" PRIu64, *position);
+    mu_wait_begin(&w, seg, ctx, deadline, what);
+    for (;;) {
+        mu_a64 *word = word_of(seg, *position);
+        uint64_t seen;
+        int rc;
+
+        mu_wait_look(&w);
+        seen = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
+        rc = compare(seg, *position, seen);
+        if (rc > 0) {
+            status = overrun(seg, position, ret_lost);
+            break;
+        }
+        if (rc == 0) {
+            rc = copy_event(seg, word, seen, ret_event, buffer, capacity);
+            if (!rc)
+                continue;
+            if (rc < 0 || ret_event->sequence != *position)
+                status =
+                    mu_fail(MUSTER_DATA_LOSS, "event %" PRIu64 " of job %s is not well formed", *position, seg->job);
+            else
+                ++*position;
+            break;
+        }
+        status = mu_wait_on(&w, word, seen);
+        if (status)
+            break;
+    }
+    mu_wait_end(&w);
+    mu_exit(ctx);
+    return status;
+}

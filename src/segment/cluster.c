@@ -1,0 +1,363 @@
+/*
+ * segment/cluster.c: the task records: one object word, whose root refers to blocks of MU_TASKS_PER_BLOCK records,
+ * which refer to the messages of those in error. Changing one record replaces its block and the root by one commit, so
+ * state, job version, error counters and the first error are decided at once, and all records can be read as of one
+ * instant.
+ *
+ * Blocks below the root are read like values: copied, then checked by their own word at the generation that the root
+ * named. The records use chunks kept for them alone, committed at creation: a death can be recorded in a full segment.
+ */
+#include "segment/cluster.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <muster/task.h>
+
+#include "segment/scavenge.h"
+#include "segment/slot.h"
+
+enum {
+    ROOT_WORDS = sizeof(struct mu_cluster_root) / 8,
+    RECORD_WORDS = sizeof(struct mu_task_record) / 8,
+    TASKS_WORDS = MU_TASKS_PER_BLOCK * (1 + RECORD_WORDS), /* references, then records */
+    REFS_MAX = 8192 / MU_TASKS_PER_BLOCK
+};
+
+static uint32_t num_blocks(const struct muster_segment *seg)
+{
+    return (seg->num_tasks + MU_TASKS_PER_BLOCK - 1) / MU_TASKS_PER_BLOCK;
+}
+
+static enum muster_status corrupt(const struct muster_segment *seg)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: the task records are not well formed",
+                   seg->job);
+}
+
+/* Copy the body of the block that `ref` names: 1 whole, 0 it has been replaced. Absent (0) is zeros. */
+static int copy_block(const struct muster_segment *seg, uint64_t ref, uint64_t *body, uint32_t words)
+{
+    uint32_t limit;
+    struct mu_block *b;
+    uint64_t live = MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE);
+
+    memset(body, 0, words * 8);
+    if (!ref)
+        return 1;
+    b = mu_heap_block(seg, MU_REF_INDEX(ref), &limit);
+    if (!b || MU_BLOCK_HEADER + words * 8 > limit || mu_load_acquire(&b->word) != live) /* acquire: as heap.c */
+        return 0;
+    mu_copy_out(body, b->body, words);
+    return mu_recheck(&b->word) == live;
+}
+
+/* Root into `body`: 1, 0 changed, -1 corrupt. */
+static int copy_root(const struct muster_segment *seg, uint64_t *body, struct mu_cluster *c)
+{
+    const mu_a64 *word = &seg->header->cluster;
+    uint32_t limit, refs = num_blocks(seg);
+    struct mu_block *b;
+    uint64_t meta;
+
+    memset(c, 0, sizeof *c);
+    memset(body, 0, (refs + ROOT_WORDS) * 8);
+    c->word = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
+    if (!MU_WORD_INDEX(c->word))
+        return 1;
+    b = mu_heap_block(seg, MU_WORD_INDEX(c->word), &limit);
+    meta = b ? mu_load_relaxed(&b->meta) : 0; /* relaxed: re-checked below */
+    if (!b || MU_META_REFS(meta) != refs || MU_META_BYTES(meta) != ROOT_WORDS * 8 ||
+        MU_BLOCK_HEADER + (refs + ROOT_WORDS) * 8 > limit)
+        return mu_word_same(mu_recheck(word), c->word) ? -1 : 0;
+    mu_copy_out(body, b->body, refs + ROOT_WORDS);
+    if (!mu_word_same(mu_recheck(word), c->word))
+        return 0;
+    memcpy(&c->root, body + refs, sizeof c->root);
+    return 1;
+}
+
+enum muster_status mu_cluster_look(const struct muster_segment *seg, struct mu_cluster *ret_cluster)
+{
+    uint64_t body[REFS_MAX + ROOT_WORDS];
+    int rc;
+
+    do
+        rc = copy_root(seg, body, ret_cluster);
+    while (!rc);
+    return rc < 0 ? corrupt(seg) : MUSTER_OK;
+}
+
+static int copy_text(const struct muster_segment *seg, uint64_t ref, char text[MU_TEXT_MAX])
+{
+    uint64_t words[MU_TEXT_MAX / 8];
+    int rc = copy_block(seg, ref, words, MU_TEXT_MAX / 8);
+
+    memcpy(text, words, MU_TEXT_MAX);
+    text[MU_TEXT_MAX - 1] = 0;
+    return rc;
+}
+
+/* The records and texts of block `i` of a root: 1, 0 changed. */
+static int copy_tasks(const struct muster_segment *seg, uint64_t ref, struct mu_task_record *records, uint32_t first,
+                      uint32_t count, char (*texts)[MU_TEXT_MAX])
+{
+    uint64_t body[TASKS_WORDS];
+
+    if (!copy_block(seg, ref, body, TASKS_WORDS))
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(&records[i], body + MU_TASKS_PER_BLOCK + (first + i) * RECORD_WORDS, sizeof records[i]);
+        if (texts && !copy_text(seg, body[first + i], texts[i]))
+            return 0;
+    }
+    return 1;
+}
+
+enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t task, struct mu_task_record *ret_record,
+                                   char text[MU_TEXT_MAX], struct mu_cluster *ret_cluster)
+{
+    uint64_t body[REFS_MAX + ROOT_WORDS];
+    int rc;
+
+    do {
+        rc = copy_root(seg, body, ret_cluster);
+        if (rc > 0)
+            rc = copy_tasks(seg, body[task / MU_TASKS_PER_BLOCK], ret_record, task % MU_TASKS_PER_BLOCK, 1,
+                            text ? (char(*)[MU_TEXT_MAX])text : NULL);
+        if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))
+            rc = -1; /* the current root names something that is not there */
+    } while (!rc);
+    return rc < 0 ? corrupt(seg) : MUSTER_OK;
+}
+
+enum muster_status mu_cluster_all(const struct muster_segment *seg, struct mu_task_record *ret_records,
+                                  char (*ret_texts)[MU_TEXT_MAX], struct mu_cluster *ret_cluster)
+{
+    uint64_t body[REFS_MAX + ROOT_WORDS];
+    int rc;
+
+    do {
+        rc = copy_root(seg, body, ret_cluster);
+        for (uint32_t i = 0; rc > 0 && i < num_blocks(seg); i++) {
+            uint32_t first = i * MU_TASKS_PER_BLOCK, left = seg->num_tasks - first;
+
+            rc = copy_tasks(seg, body[i], ret_records + first, 0, left < MU_TASKS_PER_BLOCK ? left : MU_TASKS_PER_BLOCK,
+                            ret_texts ? ret_texts + first : NULL);
+        }
+        if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))
+            rc = -1;
+    } while (!rc);
+    return rc < 0 ? corrupt(seg) : MUSTER_OK;
+}
+
+static bool counts(const struct mu_task_record *r)
+{
+    return r->state == MUSTER_TASK_ERROR && !(r->flags & MU_TASK_RECOVERABLE);
+}
+
+/* Lowest-numbered task in a propagated error other than `except`, + 1; for when the first error is cleared. */
+static uint64_t other_error(const struct muster_segment *seg, const uint64_t *refs, uint32_t except)
+{
+    for (uint32_t i = 0; i < num_blocks(seg); i++) {
+        struct mu_task_record records[MU_TASKS_PER_BLOCK];
+
+        if (!copy_tasks(seg, refs[i], records, 0, MU_TASKS_PER_BLOCK, NULL))
+            return 0; /* replaced meanwhile: the commit will fail and we come again */
+        for (uint32_t k = 0; k < MU_TASKS_PER_BLOCK; k++)
+            if (counts(&records[k]) && i * MU_TASKS_PER_BLOCK + k != except)
+                return i * MU_TASKS_PER_BLOCK + k + 1;
+    }
+    return 0;
+}
+
+struct edit {
+    struct mu_ctx *ctx;
+    struct mu_txn txn;
+    struct mu_root root;
+    struct mu_task_change change;
+    struct mu_task_record before;
+    char text_before[MU_TEXT_MAX];
+    uint64_t tasks[TASKS_WORDS]; /* the block of records that is being replaced */
+};
+
+/* A new block of the transaction. */
+static enum muster_status add_block(struct edit *d, uint32_t type, uint32_t refs, const uint64_t *body, uint32_t words,
+                                    uint64_t *ret_ref)
+{
+    struct mu_block *b;
+    enum muster_status status = mu_heap_alloc(d->ctx, words * 8, MU_HEAP_SYSTEM, ret_ref, &b);
+
+    if (status)
+        return status;
+    mu_store_relaxed(&b->meta, MU_META((words - refs) * 8, refs, type)); /* relaxed: the commit CAS publishes */
+    mu_copy_in(b->body, body, words);
+    mu_txn_new(&d->txn, *ret_ref);
+    return MUSTER_OK;
+}
+
+static enum muster_status new_text(struct edit *d, uint64_t *ref)
+{
+    uint64_t words[MU_TEXT_MAX / 8] = {0};
+    enum muster_status status = MUSTER_OK;
+
+    if (!strcmp(d->change.text, d->text_before))
+        return MUSTER_OK;
+    if (*ref)
+        mu_txn_old(&d->txn, *ref);
+    *ref = 0;
+    if (d->change.text[0]) {
+        memcpy(words, d->change.text, MU_TEXT_MAX - 1);
+        status = add_block(d, MU_TYPE_TEXT, 0, words, MU_TEXT_MAX / 8, ref);
+    }
+    return status;
+}
+
+/* The new root's numbers. */
+static void account(struct edit *d, const struct muster_segment *seg, const uint64_t *refs,
+                    struct mu_cluster_root *root)
+{
+    bool was = counts(&d->before), is = counts(&d->change.record);
+    uint32_t task = d->change.task;
+
+    root->version++;
+    root->errors += (uint64_t)is - (uint64_t)was;
+    if (is && !root->first_error)
+        root->first_error = task + 1;
+    else if (!is && root->first_error == task + 1)
+        root->first_error = other_error(seg, refs, task);
+}
+
+/* Everything for one commit: text, block of records, root. */
+static enum muster_status build(struct edit *d)
+{
+    struct muster_segment *seg = d->ctx->seg;
+    uint32_t task = d->change.task, at = task % MU_TASKS_PER_BLOCK, block = task / MU_TASKS_PER_BLOCK;
+    uint32_t refs = num_blocks(seg);
+    uint64_t ref, body[REFS_MAX + ROOT_WORDS];
+    struct mu_cluster_root root;
+    enum muster_status status;
+    mu_a64 *to;
+
+    memset(body, 0, sizeof body);
+    if (MU_WORD_INDEX(d->root.word))
+        memcpy(body, d->root.body, (refs + ROOT_WORDS) * 8);
+    memcpy(&root, body + refs, sizeof root);
+    account(d, seg, body, &root);
+    status = new_text(d, &d->tasks[at]);
+    memcpy(d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, &d->change.record, sizeof d->change.record);
+    if (!status)
+        status = add_block(d, MU_TYPE_TASKS, MU_TASKS_PER_BLOCK, d->tasks, TASKS_WORDS, &ref);
+    if (status)
+        return status;
+    if (body[block])
+        mu_txn_old(&d->txn, body[block]);
+    body[block] = ref;
+    memcpy(body + refs, &root, sizeof root);
+    status = mu_txn_root(&d->txn, MU_TYPE_CLUSTER, refs, sizeof root, MU_HEAP_SYSTEM, &to);
+    if (!status)
+        mu_copy_in(to, body, refs + ROOT_WORDS);
+    return status;
+}
+
+/* Read the record that is to change: 1, 0 again, -1 corrupt. */
+static int load(struct edit *d)
+{
+    struct muster_segment *seg = d->ctx->seg;
+    enum mu_read rc = mu_txn_read(&d->txn, &d->root);
+    uint32_t at = d->change.task % MU_TASKS_PER_BLOCK;
+    uint64_t ref = 0;
+    int ok;
+
+    if (rc == MU_READ_CORRUPT)
+        return -1;
+    if (rc == MU_READ_OK) {
+        if (d->root.refs != num_blocks(seg) || d->root.bytes != ROOT_WORDS * 8)
+            return -1;
+        ref = d->root.body[d->change.task / MU_TASKS_PER_BLOCK];
+    }
+    ok = copy_block(seg, ref, d->tasks, TASKS_WORDS) && copy_text(seg, d->tasks[at], d->text_before);
+    if (!ok)
+        return mu_word_same(mu_recheck(d->txn.word), d->root.word) ? -1 : 0;
+    memcpy(&d->before, d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, sizeof d->before);
+    d->change.record = d->before;
+    memcpy(d->change.text, d->text_before, sizeof d->change.text);
+    return 1;
+}
+
+enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg)
+{
+    struct edit d = {.ctx = ctx};
+    enum muster_status status = MUSTER_OK;
+    enum mu_commit commit = MU_RETRY;
+
+    mu_txn_begin(&d.txn, ctx, &ctx->seg->header->cluster);
+    while (!status && commit == MU_RETRY) {
+        int rc;
+
+        while (d.txn.num_news > 1)
+            mu_txn_drop_last(&d.txn);
+        d.change.task = task;
+        d.change.arg = arg;
+        d.change.status = MUSTER_OK;
+        rc = load(&d);
+        if (rc < 0)
+            status = corrupt(ctx->seg);
+        if (rc <= 0)
+            continue;
+        if (!fn(&d.change)) {
+            status = d.change.status;
+            break;
+        }
+        d.change.text[MU_TEXT_MAX - 1] = 0;
+        status = build(&d);
+        if (!status)
+            commit = mu_txn_commit(&d.txn);
+    }
+    if (commit == MU_RETRY)
+        mu_txn_abort(&d.txn);
+    else
+        mu_epoch_move(ctx->seg); /* killed before it: the scavenger of this death moves it */
+    return status;
+}
+
+bool mu_cluster_alive(const struct muster_segment *seg, const struct mu_task_record *record)
+{
+    uint64_t w;
+
+    if (!record->slot || record->slot > seg->num_slots)
+        return false;
+    w = mu_load_acquire(&seg->slots[record->slot - 1].word); /* acquire: pairs with the claim */
+    return MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == record->slot_incarnation &&
+           !mu_slot_is_dead(seg, record->slot - 1, w);
+}
+
+void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,
+                     size_t size)
+{
+    if (record->pid)
+        snprintf(name, size, "task %u (pid %u on host %.63s)", task, record->pid, seg->header->host);
+    else
+        snprintf(name, size, "task %u", task);
+}
+
+enum muster_status mu_cluster_error(const struct muster_segment *seg, const char *doing)
+{
+    struct mu_cluster c;
+    struct mu_task_record r;
+    char text[MU_TEXT_MAX], name[128];
+    enum muster_status status = mu_cluster_look(seg, &c);
+    uint32_t task;
+
+    if (status || !c.root.first_error)
+        return status;
+    task = (uint32_t)c.root.first_error - 1;
+    if (task >= seg->num_tasks)
+        return corrupt(seg);
+    status = mu_cluster_task(seg, task, &r, text, &c);
+    if (status || !counts(&r))
+        return status; /* reset meanwhile */
+    mu_cluster_name(seg, task, &r, name, sizeof name);
+    return mu_fail(MUSTER_UNAVAILABLE, "%s: %s is in error: %s", doing, name, text);
+}

@@ -1,0 +1,57 @@
+/*
+ * segment/cluster.h: the task records: one object, a root that refers to blocks of records.
+ *
+ * Reading is for every room; changing them is the task room's, through mu_cluster_edit().
+ */
+#ifndef MU_SEGMENT_CLUSTER_H
+#define MU_SEGMENT_CLUSTER_H
+
+#include "segment/object.h"
+
+#define MU_TEXT_MAX 256u
+
+struct mu_cluster {
+    uint64_t word; /* of the object, for waiting */
+    struct mu_cluster_root root;
+};
+
+/* The root's numbers alone: cheap enough for every miss of a wait. Zeros when no task ever registered. */
+enum muster_status mu_cluster_look(const struct muster_segment *seg, struct mu_cluster *ret_cluster);
+
+/* One record and its error message ("" without), both of one instant. */
+enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t task, struct mu_task_record *ret_record,
+                                   char text[MU_TEXT_MAX], struct mu_cluster *ret_cluster);
+
+/* All records of one instant, in id order; `visit` is called for each task, after the whole was read. */
+enum muster_status mu_cluster_all(const struct muster_segment *seg, struct mu_task_record *ret_records,
+                                  char (*ret_texts)[MU_TEXT_MAX], struct mu_cluster *ret_cluster);
+
+/*
+ * Change one record: `fn` gets a copy, changes it and returns MU_PUT-like true, or false with *ret_status set to leave
+ * it. `text` may be replaced (it is kept otherwise; "" removes it). The version moves and the counters of errors are
+ * kept right by the same commit; then the epoch moves, which wakes every waiter that may need the task.
+ */
+struct mu_task_change {
+    uint32_t task;
+    struct mu_task_record record;
+    char text[MU_TEXT_MAX];
+    void *arg;
+    enum muster_status status; /* returned when fn declines */
+};
+typedef bool (*mu_task_fn)(struct mu_task_change *change);
+enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg);
+
+/* Whether the process behind the record holds its main slot now, by the kernel's word. */
+bool mu_cluster_alive(const struct muster_segment *seg, const struct mu_task_record *record);
+
+/* "task 2 (pid 4711 on host n1)" */
+void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,
+                     size_t size);
+
+/*
+ * The first propagated error as a status with its sentence: UNAVAILABLE, "<doing>: task 2 (...) is in error: ...".
+ * MUSTER_OK when there is none.
+ */
+enum muster_status mu_cluster_error(const struct muster_segment *seg, const char *doing);
+
+#endif

@@ -1,0 +1,347 @@
+/*
+ * segment/edit.c: changing one entry: copy its page, change the copy, commit.
+ *
+ * Small entries lie in the page itself, so that most writes touch two blocks and most reads one. An entry that is
+ * large, or whose page has grown large, keeps key and value in a block of its own, or in parts that this block lists;
+ * the page then only refers to it, and neighbours' edits carry the reference over. Crash rules are those of
+ * segment/object.c: the new page, the new value and the replaced ones are all in the intent.
+ */
+#include "segment/table.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment/entry.h"
+
+enum {
+    INLINE_MAX = 512 / 8,       /* words of an entry that may lie in the page */
+    PAGE_INLINE_MAX = 16384 / 8 /* words of a page above which new values go outside */
+};
+
+struct edit {
+    const struct mu_table *t;
+    struct mu_ctx *ctx;
+    const struct mu_key *k;
+    struct mu_edit *e;
+    struct mu_txn txn;
+    struct mu_root root;
+    struct mu_page page;
+    struct mu_entry old; /* words 0: absent */
+    void *fetched;       /* the old value, when it lies outside the page */
+    bool has_value;      /* the last of txn.news is this edit's value block */
+};
+
+static enum muster_status corrupt(const struct edit *d)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: bucket %td is not well formed", d->t->seg->job,
+                   d->txn.word - d->t->buckets);
+}
+
+/* The value behind an external entry whose key is ours; into d->fetched. */
+static enum mu_fetch fetch(struct edit *d, const struct mu_entry *e, bool wants_value)
+{
+    struct mu_external x = {d->t->seg, d->txn.word, d->root.word, d->root.body[e->ref_at], e->key_len, e->value_len};
+    size_t capacity = wants_value ? e->value_len : 0;
+
+    if (wants_value) {
+        free(d->fetched);
+        d->fetched = malloc(e->value_len + 1);
+        if (!d->fetched)
+            return MU_FETCH_CORRUPT;
+    }
+    /* no pin inside a transaction; a value that keeps changing makes the whole attempt start again */
+    return mu_external_get(&x, NULL, d->k, NULL, d->fetched, capacity);
+}
+
+/* Find our entry in the copied page: 1 done (d->old.words tells), 0 try again, -1 corrupt. */
+static int locate(struct edit *d, bool wants_old)
+{
+    struct mu_entry e;
+    uint32_t index = 0;
+    bool bad = false;
+
+    d->old = (struct mu_entry){0};
+    while (mu_page_next(&d->page, &index, &e, &bad)) {
+        if (e.hash != d->k->hash || e.key_len != d->k->len)
+            continue;
+        if (e.flags & MU_ENTRY_EXTERNAL) {
+            enum mu_fetch rc = fetch(d, &e, wants_old);
+
+            if (rc == MU_FETCH_OTHER)
+                continue;
+            if (rc != MU_FETCH_OK)
+                return rc == MU_FETCH_CHANGED || !mu_word_same(mu_recheck(d->txn.word), d->root.word) ? 0 : -1;
+        } else if (memcmp(&d->page.data[e.at + MU_ENTRY_WORDS], d->k->words, mu_words(d->k->len) * 8)) {
+            continue;
+        }
+        d->old = e;
+        return 1;
+    }
+    return bad ? -1 : 1;
+}
+
+static void describe(struct edit *d, bool wants_old)
+{
+    struct mu_edit *e = d->e;
+    uint32_t own = d->old.flags & MU_ENTRY_EXTERNAL ? 1 : 0;
+
+    e->key = d->k;
+    e->version = d->old.words ? d->old.version : 0;
+    e->old_len = d->old.words ? d->old.value_len : 0;
+    e->old = NULL;
+    if (d->old.words && wants_old)
+        e->old = own ? d->fetched : &d->page.data[d->old.at + MU_ENTRY_WORDS + mu_words(d->k->len)];
+    e->refs = d->old.words ? d->root.body + d->old.ref_at + own : NULL;
+    e->old_refs = d->old.words ? d->old.refs - own : 0;
+}
+
+/* Allocate one block of the value and copy bytes in behind `skip` words. */
+static enum muster_status fill_part(struct edit *d, const uint8_t *from, size_t n, uint64_t *ret_ref)
+{
+    struct mu_block *b;
+    enum muster_status status = mu_heap_alloc(d->ctx, n, 0, ret_ref, &b);
+    size_t words = n / 8;
+
+    if (status)
+        return status;
+    mu_store_relaxed(&b->meta, MU_META(n, 0, MU_TYPE_PART)); /* relaxed: the commit CAS publishes, as below */
+    for (size_t i = 0; i < words; i++) {
+        uint64_t v;
+
+        memcpy(&v, from + i * 8, 8);
+        mu_store_relaxed(&b->body[i], v);
+    }
+    if (n % 8) {
+        uint64_t v = 0;
+
+        memcpy(&v, from + words * 8, n % 8);
+        mu_store_relaxed(&b->body[words], v);
+    }
+    return MUSTER_OK;
+}
+
+/* Store bytes as words. Relaxed: our own unpublished block. */
+static void put_bytes(mu_a64 *to, const void *bytes, size_t len)
+{
+    const uint8_t *from = bytes;
+    size_t words = len / 8;
+
+    for (size_t i = 0; i < words; i++) {
+        uint64_t v;
+
+        memcpy(&v, from + i * 8, 8);
+        mu_store_relaxed(&to[i], v); /* relaxed: see above */
+    }
+    if (len % 8) {
+        uint64_t v = 0;
+
+        memcpy(&v, from + words * 8, len % 8);
+        mu_store_relaxed(&to[words], v); /* relaxed: see above */
+    }
+}
+
+/* Key and value into a block of their own, or the key and a list of parts. Joins the transaction at once. */
+static enum muster_status make_value(struct edit *d)
+{
+    const uint8_t *value = d->e->value;
+    size_t key_bytes = mu_words(d->k->len) * 8, len = d->e->len;
+    bool in_parts = key_bytes + len > MU_BODY_MAX;
+    uint32_t parts = in_parts ? (uint32_t)((len + MU_BODY_MAX - 1) / MU_BODY_MAX) : 0;
+    size_t bytes = key_bytes + (in_parts ? 0 : len);
+    struct mu_block *b;
+    uint64_t ref;
+    enum muster_status status = mu_heap_alloc(d->ctx, parts * 8 + bytes, 0, &ref, &b);
+
+    if (status)
+        return status;
+    mu_store_relaxed(&b->meta, MU_META(bytes, parts, MU_TYPE_VALUE)); /* relaxed: our own, as all below */
+    for (uint32_t i = 0; i < parts; i++)
+        mu_store_relaxed(&b->body[i], 0);
+    mu_copy_in(b->body + parts, d->k->words, key_bytes / 8);
+    mu_txn_new(&d->txn, ref | (in_parts ? MU_REF_DEEP : 0));
+    d->has_value = true;
+    if (!in_parts)
+        put_bytes(b->body + key_bytes / 8, value, len);
+    for (uint32_t i = 0; i < parts && !status; i++) {
+        size_t at = (size_t)i * MU_BODY_MAX, n = len - at < MU_BODY_MAX ? len - at : MU_BODY_MAX;
+
+        status = fill_part(d, value + at, n, &ref);
+        if (!status)
+            mu_store_relaxed(&b->body[i], ref);
+    }
+    return status;
+}
+
+/* What the new page is made of. */
+struct shape {
+    uint32_t entry_words; /* of our entry, 0: gone */
+    uint32_t entry_refs;
+    bool external;
+    uint32_t words, refs; /* of the whole page */
+};
+
+static void plan(const struct edit *d, enum mu_verdict verdict, struct shape *s)
+{
+    uint32_t page_words = d->page.words ? d->page.words : MU_PAGE_WORDS;
+    uint32_t own_refs = d->old.words ? d->e->old_refs : d->e->num_refs;
+    uint32_t inline_words = MU_ENTRY_WORDS + mu_words(d->k->len) + mu_words(d->e->len);
+
+    memset(s, 0, sizeof *s);
+    s->words = page_words - d->old.words;
+    s->refs = d->root.refs - d->old.refs;
+    if (verdict == MU_DELETE)
+        return;
+    s->external = d->e->len > MU_CHUNK || inline_words > INLINE_MAX || s->words + inline_words > PAGE_INLINE_MAX;
+    s->entry_words = s->external ? MU_ENTRY_WORDS : inline_words;
+    s->entry_refs = own_refs + s->external;
+    s->words += s->entry_words;
+    s->refs += s->entry_refs;
+}
+
+/* The references: the others' as they were, ours in the place of the old ones (or at the end). */
+static void write_refs(struct edit *d, const struct shape *s, mu_a64 *to)
+{
+    const uint64_t *from = d->root.body;
+    uint32_t before = d->old.words ? d->old.ref_at : d->root.refs, n = 0;
+
+    mu_copy_in(to, from, before);
+    n = before;
+    if (s->entry_words && s->external)
+        mu_store_relaxed(&to[n++], d->txn.news[d->txn.num_news - 1]); /* relaxed: the commit CAS publishes, as below */
+    for (uint32_t i = 0; i + s->external < s->entry_refs; i++) {
+        uint64_t ref = i < d->e->old_refs ? d->e->refs[i] : 0;
+
+        if (d->e->ref_at == (int32_t)i) {
+            if (ref)
+                mu_txn_old(&d->txn, ref);
+            ref = d->e->new_ref;
+        }
+        mu_store_relaxed(&to[n++], ref);
+    }
+    mu_copy_in(to + n, from + before + d->old.refs, d->root.refs - before - d->old.refs);
+}
+
+static void write_data(struct edit *d, const struct shape *s, uint64_t commits, mu_a64 *to)
+{
+    const uint64_t *from = d->page.data;
+    uint32_t words = d->page.words ? d->page.words : MU_PAGE_WORDS, key_words = mu_words(d->k->len);
+    uint32_t before = d->old.words ? d->old.at : words, n = before;
+    bool deleted = d->old.words && !s->entry_words;
+    uint64_t count = d->page.count + (s->entry_words != 0) - (d->old.words != 0);
+
+    /* relaxed, all of them: our own block until the commit CAS publishes it */
+    mu_store_relaxed(&to[0], commits);
+    mu_store_relaxed(&to[1], (d->page.words ? from[1] : 0) + deleted);
+    mu_store_relaxed(&to[2], count);
+    mu_copy_in(to + MU_PAGE_WORDS, from + MU_PAGE_WORDS, before - MU_PAGE_WORDS);
+    if (s->entry_words) {
+        mu_store_relaxed(&to[n], d->k->hash);
+        mu_store_relaxed(&to[n + 1], commits);
+        mu_store_relaxed(&to[n + 2],
+                         MU_SHAPE(d->k->len, s->external ? MU_ENTRY_EXTERNAL : 0, s->entry_refs, s->entry_words));
+        mu_store_relaxed(&to[n + 3], d->e->len);
+        if (!s->external) {
+            mu_copy_in(to + n + MU_ENTRY_WORDS, d->k->words, key_words);
+            put_bytes(to + n + MU_ENTRY_WORDS + key_words, d->e->value, d->e->len);
+        }
+        n += s->entry_words;
+    }
+    mu_copy_in(to + n, from + before + d->old.words, words - before - d->old.words);
+}
+
+/* What the replaced entry alone referred to. */
+static enum muster_status note_olds(struct edit *d, enum mu_verdict verdict)
+{
+    uint32_t own = d->old.flags & MU_ENTRY_EXTERNAL ? 1 : 0;
+
+    if (d->old.words && own)
+        mu_txn_old(&d->txn, d->root.body[d->old.ref_at]);
+    if (verdict != MU_DELETE)
+        return MUSTER_OK;
+    for (uint32_t i = 0; i < d->e->old_refs; i++)
+        if (d->e->refs[i]) /* would not fit the intent: whoever deletes such an entry empties its places first */
+            return mu_fail(MUSTER_INTERNAL, "an entry with references cannot be deleted");
+    return MUSTER_OK;
+}
+
+/* One attempt after the callback spoke. */
+static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool keep_value, enum mu_commit *ret_commit,
+                                  uint64_t *ret_version)
+{
+    uint64_t commits = (d->page.words ? d->page.data[0] : 0) + 1;
+    enum muster_status status;
+    struct shape s;
+    mu_a64 *body;
+
+    plan(d, verdict, &s);
+    if (d->has_value && (!s.external || !keep_value)) {
+        mu_txn_drop_last(&d->txn);
+        d->has_value = false;
+    }
+    if (s.external && !d->has_value) {
+        status = make_value(d);
+        if (status)
+            return status;
+    }
+    if (s.refs > 0xffff || (s.refs + (uint64_t)s.words) * 8 > MU_BODY_MAX)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                       "a bucket of job %s is full: too many keys for %u buckets (create it with more)", d->t->seg->job,
+                       d->t->mask + 1);
+    status = mu_txn_root(&d->txn, MU_TYPE_PAGE, s.refs, (size_t)s.words * 8, 0, &body);
+    if (!status)
+        status = note_olds(d, verdict);
+    if (status)
+        return status;
+    write_refs(d, &s, body);
+    write_data(d, &s, commits, body + s.refs);
+    *ret_commit = mu_txn_commit(&d->txn);
+    if (*ret_commit == MU_COMMITTED && ret_version)
+        *ret_version = commits;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, uint32_t flags,
+                                 mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version)
+{
+    bool wants_old = flags & MU_EDIT_WANTS_OLD;
+    enum muster_status status = MUSTER_OK;
+    enum mu_commit commit = MU_RETRY;
+    struct edit d;
+
+    d.t = t;
+    d.ctx = ctx;
+    d.k = k;
+    d.e = e;
+    d.fetched = NULL;
+    d.has_value = false;
+    mu_txn_begin(&d.txn, ctx, mu_table_bucket(t, k));
+    if (e->new_ref)
+        mu_txn_new(&d.txn, e->new_ref);
+    while (!status && commit == MU_RETRY) {
+        enum mu_read rc = mu_txn_read(&d.txn, &d.root);
+        enum mu_verdict verdict;
+        int found;
+
+        if (rc == MU_READ_CORRUPT || !mu_page_open(&d.page, &d.root)) {
+            status = corrupt(&d);
+            break;
+        }
+        found = locate(&d, wants_old);
+        if (found < 0)
+            status = corrupt(&d);
+        if (found <= 0)
+            continue;
+        describe(&d, wants_old);
+        e->ref_at = -1;
+        verdict = fn(e);
+        if (verdict == MU_KEEP || (verdict == MU_DELETE && !d.old.words)) {
+            status = e->status;
+            break;
+        }
+        status = attempt(&d, verdict, !wants_old, &commit, ret_version);
+    }
+    if (commit == MU_RETRY)
+        mu_txn_abort(&d.txn);
+    free(d.fetched);
+    return status;
+}

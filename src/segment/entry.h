@@ -1,0 +1,52 @@
+/*
+ * segment/entry.h: reading pages and values; shared by table.c (read) and edit.c (write).
+ */
+#ifndef MU_SEGMENT_ENTRY_H
+#define MU_SEGMENT_ENTRY_H
+
+#include "segment/table.h"
+
+static inline uint32_t mu_words(uint64_t bytes)
+{
+    return (uint32_t)((bytes + 7) / 8);
+}
+
+/* One entry of a private, consistent copy of a page. Offsets are in words of the page's data. */
+struct mu_entry {
+    uint32_t at, words;
+    uint32_t ref_at, refs; /* its first reference among the page's, and how many */
+    uint32_t key_len, flags;
+    uint64_t hash, version, value_len;
+};
+
+struct mu_page {
+    const struct mu_root *root;
+    uint64_t *data;
+    uint32_t words, count;
+};
+
+/* Understand a copied root as a page. False: not well formed. An empty object is a page without entries. */
+bool mu_page_open(struct mu_page *p, const struct mu_root *root);
+/* The entry at *e, which starts zeroed and is moved on by each call; false at the end, or *corrupt. */
+bool mu_page_next(const struct mu_page *p, uint32_t *index, struct mu_entry *e, bool *corrupt);
+
+/*
+ * Fetch the key (may be NULL: it must then equal `match`) and value of an external entry. `word` is the bucket's.
+ *   MU_FETCH_OK       copied (or too long for capacity: then only the length counts)
+ *   MU_FETCH_OTHER    the key is not `match`
+ *   MU_FETCH_CHANGED  the bucket has changed: look again
+ *   MU_FETCH_CORRUPT
+ */
+enum mu_fetch { MU_FETCH_OK, MU_FETCH_OTHER, MU_FETCH_CHANGED, MU_FETCH_CORRUPT };
+struct mu_external {
+    const struct muster_segment *seg;
+    const mu_a64 *bucket;
+    uint64_t word;
+    uint64_t ref;
+    uint32_t key_len;
+    uint64_t value_len;
+};
+enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, const struct mu_key *match,
+                              uint64_t *ret_key_words, void *buffer, size_t capacity);
+
+#endif

@@ -1,0 +1,424 @@
+/*
+ * segment/file.c: segments as files: names, creation, opening, removal.
+ *
+ * A segment is built whole without a name (O_TMPFILE) and then linked: nobody ever sees a half-made one, and of two
+ * creators the kernel lets one link. A name is unlinked only under flock() of the very inode that has it, so that a
+ * left-over can be replaced without ever removing a successor; the lock goes with its holder's death.
+ */
+#include "segment/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "segment/format.h"
+#include "segment/scavenge.h"
+#include "segment/slot.h"
+
+static const char *directory(void)
+{
+    const char *d = getenv("MUSTER_SHM_DIR");
+
+    return d && *d ? d : "/dev/shm";
+}
+
+static void path_of(const char *job, char *path, size_t size)
+{
+    snprintf(path, size, "%s/muster-%u-%s", directory(), (unsigned)geteuid(), job);
+}
+
+void mu_segment_ref(struct muster_segment *seg)
+{
+    /* relaxed, process-local: the caller already holds one */
+    atomic_fetch_add_explicit(&seg->users, 1, memory_order_relaxed);
+}
+
+void mu_segment_unref(struct muster_segment *seg)
+{
+    /* acq_rel, process-local: all users' accesses come before the last one unmaps */
+    if (!seg || atomic_fetch_sub_explicit(&seg->users, 1, memory_order_acq_rel) > 1)
+        return;
+    munmap(seg->base, seg->size);
+    close(seg->fd);
+    free(seg);
+}
+
+void muster_segment_close(struct muster_segment *segment)
+{
+    mu_segment_unref(segment);
+}
+
+int muster_segment_fd(struct muster_segment *segment)
+{
+    return segment->fd;
+}
+
+/* Map a checked file. Takes the descriptor over, also when it fails. */
+static enum muster_status map(int fd, bool writable, const char *name, struct muster_segment **ret_segment)
+{
+    struct muster_segment *seg = calloc(1, sizeof *seg);
+    struct mu_header h;
+    struct stat st;
+    enum muster_status status = MUSTER_OK;
+    ssize_t n;
+
+    if (!seg) {
+        close(fd);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to open %s", name);
+    }
+    /* read, not mapped: a truncated file gives a short read instead of a signal */
+    n = pread(fd, &h, sizeof h, 0);
+    if (fstat(fd, &st) || n < 0)
+        status = mu_fail(MUSTER_DATA_LOSS, "cannot read %s: %s", name, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        status = mu_fail(MUSTER_DATA_LOSS, "%s is not a regular file", name);
+    else if (st.st_uid != geteuid() && geteuid() != 0)
+        status = mu_fail(MUSTER_PERMISSION_DENIED, "%s belongs to user %u, not to user %u", name, (unsigned)st.st_uid,
+                         (unsigned)geteuid());
+    else if (n < (ssize_t)sizeof h)
+        status = mu_fail(MUSTER_DATA_LOSS, "%s is truncated: %zd bytes are too few for a header", name, n);
+    else
+        status = mu_format_check(&h, (uint64_t)st.st_size, name, seg);
+    if (!status) {
+        seg->base = mmap(NULL, seg->size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+        if (seg->base == MAP_FAILED)
+            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot map %s (%" PRIu64 " bytes): %s", name, seg->size,
+                             strerror(errno));
+    }
+    if (status) {
+        close(fd);
+        free(seg);
+        return status;
+    }
+    madvise(seg->base, seg->size, MADV_DONTFORK); /* a child must join anew; refused: the calls check all the same */
+    mu_format_bind(seg, &h);
+    seg->fd = fd;
+    seg->writable = writable;
+    seg->users = 1;
+    if (!(h.flags & MU_FLAG_MEMFD))
+        path_of(seg->job, seg->path, sizeof seg->path);
+    *ret_segment = seg;
+    return MUSTER_OK;
+}
+
+static enum muster_status open_path(const char *path, bool writable, struct muster_segment **ret_segment)
+{
+    int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    struct stat st;
+
+    if (fd >= 0)
+        return map(fd, writable, path, ret_segment);
+    if (errno == ENOENT)
+        return mu_fail(MUSTER_NOT_FOUND, "there is no job here with the segment %s", path);
+    if (errno == ELOOP)
+        return mu_fail(MUSTER_PERMISSION_DENIED, "%s is a symbolic link: somebody squats the name", path);
+    if ((errno == EACCES || errno == EPERM) && !lstat(path, &st))
+        return mu_fail(MUSTER_PERMISSION_DENIED, "%s belongs to user %u: %s", path, (unsigned)st.st_uid,
+                       strerror(errno));
+    return mu_fail(MUSTER_UNAVAILABLE, "cannot open %s: %s", path, strerror(errno));
+}
+
+enum muster_status mu_segment_open(const char *name, bool writable, struct muster_segment **ret_segment)
+{
+    char path[512];
+    enum muster_status status;
+
+    if (name && !strncmp(name, "fd:", 3)) {
+        char *end;
+        long n = strtol(name + 3, &end, 10);
+        int fd = *end || end == name + 3 || n < 0 || n > 1 << 20 ? -1 : fcntl((int)n, F_DUPFD_CLOEXEC, 3);
+
+        if (fd < 0)
+            return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is not an open descriptor of a segment", name);
+        return map(fd, writable, name, ret_segment);
+    }
+    if (name && strchr(name, '/'))
+        return open_path(name, writable, ret_segment);
+    status = mu_format_job(name);
+    if (status)
+        return status;
+    path_of(name, path, sizeof path);
+    return open_path(path, writable, ret_segment);
+}
+
+enum muster_status muster_segment_open(const char *job, struct muster_segment **ret_segment)
+{
+    return mu_segment_open(job, false, ret_segment);
+}
+
+uint32_t mu_segment_live_slots(const struct muster_segment *seg)
+{
+    uint32_t high = mu_slot_high(seg), live = 0;
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
+
+        live += MU_SLOT_STATE(w) == MU_SLOT_LIVE && !mu_slot_is_dead(seg, i, w);
+    }
+    return live;
+}
+
+/* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
+bool mu_segment_is_stale(const struct muster_segment *seg)
+{
+    uint8_t boot[16];
+
+    mu_boot_id(boot);
+    if (memcmp(boot, seg->header->boot_id, sizeof boot))
+        return true;
+    if (mu_load32_acquire(&seg->header->state) == MU_CLOSED) /* acquire: pairs with mu_segment_mark_closed() */
+        return true;
+    if (mu_segment_live_slots(seg))
+        return false;
+    if (seg->foreign)
+        return false;
+    return mu_process_start((pid_t)seg->header->creator_pid) != seg->header->creator_start;
+}
+
+/* Unlink `path` if it still names the file behind fd. */
+static bool unlink_exactly(int fd, const char *path)
+{
+    struct stat mine, named;
+    uint64_t deadline = mu_now() + 1000000000u;
+    bool done = false;
+
+    while (flock(fd, LOCK_EX | LOCK_NB)) { /* held for microseconds, unless its holder is stopped */
+        struct timespec pause = {.tv_nsec = 1000000};
+
+        if (mu_now() > deadline)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    if (!fstat(fd, &mine) && !lstat(path, &named) && mine.st_ino == named.st_ino && mine.st_dev == named.st_dev)
+        done = unlink(path) == 0;
+    flock(fd, LOCK_UN);
+    return done;
+}
+
+void mu_segment_unlink(struct muster_segment *seg)
+{
+    if (seg->path[0])
+        unlink_exactly(seg->fd, seg->path);
+}
+
+void mu_segment_mark_closed(struct muster_segment *seg)
+{
+    /* release: pairs with the acquire of joiners and waiters; what was done before comes before "closed" */
+    mu_store32_release(&seg->header->state, MU_CLOSED);
+    mu_epoch_move(seg);
+}
+
+/* A file without a name, all its first pages committed, filled in. */
+static int build(const struct mu_header *h, bool memfd, const char *job)
+{
+    int fd = memfd ? memfd_create(job, MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                   : open(directory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    uint8_t *base = MAP_FAILED;
+    int rc = 0;
+
+    if (fd < 0)
+        return -errno;
+    if (ftruncate(fd, (off_t)h->total_bytes))
+        rc = errno;
+    while (!rc && fallocate(fd, 0, 0, (off_t)mu_format_committed(h)))
+        if (errno != EINTR)
+            rc = errno;
+    if (!rc) {
+        base = mmap(NULL, mu_format_committed(h), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        rc = base == MAP_FAILED ? errno : 0;
+    }
+    if (!rc) {
+        mu_format_write(base, h);
+        munmap(base, mu_format_committed(h));
+        if (memfd && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+            rc = errno;
+    }
+    if (rc) {
+        close(fd);
+        return -rc;
+    }
+    return fd;
+}
+
+static enum muster_status build_failed(int rc, const struct mu_header *h)
+{
+    if (rc == ENOSPC || rc == EFBIG || rc == ENOMEM)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                       "%s has no room for a segment (%" PRIu64 " KiB are needed at once): free some, mount it larger, "
+                       "or use a memfd",
+                       directory(), mu_format_committed(h) / 1024);
+    return mu_fail(rc == EACCES || rc == EPERM ? MUSTER_PERMISSION_DENIED : MUSTER_UNAVAILABLE,
+                   "cannot create a segment in %s: %s", directory(), strerror(rc));
+}
+
+/* The name is taken: by a live job, by a left-over that we may replace (MUSTER_OK: try again), or by something else. */
+static enum muster_status name_taken(const char *path)
+{
+    struct muster_segment *old;
+    enum muster_status status = mu_segment_open(path, false, &old);
+
+    if (status == MUSTER_NOT_FOUND)
+        return MUSTER_OK;
+    if (status == MUSTER_DATA_LOSS || status == MUSTER_FAILED_PRECONDITION) {
+        char why[512];
+
+        snprintf(why, sizeof why, "%s", muster_last_error());
+        return mu_fail(MUSTER_ALREADY_EXISTS, "%s (remove it with 'muster segment rm')", why);
+    }
+    if (status)
+        return status;
+    if (mu_segment_is_stale(old)) {
+        unlink_exactly(old->fd, path);
+        muster_segment_close(old);
+        return MUSTER_OK;
+    }
+    status = mu_fail(MUSTER_ALREADY_EXISTS, "job %s is running here already, started by pid %u", old->job,
+                     old->header->creator_pid);
+    muster_segment_close(old);
+    return status;
+}
+
+enum muster_status muster_segment_create(const char *job, const struct muster_segment_config *config,
+                                         struct muster_segment **ret_segment)
+{
+    return mu_segment_create(job, config, true, ret_segment);
+}
+
+enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, bool kept,
+                                     struct muster_segment **ret_segment)
+{
+    struct muster_segment_config none = {0};
+    struct mu_header h;
+    char path[512], self[64];
+    enum muster_status status = mu_format_plan(job, config ? config : &none, &h);
+    bool memfd = config && config->memfd;
+    int fd;
+
+    if (status)
+        return status;
+    h.flags |= kept ? MU_FLAG_KEPT : 0;
+    fd = build(&h, memfd, job);
+    if (fd < 0)
+        return build_failed(-fd, &h);
+    path_of(job, path, sizeof path);
+    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
+    for (int tries = 0; !memfd && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW); tries++) {
+        if (errno != EEXIST)
+            status = mu_fail(MUSTER_UNAVAILABLE, "cannot name the segment %s: %s", path, strerror(errno));
+        else if (tries > 100)
+            status = mu_fail(MUSTER_UNAVAILABLE, "%s cannot be replaced: another process holds it", path);
+        else
+            status = name_taken(path);
+        if (status) {
+            close(fd);
+            return status;
+        }
+    }
+    return map(fd, true, memfd ? "memfd" : path, ret_segment);
+}
+
+enum muster_status muster_segment_info(struct muster_segment *segment, struct muster_segment_info *ret_info)
+{
+    struct muster_segment_info *i = ret_info;
+    const struct mu_header *h = segment->header;
+    struct stat st;
+
+    memset(i, 0, sizeof *i);
+    snprintf(i->job, sizeof i->job, "%s", segment->job);
+    snprintf(i->path, sizeof i->path, "%s", segment->path);
+    memcpy(i->run_id, h->run_id, sizeof i->run_id);
+    i->creator_pid = h->creator_pid;
+    i->uid = h->uid;
+    i->created_unix_ns = h->created_unix_ns;
+    i->size_bytes = segment->size;
+    if (!fstat(segment->fd, &st))
+        i->committed_bytes = (uint64_t)st.st_blocks * 512;
+    i->num_tasks = segment->num_tasks;
+    i->num_slots = segment->num_slots;
+    i->num_buckets = segment->num_buckets;
+    i->num_events = segment->num_events;
+    i->slots_live = mu_segment_live_slots(segment);
+    i->closed = mu_load32_acquire(&h->state) != MU_OPEN; /* acquire: pairs with mu_segment_mark_closed() */
+    return MUSTER_OK;
+}
+
+enum muster_status muster_segment_remove(const char *job)
+{
+    struct muster_segment *seg;
+    char path[512], why[512];
+    enum muster_status status = mu_segment_open(job, true, &seg);
+    int fd;
+
+    if (!status) {
+        mu_segment_mark_closed(seg);
+        mu_segment_unlink(seg);
+        muster_segment_close(seg);
+        return MUSTER_OK;
+    }
+    if (status != MUSTER_DATA_LOSS && status != MUSTER_FAILED_PRECONDITION)
+        return status;
+    if (strchr(job, '/'))
+        snprintf(path, sizeof path, "%s", job);
+    else
+        path_of(job, path, sizeof path);
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* unsound: only its name can be removed */
+    if (fd < 0 || !unlink_exactly(fd, path))
+        status = mu_fail(status, "%s; and it cannot be removed: %s", why, strerror(errno));
+    else
+        status = MUSTER_OK;
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+enum muster_status muster_segment_list(int (*visit)(void *arg, const struct muster_segment_row *row), void *arg)
+{
+    char prefix[32], path[512], problem[512];
+    DIR *d = opendir(directory());
+    struct dirent *e;
+    int stop = 0;
+
+    if (!d)
+        return mu_fail(MUSTER_UNAVAILABLE, "cannot list %s: %s", directory(), strerror(errno));
+    snprintf(prefix, sizeof prefix, "muster-%u-", (unsigned)geteuid());
+    while (!stop && (e = readdir(d))) {
+        struct muster_segment_row row = {0};
+        struct muster_segment_info info;
+        struct muster_segment *seg;
+
+        if (strncmp(e->d_name, prefix, strlen(prefix)))
+            continue;
+        snprintf(path, sizeof path, "%s/%s", directory(), e->d_name);
+        row.job = e->d_name + strlen(prefix);
+        row.path = path;
+        if (mu_segment_open(path, false, &seg)) {
+            snprintf(problem, sizeof problem, "%s", muster_last_error());
+            row.problem = problem;
+            stop = visit(arg, &row);
+            continue;
+        }
+        muster_segment_info(seg, &info);
+        row.size_bytes = info.size_bytes;
+        row.committed_bytes = info.committed_bytes;
+        row.creator_pid = info.creator_pid;
+        row.slots_live = info.slots_live;
+        if (mu_segment_is_stale(seg))
+            row.problem = "left over: nobody uses it any more";
+        stop = visit(arg, &row);
+        muster_segment_close(seg);
+    }
+    closedir(d);
+    return MUSTER_OK;
+}

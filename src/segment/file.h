@@ -1,0 +1,30 @@
+/* segment/file.h: segments as files: names, creation, opening, removal. */
+#ifndef MU_SEGMENT_FILE_H
+#define MU_SEGMENT_FILE_H
+
+#include "segment/segment.h"
+
+/* Open by job name, path or "fd:N"; writable or not. */
+enum muster_status mu_segment_open(const char *name, bool writable, struct muster_segment **ret_segment);
+
+/* One more, or one less, user of the mapping. The last one unmaps. */
+void mu_segment_ref(struct muster_segment *seg);
+void mu_segment_unref(struct muster_segment *seg);
+
+/* Unlink the name if it is still this very segment's. */
+void mu_segment_unlink(struct muster_segment *seg);
+
+/* Mark it closed and wake everybody. */
+void mu_segment_mark_closed(struct muster_segment *seg);
+
+/* Create; `kept`: a launcher removes it, so the last task to leave does not. */
+enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, bool kept,
+                                     struct muster_segment **ret_segment);
+
+/* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
+bool mu_segment_is_stale(const struct muster_segment *seg);
+
+/* Slots held by the living. */
+uint32_t mu_segment_live_slots(const struct muster_segment *seg);
+
+#endif

@@ -1,0 +1,244 @@
+/*
+ * segment/format.c: laying out a segment in memory, and believing one found there.
+ *
+ * Sections in order: header, slots, chunk words, event words, cell words, bucket words, heap. The header is copied out
+ * once, checked as a whole, and its numbers kept in private memory; nothing is read from the shared header again but
+ * the atomic words.
+ */
+#include "segment/format.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/process.h"
+
+#define DEFAULT_BUCKETS   32768u
+#define DEFAULT_EVENTS    1024u
+#define DEFAULT_HEAP      (1ull << 30)
+#define DEFAULT_HEARTBEAT 10000000000ull
+#define MAX_BUCKETS       (1u << 26)
+#define MAX_EVENTS        (1u << 20)
+#define MAX_TASKS         8192u
+#define MAX_HEAP          (8ull << 30)
+#define MIN_HEAP          (1ull << 20)
+#define SECTION           4096u
+
+enum muster_status mu_format_job(const char *job)
+{
+    size_t n = job ? strlen(job) : 0;
+
+    if (!n)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "no job name (set MUSTER_JOB, or give one)");
+    if (n > 200)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the job name is %zu bytes long; 200 is the most", n);
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)job[i]) && !strchr("._-", job[i]))
+            return mu_fail(
+                MUSTER_INVALID_ARGUMENT,
+                "the job name has a byte 0x%02x at position %zu; letters, digits, '.', '_' and '-' are allowed",
+                (unsigned char)job[i], i);
+    if (job[0] == '.')
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the job name starts with a dot");
+    return MUSTER_OK;
+}
+
+static uint32_t power_of_two(uint32_t n)
+{
+    uint32_t p = 1;
+
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+static uint64_t align_to(uint64_t n, uint64_t a)
+{
+    return (n + a - 1) / a * a;
+}
+
+/* Chunks kept for task records: two of them always, and room for every record, its message and updates in flight. */
+static uint32_t system_chunks(uint32_t tasks)
+{
+    return 4 + tasks / 48;
+}
+
+static enum muster_status apply(const struct muster_segment_config *c, struct mu_header *h)
+{
+    uint64_t heap = c->heap_bytes ? c->heap_bytes : DEFAULT_HEAP;
+    uint64_t slots = c->num_slots ? c->num_slots : 2ull * c->num_tasks + 64;
+
+    if (!c->num_tasks || c->num_tasks > MAX_TASKS)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%u tasks; a job has 1 to %u", c->num_tasks, MAX_TASKS);
+    if (c->num_slots > MU_SLOTS_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%u slots; %u is the most", c->num_slots, MU_SLOTS_MAX);
+    if (c->num_buckets > MAX_BUCKETS || c->num_events > MAX_EVENTS)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%u buckets, %u events; %u and %u are the most", c->num_buckets,
+                       c->num_events, MAX_BUCKETS, MAX_EVENTS);
+    if (heap < MIN_HEAP || heap > MAX_HEAP)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a heap of %llu bytes; 1 MiB to 8 GiB is possible",
+                       (unsigned long long)heap);
+    h->num_tasks = c->num_tasks;
+    h->num_slots = slots < MU_SLOTS_MAX ? (uint32_t)slots : MU_SLOTS_MAX;
+    h->num_buckets = power_of_two(c->num_buckets ? c->num_buckets : DEFAULT_BUCKETS);
+    h->num_cells = power_of_two(c->num_tasks < 512 ? 1024 : 2 * c->num_tasks);
+    if (h->num_cells > h->num_buckets)
+        h->num_cells = h->num_buckets;
+    h->num_events = power_of_two(c->num_events ? c->num_events : DEFAULT_EVENTS);
+    h->num_system_chunks = system_chunks(c->num_tasks);
+    h->num_chunks = (uint32_t)(heap / MU_CHUNK) + h->num_system_chunks;
+    if (h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES)
+        h->num_chunks = MU_INDEX_MAX / MU_CHUNK_GRANULES;
+    h->heartbeat_timeout = c->heartbeat_timeout_ns ? c->heartbeat_timeout_ns : DEFAULT_HEARTBEAT;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_format_plan(const char *job, const struct muster_segment_config *config,
+                                  struct mu_header *ret_header)
+{
+    struct mu_header *h = ret_header;
+    enum muster_status status = mu_format_job(job);
+
+    memset(h, 0, sizeof *h);
+    if (!status)
+        status = apply(config, h);
+    if (status)
+        return status;
+    h->magic = MU_MAGIC;
+    h->endian = MU_ENDIAN;
+    h->major = MU_LAYOUT_MAJOR;
+    h->minor = MU_LAYOUT_MINOR;
+    h->signature = mu_layout_signature();
+    h->slots_offset = MU_HEADER_SIZE;
+    h->chunks_offset = align_to(h->slots_offset + (uint64_t)h->num_slots * sizeof(struct mu_slot), SECTION);
+    h->events_offset = align_to(h->chunks_offset + (uint64_t)h->num_chunks * 4, SECTION);
+    h->cells_offset = align_to(h->events_offset + (uint64_t)h->num_events * 8, SECTION);
+    h->buckets_offset = align_to(h->cells_offset + (uint64_t)h->num_cells * 8, SECTION);
+    h->heap_offset = align_to(h->buckets_offset + (uint64_t)h->num_buckets * 8, SECTION);
+    h->total_bytes = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
+    mu_random(h->run_id, sizeof h->run_id);
+    mu_random(&h->hash_seed, sizeof h->hash_seed);
+    mu_boot_id(h->boot_id);
+    h->pid_namespace = mu_namespace("pid");
+    h->time_namespace = mu_namespace("time");
+    h->uid = (uint32_t)geteuid();
+    h->creator_pid = (uint32_t)getpid();
+    h->creator_start = mu_process_start(getpid());
+    h->created_unix_ns = mu_unix_now();
+    h->flags = config->memfd ? MU_FLAG_MEMFD : 0;
+    memcpy(h->job, job, strlen(job));
+    if (gethostname(h->host, sizeof h->host - 1))
+        memcpy(h->host, "localhost", 10);
+    return MUSTER_OK;
+}
+
+uint64_t mu_format_committed(const struct mu_header *header)
+{
+    return header->heap_offset + (uint64_t)header->num_system_chunks * MU_CHUNK;
+}
+
+void mu_format_write(uint8_t *base, const struct mu_header *header)
+{
+    struct mu_header *h = (struct mu_header *)base;
+    struct mu_slot *slots = (struct mu_slot *)(base + header->slots_offset);
+    pthread_mutexattr_t attr;
+
+    memcpy(base, header, sizeof *header);
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    for (uint32_t i = 0; i < header->num_slots; i++)
+        pthread_mutex_init(&slots[i].liveness, &attr);
+    pthread_mutexattr_destroy(&attr);
+    /* the segment has no name yet, so these orders are for the linking that follows */
+    mu_store32_release(&h->epoch, 1);
+    mu_store32_release(&h->state, MU_OPEN);
+}
+
+static enum muster_status corrupt(const char *name, const char *what)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "%s is not a sound segment: %s", name, what);
+}
+
+static bool section(uint64_t offset, uint64_t bytes, uint64_t *end, uint64_t total)
+{
+    if (offset % SECTION || offset < *end || offset > total || bytes > total - offset)
+        return false;
+    *end = offset + bytes;
+    return true;
+}
+
+static bool is_power(uint32_t n, uint32_t most)
+{
+    return n && n <= most && (n & (n - 1)) == 0;
+}
+
+static bool sections_fit(const struct mu_header *h)
+{
+    uint64_t end = MU_HEADER_SIZE;
+
+    return section(h->slots_offset, (uint64_t)h->num_slots * sizeof(struct mu_slot), &end, h->total_bytes) &&
+           section(h->chunks_offset, (uint64_t)h->num_chunks * 4, &end, h->total_bytes) &&
+           section(h->events_offset, (uint64_t)h->num_events * 8, &end, h->total_bytes) &&
+           section(h->cells_offset, (uint64_t)h->num_cells * 8, &end, h->total_bytes) &&
+           section(h->buckets_offset, (uint64_t)h->num_buckets * 8, &end, h->total_bytes) &&
+           section(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes);
+}
+
+enum muster_status mu_format_check(const struct mu_header *header, uint64_t file_bytes, const char *name,
+                                   struct muster_segment *seg)
+{
+    const struct mu_header *h = header;
+
+    if (h->magic != MU_MAGIC)
+        return corrupt(name, h->magic ? "wrong magic number" : "no magic number (half-written?)");
+    if (h->endian != MU_ENDIAN)
+        return corrupt(name, "other byte order");
+    if (h->major != MU_LAYOUT_MAJOR)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "%s has layout version %u.%u, this muster (%s) reads %u.%u", name,
+                       h->major, h->minor, muster_version(), MU_LAYOUT_MAJOR, MU_LAYOUT_MINOR);
+    if (h->signature != mu_layout_signature())
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "%s has layout %u.%u with signature %016llx, this muster (%s) has %016llx: built differently",
+                       name, h->major, h->minor, (unsigned long long)h->signature, muster_version(),
+                       (unsigned long long)mu_layout_signature());
+    if (file_bytes < h->total_bytes)
+        return mu_fail(MUSTER_DATA_LOSS, "%s is truncated: %llu of %llu bytes are left", name,
+                       (unsigned long long)file_bytes, (unsigned long long)h->total_bytes);
+    if (!h->num_tasks || h->num_tasks > MAX_TASKS || !h->num_slots || h->num_slots > MU_SLOTS_MAX)
+        return corrupt(name, "impossible number of tasks or slots");
+    if (!is_power(h->num_buckets, MAX_BUCKETS) || !is_power(h->num_cells, MAX_BUCKETS) ||
+        !is_power(h->num_events, MAX_EVENTS))
+        return corrupt(name, "impossible number of buckets, cells or events");
+    if (!h->num_chunks || h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES || h->num_system_chunks > h->num_chunks)
+        return corrupt(name, "impossible number of chunks");
+    if (!sections_fit(h))
+        return corrupt(name, "sections overlap or leave the file");
+    if (!memchr(h->job, 0, sizeof seg->job) || mu_format_job(h->job) || !memchr(h->host, 0, sizeof h->host))
+        return corrupt(name, "impossible job or host name");
+    seg->size = h->total_bytes;
+    seg->num_tasks = h->num_tasks;
+    seg->num_slots = h->num_slots;
+    seg->num_buckets = h->num_buckets;
+    seg->num_cells = h->num_cells;
+    seg->num_events = h->num_events;
+    seg->num_chunks = h->num_chunks;
+    seg->num_system_chunks = h->num_system_chunks;
+    seg->hash_seed = h->hash_seed;
+    seg->heartbeat_timeout = h->heartbeat_timeout ? h->heartbeat_timeout : DEFAULT_HEARTBEAT;
+    seg->foreign = h->pid_namespace != mu_namespace("pid") || h->time_namespace != mu_namespace("time");
+    memcpy(seg->job, h->job, sizeof seg->job);
+    return MUSTER_OK;
+}
+
+void mu_format_bind(struct muster_segment *seg, const struct mu_header *header)
+{
+    seg->header = (struct mu_header *)seg->base;
+    seg->slots = (struct mu_slot *)(seg->base + header->slots_offset);
+    seg->chunks = (mu_a32 *)(seg->base + header->chunks_offset);
+    seg->events = (mu_a64 *)(seg->base + header->events_offset);
+    seg->cells = (mu_a64 *)(seg->base + header->cells_offset);
+    seg->buckets = (mu_a64 *)(seg->base + header->buckets_offset);
+    seg->heap = seg->base + header->heap_offset;
+}

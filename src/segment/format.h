@@ -1,0 +1,30 @@
+/* segment/format.h: laying out a segment in memory, and believing one found there. */
+#ifndef MU_SEGMENT_FORMAT_H
+#define MU_SEGMENT_FORMAT_H
+
+#include "segment/segment.h"
+
+/* Check a job's name. */
+enum muster_status mu_format_job(const char *job);
+
+/* Fill a header from a configuration (defaults applied): sizes, counts, offsets, identity. */
+enum muster_status mu_format_plan(const char *job, const struct muster_segment_config *config,
+                                  struct mu_header *ret_header);
+
+/* Bytes from the start that must be committed before the segment is used. */
+uint64_t mu_format_committed(const struct mu_header *header);
+
+/* Write a whole empty segment into zeroed memory of header->total_bytes. */
+void mu_format_write(uint8_t *base, const struct mu_header *header);
+
+/*
+ * Believe a header that was copied out of a file of `file_bytes`, or say why not. Every offset and count is checked
+ * against the others and the size; the segment's cached fields are filled. seg->base must be set by the caller after.
+ */
+enum muster_status mu_format_check(const struct mu_header *header, uint64_t file_bytes, const char *name,
+                                   struct muster_segment *seg);
+
+/* Set the section pointers once seg->base is mapped. */
+void mu_format_bind(struct muster_segment *seg, const struct mu_header *header);
+
+#endif

@@ -1,0 +1,241 @@
+/*
+ * segment/handle.c: handles, threads' contexts, fork and signal rules.
+ *
+ * A thread's context is claimed at its first writing call and found again through thread-local storage; the thread's
+ * end gives the slot back. A forked child shares the parent's memory but not its slots: every handle older than the
+ * fork is refused. A call that finds its thread inside another call can only come from a signal handler: refused, for
+ * it would overwrite the intent of the interrupted one. Handles that were left are kept a while, so that a late call
+ * is answered instead of crashing.
+ */
+#include "segment/handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment/file.h"
+#include "segment/slot.h"
+
+enum { QUARANTINE = 1024 };
+
+/* One thread's context on one handle. */
+struct use {
+    uint64_t handle_id;
+    struct use *next;
+    struct mu_ctx ctx;
+};
+
+static _Thread_local struct use *uses;
+static _Thread_local struct {
+    uint64_t handle_id;
+    struct mu_ctx *ctx;
+} last_use;
+static _Thread_local volatile uint32_t inside; /* a call is under way in this thread */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key;
+static _Atomic uint32_t forks;       /* process-local: how many forks deep this process is since it began */
+static _Atomic uint64_t next_id = 1; /* process-local */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct muster *left_first, **left_end = &left_first;
+static unsigned left_count;
+
+static void give_back(struct use *u)
+{
+    struct muster_segment *seg = u->ctx.seg;
+
+    mu_slot_release(&u->ctx);
+    mu_segment_unref(seg);
+    free(u);
+}
+
+static void thread_ends(void *arg)
+{
+    (void)arg;
+    while (uses) {
+        struct use *u = uses;
+
+        uses = u->next;
+        give_back(u);
+    }
+    last_use.handle_id = 0;
+}
+
+/* The child has none of the parent's slots: forget the contexts, without touching the segment. */
+static void in_child(void)
+{
+    /* relaxed, process-local: the child has one thread */
+    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+    while (uses) {
+        struct use *u = uses;
+
+        uses = u->next;
+        free(u);
+    }
+    last_use.handle_id = 0;
+    inside = 0;
+}
+
+static void initialise(void)
+{
+    pthread_key_create(&key, thread_ends);
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
+{
+    struct muster *m = NULL;
+
+    pthread_once(&once, initialise);
+    pthread_mutex_lock(&left_lock);
+    if (left_count > QUARANTINE) {
+        m = left_first;
+        left_first = m->next_left;
+        if (!left_first)
+            left_end = &left_first;
+        left_count--;
+    }
+    pthread_mutex_unlock(&left_lock);
+    if (!m)
+        m = malloc(sizeof *m);
+    if (!m)
+        return NULL;
+    memset(m, 0, sizeof *m);
+    m->seg = seg;
+    m->flags = flags;
+    m->task_id = -1;
+    /* relaxed, process-local: the number only has to be unique, and the fork count is this process's */
+    m->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
+    m->forks = atomic_load_explicit(&forks, memory_order_relaxed);
+    atomic_store_explicit(&m->state, MU_HANDLE_OPEN, memory_order_relaxed); /* process-local: handed over by return */
+    return m;
+}
+
+bool mu_handle_is_ours(const struct muster *m)
+{
+    return m->forks == atomic_load_explicit(&forks, memory_order_relaxed); /* relaxed, process-local */
+}
+
+void mu_handle_put_away(struct muster *m)
+{
+    bool ours = mu_handle_is_ours(m);
+
+    /* relaxed, process-local: other threads must not be inside a call */
+    atomic_store_explicit(&m->state, MU_HANDLE_LEFT, memory_order_relaxed);
+    if (ours)
+        mu_segment_unref(m->seg);
+    m->seg = NULL;
+    pthread_mutex_lock(&left_lock);
+    m->next_left = NULL;
+    *left_end = m;
+    left_end = &m->next_left;
+    left_count++;
+    pthread_mutex_unlock(&left_lock);
+}
+
+static enum muster_status refuse(const struct muster *m)
+{
+    if (!m)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the muster handle is NULL");
+    if (atomic_load_explicit(&m->state, memory_order_relaxed) != MU_HANDLE_OPEN) /* process-local */
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "this process has left the job: join again");
+    if (m->forks != atomic_load_explicit(&forks, memory_order_relaxed)) /* process-local */
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "this is a forked child of the task: its slot stayed with the parent; join again here");
+    if (inside)
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "called from a signal handler that interrupted another muster call of this thread");
+    return MUSTER_OK;
+}
+
+static bool usable(const struct muster *m)
+{
+    /* relaxed, process-local: state and fork count of this process */
+    return m && atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_OPEN &&
+           m->forks == atomic_load_explicit(&forks, memory_order_relaxed) && !inside;
+}
+
+static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
+{
+    struct use *u;
+    enum muster_status status;
+
+    for (u = uses; u; u = u->next)
+        if (u->handle_id == m->id)
+            break;
+    if (!u) {
+        u = malloc(sizeof *u);
+        if (!u)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the thread's context");
+        status = mu_slot_claim(m->seg, m->task_id < 0 ? 0 : (uint64_t)m->task_id + 1, &u->ctx);
+        if (status) {
+            free(u);
+            return status;
+        }
+        u->handle_id = m->id;
+        u->ctx.interrupt = &m->interrupt;
+        mu_segment_ref(m->seg);
+        u->next = uses;
+        uses = u;
+        pthread_setspecific(key, &uses); /* any value: its destructor gives the slots back */
+    }
+    last_use.handle_id = m->id;
+    last_use.ctx = &u->ctx;
+    *ret_ctx = &u->ctx;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
+{
+    enum muster_status status;
+
+    if (!usable(m))
+        return refuse(m);
+    inside = 1;
+    if (last_use.handle_id == m->id) {
+        *ret_ctx = last_use.ctx;
+        return MUSTER_OK;
+    }
+    if (!m->seg->writable)
+        status = mu_fail(MUSTER_PERMISSION_DENIED, "job %s is open read-only here", m->seg->job);
+    else
+        status = attach(m, ret_ctx);
+    if (status)
+        inside = 0;
+    return status;
+}
+
+void mu_exit(struct mu_ctx *ctx)
+{
+    (void)ctx;
+    inside = 0;
+}
+
+enum muster_status mu_enter_read(struct muster *m)
+{
+    return usable(m) ? MUSTER_OK : refuse(m);
+}
+
+enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx)
+{
+    if (!usable(m))
+        return refuse(m);
+    if (m->seg->writable)
+        return mu_enter(m, ret_ctx);
+    *ret_ctx = NULL;
+    inside = 1;
+    return MUSTER_OK;
+}
+
+void mu_handle_detach_thread(struct muster *m)
+{
+    for (struct use **at = &uses; *at; at = &(*at)->next) {
+        struct use *u = *at;
+
+        if (u->handle_id != m->id)
+            continue;
+        *at = u->next;
+        give_back(u);
+        last_use.handle_id = 0;
+        return;
+    }
+}

@@ -1,0 +1,53 @@
+/*
+ * segment/handle.h: a process's handle on a job, and how every public call begins and ends.
+ */
+#ifndef MU_SEGMENT_HANDLE_H
+#define MU_SEGMENT_HANDLE_H
+
+#include <muster/task.h>
+
+#include "segment/segment.h"
+
+struct mu_keeper; /* the heartbeat thread; task/keeper.c */
+
+struct muster {
+    struct muster_segment *seg;
+    _Atomic uint32_t state; /* MU_HANDLE_*; handles are never freed at once: a call after leave is told so */
+    uint32_t forks;         /* mu_forks when it joined */
+    uint64_t id;            /* unique in the process */
+    int32_t task_id;        /* -1: observer */
+    uint32_t flags;
+    uint64_t incarnation;
+    mu_a32 interrupt;      /* non-zero: every wait ends */
+    struct mu_slot *pulse; /* the slot whose heartbeat this process keeps; NULL for observers */
+    struct mu_keeper *keeper;
+    struct muster *next_left;
+};
+enum { MU_HANDLE_OPEN = 1, MU_HANDLE_LEFT = 2 };
+
+/* A new handle on `seg` (one user of it is taken over). NULL when there is no memory. */
+struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags);
+/* Mark it left and put it away. The calling thread's context is given back first. */
+void mu_handle_put_away(struct muster *m);
+
+/*
+ * Begin a call that writes: refuses handles that were left or inherited through fork, read-only ones, and calls from
+ * a signal handler that interrupted another; finds the thread's context or claims a slot for it. After MUSTER_OK the
+ * call must end with mu_exit().
+ */
+enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx);
+void mu_exit(struct mu_ctx *ctx);
+
+/* Begin a call that only reads. No end is needed. *ret_ctx gets the thread's context if it has one already. */
+enum muster_status mu_enter_read(struct muster *m);
+
+/* Begin a call that reads and may have to wait: as mu_enter(), but without a slot (NULL) when read-only. */
+enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx);
+
+/* Whether the handle was made by this very process (not by the parent it was forked from). */
+bool mu_handle_is_ours(const struct muster *m);
+
+/* Give back the calling thread's slot of this handle, if it has one. */
+void mu_handle_detach_thread(struct muster *m);
+
+#endif

@@ -1,0 +1,366 @@
+/*
+ * segment/heap.c: type-stable blocks, each with one word that says who holds it.
+ *
+ * Invariant: a block is FREE, or OWNED by one {slot, incarnation} and reachable from nowhere, or LIVE and then either
+ * reachable from exactly one object or named by the intent of the thread that is about to make or just made it so.
+ * Linearization: the CAS FREE -> OWNED takes, the store OWNED -> LIVE promises, the CAS LIVE -> FREE gives back.
+ * A SIGKILL leaves a block OWNED (the scavenger's sweep frees it) or LIVE and named by an intent (the scavenger frees
+ * it unless its object names it). There are no free lists: nothing to corrupt, nothing to lose.
+ *
+ * Search: first this thread's last frees (still in its cache, oldest first, so that one block is not recycled at
+ * once), then on through the current chunk and another of the class, then a fresh chunk, then everywhere.
+ * Chunks are committed (fallocate) before they are claimed: no access ever meets a page that the file system lacks.
+ */
+#include "segment/heap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+static const uint16_t class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
+
+enum { PROBES = 96 /* blocks looked at before another chunk is taken */ };
+
+uint32_t mu_heap_class(size_t body_bytes)
+{
+    size_t granules = (body_bytes + MU_BLOCK_HEADER + MU_GRANULE - 1) / MU_GRANULE;
+    uint32_t c = 0;
+
+    while (c < MU_CLASSES && class_granules[c] < granules)
+        c++;
+    return c;
+}
+
+size_t mu_heap_class_bytes(uint32_t class_index)
+{
+    return (size_t)class_granules[class_index] * MU_GRANULE - MU_BLOCK_HEADER;
+}
+
+uint32_t mu_heap_chunk_blocks(uint32_t class_index)
+{
+    return MU_CHUNK_GRANULES / class_granules[class_index];
+}
+
+struct mu_block *mu_heap_block(const struct muster_segment *seg, uint32_t index, uint32_t *ret_limit)
+{
+    uint32_t granule = index - 1, chunk = granule / MU_CHUNK_GRANULES, within = granule % MU_CHUNK_GRANULES;
+    uint32_t class_index, granules;
+
+    if (!index || chunk >= seg->num_chunks)
+        return NULL;
+    /* acquire: pairs with the claim in chunk_claim(); the chunk's pages are committed before it */
+    class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[chunk]));
+    if (!class_index || class_index > MU_CLASSES)
+        return NULL;
+    granules = class_granules[class_index - 1];
+    if (within % granules || within + granules > MU_CHUNK_GRANULES)
+        return NULL;
+    if (ret_limit)
+        *ret_limit = granules * MU_GRANULE;
+    return (struct mu_block *)(seg->heap + (uint64_t)granule * MU_GRANULE);
+}
+
+static uint32_t block_index(uint32_t chunk, uint32_t class_index, uint32_t i)
+{
+    return chunk * MU_CHUNK_GRANULES + i * class_granules[class_index] + 1;
+}
+
+static struct mu_block *block_at(const struct muster_segment *seg, uint32_t index)
+{
+    return (struct mu_block *)(seg->heap + (uint64_t)(index - 1) * MU_GRANULE);
+}
+
+/* One try: 0, or the reference of the block, now OWNED by ctx. */
+static uint64_t take(struct mu_ctx *ctx, uint32_t index)
+{
+    struct mu_block *b = block_at(ctx->seg, index);
+    uint64_t w = mu_load_relaxed(&b->word); /* relaxed: the CAS below decides */
+
+    if (MU_BLOCK_STATE(w) != MU_FREE)
+        return 0;
+    /* acq_rel: pairs with the CAS that freed it in free_word(); its last reader-visible contents come before ours */
+    if (!mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w), ctx->incarnation, ctx->slot, MU_OWNED)))
+        return 0;
+    return MU_REF(MU_BLOCK_GENERATION(w), index);
+}
+
+static uint64_t take_hinted(struct mu_ctx *ctx, struct mu_hints *h)
+{
+    while (h->count) {
+        uint64_t ref = take(ctx, h->ring[h->head]);
+
+        h->head = (h->head + 1) % MU_HINTS;
+        h->count--;
+        if (ref)
+            return ref;
+    }
+    return 0;
+}
+
+static uint64_t take_from_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, uint32_t probes)
+{
+    uint32_t blocks = mu_heap_chunk_blocks(class_index), chunk = h->chunk - 1;
+
+    for (uint32_t i = 0; i < blocks && i < probes; i++) {
+        uint32_t at = h->next < blocks ? h->next : 0;
+        uint64_t ref = take(ctx, block_index(chunk, class_index, at));
+
+        h->next = at + 1;
+        if (ref)
+            return ref;
+    }
+    return 0;
+}
+
+static uint32_t chunk_word(uint32_t class_index, bool system)
+{
+    return class_index + 1 + (system ? MU_CHUNK_SYSTEM : 0);
+}
+
+/* Move h on to another chunk of the class, cyclically; false when there is no other. */
+static bool next_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system)
+{
+    struct muster_segment *seg = ctx->seg;
+    uint32_t want = chunk_word(class_index, system), from = h->chunk ? h->chunk - 1 : 0;
+    uint32_t end = system ? seg->num_system_chunks : ctx->unclaimed;
+
+    if (end > seg->num_chunks)
+        end = seg->num_chunks;
+    for (uint32_t i = 1; i <= end; i++) {
+        uint32_t c = (from + i) % end;
+
+        if (mu_load32_acquire(&seg->chunks[c]) == want) { /* acquire: pairs with chunk_claim() */
+            bool other = c + 1 != h->chunk;
+
+            h->chunk = c + 1;
+            h->next = 0;
+            return other;
+        }
+    }
+    return false;
+}
+
+/* Reserve the chunk's pages; 0 or errno. Repeating it, or dying in it, leaves pages reserved and nothing else. */
+static int chunk_commit(struct muster_segment *seg, uint32_t chunk)
+{
+    int rc;
+
+    if (seg->fd < 0)
+        return 0;
+    do
+        rc = fallocate(seg->fd, 0, (off_t)(mu_offset_of(seg, seg->heap) + (uint64_t)chunk * MU_CHUNK), MU_CHUNK);
+    while (rc && errno == EINTR);
+    return rc ? errno : 0;
+}
+
+/* Claim a fresh chunk for the class: commit its pages, then one CAS. */
+static int chunk_claim(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system)
+{
+    struct muster_segment *seg = ctx->seg;
+    uint32_t c = system ? 0 : ctx->unclaimed, end = system ? seg->num_system_chunks : seg->num_chunks;
+
+    if (!system && c < seg->num_system_chunks)
+        c = seg->num_system_chunks;
+    for (; c < end; c++) {
+        int rc;
+
+        if (mu_load32_acquire(&seg->chunks[c])) /* acquire: as in mu_heap_block() */
+            continue;
+        rc = chunk_commit(seg, c);
+        if (rc)
+            return rc;
+        /* release half: pairs with the loads of the chunk word everywhere; the pages are there before the claim */
+        if (!mu_cas32(&seg->chunks[c], 0, chunk_word(class_index, system)))
+            continue;
+        h->chunk = c + 1;
+        h->next = 0;
+        if (!system)
+            ctx->unclaimed = c + 1;
+        return 0;
+    }
+    if (!system)
+        ctx->unclaimed = end;
+    return ENOMEM;
+}
+
+static enum muster_status no_memory(const struct muster_segment *seg, int why)
+{
+    if (why == ENOSPC)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                       "/dev/shm is full: no room to grow the segment of job %s (free some, or mount it larger)",
+                       seg->job);
+    if (why == ENOMEM)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                       "the segment of job %s is full: all %u chunks of 64 KiB are in use (create it with more heap)",
+                       seg->job, seg->num_chunks);
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot commit memory of job %s: %s", seg->job, strerror(why));
+}
+
+/* A thread's first search shares a chunk that others claimed, from a place of its own. */
+static void first_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system)
+{
+    const struct muster_segment *seg = ctx->seg;
+
+    if (ctx->unclaimed < seg->num_system_chunks)
+        ctx->unclaimed = seg->num_system_chunks;
+    while (ctx->unclaimed < seg->num_chunks && mu_load32_relaxed(&seg->chunks[ctx->unclaimed])) /* relaxed: a hint */
+        ctx->unclaimed++;
+    if (next_chunk(ctx, h, class_index, system))
+        h->next = ctx->slot * 29 % mu_heap_chunk_blocks(class_index);
+}
+
+/* Beyond the hints: current chunk, another one, a fresh one, every one. */
+static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system, int *why)
+{
+    uint64_t ref = 0;
+
+    if (!h->chunk)
+        first_chunk(ctx, h, class_index, system);
+    for (int tries = 0; !ref && tries < 2; tries++) {
+        if (h->chunk)
+            ref = take_from_chunk(ctx, h, class_index, PROBES);
+        if (!ref && !next_chunk(ctx, h, class_index, system))
+            break;
+    }
+    while (!ref) {
+        *why = chunk_claim(ctx, h, class_index, system);
+        if (*why)
+            break;
+        ref = take_from_chunk(ctx, h, class_index, UINT32_MAX);
+    }
+    for (uint32_t n = 0; !ref && n < ctx->seg->num_chunks; n++) {
+        bool other = next_chunk(ctx, h, class_index, system);
+
+        if (h->chunk)
+            ref = take_from_chunk(ctx, h, class_index, UINT32_MAX);
+        if (!other)
+            break;
+    }
+    return ref;
+}
+
+enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t flags, uint64_t *ret_ref,
+                                 struct mu_block **ret_block)
+{
+    uint32_t c = mu_heap_class(body_bytes);
+    int why = 0;
+    uint64_t ref;
+
+    if (c >= MU_CLASSES)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "a block of %zu bytes is larger than any can be", body_bytes);
+    ref = take_hinted(ctx, &ctx->hints[flags & MU_HEAP_SYSTEM][c]);
+    if (!ref)
+        ref = search(ctx, &ctx->hints[flags & MU_HEAP_SYSTEM][c], c, flags & MU_HEAP_SYSTEM, &why);
+    if (!ref && (flags & MU_HEAP_SYSTEM)) /* the kept chunks are used up: compete with everybody */
+        ref = search(ctx, &ctx->hints[0][c], c, false, &why);
+    if (!ref)
+        return no_memory(ctx->seg, why);
+    *ret_ref = ref;
+    *ret_block = block_at(ctx->seg, MU_REF_INDEX(ref));
+    /* Release fence before the first store into recycled memory: a reader that still copies the old contents and sees
+     * one of the new stores must then see the changed word at its re-check. Pairs with mu_recheck(). */
+    mu_fence_release();
+    return MUSTER_OK;
+}
+
+void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref)
+{
+    struct mu_block *b = block_at(ctx->seg, MU_REF_INDEX(ref));
+
+    /* release: pairs with the acquire of whoever frees it; a plain store, for nobody else may touch it meanwhile */
+    mu_store_release(&b->word, MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
+}
+
+static void remember(struct mu_ctx *ctx, uint32_t index)
+{
+    uint32_t chunk = (index - 1) / MU_CHUNK_GRANULES;
+    uint32_t cw = mu_load32_relaxed(&ctx->seg->chunks[chunk]); /* relaxed: the block was used, so it is set */
+    struct mu_hints *h = &ctx->hints[cw & MU_CHUNK_SYSTEM ? 1 : 0][MU_CHUNK_CLASS(cw) - 1];
+
+    if (h->count < MU_HINTS) {
+        h->ring[(h->head + h->count) % MU_HINTS] = index;
+        h->count++;
+    }
+}
+
+/* The CAS by which a block becomes free; exactly one of all who try succeeds. */
+static bool free_word(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t index, uint64_t seen)
+{
+    struct mu_block *b = block_at(seg, index);
+
+    /* acq_rel: pairs with take(); all reads and writes of the block come before its next owner's */
+    if (!mu_cas(&b->word, seen, MU_BLOCK_WORD(MU_BLOCK_GENERATION(seen) + 1, 0, 0, MU_FREE)))
+        return false;
+    if (ctx)
+        remember(ctx, index);
+    return true;
+}
+
+void mu_heap_discard(struct mu_ctx *ctx, uint64_t ref)
+{
+    free_word(ctx->seg, ctx, MU_REF_INDEX(ref),
+              MU_BLOCK_WORD(MU_REF_GENERATION(ref), ctx->incarnation, ctx->slot, MU_OWNED));
+}
+
+/* Free what the block's own references name. Each is read, then the head's word looked at again, before it counts. */
+static void free_parts(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_block *head, uint32_t limit,
+                       uint64_t word)
+{
+    uint32_t refs = MU_META_REFS(mu_load_relaxed(&head->meta)); /* relaxed: re-checked below */
+
+    for (uint32_t i = 0; i < refs && MU_BLOCK_HEADER + (i + 1) * 8 <= limit; i++) {
+        uint64_t part = mu_load_relaxed(&head->body[i]); /* relaxed: re-checked next */
+
+        if (mu_recheck(&head->word) != word)
+            return;
+        if (part && mu_heap_block(seg, MU_REF_INDEX(part), NULL))
+            free_word(seg, ctx, MU_REF_INDEX(part), MU_BLOCK_WORD(MU_REF_GENERATION(part), 0, 0, MU_LIVE));
+    }
+}
+
+bool mu_heap_free(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
+{
+    uint32_t limit;
+    struct mu_block *b = mu_heap_block(seg, MU_REF_INDEX(ref), &limit);
+    uint64_t live = MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE);
+
+    if (!b)
+        return false;
+    if (ref & MU_REF_DEEP) {
+        uint64_t w = mu_load_acquire(&b->word); /* acquire: pairs with mu_heap_publish(); the table is there */
+
+        /* an OWNED head is met by the scavenger only: its parts may be LIVE already; the sweep frees the head */
+        if (MU_BLOCK_GENERATION(w) != MU_REF_GENERATION(ref) || MU_BLOCK_STATE(w) == MU_FREE)
+            return false;
+        free_parts(seg, ctx, b, limit, w);
+    }
+    return free_word(seg, ctx, MU_REF_INDEX(ref), live);
+}
+
+bool mu_heap_is_live(const struct muster_segment *seg, uint64_t ref)
+{
+    struct mu_block *b = mu_heap_block(seg, MU_REF_INDEX(ref), NULL);
+
+    /* acquire: as in mu_heap_free() */
+    return b && mu_load_acquire(&b->word) == MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE);
+}
+
+uint32_t mu_heap_refs(const struct muster_segment *seg, uint64_t ref, uint64_t *refs, uint32_t capacity)
+{
+    uint32_t limit, n;
+    struct mu_block *b = mu_heap_block(seg, MU_REF_INDEX(ref), &limit);
+    uint64_t w;
+
+    if (!b)
+        return UINT32_MAX;
+    w = mu_load_acquire(&b->word); /* acquire: pairs with mu_heap_publish() */
+    if (MU_BLOCK_GENERATION(w) != MU_REF_GENERATION(ref) || MU_BLOCK_STATE(w) == MU_FREE)
+        return UINT32_MAX;
+    n = MU_META_REFS(mu_load_relaxed(&b->meta)); /* relaxed: re-checked below */
+    if (MU_BLOCK_HEADER + n * 8 > limit)
+        return UINT32_MAX;
+    mu_copy_out(refs, b->body, n < capacity ? n : capacity);
+    if (MU_BLOCK_GENERATION(mu_recheck(&b->word)) != MU_REF_GENERATION(ref))
+        return UINT32_MAX;
+    return n;
+}

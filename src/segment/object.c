@@ -1,0 +1,271 @@
+/*
+ * segment/object.c: the one mechanism: word -> immutable block; copy, change, CAS, free the old.
+ *
+ * Invariant: the word's tag changes with every commit and never goes back, so an equal {index, tag} before and after a
+ * copy means that the copy is whole. Linearization: an update at the CAS in mu_txn_commit(); a read at the load of the
+ * word that its re-check confirmed.
+ *
+ * What a SIGKILL leaves, and who repairs it (segment/scavenge.c):
+ *   before the intent is written    OWNED blocks                          the sweep frees them
+ *   before the CAS                  LIVE new blocks named by the intent    freed, for the object does not reach them
+ *   after it                        old blocks named by the intent         freed, for the object no longer does
+ *   after it, sleepers not woken    they sleep on                          the death's epoch wakes everybody
+ *
+ * Two rules that look superfluous and are not. The old root's generation is read, then the object's word is looked at
+ * again, before it goes into the intent: else it might be the generation of a block that a peer has taken meanwhile
+ * and not yet published, and the scavenger would free it. Each reference is one word: else a scavenger could read the
+ * index of one attempt with the generation of another.
+ */
+#include "segment/object.h"
+
+#include "segment/pin.h"
+#include "sync/futex.h"
+
+enum { DEPTH = 3 /* cluster -> records -> text; page -> value -> parts */ };
+
+/* One look: 1 consistent, 0 changed meanwhile, -1 not well formed. */
+static int read_once(const struct muster_segment *seg, const mu_a64 *word, uint64_t *body, struct mu_root *r)
+{
+    uint32_t limit, words;
+    struct mu_block *b;
+    uint64_t meta;
+
+    r->refs = r->bytes = r->type = 0;
+    r->body = body;
+    /* acquire: pairs with the commit CAS; the root's contents come with its word */
+    r->word = mu_load_acquire(word);
+    if (!MU_WORD_INDEX(r->word))
+        return 1;
+    b = mu_heap_block(seg, MU_WORD_INDEX(r->word), &limit);
+    if (!b)
+        return mu_word_same(mu_recheck(word), r->word) ? -1 : 0;
+    meta = mu_load_relaxed(&b->meta); /* relaxed: re-checked below, like the copy */
+    r->refs = MU_META_REFS(meta);
+    r->bytes = MU_META_BYTES(meta);
+    r->type = MU_META_TYPE(meta);
+    if (r->bytes > limit || MU_BLOCK_HEADER + r->refs * 8 + r->bytes > limit)
+        return mu_word_same(mu_recheck(word), r->word) ? -1 : 0;
+    words = r->refs + (r->bytes + 7) / 8;
+    mu_copy_out(body, b->body, words);
+    return mu_word_same(mu_recheck(word), r->word);
+}
+
+enum mu_read mu_object_read(const struct muster_segment *seg, const mu_a64 *word, uint64_t *body,
+                            struct mu_root *ret_root)
+{
+    int rc;
+
+    do
+        rc = read_once(seg, word, body, ret_root);
+    while (!rc);
+    if (rc < 0)
+        return MU_READ_CORRUPT;
+    return MU_WORD_INDEX(ret_root->word) ? MU_READ_OK : MU_READ_EMPTY;
+}
+
+/* Does the block that `from` names refer to `ref`, at most `depth` steps away? */
+static bool block_reaches(const struct muster_segment *seg, struct mu_block *b, uint32_t limit, uint64_t ref, int depth)
+{
+    uint32_t refs = MU_META_REFS(mu_load_relaxed(&b->meta)); /* relaxed: the caller re-checks the word */
+
+    for (uint32_t i = 0; i < refs && MU_BLOCK_HEADER + (i + 1) * 8 <= limit; i++) {
+        uint64_t r = mu_load_relaxed(&b->body[i]); /* relaxed: likewise */
+        struct mu_block *next;
+        uint32_t next_limit;
+
+        if (!r)
+            continue;
+        if (((r ^ ref) & ~MU_REF_DEEP) == 0)
+            return true;
+        if (depth <= 1)
+            continue;
+        next = mu_heap_block(seg, MU_REF_INDEX(r), &next_limit);
+        if (next && block_reaches(seg, next, next_limit, ref, depth - 1))
+            return true;
+    }
+    return false;
+}
+
+bool mu_object_reaches(const struct muster_segment *seg, const mu_a64 *word, uint64_t ref)
+{
+    for (;;) {
+        uint64_t w = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
+        uint32_t limit, index = MU_WORD_INDEX(w);
+        struct mu_block *b = index ? mu_heap_block(seg, index, &limit) : NULL;
+        bool found = false;
+
+        if (b)
+            found = index == MU_REF_INDEX(ref) ? MU_BLOCK_GENERATION(mu_load_acquire(&b->word)) ==
+                                                     MU_REF_GENERATION(ref) /* acquire: pairs with publish */
+                                               : block_reaches(seg, b, limit, ref, DEPTH);
+        if (mu_word_same(mu_recheck(word), w))
+            return found;
+    }
+}
+
+void mu_txn_begin(struct mu_txn *t, struct mu_ctx *ctx, mu_a64 *word)
+{
+    t->ctx = ctx;
+    t->word = word;
+    t->num_news = 1;
+    t->news[0] = 0;
+    t->num_olds = 0;
+    t->live = 0;
+}
+
+enum mu_read mu_txn_read(struct mu_txn *t, struct mu_root *ret_root)
+{
+    enum mu_read rc = mu_object_read(t->ctx->seg, t->word, t->ctx->scratch, ret_root);
+
+    t->seen = ret_root->word;
+    t->num_olds = MU_WORD_INDEX(t->seen) ? 1 : 0;
+    return rc;
+}
+
+/* Give back news[i], whichever state it is in. */
+static void give_back(struct mu_txn *t, uint32_t i)
+{
+    struct mu_ctx *ctx = t->ctx;
+    uint64_t ref = t->news[i];
+
+    if (!ref)
+        return;
+    if (t->live & 1u << i) {
+        mu_heap_free(ctx->seg, ctx, ref);
+    } else {
+        if (ref & MU_REF_DEEP) { /* its parts are OWNED like itself */
+            struct mu_block *b = mu_heap_block(ctx->seg, MU_REF_INDEX(ref), NULL);
+            uint32_t refs = MU_META_REFS(mu_load_relaxed(&b->meta)); /* relaxed: our own block */
+
+            for (uint32_t k = 0; k < refs; k++) {
+                uint64_t part = mu_load_relaxed(&b->body[k]); /* relaxed: likewise */
+
+                if (part)
+                    mu_heap_discard(ctx, part);
+            }
+        }
+        mu_heap_discard(ctx, ref);
+    }
+    t->live &= ~(1u << i);
+    t->news[i] = 0;
+}
+
+enum muster_status mu_txn_root(struct mu_txn *t, uint32_t type, uint32_t refs, size_t bytes, uint32_t flags,
+                               mu_a64 **ret_body)
+{
+    struct mu_block *b;
+    enum muster_status status;
+    uint64_t ref;
+
+    give_back(t, 0);
+    status = mu_heap_alloc(t->ctx, refs * 8 + bytes, flags, &ref, &b);
+    if (status)
+        return status;
+    t->news[0] = ref;
+    mu_store_relaxed(&b->meta, MU_META(bytes, refs, type)); /* relaxed: the commit CAS publishes */
+    *ret_body = b->body;
+    return MUSTER_OK;
+}
+
+void mu_txn_new(struct mu_txn *t, uint64_t ref)
+{
+    t->news[t->num_news++] = ref;
+}
+
+void mu_txn_drop_last(struct mu_txn *t)
+{
+    give_back(t, t->num_news - 1);
+    t->num_news--;
+}
+
+void mu_txn_old(struct mu_txn *t, uint64_t ref)
+{
+    t->olds[t->num_olds++] = ref;
+}
+
+/* The intent: contents first, then the word that says how much of it counts. */
+static void record(struct mu_txn *t)
+{
+    struct mu_slot *own = t->ctx->own;
+
+    /* relaxed: ordered by the release below for a scavenger that reads `act` first; after a death the kernel orders
+     * everything. A scavenger may see this attempt's words with the last attempt's count: all of them are of this
+     * operation, each read after a confirming look at the word, so freeing by exact generation stays right. */
+    for (uint32_t i = 0; i < t->num_news; i++)
+        mu_store_relaxed(&own->news[i], t->news[i]);
+    for (uint32_t i = 0; i < t->num_olds; i++)
+        mu_store_relaxed(&own->olds[i], t->olds[i]);
+    /* release: pairs with the acquire in mu_scavenge_intent() */
+    mu_store_release(&own->act, MU_ACT(mu_offset_of(t->ctx->seg, t->word), t->num_news, t->num_olds));
+}
+
+static void forget(struct mu_txn *t)
+{
+    /* release: the frees before it are done when a scavenger finds no intent */
+    mu_store_release(&t->ctx->own->act, 0);
+}
+
+/* OWNED -> LIVE for all that are new: parts, then what lists them, then the root. */
+static void publish(struct mu_txn *t)
+{
+    for (uint32_t i = t->num_news; i-- > 0;) {
+        uint64_t ref = t->news[i];
+
+        if (!ref || (t->live & 1u << i))
+            continue;
+        if (ref & MU_REF_DEEP) {
+            struct mu_block *b = mu_heap_block(t->ctx->seg, MU_REF_INDEX(ref), NULL);
+            uint32_t refs = MU_META_REFS(mu_load_relaxed(&b->meta)); /* relaxed: our own block */
+
+            for (uint32_t k = 0; k < refs; k++)
+                mu_heap_publish(t->ctx, mu_load_relaxed(&b->body[k])); /* relaxed: likewise */
+        }
+        mu_heap_publish(t->ctx, ref);
+        t->live |= 1u << i;
+    }
+}
+
+static void free_olds(struct mu_txn *t)
+{
+    struct mu_ctx *ctx = t->ctx;
+
+    for (uint32_t i = 0; i < t->num_olds; i++)
+        if (i == 0 || !mu_pin_others(ctx->seg, t->olds[i], ctx->slot)) /* roots are never pinned */
+            mu_heap_free(ctx->seg, ctx, t->olds[i]);
+}
+
+enum mu_commit mu_txn_commit(struct mu_txn *t)
+{
+    struct mu_ctx *ctx = t->ctx;
+    uint32_t index = MU_WORD_INDEX(t->seen);
+    uint64_t seen = t->seen;
+    uint64_t next = MU_WORD(t->news[0] ? MU_REF_INDEX(t->news[0]) : 0, MU_WORD_TAG(seen) + 1);
+
+    if (index) {
+        struct mu_block *b = mu_heap_block(ctx->seg, index, NULL);
+        uint64_t w = mu_load_acquire(&b->word); /* acquire: before the look at the object's word */
+
+        if (!mu_word_same(mu_recheck(t->word), seen))
+            return MU_RETRY;
+        t->olds[0] = MU_REF(MU_BLOCK_GENERATION(w), index);
+    }
+    record(t);
+    publish(t);
+    /* The commit. acq_rel: releases the new blocks to every reader of the word; acquires the last commit, whose blocks
+     * we are about to free. Fails spuriously for us when only S came: then the object is the same and we go on. */
+    while (!mu_cas_seen(t->word, &seen, next))
+        if (!mu_word_same(seen, t->seen))
+            return MU_RETRY;
+    if (seen & MU_WORD_S)
+        mu_futex_wake(t->word);
+    free_olds(t);
+    forget(t);
+    return MU_COMMITTED;
+}
+
+void mu_txn_abort(struct mu_txn *t)
+{
+    for (uint32_t i = 0; i < t->num_news; i++)
+        give_back(t, i);
+    forget(t);
+}

@@ -1,0 +1,148 @@
+/*
+ * segment/scavenge.c: cleaning up after the dead.
+ *
+ * For a slot that is LIVE without an owner: mark it DEAD (CAS); tell the task's room, which sets the error; move the
+ * epoch, which wakes everybody, also those whose waker died between its commit and its wake; then free what the intent
+ * names and its object does not reach; sweep the blocks that are OWNED by {slot, incarnation}; settle its pin; and last
+ * the CAS DEAD -> FREE, incarnation + 1, after which the slot may be claimed.
+ *
+ * Every step is a CAS on the exact word that was seen, so it may be repeated, interleaved with another scavenger's or
+ * cut off by a SIGKILL; the slot stays DEAD until all are done. A scavenger that was stopped half-way for a long time
+ * may find the slot re-used: so after reading the intent it looks again whether the slot is still that death; and what
+ * it sweeps names the incarnation. It never writes the dead one's intent: only the slot's next owner clears it.
+ */
+#include "segment/scavenge.h"
+
+#include "segment/heap.h"
+#include "segment/object.h"
+#include "segment/pin.h"
+#include "segment/slot.h"
+#include "sync/futex.h"
+
+void mu_epoch_move(struct muster_segment *seg)
+{
+    /* seq_cst: what happened before is visible to whoever sees the new epoch; a waiter loads the epoch first, then
+     * looks, then sleeps only while it is unchanged (mu_wait_on) */
+    mu_fetch_add32(&seg->header->epoch, 1);
+    mu_futex_wake32(&seg->header->epoch);
+}
+
+struct intent {
+    uint64_t act, news[MU_INTENT_REFS], olds[MU_INTENT_REFS], pin, pin_object;
+};
+
+/* Copy the dead one's private line; false when the slot is no longer that death, so that the copy means nothing. */
+static bool read_intent(const struct mu_slot *s, uint64_t dead, struct intent *in)
+{
+    in->act = mu_load_acquire(&s->act); /* acquire: pairs with record() in object.c */
+    mu_copy_out(in->news, s->news, MU_INTENT_REFS);
+    mu_copy_out(in->olds, s->olds, MU_INTENT_REFS);
+    in->pin = mu_load_relaxed(&s->pin); /* relaxed: re-checked next */
+    in->pin_object = mu_load_relaxed(&s->pin_object);
+    return mu_recheck(&s->word) == dead;
+}
+
+static void undo(struct mu_ctx *ctx, uint32_t slot, const struct intent *in)
+{
+    struct muster_segment *seg = ctx->seg;
+    const mu_a64 *object = mu_slot_object(seg, MU_ACT_OFFSET(in->act));
+    uint32_t news = MU_ACT_NEWS(in->act), olds = MU_ACT_OLDS(in->act);
+
+    if (!in->act || !object)
+        return;
+    /* What the dead one replaced, or had just committed and a peer has replaced since, somebody may still be reading:
+     * who ends that pin frees it. */
+    for (uint32_t i = 0; i < news && i < MU_INTENT_REFS; i++)
+        if (in->news[i] && !mu_object_reaches(seg, object, in->news[i]) && !mu_pin_others(seg, in->news[i], slot))
+            mu_heap_free(seg, NULL, in->news[i]);
+    for (uint32_t i = 0; i < olds && i < MU_INTENT_REFS; i++)
+        if (in->olds[i] && !mu_object_reaches(seg, object, in->olds[i]) && !mu_pin_others(seg, in->olds[i], slot))
+            mu_heap_free(seg, NULL, in->olds[i]);
+}
+
+/* Every block that is OWNED by {slot, incarnation}, wherever it is. */
+static void sweep(struct mu_ctx *ctx, uint32_t slot, uint16_t incarnation)
+{
+    struct muster_segment *seg = ctx->seg;
+
+    for (uint32_t c = 0; c < seg->num_chunks; c++) {
+        uint32_t class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[c])); /* acquire: pairs with the claim */
+        uint32_t step, blocks;
+
+        if (!class_index || class_index > MU_CLASSES)
+            continue;
+        blocks = mu_heap_chunk_blocks(class_index - 1);
+        step = (uint32_t)(mu_heap_class_bytes(class_index - 1) + MU_BLOCK_HEADER) / MU_GRANULE;
+        for (uint32_t i = 0; i < blocks; i++) {
+            struct mu_block *b = mu_heap_block(seg, c * MU_CHUNK_GRANULES + i * step + 1, NULL);
+            uint64_t w = mu_load_acquire(&b->word); /* acquire: the dead one's own CAS; the kernel ordered it */
+
+            if (MU_BLOCK_STATE(w) == MU_OWNED && MU_BLOCK_SLOT(w) == slot && MU_BLOCK_INCARNATION(w) == incarnation)
+                mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w) + 1, 0, 0, MU_FREE));
+        }
+    }
+}
+
+/* `dead`: the slot's word in state DEAD. Returns whether this call did the last step. */
+static bool finish(struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
+{
+    struct mu_slot *s = &ctx->seg->slots[slot];
+    struct intent in;
+
+    if (!read_intent(s, dead, &in))
+        return false;
+    undo(ctx, slot, &in);
+    sweep(ctx, slot, MU_SLOT_INCARNATION(dead));
+    mu_fence_seq_cst(); /* the mark DEAD comes before this look at the object; pairs with mu_pin_others() */
+    mu_pin_settle(ctx->seg, NULL, in.pin_object, in.pin, slot);
+    /* acq_rel: everything above comes before the slot's next claim */
+    return mu_cas(&s->word, dead, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(dead) + 1, MU_SLOT_FREE));
+}
+
+static bool bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn on_death, void *arg)
+{
+    struct mu_slot *s = &ctx->seg->slots[slot];
+    uint64_t dead = (word & ~3ull) | MU_SLOT_DEAD;
+    uint64_t task;
+
+    /* acq_rel: of all who saw it LIVE and without an owner, one marks it; the others carry on with the same death */
+    if (MU_SLOT_STATE(word) == MU_SLOT_LIVE && !mu_cas(&s->word, word, dead) && mu_load_acquire(&s->word) != dead)
+        return false;
+    task = mu_load_relaxed(&s->task); /* relaxed: re-checked next */
+    if (mu_recheck(&s->word) != dead)
+        return false;
+    if (on_death)
+        on_death(arg, ctx, slot, dead, task);
+    mu_epoch_move(ctx->seg);
+    return finish(ctx, slot, dead);
+}
+
+uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
+{
+    uint32_t high = mu_slot_high(ctx->seg), done = 0;
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t w = mu_load_acquire(&ctx->seg->slots[i].word); /* acquire: pairs with the claim */
+
+        if (i == ctx->slot)
+            continue;
+        if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w))
+            done += bury(ctx, i, w, on_death, arg);
+    }
+    return done;
+}
+
+uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint32_t start, mu_death_fn on_death, void *arg)
+{
+    uint32_t high = mu_slot_high(ctx->seg), done = 0;
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t w = mu_load_acquire(&ctx->seg->slots[i].word); /* acquire: pairs with the claim */
+
+        if (i == ctx->slot || MU_SLOT_PID(w) != pid || (start && MU_SLOT_START(w) != (start & 0xffffffu)))
+            continue;
+        if (MU_SLOT_STATE(w) != MU_SLOT_FREE)
+            done += bury(ctx, i, w, on_death, arg);
+    }
+    return done;
+}

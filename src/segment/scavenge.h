@@ -1,0 +1,22 @@
+/* segment/scavenge.h: cleaning up after the dead. */
+#ifndef MU_SEGMENT_SCAVENGE_H
+#define MU_SEGMENT_SCAVENGE_H
+
+#include "segment/segment.h"
+
+/* Called for each death, after the slot is marked DEAD and before its memory is reclaimed: set errors, wake. */
+typedef void (*mu_death_fn)(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word);
+
+/*
+ * Find dead slots and clean up after each. Idempotent; any number may run at once, and any may die in it. Never blocks.
+ * Returns how many slots this call finished. ctx must hold a slot.
+ */
+uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg);
+
+/* The same for the slots of one process that the kernel reported dead by pidfd or wait: pid, start time (0: any). */
+uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint32_t start, mu_death_fn on_death, void *arg);
+
+/* Move the epoch and wake every waiter of the segment. */
+void mu_epoch_move(struct muster_segment *seg);
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * segment/segment.h: one mapping of a segment, and one thread's use of it.
+ *
+ * struct muster_segment caches every size and offset of the header after validating them once: the header is never
+ * believed again. struct mu_ctx is what a thread needs to write: its slot, and private hints where free blocks may be.
+ */
+#ifndef MU_SEGMENT_SEGMENT_H
+#define MU_SEGMENT_SEGMENT_H
+
+#include <muster/segment.h>
+
+#include "base/error.h"
+#include "shm_layout/layout.h"
+#include "sync/shm.h"
+
+struct muster_segment {
+    uint8_t *base;
+    uint64_t size;
+    int fd; /* -1 in the harnesses that map anonymous memory: then nothing needs committing */
+    bool writable;
+    bool foreign; /* made in another pid or time namespace: pids mean nothing, liveness words do */
+    struct mu_header *header;
+    struct mu_slot *slots;
+    mu_a32 *chunks;
+    mu_a64 *events, *cells, *buckets;
+    uint8_t *heap;
+    uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks;
+    uint64_t hash_seed, heartbeat_timeout;
+    char job[208];
+    char path[272];
+    _Atomic unsigned users; /* the handle and each thread's context; the last one unmaps */
+};
+
+#define MU_HINTS 16u
+
+struct mu_hints {
+    uint32_t ring[MU_HINTS]; /* indices of blocks that this thread freed: probably free, still in its cache */
+    uint32_t head, count;
+    uint32_t chunk; /* where the search goes on, + 1; 0: nowhere yet */
+    uint32_t next;  /* block within the chunk */
+};
+
+struct mu_ctx {
+    struct muster_segment *seg;
+    struct mu_slot *own;
+    uint32_t slot;
+    uint16_t incarnation;
+    volatile uint32_t busy;  /* inside a call: a signal handler's call is refused */
+    const mu_a32 *interrupt; /* of the process's handle; NULL: none */
+    uint32_t unclaimed;      /* no unclaimed chunk below it, as far as known */
+    struct mu_hints hints[2][MU_CLASSES];
+    uint64_t scratch[MU_CHUNK / 8]; /* a private copy of the root block being edited */
+};
+
+/* Bytes of address space of the sections, and where they start. */
+static inline uint64_t mu_offset_of(const struct muster_segment *seg, const void *p)
+{
+    return (uint64_t)((const uint8_t *)p - seg->base);
+}
+
+#endif

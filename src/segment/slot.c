@@ -1,0 +1,177 @@
+/*
+ * segment/slot.c: claiming, releasing and the testimony of death.
+ *
+ * Invariant: a slot in state LIVE has had its liveness mutex locked, before it became LIVE, by the thread that claimed
+ * it, and only that thread unlocks it, after the slot is no longer LIVE. So a LIVE slot whose mutex word names no owner
+ * is dead, by the kernel's word alone: the kernel clears the owner of every robust futex of a thread that ends, is
+ * killed or execs. The mutex is only ever try-locked, and only when its slot is FREE: no process waits for another's.
+ *
+ * A SIGKILL before the claiming CAS leaves a FREE slot with a dead mutex: the next claimer takes it over
+ * (EOWNERDEAD). After it: a dead slot, scavenged. In the release, after the CAS: FREE with a dead mutex again.
+ * Under the seeded scheduler there is one thread only, so the mutex word is written directly, as the kernel would.
+ */
+#include "segment/slot.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/process.h"
+
+#define TID_MASK 0x3fffffffu
+
+uint32_t mu_slot_high(const struct muster_segment *seg)
+{
+    /* acquire: pairs with raise_high(); a slot that we may meet through its words is below it */
+    uint32_t high = mu_load32_acquire(&seg->header->slots_high);
+
+    return high < seg->num_slots ? high : seg->num_slots;
+}
+
+mu_a32 *mu_slot_liveness(const struct muster_segment *seg, uint32_t slot)
+{
+    /* glibc keeps the futex word first; mu_segment_build() refuses a libc where it is not */
+    return (mu_a32 *)&seg->slots[slot].liveness;
+}
+
+bool mu_slot_is_dead(const struct muster_segment *seg, uint32_t slot, uint64_t word)
+{
+    if (MU_SLOT_STATE(word) != MU_SLOT_LIVE)
+        return false;
+    /* acquire: pairs with the kernel's write at death, or with the unlock of a release that already freed the slot;
+     * in the second case the caller's CAS from `word` fails */
+    return (mu_load32_acquire(mu_slot_liveness(seg, slot)) & TID_MASK) == 0;
+}
+
+mu_a64 *mu_slot_object(const struct muster_segment *seg, uint64_t offset)
+{
+    uint64_t buckets = mu_offset_of(seg, seg->buckets), cells = mu_offset_of(seg, seg->cells);
+    uint64_t events = mu_offset_of(seg, seg->events);
+    bool known = offset == offsetof(struct mu_header, cluster) ||
+                 (offset >= buckets && offset < buckets + seg->num_buckets * 8ull) ||
+                 (offset >= cells && offset < cells + seg->num_cells * 8ull) ||
+                 (offset >= events && offset < events + seg->num_events * 8ull);
+
+    return known && offset % 8 == 0 ? (mu_a64 *)(seg->base + offset) : NULL;
+}
+
+static void raise_high(struct muster_segment *seg, uint32_t slot)
+{
+    uint32_t high;
+
+    do
+        high = mu_load32_acquire(&seg->header->slots_high); /* acquire: as in mu_slot_high() */
+    while (high <= slot && !mu_cas32(&seg->header->slots_high, high, slot + 1));
+}
+
+#if defined(MU_SIM) || defined(MU_GENMC)
+/* The scheduler's threads are coroutines of one kernel thread: "locking" writes the owner, as the kernel would see it.
+ */
+uint32_t mu_sim_tid(void);
+
+static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
+{
+    mu_a32 *w = mu_slot_liveness(seg, slot);
+    uint32_t seen = mu_load32_acquire(w); /* acquire: stands for the mutex */
+
+    return !(seen & TID_MASK) && mu_cas32(w, seen, mu_sim_tid());
+}
+
+static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
+{
+    mu_store32_release(mu_slot_liveness(seg, slot), 0); /* release: stands for the mutex */
+}
+
+static uint32_t identity(uint32_t *start)
+{
+    *start = 0;
+    return mu_sim_tid();
+}
+#else
+static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
+{
+    pthread_mutex_t *m = &seg->slots[slot].liveness;
+    int rc = pthread_mutex_trylock(m);
+
+    if (rc == EOWNERDEAD)
+        rc = pthread_mutex_consistent(m);
+    return rc == 0;
+}
+
+static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
+{
+    pthread_mutex_unlock(&seg->slots[slot].liveness);
+}
+
+static uint32_t identity(uint32_t *start)
+{
+    pid_t pid = getpid();
+
+    *start = (uint32_t)mu_process_start(pid);
+    return (uint32_t)pid;
+}
+#endif
+
+/* What the slot's last owner left in its private lines; we hold the mutex and the slot is FREE, so nobody else cares.
+ */
+static void clean(struct mu_slot *s, uint64_t task)
+{
+    /* relaxed: the claiming CAS publishes them */
+    mu_store_relaxed(&s->act, 0);
+    mu_store_relaxed(&s->pin, 0);
+    mu_store_relaxed(&s->pin_object, 0);
+    mu_store_relaxed(&s->heartbeat, 0);
+    mu_store_relaxed(&s->wait_since, 0);
+    mu_store_relaxed(&s->task, task);
+}
+
+static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, struct mu_ctx *ctx)
+{
+    struct mu_slot *s = &seg->slots[slot];
+    uint64_t w = mu_load_acquire(&s->word); /* acquire: pairs with the scavenger's or the releaser's last CAS */
+    uint32_t pid, start;
+
+    if (MU_SLOT_STATE(w) != MU_SLOT_FREE || !liveness_lock(seg, slot))
+        return false;
+    w = mu_load_acquire(&s->word); /* again, under the mutex: another may have claimed it and died */
+    if (MU_SLOT_STATE(w) != MU_SLOT_FREE) {
+        liveness_unlock(seg, slot);
+        return false;
+    }
+    raise_high(seg, slot);
+    clean(s, task);
+    pid = identity(&start);
+    /* acq_rel: releases the cleaned lines to scavengers */
+    if (!mu_cas(&s->word, w, MU_SLOT_WORD(start, pid, MU_SLOT_INCARNATION(w), MU_SLOT_LIVE))) {
+        liveness_unlock(seg, slot);
+        return false;
+    }
+    ctx->seg = seg;
+    ctx->own = s;
+    ctx->slot = slot;
+    ctx->incarnation = MU_SLOT_INCARNATION(w);
+    return true;
+}
+
+enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx)
+{
+    memset(ctx, 0, offsetof(struct mu_ctx, scratch));
+    for (uint32_t i = 0; i < seg->num_slots; i++)
+        if (claim_one(seg, i, task, ctx))
+            return MUSTER_OK;
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                   "all %u slots of job %s are taken: one is needed for every thread that writes "
+                   "(create the segment with more num_slots)",
+                   seg->num_slots, seg->job);
+}
+
+void mu_slot_release(struct mu_ctx *ctx)
+{
+    struct mu_slot *s = ctx->own;
+    uint64_t w = mu_load_acquire(&s->word); /* acquire: our own word; nobody else may change it while we live */
+
+    /* acq_rel: all that we did comes before the slot's next owner */
+    mu_cas(&s->word, w, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(w) + 1, MU_SLOT_FREE));
+    liveness_unlock(ctx->seg, ctx->slot);
+    ctx->own = NULL;
+}

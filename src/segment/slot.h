@@ -1,0 +1,31 @@
+/* segment/slot.h: slots: one a writing thread; who lives is read from the liveness mutex. */
+#ifndef MU_SEGMENT_SLOT_H
+#define MU_SEGMENT_SLOT_H
+
+#include "segment/segment.h"
+
+/*
+ * Claim a slot for the calling thread and fill *ctx (owned by the caller; 70 KiB). `task` goes into the slot's task
+ * word. RESOURCE_EXHAUSTED when none is free.
+ */
+enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx);
+
+/* Give it back; only by the thread that claimed it. Nothing may be in flight. */
+void mu_slot_release(struct mu_ctx *ctx);
+
+/* No slot at or above it was ever claimed. */
+uint32_t mu_slot_high(const struct muster_segment *seg);
+
+/*
+ * Whether the slot, whose word was read as `word`, is dead by the kernel's testimony: LIVE, and nobody holds its
+ * liveness mutex.
+ */
+bool mu_slot_is_dead(const struct muster_segment *seg, uint32_t slot, uint64_t word);
+
+/* The futex word inside the liveness mutex: owner's thread id, 0x80000000 waiters, 0x40000000 owner died. */
+mu_a32 *mu_slot_liveness(const struct muster_segment *seg, uint32_t slot);
+
+/* The object word at an offset taken from shared memory, or NULL when no object can be there. */
+mu_a64 *mu_slot_object(const struct muster_segment *seg, uint64_t offset);
+
+#endif

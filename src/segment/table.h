@@ -1,0 +1,103 @@
+/*
+ * segment/table.h: keyed entries in buckets, each bucket one object.
+ *
+ * Two tables live in a segment: the key-value store's buckets and muster's own cells (barriers, groups, ...). A
+ * bucket's root block (a page) holds every entry whose hash falls there; an edit replaces the page by one commit, so an
+ * entry's value, its version, the futex that its waiters sleep on and the sign that something changed are decided at
+ * once.
+ */
+#ifndef MU_SEGMENT_TABLE_H
+#define MU_SEGMENT_TABLE_H
+
+#include "segment/object.h"
+
+#define MU_KEY_MAX   4096u
+#define MU_VALUE_MAX (64u << 20)
+
+struct mu_table {
+    struct muster_segment *seg;
+    mu_a64 *buckets;
+    uint32_t mask;
+};
+
+struct mu_table mu_table_kv(struct muster_segment *seg);
+struct mu_table mu_table_cells(struct muster_segment *seg);
+
+/* A key, copied into whole words (the last one padded with zeros), and its hash. */
+struct mu_key {
+    uint64_t hash;
+    uint32_t len;
+    uint64_t words[MU_KEY_MAX / 8];
+};
+void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void *bytes, size_t len);
+mu_a64 *mu_table_bucket(const struct mu_table *t, const struct mu_key *k);
+
+/* What a read found. */
+struct mu_found {
+    uint64_t word;    /* the bucket's, for waiting and for pins */
+    uint64_t version; /* 0: absent */
+    size_t len;
+};
+
+/*
+ * Look the key up and copy its value into `buffer` (at most `capacity` bytes; found->len is the whole length, and
+ * nothing useful is copied when it is larger). MUSTER_OK also when absent (version 0); DATA_LOSS when corrupt.
+ * ctx may be NULL for read-only access; then a value that changes faster than it can be copied gives ABORTED.
+ */
+enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
+                                size_t capacity, struct mu_found *ret_found);
+
+/* One edit, decided by a callback on a private copy of the old value. It may be called several times. */
+enum mu_verdict { MU_KEEP, MU_PUT, MU_DELETE };
+struct mu_edit {
+    /* what is there */
+    const struct mu_key *key;
+    uint64_t version; /* 0: absent */
+    const void *old;  /* NULL unless `wants_old`, or absent */
+    size_t old_len;
+    const uint64_t *refs; /* the entry's own references (see num_refs), NULL when absent */
+    uint32_t old_refs;
+    /* what is wanted; filled by the callback */
+    const void *value;
+    size_t len;
+    uint32_t num_refs; /* for a new entry: how many reference places it has, all empty */
+    int32_t ref_at;    /* -1: none; else this place gets new_ref (0: becomes empty) */
+    uint64_t new_ref;  /* OWNED by the caller's context, filled */
+    /* the callback's own */
+    void *arg;
+    enum muster_status status; /* what mu_table_edit() returns after MU_KEEP */
+};
+typedef enum mu_verdict (*mu_edit_fn)(struct mu_edit *e);
+
+#define MU_EDIT_WANTS_OLD 1u
+/*
+ * Apply the edit atomically. Returns e->status after MU_KEEP, MUSTER_OK after a commit (*ret_version gets the entry's
+ * new version, or the bucket's commit number after MU_DELETE), RESOURCE_EXHAUSTED or DATA_LOSS otherwise. An unused
+ * new_ref is freed.
+ */
+enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, uint32_t flags,
+                                 mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version);
+
+/* Walk one bucket: every entry of one consistent page. The key and value are private copies. */
+struct mu_item {
+    const char *key;
+    uint32_t key_len;
+    uint64_t version;
+    const void *value;
+    size_t len;
+    const uint64_t *refs; /* the entry's own references */
+    uint32_t num_refs;
+};
+struct mu_bucket_info {
+    uint64_t word, commits, deletes;
+};
+/* `wants` decides by key whether the value is fetched; `visit` gets it. Either may be NULL. */
+struct mu_walk {
+    bool (*wants)(void *arg, const char *key, uint32_t key_len);
+    enum muster_status (*visit)(void *arg, const struct mu_item *item);
+    void *arg;
+};
+enum muster_status mu_table_walk(const struct mu_table *t, struct mu_ctx *ctx, uint32_t bucket, const struct mu_walk *w,
+                                 struct mu_bucket_info *ret_info);
+
+#endif

@@ -1,0 +1,166 @@
+/*
+ * segment/wait.c: the three-stage wait.
+ *
+ * Stage 1 spins for a few microseconds, stage 2 yields the processor some twenty times, stage 3 sleeps. Stage 1 is
+ * skipped when the job has more tasks than the caller has processors: the awaited one is then likely not running.
+ *
+ * No wake-up is lost: the sleepers bit is set by CAS in the very word that was looked at, so a commit in between makes
+ * it fail, and one after it sees the bit; the commit that clears it wakes. A waker that dies between commit and wake
+ * is made good by the scavenger, which moves the epoch; the epoch was read before the look, and the kernel compares it
+ * again before sleeping. And in any case nobody sleeps longer than RECHECK_NS without looking again.
+ */
+#include "segment/wait.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "sync/futex.h"
+
+#define RECHECK_NS 100000000u
+#define POLL_NS    2000000u /* read-only: cannot ask to be woken */
+enum { SPIN_NS = 4000, YIELDS = 20, SPIN_BATCH = 16 };
+
+void (*mu_wait_recheck)(struct mu_ctx *ctx);
+
+uint32_t mu_wait_pauses(uint32_t ns)
+{
+    static _Atomic uint32_t per_us; /* relaxed everywhere: every thread measures about the same */
+    uint32_t n = atomic_load_explicit(&per_us, memory_order_relaxed);
+
+    if (!n) {
+#ifdef MU_SIM
+        n = 1;
+#else
+        enum { PAUSES = 256 };
+        uint64_t best = UINT64_MAX;
+
+        for (int i = 0; i < 8; i++) { /* the best of a few: an interrupt only makes it longer */
+            uint64_t t = mu_now();
+
+            for (int k = 0; k < PAUSES; k++)
+                mu_pause();
+            t = mu_now() - t;
+            best = t < best ? t : best;
+        }
+        n = best ? (uint32_t)(PAUSES * 1000u / best) : PAUSES;
+        n = n ? n : 1;
+#endif
+        atomic_store_explicit(&per_us, n, memory_order_relaxed);
+    }
+    return (uint32_t)((uint64_t)ns * n / 1000u) + 1;
+}
+
+void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
+                   const char *what)
+{
+    static _Thread_local unsigned processors;
+
+    if (!processors)
+        processors = mu_processors();
+    memset(w, 0, sizeof *w);
+    w->seg = seg;
+    w->ctx = ctx;
+    w->deadline = deadline;
+    w->what = what;
+    w->spins = seg->num_tasks <= processors ? mu_wait_pauses(SPIN_NS) : 0;
+    w->yields = YIELDS;
+}
+
+void mu_wait_look(struct mu_wait *w)
+{
+    /* acquire: pairs with mu_epoch_move(); the state that moved it is visible to the looks that follow */
+    w->epoch = mu_load32_acquire(&w->seg->header->epoch);
+}
+
+static bool changed(const struct mu_wait *w, const mu_a64 *word, uint64_t seen)
+{
+    /* relaxed: only a reason to look again; the look itself acquires */
+    return ((mu_load_relaxed(word) ^ seen) & ~MU_WORD_S) || mu_load32_relaxed(&w->seg->header->epoch) != w->epoch;
+}
+
+static void tell(struct mu_wait *w)
+{
+    struct mu_slot *own = w->ctx->own;
+    uint64_t text[12] = {0};
+
+    if (w->told)
+        return;
+    snprintf((char *)text, sizeof text, "%s", w->what);
+    mu_copy_in(own->wait_text, text, 12);
+    /* release: the text comes first; pairs with the acquire of muster_task_get() */
+    mu_store_release(&own->wait_since, mu_now());
+    w->told = true;
+}
+
+void mu_wait_end(struct mu_wait *w)
+{
+    if (w->told)
+        mu_store_release(&w->ctx->own->wait_since, 0); /* release: as in tell() */
+}
+
+static enum muster_status ended(struct mu_wait *w)
+{
+    struct muster_segment *seg = w->seg;
+    struct stat st;
+
+    if (w->ctx && w->ctx->interrupt && mu_load32_acquire(w->ctx->interrupt)) /* acquire: pairs with the handler */
+        return mu_fail(MUSTER_CANCELLED, "interrupted while waiting for %s", w->what);
+    if (mu_load32_acquire(&seg->header->state) != MU_OPEN) /* acquire: pairs with mu_segment_mark_closed() */
+        return mu_fail(MUSTER_CANCELLED, "job %s was closed while waiting for %s", seg->job, w->what);
+    if (seg->fd >= 0 && !fstat(seg->fd, &st) && (uint64_t)st.st_size < seg->size)
+        return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
+    return MUSTER_OK;
+}
+
+static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
+{
+    uint64_t now = mu_now(), until = now + (w->ctx ? RECHECK_NS : POLL_NS);
+    enum muster_status status = ended(w);
+
+    if (status)
+        return status;
+    if (w->deadline <= now)
+        return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the deadline passed while waiting for %s", w->what);
+    if (w->ctx) {
+        tell(w);
+        /* the sleepers bit goes into exactly what was looked at; pairs with the commit CAS that clears it */
+        if (!(seen & MU_WORD_S) && !mu_cas(word, seen, seen | MU_WORD_S))
+            return MUSTER_OK;
+        seen |= MU_WORD_S;
+    }
+    mu_futex_wait(word, (uint32_t)seen, &w->seg->header->epoch, w->epoch, until < w->deadline ? until : w->deadline);
+    if (w->ctx && mu_wait_recheck && mu_now() >= until)
+        mu_wait_recheck(w->ctx);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
+{
+    if (!w->looked) {
+        w->looked = true;
+        if (w->deadline != MUSTER_FOREVER && w->deadline <= mu_now())
+            return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the deadline passed while waiting for %s", w->what);
+    }
+    while (w->spins) {
+        w->spins--;
+        mu_pause();
+        if (changed(w, word, seen))
+            return MUSTER_OK;
+    }
+    while (w->yields) {
+        w->yields--;
+#ifdef MU_SIM
+        mu_pause();
+#else
+        sched_yield();
+#endif
+        if (changed(w, word, seen))
+            return MUSTER_OK;
+    }
+    return sleep_on(w, word, seen);
+}

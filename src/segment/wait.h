@@ -1,0 +1,50 @@
+/*
+ * segment/wait.h: waiting for a word to change: spin, yield, sleep.
+ *
+ *     mu_wait_begin(&w, seg, ctx, deadline, "key /a");
+ *     for (;;) {
+ *         mu_wait_look(&w);
+ *         ... look at the object (its word: seen) and at whatever ends the wait; return if there is an answer
+ *         status = mu_wait_on(&w, word, seen);
+ *         if (status) break;
+ *     }
+ *     mu_wait_end(&w);
+ */
+#ifndef MU_SEGMENT_WAIT_H
+#define MU_SEGMENT_WAIT_H
+
+#include "segment/segment.h"
+
+struct mu_wait {
+    struct muster_segment *seg;
+    struct mu_ctx *ctx; /* NULL: read-only; the wait polls */
+    muster_deadline deadline;
+    const char *what; /* for people: "barrier epoch-7"; NUL-terminated, lives as long as the wait */
+    uint32_t epoch;
+    uint32_t spins, yields; /* left */
+    bool told;              /* the slot says where it sleeps */
+    bool looked;            /* past the first look: the deadline may end it */
+};
+
+/* How long the first stage may last, in pauses; 0 skips it. Chosen by mu_wait_begin() from the processors at hand. */
+void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
+                   const char *what);
+
+/* Note the epoch. Comes before every look at the state: what happens after it cannot be slept through. */
+void mu_wait_look(struct mu_wait *w);
+
+/*
+ * The state, read when the word was `seen`, gives no answer: wait until the word or the epoch changes. MUSTER_OK: look
+ * again (also when nothing happened). DEADLINE_EXCEEDED, CANCELLED (interrupted, closed), DATA_LOSS (truncated).
+ */
+enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen);
+
+void mu_wait_end(struct mu_wait *w);
+
+/* Pauses that take about `ns` nanoseconds on this processor. */
+uint32_t mu_wait_pauses(uint32_t ns);
+
+/* Called by waiters at each recheck (100 ms): somebody may be dead. Set once by the task room. */
+extern void (*mu_wait_recheck)(struct mu_ctx *ctx);
+
+#endif

@@ -1,0 +1,153 @@
+/*
+ * sync/shm.h: the only operations that touch shared memory, each with its order in its name.
+ *
+ * The lock-free code is written over these alone, so that one source builds three ways: production (C11 atomics);
+ * MU_SIM, where mu_point() hands control to a seeded scheduler that may preempt or kill before every access; and
+ * MU_GENMC, for a model checker of weak memory, where mu_point() lets a victim die. MU_TSAN replaces fences, which
+ * ThreadSanitizer does not see, by read-modify-writes at the re-checks.
+ */
+#ifndef MU_SYNC_SHM_H
+#define MU_SYNC_SHM_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef _Atomic uint64_t mu_a64;
+typedef _Atomic uint32_t mu_a32;
+
+#if defined(MU_SIM) || defined(MU_GENMC)
+void mu_point(const volatile void *address); /* before each access: may switch, may not return */
+#else
+#define mu_point(address) ((void)(address))
+#endif
+
+static inline uint64_t mu_load_relaxed(const mu_a64 *p)
+{
+    mu_point(p);
+    return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static inline uint64_t mu_load_acquire(const mu_a64 *p)
+{
+    mu_point(p);
+    return atomic_load_explicit(p, memory_order_acquire);
+}
+
+static inline void mu_store_relaxed(mu_a64 *p, uint64_t v)
+{
+    mu_point(p);
+    atomic_store_explicit(p, v, memory_order_relaxed);
+}
+
+static inline void mu_store_release(mu_a64 *p, uint64_t v)
+{
+    mu_point(p);
+    atomic_store_explicit(p, v, memory_order_release);
+}
+
+/* Strong; acquire and release on success, acquire on failure. True when *p was `expected` and is now `desired`. */
+static inline bool mu_cas(mu_a64 *p, uint64_t expected, uint64_t desired)
+{
+    mu_point(p);
+    return atomic_compare_exchange_strong_explicit(p, &expected, desired, memory_order_acq_rel, memory_order_acquire);
+}
+
+/* The same; on failure *expected gets what was there. */
+static inline bool mu_cas_seen(mu_a64 *p, uint64_t *expected, uint64_t desired)
+{
+    mu_point(p);
+    return atomic_compare_exchange_strong_explicit(p, expected, desired, memory_order_acq_rel, memory_order_acquire);
+}
+
+static inline uint32_t mu_load32_relaxed(const mu_a32 *p)
+{
+    mu_point(p);
+    return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static inline uint32_t mu_load32_acquire(const mu_a32 *p)
+{
+    mu_point(p);
+    return atomic_load_explicit(p, memory_order_acquire);
+}
+
+static inline void mu_store32_release(mu_a32 *p, uint32_t v)
+{
+    mu_point(p);
+    atomic_store_explicit(p, v, memory_order_release);
+}
+
+static inline bool mu_cas32(mu_a32 *p, uint32_t expected, uint32_t desired)
+{
+    mu_point(p);
+    return atomic_compare_exchange_strong_explicit(p, &expected, desired, memory_order_acq_rel, memory_order_acquire);
+}
+
+static inline uint32_t mu_fetch_add32(mu_a32 *p, uint32_t v)
+{
+    mu_point(p);
+    return atomic_fetch_add_explicit(p, v, memory_order_seq_cst);
+}
+
+#ifdef MU_TSAN
+#define mu_fence_acquire() ((void)0)
+#define mu_fence_release() ((void)0)
+#define mu_fence_seq_cst() ((void)0)
+#else
+static inline void mu_fence_acquire(void)
+{
+    atomic_thread_fence(memory_order_acquire);
+}
+
+static inline void mu_fence_release(void)
+{
+    atomic_thread_fence(memory_order_release);
+}
+
+static inline void mu_fence_seq_cst(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+}
+#endif
+
+/*
+ * The optimistic reader's re-check: was what I copied still current? An acquire fence orders the relaxed copies before
+ * this load; it pairs with the writer's release fence before its first store into a recycled block.
+ */
+static inline uint64_t mu_recheck(const mu_a64 *p)
+{
+#ifdef MU_TSAN
+    return atomic_fetch_add_explicit((mu_a64 *)(uintptr_t)p, 0, memory_order_acq_rel);
+#else
+    mu_fence_acquire();
+    return mu_load_relaxed(p);
+#endif
+}
+
+/* Copy words out of, or into, shared memory. Relaxed: the caller's re-check or commit orders them. */
+static inline void mu_copy_out(uint64_t *to, const mu_a64 *from, size_t words)
+{
+    for (size_t i = 0; i < words; i++)
+        to[i] = mu_load_relaxed(&from[i]);
+}
+
+static inline void mu_copy_in(mu_a64 *to, const uint64_t *from, size_t words)
+{
+    for (size_t i = 0; i < words; i++)
+        mu_store_relaxed(&to[i], from[i]);
+}
+
+static inline void mu_pause(void)
+{
+#if defined(MU_SIM) || defined(MU_GENMC)
+    mu_point(NULL);
+#elif defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * task/keeper.c: the heartbeat thread, and watching everybody's heartbeats.
+ *
+ * The thread owns the task's main slot: its liveness word is the task's pulse for the kernel, its counter for the
+ * others. Between beats it looks for the dead and the silent, so that a job without an agent notices them too. A task
+ * that opted out of the thread has its joining thread's slot as its main slot and beats by hand.
+ *
+ * Counters only: the observer times their changes with its own clock.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "segment/slot.h"
+#include "task/task.h"
+
+struct mu_keeper {
+    struct muster *muster;
+    struct muster_segment *seg;
+    pthread_t thread;
+    uint64_t period_ns;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int state; /* 0 starting, 1 running, 2 failed, 3 asked to stop */
+    uint32_t slot;
+    uint32_t slot_incarnation;
+    struct mu_ctx ctx;
+};
+
+void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_check_ns)
+{
+    struct muster_segment *seg = ctx->seg;
+    uint64_t now = mu_now(), timeout = seg->heartbeat_timeout;
+    bool late = *last_check_ns && now - *last_check_ns > timeout / 2;
+
+    *last_check_ns = now;
+    for (uint32_t i = 0; i < seg->num_tasks; i++) {
+        struct mu_cluster cluster;
+        struct mu_task_record r;
+        struct mu_beat *b = &beats[i];
+        uint64_t counter;
+
+        if (mu_cluster_task(seg, i, &r, NULL, &cluster) || r.state != MUSTER_TASK_CONNECTED)
+            continue;
+        counter = r.slot && r.slot <= seg->num_slots
+                      ? mu_load_relaxed(&seg->slots[r.slot - 1].heartbeat) /* relaxed: only its change counts */
+                      : r.beats;
+        if (late || !b->changed_ns || counter != b->counter || r.incarnation != b->incarnation) {
+            *b = (struct mu_beat){counter, r.incarnation, now};
+        } else if (now - b->changed_ns > timeout) {
+            mu_task_fail(ctx, i, MU_EVENT_SILENCE, MUSTER_UNAVAILABLE, MUSTER_CAUSE_HEARTBEAT,
+                         "no heartbeat within the timeout: stopped, hung or starved");
+        }
+    }
+}
+
+static void signal_state(struct mu_keeper *k, int state)
+{
+    pthread_mutex_lock(&k->lock);
+    if (k->state != 3)
+        k->state = state;
+    pthread_cond_broadcast(&k->changed);
+    pthread_mutex_unlock(&k->lock);
+}
+
+/* True when asked to stop. */
+static bool pause_for(struct mu_keeper *k, uint64_t ns)
+{
+    uint64_t until = mu_now() + ns;
+    struct timespec t = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    bool stop;
+
+    pthread_mutex_lock(&k->lock);
+    while (k->state != 3 && pthread_cond_timedwait(&k->changed, &k->lock, &t) != ETIMEDOUT)
+        ;
+    stop = k->state == 3;
+    pthread_mutex_unlock(&k->lock);
+    return stop;
+}
+
+static void *keep(void *arg)
+{
+    struct mu_keeper *k = arg;
+    struct mu_beat *beats = calloc(k->seg->num_tasks, sizeof *beats);
+    uint64_t last_check = 0, next_beat = 0, tick = k->seg->heartbeat_timeout / 8;
+
+    if (k->period_ns < tick)
+        tick = k->period_ns;
+    if (mu_slot_claim(k->seg, (uint64_t)k->muster->task_id + 1, &k->ctx)) {
+        free(beats);
+        signal_state(k, 2);
+        return NULL;
+    }
+    k->slot = k->ctx.slot;
+    k->slot_incarnation = k->ctx.incarnation;
+    signal_state(k, 1);
+    do {
+        uint64_t now = mu_now();
+
+        if (now >= next_beat) {
+            /* relaxed: a counter of one writer; its change is all that matters */
+            mu_store_relaxed(&k->ctx.own->heartbeat, mu_load_relaxed(&k->ctx.own->heartbeat) + 1);
+            next_beat = now + k->period_ns;
+        }
+        mu_task_scavenge(&k->ctx);
+        if (beats)
+            mu_beats_check(&k->ctx, beats, &last_check);
+    } while (!pause_for(k, tick));
+    mu_slot_release(&k->ctx);
+    free(beats);
+    return NULL;
+}
+
+enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
+                                   uint32_t *ret_slot_incarnation)
+{
+    struct mu_keeper *k = calloc(1, sizeof *k);
+    pthread_condattr_t attr;
+    sigset_t all, old;
+    int rc, state;
+
+    if (!k)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the heartbeat thread");
+    k->muster = m;
+    k->seg = m->seg;
+    k->period_ns = period_ns;
+    pthread_mutex_init(&k->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&k->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    sigfillset(&all); /* the program's signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&k->thread, NULL, keep, k);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        free(k);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot start the heartbeat thread: %s", strerror(rc));
+    }
+    pthread_mutex_lock(&k->lock);
+    while (!k->state)
+        pthread_cond_wait(&k->changed, &k->lock);
+    state = k->state;
+    pthread_mutex_unlock(&k->lock);
+    m->keeper = k;
+    if (state == 2) {
+        mu_keeper_stop(m);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                       "all %u slots of job %s are taken: one is needed for every thread that writes",
+                       m->seg->num_slots, m->seg->job);
+    }
+    *ret_slot = k->slot;
+    *ret_slot_incarnation = k->slot_incarnation;
+    return MUSTER_OK;
+}
+
+void mu_keeper_stop(struct muster *m)
+{
+    struct mu_keeper *k = m->keeper;
+
+    if (!k)
+        return;
+    signal_state(k, 3);
+    pthread_join(k->thread, NULL);
+    pthread_cond_destroy(&k->changed);
+    pthread_mutex_destroy(&k->lock);
+    free(k);
+    m->keeper = NULL;
+}

@@ -1,0 +1,209 @@
+/*
+ * task/record.c: the task's transitions, each one edit of its record.
+ *
+ * Every function here asks the table in state.c and then changes the record by mu_cluster_edit(): one commit decides
+ * state, error, job version and the propagated error. All may be repeated by whoever finds the same evidence.
+ */
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/clock.h"
+#include "segment/scavenge.h"
+#include "segment/slot.h"
+#include "task/task.h"
+
+struct failure {
+    enum mu_task_event event;
+    enum muster_status code;
+    enum muster_cause cause;
+    const char *text;
+    uint32_t pid;         /* only if it is this process still; 0: any */
+    uint64_t incarnation; /* likewise */
+};
+
+static bool fail_record(struct mu_task_change *c)
+{
+    const struct failure *f = c->arg;
+    int next = mu_task_next(c->record.state, f->event, c->record.flags & MU_TASK_RECOVERABLE);
+
+    if (next < 0 || (f->pid && c->record.pid != f->pid) || (f->incarnation && c->record.incarnation != f->incarnation))
+        return false;
+    c->record.state = (uint32_t)next;
+    c->record.code = f->code;
+    c->record.cause = f->cause;
+    c->record.since = mu_now();
+    snprintf(c->text, sizeof c->text, "%s", f->text);
+    return true;
+}
+
+enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, enum mu_task_event event, enum muster_status code,
+                                enum muster_cause cause, const char *text)
+{
+    struct failure f = {event, code, cause, text, 0, 0};
+
+    return mu_cluster_edit(ctx, task, fail_record, &f);
+}
+
+/* Does any other slot of the same process still have a living thread behind it? */
+static bool has_other_life(const struct muster_segment *seg, uint32_t except, uint64_t dead_word, uint64_t task_word)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    for (uint32_t i = 0; i < high; i++) {
+        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
+
+        if (i == except || MU_SLOT_STATE(w) != MU_SLOT_LIVE || MU_SLOT_PID(w) != MU_SLOT_PID(dead_word))
+            continue;
+        if (mu_load_relaxed(&seg->slots[i].task) == task_word && !mu_slot_is_dead(seg, i, w)) /* relaxed: advisory */
+            return true;
+    }
+    return false;
+}
+
+/* The scavenger's question: whose slot was it? A task is dead when the last of its threads is. */
+static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word)
+{
+    struct failure f = {
+        .event = MU_EVENT_DEATH, .code = MUSTER_UNAVAILABLE, .cause = MUSTER_CAUSE_DIED, .pid = MU_SLOT_PID(slot_word)};
+    struct mu_cluster cluster;
+    struct mu_task_record r;
+
+    f.text = arg ? arg : "its process died";
+    if (!task_word || task_word > ctx->seg->num_tasks || has_other_life(ctx->seg, slot, slot_word, task_word))
+        return;
+    /* only what this death was registered with: a successor may have the record by now */
+    if (mu_cluster_task(ctx->seg, (uint32_t)task_word - 1, &r, NULL, &cluster) || mu_cluster_alive(ctx->seg, &r))
+        return;
+    f.incarnation = r.incarnation;
+    mu_cluster_edit(ctx, (uint32_t)task_word - 1, fail_record, &f);
+}
+
+uint32_t mu_task_scavenge(struct mu_ctx *ctx)
+{
+    return mu_scavenge(ctx, on_death, NULL);
+}
+
+static bool register_record(struct mu_task_change *c)
+{
+    const struct mu_registration *reg = c->arg;
+    struct mu_task_record *r = &c->record;
+    int next = mu_task_next(r->state, MU_EVENT_REGISTER, r->flags & MU_TASK_RECOVERABLE);
+
+    if (next < 0 && r->state == MUSTER_TASK_CONNECTED && r->incarnation == reg->incarnation && r->pid == reg->pid &&
+        r->slot == reg->slot)
+        return false; /* a repeated registration */
+    if (next < 0) {
+        c->status = r->state == MUSTER_TASK_CONNECTED ? MUSTER_ALREADY_EXISTS : MUSTER_ABORTED;
+        return false;
+    }
+    r->state = (uint32_t)next;
+    r->cause = MUSTER_CAUSE_NONE;
+    r->code = MUSTER_OK;
+    r->flags = reg->flags & MUSTER_JOIN_RECOVERABLE ? MU_TASK_RECOVERABLE : 0;
+    r->pid = reg->pid;
+    r->start = reg->start;
+    r->incarnation = reg->incarnation;
+    r->slot = reg->slot;
+    r->slot_incarnation = reg->slot_incarnation;
+    r->since = mu_now();
+    r->attempt++;
+    r->beats = 0;
+    c->text[0] = 0;
+    return true;
+}
+
+enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r)
+{
+    enum muster_status status = mu_cluster_edit(ctx, r->task, register_record, (void *)(uintptr_t)r);
+    struct mu_cluster cluster;
+    struct mu_task_record now;
+    char text[MU_TEXT_MAX], name[128];
+
+    if (status != MUSTER_ALREADY_EXISTS && status != MUSTER_ABORTED)
+        return status;
+    if (mu_cluster_task(ctx->seg, r->task, &now, text, &cluster))
+        return MUSTER_DATA_LOSS;
+    mu_cluster_name(ctx->seg, r->task, &now, name, sizeof name);
+    if (status == MUSTER_ABORTED)
+        return mu_fail(status,
+                       "%s cannot join: the task is in error (%s) and not recoverable; reset it first "
+                       "('muster task reset %u')",
+                       name, text, r->task);
+    if (now.slot && !mu_cluster_alive(ctx->seg, &now))
+        return mu_fail(MUSTER_UNAVAILABLE, "%s is dead but not yet cleaned up", name);
+    return mu_fail(status, "%s is in the job already and alive; a task id is for one process at a time", name);
+}
+
+struct departure {
+    uint64_t incarnation;
+};
+
+static bool unregister_record(struct mu_task_change *c)
+{
+    const struct departure *d = c->arg;
+    int next = mu_task_next(c->record.state, MU_EVENT_UNREGISTER, 0);
+
+    if (next < 0 || c->record.incarnation != d->incarnation)
+        return false;
+    c->record.state = (uint32_t)next;
+    c->record.since = mu_now();
+    c->record.slot = 0;
+    c->text[0] = 0;
+    return true;
+}
+
+enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
+{
+    struct departure d = {incarnation};
+
+    return mu_cluster_edit(ctx, task, unregister_record, &d);
+}
+
+static void words_for(int wait_status, char *text, size_t size)
+{
+    if (WIFSIGNALED(wait_status))
+        snprintf(text, size, "killed by signal %d (%s)%s", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)),
+                 WCOREDUMP(wait_status) ? ", core dumped" : "");
+    else
+        snprintf(text, size, "exited with status %d without leaving the job", WEXITSTATUS(wait_status));
+}
+
+/* The peers noticed the death before the launcher knew the reason: keep the error, add the words. */
+static bool add_words(struct mu_task_change *c)
+{
+    const struct failure *f = c->arg;
+
+    if (c->record.state != MUSTER_TASK_ERROR || c->record.cause != MUSTER_CAUSE_DIED || c->record.pid != f->pid ||
+        !strcmp(c->text, f->text))
+        return false;
+    c->record.cause = f->cause;
+    snprintf(c->text, sizeof c->text, "%s", f->text);
+    return true;
+}
+
+enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status)
+{
+    struct mu_ctx *ctx;
+    char text[MU_TEXT_MAX];
+    enum muster_status status = mu_enter(m, &ctx);
+    bool signalled = WIFSIGNALED(wait_status);
+    struct failure f = {.event = MU_EVENT_DEATH, .code = MUSTER_UNAVAILABLE, .text = text, .pid = pid};
+
+    if (status)
+        return status;
+    f.cause = signalled ? MUSTER_CAUSE_DIED : MUSTER_CAUSE_EXITED;
+    words_for(wait_status, text, sizeof text);
+    if (task_id < 0 || (uint32_t)task_id >= m->seg->num_tasks) {
+        mu_exit(ctx);
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; the job has tasks 0 to %u", task_id, m->seg->num_tasks - 1);
+    }
+    mu_scavenge_process(ctx, pid, 0, on_death, text);
+    status = mu_cluster_edit(ctx, (uint32_t)task_id, fail_record, &f);
+    if (!status)
+        status = mu_cluster_edit(ctx, (uint32_t)task_id, add_words, &f);
+    mu_exit(ctx);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* task/task.h: the task room, for the rooms above. */
+#ifndef MU_TASK_TASK_H
+#define MU_TASK_TASK_H
+
+#include <muster/task.h>
+
+#include "segment/cluster.h"
+#include "segment/handle.h"
+#include "task/state.h"
+
+/*
+ * The kernel reported that the process `pid` of `task_id` ended, with this wait status (as from waitpid). Its slots are
+ * scavenged; unless it had left properly, its task is put in error with words for the status. The authority path:
+ * call it only with what wait or a pidfd said.
+ */
+enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status);
+
+/* Clean up after all who are dead now; their tasks are put in error. Returns how many slots. */
+uint32_t mu_task_scavenge(struct mu_ctx *ctx);
+
+/* Put a task in error (keeps an earlier one). */
+enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, enum mu_task_event event, enum muster_status code,
+                                enum muster_cause cause, const char *text);
+
+/* Register the task for the process of this context. */
+struct mu_registration {
+    uint32_t task;
+    uint32_t flags; /* MUSTER_JOIN_* */
+    uint64_t incarnation;
+    uint32_t slot; /* main slot + 1, or 0 */
+    uint32_t slot_incarnation;
+    uint32_t pid;
+    uint64_t start;
+};
+/* UNAVAILABLE: the predecessor is dead but not yet cleaned up: scavenge and try again. */
+enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r);
+enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
+
+/* Heartbeat thread. Starts, claims the main slot, and is joined by stop. */
+enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
+                                   uint32_t *ret_slot_incarnation);
+void mu_keeper_stop(struct muster *m);
+
+/* Who watches heartbeats: an observer's memory of counters. */
+struct mu_beat {
+    uint64_t counter, incarnation, changed_ns;
+};
+/*
+ * Compare every connected task's counter with what was seen before; those silent for longer than the timeout are put in
+ * error. A checker that was itself late (stopped, starved) grants everybody a new period.
+ */
+void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_check_ns);
+
+#endif

@@ -1,0 +1,341 @@
+/*
+ * task/watch.c: looking at tasks, waiting for their changes and errors, interrupting waits.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "segment/scavenge.h"
+#include "segment/slot.h"
+#include "segment/wait.h"
+#include "task/task.h"
+
+/* Where the task's threads wait: the longest wait of any slot of it. */
+static void fill_waiting(const struct muster_segment *seg, struct muster_task_info *i)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    for (uint32_t s = 0; s < high; s++) {
+        const struct mu_slot *slot = &seg->slots[s];
+        uint64_t w = mu_load_acquire(&slot->word); /* acquire: pairs with the claim */
+        uint64_t since, text[12];
+
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || mu_load_relaxed(&slot->task) != (uint64_t)i->task_id + 1) /* advisory */
+            continue;
+        since = mu_load_acquire(&slot->wait_since); /* acquire: pairs with tell() in segment/wait.c */
+        if (!since || (i->waiting_since_ns && since >= i->waiting_since_ns))
+            continue;
+        mu_copy_out(text, slot->wait_text, 12);
+        memcpy(i->waiting, text, sizeof i->waiting);
+        i->waiting[sizeof i->waiting - 1] = 0;
+        i->waiting_since_ns = since;
+    }
+}
+
+static void fill(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *r, const char *text,
+                 struct muster_task_info *i)
+{
+    memset(i, 0, sizeof *i);
+    i->task_id = (int32_t)task;
+    i->state = (enum muster_task_state)r->state;
+    i->cause = (enum muster_cause)r->cause;
+    i->error = (enum muster_status)r->code;
+    i->recoverable = r->flags & MU_TASK_RECOVERABLE ? 1 : 0;
+    i->alive = mu_cluster_alive(seg, r);
+    i->pid = r->pid;
+    i->attempt = r->attempt;
+    i->incarnation = r->incarnation;
+    i->since_ns = r->since;
+    i->heartbeats = r->beats;
+    if (r->slot && r->slot <= seg->num_slots)
+        i->heartbeats = mu_load_relaxed(&seg->slots[r->slot - 1].heartbeat); /* relaxed: a counter for people */
+    snprintf(i->host, sizeof i->host, "%.63s", seg->header->host);
+    snprintf(i->message, sizeof i->message, "%s", text);
+    if (i->alive)
+        fill_waiting(seg, i);
+}
+
+static enum muster_status bad_task(const struct muster_segment *seg, int32_t task)
+{
+    return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; job %s has tasks 0 to %u", task, seg->job, seg->num_tasks - 1);
+}
+
+static bool is_task(const struct muster_segment *seg, int32_t task)
+{
+    return task >= 0 && (uint32_t)task < seg->num_tasks;
+}
+
+enum muster_status muster_task_get(struct muster *muster, int32_t task_id, struct muster_task_info *ret_info)
+{
+    enum muster_status status = mu_enter_read(muster);
+    struct mu_cluster c;
+    struct mu_task_record r;
+    char text[MU_TEXT_MAX];
+
+    if (!status && !is_task(muster->seg, task_id))
+        status = bad_task(muster->seg, task_id);
+    if (!status)
+        status = mu_cluster_task(muster->seg, (uint32_t)task_id, &r, text, &c);
+    if (!status)
+        fill(muster->seg, (uint32_t)task_id, &r, text, ret_info);
+    return status;
+}
+
+static enum muster_status list(const struct muster_segment *seg, struct muster_task_info *ret_infos, size_t capacity,
+                               size_t *ret_count, uint64_t *ret_version)
+{
+    uint32_t n = seg->num_tasks;
+    struct mu_task_record *records = calloc(n, sizeof *records);
+    char(*texts)[MU_TEXT_MAX] = calloc(n, sizeof *texts);
+    struct mu_cluster c;
+    enum muster_status status;
+
+    if (!records || !texts)
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to list %u tasks", n);
+    else
+        status = mu_cluster_all(seg, records, texts, &c);
+    for (uint32_t i = 0; !status && i < n && i < capacity; i++)
+        fill(seg, i, &records[i], texts[i], &ret_infos[i]);
+    if (!status && ret_count)
+        *ret_count = n;
+    if (!status && ret_version)
+        *ret_version = c.root.version;
+    free(records);
+    free(texts);
+    return status;
+}
+
+enum muster_status muster_task_list(struct muster *muster, struct muster_task_info *ret_infos, size_t capacity,
+                                    size_t *ret_count, uint64_t *ret_version)
+{
+    enum muster_status status = mu_enter_read(muster);
+
+    return status ? status : list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+}
+
+enum muster_status muster_task_watch(struct muster *muster, uint64_t version, muster_deadline deadline,
+                                     struct muster_task_info *ret_infos, size_t capacity, size_t *ret_count,
+                                     uint64_t *ret_version)
+{
+    struct mu_ctx *ctx;
+    struct mu_wait w;
+    struct mu_cluster c;
+    enum muster_status status = mu_enter_wait(muster, &ctx);
+
+    if (status)
+        return status;
+    mu_wait_begin(&w, muster->seg, ctx, deadline, "a change of any task's state");
+    for (;;) {
+        mu_wait_look(&w);
+        status = mu_cluster_look(muster->seg, &c);
+        if (!status && version > c.root.version)
+            status = mu_fail(MUSTER_INVALID_ARGUMENT, "version %llu is from the future: the job is at %llu",
+                             (unsigned long long)version, (unsigned long long)c.root.version);
+        if (status || !version || c.root.version > version)
+            break;
+        status = mu_wait_on(&w, &muster->seg->header->cluster, c.word);
+        if (status)
+            break;
+    }
+    mu_wait_end(&w);
+    mu_exit(ctx);
+    return status ? status : list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+}
+
+static enum muster_status fill_error(const struct muster_segment *seg, uint64_t first, struct muster_error *e)
+{
+    struct mu_task_record r;
+    struct mu_cluster c;
+    char text[MU_TEXT_MAX];
+    enum muster_status status = mu_cluster_task(seg, (uint32_t)first - 1, &r, text, &c);
+
+    if (status)
+        return status;
+    memset(e, 0, sizeof *e);
+    e->task_id = (int32_t)first - 1;
+    e->code = (enum muster_status)r.code;
+    e->cause = (enum muster_cause)r.cause;
+    e->pid = r.pid;
+    e->incarnation = r.incarnation;
+    e->since_ns = r.since;
+    snprintf(e->host, sizeof e->host, "%.63s", seg->header->host);
+    snprintf(e->message, sizeof e->message, "%s", text);
+    return MUSTER_OK;
+}
+
+enum muster_status muster_error_wait(struct muster *muster, muster_deadline deadline, struct muster_error *ret_error)
+{
+    struct mu_ctx *ctx;
+    struct mu_wait w;
+    struct mu_cluster c;
+    enum muster_status status = mu_enter_wait(muster, &ctx);
+
+    if (status)
+        return status;
+    mu_wait_begin(&w, muster->seg, ctx, deadline, "an error of any task");
+    for (;;) {
+        mu_wait_look(&w);
+        status = mu_cluster_look(muster->seg, &c);
+        if (!status && c.root.first_error && c.root.first_error <= muster->seg->num_tasks)
+            status = fill_error(muster->seg, c.root.first_error, ret_error);
+        else if (!status)
+            status = mu_wait_on(&w, &muster->seg->header->cluster, c.word);
+        else
+            break;
+        if (status || c.root.first_error)
+            break;
+    }
+    mu_wait_end(&w);
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_error_report(struct muster *muster, int32_t task_id, enum muster_status code,
+                                       const char *message)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+    struct mu_task_record r;
+    struct mu_cluster c;
+
+    if (status)
+        return status;
+    if (!is_task(muster->seg, task_id))
+        status = bad_task(muster->seg, task_id);
+    else if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is not the code of an error", (int)code);
+    if (!status)
+        status = mu_cluster_task(muster->seg, (uint32_t)task_id, &r, NULL, &c);
+    if (!status && r.state != MUSTER_TASK_CONNECTED)
+        status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %d is not connected or already in error", task_id);
+    if (!status)
+        status =
+            mu_task_fail(ctx, (uint32_t)task_id, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED, message ? message : "");
+    mu_exit(ctx);
+    return status;
+}
+
+struct reset {
+    const struct muster_segment *seg;
+    int32_t caller;
+};
+
+static bool reset_record(struct mu_task_change *c)
+{
+    const struct reset *r = c->arg;
+    int next = mu_task_next(c->record.state, MU_EVENT_RESET, 0);
+
+    if (next < 0)
+        c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is disconnected already", c->task);
+    else if (mu_cluster_alive(r->seg, &c->record) && (int32_t)c->task != r->caller)
+        c->status =
+            mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is alive (pid %u): end it first", c->task, c->record.pid);
+    if (c->status)
+        return false;
+    c->record.state = (uint32_t)next;
+    c->record.code = MUSTER_OK;
+    c->record.cause = MUSTER_CAUSE_NONE;
+    c->record.since = mu_now();
+    c->text[0] = 0;
+    return true;
+}
+
+enum muster_status muster_task_reset(struct muster *muster, int32_t task_id)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+    struct reset r;
+
+    if (status)
+        return status;
+    r = (struct reset){muster->seg, muster->task_id};
+    if (!is_task(muster->seg, task_id))
+        status = bad_task(muster->seg, task_id);
+    else
+        status = mu_cluster_edit(ctx, (uint32_t)task_id, reset_record, &r);
+    mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_heartbeat(struct muster *muster)
+{
+    enum muster_status status = mu_enter_read(muster);
+
+    if (status)
+        return status;
+    if (!muster->pulse)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer has no heartbeat");
+    /* relaxed: a counter; its change is all that matters */
+    mu_store_relaxed(&muster->pulse->heartbeat, mu_load_relaxed(&muster->pulse->heartbeat) + 1);
+    return MUSTER_OK;
+}
+
+struct beat {
+    uint64_t incarnation;
+    bool conflict;
+};
+
+static bool beat_record(struct mu_task_change *c)
+{
+    struct beat *b = c->arg;
+    struct mu_task_record *r = &c->record;
+
+    b->conflict = false;
+    if (r->state == MUSTER_TASK_ERROR) {
+        c->status = mu_fail(MUSTER_ABORTED, "unexpected heartbeat from task %u, which is already in error: %s", c->task,
+                            c->text);
+        return false;
+    }
+    if (r->state != MUSTER_TASK_CONNECTED) {
+        c->status = mu_fail(MUSTER_INVALID_ARGUMENT, "task %u must be registered before it sends heartbeats", c->task);
+        return false;
+    }
+    if (r->incarnation == b->incarnation) {
+        r->beats++;
+        return true;
+    }
+    if (r->flags & MU_TASK_RECOVERABLE)
+        return false; /* accepted, not counted */
+    b->conflict = true;
+    r->state = (uint32_t)mu_task_next(r->state, MU_EVENT_CONFLICT, 0);
+    r->code = MUSTER_ABORTED;
+    r->cause = MUSTER_CAUSE_RESTARTED;
+    r->since = mu_now();
+    snprintf(c->text, sizeof c->text, "a heartbeat came from another incarnation of it: it has likely restarted");
+    return true;
+}
+
+enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id, uint64_t incarnation)
+{
+    struct beat b = {incarnation, false};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(muster, &ctx);
+
+    if (status)
+        return status;
+    if (!is_task(muster->seg, task_id))
+        status =
+            mu_fail(MUSTER_INVALID_ARGUMENT, "unexpected heartbeat from task %d, which is not in the cluster", task_id);
+    else
+        status = mu_cluster_edit(ctx, (uint32_t)task_id, beat_record, &b);
+    mu_exit(ctx);
+    if (!status && b.conflict)
+        status = mu_fail(MUSTER_ABORTED, "task %d: the heartbeat is of a stale incarnation; the task is now in error",
+                         task_id);
+    return status;
+}
+
+void muster_interrupt(struct muster *muster)
+{
+    struct muster_segment *seg = muster->seg;
+
+    mu_store32_release(&muster->interrupt, 1); /* release: pairs with the acquire in segment/wait.c */
+    if (seg && seg->writable)
+        mu_epoch_move(seg);
+}
+
+void muster_resume(struct muster *muster)
+{
+    mu_store32_release(&muster->interrupt, 0); /* release: as above */
+}
