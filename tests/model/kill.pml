@@ -23,7 +23,7 @@
 #define MAY_DIE(p) (!killed[p])
 #endif
 
-bool killed[VICTIMS];
+bool killed[VICTIMS + 1]; /* one more, for a process that lives on */
 
 #define UNTIL_KILLED(me) unless { killed[me] }
 
