@@ -2,12 +2,13 @@
  * cli/job.c: reaching a job from outside, and leaving it again.
  *
  * The job is --job, else $MUSTER_JOB, else the only live one of this user (said on stderr). Inside a job's task
- * $MUSTER_SEGMENT says where the segment is; an explicit --job of another name sets that aside. A wait is ended by
+ * $MUSTER_SEGMENT says where the segment is; the library sets that aside when the job is another. A wait is ended by
  * SIGINT, SIGTERM or SIGHUP through muster_interrupt(), so that the handle is always given back.
  */
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,6 +79,29 @@ static int see(void *arg, const struct muster_segment_row *row)
     return 0;
 }
 
+/*
+ * /proc/PID/fd/N, where a memfd is: a link by nature, which the library, wary of squatters, does not follow. Opened
+ * here, it becomes "fd:N". Stays open: the process is short-lived.
+ */
+static int through_proc(struct mu_cli_call *call, char *job, size_t size)
+{
+    int fd;
+
+    if (strncmp(job, "/proc/", 6) != 0)
+        return 0;
+    fd = open(job, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        fd = open(job, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        int error = errno;
+
+        fprintf(stderr, "%s: cannot open %s: %s\n", call->path, job, strerror(error));
+        return error == ENOENT ? MU_CLI_EXIT_NOT_FOUND : MU_CLI_EXIT_FAILURE;
+    }
+    snprintf(job, size, "fd:%d", fd);
+    return 0;
+}
+
 int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
 {
     const char *job = call->values[MU_OPT_JOB], *from_env = getenv("MUSTER_JOB");
@@ -92,7 +116,7 @@ int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
                                 job, strlen(job) > 60 ? "..." : "");
         if ((size_t)snprintf(ret_job, size, "%s", job) >= size)
             return mu_cli_usage(call, "the job's path is too long");
-        return 0;
+        return through_proc(call, ret_job, size);
     }
     status = muster_segment_list(see, &found);
     if (status != MUSTER_OK)
@@ -110,7 +134,7 @@ int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
     return mu_cli_usage(call, "which job? --job NAME, one of: %s", found.names);
 }
 
-/* A path is given to the library as $MUSTER_SEGMENT, with the name that stands in the segment. */
+/* A path is given to the library as $MUSTER_SEGMENT, with the name that stands in the segment as $MUSTER_JOB. */
 static enum muster_status name_by_path(char *job, size_t size)
 {
     struct muster_segment *segment;
@@ -124,6 +148,7 @@ static enum muster_status name_by_path(char *job, size_t size)
     if (status != MUSTER_OK)
         return status;
     setenv("MUSTER_SEGMENT", job, 1);
+    setenv("MUSTER_JOB", info.job, 1);
     snprintf(job, size, "%s", info.job);
     return MUSTER_OK;
 }
@@ -131,15 +156,12 @@ static enum muster_status name_by_path(char *job, size_t size)
 int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struct muster **ret_muster)
 {
     char job[512];
-    const char *from_env = getenv("MUSTER_JOB");
     struct muster_options options;
     enum muster_status status = MUSTER_OK;
     int code = mu_cli_pick_job(call, job, sizeof job);
 
     if (code)
         return code;
-    if (!from_env || strcmp(from_env, job) != 0)
-        unsetenv("MUSTER_SEGMENT");
     if (strchr(job, '/') || strncmp(job, "fd:", 3) == 0)
         status = name_by_path(job, sizeof job);
     if (status == MUSTER_OK) {

@@ -3,13 +3,20 @@
  */
 #include "cli/cli.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "launch/launch.h"
 
 int main(int argc, char **argv)
 {
+    int fd;
+
     if (argc > 0 && strcmp(argv[0], MU_LAUNCH_GUARD_NAME) == 0)
         return mu_launch_guard_main(argc, argv);
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= 2) /* started with one of 0, 1, 2 closed */
+        ;
+    close(fd);
     return mu_cli_main(argc, argv);
 }
