@@ -1,5 +1,6 @@
 /*
- * kv/key.c: key paths. The usual key needs no change: one pass over its words tells, and only then a copy is edited.
+ * kv/key.c: key paths. The usual key needs no change: one pass over its words copies, hashes and checks it; only what
+ * that pass finds suspicious is taken apart and rebuilt.
  */
 #include "kv/key.h"
 
@@ -8,39 +9,74 @@
 #define ONES  0x0101010101010101ull
 #define HIGHS 0x8080808080808080ull
 
-/* A high bit for every byte of v that is zero (and possibly for a byte 0x01 just above one: the slow path sorts out).
+/* A high bit for every byte that is zero. A borrow may add one above a zero byte: a false alarm, which costs time only.
  */
 static inline uint64_t zero_bytes(uint64_t v)
 {
     return (v - ONES) & ~v & HIGHS;
 }
 
-/* Something in the key may need attention: a NUL, "//", or a '.' beside a '/'. False is certain. */
-static bool suspicious(const char *key, size_t len)
+static inline uint64_t load(const char *p)
 {
-    uint64_t nul = 0, odd = 0, carry_slash = 0x80; /* the start counts as a slash, for "." and ".." there */
-    size_t i = 0;
+    uint64_t v;
 
-    for (; i + 8 <= len; i += 8) {
-        uint64_t v, slash, dot;
+    memcpy(&v, p, 8);
+    return v;
+}
 
-        memcpy(&v, key + i, 8);
-        nul |= zero_bytes(v);
-        slash = zero_bytes(v ^ ('/' * ONES));
-        dot = zero_bytes(v ^ ('.' * ONES));
-        odd |= (slash << 8 | carry_slash) & (slash | dot);
-        carry_slash = slash >> 56;
+static inline uint32_t load32(const char *p)
+{
+    uint32_t v;
+
+    memcpy(&v, p, 4);
+    return v;
+}
+
+/* The last len % 8 bytes as a word, padded with zeros; reads only what is there. */
+static inline uint64_t load_tail(const char *key, size_t len, size_t rest)
+{
+    if (len >= 8)
+        return load(key + len - 8) >> (8 * (8 - rest));
+    if (rest >= 4)
+        return load32(key) | (uint64_t)load32(key + rest - 4) << (8 * (rest - 4));
+    return (uint64_t)(uint8_t)key[0] | (uint64_t)(uint8_t)key[rest / 2] << (8 * (rest / 2)) |
+           (uint64_t)(uint8_t)key[rest - 1] << (8 * (rest - 1));
+}
+
+/* In one word: a NUL, "//", or a '.' right after a '/'. `carry` is 0x80 when the byte before was a '/'. */
+static inline uint64_t odd_bytes(uint64_t v, uint64_t *carry)
+{
+    uint64_t slash = zero_bytes(v ^ ('/' * ONES));
+    uint64_t either = zero_bytes((v | ONES) ^ ('/' * ONES)); /* '.' and '/' differ in the lowest bit only */
+    uint64_t odd = zero_bytes(v) | ((slash << 8 | *carry) & either);
+
+    *carry = slash >> 56;
+    return odd;
+}
+
+/* Copy, hash, check. True: the key needs rebuilding, or is bad; the copy is then of no use. */
+static bool take(struct mu_key *k, const struct muster_segment *seg, const char *key, size_t len)
+{
+    uint64_t h = mu_hash_begin(seg, len), odd = 0, carry = 0x80; /* the start counts as a slash */
+    size_t words = len / 8, rest = len % 8;
+
+    for (size_t i = 0; i < words; i++) {
+        uint64_t v = load(key + 8 * i);
+
+        k->words[i] = v;
+        h = mu_hash_step(h, v);
+        odd |= odd_bytes(v, &carry);
     }
-    if (i < len) {
-        uint64_t v = 'x' * ONES, slash, dot;
+    if (rest) {
+        uint64_t v = load_tail(key, len, rest);
 
-        memcpy(&v, key + i, len - i);
-        nul |= zero_bytes(v);
-        slash = zero_bytes(v ^ ('/' * ONES));
-        dot = zero_bytes(v ^ ('.' * ONES));
-        odd |= (slash << 8 | carry_slash) & (slash | dot);
+        k->words[words] = v;
+        h = mu_hash_step(h, v);
+        odd |= odd_bytes(v | 'x' * ONES << (8 * rest), &carry); /* the padding is no NUL */
     }
-    return nul || odd;
+    k->hash = mu_hash_end(h);
+    k->len = (uint32_t)len;
+    return odd != 0;
 }
 
 static enum muster_status too_long(size_t len)
@@ -79,38 +115,43 @@ static enum muster_status rebuild(const char *key, size_t len, char *to, size_t 
 }
 
 /* Trim, and say whether what is left needs rebuilding. */
-static const char *trim(const char *key, size_t *len)
+static inline const char *trim(const char *key, size_t *ret_len)
 {
-    while (*len && key[0] == '/') {
+    size_t len = *ret_len;
+
+    while (len && key[0] == '/') {
         key++;
-        --*len;
+        len--;
     }
-    while (*len && key[*len - 1] == '/')
-        --*len;
+    while (len && key[len - 1] == '/')
+        len--;
+    *ret_len = len;
     return key;
+}
+
+/* Take the key apart and try again. */
+static enum muster_status repair(const struct muster_segment *seg, const char *key, size_t len, struct mu_key *ret_key)
+{
+    char copy[MUSTER_KEY_MAX + 8];
+    enum muster_status status = rebuild(key, len, copy, &len);
+
+    if (status)
+        return status;
+    mu_key_make(ret_key, seg, copy, len);
+    return MUSTER_OK;
 }
 
 enum muster_status mu_kv_key(const struct muster_segment *seg, const char *key, size_t len, struct mu_key *ret_key)
 {
-    char copy[MUSTER_KEY_MAX + 8];
-    enum muster_status status;
-
     if (!key)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is NULL");
     if (len == MUSTER_NTS)
         len = strlen(key);
     key = trim(key, &len);
-    if (len && suspicious(key, len)) {
-        status = rebuild(key, len, copy, &len);
-        if (status)
-            return status;
-        key = copy;
-    }
     if (!len)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is empty");
-    if (len > MUSTER_KEY_MAX)
-        return too_long(len);
-    mu_key_make(ret_key, seg, key, len);
+    if (len > MUSTER_KEY_MAX || take(ret_key, seg, key, len))
+        return repair(seg, key, len, ret_key);
     return MUSTER_OK;
 }
 

@@ -53,17 +53,24 @@ static enum mu_verdict put_always(struct mu_edit *e)
 enum muster_status muster_kv_set(struct muster *muster, const char *key, size_t key_len, const void *value,
                                  size_t value_len, uint64_t *ret_version)
 {
+    struct mu_ctx *ctx;
+    struct mu_table t;
     struct mu_key k;
-    struct mu_edit e;
     enum muster_status status = check_value(value, &value_len);
 
+    if (!status)
+        status = mu_enter(muster, &ctx);
     if (status)
         return status;
-    e.value = value;
-    e.len = value_len;
-    e.num_refs = 0;
-    e.new_ref = 0;
-    return mutate(muster, key, key_len, 0, put_always, &e, &k, ret_version);
+    status = mu_kv_key(muster->seg, key, key_len, &k);
+    t = mu_table_kv(muster->seg);
+    if (!status && !mu_table_overwrite(&t, ctx, &k, value, value_len, ret_version)) {
+        struct mu_edit e = {.value = value, .len = value_len};
+
+        status = mu_table_edit(&t, ctx, &k, 0, put_always, &e, ret_version);
+    }
+    mu_exit(ctx);
+    return status;
 }
 
 static enum mu_verdict put_if_absent(struct mu_edit *e)

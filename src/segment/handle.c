@@ -29,11 +29,11 @@ static _Thread_local struct {
     uint64_t handle_id;
     struct mu_ctx *ctx;
 } last_use;
-static _Thread_local volatile uint32_t inside; /* a call is under way in this thread */
+_Thread_local volatile uint32_t mu_inside;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
-static _Atomic uint32_t forks;       /* process-local: how many forks deep this process is since it began */
+_Atomic uint32_t mu_forks;
 static _Atomic uint64_t next_id = 1; /* process-local */
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct muster *left_first, **left_end = &left_first;
@@ -64,7 +64,7 @@ static void thread_ends(void *arg)
 static void in_child(void)
 {
     /* relaxed, process-local: the child has one thread */
-    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&mu_forks, 1, memory_order_relaxed);
     while (uses) {
         struct use *u = uses;
 
@@ -72,7 +72,7 @@ static void in_child(void)
         free(u);
     }
     last_use.handle_id = 0;
-    inside = 0;
+    mu_inside = 0;
 }
 
 static void initialise(void)
@@ -105,14 +105,14 @@ struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
     m->task_id = -1;
     /* relaxed, process-local: the number only has to be unique, and the fork count is this process's */
     m->id = atomic_fetch_add_explicit(&next_id, 1, memory_order_relaxed);
-    m->forks = atomic_load_explicit(&forks, memory_order_relaxed);
+    m->forks = atomic_load_explicit(&mu_forks, memory_order_relaxed);
     atomic_store_explicit(&m->state, MU_HANDLE_OPEN, memory_order_relaxed); /* process-local: handed over by return */
     return m;
 }
 
 bool mu_handle_is_ours(const struct muster *m)
 {
-    return m->forks == atomic_load_explicit(&forks, memory_order_relaxed); /* relaxed, process-local */
+    return m->forks == atomic_load_explicit(&mu_forks, memory_order_relaxed); /* relaxed, process-local */
 }
 
 void mu_handle_put_away(struct muster *m)
@@ -132,26 +132,19 @@ void mu_handle_put_away(struct muster *m)
     pthread_mutex_unlock(&left_lock);
 }
 
-static enum muster_status refuse(const struct muster *m)
+enum muster_status mu_handle_refuse(const struct muster *m)
 {
     if (!m)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the muster handle is NULL");
     if (atomic_load_explicit(&m->state, memory_order_relaxed) != MU_HANDLE_OPEN) /* process-local */
         return mu_fail(MUSTER_FAILED_PRECONDITION, "this process has left the job: join again");
-    if (m->forks != atomic_load_explicit(&forks, memory_order_relaxed)) /* process-local */
+    if (m->forks != atomic_load_explicit(&mu_forks, memory_order_relaxed)) /* process-local */
         return mu_fail(MUSTER_FAILED_PRECONDITION,
                        "this is a forked child of the task: its slot stayed with the parent; join again here");
-    if (inside)
+    if (mu_inside)
         return mu_fail(MUSTER_FAILED_PRECONDITION,
                        "called from a signal handler that interrupted another muster call of this thread");
     return MUSTER_OK;
-}
-
-static bool usable(const struct muster *m)
-{
-    /* relaxed, process-local: state and fork count of this process */
-    return m && atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_OPEN &&
-           m->forks == atomic_load_explicit(&forks, memory_order_relaxed) && !inside;
 }
 
 static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
@@ -188,9 +181,9 @@ enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
 {
     enum muster_status status;
 
-    if (!usable(m))
-        return refuse(m);
-    inside = 1;
+    if (!mu_handle_usable(m))
+        return mu_handle_refuse(m);
+    mu_inside = 1;
     if (last_use.handle_id == m->id) {
         *ret_ctx = last_use.ctx;
         return MUSTER_OK;
@@ -200,29 +193,24 @@ enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
     else
         status = attach(m, ret_ctx);
     if (status)
-        inside = 0;
+        mu_inside = 0;
     return status;
 }
 
 void mu_exit(struct mu_ctx *ctx)
 {
     (void)ctx;
-    inside = 0;
-}
-
-enum muster_status mu_enter_read(struct muster *m)
-{
-    return usable(m) ? MUSTER_OK : refuse(m);
+    mu_inside = 0;
 }
 
 enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx)
 {
-    if (!usable(m))
-        return refuse(m);
+    if (!mu_handle_usable(m))
+        return mu_handle_refuse(m);
     if (m->seg->writable)
         return mu_enter(m, ret_ctx);
     *ret_ctx = NULL;
-    inside = 1;
+    mu_inside = 1;
     return MUSTER_OK;
 }
 

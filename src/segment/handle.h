@@ -38,8 +38,24 @@ void mu_handle_put_away(struct muster *m);
 enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx);
 void mu_exit(struct mu_ctx *ctx);
 
-/* Begin a call that only reads. No end is needed. *ret_ctx gets the thread's context if it has one already. */
-enum muster_status mu_enter_read(struct muster *m);
+/* A call is under way in this thread; and how many forks deep this process is. Process-local. */
+extern _Thread_local volatile uint32_t mu_inside;
+extern _Atomic uint32_t mu_forks;
+
+static inline bool mu_handle_usable(const struct muster *m)
+{
+    /* relaxed, process-local: state and fork count of this process */
+    return m && atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_OPEN &&
+           m->forks == atomic_load_explicit(&mu_forks, memory_order_relaxed) && !mu_inside;
+}
+/* The sentence for a handle that is not usable. */
+enum muster_status mu_handle_refuse(const struct muster *m);
+
+/* Begin a call that only reads. No end is needed. */
+static inline enum muster_status mu_enter_read(struct muster *m)
+{
+    return mu_handle_usable(m) ? MUSTER_OK : mu_handle_refuse(m);
+}
 
 /* Begin a call that reads and may have to wait: as mu_enter(), but without a slot (NULL) when read-only. */
 enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx);

@@ -17,52 +17,36 @@
 #include <fcntl.h>
 #include <string.h>
 
-static const uint16_t class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
+const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
 enum { PROBES = 96 /* blocks looked at before another chunk is taken */ };
 
 uint32_t mu_heap_class(size_t body_bytes)
 {
+    static const uint8_t small[17] = {0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7}; /* by granules */
     size_t granules = (body_bytes + MU_BLOCK_HEADER + MU_GRANULE - 1) / MU_GRANULE;
-    uint32_t c = 0;
+    uint32_t c = 7;
 
-    while (c < MU_CLASSES && class_granules[c] < granules)
+    if (granules <= 16)
+        return small[granules];
+    while (c < MU_CLASSES && mu_class_granules[c] < granules)
         c++;
     return c;
 }
 
 size_t mu_heap_class_bytes(uint32_t class_index)
 {
-    return (size_t)class_granules[class_index] * MU_GRANULE - MU_BLOCK_HEADER;
+    return (size_t)mu_class_granules[class_index] * MU_GRANULE - MU_BLOCK_HEADER;
 }
 
 uint32_t mu_heap_chunk_blocks(uint32_t class_index)
 {
-    return MU_CHUNK_GRANULES / class_granules[class_index];
-}
-
-struct mu_block *mu_heap_block(const struct muster_segment *seg, uint32_t index, uint32_t *ret_limit)
-{
-    uint32_t granule = index - 1, chunk = granule / MU_CHUNK_GRANULES, within = granule % MU_CHUNK_GRANULES;
-    uint32_t class_index, granules;
-
-    if (!index || chunk >= seg->num_chunks)
-        return NULL;
-    /* acquire: pairs with the claim in chunk_claim(); the chunk's pages are committed before it */
-    class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[chunk]));
-    if (!class_index || class_index > MU_CLASSES)
-        return NULL;
-    granules = class_granules[class_index - 1];
-    if (within % granules || within + granules > MU_CHUNK_GRANULES)
-        return NULL;
-    if (ret_limit)
-        *ret_limit = granules * MU_GRANULE;
-    return (struct mu_block *)(seg->heap + (uint64_t)granule * MU_GRANULE);
+    return MU_CHUNK_GRANULES / mu_class_granules[class_index];
 }
 
 static uint32_t block_index(uint32_t chunk, uint32_t class_index, uint32_t i)
 {
-    return chunk * MU_CHUNK_GRANULES + i * class_granules[class_index] + 1;
+    return chunk * MU_CHUNK_GRANULES + i * mu_class_granules[class_index] + 1;
 }
 
 static struct mu_block *block_at(const struct muster_segment *seg, uint32_t index)
@@ -243,14 +227,16 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
                                  struct mu_block **ret_block)
 {
     uint32_t c = mu_heap_class(body_bytes);
+    struct mu_hints *h;
     int why = 0;
     uint64_t ref;
 
     if (c >= MU_CLASSES)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "a block of %zu bytes is larger than any can be", body_bytes);
-    ref = take_hinted(ctx, &ctx->hints[flags & MU_HEAP_SYSTEM][c]);
+    h = &ctx->hints[flags & MU_HEAP_SYSTEM][c];
+    ref = h->count ? take_hinted(ctx, h) : 0;
     if (!ref)
-        ref = search(ctx, &ctx->hints[flags & MU_HEAP_SYSTEM][c], c, flags & MU_HEAP_SYSTEM, &why);
+        ref = search(ctx, h, c, flags & MU_HEAP_SYSTEM, &why);
     if (!ref && (flags & MU_HEAP_SYSTEM)) /* the kept chunks are used up: compete with everybody */
         ref = search(ctx, &ctx->hints[0][c], c, false, &why);
     if (!ref)

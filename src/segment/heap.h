@@ -8,11 +8,30 @@
 uint32_t mu_heap_class(size_t body_bytes);
 size_t mu_heap_class_bytes(uint32_t class_index);
 
+extern const uint16_t mu_class_granules[MU_CLASSES];
+
 /*
  * The block at `index`, or NULL when no block can start there: whatever a corrupt word names, the result is inside the
  * heap and ret_limit bytes (header included) may be read. ret_limit may be NULL.
  */
-struct mu_block *mu_heap_block(const struct muster_segment *seg, uint32_t index, uint32_t *ret_limit);
+static inline struct mu_block *mu_heap_block(const struct muster_segment *seg, uint32_t index, uint32_t *ret_limit)
+{
+    uint32_t granule = index - 1, chunk = granule / MU_CHUNK_GRANULES, within = granule % MU_CHUNK_GRANULES;
+    uint32_t class_index, granules;
+
+    if (!index || chunk >= seg->num_chunks)
+        return NULL;
+    /* acquire: pairs with the claim in chunk_claim(); the chunk's pages are committed before it */
+    class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[chunk]));
+    if (class_index - 1 >= MU_CLASSES)
+        return NULL;
+    granules = mu_class_granules[class_index - 1];
+    if (within % granules || within + granules > MU_CHUNK_GRANULES)
+        return NULL;
+    if (ret_limit)
+        *ret_limit = granules * MU_GRANULE;
+    return (struct mu_block *)(seg->heap + (uint64_t)granule * MU_GRANULE);
+}
 
 /* How many blocks fit a chunk of this class, and the index of the i-th. */
 uint32_t mu_heap_chunk_blocks(uint32_t class_index);

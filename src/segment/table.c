@@ -17,27 +17,9 @@
 
 enum { TRIES_UNPINNED = 64 };
 
-struct mu_table mu_table_kv(struct muster_segment *seg)
-{
-    return (struct mu_table){seg, seg->buckets, seg->num_buckets - 1};
-}
-
-struct mu_table mu_table_cells(struct muster_segment *seg)
-{
-    return (struct mu_table){seg, seg->cells, seg->num_cells - 1};
-}
-
-/* Multiply-and-fold: both halves of a 128-bit product. */
-static inline uint64_t fold(uint64_t a, uint64_t b)
-{
-    unsigned __int128 p = (unsigned __int128)a * b;
-
-    return (uint64_t)p ^ (uint64_t)(p >> 64);
-}
-
 void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void *bytes, size_t len)
 {
-    uint64_t h = seg->hash_seed ^ (len * 0x9e3779b97f4a7c15ull);
+    uint64_t h = mu_hash_begin(seg, len);
     uint32_t words = mu_words(len);
 
     k->len = (uint32_t)len;
@@ -45,23 +27,24 @@ void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void 
         k->words[words - 1] = 0;
     memcpy(k->words, bytes, len);
     for (uint32_t i = 0; i < words; i++)
-        h = fold(h ^ k->words[i], 0xd6e8feb86659fd93ull);
-    k->hash = fold(h, 0xa0761d6478bd642full) | 1;
-}
-
-mu_a64 *mu_table_bucket(const struct mu_table *t, const struct mu_key *k)
-{
-    return &t->buckets[(k->hash >> 20) & t->mask];
+        h = mu_hash_step(h, k->words[i]);
+    k->hash = mu_hash_end(h);
 }
 
 /* Copy `len` bytes that start at a word. */
-static void copy_bytes(void *to, const mu_a64 *from, size_t len)
+static inline void copy_bytes(void *to, const mu_a64 *from, size_t len)
 {
     uint8_t *out = to;
-    size_t words = len / 8;
+    size_t words = len / 8, i = 0;
 
-    for (size_t i = 0; i < words; i++) {
-        uint64_t v = mu_load_relaxed(&from[i]); /* relaxed: the caller re-checks */
+    for (; i + 4 <= words; i += 4) {
+        uint64_t v[4] = {mu_load_relaxed(&from[i]), mu_load_relaxed(&from[i + 1]), mu_load_relaxed(&from[i + 2]),
+                         mu_load_relaxed(&from[i + 3])}; /* relaxed: the caller re-checks */
+
+        memcpy(out + i * 8, v, 32);
+    }
+    for (; i < words; i++) {
+        uint64_t v = mu_load_relaxed(&from[i]); /* relaxed: likewise */
 
         memcpy(out + i * 8, &v, 8);
     }
@@ -256,11 +239,62 @@ static int get_once(const struct mu_table *t, struct mu_ctx *pin, const mu_a64 *
     return rc < 0 ? -1 : 1;
 }
 
+/*
+ * The usual case, straight: an entry in the page itself. 1 done; 0 anything else, which get_once() then takes apart.
+ */
+static int get_inline(const struct mu_table *t, const mu_a64 *bucket, const struct mu_key *k, void *buffer,
+                      size_t capacity, struct mu_found *f)
+{
+    uint64_t w = mu_load_acquire(bucket), meta, count; /* acquire: as in get_once() */
+    uint32_t limit, refs, words, at = MU_PAGE_WORDS, key_words = mu_words(k->len);
+    const struct mu_block *b = mu_heap_block(t->seg, MU_WORD_INDEX(w), &limit);
+    const mu_a64 *data;
+
+    if (!b)
+        return 0;
+    meta = mu_load_relaxed(&b->meta); /* relaxed, as all below: re-checked at the end */
+    refs = MU_META_REFS(meta);
+    words = MU_META_BYTES(meta) / 8;
+    if (MU_META_BYTES(meta) > limit || MU_BLOCK_HEADER + (refs + words) * 8ull > limit || words < MU_PAGE_WORDS)
+        return 0;
+    data = b->body + refs;
+    count = mu_load_relaxed(&data[2]);
+    f->word = w;
+    f->version = f->len = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t shape, len;
+        uint32_t size;
+
+        if (at + MU_ENTRY_WORDS > words)
+            return 0;
+        shape = mu_load_relaxed(&data[at + 2]);
+        size = MU_SHAPE_WORDS(shape);
+        if (size < MU_ENTRY_WORDS || at + size > words)
+            return 0;
+        if (mu_load_relaxed(&data[at]) != k->hash || MU_SHAPE_KEY_LEN(shape) != k->len) {
+            at += size;
+            continue;
+        }
+        len = mu_load_relaxed(&data[at + 3]);
+        if ((MU_SHAPE_FLAGS(shape) & MU_ENTRY_EXTERNAL) || len > MU_CHUNK ||
+            MU_ENTRY_WORDS + key_words + mu_words(len) > size || !same_key(&data[at + MU_ENTRY_WORDS], k))
+            return 0;
+        f->version = mu_load_relaxed(&data[at + 1]);
+        f->len = len;
+        if (len <= capacity)
+            copy_bytes(buffer, &data[at + MU_ENTRY_WORDS + key_words], len);
+        break;
+    }
+    return mu_word_same(mu_recheck(bucket), w);
+}
+
 enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
                                 size_t capacity, struct mu_found *ret_found)
 {
     const mu_a64 *bucket = mu_table_bucket(t, k);
 
+    if (get_inline(t, bucket, k, buffer, capacity, ret_found))
+        return MUSTER_OK;
     for (uint32_t tries = 0;; tries++) {
         int rc = get_once(t, tries < TRIES_UNPINNED ? NULL : ctx, bucket, k, buffer, capacity, ret_found);
 

@@ -20,8 +20,14 @@ struct mu_table {
     uint32_t mask;
 };
 
-struct mu_table mu_table_kv(struct muster_segment *seg);
-struct mu_table mu_table_cells(struct muster_segment *seg);
+static inline struct mu_table mu_table_kv(struct muster_segment *seg)
+{
+    return (struct mu_table){seg, seg->buckets, seg->num_buckets - 1};
+}
+static inline struct mu_table mu_table_cells(struct muster_segment *seg)
+{
+    return (struct mu_table){seg, seg->cells, seg->num_cells - 1};
+}
 
 /* A key, copied into whole words (the last one padded with zeros), and its hash. */
 struct mu_key {
@@ -30,7 +36,31 @@ struct mu_key {
     uint64_t words[MU_KEY_MAX / 8];
 };
 void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void *bytes, size_t len);
-mu_a64 *mu_table_bucket(const struct mu_table *t, const struct mu_key *k);
+
+/* The hash, word by word, for those who make a key's words themselves: begin, step for each word, end. */
+static inline uint64_t mu_hash_fold(uint64_t a, uint64_t b)
+{
+    unsigned __int128 p = (unsigned __int128)a * b;
+
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+static inline uint64_t mu_hash_begin(const struct muster_segment *seg, size_t len)
+{
+    return seg->hash_seed ^ (len * 0x9e3779b97f4a7c15ull);
+}
+static inline uint64_t mu_hash_step(uint64_t h, uint64_t word)
+{
+    return mu_hash_fold(h ^ word, 0xd6e8feb86659fd93ull);
+}
+static inline uint64_t mu_hash_end(uint64_t h)
+{
+    return mu_hash_fold(h, 0xa0761d6478bd642full) | 1;
+}
+
+static inline mu_a64 *mu_table_bucket(const struct mu_table *t, const struct mu_key *k)
+{
+    return &t->buckets[(k->hash >> 20) & t->mask];
+}
 
 /* What a read found. */
 struct mu_found {
@@ -77,6 +107,13 @@ typedef enum mu_verdict (*mu_edit_fn)(struct mu_edit *e);
  */
 enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, uint32_t flags,
                                  mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version);
+
+/*
+ * The short way for the commonest edit: replace the value of an entry in its page by one of as many words. False: not
+ * that case, or another commit came first; nothing was changed, use mu_table_edit().
+ */
+bool mu_table_overwrite(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, const void *value,
+                        size_t len, uint64_t *ret_version);
 
 /* Walk one bucket: every entry of one consistent page. The key and value are private copies. */
 struct mu_item {
