@@ -69,9 +69,13 @@ static enum mu_verdict come(struct mu_edit *e)
             return MU_KEEP;
         }
         memcpy(c->value, e->old, e->old_len < c->value_len ? e->old_len : c->value_len);
-        for (uint32_t i = 0; i < there->size; i++)
-            if (((const struct mu_group_member *)(there + 1))[i].flags & MU_MEMBER_LEFT)
+        for (uint32_t i = 0; i < there->size; i++) {
+            uint32_t flags = ((const struct mu_group_member *)(there + 1))[i].flags;
+
+            /* spoiled: somebody left, or it is being taken apart after its members' deaths */
+            if ((flags & MU_MEMBER_LEFT) || ((flags & MU_MEMBER_THERE) && (i >= e->old_refs || !e->refs[i])))
                 return MU_KEEP;
+        }
         if (e->old_len != c->value_len || there->data_bytes != c->head->data_bytes) {
             c->outcome = REFUSED;
             return MU_KEEP;

@@ -219,6 +219,14 @@ void mu_segment_mark_closed(struct muster_segment *seg)
     mu_epoch_move(seg);
 }
 
+void mu_segment_last_out(struct muster_segment *seg)
+{
+    if ((seg->header->flags & MU_FLAG_KEPT) || mu_segment_live_slots(seg))
+        return;
+    mu_segment_mark_closed(seg);
+    mu_segment_unlink(seg);
+}
+
 /* A file without a name, all its first pages committed, filled in. */
 static int build(const struct mu_header *h, bool memfd, const char *job)
 {

@@ -14,6 +14,9 @@ void mu_segment_unref(struct muster_segment *seg);
 /* Unlink the name if it is still this very segment's. */
 void mu_segment_unlink(struct muster_segment *seg);
 
+/* After giving up a slot for good: if nobody is left in a job that no launcher keeps, close and unlink it. */
+void mu_segment_last_out(struct muster_segment *seg);
+
 /* Mark it closed and wake everybody. */
 void mu_segment_mark_closed(struct muster_segment *seg);
 

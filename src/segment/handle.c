@@ -19,6 +19,7 @@ enum { QUARANTINE = 1024 };
 
 /* One thread's context on one handle. */
 struct use {
+    const struct muster *handle; /* kept a while after it was left; by then it may be another's */
     uint64_t handle_id;
     struct use *next;
     struct mu_ctx ctx;
@@ -42,8 +43,12 @@ static unsigned left_count;
 static void give_back(struct use *u)
 {
     struct muster_segment *seg = u->ctx.seg;
+    const struct muster *m = u->handle;
 
     mu_slot_release(&u->ctx);
+    /* a thread that outlives its process's part in the job may hold the last slot. relaxed, process-local */
+    if (m->id != u->handle_id || atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_LEFT)
+        mu_segment_last_out(seg);
     mu_segment_unref(seg);
     free(u);
 }
@@ -164,6 +169,7 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
             free(u);
             return status;
         }
+        u->handle = m;
         u->handle_id = m->id;
         u->ctx.interrupt = &m->interrupt;
         mu_segment_ref(m->seg);

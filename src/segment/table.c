@@ -118,7 +118,11 @@ enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, c
     if (pin) {
         if (!mu_pin(pin, x->bucket, x->word, x->ref))
             return MU_FETCH_CHANGED;
-        rc = b ? copy_external(x, b, limit, match, ret_key_words, buffer, capacity) : MU_FETCH_CORRUPT;
+        /* pinned while the bucket named it: it is there, or the segment is corrupt. acquire: as below */
+        if (!b || x->value_len > MU_VALUE_MAX || mu_load_acquire(&b->word) != live)
+            rc = MU_FETCH_CORRUPT;
+        else
+            rc = copy_external(x, b, limit, match, ret_key_words, buffer, capacity);
         mu_unpin(pin);
         return rc;
     }
@@ -127,9 +131,10 @@ enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, c
         return MU_FETCH_CHANGED;
     if (!b || x->value_len > MU_VALUE_MAX)
         return MU_FETCH_CORRUPT;
-    /* acquire: pairs with mu_heap_publish(); LIVE at this generation means that the contents are the entry's */
+    /* acquire: pairs with mu_heap_publish(); LIVE at this generation means that the contents are the entry's.
+     * Nobody frees a block before the commit that no longer names it: not LIVE and still named is damage. */
     if (mu_load_acquire(&b->word) != live)
-        return MU_FETCH_CHANGED;
+        return mu_word_same(mu_recheck(x->bucket), x->word) ? MU_FETCH_CORRUPT : MU_FETCH_CHANGED;
     rc = copy_external(x, b, limit, match, ret_key_words, buffer, capacity);
     /* Parts are freed before the block that lists them, so that block's word would not tell in time; the bucket's does:
      * nobody begins to free before the commit that replaces the entry. */

@@ -245,10 +245,7 @@ enum muster_status muster_leave(struct muster *muster)
     }
     mu_keeper_stop(muster);
     mu_handle_detach_thread(muster);
-    if (!(seg->header->flags & MU_FLAG_KEPT) && !mu_segment_live_slots(seg)) {
-        mu_segment_mark_closed(seg);
-        mu_segment_unlink(seg);
-    }
+    mu_segment_last_out(seg);
     mu_handle_put_away(muster);
     return status;
 }
