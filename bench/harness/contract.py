@@ -62,7 +62,7 @@ class Judge:
         line = Line(what, "≥ %g×" % times if times > 1 else "> 1×")
         if ratios:
             value, best = min(ratios, key=lambda pair: pair[0])
-            line.measured = "%.1f× (%s against %s of %s)" % (value, nanoseconds(mine.p50), nanoseconds(best.p50),
+            line.measured = "%.3g× (%s against %s of %s)" % (value, nanoseconds(mine.p50), nanoseconds(best.p50),
                                                              best.who)
             passed = value >= times if times > 1 else value > 1
             line.verdict = "PASS" if passed else "MISSED by %.0f %%" % (100 * (times / value - 1))
@@ -84,7 +84,11 @@ def judged(results):
     judge = Judge(results)
     row = judge.row
     two = row("barrier.n2.avg16")
-    judge.ratio("group barrier, 2 tasks, over the one-way line", 2, two, row("line.avg16", "one-way"))
+    over = results.get("barrier.n2.over_line")
+    beside = row("barrier.n2.beside_line"), row("barrier.n2.beside_line", "one-way")
+    judge.at_most("group barrier, 2 tasks, over the one-way line", "≤ 2×", over.value if over else None, 2,
+                  lambda v: "%.2f×" % v,
+                  "%s over %s" % tuple(nanoseconds(r.p50) for r in beside) if all(beside) else "", (over,))
     judge.faster("group barrier, 2 tasks, against Open MPI", 2, two,
                  [row("barrier.n2.avg16", "openmpi"), row("barrier.n2.avg16", "openmpi-sm")])
     judge.faster("group barrier, 2 tasks, against MPICH", 5, two, [row("barrier.n2.avg16", "mpich")])

@@ -22,7 +22,7 @@ def show_metric(out, results, metric, rows):
     for row in sorted(rows, key=lambda r: (r.who not in LIMITS, not r.who.startswith("muster"))):
         name = row.who + (" (limit)" if row.who in LIMITS else "")
         if row.value is not None:
-            shown = count_of_bytes(row.value) if row.unit == "bytes" else "%g %s" % (row.value, row.unit)
+            shown = count_of_bytes(row.value) if row.unit == "bytes" else "%.3g %s" % (row.value, row.unit)
             print("  %-52s %9s %9s" % (name, "", shown), file=out)
             continue
         note = "  others used %.0f %% of the machine" % (100 * row.noise) if row.noisy else ""

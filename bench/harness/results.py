@@ -42,10 +42,13 @@ class Row:
     def __init__(self, metric, who):
         self.metric, self.who = metric, who
         self.repeats = []
-        self.value, self.unit = None, "ns"  # a single figure instead of samples
+        self.values, self.value, self.unit = [], None, "ns"  # a single figure a repeat, instead of samples
 
     def settle(self):
-        if self.value is not None:
+        if self.values:
+            quiet = [value for value, noise in self.values if noise < NOISE_LIMIT]
+            self.value = statistics.median(quiet or [value for value, _ in self.values])
+            self.noisy = not quiet
             return
         quiet = [r for r in self.repeats if r.noise < NOISE_LIMIT]
         used = quiet or [min(self.repeats, key=lambda r: r.noise)]
@@ -88,7 +91,8 @@ class Results:
             return
         row = self.rows.setdefault((line["metric"], line["who"]), Row(line["metric"], line["who"]))
         if "value" in line:
-            row.value, row.unit = line["value"], line["unit"]
+            row.values.append((line["value"], noise))
+            row.unit = line["unit"]
         else:
             row.repeats.append(Repeat(line, noise, turn))
 
@@ -114,7 +118,7 @@ COLUMNS = ["metric", "who", "unit", "batch", "repeats", "quiet_repeats", "noise_
 
 def record(results, row):
     if row.value is not None:
-        return {"metric": row.metric, "who": row.who, "unit": row.unit, "p50": row.value}
+        return {"metric": row.metric, "who": row.who, "unit": row.unit, "repeats": len(row.values), "p50": row.value}
     ratio = results.ratio(row)
     return {"metric": row.metric, "who": row.who, "unit": "ns", "batch": row.batch, "repeats": len(row.repeats),
             "quiet_repeats": row.quiet, "noise_pct": round(100 * row.noise, 2), "n": row.count, "min": row.low,

@@ -15,6 +15,8 @@ TITLES = {
     "line.avg16": "the same, mean of 16",
     "barrier.n2": "group barrier, 2 tasks",
     "barrier.n2.avg16": "group barrier, 2 tasks, mean of 16",
+    "barrier.n2.beside_line": "group barrier, 2 tasks, in turn with the line",
+    "barrier.n2.over_line": "the same, barrier over one-way line",
     "barrier.n4": "group barrier, 4 tasks",
     "barrier.n8": "group barrier, 8 tasks",
     "named.1": "named barrier, 1 participant, each arrival",
