@@ -104,7 +104,7 @@ class Effort:
         self.objects = 20000 if quick else 1000000
         self.waits = 50 if quick else 300
         self.small_kills = 3 if quick else 15
-        self.large_kills, self.large_mib = (2, 64) if quick else (8, 2048)
+        self.large_kills, self.large_mib = (2, 64) if quick else (6, 2048)
         self.runs = 3 if quick else 10
 
     def __str__(self):
