@@ -76,7 +76,6 @@ static const struct {
     FIELD(mu_header, cluster),
     FIELD(mu_header, event_tail),
     FIELD(mu_header, slots_high),
-    FIELD(mu_header, keepers),
     SIZE(mu_slot),
     FIELD(mu_slot, word),
     FIELD(mu_slot, task),

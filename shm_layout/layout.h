@@ -200,9 +200,7 @@ struct mu_header {
     uint8_t pad3[MU_LINE - 8];
     mu_a32 slots_high; /* 1536: no slot at or above it was ever claimed */
     uint8_t pad4[MU_LINE - 4];
-    mu_a32 keepers; /* 1664: launchers that will remove the segment; hint for the last to leave */
-    uint8_t pad5[MU_LINE - 4];
-    uint8_t reserved2[MU_HEADER_SIZE - 1792];
+    uint8_t reserved2[MU_HEADER_SIZE - 1664];
 };
 #define MU_OPEN       1u
 #define MU_CLOSED     2u
@@ -286,7 +284,7 @@ static_assert(sizeof(struct mu_header) == MU_HEADER_SIZE, "header");
 static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_header, host) == 512 &&
                   offsetof(struct mu_header, state) == 1024 && offsetof(struct mu_header, epoch) == 1152 &&
                   offsetof(struct mu_header, cluster) == 1280 && offsetof(struct mu_header, event_tail) == 1408 &&
-                  offsetof(struct mu_header, slots_high) == 1536 && offsetof(struct mu_header, keepers) == 1664,
+                  offsetof(struct mu_header, slots_high) == 1536,
               "header lines");
 static_assert(sizeof(struct mu_task_record) == 64, "task record");
 static_assert(sizeof(struct mu_cluster_root) == 32, "cluster root");

@@ -1,0 +1,208 @@
+/*
+ * demo.c: the main job in small. Four processes meet, hand an NCCL unique id round, synchronise 200,000 times, and
+ * learn of a killed peer.
+ *
+ * The job's status is that of its killed task, 128 + 9, and nothing else will do:
+ * run: "$MUSTER" run -n 4 --kill-on-fail=no -- "$EXAMPLE" 2>/dev/null; [ $? -eq 137 ]
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <err.h>
+#include <glob.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <muster/muster.h>
+
+enum { BARRIERS = 200000, ID_BYTES = 128, VICTIM = 2 };
+
+static struct muster *job;
+static int rank, size;
+
+static void check(enum muster_status status)
+{
+    if (status)
+        errx(1, "task %d: %s: %s", rank, muster_status_name(status), muster_last_error());
+}
+
+/* Lines of different tasks come in rank order: each prints in its turn, between barriers. */
+static void in_turn(struct muster_group *all, const char *line)
+{
+    for (int i = 0; i < size; i++) {
+        if (i == rank) {
+            fputs(line, stdout);
+            fflush(stdout);
+        }
+        check(muster_group_barrier(all, MUSTER_FOREVER));
+    }
+}
+
+static void affinity(char *text, size_t n)
+{
+    cpu_set_t set;
+    size_t at = 0;
+
+    text[0] = 0;
+    if (sched_getaffinity(0, sizeof set, &set))
+        return;
+    for (int c = 0; c < CPU_SETSIZE && at < n; c++)
+        if (CPU_ISSET(c, &set))
+            at += (size_t)snprintf(text + at, n - at, "%s%d", at ? "," : "", c);
+}
+
+static void publish(void)
+{
+    char key[64], value[512], host[64] = "", cpus[300];
+
+    gethostname(host, sizeof host - 1);
+    affinity(cpus, sizeof cpus);
+    snprintf(key, sizeof key, "/demo/task/%d", rank);
+    snprintf(value, sizeof value, "host %s  pid %d  CPUs %s", host, (int)getpid(), cpus);
+    check(muster_kv_set(job, key, MUSTER_NTS, value, MUSTER_NTS, NULL));
+}
+
+static void show_tasks(void)
+{
+    struct muster_kv_list *list;
+
+    check(muster_kv_get_dir(job, "/demo/task", MUSTER_NTS, &list));
+    for (size_t i = 0; i < list->count; i++)
+        printf("%s: %s\n", list->entries[i].key, (const char *)list->entries[i].value);
+    muster_kv_list_free(list);
+    fflush(stdout);
+}
+
+/* The NCCL library, wherever it is; `tried` tells where it was looked for. */
+static void *open_nccl(char *tried, size_t n)
+{
+    static const char *const patterns[] = {"/usr/local/cuda*/lib*/libnccl.so.2", "/usr/lib/*/libnccl.so.2",
+                                           "/opt/nvidia/nccl/lib/libnccl.so.2"};
+    void *library = dlopen("libnccl.so.2", RTLD_NOW);
+    size_t at = (size_t)snprintf(tried, n, "the loader's path");
+
+    for (size_t i = 0; !library && i < sizeof patterns / sizeof patterns[0]; i++) {
+        glob_t found;
+
+        if (at < n)
+            at += (size_t)snprintf(tried + at, n - at, ", %s", patterns[i]);
+        if (glob(patterns[i], 0, NULL, &found))
+            continue;
+        for (size_t k = 0; !library && k < found.gl_pathc; k++)
+            library = dlopen(found.gl_pathv[k], RTLD_NOW);
+        globfree(&found);
+    }
+    return library;
+}
+
+/* Task 0 makes an id, all others receive it through the segment; each then shows that it has the same. */
+static void hand_round_nccl_id(struct muster_group *all)
+{
+    char id[ID_BYTES] = {0}, tried[512] = "";
+    int version = 0;
+    uint64_t sum = 0xcbf29ce484222325u, *sums = calloc((size_t)size, sizeof *sums);
+    struct {
+        int made, version;
+        char id[ID_BYTES];
+    } parcel = {0};
+
+    if (rank == 0) {
+        void *nccl = open_nccl(tried, sizeof tried);
+        int (*get_id)(char *) = nccl ? (int (*)(char *))dlsym(nccl, "ncclGetUniqueId") : NULL;
+        int (*get_version)(int *) = nccl ? (int (*)(int *))dlsym(nccl, "ncclGetVersion") : NULL;
+
+        parcel.made = get_id && get_id(id) == 0 && get_version && get_version(&version) == 0;
+        parcel.version = version;
+        memcpy(parcel.id, id, sizeof id);
+        check(muster_kv_set(job, "/demo/nccl", MUSTER_NTS, &parcel, sizeof parcel, NULL));
+        if (!parcel.made)
+            printf("NCCL: no libnccl here that makes an id (looked in %s)\n", tried);
+    }
+    check(muster_kv_get(job, "/demo/nccl", MUSTER_NTS, MUSTER_FOREVER, &parcel, sizeof parcel, NULL, NULL));
+    for (int i = 0; i < ID_BYTES; i++)
+        sum = (sum ^ (unsigned char)parcel.id[i]) * 0x100000001b3u;
+    check(muster_group_allgather(all, &sum, sizeof sum, sums, MUSTER_FOREVER));
+    for (int i = 0; i < size; i++)
+        if (sums[i] != sum)
+            errx(1, "task %d has another NCCL id than task %d", i, rank);
+    if (rank == 0 && parcel.made)
+        printf("NCCL %d.%d.%d: task 0 made a unique id, %d of %d tasks hold the same %d bytes (fingerprint %016llx)\n",
+               parcel.version / 10000, parcel.version / 100 % 100, parcel.version % 100, size, size, ID_BYTES,
+               (unsigned long long)sum);
+    fflush(stdout);
+    free(sums);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void time_barriers(struct muster_group *all)
+{
+    uint32_t *ns = malloc(BARRIERS * sizeof *ns);
+    uint64_t start, last;
+
+    if (!ns)
+        errx(1, "no memory");
+    check(muster_group_barrier(all, MUSTER_FOREVER));
+    start = last = muster_now_ns();
+    for (int i = 0; i < BARRIERS; i++) {
+        uint64_t now;
+
+        check(muster_group_barrier(all, MUSTER_FOREVER));
+        now = muster_now_ns();
+        ns[i] = (uint32_t)(now - last);
+        last = now;
+    }
+    qsort(ns, BARRIERS, sizeof *ns, by_value);
+    if (rank == 0)
+        printf("%d group barriers of %d tasks on %ld processors in %.2f s: p50 %.2f us, p99 %.2f us\n", BARRIERS, size,
+               sysconf(_SC_NPROCESSORS_ONLN), (double)(last - start) / 1e9, ns[BARRIERS / 2] / 1e3,
+               ns[BARRIERS / 100 * 99] / 1e3);
+    fflush(stdout);
+    free(ns);
+}
+
+int main(void)
+{
+    struct muster_group *all;
+    struct muster_error error;
+    uint64_t killed, learned;
+
+    check(muster_join(NULL, &job));
+    rank = muster_task_id(job);
+    size = (int)muster_num_tasks(job);
+    if (size <= VICTIM)
+        errx(2, "start it with at least %d tasks: muster run -n 4 -- demo", VICTIM + 1);
+    check(muster_group_create(job, "demo", NULL, 0, 0, MUSTER_FOREVER, &all));
+    publish();
+    check(muster_group_barrier(all, MUSTER_FOREVER));
+    if (rank == 0)
+        show_tasks();
+    hand_round_nccl_id(all);
+    time_barriers(all);
+    if (rank == VICTIM)
+        printf("task %d (pid %d) now kills itself with SIGKILL\n", rank, (int)getpid());
+    in_turn(all, "");
+    if (rank == VICTIM) {
+        killed = muster_now_ns();
+        check(muster_kv_set(job, "/demo/killed", MUSTER_NTS, &killed, sizeof killed, NULL));
+        raise(SIGKILL);
+    }
+    if (muster_group_barrier(all, MUSTER_FOREVER) == MUSTER_OK) /* the victim never comes: this must fail */
+        errx(1, "task %d: the barrier passed without task %d", rank, VICTIM);
+    learned = muster_now_ns();
+    check(muster_error_wait(job, MUSTER_FOREVER, &error));
+    check(muster_kv_get(job, "/demo/killed", MUSTER_NTS, 0, &killed, sizeof killed, NULL, NULL));
+    printf("task %d learned after %llu us that task %d (pid %u) had died\n", rank,
+           (unsigned long long)(learned - killed) / 1000, error.task_id, error.pid);
+    muster_group_free(all);
+    check(muster_leave(job));
+    return error.task_id == VICTIM ? 0 : 1;
+}
