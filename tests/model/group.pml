@@ -1,16 +1,19 @@
 /*
  * group.pml: the group barrier, flat.
  *
- * Stands for: src/barrier/group.c (arrival, the wait, giving up) with the sleeping of src/sync/wait.c.
+ * Stands for: src/barrier/collective.c (arrive, scan, mu_group_close, report, wait_slowly) and leave() in
+ * src/barrier/group.c, with the sleeping of src/segment/wait.c.
  *
- * Each member has one arrival word {epoch, S, CLOSED}, which only it moves forward:
+ * Each member has one arrival word {instance, S, CLOSED, reason}, which only it moves forward:
  *   arrive at e:  CAS e-1 -> e on the own word; if S is set there, clear it in the same CAS and wake.
- *                 CLOSED(e) found there: the instance failed, ERROR.
+ *                 CLOSED(e) found there: give up.
  *   wait:         read the members' words in turn until all have reached e; a word once seen there need not be read again.
- *                 CLOSED(e) anywhere: ERROR. To sleep on a missing member: load the error epoch; no member in error (else
- *                 give up); read its word again; set S by CAS in exactly the value read; futex_waitv {its word, error epoch}.
- *   give up (own deadline, or a member in error): close every member that is missing, CAS e-1 -> CLOSED(e), waking its
- *                 sleepers. Any closed, by whomever: ERROR. None: all had arrived, OK.
+ *                 CLOSED(e) anywhere: give up. To sleep on a missing member: load the error epoch; no member in error (else
+ *                 give up); set S by CAS in exactly the word read; futex_waitv {its word, error epoch}.
+ *   give up (own deadline, a member in error, somebody closed): close every member that is missing, CAS e-1 -> CLOSED(e)
+ *                 with the reason, waking its sleepers. None closed, by whomever: all had arrived, OK. Else the instance
+ *                 failed; who is closed cannot change any more, and the reason is that of the first of them.
+ *   leave:        close the own word for the instance after the last.
  * CLOSED(e) says: arrived at e-1, never at e. So it has reached every instance before e, and none from e on.
  * After a failure the group is dead, its members stop. A death raises the error, then moves the error epoch and wakes it.
  * futex_waitv compares and sleeps in one step here; there is no recheck timer: who is lost is lost for ever.
@@ -21,18 +24,21 @@
  * The protocol:
  * RUN short ok     -DMEMBERS=3                                        : 3 members, 2 instances, one death
  * RUN short ok     -DMEMBERS=3 -DDEATHS=0                             : nobody dies, no deadline: always OK
- * RUN full  ok     -DMEMBERS=3 -DDEADLINES=1                          : and member 0 may pass its deadline
+ * RUN full  ok     -DMEMBERS=3 -DDEADLINES=1                          : one death, and member 0 may pass its deadline
  * RUN full  ok     -DMEMBERS=3 -DDEADLINES=2                          : two givers-up at once, and a death
  * RUN short ok     -DMEMBERS=3 -DDEADLINES=1 -DABSENT -DDEATHS=0      : member 2 may stay away, alive; member 0 has a deadline
+ * RUN full  ok     -DMEMBERS=3 -DLEAVES                               : member 2 may leave in good order, and a death
+ * RUN full  ok     -DMEMBERS=3 -DANY_MISSING                          : a sleeper picks any of the missing, and a death
  * RUN full  ok     -DMEMBERS=4 -DINSTANCES=1 -DVICTIM=0               : 4 members, one instance, death of the first
  * RUN full  ok     -DMEMBERS=4 -DINSTANCES=1 -DVICTIM=3               : 4 members, one instance, death of the last
  * RUN full  ok     -DMEMBERS=4 -DINSTANCES=1 -DDEADLINES=2 -DDEATHS=0 : 4 members, two givers-up
  * RUN full  ok     -DMEMBERS=3 -DINSTANCES=1 -DDEATHS=2 -DDEADLINES=1 : two deaths
  * One rule dropped:
  * RUN short assert -DMEMBERS=3 -DSTORE_ARRIVAL                             : arrival by a plain store
- * RUN short assert -DMEMBERS=3 -DERROR_WITHOUT_CLOSING                     : who sees an error returns ERROR, closing nobody
+ * RUN short assert -DMEMBERS=3 -DERROR_WITHOUT_CLOSING                     : who sees an error fails, closing nobody
  * RUN short assert -DMEMBERS=3 -DCLOSE_ONLY_DEAD                           : only the members in error are closed
  * RUN short assert -DMEMBERS=3 -DDEADLINES=2 -DOWN_CLOSES_COUNT            : who gives up counts only those that it closed itself
+ * RUN full  assert -DMEMBERS=4 -DINSTANCES=1 -DDEADLINES=1 -DVICTIM=1 -DREASON_AT_ONCE : who meets a closed member reports its reason, closing nobody
  * RUN short assert -DMEMBERS=3 -DCLOSED_AHEAD_FAILS                        : CLOSED(e+1) is taken for a failure of e
  * RUN short assert -DMEMBERS=3 -DCLOSED_IS_ARRIVED                         : CLOSED(e) is taken for an arrival at e
  * RUN short stuck  -DMEMBERS=3 -DDEADLINES=1 -DABSENT -DDEATHS=0 -DCLOSE_WITHOUT_WAKE : closing does not wake
@@ -53,11 +59,13 @@
 #define VICTIMS MEMBERS
 #include "kill.pml"
 
-#define NONE  0
-#define OK    1
-#define ERROR 2
+/* results */
+#define NONE    0
+#define OK      1
+#define LOST    2
+#define TIMEOUT 3
 
-typedef Word { byte epoch; bool sleepers; bool closed }
+typedef Word { byte epoch; bool sleepers; bool closed; bool late }
 
 Word arrival[MEMBERS];
 bool error[MEMBERS];      /* the task's record says so */
@@ -112,7 +120,7 @@ inline returns(result)
     assert(result == OK || cause);
     x = 0;
     do
-    :: x < MEMBERS -> assert(result == ERROR || begun[x] >= e); x++
+    :: x < MEMBERS -> assert(result != OK || begun[x] >= e); x++
     :: else -> break
     od;
     x = 0
@@ -122,8 +130,8 @@ inline returns(result)
 proctype Member(byte me)
 {
     byte e = 1;
-    byte j, k, x, e0;
-    bool closed_any, need_wake;
+    byte j, k, x, e0, target;
+    bool closed_any, need_wake, late;
 
     {
         j = 0;
@@ -135,13 +143,22 @@ arrive:
 #ifdef ABSENT
             :: e <= INSTANCES && me == MEMBERS - 1 -> cause = true; goto done /* alive, busy elsewhere for ever */
 #endif
+#ifdef LEAVES
+            :: e <= INSTANCES && me == MEMBERS - 1 && !arrival[me].closed ->
+                cause = true;
+                arrival[me].closed = true;
+                arrival[me].epoch = e;
+                need_wake = arrival[me].sleepers;
+                arrival[me].sleepers = false;
+                goto left
+#endif
             :: e <= INSTANCES
             fi;
             /* CAS e-1 -> e, from the word with S or without; one that fails because S was set meanwhile is tried again */
             begun[me] = e;
 #ifndef STORE_ARRIVAL
             if
-            :: arrival[me].closed -> returns(ERROR); goto done
+            :: arrival[me].closed -> goto closed
             :: else -> assert(arrival[me].epoch == e - 1)
             fi;
 #endif
@@ -164,10 +181,17 @@ scan: /* member j's word; those before it have been seen there */
             :: j == MEMBERS -> goto passed
             :: j == me -> j++; goto scan /* its own word was decided by its own CAS */
             :: j < MEMBERS && j != me && REACHED(arrival[j], e) -> j++; goto scan
-            :: j < MEMBERS && j != me && CLOSED_FOR(arrival[j], e) -> returns(ERROR); goto done
+            :: j < MEMBERS && j != me && CLOSED_FOR(arrival[j], e) -> k = j; goto closed
             :: j < MEMBERS && j != me && MISSING(arrival[j], e)
-            :: j < MEMBERS && j != me && MISSING(arrival[j], e) && me < DEADLINES -> cause = true; goto give_up
+            :: j < MEMBERS && j != me && MISSING(arrival[j], e) && me < DEADLINES -> late = true; goto give_up
             fi;
+            target = j;
+#ifdef ANY_MISSING
+            do
+            :: target < MEMBERS - 1 && target + 1 != me && MISSING(arrival[target + 1], e) -> target++
+            :: break
+            od;
+#endif
 #ifndef EPOCH_LATE
             e0 = error_epoch /* a step of its own; the word is read again below */
 #endif
@@ -198,80 +222,119 @@ scan: /* member j's word; those before it have been seen there */
         atomic {
 #ifndef SLEEPERS_BLIND_OR
             if
-            :: MISSING(arrival[j], e) -> assert(arrival[j].epoch == e - 1)
-            :: else -> e0 = 0; goto scan
+            :: MISSING(arrival[target], e) -> assert(arrival[target].epoch == e - 1)
+            :: else -> e0 = 0; target = 0; goto scan
             fi;
 #endif
-            arrival[j].sleepers = true;
-            k = arrival[j].epoch
+            arrival[target].sleepers = true;
+            k = arrival[target].epoch
         };
 
         /* futex_waitv: both words as expected, or return at once */
         atomic {
             if
-            :: arrival[j].epoch == k && arrival[j].sleepers && !arrival[j].closed && error_epoch == e0 ->
-                sleeps_on[me] = j + 1;
+            :: arrival[target].epoch == k && arrival[target].sleepers && !arrival[target].closed && error_epoch == e0 ->
+                sleeps_on[me] = target + 1;
                 k = 0;
+                target = 0;
                 e0 = 0
-            :: else -> k = 0; e0 = 0; goto scan
+            :: else -> k = 0; e0 = 0; target = 0; goto scan
             fi
         };
         if
         :: atomic { sleeps_on[me] == 0 -> goto scan }
-        :: atomic { sleeps_on[me] != 0 && me < DEADLINES -> sleeps_on[me] = 0; cause = true }
+        :: atomic { sleeps_on[me] != 0 && me < DEADLINES -> sleeps_on[me] = 0; late = true }
         fi;
 
 give_up:
-        atomic { k = 0; e0 = 0; closed_any = false };
+        atomic { k = 0; e0 = 0; target = 0; closed_any = false; cause = true };
 #ifdef ERROR_WITHOUT_CLOSING
-        atomic { returns(ERROR); goto done };
+        atomic { returns(LOST); goto done };
 #endif
-        do
-        :: k < MEMBERS ->
-            atomic {
-                /* CAS of exactly the word read; one that fails reads again */
-                if
-                :: MISSING(arrival[k], e) && TO_CLOSE(k) ->
-                    arrival[k].closed = true;
-                    arrival[k].epoch = e;
-                    need_wake = arrival[k].sleepers;
-                    arrival[k].sleepers = false;
-                    closed_any = true
-#ifndef OWN_CLOSES_COUNT
-                :: CLOSED_FOR(arrival[k], e) -> closed_any = true
-#endif
-                :: else
-                fi;
-                k++
-            };
+
+close:  /* member k: CAS of exactly the word read; one that fails reads again */
+        atomic {
             if
-            :: atomic {
-                need_wake ->
-                need_wake = false;
-#ifndef CLOSE_WITHOUT_WAKE
-                wake_word(k - 1)
+            :: k == MEMBERS -> goto outcome
+            :: k < MEMBERS && MISSING(arrival[k], e) && TO_CLOSE(k) ->
+                arrival[k].closed = true;
+                arrival[k].late = late;
+                arrival[k].epoch = e;
+                need_wake = arrival[k].sleepers;
+                arrival[k].sleepers = false;
+                closed_any = true
+#ifndef OWN_CLOSES_COUNT
+            :: k < MEMBERS && CLOSED_FOR(arrival[k], e) -> closed_any = true
 #endif
-                }
             :: else
+            fi;
+            k++;
+            if
+            :: need_wake -> need_wake = false
+            :: else -> goto close
             fi
-        :: else -> break
-        od;
+        };
+        atomic {
+#ifndef CLOSE_WITHOUT_WAKE
+            wake_word(k - 1);
+#endif
+            goto close
+        };
+
+closed: /* somebody is closed: me, or member k */
+        atomic {
+#ifdef REASON_AT_ONCE
+            if
+            :: arrival[me].closed -> k = me
+            :: else
+            fi;
+            if
+            :: arrival[k].late -> returns(TIMEOUT)
+            :: else -> returns(LOST)
+            fi;
+            goto done
+#else
+            goto give_up
+#endif
+        };
+
+outcome: /* the first of the closed says why; a load each, but they cannot change any more */
         atomic {
             k = 0;
             if
-            :: closed_any -> returns(ERROR); goto done
+            :: !closed_any -> goto passed
             :: else
-            fi
+            fi;
+            do
+            :: k < MEMBERS && !CLOSED_FOR(arrival[k], e) -> k++
+            :: else -> break
+            od;
+            assert(k < MEMBERS);
+            if
+            :: arrival[k].late -> returns(TIMEOUT)
+            :: else -> returns(LOST)
+            fi;
+            goto done
         };
 
 passed:
-        atomic { returns(OK); j = 0; e++; goto arrive };
+        atomic { returns(OK); j = 0; e++; late = false; goto arrive };
+
+#ifdef LEAVES
+left:
+        atomic {
+            if
+            :: need_wake -> need_wake = false; wake_word(me)
+            :: else
+            fi
+        };
+#endif
 
 done:
         skip
     } UNTIL_KILLED(me);
     atomic {
-        e = 0; j = 0; k = 0; x = 0; e0 = 0; closed_any = false; need_wake = false;
+        e = 0; j = 0; k = 0; x = 0; e0 = 0; target = 0; closed_any = false; need_wake = false; late = false;
         sleeps_on[me] = 0;
         finished++
     }

@@ -1,0 +1,23 @@
+/*
+ * Stands in for shm_layout/layout.h: the same format with the smallest geometry. A chunk has MODEL_BLOCKS granules
+ * instead of 1024, and there is one size class, of one granule, so that an allocator meets its limits with three blocks.
+ */
+#ifndef MODEL_LAYOUT_H
+#define MODEL_LAYOUT_H
+
+#include_next "shm_layout/layout.h"
+
+#ifndef MODEL_BLOCKS
+#define MODEL_BLOCKS 3u
+#endif
+#undef MU_CHUNK
+#define MU_CHUNK (MODEL_BLOCKS * MU_GRANULE)
+#undef MU_CLASSES
+#define MU_CLASSES 1u
+#undef MU_CLASS_GRANULES
+#define MU_CLASS_GRANULES                                                                                              \
+    {                                                                                                                  \
+        1                                                                                                              \
+    }
+
+#endif
