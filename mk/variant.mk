@@ -64,7 +64,7 @@ define test_dir_rules
 TESTS_$(1)_$(4) := $(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c))
 PROGRAMS_$(1)_$(4) := $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)) \
 	$(if $(filter fuzz,$(2)),$(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_fuzz.c)))
-$(3)/obj/tests/$(4)/%.o: DIR_CFLAGS := -Itests/common -Itests/$(4) $(CFLAGS_$(4))
+$(3)/obj/tests/$(4)/%.o: DIR_CFLAGS := -Itests/common -Itests/$(4) $(if $(filter fuzz,$(4)),,$(CFLAGS_$(4)))
 
 $(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c)): $(3)/%: $(3)/obj/%.o
 $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)): $(3)/%: $(3)/obj/%_main.o

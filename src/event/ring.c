@@ -40,24 +40,35 @@ static int compare(const struct muster_segment *seg, uint64_t sequence, uint64_t
     return ahead > MU_WORD_TAG_MASK / 2 ? -1 : 1;
 }
 
-/* The number of the next event: from the hint on, over all that are there; and move the hint. */
-static uint64_t find_tail(struct muster_segment *seg)
+static enum muster_status corrupt(const struct muster_segment *seg)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: its events do not follow one another",
+                   seg->job);
+}
+
+/*
+ * The number of the next event: from the hint on, over all that are there; and move the hint. Tags that chase one
+ * another round the ring, which no sender leaves, end the search after half a circle of tags: DATA_LOSS.
+ */
+static enum muster_status find_tail(struct muster_segment *seg, uint64_t *ret_tail)
 {
     mu_a64 *hint = &seg->header->event_tail;
     uint64_t from = mu_load_acquire(hint), tail = from; /* acquire: pairs with the CAS below */
 
-    for (;;) {
+    while (tail - from <= (MU_WORD_TAG_MASK / 2) * seg->num_events) {
         uint64_t w = mu_load_acquire(word_of(seg, tail)); /* acquire: pairs with the commit CAS */
         int rc = compare(seg, tail, w);
 
-        if (rc < 0)
-            break;
+        if (rc < 0) {
+            if (tail != from && seg->writable)
+                mu_cas(hint, from, tail); /* release half: whoever starts from it finds all below it sent */
+            *ret_tail = tail;
+            return MUSTER_OK;
+        }
         /* a hint that is rounds behind meets a later event in its place, and jumps there */
         tail += rc ? ((MU_WORD_TAG(w) - wanted_tag(seg, tail) - 1) & MU_WORD_TAG_MASK) * seg->num_events : 1;
     }
-    if (tail != from && seg->writable)
-        mu_cas(hint, from, tail); /* release half: whoever starts from it finds all below it sent */
-    return tail;
+    return corrupt(seg);
 }
 
 static enum muster_status fill(struct mu_txn *t, uint64_t sequence, uint32_t task, uint32_t type, const void *payload,
@@ -100,11 +111,20 @@ enum muster_status muster_event_send(struct muster *muster, uint32_t type, const
     while (!status && commit == MU_RETRY) {
         struct mu_txn t;
 
-        sequence = find_tail(muster->seg);
+        status = find_tail(muster->seg, &sequence);
+        if (status)
+            break;
         mu_txn_begin(&t, ctx, word_of(muster->seg, sequence));
         t.seen = mu_load_acquire(t.word); /* acquire: pairs with the commit CAS */
-        if (MU_WORD_TAG(t.seen) != wanted_tag(muster->seg, sequence))
-            continue; /* sent by another meanwhile */
+        if (MU_WORD_TAG(t.seen) != wanted_tag(muster->seg, sequence)) {
+            if (compare(muster->seg, sequence, t.seen) < 0)
+                status = corrupt(muster->seg); /* the one a round before is missing: nobody will ever send it */
+            continue;                          /* else sent by another meanwhile */
+        }
+        if (MU_WORD_INDEX(t.seen) && !mu_heap_block(muster->seg, MU_WORD_INDEX(t.seen), NULL)) {
+            status = corrupt(muster->seg);
+            break;
+        }
         t.num_olds = MU_WORD_INDEX(t.seen) ? 1 : 0;
         status = fill(&t, sequence, (uint32_t)(muster->task_id + 1), type, payload, len);
         if (!status)
@@ -125,9 +145,7 @@ enum muster_status muster_event_next(struct muster *muster, uint64_t *ret_sequen
 {
     enum muster_status status = mu_enter_read(muster);
 
-    if (!status)
-        *ret_sequence = find_tail(muster->seg);
-    return status;
+    return status ? status : find_tail(muster->seg, ret_sequence);
 }
 
 /* Copy the event out of its block: 1 done, 0 replaced meanwhile, -1 not well formed. */
@@ -169,8 +187,12 @@ static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t s
 /* The reader was overtaken: how much is lost, and where it goes on. */
 static enum muster_status overrun(struct muster_segment *seg, uint64_t *position, uint64_t *ret_lost)
 {
-    uint64_t tail = find_tail(seg), oldest = tail > seg->num_events ? tail - seg->num_events : 0, lost;
+    uint64_t tail, oldest, lost;
+    enum muster_status status = find_tail(seg, &tail);
 
+    if (status)
+        return status;
+    oldest = tail > seg->num_events ? tail - seg->num_events : 0;
     if (oldest <= *position) /* overtaken between our look and now, by less than a round */
         oldest = *position + 1;
     lost = oldest - *position;

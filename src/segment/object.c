@@ -63,8 +63,13 @@ enum mu_read mu_object_read(const struct muster_segment *seg, const mu_a64 *word
     return MU_WORD_INDEX(ret_root->word) ? MU_READ_OK : MU_READ_EMPTY;
 }
 
-/* Does the block that `from` names refer to `ref`, at most `depth` steps away? */
-static bool block_reaches(const struct muster_segment *seg, struct mu_block *b, uint32_t limit, uint64_t ref, int depth)
+/*
+ * Does the block refer to `ref`, at most `depth` steps away? *left counts the references still to be followed: a sound
+ * segment reaches each block once, so it never runs out; where it does, blocks name one another in circles, and nothing
+ * there may be freed.
+ */
+static bool block_reaches(const struct muster_segment *seg, struct mu_block *b, uint32_t limit, uint64_t ref, int depth,
+                          uint64_t *left)
 {
     uint32_t refs = MU_META_REFS(mu_load_relaxed(&b->meta)); /* relaxed: the caller re-checks the word */
 
@@ -73,6 +78,9 @@ static bool block_reaches(const struct muster_segment *seg, struct mu_block *b, 
         struct mu_block *next;
         uint32_t next_limit;
 
+        if (!*left)
+            return true;
+        --*left;
         if (!r)
             continue;
         if (((r ^ ref) & ~MU_REF_DEEP) == 0)
@@ -80,7 +88,7 @@ static bool block_reaches(const struct muster_segment *seg, struct mu_block *b, 
         if (depth <= 1)
             continue;
         next = mu_heap_block(seg, MU_REF_INDEX(r), &next_limit);
-        if (next && block_reaches(seg, next, next_limit, ref, depth - 1))
+        if (next && block_reaches(seg, next, next_limit, ref, depth - 1, left))
             return true;
     }
     return false;
@@ -92,12 +100,13 @@ bool mu_object_reaches(const struct muster_segment *seg, const mu_a64 *word, uin
         uint64_t w = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
         uint32_t limit, index = MU_WORD_INDEX(w);
         struct mu_block *b = index ? mu_heap_block(seg, index, &limit) : NULL;
+        uint64_t left = (uint64_t)seg->num_chunks * (MU_CHUNK / 8); /* words of the heap */
         bool found = false;
 
         if (b)
             found = index == MU_REF_INDEX(ref) ? MU_BLOCK_GENERATION(mu_load_acquire(&b->word)) ==
                                                      MU_REF_GENERATION(ref) /* acquire: pairs with publish */
-                                               : block_reaches(seg, b, limit, ref, DEPTH);
+                                               : block_reaches(seg, b, limit, ref, DEPTH, &left);
         if (mu_word_same(mu_recheck(word), w))
             return found;
     }

@@ -88,10 +88,29 @@ static uint32_t identity(uint32_t *start)
     return mu_sim_tid();
 }
 #else
+/* libc believes what a mutex says of its own kind, and aborts on some: only the kind that we made is let near it. */
+static bool is_our_kind(const pthread_mutex_t *m)
+{
+#ifdef __GLIBC__
+    pthread_mutexattr_t attr;
+    pthread_mutex_t ours;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&ours, &attr);
+    pthread_mutexattr_destroy(&attr);
+    return m->__data.__kind == ours.__data.__kind;
+#else
+    (void)m;
+    return true;
+#endif
+}
+
 static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
 {
     pthread_mutex_t *m = &seg->slots[slot].liveness;
-    int rc = pthread_mutex_trylock(m);
+    int rc = is_our_kind(m) ? pthread_mutex_trylock(m) : EINVAL;
 
     if (rc == EOWNERDEAD)
         rc = pthread_mutex_consistent(m);
