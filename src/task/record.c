@@ -177,7 +177,7 @@ static bool add_words(struct mu_task_change *c)
     const struct failure *f = c->arg;
 
     if (c->record.state != MUSTER_TASK_ERROR || c->record.cause != MUSTER_CAUSE_DIED || c->record.pid != f->pid ||
-        !strcmp(c->text, f->text))
+        (c->record.cause == f->cause && !strcmp(c->text, f->text)))
         return false;
     c->record.cause = f->cause;
     snprintf(c->text, sizeof c->text, "%s", f->text);
