@@ -58,10 +58,13 @@ static uint64_t align_to(uint64_t n, uint64_t a)
     return (n + a - 1) / a * a;
 }
 
-/* Chunks kept for task records: two of them always, and room for every record, its message and updates in flight. */
+/*
+ * Chunks kept for task records: roots, blocks of records, messages, and one of each in flight. For many tasks all in
+ * error that is about 480 bytes a task; a chunk holds those of 128.
+ */
 static uint32_t system_chunks(uint32_t tasks)
 {
-    return 4 + tasks / 48;
+    return 4 + tasks / 128;
 }
 
 static enum muster_status apply(const struct muster_segment_config *c, struct mu_header *h)

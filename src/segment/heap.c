@@ -21,14 +21,10 @@ const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
 enum { PROBES = 96 /* blocks looked at before another chunk is taken */ };
 
-uint32_t mu_heap_class(size_t body_bytes)
+uint32_t mu_heap_class_large(size_t granules)
 {
-    static const uint8_t small[17] = {0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7}; /* by granules */
-    size_t granules = (body_bytes + MU_BLOCK_HEADER + MU_GRANULE - 1) / MU_GRANULE;
-    uint32_t c = 7;
+    uint32_t c = 0;
 
-    if (granules <= 16)
-        return small[granules];
     while (c < MU_CLASSES && mu_class_granules[c] < granules)
         c++;
     return c;
@@ -49,45 +45,13 @@ static uint32_t block_index(uint32_t chunk, uint32_t class_index, uint32_t i)
     return chunk * MU_CHUNK_GRANULES + i * mu_class_granules[class_index] + 1;
 }
 
-static struct mu_block *block_at(const struct muster_segment *seg, uint32_t index)
-{
-    return (struct mu_block *)(seg->heap + (uint64_t)(index - 1) * MU_GRANULE);
-}
-
-/* One try: 0, or the reference of the block, now OWNED by ctx. */
-static uint64_t take(struct mu_ctx *ctx, uint32_t index)
-{
-    struct mu_block *b = block_at(ctx->seg, index);
-    uint64_t w = mu_load_relaxed(&b->word); /* relaxed: the CAS below decides */
-
-    if (MU_BLOCK_STATE(w) != MU_FREE)
-        return 0;
-    /* acq_rel: pairs with the CAS that freed it in free_word(); its last reader-visible contents come before ours */
-    if (!mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w), ctx->incarnation, ctx->slot, MU_OWNED)))
-        return 0;
-    return MU_REF(MU_BLOCK_GENERATION(w), index);
-}
-
-static uint64_t take_hinted(struct mu_ctx *ctx, struct mu_hints *h)
-{
-    while (h->count) {
-        uint64_t ref = take(ctx, h->ring[h->head]);
-
-        h->head = (h->head + 1) % MU_HINTS;
-        h->count--;
-        if (ref)
-            return ref;
-    }
-    return 0;
-}
-
 static uint64_t take_from_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, uint32_t probes)
 {
     uint32_t blocks = mu_heap_chunk_blocks(class_index), chunk = h->chunk - 1;
 
     for (uint32_t i = 0; i < blocks && i < probes; i++) {
         uint32_t at = h->next < blocks ? h->next : 0;
-        uint64_t ref = take(ctx, block_index(chunk, class_index, at));
+        uint64_t ref = mu_heap_take(ctx, block_index(chunk, class_index, at));
 
         h->next = at + 1;
         if (ref)
@@ -234,7 +198,7 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
     if (c >= MU_CLASSES)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "a block of %zu bytes is larger than any can be", body_bytes);
     h = &ctx->hints[flags & MU_HEAP_SYSTEM][c];
-    ref = h->count ? take_hinted(ctx, h) : 0;
+    ref = h->count ? mu_heap_take_hinted(ctx, h) : 0;
     if (!ref)
         ref = search(ctx, h, c, flags & MU_HEAP_SYSTEM, &why);
     if (!ref && (flags & MU_HEAP_SYSTEM)) /* the kept chunks are used up: compete with everybody */
@@ -242,50 +206,17 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
     if (!ref)
         return no_memory(ctx->seg, why);
     *ret_ref = ref;
-    *ret_block = block_at(ctx->seg, MU_REF_INDEX(ref));
+    *ret_block = mu_heap_at(ctx->seg, MU_REF_INDEX(ref));
     /* Release fence before the first store into recycled memory: a reader that still copies the old contents and sees
      * one of the new stores must then see the changed word at its re-check. Pairs with mu_recheck(). */
     mu_fence_release();
     return MUSTER_OK;
 }
 
-void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref)
-{
-    struct mu_block *b = block_at(ctx->seg, MU_REF_INDEX(ref));
-
-    /* release: pairs with the acquire of whoever frees it; a plain store, for nobody else may touch it meanwhile */
-    mu_store_release(&b->word, MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
-}
-
-static void remember(struct mu_ctx *ctx, uint32_t index)
-{
-    uint32_t chunk = (index - 1) / MU_CHUNK_GRANULES;
-    uint32_t cw = mu_load32_relaxed(&ctx->seg->chunks[chunk]); /* relaxed: the block was used, so it is set */
-    struct mu_hints *h = &ctx->hints[cw & MU_CHUNK_SYSTEM ? 1 : 0][MU_CHUNK_CLASS(cw) - 1];
-
-    if (h->count < MU_HINTS) {
-        h->ring[(h->head + h->count) % MU_HINTS] = index;
-        h->count++;
-    }
-}
-
-/* The CAS by which a block becomes free; exactly one of all who try succeeds. */
-static bool free_word(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t index, uint64_t seen)
-{
-    struct mu_block *b = block_at(seg, index);
-
-    /* acq_rel: pairs with take(); all reads and writes of the block come before its next owner's */
-    if (!mu_cas(&b->word, seen, MU_BLOCK_WORD(MU_BLOCK_GENERATION(seen) + 1, 0, 0, MU_FREE)))
-        return false;
-    if (ctx)
-        remember(ctx, index);
-    return true;
-}
-
 void mu_heap_discard(struct mu_ctx *ctx, uint64_t ref)
 {
-    free_word(ctx->seg, ctx, MU_REF_INDEX(ref),
-              MU_BLOCK_WORD(MU_REF_GENERATION(ref), ctx->incarnation, ctx->slot, MU_OWNED));
+    mu_heap_free_word(ctx->seg, ctx, MU_REF_INDEX(ref),
+                      MU_BLOCK_WORD(MU_REF_GENERATION(ref), ctx->incarnation, ctx->slot, MU_OWNED));
 }
 
 /* Free what the block's own references name. Each is read, then the head's word looked at again, before it counts. */
@@ -300,27 +231,24 @@ static void free_parts(struct muster_segment *seg, struct mu_ctx *ctx, struct mu
         if (mu_recheck(&head->word) != word)
             return;
         if (part && mu_heap_block(seg, MU_REF_INDEX(part), NULL))
-            free_word(seg, ctx, MU_REF_INDEX(part), MU_BLOCK_WORD(MU_REF_GENERATION(part), 0, 0, MU_LIVE));
+            mu_heap_free_word(seg, ctx, MU_REF_INDEX(part), MU_BLOCK_WORD(MU_REF_GENERATION(part), 0, 0, MU_LIVE));
     }
 }
 
-bool mu_heap_free(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
+bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
 {
     uint32_t limit;
     struct mu_block *b = mu_heap_block(seg, MU_REF_INDEX(ref), &limit);
-    uint64_t live = MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE);
+    uint64_t w;
 
     if (!b)
         return false;
-    if (ref & MU_REF_DEEP) {
-        uint64_t w = mu_load_acquire(&b->word); /* acquire: pairs with mu_heap_publish(); the table is there */
-
-        /* an OWNED head is met by the scavenger only: its parts may be LIVE already; the sweep frees the head */
-        if (MU_BLOCK_GENERATION(w) != MU_REF_GENERATION(ref) || MU_BLOCK_STATE(w) == MU_FREE)
-            return false;
-        free_parts(seg, ctx, b, limit, w);
-    }
-    return free_word(seg, ctx, MU_REF_INDEX(ref), live);
+    w = mu_load_acquire(&b->word); /* acquire: pairs with mu_heap_publish(); the table is there */
+    /* an OWNED head is met by the scavenger only: its parts may be LIVE already; the sweep frees the head */
+    if (MU_BLOCK_GENERATION(w) != MU_REF_GENERATION(ref) || MU_BLOCK_STATE(w) == MU_FREE)
+        return false;
+    free_parts(seg, ctx, b, limit, w);
+    return mu_heap_free_word(seg, ctx, MU_REF_INDEX(ref), MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
 }
 
 bool mu_heap_is_live(const struct muster_segment *seg, uint64_t ref)

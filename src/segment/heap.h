@@ -5,7 +5,14 @@
 #include "segment/segment.h"
 
 /* The size class for a body, or MU_CLASSES when none is large enough; and a class's body bytes. */
-uint32_t mu_heap_class(size_t body_bytes);
+uint32_t mu_heap_class_large(size_t granules);
+static inline uint32_t mu_heap_class(size_t body_bytes)
+{
+    static const uint8_t small[17] = {0, 0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7}; /* by granules */
+    size_t granules = (body_bytes + MU_BLOCK_HEADER + MU_GRANULE - 1) / MU_GRANULE;
+
+    return granules <= 16 ? small[granules] : mu_heap_class_large(granules);
+}
 size_t mu_heap_class_bytes(uint32_t class_index);
 
 extern const uint16_t mu_class_granules[MU_CLASSES];
@@ -33,6 +40,61 @@ static inline struct mu_block *mu_heap_block(const struct muster_segment *seg, u
     return (struct mu_block *)(seg->heap + (uint64_t)granule * MU_GRANULE);
 }
 
+/* The block of a reference that this thread holds, or of a search: no checks. */
+static inline struct mu_block *mu_heap_at(const struct muster_segment *seg, uint32_t index)
+{
+    return (struct mu_block *)(seg->heap + (uint64_t)(index - 1) * MU_GRANULE);
+}
+
+/* One try to take a block: 0, or its reference, now OWNED by ctx. */
+static inline uint64_t mu_heap_take(struct mu_ctx *ctx, uint32_t index)
+{
+    struct mu_block *b = mu_heap_at(ctx->seg, index);
+    uint64_t w = mu_load_relaxed(&b->word); /* relaxed: the CAS below decides */
+
+    if (MU_BLOCK_STATE(w) != MU_FREE)
+        return 0;
+    /* acq_rel: pairs with the CAS that freed it; its last reader-visible contents come before ours */
+    if (!mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w), ctx->incarnation, ctx->slot, MU_OWNED)))
+        return 0;
+    return MU_REF(MU_BLOCK_GENERATION(w), index);
+}
+
+/* One of the blocks that this thread freed lately, the oldest first; 0 when they are all taken. */
+static inline uint64_t mu_heap_take_hinted(struct mu_ctx *ctx, struct mu_hints *h)
+{
+    while (h->count) {
+        uint64_t ref = mu_heap_take(ctx, h->ring[h->head]);
+
+        h->head = (h->head + 1) % MU_HINTS;
+        h->count--;
+        if (ref)
+            return ref;
+    }
+    return 0;
+}
+
+/* The CAS by which a block becomes free; exactly one of all who try succeeds. ctx (may be NULL) remembers it. */
+static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t index, uint64_t seen)
+{
+    struct mu_block *b = mu_heap_at(seg, index);
+
+    /* acq_rel: pairs with mu_heap_take(); all reads and writes of the block come before its next owner's */
+    if (!mu_cas(&b->word, seen, MU_BLOCK_WORD(MU_BLOCK_GENERATION(seen) + 1, 0, 0, MU_FREE)))
+        return false;
+    if (ctx) {
+        /* relaxed: the block was used, so its chunk was claimed */
+        uint32_t cw = mu_load32_relaxed(&seg->chunks[(index - 1) / MU_CHUNK_GRANULES]);
+        struct mu_hints *h = &ctx->hints[cw & MU_CHUNK_SYSTEM ? 1 : 0][MU_CHUNK_CLASS(cw) - 1];
+
+        if (h->count < MU_HINTS) {
+            h->ring[(h->head + h->count) % MU_HINTS] = index;
+            h->count++;
+        }
+    }
+    return true;
+}
+
 /* How many blocks fit a chunk of this class, and the index of the i-th. */
 uint32_t mu_heap_chunk_blocks(uint32_t class_index);
 
@@ -43,16 +105,30 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
                                  struct mu_block **ret_block);
 
 /* OWNED -> LIVE. Only by the owner, and only while an intent names the block. */
-void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref);
+static inline void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref)
+{
+    struct mu_block *b = mu_heap_at(ctx->seg, MU_REF_INDEX(ref));
+
+    /* release: pairs with the acquire of whoever frees it; a plain store, for nobody else may touch it meanwhile */
+    mu_store_release(&b->word, MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
+}
 
 /* OWNED by this thread -> FREE: nobody else ever saw it. */
 void mu_heap_discard(struct mu_ctx *ctx, uint64_t ref);
+
+bool mu_heap_free_deep(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref);
 
 /*
  * LIVE at exactly this generation -> FREE. False when it was no longer that. Deep references free what they name
  * first, parts before head: whoever repeats it after a death finishes it. ctx (may be NULL) remembers the block.
  */
-bool mu_heap_free(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref);
+static inline bool mu_heap_free(struct muster_segment *seg, struct mu_ctx *ctx, uint64_t ref)
+{
+    if (ref & MU_REF_DEEP)
+        return mu_heap_free_deep(seg, ctx, ref);
+    return mu_heap_block(seg, MU_REF_INDEX(ref), NULL) &&
+           mu_heap_free_word(seg, ctx, MU_REF_INDEX(ref), MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE));
+}
 
 /* Whether the reference still names a LIVE block of that generation. */
 bool mu_heap_is_live(const struct muster_segment *seg, uint64_t ref);
