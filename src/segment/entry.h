@@ -6,6 +6,13 @@
 
 #include "segment/table.h"
 
+/* Optimistic copies of a value that keeps changing, before its reader pins it. */
+#ifdef MU_SIM
+enum { MU_TRIES_UNPINNED = 1 }; /* so that schedules get there */
+#else
+enum { MU_TRIES_UNPINNED = 64 };
+#endif
+
 static inline uint32_t mu_words(uint64_t bytes)
 {
     return (uint32_t)((bytes + 7) / 8);

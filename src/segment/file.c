@@ -90,6 +90,9 @@ static enum muster_status map(int fd, bool writable, const char *name, struct mu
         status = mu_fail(MUSTER_DATA_LOSS, "%s is truncated: %zd bytes are too few for a header", name, n);
     else
         status = mu_format_check(&h, (uint64_t)st.st_size, name, seg);
+    if (!status && writable && h.time_namespace && mu_namespace("time") && h.time_namespace != mu_namespace("time"))
+        status = mu_fail(MUSTER_FAILED_PRECONDITION,
+                         "%s was made in another time namespace: its deadlines mean other instants here", name);
     if (!status) {
         seg->base = mmap(NULL, seg->size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
         if (seg->base == MAP_FAILED)

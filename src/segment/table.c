@@ -15,8 +15,6 @@
 #include "segment/entry.h"
 #include "segment/pin.h"
 
-enum { TRIES_UNPINNED = 64 };
-
 void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void *bytes, size_t len)
 {
     uint64_t h = mu_hash_begin(seg, len);
@@ -301,14 +299,14 @@ enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, co
     if (get_inline(t, bucket, k, buffer, capacity, ret_found))
         return MUSTER_OK;
     for (uint32_t tries = 0;; tries++) {
-        int rc = get_once(t, tries < TRIES_UNPINNED ? NULL : ctx, bucket, k, buffer, capacity, ret_found);
+        int rc = get_once(t, tries < MU_TRIES_UNPINNED ? NULL : ctx, bucket, k, buffer, capacity, ret_found);
 
         if (rc > 0)
             return MUSTER_OK;
         if (rc < 0)
             return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: bucket %td is not well formed",
                            t->seg->job, bucket - t->buckets);
-        if (tries >= TRIES_UNPINNED && !ctx)
+        if (tries >= MU_TRIES_UNPINNED && !ctx)
             return mu_fail(MUSTER_ABORTED, "the value changes faster than it can be copied");
     }
 }

@@ -23,7 +23,11 @@
 
 #define RECHECK_NS 100000000u
 #define POLL_NS    2000000u /* read-only: cannot ask to be woken */
+#ifdef MU_SIM
+enum { SPIN_NS = 4000, YIELDS = 2, SPIN_BATCH = 16 }; /* schedules are better spent elsewhere */
+#else
 enum { SPIN_NS = 4000, YIELDS = 20, SPIN_BATCH = 16 };
+#endif
 
 void (*mu_wait_recheck)(struct mu_ctx *ctx);
 

@@ -12,8 +12,6 @@
 
 #include "segment/entry.h"
 
-enum { TRIES_UNPINNED = 64 };
-
 /* A bucket's items with copies of everything that is not in the page itself. */
 struct haul {
     struct mu_item *items;
@@ -150,8 +148,8 @@ enum muster_status mu_table_walk(const struct mu_table *t, struct mu_ctx *ctx, u
     if (!body)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to read a bucket");
     for (uint32_t tries = 0;; tries++) {
-        step = haul_bucket(t, tries < TRIES_UNPINNED ? NULL : ctx, bucket, w, &h, &root, body, ret_info);
-        if (step != AGAIN || (tries >= TRIES_UNPINNED && !ctx))
+        step = haul_bucket(t, tries < MU_TRIES_UNPINNED ? NULL : ctx, bucket, w, &h, &root, body, ret_info);
+        if (step != AGAIN || (tries >= MU_TRIES_UNPINNED && !ctx))
             break;
         drop(&h);
     }
