@@ -29,7 +29,7 @@ enum { SPIN_NS = 4000, YIELDS = 2, SPIN_BATCH = 16 }; /* schedules are better sp
 enum { SPIN_NS = 4000, YIELDS = 20, SPIN_BATCH = 16 };
 #endif
 
-void (*mu_wait_recheck)(struct mu_ctx *ctx);
+void (*_Atomic mu_wait_recheck)(struct mu_ctx *ctx);
 
 uint32_t mu_wait_pauses(uint32_t ns)
 {

@@ -19,6 +19,9 @@ typedef _Atomic uint32_t mu_a32;
 
 #if defined(MU_SIM) || defined(MU_GENMC)
 void mu_point(const volatile void *address); /* before each access: may switch, may not return */
+#ifdef MU_SIM
+extern uint64_t (*mu_sim_recheck)(const mu_a64 *p); /* not NULL: mu_recheck() is to be seen missed */
+#endif
 #else
 #define mu_point(address) ((void)(address))
 #endif
@@ -122,6 +125,10 @@ static inline uint64_t mu_recheck(const mu_a64 *p)
     return atomic_fetch_add_explicit((mu_a64 *)(uintptr_t)p, 0, memory_order_acq_rel);
 #else
     mu_fence_acquire();
+#ifdef MU_SIM
+    if (mu_sim_recheck)
+        return mu_sim_recheck(p);
+#endif
     return mu_load_relaxed(p);
 #endif
 }
