@@ -44,7 +44,7 @@ void mu_wait_end(struct mu_wait *w);
 /* Pauses that take about `ns` nanoseconds on this processor. */
 uint32_t mu_wait_pauses(uint32_t ns);
 
-/* Called by waiters at each recheck (100 ms): somebody may be dead. Set once by the task room. */
-extern void (*mu_wait_recheck)(struct mu_ctx *ctx);
+/* Called by waiters at each recheck (100 ms): somebody may be dead. Set by the task room at every join, to the same. */
+extern void (*_Atomic mu_wait_recheck)(struct mu_ctx *ctx);
 
 #endif
