@@ -1,0 +1,287 @@
+/*
+ * tests/task/alive_test.c: which tasks of a set are alive, as agreed by them. Acceptance items 75 to 81.
+ */
+#include "stage.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "segment/segment.h"
+
+static const struct alive_act all = {{0, 1, 2}, 3};
+
+static struct alive_answer answer_of(struct reply r)
+{
+    struct alive_answer a;
+
+    assert_status(r, MUSTER_OK);
+    memcpy(&a, r.data, sizeof a);
+    return a;
+}
+
+/* The answer is exactly these tasks, with their present incarnations. */
+static void assert_alive(struct reply r, const int32_t *tasks, size_t count)
+{
+    struct alive_answer a = answer_of(r);
+
+    assert_int_equal(a.count, count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(a.tasks[i], tasks[i]);
+        assert_int_equal(a.incarnations[i], stage_task(tasks[i]).incarnation);
+    }
+}
+
+static void tell_alive(int player, const struct alive_act *set)
+{
+    stage_tell(player, act_alive, set, sizeof *set);
+}
+
+static void all_three_call_and_get_three(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(0, &all);
+    tell_alive(1, &all);
+    stage_until_waiting(0, "the tasks alive");
+    stage_until_waiting(1, "the tasks alive");
+    assert_false(stage_has_answered(0));
+    tell_alive(2, &all);
+    for (int i = 0; i < 3; i++)
+        assert_alive(stage_hear(i), all.tasks, 3);
+    stage_close();
+}
+
+static void a_task_that_failed_before_is_not_waited_for(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    assert_status(do_report(2, 2, MUSTER_INTERNAL, "x"), MUSTER_OK);
+    tell_alive(0, &all);
+    tell_alive(1, &all);
+    for (int i = 0; i < 2; i++)
+        assert_alive(stage_hear(i), all.tasks, 2);
+    stage_close();
+}
+
+static void a_task_that_fails_while_the_others_wait_is_not_in_the_answer(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(0, &all);
+    tell_alive(1, &all);
+    stage_until_waiting(0, "the tasks alive");
+    stage_until_waiting(1, "the tasks alive");
+    assert_status(do_report(2, 2, MUSTER_INTERNAL, "x"), MUSTER_OK);
+    for (int i = 0; i < 2; i++)
+        assert_alive(stage_hear(i), all.tasks, 2);
+    stage_close();
+}
+
+static void a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(0, &all);
+    tell_alive(1, &all);
+    stage_until_waiting(0, "the tasks alive");
+    stage_kill(2);
+    for (int i = 0; i < 2; i++)
+        assert_alive(stage_hear(i), all.tasks, 2);
+    stage_close();
+}
+
+static void a_task_that_leaves_while_the_others_wait_is_not_in_the_answer(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(0, &all);
+    tell_alive(1, &all);
+    stage_until_waiting(1, "the tasks alive");
+    assert_status(do_plain(2, act_leave), MUSTER_OK);
+    for (int i = 0; i < 2; i++)
+        assert_alive(stage_hear(i), all.tasks, 2);
+    stage_close();
+}
+
+static void overlapping_sets_get_each_its_own_answer(void **state)
+{
+    const struct alive_act low = {{0, 1}, 2}, high = {{1, 2}, 2};
+
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(0, &low);
+    tell_alive(2, &high);
+    stage_until_waiting(0, "the tasks alive");
+    stage_until_waiting(2, "the tasks alive");
+    assert_alive(stage_do(1, act_alive, &high, sizeof high), high.tasks, 2);
+    assert_alive(stage_hear(2), high.tasks, 2);
+    assert_false(stage_has_answered(0));
+    assert_alive(stage_do(1, act_alive, &low, sizeof low), low.tasks, 2);
+    assert_alive(stage_hear(0), low.tasks, 2);
+    stage_close();
+}
+
+static void who_is_not_in_the_set_may_not_ask(void **state)
+{
+    const struct alive_act low = {{0, 1}, 2}, bad = {{0, 3}, 2}, none = {{0}, 0};
+    struct reply r;
+
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    r = stage_do(2, act_alive, &low, sizeof low);
+    assert_status(r, MUSTER_INVALID_ARGUMENT);
+    assert_says(r.text, "task 2");
+    assert_status(stage_do(0, act_alive, &bad, sizeof bad), MUSTER_INVALID_ARGUMENT);
+    assert_status(stage_do(0, act_alive, &none, sizeof none), MUSTER_INVALID_ARGUMENT);
+    stage_close();
+}
+
+static void a_set_is_a_set_whatever_its_order_and_repetitions(void **state)
+{
+    const struct alive_act a = {{2, 0, 1, 0}, 4}, b = {{0, 1, 2}, 3}, c = {{1, 2, 2, 0, 1}, 5};
+
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(0, &a);
+    tell_alive(1, &b);
+    tell_alive(2, &c);
+    for (int i = 0; i < 3; i++)
+        assert_alive(stage_hear(i), all.tasks, 3);
+    stage_close();
+}
+
+static void alone_one_is_answered_at_once(void **state)
+{
+    const struct alive_act own = {{1}, 1};
+
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    assert_alive(stage_do(1, act_alive, &own, sizeof own), own.tasks, 1);
+    stage_close();
+}
+
+static int act_alive_twice(void *arg, struct reply *reply)
+{
+    int status = act_alive(arg, reply);
+
+    return status ? status : act_alive(arg, reply);
+}
+
+static void six_calls_by_three_tasks_are_all_answered(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    for (int i = 0; i < 3; i++)
+        stage_tell(i, act_alive_twice, &all, sizeof all);
+    for (int i = 0; i < 3; i++)
+        assert_alive(stage_hear(i), all.tasks, 3);
+    stage_close();
+}
+
+/* Two threads of one task. */
+struct helper {
+    pthread_t thread;
+    struct alive_answer answer;
+    enum muster_status status;
+};
+
+static void *ask(void *arg)
+{
+    struct helper *h = arg;
+    size_t count = 0;
+
+    h->status = muster_task_alive(me, all.tasks, 3, MUSTER_FOREVER, h->answer.tasks, h->answer.incarnations, &count);
+    h->answer.count = count;
+    return NULL;
+}
+
+static int act_alive_by_two_threads(void *arg, struct reply *reply)
+{
+    struct helper h[2] = {0};
+
+    (void)arg;
+    for (int i = 0; i < 2; i++)
+        pthread_create(&h[i].thread, NULL, ask, &h[i]);
+    for (int i = 0; i < 2; i++)
+        pthread_join(h[i].thread, NULL);
+    if (h[0].status || h[1].status || memcmp(&h[0].answer, &h[1].answer, sizeof h[0].answer) != 0)
+        return MUSTER_UNKNOWN;
+    memcpy(reply->data, &h[0].answer, sizeof h[0].answer);
+    return MUSTER_OK;
+}
+
+/* Tasks 0 and 1 have two threads asleep each. */
+static bool four_threads_sleep(void *arg)
+{
+    const struct muster_segment *seg = muster_segment_of(stage_observer);
+    uint32_t asleep[3] = {0};
+
+    (void)arg;
+    for (uint32_t i = 0; i < seg->num_slots; i++) {
+        uint64_t task = mu_load_relaxed(&seg->slots[i].task);
+
+        if (task >= 1 && task <= 2 && mu_load_acquire(&seg->slots[i].wait_since))
+            asleep[task]++;
+    }
+    return asleep[1] == 2 && asleep[2] == 2;
+}
+
+static void repeated_calls_of_a_task_get_the_same_answer(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_plain(0, act_alive_by_two_threads);
+    tell_plain(1, act_alive_by_two_threads);
+    stage_until(four_threads_sleep, NULL, "two threads of tasks 0 and 1 wait");
+    assert_alive(stage_do(2, act_alive, &all, sizeof all), all.tasks, 3);
+    for (int i = 0; i < 2; i++)
+        assert_alive(stage_hear(i), all.tasks, 3);
+    stage_close();
+}
+
+static void many_rounds_in_a_row_agree(void **state)
+{
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < 3; i++)
+            tell_alive(i, &all);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(answer_of(stage_hear(i)).count, 3);
+    }
+    stage_close();
+}
+
+#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(all_three_call_and_get_three),
+        CASE(a_task_that_failed_before_is_not_waited_for),
+        CASE(a_task_that_fails_while_the_others_wait_is_not_in_the_answer),
+        CASE(a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer),
+        CASE(a_task_that_leaves_while_the_others_wait_is_not_in_the_answer),
+        CASE(overlapping_sets_get_each_its_own_answer),
+        CASE(who_is_not_in_the_set_may_not_ask),
+        CASE(a_set_is_a_set_whatever_its_order_and_repetitions),
+        CASE(alone_one_is_answered_at_once),
+        CASE(six_calls_by_three_tasks_are_all_answered),
+        CASE(repeated_calls_of_a_task_get_the_same_answer),
+        CASE(many_rounds_in_a_row_agree),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

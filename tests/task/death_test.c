@@ -1,0 +1,337 @@
+/*
+ * tests/task/death_test.c: deaths of every kind, found by the kernel's word: SIGKILL, exit without leaving, exec,
+ * abort, the end of threads; what a launcher adds to them; and being told of them.
+ */
+#include "stage.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "task/task.h"
+
+static int act_exit(void *arg, struct reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    _exit(9);
+}
+
+static int act_abort(void *arg, struct reply *reply)
+{
+    struct rlimit none = {0, 0};
+
+    (void)arg;
+    (void)reply;
+    setrlimit(RLIMIT_CORE, &none);
+    signal(SIGABRT, SIG_DFL);
+    abort();
+}
+
+/* Lives on as another program until its input ends. */
+static int act_exec(void *arg, struct reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    execlp("cat", "cat", (char *)NULL);
+    return MUSTER_UNKNOWN;
+}
+
+static void the_survivor_learns(int survivor, int victim)
+{
+    struct reply r = stage_hear(survivor);
+    char pid[32];
+
+    snprintf(pid, sizeof pid, "pid %d", stage_pid(victim));
+    assert_status(r, MUSTER_UNAVAILABLE);
+    assert_says(r.text, "task 1");
+    assert_says(r.text, pid);
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_ERROR);
+    assert_int_equal(stage_task(1).cause, MUSTER_CAUSE_DIED);
+    assert_int_equal(stage_task(1).error, MUSTER_UNAVAILABLE);
+    assert_false(stage_task(1).alive);
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+}
+
+static void open_with_a_waiter(void)
+{
+    stage_open(2, NULL);
+    stage_enter_all();
+    tell_text(0, act_kv_get, "never");
+    stage_until_waiting(0, "key never");
+}
+
+static void a_task_that_is_killed_ends_its_peers_waits(void **state)
+{
+    (void)state;
+    open_with_a_waiter();
+    stage_signal(1, SIGKILL);
+    the_survivor_learns(0, 1);
+    assert_true(WIFSIGNALED(stage_end(1)));
+    stage_close();
+}
+
+static void a_task_that_exits_without_leaving_is_dead(void **state)
+{
+    (void)state;
+    open_with_a_waiter();
+    tell_plain(1, act_exit);
+    the_survivor_learns(0, 1);
+    assert_int_equal(WEXITSTATUS(stage_end(1)), 9);
+    stage_close();
+}
+
+static void a_task_that_aborts_is_dead(void **state)
+{
+    (void)state;
+    open_with_a_waiter();
+    tell_plain(1, act_abort);
+    the_survivor_learns(0, 1);
+    assert_int_equal(WTERMSIG(stage_end(1)), SIGABRT);
+    stage_close();
+}
+
+static void a_task_that_becomes_another_program_is_dead_though_its_process_lives(void **state)
+{
+    (void)state;
+    open_with_a_waiter();
+    tell_plain(1, act_exec);
+    the_survivor_learns(0, 1);
+    stage_kill(1);
+    stage_close();
+}
+
+static void a_stopped_task_that_is_killed_is_dead(void **state)
+{
+    (void)state;
+    open_with_a_waiter();
+    stage_signal(1, SIGSTOP);
+    stage_signal(1, SIGKILL);
+    the_survivor_learns(0, 1);
+    stage_end(1);
+    stage_close();
+}
+
+/* A zombie has a pid still; its liveness word does not lie. */
+static void an_unreaped_zombie_is_dead(void **state)
+{
+    size_t deaths = 0, more;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    kill(stage_pid(1), SIGKILL);
+    while (stage_task(1).state != MUSTER_TASK_ERROR) {
+        assert_int_equal(muster_death_wait(stage_observer, muster_after_ms(60000), &more), MUSTER_OK);
+        deaths += more;
+    }
+    assert_true(deaths >= 1);
+    assert_false(stage_task(1).alive);
+    stage_end(1);
+    stage_close();
+}
+
+static void *write_and_end(void *arg)
+{
+    (void)arg;
+    return muster_kv_set(me, "thread", MUSTER_NTS, "", 0, NULL) ? "failed" : NULL;
+}
+
+static uint32_t slots_live(void)
+{
+    struct muster_segment_info i;
+
+    assert_int_equal(muster_segment_info(muster_segment_of(stage_observer), &i), MUSTER_OK);
+    return i.slots_live;
+}
+
+static int act_threads(void *arg, struct reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    for (int i = 0; i < 200; i++) {
+        pthread_t t;
+        void *result;
+
+        pthread_create(&t, NULL, write_and_end, NULL);
+        pthread_join(t, &result);
+        if (result)
+            return MUSTER_INTERNAL;
+    }
+    return MUSTER_OK;
+}
+
+static void threads_that_end_give_their_slots_back_and_are_no_death(void **state)
+{
+    uint32_t before;
+    size_t deaths = 1;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    before = slots_live();
+    assert_status(do_plain(0, act_threads), MUSTER_OK);
+    assert_int_equal(slots_live(), before);
+    assert_int_equal(muster_scavenge(stage_observer, &deaths), MUSTER_OK);
+    assert_int_equal(deaths, 0);
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+    stage_close();
+}
+
+static int act_detach(void *arg, struct reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    muster_thread_detach(me);
+    return MUSTER_OK;
+}
+
+static void a_detached_thread_takes_a_slot_again_when_it_writes(void **state)
+{
+    uint32_t before;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    before = slots_live();
+    assert_status(do_plain(0, act_detach), MUSTER_OK);
+    assert_int_equal(slots_live(), before - 1);
+    assert_status(do_text(0, act_kv_set, "k"), MUSTER_OK);
+    assert_int_equal(slots_live(), before);
+    stage_close();
+}
+
+/* The record has room for one death only: whoever comes first says why, and the launcher's words win. */
+static void process_ended(int status, enum muster_cause cause, const char *words, bool scavenged_before)
+{
+    struct muster_task_info i;
+    pid_t pid;
+
+    stage_open(2, NULL);
+    stage_enter_all();
+    pid = stage_pid(1);
+    stage_kill(1);
+    if (scavenged_before) {
+        assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
+        assert_int_equal(stage_task(1).state, MUSTER_TASK_ERROR);
+    }
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, status), MUSTER_OK);
+    i = stage_task(1);
+    assert_int_equal(i.state, MUSTER_TASK_ERROR);
+    assert_int_equal(i.cause, cause);
+    assert_int_equal(i.error, MUSTER_UNAVAILABLE);
+    assert_says(i.message, words);
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, status), MUSTER_OK); /* again */
+    assert_says(stage_task(1).message, words);
+    assert_int_equal(mu_task_process_ended(stage_observer, 2, (uint32_t)pid, 0), MUSTER_INVALID_ARGUMENT);
+    stage_close();
+}
+
+static void a_launcher_says_by_which_signal_a_task_died(void **state)
+{
+    (void)state;
+    process_ended(SIGKILL, MUSTER_CAUSE_DIED, "killed by signal 9 (Killed)", false);
+    process_ended(SIGSEGV, MUSTER_CAUSE_DIED, "killed by signal 11 (Segmentation fault)", true);
+}
+
+static void a_launcher_says_with_which_status_a_task_exited(void **state)
+{
+    (void)state;
+    process_ended(3 << 8, MUSTER_CAUSE_EXITED, "exited with status 3 without leaving the job", false);
+    process_ended(0, MUSTER_CAUSE_EXITED, "exited with status 0 without leaving the job", true);
+}
+
+static void the_end_of_a_process_that_had_left_is_no_error(void **state)
+{
+    pid_t pid;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    pid = stage_pid(1);
+    assert_status(do_plain(1, act_leave), MUSTER_OK);
+    stage_kill(1);
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, 0), MUSTER_OK);
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_DISCONNECTED);
+    stage_close();
+}
+
+static void the_end_of_a_predecessor_does_not_touch_its_successor(void **state)
+{
+    pid_t pid;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    pid = stage_pid(1);
+    stage_kill(1);
+    assert_int_equal(stage_enter(1, MUSTER_JOIN_RECOVERABLE), 2);
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, SIGKILL), MUSTER_OK);
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_CONNECTED);
+    assert_true(stage_task(1).alive);
+    stage_close();
+}
+
+static void death_wait_ends_with_the_deadline_when_nobody_dies(void **state)
+{
+    size_t deaths = 7;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_int_equal(muster_death_wait(stage_observer, 0, &deaths), MUSTER_DEADLINE_EXCEEDED);
+    assert_int_equal(deaths, 0);
+    assert_int_equal(muster_death_wait(stage_observer, muster_after_ms(20), NULL), MUSTER_DEADLINE_EXCEEDED);
+    stage_close();
+}
+
+/* More slots than one sleep can watch: it takes turns. */
+static void death_wait_watches_more_slots_than_one_sleep_can(void **state)
+{
+    struct muster_segment_config c = {.num_buckets = 64, .num_events = 64, .heap_bytes = 64u << 20, .num_slots = 400};
+    size_t deaths = 0, more;
+
+    (void)state;
+    stage_open(70, &c); /* two slots each */
+    stage_enter_all();
+    for (int victim = 5; victim < 70; victim += 31) {
+        stage_signal(victim, SIGKILL);
+        while (stage_task(victim).state != MUSTER_TASK_ERROR) {
+            assert_int_equal(muster_death_wait(stage_observer, muster_after_ms(60000), &more), MUSTER_OK);
+            deaths += more;
+        }
+        stage_end(victim);
+    }
+    assert_true(deaths >= 3);
+    stage_close();
+}
+
+#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_task_that_is_killed_ends_its_peers_waits),
+        CASE(a_task_that_exits_without_leaving_is_dead),
+        CASE(a_task_that_aborts_is_dead),
+        CASE(a_task_that_becomes_another_program_is_dead_though_its_process_lives),
+        CASE(a_stopped_task_that_is_killed_is_dead),
+        CASE(an_unreaped_zombie_is_dead),
+        CASE(threads_that_end_give_their_slots_back_and_are_no_death),
+        CASE(a_detached_thread_takes_a_slot_again_when_it_writes),
+        CASE(a_launcher_says_by_which_signal_a_task_died),
+        CASE(a_launcher_says_with_which_status_a_task_exited),
+        CASE(the_end_of_a_process_that_had_left_is_no_error),
+        CASE(the_end_of_a_predecessor_does_not_touch_its_successor),
+        CASE(death_wait_ends_with_the_deadline_when_nobody_dies),
+        CASE(death_wait_watches_more_slots_than_one_sleep_can),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
