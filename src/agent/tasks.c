@@ -146,9 +146,10 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 
         if (!task->started || task->ended)
             continue;
-        kill(-task->pid, signal_number);
-        if (signal_number == SIGTERM) /* one that is stopped could not act on it */
+        /* One that is stopped could not act on it. Before it: after it, a SIGCONT would meet whatever the task does. */
+        if (signal_number == SIGTERM)
             kill(-task->pid, SIGCONT);
+        kill(-task->pid, signal_number);
     }
 }
 

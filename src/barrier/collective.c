@@ -263,7 +263,7 @@ static void give(mu_a64 *to, const void *from, size_t len)
         uint64_t v = 0;
 
         memcpy(&v, (const char *)from + i, len - i < 8 ? len - i : 8);
-        mu_store_relaxed(&to[i / 8], v);
+        mu_store_relaxed(&to[i / 8], v); /* relaxed: see above */
     }
 }
 

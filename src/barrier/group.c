@@ -288,7 +288,7 @@ static void leave(struct muster_group *g, struct mu_ctx *ctx)
     while (!(w & MU_ARRIVED_CLOSED)) {
         uint64_t next = MU_ARRIVED(MU_ARRIVED_INSTANCE(w) + 1) | MU_ARRIVED_CLOSED;
 
-        if (mu_cas_seen(&g->mine->arrived, &w, next)) {
+        if (mu_cas_seen(&g->mine->arrived, &w, next)) { /* pairs with the members' looks in collective.c */
             if (w & MU_ARRIVED_S)
                 mu_futex_wake(&g->mine->arrived);
             break;

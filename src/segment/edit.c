@@ -104,7 +104,7 @@ static enum muster_status fill_part(struct edit *d, const uint8_t *from, size_t 
 
     if (status)
         return status;
-    mu_store_relaxed(&b->meta, MU_META(n, 0, MU_TYPE_PART)); /* relaxed: the commit CAS publishes, as below */
+    mu_store_relaxed(&b->meta, MU_META(n, 0, MU_TYPE_PART)); /* relaxed, as all here: the commit CAS publishes */
     for (size_t i = 0; i < words; i++) {
         uint64_t v;
 
@@ -207,7 +207,7 @@ static void write_refs(struct edit *d, const struct shape *s, mu_a64 *to)
     mu_copy_in(to, from, before);
     n = before;
     if (s->entry_words && s->external)
-        mu_store_relaxed(&to[n++], d->txn.news[d->txn.num_news - 1]); /* relaxed: the commit CAS publishes, as below */
+        mu_store_relaxed(&to[n++], d->txn.news[d->txn.num_news - 1]); /* relaxed, as all here: commit publishes */
     for (uint32_t i = 0; i + s->external < s->entry_refs; i++) {
         uint64_t ref = i < d->e->old_refs ? d->e->refs[i] : 0;
 

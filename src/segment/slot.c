@@ -135,7 +135,7 @@ static uint32_t identity(uint32_t *start)
  */
 static void clean(struct mu_slot *s, uint64_t task)
 {
-    /* relaxed: the claiming CAS publishes them */
+    /* relaxed, as all here: the claiming CAS publishes them */
     mu_store_relaxed(&s->act, 0);
     mu_store_relaxed(&s->pin, 0);
     mu_store_relaxed(&s->pin_object, 0);

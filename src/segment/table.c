@@ -32,6 +32,7 @@ void mu_key_make(struct mu_key *k, const struct muster_segment *seg, const void 
 /* Copy `len` bytes that start at a word. */
 static inline void copy_bytes(void *to, const mu_a64 *from, size_t len)
 {
+    /* relaxed, as all here: the caller re-checks */
     uint8_t *out = to;
     size_t words = len / 8, i = 0;
 

@@ -12,7 +12,6 @@
 #include "segment/wait.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,7 +32,7 @@ void (*_Atomic mu_wait_recheck)(struct mu_ctx *ctx);
 
 uint32_t mu_wait_pauses(uint32_t ns)
 {
-    static _Atomic uint32_t per_us; /* relaxed everywhere: every thread measures about the same */
+    static _Atomic uint32_t per_us; /* relaxed, process-local, as all here: every thread measures about the same */
     uint32_t n = atomic_load_explicit(&per_us, memory_order_relaxed);
 
     if (!n) {
@@ -158,11 +157,7 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
     }
     while (w->yields) {
         w->yields--;
-#ifdef MU_SIM
-        mu_pause();
-#else
-        sched_yield();
-#endif
+        mu_yield();
         if (changed(w, word, seen))
             return MUSTER_OK;
     }

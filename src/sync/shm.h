@@ -9,6 +9,7 @@
 #ifndef MU_SYNC_SHM_H
 #define MU_SYNC_SHM_H
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -144,6 +145,16 @@ static inline void mu_copy_in(mu_a64 *to, const uint64_t *from, size_t words)
 {
     for (size_t i = 0; i < words; i++)
         mu_store_relaxed(&to[i], from[i]);
+}
+
+/* Let another task have the processor. */
+static inline void mu_yield(void)
+{
+#if defined(MU_SIM) || defined(MU_GENMC)
+    mu_point(NULL);
+#else
+    sched_yield();
+#endif
 }
 
 static inline void mu_pause(void)
