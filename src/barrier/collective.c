@@ -106,29 +106,31 @@ static enum muster_status report(struct muster_group *g, uint64_t instance)
                    closed > 3 ? "; and others" : "");
 }
 
-/* Is any member lost: in error, gone, or another process by now? Looks only when the job's state has changed. */
-static bool member_lost(struct muster_group *g, uint64_t *checked)
+/*
+ * Is any member lost: in error, gone, or another process by now? Looks only when the epoch has moved since the last
+ * look that found nothing: every change of a task's record moves it.
+ */
+static bool member_lost(struct muster_group *g, uint32_t epoch)
 {
     struct muster_segment *seg = g->muster->seg;
-    struct mu_cluster cluster;
-    uint64_t version;
 
-    if (mu_cluster_look(seg, &cluster) || cluster.root.version == *checked)
+    if (g->looked && g->epoch == epoch)
         return false;
-    version = cluster.root.version;
     for (uint32_t i = 0; i < g->size; i++) {
         struct mu_task_record r;
+        struct mu_cluster cluster;
 
         if (mu_cluster_task(seg, g->members[i].task, &r, NULL, &cluster))
             continue;
         if (r.state != MUSTER_TASK_CONNECTED || r.incarnation != g->members[i].incarnation)
             return true;
     }
-    *checked = version;
+    g->looked = true;
+    g->epoch = epoch;
     return false;
 }
 
-/* The first member from *at on that has not arrived; size when there is none. Sets *closed when any is closed. */
+/* One of the members that have not arrived; size when there is none. Sets *closed when any is closed. */
 static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, bool *closed)
 {
     uint32_t missing = 0, pick = g->size;
@@ -151,16 +153,19 @@ static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, 
 }
 
 /* Yielding and sleeping, and everything that can go wrong. */
-static enum muster_status wait_slowly(struct muster_group *g, struct mu_ctx *ctx, uint64_t instance,
-                                      muster_deadline deadline)
+static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance, muster_deadline deadline)
 {
     struct mu_wait w;
-    uint64_t checked = UINT64_MAX, reason = 0;
-    char what[96];
+    struct mu_ctx *ctx;
+    uint64_t reason = 0;
     enum muster_status status = MUSTER_OK;
 
-    snprintf(what, sizeof what, "group %.48s, instance %llu", g->name, (unsigned long long)instance);
-    mu_wait_begin(&w, g->muster->seg, ctx, deadline, what);
+    mu_exit_light();
+    if (mu_enter(g->muster, &ctx)) { /* to be woken, a sleeper needs a slot; without one it looks every 2 ms */
+        ctx = NULL;
+        mu_enter_light();
+    }
+    mu_wait_begin(&w, g->muster->seg, ctx, deadline, g->what);
     w.spins = 0;
     for (;;) {
         bool closed = false;
@@ -169,7 +174,7 @@ static enum muster_status wait_slowly(struct muster_group *g, struct mu_ctx *ctx
 
         mu_wait_look(&w);
         i = scan(g, instance, &seen, &closed);
-        if (closed || i == g->size || member_lost(g, &checked))
+        if (closed || i == g->size || member_lost(g, w.epoch))
             break;
         status = mu_wait_on(&w, &g->areas[i]->arrived, seen);
         if (status) {
@@ -184,8 +189,7 @@ static enum muster_status wait_slowly(struct muster_group *g, struct mu_ctx *ctx
 }
 
 /* Arrive at the next instance and wait for all. */
-static enum muster_status barrier(struct muster_group *g, struct mu_ctx *ctx, uint64_t instance,
-                                  muster_deadline deadline)
+static inline enum muster_status barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
 {
     uint32_t spins = g->spins, i = 0;
 
@@ -205,7 +209,7 @@ static enum muster_status barrier(struct muster_group *g, struct mu_ctx *ctx, ui
             spins--;
             mu_pause();
         } else {
-            enum muster_status status = wait_slowly(g, ctx, instance, deadline);
+            enum muster_status status = wait_slowly(g, instance, deadline);
 
             if (status)
                 return status;
@@ -217,37 +221,32 @@ static enum muster_status barrier(struct muster_group *g, struct mu_ctx *ctx, ui
     return MUSTER_OK;
 }
 
-/* Every collective: checks, the instance's number, and the buffer that goes with it. */
-static enum muster_status begin(struct muster_group *g, size_t len, struct mu_ctx **ret_ctx, uint64_t *ret_instance)
+/* Every collective: checks, and the instance's number. No slot is needed until the member sleeps. */
+static inline enum muster_status begin(struct muster_group *g, size_t len, uint64_t *ret_instance)
 {
-    enum muster_status status;
-
     if (!g)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
     if (len > g->data_bytes)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes a member; group %s was made for %u", len, g->name,
                        g->data_bytes);
-    status = mu_enter(g->muster, ret_ctx);
-    if (status)
-        return status;
-    if (g->failed) {
-        mu_exit(*ret_ctx);
+    if (!mu_handle_usable(g->muster))
+        return mu_handle_refuse(g->muster);
+    if (g->failed)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "group %s has failed before: make a new one", g->name);
-    }
+    mu_enter_light();
     *ret_instance = atomic_load_explicit(&g->instance, memory_order_relaxed) + 1; /* process-local */
     return MUSTER_OK;
 }
 
 enum muster_status muster_group_barrier(struct muster_group *group, muster_deadline deadline)
 {
-    struct mu_ctx *ctx;
-    uint64_t instance;
-    enum muster_status status = begin(group, 0, &ctx, &instance);
+    uint64_t instance = 0;
+    enum muster_status status = begin(group, 0, &instance);
 
     if (status)
         return status;
-    status = barrier(group, ctx, instance, deadline);
-    mu_exit(ctx);
+    status = barrier(group, instance, deadline);
+    mu_exit_light();
     return status;
 }
 
@@ -279,41 +278,39 @@ static void fetch(void *to, const mu_a64 *from, size_t len)
 enum muster_status muster_group_broadcast(struct muster_group *group, uint32_t root, void *data, size_t len,
                                           muster_deadline deadline)
 {
-    struct mu_ctx *ctx;
-    uint64_t instance;
+    uint64_t instance = 0;
     enum muster_status status;
 
     if (group && (root >= group->size || (!data && len)))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "broadcast from member %u of %u, data %p", root, group->size, data);
-    status = begin(group, len, &ctx, &instance);
+    status = begin(group, len, &instance);
     if (status)
         return status;
     if (group->rank == root)
         give(buffer_of(group, root, instance), data, len);
-    status = barrier(group, ctx, instance, deadline);
+    status = barrier(group, instance, deadline);
     if (!status && group->rank != root)
         fetch(data, buffer_of(group, root, instance), len);
-    mu_exit(ctx);
+    mu_exit_light();
     return status;
 }
 
 enum muster_status muster_group_allgather(struct muster_group *group, const void *mine, size_t len, void *ret_all,
                                           muster_deadline deadline)
 {
-    struct mu_ctx *ctx;
-    uint64_t instance;
+    uint64_t instance = 0;
     enum muster_status status;
 
     if (group && len && (!mine || !ret_all))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "allgather without data");
-    status = begin(group, len, &ctx, &instance);
+    status = begin(group, len, &instance);
     if (status)
         return status;
     give(buffer_of(group, group->rank, instance), mine, len);
-    status = barrier(group, ctx, instance, deadline);
+    status = barrier(group, instance, deadline);
     for (uint32_t i = 0; !status && i < group->size; i++)
         fetch((char *)ret_all + i * len, buffer_of(group, i, instance), len);
-    mu_exit(ctx);
+    mu_exit_light();
     return status;
 }
 
@@ -350,8 +347,7 @@ static uint64_t combine(uint64_t a, uint64_t b, enum muster_type type, enum must
 enum muster_status muster_group_allreduce(struct muster_group *group, void *values, size_t count, enum muster_type type,
                                           enum muster_op op, muster_deadline deadline)
 {
-    struct mu_ctx *ctx;
-    uint64_t instance;
+    uint64_t instance = 0;
     enum muster_status status;
 
     if ((unsigned)type > MUSTER_TYPE_DOUBLE || (unsigned)op > MUSTER_OP_PROD ||
@@ -359,11 +355,11 @@ enum muster_status muster_group_allreduce(struct muster_group *group, void *valu
         return mu_fail(MUSTER_INVALID_ARGUMENT, "operation %d is not defined for type %d", (int)op, (int)type);
     if (count > MUSTER_GROUP_DATA_MAX / 8 || (count && !values))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu scalars; %u is the most", count, MUSTER_GROUP_DATA_MAX / 8);
-    status = begin(group, count * 8, &ctx, &instance);
+    status = begin(group, count * 8, &instance);
     if (status)
         return status;
     give(buffer_of(group, group->rank, instance), values, count * 8);
-    status = barrier(group, ctx, instance, deadline);
+    status = barrier(group, instance, deadline);
     for (size_t k = 0; !status && k < count; k++) {
         /* relaxed: see give() */
         uint64_t v = mu_load_relaxed(&buffer_of(group, 0, instance)[k]);
@@ -372,7 +368,7 @@ enum muster_status muster_group_allreduce(struct muster_group *group, void *valu
             v = combine(v, mu_load_relaxed(&buffer_of(group, i, instance)[k]), type, op); /* relaxed: likewise */
         memcpy((char *)values + k * 8, &v, 8);
     }
-    mu_exit(ctx);
+    mu_exit_light();
     return status;
 }
 

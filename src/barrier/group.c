@@ -507,6 +507,7 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
     g->data_bytes = head.data_bytes;
     g->spins = g->size <= mu_processors() ? mu_wait_pauses(SPIN_NS) : 0;
     snprintf(g->name, sizeof g->name, "%s", name);
+    snprintf(g->what, sizeof g->what, "group %s", name);
     status = take_members(g, count ? task_ids : NULL);
     if (!status) {
         reap_all(muster->seg, ctx);

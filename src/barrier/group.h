@@ -29,9 +29,12 @@ struct muster_group {
     uint32_t spins;
     _Atomic uint64_t instance; /* the last one passed; process-local */
     bool failed;
+    bool looked; /* at epoch `epoch` no member was lost */
+    uint32_t epoch;
     uint64_t generation;
     struct mu_key key; /* of the entry */
     char name[MUSTER_GROUP_NAME_MAX + 1];
+    char what[MUSTER_GROUP_NAME_MAX + 16]; /* for status: "group NAME" */
     struct mu_group_member *members;
     struct mu_area **areas; /* in rank order */
 };
