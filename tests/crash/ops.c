@@ -1,0 +1,261 @@
+/*
+ * tests/crash/ops.c: the table of operations, the interferences, and the second operation of every kind.
+ */
+#include "ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ops_kv.h"
+#include "task/task.h"
+
+const struct op ops[] = {
+    /* name, kind, setup, run, after, key, size, commits, flags */
+    {"insert", KV, kv_setup, kv_insert, NULL, "k/new", 90, 1, 0},
+    {"insert existing", KV, kv_setup, kv_insert, NULL, "k/a", 90, 0, 0},
+    {"overwrite inline", KV, kv_setup, kv_set, NULL, "k/a", 90, 1, 0},
+    {"inline to external", KV, kv_setup, kv_set, NULL, "k/a", 700, 1, 0},
+    {"external to external", KV, kv_setup, kv_set, NULL, "k/x", 700, 1, 0},
+    {"external to inline", KV, kv_setup, kv_set, NULL, "k/x", 20, 1, 0},
+    {"new in parts", KV, kv_setup, kv_set, NULL, "k/new", BIG, 1, 0},
+    {"parts to parts", KV, kv_setup, kv_set, NULL, "k/big", BIG, 1, 0},
+    {"parts to inline", KV, kv_setup, kv_set, NULL, "k/big", 8, 1, 0},
+    {"increment", KV, kv_setup, kv_increment, NULL, "k/n", 0, 1, 0},
+    {"append inline", KV, kv_setup, kv_append, NULL, "k/a", 30, 1, 0},
+    {"append external", KV, kv_setup, kv_append, NULL, "k/x", 600, 1, 0},
+    {"compare and set", KV, kv_setup, kv_cas, NULL, "k/a", 90, 1, 0},
+    {"compare and fail", KV, kv_setup, kv_cas_stale, NULL, "k/a", 90, 0, 0},
+    {"delete", KV, kv_setup, kv_delete, NULL, "k/a", 0, 1, 0},
+    {"delete parts", KV, kv_setup, kv_delete, NULL, "k/big", 0, 1, 0},
+    {"delete directory", KV, kv_setup, kv_delete, NULL, "d", 0, 4, OP_SEVERAL},
+    {"get", KV, kv_setup, kv_get, NULL, "k/a", 0, 0, 0},
+    {"get directory", KV, kv_setup, kv_get_dir, NULL, "k", 0, 0, 0},
+    {"get pinned", KV, kv_setup, kv_get_pinned, NULL, "k/big", 0, 0, 0},
+    {"get waiting", KV, kv_setup, kv_get_waiting, NULL, "k/absent", 0, 0, OP_SLEEPS},
+    {"join", TASK, NULL, task_join, NULL, NULL, 0, 1, OP_OWNMAP},
+    {"register", TASK, NULL, task_register, NULL, NULL, 0, 1, 0},
+    {"leave", TASK, NULL, task_leave, NULL, NULL, 0, 1, OP_SEVERAL},
+    {"report error", TASK, NULL, task_report, NULL, NULL, 0, 1, 0},
+    {"report of another", TASK, task_setup_served, task_report_other, NULL, NULL, 0, 1, 0},
+    {"reset", TASK, task_setup_served, task_reset, NULL, NULL, 0, 1, 0},
+    {"heartbeat for it", TASK, task_setup_served, task_beat_known, NULL, NULL, 0, 0, 0},
+    {"heartbeat, stale", TASK, task_setup_served, task_beat_stale, NULL, NULL, 0, 1, 0},
+    {"heartbeat", TASK, NULL, task_heartbeat, NULL, NULL, 0, 0, 0},
+    {"alive, first", TASK, NULL, task_alive, NULL, NULL, 0, 0, 0},
+    {"alive, last", TASK, task_setup_alive, task_alive, NULL, NULL, 0, 0, 0},
+    {"death wait", TASK, NULL, task_death_wait, NULL, NULL, 0, 0, 0},
+    {"slot claim", SLOT, slot_setup, slot_claim, NULL, NULL, 0, 0, 0},
+    {"claim after a death", SLOT, slot_setup_dead_mutex, slot_claim, NULL, NULL, 0, 0, 0},
+    {"claim and release", SLOT, slot_setup, slot_claim_release, NULL, NULL, 0, 0, 0},
+    {"slot release", SLOT, NULL, slot_release, NULL, NULL, 0, 0, 0},
+    {"scavenge", SLOT, slot_setup_spare_dead, slot_scavenge, NULL, NULL, 0, 0, 0},
+    {"barrier first", BARRIER, NULL, barrier_arrive, barrier_after, NULL, 0, 1, 0},
+    {"barrier last", BARRIER, barrier_setup_others, barrier_arrive, barrier_after, NULL, 0, 1, 0},
+    {"barrier next", BARRIER, barrier_setup_passed, barrier_arrive, barrier_after, NULL, 0, 1, 0},
+    {"barrier conflict", BARRIER, barrier_setup_others, barrier_conflict, barrier_after, NULL, 0, 1, 0},
+    {"barrier cancel", BARRIER, barrier_setup_others, barrier_cancel, barrier_after, NULL, 0, 1, 0},
+    {"barrier timeout", BARRIER, barrier_setup_expired, barrier_arrive, barrier_after, NULL, 0, 2, OP_SEVERAL},
+    {"group create", GROUP, NULL, group_create, group_after, NULL, 0, 0, OP_SEVERAL},
+    {"group create last", GROUP, group_setup_others_came, group_create, group_after, NULL, 0, 0, OP_SEVERAL},
+    {"group create again", GROUP, group_setup, group_create, group_after, NULL, 0, 0, OP_SEVERAL},
+    {"group barrier last", GROUP, group_setup_others_arrived, group_barrier, group_after, NULL, 0, 0, 0},
+    {"group gives up", GROUP, group_setup, group_barrier, group_after, NULL, 0, 0, OP_SEVERAL},
+    {"group allgather", GROUP, group_setup_others_arrived, group_allgather, group_after, NULL, 0, 0, 0},
+    {"group free", GROUP, group_setup, group_free, group_after, NULL, 0, 0, OP_SEVERAL},
+    {"group free last", GROUP, group_setup_others_left, group_free, group_after, NULL, 0, 0, OP_SEVERAL},
+    {"event first", EVENT, NULL, event_send, NULL, NULL, 0, 1, 0},
+    {"event overwriting", EVENT, event_setup_full, event_send, NULL, NULL, 0, 1, 0},
+    {"event read", EVENT, event_setup_full, event_read, NULL, NULL, 0, 0, 0},
+};
+const unsigned num_ops = sizeof ops / sizeof ops[0];
+
+/* ---- what a peer does while the victim is paused ---- */
+
+static void note(enum muster_status status, uint64_t a)
+{
+    board->outcome[1] = (struct outcome){status, a, 0};
+}
+
+static uint8_t bytes[BIG];
+
+static void in_set(const struct op *op)
+{
+    crash_fill(bytes, 64, 21);
+    note(muster_kv_set(world.m[PEER], op->key, MUSTER_NTS, bytes, 64, NULL), 0);
+}
+
+static void in_set_large(const struct op *op)
+{
+    crash_fill(bytes, BIG, 22);
+    note(muster_kv_set(world.m[PEER], op->key, MUSTER_NTS, bytes, BIG, NULL), 0);
+}
+
+static void in_delete(const struct op *op)
+{
+    size_t n = 0;
+    enum muster_status status = muster_kv_delete(world.m[PEER], op->key, MUSTER_NTS, &n);
+
+    note(status, n);
+}
+
+static void in_increment(const struct op *op)
+{
+    int64_t sum = 0;
+    enum muster_status status = muster_kv_increment(world.m[PEER], op->key, MUSTER_NTS, 10, &sum);
+
+    note(status, (uint64_t)sum);
+}
+
+static void in_append(const struct op *op)
+{
+    size_t len = 0;
+    enum muster_status status = muster_kv_append(world.m[PEER], op->key, MUSTER_NTS, "tail", 4, &len);
+
+    note(status, len);
+}
+
+/* Away and back again, as before, and so often that blocks and words come round. */
+static void in_churn(const struct op *op)
+{
+    static struct mu_key a, b;
+    struct mu_table t = mu_table_kv(&world.seg);
+    char name[32];
+
+    mu_key_make(&a, &world.seg, op->key, strlen(op->key));
+    for (unsigned i = 0, found = 0; found < 2; i++) {
+        snprintf(name, sizeof name, "churn/%u", i);
+        mu_key_make(&b, &world.seg, name, strlen(name));
+        if (mu_table_bucket(&t, &a) != mu_table_bucket(&t, &b))
+            continue;
+        found++;
+        crash_fill(bytes, 700, found);
+        for (int k = 0; k < 4; k++) {
+            muster_kv_set(world.m[PEER], name, MUSTER_NTS, bytes, k % 2 ? 700 : 30, NULL);
+            muster_kv_delete(world.m[PEER], name, MUSTER_NTS, NULL);
+        }
+        muster_kv_set(world.m[PEER], name, MUSTER_NTS, bytes, 12, NULL);
+    }
+    note(MUSTER_OK, 0);
+}
+
+static void in_scavenge(const struct op *op)
+{
+    (void)op;
+    crash_die(0, 1u << SPARE);
+    note(muster_scavenge(world.m[PEER], NULL), 0);
+}
+
+static void in_report(const struct op *op)
+{
+    (void)op;
+    note(muster_error_report(world.m[PEER], 1, MUSTER_ABORTED, "of the peer"), 0);
+}
+
+static void in_report_served(const struct op *op)
+{
+    (void)op;
+    note(muster_error_report(world.m[PEER], 3, MUSTER_ABORTED, "by the peer"), 0);
+}
+
+static void in_leave(const struct op *op)
+{
+    (void)op;
+    note(muster_leave(world.m[PEER]), 0);
+}
+
+static void in_beat(const struct op *op)
+{
+    (void)op;
+    note(muster_task_heartbeat(world.m[PEER], 3, 5), 0);
+}
+
+static void in_claim(const struct op *op)
+{
+    struct muster *m = mu_handle_new(&world.seg, MUSTER_JOIN_OBSERVER);
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(m, &ctx);
+
+    (void)op;
+    if (!status)
+        mu_exit(ctx);
+    muster_thread_detach(m);
+    note(status, 0);
+}
+
+static const int32_t trio[] = {0, 1, 2};
+
+static void in_arrive(const struct op *op)
+{
+    (void)op;
+    note(muster_barrier_wait(world.m[PEER], "meet", 0, trio, 3, 0, 0), 0);
+}
+
+static void in_cancel(const struct op *op)
+{
+    (void)op;
+    note(muster_barrier_cancel(world.m[PEER], "meet", 0), 0);
+}
+
+static void in_close(const struct op *op)
+{
+    (void)op;
+    if (world.g[PEER])
+        note(mu_group_close(world.g[PEER], 1, MU_ARRIVED_TIMEOUT) ? MUSTER_DEADLINE_EXCEEDED : MUSTER_OK, 0);
+}
+
+static void in_group_leave(const struct op *op)
+{
+    (void)op;
+    if (world.g[PEER])
+        muster_group_free(world.g[PEER]);
+    note(MUSTER_OK, 0);
+}
+
+static void in_group_create(const struct op *op)
+{
+    struct muster_group *g;
+
+    (void)op;
+    note(muster_group_create(world.m[PEER], "team", trio, 3, 64, 0, &g), 0);
+}
+
+static void in_send(const struct op *op)
+{
+    uint64_t sequence = 0;
+    enum muster_status status = muster_event_send(world.m[PEER], 8, "of the peer", MUSTER_NTS, &sequence);
+
+    (void)op;
+    note(status, sequence);
+}
+
+static void in_send_many(const struct op *op)
+{
+    for (int i = 0; i < 2 * EVENTS + 1; i++)
+        in_send(op);
+}
+
+#define ONLY(kind) (1u << (kind))
+#define ALL        (ONLY(KINDS) - 1)
+const struct interference interferences[] = {
+    {"set", ONLY(KV), in_set, 0},
+    {"set in parts", ONLY(KV), in_set_large, 0},
+    {"delete", ONLY(KV), in_delete, 0},
+    {"increment", ONLY(KV), in_increment, 0},
+    {"append", ONLY(KV), in_append, 0},
+    {"churn", ONLY(KV), in_churn, 0},
+    {"death and scavenge", ALL, in_scavenge, 0},
+    {"report error", ONLY(TASK) | ONLY(BARRIER) | ONLY(GROUP), in_report, 0},
+    {"report of task 3", ONLY(TASK), in_report_served, 0},
+    {"leave", ONLY(TASK) | ONLY(BARRIER), in_leave, 0},
+    {"heartbeat", ONLY(TASK), in_beat, 0},
+    {"slot claim", ONLY(SLOT) | ONLY(TASK), in_claim, 0},
+    {"arrive", ONLY(BARRIER), in_arrive, 0},
+    {"cancel", ONLY(BARRIER), in_cancel, 0},
+    {"close", ONLY(GROUP), in_close, 0},
+    {"group leave", ONLY(GROUP), in_group_leave, 0},
+    {"group create", ONLY(GROUP), in_group_create, OP_SEVERAL},
+    {"send", ONLY(EVENT), in_send, 0},
+    {"send many", ONLY(EVENT), in_send_many, OP_SEVERAL},
+};
+const unsigned num_interferences = sizeof interferences / sizeof interferences[0];

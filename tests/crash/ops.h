@@ -1,0 +1,41 @@
+/*
+ * tests/crash/ops.h: the operations that are cut short, what their peers do meanwhile, and what must hold afterwards.
+ */
+#ifndef CRASH_OPS_H
+#define CRASH_OPS_H
+
+#include "world.h"
+
+enum kind { KV, TASK, SLOT, BARRIER, GROUP, EVENT, KINDS };
+
+struct op {
+    const char *name;
+    enum kind kind;
+    void (*setup)(const struct op *op); /* in the building process; may be NULL */
+    void (*run)(const struct op *op);   /* as VICTIM; notes board->outcome[0] */
+    void (*after)(const struct op *op); /* as PEER and THIRD, when the victim is dead and buried; may be NULL */
+    const char *key;
+    unsigned size;
+    unsigned commits; /* how many changes others can see it makes, one after the other; 1 unless said */
+    unsigned flags;
+};
+#define OP_SLEEPS 1u /* it really sleeps: not for pausing, where a copy would sleep as often */
+#define OP_OWNMAP 2u /* it maps the segment itself: not for pausing */
+#define OP_SEVERAL 4u /* not one instant, even without a death: pairs are checked for invariants only */
+
+extern const struct op ops[];
+extern const unsigned num_ops;
+
+struct interference {
+    const char *name;
+    unsigned kinds; /* bit per kind */
+    void (*run)(const struct op *op); /* as PEER; notes board->outcome[1] */
+    unsigned flags; /* OP_SEVERAL */
+};
+extern const struct interference interferences[];
+extern const unsigned num_interferences;
+
+/* One operation of every kind by `who` and `other`, on fresh names and on the operation's own. */
+void crash_second(const struct op *op, int who, int other);
+
+#endif

@@ -1,0 +1,201 @@
+/*
+ * tests/crash/ops_kv.c: operations on the key-value store.
+ *
+ * Before each, "k/a" holds 90 bytes (inline), "k/x" 5000 (a block of its own), "k/big" 70000 (in parts), "k/n" a number,
+ * "d/1" to "d/3" one of each form, and a neighbour lies in each bucket of theirs.
+ */
+#include "ops_kv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "segment/entry.h"
+
+/* What the victim writes is made beforehand: filling it is not worth stepping through. */
+static uint8_t bytes[2 * BIG];
+
+static void put(const char *key, unsigned size, unsigned seed)
+{
+    static uint8_t filled[BIG];
+
+    crash_fill(filled, size, seed);
+    if (muster_kv_set(world.m[PEER], key, MUSTER_NTS, filled, size, &world.version))
+        crash_bad("setup of %s: %s", key, muster_last_error());
+}
+
+/* A key that falls into the same bucket. */
+static void near(const char *key, char *name, size_t size)
+{
+    static struct mu_key a, b;
+    struct mu_table t = mu_table_kv(&world.seg);
+
+    mu_key_make(&a, &world.seg, key, strlen(key));
+    for (unsigned i = 0;; i++) {
+        snprintf(name, size, "near/%u", i);
+        mu_key_make(&b, &world.seg, name, strlen(name));
+        if (mu_table_bucket(&t, &a) == mu_table_bucket(&t, &b))
+            return;
+    }
+}
+
+void kv_setup(const struct op *op)
+{
+    char name[32];
+
+    put("k/a", 90, 1);
+    put("k/x", 5000, 2);
+    put("k/big", BIG, 3);
+    muster_kv_set(world.m[PEER], "k/n", MUSTER_NTS, "99", MUSTER_NTS, NULL);
+    put("d/1", 10, 4);
+    put("d/2", 5000, 5);
+    put("d/3", BIG, 6);
+    if (op->key) {
+        near(op->key, name, sizeof name);
+        put(name, 40, 7);
+        put(op->key, !strcmp(op->key, "k/a") ? 90 : !strcmp(op->key, "k/x") ? 5000 : 100, 8);
+    }
+    if (op->key && (!strcmp(op->key, "k/new") || op->run == kv_get_waiting))
+        muster_kv_delete(world.m[PEER], op->key, MUSTER_NTS, NULL);
+    if (op->key && !strcmp(op->key, "k/n"))
+        muster_kv_set(world.m[PEER], "k/n", MUSTER_NTS, "99", MUSTER_NTS, NULL);
+    if (op->key && !strcmp(op->key, "k/big"))
+        put("k/big", BIG, 3);
+    crash_fill(bytes, op->size, 9);
+}
+
+static void note(enum muster_status status, uint64_t a)
+{
+    board->outcome[0] = (struct outcome){status, a, 0};
+}
+
+void kv_set(const struct op *op)
+{
+    note(muster_kv_set(world.m[VICTIM], op->key, MUSTER_NTS, bytes, op->size, NULL), 0);
+}
+
+void kv_insert(const struct op *op)
+{
+    note(muster_kv_insert(world.m[VICTIM], op->key, MUSTER_NTS, bytes, op->size), 0);
+}
+
+void kv_increment(const struct op *op)
+{
+    int64_t sum = 0;
+    enum muster_status status = muster_kv_increment(world.m[VICTIM], op->key, MUSTER_NTS, 1, &sum);
+
+    note(status, (uint64_t)sum);
+}
+
+void kv_append(const struct op *op)
+{
+    size_t len = 0;
+    enum muster_status status;
+
+    status = muster_kv_append(world.m[VICTIM], op->key, MUSTER_NTS, bytes, op->size, &len);
+    note(status, len);
+}
+
+void kv_cas(const struct op *op)
+{
+    note(muster_kv_compare_and_set(world.m[VICTIM], op->key, MUSTER_NTS, world.version, bytes, op->size, NULL), 0);
+}
+
+void kv_cas_stale(const struct op *op)
+{
+    note(muster_kv_compare_and_set(world.m[VICTIM], op->key, MUSTER_NTS, world.version + 1000, bytes, op->size, NULL),
+         0);
+}
+
+void kv_delete(const struct op *op)
+{
+    size_t count = 0;
+    enum muster_status status = muster_kv_delete(world.m[VICTIM], op->key, MUSTER_NTS, &count);
+
+    note(status, op->commits > 1 ? 0 : count);
+}
+
+static uint64_t digest(const uint8_t *p, size_t len)
+{
+    uint64_t h = len, w;
+
+    for (size_t i = 0; i + 8 <= len; i += 8) {
+        memcpy(&w, p + i, 8);
+        h = (h ^ w) * 0x100000001b3ull;
+    }
+    return h;
+}
+
+void kv_get(const struct op *op)
+{
+    size_t len = 0;
+    enum muster_status status = muster_kv_try_get(world.m[VICTIM], op->key, MUSTER_NTS, bytes, sizeof bytes, &len, NULL);
+
+    note(status, digest(bytes, status ? 0 : len));
+}
+
+void kv_get_dir(const struct op *op)
+{
+    struct muster_kv_list *list;
+    enum muster_status status = muster_kv_get_dir(world.m[VICTIM], op->key, MUSTER_NTS, &list);
+    uint64_t h = 0;
+
+    for (size_t i = 0; !status && i < list->count; i++)
+        h = h * 31 + digest(list->entries[i].value, list->entries[i].value_len);
+    if (!status)
+        muster_kv_list_free(list);
+    note(status, h);
+}
+
+/* As the reader of a value that changes faster than it can be copied: look, pin, copy, unpin. */
+void kv_get_pinned(const struct op *op)
+{
+    static struct mu_key k;
+    static uint64_t body[MU_CHUNK / 8];
+    struct mu_table t = mu_table_kv(&world.seg);
+    mu_a64 *bucket;
+    enum mu_fetch rc = MU_FETCH_CHANGED;
+    struct mu_ctx *ctx;
+    size_t len = 0;
+
+    if (mu_enter(world.m[VICTIM], &ctx))
+        return note(MUSTER_UNKNOWN, 0);
+    mu_key_make(&k, &world.seg, op->key, strlen(op->key));
+    bucket = mu_table_bucket(&t, &k);
+    while (rc == MU_FETCH_CHANGED) {
+        struct mu_root root;
+        struct mu_page page;
+        struct mu_entry e;
+        uint32_t index = 0;
+        bool corrupt = false, found = false;
+
+        if (mu_object_read(&world.seg, bucket, body, &root) == MU_READ_CORRUPT || !mu_page_open(&page, &root))
+            break;
+        while (!found && mu_page_next(&page, &index, &e, &corrupt))
+            found = e.hash == k.hash;
+        if (!found) {
+            mu_exit(ctx);
+            return note(MUSTER_NOT_FOUND, digest(bytes, 0));
+        }
+        len = e.value_len;
+        if (e.flags & MU_ENTRY_EXTERNAL) {
+            struct mu_external x = {&world.seg, bucket, root.word, body[e.ref_at], e.key_len, e.value_len};
+
+            rc = mu_external_get(&x, ctx, &k, NULL, bytes, sizeof bytes);
+        } else {
+            memcpy(bytes, &page.data[e.at + MU_ENTRY_WORDS + mu_words(k.len)], len);
+            rc = MU_FETCH_OK;
+        }
+    }
+    mu_exit(ctx);
+    note(rc == MU_FETCH_OK ? MUSTER_OK : MUSTER_DATA_LOSS, digest(bytes, rc == MU_FETCH_OK ? len : 0));
+}
+
+void kv_get_waiting(const struct op *op)
+{
+    size_t len = 0;
+    enum muster_status status = muster_kv_get(world.m[VICTIM], op->key, MUSTER_NTS, mu_now() + 150000000u, bytes,
+                                              sizeof bytes, &len, NULL);
+
+    note(status, digest(bytes, status ? 0 : len));
+}

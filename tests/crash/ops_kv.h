@@ -1,0 +1,64 @@
+/* tests/crash/ops_kv.h: rows of ops.c, by room. */
+#ifndef CRASH_OPS_KV_H
+#define CRASH_OPS_KV_H
+
+#include "ops.h"
+
+/* key-value store */
+void kv_setup(const struct op *op);
+void kv_set(const struct op *op);
+void kv_insert(const struct op *op);
+void kv_increment(const struct op *op);
+void kv_append(const struct op *op);
+void kv_cas(const struct op *op);
+void kv_cas_stale(const struct op *op);
+void kv_delete(const struct op *op);
+void kv_get(const struct op *op);
+void kv_get_dir(const struct op *op);
+void kv_get_pinned(const struct op *op);
+void kv_get_waiting(const struct op *op);
+
+/* tasks and slots */
+void task_setup_served(const struct op *op);
+void task_setup_alive(const struct op *op);
+void task_join(const struct op *op);
+void task_register(const struct op *op);
+void task_leave(const struct op *op);
+void task_report(const struct op *op);
+void task_report_other(const struct op *op);
+void task_reset(const struct op *op);
+void task_beat_known(const struct op *op);
+void task_beat_stale(const struct op *op);
+void task_heartbeat(const struct op *op);
+void task_alive(const struct op *op);
+void task_death_wait(const struct op *op);
+void slot_setup(const struct op *op);
+void slot_setup_dead_mutex(const struct op *op);
+void slot_claim(const struct op *op);
+void slot_claim_release(const struct op *op);
+void slot_release(const struct op *op);
+void slot_setup_spare_dead(const struct op *op);
+void slot_scavenge(const struct op *op);
+
+/* barriers, groups, events */
+void barrier_setup_others(const struct op *op);
+void barrier_setup_expired(const struct op *op);
+void barrier_setup_passed(const struct op *op);
+void barrier_arrive(const struct op *op);
+void barrier_conflict(const struct op *op);
+void barrier_cancel(const struct op *op);
+void barrier_after(const struct op *op);
+void group_setup(const struct op *op);
+void group_setup_others_arrived(const struct op *op);
+void group_setup_others_came(const struct op *op);
+void group_setup_others_left(const struct op *op);
+void group_create(const struct op *op);
+void group_barrier(const struct op *op);
+void group_allgather(const struct op *op);
+void group_free(const struct op *op);
+void group_after(const struct op *op);
+void event_setup_full(const struct op *op);
+void event_send(const struct op *op);
+void event_read(const struct op *op);
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * tests/crash/pause_test.c: an operation is stopped after any number of steps, a peer does something that conflicts, and
+ * then it goes on; or is killed.
+ *
+ * variants: step step3 step-clang step3-clang
+ * timeout: 300
+ *
+ * The process is stepped once. Where a pause is to be tried, it is copied as it stands, into a world of its own (the
+ * segment as it is then), where the peer acts; the copy is resumed, or killed and buried. What everybody can see in the
+ * end, results of both calls included, must be what the two calls give one after the other, in one order or the other.
+ * --long pauses after every step; else after some, others in each variant.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "explore.h"
+
+enum { PLACES = 40 /* in the short form */ };
+
+struct trial {
+    const struct op *op;
+    const struct interference *in;
+    bool after;     /* reference: the peer acts after the operation, not before */
+    bool only_peer; /* reference: the operation never began */
+    bool killed;
+    pid_t victim;
+    bool several; /* no single instant: the orders say nothing */
+};
+
+/* What the two give one after the other: for each interference, in either order, resumed and killed. */
+enum { FIRST, SECOND_ORDER, KILLED_FIRST, KILLED_SECOND, KILLED_ALONE, REFERENCES };
+static char *references[32][REFERENCES];
+
+static void run(void *arg)
+{
+    const struct op *op = arg;
+
+    op->run(op);
+}
+
+static void finish(struct trial *t)
+{
+    if (t->killed) {
+        crash_die(t->victim, 1u << VICTIM);
+        board->outcome[0] = (struct outcome){0};
+    }
+    muster_scavenge(world.m[THIRD], NULL);
+    crash_audit("at the end");
+    crash_idle("at the end");
+    crash_background(world.m[THIRD]);
+    crash_observe(world.m[THIRD], true);
+}
+
+static void refer(void *arg)
+{
+    struct trial *t = arg;
+
+    t->victim = getpid();
+    if (!t->after)
+        t->in->run(t->op);
+    if (!t->only_peer)
+        t->op->run(t->op);
+    if (t->after)
+        t->in->run(t->op);
+    finish(t);
+}
+
+static void interfere(void *arg)
+{
+    struct trial *t = arg;
+
+    t->in->run(t->op);
+}
+
+static void look(void *arg)
+{
+    struct trial *t = arg;
+
+    finish(t);
+    if (t->killed)
+        crash_second(t->op, THIRD, SECOND);
+}
+
+static bool applies(const struct op *op, const struct interference *in)
+{
+    return in->kinds & 1u << op->kind;
+}
+
+static char *reference(struct trial t)
+{
+    memset(board->outcome, 0, sizeof board->outcome);
+    crash_run(MAP_PRIVATE_MAIN, refer, &t);
+    crash_print("%s, and %s %s it", t.op->name, t.in->name, t.after ? "after" : "before");
+    return strdup(board->seen);
+}
+
+static void make_references(const struct op *op)
+{
+    for (unsigned i = 0; i < num_interferences; i++) {
+        struct trial t = {.op = op, .in = &interferences[i]};
+
+        if (!applies(op, t.in))
+            continue;
+        references[i][SECOND_ORDER] = reference(t);
+        t.killed = true;
+        references[i][KILLED_SECOND] = reference(t);
+        t.only_peer = true;
+        references[i][KILLED_ALONE] = reference(t);
+        t.only_peer = false;
+        t.after = true;
+        references[i][KILLED_FIRST] = reference(t);
+        t.killed = false;
+        references[i][FIRST] = reference(t);
+    }
+}
+
+/* Is the end that was seen one of those that the calls give one after the other? */
+static void judge(const struct trial *t, unsigned i)
+{
+    unsigned from = t->killed ? KILLED_FIRST : FIRST, to = t->killed ? KILLED_ALONE : SECOND_ORDER;
+
+    if (t->several)
+        return;
+    for (unsigned k = from; k <= to; k++)
+        if (!strcmp(references[i][k], board->seen))
+            return;
+    crash_bad("neither order explains the end:\n%s--- but one order gives\n%s--- and the other\n%s", board->seen,
+              references[i][from], references[i][from + 1]);
+}
+
+static bool try_pause(struct stepper *s, const struct op *op, unsigned i, bool killed)
+{
+    struct trial t = {.op = op, .in = &interferences[i], .killed = killed, .victim = s->pid};
+    pid_t copy;
+
+    t.several = (op->flags | t.in->flags) & OP_SEVERAL;
+    memset(board->outcome, 0, sizeof board->outcome);
+    crash_copy_to_alt();
+    copy = step_clone(s, world.base, world.size, world.alt_fd);
+    if (!copy)
+        return false;
+    crash_run(MAP_SHARED_ALT, interfere, &t);
+    if (killed)
+        step_drop(copy);
+    else
+        step_finish(copy);
+    board->seen[0] = 0;
+    crash_run(MAP_PRIVATE_ALT, look, &t);
+    judge(&t, i);
+    if (killed)
+        board->pause_kill_trials++;
+    else
+        board->pause_trials++;
+    crash_print("%s paused after %llu steps, %s, %s", op->name, (unsigned long long)s->steps, t.in->name,
+                killed ? "killed" : "resumed");
+    return true;
+}
+
+/* How many steps the operation takes. */
+static void count_steps(void *arg)
+{
+    struct stepper s;
+
+    crash_separate();
+    if (!step_start(&s, run, arg))
+        _exit(77);
+    while (step_one(&s))
+        continue;
+    board->outcome[0].a = s.steps;
+}
+
+static bool pause_here(uint64_t step, uint64_t total)
+{
+    uint64_t stride = crash_long ? 1 : total / PLACES + 1;
+
+    return step % stride == crash_salt % stride;
+}
+
+static bool try(const struct op *op)
+{
+    struct stepper s;
+    uint64_t total, n = 0;
+
+    if (WEXITSTATUS(crash_run(MAP_AS_IS, count_steps, (void *)(uintptr_t)op)) == 77)
+        return false;
+    total = board->outcome[0].a;
+    make_references(op);
+    if (!step_start(&s, run, (void *)(uintptr_t)op))
+        return false;
+    do {
+        if (!pause_here(s.steps, total))
+            continue;
+        n++;
+        for (unsigned i = 0; i < num_interferences; i++)
+            if (applies(op, &interferences[i])) {
+                bool also_killed = crash_long || (n + i) % 4 == crash_salt % 4;
+
+                if (!try_pause(&s, op, i, false) || (also_killed && !try_pause(&s, op, i, true))) {
+                    step_kill(&s);
+                    return true;
+                }
+            }
+    } while (step_one(&s));
+    step_kill(&s);
+    return true;
+}
+
+static bool can_be_paused(const struct op *op)
+{
+    return !(op->flags & (OP_SLEEPS | OP_OWNMAP));
+}
+
+static void totals(char *text, size_t size)
+{
+    snprintf(text, size, "%llu pauses resumed, %llu killed", (unsigned long long)board->pause_trials,
+             (unsigned long long)board->pause_kill_trials);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct crash_test test = {
+        .name = "pause at every step", .try = try, .applies = can_be_paused, .totals = totals};
+
+    if (step_clone_refused()) {
+        printf("%s\n", step_clone_refused());
+        return 77;
+    }
+    return crash_main(&test, argc, argv);
+}
