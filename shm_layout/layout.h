@@ -190,7 +190,7 @@ struct mu_header {
     char host[64];              /* 512 */
     uint8_t reserved1[448];     /* 576 */
     /* written later; each on its own line */
-    mu_a32 state; /* 1024: MU_OPEN or MU_CLOSED; never back */
+    mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
     mu_a32 epoch; /* 1152: futex; moves with every death, error and departure */
     uint8_t pad1[MU_LINE - 4];
@@ -202,10 +202,14 @@ struct mu_header {
     uint8_t pad4[MU_LINE - 4];
     uint8_t reserved2[MU_HEADER_SIZE - 1664];
 };
-#define MU_OPEN       1u
-#define MU_CLOSED     2u
-#define MU_FLAG_MEMFD 1u
-#define MU_FLAG_KEPT  2u /* a launcher created it and removes it */
+#define MU_OPEN    1u
+#define MU_CLOSED  2u /* for ever */
+#define MU_CLOSING 3u /* somebody looks whether he was the last; back to OPEN, with another count, if not */
+/* The header's state word: state 2, and a count that moves whenever CLOSING is taken back. */
+#define MU_STATE(w)      ((w)&3u)
+#define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)
+#define MU_FLAG_MEMFD    1u
+#define MU_FLAG_KEPT     2u /* a launcher created it and removes it */
 
 /* Pages: data of a MU_TYPE_PAGE block is {commits, deletes, count}, then the entries. */
 #define MU_PAGE_WORDS 3u

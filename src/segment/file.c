@@ -180,7 +180,7 @@ bool mu_segment_is_stale(const struct muster_segment *seg)
     mu_boot_id(boot);
     if (memcmp(boot, seg->header->boot_id, sizeof boot))
         return true;
-    if (mu_load32_acquire(&seg->header->state) == MU_CLOSED) /* acquire: pairs with mu_segment_mark_closed() */
+    if (mu_segment_is_closed(seg))
         return true;
     if (mu_segment_live_slots(seg))
         return false;
@@ -222,11 +222,38 @@ void mu_segment_mark_closed(struct muster_segment *seg)
     mu_epoch_move(seg);
 }
 
+bool mu_segment_is_closed(const struct muster_segment *seg)
+{
+    /* acquire: pairs with mu_segment_mark_closed() and the CAS in mu_segment_last_out() */
+    return MU_STATE(mu_load32_acquire(&seg->header->state)) == MU_CLOSED;
+}
+
+/*
+ * Whether we were the last is found out as CLOSING: we say so, then look at the slots; a joiner takes its slot, then
+ * looks at the state; each with a fence between, so one sees the other. A joiner that meets CLOSING gives its slot
+ * back, finishes this in our stead, and joins anew; so a SIGKILL here delays nobody. CLOSING is taken back with another
+ * count, so that a closer that was stopped half-way cannot close over those who came since.
+ */
 void mu_segment_last_out(struct muster_segment *seg)
 {
-    if ((seg->header->flags & MU_FLAG_KEPT) || mu_segment_live_slots(seg))
+    mu_a32 *state = &seg->header->state;
+    uint32_t w = mu_load32_acquire(state); /* acquire: as in mu_segment_is_closed() */
+
+    if ((seg->header->flags & MU_FLAG_KEPT) || MU_STATE(w) == MU_CLOSED || mu_segment_live_slots(seg))
         return;
-    mu_segment_mark_closed(seg);
+    if (MU_STATE(w) == MU_OPEN) {
+        if (!mu_cas32(state, w, (w & ~3u) | MU_CLOSING)) /* another is at it, or somebody came */
+            return;
+        w = (w & ~3u) | MU_CLOSING;
+    }
+    mu_fence_seq_cst(); /* pairs with the fence of a joiner between its claim and its look */
+    if (mu_segment_live_slots(seg)) {
+        mu_cas32(state, w, MU_STATE_NEXT(w) | MU_OPEN); /* release half: as below */
+        return;
+    }
+    if (!mu_cas32(state, w, MU_CLOSED)) /* release half: pairs with mu_segment_is_closed() */
+        return;
+    mu_epoch_move(seg);
     mu_segment_unlink(seg);
 }
 
@@ -360,7 +387,7 @@ enum muster_status muster_segment_info(struct muster_segment *segment, struct mu
     i->num_buckets = segment->num_buckets;
     i->num_events = segment->num_events;
     i->slots_live = mu_segment_live_slots(segment);
-    i->closed = mu_load32_acquire(&h->state) != MU_OPEN; /* acquire: pairs with mu_segment_mark_closed() */
+    i->closed = mu_segment_is_closed(segment);
     return MUSTER_OK;
 }
 

@@ -17,6 +17,9 @@ void mu_segment_unlink(struct muster_segment *seg);
 /* After giving up a slot for good: if nobody is left in a job that no launcher keeps, close and unlink it. */
 void mu_segment_last_out(struct muster_segment *seg);
 
+/* Closed for good. */
+bool mu_segment_is_closed(const struct muster_segment *seg);
+
 /* Mark it closed and wake everybody. */
 void mu_segment_mark_closed(struct muster_segment *seg);
 

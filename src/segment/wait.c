@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "segment/file.h"
 #include "sync/futex.h"
 
 #define RECHECK_NS 100000000u
@@ -113,7 +114,7 @@ static enum muster_status ended(struct mu_wait *w)
 
     if (w->ctx && w->ctx->interrupt && mu_load32_acquire(w->ctx->interrupt)) /* acquire: pairs with the handler */
         return mu_fail(MUSTER_CANCELLED, "interrupted while waiting for %s", w->what);
-    if (mu_load32_acquire(&seg->header->state) != MU_OPEN) /* acquire: pairs with mu_segment_mark_closed() */
+    if (mu_segment_is_closed(seg))
         return mu_fail(MUSTER_CANCELLED, "job %s was closed while waiting for %s", seg->job, w->what);
     if (seg->fd >= 0 && !fstat(seg->fd, &st) && (uint64_t)st.st_size < seg->size)
         return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);

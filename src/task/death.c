@@ -9,6 +9,7 @@
 #include <linux/futex.h>
 
 #include "base/clock.h"
+#include "segment/file.h"
 #include "segment/slot.h"
 #include "segment/wait.h"
 #include "sync/futex.h"
@@ -81,7 +82,7 @@ enum muster_status muster_death_wait(struct muster *muster, muster_deadline dead
             break;
         if (mu_load32_acquire(&muster->interrupt)) /* acquire: pairs with muster_interrupt() */
             status = mu_fail(MUSTER_CANCELLED, "interrupted while waiting for deaths");
-        else if (mu_load32_acquire(&seg->header->state) != MU_OPEN) /* acquire: pairs with closing */
+        else if (mu_segment_is_closed(seg))
             status = mu_fail(MUSTER_CANCELLED, "job %s was closed", seg->job);
         else if (deadline <= mu_now())
             status = mu_fail(MUSTER_DEADLINE_EXCEEDED, "nobody died before the deadline");

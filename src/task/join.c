@@ -180,8 +180,8 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
                          seg->num_tasks - 1);
     if (!status && !(p->o.flags & MUSTER_JOIN_READ_ONLY)) {
         status = mu_enter(m, &ctx);
-        /* acquire: pairs with mu_segment_mark_closed(); we hold a slot, so whoever closes after this sees it */
-        if (!status && mu_load32_acquire(&seg->header->state) != MU_OPEN)
+        mu_fence_seq_cst(); /* slot first, then the state; pairs with mu_segment_last_out() */
+        if (!status && MU_STATE(mu_load32_acquire(&seg->header->state)) != MU_OPEN) /* acquire: as there */
             status = mu_fail(MUSTER_CANCELLED, "job %s has just been closed", seg->job);
         if (!status && m->task_id >= 0)
             status = enrol(m, ctx, p);
@@ -194,6 +194,8 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
     }
     mu_keeper_stop(m);
     mu_handle_detach_thread(m);
+    if (seg->writable)
+        mu_segment_last_out(seg);
     mu_handle_put_away(m);
     return status;
 }
