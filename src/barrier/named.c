@@ -244,8 +244,11 @@ static enum mu_verdict unarrive(struct mu_edit *e)
     if (!e->version || !mu_barrier_decode(&b, e->old, e->old_len))
         return MU_KEEP;
     for (uint32_t i = 0; i < b.h.num && b.h.counter == c->counter && !b.h.passed; i++) {
-        const struct mu_task_record *r = &c->records[mu_barrier_id(&b, i)];
+        const struct mu_task_record *r;
 
+        if (mu_barrier_id(&b, i) >= c->m->seg->num_tasks)
+            break;
+        r = &c->records[mu_barrier_id(&b, i)];
         if (r->state == MUSTER_TASK_ERROR && (r->flags & MU_TASK_RECOVERABLE) && (b.marks[i] & MU_MARK_ARRIVED)) {
             b.marks[i] &= ~MU_MARK_ARRIVED;
             verdict = MU_PUT;
@@ -320,7 +323,7 @@ static bool participant_failed(struct call *c, const struct mu_barrier *b, uint6
     if (!c->records || mu_cluster_all(seg, c->records, NULL, &cluster))
         return false;
     *checked = cluster.root.version;
-    for (uint32_t i = 0; i < b->h.num; i++) {
+    for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < seg->num_tasks; i++) {
         uint32_t id = mu_barrier_id(b, i);
         const struct mu_task_record *r = &c->records[id];
         bool error = r->state == MUSTER_TASK_ERROR, recoverable = r->flags & MU_TASK_RECOVERABLE;

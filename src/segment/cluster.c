@@ -121,6 +121,8 @@ enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t ta
     uint64_t body[REFS_MAX + ROOT_WORDS];
     int rc;
 
+    if (task >= seg->num_tasks) /* callers take task numbers from shared memory, too */
+        return corrupt(seg);
     do {
         rc = copy_root(seg, body, ret_cluster);
         if (rc > 0)
