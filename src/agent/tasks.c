@@ -146,8 +146,8 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 
         if (!task->started || task->ended)
             continue;
-        /* One that is stopped could not act on it. Before it: after it, a SIGCONT would meet whatever the task does. */
-        if (signal_number == SIGTERM)
+        /* One that is stopped could not act on it; to others SIGCONT may do harm (one that is being traced, say). */
+        if (signal_number == SIGTERM && mu_launch_is_stopped(task->pid))
             kill(-task->pid, SIGCONT);
         kill(-task->pid, signal_number);
     }

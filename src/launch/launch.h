@@ -76,6 +76,9 @@ struct mu_launch_mark {
 /* Send `signal_number` to every process of this user that bears the mark, the caller excepted; the number found. */
 size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32]);
 
+/* Whether the process is stopped by a signal. */
+int mu_launch_is_stopped(pid_t pid);
+
 /* Whether the calling thread has a child other than `except`, dead or alive. */
 int mu_launch_has_children(pid_t except);
 

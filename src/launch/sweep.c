@@ -136,6 +136,13 @@ size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid
     return found;
 }
 
+int mu_launch_is_stopped(pid_t pid)
+{
+    struct facts facts;
+
+    return read_facts(pid, &facts) == 0 && facts.state == 'T';
+}
+
 int mu_launch_has_children(pid_t except)
 {
     struct mu_launch_mark mark = {.run_id = "-", .parent = getpid(), .except = except, .session = -1};
