@@ -11,6 +11,8 @@ start_job 3 sh -c '[ $RANK = 2 ] && exec sleep 1000; exec muster barrier wait re
 await "two are connected" connected 2
 arrived() { "$MUSTER" barrier list --job "$JOB" 2> /dev/null | grep -qE "^ready .* $1/3"; }
 await "two have arrived" arrived 2
+both_wait() { [ "$("$MUSTER" task list --job "$JOB" --json 2> /dev/null | grep -o '"in":"barrier ready' | wc -l)" -eq 2 ]; }
+await "both say that they wait" both_wait
 check 0 "$MUSTER" status --job "$JOB"
 out_has "^job *$JOB, made by pid $RUN "
 out_has '^tasks *3: 2 connected, 0 in error, 1 not connected'

@@ -5,6 +5,8 @@ RUN_OPTIONS=--kill-on-fail=no start_job 3 sh -c '[ $RANK = 2 ] && exec sleep 100
     echo "task $RANK: $?" >> '"$TMPDIR/ended; exec sleep 1000"
 task() { "$MUSTER" task "$@" --job "$JOB"; }
 await "two are connected" connected 2
+both_wait() { [ "$(task list --json 2> /dev/null | grep -o '"in":"barrier never' | wc -l)" -eq 2 ]; }
+await "both wait" both_wait
 
 # Refusals first.
 check 3 task error
