@@ -16,7 +16,7 @@
  * and, when the dead are scavenged, every block that no object names is free.
  *
  * The protocol:
- * RUN short ok     -DREUSE -DDEATHS=2                        : one writer, its slot used again, both may die
+ * RUN full  ok     -DREUSE -DDEATHS=2                        : one writer, its slot used again, both may die
  * RUN full  ok     -DTWO -DDEATHS=2                          : two writers, both may die
  * RUN full  ok     -DREUSE -DTWO -DBLOCKS=4                   : two writers, one slot used again, one death
  * RUN short ok     -DOBJECTS=2 -DREUSE                       : one writer, two objects in turn, its slot used again
@@ -28,7 +28,7 @@
  * RUN short assert -DOWNED_PUBLISHED                         : a block is committed while OWNED
  * RUN short assert -DFALSE_DEATH -DDEATHS=0                  : a stopped process is declared dead
  * RUN full  assert -DREUSE -DTWO -DOPS=2 -DNO_RECHECK        : the old block's word is read, the object's word not looked at again
- * RUN short assert -DTWO -DNO_GEN -DOPS=2                    : blocks are freed by state alone, whatever their generation
+ * RUN full  assert -DTWO -DNO_GEN -DOPS=2                    : blocks are freed by state alone, whatever their generation
  * RUN short assert -DOBJECTS=2 -DOBJECT_FIRST                : the intent's object is written before its references
  */
 #ifndef OBJECTS

@@ -17,10 +17,11 @@
  * under its number, or is told that it lost some; it is never left waiting for an event when all is done.
  *
  * The protocol:
- * RUN short ok     -DSENDS=2                               : two senders of two events, a reader, one death
+ * RUN full  ok     -DSENDS=2                               : two senders of two events, a reader, one death
  * RUN full  ok     -DSENDS=3                               : two senders of three events, a reader, one death
  * RUN full  ok     -DSENDS=1 -DSENDERS=3 -DDEATHS=2        : three senders of one event, a reader, two deaths
- * RUN short ok     -DSENDS=2 -DHINT_STORE                  : the hint is stored, not CASed, and may even go back
+ * RUN short ok     -DSENDS=1                               : two senders of one event, a reader, one death
+ * RUN full  ok     -DSENDS=2 -DHINT_STORE                  : the hint is stored, not CASed, and may even go back
  * One rule dropped:
  * RUN short stuck  -DSENDS=2 -DTICKET                      : numbers are handed out by fetch_add
  * RUN short assert -DSENDS=2 -DHINT_FIRST                  : the hint moves before the event is there

@@ -22,7 +22,8 @@
  * waiting, whoever dies wherever; and nobody gives up without a cause.
  *
  * The protocol:
- * RUN short ok     -DMEMBERS=3                                        : 3 members, 2 instances, one death
+ * RUN full  ok     -DMEMBERS=3                                        : 3 members, 2 instances, one death
+ * RUN short ok     -DMEMBERS=3 -DINSTANCES=1                          : 3 members, one instance, one death
  * RUN short ok     -DMEMBERS=3 -DDEATHS=0                             : nobody dies, no deadline: always OK
  * RUN full  ok     -DMEMBERS=3 -DDEADLINES=1                          : one death, and member 0 may pass its deadline
  * RUN full  ok     -DMEMBERS=3 -DDEADLINES=2                          : two givers-up at once, and a death

@@ -20,7 +20,8 @@
  * The protocol (3 participants, 2 instances):
  * RUN short ok     -DDEATHS=0                         : nobody dies, nothing fails: always OK
  * RUN short ok     -                                  : one death
- * RUN short ok     -DTIMES_OUT -DCANCELS              : timeout at any moment, one cancellation, one death
+ * RUN short ok     -DTIMES_OUT -DINSTANCES=1          : timeout at any moment, one death, one instance
+ * RUN full  ok     -DTIMES_OUT -DCANCELS              : timeout at any moment, one cancellation, one death
  * RUN full  ok     -DTIMES_OUT -DCANCELS -DDEATHS=2 -DINSTANCES=3 : three instances, two deaths
  * One rule dropped:
  * RUN short assert -DTIMES_OUT -DNOT_STICKY           : who ends an instance does not look whether it has passed

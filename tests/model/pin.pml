@@ -20,8 +20,9 @@
  * Proved: nobody frees a block while a living reader reads it; when all is done, every block not listed is free.
  *
  * The protocol:
- * RUN short ok     -DREADERS=1 -DDEATHS=2            : one reader, one writer with two overwrites, both may die
- * RUN short ok     -DREADERS=1 -DDEATHS=1 -DREUSE    : the same, one death, and another reader claims the first one's slot
+ * RUN full  ok     -DREADERS=1 -DDEATHS=2            : one reader, one writer with two overwrites, both may die
+ * RUN short ok     -DREADERS=1 -DOPS=1                : one reader, one writer with one overwrite, one death
+ * RUN full  ok     -DREADERS=1 -DDEATHS=1 -DREUSE    : the same, one death, and another reader claims the first one's slot
  * RUN full  ok     -DREADERS=2                       : two readers, one writer with two overwrites, one death
  * RUN full  ok     -DREADERS=2 -DOPS=1 -DDEATHS=2    : two readers, one writer with one overwrite, two deaths
  * RUN full  ok     -DREADERS=1 -DWRITERS=2 -DOPS=1   : one reader, two writers with one overwrite each, one death
@@ -36,7 +37,7 @@
  * RUN short assert -DREADERS=1 -DOLD_IGNORES_PINS                        : the scavenger frees the intent's old block though pinned
  * RUN full  assert -DREADERS=1 -DWRITERS=2 -DOPS=1 -DFRESH_IGNORES_PINS  : the scavenger frees the intent's fresh block though pinned
  * RUN short assert -DREADERS=2 -DOTHERS_IGNORED -DDEATHS=0               : who unpins does not look at the pins of others
- * RUN short assert -DREADERS=1 -DREUSE -DNO_CLEAR_AT_CLAIM               : the claimer leaves the old pin in place
+ * RUN full  assert -DREADERS=1 -DREUSE -DNO_CLEAR_AT_CLAIM               : the claimer leaves the old pin in place
  * RUN full  assert -DREADERS=1 -DREUSE -DPIN_BEFORE_STATE                : the freer reads a slot's pin before its state
  */
 #ifndef WRITERS

@@ -17,6 +17,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 memory_mb=${MEMORY_MB:-2200}
 seconds=${SECONDS_EACH:-300}
 depth=${DEPTH:-2000000}
+# more flags for the checkers, e.g. PAN_FLAGS=-DNOREDUCE: without partial-order reduction
+optimise=${OPTIMISE:--O2}
 
 # One run: model, expected result, flags, sentence. Prints one line of the table; the exit status says whether it matched.
 run_one() {
@@ -30,7 +32,7 @@ run_one() {
     # shellcheck disable=SC2086
     if ! spin -a $flags "$model" >spin.out 2>&1 || grep -qiE '^spin:.*error|syntax error' spin.out; then
         got="spin: $(grep -iE 'error' spin.out | head -1)"
-    elif ! ${CC:-gcc} -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM="$memory_mb" -DVECTORSZ=4096 -o pan pan.c >cc.out 2>&1; then
+    elif ! ${CC:-gcc} $optimise -w ${PAN_FLAGS:-} -DSAFETY -DCOLLAPSE -DMEMLIM="$memory_mb" -DVECTORSZ=4096 -o pan pan.c >cc.out 2>&1; then
         got="compiler: $(head -1 cc.out)"
     else
         timeout "$seconds" ./pan -m"$depth" -w22 >pan.out 2>&1
@@ -76,7 +78,7 @@ KEEP_DIR=
 models=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --short) form=short ;;
+    --short) form=short && export OPTIMISE=-O0 ;; # compiling takes longer than most of these runs
     -j) jobs=${2:?} && shift ;;
     -k) mkdir -p "${2:?}" && KEEP_DIR=$(cd "$2" && pwd) && shift ;;
     -*)

@@ -19,20 +19,21 @@
  * be claimed again.
  *
  * The protocol:
- * RUN short ok     -DDEATHS=2                       : one slot, three claimers in any order, two deaths
+ * RUN full  ok     -DDEATHS=2                       : one slot, three claimers in any order, two deaths
  * RUN full  ok     -DDEATHS=3                       : one slot, all may die
  * RUN full  ok     -DSLOTS=2 -DDEATHS=2             : two slots, three claimers, two deaths
  * RUN full  ok     -DDEATHS=1 -DROUNDS=2            : each claims twice, one death
  * RUN full  ok     -DSCAVENGERS=2                   : three claimers, three scavengers, one death
- * RUN short ok     -DCLAIMERS=2 -DSCAVENGERS=2 -DDEATHS=2 : two claimers, three scavengers, two deaths
+ * RUN full  ok     -DCLAIMERS=2 -DSCAVENGERS=2 -DDEATHS=2 : two claimers, three scavengers, two deaths
+ * RUN short ok     -DCLAIMERS=2 -DDEATHS=2         : two claimers, two scavengers, two deaths
  * One rule dropped:
- * RUN short assert -DLIVENESS_FIRST                 : the scavenger reads the liveness word before the slot word
- * RUN short assert -DCLAIM_FIRST                    : the slot word is claimed before the liveness word is locked
+ * RUN short assert -DCLAIMERS=2 -DLIVENESS_FIRST    : the scavenger reads the liveness word before the slot word
+ * RUN short assert -DCLAIMERS=2 -DCLAIM_FIRST       : the slot word is claimed before the liveness word is locked
  * RUN short assert -DDEATHS=2 -DNO_SECOND_LOOK      : the claimer does not look at the slot word again under the lock
- * RUN short assert -DUNLOCK_FIRST                   : the release unlocks before the slot word is EMPTY
- * RUN short assert -DDEATHS=2 -DNO_INC              : slot words are compared by state alone
- * RUN short assert -DDEATHS=2 -DNO_STILL            : the scavenger believes the intent without looking at the slot word again
- * RUN short assert -DONLY_LIVE                      : scavengers leave DEAD slots to whoever marked them
+ * RUN short assert -DCLAIMERS=2 -DUNLOCK_FIRST      : the release unlocks before the slot word is EMPTY
+ * RUN full  assert -DDEATHS=2 -DNO_INC              : slot words are compared by state alone
+ * RUN short assert -DCLAIMERS=2 -DSCAVENGERS=2 -DNO_STILL : the scavenger believes the intent without looking at the slot word again
+ * RUN short assert -DCLAIMERS=2 -DONLY_LIVE         : scavengers leave DEAD slots to whoever marked them
  */
 #ifndef SLOTS
 #define SLOTS 1

@@ -16,10 +16,10 @@
  * that is torn or was never committed, and when all is done exactly what the object reaches is not free.
  *
  * The protocol:
- * RUN short ok     -                                       : two writers, one set each, one death
+ * RUN full  ok     -                                       : two writers, one set each, one death
  * RUN full  ok     -DDEATHS=2                              : two writers, one set each, two deaths
  * RUN full  ok     -DOPS=2                                 : two writers, two sets each, one death
- * RUN full  ok     -DDELETE                                : one of them deletes; one death
+ * RUN short ok     -DDELETE                                : one of them deletes; one death
  * RUN full  ok     -DREADER                                : and a reader; one death
  * One rule dropped:
  * RUN short assert -DNO_OLD_VALUE                          : the intent does not name the old value

@@ -27,7 +27,7 @@
  * RUN short stuck  -DWAKERS=1 -DEPOCH_LATE                 : the epoch is loaded after the look
  * RUN short stuck  -DWAKERS=2 -DNO_EPOCH                   : the scavenger does not move the epoch
  * RUN short stuck  -DWAKERS=1 -DERROR_AFTER_EPOCH          : the scavenger moves the epoch, then raises the error
- * RUN short stuck  -DWAKERS=1 -DDEATHS=2 -DFREED_FIRST     : the scavenger frees the slot before it has woken anybody
+ * RUN full  stuck  -DWAKERS=1 -DDEATHS=2 -DFREED_FIRST     : the scavenger frees the slot before it has woken anybody
  * RUN short stuck  -DWAKERS=2 -DDEATHS=0 -DBLIND_OR        : S is set by fetch_or, and what comes of it is slept on
  * RUN short stuck  -DWAKERS=1 -DDEATHS=0 -DNO_WAKE         : the commit clears S and does not wake
  * RUN short stuck  -DWAKERS=1 -DDEATHS=0 -DCOUNT -DCOUNT_EARLY : a count of waiters instead of S, read before the commit
