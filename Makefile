@@ -79,7 +79,7 @@ VARIANTS := fuzz $(foreach s,$(SUFFIXES),$(addsuffix $(s:none=),$(KINDS)))
 V := $(VARIANT)$(if $(findstring -,$(VARIANT)),,$(SUFFIX))
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
-BASE_CFLAGS := -std=gnu17 -ftls-model=initial-exec -D_GNU_SOURCE $(WARN) -fno-common -fvisibility=hidden -Iinclude
+BASE_CFLAGS := -std=gnu17 -D_GNU_SOURCE $(WARN) -fno-common -fvisibility=hidden -Iinclude
 INTERNAL := -Isrc -I.
 
 CFLAGS_release := -O2 -g -fPIC

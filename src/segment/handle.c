@@ -29,8 +29,8 @@ static _Thread_local struct use *uses;
 static _Thread_local struct {
     uint64_t handle_id;
     struct mu_ctx *ctx;
-} last_use;
-_Thread_local volatile uint32_t mu_inside;
+} last_use MU_TLS_FAST;
+_Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;

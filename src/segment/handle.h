@@ -38,8 +38,11 @@ void mu_handle_put_away(struct muster *m);
 enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx);
 void mu_exit(struct mu_ctx *ctx);
 
+/* Reached without a call, also in a shared library: only for a few words, for the loader's room for them is small. */
+#define MU_TLS_FAST __attribute__((tls_model("initial-exec")))
+
 /* A call is under way in this thread; and how many forks deep this process is. Process-local. */
-extern _Thread_local volatile uint32_t mu_inside;
+extern _Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 extern _Atomic uint32_t mu_forks;
 
 static inline bool mu_handle_usable(const struct muster *m)
