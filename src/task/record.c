@@ -29,6 +29,8 @@ static bool fail_record(struct mu_task_change *c)
     const struct failure *f = c->arg;
     int next = mu_task_next(c->record.state, f->event, c->record.flags & MU_TASK_RECOVERABLE);
 
+    if (next < 0 && f->event == MU_EVENT_REPORT) /* the reporter is told; who finds a death again need not be */
+        c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is not connected or already in error", c->task);
     if (next < 0 || (f->pid && c->record.pid != f->pid) || (f->incarnation && c->record.incarnation != f->incarnation))
         return false;
     c->record.state = (uint32_t)next;

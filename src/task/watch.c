@@ -196,8 +196,6 @@ enum muster_status muster_error_report(struct muster *muster, int32_t task_id, e
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
-    struct mu_task_record r;
-    struct mu_cluster c;
 
     if (status)
         return status;
@@ -205,10 +203,6 @@ enum muster_status muster_error_report(struct muster *muster, int32_t task_id, e
         status = bad_task(muster->seg, task_id);
     else if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is not the code of an error", (int)code);
-    if (!status)
-        status = mu_cluster_task(muster->seg, (uint32_t)task_id, &r, NULL, &c);
-    if (!status && r.state != MUSTER_TASK_CONNECTED)
-        status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %d is not connected or already in error", task_id);
     if (!status)
         status =
             mu_task_fail(ctx, (uint32_t)task_id, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED, message ? message : "");
