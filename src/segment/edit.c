@@ -231,7 +231,7 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
 
     /* relaxed, all of them: our own block until the commit CAS publishes it */
     mu_store_relaxed(&to[0], commits);
-    mu_store_relaxed(&to[1], (d->page.words ? from[1] : 0) + deleted);
+    mu_store_relaxed(&to[1], (d->page.words ? from[1] : MU_WORD_TAG(d->root.word)) + deleted);
     mu_store_relaxed(&to[2], count);
     mu_copy_in(to + MU_PAGE_WORDS, from + MU_PAGE_WORDS, before - MU_PAGE_WORDS);
     if (s->entry_words) {
@@ -264,16 +264,37 @@ static enum muster_status note_olds(struct edit *d, enum mu_verdict verdict)
     return MUSTER_OK;
 }
 
+/*
+ * The last entry goes, and the page with it: the word names nothing, so that an emptied store holds no memory, and the
+ * delete needs none. The counts of commits and deletions go on from the word's tag, which is never less than either;
+ * before the tag can wrap, pages are kept.
+ */
+static enum muster_status clear(struct edit *d, enum mu_verdict verdict, uint64_t commits, enum mu_commit *ret_commit,
+                                uint64_t *ret_version)
+{
+    enum muster_status status = note_olds(d, verdict);
+
+    if (status)
+        return status;
+    mu_txn_no_root(&d->txn);
+    *ret_commit = mu_txn_commit(&d->txn);
+    if (*ret_commit == MU_COMMITTED && ret_version)
+        *ret_version = commits;
+    return MUSTER_OK;
+}
+
 /* One attempt after the callback spoke. */
 static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool keep_value, enum mu_commit *ret_commit,
                                   uint64_t *ret_version)
 {
-    uint64_t commits = (d->page.words ? d->page.data[0] : 0) + 1;
+    uint64_t commits = (d->page.words ? d->page.data[0] : MU_WORD_TAG(d->root.word)) + 1;
     enum muster_status status;
     struct shape s;
     mu_a64 *body;
 
     plan(d, verdict, &s);
+    if (s.words == MU_PAGE_WORDS && !s.refs && commits < 1ull << (MU_WORD_TAG_BITS - 1))
+        return clear(d, verdict, commits, ret_commit, ret_version);
     if (d->has_value && (!s.external || !keep_value)) {
         mu_txn_drop_last(&d->txn);
         d->has_value = false;
@@ -287,7 +308,8 @@ static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool 
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "a bucket of job %s is full: too many keys for %u buckets (create it with more)", d->t->seg->job,
                        d->t->mask + 1);
-    status = mu_txn_root(&d->txn, MU_TYPE_PAGE, s.refs, (size_t)s.words * 8, 0, &body);
+    status = mu_txn_root(&d->txn, MU_TYPE_PAGE, s.refs, (size_t)s.words * 8, verdict == MU_DELETE ? MU_HEAP_RESERVE : 0,
+                         &body);
     if (!status)
         status = note_olds(d, verdict);
     if (status)
@@ -298,6 +320,27 @@ static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool 
     if (*ret_commit == MU_COMMITTED && ret_version)
         *ret_version = commits;
     return MUSTER_OK;
+}
+
+/*
+ * A delete in a full heap put the page into the reserve; what it freed is large enough, so move it there and leave the
+ * reserve to the next delete. One attempt: where it fails, the next edit of the bucket gives the reserve back.
+ */
+static void leave_reserve(struct mu_ctx *ctx, mu_a64 *word)
+{
+    struct mu_txn t;
+    struct mu_root root;
+    mu_a64 *body;
+
+    mu_txn_begin(&t, ctx, word);
+    if (mu_txn_read(&t, &root) != MU_READ_OK || root.type != MU_TYPE_PAGE ||
+        mu_txn_root(&t, root.type, root.refs, root.bytes, 0, &body)) {
+        mu_txn_abort(&t);
+        return;
+    }
+    mu_copy_in(body, root.body, root.refs + root.bytes / 8);
+    if (mu_txn_commit(&t) == MU_RETRY)
+        mu_txn_abort(&t);
 }
 
 enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, uint32_t flags,
@@ -342,6 +385,8 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
     }
     if (commit == MU_RETRY)
         mu_txn_abort(&d.txn);
+    else if (d.txn.news[0] && mu_heap_is_reserve(t->seg, d.txn.news[0]))
+        leave_reserve(ctx, d.txn.word);
     free(d.fetched);
     return status;
 }

@@ -60,11 +60,14 @@ static uint64_t align_to(uint64_t n, uint64_t a)
 
 /*
  * Chunks kept for task records: roots, blocks of records, messages, and one of each in flight. For many tasks all in
- * error that is about 480 bytes a task; a chunk holds those of 128.
+ * error that is about 480 bytes a task; a chunk holds those of 128. Behind them the deletes' reserve, claimed from the
+ * start for blocks of the largest class, which hold any page.
  */
+enum { RESERVE_CHUNKS = 2 };
+
 static uint32_t system_chunks(uint32_t tasks)
 {
-    return 4 + tasks / 128;
+    return 4 + tasks / 128 + RESERVE_CHUNKS;
 }
 
 static enum muster_status apply(const struct muster_segment_config *c, struct mu_header *h)
@@ -145,9 +148,12 @@ void mu_format_write(uint8_t *base, const struct mu_header *header)
 {
     struct mu_header *h = (struct mu_header *)base;
     struct mu_slot *slots = (struct mu_slot *)(base + header->slots_offset);
+    mu_a32 *chunks = (mu_a32 *)(base + header->chunks_offset);
     pthread_mutexattr_t attr;
 
     memcpy(base, header, sizeof *header);
+    for (uint32_t i = 1; i <= RESERVE_CHUNKS; i++) /* release: as below */
+        mu_store32_release(&chunks[header->num_system_chunks - i], MU_CLASSES | MU_CHUNK_SYSTEM);
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);

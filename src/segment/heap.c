@@ -8,7 +8,10 @@
  * it unless its object names it). There are no free lists: nothing to corrupt, nothing to lose.
  *
  * Search: first this thread's last frees (still in its cache, oldest first, so that one block is not recycled at
- * once), then on through the current chunk and another of the class, then a fresh chunk, then everywhere.
+ * once), then on through the current chunk and another of the class, then a fresh chunk. In a full heap: what this
+ * thread freed of larger classes, then every block of the class, then of the larger ones. A search of everything that
+ * took long and found nothing is not repeated for as long as it took: a full heap says so at once, and what others free
+ * is seen soon. Deletes have a reserve of blocks that hold any page, so that a full store can be emptied.
  * Chunks are committed (fallocate) before they are claimed: no access ever meets a page that the file system lacks.
  */
 #include "segment/heap.h"
@@ -17,9 +20,11 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
-enum { PROBES = 96 /* blocks looked at before another chunk is taken */ };
+enum { PROBES = 96 /* blocks looked at before another chunk is taken */, LONG_NS = 1000000 };
 
 uint32_t mu_heap_class_large(size_t granules)
 {
@@ -157,7 +162,7 @@ static void first_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_i
         h->next = ctx->slot * 29 % mu_heap_chunk_blocks(class_index);
 }
 
-/* Beyond the hints: current chunk, another one, a fresh one, every one. */
+/* Beyond the hints: current chunk, another one, a fresh one. */
 static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system, int *why)
 {
     uint64_t ref = 0;
@@ -176,14 +181,41 @@ static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_in
             break;
         ref = take_from_chunk(ctx, h, class_index, UINT32_MAX);
     }
-    for (uint32_t n = 0; !ref && n < ctx->seg->num_chunks; n++) {
-        bool other = next_chunk(ctx, h, class_index, system);
+    return ref;
+}
 
-        if (h->chunk)
-            ref = take_from_chunk(ctx, h, class_index, UINT32_MAX);
-        if (!other)
-            break;
+/* Every block of one class, each once. */
+static uint64_t sweep_class(struct mu_ctx *ctx, uint32_t class_index, bool system)
+{
+    struct muster_segment *seg = ctx->seg;
+    struct mu_hints *h = &ctx->hints[system][class_index];
+    uint32_t want = chunk_word(class_index, system), end = system ? seg->num_system_chunks : seg->num_chunks;
+    uint64_t ref = 0;
+
+    for (uint32_t c = system ? 0 : seg->num_system_chunks; !ref && c < end; c++) {
+        if (mu_load32_acquire(&seg->chunks[c]) != want) /* acquire: pairs with chunk_claim() */
+            continue;
+        h->chunk = c + 1;
+        ref = take_from_chunk(ctx, h, class_index, UINT32_MAX);
     }
+    return ref;
+}
+
+/* No chunk is to be had: any free block that is large enough. */
+static uint64_t search_everywhere(struct mu_ctx *ctx, uint32_t class_index, bool system)
+{
+    uint64_t ref = 0, began, now;
+
+    for (uint32_t c = class_index; !ref && c < MU_CLASSES; c++)
+        ref = mu_heap_take_hinted(ctx, &ctx->hints[system][c]);
+    if (ref || (!system && mu_now() < ctx->dry_until[class_index]))
+        return ref;
+    began = mu_now();
+    for (uint32_t c = class_index; !ref && c < MU_CLASSES - system; c++) /* the largest are the deletes' reserve */
+        ref = sweep_class(ctx, c, system);
+    now = mu_now();
+    if (!ref && !system && now - began > LONG_NS)
+        ctx->dry_until[class_index] = now + (now - began);
     return ref;
 }
 
@@ -191,18 +223,26 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
                                  struct mu_block **ret_block)
 {
     uint32_t c = mu_heap_class(body_bytes);
+    bool system = flags & MU_HEAP_SYSTEM;
     struct mu_hints *h;
     int why = 0;
     uint64_t ref;
 
     if (c >= MU_CLASSES)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "a block of %zu bytes is larger than any can be", body_bytes);
-    h = &ctx->hints[flags & MU_HEAP_SYSTEM][c];
+    h = &ctx->hints[system][c];
     ref = h->count ? mu_heap_take_hinted(ctx, h) : 0;
     if (!ref)
-        ref = search(ctx, h, c, flags & MU_HEAP_SYSTEM, &why);
-    if (!ref && (flags & MU_HEAP_SYSTEM)) /* the kept chunks are used up: compete with everybody */
+        ref = search(ctx, h, c, system, &why);
+    if (!ref)
+        ref = search_everywhere(ctx, c, system);
+    if (!ref && system) { /* the kept chunks are used up: compete with everybody */
         ref = search(ctx, &ctx->hints[0][c], c, false, &why);
+        if (!ref)
+            ref = search_everywhere(ctx, c, false);
+    }
+    if (!ref && (flags & MU_HEAP_RESERVE))
+        ref = sweep_class(ctx, MU_CLASSES - 1, true);
     if (!ref)
         return no_memory(ctx->seg, why);
     *ret_ref = ref;
@@ -211,6 +251,13 @@ enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t
      * one of the new stores must then see the changed word at its re-check. Pairs with mu_recheck(). */
     mu_fence_release();
     return MUSTER_OK;
+}
+
+bool mu_heap_is_reserve(const struct muster_segment *seg, uint64_t ref)
+{
+    /* relaxed: a chunk's word is written once, and this thread holds the block */
+    return mu_load32_relaxed(&seg->chunks[(MU_REF_INDEX(ref) - 1) / MU_CHUNK_GRANULES]) ==
+           chunk_word(MU_CLASSES - 1, true);
 }
 
 void mu_heap_discard(struct mu_ctx *ctx, uint64_t ref)

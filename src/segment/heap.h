@@ -98,11 +98,15 @@ static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *
 /* How many blocks fit a chunk of this class, and the index of the i-th. */
 uint32_t mu_heap_chunk_blocks(uint32_t class_index);
 
-#define MU_HEAP_SYSTEM 1u /* may use the chunks kept for the cluster's records */
+#define MU_HEAP_SYSTEM  1u /* may use the chunks kept for the cluster's records */
+#define MU_HEAP_RESERVE 2u /* may use a block kept for deletes, when nothing else is left */
 
 /* Take a free block: OWNED by this thread. Its body is garbage. RESOURCE_EXHAUSTED when there is none. */
 enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t flags, uint64_t *ret_ref,
                                  struct mu_block **ret_block);
+
+/* Whether the block, which this thread holds, is one of the deletes' reserve. */
+bool mu_heap_is_reserve(const struct muster_segment *seg, uint64_t ref);
 
 /* OWNED -> LIVE. Only by the owner, and only while an intent names the block. */
 static inline void mu_heap_publish(struct mu_ctx *ctx, uint64_t ref)

@@ -170,6 +170,11 @@ enum muster_status mu_txn_root(struct mu_txn *t, uint32_t type, uint32_t refs, s
     return MUSTER_OK;
 }
 
+void mu_txn_no_root(struct mu_txn *t)
+{
+    give_back(t, 0);
+}
+
 void mu_txn_new(struct mu_txn *t, uint64_t ref)
 {
     t->news[t->num_news++] = ref;

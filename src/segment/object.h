@@ -63,6 +63,9 @@ enum mu_read mu_txn_read(struct mu_txn *t, struct mu_root *ret_root);
 enum muster_status mu_txn_root(struct mu_txn *t, uint32_t type, uint32_t refs, size_t bytes, uint32_t flags,
                                mu_a64 **ret_body);
 
+/* The object becomes empty. A root of an earlier attempt is given back. */
+void mu_txn_no_root(struct mu_txn *t);
+
 /* Hand over a block that the new root refers to: OWNED by ctx, filled. Once per transaction, not per attempt. */
 void mu_txn_new(struct mu_txn *t, uint64_t ref);
 

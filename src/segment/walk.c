@@ -115,7 +115,7 @@ static enum step haul_bucket(const struct mu_table *t, struct mu_ctx *pin, uint3
     uint32_t index = 0;
     bool corrupt = false;
 
-    *info = (struct mu_bucket_info){.word = root->word};
+    *info = (struct mu_bucket_info){root->word, MU_WORD_TAG(root->word), MU_WORD_TAG(root->word)};
     if (rc == MU_READ_EMPTY)
         return TAKEN;
     if (rc == MU_READ_CORRUPT || !mu_page_open(&page, root))
@@ -140,8 +140,8 @@ enum muster_status mu_table_walk(const struct mu_table *t, struct mu_ctx *ctx, u
     enum muster_status status = MUSTER_OK;
     enum step step;
 
-    ret_info->word = mu_load_acquire(&t->buckets[bucket]); /* acquire: pairs with the commit CAS */
-    ret_info->commits = ret_info->deletes = 0;
+    ret_info->word = mu_load_acquire(&t->buckets[bucket]);               /* acquire: pairs with the commit CAS */
+    ret_info->commits = ret_info->deletes = MU_WORD_TAG(ret_info->word); /* as edit.c continues from it */
     if (!MU_WORD_INDEX(ret_info->word))
         return MUSTER_OK;
     body = ctx ? ctx->scratch : malloc(MU_CHUNK);

@@ -1,0 +1,320 @@
+/*
+ * tests/segment/full_test.c: a full segment, a full /dev/shm: what fails says so, nothing is lost, and what is freed
+ * can be used again.
+ */
+#include "cm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+#include <fcntl.h>
+
+#include "child.h"
+#include "job.h"
+#include "seed.h"
+
+/* Sets keys of `size` bytes until there is no room: returns how many went in. */
+static size_t fill(struct muster *m, const char *directory, size_t size, size_t most)
+{
+    static char value[70000];
+    enum muster_status status = MUSTER_OK;
+    size_t n = 0;
+
+    memset(value, 'f', sizeof value);
+    while (!status && n < most) {
+        char key[64];
+
+        snprintf(key, sizeof key, "%s/%zu", directory, n);
+        status = muster_kv_set(m, key, MUSTER_NTS, value, size, NULL);
+        n += !status;
+    }
+    CHECK(n == most || status == MUSTER_RESOURCE_EXHAUSTED);
+    return n;
+}
+
+static size_t count(struct muster *m, const char *directory)
+{
+    size_t n = 0;
+
+    CHECK(muster_kv_count(m, directory, MUSTER_NTS, &n) == MUSTER_OK);
+    return n;
+}
+
+static void a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied(void **state)
+{
+    static const size_t sizes[] = {0, 20, 100, 400, 2000, 15000, 65000};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_buckets = 4096};
+        struct test_job job;
+        struct muster *m;
+        size_t n, again, gone;
+
+        assert_ok(test_job_create(&job, &config));
+        m = test_join(job.name, 0, 0);
+        n = fill(m, "fill", sizes[i], SIZE_MAX);
+        assert_true(n > 5);
+        assert_says("full");
+        assert_int_equal(count(m, "fill"), n);
+        assert_int_equal(test_audit(job.name), 0);
+        assert_ok(muster_kv_delete(m, "fill/1", MUSTER_NTS, &gone));
+        assert_int_equal(gone, 1);
+        assert_ok(muster_kv_delete(m, "fill", MUSTER_NTS, &gone));
+        assert_int_equal(gone, n - 1);
+        again = fill(m, "fill", sizes[i], SIZE_MAX);
+        print_message("values of %zu bytes: %zu keys, then %zu\n", sizes[i], n, again);
+        assert_true(again >= n / 2); /* pages that outlive their keys take some */
+        muster_leave(m);
+        assert_int_equal(test_job_end(&job), 0);
+    }
+}
+
+static void keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order(void **state)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_buckets = 64};
+    struct test_random r = {test_seed()};
+    struct test_job job;
+    struct muster *m;
+    size_t n[3];
+
+    (void)state;
+    assert_ok(test_job_create(&job, &config));
+    m = test_join(job.name, 0, 0);
+    n[0] = fill(m, "0", 3000, 30); /* pages of every size, until nothing fits */
+    n[1] = fill(m, "1", 60000, SIZE_MAX);
+    n[2] = fill(m, "2", 30, SIZE_MAX);
+    for (int step = 0; step < 4000; step++) {
+        char key[64];
+        size_t which = test_below(&r, 3);
+        enum muster_status status;
+
+        snprintf(key, sizeof key, "%zu/%zu", which, (size_t)test_below(&r, n[which]));
+        assert_ok(muster_kv_delete(m, key, MUSTER_NTS, NULL));
+        status = muster_kv_set(m, key, MUSTER_NTS, key, sizeof key, NULL);
+        if (status)
+            assert_status(MUSTER_RESOURCE_EXHAUSTED, status);
+        if (step % 500 == 0) {
+            fill(m, "1", 60000, SIZE_MAX);
+            fill(m, "2", 30, SIZE_MAX);
+        }
+    }
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void what_cannot_be_written_changes_nothing(void **state)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20};
+    struct test_job job;
+    static char big[2 << 20], got[16];
+    uint64_t before, after;
+    struct muster *m;
+    int64_t sum;
+    size_t len;
+
+    (void)state;
+    assert_ok(test_job_create(&job, &config));
+    m = test_join(job.name, 0, 0);
+    assert_ok(muster_kv_set(m, "key", 3, "12", 2, &before));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, muster_kv_set(m, "key", 3, big, sizeof big, NULL));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, muster_kv_append(m, "key", 3, big, sizeof big, &len));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, muster_kv_compare_and_set(m, "key", 3, before, big, sizeof big, NULL));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, muster_kv_insert(m, "other", 5, big, sizeof big));
+    assert_ok(muster_kv_try_get(m, "key", 3, got, sizeof got, &len, &after));
+    assert_int_equal(len, 2);
+    assert_true(before == after);
+    assert_ok(muster_kv_increment(m, "key", 3, 1, &sum));
+    assert_int_equal(sum, 13);
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void the_deaths_of_tasks_are_recorded_in_a_full_segment(void **state)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_tasks = 16};
+    struct muster_error error;
+    struct test_job job;
+    struct muster *m;
+
+    (void)state;
+    assert_ok(test_job_create(&job, &config));
+    m = test_join(job.name, 0, 0);
+    fill(m, "a", 60000, SIZE_MAX);
+    fill(m, "b", 10, SIZE_MAX);
+    for (int32_t i = 1; i < 16; i++) {
+        struct muster *other = test_join(job.name, i, 0);
+
+        assert_non_null(other);
+        assert_ok(muster_error_report(other, i, MUSTER_INTERNAL, "a message that needs a block of its own"));
+    }
+    assert_ok(muster_error_wait(m, 1, &error));
+    assert_int_equal(error.task_id, 1);
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void events_need_no_more_room_than_their_ring(void **state)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_events = 8};
+    struct test_job job;
+    struct muster *m;
+    uint64_t sent = 0;
+
+    (void)state;
+    assert_ok(test_job_create(&job, &config));
+    m = test_join(job.name, 0, 0);
+    for (int i = 0; i < 20; i++)
+        assert_ok(muster_event_send(m, 0, "event", 5, NULL));
+    fill(m, "a", 60000, SIZE_MAX);
+    fill(m, "b", 10, SIZE_MAX);
+    for (int i = 0; i < 100; i++) /* in the places of those it replaces, or not at all */
+        sent += muster_event_send(m, 0, "event", 5, NULL) == MUSTER_OK;
+    assert_int_equal(sent, 100);
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+/* A file system of `bytes` that only this process sees, for segments; false: not allowed. */
+static bool small_shm(size_t bytes, char directory[64])
+{
+    char options[64];
+
+    snprintf(directory, 64, "/tmp/muster-test-%d", (int)getpid());
+    snprintf(options, sizeof options, "size=%zu,mode=1777", bytes);
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+        return false;
+    mkdir(directory, 0777);
+    if (mount("tmpfs", directory, "tmpfs", 0, options)) {
+        rmdir(directory);
+        return false;
+    }
+    setenv("MUSTER_SHM_DIR", directory, 1);
+    return true;
+}
+
+enum { NOT_ALLOWED = 77 };
+
+static void gone(const char *directory)
+{
+    umount2(directory, MNT_DETACH);
+    rmdir(directory);
+}
+
+static int creates_in_200_kib(void *arg)
+{
+    struct muster_segment_config config = {.num_tasks = 4, .num_buckets = 256};
+    struct muster_segment *segment;
+    struct statvfs vfs;
+    char directory[64];
+
+    (void)arg;
+    if (!small_shm(200 << 10, directory))
+        return NOT_ALLOWED;
+    CHECK(muster_segment_create("full", &config, &segment) == MUSTER_RESOURCE_EXHAUSTED);
+    CHECK(strstr(muster_last_error(), directory) && strstr(muster_last_error(), "memfd"));
+    CHECK(!statvfs(directory, &vfs) && vfs.f_bfree == vfs.f_blocks); /* nothing is left of the attempt */
+    CHECK(muster_segment_open("full", &segment) == MUSTER_NOT_FOUND);
+    config.memfd = 1; /* what the sentence advises */
+    CHECK(muster_segment_create("full", &config, &segment) == MUSTER_OK);
+    muster_segment_close(segment);
+    gone(directory);
+    return 0;
+}
+
+static void too_small_a_shm_is_refused_at_creation_with_advice(void **state)
+{
+    int rc = test_in_child(creates_in_200_kib, NULL);
+
+    (void)state;
+    if (rc == NOT_ALLOWED) {
+        print_message("skipped: mounting a small file system needs root\n");
+        skip();
+    }
+    assert_int_equal(rc, 0);
+}
+
+static int runs_full(void *arg)
+{
+    struct muster_segment_config config = {.num_tasks = 4, .num_buckets = 256, .heap_bytes = 64 << 20};
+    char directory[64], ballast[128];
+    struct muster_segment *segment;
+    struct muster_kv_list *list;
+    static char block[64 << 10];
+    size_t n, more, gone_keys;
+    struct muster *m;
+    int fd;
+
+    (void)arg;
+    if (!small_shm(6 << 20, directory))
+        return NOT_ALLOWED;
+    CHECK(muster_segment_create("full", &config, &segment) == MUSTER_OK);
+    m = test_join("full", 0, TEST_WITH_HEARTBEAT);
+    CHECK(m != NULL);
+    /* somebody else takes what is left */
+    snprintf(ballast, sizeof ballast, "%s/ballast", directory);
+    fd = open(ballast, O_CREAT | O_RDWR, 0600);
+    CHECK(fd >= 0);
+    n = fill(m, "first", 5000, 20);
+    CHECK(n == 20);
+    while (write(fd, block, sizeof block) == sizeof block)
+        ;
+    CHECK(errno == ENOSPC || errno == 0);
+    more = fill(m, "second", 60000, SIZE_MAX);
+    CHECK(strstr(muster_last_error(), "/dev/shm is full") || strstr(muster_last_error(), "shm"));
+    CHECK(count(m, "first") == n && count(m, "second") == more);
+    /* every word of the heap can be touched: nothing was handed out that is not there */
+    CHECK(muster_kv_get_dir(m, "", 0, &list) == MUSTER_OK && list->count == n + more);
+    muster_kv_list_free(list);
+    CHECK(test_audit("full") == 0);
+    CHECK(muster_event_send(m, 1, "x", 1, NULL) == MUSTER_OK || strstr(muster_last_error(), "shm"));
+    /* what is freed inside serves again */
+    CHECK(muster_kv_delete(m, "first", MUSTER_NTS, &gone_keys) == MUSTER_OK && gone_keys == n);
+    CHECK(fill(m, "first", 5000, 20) == 20);
+    /* what is freed outside too, at once */
+    CHECK(ftruncate(fd, 0) == 0);
+    CHECK(fill(m, "third", 60000, 10) == 10);
+    CHECK(count(m, "second") == more && count(m, "first") == 20);
+    close(fd);
+    unlink(ballast);
+    CHECK(muster_leave(m) == MUSTER_OK);
+    CHECK(test_audit("full") == 0);
+    CHECK(muster_segment_remove("full") == MUSTER_OK);
+    muster_segment_close(segment);
+    gone(directory);
+    return 0;
+}
+
+static void a_shm_that_fills_up_in_mid_run_loses_nothing_and_serves_again(void **state)
+{
+    int rc = test_in_child(runs_full, NULL);
+
+    (void)state;
+    if (rc == NOT_ALLOWED) {
+        print_message("skipped: mounting a small file system needs root\n");
+        skip();
+    }
+    assert_int_equal(rc, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied),
+        cmocka_unit_test(keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order),
+        cmocka_unit_test(what_cannot_be_written_changes_nothing),
+        cmocka_unit_test(the_deaths_of_tasks_are_recorded_in_a_full_segment),
+        cmocka_unit_test(events_need_no_more_room_than_their_ring),
+        cmocka_unit_test(too_small_a_shm_is_refused_at_creation_with_advice),
+        cmocka_unit_test(a_shm_that_fills_up_in_mid_run_loses_nothing_and_serves_again),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
