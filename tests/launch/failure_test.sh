@@ -27,6 +27,17 @@ cp "$ERR.run" "$ERR"
 err_has "^muster run: task 1 (pid $2) was killed by signal 9 (SIGKILL)"
 no_segment "$JOB" || fail "a segment is left"
 
+# A large process takes long to be torn down: its peers have failed, and been reaped, before it. It is named all the same.
+start_job 4 "$MEMBER" stay 512
+await "task 1 has filled its memory" "$MUSTER" kv get --job "$JOB" filled > /dev/null 2>&1
+await "all four are connected" connected 4
+set -- $(pids)
+kill -KILL "$2"
+wait $RUN
+[ $? -eq 137 ] || fail "exit status"
+cp "$ERR.run" "$ERR"
+err_has "^muster run: task 1 (pid $2) was killed by signal 9 (SIGKILL)"
+
 # Exits without leaving: 0 is no failure for the launcher, but the others, who need it, are told.
 check 7 "$MUSTER" run -n 2 --job "$JOB" --kill-on-fail=no "$MEMBER" exit 0 1
 err_has '^member: .*task 1'

@@ -1,7 +1,8 @@
 /*
  * tests/launch/member_main.c: a task that does as it is told, for the scripts beside it.
  *
- *   member stay                join, say so in the key ready/<id>, wait for a key that nobody sets
+ *   member stay [MIB]          join, say so in the key ready/<id>, wait for a key that nobody sets; with MIB, task 1
+ *                              first fills so much memory
  *   member exit CODE [TASK]    join, meet in a barrier; then TASK (default: all) exits with CODE without leaving
  *   member report TEXT         join, meet; task 1 reports an error, all wait for it and leave
  *   member learn               join, meet; each that is not killed waits for the error and prints who failed
@@ -22,6 +23,19 @@ static void meet(const char *id)
     fprintf(stderr, "member: %s\n", muster_last_error());
     muster_leave(m);
     exit(7);
+}
+
+/* Memory that the kernel has to take down at our death. */
+static void fill(size_t bytes)
+{
+    char *memory = malloc(bytes);
+
+    if (!memory)
+        exit(9);
+    for (size_t i = 0; i < bytes; i += 4096)
+        ((volatile char *)memory)[i] = 1;
+    if (muster_kv_set(m, "filled", MUSTER_NTS, "", 0, NULL) != MUSTER_OK)
+        exit(8);
 }
 
 static void learn(void)
@@ -49,6 +63,8 @@ int main(int argc, char **argv)
     if (muster_kv_set(m, key, MUSTER_NTS, "", 0, NULL) != MUSTER_OK)
         return 8;
     if (strcmp(what, "stay") == 0) {
+        if (argc > 2 && muster_task_id(m) == 1)
+            fill((size_t)strtol(argv[2], NULL, 10) << 20);
         muster_kv_get(m, "never", MUSTER_NTS, MUSTER_FOREVER, NULL, 0, &(size_t){0}, NULL);
         fprintf(stderr, "member: %s\n", muster_last_error());
         muster_leave(m);
