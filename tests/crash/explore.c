@@ -195,6 +195,30 @@ void crash_bury(const struct op *op, int who, int other)
     crash_background(world.m[who]);
 }
 
+static bool has_line(const char *text, const char *line, size_t len)
+{
+    for (; *text; text = strchr(text, '\n') + 1)
+        if (!strncmp(text, line, len))
+            return true;
+    return false;
+}
+
+static void only_in(const char *a, const char *b, const char *what)
+{
+    for (; *a; a = strchr(a, '\n') + 1) {
+        size_t len = (size_t)(strchr(a, '\n') - a) + 1;
+
+        if (!has_line(b, a, len))
+            crash_bad("%s: %.*s", what, (int)len - 1, a);
+    }
+}
+
+void crash_differ(const char *wanted, const char *seen)
+{
+    only_in(wanted, seen, "  wanted");
+    only_in(seen, wanted, "  seen");
+}
+
 void crash_print(const char *format, ...)
 {
     static unsigned reports;

@@ -6,8 +6,8 @@
 #include "step.h"
 
 /*
- * Step `fn` to its end in a fork. At each image that differs from the last one, and at the first, visit() is called while
- * the process stands there; it must leave the world as it is. False: stepping is not allowed here.
+ * Step `fn` to its end in a fork. At each image that differs from the last one, and at the first, visit() is called
+ * while the process stands there; it must leave the world as it is. False: stepping is not allowed here.
  */
 struct exploration {
     void (*fn)(void *arg);
@@ -28,12 +28,15 @@ struct crash_test {
     bool (*applies)(const struct op *op);
     void (*totals)(char *text, size_t size); /* of *board, for one line */
 };
-extern bool crash_long; /* --long: leave nothing out */
+extern bool crash_long;     /* --long: leave nothing out */
 extern unsigned crash_salt; /* differs by variant: which of the many are taken */
 int crash_main(const struct crash_test *test, int argc, char **argv);
 
 /* As PEER and THIRD: bury whoever is dead, twice, and see that nothing of them is left. */
 void crash_bury(const struct op *op, int who, int other);
+
+/* Complain line by line about what is in one of two observations only. */
+void crash_differ(const char *wanted, const char *seen);
 
 /* Print the complaints made since, with what was being tried. */
 void crash_print(const char *format, ...) __attribute__((format(printf, 1, 2)));

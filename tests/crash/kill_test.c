@@ -8,8 +8,8 @@
  * peers scavenge, the segment is audited, everything visible is compared with what the operation may have done: nothing
  * or all of it, and once done never undone at a later step. Then a second operation of every kind, and the audit again.
  *
- * At some of the images (--long: at all) the scavenger is stepped through in turn, and at each image that it makes it is
- * declared dead as well, and a third process cleans up after both.
+ * At some of the images (--long: at all) the scavenger is stepped through in turn, and at each image that it makes it
+ * is declared dead as well, and a third process cleans up after both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 #include "explore.h"
 
-enum { STATES_MAX = 8, NESTED = 2 };
+enum { STATES_MAX = 8, NESTED = 2, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
 
 struct victim {
     const struct op *op;
@@ -34,6 +34,7 @@ static void run(void *arg)
 {
     const struct op *op = arg;
 
+    crash_become(getpid(), OF_VICTIM);
     op->run(op);
 }
 
@@ -41,7 +42,8 @@ static void bury(void *arg)
 {
     struct victim *v = arg;
 
-    crash_die(v->pid, 1u << VICTIM | 1u << SECOND);
+    crash_die(v->pid, OF_VICTIM);
+    crash_become(getpid(), 1u << PEER | 1u << THIRD);
     crash_bury(v->op, PEER, THIRD);
     crash_observe(world.m[THIRD], false);
     if (v->op->after)
@@ -55,9 +57,10 @@ static void complete(void *arg)
     struct victim *v = arg;
 
     crash_separate();
-    v->op->run(v->op);
     v->pid = getpid();
-    crash_die(v->pid, 1u << VICTIM | 1u << SECOND);
+    crash_become(getpid(), OF_VICTIM);
+    v->op->run(v->op);
+    crash_die(v->pid, OF_VICTIM);
     crash_bury(v->op, PEER, THIRD);
     crash_observe(world.m[THIRD], false);
 }
@@ -68,8 +71,10 @@ static void check_state(struct victim *v)
     if (v->count && !strcmp(v->states[v->count - 1], board->seen))
         return;
     for (int i = 0; i < v->count; i++)
-        if (!strcmp(v->states[i], board->seen))
-            crash_bad("what had been done is undone again: now\n%s", board->seen);
+        if (!strcmp(v->states[i], board->seen)) {
+            crash_bad("what had been done is undone again:");
+            crash_differ(v->states[v->count - 1], board->seen);
+        }
     if (v->count < STATES_MAX)
         v->states[v->count++] = strdup(board->seen);
 }
@@ -85,6 +90,7 @@ struct scavenger {
 static void scavenge(void *arg)
 {
     (void)arg;
+    crash_become(getpid(), 1u << PEER);
     muster_scavenge(world.m[PEER], NULL);
 }
 
@@ -96,6 +102,7 @@ static void bury_both(void *arg)
     size_t deaths;
 
     crash_die(s->pid, 1u << PEER);
+    crash_become(getpid(), 1u << THIRD);
     muster_scavenge(world.m[THIRD], &deaths);
     if (muster_scavenge(world.m[THIRD], &deaths) || deaths)
         crash_bad("a second look finds %zu more dead slots", deaths);
@@ -125,7 +132,7 @@ static void step_scavenger(void *arg)
 
     alarm(0);
     crash_separate();
-    crash_die(s.v->pid, 1u << VICTIM | 1u << SECOND);
+    crash_die(s.v->pid, OF_VICTIM);
     if (!explore(&x))
         crash_bad("the scavenger cannot be stepped");
     board->scavenges++;
@@ -169,8 +176,8 @@ static void visit(struct exploration *x)
 static bool try(const struct op *op)
 {
     struct victim v = {.op = op};
-    struct exploration x = {.fn = run, .arg = (void *)(uintptr_t)op, .visit = visit, .visitor = &v,
-                            .every_byte = crash_long};
+    struct exploration x = {
+        .fn = run, .arg = (void *)(uintptr_t)op, .visit = visit, .visitor = &v, .every_byte = crash_long};
     static char done[sizeof board->seen];
 
     crash_run(MAP_AS_IS, complete, &v);
@@ -178,9 +185,10 @@ static bool try(const struct op *op)
     crash_print("%s complete, then killed", op->name);
     if (!explore(&x))
         return false;
-    if (!v.count || strcmp(v.states[v.count - 1], done))
-        crash_bad("killed at the end it does not leave what it leaves when complete:\n%s--- but\n%s",
-                  v.count ? v.states[v.count - 1] : "", done);
+    if (!v.count || strcmp(v.states[v.count - 1], done)) {
+        crash_bad("killed at the end it does not leave what it leaves when complete:");
+        crash_differ(done, v.count ? v.states[v.count - 1] : "");
+    }
     if (v.count > (int)op->commits + 1)
         crash_bad("others can see %d states of it, not %u", v.count, op->commits + 1);
     if (op->commits && v.count < 2)

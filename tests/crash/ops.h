@@ -19,18 +19,20 @@ struct op {
     unsigned commits; /* how many changes others can see it makes, one after the other; 1 unless said */
     unsigned flags;
 };
-#define OP_SLEEPS 1u /* it really sleeps: not for pausing, where a copy would sleep as often */
-#define OP_OWNMAP 2u /* it maps the segment itself: not for pausing */
+#define OP_SLEEPS  1u /* it really sleeps: not for pausing, where a copy would sleep as often */
+#define OP_OWNMAP  2u /* it maps the segment itself: not for pausing */
 #define OP_SEVERAL 4u /* not one instant, even without a death: pairs are checked for invariants only */
+#define OP_FULL    8u /* the heap is full; "fill" has what fills it */
 
 extern const struct op ops[];
 extern const unsigned num_ops;
 
 struct interference {
     const char *name;
-    unsigned kinds; /* bit per kind */
+    unsigned kinds;                   /* bit per kind */
     void (*run)(const struct op *op); /* as PEER; notes board->outcome[1] */
-    unsigned flags; /* OP_SEVERAL */
+    unsigned flags;                   /* OP_SEVERAL */
+    bool leaves;                      /* the peer is no task any more */
 };
 extern const struct interference interferences[];
 extern const unsigned num_interferences;

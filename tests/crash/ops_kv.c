@@ -1,8 +1,9 @@
 /*
  * tests/crash/ops_kv.c: operations on the key-value store.
  *
- * Before each, "k/a" holds 90 bytes (inline), "k/x" 5000 (a block of its own), "k/big" 70000 (in parts), "k/n" a number,
- * "d/1" to "d/3" one of each form, and a neighbour lies in each bucket of theirs.
+ * Before each, "k/a" holds 90 bytes (inline), "k/x" 5000 (a block of its own), "k/big" 70000 (in parts), "k/n" a
+ * number, "d/1" to "d/3" one of each form (the last only to be deleted), and a neighbour lies in the bucket of the
+ * operation's key.
  */
 #include "ops_kv.h"
 
@@ -48,8 +49,9 @@ void kv_setup(const struct op *op)
     put("k/big", BIG, 3);
     muster_kv_set(world.m[PEER], "k/n", MUSTER_NTS, "99", MUSTER_NTS, NULL);
     put("d/1", 10, 4);
-    put("d/2", 5000, 5);
-    put("d/3", BIG, 6);
+    put("d/2", 900, 5);
+    if (op->commits > 1)
+        put("d/3", BIG, 6);
     if (op->key) {
         near(op->key, name, sizeof name);
         put(name, 40, 7);
@@ -62,6 +64,31 @@ void kv_setup(const struct op *op)
     if (op->key && !strcmp(op->key, "k/big"))
         put("k/big", BIG, 3);
     crash_fill(bytes, op->size, 9);
+}
+
+/* No chunk and hardly a block is left. */
+void kv_setup_full(const struct op *op)
+{
+    static uint8_t filled[MU_CHUNK];
+    char key[32];
+
+    kv_setup(op);
+    for (size_t size = 60000; size > 8; size /= 2)
+        for (unsigned i = 0;; i++) {
+            snprintf(key, sizeof key, "fill/%zu/%u", size, i);
+            if (muster_kv_set(world.m[PEER], key, MUSTER_NTS, filled, size, NULL))
+                break;
+        }
+}
+
+/* The bucket has this key only. */
+void kv_setup_alone(const struct op *op)
+{
+    char name[32];
+
+    kv_setup(op);
+    near(op->key, name, sizeof name);
+    muster_kv_delete(world.m[PEER], name, MUSTER_NTS, NULL);
 }
 
 static void note(enum muster_status status, uint64_t a)
@@ -129,7 +156,8 @@ static uint64_t digest(const uint8_t *p, size_t len)
 void kv_get(const struct op *op)
 {
     size_t len = 0;
-    enum muster_status status = muster_kv_try_get(world.m[VICTIM], op->key, MUSTER_NTS, bytes, sizeof bytes, &len, NULL);
+    enum muster_status status =
+        muster_kv_try_get(world.m[VICTIM], op->key, MUSTER_NTS, bytes, sizeof bytes, &len, NULL);
 
     note(status, digest(bytes, status ? 0 : len));
 }
@@ -194,8 +222,8 @@ void kv_get_pinned(const struct op *op)
 void kv_get_waiting(const struct op *op)
 {
     size_t len = 0;
-    enum muster_status status = muster_kv_get(world.m[VICTIM], op->key, MUSTER_NTS, mu_now() + 150000000u, bytes,
-                                              sizeof bytes, &len, NULL);
+    enum muster_status status =
+        muster_kv_get(world.m[VICTIM], op->key, MUSTER_NTS, mu_now() + 150000000u, bytes, sizeof bytes, &len, NULL);
 
     note(status, digest(bytes, status ? 0 : len));
 }

@@ -6,6 +6,8 @@
 
 /* key-value store */
 void kv_setup(const struct op *op);
+void kv_setup_full(const struct op *op);
+void kv_setup_alone(const struct op *op);
 void kv_set(const struct op *op);
 void kv_insert(const struct op *op);
 void kv_increment(const struct op *op);

@@ -220,7 +220,8 @@ void group_after(const struct op *op)
     for (int i = PEER; i <= THIRD; i++)
         if (world.g[i])
             muster_group_free(world.g[i]);
-    if (world.g[PEER] && groups_left()) { /* the last to leave may be the dead one: then the next to build takes it apart */
+    if (world.g[PEER] &&
+        groups_left()) { /* the last to leave may be the dead one: then the next to build takes it apart */
         struct muster_group *g;
         int32_t self = PEER;
 

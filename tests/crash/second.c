@@ -67,7 +67,8 @@ static void slots(void)
         handles[n] = mu_handle_new(&world.seg, MUSTER_JOIN_OBSERVER);
         if (mu_enter(handles[n], &ctx))
             break;
-        if (mu_load_relaxed(&ctx->own->act) || mu_load_relaxed(&ctx->own->pin) || mu_load_relaxed(&ctx->own->wait_since))
+        if (mu_load_relaxed(&ctx->own->act) || mu_load_relaxed(&ctx->own->pin) ||
+            mu_load_relaxed(&ctx->own->wait_since))
             crash_bad("afterwards, slot %u is handed out unclean", ctx->slot);
         mu_exit(ctx);
         n++;
@@ -102,7 +103,8 @@ static void events(struct muster *m, struct muster *reader)
     for (unsigned i = 0; i < EVENTS + 1; i++) {
         need(muster_event_send(m, 99, "second", MUSTER_NTS, &sequence), MUSTER_OK, "an event");
         if (i && sequence != next)
-            crash_bad("afterwards, event %llu follows %llu", (unsigned long long)sequence, (unsigned long long)next - 1);
+            crash_bad("afterwards, event %llu follows %llu", (unsigned long long)sequence,
+                      (unsigned long long)next - 1);
         next = sequence + 1;
     }
     need(muster_event_read(reader, &sequence, 0, &e, payload, sizeof payload, NULL), MUSTER_OK, "reading an event");
@@ -128,6 +130,8 @@ void crash_second(const struct op *op, int who, int other)
 {
     struct muster *m = world.m[who];
 
+    if (op->flags & OP_FULL)
+        need(muster_kv_delete(m, "fill", MUSTER_NTS, NULL), MUSTER_OK, "making room");
     kv(op, m);
     slots();
     meet(m, who);

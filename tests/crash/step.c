@@ -2,8 +2,8 @@
  * tests/crash/step.c: ptrace: stepping a process, and copying it where it stands.
  *
  * A copy is made by letting the stopped process execute a clone system call of ours, from its own text, with its
- * registers put back afterwards; the copy then executes an mmap, which gives it a world of its own. CLONE_PARENT makes it
- * our child, so that we can wait for it.
+ * registers put back afterwards; the copy then executes an mmap, which gives it a world of its own. CLONE_PARENT makes
+ * it our child, so that we can wait for it.
  */
 #include "step.h"
 
@@ -161,8 +161,7 @@ static long long inject(pid_t pid, long number, unsigned long long a, unsigned l
     r.r8 = e;
     r.r9 = 0;
     if (ptrace(PTRACE_SETREGS, pid, NULL, &r) || ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL) ||
-        !wait_stop(pid, &event) || ptrace(PTRACE_GETREGS, pid, NULL, &r) ||
-        ptrace(PTRACE_SETREGS, pid, NULL, &saved))
+        !wait_stop(pid, &event) || ptrace(PTRACE_GETREGS, pid, NULL, &r) || ptrace(PTRACE_SETREGS, pid, NULL, &saved))
         return -1;
     return (long long)r.rax;
 }

@@ -260,6 +260,16 @@ void crash_die(pid_t tid, unsigned holders)
     }
 }
 
+void crash_become(pid_t tid, unsigned holders)
+{
+    for (int k = 0; k < HOLDERS; k++) {
+        mu_a32 *word = mu_slot_liveness(&world.seg, world.ctx[k]->slot);
+
+        if ((holders & 1u << k) && (mu_load32_acquire(word) & 0x3fffffffu)) /* acquire: nobody else runs */
+            mu_store32_release(word, (uint32_t)tid);                        /* release: as the lock */
+    }
+}
+
 unsigned crash_count_dead(void)
 {
     unsigned n = 0;
@@ -367,9 +377,9 @@ static void see_tasks(struct muster *m)
     if (status)
         return crash_bad("task list: %s", muster_last_error());
     for (size_t i = 0; i < count; i++)
-        end = add(end, "task %zu state %d cause %d error %d recoverable %d attempt %u message '%s'\n", i,
-                  infos[i].state, infos[i].cause, infos[i].error, infos[i].recoverable, infos[i].attempt,
-                  infos[i].message);
+        end =
+            add(end, "task %zu state %d cause %d error %d recoverable %d attempt %u message '%s'\n", i, infos[i].state,
+                infos[i].cause, infos[i].error, infos[i].recoverable, infos[i].attempt, infos[i].message);
     status = muster_error_wait(m, 0, &error);
     if (!status)
         end = add(end, "first error: task %d '%s'\n", error.task_id, error.message);
@@ -384,8 +394,8 @@ void crash_observe(struct muster *m, bool with_outcomes)
     end = 0;
     if (with_outcomes)
         for (int i = 0; i < 2; i++)
-            end = add(end, "outcome %d %llu %llu\n", board->outcome[i].status,
-                      (unsigned long long)board->outcome[i].a, (unsigned long long)board->outcome[i].b);
+            end = add(end, "outcome %d %llu %llu\n", board->outcome[i].status, (unsigned long long)board->outcome[i].a,
+                      (unsigned long long)board->outcome[i].b);
     if (muster_kv_get_dir(m, "", 0, &list)) {
         crash_bad("cannot list the keys: %s", muster_last_error());
         return;

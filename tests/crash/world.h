@@ -1,10 +1,10 @@
 /*
  * tests/crash/world.h: a small segment with five slot holders in one process, which its forks may play.
  *
- * The process that builds the world joins several times. A fork made with _Fork() runs no fork handlers, so it may go on
- * as any of the holders: that is how a victim, an interfering peer and the one who cleans up come about, each a process
- * of its own with the private state of the moment of the fork. The kernel does not know of these parts: the kernel's
- * word about a death is written by crash_die(), exactly as exit_robust_list() would.
+ * The process that builds the world joins several times. A fork made with _Fork() runs no fork handlers, so it may go
+ * on as any of the holders: that is how a victim, an interfering peer and the one who cleans up come about, each a
+ * process of its own with the private state of the moment of the fork. The kernel does not know of these parts: the
+ * kernel's word about a death is written by crash_die(), exactly as exit_robust_list() would.
  *
  * The segment is a memfd mapped at one address. A fork may map it privately there (crash_map): what it then does to it,
  * the others never see; so an image needs no copy to be tried.
@@ -33,10 +33,10 @@ struct world {
     struct muster_group *g[3];
     uint8_t *base;
     size_t size;
-    int fd;       /* the world */
-    int alt_fd;   /* a second one, for trials that need two processes */
-    uint8_t *alt; /* where this process sees it */
-    int join_fd;  /* what a real muster_join() in this process should open */
+    int fd;           /* the world */
+    int alt_fd;       /* a second one, for trials that need two processes */
+    uint8_t *alt;     /* where this process sees it */
+    int join_fd;      /* what a real muster_join() in this process should open */
     uint64_t version; /* of a key, noted by a setup */
 };
 extern struct world world;
@@ -47,7 +47,7 @@ struct outcome {
     uint64_t a, b;
 };
 struct board {
-    uint64_t bad;         /* complaints */
+    uint64_t bad; /* complaints */
     char complaints[4096];
     struct outcome outcome[2]; /* of the operation, of the interference */
     char seen[32768];          /* the last observation */
@@ -79,6 +79,8 @@ void crash_bad(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* As the kernel would: every liveness word that `tid` holds, and those of the holders whose bit is set. */
 void crash_die(pid_t tid, unsigned holders);
+/* The process `tid` goes on as these holders: their liveness words name it, so that it may unlock them. */
+void crash_become(pid_t tid, unsigned holders);
 /* Slots that are LIVE and dead now. */
 unsigned crash_count_dead(void);
 
