@@ -124,6 +124,7 @@ static enum muster_status ended(struct mu_wait *w)
 static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
     uint64_t now = mu_now(), until = now + (w->ctx ? RECHECK_NS : POLL_NS);
+    void (*recheck)(struct mu_ctx *ctx);
     enum muster_status status = ended(w);
 
     if (status)
@@ -138,8 +139,9 @@ static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t see
         seen |= MU_WORD_S;
     }
     mu_futex_wait(word, (uint32_t)seen, &w->seg->header->epoch, w->epoch, until < w->deadline ? until : w->deadline);
-    if (w->ctx && mu_wait_recheck && mu_now() >= until)
-        mu_wait_recheck(w->ctx);
+    recheck = mu_wait_recheck; /* into a local: gcc calls through an atomic pointer without an atomic load */
+    if (w->ctx && recheck && mu_now() >= until)
+        recheck(w->ctx);
     return MUSTER_OK;
 }
 
