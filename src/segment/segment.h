@@ -45,7 +45,6 @@ struct mu_ctx {
     struct mu_slot *own;
     uint32_t slot;
     uint16_t incarnation;
-    volatile uint32_t busy;         /* inside a call: a signal handler's call is refused */
     const mu_a32 *interrupt;        /* of the process's handle; NULL: none */
     uint32_t unclaimed;             /* no unclaimed chunk below it, as far as known */
     uint64_t dry_until[MU_CLASSES]; /* a long search of everything found nothing for this class: not before then */
