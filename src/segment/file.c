@@ -64,8 +64,15 @@ int muster_segment_fd(struct muster_segment *segment)
     return segment->fd;
 }
 
-/* Map a checked file. Takes the descriptor over, also when it fails. */
-static enum muster_status map(int fd, bool writable, const char *name, struct muster_segment **ret_segment)
+/*
+ * Whose it must be: a job's name is ours or squatted; a path or descriptor that was given is root's to use whoever's it
+ * is.
+ */
+enum whose { OURS, ROOT_MAY };
+
+/* Map a checked file. Takes the descriptor over, also when it fails. `path` may be NULL: that of the job's name. */
+static enum muster_status map(int fd, bool writable, const char *name, const char *path, enum whose whose,
+                              struct muster_segment **ret_segment)
 {
     struct muster_segment *seg = calloc(1, sizeof *seg);
     struct mu_header h;
@@ -83,7 +90,7 @@ static enum muster_status map(int fd, bool writable, const char *name, struct mu
         status = mu_fail(MUSTER_DATA_LOSS, "cannot read %s: %s", name, strerror(errno));
     else if (!S_ISREG(st.st_mode))
         status = mu_fail(MUSTER_DATA_LOSS, "%s is not a regular file", name);
-    else if (st.st_uid != geteuid() && geteuid() != 0)
+    else if (st.st_uid != geteuid() && (whose == OURS || geteuid() != 0))
         status = mu_fail(MUSTER_PERMISSION_DENIED, "%s belongs to user %u, not to user %u", name, (unsigned)st.st_uid,
                          (unsigned)geteuid());
     else if (n < (ssize_t)sizeof h)
@@ -109,19 +116,22 @@ static enum muster_status map(int fd, bool writable, const char *name, struct mu
     seg->fd = fd;
     seg->writable = writable;
     seg->users = 1;
-    if (!(h.flags & MU_FLAG_MEMFD))
+    if (path && strlen(path) < sizeof seg->path)
+        memcpy(seg->path, path, strlen(path) + 1);
+    else if (!(h.flags & MU_FLAG_MEMFD))
         path_of(seg->job, seg->path, sizeof seg->path);
     *ret_segment = seg;
     return MUSTER_OK;
 }
 
-static enum muster_status open_path(const char *path, bool writable, struct muster_segment **ret_segment)
+static enum muster_status open_path(const char *path, bool writable, enum whose whose,
+                                    struct muster_segment **ret_segment)
 {
     int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat st;
 
     if (fd >= 0)
-        return map(fd, writable, path, ret_segment);
+        return map(fd, writable, path, path, whose, ret_segment);
     if (errno == ENOENT)
         return mu_fail(MUSTER_NOT_FOUND, "there is no job here with the segment %s", path);
     if (errno == ELOOP)
@@ -144,15 +154,15 @@ enum muster_status mu_segment_open(const char *name, bool writable, struct muste
 
         if (fd < 0)
             return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is not an open descriptor of a segment", name);
-        return map(fd, writable, name, ret_segment);
+        return map(fd, writable, name, NULL, ROOT_MAY, ret_segment);
     }
     if (name && strchr(name, '/'))
-        return open_path(name, writable, ret_segment);
+        return open_path(name, writable, ROOT_MAY, ret_segment);
     status = mu_format_job(name);
     if (status)
         return status;
     path_of(name, path, sizeof path);
-    return open_path(path, writable, ret_segment);
+    return open_path(path, writable, OURS, ret_segment);
 }
 
 enum muster_status muster_segment_open(const char *job, struct muster_segment **ret_segment)
@@ -304,7 +314,7 @@ static enum muster_status build_failed(int rc, const struct mu_header *h)
 static enum muster_status name_taken(const char *path)
 {
     struct muster_segment *old;
-    enum muster_status status = mu_segment_open(path, false, &old);
+    enum muster_status status = open_path(path, false, OURS, &old);
 
     if (status == MUSTER_NOT_FOUND)
         return MUSTER_OK;
@@ -363,7 +373,7 @@ enum muster_status mu_segment_create(const char *job, const struct muster_segmen
             return status;
         }
     }
-    return map(fd, true, memfd ? "memfd" : path, ret_segment);
+    return map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, ret_segment);
 }
 
 enum muster_status muster_segment_info(struct muster_segment *segment, struct muster_segment_info *ret_info)
