@@ -384,24 +384,24 @@ static enum muster_status call_roll(void *arg, const struct mu_item *item)
     return MUSTER_OK;
 }
 
+/* A member in error comes first: who gave up may have done so because of it. The roll was read before the records. */
 static enum muster_status lost_member(struct muster_group *g, const struct roll *r)
 {
     struct muster_segment *seg = g->muster->seg;
+    struct mu_task_record t;
+    struct mu_cluster cluster;
+    char name[128], text[MU_TEXT_MAX];
 
     for (uint32_t i = 0; i < g->size; i++) {
-        struct mu_task_record t;
-        struct mu_cluster cluster;
-        char name[128], text[MU_TEXT_MAX];
-
-        if (mu_cluster_task(seg, g->members[i].task, &t, text, &cluster))
+        if (mu_cluster_task(seg, g->members[i].task, &t, text, &cluster) || t.state != MUSTER_TASK_ERROR)
             continue;
         mu_cluster_name(seg, g->members[i].task, &t, name, sizeof name);
-        if (t.state == MUSTER_TASK_ERROR)
-            return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s is in error: %s", g->name, name, text);
-        if (r->left == (int32_t)i)
-            return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s gave up", g->name, name);
+        return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s is in error: %s", g->name, name, text);
     }
-    return MUSTER_OK;
+    if (r->left < 0 || mu_cluster_task(seg, g->members[r->left].task, &t, NULL, &cluster))
+        return MUSTER_OK;
+    mu_cluster_name(seg, g->members[r->left].task, &t, name, sizeof name);
+    return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s gave up", g->name, name);
 }
 
 static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline)
