@@ -3,8 +3,8 @@
  *
  * Order: block signals, start the guard, create the segment, start the tasks, then one event loop over their pidfds,
  * signals and the guard. A failing task, a signal, the timeout or a launcher that cannot go on begin the end: SIGTERM
- * to every task's process group, SIGKILL after the grace. When the last task is reaped: descendants are ended, output
- * is drained, the segment goes, the guard goes. Every path, early errors too, leaves through finish().
+ * to every task's process group, SIGKILL after the grace. When the last task is reaped: descendants are ended, the
+ * segment's name goes, the guard goes, output is drained. Every path, early errors too, leaves through finish().
  *
  * Nothing here waits for anything in the segment.
  */
@@ -260,15 +260,22 @@ static void supervise(struct mu_agent *agent)
     mu_agent_say_root_cause(agent);
 }
 
-/* Whatever was set up is taken down; the guard last, so that a SIGKILL at any moment still leaves nothing. */
+/*
+ * Whatever was set up is taken down. Once nothing of the job lives and the segment has no name, nothing is left that
+ * the guard could be needed for; it ends while the rest is put away, and is reaped last.
+ */
 static void finish(struct mu_agent *agent)
 {
     mu_agent_end_leftovers(agent);
+    if (agent->watching)
+        muster_interrupt(agent->muster);
+    mu_agent_remove_name(agent);
+    mu_launch_guard_dismiss(agent->guard);
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
     mu_launch_relay_finish(agent->relay);
-    mu_launch_guard_stop(agent->guard);
+    mu_launch_guard_free(agent->guard);
     mu_launch_env_done(&agent->env);
     free(agent->tasks);
     close(agent->epoll_fd);

@@ -13,10 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/process.h"
-#include "task/task.h"
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
 static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
@@ -35,22 +35,21 @@ static void *watch(void *arg)
 {
     struct mu_agent *agent = arg;
     uint64_t period = agent->muster->seg->heartbeat_timeout / 8, last_check = 0, said = 0;
-    struct mu_beat *beats = calloc(agent->options->num_tasks, sizeof *beats);
     enum muster_status status;
     struct mu_ctx *ctx;
 
-    do {
+    for (;;) {
         status = muster_death_wait(agent->muster, muster_after_ns(period), NULL);
-        if (beats && (status == MUSTER_OK || status == MUSTER_DEADLINE_EXCEEDED) &&
-            mu_enter(agent->muster, &ctx) == MUSTER_OK) {
-            mu_beats_check(ctx, beats, &last_check);
+        if (status != MUSTER_OK && status != MUSTER_DEADLINE_EXCEEDED)
+            break; /* CANCELLED: called back. Anything else: the pidfds alone must do */
+        if (mu_enter(agent->muster, &ctx) == MUSTER_OK) {
+            mu_beats_check(ctx, agent->beats, &last_check);
             mu_exit(ctx);
         }
         say_living_error(agent, &said);
-    } while (status == MUSTER_OK || status == MUSTER_DEADLINE_EXCEEDED);
+    }
     muster_thread_detach(agent->muster);
-    free(beats);
-    return NULL; /* CANCELLED: called back. Anything else: the pidfds alone must do */
+    return NULL;
 }
 
 void mu_agent_name_job(struct mu_agent *agent)
@@ -136,24 +135,36 @@ int mu_agent_open_job(struct mu_agent *agent)
         mu_agent_say("%s", muster_last_error());
         return -1;
     }
-    if (pthread_create(&agent->watcher, NULL, watch, agent) == 0)
+    agent->beats = calloc(agent->options->num_tasks, sizeof *agent->beats);
+    if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
         agent->watching = 1;
     return 0;
 }
 
+/* Whether the name still leads to our segment: it may have been removed, and another job may have it now. */
+static int name_is_ours(struct mu_agent *agent)
+{
+    struct stat named, ours;
+
+    return stat(agent->segment_text, &named) == 0 && fstat(muster_segment_fd(agent->segment), &ours) == 0 &&
+           named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
+}
+
+void mu_agent_remove_name(struct mu_agent *agent)
+{
+    if (agent->segment && agent->segment_text[0] == '/' && name_is_ours(agent))
+        muster_segment_remove(agent->job);
+}
+
 void mu_agent_close_job(struct mu_agent *agent)
 {
-    if (agent->watching) {
-        muster_interrupt(agent->muster);
+    if (agent->watching)
         pthread_join(agent->watcher, NULL);
-    }
     if (agent->muster)
         muster_leave(agent->muster);
-    if (agent->segment) {
-        if (!agent->options->memfd && strncmp(agent->segment_text, "fd:", 3) != 0)
-            mu_launch_remove_segment(agent->job, getpid());
+    if (agent->segment)
         muster_segment_close(agent->segment);
-    }
+    free(agent->beats);
 }
 
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error)

@@ -17,6 +17,7 @@
 
 #include "agent/agent.h"
 #include "launch/launch.h"
+#include "task/task.h"
 
 struct mu_agent_task {
     pid_t pid;
@@ -40,6 +41,7 @@ struct mu_agent {
     struct muster *muster;
     pthread_t watcher;
     int watching;
+    struct mu_beat *beats; /* of each task; the watcher's */
 
     struct mu_agent_task *tasks;
     uint32_t started, running;
@@ -70,6 +72,8 @@ struct mu_agent {
 /* ---- job.c ---- */
 void mu_agent_name_job(struct mu_agent *agent);
 int mu_agent_open_job(struct mu_agent *agent);
+/* Mark the job closed and remove its name: this calls the watcher back, too. */
+void mu_agent_remove_name(struct mu_agent *agent);
 void mu_agent_close_job(struct mu_agent *agent);
 /* The task that the segment says failed first, with its error; -1: none. */
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error);

@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "task/task.h"
-
 #define LEFTOVER_PATIENCE_NS 1000000000ull /* what a task left behind may take to end by itself */
 #define LEFTOVER_KILL_NS     5000000000ull /* after SIGKILL, before it is given up and named */
 

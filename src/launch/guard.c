@@ -5,7 +5,7 @@
  * launcher and a table that they share. It sleeps until the kernel says that the launcher is dead. Then it kills what
  * is left of the job (the tasks have had their parent's death signal already; this finds their descendants and
  * set-user-id tasks), removes the segment that the launcher created, says so, and ends. A launcher that ends by itself
- * has cleaned up by then and kills the guard as its last act; one whose guard was killed starts another.
+ * has cleaned up by then and kills the guard; one whose guard was killed starts another.
  *
  * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
  * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off).
@@ -170,12 +170,16 @@ int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_fail
     return start(guard, ret_failure);
 }
 
-void mu_launch_guard_stop(struct mu_launch_guard *guard)
+void mu_launch_guard_dismiss(struct mu_launch_guard *guard)
+{
+    if (guard && guard->pid)
+        syscall(SYS_pidfd_send_signal, guard->pidfd, SIGKILL, NULL, 0);
+}
+
+void mu_launch_guard_free(struct mu_launch_guard *guard)
 {
     if (!guard)
         return;
-    if (guard->pid)
-        syscall(SYS_pidfd_send_signal, guard->pidfd, SIGKILL, NULL, 0);
     mu_launch_guard_reap(guard);
     release(guard);
 }

@@ -102,8 +102,10 @@ int mu_launch_guard_fd(const struct mu_launch_guard *guard);
 /* Wait for the dead guard; then another may be started. */
 void mu_launch_guard_reap(struct mu_launch_guard *guard);
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure);
-/* End and reap it: the launcher has cleaned up by itself. NULL is allowed. */
-void mu_launch_guard_stop(struct mu_launch_guard *guard);
+/* Tell it to end: the launcher has cleaned up by itself. Does not wait. NULL is allowed, also below. */
+void mu_launch_guard_dismiss(struct mu_launch_guard *guard);
+/* Reap the dismissed guard. */
+void mu_launch_guard_free(struct mu_launch_guard *guard);
 /* The guard's main(). */
 int mu_launch_guard_main(int argc, char **argv);
 

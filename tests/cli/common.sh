@@ -69,11 +69,11 @@ has_segment() { [ -e "$(segment_file "$1")" ]; }
 # Living processes (zombies are dead) whose environment has the line.
 with_mark()
 {
-    local dir state
-    for dir in /proc/[0-9]*; do
-        grep -qzxF -- "$1" "$dir/environ" 2> /dev/null || continue
-        state=$(sed 's/.*) //' "$dir/stat" 2> /dev/null | cut -c1)
-        case $state in '' | Z | X) ;; *) echo "${dir#/proc/}" ;; esac
+    local file state
+    for file in $(grep -lzxF -- "$1" /proc/[0-9]*/environ 2> /dev/null); do
+        state=$(sed 's/.*) //' "${file%environ}stat" 2> /dev/null | cut -c1)
+        file=${file#/proc/}
+        case $state in '' | Z | X) ;; *) echo "${file%/environ}" ;; esac
     done
 }
 none_with_mark() { [ -z "$(with_mark "$1")" ]; }
