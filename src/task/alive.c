@@ -40,7 +40,8 @@ static struct alive_row *rows_of(void *value)
     return (struct alive_row *)((uint8_t *)value + sizeof(struct alive_head));
 }
 
-/* On the copy: has everybody who is connected called? Then answer and open the next instance. */
+/* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
+ * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
 static bool complete(struct query *q)
 {
     struct alive_head h;
@@ -65,9 +66,12 @@ static enum mu_verdict call(struct mu_edit *e)
     struct query *q = e->arg;
     struct alive_head h = {0, q->count};
     struct alive_row *rows = rows_of(q->value);
+    struct mu_cluster cluster;
     bool changed = false;
 
-    e->status = MUSTER_OK;
+    e->status = mu_cluster_all(q->m->seg, q->records, NULL, &cluster);
+    if (e->status)
+        return MU_KEEP;
     memset(q->value, 0, q->len);
     memcpy(q->value, &h, sizeof h);
     if (e->version && e->old_len == q->len)
@@ -98,7 +102,6 @@ static enum muster_status gather(struct query *q, struct mu_ctx *ctx, muster_dea
 {
     struct muster_segment *seg = q->m->seg;
     struct mu_table t = mu_table_cells(seg);
-    struct mu_cluster cluster;
     struct mu_wait w;
     struct mu_key k;
     char *key = malloc(q->count * 4 + 1);
@@ -116,9 +119,7 @@ static enum muster_status gather(struct query *q, struct mu_ctx *ctx, muster_dea
         struct mu_found f;
 
         mu_wait_look(&w);
-        status = mu_cluster_all(seg, q->records, NULL, &cluster);
-        if (!status)
-            status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, call, &e, NULL);
+        status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, call, &e, NULL);
         q->called = true;
         if (status || q->answered)
             break;
