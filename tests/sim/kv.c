@@ -12,7 +12,8 @@
 #include "sim.h"
 
 enum style { MIXED, COUNTING, PARTS };
-enum { VALUE_MAX = 66400 + 1024, COUNTER = 2 /* the key of numbers */ };
+enum { COUNTER = 2 /* the key of numbers */ };
+#define BUFFER (1u << 20)
 
 static struct lin_history history;
 static enum style style;
@@ -92,16 +93,27 @@ static struct lin_value understand(uint32_t key, const void *bytes, size_t len, 
     return v;
 }
 
+/* Three ways of looking: without a slot, with one (which may pin), and into memory that is made for the value. */
 static void get(struct muster *m, uint32_t key, void *buffer)
 {
     struct lin_op *o = begin(LIN_GET, key);
     size_t len = 0;
     uint64_t version = 0;
-    enum muster_status status = muster_kv_try_get(m, keys[key], MUSTER_NTS, buffer, 1u << 20, &len, &version);
+    enum muster_status status;
+    void *made = NULL;
 
+    if (!sim_self() || sim_chance(2))
+        status = muster_kv_try_get(m, keys[key], MUSTER_NTS, buffer, BUFFER, &len, &version);
+    else if (sim_chance(2))
+        status = muster_kv_get(m, keys[key], MUSTER_NTS, 1, buffer, BUFFER, &len, &version);
+    else
+        status = muster_kv_get_alloc(m, keys[key], MUSTER_NTS, 1, &made, &len, &version);
+    if (status == MUSTER_DEADLINE_EXCEEDED)
+        status = MUSTER_NOT_FOUND;
     SIM_CHECK(!status || status == MUSTER_NOT_FOUND, "get: %s", muster_last_error());
     if (!status)
-        o->value = understand(key, buffer, len, version);
+        o->value = understand(key, made ? made : buffer, len, version);
+    free(made);
     end(o, status);
 }
 
@@ -175,7 +187,8 @@ static void remove_key(struct muster *m, uint32_t key)
 {
     struct lin_op *o = begin(LIN_DELETE, key);
     size_t gone = 0;
-    enum muster_status status = muster_kv_delete(m, keys[key], MUSTER_NTS, &gone);
+    bool whole = key == 1 && sim_chance(2); /* the directory that holds nothing else */
+    enum muster_status status = muster_kv_delete(m, whole ? "directory" : keys[key], MUSTER_NTS, &gone);
 
     SIM_CHECK(!status, "delete: %s", muster_last_error());
     o->number = gone;
@@ -216,7 +229,7 @@ static void step(struct muster *m, void *buffer)
 
 static void client(struct sim_task *t)
 {
-    void *buffer = malloc(1u << 20);
+    void *buffer = malloc(BUFFER);
 
     sim_handle(t, -1);
     for (uint32_t i = 0; i < ops_each; i++)
@@ -260,7 +273,7 @@ static void start_parts(void)
 static void finish(void)
 {
     struct sim_task self;
-    void *buffer = malloc(1u << 20);
+    void *buffer = malloc(BUFFER);
     uint64_t now = sim_stamp();
 
     for (uint32_t i = 0; i < history.count; i++) /* an operation that was cut off happened before its end, or not */

@@ -63,6 +63,8 @@ void mu_sim_futex_wake(const void *word);
 uint64_t mu_sim_now(void);
 uint32_t mu_sim_tid(void);
 uint64_t (*mu_sim_recheck)(const mu_a64 *p);
+extern uint32_t mu_sim_tries;
+uint32_t mu_sim_tries;
 
 static uint64_t next_random(void)
 {
@@ -600,6 +602,7 @@ static void draw_strategy(void)
         sim.changes[i] = 1 + sim_random(1ull << length);
     qsort(sim.changes, sim.num_changes, sizeof sim.changes[0], by_size);
     sim.spurious = sim_chance(4);
+    mu_sim_tries = (uint32_t)sim_random(3);
     sim.timer_odds = sim_chance(2) ? 0 : (uint32_t)(1 + sim_random(64));
 }
 

@@ -28,7 +28,7 @@ struct sim_task {
     void (*body)(struct sim_task *t);
     uint32_t number, tid;
     enum sim_state state;
-    bool scavenger, never_kill, joined;
+    bool scavenger, never_kill, joined, told;
     bool shielded;   /* it lives a little longer: until it has joined, say */
     uint32_t inside; /* the library's thread-local flag, kept over switches */
     /* what is to happen to it, in its own steps; 0: nothing */
@@ -74,7 +74,7 @@ struct sim_workload {
     void (*finish)(void);                /* after the last scavenging: the oracle */
 };
 extern const struct sim_workload sim_kv, sim_counter, sim_parts, sim_wait, sim_tasks, sim_barrier, sim_group, sim_event,
-    sim_slots;
+    sim_alive, sim_full, sim_slots;
 
 /* sched.c */
 struct sim_task *sim_add(void (*body)(struct sim_task *t), int id, void *arg);

@@ -4,6 +4,7 @@
  * One anonymous mapping, laid out by the library's own code, with what is random fixed. Before each schedule it is put
  * back to its first image: everything below the heap is copied, and the heap's chunks that were in use are zeroed.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,23 @@ enum muster_status sim_leave(struct sim_task *t)
     return status;
 }
 
+/* What an agent does when the kernel told it of a child's end: with words for it. */
+static void tell_of_death(struct sim_task *t)
+{
+    struct sim_task *dead;
+
+    for (uint32_t i = 0; (dead = sim_task(i)); i++) {
+        if (dead->state != SIM_KILLED || dead->id < 0 || (uint32_t)dead->id >= sim_segment.num_tasks || dead->told)
+            continue;
+        dead->told = true;
+        sim_begin("process of task %d ended", dead->id);
+        sim_end(mu_task_process_ended(&t->handle, dead->id, dead->tid, SIGKILL));
+        return;
+    }
+    sim_begin("scavenge");
+    sim_end(muster_scavenge(&t->handle, NULL));
+}
+
 void sim_scavenger(struct sim_task *t)
 {
     if (!t->handle.seg)
@@ -198,8 +216,12 @@ void sim_scavenger(struct sim_task *t)
             sim_idle(t);
             continue;
         }
-        sim_begin("scavenge");
-        sim_end(muster_scavenge(&t->handle, &n));
+        if (sim_chance(2)) {
+            sim_begin("scavenge");
+            sim_end(muster_scavenge(&t->handle, &n));
+        } else {
+            tell_of_death(t);
+        }
         sim_totals.scavenged += n;
     }
 }
