@@ -5,6 +5,7 @@
  *                              first fills so much memory
  *   member exit CODE [TASK]    join, meet in a barrier; then TASK (default: all) exits with CODE without leaving
  *   member report TEXT         join, meet; task 1 reports an error, all wait for it and leave
+ *   member flood N             join, send N events, leave
  *   member learn               join, meet; each that is not killed waits for the error and prints who failed
  * A wait that ends with an error prints the sentence and exits with 7; a failed join exits with 8.
  */
@@ -69,6 +70,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "member: %s\n", muster_last_error());
         muster_leave(m);
         return 7;
+    }
+    if (strcmp(what, "flood") == 0) {
+        for (long n = strtol(argv[2], NULL, 10); n > 0; n--)
+            if (muster_event_send(m, 0, "x", 1, NULL) != MUSTER_OK)
+                return 8;
+        return muster_leave(m) != MUSTER_OK;
     }
     meet("met");
     if (strcmp(what, "exit") == 0) {
