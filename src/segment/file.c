@@ -44,12 +44,20 @@ void mu_segment_ref(struct muster_segment *seg)
     atomic_fetch_add_explicit(&seg->users, 1, memory_order_relaxed);
 }
 
+bool mu_segment_is_whole(const struct muster_segment *seg)
+{
+    struct stat st;
+
+    return seg->fd < 0 || fstat(seg->fd, &st) || (uint64_t)st.st_size >= seg->size;
+}
+
 void mu_segment_unref(struct muster_segment *seg)
 {
     /* acq_rel, process-local: all users' accesses come before the last one unmaps */
     if (!seg || atomic_fetch_sub_explicit(&seg->users, 1, memory_order_acq_rel) > 1)
         return;
-    munmap(seg->base, seg->size);
+    if (mu_segment_is_whole(seg)) /* else libc's list of held mutexes still runs through it */
+        munmap(seg->base, seg->size);
     close(seg->fd);
     free(seg);
 }

@@ -17,6 +17,12 @@ void mu_segment_unlink(struct muster_segment *seg);
 /* After giving up a slot for good: if nobody is left in a job that no launcher keeps, close and unlink it. */
 void mu_segment_last_out(struct muster_segment *seg);
 
+/*
+ * Whether the file is as long as the mapping. A /dev/shm file cannot be sealed: where its owner's other programs have
+ * cut it, a touch is a SIGBUS. Asked after long sleeps and before leaving, not in every call: it is a system call.
+ */
+bool mu_segment_is_whole(const struct muster_segment *seg);
+
 /* Closed for good. */
 bool mu_segment_is_closed(const struct muster_segment *seg);
 

@@ -45,6 +45,11 @@ static void give_back(struct use *u)
     struct muster_segment *seg = u->ctx.seg;
     const struct muster *m = u->handle;
 
+    if (!mu_segment_is_whole(seg)) { /* nothing there can be given back */
+        mu_segment_unref(seg);
+        free(u);
+        return;
+    }
     mu_slot_release(&u->ctx);
     /* a thread that outlives its process's part in the job may hold the last slot. relaxed, process-local */
     if (m->id != u->handle_id || atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_LEFT)

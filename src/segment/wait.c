@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/process.h"
@@ -107,24 +106,27 @@ void mu_wait_end(struct mu_wait *w)
         mu_store_release(&w->ctx->own->wait_since, 0); /* release: as in tell() */
 }
 
+static enum muster_status truncated(struct mu_wait *w)
+{
+    w->told = false; /* the slot may be gone */
+    return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", w->seg->job);
+}
+
 static enum muster_status ended(struct mu_wait *w)
 {
     struct muster_segment *seg = w->seg;
-    struct stat st;
 
     if (w->ctx && w->ctx->interrupt && mu_load32_acquire(w->ctx->interrupt)) /* acquire: pairs with the handler */
         return mu_fail(MUSTER_CANCELLED, "interrupted while waiting for %s", w->what);
     if (mu_segment_is_closed(seg))
         return mu_fail(MUSTER_CANCELLED, "job %s was closed while waiting for %s", seg->job, w->what);
-    if (seg->fd >= 0 && !fstat(seg->fd, &st) && (uint64_t)st.st_size < seg->size)
-        return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
-    return MUSTER_OK;
+    return mu_segment_is_whole(seg) ? MUSTER_OK : truncated(w);
 }
 
 static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
     uint64_t now = mu_now(), until = now + (w->ctx ? RECHECK_NS : POLL_NS);
-    void (*recheck)(struct mu_ctx *ctx);
+    void (*recheck)(struct mu_ctx * ctx);
     enum muster_status status = ended(w);
 
     if (status)
@@ -139,8 +141,12 @@ static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t see
         seen |= MU_WORD_S;
     }
     mu_futex_wait(word, (uint32_t)seen, &w->seg->header->epoch, w->epoch, until < w->deadline ? until : w->deadline);
+    if (mu_now() < until)
+        return MUSTER_OK;
+    if (!mu_segment_is_whole(w->seg)) /* before anything there is touched again */
+        return truncated(w);
     recheck = mu_wait_recheck; /* into a local: gcc calls through an atomic pointer without an atomic load */
-    if (w->ctx && recheck && mu_now() >= until)
+    if (w->ctx && recheck)
         recheck(w->ctx);
     return MUSTER_OK;
 }

@@ -241,13 +241,16 @@ enum muster_status muster_leave(struct muster *muster)
         return status;
     }
     if (!status) {
-        if (muster->task_id >= 0)
+        if (!mu_segment_is_whole(seg))
+            status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
+        else if (muster->task_id >= 0)
             status = mu_task_unregister(ctx, (uint32_t)muster->task_id, muster->incarnation);
         mu_exit(ctx);
     }
     mu_keeper_stop(muster);
     mu_handle_detach_thread(muster);
-    mu_segment_last_out(seg);
+    if (mu_segment_is_whole(seg))
+        mu_segment_last_out(seg);
     mu_handle_put_away(muster);
     return status;
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "segment/file.h"
 #include "segment/slot.h"
 #include "task/task.h"
 
@@ -108,8 +109,9 @@ static void *keep(void *arg)
         mu_task_scavenge(&k->ctx);
         if (beats)
             mu_beats_check(&k->ctx, beats, &last_check);
-    } while (!pause_for(k, tick));
-    mu_slot_release(&k->ctx);
+    } while (!pause_for(k, tick) && mu_segment_is_whole(k->seg));
+    if (mu_segment_is_whole(k->seg))
+        mu_slot_release(&k->ctx);
     free(beats);
     return NULL;
 }
