@@ -139,6 +139,9 @@ static int passage(struct exploration *x, struct images *im)
         if (changed(x, im)) {
             x->images++;
             x->visit(x);
+            if (x->changed_by_others)
+                memcpy(im->shadow, world.base, crash_used(world.base));
+            x->changed_by_others = false;
         }
         if (x->stepper.steps % FULL_EVERY == 0)
             again = surprised(im);

@@ -28,6 +28,8 @@ struct victim {
     int count;
     uint64_t last_act;
     int nested;
+    const struct interference *contender; /* acts once, when the intent is first recorded; NULL: nobody */
+    bool contended;
 };
 
 static void run(void *arg)
@@ -140,6 +142,15 @@ static void step_scavenger(void *arg)
 
 /* ---- the victim's images ---- */
 
+static void contend(void *arg)
+{
+    struct victim *v = arg;
+
+    crash_become(getpid(), 1u << PEER);
+    v->contender->run(v->op);
+    crash_become(getppid(), 1u << PEER);
+}
+
 static bool wants_nested(struct victim *v, const struct exploration *x)
 {
     uint64_t act = mu_load_relaxed(&world.ctx[VICTIM]->own->act); /* relaxed: the owner is stopped */
@@ -162,18 +173,30 @@ static void visit(struct exploration *x)
         v->count = 0;
         v->nested = 0;
         v->last_act = 0;
+        v->contended = false;
     }
     v->pid = x->stepper.pid;
     crash_run(MAP_PRIVATE_MAIN, bury, v);
     check_state(v);
-    board->kill_images++;
+    if (v->contender)
+        board->contended_images++;
+    else
+        board->kill_images++;
     crash_print("%s killed after %llu steps, image %llu", v->op->name, (unsigned long long)x->stepper.steps,
                 (unsigned long long)x->images);
-    if (wants_nested(v, x))
+    if (!v->contender && wants_nested(v, x))
         crash_run(MAP_AS_IS, step_scavenger, v);
+    if (v->contender && !v->contended && mu_load_relaxed(&world.ctx[VICTIM]->own->act)) { /* relaxed: it is stopped */
+        v->contended = true;
+        crash_run(MAP_AS_IS, contend, v);
+        crash_print("%s: %s meanwhile", v->op->name, v->contender->name);
+        x->changed_by_others = true;
+        v->count = 0;
+    }
 }
 
-static bool try(const struct op *op)
+/* Alone: what it does to the end is what it leaves when it dies then, and nothing between is more than half of that. */
+static bool try_alone(const struct op *op)
 {
     struct victim v = {.op = op};
     struct exploration x = {
@@ -196,11 +219,41 @@ static bool try(const struct op *op)
     return true;
 }
 
+/* With a peer who comes first when it was about to commit: what the second attempt leaves, and the first behind it. */
+static void try_contended(void *arg)
+{
+    struct victim *v = arg;
+    struct exploration x = {.fn = run, .arg = (void *)(uintptr_t)v->op, .visit = visit, .visitor = v};
+
+    alarm(0);
+    crash_separate();
+    if (!explore(&x))
+        crash_bad("it cannot be stepped");
+    crash_print("%s against %s", v->op->name, v->contender->name);
+}
+
+static bool try(const struct op *op)
+{
+    unsigned applicable = 0;
+
+    if (!try_alone(op))
+        return false;
+    for (unsigned i = 0; i < num_interferences; i++) {
+        struct victim v = {.op = op, .contender = &interferences[i]};
+
+        if (!(v.contender->kinds & 1u << op->kind) || v.contender->leaves || (op->flags & (OP_OWNMAP | OP_SLEEPS)))
+            continue;
+        if (crash_long || applicable++ % 5 == crash_salt % 5)
+            crash_run(MAP_AS_IS, try_contended, &v);
+    }
+    return true;
+}
+
 static void totals(char *text, size_t size)
 {
-    snprintf(text, size, "%llu images of killed operations, %llu of killed scavengers (in %llu passages)",
-             (unsigned long long)board->kill_images, (unsigned long long)board->nested_images,
-             (unsigned long long)board->scavenges);
+    snprintf(text, size, "%llu images of killed operations, %llu of contended ones, %llu of scavengers (%llu passages)",
+             (unsigned long long)board->kill_images, (unsigned long long)board->contended_images,
+             (unsigned long long)board->nested_images, (unsigned long long)board->scavenges);
 }
 
 int main(int argc, char **argv)

@@ -256,7 +256,7 @@ const struct interference interferences[] = {
     {"arrive", ONLY(BARRIER), in_arrive, 0, false},
     {"cancel", ONLY(BARRIER), in_cancel, 0, false},
     {"close", ONLY(GROUP), in_close, 0, false},
-    {"group leave", ONLY(GROUP), in_group_leave, 0, false},
+    {"group leave", ONLY(GROUP), in_group_leave, 0, true},
     {"group create", ONLY(GROUP), in_group_create, OP_SEVERAL, false},
     {"send", ONLY(EVENT), in_send, 0, false},
     {"send many", ONLY(EVENT), in_send_many, OP_SEVERAL, false},

@@ -32,7 +32,7 @@ struct interference {
     unsigned kinds;                   /* bit per kind */
     void (*run)(const struct op *op); /* as PEER; notes board->outcome[1] */
     unsigned flags;                   /* OP_SEVERAL */
-    bool leaves;                      /* the peer is no task any more */
+    bool leaves;                      /* the peer has no part in it any more */
 };
 extern const struct interference interferences[];
 extern const unsigned num_interferences;

@@ -51,7 +51,7 @@ struct board {
     char complaints[4096];
     struct outcome outcome[2]; /* of the operation, of the interference */
     char seen[32768];          /* the last observation */
-    uint64_t kill_images, kill_trials, nested_images, pause_trials, pause_kill_trials, steps, scavenges;
+    uint64_t kill_images, contended_images, nested_images, pause_trials, pause_kill_trials, steps, scavenges;
 };
 extern struct board *board;
 
