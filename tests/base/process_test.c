@@ -1,0 +1,102 @@
+/*
+ * tests/base/process_test.c: facts about processes.
+ */
+#include "cm.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/process.h"
+#include "child.h"
+
+static void a_process_has_one_start_time_and_the_next_a_later_one(void **state)
+{
+    uint64_t mine = mu_process_start(getpid());
+
+    (void)state;
+    assert_true(mine > 0);
+    assert_true(mu_process_start(getpid()) == mine);
+    assert_true(mu_process_start(getppid()) <= mine);
+    assert_int_equal(mu_process_start(0), 0);
+    assert_int_equal(mu_process_start(-1), 0);
+    assert_int_equal(mu_process_start(0x3fffffff), 0);
+}
+
+static int has_a_nasty_name(void *arg)
+{
+    uint64_t before = mu_process_start(getpid());
+
+    (void)arg;
+    CHECK(before != 0);
+    CHECK(prctl(PR_SET_NAME, ") 1 2 (x) 3") == 0); /* the name stands before the numbers, unescaped */
+    CHECK(mu_process_start(getpid()) == before);
+    return 0;
+}
+
+static void a_process_cannot_lie_about_it_by_its_name(void **state)
+{
+    (void)state;
+    assert_int_equal(test_in_child(has_a_nasty_name, NULL), 0);
+}
+
+static void this_boot_and_its_namespaces_are_known_and_stay(void **state)
+{
+    uint8_t a[16], b[16], none[16] = {0};
+
+    (void)state;
+    mu_boot_id(a);
+    mu_boot_id(b);
+    assert_memory_equal(a, b, 16);
+    assert_true(memcmp(a, none, 16) != 0);
+    assert_true(mu_namespace("pid") != 0);
+    assert_true(mu_namespace("pid") == mu_namespace("pid"));
+    assert_int_equal(mu_namespace("nonsense"), 0);
+}
+
+static void random_bytes_differ_and_fill_any_length(void **state)
+{
+    uint64_t a[512] = {0}, b[512] = {0};
+
+    (void)state;
+    mu_random(a, sizeof a);
+    mu_random(b, sizeof b);
+    assert_true(memcmp(a, b, sizeof a) != 0);
+    for (int i = 0; i < 512; i++)
+        assert_true(a[i] != 0);
+    mu_random(a, 0);
+}
+
+static int runs_on_one_processor(void *arg)
+{
+    cpu_set_t set;
+
+    (void)arg;
+    CPU_ZERO(&set);
+    CPU_SET(sched_getcpu(), &set);
+    CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
+    CHECK(mu_processors() == 1);
+    return 0;
+}
+
+static void only_the_processors_that_may_be_used_count(void **state)
+{
+    (void)state;
+    assert_true(mu_processors() >= 1);
+    assert_int_equal(test_in_child(runs_on_one_processor, NULL), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_has_one_start_time_and_the_next_a_later_one),
+        cmocka_unit_test(a_process_cannot_lie_about_it_by_its_name),
+        cmocka_unit_test(this_boot_and_its_namespaces_are_known_and_stay),
+        cmocka_unit_test(random_bytes_differ_and_fill_any_length),
+        cmocka_unit_test(only_the_processors_that_may_be_used_count),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
