@@ -201,11 +201,12 @@ install: all
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc
 	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(DESTDIR)$(PREFIX)/bin/)
 	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) $(DESTDIR)$(m);)
+	install -D -m 644 completions/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/muster $(DESTDIR)$(PREFIX)/lib/libmuster.{a,so,so.*} \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(DESTDIR)%)
-	rm -rf $(DESTDIR)$(PREFIX)/include/muster
+	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
 
 format:
 	clang-format -i $(FORMATTED)

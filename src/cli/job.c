@@ -79,29 +79,6 @@ static int see(void *arg, const struct muster_segment_row *row)
     return 0;
 }
 
-/*
- * /proc/PID/fd/N, where a memfd is: a link by nature, which the library, wary of squatters, does not follow. Opened
- * here, it becomes "fd:N". Stays open: the process is short-lived.
- */
-static int through_proc(struct mu_cli_call *call, char *job, size_t size)
-{
-    int fd;
-
-    if (strncmp(job, "/proc/", 6) != 0)
-        return 0;
-    fd = open(job, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        fd = open(job, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        int error = errno;
-
-        fprintf(stderr, "%s: cannot open %s: %s\n", call->path, job, strerror(error));
-        return error == ENOENT ? MU_CLI_EXIT_NOT_FOUND : MU_CLI_EXIT_FAILURE;
-    }
-    snprintf(job, size, "fd:%d", fd);
-    return 0;
-}
-
 int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
 {
     const char *job = call->values[MU_OPT_JOB], *from_env = getenv("MUSTER_JOB");
@@ -116,7 +93,7 @@ int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
                                 job, strlen(job) > 60 ? "..." : "");
         if ((size_t)snprintf(ret_job, size, "%s", job) >= size)
             return mu_cli_usage(call, "the job's path is too long");
-        return through_proc(call, ret_job, size);
+        return 0;
     }
     status = muster_segment_list(see, &found);
     if (status != MUSTER_OK)

@@ -135,7 +135,9 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
 static enum muster_status open_path(const char *path, bool writable, enum whose whose,
                                     struct muster_segment **ret_segment)
 {
-    int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    /* a job's name could be squatted with a link; a path is what the caller says, /proc/PID/fd/N for one */
+    int follow = whose == OURS ? O_NOFOLLOW : 0;
+    int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | follow);
     struct stat st;
 
     if (fd >= 0)
@@ -459,7 +461,7 @@ enum muster_status muster_segment_list(int (*visit)(void *arg, const struct must
         snprintf(path, sizeof path, "%s/%s", directory(), e->d_name);
         row.job = e->d_name + strlen(prefix);
         row.path = path;
-        if (mu_segment_open(path, false, &seg)) {
+        if (open_path(path, false, OURS, &seg)) {
             snprintf(problem, sizeof problem, "%s", muster_last_error());
             row.problem = problem;
             stop = visit(arg, &row);
