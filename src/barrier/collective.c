@@ -71,39 +71,64 @@ static bool arrive(struct muster_group *g, uint64_t instance)
     return true;
 }
 
-/* The sentence for a failed instance: the first that was closed, and why. The code is the same for all members. */
-static enum muster_status report(struct muster_group *g, uint64_t instance)
+/* In error, gone, or another process by now. */
+static bool is_lost(const struct mu_group_member *m, const struct mu_task_record *r)
+{
+    return r->state != MUSTER_TASK_CONNECTED || r->incarnation != m->incarnation;
+}
+
+/* Up to three names: first the members that are lost, had they arrived or not, then those that had not arrived. */
+static void name_culprits(struct muster_group *g, uint64_t instance, char *text, size_t size)
 {
     struct muster_segment *seg = g->muster->seg;
-    char names[512] = "";
+    uint32_t named = 0;
     size_t n = 0;
-    uint32_t closed = 0;
+
+    text[0] = 0;
+    for (uint32_t k = 0; k < 2 * g->size && named < 4 && n < size; k++) {
+        uint32_t i = k % g->size;
+        uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: as in mu_group_close() */
+        struct mu_task_record r;
+        struct mu_cluster cluster;
+        char name[128], why[MU_TEXT_MAX] = "";
+        bool lost;
+
+        if (mu_cluster_task(seg, g->members[i].task, &r, why, &cluster))
+            continue;
+        lost = is_lost(&g->members[i], &r);
+        if (lost != (k < g->size) || (!lost && !is_closed(w, instance)))
+            continue;
+        mu_cluster_name(seg, g->members[i].task, &r, name, sizeof name);
+        if (named++ == 3)
+            n += (size_t)snprintf(text + n, size - n, "; and others");
+        else if (!lost)
+            n += (size_t)snprintf(text + n, size - n, "%s%s had not arrived", n ? "; " : "", name);
+        else
+            n += (size_t)snprintf(text + n, size - n, "%s%s is lost: %s", n ? "; " : "", name,
+                                  why[0]                             ? why
+                                  : r.state == MUSTER_TASK_CONNECTED ? "it is another process by now"
+                                                                     : "it left");
+    }
+}
+
+/* The sentence for a failed instance: who, and why. The code is that of the first closed: the same for all members. */
+static enum muster_status report(struct muster_group *g, uint64_t instance)
+{
+    char names[512];
     bool timeout = false;
 
     for (uint32_t i = 0; i < g->size; i++) {
         uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: as in mu_group_close() */
-        struct mu_task_record r;
-        struct mu_cluster cluster;
-        char name[128], text[MU_TEXT_MAX] = "";
 
-        if (!is_closed(w, instance))
-            continue;
-        if (!closed++)
+        if (is_closed(w, instance)) {
             timeout = w & MU_ARRIVED_TIMEOUT;
-        if (closed > 3 || mu_cluster_task(seg, g->members[i].task, &r, text, &cluster))
-            continue;
-        mu_cluster_name(seg, g->members[i].task, &r, name, sizeof name);
-        if (n < sizeof names)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s%s%s", n ? "; " : "", name,
-                                  r.state == MUSTER_TASK_CONNECTED ? " had not arrived" : " is lost: ",
-                                  r.state == MUSTER_TASK_CONNECTED ? ""
-                                  : text[0]                        ? text
-                                                                   : "it left");
+            break;
+        }
     }
+    name_culprits(g, instance, names, sizeof names);
     g->failed = true;
-    return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE,
-                   "group %s failed at its instance %llu: %s%s", g->name, (unsigned long long)instance, names,
-                   closed > 3 ? "; and others" : "");
+    return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE, "group %s failed at its instance %llu: %s",
+                   g->name, (unsigned long long)instance, names);
 }
 
 /*
@@ -122,7 +147,7 @@ static bool member_lost(struct muster_group *g, uint32_t epoch)
 
         if (mu_cluster_task(seg, g->members[i].task, &r, NULL, &cluster))
             continue;
-        if (r.state != MUSTER_TASK_CONNECTED || r.incarnation != g->members[i].incarnation)
+        if (is_lost(&g->members[i], &r))
             return true;
     }
     g->looked = true;
