@@ -1,11 +1,10 @@
 /*
- * tests/barrier/named_test.c: named barriers between real processes, by the acceptance list of the coordination
- * service, items 44 to 67: each test is one item, in its order.
+ * tests/barrier/named_test.c: named barriers between real processes: the coordination service's acceptance items 44 to
+ * 67, each test one item, in its order.
  */
 #include "stage.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
