@@ -18,59 +18,162 @@
 #include <pthread.h>
 #include <stdint.h>
 
+/* A violated one is an "Assertion violation" that ends in !"what". */
+#define MUST(what, condition) assert((condition) || !#what)
+
 #include "segment/heap.c"
 
-#ifdef BREAK_NO_PUBLISH /* new blocks stay OWNED when they are committed */
-#define mu_heap_publish(ctx, ref) ((void)(ref))
+/* ---- commit.h, object.c ---- */
+#include "segment/pin.h"
+#ifdef BREAK_NO_PUBLISH /* the victim commits blocks that are still OWNED */
+static _Thread_local uint32_t mortal;
+#define mu_heap_publish(ctx, ref) (mortal ? (void)(ref) : (mu_heap_publish)(ctx, ref))
 #endif
-#include "segment/object.c"
+#ifdef BREAK_NO_INTENT /* nothing is written into the slot */
+#define mu_store_release(p, v) ((void)(p), (void)(v))
+#endif
+#ifdef BREAK_NO_SECOND_LOOK /* the old root's generation is recorded without a second look at the object */
+#undef mu_recheck
+#define mu_recheck(p) seen
+#endif
+#ifdef BREAK_FREER_IGNORES_PINS
+#define mu_pin_others(seg, ref, except) false
+#endif
+#include "segment/commit.h"
 #undef mu_heap_publish
+#undef mu_store_release
+#ifdef BREAK_NO_SECOND_LOOK
+#undef mu_recheck
+#endif
+#undef mu_pin_others
+#include "segment/object.c"
 
+/* ---- pin.c ---- */
+#ifdef BREAK_PIN_NO_SECOND_LOOK /* pinned without looking whether the object still has the block */
+#undef mu_recheck
+#define mu_recheck(p) seen
+#endif
+#ifdef BREAK_UNPIN_FREES_NOTHING
+#define mu_object_reaches(seg, object, ref) true
+#endif
 #include "segment/pin.c"
+#ifdef BREAK_PIN_NO_SECOND_LOOK
+#undef mu_recheck
+#endif
+#undef mu_object_reaches
+
 #include "segment/slot.c"
 
-#ifdef BREAK_BLIND_UNDO /* the scavenger frees what an intent names, reachable or not */
+/* ---- scavenge.c ---- */
+#ifdef BREAK_UNDO_REACHABLE /* what an intent names is freed, reachable or not */
 #define mu_object_reaches(seg, object, ref) false
+#endif
+#ifdef BREAK_UNDO_ANY_GENERATION /* and whatever generation it has by now */
+#define mu_heap_free(seg, ctx, ref) model_free_any(seg, ref)
+static void model_free_any(struct muster_segment *seg, uint64_t ref)
+{
+    struct mu_block *b = mu_heap_block(seg, MU_REF_INDEX(ref), NULL);
+    uint64_t w = mu_load_acquire(&b->word);
+
+    if (MU_BLOCK_STATE(w) == MU_LIVE)
+        mu_cas(&b->word, w, MU_BLOCK_WORD(MU_BLOCK_GENERATION(w) + 1, 0, 0, MU_FREE));
+}
+#endif
+#ifdef BREAK_SWEEP_ANY_INCARNATION
+#undef MU_BLOCK_INCARNATION
+#define MU_BLOCK_INCARNATION(w) incarnation
+#endif
+#ifdef BREAK_SAME_DEATH_UNCHECKED /* whoever owns the slot by now, its intent is taken for the dead one's */
+#define mu_recheck(p) dead
+#endif
+#ifdef BREAK_UNDO_IGNORES_PINS
+#define mu_pin_others(seg, ref, except) false
+#endif
+#ifdef BREAK_DEAD_PIN_LEFT
+#define mu_pin_settle(seg, ctx, object, ref, except) ((void)0)
 #endif
 #include "segment/scavenge.c"
 #undef mu_object_reaches
+#undef mu_heap_free
+#ifdef BREAK_SAME_DEATH_UNCHECKED
+#undef mu_recheck
+#endif
+#undef mu_pin_others
+#undef mu_pin_settle
 
 #ifndef MODEL_SLOTS
 #define MODEL_SLOTS 3u
 #endif
-extern int MODEL_RUN;
+#ifndef VALUE_WORDS
+#define VALUE_WORDS 1
+#endif
+#ifdef MODEL_MARK
+int MODEL_MARK; /* so that run.sh knows what GenMC left in /tmp. Not "used": that would upset GenMC's addresses. */
+#endif
 #define MAIN (MODEL_SLOTS - 1) /* main's own slot: it prepares, and cleans up at the end */
 
+/* Words of the segment's sections, and where they start. */
 enum {
-    WORDS_HEADER = MU_HEADER_SIZE / 8,
-    WORDS_SLOTS = MODEL_SLOTS * sizeof(struct mu_slot) / 8,
-    WORDS_CHUNKS = 8,
-    WORDS_OBJECTS = 8,
-    WORDS_HEAP = MODEL_BLOCKS * MU_GRANULE / 8,
+    AT_SLOTS = MU_HEADER_SIZE / 8,
+    SLOT_WORDS = sizeof(struct mu_slot) / 8,
+    AT_CHUNKS = AT_SLOTS + MODEL_SLOTS * SLOT_WORDS,
+    AT_OBJECTS = AT_CHUNKS + 1,
+    AT_HEAP = AT_OBJECTS + 4,
+    BLOCK_WORDS = MU_GRANULE / 8,
+    SEGMENT_WORDS = AT_HEAP + MODEL_BLOCKS * BLOCK_WORDS,
 };
-/* 64-bit elements: the checker's start-up time grows with the square of their number. */
-static uint64_t memory[WORDS_HEADER + WORDS_SLOTS + WORDS_CHUNKS + WORDS_OBJECTS + WORDS_HEAP];
-#define OBJECT ((mu_a64 *)memory + WORDS_HEADER + WORDS_SLOTS + WORDS_CHUNKS)
 
 /*
- * What is private to a thread lies in thread-local storage, which costs the checker no events. It knows scalars only
- * there, so each struct lies in one huge integer, of which every field must be written before it is read.
+ * The segment, as the claiming of every slot and a first commit leave it: the object's value is FIRST_VALUE, in block 1.
+ * 64-bit elements: the checker's start-up time grows with the square of their number. Whoever makes it in main instead
+ * makes every execution longer.
  */
-#define PRIVATE(type, name)                                                                                            \
-    static _Thread_local _ExtInt(sizeof(type) * 8) name##_bits;                                                        \
+#ifndef MODEL_IMAGE
+#define FIRST_VALUE 9
+#define MODEL_IMAGE                                                                                                    \
+    [AT_OBJECTS] = MU_WORD(1, 1), [AT_HEAP] = MU_BLOCK_WORD(0, 0, 0, MU_LIVE),                                         \
+    [AT_HEAP + 1] = MU_META(VALUE_WORDS * 8, 0, MU_TYPE_PAGE), [AT_HEAP + 2] = FIRST_VALUE,                              \
+    [AT_HEAP + 3] = FIRST_VALUE
+#endif
+#define LIVE_SLOT(i)                                                                                                   \
+    [AT_SLOTS + (i)*SLOT_WORDS] = MU_SLOT_WORD(0, (i) + 1, 0, MU_SLOT_LIVE),                                           \
+                    [AT_SLOTS + (i)*SLOT_WORDS + offsetof(struct mu_slot, liveness) / 8] = (i) + 1
+static uint64_t memory[SEGMENT_WORDS] = {
+    [offsetof(struct mu_header, slots_high) / 8] = MODEL_SLOTS,
+    LIVE_SLOT(0),
+    LIVE_SLOT(1),
+#if MODEL_SLOTS > 2
+    LIVE_SLOT(2),
+#endif
+#if MODEL_SLOTS > 3
+    LIVE_SLOT(3),
+#endif
+#if MODEL_SLOTS > 4
+    LIVE_SLOT(4),
+#endif
+    [AT_CHUNKS] = 1, /* class 0 */
+    MODEL_IMAGE,
+};
+#define OBJECT ((mu_a64 *)memory + AT_OBJECTS)
+
+/*
+ * What is private to a thread lies in thread-local storage, which costs the checker no events. It knows scalars and
+ * vectors only there, so each struct lies in a vector, of which every word must be written before it is read. Copying
+ * them costs time: a struct's tail that is not used is left out.
+ */
+#define PRIVATE(type, name, bytes)                                                                                     \
+    static _Thread_local double __attribute__((nodebug, vector_size(((bytes) + 7) / 8 * 8))) name##_bytes;                     \
     static inline type *name(void)                                                                                     \
     {                                                                                                                  \
-        return (type *)&name##_bits;                                                                                   \
+        return (type *)&name##_bytes;                                                                                  \
     }
-PRIVATE(struct mu_ctx, own)
-PRIVATE(struct mu_txn, txn)
-PRIVATE(struct mu_root, root)
-/* the names at the end of the struct are left out: they are for people */
-static _Thread_local _ExtInt(offsetof(struct muster_segment, job) * 8) seg_bits;
-static inline struct muster_segment *view(void)
-{
-    return (struct muster_segment *)&seg_bits;
-}
+#ifndef MODEL_ROOT_WORDS
+#define MODEL_ROOT_WORDS 2 /* the longest root, references included */
+#endif
+PRIVATE(struct muster_segment, view, offsetof(struct muster_segment, job))
+PRIVATE(struct mu_ctx, own, offsetof(struct mu_ctx, scratch) + MODEL_ROOT_WORDS * 8)
+PRIVATE(struct mu_txn, txn, sizeof(struct mu_txn))
+PRIVATE(struct mu_root, root, sizeof(struct mu_root))
 
 static _Atomic(int) doom;             /* bit per slot */
 static _Thread_local uint32_t mortal; /* slot + 1 of a thread that may die */
@@ -79,6 +182,11 @@ static _Thread_local uint32_t tid;
 uint32_t mu_sim_tid(void)
 {
     return tid;
+}
+
+uint64_t mu_now(void)
+{
+    return 0;
 }
 
 void mu_point(const volatile void *address)
@@ -111,25 +219,27 @@ void mu_futex_wake32(mu_a32 *word)
 /* This thread's view of the segment. */
 static void map(void)
 {
-    uint8_t *at = (uint8_t *)memory;
+    struct muster_segment *seg = view();
+    uint64_t *at = memory;
 
-    view()->base = at;
-    view()->fd = -1;
-    view()->writable = true;
-    view()->header = (struct mu_header *)at;
-    view()->slots = (struct mu_slot *)(at += WORDS_HEADER * 8);
-    view()->chunks = (mu_a32 *)(at += WORDS_SLOTS * 8);
-    view()->buckets = (mu_a64 *)(at += WORDS_CHUNKS * 8);
-    view()->cells = view()->buckets + 1;
-    view()->events = view()->buckets + 2;
-    view()->heap = at += WORDS_OBJECTS * 8;
-    view()->num_tasks = view()->num_slots = MODEL_SLOTS;
-    view()->num_chunks = view()->num_buckets = 1;
-    view()->num_cells = view()->num_events = view()->num_system_chunks = 0;
+    seg->base = (uint8_t *)at;
+    seg->fd = -1;
+    seg->writable = true;
+    seg->header = (struct mu_header *)at;
+    seg->slots = (struct mu_slot *)(at + AT_SLOTS);
+    seg->chunks = (mu_a32 *)(at + AT_CHUNKS);
+    seg->buckets = OBJECT;
+    seg->cells = OBJECT + 1;
+    seg->events = OBJECT + 2;
+    seg->heap = (uint8_t *)(at + AT_HEAP);
+    seg->num_tasks = seg->num_slots = MODEL_SLOTS;
+    seg->num_buckets = seg->num_cells = seg->num_chunks = 1;
+    seg->num_events = 2;
+    seg->num_system_chunks = 0;
 }
 
-/* The context of the slot's owner, as mu_slot_claim() and a first search for blocks leave it. */
-static void become(uint32_t slot, uint16_t incarnation)
+/* Own the slot: its context is as mu_slot_claim() and a first search for blocks leave it. */
+static void become(uint32_t slot)
 {
     struct mu_ctx *c = own();
 
@@ -138,43 +248,40 @@ static void become(uint32_t slot, uint16_t incarnation)
     c->seg = view();
     c->own = &view()->slots[slot];
     c->slot = slot;
-    c->incarnation = incarnation;
+    c->incarnation = 0;
     c->unclaimed = 1;
-    for (int i = 0; i < 2; i++) {
-        c->hints[i][0].head = c->hints[i][0].count = 0;
-        c->hints[i][0].chunk = 1;
-        c->hints[i][0].next = slot % MODEL_BLOCKS;
-    }
+    c->dry_until[0] = 0;
+    c->hints[0][0].head = c->hints[0][0].count = 0;
+    c->hints[0][0].chunk = 1;
+    c->hints[0][0].next = (slot + 1) % MODEL_BLOCKS;
 }
 
-/* main begins: every slot is claimed, by the production code, for the threads to come. */
-static void prepare(void)
-{
-    map();
-    mu_cas32(&view()->chunks[0], 0, 1);
-    for (uint32_t i = 0; i < MODEL_SLOTS; i++) {
-        tid = i + 1;
-        assert(mu_slot_claim(view(), 0, own()) == MUSTER_OK && own()->slot == i);
-    }
-    become(MAIN, 0);
-}
-
-/* The value of the object: two words, always equal. False: no room. */
-static bool put(uint64_t value)
+/*
+ * One attempt to replace the object's value, of VALUE_WORDS equal words. Like an event, the new root does not depend on
+ * the old one: what reading it adds is in reader.c.
+ */
+static enum mu_commit put_once(uint64_t value)
 {
     mu_a64 *body;
+    enum mu_commit commit = MU_RETRY;
 
     mu_txn_begin(txn(), own(), OBJECT);
-    do {
-        assert(mu_txn_read(txn(), root()) != MU_READ_CORRUPT);
-        if (mu_txn_root(txn(), MU_TYPE_PAGE, 0, 16, 0, &body)) {
-            mu_txn_abort(txn());
-            return false;
-        }
-        mu_store_relaxed(&body[0], value);
-        mu_store_relaxed(&body[1], value);
-    } while (mu_txn_commit(txn()) == MU_RETRY);
-    return true;
+    txn()->seen = mu_load_acquire(OBJECT);
+    txn()->num_olds = 1;
+    if (!mu_txn_root(txn(), MU_TYPE_PAGE, 0, VALUE_WORDS * 8, 0, &body)) {
+        for (uint32_t i = 0; i < VALUE_WORDS; i++)
+            mu_store_relaxed(&body[i], value);
+        commit = mu_txn_commit(txn());
+    }
+    if (commit == MU_RETRY)
+        mu_txn_abort(txn());
+    return commit;
+}
+
+static void put(uint64_t value)
+{
+    while (put_once(value) == MU_RETRY) {
+    }
 }
 
 /* The value, which must be whole; 0 when there is none. */
@@ -182,10 +289,12 @@ static uint64_t get(void)
 {
     enum mu_read rc = mu_object_read(view(), OBJECT, own()->scratch, root());
 
-    assert(rc != MU_READ_CORRUPT);
+    MUST(corrupt, rc != MU_READ_CORRUPT);
     if (rc == MU_READ_EMPTY)
         return 0;
-    assert(root()->refs == 0 && root()->bytes == 16 && root()->body[0] == root()->body[1]);
+    MUST(torn, root()->refs == 0 && root()->bytes == VALUE_WORDS * 8);
+    for (uint32_t i = 1; i < VALUE_WORDS; i++)
+        MUST(torn, root()->body[i] == root()->body[0]);
     return root()->body[0];
 }
 
@@ -198,16 +307,18 @@ static uint32_t references_to(uint32_t index, uint32_t generation)
     return MU_WORD_INDEX(w) == index;
 }
 
-/* Nothing is in flight any more: a block is LIVE and referred to once, or FREE. */
+/* Nothing is in flight any more: a block is LIVE and referred to once, or FREE; and every slot is LIVE or FREE. */
 static void audit(void)
 {
     for (uint32_t i = 1; i <= MODEL_BLOCKS; i++) {
         uint64_t w = mu_load_acquire(&mu_heap_block(view(), i, NULL)->word);
-        uint32_t n = references_to(i, MU_BLOCK_GENERATION(w));
+        uint32_t n = references_to(i, MU_BLOCK_GENERATION(w)), live = MU_BLOCK_STATE(w) == MU_LIVE;
 
-        assert(MU_BLOCK_STATE(w) != MU_OWNED);
-        assert(n == (MU_BLOCK_STATE(w) == MU_LIVE));
+        MUST(leak, MU_BLOCK_STATE(w) != MU_OWNED && live <= n);
+        MUST(freed, live >= n);
     }
+    for (uint32_t i = 0; i < MODEL_SLOTS; i++)
+        MUST(slot, MU_SLOT_STATE(mu_load_acquire(&view()->slots[i].word)) != MU_SLOT_DEAD);
 }
 
 #endif
