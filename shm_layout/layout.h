@@ -57,7 +57,8 @@
 #define MU_BLOCK_GENERATION(w)  ((uint32_t)((w) >> 32))
 #define MU_BLOCK_WORD(gen, inc, slot, state)                                                                           \
     (((uint64_t)(uint32_t)(gen) << 32) | ((uint64_t)(uint16_t)(inc) << 16) | ((uint64_t)(slot) << 2) | (state))
-#define MU_SLOTS_MAX 16000u
+#define MU_SLOTS_MAX      16000u
+#define MU_SLOTS_RESERVED 2u /* the last ones: only to clean up when all others are held, by the dead perhaps */
 
 /*
  * Reference: one block at one generation, in one word, so that it is never read or recorded in halves.

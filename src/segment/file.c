@@ -403,7 +403,7 @@ enum muster_status muster_segment_info(struct muster_segment *segment, struct mu
     if (!fstat(segment->fd, &st))
         i->committed_bytes = (uint64_t)st.st_blocks * 512;
     i->num_tasks = segment->num_tasks;
-    i->num_slots = segment->num_slots;
+    i->num_slots = segment->num_slots - segment->reserved_slots;
     i->num_buckets = segment->num_buckets;
     i->num_events = segment->num_events;
     i->slots_live = mu_segment_live_slots(segment);

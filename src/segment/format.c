@@ -86,7 +86,7 @@ static enum muster_status apply(const struct muster_segment_config *c, struct mu
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a heap of %llu bytes; 1 MiB to 8 GiB is possible",
                        (unsigned long long)heap);
     h->num_tasks = c->num_tasks;
-    h->num_slots = slots < MU_SLOTS_MAX ? (uint32_t)slots : MU_SLOTS_MAX;
+    h->num_slots = (slots < MU_SLOTS_MAX ? (uint32_t)slots : MU_SLOTS_MAX) + MU_SLOTS_RESERVED;
     h->num_buckets = power_of_two(c->num_buckets ? c->num_buckets : DEFAULT_BUCKETS);
     h->num_cells = power_of_two(c->num_tasks < 512 ? 1024 : 2 * c->num_tasks);
     if (h->num_cells > h->num_buckets)
@@ -215,7 +215,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     if (file_bytes < h->total_bytes)
         return mu_fail(MUSTER_DATA_LOSS, "%s is truncated: %llu of %llu bytes are left", name,
                        (unsigned long long)file_bytes, (unsigned long long)h->total_bytes);
-    if (!h->num_tasks || h->num_tasks > MAX_TASKS || !h->num_slots || h->num_slots > MU_SLOTS_MAX)
+    if (!h->num_tasks || h->num_tasks > MAX_TASKS || h->num_slots <= MU_SLOTS_RESERVED ||
+        h->num_slots > MU_SLOTS_MAX + MU_SLOTS_RESERVED)
         return corrupt(name, "impossible number of tasks or slots");
     if (!is_power(h->num_buckets, MAX_BUCKETS) || !is_power(h->num_cells, MAX_BUCKETS) ||
         !is_power(h->num_events, MAX_EVENTS))
@@ -229,6 +230,7 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->size = h->total_bytes;
     seg->num_tasks = h->num_tasks;
     seg->num_slots = h->num_slots;
+    seg->reserved_slots = MU_SLOTS_RESERVED;
     seg->num_buckets = h->num_buckets;
     seg->num_cells = h->num_cells;
     seg->num_events = h->num_events;

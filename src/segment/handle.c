@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "segment/file.h"
+#include "segment/claim.h"
 #include "segment/slot.h"
 
 enum { QUARANTINE = 1024 };
@@ -169,7 +170,7 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
         u = malloc(sizeof *u);
         if (!u)
             return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the thread's context");
-        status = mu_slot_claim(m->seg, m->task_id < 0 ? 0 : (uint64_t)m->task_id + 1, &u->ctx);
+        status = mu_claim(m->seg, m->task_id < 0 ? 0 : (uint64_t)m->task_id + 1, &u->ctx);
         if (status) {
             free(u);
             return status;

@@ -42,9 +42,8 @@ static bool read_intent(const struct mu_slot *s, uint64_t dead, struct intent *i
     return mu_recheck(&s->word) == dead;
 }
 
-static void undo(struct mu_ctx *ctx, uint32_t slot, const struct intent *in)
+static void undo(struct muster_segment *seg, uint32_t slot, const struct intent *in)
 {
-    struct muster_segment *seg = ctx->seg;
     const mu_a64 *object = mu_slot_object(seg, MU_ACT_OFFSET(in->act));
     uint32_t news = MU_ACT_NEWS(in->act), olds = MU_ACT_OLDS(in->act);
 
@@ -61,10 +60,8 @@ static void undo(struct mu_ctx *ctx, uint32_t slot, const struct intent *in)
 }
 
 /* Every block that is OWNED by {slot, incarnation}, wherever it is. */
-static void sweep(struct mu_ctx *ctx, uint32_t slot, uint16_t incarnation)
+static void sweep(struct muster_segment *seg, uint32_t slot, uint16_t incarnation)
 {
-    struct muster_segment *seg = ctx->seg;
-
     for (uint32_t c = 0; c < seg->num_chunks; c++) {
         uint32_t class_index = MU_CHUNK_CLASS(mu_load32_acquire(&seg->chunks[c])); /* acquire: pairs with the claim */
         uint32_t step, blocks;
@@ -84,17 +81,17 @@ static void sweep(struct mu_ctx *ctx, uint32_t slot, uint16_t incarnation)
 }
 
 /* `dead`: the slot's word in state DEAD. Returns whether this call did the last step. */
-static bool finish(struct mu_ctx *ctx, uint32_t slot, uint64_t dead)
+static bool finish(struct muster_segment *seg, uint32_t slot, uint64_t dead)
 {
-    struct mu_slot *s = &ctx->seg->slots[slot];
+    struct mu_slot *s = &seg->slots[slot];
     struct intent in;
 
     if (!read_intent(s, dead, &in))
         return false;
-    undo(ctx, slot, &in);
-    sweep(ctx, slot, MU_SLOT_INCARNATION(dead));
+    undo(seg, slot, &in);
+    sweep(seg, slot, MU_SLOT_INCARNATION(dead));
     mu_fence_seq_cst(); /* the mark DEAD comes before this look at the object; pairs with mu_pin_others() */
-    mu_pin_settle(ctx->seg, NULL, in.pin_object, in.pin, slot);
+    mu_pin_settle(seg, NULL, in.pin_object, in.pin, slot);
     /* acq_rel: everything above comes before the slot's next claim */
     return mu_cas(&s->word, dead, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(dead) + 1, MU_SLOT_FREE));
 }
@@ -114,7 +111,7 @@ static bool bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn o
     if (on_death)
         on_death(arg, ctx, slot, dead, task);
     mu_epoch_move(ctx->seg);
-    return finish(ctx, slot, dead);
+    return finish(ctx->seg, slot, dead);
 }
 
 uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
@@ -145,4 +142,17 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint32_t start, m
             done += bury(ctx, i, w, on_death, arg);
     }
     return done;
+}
+
+void mu_scavenge_reserved(struct muster_segment *seg)
+{
+    for (uint32_t i = seg->num_slots - seg->reserved_slots; i < seg->num_slots; i++) {
+        struct mu_slot *s = &seg->slots[i];
+        uint64_t w = mu_load_acquire(&s->word), dead = (w & ~3ull) | MU_SLOT_DEAD; /* acquire: pairs with the claim */
+
+        if (MU_SLOT_STATE(w) != MU_SLOT_DEAD && !mu_slot_is_dead(seg, i, w))
+            continue;
+        if (w == dead || mu_cas(&s->word, w, dead)) /* as in bury() */
+            finish(seg, i, dead);
+    }
 }

@@ -16,6 +16,12 @@ uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg);
 /* The same for the slots of one process that the kernel reported dead by pidfd or wait: pid, start time (0: any). */
 uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint32_t start, mu_death_fn on_death, void *arg);
 
+/*
+ * Without a slot: clean up after dead holders of the reserved slots. They are nobody's tasks, so there is no error to
+ * set, and freeing needs no slot.
+ */
+void mu_scavenge_reserved(struct muster_segment *seg);
+
 /* Move the epoch and wake every waiter of the segment. */
 void mu_epoch_move(struct muster_segment *seg);
 

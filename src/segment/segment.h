@@ -25,6 +25,7 @@ struct muster_segment {
     mu_a64 *events, *cells, *buckets;
     uint8_t *heap;
     uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks;
+    uint32_t reserved_slots; /* of num_slots, the last: not for mu_slot_claim() */
     uint64_t hash_seed, heartbeat_timeout;
     char job[208];
     char path[272];

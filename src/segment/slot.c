@@ -68,6 +68,7 @@ static void raise_high(struct muster_segment *seg, uint32_t slot)
 /* The scheduler's threads are coroutines of one kernel thread: "locking" writes the owner, as the kernel would see it.
  */
 uint32_t mu_sim_tid(void);
+uint32_t mu_sim_pid(void); /* of several such threads */
 
 static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
 {
@@ -85,7 +86,11 @@ static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
 static uint32_t identity(uint32_t *start)
 {
     *start = 0;
+#ifdef MU_SIM
+    return mu_sim_pid();
+#else
     return mu_sim_tid();
+#endif
 }
 #else
 /* libc believes what a mutex says of its own kind, and aborts on some: only the kind that we made is let near it. */
@@ -175,13 +180,22 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx)
 {
     memset(ctx, 0, offsetof(struct mu_ctx, scratch));
-    for (uint32_t i = 0; i < seg->num_slots; i++)
+    for (uint32_t i = 0; i < seg->num_slots - seg->reserved_slots; i++)
         if (claim_one(seg, i, task, ctx))
             return MUSTER_OK;
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                    "all %u slots of job %s are taken: one is needed for every thread that writes "
                    "(create the segment with more num_slots)",
-                   seg->num_slots, seg->job);
+                   seg->num_slots - seg->reserved_slots, seg->job);
+}
+
+bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx)
+{
+    memset(ctx, 0, offsetof(struct mu_ctx, scratch));
+    for (uint32_t i = seg->num_slots - seg->reserved_slots; i < seg->num_slots; i++)
+        if (claim_one(seg, i, 0, ctx))
+            return true;
+    return false;
 }
 
 void mu_slot_release(struct mu_ctx *ctx)

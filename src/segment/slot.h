@@ -10,6 +10,9 @@
  */
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx);
 
+/* One of the slots kept for cleaning up, as an observer's; false when they are held, too. */
+bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx);
+
 /* Give it back; only by the thread that claimed it. Nothing may be in flight. */
 void mu_slot_release(struct mu_ctx *ctx);
 

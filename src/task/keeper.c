@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "segment/file.h"
+#include "segment/claim.h"
 #include "segment/slot.h"
 #include "task/task.h"
 
@@ -90,7 +91,7 @@ static void *keep(void *arg)
 
     if (k->period_ns < tick)
         tick = k->period_ns;
-    if (mu_slot_claim(k->seg, (uint64_t)k->muster->task_id + 1, &k->ctx)) {
+    if (mu_claim(k->seg, (uint64_t)k->muster->task_id + 1, &k->ctx)) {
         free(beats);
         signal_state(k, 2);
         return NULL;
@@ -152,7 +153,7 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
         mu_keeper_stop(m);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "all %u slots of job %s are taken: one is needed for every thread that writes",
-                       m->seg->num_slots, m->seg->job);
+                       m->seg->num_slots - m->seg->reserved_slots, m->seg->job);
     }
     *ret_slot = k->slot;
     *ret_slot_incarnation = k->slot_incarnation;
