@@ -114,6 +114,10 @@ enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, c
     uint64_t live = MU_BLOCK_WORD(MU_REF_GENERATION(x->ref), 0, 0, MU_LIVE);
     enum mu_fetch rc;
 
+    /* The reference itself came from the page: it counts only if the page is still the bucket's, or was at this look.
+     * Pinned without, it might be a block of another bucket, and the end of the pin would free that. */
+    if (!mu_word_same(mu_recheck(x->bucket), x->word))
+        return MU_FETCH_CHANGED;
     if (pin) {
         if (!mu_pin(pin, x->bucket, x->word, x->ref))
             return MU_FETCH_CHANGED;
@@ -125,9 +129,6 @@ enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, c
         mu_unpin(pin);
         return rc;
     }
-    /* the reference itself came from the page: it counts only if the page is still the bucket's, or was at this look */
-    if (!mu_word_same(mu_recheck(x->bucket), x->word))
-        return MU_FETCH_CHANGED;
     if (!b || x->value_len > MU_VALUE_MAX)
         return MU_FETCH_CORRUPT;
     /* acquire: pairs with mu_heap_publish(); LIVE at this generation means that the contents are the entry's.
