@@ -16,12 +16,14 @@ struct payload {
     uint64_t pattern[4];
 };
 
-static struct payload seen[ALL + 1]; /* by sequence; sender + 1, or 0 */
-static uint64_t acknowledged, begun;
+static struct payload seen[ALL + 1];       /* by sequence; sender + 1, or 0 */
+static uint64_t base, acknowledged, begun; /* base: what the first event is called */
 static uint32_t each;
 
-static void note(uint64_t sequence, const struct payload *p)
+static void note(uint64_t at, const struct payload *p)
 {
+    uint64_t sequence = at - base;
+
     SIM_CHECK(sequence < ALL && p->sender && p->sender <= SENDERS && p->number < each, "event %llu is nonsense",
               (unsigned long long)sequence);
     for (int i = 0; i < 4; i++)
@@ -53,7 +55,7 @@ static void sender(struct sim_task *t)
         status = muster_event_send(&t->handle, 7, &p, sizeof p, &sequence);
         sim_end(status);
         SIM_CHECK(!status, "send: %s", muster_last_error());
-        SIM_CHECK(sequence >= floor, "number %llu after %llu were acknowledged", (unsigned long long)sequence,
+        SIM_CHECK(sequence - base >= floor, "number %llu after %llu were acknowledged", (unsigned long long)sequence,
                   (unsigned long long)floor);
         acknowledged++;
         note(sequence, &p);
@@ -62,7 +64,7 @@ static void sender(struct sim_task *t)
 
 static void reader(struct sim_task *t)
 {
-    uint64_t position = 0;
+    uint64_t position = base;
 
     sim_handle(t, -1);
     for (;;) {
@@ -80,8 +82,9 @@ static void reader(struct sim_task *t)
             break;
         }
         if (status == MUSTER_OUT_OF_RANGE) {
-            SIM_CHECK(lost && position == before + lost && position < begun, "overrun at %llu: %llu lost, now %llu",
-                      (unsigned long long)before, (unsigned long long)lost, (unsigned long long)position);
+            SIM_CHECK(lost && position == before + lost && position - base < begun,
+                      "overrun at %llu: %llu lost, now %llu", (unsigned long long)before, (unsigned long long)lost,
+                      (unsigned long long)position);
             continue;
         }
         SIM_CHECK(!status, "read: %s", muster_last_error());
@@ -95,6 +98,7 @@ static void start(void)
 {
     memset(seen, 0, sizeof seen);
     acknowledged = begun = 0;
+    base = sim_segment.header->event_tail;
     each = 1 + (uint32_t)sim_random(EVENTS);
     for (int i = 0; i < SENDERS; i++)
         sim_add(sender, i, NULL);
@@ -109,9 +113,9 @@ static void finish(void)
 
     sim_handle(&self, -1);
     SIM_CHECK(!muster_event_next(&self.handle, &next), "next: %s", muster_last_error());
-    SIM_CHECK(next >= acknowledged && next <= begun, "%llu events, %llu acknowledged, %llu begun",
-              (unsigned long long)next, (unsigned long long)acknowledged, (unsigned long long)begun);
-    for (position = next > RING ? next - RING : 0; position < next;) {
+    SIM_CHECK(next - base >= acknowledged && next - base <= begun, "%llu events, %llu acknowledged, %llu begun",
+              (unsigned long long)(next - base), (unsigned long long)acknowledged, (unsigned long long)begun);
+    for (position = next - base > RING ? next - RING : base; position < next;) {
         struct muster_event e;
         struct payload p;
 

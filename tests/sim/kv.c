@@ -249,6 +249,8 @@ static void start(enum style s, uint32_t tasks, uint32_t ops)
         mu_kv_key(&sim_segment, keys[k], strlen(keys[k]), &key);
         history.bucket[k] = (uint32_t)(mu_table_bucket(&t, &key) - t.buckets);
     }
+    for (int b = 0; b < 2; b++)
+        history.commits[b] = MU_WORD_TAG(sim_segment.buckets[b]);
     for (uint32_t i = 0; i < tasks; i++)
         sim_add(client, -1, NULL);
 }

@@ -158,6 +158,7 @@ bool lin_check(const struct lin_history *h)
     struct state s;
 
     memset(&s, 0, sizeof s);
+    memcpy(s.commits, h->commits, sizeof s.commits);
     if (x.seen_count)
         memset(&x, 0, sizeof x);
     x.h = h;

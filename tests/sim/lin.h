@@ -41,6 +41,7 @@ struct lin_history {
     struct lin_op ops[LIN_OPS];
     uint32_t count;
     uint32_t bucket[LIN_KEYS]; /* of each key: 0 or 1 */
+    uint64_t commits[2];       /* of each bucket, at the beginning */
 };
 
 /* The hash of words appended to what has `hash`; LIN_EMPTY is that of nothing. */

@@ -62,6 +62,7 @@ void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, 
 void mu_sim_futex_wake(const void *word);
 uint64_t mu_sim_now(void);
 uint32_t mu_sim_tid(void);
+uint32_t mu_sim_pid(void);
 uint64_t (*mu_sim_recheck)(const mu_a64 *p);
 extern uint32_t mu_sim_tries;
 uint32_t mu_sim_tries;
@@ -245,6 +246,11 @@ static void wake_scavengers(bool all)
             sim.tasks[i].state = SIM_READY;
 }
 
+void sim_wake_idle(void)
+{
+    wake_scavengers(true);
+}
+
 static void disturb(void)
 {
     if (sim.timer_odds && sim_chance(sim.timer_odds))
@@ -257,7 +263,7 @@ static void disturb(void)
     }
 }
 
-static void end_life(struct sim_task *t)
+static void bury(struct sim_task *t)
 {
     t->state = SIM_KILLED;
     t->kill_at = 0;
@@ -267,7 +273,28 @@ static void end_life(struct sim_task *t)
     sim_totals.kills_of_scavengers += t->scavenger;
     sim_die(t);
     if (sim_trace)
-        printf("%8llu task %u is killed\n", (unsigned long long)sim.steps, t->number);
+        printf("%8llu task %u is killed\n", (unsigned long long)sim.points, t->number);
+}
+
+/* The process ends: its other threads now, or in a moment. */
+static void end_life(struct sim_task *t)
+{
+    bury(t);
+    for (uint32_t i = 0; i < sim.count; i++) {
+        struct sim_task *u = &sim.tasks[i];
+
+        if (u->pid != t->pid || u->state == SIM_ENDED || u->state == SIM_KILLED)
+            continue;
+        if (u->state == SIM_IDLE || sim_chance(2)) {
+            bury(u);
+            continue;
+        }
+        wake_task(u);
+        u->stop_at = 0;
+        u->shielded = false;
+        u->doomed = true;
+        u->kill_at = u->steps + 1 + sim_random(16);
+    }
     wake_scavengers(false);
     give_way(t);
     abort();
@@ -379,6 +406,11 @@ void mu_point(const volatile void *address)
         remember(t, address);
 }
 
+uint32_t mu_sim_pid(void)
+{
+    return sim.current ? sim.current->pid : mu_sim_tid();
+}
+
 uint64_t mu_sim_now(void)
 {
     return sim.clock;
@@ -401,6 +433,8 @@ void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, 
         printf("%8llu task %u sleeps\n", (unsigned long long)sim.points, t->number);
     sim_totals.sleeps++;
     settle(t);
+    if (t->doomed)
+        end_life(t);
     t->words[0] = word;
     t->words[1] = epoch;
     t->until = deadline - sim.clock >= RECHECK_NS ? UINT64_MAX : deadline;
@@ -434,9 +468,42 @@ void mu_sim_futex_wake(const void *word)
     }
 }
 
+void sim_wait_for(const uint32_t *flag)
+{
+    struct sim_task *t = sim.current;
+
+    while (!*flag) {
+        settle(t);
+        if (t->doomed)
+            end_life(t);
+        t->words[0] = flag;
+        t->until = UINT64_MAX;
+        t->state = SIM_SLEEPING;
+        give_way(t);
+    }
+}
+
+void sim_set(uint32_t *flag)
+{
+    *flag = 1;
+    for (uint32_t i = 0; i < sim.count; i++)
+        if (sim.tasks[i].state == SIM_SLEEPING && sim.tasks[i].words[0] == flag)
+            wake_task(&sim.tasks[i]);
+}
+
+bool sim_is_over(const struct sim_task *t)
+{
+    for (uint32_t i = 0; i < sim.count; i++)
+        if (sim.tasks[i].pid == t->pid && sim.tasks[i].state != SIM_KILLED && sim.tasks[i].state != SIM_ENDED)
+            return false;
+    return true;
+}
+
 void sim_idle(struct sim_task *t)
 {
     settle(t);
+    if (t->doomed)
+        end_life(t);
     t->state = SIM_IDLE;
     t->in_op = false;
     give_way(t);
@@ -496,7 +563,7 @@ struct sim_task *sim_add(void (*body)(struct sim_task *t), int id, void *arg)
     memset(t, 0, sizeof *t);
     memset(sim.seen[sim.count], 0, sizeof sim.seen[0]);
     t->number = sim.count++;
-    t->tid = 1000 + t->number;
+    t->tid = t->pid = 1000 + t->number;
     t->body = body;
     t->id = id;
     t->arg = arg;
@@ -611,8 +678,6 @@ static void draw_fates(void)
 {
     uint32_t kills = (uint32_t)sim_random(sim_fate.kills + 1), stops = (uint32_t)sim_random(sim_fate.stops + 1);
 
-    if (sim_fate.no_timers)
-        sim.timer_odds = 0;
     for (; kills; kills--) {
         struct sim_task *t = &sim.tasks[sim_random(sim.count)];
 
@@ -637,7 +702,7 @@ static void clear(const struct sim_workload *w, uint64_t seed)
     sim.lowest = 0;
     sim.died = false;
     sim.current = sim.probed = sim.chosen = NULL;
-    sim_fate = (struct sim_fate){.kills = 2, .stops = 1, .scavengers = 2};
+    sim_fate = (struct sim_fate){.kills = 2, .stops = 1};
     mu_sim_recheck = sim_mutation == SIM_BLIND_RECHECK ? blind : NULL;
 }
 
@@ -649,6 +714,10 @@ void sim_run(const struct sim_workload *w, uint64_t seed)
     clear(w, seed);
     sim_arena_on = true;
     draw_strategy();
+    if (sim_chance(4))
+        sim_world_age();
+    sim_fate.keepers = sim_chance(2);
+    sim_fate.scavengers = sim_fate.keepers ? (uint32_t)sim_random(3) : 2;
     w->start();
     for (uint32_t i = 0; i < sim_fate.scavengers; i++)
         sim_add(sim_scavenger, -1, NULL);

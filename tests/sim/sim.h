@@ -18,7 +18,7 @@
 
 #include "segment/handle.h"
 
-#define SIM_TASKS 24u /* a schedule's, successors and scavengers included */
+#define SIM_TASKS 40u /* a schedule's, successors and scavengers included */
 
 enum sim_state { SIM_READY, SIM_SLEEPING, SIM_STOPPED, SIM_IDLE /* a scavenger without work */, SIM_ENDED, SIM_KILLED };
 
@@ -26,9 +26,11 @@ struct sim_task {
     struct muster handle; /* every task is a process of its own */
     void *sp;
     void (*body)(struct sim_task *t);
-    uint32_t number, tid;
+    uint32_t number, tid, pid; /* threads of one process have one pid, and die together */
+    struct sim_task *keeper;   /* the process's heartbeat thread */
     enum sim_state state;
     bool scavenger, never_kill, joined, told;
+    bool doomed;     /* its process is dead: it must not sleep any more */
     bool shielded;   /* it lives a little longer: until it has joined, say */
     uint32_t inside; /* the library's thread-local flag, kept over switches */
     /* what is to happen to it, in its own steps; 0: nothing */
@@ -98,11 +100,17 @@ void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2), nore
 struct sim_fate {
     uint32_t kills, stops; /* at most */
     uint32_t scavengers;
-    bool no_timers; /* deadlines never pass while anybody can run */
+    bool keepers; /* who joins has a heartbeat thread, which scavenges too */
 };
 extern struct sim_fate sim_fate;
 bool sim_anybody_died(void);
 void sim_idle(struct sim_task *t); /* until somebody has died */
+void sim_wake_idle(void);
+/* Threads of one process among themselves, beside the library: wait until the flag is set; set it. */
+void sim_wait_for(const uint32_t *flag);
+void sim_set(uint32_t *flag);
+/* Neither that task nor another of its process lives. */
+bool sim_is_over(const struct sim_task *t);
 void sim_run(const struct sim_workload *w, uint64_t seed);
 extern bool sim_trace;
 extern enum sim_mutation sim_mutation;
@@ -112,6 +120,7 @@ extern char sim_replay[160];
 extern struct muster_segment sim_segment;
 void sim_world_make(const struct sim_workload *w);
 void sim_world_restore(void);
+void sim_world_age(void); /* counters are about to wrap */
 void sim_world_audit(void);
 void sim_handle(struct sim_task *t, int task_id);
 /* Before the schedule begins: give the task a slot. */

@@ -101,7 +101,6 @@ static bool enter(struct sim_task *t)
         status = sim_join(t, MUSTER_JOIN_NO_HEARTBEAT | (recoverable[t->id] ? MUSTER_JOIN_RECOVERABLE : 0));
         if (!status)
             return true;
-        mu_handle_detach_thread(&t->handle);
         if (status == MUSTER_ABORTED)
             SIM_CHECK(errors || sim_anybody_died(), "join: %s", muster_last_error());
         else
@@ -152,7 +151,7 @@ static void check_record(uint32_t id, const struct mu_task_record *r)
     const struct sim_task *t = NULL;
 
     for (uint32_t i = 0; sim_task(i); i++)
-        if (sim_task(i)->tid == r->pid)
+        if (sim_task(i)->tid == r->pid) /* its first thread */
             t = sim_task(i);
     SIM_CHECK(r->attempt >= joined[id] && r->attempt <= tried[id], "task %u: %u registrations, %u joins of %u tries",
               id, r->attempt, joined[id], tried[id]);

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 
 #include "segment/format.h"
+#include "segment/slot.h"
 #include "segment/wait.h"
 #include "sim.h"
 #include "task/task.h"
@@ -94,6 +95,22 @@ void sim_world_restore(void)
     seg->users = 1u << 20;
 }
 
+void sim_world_age(void)
+{
+    struct muster_segment *seg = &sim_segment;
+    const uint64_t old = MU_WORD(0, MU_WORD_TAG_MASK - 1);
+    mu_a64 *const rows[] = {seg->buckets, seg->cells, seg->events, &seg->header->cluster};
+    const uint32_t counts[] = {seg->num_buckets, seg->num_cells, seg->num_events, 1};
+
+    for (uint32_t i = 0; i < seg->num_slots; i++)
+        seg->slots[i].word = MU_SLOT_WORD(0, 0, UINT16_MAX, MU_SLOT_FREE);
+    for (int k = 0; k < 4; k++)
+        for (uint32_t i = 0; i < counts[k]; i++)
+            rows[k][i] = old;
+    seg->header->event_tail = (MU_WORD_TAG_MASK - 1) * seg->num_events;
+    seg->header->epoch = UINT32_MAX - 3;
+}
+
 /* As the kernel does at a thread's death. */
 void sim_die(struct sim_task *t)
 {
@@ -148,9 +165,67 @@ void sim_claim_early(struct sim_task *t)
     sim_acting = NULL;
 }
 
+/* The heartbeat thread: holds the main slot, beats, and scavenges when the kernel reports a death. */
+struct keeper {
+    struct mu_ctx ctx;
+    uint32_t ready, stop, ended;
+    enum muster_status status;
+};
+
+static void keep(struct sim_task *t)
+{
+    struct keeper *k = t->arg;
+
+    sim_begin("keeper's claim");
+    k->status = mu_slot_claim(&sim_segment, (uint64_t)t->id + 1, &k->ctx);
+    sim_end(k->status);
+    sim_set(&k->ready);
+    while (!k->stop && !k->status) {
+        sim_begin("keeper's beat");
+        mu_store_relaxed(&k->ctx.own->heartbeat, mu_load_relaxed(&k->ctx.own->heartbeat) + 1);
+        mu_task_scavenge(&k->ctx);
+        sim_end(MUSTER_OK);
+        if (!k->stop && !sim_anything_dead())
+            sim_idle(t);
+    }
+    if (!k->status) {
+        sim_begin("keeper's release");
+        mu_slot_release(&k->ctx);
+        sim_end(MUSTER_OK);
+    }
+    sim_set(&k->ended);
+}
+
+static enum muster_status start_keeper(struct sim_task *t, struct mu_registration *r)
+{
+    struct keeper *k = calloc(1, sizeof *k);
+
+    t->keeper = sim_add(keep, t->id, k);
+    t->keeper->pid = t->pid;
+    t->keeper->scavenger = true;
+    sim_wait_for(&k->ready);
+    r->slot = k->ctx.slot + 1;
+    r->slot_incarnation = k->ctx.incarnation;
+    t->handle.pulse = k->ctx.own;
+    return k->status;
+}
+
+static void stop_keeper(struct sim_task *t)
+{
+    struct keeper *k = t->keeper ? t->keeper->arg : NULL;
+
+    t->keeper = NULL;
+    if (!k)
+        return;
+    k->stop = 1;
+    sim_wake_idle();
+    sim_wait_for(&k->ended);
+}
+
+/* As in task/join.c, on a segment that is open. */
 enum muster_status sim_join(struct sim_task *t, uint32_t flags)
 {
-    struct mu_registration r = {.task = (uint32_t)t->id, .flags = flags, .pid = t->tid};
+    struct mu_registration r = {.task = (uint32_t)t->id, .flags = flags, .pid = t->pid};
     struct mu_ctx *ctx;
     enum muster_status status;
 
@@ -162,13 +237,20 @@ enum muster_status sim_join(struct sim_task *t, uint32_t flags)
         r.slot = ctx->slot + 1;
         r.slot_incarnation = ctx->incarnation;
         t->handle.pulse = ctx->own;
-        do
-            status = mu_task_register(ctx, &r);
-        while (status == MUSTER_UNAVAILABLE && (mu_task_scavenge(ctx) || (mu_pause(), true)));
+        if (sim_fate.keepers)
+            status = start_keeper(t, &r);
+        if (!status)
+            do
+                status = mu_task_register(ctx, &r);
+            while (status == MUSTER_UNAVAILABLE && (mu_task_scavenge(ctx) || (mu_pause(), true)));
         mu_exit(ctx);
     }
     t->joined = !status;
     sim_end(status);
+    if (status) {
+        stop_keeper(t);
+        mu_handle_detach_thread(&t->handle);
+    }
     return status;
 }
 
@@ -182,6 +264,7 @@ enum muster_status sim_leave(struct sim_task *t)
     if (!status) {
         status = mu_task_unregister(ctx, (uint32_t)t->id, t->handle.incarnation);
         mu_exit(ctx);
+        stop_keeper(t);
         mu_handle_detach_thread(&t->handle);
     }
     sim_end(status);
@@ -194,11 +277,12 @@ static void tell_of_death(struct sim_task *t)
     struct sim_task *dead;
 
     for (uint32_t i = 0; (dead = sim_task(i)); i++) {
-        if (dead->state != SIM_KILLED || dead->id < 0 || (uint32_t)dead->id >= sim_segment.num_tasks || dead->told)
+        if (dead->state != SIM_KILLED || !sim_is_over(dead) || dead->id < 0 ||
+            (uint32_t)dead->id >= sim_segment.num_tasks || dead->told)
             continue;
         dead->told = true;
         sim_begin("process of task %d ended", dead->id);
-        sim_end(mu_task_process_ended(&t->handle, dead->id, dead->tid, SIGKILL));
+        sim_end(mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL));
         return;
     }
     sim_begin("scavenge");
