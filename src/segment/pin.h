@@ -11,9 +11,9 @@
 #include "segment/heap.h"
 
 /*
- * Pin `ref`, found in the object when its word was `seen`, and confirmed by a look at the word since: ending the pin of a
- * block that was never the object's would free it. False: the object has changed; look again.
- * One pin a thread, and none while a transaction is under way: ending it uses the intent.
+ * Pin `ref`, found in the object when its word was `seen`, and confirmed by a look at the word since: ending the pin of
+ * a block that was never the object's would free it. False: the object has changed; look again. One pin a thread, and
+ * none while a transaction is under way: ending it uses the intent.
  */
 bool mu_pin(struct mu_ctx *ctx, const mu_a64 *object, uint64_t seen, uint64_t ref);
 void mu_unpin(struct mu_ctx *ctx);
