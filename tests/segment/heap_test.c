@@ -1,0 +1,246 @@
+/*
+ * tests/segment/heap_test.c: blocks: classes, generations, exhaustion, parts freed with their head.
+ */
+#include "cm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job.h"
+#include "seed.h"
+#include "segment/file.h"
+#include "segment/heap.h"
+#include "segment/slot.h"
+
+static struct test_job job;
+static struct muster_segment *seg;
+static struct mu_ctx *ctx;
+
+static int setup(void **state)
+{
+    const struct muster_segment_config config = {.heap_bytes = 1 << 20};
+
+    (void)state;
+    ctx = malloc(sizeof *ctx);
+    return test_job_create(&job, &config) || mu_segment_open(job.name, true, &seg) || mu_slot_claim(seg, 0, ctx) ? -1
+                                                                                                                 : 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    mu_slot_release(ctx);
+    free(ctx);
+    muster_segment_close(seg);
+    return test_job_end(&job) ? -1 : 0;
+}
+
+static void the_class_of_a_size_is_the_smallest_that_holds_it(void **state)
+{
+    (void)state;
+    for (size_t bytes = 0; bytes <= MU_BODY_MAX; bytes++) {
+        uint32_t c = mu_heap_class(bytes);
+
+        assert_true(c < MU_CLASSES && mu_heap_class_bytes(c) >= bytes);
+        assert_true(c == 0 || mu_heap_class_bytes(c - 1) < bytes);
+    }
+    assert_int_equal(mu_heap_class(MU_BODY_MAX + 1), MU_CLASSES);
+    for (uint32_t c = 0; c < MU_CLASSES; c++)
+        assert_true(mu_heap_chunk_blocks(c) * (mu_heap_class_bytes(c) + MU_BLOCK_HEADER) <= MU_CHUNK);
+}
+
+static void a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on(void **state)
+{
+    struct mu_block *b;
+    uint64_t ref, w;
+
+    (void)state;
+    assert_ok(mu_heap_alloc(ctx, 100, 0, &ref, &b));
+    w = mu_load_relaxed(&b->word);
+    assert_int_equal(MU_BLOCK_STATE(w), MU_OWNED);
+    assert_int_equal(MU_BLOCK_SLOT(w), ctx->slot);
+    assert_int_equal(MU_BLOCK_INCARNATION(w), ctx->incarnation);
+    assert_int_equal(MU_BLOCK_GENERATION(w), MU_REF_GENERATION(ref));
+    assert_ptr_equal(mu_heap_block(seg, MU_REF_INDEX(ref), NULL), b);
+    assert_false(mu_heap_is_live(seg, ref));
+    assert_false(mu_heap_free(seg, ctx, ref)); /* only what is LIVE */
+    mu_heap_publish(ctx, ref);
+    assert_true(mu_heap_is_live(seg, ref));
+    assert_false(mu_heap_free(seg, ctx, ref + (1ull << 32))); /* only at its generation */
+    assert_false(mu_heap_free(seg, ctx, ref - (1ull << 32)));
+    assert_true(mu_heap_free(seg, ctx, ref));
+    assert_false(mu_heap_free(seg, ctx, ref)); /* once */
+    w = mu_load_relaxed(&b->word);
+    assert_int_equal(MU_BLOCK_STATE(w), MU_FREE);
+    assert_int_equal(MU_BLOCK_GENERATION(w), (uint32_t)(MU_REF_GENERATION(ref) + 1));
+}
+
+static void a_generation_wraps_without_harm(void **state)
+{
+    struct mu_block *b;
+    uint64_t ref;
+
+    (void)state;
+    assert_ok(mu_heap_alloc(ctx, 100, 0, &ref, &b));
+    mu_heap_discard(ctx, ref);
+    mu_store_relaxed(&b->word, MU_BLOCK_WORD(UINT32_MAX, 0, 0, MU_FREE));
+    do {
+        assert_ok(mu_heap_alloc(ctx, 100, 0, &ref, &b));
+        mu_heap_publish(ctx, ref);
+    } while (MU_REF_GENERATION(ref) != UINT32_MAX && mu_heap_free(seg, ctx, ref));
+    assert_int_equal(MU_REF_GENERATION(ref), UINT32_MAX);
+    assert_true(mu_heap_free(seg, ctx, ref));
+    assert_int_equal(MU_BLOCK_GENERATION(mu_load_relaxed(&b->word)), 0);
+}
+
+static int by_index(const void *a, const void *b)
+{
+    uint32_t x = MU_REF_INDEX(*(const uint64_t *)a), y = MU_REF_INDEX(*(const uint64_t *)b);
+
+    return (x > y) - (x < y);
+}
+
+static void all_of_the_heap_can_be_had_once_in_blocks_of_any_class(void **state)
+{
+    static uint64_t refs[40000];
+
+    (void)state;
+    for (uint32_t c = 0; c < MU_CLASSES; c++) {
+        uint32_t granules = (uint32_t)(mu_heap_class_bytes(c) + MU_BLOCK_HEADER) / MU_GRANULE, n = 0;
+        struct mu_block *b;
+
+        assert_int_equal(teardown(NULL), 0);
+        assert_int_equal(setup(NULL), 0);
+        while (mu_heap_alloc(ctx, mu_heap_class_bytes(c), 0, &refs[n], &b) == MUSTER_OK) {
+            memset((void *)b->body, 0xee, mu_heap_class_bytes(c)); /* all of it is ours */
+            n++;
+        }
+        assert_says("full");
+        assert_int_equal(n, (seg->num_chunks - seg->num_system_chunks) * mu_heap_chunk_blocks(c));
+        qsort(refs, n, sizeof refs[0], by_index);
+        for (uint32_t i = 1; i < n; i++)
+            assert_true(MU_REF_INDEX(refs[i]) - MU_REF_INDEX(refs[i - 1]) >= granules);
+        for (uint32_t i = 0; i < n; i++)
+            assert_int_equal(MU_BLOCK_STATE(mu_load_relaxed(&mu_heap_block(seg, MU_REF_INDEX(refs[i]), NULL)->word)),
+                             MU_OWNED);
+        mu_heap_discard(ctx, refs[n / 2]);
+        assert_ok(mu_heap_alloc(ctx, mu_heap_class_bytes(c), 0, &refs[n / 2], &b));
+        for (uint32_t i = 0; i < n; i++)
+            mu_heap_discard(ctx, refs[i]);
+    }
+}
+
+static void in_a_full_heap_a_larger_block_serves(void **state)
+{
+    static uint64_t large[100];
+    struct mu_block *b;
+    uint64_t small[3];
+    uint32_t n = 0;
+
+    (void)state;
+    while (mu_heap_alloc(ctx, MU_BODY_MAX, 0, &large[n], &b) == MUSTER_OK)
+        n++;
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 10, 0, &small[0], &b));
+    mu_heap_discard(ctx, large[0]);
+    assert_ok(mu_heap_alloc(ctx, 10, 0, &small[0], &b));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 10, 0, &small[1], &b));
+    assert_ok(mu_heap_alloc(ctx, 10, MU_HEAP_RESERVE, &small[1], &b)); /* the deletes' two */
+    assert_true(mu_heap_is_reserve(seg, small[1]));
+    assert_ok(mu_heap_alloc(ctx, 10, MU_HEAP_RESERVE, &small[2], &b));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 10, MU_HEAP_RESERVE, &large[0], &b));
+    assert_ok(mu_heap_alloc(ctx, 10, MU_HEAP_SYSTEM, &large[0], &b)); /* the cluster's own chunks are others */
+    assert_false(mu_heap_is_reserve(seg, large[0]));
+    for (uint32_t i = 0; i < n; i++)
+        mu_heap_discard(ctx, large[i]);
+    for (int i = 0; i < 3; i++)
+        mu_heap_discard(ctx, small[i]);
+}
+
+static void a_deep_free_takes_the_parts_and_may_be_repeated(void **state)
+{
+    uint64_t head, parts[5];
+    struct mu_block *b, *p;
+
+    (void)state;
+    for (int killed_after = 0; killed_after <= 5; killed_after++) {
+        assert_ok(mu_heap_alloc(ctx, sizeof parts, 0, &head, &b));
+        mu_store_relaxed(&b->meta, MU_META(0, 5, MU_TYPE_VALUE));
+        for (int i = 0; i < 5; i++) {
+            assert_ok(mu_heap_alloc(ctx, 1000, 0, &parts[i], &p));
+            mu_store_relaxed(&b->body[i], parts[i]);
+            mu_heap_publish(ctx, parts[i]);
+        }
+        mu_heap_publish(ctx, head);
+        for (int i = 0; i < killed_after; i++) /* as by one who died in it */
+            assert_true(mu_heap_free(seg, ctx, parts[i]));
+        if (killed_after) { /* and one of them has a new owner */
+            assert_ok(mu_heap_alloc(ctx, 1000, 0, &parts[0], &p));
+            mu_heap_publish(ctx, parts[0]);
+        }
+        assert_true(mu_heap_free(seg, ctx, head | MU_REF_DEEP));
+        assert_false(mu_heap_free(seg, ctx, head | MU_REF_DEEP));
+        assert_int_equal(mu_heap_is_live(seg, parts[0]), killed_after > 0);
+        for (int i = 1; i < 5; i++)
+            assert_false(mu_heap_is_live(seg, parts[i]));
+        if (killed_after)
+            assert_true(mu_heap_free(seg, ctx, parts[0]));
+    }
+}
+
+static void wild_indices_name_no_block(void **state)
+{
+    struct test_random r = {test_seed()};
+    struct mu_block *b;
+    uint64_t ref;
+
+    (void)state;
+    assert_ok(mu_heap_alloc(ctx, 1000, 0, &ref, &b));
+    for (int i = 0; i < 200000; i++) {
+        uint32_t index = (uint32_t)(i % 2 ? test_random(&r) : test_below(&r, seg->num_chunks * MU_CHUNK_GRANULES + 9));
+        uint32_t limit = 0;
+
+        b = mu_heap_block(seg, index & MU_INDEX_MAX, &limit);
+        if (b)
+            assert_true((uint8_t *)b >= seg->heap && (uint8_t *)b + limit <= seg->base + seg->size);
+    }
+    assert_null(mu_heap_block(seg, 0, NULL));
+    assert_null(mu_heap_block(seg, MU_INDEX_MAX, NULL));
+    assert_null(mu_heap_block(seg, MU_REF_INDEX(ref) + 1, NULL));
+    mu_heap_discard(ctx, ref);
+}
+
+static void freed_blocks_are_used_again_before_new_memory(void **state)
+{
+    struct muster_segment_info before, after;
+    struct mu_block *b;
+    uint64_t ref;
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        assert_ok(mu_heap_alloc(ctx, 30000, 0, &ref, &b));
+        mu_heap_discard(ctx, ref);
+        if (i == 10)
+            muster_segment_info(seg, &before);
+    }
+    muster_segment_info(seg, &after);
+    assert_int_equal(before.committed_bytes, after.committed_bytes);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_class_of_a_size_is_the_smallest_that_holds_it),
+        TEST(a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on),
+        TEST(a_generation_wraps_without_harm),
+        TEST(all_of_the_heap_can_be_had_once_in_blocks_of_any_class),
+        TEST(in_a_full_heap_a_larger_block_serves),
+        TEST(a_deep_free_takes_the_parts_and_may_be_repeated),
+        TEST(wild_indices_name_no_block),
+        TEST(freed_blocks_are_used_again_before_new_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
