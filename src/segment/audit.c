@@ -4,8 +4,11 @@
  * Two walks. The first goes down from every object (cluster, buckets, cells, events) through all references and marks
  * each block it meets, complaining about references that are out of range, to blocks that are not LIVE at that
  * generation, or to blocks that were met before. The second goes over every block: LIVE but not met is a leak, unless
- * an intent or a pin names it; OWNED must name a slot that is held, at its incarnation. While others write, a block may
- * be between two states when it is looked at, so what looks wrong is looked at again, by itself, before it is reported.
+ * an intent or a pin names it; OWNED must name a slot that is held, at its incarnation.
+ *
+ * While others write, a block may be between two states when it is looked at, or have moved from an object behind us to
+ * one before us. So a suspected leak is looked at again by itself; and when anything was found wrong, all is walked a
+ * second time, and only what both walks found, word for word, is reported.
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -19,29 +22,26 @@
 #include "segment/slot.h"
 #include "segment/table.h"
 
-enum { DEPTH_MAX = 4, LOOKS = 3 };
+enum { DEPTH_MAX = 4, LOOKS = 3, SENTENCE = 256, SENTENCES = 512 };
 
 struct audit {
     struct muster_segment *seg;
-    void (*report)(void *arg, const char *sentence);
-    void *arg;
     struct muster_audit *sum;
-    uint8_t *met; /* a bit per granule of the heap: a block that starts there was met */
+    char (*found)[SENTENCE]; /* the first SENTENCES of this walk */
+    uint8_t *met;            /* a bit per granule of the heap: a block that starts there was met */
     uint64_t body[MU_CHUNK / 8];
 };
 
 __attribute__((format(printf, 2, 3))) static void complain(struct audit *a, const char *format, ...)
 {
-    char sentence[256];
     va_list args;
 
+    if (a->sum->problems < SENTENCES) {
+        va_start(args, format);
+        vsnprintf(a->found[a->sum->problems], SENTENCE, format, args);
+        va_end(args);
+    }
     a->sum->problems++;
-    if (!a->report)
-        return;
-    va_start(args, format);
-    vsnprintf(sentence, sizeof sentence, format, args);
-    va_end(args);
-    a->report(a->arg, sentence);
 }
 
 /* Mark; false when it was marked before. */
@@ -311,35 +311,78 @@ static void check_slots(struct audit *a)
     }
 }
 
+static void walk(struct audit *a)
+{
+    struct muster_segment *seg = a->seg;
+
+    memset(a->sum, 0, sizeof *a->sum);
+    memset(a->met, 0, (size_t)seg->num_chunks * MU_CHUNK_GRANULES / 8 + 1);
+    check_slots(a);
+    check_object(a, &seg->header->cluster, "cluster", 0, 0);
+    for (uint32_t i = 0; i < seg->num_cells; i++)
+        check_object(a, &seg->cells[i], "cell", i, seg->num_cells - 1);
+    a->sum->keys = 0; /* only the store's count */
+    for (uint32_t i = 0; i < seg->num_buckets; i++) {
+        fetch_ahead(seg, seg->buckets, i, seg->num_buckets);
+        check_object(a, &seg->buckets[i], "bucket", i, seg->num_buckets - 1);
+    }
+    for (uint32_t i = 0; i < seg->num_events; i++)
+        check_object(a, &seg->events[i], "event", i, 0);
+    check_heap(a);
+}
+
+/* Walk again, and keep of what the first walk found only what is found again. */
+static enum muster_status confirm(struct audit *a)
+{
+    char(*before)[SENTENCE] = a->found;
+    uint64_t count = a->sum->problems < SENTENCES ? a->sum->problems : SENTENCES, again, kept = 0;
+
+    a->found = malloc(SENTENCES * sizeof *a->found);
+    if (!a->found) {
+        a->found = before;
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to audit job %s", a->seg->job);
+    }
+    walk(a);
+    again = a->sum->problems < SENTENCES ? a->sum->problems : SENTENCES;
+    for (uint64_t i = 0; i < again; i++) {
+        bool both = false;
+
+        for (uint64_t k = 0; k < count && !both; k++)
+            both = !strcmp(a->found[i], before[k]);
+        if (both && kept++ != i)
+            memcpy(a->found[kept - 1], a->found[i], SENTENCE);
+    }
+    if (kept < SENTENCES) /* else there are more than fit: they all count */
+        a->sum->problems = kept;
+    free(before);
+    return MUSTER_OK;
+}
+
 enum muster_status muster_segment_check(struct muster_segment *segment, void (*report)(void *arg, const char *sentence),
                                         void *arg, struct muster_audit *ret_audit)
 {
     struct audit *a = calloc(1, sizeof *a);
+    enum muster_status status = MUSTER_OK;
 
-    if (a)
-        a->met = calloc((size_t)segment->num_chunks * MU_CHUNK_GRANULES / 8 + 1, 1);
-    if (!a || !a->met) {
-        free(a);
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to audit job %s", segment->job);
+    if (a) {
+        a->met = malloc((size_t)segment->num_chunks * MU_CHUNK_GRANULES / 8 + 1);
+        a->found = malloc(SENTENCES * sizeof *a->found);
     }
-    memset(ret_audit, 0, sizeof *ret_audit);
-    a->seg = segment;
-    a->report = report;
-    a->arg = arg;
-    a->sum = ret_audit;
-    check_slots(a);
-    check_object(a, &segment->header->cluster, "cluster", 0, 0);
-    for (uint32_t i = 0; i < segment->num_cells; i++)
-        check_object(a, &segment->cells[i], "cell", i, segment->num_cells - 1);
-    ret_audit->keys = 0; /* only the store's count */
-    for (uint32_t i = 0; i < segment->num_buckets; i++) {
-        fetch_ahead(segment, segment->buckets, i, segment->num_buckets);
-        check_object(a, &segment->buckets[i], "bucket", i, segment->num_buckets - 1);
+    if (a && a->met && a->found) {
+        a->seg = segment;
+        a->sum = ret_audit;
+        walk(a);
+        if (ret_audit->problems)
+            status = confirm(a);
+        for (uint64_t i = 0; !status && report && i < ret_audit->problems && i < SENTENCES; i++)
+            report(arg, a->found[i]);
+    } else {
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to audit job %s", segment->job);
     }
-    for (uint32_t i = 0; i < segment->num_events; i++)
-        check_object(a, &segment->events[i], "event", i, 0);
-    check_heap(a);
-    free(a->met);
+    if (a) {
+        free(a->met);
+        free(a->found);
+    }
     free(a);
-    return MUSTER_OK;
+    return status;
 }
