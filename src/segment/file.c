@@ -253,26 +253,34 @@ bool mu_segment_is_closed(const struct muster_segment *seg)
  * looks at the state; each with a fence between, so one sees the other. A joiner that meets CLOSING gives its slot
  * back, finishes this in our stead, and joins anew; so a SIGKILL here delays nobody. CLOSING is taken back with another
  * count, so that a closer that was stopped half-way cannot close over those who came since.
+ *
+ * Who takes it back, or whose step was forestalled, looks again: the one that he saw may have left meanwhile, and have
+ * relied on him. CLOSING is taken back also by who only finds it: else one who is stopped while he joins would, after a
+ * closer's death, keep all others out.
  */
 void mu_segment_last_out(struct muster_segment *seg)
 {
     mu_a32 *state = &seg->header->state;
-    uint32_t w = mu_load32_acquire(state); /* acquire: as in mu_segment_is_closed() */
 
-    if ((seg->header->flags & MU_FLAG_KEPT) || MU_STATE(w) == MU_CLOSED || mu_segment_live_slots(seg))
+    if (seg->header->flags & MU_FLAG_KEPT)
         return;
-    if (MU_STATE(w) == MU_OPEN) {
-        if (!mu_cas32(state, w, (w & ~3u) | MU_CLOSING)) /* another is at it, or somebody came */
+    for (;;) {
+        uint32_t w = mu_load32_acquire(state); /* acquire: as in mu_segment_is_closed() */
+
+        if (MU_STATE(w) == MU_CLOSED)
             return;
-        w = (w & ~3u) | MU_CLOSING;
+        if (MU_STATE(w) == MU_OPEN) {
+            if (mu_segment_live_slots(seg))
+                return;
+            mu_cas32(state, w, (w & ~3u) | MU_CLOSING); /* acq_rel: pairs with the joiner's look at the state */
+            continue;
+        }
+        mu_fence_seq_cst(); /* pairs with the fence of a joiner between its claim and its look */
+        if (mu_segment_live_slots(seg))
+            mu_cas32(state, w, MU_STATE_NEXT(w) | MU_OPEN); /* release half: as below */
+        else if (mu_cas32(state, w, MU_CLOSED))             /* release half: pairs with mu_segment_is_closed() */
+            break;
     }
-    mu_fence_seq_cst(); /* pairs with the fence of a joiner between its claim and its look */
-    if (mu_segment_live_slots(seg)) {
-        mu_cas32(state, w, MU_STATE_NEXT(w) | MU_OPEN); /* release half: as below */
-        return;
-    }
-    if (!mu_cas32(state, w, MU_CLOSED)) /* release half: pairs with mu_segment_is_closed() */
-        return;
     mu_epoch_move(seg);
     mu_segment_unlink(seg);
 }
