@@ -56,7 +56,6 @@ struct sim_fate sim_fate;
 bool sim_trace;
 enum sim_mutation sim_mutation;
 char sim_replay[160];
-struct sim_task *sim_acting;
 
 void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, uint64_t deadline);
 void mu_sim_futex_wake(const void *word);
@@ -418,7 +417,7 @@ uint64_t mu_sim_now(void)
 
 uint32_t mu_sim_tid(void)
 {
-    return sim.current ? sim.current->tid : sim_acting ? sim_acting->tid : 1;
+    return sim.current ? sim.current->tid : 1;
 }
 
 void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, uint64_t deadline)
@@ -466,6 +465,17 @@ void mu_sim_futex_wake(const void *word)
         sim.next_switch = sim.steps + 1;
         sim.quantum = sim.countdown = 1;
     }
+}
+
+void sim_yield(void)
+{
+    struct sim_task *t = sim.current;
+
+    settle(t);
+    if (t->doomed)
+        end_life(t);
+    t->priority = --sim.lowest;
+    give_way(t);
 }
 
 void sim_wait_for(const uint32_t *flag)

@@ -76,7 +76,7 @@ struct sim_workload {
     void (*finish)(void);                /* after the last scavenging: the oracle */
 };
 extern const struct sim_workload sim_kv, sim_counter, sim_parts, sim_wait, sim_tasks, sim_barrier, sim_group, sim_event,
-    sim_alive, sim_full, sim_slots;
+    sim_alive, sim_full, sim_slots, sim_last;
 
 /* sched.c */
 struct sim_task *sim_add(void (*body)(struct sim_task *t), int id, void *arg);
@@ -106,6 +106,7 @@ extern struct sim_fate sim_fate;
 bool sim_anybody_died(void);
 void sim_idle(struct sim_task *t); /* until somebody has died */
 void sim_wake_idle(void);
+void sim_yield(void); /* to everybody else, for now */
 /* Threads of one process among themselves, beside the library: wait until the flag is set; set it. */
 void sim_wait_for(const uint32_t *flag);
 void sim_set(uint32_t *flag);
@@ -123,9 +124,6 @@ void sim_world_restore(void);
 void sim_world_age(void); /* counters are about to wrap */
 void sim_world_audit(void);
 void sim_handle(struct sim_task *t, int task_id);
-/* Before the schedule begins: give the task a slot. */
-void sim_claim_early(struct sim_task *t);
-extern struct sim_task *sim_acting; /* for whom the scheduler itself claims */
 /* As muster_join() on a segment that is open: slot, registration. */
 enum muster_status sim_join(struct sim_task *t, uint32_t flags);
 enum muster_status sim_leave(struct sim_task *t);

@@ -8,18 +8,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "segment/file.h"
 #include "sim.h"
 
 enum { TASKS = 4, ROUNDS = 3, WRITES = 4 };
 
 static uint32_t tasks, rounds;
-static bool errors; /* somebody reported one */
+static bool errors, closed; /* somebody reported one; the job was closed */
 
 /* True: go on. */
 static bool check(enum muster_status status, muster_deadline deadline)
 {
     if (status == MUSTER_UNAVAILABLE)
         SIM_CHECK(sim_anybody_died() || errors, "an error although nobody failed: %s", muster_last_error());
+    else if (status == MUSTER_CANCELLED)
+        SIM_CHECK(closed || sim_self()->handle.interrupt, "cancelled for nothing: %s", muster_last_error());
     else if (status == MUSTER_DEADLINE_EXCEEDED)
         SIM_CHECK(sim_clock() >= deadline, "the deadline has not passed");
     else
@@ -55,9 +58,12 @@ static bool ring(struct sim_task *t, uint32_t round)
     if (!set(t, key, round * 100 + (uint64_t)t->id))
         return false;
     snprintf(key, sizeof key, "%u/%u", round, neighbour);
-    sim_begin("get %s", key);
-    status = muster_kv_get(&t->handle, key, MUSTER_NTS, deadline, &value, sizeof value, &len, &version);
-    sim_end(status);
+    do {
+        muster_resume(&t->handle);
+        sim_begin("get %s", key);
+        status = muster_kv_get(&t->handle, key, MUSTER_NTS, deadline, &value, sizeof value, &len, &version);
+        sim_end(status);
+    } while (status == MUSTER_CANCELLED && t->handle.interrupt);
     if (!check(status, deadline))
         return status == MUSTER_DEADLINE_EXCEEDED;
     SIM_CHECK(len == sizeof value && value == round * 100 + neighbour, "got %llu for %s", (unsigned long long)value,
@@ -75,11 +81,14 @@ static bool watch(struct sim_task *t)
         muster_deadline deadline = draw_deadline();
         enum muster_status status;
 
+        muster_resume(&t->handle);
         sim_begin("watch after %llu", (unsigned long long)after);
         status = muster_kv_watch(&t->handle, "w", 1, after, deadline, &value, sizeof value, &len, &version);
         sim_end(status);
-        if (status == MUSTER_DEADLINE_EXCEEDED)
+        if (status)
             version = after;
+        if (status == MUSTER_CANCELLED && t->handle.interrupt)
+            continue;
         if (!check(status, deadline) && status != MUSTER_DEADLINE_EXCEEDED)
             return false;
         if (status)
@@ -123,8 +132,23 @@ static void watch_task(struct sim_task *t)
         watch(t);
     else
         for (uint64_t i = 1; i <= WRITES; i++)
-            set(t, "w", i);
+            SIM_CHECK(set(t, "w", i), "the writer is never refused");
     sim_leave(t);
+}
+
+/* Closes the job, or interrupts a task as a signal handler would. */
+static void canceller(struct sim_task *t)
+{
+    sim_handle(t, -1);
+    if (sim_chance(2)) {
+        closed = true;
+        sim_begin("close");
+        mu_segment_mark_closed(&sim_segment);
+    } else {
+        sim_begin("interrupt");
+        muster_interrupt(&sim_task((uint32_t)sim_random(tasks))->handle);
+    }
+    sim_end(MUSTER_OK);
 }
 
 static void start(void)
@@ -133,9 +157,11 @@ static void start(void)
 
     tasks = 2 + (uint32_t)sim_random(TASKS - 1);
     rounds = 1 + (uint32_t)sim_random(ROUNDS);
-    errors = false;
+    errors = closed = false;
     for (uint32_t i = 0; i < tasks; i++)
         sim_add(in_ring ? ring_task : watch_task, (int)i, NULL);
+    if (sim_chance(6))
+        sim_add(canceller, -1, NULL);
 }
 
 static void finish(void)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "segment/claim.h"
 #include "segment/format.h"
 #include "segment/slot.h"
 #include "segment/wait.h"
@@ -153,18 +154,6 @@ void sim_handle(struct sim_task *t, int task_id)
     atomic_store_explicit(&m->state, MU_HANDLE_OPEN, memory_order_relaxed);
 }
 
-void sim_claim_early(struct sim_task *t)
-{
-    struct mu_ctx *ctx;
-
-    sim_handle(t, -1);
-    sim_acting = t;
-    if (mu_enter(&t->handle, &ctx))
-        sim_fail("%s", muster_last_error());
-    mu_exit(ctx);
-    sim_acting = NULL;
-}
-
 /* The heartbeat thread: holds the main slot, beats, and scavenges when the kernel reports a death. */
 struct keeper {
     struct mu_ctx ctx;
@@ -177,7 +166,7 @@ static void keep(struct sim_task *t)
     struct keeper *k = t->arg;
 
     sim_begin("keeper's claim");
-    k->status = mu_slot_claim(&sim_segment, (uint64_t)t->id + 1, &k->ctx);
+    k->status = mu_claim(&sim_segment, (uint64_t)t->id + 1, &k->ctx);
     sim_end(k->status);
     sim_set(&k->ready);
     while (!k->stop && !k->status) {
@@ -272,9 +261,10 @@ enum muster_status sim_leave(struct sim_task *t)
 }
 
 /* What an agent does when the kernel told it of a child's end: with words for it. */
-static void tell_of_death(struct sim_task *t)
+static enum muster_status tell_of_death(struct sim_task *t)
 {
     struct sim_task *dead;
+    enum muster_status status;
 
     for (uint32_t i = 0; (dead = sim_task(i)); i++) {
         if (dead->state != SIM_KILLED || !sim_is_over(dead) || dead->id < 0 ||
@@ -282,11 +272,14 @@ static void tell_of_death(struct sim_task *t)
             continue;
         dead->told = true;
         sim_begin("process of task %d ended", dead->id);
-        sim_end(mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL));
-        return;
+        status = mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL);
+        sim_end(status);
+        return status;
     }
     sim_begin("scavenge");
-    sim_end(muster_scavenge(&t->handle, NULL));
+    status = muster_scavenge(&t->handle, NULL);
+    sim_end(status);
+    return status;
 }
 
 void sim_scavenger(struct sim_task *t)
@@ -294,6 +287,7 @@ void sim_scavenger(struct sim_task *t)
     if (!t->handle.seg)
         sim_handle(t, -1);
     for (;;) {
+        enum muster_status status;
         size_t n = 0;
 
         if (!sim_anything_dead()) {
@@ -302,10 +296,14 @@ void sim_scavenger(struct sim_task *t)
         }
         if (sim_chance(2)) {
             sim_begin("scavenge");
-            sim_end(muster_scavenge(&t->handle, &n));
+            status = muster_scavenge(&t->handle, &n);
+            sim_end(status);
         } else {
-            tell_of_death(t);
+            status = tell_of_death(t);
         }
+        SIM_CHECK(!status || status == MUSTER_RESOURCE_EXHAUSTED, "scavenge: %s", muster_last_error());
+        if (status) /* the living hold all slots */
+            sim_yield();
         sim_totals.scavenged += n;
     }
 }
