@@ -233,15 +233,17 @@ static enum mu_verdict fail_instance(struct mu_edit *e)
     return verdict;
 }
 
-/* A recoverable participant that is in error has not arrived: it may come again. */
+/* A recoverable participant that is in error has not arrived: it may come again. The records are looked at after the
+ * barrier: in older ones a successor that has arrived by now might still be the dead one. */
 static enum mu_verdict unarrive(struct mu_edit *e)
 {
     struct call *c = e->arg;
     struct mu_barrier b;
+    struct mu_cluster cluster;
     enum mu_verdict verdict = MU_KEEP;
 
-    e->status = MUSTER_OK;
-    if (!e->version || !mu_barrier_decode(&b, e->old, e->old_len))
+    e->status = mu_cluster_all(c->m->seg, c->records, NULL, &cluster);
+    if (e->status || !e->version || !mu_barrier_decode(&b, e->old, e->old_len))
         return MU_KEEP;
     for (uint32_t i = 0; i < b.h.num && b.h.counter == c->counter && !b.h.passed; i++) {
         const struct mu_task_record *r;
