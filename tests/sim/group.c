@@ -10,10 +10,10 @@
 #include "barrier/group.h"
 #include "sim.h"
 
-enum { TASKS = 4, INSTANCES = 5, MEETINGS = 24, BUILDS = 2 };
+enum { TASKS = 4, INSTANCES = 5, MEETINGS = 64, BUILDS = 2, REBUILDS = 10 };
 
 static uint32_t tasks, instances;
-static bool deadlines;
+static bool deadlines, restarts, anybody_done;
 /* One for each time that a group came together, known by its first member's area: a generation may come again. */
 static struct meeting {
     uint64_t area;
@@ -124,23 +124,54 @@ static void member(struct sim_task *t)
 {
     enum muster_status status;
 
-    t->shielded = true;
-    status = sim_join(t, MUSTER_JOIN_NO_HEARTBEAT);
-    SIM_CHECK(!status, "join: %s", muster_last_error());
+    t->shielded = !restarts;
+    do {
+        status = sim_join(t, MUSTER_JOIN_NO_HEARTBEAT | (restarts ? MUSTER_JOIN_RECOVERABLE : 0));
+        SIM_CHECK(!status || (status == MUSTER_ALREADY_EXISTS && restarts), "join: %s", muster_last_error());
+        if (status)
+            sim_yield(); /* its predecessor is dead, but not all of it yet */
+    } while (status);
     t->shielded = false;
-    for (int i = 0; i < BUILDS && !round_of(t); i++)
-        ;
+    for (int i = 0; i < (restarts ? REBUILDS : BUILDS) && !(restarts && anybody_done); i++)
+        if (round_of(t)) {
+            anybody_done = true;
+            break;
+        }
     sim_leave(t);
+}
+
+/* Comes when the first is dead, and takes its place in the next group. */
+static void successor(struct sim_task *t)
+{
+    while (!sim_is_over(t->arg))
+        sim_idle(t);
+    if (((const struct sim_task *)t->arg)->state == SIM_KILLED)
+        member(t);
+}
+
+static void prepare(bool with_restarts)
+{
+    tasks = 2 + (uint32_t)sim_random(TASKS - 1);
+    instances = 1 + (uint32_t)sim_random(INSTANCES);
+    restarts = with_restarts;
+    deadlines = restarts || sim_chance(2);
+    anybody_done = false;
+    memset(meetings, 0, sizeof meetings);
+    for (uint32_t i = 0; i < tasks; i++)
+        sim_add(member, (int)i, NULL);
 }
 
 static void start(void)
 {
-    tasks = 2 + (uint32_t)sim_random(TASKS - 1);
-    instances = 1 + (uint32_t)sim_random(INSTANCES);
-    deadlines = sim_chance(2);
-    memset(meetings, 0, sizeof meetings);
+    prepare(false);
+}
+
+static void start_restarting(void)
+{
+    prepare(true);
+    sim_fate.kills = 4;
     for (uint32_t i = 0; i < tasks; i++)
-        sim_add(member, (int)i, NULL);
+        sim_add(successor, (int)i, sim_task(i));
 }
 
 static void finish(void)
@@ -149,3 +180,5 @@ static void finish(void)
 
 const struct sim_workload sim_group = {
     .name = "group", .config = {.num_tasks = TASKS}, .start = start, .finish = finish};
+const struct sim_workload sim_regroup = {
+    .name = "regroup", .config = {.num_tasks = TASKS}, .start = start_restarting, .finish = finish};

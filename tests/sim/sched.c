@@ -241,7 +241,7 @@ static bool pass_deadline(void)
 static void wake_scavengers(bool all)
 {
     for (uint32_t i = 0; i < sim.count; i++)
-        if (sim.tasks[i].state == SIM_IDLE && (all || !sim_chance(4)))
+        if (sim.tasks[i].state == SIM_IDLE && (all || !sim.tasks[i].scavenger || !sim_chance(4)))
             sim.tasks[i].state = SIM_READY;
 }
 
@@ -647,7 +647,7 @@ static bool move_on(void)
 
         wake_scavengers(true);
         for (uint32_t i = 0; i < sim.count; i++)
-            n += sim.tasks[i].state == SIM_READY;
+            n += sim.tasks[i].state == SIM_READY && sim.tasks[i].scavenger;
         if (!n)
             sim_add(sim_scavenger, -1, NULL);
         return true;

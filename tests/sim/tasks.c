@@ -78,6 +78,16 @@ static void meddle(struct sim_task *t)
     int32_t id = (int32_t)sim_random(tasks);
     enum muster_status status;
 
+    if (sim_chance(4)) {
+        uint64_t incarnation = sim_chance(2) ? t->handle.incarnation : 1 + sim_random(9);
+
+        errors = true; /* another incarnation's heartbeat puts it in error */
+        sim_begin("heartbeat of %d", id);
+        status = muster_task_heartbeat(&t->handle, id, incarnation);
+        sim_end(status);
+        SIM_CHECK(!status || status == MUSTER_ABORTED || status == MUSTER_INVALID_ARGUMENT, "%s", muster_last_error());
+        return;
+    }
     if (sim_chance(2)) {
         errors = true;
         sim_begin("report %d", id);
