@@ -7,7 +7,7 @@ set -euo pipefail
 sim="$BUILD/tests/sim/sim"
 within=8000 # seeds, to find a break; most are found within a hundred
 
-"$sim" --count "${COUNT:-4000}"
+"$sim" --count "${COUNT:-10000}"
 
 # Whatever the scheduler says of a break, it says with a seed and a command that replays it.
 caught() {
