@@ -50,9 +50,10 @@ static size_t collect(struct muster_segment *seg, uint32_t self, uint32_t *next,
             continue;
         v = mu_load32_acquire(word); /* acquire: pairs with the kernel's write */
         if (v & FUTEX_TID_MASK) {
-            /* the owner's unlock, or the kernel at its death, then wakes us */
-            if (!(v & FUTEX_WAITERS) && !mu_cas32(word, v, v | FUTEX_WAITERS))
-                continue;
+            /* the owner's unlock, or the kernel at its death, then wakes us; where the CAS fails the word has changed,
+             * and unless to just this value, the kernel will refuse to sleep on it */
+            if (!(v & FUTEX_WAITERS))
+                mu_cas32(word, v, v | FUTEX_WAITERS);
             v |= FUTEX_WAITERS;
         }
         words[n] = word;
