@@ -19,6 +19,7 @@
 
 #ifdef MU_SIM
 void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, uint64_t deadline);
+void mu_sim_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count);
 void mu_sim_futex_wake(const void *word);
 
 void mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, muster_deadline deadline)
@@ -40,7 +41,8 @@ void mu_futex_wake32(mu_a32 *word)
 
 void mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count, muster_deadline deadline)
 {
-    (void)words, (void)values, (void)count, (void)deadline;
+    (void)deadline; /* who watches for deaths sleeps until there is one */
+    mu_sim_futex_wait_any(words, values, count);
 }
 #else
 

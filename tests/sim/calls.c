@@ -10,6 +10,7 @@
 #define RECHECK_NS 100000000u
 
 void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, uint64_t deadline);
+void mu_sim_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count);
 void mu_sim_futex_wake(const void *word);
 uint64_t mu_sim_now(void);
 uint32_t mu_sim_tid(void);
@@ -76,6 +77,39 @@ void mu_sim_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, 
     sim_give_way(t);
 }
 
+void mu_sim_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count)
+{
+    struct sim_task *t = sim.current;
+
+    for (size_t i = 0; i < count; i++)
+        if (*words[i] != values[i])
+            return;
+    t->any = words;
+    t->any_count = count;
+    sim_idle(t);
+    t->any = NULL;
+}
+
+static bool watches(const struct sim_task *t, const void *word)
+{
+    for (size_t i = 0; t->state == SIM_IDLE && t->any && i < t->any_count; i++)
+        if (t->any[i] == word)
+            return true;
+    return false;
+}
+
+void sim_wake_watcher(const mu_a32 *word)
+{
+    struct sim_task *chosen = NULL;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < sim.count; i++)
+        if (watches(&sim.tasks[i], word) && sim_random(++n) == 0)
+            chosen = &sim.tasks[i];
+    if (chosen)
+        chosen->state = SIM_READY;
+}
+
 void mu_sim_futex_wake(const void *word)
 {
     bool epoch = word == &sim_segment.header->epoch, any = false;
@@ -85,6 +119,8 @@ void mu_sim_futex_wake(const void *word)
     for (uint32_t i = 0; i < sim.count; i++) {
         struct sim_task *t = &sim.tasks[i];
 
+        if (watches(t, word))
+            t->state = SIM_READY;
         if (t->state != SIM_SLEEPING || (t->words[0] != word && t->words[1] != word))
             continue;
         if (sim_trace)
@@ -156,7 +192,9 @@ void sim_idle(struct sim_task *t)
 
 void sim_wake_idle(void)
 {
-    sim_wake_scavengers(true);
+    for (uint32_t i = 0; i < sim.count; i++)
+        if (sim.tasks[i].state == SIM_IDLE && !sim.tasks[i].any)
+            sim.tasks[i].state = SIM_READY;
 }
 
 void sim_begin(const char *format, ...)

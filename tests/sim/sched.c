@@ -132,11 +132,18 @@ bool sim_pass_deadline(void)
     return true;
 }
 
+/* At a death, most of those who wait for one beside the library; or all, for nobody else can run. Who sleeps in
+ * muster_death_wait() is then late: it looks again by itself after 50 ms. */
 void sim_wake_scavengers(bool all)
 {
-    for (uint32_t i = 0; i < sim.count; i++)
-        if (sim.tasks[i].state == SIM_IDLE && (all || !sim.tasks[i].scavenger || !sim_chance(4)))
-            sim.tasks[i].state = SIM_READY;
+    for (uint32_t i = 0; i < sim.count; i++) {
+        struct sim_task *t = &sim.tasks[i];
+
+        if (t->state != SIM_IDLE || (t->any ? !all : !all && t->scavenger && sim_chance(4)))
+            continue;
+        sim_totals.late += t->any != NULL;
+        t->state = SIM_READY;
+    }
 }
 
 static void disturb(void)

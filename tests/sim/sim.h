@@ -41,6 +41,8 @@ struct sim_task {
     /* sleeping */
     const void *words[2];
     uint64_t until;
+    mu_a32 *const *any; /* or on these: it watches for deaths */
+    size_t any_count;
     bool woken;
     /* consecutive words of one copy are not told apart */
     uintptr_t last;
@@ -65,7 +67,7 @@ enum sim_mutation {
 
 struct sim_totals {
     uint64_t schedules, points, steps, switches, kills, kills_of_scavengers, stops, sleeps, wakes, timeouts, probes,
-        operations, histories, scavenged;
+        operations, late, histories, scavenged;
 };
 extern struct sim_totals sim_totals;
 
@@ -106,7 +108,8 @@ extern struct sim_fate sim_fate;
 bool sim_anybody_died(void);
 void sim_idle(struct sim_task *t); /* until somebody has died */
 void sim_wake_idle(void);
-void sim_yield(void); /* to everybody else, for now */
+void sim_wake_watcher(const mu_a32 *word); /* one of those who watch it, as the kernel at a death */
+void sim_yield(void);                      /* to everybody else, for now */
 /* Threads of one process among themselves, beside the library: wait until the flag is set; set it. */
 void sim_wait_for(const uint32_t *flag);
 void sim_set(uint32_t *flag);

@@ -82,12 +82,12 @@ static void sum_up(double seconds)
     printf(
         "%llu schedules in %.1f s (%.0f/s): %llu operations, %llu accesses to shared memory, %llu switches, "
         "%llu kills (%llu of scavengers), %llu stops, %llu slots scavenged, %llu sleeps, %llu wakes, %llu deadlines, "
-        "%llu probes for lost wake-ups, %llu histories linearized\n",
+        "%llu probes for lost wake-ups, %llu deaths noticed late, %llu histories linearized\n",
         (unsigned long long)t->schedules, seconds, (double)t->schedules / seconds, (unsigned long long)t->operations,
         (unsigned long long)t->points, (unsigned long long)t->switches, (unsigned long long)t->kills,
         (unsigned long long)t->kills_of_scavengers, (unsigned long long)t->stops, (unsigned long long)t->scavenged,
         (unsigned long long)t->sleeps, (unsigned long long)t->wakes, (unsigned long long)t->timeouts,
-        (unsigned long long)t->probes, (unsigned long long)t->histories);
+        (unsigned long long)t->probes, (unsigned long long)t->late, (unsigned long long)t->histories);
 }
 
 static void run(const struct plan *p)

@@ -19,6 +19,7 @@
 
 #define TID_MASK   0x3fffffffu
 #define OWNER_DIED 0x40000000u
+#define WAITERS    0x80000000u
 
 struct muster_segment sim_segment;
 static uint8_t *first_image;
@@ -123,6 +124,8 @@ void sim_die(struct sim_task *t)
         if ((*word & TID_MASK) != t->tid)
             continue;
         *word = (*word & ~TID_MASK) | OWNER_DIED;
+        if (*word & WAITERS)
+            sim_wake_watcher(word);
         if (sim_mutation == SIM_NO_INTENT)
             seg->slots[i].act = 0;
     }
@@ -286,6 +289,11 @@ void sim_scavenger(struct sim_task *t)
 {
     if (!t->handle.seg)
         sim_handle(t, -1);
+    for (bool watches = sim_chance(2); watches;) {
+        sim_begin("watch for deaths");
+        watches = !muster_death_wait(&t->handle, MUSTER_FOREVER, NULL);
+        sim_end(MUSTER_OK);
+    }
     for (;;) {
         enum muster_status status;
         size_t n = 0;
