@@ -4,34 +4,37 @@
  * Oracle: an operation is done or refused with RESOURCE_EXHAUSTED, and then changed nothing; values are whole; and
  * however it was left, deletes succeed once nobody else is at it, and make room again.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lin.h"
 #include "sim.h"
 
-enum { KEYS = 10, LARGE = 60000, BUFFER = 1 << 17 };
+enum { KEYS = 10, KEYS_MAX = 500, LARGE = 60000, BUFFER = 1 << 17 };
 
-static uint32_t tasks, ops_each;
-/* what was ever acknowledged or begun for a key: any of the seeds may be there */
-static uint64_t refused;
+static uint32_t ops_each, keys;
+static bool brim; /* filled to the last block before the tasks begin */
 
 static void name(char key[8], uint32_t k)
 {
-    memcpy(key, "key-?", 6);
-    key[4] = (char)('a' + k);
+    snprintf(key, 8, "key-%03u", k % 1000);
 }
 
 /* A value says how it goes on: its first word is the seed of the others. */
+static void make(uint64_t *words, uint32_t len)
+{
+    words[0] = sim_random(UINT64_MAX / 1024) * 1024 + len / 8 % 1024;
+    for (uint32_t i = 1; i < len / 8; i++)
+        words[i] = lin_word(words[0], i);
+}
+
 static uint32_t fill(uint64_t *words)
 {
-    static const uint32_t lengths[] = {LARGE, LARGE / 2, 66000, 4000, 8};
-    uint32_t len = lengths[sim_random(5)] / 8 * 8;
-    uint64_t seed = sim_random(UINT64_MAX / 1024) * 1024 + len / 8 % 1024;
+    static const uint32_t lengths[] = {LARGE, LARGE / 2, 66000, 4000, 8, 2000, 600, 160};
+    uint32_t len = lengths[brim ? 3 + sim_random(5) : sim_random(5)] / 8 * 8;
 
-    words[0] = seed;
-    for (uint32_t i = 1; i < len / 8; i++)
-        words[i] = lin_word(seed, i);
+    make(words, len);
     return len;
 }
 
@@ -68,12 +71,12 @@ static void client(struct sim_task *t)
         enum muster_status status;
         char key[8];
 
-        name(key, (uint32_t)sim_random(KEYS));
+        name(key, (uint32_t)sim_random(keys));
         if (what == 0) {
             look(t, key, buffer);
             continue;
         }
-        if (what == 1) {
+        if (what == 1 || (brim && what < 5)) {
             sim_begin("delete %s", key);
             status = muster_kv_delete(&t->handle, key, MUSTER_NTS, NULL);
         } else {
@@ -84,18 +87,52 @@ static void client(struct sim_task *t)
         }
         sim_end(status);
         SIM_CHECK(!status || status == MUSTER_RESOURCE_EXHAUSTED, "%s", muster_last_error());
-        refused += status != 0;
     }
     free(buffer);
 }
 
+static void start_tasks(void)
+{
+    uint64_t tasks = 1 + sim_random(3);
+
+    ops_each = 3 + (uint32_t)sim_random(8);
+    while (tasks--)
+        sim_add(client, -1, NULL);
+}
+
 static void start(void)
 {
-    tasks = 1 + (uint32_t)sim_random(3);
-    ops_each = 3 + (uint32_t)sim_random(8);
-    refused = 0;
-    for (uint32_t i = 0; i < tasks; i++)
-        sim_add(client, -1, NULL);
+    brim = false;
+    keys = KEYS;
+    start_tasks();
+}
+
+/* From the largest values to the smallest, each until there is no room for one more. */
+static void start_at_brim(void)
+{
+    static const uint32_t lengths[] = {LARGE, 8000, 4000, 2000, 600, 160, 8};
+    struct sim_task self;
+    uint64_t *buffer = malloc(BUFFER);
+
+    brim = true;
+    keys = 0;
+    sim_handle(&self, -1);
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        enum muster_status status = MUSTER_OK;
+
+        while (!status && keys < KEYS_MAX) {
+            char key[8];
+
+            name(key, keys);
+            make(buffer, lengths[i]);
+            status = muster_kv_set(&self.handle, key, MUSTER_NTS, buffer, lengths[i], NULL);
+            SIM_CHECK(!status || status == MUSTER_RESOURCE_EXHAUSTED, "%s", muster_last_error());
+            keys += !status;
+        }
+    }
+    mu_handle_detach_thread(&self.handle);
+    free(buffer);
+    start_tasks();
 }
 
 static void finish(void)
@@ -107,18 +144,18 @@ static void finish(void)
     uint32_t len;
 
     sim_handle(&self, -1);
-    for (uint32_t k = 0; k < KEYS; k++) {
+    for (uint32_t k = 0; k < keys; k++) {
         name(key, k);
         look(&self, key, buffer);
     }
-    for (uint32_t k = 0; k < KEYS; k++) {
+    for (uint32_t k = 0; k < keys; k++) {
         name(key, k);
         SIM_CHECK(!muster_kv_delete(&self.handle, key, MUSTER_NTS, NULL), "a full store cannot be emptied: %s",
                   muster_last_error());
     }
     SIM_CHECK(!muster_kv_count(&self.handle, "", 0, &count) && !count, "%zu keys are left", count);
     len = fill(buffer);
-    SIM_CHECK(!muster_kv_set(&self.handle, "key-a", 5, buffer, len, NULL), "an empty store is full: %s",
+    SIM_CHECK(!muster_kv_set(&self.handle, "key-000", 7, buffer, len, NULL), "an empty store is full: %s",
               muster_last_error());
     mu_handle_detach_thread(&self.handle);
     free(buffer);
@@ -126,3 +163,5 @@ static void finish(void)
 
 const struct sim_workload sim_full = {
     .name = "full", .config = {.heap_bytes = 1u << 20}, .start = start, .finish = finish};
+const struct sim_workload sim_brim = {
+    .name = "brim", .config = {.heap_bytes = 1u << 20, .num_buckets = 16}, .start = start_at_brim, .finish = finish};
