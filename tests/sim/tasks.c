@@ -11,9 +11,10 @@
 #include "segment/cluster.h"
 #include "sim.h"
 
-enum { TASKS = 3, LIVES = 2 };
+enum { TASKS = 20, WANTED = 3, LIVES = 2 };
 
-static uint32_t tasks, joined[TASKS], tried[TASKS];
+static uint32_t tasks, stride; /* tasks 0, stride, 2 * stride: in one block of records, or in two */
+static uint32_t joined[TASKS], tried[TASKS];
 static struct sim_task *holder[TASKS]; /* joined and has not begun to leave */
 static bool errors, recoverable[TASKS];
 static uint64_t version;
@@ -39,7 +40,7 @@ static void wait_a_while(struct sim_task *t)
         sim_end(status);
         SIM_CHECK(!status || status == MUSTER_DEADLINE_EXCEEDED, "error_wait: %s", muster_last_error());
         if (!status)
-            SIM_CHECK(e.task_id >= 0 && (uint32_t)e.task_id < tasks && (errors || sim_anybody_died()),
+            SIM_CHECK(e.task_id >= 0 && (uint32_t)e.task_id < TASKS && (errors || sim_anybody_died()),
                       "an error of task %d although nobody failed", e.task_id);
     } else {
         struct muster_task_info infos[TASKS];
@@ -60,7 +61,7 @@ static void wait_a_while(struct sim_task *t)
 static void ask_who_lives(struct sim_task *t)
 {
     struct muster_task_info info;
-    uint32_t id = (uint32_t)sim_random(tasks);
+    uint32_t id = (uint32_t)sim_random(tasks) * stride;
     enum muster_status status;
 
     sim_begin("get task %u", id);
@@ -75,7 +76,7 @@ static void ask_who_lives(struct sim_task *t)
 
 static void meddle(struct sim_task *t)
 {
-    int32_t id = (int32_t)sim_random(tasks);
+    int32_t id = (int32_t)(sim_random(tasks) * stride);
     enum muster_status status;
 
     if (sim_chance(4)) {
@@ -142,7 +143,8 @@ static void start(void)
 {
     uint32_t lives = 1 + (uint32_t)sim_random(LIVES);
 
-    tasks = 1 + (uint32_t)sim_random(TASKS);
+    tasks = 1 + (uint32_t)sim_random(WANTED);
+    stride = sim_chance(2) ? 1 : 8;
     memset(joined, 0, sizeof joined);
     memset(tried, 0, sizeof tried);
     memset(holder, 0, sizeof holder);
@@ -150,9 +152,9 @@ static void start(void)
     version = 0;
     sim_fate.kills = 3;
     for (uint32_t i = 0; i < tasks; i++) {
-        recoverable[i] = sim_chance(2);
+        recoverable[i * stride] = sim_chance(2);
         for (uint32_t k = 0; k < lives; k++)
-            sim_add(process, (int)i, NULL);
+            sim_add(process, (int)(i * stride), NULL);
     }
 }
 
