@@ -105,8 +105,9 @@ static bool surprised(struct images *im)
 
     for (uint32_t p = 0; p < used / PAGE; p++)
         if (!im->is_hot[p] && memcmp(world.base + (size_t)p * PAGE, im->shadow + (size_t)p * PAGE, PAGE)) {
-            add_page(im, p);
             any = true;
+            for (uint32_t k = 0; k < MU_CHUNK / PAGE; k++) /* the rest of a large block will not be far */
+                add_page(im, p + k);
         }
     return any;
 }
@@ -238,6 +239,14 @@ void crash_print(const char *format, ...)
         fflush(stdout);
     }
     board->complaints[0] = 0;
+}
+
+unsigned crash_random(void)
+{
+    static uint64_t state;
+
+    state = (state ? state : crash_salt) * 6364136223846793005ull + 1442695040888963407ull;
+    return (unsigned)(state >> 33);
 }
 
 static double seconds(void)

@@ -30,8 +30,9 @@ struct crash_test {
     bool (*applies)(const struct op *op);
     void (*totals)(char *text, size_t size); /* of *board, for one line */
 };
-extern bool crash_long;     /* --long: leave nothing out */
-extern unsigned crash_salt; /* differs by variant: which of the many are taken */
+extern bool crash_long;      /* --long: leave nothing out */
+extern unsigned crash_salt;  /* differs by variant: which of the many are taken */
+unsigned crash_random(void); /* the same in every run of a variant */
 int crash_main(const struct crash_test *test, int argc, char **argv);
 
 /* As PEER and THIRD: bury whoever is dead, twice, and see that nothing of them is left. */

@@ -28,7 +28,7 @@ struct victim {
     int count;
     uint64_t last_act;
     int nested;
-    const struct interference *contender; /* acts once, when the intent is first recorded; NULL: nobody */
+    const struct interference *contender; /* acts once, when the victim is at it; NULL: nobody */
     bool contended;
 };
 
@@ -165,6 +165,14 @@ static bool wants_nested(struct victim *v, const struct exploration *x)
     return true;
 }
 
+/* It is about to commit, or reads in place. */
+static bool is_at_it(void)
+{
+    const struct mu_slot *own = world.ctx[VICTIM]->own;
+
+    return mu_load_relaxed(&own->act) || mu_load_relaxed(&own->pin); /* relaxed: the owner is stopped */
+}
+
 static void visit(struct exploration *x)
 {
     struct victim *v = x->visitor;
@@ -186,7 +194,7 @@ static void visit(struct exploration *x)
                 (unsigned long long)x->images);
     if (!v->contender && wants_nested(v, x))
         crash_run(MAP_AS_IS, step_scavenger, v);
-    if (v->contender && !v->contended && mu_load_relaxed(&world.ctx[VICTIM]->own->act)) { /* relaxed: it is stopped */
+    if (v->contender && !v->contended && is_at_it()) {
         v->contended = true;
         crash_run(MAP_AS_IS, contend, v);
         crash_print("%s: %s meanwhile", v->op->name, v->contender->name);

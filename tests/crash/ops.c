@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ops_kv.h"
+#include "segment/entry.h"
 #include "task/task.h"
 
 const struct op ops[] = {
@@ -142,6 +143,48 @@ static void in_churn(const struct op *op)
     note(MUSTER_OK, 0);
 }
 
+/* So often that the blocks of the first value are written again. */
+static void in_set_large_often(const struct op *op)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        crash_fill(bytes, BIG, 30 + i);
+        note(muster_kv_set(world.m[PEER], op->key, MUSTER_NTS, bytes, BIG, NULL), 0);
+    }
+}
+
+/* The root of the operation's bucket is replaced, and its block becomes the root of another bucket. */
+static void in_recycle(const struct op *op)
+{
+    static struct mu_key a, b;
+    struct mu_table t = mu_table_kv(&world.seg);
+    char near[32], far[32];
+    mu_a64 *word, *other;
+    uint64_t root, meta;
+    size_t len;
+
+    mu_key_make(&a, &world.seg, op->key, strlen(op->key));
+    word = mu_table_bucket(&t, &a);
+    root = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
+    for (unsigned i = 0;; i++) {
+        snprintf(near, sizeof near, "recycle/%u", i);
+        mu_key_make(&b, &world.seg, near, strlen(near));
+        if (mu_table_bucket(&t, &b) == word)
+            break;
+    }
+    snprintf(far, sizeof far, "elsewhere");
+    mu_key_make(&b, &world.seg, far, strlen(far));
+    other = mu_table_bucket(&t, &b);
+    note(MUSTER_OK, 0);
+    if (!MU_WORD_INDEX(root) || other == word)
+        return;
+    meta = mu_load_relaxed(&mu_heap_block(&world.seg, MU_WORD_INDEX(root), NULL)->meta); /* relaxed: not replaced yet */
+    len = MU_META_BYTES(meta) + 8 * MU_META_REFS(meta) - 8 * (MU_PAGE_WORDS + MU_ENTRY_WORDS + mu_words(b.len));
+    muster_kv_set(world.m[PEER], near, MUSTER_NTS, "", 0, NULL);
+    crash_fill(bytes, len, 40);
+    for (int i = 0; i < 200 && MU_WORD_INDEX(mu_load_acquire(other)) != MU_WORD_INDEX(root); i++) /* acquire: a look */
+        muster_kv_set(world.m[PEER], far, MUSTER_NTS, bytes, len, NULL);
+}
+
 static void in_scavenge(const struct op *op)
 {
     (void)op;
@@ -247,6 +290,8 @@ const struct interference interferences[] = {
     {"increment", ONLY(KV), in_increment, 0, false},
     {"append", ONLY(KV), in_append, 0, false},
     {"churn", ONLY(KV), in_churn, 0, false},
+    {"set in parts, often", ONLY(KV), in_set_large_often, 0, false},
+    {"recycle", ONLY(KV), in_recycle, 0, false},
     {"death and scavenge", ALL, in_scavenge, 0, false},
     {"report error", ONLY(TASK) | ONLY(BARRIER) | ONLY(GROUP), in_report, 0, false},
     {"report of task 3", ONLY(TASK), in_report_served, 0, false},

@@ -148,6 +148,27 @@ static void judge(const struct trial *t, unsigned i)
     }
 }
 
+/* Let it go on for some writes and kill it then. --long: look after each write. */
+static void go_on_and_die(struct trial *t, unsigned i, pid_t copy)
+{
+    struct stepper s = {.pid = copy};
+    unsigned writes = crash_long ? UINT32_MAX : crash_random() % 24;
+    void *at;
+
+    if (!step_guard(&s, world.base, world.size))
+        return;
+    for (; writes && !s.ended; writes--) {
+        if (crash_long) {
+            crash_run(MAP_PRIVATE_ALT, look, t);
+            judge(t, i);
+            board->pause_kill_trials++;
+        }
+        if (!step_write(&s, world.base, world.size, &at))
+            break;
+    }
+    step_kill(&s);
+}
+
 static bool try_pause(struct stepper *s, const struct op *op, unsigned i, bool killed)
 {
     struct trial t = {.op = op, .in = &interferences[i], .killed = killed, .victim = s->pid};
@@ -162,7 +183,7 @@ static bool try_pause(struct stepper *s, const struct op *op, unsigned i, bool k
         return false;
     crash_run(MAP_SHARED_ALT, interfere, &t);
     if (killed)
-        step_drop(copy);
+        go_on_and_die(&t, i, copy);
     else
         step_finish(copy);
     board->seen[0] = 0;

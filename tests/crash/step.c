@@ -94,11 +94,6 @@ void step_kill(struct stepper *s)
     s->ended = true;
 }
 
-void step_drop(pid_t copy)
-{
-    reap(copy);
-}
-
 void step_finish(pid_t copy)
 {
     long sig = 0;

@@ -34,7 +34,6 @@ void step_kill(struct stepper *s);
 pid_t step_clone(struct stepper *s, void *where, size_t size, int fd);
 /* Let a copy run to its end; a complaint when it does not exit with 0 within a minute. */
 void step_finish(pid_t copy);
-void step_drop(pid_t copy);
 /* NULL: step_clone() works here; else why not. */
 const char *step_clone_refused(void);
 
