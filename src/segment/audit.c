@@ -176,6 +176,21 @@ static void fetch_ahead(const struct muster_segment *seg, const mu_a64 *words, u
         __builtin_prefetch((const char *)b + k * 64);
 }
 
+/* Is it the block that `named` names, or one of its parts, if these belong to it alone? */
+static bool covers(const struct muster_segment *seg, uint64_t named, uint64_t ref)
+{
+    uint64_t parts[2048];
+    uint32_t n;
+
+    if ((named & ~MU_REF_DEEP) == ref)
+        return true;
+    n = named & MU_REF_DEEP ? mu_heap_refs(seg, named, parts, 2048) : 0;
+    for (uint32_t p = 0; p < n && p < 2048; p++)
+        if ((parts[p] & ~MU_REF_DEEP) == ref)
+            return true;
+    return false;
+}
+
 /* Does any slot's intent or pin name the block? */
 static bool is_named(const struct muster_segment *seg, uint32_t index, uint32_t generation)
 {
@@ -187,25 +202,13 @@ static bool is_named(const struct muster_segment *seg, uint32_t index, uint32_t 
 
         if (MU_SLOT_STATE(mu_load_acquire(&s->word)) == MU_SLOT_FREE) /* acquire: pairs with the claim */
             continue;
-        if ((pin & ~MU_REF_DEEP) == ref)
+        if (pin && covers(seg, pin, ref))
             return true;
         if (!mu_load_acquire(&s->act)) /* acquire: pairs with record() */
             continue;
-        for (uint32_t k = 0; k < MU_INTENT_REFS; k++) {
-            uint64_t refs[2] = {mu_load_relaxed(&s->news[k]), mu_load_relaxed(&s->olds[k])}; /* relaxed: a look */
-
-            for (int j = 0; j < 2; j++) {
-                uint64_t parts[2048];
-                uint32_t n;
-
-                if ((refs[j] & ~MU_REF_DEEP) == ref)
-                    return true;
-                n = refs[j] & MU_REF_DEEP ? mu_heap_refs(seg, refs[j], parts, 2048) : 0;
-                for (uint32_t p = 0; p < n && p < 2048; p++)
-                    if ((parts[p] & ~MU_REF_DEEP) == ref)
-                        return true;
-            }
-        }
+        for (uint32_t k = 0; k < MU_INTENT_REFS; k++) /* relaxed: a look */
+            if (covers(seg, mu_load_relaxed(&s->news[k]), ref) || covers(seg, mu_load_relaxed(&s->olds[k]), ref))
+                return true;
     }
     return false;
 }
