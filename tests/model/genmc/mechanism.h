@@ -46,7 +46,11 @@ static _Thread_local uint32_t mortal;
 #undef mu_recheck
 #endif
 #undef mu_pin_others
+#ifdef BREAK_NO_RECHECK /* what was copied counts, whatever the word is by now */
+#define mu_word_same(a, b) ((void)(a), (void)(b), true)
+#endif
 #include "segment/object.c"
+#undef mu_word_same
 
 /* ---- pin.c ---- */
 #ifdef BREAK_PIN_NO_SECOND_LOOK /* pinned without looking whether the object still has the block */
@@ -83,6 +87,10 @@ static void model_free_any(struct muster_segment *seg, uint64_t ref)
 #undef MU_BLOCK_INCARNATION
 #define MU_BLOCK_INCARNATION(w) incarnation
 #endif
+#ifdef BREAK_SWEEP_BY_STORE /* what is OWNED by the dead becomes free, whatever it is by now */
+static bool model_in_heap(const mu_a64 *p);
+#define mu_cas(p, seen, next) (model_in_heap(p) ? (mu_store_release(p, next), true) : (mu_cas)(p, seen, next))
+#endif
 #ifdef BREAK_SAME_DEATH_UNCHECKED /* whoever owns the slot by now, its intent is taken for the dead one's */
 #define mu_recheck(p) dead
 #endif
@@ -93,8 +101,13 @@ static void model_free_any(struct muster_segment *seg, uint64_t ref)
 #define mu_pin_settle(seg, ctx, object, ref, except) ((void)0)
 #endif
 #include "segment/scavenge.c"
+#undef mu_cas
 #undef mu_object_reaches
 #undef mu_heap_free
+#ifdef BREAK_SWEEP_BY_STORE /* what is OWNED by the dead becomes free, whatever it is by now */
+#define mu_cas(p, seen, next)                                                                                          \
+    (MU_BLOCK_STATE(seen) == MU_OWNED ? (mu_store_release(p, next), true) : (mu_cas)(p, seen, next))
+#endif
 #ifdef BREAK_SAME_DEATH_UNCHECKED
 #undef mu_recheck
 #endif
@@ -124,20 +137,20 @@ enum {
 };
 
 /*
- * The segment, as the claiming of every slot and a first commit leave it: the object's value is FIRST_VALUE, in block 1.
- * 64-bit elements: the checker's start-up time grows with the square of their number. Whoever makes it in main instead
- * makes every execution longer.
+ * The segment, as the claiming of every slot and a first commit leave it: the object's value is FIRST_VALUE, in
+ * block 1. 64-bit elements: the checker's start-up time grows with the square of their number. Whoever makes it in main
+ * instead makes every execution longer.
  */
 #ifndef MODEL_IMAGE
 #define FIRST_VALUE 9
 #define MODEL_IMAGE                                                                                                    \
     [AT_OBJECTS] = MU_WORD(1, 1), [AT_HEAP] = MU_BLOCK_WORD(0, 0, 0, MU_LIVE),                                         \
-    [AT_HEAP + 1] = MU_META(VALUE_WORDS * 8, 0, MU_TYPE_PAGE), [AT_HEAP + 2] = FIRST_VALUE,                              \
+    [AT_HEAP + 1] = MU_META(VALUE_WORDS * 8, 0, MU_TYPE_PAGE), [AT_HEAP + 2] = FIRST_VALUE,                            \
     [AT_HEAP + 3] = FIRST_VALUE
 #endif
 #define LIVE_SLOT(i)                                                                                                   \
     [AT_SLOTS + (i)*SLOT_WORDS] = MU_SLOT_WORD(0, (i) + 1, 0, MU_SLOT_LIVE),                                           \
-                    [AT_SLOTS + (i)*SLOT_WORDS + offsetof(struct mu_slot, liveness) / 8] = (i) + 1
+                [AT_SLOTS + (i)*SLOT_WORDS + offsetof(struct mu_slot, liveness) / 8] = (i) + 1
 static uint64_t memory[SEGMENT_WORDS] = {
     [offsetof(struct mu_header, slots_high) / 8] = MODEL_SLOTS,
     LIVE_SLOT(0),
@@ -156,13 +169,20 @@ static uint64_t memory[SEGMENT_WORDS] = {
 };
 #define OBJECT ((mu_a64 *)memory + AT_OBJECTS)
 
+#ifdef BREAK_SWEEP_BY_STORE
+static bool model_in_heap(const mu_a64 *p)
+{
+    return p >= (const mu_a64 *)memory + AT_HEAP;
+}
+#endif
+
 /*
  * What is private to a thread lies in thread-local storage, which costs the checker no events. It knows scalars and
  * vectors only there, so each struct lies in a vector, of which every word must be written before it is read. Copying
  * them costs time: a struct's tail that is not used is left out.
  */
 #define PRIVATE(type, name, bytes)                                                                                     \
-    static _Thread_local double __attribute__((nodebug, vector_size(((bytes) + 7) / 8 * 8))) name##_bytes;                     \
+    static _Thread_local double __attribute__((nodebug, vector_size(((bytes) + 7) / 8 * 8))) name##_bytes;             \
     static inline type *name(void)                                                                                     \
     {                                                                                                                  \
         return (type *)&name##_bytes;                                                                                  \
@@ -189,14 +209,50 @@ uint64_t mu_now(void)
     return 0;
 }
 
-void mu_point(const volatile void *address)
+static void die(void)
 {
-    (void)address;
-    if (!mortal || !(atomic_load_explicit(&doom, memory_order_relaxed) >> (mortal - 1) & 1))
-        return;
     atomic_store_explicit(mu_slot_liveness(view(), mortal - 1), 0x40000000u, memory_order_release);
     pthread_exit(&doom);
 }
+
+/* Where a victim's death at one place only is wanted, DIES is that place, in the course of a commit. */
+enum {
+    OWNED_FILLED = 1, /* the new root is OWNED and filled */
+    RECORDING,        /* the intent is about to count */
+    UNCOMMITTED,      /* the new root is LIVE, the intent names it; the CAS comes next */
+    COMMITTED,        /* the CAS is done, nothing after it is */
+    FREED             /* all is done, but the intent still stands */
+};
+#ifdef DIES
+static _Thread_local int place;
+void mu_point(const volatile void *address)
+{
+    const struct mu_slot *slot;
+
+    if (!mortal)
+        return;
+    slot = &view()->slots[mortal - 1];
+    if (place == 0 && address == (const void *)&slot->news[0])
+        place = OWNED_FILLED;
+    else if (place == OWNED_FILLED && address == (const void *)&slot->act)
+        place = RECORDING;
+    else if (place == RECORDING && address == (const void *)OBJECT)
+        place = UNCOMMITTED;
+    else if (place == UNCOMMITTED)
+        place = COMMITTED;
+    else if (place == COMMITTED && address == (const void *)&slot->act)
+        place = FREED;
+    if (place == DIES)
+        die();
+}
+#else
+void mu_point(const volatile void *address)
+{
+    (void)address;
+    if (mortal && atomic_load_explicit(&doom, memory_order_relaxed) >> (mortal - 1) & 1)
+        die();
+}
+#endif
 
 /* At some moment of its life, the owner of the slot dies. */
 static void kill_owner(uint32_t slot)
@@ -298,13 +354,18 @@ static uint64_t get(void)
     return root()->body[0];
 }
 
-/* How many references to the block there are: in the object, its root, and what that refers to. */
+/* How many references to the block there are: in the object, and in its root where roots refer to blocks. */
 static uint32_t references_to(uint32_t index, uint32_t generation)
 {
     uint64_t w = mu_load_acquire(OBJECT);
+    uint32_t n = MU_WORD_INDEX(w) == index;
+#ifdef REFERENCES_FOLLOWED
+    uint64_t ref = mu_load_relaxed(&mu_heap_block(view(), MU_WORD_INDEX(w), NULL)->body[0]);
 
+    n += ref == MU_REF(generation, index);
+#endif
     (void)generation;
-    return MU_WORD_INDEX(w) == index;
+    return n;
 }
 
 /* Nothing is in flight any more: a block is LIVE and referred to once, or FREE; and every slot is LIVE or FREE. */

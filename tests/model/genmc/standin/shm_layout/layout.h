@@ -1,6 +1,7 @@
 /*
  * Stands in for shm_layout/layout.h: the same format with the smallest geometry. A chunk has MODEL_BLOCKS granules
- * instead of 1024, and there is one size class, of one granule, so that an allocator meets its limits with three blocks.
+ * instead of 1024, and there is one size class, of one granule, so that an allocator meets its limits with three
+ * blocks.
  */
 #ifndef MODEL_LAYOUT_H
 #define MODEL_LAYOUT_H
