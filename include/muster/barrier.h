@@ -3,7 +3,8 @@
  *
  * A barrier is known by its id (1 to 512 bytes). Its participants are fixed by the first call that names it, for all
  * its instances; instance 0 is the first, a passed instance k may be followed by k + 1. One result per instance, the
- * same for all, kept: whoever comes late to an instance that has ended gets its result at once. For a barrier in a hot
+ * same for all, kept until the next one begins: whoever comes late gets it at once. A call for any other instance than
+ * the present or the next one is taken for confusion and fails the present one for all. For a barrier in a hot
  * loop see muster/group.h.
  */
 #ifndef MUSTER_BARRIER_H

@@ -88,15 +88,26 @@ uint32_t mu_task_scavenge(struct mu_ctx *ctx)
     return mu_scavenge(ctx, on_death, NULL);
 }
 
+struct registering {
+    const struct muster_segment *seg;
+    const struct mu_registration *reg;
+};
+
 static bool register_record(struct mu_task_change *c)
 {
-    const struct mu_registration *reg = c->arg;
+    const struct registering *ing = c->arg;
+    const struct mu_registration *reg = ing->reg;
     struct mu_task_record *r = &c->record;
     int next = mu_task_next(r->state, MU_EVENT_REGISTER, r->flags & MU_TASK_RECOVERABLE);
 
     if (next < 0 && r->state == MUSTER_TASK_CONNECTED && r->incarnation == reg->incarnation && r->pid == reg->pid &&
         r->slot == reg->slot)
         return false; /* a repeated registration */
+    /* a restart waits for the old process to be dead, also when that one is stopped or has reported an error */
+    if (next >= 0 && r->pid != reg->pid && mu_cluster_alive(ing->seg, r)) {
+        c->status = MUSTER_ALREADY_EXISTS;
+        return false;
+    }
     if (next < 0) {
         c->status = r->state == MUSTER_TASK_CONNECTED ? MUSTER_ALREADY_EXISTS : MUSTER_ABORTED;
         return false;
@@ -119,7 +130,8 @@ static bool register_record(struct mu_task_change *c)
 
 enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r)
 {
-    enum muster_status status = mu_cluster_edit(ctx, r->task, register_record, (void *)(uintptr_t)r);
+    struct registering ing = {ctx->seg, r};
+    enum muster_status status = mu_cluster_edit(ctx, r->task, register_record, &ing);
     struct mu_cluster cluster;
     struct mu_task_record now;
     char text[MU_TEXT_MAX], name[128];
