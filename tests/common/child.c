@@ -121,6 +121,6 @@ void test_until_asleep(pid_t pid)
         number = strtol(text, NULL, 10);
         if (!n || number == SYS_futex || number == 449) /* gone; asleep; in futex_waitv, which older headers lack */
             return;
-        nanosleep(&pause, NULL);
+        nanosleep(&pause, NULL); /* sleep: between looks at /proc, which nobody can be woken by */
     }
 }
