@@ -8,8 +8,8 @@
  * peers scavenge, the segment is audited, everything visible is compared with what the operation may have done: nothing
  * or all of it, and once done never undone at a later step. Then a second operation of every kind, and the audit again.
  *
- * At some of the images (--long: at all) the scavenger is stepped through in turn, and at each image that it makes it
- * is declared dead as well, and a third process cleans up after both.
+ * At some of the images (--long: at nearly all) the scavenger is stepped through in turn, and at each image that it
+ * makes it is declared dead as well, and a third process cleans up after both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 #include "explore.h"
 
-enum { STATES_MAX = 8, NESTED = 2, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
+enum { STATES_MAX = 8, NESTED = 2, FIRST_IMAGES = 400, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
 
 struct victim {
     const struct op *op;
@@ -130,7 +130,7 @@ static void visit_scavenger(struct exploration *x)
 static void step_scavenger(void *arg)
 {
     struct scavenger s = {.v = arg};
-    struct exploration x = {.fn = scavenge, .visit = visit_scavenger, .visitor = &s, .by_writes = !crash_long};
+    struct exploration x = {.fn = scavenge, .visit = visit_scavenger, .visitor = &s, .by_writes = true};
 
     alarm(0);
     crash_separate();
@@ -158,7 +158,7 @@ static bool wants_nested(struct victim *v, const struct exploration *x)
 
     v->last_act = act;
     if (crash_long)
-        return true;
+        return x->images < FIRST_IMAGES || turns || x->images % 64 == 0;
     if (v->nested >= NESTED || !(turns || (x->images % 64 == crash_salt % 64)))
         return false;
     v->nested++;

@@ -8,7 +8,8 @@
  * The process is stepped once. Where a pause is to be tried, it is copied as it stands, into a world of its own (the
  * segment as it is then), where the peer acts; the copy is resumed, or killed and buried. What everybody can see in the
  * end, results of both calls included, must be what the two calls give one after the other, in one order or the other.
- * --long pauses after every step; else after some, others in each variant.
+ * --long pauses after every step of operations of up to 4000, and at as many places of longer ones; else after some,
+ * others in each variant.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 
 #include "explore.h"
 
-enum { PLACES = 20 /* in the short form */, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
+enum { PLACES = 20, PLACES_LONG = 4000, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
 
 struct trial {
     const struct op *op;
@@ -148,24 +149,17 @@ static void judge(const struct trial *t, unsigned i)
     }
 }
 
-/* Let it go on for some writes and kill it then. --long: look after each write. */
-static void go_on_and_die(struct trial *t, unsigned i, pid_t copy)
+/* Let it go on for some writes and kill it then. */
+static void go_on_and_die(pid_t copy)
 {
     struct stepper s = {.pid = copy};
-    unsigned writes = crash_long ? UINT32_MAX : crash_random() % 24;
+    unsigned writes = crash_random() % 24;
     void *at;
 
     if (!step_guard(&s, world.base, world.size))
         return;
-    for (; writes && !s.ended; writes--) {
-        if (crash_long) {
-            crash_run(MAP_PRIVATE_ALT, look, t);
-            judge(t, i);
-            board->pause_kill_trials++;
-        }
-        if (!step_write(&s, world.base, world.size, &at))
-            break;
-    }
+    while (writes-- && step_write(&s, world.base, world.size, &at))
+        continue;
     step_kill(&s);
 }
 
@@ -183,7 +177,7 @@ static bool try_pause(struct stepper *s, const struct op *op, unsigned i, bool k
         return false;
     crash_run(MAP_SHARED_ALT, interfere, &t);
     if (killed)
-        go_on_and_die(&t, i, copy);
+        go_on_and_die(copy);
     else
         step_finish(copy);
     board->seen[0] = 0;
@@ -214,7 +208,7 @@ static void count_steps(void *arg)
 
 static bool pause_here(uint64_t step, uint64_t total)
 {
-    uint64_t stride = crash_long ? 1 : total / PLACES + 1;
+    uint64_t stride = total / (crash_long ? PLACES_LONG : PLACES) + 1;
 
     return step % stride == crash_salt % stride;
 }
