@@ -1,0 +1,396 @@
+/*
+ * tests/lin/lin_test.c: lin_test [--seconds N] [--seed S]: histories of the key-value store by real processes, some of
+ * them killed in mid-operation, each checked for linearizability key by key.
+ *
+ * Time goes in windows. In each, four workers do random operations on three keys, all in a bucket or two, and write
+ * calls and answers to a log in shared memory, which survives them. The director kills some, waits until nobody is at
+ * it, scavenges, reads every key, and checks each key's window; what it read is where the next one starts. A killed
+ * operation has happened before that reading or never will.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <muster/muster.h>
+
+#include "history.h"
+
+enum { WORKERS = 4, KEYS = 3, PER_WINDOW = 60, MOST = 4000000 };
+
+struct entry {
+    _Atomic uint32_t state; /* 0 not begun, 1 called, 2 returned */
+    uint32_t key;
+    struct op op;
+};
+struct shared {
+    _Atomic uint32_t window; /* moves: go */
+    _Atomic uint32_t stop;
+    _Atomic uint32_t done[WORKERS];
+    struct entry log[WORKERS][PER_WINDOW];
+};
+
+static struct shared *shared;
+static pid_t workers[WORKERS];
+static char job[48];
+static uint64_t random_state;
+static struct {
+    uint64_t windows, operations, overlapped, killed, kills, undecided, steps;
+} total;
+
+static uint64_t draw(uint64_t below)
+{
+    uint64_t x = random_state += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (x ^ (x >> 31)) % below;
+}
+
+static void short_pause(long ns)
+{
+    struct timespec t = {.tv_nsec = ns};
+
+    nanosleep(&t, NULL); /* sleep: between two looks at a state */
+}
+
+static struct muster *join(int32_t task)
+{
+    struct muster_segment_config c = {.num_tasks = WORKERS, .num_buckets = 2, .heap_bytes = 16u << 20};
+    struct muster_options o;
+    struct muster *m;
+
+    muster_options_init(&o);
+    o.job = job;
+    o.config = &c;
+    o.task_id = task;
+    o.flags = task < 0 ? MUSTER_JOIN_OBSERVER : MUSTER_JOIN_RECOVERABLE | MUSTER_JOIN_NO_HEARTBEAT;
+    o.deadline = muster_after_ns(60000000000u);
+    if (muster_join(&o, &m) != MUSTER_OK) {
+        fprintf(stderr, "lin: task %d cannot join: %s\n", (int)task, muster_last_error());
+        _exit(4);
+    }
+    return m;
+}
+
+static uint32_t get(struct muster *m, const char *key, struct op *o)
+{
+    size_t len = 0;
+    enum muster_status s = muster_kv_try_get(m, key, MUSTER_NTS, o->found, sizeof o->found, &len, &o->version);
+
+    o->found_len = (uint32_t)len;
+    return s;
+}
+
+/* What to do: numbers and texts, so that increments find both. */
+static void choose(struct op *o, int self, int n, uint64_t last_version, uint32_t last_len)
+{
+    static const enum kind kinds[] = {OP_SET, OP_GET, OP_GET,       OP_GET,    OP_INSERT,    OP_DELETE, OP_CAS,
+                                      OP_CAS, OP_CAS, OP_INCREMENT, OP_APPEND, OP_INCREMENT, OP_APPEND, OP_APPEND};
+
+    memset(o, 0, sizeof *o);
+    o->kind = kinds[draw(sizeof kinds / sizeof kinds[0])];
+    if (o->kind == OP_APPEND && last_len > 30)
+        o->kind = OP_SET;
+    if (o->kind == OP_APPEND)
+        snprintf(o->bytes, sizeof o->bytes, "%d", self);
+    else if (draw(2))
+        snprintf(o->bytes, sizeof o->bytes, "%d%03d", self + 1, n);
+    else
+        snprintf(o->bytes, sizeof o->bytes, "w%d.%d.%u", self, n, (unsigned)draw(100));
+    o->len = (uint32_t)strlen(o->bytes);
+    if (o->kind == OP_CAS)
+        o->expected = draw(8) ? last_version : 0;
+    if (o->kind == OP_INCREMENT)
+        o->expected = 1 + draw(9);
+    if (o->kind == OP_GET || o->kind == OP_DELETE || o->kind == OP_INCREMENT)
+        o->len = 0;
+}
+
+static uint32_t perform(struct muster *m, const char *key, struct op *o)
+{
+    int64_t sum = 0;
+    size_t n = 0;
+    uint32_t s;
+
+    switch (o->kind) {
+    case OP_SET: return muster_kv_set(m, key, MUSTER_NTS, o->bytes, o->len, &o->version);
+    case OP_GET: return get(m, key, o);
+    case OP_INSERT: return muster_kv_insert(m, key, MUSTER_NTS, o->bytes, o->len);
+    case OP_DELETE:
+        s = muster_kv_delete(m, key, MUSTER_NTS, &n);
+        o->version = n;
+        return s;
+    case OP_CAS: return muster_kv_compare_and_set(m, key, MUSTER_NTS, o->expected, o->bytes, o->len, &o->version);
+    case OP_INCREMENT:
+        s = muster_kv_increment(m, key, MUSTER_NTS, (int64_t)o->expected, &sum);
+        o->version = (uint64_t)sum;
+        return s;
+    default:
+        s = muster_kv_append(m, key, MUSTER_NTS, o->bytes, o->len, &n);
+        o->found_len = (uint32_t)n;
+        return s;
+    }
+}
+
+static void key_of(uint32_t key, char name[8])
+{
+    snprintf(name, 8, "k%u", key);
+}
+
+_Noreturn static void work(int self, uint64_t seed, uint32_t window)
+{
+    uint64_t versions[KEYS] = {0};
+    uint32_t lens[KEYS] = {0};
+    struct muster *m = join(self);
+
+    random_state = seed;
+    for (;;) {
+        while (atomic_load(&shared->window) == window) {
+            if (atomic_load(&shared->stop))
+                _exit(muster_leave(m) ? 5 : 0);
+            sched_yield();
+        }
+        window = atomic_load(&shared->window);
+        for (int n = 0; n < PER_WINDOW; n++) {
+            struct entry *e = &shared->log[self][n];
+            struct op o;
+            char name[8];
+
+            e->key = (uint32_t)draw(KEYS);
+            key_of(e->key, name);
+            choose(&o, self, n, versions[e->key], lens[e->key]);
+            if (draw(40) == 0)
+                sched_yield();
+            o.returned = UINT64_MAX;
+            o.called = muster_now_ns();
+            e->op = o;
+            atomic_store(&e->state, 1);
+            o.status = perform(m, name, &o);
+            o.returned = muster_now_ns();
+            e->op = o;
+            atomic_store(&e->state, 2);
+            if (o.kind == OP_SET || o.kind == OP_GET || o.kind == OP_CAS)
+                versions[e->key] = o.version;
+            if (o.kind == OP_GET || o.kind == OP_APPEND)
+                lens[e->key] = o.found_len;
+            else
+                lens[e->key] += 2;
+        }
+        atomic_store(&shared->done[self], window);
+    }
+}
+
+static void start(int w)
+{
+    pid_t director = getpid();
+    uint64_t seed = draw(UINT64_MAX);
+    uint32_t window = atomic_load(&shared->window);
+
+    fflush(NULL);
+    workers[w] = fork();
+    if (!workers[w]) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != director)
+            _exit(3);
+        work(w, seed, window);
+    }
+}
+
+/* Everybody has finished the window or is dead. False: somebody ended by itself, or does not end at all. */
+static bool finish(uint32_t window)
+{
+    uint64_t end = muster_after_ns(60000000000u);
+
+    for (int w = 0; w < WORKERS; w++)
+        while (atomic_load(&shared->done[w]) != window) {
+            int status;
+
+            if (waitpid(workers[w], &status, WNOHANG) == workers[w]) {
+                workers[w] = 0;
+                if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+                    break;
+                fprintf(stderr, "lin: worker %d ended with status %x\n", w, (unsigned)status);
+                return false;
+            }
+            if (muster_now_ns() > end) {
+                fprintf(stderr, "lin: worker %d does not end its window\n", w);
+                return false;
+            }
+            short_pause(20000);
+        }
+    for (int w = 0; w < WORKERS; w++) { /* who was killed after it had done all */
+        int status;
+
+        if (workers[w] && atomic_load(&shared->done[w]) != window)
+            workers[w] = 0;
+        else if (workers[w] && waitpid(workers[w], &status, WNOHANG) == workers[w])
+            workers[w] = 0;
+    }
+    return true;
+}
+
+/* Operations that another one was at the same time as: only they leave the checker a choice. */
+static uint64_t count_overlapped(const struct op *ops, size_t count)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++)
+            if (k != i && ops[k].called < ops[i].returned && ops[i].called < ops[k].returned) {
+                n++;
+                break;
+            }
+    return n;
+}
+
+/* One key's window, with the director's reading at its end, which becomes the next start. */
+static bool check(struct muster *m, uint32_t key, struct reg *start_state)
+{
+    static struct op ops[OPS_MAX];
+    size_t count = 0;
+    uint64_t steps, highest = start_state->version;
+    char name[8];
+    struct op *last;
+    enum verdict v;
+
+    for (int w = 0; w < WORKERS; w++)
+        for (int n = 0; n < PER_WINDOW; n++) {
+            struct entry *e = &shared->log[w][n];
+            uint32_t state = atomic_load(&e->state);
+
+            if (!state || e->key != key)
+                continue;
+            ops[count] = e->op;
+            if (state != 2)
+                ops[count].returned = UINT64_MAX;
+            total.killed += state != 2;
+            count++;
+        }
+    total.operations += count;
+    total.overlapped += count_overlapped(ops, count);
+    key_of(key, name);
+    last = &ops[count++];
+    *last = (struct op){.kind = OP_GET, .called = muster_now_ns()};
+    last->status = get(m, name, last);
+    last->returned = muster_now_ns();
+    v = history_check(start_state, ops, count, MOST, &steps);
+    total.steps += steps;
+    total.undecided += v == UNDECIDED;
+    if (v == NOT_LINEARIZABLE) {
+        printf("lin: window %" PRIu64 ", key %s: no order explains these %zu operations, from '%.*s' version %" PRIu64
+               "\n",
+               total.windows, name, count, (int)start_state->len, start_state->bytes, start_state->version);
+        history_print(ops, count);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (ops[i].returned != UINT64_MAX && (ops[i].kind == OP_SET || ops[i].kind == OP_GET) &&
+            ops[i].version > highest)
+            highest = ops[i].version;
+    *start_state = (struct reg){.version = highest};
+    if (last->status == MUSTER_OK) {
+        *start_state = (struct reg){.present = true, .exact = true, .version = last->version, .len = last->found_len};
+        memcpy(start_state->bytes, last->found, last->found_len);
+    }
+    return true;
+}
+
+static bool one_window(struct muster *m, struct reg states[KEYS])
+{
+    uint32_t window;
+    int victim = draw(3) ? -1 : (int)draw(WORKERS);
+    volatile uint64_t dawdle = draw(60000);
+
+    for (int w = 0; w < WORKERS; w++) {
+        if (!workers[w])
+            start(w);
+        for (int n = 0; n < PER_WINDOW; n++)
+            atomic_store(&shared->log[w][n].state, 0);
+    }
+    window = atomic_fetch_add(&shared->window, 1) + 1;
+    if (victim >= 0) {
+        while (dawdle)
+            dawdle--;
+        kill(workers[victim], SIGKILL);
+        total.kills++;
+    }
+    if (!finish(window))
+        return false;
+    if (victim >= 0 && workers[victim]) {
+        waitpid(workers[victim], NULL, 0);
+        workers[victim] = 0;
+    }
+    if (muster_scavenge(m, NULL) != MUSTER_OK)
+        return false;
+    for (uint32_t k = 0; k < KEYS; k++)
+        if (!check(m, k, &states[k]))
+            return false;
+    total.windows++;
+    return true;
+}
+
+static void print_problem(void *arg, const char *sentence)
+{
+    (void)arg;
+    fprintf(stderr, "lin: audit: %s\n", sentence);
+}
+
+static bool end_all(struct muster *m, bool ok)
+{
+    struct muster_audit audit;
+
+    atomic_store(&shared->stop, 1);
+    for (int w = 0; w < WORKERS; w++) {
+        int status = 0;
+
+        if (!workers[w])
+            continue;
+        if (!ok)
+            kill(workers[w], SIGKILL);
+        waitpid(workers[w], &status, 0);
+        ok = ok && status == 0;
+    }
+    muster_scavenge(m, NULL);
+    ok = muster_segment_check(muster_segment_of(m), print_problem, NULL, &audit) == MUSTER_OK && !audit.problems && ok;
+    return muster_leave(m) == MUSTER_OK && ok;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seconds = 6, seed = muster_now_ns() ^ (uint64_t)getpid() << 32, end;
+    struct reg states[KEYS] = {{0}};
+    struct muster *m;
+    bool ok = true;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--seconds"))
+            seconds = strtoull(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--seed"))
+            seed = strtoull(argv[i + 1], NULL, 10);
+    }
+    printf("lin: %" PRIu64 " seconds, --seed %" PRIu64 "\n", seconds, seed);
+    random_state = seed;
+    snprintf(job, sizeof job, "lin-%d", (int)getpid());
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    m = join(-1);
+    for (end = muster_after_ns(seconds * 1000000000u); ok && muster_now_ns() < end;)
+        ok = one_window(m, states);
+    ok = end_all(m, ok);
+    printf("%" PRIu64 " windows, %" PRIu64 " operations, %" PRIu64 " of them overlapping, %" PRIu64 " kills, %" PRIu64
+           " operations cut off by them; %" PRIu64 " configurations searched, %" PRIu64 " key windows undecided: %s\n",
+           total.windows, total.operations, total.overlapped, total.kills, total.killed, total.steps, total.undecided,
+           ok ? "linearizable" : "FAILED");
+    return ok ? 0 : 1;
+}
