@@ -8,14 +8,16 @@
  */
 #include "segment/table.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "segment/entry.h"
 
 enum {
-    INLINE_MAX = 512 / 8,       /* words of an entry that may lie in the page */
-    PAGE_INLINE_MAX = 16384 / 8 /* words of a page above which new values go outside */
+    INLINE_MAX = 512 / 8,        /* words of an entry that may lie in the page */
+    PAGE_INLINE_MAX = 16384 / 8, /* words of a page above which new values go outside */
+    DELETE_TRIES = 200           /* in a full heap, while others hold the deletes' reserve */
 };
 
 struct edit {
@@ -349,6 +351,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
     bool wants_old = flags & MU_EDIT_WANTS_OLD;
     enum muster_status status = MUSTER_OK;
     enum mu_commit commit = MU_RETRY;
+    uint32_t patience = DELETE_TRIES;
     struct edit d;
 
     d.t = t;
@@ -382,6 +385,14 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
             break;
         }
         status = attempt(&d, verdict, !wants_old, &commit, ret_version);
+        if (status == MUSTER_RESOURCE_EXHAUSTED && verdict == MU_DELETE && patience--) {
+            status = MUSTER_OK; /* other deletes have the reserve, for a moment */
+#ifdef MU_SIM
+            mu_pause();
+#else
+            sched_yield();
+#endif
+        }
     }
     if (commit == MU_RETRY)
         mu_txn_abort(&d.txn);

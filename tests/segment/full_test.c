@@ -110,6 +110,56 @@ static void keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order(voi
     assert_int_equal(test_job_end(&job), 0);
 }
 
+/* In a full store, everybody deletes what is his and puts it back if he can; others' keys stay as they were. */
+static struct test_job crowded;
+
+static int deletes_in_a_crowd(void *arg)
+{
+    struct muster *m = test_join(crowded.name, -1, 0);
+    struct test_random r = {test_seed() + *(unsigned *)arg};
+    static char value[3000];
+
+    CHECK(m != NULL);
+    for (int step = 0; step < 1500; step++) {
+        char key[64];
+        enum muster_status status;
+
+        snprintf(key, sizeof key, "own/%u/%u", *(unsigned *)arg, (unsigned)test_below(&r, 40));
+        CHECK(muster_kv_delete(m, key, MUSTER_NTS, NULL) == MUSTER_OK);
+        status = muster_kv_set(m, key, MUSTER_NTS, value, test_below(&r, sizeof value), NULL);
+        CHECK(status == MUSTER_OK || status == MUSTER_RESOURCE_EXHAUSTED);
+    }
+    CHECK(muster_leave(m) == MUSTER_OK);
+    return 0;
+}
+
+static void four_processes_may_delete_from_a_full_store_at_once(void **state)
+{
+    struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_buckets = 16};
+    unsigned numbers[4] = {0, 1, 2, 3};
+    struct muster *m;
+    pid_t pids[4];
+    size_t n;
+
+    (void)state;
+    assert_ok(test_job_create(&crowded, &config));
+    m = test_join(crowded.name, 0, 0);
+    for (int i = 0; i < 4; i++) {
+        char directory[32];
+
+        snprintf(directory, sizeof directory, "own/%d", i);
+        fill(m, directory, 1000, 40);
+    }
+    n = fill(m, "fill", 200, SIZE_MAX);
+    for (int i = 0; i < 4; i++)
+        pids[i] = test_fork(deletes_in_a_crowd, &numbers[i]);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(test_reap(pids[i]), 0);
+    assert_int_equal(count(m, "fill"), n);
+    muster_leave(m);
+    assert_int_equal(test_job_end(&crowded), 0);
+}
+
 static void what_cannot_be_written_changes_nothing(void **state)
 {
     struct muster_segment_config config = {.heap_bytes = 1 << 20};
@@ -309,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied),
         cmocka_unit_test(keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order),
+        cmocka_unit_test(four_processes_may_delete_from_a_full_store_at_once),
         cmocka_unit_test(what_cannot_be_written_changes_nothing),
         cmocka_unit_test(the_deaths_of_tasks_are_recorded_in_a_full_segment),
         cmocka_unit_test(events_need_no_more_room_than_their_ring),
