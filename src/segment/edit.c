@@ -8,7 +8,6 @@
  */
 #include "segment/table.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -387,11 +386,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
         status = attempt(&d, verdict, !wants_old, &commit, ret_version);
         if (status == MUSTER_RESOURCE_EXHAUSTED && verdict == MU_DELETE && patience--) {
             status = MUSTER_OK; /* other deletes have the reserve, for a moment */
-#ifdef MU_SIM
-            mu_pause();
-#else
-            sched_yield();
-#endif
+            mu_yield();
         }
     }
     if (commit == MU_RETRY)
