@@ -171,11 +171,15 @@ static void in_recycle(const struct op *op)
         if (mu_table_bucket(&t, &b) == word)
             break;
     }
-    snprintf(far, sizeof far, "elsewhere");
-    mu_key_make(&b, &world.seg, far, strlen(far));
-    other = mu_table_bucket(&t, &b);
+    for (unsigned i = 0;; i++) { /* a bucket of its own, so that its page can be made as long */
+        snprintf(far, sizeof far, "elsewhere/%u", i);
+        mu_key_make(&b, &world.seg, far, strlen(far));
+        other = mu_table_bucket(&t, &b);
+        if (other != word && !MU_WORD_INDEX(mu_load_acquire(other))) /* acquire: a look */
+            break;
+    }
     note(MUSTER_OK, 0);
-    if (!MU_WORD_INDEX(root) || other == word)
+    if (!MU_WORD_INDEX(root))
         return;
     meta = mu_load_relaxed(&mu_heap_block(&world.seg, MU_WORD_INDEX(root), NULL)->meta); /* relaxed: not replaced yet */
     len = MU_META_BYTES(meta) + 8 * MU_META_REFS(meta) - 8 * (MU_PAGE_WORDS + MU_ENTRY_WORDS + mu_words(b.len));
