@@ -25,6 +25,7 @@
 
 /* ---- commit.h, object.c ---- */
 #include "segment/pin.h"
+#include "sync/futex.h"
 #ifdef BREAK_NO_PUBLISH /* the victim commits blocks that are still OWNED */
 static _Thread_local uint32_t mortal;
 #define mu_heap_publish(ctx, ref) (mortal ? (void)(ref) : (mu_heap_publish)(ctx, ref))
@@ -39,7 +40,11 @@ static _Thread_local uint32_t mortal;
 #ifdef BREAK_FREER_IGNORES_PINS
 #define mu_pin_others(seg, ref, except) false
 #endif
+#ifdef BREAK_NO_WAKE
+#define mu_futex_wake(word) ((void)(word))
+#endif
 #include "segment/commit.h"
+#undef mu_futex_wake
 #undef mu_heap_publish
 #undef mu_store_release
 #ifdef BREAK_NO_SECOND_LOOK
@@ -100,7 +105,13 @@ static bool model_in_heap(const mu_a64 *p);
 #ifdef BREAK_DEAD_PIN_LEFT
 #define mu_pin_settle(seg, ctx, object, ref, except) ((void)0)
 #endif
+#ifdef BREAK_NO_EPOCH
+#define mu_futex_wake32(word)   ((void)(word))
+#define mu_fetch_add32(word, n) ((void)(word), (void)(n))
+#endif
 #include "segment/scavenge.c"
+#undef mu_futex_wake32
+#undef mu_fetch_add32
 #undef mu_cas
 #undef mu_object_reaches
 #undef mu_heap_free

@@ -1,0 +1,168 @@
+/*
+ * sleep.c: a sleeper, and a writer that may die between its commit and its wake.
+ *
+ * Stands for: mu_wait_look() and mu_wait_on() in src/segment/wait.c, the wake in mu_commit_try() in
+ * src/segment/commit.h, mu_epoch_move() in src/segment/scavenge.c.
+ *
+ * The waiter waits until the object's value is no longer the first; the writer changes it once. There is no recheck
+ * timer and no spurious wake: who misses its wake sleeps for ever. The kernel compares both words and queues the
+ * sleeper under one lock, which a wake takes too. When the writer dies, the scavenger's epoch must wake the sleeper;
+ * whether the value was changed is then for it to see.
+ *
+ * RUN short ok    -                             : the waiter is woken, or does not sleep
+ * RUN short ok    -DDEAD_WRITER                 : the writer may die at any access
+ * RUN short reach -DREACH                       : the waiter does sleep
+ * RUN short reach -DDEAD_WRITER -DREACH_DEATH   : the writer does die
+ * RUN short hang  -DBREAK_NO_WAKE               : the commit does not wake
+ * RUN short hang  -DBREAK_KERNEL_SEES_NOTHING   : the word is not compared when the sleeper is queued
+ * RUN short hang  -DDEAD_WRITER -DBREAK_NO_EPOCH : a death does not move the epoch
+ */
+#define MODEL_FUTEX
+#include "mechanism.h"
+
+#include <genmc.h>
+
+#include "segment/wait.c"
+
+PRIVATE(struct mu_wait, waiting, sizeof(struct mu_wait))
+
+/* ---- the kernel's queue, for one sleeper ---- */
+static pthread_mutex_t queue = PTHREAD_MUTEX_INITIALIZER;
+static bool queued;
+static _Atomic(int) woken;
+
+void mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, muster_deadline deadline)
+{
+    bool same;
+
+    (void)deadline;
+    pthread_mutex_lock(&queue);
+    same = (uint32_t)atomic_load_explicit(word, memory_order_relaxed) == value &&
+           atomic_load_explicit(epoch, memory_order_relaxed) == seen;
+#ifdef BREAK_KERNEL_SEES_NOTHING
+    same = true;
+#endif
+    queued = same;
+    pthread_mutex_unlock(&queue);
+    if (!same)
+        return;
+#ifdef REACH
+    MUST(reach, false);
+#endif
+    __VERIFIER_loop_begin();
+    for (;;) {
+        int now;
+
+        __VERIFIER_spin_start();
+        now = atomic_load_explicit(&woken, memory_order_acquire);
+        __VERIFIER_spin_end(now);
+        if (now)
+            break;
+    }
+    atomic_store_explicit(&woken, 0, memory_order_relaxed);
+}
+
+static void wake(void)
+{
+    mu_point(NULL);
+    pthread_mutex_lock(&queue);
+    if (queued) {
+        queued = false;
+        atomic_store_explicit(&woken, 1, memory_order_release);
+    }
+    pthread_mutex_unlock(&queue);
+}
+
+void mu_futex_wake(mu_a64 *word)
+{
+    (void)word;
+    wake();
+}
+
+void mu_futex_wake32(mu_a32 *word)
+{
+    (void)word;
+    wake();
+}
+
+bool mu_segment_is_closed(const struct muster_segment *segment)
+{
+    (void)segment;
+    return false;
+}
+
+bool mu_segment_is_whole(const struct muster_segment *segment)
+{
+    (void)segment;
+    return true;
+}
+
+/* The writer is known to be dead: its wait ends, as a wait does for a task in error. */
+static _Atomic(int) in_error;
+
+static void *waiter(void *arg)
+{
+    struct mu_wait *w = waiting();
+
+    (void)arg;
+    become(0);
+    w->seg = view();
+    w->ctx = own();
+    w->ctx->interrupt = NULL;
+    w->deadline = MUSTER_FOREVER;
+    w->spins = w->yields = 0; /* spinning and yielding only look again */
+    w->told = w->looked = true;
+    for (;;) {
+        uint64_t seen;
+
+        mu_wait_look(w);
+        seen = mu_load_acquire(OBJECT);
+        if (MU_WORD_TAG(seen) != 1)
+            break;
+        if (atomic_load_explicit(&in_error, memory_order_relaxed))
+            return NULL;
+        MUST(status, mu_wait_on(w, OBJECT, seen) == MUSTER_OK);
+    }
+    MUST(lost, get() == 10);
+    return NULL;
+}
+
+static void *writer(void *arg)
+{
+    (void)arg;
+    become(1);
+#ifdef DEAD_WRITER
+    mortal = 2;
+#endif
+    put(10);
+    mortal = 0;
+    return NULL;
+}
+
+static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot_word, uint64_t task_word)
+{
+    (void)arg, (void)ctx, (void)slot, (void)slot_word, (void)task_word;
+    atomic_store_explicit(&in_error, 1, memory_order_relaxed);
+}
+
+int main(void)
+{
+    pthread_t s, w;
+    void *died = NULL;
+
+    become(MAIN);
+    pthread_create(&s, NULL, waiter, NULL);
+    pthread_create(&w, NULL, writer, NULL);
+#ifdef DEAD_WRITER
+    kill_owner(1);
+#endif
+    pthread_join(w, &died);
+#ifdef REACH_DEATH
+    MUST(reach, !died);
+#endif
+    (void)died;
+    mu_scavenge(own(), on_death, NULL);
+    pthread_join(s, NULL);
+    audit();
+    return 0;
+}
