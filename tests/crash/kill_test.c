@@ -198,6 +198,9 @@ static void visit(struct exploration *x)
         v->contended = true;
         crash_run(MAP_AS_IS, contend, v);
         crash_print("%s: %s meanwhile", v->op->name, v->contender->name);
+        crash_run(MAP_PRIVATE_MAIN, bury, v); /* killed right then: no write of its own comes first */
+        crash_print("%s killed right after %s", v->op->name, v->contender->name);
+        board->contended_images++;
         x->changed_by_others = true;
         v->count = 0;
     }

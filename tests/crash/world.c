@@ -48,7 +48,7 @@ void crash_bad(const char *format, ...)
     n += (size_t)vsnprintf(board->complaints + n, sizeof board->complaints - n, format, args);
     va_end(args);
     if (n + 2 < sizeof board->complaints)
-        strcpy(board->complaints + n, "\n");
+        memcpy(board->complaints + n, "\n", 2);
 }
 
 static int new_file(const char *name)
