@@ -124,9 +124,11 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
     seg->fd = fd;
     seg->writable = writable;
     seg->users = 1;
-    if (path && strlen(path) < sizeof seg->path)
+    if (h.flags & MU_FLAG_MEMFD)
+        seg->path[0] = 0; /* whatever it was reached through */
+    else if (path && strlen(path) < sizeof seg->path)
         memcpy(seg->path, path, strlen(path) + 1);
-    else if (!(h.flags & MU_FLAG_MEMFD))
+    else
         path_of(seg->job, seg->path, sizeof seg->path);
     *ret_segment = seg;
     return MUSTER_OK;

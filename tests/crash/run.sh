@@ -7,10 +7,10 @@ cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
 [ $# -gt 0 ] || set -- step step3 step-clang step3-clang
 for variant; do
-	make -s BUILD="$build" "$build/$variant/tests/crash/kill_test" "$build/$variant/tests/crash/pause_test"
+    make -s BUILD="$build" "$build/$variant/tests/crash/kill_test" "$build/$variant/tests/crash/pause_test"
 done
 for variant; do
-	for test in kill pause; do
-		VARIANT=$variant "$build/$variant/tests/crash/${test}_test" --long
-	done
+    for test in kill pause; do
+        VARIANT=$variant "$build/$variant/tests/crash/${test}_test" --long
+    done
 done
