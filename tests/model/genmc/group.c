@@ -3,8 +3,8 @@
  *
  * Stands for: arrive(), barrier(), wait_slowly() and mu_group_close() in src/barrier/collective.c.
  *
- * Two or three members meet, each after writing a word of data. A member that may die is declared lost when the kernel has
- * reported its death; a member with a deadline may give up. All who return have the same outcome; OK means that the
+ * Two or three members meet, each after writing a word of data. A member that may die is declared lost when the kernel
+ * has reported its death; a member with a deadline may give up. All who return have the same outcome; OK means that the
  * data of all can be read. A wait, mu_wait_on(), ends when the word or the epoch changes, as sleep.c shows.
  *
  * RUN short ok      -                            : all arrive
