@@ -54,7 +54,8 @@ static void rehearse(struct exploration *x, struct images *im)
             add_page(im, p);
 }
 
-/* Is what changed in this page only the inside of parts that are still owned, so that nobody will ever read it? */
+/* Is what changed in this page only the inside of large values that are still owned, so that nobody will ever read it?
+ */
 static bool hidden(uint8_t *page, const uint8_t *before)
 {
     struct mu_ctx *ctx = world.ctx[VICTIM];
@@ -65,7 +66,7 @@ static bool hidden(uint8_t *page, const uint8_t *before)
     for (size_t at = 0; at < PAGE; at += MU_GRANULE) {
         uint32_t granule = (uint32_t)((size_t)(page + at - world.seg.heap) / MU_GRANULE), limit = 0;
         struct mu_block *b = NULL;
-        uint64_t w;
+        uint64_t w, meta;
 
         if (!memcmp(page + at, before + at, MU_GRANULE))
             continue;
@@ -73,9 +74,10 @@ static bool hidden(uint8_t *page, const uint8_t *before)
             granule--;
         if (!b || limit < 2048)
             return false;
-        w = mu_load_relaxed(&b->word); /* relaxed: the owner is stopped */
-        if (MU_BLOCK_STATE(w) != MU_OWNED || MU_BLOCK_SLOT(w) != ctx->slot ||
-            MU_META_TYPE(mu_load_relaxed(&b->meta)) != MU_TYPE_PART || (uint8_t *)b == page + at)
+        w = mu_load_relaxed(&b->word); /* relaxed, as the next: the owner is stopped */
+        meta = mu_load_relaxed(&b->meta);
+        if (MU_BLOCK_STATE(w) != MU_OWNED || MU_BLOCK_SLOT(w) != ctx->slot || (uint8_t *)b == page + at ||
+            (MU_META_TYPE(meta) != MU_TYPE_PART && (MU_META_TYPE(meta) != MU_TYPE_VALUE || MU_META_REFS(meta))))
             return false;
     }
     return true;
