@@ -18,7 +18,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=${SOURCE:-$(cd "$here/../../.." && pwd)}
-seconds=${SECONDS_EACH:-300}
+seconds=${SECONDS_EACH:-900}
 # The inliner and the detection of spin loops are off: they do not see what is in thread-local storage (mechanism.h), and
 # every retry loop here ends because the others' commits do. Instruction caching is off: with it, GenMC 0.10 sometimes gives
 # one stack address to two variables. The checker of memory models is off: it may settle for a stronger one.
