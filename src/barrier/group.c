@@ -393,9 +393,16 @@ static enum muster_status lost_member(struct muster_group *g, const struct roll 
     char name[128], text[MU_TEXT_MAX];
 
     for (uint32_t i = 0; i < g->size; i++) {
-        if (mu_cluster_task(seg, g->members[i].task, &t, text, &cluster) || t.state != MUSTER_TASK_ERROR)
+        bool there = g->members[i].flags & MU_MEMBER_THERE;
+
+        if (mu_cluster_task(seg, g->members[i].task, &t, text, &cluster))
             continue;
         mu_cluster_name(seg, g->members[i].task, &t, name, sizeof name);
+        if (there && t.incarnation != g->members[i].incarnation) /* its successor will come to the next generation */
+            return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s has replaced the member that came",
+                           g->name, name);
+        if (t.state != MUSTER_TASK_ERROR)
+            continue;
         return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s is in error: %s", g->name, name, text);
     }
     if (r->left < 0 || mu_cluster_task(seg, g->members[r->left].task, &t, NULL, &cluster))

@@ -116,7 +116,7 @@ static enum mu_verdict open_instance(struct mu_edit *e, struct call *c, struct m
 
 static const char *what_is_wrong(const struct call *c, const struct mu_barrier *b)
 {
-    if (c->all && !b->h.all)
+    if (c->all && !b->h.all && b->h.num != c->num)
         return "No tasks were specified by this call, but the barrier is for some tasks only";
     if (!c->all && (b->h.all || b->h.num != c->num || memcmp(b->ids, c->ids, (size_t)c->num * 4)))
         return b->h.all && c->num == b->h.num
@@ -390,10 +390,11 @@ static bool answered(struct call *c, const struct mu_barrier *b)
                  c->id, c->counter, b->h.counter);
         return true;
     }
-    if (place < 0 || (b->marks[place] & ~MU_MARK_ARRIVED) != c->number) {
+    if (place < 0 || b->marks[place] != (c->number | MU_MARK_ARRIVED)) { /* called again, or in error itself */
         c->result = MUSTER_CANCELLED;
         snprintf(c->text, sizeof c->text,
-                 "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64 " from the same task",
+                 "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64
+                 " from the same task, or the task has been set in error",
                  c->id, c->counter);
         return true;
     }

@@ -116,7 +116,7 @@ static void unmark(struct audit *a, const uint64_t *refs, uint32_t count, int de
         uint64_t below[2048];
         uint32_t n = refs[i] ? mu_heap_refs(a->seg, refs[i], below, 2048) : 0;
 
-        if (!refs[i])
+        if (!refs[i] || !mu_heap_block(a->seg, MU_REF_INDEX(refs[i]), NULL))
             continue;
         a->met[MU_REF_INDEX(refs[i]) >> 3] &= (uint8_t) ~(1u << (MU_REF_INDEX(refs[i]) & 7));
         if (n <= 2048 && depth < DEPTH_MAX)
@@ -185,7 +185,7 @@ static bool covers(const struct muster_segment *seg, uint64_t named, uint64_t re
     if ((named & ~MU_REF_DEEP) == ref)
         return true;
     n = named & MU_REF_DEEP ? mu_heap_refs(seg, named, parts, 2048) : 0;
-    for (uint32_t p = 0; p < n && p < 2048; p++)
+    for (uint32_t p = 0; n <= 2048 && p < n; p++)
         if ((parts[p] & ~MU_REF_DEEP) == ref)
             return true;
     return false;

@@ -322,10 +322,12 @@ enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id,
 
 void muster_interrupt(struct muster *muster)
 {
-    struct muster_segment *seg = muster->seg;
+    struct muster_segment *seg = muster && mu_handle_is_ours(muster) ? muster->seg : NULL;
 
+    if (!seg) /* left, or inherited through fork: there is no wait to end */
+        return;
     mu_store32_release(&muster->interrupt, 1); /* release: pairs with the acquire in segment/wait.c */
-    if (seg && seg->writable)
+    if (seg->writable)
         mu_epoch_move(seg);
 }
 
