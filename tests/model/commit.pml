@@ -18,6 +18,7 @@
  * The protocol:
  * RUN full  ok     -DREUSE -DDEATHS=2                        : one writer, its slot used again, both may die
  * RUN full  ok     -DTWO -DDEATHS=2                          : two writers, both may die
+ * RUN full  ok     -DTWO -DDEATHS=2 -DSAME_BLOCK              : the same, a failed attempt's block is filled again, not given back
  * RUN full  ok     -DREUSE -DTWO -DBLOCKS=4                   : two writers, one slot used again, one death
  * RUN short ok     -DOBJECTS=2 -DREUSE                       : one writer, two objects in turn, its slot used again
  * One rule dropped:
@@ -116,9 +117,9 @@ inline free_exact(b, g)
     (block[n].gen == g &&                                                                                              \
      (block[n].state == LIVE || (block[n].state == OWNED && block[n].slot == s && SAME_INC(n, i))))
 
-inline update(ob)
+/* Takes a free block; n 0 when there is none: an error, not a wait. */
+inline take()
 {
-    /* take a free block; a full heap is an error, not a wait */
     atomic {
         n = 1;
         do
@@ -132,9 +133,14 @@ inline update(ob)
             block[n].slot = s;
             block[n].inc = inc;
             n_gen = block[n].gen
-        fi
-    };
-    published = false;
+        fi;
+        published = false
+    }
+}
+
+inline update(ob)
+{
+    take();
     do
     :: n == 0 -> break
     :: else ->
@@ -185,7 +191,13 @@ inline update(ob)
             :: committed ->
                 free_exact(o, o_gen);
                 break
-            :: !committed /* try again with the same block */
+            :: !committed ->
+#ifdef SAME_BLOCK
+                skip /* fill it again */
+#else
+                free_exact(n, n_gen);
+                take()
+#endif
             :: !committed -> /* or find that there is nothing to do after all: give the block back */
                 free_exact(n, n_gen);
                 break
