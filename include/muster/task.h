@@ -39,8 +39,10 @@ enum muster_cause {
     MUSTER_CAUSE_EXITED = 5,    /* its process ended without leaving, with an exit status */
 };
 
-#define MUSTER_JOIN_RECOVERABLE  0x1u /* this task's errors end only waits that need it */
-#define MUSTER_JOIN_NO_HEARTBEAT 0x2u /* no heartbeat thread: call muster_heartbeat() yourself */
+#define MUSTER_JOIN_RECOVERABLE 0x1u /* this task's errors end only waits that need it */
+/* no heartbeat thread: call muster_heartbeat() yourself; and the thread that joins must live as long as the task does
+ */
+#define MUSTER_JOIN_NO_HEARTBEAT 0x2u
 #define MUSTER_JOIN_OBSERVER     0x4u /* write access without being a task (agents, tools) */
 #define MUSTER_JOIN_READ_ONLY                                                                                          \
     0x8u                            /* look only: no slot, no write access; mutations are PERMISSION_DENIED.           \
