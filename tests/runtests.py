@@ -95,6 +95,14 @@ def kill_all(token):
         time.sleep(0.02)
 
 
+def hear_signals():
+    """Started in the background or by nohup we ignore signals, and so would the tests, which send them. A handler, even
+    one that does nothing, is not inherited through exec."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
 class Test:
     def __init__(self, name, options):
         self.source, _, self.variant = name.partition("=")
@@ -244,6 +252,7 @@ def main():
         print("not allowed to mount: files left in /dev/shm are looked for once, at the end")
     before = shared_files()
 
+    hear_signals()
     lock, done = threading.Lock(), []
     with concurrent.futures.ThreadPoolExecutor(max(1, options.j)) as pool:
         running = [pool.submit(Test(name, options).run, i) for i, name in enumerate(names)]
