@@ -110,6 +110,7 @@ static const struct {
     FIELD(mu_cluster_root, errors),
     SIZE(mu_area),
     FIELD(mu_area, arrived),
+    FIELD(mu_area, sign),
     SIZE(mu_event_record),
     FIELD(mu_event_record, sequence),
     FIELD(mu_event_record, time_ns),

@@ -17,7 +17,7 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 1u
+#define MU_LAYOUT_MAJOR 2u
 #define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
@@ -254,11 +254,18 @@ struct mu_cluster_root {
     uint64_t reserved;
 };
 
-/* A member's area in a group: its arrival line, then two buffers for collectives. Data of a MU_TYPE_AREA block. */
+/*
+ * A member's area in a group: its arrival line, the lines that its peers watch, then two buffers for collectives. Data
+ * of a MU_TYPE_AREA block.
+ */
 struct mu_area {
     uint8_t pad0[MU_LINE - MU_BLOCK_HEADER]; /* so that the arrival word has a line of its own */
-    mu_a64 arrived;                          /* instance << 3 | timeout | closed | S */
+    mu_a64 arrived;                          /* instance << 3 | timeout | closed | S: what counts */
     uint8_t pad1[MU_LINE - 8];
+    struct {
+        mu_a64 instance; /* the last one arrived at, stored after `arrived`: what those who spin read */
+        uint8_t pad[MU_LINE - 8];
+    } sign[2]; /* in turn, by the instance's lowest bit */
     mu_a64 data[];
 };
 #define MU_ARRIVED(instance)   ((uint64_t)(instance) << 3)
@@ -294,7 +301,10 @@ static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_heade
 static_assert(sizeof(struct mu_task_record) == 64, "task record");
 static_assert(sizeof(struct mu_cluster_root) == 32, "cluster root");
 static_assert(offsetof(struct mu_block, body) == MU_BLOCK_HEADER, "block");
-static_assert(offsetof(struct mu_area, arrived) + MU_BLOCK_HEADER == MU_LINE, "the arrival word starts a line");
+static_assert(offsetof(struct mu_area, arrived) + MU_BLOCK_HEADER == MU_LINE &&
+                  offsetof(struct mu_area, sign) + MU_BLOCK_HEADER == 2 * MU_LINE &&
+                  offsetof(struct mu_area, data) + MU_BLOCK_HEADER == 4 * MU_LINE,
+              "the arrival word and the signs start a line each");
 static_assert(sizeof(struct mu_event_record) == 24, "event");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex is the low half of a word: little-endian only");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");

@@ -2,9 +2,15 @@
  * barrier/collective.c: the group barrier and what is built on it.
  *
  * Every member owns one word on a line of its own: the last instance it arrived at. Arriving is one CAS of that word
- * from instance - 1 to instance; then the member reads the others' words until all have arrived. There is no root, no
- * release phase and nothing shared to write: the last to arrive goes on at once, and with more tasks than processors
- * each barrier costs one context switch a member. Who is missing can be read by anybody.
+ * from instance - 1 to instance; then the member waits until all have arrived. There is no root, no release phase and
+ * nothing shared to write: the last to arrive goes on at once, and with more tasks than processors each barrier costs
+ * one context switch a member. Who is missing can be read by anybody.
+ *
+ * Whoever spins reads another line of the member, its sign: a plain store of the instance right after the CAS. Nobody
+ * else touches the arrival word while all goes well, so its CAS stays in the owner's cache, and the store of the sign
+ * travels while the owner looks at its peers' already: about one transfer of a line a barrier, not two. A sign is only
+ * a hint that comes early or late: sign >= instance says that the CAS succeeded; who sees none, because the member
+ * was killed or stopped between the two, or has not come, falls back to the arrival words, which alone decide.
  *
  * Outcome. Who gives up (a deadline, a lost member) closes every member that has not arrived: CAS from instance - 1 to
  * CLOSED. Arriving and closing are CASes on one word, so a member arrived or was closed, never both. If any is closed
@@ -56,8 +62,15 @@ bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason)
     return any;
 }
 
+/* Arrived for sure, and so not closed at the instance. False says nothing. */
+static inline bool has_signed(const struct mu_area *a, uint64_t instance)
+{
+    /* acquire: pairs with arrive(); all it wrote before is visible */
+    return mu_load_acquire(&a->sign[instance & 1].instance) >= instance;
+}
+
 /* False: closed before we came. */
-static bool arrive(struct muster_group *g, uint64_t instance)
+static inline bool arrive(struct muster_group *g, uint64_t instance)
 {
     mu_a64 *word = &g->mine->arrived;
     uint64_t w = MU_ARRIVED(instance - 1);
@@ -66,6 +79,8 @@ static bool arrive(struct muster_group *g, uint64_t instance)
     while (!mu_cas_seen(word, &w, MU_ARRIVED(instance)))
         if (w != (MU_ARRIVED(instance - 1) | MU_ARRIVED_S))
             return false;
+    /* release: the same for those who see the sign only; pairs with the acquire of has_signed() */
+    mu_store_release(&g->mine->sign[instance & 1].instance, instance);
     if (w & MU_ARRIVED_S)
         mu_futex_wake(word);
     return true;
@@ -161,8 +176,11 @@ static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, 
     uint32_t missing = 0, pick = g->size;
 
     for (uint32_t i = 0; i < g->size; i++) {
-        uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: pairs with arrive() */
+        uint64_t w;
 
+        if (has_signed(g->areas[i], instance))
+            continue;
+        w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: pairs with arrive() */
         *closed |= is_closed(w, instance);
         if (has_arrived(w, instance))
             continue;
@@ -216,21 +234,18 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
 /* Arrive at the next instance and wait for all. */
 static inline enum muster_status barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
 {
-    uint32_t spins = g->spins, i = 0;
+    uint32_t spins = g->spins, left = g->size - 1, i = g->rank + 1; /* not our own: its line is on its way to others */
 
     if (!arrive(g, instance)) {
         mu_group_close(g, instance, 0);
         return report(g, instance);
     }
-    for (;;) {
-        uint64_t w;
-
-        if (i == g->size)
-            break;
-        w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: pairs with arrive(); all it wrote is visible */
-        if (has_arrived(w, instance)) {
+    while (left) {
+        i = i < g->size ? i : 0;
+        if (has_signed(g->areas[i], instance)) {
+            left--;
             i++;
-        } else if (spins && !(w & MU_ARRIVED_CLOSED)) {
+        } else if (spins) {
             spins--;
             mu_pause();
         } else {
