@@ -4,12 +4,15 @@
  * Stands for: src/barrier/collective.c (arrive, scan, mu_group_close, report, wait_slowly) and leave() in
  * src/barrier/group.c, with the sleeping of src/segment/wait.c.
  *
- * Each member has one arrival word {instance, S, CLOSED, reason}, which only it moves forward:
- *   arrive at e:  CAS e-1 -> e on the own word; if S is set there, clear it in the same CAS and wake.
- *                 CLOSED(e) found there: give up.
- *   wait:         read the members' words in turn until all have reached e; a word once seen there need not be read again.
+ * Each member has one arrival word {instance, S, CLOSED, reason}, which only it moves forward, and two signs, one for odd
+ * and one for even instances, which only it writes:
+ *   arrive at e:  CAS e-1 -> e on the own word; if S is set there, clear it in the same CAS. CLOSED(e) found there: give up.
+ *                 Then store e in the sign of e's parity; then wake, if S was set. It may die between any two of these.
+ *   wait:         read the members' signs or words in turn until all have reached e; who has once been seen there need not
+ *                 be looked at again. A sign of e or more says so for sure; any other says nothing, and the word decides.
  *                 CLOSED(e) anywhere: give up. To sleep on a missing member: load the error epoch; no member in error (else
  *                 give up); set S by CAS in exactly the word read; futex_waitv {its word, error epoch}.
+ *                 Who spins looks at signs only. That is a wait in which the word was never looked at: one of those here.
  *   give up (own deadline, a member in error, somebody closed): close every member that is missing, CAS e-1 -> CLOSED(e)
  *                 with the reason, waking its sleepers. None closed, by whomever: all had arrived, OK. Else the instance
  *                 failed; who is closed cannot change any more, and the reason is that of the first of them.
@@ -42,6 +45,11 @@
  * RUN full  assert -DMEMBERS=4 -DINSTANCES=1 -DDEADLINES=1 -DVICTIM=1 -DREASON_AT_ONCE : who meets a closed member reports its reason, closing nobody
  * RUN short assert -DMEMBERS=3 -DCLOSED_AHEAD_FAILS                        : CLOSED(e+1) is taken for a failure of e
  * RUN short assert -DMEMBERS=3 -DCLOSED_IS_ARRIVED                         : CLOSED(e) is taken for an arrival at e
+ * RUN short assert -DMEMBERS=3 -DSIGN_FIRST                             : the sign is stored before the CAS
+ * RUN short assert -DMEMBERS=3 -DSIGN_THOUGH_CLOSED -DDEADLINES=1 -DDEATHS=0 : the sign is stored though the CAS found the word closed
+ * RUN short assert -DMEMBERS=3 -DSIGN_OF_BEFORE -DDEATHS=0              : the sign of the instance before is trusted
+ * RUN short assert -DMEMBERS=3 -DUNSIGNED_IS_MISSING                    : who gives up takes a member without a sign for one that it must close
+ * RUN short stuck  -DMEMBERS=3 -DSIGN_ALONE -DDEATHS=0                  : who sleeps waits for the sign, whatever the word says
  * RUN short stuck  -DMEMBERS=3 -DDEADLINES=1 -DABSENT -DDEATHS=0 -DCLOSE_WITHOUT_WAKE : closing does not wake
  * RUN short stuck  -DMEMBERS=3 -DARRIVE_WITHOUT_WAKE -DDEATHS=0            : arrival clears S, does not wake
  * RUN short stuck  -DMEMBERS=3 -DSLEEPERS_BLIND_OR -DDEATHS=0              : S is set by fetch_or, and what comes of it is slept on
@@ -69,6 +77,7 @@
 typedef Word { byte epoch; bool sleepers; bool closed; bool late }
 
 Word arrival[MEMBERS];
+byte sign[2 * MEMBERS];   /* a member's two, by the instance's parity */
 bool error[MEMBERS];      /* the task's record says so */
 byte error_epoch;
 byte sleeps_on[MEMBERS];  /* kernel: 1 + member whose word; 0 awake */
@@ -87,6 +96,19 @@ bool cause;               /* audit: somebody died, stayed away, or passed a dead
 #else
 #define REACHED(w, e) ((!w.closed && w.epoch >= e) || (w.closed && w.epoch > e))
 #endif
+#endif
+#define SIGN(m, e)       sign[2 * (m) + (e) % 2]
+#ifdef SIGN_OF_BEFORE
+#define SIGNED(m, e)     (SIGN(m, e - 1) >= e - 1)
+#else
+#define SIGNED(m, e)     (SIGN(m, e) >= e)
+#endif
+#ifdef SIGN_ALONE /* in the eyes of who waits; who closes looks at the word */
+#define SEEN(m, e)       false
+#define AWAITED(m, e)    (!CLOSED_FOR(arrival[m], e) && !SIGNED(m, e))
+#else
+#define SEEN(m, e)       REACHED(arrival[m], e)
+#define AWAITED(m, e)    MISSING(arrival[m], e)
 #endif
 #define CLOSED_FOR(w, e) (w.closed && !REACHED(w, e))
 #define MISSING(w, e)    (!w.closed && w.epoch < e)
@@ -157,16 +179,28 @@ arrive:
             fi;
             /* CAS e-1 -> e, from the word with S or without; one that fails because S was set meanwhile is tried again */
             begun[me] = e;
+#ifdef SIGN_FIRST
+            SIGN(me, e) = e
+        };
+        atomic {
+#endif
 #ifndef STORE_ARRIVAL
             if
-            :: arrival[me].closed -> goto closed
+            :: arrival[me].closed ->
+#ifdef SIGN_THOUGH_CLOSED /* nobody looks between the two */
+                SIGN(me, e) = e;
+#endif
+                goto closed
             :: else -> assert(arrival[me].epoch == e - 1)
             fi;
 #endif
             need_wake = arrival[me].sleepers;
             arrival[me].epoch = e;
             arrival[me].closed = false;
-            arrival[me].sleepers = false;
+            arrival[me].sleepers = false
+        };
+        atomic {
+            SIGN(me, e) = e;
             if
             :: need_wake -> need_wake = false
             :: else -> goto scan
@@ -176,20 +210,21 @@ arrive:
         atomic { wake_word(me) };
 #endif
 
-scan: /* member j's word; those before it have been seen there */
+scan: /* member j; those before it have been seen there. A sign that says nothing has no effect: not a step of its own */
         atomic {
             if
             :: j == MEMBERS -> goto passed
             :: j == me -> j++; goto scan /* its own word was decided by its own CAS */
-            :: j < MEMBERS && j != me && REACHED(arrival[j], e) -> j++; goto scan
+            :: j < MEMBERS && j != me && SIGNED(j, e) -> j++; goto scan
+            :: j < MEMBERS && j != me && SEEN(j, e) -> j++; goto scan
             :: j < MEMBERS && j != me && CLOSED_FOR(arrival[j], e) -> k = j; goto closed
-            :: j < MEMBERS && j != me && MISSING(arrival[j], e)
-            :: j < MEMBERS && j != me && MISSING(arrival[j], e) && me < DEADLINES -> late = true; goto give_up
+            :: j < MEMBERS && j != me && AWAITED(j, e)
+            :: j < MEMBERS && j != me && AWAITED(j, e) && me < DEADLINES -> late = true; goto give_up
             fi;
             target = j;
 #ifdef ANY_MISSING
             do
-            :: target < MEMBERS - 1 && target + 1 != me && MISSING(arrival[target + 1], e) -> target++
+            :: target < MEMBERS - 1 && target + 1 != me && AWAITED(target + 1, e) -> target++
             :: break
             od;
 #endif
@@ -223,7 +258,7 @@ scan: /* member j's word; those before it have been seen there */
         atomic {
 #ifndef SLEEPERS_BLIND_OR
             if
-            :: MISSING(arrival[target], e) -> assert(arrival[target].epoch == e - 1)
+            :: AWAITED(target, e)
             :: else -> e0 = 0; target = 0; goto scan
             fi;
 #endif
@@ -266,6 +301,9 @@ close:  /* member k: CAS of exactly the word read; one that fails reads again */
                 closed_any = true
 #ifndef OWN_CLOSES_COUNT
             :: k < MEMBERS && CLOSED_FOR(arrival[k], e) -> closed_any = true
+#endif
+#ifdef UNSIGNED_IS_MISSING
+            :: k < MEMBERS && REACHED(arrival[k], e) && !SIGNED(k, e) -> closed_any = true
 #endif
             :: else
             fi;
@@ -310,6 +348,12 @@ outcome: /* the first of the closed says why; a load each, but they cannot chang
             :: k < MEMBERS && !CLOSED_FOR(arrival[k], e) -> k++
             :: else -> break
             od;
+#ifdef UNSIGNED_IS_MISSING
+            if
+            :: k == MEMBERS -> returns(LOST); goto done
+            :: else
+            fi;
+#endif
             assert(k < MEMBERS);
             if
             :: arrival[k].late -> returns(TIMEOUT)
