@@ -135,7 +135,7 @@ enum mu_block_type {
 struct mu_slot {
     /* line 0: identity and liveness */
     mu_a64 word;              /* 0 */
-    mu_a64 task;              /* 8: task id + 1; 0 observer; bit 32: the task's main slot */
+    mu_a64 task;              /* 8: task id + 1; 0 observer */
     pthread_mutex_t liveness; /* 16: robust, held for life by the owner alone; the kernel writes it at death */
     uint8_t pad0[MU_LINE - 16 - sizeof(pthread_mutex_t)];
     /* line 1: the owner's pulse */
@@ -186,7 +186,8 @@ struct mu_header {
     uint64_t cells_offset;      /* 176 */
     uint64_t buckets_offset;    /* 184 */
     uint64_t heap_offset;       /* 192 */
-    uint8_t reserved0[56];      /* 200 */
+    uint64_t beats_offset;      /* 200: a counter a task, of heartbeats that others brought for it */
+    uint8_t reserved0[48];      /* 208 */
     char job[256];              /* 256 */
     char host[64];              /* 512 */
     uint8_t reserved1[448];     /* 576 */
@@ -242,7 +243,7 @@ struct mu_task_record {
     uint64_t since;            /* 40: CLOCK_MONOTONIC ns */
     uint32_t slot;             /* 48: main slot + 1; 0: served from outside (a front-end) */
     uint32_t slot_incarnation; /* 52 */
-    uint64_t beats;            /* 56: heartbeats counted by a front-end, 0 with a slot */
+    uint64_t reserved;         /* 56 */
 };
 #define MU_TASK_RECOVERABLE 1u
 

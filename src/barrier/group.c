@@ -179,7 +179,7 @@ static bool is_gone(const struct muster_segment *seg, const struct mu_group_memb
         return true;
     if (m->task >= seg->num_tasks || mu_cluster_task(seg, m->task, &r, NULL, &cluster))
         return false;
-    return r.incarnation != m->incarnation || !mu_cluster_alive(seg, &r);
+    return r.incarnation != m->incarnation || !mu_cluster_alive(seg, m->task, &r);
 }
 
 /* Free one area of a group that everybody has left, or the entry when none is left. */

@@ -288,7 +288,7 @@ static void name_missing(const struct call *c, const struct mu_barrier *b, char 
             continue;
         mu_cluster_name(seg, id, &r, name, sizeof name);
         if (r.state == MUSTER_TASK_CONNECTED)
-            state = mu_cluster_alive(seg, &r) || !r.slot ? "running, not at the barrier" : "dead";
+            state = mu_cluster_alive(seg, id, &r) || !r.slot ? "running, not at the barrier" : "dead";
         else if (r.state == MUSTER_TASK_ERROR)
             state = "in error";
         else if (r.attempt)

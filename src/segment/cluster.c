@@ -324,15 +324,27 @@ enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn
     return status;
 }
 
-bool mu_cluster_alive(const struct muster_segment *seg, const struct mu_task_record *record)
+bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record)
 {
+    uint32_t high = mu_slot_high(seg);
     uint64_t w;
 
     if (!record->slot || record->slot > seg->num_slots)
         return false;
     w = mu_load_acquire(&seg->slots[record->slot - 1].word); /* acquire: pairs with the claim */
-    return MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == record->slot_incarnation &&
-           !mu_slot_is_dead(seg, record->slot - 1, w);
+    if (MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == record->slot_incarnation &&
+        !mu_slot_is_dead(seg, record->slot - 1, w))
+        return true;
+    for (uint32_t i = 0; i < high; i++) {
+        w = mu_load_acquire(&seg->slots[i].word); /* acquire: as above */
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || MU_SLOT_PID(w) != record->pid ||
+            MU_SLOT_START(w) != (record->start & 0xffffffu))
+            continue;
+        /* relaxed: of the owner whose word was read, or the next look says otherwise */
+        if (mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task + 1 && !mu_slot_is_dead(seg, i, w))
+            return true;
+    }
+    return false;
 }
 
 void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,

@@ -41,8 +41,11 @@ struct mu_task_change {
 typedef bool (*mu_task_fn)(struct mu_task_change *change);
 enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg);
 
-/* Whether the process behind the record holds its main slot now, by the kernel's word. */
-bool mu_cluster_alive(const struct muster_segment *seg, const struct mu_task_record *record);
+/*
+ * Whether the process behind the task's record lives, by the kernel's word: its main slot is held, or, when that was a
+ * thread's that has ended, any slot of the same process.
+ */
+bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 
 /* "task 2 (pid 4711 on host n1)" */
 void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,

@@ -1,9 +1,9 @@
 /*
  * segment/format.c: laying out a segment in memory, and believing one found there.
  *
- * Sections in order: header, slots, chunk words, event words, cell words, bucket words, heap. The header is copied out
- * once, checked as a whole, and its numbers kept in private memory; nothing is read from the shared header again but
- * the atomic words.
+ * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, heap. The header is
+ * copied out once, checked as a whole, and its numbers kept in private memory; nothing is read from the shared header
+ * again but the atomic words.
  */
 #include "segment/format.h"
 
@@ -117,7 +117,8 @@ enum muster_status mu_format_plan(const char *job, const struct muster_segment_c
     h->minor = MU_LAYOUT_MINOR;
     h->signature = mu_layout_signature();
     h->slots_offset = MU_HEADER_SIZE;
-    h->chunks_offset = align_to(h->slots_offset + (uint64_t)h->num_slots * sizeof(struct mu_slot), SECTION);
+    h->beats_offset = align_to(h->slots_offset + (uint64_t)h->num_slots * sizeof(struct mu_slot), SECTION);
+    h->chunks_offset = align_to(h->beats_offset + (uint64_t)h->num_tasks * 8, SECTION);
     h->events_offset = align_to(h->chunks_offset + (uint64_t)h->num_chunks * 4, SECTION);
     h->cells_offset = align_to(h->events_offset + (uint64_t)h->num_events * 8, SECTION);
     h->buckets_offset = align_to(h->cells_offset + (uint64_t)h->num_cells * 8, SECTION);
@@ -188,6 +189,7 @@ static bool sections_fit(const struct mu_header *h)
     uint64_t end = MU_HEADER_SIZE;
 
     return section(h->slots_offset, (uint64_t)h->num_slots * sizeof(struct mu_slot), &end, h->total_bytes) &&
+           section(h->beats_offset, (uint64_t)h->num_tasks * 8, &end, h->total_bytes) &&
            section(h->chunks_offset, (uint64_t)h->num_chunks * 4, &end, h->total_bytes) &&
            section(h->events_offset, (uint64_t)h->num_events * 8, &end, h->total_bytes) &&
            section(h->cells_offset, (uint64_t)h->num_cells * 8, &end, h->total_bytes) &&
@@ -247,6 +249,7 @@ void mu_format_bind(struct muster_segment *seg, const struct mu_header *header)
 {
     seg->header = (struct mu_header *)seg->base;
     seg->slots = (struct mu_slot *)(seg->base + header->slots_offset);
+    seg->beats = (mu_a64 *)(seg->base + header->beats_offset);
     seg->chunks = (mu_a32 *)(seg->base + header->chunks_offset);
     seg->events = (mu_a64 *)(seg->base + header->events_offset);
     seg->cells = (mu_a64 *)(seg->base + header->cells_offset);

@@ -129,16 +129,19 @@ uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
     return done;
 }
 
-uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint32_t start, mu_death_fn on_death, void *arg)
+uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_word, mu_death_fn on_death, void *arg)
 {
     uint32_t high = mu_slot_high(ctx->seg), done = 0;
 
     for (uint32_t i = 0; i < high; i++) {
-        uint64_t w = mu_load_acquire(&ctx->seg->slots[i].word); /* acquire: pairs with the claim */
+        const struct mu_slot *s = &ctx->seg->slots[i];
+        uint64_t w = mu_load_acquire(&s->word); /* acquire: pairs with the claim */
 
-        if (i == ctx->slot || MU_SLOT_PID(w) != pid || (start && MU_SLOT_START(w) != (start & 0xffffffu)))
+        if (i == ctx->slot || MU_SLOT_STATE(w) == MU_SLOT_FREE || MU_SLOT_PID(w) != pid)
             continue;
-        if (MU_SLOT_STATE(w) != MU_SLOT_FREE)
+        /* relaxed: of the owner whose word was read, or bury()'s CAS from that word fails */
+        if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w) ||
+            mu_load_relaxed(&s->task) == task_word)
             done += bury(ctx, i, w, on_death, arg);
     }
     return done;

@@ -13,8 +13,13 @@ typedef void (*mu_death_fn)(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64
  */
 uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg);
 
-/* The same for the slots of one process that the kernel reported dead by pidfd or wait: pid, start time (0: any). */
-uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint32_t start, mu_death_fn on_death, void *arg);
+/*
+ * The same for the slots of one process that the kernel reported dead by pidfd or wait, and whose task is known
+ * (`task_word`: its id + 1). Its liveness words are believed first; where they still name an owner (a program may ruin
+ * its robust list), the report is, for slots of that pid and that task: a pid alone may be another's, in another pid
+ * namespace.
+ */
+uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_word, mu_death_fn on_death, void *arg);
 
 /*
  * Without a slot: clean up after dead holders of the reserved slots. They are nobody's tasks, so there is no error to

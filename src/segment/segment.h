@@ -22,7 +22,7 @@ struct muster_segment {
     struct mu_header *header;
     struct mu_slot *slots;
     mu_a32 *chunks;
-    mu_a64 *events, *cells, *buckets;
+    mu_a64 *beats, *events, *cells, *buckets;
     uint8_t *heap;
     uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks;
     uint32_t reserved_slots; /* of num_slots, the last: not for mu_slot_claim() */

@@ -32,6 +32,15 @@ struct mu_keeper {
     struct mu_ctx ctx;
 };
 
+uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record)
+{
+    uint64_t n = mu_load_relaxed(&seg->beats[task]); /* relaxed, as all here: only the change counts */
+
+    if (record->slot && record->slot <= seg->num_slots)
+        n += mu_load_relaxed(&seg->slots[record->slot - 1].heartbeat);
+    return n;
+}
+
 void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_check_ns)
 {
     struct muster_segment *seg = ctx->seg;
@@ -47,13 +56,11 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
 
         if (mu_cluster_task(seg, i, &r, NULL, &cluster) || r.state != MUSTER_TASK_CONNECTED)
             continue;
-        counter = r.slot && r.slot <= seg->num_slots
-                      ? mu_load_relaxed(&seg->slots[r.slot - 1].heartbeat) /* relaxed: only its change counts */
-                      : r.beats;
+        counter = mu_task_beats(seg, i, &r);
         if (late || !b->changed_ns || counter != b->counter || r.incarnation != b->incarnation) {
             *b = (struct mu_beat){counter, r.incarnation, now};
         } else if (now - b->changed_ns > timeout) {
-            mu_task_fail(ctx, i, MU_EVENT_SILENCE, MUSTER_UNAVAILABLE, MUSTER_CAUSE_HEARTBEAT,
+            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_SILENCE, MUSTER_UNAVAILABLE, MUSTER_CAUSE_HEARTBEAT,
                          "no heartbeat within the timeout: stopped, hung or starved");
         }
     }

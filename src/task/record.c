@@ -41,28 +41,12 @@ static bool fail_record(struct mu_task_change *c)
     return true;
 }
 
-enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, enum mu_task_event event, enum muster_status code,
-                                enum muster_cause cause, const char *text)
+enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, enum mu_task_event event,
+                                enum muster_status code, enum muster_cause cause, const char *text)
 {
-    struct failure f = {event, code, cause, text, 0, 0};
+    struct failure f = {event, code, cause, text, 0, incarnation};
 
     return mu_cluster_edit(ctx, task, fail_record, &f);
-}
-
-/* Does any other slot of the same process still have a living thread behind it? */
-static bool has_other_life(const struct muster_segment *seg, uint32_t except, uint64_t dead_word, uint64_t task_word)
-{
-    uint32_t high = mu_slot_high(seg);
-
-    for (uint32_t i = 0; i < high; i++) {
-        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
-
-        if (i == except || MU_SLOT_STATE(w) != MU_SLOT_LIVE || MU_SLOT_PID(w) != MU_SLOT_PID(dead_word))
-            continue;
-        if (mu_load_relaxed(&seg->slots[i].task) == task_word && !mu_slot_is_dead(seg, i, w)) /* relaxed: advisory */
-            return true;
-    }
-    return false;
 }
 
 /* The scavenger's question: whose slot was it? A task is dead when the last of its threads is. */
@@ -74,10 +58,12 @@ static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot
     struct mu_task_record r;
 
     f.text = arg ? arg : "its process died";
-    if (!task_word || task_word > ctx->seg->num_tasks || has_other_life(ctx->seg, slot, slot_word, task_word))
+    (void)slot;
+    if (!task_word || task_word > ctx->seg->num_tasks)
         return;
     /* only what this death was registered with: a successor may have the record by now */
-    if (mu_cluster_task(ctx->seg, (uint32_t)task_word - 1, &r, NULL, &cluster) || mu_cluster_alive(ctx->seg, &r))
+    if (mu_cluster_task(ctx->seg, (uint32_t)task_word - 1, &r, NULL, &cluster) ||
+        mu_cluster_alive(ctx->seg, (uint32_t)task_word - 1, &r))
         return;
     f.incarnation = r.incarnation;
     mu_cluster_edit(ctx, (uint32_t)task_word - 1, fail_record, &f);
@@ -104,7 +90,7 @@ static bool register_record(struct mu_task_change *c)
         r->slot == reg->slot)
         return false; /* a repeated registration */
     /* a restart waits for the old process to be dead, also when that one is stopped or has reported an error */
-    if (next >= 0 && r->pid != reg->pid && mu_cluster_alive(ing->seg, r)) {
+    if (next >= 0 && r->pid != reg->pid && mu_cluster_alive(ing->seg, c->task, r)) {
         c->status = MUSTER_ALREADY_EXISTS;
         return false;
     }
@@ -123,7 +109,6 @@ static bool register_record(struct mu_task_change *c)
     r->slot_incarnation = reg->slot_incarnation;
     r->since = mu_now();
     r->attempt++;
-    r->beats = 0;
     c->text[0] = 0;
     return true;
 }
@@ -146,7 +131,7 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
                        "%s cannot join: the task is in error (%s) and not recoverable; reset it first "
                        "('muster task reset %u')",
                        name, text, r->task);
-    if (now.slot && !mu_cluster_alive(ctx->seg, &now))
+    if (now.slot && !mu_cluster_alive(ctx->seg, r->task, &now))
         return mu_fail(MUSTER_UNAVAILABLE, "%s is dead but not yet cleaned up", name);
     return mu_fail(status, "%s is in the job already and alive; a task id is for one process at a time", name);
 }
@@ -214,7 +199,7 @@ enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint
         mu_exit(ctx);
         return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; the job has tasks 0 to %u", task_id, m->seg->num_tasks - 1);
     }
-    mu_scavenge_process(ctx, pid, 0, on_death, text);
+    mu_scavenge_process(ctx, pid, (uint64_t)task_id + 1, on_death, text);
     status = mu_cluster_edit(ctx, (uint32_t)task_id, fail_record, &f);
     if (!status)
         status = mu_cluster_edit(ctx, (uint32_t)task_id, add_words, &f);

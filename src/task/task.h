@@ -18,9 +18,9 @@ enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint
 /* Clean up after all who are dead now; their tasks are put in error. Returns how many slots. */
 uint32_t mu_task_scavenge(struct mu_ctx *ctx);
 
-/* Put a task in error (keeps an earlier one). */
-enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, enum mu_task_event event, enum muster_status code,
-                                enum muster_cause cause, const char *text);
+/* Put a task in error (keeps an earlier one); with `incarnation`, only if it is that one still. */
+enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, enum mu_task_event event,
+                                enum muster_status code, enum muster_cause cause, const char *text);
 
 /* Register the task for the process of this context. */
 struct mu_registration {
@@ -40,6 +40,9 @@ enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_
 enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
                                    uint32_t *ret_slot_incarnation);
 void mu_keeper_stop(struct muster *m);
+
+/* The task's heartbeats so far, its own and those brought for it: a counter whose changes count. */
+uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 
 /* Who watches heartbeats: an observer's memory of counters. */
 struct mu_beat {

@@ -42,15 +42,14 @@ static void fill(const struct muster_segment *seg, uint32_t task, const struct m
     i->cause = (enum muster_cause)r->cause;
     i->error = (enum muster_status)r->code;
     i->recoverable = r->flags & MU_TASK_RECOVERABLE ? 1 : 0;
-    i->alive = mu_cluster_alive(seg, r);
+    i->alive = mu_cluster_alive(seg, task, r);
     i->pid = r->pid;
     i->attempt = r->attempt;
     i->incarnation = r->incarnation;
     i->since_ns = r->since;
-    i->heartbeats = r->beats;
-    if (r->slot && r->slot <= seg->num_slots)
-        i->heartbeats = mu_load_relaxed(&seg->slots[r->slot - 1].heartbeat); /* relaxed: a counter for people */
-    snprintf(i->host, sizeof i->host, "%.63s", seg->header->host);
+    i->heartbeats = mu_task_beats(seg, task, r);
+    if (r->attempt)
+        snprintf(i->host, sizeof i->host, "%.63s", seg->header->host);
     snprintf(i->message, sizeof i->message, "%s", text);
     if (i->alive)
         fill_waiting(seg, i);
@@ -204,8 +203,8 @@ enum muster_status muster_error_report(struct muster *muster, int32_t task_id, e
     else if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is not the code of an error", (int)code);
     if (!status)
-        status =
-            mu_task_fail(ctx, (uint32_t)task_id, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED, message ? message : "");
+        status = mu_task_fail(ctx, (uint32_t)task_id, 0, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED,
+                              message ? message : "");
     mu_exit(ctx);
     return status;
 }
@@ -222,7 +221,7 @@ static bool reset_record(struct mu_task_change *c)
 
     if (next < 0)
         c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is disconnected already", c->task);
-    else if (mu_cluster_alive(r->seg, &c->record) && (int32_t)c->task != r->caller)
+    else if (mu_cluster_alive(r->seg, c->task, &c->record) && (int32_t)c->task != r->caller)
         c->status =
             mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is alive (pid %u): end it first", c->task, c->record.pid);
     if (c->status)
@@ -267,7 +266,7 @@ enum muster_status muster_heartbeat(struct muster *muster)
 
 struct beat {
     uint64_t incarnation;
-    bool conflict;
+    bool conflict, counts;
 };
 
 static bool beat_record(struct mu_task_change *c)
@@ -275,7 +274,7 @@ static bool beat_record(struct mu_task_change *c)
     struct beat *b = c->arg;
     struct mu_task_record *r = &c->record;
 
-    b->conflict = false;
+    b->conflict = b->counts = false;
     if (r->state == MUSTER_TASK_ERROR) {
         c->status = mu_fail(MUSTER_ABORTED, "unexpected heartbeat from task %u, which is already in error: %s", c->task,
                             c->text);
@@ -286,8 +285,8 @@ static bool beat_record(struct mu_task_change *c)
         return false;
     }
     if (r->incarnation == b->incarnation) {
-        r->beats++;
-        return true;
+        b->counts = true;
+        return false; /* the record stays as it is, and everybody asleep */
     }
     if (r->flags & MU_TASK_RECOVERABLE)
         return false; /* accepted, not counted */
@@ -300,9 +299,18 @@ static bool beat_record(struct mu_task_change *c)
     return true;
 }
 
+/* An incarnation that came just now only gains by it: a beat too many. */
+static void count_beat(mu_a64 *beats)
+{
+    uint64_t n = mu_load_relaxed(beats); /* relaxed: only the change counts; see mu_task_beats() */
+
+    while (!mu_cas_seen(beats, &n, n + 1))
+        ;
+}
+
 enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id, uint64_t incarnation)
 {
-    struct beat b = {incarnation, false};
+    struct beat b = {.incarnation = incarnation};
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
 
@@ -313,6 +321,8 @@ enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id,
             mu_fail(MUSTER_INVALID_ARGUMENT, "unexpected heartbeat from task %d, which is not in the cluster", task_id);
     else
         status = mu_cluster_edit(ctx, (uint32_t)task_id, beat_record, &b);
+    if (!status && b.counts)
+        count_beat(&muster->seg->beats[task_id]);
     mu_exit(ctx);
     if (!status && b.conflict)
         status = mu_fail(MUSTER_ABORTED, "task %d: the heartbeat is of a stale incarnation; the task is now in error",

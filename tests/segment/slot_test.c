@@ -4,9 +4,11 @@
  */
 #include "cm.h"
 
+#include <linux/futex.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -189,21 +191,67 @@ static void a_process_that_execs_is_dead_while_its_pid_lives_on(void **state)
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
 }
 
-static void what_pidfd_said_scavenges_by_pid_and_start_time(void **state)
+static void what_pidfd_said_scavenges_by_pid(void **state)
 {
     pid_t pid = test_fork(claims_and_waits, NULL);
-    uint32_t start, slot;
+    uint32_t slot;
     int told = 0;
 
     (void)state;
     test_gate_await(&gate);
     slot = childs_slot();
-    start = MU_SLOT_START(word_of(slot));
     kill(pid, SIGKILL);
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
-    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, start + 1, note_death, &told), 0);
-    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid + 1, start, note_death, &told), 0);
-    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, start, note_death, &told), 1);
+    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid + 1, 5, note_death, &told), 0);
+    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 1);
+    assert_int_equal(told, 1);
+    assert_int_equal(MU_SLOT_STATE(word_of(slot)), MU_SLOT_FREE);
+}
+
+static void a_living_slot_of_the_same_pid_number_is_left_alone(void **state)
+{
+    pid_t pid = test_fork(claims_and_waits, NULL); /* as if of another pid namespace: only the number is the same */
+    uint32_t slot;
+    int told = 0;
+
+    (void)state;
+    test_gate_await(&gate);
+    slot = childs_slot();
+    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 0);
+    assert_int_equal(told, 0);
+    assert_int_equal(MU_SLOT_STATE(word_of(slot)), MU_SLOT_LIVE);
+    kill(pid, SIGKILL);
+    assert_int_equal(test_reap(pid), 1000 + SIGKILL);
+    assert_int_equal(mu_scavenge(ctx, note_death, &told), 1);
+}
+
+static int claims_and_ruins_its_list(void *arg)
+{
+    static struct robust_list_head none = {.list = {&none.list}};
+    struct mu_ctx *own = enter_child();
+
+    (void)arg;
+    CHECK(own != NULL && syscall(SYS_set_robust_list, &none, sizeof none) == 0);
+    test_gate_arrive(&gate);
+    while (pause() < 0)
+        ;
+    return 0;
+}
+
+static void what_pidfd_said_of_a_task_is_believed_where_its_liveness_words_are_ruined(void **state)
+{
+    pid_t pid = test_fork(claims_and_ruins_its_list, NULL);
+    uint32_t slot;
+    int told = 0;
+
+    (void)state;
+    test_gate_await(&gate);
+    slot = childs_slot();
+    kill(pid, SIGKILL);
+    assert_int_equal(test_reap(pid), 1000 + SIGKILL);
+    assert_int_equal(mu_scavenge(ctx, note_death, &told), 0);
+    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 0);
+    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 5, note_death, &told), 1);
     assert_int_equal(told, 1);
     assert_int_equal(MU_SLOT_STATE(word_of(slot)), MU_SLOT_FREE);
 }
@@ -328,7 +376,9 @@ int main(void)
         TEST(six_slots_are_six_and_no_more),
         TEST(a_killed_process_is_dead_by_the_kernels_word_and_scavenged_once),
         TEST(a_process_that_execs_is_dead_while_its_pid_lives_on),
-        TEST(what_pidfd_said_scavenges_by_pid_and_start_time),
+        TEST(what_pidfd_said_scavenges_by_pid),
+        TEST(a_living_slot_of_the_same_pid_number_is_left_alone),
+        TEST(what_pidfd_said_of_a_task_is_believed_where_its_liveness_words_are_ruined),
         TEST(a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends),
         TEST(a_pin_that_came_too_late_is_refused),
         TEST(offsets_that_are_no_object_are_refused),

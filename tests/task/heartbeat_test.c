@@ -4,6 +4,8 @@
  */
 #include "stage.h"
 
+#include "segment/segment.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,6 +73,29 @@ static void a_beat_for_an_unknown_or_unregistered_task_is_refused(void **state)
     b.task = 0;
     b.incarnation = stage_task(0).incarnation;
     assert_status(stage_do(0, act_beat, &b, sizeof b), MUSTER_OK);
+    stage_close();
+}
+
+static void a_beat_for_another_counts_and_changes_nothing_else(void **state)
+{
+    struct beat_act b = {.task = 1};
+    uint64_t before, after;
+    uint32_t epoch;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_NO_HEARTBEAT);
+    b.incarnation = stage_task(1).incarnation;
+    assert_int_equal(muster_task_list(stage_observer, NULL, 0, NULL, &before), MUSTER_OK);
+    epoch = muster_segment_of(stage_observer)->header->epoch;
+    for (uint64_t i = 1; i <= 5; i++) {
+        assert_status(stage_do(0, act_beat, &b, sizeof b), MUSTER_OK);
+        assert_int_equal(stage_task(1).heartbeats, i);
+    }
+    assert_int_equal(muster_task_list(stage_observer, NULL, 0, NULL, &after), MUSTER_OK);
+    assert_int_equal(after, before);
+    assert_int_equal(muster_segment_of(stage_observer)->header->epoch, epoch);
     stage_close();
 }
 
@@ -181,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_beat_by_hand_moves_the_tasks_counter_by_one),
         CASE(the_thread_beats_by_itself),
+        CASE(a_beat_for_another_counts_and_changes_nothing_else),
         CASE(a_beat_for_an_unknown_or_unregistered_task_is_refused),
         CASE(a_beat_of_a_stale_incarnation_is_aborted_and_sets_the_task_in_error),
         CASE(a_stale_beat_for_a_recoverable_task_harms_nobody),
