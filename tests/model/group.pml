@@ -45,11 +45,11 @@
  * RUN full  assert -DMEMBERS=4 -DINSTANCES=1 -DDEADLINES=1 -DVICTIM=1 -DREASON_AT_ONCE : who meets a closed member reports its reason, closing nobody
  * RUN short assert -DMEMBERS=3 -DCLOSED_AHEAD_FAILS                        : CLOSED(e+1) is taken for a failure of e
  * RUN short assert -DMEMBERS=3 -DCLOSED_IS_ARRIVED                         : CLOSED(e) is taken for an arrival at e
- * RUN short assert -DMEMBERS=3 -DSIGN_FIRST                             : the sign is stored before the CAS
+ * RUN short assert -DMEMBERS=3 -DSIGN_FIRST                                : the sign is stored before the CAS
  * RUN short assert -DMEMBERS=3 -DSIGN_THOUGH_CLOSED -DDEADLINES=1 -DDEATHS=0 : the sign is stored though the CAS found the word closed
- * RUN short assert -DMEMBERS=3 -DSIGN_OF_BEFORE -DDEATHS=0              : the sign of the instance before is trusted
- * RUN short assert -DMEMBERS=3 -DUNSIGNED_IS_MISSING                    : who gives up takes a member without a sign for one that it must close
- * RUN short stuck  -DMEMBERS=3 -DSIGN_ALONE -DDEATHS=0                  : who sleeps waits for the sign, whatever the word says
+ * RUN short assert -DMEMBERS=3 -DSIGN_OF_BEFORE -DDEATHS=0                 : the sign of the instance before is trusted
+ * RUN short assert -DMEMBERS=3 -DUNSIGNED_IS_MISSING                       : who gives up takes a member without a sign for one that it must close
+ * RUN short stuck  -DMEMBERS=3 -DSIGN_ALONE -DDEATHS=0                     : who sleeps waits for the sign, whatever the word says
  * RUN short stuck  -DMEMBERS=3 -DDEADLINES=1 -DABSENT -DDEATHS=0 -DCLOSE_WITHOUT_WAKE : closing does not wake
  * RUN short stuck  -DMEMBERS=3 -DARRIVE_WITHOUT_WAKE -DDEATHS=0            : arrival clears S, does not wake
  * RUN short stuck  -DMEMBERS=3 -DSLEEPERS_BLIND_OR -DDEATHS=0              : S is set by fetch_or, and what comes of it is slept on
