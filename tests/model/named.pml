@@ -1,33 +1,43 @@
 /*
  * named.pml: a named barrier, used again and again.
  *
- * Stands for: src/barrier/named.c (arrive, open_instance, arrive_at, fail_instance, answered, participant_failed) and
- * mu_barrier_end() in src/barrier/state.c.
+ * Stands for: src/barrier/named.c (arrive, open_instance, arrive_at, fail_instance, unarrive, cancel, answered,
+ * participant_failed, wait_for_end) and mu_barrier_end() in src/barrier/state.c. Every call is for MUSTER_BARRIER_NEXT.
  *
- * The whole state {instance, passed, code, who arrived, results of the last instances} is one value behind one object
+ * The whole state {made, instance, passed, code, who arrived, results of the last instances} is one value behind one object
  * word. Arrival, the barrier's timeout, cancellation and a participant's failure are each: copy, change the copy, CAS. An
- * attempt whose CAS fails has no effect and is made again, so each is one step here.
- *   arrival: the instance has passed, and this participant had arrived at it -> open the next one, arrive there. It has
- *            passed with an error, this one had not arrived -> its result, and mark it as knowing. Else mark it arrived;
- *            the last one ends the instance with OK.
+ * attempt whose CAS fails has no effect and is made again, so each is one step here; what an edit reads of the tasks'
+ * records it reads after it has copied the value, so that step is the moment at which it reads them.
+ *   arrival: nobody came ever before -> open instance 0; somebody cancelled even that -> open instance 1. The instance has
+ *            passed, and this participant had arrived at it -> open the next one, arrive there. It has passed with an
+ *            error, this one had not arrived -> its result, and mark it as knowing. Else mark it arrived; the last one
+ *            ends the instance with OK. Who opens an instance while a participant is in error ends it at once.
  *   ending:  only an instance that has not passed; its result goes into the history too.
- *   waiter:  its instance has passed -> the result. The barrier is at a later instance -> the result from the history.
- *            A participant in error, the barrier's own time over -> end the instance so. Else sleep (wait.pml).
+ *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
+ *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
+ *            the last look: a participant in error -> end the instance so; one that is recoverable, and marked in the copy
+ *            -> take its mark back, if it is in error still; it will come again. The barrier's own time over -> end the
+ *            instance so. Else sleep on the word copied and the epoch loaded (wait.pml).
  *
  * Proved: all who return from one instance return the same; OK only if every participant had arrived at it; the result
- * never changes; nobody is left waiting when a participant dies.
+ * never changes; nobody is left waiting when a participant dies; a mark is taken back from the dead only.
  *
  * The protocol (3 participants, 2 instances):
  * RUN short ok     -DDEATHS=0                         : nobody dies, nothing fails: always OK
  * RUN short ok     -                                  : one death
  * RUN short ok     -DTIMES_OUT -DINSTANCES=1          : timeout at any moment, one death, one instance
+ * RUN short ok     -DCANCELS -DDEATHS=0               : one cancellation, perhaps before anybody has come
  * RUN full  ok     -DTIMES_OUT -DCANCELS              : timeout at any moment, one cancellation, one death
  * RUN full  ok     -DTIMES_OUT -DCANCELS -DDEATHS=2 -DINSTANCES=3 : three instances, two deaths
+ * RUN short ok     -DRECOVERABLE -DVICTIM=2           : task 2 is recoverable: it may die, and then its successor comes
+ * RUN full  ok     -DRECOVERABLE -DTIMES_OUT          : likewise, any task may die, and a timeout at any moment
+ * RUN full  ok     -DRECOVERABLE -DDEATHS=2           : likewise, two deaths
  * One rule dropped:
  * RUN short assert -DTIMES_OUT -DNOT_STICKY           : who ends an instance does not look whether it has passed
  * RUN short assert -DTIMES_OUT -DNO_HISTORY           : a waiter that was overtaken takes the result that it finds
  * RUN short assert -DTIMES_OUT -DDEATHS=0 -DSPLIT     : the result lies in a word of its own, written after the arrivals
  * RUN short stuck  -DERRORS_UNSEEN                    : a waiter does not look whether participants are in error
+ * RUN short assert -DRECOVERABLE -DVICTIM=2 -DRECORDS_FIRST : marks are taken back by records read before the value
  */
 #ifndef INSTANCES
 #define INSTANCES 2
@@ -44,25 +54,39 @@
 #define CANCELLED 4
 
 typedef Barrier {
+    byte tag; /* of the object's word */
+    bool made; /* there are participants */
     byte instance; bool passed; byte code;
     bool arrived[TASKS];
     byte history[INSTANCES + 1]
 }
 
 Barrier barrier;
-bool error[TASKS];   /* the tasks' records */
+bool error[TASKS]; /* the tasks' records */
+byte version;      /* of the records; the epoch moves with it (group.pml, wait.pml: behind it) */
 byte running;
 
-byte begun[TASKS];   /* audit: 1 + the last instance that each arrived at */
+byte begun[TASKS]; /* audit: 1 + the last instance that each arrived at */
 byte verdict[INSTANCES + 1];
 bool cause;
+
+/* The CAS moved the word's tag. */
+inline changed()
+{
+#ifdef RECOVERABLE
+    barrier.tag++
+#else
+    skip
+#endif
+}
 
 /* Ends the current instance; part of a step. */
 inline end_with(result)
 {
     barrier.passed = true;
     barrier.code = result;
-    barrier.history[barrier.instance] = result
+    barrier.history[barrier.instance] = result;
+    changed()
 }
 
 inline all_arrived(is)
@@ -70,35 +94,59 @@ inline all_arrived(is)
     is = barrier.arrived[0] && barrier.arrived[1] && barrier.arrived[2]
 }
 
+/* An error that stays may as well be seen together with the value that the waiter copied: ending an instance that has
+   passed meanwhile does nothing. One that goes again may not: then copy, records and sleep are steps of their own. */
+#ifdef RECOVERABLE
+#define ANY_ERROR (error[0] || error[1])
+#define ANY_COPY  true
+#else
 #define ANY_ERROR (error[0] || error[1] || error[2])
+#define ANY_COPY  false
+#endif
+#ifdef RECORDS_FIRST
+#define GONE(p) true
+#else
+#define GONE(p) error[p]
+#endif
 
 inline returns(result)
 {
     assert(verdict[mine] == NONE || verdict[mine] == result);
     verdict[mine] = result;
     assert(result == OK || cause);
-    assert(result != OK || (begun[0] > mine && begun[1] > mine && begun[2] > mine))
+    assert(result != OK || (begun[0] > mine && begun[1] > mine && begun[2] > mine));
+    tag = 0;
+    epoch = 0;
+    marked = false;
+    checked = 0
 }
 
-/* Each label is one step: one edit of the value, or one look at it. */
-proctype Task(byte me)
+/* Each label is one step: one edit of the value, or one look at it, or at the records. */
+proctype Task(byte me; byte life)
 {
-    byte mine;
-    bool last;
+    byte mine, tag, epoch, checked;
+    bool last, marked;
 
     {
         mine = 0;
+#ifdef RECOVERABLE
+        if
+        :: atomic { life != me && error[me] -> error[me] = false; version++ } /* registers, in place of the dead */
+        :: life == me
+        fi;
+#endif
 
 arrive:
         atomic {
             if
-            :: barrier.passed && barrier.arrived[me] ->
+            :: (barrier.passed && (barrier.arrived[me] || !barrier.made)) || (!barrier.passed && !barrier.made) ->
                 if
-                :: barrier.instance + 1 == INSTANCES -> goto done
+                :: barrier.passed && barrier.instance + 1 == INSTANCES -> goto done
+                :: barrier.passed && barrier.instance + 1 < INSTANCES -> barrier.instance++
                 :: else
                 fi;
-                /* open the next */
-                barrier.instance++;
+                /* open it */
+                barrier.made = true;
                 barrier.passed = false;
                 barrier.code = NONE;
                 barrier.arrived[0] = false;
@@ -112,6 +160,7 @@ arrive:
             fi;
             mine = barrier.instance;
             barrier.arrived[me] = true;
+            changed();
             if
             :: barrier.passed -> /* failed before it came */
                 returns(barrier.code);
@@ -139,6 +188,11 @@ arrive:
 look:
         atomic {
             last = false;
+#ifdef RECOVERABLE
+            tag = barrier.tag;
+            epoch = version;
+            marked = barrier.arrived[TASKS - 1];
+#endif
             if
 #ifdef NO_HISTORY
             :: barrier.passed -> returns(barrier.code); goto arrive
@@ -147,7 +201,8 @@ look:
             :: barrier.instance == mine && barrier.passed -> returns(barrier.code); goto arrive
             :: barrier.instance != mine -> returns(barrier.history[mine]); goto arrive
 #endif
-#ifndef ERRORS_UNSEEN
+            :: barrier.instance == mine && !barrier.passed && ANY_COPY -> assert(barrier.arrived[me])
+#if !defined RECOVERABLE && !defined ERRORS_UNSEEN
             :: barrier.instance == mine && !barrier.passed && ANY_ERROR -> goto lost
 #endif
 #ifdef TIMES_OUT
@@ -155,6 +210,39 @@ look:
 #endif
             fi /* else sleeps */
         };
+
+#ifdef RECOVERABLE
+        atomic {
+            if
+            :: checked == version + 1 -> goto sleep
+            :: else -> checked = version + 1
+            fi;
+            if
+            :: ANY_ERROR -> goto lost
+            :: !ANY_ERROR && error[TASKS - 1] && marked -> goto unarrive
+            :: else
+            fi
+        };
+
+sleep:
+        if
+        :: atomic { barrier.tag != tag || version != epoch -> goto look }
+#ifdef TIMES_OUT
+        :: atomic { barrier.instance == mine -> goto late }
+#endif
+        fi;
+
+unarrive:
+        atomic {
+            if
+            :: barrier.instance == mine && !barrier.passed && barrier.arrived[TASKS - 1] && GONE(TASKS - 1) ->
+                barrier.arrived[TASKS - 1] = false;
+                changed()
+            :: else
+            fi;
+            goto sleep
+        };
+#endif
 
 lost:
         atomic {
@@ -187,8 +275,8 @@ late:
 
 done:
         skip
-    } UNTIL_KILLED(me);
-    atomic { mine = 0; last = false; running-- }
+    } UNTIL_KILLED(life);
+    atomic { mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; running-- }
 }
 
 /* Anybody may cancel, once. */
@@ -206,23 +294,35 @@ proctype Canceller()
 }
 #endif
 
-/* Whoever finds a death raises the error; the epoch wakes those who sleep. */
+/* Whoever finds a death raises the error; the epoch wakes those who sleep. A death is recorded once. */
+bool recorded[TASKS];
 active proctype Scavenger()
 {
 end:
     do
-    :: atomic { killed[0] && !error[0] -> error[0] = true; cause = true }
-    :: atomic { killed[1] && !error[1] -> error[1] = true; cause = true }
-    :: atomic { killed[2] && !error[2] -> error[2] = true; cause = true }
+    :: atomic { killed[0] && !recorded[0] -> recorded[0] = true; error[0] = true; version++; cause = true }
+    :: atomic { killed[1] && !recorded[1] -> recorded[1] = true; error[1] = true; version++; cause = true }
+    :: atomic {
+        killed[2] && !recorded[2] ->
+        recorded[2] = true;
+        error[2] = true;
+        version++;
+#ifdef RECOVERABLE
+        running++;
+        run Task(2, TASKS) /* its successor, which lives */
+#else
+        cause = true
+#endif
+        }
     od
 }
 
 init {
     atomic {
         running = TASKS;
-        run Task(0);
-        run Task(1);
-        run Task(2);
+        run Task(0, 0);
+        run Task(1, 1);
+        run Task(2, 2);
 #ifdef CANCELS
         run Canceller();
 #endif
