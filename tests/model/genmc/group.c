@@ -1,22 +1,34 @@
 /*
  * group.c: the group barrier: arriving, giving up, closing.
  *
- * Stands for: arrive(), barrier(), wait_slowly() and mu_group_close() in src/barrier/collective.c.
+ * Stands for: arrive(), has_signed(), barrier(), scan(), wait_slowly() and mu_group_close() in
+ * src/barrier/collective.c.
  *
- * Two or three members meet, each after writing a word of data. A member that may die is declared lost when the kernel
- * has reported its death; a member with a deadline may give up. All who return have the same outcome; OK means that the
- * data of all can be read. A wait, mu_wait_on(), ends when the word or the epoch changes, as sleep.c shows.
+ * Two or three members meet, each after writing a word of data; once, or INSTANCES times in a row. Each looks once at
+ * each sign (nobody spins), then at signs and arrival words. A member that may die is declared lost when the kernel has
+ * reported its death; a member with a deadline may give up. All who return have the same outcome; OK means that all had
+ * arrived and that the data of all can be read. A wait, mu_wait_on(), ends when the word or the epoch changes, as
+ * sleep.c shows.
  *
- * RUN short ok      -                            : all arrive
- * RUN short ok      -DMEMBERS=2 -DVICTIM         : two members, the first may die at any access
+ * RUN full  ok      -                             : all arrive
+ * RUN short ok      -DMEMBERS=2 -DINSTANCES=2     : two members, two instances
+ * RUN full  ok      -DMEMBERS=2 -DINSTANCES=3     : two members, three instances: the buffers are used again
+ * RUN short ok      -DMEMBERS=2 -DVICTIM          : two members, the first may die at any access
  * RUN short ok      -DMEMBERS=2 -DDEADLINE        : two members, the second may give up
- * RUN short reach   -DMEMBERS=2 -DVICTIM -DREACH : the barrier does fail
+ * RUN short reach   -DMEMBERS=2 -DVICTIM -DREACH  : the barrier does fail
  * RUN short uniform -DDEADLINE -DBREAK_NO_CLOSING : who gives up closes nobody
- * RUN short data    -DBREAK_RELAXED_ARRIVAL      : arrivals are read without acquiring
+ * RUN short arrived -DMEMBERS=2 -DVICTIM -DBREAK_SIGN_FIRST : the sign is stored before the CAS
+ * RUN short data    -DMEMBERS=2 -DBREAK_RELAXED_WORDS : arrival words are read without acquiring
+ * RUN short data    -DMEMBERS=2 -DBREAK_RELAXED_SIGNS : signs are read without acquiring
+ * RUN short data    -DMEMBERS=2 -DBREAK_SIGN_NOT_RELEASED : the sign is stored without release
+ * RUN short data    -DMEMBERS=2 -DINSTANCES=2 -DBREAK_ONE_BUFFER : data of every instance lie in one buffer
  * RUN short hang    -DMEMBERS=2 -DVICTIM -DBREAK_NO_EPOCH : a death does not move the epoch
  */
 #ifndef MEMBERS
 #define MEMBERS 3
+#endif
+#ifndef INSTANCES
+#define INSTANCES 1
 #endif
 #include <assert.h>
 #include <genmc.h>
@@ -44,8 +56,22 @@ int MODEL_MARK;
 #define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0)
 #define mu_wait_end(w)                 ((void)(w))
 #define mu_cluster_name(s, t, r, n, z) ((void)(n))
-#ifdef BREAK_RELAXED_ARRIVAL
-#define mu_load_acquire(p) mu_load_relaxed(p)
+enum { AREA_WORDS = sizeof(struct mu_area) / 8 + 2 };
+static uint64_t area[MEMBERS][AREA_WORDS];
+static bool model_is_sign(const mu_a64 *p)
+{
+    size_t at = (size_t)((const uint8_t *)p - (const uint8_t *)area) % sizeof area[0];
+
+    return at >= offsetof(struct mu_area, sign) && at < offsetof(struct mu_area, data);
+}
+#ifdef BREAK_RELAXED_WORDS
+#define mu_load_acquire(p) (model_is_sign(p) ? (mu_load_acquire)(p) : mu_load_relaxed(p))
+#endif
+#ifdef BREAK_RELAXED_SIGNS
+#define mu_load_acquire(p) (model_is_sign(p) ? mu_load_relaxed(p) : (mu_load_acquire)(p))
+#endif
+#ifdef BREAK_SIGN_NOT_RELEASED /* the only store-release in there */
+#define mu_store_release(p, v) mu_store_relaxed(p, v)
 #endif
 static _Atomic(int) lost[MEMBERS];
 static mu_a32 epoch;
@@ -54,8 +80,14 @@ static enum muster_status model_look(uint32_t task, struct mu_task_record *recor
 #ifdef BREAK_NO_CLOSING /* who gives up fails, and does not tell */
 #define mu_cas_seen(p, seen, next) (((next)&MU_ARRIVED_CLOSED) || (mu_cas_seen)(p, seen, next))
 #endif
+#ifdef BREAK_SIGN_FIRST
+#define mu_cas_seen(p, seen, next)                                                                                     \
+    ((((next)&MU_ARRIVED_CLOSED) || (mu_store_release(&g->mine->sign[instance & 1].instance, instance), true)) &&      \
+     (mu_cas_seen)(p, seen, next))
+#endif
 #include "barrier/collective.c"
 #undef mu_load_acquire
+#undef mu_store_release
 #undef mu_cas_seen
 
 static enum muster_status model_look(uint32_t task, struct mu_task_record *record)
@@ -108,17 +140,23 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
     return MUSTER_OK;
 }
 
-enum { AREA_WORDS = sizeof(struct mu_area) / 8 + 2 };
-static uint64_t area[MEMBERS][AREA_WORDS];
 static struct mu_area *areas[MEMBERS];
 static struct mu_group_member members[MEMBERS];
 static struct muster handle;
 static struct muster_group groups[MEMBERS];
 
+/* What a member writes for an instance, and where. */
+#define DATA(rank, n) ((n)*10 + (rank) + 1)
+#ifdef BREAK_ONE_BUFFER
+#define BUFFER(n) 1
+#else
+#define BUFFER(n) (n)
+#endif
+
 static void *member(void *arg)
 {
     struct muster_group *g = arg;
-    enum muster_status status;
+    enum muster_status status = MUSTER_OK;
 
 #ifdef VICTIM
     mortal = g->rank == 0;
@@ -126,11 +164,12 @@ static void *member(void *arg)
 #ifdef DEADLINE
     impatient = g->rank == 1;
 #endif
-    mu_store_relaxed(buffer_of(g, g->rank, 1), g->rank + 1);
-    status = barrier(g, 1, MUSTER_FOREVER);
-    if (!status)
-        for (uint32_t i = 0; i < MEMBERS; i++)
-            MUST(data, mu_load_relaxed(buffer_of(g, i, 1)) == i + 1);
+    for (uint32_t n = 1; n <= INSTANCES && !status; n++) {
+        mu_store_relaxed(buffer_of(g, g->rank, BUFFER(n)), DATA(g->rank, n));
+        status = barrier(g, n, MUSTER_FOREVER);
+        for (uint32_t i = 0; i < MEMBERS && !status; i++)
+            MUST(data, mu_load_relaxed(buffer_of(g, i, BUFFER(n))) == DATA(i, n));
+    }
     mortal = false;
     return (void *)(uintptr_t)(status + 1);
 }
@@ -172,6 +211,9 @@ int main(void)
         MUST(uniform, i < 2 || outcome[i] == outcome[1]);
     }
     MUST(uniform, !outcome[0] || outcome[0] == outcome[1]);
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        MUST(arrived, outcome[1] != (void *)(uintptr_t)(MUSTER_OK + 1) ||
+                          has_arrived(mu_load_relaxed(&areas[i]->arrived), INSTANCES));
 #ifdef REACH
     MUST(reach, outcome[1] == (void *)(uintptr_t)(MUSTER_OK + 1));
 #endif
