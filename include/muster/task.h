@@ -74,8 +74,9 @@ MUSTER_API enum muster_status muster_join(const struct muster_options *options, 
 
 /*
  * Leave: unregister the task (DISCONNECTED), give back the slots, unmap. The last to leave a segment that no launcher
- * keeps unlinks it. Other threads of the process must not be inside a call. `muster` is freed whatever is returned.
- * NULL is allowed. In a forked child it frees the child's copy only.
+ * keeps unlinks it. Other threads of the process must not be inside a call; their slots are given back, too. `muster`
+ * is freed whatever is returned, but in a signal handler that interrupted another call: there nothing is done. NULL is
+ * allowed. In a forked child it frees the child's copy only.
  */
 MUSTER_API enum muster_status muster_leave(struct muster *muster);
 
@@ -184,7 +185,8 @@ MUSTER_API enum muster_status muster_scavenge(struct muster *muster, size_t *ret
 
 /*
  * Sleep until the kernel reports the death of a thread that holds a slot (then scavenge it), or the deadline: for
- * agents' watcher threads. About 0.15 ms after SIGKILL whatever the size of the process.
+ * agents' watcher threads. A death that somebody else has scavenged first does not end it. About 0.15 ms after SIGKILL
+ * whatever the size of the process.
  */
 MUSTER_API enum muster_status muster_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths);
 

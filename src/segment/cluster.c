@@ -324,19 +324,28 @@ enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn
     return status;
 }
 
-bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record)
+bool mu_cluster_main_alive(const struct muster_segment *seg, const struct mu_task_record *record)
 {
-    uint32_t high = mu_slot_high(seg);
     uint64_t w;
 
     if (!record->slot || record->slot > seg->num_slots)
         return false;
     w = mu_load_acquire(&seg->slots[record->slot - 1].word); /* acquire: pairs with the claim */
-    if (MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == record->slot_incarnation &&
-        !mu_slot_is_dead(seg, record->slot - 1, w))
+    return MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == record->slot_incarnation &&
+           !mu_slot_is_dead(seg, record->slot - 1, w);
+}
+
+bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    if (!record->slot)
+        return false;
+    if (mu_cluster_main_alive(seg, record))
         return true;
     for (uint32_t i = 0; i < high; i++) {
-        w = mu_load_acquire(&seg->slots[i].word); /* acquire: as above */
+        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
+
         if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || MU_SLOT_PID(w) != record->pid ||
             MU_SLOT_START(w) != (record->start & 0xffffffu))
             continue;

@@ -46,6 +46,8 @@ enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn
  * thread's that has ended, any slot of the same process.
  */
 bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
+/* The main slot alone: what tells a process from what it was before an exec. */
+bool mu_cluster_main_alive(const struct muster_segment *seg, const struct mu_task_record *record);
 
 /* "task 2 (pid 4711 on host n1)" */
 void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,

@@ -58,6 +58,11 @@ void mu_segment_unref(struct muster_segment *seg)
         return;
     if (mu_segment_is_whole(seg)) /* else libc's list of held mutexes still runs through it */
         munmap(seg->base, seg->size);
+    mu_segment_abandon(seg);
+}
+
+void mu_segment_abandon(struct muster_segment *seg)
+{
     close(seg->fd);
     free(seg);
 }

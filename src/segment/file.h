@@ -11,6 +11,9 @@ enum muster_status mu_segment_open(const char *name, bool writable, struct muste
 void mu_segment_ref(struct muster_segment *seg);
 void mu_segment_unref(struct muster_segment *seg);
 
+/* In a forked child, which did not inherit the mapping, and where no thread stands for the copied users: the rest. */
+void mu_segment_abandon(struct muster_segment *seg);
+
 /* Unlink the name if it is still this very segment's. */
 void mu_segment_unlink(struct muster_segment *seg);
 

@@ -19,14 +19,16 @@
 enum { QUARANTINE = 1024 };
 
 /* One thread's context on one handle. */
-struct use {
-    const struct muster *handle; /* kept a while after it was left; by then it may be another's */
+struct mu_use {
+    struct muster *handle; /* kept a while after it was left; by then it may be another's */
     uint64_t handle_id;
-    struct use *next;
+    struct mu_use *next; /* of the same thread */
+    struct mu_use *peer; /* of the same handle */
+    bool freed;          /* by mu_handle_end(): the slot is nobody's, only its liveness mutex is still locked by us */
     struct mu_ctx ctx;
 };
 
-static _Thread_local struct use *uses;
+static _Thread_local struct mu_use *uses;
 static _Thread_local struct {
     uint64_t handle_id;
     struct mu_ctx *ctx;
@@ -36,24 +38,45 @@ _Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t key;
 _Atomic uint32_t mu_forks;
-static _Atomic uint64_t next_id = 1; /* process-local */
-static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint64_t next_id = 1;                     /* process-local */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of handles that were left, and of handles' uses */
 static struct muster *left_first, **left_end = &left_first;
 static unsigned left_count;
 
-static void give_back(struct use *u)
+/* Out of its handle's list. False: mu_handle_end() has taken it out before, and freed its slot. */
+static bool withdraw(struct mu_use *u)
+{
+    bool freed;
+
+    pthread_mutex_lock(&lock);
+    freed = u->freed;
+    for (struct mu_use **at = &u->handle->uses; !freed && *at; at = &(*at)->peer)
+        if (*at == u) {
+            *at = u->peer;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    return !freed;
+}
+
+static void give_back(struct mu_use *u)
 {
     struct muster_segment *seg = u->ctx.seg;
     const struct muster *m = u->handle;
+    bool freed = !withdraw(u);
 
     if (!mu_segment_is_whole(seg)) { /* nothing there can be given back */
         mu_segment_unref(seg);
         free(u);
         return;
     }
-    mu_slot_release(&u->ctx);
-    /* a thread that outlives its process's part in the job may hold the last slot. relaxed, process-local */
-    if (m->id != u->handle_id || atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_LEFT)
+    if (!freed)
+        mu_slot_free(&u->ctx);
+    mu_slot_unlock(&u->ctx);
+    /* Ours may have been the last slot while the process was leaving: slot first, then the state; mu_handle_end() does
+     * it the other way round, so one of us sees to the end. relaxed, process-local, ordered by the fences */
+    mu_fence_seq_cst();
+    if (!freed && (m->id != u->handle_id || atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_LEFT))
         mu_segment_last_out(seg);
     mu_segment_unref(seg);
     free(u);
@@ -63,7 +86,7 @@ static void thread_ends(void *arg)
 {
     (void)arg;
     while (uses) {
-        struct use *u = uses;
+        struct mu_use *u = uses;
 
         uses = u->next;
         give_back(u);
@@ -77,19 +100,31 @@ static void in_child(void)
     /* relaxed, process-local: the child has one thread */
     atomic_fetch_add_explicit(&mu_forks, 1, memory_order_relaxed);
     while (uses) {
-        struct use *u = uses;
+        struct mu_use *u = uses;
 
         uses = u->next;
         free(u);
     }
     last_use.handle_id = 0;
     mu_inside = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Who forks holds the lock meanwhile, so that no other thread does, whose unlocking the child would wait for. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
 }
 
 static void initialise(void)
 {
     pthread_key_create(&key, thread_ends);
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(before_fork, in_parent, in_child);
 }
 
 struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
@@ -97,7 +132,7 @@ struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
     struct muster *m = NULL;
 
     pthread_once(&once, initialise);
-    pthread_mutex_lock(&left_lock);
+    pthread_mutex_lock(&lock);
     if (left_count > QUARANTINE) {
         m = left_first;
         left_first = m->next_left;
@@ -105,7 +140,7 @@ struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags)
             left_end = &left_first;
         left_count--;
     }
-    pthread_mutex_unlock(&left_lock);
+    pthread_mutex_unlock(&lock);
     if (!m)
         m = malloc(sizeof *m);
     if (!m)
@@ -132,15 +167,21 @@ void mu_handle_put_away(struct muster *m)
 
     /* relaxed, process-local: other threads must not be inside a call */
     atomic_store_explicit(&m->state, MU_HANDLE_LEFT, memory_order_relaxed);
-    if (ours)
+    if (ours) {
         mu_segment_unref(m->seg);
+    } else { /* the parent's keeper and threads do not exist here */
+        free(m->keeper);
+        mu_segment_abandon(m->seg);
+    }
     m->seg = NULL;
-    pthread_mutex_lock(&left_lock);
+    m->keeper = NULL;
+    m->uses = NULL;
+    pthread_mutex_lock(&lock);
     m->next_left = NULL;
     *left_end = m;
     left_end = &m->next_left;
     left_count++;
-    pthread_mutex_unlock(&left_lock);
+    pthread_mutex_unlock(&lock);
 }
 
 enum muster_status mu_handle_refuse(const struct muster *m)
@@ -160,7 +201,7 @@ enum muster_status mu_handle_refuse(const struct muster *m)
 
 static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
 {
-    struct use *u;
+    struct mu_use *u;
     enum muster_status status;
 
     for (u = uses; u; u = u->next)
@@ -177,8 +218,13 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
         }
         u->handle = m;
         u->handle_id = m->id;
+        u->freed = false;
         u->ctx.interrupt = &m->interrupt;
         mu_segment_ref(m->seg);
+        pthread_mutex_lock(&lock);
+        u->peer = m->uses;
+        m->uses = u;
+        pthread_mutex_unlock(&lock);
         u->next = uses;
         uses = u;
         pthread_setspecific(key, &uses); /* any value: its destructor gives the slots back */
@@ -228,8 +274,8 @@ enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx)
 
 void mu_handle_detach_thread(struct muster *m)
 {
-    for (struct use **at = &uses; *at; at = &(*at)->next) {
-        struct use *u = *at;
+    for (struct mu_use **at = &uses; *at; at = &(*at)->next) {
+        struct mu_use *u = *at;
 
         if (u->handle_id != m->id)
             continue;
@@ -238,4 +284,35 @@ void mu_handle_detach_thread(struct muster *m)
         last_use.handle_id = 0;
         return;
     }
+}
+
+struct mu_ctx *mu_handle_borrow(struct muster *m)
+{
+    pthread_mutex_lock(&lock);
+    if (m->uses)
+        return &m->uses->ctx;
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+void mu_handle_return(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void mu_handle_end(struct muster *m)
+{
+    mu_handle_detach_thread(m);
+    /* relaxed, process-local: pairs with give_back(), by the fences */
+    atomic_store_explicit(&m->state, MU_HANDLE_LEFT, memory_order_relaxed);
+    mu_fence_seq_cst();
+    if (!mu_segment_is_whole(m->seg))
+        return;
+    pthread_mutex_lock(&lock);
+    for (struct mu_use *u = m->uses; u; u = u->peer) {
+        mu_slot_free(&u->ctx);
+        u->freed = true;
+    }
+    m->uses = NULL;
+    pthread_mutex_unlock(&lock);
 }

@@ -21,13 +21,14 @@ struct muster {
     mu_a32 interrupt;      /* non-zero: every wait ends */
     struct mu_slot *pulse; /* the slot whose heartbeat this process keeps; NULL for observers */
     struct mu_keeper *keeper;
+    struct mu_use *uses; /* its threads' contexts */
     struct muster *next_left;
 };
 enum { MU_HANDLE_OPEN = 1, MU_HANDLE_LEFT = 2 };
 
 /* A new handle on `seg` (one user of it is taken over). NULL when there is no memory. */
 struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags);
-/* Mark it left and put it away. The calling thread's context is given back first. */
+/* Mark it left and put it away, and let go of the segment. In a forked child: of its copies. */
 void mu_handle_put_away(struct muster *m);
 
 /*
@@ -78,5 +79,15 @@ bool mu_handle_is_ours(const struct muster *m);
 
 /* Give back the calling thread's slot of this handle, if it has one. */
 void mu_handle_detach_thread(struct muster *m);
+
+/*
+ * For leaving. The context of any thread of the handle, none of which may be in a call: NULL when no thread has one.
+ * No thread can give its context back until mu_handle_return().
+ */
+struct mu_ctx *mu_handle_borrow(struct muster *m);
+void mu_handle_return(void);
+
+/* No call finds the handle open any more, and the slots of all its threads are free, also of those that live on. */
+void mu_handle_end(struct muster *m);
 
 #endif

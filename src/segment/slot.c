@@ -7,7 +7,8 @@
  * killed or execs. The mutex is only ever try-locked, and only when its slot is FREE: no process waits for another's.
  *
  * A SIGKILL before the claiming CAS leaves a FREE slot with a dead mutex: the next claimer takes it over
- * (EOWNERDEAD). After it: a dead slot, scavenged. In the release, after the CAS: FREE with a dead mutex again.
+ * (EOWNERDEAD). After it: a dead slot, scavenged. In the release, after the CAS: FREE with a dead mutex again. A FREE
+ * slot may be locked for long, by a thread whose process has left the job: it cannot be claimed until the thread ends.
  * Under the seeded scheduler there is one thread only, so the mutex word is written directly, as the kernel would.
  */
 #include "segment/slot.h"
@@ -198,13 +199,23 @@ bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx)
     return false;
 }
 
-void mu_slot_release(struct mu_ctx *ctx)
+void mu_slot_free(struct mu_ctx *ctx)
 {
     struct mu_slot *s = ctx->own;
     uint64_t w = mu_load_acquire(&s->word); /* acquire: our own word; nobody else may change it while we live */
 
     /* acq_rel: all that we did comes before the slot's next owner */
     mu_cas(&s->word, w, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(w) + 1, MU_SLOT_FREE));
+}
+
+void mu_slot_unlock(struct mu_ctx *ctx)
+{
     liveness_unlock(ctx->seg, ctx->slot);
     ctx->own = NULL;
+}
+
+void mu_slot_release(struct mu_ctx *ctx)
+{
+    mu_slot_free(ctx);
+    mu_slot_unlock(ctx);
 }

@@ -16,6 +16,13 @@ bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx);
 /* Give it back; only by the thread that claimed it. Nothing may be in flight. */
 void mu_slot_release(struct mu_ctx *ctx);
 
+/*
+ * The same in two steps, for another thread of the process that is in no call: anybody may free the slot (its liveness
+ * mutex stays locked, so nobody can claim it yet); the thread itself unlocks it later, or the kernel at its end.
+ */
+void mu_slot_free(struct mu_ctx *ctx);
+void mu_slot_unlock(struct mu_ctx *ctx);
+
 /* No slot at or above it was ever claimed. */
 uint32_t mu_slot_high(const struct muster_segment *seg);
 

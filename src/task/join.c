@@ -192,8 +192,8 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
         *ret_muster = m;
         return MUSTER_OK;
     }
-    mu_keeper_stop(m);
-    mu_handle_detach_thread(m);
+    mu_keeper_stop(m, false);
+    mu_handle_end(m);
     if (seg->writable)
         mu_segment_last_out(seg);
     mu_handle_put_away(m);
@@ -219,39 +219,52 @@ enum muster_status muster_join(const struct muster_options *options, struct must
     return status;
 }
 
+/* Without a heartbeat thread: with our slot, or another thread's when none is to be had. */
+static enum muster_status unregister(struct muster *m)
+{
+    struct mu_ctx *ctx, *own = NULL;
+    enum muster_status status;
+
+    mu_exit_light();
+    status = mu_enter(m, &own);
+    ctx = status ? mu_handle_borrow(m) : own;
+    if (ctx)
+        status = mu_task_unregister(ctx, (uint32_t)m->task_id, m->incarnation);
+    if (ctx && ctx != own)
+        mu_handle_return();
+    mu_enter_light();
+    return status;
+}
+
 enum muster_status muster_leave(struct muster *muster)
 {
     struct muster_segment *seg;
-    struct mu_ctx *ctx;
     enum muster_status status;
 
     if (!muster)
         return MUSTER_OK;
     seg = muster->seg;
-    if (muster->flags & MUSTER_JOIN_READ_ONLY) {
-        status = mu_enter_read(muster);
-        if (seg && status != MUSTER_FAILED_PRECONDITION)
-            mu_handle_put_away(muster);
-        return status;
-    }
-    status = mu_enter(muster, &ctx);
-    if (status == MUSTER_FAILED_PRECONDITION) {
+    status = mu_enter_read(muster);
+    if (status) {
         if (seg && !mu_handle_is_ours(muster)) /* a forked child: only its copy of the handle goes */
             mu_handle_put_away(muster);
         return status;
     }
-    if (!status) {
-        if (!mu_segment_is_whole(seg))
-            status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
-        else if (muster->task_id >= 0)
-            status = mu_task_unregister(ctx, (uint32_t)muster->task_id, muster->incarnation);
-        mu_exit(ctx);
+    mu_enter_light();
+    if (!mu_segment_is_whole(seg))
+        status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
+    else if (muster->task_id >= 0 && !muster->keeper)
+        status = unregister(muster);
+    if (muster->keeper) {
+        enum muster_status left = mu_keeper_stop(muster, !status);
+
+        status = status ? status : left;
     }
-    mu_keeper_stop(muster);
-    mu_handle_detach_thread(muster);
-    if (mu_segment_is_whole(seg))
+    mu_handle_end(muster);
+    if (seg->writable && mu_segment_is_whole(seg))
         mu_segment_last_out(seg);
     mu_handle_put_away(muster);
+    mu_exit_light();
     return status;
 }
 

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -29,6 +30,9 @@ struct mu_keeper {
     int state; /* 0 starting, 1 running, 2 failed, 3 asked to stop */
     uint32_t slot;
     uint32_t slot_incarnation;
+    bool leaving; /* when asked to stop: unregister the task */
+    enum muster_status left;
+    char why[256];
     struct mu_ctx ctx;
 };
 
@@ -118,8 +122,13 @@ static void *keep(void *arg)
         if (beats)
             mu_beats_check(&k->ctx, beats, &last_check);
     } while (!pause_for(k, tick) && mu_segment_is_whole(k->seg));
-    if (mu_segment_is_whole(k->seg))
+    if (mu_segment_is_whole(k->seg)) {
+        if (k->leaving) {
+            k->left = mu_task_unregister(&k->ctx, (uint32_t)k->muster->task_id, k->muster->incarnation);
+            snprintf(k->why, sizeof k->why, "%s", k->left ? muster_last_error() : "");
+        }
         mu_slot_release(&k->ctx);
+    }
     free(beats);
     return NULL;
 }
@@ -157,7 +166,7 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     pthread_mutex_unlock(&k->lock);
     m->keeper = k;
     if (state == 2) {
-        mu_keeper_stop(m);
+        mu_keeper_stop(m, false);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "all %u slots of job %s are taken: one is needed for every thread that writes",
                        m->seg->num_slots - m->seg->reserved_slots, m->seg->job);
@@ -167,16 +176,20 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     return MUSTER_OK;
 }
 
-void mu_keeper_stop(struct muster *m)
+enum muster_status mu_keeper_stop(struct muster *m, bool leaving)
 {
     struct mu_keeper *k = m->keeper;
+    enum muster_status status;
 
     if (!k)
-        return;
+        return MUSTER_OK;
+    k->leaving = leaving; /* read by the thread after the lock that signal_state() takes */
     signal_state(k, 3);
     pthread_join(k->thread, NULL);
+    status = k->left ? mu_fail(k->left, "%s", k->why) : MUSTER_OK;
     pthread_cond_destroy(&k->changed);
     pthread_mutex_destroy(&k->lock);
     free(k);
     m->keeper = NULL;
+    return status;
 }

@@ -131,6 +131,17 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
                        "%s cannot join: the task is in error (%s) and not recoverable; reset it first "
                        "('muster task reset %u')",
                        name, text, r->task);
+    if (now.slot && now.pid == r->pid && now.start == r->start && !mu_cluster_main_alive(ctx->seg, &now)) {
+        /* this very process before an exec: the slots that it holds now are not that one's life */
+        struct failure f = {.event = MU_EVENT_DEATH,
+                            .code = MUSTER_UNAVAILABLE,
+                            .cause = MUSTER_CAUSE_DIED,
+                            .text = "its process became another program",
+                            .incarnation = now.incarnation};
+
+        status = mu_cluster_edit(ctx, r->task, fail_record, &f);
+        return status ? status : mu_fail(MUSTER_UNAVAILABLE, "%s is dead since its exec", name);
+    }
     if (now.slot && !mu_cluster_alive(ctx->seg, r->task, &now))
         return mu_fail(MUSTER_UNAVAILABLE, "%s is dead but not yet cleaned up", name);
     return mu_fail(status, "%s is in the job already and alive; a task id is for one process at a time", name);

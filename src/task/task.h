@@ -39,7 +39,8 @@ enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_
 /* Heartbeat thread. Starts, claims the main slot, and is joined by stop. */
 enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
                                    uint32_t *ret_slot_incarnation);
-void mu_keeper_stop(struct muster *m);
+/* With `leaving` the thread unregisters the task first, with its own slot: leaving needs no other. */
+enum muster_status mu_keeper_stop(struct muster *m, bool leaving);
 
 /* The task's heartbeats so far, its own and those brought for it: a counter whose changes count. */
 uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);

@@ -106,6 +106,44 @@ static void a_task_that_becomes_another_program_is_dead_though_its_process_lives
     stage_close();
 }
 
+/* And joins again, before anybody has noticed. */
+static int act_exec_again(void *arg, struct reply *reply)
+{
+    (void)arg;
+    (void)reply;
+    execl("/proc/self/exe", "death_test", stage_job, (char *)NULL);
+    return MUSTER_UNKNOWN;
+}
+
+static int join_again(const char *job)
+{
+    struct muster_options o;
+    struct muster *m;
+
+    muster_options_init(&o);
+    o.job = job;
+    o.task_id = 0;
+    o.flags = MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_RECOVERABLE;
+    o.deadline = muster_after_ms(50000);
+    if (muster_join(&o, &m)) {
+        fprintf(stderr, "%s\n", muster_last_error());
+        return 1;
+    }
+    return muster_leave(m) ? 2 : 7;
+}
+
+static void a_recoverable_task_that_execs_may_join_again_at_once(void **state)
+{
+    (void)state;
+    stage_open(1, NULL);
+    stage_enter(0, MUSTER_JOIN_RECOVERABLE);
+    tell_plain(0, act_exec_again);
+    assert_int_equal(WEXITSTATUS(stage_end(0)), 7);
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_DISCONNECTED);
+    assert_int_equal(stage_task(0).attempt, 2);
+    stage_close();
+}
+
 static void a_stopped_task_that_is_killed_is_dead(void **state)
 {
     (void)state;
@@ -117,20 +155,24 @@ static void a_stopped_task_that_is_killed_is_dead(void **state)
     stage_close();
 }
 
+/* Task 0's heartbeat thread may be faster, and then there is no death left to be told of. */
+static void watch_until_error(int32_t task)
+{
+    while (stage_task(task).state != MUSTER_TASK_ERROR) {
+        enum muster_status s = muster_death_wait(stage_observer, muster_after_ms(100), NULL);
+
+        assert_true(s == MUSTER_OK || s == MUSTER_DEADLINE_EXCEEDED);
+    }
+}
+
 /* A zombie has a pid still; its liveness word does not lie. */
 static void an_unreaped_zombie_is_dead(void **state)
 {
-    size_t deaths = 0, more;
-
     (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     kill(stage_pid(1), SIGKILL);
-    while (stage_task(1).state != MUSTER_TASK_ERROR) {
-        assert_int_equal(muster_death_wait(stage_observer, muster_after_ms(60000), &more), MUSTER_OK);
-        deaths += more;
-    }
-    assert_true(deaths >= 1);
+    watch_until_error(1);
     assert_false(stage_task(1).alive);
     stage_end(1);
     stage_close();
@@ -295,32 +337,27 @@ static void death_wait_ends_with_the_deadline_when_nobody_dies(void **state)
 static void death_wait_watches_more_slots_than_one_sleep_can(void **state)
 {
     struct muster_segment_config c = {.num_buckets = 64, .num_events = 64, .heap_bytes = 64u << 20, .num_slots = 400};
-    size_t deaths = 0, more;
-
     (void)state;
     stage_open(70, &c); /* two slots each */
     stage_enter_all();
     for (int victim = 5; victim < 70; victim += 31) {
         stage_signal(victim, SIGKILL);
-        while (stage_task(victim).state != MUSTER_TASK_ERROR) {
-            assert_int_equal(muster_death_wait(stage_observer, muster_after_ms(60000), &more), MUSTER_OK);
-            deaths += more;
-        }
+        watch_until_error(victim);
         stage_end(victim);
     }
-    assert_true(deaths >= 3);
     stage_close();
 }
 
 #define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_task_that_is_killed_ends_its_peers_waits),
         CASE(a_task_that_exits_without_leaving_is_dead),
         CASE(a_task_that_aborts_is_dead),
         CASE(a_task_that_becomes_another_program_is_dead_though_its_process_lives),
+        CASE(a_recoverable_task_that_execs_may_join_again_at_once),
         CASE(a_stopped_task_that_is_killed_is_dead),
         CASE(an_unreaped_zombie_is_dead),
         CASE(threads_that_end_give_their_slots_back_and_are_no_death),
@@ -333,5 +370,7 @@ int main(void)
         CASE(death_wait_watches_more_slots_than_one_sleep_can),
     };
 
+    if (argc > 1)
+        return join_again(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

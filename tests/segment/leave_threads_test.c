@@ -1,0 +1,283 @@
+/*
+ * tests/segment/leave_threads_test.c: leaving while other threads of the process hold slots, end, or fork; and what a
+ * forked child gives back.
+ */
+#include "cm.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "job.h"
+
+static char name[128];
+static struct muster *mine;
+static pthread_barrier_t meeting;
+
+static struct muster *join(uint32_t tasks, uint32_t slots, int32_t task, uint32_t flags)
+{
+    struct muster_segment_config config = {
+        .num_buckets = 64, .num_events = 64, .num_slots = slots, .heap_bytes = 4u << 20};
+    struct muster_options o;
+    struct muster *m = NULL;
+
+    muster_options_init(&o);
+    o.job = name;
+    o.num_tasks = tasks;
+    o.task_id = task;
+    o.flags = flags;
+    o.config = &config;
+    if (muster_join(&o, &m))
+        fprintf(stderr, "%s\n", muster_last_error());
+    return m;
+}
+
+static bool exists(void)
+{
+    struct muster_segment *seg;
+
+    if (muster_segment_open(name, &seg) != MUSTER_OK)
+        return false;
+    muster_segment_close(seg);
+    return true;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    test_name(name, "leave");
+    pthread_barrier_init(&meeting, NULL, 2);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pthread_barrier_destroy(&meeting);
+    muster_segment_remove(name);
+    return 0;
+}
+
+/* Takes a slot, and lives on until it is told to end. */
+static void *writes_and_stays(void *arg)
+{
+    enum muster_status status = muster_kv_set(mine, "k", 1, "v", 1, NULL);
+
+    (void)arg;
+    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&meeting);
+    return status ? "could not write" : NULL;
+}
+
+static void the_last_to_leave_takes_the_name_away_though_its_threads_live_on(void **state)
+{
+    pthread_t t;
+    void *result;
+
+    (void)state;
+    mine = join(1, 0, 0, 0);
+    assert_non_null(mine);
+    pthread_create(&t, NULL, writes_and_stays, NULL);
+    pthread_barrier_wait(&meeting);
+    assert_ok(muster_leave(mine));
+    assert_false(exists());
+    pthread_barrier_wait(&meeting);
+    pthread_join(t, &result);
+    assert_null(result);
+}
+
+static void the_slots_of_threads_that_live_on_are_free_once_they_end(void **state)
+{
+    struct muster *other, *third;
+    struct muster_segment_info info;
+    pthread_t t;
+
+    (void)state;
+    other = join(2, 4, 1, MUSTER_JOIN_NO_HEARTBEAT);
+    mine = join(2, 4, 0, MUSTER_JOIN_NO_HEARTBEAT);
+    assert_true(other && mine);
+    pthread_create(&t, NULL, writes_and_stays, NULL);
+    pthread_barrier_wait(&meeting);
+    assert_ok(muster_leave(mine));
+    assert_ok(muster_segment_info(muster_segment_of(other), &info));
+    assert_int_equal(info.slots_live, 1);
+    pthread_barrier_wait(&meeting);
+    pthread_join(t, NULL);
+    for (int i = 0; i < 3; i++) { /* the three that are left, the thread's among them */
+        third = join(2, 4, -1, MUSTER_JOIN_OBSERVER);
+        assert_non_null(third);
+        if (i == 2) {
+            assert_ok(muster_segment_info(muster_segment_of(other), &info));
+            assert_int_equal(info.slots_live, 2);
+        }
+        assert_ok(muster_leave(third));
+    }
+    assert_ok(muster_leave(other));
+    assert_false(exists());
+}
+
+/* Ends about when the process leaves: before, after, or in the midst of it. */
+static void *writes_and_ends(void *arg)
+{
+    (void)arg;
+    muster_kv_set(mine, "k", 1, "v", 1, NULL);
+    pthread_barrier_wait(&meeting);
+    return NULL;
+}
+
+static void a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        pthread_t t;
+
+        mine = join(1, 0, 0, i % 2 ? MUSTER_JOIN_NO_HEARTBEAT : 0);
+        assert_non_null(mine);
+        pthread_create(&t, NULL, writes_and_ends, NULL);
+        pthread_barrier_wait(&meeting);
+        assert_ok(muster_leave(mine));
+        pthread_join(t, NULL);
+        assert_false(exists());
+    }
+}
+
+static void *leaves(void *arg)
+{
+    return muster_leave(arg) ? "leaving failed" : NULL;
+}
+
+/* All slots are held, and the thread that leaves has none: the record says DISCONNECTED nevertheless. */
+static void leaves_without_a_slot(uint32_t flags)
+{
+    struct muster *others[16];
+    struct muster_task_info info;
+    pthread_t t;
+    void *result;
+    int n = 0;
+
+    mine = join(2, 6, 0, flags);
+    assert_non_null(mine);
+    while (n < 16 && (others[n] = join(2, 6, -1, MUSTER_JOIN_OBSERVER)))
+        n++;
+    assert_true(n > 0 && n < 16); /* full */
+    pthread_create(&t, NULL, leaves, mine);
+    pthread_join(t, &result);
+    assert_null(result);
+    assert_ok(muster_task_get(others[0], 0, &info));
+    assert_int_equal(info.state, MUSTER_TASK_DISCONNECTED);
+    while (n)
+        assert_ok(muster_leave(others[--n]));
+    assert_false(exists());
+}
+
+static void a_thread_without_a_slot_leaves_though_all_are_taken(void **state)
+{
+    (void)state;
+    leaves_without_a_slot(0);
+    leaves_without_a_slot(MUSTER_JOIN_NO_HEARTBEAT);
+}
+
+static int descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int gives_its_copy_back(void *arg)
+{
+    int before = descriptors();
+
+    (void)arg;
+    CHECK(muster_leave(mine) == MUSTER_FAILED_PRECONDITION);
+    CHECK(descriptors() == before - 1);
+    CHECK(muster_leave(mine) == MUSTER_FAILED_PRECONDITION);
+    return 0;
+}
+
+static void a_forked_child_that_leaves_closes_its_copy_and_nothing_else(void **state)
+{
+    struct muster_task_info info;
+
+    (void)state;
+    mine = join(1, 0, 0, 0);
+    assert_non_null(mine);
+    assert_ok(muster_kv_set(mine, "k", 1, "v", 1, NULL));
+    assert_int_equal(test_in_child(gives_its_copy_back, NULL), 0);
+    assert_ok(muster_task_get(mine, 0, &info));
+    assert_int_equal(info.state, MUSTER_TASK_CONNECTED);
+    assert_true(info.alive);
+    assert_ok(muster_leave(mine));
+    assert_false(exists());
+}
+
+static volatile int stop;
+
+static void *joins_and_leaves(void *arg)
+{
+    (void)arg;
+    while (!stop) {
+        struct muster *m = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
+
+        if (!m || muster_leave(m))
+            return "failed";
+    }
+    return NULL;
+}
+
+static int joins_and_leaves_once(void *arg)
+{
+    struct muster *m = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
+
+    (void)arg;
+    CHECK(m && muster_leave(m) == MUSTER_OK);
+    return 0;
+}
+
+static void a_child_forked_while_another_thread_joins_and_leaves_can_join(void **state)
+{
+    pthread_t t;
+    void *result;
+
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    print_message("a sanitizer's own allocator does not survive such forks\n");
+    skip();
+#endif
+    mine = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
+    assert_non_null(mine);
+    stop = 0;
+    pthread_create(&t, NULL, joins_and_leaves, NULL);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(test_in_child(joins_and_leaves_once, NULL), 0);
+    stop = 1;
+    pthread_join(t, &result);
+    assert_null(result);
+    assert_ok(muster_leave(mine));
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(the_last_to_leave_takes_the_name_away_though_its_threads_live_on),
+        CASE(the_slots_of_threads_that_live_on_are_free_once_they_end),
+        CASE(a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind),
+        CASE(a_thread_without_a_slot_leaves_though_all_are_taken),
+        CASE(a_forked_child_that_leaves_closes_its_copy_and_nothing_else),
+        CASE(a_child_forked_while_another_thread_joins_and_leaves_can_join),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
