@@ -1,9 +1,11 @@
 /*
  * tests/crash/explore.c: images, burials, and the frame of the test programs.
  *
- * Comparing the segment after each of thousands of instructions must be cheap, so only the pages that the operation
- * changes are compared: those that a rehearsal in the second world changed, and all tables. Now and then everything is
- * compared; if a page changed that was not expected to, it is added and the stepping begins anew.
+ * Where the operation does not write to the segment the image cannot change, so it is not looked at: step_on(). An
+ * operation that maps the segment itself is stepped from its first instruction to its last. Then comparing the segment
+ * after each of thousands must be cheap, so only some pages are compared: those that a rehearsal in the second world
+ * changed, and all tables. Now and then everything is compared; if a page changed that was not expected to, it is added
+ * and the stepping begins anew.
  */
 #include "explore.h"
 
@@ -83,20 +85,23 @@ static bool hidden(uint8_t *page, const uint8_t *before)
     return true;
 }
 
-/* Compare, and take over what differs. *odd: a page that was not expected to. */
-static bool changed(const struct exploration *x, struct images *im)
+/* Has one of these pages changed in a way that somebody may ever see? Takes over what differs. */
+static bool changed(struct exploration *x, struct images *im, const uint32_t *pages, uint32_t count)
 {
-    bool any = false;
+    bool any = false, wrote = false;
 
-    for (uint32_t i = 0; i < im->count; i++) {
-        size_t at = (size_t)im->hot[i] * PAGE;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t at = (size_t)pages[i] * PAGE;
 
         if (!memcmp(world.base + at, im->shadow + at, PAGE))
             continue;
+        wrote = true;
         if (x->every_byte || !hidden(world.base + at, im->shadow + at))
             any = true;
         memcpy(im->shadow + at, world.base + at, PAGE);
     }
+    if (wrote && !x->own_map)
+        step_wrote(&x->stepper);
     return any;
 }
 
@@ -114,45 +119,51 @@ static bool surprised(struct images *im)
     return any;
 }
 
-static bool advance(struct exploration *x, struct images *im)
+static void visit(struct exploration *x, struct images *im)
 {
-    void *at = NULL;
-
-    if (!x->by_writes)
-        return step_one(&x->stepper);
-    if (!step_write(&x->stepper, world.base, world.size, &at))
-        return false;
-    if (at)
-        add_page(im, (uint32_t)(((uint8_t *)at - world.base) / PAGE));
-    return true;
+    x->images++;
+    x->visit(x);
+    if (x->changed_by_others)
+        memcpy(im->shadow, world.base, crash_used(world.base));
+    x->changed_by_others = false;
 }
 
 /* One passage: 1 done, 0 surprised, -1 not allowed. */
 static int passage(struct exploration *x, struct images *im)
 {
+    struct stepper *s = &x->stepper;
     bool again = false;
 
-    if (!step_start(&x->stepper, x->fn, x->arg))
+    if (!step_start(s, x->fn, x->arg))
         return -1;
-    x->images = 1;
-    x->visit(x);
-    if (x->by_writes && !step_guard(&x->stepper, world.base, world.size))
-        return -1;
-    while (!again && advance(x, im)) {
-        if (changed(x, im)) {
-            x->images++;
-            x->visit(x);
-            if (x->changed_by_others)
-                memcpy(im->shadow, world.base, crash_used(world.base));
-            x->changed_by_others = false;
+    x->images = 0;
+    visit(x, im);
+    if (x->own_map)
+        while (!again && step_one(s)) {
+            if (changed(x, im, im->hot, im->count))
+                visit(x, im);
+            if (s->steps % FULL_EVERY == 0)
+                again = surprised(im);
         }
-        if (x->stepper.steps % FULL_EVERY == 0)
-            again = surprised(im);
-    }
+    else if (step_guard(s, world.base, world.size))
+        while (step_on(s))
+            if (changed(x, im, s->open, s->num_open))
+                visit(x, im);
     if (!again)
         again = surprised(im);
-    step_kill(&x->stepper);
+    step_kill(s);
+    if (again && !x->own_map)
+        crash_bad("it wrote where it was not seen to");
     return !again;
+}
+
+static void restore(const uint8_t *before, size_t used)
+{
+    size_t now = crash_used(world.base);
+
+    memcpy(world.base, before, used);
+    if (now > used)
+        memset(world.base + used, 0, now - used);
 }
 
 bool explore(struct exploration *x)
@@ -164,17 +175,16 @@ bool explore(struct exploration *x)
 
     im->shadow = calloc(1, world.size);
     memcpy(before, world.base, used);
-    rehearse(x, im);
+    x->own_map |= step_clone_refused() != NULL;
+    if (x->own_map)
+        rehearse(x, im);
     for (int tries = 0; !rc && tries < 8; tries++) {
-        size_t now = crash_used(world.base);
-
-        memcpy(world.base, before, used);
-        if (now > used)
-            memset(world.base + used, 0, now - used);
+        restore(before, used);
         memset(im->shadow, 0, world.size);
         memcpy(im->shadow, before, used);
         rc = passage(x, im);
     }
+    restore(before, used); /* whatever is tried next begins where this began */
     if (!rc)
         crash_bad("the operation changes other pages each time");
     free(im->shadow);

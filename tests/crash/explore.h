@@ -7,15 +7,15 @@
 
 /*
  * Step `fn` to its end in a fork. At each image that differs from the last one, and at the first, visit() is called
- * while the process stands there; it must leave the world as it is, or
- * say so. False: stepping is not allowed here.
+ * while the process stands there; it must leave the world as it is, or say so. In the end the world is as it was
+ * before. False: stepping is not allowed here.
  */
 struct exploration {
     void (*fn)(void *arg);
     void *arg;
     void (*visit)(struct exploration *x);
     void *visitor;
-    bool by_writes;         /* not each instruction: each that writes to the segment; the images are the same */
+    bool own_map;           /* it maps the segment itself: each instruction is looked at, not those near a write only */
     bool every_byte;        /* also images that differ only within a part of a large value that nobody has seen yet */
     bool changed_by_others; /* set by visit(): the world is not as it was */
     struct stepper stepper;

@@ -4,9 +4,10 @@
  * variants: step step3 step-clang step3-clang
  * timeout: 300
  *
- * The victim is single-stepped through the operation. At each distinct image of the segment it is declared dead; two
- * peers scavenge, the segment is audited, everything visible is compared with what the operation may have done: nothing
- * or all of it, and once done never undone at a later step. Then a second operation of every kind, and the audit again.
+ * The victim is single-stepped through the operation, wherever it writes to the segment. At each distinct image of the
+ * segment it is declared dead; two peers scavenge, the segment is audited, everything visible is compared with what the
+ * operation may have done: nothing or all of it, and once done never undone at a later step. Then a second operation of
+ * every kind, and the audit again.
  *
  * At some of the images (--long: at nearly all) the scavenger is stepped through in turn, and at each image that it
  * makes it is declared dead as well, and a third process cleans up after both.
@@ -130,7 +131,7 @@ static void visit_scavenger(struct exploration *x)
 static void step_scavenger(void *arg)
 {
     struct scavenger s = {.v = arg};
-    struct exploration x = {.fn = scavenge, .visit = visit_scavenger, .visitor = &s, .by_writes = true};
+    struct exploration x = {.fn = scavenge, .visit = visit_scavenger, .visitor = &s};
 
     alarm(0);
     crash_separate();
@@ -210,8 +211,12 @@ static void visit(struct exploration *x)
 static bool try_alone(const struct op *op)
 {
     struct victim v = {.op = op};
-    struct exploration x = {
-        .fn = run, .arg = (void *)(uintptr_t)op, .visit = visit, .visitor = &v, .every_byte = crash_long};
+    struct exploration x = {.fn = run,
+                            .arg = (void *)(uintptr_t)op,
+                            .visit = visit,
+                            .visitor = &v,
+                            .every_byte = crash_long,
+                            .own_map = op->flags & OP_OWNMAP};
     static char done[sizeof board->seen];
 
     crash_run(MAP_AS_IS, complete, &v);

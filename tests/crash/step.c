@@ -22,6 +22,8 @@
 
 #include "world.h"
 
+enum { QUIET = 8 }; /* after so many steps without a write it runs on to the next */
+
 bool step_start(struct stepper *s, void (*fn)(void *arg), void *arg)
 {
     long options = PTRACE_O_EXITKILL | PTRACE_O_TRACEFORK | PTRACE_O_TRACECLONE;
@@ -178,21 +180,47 @@ static bool protect(pid_t pid, uintptr_t where, size_t size, int how)
     return false;
 }
 
-bool step_guard(struct stepper *s, void *where, size_t size)
+static bool shut(struct stepper *s)
 {
-    return protect(s->pid, (uintptr_t)where, size, PROT_READ);
+    s->num_open = s->quiet = 0;
+    return protect(s->pid, (uintptr_t)s->where, s->size, PROT_READ);
 }
 
-bool step_write(struct stepper *s, void *where, size_t size, void **at)
+bool step_guard(struct stepper *s, void *where, size_t size)
+{
+    s->where = where;
+    s->size = size;
+    return shut(s);
+}
+
+/* The process stopped by a SIGSEGV: if it wanted to write to a guarded page, let it. */
+static bool let_in(struct stepper *s)
+{
+    siginfo_t info;
+    uint8_t *at;
+
+    if (ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &info))
+        return false;
+    at = info.si_addr;
+    if (at < s->where || at >= s->where + s->size)
+        return false; /* its own fault: the signal is delivered and ends it */
+    if (s->num_open == STEP_OPEN_MAX && !shut(s))
+        return false;
+    s->open[s->num_open] = (uint32_t)((size_t)(at - s->where) / 4096);
+    return protect(s->pid, (uintptr_t)s->where + 4096ull * s->open[s->num_open++], 4096, PROT_READ | PROT_WRITE);
+}
+
+bool step_on(struct stepper *s)
 {
     long sig = 0;
 
+    if (s->quiet >= QUIET && !shut(s))
+        return false;
     for (;;) {
-        siginfo_t info;
-        uintptr_t page;
         int status;
 
-        if (ptrace(PTRACE_CONT, s->pid, NULL, (void *)sig) || waitpid(s->pid, &status, __WALL) != s->pid) {
+        if (ptrace(s->num_open ? PTRACE_SINGLESTEP : PTRACE_CONT, s->pid, NULL, (void *)sig) ||
+            waitpid(s->pid, &status, __WALL) != s->pid) {
             crash_bad("ptrace: %s", strerror(errno));
             s->ended = true;
             return false;
@@ -202,15 +230,20 @@ bool step_write(struct stepper *s, void *where, size_t size, void **at)
             return false;
         }
         sig = WSTOPSIG(status);
-        if (sig != SIGSEGV || ptrace(PTRACE_GETSIGINFO, s->pid, NULL, &info))
-            continue;
-        page = (uintptr_t)info.si_addr & ~(uintptr_t)4095;
-        if (page < (uintptr_t)where || page >= (uintptr_t)where + size)
-            continue; /* its own fault: the signal is delivered and ends it */
-        *at = info.si_addr;
-        return protect(s->pid, page, 4096, PROT_READ | PROT_WRITE) && step_one(s) &&
-               protect(s->pid, page, 4096, PROT_READ);
+        if (sig == SIGTRAP)
+            break;
+        if (sig == SIGSEGV && let_in(s))
+            sig = 0;
     }
+    s->quiet++;
+    s->steps++;
+    board->steps++;
+    return true;
+}
+
+void step_wrote(struct stepper *s)
+{
+    s->quiet = 0;
 }
 
 pid_t step_clone(struct stepper *s, void *where, size_t size, int fd)
@@ -258,13 +291,17 @@ pid_t step_clone(struct stepper *s, void *where, size_t size, int fd)
 bool step_guard(struct stepper *s, void *where, size_t size)
 {
     (void)s, (void)where, (void)size;
-    return true;
+    return false;
 }
 
-bool step_write(struct stepper *s, void *where, size_t size, void **at)
+bool step_on(struct stepper *s)
 {
-    (void)where, (void)size;
-    *at = NULL;
-    return step_one(s);
+    (void)s;
+    return false;
+}
+
+void step_wrote(struct stepper *s)
+{
+    (void)s;
 }
 #endif

@@ -7,10 +7,16 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum { STEP_OPEN_MAX = 64 };
+
 struct stepper {
     pid_t pid;
-    uint64_t steps;
+    uint64_t steps; /* instructions that it was stopped after */
     bool ended;
+    uint8_t *where; /* guarded memory, NULL: none */
+    size_t size;
+    uint32_t open[STEP_OPEN_MAX]; /* its pages that can be written now */
+    unsigned num_open, quiet;     /* steps since the last one that wrote */
 };
 
 /* A fork stands before its first instruction of fn. False: not allowed here (the reason is printed). */
@@ -18,12 +24,14 @@ bool step_start(struct stepper *s, void (*fn)(void *arg), void *arg);
 /* One instruction; false when it has ended (a complaint when it did not exit with 0). */
 bool step_one(struct stepper *s);
 /*
- * Faster, for long stretches without a write: on to just after the next instruction that writes to the memory at
- * [where, where + size), which faults, for it is kept read-only; *at gets the address. Begin with step_guard(). Where
- * step_clone_refused(), one instruction.
+ * Without a stop where it does not write to [where, where + size), which is kept read-only: step_on() goes on to just
+ * after the next instruction that may have written there. Only pages in `open` can differ from what they were; the
+ * caller says with step_wrote() when they do: while writes follow one another closely it goes instruction by
+ * instruction. The process must not map that memory elsewhere. Only where not step_clone_refused().
  */
 bool step_guard(struct stepper *s, void *where, size_t size);
-bool step_write(struct stepper *s, void *where, size_t size, void **at);
+bool step_on(struct stepper *s);
+void step_wrote(struct stepper *s);
 /* SIGKILL, reaped. */
 void step_kill(struct stepper *s);
 

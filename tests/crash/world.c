@@ -326,11 +326,17 @@ static size_t add(size_t n, const char *format, ...)
 
 static uint64_t hash(const void *bytes, size_t len)
 {
-    uint64_t h = 0xcbf29ce484222325ull;
+    uint64_t h = 0xcbf29ce484222325ull, w = 0;
+    const uint8_t *p = bytes;
 
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3ull;
-    return h;
+    for (; len >= 8; p += 8, len -= 8) {
+        memcpy(&w, p, 8);
+        h = (h ^ w) * 0x9e3779b97f4a7c15ull;
+        h ^= h >> 32;
+    }
+    w = 0;
+    memcpy(&w, p, len);
+    return (h ^ w) * 0x9e3779b97f4a7c15ull;
 }
 
 static size_t end; /* of the text being written */
