@@ -21,7 +21,8 @@ extern "C" {
 
 /*
  * Arrive and wait. `task_ids` (count > 0) names the participants; NULL, 0 means all tasks of the job, registered or
- * not. `counter` is the instance; MUSTER_BARRIER_NEXT means "the one after the last that I passed" (0 at first).
+ * not. `counter` is the instance; MUSTER_BARRIER_NEXT means "the one after the last that I passed" (0 at first). From a
+ * recoverable task 0 means the current instance, or the next one when that has passed: it may have started again.
  * `timeout_ns` (0: none) counts from the first arrival and is the first arriver's: later ones are ignored. `deadline`
  * is the caller's own patience: when it passes, the call returns MUSTER_DEADLINE_EXCEEDED but the arrival stands.
  *

@@ -14,38 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "barrier/state.h"
+#include "barrier/call.h"
 #include "base/clock.h"
-#include "segment/handle.h"
 #include "segment/slot.h"
 #include "segment/wait.h"
 
-/* One call. */
-struct call {
-    struct muster *m;
-    struct mu_ctx *ctx;
-    const char *id;
-    struct mu_key key;
-    uint64_t counter; /* MUSTER_BARRIER_NEXT until the first look */
-    uint64_t asked;
-    uint32_t task;
-    uint32_t *ids; /* wanted participants, sorted; NULL: all */
-    uint32_t num;
-    bool all;
-    uint64_t timeout_ns;
-    uint32_t number; /* of this task's calls, as marked */
-    /* the answer of an edit */
-    bool waiting;
-    enum muster_status result;
-    char text[MU_BARRIER_TEXT];
-    void *value;
-    /* for failing it */
-    struct mu_task_record *records;
-    enum muster_status fail_code;
-    char fail_text[MU_BARRIER_TEXT];
-};
-
-static enum mu_verdict answer(struct mu_edit *e, struct call *c, enum muster_status result, const char *text)
+static enum mu_verdict answer(struct mu_edit *e, struct mu_call *c, enum muster_status result, const char *text)
 {
     c->waiting = false;
     c->result = result;
@@ -56,7 +30,7 @@ static enum mu_verdict answer(struct mu_edit *e, struct call *c, enum muster_sta
 }
 
 /* Encode and put. */
-static enum mu_verdict put(struct mu_edit *e, struct call *c, struct mu_barrier *b)
+static enum mu_verdict put(struct mu_edit *e, struct mu_call *c, struct mu_barrier *b)
 {
     free(c->value);
     c->value = mu_barrier_encode(b, &e->len);
@@ -67,33 +41,15 @@ static enum mu_verdict put(struct mu_edit *e, struct call *c, struct mu_barrier 
     return MU_KEEP;
 }
 
-/* The first participant in a propagated error; -1: none. Only looks when any task at all is. */
-static int32_t find_failed(const struct call *c, const struct mu_barrier *b, char *name, size_t size, char *why)
-{
-    const struct muster_segment *seg = c->m->seg;
-    struct mu_cluster cluster;
-
-    if (mu_cluster_look(seg, &cluster) || !cluster.root.errors)
-        return -1;
-    for (uint32_t i = 0; i < b->h.num; i++) {
-        struct mu_task_record r;
-        uint32_t id = mu_barrier_id(b, i);
-
-        if (id >= seg->num_tasks || mu_cluster_task(seg, id, &r, why, &cluster))
-            continue;
-        if (r.state == MUSTER_TASK_ERROR && !(r.flags & MU_TASK_RECOVERABLE)) {
-            mu_cluster_name(seg, id, &r, name, size);
-            return (int32_t)id;
-        }
-    }
-    return -1;
-}
-
 /* A new instance: participants are those of the first call ever. */
-static enum mu_verdict open_instance(struct mu_edit *e, struct call *c, struct mu_barrier *b)
+static enum mu_verdict open_instance(struct mu_edit *e, struct mu_call *c, struct mu_barrier *b)
 {
     char name[128], why[MU_TEXT_MAX];
+    struct mu_cluster cluster;
 
+    e->status = mu_cluster_look(c->m->seg, &cluster);
+    if (e->status)
+        return MU_KEEP;
     if (!b->h.num && !mu_barrier_participants(b, c->ids, c->num, c->all)) {
         e->status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
         return MU_KEEP;
@@ -106,15 +62,16 @@ static enum mu_verdict open_instance(struct mu_edit *e, struct call *c, struct m
     b->h.since = mu_now();
     b->h.deadline = c->timeout_ns && c->timeout_ns < UINT64_MAX - b->h.since ? b->h.since + c->timeout_ns : UINT64_MAX;
     b->h.first = c->task;
+    b->h.version = cluster.root.version;
     b->text[0] = 0;
-    if (find_failed(c, b, name, sizeof name, why) >= 0)
+    if (mu_call_find_failed(c, b, name, sizeof name, why) >= 0)
         mu_barrier_end(b, MUSTER_INTERNAL,
                        "barrier %s::%" PRIu64 ": %s was already in error before the barrier was called: %s", c->id,
                        c->counter, name, why);
     return MU_PUT;
 }
 
-static const char *what_is_wrong(const struct call *c, const struct mu_barrier *b)
+static const char *what_is_wrong(const struct mu_call *c, const struct mu_barrier *b)
 {
     if (c->all && !b->h.all && b->h.num != c->num)
         return "No tasks were specified by this call, but the barrier is for some tasks only";
@@ -126,7 +83,7 @@ static const char *what_is_wrong(const struct call *c, const struct mu_barrier *
 }
 
 /* A call that does not fit: it fails the instance for all, unless that has passed. */
-static enum mu_verdict misfit(struct mu_edit *e, struct call *c, struct mu_barrier *b, enum muster_status code,
+static enum mu_verdict misfit(struct mu_edit *e, struct mu_call *c, struct mu_barrier *b, enum muster_status code,
                               const char *text)
 {
     answer(e, c, code, text);
@@ -136,11 +93,40 @@ static enum mu_verdict misfit(struct mu_edit *e, struct call *c, struct mu_barri
     return put(e, c, b);
 }
 
-static enum mu_verdict arrive_at(struct mu_edit *e, struct call *c, struct mu_barrier *b, bool fresh)
+/*
+ * What happened to an open instance while nobody waited in it, who would have acted upon it: its deadline passed, or a
+ * participant failed. Ends it on the copy, or brings it up to date.
+ */
+static enum muster_status catch_up(struct mu_call *c, struct mu_barrier *b)
+{
+    struct mu_cluster cluster;
+    enum muster_status status = mu_cluster_look(c->m->seg, &cluster);
+    bool recoverable;
+
+    if (!status && cluster.root.version != b->h.version) {
+        status = mu_call_read_records(c, &cluster);
+        if (!status && mu_call_find_fatal(c, b, &recoverable)) {
+            mu_barrier_end(b, c->fail_code, "%s", c->fail_text);
+            return MUSTER_OK;
+        }
+        if (!status) {
+            mu_call_unmark_failed(c, b);
+            b->h.version = cluster.root.version;
+        }
+    }
+    if (!status && b->h.deadline <= mu_now()) {
+        mu_call_compose_timeout(c, b);
+        mu_barrier_end(b, c->fail_code, "%s", c->fail_text);
+    }
+    return status;
+}
+
+static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu_barrier *b, bool fresh)
 {
     char text[MU_BARRIER_TEXT];
     const char *wrong = what_is_wrong(c, b);
     int32_t place = mu_barrier_find(b, c->task);
+    bool changed = false;
 
     if (!fresh && c->counter != b->h.counter) {
         bool restart = !c->counter || !b->h.counter;
@@ -157,11 +143,17 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct call *c, struct mu_ba
                  wrong ? wrong : "A non-participating task called the barrier", c->id, c->counter, c->task);
         return misfit(e, c, b, MUSTER_INVALID_ARGUMENT, text);
     }
+    if (!fresh && !b->h.passed) {
+        e->status = catch_up(c, b);
+        if (e->status)
+            return MU_KEEP;
+        changed = b->h.passed;
+    }
     if (b->h.passed && (!fresh || b->h.code != MUSTER_OK)) {
         bool known = b->marks[place] & MU_MARK_ARRIVED;
 
         answer(e, c, (enum muster_status)b->h.code, b->text);
-        if (known)
+        if (known && !changed)
             return MU_KEEP;
         b->marks[place] |= MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
         return put(e, c, b);
@@ -179,7 +171,7 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct call *c, struct mu_ba
 
 static enum mu_verdict arrive(struct mu_edit *e)
 {
-    struct call *c = e->arg;
+    struct mu_call *c = e->arg;
     struct mu_barrier b = {0};
     enum mu_verdict verdict = MU_PUT;
     bool exists = e->version != 0, fresh;
@@ -191,7 +183,9 @@ static enum mu_verdict arrive(struct mu_edit *e)
     }
     place = exists ? mu_barrier_find(&b, c->task) : -1;
     c->counter = c->asked;
-    if (c->counter == MUSTER_BARRIER_NEXT) {
+    if (!c->counter && exists && (c->m->flags & MUSTER_JOIN_RECOVERABLE)) { /* it has forgotten how far it was */
+        c->counter = b.h.counter + (b.h.passed ? 1 : 0);
+    } else if (c->counter == MUSTER_BARRIER_NEXT) {
         c->counter = b.h.counter;
         if (exists && b.h.passed && (!b.h.num || (place >= 0 && b.marks[place] & MU_MARK_ARRIVED)))
             c->counter++;
@@ -218,7 +212,7 @@ static enum mu_verdict arrive(struct mu_edit *e)
 /* End the instance that c waits in, with c->fail_*, unless it has ended. */
 static enum mu_verdict fail_instance(struct mu_edit *e)
 {
-    struct call *c = e->arg;
+    struct mu_call *c = e->arg;
     struct mu_barrier b;
     enum mu_verdict verdict = MU_KEEP;
 
@@ -233,36 +227,25 @@ static enum mu_verdict fail_instance(struct mu_edit *e)
     return verdict;
 }
 
-/* A recoverable participant that is in error has not arrived: it may come again. The records are looked at after the
- * barrier: in older ones a successor that has arrived by now might still be the dead one. */
+/* The records are looked at after the barrier: in older ones a successor that has arrived by now might still be the
+ * dead one. */
 static enum mu_verdict unarrive(struct mu_edit *e)
 {
-    struct call *c = e->arg;
+    struct mu_call *c = e->arg;
     struct mu_barrier b;
     struct mu_cluster cluster;
     enum mu_verdict verdict = MU_KEEP;
 
-    e->status = mu_cluster_all(c->m->seg, c->records, NULL, &cluster);
+    e->status = mu_call_read_records(c, &cluster);
     if (e->status || !e->version || !mu_barrier_decode(&b, e->old, e->old_len))
         return MU_KEEP;
-    for (uint32_t i = 0; i < b.h.num && b.h.counter == c->counter && !b.h.passed; i++) {
-        const struct mu_task_record *r;
-
-        if (mu_barrier_id(&b, i) >= c->m->seg->num_tasks)
-            break;
-        r = &c->records[mu_barrier_id(&b, i)];
-        if (r->state == MUSTER_TASK_ERROR && (r->flags & MU_TASK_RECOVERABLE) && (b.marks[i] & MU_MARK_ARRIVED)) {
-            b.marks[i] &= ~MU_MARK_ARRIVED;
-            verdict = MU_PUT;
-        }
-    }
-    if (verdict == MU_PUT)
+    if (b.h.counter == c->counter && !b.h.passed && mu_call_unmark_failed(c, &b))
         verdict = put(e, c, &b);
     mu_barrier_done(&b);
     return verdict;
 }
 
-static enum muster_status edit(struct call *c, mu_edit_fn fn)
+static enum muster_status edit(struct mu_call *c, mu_edit_fn fn)
 {
     struct mu_table t = mu_table_cells(c->m->seg);
     struct mu_edit e = {.arg = c};
@@ -270,79 +253,24 @@ static enum muster_status edit(struct call *c, mu_edit_fn fn)
     return mu_table_edit(&t, c->ctx, &c->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
 }
 
-/* Up to two of the missing, and what each is doing. */
-static void name_missing(const struct call *c, const struct mu_barrier *b, char *text, size_t size)
+/*
+ * Does a participant's state end the instance? Sets c->fail_*; true when it does. Un-arrives recoverable ones: while
+ * any is in error every look counts, for it may have arrived after the copy was taken.
+ */
+static bool participant_failed(struct mu_call *c, const struct mu_barrier *b, uint64_t *checked)
 {
-    const struct muster_segment *seg = c->m->seg;
-    size_t n = 0, named = 0;
-
-    text[0] = 0;
-    for (uint32_t i = 0; i < b->h.num && named < 2 && n < size; i++) {
-        struct mu_task_record r;
-        struct mu_cluster cluster;
-        char name[128];
-        uint32_t id = mu_barrier_id(b, i);
-        const char *state = "never joined";
-
-        if ((b->marks[i] & MU_MARK_ARRIVED) || mu_cluster_task(seg, id, &r, NULL, &cluster))
-            continue;
-        mu_cluster_name(seg, id, &r, name, sizeof name);
-        if (r.state == MUSTER_TASK_CONNECTED)
-            state = mu_cluster_alive(seg, id, &r) || !r.slot ? "running, not at the barrier" : "dead";
-        else if (r.state == MUSTER_TASK_ERROR)
-            state = "in error";
-        else if (r.attempt)
-            state = "has left";
-        n += (size_t)snprintf(text + n, size - n, "\n%s: %s", name, state);
-        named++;
-    }
-}
-
-static void compose_timeout(struct call *c, const struct mu_barrier *b)
-{
-    char missing[400];
-
-    name_missing(c, b, missing, sizeof missing);
-    c->fail_code = MUSTER_DEADLINE_EXCEEDED;
-    snprintf(c->fail_text, sizeof c->fail_text,
-             "Barrier timed out. Id: %.120s::%" PRIu64
-             ". # of tasks that reached the barrier: %u/%u. The first task at "
-             "the barrier: %u. Some timed out task names:%s",
-             c->id, b->h.counter, mu_barrier_arrived(b), b->h.num, b->h.first, missing);
-}
-
-/* Does a participant's state end the instance? Sets c->fail_*; true when it does. Un-arrives recoverable ones. */
-static bool participant_failed(struct call *c, const struct mu_barrier *b, uint64_t *checked)
-{
-    struct muster_segment *seg = c->m->seg;
     struct mu_cluster cluster;
-    bool stale = false;
+    bool recoverable = false, stale = false;
 
-    if (mu_cluster_look(seg, &cluster) || cluster.root.version == *checked)
+    if (mu_cluster_look(c->m->seg, &cluster) || cluster.root.version == *checked || mu_call_read_records(c, &cluster))
         return false;
-    if (!c->records)
-        c->records = calloc(seg->num_tasks, sizeof *c->records);
-    if (!c->records || mu_cluster_all(seg, c->records, NULL, &cluster))
-        return false;
-    *checked = cluster.root.version;
-    for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < seg->num_tasks; i++) {
-        uint32_t id = mu_barrier_id(b, i);
-        const struct mu_task_record *r = &c->records[id];
-        bool error = r->state == MUSTER_TASK_ERROR, recoverable = r->flags & MU_TASK_RECOVERABLE;
-        bool left = r->state == MUSTER_TASK_DISCONNECTED && r->attempt && r->since > b->h.since;
-        char name[128], why[MU_TEXT_MAX] = "";
-        struct mu_task_record again;
-
-        stale |= error && recoverable && (b->marks[i] & MU_MARK_ARRIVED);
-        if ((!error || recoverable) && !left)
-            continue;
-        mu_cluster_task(seg, id, &again, why, &cluster);
-        mu_cluster_name(seg, id, r, name, sizeof name);
-        c->fail_code = MUSTER_INTERNAL;
-        snprintf(c->fail_text, sizeof c->fail_text,
-                 "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
-                 error ? "is in error" : "has disconnected", c->id, b->h.counter, why[0] ? ": " : "", why);
+    if (mu_call_find_fatal(c, b, &recoverable))
         return true;
+    *checked = recoverable ? UINT64_MAX : cluster.root.version;
+    for (uint32_t i = 0; recoverable && i < b->h.num && mu_barrier_id(b, i) < c->m->seg->num_tasks; i++) {
+        const struct mu_task_record *r = &c->records[mu_barrier_id(b, i)];
+
+        stale |= r->state == MUSTER_TASK_ERROR && (b->marks[i] & MU_MARK_ARRIVED);
     }
     if (stale)
         edit(c, unarrive);
@@ -350,7 +278,7 @@ static bool participant_failed(struct call *c, const struct mu_barrier *b, uint6
 }
 
 /* Read the state as it is now. version 0: gone. */
-static enum muster_status read_state(struct call *c, void **buffer, size_t *capacity, struct mu_found *f,
+static enum muster_status read_state(struct mu_call *c, void **buffer, size_t *capacity, struct mu_found *f,
                                      struct mu_barrier *b)
 {
     struct mu_table t = mu_table_cells(c->m->seg);
@@ -372,7 +300,7 @@ static enum muster_status read_state(struct call *c, void **buffer, size_t *capa
 }
 
 /* Has our instance an answer for us in this state? */
-static bool answered(struct call *c, const struct mu_barrier *b)
+static bool answered(struct mu_call *c, const struct mu_barrier *b)
 {
     int32_t place = mu_barrier_find(b, c->task);
 
@@ -401,7 +329,7 @@ static bool answered(struct call *c, const struct mu_barrier *b)
     return false;
 }
 
-static enum muster_status wait_for_end(struct call *c, muster_deadline deadline)
+static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadline)
 {
     struct mu_table t = mu_table_cells(c->m->seg);
     struct mu_wait w;
@@ -425,7 +353,7 @@ static enum muster_status wait_for_end(struct call *c, muster_deadline deadline)
             done = answered(c, &b);
             fail = !done && participant_failed(c, &b, &checked);
             if (!done && !fail && b.h.deadline <= mu_now()) {
-                compose_timeout(c, &b);
+                mu_call_compose_timeout(c, &b);
                 fail = true;
             }
         }
@@ -451,7 +379,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static enum muster_status make_key(struct call *c)
+static enum muster_status make_key(struct mu_call *c)
 {
     char key[MUSTER_BARRIER_ID_MAX + 2];
     size_t n = c->id ? strlen(c->id) : 0;
@@ -465,7 +393,7 @@ static enum muster_status make_key(struct call *c)
     return MUSTER_OK;
 }
 
-static enum muster_status take_list(struct call *c, const int32_t *task_ids, size_t count)
+static enum muster_status take_list(struct mu_call *c, const int32_t *task_ids, size_t count)
 {
     uint32_t n = 0;
 
@@ -496,7 +424,7 @@ static enum muster_status take_list(struct call *c, const int32_t *task_ids, siz
 enum muster_status muster_barrier_wait(struct muster *muster, const char *id, uint64_t counter, const int32_t *task_ids,
                                        size_t count, uint64_t timeout_ns, muster_deadline deadline)
 {
-    struct call c = {.m = muster, .id = id, .asked = counter, .timeout_ns = timeout_ns};
+    struct mu_call c = {.m = muster, .id = id, .asked = counter, .timeout_ns = timeout_ns};
     enum muster_status status = mu_enter(muster, &c.ctx);
 
     if (status)
@@ -523,7 +451,7 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
 
 static enum mu_verdict cancel(struct mu_edit *e)
 {
-    struct call *c = e->arg;
+    struct mu_call *c = e->arg;
     struct mu_barrier b = {0};
     enum mu_verdict verdict = MU_KEEP;
 
@@ -557,7 +485,7 @@ static enum mu_verdict cancel(struct mu_edit *e)
 
 enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, uint64_t counter)
 {
-    struct call c = {.m = muster, .id = id, .asked = counter};
+    struct mu_call c = {.m = muster, .id = id, .asked = counter};
     enum muster_status status = mu_enter(muster, &c.ctx);
 
     if (status)

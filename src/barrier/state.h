@@ -15,6 +15,7 @@ struct mu_barrier_head {
     uint64_t counter;  /* current instance */
     uint64_t deadline; /* CLOCK_MONOTONIC ns; UINT64_MAX: none */
     uint64_t since;    /* first arrival */
+    uint64_t version;  /* of the job's state, up to which no participant's failure is left to be acted upon */
     uint32_t passed;   /* it has ended, with `code` */
     uint32_t code;
     uint32_t first; /* task that came first */

@@ -294,6 +294,107 @@ static void a_recoverable_participant_that_dies_comes_again_and_the_barrier_pass
     stage_close();
 }
 
+/* ---- what happens to an instance while nobody waits in it: the next to arrive acts upon it ---- */
+
+static bool has_passed_its_deadline(void *arg)
+{
+    return info_of(arg).deadline_ns < muster_after_ns(0);
+}
+
+static void the_last_to_come_after_the_deadline_is_too_late(void **state)
+{
+    struct reply r;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_until(has_passed_its_deadline, "b", "the deadline of b");
+    r = do_barrier(1, "b", 0);
+    assert_status(r, MUSTER_DEADLINE_EXCEEDED);
+    assert_says(r.text, "1/2");
+    assert_int_equal(info_of("b").result, MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_barrier(0, "b", 0), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(wait_with(0, "b", 1, 0, 1), MUSTER_DEADLINE_EXCEEDED); /* the next one is open */
+    assert_status(do_barrier(1, "b", 1), MUSTER_OK);
+    stage_close();
+}
+
+static void who_arrived_and_died_unwatched_fails_it_for_the_last_to_come(void **state)
+{
+    struct reply r;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_kill(0);
+    stage_until_state(0, MUSTER_TASK_ERROR);
+    r = do_barrier(1, "b", 0);
+    assert_status(r, MUSTER_INTERNAL);
+    assert_says(r.text, "task 0");
+    stage_close();
+}
+
+static void who_arrived_and_left_unwatched_fails_it_for_the_last_to_come(void **state)
+{
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_plain(0, act_leave), MUSTER_OK);
+    assert_status(do_barrier(1, "b", 0), MUSTER_INTERNAL);
+    stage_close();
+}
+
+static void a_recoverable_one_that_died_unwatched_must_come_again(void **state)
+{
+    struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    assert_status(wait_with(1, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_kill(1);
+    stage_until_state(1, MUSTER_TASK_ERROR);
+    tell_barrier(0, "b", 0);
+    stage_until_waiting(0, "barrier b");
+    stage_player();
+    assert_status(stage_do(2, act_join, &j, sizeof j), MUSTER_OK);
+    assert_false(stage_has_answered(0));
+    assert_status(do_barrier(2, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
+/* Recoverable tasks that start again count from 0 again: it means wherever the barrier is. */
+static void counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance(void **state)
+{
+    struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    pass("b", 0, 2);
+    pass("b", 1, 2);
+    stage_kill(1);
+    stage_until_state(1, MUSTER_TASK_ERROR);
+    stage_player();
+    assert_status(stage_do(2, act_join, &j, sizeof j), MUSTER_OK);
+    tell_barrier(2, "b", 0); /* the next */
+    stage_until_waiting(1, "barrier b");
+    assert_int_equal(info_of("b").counter, 2);
+    assert_status(do_barrier(0, "b", 2), MUSTER_OK);
+    assert_status(stage_hear(2), MUSTER_OK);
+    tell_barrier(0, "b", 3);
+    stage_until_waiting(0, "barrier b");
+    assert_status(do_barrier(2, "b", 0), MUSTER_OK); /* the current */
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
 static void ids_are_1_to_512_bytes(void **state)
 {
     char longest[514];
@@ -431,6 +532,11 @@ int main(void)
         CASE(a_participant_that_is_killed_fails_the_barrier_and_is_named),
         CASE(a_participant_that_is_killed_while_waiting_fails_it_for_the_others),
         CASE(a_recoverable_participant_that_dies_comes_again_and_the_barrier_passes),
+        CASE(the_last_to_come_after_the_deadline_is_too_late),
+        CASE(who_arrived_and_died_unwatched_fails_it_for_the_last_to_come),
+        CASE(who_arrived_and_left_unwatched_fails_it_for_the_last_to_come),
+        CASE(a_recoverable_one_that_died_unwatched_must_come_again),
+        CASE(counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance),
         CASE(ids_are_1_to_512_bytes),
         CASE(two_hundred_barriers_at_once),
         CASE(sixty_four_tasks_pass_and_fail_together),

@@ -1,0 +1,122 @@
+/*
+ * barrier/failure.c: what can go wrong with the participants of a named barrier, and the sentences about it.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "barrier/call.h"
+
+int32_t mu_call_find_failed(const struct mu_call *c, const struct mu_barrier *b, char *name, size_t size, char *why)
+{
+    const struct muster_segment *seg = c->m->seg;
+    struct mu_cluster cluster;
+
+    if (mu_cluster_look(seg, &cluster) || !cluster.root.errors)
+        return -1;
+    for (uint32_t i = 0; i < b->h.num; i++) {
+        struct mu_task_record r;
+        uint32_t id = mu_barrier_id(b, i);
+
+        if (id >= seg->num_tasks || mu_cluster_task(seg, id, &r, why, &cluster))
+            continue;
+        if (r.state == MUSTER_TASK_ERROR && !(r.flags & MU_TASK_RECOVERABLE)) {
+            mu_cluster_name(seg, id, &r, name, size);
+            return (int32_t)id;
+        }
+    }
+    return -1;
+}
+
+bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret_recoverable)
+{
+    struct muster_segment *seg = c->m->seg;
+
+    *ret_recoverable = false;
+    for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < seg->num_tasks; i++) {
+        uint32_t id = mu_barrier_id(b, i);
+        const struct mu_task_record *r = &c->records[id];
+        bool error = r->state == MUSTER_TASK_ERROR, recoverable = r->flags & MU_TASK_RECOVERABLE;
+        bool left = r->state == MUSTER_TASK_DISCONNECTED && r->attempt && r->since > b->h.since;
+        char name[128], why[MU_TEXT_MAX] = "";
+        struct mu_task_record again;
+        struct mu_cluster cluster;
+
+        *ret_recoverable |= error && recoverable;
+        if ((!error || recoverable) && !left)
+            continue;
+        mu_cluster_task(seg, id, &again, why, &cluster);
+        mu_cluster_name(seg, id, r, name, sizeof name);
+        c->fail_code = MUSTER_INTERNAL;
+        snprintf(c->fail_text, sizeof c->fail_text,
+                 "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
+                 error ? "is in error" : "has disconnected", c->id, b->h.counter, why[0] ? ": " : "", why);
+        return true;
+    }
+    return false;
+}
+
+bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b)
+{
+    bool any = false;
+
+    for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < c->m->seg->num_tasks; i++) {
+        const struct mu_task_record *r = &c->records[mu_barrier_id(b, i)];
+
+        if (r->state == MUSTER_TASK_ERROR && (r->flags & MU_TASK_RECOVERABLE) && (b->marks[i] & MU_MARK_ARRIVED)) {
+            b->marks[i] &= ~MU_MARK_ARRIVED;
+            any = true;
+        }
+    }
+    return any;
+}
+
+enum muster_status mu_call_read_records(struct mu_call *c, struct mu_cluster *ret_cluster)
+{
+    if (!c->records)
+        c->records = calloc(c->m->seg->num_tasks, sizeof *c->records);
+    if (!c->records)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
+    return mu_cluster_all(c->m->seg, c->records, NULL, ret_cluster);
+}
+
+/* Up to two of the missing, and what each is doing. */
+static void name_missing(const struct mu_call *c, const struct mu_barrier *b, char *text, size_t size)
+{
+    const struct muster_segment *seg = c->m->seg;
+    size_t n = 0, named = 0;
+
+    text[0] = 0;
+    for (uint32_t i = 0; i < b->h.num && named < 2 && n < size; i++) {
+        struct mu_task_record r;
+        struct mu_cluster cluster;
+        char name[128];
+        uint32_t id = mu_barrier_id(b, i);
+        const char *state = "never joined";
+
+        if ((b->marks[i] & MU_MARK_ARRIVED) || mu_cluster_task(seg, id, &r, NULL, &cluster))
+            continue;
+        mu_cluster_name(seg, id, &r, name, sizeof name);
+        if (r.state == MUSTER_TASK_CONNECTED)
+            state = mu_cluster_alive(seg, id, &r) || !r.slot ? "running, not at the barrier" : "dead";
+        else if (r.state == MUSTER_TASK_ERROR)
+            state = "in error";
+        else if (r.attempt)
+            state = "has left";
+        n += (size_t)snprintf(text + n, size - n, "\n%s: %s", name, state);
+        named++;
+    }
+}
+
+void mu_call_compose_timeout(struct mu_call *c, const struct mu_barrier *b)
+{
+    char missing[400];
+
+    name_missing(c, b, missing, sizeof missing);
+    c->fail_code = MUSTER_DEADLINE_EXCEEDED;
+    snprintf(c->fail_text, sizeof c->fail_text,
+             "Barrier timed out. Id: %.120s::%" PRIu64
+             ". # of tasks that reached the barrier: %u/%u. The first task at "
+             "the barrier: %u. Some timed out task names:%s",
+             c->id, b->h.counter, mu_barrier_arrived(b), b->h.num, b->h.first, missing);
+}
