@@ -19,13 +19,14 @@ extern "C" {
 
 #define MUSTER_GROUP_DATA_MAX 16384u
 #define MUSTER_GROUP_NAME_MAX 255u
+#define MUSTER_GROUP_SIZE_MAX 2048u /* members */
 
 struct muster_group;
 
 /*
  * Meet the others and build the group. Every member calls with the same name, the same tasks in the same order (NULL,
  * 0: all tasks of the job) and the same data_bytes: the most that a member gives to one collective (0: 256), up to
- * MUSTER_GROUP_DATA_MAX. Waits until all are there. The member's rank is its position.
+ * MUSTER_GROUP_DATA_MAX. Waits until all are there. The member's rank is its position. At most MUSTER_GROUP_SIZE_MAX.
  */
 MUSTER_API enum muster_status muster_group_create(struct muster *muster, const char *name, const int32_t *task_ids,
                                                   size_t count, size_t data_bytes, muster_deadline deadline,

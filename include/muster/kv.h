@@ -77,8 +77,10 @@ MUSTER_API enum muster_status muster_kv_append(struct muster *muster, const char
                                                const void *value, size_t value_len, size_t *ret_len);
 
 /*
- * Delete the key and everything under "key/". Always MUSTER_OK; *ret_count (may be NULL) gets how many went. The
- * keys go one by one, each at its own instant. (DeleteKeyValue)
+ * Delete the key and everything under "key/"; "" or "/" is the root directory: every key goes. MUSTER_OK also when
+ * there was nothing to delete; *ret_count (may be NULL) gets how many went. The keys go one by one, each at its own
+ * instant; where one cannot (no memory, a corrupt segment), the call stops with that error, and a second one goes on.
+ * (DeleteKeyValue)
  */
 MUSTER_API enum muster_status muster_kv_delete(struct muster *muster, const char *key, size_t key_len,
                                                size_t *ret_count);

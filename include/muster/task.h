@@ -118,9 +118,9 @@ struct muster_task_info {
     uint64_t incarnation;
     uint64_t since_ns;   /* CLOCK_MONOTONIC of the last change */
     uint64_t heartbeats; /* counter */
-    char host[64];
-    char message[256]; /* of the error */
-    char waiting[96];  /* where its main thread waits in muster, "" when it does not: "barrier epoch-7" */
+    char host[64];       /* "" when it never registered */
+    char message[256];   /* of the error */
+    char waiting[96];    /* what the thread that has waited longest in muster waits for, or "": "barrier epoch-7::0" */
     uint64_t waiting_since_ns;
 };
 
@@ -170,7 +170,7 @@ MUSTER_API enum muster_status muster_task_reset(struct muster *muster, int32_t t
 
 /*
  * Which of `task_ids` are alive, as agreed by all of them: returns when every CONNECTED member of the set has called,
- * with the same answer for each. Sorted. (RPC: GetAliveTasks.) The caller must be in the set.
+ * with the same answer for each. Sorted. (RPC: GetAliveTasks.) The caller must be in the set, of 1000 tasks at most.
  */
 MUSTER_API enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_ids, size_t count,
                                                 muster_deadline deadline, int32_t *ret_task_ids,

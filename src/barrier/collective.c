@@ -209,6 +209,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
         mu_enter_light();
     }
     mu_wait_begin(&w, g->muster->seg, ctx, deadline, g->what);
+    w.interrupt = &g->muster->interrupt;
     w.spins = 0;
     for (;;) {
         bool closed = false;
@@ -420,6 +421,8 @@ enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret
 
     if (!group)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
+    if (!mu_handle_usable(group->muster)) /* after leaving the areas are not there any more */
+        return mu_handle_refuse(group->muster);
     instance = atomic_load_explicit(&group->instance, memory_order_relaxed) + 1; /* process-local: only a look */
     for (uint32_t i = 0; i < group->size; i++) {
         if (has_arrived(mu_load_acquire(&group->areas[i]->arrived), instance)) /* acquire: pairs with arrive() */

@@ -475,9 +475,6 @@ static void done(struct muster_group *g)
     free(g);
 }
 
-/* Room for entries of this many members: their references and records must fit a page and a value. */
-#define SIZE_MAX_MEMBERS 2048u
-
 enum muster_status muster_group_create(struct muster *muster, const char *name, const int32_t *task_ids, size_t count,
                                        size_t data_bytes, muster_deadline deadline, struct muster_group **ret_group)
 {
@@ -497,7 +494,7 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
     head.size = (uint32_t)(count ? count : muster->seg->num_tasks);
     head.data_bytes = (uint32_t)(data_bytes ? data_bytes : 256);
     g = calloc(1, sizeof *g);
-    if (g && count <= SIZE_MAX_MEMBERS && head.size <= SIZE_MAX_MEMBERS) {
+    if (g && count <= MUSTER_GROUP_SIZE_MAX && head.size <= MUSTER_GROUP_SIZE_MAX) {
         g->members = calloc(head.size, sizeof *g->members);
         g->areas = calloc(head.size, sizeof *g->areas);
     }

@@ -218,6 +218,7 @@ enum muster_status muster_event_read(struct muster *muster, uint64_t *position, 
         *ret_lost = 0;
     snprintf(what, sizeof what, "event %" PRIu64, *position);
     mu_wait_begin(&w, seg, ctx, deadline, what);
+    w.interrupt = &muster->interrupt;
     for (;;) {
         mu_a64 *word = word_of(seg, *position);
         uint64_t seen;

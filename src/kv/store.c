@@ -333,6 +333,7 @@ static enum muster_status wait_for(struct muster *m, const char *key, size_t key
     t = mu_table_kv(m->seg);
     snprintf(what, sizeof what, "key %.*s", MU_KEY_SHOWN(&k));
     mu_wait_begin(&w, m->seg, ctx, deadline, what);
+    w.interrupt = &m->interrupt;
     for (;;) {
         mu_wait_look(&w);
         status = mu_table_get(&t, ctx, &k, alloc ? *alloc : buffer, capacity, f);

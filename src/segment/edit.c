@@ -29,11 +29,14 @@ struct edit {
     struct mu_page page;
     struct mu_entry old; /* words 0: absent */
     void *fetched;       /* the old value, when it lies outside the page */
+    bool no_memory;      /* for it */
     bool has_value;      /* the last of txn.news is this edit's value block */
 };
 
 static enum muster_status corrupt(const struct edit *d)
 {
+    if (d->no_memory)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the value of the key");
     return mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: bucket %td is not well formed", d->t->seg->job,
                    d->txn.word - d->t->buckets);
 }
@@ -47,7 +50,8 @@ static enum mu_fetch fetch(struct edit *d, const struct mu_entry *e, bool wants_
     if (wants_value) {
         free(d->fetched);
         d->fetched = malloc(e->value_len + 1);
-        if (!d->fetched)
+        d->no_memory = !d->fetched;
+        if (d->no_memory)
             return MU_FETCH_CORRUPT;
     }
     /* no pin inside a transaction; a value that keeps changing makes the whole attempt start again */
@@ -71,7 +75,9 @@ static int locate(struct edit *d, bool wants_old)
             if (rc == MU_FETCH_OTHER)
                 continue;
             if (rc != MU_FETCH_OK)
-                return rc == MU_FETCH_CHANGED || !mu_word_same(mu_recheck(d->txn.word), d->root.word) ? 0 : -1;
+                return rc == MU_FETCH_CHANGED || (!d->no_memory && !mu_word_same(mu_recheck(d->txn.word), d->root.word))
+                           ? 0
+                           : -1;
         } else if (memcmp(&d->page.data[e.at + MU_ENTRY_WORDS], d->k->words, mu_words(d->k->len) * 8)) {
             continue;
         }
@@ -358,6 +364,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
     d.k = k;
     d.e = e;
     d.fetched = NULL;
+    d.no_memory = false;
     d.has_value = false;
     mu_txn_begin(&d.txn, ctx, mu_table_bucket(t, k));
     if (e->new_ref)

@@ -69,6 +69,7 @@ void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx 
     w->seg = seg;
     w->ctx = ctx;
     w->deadline = deadline;
+    w->interrupt = ctx ? ctx->interrupt : NULL;
     w->what = what;
     w->spins = seg->num_tasks <= processors ? mu_wait_pauses(SPIN_NS) : 0;
     w->yields = YIELDS;
@@ -116,7 +117,7 @@ static enum muster_status ended(struct mu_wait *w)
 {
     struct muster_segment *seg = w->seg;
 
-    if (w->ctx && w->ctx->interrupt && mu_load32_acquire(w->ctx->interrupt)) /* acquire: pairs with the handler */
+    if (w->interrupt && mu_load32_acquire(w->interrupt)) /* acquire: pairs with the handler */
         return mu_fail(MUSTER_CANCELLED, "interrupted while waiting for %s", w->what);
     if (mu_segment_is_closed(seg))
         return mu_fail(MUSTER_CANCELLED, "job %s was closed while waiting for %s", seg->job, w->what);

@@ -125,6 +125,7 @@ enum muster_status muster_task_watch(struct muster *muster, uint64_t version, mu
     if (status)
         return status;
     mu_wait_begin(&w, muster->seg, ctx, deadline, "a change of any task's state");
+    w.interrupt = &muster->interrupt;
     for (;;) {
         mu_wait_look(&w);
         status = mu_cluster_look(muster->seg, &c);
@@ -142,6 +143,7 @@ enum muster_status muster_task_watch(struct muster *muster, uint64_t version, mu
     return status ? status : list(muster->seg, ret_infos, capacity, ret_count, ret_version);
 }
 
+/* UNKNOWN: it has been reset since the root was read. */
 static enum muster_status fill_error(const struct muster_segment *seg, uint64_t first, struct muster_error *e)
 {
     struct mu_task_record r;
@@ -149,6 +151,8 @@ static enum muster_status fill_error(const struct muster_segment *seg, uint64_t 
     char text[MU_TEXT_MAX];
     enum muster_status status = mu_cluster_task(seg, (uint32_t)first - 1, &r, text, &c);
 
+    if (!status && r.state != MUSTER_TASK_ERROR)
+        status = MUSTER_UNKNOWN;
     if (status)
         return status;
     memset(e, 0, sizeof *e);
@@ -173,16 +177,19 @@ enum muster_status muster_error_wait(struct muster *muster, muster_deadline dead
     if (status)
         return status;
     mu_wait_begin(&w, muster->seg, ctx, deadline, "an error of any task");
+    w.interrupt = &muster->interrupt;
     for (;;) {
         mu_wait_look(&w);
         status = mu_cluster_look(muster->seg, &c);
-        if (!status && c.root.first_error && c.root.first_error <= muster->seg->num_tasks)
+        if (!status && c.root.first_error) { /* a corrupt number is told by the one who takes it */
             status = fill_error(muster->seg, c.root.first_error, ret_error);
-        else if (!status)
-            status = mu_wait_on(&w, &muster->seg->header->cluster, c.word);
-        else
+            if (status == MUSTER_UNKNOWN)
+                continue;
             break;
-        if (status || c.root.first_error)
+        }
+        if (!status)
+            status = mu_wait_on(&w, &muster->seg->header->cluster, c.word);
+        if (status)
             break;
     }
     mu_wait_end(&w);

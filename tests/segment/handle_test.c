@@ -412,6 +412,71 @@ static void the_last_thread_of_the_last_task_leaves_nothing_behind(void **state)
     assert_status(MUSTER_NOT_FOUND, muster_segment_open(name, &segment));
 }
 
+struct waiting {
+    struct muster *m;
+    int call;
+    enum muster_status status;
+};
+
+static void *waits(void *arg)
+{
+    struct waiting *w = arg;
+    struct muster_event event;
+    struct muster_error error;
+    uint64_t position = 0, version = 0;
+    size_t len;
+
+    muster_task_list(w->m, NULL, 0, NULL, &version);
+    switch (w->call) {
+    case 0: w->status = muster_kv_get(w->m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL); break;
+    case 1: w->status = muster_event_read(w->m, &position, MUSTER_FOREVER, &event, NULL, 0, NULL); break;
+    case 2: w->status = muster_error_wait(w->m, MUSTER_FOREVER, &error); break;
+    default: w->status = muster_task_watch(w->m, version, MUSTER_FOREVER, NULL, 0, NULL, NULL); break;
+    }
+    return NULL;
+}
+
+/* It has no slot through which to be found; the test hangs if it does not look. */
+static void an_interrupt_ends_the_waits_of_a_reader_too(void **state)
+{
+    struct muster_options options;
+    struct waiting w = {0};
+    struct muster *member = test_join(job.name, 0, 0);
+    pthread_t thread;
+
+    (void)state;
+    muster_options_init(&options);
+    options.job = job.name;
+    options.flags = MUSTER_JOIN_READ_ONLY;
+    assert_ok(muster_join(&options, &w.m));
+    for (w.call = 0; w.call < 4; w.call++) {
+        assert_int_equal(pthread_create(&thread, NULL, waits, &w), 0);
+        usleep(w.call % 2 ? 20000 : 0); /* sleep: it may be in the wait by then, or not; both must end */
+        muster_interrupt(w.m);
+        pthread_join(thread, NULL);
+        assert_int_equal(w.status, MUSTER_CANCELLED);
+        muster_resume(w.m);
+    }
+    assert_ok(muster_leave(w.m));
+    assert_ok(muster_leave(member));
+}
+
+static void who_is_missing_is_not_told_after_leaving(void **state)
+{
+    struct muster *m = test_join(job.name, 0, 0);
+    struct muster_group *group;
+    size_t n = 7;
+
+    (void)state;
+    assert_ok(muster_group_create(m, "alone", (int32_t[]){0}, 1, 0, MUSTER_FOREVER, &group));
+    assert_ok(muster_group_missing(group, NULL, 0, &n));
+    assert_int_equal(n, 1);
+    assert_ok(muster_leave(m));
+    assert_status(MUSTER_FAILED_PRECONDITION, muster_group_missing(group, NULL, 0, &n));
+    assert_says("left the job");
+    muster_group_free(group);
+}
+
 static void joining_and_leaving_a_thousand_times_takes_no_more(void **state)
 {
     (void)state;
@@ -466,6 +531,8 @@ int main(void)
         TEST(a_forked_child_must_join_anew_and_does_no_harm),
         TEST(a_fork_of_a_fork_is_told_apart),
         TEST(a_call_from_a_handler_that_interrupted_a_call_is_refused),
+        TEST(an_interrupt_ends_the_waits_of_a_reader_too),
+        TEST(who_is_missing_is_not_told_after_leaving),
         TEST(two_handles_of_one_process_are_independent),
         TEST(a_task_id_of_a_live_task_is_refused_and_its_holder_named),
         TEST(a_thread_that_ends_gives_its_slot_back),
