@@ -37,7 +37,7 @@ typedef void (*operation)(struct store *store);
 
 static inline void get(struct store *store, uint32_t number)
 {
-    char key[BENCH_KEY_LEN + 1];
+    char key[BENCH_KEY_ROOM];
     size_t len;
 
     bench_key(key, number);
@@ -48,7 +48,7 @@ static inline void get(struct store *store, uint32_t number)
 
 static inline void set(struct store *store, uint32_t number)
 {
-    char key[BENCH_KEY_LEN + 1];
+    char key[BENCH_KEY_ROOM];
 
     bench_key(key, number);
     if (muster_kv_set(store->muster, key, BENCH_KEY_LEN, store->value, sizeof(store->value), NULL))
@@ -98,7 +98,7 @@ static inline void increment(struct store *store)
 
 static inline void insert(struct store *store)
 {
-    char key[BENCH_KEY_LEN + 1];
+    char key[BENCH_KEY_ROOM];
 
     bench_key(key, store->fresh++);
     memcpy(key, "fresh", 5);
@@ -149,7 +149,7 @@ static void fill(struct store *store)
     struct muster_segment *segment = muster_segment_of(store->muster);
     struct muster_segment_info empty, full;
     struct muster_audit before, after;
-    char key[BENCH_KEY_LEN + 1], value[BENCH_VALUE_LEN];
+    char key[BENCH_KEY_ROOM], value[BENCH_VALUE_LEN];
     uint64_t bytes;
 
     bench_ok(muster_segment_info(segment, &empty), "muster_segment_info");

@@ -109,7 +109,7 @@ static size_t command(int fd, const char *request, size_t len, char *reply, size
 
 static size_t request_get(char request[REQUEST_MAX], uint32_t number)
 {
-    char key[BENCH_KEY_LEN + 1];
+    char key[BENCH_KEY_ROOM];
 
     bench_key(key, number);
     return (size_t)snprintf(request, REQUEST_MAX, "*2\r\n$3\r\nGET\r\n$%d\r\n%s\r\n", BENCH_KEY_LEN, key);
@@ -117,7 +117,7 @@ static size_t request_get(char request[REQUEST_MAX], uint32_t number)
 
 static size_t request_set(char request[REQUEST_MAX], uint32_t number)
 {
-    char key[BENCH_KEY_LEN + 1], value[BENCH_VALUE_LEN];
+    char key[BENCH_KEY_ROOM], value[BENCH_VALUE_LEN];
 
     bench_key(key, number);
     bench_value(value, number);
