@@ -131,6 +131,9 @@ static bool model_in_heap(const mu_a64 *p);
 #ifndef VALUE_WORDS
 #define VALUE_WORDS 1
 #endif
+#ifndef MODEL_EVENTS
+#define MODEL_EVENTS 2u /* words of the ring: one or two */
+#endif
 #ifdef MODEL_MARK
 int MODEL_MARK; /* so that run.sh knows what GenMC left in /tmp. Not "used": that would upset GenMC's addresses. */
 #endif
@@ -301,7 +304,7 @@ static void map(void)
     seg->heap = (uint8_t *)(at + AT_HEAP);
     seg->num_tasks = seg->num_slots = MODEL_SLOTS;
     seg->num_buckets = seg->num_cells = seg->num_chunks = 1;
-    seg->num_events = 2;
+    seg->num_events = MODEL_EVENTS;
     seg->num_system_chunks = 0;
 }
 
