@@ -8,8 +8,9 @@
  * The process is stepped once. Where a pause is to be tried, it is copied as it stands, into a world of its own (the
  * segment as it is then), where the peer acts; the copy is resumed, or killed and buried. What everybody can see in the
  * end, results of both calls included, must be what the two calls give one after the other, in one order or the other.
- * --long pauses after every step of operations of up to 4000, and at as many places of longer ones; else after some,
- * others in each variant.
+ * --long pauses after every step of operations of up to 4000, and at as many places of longer ones. The short form
+ * pauses at some places near where the process comes to another page of the segment, others in each variant, and does
+ * not step in between.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 
 #include "explore.h"
 
-enum { PLACES = 20, PLACES_LONG = 4000, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
+enum { PLACES = 32, PLACES_LONG = 4000, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
 
 struct trial {
     const struct op *op;
@@ -187,46 +188,90 @@ static bool try_pause(struct stepper *s, const struct op *op, unsigned i, bool k
         board->pause_kill_trials++;
     else
         board->pause_trials++;
-    crash_print("%s paused after %llu steps, %s, %s", op->name, (unsigned long long)s->steps, t.in->name,
-                killed ? "killed" : "resumed");
+    crash_print("%s paused after %llu touches and %llu steps, %s, %s", op->name, (unsigned long long)s->touches,
+                (unsigned long long)s->steps, t.in->name, killed ? "killed" : "resumed");
     return true;
 }
 
-/* How many steps the operation takes. */
-static void count_steps(void *arg)
+/* Where to pause. */
+struct places {
+    uint64_t total, stride; /* steps (--long) or touches; one in so many */
+    unsigned per_touch;     /* places a touch, where there are few */
+    unsigned left;          /* here */
+};
+
+/* How long the operation is. */
+static void measure(void *arg)
 {
     struct stepper s;
 
     crash_separate();
     if (!step_start(&s, run, arg))
         _exit(77);
-    while (step_one(&s))
-        continue;
-    board->outcome[0].a = s.steps;
+    if (crash_long)
+        while (step_one(&s))
+            continue;
+    else if (step_veil(&s, world.base, world.size))
+        while (step_touch(&s, false))
+            continue;
+    board->outcome[0].a = crash_long ? s.steps : s.touches;
 }
 
-static bool pause_here(uint64_t step, uint64_t total)
+static void plan(struct places *p, uint64_t total)
 {
-    uint64_t stride = total / (crash_long ? PLACES_LONG : PLACES) + 1;
+    unsigned most = crash_long ? PLACES_LONG : PLACES;
 
-    return step % stride == crash_salt % stride;
+    p->total = total;
+    p->stride = total / most + 1;
+    p->per_touch = total && total < most ? (unsigned)(most / total) : 1;
+    p->left = 0;
+}
+
+/* On to the next place. False: it has ended. */
+static bool next_place(struct stepper *s, struct places *p)
+{
+    unsigned steps;
+
+    if (crash_long) {
+        do {
+            if (!step_one(s))
+                return false;
+        } while (s->steps % p->stride != crash_salt % p->stride);
+        return true;
+    }
+    if (p->left) {
+        p->left--;
+        steps = 1 + crash_random() % 8;
+    } else {
+        do {
+            if (!step_touch(s, false))
+                return false;
+        } while (s->touches % p->stride != crash_salt % p->stride);
+        p->left = p->per_touch - 1;
+        steps = crash_random() % 24;
+    }
+    while (steps--)
+        if (!step_touch(s, true))
+            return false;
+    return true;
 }
 
 static bool try(const struct op *op)
 {
     struct stepper s;
-    uint64_t total, n = 0;
+    struct places places;
+    uint64_t n = 0;
 
-    if (WEXITSTATUS(crash_run(MAP_AS_IS, count_steps, (void *)(uintptr_t)op)) == 77)
+    if (WEXITSTATUS(crash_run(MAP_AS_IS, measure, (void *)(uintptr_t)op)) == 77)
         return false;
-    total = board->outcome[0].a;
+    plan(&places, board->outcome[0].a);
     make_references(op);
     memset(board->outcome, 0, sizeof board->outcome);
     if (!step_start(&s, run, (void *)(uintptr_t)op))
         return false;
-    do {
-        if (!pause_here(s.steps, total))
-            continue;
+    if (!crash_long && !step_veil(&s, world.base, world.size))
+        return false;
+    while (next_place(&s, &places)) {
         n++;
         for (unsigned i = 0; i < num_interferences; i++)
             if (applies(op, &interferences[i])) {
@@ -237,7 +282,7 @@ static bool try(const struct op *op)
                     return true;
                 }
             }
-    } while (step_one(&s));
+    }
     step_kill(&s);
     return true;
 }

@@ -22,7 +22,8 @@
 
 #include "world.h"
 
-enum { QUIET = 8 }; /* after so many steps without a write it runs on to the next */
+enum { QUIET = 8 };     /* after so many steps without a write it runs on to the next */
+enum { VEIL_OPEN = 4 }; /* pages that it may be in without a stop */
 
 bool step_start(struct stepper *s, void (*fn)(void *arg), void *arg)
 {
@@ -210,34 +211,74 @@ static bool let_in(struct stepper *s)
     return protect(s->pid, (uintptr_t)s->where + 4096ull * s->open[s->num_open++], 4096, PROT_READ | PROT_WRITE);
 }
 
+/* Resume, by one instruction or on and on. Its stop's signal; -1: it has ended (a complaint when not well). */
+static int resume(struct stepper *s, bool one, long sig)
+{
+    int status;
+
+    if (ptrace(one ? PTRACE_SINGLESTEP : PTRACE_CONT, s->pid, NULL, (void *)sig) ||
+        waitpid(s->pid, &status, __WALL) != s->pid) {
+        crash_bad("ptrace: %s", strerror(errno));
+        s->ended = true;
+        return -1;
+    }
+    if (WIFSTOPPED(status))
+        return WSTOPSIG(status);
+    explain(s, status);
+    return -1;
+}
+
+static void count_step(struct stepper *s)
+{
+    s->steps++;
+    board->steps++;
+}
+
 bool step_on(struct stepper *s)
 {
-    long sig = 0;
+    int sig = 0;
 
     if (s->quiet >= QUIET && !shut(s))
         return false;
-    for (;;) {
-        int status;
-
-        if (ptrace(s->num_open ? PTRACE_SINGLESTEP : PTRACE_CONT, s->pid, NULL, (void *)sig) ||
-            waitpid(s->pid, &status, __WALL) != s->pid) {
-            crash_bad("ptrace: %s", strerror(errno));
-            s->ended = true;
+    while ((sig = resume(s, s->num_open, sig)) != SIGTRAP) {
+        if (sig < 0)
             return false;
-        }
-        if (!WIFSTOPPED(status)) {
-            explain(s, status);
-            return false;
-        }
-        sig = WSTOPSIG(status);
-        if (sig == SIGTRAP)
-            break;
         if (sig == SIGSEGV && let_in(s))
             sig = 0;
     }
     s->quiet++;
-    s->steps++;
-    board->steps++;
+    count_step(s);
+    return true;
+}
+
+bool step_veil(struct stepper *s, void *where, size_t size)
+{
+    s->where = where;
+    s->size = size;
+    s->num_open = 0;
+    return protect(s->pid, (uintptr_t)where, size, PROT_NONE);
+}
+
+bool step_touch(struct stepper *s, bool one)
+{
+    int sig = 0;
+
+    while ((sig = resume(s, one, sig)) != SIGTRAP) {
+        if (sig < 0)
+            return false;
+        if (sig != SIGSEGV)
+            continue;
+        if (!let_in(s))
+            continue;
+        if (s->num_open > VEIL_OPEN) { /* the one opened first goes; an instruction may need several */
+            if (!protect(s->pid, (uintptr_t)s->where + 4096ull * s->open[0], 4096, PROT_NONE))
+                return false;
+            memmove(s->open, s->open + 1, --s->num_open * sizeof s->open[0]);
+        }
+        s->touches++;
+        return true;
+    }
+    count_step(s);
     return true;
 }
 
@@ -303,5 +344,17 @@ bool step_on(struct stepper *s)
 void step_wrote(struct stepper *s)
 {
     (void)s;
+}
+
+bool step_veil(struct stepper *s, void *where, size_t size)
+{
+    (void)s, (void)where, (void)size;
+    return false;
+}
+
+bool step_touch(struct stepper *s, bool one)
+{
+    (void)s, (void)one;
+    return false;
 }
 #endif

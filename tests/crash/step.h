@@ -11,7 +11,8 @@ enum { STEP_OPEN_MAX = 64 };
 
 struct stepper {
     pid_t pid;
-    uint64_t steps; /* instructions that it was stopped after */
+    uint64_t steps;   /* instructions that it was stopped after */
+    uint64_t touches; /* times that it came to another page: step_touch() */
     bool ended;
     uint8_t *where; /* guarded memory, NULL: none */
     size_t size;
@@ -32,6 +33,13 @@ bool step_one(struct stepper *s);
 bool step_guard(struct stepper *s, void *where, size_t size);
 bool step_on(struct stepper *s);
 void step_wrote(struct stepper *s);
+/*
+ * Likewise without a stop while it stays in a few pages of the guarded memory, or out of it: on to just before an
+ * access to another one, or, with `one`, an instruction if that comes first. Begin with step_veil(), which lets it
+ * neither read nor write there. (The kernel cannot either: a futex call fails meanwhile.)
+ */
+bool step_veil(struct stepper *s, void *where, size_t size);
+bool step_touch(struct stepper *s, bool one);
 /* SIGKILL, reaped. */
 void step_kill(struct stepper *s);
 
