@@ -257,7 +257,7 @@ static bool try(const struct op *op)
     for (unsigned i = 0; i < num_interferences; i++) {
         struct victim v = {.op = op, .contender = &interferences[i]};
 
-        if (!(v.contender->kinds & 1u << op->kind) || v.contender->leaves || (op->flags & (OP_OWNMAP | OP_SLEEPS)))
+        if (!crash_applies(v.contender, op) || v.contender->leaves || (op->flags & (OP_OWNMAP | OP_SLEEPS)))
             continue;
         if (!crash_long && !strncmp(op->name, "append", 6) && strstr(v.contender->name, "parts"))
             continue; /* the second attempt copies a large value, a million steps */

@@ -6,9 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ops_kv.h"
 #include "segment/entry.h"
+#include "step.h"
 #include "task/task.h"
 
 const struct op ops[] = {
@@ -189,6 +191,50 @@ static void in_recycle(const struct op *op)
         muster_kv_set(world.m[PEER], far, MUSTER_NTS, bytes, len, NULL);
 }
 
+static void replace_as_spare(void *arg)
+{
+    const struct op *op = arg;
+
+    crash_become(getpid(), 1u << SPARE);
+    crash_fill(bytes, 64, 23);
+    muster_kv_set(world.m[SPARE], op->key, MUSTER_NTS, bytes, 64, NULL);
+}
+
+/*
+ * A writer replaces the value and is killed between its commit and its frees; the peer cleans up after it, and then
+ * uses every large block that it can get. Who reads the old value in place must not notice.
+ */
+static void in_commit_and_die(const struct op *op)
+{
+    static struct mu_key k;
+    struct mu_table t = mu_table_kv(&world.seg);
+    static uint8_t large[64000];
+    struct stepper s;
+    char key[32];
+    mu_a64 *word;
+    uint64_t seen;
+
+    mu_key_make(&k, &world.seg, op->key, strlen(op->key));
+    word = mu_table_bucket(&t, &k);
+    seen = mu_load_acquire(word); /* acquire, as below: a look */
+    if (!step_start(&s, replace_as_spare, (void *)(uintptr_t)op))
+        return crash_bad("the writer cannot be stepped");
+    step_guard(&s, world.base, world.size);
+    while (mu_load_acquire(word) == seen)
+        if (!(step_clone_refused() ? step_one(&s) : step_on(&s)))
+            return crash_bad("the writer has not committed");
+    step_kill(&s);
+    crash_die(s.pid, 1u << SPARE);
+    note(muster_scavenge(world.m[PEER], NULL), 0);
+    crash_fill(large, sizeof large, 24);
+    for (unsigned i = 0; i < world.seg.num_chunks; i++) {
+        snprintf(key, sizeof key, "recycled/%u", i);
+        if (muster_kv_set(world.m[PEER], key, MUSTER_NTS, large, sizeof large, NULL))
+            break;
+    }
+    muster_kv_delete(world.m[PEER], "recycled", MUSTER_NTS, NULL);
+}
+
 static void in_scavenge(const struct op *op)
 {
     (void)op;
@@ -296,6 +342,7 @@ const struct interference interferences[] = {
     {"churn", ONLY(KV), in_churn, 0, false},
     {"set in parts, often", ONLY(KV), in_set_large_often, 0, false},
     {"recycle", ONLY(KV), in_recycle, 0, false},
+    {"commit and death", ONLY(KV), in_commit_and_die, IN_LARGE, false},
     {"death and scavenge", ALL, in_scavenge, 0, false},
     {"report error", ONLY(TASK) | ONLY(BARRIER) | ONLY(GROUP), in_report, 0, false},
     {"report of task 3", ONLY(TASK), in_report_served, 0, false},
@@ -311,3 +358,10 @@ const struct interference interferences[] = {
     {"send many", ONLY(EVENT), in_send_many, OP_SEVERAL, false},
 };
 const unsigned num_interferences = sizeof interferences / sizeof interferences[0];
+
+bool crash_applies(const struct interference *in, const struct op *op)
+{
+    if (!(in->kinds & 1u << op->kind))
+        return false;
+    return !(in->flags & IN_LARGE) || (op->key && !strcmp(op->key, "k/big"));
+}

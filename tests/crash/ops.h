@@ -31,10 +31,12 @@ struct interference {
     const char *name;
     unsigned kinds;                   /* bit per kind */
     void (*run)(const struct op *op); /* as PEER; notes board->outcome[1] */
-    unsigned flags;                   /* OP_SEVERAL */
+    unsigned flags;                   /* OP_SEVERAL, IN_LARGE */
     bool leaves;                      /* the peer has no part in it any more */
 };
+#define IN_LARGE 16u /* only where the operation's key holds a value in parts */
 extern const struct interference interferences[];
+bool crash_applies(const struct interference *in, const struct op *op);
 extern const unsigned num_interferences;
 
 /* One operation of every kind by `who` and `other`, on fresh names and on the operation's own. */

@@ -100,15 +100,11 @@ static void look(void *arg)
         crash_second(t->op, THIRD, SPARE);
 }
 
-static bool applies(const struct op *op, const struct interference *in)
-{
-    return in->kinds & 1u << op->kind;
-}
-
 static char *reference(struct trial t)
 {
     memset(board->outcome, 0, sizeof board->outcome);
-    crash_run(MAP_PRIVATE_MAIN, refer, &t);
+    crash_copy_to_alt(); /* shared: the peer may have processes of its own */
+    crash_run(MAP_SHARED_ALT, refer, &t);
     crash_print("%s, and %s %s it", t.op->name, t.in->name, t.after ? "after" : "before");
     return strdup(board->seen);
 }
@@ -118,7 +114,7 @@ static void make_references(const struct op *op)
     for (unsigned i = 0; i < num_interferences; i++) {
         struct trial t = {.op = op, .in = &interferences[i]};
 
-        if (!applies(op, t.in))
+        if (!crash_applies(t.in, op))
             continue;
         references[i][SECOND_ORDER] = reference(t);
         t.killed = true;
@@ -274,7 +270,7 @@ static bool try(const struct op *op)
     while (next_place(&s, &places)) {
         n++;
         for (unsigned i = 0; i < num_interferences; i++)
-            if (applies(op, &interferences[i])) {
+            if (crash_applies(&interferences[i], op)) {
                 bool also_killed = crash_long || (n + i) % 4 == crash_salt % 4;
 
                 if (!try_pause(&s, op, i, false) || (also_killed && !try_pause(&s, op, i, true))) {
