@@ -13,7 +13,7 @@
  * RUN short ok      -DEVENTS=2 -DNO_READER           : likewise; a ring of two events
  * RUN short ok      -DSENDERS=1 -DSENDS=2            : one sender of two, who uses blocks again at once, and a reader
  * RUN short ok      -DEVENTS=2 -DSENDERS=1 -DSENDS=2 : likewise; a ring of two events
- * RUN full  ok      -DSENDERS=1 -DSENDS=2 -DGOES_ON=3u : likewise; the reader goes on
+ * RUN short ok      -DSENDERS=1 -DSENDS=2 -DGOES_ON=3u : likewise; the reader goes on
  * RUN full  ok      -                                : two senders of one event, and a reader
  * RUN short ok      -DVICTIM -DNO_READER             : the first of two senders may die at any access
  * RUN short reach   -DVICTIM -DNO_READER -DREACH     : it does die
@@ -21,7 +21,7 @@
  * RUN short got     -DREACH_GOT                      : the reader is not
  * RUN short corrupt -DBREAK_RELAXED_HINT -DNO_READER : the hint is read without acquiring
  * RUN short holes   -DBREAK_HINT_AHEAD -DNO_READER   : the hint is moved one event further than what is there
- * RUN short torn    -DSENDERS=1 -DBREAK_RELAXED_WORD : words are read without acquiring
+ * RUN short torn    -DSENDERS=1 -DGOES_ON=2u -DBREAK_RELAXED_WORD : words are read without acquiring
  * RUN short torn    -DSENDERS=1 -DSENDS=2 -DBREAK_NO_RECHECK : the reader does not look at the word again
  * RUN short torn    -DSENDERS=1 -DSENDS=2 -DBREAK_NO_ACQUIRE_FENCE : its second look is not ordered behind the copy
  * RUN short torn    -DSENDERS=1 -DSENDS=2 -DBREAK_NO_RELEASE_FENCE : a recycled block is filled without a fence
