@@ -5,6 +5,9 @@
 #include "kv/key.h"
 
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #define ONES  0x0101010101010101ull
 #define HIGHS 0x8080808080808080ull
@@ -43,11 +46,13 @@ static inline uint64_t load_tail(const char *key, size_t len, size_t rest)
            (uint64_t)(uint8_t)key[rest - 1] << (8 * (rest - 1));
 }
 
-/* In one word: a NUL, "//", or a '.' right after a '/'. `carry` is 0x80 when the byte before was a '/'. */
+/*
+ * In one word: a NUL, "//", or a '.' right after a '/'. `carry` is 0x80 when the byte before was a '/'. '.' and '/'
+ * differ in the lowest bit only, and it tells them apart.
+ */
 static inline uint64_t odd_bytes(uint64_t v, uint64_t *carry)
 {
-    uint64_t slash = zero_bytes(v ^ ('/' * ONES));
-    uint64_t either = zero_bytes((v | ONES) ^ ('/' * ONES)); /* '.' and '/' differ in the lowest bit only */
+    uint64_t either = zero_bytes((v | ONES) ^ ('/' * ONES)), slash = either & v << 7;
     uint64_t odd = zero_bytes(v) | ((slash << 8 | *carry) & either);
 
     *carry = slash >> 56;
@@ -78,6 +83,29 @@ static bool take(struct mu_key *k, const struct muster_segment *seg, const char 
     k->len = (uint32_t)len;
     return odd != 0;
 }
+
+#ifdef __SSE2__
+/* The same for 8 to 16 bytes, most keys, all at once. */
+static inline bool take_short(struct mu_key *k, const struct muster_segment *seg, const char *key, size_t len)
+{
+    uint64_t first = load(key), second = len == 8 ? 0 : load(key + len - 8) >> (8 * (16 - len));
+    uint64_t h = mu_hash_step(mu_hash_begin(seg, len), first);
+    __m128i v = _mm_set_epi64x((int64_t)second, (int64_t)first), slashes = _mm_set1_epi8('/');
+    uint32_t slash = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, slashes));
+    uint32_t either = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_or_si128(v, _mm_set1_epi8(1)), slashes));
+    uint32_t nul = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_setzero_si128()));
+
+    k->words[0] = first;
+    k->words[1] = second;
+    if (len > 8)
+        h = mu_hash_step(h, second);
+    k->hash = mu_hash_end(h);
+    k->len = (uint32_t)len;
+    return ((slash << 1 | 1) & either) | (nul & ((1u << len) - 1));
+}
+#else
+#define take_short take
+#endif
 
 static enum muster_status too_long(size_t len)
 {
@@ -150,7 +178,8 @@ enum muster_status mu_kv_key(const struct muster_segment *seg, const char *key, 
     key = trim(key, &len);
     if (!len)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is empty");
-    if (len > MUSTER_KEY_MAX || take(ret_key, seg, key, len))
+    if (len >= 8 && len <= 16 ? take_short(ret_key, seg, key, len)
+                              : len > MUSTER_KEY_MAX || take(ret_key, seg, key, len))
         return repair(seg, key, len, ret_key);
     return MUSTER_OK;
 }
