@@ -1,7 +1,7 @@
 /*
  * Stands in for shm_layout/layout.h: the same format with the smallest geometry. A chunk has MODEL_BLOCKS granules
  * instead of 1024, and there is one size class, of one granule, so that an allocator meets its limits with three
- * blocks.
+ * blocks. MODEL_GRANULE is for those who need larger blocks than 64 bytes.
  */
 #ifndef MODEL_LAYOUT_H
 #define MODEL_LAYOUT_H
@@ -10,6 +10,10 @@
 
 #ifndef MODEL_BLOCKS
 #define MODEL_BLOCKS 3u
+#endif
+#ifdef MODEL_GRANULE
+#undef MU_GRANULE
+#define MU_GRANULE MODEL_GRANULE
 #endif
 #undef MU_CHUNK
 #define MU_CHUNK (MODEL_BLOCKS * MU_GRANULE)
