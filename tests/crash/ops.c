@@ -36,6 +36,8 @@ const struct op ops[] = {
     {"delete parts", KV, kv_setup, kv_delete, NULL, "k/big", 0, 1, 0},
     {"delete directory", KV, kv_setup, kv_delete, NULL, "d", 0, 4, OP_SEVERAL},
     {"get", KV, kv_setup, kv_get, NULL, "k/a", 0, 0, 0},
+    {"get external", KV, kv_setup, kv_get, NULL, "k/x", 0, 0, 0},
+    {"get parts", KV, kv_setup, kv_get, NULL, "k/big", 0, 0, 0},
     {"get directory", KV, kv_setup, kv_get_dir, NULL, "d", 0, 0, 0},
     {"get pinned", KV, kv_setup, kv_get_pinned, NULL, "k/big", 0, 0, 0},
     {"get waiting", KV, kv_setup, kv_get_waiting, NULL, "k/absent", 0, 0, OP_SLEEPS},
@@ -200,39 +202,104 @@ static void replace_as_spare(void *arg)
     muster_kv_set(world.m[SPARE], op->key, MUSTER_NTS, bytes, 64, NULL);
 }
 
-/*
- * A writer replaces the value and is killed between its commit and its frees; the peer cleans up after it, and then
- * uses every large block that it can get. Who reads the old value in place must not notice.
- */
+/* A writer replaces the value, and is killed when it has changed this word; or in the end, if it never does. */
+static bool spare_dies(const struct op *op, const mu_a64 *word)
+{
+    uint64_t seen = mu_load_acquire(word); /* acquire, as below: a look */
+    struct stepper s;
+
+    if (!step_start(&s, replace_as_spare, (void *)(uintptr_t)op))
+        return false;
+    step_guard(&s, world.base, world.size);
+    while (mu_load_acquire(word) == seen && (step_clone_refused() ? step_one(&s) : step_on(&s)))
+        continue;
+    step_kill(&s);
+    crash_die(s.pid, 1u << SPARE);
+    return true;
+}
+
+static size_t length_of(const struct op *op)
+{
+    size_t len = 0;
+
+    muster_kv_try_get(world.m[PEER], op->key, MUSTER_NTS, bytes, sizeof bytes, &len, NULL);
+    return len;
+}
+
+/* The peer uses every block of that size that it can get. */
+static void use_all(size_t size)
+{
+    static uint8_t other[64000];
+    char key[32];
+
+    if (size > sizeof other)
+        size = sizeof other;
+    crash_fill(other, size, 24);
+    for (unsigned i = 0; size && i < 4096; i++) {
+        snprintf(key, sizeof key, "recycled/%u", i);
+        if (muster_kv_set(world.m[PEER], key, MUSTER_NTS, other, size, NULL))
+            break;
+    }
+    muster_kv_delete(world.m[PEER], "recycled", MUSTER_NTS, NULL);
+}
+
+/* Killed between its commit and its frees; the peer cleans up. Who reads the old value in place must not notice. */
 static void in_commit_and_die(const struct op *op)
 {
     static struct mu_key k;
     struct mu_table t = mu_table_kv(&world.seg);
-    static uint8_t large[64000];
-    struct stepper s;
-    char key[32];
-    mu_a64 *word;
-    uint64_t seen;
+    size_t size = length_of(op);
 
     mu_key_make(&k, &world.seg, op->key, strlen(op->key));
-    word = mu_table_bucket(&t, &k);
-    seen = mu_load_acquire(word); /* acquire, as below: a look */
-    if (!step_start(&s, replace_as_spare, (void *)(uintptr_t)op))
+    if (!spare_dies(op, mu_table_bucket(&t, &k)))
         return crash_bad("the writer cannot be stepped");
-    step_guard(&s, world.base, world.size);
-    while (mu_load_acquire(word) == seen)
-        if (!(step_clone_refused() ? step_one(&s) : step_on(&s)))
-            return crash_bad("the writer has not committed");
-    step_kill(&s);
-    crash_die(s.pid, 1u << SPARE);
     note(muster_scavenge(world.m[PEER], NULL), 0);
-    crash_fill(large, sizeof large, 24);
-    for (unsigned i = 0; i < world.seg.num_chunks; i++) {
-        snprintf(key, sizeof key, "recycled/%u", i);
-        if (muster_kv_set(world.m[PEER], key, MUSTER_NTS, large, sizeof large, NULL))
-            break;
+    use_all(size);
+}
+
+/* The word of the value's first part; else of its bucket. */
+static const mu_a64 *first_part(const struct op *op)
+{
+    static struct mu_key k;
+    static uint64_t body[MU_CHUNK / 8];
+    struct mu_table t = mu_table_kv(&world.seg);
+    bool corrupt = false;
+    struct mu_root root;
+    struct mu_page page;
+    struct mu_entry e;
+    uint64_t parts[2];
+    uint32_t i = 0;
+
+    mu_key_make(&k, &world.seg, op->key, strlen(op->key));
+    if (mu_object_read(&world.seg, mu_table_bucket(&t, &k), body, &root) == MU_READ_OK && mu_page_open(&page, &root))
+        while (mu_page_next(&page, &i, &e, &corrupt))
+            if (e.hash == k.hash && (e.flags & MU_ENTRY_EXTERNAL) &&
+                mu_heap_refs(&world.seg, body[e.ref_at], parts, 2) == 2)
+                return &mu_heap_block(&world.seg, MU_REF_INDEX(parts[0]), NULL)->word;
+    return mu_table_bucket(&t, &k);
+}
+
+/* Killed when it has freed one part of several. What lists them is alive until somebody cleans up, which comes later.
+ */
+static void in_die_freeing(const struct op *op)
+{
+    size_t size = length_of(op);
+
+    if (!spare_dies(op, first_part(op))) /* it leaves the parts to a reader who pins them, and then ends */
+        return crash_bad("the writer cannot be stepped");
+    use_all(size);
+    note(MUSTER_OK, 0);
+}
+
+/* So often with as many bytes that the blocks of the first value are written again. */
+static void in_set_alike(const struct op *op)
+{
+    size_t size = length_of(op);
+
+    for (unsigned i = 0; i < 20; i++) {
+        crash_fill(bytes, size, 40 + i);
+        note(muster_kv_set(world.m[PEER], op->key, MUSTER_NTS, bytes, size, NULL), 0);
     }
-    muster_kv_delete(world.m[PEER], "recycled", MUSTER_NTS, NULL);
 }
 
 static void in_scavenge(const struct op *op)
@@ -342,7 +409,9 @@ const struct interference interferences[] = {
     {"churn", ONLY(KV), in_churn, 0, false},
     {"set in parts, often", ONLY(KV), in_set_large_often, 0, false},
     {"recycle", ONLY(KV), in_recycle, 0, false},
-    {"commit and death", ONLY(KV), in_commit_and_die, IN_LARGE, false},
+    {"commit and death", ONLY(KV), in_commit_and_die, IN_PARTS, false},
+    {"death while freeing", ONLY(KV), in_die_freeing, IN_PARTS, false},
+    {"set alike, often", ONLY(KV), in_set_alike, IN_BLOCKS, false},
     {"death and scavenge", ALL, in_scavenge, 0, false},
     {"report error", ONLY(TASK) | ONLY(BARRIER) | ONLY(GROUP), in_report, 0, false},
     {"report of task 3", ONLY(TASK), in_report_served, 0, false},
@@ -363,5 +432,7 @@ bool crash_applies(const struct interference *in, const struct op *op)
 {
     if (!(in->kinds & 1u << op->kind))
         return false;
-    return !(in->flags & IN_LARGE) || (op->key && !strcmp(op->key, "k/big"));
+    if ((in->flags & IN_BLOCKS) && op->key && !strcmp(op->key, "k/x"))
+        return true;
+    return !(in->flags & (IN_PARTS | IN_BLOCKS)) || (op->key && !strcmp(op->key, "k/big"));
 }

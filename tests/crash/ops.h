@@ -31,10 +31,11 @@ struct interference {
     const char *name;
     unsigned kinds;                   /* bit per kind */
     void (*run)(const struct op *op); /* as PEER; notes board->outcome[1] */
-    unsigned flags;                   /* OP_SEVERAL, IN_LARGE */
+    unsigned flags;                   /* OP_SEVERAL, IN_PARTS, IN_BLOCKS */
     bool leaves;                      /* the peer has no part in it any more */
 };
-#define IN_LARGE 16u /* only where the operation's key holds a value in parts */
+#define IN_PARTS  16u /* only where the operation's key holds a value in parts */
+#define IN_BLOCKS 32u /* likewise, or in a block of its own */
 extern const struct interference interferences[];
 bool crash_applies(const struct interference *in, const struct op *op);
 extern const unsigned num_interferences;

@@ -244,7 +244,7 @@ static bool next_place(struct stepper *s, struct places *p)
                 return false;
         } while (s->touches % p->stride != crash_salt % p->stride);
         p->left = p->per_touch - 1;
-        steps = crash_random() % 24;
+        steps = crash_random() % 2 ? crash_random() % 24 : 0; /* as often right before the access */
     }
     while (steps--)
         if (!step_touch(s, true))

@@ -23,7 +23,7 @@
 #include "world.h"
 
 enum { QUIET = 8 };     /* after so many steps without a write it runs on to the next */
-enum { VEIL_OPEN = 4 }; /* pages that it may be in without a stop */
+enum { VEIL_OPEN = 2 }; /* pages that it may be in without a stop */
 
 bool step_start(struct stepper *s, void (*fn)(void *arg), void *arg)
 {
