@@ -246,6 +246,7 @@ struct mu_task_record {
     uint64_t reserved;         /* 56 */
 };
 #define MU_TASK_RECOVERABLE 1u
+#define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */
 
 /* Data of the cluster's root block, before which stand the references to the blocks of records. */
 struct mu_cluster_root {

@@ -27,9 +27,10 @@ extern "C" {
  * is the caller's own patience: when it passes, the call returns MUSTER_DEADLINE_EXCEEDED but the arrival stands.
  *
  * MUSTER_DEADLINE_EXCEEDED: names up to two of the missing, what each is doing, and the first at the barrier.
- * MUSTER_INTERNAL: a participant is in error, disconnected, or is at another instance. MUSTER_INVALID_ARGUMENT:
- * participants conflict, or the caller takes no part: this fails the instance for all; or a task is not in the cluster:
- * only this call is refused.
+ * MUSTER_INTERNAL: a participant is in error, disconnected (of one that joined RECOVERABLE or TRANSIENT that only
+ * takes its arrival back), or is at another instance.
+ * MUSTER_INVALID_ARGUMENT: participants conflict, or the caller takes no part: this fails the instance for all; or a
+ * task is not in the cluster: only this call is refused.
  * MUSTER_CANCELLED: cancelled by a task. (RPC: Barrier)
  */
 MUSTER_API enum muster_status muster_barrier_wait(struct muster *muster, const char *id, uint64_t counter,

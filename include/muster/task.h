@@ -45,8 +45,11 @@ enum muster_cause {
 #define MUSTER_JOIN_NO_HEARTBEAT 0x2u
 #define MUSTER_JOIN_OBSERVER     0x4u /* write access without being a task (agents, tools) */
 #define MUSTER_JOIN_READ_ONLY                                                                                          \
-    0x8u                            /* look only: no slot, no write access; mutations are PERMISSION_DENIED.           \
-                                       Works when all others are stopped or dead. Never creates. */
+    0x8u /* look only: no slot, no write access; mutations are PERMISSION_DENIED.                                      \
+            Works when all others are stopped or dead. Never creates. */
+#define MUSTER_JOIN_TRANSIENT                                                                                          \
+    0x20u                           /* joins for a while, several times (a shell's commands): that it leaves fails     \
+                                       no barrier, it only takes its arrival back */
 #define MUSTER_JOIN_NO_CREATE 0x10u /* MUSTER_NOT_FOUND rather than create the segment */
 
 /* Zero or NULL in a field: take it from the environment variable named, else the default. */

@@ -37,11 +37,12 @@ enum muster_status mu_call_read_records(struct mu_call *c, struct mu_cluster *re
 
 /*
  * Whose failure or departure ends the instance? Sets c->fail_*; false when nobody's. c->records were read after *b.
- * *ret_recoverable: a recoverable participant is in error.
+ * *ret_out: a recoverable participant is in error or has left, or a transient one has left: that only takes its
+ * arrival back.
  */
-bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret_recoverable);
+bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret_out);
 
-/* A recoverable participant that is in error has not arrived: it may come again. Whether that took any mark back. */
+/* Such a participant has not arrived: it may come again. Whether that took any mark back. */
 bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b);
 
 /* Sets c->fail_* for a deadline that has passed: how many came, who was first, who is missing and what they are doing.

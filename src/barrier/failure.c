@@ -28,29 +28,42 @@ int32_t mu_call_find_failed(const struct mu_call *c, const struct mu_barrier *b,
     return -1;
 }
 
-bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret_recoverable)
+/* In error, or gone since the instance began. *ret_fatal: the instance fails by it, or only an arrival is taken back.
+ */
+static bool is_out(const struct mu_barrier *b, const struct mu_task_record *r, bool *ret_fatal)
+{
+    bool left = r->state == MUSTER_TASK_DISCONNECTED && r->attempt && r->since > b->h.since;
+
+    *ret_fatal = !(r->flags & (left ? MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT : MU_TASK_RECOVERABLE));
+    return left || r->state == MUSTER_TASK_ERROR;
+}
+
+bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret_out)
 {
     struct muster_segment *seg = c->m->seg;
 
-    *ret_recoverable = false;
+    *ret_out = false;
     for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < seg->num_tasks; i++) {
         uint32_t id = mu_barrier_id(b, i);
         const struct mu_task_record *r = &c->records[id];
-        bool error = r->state == MUSTER_TASK_ERROR, recoverable = r->flags & MU_TASK_RECOVERABLE;
-        bool left = r->state == MUSTER_TASK_DISCONNECTED && r->attempt && r->since > b->h.since;
+        bool fatal;
         char name[128], why[MU_TEXT_MAX] = "";
         struct mu_task_record again;
         struct mu_cluster cluster;
 
-        *ret_recoverable |= error && recoverable;
-        if ((!error || recoverable) && !left)
+        if (!is_out(b, r, &fatal))
             continue;
+        if (!fatal) {
+            *ret_out = true;
+            continue;
+        }
         mu_cluster_task(seg, id, &again, why, &cluster);
         mu_cluster_name(seg, id, r, name, sizeof name);
         c->fail_code = MUSTER_INTERNAL;
         snprintf(c->fail_text, sizeof c->fail_text,
                  "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
-                 error ? "is in error" : "has disconnected", c->id, b->h.counter, why[0] ? ": " : "", why);
+                 r->state == MUSTER_TASK_ERROR ? "is in error" : "has disconnected", c->id, b->h.counter,
+                 why[0] ? ": " : "", why);
         return true;
     }
     return false;
@@ -63,7 +76,9 @@ bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b)
     for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < c->m->seg->num_tasks; i++) {
         const struct mu_task_record *r = &c->records[mu_barrier_id(b, i)];
 
-        if (r->state == MUSTER_TASK_ERROR && (r->flags & MU_TASK_RECOVERABLE) && (b->marks[i] & MU_MARK_ARRIVED)) {
+        bool fatal;
+
+        if (is_out(b, r, &fatal) && !fatal && (b->marks[i] & MU_MARK_ARRIVED)) {
             b->marks[i] &= ~MU_MARK_ARRIVED;
             any = true;
         }

@@ -101,11 +101,11 @@ static enum muster_status catch_up(struct mu_call *c, struct mu_barrier *b)
 {
     struct mu_cluster cluster;
     enum muster_status status = mu_cluster_look(c->m->seg, &cluster);
-    bool recoverable;
+    bool out;
 
     if (!status && cluster.root.version != b->h.version) {
         status = mu_call_read_records(c, &cluster);
-        if (!status && mu_call_find_fatal(c, b, &recoverable)) {
+        if (!status && mu_call_find_fatal(c, b, &out)) {
             mu_barrier_end(b, c->fail_code, "%s", c->fail_text);
             return MUSTER_OK;
         }
@@ -255,24 +255,19 @@ static enum muster_status edit(struct mu_call *c, mu_edit_fn fn)
 
 /*
  * Does a participant's state end the instance? Sets c->fail_*; true when it does. Un-arrives recoverable ones: while
- * any is in error every look counts, for it may have arrived after the copy was taken.
+ * any is out every look counts, for it may have arrived after the copy was taken.
  */
-static bool participant_failed(struct mu_call *c, const struct mu_barrier *b, uint64_t *checked)
+static bool participant_failed(struct mu_call *c, struct mu_barrier *b, uint64_t *checked)
 {
     struct mu_cluster cluster;
-    bool recoverable = false, stale = false;
+    bool out = false;
 
     if (mu_cluster_look(c->m->seg, &cluster) || cluster.root.version == *checked || mu_call_read_records(c, &cluster))
         return false;
-    if (mu_call_find_fatal(c, b, &recoverable))
+    if (mu_call_find_fatal(c, b, &out))
         return true;
-    *checked = recoverable ? UINT64_MAX : cluster.root.version;
-    for (uint32_t i = 0; recoverable && i < b->h.num && mu_barrier_id(b, i) < c->m->seg->num_tasks; i++) {
-        const struct mu_task_record *r = &c->records[mu_barrier_id(b, i)];
-
-        stale |= r->state == MUSTER_TASK_ERROR && (b->marks[i] & MU_MARK_ARRIVED);
-    }
-    if (stale)
+    *checked = out ? UINT64_MAX : cluster.root.version;
+    if (out && mu_call_unmark_failed(c, b)) /* on the copy: the edit does it for all */
         edit(c, unarrive);
     return false;
 }

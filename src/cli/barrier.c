@@ -61,7 +61,7 @@ static int wait_run(struct mu_cli_call *call)
         return mu_cli_usage(call, "as which task? Give --task, or run it under 'muster run'");
     if (call->values[MU_OPT_TASKS] && mu_cli_parse_list(call->values[MU_OPT_TASKS], &ids, &count))
         return mu_cli_usage(call, "'%s' is no list of tasks: write 0,2-5", call->values[MU_OPT_TASKS]);
-    code = mu_cli_join(call, 0, (int32_t)task, &muster);
+    code = mu_cli_join(call, MUSTER_JOIN_TRANSIENT, (int32_t)task, &muster);
     if (!code) {
         status = muster_barrier_wait(muster, call->operands[0], instance, ids, count, timeout_ns, deadline);
         if (status != MUSTER_OK)
@@ -95,7 +95,7 @@ static const struct mu_cli_option wait_options[] = {
     {MU_OPT_TASKS, 0, "tasks", "LIST", "the participants, as 0,2-5 (default: all tasks)"},
     {MU_OPT_INSTANCE, 0, "instance", "N", "the instance (default: the next)"},
     {MU_OPT_TIMEOUT, 0, "timeout", "D", "of the barrier, from the first arrival (default 10m)"},
-    {MU_OPT_WAIT, 0, "wait", "D", "give up after D; the arrival stands"},
+    {MU_OPT_WAIT, 0, "wait", "D", "give up after D: the arrival is taken back"},
     MU_CLI_JOB,
     MU_CLI_END};
 static const struct mu_cli_option cancel_options[] = {

@@ -368,6 +368,38 @@ static void a_recoverable_one_that_died_unwatched_must_come_again(void **state)
     stage_close();
 }
 
+static void leaves_and_comes_again(uint32_t flags)
+{
+    struct join_act j = {.task = 1, .flags = flags};
+
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, flags);
+    tell_barrier(0, "b", 0);
+    stage_until_waiting(0, "barrier b");
+    assert_status(do_plain(1, act_leave), MUSTER_OK); /* not there yet: nothing happens */
+    assert_status(stage_do(1, act_join, &j, sizeof j), MUSTER_OK);
+    assert_false(stage_has_answered(0));
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    assert_status(wait_with(1, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_plain(1, act_leave), MUSTER_OK); /* takes it back */
+    tell_barrier(0, "b", 1);
+    stage_until_waiting(0, "barrier b");
+    assert_false(stage_has_answered(0));
+    assert_status(stage_do(1, act_join, &j, sizeof j), MUSTER_OK);
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
+static void a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back(void **state)
+{
+    (void)state;
+    leaves_and_comes_again(MUSTER_JOIN_RECOVERABLE);
+    leaves_and_comes_again(MUSTER_JOIN_TRANSIENT);
+}
+
 /* Recoverable tasks that start again count from 0 again: it means wherever the barrier is. */
 static void counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance(void **state)
 {
@@ -536,6 +568,7 @@ int main(void)
         CASE(who_arrived_and_died_unwatched_fails_it_for_the_last_to_come),
         CASE(who_arrived_and_left_unwatched_fails_it_for_the_last_to_come),
         CASE(a_recoverable_one_that_died_unwatched_must_come_again),
+        CASE(a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back),
         CASE(counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance),
         CASE(ids_are_1_to_512_bytes),
         CASE(two_hundred_barriers_at_once),

@@ -11,6 +11,9 @@ check 4 "$MUSTER" run -n 2 --job "$JOB" --kill-on-fail=no \
 err_has '^muster barrier wait: .*1'
 
 # A task that takes no part; a list.
+# One after the other: each call joins and leaves, and who leaves late harms nobody who is at the next one already.
+check 0 "$MUSTER" run -n 3 --job "$JOB" sh -c 'for i in 1 2 3 4 5 6 7 8 9 10; do muster barrier wait step --wait 60s || exit 1; done'
+
 check 0 "$MUSTER" run -n 3 --job "$JOB" sh -c '[ $RANK = 1 ] || muster barrier wait some --tasks 0,2 --wait 60s'
 check 1 "$MUSTER" run -n 2 --job "$JOB" --kill-on-fail=no \
     sh -c '[ $RANK = 0 ] || muster barrier wait none --tasks 0 --wait 60s'
