@@ -289,8 +289,9 @@ void mu_handle_detach_thread(struct muster *m)
 struct mu_ctx *mu_handle_borrow(struct muster *m)
 {
     pthread_mutex_lock(&lock);
-    if (m->uses)
-        return &m->uses->ctx;
+    for (struct mu_use *u = m->uses; u; u = u->peer)
+        if (mu_slot_is_held(&u->ctx))
+            return &u->ctx;
     pthread_mutex_unlock(&lock);
     return NULL;
 }

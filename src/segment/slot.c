@@ -199,13 +199,25 @@ bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx)
     return false;
 }
 
+static bool is_held(const struct mu_ctx *ctx, uint64_t w)
+{
+    return MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == ctx->incarnation &&
+           !mu_slot_is_dead(ctx->seg, ctx->slot, w);
+}
+
+bool mu_slot_is_held(const struct mu_ctx *ctx)
+{
+    return is_held(ctx, mu_load_acquire(&ctx->own->word)); /* acquire: as below */
+}
+
 void mu_slot_free(struct mu_ctx *ctx)
 {
     struct mu_slot *s = ctx->own;
-    uint64_t w = mu_load_acquire(&s->word); /* acquire: our own word; nobody else may change it while we live */
+    uint64_t w = mu_load_acquire(&s->word); /* acquire: nobody else changes it while its thread lives */
 
-    /* acq_rel: all that we did comes before the slot's next owner */
-    mu_cas(&s->word, w, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(w) + 1, MU_SLOT_FREE));
+    /* acq_rel: all that was done with it comes before the slot's next owner */
+    if (is_held(ctx, w))
+        mu_cas(&s->word, w, MU_SLOT_WORD(0, 0, MU_SLOT_INCARNATION(w) + 1, MU_SLOT_FREE));
 }
 
 void mu_slot_unlock(struct mu_ctx *ctx)

@@ -18,10 +18,14 @@ void mu_slot_release(struct mu_ctx *ctx);
 
 /*
  * The same in two steps, for another thread of the process that is in no call: anybody may free the slot (its liveness
- * mutex stays locked, so nobody can claim it yet); the thread itself unlocks it later, or the kernel at its end.
+ * mutex stays locked, so nobody can claim it yet); the thread itself unlocks it later, or the kernel at its end. Slots
+ * that are not held any more are left alone.
  */
 void mu_slot_free(struct mu_ctx *ctx);
 void mu_slot_unlock(struct mu_ctx *ctx);
+
+/* Whether the context's thread lives and holds its slot. It may have ended unseen, and the slot be another's by now. */
+bool mu_slot_is_held(const struct mu_ctx *ctx);
 
 /* No slot at or above it was ever claimed. */
 uint32_t mu_slot_high(const struct muster_segment *seg);

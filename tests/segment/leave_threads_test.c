@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -45,6 +46,15 @@ static bool exists(void)
         return false;
     muster_segment_close(seg);
     return true;
+}
+
+/* Their own allocators and threads do not survive what the test does. */
+static void skip_under_sanitizers(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    print_message("not under a sanitizer\n");
+    skip();
+#endif
 }
 
 static int setup(void **state)
@@ -142,6 +152,42 @@ static void a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind(vo
         pthread_barrier_wait(&meeting);
         assert_ok(muster_leave(mine));
         pthread_join(t, NULL);
+        assert_false(exists());
+    }
+}
+
+/* As if killed by a filter of system calls: no destructor runs. */
+static void *writes_and_vanishes(void *arg)
+{
+    (void)arg;
+    muster_kv_set(mine, "k", 1, "v", 1, NULL);
+    syscall(SYS_exit, 0);
+    return NULL;
+}
+
+static void the_slot_of_a_thread_that_vanished_may_be_anothers_by_now(void **state)
+{
+    struct muster *watcher, *heir;
+    struct muster_segment_info info;
+
+    (void)state;
+    skip_under_sanitizers();
+    for (int flags = 0; flags <= (int)MUSTER_JOIN_NO_HEARTBEAT; flags += MUSTER_JOIN_NO_HEARTBEAT) {
+        pthread_t t;
+
+        watcher = join(2, 8, -1, MUSTER_JOIN_OBSERVER);
+        mine = join(2, 8, 0, (uint32_t)flags);
+        assert_true(watcher && mine);
+        assert_int_equal(pthread_create(&t, NULL, writes_and_vanishes, NULL), 0);
+        pthread_join(t, NULL);
+        assert_ok(muster_scavenge(watcher, NULL)); /* or the heartbeat thread was first */
+        heir = join(2, 8, -1, MUSTER_JOIN_OBSERVER);
+        assert_non_null(heir);
+        assert_ok(muster_leave(mine));
+        assert_ok(muster_segment_info(muster_segment_of(watcher), &info));
+        assert_int_equal(info.slots_live, 2);
+        assert_ok(muster_leave(heir));
+        assert_ok(muster_leave(watcher));
         assert_false(exists());
     }
 }
@@ -250,10 +296,7 @@ static void a_child_forked_while_another_thread_joins_and_leaves_can_join(void *
     void *result;
 
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    print_message("a sanitizer's own allocator does not survive such forks\n");
-    skip();
-#endif
+    skip_under_sanitizers();
     mine = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
     assert_non_null(mine);
     stop = 0;
@@ -274,6 +317,7 @@ int main(void)
         CASE(the_last_to_leave_takes_the_name_away_though_its_threads_live_on),
         CASE(the_slots_of_threads_that_live_on_are_free_once_they_end),
         CASE(a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind),
+        CASE(the_slot_of_a_thread_that_vanished_may_be_anothers_by_now),
         CASE(a_thread_without_a_slot_leaves_though_all_are_taken),
         CASE(a_forked_child_that_leaves_closes_its_copy_and_nothing_else),
         CASE(a_child_forked_while_another_thread_joins_and_leaves_can_join),
