@@ -1,26 +1,32 @@
 /*
  * named.pml: a named barrier, used again and again.
  *
- * Stands for: src/barrier/named.c (arrive, open_instance, arrive_at, fail_instance, unarrive, cancel, answered,
- * participant_failed, wait_for_end) and mu_barrier_end() in src/barrier/state.c. Every call is for MUSTER_BARRIER_NEXT.
+ * Stands for: src/barrier/named.c (arrive, open_instance, catch_up, arrive_at, fail_instance, unarrive, cancel, answered,
+ * participant_failed, wait_for_end), mu_call_find_fatal() and mu_call_unmark_failed() in src/barrier/failure.c, and
+ * mu_barrier_end() in src/barrier/state.c. Every call is for MUSTER_BARRIER_NEXT, but the first of a task that has
+ * recovered, which is for 0: the current instance, or the next one when that has passed.
  *
- * The whole state {made, instance, passed, code, who arrived, results of the last instances} is one value behind one object
- * word. Arrival, the barrier's timeout, cancellation and a participant's failure are each: copy, change the copy, CAS. An
+ * The whole state {made, instance, passed, code, who arrived, version of the records up to which all failures have been
+ * acted upon, results of the last instances} is one value behind one object word. Arrival, the barrier's timeout, cancellation and a participant's failure are each: copy, change the copy, CAS. An
  * attempt whose CAS fails has no effect and is made again, so each is one step here; what an edit reads of the tasks'
  * records it reads after it has copied the value, so that step is the moment at which it reads them.
  *   arrival: nobody came ever before -> open instance 0; somebody cancelled even that -> open instance 1. The instance has
  *            passed, and this participant had arrived at it -> open the next one, arrive there. It has passed with an
  *            error, this one had not arrived -> its result, and mark it as knowing. Else mark it arrived; the last one
- *            ends the instance with OK. Who opens an instance while a participant is in error ends it at once.
+ *            ends the instance with OK. Who opens an instance while a participant is in error ends it at once; who comes to
+ *            one that is open first catches up with what nobody may have waited to see: a participant in error, or its time
+ *            over, ends it, and the mark of a recoverable one in error is taken back.
  *   ending:  only an instance that has not passed; its result goes into the history too.
  *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
  *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
- *            the last look: a participant in error -> end the instance so; one that is recoverable, and marked in the copy
- *            -> take its mark back, if it is in error still; it will come again. The barrier's own time over -> end the
- *            instance so. Else sleep on the word copied and the epoch loaded (wait.pml).
+ *            the last look, or that found a recoverable one in error: a participant in error -> end the instance so; one
+ *            that is recoverable, and marked in the copy -> take its mark back, if it is in error still; it will come
+ *            again. The barrier's own time over -> end the instance so. Else sleep on the word copied and the epoch
+ *            loaded (wait.pml).
  *
- * Proved: all who return from one instance return the same; OK only if every participant had arrived at it; the result
- * never changes; nobody is left waiting when a participant dies; a mark is taken back from the dead only.
+ * Proved: all who return from one instance return the same; OK only if every participant had arrived at it and none was
+ * known to have died; the result never changes; nobody is left waiting when a participant dies; a mark is taken back from
+ * the dead only.
  *
  * The protocol (3 participants, 2 instances):
  * RUN short ok     -DDEATHS=0                         : nobody dies, nothing fails: always OK
@@ -28,16 +34,20 @@
  * RUN short ok     -DTIMES_OUT -DINSTANCES=1          : timeout at any moment, one death, one instance
  * RUN short ok     -DCANCELS -DDEATHS=0               : one cancellation, perhaps before anybody has come
  * RUN full  ok     -DTIMES_OUT -DCANCELS              : timeout at any moment, one cancellation, one death
- * RUN full  ok     -DTIMES_OUT -DCANCELS -DDEATHS=2 -DINSTANCES=3 : three instances, two deaths
+ * RUN full  ok     -DTIMES_OUT -DINSTANCES=3          : three instances, timeout at any moment, one death
+ * RUN full  ok     -DDEATHS=2 -DINSTANCES=3           : three instances, two deaths
  * RUN short ok     -DRECOVERABLE -DVICTIM=2           : task 2 is recoverable: it may die, and then its successor comes
- * RUN full  ok     -DRECOVERABLE -DTIMES_OUT          : likewise, any task may die, and a timeout at any moment
- * RUN full  ok     -DRECOVERABLE -DDEATHS=2           : likewise, two deaths
+ * RUN full  ok     -DRECOVERABLE                      : likewise, any task may die
+ * RUN full  ok     -DRECOVERABLE -DVICTIM=2 -DTIMES_OUT -DINSTANCES=1 : likewise, and a timeout at any moment, one instance
+ * RUN full  ok     -DRECOVERABLE -DDEATHS=2 -DINSTANCES=1 : likewise, two deaths, one instance
  * One rule dropped:
  * RUN short assert -DTIMES_OUT -DNOT_STICKY           : who ends an instance does not look whether it has passed
  * RUN short assert -DTIMES_OUT -DNO_HISTORY           : a waiter that was overtaken takes the result that it finds
  * RUN short assert -DTIMES_OUT -DDEATHS=0 -DSPLIT     : the result lies in a word of its own, written after the arrivals
  * RUN short stuck  -DERRORS_UNSEEN                    : a waiter does not look whether participants are in error
  * RUN short assert -DRECOVERABLE -DVICTIM=2 -DRECORDS_FIRST : marks are taken back by records read before the value
+ * RUN short assert -DNO_CATCHING_UP                   : who arrives looks at no records
+ * RUN short assert -DRECOVERABLE -DVICTIM=2 -DNO_CATCHING_UP : likewise, and task 2 is recoverable
  */
 #ifndef INSTANCES
 #define INSTANCES 2
@@ -55,6 +65,7 @@
 
 typedef Barrier {
     byte tag; /* of the object's word */
+    byte version; /* of the records, as far as failures have been acted upon */
     bool made; /* there are participants */
     byte instance; bool passed; byte code;
     bool arrived[TASKS];
@@ -125,13 +136,13 @@ inline returns(result)
 proctype Task(byte me; byte life)
 {
     byte mine, tag, epoch, checked;
-    bool last, marked;
+    bool last, marked, again;
 
     {
         mine = 0;
 #ifdef RECOVERABLE
         if
-        :: atomic { life != me && error[me] -> error[me] = false; version++ } /* registers, in place of the dead */
+        :: atomic { life != me && error[me] -> error[me] = false; version++; again = true } /* registers, in place of the dead */
         :: life == me
         fi;
 #endif
@@ -139,7 +150,7 @@ proctype Task(byte me; byte life)
 arrive:
         atomic {
             if
-            :: (barrier.passed && (barrier.arrived[me] || !barrier.made)) || (!barrier.passed && !barrier.made) ->
+            :: (barrier.passed && (barrier.arrived[me] || !barrier.made || again)) || (!barrier.passed && !barrier.made) ->
                 if
                 :: barrier.passed && barrier.instance + 1 == INSTANCES -> goto done
                 :: barrier.passed && barrier.instance + 1 < INSTANCES -> barrier.instance++
@@ -152,12 +163,35 @@ arrive:
                 barrier.arrived[0] = false;
                 barrier.arrived[1] = false;
                 barrier.arrived[2] = false;
+                barrier.version = version;
                 if
                 :: ANY_ERROR -> end_with(LOST)
                 :: else
                 fi
-            :: else
+            :: else ->
+                if
+#ifndef NO_CATCHING_UP
+                :: !barrier.passed && barrier.version != version ->
+                    if
+                    :: ANY_ERROR -> end_with(LOST)
+                    :: else ->
+                        if
+                        :: error[TASKS - 1] -> barrier.arrived[TASKS - 1] = false
+                        :: else
+                        fi;
+                        barrier.version = version
+                    fi
+#endif
+                :: else
+                fi;
+#ifdef TIMES_OUT
+                if
+                :: !barrier.passed -> cause = true; end_with(LATE)
+                :: skip
+                fi
+#endif
             fi;
+            again = false;
             mine = barrier.instance;
             barrier.arrived[me] = true;
             changed();
@@ -171,7 +205,7 @@ arrive:
             all_arrived(last);
 #ifndef SPLIT
             if
-            :: last -> end_with(OK)
+            :: last -> assert(!ANY_ERROR && !error[TASKS - 1]); end_with(OK)
             :: else
             fi
 #endif
@@ -215,7 +249,7 @@ look:
         atomic {
             if
             :: checked == version + 1 -> goto sleep
-            :: else -> checked = version + 1
+            :: else -> checked = (error[TASKS - 1] -> 0 : version + 1)
             fi;
             if
             :: ANY_ERROR -> goto lost
@@ -276,7 +310,7 @@ late:
 done:
         skip
     } UNTIL_KILLED(life);
-    atomic { mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; running-- }
+    atomic { mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; again = false; running-- }
 }
 
 /* Anybody may cancel, once. */
