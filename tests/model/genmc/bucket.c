@@ -16,12 +16,12 @@
  * memory are loops of words.
  *
  * RUN short ok      -                              : a delete and an insert, and a reader of the key that goes
- * RUN short ok      -DREAD_B                       : likewise, and a reader of the key that comes
+ * RUN full  ok      -DREAD_B                       : likewise, and a reader of the key that comes
  * RUN short ok      -DCOUNT                        : two increments, and a reader
- * RUN short ok      -DPUT_BACK                     : a delete and a write of the same key, and a reader
+ * RUN full  ok      -DPUT_BACK                     : a delete and a write of the same key, and a reader
  * RUN short ok      -DONE_WRITER                   : a delete, then an insert, and a reader of the key that goes
  * RUN full  ok      -DONE_WRITER -DREAD_B          : likewise, and a reader of the key that comes
- * RUN short ok      -DREADS=2                      : a delete and an insert, and a reader that looks twice
+ * RUN full  ok      -DREADS=2                      : a delete and an insert, and a reader that looks twice
  * RUN short ok      -DREADS=0 -DVICTIM=0           : who deletes may die at any access, the other inserts
  * RUN short ok      -DREADS=0 -DVICTIM=1           : who inserts may die at any access, the other deletes
  * RUN short reach   -DREADS=0 -DVICTIM=0 -DREACH   : it does die
