@@ -15,13 +15,13 @@
  *            error, this one had not arrived -> its result, and mark it as knowing. Else mark it arrived; the last one
  *            ends the instance with OK. Who opens an instance while a participant is in error ends it at once; who comes to
  *            one that is open first catches up with what nobody may have waited to see: a participant in error, or its time
- *            over, ends it, and the mark of a recoverable one in error is taken back.
+ *            over, ends it, and the mark of a recoverable one that is in error, or has been replaced, is taken back.
  *   ending:  only an instance that has not passed; its result goes into the history too.
  *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
  *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
- *            the last look, or that found a recoverable one in error: a participant in error -> end the instance so; one
- *            that is recoverable, and marked in the copy -> take its mark back, if it is in error still; it will come
- *            again. The barrier's own time over -> end the instance so. Else sleep on the word copied and the epoch
+ *            the last look, or that found a recoverable one out, in error or replaced: a participant in error -> end the
+ *            instance so; a recoverable one out, and marked in the copy -> take its mark back, if it is out still; it
+ *            will come again. The barrier's own time over -> end the instance so. Else sleep on the word copied and the epoch
  *            loaded (wait.pml).
  *
  * Proved: all who return from one instance return the same; OK only if every participant had arrived at it and none was
@@ -46,6 +46,7 @@
  * RUN short assert -DTIMES_OUT -DDEATHS=0 -DSPLIT     : the result lies in a word of its own, written after the arrivals
  * RUN short stuck  -DERRORS_UNSEEN                    : a waiter does not look whether participants are in error
  * RUN short assert -DRECOVERABLE -DVICTIM=2 -DRECORDS_FIRST : marks are taken back by records read before the value
+ * RUN short assert -DRECOVERABLE -DVICTIM=2 -DERROR_ALONE : a mark does not say which of a task's registrations it is of
  * RUN short assert -DNO_CATCHING_UP                   : who arrives looks at no records
  * RUN short assert -DRECOVERABLE -DVICTIM=2 -DNO_CATCHING_UP : likewise, and task 2 is recoverable
  */
@@ -69,11 +70,13 @@ typedef Barrier {
     bool made; /* there are participants */
     byte instance; bool passed; byte code;
     bool arrived[TASKS];
+    bool successor; /* task 2's mark is its */
     byte history[INSTANCES + 1]
 }
 
 Barrier barrier;
 bool error[TASKS]; /* the tasks' records */
+bool renewed;      /* likewise: task 2's is that of the successor */
 byte version;      /* of the records; the epoch moves with it (group.pml, wait.pml: behind it) */
 byte running;
 
@@ -114,10 +117,17 @@ inline all_arrived(is)
 #define ANY_ERROR (error[0] || error[1] || error[2])
 #define ANY_COPY  false
 #endif
-#ifdef RECORDS_FIRST
-#define GONE(p) true
+/* The recoverable task's mark is of one that is in error, or that another has replaced. */
+#ifdef ERROR_ALONE
+#define REPLACED false
 #else
-#define GONE(p) error[p]
+#define REPLACED (renewed && !barrier.successor)
+#endif
+#define OUT (barrier.arrived[TASKS - 1] && (error[TASKS - 1] || REPLACED))
+#ifdef RECORDS_FIRST
+#define TO_UNMARK barrier.arrived[TASKS - 1]
+#else
+#define TO_UNMARK OUT
 #endif
 
 inline returns(result)
@@ -129,6 +139,7 @@ inline returns(result)
     tag = 0;
     epoch = 0;
     marked = false;
+    old = false;
     checked = 0
 }
 
@@ -136,13 +147,13 @@ inline returns(result)
 proctype Task(byte me; byte life)
 {
     byte mine, tag, epoch, checked;
-    bool last, marked, again;
+    bool last, marked, old, again;
 
     {
         mine = 0;
 #ifdef RECOVERABLE
         if
-        :: atomic { life != me && error[me] -> error[me] = false; version++; again = true } /* registers, in place of the dead */
+        :: atomic { life != me && error[me] -> error[me] = false; renewed = true; version++; again = true } /* registers */
         :: life == me
         fi;
 #endif
@@ -176,7 +187,7 @@ arrive:
                     :: ANY_ERROR -> end_with(LOST)
                     :: else ->
                         if
-                        :: error[TASKS - 1] -> barrier.arrived[TASKS - 1] = false
+                        :: OUT -> barrier.arrived[TASKS - 1] = false
                         :: else
                         fi;
                         barrier.version = version
@@ -194,6 +205,12 @@ arrive:
             again = false;
             mine = barrier.instance;
             barrier.arrived[me] = true;
+#ifdef RECOVERABLE
+            if
+            :: me == TASKS - 1 -> barrier.successor = (life != me)
+            :: else
+            fi;
+#endif
             changed();
             if
             :: barrier.passed -> /* failed before it came */
@@ -205,7 +222,7 @@ arrive:
             all_arrived(last);
 #ifndef SPLIT
             if
-            :: last -> assert(!ANY_ERROR && !error[TASKS - 1]); end_with(OK)
+            :: last -> assert(!ANY_ERROR && !error[TASKS - 1] && (!renewed || barrier.successor)); end_with(OK)
             :: else
             fi
 #endif
@@ -226,6 +243,7 @@ look:
             tag = barrier.tag;
             epoch = version;
             marked = barrier.arrived[TASKS - 1];
+            old = !barrier.successor;
 #endif
             if
 #ifdef NO_HISTORY
@@ -249,11 +267,11 @@ look:
         atomic {
             if
             :: checked == version + 1 -> goto sleep
-            :: else -> checked = (error[TASKS - 1] -> 0 : version + 1)
+            :: else -> checked = (error[TASKS - 1] || (marked && renewed && old) -> 0 : version + 1)
             fi;
             if
             :: ANY_ERROR -> goto lost
-            :: !ANY_ERROR && error[TASKS - 1] && marked -> goto unarrive
+            :: !ANY_ERROR && marked && (error[TASKS - 1] || (renewed && old)) -> goto unarrive
             :: else
             fi
         };
@@ -269,7 +287,7 @@ sleep:
 unarrive:
         atomic {
             if
-            :: barrier.instance == mine && !barrier.passed && barrier.arrived[TASKS - 1] && GONE(TASKS - 1) ->
+            :: barrier.instance == mine && !barrier.passed && TO_UNMARK ->
                 barrier.arrived[TASKS - 1] = false;
                 changed()
             :: else
@@ -310,7 +328,7 @@ late:
 done:
         skip
     } UNTIL_KILLED(life);
-    atomic { mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; again = false; running-- }
+    atomic { mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; old = false; again = false; running-- }
 }
 
 /* Anybody may cancel, once. */
