@@ -7,9 +7,10 @@
  * recovered, which is for 0: the current instance, or the next one when that has passed.
  *
  * The whole state {made, instance, passed, code, who arrived, version of the records up to which all failures have been
- * acted upon, results of the last instances} is one value behind one object word. Arrival, the barrier's timeout, cancellation and a participant's failure are each: copy, change the copy, CAS. An
- * attempt whose CAS fails has no effect and is made again, so each is one step here; what an edit reads of the tasks'
- * records it reads after it has copied the value, so that step is the moment at which it reads them.
+ * acted upon, results of the last instances} is one value behind one object word. Arrival, the barrier's timeout,
+ * cancellation and a participant's failure are each: copy, change the copy, CAS. An attempt whose CAS fails has no effect
+ * and is made again, so each is one step here; what an edit reads of the tasks' records it reads after it has copied the
+ * value, so that step is the moment at which it reads them.
  *   arrival: nobody came ever before -> open instance 0; somebody cancelled even that -> open instance 1. The instance has
  *            passed, and this participant had arrived at it -> open the next one, arrive there. It has passed with an
  *            error, this one had not arrived -> its result, and mark it as knowing. Else mark it arrived; the last one
