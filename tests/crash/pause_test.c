@@ -20,7 +20,7 @@
 
 #include "explore.h"
 
-enum { PLACES = 32, PLACES_LONG = 4000, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
+enum { PLACES = 24, PLACES_LONG = 4000, OF_VICTIM = 1u << VICTIM | 1u << SECOND };
 
 struct trial {
     const struct op *op;
