@@ -94,6 +94,7 @@ static void copy_word(void *to, const void *from, size_t size)
 #define mu_enter(muster, ret_ctx)      (*(ret_ctx) = own(), MUSTER_OK)
 #define mu_enter_wait(muster, ret_ctx) (*(ret_ctx) = own(), MUSTER_OK)
 #define mu_enter_read(muster)          MUSTER_OK
+#define mu_exit_read()                 ((void)0)
 #define mu_exit(ctx)                   ((void)(ctx))
 #define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0)
 #define mu_wait_look(w)                ((void)(w))

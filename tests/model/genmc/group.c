@@ -51,6 +51,9 @@ int MODEL_MARK;
 #define mu_enter(muster, ret_ctx)      (*(ret_ctx) = NULL, MUSTER_OK)
 #define mu_enter_light()               ((void)0)
 #define mu_exit_light()                ((void)0)
+#define mu_handle_context(muster, ctx) (*(ctx) = NULL, MUSTER_OK)
+#define mu_enter_read(muster)          MUSTER_OK
+#define mu_exit_read()                 ((void)0)
 #define mu_handle_usable(muster)       true
 #define mu_handle_refuse(muster)       MUSTER_INTERNAL
 #define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0)
