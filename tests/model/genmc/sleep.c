@@ -108,7 +108,7 @@ static void *waiter(void *arg)
     become(0);
     w->seg = view();
     w->ctx = own();
-    w->ctx->interrupt = NULL;
+    w->interrupt = NULL;
     w->deadline = MUSTER_FOREVER;
     w->spins = w->yields = 0; /* spinning and yielding only look again */
     w->told = w->looked = true;
