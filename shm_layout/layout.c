@@ -5,7 +5,7 @@
  * text and is stored in every segment, so that two builds which disagree about any offset, size or constant refuse
  * each other instead of misreading.
  */
-#include "shm_layout/layout.h"
+#include "shm_layout/values.h"
 
 #include <stdio.h>
 
@@ -104,6 +104,7 @@ static const struct {
     FIELD(mu_task_record, since),
     FIELD(mu_task_record, slot),
     FIELD(mu_task_record, slot_incarnation),
+    FIELD(mu_task_record, version),
     SIZE(mu_cluster_root),
     FIELD(mu_cluster_root, version),
     FIELD(mu_cluster_root, first_error),
@@ -116,6 +117,18 @@ static const struct {
     FIELD(mu_event_record, time_ns),
     FIELD(mu_event_record, task),
     FIELD(mu_event_record, type),
+    SIZE(mu_barrier_head),
+    FIELD(mu_barrier_head, deadline),
+    FIELD(mu_barrier_head, opened),
+    FIELD(mu_barrier_head, passed),
+    FIELD(mu_barrier_head, history),
+    VALUE(MU_MARK_ARRIVED),
+    VALUE(MU_MARK(1, 1)),
+    SIZE(mu_group_head),
+    SIZE(mu_group_member),
+    FIELD(mu_group_member, incarnation),
+    SIZE(mu_alive_head),
+    SIZE(mu_alive_row),
 };
 
 static char text[8192];

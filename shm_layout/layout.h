@@ -243,7 +243,7 @@ struct mu_task_record {
     uint64_t since;            /* 40: CLOCK_MONOTONIC ns */
     uint32_t slot;             /* 48: main slot + 1; 0: served from outside (a front-end) */
     uint32_t slot_incarnation; /* 52 */
-    uint64_t reserved;         /* 56 */
+    uint64_t version;          /* 56: of the root that its last change made */
 };
 #define MU_TASK_RECOVERABLE 1u
 #define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */

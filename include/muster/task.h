@@ -92,7 +92,8 @@ MUSTER_API uint64_t muster_incarnation(const struct muster *muster);
 
 /*
  * Give the calling thread's slot back now instead of at its end. A thread that only reads never takes one. Joined
- * threads that end do this by themselves.
+ * threads that end do this by themselves. The thread that joined without a heartbeat thread keeps its slot: it is the
+ * task's life.
  */
 MUSTER_API void muster_thread_detach(struct muster *muster);
 

@@ -203,11 +203,8 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
     uint64_t reason = 0;
     enum muster_status status = MUSTER_OK;
 
-    mu_exit_light();
-    if (mu_enter(g->muster, &ctx)) { /* to be woken, a sleeper needs a slot; without one it looks every 2 ms */
+    if (mu_handle_context(g->muster, &ctx)) /* to be woken, a sleeper needs a slot; without one it looks every 2 ms */
         ctx = NULL;
-        mu_enter_light();
-    }
     mu_wait_begin(&w, g->muster->seg, ctx, deadline, g->what);
     w.interrupt = &g->muster->interrupt;
     w.spins = 0;
@@ -227,6 +224,10 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
         }
     }
     mu_wait_end(&w);
+    if (status == MUSTER_DATA_LOSS) { /* truncated: the areas may be gone */
+        g->failed = true;
+        return status;
+    }
     if (mu_group_close(g, instance, reason))
         return report(g, instance);
     return MUSTER_OK; /* all have arrived, whatever happened since */
@@ -265,16 +266,20 @@ static inline enum muster_status barrier(struct muster_group *g, uint64_t instan
 /* Every collective: checks, and the instance's number. No slot is needed until the member sleeps. */
 static inline enum muster_status begin(struct muster_group *g, size_t len, uint64_t *ret_instance)
 {
+    enum muster_status status;
+
     if (!g)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
     if (len > g->data_bytes)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes a member; group %s was made for %u", len, g->name,
                        g->data_bytes);
-    if (!mu_handle_usable(g->muster))
-        return mu_handle_refuse(g->muster);
-    if (g->failed)
+    status = mu_enter_read(g->muster);
+    if (status)
+        return status;
+    if (g->failed) {
+        mu_exit_read();
         return mu_fail(MUSTER_FAILED_PRECONDITION, "group %s has failed before: make a new one", g->name);
-    mu_enter_light();
+    }
     *ret_instance = atomic_load_explicit(&g->instance, memory_order_relaxed) + 1; /* process-local */
     return MUSTER_OK;
 }
@@ -287,7 +292,7 @@ enum muster_status muster_group_barrier(struct muster_group *group, muster_deadl
     if (status)
         return status;
     status = barrier(group, instance, deadline);
-    mu_exit_light();
+    mu_exit_read();
     return status;
 }
 
@@ -332,7 +337,7 @@ enum muster_status muster_group_broadcast(struct muster_group *group, uint32_t r
     status = barrier(group, instance, deadline);
     if (!status && group->rank != root)
         fetch(data, buffer_of(group, root, instance), len);
-    mu_exit_light();
+    mu_exit_read();
     return status;
 }
 
@@ -351,7 +356,7 @@ enum muster_status muster_group_allgather(struct muster_group *group, const void
     status = barrier(group, instance, deadline);
     for (uint32_t i = 0; !status && i < group->size; i++)
         fetch((char *)ret_all + i * len, buffer_of(group, i, instance), len);
-    mu_exit_light();
+    mu_exit_read();
     return status;
 }
 
@@ -409,7 +414,7 @@ enum muster_status muster_group_allreduce(struct muster_group *group, void *valu
             v = combine(v, mu_load_relaxed(&buffer_of(group, i, instance)[k]), type, op); /* relaxed: likewise */
         memcpy((char *)values + k * 8, &v, 8);
     }
-    mu_exit_light();
+    mu_exit_read();
     return status;
 }
 
@@ -418,11 +423,13 @@ enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret
 {
     uint64_t instance;
     size_t n = 0;
+    enum muster_status status;
 
     if (!group)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
-    if (!mu_handle_usable(group->muster)) /* after leaving the areas are not there any more */
-        return mu_handle_refuse(group->muster);
+    status = mu_enter_read(group->muster); /* after leaving the areas are not there any more */
+    if (status)
+        return status;
     instance = atomic_load_explicit(&group->instance, memory_order_relaxed) + 1; /* process-local: only a look */
     for (uint32_t i = 0; i < group->size; i++) {
         if (has_arrived(mu_load_acquire(&group->areas[i]->arrived), instance)) /* acquire: pairs with arrive() */
@@ -432,5 +439,6 @@ enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret
         n++;
     }
     *ret_count = n;
+    mu_exit_read();
     return MUSTER_OK;
 }

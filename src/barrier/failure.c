@@ -28,11 +28,14 @@ int32_t mu_call_find_failed(const struct mu_call *c, const struct mu_barrier *b,
     return -1;
 }
 
-/* In error, or gone since the instance began. *ret_fatal: the instance fails by it, or only an arrival is taken back.
+/*
+ * In error, or gone since the instance began, also when another incarnation has come in the place of one that had
+ * arrived. *ret_fatal: the instance fails by it, or only an arrival is taken back.
  */
-static bool is_out(const struct mu_barrier *b, const struct mu_task_record *r, bool *ret_fatal)
+static bool is_out(const struct mu_barrier *b, uint32_t i, const struct mu_task_record *r, bool *ret_fatal)
 {
-    bool left = r->state == MUSTER_TASK_DISCONNECTED && r->attempt && r->since > b->h.since;
+    bool left = (r->state == MUSTER_TASK_DISCONNECTED && r->version > b->h.opened) ||
+                ((b->marks[i] & MU_MARK_ARRIVED) && !MU_MARK_OF(b->marks[i], r));
 
     *ret_fatal = !(r->flags & (left ? MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT : MU_TASK_RECOVERABLE));
     return left || r->state == MUSTER_TASK_ERROR;
@@ -51,7 +54,7 @@ bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret
         struct mu_task_record again;
         struct mu_cluster cluster;
 
-        if (!is_out(b, r, &fatal))
+        if (!is_out(b, i, r, &fatal))
             continue;
         if (!fatal) {
             *ret_out = true;
@@ -62,8 +65,10 @@ bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret
         c->fail_code = MUSTER_INTERNAL;
         snprintf(c->fail_text, sizeof c->fail_text,
                  "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
-                 r->state == MUSTER_TASK_ERROR ? "is in error" : "has disconnected", c->id, b->h.counter,
-                 why[0] ? ": " : "", why);
+                 r->state == MUSTER_TASK_ERROR          ? "is in error"
+                 : r->state == MUSTER_TASK_DISCONNECTED ? "has disconnected"
+                                                        : "was replaced by another process",
+                 c->id, b->h.counter, why[0] ? ": " : "", why);
         return true;
     }
     return false;
@@ -78,7 +83,7 @@ bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b)
 
         bool fatal;
 
-        if (is_out(b, r, &fatal) && !fatal && (b->marks[i] & MU_MARK_ARRIVED)) {
+        if (is_out(b, i, r, &fatal) && !fatal && (b->marks[i] & MU_MARK_ARRIVED)) {
             b->marks[i] &= ~MU_MARK_ARRIVED;
             any = true;
         }

@@ -8,19 +8,6 @@
 #include "segment/handle.h"
 #include "segment/table.h"
 
-/* The table entry's value: head, then one of these per member; reference i is member i's area. */
-struct mu_group_head {
-    uint32_t size;
-    uint32_t data_bytes;
-};
-struct mu_group_member {
-    uint32_t task;
-    uint32_t flags; /* MU_MEMBER_* */
-    uint64_t incarnation;
-};
-#define MU_MEMBER_THERE 1u
-#define MU_MEMBER_LEFT  2u
-
 struct muster_group {
     struct muster *muster;
     struct mu_area *mine;

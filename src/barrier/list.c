@@ -75,6 +75,7 @@ enum muster_status muster_barrier_list(struct muster *muster,
 
         status = mu_table_walk(&t, NULL, i, &w, &info);
     }
+    mu_exit_read(); /* `visit` may call us again */
     if (g.count)
         qsort(g.infos, g.count, sizeof *g.infos, by_id);
     for (size_t i = 0; i < g.count && !status; i++)

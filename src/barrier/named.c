@@ -62,7 +62,7 @@ static enum mu_verdict open_instance(struct mu_edit *e, struct mu_call *c, struc
     b->h.since = mu_now();
     b->h.deadline = c->timeout_ns && c->timeout_ns < UINT64_MAX - b->h.since ? b->h.since + c->timeout_ns : UINT64_MAX;
     b->h.first = c->task;
-    b->h.version = cluster.root.version;
+    b->h.opened = b->h.version = cluster.root.version;
     b->text[0] = 0;
     if (mu_call_find_failed(c, b, name, sizeof name, why) >= 0)
         mu_barrier_end(b, MUSTER_INTERNAL,
@@ -111,7 +111,8 @@ static enum muster_status catch_up(struct mu_call *c, struct mu_barrier *b)
         }
         if (!status) {
             mu_call_unmark_failed(c, b);
-            b->h.version = cluster.root.version;
+            if (!out) /* who is out may arrive all the same, and changes no version when it dies after that */
+                b->h.version = cluster.root.version;
         }
     }
     if (!status && b->h.deadline <= mu_now()) {
@@ -158,7 +159,7 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu
         b->marks[place] |= MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
         return put(e, c, b);
     }
-    c->number = ((b->marks[place] & ~MU_MARK_ARRIVED) + 1) & ~MU_MARK_ARRIVED;
+    c->number = MU_MARK(c->m->attempt, b->marks[place] + 1);
     b->marks[place] = c->number | MU_MARK_ARRIVED;
     c->waiting = true;
     if (mu_barrier_arrived(b) == b->h.num) {
@@ -416,6 +417,21 @@ static enum muster_status take_list(struct mu_call *c, const int32_t *task_ids, 
     return MUSTER_OK;
 }
 
+/* Which registration of the task we are: it does not change, so the first call looks it up. */
+static enum muster_status know_attempt(struct mu_call *c)
+{
+    struct mu_task_record r;
+    struct mu_cluster cluster;
+    enum muster_status status;
+
+    if (c->m->attempt)
+        return MUSTER_OK;
+    status = mu_cluster_task(c->m->seg, c->task, &r, NULL, &cluster);
+    if (!status && r.incarnation == c->m->incarnation)
+        c->m->attempt = r.attempt;
+    return status;
+}
+
 enum muster_status muster_barrier_wait(struct muster *muster, const char *id, uint64_t counter, const int32_t *task_ids,
                                        size_t count, uint64_t timeout_ns, muster_deadline deadline)
 {
@@ -431,6 +447,8 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         status = make_key(&c);
     if (!status)
         status = take_list(&c, task_ids, count);
+    if (!status)
+        status = know_attempt(&c);
     if (!status)
         status = edit(&c, arrive);
     if (!status && c.waiting)

@@ -7,26 +7,7 @@
 #include "segment/cluster.h"
 #include "segment/table.h"
 
-#define MU_BARRIER_TEXT    768u
-#define MU_BARRIER_HISTORY 16u
-
-/* The value's fixed part; ids[num] (unless all) and marks[num] follow, then the text. */
-struct mu_barrier_head {
-    uint64_t counter;  /* current instance */
-    uint64_t deadline; /* CLOCK_MONOTONIC ns; UINT64_MAX: none */
-    uint64_t since;    /* first arrival */
-    uint64_t version;  /* of the job's state, up to which no participant's failure is left to be acted upon */
-    uint32_t passed;   /* it has ended, with `code` */
-    uint32_t code;
-    uint32_t first; /* task that came first */
-    uint32_t num;   /* participants; 0: not known yet (cancelled before anybody came) */
-    uint32_t all;   /* every task of the job */
-    uint32_t text_len;
-    uint8_t history[MU_BARRIER_HISTORY]; /* results of instances, at counter modulo its length */
-};
-
-#define MU_MARK_ARRIVED 0x80000000u /* the rest counts the task's calls */
-
+#define MU_BARRIER_TEXT 768u
 struct mu_barrier {
     struct mu_barrier_head h;
     uint32_t *ids; /* sorted; NULL when all */

@@ -145,7 +145,11 @@ enum muster_status muster_event_next(struct muster *muster, uint64_t *ret_sequen
 {
     enum muster_status status = mu_enter_read(muster);
 
-    return status ? status : find_tail(muster->seg, ret_sequence);
+    if (status)
+        return status;
+    status = find_tail(muster->seg, ret_sequence);
+    mu_exit_read();
+    return status;
 }
 
 /* Copy the event out of its block: 1 done, 0 replaced meanwhile, -1 not well formed. */

@@ -273,11 +273,9 @@ static enum muster_status look(struct muster *m, struct mu_ctx *ctx, const struc
     enum muster_status status = mu_table_get(&t, ctx, k, buffer, capacity, f);
 
     if (status == MUSTER_ABORTED && !ctx && m->seg->writable) {
-        status = mu_enter(m, &ctx);
-        if (status)
-            return status;
-        status = mu_table_get(&t, ctx, k, buffer, capacity, f);
-        mu_exit(ctx);
+        status = mu_handle_context(m, &ctx);
+        if (!status)
+            status = mu_table_get(&t, ctx, k, buffer, capacity, f);
     }
     return status;
 }
@@ -300,10 +298,12 @@ enum muster_status muster_kv_try_get(struct muster *muster, const char *key, siz
     struct mu_found f;
     enum muster_status status = mu_enter_read(muster);
 
-    if (!status)
-        status = mu_kv_key(muster->seg, key, key_len, &k);
+    if (status)
+        return status;
+    status = mu_kv_key(muster->seg, key, key_len, &k);
     if (!status)
         status = look(muster, NULL, &k, buffer, capacity, &f);
+    mu_exit_read();
     if (status)
         return status;
     if (!f.version)

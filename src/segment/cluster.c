@@ -247,6 +247,7 @@ static enum muster_status build(struct edit *d)
         memcpy(body, d->root.body, (refs + ROOT_WORDS) * 8);
     memcpy(&root, body + refs, sizeof root);
     account(d, seg, body, &root);
+    d->change.record.version = root.version;
     status = new_text(d, &d->tasks[at]);
     memcpy(d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, &d->change.record, sizeof d->change.record);
     if (!status)

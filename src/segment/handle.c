@@ -59,10 +59,17 @@ static bool withdraw(struct mu_use *u)
     return !freed;
 }
 
+/* Whether the process has left through this use's handle. */
+static bool is_left(const struct mu_use *u)
+{
+    /* relaxed, process-local: the handle's memory stays, also when it is another handle by now */
+    return u->handle->id != u->handle_id ||
+           atomic_load_explicit(&u->handle->state, memory_order_relaxed) == MU_HANDLE_LEFT;
+}
+
 static void give_back(struct mu_use *u)
 {
     struct muster_segment *seg = u->ctx.seg;
-    const struct muster *m = u->handle;
     bool freed = !withdraw(u);
 
     if (!mu_segment_is_whole(seg)) { /* nothing there can be given back */
@@ -76,22 +83,36 @@ static void give_back(struct mu_use *u)
     /* Ours may have been the last slot while the process was leaving: slot first, then the state; mu_handle_end() does
      * it the other way round, so one of us sees to the end. relaxed, process-local, ordered by the fences */
     mu_fence_seq_cst();
-    if (!freed && (m->id != u->handle_id || atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_LEFT))
+    if (!freed && is_left(u))
         mu_segment_last_out(seg);
     mu_segment_unref(seg);
     free(u);
 }
 
+/* A signal handler that comes meanwhile is refused, as in any call. */
+static void give_back_those(bool (*which)(const struct mu_use *u))
+{
+    uint32_t before = mu_inside;
+
+    mu_inside = 1;
+    last_use.handle_id = 0;
+    for (struct mu_use **at = &uses; *at;) {
+        struct mu_use *u = *at;
+
+        if (which && !which(u)) {
+            at = &u->next;
+            continue;
+        }
+        *at = u->next;
+        give_back(u);
+    }
+    mu_inside = before;
+}
+
 static void thread_ends(void *arg)
 {
     (void)arg;
-    while (uses) {
-        struct mu_use *u = uses;
-
-        uses = u->next;
-        give_back(u);
-    }
-    last_use.handle_id = 0;
+    give_back_those(NULL);
 }
 
 /* The child has none of the parent's slots: forget the contexts, without touching the segment. */
@@ -163,19 +184,23 @@ bool mu_handle_is_ours(const struct muster *m)
 
 void mu_handle_put_away(struct muster *m)
 {
+    struct muster_segment *seg = m->seg;
+    struct mu_keeper *keeper = m->keeper;
     bool ours = mu_handle_is_ours(m);
 
     /* relaxed, process-local: other threads must not be inside a call */
     atomic_store_explicit(&m->state, MU_HANDLE_LEFT, memory_order_relaxed);
-    if (ours) {
-        mu_segment_unref(m->seg);
-    } else { /* the parent's keeper and threads do not exist here */
-        free(m->keeper);
-        mu_segment_abandon(m->seg);
-    }
     m->seg = NULL;
     m->keeper = NULL;
     m->uses = NULL;
+    /* process-local: a handler's muster_interrupt(), or a fork, finds nothing half gone */
+    atomic_signal_fence(memory_order_seq_cst);
+    if (ours) {
+        mu_segment_unref(seg);
+    } else { /* the parent's keeper and threads do not exist here */
+        free(keeper);
+        mu_segment_abandon(seg);
+    }
     pthread_mutex_lock(&lock);
     m->next_left = NULL;
     *left_end = m;
@@ -208,6 +233,7 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
         if (u->handle_id == m->id)
             break;
     if (!u) {
+        give_back_those(is_left); /* of jobs that the process has left while this thread lived on */
         u = malloc(sizeof *u);
         if (!u)
             return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the thread's context");
@@ -235,55 +261,72 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
     return MUSTER_OK;
 }
 
-enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
+enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx)
 {
-    enum muster_status status;
-
-    if (!mu_handle_usable(m))
-        return mu_handle_refuse(m);
-    mu_inside = 1;
     if (last_use.handle_id == m->id) {
         *ret_ctx = last_use.ctx;
         return MUSTER_OK;
     }
     if (!m->seg->writable)
-        status = mu_fail(MUSTER_PERMISSION_DENIED, "job %s is open read-only here", m->seg->job);
-    else
-        status = attach(m, ret_ctx);
+        return mu_fail(MUSTER_PERMISSION_DENIED, "job %s is open read-only here", m->seg->job);
+    return attach(m, ret_ctx);
+}
+
+enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
+{
+    enum muster_status status = mu_enter_read(m);
+
     if (status)
-        mu_inside = 0;
+        return status;
+    status = mu_handle_context(m, ret_ctx);
+    if (status)
+        mu_exit_read();
     return status;
 }
 
 void mu_exit(struct mu_ctx *ctx)
 {
     (void)ctx;
-    mu_inside = 0;
+    mu_exit_read();
 }
 
 enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx)
 {
-    if (!mu_handle_usable(m))
-        return mu_handle_refuse(m);
-    if (m->seg->writable)
-        return mu_enter(m, ret_ctx);
+    enum muster_status status = mu_enter_read(m);
+
+    if (status)
+        return status;
     *ret_ctx = NULL;
-    mu_inside = 1;
-    return MUSTER_OK;
+    status = m->seg->writable ? mu_handle_context(m, ret_ctx) : MUSTER_OK;
+    if (status)
+        mu_exit_read();
+    return status;
+}
+
+bool mu_handle_holds(const struct muster *m, const struct mu_slot *slot)
+{
+    for (const struct mu_use *u = uses; u; u = u->next)
+        if (u->handle_id == m->id)
+            return u->ctx.own == slot;
+    return false;
 }
 
 void mu_handle_detach_thread(struct muster *m)
 {
+    uint32_t before = mu_inside;
+
+    mu_inside = 1;
     for (struct mu_use **at = &uses; *at; at = &(*at)->next) {
         struct mu_use *u = *at;
 
         if (u->handle_id != m->id)
             continue;
+        last_use.handle_id = 0;
         *at = u->next;
         give_back(u);
-        last_use.handle_id = 0;
-        return;
+        break;
     }
+    mu_inside = before;
 }
 
 struct mu_ctx *mu_handle_borrow(struct muster *m)

@@ -18,6 +18,7 @@ struct muster {
     int32_t task_id;        /* -1: observer */
     uint32_t flags;
     uint64_t incarnation;
+    uint32_t attempt;      /* as registered; 0: not looked up yet */
     mu_a32 interrupt;      /* non-zero: every wait ends */
     struct mu_slot *pulse; /* the slot whose heartbeat this process keeps; NULL for observers */
     struct mu_keeper *keeper;
@@ -46,36 +47,43 @@ void mu_exit(struct mu_ctx *ctx);
 extern _Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 extern _Atomic uint32_t mu_forks;
 
-static inline bool mu_handle_usable(const struct muster *m)
-{
-    /* relaxed, process-local: state and fork count of this process */
-    return m && atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_OPEN &&
-           m->forks == atomic_load_explicit(&mu_forks, memory_order_relaxed) && !mu_inside;
-}
 /* The sentence for a handle that is not usable. */
 enum muster_status mu_handle_refuse(const struct muster *m);
 
-/* Begin a call that only reads. No end is needed. */
+/*
+ * Begin and end a call that works without a slot, so far at least. First it says that a call is under way, then it
+ * looks at the handle: a signal handler in between finds itself refused, or has left the job before we looked.
+ */
 static inline enum muster_status mu_enter_read(struct muster *m)
 {
-    return mu_handle_usable(m) ? MUSTER_OK : mu_handle_refuse(m);
-}
-
-/* Begin and end a call that works without a slot so far: only the rule about signal handlers. */
-static inline void mu_enter_light(void)
-{
+    if (!m || mu_inside)
+        return mu_handle_refuse(m);
     mu_inside = 1;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: for a signal handler of this thread */
+    /* relaxed, process-local: state and fork count of this process */
+    if (atomic_load_explicit(&m->state, memory_order_relaxed) == MU_HANDLE_OPEN &&
+        m->forks == atomic_load_explicit(&mu_forks, memory_order_relaxed))
+        return MUSTER_OK;
+    mu_inside = 0;
+    return mu_handle_refuse(m);
 }
-static inline void mu_exit_light(void)
+static inline void mu_exit_read(void)
 {
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: likewise */
     mu_inside = 0;
 }
+
+/* Within such a call: the calling thread's context, claiming a slot if it has none yet. */
+enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx);
 
 /* Begin a call that reads and may have to wait: as mu_enter(), but without a slot (NULL) when read-only. */
 enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx);
 
 /* Whether the handle was made by this very process (not by the parent it was forked from). */
 bool mu_handle_is_ours(const struct muster *m);
+
+/* Whether the calling thread's slot of this handle is this one. */
+bool mu_handle_holds(const struct muster *m, const struct mu_slot *slot);
 
 /* Give back the calling thread's slot of this handle, if it has one. */
 void mu_handle_detach_thread(struct muster *m);

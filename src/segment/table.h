@@ -10,6 +10,7 @@
 #define MU_SEGMENT_TABLE_H
 
 #include "segment/object.h"
+#include "shm_layout/values.h"
 
 #define MU_KEY_MAX   4096u
 #define MU_VALUE_MAX (64u << 20)

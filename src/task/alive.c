@@ -13,16 +13,6 @@
 #include "segment/wait.h"
 #include "task/task.h"
 
-/* The entry's value: this, then two rows of `count`: called (the instance each last called for), and the answer. */
-struct alive_head {
-    uint64_t instance; /* being gathered; answers are for instance - 1 */
-    uint64_t count;
-};
-struct alive_row {
-    uint64_t called;      /* instance + 1 */
-    uint64_t incarnation; /* in the answer; 0: not alive then */
-};
-
 struct query {
     struct muster *m;
     const int32_t *ids; /* sorted, unique */
@@ -35,17 +25,17 @@ struct query {
     size_t len;
 };
 
-static struct alive_row *rows_of(void *value)
+static struct mu_alive_row *rows_of(void *value)
 {
-    return (struct alive_row *)((uint8_t *)value + sizeof(struct alive_head));
+    return (struct mu_alive_row *)((uint8_t *)value + sizeof(struct mu_alive_head));
 }
 
 /* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
  * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
 static bool complete(struct query *q)
 {
-    struct alive_head h;
-    struct alive_row *rows = rows_of(q->value);
+    struct mu_alive_head h;
+    struct mu_alive_row *rows = rows_of(q->value);
 
     memcpy(&h, q->value, sizeof h);
     for (uint32_t i = 0; i < q->count; i++)
@@ -64,8 +54,8 @@ static bool complete(struct query *q)
 static enum mu_verdict call(struct mu_edit *e)
 {
     struct query *q = e->arg;
-    struct alive_head h = {0, q->count};
-    struct alive_row *rows = rows_of(q->value);
+    struct mu_alive_head h = {0, q->count};
+    struct mu_alive_row *rows = rows_of(q->value);
     struct mu_cluster cluster;
     bool changed = false;
 
@@ -159,7 +149,7 @@ static enum muster_status prepare(struct query *q, int32_t *ids, size_t count)
     q->ids = ids;
     q->count = n;
     q->place = (uint32_t)found;
-    q->len = sizeof(struct alive_head) + n * sizeof(struct alive_row);
+    q->len = sizeof(struct mu_alive_head) + n * sizeof(struct mu_alive_row);
     q->value = malloc(q->len);
     q->records = calloc(q->m->seg->num_tasks, sizeof *q->records);
     return q->value && q->records ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", n);

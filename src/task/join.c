@@ -185,6 +185,8 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
             status = mu_fail(MUSTER_CANCELLED, "job %s has just been closed", seg->job);
         if (!status && m->task_id >= 0)
             status = enrol(m, ctx, p);
+        if (status && ctx && m->task_id >= 0)
+            mu_task_bury_past(ctx, (uint32_t)m->task_id);
         if (ctx)
             mu_exit(ctx);
     }
@@ -225,14 +227,12 @@ static enum muster_status unregister(struct muster *m)
     struct mu_ctx *ctx, *own = NULL;
     enum muster_status status;
 
-    mu_exit_light();
-    status = mu_enter(m, &own);
+    status = mu_handle_context(m, &own);
     ctx = status ? mu_handle_borrow(m) : own;
     if (ctx)
         status = mu_task_unregister(ctx, (uint32_t)m->task_id, m->incarnation);
     if (ctx && ctx != own)
         mu_handle_return();
-    mu_enter_light();
     return status;
 }
 
@@ -250,7 +250,6 @@ enum muster_status muster_leave(struct muster *muster)
             mu_handle_put_away(muster);
         return status;
     }
-    mu_enter_light();
     if (!mu_segment_is_whole(seg))
         status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
     else if (muster->task_id >= 0 && !muster->keeper)
@@ -264,7 +263,7 @@ enum muster_status muster_leave(struct muster *muster)
     if (seg->writable && mu_segment_is_whole(seg))
         mu_segment_last_out(seg);
     mu_handle_put_away(muster);
-    mu_exit_light();
+    mu_exit_read();
     return status;
 }
 
@@ -295,6 +294,9 @@ uint64_t muster_incarnation(const struct muster *muster)
 
 void muster_thread_detach(struct muster *muster)
 {
-    if (mu_enter_read(muster) == MUSTER_OK)
+    if (mu_enter_read(muster))
+        return;
+    if (muster->keeper || !muster->pulse || !mu_handle_holds(muster, muster->pulse)) /* the task's life is kept */
         mu_handle_detach_thread(muster);
+    mu_exit_read();
 }

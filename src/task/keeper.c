@@ -40,7 +40,7 @@ uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const st
 {
     uint64_t n = mu_load_relaxed(&seg->beats[task]); /* relaxed, as all here: only the change counts */
 
-    if (record->slot && record->slot <= seg->num_slots)
+    if (mu_cluster_main_alive(seg, record)) /* else the line may be another's by now */
         n += mu_load_relaxed(&seg->slots[record->slot - 1].heartbeat);
     return n;
 }
@@ -189,7 +189,8 @@ enum muster_status mu_keeper_stop(struct muster *m, bool leaving)
     status = k->left ? mu_fail(k->left, "%s", k->why) : MUSTER_OK;
     pthread_cond_destroy(&k->changed);
     pthread_mutex_destroy(&k->lock);
-    free(k);
     m->keeper = NULL;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: as in mu_handle_put_away() */
+    free(k);
     return status;
 }

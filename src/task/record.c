@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "task/task.h"
@@ -90,7 +92,7 @@ static bool register_record(struct mu_task_change *c)
         r->slot == reg->slot)
         return false; /* a repeated registration */
     /* a restart waits for the old process to be dead, also when that one is stopped or has reported an error */
-    if (next >= 0 && r->pid != reg->pid && mu_cluster_alive(ing->seg, c->task, r)) {
+    if (next >= 0 && (r->pid != reg->pid || r->start != reg->start) && mu_cluster_alive(ing->seg, c->task, r)) {
         c->status = MUSTER_ALREADY_EXISTS;
         return false;
     }
@@ -114,6 +116,23 @@ static bool register_record(struct mu_task_change *c)
     return true;
 }
 
+bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task)
+{
+    struct failure f = {.event = MU_EVENT_DEATH,
+                        .code = MUSTER_UNAVAILABLE,
+                        .cause = MUSTER_CAUSE_DIED,
+                        .text = "its process became another program"};
+    struct mu_cluster cluster;
+    struct mu_task_record now;
+
+    if (mu_cluster_task(ctx->seg, task, &now, NULL, &cluster) || now.state != MUSTER_TASK_CONNECTED || !now.slot ||
+        now.pid != (uint32_t)getpid() || now.start != mu_process_start(getpid()) ||
+        mu_cluster_main_alive(ctx->seg, &now))
+        return false;
+    f.incarnation = now.incarnation;
+    return mu_cluster_edit(ctx, task, fail_record, &f) == MUSTER_OK;
+}
+
 enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r)
 {
     struct registering ing = {ctx->seg, r};
@@ -132,17 +151,8 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
                        "%s cannot join: the task is in error (%s) and not recoverable; reset it first "
                        "('muster task reset %u')",
                        name, text, r->task);
-    if (now.slot && now.pid == r->pid && now.start == r->start && !mu_cluster_main_alive(ctx->seg, &now)) {
-        /* this very process before an exec: the slots that it holds now are not that one's life */
-        struct failure f = {.event = MU_EVENT_DEATH,
-                            .code = MUSTER_UNAVAILABLE,
-                            .cause = MUSTER_CAUSE_DIED,
-                            .text = "its process became another program",
-                            .incarnation = now.incarnation};
-
-        status = mu_cluster_edit(ctx, r->task, fail_record, &f);
-        return status ? status : mu_fail(MUSTER_UNAVAILABLE, "%s is dead since its exec", name);
-    }
+    if (mu_task_bury_past(ctx, r->task))
+        return mu_fail(MUSTER_UNAVAILABLE, "%s is dead since its exec", name);
     if (now.slot && !mu_cluster_alive(ctx->seg, r->task, &now))
         return mu_fail(MUSTER_UNAVAILABLE, "%s is dead but not yet cleaned up", name);
     return mu_fail(status, "%s is in the job already and alive; a task id is for one process at a time", name);

@@ -34,6 +34,11 @@ struct mu_registration {
 };
 /* UNAVAILABLE: the predecessor is dead but not yet cleaned up: scavenge and try again. */
 enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r);
+/*
+ * The task's record may be this very process's from before an exec: then that one is dead, though slots of the process
+ * live. Puts it in error; false when it is nothing of the kind.
+ */
+bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task);
 enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
 
 /* Heartbeat thread. Starts, claims the main slot, and is joined by stop. */

@@ -72,12 +72,15 @@ enum muster_status muster_task_get(struct muster *muster, int32_t task_id, struc
     struct mu_task_record r;
     char text[MU_TEXT_MAX];
 
-    if (!status && !is_task(muster->seg, task_id))
+    if (status)
+        return status;
+    if (!is_task(muster->seg, task_id))
         status = bad_task(muster->seg, task_id);
     if (!status)
         status = mu_cluster_task(muster->seg, (uint32_t)task_id, &r, text, &c);
     if (!status)
         fill(muster->seg, (uint32_t)task_id, &r, text, ret_info);
+    mu_exit_read();
     return status;
 }
 
@@ -110,7 +113,11 @@ enum muster_status muster_task_list(struct muster *muster, struct muster_task_in
 {
     enum muster_status status = mu_enter_read(muster);
 
-    return status ? status : list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+    if (status)
+        return status;
+    status = list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+    mu_exit_read();
+    return status;
 }
 
 enum muster_status muster_task_watch(struct muster *muster, uint64_t version, muster_deadline deadline,
@@ -139,8 +146,10 @@ enum muster_status muster_task_watch(struct muster *muster, uint64_t version, mu
             break;
     }
     mu_wait_end(&w);
+    if (!status)
+        status = list(muster->seg, ret_infos, capacity, ret_count, ret_version);
     mu_exit(ctx);
-    return status ? status : list(muster->seg, ret_infos, capacity, ret_count, ret_version);
+    return status;
 }
 
 /* UNKNOWN: it has been reset since the root was read. */
@@ -183,9 +192,9 @@ enum muster_status muster_error_wait(struct muster *muster, muster_deadline dead
         status = mu_cluster_look(muster->seg, &c);
         if (!status && c.root.first_error) { /* a corrupt number is told by the one who takes it */
             status = fill_error(muster->seg, c.root.first_error, ret_error);
-            if (status == MUSTER_UNKNOWN)
-                continue;
-            break;
+            if (status != MUSTER_UNKNOWN)
+                break;
+            status = MUSTER_OK; /* the root has moved, or is damaged and stays as it is until the deadline */
         }
         if (!status)
             status = mu_wait_on(&w, &muster->seg->header->cluster, c.word);
@@ -265,10 +274,11 @@ enum muster_status muster_heartbeat(struct muster *muster)
     if (status)
         return status;
     if (!muster->pulse)
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer has no heartbeat");
-    /* relaxed: a counter; its change is all that matters */
-    mu_store_relaxed(&muster->pulse->heartbeat, mu_load_relaxed(&muster->pulse->heartbeat) + 1);
-    return MUSTER_OK;
+        status = mu_fail(MUSTER_FAILED_PRECONDITION, "an observer has no heartbeat");
+    else /* relaxed: a counter; its change is all that matters */
+        mu_store_relaxed(&muster->pulse->heartbeat, mu_load_relaxed(&muster->pulse->heartbeat) + 1);
+    mu_exit_read();
+    return status;
 }
 
 struct beat {
@@ -339,10 +349,13 @@ enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id,
 
 void muster_interrupt(struct muster *muster)
 {
-    struct muster_segment *seg = muster && mu_handle_is_ours(muster) ? muster->seg : NULL;
+    struct muster_segment *seg;
 
-    if (!seg) /* left, or inherited through fork: there is no wait to end */
+    /* relaxed, process-local: left (by a leave that we interrupt, too), or inherited through fork: no wait to end */
+    if (!muster || atomic_load_explicit(&muster->state, memory_order_relaxed) != MU_HANDLE_OPEN ||
+        !mu_handle_is_ours(muster))
         return;
+    seg = muster->seg;
     mu_store32_release(&muster->interrupt, 1); /* release: pairs with the acquire in segment/wait.c */
     if (seg->writable)
         mu_epoch_move(seg);

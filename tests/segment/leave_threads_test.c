@@ -6,18 +6,20 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "child.h"
 #include "job.h"
 
 static char name[128];
-static struct muster *mine;
+static struct muster *volatile mine;
 static pthread_barrier_t meeting;
 
 static struct muster *join(uint32_t tasks, uint32_t slots, int32_t task, uint32_t flags)
@@ -55,6 +57,18 @@ static void skip_under_sanitizers(void)
     print_message("not under a sanitizer\n");
     skip();
 #endif
+}
+
+static int descriptors(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    int n = 0;
+
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
 }
 
 static int setup(void **state)
@@ -192,6 +206,47 @@ static void the_slot_of_a_thread_that_vanished_may_be_anothers_by_now(void **sta
     }
 }
 
+/* Lives on through many handles. */
+static void *writes_in_each(void *arg)
+{
+    int *rounds = arg;
+
+    for (int i = 0; i < *rounds; i++) {
+        enum muster_status status;
+
+        pthread_barrier_wait(&meeting);
+        status = muster_kv_set(mine, "k", 1, "v", 1, NULL);
+        pthread_barrier_wait(&meeting);
+        if (status)
+            return "could not write";
+    }
+    return NULL;
+}
+
+static void a_thread_that_lives_on_holds_one_slot_however_often_its_process_joins(void **state)
+{
+    struct muster *keeps = join(2, 8, -1, MUSTER_JOIN_OBSERVER);
+    int rounds = 40, before = descriptors();
+    void *result;
+    pthread_t t;
+
+    (void)state;
+    assert_non_null(keeps);
+    pthread_create(&t, NULL, writes_in_each, &rounds);
+    for (int i = 0; i < rounds; i++) {
+        mine = join(2, 8, 0, 0);
+        assert_non_null(mine);
+        pthread_barrier_wait(&meeting);
+        pthread_barrier_wait(&meeting);
+        assert_ok(muster_leave(mine));
+    }
+    pthread_join(t, &result);
+    assert_null(result);
+    assert_int_equal(descriptors(), before);
+    assert_ok(muster_leave(keeps));
+    assert_false(exists());
+}
+
 static void *leaves(void *arg)
 {
     return muster_leave(arg) ? "leaving failed" : NULL;
@@ -228,16 +283,33 @@ static void a_thread_without_a_slot_leaves_though_all_are_taken(void **state)
     leaves_without_a_slot(MUSTER_JOIN_NO_HEARTBEAT);
 }
 
-static int descriptors(void)
+static void interrupt(int number)
 {
-    DIR *d = opendir("/proc/self/fd");
-    int n = 0;
+    (void)number;
+    muster_interrupt(mine);
+}
 
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
+static void a_handler_may_interrupt_while_the_process_leaves(void **state)
+{
+    struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    struct sigaction act = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    struct muster *keeps = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
+
+    (void)state;
+    assert_non_null(keeps);
+    mine = NULL;
+    sigaction(SIGALRM, &act, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int i = 0; i < 2000; i++) {
+        struct muster *m = join(1, 0, 0, MUSTER_JOIN_NO_HEARTBEAT);
+
+        assert_non_null(m);
+        mine = m;
+        assert_ok(muster_leave(m));
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    signal(SIGALRM, SIG_DFL);
+    assert_ok(muster_leave(keeps));
 }
 
 static int gives_its_copy_back(void *arg)
@@ -317,8 +389,10 @@ int main(void)
         CASE(the_last_to_leave_takes_the_name_away_though_its_threads_live_on),
         CASE(the_slots_of_threads_that_live_on_are_free_once_they_end),
         CASE(a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind),
+        CASE(a_thread_that_lives_on_holds_one_slot_however_often_its_process_joins),
         CASE(the_slot_of_a_thread_that_vanished_may_be_anothers_by_now),
         CASE(a_thread_without_a_slot_leaves_though_all_are_taken),
+        CASE(a_handler_may_interrupt_while_the_process_leaves),
         CASE(a_forked_child_that_leaves_closes_its_copy_and_nothing_else),
         CASE(a_child_forked_while_another_thread_joins_and_leaves_can_join),
     };

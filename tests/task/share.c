@@ -16,6 +16,7 @@ struct muster *share_join(int32_t task, uint32_t flags)
     struct muster *m;
     struct mu_ctx *ctx;
 
+    r.start = mu_process_start(getpid());
     mu_segment_ref(seg);
     m = mu_handle_new(seg, flags);
     if (!m)

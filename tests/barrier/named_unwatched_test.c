@@ -1,0 +1,234 @@
+/*
+ * tests/barrier/named_unwatched_test.c: what happens to an instance of a named barrier while nobody waits in it, who
+ * would act upon it: its deadline passes, participants die, leave, come again as another process. The next to arrive
+ * acts upon it.
+ */
+#include "stage.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct reply wait_with(int player, const char *id, uint64_t counter, uint64_t timeout_ns, uint64_t patience_ns)
+{
+    struct barrier_act a = {.counter = counter, .timeout_ns = timeout_ns, .patience_ns = patience_ns};
+
+    snprintf(a.id, sizeof a.id, "%s", id);
+    return stage_do(player, act_barrier, &a, sizeof a);
+}
+
+static void pass(const char *id, uint64_t counter, int tasks)
+{
+    for (int i = 0; i < tasks; i++)
+        tell_barrier(i, id, counter);
+    for (int i = 0; i < tasks; i++)
+        assert_status(stage_hear(i), MUSTER_OK);
+}
+
+static int find(void *arg, const struct muster_barrier_info *info)
+{
+    struct muster_barrier_info *wanted = arg;
+
+    if (strcmp(info->id, wanted->id) != 0)
+        return 0;
+    *wanted = *info;
+    return 1;
+}
+
+static struct muster_barrier_info info_of(const char *id)
+{
+    struct muster_barrier_info i = {.counter = 4711};
+
+    snprintf(i.id, sizeof i.id, "%s", id);
+    assert_int_equal(muster_barrier_list(stage_observer, find, &i), MUSTER_OK);
+    assert_int_not_equal(i.counter, 4711);
+    return i;
+}
+
+static bool has_passed_its_deadline(void *arg)
+{
+    return info_of(arg).deadline_ns < muster_after_ns(0);
+}
+
+static void the_last_to_come_after_the_deadline_is_too_late(void **state)
+{
+    struct reply r;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_until(has_passed_its_deadline, "b", "the deadline of b");
+    r = do_barrier(1, "b", 0);
+    assert_status(r, MUSTER_DEADLINE_EXCEEDED);
+    assert_says(r.text, "1/2");
+    assert_int_equal(info_of("b").result, MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_barrier(0, "b", 0), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(wait_with(0, "b", 1, 0, 1), MUSTER_DEADLINE_EXCEEDED); /* the next one is open */
+    assert_status(do_barrier(1, "b", 1), MUSTER_OK);
+    stage_close();
+}
+
+static void who_arrived_and_died_unwatched_fails_it_for_the_last_to_come(void **state)
+{
+    struct reply r;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_kill(0);
+    stage_until_state(0, MUSTER_TASK_ERROR);
+    r = do_barrier(1, "b", 0);
+    assert_status(r, MUSTER_INTERNAL);
+    assert_says(r.text, "task 0");
+    stage_close();
+}
+
+static void who_arrived_and_left_unwatched_fails_it_for_the_last_to_come(void **state)
+{
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_plain(0, act_leave), MUSTER_OK);
+    assert_status(do_barrier(1, "b", 0), MUSTER_INTERNAL);
+    stage_close();
+}
+
+static void a_recoverable_one_that_died_unwatched_must_come_again(void **state)
+{
+    struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    assert_status(wait_with(1, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_kill(1);
+    stage_until_state(1, MUSTER_TASK_ERROR);
+    tell_barrier(0, "b", 0);
+    stage_until_waiting(0, "barrier b");
+    stage_player();
+    assert_status(stage_do(2, act_join, &j, sizeof j), MUSTER_OK);
+    assert_false(stage_has_answered(0));
+    assert_status(do_barrier(2, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
+/* Died and replaced before anybody looked: the successor has not arrived. */
+static void an_arrival_does_not_count_for_a_successor(void **state)
+{
+    struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    assert_status(wait_with(1, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_kill(1);
+    stage_player();
+    assert_status(stage_do(2, act_join, &j, sizeof j), MUSTER_OK);
+    tell_barrier(0, "b", 0);
+    stage_until_waiting(0, "barrier b");
+    assert_false(stage_has_answered(0));
+    assert_status(do_barrier(2, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
+static void an_arrival_whose_task_was_reset_and_replaced_fails_the_barrier(void **state)
+{
+    struct reply r;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(1, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_kill(1);
+    stage_until_state(1, MUSTER_TASK_ERROR);
+    assert_int_equal(muster_task_reset(stage_observer, 1), MUSTER_OK);
+    stage_enter(1, 0);
+    r = do_barrier(0, "b", 0);
+    assert_status(r, MUSTER_INTERNAL);
+    assert_says(r.text, "task 1");
+    stage_close();
+}
+
+static void leaves_and_comes_again(uint32_t flags)
+{
+    struct join_act j = {.task = 1, .flags = flags};
+
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, flags);
+    tell_barrier(0, "b", 0);
+    stage_until_waiting(0, "barrier b");
+    assert_status(do_plain(1, act_leave), MUSTER_OK); /* not there yet: nothing happens */
+    assert_status(stage_do(1, act_join, &j, sizeof j), MUSTER_OK);
+    assert_false(stage_has_answered(0));
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    assert_status(wait_with(1, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_plain(1, act_leave), MUSTER_OK); /* takes it back */
+    tell_barrier(0, "b", 1);
+    stage_until_waiting(0, "barrier b");
+    assert_false(stage_has_answered(0));
+    assert_status(stage_do(1, act_join, &j, sizeof j), MUSTER_OK);
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
+static void a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back(void **state)
+{
+    (void)state;
+    leaves_and_comes_again(MUSTER_JOIN_RECOVERABLE);
+    leaves_and_comes_again(MUSTER_JOIN_TRANSIENT);
+}
+
+/* Recoverable tasks that start again count from 0 again: it means wherever the barrier is. */
+static void counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance(void **state)
+{
+    struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, MUSTER_JOIN_RECOVERABLE);
+    pass("b", 0, 2);
+    pass("b", 1, 2);
+    stage_kill(1);
+    stage_until_state(1, MUSTER_TASK_ERROR);
+    stage_player();
+    assert_status(stage_do(2, act_join, &j, sizeof j), MUSTER_OK);
+    tell_barrier(2, "b", 0); /* the next */
+    stage_until_waiting(1, "barrier b");
+    assert_int_equal(info_of("b").counter, 2);
+    assert_status(do_barrier(0, "b", 2), MUSTER_OK);
+    assert_status(stage_hear(2), MUSTER_OK);
+    tell_barrier(0, "b", 3);
+    stage_until_waiting(0, "barrier b");
+    assert_status(do_barrier(2, "b", 0), MUSTER_OK); /* the current */
+    assert_status(stage_hear(0), MUSTER_OK);
+    stage_close();
+}
+
+#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(the_last_to_come_after_the_deadline_is_too_late),
+        CASE(who_arrived_and_died_unwatched_fails_it_for_the_last_to_come),
+        CASE(who_arrived_and_left_unwatched_fails_it_for_the_last_to_come),
+        CASE(a_recoverable_one_that_died_unwatched_must_come_again),
+        CASE(an_arrival_does_not_count_for_a_successor),
+        CASE(an_arrival_whose_task_was_reset_and_replaced_fails_the_barrier),
+        CASE(a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back),
+        CASE(counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
