@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "segment/file.h"
 #include "segment/wait.h"
 #include "sync/futex.h"
 
@@ -538,7 +539,8 @@ void muster_group_free(struct muster_group *group)
     if (!group)
         return;
     if (!mu_enter(group->muster, &ctx)) { /* after leaving the job, or in a forked child, only our copy goes */
-        leave(group, ctx);
+        if (mu_segment_is_whole(group->muster->seg))
+            leave(group, ctx);
         mu_exit(ctx);
     }
     done(group);

@@ -3,6 +3,7 @@
  */
 #include "cm.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,21 +39,52 @@ static int task_waits_on_a_segment_that_is_cut(void *arg)
     return 0;
 }
 
+static void *meets(void *arg)
+{
+    struct muster_group *group;
+
+    return muster_group_create(arg, "g", NULL, 0, 0, MUSTER_FOREVER, &group) ? "failed" : NULL;
+}
+
+/* The other member, in the same process, never comes to the barrier. */
+static int member_waits_on_a_segment_that_is_cut(void *arg)
+{
+    struct muster *m = test_join(arg, 0, 0), *other = test_join(arg, 1, 0);
+    struct muster_group *group;
+    pthread_t t;
+    void *result;
+
+    CHECK(m != NULL && other != NULL);
+    CHECK(pthread_create(&t, NULL, meets, other) == 0);
+    CHECK(muster_group_create(m, "g", NULL, 0, 0, MUSTER_FOREVER, &group) == MUSTER_OK);
+    CHECK(pthread_join(t, &result) == 0 && !result);
+    test_gate_arrive(&gate);
+    CHECK(muster_group_barrier(group, MUSTER_FOREVER) == MUSTER_DATA_LOSS);
+    CHECK(strstr(muster_last_error(), "truncated"));
+    CHECK(muster_group_barrier(group, MUSTER_FOREVER) == MUSTER_FAILED_PRECONDITION);
+    muster_group_free(group);
+    CHECK(muster_leave(m) == MUSTER_DATA_LOSS);
+    CHECK(muster_leave(other) == MUSTER_DATA_LOSS);
+    return 0;
+}
+
 static void a_waiter_is_told_that_the_segment_was_truncated_under_it(void **state)
 {
-    static int (*const waiters[])(void *) = {waits_on_a_segment_that_is_cut, task_waits_on_a_segment_that_is_cut};
+    static int (*const waiters[])(void *) = {waits_on_a_segment_that_is_cut, task_waits_on_a_segment_that_is_cut,
+                                             member_waits_on_a_segment_that_is_cut};
+    const struct muster_segment_config two = {.num_tasks = 2};
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         struct test_job job;
         pid_t pid;
 
         assert_int_equal(test_gate_open(&gate), 0);
-        assert_ok(test_job_create(&job, NULL));
-        pid = test_fork(waiters[i % 2], job.name);
+        assert_ok(test_job_create(&job, i % 3 == 2 ? &two : NULL));
+        pid = test_fork(waiters[i % 3], job.name);
         test_gate_await(&gate);
         test_until_asleep(pid);
-        assert_int_equal(ftruncate(muster_segment_fd(job.segment), i < 2 ? 0 : 8192), 0);
+        assert_int_equal(ftruncate(muster_segment_fd(job.segment), i < 3 ? 0 : 8192), 0);
         assert_int_equal(test_reap(pid), 0);
         assert_ok(muster_segment_remove(job.name)); /* truncated: only its name can be removed */
         muster_segment_close(job.segment);
