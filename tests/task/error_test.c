@@ -3,6 +3,8 @@
  */
 #include "stage.h"
 
+#include "segment/heap.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -131,6 +133,30 @@ static void the_first_error_stays_the_root_cause(void **state)
         assert_int_equal(e.task_id, 2);
         assert_string_equal(e.message, "cause");
     }
+    stage_close();
+}
+
+/* The root's word for the first error. */
+static mu_a64 *first_error_word(void)
+{
+    struct muster_segment *seg = muster_segment_of(stage_observer);
+    struct mu_block *b = mu_heap_block(seg, MU_WORD_INDEX(mu_load_relaxed(&seg->header->cluster)), NULL);
+
+    return &b->body[MU_META_REFS(mu_load_relaxed(&b->meta)) + 1];
+}
+
+static void a_root_that_names_a_task_without_an_error_is_no_error_and_no_endless_loop(void **state)
+{
+    struct muster_error e;
+
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    mu_store_relaxed(first_error_word(), 2); /* as if damaged: task 1 is well */
+    assert_int_equal(muster_error_wait(stage_observer, muster_after_ms(20), &e), MUSTER_DEADLINE_EXCEEDED);
+    mu_store_relaxed(first_error_word(), 700);
+    assert_int_equal(muster_error_wait(stage_observer, muster_after_ms(20), &e), MUSTER_DATA_LOSS);
+    mu_store_relaxed(first_error_word(), 0);
     stage_close();
 }
 
@@ -269,6 +295,7 @@ int main(void)
         CASE(every_kind_of_wait_ends_and_names_the_task_in_error),
         CASE(a_wait_begun_after_the_error_ends_with_it_too),
         CASE(the_first_error_stays_the_root_cause),
+        CASE(a_root_that_names_a_task_without_an_error_is_no_error_and_no_endless_loop),
         CASE(when_the_first_error_is_reset_another_one_is_told),
         CASE(a_recoverable_tasks_error_ends_only_the_waits_that_need_it),
         CASE(a_recoverable_task_reports_is_reset_and_joins_with_a_new_incarnation),
