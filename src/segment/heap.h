@@ -40,6 +40,16 @@ static inline struct mu_block *mu_heap_block(const struct muster_segment *seg, u
     return (struct mu_block *)(seg->heap + (uint64_t)granule * MU_GRANULE);
 }
 
+/*
+ * The first lines of a block at once, before its head has told where in it to look: one miss less in a row. A prefetch
+ * beyond the block, or the mapping, does nothing.
+ */
+static inline void mu_heap_prefetch(const struct mu_block *b)
+{
+    __builtin_prefetch((const char *)b + 64);
+    __builtin_prefetch((const char *)b + 128);
+}
+
 /* The block of a reference that this thread holds, or of a search: no checks. */
 static inline struct mu_block *mu_heap_at(const struct muster_segment *seg, uint32_t index)
 {

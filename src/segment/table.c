@@ -257,6 +257,7 @@ static int get_inline(const struct mu_table *t, const mu_a64 *bucket, const stru
 
     if (!b)
         return 0;
+    mu_heap_prefetch(b);
     meta = mu_load_relaxed(&b->meta); /* relaxed, as all below: re-checked at the end */
     refs = MU_META_REFS(meta);
     words = MU_META_BYTES(meta) / 8;
