@@ -55,6 +55,36 @@ static void set_field(mu_a64 *word, uint64_t clear, uint64_t set)
     mu_store_relaxed(word, (mu_load_relaxed(word) & ~clear) | set);
 }
 
+/* Whether a value of the page is in parts. */
+static bool has_parts(struct mu_block *page)
+{
+    for (uint32_t i = 0; i < MU_META_REFS(mu_load_relaxed(&page->meta)); i++)
+        if (MU_META_REFS(mu_load_relaxed(&mu_heap_block(seg, MU_REF_INDEX(page->body[i]), NULL)->meta)))
+            return true;
+    return false;
+}
+
+/* A word of an entry alone in its page, or of one behind others, whose value lies in the page or outside. */
+static mu_a64 *entry_word(bool alone, bool outside, uint32_t word)
+{
+    for (uint32_t i = 0; i < seg->num_buckets; i++) {
+        mu_a64 *e;
+        uint64_t count;
+
+        if (!MU_WORD_INDEX(mu_load_relaxed(&seg->buckets[i])) || has_parts(root_of(&seg->buckets[i])))
+            continue;
+        e = data_of(root_of(&seg->buckets[i]));
+        count = mu_load_relaxed(&e[2]);
+        e += MU_PAGE_WORDS;
+        for (uint64_t k = 0; k < count; k++, e += MU_SHAPE_WORDS(mu_load_relaxed(&e[2])))
+            if ((alone ? count == 1 : k > 0) &&
+                outside == (MU_SHAPE_FLAGS(mu_load_relaxed(&e[2])) == MU_ENTRY_EXTERNAL))
+                return &e[word];
+    }
+    fail_msg("no such entry");
+    return NULL;
+}
+
 static void points_beyond_the_heap(void)
 {
     mu_a64 *bucket = bucket_with(0, 0);
@@ -136,7 +166,7 @@ static void page_counts_fewer_entries(void)
 
 static void entry_is_longer_than_the_page(void)
 {
-    set_field(&data_of(root_of(bucket_with(0, 0)))[MU_PAGE_WORDS + 2], 0xffff, 0xfff0);
+    set_field(entry_word(true, false, 2), 0xffff, 0xfff0);
 }
 
 static void entry_is_of_another_bucket(void)
@@ -154,6 +184,62 @@ static void entry_is_newer_than_its_page(void)
 static void entry_has_no_version(void)
 {
     mu_store_relaxed(&data_of(root_of(bucket_with(0, 0)))[MU_PAGE_WORDS + 1], 0);
+}
+
+static void later_entry_is_of_another_bucket(void)
+{
+    mu_a64 *hash = entry_word(false, false, 0);
+
+    mu_store_relaxed(hash, mu_load_relaxed(hash) ^ (1ull << 20));
+}
+
+static void entry_is_shorter_than_its_head(void)
+{
+    set_field(entry_word(true, false, 2), 0xffff, MU_ENTRY_WORDS - 1);
+}
+
+static void entry_has_too_long_a_key(void)
+{
+    set_field(entry_word(true, true, 2), 0xffffull << 48, (MU_KEY_MAX + 1ull) << 48);
+}
+
+static void entry_has_too_long_a_value(void)
+{
+    mu_store_relaxed(entry_word(true, true, 3), MU_VALUE_MAX + 1ull);
+}
+
+static void entry_has_no_room_for_its_value(void)
+{
+    set_field(entry_word(true, true, 2), (uint64_t)MU_ENTRY_EXTERNAL << 32, 0);
+}
+
+static void entry_outside_has_no_reference(void)
+{
+    set_field(entry_word(true, true, 2), 0xffffull << 16, 0);
+}
+
+static void page_has_a_reference_of_no_entry(void)
+{
+    set_field(entry_word(true, true, 2), 0xffffull << 16, 2ull << 16);
+}
+
+static void value_is_free(void)
+{
+    uint64_t ref = mu_load_relaxed(&root_of(bucket_with(1, 0))->body[0]);
+
+    set_field(&mu_heap_block(seg, MU_REF_INDEX(ref), NULL)->word, 3, MU_FREE);
+}
+
+static void value_refers_to_its_page(void)
+{
+    mu_a64 *bucket = bucket_with(1, 0);
+    struct mu_block *page = root_of(bucket), *value;
+    uint64_t ref = mu_load_relaxed(&page->body[0]);
+
+    value = mu_heap_block(seg, MU_REF_INDEX(ref), NULL);
+    set_field(&value->meta, 0xffffull << 16, 1ull << 16);
+    mu_store_relaxed(&value->body[0],
+                     MU_REF(MU_BLOCK_GENERATION(mu_load_relaxed(&page->word)), MU_WORD_INDEX(mu_load_relaxed(bucket))));
 }
 
 static void word_is_lost(void)
@@ -317,6 +403,15 @@ static const struct {
     DAMAGE(entry_is_of_another_bucket, "another bucket"),
     DAMAGE(entry_is_newer_than_its_page, "version"),
     DAMAGE(entry_has_no_version, "version"),
+    DAMAGE(later_entry_is_of_another_bucket, "another bucket"),
+    DAMAGE(entry_is_shorter_than_its_head, "not well formed"),
+    DAMAGE(entry_has_too_long_a_key, "not well formed"),
+    DAMAGE(entry_has_too_long_a_value, "not well formed"),
+    DAMAGE(entry_has_no_room_for_its_value, "not well formed"),
+    DAMAGE(entry_outside_has_no_reference, "not well formed"),
+    DAMAGE(page_has_a_reference_of_no_entry, "not well formed"),
+    DAMAGE(value_is_free, "not alive"),
+    DAMAGE(value_refers_to_its_page, "something else refers to as well"),
     DAMAGE(word_is_lost, "leaked"),
     DAMAGE(block_is_leaked, "leaked"),
     DAMAGE(block_is_owned_by_nobody, "not held"),
@@ -333,13 +428,16 @@ static const struct {
 
 static void every_kind_of_damage_is_found_and_named(void **state)
 {
+    /* few enough for entries to share a page, and for some to stay empty */
+    const struct muster_segment_config config = {.num_tasks = 1, .num_buckets = 64};
+
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct findings f = {.part = damages[i].part};
         struct muster_audit sum;
         struct test_job job;
 
-        assert_ok(test_job_create(&job, NULL));
+        assert_ok(test_job_create(&job, &config));
         make_content(job.name);
         assert_ok(mu_segment_open(job.name, true, &seg));
         assert_ok(muster_segment_check(seg, note, &f, &sum));
