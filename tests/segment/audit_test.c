@@ -195,7 +195,7 @@ static void later_entry_is_of_another_bucket(void)
 
 static void entry_is_shorter_than_its_head(void)
 {
-    set_field(entry_word(true, false, 2), 0xffff, MU_ENTRY_WORDS - 1);
+    set_field(entry_word(true, true, 2), 0xffff, MU_ENTRY_WORDS - 1);
 }
 
 static void entry_has_too_long_a_key(void)
