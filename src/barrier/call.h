@@ -13,7 +13,8 @@ struct mu_call {
     uint64_t counter; /* MUSTER_BARRIER_NEXT until the first look */
     uint64_t asked;
     uint32_t task;
-    uint32_t *ids; /* wanted participants, sorted; NULL: all */
+    uint32_t attempt; /* at which our process registered */
+    uint32_t *ids;    /* wanted participants, sorted; NULL: all */
     uint32_t num;
     bool all;
     uint64_t timeout_ns;

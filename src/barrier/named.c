@@ -159,7 +159,7 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu
         b->marks[place] |= MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
         return put(e, c, b);
     }
-    c->number = MU_MARK(c->m->attempt, b->marks[place] + 1);
+    c->number = MU_MARK(c->attempt, b->marks[place] + 1);
     b->marks[place] = c->number | MU_MARK_ARRIVED;
     c->waiting = true;
     if (mu_barrier_arrived(b) == b->h.num) {
@@ -422,13 +422,17 @@ static enum muster_status know_attempt(struct mu_call *c)
 {
     struct mu_task_record r;
     struct mu_cluster cluster;
-    enum muster_status status;
+    enum muster_status status = MUSTER_OK;
 
-    if (c->m->attempt)
+    /* relaxed, process-local, as all here: every thread finds the same */
+    c->attempt = atomic_load_explicit(&c->m->attempt, memory_order_relaxed);
+    if (c->attempt)
         return MUSTER_OK;
     status = mu_cluster_task(c->m->seg, c->task, &r, NULL, &cluster);
-    if (!status && r.incarnation == c->m->incarnation)
-        c->m->attempt = r.attempt;
+    if (!status && r.incarnation == c->m->incarnation) {
+        c->attempt = r.attempt;
+        atomic_store_explicit(&c->m->attempt, r.attempt, memory_order_relaxed);
+    }
     return status;
 }
 

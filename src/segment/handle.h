@@ -18,9 +18,9 @@ struct muster {
     int32_t task_id;        /* -1: observer */
     uint32_t flags;
     uint64_t incarnation;
-    uint32_t attempt;      /* as registered; 0: not looked up yet */
-    mu_a32 interrupt;      /* non-zero: every wait ends */
-    struct mu_slot *pulse; /* the slot whose heartbeat this process keeps; NULL for observers */
+    _Atomic uint32_t attempt; /* as registered; 0: not looked up yet */
+    mu_a32 interrupt;         /* non-zero: every wait ends */
+    struct mu_slot *pulse;    /* the slot whose heartbeat this process keeps; NULL for observers */
     struct mu_keeper *keeper;
     struct mu_use *uses; /* its threads' contexts */
     struct muster *next_left;
