@@ -246,6 +246,7 @@ struct mu_task_record {
     uint64_t version;          /* 56: of the root that its last change made */
 };
 #define MU_TASK_RECOVERABLE 1u
+#define MU_TASK_KEEPER      4u /* its main slot is its heartbeat thread's, which ends with the process only */
 #define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */
 
 /* Data of the cluster's root block, before which stand the references to the blocks of records. */

@@ -344,6 +344,8 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
         return false;
     if (mu_cluster_main_alive(seg, record))
         return true;
+    if (record->flags & MU_TASK_KEEPER)
+        return false;
     for (uint32_t i = 0; i < high; i++) {
         uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
 

@@ -139,6 +139,7 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_wor
 
         if (i == ctx->slot || MU_SLOT_STATE(w) == MU_SLOT_FREE || MU_SLOT_PID(w) != pid)
             continue;
+        mu_slot_settle(ctx->seg, i); /* so that the slot can be claimed again */
         /* relaxed: of the owner whose word was read, or bury()'s CAS from that word fails */
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w) ||
             mu_load_relaxed(&s->task) == task_word)

@@ -14,12 +14,15 @@
 #include "segment/slot.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/process.h"
+#include "sync/futex.h"
 
-#define TID_MASK 0x3fffffffu
+#define TID_MASK FUTEX_TID_MASK
 
 uint32_t mu_slot_high(const struct muster_segment *seg)
 {
@@ -84,6 +87,14 @@ static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
     mu_store32_release(mu_slot_liveness(seg, slot), 0); /* release: stands for the mutex */
 }
 
+bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t word)
+{
+    (void)seg;
+    (void)slot;
+    (void)word;
+    return false; /* nobody execs here */
+}
+
 static uint32_t identity(uint32_t *start)
 {
     *start = 0;
@@ -113,6 +124,14 @@ static bool is_our_kind(const pthread_mutex_t *m)
 #endif
 }
 
+bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t word)
+{
+    uint32_t owner = mu_load32_acquire(mu_slot_liveness(seg, slot)) & TID_MASK; /* acquire: as in mu_slot_is_dead() */
+
+    return MU_SLOT_STATE(word) == MU_SLOT_LIVE && owner && !seg->foreign &&
+           syscall(SYS_tgkill, (pid_t)MU_SLOT_PID(word), (pid_t)owner, 0) && errno == ESRCH;
+}
+
 static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
 {
     pthread_mutex_t *m = &seg->slots[slot].liveness;
@@ -136,6 +155,21 @@ static uint32_t identity(uint32_t *start)
     return (uint32_t)pid;
 }
 #endif
+
+bool mu_slot_settle(struct muster_segment *seg, uint32_t slot)
+{
+    mu_a32 *liveness = mu_slot_liveness(seg, slot);
+    uint64_t w = mu_load_acquire(&seg->slots[slot].word); /* acquire: pairs with the claim */
+    uint32_t seen = mu_load32_acquire(liveness);          /* acquire: as in mu_slot_is_dead() */
+
+    if (!mu_slot_is_orphan(seg, slot, w) || mu_recheck(&seg->slots[slot].word) != w)
+        return false;
+    /* acq_rel: nothing of the dead one's is in flight; pairs with the looks in mu_slot_is_dead() */
+    if (!mu_cas32(liveness, seen, (seen & FUTEX_WAITERS) | FUTEX_OWNER_DIED))
+        return false;
+    mu_futex_wake32(liveness);
+    return true;
+}
 
 /* What the slot's last owner left in its private lines; we hold the mutex and the slot is FREE, so nobody else cares.
  */

@@ -36,6 +36,15 @@ uint32_t mu_slot_high(const struct muster_segment *seg);
  */
 bool mu_slot_is_dead(const struct muster_segment *seg, uint32_t slot, uint64_t word);
 
+/*
+ * Whether the slot's owner is gone though its liveness word names it: the kernel forgets the words of a thread, not the
+ * first of its process, that calls exec. No such thread is the kernel's word, too. A system call: for rare looks.
+ */
+bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t word);
+
+/* If it is, write its death into the liveness word, as the kernel would have: from then on it is dead for everybody. */
+bool mu_slot_settle(struct muster_segment *seg, uint32_t slot);
+
 /* The futex word inside the liveness mutex: owner's thread id, 0x80000000 waiters, 0x40000000 owner died. */
 mu_a32 *mu_slot_liveness(const struct muster_segment *seg, uint32_t slot);
 

@@ -45,6 +45,16 @@ uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const st
     return n;
 }
 
+/* The slots of a task that is dead or silent may be orphans: see mu_slot_settle(). The next scavenger buries them. */
+static void settle(struct muster_segment *seg, uint32_t task)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    for (uint32_t i = 0; i < high; i++)
+        if (mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task + 1) /* relaxed: looked at again there */
+            mu_slot_settle(seg, i);
+}
+
 void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_check_ns)
 {
     struct muster_segment *seg = ctx->seg;
@@ -58,7 +68,11 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
         struct mu_beat *b = &beats[i];
         uint64_t counter;
 
-        if (mu_cluster_task(seg, i, &r, NULL, &cluster) || r.state != MUSTER_TASK_CONNECTED)
+        if (mu_cluster_task(seg, i, &r, NULL, &cluster))
+            continue;
+        if (r.state == MUSTER_TASK_ERROR)
+            settle(seg, i);
+        if (r.state != MUSTER_TASK_CONNECTED)
             continue;
         counter = mu_task_beats(seg, i, &r);
         if (late || !b->changed_ns || counter != b->counter || r.incarnation != b->incarnation) {

@@ -238,9 +238,10 @@ static int claims_and_ruins_its_list(void *arg)
     return 0;
 }
 
-static void what_pidfd_said_of_a_task_is_believed_where_its_liveness_words_are_ruined(void **state)
+static void a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended(void **state)
 {
     pid_t pid = test_fork(claims_and_ruins_its_list, NULL);
+    struct mu_ctx *other;
     uint32_t slot;
     int told = 0;
 
@@ -250,10 +251,14 @@ static void what_pidfd_said_of_a_task_is_believed_where_its_liveness_words_are_r
     kill(pid, SIGKILL);
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
     assert_int_equal(mu_scavenge(ctx, note_death, &told), 0);
-    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 0);
-    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 5, note_death, &told), 1);
+    assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 1);
     assert_int_equal(told, 1);
     assert_int_equal(MU_SLOT_STATE(word_of(slot)), MU_SLOT_FREE);
+    other = malloc(sizeof *other);
+    assert_ok(mu_slot_claim(seg, 0, other)); /* its mutex is nobody's any more */
+    assert_int_equal(other->slot, slot);
+    mu_slot_release(other);
+    free(other);
 }
 
 static enum mu_verdict put(struct mu_edit *e)
@@ -378,7 +383,7 @@ int main(void)
         TEST(a_process_that_execs_is_dead_while_its_pid_lives_on),
         TEST(what_pidfd_said_scavenges_by_pid),
         TEST(a_living_slot_of_the_same_pid_number_is_left_alone),
-        TEST(what_pidfd_said_of_a_task_is_believed_where_its_liveness_words_are_ruined),
+        TEST(a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended),
         TEST(a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends),
         TEST(a_pin_that_came_too_late_is_refused),
         TEST(offsets_that_are_no_object_are_refused),

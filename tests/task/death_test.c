@@ -96,6 +96,49 @@ static void a_task_that_aborts_is_dead(void **state)
     stage_close();
 }
 
+static void *write_and_exec(void *arg)
+{
+    muster_kv_set(me, "k", 1, "v", 1, NULL);
+    execlp("cat", "cat", (char *)NULL);
+    return arg;
+}
+
+static int act_exec_from_a_thread(void *arg, struct reply *reply)
+{
+    pthread_t t;
+
+    (void)arg;
+    (void)reply;
+    pthread_create(&t, NULL, write_and_exec, NULL);
+    pthread_join(t, NULL);
+    return MUSTER_UNKNOWN;
+}
+
+static bool has_one_slot_left(void *arg)
+{
+    struct muster_segment_info info;
+
+    (void)arg;
+    muster_scavenge(stage_observer, NULL);
+    assert_int_equal(muster_segment_info(muster_segment_of(stage_observer), &info), MUSTER_OK);
+    return info.slots_live == *(uint32_t *)arg;
+}
+
+/* The kernel forgets the robust futexes of such a thread. */
+static void a_thread_that_execs_takes_its_task_along(void **state)
+{
+    uint32_t left = 3; /* the observer's, and two of task 0 */
+
+    (void)state;
+    open_with_a_waiter();
+    tell_plain(1, act_exec_from_a_thread);
+    the_survivor_learns(0, 1);
+    stage_until(has_one_slot_left, &left, "the slots to be given back");
+    assert_int_equal(muster_task_reset(stage_observer, 1), MUSTER_OK);
+    stage_kill(1);
+    stage_close();
+}
+
 static void a_task_that_becomes_another_program_is_dead_though_its_process_lives(void **state)
 {
     (void)state;
@@ -357,6 +400,7 @@ int main(int argc, char **argv)
         CASE(a_task_that_exits_without_leaving_is_dead),
         CASE(a_task_that_aborts_is_dead),
         CASE(a_task_that_becomes_another_program_is_dead_though_its_process_lives),
+        CASE(a_thread_that_execs_takes_its_task_along),
         CASE(a_recoverable_task_that_execs_may_join_again_at_once),
         CASE(a_stopped_task_that_is_killed_is_dead),
         CASE(an_unreaped_zombie_is_dead),
