@@ -123,6 +123,7 @@ static const struct {
     FIELD(mu_barrier_head, passed),
     FIELD(mu_barrier_head, history),
     VALUE(MU_MARK_ARRIVED),
+    VALUE(MU_MARK_UNTOLD),
     VALUE(MU_MARK(1, 1)),
     SIZE(mu_group_head),
     SIZE(mu_group_member),

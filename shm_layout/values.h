@@ -25,9 +25,13 @@ struct mu_barrier_head {
     uint8_t history[MU_BARRIER_HISTORY]; /* results of instances, at counter modulo its length */
 };
 
-/* A participant's mark: arrived 1 | attempt 15 | calls 16: whose arrival it is, and which of its calls. */
+/*
+ * A participant's mark: arrived 1 | attempt 15 | untold 1 | calls 15: whose arrival it is, and which of its calls.
+ * Untold: that call's own deadline ended it; the task has not been told how its instance ended.
+ */
 #define MU_MARK_ARRIVED          0x80000000u
-#define MU_MARK(attempt, calls)  (((uint32_t)(attempt)&0x7fffu) << 16 | ((calls)&0xffffu))
+#define MU_MARK(attempt, calls)  (((uint32_t)(attempt)&0x7fffu) << 16 | ((calls)&0x7fffu))
+#define MU_MARK_UNTOLD           0x8000u
 #define MU_MARK_OF(mark, record) (((mark) >> 16 & 0x7fffu) == ((record)->attempt & 0x7fffu))
 
 /* A group: head, then one of these a member; reference i is member i's area. */

@@ -538,10 +538,10 @@ void muster_group_free(struct muster_group *group)
 
     if (!group)
         return;
-    if (!mu_enter(group->muster, &ctx)) { /* after leaving the job, or in a forked child, only our copy goes */
-        if (mu_segment_is_whole(group->muster->seg))
+    if (!mu_enter_read(group->muster)) { /* after leaving the job, or in a forked child, only our copy goes */
+        if (mu_segment_is_whole(group->muster->seg) && !mu_handle_context(group->muster, &ctx))
             leave(group, ctx);
-        mu_exit(ctx);
+        mu_exit_read();
     }
     done(group);
 }

@@ -122,6 +122,14 @@ static enum muster_status catch_up(struct mu_call *c, struct mu_barrier *b)
     return status;
 }
 
+static bool is_well(const struct mu_call *c)
+{
+    struct mu_task_record r;
+    struct mu_cluster cluster;
+
+    return !mu_cluster_task(c->m->seg, c->task, &r, NULL, &cluster) && r.state == MUSTER_TASK_CONNECTED;
+}
+
 static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu_barrier *b, bool fresh)
 {
     char text[MU_BARRIER_TEXT];
@@ -154,11 +162,14 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu
         bool known = b->marks[place] & MU_MARK_ARRIVED;
 
         answer(e, c, (enum muster_status)b->h.code, b->text);
-        if (known && !changed)
+        if (known && !changed && !(b->marks[place] & MU_MARK_UNTOLD))
             return MU_KEEP;
-        b->marks[place] |= MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
+        b->marks[place] = (b->marks[place] & ~MU_MARK_UNTOLD) |
+                          MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
         return put(e, c, b);
     }
+    if (c->m->flags & MUSTER_JOIN_RECOVERABLE && !is_well(c))
+        b->h.version = 0; /* its death would change no version: who comes next must look */
     c->number = MU_MARK(c->attempt, b->marks[place] + 1);
     b->marks[place] = c->number | MU_MARK_ARRIVED;
     c->waiting = true;
@@ -168,6 +179,12 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu
         c->result = MUSTER_OK;
     }
     return put(e, c, b);
+}
+
+/* It has arrived, and been told the outcome, or will be by the call that waits. */
+static bool is_told(uint32_t mark)
+{
+    return (mark & MU_MARK_ARRIVED) && !(mark & MU_MARK_UNTOLD);
 }
 
 static enum mu_verdict arrive(struct mu_edit *e)
@@ -188,7 +205,7 @@ static enum mu_verdict arrive(struct mu_edit *e)
         c->counter = b.h.counter + (b.h.passed ? 1 : 0);
     } else if (c->counter == MUSTER_BARRIER_NEXT) {
         c->counter = b.h.counter;
-        if (exists && b.h.passed && (!b.h.num || (place >= 0 && b.marks[place] & MU_MARK_ARRIVED)))
+        if (exists && b.h.passed && (!b.h.num || (place >= 0 && is_told(b.marks[place]))))
             c->counter++;
     }
     fresh = exists ? b.h.passed && c->counter == b.h.counter + 1 : c->counter == 0;
@@ -246,6 +263,59 @@ static enum mu_verdict unarrive(struct mu_edit *e)
     return verdict;
 }
 
+/* Has our instance an answer for us in this state? */
+static bool answered(struct mu_call *c, const struct mu_barrier *b)
+{
+    int32_t place = mu_barrier_find(b, c->task);
+
+    if (b->h.counter == c->counter && b->h.passed) {
+        c->result = (enum muster_status)b->h.code;
+        snprintf(c->text, sizeof c->text, "%s", b->text);
+        return true;
+    }
+    if (b->h.counter != c->counter) {
+        uint64_t ago = b->h.counter - c->counter;
+
+        c->result = ago < MU_BARRIER_HISTORY ? (enum muster_status)b->h.history[c->counter % MU_BARRIER_HISTORY]
+                                             : MUSTER_ABORTED;
+        snprintf(c->text, sizeof c->text, "barrier %.100s::%" PRIu64 " ended so; it is at instance %" PRIu64 " by now",
+                 c->id, c->counter, b->h.counter);
+        return true;
+    }
+    if (place < 0 || b->marks[place] != (c->number | MU_MARK_ARRIVED)) { /* called again, or in error itself */
+        c->result = MUSTER_CANCELLED;
+        snprintf(c->text, sizeof c->text,
+                 "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64
+                 " from the same task, or the task has been set in error",
+                 c->id, c->counter);
+        return true;
+    }
+    return false;
+}
+
+/* The caller goes away: its instance has ended by now (then it is told), or its next call must hear of it. */
+static enum mu_verdict give_up(struct mu_edit *e)
+{
+    struct mu_call *c = e->arg;
+    struct mu_barrier b;
+    enum mu_verdict verdict = MU_KEEP;
+    int32_t place;
+
+    e->status = MUSTER_OK;
+    c->waiting = true;
+    if (!e->version || !mu_barrier_decode(&b, e->old, e->old_len))
+        return MU_KEEP;
+    place = mu_barrier_find(&b, c->task);
+    if (answered(c, &b)) {
+        c->waiting = false;
+    } else if (place >= 0) {
+        b.marks[place] |= MU_MARK_UNTOLD;
+        verdict = put(e, c, &b);
+    }
+    mu_barrier_done(&b);
+    return verdict;
+}
+
 static enum muster_status edit(struct mu_call *c, mu_edit_fn fn)
 {
     struct mu_table t = mu_table_cells(c->m->seg);
@@ -295,36 +365,6 @@ static enum muster_status read_state(struct mu_call *c, void **buffer, size_t *c
     return status;
 }
 
-/* Has our instance an answer for us in this state? */
-static bool answered(struct mu_call *c, const struct mu_barrier *b)
-{
-    int32_t place = mu_barrier_find(b, c->task);
-
-    if (b->h.counter == c->counter && b->h.passed) {
-        c->result = (enum muster_status)b->h.code;
-        snprintf(c->text, sizeof c->text, "%s", b->text);
-        return true;
-    }
-    if (b->h.counter != c->counter) {
-        uint64_t ago = b->h.counter - c->counter;
-
-        c->result = ago < MU_BARRIER_HISTORY ? (enum muster_status)b->h.history[c->counter % MU_BARRIER_HISTORY]
-                                             : MUSTER_ABORTED;
-        snprintf(c->text, sizeof c->text, "barrier %.100s::%" PRIu64 " ended so; it is at instance %" PRIu64 " by now",
-                 c->id, c->counter, b->h.counter);
-        return true;
-    }
-    if (place < 0 || b->marks[place] != (c->number | MU_MARK_ARRIVED)) { /* called again, or in error itself */
-        c->result = MUSTER_CANCELLED;
-        snprintf(c->text, sizeof c->text,
-                 "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64
-                 " from the same task, or the task has been set in error",
-                 c->id, c->counter);
-        return true;
-    }
-    return false;
-}
-
 static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadline)
 {
     struct mu_table t = mu_table_cells(c->m->seg);
@@ -365,6 +405,15 @@ static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadli
     }
     mu_wait_end(&w);
     free(buffer);
+    if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_CANCELLED) {
+        char why[256];
+
+        snprintf(why, sizeof why, "%s", muster_last_error());
+        c->waiting = true;
+        if (!edit(c, give_up) && !c->waiting)
+            return MUSTER_OK; /* it ended just now: c->result */
+        status = mu_fail(status, "%s", why);
+    }
     return status;
 }
 
@@ -429,11 +478,13 @@ static enum muster_status know_attempt(struct mu_call *c)
     if (c->attempt)
         return MUSTER_OK;
     status = mu_cluster_task(c->m->seg, c->task, &r, NULL, &cluster);
-    if (!status && r.incarnation == c->m->incarnation) {
-        c->attempt = r.attempt;
-        atomic_store_explicit(&c->m->attempt, r.attempt, memory_order_relaxed);
-    }
-    return status;
+    if (status)
+        return status;
+    if (r.incarnation != c->m->incarnation)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", c->id, c->task);
+    c->attempt = r.attempt;
+    atomic_store_explicit(&c->m->attempt, r.attempt, memory_order_relaxed);
+    return MUSTER_OK;
 }
 
 enum muster_status muster_barrier_wait(struct muster *muster, const char *id, uint64_t counter, const int32_t *task_ids,
@@ -457,10 +508,10 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         status = edit(&c, arrive);
     if (!status && c.waiting)
         status = wait_for_end(&c, deadline);
-    mu_exit(c.ctx);
     free(c.ids);
     free(c.value);
     free(c.records);
+    mu_exit(c.ctx);
     if (!status && c.result)
         status = mu_fail(c.result, "%s", c.text);
     return status;

@@ -209,6 +209,12 @@ void mu_handle_put_away(struct muster *m)
     pthread_mutex_unlock(&lock);
 }
 
+enum muster_status mu_handle_refuse_handler(void)
+{
+    return mu_fail(MUSTER_FAILED_PRECONDITION,
+                   "called from a signal handler that interrupted another muster call of this thread");
+}
+
 enum muster_status mu_handle_refuse(const struct muster *m)
 {
     if (!m)
@@ -218,10 +224,7 @@ enum muster_status mu_handle_refuse(const struct muster *m)
     if (m->forks != atomic_load_explicit(&mu_forks, memory_order_relaxed)) /* process-local */
         return mu_fail(MUSTER_FAILED_PRECONDITION,
                        "this is a forked child of the task: its slot stayed with the parent; join again here");
-    if (mu_inside)
-        return mu_fail(MUSTER_FAILED_PRECONDITION,
-                       "called from a signal handler that interrupted another muster call of this thread");
-    return MUSTER_OK;
+    return mu_inside ? mu_handle_refuse_handler() : MUSTER_OK;
 }
 
 static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)

@@ -47,8 +47,9 @@ void mu_exit(struct mu_ctx *ctx);
 extern _Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 extern _Atomic uint32_t mu_forks;
 
-/* The sentence for a handle that is not usable. */
+/* The sentence for a handle that is not usable, and for a handler that interrupted a call. */
 enum muster_status mu_handle_refuse(const struct muster *m);
+enum muster_status mu_handle_refuse_handler(void);
 
 /*
  * Begin and end a call that works without a slot, so far at least. First it says that a call is under way, then it

@@ -179,7 +179,7 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "task id %d; job %s has tasks 0 to %u", m->task_id, seg->job,
                          seg->num_tasks - 1);
     if (!status && !(p->o.flags & MUSTER_JOIN_READ_ONLY)) {
-        status = mu_enter(m, &ctx);
+        status = mu_handle_context(m, &ctx);
         mu_fence_seq_cst(); /* slot first, then the state; pairs with mu_segment_last_out() */
         if (!status && MU_STATE(mu_load32_acquire(&seg->header->state)) != MU_OPEN) /* acquire: as there */
             status = mu_fail(MUSTER_CANCELLED, "job %s has just been closed", seg->job);
@@ -187,8 +187,6 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
             status = enrol(m, ctx, p);
         if (status && ctx && m->task_id >= 0)
             mu_task_bury_past(ctx, (uint32_t)m->task_id);
-        if (ctx)
-            mu_exit(ctx);
     }
     if (!status) {
         *ret_muster = m;
@@ -202,7 +200,7 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
     return status;
 }
 
-enum muster_status muster_join(const struct muster_options *options, struct muster **ret_muster)
+static enum muster_status join(const struct muster_options *options, struct muster **ret_muster)
 {
     struct plan p = {0};
     struct muster_segment *seg;
@@ -218,6 +216,18 @@ enum muster_status muster_join(const struct muster_options *options, struct must
             return status;
         status = MUSTER_OK;
     }
+    return status;
+}
+
+enum muster_status muster_join(const struct muster_options *options, struct muster **ret_muster)
+{
+    enum muster_status status;
+
+    if (mu_inside)
+        return mu_handle_refuse_handler();
+    mu_inside = 1;
+    status = join(options, ret_muster);
+    mu_exit_read();
     return status;
 }
 

@@ -194,7 +194,10 @@ enum muster_status muster_error_wait(struct muster *muster, muster_deadline dead
             status = fill_error(muster->seg, c.root.first_error, ret_error);
             if (status != MUSTER_UNKNOWN)
                 break;
-            status = MUSTER_OK; /* the root has moved, or is damaged and stays as it is until the deadline */
+            status = MUSTER_OK;
+            if (!mu_word_same(mu_recheck(&muster->seg->header->cluster), c.word))
+                continue; /* reset, and perhaps another is the first by now; else the root is damaged: until the
+                             deadline */
         }
         if (!status)
             status = mu_wait_on(&w, &muster->seg->header->cluster, c.word);

@@ -141,6 +141,29 @@ static void next_counts_for_the_caller(void **state)
     stage_close();
 }
 
+/* Whose own patience ended is told the outcome by its next call, and only then goes on to the next instance. */
+static void next_after_ones_own_deadline_is_the_same_instance_still(void **state)
+{
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(do_barrier(0, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_int_equal(info_of("b").counter, 0);
+    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_int_equal(info_of("b").counter, 1);
+    assert_status(cancel(1, "b", 1), MUSTER_OK);
+    assert_status(do_barrier(0, "b", MUSTER_BARRIER_NEXT), MUSTER_CANCELLED);
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_CANCELLED);
+    tell_barrier(0, "b", MUSTER_BARRIER_NEXT);
+    assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    assert_int_equal(info_of("b").counter, 2);
+    stage_close();
+}
+
 static void next_after_a_failure_gets_the_result_once_and_then_the_next_instance(void **state)
 {
     (void)state;
@@ -423,6 +446,7 @@ int main(void)
         CASE(a_timeout_says_who_has_left),
         CASE(ones_own_patience_ends_the_call_but_not_the_arrival),
         CASE(next_counts_for_the_caller),
+        CASE(next_after_ones_own_deadline_is_the_same_instance_still),
         CASE(next_after_a_failure_gets_the_result_once_and_then_the_next_instance),
         CASE(who_is_slow_to_wake_still_gets_the_result_of_its_own_instance),
         CASE(who_sleeps_for_longer_than_results_are_kept_is_told_so),
