@@ -137,7 +137,8 @@ struct mu_slot {
     mu_a64 word;              /* 0 */
     mu_a64 task;              /* 8: task id + 1; 0 observer */
     pthread_mutex_t liveness; /* 16: robust, held for life by the owner alone; the kernel writes it at death */
-    uint8_t pad0[MU_LINE - 16 - sizeof(pthread_mutex_t)];
+    mu_a64 pid_namespace;     /* 56: inode of the namespace that the word's pid is of; 0: not known */
+    uint8_t pad0[MU_LINE - 24 - sizeof(pthread_mutex_t)];
     /* line 1: the owner's pulse */
     mu_a64 heartbeat; /* 128 */
     uint8_t pad1[MU_LINE - 8];
@@ -246,7 +247,6 @@ struct mu_task_record {
     uint64_t version;          /* 56: of the root that its last change made */
 };
 #define MU_TASK_RECOVERABLE 1u
-#define MU_TASK_KEEPER      4u /* its main slot is its heartbeat thread's, which ends with the process only */
 #define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */
 
 /* Data of the cluster's root block, before which stand the references to the blocks of records. */

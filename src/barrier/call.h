@@ -19,6 +19,7 @@ struct mu_call {
     bool all;
     uint64_t timeout_ns;
     uint32_t number; /* of this task's calls, as marked */
+    bool changed;    /* what was open has ended by our catching up */
     /* the answer of an edit */
     bool waiting;
     enum muster_status result;

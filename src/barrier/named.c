@@ -135,7 +135,6 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu
     char text[MU_BARRIER_TEXT];
     const char *wrong = what_is_wrong(c, b);
     int32_t place = mu_barrier_find(b, c->task);
-    bool changed = false;
 
     if (!fresh && c->counter != b->h.counter) {
         bool restart = !c->counter || !b->h.counter;
@@ -152,17 +151,11 @@ static enum mu_verdict arrive_at(struct mu_edit *e, struct mu_call *c, struct mu
                  wrong ? wrong : "A non-participating task called the barrier", c->id, c->counter, c->task);
         return misfit(e, c, b, MUSTER_INVALID_ARGUMENT, text);
     }
-    if (!fresh && !b->h.passed) {
-        e->status = catch_up(c, b);
-        if (e->status)
-            return MU_KEEP;
-        changed = b->h.passed;
-    }
     if (b->h.passed && (!fresh || b->h.code != MUSTER_OK)) {
         bool known = b->marks[place] & MU_MARK_ARRIVED;
 
         answer(e, c, (enum muster_status)b->h.code, b->text);
-        if (known && !changed && !(b->marks[place] & MU_MARK_UNTOLD))
+        if (known && !c->changed && !(b->marks[place] & MU_MARK_UNTOLD))
             return MU_KEEP;
         b->marks[place] = (b->marks[place] & ~MU_MARK_UNTOLD) |
                           MU_MARK_ARRIVED; /* it knows: the next call is for the next instance */
@@ -199,6 +192,15 @@ static enum mu_verdict arrive(struct mu_edit *e)
         e->status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", c->id);
         return MU_KEEP;
     }
+    e->status = MUSTER_OK;
+    c->changed = exists && b.h.num && !b.h.passed;
+    if (c->changed)
+        e->status = catch_up(c, &b);
+    if (e->status) {
+        mu_barrier_done(&b);
+        return MU_KEEP;
+    }
+    c->changed &= b.h.passed != 0;
     place = exists ? mu_barrier_find(&b, c->task) : -1;
     c->counter = c->asked;
     if (!c->counter && exists && (c->m->flags & MUSTER_JOIN_RECOVERABLE)) { /* it has forgotten how far it was */
@@ -527,8 +529,11 @@ static enum mu_verdict cancel(struct mu_edit *e)
         e->status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", c->id);
         return MU_KEEP;
     }
+    e->status = e->version && b.h.num && !b.h.passed ? catch_up(c, &b) : MUSTER_OK;
     c->counter = c->asked == MUSTER_BARRIER_NEXT ? b.h.counter : c->asked;
-    if (c->counter != b.h.counter) {
+    if (e->status) {
+        verdict = MU_KEEP;
+    } else if (c->counter != b.h.counter) {
         e->status = mu_fail(MUSTER_FAILED_PRECONDITION,
                             "barrier %s::%" PRIu64 " cannot be cancelled: it is at instance %" PRIu64
                             ". This is likely due to a restart in the task or the job",

@@ -344,8 +344,6 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
         return false;
     if (mu_cluster_main_alive(seg, record))
         return true;
-    if (record->flags & MU_TASK_KEEPER)
-        return false;
     for (uint32_t i = 0; i < high; i++) {
         uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
 
@@ -353,7 +351,8 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
             MU_SLOT_START(w) != (record->start & 0xffffffu))
             continue;
         /* relaxed: of the owner whose word was read, or the next look says otherwise */
-        if (mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task + 1 && !mu_slot_is_dead(seg, i, w))
+        if (mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task + 1 && !mu_slot_is_dead(seg, i, w) &&
+            !mu_slot_is_orphan(seg, i, w))
             return true;
     }
     return false;

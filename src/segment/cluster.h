@@ -42,8 +42,8 @@ typedef bool (*mu_task_fn)(struct mu_task_change *change);
 enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg);
 
 /*
- * Whether the process behind the task's record lives, by the kernel's word: its main slot is held, or, when that was
- * not a heartbeat thread's but one's that has ended, any slot of the same process.
+ * Whether the process behind the task's record lives, by the kernel's word: its main slot is held, or, when the thread
+ * that held it has ended, any slot of the same process.
  */
 bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 /* The main slot alone: what tells a process from what it was before an exec. */

@@ -95,6 +95,11 @@ bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t
     return false; /* nobody execs here */
 }
 
+static uint64_t pid_namespace(void)
+{
+    return 0;
+}
+
 static uint32_t identity(uint32_t *start)
 {
     *start = 0;
@@ -128,8 +133,15 @@ bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t
 {
     uint32_t owner = mu_load32_acquire(mu_slot_liveness(seg, slot)) & TID_MASK; /* acquire: as in mu_slot_is_dead() */
 
-    return MU_SLOT_STATE(word) == MU_SLOT_LIVE && owner && !seg->foreign &&
+    uint64_t namespace = mu_load_relaxed(&seg->slots[slot].pid_namespace); /* relaxed: of the word's owner, or stale */
+
+    return MU_SLOT_STATE(word) == MU_SLOT_LIVE && owner && namespace && namespace == mu_namespace("pid") &&
            syscall(SYS_tgkill, (pid_t)MU_SLOT_PID(word), (pid_t)owner, 0) && errno == ESRCH;
+}
+
+static uint64_t pid_namespace(void)
+{
+    return mu_namespace("pid");
 }
 
 static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
@@ -180,6 +192,7 @@ static void clean(struct mu_slot *s, uint64_t task)
     mu_store_relaxed(&s->pin, 0);
     mu_store_relaxed(&s->pin_object, 0);
     mu_store_relaxed(&s->heartbeat, 0);
+    mu_store_relaxed(&s->pid_namespace, pid_namespace());
     mu_store_relaxed(&s->wait_since, 0);
     mu_store_relaxed(&s->task, task);
 }

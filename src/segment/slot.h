@@ -38,7 +38,8 @@ bool mu_slot_is_dead(const struct muster_segment *seg, uint32_t slot, uint64_t w
 
 /*
  * Whether the slot's owner is gone though its liveness word names it: the kernel forgets the words of a thread, not the
- * first of its process, that calls exec. No such thread is the kernel's word, too. A system call: for rare looks.
+ * first of its process, that calls exec. No such thread, in the same pid namespace, is the kernel's word, too. System
+ * calls: for rare looks.
  */
 bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t word);
 

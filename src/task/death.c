@@ -27,6 +27,8 @@ enum muster_status muster_scavenge(struct muster *muster, size_t *ret_deaths)
 
     if (status)
         return status;
+    for (uint32_t i = 0; i < mu_slot_high(muster->seg); i++)
+        mu_slot_settle(muster->seg, i);
     n = mu_task_scavenge(ctx);
     if (ret_deaths)
         *ret_deaths = n;

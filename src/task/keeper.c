@@ -70,14 +70,21 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
 
         if (mu_cluster_task(seg, i, &r, NULL, &cluster))
             continue;
-        if (r.state == MUSTER_TASK_ERROR)
-            settle(seg, i);
         if (r.state != MUSTER_TASK_CONNECTED)
             continue;
+        /* A net below the scavengers: who buried the main slot found another thread alive, and that has ended since in
+         * a way that nobody looked at. */
+        if (r.slot && !mu_cluster_alive(seg, i, &r)) {
+            settle(seg, i);
+            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_DEATH, MUSTER_UNAVAILABLE, MUSTER_CAUSE_DIED,
+                         "its process died, or became another program");
+            continue;
+        }
         counter = mu_task_beats(seg, i, &r);
         if (late || !b->changed_ns || counter != b->counter || r.incarnation != b->incarnation) {
             *b = (struct mu_beat){counter, r.incarnation, now};
         } else if (now - b->changed_ns > timeout) {
+            settle(seg, i);
             mu_task_fail(ctx, i, r.incarnation, MU_EVENT_SILENCE, MUSTER_UNAVAILABLE, MUSTER_CAUSE_HEARTBEAT,
                          "no heartbeat within the timeout: stopped, hung or starved");
         }

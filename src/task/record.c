@@ -104,8 +104,7 @@ static bool register_record(struct mu_task_change *c)
     r->cause = MUSTER_CAUSE_NONE;
     r->code = MUSTER_OK;
     r->flags = (reg->flags & MUSTER_JOIN_RECOVERABLE ? MU_TASK_RECOVERABLE : 0) |
-               (reg->flags & MUSTER_JOIN_TRANSIENT ? MU_TASK_TRANSIENT : 0) |
-               (reg->flags & MUSTER_JOIN_NO_HEARTBEAT ? 0 : MU_TASK_KEEPER);
+               (reg->flags & MUSTER_JOIN_TRANSIENT ? MU_TASK_TRANSIENT : 0);
     r->pid = reg->pid;
     r->start = reg->start;
     r->incarnation = reg->incarnation;

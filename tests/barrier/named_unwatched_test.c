@@ -69,6 +69,21 @@ static void the_last_to_come_after_the_deadline_is_too_late(void **state)
     stage_close();
 }
 
+static void a_call_for_the_next_instance_finds_the_expired_one_ended(void **state)
+{
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(wait_with(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
+    stage_until(has_passed_its_deadline, "b", "the deadline of b");
+    assert_int_equal(muster_barrier_cancel(stage_observer, "b", 0), MUSTER_FAILED_PRECONDITION);
+    assert_says(muster_last_error(), "DEADLINE_EXCEEDED");
+    assert_status(wait_with(1, "b", 1, 0, 1), MUSTER_DEADLINE_EXCEEDED); /* opens it */
+    assert_int_equal(info_of("b").counter, 1);
+    assert_status(do_barrier(0, "b", 1), MUSTER_OK);
+    stage_close();
+}
+
 static void who_arrived_and_died_unwatched_fails_it_for_the_last_to_come(void **state)
 {
     struct reply r;
@@ -221,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(the_last_to_come_after_the_deadline_is_too_late),
+        CASE(a_call_for_the_next_instance_finds_the_expired_one_ended),
         CASE(who_arrived_and_died_unwatched_fails_it_for_the_last_to_come),
         CASE(who_arrived_and_left_unwatched_fails_it_for_the_last_to_come),
         CASE(a_recoverable_one_that_died_unwatched_must_come_again),

@@ -187,7 +187,8 @@ static int read_image(const char *path, int mend)
     }
     need(!muster_kv_increment(m, "number", MUSTER_NTS, 1, &sum) && sum == -41, "increment");
     need(!muster_event_send(m, 1, "new", 3, NULL), "event");
-    need(!muster_barrier_cancel(m, "waiting", 0), "cancel");
+    need(muster_barrier_cancel(m, "waiting", 0) == MUSTER_FAILED_PRECONDITION,
+         "a barrier whose waiter is gone has failed");
     need(!muster_task_reset(m, 1), "reset");
     need(!muster_kv_delete(m, "value", MUSTER_NTS, &deaths) && deaths == VALUES, "delete");
     audit(m);

@@ -261,6 +261,31 @@ static void a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_e
     free(other);
 }
 
+static void a_slot_whose_owner_the_kernel_does_not_know_is_an_orphan_in_its_own_pid_namespace_only(void **state)
+{
+    struct mu_ctx *other = malloc(sizeof *other);
+    mu_a32 *liveness;
+    uint32_t owner;
+    uint64_t namespace;
+
+    (void)state;
+    assert_ok(mu_slot_claim(seg, 0, other));
+    liveness = mu_slot_liveness(seg, other->slot);
+    assert_false(mu_slot_is_orphan(seg, other->slot, word_of(other->slot)));
+    owner = mu_load32_acquire(liveness);
+    mu_store32_release(liveness, 0x3ffffff0); /* as an exec leaves it; no machine has that many threads */
+    assert_true(mu_slot_is_orphan(seg, other->slot, word_of(other->slot)));
+    namespace = mu_load_relaxed(&other->own->pid_namespace);
+    mu_store_relaxed(&other->own->pid_namespace, namespace + 1);
+    assert_false(mu_slot_is_orphan(seg, other->slot, word_of(other->slot)));
+    assert_false(mu_slot_settle(seg, other->slot));
+    assert_int_equal(mu_load32_acquire(liveness), 0x3ffffff0);
+    mu_store_relaxed(&other->own->pid_namespace, namespace);
+    mu_store32_release(liveness, owner);
+    mu_slot_release(other);
+    free(other);
+}
+
 static enum mu_verdict put(struct mu_edit *e)
 {
     (void)e;
@@ -384,6 +409,7 @@ int main(void)
         TEST(what_pidfd_said_scavenges_by_pid),
         TEST(a_living_slot_of_the_same_pid_number_is_left_alone),
         TEST(a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended),
+        TEST(a_slot_whose_owner_the_kernel_does_not_know_is_an_orphan_in_its_own_pid_namespace_only),
         TEST(a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends),
         TEST(a_pin_that_came_too_late_is_refused),
         TEST(offsets_that_are_no_object_are_refused),
