@@ -566,7 +566,8 @@ enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, 
     status = make_key(&c);
     if (!status)
         status = edit(&c, cancel);
-    mu_exit(c.ctx);
     free(c.value);
+    free(c.records);
+    mu_exit(c.ctx);
     return status;
 }
