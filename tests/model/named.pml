@@ -2,21 +2,23 @@
  * named.pml: a named barrier, used again and again.
  *
  * Stands for: src/barrier/named.c (arrive, open_instance, catch_up, arrive_at, fail_instance, unarrive, cancel, answered,
- * participant_failed, wait_for_end), mu_call_find_fatal() and mu_call_unmark_failed() in src/barrier/failure.c, and
+ * give_up, participant_failed, wait_for_end), mu_call_find_fatal() and mu_call_unmark_failed() in src/barrier/failure.c, and
  * mu_barrier_end() in src/barrier/state.c. Every call is for MUSTER_BARRIER_NEXT, but the first of a task that has
  * recovered, which is for 0: the current instance, or the next one when that has passed.
  *
- * The whole state {made, instance, passed, code, who arrived, version of the records up to which all failures have been
- * acted upon, results of the last instances} is one value behind one object word. Arrival, the barrier's timeout,
- * cancellation and a participant's failure are each: copy, change the copy, CAS. An attempt whose CAS fails has no effect
- * and is made again, so each is one step here; what an edit reads of the tasks' records it reads after it has copied the
- * value, so that step is the moment at which it reads them.
+ * The whole state {made, instance, passed, code, who arrived, who has not been told, version of the records up to
+ * which all failures have been acted upon, results of the last instances} is one value behind one object word. Arrival, the
+ * barrier's timeout, cancellation, a participant's failure and giving up are each: copy, change the copy, CAS. An attempt
+ * whose CAS fails has no effect and is made again, so each is one step here; what an edit reads of the tasks' records it
+ * reads after it has copied the value, so that step is the moment at which it reads them.
  *   arrival: nobody came ever before -> open instance 0; somebody cancelled even that -> open instance 1. The instance has
- *            passed, and this participant had arrived at it -> open the next one, arrive there. It has passed with an
- *            error, this one had not arrived -> its result, and mark it as knowing. Else mark it arrived; the last one
- *            ends the instance with OK. Who opens an instance while a participant is in error ends it at once; who comes to
- *            one that is open first catches up with what nobody may have waited to see: a participant in error, or its time
- *            over, ends it, and the mark of a recoverable one that is in error, or has been replaced, is taken back.
+ *            passed, and this participant had arrived at it and been told -> open the next one, arrive there. It has passed,
+ *            and this one had not been told, or not arrived (then it failed) -> its result, and mark it as told. Else mark it
+ *            arrived; the last one ends the instance with OK. Who opens an instance while a participant is in error ends it
+ *            at once; who comes to one that is open first catches up with what nobody may have waited to see: a participant
+ *            in error, or its time over, ends it, and the mark of a recoverable one that is in error, or has been replaced,
+ *            is taken back. A recoverable one that is in error itself as it arrives sets the version back: its death will
+ *            change no records, and who comes next must look all the same.
  *   ending:  only an instance that has not passed; its result goes into the history too.
  *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
  *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
@@ -24,10 +26,13 @@
  *            instance so; a recoverable one out, and marked in the copy -> take its mark back, if it is out still; it
  *            will come again. The barrier's own time over -> end the instance so. Else sleep on the word copied and the epoch
  *            loaded (wait.pml).
+ *   giving up: its instance has passed, or the barrier is at a later one -> the result, as for a waiter. Else the mark stays,
+ *            and says that its task has not been told.
  *
  * Proved: all who return from one instance return the same; OK only if every participant had arrived at it and none was
  * known to have died; the result never changes; nobody is left waiting when a participant dies; a mark is taken back from
- * the dead only.
+ * the dead, or from one in error, only. Who gave up is told the result of that instance by its next call, once, unless the
+ * next instance has begun since; it never opens that itself before it has been told.
  *
  * The protocol (3 participants, 2 instances):
  * RUN short ok     -DDEATHS=0                         : nobody dies, nothing fails: always OK
@@ -41,6 +46,15 @@
  * RUN full  ok     -DRECOVERABLE                      : likewise, any task may die
  * RUN full  ok     -DRECOVERABLE -DVICTIM=2 -DTIMES_OUT -DINSTANCES=1 : likewise, and a timeout at any moment, one instance
  * RUN full  ok     -DRECOVERABLE -DDEATHS=2 -DINSTANCES=1 : likewise, two deaths, one instance
+ * A caller that gives up once, by its own deadline or an interrupt, and calls again (GIVES_UP: which task):
+ * RUN short ok     -DGIVES_UP=0                       : one death
+ * RUN short ok     -DGIVES_UP=0 -DTIMES_OUT -DDEATHS=0 : timeout at any moment
+ * RUN full  ok     -DGIVES_UP=0 -DTIMES_OUT -DCANCELS : timeout at any moment, one cancellation, one death
+ * RUN full  ok     -DGIVES_UP=0 -DDEATHS=0 -DINSTANCES=3 -DTIMES_OUT : three instances, timeout at any moment
+ * RUN full  ok     -DGIVES_UP=2 -DRECOVERABLE -DVICTIM=2 : the recoverable one gives up; it may die before it has been told
+ * RUN full  ok     -DGIVES_UP=0 -DRECOVERABLE -DVICTIM=2 : another gives up while that one may die
+ * Task 2 is recoverable, is set in error, goes on, and dies:
+ * RUN full  ok     -DRECOVERABLE -DIN_ERROR -DDEATHS=0 : at any moment
  * One rule dropped:
  * RUN short assert -DTIMES_OUT -DNOT_STICKY           : who ends an instance does not look whether it has passed
  * RUN short assert -DTIMES_OUT -DNO_HISTORY           : a waiter that was overtaken takes the result that it finds
@@ -50,6 +64,10 @@
  * RUN short assert -DRECOVERABLE -DVICTIM=2 -DERROR_ALONE : a mark does not say which of a task's registrations it is of
  * RUN short assert -DNO_CATCHING_UP                   : who arrives looks at no records
  * RUN short assert -DRECOVERABLE -DVICTIM=2 -DNO_CATCHING_UP : likewise, and task 2 is recoverable
+ * RUN short assert -DRECOVERABLE -DIN_ERROR -DDEATHS=0 -DINSTANCES=1 -DVERSION_KEPT : who arrives in error leaves the version as it is
+ * RUN short assert -DGIVES_UP=0 -DDEATHS=0 -DNO_UNTOLD : who gives up leaves its mark as it is
+ * RUN short assert -DGIVES_UP=0 -DDEATHS=0 -DBLIND    : who gives up does not look whether there is an answer by now
+ * RUN short assert -DGIVES_UP=0 -DDEATHS=0 -DTELLS_AGAIN : who has been told stays marked as not told
  */
 #ifndef INSTANCES
 #define INSTANCES 2
@@ -72,6 +90,9 @@ typedef Barrier {
     byte instance; bool passed; byte code;
     bool arrived[TASKS];
     bool successor; /* task 2's mark is its */
+#ifdef GIVES_UP
+    bool untold; /* its mark's other bit */
+#endif
     byte history[INSTANCES + 1]
 }
 
@@ -79,6 +100,7 @@ Barrier barrier;
 bool error[TASKS]; /* the tasks' records */
 bool renewed;      /* likewise: task 2's is that of the successor */
 byte version;      /* of the records; the epoch moves with it (group.pml, wait.pml: behind it) */
+bool recorded[TASKS]; /* the deaths that have been found */
 byte running;
 
 byte begun[TASKS]; /* audit: 1 + the last instance that each arrived at */
@@ -125,6 +147,12 @@ inline all_arrived(is)
 #define REPLACED (renewed && !barrier.successor)
 #endif
 #define OUT (barrier.arrived[TASKS - 1] && (error[TASKS - 1] || REPLACED))
+/* Who gives up has not been told of the instance that it arrived at. */
+#ifdef GIVES_UP
+#define TOLD(task) (task != GIVES_UP || !barrier.untold)
+#else
+#define TOLD(task) true
+#endif
 #ifdef RECORDS_FIRST
 #define TO_UNMARK barrier.arrived[TASKS - 1]
 #else
@@ -135,6 +163,10 @@ inline returns(result)
 {
     assert(verdict[mine] == NONE || verdict[mine] == result);
     verdict[mine] = result;
+#ifdef GIVES_UP
+    assert(mine + 1 > told); /* no result twice */
+    told = mine + 1;
+#endif
     assert(result == OK || cause);
     assert(result != OK || (begun[0] > mine && begun[1] > mine && begun[2] > mine));
     tag = 0;
@@ -144,11 +176,21 @@ inline returns(result)
     checked = 0
 }
 
+#ifdef GIVES_UP
+#define FORGET_PATIENCE told = 0; gave_up = false;
+#else
+#define FORGET_PATIENCE
+#endif
+
 /* Each label is one step: one edit of the value, or one look at it, or at the records. */
 proctype Task(byte me; byte life)
 {
     byte mine, tag, epoch, checked;
     bool last, marked, old, again;
+#ifdef GIVES_UP
+    byte told; /* audit: 1 + the last instance that it was told of */
+    bool gave_up;
+#endif
 
     {
         mine = 0;
@@ -162,7 +204,11 @@ proctype Task(byte me; byte life)
 arrive:
         atomic {
             if
-            :: (barrier.passed && (barrier.arrived[me] || !barrier.made || again)) || (!barrier.passed && !barrier.made) ->
+            :: (barrier.passed && ((barrier.arrived[me] && TOLD(me)) || !barrier.made || again)) ||
+               (!barrier.passed && !barrier.made) ->
+#ifdef GIVES_UP
+                assert(!barrier.made || again || told == barrier.instance + 1); /* else it is ahead of its peers */
+#endif
                 if
                 :: barrier.passed && barrier.instance + 1 == INSTANCES -> goto done
                 :: barrier.passed && barrier.instance + 1 < INSTANCES -> barrier.instance++
@@ -188,10 +234,9 @@ arrive:
                     :: ANY_ERROR -> end_with(LOST)
                     :: else ->
                         if
-                        :: OUT -> barrier.arrived[TASKS - 1] = false
-                        :: else
-                        fi;
-                        barrier.version = version
+                        :: error[TASKS - 1] || OUT -> barrier.arrived[TASKS - 1] = false
+                        :: else -> barrier.version = version
+                        fi
                     fi
 #endif
                 :: else
@@ -206,6 +251,16 @@ arrive:
             again = false;
             mine = barrier.instance;
             barrier.arrived[me] = true;
+#ifdef GIVES_UP
+            if
+#ifdef TELLS_AGAIN
+            :: me == GIVES_UP && !barrier.passed -> barrier.untold = false
+#else
+            :: me == GIVES_UP -> barrier.untold = false
+#endif
+            :: else
+            fi;
+#endif
 #ifdef RECOVERABLE
             if
             :: me == TASKS - 1 -> barrier.successor = (life != me)
@@ -219,11 +274,17 @@ arrive:
                 goto arrive
             :: else
             fi;
+#if defined IN_ERROR && !defined VERSION_KEPT
+            if
+            :: me == TASKS - 1 && error[me] -> barrier.version = 0
+            :: else
+            fi;
+#endif
             begun[me] = mine + 1;
             all_arrived(last);
 #ifndef SPLIT
             if
-            :: last -> assert(!ANY_ERROR && !error[TASKS - 1] && (!renewed || barrier.successor)); end_with(OK)
+            :: last -> assert(!ANY_ERROR && (!recorded[TASKS - 1] || barrier.successor)); end_with(OK)
             :: else
             fi
 #endif
@@ -254,12 +315,20 @@ look:
             :: barrier.instance == mine && barrier.passed -> returns(barrier.code); goto arrive
             :: barrier.instance != mine -> returns(barrier.history[mine]); goto arrive
 #endif
+#ifdef IN_ERROR
+            :: barrier.instance == mine && !barrier.passed && !barrier.arrived[me] -> assert(error[me]); goto cancelled
+            :: barrier.instance == mine && !barrier.passed && barrier.arrived[me]
+#else
             :: barrier.instance == mine && !barrier.passed && ANY_COPY -> assert(barrier.arrived[me])
+#endif
 #if !defined RECOVERABLE && !defined ERRORS_UNSEEN
             :: barrier.instance == mine && !barrier.passed && ANY_ERROR -> goto lost
 #endif
 #ifdef TIMES_OUT
             :: barrier.instance == mine && !barrier.passed -> goto late
+#endif
+#if defined GIVES_UP && !defined RECOVERABLE
+            :: barrier.instance == mine && !barrier.passed && me == GIVES_UP && !gave_up -> goto give_up
 #endif
             fi /* else sleeps */
         };
@@ -282,6 +351,9 @@ sleep:
         :: atomic { barrier.tag != tag || version != epoch -> goto look }
 #ifdef TIMES_OUT
         :: atomic { barrier.instance == mine -> goto late }
+#endif
+#ifdef GIVES_UP
+        :: atomic { me == GIVES_UP && !gave_up -> goto give_up }
 #endif
         fi;
 
@@ -326,10 +398,46 @@ late:
         };
 #endif
 
+#ifdef GIVES_UP
+give_up:
+        atomic {
+            if
+#ifndef BLIND
+            :: barrier.instance == mine && barrier.passed -> returns(barrier.code)
+            :: barrier.instance != mine -> returns(barrier.history[mine])
+            :: barrier.instance == mine && !barrier.passed ->
+#else
+            :: true ->
+#endif
+                assert(barrier.instance == mine); /* else the next one has begun: its next call is too late to hear */
+#ifndef NO_UNTOLD
+                barrier.untold = true;
+#endif
+                changed();
+                gave_up = true;
+                tag = 0;
+                epoch = 0;
+                marked = false;
+                old = false;
+                checked = 0
+            fi;
+            goto arrive
+        };
+#endif
+
+#ifdef IN_ERROR
+cancelled: /* it might call again, and be cancelled again; here it waits for its death */
+        (false);
+#endif
+
 done:
         skip
     } UNTIL_KILLED(life);
-    atomic { mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; old = false; again = false; running-- }
+    atomic {
+        mine = 0; tag = 0; epoch = 0; checked = 0; last = false; marked = false; old = false; again = false;
+        FORGET_PATIENCE
+        running--
+    }
 }
 
 /* Anybody may cancel, once. */
@@ -348,7 +456,6 @@ proctype Canceller()
 #endif
 
 /* Whoever finds a death raises the error; the epoch wakes those who sleep. A death is recorded once. */
-bool recorded[TASKS];
 active proctype Scavenger()
 {
 end:
@@ -358,8 +465,10 @@ end:
     :: atomic {
         killed[2] && !recorded[2] ->
         recorded[2] = true;
-        error[2] = true;
-        version++;
+        if
+        :: error[2] /* changes nothing */
+        :: else -> error[2] = true; version++
+        fi;
 #ifdef RECOVERABLE
         running++;
         run Task(2, TASKS) /* its successor, which lives */
@@ -370,6 +479,15 @@ end:
     od
 }
 
+/* Task 2 is set in error, goes on, and dies. */
+#ifdef IN_ERROR
+proctype Reporter()
+{
+    atomic { error[2] = true; version++ };
+    killed[2] = true
+}
+#endif
+
 init {
     atomic {
         running = TASKS;
@@ -378,6 +496,9 @@ init {
         run Task(2, 2);
 #ifdef CANCELS
         run Canceller();
+#endif
+#ifdef IN_ERROR
+        run Reporter();
 #endif
         run Killer()
     };
