@@ -136,8 +136,8 @@ struct mu_slot {
     /* line 0: identity and liveness */
     mu_a64 word;              /* 0 */
     mu_a64 task;              /* 8: task id + 1; 0 observer */
-    pthread_mutex_t liveness; /* 16: robust, held for life by the owner alone; the kernel writes it at death */
-    mu_a64 pid_namespace;     /* 56: inode of the namespace that the word's pid is of; 0: not known */
+    mu_a64 pid_namespace;     /* 16: inode of the namespace that the word's pid is of; 0: not known */
+    pthread_mutex_t liveness; /* 24: robust, held for life by the owner alone; the kernel writes it at death */
     uint8_t pad0[MU_LINE - 24 - sizeof(pthread_mutex_t)];
     /* line 1: the owner's pulse */
     mu_a64 heartbeat; /* 128 */

@@ -407,7 +407,7 @@ static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadli
     }
     mu_wait_end(&w);
     free(buffer);
-    if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_CANCELLED) {
+    if (status && status != MUSTER_DATA_LOSS) {
         char why[256];
 
         snprintf(why, sizeof why, "%s", muster_last_error());

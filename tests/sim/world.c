@@ -340,7 +340,12 @@ void sim_world_audit(void)
 
 static void name_slot(uint32_t slot, uint64_t at, uint64_t value, char *name, size_t size)
 {
-    const char *field = at < 8 ? "word" : at < 16 ? "task" : at < 128 ? "liveness" : at < 256 ? "heartbeat" : NULL;
+    const char *field = at < 8     ? "word"
+                        : at < 16  ? "task"
+                        : at < 24  ? "pid_namespace"
+                        : at < 128 ? "liveness"
+                        : at < 256 ? "heartbeat"
+                                   : NULL;
 
     if (field)
         snprintf(name, size, "slot %u %s = %llx", slot, field, (unsigned long long)value);
