@@ -7,8 +7,10 @@
  * Threads: every call may be made from any thread of the process that joined; the first writing call of a thread
  * takes a slot of the segment, given back when the thread ends. Fork: a child is detached; every call in it returns
  * MUSTER_FAILED_PRECONDITION until it joins anew. Signal handlers: a call from a handler that interrupted a muster
- * call is refused with MUSTER_FAILED_PRECONDITION. Cancellation: do not cancel a thread inside a call.
- * exec: the task is dead for the others, as if it had been killed.
+ * call is refused with MUSTER_FAILED_PRECONDITION; a thread's first writing call takes memory with malloc(), so it must
+ * not be made in a handler. Cancellation: do not cancel a thread inside a call.
+ * exec: the task is dead for the others, as if it had been killed; from another thread than the process's first they
+ * may learn of it a little later: within an eighth of the heartbeat timeout.
  */
 #ifndef MUSTER_TASK_H
 #define MUSTER_TASK_H

@@ -80,7 +80,6 @@ bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b)
 
     for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < c->m->seg->num_tasks; i++) {
         const struct mu_task_record *r = &c->records[mu_barrier_id(b, i)];
-
         bool fatal;
 
         if (is_out(b, i, r, &fatal) && !fatal && (b->marks[i] & MU_MARK_ARRIVED)) {

@@ -376,7 +376,8 @@ static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadli
     size_t capacity = 512;
     void *buffer = malloc(capacity);
     char what[96];
-    enum muster_status status = MUSTER_OK;
+    enum muster_status status =
+        buffer ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
     bool done = false;
 
     snprintf(what, sizeof what, "barrier %.60s::%" PRIu64, c->id, c->counter);
@@ -386,7 +387,7 @@ static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadli
         bool fail = false;
 
         mu_wait_look(&w);
-        status = buffer ? read_state(c, &buffer, &capacity, &f, &b) : MUSTER_RESOURCE_EXHAUSTED;
+        status = read_state(c, &buffer, &capacity, &f, &b);
         if (!status) {
             done = answered(c, &b);
             fail = !done && participant_failed(c, &b, &checked);
@@ -408,7 +409,7 @@ static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadli
     mu_wait_end(&w);
     free(buffer);
     if (status && status != MUSTER_DATA_LOSS) {
-        char why[256];
+        char why[MU_BARRIER_TEXT];
 
         snprintf(why, sizeof why, "%s", muster_last_error());
         c->waiting = true;

@@ -187,11 +187,12 @@ enum muster_status muster_segment_open(const char *job, struct muster_segment **
     return mu_segment_open(job, false, ret_segment);
 }
 
-uint32_t mu_segment_live_slots(const struct muster_segment *seg)
+/* Up to `most`: who only asks whether there is anybody asks the kernel about one slot as a rule. */
+static uint32_t count_living(const struct muster_segment *seg, uint32_t most)
 {
     uint32_t high = mu_slot_high(seg), live = 0;
 
-    for (uint32_t i = 0; i < high; i++) {
+    for (uint32_t i = 0; i < high && live < most; i++) {
         uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
 
         live += MU_SLOT_STATE(w) == MU_SLOT_LIVE && !mu_slot_is_dead(seg, i, w) && !mu_slot_is_orphan(seg, i, w);
@@ -199,18 +200,9 @@ uint32_t mu_segment_live_slots(const struct muster_segment *seg)
     return live;
 }
 
-/* The same question without counting: it asks the kernel about one slot as a rule. */
-static bool anybody(const struct muster_segment *seg)
+uint32_t mu_segment_live_slots(const struct muster_segment *seg)
 {
-    uint32_t high = mu_slot_high(seg);
-
-    for (uint32_t i = 0; i < high; i++) {
-        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
-
-        if (MU_SLOT_STATE(w) == MU_SLOT_LIVE && !mu_slot_is_dead(seg, i, w) && !mu_slot_is_orphan(seg, i, w))
-            return true;
-    }
-    return false;
+    return count_living(seg, UINT32_MAX);
 }
 
 /* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
@@ -291,13 +283,13 @@ void mu_segment_last_out(struct muster_segment *seg)
         if (MU_STATE(w) == MU_CLOSED)
             return;
         if (MU_STATE(w) == MU_OPEN) {
-            if (anybody(seg))
+            if (count_living(seg, 1))
                 return;
             mu_cas32(state, w, (w & ~3u) | MU_CLOSING); /* acq_rel: pairs with the joiner's look at the state */
             continue;
         }
         mu_fence_seq_cst(); /* pairs with the fence of a joiner between its claim and its look */
-        if (anybody(seg))
+        if (count_living(seg, 1))
             mu_cas32(state, w, MU_STATE_NEXT(w) | MU_OPEN); /* release half: as below */
         else if (mu_cas32(state, w, MU_CLOSED))             /* release half: pairs with mu_segment_is_closed() */
             break;

@@ -13,6 +13,7 @@
  */
 #include "segment/scavenge.h"
 
+#include "base/process.h"
 #include "segment/heap.h"
 #include "segment/object.h"
 #include "segment/pin.h"
@@ -132,6 +133,7 @@ uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
 uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_word, mu_death_fn on_death, void *arg)
 {
     uint32_t high = mu_slot_high(ctx->seg), done = 0;
+    uint64_t namespace = mu_namespace("pid");
 
     for (uint32_t i = 0; i < high; i++) {
         const struct mu_slot *s = &ctx->seg->slots[i];
@@ -140,9 +142,9 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_wor
         if (i == ctx->slot || MU_SLOT_STATE(w) == MU_SLOT_FREE || MU_SLOT_PID(w) != pid)
             continue;
         mu_slot_settle(ctx->seg, i); /* so that the slot can be claimed again */
-        /* relaxed: of the owner whose word was read, or bury()'s CAS from that word fails */
+        /* relaxed, both: of the owner whose word was read, or bury()'s CAS from that word fails */
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w) ||
-            mu_load_relaxed(&s->task) == task_word)
+            (mu_load_relaxed(&s->task) == task_word && mu_load_relaxed(&s->pid_namespace) == namespace))
             done += bury(ctx, i, w, on_death, arg);
     }
     return done;

@@ -131,9 +131,9 @@ static bool is_our_kind(const pthread_mutex_t *m)
 
 bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t word)
 {
-    uint32_t owner = mu_load32_acquire(mu_slot_liveness(seg, slot)) & TID_MASK; /* acquire: as in mu_slot_is_dead() */
-
-    uint64_t namespace = mu_load_relaxed(&seg->slots[slot].pid_namespace); /* relaxed: of the word's owner, or stale */
+    /* acquire: as in mu_slot_is_dead(); relaxed: of the word's owner, or the word has moved on */
+    uint32_t owner = mu_load32_acquire(mu_slot_liveness(seg, slot)) & TID_MASK;
+    uint64_t namespace = mu_load_relaxed(&seg->slots[slot].pid_namespace);
 
     return MU_SLOT_STATE(word) == MU_SLOT_LIVE && owner && namespace && namespace == mu_namespace("pid") &&
            syscall(SYS_tgkill, (pid_t)MU_SLOT_PID(word), (pid_t)owner, 0) && errno == ESRCH;

@@ -179,7 +179,6 @@ enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_
     }
     if (!status)
         status = gather(&q, ctx, deadline);
-    mu_exit(ctx);
     for (uint32_t i = 0; !status && i < q.count; i++) {
         uint64_t incarnation = rows_of(q.value)[i].incarnation;
 
@@ -195,5 +194,6 @@ enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_
     free(ids);
     free(q.value);
     free(q.records);
+    mu_exit(ctx);
     return status;
 }

@@ -68,9 +68,7 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
         struct mu_beat *b = &beats[i];
         uint64_t counter;
 
-        if (mu_cluster_task(seg, i, &r, NULL, &cluster))
-            continue;
-        if (r.state != MUSTER_TASK_CONNECTED)
+        if (mu_cluster_task(seg, i, &r, NULL, &cluster) || r.state != MUSTER_TASK_CONNECTED)
             continue;
         /* A net below the scavengers: who buried the main slot found another thread alive, and that has ended since in
          * a way that nobody looked at. */

@@ -3,20 +3,12 @@
  * who is missing and what each is doing, patience of one's own, counters that are not counted by the caller, results
  * for the slow, cancelling the unknown, deaths, recoverable tasks; many barriers, many tasks.
  */
-#include "stage.h"
+#include "named.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-
-static struct reply wait_with(int player, const char *id, uint64_t counter, uint64_t timeout_ns, uint64_t patience_ns)
-{
-    struct barrier_act a = {.counter = counter, .timeout_ns = timeout_ns, .patience_ns = patience_ns};
-
-    snprintf(a.id, sizeof a.id, "%s", id);
-    return stage_do(player, act_barrier, &a, sizeof a);
-}
 
 static struct reply cancel(int player, const char *id, uint64_t counter)
 {
@@ -24,34 +16,6 @@ static struct reply cancel(int player, const char *id, uint64_t counter)
 
     snprintf(a.id, sizeof a.id, "%s", id);
     return stage_do(player, act_cancel, &a, sizeof a);
-}
-
-static void pass(const char *id, uint64_t counter, int tasks)
-{
-    for (int i = 0; i < tasks; i++)
-        tell_barrier(i, id, counter);
-    for (int i = 0; i < tasks; i++)
-        assert_status(stage_hear(i), MUSTER_OK);
-}
-
-static int find(void *arg, const struct muster_barrier_info *info)
-{
-    struct muster_barrier_info *wanted = arg;
-
-    if (strcmp(info->id, wanted->id) != 0)
-        return 0;
-    *wanted = *info;
-    return 1;
-}
-
-static struct muster_barrier_info info_of(const char *id)
-{
-    struct muster_barrier_info i = {.counter = 4711};
-
-    snprintf(i.id, sizeof i.id, "%s", id);
-    assert_int_equal(muster_barrier_list(stage_observer, find, &i), MUSTER_OK);
-    assert_int_not_equal(i.counter, 4711);
-    return i;
 }
 
 static void the_first_arrivers_timeout_counts_and_later_ones_are_ignored(void **state)
@@ -65,7 +29,7 @@ static void the_first_arrivers_timeout_counts_and_later_ones_are_ignored(void **
     stage_until_waiting(0, "barrier b");
     stage_tell(1, act_barrier, &shortest, sizeof shortest); /* would have passed long ago */
     stage_until_waiting(1, "barrier b");
-    assert_int_equal(info_of("b").deadline_ns, UINT64_MAX);
+    assert_int_equal(named_info("b").deadline_ns, UINT64_MAX);
     assert_false(stage_has_answered(0));
     assert_status(do_barrier(2, "b", 0), MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
@@ -82,7 +46,7 @@ static void a_timeout_names_two_of_the_missing_and_what_each_is_doing(void **sta
     stage_open(6, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0); /* running elsewhere */
-    r = wait_with(0, "b", 0, 50000000, 0);
+    r = named_wait(0, "b", 0, 50000000, 0);
     assert_status(r, MUSTER_DEADLINE_EXCEEDED);
     snprintf(pid, sizeof pid, "task 1 (pid %d", stage_pid(1));
     assert_says(r.text, pid);
@@ -101,7 +65,7 @@ static void a_timeout_says_who_has_left(void **state)
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_plain(1, act_leave), MUSTER_OK);
-    r = wait_with(0, "b", 0, 50000000, 0); /* it left before the first arrival: it may come back */
+    r = named_wait(0, "b", 0, 50000000, 0); /* it left before the first arrival: it may come back */
     assert_status(r, MUSTER_DEADLINE_EXCEEDED);
     assert_says(r.text, "has left");
     stage_close();
@@ -114,15 +78,15 @@ static void ones_own_patience_ends_the_call_but_not_the_arrival(void **state)
     (void)state;
     stage_open(2, NULL);
     stage_enter_all();
-    assert_status(wait_with(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
-    i = info_of("b");
+    assert_status(named_wait(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    i = named_info("b");
     assert_false(i.passed);
     assert_int_equal(i.arrived, 1);
     assert_int_equal(i.missing_count, 1);
     assert_int_equal(i.missing[0], 1);
     assert_status(do_barrier(1, "b", 0), MUSTER_OK);
     assert_status(do_barrier(0, "b", 0), MUSTER_OK);
-    i = info_of("b");
+    i = named_info("b");
     assert_true(i.passed);
     assert_int_equal(i.result, MUSTER_OK);
     assert_int_equal(i.arrived, 2);
@@ -135,8 +99,8 @@ static void next_counts_for_the_caller(void **state)
     stage_open(3, NULL);
     stage_enter_all();
     for (uint64_t k = 0; k < 30; k++) {
-        pass("b", MUSTER_BARRIER_NEXT, 3);
-        assert_int_equal(info_of("b").counter, k);
+        named_pass("b", MUSTER_BARRIER_NEXT, 3);
+        assert_int_equal(named_info("b").counter, k);
     }
     stage_close();
 }
@@ -147,20 +111,20 @@ static void next_after_ones_own_deadline_is_the_same_instance_still(void **state
     (void)state;
     stage_open(2, NULL);
     stage_enter_all();
-    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
-    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(named_wait(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(named_wait(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
     assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
     assert_status(do_barrier(0, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
-    assert_int_equal(info_of("b").counter, 0);
-    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
-    assert_int_equal(info_of("b").counter, 1);
+    assert_int_equal(named_info("b").counter, 0);
+    assert_status(named_wait(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+    assert_int_equal(named_info("b").counter, 1);
     assert_status(cancel(1, "b", 1), MUSTER_OK);
     assert_status(do_barrier(0, "b", MUSTER_BARRIER_NEXT), MUSTER_CANCELLED);
     assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_CANCELLED);
     tell_barrier(0, "b", MUSTER_BARRIER_NEXT);
     assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
-    assert_int_equal(info_of("b").counter, 2);
+    assert_int_equal(named_info("b").counter, 2);
     stage_close();
 }
 
@@ -169,12 +133,12 @@ static void next_after_a_failure_gets_the_result_once_and_then_the_next_instance
     (void)state;
     stage_open(3, NULL);
     stage_enter_all();
-    assert_status(wait_with(0, "b", MUSTER_BARRIER_NEXT, 1000000, 0), MUSTER_DEADLINE_EXCEEDED);
+    assert_status(named_wait(0, "b", MUSTER_BARRIER_NEXT, 1000000, 0), MUSTER_DEADLINE_EXCEEDED);
     /* who has not had the result of instance 0 gets it first */
     assert_status(do_barrier(1, "b", MUSTER_BARRIER_NEXT), MUSTER_DEADLINE_EXCEEDED);
     assert_status(do_barrier(2, "b", MUSTER_BARRIER_NEXT), MUSTER_DEADLINE_EXCEEDED);
-    pass("b", MUSTER_BARRIER_NEXT, 3);
-    assert_int_equal(info_of("b").counter, 1);
+    named_pass("b", MUSTER_BARRIER_NEXT, 3);
+    assert_int_equal(named_info("b").counter, 1);
     stage_close();
 }
 
@@ -188,10 +152,10 @@ static void who_is_slow_to_wake_still_gets_the_result_of_its_own_instance(void *
     stage_signal(0, SIGSTOP);
     assert_status(do_barrier(1, "b", 0), MUSTER_OK);
     for (uint64_t k = 1; k <= 15; k++) {
-        assert_status(wait_with(1, "b", k, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+        assert_status(named_wait(1, "b", k, 0, 1), MUSTER_DEADLINE_EXCEEDED);
         assert_status(cancel(1, "b", k), MUSTER_OK);
     }
-    assert_int_equal(info_of("b").counter, 15);
+    assert_int_equal(named_info("b").counter, 15);
     stage_signal(0, SIGCONT);
     assert_status(stage_hear(0), MUSTER_OK);
     stage_close();
@@ -209,7 +173,7 @@ static void who_sleeps_for_longer_than_results_are_kept_is_told_so(void **state)
     stage_signal(0, SIGSTOP);
     assert_status(do_barrier(1, "b", 0), MUSTER_OK);
     for (uint64_t k = 1; k <= 16; k++) {
-        assert_status(wait_with(1, "b", k, 0, 1), MUSTER_DEADLINE_EXCEEDED);
+        assert_status(named_wait(1, "b", k, 0, 1), MUSTER_DEADLINE_EXCEEDED);
         assert_status(cancel(1, "b", k), MUSTER_OK);
     }
     stage_signal(0, SIGCONT);
@@ -228,7 +192,7 @@ static void cancelling_an_id_that_nobody_used_cancels_its_instance_0(void **stat
     assert_status(cancel(0, "b", 0), MUSTER_OK);
     assert_status(do_barrier(0, "b", 0), MUSTER_CANCELLED);
     assert_status(do_barrier(1, "b", 0), MUSTER_CANCELLED);
-    pass("b", 1, 2);
+    named_pass("b", 1, 2);
     assert_status(cancel(1, "b", MUSTER_BARRIER_NEXT), MUSTER_FAILED_PRECONDITION);
     assert_status(cancel(1, "c", MUSTER_BARRIER_NEXT), MUSTER_OK);
     assert_status(do_barrier(0, "c", 0), MUSTER_CANCELLED);
@@ -329,7 +293,7 @@ static void ids_are_1_to_512_bytes(void **state)
     assert_int_equal(muster_barrier_cancel(stage_observer, longest, 0), MUSTER_INVALID_ARGUMENT);
     longest[512] = 0;
     assert_int_equal(muster_barrier_cancel(stage_observer, longest, 0), MUSTER_OK);
-    assert_string_equal(info_of(longest).id, longest);
+    assert_string_equal(named_info(longest).id, longest);
     assert_int_equal(muster_barrier_cancel(stage_observer, "", 0), MUSTER_INVALID_ARGUMENT);
     assert_int_equal(muster_barrier_cancel(stage_observer, NULL, 0), MUSTER_INVALID_ARGUMENT);
     stage_close();
@@ -417,13 +381,13 @@ static void sixty_four_tasks_pass_and_fail_together(void **state)
     stage_open(TASKS, NULL);
     stage_enter_all();
     for (uint64_t k = 0; k < 5; k++)
-        pass("b", k, TASKS);
+        named_pass("b", k, TASKS);
     for (int i = 1; i < TASKS; i++)
         tell_barrier(i, "b", 5);
     for (int i = 1; i < TASKS; i++)
         stage_until_waiting(i, "barrier b::5");
-    assert_int_equal(info_of("b").arrived, TASKS - 1);
-    assert_int_equal(info_of("b").missing[0], 0);
+    assert_int_equal(named_info("b").arrived, TASKS - 1);
+    assert_int_equal(named_info("b").missing[0], 0);
     assert_status(do_report(0, 0, MUSTER_ABORTED, "late"), MUSTER_OK);
     r = stage_hear(1);
     assert_status(r, MUSTER_INTERNAL);

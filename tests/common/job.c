@@ -8,6 +8,16 @@
 #include <string.h>
 #include <unistd.h>
 
+bool test_exists(const char *job)
+{
+    struct muster_segment *seg;
+
+    if (muster_segment_open(job, &seg) != MUSTER_OK)
+        return false;
+    muster_segment_close(seg);
+    return true;
+}
+
 void test_name(char name[128], const char *part)
 {
     static unsigned count;

@@ -2,6 +2,8 @@
 #ifndef TEST_JOB_H
 #define TEST_JOB_H
 
+#include <stdbool.h>
+
 #include <muster/muster.h>
 
 struct test_job {
@@ -17,6 +19,9 @@ unsigned long test_job_end(struct test_job *job);
 
 /* The same for a job that is only known by name or path, without removing it. */
 unsigned long test_audit(const char *job);
+
+/* Whether a segment of the job can be opened. */
+bool test_exists(const char *job);
 
 /* A name that no other test process uses, whatever else runs on the machine. */
 void test_name(char name[128], const char *part);

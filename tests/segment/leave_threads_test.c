@@ -40,16 +40,6 @@ static struct muster *join(uint32_t tasks, uint32_t slots, int32_t task, uint32_
     return m;
 }
 
-static bool exists(void)
-{
-    struct muster_segment *seg;
-
-    if (muster_segment_open(name, &seg) != MUSTER_OK)
-        return false;
-    muster_segment_close(seg);
-    return true;
-}
-
 /* Their own allocators and threads do not survive what the test does. */
 static void skip_under_sanitizers(void)
 {
@@ -109,7 +99,7 @@ static void the_last_to_leave_takes_the_name_away_though_its_threads_live_on(voi
     pthread_create(&t, NULL, writes_and_stays, NULL);
     pthread_barrier_wait(&meeting);
     assert_ok(muster_leave(mine));
-    assert_false(exists());
+    assert_false(test_exists(name));
     pthread_barrier_wait(&meeting);
     pthread_join(t, &result);
     assert_null(result);
@@ -142,7 +132,7 @@ static void the_slots_of_threads_that_live_on_are_free_once_they_end(void **stat
         assert_ok(muster_leave(third));
     }
     assert_ok(muster_leave(other));
-    assert_false(exists());
+    assert_false(test_exists(name));
 }
 
 /* Ends about when the process leaves: before, after, or in the midst of it. */
@@ -166,7 +156,7 @@ static void a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind(vo
         pthread_barrier_wait(&meeting);
         assert_ok(muster_leave(mine));
         pthread_join(t, NULL);
-        assert_false(exists());
+        assert_false(test_exists(name));
     }
 }
 
@@ -202,7 +192,7 @@ static void the_slot_of_a_thread_that_vanished_may_be_anothers_by_now(void **sta
         assert_int_equal(info.slots_live, 2);
         assert_ok(muster_leave(heir));
         assert_ok(muster_leave(watcher));
-        assert_false(exists());
+        assert_false(test_exists(name));
     }
 }
 
@@ -244,7 +234,7 @@ static void a_thread_that_lives_on_holds_one_slot_however_often_its_process_join
     assert_null(result);
     assert_int_equal(descriptors(), before);
     assert_ok(muster_leave(keeps));
-    assert_false(exists());
+    assert_false(test_exists(name));
 }
 
 static void *leaves(void *arg)
@@ -273,7 +263,7 @@ static void leaves_without_a_slot(uint32_t flags)
     assert_int_equal(info.state, MUSTER_TASK_DISCONNECTED);
     while (n)
         assert_ok(muster_leave(others[--n]));
-    assert_false(exists());
+    assert_false(test_exists(name));
 }
 
 static void a_thread_without_a_slot_leaves_though_all_are_taken(void **state)
@@ -336,7 +326,7 @@ static void a_forked_child_that_leaves_closes_its_copy_and_nothing_else(void **s
     assert_int_equal(info.state, MUSTER_TASK_CONNECTED);
     assert_true(info.alive);
     assert_ok(muster_leave(mine));
-    assert_false(exists());
+    assert_false(test_exists(name));
 }
 
 static volatile int stop;

@@ -191,17 +191,25 @@ static void a_process_that_execs_is_dead_while_its_pid_lives_on(void **state)
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
 }
 
+/* A process that claimed, was killed and reaped: its pid. */
+static pid_t killed(int (*claims)(void *arg), uint32_t *ret_slot)
+{
+    pid_t pid = test_fork(claims, NULL);
+
+    test_gate_await(&gate);
+    *ret_slot = childs_slot();
+    kill(pid, SIGKILL);
+    assert_int_equal(test_reap(pid), 1000 + SIGKILL);
+    return pid;
+}
+
 static void what_pidfd_said_scavenges_by_pid(void **state)
 {
-    pid_t pid = test_fork(claims_and_waits, NULL);
     uint32_t slot;
+    pid_t pid = killed(claims_and_waits, &slot);
     int told = 0;
 
     (void)state;
-    test_gate_await(&gate);
-    slot = childs_slot();
-    kill(pid, SIGKILL);
-    assert_int_equal(test_reap(pid), 1000 + SIGKILL);
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid + 1, 5, note_death, &told), 0);
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 1);
     assert_int_equal(told, 1);
@@ -240,16 +248,12 @@ static int claims_and_ruins_its_list(void *arg)
 
 static void a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended(void **state)
 {
-    pid_t pid = test_fork(claims_and_ruins_its_list, NULL);
     struct mu_ctx *other;
     uint32_t slot;
+    pid_t pid = killed(claims_and_ruins_its_list, &slot);
     int told = 0;
 
     (void)state;
-    test_gate_await(&gate);
-    slot = childs_slot();
-    kill(pid, SIGKILL);
-    assert_int_equal(test_reap(pid), 1000 + SIGKILL);
     assert_int_equal(mu_scavenge(ctx, note_death, &told), 0);
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 1);
     assert_int_equal(told, 1);

@@ -109,7 +109,7 @@ bool sim_anybody_died(void);
 void sim_idle(struct sim_task *t); /* until somebody has died */
 void sim_wake_idle(void);
 void sim_wake_watcher(const mu_a32 *word); /* one of those who watch it, as the kernel at a death */
-void sim_yield(void);                      /* to everybody else, for now */
+void sim_yield(void);                      /* let the others run first */
 /* Threads of one process among themselves, beside the library: wait until the flag is set; set it. */
 void sim_wait_for(const uint32_t *flag);
 void sim_set(uint32_t *flag);

@@ -4,21 +4,13 @@
  */
 #include "stage.h"
 
+#include "job.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static bool exists(void)
-{
-    struct muster_segment *seg;
-
-    if (muster_segment_open(stage_job, &seg) != MUSTER_OK)
-        return false;
-    muster_segment_close(seg);
-    return true;
-}
 
 static void leave_observer(void)
 {
@@ -32,11 +24,11 @@ static void the_last_to_leave_takes_the_segment_away(void **state)
     stage_open(2, NULL);
     stage_enter_all();
     leave_observer();
-    assert_true(exists());
+    assert_true(test_exists(stage_job));
     assert_status(do_plain(0, act_leave), MUSTER_OK);
-    assert_true(exists());
+    assert_true(test_exists(stage_job));
     assert_status(do_plain(1, act_leave), MUSTER_OK);
-    assert_false(exists());
+    assert_false(test_exists(stage_job));
     stage_strike(NULL);
 }
 
@@ -49,7 +41,7 @@ static void when_the_others_were_killed_the_last_takes_it_away_too(void **state)
     stage_kill(1);
     stage_kill(2);
     assert_status(do_plain(0, act_leave), MUSTER_OK);
-    assert_false(exists());
+    assert_false(test_exists(stage_job));
     stage_strike(NULL);
 }
 
@@ -75,14 +67,14 @@ static void after_all_were_killed_the_name_is_free_for_a_new_job(void **state)
     stage_player();
     stage_player();
     leave_observer(); /* the last one: gone */
-    assert_false(exists());
+    assert_false(test_exists(stage_job));
     assert_status(do_plain(0, act_create_and_set), MUSTER_OK);
     stage_kill(0);
-    assert_true(exists()); /* nobody was there to take it away */
+    assert_true(test_exists(stage_job)); /* nobody was there to take it away */
     assert_status(do_plain(1, act_create_and_set), MUSTER_OK);
     assert_status(do_text(1, act_kv_get, "mine"), MUSTER_OK);
     assert_status(do_plain(1, act_leave), MUSTER_OK);
-    assert_false(exists());
+    assert_false(test_exists(stage_job));
     stage_strike(NULL);
 }
 
@@ -109,7 +101,7 @@ static void a_segment_that_a_launcher_keeps_stays_until_it_is_removed(void **sta
     assert_status(do_text(0, act_kv_set, "k"), MUSTER_OK);
     assert_status(do_plain(0, act_leave), MUSTER_OK);
     leave_observer();
-    assert_true(exists());
+    assert_true(test_exists(stage_job));
     {
         struct muster_options o;
         char value[8];
@@ -124,7 +116,7 @@ static void a_segment_that_a_launcher_keeps_stays_until_it_is_removed(void **sta
         leave_observer();
     }
     assert_int_equal(muster_segment_remove(stage_job), MUSTER_OK);
-    assert_false(exists());
+    assert_false(test_exists(stage_job));
     muster_segment_close(kept);
     stage_strike(NULL);
 }
