@@ -11,14 +11,17 @@
  * barrier's timeout, cancellation, a participant's failure and giving up are each: copy, change the copy, CAS. An attempt
  * whose CAS fails has no effect and is made again, so each is one step here; what an edit reads of the tasks' records it
  * reads after it has copied the value, so that step is the moment at which it reads them.
- *   arrival: nobody came ever before -> open instance 0; somebody cancelled even that -> open instance 1. The instance has
- *            passed, and this participant had arrived at it and been told -> open the next one, arrive there. It has passed,
- *            and this one had not been told, or not arrived (then it failed) -> its result, and mark it as told. Else mark it
+ *   arrival: first catches up with what nobody may have waited to see, if an instance is open: a participant in error, or
+ *            its time over, ends it, and the mark of a recoverable one that is in error, or has been replaced, is taken
+ *            back. Only then it chooses the instance: what catching up has ended has passed. Nobody came ever before ->
+ *            open instance 0; somebody cancelled even that -> open instance 1. The instance has passed, and this participant
+ *            had arrived at it and been told, or it has recovered -> open the next one, arrive there. It has passed, and
+ *            this one had not been told, or not arrived (then it failed) -> its result, and mark it as told. Else mark it
  *            arrived; the last one ends the instance with OK. Who opens an instance while a participant is in error ends it
- *            at once; who comes to one that is open first catches up with what nobody may have waited to see: a participant
- *            in error, or its time over, ends it, and the mark of a recoverable one that is in error, or has been replaced,
- *            is taken back. A recoverable one that is in error itself as it arrives sets the version back: its death will
- *            change no records, and who comes next must look all the same.
+ *            at once. A recoverable one that is in error itself as it arrives sets the version back: its death will change
+ *            no records, and who comes next must look all the same.
+ *   cancelling: catches up likewise. What that ends has passed, and is not cancelled; the copy is dropped then: whoever
+ *            waits or comes finds the same, for an error stays.
  *   ending:  only an instance that has not passed; its result goes into the history too.
  *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
  *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
@@ -32,7 +35,9 @@
  * Proved: all who return from one instance return the same; OK only if every participant had arrived at it and none was
  * known to have died; the result never changes; nobody is left waiting when a participant dies; a mark is taken back from
  * the dead, or from one in error, only. Who gave up is told the result of that instance by its next call, once, unless the
- * next instance has begun since; it never opens that itself before it has been told.
+ * next instance has begun since; it never opens that itself before it has been told. Who has recovered is never told of an
+ * instance that has passed, though nobody may have acted upon that before it came; and none is cancelled that a participant's
+ * failure has ended.
  *
  * The protocol (3 participants, 2 instances):
  * RUN short ok     -DDEATHS=0                         : nobody dies, nothing fails: always OK
@@ -45,7 +50,9 @@
  * RUN short ok     -DRECOVERABLE -DVICTIM=2           : task 2 is recoverable: it may die, and then its successor comes
  * RUN full  ok     -DRECOVERABLE                      : likewise, any task may die
  * RUN full  ok     -DRECOVERABLE -DVICTIM=2 -DTIMES_OUT -DINSTANCES=1 : likewise, and a timeout at any moment, one instance
+ * RUN full  ok     -DRECOVERABLE -DVICTIM=2 -DTIMES_OUT -DTIMED=1 : likewise, two instances, of which the first has a timeout
  * RUN full  ok     -DRECOVERABLE -DDEATHS=2 -DINSTANCES=1 : likewise, two deaths, one instance
+ * RUN full  ok     -DRECOVERABLE -DVICTIM=2 -DCANCELS -DINSTANCES=1 : likewise, one cancellation, one instance
  * A caller that gives up once, by its own deadline or an interrupt, and calls again (GIVES_UP: which task):
  * RUN short ok     -DGIVES_UP=0                       : one death
  * RUN short ok     -DGIVES_UP=0 -DTIMES_OUT -DDEATHS=0 : timeout at any moment
@@ -56,6 +63,8 @@
  * Task 2 is recoverable, is set in error, goes on, and dies:
  * RUN full  ok     -DRECOVERABLE -DIN_ERROR -DDEATHS=0 : at any moment
  * One rule dropped:
+ * RUN short assert -DRECOVERABLE -DVICTIM=2 -DTIMES_OUT -DINSTANCES=1 -DCHOOSES_FIRST : who arrives chooses its instance, and then catches up
+ * RUN short assert -DCANCELS -DINSTANCES=1 -DCANCELS_BLINDLY : who cancels does not catch up
  * RUN short assert -DTIMES_OUT -DNOT_STICKY           : who ends an instance does not look whether it has passed
  * RUN short assert -DTIMES_OUT -DNO_HISTORY           : a waiter that was overtaken takes the result that it finds
  * RUN short assert -DTIMES_OUT -DDEATHS=0 -DSPLIT     : the result lies in a word of its own, written after the arrivals
@@ -71,6 +80,9 @@
  */
 #ifndef INSTANCES
 #define INSTANCES 2
+#endif
+#ifndef TIMED
+#define TIMED INSTANCES /* so many instances have a timeout, the first ones */
 #endif
 #define TASKS   3
 #define VICTIMS TASKS
@@ -182,6 +194,34 @@ inline returns(result)
 #define FORGET_PATIENCE
 #endif
 
+/* Takes the recoverable one's mark back, or says that nothing is left to look for; part of a step. */
+inline bring_up_to_date()
+{
+    if
+    :: error[TASKS - 1] || OUT -> barrier.arrived[TASKS - 1] = false
+    :: else -> barrier.version = version
+    fi
+}
+
+/* What happened to an open instance while nobody waited in it; part of a step. */
+#define BEHIND (barrier.made && !barrier.passed && barrier.version != version)
+inline catch_up()
+{
+    if
+#ifndef NO_CATCHING_UP
+    :: BEHIND && ANY_ERROR -> end_with(LOST)
+    :: BEHIND && !ANY_ERROR -> bring_up_to_date()
+#endif
+    :: else
+    fi;
+#ifdef TIMES_OUT
+    if
+    :: barrier.made && !barrier.passed && barrier.instance < TIMED -> cause = true; end_with(LATE)
+    :: skip
+    fi
+#endif
+}
+
 /* Each label is one step: one edit of the value, or one look at it, or at the records. */
 proctype Task(byte me; byte life)
 {
@@ -203,6 +243,9 @@ proctype Task(byte me; byte life)
 
 arrive:
         atomic {
+#ifndef CHOOSES_FIRST
+            catch_up();
+#endif
             if
             :: (barrier.passed && ((barrier.arrived[me] && TOLD(me)) || !barrier.made || again)) ||
                (!barrier.passed && !barrier.made) ->
@@ -210,7 +253,7 @@ arrive:
                 assert(!barrier.made || again || told == barrier.instance + 1); /* else it is ahead of its peers */
 #endif
                 if
-                :: barrier.passed && barrier.instance + 1 == INSTANCES -> goto done
+                :: barrier.passed && barrier.instance + 1 == INSTANCES -> goto done /* what it has ended stays so */
                 :: barrier.passed && barrier.instance + 1 < INSTANCES -> barrier.instance++
                 :: else
                 fi;
@@ -227,26 +270,10 @@ arrive:
                 :: else
                 fi
             :: else ->
-                if
-#ifndef NO_CATCHING_UP
-                :: !barrier.passed && barrier.version != version ->
-                    if
-                    :: ANY_ERROR -> end_with(LOST)
-                    :: else ->
-                        if
-                        :: error[TASKS - 1] || OUT -> barrier.arrived[TASKS - 1] = false
-                        :: else -> barrier.version = version
-                        fi
-                    fi
+#ifdef CHOOSES_FIRST
+                catch_up();
 #endif
-                :: else
-                fi;
-#ifdef TIMES_OUT
-                if
-                :: !barrier.passed -> cause = true; end_with(LATE)
-                :: skip
-                fi
-#endif
+                assert(!again || !barrier.passed) /* else 0 was not the next one */
             fi;
             again = false;
             mine = barrier.instance;
@@ -325,7 +352,7 @@ look:
             :: barrier.instance == mine && !barrier.passed && ANY_ERROR -> goto lost
 #endif
 #ifdef TIMES_OUT
-            :: barrier.instance == mine && !barrier.passed -> goto late
+            :: barrier.instance == mine && !barrier.passed && mine < TIMED -> goto late
 #endif
 #if defined GIVES_UP && !defined RECOVERABLE
             :: barrier.instance == mine && !barrier.passed && me == GIVES_UP && !gave_up -> goto give_up
@@ -350,7 +377,7 @@ sleep:
         if
         :: atomic { barrier.tag != tag || version != epoch -> goto look }
 #ifdef TIMES_OUT
-        :: atomic { barrier.instance == mine -> goto late }
+        :: atomic { barrier.instance == mine && mine < TIMED -> goto late }
 #endif
 #ifdef GIVES_UP
         :: atomic { me == GIVES_UP && !gave_up -> goto give_up }
@@ -447,10 +474,23 @@ proctype Canceller()
     if
     :: atomic {
         !barrier.passed ->
-        cause = true;
-        end_with(CANCELLED)
+#ifndef CANCELS_BLINDLY
+        if
+        :: BEHIND && !ANY_ERROR -> bring_up_to_date()
+        :: else
+        fi;
+#endif
+        if
+#ifndef CANCELS_BLINDLY
+        :: BEHIND && ANY_ERROR -> skip /* its answer: that has passed */
+#endif
+        :: else ->
+            assert(!barrier.made || !ANY_ERROR); /* else that has ended it */
+            cause = true;
+            end_with(CANCELLED)
+        fi
         }
-    :: skip
+    :: skip /* does not come, or finds that it has passed, be it by its time only */
     fi
 }
 #endif
