@@ -21,7 +21,7 @@
  *            at once. A recoverable one that is in error itself as it arrives sets the version back: its death will change
  *            no records, and who comes next must look all the same.
  *   cancelling: catches up likewise. What that ends has passed, and is not cancelled; the copy is dropped then: whoever
- *            waits or comes finds the same, for an error stays.
+ *            waits or comes finds the same, for an error stays. (Here: nobody resets or registers a failed task again.)
  *   ending:  only an instance that has not passed; its result goes into the history too.
  *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
  *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
