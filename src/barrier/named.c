@@ -88,7 +88,7 @@ static enum mu_verdict misfit(struct mu_edit *e, struct mu_call *c, struct mu_ba
 {
     answer(e, c, code, text);
     if (b->h.passed)
-        return MU_KEEP;
+        return c->changed ? put(e, c, b) : MU_KEEP;
     mu_barrier_end(b, code, "%s", text);
     return put(e, c, b);
 }
@@ -530,19 +530,28 @@ static enum mu_verdict cancel(struct mu_edit *e)
         e->status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", c->id);
         return MU_KEEP;
     }
-    e->status = e->version && b.h.num && !b.h.passed ? catch_up(c, &b) : MUSTER_OK;
-    c->counter = c->asked == MUSTER_BARRIER_NEXT ? b.h.counter : c->asked;
+    c->changed = e->version && b.h.num && !b.h.passed;
+    e->status = c->changed ? catch_up(c, &b) : MUSTER_OK;
     if (e->status) {
-        verdict = MU_KEEP;
-    } else if (c->counter != b.h.counter) {
-        e->status = mu_fail(MUSTER_FAILED_PRECONDITION,
-                            "barrier %s::%" PRIu64 " cannot be cancelled: it is at instance %" PRIu64
-                            ". This is likely due to a restart in the task or the job",
-                            c->id, c->counter, b.h.counter);
-    } else if (b.h.passed) {
-        e->status =
-            mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s::%" PRIu64 " has already been passed with status %s", c->id,
-                    c->counter, muster_status_name((enum muster_status)b.h.code));
+        mu_barrier_done(&b);
+        return MU_KEEP;
+    }
+    c->changed &= b.h.passed != 0;
+    c->counter = c->asked == MUSTER_BARRIER_NEXT ? b.h.counter : c->asked;
+    c->result = MUSTER_OK;
+    if (c->counter != b.h.counter || b.h.passed) { /* what catching up ended has ended, whoever is told */
+        char text[MU_BARRIER_TEXT];
+
+        if (c->counter != b.h.counter)
+            snprintf(text, sizeof text,
+                     "barrier %s::%" PRIu64 " cannot be cancelled: it is at instance %" PRIu64
+                     ". This is likely due to a restart in the task or the job",
+                     c->id, c->counter, b.h.counter);
+        else
+            snprintf(text, sizeof text, "barrier %s::%" PRIu64 " has already been passed with status %s", c->id,
+                     c->counter, muster_status_name((enum muster_status)b.h.code));
+        answer(e, c, MUSTER_FAILED_PRECONDITION, text);
+        verdict = c->changed ? put(e, c, &b) : MU_KEEP;
     } else {
         if (c->m->task_id >= 0)
             mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by task %d", c->id,
@@ -570,5 +579,7 @@ enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, 
     free(c.value);
     free(c.records);
     mu_exit(c.ctx);
+    if (!status && c.result)
+        status = mu_fail(c.result, "%s", c.text);
     return status;
 }

@@ -42,6 +42,7 @@ static void a_call_for_the_next_instance_finds_the_expired_one_ended(void **stat
     stage_until(has_passed_its_deadline, "b", "the deadline of b");
     assert_int_equal(muster_barrier_cancel(stage_observer, "b", 0), MUSTER_FAILED_PRECONDITION);
     assert_says(muster_last_error(), "DEADLINE_EXCEEDED");
+    assert_true(named_info("b").passed);                                  /* whoever found it ended it for all */
     assert_status(named_wait(1, "b", 1, 0, 1), MUSTER_DEADLINE_EXCEEDED); /* opens it */
     assert_int_equal(named_info("b").counter, 1);
     assert_status(do_barrier(0, "b", 1), MUSTER_OK);

@@ -4,7 +4,7 @@
 MEMBER=$BUILD/tests/launch/member
 [ -x "$MEMBER" ] || fail "$MEMBER is not built"
 start_job 1 sh -c "until [ -s $TMPDIR/flood ]; do sleep 0.05; done
-    $MEMBER flood \$(cat $TMPDIR/flood) && touch $TMPDIR/flooded; exec sleep 1000"
+    '$MEMBER' flood \$(cat $TMPDIR/flood) && touch $TMPDIR/flooded; exec sleep 1000"
 event() { "$MUSTER" event "$@" --job "$JOB"; }
 
 check 0 event read

@@ -7,7 +7,8 @@ command -v pkg-config >/dev/null || { echo "pkg-config is not installed"; exit 7
 
 root=$TMPDIR/root
 quiet_make() {
-    make -s -C "$TOP" BUILD="$(dirname "$BUILD")" VARIANT=release DESTDIR="$root" PREFIX=/usr "$@" >"$TMPDIR/log" 2>&1 || {
+    # make cannot have spaces in the names of what it builds; the folder that all lies in may
+    make -s -C "$TOP" BUILD="$(realpath --relative-to="$TOP" "$(dirname "$BUILD")")" VARIANT=release DESTDIR="$root" PREFIX=/usr "$@" >"$TMPDIR/log" 2>&1 || {
         cat "$TMPDIR/log"
         exit 1
     }

@@ -37,7 +37,8 @@ run_one() {
     # shellcheck disable=SC2086
     (cd "$top" && timeout "$seconds" genmc "-$MODEL" "${options[@]}" -- -std=gnu17 -D_GNU_SOURCE -DMU_GENMC \
         -Dstatic_assert=_Static_assert "-DMODEL_MARK=$mark" -Wno-implicit-function-declaration \
-        "-I$here/standin" "-I$here" -Iinclude -Isrc -I. $flags "$harness") >"$out" 2>&1
+        -Itests/model/genmc/standin -Itests/model/genmc -Iinclude -Isrc -I. $flags \
+        "tests/model/genmc/$name.c") >"$out" 2>&1 # relative: genmc takes names apart at spaces
     rc=$?
     took=$((($(date +%s%N) - start) / 1000000))
     # genmc leaves its compiled input in /tmp; ours carries the mark
