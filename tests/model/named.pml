@@ -20,8 +20,7 @@
  *            arrived; the last one ends the instance with OK. Who opens an instance while a participant is in error ends it
  *            at once. A recoverable one that is in error itself as it arrives sets the version back: its death will change
  *            no records, and who comes next must look all the same.
- *   cancelling: catches up likewise. What that ends has passed, and is not cancelled; the copy is dropped then: whoever
- *            waits or comes finds the same, for an error stays. (Here: nobody resets or registers a failed task again.)
+ *   cancelling: catches up likewise. What that ends has passed, and is not cancelled.
  *   ending:  only an instance that has not passed; its result goes into the history too.
  *   waiter:  load the epoch, copy the value. Its instance has passed -> the result. The barrier is at a later instance ->
  *            the result from the history. Its own mark is gone -> cancelled. Look at the records, if they have changed since
@@ -475,15 +474,10 @@ proctype Canceller()
     :: atomic {
         !barrier.passed ->
 #ifndef CANCELS_BLINDLY
-        if
-        :: BEHIND && !ANY_ERROR -> bring_up_to_date()
-        :: else
-        fi;
+        catch_up();
 #endif
         if
-#ifndef CANCELS_BLINDLY
-        :: BEHIND && ANY_ERROR -> skip /* its answer: that has passed */
-#endif
+        :: barrier.passed -> skip /* its answer: that has passed */
         :: else ->
             assert(!barrier.made || !ANY_ERROR); /* else that has ended it */
             cause = true;
