@@ -77,6 +77,7 @@ static const struct {
     FIELD(mu_header, cluster),
     FIELD(mu_header, event_tail),
     FIELD(mu_header, slots_high),
+    FIELD(mu_header, wanted),
     SIZE(mu_slot),
     FIELD(mu_slot, word),
     FIELD(mu_slot, task),

@@ -18,7 +18,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 2u
-#define MU_LAYOUT_MINOR 0u
+#define MU_LAYOUT_MINOR 1u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -203,11 +203,16 @@ struct mu_header {
     uint8_t pad3[MU_LINE - 8];
     mu_a32 slots_high; /* 1536: no slot at or above it was ever claimed */
     uint8_t pad4[MU_LINE - 4];
-    uint8_t reserved2[MU_HEADER_SIZE - 1664];
+    mu_a64 wanted; /* 1664: who frees a block that would have served clears its bit */
+    uint8_t pad5[MU_LINE - 8];
+    uint8_t reserved2[MU_HEADER_SIZE - 1792];
 };
-#define MU_OPEN    1u
-#define MU_CLOSED  2u /* for ever */
-#define MU_CLOSING 3u /* somebody looks whether he was the last; back to OPEN, with another count, if not */
+/* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, 32. */
+#define MU_WANTED_COUNT(w)   ((uint32_t)((w) >> 32))
+#define MU_WANTED_CLASSES(w) ((uint32_t)(w))
+#define MU_OPEN              1u
+#define MU_CLOSED            2u /* for ever */
+#define MU_CLOSING           3u /* somebody looks whether he was the last; back to OPEN, with another count, if not */
 /* The header's state word: state 2, and a count that moves whenever CLOSING is taken back. */
 #define MU_STATE(w)      ((w)&3u)
 #define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)
@@ -299,7 +304,7 @@ static_assert(sizeof(struct mu_header) == MU_HEADER_SIZE, "header");
 static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_header, host) == 512 &&
                   offsetof(struct mu_header, state) == 1024 && offsetof(struct mu_header, epoch) == 1152 &&
                   offsetof(struct mu_header, cluster) == 1280 && offsetof(struct mu_header, event_tail) == 1408 &&
-                  offsetof(struct mu_header, slots_high) == 1536,
+                  offsetof(struct mu_header, slots_high) == 1536 && offsetof(struct mu_header, wanted) == 1664,
               "header lines");
 static_assert(sizeof(struct mu_task_record) == 64, "task record");
 static_assert(sizeof(struct mu_cluster_root) == 32, "cluster root");

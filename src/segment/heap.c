@@ -9,10 +9,11 @@
  *
  * Search: first this thread's last frees (still in its cache, oldest first, so that one block is not recycled at
  * once), then on through the current chunk and another of the class, then a fresh chunk. In a full heap: what this
- * thread freed of larger classes, then every block of the class, then of the larger ones. A search of everything that
- * took long and found nothing is not repeated for as long as it took: a full heap says so at once, and what others free
- * is seen soon. Deletes have a reserve of blocks that hold any page, so that a full store can be emptied.
- * Chunks are committed (fallocate) before they are claimed: no access ever meets a page that the file system lacks.
+ * thread freed of larger classes, then every block of the class, then of the larger ones. A thread
+ * that searched everything in vain does not search again before somebody has freed a block that would have served: a
+ * full heap says so at once, and never when it is not (the header's word `wanted`, see search_all()). Deletes have a
+ * reserve of blocks that hold any page, so that a full store can be emptied. Chunks are committed (fallocate) before
+ * they are claimed: no access ever meets a page that the file system lacks.
  */
 #include "segment/heap.h"
 
@@ -20,11 +21,12 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "base/clock.h"
-
 const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
-enum { PROBES = 96 /* blocks looked at before another chunk is taken */, LONG_NS = 1000000 };
+enum {
+    PROBES = 96, /* blocks looked at before another chunk is taken */
+    SEARCHES = 3 /* of everything, while others free behind the search what they take before it */
+};
 
 uint32_t mu_heap_class_large(size_t granules)
 {
@@ -127,8 +129,11 @@ static int chunk_claim(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_in
             continue;
         h->chunk = c + 1;
         h->next = 0;
-        if (!system)
+        if (!system) {
             ctx->unclaimed = c + 1;
+            mu_fence_seq_cst(); /* as after a free: pairs with the fence in search_all() */
+            mu_heap_tell(seg, class_index);
+        }
         return 0;
     }
     if (!system)
@@ -201,21 +206,64 @@ static uint64_t sweep_class(struct mu_ctx *ctx, uint32_t class_index, bool syste
     return ref;
 }
 
+void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes)
+{
+    uint64_t w = mu_load_acquire(&seg->header->wanted);
+
+    /* release half: pairs with search_all(). Ends: it is tried again only when others changed the word */
+    while (MU_WANTED_CLASSES(w) & classes)
+        if (mu_cas_seen(&seg->header->wanted, &w, (w & ~(uint64_t)classes) + (1ull << 32)))
+            break;
+}
+
+/* Set the class's bit; returns the count at which it was, or became, set. */
+static uint32_t want(struct muster_segment *seg, uint32_t class_index)
+{
+    uint64_t bit = 1ull << class_index, w = mu_load_acquire(&seg->header->wanted);
+
+    while (!(w & bit) && !mu_cas_seen(&seg->header->wanted, &w, w | bit)) /* lock-free: failed for another's change */
+        ;
+    return MU_WANTED_COUNT(w);
+}
+
+/*
+ * Every block that can serve, or the proof that there is none: the class's bit in `wanted` is set before the search,
+ * and every free of a block that could serve looks at the word after its CAS and clears the bit. So while the bit
+ * stands at the count of a search that was in vain, the heap is as full as it was then. Who frees and dies before it
+ * looks has not freed yet; the scavenger clears the bits for it. (The count would have to go round while this thread
+ * sleeps between two calls to be mistaken.)
+ */
+static uint64_t search_all(struct mu_ctx *ctx, uint32_t class_index)
+{
+    const mu_a64 *wanted = &ctx->seg->header->wanted;
+    uint64_t ref = 0;
+
+    for (int i = 0; !ref && i < SEARCHES; i++) {
+        uint64_t count = want(ctx->seg, class_index), w;
+
+        if (ctx->dry[class_index] == count + 1)
+            break;
+        mu_fence_seq_cst(); /* the bit comes before the look at any block; pairs with mu_heap_tell() */
+        for (uint32_t c = class_index; !ref && c < MU_CLASSES; c++)
+            ref = sweep_class(ctx, c, false);
+        w = mu_load_acquire(wanted); /* acquire: pairs with mu_heap_end_wanted() */
+        if (!ref && (w >> class_index & 1) && MU_WANTED_COUNT(w) == count)
+            ctx->dry[class_index] = count + 1;
+    }
+    return ref;
+}
+
 /* No chunk is to be had: any free block that is large enough. */
 static uint64_t search_everywhere(struct mu_ctx *ctx, uint32_t class_index, bool system)
 {
-    uint64_t ref = 0, began, now;
+    uint64_t ref = 0;
 
     for (uint32_t c = class_index; !ref && c < MU_CLASSES; c++)
         ref = mu_heap_take_hinted(ctx, &ctx->hints[system][c]);
-    if (ref || (!system && mu_now() < ctx->dry_until[class_index]))
-        return ref;
-    began = mu_now();
-    for (uint32_t c = class_index; !ref && c < MU_CLASSES - system; c++) /* the largest are the deletes' reserve */
-        ref = sweep_class(ctx, c, system);
-    now = mu_now();
-    if (!ref && !system && now - began > LONG_NS)
-        ctx->dry_until[class_index] = now + (now - began);
+    if (!ref && !system)
+        return search_all(ctx, class_index);
+    for (uint32_t c = class_index; !ref && c < MU_CLASSES - 1; c++) /* the largest are the deletes' reserve */
+        ref = sweep_class(ctx, c, true);
     return ref;
 }
 

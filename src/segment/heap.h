@@ -84,13 +84,28 @@ static inline uint64_t mu_heap_take_hinted(struct mu_ctx *ctx, struct mu_hints *
     return 0;
 }
 
+/*
+ * A block of this class was freed: whoever knew the heap to be full of what it would have served as is told. A free
+ * without a context is a scavenger's, which tells at its end, for all that it and the dead one freed.
+ */
+void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes);
+static inline void mu_heap_tell(struct muster_segment *seg, uint32_t class_index)
+{
+    uint32_t classes = (2u << class_index) - 1;
+
+    /* seq_cst: after the CAS that freed; pairs with the fence in search_all(): it finds the block, or we its bit */
+    if (MU_WANTED_CLASSES(mu_load_seq_cst(&seg->header->wanted)) & classes)
+        mu_heap_end_wanted(seg, classes);
+}
+
 /* The CAS by which a block becomes free; exactly one of all who try succeeds. ctx (may be NULL) remembers it. */
 static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *ctx, uint32_t index, uint64_t seen)
 {
     struct mu_block *b = mu_heap_at(seg, index);
 
-    /* acq_rel: pairs with mu_heap_take(); all reads and writes of the block come before its next owner's */
-    if (!mu_cas(&b->word, seen, MU_BLOCK_WORD(MU_BLOCK_GENERATION(seen) + 1, 0, 0, MU_FREE)))
+    /* release half: pairs with mu_heap_take(); all reads and writes of the block come before its next owner's. seq_cst:
+     * see mu_heap_tell() */
+    if (!mu_cas_seq_cst(&b->word, seen, MU_BLOCK_WORD(MU_BLOCK_GENERATION(seen) + 1, 0, 0, MU_FREE)))
         return false;
     if (ctx) {
         /* relaxed: the block was used, so its chunk was claimed */
@@ -101,6 +116,7 @@ static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *
             h->ring[(h->head + h->count) % MU_HINTS] = index;
             h->count++;
         }
+        mu_heap_tell(seg, MU_CHUNK_CLASS(cw) - 1);
     }
     return true;
 }
@@ -111,7 +127,10 @@ uint32_t mu_heap_chunk_blocks(uint32_t class_index);
 #define MU_HEAP_SYSTEM  1u /* may use the chunks kept for the cluster's records */
 #define MU_HEAP_RESERVE 2u /* may use a block kept for deletes, when nothing else is left */
 
-/* Take a free block: OWNED by this thread. Its body is garbage. RESOURCE_EXHAUSTED when there is none. */
+/*
+ * Take a free block: OWNED by this thread. Its body is garbage. RESOURCE_EXHAUSTED when a search of everything met none
+ * and no free that was complete before the call is forgotten.
+ */
 enum muster_status mu_heap_alloc(struct mu_ctx *ctx, size_t body_bytes, uint32_t flags, uint64_t *ret_ref,
                                  struct mu_block **ret_block);
 

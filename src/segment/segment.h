@@ -46,9 +46,9 @@ struct mu_ctx {
     struct mu_slot *own;
     uint32_t slot;
     uint16_t incarnation;
-    const mu_a32 *interrupt;        /* of the process's handle; NULL: none */
-    uint32_t unclaimed;             /* no unclaimed chunk below it, as far as known */
-    uint64_t dry_until[MU_CLASSES]; /* a long search of everything found nothing for this class: not before then */
+    const mu_a32 *interrupt;  /* of the process's handle; NULL: none */
+    uint32_t unclaimed;       /* no unclaimed chunk below it, as far as known */
+    uint64_t dry[MU_CLASSES]; /* a search of everything was in vain at this MU_WANTED_COUNT, + 1; 0: none was */
     struct mu_hints hints[2][MU_CLASSES];
     uint64_t scratch[MU_CHUNK / 8]; /* a private copy of the root block being edited */
 };

@@ -39,6 +39,12 @@ static inline uint64_t mu_load_acquire(const mu_a64 *p)
     return atomic_load_explicit(p, memory_order_acquire);
 }
 
+static inline uint64_t mu_load_seq_cst(const mu_a64 *p)
+{
+    mu_point(p);
+    return atomic_load_explicit(p, memory_order_seq_cst);
+}
+
 static inline void mu_store_relaxed(mu_a64 *p, uint64_t v)
 {
     mu_point(p);
@@ -58,7 +64,14 @@ static inline bool mu_cas(mu_a64 *p, uint64_t expected, uint64_t desired)
     return atomic_compare_exchange_strong_explicit(p, &expected, desired, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* The same; on failure *expected gets what was there. */
+/* The same, sequentially consistent: with a later mu_load_seq_cst(), or after another's fence, one sees the other. */
+static inline bool mu_cas_seq_cst(mu_a64 *p, uint64_t expected, uint64_t desired)
+{
+    mu_point(p);
+    return atomic_compare_exchange_strong_explicit(p, &expected, desired, memory_order_seq_cst, memory_order_acquire);
+}
+
+/* The same as mu_cas(); on failure *expected gets what was there. */
 static inline bool mu_cas_seen(mu_a64 *p, uint64_t *expected, uint64_t desired)
 {
     mu_point(p);

@@ -6,11 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "job.h"
 #include "seed.h"
 #include "segment/file.h"
 #include "segment/heap.h"
+#include "segment/scavenge.h"
 #include "segment/slot.h"
 
 static struct test_job job;
@@ -157,6 +160,86 @@ static void in_a_full_heap_a_larger_block_serves(void **state)
         mu_heap_discard(ctx, small[i]);
 }
 
+static uint32_t fill(struct mu_ctx *who, size_t bytes, uint64_t *refs)
+{
+    struct mu_block *b;
+    uint32_t n = 0;
+
+    while (mu_heap_alloc(who, bytes, 0, &refs[n], &b) == MUSTER_OK)
+        n++;
+    return n;
+}
+
+static void discard(struct mu_ctx *who, const uint64_t *refs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        mu_heap_discard(who, refs[i]);
+}
+
+/* Large enough that a search of everything takes a while: a full heap is never believed to be full for longer. */
+static void what_another_frees_in_a_full_heap_is_found_at_once(void **state)
+{
+    const struct muster_segment_config config = {.heap_bytes = 32 << 20};
+    static uint64_t large[32768], small[1 << 19];
+    struct mu_ctx *other = malloc(sizeof *other);
+    uint32_t num_large, num_small;
+    struct mu_block *b;
+    uint64_t got[64];
+
+    (void)state;
+    assert_int_equal(teardown(NULL), 0);
+    ctx = malloc(sizeof *ctx);
+    assert_ok(test_job_create(&job, &config));
+    assert_ok(mu_segment_open(job.name, true, &seg));
+    assert_ok(mu_slot_claim(seg, 0, ctx));
+    assert_ok(mu_slot_claim(seg, 0, other));
+    for (num_large = 0; num_large < 32768; num_large++) /* a quarter of it serves both classes */
+        assert_ok(mu_heap_alloc(other, 200, 0, &large[num_large], &b));
+    num_small = fill(other, 10, small);
+    for (uint32_t i = 0; i < 32; i++) {
+        assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 200, 0, &got[i], &b));
+        assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 10, 0, &got[i], &b));
+        mu_heap_discard(other, large[--num_large]);
+        assert_ok(mu_heap_alloc(ctx, i % 2 ? 10 : 200, 0, &got[i], &b));
+    }
+    for (uint32_t i = 32; i < 64; i++) {
+        mu_heap_discard(other, small[--num_small]);
+        assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 200, 0, &got[i], &b)); /* too small for it */
+        assert_ok(mu_heap_alloc(ctx, 10, 0, &got[i], &b));
+    }
+    discard(ctx, got, 64);
+    discard(other, large, num_large);
+    discard(other, small, num_small);
+    mu_slot_release(other);
+    free(other);
+}
+
+static void what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_after(void **state)
+{
+    uint64_t refs[100], ref;
+    struct mu_block *b;
+    uint32_t n;
+    pid_t child;
+    int status;
+
+    (void)state;
+    child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        struct mu_ctx *dying = malloc(sizeof *dying);
+
+        _exit(mu_segment_open(job.name, true, &seg) || mu_slot_claim(seg, 0, dying) ||
+              mu_heap_alloc(dying, MU_BODY_MAX, 0, &ref, &b));
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    n = fill(ctx, MU_BODY_MAX, refs);
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, MU_BODY_MAX, 0, &ref, &b));
+    assert_int_equal(mu_scavenge(ctx, NULL, NULL), 1);
+    assert_int_equal(fill(ctx, MU_BODY_MAX, refs + n), 1);
+    discard(ctx, refs, n + 1);
+}
+
 static void a_deep_free_takes_the_parts_and_may_be_repeated(void **state)
 {
     uint64_t head, parts[5];
@@ -237,6 +320,8 @@ int main(void)
         TEST(a_generation_wraps_without_harm),
         TEST(all_of_the_heap_can_be_had_once_in_blocks_of_any_class),
         TEST(in_a_full_heap_a_larger_block_serves),
+        TEST(what_another_frees_in_a_full_heap_is_found_at_once),
+        TEST(what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_after),
         TEST(a_deep_free_takes_the_parts_and_may_be_repeated),
         TEST(wild_indices_name_no_block),
         TEST(freed_blocks_are_used_again_before_new_memory),

@@ -422,6 +422,7 @@ void sim_name_address(const volatile void *address, char *name, size_t size)
                  : at == offsetof(struct mu_header, epoch)      ? "epoch"
                  : at == offsetof(struct mu_header, event_tail) ? "event_tail"
                  : at == offsetof(struct mu_header, slots_high) ? "slots_high"
+                 : at == offsetof(struct mu_header, wanted)     ? "wanted"
                  : at < MU_HEADER_SIZE                          ? "header"
                                                                 : "chunk",
                  (unsigned long long)value);

@@ -21,7 +21,19 @@
 /* A violated one is an "Assertion violation" that ends in !"what". */
 #define MUST(what, condition) assert((condition) || !#what)
 
+#include "sync/shm.h"
+#ifdef BREAK_WEAK_FULL_FENCE
+#define mu_fence_seq_cst() ((void)0)
+#endif
+#ifdef BREAK_WEAK_FREE
+#define mu_load_seq_cst(p) mu_load_acquire(p)
+#endif
+#ifdef BREAK_FREE_UNTOLD
+#define mu_load_seq_cst(p) ((void)(p), 0ull)
+#endif
 #include "segment/heap.c"
+#undef mu_fence_seq_cst
+#undef mu_load_seq_cst
 
 /* ---- commit.h, object.c ---- */
 #include "segment/pin.h"
@@ -110,6 +122,9 @@ static bool model_in_heap(const mu_a64 *p);
 #ifdef BREAK_DEAD_PIN_LEFT
 #define mu_pin_settle(seg, ctx, object, ref, except) ((void)0)
 #endif
+#ifdef BREAK_SCAVENGER_UNTOLD
+#define mu_heap_tell(seg, class_index) ((void)0)
+#endif
 #ifdef BREAK_NO_EPOCH
 #define mu_futex_wake32(word)   ((void)(word))
 #define mu_fetch_add32(word, n) ((void)(word), (void)(n))
@@ -118,6 +133,7 @@ static bool model_in_heap(const mu_a64 *p);
 #undef mu_futex_wake32
 #undef mu_fetch_add32
 #undef mu_cas
+#undef mu_heap_tell
 #undef mu_object_reaches
 #undef mu_heap_free
 #ifdef BREAK_SWEEP_BY_STORE /* what is OWNED by the dead becomes free, whatever it is by now */
@@ -142,6 +158,9 @@ static bool model_in_heap(const mu_a64 *p);
 #ifdef MODEL_MARK
 int MODEL_MARK; /* so that run.sh knows what GenMC left in /tmp. Not "used": that would upset GenMC's addresses. */
 #endif
+#ifndef MODEL_CHUNKS
+#define MODEL_CHUNKS 1u /* one or two: the second of the second class */
+#endif
 #define MAIN (MODEL_SLOTS - 1) /* main's own slot: it prepares, and cleans up at the end */
 
 /* Words of the segment's sections, and where they start. */
@@ -152,7 +171,7 @@ enum {
     AT_OBJECTS = AT_CHUNKS + 1,
     AT_HEAP = AT_OBJECTS + 4,
     BLOCK_WORDS = MU_GRANULE / 8,
-    SEGMENT_WORDS = AT_HEAP + MODEL_BLOCKS * BLOCK_WORDS,
+    SEGMENT_WORDS = AT_HEAP + MODEL_CHUNKS * MODEL_BLOCKS * BLOCK_WORDS,
 };
 
 /*
@@ -183,7 +202,7 @@ static uint64_t memory[SEGMENT_WORDS] = {
 #if MODEL_SLOTS > 4
     LIVE_SLOT(4),
 #endif
-    [AT_CHUNKS] = 1, /* class 0 */
+    [AT_CHUNKS] = MODEL_CHUNKS == 1 ? 1 : 1 | 2ull << 32, /* class 0, class 1 */
     MODEL_IMAGE,
 };
 #define OBJECT ((mu_a64 *)memory + AT_OBJECTS)
@@ -308,7 +327,8 @@ static void map(void)
     seg->events = OBJECT + 2;
     seg->heap = (uint8_t *)(at + AT_HEAP);
     seg->num_tasks = seg->num_slots = MODEL_SLOTS;
-    seg->num_buckets = seg->num_cells = seg->num_chunks = 1;
+    seg->num_buckets = seg->num_cells = 1;
+    seg->num_chunks = MODEL_CHUNKS;
     seg->num_events = MODEL_EVENTS;
     seg->num_system_chunks = 0;
 }
@@ -324,9 +344,14 @@ static void become(uint32_t slot)
     c->own = &view()->slots[slot];
     c->slot = slot;
     c->incarnation = 0;
-    c->unclaimed = 1;
-    c->dry_until[0] = 0;
+    c->unclaimed = MODEL_CHUNKS;
+    c->dry[0] = 0;
     c->hints[0][0].head = c->hints[0][0].count = 0;
+#if MODEL_CLASSES > 1
+    c->hints[0][1].head = c->hints[0][1].count = 0;
+    c->hints[0][1].chunk = 2;
+    c->hints[0][1].next = 0;
+#endif
     c->hints[0][0].chunk = 1;
     c->hints[0][0].next = (slot + 1) % MODEL_BLOCKS;
 }

@@ -1,7 +1,8 @@
 /*
  * Stands in for shm_layout/layout.h: the same format with the smallest geometry. A chunk has MODEL_BLOCKS granules
  * instead of 1024, and there is one size class, of one granule, so that an allocator meets its limits with three
- * blocks. MODEL_GRANULE is for those who need larger blocks than 64 bytes.
+ * blocks. MODEL_GRANULE is for those who need larger blocks than 64 bytes, MODEL_CLASSES for those who need a second
+ * class, of two granules.
  */
 #ifndef MODEL_LAYOUT_H
 #define MODEL_LAYOUT_H
@@ -17,12 +18,15 @@
 #endif
 #undef MU_CHUNK
 #define MU_CHUNK (MODEL_BLOCKS * MU_GRANULE)
+#ifndef MODEL_CLASSES
+#define MODEL_CLASSES 1u
+#endif
 #undef MU_CLASSES
-#define MU_CLASSES 1u
+#define MU_CLASSES MODEL_CLASSES
 #undef MU_CLASS_GRANULES
 #define MU_CLASS_GRANULES                                                                                              \
     {                                                                                                                  \
-        1                                                                                                              \
+        1, MODEL_CLASSES                                                                                               \
     }
 
 #endif
