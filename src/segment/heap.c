@@ -208,7 +208,7 @@ static uint64_t sweep_class(struct mu_ctx *ctx, uint32_t class_index, bool syste
 
 void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes)
 {
-    uint64_t w = mu_load_acquire(&seg->header->wanted);
+    uint64_t w = mu_load_acquire(&seg->header->wanted); /* acquire: pairs with want() */
 
     /* release half: pairs with search_all(). Ends: it is tried again only when others changed the word */
     while (MU_WANTED_CLASSES(w) & classes)
@@ -219,7 +219,7 @@ void mu_heap_end_wanted(struct muster_segment *seg, uint32_t classes)
 /* Set the class's bit; returns the count at which it was, or became, set. */
 static uint32_t want(struct muster_segment *seg, uint32_t class_index)
 {
-    uint64_t bit = 1ull << class_index, w = mu_load_acquire(&seg->header->wanted);
+    uint64_t bit = 1ull << class_index, w = mu_load_acquire(&seg->header->wanted); /* acquire: another's want() */
 
     while (!(w & bit) && !mu_cas_seen(&seg->header->wanted, &w, w | bit)) /* lock-free: failed for another's change */
         ;

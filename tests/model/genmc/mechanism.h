@@ -32,7 +32,9 @@
 #define mu_load_seq_cst(p) ((void)(p), 0ull)
 #endif
 #include "segment/heap.c"
+#ifdef BREAK_WEAK_FULL_FENCE
 #undef mu_fence_seq_cst
+#endif
 #undef mu_load_seq_cst
 
 /* ---- commit.h, object.c ---- */

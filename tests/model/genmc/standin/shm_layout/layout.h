@@ -24,9 +24,16 @@
 #undef MU_CLASSES
 #define MU_CLASSES MODEL_CLASSES
 #undef MU_CLASS_GRANULES
+#if MODEL_CLASSES > 1
 #define MU_CLASS_GRANULES                                                                                              \
     {                                                                                                                  \
-        1, MODEL_CLASSES                                                                                               \
+        1, 2                                                                                                           \
     }
+#else
+#define MU_CLASS_GRANULES                                                                                              \
+    {                                                                                                                  \
+        1                                                                                                              \
+    }
+#endif
 
 #endif
