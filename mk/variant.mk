@@ -43,7 +43,7 @@ $(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) $(3)/sources | 
 
 $(3)/muster: $$(EXE_OBJ_$(1)) $(3)/libmuster.a
 	@:$$(call say,ld,$$@)
-	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a
+	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a $$(EXE_LIBS)
 
 # Examples see what an installed muster gives: public headers and the shared library.
 $(3)/examples/%: examples/%.c $(3)/libmuster.so.$(VERSION) $(3)/flags | $$(DEPS)
@@ -53,7 +53,7 @@ $(3)/examples/%: examples/%.c $(3)/libmuster.so.$(VERSION) $(3)/flags | $$(DEPS)
 
 $(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard bench/common/*.c)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
-	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) -lm
+	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) $$(EXE_LIBS) -lm
 
 $(foreach d,$(TEST_DIRS),$(call test_dir_rules,$(1),$(2),$(3),$(d)))
 -include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d)
@@ -71,10 +71,10 @@ $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)): $(3)/%: $(3)/obj/%_
 $(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c)) $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)): \
 	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
-	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) -Wl,--as-needed -lcmocka -lm
+	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) $$(EXE_LIBS) -Wl,--as-needed -lcmocka -lm
 $(patsubst %.c,$(3)/%,$(if $(filter fuzz,$(2)),$(wildcard tests/$(4)/*_fuzz.c))): $(3)/%: $(3)/obj/%.o \
 	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
-	$$(Q)$$(LINK_$(1)) -fsanitize=fuzzer -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) -lm
+	$$(Q)$$(LINK_$(1)) -fsanitize=fuzzer -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) $$(EXE_LIBS) -lm
 
 endef

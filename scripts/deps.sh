@@ -10,6 +10,7 @@ packages() {
 build  gcc                 compiles muster
 build  libc6-dev           the C library's headers
 build  make                reads the Makefile
+build  libuv1-dev          the event loop of the muster command, linked statically
 check  libcmocka-dev       the unit tests are written with cmocka
 check  python3             runs the tests, checks the house rules
 check  g++                 the public headers must compile as C++ too
