@@ -6,6 +6,7 @@
 #ifndef MU_LAUNCH_LAUNCH_H
 #define MU_LAUNCH_LAUNCH_H
 
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,6 +27,9 @@ struct mu_launch_image {
     sigset_t defaults;     /* ... signals put back to SIG_DFL */
     struct rlimit files;   /* RLIMIT_NOFILE */
     int detached;          /* 0: own process group, killed when the calling thread ends; 1: own session, lives on */
+
+    const cpu_set_t *cpus; /* the processors that it may use; NULL: the caller's */
+    size_t cpus_size;      /* bytes of the set */
 };
 
 /* Why a process could not be started: the step ("chdir", "exec") and its errno. */

@@ -73,6 +73,8 @@ ON_CHILD_STACK static const char *set_up(const struct child *child)
         return "chdir";
     if (setrlimit(RLIMIT_NOFILE, &image->files))
         return "setrlimit";
+    if (image->cpus && sched_setaffinity(0, image->cpus_size, image->cpus)) /* before exec: its memory lies near, too */
+        return "sched_setaffinity";
     for (int number = 1; number < SIGRTMIN; number++)
         if (sigismember(&image->defaults, number) == 1 && sigaction(number, &by_default, NULL))
             return "sigaction";

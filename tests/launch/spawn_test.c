@@ -1,0 +1,106 @@
+/*
+ * tests/launch/spawn_test.c: a new process runs where it should; what goes wrong before exec is named.
+ */
+#include "cm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "launch/launch.h"
+
+extern char **environ;
+
+static struct mu_launch_image image_of(char **argv)
+{
+    struct mu_launch_image image = {.argv = argv, .envp = environ, .stdio = {-1, -1, -1}, .keep = {-1, -1}};
+
+    sigemptyset(&image.mask);
+    sigemptyset(&image.defaults);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &image.files), 0);
+    return image;
+}
+
+/* The first and the last processor that we may use; the same one on a machine of one. */
+static void allowed(int *ret_first, int *ret_last)
+{
+    cpu_set_t set;
+
+    assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
+    *ret_first = *ret_last = -1;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &set)) {
+            *ret_last = cpu;
+            if (*ret_first < 0)
+                *ret_first = cpu;
+        }
+}
+
+static void runs_on(int cpu)
+{
+    char script[128];
+    char *argv[] = {"sh", "-c", script, NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    cpu_set_t set;
+    pid_t pid;
+    int pidfd;
+
+    snprintf(script, sizeof script, "grep -qx 'Cpus_allowed_list:\t%d' /proc/$$/status", cpu);
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    image.cpus = &set;
+    image.cpus_size = sizeof set;
+    if (mu_launch_spawn(&image, &pid, &pidfd, &failure))
+        fail_msg("%s: %s", failure.step, strerror(failure.error));
+    assert_int_equal(test_reap(pid), 0);
+    close(pidfd);
+}
+
+static void a_process_starts_on_the_processors_that_it_was_given(void **state)
+{
+    cpu_set_t before, after;
+    int first, last;
+
+    (void)state;
+    allowed(&first, &last);
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    runs_on(first);
+    runs_on(last);
+    assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+    assert_true(CPU_EQUAL(&before, &after)); /* the child shares our memory, not our place */
+}
+
+static void processors_that_are_not_there_are_refused_by_name_of_the_step(void **state)
+{
+    char *argv[] = {"true", NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    cpu_set_t set;
+    pid_t pid;
+    int pidfd;
+
+    (void)state;
+    CPU_ZERO(&set);
+    image.cpus = &set;
+    image.cpus_size = sizeof set;
+    assert_int_equal(mu_launch_spawn(&image, &pid, &pidfd, &failure), -1);
+    assert_string_equal(failure.step, "sched_setaffinity");
+    assert_int_equal(failure.error, EINVAL);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie */
+    assert_int_equal(errno, ECHILD);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_process_starts_on_the_processors_that_it_was_given),
+        cmocka_unit_test(processors_that_are_not_there_are_refused_by_name_of_the_step),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
