@@ -116,6 +116,36 @@ const struct mu_cli_verb *mu_cli_find(const char *name);
 const struct mu_cli_option *mu_cli_find_option(const struct mu_cli_verb *verb, const char *name, size_t len,
                                                char letter);
 
+/* ---- suggest.c: "did you mean" --------------------------------------------------------------------------------- */
+
+#define MU_CLI_GUESS_TEXT 96
+
+/* One mistyped word, while the right ones are shown to it. */
+struct mu_cli_guess {
+    const char *word;
+    size_t len; /* 0: too short or too long to guess */
+    unsigned distance;
+    const char *nearest, *longer; /* by edits; beginning with the word */
+    int is_tied;
+    unsigned num_longer;
+};
+
+void mu_cli_guess_start(struct mu_cli_guess *guess, const char *word, size_t len);
+void mu_cli_guess_see(struct mu_cli_guess *guess, const char *candidate);
+/* The word that was meant, or NULL. */
+const char *mu_cli_guess_end(const struct mu_cli_guess *guess);
+/* The same as the end of a complaint: "; did you mean --json?" with "--" before it, or "". */
+const char *mu_cli_did_you_mean(const struct mu_cli_guess *guess, const char *before, const char *after,
+                                char buffer[MU_CLI_GUESS_TEXT]);
+/* Which of the words `text` is. 0, or 2 with a complaint printed: "--bind-to is core, numa or none, not 'croe'; ..." */
+int mu_cli_choice(const struct mu_cli_call *call, const char *what, const char *text, const char *const *words,
+                  size_t *ret_index);
+
+/* verbs.c */
+/* "unknown command 'NAME'", with what was meant. Returns 2. */
+int mu_cli_unknown_command(const struct mu_cli_call *call, const struct mu_cli_verb *verb, const char *name);
+int mu_cli_unknown_verb(const struct mu_cli_call *call, const char *name);
+
 /* help.c */
 void mu_cli_print_help(const struct mu_cli_verb *verb, const char *path, FILE *out);
 void mu_cli_print_general_help(FILE *out);

@@ -5,6 +5,22 @@
 
 #include <string.h>
 
+/* The same table stands in muster(1); the verbs' pages say what of it they use. */
+static const struct {
+    const char *code, *meaning;
+} exits[] = {
+    {"0", "done"},
+    {"1", "it failed; one sentence says what, why and who"},
+    {"2", "a wrong option or operand"},
+    {"3", "the key, task, barrier or job was not found"},
+    {"4", "the time that was given has passed"},
+    {"124", "run: the time given with --timeout has passed"},
+    {"125", "run: the launcher itself failed"},
+    {"126", "run: the command cannot be executed"},
+    {"127", "run: the command was not found"},
+    {"128 + n", "a wait, or the launcher, was ended by signal n; run: a task was killed by it"},
+};
+
 static void print_option(const struct mu_cli_option *option, FILE *out)
 {
     char left[64];
@@ -72,7 +88,10 @@ void mu_cli_print_general_help(FILE *out)
         fprintf(out, "  %-10s %s\n", mu_cli_verbs[i]->name, mu_cli_verbs[i]->summary);
     fprintf(out, "\nOptions:\n  -h, --help                     print this help and exit\n"
                  "      --version                  the same as 'muster version'\n"
-                 "\nEach verb has its own --help. Durations read 500ms, 30s, 5m.\n\nSee muster(1).\n");
+                 "\nExit status:\n");
+    for (size_t i = 0; i < sizeof exits / sizeof exits[0]; i++)
+        fprintf(out, "  %-10s %s\n", exits[i].code, exits[i].meaning);
+    fprintf(out, "\nEach verb has its own --help. Durations read 500ms, 30s, 5m.\n\nSee muster(1).\n");
 }
 
 /* ---- completion ---------------------------------------------------------------------------------------------------
@@ -135,7 +154,7 @@ static int help_run(struct mu_cli_call *call)
     }
     verb = mu_cli_find(call->operands[0]);
     if (!verb)
-        return mu_cli_usage(call, "unknown verb '%s'", call->operands[0]);
+        return mu_cli_unknown_verb(call, call->operands[0]);
     snprintf(path, sizeof path, "muster %s", verb->name);
     if (call->count == 2) {
         const struct mu_cli_verb *sub = verb->verbs;
@@ -143,7 +162,7 @@ static int help_run(struct mu_cli_call *call)
         while (sub && sub->name && strcmp(sub->name, call->operands[1]) != 0)
             sub++;
         if (!sub || !sub->name)
-            return mu_cli_usage(call, "unknown command '%s %s'", call->operands[0], call->operands[1]);
+            return mu_cli_unknown_command(call, verb, call->operands[1]);
         verb = sub;
         snprintf(path, sizeof path, "muster %s %s", call->operands[0], sub->name);
     }

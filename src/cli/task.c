@@ -128,6 +128,18 @@ static int error_show(struct mu_cli_call *call)
     return mu_cli_leave(call, muster, code);
 }
 
+static int no_code(const struct mu_cli_call *call, const char *name)
+{
+    struct mu_cli_guess guess;
+    char meant[MU_CLI_GUESS_TEXT];
+
+    mu_cli_guess_start(&guess, name, strlen(name));
+    for (int code = MUSTER_OK + 1; code <= MUSTER_DATA_LOSS; code++)
+        mu_cli_guess_see(&guess, muster_status_name((enum muster_status)code));
+    return mu_cli_usage(call, "'%.60s' is no error code such as INTERNAL, ABORTED, UNAVAILABLE%s", name,
+                        mu_cli_did_you_mean(&guess, "", "", meant));
+}
+
 static int error_run(struct mu_cli_call *call)
 {
     struct muster *muster;
@@ -146,7 +158,7 @@ static int error_run(struct mu_cli_call *call)
     if (name) {
         code_reported = muster_status_from_name(name);
         if ((code_reported == MUSTER_UNKNOWN && strcasecmp(name, "UNKNOWN") != 0) || code_reported == MUSTER_OK)
-            return mu_cli_usage(call, "'%s' is no error code such as INTERNAL, ABORTED, UNAVAILABLE", name);
+            return no_code(call, name);
     }
     code = mu_cli_join(call, MUSTER_JOIN_OBSERVER, -1, &muster);
     if (code)

@@ -56,6 +56,57 @@ const struct mu_cli_option *mu_cli_find_option(const struct mu_cli_verb *verb, c
     return NULL;
 }
 
+/* ---- words that are not there ------------------------------------------------------------------------------------ */
+
+static void see_options(struct mu_cli_guess *guess, const struct mu_cli_verb *verb)
+{
+    for (const struct mu_cli_option *option = verb->options; option && option->name; option++)
+        mu_cli_guess_see(guess, option->name);
+    for (const struct mu_cli_verb *sub = verb->verbs; sub && sub->name; sub++)
+        see_options(guess, sub);
+}
+
+static int unknown_option(const struct mu_cli_call *call, const char *name, size_t len)
+{
+    struct mu_cli_guess guess;
+    char meant[MU_CLI_GUESS_TEXT];
+
+    mu_cli_guess_start(&guess, name, len);
+    mu_cli_guess_see(&guess, "help");
+    if (call->verb)
+        see_options(&guess, call->verb);
+    else
+        mu_cli_guess_see(&guess, "version");
+    mu_cli_did_you_mean(&guess, "--", "", meant);
+    return mu_cli_usage(call, "unknown option --%.*s%s", len < 300 ? (int)len : 300, name, meant);
+}
+
+int mu_cli_unknown_command(const struct mu_cli_call *call, const struct mu_cli_verb *verb, const char *name)
+{
+    struct mu_cli_guess guess;
+    char meant[MU_CLI_GUESS_TEXT];
+
+    mu_cli_guess_start(&guess, name, strlen(name));
+    for (const struct mu_cli_verb *sub = verb->verbs; sub && sub->name; sub++)
+        mu_cli_guess_see(&guess, sub->name);
+    mu_cli_did_you_mean(&guess, "'", "'", meant);
+    return mu_cli_usage(call, "unknown command '%.300s'%s", name, meant);
+}
+
+int mu_cli_unknown_verb(const struct mu_cli_call *call, const char *name)
+{
+    struct mu_cli_guess guess;
+    char meant[MU_CLI_GUESS_TEXT];
+
+    mu_cli_guess_start(&guess, name, strlen(name));
+    for (size_t i = 0; mu_cli_verbs[i]; i++)
+        mu_cli_guess_see(&guess, mu_cli_verbs[i]->name);
+    mu_cli_did_you_mean(&guess, "'", "'", meant);
+    return mu_cli_usage(call, "unknown verb '%.300s'%s", name, meant);
+}
+
+/* ---- options and operands ---------------------------------------------------------------------------------------- */
+
 static int is_option(const char *word)
 {
     return word[0] == '-' && word[1] != 0 && !isdigit((unsigned char)word[1]);
@@ -79,7 +130,7 @@ static int take_option(struct mu_cli_call *call, int argc, char **argv, int *ind
     const struct mu_cli_option *option = mu_cli_find_option(call->verb, name, len, word[1]);
 
     if (!option && is_long)
-        return mu_cli_usage(call, "unknown option --%.*s", (int)len, name);
+        return unknown_option(call, name, len);
     if (!option)
         return mu_cli_usage(call, "unknown option -%c", word[1]);
     if (is_long && equals)
@@ -179,7 +230,7 @@ static int run_group(struct mu_cli_call *call, int argc, char **argv)
     while (sub->name && strcmp(sub->name, argv[at]) != 0)
         sub++;
     if (!sub->name)
-        return mu_cli_usage(call, "unknown command '%s'", argv[at]);
+        return mu_cli_unknown_command(call, call->verb, argv[at]);
     memmove(argv + at, argv + at + 1, sizeof *argv * (size_t)(argc - at)); /* the NULL at the end too */
     call->verb = sub;
     extend_path(call, sub->name);
@@ -200,9 +251,11 @@ int mu_cli_main(int argc, char **argv)
         return mu_cli_finish(&call, 0);
     }
     call.verb = mu_cli_find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
+    if (!call.verb && strncmp(argv[1], "--", 2) == 0)
+        return unknown_option(&call, argv[1] + 2, strlen(argv[1] + 2));
     if (!call.verb)
         return argv[1][0] == '-' ? mu_cli_usage(&call, "unknown option %s", argv[1])
-                                 : mu_cli_usage(&call, "unknown verb '%s'", argv[1]);
+                                 : mu_cli_unknown_verb(&call, argv[1]);
     extend_path(&call, call.verb->name);
     code = call.verb->verbs ? run_group(&call, argc - 2, argv + 2) : run_verb(&call, argc - 2, argv + 2);
     free(call.operands);

@@ -41,6 +41,19 @@ for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT"); do
     done
 done
 
+# One table of exit statuses: --help's, muster(1)'s, and no page knows another.
+exits_of() { sed -n '/^\.Sh EXIT STATUS/,/^\.Sh [^E]/s/^\.It \([0-9].*\)$/\1/p' "$1" | sed 's/Ar //'; }
+check 0 "$MUSTER" --help
+shown=$(sed -n '/^Exit status:/,/^$/s/^  \([0-9]*\( + n\)\?\) .*/\1/p' "$OUT")
+[ "$(echo "$shown" | wc -l)" -ge 10 ] || fail "--help shows the exit statuses: $shown"
+[ "$shown" = "$(exits_of "$TOP/man/muster.1")" ] || fail "muster.1 and --help differ in: $(exits_of "$TOP/man/muster.1")"
+for page in "$TOP"/man/muster-*.1; do
+    [ -n "$(exits_of "$page")" ] || fail "$page has no exit statuses"
+    while read -r status; do
+        grep -qxF -- "$status" <<< "$shown" || fail "$page has the exit status $status, which muster.1 lacks"
+    done < <(exits_of "$page")
+done
+
 # The completion at work.
 source "$TOP/completions/muster"
 complete_words()

@@ -30,6 +30,46 @@ usage "muster run: a command is missing (see 'muster run --help')" run
 usage "muster run: a command is missing (see 'muster run --help')" run -n 2 --
 usage "muster run: unknown option --frob (see 'muster run --help')" run --frob true
 
+# Did you mean. One guess, in the same line; none where two words are as near, or for one or two letters.
+meant()
+{
+    local guess=$1
+    shift
+    check 2 "$MUSTER" "$@"
+    err_is_one_line
+    out_is_empty
+    if [ -n "$guess" ]; then
+        err_has "; did you mean $guess? (see 'muster"
+    elif grep -q 'did you mean' "$ERR"; then
+        fail "a guess for: $*"
+    fi
+}
+usage "muster: unknown verb 'stauts'; did you mean 'status'? (see 'muster --help')" stauts
+usage "muster: unknown option --verison; did you mean --version? (see 'muster --help')" --verison
+usage "muster kv: unknown command 'gte'; did you mean 'get'? (see 'muster kv --help')" kv gte
+usage "muster status: unknown option --jsno; did you mean --json? (see 'muster status --help')" status --jsno
+usage "muster help: unknown command 'insrt'; did you mean 'insert'? (see 'muster help --help')" help kv insrt
+usage "muster task error: 'INTERNL' is no error code such as INTERNAL, ABORTED, UNAVAILABLE; did you mean INTERNAL?\
+ (see 'muster task error --help')" task error 1 --code INTERNL text
+meant "'segment'" segemnt list
+meant "'segment'" SEGMENT list
+meant "'barrier'" bar
+meant "'run'" help rnu
+meant "'increment'" kv incr
+meant "--heartbeat-timeout" run --hearbeat-timeout 3s true
+meant "--num-tasks" run --num-task=3 true
+meant "--timeout" run --time 3s true
+meant "--help" kv get --hlep k
+meant "--job" kv --jib x get k
+meant UNAVAILABLE task error 1 --code unavailible text
+for word in r k kx rn qqq xyzzy "$(printf 'x%.0s' {1..5000})"; do
+    meant '' "$word"
+    meant '' kv "$word"
+    meant '' run --"$word" true
+done
+meant '' run --he true # two letters
+meant '' kv set --jo n x y
+
 # Bad values.
 for n in 0 4097 -1 1.5 x '' 99999999999999999999 4x 0x10 ' 4'; do
     usage "muster run: '$n' is no number of tasks from 1 to 4096 (see 'muster run --help')" run -n "$n" true
