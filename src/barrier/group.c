@@ -250,7 +250,7 @@ static void reap_all(struct muster_segment *seg, struct mu_ctx *ctx)
 {
     struct mu_table t = mu_table_cells(seg);
     struct reaping r = {seg, malloc(REAP_BATCH * sizeof *r.keys), 0};
-    struct mu_walk w = {is_group, note_group, &r};
+    struct mu_walk w = {is_group, note_group, &r, false};
     enum muster_status status = r.keys ? MUSTER_OK : MUSTER_RESOURCE_EXHAUSTED;
 
     for (uint32_t i = 0; i <= t.mask && !status && r.count < REAP_BATCH; i++) {
@@ -425,7 +425,7 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
     mu_wait_begin(&w, seg, ctx, deadline, what);
     for (;;) {
         struct roll r = {.g = g, .left = -1, .missing = -1};
-        struct mu_walk walk = {is_ours, call_roll, &r};
+        struct mu_walk walk = {is_ours, call_roll, &r, false};
         struct mu_bucket_info info;
 
         mu_wait_look(&w);

@@ -63,7 +63,7 @@ enum muster_status muster_barrier_list(struct muster *muster,
                                        int (*visit)(void *arg, const struct muster_barrier_info *info), void *arg)
 {
     struct gathering g = {0};
-    struct mu_walk w = {is_barrier, gather, &g};
+    struct mu_walk w = {is_barrier, gather, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);
 

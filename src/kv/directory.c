@@ -95,7 +95,7 @@ static enum muster_status take(void *arg, const struct mu_item *i)
 static enum muster_status run_pass(struct muster_segment *seg, struct mu_ctx *ctx, struct pass *p)
 {
     struct mu_table t = mu_table_kv(seg);
-    struct mu_walk w = {wants, take, p};
+    struct mu_walk w = {wants, take, p, !p->values};
     enum muster_status status = MUSTER_OK;
 
     p->count = p->used = 0;
@@ -241,7 +241,7 @@ static enum muster_status delete_under(struct muster_segment *seg, struct mu_ctx
 {
     struct mu_table t = mu_table_kv(seg);
     struct pass p = {.prefix = prefix, .prefix_len = len, .values = true};
-    struct mu_walk w = {wants, take, &p};
+    struct mu_walk w = {wants, take, &p, false};
     enum muster_status status = MUSTER_OK;
 
     for (uint32_t b = 0; b <= t.mask && !status; b++) {

@@ -134,6 +134,7 @@ struct mu_walk {
     bool (*wants)(void *arg, const char *key, uint32_t key_len);
     enum muster_status (*visit)(void *arg, const struct mu_item *item);
     void *arg;
+    bool lengths_only; /* `visit` looks at no value: the large ones are not copied */
 };
 enum muster_status mu_table_walk(const struct mu_table *t, struct mu_ctx *ctx, uint32_t bucket, const struct mu_walk *w,
                                  struct mu_bucket_info *ret_info);

@@ -58,7 +58,8 @@ static enum step take_external(const struct mu_table *t, struct mu_ctx *pin, uin
     if (!copy)
         return NO_MEMORY;
     rc = mu_external_get(&x, pin, NULL, (uint64_t *)copy, NULL, 0);
-    if (rc == MU_FETCH_OK && w->visit && (!w->wants || w->wants(w->arg, (char *)copy, e->key_len))) {
+    if (rc == MU_FETCH_OK && w->visit && !w->lengths_only &&
+        (!w->wants || w->wants(w->arg, (char *)copy, e->key_len))) {
         uint8_t *more = realloc(copy, key_bytes + e->value_len + 1);
 
         if (!more) {

@@ -196,7 +196,7 @@ static unsigned groups_left(void)
 {
     struct mu_table t = mu_table_cells(&world.seg);
     unsigned n = 0;
-    struct mu_walk w = {is_group, count_group, &n};
+    struct mu_walk w = {is_group, count_group, &n, false};
 
     for (uint32_t i = 0; i <= t.mask; i++) {
         struct mu_bucket_info info;

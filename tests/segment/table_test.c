@@ -176,7 +176,7 @@ static void a_page_that_grows_moves_its_values_out_and_is_full_at_last(void **st
 static void versions_go_on_when_a_bucket_was_empty(void **state)
 {
     struct mu_bucket_info info, before = {0};
-    const struct mu_walk walk = {NULL, NULL, NULL};
+    const struct mu_walk walk = {NULL, NULL, NULL, false};
     uint64_t version, last = 0;
     struct mu_key k;
 
@@ -283,7 +283,7 @@ static void a_walk_ends_with_the_visitors_status(void **state)
     struct mu_bucket_info info;
     struct mu_key k;
     int visits = 0;
-    const struct mu_walk walk = {NULL, give_up, &visits};
+    const struct mu_walk walk = {NULL, give_up, &visits, false};
 
     (void)state;
     assert_ok(set(forged(&k, "a", 1, 1), "v", 1, NULL));
@@ -299,7 +299,7 @@ static void an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers(vo
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const struct mu_walk walk = {NULL, NULL, NULL};
+        const struct mu_walk walk = {NULL, NULL, NULL, false};
         struct mu_bucket_info info;
         struct mu_block *page, *b;
         struct mu_found f;

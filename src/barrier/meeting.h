@@ -1,0 +1,36 @@
+/* barrier/meeting.h: every barrier and group as a reader sees it: who has come, who has not, all of them. */
+#ifndef MU_BARRIER_MEETING_H
+#define MU_BARRIER_MEETING_H
+
+#include <stdbool.h>
+
+#include <muster/barrier.h>
+
+enum mu_meeting_state {
+    MU_MEETING_WAITING, /* some have come to the instance, others have not */
+    MU_MEETING_PASSED,
+    MU_MEETING_FAILED,   /* code says why; of a group: a member was lost, left or gave up */
+    MU_MEETING_BUILDING, /* a group that not all members have come to */
+};
+
+struct mu_meeting {
+    bool is_group;
+    enum mu_meeting_state state;
+    enum muster_status code;
+    char id[MUSTER_BARRIER_ID_MAX + 1];
+    uint64_t instance;
+    uint32_t participants, arrived;
+    int32_t *missing; /* missing_count of them, ascending for a barrier, by rank for a group; malloc()ed */
+    uint32_t missing_count;
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+    uint64_t since_ns;    /* first arrival; 0: not known (a group's members leave no time) */
+};
+
+/*
+ * All of them, barriers first, each kind by id: *ret_meetings is malloc()ed, freed by mu_meeting_free(). Reads only and
+ * waits for nobody.
+ */
+enum muster_status mu_meeting_list(struct muster *muster, struct mu_meeting **ret_meetings, size_t *ret_count);
+void mu_meeting_free(struct mu_meeting *meetings, size_t count);
+
+#endif
