@@ -1,34 +1,33 @@
 /*
  * cli/barrier.c: `muster barrier`: list and cancel from outside; wait as a task, for jobs written in shell.
  */
-#include "cli/cli.h"
-
 #include <stdlib.h>
+
+#include "cli/picture.h"
 
 static int list_run(struct mu_cli_call *call)
 {
     struct muster *muster;
-    struct muster_task_info *infos = NULL;
+    struct mu_cli_picture picture;
     struct mu_cli_json json;
-    size_t count = 0, shown;
     enum muster_status status;
     int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
 
     if (code)
         return code;
-    status = mu_cli_tasks(muster, &infos, &count, NULL);
-    if (status == MUSTER_OK && call->values[MU_OPT_JSON]) {
+    status = mu_cli_picture_take(muster, NULL, &picture);
+    if (status != MUSTER_OK)
+        return mu_cli_leave(call, muster, mu_cli_fail(call, status));
+    if (call->values[MU_OPT_JSON]) {
         mu_cli_json_start(&json, stdout);
         mu_cli_json_open(&json, NULL, '{');
-        status = mu_cli_json_barriers(&json, muster, infos, count);
+        mu_cli_json_meetings(&json, &picture);
         mu_cli_json_close(&json, '}');
         mu_cli_json_end(&json);
-    } else if (status == MUSTER_OK) {
-        status = mu_cli_print_barriers(muster, infos, count, &shown);
+    } else {
+        mu_cli_print_meetings(&picture, stdout);
     }
-    if (status != MUSTER_OK)
-        code = mu_cli_fail(call, status);
-    free(infos);
+    mu_cli_picture_free(&picture);
     return mu_cli_leave(call, muster, code);
 }
 

@@ -227,17 +227,13 @@ void mu_cli_json_end(struct mu_cli_json *json);
 /* 1: well-formed UTF-8. */
 int mu_cli_is_utf8(const void *data, size_t len);
 
-/* rows.c: what status, `task` and `barrier` print of tasks and barriers. */
+/* rows.c: what the segment says of tasks; more than that is in cli/picture.h. */
 void mu_cli_json_task(struct mu_cli_json *json, const char *key, const struct muster_task_info *info);
+void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_info *info);
 void mu_cli_print_task_head(void);
 void mu_cli_print_task(const struct muster_task_info *info);
 /* Every task, malloc()ed. */
 enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info **ret_infos, size_t *ret_count,
                                 uint64_t *ret_version);
-/* Every barrier; `infos` says why tasks are missing. */
-enum muster_status mu_cli_json_barriers(struct mu_cli_json *json, struct muster *muster,
-                                        const struct muster_task_info *infos, size_t count);
-enum muster_status mu_cli_print_barriers(struct muster *muster, const struct muster_task_info *infos, size_t count,
-                                         size_t *ret_shown);
 
 #endif

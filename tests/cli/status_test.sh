@@ -16,8 +16,10 @@ await "both say that they wait" both_wait
 check 0 "$MUSTER" status --job "$JOB"
 out_has "^job *$JOB, made by pid $RUN "
 out_has '^tasks *3: 2 connected, 0 in error, 1 not connected'
-out_has '^0 *CONNECTED *running *[0-9]* .*barrier ready'
+out_has '^0 *CONNECTED *[rs][a-z]*ing *[0-9]* .*barrier ready'
 out_has '^2 *DISCONNECTED *- '
+[ "$(head -n 1 "$OUT" | sed 's/ since .*//')" = 'task 2 has never joined: 2 tasks wait for it in barrier ready' ] ||
+    fail "the first line does not name task 2"
 out_has '^ready *0 *WAITING *2/3'
 out_has 'missing: task 2, never registered'
 grep -q $'\033' "$OUT" && fail "colours on a file"
@@ -28,6 +30,9 @@ json_is 'it["job"]' "$JOB"
 json_is 'it["creator_pid"]' "$RUN"
 json_is '[t["state"] for t in it["tasks"]]' '["CONNECTED", "CONNECTED", "DISCONNECTED"]'
 json_is '[(b["id"], b["arrived"], [m["task"] for m in b["missing"]]) for b in it["barriers"]]' '[["ready", 2, [2]]]'
+json_is 'it["groups"]' '[]'
+json_is 'it["diagnosis"][0].split(":")[0]' 'task 2 has never joined'
+json_is '[t["process"] for t in it["tasks"]]' '["running", "running", "-"]'
 json_is 'it["error"]' null
 json_is 'it["tasks"][2]["pid"]' null
 

@@ -1,0 +1,404 @@
+/*
+ * cli/diagnose.c: who holds the job up, in sentences.
+ *
+ * For each barrier and group that some have come to and others have not, the most telling of the missing are named: a
+ * dead task before a stopped one, that before one that has never joined, and so on, down to one that merely works. What
+ * is wrong with tasks that nobody is seen to wait for follows, and who waits for keys. The sentences are sorted the
+ * same way, so the first one is the answer to "why does it hang?".
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/picture.h"
+
+#define IDLE_NS 1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
+
+enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const struct mu_cli_task *task)
+{
+    const struct muster_task_info *info = &task->info;
+
+    if (info->attempt == 0)
+        return MU_CLI_ABSENT;
+    if (!info->alive) {
+        if (info->state == MUSTER_TASK_DISCONNECTED)
+            return MU_CLI_GONE;
+        return info->state == MUSTER_TASK_ERROR && info->cause == MUSTER_CAUSE_REPORTED ? MU_CLI_IN_ERROR : MU_CLI_DEAD;
+    }
+    if (task->letter == 'T' || task->letter == 't')
+        return MU_CLI_STOPPED;
+    if (info->state == MUSTER_TASK_ERROR)
+        return MU_CLI_IN_ERROR;
+    if (info->waiting[0])
+        return MU_CLI_WAITS;
+    if (task->letter == 'D')
+        return MU_CLI_BLOCKED;
+    if (task->letter == 'S' && task->last_ran && picture->now_ns - task->last_ran > IDLE_NS)
+        return MU_CLI_SLEEPS;
+    return MU_CLI_RUNS;
+}
+
+const char *mu_cli_process_word(const struct mu_cli_task *task)
+{
+    if (task->info.attempt == 0)
+        return "-";
+    if (!task->info.alive && task->letter == 'Z')
+        return "zombie";
+    if (!task->info.alive)
+        return task->info.state == MUSTER_TASK_DISCONNECTED ? "left" : "dead";
+    switch (task->letter) {
+    case 'T': return "stopped";
+    case 't': return "traced";
+    case 'S':
+    case 'I': return "sleeping";
+    case 'D': return "blocked";
+    case 'Z':
+    case 'X': return "ending";
+    case 'R': return "running";
+    default: return "alive";
+    }
+}
+
+const char *mu_cli_meeting_word(const struct mu_meeting *meeting)
+{
+    switch (meeting->state) {
+    case MU_MEETING_WAITING: return "WAITING";
+    case MU_MEETING_PASSED: return "PASSED";
+    case MU_MEETING_BUILDING: return "BUILDING";
+    case MU_MEETING_FAILED: return meeting->is_group ? "FAILED" : muster_status_name(meeting->code);
+    }
+    return "?";
+}
+
+const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t task_id, char buffer[192])
+{
+    const struct mu_cli_task *task;
+    const struct muster_task_info *info;
+    char age[32];
+
+    if (task_id < 0 || (size_t)task_id >= picture->count)
+        return "unknown";
+    task = &picture->tasks[task_id];
+    info = &task->info;
+    switch (mu_cli_kind_of(picture, task)) {
+    case MU_CLI_ABSENT: return "never registered";
+    case MU_CLI_GONE: snprintf(buffer, 192, "left %s ago", mu_cli_age(info->since_ns, age)); break;
+    case MU_CLI_IN_ERROR: snprintf(buffer, 192, "in error (%s)", mu_cli_cause_name(info->cause)); break;
+    case MU_CLI_WAITS:
+        snprintf(buffer, 192, "waits in %s for %s", info->waiting, mu_cli_age(info->waiting_since_ns, age));
+        break;
+    case MU_CLI_RUNS: snprintf(buffer, 192, "running elsewhere, pid %u", info->pid); break;
+    case MU_CLI_SLEEPS:
+    case MU_CLI_BLOCKED:
+    case MU_CLI_STOPPED:
+        snprintf(buffer, 192, "%s, pid %u%s%s", mu_cli_process_word(task), info->pid, task->last_ran ? ", for " : "",
+                 task->last_ran ? mu_cli_age(task->last_ran, age) : "");
+        break;
+    default: snprintf(buffer, 192, "%s, pid %u", mu_cli_process_word(task), info->pid);
+    }
+    return buffer;
+}
+
+/* ---- words ---------------------------------------------------------------------------------------------------------
+ */
+
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format, ...)
+{
+    size_t len = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + len, size - len, format, args);
+    va_end(args);
+}
+
+/* "task 3 (pid 4711)", "tasks 0-2, 5 and 7": `ids` ascend. */
+static void add_tasks(char *text, size_t size, const struct mu_cli_picture *picture, const int32_t *ids, uint32_t count)
+{
+    uint32_t pid = count ? picture->tasks[ids[0]].info.pid : 0;
+
+    add(text, size, count == 1 ? "task" : "tasks");
+    for (uint32_t i = 0, said = 0; i < count; said++) {
+        uint32_t last = i;
+
+        while (last + 1 < count && ids[last + 1] == ids[last] + 1)
+            last++;
+        if (said == 6 && last + 1 < count) {
+            add(text, size, " and %u more", count - i);
+            break;
+        }
+        add(text, size, "%s%d", said == 0 ? " " : last + 1 == count ? " and " : ", ", (int)ids[i]);
+        if (last == i + 1)
+            last = i; /* "3 and 4", not "3-4" */
+        if (last > i)
+            add(text, size, "-%d", (int)ids[last]);
+        i = last + 1;
+    }
+    if (count == 1 && pid)
+        add(text, size, " (pid %u)", pid);
+}
+
+/* The one that has stood still for longest. */
+static uint64_t oldest_run(const struct mu_cli_picture *picture, const int32_t *ids, uint32_t count)
+{
+    uint64_t oldest = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t ran = picture->tasks[ids[i]].last_ran;
+
+        if (ran && (!oldest || ran < oldest))
+            oldest = ran;
+    }
+    return oldest;
+}
+
+static void add_since(char *text, size_t size, uint64_t since)
+{
+    char age[32];
+
+    if (since)
+        add(text, size, " since %s", mu_cli_age(since, age));
+}
+
+/* What is the matter with them, all of one kind. */
+static void add_matter(char *text, size_t size, const struct mu_cli_picture *picture, enum mu_cli_kind kind,
+                       const int32_t *ids, uint32_t count)
+{
+    const struct mu_cli_task *first = &picture->tasks[ids[0]];
+    const char *are = count == 1 ? "is" : "are";
+    char age[32];
+
+    switch (kind) {
+    case MU_CLI_DEAD:
+        add(text, size, " %s dead", are);
+        if (first->info.state == MUSTER_TASK_ERROR && count == 1)
+            add(text, size, " (%s, noticed %s ago: %s)", mu_cli_cause_name(first->info.cause),
+                mu_cli_age(first->info.since_ns, age), first->info.message);
+        break;
+    case MU_CLI_STOPPED:
+        add(text, size, " %s stopped%s", are, first->letter == 't' && count == 1 ? " by a debugger" : "");
+        add_since(text, size, oldest_run(picture, ids, count));
+        if (first->info.state == MUSTER_TASK_ERROR && count == 1)
+            add(text, size, ", and in error (%s: %s)", mu_cli_cause_name(first->info.cause), first->info.message);
+        break;
+    case MU_CLI_IN_ERROR:
+        add(text, size, " %s in error", are);
+        if (count == 1)
+            add(text, size, " since %s (%s: %s)", mu_cli_age(first->info.since_ns, age),
+                mu_cli_cause_name(first->info.cause), first->info.message);
+        break;
+    case MU_CLI_GONE:
+        if (count == 1)
+            add(text, size, " left the job %s ago", mu_cli_age(first->info.since_ns, age));
+        else
+            add(text, size, " have left the job");
+        break;
+    case MU_CLI_ABSENT: add(text, size, count == 1 ? " has never joined" : " have never joined"); break;
+    case MU_CLI_BLOCKED: add(text, size, " %s blocked in the kernel (disk, network file system, driver)", are); break;
+    case MU_CLI_SLEEPS:
+        add(text, size, count == 1 ? " sleeps elsewhere" : " sleep elsewhere");
+        add_since(text, size, oldest_run(picture, ids, count));
+        break;
+    case MU_CLI_WAITS:
+        if (count == 1) {
+            add(text, size, " waits in %s", first->info.waiting);
+            add_since(text, size, first->info.waiting_since_ns);
+        } else {
+            add(text, size, " wait elsewhere");
+        }
+        break;
+    default:
+        add(text, size, " %s running elsewhere", are);
+        if (count == 1 && first->cpu_percent >= 0)
+            add(text, size, " (%.0f %% CPU)", first->cpu_percent);
+    }
+}
+
+/* ---- findings ------------------------------------------------------------------------------------------------------
+ */
+
+struct search {
+    struct mu_cli_picture *picture;
+    int32_t *ids;           /* room for all tasks */
+    unsigned char *accused; /* a sentence names the task already */
+    size_t capacity;
+};
+
+static struct mu_cli_finding *new_finding(struct search *s, enum mu_cli_kind kind, uint32_t waiters)
+{
+    struct mu_cli_picture *picture = s->picture;
+    struct mu_cli_finding *finding;
+
+    if (picture->num_findings == s->capacity) {
+        size_t n = s->capacity ? s->capacity * 2 : 8;
+        struct mu_cli_finding *more = realloc(picture->findings, n * sizeof *more);
+
+        if (!more)
+            return NULL;
+        picture->findings = more;
+        s->capacity = n;
+    }
+    finding = &picture->findings[picture->num_findings++];
+    *finding = (struct mu_cli_finding){.kind = kind, .waiters = waiters};
+    return finding;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
+}
+
+/* Those of a meeting's missing that tell most. */
+static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
+{
+    const struct mu_cli_picture *picture = s->picture;
+    enum mu_cli_kind kind = MU_CLI_FINE;
+    struct mu_cli_finding *finding;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < meeting->missing_count; i++) {
+        int32_t id = meeting->missing[i];
+        enum mu_cli_kind own =
+            (uint32_t)id < picture->count ? mu_cli_kind_of(picture, &picture->tasks[id]) : MU_CLI_FINE;
+
+        if (own < kind) {
+            kind = own;
+            count = 0;
+        }
+        if (own == kind && own != MU_CLI_FINE)
+            s->ids[count++] = id;
+    }
+    /* a group in use is seen within an instance, too, and nothing is wrong with that */
+    if (count == 0 || (meeting->is_group && !meeting->since_ns && kind >= MU_CLI_BLOCKED))
+        return 0;
+    qsort(s->ids, count, sizeof *s->ids, by_number);
+    finding = new_finding(s, kind, meeting->arrived);
+    if (!finding)
+        return -1;
+    for (uint32_t i = 0; i < count; i++)
+        s->accused[s->ids[i]] = 1;
+    add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
+    add_matter(finding->text, sizeof finding->text, picture, kind, s->ids, count);
+    add(finding->text, sizeof finding->text, ": %u task%s for %s in %s %.200s", meeting->arrived,
+        meeting->arrived == 1 ? " waits" : "s wait", count == 1 ? "it" : "them",
+        meeting->is_group ? "group" : "barrier", meeting->id);
+    if (!meeting->is_group && meeting->instance)
+        add(finding->text, sizeof finding->text, " (instance %llu)", (unsigned long long)meeting->instance);
+    add_since(finding->text, sizeof finding->text, meeting->since_ns);
+    return 0;
+}
+
+/* What is wrong with tasks that no sentence has named: one sentence a kind, but the first error has its own. */
+static int accuse_rest(struct search *s, enum mu_cli_kind kind)
+{
+    const struct mu_cli_picture *picture = s->picture;
+    int32_t first = picture->in_error ? picture->error.task_id : -1;
+
+    for (int own = 1; own >= 0; own--) {
+        struct mu_cli_finding *finding;
+        uint32_t count = 0;
+
+        for (size_t i = 0; i < picture->count; i++)
+            if (!s->accused[i] && mu_cli_kind_of(picture, &picture->tasks[i]) == kind && (!own || (int32_t)i == first))
+                s->ids[count++] = (int32_t)i;
+        if (count == 0)
+            continue;
+        finding = new_finding(s, kind, own ? UINT32_MAX : 0);
+        if (!finding)
+            return -1;
+        add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
+        add_matter(finding->text, sizeof finding->text, picture, kind, s->ids, count);
+        for (uint32_t i = 0; i < count; i++)
+            s->accused[s->ids[i]] = 1;
+    }
+    return 0;
+}
+
+/* Who waits for the same key, or event, and is not named yet: nobody is known to be late, so it ranks last. */
+static int name_waits(struct search *s)
+{
+    const struct mu_cli_picture *picture = s->picture;
+
+    for (size_t i = 0; i < picture->count; i++) {
+        const struct muster_task_info *info = &picture->tasks[i].info;
+        uint64_t since = info->waiting_since_ns;
+        struct mu_cli_finding *finding;
+        uint32_t count = 0;
+
+        if (s->accused[i] || (strncmp(info->waiting, "key ", 4) != 0 && strncmp(info->waiting, "event ", 6) != 0))
+            continue;
+        for (size_t k = i; k < picture->count; k++) {
+            const struct muster_task_info *other = &picture->tasks[k].info;
+
+            if (strcmp(other->waiting, info->waiting) != 0)
+                continue;
+            s->accused[k] = 1;
+            s->ids[count++] = (int32_t)k;
+            since = other->waiting_since_ns < since ? other->waiting_since_ns : since;
+        }
+        finding = new_finding(s, MU_CLI_WAITS, count);
+        if (!finding)
+            return -1;
+        add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
+        add(finding->text, sizeof finding->text, " wait%s for %s", count == 1 ? "s" : "", info->waiting);
+        add_since(finding->text, sizeof finding->text, since);
+    }
+    return 0;
+}
+
+static int say_that_all_is_well(struct search *s)
+{
+    const struct mu_cli_picture *picture = s->picture;
+    uint32_t connected = picture->states[MUSTER_TASK_CONNECTED], absent = 0;
+    struct mu_cli_finding *finding = new_finding(s, MU_CLI_FINE, 0);
+
+    if (!finding)
+        return -1;
+    for (size_t i = 0; i < picture->count; i++)
+        absent += picture->tasks[i].info.attempt == 0;
+    if (connected)
+        snprintf(finding->text, sizeof finding->text, "nobody is waited for: %u of %zu tasks connected", connected,
+                 picture->count);
+    else if (absent == picture->count)
+        snprintf(finding->text, sizeof finding->text, "no task has joined: still starting, or none uses muster");
+    else if (absent == 0)
+        snprintf(finding->text, sizeof finding->text, "all tasks have left: the job is over");
+    else
+        snprintf(finding->text, sizeof finding->text, "no task is connected: %u never joined, %zu have left", absent,
+                 picture->count - absent);
+    return 0;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct mu_cli_finding *x = a, *y = b;
+
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->waiters > y->waiters ? -1 : x->waiters < y->waiters;
+}
+
+int mu_cli_diagnose(struct mu_cli_picture *picture)
+{
+    struct search s = {picture, calloc(picture->count + 1, sizeof *s.ids), calloc(picture->count + 1, 1), 0};
+    int rc = s.ids && s.accused ? 0 : -1;
+
+    for (size_t i = 0; !rc && i < picture->num_meetings; i++) {
+        const struct mu_meeting *meeting = &picture->meetings[i];
+        int is_open = meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
+
+        if (is_open && meeting->arrived > 0 && meeting->participants <= picture->count)
+            rc = accuse_missing(&s, meeting);
+    }
+    for (int kind = MU_CLI_DEAD; !rc && kind <= MU_CLI_IN_ERROR; kind++)
+        rc = accuse_rest(&s, (enum mu_cli_kind)kind);
+    if (!rc)
+        rc = name_waits(&s);
+    if (!rc && picture->num_findings == 0)
+        rc = say_that_all_is_well(&s);
+    if (!rc)
+        qsort(picture->findings, picture->num_findings, sizeof *picture->findings, by_rank);
+    free(s.ids);
+    free(s.accused);
+    return rc;
+}

@@ -1,0 +1,272 @@
+/*
+ * cli/picture.c: taking one look at a job.
+ *
+ * From the segment: tasks, barriers, groups, keys, the first error; nothing there is waited for. From /proc: what the
+ * processes do. A pid may have been given to another process since, or mean another one in our pid namespace: /proc is
+ * believed only where the start time is the one that the task registered with.
+ *
+ * A heartbeat is one store without a clock, so its age is what the looks before allow to say: a counter that moved
+ * between two looks moved in between; one that has not moved is as old as the first look, or as the instant at which
+ * the process was stopped.
+ */
+#include "cli/picture.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kv/size.h"
+#include "segment/cluster.h"
+#include "segment/handle.h"
+
+static ssize_t read_proc(uint32_t pid, const char *name, char *buffer, size_t size)
+{
+    char path[64];
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%u/%s", pid, name);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    n = read(fd, buffer, size - 1);
+    close(fd);
+    if (n >= 0)
+        buffer[n] = 0;
+    return n;
+}
+
+/* Of /proc/PID/stat: fields 3, 14, 15 and 22. */
+static int read_stat(uint32_t pid, struct mu_cli_task *task)
+{
+    char text[1024], *at, *field[23] = {NULL};
+    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
+
+    if (read_proc(pid, "stat", text, sizeof text) <= 0)
+        return -1;
+    at = strrchr(text, ')'); /* the name before it may hold anything */
+    for (int i = 3; at && i <= 22; i++) {
+        at = strchr(at + 1, ' ');
+        field[i] = at ? at + 1 : NULL;
+    }
+    if (!field[22])
+        return -1;
+    task->letter = field[3][0];
+    task->cpu_ns = (strtoull(field[14], NULL, 10) + strtoull(field[15], NULL, 10)) * (1000000000u / ticks);
+    task->start = strtoull(field[22], NULL, 10);
+    return 0;
+}
+
+/* When the first thread was last given a processor, by the scheduler's clock, in ns; 0 where the kernel hides it. */
+static uint64_t last_run(uint32_t pid)
+{
+    char text[1024], *at;
+
+    if (read_proc(pid, "sched", text, sizeof text) <= 0)
+        return 0;
+    at = strstr(text, "se.exec_start");
+    at = at ? strchr(at, ':') : NULL;
+    return at ? (uint64_t)(strtod(at + 1, NULL) * 1e6) : 0;
+}
+
+/*
+ * That clock drifts against CLOCK_MONOTONIC, so only differences count. Our own thread, which reads this, last ran a
+ * moment ago.
+ */
+struct scheduler {
+    uint64_t clock, now;
+};
+
+static void look_at_process(struct mu_cli_task *task, const struct scheduler *scheduler, uint64_t registered_start)
+{
+    struct mu_cli_task seen = *task;
+    uint64_t ran;
+
+    task->cpu_percent = -1;
+    if (!task->info.pid || read_stat(task->info.pid, &seen) || seen.start != registered_start)
+        return;
+    *task = seen;
+    task->cpu_percent = -1;
+    if (task->letter == 'R' || task->letter == 'Z' || !scheduler->clock)
+        return;
+    ran = last_run(task->info.pid);
+    if (ran && ran < scheduler->clock)
+        task->last_ran = scheduler->now - (scheduler->clock - ran);
+    else if (ran)
+        task->last_ran = scheduler->now;
+}
+
+/* ---- what two looks tell -------------------------------------------------------------------------------------------
+ */
+
+static const struct mu_cli_task *same_task(const struct mu_cli_picture *before, size_t i,
+                                           const struct mu_cli_task *task)
+{
+    const struct mu_cli_task *old = before && i < before->count ? &before->tasks[i] : NULL;
+
+    return old && old->info.incarnation == task->info.incarnation ? old : NULL;
+}
+
+static void time_heartbeat(struct mu_cli_task *task, const struct mu_cli_task *old, const struct mu_cli_picture *before,
+                           const struct mu_cli_picture *now)
+{
+    const struct muster_task_info *info = &task->info;
+    uint64_t timeout = now->heartbeat_timeout_ns;
+
+    if (info->attempt == 0)
+        return;
+    if (!old)
+        task->beat_until = now->now_ns;
+    else if (old->info.heartbeats != info->heartbeats)
+        task->beat_after = before->now_ns, task->beat_until = now->now_ns;
+    else
+        task->beat_after = old->beat_after, task->beat_until = old->beat_until;
+    if (info->state == MUSTER_TASK_ERROR && info->cause == MUSTER_CAUSE_HEARTBEAT && info->since_ns > timeout &&
+        task->beat_until > info->since_ns - timeout)
+        task->beat_until = info->since_ns - timeout;
+    if ((task->letter == 'T' || task->letter == 't') && task->last_ran && task->beat_until > task->last_ran)
+        task->beat_until = task->last_ran;
+    if (task->beat_after > task->beat_until)
+        task->beat_after = 0;
+}
+
+static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, const struct mu_cli_picture *before,
+                     uint64_t now)
+{
+    uint64_t began, life;
+
+    if (!task->start)
+        return;
+    if (old && old->start == task->start && now > before->now_ns && task->cpu_ns >= old->cpu_ns) {
+        task->cpu_percent = 100.0 * (double)(task->cpu_ns - old->cpu_ns) / (double)(now - before->now_ns);
+        return;
+    }
+    began = task->start * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)); /* since boot, as is CLOCK_BOOTTIME */
+    life = 0;
+    if (began) {
+        struct timespec boot;
+
+        clock_gettime(CLOCK_BOOTTIME, &boot);
+        life = (uint64_t)boot.tv_sec * 1000000000u + (uint64_t)boot.tv_nsec;
+        life = life > began ? life - began : 0;
+    }
+    if (life > 10000000)
+        task->cpu_percent = 100.0 * (double)task->cpu_ns / (double)life;
+}
+
+/* ---- the picture ---------------------------------------------------------------------------------------------------
+ */
+
+/* Start times as registered, malloc()ed; NULL: none is known. */
+static uint64_t *registered_starts(struct muster *muster, size_t count)
+{
+    struct mu_task_record *records = calloc(count ? count : 1, sizeof *records);
+    uint64_t *starts = calloc(count ? count : 1, sizeof *starts);
+    struct mu_cluster cluster;
+
+    if (!records || !starts)
+        abort();
+    if (mu_enter_read(muster) == MUSTER_OK) {
+        if (mu_cluster_all(muster->seg, records, NULL, &cluster) == MUSTER_OK)
+            for (size_t i = 0; i < count; i++)
+                starts[i] = records[i].start;
+        mu_exit_read();
+    }
+    free(records);
+    return starts;
+}
+
+static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_picture *before,
+                                     struct mu_cli_picture *picture)
+{
+    struct muster_task_info *infos;
+    struct scheduler scheduler;
+    uint64_t *starts;
+    enum muster_status status = mu_cli_tasks(muster, &infos, &picture->count, NULL);
+
+    if (status != MUSTER_OK)
+        return status;
+    picture->tasks = calloc(picture->count ? picture->count : 1, sizeof *picture->tasks);
+    if (!picture->tasks)
+        abort();
+    starts = registered_starts(muster, picture->count);
+    scheduler = (struct scheduler){last_run((uint32_t)getpid()), muster_now_ns()};
+    picture->now_ns = scheduler.now;
+    for (size_t i = 0; i < picture->count; i++) {
+        struct mu_cli_task *task = &picture->tasks[i];
+        const struct mu_cli_task *old;
+
+        task->info = infos[i];
+        task->cpu_percent = -1;
+        if (!picture->foreign)
+            look_at_process(task, &scheduler, starts[i]);
+        old = same_task(before, i, task);
+        time_heartbeat(task, old, before, picture);
+        time_cpu(task, old, before, picture->now_ns);
+        if ((unsigned)task->info.state < 3)
+            picture->states[task->info.state]++;
+        picture->alive += task->info.alive != 0;
+    }
+    free(starts);
+    free(infos);
+    return MUSTER_OK;
+}
+
+/* A group's members leave no time: what those say who have waited long enough to say so. */
+static void time_groups(struct mu_cli_picture *picture)
+{
+    for (size_t i = 0; i < picture->num_meetings; i++) {
+        struct mu_meeting *meeting = &picture->meetings[i];
+        char what[2][96];
+
+        if (!meeting->is_group)
+            continue;
+        snprintf(what[0], sizeof what[0], "group %.89s", meeting->id); /* as cut off there */
+        snprintf(what[1], sizeof what[1], "the members of group %.60s", meeting->id);
+        for (size_t k = 0; k < picture->count; k++) {
+            const struct muster_task_info *info = &picture->tasks[k].info;
+
+            if ((strcmp(info->waiting, what[0]) == 0 || strcmp(info->waiting, what[1]) == 0) &&
+                (!meeting->since_ns || info->waiting_since_ns < meeting->since_ns))
+                meeting->since_ns = info->waiting_since_ns;
+        }
+    }
+}
+
+enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
+                                       struct mu_cli_picture *ret_picture)
+{
+    struct mu_cli_picture picture = {.foreign = muster_segment_of(muster)->foreign,
+                                     .heartbeat_timeout_ns = muster_segment_of(muster)->heartbeat_timeout};
+    enum muster_status status = muster_segment_info(muster_segment_of(muster), &picture.segment);
+    struct mu_cli_task creator;
+
+    if (status == MUSTER_OK)
+        status = take_tasks(muster, before, &picture);
+    if (status == MUSTER_OK)
+        status = mu_meeting_list(muster, &picture.meetings, &picture.num_meetings);
+    if (status == MUSTER_OK)
+        status = mu_kv_size(muster, &picture.keys, &picture.key_bytes);
+    if (status != MUSTER_OK) {
+        mu_cli_picture_free(&picture);
+        return status;
+    }
+    picture.in_error = muster_error_wait(muster, muster_after_ns(0), &picture.error) == MUSTER_OK;
+    picture.creator_gone = !picture.foreign && (read_stat(picture.segment.creator_pid, &creator) ||
+                                                creator.letter == 'Z' || creator.letter == 'X');
+    time_groups(&picture);
+    if (mu_cli_diagnose(&picture))
+        abort();
+    *ret_picture = picture;
+    return MUSTER_OK;
+}
+
+void mu_cli_picture_free(struct mu_cli_picture *picture)
+{
+    free(picture->tasks);
+    mu_meeting_free(picture->meetings, picture->num_meetings);
+    free(picture->findings);
+    *picture = (struct mu_cli_picture){.tasks = NULL};
+}

@@ -1,0 +1,199 @@
+/*
+ * cli/report.c: a picture for people: first what is wrong, then the job, its tasks, its barriers.
+ *
+ * To stdout with colours where it shows them; to anything else, as the launcher's stderr, without.
+ */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/picture.h"
+
+enum { FINDINGS_SHOWN = 8, MISSING_SHOWN = 16 };
+
+static const char *colour(FILE *out, enum mu_cli_colour wanted)
+{
+    return out == stdout ? mu_cli_colour(wanted) : "";
+}
+
+static void print_safe(FILE *out, const char *text)
+{
+    mu_cli_print_text(out, text, strlen(text));
+}
+
+void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out)
+{
+    for (size_t i = 0; i < picture->num_findings && i < FINDINGS_SHOWN; i++) {
+        const struct mu_cli_finding *finding = &picture->findings[i];
+        enum mu_cli_colour how = finding->kind == MU_CLI_FINE       ? MU_CLI_GREEN
+                                 : finding->kind <= MU_CLI_IN_ERROR ? MU_CLI_RED
+                                                                    : MU_CLI_YELLOW;
+
+        fputs(colour(out, how), out);
+        print_safe(out, finding->text);
+        fprintf(out, "%s\n", colour(out, MU_CLI_PLAIN));
+    }
+    if (picture->num_findings > FINDINGS_SHOWN)
+        fprintf(out, "and %zu findings more\n", picture->num_findings - FINDINGS_SHOWN);
+}
+
+const char *mu_cli_beat_age(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char buffer[32])
+{
+    char age[32];
+
+    if (task->beat_after)
+        snprintf(buffer, 32, "<%s", mu_cli_age(task->beat_after, age));
+    else if (task->beat_until && picture->now_ns > task->beat_until)
+        snprintf(buffer, 32, ">%s", mu_cli_age(task->beat_until, age));
+    else
+        snprintf(buffer, 32, "-");
+    return buffer;
+}
+
+static void print_task(const struct mu_cli_picture *picture, const struct mu_cli_task *task, FILE *out)
+{
+    static const enum mu_cli_colour colours[] = {
+        [MUSTER_TASK_DISCONNECTED] = MU_CLI_DIM,
+        [MUSTER_TASK_CONNECTED] = MU_CLI_GREEN,
+        [MUSTER_TASK_ERROR] = MU_CLI_RED,
+    };
+    const struct muster_task_info *info = &task->info;
+    unsigned state = (unsigned)info->state < 3 ? (unsigned)info->state : 0;
+    enum mu_cli_kind kind = mu_cli_kind_of(picture, task);
+    char age[32], beat[32], pid[16] = "-", cpu[16] = "-", seconds[32] = "-";
+
+    if (info->pid)
+        snprintf(pid, sizeof pid, "%u", info->pid);
+    if (task->cpu_percent >= 0)
+        snprintf(cpu, sizeof cpu, "%.0f", task->cpu_percent);
+    if (task->start)
+        snprintf(seconds, sizeof seconds, "%.2f", (double)task->cpu_ns / 1e9);
+    fprintf(out, "%-5d %s%-12s%s %s%-8s%s %-8s %-3u %-8s %-9s %-5s %-10" PRIu64 " %-*s", (int)info->task_id,
+            colour(out, colours[state]), mu_cli_state_name(info->state), colour(out, MU_CLI_PLAIN),
+            kind <= MU_CLI_STOPPED ? colour(out, MU_CLI_RED) : "", mu_cli_process_word(task),
+            kind <= MU_CLI_STOPPED ? colour(out, MU_CLI_PLAIN) : "", pid, info->attempt,
+            mu_cli_age(info->since_ns, age), seconds, cpu, info->heartbeats, info->waiting[0] ? 9 : 0,
+            mu_cli_beat_age(picture, task, beat));
+    if (info->waiting[0]) {
+        putc(' ', out);
+        print_safe(out, info->waiting);
+        fprintf(out, ", for %s", mu_cli_age(info->waiting_since_ns, age));
+    }
+    putc('\n', out);
+    if (info->state == MUSTER_TASK_ERROR) {
+        fprintf(out, "      %s%s, %s%s: ", colour(out, MU_CLI_RED), muster_status_name(info->error),
+                mu_cli_cause_name(info->cause), colour(out, MU_CLI_PLAIN));
+        print_safe(out, info->message);
+        putc('\n', out);
+    }
+}
+
+void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
+{
+    fprintf(out, "%s%-5s %-12s %-8s %-8s %-3s %-8s %-9s %-5s %-10s %-9s %s%s\n", colour(out, MU_CLI_BOLD), "TASK",
+            "STATE", "PROCESS", "PID", "TRY", "SINCE", "CPU-SEC", "CPU%", "HEARTBEATS", "LAST", "WAITING",
+            colour(out, MU_CLI_PLAIN));
+    for (size_t i = 0; i < picture->count; i++)
+        print_task(picture, &picture->tasks[i], out);
+}
+
+/* ---- barriers ------------------------------------------------------------------------------------------------------
+ */
+
+static void print_meeting(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
+{
+    int is_open = meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
+    size_t len = strlen(meeting->id);
+    char age[32], why[192], arrived[32];
+
+    snprintf(arrived, sizeof arrived, "%u/%u", meeting->arrived, meeting->participants);
+    print_safe(out, meeting->id);
+    fprintf(out, "%*s %-9" PRIu64 " %-18s %-9s %s\n", len < 24 ? (int)(24 - len) : 0, "", meeting->instance,
+            mu_cli_meeting_word(meeting), arrived, mu_cli_age(meeting->since_ns, age));
+    for (uint32_t i = 0; i < meeting->missing_count && i < MISSING_SHOWN && is_open; i++) {
+        fprintf(out, "  %smissing%s: task %d, ", colour(out, MU_CLI_YELLOW), colour(out, MU_CLI_PLAIN),
+                (int)meeting->missing[i]);
+        print_safe(out, mu_cli_why_missing(picture, meeting->missing[i], why));
+        putc('\n', out);
+    }
+    if (meeting->missing_count > MISSING_SHOWN && is_open)
+        fprintf(out, "  and %u more\n", meeting->missing_count - MISSING_SHOWN);
+}
+
+static void print_kind(const struct mu_cli_picture *picture, int groups, FILE *out)
+{
+    int shown = 0;
+
+    for (size_t i = 0; i < picture->num_meetings; i++) {
+        if (picture->meetings[i].is_group != groups)
+            continue;
+        if (shown++ == 0)
+            fprintf(out, "%s%-24s %-9s %-18s %-9s %s%s\n", colour(out, MU_CLI_BOLD), groups ? "GROUP" : "BARRIER",
+                    "INSTANCE", "STATE", "ARRIVED", "SINCE", colour(out, MU_CLI_PLAIN));
+        print_meeting(picture, &picture->meetings[i], out);
+    }
+}
+
+void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out)
+{
+    print_kind(picture, 0, out);
+    print_kind(picture, 1, out);
+}
+
+/* ---- all of it -----------------------------------------------------------------------------------------------------
+ */
+
+static void print_job(const struct mu_cli_picture *picture, FILE *out)
+{
+    const struct muster_segment_info *segment = &picture->segment;
+    char size[32], committed[32], values[32], age[32];
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    fprintf(out, "job      %s%s%s, made by pid %u %.1f s ago%s%s\n", colour(out, MU_CLI_BOLD), segment->job,
+            colour(out, MU_CLI_PLAIN), segment->creator_pid,
+            (double)now.tv_sec + (double)now.tv_nsec / 1e9 - (double)segment->created_unix_ns / 1e9,
+            picture->creator_gone ? ", which is gone" : "", segment->closed ? ", closed" : "");
+    fprintf(out, "segment  %s: %s, %s committed; %u of %u slots in use; %" PRIu64 " key%s, %s\n",
+            segment->path[0] ? segment->path : "memfd", mu_cli_bytes(segment->size_bytes, size),
+            mu_cli_bytes(segment->committed_bytes, committed), segment->slots_live, segment->num_slots, picture->keys,
+            picture->keys == 1 ? "" : "s", mu_cli_bytes(picture->key_bytes, values));
+    fprintf(out, "tasks    %zu: %u connected, %u in error, %u not connected; %u alive\n", picture->count,
+            picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR],
+            picture->states[MUSTER_TASK_DISCONNECTED], picture->alive);
+    if (picture->in_error) {
+        fprintf(out, "%serror%s    task %d (pid %u) %s ago, %s: ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
+                (int)picture->error.task_id, picture->error.pid, mu_cli_age(picture->error.since_ns, age),
+                mu_cli_cause_name(picture->error.cause));
+        print_safe(out, picture->error.message);
+        putc('\n', out);
+    }
+}
+
+void mu_cli_print_picture(const struct mu_cli_picture *picture, FILE *out)
+{
+    mu_cli_print_findings(picture, out);
+    putc('\n', out);
+    print_job(picture, out);
+    putc('\n', out);
+    mu_cli_print_tasks(picture, out);
+    putc('\n', out);
+    mu_cli_print_meetings(picture, out);
+    if (picture->num_meetings == 0)
+        fputs("no barriers\n", out);
+}
+
+enum muster_status mu_cli_report(struct muster *muster, FILE *out)
+{
+    struct mu_cli_picture picture;
+    enum muster_status status = mu_cli_picture_take(muster, NULL, &picture);
+
+    if (status != MUSTER_OK)
+        return status;
+    mu_cli_print_findings(&picture, out);
+    mu_cli_print_tasks(&picture, out);
+    mu_cli_print_meetings(&picture, out);
+    fflush(out);
+    mu_cli_picture_free(&picture);
+    return MUSTER_OK;
+}

@@ -1,0 +1,96 @@
+#!/bin/bash
+# A hung job is diagnosed by one `muster status`: its first line names the one task that the others wait for, and says
+# what is the matter with it. Real processes: stopped, dead, in a system call, spinning, waiting elsewhere.
+. "$(dirname "$0")/common.sh"
+WORKER=$BUILD/tests/cli/worker
+[ -x "$WORKER" ] || fail "$WORKER is not built"
+RUN_OPTIONS="--heartbeat-timeout 10m"
+
+# says PATTERN: the whole first line of a status.
+says()
+{
+    "$MUSTER" status --job "$JOB" > "$OUT" 2> "$ERR" || return 1
+    head -n 1 "$OUT" | grep -qxE "$1"
+}
+await_says() { await "status says: $1" says "$1"; }
+pid_of() { json "it['tasks'][$1]['pid']"; }
+all_there() { "$MUSTER" task list --job "$JOB" --json > "$OUT" 2> "$ERR" && [ "$(json 'sum(t["state"] == "CONNECTED" for t in it["tasks"])')" = 8 ]; }
+end_job()
+{
+    kill -KILL $RUN
+    wait $RUN 2> /dev/null
+    await "the segment is gone" no_segment "$JOB"
+}
+SECONDS_AGO='([0-9.]+ (us|ms|s))'
+
+# One of eight is stopped, wherever it was: sooner or later all others wait for it.
+for what in epochs group; do
+    start_job 8 "$WORKER" $what
+    await "all eight are connected" all_there
+    pid=$(pid_of 3)
+    kill -STOP "$pid"
+    case $what in
+    epochs) place='barrier epoch \(instance [0-9]+\)' ;;
+    group) place='group workers' ;;
+    esac
+    await_says "task 3 \(pid $pid\) is stopped since $SECONDS_AGO: 7 tasks wait for it in $place since $SECONDS_AGO"
+    out_has "^3 *CONNECTED *stopped *$pid "
+    out_has "^  missing: task 3, stopped, pid $pid"
+    check 0 "$MUSTER" status --job "$JOB" --json
+    json_is '[m["task"] for b in it["barriers"] + it["groups"] for m in b["missing"] if b["arrived"] == 7]' '[3]'
+    json_is 'it["tasks"][3]["process"], it["tasks"][3]["process_state"]' '["stopped", "stopped"]'
+    json_is 'it["tasks"][3]["heartbeat_age"]["min_ns"] > 0' true
+    if [ $what = epochs ]; then # every process of the job, and the answer is as good
+        everybody="$(json '" ".join(str(t["pid"]) for t in it["tasks"])') $RUN $(with_mark "MUSTER_JOB=$JOB")"
+        kill -STOP $everybody
+        for i in $everybody; do await "$i is stopped" is_stopped "$i"; done
+        check 0 timeout 20 "$MUSTER" status --job "$JOB"
+        head -n 1 "$OUT" | grep -qE "^task 3 \(pid $pid\) is stopped since .*: 7 tasks wait for it in barrier epoch" ||
+            fail "the first line does not name task 3"
+        out_has '^tasks 0-2 and 4-7 are stopped since '
+        kill -CONT $everybody
+    fi
+    end_job
+done
+
+# Not stopped, and yet not there.
+for how in sleep spin key; do
+    start_job 8 "$WORKER" away 5 $how
+        case $how in
+    sleep) matter="sleeps elsewhere since $SECONDS_AGO" ;;
+    spin) matter='is running elsewhere \([0-9]+ % CPU\)' ;;
+    key) matter="waits in key never since $SECONDS_AGO" ;;
+    esac
+    await_says "task 5 \(pid [0-9]+\) $matter: 7 tasks wait for it in barrier late since $SECONDS_AGO"
+    end_job
+done
+
+# Stopped for longer than the timeout: it is in error, and it is said that it is stopped. Two are one sentence.
+RUN_OPTIONS="--heartbeat-timeout 500ms --kill-on-fail=no" start_job 8 "$WORKER" epochs
+await "all eight are connected" all_there
+pid=$(pid_of 6)
+kill -STOP "$pid" "$(pid_of 2)"
+await_says "task [26] \(pid [0-9]+\) is stopped since $SECONDS_AGO, and in error \(silent: .*\)"
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+await "the segment is gone" no_segment "$JOB"
+
+# Post mortem: the launcher and the guard are killed at once, so nobody has taken the segment away.
+start_job 8 "$WORKER" epochs
+await "all eight are connected" all_there
+pids=$(json '" ".join(str(t["pid"]) for t in it["tasks"])')
+guard=$(for p in $(cat /proc/$RUN/task/$RUN/children); do [ "$(cat /proc/$p/comm)" = muster-guard ] && echo "$p"; done)
+kill -STOP "$guard"
+await "the guard is stopped" is_stopped "$guard"
+kill -KILL $RUN
+for pid in $pids; do await "$pid is gone" is_gone "$pid"; done
+kill -KILL "$guard"
+check 0 "$MUSTER" status --job "$JOB"
+head -n 1 "$OUT" | grep -q '^tasks 0-7 are dead' || head -n 1 "$OUT" | grep -q '^task [0-7].* is dead' ||
+    fail "the first line does not say that they are dead"
+out_has "^job *$JOB, made by pid $RUN .* ago, which is gone"
+out_has '^epoch  *[0-9]* *[A-Z]* *[0-9]/8'
+check 0 "$MUSTER" status --job "$JOB" --json
+json_is 'it["creator_gone"], [t["alive"] for t in it["tasks"]]' '[true, [false, false, false, false, false, false, false, false]]'
+check 0 "$MUSTER" segment rm "$JOB" --force
+exit 0

@@ -1,0 +1,79 @@
+/*
+ * tests/cli/worker_main.c: a task to look at, for the tests of status and top.
+ *
+ *   worker epochs          join, then meet all others in instance after instance of the barrier "epoch"
+ *   worker group           the same in the group "workers"
+ *   worker away K HOW      all but task K wait in the barrier "late"; K has joined and does not come. HOW: "sleep" (in
+ *                          a system call), "spin", "key" (waits for the key "never")
+ *   worker pass N          meet N times in the barrier "epoch", then leave and exit
+ * Whoever learns of an error says so and exits with 7.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <muster/muster.h>
+
+static struct muster *m;
+
+static void must(enum muster_status status)
+{
+    if (status == MUSTER_OK)
+        return;
+    fprintf(stderr, "worker: %s\n", muster_last_error());
+    muster_leave(m);
+    exit(7);
+}
+
+static void meet(const char *id)
+{
+    must(muster_barrier_wait(m, id, MUSTER_BARRIER_NEXT, NULL, 0, 0, MUSTER_FOREVER));
+}
+
+/* The step's work. */
+static void work(void)
+{
+    nanosleep(&(struct timespec){0, 2000000}, NULL); /* sleep: is the work: eight tasks share two processors */
+}
+
+static void stay_away(const char *how)
+{
+    if (strcmp(how, "key") == 0)
+        must(muster_kv_get(m, "never", MUSTER_NTS, MUSTER_FOREVER, NULL, 0, &(size_t){0}, NULL));
+    while (strcmp(how, "spin") == 0)
+        ;
+    for (;;)
+        pause();
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    struct muster_group *group;
+
+    if (muster_join(NULL, &m) != MUSTER_OK) {
+        fprintf(stderr, "worker: %s\n", muster_last_error());
+        return 8;
+    }
+    if (strcmp(what, "epochs") == 0)
+        for (;; work())
+            meet("epoch");
+    if (strcmp(what, "group") == 0) {
+        must(muster_group_create(m, "workers", NULL, 0, 0, MUSTER_FOREVER, &group));
+        for (;; work())
+            must(muster_group_barrier(group, MUSTER_FOREVER));
+    }
+    if (strcmp(what, "away") == 0 && argc == 4) {
+        meet("start");
+        if (muster_task_id(m) == strtol(argv[2], NULL, 10))
+            stay_away(argv[3]);
+        meet("late");
+    }
+    if (strcmp(what, "pass") == 0 && argc == 3)
+        for (long n = strtol(argv[2], NULL, 10); n > 0; n--, work())
+            meet("epoch");
+    muster_leave(m);
+    return 0;
+}
