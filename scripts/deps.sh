@@ -11,6 +11,7 @@ build  gcc                 compiles muster
 build  libc6-dev           the C library's headers
 build  make                reads the Makefile
 build  libuv1-dev          the event loop of the muster command, linked statically
+build  libhwloc-dev        hwloc's types; the command opens the library when it binds tasks
 check  libcmocka-dev       the unit tests are written with cmocka
 check  python3             runs the tests, checks the house rules
 check  g++                 the public headers must compile as C++ too

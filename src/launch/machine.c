@@ -1,0 +1,344 @@
+/*
+ * launch/machine.c: what this node has, as a flat table of hardware threads.
+ *
+ * hwloc knows it. Linked, it would cost every start of the command 0.2 ms; so it is opened when a binding or a count
+ * needs it, asked, and closed: the table is all that stays. hwloc is kept from what it would do besides and we do not
+ * ask for: read distances, bind the calling thread to look at processors
+ * one by one, and load its plugins, of which one starts OpenCL and one asks X servers for GPUs (2 ms of 3).
+ *
+ * What the launcher may not use is left out: sched_getaffinity() gives the cpuset of the control group and what the
+ * caller inherited, in one. When HWLOC_SYNTHETIC or its kind show hwloc another machine than this one, there is nothing
+ * to leave out, and the machine says that it is foreign.
+ */
+#include "launch/bind_private.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <hwloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LIBRARY "libhwloc.so.15"
+#define PACKAGE "libhwloc15"
+
+/* ---- the library ------------------------------------------------------------------------------------------------ */
+
+#define CALLS(each)                                                                                                    \
+    each(hwloc_topology_init) each(hwloc_topology_set_synthetic) each(hwloc_topology_set_type_filter)                  \
+        each(hwloc_topology_set_flags) each(hwloc_topology_load) each(hwloc_topology_destroy)                          \
+            each(hwloc_topology_is_thissystem) each(hwloc_get_type_depth) each(hwloc_get_nbobjs_by_depth)              \
+                each(hwloc_get_obj_by_depth) each(hwloc_bitmap_isset) each(hwloc_bitmap_weight)
+
+struct hwloc {
+    void *handle;
+    hwloc_topology_t topology;
+#define MEMBER(name) __typeof__(name) *name;
+    CALLS(MEMBER)
+#undef MEMBER
+};
+
+static const struct {
+    const char *name;
+    size_t offset;
+} calls[] = {
+#define ROW(name) {#name, offsetof(struct hwloc, name)},
+    CALLS(ROW)
+#undef ROW
+};
+
+static int open_library(struct hwloc *hw, const char *library, char *why, size_t size)
+{
+    hw->handle = dlopen(library ? library : LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; hw->handle && i < sizeof calls / sizeof *calls; i++) {
+        void *address = dlsym(hw->handle, calls[i].name);
+
+        if (!address) {
+            snprintf(why, size, "cannot use hwloc (%s); install the package " PACKAGE, dlerror());
+            dlclose(hw->handle);
+            return -1;
+        }
+        memcpy((char *)hw + calls[i].offset, &address, sizeof address);
+    }
+    if (!hw->handle)
+        snprintf(why, size, "cannot load hwloc (%s); install the package " PACKAGE, dlerror());
+    return hw->handle ? 0 : -1;
+}
+
+/* The environment, with no place to find plugins in. The strings are those of the real one. */
+static char **without_plugins(void)
+{
+    static char none[] = "HWLOC_PLUGINS_PATH=/dev/null";
+    size_t count = 0;
+    char **copy;
+
+    while (environ && environ[count])
+        count++;
+    copy = calloc(count + 2, sizeof *copy);
+    if (!copy)
+        return NULL;
+    copy[0] = none; /* the first of a name is found */
+    for (size_t i = 0; i < count; i++)
+        copy[i + 1] = environ[i];
+    return copy;
+}
+
+/*
+ * Only caches are left out. hwloc hangs each NUMA node at the object that spans the same processors, and where that is
+ * filtered out the node moves up and seems to span more: groups must stay, with four nodes a package they stand for
+ * these.
+ */
+static void set_filters(struct hwloc *hw)
+{
+    static const hwloc_obj_type_t unwanted[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
+
+    for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
+        hw->hwloc_topology_set_type_filter(hw->topology, unwanted[i], HWLOC_TYPE_FILTER_KEEP_NONE);
+    hw->hwloc_topology_set_type_filter(hw->topology, HWLOC_OBJ_L2CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+    hw->hwloc_topology_set_type_filter(hw->topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
+}
+
+static int read_topology(struct hwloc *hw, const char *synthetic, char *why, size_t size)
+{
+    /* DONT_CHANGE_BINDING: this thread stays where it is; the others since hwloc 2.8, refused before */
+    const unsigned long flags = HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING, lean = HWLOC_TOPOLOGY_FLAG_NO_DISTANCES |
+                                                                                HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
+                                                                                HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
+
+    if (hw->hwloc_topology_init(&hw->topology)) {
+        snprintf(why, size, "hwloc does not start: %s", strerror(errno));
+        return -1;
+    }
+    if (synthetic && hw->hwloc_topology_set_synthetic(hw->topology, synthetic)) {
+        snprintf(why, size, "'%.80s' describes no machine", synthetic);
+        return -1;
+    }
+    set_filters(hw);
+    if (hw->hwloc_topology_set_flags(hw->topology, flags | lean))
+        hw->hwloc_topology_set_flags(hw->topology, flags);
+    if (hw->hwloc_topology_load(hw->topology)) {
+        snprintf(why, size, "hwloc cannot read this machine: %s", strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- from its tree to our table ---------------------------------------------------------------------------------- */
+
+static unsigned num_objects(struct hwloc *hw, hwloc_obj_type_t type)
+{
+    int depth = hw->hwloc_get_type_depth(hw->topology, type);
+
+    return depth == HWLOC_TYPE_DEPTH_UNKNOWN ? 0 : hw->hwloc_get_nbobjs_by_depth(hw->topology, depth);
+}
+
+static hwloc_obj_t object(struct hwloc *hw, hwloc_obj_type_t type, unsigned index)
+{
+    return hw->hwloc_get_obj_by_depth(hw->topology, hw->hwloc_get_type_depth(hw->topology, type), index);
+}
+
+/* The smallest NUMA node around the thread, the first of equals: memory of another kind has nodes of its own. */
+static int numa_of(struct hwloc *hw, unsigned cpu)
+{
+    int found = -1, least = 0;
+
+    for (unsigned i = 0; i < num_objects(hw, HWLOC_OBJ_NUMANODE); i++) {
+        hwloc_obj_t node = object(hw, HWLOC_OBJ_NUMANODE, i);
+        int weight;
+
+        if (!hw->hwloc_bitmap_isset(node->cpuset, cpu))
+            continue;
+        weight = hw->hwloc_bitmap_weight(node->cpuset);
+        if (found < 0 || weight < least) {
+            found = (int)node->os_index;
+            least = weight;
+        }
+    }
+    return found;
+}
+
+static struct mu_launch_thread thread_of(struct hwloc *hw, hwloc_obj_t pu)
+{
+    struct mu_launch_thread thread = {.cpu = pu->os_index};
+
+    thread.part[MU_PART_MACHINE] = 0;
+    thread.part[MU_PART_HWTHREAD] = (int)pu->logical_index;
+    thread.part[MU_PART_NUMA] = numa_of(hw, pu->os_index);
+    thread.part[MU_PART_L3] = thread.part[MU_PART_PACKAGE] = -1;
+    /* where no core is known, each thread is one */
+    thread.part[MU_PART_CORE] = (int)(num_objects(hw, HWLOC_OBJ_CORE) + pu->logical_index);
+    for (hwloc_obj_t above = pu->parent; above; above = above->parent) {
+        if (above->type == HWLOC_OBJ_CORE)
+            thread.part[MU_PART_CORE] = (int)above->logical_index;
+        else if (above->type == HWLOC_OBJ_L3CACHE)
+            thread.part[MU_PART_L3] = (int)above->logical_index;
+        else if (above->type == HWLOC_OBJ_PACKAGE)
+            thread.part[MU_PART_PACKAGE] = (int)above->logical_index;
+    }
+    return thread;
+}
+
+/* The variable that shows hwloc another machine. */
+static const char *foreign_source(void)
+{
+    static const char *const variables[] = {"HWLOC_FSROOT", "HWLOC_CPUID_PATH", "HWLOC_SYNTHETIC", "HWLOC_XMLFILE"};
+
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
+        if (getenv(variables[i]))
+            return variables[i];
+    return "hwloc";
+}
+
+static int fill(struct mu_launch_machine *machine, struct hwloc *hw, const cpu_set_t *allowed, size_t allowed_size)
+{
+    unsigned count = num_objects(hw, HWLOC_OBJ_PU);
+    size_t bits = CPU_SETSIZE;
+
+    machine->threads = calloc(count ? count : 1, sizeof *machine->threads);
+    if (!machine->threads)
+        return -1;
+    for (unsigned i = 0; i < count; i++) {
+        hwloc_obj_t pu = object(hw, HWLOC_OBJ_PU, i);
+
+        if (pu->os_index >= bits)
+            bits = pu->os_index + 1;
+        if (!allowed || (pu->os_index < allowed_size * 8 && CPU_ISSET_S(pu->os_index, allowed_size, allowed)))
+            machine->threads[machine->num_threads++] = thread_of(hw, pu);
+    }
+    machine->set_size = CPU_ALLOC_SIZE(bits + 2 * count);
+    return 0;
+}
+
+static int load(struct mu_launch_machine *machine, struct hwloc *hw, const struct mu_launch_source *source, char *why,
+                size_t size)
+{
+    const cpu_set_t *allowed = source->allowed;
+    size_t allowed_size = source->allowed_size;
+    cpu_set_t *own = NULL;
+    int code;
+
+    if (read_topology(hw, source->synthetic, why, size))
+        return -1;
+    if (!hw->hwloc_topology_is_thissystem(hw->topology)) {
+        machine->foreign = foreign_source();
+    } else if (!allowed) {
+        if (mu_launch_set_allowed(&own, &allowed_size)) {
+            snprintf(why, size, "cannot ask which processors may be used: %s", strerror(errno));
+            return -1;
+        }
+        allowed = own;
+    }
+    code = fill(machine, hw, allowed, allowed_size);
+    CPU_FREE(own);
+    if (code)
+        snprintf(why, size, "out of memory");
+    else if (machine->num_threads == 0)
+        snprintf(why, size, "hwloc knows none of the processors that may be used");
+    return code || machine->num_threads == 0 ? -1 : 0;
+}
+
+int mu_launch_machine_load(const struct mu_launch_source *source, struct mu_launch_machine **ret_machine, char *why,
+                           size_t size)
+{
+    static const struct mu_launch_source here;
+    char **real = environ, **bare;
+    struct mu_launch_machine *machine;
+    struct hwloc hw = {0};
+    int code;
+
+    if (!source)
+        source = &here;
+    if (open_library(&hw, source->library, why, size))
+        return -1;
+    machine = calloc(1, sizeof *machine);
+    bare = without_plugins();
+    if (!machine || !bare) {
+        snprintf(why, size, "out of memory");
+        code = -1;
+    } else {
+        environ = bare; /* not setenv(): the tasks inherit that, and others hold pointers into it */
+        code = load(machine, &hw, source, why, size);
+        if (hw.topology)
+            hw.hwloc_topology_destroy(hw.topology);
+        environ = real;
+    }
+    free(bare);
+    dlclose(hw.handle);
+    if (code)
+        mu_launch_machine_free(machine);
+    else
+        *ret_machine = machine;
+    return code;
+}
+
+void mu_launch_machine_free(struct mu_launch_machine *machine)
+{
+    if (!machine)
+        return;
+    free(machine->threads);
+    free(machine);
+}
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+/* Parts of the kind that have a thread in the table. */
+static uint32_t count_part(const struct mu_launch_machine *machine, enum mu_launch_part part)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < machine->num_threads; i++) {
+        int id = machine->threads[i].part[part], is_new = id >= 0;
+
+        for (size_t j = 0; is_new && j < i; j++)
+            is_new = machine->threads[j].part[part] != id;
+        count += (uint32_t)is_new;
+    }
+    return count;
+}
+
+static int count_gpus(const char *what, uint32_t *ret_count, char *why, size_t size)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+    *ret_count = mu_launch_gpus("", visible);
+    if (*ret_count || strcmp(what, "auto") == 0)
+        return 0;
+    if (mu_launch_gpus("", NULL))
+        snprintf(why, size, "-n gpu: CUDA_VISIBLE_DEVICES='%.60s' leaves no GPU", visible);
+    else
+        snprintf(why, size, "-n gpu: there is no NVIDIA GPU here");
+    return -1;
+}
+
+int mu_launch_count(const char *what, struct mu_launch_machine **machine, uint32_t *ret_count, char *why, size_t size)
+{
+    struct mu_launch_machine *own = NULL;
+    int is_auto = strcmp(what, "auto") == 0;
+    enum mu_launch_part part = is_auto ? MU_PART_CORE : mu_launch_part_find(what);
+
+    if (!mu_launch_is_count(what)) {
+        snprintf(why, size,
+                 "-n is a number of tasks or one of auto, gpu, core, l3, numa, package and hwthread, not '%.60s'",
+                 what);
+        return -1;
+    }
+    if (is_auto || strcmp(what, "gpu") == 0) {
+        uint32_t gpus;
+
+        if (count_gpus(what, &gpus, why, size))
+            return -1;
+        if (gpus) {
+            *ret_count = gpus;
+            return 0;
+        }
+    }
+    if (!machine)
+        machine = &own;
+    if (!*machine && mu_launch_machine_load(NULL, machine, why, size))
+        return -1;
+    *ret_count = count_part(*machine, part);
+    mu_launch_machine_free(own);
+    if (*ret_count == 0)
+        snprintf(why, size, "hwloc knows no %s on this machine", what);
+    return *ret_count ? 0 : -1;
+}
