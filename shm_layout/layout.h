@@ -18,7 +18,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 2u
-#define MU_LAYOUT_MINOR 1u
+#define MU_LAYOUT_MINOR 2u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -125,7 +125,8 @@ enum mu_block_type {
     (((uint64_t)((start)&0xffffffu) << 40) | ((uint64_t)((pid)&0x3fffffu) << 18) | ((uint64_t)(uint16_t)(inc) << 2) |  \
      (state))
 
-#define MU_INTENT_REFS 4u
+#define MU_INTENT_REFS  4u
+#define MU_WAIT_BUCKETS 28u /* bucket i counts waits shorter than 2048 ns << i; the last one all others */
 /* Intent: what the operation in flight would leave behind. act 0: none; else object offset << 8 | news << 4 | olds. */
 #define MU_ACT(offset, news, olds) (((uint64_t)(offset) << 8) | ((uint64_t)(news) << 4) | (olds))
 #define MU_ACT_OFFSET(a)           ((a) >> 8)
@@ -135,24 +136,31 @@ enum mu_block_type {
 struct mu_slot {
     /* line 0: identity and liveness */
     mu_a64 word;              /* 0 */
-    mu_a64 task;              /* 8: task id + 1; 0 observer */
+    mu_a64 task;              /* 8: task id + 1; 0 observer. Of a free slot: whose its counts are */
     mu_a64 pid_namespace;     /* 16: inode of the namespace that the word's pid is of; 0: not known */
     pthread_mutex_t liveness; /* 24: robust, held for life by the owner alone; the kernel writes it at death */
     uint8_t pad0[MU_LINE - 24 - sizeof(pthread_mutex_t)];
-    /* line 1: the owner's pulse */
-    mu_a64 heartbeat; /* 128 */
-    uint8_t pad1[MU_LINE - 8];
+    /* line 1: the owner's pulse; and counts, as in the lines that follow: each lies where its event writes anyway */
+    mu_a64 heartbeat;                      /* 128 */
+    mu_a64 group_barriers;                 /* 136: passed */
+    mu_a32 barrier_waits[MU_WAIT_BUCKETS]; /* 144: at barriers of either kind that slept, by their length */
     /* line 2: intent and pin; the owner writes, the scavenger of the dead reads */
     mu_a64 act;                  /* 256 */
     mu_a64 news[MU_INTENT_REFS]; /* 264 */
     mu_a64 olds[MU_INTENT_REFS]; /* 296 */
     mu_a64 pin;                  /* 328: a block that the owner reads in place */
     mu_a64 pin_object;           /* 336: offset of the object that named it */
-    uint8_t pad2[MU_LINE - 88];
+    mu_a64 kv_writes;            /* 344 */
+    mu_a64 named_barriers;       /* 352: passed */
+    mu_a64 deaths;               /* 360: of tasks, that the owner was the one to record */
+    mu_a64 burials;              /* 368: dead slots that it cleaned up */
+    mu_a64 other_waits;          /* 376: that slept, for neither a key nor a barrier */
     /* line 3: where the owner sleeps, for people */
-    mu_a64 wait_since;    /* 384: CLOCK_MONOTONIC ns; 0: not waiting */
-    mu_a64 wait_text[12]; /* 392: NUL-padded */
-    uint8_t pad3[MU_LINE - 104];
+    mu_a64 wait_since;      /* 384: CLOCK_MONOTONIC ns; 0: not waiting */
+    mu_a64 wait_text[12];   /* 392: NUL-padded */
+    mu_a64 kv_waits;        /* 488: that slept */
+    mu_a64 kv_wait_ns;      /* 496 */
+    mu_a64 barrier_wait_ns; /* 504 */
 };
 
 struct mu_header {
@@ -298,7 +306,8 @@ const char *mu_layout_text(void);
 static_assert(sizeof(mu_a64) == 8 && sizeof(mu_a32) == 4, "atomic words are plain words");
 static_assert(sizeof(struct mu_slot) == 4 * MU_LINE, "slot");
 static_assert(offsetof(struct mu_slot, heartbeat) == 128 && offsetof(struct mu_slot, act) == 256 &&
-                  offsetof(struct mu_slot, wait_since) == 384,
+                  offsetof(struct mu_slot, group_barriers) == 136 && offsetof(struct mu_slot, kv_writes) == 344 &&
+                  offsetof(struct mu_slot, wait_since) == 384 && offsetof(struct mu_slot, kv_waits) == 488,
               "slot lines");
 static_assert(sizeof(struct mu_header) == MU_HEADER_SIZE, "header");
 static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_header, host) == 512 &&

@@ -18,6 +18,7 @@
 #include <muster/barrier.h>
 #include <muster/group.h>
 #include <muster/event.h>
+#include <muster/stats.h>
 
 #define MUSTER_VERSION_MAJOR 0
 #define MUSTER_VERSION_MINOR 1

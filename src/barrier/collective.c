@@ -29,6 +29,7 @@
 
 #include "barrier/group.h"
 #include "base/clock.h"
+#include "segment/stats.h"
 #include "segment/wait.h"
 #include "sync/futex.h"
 
@@ -207,6 +208,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
         ctx = NULL;
     mu_wait_begin(&w, g->muster->seg, ctx, deadline, g->what);
     w.interrupt = &g->muster->interrupt;
+    w.kind = MU_WAIT_BARRIER;
     w.spins = 0;
     for (;;) {
         bool closed = false;
@@ -236,6 +238,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
 /* Arrive at the next instance and wait for all. */
 static inline enum muster_status barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
 {
+    struct mu_ctx *ctx;
     uint32_t spins = g->spins, left = g->size - 1, i = g->rank + 1; /* not our own: its line is on its way to others */
 
     if (!arrive(g, instance)) {
@@ -260,6 +263,9 @@ static inline enum muster_status barrier(struct muster_group *g, uint64_t instan
     }
     /* relaxed, process-local: one thread at a time is in a call on a group; muster_group_missing() only looks */
     atomic_store_explicit(&g->instance, instance, memory_order_relaxed);
+    ctx = mu_handle_peek(g->muster);
+    if (ctx)
+        mu_count(&ctx->own->group_barriers, 1);
     return MUSTER_OK;
 }
 

@@ -423,6 +423,7 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
 
     snprintf(what, sizeof what, "the members of group %.60s", g->name);
     mu_wait_begin(&w, seg, ctx, deadline, what);
+    w.kind = MU_WAIT_BARRIER;
     for (;;) {
         struct roll r = {.g = g, .left = -1, .missing = -1};
         struct mu_walk walk = {is_ours, call_roll, &r, false};

@@ -17,6 +17,7 @@
 #include "barrier/call.h"
 #include "base/clock.h"
 #include "segment/slot.h"
+#include "segment/stats.h"
 #include "segment/wait.h"
 
 static enum mu_verdict answer(struct mu_edit *e, struct mu_call *c, enum muster_status result, const char *text)
@@ -382,6 +383,7 @@ static enum muster_status wait_for_end(struct mu_call *c, muster_deadline deadli
 
     snprintf(what, sizeof what, "barrier %.60s::%" PRIu64, c->id, c->counter);
     mu_wait_begin(&w, c->m->seg, c->ctx, deadline, what);
+    w.kind = MU_WAIT_BARRIER;
     while (!status && !done) {
         struct mu_barrier b = {0};
         bool fail = false;
@@ -511,6 +513,8 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         status = edit(&c, arrive);
     if (!status && c.waiting)
         status = wait_for_end(&c, deadline);
+    if (!status && !c.result)
+        mu_count(&c.ctx->own->named_barriers, 1);
     free(c.ids);
     free(c.value);
     free(c.records);

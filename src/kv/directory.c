@@ -11,6 +11,7 @@
 
 #include "kv/key.h"
 #include "segment/handle.h"
+#include "segment/stats.h"
 
 enum { PASSES_MAX = 1000 };
 
@@ -279,6 +280,8 @@ enum muster_status muster_kv_delete(struct muster *muster, const char *key, size
     }
     if (!status)
         status = delete_under(muster->seg, ctx, prefix, len, &count);
+    if (count)
+        mu_count(&ctx->own->kv_writes, 1);
     if (ret_count)
         *ret_count = count;
     mu_exit(ctx);

@@ -12,6 +12,7 @@
 #include "kv/key.h"
 #include "segment/cluster.h"
 #include "segment/handle.h"
+#include "segment/stats.h"
 #include "segment/wait.h"
 
 static enum muster_status check_value(const void *value, size_t *len)
@@ -39,6 +40,8 @@ static enum muster_status mutate(struct muster *m, const char *key, size_t key_l
     if (!status) {
         t = mu_table_kv(m->seg);
         status = mu_table_edit(&t, ctx, k, flags, fn, e, ret_version);
+        if (!status)
+            mu_count(&ctx->own->kv_writes, 1);
     }
     mu_exit(ctx);
     return status;
@@ -69,6 +72,8 @@ enum muster_status muster_kv_set(struct muster *muster, const char *key, size_t 
 
         status = mu_table_edit(&t, ctx, &k, 0, put_always, &e, ret_version);
     }
+    if (!status)
+        mu_count(&ctx->own->kv_writes, 1);
     mu_exit(ctx);
     return status;
 }
@@ -334,6 +339,7 @@ static enum muster_status wait_for(struct muster *m, const char *key, size_t key
     snprintf(what, sizeof what, "key %.*s", MU_KEY_SHOWN(&k));
     mu_wait_begin(&w, m->seg, ctx, deadline, what);
     w.interrupt = &m->interrupt;
+    w.kind = MU_WAIT_KEY;
     for (;;) {
         mu_wait_look(&w);
         status = mu_table_get(&t, ctx, &k, alloc ? *alloc : buffer, capacity, f);

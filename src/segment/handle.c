@@ -29,10 +29,7 @@ struct mu_use {
 };
 
 static _Thread_local struct mu_use *uses;
-static _Thread_local struct {
-    uint64_t handle_id;
-    struct mu_ctx *ctx;
-} last_use MU_TLS_FAST;
+_Thread_local struct mu_last_use mu_last_use MU_TLS_FAST;
 _Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -95,7 +92,7 @@ static void give_back_those(bool (*which)(const struct mu_use *u))
     uint32_t before = mu_inside;
 
     mu_inside = 1;
-    last_use.handle_id = 0;
+    mu_last_use.handle_id = 0;
     for (struct mu_use **at = &uses; *at;) {
         struct mu_use *u = *at;
 
@@ -126,7 +123,7 @@ static void in_child(void)
         uses = u->next;
         free(u);
     }
-    last_use.handle_id = 0;
+    mu_last_use.handle_id = 0;
     mu_inside = 0;
     pthread_mutex_unlock(&lock);
 }
@@ -258,21 +255,32 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
         uses = u;
         pthread_setspecific(key, &uses); /* any value: its destructor gives the slots back */
     }
-    last_use.handle_id = m->id;
-    last_use.ctx = &u->ctx;
+    mu_last_use.handle_id = m->id;
+    mu_last_use.ctx = &u->ctx;
     *ret_ctx = &u->ctx;
     return MUSTER_OK;
 }
 
 enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx)
 {
-    if (last_use.handle_id == m->id) {
-        *ret_ctx = last_use.ctx;
+    if (mu_last_use.handle_id == m->id) {
+        *ret_ctx = mu_last_use.ctx;
         return MUSTER_OK;
     }
     if (!m->seg->writable)
         return mu_fail(MUSTER_PERMISSION_DENIED, "job %s is open read-only here", m->seg->job);
     return attach(m, ret_ctx);
+}
+
+struct mu_ctx *mu_handle_find(struct muster *m)
+{
+    for (struct mu_use *u = uses; u; u = u->next)
+        if (u->handle_id == m->id) {
+            mu_last_use.handle_id = m->id;
+            mu_last_use.ctx = &u->ctx;
+            return &u->ctx;
+        }
+    return NULL;
 }
 
 enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
@@ -324,7 +332,7 @@ void mu_handle_detach_thread(struct muster *m)
 
         if (u->handle_id != m->id)
             continue;
-        last_use.handle_id = 0;
+        mu_last_use.handle_id = 0;
         *at = u->next;
         give_back(u);
         break;

@@ -43,6 +43,12 @@ void mu_exit(struct mu_ctx *ctx);
 /* Reached without a call, also in a shared library: only for a few words, for the loader's room for them is small. */
 #define MU_TLS_FAST __attribute__((tls_model("initial-exec")))
 
+/* The handle that this thread used last, by its id, and its context there. */
+extern _Thread_local struct mu_last_use {
+    uint64_t handle_id;
+    struct mu_ctx *ctx;
+} mu_last_use MU_TLS_FAST;
+
 /* A call is under way in this thread; and how many forks deep this process is. Process-local. */
 extern _Thread_local volatile uint32_t mu_inside MU_TLS_FAST;
 extern _Atomic uint32_t mu_forks;
@@ -76,6 +82,13 @@ static inline void mu_exit_read(void)
 
 /* Within such a call: the calling thread's context, claiming a slot if it has none yet. */
 enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx);
+
+/* The same, if it has one already; else NULL. */
+struct mu_ctx *mu_handle_find(struct muster *m);
+static inline struct mu_ctx *mu_handle_peek(struct muster *m)
+{
+    return mu_last_use.handle_id == m->id ? mu_last_use.ctx : mu_handle_find(m);
+}
 
 /* Begin a call that reads and may have to wait: as mu_enter(), but without a slot (NULL) when read-only. */
 enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "segment/stats.h"
 #include "sync/futex.h"
 
 #define TID_MASK FUTEX_TID_MASK
@@ -188,13 +189,16 @@ bool mu_slot_settle(struct muster_segment *seg, uint32_t slot)
 static void clean(struct mu_slot *s, uint64_t task)
 {
     /* relaxed, as all here: the claiming CAS publishes them */
+    if (mu_load_relaxed(&s->task) != task) {
+        mu_counts_clear(s);
+        mu_store_relaxed(&s->task, task);
+    }
     mu_store_relaxed(&s->act, 0);
     mu_store_relaxed(&s->pin, 0);
     mu_store_relaxed(&s->pin_object, 0);
     mu_store_relaxed(&s->heartbeat, 0);
     mu_store_relaxed(&s->pid_namespace, pid_namespace());
     mu_store_relaxed(&s->wait_since, 0);
-    mu_store_relaxed(&s->task, task);
 }
 
 static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, struct mu_ctx *ctx)
@@ -225,10 +229,22 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
     return true;
 }
 
+/* The task's own of before, with its counts, or one that was never claimed: nobody's counts are lost. */
+static bool suits(const struct muster_segment *seg, uint32_t slot, uint32_t high, uint64_t task)
+{
+    /* relaxed: only a preference */
+    return slot >= high || mu_load_relaxed(&seg->slots[slot].task) == task;
+}
+
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx)
 {
+    uint32_t count = seg->num_slots - seg->reserved_slots, high = mu_slot_high(seg);
+
     memset(ctx, 0, offsetof(struct mu_ctx, scratch));
-    for (uint32_t i = 0; i < seg->num_slots - seg->reserved_slots; i++)
+    for (uint32_t i = 0; i < count; i++)
+        if (suits(seg, i, high, task) && claim_one(seg, i, task, ctx))
+            return MUSTER_OK;
+    for (uint32_t i = 0; i < count; i++)
         if (claim_one(seg, i, task, ctx))
             return MUSTER_OK;
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED,

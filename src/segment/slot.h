@@ -6,7 +6,8 @@
 
 /*
  * Claim a slot for the calling thread and fill *ctx (owned by the caller; 70 KiB). `task` goes into the slot's task
- * word. RESOURCE_EXHAUSTED when none is free.
+ * word. Slots that a thread of the task has had before come first, then those never claimed: so counts stay with their
+ * task. RESOURCE_EXHAUSTED when none is free.
  */
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx);
 

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
+#include "segment/stats.h"
 #include "sync/futex.h"
 
 #define RECHECK_NS 100000000u
@@ -97,14 +98,29 @@ static void tell(struct mu_wait *w)
     snprintf((char *)text, sizeof text, "%s", w->what);
     mu_copy_in(own->wait_text, text, 12);
     /* release: the text comes first; pairs with the acquire of muster_task_get() */
-    mu_store_release(&own->wait_since, mu_now());
+    w->since = mu_now();
+    mu_store_release(&own->wait_since, w->since);
     w->told = true;
+}
+
+static void count(struct mu_slot *own, enum mu_wait_kind kind, uint64_t ns)
+{
+    if (kind == MU_WAIT_BARRIER) {
+        mu_count_barrier_wait(own, ns);
+    } else if (kind == MU_WAIT_KEY) {
+        mu_count(&own->kv_waits, 1);
+        mu_count(&own->kv_wait_ns, ns);
+    } else {
+        mu_count(&own->other_waits, 1);
+    }
 }
 
 void mu_wait_end(struct mu_wait *w)
 {
-    if (w->told)
-        mu_store_release(&w->ctx->own->wait_since, 0); /* release: as in tell() */
+    if (!w->told)
+        return;
+    mu_store_release(&w->ctx->own->wait_since, 0); /* release: as in tell() */
+    count(w->ctx->own, w->kind, mu_now() - w->since);
 }
 
 static enum muster_status truncated(struct mu_wait *w)

@@ -15,6 +15,9 @@
 
 #include "segment/segment.h"
 
+/* As what the wait is counted, when it slept. */
+enum mu_wait_kind { MU_WAIT_OTHER, MU_WAIT_KEY, MU_WAIT_BARRIER };
+
 struct mu_wait {
     struct muster_segment *seg;
     struct mu_ctx *ctx; /* NULL: read-only; the wait polls */
@@ -24,6 +27,8 @@ struct mu_wait {
     uint32_t epoch;
     uint32_t spins, yields; /* left */
     bool told;              /* the slot says where it sleeps */
+    uint64_t since;         /* then: since when */
+    enum mu_wait_kind kind; /* MU_WAIT_OTHER unless set after mu_wait_begin() */
     bool looked;            /* past the first look: the deadline may end it */
 };
 

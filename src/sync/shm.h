@@ -90,6 +90,12 @@ static inline uint32_t mu_load32_acquire(const mu_a32 *p)
     return atomic_load_explicit(p, memory_order_acquire);
 }
 
+static inline void mu_store32_relaxed(mu_a32 *p, uint32_t v)
+{
+    mu_point(p);
+    atomic_store_explicit(p, v, memory_order_relaxed);
+}
+
 static inline void mu_store32_release(mu_a32 *p, uint32_t v)
 {
     mu_point(p);

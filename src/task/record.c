@@ -15,6 +15,7 @@
 #include "base/process.h"
 #include "segment/scavenge.h"
 #include "segment/slot.h"
+#include "segment/stats.h"
 #include "task/task.h"
 
 struct failure {
@@ -24,13 +25,15 @@ struct failure {
     const char *text;
     uint32_t pid;         /* only if it is this process still; 0: any */
     uint64_t incarnation; /* likewise */
+    bool fits;            /* what the last look at the record found: this failure is recorded by us, or not at all */
 };
 
 static bool fail_record(struct mu_task_change *c)
 {
-    const struct failure *f = c->arg;
+    struct failure *f = c->arg;
     int next = mu_task_next(c->record.state, f->event, c->record.flags & MU_TASK_RECOVERABLE);
 
+    f->fits = false;
     if (next < 0 && f->event == MU_EVENT_REPORT) /* the reporter is told; who finds a death again need not be */
         c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is not connected or already in error", c->task);
     if (next < 0 || (f->pid && c->record.pid != f->pid) || (f->incarnation && c->record.incarnation != f->incarnation))
@@ -40,15 +43,25 @@ static bool fail_record(struct mu_task_change *c)
     c->record.cause = f->cause;
     c->record.since = mu_now();
     snprintf(c->text, sizeof c->text, "%s", f->text);
+    f->fits = true;
     return true;
+}
+
+static enum muster_status fail(struct mu_ctx *ctx, uint32_t task, struct failure *f)
+{
+    enum muster_status status = mu_cluster_edit(ctx, task, fail_record, f);
+
+    if (!status && f->fits && (f->event == MU_EVENT_DEATH || f->event == MU_EVENT_SILENCE))
+        mu_count(&ctx->own->deaths, 1);
+    return status;
 }
 
 enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, enum mu_task_event event,
                                 enum muster_status code, enum muster_cause cause, const char *text)
 {
-    struct failure f = {event, code, cause, text, 0, incarnation};
+    struct failure f = {event, code, cause, text, 0, incarnation, false};
 
-    return mu_cluster_edit(ctx, task, fail_record, &f);
+    return fail(ctx, task, &f);
 }
 
 /* The scavenger's question: whose slot was it? A task is dead when the last of its threads is. */
@@ -68,12 +81,16 @@ static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot
         mu_cluster_alive(ctx->seg, (uint32_t)task_word - 1, &r))
         return;
     f.incarnation = r.incarnation;
-    mu_cluster_edit(ctx, (uint32_t)task_word - 1, fail_record, &f);
+    fail(ctx, (uint32_t)task_word - 1, &f);
 }
 
 uint32_t mu_task_scavenge(struct mu_ctx *ctx)
 {
-    return mu_scavenge(ctx, on_death, NULL);
+    uint32_t n = mu_scavenge(ctx, on_death, NULL);
+
+    if (n)
+        mu_count(&ctx->own->burials, n);
+    return n;
 }
 
 struct registering {
@@ -130,7 +147,7 @@ bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task)
         mu_cluster_main_alive(ctx->seg, &now))
         return false;
     f.incarnation = now.incarnation;
-    return mu_cluster_edit(ctx, task, fail_record, &f) == MUSTER_OK;
+    return fail(ctx, task, &f) == MUSTER_OK;
 }
 
 enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registration *r)
@@ -221,8 +238,8 @@ enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint
         mu_exit(ctx);
         return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; the job has tasks 0 to %u", task_id, m->seg->num_tasks - 1);
     }
-    mu_scavenge_process(ctx, pid, (uint64_t)task_id + 1, on_death, text);
-    status = mu_cluster_edit(ctx, (uint32_t)task_id, fail_record, &f);
+    mu_count(&ctx->own->burials, mu_scavenge_process(ctx, pid, (uint64_t)task_id + 1, on_death, text));
+    status = fail(ctx, (uint32_t)task_id, &f);
     if (!status)
         status = mu_cluster_edit(ctx, (uint32_t)task_id, add_words, &f);
     mu_exit(ctx);

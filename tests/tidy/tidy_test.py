@@ -27,7 +27,7 @@ FLOOR = {
     "cli": 7,
 }
 PUBLIC = {
-    "status": "base", "segment": "segment", "task": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
+    "status": "base", "segment": "segment", "stats": "segment", "task": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
     "event": "event", "topology": "topology", "nccl": "accel", "stream": "accel", "object": "object",
     "bridge": "bridge",
 }
