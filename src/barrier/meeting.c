@@ -42,9 +42,10 @@ static struct mu_meeting *next_meeting(struct gathering *g, uint32_t participant
     }
     m = &g->meetings[g->count];
     memset(m, 0, sizeof *m);
-    m->missing = malloc((participants + 1) * sizeof *m->missing);
+    m->missing = malloc(((size_t)participants * 2 + 1) * sizeof *m->missing);
     if (!m->missing)
         return NULL;
+    m->present = m->missing + participants;
     m->participants = participants;
     m->deadline_ns = UINT64_MAX;
     g->count++;
@@ -72,11 +73,12 @@ static enum muster_status take_barrier(struct gathering *g, const struct mu_item
     m->instance = b.h.counter;
     m->code = (enum muster_status)b.h.code;
     m->state = !b.h.passed ? MU_MEETING_WAITING : m->code == MUSTER_OK ? MU_MEETING_PASSED : MU_MEETING_FAILED;
-    m->arrived = mu_barrier_arrived(&b);
     m->deadline_ns = b.h.deadline;
     m->since_ns = b.h.since;
     for (uint32_t k = 0; k < b.h.num; k++)
-        if (!(b.marks[k] & MU_MARK_ARRIVED))
+        if (b.marks[k] & MU_MARK_ARRIVED)
+            m->present[m->arrived++] = (int32_t)mu_barrier_id(&b, k);
+        else
             m->missing[m->missing_count++] = (int32_t)mu_barrier_id(&b, k);
     mu_barrier_done(&b);
     return MUSTER_OK;
@@ -112,7 +114,7 @@ static void survey(struct mu_meeting *m, const struct mu_group_member *members, 
                            : !(arrivals[i] & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(arrivals[i]) == m->instance;
 
         if (here)
-            m->arrived++;
+            m->present[m->arrived++] = (int32_t)members[i].task;
         else
             m->missing[m->missing_count++] = (int32_t)members[i].task;
     }

@@ -254,9 +254,11 @@ static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
     const struct mu_cli_picture *picture = s->picture;
     enum mu_cli_kind kind = MU_CLI_FINE;
     struct mu_cli_finding *finding;
-    uint32_t count = 0;
+    uint32_t count = 0, waiters = 0;
 
-    for (uint32_t i = 0; i < meeting->missing_count; i++) {
+    for (uint32_t i = 0; i < meeting->arrived; i++)
+        waiters += (uint32_t)meeting->present[i] < picture->count && picture->tasks[meeting->present[i]].info.alive;
+    for (uint32_t i = 0; i < meeting->missing_count && waiters; i++) {
         int32_t id = meeting->missing[i];
         enum mu_cli_kind own =
             (uint32_t)id < picture->count ? mu_cli_kind_of(picture, &picture->tasks[id]) : MU_CLI_FINE;
@@ -272,16 +274,16 @@ static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
     if (count == 0 || (meeting->is_group && !meeting->since_ns && kind >= MU_CLI_BLOCKED))
         return 0;
     qsort(s->ids, count, sizeof *s->ids, by_number);
-    finding = new_finding(s, kind, meeting->arrived);
+    finding = new_finding(s, kind, waiters);
     if (!finding)
         return -1;
     for (uint32_t i = 0; i < count; i++)
         s->accused[s->ids[i]] = 1;
     add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
     add_matter(finding->text, sizeof finding->text, picture, kind, s->ids, count);
-    add(finding->text, sizeof finding->text, ": %u task%s for %s in %s %.200s", meeting->arrived,
-        meeting->arrived == 1 ? " waits" : "s wait", count == 1 ? "it" : "them",
-        meeting->is_group ? "group" : "barrier", meeting->id);
+    add(finding->text, sizeof finding->text, ": %u task%s for %s in %s %.200s", waiters,
+        waiters == 1 ? " waits" : "s wait", count == 1 ? "it" : "them", meeting->is_group ? "group" : "barrier",
+        meeting->id);
     if (!meeting->is_group && meeting->instance)
         add(finding->text, sizeof finding->text, " (instance %llu)", (unsigned long long)meeting->instance);
     add_since(finding->text, sizeof finding->text, meeting->since_ns);

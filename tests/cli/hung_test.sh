@@ -87,8 +87,8 @@ kill -KILL $RUN
 for pid in $pids; do await "$pid is gone" is_gone "$pid"; done
 kill -KILL "$guard"
 check 0 "$MUSTER" status --job "$JOB"
-head -n 1 "$OUT" | grep -q '^tasks 0-7 are dead' || head -n 1 "$OUT" | grep -q '^task [0-7].* is dead' ||
-    fail "the first line does not say that they are dead"
+head -n 1 "$OUT" | grep -qE '^tasks? [0-7].* (is|are) dead' || fail "the first line does not say that they are dead"
+grep -E 'waits? for' "$OUT" && fail "the dead are said to wait"
 out_has "^job *$JOB, made by pid $RUN .* ago, which is gone"
 out_has '^epoch  *[0-9]* *[A-Z]* *[0-9]/8'
 check 0 "$MUSTER" status --job "$JOB" --json
