@@ -1,0 +1,209 @@
+/*
+ * cli/doctor_gpu.c: libraries that are loaded when they are there, hwloc and those of accelerators, and accelerators
+ * that are there without a driver. Each library is really loaded and asked; doctor.c sees to it that a broken one does
+ * no harm.
+ */
+#include "cli/doctor.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* ---- PCI ----------------------------------------------------------------------------------------------------------
+ */
+
+struct gpus {
+    unsigned driven, alone, nvidia;
+    char first[64];
+};
+
+/* A display or processing accelerator of NVIDIA or AMD. Theirs have class 03 or 12. */
+static void see_device(struct gpus *gpus, const char *name)
+{
+    char path[512], text[32], driver[512];
+    unsigned long class, vendor;
+
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%.64s/class", name);
+    if (mu_doctor_read(path, text, sizeof text) <= 0)
+        return;
+    class = strtoul(text, NULL, 16) >> 16;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%.64s/vendor", name);
+    if (mu_doctor_read(path, text, sizeof text) <= 0)
+        return;
+    vendor = strtoul(text, NULL, 16);
+    if ((class != 0x03 && class != 0x12) || (vendor != 0x10de && vendor != 0x1002))
+        return;
+    gpus->nvidia += vendor == 0x10de;
+    snprintf(path, sizeof path, "/sys/bus/pci/devices/%.64s/driver", name);
+    if (readlink(path, driver, sizeof driver) > 0) {
+        gpus->driven++;
+        return;
+    }
+    if (gpus->alone++ == 0)
+        snprintf(gpus->first, sizeof gpus->first, "%.48s (%s)", name, vendor == 0x10de ? "NVIDIA" : "AMD");
+}
+
+/* 0, or -1 when there is no bus to be seen. */
+static int see_devices(struct gpus *gpus)
+{
+    DIR *folder = opendir("/sys/bus/pci/devices");
+    struct dirent *entry;
+
+    if (!folder)
+        return -1;
+    for (int i = 0; i < 100000 && (entry = readdir(folder)); i++)
+        if (entry->d_name[0] != '.')
+            see_device(gpus, entry->d_name);
+    closedir(folder);
+    return 0;
+}
+
+/* One may be passed into a virtual machine or a container in more ways than by PCI. */
+static int has_nvidia(void)
+{
+    struct gpus gpus = {.nvidia = 0};
+
+    see_devices(&gpus);
+    return gpus.nvidia > 0 || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/nvhost-ctrl", F_OK) == 0 ||
+           access("/dev/dxg", F_OK) == 0;
+}
+
+/* ---- libraries ----------------------------------------------------------------------------------------------------
+ */
+
+/* Load it, or say why not. */
+static void *load(struct mu_doctor_page *page, const char *name, const char *library, int of_nvidia, const char *lack,
+                  const char *mend)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    const char *why = handle ? NULL : dlerror();
+
+    if (handle)
+        return handle;
+    if (why && strstr(why, "No such file") && of_nvidia && !has_nvidia())
+        mu_doctor_say(page, MU_DOCTOR_OK, name, NULL, "%s is not here, and no NVIDIA GPU either", library);
+    else if (why && strstr(why, "No such file"))
+        mu_doctor_say(page, MU_DOCTOR_NOTE, name, mend, "%s is not here: %s", library, lack);
+    else
+        mu_doctor_say(page, MU_DOCTOR_NOTE, name, "reinstall it, and look at LD_LIBRARY_PATH for another copy",
+                      "cannot be loaded: %.280s", why ? why : library);
+    return NULL;
+}
+
+/* A function of the library; said when it lacks it. dlsym() gives an object pointer: POSIX lets it be copied so. */
+static int find(struct mu_doctor_page *page, const char *name, void *handle, const char *symbol, void *ret_function)
+{
+    void *address = dlsym(handle, symbol);
+
+    if (!address)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, name, "reinstall it, and look at LD_LIBRARY_PATH for another copy",
+                      "the library has no %s", symbol);
+    memcpy(ret_function, &address, sizeof address);
+    return address ? 0 : -1;
+}
+
+void mu_doctor_hwloc(struct mu_doctor_page *page)
+{
+    void *handle = load(page, "hwloc", "libhwloc.so.15", 0, "caches and their processors are not known for placement",
+                        "apt-get install libhwloc15 (hwloc-libs elsewhere)");
+    unsigned (*version)(void), number;
+
+    if (!handle || find(page, "hwloc", handle, "hwloc_get_api_version", &version))
+        return;
+    number = version();
+    if (number >> 16 == 2)
+        mu_doctor_say(page, MU_DOCTOR_OK, "hwloc", NULL, "API %u.%u", number >> 16, number >> 8 & 0xff);
+    else
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "hwloc", "apt-get install libhwloc15",
+                      "API %u.%u, but libhwloc.so.15 is that of 2: it is not used", number >> 16, number >> 8 & 0xff);
+}
+
+void mu_doctor_nvml(struct mu_doctor_page *page)
+{
+    void *handle = load(page, "NVML", "libnvidia-ml.so.1", 1, "NVIDIA GPUs, when there are any, are not seen",
+                        "with a GPU, install its driver (libnvidia-ml1); in a container, start it with --gpus all");
+    int (*init)(void), (*count_of)(unsigned *), (*driver)(char *, unsigned), rc;
+    const char *(*error)(int);
+    unsigned count = 0;
+    char version[96] = "?";
+
+    if (!handle || find(page, "NVML", handle, "nvmlInit_v2", &init) ||
+        find(page, "NVML", handle, "nvmlDeviceGetCount_v2", &count_of) ||
+        find(page, "NVML", handle, "nvmlSystemGetDriverVersion", &driver) ||
+        find(page, "NVML", handle, "nvmlErrorString", &error))
+        return;
+    rc = init();
+    if (rc) {
+        mu_doctor_say(
+            page, MU_DOCTOR_NOTE, "NVML",
+            "load the driver (modprobe nvidia), restart after its upgrade, or start the container with --gpus "
+            "all; see 'nvidia-smi'",
+            "does not start: %s", error(rc));
+        return;
+    }
+    if (count_of(&count) || driver(version, sizeof version))
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NVML", "see 'nvidia-smi'", "does not tell the GPUs or the driver");
+    else
+        mu_doctor_say(page, MU_DOCTOR_OK, "NVML", NULL, "%u GPU%s, driver %.80s", count, count == 1 ? "" : "s",
+                      version);
+}
+
+void mu_doctor_cuda(struct mu_doctor_page *page)
+{
+    void *handle = load(page, "CUDA", "libcuda.so.1", 1, "no CUDA program runs here",
+                        "with a GPU, install its driver (libcuda1); in a container, start it with --gpus all");
+    int (*version_of)(int *), (*init)(unsigned), (*count_of)(int *), version = 0, count = 0, rc;
+
+    if (!handle || find(page, "CUDA", handle, "cuDriverGetVersion", &version_of) ||
+        find(page, "CUDA", handle, "cuInit", &init) || find(page, "CUDA", handle, "cuDeviceGetCount", &count_of))
+        return;
+    version_of(&version);
+    rc = init(0);
+    if (rc == 0 && count_of(&count) == 0)
+        mu_doctor_say(page, MU_DOCTOR_OK, "CUDA", NULL, "%d.%d, %d device%s%s", version / 1000, version % 1000 / 10,
+                      count, count == 1 ? "" : "s",
+                      getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES is set)" : "");
+    else
+        mu_doctor_say(
+            page, MU_DOCTOR_NOTE, "CUDA",
+            rc == 100 ? "if there is a GPU: unset CUDA_VISIBLE_DEVICES, or start the container with --gpus all"
+                      : "see 'nvidia-smi' and NVRM lines in 'dmesg'",
+            "%d.%d: cuInit says %d%s", version / 1000, version % 1000 / 10, rc, rc == 100 ? " (no device)" : "");
+}
+
+void mu_doctor_nccl(struct mu_doctor_page *page)
+{
+    void *handle = load(page, "NCCL", "libnccl.so.2", 1, "jobs that bring no copy of their own have none",
+                        "apt-get install libnccl2 from NVIDIA's repository, or add its folder to LD_LIBRARY_PATH");
+    int (*version_of)(int *), version = 0;
+
+    if (!handle || find(page, "NCCL", handle, "ncclGetVersion", &version_of))
+        return;
+    if (version_of(&version))
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NCCL", "reinstall libnccl2", "does not tell its version");
+    else if (version < 10000) /* up to 2.8: 2804 */
+        mu_doctor_say(page, MU_DOCTOR_OK, "NCCL", NULL, "%d.%d.%d", version / 1000, version % 1000 / 100,
+                      version % 100);
+    else
+        mu_doctor_say(page, MU_DOCTOR_OK, "NCCL", NULL, "%d.%d.%d", version / 10000, version % 10000 / 100,
+                      version % 100);
+}
+
+void mu_doctor_pci(struct mu_doctor_page *page)
+{
+    struct gpus gpus = {.driven = 0};
+
+    if (see_devices(&gpus))
+        mu_doctor_say(page, MU_DOCTOR_OK, "GPUs", NULL, "no PCI bus to be seen");
+    else if (gpus.alone > 0)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "GPUs", "install or load its driver: modprobe nvidia, modprobe amdgpu",
+                      "%u on the PCI bus without a driver, the first is %s", gpus.alone, gpus.first);
+    else
+        mu_doctor_say(page, MU_DOCTOR_OK, "GPUs", NULL, "%u on the PCI bus%s", gpus.driven,
+                      gpus.driven ? ", each with its driver" : "");
+}
