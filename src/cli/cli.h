@@ -52,6 +52,7 @@ enum mu_cli_option_id {
     MU_OPT_TYPE,
     MU_OPT_VALUES,
     MU_OPT_WAIT,
+    MU_OPT_WATCH,
     MU_NUM_OPTIONS,
 };
 

@@ -78,7 +78,8 @@ const char *mu_cli_process_word(const struct mu_cli_task *task);
 const char *mu_cli_beat_age(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char buffer[32]);
 const char *mu_cli_meeting_word(const struct mu_meeting *meeting);
 
-/* report.c, report_json.c. Colours only on stdout. */
+/* report.c, report_json.c. Colours only on stdout, and on the stream (NULL: none) whose text will be written there. */
+void mu_cli_report_colours(FILE *out);
 void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out);

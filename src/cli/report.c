@@ -11,9 +11,16 @@
 
 enum { FINDINGS_SHOWN = 8, MISSING_SHOWN = 16 };
 
+static FILE *coloured; /* besides stdout: what will be written there */
+
+void mu_cli_report_colours(FILE *out)
+{
+    coloured = out;
+}
+
 static const char *colour(FILE *out, enum mu_cli_colour wanted)
 {
-    return out == stdout ? mu_cli_colour(wanted) : "";
+    return out == stdout || out == coloured ? mu_cli_colour(wanted) : "";
 }
 
 static void print_safe(FILE *out, const char *text)

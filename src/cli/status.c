@@ -2,31 +2,142 @@
  * cli/status.c: `muster status`: who is missing, where, since when, and is it dead, stopped or elsewhere?
  *
  * Read-only: it takes no slot and waits for nobody, so it answers when every process of the job is stopped or dead. The
- * picture and the sentence about it are made by picture.c and diagnose.c.
+ * picture and the sentences about it are made by picture.c and diagnose.c.
+ *
+ * With --watch a picture follows the other: on a terminal each in the place of the last, drawn in memory first and cut
+ * to the screen; else one below the other. It ends by a signal, or with the job: the last picture is of a closed one.
  */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include "cli/picture.h"
+#include "cli/watch.h"
+
+struct view {
+    int is_json, is_screen;
+    size_t shown;
+};
+
+/* In the place of the last one. Lines that are too long are cut by the terminal, those too many by us. */
+static void draw(const struct mu_cli_picture *picture)
+{
+    struct winsize size = {.ws_row = 0};
+    char *text = NULL, *line, *end;
+    size_t len = 0, rows;
+    FILE *out = open_memstream(&text, &len);
+
+    if (!out)
+        abort();
+    mu_cli_report_colours(out);
+    mu_cli_print_picture(picture, out);
+    mu_cli_report_colours(NULL);
+    if (fclose(out) != 0)
+        abort();
+    ioctl(1, TIOCGWINSZ, &size);
+    rows = size.ws_row > 1 ? size.ws_row : 24;
+    fputs("\033[?7l\033[H", stdout);
+    for (line = text; *line && rows > 1; line = end + (*end != 0), rows--) {
+        end = line + strcspn(line, "\n");
+        printf("%.*s\033[K\n", (int)(end - line), line);
+    }
+    printf("%s\033[K\033[J\033[?7h\r", *line ? "..." : "");
+    free(text);
+}
+
+static void show(struct view *view, const struct mu_cli_picture *picture)
+{
+    if (view->is_json) {
+        mu_cli_json_picture(picture, stdout);
+    } else if (view->is_screen) {
+        if (view->shown == 0)
+            fputs("\033[2J", stdout);
+        draw(picture);
+    } else {
+        if (view->shown > 0)
+            putchar('\n');
+        mu_cli_print_picture(picture, stdout);
+    }
+    view->shown++;
+    fflush(stdout);
+}
+
+static int watch(struct mu_cli_call *call, struct muster *muster, struct view *view, uint64_t interval)
+{
+    struct mu_cli_picture before, now;
+    enum muster_status status = MUSTER_OK;
+    uint64_t next = muster_now_ns();
+    sigset_t mask;
+    int is_over = 0;
+
+    mu_cli_watch_begin(&mask);
+    while (!is_over && !mu_cli_interrupted() && !ferror(stdout)) {
+        is_over = mu_cli_watch_is_over(muster);
+        if (is_over && !mu_cli_watch_is_whole(muster))
+            break;
+        status = mu_cli_picture_take(muster, view->shown ? &before : NULL, &now);
+        if (status != MUSTER_OK)
+            break;
+        if (view->shown)
+            mu_cli_picture_free(&before);
+        before = now;
+        show(view, &now);
+        next += interval;
+        if (next < now.now_ns)
+            next = now.now_ns + interval; /* we were stopped, or the terminal was */
+        while (!is_over && !mu_cli_interrupted() && muster_now_ns() < next) {
+            mu_cli_watch_pause(&mask, next < muster_now_ns() + 100000000u ? next : muster_now_ns() + 100000000u, -1);
+            if (mu_cli_watch_is_over(muster))
+                break;
+        }
+    }
+    if (view->shown)
+        mu_cli_picture_free(&before);
+    if (view->is_screen && view->shown)
+        putchar('\n');
+    if (status != MUSTER_OK)
+        return mu_cli_fail(call, status);
+    if (mu_cli_interrupted())
+        return 128 + mu_cli_interrupted();
+    if (!view->is_json)
+        printf("%sjob %s has ended\n", view->is_screen ? "" : "\n", muster_job(muster));
+    return 0;
+}
 
 static int status_run(struct mu_cli_call *call)
 {
+    struct view view = {.is_json = call->values[MU_OPT_JSON] != NULL};
+    uint64_t interval = 1000000000u;
     struct muster *muster;
     struct mu_cli_picture picture;
     enum muster_status status;
-    int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
+    int code = mu_cli_watch_interval(call, MU_OPT_WATCH, &interval);
 
+    if (!code)
+        code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
     if (code)
         return code;
+    if (call->values[MU_OPT_WATCH]) {
+        const char *term = getenv("TERM");
+
+        view.is_screen = !view.is_json && isatty(1) && term && strcmp(term, "dumb") != 0;
+        return mu_cli_leave(call, muster, watch(call, muster, &view, interval));
+    }
     status = mu_cli_picture_take(muster, NULL, &picture);
     if (status != MUSTER_OK)
         return mu_cli_leave(call, muster, mu_cli_fail(call, status));
-    if (call->values[MU_OPT_JSON])
-        mu_cli_json_picture(&picture, stdout);
-    else
-        mu_cli_print_picture(&picture, stdout);
+    show(&view, &picture);
     mu_cli_picture_free(&picture);
     return mu_cli_leave(call, muster, code);
 }
 
-static const struct mu_cli_option status_options[] = {MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
+static const struct mu_cli_option status_options[] = {
+    {MU_OPT_WATCH, 'w', "watch", "[=D]", "show it again every D (default 1s), until the job ends"},
+    MU_CLI_JOB,
+    MU_CLI_JSON,
+    MU_CLI_END,
+};
 
 const struct mu_cli_verb mu_cli_status = {
     .name = "status",

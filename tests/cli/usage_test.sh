@@ -77,6 +77,8 @@ done
 for d in 5 '' s -3s 1e3s 5x 0x5s 1.2.3s 99999999999d inf nan 5S; do
     usage "muster run: '$d' is no duration: write 500ms, 30s, 5m (see 'muster run --help')" run --timeout="$d" true
 done
+usage "muster status: 'often' is no duration: write 500ms, 30s, 5m (see 'muster status --help')" status --watch=often
+usage "muster status: '1ms' is too often: 20ms is the least (see 'muster status --help')" status --watch=1ms
 for s in '' G 1Q -1 1e9; do
     usage "muster run: '$s' is no size: write 64M, 1G (see 'muster run --help')" run --heap="$s" true
 done
