@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,11 +86,22 @@ void mu_random(void *buffer, size_t length)
     }
 }
 
+static _Atomic unsigned processors_of_job;
+
+void mu_processors_learn(unsigned count)
+{
+    /* process-local: relaxed, a count alone; a waiter that still reads the old one spins or does not, no more */
+    atomic_store_explicit(&processors_of_job, count, memory_order_relaxed);
+}
+
 unsigned mu_processors(void)
 {
-    cpu_set_t set;
+    cpu_set_t sets[16]; /* a set of 1024 is refused where the kernel knows more */
+    unsigned own = 1, learnt;
 
-    if (sched_getaffinity(0, sizeof set, &set))
-        return 1;
-    return CPU_COUNT(&set) > 0 ? (unsigned)CPU_COUNT(&set) : 1;
+    if (sched_getaffinity(0, sizeof sets, sets) == 0 && CPU_COUNT_S(sizeof sets, sets) > 0)
+        own = (unsigned)CPU_COUNT_S(sizeof sets, sets);
+    /* process-local: relaxed, see mu_processors_learn() */
+    learnt = atomic_load_explicit(&processors_of_job, memory_order_relaxed);
+    return learnt > own ? learnt : own;
 }

@@ -13,7 +13,9 @@ uint64_t mu_namespace(const char *kind);
 void mu_boot_id(uint8_t id[16]);
 /* Random bytes from the kernel. */
 void mu_random(void *buffer, size_t length);
-/* Processors that this thread may use; at least 1. */
+/* Processors that the tasks of a job share: those that this thread may use, or more if more have been learnt of. */
 unsigned mu_processors(void);
+/* The launcher's word: it has bound each task to its own processors, `count` in all. */
+void mu_processors_learn(unsigned count);
 
 #endif

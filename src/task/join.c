@@ -94,6 +94,10 @@ static enum muster_status resolve(const struct muster_options *options, struct p
         p->o.num_tasks = rc ? (uint32_t)n : 0;
     }
     p->config.num_tasks = p->o.num_tasks;
+    rc = env_number("MUSTER_PROCESSORS", INT32_MAX, &n);
+    if (rc < 0)
+        return MUSTER_INVALID_ARGUMENT;
+    mu_processors_learn(rc ? (unsigned)n : 0);
     if (!p->o.deadline)
         p->o.deadline = mu_now() + JOIN_PATIENCE_NS;
     if (!p->segment && (!p->o.job || !*p->o.job))

@@ -78,6 +78,10 @@ static int runs_on_one_processor(void *arg)
     CPU_SET(sched_getcpu(), &set);
     CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
     CHECK(mu_processors() == 1);
+    mu_processors_learn(16); /* bound by a launcher, and each of its tasks to another */
+    CHECK(mu_processors() == 16);
+    mu_processors_learn(0);
+    CHECK(mu_processors() == 1);
     return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "child.h"
 #include "job.h"
 
@@ -507,7 +508,10 @@ static int environment_child(void *arg)
     setenv("MUSTER_TASK_ID", "8", 1);
     CHECK(muster_join(NULL, &m) == MUSTER_INVALID_ARGUMENT && strstr(muster_last_error(), "tasks 0 to 7"));
     setenv("MUSTER_TASK_ID", "7", 1);
-    CHECK(muster_join(NULL, &m) == MUSTER_OK);
+    setenv("MUSTER_PROCESSORS", "two", 1);
+    CHECK(muster_join(NULL, &m) == MUSTER_INVALID_ARGUMENT && strstr(muster_last_error(), "MUSTER_PROCESSORS"));
+    setenv("MUSTER_PROCESSORS", "4096", 1);
+    CHECK(muster_join(NULL, &m) == MUSTER_OK && mu_processors() == 4096);
     CHECK(muster_task_id(m) == 7 && muster_num_tasks(m) == 8 && muster_incarnation(m) != 0);
     CHECK(muster_leave(m) == MUSTER_OK);
     setenv("MUSTER_SEGMENT", "/dev/shm/there/is/none", 1);
