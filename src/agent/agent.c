@@ -116,7 +116,7 @@ static int set_up(struct mu_agent *agent)
     }
     if (mu_launch_env_init(
             &agent->env, environ,
-            &(struct mu_launch_job){agent->job, agent->segment_text, agent->run_id, options->num_tasks})) {
+            &(struct mu_launch_job){agent->job, agent->segment_text, agent->run_id, options->num_tasks, 0})) {
         mu_agent_say("out of memory");
         return -1;
     }

@@ -129,6 +129,7 @@ int mu_agent_open_job(struct mu_agent *agent)
     setenv("MUSTER_SEGMENT", agent->segment_text, 1);
     unsetenv("MUSTER_TASK_ID");
     unsetenv("MUSTER_NUM_TASKS");
+    unsetenv("MUSTER_PROCESSORS");
     muster_options_init(&options);
     options.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
     if (muster_join(&options, &agent->muster) != MUSTER_OK) {

@@ -299,6 +299,17 @@ static int oversubscribe(struct planner *p, uint32_t num_tasks, const char *unit
     return plan->foreign ? stay_free_there(p, why, size) : stay_free(plan, why, size);
 }
 
+static void count_processors(struct planner *p)
+{
+    size_t size = p->machine->set_size;
+
+    CPU_ZERO_S(size, p->ids);
+    for (uint32_t i = 0; i < p->plan->num_places; i++)
+        if (p->plan->places[i].bound)
+            CPU_OR_S(size, p->ids, p->ids, p->plan->places[i].cpus);
+    p->plan->num_processors = (uint32_t)CPU_COUNT_S(size, p->ids);
+}
+
 static int make_plan(struct planner *p, uint32_t num_tasks, char *why, size_t size)
 {
     const char *unit;
@@ -319,7 +330,10 @@ static int make_plan(struct planner *p, uint32_t num_tasks, char *why, size_t si
                  mu_launch_part_name(p->binding->map_by));
         return -1;
     }
-    return p->plan->num_places < num_tasks ? oversubscribe(p, num_tasks, unit, why, size) : 0;
+    if (p->plan->num_places < num_tasks && oversubscribe(p, num_tasks, unit, why, size))
+        return -1;
+    count_processors(p);
+    return 0;
 }
 
 int mu_launch_plan_make(const struct mu_launch_binding *binding, uint32_t num_tasks, struct mu_launch_machine **machine,

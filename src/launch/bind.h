@@ -92,11 +92,11 @@ struct mu_launch_place {
 
 struct mu_launch_plan {
     struct mu_launch_place *places;
-    uint32_t num_places; /* task i has place i modulo this */
-    int oversubscribed;  /* more tasks than the machine has room for; unless overload was asked for, nothing is bound */
-    const char
-        *foreign;   /* NULL, or the variable ("HWLOC_SYNTHETIC") that shows us another machine: only for a dry run */
-    char note[200]; /* "", or what the user should be told */
+    uint32_t num_places;     /* task i has place i modulo this */
+    uint32_t num_processors; /* of all places together, for struct mu_launch_job; 0 when nothing is bound */
+    int oversubscribed;      /* more tasks than the machine has room for: not bound, unless overload was asked for */
+    const char *foreign;     /* NULL, or the variable that shows us another machine: then only for a dry run */
+    char note[200];          /* "", or what the user should be told */
 };
 
 /* `machine` as for mu_launch_count(). A plan that binds nothing needs none. */

@@ -11,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process.h"
+
 /* The first four are per task, in the order in which mu_launch_env_task() writes them. */
 static const char *const names[] = {
-    "MUSTER_TASK_ID", "MUSTER_LOCAL_ID",  "RANK",          "LOCAL_RANK", /* per task */
-    "MUSTER_JOB",     "MUSTER_SEGMENT",   "MUSTER_RUN_ID", "MUSTER_NUM_TASKS", "MUSTER_NODE_ID",
-    "WORLD_SIZE",     "LOCAL_WORLD_SIZE",
+    "MUSTER_TASK_ID",   "MUSTER_LOCAL_ID",   "RANK",          "LOCAL_RANK", /* per task */
+    "MUSTER_JOB",       "MUSTER_SEGMENT",    "MUSTER_RUN_ID", "MUSTER_NUM_TASKS", "MUSTER_NODE_ID", "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE", "MUSTER_PROCESSORS",
 };
 #define NUM_NAMES    (sizeof names / sizeof names[0])
 #define NUM_PER_TASK 4
@@ -38,7 +40,7 @@ static char *entry(const char *name, const char *value)
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
 {
     size_t count = 0, ours;
-    char number[16];
+    char number[16], processors[16];
 
     memset(env, 0, sizeof *env);
     while (base[count])
@@ -52,7 +54,8 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     if (!job)
         return 0;
     snprintf(number, sizeof number, "%u", job->num_tasks);
-    const char *const values[] = {job->job, job->segment, job->run_id, number, "0", number, number};
+    snprintf(processors, sizeof processors, "%u", job->num_processors ? job->num_processors : mu_processors());
+    const char *const values[] = {job->job, job->segment, job->run_id, number, "0", number, number, processors};
     for (ours = NUM_PER_TASK; ours < NUM_NAMES; ours++)
         if (!(env->vars[env->fixed++] = entry(names[ours], values[ours - NUM_PER_TASK])))
             return -1;

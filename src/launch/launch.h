@@ -55,6 +55,7 @@ struct mu_launch_env {
 struct mu_launch_job {
     const char *job, *segment, *run_id;
     uint32_t num_tasks;
+    uint32_t num_processors; /* that they may use together; 0: those that we may */
 };
 
 /* Variables that muster sets: a user's --env may not name them. */

@@ -188,6 +188,22 @@ static struct mu_launch_machine *machine_of(const char *synthetic, const char *a
     return machine;
 }
 
+/* Processors of all tasks that are bound. */
+static uint32_t count_bound(const struct mu_launch_plan *plan, uint32_t num_tasks)
+{
+    size_t size = mu_launch_plan_place(plan, 0)->cpus_size;
+    cpu_set_t *all = mu_launch_set_new(size);
+    uint32_t count;
+
+    assert_non_null(all);
+    for (uint32_t i = 0; i < num_tasks; i++)
+        if (mu_launch_plan_place(plan, i)->bound)
+            CPU_OR_S(size, all, all, mu_launch_plan_place(plan, i)->cpus);
+    count = (uint32_t)CPU_COUNT_S(size, all);
+    CPU_FREE(all);
+    return count;
+}
+
 /* What the plan says, or why there is none. */
 static void write_plan(const struct plan *row, FILE *out)
 {
@@ -210,6 +226,7 @@ static void write_plan(const struct plan *row, FILE *out)
             free(list);
         }
         assert_non_null(plan->foreign);
+        assert_int_equal(plan->num_processors, count_bound(plan, row->num_tasks));
         assert_int_equal(plan->oversubscribed, plan->note[0] != '\0');
         fprintf(out, "%s", plan->note);
         mu_launch_plan_free(plan);

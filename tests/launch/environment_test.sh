@@ -6,14 +6,15 @@ run() { "$MUSTER" run --job "$JOB" "$@"; }
 check 0 run -n 3 --label env
 for i in 0 1 2; do
     for line in MUSTER_JOB="$JOB" MUSTER_SEGMENT="$(segment_file "$JOB")" MUSTER_TASK_ID=$i MUSTER_NUM_TASKS=3 \
-        MUSTER_LOCAL_ID=$i MUSTER_NODE_ID=0 RANK=$i WORLD_SIZE=3 LOCAL_RANK=$i LOCAL_WORLD_SIZE=3; do
+        MUSTER_LOCAL_ID=$i MUSTER_NODE_ID=0 RANK=$i WORLD_SIZE=3 LOCAL_RANK=$i LOCAL_WORLD_SIZE=3 \
+        MUSTER_PROCESSORS="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)"; do
         grep -qxF "[$i] $line" "$OUT" || fail "task $i lacks $line"
     done
     [ "$(grep -cE "^\[$i\] (RANK|MUSTER_JOB|MUSTER_RUN_ID)=" "$OUT")" -eq 3 ] || fail "a variable is there twice"
 done
 
 # A launcher inside a task of another job does not pass that job on.
-check 0 env MUSTER_JOB=outer MUSTER_SEGMENT=/nowhere MUSTER_TASK_ID=77 RANK=77 "$MUSTER" run --job "$JOB" env
+check 0 env MUSTER_JOB=outer MUSTER_SEGMENT=/nowhere MUSTER_TASK_ID=77 RANK=77 MUSTER_PROCESSORS=outer "$MUSTER" run --job "$JOB" env
 grep -qE '=(77|outer|/nowhere)$' "$OUT" && fail "the outer job shows through"
 out_has "^MUSTER_JOB=$JOB$"
 
