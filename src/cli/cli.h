@@ -46,6 +46,8 @@ enum mu_cli_option_id {
     MU_OPT_MEMFD,
     MU_OPT_NAMES,
     MU_OPT_NUM,
+    MU_OPT_ONLY,
+    MU_OPT_SECONDS,
     MU_OPT_TASK,
     MU_OPT_TASKS,
     MU_OPT_TIMEOUT,
@@ -105,7 +107,7 @@ struct mu_cli_call {
 };
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_status, mu_cli_kv, mu_cli_barrier, mu_cli_task, mu_cli_event,
-    mu_cli_segment, mu_cli_doctor, mu_cli_version, mu_cli_help;
+    mu_cli_segment, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 
