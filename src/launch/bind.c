@@ -12,6 +12,7 @@
  */
 #include "launch/bind_private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,23 +219,31 @@ static void clear_places(struct mu_launch_plan *plan)
     plan->num_places = 0;
 }
 
-/* The one place of tasks that are not bound: what the kernel says of us, and no more is asked of it. */
+/* The one place of tasks that are not bound: what /proc says of us, which may include processors that are switched off.
+ */
 static int stay_free(struct mu_launch_plan *plan, char *why, size_t size)
 {
     struct mu_launch_place *place = &plan->places[0];
-    char *list = mu_launch_set_of("/proc/self/status");
+    char *list;
 
     plan->num_places = 1;
-    place->list = list;
+    if (mu_launch_set_allowed(&place->cpus, &place->cpus_size)) {
+        snprintf(why, size, "cannot ask which processors may be used: %s", strerror(errno));
+        return -1;
+    }
+    list = mu_launch_set_of("/proc/self/status");
+    if (list) {
+        CPU_ZERO_S(place->cpus_size, place->cpus);
+        if (mu_launch_set_parse(list, place->cpus, place->cpus_size)) {
+            snprintf(why, size, "/proc/self/status has an odd list of processors: '%.60s'", list);
+            free(list);
+            return -1;
+        }
+    }
+    place->list = list ? list : mu_launch_set_list(place->cpus, place->cpus_size);
     place->where = strdup("not bound");
     place->nodes = strdup("-");
-    if (mu_launch_set_allowed(&place->cpus, &place->cpus_size) || !list || !place->where || !place->nodes)
-        return out_of_memory(why, size);
-    CPU_ZERO_S(place->cpus_size, place->cpus);
-    if (mu_launch_set_parse(list, place->cpus, place->cpus_size) == 0)
-        return 0;
-    snprintf(why, size, "/proc/self/status has an odd list of processors: '%.60s'", list);
-    return -1;
+    return place->list && place->where && place->nodes ? 0 : out_of_memory(why, size);
 }
 
 /* The same on a foreign machine: all of it. */
