@@ -41,7 +41,8 @@ enum muster_cause {
     MUSTER_CAUSE_EXITED = 5,    /* its process ended without leaving, with an exit status */
 };
 
-#define MUSTER_JOIN_RECOVERABLE 0x1u /* this task's errors end only waits that need it */
+#define MUSTER_JOIN_RECOVERABLE                                                                                        \
+    0x1u /* this task's errors end only waits that need it; MUSTER_RECOVERABLE=1 in the environment says so for all */
 /* no heartbeat thread: call muster_heartbeat() yourself; and the thread that joins must live as long as the task does
  */
 #define MUSTER_JOIN_NO_HEARTBEAT 0x2u

@@ -1,10 +1,11 @@
 /*
  * agent/agent.c: the life of a job on this node.
  *
- * Order: block signals, start the guard, create the segment, start the tasks, then one event loop over their pidfds,
- * signals and the guard. A failing task, a signal, the timeout or a launcher that cannot go on begin the end: SIGTERM
- * to every task's process group, SIGKILL after the grace. When the last task is reaped: descendants are ended, the
- * segment's name goes, the guard goes, output is drained. Every path, early errors too, leaves through finish().
+ * Order: block signals, start the guard, create the segment, start the tasks, then one event loop over signals (of
+ * which SIGCHLD tells of tasks and guard) and the clock. A failing task, a signal, the timeout or a launcher that
+ * cannot go on begin the end: SIGTERM to every task's process group, SIGKILL after the grace. When the last task is
+ * reaped: descendants are ended, the segment's name goes; then all begins again, if it is to, with a new segment; else
+ * the guard goes, output is drained. Every path, early errors too, leaves through finish().
  *
  * Nothing here waits for anything in the segment.
  */
@@ -14,7 +15,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@
 #define SECOND_INTERRUPT_NS 1000000000ull
 #define GUARD_RESTARTS_MAX  100
 
-static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT};
+static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
 /* Take over the signals that we act on. Those that our parent had ignored (nohup) stay ignored. */
@@ -50,11 +51,13 @@ static void take_signals(struct mu_agent *agent)
     sigdelset(&agent->mask_before, SIGCHLD);
 }
 
-/* A pidfd per task, and two pipes with --label. */
+/* A pidfd a task; two pipes, or files, where output is copied; one where input is. */
 static int raise_file_limit(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    rlim_t need = 64 + (rlim_t)options->num_tasks * (options->label ? 3 : 1);
+    rlim_t each =
+        1 + (options->label || options->output ? 4 : agent->catch_err) + (options->stdin_to == MU_AGENT_STDIN_ALL);
+    rlim_t need = 64 + (rlim_t)agent->num_tasks * each;
     struct rlimit limit;
 
     getrlimit(RLIMIT_NOFILE, &agent->files_before);
@@ -64,16 +67,9 @@ static int raise_file_limit(struct mu_agent *agent)
     limit.rlim_cur = need;
     if (need <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return 0;
-    mu_agent_say("%u tasks need %llu open files, the limit is %llu (raise it with 'ulimit -Hn')", options->num_tasks,
+    mu_agent_say("%u tasks need %llu open files, the limit is %llu (raise it with 'ulimit -Hn')", agent->num_tasks,
                  (unsigned long long)need, (unsigned long long)limit.rlim_max);
     return -1;
-}
-
-static int watch_fd(struct mu_agent *agent, int fd, uint32_t id)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = id};
-
-    return epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
 static int start_guard(struct mu_agent *agent)
@@ -82,42 +78,99 @@ static int start_guard(struct mu_agent *agent)
     struct mu_launch_image image = {
         .mask = agent->mask_before, .defaults = agent->defaults, .files = agent->files_before};
 
-    if (mu_launch_guard_start(agent->job, agent->run_id, agent->options->num_tasks, &image, &agent->guard, &failure)) {
+    if (mu_launch_guard_start(agent->job, agent->run_id, agent->num_tasks, agent->options->survive, &image,
+                              &agent->guard, &failure)) {
         mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
         return -1;
     }
-    return watch_fd(agent, mu_launch_guard_fd(agent->guard), MU_AGENT_EVENT_GUARD);
+    return 0;
+}
+
+static void take_signals_read(uv_poll_t *poll, int status, int events);
+
+int mu_agent_set_up_loop(struct mu_agent *agent)
+{
+    int error;
+
+    take_signals(agent);
+    if (raise_file_limit(agent))
+        return -1;
+    agent->signal_fd = signalfd(-1, &agent->handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    error = agent->signal_fd < 0 ? -errno : uv_loop_init(&agent->loop);
+    if (error == 0) {
+        agent->has_loop = 1;
+        agent->loop.data = agent;
+        uv_timer_init(&agent->loop, &agent->timer);
+        error = uv_poll_init(&agent->loop, &agent->signals, agent->signal_fd);
+        if (error == 0)
+            error = uv_poll_start(&agent->signals, UV_READABLE, take_signals_read);
+    }
+    if (error)
+        mu_agent_say("cannot set up: %s", uv_strerror(error));
+    return error ? -1 : 0;
+}
+
+static void close_one(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+void mu_agent_close_loop(struct mu_agent *agent)
+{
+    if (agent->has_loop) {
+        uv_walk(&agent->loop, close_one, NULL);
+        uv_run(&agent->loop, UV_RUN_DEFAULT);
+        uv_loop_close(&agent->loop);
+    }
+    if (agent->signal_fd >= 0)
+        close(agent->signal_fd);
+}
+
+/* Nobody reads what is written to the null device, and who writes to a terminal may want to know that it is one. */
+static int is_plain_stderr(void)
+{
+    struct stat err, null;
+
+    return !isatty(2) && fstat(2, &err) == 0 &&
+           !(stat("/dev/null", &null) == 0 && S_ISCHR(err.st_mode) && err.st_rdev == null.st_rdev);
+}
+
+static int shows_colour(int fd)
+{
+    const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
+
+    return isatty(fd) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
 static int set_up(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
+    struct mu_launch_output_options output = {.label = options->label, .colour = {0, shows_colour(1), shows_colour(2)}};
 
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    take_signals(agent);
-    if (raise_file_limit(agent))
-        return -1;
+    agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
     mu_launch_terminal_init(&agent->terminal);
-    agent->tasks = calloc(options->num_tasks, sizeof *agent->tasks);
-    agent->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    agent->signal_fd = signalfd(-1, &agent->handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (mu_agent_set_up_loop(agent))
+        return -1;
+    agent->tasks = calloc(agent->num_tasks, sizeof *agent->tasks);
+    agent->envs = calloc(options->num_apps, sizeof *agent->envs);
     agent->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (!agent->tasks || agent->epoll_fd < 0 || agent->signal_fd < 0 || agent->null_fd < 0 ||
-        watch_fd(agent, agent->signal_fd, MU_AGENT_EVENT_SIGNAL)) {
+    if (!agent->tasks || !agent->envs || agent->null_fd < 0) {
         mu_agent_say("cannot set up: %s", strerror(errno));
         return -1;
     }
+    for (uint32_t app = 0, i = 0; app < options->num_apps; app++)
+        for (uint32_t n = 0; n < options->apps[app].num_tasks; n++) {
+            agent->tasks[i].restart_at = UINT64_MAX;
+            agent->tasks[i++].app = app;
+        }
     mu_agent_name_job(agent);
-    if (start_guard(agent) || mu_agent_open_job(agent))
+    if (start_guard(agent))
         return -1;
-    if (options->label && mu_launch_relay_start(options->num_tasks, &agent->relay)) {
+    if ((options->label || agent->catch_err) && mu_launch_output_start(&output, &agent->output)) {
         mu_agent_say("cannot relay output: %s", strerror(errno));
-        return -1;
-    }
-    if (mu_launch_env_init(
-            &agent->env, environ,
-            &(struct mu_launch_job){agent->job, agent->segment_text, agent->run_id, options->num_tasks, 0})) {
-        mu_agent_say("out of memory");
         return -1;
     }
     return 0;
@@ -129,6 +182,9 @@ void mu_agent_begin_end(struct mu_agent *agent)
         return;
     agent->phase = MU_AGENT_ENDING;
     agent->timeout_at = UINT64_MAX;
+    for (uint32_t i = 0; i < agent->num_tasks; i++) /* none is started again */
+        agent->tasks[i].restart_at = UINT64_MAX;
+    agent->waiting = 0;
     agent->kill_at = muster_after_ns(agent->options->grace_ns);
     if (agent->options->grace_ns > 0)
         mu_agent_signal_tasks(agent, SIGTERM);
@@ -139,14 +195,6 @@ static void kill_all(struct mu_agent *agent)
     agent->phase = MU_AGENT_KILLING;
     agent->kill_at = UINT64_MAX;
     mu_agent_signal_tasks(agent, SIGKILL);
-}
-
-void mu_agent_task_ended(struct mu_agent *agent, uint32_t task_id)
-{
-    const struct mu_agent_task *task = &agent->tasks[task_id];
-
-    if (!task->by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
-        agent->root_cause = (int32_t)task_id;
 }
 
 /* ^Z: the tasks stop, then we do (unless nobody could wake us: the kernel sees to that), and go on together. */
@@ -198,13 +246,23 @@ static void take_signal(struct mu_agent *agent, int number)
             end_by_signal(agent, number);
 }
 
+static void take_signals_read(uv_poll_t *poll, int status, int events)
+{
+    struct mu_agent *agent = poll->loop->data;
+    struct signalfd_siginfo info;
+
+    (void)status;
+    (void)events;
+    while (read(agent->signal_fd, &info, sizeof info) == sizeof info)
+        take_signal(agent, (int)info.ssi_signo);
+}
+
 void mu_agent_guard_died(struct mu_agent *agent)
 {
     struct mu_launch_failure failure = {"restart", EAGAIN};
 
     mu_launch_guard_reap(agent->guard);
-    if (agent->guard_restarts++ < GUARD_RESTARTS_MAX && mu_launch_guard_restart(agent->guard, &failure) == 0 &&
-        watch_fd(agent, mu_launch_guard_fd(agent->guard), MU_AGENT_EVENT_GUARD) == 0)
+    if (agent->guard_restarts++ < GUARD_RESTARTS_MAX && mu_launch_guard_restart(agent->guard, &failure) == 0)
         return;
     if (!agent->broken)
         mu_agent_say("the guard was killed and cannot be started again (%s: %s): ending the job", failure.step,
@@ -226,38 +284,61 @@ static void check_clock(struct mu_agent *agent)
         kill_all(agent);
 }
 
-static int patience(const struct mu_agent *agent)
+/* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */
+static void time_is_up(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+void mu_agent_turn(struct mu_agent *agent)
 {
     uint64_t until = agent->timeout_at < agent->kill_at ? agent->timeout_at : agent->kill_at, now = muster_now_ns();
+    uint64_t start = mu_agent_next_start(agent);
 
+    until = start < until ? start : until;
     if (until == UINT64_MAX)
-        return -1;
-    if (until <= now)
-        return 0;
-    return until - now > 3600000000000ull ? 3600000 : (int)((until - now) / 1000000) + 1;
+        uv_timer_stop(&agent->timer);
+    else
+        uv_timer_start(&agent->timer, time_is_up, until <= now ? 0 : (until - now) / 1000000 + 1, 0);
+    uv_update_time(&agent->loop);
+    uv_run(&agent->loop, UV_RUN_ONCE);
+    check_clock(agent);
 }
 
 static void supervise(struct mu_agent *agent)
 {
-    struct epoll_event events[64];
-
-    while (agent->running > 0) {
-        int count = epoll_wait(agent->epoll_fd, events, 64, patience(agent));
-
-        for (int i = 0; i < count; i++) {
-            struct signalfd_siginfo info;
-
-            if (events[i].data.u32 == MU_AGENT_EVENT_SIGNAL)
-                while (read(agent->signal_fd, &info, sizeof info) == sizeof info)
-                    take_signal(agent, (int)info.ssi_signo);
-        }
+    while (agent->running > 0 || agent->waiting > 0) {
+        mu_agent_turn(agent);
         mu_agent_reap(agent);
+        mu_agent_start_again(agent);
         mu_agent_say_root_cause(agent);
         if (agent->root_cause >= 0 && !agent->options->keep_going)
             mu_agent_begin_end(agent);
-        check_clock(agent);
     }
     mu_agent_say_root_cause(agent);
+}
+
+/* The job once: its segment, its tasks, to the end of the last of them. */
+static void run_once(struct mu_agent *agent)
+{
+    if (mu_agent_open_job(agent)) {
+        agent->broken = 1;
+        return;
+    }
+    if (mu_agent_start_tasks(agent))
+        mu_agent_begin_end(agent);
+    supervise(agent);
+}
+
+/* What run_once() made: the tasks' descendants are ended, the segment goes, what they wrote is on its way. */
+static void clean_up(struct mu_agent *agent)
+{
+    mu_agent_end_leftovers(agent);
+    mu_launch_feed_stop(agent->feed);
+    agent->feed = NULL;
+    if (agent->watching)
+        muster_interrupt(agent->muster);
+    mu_agent_remove_name(agent);
 }
 
 /*
@@ -266,42 +347,44 @@ static void supervise(struct mu_agent *agent)
  */
 static void finish(struct mu_agent *agent)
 {
-    mu_agent_end_leftovers(agent);
-    if (agent->watching)
-        muster_interrupt(agent->muster);
-    mu_agent_remove_name(agent);
     mu_launch_guard_dismiss(agent->guard);
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
-    mu_launch_relay_finish(agent->relay);
+    mu_launch_output_finish(agent->output);
     mu_launch_guard_free(agent->guard);
-    mu_launch_env_done(&agent->env);
+    for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
+        mu_launch_env_done(&agent->envs[i]);
+    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)
+        free(agent->tasks[i].err_path);
+    mu_agent_close_loop(agent);
+    free(agent->envs);
     free(agent->tasks);
-    close(agent->epoll_fd);
-    close(agent->signal_fd);
     close(agent->null_fd);
 }
 
 int mu_agent_run(const struct mu_agent_options *options)
 {
     struct mu_agent agent = {.options = options,
+                             .num_tasks = options->num_tasks,
                              .root_cause = -1,
                              .timeout_at = UINT64_MAX,
                              .kill_at = UINT64_MAX,
-                             .epoll_fd = -1,
+                             .deadline = UINT64_MAX,
                              .signal_fd = -1,
                              .null_fd = -1};
     int status;
 
     if (set_up(&agent)) {
         agent.broken = 1;
+        clean_up(&agent);
     } else {
         if (options->timeout_ns)
-            agent.timeout_at = muster_after_ns(options->timeout_ns);
-        if (mu_agent_start_tasks(&agent))
-            mu_agent_begin_end(&agent);
-        supervise(&agent);
+            agent.timeout_at = agent.deadline = muster_after_ns(options->timeout_ns);
+        do {
+            run_once(&agent);
+            clean_up(&agent);
+        } while (mu_agent_job_again(&agent));
     }
     status = mu_agent_exit_status(&agent);
     finish(&agent);

@@ -5,6 +5,7 @@
 #define MU_AGENT_AGENT_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #define MU_AGENT_TASKS_MAX 4096u
 
@@ -14,20 +15,50 @@
 #define MU_AGENT_EXIT_NOT_EXEC 126
 #define MU_AGENT_EXIT_NO_FILE  127
 
-struct mu_agent_options {
-    const char *job; /* NULL: run-<pid>-<random> */
+/* One command of the job. Its tasks follow those of the command before it. */
+struct mu_agent_app {
     uint32_t num_tasks;
     char *const *argv;
     const char *directory; /* NULL: the caller's */
+    char *const *env;      /* NAME=VALUE..., over the inherited; NULL: none */
+};
+
+/* Who gets the launcher's standard input: a task's number, or one of these. */
+#define MU_AGENT_STDIN_NONE (-1)
+#define MU_AGENT_STDIN_ALL  (-2)
+
+struct muster;
+struct mu_launch_plan;
+
+struct mu_agent_options {
+    const char *job; /* NULL: run-<pid>-<random> */
+    const struct mu_agent_app *apps;
+    uint32_t num_apps, num_tasks; /* num_tasks: of all of them */
+    int32_t stdin_to;
     int label;
-    int keep_going; /* a task's failure does not end the job */
+    const char *output; /* template of the output files; NULL: none */
+    int keep_going;     /* a task's failure does not end the job */
+    int survive;        /* the tasks outlive the launcher's death */
     int memfd;
-    uint64_t timeout_ns;                       /* 0: none */
-    uint64_t grace_ns;                         /* between SIGTERM and SIGKILL */
+    uint32_t restarts;         /* how often the job, or each task, may be started again after a failure */
+    int restart_tasks;         /* the failing task alone, in the same job */
+    uint64_t restart_delay_ns; /* before the first; doubled each time */
+    uint64_t timeout_ns;       /* 0: none */
+    uint64_t grace_ns;         /* between SIGTERM and SIGKILL */
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
+    const struct mu_launch_plan *plan;         /* where the tasks run; NULL: anywhere */
+    int report_bindings;
+    /* Says who does what; at the timeout. NULL: nothing is said. */
+    void (*report)(struct muster *muster, FILE *out);
 };
 
 /* Run the job to its end. The exit status of `muster run`; everything that went wrong is said on stderr. */
 int mu_agent_run(const struct mu_agent_options *options);
+
+/* What mu_agent_run() would do, on `out`. Exit status. */
+int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out);
+
+/* Supervise a job whose launcher has died and whose tasks have survived it. Exit status of `muster agent`. */
+int mu_agent_adopt(const char *job, const struct mu_agent_options *options);
 
 #endif

@@ -71,7 +71,7 @@ static enum muster_status create(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     struct muster_segment_config config = {
-        .num_tasks = options->num_tasks,
+        .num_tasks = agent->num_tasks,
         .heap_bytes = options->heap_bytes,
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,
@@ -109,9 +109,31 @@ static void say_not_created(struct mu_agent *agent, enum muster_status status)
     mu_agent_say("%s", sentence);
 }
 
-int mu_agent_open_job(struct mu_agent *agent)
+int mu_agent_join_job(struct mu_agent *agent)
 {
     struct muster_options options;
+
+    /* For our own join; each task is given its own. */
+    setenv("MUSTER_JOB", agent->job, 1);
+    setenv("MUSTER_SEGMENT", agent->segment_text, 1);
+    unsetenv("MUSTER_TASK_ID");
+    unsetenv("MUSTER_NUM_TASKS");
+    unsetenv("MUSTER_PROCESSORS");
+    unsetenv("MUSTER_RECOVERABLE");
+    muster_options_init(&options);
+    options.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
+    if (muster_join(&options, &agent->muster) != MUSTER_OK) {
+        mu_agent_say("%s", muster_last_error());
+        return -1;
+    }
+    agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);
+    if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
+        agent->watching = 1;
+    return 0;
+}
+
+int mu_agent_open_job(struct mu_agent *agent)
+{
     struct muster_segment_info info;
     enum muster_status status;
 
@@ -124,22 +146,7 @@ int mu_agent_open_job(struct mu_agent *agent)
         snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
     else
         snprintf(agent->segment_text, sizeof agent->segment_text, "fd:%d", muster_segment_fd(agent->segment));
-    /* For our own join; each task is given its own. */
-    setenv("MUSTER_JOB", agent->job, 1);
-    setenv("MUSTER_SEGMENT", agent->segment_text, 1);
-    unsetenv("MUSTER_TASK_ID");
-    unsetenv("MUSTER_NUM_TASKS");
-    unsetenv("MUSTER_PROCESSORS");
-    muster_options_init(&options);
-    options.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
-    if (muster_join(&options, &agent->muster) != MUSTER_OK) {
-        mu_agent_say("%s", muster_last_error());
-        return -1;
-    }
-    agent->beats = calloc(agent->options->num_tasks, sizeof *agent->beats);
-    if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
-        agent->watching = 1;
-    return 0;
+    return mu_agent_join_job(agent);
 }
 
 /* Whether the name still leads to our segment: it may have been removed, and another job may have it now. */
@@ -166,6 +173,10 @@ void mu_agent_close_job(struct mu_agent *agent)
     if (agent->segment)
         muster_segment_close(agent->segment);
     free(agent->beats);
+    agent->watching = 0;
+    agent->muster = NULL;
+    agent->segment = NULL;
+    agent->beats = NULL;
 }
 
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error)
@@ -173,6 +184,5 @@ int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_er
     memset(ret_error, 0, sizeof *ret_error);
     if (!agent->muster || muster_error_wait(agent->muster, muster_after_ns(0), ret_error) != MUSTER_OK)
         return -1;
-    return ret_error->task_id >= 0 && (uint32_t)ret_error->task_id < agent->options->num_tasks ? ret_error->task_id
-                                                                                               : -1;
+    return ret_error->task_id >= 0 && (uint32_t)ret_error->task_id < agent->num_tasks ? ret_error->task_id : -1;
 }

@@ -2,9 +2,13 @@
  * agent/private.h: what the files of this room share.
  *
  * agent.c    the event loop and what it decides: failure, timeout, signals, the order of the end
+ * attempt.c  starting again: the whole job, or one task
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
+ * leftover.c after the last task: end what the tasks left behind
  * report.c   what is said on stderr
+ * adopt.c    a job whose launcher has died
+ * plan.c     --dry-run
  */
 #ifndef MU_AGENT_PRIVATE_H
 #define MU_AGENT_PRIVATE_H
@@ -12,10 +16,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/types.h>
+#include <uv.h>
 
 #include <muster/task.h>
 
 #include "agent/agent.h"
+#include "launch/bind.h"
 #include "launch/launch.h"
 #include "task/task.h"
 
@@ -25,6 +31,12 @@ struct mu_agent_task {
     int started, ended;
     int wait_status;
     int by_us; /* it ended after the launcher had begun to end the job */
+    uint32_t app;
+    uint32_t attempt;    /* how often it was started again, by itself or with the job */
+    uint32_t restarts;   /* how often by itself */
+    uint64_t restart_at; /* UINT64_MAX: not to be started again */
+    char *err_path;      /* where its stderr goes; NULL: not to a file */
+    uv_poll_t poll;      /* of an adopted task's pidfd */
 };
 
 enum mu_agent_phase {
@@ -44,34 +56,61 @@ struct mu_agent {
     struct mu_beat *beats; /* of each task; the watcher's */
 
     struct mu_agent_task *tasks;
-    uint32_t started, running;
+    uint32_t num_tasks, running, waiting; /* waiting: to be started again */
+    uint32_t attempt;                     /* of the whole job, from 0 */
+    int any_started, adopted;
     int32_t root_cause; /* the task that failed first; -1: none */
     int root_said;
 
     enum mu_agent_phase phase;
     uint64_t timeout_at, kill_at; /* UINT64_MAX: not set */
+    uint64_t deadline;            /* of all attempts together; UINT64_MAX: none */
     int end_signal;               /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
     int timed_out, broken; /* broken: the launcher itself cannot go on */
     int spawn_status;      /* 125 to 127 when a task could not be started; 0: all were */
     unsigned guard_restarts;
+    uint64_t oom_kills; /* of the machine, when the tasks were started */
 
-    int epoll_fd, signal_fd, null_fd;
+    uv_loop_t loop;
+    uv_poll_t signals;
+    uv_timer_t timer;
+    int has_loop, signal_fd, null_fd;
     sigset_t mask_before, handled, defaults;
     struct rlimit files_before;
     struct mu_launch_guard *guard;
-    struct mu_launch_relay *relay;
+    struct mu_launch_output *output;
+    struct mu_launch_feed *feed;
+    int catch_err; /* stderr passes through the launcher, though it needs no label */
     struct mu_launch_terminal terminal;
-    struct mu_launch_env env;
+    struct mu_launch_env *envs; /* one an app */
 };
 
-/* Values of epoll events that are not task ids. */
-#define MU_AGENT_EVENT_SIGNAL UINT32_MAX
-#define MU_AGENT_EVENT_GUARD  (UINT32_MAX - 1)
+/* ---- agent.c ---- */
+/* Signals, limits, the loop: what every agent needs. 0, or -1 with the reason said. */
+int mu_agent_set_up_loop(struct mu_agent *agent);
+/* One round of the loop: sleep until something happens, take signals, look at the clock. */
+void mu_agent_turn(struct mu_agent *agent);
+void mu_agent_close_loop(struct mu_agent *agent);
+/* Send SIGTERM to all and set the time of SIGKILL; later calls change nothing. */
+void mu_agent_begin_end(struct mu_agent *agent);
+/* The guard has ended: start another, or end the job. */
+void mu_agent_guard_died(struct mu_agent *agent);
+
+/* ---- attempt.c ---- */
+/* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */
+int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id);
+/* Start those whose time has come. */
+void mu_agent_start_again(struct mu_agent *agent);
+uint64_t mu_agent_next_start(const struct mu_agent *agent);
+/* The job has ended: whether it is to be started again; if so, the time before it has passed. */
+int mu_agent_job_again(struct mu_agent *agent);
 
 /* ---- job.c ---- */
 void mu_agent_name_job(struct mu_agent *agent);
 int mu_agent_open_job(struct mu_agent *agent);
+/* Join as an observer and watch for deaths: what opening the job ends with. */
+int mu_agent_join_job(struct mu_agent *agent);
 /* Mark the job closed and remove its name: this calls the watcher back, too. */
 void mu_agent_remove_name(struct mu_agent *agent);
 void mu_agent_close_job(struct mu_agent *agent);
@@ -80,27 +119,29 @@ int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_er
 
 /* ---- tasks.c ---- */
 int mu_agent_start_tasks(struct mu_agent *agent);
+int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id);
 /* Reap what has ended: tasks, adopted orphans, the guard. */
 void mu_agent_reap(struct mu_agent *agent);
 void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number);
-/* A stopped task 0 may want the terminal. */
+/* A stopped task that has our stdin may want the terminal. */
 void mu_agent_check_stopped(struct mu_agent *agent);
-/* After the last task: end what they left behind. */
+
+/* ---- leftover.c ---- */
 void mu_agent_end_leftovers(struct mu_agent *agent);
 
 /* ---- report.c ---- */
+/* What messages begin with; "muster run" until then. */
+void mu_agent_call_me(const char *name);
 void mu_agent_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Name the root cause, once its task has ended. */
 void mu_agent_say_root_cause(struct mu_agent *agent);
+/* The end of a task's stderr, where the launcher has it. */
+void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id);
+/* "was killed by signal 11 (SIGSEGV): it touched memory that it may not". */
+const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size);
+/* --report-bindings: where each task runs, as the kernel says. */
+void mu_agent_say_bindings(struct mu_agent *agent);
 void mu_agent_say_timeout(struct mu_agent *agent);
 int mu_agent_exit_status(const struct mu_agent *agent);
-
-/* ---- agent.c ---- */
-/* Send SIGTERM to all and set the time of SIGKILL; later calls change nothing. */
-void mu_agent_begin_end(struct mu_agent *agent);
-/* The guard has ended: start another, or end the job. */
-void mu_agent_guard_died(struct mu_agent *agent);
-/* A task has ended: decide what follows. */
-void mu_agent_task_ended(struct mu_agent *agent, uint32_t task_id);
 
 #endif

@@ -9,13 +9,22 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+static const char *my_name = "muster run";
+
+void mu_agent_call_me(const char *name)
+{
+    my_name = name;
+}
 
 void mu_agent_say(const char *format, ...)
 {
-    char line[1024] = "muster run: ";
-    size_t start = strlen(line), len;
+    char line[1024];
+    size_t start = (size_t)snprintf(line, sizeof line, "%s: ", my_name), len;
     va_list args;
 
     va_start(args, format);
@@ -39,12 +48,58 @@ static const char *cause_words(const struct muster_error *error)
     }
 }
 
+/* Where the kernel puts cores, for people. */
+static void core_place(char *buffer, size_t size)
+{
+    FILE *file = fopen("/proc/sys/kernel/core_pattern", "re");
+    char pattern[256] = "";
+
+    if (file && fgets(pattern, sizeof pattern, file))
+        pattern[strcspn(pattern, "\n")] = 0;
+    if (file)
+        fclose(file);
+    if (pattern[0] == '|')
+        snprintf(buffer, size, "its core went to %.*s", (int)strcspn(pattern + 1, " "), pattern + 1);
+    else
+        snprintf(buffer, size, "its core is '%s'%s", pattern[0] ? pattern : "core",
+                 pattern[0] == '/' ? "" : " in its working directory");
+}
+
+const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size)
+{
+    uint64_t now = WIFSIGNALED(task->wait_status) && WTERMSIG(task->wait_status) == SIGKILL ? mu_launch_oom_kills() : 0;
+    const char *hint = mu_launch_hint(task->wait_status, now > agent->oom_kills ? now - agent->oom_kills : 0);
+    size_t len;
+
+    mu_launch_words(task->wait_status, buffer, size);
+    if (hint) {
+        len = strlen(buffer);
+        snprintf(buffer + len, size - len, ": %s", hint);
+    }
+    if (WIFSIGNALED(task->wait_status) && WCOREDUMP(task->wait_status)) {
+        char place[320];
+
+        core_place(place, sizeof place);
+        len = strlen(buffer);
+        snprintf(buffer + len, size - len, "; %s", place);
+    }
+    return buffer;
+}
+
+void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id)
+{
+    if (agent->output)
+        mu_launch_output_tail(agent->output, task_id);
+    else if (agent->tasks[task_id].err_path)
+        mu_launch_files_say_tail(agent->tasks[task_id].err_path, task_id);
+}
+
 void mu_agent_say_root_cause(struct mu_agent *agent)
 {
     const struct mu_agent_task *task;
     struct muster_error error;
     int32_t first;
-    char words[96], rest[64] = "";
+    char words[640], rest[64] = "";
 
     if (agent->root_cause < 0 || agent->root_said)
         return;
@@ -57,29 +112,58 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
     agent->root_said = 1;
     if (agent->running > 0 && !agent->options->keep_going)
         snprintf(rest, sizeof rest, "; ending the other %u task%s", agent->running, agent->running == 1 ? "" : "s");
-    mu_launch_words(task->wait_status, words, sizeof words);
+    mu_agent_words(agent, task, words, sizeof words);
     if (first == agent->root_cause && cause_words(&error))
         mu_agent_say("task %d (pid %d) %s %s: %s%s", (int)agent->root_cause, (int)task->pid, words, cause_words(&error),
                      error.message, rest);
     else
         mu_agent_say("task %d (pid %d) %s%s", (int)agent->root_cause, (int)task->pid, words, rest);
+    mu_agent_say_tail(agent, (uint32_t)agent->root_cause);
+}
+
+void mu_agent_say_bindings(struct mu_agent *agent)
+{
+    struct mu_launch_report *rows = calloc(agent->num_tasks, sizeof *rows);
+    char *text = NULL, host[65] = "";
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    gethostname(host, sizeof host - 1);
+    for (uint32_t i = 0; rows && i < agent->num_tasks; i++) {
+        rows[i] = (struct mu_launch_report){.task = i,
+                                            .pid = agent->tasks[i].pid,
+                                            .host = host,
+                                            .place = mu_launch_plan_place(agent->options->plan, i)};
+        rows[i].verdict = mu_launch_verify(rows[i].pid, rows[i].place, rows[i].actual, sizeof rows[i].actual);
+    }
+    if (rows && file)
+        mu_launch_report_print(file, rows, agent->num_tasks);
+    if (file && fclose(file) == 0 && rows)
+        (void)!write(2, text, size);
+    free(text);
+    free(rows);
+}
+
+/* One write(), so that it does not mix with the tasks' output. */
+static void report(const struct mu_agent *agent)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file;
+
+    if (!agent->options->report || !agent->muster || !(file = open_memstream(&text, &size)))
+        return;
+    agent->options->report(agent->muster, file);
+    if (fclose(file) == 0)
+        (void)!write(2, text, size);
+    free(text);
 }
 
 void mu_agent_say_timeout(struct mu_agent *agent)
 {
-    struct muster_task_info info;
-    char text[64];
-
-    snprintf(text, sizeof text, "%.6g s", (double)agent->options->timeout_ns / 1e9);
-    mu_agent_say("timed out after %s with %u of %u tasks running: ending the job", text, agent->running,
-                 agent->options->num_tasks);
-    for (uint32_t i = 0, said = 0; i < agent->options->num_tasks && said < 8; i++) {
-        if (agent->tasks[i].ended || muster_task_get(agent->muster, (int32_t)i, &info) != MUSTER_OK || !info.waiting[0])
-            continue;
-        said++;
-        mu_agent_say("task %u (pid %d) waits in %s, since %.1f s", i, (int)agent->tasks[i].pid, info.waiting,
-                     (double)(muster_now_ns() - info.waiting_since_ns) / 1e9);
-    }
+    mu_agent_say("timed out after %.6g s with %u of %u tasks running: ending the job",
+                 (double)agent->options->timeout_ns / 1e9, agent->running, agent->num_tasks);
+    report(agent);
 }
 
 int mu_agent_exit_status(const struct mu_agent *agent)
@@ -94,7 +178,7 @@ int mu_agent_exit_status(const struct mu_agent *agent)
         return 128 + agent->end_signal;
     if (agent->timed_out)
         return MU_AGENT_EXIT_TIMEOUT;
-    for (uint32_t i = 0; i < agent->options->num_tasks; i++) {
+    for (uint32_t i = 0; i < agent->num_tasks; i++) {
         const struct mu_agent_task *task = &agent->tasks[i];
         int code = mu_launch_code(task->wait_status);
 

@@ -4,25 +4,27 @@
  * The launcher is a child subreaper: a task's orphaned descendants become its own children, so nothing of the job is
  * alive exactly when the guard is its only child. A task is reaped before its
  * process group is forgotten; a group is signalled by number only while its leader is not reaped, since the number
- * cannot be another's until then. Descendants of a reaped task are found by launch/sweep.c.
+ * cannot be another's until then. Descendants of a reaped task are found by launch/sweep.c. An adopted task is nobody's
+ * child here: its pidfd alone says that it has ended, and nothing says how.
  */
 #include "agent/private.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LEFTOVER_PATIENCE_NS 1000000000ull /* what a task left behind may take to end by itself */
-#define LEFTOVER_KILL_NS     5000000000ull /* after SIGKILL, before it is given up and named */
+static const struct mu_agent_app *app_of(const struct mu_agent *agent, uint32_t task_id)
+{
+    return &agent->options->apps[agent->tasks[task_id].app];
+}
 
 static void say_not_started(struct mu_agent *agent, uint32_t task_id, const struct mu_launch_failure *failure)
 {
-    const char *command = agent->options->argv[0];
+    const struct mu_agent_app *app = app_of(agent, task_id);
+    const char *command = app->argv[0];
 
     agent->spawn_status = MU_AGENT_EXIT_FAILED;
     if (strcmp(failure->step, "exec") == 0) {
@@ -33,60 +35,164 @@ static void say_not_started(struct mu_agent *agent, uint32_t task_id, const stru
         else
             mu_agent_say("cannot run %s: %s", command, strerror(failure->error));
     } else if (strcmp(failure->step, "chdir") == 0) {
-        mu_agent_say("cannot change to %s: %s", agent->options->directory, strerror(failure->error));
+        mu_agent_say("cannot change to %s: %s", app->directory, strerror(failure->error));
     } else {
         mu_agent_say("cannot start task %u: %s: %s", task_id, failure->step, strerror(failure->error));
     }
 }
 
-static int start_one(struct mu_agent *agent, uint32_t task_id)
+/* ---- what a task's 0, 1 and 2 are ------------------------------------------------------------------------------- */
+
+static int set_input(struct mu_agent *agent, uint32_t task_id, int stdio[3])
+{
+    int32_t to = agent->options->stdin_to;
+
+    stdio[0] = agent->null_fd;
+    if (to == (int32_t)task_id)
+        stdio[0] = -1;
+    else if (to == MU_AGENT_STDIN_ALL && agent->feed && agent->tasks[task_id].restarts == 0)
+        return mu_launch_feed_add(agent->feed, &stdio[0]);
+    return 0;
+}
+
+/* The output file of one stream, -1 with the reason said. */
+static int open_file(struct mu_agent *agent, uint32_t task_id, int out)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = task_id};
+    struct mu_launch_file file = {agent->job, task_id, task->attempt, out};
+    char *path = mu_launch_files_path(agent->options->output, &file);
+    int fd = path ? mu_launch_files_open(path) : -1;
+
+    if (fd < 0) {
+        mu_agent_say("cannot write %s: %s", path ? path : "the output", strerror(errno));
+        agent->spawn_status = MU_AGENT_EXIT_FAILED;
+    }
+    free(task->err_path);
+    task->err_path = path;
+    return fd;
+}
+
+static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
+{
+    const char *template = agent->options->output;
+    int files[2] = {-1, -1};
+
+    if (template) {
+        if ((files[0] = open_file(agent, task_id, 1)) < 0)
+            return -1;
+        files[1] =
+            mu_launch_files_are_apart(template) ? open_file(agent, task_id, 2) : fcntl(files[0], F_DUPFD_CLOEXEC, 3);
+        if (files[1] < 0) {
+            close(files[0]);
+            return -1;
+        }
+    }
+    for (int out = 1; out <= 2; out++) {
+        if (!agent->options->label && !(agent->catch_err && out == 2)) {
+            stdio[out] = files[out - 1];
+        } else if (mu_launch_output_add(agent->output, task_id, out, files[out - 1], &stdio[out])) {
+            mu_agent_say("cannot relay the output of task %u: %s", task_id, strerror(errno));
+            for (; out <= 2; out++)
+                if (files[out - 1] >= 0)
+                    close(files[out - 1]);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+    const struct mu_agent_app *app = app_of(agent, task_id);
+    struct mu_launch_env *env = &agent->envs[task->app];
     struct mu_launch_failure failure;
     struct mu_launch_image image = {
-        .argv = agent->options->argv,
-        .envp = agent->env.vars,
-        .directory = agent->options->directory,
-        .stdio = {task_id == 0 ? -1 : agent->null_fd, -1, -1},
+        .argv = app->argv,
+        .envp = env->vars,
+        .directory = app->directory,
+        .stdio = {-1, -1, -1},
         .keep = {strncmp(agent->segment_text, "fd:", 3) == 0 ? muster_segment_fd(agent->segment) : -1, -1},
         .mask = agent->mask_before,
         .defaults = agent->defaults,
         .files = agent->files_before,
+        .survives = agent->options->survive,
     };
+    const struct mu_launch_place *place =
+        agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id) : NULL;
     int rc;
 
-    if (agent->relay && mu_launch_relay_add(agent->relay, task_id, image.stdio)) {
-        failure = (struct mu_launch_failure){"pipe", errno};
-        rc = -1;
-    } else {
-        mu_launch_env_task(&agent->env, task_id);
-        rc = mu_launch_spawn(&image, &task->pid, &task->pidfd, &failure);
+    if (place && place->bound) {
+        image.cpus = place->cpus;
+        image.cpus_size = place->cpus_size;
     }
-    for (int out = 1; out <= 2; out++)
-        if (image.stdio[out] >= 0)
-            close(image.stdio[out]);
+    rc = set_input(agent, task_id, image.stdio) || set_output(agent, task_id, image.stdio) ? -1 : 0;
+
     if (rc) {
-        say_not_started(agent, task_id, &failure);
-        return -1;
+        agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
+    } else {
+        mu_launch_env_task(env, task_id, task->attempt);
+        rc = mu_launch_spawn(&image, &task->pid, &task->pidfd, &failure);
+        if (rc)
+            say_not_started(agent, task_id, &failure);
     }
+    for (int i = 0; i < 3; i++)
+        if (image.stdio[i] >= 0 && image.stdio[i] != agent->null_fd)
+            close(image.stdio[i]);
+    if (rc)
+        return -1;
     mu_launch_guard_task(agent->guard, task_id, task->pid);
     task->started = 1;
-    agent->started++;
+    task->ended = task->by_us = 0;
+    agent->any_started = 1;
     agent->running++;
-    if (epoll_ctl(agent->epoll_fd, EPOLL_CTL_ADD, task->pidfd, &event)) {
-        failure = (struct mu_launch_failure){"epoll", errno};
-        say_not_started(agent, task_id, &failure);
-        return -1;
+    return 0;
+}
+
+static int make_environments(struct mu_agent *agent)
+{
+    const struct mu_agent_options *options = agent->options;
+    struct mu_launch_job job = {
+        .job = agent->job,
+        .segment = agent->segment_text,
+        .run_id = agent->run_id,
+        .num_tasks = agent->num_tasks,
+        .num_processors = options->plan ? options->plan->num_processors : 0,
+        .restarts = options->restarts,
+        .recoverable = options->restart_tasks,
+    };
+
+    if (mu_launch_free_ports(job.ports, 2))
+        job.ports[0] = 0; /* no loopback: programs that need one will say so */
+    for (job.app = 0; job.app < options->num_apps; job.app++) {
+        mu_launch_env_done(&agent->envs[job.app]);
+        job.env = options->apps[job.app].env;
+        if (mu_launch_env_init(&agent->envs[job.app], environ, &job)) {
+            mu_agent_say("out of memory");
+            return -1;
+        }
     }
     return 0;
 }
 
 int mu_agent_start_tasks(struct mu_agent *agent)
 {
-    for (uint32_t i = 0; i < agent->options->num_tasks; i++)
-        if (start_one(agent, i))
+    if (make_environments(agent))
+        return -1;
+    if (agent->options->stdin_to == MU_AGENT_STDIN_ALL && mu_launch_feed_new(agent->num_tasks, &agent->feed)) {
+        mu_agent_say("cannot pass standard input on: %s", strerror(errno));
+        return -1;
+    }
+    for (uint32_t i = 0; i < agent->num_tasks; i++)
+        if (mu_agent_start_task(agent, i))
             return -1;
+    if (agent->feed && mu_launch_feed_start(agent->feed)) {
+        mu_agent_say("cannot pass standard input on: %s", strerror(errno));
+        return -1;
+    }
+    if (agent->options->report_bindings && agent->attempt == 0)
+        mu_agent_say_bindings(agent);
+    agent->oom_kills = mu_launch_oom_kills(); /* here, where it delays nobody */
     return 0;
 }
 
@@ -99,14 +205,16 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     task->wait_status = info->si_code == CLD_EXITED ? (info->si_status & 0xff) << 8
                                                     : info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
     task->by_us = agent->phase != MU_AGENT_RUNNING;
+    if (mu_launch_code(task->wait_status) != 0 && mu_agent_task_again(agent, task_id))
+        kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */
+    else if (!task->by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
+        agent->root_cause = (int32_t)task_id;
     mu_launch_guard_task(agent->guard, task_id, 0);
     waitid(P_PIDFD, (id_t)task->pidfd, &reaped, WEXITED);
-    epoll_ctl(agent->epoll_fd, EPOLL_CTL_DEL, task->pidfd, NULL);
     close(task->pidfd);
     agent->running--;
-    if (task_id == 0)
+    if ((int32_t)task_id == agent->options->stdin_to)
         mu_launch_terminal_take(&agent->terminal);
-    mu_agent_task_ended(agent, task_id);
     mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
 }
 
@@ -127,10 +235,10 @@ void mu_agent_reap(struct mu_agent *agent)
             mu_agent_guard_died(agent);
             continue;
         }
-        for (i = 0; i < agent->options->num_tasks; i++)
+        for (i = 0; i < agent->num_tasks; i++)
             if (agent->tasks[i].started && !agent->tasks[i].ended && agent->tasks[i].pid == info.si_pid)
                 break;
-        if (i < agent->options->num_tasks)
+        if (i < agent->num_tasks)
             task_ended(agent, i, &info);
         else
             waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan */
@@ -139,7 +247,7 @@ void mu_agent_reap(struct mu_agent *agent)
 
 void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 {
-    for (uint32_t i = 0; i < agent->options->num_tasks; i++) {
+    for (uint32_t i = 0; i < agent->num_tasks; i++) {
         const struct mu_agent_task *task = &agent->tasks[i];
 
         if (!task->started || task->ended)
@@ -153,75 +261,18 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 
 void mu_agent_check_stopped(struct mu_agent *agent)
 {
-    struct mu_agent_task *task = &agent->tasks[0];
+    int32_t to = agent->options->stdin_to;
+    struct mu_agent_task *task = to >= 0 ? &agent->tasks[to] : NULL;
     siginfo_t info = {.si_pid = 0};
 
-    if (!agent->terminal.active || !task->started || task->ended ||
+    if (!task || agent->adopted || !agent->terminal.active || !task->started || task->ended ||
         waitid(P_PIDFD, (id_t)task->pidfd, &info, WSTOPPED | WNOHANG) || info.si_pid == 0)
         return;
     if (info.si_status != SIGTTIN && info.si_status != SIGTTOU)
         return;
     if (mu_launch_terminal_give(&agent->terminal, task->pid) && !agent->terminal.warned) {
         agent->terminal.warned = 1;
-        mu_agent_say("task 0 (pid %d) is stopped: it wants the terminal, which muster run does not have",
+        mu_agent_say("task %d (pid %d) is stopped: it wants the terminal, which muster run does not have", (int)to,
                      (int)task->pid);
     }
-}
-
-static int all_gone(struct mu_agent *agent)
-{
-    mu_agent_reap(agent);
-    return !mu_launch_has_children(mu_launch_guard_pid(agent->guard));
-}
-
-/* Reap until nothing is left or the time has come. 1: nothing is left. */
-static int wait_for_leftovers(struct mu_agent *agent, uint64_t until)
-{
-    struct pollfd pfd = {.fd = agent->signal_fd, .events = POLLIN};
-
-    for (;;) {
-        struct signalfd_siginfo ignored;
-        uint64_t now;
-
-        if (all_gone(agent))
-            return 1;
-        now = muster_now_ns();
-        if (now >= until)
-            return 0;
-        /* SIGCHLD wakes us. A process that is not our child yet does not: hence no more than 20 ms. */
-        poll(&pfd, 1, until - now > 20000000 ? 20 : (int)((until - now) / 1000000) + 1);
-        while (read(agent->signal_fd, &ignored, sizeof ignored) == sizeof ignored)
-            ;
-    }
-}
-
-void mu_agent_end_leftovers(struct mu_agent *agent)
-{
-    struct mu_launch_mark mark = {.run_id = agent->run_id, .parent = getpid(), .session = getsid(0)};
-    int hurried = agent->phase == MU_AGENT_KILLING;
-    uint64_t give_up;
-    size_t found = 0;
-    pid_t first = 0;
-    char name[32] = "";
-
-    if (agent->started == 0 || all_gone(agent))
-        return;
-    mark.except = mu_launch_guard_pid(agent->guard);
-    if (agent->phase == MU_AGENT_RUNNING && wait_for_leftovers(agent, muster_after_ns(LEFTOVER_PATIENCE_NS)))
-        return;
-    if (!hurried) {
-        found = mu_launch_sweep(&mark, SIGTERM, &first, name);
-        if (found > 0 && agent->phase == MU_AGENT_RUNNING)
-            mu_agent_say("the tasks left %zu process%s behind (pid %d, %s): ending %s", found, found == 1 ? "" : "es",
-                         (int)first, name, found == 1 ? "it" : "them");
-        if (wait_for_leftovers(agent, muster_after_ns(agent->options->grace_ns)))
-            return;
-    }
-    give_up = muster_after_ns(LEFTOVER_KILL_NS);
-    do
-        found = mu_launch_sweep(&mark, SIGKILL, &first, name);
-    while (!wait_for_leftovers(agent, muster_after_ns(5000000)) && muster_now_ns() < give_up);
-    if (!all_gone(agent) && found > 0)
-        mu_agent_say("%zu process%s of the job cannot be ended (pid %d, %s)", found, found == 1 ? "" : "es", (int)first,
-                     name);
 }

@@ -25,11 +25,14 @@
 /* ---- verbs and options ---------------------------------------------------------------------------------------- */
 
 enum mu_cli_option_id {
+    MU_OPT_ADOPT,
     MU_OPT_AFTER,
+    MU_OPT_BIND_TO,
     MU_OPT_CHDIR,
     MU_OPT_CODE,
     MU_OPT_COMPLETION,
     MU_OPT_COUNT,
+    MU_OPT_DRY_RUN,
     MU_OPT_ENV,
     MU_OPT_FOLLOW,
     MU_OPT_FORCE,
@@ -43,11 +46,19 @@ enum mu_cli_option_id {
     MU_OPT_JSON,
     MU_OPT_KILL_ON_FAIL,
     MU_OPT_LABEL,
+    MU_OPT_MAP_BY,
     MU_OPT_MEMFD,
     MU_OPT_NAMES,
     MU_OPT_NUM,
     MU_OPT_ONLY,
+    MU_OPT_OUTPUT,
+    MU_OPT_REPORT_BINDINGS,
+    MU_OPT_RESTARTS,
+    MU_OPT_RESTART_DELAY,
+    MU_OPT_RESTART_POLICY,
     MU_OPT_SECONDS,
+    MU_OPT_STDIN,
+    MU_OPT_SURVIVE,
     MU_OPT_TASK,
     MU_OPT_TASKS,
     MU_OPT_TIMEOUT,
@@ -106,13 +117,15 @@ struct mu_cli_call {
     char **env; /* every --env, in order; NULL-terminated */
 };
 
-extern const struct mu_cli_verb mu_cli_run, mu_cli_status, mu_cli_kv, mu_cli_barrier, mu_cli_task, mu_cli_event,
-    mu_cli_segment, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
+extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_kv, mu_cli_barrier, mu_cli_task,
+    mu_cli_event, mu_cli_segment, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 
 /* verbs.c: dispatch, parsing, complaints. */
 int mu_cli_main(int argc, char **argv);
+/* Options into call->values, the rest into call->operands; both arrays of the call are malloc()ed. 0, or 2. */
+int mu_cli_parse(struct mu_cli_call *call, int argc, char **argv);
 int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const struct mu_cli_verb *mu_cli_find(const char *name);
 /* An option of the verb or, for one with sub-verbs, of any of these. */

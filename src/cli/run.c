@@ -1,5 +1,9 @@
 /*
- * cli/run.c: `muster run`: from words to agent/agent.h, which does the work.
+ * cli/run.c: `muster run` and `muster agent`: from words to agent/agent.h, which does the work.
+ *
+ * "muster run [OPTION]... COMMAND... : [-n N] [--env K=V] [--chdir DIR] COMMAND...": a lone ':' with something behind
+ * it begins another command, whose tasks follow in number. What is said before the first command holds for all, but -n;
+ * what is said behind a ':' for that command alone.
  */
 #include "cli/cli.h"
 
@@ -7,25 +11,154 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "cli/picture.h"
+#include "launch/bind.h"
 #include "launch/launch.h"
 
-#define GRACE_NS 5000000000ull
+#define GRACE_NS         5000000000ull
+#define RESTART_DELAY_NS 1000000000ull
 
-/* --env applies to the launcher itself, from which the tasks inherit: so it also decides their PATH. */
-static int take_env(struct mu_cli_call *call)
+/* ---- the commands of a job -------------------------------------------------------------------------------------- */
+
+struct apps {
+    struct mu_agent_app *list;
+    uint32_t count, num_tasks;
+    struct mu_launch_machine *machine; /* loaded when first needed */
+};
+
+static int check_env(const struct mu_cli_call *call, char *const *env)
 {
-    for (char **env = call->env; *env; env++) {
-        char *equals = strchr(*env, '=');
+    for (; *env; env++) {
+        const char *equals = strchr(*env, '=');
 
         if (!equals || equals == *env)
             return mu_cli_usage(call, "'%s' is not NAME=VALUE", *env);
         if (mu_launch_env_is_ours(*env, (size_t)(equals - *env)))
             return mu_cli_usage(call, "%.*s is set by muster itself", (int)(equals - *env), *env);
-        if (putenv(*env))
-            abort();
     }
     return 0;
 }
+
+/* Two lists of words as one, malloc()ed; the words themselves are shared. */
+static char **joined(char *const *first, char *const *second)
+{
+    size_t count = 0, n = 0;
+    char **all;
+
+    for (char *const *at = first; *at; at++)
+        count++;
+    for (char *const *at = second; at && *at; at++)
+        count++;
+    all = calloc(count + 1, sizeof *all);
+    if (!all)
+        abort();
+    for (char *const *at = first; *at; at++)
+        all[n++] = *at;
+    for (char *const *at = second; at && *at; at++)
+        all[n++] = *at;
+    return all;
+}
+
+static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32_t *ret_number)
+{
+    const char *text = call->values[MU_OPT_NUM];
+    uint64_t number = 1;
+    char why[200];
+
+    if (text && mu_launch_is_count(text)) {
+        if (mu_launch_count(text, &apps->machine, ret_number, why, sizeof why) == 0)
+            return 0;
+        fprintf(stderr, "%s: -n %s: %s\n", call->path, text, why);
+        return MU_AGENT_EXIT_FAILED;
+    }
+    if (text && (mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) || number == 0))
+        return mu_cli_usage(call, "'%s' is no number of tasks from 1 to %u, nor auto, core, l3, numa, gpu", text,
+                            MU_AGENT_TASKS_MAX);
+    *ret_number = (uint32_t)number;
+    return 0;
+}
+
+/* Add the command that `call` holds; `common`: the call of the whole job. Its argv ends at the ':' or the end. */
+static int add_app(struct apps *apps, const struct mu_cli_call *common, const struct mu_cli_call *call, char **argv)
+{
+    struct mu_agent_app *app;
+    int code;
+
+    apps->list = realloc(apps->list, (apps->count + 1) * sizeof *apps->list);
+    if (!apps->list)
+        abort();
+    app = &apps->list[apps->count++];
+    *app = (struct mu_agent_app){.argv = argv, .directory = common->values[MU_OPT_CHDIR]};
+    if (call->values[MU_OPT_CHDIR])
+        app->directory = call->values[MU_OPT_CHDIR];
+    code = take_number(call, apps, &app->num_tasks);
+    if (!code)
+        code = check_env(call, call->env);
+    if (code)
+        return code;
+    app->env = joined(common->env, call == common ? NULL : call->env);
+    apps->num_tasks += app->num_tasks;
+    if (apps->num_tasks > MU_AGENT_TASKS_MAX)
+        return mu_cli_usage(common, "%u tasks are too many: %u at most", apps->num_tasks, MU_AGENT_TASKS_MAX);
+    return 0;
+}
+
+/* The ':' that ends this command and begins another; or its end. "\:" stands for a plain ':'. */
+static char **end_of_command(char **argv)
+{
+    char **at = argv;
+
+    for (; *at; at++) {
+        if (strcmp(*at, ":") == 0 && at[1] && at > argv)
+            return at;
+        if (strcmp(*at, "\\:") == 0)
+            ++*at;
+    }
+    return at;
+}
+
+static const struct mu_cli_option app_options[] = {
+    {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks of this command"},
+    {MU_OPT_ENV, 0, "env", "K=V", "set a variable for them"},
+    {MU_OPT_CHDIR, 0, "chdir", "DIR", "start them in DIR"},
+    MU_CLI_END,
+};
+
+static const struct mu_cli_verb app_verb = {
+    .name = "run", .operands = "", .options = app_options, .min = 1, .max = -1, .is_command = 1};
+
+static int take_apps(const struct mu_cli_call *call, struct apps *apps)
+{
+    char **argv = call->operands, **end = end_of_command(argv);
+    int more = *end != NULL, code;
+
+    *end = NULL;
+    code = add_app(apps, call, call, argv);
+    while (!code && more) {
+        struct mu_cli_call *next = calloc(1, sizeof *next);
+        int argc = 0;
+
+        if (!next)
+            abort();
+        argv = end + 1;
+        next->verb = &app_verb;
+        snprintf(next->path, sizeof next->path, "%s", call->path);
+        while (argv[argc])
+            argc++;
+        code = mu_cli_parse(next, argc, argv); /* the call lives on: the app's words are in its arrays */
+        if (code)
+            break;
+        if (next->count == 0)
+            return mu_cli_usage(call, "behind ':' a command is missing");
+        end = end_of_command(next->operands);
+        more = *end != NULL;
+        *end = NULL;
+        code = add_app(apps, call, next, next->operands);
+    }
+    return code;
+}
+
+/* ---- the options of a job --------------------------------------------------------------------------------------- */
 
 static int take_kill_on_fail(struct mu_cli_call *call, int *ret_keep_going)
 {
@@ -39,50 +172,178 @@ static int take_kill_on_fail(struct mu_cli_call *call, int *ret_keep_going)
     return 0;
 }
 
-static int run_run(struct mu_cli_call *call)
+static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret_to)
 {
-    struct mu_agent_options options = {
-        .job = call->values[MU_OPT_JOB],
-        .argv = call->operands,
-        .directory = call->values[MU_OPT_CHDIR],
-        .label = call->values[MU_OPT_LABEL] != NULL,
-        .memfd = call->values[MU_OPT_MEMFD] != NULL,
-        .grace_ns = GRACE_NS,
-    };
-    uint64_t num_tasks = 1;
+    const char *text = call->values[MU_OPT_STDIN];
+    uint64_t task = 0;
+
+    if (!text) {
+        *ret_to = 0;
+    } else if (strcmp(text, "none") == 0) {
+        *ret_to = MU_AGENT_STDIN_NONE;
+    } else if (strcmp(text, "all") == 0) {
+        *ret_to = MU_AGENT_STDIN_ALL;
+    } else {
+        if (mu_cli_parse_unsigned(text, num_tasks - 1, &task))
+            return mu_cli_usage(call, "--stdin is all, none or a task from 0 to %u, not '%s'", num_tasks - 1, text);
+        *ret_to = (int32_t)task;
+    }
+    return 0;
+}
+
+static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *options)
+{
+    const char *policy = call->values[MU_OPT_RESTART_POLICY];
+    uint64_t restarts = 0;
+    int code = mu_cli_unsigned(call, MU_OPT_RESTARTS, 1000000, &restarts);
+
+    options->restarts = (uint32_t)restarts;
+    if (!code)
+        code = mu_cli_duration(call, MU_OPT_RESTART_DELAY, &options->restart_delay_ns);
+    if (code)
+        return code;
+    if (policy && strcmp(policy, "job") != 0 && strcmp(policy, "task") != 0)
+        return mu_cli_usage(call, "--restart-policy is job or task, not '%s'", policy);
+    options->restart_tasks = policy && strcmp(policy, "task") == 0;
+    if ((policy || call->values[MU_OPT_RESTART_DELAY]) && !restarts)
+        return mu_cli_usage(call, "--restart-%s needs --restarts N", policy ? "policy" : "delay");
+    return 0;
+}
+
+static int take_output(struct mu_cli_call *call, struct mu_agent_options *options)
+{
+    char why[160];
+
+    options->output = call->values[MU_OPT_OUTPUT];
+    if (options->output && mu_launch_files_check(options->output, options->num_tasks, why, sizeof why))
+        return mu_cli_usage(call, "--output %s: %s", options->output, why);
+    if (options->survive && options->label)
+        return mu_cli_usage(call, "--survive and --label exclude each other: labels are put on by the launcher, which "
+                                  "the tasks may outlive (use --output)");
+    if (options->survive && options->stdin_to == MU_AGENT_STDIN_ALL)
+        return mu_cli_usage(call, "--survive and --stdin all exclude each other: it is copied by the launcher, which "
+                                  "the tasks may outlive");
+    if (options->survive && options->memfd)
+        return mu_cli_usage(call,
+                            "--survive and --memfd exclude each other: without a name nobody could adopt the job");
+    return 0;
+}
+
+static int take_binding(struct mu_cli_call *call, struct apps *apps, struct mu_agent_options *options,
+                        struct mu_launch_plan **ret_plan)
+{
+    struct mu_launch_binding binding;
+    char why[200];
+
+    options->report_bindings = call->values[MU_OPT_REPORT_BINDINGS] != NULL;
+    if (mu_launch_binding_parse(call->values[MU_OPT_BIND_TO], call->values[MU_OPT_MAP_BY], &binding, why, sizeof why))
+        return mu_cli_usage(call, "%s", why);
+    if (!options->report_bindings && !call->values[MU_OPT_BIND_TO] && !call->values[MU_OPT_MAP_BY])
+        return 0;
+    if (mu_launch_plan_make(&binding, options->num_tasks, &apps->machine, ret_plan, why, sizeof why)) {
+        fprintf(stderr, "%s: %s\n", call->path, why);
+        return MU_AGENT_EXIT_FAILED;
+    }
+    options->plan = *ret_plan;
+    if ((*ret_plan)->foreign && !call->values[MU_OPT_DRY_RUN])
+        return mu_cli_usage(call, "%s shows another machine than this one: only --dry-run can use it",
+                            (*ret_plan)->foreign);
+    if ((*ret_plan)->note[0])
+        fprintf(stderr, "%s: %s\n", call->path, (*ret_plan)->note);
+    return 0;
+}
+
+/* What mu_agent_run() says at the timeout. */
+static void report(struct muster *muster, FILE *out)
+{
+    mu_cli_report(muster, out);
+}
+
+static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
+{
     int code;
 
-    if (options.job && !mu_cli_valid_job(options.job))
+    if (options->job && !mu_cli_valid_job(options->job))
         return mu_cli_usage(call, "'%.60s%s' is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'",
-                            options.job, strlen(options.job) > 60 ? "..." : "");
-    if (call->values[MU_OPT_NUM] &&
-        (mu_cli_parse_unsigned(call->values[MU_OPT_NUM], MU_AGENT_TASKS_MAX, &num_tasks) || num_tasks == 0))
-        return mu_cli_usage(call, "'%s' is no number of tasks from 1 to %u", call->values[MU_OPT_NUM],
-                            MU_AGENT_TASKS_MAX);
-    options.num_tasks = (uint32_t)num_tasks;
-    code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options.timeout_ns);
+                            options->job, strlen(options->job) > 60 ? "..." : "");
+    code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options->timeout_ns);
     if (!code)
-        code = mu_cli_duration(call, MU_OPT_GRACE, &options.grace_ns);
+        code = mu_cli_duration(call, MU_OPT_GRACE, &options->grace_ns);
     if (!code)
-        code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options.heartbeat_timeout_ns);
+        code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
-        code = mu_cli_size(call, MU_OPT_HEAP, &options.heap_bytes);
+        code = mu_cli_size(call, MU_OPT_HEAP, &options->heap_bytes);
     if (!code)
-        code = take_kill_on_fail(call, &options.keep_going);
+        code = take_kill_on_fail(call, &options->keep_going);
     if (!code)
-        code = take_env(call);
-    return code ? code : mu_agent_run(&options);
+        code = take_stdin(call, options->num_tasks, &options->stdin_to);
+    if (!code)
+        code = take_restarts(call, options);
+    return code ? code : take_output(call, options);
+}
+
+/* A PATH given by --env is also where the commands are looked for. */
+static void take_path(char **env)
+{
+    for (; *env; env++)
+        if (strncmp(*env, "PATH=", 5) == 0 && putenv(*env))
+            abort();
+}
+
+static int run_run(struct mu_cli_call *call)
+{
+    struct apps apps = {.list = NULL};
+    struct mu_launch_plan *plan = NULL;
+    struct mu_agent_options options = {
+        .job = call->values[MU_OPT_JOB],
+        .label = call->values[MU_OPT_LABEL] != NULL,
+        .memfd = call->values[MU_OPT_MEMFD] != NULL,
+        .survive = call->values[MU_OPT_SURVIVE] != NULL,
+        .grace_ns = GRACE_NS,
+        .restart_delay_ns = RESTART_DELAY_NS,
+        .report = report,
+    };
+    int code = take_apps(call, &apps);
+
+    options.apps = apps.list;
+    options.num_apps = apps.count;
+    options.num_tasks = apps.num_tasks;
+    if (!code)
+        code = take_options(call, &options);
+    if (!code)
+        code = take_binding(call, &apps, &options, &plan);
+    if (!code) {
+        take_path(call->env);
+        code = call->values[MU_OPT_DRY_RUN] ? mu_cli_finish(call, mu_agent_dry_run(&options, stdout))
+                                            : mu_agent_run(&options);
+    }
+    mu_launch_plan_free(plan);
+    mu_launch_machine_free(apps.machine);
+    for (uint32_t i = 0; i < apps.count; i++)
+        free((void *)apps.list[i].env);
+    free(apps.list);
+    return code;
 }
 
 static const struct mu_cli_option run_options[] = {
-    {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks, 1 to 4096 (default 1)"},
+    {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks (default 1), or one for each core, l3, numa, gpu; auto"},
     {MU_OPT_JOB, 0, "job", "NAME", "name the job (default: run-<pid>-<random>)"},
     {MU_OPT_LABEL, 'l', "label", NULL, "put \"[task] \" before every line of output"},
-    {MU_OPT_TIMEOUT, 0, "timeout", "D", "end the job after D, with status 124"},
+    {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", "write output to files: {job} {rank} {host} {attempt} {stream}"},
+    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", "bind each task to a core, l3, numa, package, hwthread; none (default)"},
+    {MU_OPT_MAP_BY, 0, "map-by", "WHAT", "spread the tasks over these in turn; slot: one after the other"},
+    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", NULL, "say where each task runs, by the kernel's word"},
+    {MU_OPT_STDIN, 0, "stdin", "WHO", "who gets standard input: a task (default 0), all, none"},
+    {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},
     {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]", "a failing task ends the job at once (default), or does not"},
     {MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"},
+    {MU_OPT_RESTARTS, 0, "restarts", "N", "start again after a failure, N times at most"},
+    {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", "what is started again: job (default), or the failing task"},
+    {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
+    {MU_OPT_SURVIVE, 0, "survive", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
+    {MU_OPT_DRY_RUN, 0, "dry-run", NULL, "say what would be started, and start nothing"},
     {MU_OPT_HEAP, 0, "heap", "SIZE", "address space of the segment's heap (default 1G)"},
     {MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", "a task silent for D is in error (default 10s)"},
     {MU_OPT_MEMFD, 0, "memfd", NULL, "keep the segment in a memfd instead of /dev/shm"},
@@ -91,11 +352,47 @@ static const struct mu_cli_option run_options[] = {
 
 const struct mu_cli_verb mu_cli_run = {
     .name = "run",
-    .operands = "[--] COMMAND [ARGUMENT]...",
+    .operands = "[--] COMMAND [ARGUMENT]... [: [-n N] COMMAND...]...",
     .summary = "Run a job: start N tasks and supervise them to their end",
     .options = run_options,
     .min = 1,
     .max = -1,
     .is_command = 1,
     .run = run_run,
+};
+
+/* ---- muster agent ----------------------------------------------------------------------------------------------- */
+
+static int agent_run(struct mu_cli_call *call)
+{
+    struct mu_agent_options options = {.grace_ns = GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE};
+    const char *job = call->values[MU_OPT_ADOPT];
+    int code;
+
+    if (!job)
+        return mu_cli_usage(call, "--adopt JOB is needed: a job started with 'muster run --survive'");
+    if (!mu_cli_valid_job(job))
+        return mu_cli_usage(call, "'%.60s' is no job name", job);
+    code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options.timeout_ns);
+    if (!code)
+        code = mu_cli_duration(call, MU_OPT_GRACE, &options.grace_ns);
+    if (!code)
+        code = take_kill_on_fail(call, &options.keep_going);
+    return code ? code : mu_agent_adopt(job, &options);
+}
+
+static const struct mu_cli_option agent_options[] = {
+    {MU_OPT_ADOPT, 0, "adopt", "JOB", "supervise a job that has survived its launcher"},
+    {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},
+    {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]", "a failing task ends the job at once (default), or does not"},
+    {MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"},
+    MU_CLI_END,
+};
+
+const struct mu_cli_verb mu_cli_agent = {
+    .name = "agent",
+    .operands = "",
+    .summary = "Supervise a job's tasks on this machine: take over from a launcher that has died",
+    .options = agent_options,
+    .run = agent_run,
 };

@@ -13,8 +13,8 @@
 #include <string.h>
 
 const struct mu_cli_verb *const mu_cli_verbs[] = {
-    &mu_cli_run,     &mu_cli_status, &mu_cli_kv,     &mu_cli_barrier, &mu_cli_task, &mu_cli_event,
-    &mu_cli_segment, &mu_cli_bench,  &mu_cli_doctor, &mu_cli_version, &mu_cli_help, NULL,
+    &mu_cli_run,     &mu_cli_agent, &mu_cli_status, &mu_cli_kv,      &mu_cli_barrier, &mu_cli_task, &mu_cli_event,
+    &mu_cli_segment, &mu_cli_bench, &mu_cli_doctor, &mu_cli_version, &mu_cli_help,    NULL,
 };
 
 int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...)
@@ -135,6 +135,8 @@ static int take_option(struct mu_cli_call *call, int argc, char **argv, int *ind
         return mu_cli_usage(call, "unknown option -%c", word[1]);
     if (is_long && equals)
         value = equals + 1;
+    else if (!is_long && option->id == MU_OPT_NUM && word[2] == 'p') /* as mpirun has it: -np 4 */
+        value = word[3] ? word + 3 + (word[3] == '=') : NULL;
     else if (!is_long && word[2])
         value = word + 2 + (option->argument && word[2] == '=');
     if (!option->argument && value)
@@ -154,8 +156,7 @@ static int take_option(struct mu_cli_call *call, int argc, char **argv, int *ind
     return 0;
 }
 
-/* Options into call->values, the rest into call->operands. */
-static int parse(struct mu_cli_call *call, int argc, char **argv)
+int mu_cli_parse(struct mu_cli_call *call, int argc, char **argv)
 {
     size_t num_env = 0;
     int only_operands = 0, code;
@@ -183,7 +184,7 @@ static int parse(struct mu_cli_call *call, int argc, char **argv)
 static int run_verb(struct mu_cli_call *call, int argc, char **argv)
 {
     const struct mu_cli_verb *verb = call->verb;
-    int code = parse(call, argc, argv);
+    int code = mu_cli_parse(call, argc, argv);
 
     if (code)
         return code;

@@ -2,72 +2,226 @@
  * launch/env.c: the environment of the tasks.
  *
  * The launcher's own environment is inherited, except the variables that muster sets (a launcher started inside another
- * job must not pass that job on). Entries that differ from task to task lie at the end of the array and point into the
- * structure's own text, so one array serves every task: a task has a copy of it once it has exec'ed.
+ * job must not pass that job on). Besides muster's own these are what other launchers' programs read: torchrun's, Open
+ * MPI's, SLURM's and JAX's names for the same numbers. Some are set only when nobody else has (an address to meet at).
+ * Left out on purpose: PMI_* and PMIX_* without a server behind them, and whatever makes a program believe that
+ * torchrun's or SLURM's own services are there (TORCHELASTIC_RUN_ID, SLURM_JOB_ID).
+ *
+ * Entries that differ from task to task lie at the end of the array and point into the structure's own text, so one
+ * array serves every task of a command: a task has a copy of it once it has exec'ed.
  */
 #include "launch/launch.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/process.h"
 
-/* The first four are per task, in the order in which mu_launch_env_task() writes them. */
-static const char *const names[] = {
-    "MUSTER_TASK_ID",   "MUSTER_LOCAL_ID",   "RANK",          "LOCAL_RANK", /* per task */
-    "MUSTER_JOB",       "MUSTER_SEGMENT",    "MUSTER_RUN_ID", "MUSTER_NUM_TASKS", "MUSTER_NODE_ID", "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE", "MUSTER_PROCESSORS",
+enum what {
+    TASK,
+    ATTEMPT,
+    JOB,
+    SEGMENT,
+    RUN_ID,
+    APP,
+    NUM_TASKS,
+    PROCESSORS,
+    NODE,
+    RESTARTS,
+    RECOVERABLE,
+    ADDRESS,
+    PORT,
+    ENDPOINT
 };
-#define NUM_NAMES    (sizeof names / sizeof names[0])
-#define NUM_PER_TASK 4
+
+static const struct variable {
+    const char *name;
+    enum what what;
+    int unless_set;
+} variables[] = {
+    /* per task: NUM_PER_TASK of them, first */
+    {"MUSTER_TASK_ID", TASK, 0},
+    {"MUSTER_LOCAL_ID", TASK, 0},
+    {"MUSTER_ATTEMPT", ATTEMPT, 0},
+    {"RANK", TASK, 0},
+    {"LOCAL_RANK", TASK, 0},
+    {"ROLE_RANK", TASK, 0},
+    {"TORCHELASTIC_RESTART_COUNT", ATTEMPT, 0},
+    {"OMPI_COMM_WORLD_RANK", TASK, 0},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", TASK, 0},
+    {"OMPI_COMM_WORLD_NODE_RANK", TASK, 0},
+    {"MPI_LOCALRANKID", TASK, 0},
+    {"SLURM_PROCID", TASK, 0},
+    {"SLURM_LOCALID", TASK, 0},
+    {"JAX_PROCESS_ID", TASK, 0},
+    /* the same for all */
+    {"MUSTER_JOB", JOB, 0},
+    {"MUSTER_SEGMENT", SEGMENT, 0},
+    {"MUSTER_RUN_ID", RUN_ID, 0},
+    {"MUSTER_NUM_TASKS", NUM_TASKS, 0},
+    {"MUSTER_NODE_ID", NODE, 0},
+    {"MUSTER_APP", APP, 0},
+    {"MUSTER_RECOVERABLE", RECOVERABLE, 0},
+    {"MUSTER_PROCESSORS", PROCESSORS, 0},
+    {"WORLD_SIZE", NUM_TASKS, 0},
+    {"LOCAL_WORLD_SIZE", NUM_TASKS, 0},
+    {"GROUP_RANK", NODE, 0},
+    {"ROLE_WORLD_SIZE", NUM_TASKS, 0},
+    {"TORCHELASTIC_MAX_RESTARTS", RESTARTS, 0},
+    {"MASTER_ADDR", ADDRESS, 1},
+    {"MASTER_PORT", PORT, 1},
+    {"OMPI_COMM_WORLD_SIZE", NUM_TASKS, 0},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_TASKS, 0},
+    {"MPI_LOCALNRANKS", NUM_TASKS, 0},
+    {"SLURM_NTASKS", NUM_TASKS, 0},
+    {"SLURM_NPROCS", NUM_TASKS, 0},
+    {"SLURM_NODEID", NODE, 0},
+    {"JAX_NUM_PROCESSES", NUM_TASKS, 0},
+    {"JAX_COORDINATOR_ADDRESS", ENDPOINT, 1},
+    {"JAX_COORDINATOR_BIND_ADDRESS", ENDPOINT, 1},
+};
+#define NUM_VARIABLES (sizeof variables / sizeof variables[0])
+#define NUM_PER_TASK  MU_LAUNCH_PER_TASK
+_Static_assert(NUM_PER_TASK < NUM_VARIABLES, "some are the same for all");
+
+static const struct variable *find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < NUM_VARIABLES; i++)
+        if (strlen(variables[i].name) == len && memcmp(variables[i].name, name, len) == 0)
+            return &variables[i];
+    return NULL;
+}
 
 int mu_launch_env_is_ours(const char *name, size_t len)
 {
-    for (size_t i = 0; i < NUM_NAMES; i++)
-        if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
-            return 1;
+    const struct variable *v = find(name, len);
+
+    return v && !v->unless_set;
+}
+
+int mu_launch_free_ports(uint16_t *ret_ports, int count)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fds[8], rc = 0, opened = 0;
+
+    for (; opened < count && opened < 8 && rc == 0; opened++) { /* all are held until each has its own */
+        struct sockaddr_in bound;
+        socklen_t len = sizeof bound;
+
+        fds[opened] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (fds[opened] < 0 || bind(fds[opened], (struct sockaddr *)&address, sizeof address) ||
+            getsockname(fds[opened], (struct sockaddr *)&bound, &len))
+            rc = -1;
+        else
+            ret_ports[opened] = ntohs(bound.sin_port);
+    }
+    while (opened-- > 0)
+        close(fds[opened]);
+    return rc;
+}
+
+static size_t name_len(const char *entry)
+{
+    return strcspn(entry, "=");
+}
+
+/* The value that `list` sets last for the name of `entry`; NULL: none. */
+static const char *set_in(char *const *list, const char *entry, size_t len)
+{
+    const char *last = NULL;
+
+    for (; list && *list; list++)
+        if (name_len(*list) == len && memcmp(*list, entry, len) == 0)
+            last = *list;
+    return last;
+}
+
+static int add(struct mu_launch_env *env, char *text)
+{
+    if (!text)
+        return -1;
+    env->vars[env->fixed++] = text;
     return 0;
 }
 
-static char *entry(const char *name, const char *value)
+static char *entry(const struct variable *v, const struct mu_launch_job *job)
 {
-    char *text;
+    char *text = NULL;
+    int rc = -1;
 
-    return asprintf(&text, "%s=%s", name, value) < 0 ? NULL : text;
+    switch (v->what) {
+    case JOB: rc = asprintf(&text, "%s=%s", v->name, job->job); break;
+    case SEGMENT: rc = asprintf(&text, "%s=%s", v->name, job->segment); break;
+    case RUN_ID: rc = asprintf(&text, "%s=%s", v->name, job->run_id); break;
+    case APP: rc = asprintf(&text, "%s=%u", v->name, job->app); break;
+    case NUM_TASKS: rc = asprintf(&text, "%s=%u", v->name, job->num_tasks); break;
+    case PROCESSORS:
+        rc = asprintf(&text, "%s=%u", v->name, job->num_processors ? job->num_processors : mu_processors());
+        break;
+    case NODE: rc = asprintf(&text, "%s=0", v->name); break;
+    case RESTARTS: rc = asprintf(&text, "%s=%u", v->name, job->restarts); break;
+    case RECOVERABLE: rc = asprintf(&text, "%s=%d", v->name, job->recoverable); break;
+    case ADDRESS: rc = asprintf(&text, "%s=127.0.0.1", v->name); break;
+    case PORT: rc = asprintf(&text, "%s=%u", v->name, job->ports[0]); break;
+    case ENDPOINT: rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->ports[1]); break;
+    case TASK:
+    case ATTEMPT: break;
+    }
+    return rc < 0 ? NULL : text;
 }
 
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
 {
-    size_t count = 0, ours;
-    char number[16], processors[16];
+    char *const *own = job ? job->env : NULL;
+    size_t count = 0;
 
     memset(env, 0, sizeof *env);
-    while (base[count])
+    for (char *const *list = own; list && *list; list++)
         count++;
-    env->vars = calloc(count + NUM_NAMES + 1, sizeof *env->vars);
+    for (char **list = base; *list; list++)
+        count++;
+    env->vars = calloc(count + NUM_VARIABLES + 1, sizeof *env->vars);
     if (!env->vars)
         return -1;
-    for (size_t i = 0; i < count; i++)
-        if (!mu_launch_env_is_ours(base[i], strcspn(base[i], "=")) && !(env->vars[env->fixed++] = strdup(base[i])))
+    for (char **list = base; *list; list++)
+        if (!mu_launch_env_is_ours(*list, name_len(*list)) && !set_in(own, *list, name_len(*list)) &&
+            add(env, strdup(*list)))
+            return -1;
+    for (char *const *list = own; list && *list; list++)
+        if (set_in(own, *list, name_len(*list)) == *list && add(env, strdup(*list))) /* the last one counts */
             return -1;
     if (!job)
         return 0;
-    snprintf(number, sizeof number, "%u", job->num_tasks);
-    snprintf(processors, sizeof processors, "%u", job->num_processors ? job->num_processors : mu_processors());
-    const char *const values[] = {job->job, job->segment, job->run_id, number, "0", number, number, processors};
-    for (ours = NUM_PER_TASK; ours < NUM_NAMES; ours++)
-        if (!(env->vars[env->fixed++] = entry(names[ours], values[ours - NUM_PER_TASK])))
+    for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
+        const struct variable *v = &variables[i];
+
+        if (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0]))
+            continue;
+        if (add(env, entry(v, job)))
             return -1;
+    }
     for (int i = 0; i < NUM_PER_TASK; i++)
         env->vars[env->fixed + i] = env->text[i];
     return 0;
 }
 
-void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id)
+void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id, uint32_t attempt)
 {
     for (int i = 0; i < NUM_PER_TASK; i++)
-        snprintf(env->text[i], sizeof env->text[i], "%s=%u", names[i], task_id);
+        snprintf(env->text[i], sizeof env->text[i], "%s=%u", variables[i].name,
+                 variables[i].what == TASK ? task_id : attempt);
+}
+
+void mu_launch_env_print(const struct mu_launch_env *env, FILE *out)
+{
+    for (char **var = env->vars; *var; var++)
+        if (find(*var, name_len(*var)))
+            fprintf(out, "    %s\n", *var);
 }
 
 void mu_launch_env_done(struct mu_launch_env *env)

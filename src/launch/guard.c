@@ -4,20 +4,24 @@
  * The guard is a process of its own: this executable again, exec'ed, in its own session, holding a pidfd of the
  * launcher and a table that they share. It sleeps until the kernel says that the launcher is dead. Then it kills what
  * is left of the job (the tasks have had their parent's death signal already; this finds their descendants and
- * set-user-id tasks), removes the segment that the launcher created, says so, and ends. A launcher that ends by itself
- * has cleaned up by then and kills the guard; one whose guard was killed starts another.
+ * set-user-id tasks), removes the segment that the launcher created, says so, and ends. Where the tasks are to survive,
+ * it waits until the last of them has ended, and then does the same; who adopts such a job finds the tasks by the
+ * guard's table. A launcher that ends by itself has cleaned up by then and kills the guard; one whose guard was killed
+ * starts another.
  *
  * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
  * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off).
  */
 #include "launch/launch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -32,6 +36,7 @@
 struct table {
     pid_t launcher, session;
     uint32_t num_tasks;
+    int survive; /* the tasks are to outlive the launcher */
     char job[208], run_id[40];
     volatile pid_t groups[];
 };
@@ -111,8 +116,9 @@ static void release(struct mu_launch_guard *guard)
     free(guard);
 }
 
-int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, const struct mu_launch_image *image,
-                          struct mu_launch_guard **ret_guard, struct mu_launch_failure *ret_failure)
+int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, int survive,
+                          const struct mu_launch_image *image, struct mu_launch_guard **ret_guard,
+                          struct mu_launch_failure *ret_failure)
 {
     struct mu_launch_guard *guard = calloc(1, sizeof *guard);
 
@@ -140,6 +146,7 @@ int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_task
     guard->table->launcher = getpid();
     guard->table->session = getsid(0);
     guard->table->num_tasks = num_tasks;
+    guard->table->survive = survive;
     snprintf(guard->table->job, sizeof guard->table->job, "%s", job);
     snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", run_id);
     if (start(guard, ret_failure)) {
@@ -158,11 +165,6 @@ void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
 {
     return guard->pid;
-}
-
-int mu_launch_guard_fd(const struct mu_launch_guard *guard)
-{
-    return guard->pidfd;
 }
 
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
@@ -228,6 +230,42 @@ static size_t end_all(const struct table *table)
     return most;
 }
 
+/* The tasks go on without their launcher: sleep until the last of them has ended. */
+static void outlive(const struct table *table)
+{
+    struct pollfd *polls = calloc(table->num_tasks, sizeof *polls);
+    uint32_t open = 0;
+
+    for (uint32_t i = 0; polls && i < table->num_tasks; i++) {
+        int fd = table->groups[i] ? (int)syscall(SYS_pidfd_open, table->groups[i], 0) : -1;
+
+        if (fd >= 0 && mu_launch_bears_mark(table->groups[i], table->run_id))
+            polls[open++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        else if (fd >= 0)
+            close(fd); /* the number is somebody else's by now */
+    }
+    while (open > 0) {
+        poll(polls, open, -1);
+        for (uint32_t i = 0; i < open;)
+            if (polls[i].revents) {
+                close(polls[i].fd);
+                polls[i] = polls[--open];
+            } else {
+                i++;
+            }
+    }
+    free(polls);
+}
+
+static void say(const struct table *table, const char *what)
+{
+    struct pollfd err = {.fd = 2, .events = POLLOUT};
+
+    if (poll(&err, 1, 0) == 1 && (err.revents & POLLOUT))
+        dprintf(2, "muster run: the launcher of job %s (pid %d) was killed: its tasks %s\n", table->job,
+                (int)table->launcher, what);
+}
+
 static int descriptor(const char *text)
 {
     char *end;
@@ -239,7 +277,6 @@ static int descriptor(const char *text)
 int mu_launch_guard_main(int argc, char **argv)
 {
     struct pollfd pfd = {.fd = argc > 2 ? descriptor(argv[2]) : -1, .events = POLLIN};
-    struct pollfd err = {.fd = 2, .events = POLLOUT};
     int table_fd = argc > 1 ? descriptor(argv[1]) : -1, removed;
     struct table *table;
 
@@ -252,10 +289,73 @@ int mu_launch_guard_main(int argc, char **argv)
     prctl(PR_SET_NAME, MU_LAUNCH_GUARD_NAME);
     while (poll(&pfd, 1, -1) < 1)
         ;
+    if (table->survive) {
+        say(table, "go on; 'muster agent --adopt' takes them over");
+        outlive(table);
+    }
     end_all(table);
     removed = mu_launch_remove_segment(table->job, table->launcher);
-    if (poll(&err, 1, 0) == 1 && (err.revents & POLLOUT))
-        dprintf(2, "muster run: the launcher of job %s (pid %d) was killed: its tasks are ended%s\n", table->job,
-                (int)table->launcher, removed ? ", its segment is removed" : "");
+    if (!table->survive)
+        say(table, removed ? "are ended, its segment is removed" : "are ended");
     return 0;
+}
+
+/* ---- for who adopts the job ------------------------------------------------------------------------------------ */
+
+/* The table of a guard of this job, and its file; NULL: the process is none. */
+static struct table *table_of(const char *pid, const char *job, int *ret_fd)
+{
+    char path[64], words[512], *word[4] = {NULL};
+    struct table *table;
+    ssize_t n;
+    int fd, count = 0;
+
+    snprintf(path, sizeof path, "/proc/%.16s/cmdline", pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    n = fd < 0 ? -1 : read(fd, words, sizeof words - 1);
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return NULL;
+    words[n] = 0;
+    for (char *at = words; at < words + n && count < 4; at += strlen(at) + 1)
+        word[count++] = at;
+    if (count < 4 || strcmp(word[0], MU_LAUNCH_GUARD_NAME) != 0 || strcmp(word[3], job) != 0)
+        return NULL;
+    snprintf(path, sizeof path, "/proc/%.16s/fd/%.8s", pid, word[1]);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    table = map_table(fd);
+    if (table)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return table;
+}
+
+int mu_launch_guard_find(const char *job, struct mu_launch_orphans *ret_orphans)
+{
+    DIR *dir = opendir("/proc");
+    struct table *table = NULL;
+    struct dirent *item;
+
+    *ret_orphans = (struct mu_launch_orphans){.fd = -1};
+    while (dir && !table && (item = readdir(dir)))
+        if (item->d_name[0] >= '0' && item->d_name[0] <= '9' && (table = table_of(item->d_name, job, &ret_orphans->fd)))
+            ret_orphans->launcher_lives = mu_launch_parent((pid_t)strtol(item->d_name, NULL, 10)) == table->launcher;
+    if (dir)
+        closedir(dir);
+    if (!table)
+        return -1;
+    ret_orphans->adopted = flock(ret_orphans->fd, LOCK_EX | LOCK_NB) != 0;
+    ret_orphans->launcher = table->launcher;
+    ret_orphans->survive = table->survive;
+    ret_orphans->num_tasks = table->num_tasks;
+    snprintf(ret_orphans->run_id, sizeof ret_orphans->run_id, "%s", table->run_id);
+    ret_orphans->pids = calloc(table->num_tasks, sizeof *ret_orphans->pids);
+    for (uint32_t i = 0; ret_orphans->pids && i < table->num_tasks; i++)
+        ret_orphans->pids[i] = table->groups[i];
+    munmap(table, sizeof *table + table->num_tasks * sizeof table->groups[0]);
+    return ret_orphans->pids ? 0 : -1;
 }

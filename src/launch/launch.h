@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -26,6 +27,7 @@ struct mu_launch_image {
     sigset_t mask;         /* signal mask and ... */
     sigset_t defaults;     /* ... signals put back to SIG_DFL */
     struct rlimit files;   /* RLIMIT_NOFILE */
+    int survives;          /* not detached, but not killed when the calling thread ends */
     int detached;          /* 0: own process group, killed when the calling thread ends; 1: own session, lives on */
 
     const cpu_set_t *cpus; /* the processors that it may use; NULL: the caller's */
@@ -45,25 +47,34 @@ int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *re
 /* ---- env.c ---------------------------------------------------------------------------------------------------- */
 
 /* The environment of a job's tasks: the launcher's own, less what muster sets, plus what muster sets. */
+#define MU_LAUNCH_PER_TASK 14
 struct mu_launch_env {
     char **vars;  /* the array for exec; the last entries are the task's */
     size_t fixed; /* entries before the task's */
-    char text[4][48];
+    char text[MU_LAUNCH_PER_TASK][48];
 };
 
-/* What is the same for all tasks. `run_id`: 32 hex digits, the job's mark on every process of it. */
+/* What is the same for all tasks of a command. `run_id`: 32 hex digits, the job's mark on every process of it. */
 struct mu_launch_job {
     const char *job, *segment, *run_id;
-    uint32_t num_tasks;
+    uint32_t num_tasks, app, restarts;
     uint32_t num_processors; /* that they may use together; 0: those that we may */
+    int recoverable;
+    uint16_t ports[2]; /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
+    char *const *env;  /* NAME=VALUE..., over the inherited; NULL: none */
 };
+
+/* Ports of 127.0.0.1 (8 at most) that nobody has now. 0, or -1. */
+int mu_launch_free_ports(uint16_t *ret_ports, int count);
 
 /* Variables that muster sets: a user's --env may not name them. */
 int mu_launch_env_is_ours(const char *name, size_t len);
 /* `job` NULL: only the inherited part. -1: out of memory; mu_launch_env_done() is due all the same. */
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
-/* Point the task's entries at `task_id` (on one node the local id is the task's id). */
-void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id);
+/* Point the task's entries at `task_id` (on one node the local id is the task's id) and its attempt, from 0. */
+void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id, uint32_t attempt);
+/* What muster sets, a line each. */
+void mu_launch_env_print(const struct mu_launch_env *env, FILE *out);
 void mu_launch_env_done(struct mu_launch_env *env);
 
 /* ---- sweep.c -------------------------------------------------------------------------------------------------- */
@@ -81,6 +92,12 @@ struct mu_launch_mark {
 /* Send `signal_number` to every process of this user that bears the mark, the caller excepted; the number found. */
 size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32]);
 
+/* Whether MUSTER_RUN_ID=`run_id` stood in the process's environment at exec. */
+int mu_launch_bears_mark(pid_t pid, const char *run_id);
+
+/* The process's parent; 0: not known. */
+pid_t mu_launch_parent(pid_t pid);
+
 /* Whether the process is stopped by a signal. */
 int mu_launch_is_stopped(pid_t pid);
 
@@ -96,14 +113,13 @@ struct mu_launch_guard;
 #define MU_LAUNCH_GUARD_NAME "muster-guard"
 
 /* Start it. `image` gives signal mask, defaults and limits. -1 with *ret_failure. */
-int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, const struct mu_launch_image *image,
-                          struct mu_launch_guard **ret_guard, struct mu_launch_failure *ret_failure);
+int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, int survive,
+                          const struct mu_launch_image *image, struct mu_launch_guard **ret_guard,
+                          struct mu_launch_failure *ret_failure);
 /* Task `task_id` has this process group (0: it has ended). */
 void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group);
 /* Its pid (0: none is running): the one child of the launcher that is not of the job. */
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);
-/* A descriptor that is readable when the guard has died: mu_launch_guard_reap() is due. */
-int mu_launch_guard_fd(const struct mu_launch_guard *guard);
 /* Wait for the dead guard; then another may be started. */
 void mu_launch_guard_reap(struct mu_launch_guard *guard);
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure);
@@ -114,22 +130,80 @@ void mu_launch_guard_free(struct mu_launch_guard *guard);
 /* The guard's main(). */
 int mu_launch_guard_main(int argc, char **argv);
 
+/* The tasks of a job, as its guard knows them. */
+struct mu_launch_orphans {
+    pid_t launcher;
+    int launcher_lives, survive;
+    int adopted; /* somebody holds the lock that `fd` is for: whoever got it has adopted the job until he closes it */
+    int fd;
+    uint32_t num_tasks;
+    char run_id[40];
+    pid_t *pids; /* malloc()ed; 0: has ended, or was never started */
+};
+/* 0, or -1: no guard of that job is here. */
+int mu_launch_guard_find(const char *job, struct mu_launch_orphans *ret_orphans);
+
 /* Remove the job's segment if the process `creator` made it. 1: removed, 0: not there or not its own. */
 int mu_launch_remove_segment(const char *job, pid_t creator);
 
-/* ---- relay.c -------------------------------------------------------------------------------------------------- */
+/* ---- output.c ------------------------------------------------------------------------------------------------- */
 
-/* Copies the tasks' output line by line, each with "[task] " before it, on a thread of its own. */
-struct mu_launch_relay;
+/* Copies the tasks' output to the launcher's, and to files, on a thread of its own. */
+struct mu_launch_output;
 
-#define MU_LAUNCH_LINE_MAX (1u << 20)
+struct mu_launch_output_options {
+    int label;     /* whole lines, each with "[task] " before it; else as it comes */
+    int colour[3]; /* of the label on stdout, stderr */
+};
+
+#define MU_LAUNCH_LINE_MAX   (1u << 20)
+#define MU_LAUNCH_TAIL_LINES 20
 
 /* -1: errno says why. */
-int mu_launch_relay_start(uint32_t num_tasks, struct mu_launch_relay **ret_relay);
-/* Pipes for a task's stdout and stderr; the caller gives ret_stdio[1], [2] to the task, then closes them. */
-int mu_launch_relay_add(struct mu_launch_relay *relay, uint32_t task_id, int ret_stdio[3]);
+int mu_launch_output_start(const struct mu_launch_output_options *options, struct mu_launch_output **ret_output);
+/*
+ * A pipe for a task's stdout (`out` 1) or stderr (2); the caller gives *ret_fd to the task, then closes it. What comes
+ * is copied to `file`, too (-1: none), which is the stream's from then on.
+ */
+int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd);
+/* Say the last lines of the task's stderr, once all that it wrote until now is copied. Does not wait. */
+void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
 /* Wait until every pipe has ended and all of it is written; free. NULL is allowed. */
-void mu_launch_relay_finish(struct mu_launch_relay *relay);
+void mu_launch_output_finish(struct mu_launch_output *output);
+/* Write the last lines of `text`, and whose they are, to stderr. */
+void mu_launch_say_tail(const char *text, size_t len, uint32_t task_id);
+
+/* ---- files.c -------------------------------------------------------------------------------------------------- */
+
+struct mu_launch_file {
+    const char *job;
+    uint32_t task_id, attempt;
+    int out; /* 1, 2 */
+};
+
+/* 0, or -1 with what is wrong with the template. */
+int mu_launch_files_check(const char *template, uint32_t num_tasks, char *ret_why, size_t size);
+/* stdout and stderr have files of their own. */
+int mu_launch_files_are_apart(const char *template);
+/* malloc()ed; NULL: no memory. */
+char *mu_launch_files_path(const char *template, const struct mu_launch_file *file);
+/* An empty file and the folders above it; -1: errno says why. */
+int mu_launch_files_open(char *path);
+/* mu_launch_say_tail() of a file's end. */
+void mu_launch_files_say_tail(const char *path, uint32_t task_id);
+
+/* ---- feed.c --------------------------------------------------------------------------------------------------- */
+
+/* Copies the launcher's standard input to every task, on a thread of its own. */
+struct mu_launch_feed;
+
+int mu_launch_feed_new(uint32_t num_tasks, struct mu_launch_feed **ret_feed);
+/* One more task; the caller gives *ret_fd to it, then closes it. -1: errno says why. */
+int mu_launch_feed_add(struct mu_launch_feed *feed, int *ret_fd);
+/* After the last one. */
+int mu_launch_feed_start(struct mu_launch_feed *feed);
+/* Close what is open still; free. NULL is allowed. */
+void mu_launch_feed_stop(struct mu_launch_feed *feed);
 
 /* ---- terminal.c ----------------------------------------------------------------------------------------------- */
 
@@ -149,6 +223,10 @@ void mu_launch_terminal_take(struct mu_launch_terminal *terminal);
 
 /* "exited with status 3", "was killed by signal 11 (SIGSEGV, core dumped)". `wait_status` as from waitpid(). */
 const char *mu_launch_words(int wait_status, char *buffer, size_t size);
+/* What that mostly means; NULL: the words say it all. `oom_kills`: how many there were while the process ran. */
+const char *mu_launch_hint(int wait_status, uint64_t oom_kills);
+/* How often the kernel has killed for want of memory since it started. */
+uint64_t mu_launch_oom_kills(void);
 /* 0 to 255: the exit code, or 128 + signal. */
 int mu_launch_code(int wait_status);
 /* "SIGTERM", "SIGRTMIN+3". */

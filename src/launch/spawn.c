@@ -62,9 +62,9 @@ ON_CHILD_STACK static const char *set_up(const struct child *child)
     } else {
         if (setpgid(0, 0))
             return "setpgid";
-        if (prctl(PR_SET_PDEATHSIG, SIGKILL))
+        if (!image->survives && prctl(PR_SET_PDEATHSIG, SIGKILL))
             return "prctl";
-        if (getppid() != child->parent) /* died before the line above: nobody would tell us */
+        if (!image->survives && getppid() != child->parent) /* died before the line above: nobody would tell us */
             _exit(128 + SIGKILL);
     }
     if (set_up_descriptors(image))

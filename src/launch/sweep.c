@@ -52,7 +52,7 @@ static int read_facts(pid_t pid, struct facts *ret_facts)
     return 0;
 }
 
-static int environ_has(pid_t pid, const char *run_id)
+int mu_launch_bears_mark(pid_t pid, const char *run_id)
 {
     char path[64], entry[64], *text = NULL, *at;
     size_t len = 0, cap = 0, entry_len = (size_t)snprintf(entry, sizeof entry, "MUSTER_RUN_ID=%s", run_id) + 1;
@@ -92,7 +92,7 @@ static int bears(const struct mu_launch_mark *mark, pid_t pid, const struct fact
         for (size_t i = 0; i < mark->num_groups; i++)
             if (mark->groups[i] && facts->group == mark->groups[i])
                 return 1;
-    return environ_has(pid, mark->run_id);
+    return mu_launch_bears_mark(pid, mark->run_id);
 }
 
 static int strike(const struct mu_launch_mark *mark, pid_t pid, int signal_number, struct facts *ret_facts)
@@ -134,6 +134,13 @@ size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid
     }
     closedir(dir);
     return found;
+}
+
+pid_t mu_launch_parent(pid_t pid)
+{
+    struct facts facts;
+
+    return read_facts(pid, &facts) == 0 ? facts.parent : 0;
 }
 
 int mu_launch_is_stopped(pid_t pid)

@@ -3,9 +3,12 @@
  */
 #include "launch/launch.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 const char *mu_launch_signal_name(int signal_number, char buffer[32])
 {
@@ -30,6 +33,51 @@ const char *mu_launch_words(int wait_status, char *buffer, size_t size)
     else
         snprintf(buffer, size, "exited with status %d", WEXITSTATUS(wait_status));
     return buffer;
+}
+
+const char *mu_launch_hint(int wait_status, uint64_t oom_kills)
+{
+    if (!WIFSIGNALED(wait_status))
+        switch (WEXITSTATUS(wait_status)) {
+        case 126: return "a shell's word for: found, but cannot be executed";
+        case 127: return "a shell's word for: command not found";
+        default: return NULL;
+        }
+    switch (WTERMSIG(wait_status)) {
+    case SIGKILL: return oom_kills ? "the kernel's out-of-memory killer has struck here meanwhile" : NULL;
+    case SIGSEGV: return "it touched memory that it may not";
+    case SIGBUS: return "it touched memory that is not there: a file cut short, or /dev/shm or a device that is full";
+    case SIGFPE: return "arithmetic: a division by zero, most often";
+    case SIGILL: return "an instruction that this processor does not have";
+    case SIGABRT: return "it gave up by itself: abort(), a failed assertion";
+    case SIGXCPU: return "its limit of processor time, ulimit -t";
+    case SIGXFSZ: return "its limit of file size, ulimit -f";
+    case SIGSYS: return "a system call that a filter forbids";
+    case SIGPIPE: return "it wrote to a pipe or socket that nobody reads";
+    default: return NULL;
+    }
+}
+
+/* The number behind `key` at the beginning of a line of the file. */
+static uint64_t number_in(const char *path, const char *key)
+{
+    char text[16384], *at;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text + 1, sizeof text - 2);
+
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[0] = '\n';
+    text[n + 1] = 0;
+    at = strstr(text, key);
+    return at ? strtoull(at + strlen(key), NULL, 10) : 0;
+}
+
+uint64_t mu_launch_oom_kills(void)
+{
+    return number_in("/proc/vmstat", "\noom_kill ");
 }
 
 int mu_launch_code(int wait_status)

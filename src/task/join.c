@@ -64,6 +64,11 @@ static enum muster_status resolve(const struct muster_options *options, struct p
         p->o = *options;
     else
         muster_options_init(&p->o);
+    rc = env_number("MUSTER_RECOVERABLE", 1, &n);
+    if (rc < 0)
+        return MUSTER_INVALID_ARGUMENT;
+    if (rc && n && !(p->o.flags & (MUSTER_JOIN_OBSERVER | MUSTER_JOIN_READ_ONLY)))
+        p->o.flags |= MUSTER_JOIN_RECOVERABLE;
     p->segment = p->o.job ? NULL : getenv("MUSTER_SEGMENT");
     if (!p->o.job)
         p->o.job = getenv("MUSTER_JOB");

@@ -7,8 +7,10 @@
  *   member report TEXT         join, meet; task 1 reports an error, all wait for it and leave
  *   member flood N             join, send N events, leave
  *   member learn               join, meet; each that is not killed waits for the error and prints who failed
+ *   member again TASK N        join; TASK kills itself unless it is its attempt N; meet in a barrier, say so, leave
  * A wait that ends with an error prints the sentence and exits with 7; a failed join exits with 8.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,13 @@ int main(int argc, char **argv)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--)
             if (muster_event_send(m, 0, "x", 1, NULL) != MUSTER_OK)
                 return 8;
+        return muster_leave(m) != MUSTER_OK;
+    }
+    if (strcmp(what, "again") == 0) {
+        if (muster_task_id(m) == strtol(argv[2], NULL, 10) && strcmp(getenv("MUSTER_ATTEMPT"), argv[3]) != 0)
+            raise(SIGKILL);
+        meet("again");
+        puts("passed");
         return muster_leave(m) != MUSTER_OK;
     }
     meet("met");

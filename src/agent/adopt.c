@@ -1,0 +1,184 @@
+/*
+ * agent/adopt.c: `muster agent --adopt`: supervise a job whose launcher has died and whose tasks have survived it.
+ *
+ * The segment is the truth about the tasks' states, the guard's table about their processes. They are nobody's children
+ * here, so each is watched by its pidfd, which tells that it has ended and not how: exit statuses, and output that went
+ * through the launcher, are lost, and that is said. A task that has ended without leaving is in error by the segment's
+ * word: that is what failure means here. The guard stays; should the adopter die too, the job survives that as well.
+ */
+#include "agent/private.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <muster/segment.h>
+
+static void adopted_ended(uv_poll_t *poll, int status, int events)
+{
+    struct mu_agent *agent = poll->loop->data;
+    struct mu_agent_task *task = poll->data;
+    uint32_t task_id = (uint32_t)(task - agent->tasks);
+    struct muster_task_info info;
+
+    (void)status;
+    (void)events;
+    uv_poll_stop(poll);
+    task->ended = 1;
+    task->by_us = agent->phase != MU_AGENT_RUNNING;
+    agent->running--;
+    muster_scavenge(agent->muster, NULL);
+    if (muster_task_get(agent->muster, (int32_t)task_id, &info) != MUSTER_OK || info.state != MUSTER_TASK_ERROR)
+        return;
+    if (!task->by_us && agent->root_cause < 0) {
+        agent->root_cause = (int32_t)task_id;
+        mu_agent_say("task %u (pid %d) has failed: %s", task_id, (int)task->pid, info.message);
+    }
+}
+
+static int watch_task(struct mu_agent *agent, uint32_t task_id, pid_t pid)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+    int error;
+
+    task->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (task->pidfd < 0)
+        return errno == ESRCH ? 0 : -1; /* it has ended meanwhile */
+    if (!mu_launch_bears_mark(pid, agent->run_id)) {
+        close(task->pidfd); /* the number is somebody else's by now */
+        return 0;
+    }
+    task->pid = pid;
+    error = uv_poll_init(&agent->loop, &task->poll, task->pidfd);
+    if (error == 0) {
+        task->poll.data = task;
+        error = uv_poll_start(&task->poll, UV_READABLE, adopted_ended);
+    }
+    if (error) {
+        mu_agent_say("cannot watch task %u (pid %d): %s", task_id, (int)pid, uv_strerror(error));
+        return -1;
+    }
+    task->started = 1;
+    agent->any_started = 1;
+    agent->running++;
+    return 0;
+}
+
+/* Find the job's segment and its processes. */
+static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphans)
+{
+    struct muster_segment_info info;
+
+    if (muster_segment_open(agent->job, &agent->segment) != MUSTER_OK ||
+        muster_segment_info(agent->segment, &info) != MUSTER_OK) {
+        mu_agent_say("%s", muster_last_error());
+        return -1;
+    }
+    snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
+    if (mu_launch_guard_find(agent->job, ret_orphans)) {
+        mu_agent_say("job %s has no guard here: it was not started by 'muster run --survive' on this machine",
+                     agent->job);
+        return -1;
+    }
+    if (ret_orphans->launcher_lives) {
+        mu_agent_say("the launcher of job %s (pid %d) lives: there is nothing to adopt", agent->job,
+                     (int)ret_orphans->launcher);
+        return -1;
+    }
+    if (!ret_orphans->survive) {
+        mu_agent_say("job %s was not started with --survive: it is about to end", agent->job);
+        return -1;
+    }
+    if (ret_orphans->adopted) {
+        mu_agent_say("job %s has been adopted already", agent->job);
+        return -1;
+    }
+    snprintf(agent->run_id, sizeof agent->run_id, "%s", ret_orphans->run_id);
+    agent->num_tasks = ret_orphans->num_tasks;
+    return 0;
+}
+
+static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orphans)
+{
+    agent->tasks = calloc(agent->num_tasks, sizeof *agent->tasks);
+    if (!agent->tasks) {
+        mu_agent_say("out of memory");
+        return -1;
+    }
+    for (uint32_t i = 0; i < agent->num_tasks; i++)
+        agent->tasks[i].restart_at = UINT64_MAX;
+    if (mu_agent_join_job(agent))
+        return -1;
+    for (uint32_t i = 0; i < agent->num_tasks; i++)
+        if (orphans->pids[i] && watch_task(agent, i, orphans->pids[i]))
+            return -1;
+    mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
+                 agent->job, agent->running, agent->num_tasks);
+    return 0;
+}
+
+/* What the tasks left behind is found by its mark. */
+static void end_rest(const struct mu_agent *agent)
+{
+    struct mu_launch_mark mark = {.run_id = agent->run_id, .session = -1};
+
+    for (int i = 0; i < 1000 && mu_launch_sweep(&mark, SIGKILL, NULL, NULL) > 0; i++)
+        poll(NULL, 0, 5);
+}
+
+static int exit_status(const struct mu_agent *agent)
+{
+    if (agent->broken)
+        return MU_AGENT_EXIT_FAILED;
+    if (agent->end_signal)
+        return 128 + agent->end_signal;
+    if (agent->timed_out)
+        return MU_AGENT_EXIT_TIMEOUT;
+    return agent->root_cause >= 0 ? 1 : 0;
+}
+
+int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
+{
+    struct mu_launch_orphans orphans = {.fd = -1};
+    struct mu_agent agent = {.options = options,
+                             .root_cause = -1,
+                             .root_said = 1,
+                             .adopted = 1,
+                             .timeout_at = UINT64_MAX,
+                             .kill_at = UINT64_MAX,
+                             .deadline = UINT64_MAX,
+                             .signal_fd = -1,
+                             .null_fd = -1};
+
+    mu_agent_call_me("muster agent");
+    snprintf(agent.job, sizeof agent.job, "%s", job);
+    if (find_job(&agent, &orphans) || mu_agent_set_up_loop(&agent) || take_over(&agent, &orphans)) {
+        agent.broken = 1;
+    } else {
+        if (options->timeout_ns)
+            agent.timeout_at = muster_after_ns(options->timeout_ns);
+        while (agent.running > 0) {
+            mu_agent_turn(&agent);
+            if (agent.root_cause >= 0 && !options->keep_going)
+                mu_agent_begin_end(&agent);
+        }
+        end_rest(&agent);
+        if (agent.watching)
+            muster_interrupt(agent.muster);
+        mu_agent_remove_name(&agent);
+    }
+    if (agent.watching && agent.broken)
+        muster_interrupt(agent.muster);
+    mu_agent_close_job(&agent);
+    mu_agent_close_loop(&agent);
+    for (uint32_t i = 0; agent.tasks && i < agent.num_tasks; i++)
+        if (agent.tasks[i].started)
+            close(agent.tasks[i].pidfd);
+    free(agent.tasks);
+    free(orphans.pids);
+    close(orphans.fd);
+    return exit_status(&agent);
+}

@@ -1,0 +1,96 @@
+/*
+ * agent/plan.c: --dry-run: what would be started, with what.
+ */
+#include "agent/private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A word as a shell would have to be given it. */
+static void print_word(const char *word, FILE *out)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
+
+    if (*word && strspn(word, plain) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    putc('\'', out);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            putc(*word, out);
+    putc('\'', out);
+}
+
+static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out)
+{
+    const struct mu_agent_options *options = agent->options;
+    uint32_t app = 0;
+    uint32_t before = 0;
+    const struct mu_agent_app *it;
+    char host[65] = "";
+
+    while (task_id >= before + options->apps[app].num_tasks)
+        before += options->apps[app++].num_tasks;
+    it = &options->apps[app];
+    gethostname(host, sizeof host - 1);
+    fprintf(out, "task %u on %s:", task_id, host);
+    for (char *const *word = it->argv; *word; word++) {
+        putc(' ', out);
+        print_word(*word, out);
+    }
+    putc('\n', out);
+    if (options->plan && mu_launch_plan_place(options->plan, task_id)->bound)
+        fprintf(out, "    on processors %s: %s\n", mu_launch_plan_place(options->plan, task_id)->list,
+                mu_launch_plan_place(options->plan, task_id)->where);
+    if (it->directory)
+        fprintf(out, "    in %s\n", it->directory);
+    for (int stream = 1; options->output && stream <= 2; stream++) {
+        struct mu_launch_file file = {agent->job, task_id, 0, stream};
+        char *path = mu_launch_files_path(options->output, &file);
+
+        fprintf(out, "    %s to %s\n", stream == 1 ? "stdout" : "stderr", path ? path : "?");
+        free(path);
+    }
+    for (char *const *var = it->env; var && *var; var++)
+        fprintf(out, "    %s\n", *var);
+    mu_launch_env_task(&agent->envs[app], task_id, 0);
+    mu_launch_env_print(&agent->envs[app], out);
+}
+
+int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
+{
+    struct mu_agent agent = {.options = options, .num_tasks = options->num_tasks};
+    int code = 0;
+
+    mu_agent_name_job(&agent);
+    fprintf(out, "job %s: %u task%s; nothing is started\n", agent.job, options->num_tasks,
+            options->num_tasks == 1 ? "" : "s");
+    for (uint32_t app = 0, task = 0; app < options->num_apps && code == 0; app++) {
+        struct mu_launch_job job = {.job = agent.job,
+                                    .segment = "<the segment>",
+                                    .run_id = agent.run_id,
+                                    .num_tasks = options->num_tasks,
+                                    .num_processors = options->plan ? options->plan->num_processors : 0,
+                                    .app = app,
+                                    .restarts = options->restarts,
+                                    .recoverable = options->restart_tasks,
+                                    .env = options->apps[app].env};
+        struct mu_launch_env *envs = calloc(options->num_apps, sizeof *envs);
+
+        if (!envs || mu_launch_free_ports(job.ports, 2) || mu_launch_env_init(&envs[app], environ, &job)) {
+            mu_agent_say("out of memory");
+            code = MU_AGENT_EXIT_FAILED;
+        }
+        agent.envs = envs;
+        for (uint32_t n = 0; code == 0 && n < options->apps[app].num_tasks; n++)
+            print_task(&agent, task++, out);
+        if (envs)
+            mu_launch_env_done(&envs[app]);
+        free(envs);
+    }
+    return code;
+}

@@ -1,0 +1,407 @@
+/*
+ * launch/output.c: the tasks' output on its way through the launcher.
+ *
+ * A thread of its own reads one pipe per task and stream, so a reader that stops reading the launcher's output stops
+ * the tasks' writing, as it would without muster, and never the supervision. A labelled stream leaves line by line,
+ * whole lines only, each behind "[task] "; another one leaves as it comes. Either may be copied to a file as well. Of
+ * what goes to stderr the end is kept: it is said again below the root cause of a failure.
+ * When stdout or stderr is closed (EPIPE) the pipes that feed it alone are closed too: the tasks get their own SIGPIPE.
+ *
+ * The main thread adds streams (a task that is started again has new ones), may ask for a task's last lines, and at
+ * last says that no more will come; the eventfd only wakes the thread, what is asked lies behind the lock. The thread
+ * ends when each pipe has ended.
+ */
+#include "launch/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64 };
+
+struct stream {
+    struct stream *next;
+    int fd, out, file; /* the pipe; 1 or 2; -1: no file */
+    uint32_t task_id;
+    char prefix[32];
+    size_t prefix_len; /* 0: leaves as it comes */
+    char *line;        /* the beginning of a line whose end is not here yet */
+    size_t len, cap;
+    char *tail; /* of stderr: TAIL_SIZE bytes at most */
+    size_t tail_len;
+};
+
+struct mu_launch_output {
+    struct mu_launch_output_options options;
+    int epoll_fd, event_fd;
+    pthread_t thread;
+    pthread_mutex_t lock; /* over the next four */
+    struct stream *streams;
+    size_t open;
+    int finished;
+    int64_t tail_of; /* a task; -1: none */
+    char *out;       /* what is about to be written */
+    size_t out_len, out_cap;
+    int broken[3];
+    char input[READ_SIZE];
+};
+
+static int reserve(char **buffer, size_t *cap, size_t need)
+{
+    size_t size = *cap ? *cap : 256;
+    char *more;
+
+    while (size < need)
+        size *= 2;
+    if (size == *cap)
+        return 0;
+    more = realloc(*buffer, size);
+    if (!more)
+        return -1;
+    *buffer = more;
+    *cap = size;
+    return 0;
+}
+
+/* 0, or -1 when nobody will ever read it. */
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+
+        if (n >= 0) {
+            data += n;
+            len -= (size_t)n;
+        } else if (errno == EAGAIN) { /* whoever shares the file description made it non-blocking */
+            struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+
+            poll(&pfd, 1, -1);
+        } else if (errno != EINTR) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static void forward(struct mu_launch_output *output, int fd, const char *data, size_t len)
+{
+    if (len > 0 && !output->broken[fd] && write_all(fd, data, len))
+        output->broken[fd] = 1;
+}
+
+/* One whole line (without its newline), with what was kept of it before, goes to output->out. */
+static void put_line(struct mu_launch_output *output, struct stream *stream, const char *rest, size_t rest_len)
+{
+    size_t need = stream->prefix_len + stream->len + rest_len + 1;
+
+    if (reserve(&output->out, &output->out_cap, output->out_len + need))
+        return; /* out of memory: this line is lost, the job is not */
+    memcpy(output->out + output->out_len, stream->prefix, stream->prefix_len);
+    output->out_len += stream->prefix_len;
+    if (stream->len)
+        memcpy(output->out + output->out_len, stream->line, stream->len);
+    output->out_len += stream->len;
+    memcpy(output->out + output->out_len, rest, rest_len);
+    output->out_len += rest_len;
+    output->out[output->out_len++] = '\n';
+    stream->len = 0;
+}
+
+static void take_lines(struct mu_launch_output *output, struct stream *stream, const char *data, size_t len)
+{
+    const char *newline;
+
+    output->out_len = 0;
+    while (len > 0 && (newline = memchr(data, '\n', len))) {
+        put_line(output, stream, data, (size_t)(newline - data));
+        len -= (size_t)(newline - data) + 1;
+        data = newline + 1;
+    }
+    if (len > 0 && (stream->len + len > MU_LAUNCH_LINE_MAX || reserve(&stream->line, &stream->cap, stream->len + len)))
+        put_line(output, stream, data, len); /* too long for one line */
+    else if (len > 0) {
+        memcpy(stream->line + stream->len, data, len);
+        stream->len += len;
+    }
+    forward(output, stream->out, output->out, output->out_len);
+}
+
+static void keep_tail(struct stream *stream, const char *data, size_t len)
+{
+    if (!stream->tail && !(stream->tail = malloc(TAIL_SIZE)))
+        return;
+    if (len > TAIL_SIZE) {
+        data += len - TAIL_SIZE;
+        len = TAIL_SIZE;
+    }
+    if (stream->tail_len + len > TAIL_SIZE) { /* drop the older half, or as much as is needed */
+        size_t drop = stream->tail_len + len - TAIL_SIZE;
+
+        if (drop < stream->tail_len / 2)
+            drop = stream->tail_len / 2;
+        memmove(stream->tail, stream->tail + drop, stream->tail_len - drop);
+        stream->tail_len -= drop;
+    }
+    memcpy(stream->tail + stream->tail_len, data, len);
+    stream->tail_len += len;
+}
+
+static void take(struct mu_launch_output *output, struct stream *stream, const char *data, size_t len)
+{
+    if (stream->file >= 0 && write_all(stream->file, data, len)) {
+        dprintf(2, "muster run: cannot write task %u's output file: %s: the rest of it is lost\n", stream->task_id,
+                strerror(errno));
+        close(stream->file);
+        stream->file = -1;
+    }
+    if (stream->out == 2)
+        keep_tail(stream, data, len);
+    if (stream->prefix_len)
+        take_lines(output, stream, data, len);
+    else
+        forward(output, stream->out, data, len);
+}
+
+static void end_stream(struct mu_launch_output *output, struct stream *stream)
+{
+    if (stream->len) {
+        output->out_len = 0;
+        put_line(output, stream, "", 0);
+        forward(output, stream->out, output->out, output->out_len);
+    }
+    /* By hand: a task being spawned may hold the pipe for a moment longer, and closing alone would leave it in. */
+    epoll_ctl(output->epoll_fd, EPOLL_CTL_DEL, stream->fd, NULL);
+    close(stream->fd);
+    stream->fd = -1;
+    if (stream->file >= 0)
+        close(stream->file);
+    stream->file = -1;
+    free(stream->line);
+    stream->line = NULL;
+    pthread_mutex_lock(&output->lock);
+    output->open--;
+    pthread_mutex_unlock(&output->lock);
+}
+
+/* Read once. 1: there may be more. */
+static int serve(struct mu_launch_output *output, struct stream *stream)
+{
+    ssize_t n = stream->fd < 0 ? -1 : read(stream->fd, output->input, READ_SIZE);
+
+    if (stream->fd < 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+        return 0;
+    if (n > 0)
+        take(output, stream, output->input, (size_t)n);
+    if (n > 0 && (!output->broken[stream->out] || stream->file >= 0))
+        return 1;
+    end_stream(output, stream);
+    return 0;
+}
+
+void mu_launch_say_tail(const char *text, size_t len, uint32_t task_id)
+{
+    char *said = NULL;
+    size_t size, lines = 0, start = len;
+    FILE *file;
+
+    while (len > 0 && text[len - 1] == '\n')
+        len--;
+    for (start = len; start > 0; start--)
+        if (text[start - 1] == '\n' && ++lines == MU_LAUNCH_TAIL_LINES)
+            break;
+    if (start == 0 && len > 0)
+        lines++;
+    if (len == 0 || !(file = open_memstream(&said, &size)))
+        return;
+    if (lines == 1)
+        fprintf(file, "muster run: the last line of task %u's stderr:\n", task_id);
+    else
+        fprintf(file, "muster run: the last %zu lines of task %u's stderr:\n", lines, task_id);
+    while (start < len) {
+        const char *end = memchr(text + start, '\n', len - start);
+        size_t n = end ? (size_t)(end - text) - start : len - start;
+
+        fprintf(file, "    %.*s\n", (int)n, text + start);
+        start += n + 1;
+    }
+    if (fclose(file) == 0)
+        (void)!write_all(2, said, size);
+    free(said);
+}
+
+static void say_tail(struct mu_launch_output *output, uint32_t task_id)
+{
+    struct stream *stream;
+
+    pthread_mutex_lock(&output->lock);
+    for (stream = output->streams; stream; stream = stream->next) /* the newest first */
+        if (stream->task_id == task_id && stream->out == 2)
+            break;
+    pthread_mutex_unlock(&output->lock);
+    if (!stream)
+        return;
+    for (int i = 0; i < TAIL_READS && serve(output, stream); i++)
+        ;
+    if (stream->tail)
+        mu_launch_say_tail(stream->tail, stream->tail_len, task_id);
+}
+
+/* What the main thread wants. 1: every pipe has ended, and no more will come. */
+static int take_wishes(struct mu_launch_output *output)
+{
+    int64_t tail_of;
+    int done;
+
+    pthread_mutex_lock(&output->lock);
+    tail_of = output->tail_of;
+    output->tail_of = -1;
+    pthread_mutex_unlock(&output->lock);
+    if (tail_of >= 0)
+        say_tail(output, (uint32_t)tail_of);
+    pthread_mutex_lock(&output->lock);
+    done = output->finished && output->open == 0;
+    pthread_mutex_unlock(&output->lock);
+    return done;
+}
+
+static void *output_main(void *arg)
+{
+    struct mu_launch_output *output = arg;
+    struct epoll_event events[64];
+
+    while (!take_wishes(output)) {
+        int count = epoll_wait(output->epoll_fd, events, 64, -1);
+
+        for (int i = 0; i < count; i++) {
+            uint64_t value;
+
+            if (events[i].data.ptr)
+                serve(output, events[i].data.ptr);
+            else
+                (void)!read(output->event_fd, &value, sizeof value);
+        }
+    }
+    return NULL;
+}
+
+static void release(struct mu_launch_output *output)
+{
+    for (struct stream *stream = output->streams, *next; stream; stream = next) {
+        next = stream->next;
+        free(stream->tail);
+        free(stream);
+    }
+    if (output->epoll_fd >= 0)
+        close(output->epoll_fd);
+    if (output->event_fd >= 0)
+        close(output->event_fd);
+    pthread_mutex_destroy(&output->lock);
+    free(output->out);
+    free(output);
+}
+
+int mu_launch_output_start(const struct mu_launch_output_options *options, struct mu_launch_output **ret_output)
+{
+    struct mu_launch_output *output = calloc(1, sizeof *output);
+    struct epoll_event event = {.events = EPOLLIN};
+    int error;
+
+    if (!output)
+        return -1;
+    output->options = *options;
+    output->tail_of = -1;
+    pthread_mutex_init(&output->lock, NULL);
+    output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    output->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    error = errno;
+    if (output->epoll_fd < 0 || output->event_fd < 0 ||
+        epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->event_fd, &event) ||
+        (error = pthread_create(&output->thread, NULL, output_main, output))) {
+        release(output);
+        errno = error ? error : EMFILE;
+        return -1;
+    }
+    *ret_output = output;
+    return 0;
+}
+
+static void set_prefix(const struct mu_launch_output *output, struct stream *stream)
+{
+    static const char colours[] = "236451"; /* green, yellow, cyan, blue, magenta, red */
+    unsigned colour = stream->task_id % 6;
+    int n;
+
+    if (!output->options.label)
+        return;
+    if (output->options.colour[stream->out])
+        n = snprintf(stream->prefix, sizeof stream->prefix, "\033[3%cm[%u]\033[0m ", colours[colour], stream->task_id);
+    else
+        n = snprintf(stream->prefix, sizeof stream->prefix, "[%u] ", stream->task_id);
+    stream->prefix_len = (size_t)n;
+}
+
+int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = stream};
+    int ends[2];
+
+    if (!stream || pipe2(ends, O_CLOEXEC)) {
+        free(stream);
+        return -1;
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK); /* the tasks' ends stay blocking */
+    stream->fd = ends[0];
+    stream->out = out;
+    stream->file = file;
+    stream->task_id = task_id;
+    set_prefix(output, stream);
+    pthread_mutex_lock(&output->lock);
+    if (epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, ends[0], &event)) {
+        pthread_mutex_unlock(&output->lock);
+        close(ends[0]);
+        close(ends[1]);
+        free(stream);
+        return -1;
+    }
+    stream->next = output->streams;
+    output->streams = stream;
+    output->open++;
+    pthread_mutex_unlock(&output->lock);
+    *ret_fd = ends[1];
+    return 0;
+}
+
+static void wake(struct mu_launch_output *output)
+{
+    uint64_t one = 1;
+
+    (void)!write(output->event_fd, &one, sizeof one);
+}
+
+void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id)
+{
+    pthread_mutex_lock(&output->lock);
+    output->tail_of = task_id;
+    pthread_mutex_unlock(&output->lock);
+    wake(output);
+}
+
+void mu_launch_output_finish(struct mu_launch_output *output)
+{
+    if (!output)
+        return;
+    pthread_mutex_lock(&output->lock);
+    output->finished = 1;
+    pthread_mutex_unlock(&output->lock);
+    wake(output);
+    pthread_join(output->thread, NULL);
+    release(output);
+}

@@ -1,0 +1,38 @@
+#!/bin/bash
+# The task that failed first is named with its last lines of stderr, where these pass through the launcher; and how it
+# ended is explained.
+. "$(dirname "$0")/../cli/common.sh"
+run() { "$MUSTER" run --job "$JOB" "$@"; }
+
+# As it comes, bytes and all, in order; then the end of the failing one's.
+check 4 run -n 3 sh -c '[ $RANK = 2 ] || sleep 60; printf "one\ntwo" >&2; exit 4'
+[ "$(tail -n 3 "$ERR")" = "$(printf "muster run: the last 2 lines of task 2's stderr:\n    one\n    two")" ] || fail "tail"
+grep -q '^one$' "$ERR" || fail "what it wrote is not there as it wrote it"
+check 0 run sh -c 'head -c 300000 /dev/urandom | tee "$1" >&2' sh "$TMPDIR/random"
+cmp -s "$ERR" "$TMPDIR/random" || fail "bytes were changed"
+
+# Labelled too; nothing is said of who wrote nothing; a long line is cut, not lost in the stream.
+check 4 run --label sh -c 'echo last words >&2; exit 4'
+err_has "^\[0\] last words$"
+[ "$(tail -n 2 "$ERR")" = "$(printf "muster run: the last line of task 0's stderr:\n    last words")" ] || fail "labelled tail"
+check 4 run sh -c 'exit 4'
+err_is_one_line
+check 4 run sh -c 'head -c 100000 /dev/zero | tr "\0" z >&2; exit 4'
+[ "$(tr -cd z < "$ERR" | wc -c)" -gt 100000 ] || fail "a long line"
+
+# A descendant that keeps the pipe delays neither the supervision nor the words.
+check 4 run --grace 100ms sh -c 'sleep 60 & echo said >&2; exit 4'
+err_has '^    said$'
+
+# Words for signals.
+for pair in SEGV:11:'touched memory that it may not' ABRT:6:'gave up by itself' FPE:8:'division by zero' \
+    BUS:7:'memory that is not there' PIPE:13:'nobody reads' XCPU:24:'limit of processor time'; do
+    IFS=: read -r name number words <<< "$pair"
+    check $((128 + number)) run sh -c "ulimit -c 0; kill -$name \$\$"
+    err_has "^muster run: task 0 (pid [0-9]*) was killed by signal $number (SIG$name[^)]*): .*$words"
+done
+check 127 run sh -c "no-such-command-$$"
+err_has "exited with status 127: a shell's word for: command not found"
+check 137 run sh -c 'kill -KILL $$'
+err_has 'was killed by signal 9 (SIGKILL)$'
+exit 0

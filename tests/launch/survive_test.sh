@@ -1,0 +1,102 @@
+#!/bin/bash
+# --survive: the launcher is killed, the tasks go on; another agent takes over, and may be killed too.
+. "$(dirname "$0")/../cli/common.sh"
+cat > "$TMPDIR/task.sh" <<'EOS'
+until [ -e "$1/stop" ]; do
+    muster kv increment beat/$RANK > /dev/null || exit 9
+    sleep 0.02 # sleep: between two beats
+done
+echo "ended $RANK"
+EOS
+beats() { "$MUSTER" kv get --job "$JOB" beat/$1 2> /dev/null; }
+grows() # the counter of task $1 does, from here on
+{
+    local from
+    from=$(beats $1)
+    further() { [ "$(beats $1)" -gt "$from" ] 2> /dev/null; }
+    await "task $1 goes on" further $1
+}
+begin() # start it, and kill its launcher
+{
+    rm -f "$TMPDIR/stop"
+    "$MUSTER" run -n 2 --job "$JOB" --survive --output "$TMPDIR/out-{rank}" bash "$TMPDIR/task.sh" "$TMPDIR" \
+        > "$OUT.run" 2> "$ERR.run" < /dev/null &
+    RUN=$!
+    await "task 0 beats" beats 0 > /dev/null
+    await "task 1 beats" beats 1 > /dev/null
+    check 125 "$MUSTER" agent --adopt "$JOB"
+    err_has "the launcher of job $JOB (pid $RUN) lives"
+    kill -KILL $RUN
+    wait $RUN 2> /dev/null
+    await "the guard says so" grep -q "its tasks go on; 'muster agent --adopt' takes them over" "$ERR.run"
+    grows 0
+    grows 1
+}
+adopt()
+{
+    "$MUSTER" agent --adopt "$JOB" "$@" > "$OUT" 2> "$ERR" < /dev/null &
+    RUN=$!
+    await "the job is adopted" grep -q "job $JOB adopted: 2 of 2 tasks are running" "$ERR"
+}
+ends_with()
+{
+    wait $RUN
+    local got=$?
+    [ $got -eq "$1" ] || fail "exit status $got instead of $1"
+    no_segment "$JOB" || fail "a segment is left"
+    await "nothing of it is alive" none_with_mark "MUSTER_JOB=$JOB"
+}
+trap 'touch "$TMPDIR/stop"; kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+
+# By themselves, to the end: the guard removes the segment.
+begin
+: > "$TMPDIR/stop"
+await "the segment is gone" no_segment "$JOB"
+await "nothing is alive" none_with_mark "MUSTER_JOB=$JOB"
+[ "$(cat "$TMPDIR/out-0" "$TMPDIR/out-1")" = "$(printf 'ended 0\nended 1')" ] || fail "their output"
+
+# Adopted; a second agent is refused; the first is killed, and the job survives that; the next sees it to its end.
+begin
+adopt
+check 125 "$MUSTER" agent --adopt "$JOB"
+err_has 'has been adopted already'
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+grows 0
+adopt
+grows 1
+: > "$TMPDIR/stop"
+ends_with 0
+
+# A task that dies is in error; the adopter names it, and ends the others.
+"$MUSTER" run -n 2 --job "$JOB" --survive "$BUILD/tests/launch/member" stay > "$OUT.run" 2> "$ERR.run" < /dev/null &
+RUN=$!
+await "both are connected" connected 2
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+adopt
+set -- $(pids)
+kill -KILL "$2"
+ends_with 1
+err_has "^muster agent: task 1 (pid $2) has failed: "
+
+# Told to end by a signal, it ends the tasks.
+begin
+adopt --grace 10s
+kill -TERM $RUN
+ends_with 143
+
+# What nobody can adopt.
+check 125 "$MUSTER" agent --adopt "$JOB"
+err_is_one_line
+start_job 1 sleep 60
+check 125 "$MUSTER" agent --adopt "$JOB"
+err_has 'lives'
+kill -TERM $RUN
+wait $RUN
+check 2 "$MUSTER" agent
+err_has -- '--adopt JOB is needed'
+check 2 "$MUSTER" run --survive --label true
+check 2 "$MUSTER" run --survive --stdin all true
+check 2 "$MUSTER" run --survive --memfd true
+exit 0
