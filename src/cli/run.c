@@ -22,6 +22,8 @@
 
 struct apps {
     struct mu_agent_app *list;
+    struct mu_cli_call **calls; /* of the commands behind a ':', whose words they hold */
+    uint32_t num_calls;
     uint32_t count, num_tasks;
     struct mu_launch_machine *machine; /* loaded when first needed */
 };
@@ -117,6 +119,20 @@ static char **end_of_command(char **argv)
     return at;
 }
 
+static void free_apps(struct apps *apps)
+{
+    for (uint32_t i = 0; i < apps->count; i++)
+        free((void *)apps->list[i].env);
+    for (uint32_t i = 0; i < apps->num_calls; i++) {
+        free(apps->calls[i]->operands);
+        free(apps->calls[i]->env);
+        free(apps->calls[i]);
+    }
+    mu_launch_machine_free(apps->machine);
+    free(apps->calls);
+    free(apps->list);
+}
+
 static const struct mu_cli_option app_options[] = {
     {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks of this command"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for them"},
@@ -138,14 +154,16 @@ static int take_apps(const struct mu_cli_call *call, struct apps *apps)
         struct mu_cli_call *next = calloc(1, sizeof *next);
         int argc = 0;
 
-        if (!next)
+        apps->calls = realloc(apps->calls, (apps->num_calls + 1) * sizeof *apps->calls);
+        if (!next || !apps->calls)
             abort();
+        apps->calls[apps->num_calls++] = next;
         argv = end + 1;
         next->verb = &app_verb;
         snprintf(next->path, sizeof next->path, "%s", call->path);
         while (argv[argc])
             argc++;
-        code = mu_cli_parse(next, argc, argv); /* the call lives on: the app's words are in its arrays */
+        code = mu_cli_parse(next, argc, argv);
         if (code)
             break;
         if (next->count == 0)
@@ -318,10 +336,7 @@ static int run_run(struct mu_cli_call *call)
                                             : mu_agent_run(&options);
     }
     mu_launch_plan_free(plan);
-    mu_launch_machine_free(apps.machine);
-    for (uint32_t i = 0; i < apps.count; i++)
-        free((void *)apps.list[i].env);
-    free(apps.list);
+    free_apps(&apps);
     return code;
 }
 
