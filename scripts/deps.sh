@@ -10,6 +10,7 @@ packages() {
 build  gcc                 compiles muster
 build  libc6-dev           the C library's headers
 build  make                reads the Makefile
+build  libncurses-dev      the screen of muster top, linked statically
 build  libuv1-dev          the event loop of the muster command, linked statically
 build  libhwloc-dev        hwloc's types; the command opens the library when it binds tasks
 check  libcmocka-dev       the unit tests are written with cmocka

@@ -34,6 +34,8 @@ enum mu_cli_option_id {
     MU_OPT_COUNT,
     MU_OPT_DRY_RUN,
     MU_OPT_ENV,
+    MU_OPT_EVERY,
+    MU_OPT_FILTER,
     MU_OPT_FOLLOW,
     MU_OPT_FORCE,
     MU_OPT_FROM,
@@ -57,6 +59,8 @@ enum mu_cli_option_id {
     MU_OPT_RESTART_DELAY,
     MU_OPT_RESTART_POLICY,
     MU_OPT_SECONDS,
+    MU_OPT_SORT,
+    MU_OPT_STATE,
     MU_OPT_STDIN,
     MU_OPT_SURVIVE,
     MU_OPT_TASK,
@@ -117,8 +121,8 @@ struct mu_cli_call {
     char **env; /* every --env, in order; NULL-terminated */
 };
 
-extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_kv, mu_cli_barrier, mu_cli_task,
-    mu_cli_event, mu_cli_segment, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
+extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv, mu_cli_barrier,
+    mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 

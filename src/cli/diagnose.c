@@ -12,7 +12,8 @@
 
 #include "cli/picture.h"
 
-#define IDLE_NS 1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
+#define YOUNG_NS 100000000u  /* who has waited for less, for one that works, does not hang */
+#define IDLE_NS  1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
 
 enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const struct mu_cli_task *task)
 {
@@ -248,6 +249,13 @@ static int by_number(const void *a, const void *b)
     return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
 }
 
+/* A barrier in use is seen within an instance, too. Of a group whose members have not even gone to sleep no time is
+ * known. */
+static int is_young(const struct mu_cli_picture *picture, uint64_t since_ns)
+{
+    return since_ns == 0 || picture->now_ns < since_ns + YOUNG_NS;
+}
+
 /* Those of a meeting's missing that tell most. */
 static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
 {
@@ -270,8 +278,7 @@ static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
         if (own == kind && own != MU_CLI_FINE)
             s->ids[count++] = id;
     }
-    /* a group in use is seen within an instance, too, and nothing is wrong with that */
-    if (count == 0 || (meeting->is_group && !meeting->since_ns && kind >= MU_CLI_BLOCKED))
+    if (count == 0 || (kind >= MU_CLI_BLOCKED && is_young(picture, meeting->since_ns)))
         return 0;
     qsort(s->ids, count, sizeof *s->ids, by_number);
     finding = new_finding(s, kind, waiters);
@@ -338,6 +345,8 @@ static int name_waits(struct search *s)
             s->ids[count++] = (int32_t)k;
             since = other->waiting_since_ns < since ? other->waiting_since_ns : since;
         }
+        if (is_young(picture, since))
+            continue;
         finding = new_finding(s, MU_CLI_WAITS, count);
         if (!finding)
             return -1;
@@ -359,8 +368,8 @@ static int say_that_all_is_well(struct search *s)
     for (size_t i = 0; i < picture->count; i++)
         absent += picture->tasks[i].info.attempt == 0;
     if (connected)
-        snprintf(finding->text, sizeof finding->text, "nobody is waited for: %u of %zu tasks connected", connected,
-                 picture->count);
+        snprintf(finding->text, sizeof finding->text, "no wait is longer than 0.1 s: %u of %zu tasks connected",
+                 connected, picture->count);
     else if (absent == picture->count)
         snprintf(finding->text, sizeof finding->text, "no task has joined: still starting, or none uses muster");
     else if (absent == 0)

@@ -13,7 +13,7 @@
 
 void mu_cli_watch_begin(sigset_t *ret_mask)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH};
     sigset_t held;
 
     sigemptyset(&held);

@@ -9,7 +9,7 @@
 #define MU_CLI_WATCH_MIN_NS 20000000u
 
 /*
- * From here on SIGINT, SIGTERM, SIGHUP and SIGWINCH are only taken while mu_cli_watch_pause() sleeps, so none comes
+ * From here on the signals of people and terminals are only taken while mu_cli_watch_pause() sleeps, so none comes
  * between a look at mu_cli_interrupted() and the sleep.
  */
 void mu_cli_watch_begin(sigset_t *ret_mask);

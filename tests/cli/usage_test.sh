@@ -79,6 +79,10 @@ for d in 5 '' s -3s 1e3s 5x 0x5s 1.2.3s 99999999999d inf nan 5S; do
 done
 usage "muster status: 'often' is no duration: write 500ms, 30s, 5m (see 'muster status --help')" status --watch=often
 usage "muster status: '1ms' is too often: 20ms is the least (see 'muster status --help')" status --watch=1ms
+usage "muster top: 'size' is none of: id, state, cpu, wait, beat (see 'muster top --help')" top --sort size
+usage "muster top: 'x' is none of: all, trouble, waiting, working (see 'muster top --help')" top --state=x
+usage "muster top: 'x' is no duration: write 500ms, 30s, 5m (see 'muster top --help')" top --every x
+usage "muster top: it needs a terminal; elsewhere there is 'muster status --watch' (see 'muster top --help')" top
 for s in '' G 1Q -1 1e9; do
     usage "muster run: '$s' is no size: write 64M, 1G (see 'muster run --help')" run --heap="$s" true
 done
@@ -111,7 +115,7 @@ done
 # Help of every verb and command: exit status 0, on stdout.
 check 0 "$MUSTER" --help
 verbs=$(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT")
-[ "$(echo $verbs)" = "run agent status kv barrier task event segment bench doctor version help" ] || fail "verbs: $verbs"
+[ "$(echo $verbs)" = "run agent status top kv barrier task event segment bench doctor version help" ] || fail "verbs: $verbs"
 for verb in $verbs; do
     check 0 "$MUSTER" "$verb" --help
     err_is_empty

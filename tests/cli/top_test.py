@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""muster top on a real terminal: keys in, the screen read as a person would. The job is real: eight tasks in barrier
+after barrier, of which one is then stopped."""
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+
+import screen
+
+MUSTER = os.environ["MUSTER"]
+WORKER = os.environ["BUILD"] + "/tests/cli/worker"
+JOB = "t%d-top" % os.getpid()
+DOWN, UP, ESCAPE, HOME, END = "\x1bOB", "\x1bOA", "\x1b", "\x1bOH", "\x1bOF"  # as xterm does for curses
+ROW = re.compile(r"^ +(\d+) (?:CONNECTED|ERROR|DISCONNECTED) +(\w+|-) ", re.M)
+
+
+def top(*options, **how):
+    s = screen.Session([MUSTER, "top", "--job", JOB, "--every=50ms", *options], **how)
+    s.wait_for(r"^muster top  %s  8 tasks" % JOB)
+    return s
+
+
+def rows(text):
+    """The numbers of the tasks shown, from above."""
+    return [int(number) for number, _ in ROW.findall(text)]
+
+
+def wait_rows(s, want):
+    s.wait("the tasks shown are %r" % want, lambda text: rows(text) == want)
+
+
+def given_back(s):
+    """The terminal is as it was before."""
+    if termios.tcgetattr(s.master) != s.before:
+        s.fail("the terminal's modes are not as they were")
+    if s.screen.alternate:
+        s.fail("the alternate screen was not left")
+    if "?25" not in s.screen.modes:
+        s.fail("the cursor is not back")
+
+
+def look_around(pid):
+    s = top(rows=24, columns=130)
+    # The diagnosis stands above all, and the tasks below it.
+    s.wait_for(r"\A.*\ntask 3 \(pid %d\) is stopped since .*: 7 tasks wait for it in barrier epoch \(instance \d+\)" % pid)
+    s.wait_for(r"^ +3 CONNECTED +stopped +%d +1 " % pid)
+    wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
+    s.wait_for(r"^ +0 CONNECTED +sleeping .* barrier epoch::\d+, for ")
+    if not s.screen.coloured:
+        s.fail("no colours")
+    # Sorting.
+    s.type("p")
+    wait_rows(s, [3, 0, 1, 2, 4, 5, 6, 7])
+    s.wait_for(r"s sort: state")
+    s.type("r")
+    wait_rows(s, [0, 1, 2, 4, 5, 6, 7, 3])
+    s.type("ri")
+    wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
+    s.type("s")
+    s.wait_for(r"s sort: state")
+    s.type("w")
+    s.wait("task 3, which does not wait, is last", lambda text: rows(text)[-1:] == [3] and len(rows(text)) == 8)
+    s.type("i")
+    # Filters.
+    s.type("/stopp")
+    s.wait_for(r"^filter: stopp")
+    wait_rows(s, [3])
+    s.type("\x7f\x7f\r")
+    s.wait_for(r"/ filter: sto$")
+    s.type("/\x1b")
+    wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
+    s.type("f")
+    wait_rows(s, [3])
+    s.wait_for(r"f state: trouble")
+    s.type("f")
+    wait_rows(s, [0, 1, 2, 4, 5, 6, 7])
+    s.type("f")
+    s.wait_for(r"no task passes the filter")
+    s.type("f")
+    wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
+    # One task.
+    s.type(HOME + DOWN * 4 + UP * 2 + DOWN)
+    s.type("\r")
+    s.wait_for(r"^task 3: CONNECTED")
+    s.wait_for(r"^process +stopped, pid %d on " % pid)
+    s.wait_for(r"^holds up +7 in barrier epoch, for ")
+    s.wait_for(r"^heartbeats +\d+, the last one >")
+    s.type(UP)
+    s.wait_for(r"^task 2: CONNECTED")
+    s.wait_for(r"^waits +in barrier epoch::\d+, for ")
+    s.wait_for(r"^\d+ waits? at barriers")
+    s.type(END)
+    s.wait_for(r"^task 7: CONNECTED")
+    # Barriers, and how long the waits were.
+    s.type("b")
+    s.wait_for(r"^epoch +\d+ +WAITING +7/8")
+    s.wait_for(r"^  missing: task 3, stopped, pid %d" % pid)
+    s.wait_for(r"^ <[ 0-9.]+ [um]?s +\d+ #+$")
+    s.type("?")
+    s.wait_for(r"^q, \^C +quit")
+    s.type(ESCAPE)
+    wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
+    # A pause holds the picture.
+    s.type(" ")
+    s.wait_for(r"PAUSED")
+    s.type(" ")
+    s.wait_gone(r"PAUSED")
+    return s
+
+
+def change_size(s):
+    s.resize(12, 60)
+    s.wait("the foot is on the last line", lambda text: s.screen.lines()[11].startswith("q quit"))
+    s.type(END)
+    s.wait("the last task is in sight", lambda text: 7 in rows(text))
+    s.type(HOME)
+    s.wait("the first task is in sight", lambda text: 0 in rows(text))
+    for size in (3, 20), (1, 12), (2, 5), (1, 1):
+        s.resize(*size)
+        want = "task 3 (pid"[:size[1]]
+        s.wait("the diagnosis is what stays at %r" % (size,), lambda text: s.screen.lines()[0].startswith(want.rstrip()))
+    for page in "b", "?", "\r", ESCAPE:
+        s.type(page)
+        s.resize(5, 17)
+        s.wait("the title is there", lambda text: text.startswith("muster top"))
+        s.resize(1, 1)
+    s.resize(30, 140)
+    wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
+    s.wait("the foot is on the last line", lambda text: s.screen.lines()[29].startswith("q quit"))
+
+
+def signals():
+    for keys, number, status in (("\x03", None, 130), ("\x1c", None, 131), (None, signal.SIGTERM, 143),
+                                 (None, signal.SIGHUP, 129), ("q", None, 0)):
+        s = top()
+        if keys:
+            s.type(keys)
+        else:
+            os.kill(s.pid, number)
+        s.ends_with(status)
+        given_back(s)
+        s.close()
+    # A hang-up: nothing is left behind that looks on.
+    s = top()
+    os.close(s.master)
+    end = time.monotonic() + screen.PATIENCE
+    while os.waitpid(s.pid, os.WNOHANG)[0] == 0:
+        if time.monotonic() > end:
+            sys.exit("it outlives its terminal")
+        time.sleep(0.02)  # sleep: between two looks
+
+
+def stop_and_go_on():
+    """^Z gives the terminal to the shell, fg takes it again."""
+    s = screen.Session(["/bin/bash", "-mc", '"$MUSTER" top --job %s --every=50ms; echo in-the-shell; read -r line; fg; '
+                        'echo again-$?' % JOB])
+    s.wait_for(r"^muster top  %s" % JOB)
+    s.type("\x1a")
+    s.wait_for(r"^in-the-shell")
+    if s.screen.alternate:
+        s.fail("the shell is on the alternate screen")
+    s.type("\n")
+    s.wait_for(r"^muster top  %s" % JOB)
+    s.type("q")
+    s.wait_for(r"^again-0")
+    s.ends_with(0)
+    s.close()
+
+
+def options():
+    s = top("--sort=state", "--state", "trouble", rows=10)
+    wait_rows(s, [3])
+    s.type("q")
+    s.ends_with(0)
+    s.close()
+    s = top("-f", "STOPPED", env={"NO_COLOR": "1"})
+    wait_rows(s, [3])
+    s.type("q")
+    s.ends_with(0)
+    if s.screen.coloured:
+        s.fail("colours in spite of NO_COLOR")
+    s.close()
+    s = screen.Session([MUSTER, "top", "--job", JOB], env={"TERM": "no-such-terminal"})
+    s.wait_for(r"^muster top: the terminal 'no-such-terminal' is not known")
+    s.ends_with(1)
+    s.close()
+    done = subprocess.run([MUSTER, "top", "--job", JOB], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, universal_newlines=True)
+    if done.returncode != 2 or done.stdout or "needs a terminal" not in done.stderr:
+        sys.exit("without a terminal: %r" % (done,))
+
+
+run = subprocess.Popen([MUSTER, "run", "-n", "8", "--job", JOB, "--heartbeat-timeout=10m", WORKER, "epochs"],
+                       stdin=subprocess.DEVNULL)
+try:
+    pid = screen.wait_for_tasks(JOB, 8)[3]["pid"]
+    live = top()
+    live.wait_for(r"no wait is longer than 0.1 s: 8 of 8 tasks connected|is running elsewhere|sleeps elsewhere|blocked")
+    live.type("b")
+    live.wait_for(r"^ <[ 0-9.]+ [um]?s +\d+ #+$")
+    os.kill(pid, signal.SIGSTOP)
+    live.wait_for(r"^task 3 \(pid %d\) is stopped" % pid)
+    live.type("q")
+    live.ends_with(0)
+    live.close()
+    long = look_around(pid)
+    change_size(long)
+    signals()
+    stop_and_go_on()
+    options()
+    # The job ends while it is shown: the last picture stays until a key.
+    run.send_signal(signal.SIGTERM)
+    long.wait_for(r"THE JOB HAS ENDED")
+    run.wait()
+    wait_rows(long, [0, 1, 2, 3, 4, 5, 6, 7])
+    long.type("b")
+    long.wait_for(r"^BARRIER, GROUP")
+    long.type("q")
+    long.ends_with(0)
+    given_back(long)
+finally:
+    run.terminate()
+    run.wait()
+print("ok")
+sys.exit(0)
