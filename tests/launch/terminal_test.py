@@ -75,4 +75,33 @@ os.close(master)
 _, status = os.waitpid(pid, 0)
 if os.waitstatus_to_exitcode(status) not in (129, -signal.SIGHUP):
     sys.exit("after a hang-up: %r" % status)
+
+# Labels are coloured on a terminal, unless NO_COLOR is set; each task's own.
+os.environ["TERM"] = "xterm"
+os.environ.pop("NO_COLOR", None)
+pid, master = session("--label", "-n", "2", "echo", "shown")
+seen = read_until(master, b"[1]\x1b[0m shown")
+ends_with(pid, master, 0)
+os.environ["NO_COLOR"] = "1"
+pid, master = session("--label", "echo", "shown")
+if b"\x1b" in read_until(master, b"[0] shown"):
+    sys.exit("colour in spite of NO_COLOR")
+ends_with(pid, master, 0)
+
+# The task that --stdin names gets the terminal; with "all", each gets what is typed.
+pid, master = session("-n", "2", "--stdin", "1", "sh", "-c", '[ $RANK = 0 ] && exec cat; read -r line; echo "$RANK got <$line>"')
+os.write(master, b"typed\n")
+read_until(master, b"1 got <typed>")
+ends_with(pid, master, 0)
+pid, master = session("-n", "2", "--label", "--stdin", "all", "sh", "-c", 'read -r line; echo "got <$line>"')
+os.write(master, b"typed\n")
+data = read_until(master, b"got <typed>")
+if data.count(b"got <typed>") < 2:
+    read_until(master, b"got <typed>")
+ends_with(pid, master, 0)
+
+# stderr is the terminal itself for the tasks, so that they may know.
+pid, master = session("sh", "-c", "test -t 2 && echo it is")
+read_until(master, b"it is")
+ends_with(pid, master, 0)
 print("ok")
