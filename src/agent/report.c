@@ -67,8 +67,9 @@ static void core_place(char *buffer, size_t size)
 
 const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size)
 {
-    uint64_t now = WIFSIGNALED(task->wait_status) && WTERMSIG(task->wait_status) == SIGKILL ? mu_launch_oom_kills() : 0;
-    const char *hint = mu_launch_hint(task->wait_status, now > agent->oom_kills ? now - agent->oom_kills : 0);
+    int killed = WIFSIGNALED(task->wait_status) && WTERMSIG(task->wait_status) == SIGKILL;
+    const char *hint =
+        mu_launch_hint(task->wait_status, killed ? mu_launch_oom_of(task->pid, agent->oom_kills) : MU_LAUNCH_OOM_NOT);
     size_t len;
 
     mu_launch_words(task->wait_status, buffer, size);

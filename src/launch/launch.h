@@ -223,8 +223,11 @@ void mu_launch_terminal_take(struct mu_launch_terminal *terminal);
 
 /* "exited with status 3", "was killed by signal 11 (SIGSEGV, core dumped)". `wait_status` as from waitpid(). */
 const char *mu_launch_words(int wait_status, char *buffer, size_t size);
-/* What that mostly means; NULL: the words say it all. `oom_kills`: how many there were while the process ran. */
-const char *mu_launch_hint(int wait_status, uint64_t oom_kills);
+enum mu_launch_oom { MU_LAUNCH_OOM_NOT, MU_LAUNCH_OOM_MAY, MU_LAUNCH_OOM };
+/* Whether the kernel killed the process for want of memory; `before`: mu_launch_oom_kills() when it was started. */
+enum mu_launch_oom mu_launch_oom_of(pid_t pid, uint64_t before);
+/* What a wait status mostly means; NULL: its words say it all. */
+const char *mu_launch_hint(int wait_status, enum mu_launch_oom oom);
 /* How often the kernel has killed for want of memory since it started. */
 uint64_t mu_launch_oom_kills(void);
 /* 0 to 255: the exit code, or 128 + signal. */

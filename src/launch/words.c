@@ -3,10 +3,12 @@
  */
 #include "launch/launch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,7 +37,7 @@ const char *mu_launch_words(int wait_status, char *buffer, size_t size)
     return buffer;
 }
 
-const char *mu_launch_hint(int wait_status, uint64_t oom_kills)
+const char *mu_launch_hint(int wait_status, enum mu_launch_oom oom)
 {
     if (!WIFSIGNALED(wait_status))
         switch (WEXITSTATUS(wait_status)) {
@@ -44,7 +46,11 @@ const char *mu_launch_hint(int wait_status, uint64_t oom_kills)
         default: return NULL;
         }
     switch (WTERMSIG(wait_status)) {
-    case SIGKILL: return oom_kills ? "the kernel's out-of-memory killer has struck here meanwhile" : NULL;
+    case SIGKILL:
+        return oom == MU_LAUNCH_OOM ? "the kernel ran out of memory and chose it"
+               : oom == MU_LAUNCH_OOM_MAY
+                   ? "perhaps for want of memory: the kernel's out-of-memory killer has struck here"
+                   : NULL;
     case SIGSEGV: return "it touched memory that it may not";
     case SIGBUS: return "it touched memory that is not there: a file cut short, or /dev/shm or a device that is full";
     case SIGFPE: return "arithmetic: a division by zero, most often";
@@ -78,6 +84,37 @@ static uint64_t number_in(const char *path, const char *key)
 uint64_t mu_launch_oom_kills(void)
 {
     return number_in("/proc/vmstat", "\noom_kill ");
+}
+
+/*
+ * The kernel's log names the processes that it chose, by their numbers in the first pid namespace (whose inode is
+ * fixed), to those who may read it.
+ */
+enum mu_launch_oom mu_launch_oom_of(pid_t pid, uint64_t before)
+{
+    char record[2048], name[48];
+    struct stat namespace;
+    int fd;
+    ssize_t n;
+
+    if (mu_launch_oom_kills() <= before)
+        return MU_LAUNCH_OOM_NOT;
+    fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || stat("/proc/self/ns/pid", &namespace) || namespace.st_ino != 0xeffffffcu) {
+        if (fd >= 0)
+            close(fd);
+        return MU_LAUNCH_OOM_MAY;
+    }
+    snprintf(name, sizeof name, "Killed process %d (", (int)pid);
+    while ((n = read(fd, record, sizeof record - 1)) > 0 || (n < 0 && errno == EPIPE)) { /* EPIPE: some were lost */
+        record[n > 0 ? n : 0] = 0;
+        if (strstr(record, name)) {
+            close(fd);
+            return MU_LAUNCH_OOM;
+        }
+    }
+    close(fd);
+    return MU_LAUNCH_OOM_NOT;
 }
 
 int mu_launch_code(int wait_status)
