@@ -34,7 +34,7 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
         return MU_CLI_WAITS;
     if (task->letter == 'D')
         return MU_CLI_BLOCKED;
-    if (task->letter == 'S' && task->last_ran && picture->now_ns - task->last_ran > IDLE_NS)
+    if (task->letter == 'S' && (!task->last_ran || picture->now_ns - task->last_ran > IDLE_NS))
         return MU_CLI_SLEEPS;
     return MU_CLI_RUNS;
 }
@@ -211,7 +211,7 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
     default:
         add(text, size, " %s running elsewhere", are);
         if (count == 1 && first->cpu_percent >= 0)
-            add(text, size, " (%.0f %% CPU)", first->cpu_percent);
+            add(text, size, " (%.0f %% CPU%s)", first->cpu_percent, first->cpu_is_recent ? "" : " so far");
     }
 }
 

@@ -141,6 +141,7 @@ static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, co
         return;
     if (old && old->start == task->start && now > before->now_ns && task->cpu_ns >= old->cpu_ns) {
         task->cpu_percent = 100.0 * (double)(task->cpu_ns - old->cpu_ns) / (double)(now - before->now_ns);
+        task->cpu_is_recent = 1;
         return;
     }
     began = task->start * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK)); /* since boot, as is CLOCK_BOOTTIME */

@@ -18,7 +18,8 @@ struct mu_cli_task {
     char letter;         /* of its first thread, from /proc; 0: not known here */
     uint64_t start;      /* of the process, in ticks since boot; 0: not known */
     uint64_t cpu_ns;     /* user and system, so far */
-    double cpu_percent;  /* since the picture before, else of its whole life; below 0: not known */
+    double cpu_percent;  /* of one processor; below 0: not known */
+    int cpu_is_recent;   /* since the picture before, else of its whole life */
     uint64_t last_ran;   /* when its first thread last ran (CLOCK_MONOTONIC); 0: not known */
     uint64_t beat_after; /* the last heartbeat came after this; 0: not known */
     uint64_t beat_until; /* and not later than this */

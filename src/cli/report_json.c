@@ -27,6 +27,7 @@ static void json_task(struct mu_cli_json *json, const struct mu_cli_picture *pic
         mu_cli_json_unsigned(json, "cpu_percent", (uint64_t)(task->cpu_percent + 0.5));
     else
         mu_cli_json_null(json, "cpu_percent");
+    mu_cli_json_bool(json, "cpu_recent", task->cpu_is_recent);
     json_known(json, "last_ran_ns", task->last_ran != 0, task->last_ran);
     mu_cli_json_open(json, "heartbeat_age", '{');
     json_known(json, "min_ns", task->beat_until != 0, now > task->beat_until ? now - task->beat_until : 0);
