@@ -69,6 +69,7 @@ for word in r k kx rn qqq xyzzy "$(printf 'x%.0s' {1..5000})"; do
 done
 meant '' run --he true # two letters
 meant '' kv set --jo n x y
+meant '' kv xet k # get or set
 
 # Bad values.
 for n in 0 4097 -1 1.5 x '' 99999999999999999999 4x 0x10 ' 4'; do
