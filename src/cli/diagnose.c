@@ -373,7 +373,7 @@ static int say_that_all_is_well(struct search *s)
     else if (absent == picture->count)
         snprintf(finding->text, sizeof finding->text, "no task has joined: still starting, or none uses muster");
     else if (absent == 0)
-        snprintf(finding->text, sizeof finding->text, "all tasks have left: the job is over");
+        snprintf(finding->text, sizeof finding->text, "all tasks have left");
     else
         snprintf(finding->text, sizeof finding->text, "no task is connected: %u never joined, %zu have left", absent,
                  picture->count - absent);

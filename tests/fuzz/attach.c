@@ -16,6 +16,7 @@
 #include <muster/muster.h>
 
 #include "child.h"
+#include "cli/picture.h"
 #include "shm_layout/layout.h"
 
 static uint8_t *image;
@@ -253,10 +254,15 @@ static void read_others(struct muster *m)
 {
     uint64_t version = 0, position = 0, next = 0, lost;
     struct muster_task_info tasks[4], task;
+    struct mu_cli_picture first, second;
     struct muster_error error;
     struct muster_event event;
     char payload[600];
     size_t count = 0;
+    static FILE *nowhere;
+
+    if (!nowhere)
+        nowhere = fopen("/dev/null", "we");
 
     muster_task_list(m, tasks, 4, &count, &version);
     for (int32_t i = -1; i < 5; i++)
@@ -264,6 +270,14 @@ static void read_others(struct muster *m)
     muster_task_watch(m, version, 1, tasks, 4, &count, &version);
     muster_error_wait(m, 1, &error);
     muster_barrier_list(m, ignore_barrier, &count);
+    if (!mu_cli_picture_take(m, NULL, &first)) { /* as status and top read and judge it */
+        if (!mu_cli_picture_take(m, &first, &second)) {
+            mu_cli_print_picture(&second, nowhere);
+            mu_cli_json_picture(&second, nowhere);
+            mu_cli_picture_free(&second);
+        }
+        mu_cli_picture_free(&first);
+    }
     muster_event_next(m, &next);
     for (int i = 0; i < 40; i++) {
         enum muster_status status = muster_event_read(m, &position, 1, &event, payload, sizeof payload, &lost);
