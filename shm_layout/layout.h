@@ -18,7 +18,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 2u
-#define MU_LAYOUT_MINOR 2u
+#define MU_LAYOUT_MINOR 3u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -139,7 +139,8 @@ struct mu_slot {
     mu_a64 task;              /* 8: task id + 1; 0 observer. Of a free slot: whose its counts are */
     mu_a64 pid_namespace;     /* 16: inode of the namespace that the word's pid is of; 0: not known */
     pthread_mutex_t liveness; /* 24: robust, held for life by the owner alone; the kernel writes it at death */
-    uint8_t pad0[MU_LINE - 24 - sizeof(pthread_mutex_t)];
+    uint8_t pad0[MU_LINE - 24 - sizeof(pthread_mutex_t) - 8];
+    mu_a64 ring; /* 120: 1: the pages of the slot's trace ring are committed, for good */
     /* line 1: the owner's pulse; and counts, as in the lines that follow: each lies where its event writes anyway */
     mu_a64 heartbeat;                      /* 128 */
     mu_a64 group_barriers;                 /* 136: passed */
@@ -196,10 +197,17 @@ struct mu_header {
     uint64_t buckets_offset;    /* 184 */
     uint64_t heap_offset;       /* 192 */
     uint64_t beats_offset;      /* 200: a counter a task, of heartbeats that others brought for it */
-    uint8_t reserved0[48];      /* 208 */
-    char job[256];              /* 256 */
-    char host[64];              /* 512 */
-    uint8_t reserved1[448];     /* 576 */
+    uint64_t trace_offset;      /* 208: 0: nothing is traced */
+    uint32_t trace_events;      /* 216: of a slot's ring; power of two, or 0 */
+    uint32_t trace_names;       /* 220: likewise */
+    uint32_t trace_tsc;     /* 224: 1: events are timed in ticks of the processors' counter; 0: in CLOCK_MONOTONIC ns */
+    uint32_t reserved0;     /* 228 */
+    uint64_t trace_ticks;   /* 232: the counter at creation, */
+    uint64_t trace_ns;      /* 240: and CLOCK_MONOTONIC then */
+    uint64_t trace_rate;    /* 248: ns a tick, in units of 2^-32, as measured then */
+    char job[256];          /* 256 */
+    char host[64];          /* 512 */
+    uint8_t reserved1[448]; /* 576 */
     /* written later; each on its own line */
     mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
@@ -290,6 +298,54 @@ struct mu_area {
 #define MU_ARRIVED_CLOSED      2ull /* it did not arrive at `instance`, and never will */
 #define MU_ARRIVED_TIMEOUT     4ull /* with CLOSED: because a deadline passed; else a member was lost */
 
+/*
+ * A slot's trace ring: this, then trace_names names, then trace_events events; filled up to a multiple of
+ * MU_TRACE_PAGE, so that no two rings share a page. Only the slot's owner writes. Event n lies at n modulo their
+ * number, name n (from 1 on) at n - 1 modulo theirs.
+ */
+struct mu_ring {
+    mu_a64 head;  /* 0: events written so far */
+    mu_a64 names; /* 8: names written so far */
+    uint8_t pad[MU_LINE - 16];
+};
+struct mu_ring_name {
+    mu_a64 number;  /* 0: being written */
+    mu_a64 text[7]; /* NUL-padded */
+};
+struct mu_ring_event {
+    mu_a64 time;   /* ticks or ns: see mu_header.trace_tsc */
+    mu_a64 what;   /* MU_TRACE() */
+    mu_a64 object; /* hash of a barrier, group or key; the task that changed or died */
+    mu_a64 value;  /* a barrier's instance; a key's version; MU_TRACE_CHANGE(); slot << 32 | pid of the dead */
+};
+enum mu_trace_kind {
+    MU_TRACE_NONE = 0,
+    MU_TRACE_NAMED_ENTER = 1,
+    MU_TRACE_NAMED_LEAVE = 2, /* with the status that the call returned, as all that leave */
+    MU_TRACE_GROUP_ENTER = 3,
+    MU_TRACE_GROUP_LEAVE = 4,
+    MU_TRACE_KEY_ENTER = 5, /* a get or watch that finds no answer at once */
+    MU_TRACE_KEY_LEAVE = 6,
+    MU_TRACE_STATE = 7, /* a change of a task's record, by who committed it; the name is the error's message */
+    MU_TRACE_DEATH = 8, /* a dead slot, by each who looks at it before it is buried */
+    MU_TRACE_KINDS = 9,
+};
+/* name's number 32 | task id + 1 of the slot, 16 | status 8 | kind 8 */
+#define MU_TRACE(kind, status, task, name)                                                                             \
+    (((uint64_t)(uint32_t)(name) << 32) | ((uint64_t)(uint16_t)(task) << 16) | (((uint64_t)(status)&255) << 8) | (kind))
+#define MU_TRACE_KIND(w)   ((uint32_t)(w)&255u)
+#define MU_TRACE_STATUS(w) ((uint32_t)((w) >> 8) & 255u)
+#define MU_TRACE_TASK(w)   ((uint32_t)((w) >> 16) & 0xffffu)
+#define MU_TRACE_NAME(w)   ((uint32_t)((w) >> 32))
+/* pid 32 | code 8 | cause 8 | state 8 */
+#define MU_TRACE_CHANGE(pid, code, cause, state)                                                                       \
+    (((uint64_t)(uint32_t)(pid) << 32) | ((uint64_t)((code)&255) << 16) | ((uint64_t)((cause)&255) << 8) |             \
+     ((state)&255))
+#define MU_TRACE_PAGE       4096u
+#define MU_TRACE_EVENTS_MIN 64u
+#define MU_TRACE_EVENTS_MAX (1u << 20)
+#define MU_TRACE_NAMES_MIN  32u /* else an eighth of the events' number */
+
 /* Data of a MU_TYPE_EVENT block: this, then the payload. */
 struct mu_event_record {
     uint64_t sequence;
@@ -305,9 +361,10 @@ const char *mu_layout_text(void);
 
 static_assert(sizeof(mu_a64) == 8 && sizeof(mu_a32) == 4, "atomic words are plain words");
 static_assert(sizeof(struct mu_slot) == 4 * MU_LINE, "slot");
-static_assert(offsetof(struct mu_slot, heartbeat) == 128 && offsetof(struct mu_slot, act) == 256 &&
-                  offsetof(struct mu_slot, group_barriers) == 136 && offsetof(struct mu_slot, kv_writes) == 344 &&
-                  offsetof(struct mu_slot, wait_since) == 384 && offsetof(struct mu_slot, kv_waits) == 488,
+static_assert(offsetof(struct mu_slot, ring) == 120 && offsetof(struct mu_slot, heartbeat) == 128 &&
+                  offsetof(struct mu_slot, act) == 256 && offsetof(struct mu_slot, group_barriers) == 136 &&
+                  offsetof(struct mu_slot, kv_writes) == 344 && offsetof(struct mu_slot, wait_since) == 384 &&
+                  offsetof(struct mu_slot, kv_waits) == 488,
               "slot lines");
 static_assert(sizeof(struct mu_header) == MU_HEADER_SIZE, "header");
 static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_header, host) == 512 &&
@@ -323,6 +380,9 @@ static_assert(offsetof(struct mu_area, arrived) + MU_BLOCK_HEADER == MU_LINE &&
                   offsetof(struct mu_area, data) + MU_BLOCK_HEADER == 4 * MU_LINE,
               "the arrival word and the signs start a line each");
 static_assert(sizeof(struct mu_event_record) == 24, "event");
+static_assert(sizeof(struct mu_ring) == MU_LINE && sizeof(struct mu_ring_name) == 64 &&
+                  sizeof(struct mu_ring_event) == 32,
+              "trace ring");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the futex is the low half of a word: little-endian only");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "64-bit atomics without locks");
 

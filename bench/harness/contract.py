@@ -106,6 +106,7 @@ def judged(results):
     judge.time("KV overwrite, hot", 50, row("kv.set.hot"))
     judge.ratio("KV overwrite, uniform, over the get", 1.5, row("kv.set.uniform"), row("kv.get.uniform"))
     judge.ratio("waiting get, asleep, over the futex", 1.1, row("wait.parked"), row("wait.parked", "futex"))
+    judge.time("an event of a trace", 20, row("trace.event"))
     line = row("wait.spin", "line")
     judge.time("waiting get, spinning", 200, row("wait.spin"),
                detail="a bare store takes %s" % nanoseconds(line.p50) if line else "")

@@ -32,6 +32,9 @@ TITLES = {
     "wait.parked": "set → reader of a waiting get runs, asleep",
     "death.10MiB": "SIGKILL → peers' waits return, 10 MiB resident",
     "death.2048MiB": "SIGKILL → peers' waits return, 2 GiB resident",
+    "trace.event": "an event of a trace",
+    "trace.off": "group barrier of one task, without a trace",
+    "trace.barrier": "group barrier of one task, with a trace: two events",
     "heartbeat": "heartbeat",
     "attach": "join a job that exists",
     "attach.thread": "join, with the heartbeat thread",
@@ -205,6 +208,7 @@ def groups(tools, effort):
         kv_group(tools, effort),
         Group("death", [own(tools, "muster", "death", effort.small_kills, 10),
                         own(tools, "muster", "death", effort.large_kills, effort.large_mib, timeout=180)]),
+        Group("trace", [own(tools, "muster", "trace", effort.slice)]),
         Group("task", [own(tools, "muster", "task", effort.slice / 4, effort.objects, timeout=180)]),
         run_group(tools, effort),
     ]

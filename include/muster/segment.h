@@ -26,6 +26,7 @@ struct muster_segment_config {
     uint64_t heap_bytes;           /* address space for blocks, committed as used; 1 GiB */
     uint64_t heartbeat_timeout_ns; /* a task silent for longer is in error; 10 s */
     int memfd;                     /* 1: no name, a sealed memfd; see muster_segment_fd() */
+    uint32_t trace_events;         /* kept of each thread's trace, rounded up to a power of two of at least 64; none */
 };
 
 struct muster_segment_info {
@@ -40,6 +41,7 @@ struct muster_segment_info {
     uint32_t num_tasks, num_slots, num_buckets, num_events;
     uint32_t slots_live; /* slots held now */
     int closed;
+    uint32_t trace_events; /* kept of each thread; 0: nothing is traced */
 };
 
 /* An open segment. Read-only unless created or opened for writing. Thread-safe; not usable in a forked child. */

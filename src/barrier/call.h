@@ -20,6 +20,7 @@ struct mu_call {
     uint64_t timeout_ns;
     uint32_t number; /* of this task's calls, as marked */
     bool changed;    /* what was open has ended by our catching up */
+    uint64_t came;   /* when traced: the time of the call; else 0 */
     /* the answer of an edit */
     bool waiting;
     enum muster_status result;
@@ -30,6 +31,10 @@ struct mu_call {
     enum muster_status fail_code;
     char fail_text[MU_BARRIER_TEXT];
 };
+
+/* When traced: that it came, at c->came, and that it returns with a status. */
+void mu_call_note_entry(struct mu_call *c);
+void mu_call_note_exit(struct mu_call *c, enum muster_status status);
 
 /* The first participant in a propagated error; -1: none. Only looks when any task at all is. */
 int32_t mu_call_find_failed(const struct mu_call *c, const struct mu_barrier *b, char *name, size_t size, char *why);

@@ -236,7 +236,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
 }
 
 /* Arrive at the next instance and wait for all. */
-static inline enum muster_status barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
+static inline enum muster_status meet(struct muster_group *g, uint64_t instance, muster_deadline deadline)
 {
     struct mu_ctx *ctx;
     uint32_t spins = g->spins, left = g->size - 1, i = g->rank + 1; /* not our own: its line is on its way to others */
@@ -267,6 +267,18 @@ static inline enum muster_status barrier(struct muster_group *g, uint64_t instan
     if (ctx)
         mu_count(&ctx->own->group_barriers, 1);
     return MUSTER_OK;
+}
+
+static inline enum muster_status barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
+{
+    enum muster_status status;
+
+    if (__builtin_expect(!g->traced, 1))
+        return meet(g, instance, deadline);
+    mu_group_note(g, MU_TRACE_GROUP_ENTER, instance, MUSTER_OK);
+    status = meet(g, instance, deadline);
+    mu_group_note(g, MU_TRACE_GROUP_LEAVE, instance, status);
+    return status;
 }
 
 /* Every collective: checks, and the instance's number. No slot is needed until the member sleeps. */

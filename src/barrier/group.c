@@ -511,6 +511,7 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
     g->muster = muster;
     g->size = head.size;
     g->data_bytes = head.data_bytes;
+    g->traced = muster->seg->trace != NULL;
     g->spins = g->size <= mu_processors() ? mu_wait_pauses(SPIN_NS) : 0;
     snprintf(g->name, sizeof g->name, "%s", name);
     snprintf(g->what, sizeof g->what, "group %s", name);

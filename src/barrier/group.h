@@ -16,6 +16,7 @@ struct muster_group {
     uint32_t spins;
     _Atomic uint64_t instance; /* the last one passed; process-local */
     bool failed;
+    bool traced; /* each barrier is noted */
     bool looked; /* at epoch `epoch` no member was lost */
     uint32_t epoch;
     uint64_t generation;
@@ -25,6 +26,9 @@ struct muster_group {
     struct mu_group_member *members;
     struct mu_area **areas; /* in rank order */
 };
+
+/* When traced: that we come to the instance, or go from it. */
+void mu_group_note(struct muster_group *g, enum mu_trace_kind kind, uint64_t instance, enum muster_status status);
 
 /* Close what has not arrived at the instance, self included when asked; true when anybody is closed: the instance
  * failed. */

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "segment/slot.h"
 #include "segment/stats.h"
+#include "segment/trace.h"
 #include "segment/wait.h"
 
 static enum mu_verdict answer(struct mu_edit *e, struct mu_call *c, enum muster_status result, const char *text)
@@ -500,6 +501,8 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
 
     if (status)
         return status;
+    if (mu_is_traced(c.ctx))
+        c.came = mu_trace_now(c.ctx);
     c.task = (uint32_t)muster->task_id;
     if (muster->task_id < 0)
         status = mu_fail(MUSTER_FAILED_PRECONDITION, "an observer cannot take part in a barrier");
@@ -511,10 +514,16 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         status = know_attempt(&c);
     if (!status)
         status = edit(&c, arrive);
+    if (status)
+        c.came = 0; /* it did not come */
+    if (c.came)
+        mu_call_note_entry(&c);
     if (!status && c.waiting)
         status = wait_for_end(&c, deadline);
     if (!status && !c.result)
         mu_count(&c.ctx->own->named_barriers, 1);
+    if (c.came)
+        mu_call_note_exit(&c, status ? status : c.result);
     free(c.ids);
     free(c.value);
     free(c.records);

@@ -13,6 +13,7 @@
 #include "segment/cluster.h"
 #include "segment/handle.h"
 #include "segment/stats.h"
+#include "segment/trace.h"
 #include "segment/wait.h"
 
 static enum muster_status check_value(const void *value, size_t *len)
@@ -316,6 +317,15 @@ enum muster_status muster_kv_try_get(struct muster *muster, const char *key, siz
     return deliver(&f, capacity, ret_len, ret_version);
 }
 
+/* When traced: a wait for the key begins, or ends with a status at a version. */
+static void note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct mu_key *k, enum muster_status status,
+                 uint64_t version)
+{
+    if (status != MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
+        mu_trace_note(ctx, mu_trace_now(ctx), kind, status, mu_trace_name(ctx, k->hash, (const char *)k->words, k->len),
+                      k->hash, version);
+}
+
 /* Wait until the key is there with a version above `after`. With `alloc`, *alloc grows to fit the value. */
 static enum muster_status wait_for(struct muster *m, const char *key, size_t key_len, uint64_t after,
                                    muster_deadline deadline, void *buffer, size_t capacity, void **alloc,
@@ -326,6 +336,7 @@ static enum muster_status wait_for(struct muster *m, const char *key, size_t key
     struct mu_wait w;
     struct mu_table t;
     char what[160];
+    bool noted = false;
     enum muster_status status = mu_enter_wait(m, &ctx);
 
     if (status)
@@ -360,12 +371,18 @@ static enum muster_status wait_for(struct muster *m, const char *key, size_t key
         if (status || f->version > after)
             break;
         status = mu_cluster_error(m->seg, what);
+        if (!noted && ctx && mu_is_traced(ctx)) {
+            noted = true;
+            note(ctx, MU_TRACE_KEY_ENTER, &k, MUSTER_OK, after);
+        }
         if (!status)
             status = mu_wait_on(&w, mu_table_bucket(&t, &k), f->word);
         if (status)
             break;
     }
     mu_wait_end(&w);
+    if (noted)
+        note(ctx, MU_TRACE_KEY_LEAVE, &k, status, status ? 0 : f->version);
     mu_exit(ctx);
     return status;
 }

@@ -17,6 +17,7 @@
 
 #include "segment/scavenge.h"
 #include "segment/slot.h"
+#include "segment/trace.h"
 
 enum {
     ROOT_WORDS = sizeof(struct mu_cluster_root) / 8,
@@ -289,6 +290,17 @@ static int load(struct edit *d)
     return 1;
 }
 
+/* Into the trace: what the record has become. The message's name is the time's, for no other message has it. */
+static void note(struct mu_ctx *ctx, const struct mu_task_change *c)
+{
+    const struct mu_task_record *r = &c->record;
+    uint64_t now = mu_trace_now(ctx);
+    uint32_t name = c->text[0] ? mu_trace_name(ctx, now, c->text, strlen(c->text)) : 0;
+
+    mu_trace_note(ctx, now, MU_TRACE_STATE, MUSTER_OK, name, c->task,
+                  MU_TRACE_CHANGE(r->pid, r->code, r->cause, r->state));
+}
+
 enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg)
 {
     struct edit d = {.ctx = ctx};
@@ -318,10 +330,13 @@ enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn
         if (!status)
             commit = mu_txn_commit(&d.txn);
     }
-    if (commit == MU_RETRY)
+    if (commit == MU_RETRY) {
         mu_txn_abort(&d.txn);
-    else
-        mu_epoch_move(ctx->seg); /* killed before it: the scavenger of this death moves it */
+        return status;
+    }
+    mu_epoch_move(ctx->seg); /* killed before it: the scavenger of this death moves it */
+    if (mu_is_traced(ctx))
+        note(ctx, &d.change);
     return status;
 }
 

@@ -429,6 +429,7 @@ enum muster_status muster_segment_info(struct muster_segment *segment, struct mu
     i->num_events = segment->num_events;
     i->slots_live = mu_segment_live_slots(segment);
     i->closed = mu_segment_is_closed(segment);
+    i->trace_events = segment->trace_events;
     return MUSTER_OK;
 }
 

@@ -1,9 +1,9 @@
 /*
  * segment/format.c: laying out a segment in memory, and believing one found there.
  *
- * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, heap. The header is
- * copied out once, checked as a whole, and its numbers kept in private memory; nothing is read from the shared header
- * again but the atomic words.
+ * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, heap, trace rings.
+ * The header is copied out once, checked as a whole, and its numbers kept in private memory; nothing is read from the
+ * shared header again but the atomic words.
  */
 #include "segment/format.h"
 
@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "segment/trace.h"
 
 #define DEFAULT_BUCKETS   32768u
 #define DEFAULT_EVENTS    1024u
@@ -85,6 +86,9 @@ static enum muster_status apply(const struct muster_segment_config *c, struct mu
     if (heap < MIN_HEAP || heap > MAX_HEAP)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a heap of %llu bytes; 1 MiB to 8 GiB is possible",
                        (unsigned long long)heap);
+    if (c->trace_events > MU_TRACE_EVENTS_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%u events of a thread's trace; %u is the most", c->trace_events,
+                       MU_TRACE_EVENTS_MAX);
     h->num_tasks = c->num_tasks;
     h->num_slots = (slots < MU_SLOTS_MAX ? (uint32_t)slots : MU_SLOTS_MAX) + MU_SLOTS_RESERVED;
     h->num_buckets = power_of_two(c->num_buckets ? c->num_buckets : DEFAULT_BUCKETS);
@@ -124,6 +128,8 @@ enum muster_status mu_format_plan(const char *job, const struct muster_segment_c
     h->buckets_offset = align_to(h->cells_offset + (uint64_t)h->num_cells * 8, SECTION);
     h->heap_offset = align_to(h->buckets_offset + (uint64_t)h->num_buckets * 8, SECTION);
     h->total_bytes = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
+    if (config->trace_events)
+        mu_trace_plan(h, power_of_two(config->trace_events));
     mu_random(h->run_id, sizeof h->run_id);
     mu_random(&h->hash_seed, sizeof h->hash_seed);
     mu_boot_id(h->boot_id);
@@ -194,7 +200,10 @@ static bool sections_fit(const struct mu_header *h)
            section(h->events_offset, (uint64_t)h->num_events * 8, &end, h->total_bytes) &&
            section(h->cells_offset, (uint64_t)h->num_cells * 8, &end, h->total_bytes) &&
            section(h->buckets_offset, (uint64_t)h->num_buckets * 8, &end, h->total_bytes) &&
-           section(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes);
+           section(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
+           (!h->trace_events ||
+            section(h->trace_offset, (uint64_t)h->num_slots * mu_trace_ring_bytes(h->trace_events, h->trace_names),
+                    &end, h->total_bytes));
 }
 
 enum muster_status mu_format_check(const struct mu_header *header, uint64_t file_bytes, const char *name,
@@ -225,6 +234,9 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
         return corrupt(name, "impossible number of buckets, cells or events");
     if (!h->num_chunks || h->num_chunks > MU_INDEX_MAX / MU_CHUNK_GRANULES || h->num_system_chunks > h->num_chunks)
         return corrupt(name, "impossible number of chunks");
+    if (h->trace_events &&
+        (!is_power(h->trace_events, MU_TRACE_EVENTS_MAX) || !is_power(h->trace_names, MU_TRACE_EVENTS_MAX)))
+        return corrupt(name, "impossible number of events or names of traces");
     if (!sections_fit(h))
         return corrupt(name, "sections overlap or leave the file");
     if (!memchr(h->job, 0, sizeof seg->job) || mu_format_job(h->job) || !memchr(h->host, 0, sizeof h->host))
@@ -238,6 +250,9 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->num_events = h->num_events;
     seg->num_chunks = h->num_chunks;
     seg->num_system_chunks = h->num_system_chunks;
+    seg->trace_events = h->trace_events;
+    seg->trace_names = h->trace_names;
+    seg->trace_tsc = h->trace_tsc != 0;
     seg->hash_seed = h->hash_seed;
     seg->heartbeat_timeout = h->heartbeat_timeout ? h->heartbeat_timeout : DEFAULT_HEARTBEAT;
     seg->foreign = h->pid_namespace != mu_namespace("pid") || h->time_namespace != mu_namespace("time");
@@ -255,4 +270,5 @@ void mu_format_bind(struct muster_segment *seg, const struct mu_header *header)
     seg->cells = (mu_a64 *)(seg->base + header->cells_offset);
     seg->buckets = (mu_a64 *)(seg->base + header->buckets_offset);
     seg->heap = seg->base + header->heap_offset;
+    seg->trace = header->trace_events ? seg->base + header->trace_offset : NULL;
 }

@@ -24,6 +24,9 @@ struct muster_segment {
     mu_a32 *chunks;
     mu_a64 *beats, *events, *cells, *buckets;
     uint8_t *heap;
+    uint8_t *trace; /* slots' rings; NULL: nothing is traced */
+    uint32_t trace_events, trace_names;
+    bool trace_tsc;
     uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks;
     uint32_t reserved_slots; /* of num_slots, the last: not for mu_slot_claim() */
     uint64_t hash_seed, heartbeat_timeout;
@@ -41,6 +44,22 @@ struct mu_hints {
     uint32_t next;  /* block within the chunk */
 };
 
+#define MU_TRACE_CACHE 32u
+
+/* A thread's trace: where its ring is, and which names it holds. All zero when nothing is traced. */
+struct mu_tracer {
+    struct mu_ring *ring;
+    struct mu_ring_event *events;
+    struct mu_ring_name *texts;
+    uint64_t head, names; /* as in the ring */
+    uint32_t event_mask, name_mask;
+    uint32_t task; /* id + 1 */
+    struct {
+        uint64_t object;
+        uint32_t name;
+    } known[MU_TRACE_CACHE];
+};
+
 struct mu_ctx {
     struct muster_segment *seg;
     struct mu_slot *own;
@@ -50,6 +69,7 @@ struct mu_ctx {
     uint32_t unclaimed;       /* no unclaimed chunk below it, as far as known */
     uint64_t dry[MU_CLASSES]; /* a search of everything was in vain at this MU_WANTED_COUNT, + 1; 0: none was */
     struct mu_hints hints[2][MU_CLASSES];
+    struct mu_tracer trace;
     uint64_t scratch[MU_CHUNK / 8]; /* a private copy of the root block being edited */
 };
 

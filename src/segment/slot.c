@@ -21,6 +21,7 @@
 
 #include "base/process.h"
 #include "segment/stats.h"
+#include "segment/trace.h"
 #include "sync/futex.h"
 
 #define TID_MASK FUTEX_TID_MASK
@@ -226,6 +227,8 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
     ctx->own = s;
     ctx->slot = slot;
     ctx->incarnation = MU_SLOT_INCARNATION(w);
+    if (seg->trace)
+        mu_trace_open(ctx);
     return true;
 }
 

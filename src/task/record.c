@@ -16,6 +16,7 @@
 #include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "segment/stats.h"
+#include "segment/trace.h"
 #include "task/task.h"
 
 struct failure {
@@ -73,7 +74,9 @@ static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot
     struct mu_task_record r;
 
     f.text = arg ? arg : "its process died";
-    (void)slot;
+    if (mu_is_traced(ctx))
+        mu_trace_note(ctx, mu_trace_now(ctx), MU_TRACE_DEATH, MUSTER_OK, 0, task_word - 1,
+                      (uint64_t)slot << 32 | MU_SLOT_PID(slot_word));
     if (!task_word || task_word > ctx->seg->num_tasks)
         return;
     /* only what this death was registered with: a successor may have the record by now */

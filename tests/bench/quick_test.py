@@ -19,7 +19,8 @@ OUT = os.environ.get("TMPDIR", "/tmp")
 TWO = {"line", "line.avg16", "wait.spin", "wait.parked", "barrier.n2.beside_line", "barrier.n2.over_line"}
 ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1", "named.2", "kv.get.hot",
           "kv.get.uniform", "kv.get.chained", "kv.set.hot", "kv.set.uniform", "kv.increment", "kv.insert",
-          "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit",
+          "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit", "trace.event",
+          "trace.off", "trace.barrier",
           "memory.empty", "memory.task"}
 # Who is missing -> the file without which that is so.
 PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server"}

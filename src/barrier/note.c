@@ -1,0 +1,37 @@
+/*
+ * barrier/note.c: what is written into the trace at barriers: who comes, to which instance, and how it goes from there.
+ *
+ * An entry is timed at the call, but written once the instance is known; who is killed in between has not come.
+ */
+#include <string.h>
+
+#include "barrier/call.h"
+#include "barrier/group.h"
+#include "segment/trace.h"
+
+void mu_call_note_entry(struct mu_call *c)
+{
+    uint32_t name = mu_trace_name(c->ctx, c->key.hash, c->id, strlen(c->id));
+
+    mu_trace_note(c->ctx, c->came, MU_TRACE_NAMED_ENTER, MUSTER_OK, name, c->key.hash, c->counter);
+}
+
+void mu_call_note_exit(struct mu_call *c, enum muster_status status)
+{
+    uint32_t name = mu_trace_name(c->ctx, c->key.hash, c->id, strlen(c->id));
+
+    if (status != MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
+        mu_trace_note(c->ctx, mu_trace_now(c->ctx), MU_TRACE_NAMED_LEAVE, status, name, c->key.hash, c->counter);
+}
+
+void mu_group_note(struct muster_group *g, enum mu_trace_kind kind, uint64_t instance, enum muster_status status)
+{
+    struct mu_ctx *ctx = mu_handle_peek(g->muster);
+    uint64_t now;
+
+    if ((!ctx && mu_handle_context(g->muster, &ctx)) || !mu_is_traced(ctx) || status == MUSTER_DATA_LOSS)
+        return;
+    now = mu_trace_now(ctx);
+    mu_trace_note(ctx, now, kind, status, mu_trace_name(ctx, g->key.hash, g->name, strlen(g->name)), g->key.hash,
+                  instance);
+}
