@@ -62,6 +62,7 @@ enum mu_cli_option_id {
     MU_OPT_SORT,
     MU_OPT_STATE,
     MU_OPT_STDIN,
+    MU_OPT_STRAGGLERS,
     MU_OPT_SURVIVE,
     MU_OPT_TASK,
     MU_OPT_TASKS,
@@ -122,7 +123,7 @@ struct mu_cli_call {
 };
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv, mu_cli_barrier,
-    mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
+    mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_trace, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 
@@ -237,6 +238,8 @@ void mu_cli_json_text(struct mu_cli_json *json, const char *key, const char *tex
 void mu_cli_json_text_n(struct mu_cli_json *json, const char *key, const char *text, size_t len);
 void mu_cli_json_unsigned(struct mu_cli_json *json, const char *key, uint64_t value);
 void mu_cli_json_signed(struct mu_cli_json *json, const char *key, int64_t value);
+/* A number with three decimals: nanoseconds as microseconds. */
+void mu_cli_json_thousandths(struct mu_cli_json *json, const char *key, uint64_t thousandths);
 void mu_cli_json_bool(struct mu_cli_json *json, const char *key, int value);
 void mu_cli_json_null(struct mu_cli_json *json, const char *key);
 /* "KEY": text when the bytes are UTF-8, else "KEY_base64". */

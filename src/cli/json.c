@@ -136,6 +136,12 @@ void mu_cli_json_signed(struct mu_cli_json *json, const char *key, int64_t value
     fprintf(json->out, "%" PRId64, value);
 }
 
+void mu_cli_json_thousandths(struct mu_cli_json *json, const char *key, uint64_t thousandths)
+{
+    put_key(json, key);
+    fprintf(json->out, "%" PRIu64 ".%03u", thousandths / 1000, (unsigned)(thousandths % 1000));
+}
+
 void mu_cli_json_bool(struct mu_cli_json *json, const char *key, int value)
 {
     put_key(json, key);

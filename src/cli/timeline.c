@@ -1,0 +1,154 @@
+/*
+ * cli/timeline.c: from single events to spans and meetings.
+ *
+ * Entries and exits are paired slot by slot, in order of time: a thread is in one call at a time. An exit whose entry
+ * has been overwritten is left out; an entry without an exit is a call that goes on, or in which its thread died. Spans
+ * of one barrier and instance are a meeting; a call that was refused for its arguments is none of them.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "cli/timeline.h"
+
+static int is_entry(const struct mu_traced *e)
+{
+    return e->kind == MU_TRACE_NAMED_ENTER || e->kind == MU_TRACE_GROUP_ENTER || e->kind == MU_TRACE_KEY_ENTER;
+}
+
+static int is_exit(const struct mu_traced *e)
+{
+    return e->kind == MU_TRACE_NAMED_LEAVE || e->kind == MU_TRACE_GROUP_LEAVE || e->kind == MU_TRACE_KEY_LEAVE;
+}
+
+/* `inside`: for each slot, its open span + 1. */
+static void pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots)
+{
+    for (size_t i = 0; i < t->num_events; i++) {
+        const struct mu_traced *e = &t->events[i];
+        uint64_t slot = e->kind == MU_TRACE_DEATH ? e->value >> 32 : e->slot;
+        struct mu_cli_span *span = slot < slots && inside[slot] ? &t->spans[inside[slot] - 1] : NULL;
+
+        if (span && e->kind == MU_TRACE_DEATH) {
+            span->dead = 1;
+        } else if (is_exit(e) && span && (unsigned)span->enter->kind + 1 == (unsigned)e->kind &&
+                   span->enter->object == e->object) {
+            span->open = 0;
+            span->status = e->status;
+            span->version = e->value;
+        } else if (is_entry(e)) {
+            if (span)
+                span->end_ns = e->time_ns; /* its exit is missing */
+            t->spans[t->num_spans] = (struct mu_cli_span){.enter = e, .open = 1, .meeting = -1};
+            inside[slot] = ++t->num_spans;
+            continue;
+        } else {
+            continue;
+        }
+        span->end_ns = e->time_ns;
+        inside[slot] = 0;
+    }
+}
+
+static int by_meeting(const void *a, const void *b)
+{
+    const struct mu_cli_span *x = *(struct mu_cli_span *const *)a, *y = *(struct mu_cli_span *const *)b;
+
+    if (x->enter->object != y->enter->object)
+        return x->enter->object > y->enter->object ? 1 : -1;
+    if (x->enter->value != y->enter->value)
+        return x->enter->value > y->enter->value ? 1 : -1;
+    return x->enter < y->enter ? -1 : x->enter > y->enter;
+}
+
+/* Spans come in order of their entry. */
+static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
+{
+    const struct mu_traced *e = span->enter;
+
+    if (!m->count)
+        *m = (struct mu_cli_meeting){.name = e->name,
+                                     .object = e->object,
+                                     .instance = e->value,
+                                     .is_group = e->kind == MU_TRACE_GROUP_ENTER,
+                                     .first_ns = e->time_ns,
+                                     .last_ns = e->time_ns};
+    if (!*m->name)
+        m->name = e->name;
+    m->before_ns = m->last_ns;
+    m->last_ns = e->time_ns;
+    m->last_task = e->task;
+    m->count++;
+    m->open += span->open != 0;
+    if (!span->open && m->status == MUSTER_OK)
+        m->status = span->status;
+}
+
+static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count)
+{
+    const struct mu_traced *last = NULL;
+
+    qsort(arrivals, count, sizeof(void *), by_meeting);
+    for (size_t i = 0; i < count; i++) {
+        const struct mu_traced *e = arrivals[i]->enter;
+
+        if (!last || last->object != e->object || last->value != e->value)
+            t->num_meetings++;
+        last = e;
+        add(&t->meetings[t->num_meetings - 1], arrivals[i]);
+        arrivals[i]->meeting = (long)t->num_meetings - 1;
+    }
+}
+
+/* Ends what has no end, and picks the arrivals at barriers. */
+static size_t pick(struct mu_cli_timeline *t, uint64_t now_ns, struct mu_cli_span **arrivals)
+{
+    uint64_t end = t->num_events ? t->events[t->num_events - 1].time_ns : 0;
+    size_t count = 0;
+
+    end = now_ns > end ? now_ns : end;
+    for (size_t i = 0; i < t->num_spans; i++) {
+        struct mu_cli_span *span = &t->spans[i];
+
+        if (!span->end_ns)
+            span->end_ns = end;
+        if (span->end_ns < span->enter->time_ns) /* a damaged time */
+            span->end_ns = span->enter->time_ns;
+        if (span->enter->kind != MU_TRACE_KEY_ENTER && (span->open || span->status != MUSTER_INVALID_ARGUMENT))
+            arrivals[count++] = span;
+    }
+    return count;
+}
+
+enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, uint64_t now_ns,
+                                        struct mu_cli_timeline *ret)
+{
+    struct mu_cli_timeline t = {0};
+    struct mu_cli_span **arrivals;
+    size_t *inside;
+    enum muster_status status = mu_trace_read(segment, &t.events, &t.num_events, &t.lost);
+
+    if (status != MUSTER_OK)
+        return status;
+    t.spans = calloc(t.num_events + 1, sizeof *t.spans);
+    t.meetings = calloc(t.num_events + 1, sizeof *t.meetings);
+    arrivals = calloc(t.num_events + 1, sizeof(void *));
+    inside = calloc(segment->num_slots, sizeof *inside);
+    if (t.spans && t.meetings && arrivals && inside) {
+        pair(&t, inside, segment->num_slots);
+        meet(&t, arrivals, pick(&t, now_ns, arrivals));
+        *ret = t;
+    } else {
+        mu_cli_timeline_done(&t);
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to put %zu events together", t.num_events);
+    }
+    free(arrivals);
+    free(inside);
+    return status;
+}
+
+void mu_cli_timeline_done(struct mu_cli_timeline *timeline)
+{
+    free(timeline->events);
+    free(timeline->spans);
+    free(timeline->meetings);
+}
