@@ -110,7 +110,7 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
     }
     for (uint32_t i = 0; i < agent->num_tasks; i++)
         agent->tasks[i].restart_at = UINT64_MAX;
-    if (mu_agent_join_job(agent))
+    if (mu_agent_join_job(agent) || mu_agent_serve_metrics(agent))
         return -1;
     for (uint32_t i = 0; i < agent->num_tasks; i++)
         if (orphans->pids[i] && watch_task(agent, i, orphans->pids[i]))
@@ -170,6 +170,7 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
             muster_interrupt(agent.muster);
         mu_agent_remove_name(&agent);
     }
+    mu_metrics_stop(agent.metrics);
     if (agent.watching && agent.broken)
         muster_interrupt(agent.muster);
     mu_agent_close_job(&agent);

@@ -110,6 +110,23 @@ int mu_agent_set_up_loop(struct mu_agent *agent)
     return error ? -1 : 0;
 }
 
+int mu_agent_serve_metrics(struct mu_agent *agent)
+{
+    char why[256];
+
+    if (!agent->options->metrics)
+        return 0;
+    if (mu_metrics_start(&agent->loop, agent->options->metrics, agent->muster, &agent->metrics, why, sizeof why)) {
+        mu_agent_say("no metrics at %s: %s", agent->options->metrics, why);
+        return -1;
+    }
+    for (uint32_t i = 0; i < agent->attempt * agent->num_tasks; i++)
+        mu_metrics_restarted(agent->metrics);
+    if (agent->attempt == 0)
+        mu_agent_say("metrics at %s", mu_metrics_address(agent->metrics));
+    return 0;
+}
+
 static void close_one(uv_handle_t *handle, void *arg)
 {
     (void)arg;
@@ -321,7 +338,7 @@ static void supervise(struct mu_agent *agent)
 /* The job once: its segment, its tasks, to the end of the last of them. */
 static void run_once(struct mu_agent *agent)
 {
-    if (mu_agent_open_job(agent)) {
+    if (mu_agent_open_job(agent) || mu_agent_serve_metrics(agent)) {
         agent->broken = 1;
         return;
     }
@@ -336,6 +353,8 @@ static void clean_up(struct mu_agent *agent)
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;
+    mu_metrics_stop(agent->metrics);
+    agent->metrics = NULL;
     if (agent->watching)
         muster_interrupt(agent->muster);
     mu_agent_remove_name(agent);

@@ -48,6 +48,7 @@ struct mu_agent_options {
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
     const struct mu_launch_plan *plan;         /* where the tasks run; NULL: anywhere */
     int report_bindings;
+    const char *metrics; /* address to serve them at; NULL: nowhere */
     /* Says who does what; at the timeout. NULL: nothing is said. */
     void (*report)(struct muster *muster, FILE *out);
 };

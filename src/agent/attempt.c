@@ -54,6 +54,8 @@ void mu_agent_start_again(struct mu_agent *agent)
         agent->waiting--;
         if (mu_agent_start_task(agent, i))
             mu_agent_begin_end(agent);
+        else if (agent->metrics)
+            mu_metrics_restarted(agent->metrics);
     }
 }
 

@@ -21,6 +21,7 @@
 #include <muster/task.h>
 
 #include "agent/agent.h"
+#include "agent/metrics.h"
 #include "launch/bind.h"
 #include "launch/launch.h"
 #include "task/task.h"
@@ -84,6 +85,7 @@ struct mu_agent {
     int catch_err; /* stderr passes through the launcher, though it needs no label */
     struct mu_launch_terminal terminal;
     struct mu_launch_env *envs; /* one an app */
+    struct mu_metrics *metrics;
 };
 
 /* ---- agent.c ---- */
@@ -91,6 +93,8 @@ struct mu_agent {
 int mu_agent_set_up_loop(struct mu_agent *agent);
 /* One round of the loop: sleep until something happens, take signals, look at the clock. */
 void mu_agent_turn(struct mu_agent *agent);
+/* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
+int mu_agent_serve_metrics(struct mu_agent *agent);
 void mu_agent_close_loop(struct mu_agent *agent);
 /* Send SIGTERM to all and set the time of SIGKILL; later calls change nothing. */
 void mu_agent_begin_end(struct mu_agent *agent);

@@ -50,6 +50,7 @@ enum mu_cli_option_id {
     MU_OPT_LABEL,
     MU_OPT_MAP_BY,
     MU_OPT_MEMFD,
+    MU_OPT_METRICS,
     MU_OPT_NAMES,
     MU_OPT_NUM,
     MU_OPT_ONLY,

@@ -319,6 +319,7 @@ static int run_run(struct mu_cli_call *call)
         .survive = call->values[MU_OPT_SURVIVE] != NULL,
         .grace_ns = GRACE_NS,
         .restart_delay_ns = RESTART_DELAY_NS,
+        .metrics = call->values[MU_OPT_METRICS],
         .report = report,
     };
     int code = take_apps(call, &apps);
@@ -356,6 +357,7 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", "what is started again: job (default), or the failing task"},
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
     {MU_OPT_SURVIVE, 0, "survive", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
+    {MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
     {MU_OPT_DRY_RUN, 0, "dry-run", NULL, "say what would be started, and start nothing"},
@@ -380,7 +382,10 @@ const struct mu_cli_verb mu_cli_run = {
 
 static int agent_run(struct mu_cli_call *call)
 {
-    struct mu_agent_options options = {.grace_ns = GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE};
+    struct mu_agent_options options = {.grace_ns = GRACE_NS,
+                                       .stdin_to = MU_AGENT_STDIN_NONE,
+                                       .metrics = call->values[MU_OPT_METRICS],
+                                       .report = report};
     const char *job = call->values[MU_OPT_ADOPT];
     int code;
 
@@ -401,6 +406,7 @@ static const struct mu_cli_option agent_options[] = {
     {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},
     {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]", "a failing task ends the job at once (default), or does not"},
     {MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"},
+    {MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"},
     MU_CLI_END,
 };
 

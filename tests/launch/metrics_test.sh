@@ -1,0 +1,29 @@
+#!/bin/bash
+# --metrics: the job's numbers over HTTP while it runs, the adopter's too. The pages themselves are tests/agent's.
+. "$(dirname "$0")/../cli/common.sh"
+MEMBER=$BUILD/tests/launch/member
+[ -x "$MEMBER" ] || fail "$MEMBER is not built"
+fetch() { "$PYTHON" -c 'import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1], timeout=30).read().decode())' "$URL" > "$OUT"; }
+served() { URL=$(sed -n 's/^muster [a-z]*: metrics at \(http.*\)$/\1/p' "$1"); [ -n "$URL" ]; }
+shows() { fetch && grep -qE "$1" "$OUT"; }
+
+RUN_OPTIONS="--metrics :0 --restarts 1 --restart-policy task --restart-delay 0 --kill-on-fail=no" start_job 3 "$MEMBER" stay
+await "it says where" served "$ERR.run"
+await "three are connected" shows '^muster_tasks\{state="connected"\} 3$'
+shows "^muster_info\{muster_job=\"$JOB\"" || fail "no job"
+set -- $(pids)
+kill -KILL "$2"
+await "the restart is counted" shows '^muster_restarts_total 1$'
+kill -TERM $RUN
+wait $RUN
+fetch 2> /dev/null && fail "it is served after the job's end"
+
+# Where it cannot be served the job does not run.
+check 125 "$MUSTER" run --metrics 999.1.1.1:80 true
+err_has '^muster run: no metrics at 999.1.1.1:80: '
+check 125 "$MUSTER" run --metrics 127.0.0.1:99999 true
+
+# With each attempt of the job.
+check 0 "$MUSTER" run --metrics "unix:$TMPDIR/socket" --restarts 2 --restart-delay 0 sh -c '[ -S "$1" ] && exit $((2 - MUSTER_ATTEMPT))' sh "$TMPDIR/socket"
+exit 0
