@@ -97,7 +97,7 @@ static void try_segment(struct mu_doctor_page *page, int memfd)
         if (!memfd)
             muster_segment_remove(job);
         muster_segment_close(segment);
-    } else if (status == MUSTER_RESOURCE_EXHAUSTED && !memfd) {
+    } else if (status == MUSTER_RESOURCE_EXHAUSTED && !memfd && !strstr(muster_last_error(), "cannot map")) {
         mu_doctor_say(
             page, MU_DOCTOR_NOTE, "segment",
             "make it larger: --shm-size=8g for a container, else mount -o remount,size=8g /dev/shm",
@@ -140,7 +140,10 @@ static int see(void *arg, const struct muster_segment_row *row)
     char mend[320];
 
     if (row->problem && strncmp(row->problem, "left over", 9) != 0) {
-        snprintf(mend, sizeof mend, "unless a muster of another version uses it: muster segment rm %s", row->job);
+        if (strstr(row->problem, "cannot map")) /* for want of address space: it may be a living job's */
+            snprintf(mend, sizeof mend, "ulimit -v unlimited");
+        else
+            snprintf(mend, sizeof mend, "unless a muster of another version uses it: muster segment rm %s", row->job);
         if (seen->page->count < 8)
             mu_doctor_say(seen->page, MU_DOCTOR_NOTE, "segment", mend, "job %s: %s", row->job, row->problem);
     } else if (row->slots_live > 0) {
