@@ -46,6 +46,7 @@ struct mu_agent_options {
     uint64_t timeout_ns;       /* 0: none */
     uint64_t grace_ns;         /* between SIGTERM and SIGKILL */
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
+    uint32_t trace_events;                     /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan;         /* where the tasks run; NULL: anywhere */
     int report_bindings;
     const char *metrics; /* address to serve them at; NULL: nowhere */

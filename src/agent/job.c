@@ -75,6 +75,7 @@ static enum muster_status create(struct mu_agent *agent)
         .heap_bytes = options->heap_bytes,
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,
+        .trace_events = options->trace_events,
     };
     enum muster_status status = muster_segment_create(agent->job, &config, &agent->segment);
 

@@ -68,6 +68,7 @@ enum mu_cli_option_id {
     MU_OPT_TASK,
     MU_OPT_TASKS,
     MU_OPT_TIMEOUT,
+    MU_OPT_TRACE,
     MU_OPT_TYPE,
     MU_OPT_VALUES,
     MU_OPT_WAIT,

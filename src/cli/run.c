@@ -17,6 +17,8 @@
 
 #define GRACE_NS         5000000000ull
 #define RESTART_DELAY_NS 1000000000ull
+#define TRACE_EVENTS     4096u
+#define TRACE_EVENTS_MAX (1u << 20)
 
 /* ---- the commands of a job -------------------------------------------------------------------------------------- */
 
@@ -277,6 +279,19 @@ static void report(struct muster *muster, FILE *out)
     mu_cli_report(muster, out);
 }
 
+static int take_trace(struct mu_cli_call *call, uint32_t *ret_events)
+{
+    const char *text = call->values[MU_OPT_TRACE];
+    uint64_t events = TRACE_EVENTS;
+
+    if (!text)
+        return 0;
+    if (*text && (mu_cli_parse_unsigned(text, TRACE_EVENTS_MAX, &events) || events == 0))
+        return mu_cli_usage(call, "'%s' is no number of events from 1 to %u", text, TRACE_EVENTS_MAX);
+    *ret_events = (uint32_t)events;
+    return 0;
+}
+
 static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     int code;
@@ -293,6 +308,8 @@ static int take_options(struct mu_cli_call *call, struct mu_agent_options *optio
         code = mu_cli_size(call, MU_OPT_HEAP, &options->heap_bytes);
     if (!code)
         code = take_kill_on_fail(call, &options->keep_going);
+    if (!code)
+        code = take_trace(call, &options->trace_events);
     if (!code)
         code = take_stdin(call, options->num_tasks, &options->stdin_to);
     if (!code)
@@ -358,6 +375,7 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
     {MU_OPT_SURVIVE, 0, "survive", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
     {MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"},
+    {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
     {MU_OPT_DRY_RUN, 0, "dry-run", NULL, "say what would be started, and start nothing"},
