@@ -17,6 +17,7 @@
 
 #include "child.h"
 #include "cli/picture.h"
+#include "cli/timeline.h"
 #include "shm_layout/layout.h"
 
 static uint8_t *image;
@@ -105,8 +106,13 @@ static void note_used(void)
 
 static void make_image(void)
 {
-    struct muster_segment_config config = {
-        .num_tasks = 4, .num_slots = 8, .num_buckets = 8, .num_events = 8, .heap_bytes = 1 << 20, .memfd = 1};
+    struct muster_segment_config config = {.num_tasks = 4,
+                                           .num_slots = 8,
+                                           .num_buckets = 8,
+                                           .num_events = 8,
+                                           .heap_bytes = 1 << 20,
+                                           .memfd = 1,
+                                           .trace_events = 64};
     struct muster_segment *segment;
     struct muster_segment_info info;
     struct muster *m;
@@ -161,7 +167,7 @@ static uint64_t place(struct program *p)
     const struct mu_header *h = &image_header;
     uint64_t which = take(p, 1), n = take(p, 2), at;
 
-    switch (which % 10) {
+    switch (which % 11) {
     case 0: at = n % 1024; break;
     case 1: at = 1024 + n % 1024; break;
     case 2: at = h->slots_offset + n % (h->num_slots * sizeof(struct mu_slot)); break;
@@ -170,6 +176,10 @@ static uint64_t place(struct program *p)
     case 5: at = h->events_offset + n % (h->num_events * 8); break;
     case 6: at = h->cells_offset + n % (h->num_cells * 8); break;
     case 7: at = h->buckets_offset + n % (h->num_buckets * 8); break;
+    case 8: /* in the ring of one of the slots in use */
+        at = h->trace_offset + n % 4 * mu_trace_ring_bytes(h->trace_events, h->trace_names);
+        at += n & 0x100 ? n / 512 % 2 * 8 : sizeof(struct mu_ring) + n / 512 * 32 % 4096 + n / 4 % 4 * 8;
+        break;
     default:
         at = h->heap_offset + (uint64_t)used[n % used_count] * MU_GRANULE;
         at += which & 0x80 ? take(p, 2) * 8 : take(p, 1) % 16 * 8;
@@ -255,6 +265,7 @@ static void read_others(struct muster *m)
     uint64_t version = 0, position = 0, next = 0, lost;
     struct muster_task_info tasks[4], task;
     struct mu_cli_picture first, second;
+    struct mu_cli_timeline timeline;
     struct muster_error error;
     struct muster_event event;
     char payload[600];
@@ -277,6 +288,10 @@ static void read_others(struct muster *m)
             mu_cli_picture_free(&second);
         }
         mu_cli_picture_free(&first);
+    }
+    if (!mu_cli_timeline_read(muster_segment_of(m), 0, &timeline)) {
+        mu_cli_print_stragglers(&timeline, muster_num_tasks(m), nowhere);
+        mu_cli_timeline_done(&timeline);
     }
     muster_event_next(m, &next);
     for (int i = 0; i < 40; i++) {

@@ -47,15 +47,19 @@ static void name_of(uint64_t object, char text[57])
     snprintf(text, 57, "object %llx, named as long as may be", (unsigned long long)object);
 }
 
-/* Number i of a writer; every seventh has another name, so that the names wrap, too. */
-static void note(struct mu_ctx *ctx, uint64_t i)
+static void note_object(struct mu_ctx *ctx, uint64_t object)
 {
-    uint64_t object = (i / 7) << 32 | 5;
     char text[57];
 
     name_of(object, text);
     mu_trace_note(ctx, mu_trace_now(ctx), MU_TRACE_KEY_ENTER, MUSTER_OK, mu_trace_name(ctx, object, text, strlen(text)),
                   object, value_of(object));
+}
+
+/* Number i of a writer; every seventh has another name, so that the names wrap, too. */
+static void note(struct mu_ctx *ctx, uint64_t i)
+{
+    note_object(ctx, (i / 7) << 32 | 5);
 }
 
 /* Checks what was read of the one slot; returns the number of the last event + 1. */
@@ -125,6 +129,21 @@ static void the_last_events_are_kept_and_the_others_counted(void **state)
     assert_ok(muster_leave(m));
 }
 
+static void objects_that_share_a_place_in_the_cache_keep_their_names_apart(void **state)
+{
+    struct muster *m = test_join(job.name, -1, 0);
+    struct mu_ctx *ctx;
+    uint64_t named;
+
+    (void)state;
+    assert_ok(mu_handle_context(m, &ctx));
+    for (uint64_t i = 0; i < 20; i++)
+        note_object(ctx, (i % 3 * MU_TRACE_CACHE) << 32 | 9);
+    assert_int_equal(read_all(m->seg, &named), 20);
+    assert_int_equal(named, 20);
+    assert_ok(muster_leave(m));
+}
+
 static int writes_for_ever(void *arg)
 {
     struct muster *m = test_join(job.name, 1, 0);
@@ -132,7 +151,7 @@ static int writes_for_ever(void *arg)
 
     CHECK(m && !mu_handle_context(m, &ctx));
     for (uint64_t i = 0;; i++) {
-        note(ctx, i);
+        note_object(ctx, i << 32); /* a name for each: they are overwritten while they are read, too */
         if (i == 200)
             test_gate_arrive(arg);
     }
@@ -246,6 +265,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_last_events_are_kept_and_the_others_counted, setup, teardown),
+        cmocka_unit_test_setup_teardown(objects_that_share_a_place_in_the_cache_keep_their_names_apart, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(what_is_read_while_it_is_written_is_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(a_killed_writer_loses_no_more_than_one_event_and_the_next_owner_goes_on, setup,
                                         teardown),
