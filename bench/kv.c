@@ -121,7 +121,7 @@ __attribute__((always_inline)) static inline void run(struct store *store, struc
 {
     uint64_t end = bench_now_ns() + (uint64_t)(seconds / ROUNDS * 1e9);
 
-    for (uint64_t done = 0; done < most && !bench_samples_full(samples) && bench_now_ns() < end; done += BATCH) {
+    for (uint64_t done = 0; done < most && bench_goes_on(samples, end); done += BATCH) {
         uint64_t start = bench_ticks();
         for (int i = 0; i < BATCH; i++)
             op(store);

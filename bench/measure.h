@@ -213,6 +213,12 @@ static inline int bench_samples_full(const struct bench_samples *samples)
     return samples->count == samples->capacity;
 }
 
+/* Until `end`, or until they are full; but one is taken, however long the processor was somebody else's. */
+static inline int bench_goes_on(const struct bench_samples *samples, uint64_t end)
+{
+    return !bench_samples_full(samples) && (samples->count == 0 || bench_now_ns() < end);
+}
+
 /* Samples past the capacity are dropped: loops test bench_samples_full(). */
 static inline void bench_add(struct bench_samples *samples, uint64_t ticks)
 {

@@ -27,7 +27,7 @@ static void row_alone(struct muster *muster, double seconds, double tick_ns)
     for (; counter < 1000; counter++)
         arrive(muster, "alone", counter, &self, 1);
     previous = bench_ticks();
-    while (bench_now_ns() < end && !bench_samples_full(&samples)) {
+    while (bench_goes_on(&samples, end)) {
         for (int i = 0; i < 64; i++) {
             arrive(muster, "alone", counter++, &self, 1);
             now = bench_ticks();

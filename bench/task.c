@@ -31,7 +31,7 @@ static void row_heartbeat(double seconds, double tick_ns)
     muster = bench_job_join(&job, 0, MUSTER_JOIN_NO_HEARTBEAT);
     bench_samples_init(&samples, 1u << 18);
     bench_samples_init(&calls, 1u << 18);
-    while (bench_now_ns() < end && !bench_samples_full(&samples)) {
+    while (bench_goes_on(&samples, end)) {
         uint64_t start = bench_ticks();
         for (int i = 0; i < BATCH; i++)
             if (muster_heartbeat(muster) != MUSTER_OK)

@@ -23,7 +23,7 @@ static void row_event(struct muster *muster, double seconds, double tick_ns)
     if (!mu_is_traced(ctx))
         bench_die("the job is not traced");
     bench_samples_init(&samples, 1u << 20);
-    while (bench_now_ns() < end && !bench_samples_full(&samples)) {
+    while (bench_goes_on(&samples, end)) {
         uint64_t previous = bench_ticks();
 
         for (int i = 0; i < BATCH; i++)
@@ -44,7 +44,7 @@ static void row_group(struct muster *muster, const char *metric, double seconds,
 
     bench_ok(muster_group_create(muster, "alone", &self, 1, 0, MUSTER_FOREVER, &group), "muster_group_create");
     bench_samples_init(&samples, 1u << 20);
-    while (bench_now_ns() < end && !bench_samples_full(&samples)) {
+    while (bench_goes_on(&samples, end)) {
         uint64_t previous = bench_ticks();
 
         for (int i = 0; i < BATCH; i++)

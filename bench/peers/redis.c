@@ -142,7 +142,7 @@ static void row(int fd, const char *metric, size_t (*request_make)(char[REQUEST_
     char request[REQUEST_MAX], reply[512];
 
     bench_samples_init(&samples, 1u << 20);
-    for (uint64_t i = 0; bench_now_ns() < end && !bench_samples_full(&samples); i++) {
+    for (uint64_t i = 0; bench_goes_on(&samples, end); i++) {
         uint32_t number = pick == PICK_HOT ? 0 : pick == PICK_NEW ? fresh++ : (uint32_t)(bench_random(&random) % keys);
         size_t len = request_make(request, number);
         uint64_t start = bench_ticks();

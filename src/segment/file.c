@@ -378,6 +378,7 @@ enum muster_status mu_segment_create(const char *job, const struct muster_segmen
                                      struct muster_segment **ret_segment)
 {
     struct muster_segment_config none = {0};
+    struct muster_segment *seg;
     struct mu_header h;
     char path[512], self[64];
     enum muster_status status = mu_format_plan(job, config ? config : &none, &h);
@@ -391,6 +392,9 @@ enum muster_status mu_segment_create(const char *job, const struct muster_segmen
     if (fd < 0)
         return build_failed(-fd, &h);
     path_of(job, path, sizeof path);
+    status = map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &seg);
+    if (status)
+        return status;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     for (int tries = 0; !memfd && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW); tries++) {
         if (errno != EEXIST)
@@ -400,11 +404,12 @@ enum muster_status mu_segment_create(const char *job, const struct muster_segmen
         else
             status = name_taken(path);
         if (status) {
-            close(fd);
+            muster_segment_close(seg);
             return status;
         }
     }
-    return map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, ret_segment);
+    *ret_segment = seg; /* nothing can fail once it has a name */
+    return MUSTER_OK;
 }
 
 enum muster_status muster_segment_info(struct muster_segment *segment, struct muster_segment_info *ret_info)

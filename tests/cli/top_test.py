@@ -194,6 +194,16 @@ def options():
         sys.exit("without a terminal: %r" % (done,))
 
 
+def stop_outside_of_waits(pid):
+    """Woken and not run yet, it would seem to wait for what has passed."""
+    for _ in range(1000):
+        os.kill(pid, signal.SIGSTOP)
+        if not screen.wait_for_tasks(JOB, 8)[3]["waiting"]:
+            return
+        os.kill(pid, signal.SIGCONT)
+    sys.exit("task 3 seems to wait for ever")
+
+
 run = subprocess.Popen([MUSTER, "run", "-n", "8", "--job", JOB, "--heartbeat-timeout=10m", WORKER, "epochs"],
                        stdin=subprocess.DEVNULL)
 try:
@@ -202,7 +212,7 @@ try:
     live.wait_for(r"no wait is longer than 0.1 s: 8 of 8 tasks connected|is running elsewhere|sleeps elsewhere|blocked")
     live.type("b")
     live.wait_for(r"^ <[ 0-9.]+ [um]?s +\d+ #+$")
-    os.kill(pid, signal.SIGSTOP)
+    stop_outside_of_waits(pid)
     live.wait_for(r"^task 3 \(pid %d\) is stopped" % pid)
     live.type("q")
     live.ends_with(0)
