@@ -59,7 +59,7 @@ def measure(group, results, repeats, patience):
                 results.missing.append((contender.who, contender.missing))
         else:
             able.append(contender)
-    left = {contender: repeats for contender in able}
+    left = {contender: min(repeats, contender.repeats or repeats) for contender in able}
     tries = {contender: 0 for contender in able}
     while any(left.values()):
         for contender in [c for c in able if left[c]]:
@@ -78,30 +78,37 @@ def measure(group, results, repeats, patience):
     return patience
 
 
-def agent_memory(tools, results):
-    """Resident memory of `muster run` while its two tasks sleep."""
+def resident(pid):
+    """(resident bytes, those with what is shared divided by the sharers) of a process."""
+    with open("/proc/%d/smaps_rollup" % pid) as f:
+        fields = dict(line.split(":", 1) for line in f if ":" in line and line.endswith("kB\n"))
+    return int(fields["Rss"].split()[0]) << 10, int(fields["Pss"].split()[0]) << 10
+
+
+def agent_memory(tools, results, size):
+    """Memory of `muster run` while its tasks sleep."""
     if not (tools.muster and os.access(tools.muster, os.X_OK)):
         results.missing.append(("memory of the agent", "the muster command is not built"))
         return
-    process = subprocess.Popen([tools.muster, "run", "-n", "2", "--", "sleep", "30"], stdin=subprocess.DEVNULL,
+    process = subprocess.Popen([tools.muster, "run", "-n", str(size), "--", "sleep", "60"], stdin=subprocess.DEVNULL,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        resident = 0
-        for turn in range(100):  # until both tasks run and a little longer; then what it has is what it needs
+        settled = 0
+        for _ in range(1000):  # until all and the guard run, and a little longer; then what it has is what it needs
             time.sleep(0.02)
             children = machine.first_line("/proc/%d/task/%d/children" % (process.pid, process.pid)).split()
-            with open("/proc/%d/status" % process.pid) as f:
-                fields = dict(line.split(":", 1) for line in f)
-            resident = max(resident, int(fields["VmRSS"].split()[0]) << 10)
-            if len(children) >= 2 and turn > 20:
+            settled += len(children) > size
+            if settled > 10:
                 break
-        results.add({"metric": "memory.agent", "who": "muster", "value": resident, "unit": "bytes"}, 0)
+        for kind, value in zip(("", ".pss"), resident(process.pid)):
+            results.add({"metric": "memory.agent.%d%s" % (size, kind), "who": "muster", "value": value,
+                         "unit": "bytes"}, 0)
     except (OSError, KeyError) as error:
         results.failures.append(("memory of the agent", str(error)))
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(10)
+            process.wait(20)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -137,7 +144,8 @@ def main():
         started = time.monotonic()
         patience = measure(group, results, options.repeats, patience)
         if group.name == "task":
-            agent_memory(tools, results)
+            for size in (1, 64, 512):
+                agent_memory(tools, results, size)
         print("… %s: %.0f s" % (group.name, time.monotonic() - started), file=sys.stderr)
     results.settle()
     lines = contract.judged(results)

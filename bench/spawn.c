@@ -1,10 +1,11 @@
 /*
  * bench/spawn.c: from nothing to the exit of N copies of a command: started by posix_spawn, or by a launcher.
  *
- * `spawn WHO ROUNDS COPIES COMMAND…` starts COPIES processes at once, waits for all, and takes the time. With COPIES 8
- * and `true` it is the limit; with COPIES 1 and a launcher's command line it is that launcher, its own start included.
+ * `spawn METRIC WHO ROUNDS COPIES COMMAND…` starts COPIES processes at once, waits for all, and takes the time. With
+ * COPIES 8 and `true` it is the limit; with COPIES 1 and a launcher's command line it is that launcher, its own start
+ * included.
  *
- * Usage: spawn WHO ROUNDS COPIES COMMAND [ARGUMENT…]
+ * Usage: spawn METRIC WHO ROUNDS COPIES COMMAND [ARGUMENT…]
  */
 #include "measure.h"
 
@@ -20,10 +21,10 @@ int main(int argc, char **argv)
     double tick_ns;
     int rounds, copies;
 
-    if (argc < 5)
-        bench_die("usage: spawn WHO ROUNDS COPIES COMMAND [ARGUMENT...]");
-    rounds = (int)bench_number(argv[2], 1, 10000);
-    copies = (int)bench_number(argv[3], 1, 64);
+    if (argc < 6)
+        bench_die("usage: spawn METRIC WHO ROUNDS COPIES COMMAND [ARGUMENT...]");
+    rounds = (int)bench_number(argv[3], 1, 10000);
+    copies = (int)bench_number(argv[4], 1, 64);
     alarm(120);
     tick_ns = bench_tick_ns();
     posix_spawn_file_actions_init(&actions);
@@ -34,15 +35,15 @@ int main(int argc, char **argv)
         pid_t children[64];
         uint64_t start = bench_ticks();
         for (int i = 0; i < copies; i++) {
-            int rc = posix_spawnp(&children[i], argv[4], &actions, NULL, argv + 4, environ);
+            int rc = posix_spawnp(&children[i], argv[5], &actions, NULL, argv + 5, environ);
             if (rc)
-                bench_die("%s: %s", argv[4], strerror(rc));
+                bench_die("%s: %s", argv[5], strerror(rc));
         }
         for (int i = 0; i < copies; i++)
-            bench_reap(children[i], argv[4]);
+            bench_reap(children[i], argv[5]);
         if (round >= 0)
             bench_add(&samples, bench_ticks() - start);
     }
-    bench_emit("run.8", argv[1], &samples, tick_ns, 1, 1);
+    bench_emit(argv[1], argv[2], &samples, tick_ns, 1, 1);
     return 0;
 }

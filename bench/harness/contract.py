@@ -120,7 +120,7 @@ def judged(results):
     judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, row("run.8"), row("run.8", "posix_spawn"))
     judge.size("memory of an empty segment", 1 << 20, "memory.empty")
     judge.size("memory of a task", 2 << 10, "memory.task")
-    judge.size("memory of the agent, resident", 10 << 20, "memory.agent")
+    judge.size("memory of the launcher of 64 tasks, resident", 10 << 20, "memory.agent.64")
     judge.time("attach", 1e6, row("attach"))
     judge.time("audit of 1 M objects", 1e7, row("audit"))
     return judge.lines

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -40,10 +41,17 @@ TITLES = {
     "attach.thread": "join, with the heartbeat thread",
     "attach.leave": "leave",
     "audit": "audit of the segment",
+    "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
+    "run.64": "start 64 times true, wait for all",
     "memory.empty": "committed bytes of an empty segment",
     "memory.task": "bytes of one more task",
-    "memory.agent": "resident bytes of the agent of 2 tasks",
+    "memory.agent.1": "resident bytes of the launcher of 1 task",
+    "memory.agent.64": "resident bytes of the launcher of 64 tasks",
+    "memory.agent.512": "resident bytes of the launcher of 512 tasks",
+    "memory.agent.1.pss": "the same, what it shares with others divided by them: 1 task",
+    "memory.agent.64.pss": "… 64 tasks",
+    "memory.agent.512.pss": "… 512 tasks",
 }
 
 # What stands for hardware or kernel alone, not for another implementation.
@@ -70,6 +78,7 @@ class Tools:
         self.folder = os.path.join(build, "bench")
         self.muster, self.compiler = muster, compiler
         self.why = {}  # program -> why it is missing
+        self.scratch = tempfile.TemporaryDirectory(prefix="muster-bench-")  # what peers leave; gone at the end
 
     def program(self, name):
         path = os.path.join(self.folder, name)
@@ -183,21 +192,34 @@ def torch_python():
     return None
 
 
-def run_group(tools, effort):
-    rounds, contenders = str(effort.runs), [own(tools, "posix_spawn", "spawn", "posix_spawn", effort.runs, 8, "true")]
+def launchers(tools, size, python):
+    """(who, command line, environment, why it cannot run, or "") of each launcher of `size` times true."""
     hydra, orte = shutil.which("mpiexec.hydra"), shutil.which("mpirun.openmpi")
-    spawn = tools.program("spawn")
     muster = tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
-    launchers = [
-        ("muster", [muster, "run", "-n", "8", "--", "true"], {}, "the muster command is not built"),
-        ("mpich", [hydra, "-bind-to", "none", "-n", "8", "true"], {}, "mpiexec.hydra is not installed"),
-        ("openmpi", [orte, "--bind-to", "none", "--oversubscribe", "-n", "8", "true"], openmpi_environment(),
-         "mpirun.openmpi is not installed"),
-    ]
-    for who, command, environment, why in launchers:
-        missing = "" if command[0] and spawn else why if spawn else "%s/spawn is not built" % tools.folder
-        contenders.append(Contender(who, [spawn, who, rounds, "1", *command], environment=environment,
-                                    missing=missing))
+    size = str(size)
+    yield "muster", [muster, "run", "-n", size, "--", "true"], {}, "" if muster else "the muster command is not built"
+    yield ("mpich", [hydra, "-bind-to", "none", "-n", size, "true"], {},
+           "" if hydra else "mpiexec.hydra is not installed")
+    yield ("openmpi", [orte, "--bind-to", "none", "--oversubscribe", "-n", size, "true"], openmpi_environment(),
+           "" if orte else "mpirun.openmpi is not installed")
+    # 9:1, "the output of task 9 to a file": with its own default this version fails under Python 3.11.
+    yield ("torchrun", [python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", size, "--redirects",
+                        "9:1", "--tee", "9:1", "--log_dir", tools.scratch.name, "--no_python", "true"], {},
+           "" if python else "no Python here has torch.distributed (Debian: python3-torch)")
+
+
+def run_group(tools, effort):
+    contenders, spawn, python = [], tools.program("spawn"), torch_python()
+    for size in (2, 8, 64):
+        metric = "run.%d" % size
+        contenders.append(own(tools, "posix_spawn", "spawn", metric, "posix_spawn", effort.runs, size, "true"))
+        for who, command, environment, why in launchers(tools, size, python):
+            slow = who == "torchrun"  # seconds each
+            if slow and size != 8 or who == "openmpi" and size == 64:  # where mpirun 4.1.4 often does not end
+                continue
+            missing = why if spawn else "%s/spawn is not built" % tools.folder
+            contenders.append(Contender(who, [spawn, metric, who, "1" if slow else str(effort.runs), "1", *command],
+                                        environment=environment, missing=missing, repeats=2 if slow else None))
     return Group("run", contenders)
 
 

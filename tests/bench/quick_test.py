@@ -43,7 +43,7 @@ def check_rows(whole):
     if len(os.sched_getaffinity(0)) > 1:
         wanted |= TWO
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
-        wanted |= {"run.8", "memory.agent"}
+        wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512"}
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
     for row in whole["rows"]:
         name = "%s of %s" % (row["metric"], row["who"])
@@ -59,11 +59,11 @@ def check_rows(whole):
 def check_missing(whole):
     for entry in whole["missing"]:
         who, why = entry["who"], entry["why"]
-        expect(who in PEERS or who == "tcpstore" or "the muster command" in why, "missing: %s: %s" % (who, why))
+        expect(who in PEERS or who in ("tcpstore", "torchrun") or "the muster command" in why, "missing: %s: %s" % (who, why))
         if who in PEERS:
             expect(not on_path(PEERS[who]), "%s is said to be missing (%s), but %s is there" % (who, why, PEERS[who]))
     seen = {row["who"] for row in whole["rows"]} | {entry["who"] for entry in whole["missing"]}
-    for peer in set(PEERS) - {"openmpi-sm"} | {"tcpstore", "pthread", "posix_spawn"}:
+    for peer in set(PEERS) - {"openmpi-sm"} | {"tcpstore", "torchrun", "pthread", "posix_spawn"}:
         expect(peer in seen, "%s is neither measured nor said to be missing" % peer)
 
 
