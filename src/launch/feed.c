@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { PIECE_SIZE = 65536, BACKLOG_MAX = 64 << 20 };
@@ -33,7 +34,7 @@ struct reader {
 
 struct mu_launch_feed {
     pthread_t thread;
-    int from, stop_fd, running;
+    int from, from_is_ours, stop_fd, running;
     uint32_t num_readers, live;
     struct piece *first, *last;
     size_t backlog;
@@ -147,15 +148,33 @@ static void *feed_main(void *arg)
     return NULL;
 }
 
+/*
+ * Standard input, so that reading it never blocks: who shares it may be quicker between our look and our read. Its own
+ * flags are everybody's, so a pipe or terminal is opened anew.
+ */
+static void open_input(struct mu_launch_feed *feed)
+{
+    struct stat st;
+
+    if (fstat(0, &st) || !(S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)))
+        return;
+    feed->from = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    feed->from_is_ours = feed->from >= 0;
+    if (feed->from < 0)
+        feed->from = 0;
+}
+
 int mu_launch_feed_new(uint32_t num_tasks, struct mu_launch_feed **ret_feed)
 {
     struct mu_launch_feed *feed = calloc(1, sizeof *feed + num_tasks * sizeof feed->readers[0]);
 
     if (!feed)
         return -1;
-    feed->from = 0;
+    open_input(feed);
     feed->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (feed->stop_fd < 0) {
+        if (feed->from_is_ours)
+            close(feed->from);
         free(feed);
         return -1;
     }
@@ -198,6 +217,8 @@ void mu_launch_feed_stop(struct mu_launch_feed *feed)
         for (uint32_t i = 0; i < feed->num_readers; i++)
             close(feed->readers[i].fd);
     close(feed->stop_fd);
+    if (feed->from_is_ours)
+        close(feed->from);
     while (feed->first) {
         struct piece *next = feed->first->next;
 

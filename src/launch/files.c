@@ -101,12 +101,14 @@ static void make_folders(char *path)
 int mu_launch_files_open(char *path)
 {
     int flags = O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY;
-    int fd = open(path, flags, 0666);
+    int fd = open(path, flags | O_NONBLOCK, 0666); /* a FIFO that nobody reads is an error, not a wait */
 
     if (fd < 0 && errno == ENOENT) {
         make_folders(path);
-        fd = open(path, flags, 0666);
+        fd = open(path, flags | O_NONBLOCK, 0666);
     }
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, flags & O_APPEND);
     return fd;
 }
 

@@ -50,6 +50,7 @@ struct mu_launch_output {
     char *out;       /* what is about to be written */
     size_t out_len, out_cap;
     int broken[3];
+    int midline; /* the last that went to stderr did not end its line */
     char input[READ_SIZE];
 };
 
@@ -94,6 +95,8 @@ static void forward(struct mu_launch_output *output, int fd, const char *data, s
 {
     if (len > 0 && !output->broken[fd] && write_all(fd, data, len))
         output->broken[fd] = 1;
+    if (len > 0 && fd == 2)
+        output->midline = data[len - 1] != '\n';
 }
 
 /* One whole line (without its newline), with what was kept of it before, goes to output->out. */
@@ -169,6 +172,22 @@ static void take(struct mu_launch_output *output, struct stream *stream, const c
         forward(output, stream->out, data, len);
 }
 
+/* Of a task that is started again and again the last ended stream is kept, for its tail. The lock is held. */
+static void forget_others(struct mu_launch_output *output, const struct stream *stream)
+{
+    for (struct stream **at = &output->streams; *at;) {
+        struct stream *other = *at;
+
+        if (other == stream || other->fd >= 0 || other->task_id != stream->task_id || other->out != stream->out) {
+            at = &other->next;
+            continue;
+        }
+        *at = other->next;
+        free(other->tail);
+        free(other);
+    }
+}
+
 static void end_stream(struct mu_launch_output *output, struct stream *stream)
 {
     if (stream->len) {
@@ -186,6 +205,7 @@ static void end_stream(struct mu_launch_output *output, struct stream *stream)
     free(stream->line);
     stream->line = NULL;
     pthread_mutex_lock(&output->lock);
+    forget_others(output, stream);
     output->open--;
     pthread_mutex_unlock(&output->lock);
 }
@@ -249,6 +269,8 @@ static void say_tail(struct mu_launch_output *output, uint32_t task_id)
         return;
     for (int i = 0; i < TAIL_READS && serve(output, stream); i++)
         ;
+    if (output->midline)
+        forward(output, 2, "\n", 1);
     if (stream->tail)
         mu_launch_say_tail(stream->tail, stream->tail_len, task_id);
 }

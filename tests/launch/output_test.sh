@@ -48,6 +48,9 @@ check 2 run --output '' true
 check 125 run --output "$D/plain/{rank}" true
 err_has "^muster run: cannot write $D/plain/0: Not a directory$"
 err_is_one_line
+mkfifo "$D/fifo-0"
+check 125 run --output "$D/fifo-{rank}" true
+err_has "^muster run: cannot write $D/fifo-0: No such device or address$"
 [ ! -e /dev/full ] || {
     check 0 run --label --output /dev/full echo shown
     out_is '[0] shown'
