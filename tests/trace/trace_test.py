@@ -193,6 +193,22 @@ def usage():
     muster("trace", "--job", JOB + "-not-there", status=3)
 
 
+def launched():
+    """As `muster run --trace` starts it, from the outside."""
+    job = subprocess.Popen([MUSTER, "run", "-n", "2", "--job", JOB, "--trace", "--", "sh", "-c",
+                            "muster barrier wait ready && echo up && exec sleep 1000"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, text=True,
+                           env=dict(os.environ, PATH=os.path.dirname(MUSTER) + ":" + os.environ["PATH"]))
+    try:
+        for _ in range(2):
+            expect(job.stdout.readline() == "up\n", "the tasks of the launched job are not up")
+        spans = meetings(json.loads(muster("trace", "--job", JOB).stdout), "barrier").get(("ready", 0), [])
+        expect(sorted(span["pid"] for span in spans) == [0, 1], "launched: %s" % spans)
+    finally:
+        job.terminate()
+        job.wait(60)
+
+
 for act in (post_mortem, wrapped, stopped):
     try:
         document = act()
@@ -208,6 +224,7 @@ try:
 finally:
     job.terminate()
     job.wait(60)
+launched()
 for problem in problems:
     print(problem)
 print("%d problems" % len(problems))
