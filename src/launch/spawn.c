@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 struct child {
     const struct mu_launch_image *image;
     pid_t parent;
+    const char *file; /* where the search along PATH will end; NULL: not known */
     const char *failed_step;
     int error;
 };
@@ -90,9 +92,9 @@ ON_CHILD_STACK static int child_main(void *arg)
         child->failed_step = "sigprocmask";
         if (!sigprocmask(SIG_SETMASK, &child->image->mask, NULL)) {
             child->failed_step = "exec";
-            if (child->image->path)
-                execve(child->image->path, child->image->argv, child->image->envp);
-            else
+            if (child->file)
+                execve(child->file, child->image->argv, child->image->envp);
+            if (!child->image->path) /* also where the file just tried is not there any more, or has no "#!" */
                 execvpe(child->image->argv[0], child->image->argv, child->image->envp);
         }
     }
@@ -101,7 +103,7 @@ ON_CHILD_STACK static int child_main(void *arg)
 }
 
 /* Room for execvpe()'s path buffers and, for a script without "#!", its copy of argv. */
-static size_t stack_size(char *const *argv)
+static size_t stack_needed(char *const *argv)
 {
     size_t count = 0;
 
@@ -110,17 +112,64 @@ static size_t stack_size(char *const *argv)
     return (((count + 2) * sizeof *argv + (128u << 10)) + 0xffff) & ~(size_t)0xffff;
 }
 
+/*
+ * The file that execvpe() will find for `name`; NULL: it must search. A job's tasks are mostly copies of one command,
+ * so it is looked for once, as by a shell, and not by failing execs of every task. No entry of PATH before the file has
+ * anything that may be executed; relative entries mean another folder after chdir() and end the search.
+ */
+static const char *find(const char *name)
+{
+    static char known_name[NAME_MAX + 1], known_path[PATH_MAX], file[PATH_MAX];
+    const char *path = getenv("PATH");
+
+    if (!path || !*name || strchr(name, '/') || strlen(name) > NAME_MAX || strlen(path) >= sizeof known_path)
+        return NULL;
+    if (strcmp(name, known_name) == 0 && strcmp(path, known_path) == 0 && access(file, X_OK) == 0)
+        return file;
+    known_name[0] = 0;
+    for (const char *at = path, *end; *at == '/'; at = end + 1) {
+        end = strchrnul(at, ':');
+        if (snprintf(file, sizeof file, "%.*s/%s", (int)(end - at), at, name) >= (int)sizeof file)
+            return NULL;
+        if (access(file, X_OK) == 0) {
+            snprintf(known_name, sizeof known_name, "%s", name);
+            snprintf(known_path, sizeof known_path, "%s", path);
+            return file;
+        }
+        if (!*end)
+            break;
+    }
+    return NULL;
+}
+
+/* One for all children, kept: none is on it any more when clone() returns. */
+static char *child_stack(size_t size)
+{
+    static char *stack;
+    static size_t stack_size;
+
+    if (stack_size < size) {
+        if (stack)
+            munmap(stack, stack_size);
+        stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+        stack_size = stack == MAP_FAILED ? 0 : size;
+        if (stack == MAP_FAILED)
+            stack = NULL;
+    }
+    return stack;
+}
+
 int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *ret_pidfd,
                     struct mu_launch_failure *ret_failure)
 {
-    struct child child = {.image = image, .parent = getpid()};
-    size_t size = stack_size(image->argv);
+    struct child child = {.image = image, .parent = getpid(), .file = image->path ? image->path : find(image->argv[0])};
+    size_t size = stack_needed(image->argv);
     int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, pidfd = -1, error;
     sigset_t all, before;
     pid_t pid;
-    char *stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    char *stack = child_stack(size);
 
-    if (stack == MAP_FAILED) {
+    if (!stack) {
         *ret_failure = (struct mu_launch_failure){"mmap", errno};
         return -1;
     }
@@ -129,7 +178,6 @@ int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *re
     pid = clone(child_main, stack + size, flags, &child, &pidfd);
     error = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    munmap(stack, size);
     if (pid < 0) {
         *ret_failure = (struct mu_launch_failure){"clone", error};
         return -1;

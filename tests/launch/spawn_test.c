@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,10 +97,89 @@ static void processors_that_are_not_there_are_refused_by_name_of_the_step(void *
     assert_int_equal(errno, ECHILD);
 }
 
+/* ---- where a command is looked for ------------------------------------------------------------------------------ */
+
+static char folders[2][120];
+
+static void put(int folder, const char *text, mode_t mode)
+{
+    char path[256];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/tool", folders[folder]);
+    unlink(path);
+    if (!text)
+        return;
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+/* The exit status of "tool"; minus the errno when it cannot be run. */
+static int tool(void)
+{
+    char *argv[] = {"tool", NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    pid_t pid;
+    int pidfd, status;
+
+    if (mu_launch_spawn(&image, &pid, &pidfd, &failure)) {
+        assert_string_equal(failure.step, "exec");
+        return -failure.error;
+    }
+    status = test_reap(pid);
+    close(pidfd);
+    return status;
+}
+
+static void a_command_is_found_where_it_is_now(void **state)
+{
+    const char *before = getenv("PATH");
+    char path[300];
+
+    (void)state;
+    assert_non_null(before);
+    for (int i = 0; i < 2; i++) {
+        snprintf(folders[i], sizeof folders[i], "%s/spawn-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
+        assert_non_null(mkdtemp(folders[i]));
+    }
+    snprintf(path, sizeof path, "%s:%s", folders[0], folders[1]);
+    setenv("PATH", path, 1);
+    assert_int_equal(tool(), -ENOENT);
+    put(1, "#!/bin/sh\nexit 5\n", 0700);
+    assert_int_equal(tool(), 5);
+    put(0, "#!/bin/sh\nexit 6\n", 0600); /* may not be executed */
+    assert_int_equal(tool(), 5);
+    put(1, NULL, 0);
+    assert_int_equal(tool(), -EACCES);
+    put(0, "exit 7\n", 0700); /* for the shell */
+    assert_int_equal(tool(), 7);
+    put(0, "#!/no/such/interpreter\n", 0700);
+    put(1, "#!/bin/sh\nexit 8\n", 0700);
+    assert_int_equal(tool(), 8); /* as execvpe() goes on after ENOENT */
+    snprintf(path, sizeof path, "%s:%s", folders[1], folders[0]);
+    put(0, "#!/bin/sh\nexit 9\n", 0700);
+    setenv("PATH", path, 1);
+    assert_int_equal(tool(), 8);
+    assert_int_equal(chdir(folders[0]), 0);
+    setenv("PATH", ".", 1);
+    assert_int_equal(tool(), 9);
+    assert_int_equal(chdir("/"), 0);
+    setenv("PATH", before, 1);
+    for (int i = 0; i < 2; i++) {
+        put(i, NULL, 0);
+        assert_int_equal(rmdir(folders[i]), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_starts_on_the_processors_that_it_was_given),
+        cmocka_unit_test(a_command_is_found_where_it_is_now),
         cmocka_unit_test(processors_that_are_not_there_are_refused_by_name_of_the_step),
     };
 
