@@ -78,8 +78,9 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
         return -1;
     }
     snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
-    if (mu_launch_guard_find(agent->job, ret_orphans)) {
-        mu_agent_say("job %s has no guard here: it was not started by 'muster run --survive' on this machine",
+    if (mu_launch_guard_find(agent->job, (pid_t)info.creator_pid, info.num_tasks, ret_orphans)) {
+        mu_agent_say("job %s has no guard here: it was not started by 'muster run --survive', or the guard was killed, "
+                     "too",
                      agent->job);
         return -1;
     }
@@ -101,6 +102,17 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
     return 0;
 }
 
+/* What failed while nobody looked. */
+static void find_failed(struct mu_agent *agent)
+{
+    struct muster_error error;
+
+    muster_scavenge(agent->muster, NULL);
+    agent->root_cause = mu_agent_first_error(agent, &error);
+    if (agent->root_cause >= 0)
+        mu_agent_say("task %d (pid %u) has failed: %s", (int)agent->root_cause, error.pid, error.message);
+}
+
 static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orphans)
 {
     agent->tasks = calloc(agent->num_tasks, sizeof *agent->tasks);
@@ -115,17 +127,24 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
     for (uint32_t i = 0; i < agent->num_tasks; i++)
         if (orphans->pids[i] && watch_task(agent, i, orphans->pids[i]))
             return -1;
+    find_failed(agent);
     mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
                  agent->job, agent->running, agent->num_tasks);
     return 0;
 }
 
-/* What the tasks left behind is found by its mark. */
+/* What the tasks left behind is found by its mark: it is told to end, then made to. */
 static void end_rest(const struct mu_agent *agent)
 {
     struct mu_launch_mark mark = {.run_id = agent->run_id, .session = -1};
+    uint64_t until = muster_after_ns(agent->options->grace_ns), give_up;
 
-    for (int i = 0; i < 1000 && mu_launch_sweep(&mark, SIGKILL, NULL, NULL) > 0; i++)
+    if (mu_launch_sweep(&mark, SIGTERM, NULL, NULL) == 0)
+        return;
+    while (muster_now_ns() < until && mu_launch_sweep(&mark, 0, NULL, NULL) > 0)
+        poll(NULL, 0, 20);
+    give_up = muster_after_ns(5000000000u);
+    while (mu_launch_sweep(&mark, SIGKILL, NULL, NULL) > 0 && muster_now_ns() < give_up)
         poll(NULL, 0, 5);
 }
 
@@ -175,6 +194,7 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
         muster_interrupt(agent.muster);
     mu_agent_close_job(&agent);
     mu_agent_close_loop(&agent);
+    mu_agent_flush(1);
     for (uint32_t i = 0; agent.tasks && i < agent.num_tasks; i++)
         if (agent.tasks[i].started)
             close(agent.tasks[i].pidfd);

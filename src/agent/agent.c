@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #define SECOND_INTERRUPT_NS 1000000000ull
+#define UNSAID_RETRY_NS     50000000ull
 #define GUARD_RESTARTS_MAX  100
 
 static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
@@ -51,12 +52,12 @@ static void take_signals(struct mu_agent *agent)
     sigdelset(&agent->mask_before, SIGCHLD);
 }
 
-/* A pidfd a task; two pipes, or files, where output is copied; one where input is. */
+/* A pidfd a task; a pipe, and a file, for each stream that is copied; one where input is. */
 static int raise_file_limit(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    rlim_t each =
-        1 + (options->label || options->output ? 4 : agent->catch_err) + (options->stdin_to == MU_AGENT_STDIN_ALL);
+    rlim_t streams = options->label ? 2 : (rlim_t)agent->catch_err;
+    rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t need = 64 + (rlim_t)agent->num_tasks * each;
     struct rlimit limit;
 
@@ -67,7 +68,7 @@ static int raise_file_limit(struct mu_agent *agent)
     limit.rlim_cur = need;
     if (need <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return 0;
-    mu_agent_say("%u tasks need %llu open files, the limit is %llu (raise it with 'ulimit -Hn')", agent->num_tasks,
+    mu_agent_say("%u tasks need %llu open files, the limit is %llu (root may raise it: 'ulimit -n')", agent->num_tasks,
                  (unsigned long long)need, (unsigned long long)limit.rlim_max);
     return -1;
 }
@@ -154,6 +155,14 @@ static int is_plain_stderr(void)
            !(stat("/dev/null", &null) == 0 && S_ISCHR(err.st_mode) && err.st_rdev == null.st_rdev);
 }
 
+/* "2>&1": in one pipe a task's lines stay in order. */
+static int is_one_file(void)
+{
+    struct stat out, err;
+
+    return fstat(1, &out) == 0 && fstat(2, &err) == 0 && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
 static int shows_colour(int fd)
 {
     const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
@@ -168,6 +177,8 @@ static int set_up(struct mu_agent *agent)
 
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
+    agent->catch_both = agent->catch_err && is_one_file();
+    output.both = agent->catch_both;
     mu_launch_terminal_init(&agent->terminal);
     if (mu_agent_set_up_loop(agent))
         return -1;
@@ -215,7 +226,7 @@ static void kill_all(struct mu_agent *agent)
 }
 
 /* ^Z: the tasks stop, then we do (unless nobody could wake us: the kernel sees to that), and go on together. */
-static void suspend(struct mu_agent *agent)
+void mu_agent_suspend(struct mu_agent *agent)
 {
     sigset_t stop;
 
@@ -233,6 +244,7 @@ static void end_by_signal(struct mu_agent *agent, int number)
     uint64_t now = muster_now_ns();
     char name[32];
 
+    agent->told_to_end = 1;
     if (agent->phase == MU_AGENT_RUNNING) {
         agent->end_signal = number;
         mu_agent_say("%s: ending %u task%s", mu_launch_signal_name(number, name), agent->running,
@@ -252,7 +264,7 @@ static void take_signal(struct mu_agent *agent, int number)
         return; /* the loop reaps after every round */
     }
     if (number == SIGTSTP) {
-        suspend(agent);
+        mu_agent_suspend(agent);
         return;
     }
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
@@ -263,15 +275,19 @@ static void take_signal(struct mu_agent *agent, int number)
             end_by_signal(agent, number);
 }
 
-static void take_signals_read(uv_poll_t *poll, int status, int events)
+void mu_agent_take_signals(struct mu_agent *agent)
 {
-    struct mu_agent *agent = poll->loop->data;
     struct signalfd_siginfo info;
 
-    (void)status;
-    (void)events;
     while (read(agent->signal_fd, &info, sizeof info) == sizeof info)
         take_signal(agent, (int)info.ssi_signo);
+}
+
+static void take_signals_read(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    mu_agent_take_signals(poll->loop->data);
 }
 
 void mu_agent_guard_died(struct mu_agent *agent)
@@ -288,7 +304,7 @@ void mu_agent_guard_died(struct mu_agent *agent)
     mu_agent_begin_end(agent);
 }
 
-static void check_clock(struct mu_agent *agent)
+void mu_agent_check_clock(struct mu_agent *agent)
 {
     uint64_t now = muster_now_ns();
 
@@ -313,13 +329,15 @@ void mu_agent_turn(struct mu_agent *agent)
     uint64_t start = mu_agent_next_start(agent);
 
     until = start < until ? start : until;
+    if (mu_agent_flush(0) && until > now + UNSAID_RETRY_NS)
+        until = now + UNSAID_RETRY_NS;
     if (until == UINT64_MAX)
         uv_timer_stop(&agent->timer);
     else
         uv_timer_start(&agent->timer, time_is_up, until <= now ? 0 : (until - now) / 1000000 + 1, 0);
     uv_update_time(&agent->loop);
     uv_run(&agent->loop, UV_RUN_ONCE);
-    check_clock(agent);
+    mu_agent_check_clock(agent);
 }
 
 static void supervise(struct mu_agent *agent)
@@ -370,6 +388,7 @@ static void finish(struct mu_agent *agent)
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
+    mu_agent_flush(1);
     mu_launch_output_finish(agent->output);
     mu_launch_guard_free(agent->guard);
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)

@@ -78,7 +78,7 @@ static int pass_time(struct mu_agent *agent, uint64_t ns)
     agent->timeout_at = UINT64_MAX;
     agent->waiting = 1; /* the time to wake at is that of a task to be started */
     agent->tasks[0].restart_at = until < timeout_at ? until : timeout_at;
-    while (!agent->end_signal && !agent->broken && muster_now_ns() < agent->tasks[0].restart_at) {
+    while (!agent->told_to_end && !agent->broken && muster_now_ns() < agent->tasks[0].restart_at) {
         mu_agent_turn(agent);
         mu_agent_reap(agent); /* the guard */
         if (agent->waiting == 0)
@@ -91,7 +91,7 @@ static int pass_time(struct mu_agent *agent, uint64_t ns)
         agent->timed_out = 1;
         mu_agent_say_timeout(agent);
     }
-    return !agent->end_signal && !agent->broken && !agent->timed_out;
+    return !agent->told_to_end && !agent->broken && !agent->timed_out;
 }
 
 int mu_agent_job_again(struct mu_agent *agent)
@@ -99,7 +99,7 @@ int mu_agent_job_again(struct mu_agent *agent)
     uint64_t ns;
 
     if (agent->options->restart_tasks || agent->attempt >= agent->options->restarts || agent->root_cause < 0 ||
-        agent->end_signal || agent->timed_out || agent->broken || agent->spawn_status)
+        agent->told_to_end || agent->timed_out || agent->broken || agent->spawn_status)
         return 0;
     ns = delay(agent, agent->attempt);
     mu_agent_close_job(agent);

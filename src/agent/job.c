@@ -79,7 +79,7 @@ static enum muster_status create(struct mu_agent *agent)
     };
     enum muster_status status = muster_segment_create(agent->job, &config, &agent->segment);
 
-    if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd) {
+    if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd && !options->survive) {
         config.memfd = 1;
         status = muster_segment_create(agent->job, &config, &agent->segment);
         if (status == MUSTER_OK)

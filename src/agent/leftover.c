@@ -7,7 +7,6 @@
 #include "agent/private.h"
 
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #define LEFTOVER_PATIENCE_NS 1000000000ull /* what a task left behind may take to end by itself */
@@ -19,54 +18,63 @@ static int all_gone(struct mu_agent *agent)
     return !mu_launch_has_children(mu_launch_guard_pid(agent->guard));
 }
 
-/* Reap until nothing is left or the time has come. 1: nothing is left. */
-static int wait_for_leftovers(struct mu_agent *agent, uint64_t until)
+/* Reap until nothing is left (then 1), the time has come, or the end is in the phase `hurry` or a later one. */
+static int wait_for_leftovers(struct mu_agent *agent, uint64_t until, enum mu_agent_phase hurry)
 {
     struct pollfd pfd = {.fd = agent->signal_fd, .events = POLLIN};
 
     for (;;) {
-        struct signalfd_siginfo ignored;
         uint64_t now;
 
         if (all_gone(agent))
             return 1;
         now = muster_now_ns();
-        if (now >= until)
+        if (now >= until || agent->phase >= hurry)
             return 0;
         /* SIGCHLD wakes us. A process that is not our child yet does not: hence no more than 20 ms. */
         poll(&pfd, 1, until - now > 20000000 ? 20 : (int)((until - now) / 1000000) + 1);
-        while (read(agent->signal_fd, &ignored, sizeof ignored) == sizeof ignored)
-            ;
+        mu_agent_take_signals(agent); /* a second ^C, say */
+        mu_agent_check_clock(agent);
     }
+}
+
+/* SIGKILL until nothing is left. A guard of a job inside this one is given time to clean up after its launcher. */
+static void kill_leftovers(struct mu_agent *agent, struct mu_launch_mark *mark)
+{
+    uint64_t give_up = muster_after_ns(LEFTOVER_KILL_NS), spare = muster_after_ns(LEFTOVER_KILL_NS / 2);
+    size_t found;
+    pid_t first = 0;
+    char name[32] = "";
+
+    do {
+        mark->except = mu_launch_guard_pid(agent->guard);
+        mark->spare = muster_now_ns() < spare ? MU_LAUNCH_GUARD_NAME : NULL;
+        found = mu_launch_sweep(mark, SIGKILL, &first, name);
+    } while (!wait_for_leftovers(agent, muster_after_ns(5000000), MU_AGENT_NO_PHASE) && muster_now_ns() < give_up);
+    if (found > 0 && !all_gone(agent))
+        mu_agent_say("%zu process%s of the job cannot be ended (pid %d, %s)", found, found == 1 ? "" : "es", (int)first,
+                     name);
 }
 
 void mu_agent_end_leftovers(struct mu_agent *agent)
 {
-    struct mu_launch_mark mark = {.run_id = agent->run_id, .parent = getpid(), .session = getsid(0)};
-    int hurried = agent->phase == MU_AGENT_KILLING;
-    uint64_t give_up;
-    size_t found = 0;
+    struct mu_launch_mark mark = {
+        .run_id = agent->run_id, .parent = getpid(), .session = getsid(0), .spare = MU_LAUNCH_GUARD_NAME};
+    size_t found;
     pid_t first = 0;
     char name[32] = "";
 
-    if (!agent->any_started || all_gone(agent))
+    if (!agent->any_started || all_gone(agent) ||
+        wait_for_leftovers(agent, muster_after_ns(LEFTOVER_PATIENCE_NS), MU_AGENT_ENDING))
         return;
-    mark.except = mu_launch_guard_pid(agent->guard);
-    if (agent->phase == MU_AGENT_RUNNING && wait_for_leftovers(agent, muster_after_ns(LEFTOVER_PATIENCE_NS)))
-        return;
-    if (!hurried) {
+    if (agent->phase != MU_AGENT_KILLING) {
+        mark.except = mu_launch_guard_pid(agent->guard);
         found = mu_launch_sweep(&mark, SIGTERM, &first, name);
         if (found > 0 && agent->phase == MU_AGENT_RUNNING)
             mu_agent_say("the tasks left %zu process%s behind (pid %d, %s): ending %s", found, found == 1 ? "" : "es",
                          (int)first, name, found == 1 ? "it" : "them");
-        if (wait_for_leftovers(agent, muster_after_ns(agent->options->grace_ns)))
+        if (wait_for_leftovers(agent, muster_after_ns(agent->options->grace_ns), MU_AGENT_KILLING))
             return;
     }
-    give_up = muster_after_ns(LEFTOVER_KILL_NS);
-    do
-        found = mu_launch_sweep(&mark, SIGKILL, &first, name);
-    while (!wait_for_leftovers(agent, muster_after_ns(5000000)) && muster_now_ns() < give_up);
-    if (!all_gone(agent) && found > 0)
-        mu_agent_say("%zu process%s of the job cannot be ended (pid %d, %s)", found, found == 1 ? "" : "es", (int)first,
-                     name);
+    kill_leftovers(agent, &mark);
 }

@@ -81,7 +81,9 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
                                     .env = options->apps[app].env};
         struct mu_launch_env *envs = calloc(options->num_apps, sizeof *envs);
 
-        if (!envs || mu_launch_free_ports(job.ports, 2) || mu_launch_env_init(&envs[app], environ, &job)) {
+        if (mu_launch_free_ports(job.ports, 2))
+            job.ports[0] = 0; /* as when it is started */
+        if (!envs || mu_launch_env_init(&envs[app], environ, &job)) {
             mu_agent_say("out of memory");
             code = MU_AGENT_EXIT_FAILED;
         }

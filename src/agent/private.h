@@ -44,6 +44,7 @@ enum mu_agent_phase {
     MU_AGENT_RUNNING,
     MU_AGENT_ENDING, /* SIGTERM sent, SIGKILL at kill_at */
     MU_AGENT_KILLING,
+    MU_AGENT_NO_PHASE,
 };
 
 struct mu_agent {
@@ -68,6 +69,7 @@ struct mu_agent {
     uint64_t deadline;            /* of all attempts together; UINT64_MAX: none */
     int end_signal;               /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
+    int told_to_end;       /* by a signal, whatever had ended the job before: it is not started again */
     int timed_out, broken; /* broken: the launcher itself cannot go on */
     int spawn_status;      /* 125 to 127 when a task could not be started; 0: all were */
     unsigned guard_restarts;
@@ -82,7 +84,8 @@ struct mu_agent {
     struct mu_launch_guard *guard;
     struct mu_launch_output *output;
     struct mu_launch_feed *feed;
-    int catch_err; /* stderr passes through the launcher, though it needs no label */
+    int catch_err;  /* stderr passes through the launcher, though it needs no label */
+    int catch_both; /* and stdout with it: they are one file */
     struct mu_launch_terminal terminal;
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
@@ -95,6 +98,11 @@ int mu_agent_set_up_loop(struct mu_agent *agent);
 void mu_agent_turn(struct mu_agent *agent);
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_metrics(struct mu_agent *agent);
+/* Stop the tasks, then ourselves; go on together. */
+void mu_agent_suspend(struct mu_agent *agent);
+void mu_agent_take_signals(struct mu_agent *agent);
+/* The timeout, and the end of the grace. */
+void mu_agent_check_clock(struct mu_agent *agent);
 void mu_agent_close_loop(struct mu_agent *agent);
 /* Send SIGTERM to all and set the time of SIGKILL; later calls change nothing. */
 void mu_agent_begin_end(struct mu_agent *agent);
@@ -136,6 +144,10 @@ void mu_agent_end_leftovers(struct mu_agent *agent);
 /* ---- report.c ---- */
 /* What messages begin with; "muster run" until then. */
 void mu_agent_call_me(const char *name);
+/* Never blocks: what cannot be written now is kept. */
+void mu_agent_write(const char *text, size_t len);
+/* Write what was kept; `wait`: all of it, and keep nothing more. 1: something is left. */
+int mu_agent_flush(int wait);
 void mu_agent_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Name the root cause, once its task has ended. */
 void mu_agent_say_root_cause(struct mu_agent *agent);

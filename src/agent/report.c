@@ -1,12 +1,15 @@
 /*
  * agent/report.c: what the launcher says on stderr, and its exit status.
  *
- * Each message is one line and one write(), so that it never mixes with the relayed output. The root cause is the task
- * that the segment says failed first (a killed task's peers may have failed, and been reaped, before a large process is
- * torn down), else the first that ended badly. It is named when its exit status is known.
+ * Each message is one line and one write(), so that it never mixes with the relayed output, and none is waited for:
+ * what cannot be written is kept and tried again. The root cause is the task that the segment says failed first (a
+ * killed task's peers may have failed, and been reaped, before a large process is torn down), else the first that ended
+ * badly. It is named when its exit status is known.
  */
 #include "agent/private.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +19,75 @@
 
 static const char *my_name = "muster run";
 
+/* What nobody has taken yet: a reader of our stderr that does not read must not stop the supervision. */
+static struct {
+    pthread_mutex_t lock;
+    char *text;
+    size_t len;
+} unsaid = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+#define UNSAID_MAX (1u << 20)
+
 void mu_agent_call_me(const char *name)
 {
     my_name = name;
+}
+
+/* Write what fits; a pipe that can be written takes a page. The lock is held. */
+static void flush(int patience_ms)
+{
+    while (unsaid.len > 0) {
+        struct pollfd pfd = {.fd = 2, .events = POLLOUT};
+        size_t part = unsaid.len < 4096 ? unsaid.len : 4096;
+        const char *end = memrchr(unsaid.text, '\n', part);
+        ssize_t n;
+
+        if (poll(&pfd, 1, patience_ms) == 0)
+            return;
+        if (end)
+            part = (size_t)(end - unsaid.text) + 1;
+        n = write(2, unsaid.text, part);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+            if (patience_ms == 0)
+                return;
+            continue;
+        }
+        if (n < 0)
+            n = (ssize_t)unsaid.len; /* nobody will ever listen */
+        unsaid.len -= (size_t)n;
+        memmove(unsaid.text, unsaid.text + n, unsaid.len);
+    }
+}
+
+void mu_agent_write(const char *text, size_t len)
+{
+    char *more;
+
+    pthread_mutex_lock(&unsaid.lock);
+    flush(0);
+    if (unsaid.len + len <= UNSAID_MAX && (more = realloc(unsaid.text, unsaid.len + len))) {
+        unsaid.text = more;
+        memcpy(unsaid.text + unsaid.len, text, len);
+        unsaid.len += len;
+    } /* else it is lost: whoever reads so little will not miss it */
+    flush(0);
+    pthread_mutex_unlock(&unsaid.lock);
+}
+
+int mu_agent_flush(int wait)
+{
+    size_t left;
+
+    pthread_mutex_lock(&unsaid.lock);
+    flush(wait ? -1 : 0);
+    left = unsaid.len;
+    if (wait) {
+        free(unsaid.text);
+        unsaid.text = NULL;
+        unsaid.len = 0;
+    }
+    pthread_mutex_unlock(&unsaid.lock);
+    return left > 0;
 }
 
 void mu_agent_say(const char *format, ...)
@@ -35,8 +104,7 @@ void mu_agent_say(const char *format, ...)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = ' ';
     line[len++] = '\n';
-    if (write(2, line, len) < 0)
-        return; /* nobody listens */
+    mu_agent_write(line, len);
 }
 
 static const char *cause_words(const struct muster_error *error)
@@ -89,10 +157,18 @@ const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_t
 
 void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id)
 {
+    const char *template = agent->options->output;
+    const char *what = template && !mu_launch_files_are_apart(template) ? "output" : "stderr";
+    char *text = NULL;
+    size_t len;
+
     if (agent->output)
         mu_launch_output_tail(agent->output, task_id);
     else if (agent->tasks[task_id].err_path)
-        mu_launch_files_say_tail(agent->tasks[task_id].err_path, task_id);
+        text = mu_launch_files_tail(agent->tasks[task_id].err_path, task_id, what, &len);
+    if (text)
+        mu_agent_write(text, len);
+    free(text);
 }
 
 void mu_agent_say_root_cause(struct mu_agent *agent)
@@ -140,12 +216,11 @@ void mu_agent_say_bindings(struct mu_agent *agent)
     if (rows && file)
         mu_launch_report_print(file, rows, agent->num_tasks);
     if (file && fclose(file) == 0 && rows)
-        (void)!write(2, text, size);
+        mu_agent_write(text, size);
     free(text);
     free(rows);
 }
 
-/* One write(), so that it does not mix with the tasks' output. */
 static void report(const struct mu_agent *agent)
 {
     char *text = NULL;
@@ -156,7 +231,7 @@ static void report(const struct mu_agent *agent)
         return;
     agent->options->report(agent->muster, file);
     if (fclose(file) == 0)
-        (void)!write(2, text, size);
+        mu_agent_write(text, size);
     free(text);
 }
 

@@ -87,6 +87,14 @@ static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
             return -1;
         }
     }
+    if (agent->catch_both) {
+        if (mu_launch_output_add(agent->output, task_id, 2, -1, &stdio[2]) ||
+            (stdio[1] = fcntl(stdio[2], F_DUPFD_CLOEXEC, 3)) < 0) {
+            mu_agent_say("cannot relay the output of task %u: %s", task_id, strerror(errno));
+            return -1;
+        }
+        return 0;
+    }
     for (int out = 1; out <= 2; out++) {
         if (!agent->options->label && !(agent->catch_err && out == 2)) {
             stdio[out] = files[out - 1];
@@ -99,6 +107,30 @@ static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
         }
     }
     return 0;
+}
+
+/* The command is looked for in its own PATH, where it was given one. */
+static int spawn_by_path(const struct mu_agent_app *app, const struct mu_launch_image *image,
+                         struct mu_agent_task *task, struct mu_launch_failure *ret_failure)
+{
+    const char *own = NULL;
+    char *ours = NULL;
+    int rc;
+
+    for (char *const *var = app->env; var && *var; var++)
+        if (strncmp(*var, "PATH=", 5) == 0)
+            own = *var + 5;
+    if (own) {
+        ours = getenv("PATH") ? strdup(getenv("PATH")) : NULL;
+        setenv("PATH", own, 1);
+    }
+    rc = mu_launch_spawn(image, &task->pid, &task->pidfd, ret_failure);
+    if (own && ours)
+        setenv("PATH", ours, 1);
+    else if (own)
+        unsetenv("PATH");
+    free(ours);
+    return rc;
 }
 
 int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
@@ -132,7 +164,7 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
     } else {
         mu_launch_env_task(env, task_id, task->attempt);
-        rc = mu_launch_spawn(&image, &task->pid, &task->pidfd, &failure);
+        rc = spawn_by_path(app, &image, task, &failure);
         if (rc)
             say_not_started(agent, task_id, &failure);
     }
@@ -268,6 +300,13 @@ void mu_agent_check_stopped(struct mu_agent *agent)
     if (!task || agent->adopted || !agent->terminal.active || !task->started || task->ended ||
         waitid(P_PIDFD, (id_t)task->pidfd, &info, WSTOPPED | WNOHANG) || info.si_pid == 0)
         return;
+    if (info.si_status == SIGTSTP &&
+        agent->terminal.owner == task->pid) { /* ^Z went to it alone, for it has the terminal */
+        mu_launch_terminal_take(&agent->terminal);
+        mu_agent_suspend(agent);
+        mu_launch_terminal_give(&agent->terminal, task->pid);
+        return;
+    }
     if (info.si_status != SIGTTIN && info.si_status != SIGTTOU)
         return;
     if (mu_launch_terminal_give(&agent->terminal, task->pid) && !agent->terminal.warned) {

@@ -88,6 +88,9 @@ static int add_app(struct apps *apps, const struct mu_cli_call *common, const st
     struct mu_agent_app *app;
     int code;
 
+    if (!argv[0] || strcmp(argv[0], ":") == 0)
+        return mu_cli_usage(common, "at a ':' a command is missing");
+
     apps->list = realloc(apps->list, (apps->count + 1) * sizeof *apps->list);
     if (!apps->list)
         abort();
@@ -169,7 +172,7 @@ static int take_apps(const struct mu_cli_call *call, struct apps *apps)
         if (code)
             break;
         if (next->count == 0)
-            return mu_cli_usage(call, "behind ':' a command is missing");
+            return mu_cli_usage(call, "at a ':' a command is missing");
         end = end_of_command(next->operands);
         more = *end != NULL;
         *end = NULL;
@@ -317,14 +320,6 @@ static int take_options(struct mu_cli_call *call, struct mu_agent_options *optio
     return code ? code : take_output(call, options);
 }
 
-/* A PATH given by --env is also where the commands are looked for. */
-static void take_path(char **env)
-{
-    for (; *env; env++)
-        if (strncmp(*env, "PATH=", 5) == 0 && putenv(*env))
-            abort();
-}
-
 static int run_run(struct mu_cli_call *call)
 {
     struct apps apps = {.list = NULL};
@@ -349,7 +344,6 @@ static int run_run(struct mu_cli_call *call)
     if (!code)
         code = take_binding(call, &apps, &options, &plan);
     if (!code) {
-        take_path(call->env);
         code = call->values[MU_OPT_DRY_RUN] ? mu_cli_finish(call, mu_agent_dry_run(&options, stdout))
                                             : mu_agent_run(&options);
     }

@@ -178,6 +178,7 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
 {
     char *const *own = job ? job->env : NULL;
+    int nested = set_in(base, "MUSTER_RUN_ID", 13) != NULL;
     size_t count = 0;
 
     memset(env, 0, sizeof *env);
@@ -188,10 +189,16 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     env->vars = calloc(count + NUM_VARIABLES + 1, sizeof *env->vars);
     if (!env->vars)
         return -1;
-    for (char **list = base; *list; list++)
-        if (!mu_launch_env_is_ours(*list, name_len(*list)) && !set_in(own, *list, name_len(*list)) &&
-            add(env, strdup(*list)))
+    if (job && add(env, entry(find("MUSTER_RUN_ID", 13), job))) /* first: it is what a process is found by */
+        return -1;
+    for (char **list = base; *list; list++) {
+        const struct variable *v = find(*list, name_len(*list));
+
+        if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
+            continue;
+        if (!set_in(own, *list, name_len(*list)) && add(env, strdup(*list)))
             return -1;
+    }
     for (char *const *list = own; list && *list; list++)
         if (set_in(own, *list, name_len(*list)) == *list && add(env, strdup(*list))) /* the last one counts */
             return -1;
@@ -200,7 +207,7 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
         const struct variable *v = &variables[i];
 
-        if (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0]))
+        if (v->what == RUN_ID || (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0])))
             continue;
         if (add(env, entry(v, job)))
             return -1;

@@ -112,21 +112,24 @@ int mu_launch_files_open(char *path)
     return fd;
 }
 
-void mu_launch_files_say_tail(const char *path, uint32_t task_id)
+char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what, size_t *ret_len)
 {
-    char text[8192];
+    struct mu_launch_tail tail = {.task_id = task_id, .what = what};
+    char text[8192], *said = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
-    ssize_t n;
 
     if (fd < 0)
-        return;
+        return NULL;
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         off_t from = st.st_size > (off_t)sizeof text ? st.st_size - (off_t)sizeof text : 0;
+        ssize_t n = pread(fd, text, sizeof text, from);
 
-        n = pread(fd, text, sizeof text, from);
-        if (n > 0)
-            mu_launch_say_tail(text, (size_t)n, task_id);
+        tail.text = text;
+        tail.len = n > 0 ? (size_t)n : 0;
+        tail.cut = from > 0;
+        said = mu_launch_tail_text(&tail, ret_len);
     }
     close(fd);
+    return said;
 }

@@ -24,14 +24,16 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <muster/segment.h>
 
-#define SWEEP_PAUSE_MS 5
-#define SWEEP_MAX      6000 /* passes: 30 s, for processes that die slowly */
+#define SWEEP_PAUSE_MS   5
+#define ADOPTER_PAUSE_MS 20
+#define SWEEP_MAX        6000 /* passes: 30 s, for processes that die slowly */
 
 struct table {
     pid_t launcher, session;
@@ -134,9 +136,11 @@ int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_task
     guard->image.envp = guard->env.vars;
     guard->table_size = sizeof *guard->table + num_tasks * sizeof guard->table->groups[0];
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC);
+    guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (guard->launcher_fd >= 0 && guard->table_fd >= 0 && ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
         guard->table = mmap(NULL, guard->table_size, PROT_READ | PROT_WRITE, MAP_SHARED, guard->table_fd, 0);
+    if (guard->table && guard->table != MAP_FAILED) /* who adopts the job maps it, too */
+        fcntl(guard->table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     if (!guard->table || guard->table == MAP_FAILED) {
         ret_failure->error = errno;
         guard->table = NULL;
@@ -230,8 +234,8 @@ static size_t end_all(const struct table *table)
     return most;
 }
 
-/* The tasks go on without their launcher: sleep until the last of them has ended. */
-static void outlive(const struct table *table)
+/* The tasks that go on without their launcher: their number; with `wait` sleep until the last of them has ended. */
+static uint32_t outlive(const struct table *table, int wait)
 {
     struct pollfd *polls = calloc(table->num_tasks, sizeof *polls);
     uint32_t open = 0;
@@ -244,7 +248,9 @@ static void outlive(const struct table *table)
         else if (fd >= 0)
             close(fd); /* the number is somebody else's by now */
     }
-    while (open > 0) {
+    for (uint32_t i = 0; !wait && i < open; i++)
+        close(polls[i].fd);
+    while (wait && open > 0) {
         poll(polls, open, -1);
         for (uint32_t i = 0; i < open;)
             if (polls[i].revents) {
@@ -255,6 +261,7 @@ static void outlive(const struct table *table)
             }
     }
     free(polls);
+    return open;
 }
 
 static void say(const struct table *table, const char *what)
@@ -277,7 +284,7 @@ static int descriptor(const char *text)
 int mu_launch_guard_main(int argc, char **argv)
 {
     struct pollfd pfd = {.fd = argc > 2 ? descriptor(argv[2]) : -1, .events = POLLIN};
-    int table_fd = argc > 1 ? descriptor(argv[1]) : -1, removed;
+    int table_fd = argc > 1 ? descriptor(argv[1]) : -1, removed, said = 0;
     struct table *table;
 
     if (table_fd < 0 || pfd.fd < 0 || !(table = map_table(table_fd)))
@@ -289,13 +296,16 @@ int mu_launch_guard_main(int argc, char **argv)
     prctl(PR_SET_NAME, MU_LAUNCH_GUARD_NAME);
     while (poll(&pfd, 1, -1) < 1)
         ;
-    if (table->survive) {
+    if (table->survive && outlive(table, 0) > 0) {
         say(table, "go on; 'muster agent --adopt' takes them over");
-        outlive(table);
+        outlive(table, 1);
+        while (flock(table_fd, LOCK_EX | LOCK_NB)) /* an adopter cleans up, and may die in it */
+            poll(NULL, 0, ADOPTER_PAUSE_MS);
+        said = 1;
     }
     end_all(table);
     removed = mu_launch_remove_segment(table->job, table->launcher);
-    if (!table->survive)
+    if (!said)
         say(table, removed ? "are ended, its segment is removed" : "are ended");
     return 0;
 }
@@ -303,13 +313,17 @@ int mu_launch_guard_main(int argc, char **argv)
 /* ---- for who adopts the job ------------------------------------------------------------------------------------ */
 
 /* The table of a guard of this job, and its file; NULL: the process is none. */
-static struct table *table_of(const char *pid, const char *job, int *ret_fd)
+static struct table *table_of(const char *pid, const char *job, pid_t launcher, uint32_t num_tasks, int *ret_fd)
 {
     char path[64], words[512], *word[4] = {NULL};
     struct table *table;
+    struct stat st;
     ssize_t n;
     int fd, count = 0;
 
+    snprintf(path, sizeof path, "/proc/%.16s", pid);
+    if (stat(path, &st) || st.st_uid != geteuid()) /* another user's job may have the same name */
+        return NULL;
     snprintf(path, sizeof path, "/proc/%.16s/cmdline", pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     n = fd < 0 ? -1 : read(fd, words, sizeof words - 1);
@@ -327,6 +341,10 @@ static struct table *table_of(const char *pid, const char *job, int *ret_fd)
     if (fd < 0)
         return NULL;
     table = map_table(fd);
+    if (table && (table->launcher != launcher || table->num_tasks != num_tasks)) { /* not of the segment that we have */
+        munmap(table, sizeof *table + table->num_tasks * sizeof table->groups[0]);
+        table = NULL;
+    }
     if (table)
         *ret_fd = fd;
     else
@@ -334,7 +352,7 @@ static struct table *table_of(const char *pid, const char *job, int *ret_fd)
     return table;
 }
 
-int mu_launch_guard_find(const char *job, struct mu_launch_orphans *ret_orphans)
+int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans)
 {
     DIR *dir = opendir("/proc");
     struct table *table = NULL;
@@ -342,7 +360,8 @@ int mu_launch_guard_find(const char *job, struct mu_launch_orphans *ret_orphans)
 
     *ret_orphans = (struct mu_launch_orphans){.fd = -1};
     while (dir && !table && (item = readdir(dir)))
-        if (item->d_name[0] >= '0' && item->d_name[0] <= '9' && (table = table_of(item->d_name, job, &ret_orphans->fd)))
+        if (item->d_name[0] >= '0' && item->d_name[0] <= '9' &&
+            (table = table_of(item->d_name, job, launcher, num_tasks, &ret_orphans->fd)))
             ret_orphans->launcher_lives = mu_launch_parent((pid_t)strtol(item->d_name, NULL, 10)) == table->launcher;
     if (dir)
         closedir(dir);

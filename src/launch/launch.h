@@ -84,12 +84,13 @@ struct mu_launch_mark {
     const char *run_id;           /* MUSTER_RUN_ID=this stood in its environment at exec */
     pid_t parent;                 /* a child of this process; 0: not asked */
     pid_t except;                 /* never this one */
+    const char *spare;            /* nor one of this name; NULL: none */
     pid_t session;                /* in this session and ... */
     const volatile pid_t *groups; /* ... in one of these process groups (0: empty entry) */
     size_t num_groups;
 };
 
-/* Send `signal_number` to every process of this user that bears the mark, the caller excepted; the number found. */
+/* Send `signal_number` to every process that bears the mark and may be signalled, the caller excepted; their number. */
 size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32]);
 
 /* Whether MUSTER_RUN_ID=`run_id` stood in the process's environment at exec. */
@@ -140,8 +141,8 @@ struct mu_launch_orphans {
     char run_id[40];
     pid_t *pids; /* malloc()ed; 0: has ended, or was never started */
 };
-/* 0, or -1: no guard of that job is here. */
-int mu_launch_guard_find(const char *job, struct mu_launch_orphans *ret_orphans);
+/* By the job's name, and what its segment says of its launcher and tasks. 0, or -1: no such guard of ours is here. */
+int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans);
 
 /* Remove the job's segment if the process `creator` made it. 1: removed, 0: not there or not its own. */
 int mu_launch_remove_segment(const char *job, pid_t creator);
@@ -154,6 +155,7 @@ struct mu_launch_output;
 struct mu_launch_output_options {
     int label;     /* whole lines, each with "[task] " before it; else as it comes */
     int colour[3]; /* of the label on stdout, stderr */
+    int both;      /* what comes for stderr is stdout as well */
 };
 
 #define MU_LAUNCH_LINE_MAX   (1u << 20)
@@ -170,8 +172,17 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
 void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
 /* Wait until every pipe has ended and all of it is written; free. NULL is allowed. */
 void mu_launch_output_finish(struct mu_launch_output *output);
-/* Write the last lines of `text`, and whose they are, to stderr. */
-void mu_launch_say_tail(const char *text, size_t len, uint32_t task_id);
+
+/* The end of what a task wrote. */
+struct mu_launch_tail {
+    const char *text;
+    size_t len;
+    int cut; /* something was before it */
+    uint32_t task_id;
+    const char *what; /* "stderr", "output" */
+};
+/* Its last lines, below a line that says whose they are; malloc()ed. NULL: there are none. */
+char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len);
 
 /* ---- files.c -------------------------------------------------------------------------------------------------- */
 
@@ -189,8 +200,8 @@ int mu_launch_files_are_apart(const char *template);
 char *mu_launch_files_path(const char *template, const struct mu_launch_file *file);
 /* An empty file and the folders above it; -1: errno says why. */
 int mu_launch_files_open(char *path);
-/* mu_launch_say_tail() of a file's end. */
-void mu_launch_files_say_tail(const char *path, uint32_t task_id);
+/* mu_launch_tail_text() of a file's end. */
+char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what, size_t *ret_len);
 
 /* ---- feed.c --------------------------------------------------------------------------------------------------- */
 

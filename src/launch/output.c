@@ -36,6 +36,8 @@ struct stream {
     size_t len, cap;
     char *tail; /* of stderr: TAIL_SIZE bytes at most */
     size_t tail_len;
+    int tail_cut;    /* something was before them */
+    int tail_wanted; /* under the lock */
 };
 
 struct mu_launch_output {
@@ -46,8 +48,8 @@ struct mu_launch_output {
     struct stream *streams;
     size_t open;
     int finished;
-    int64_t tail_of; /* a task; -1: none */
-    char *out;       /* what is about to be written */
+    size_t tails; /* streams whose end is to be said */
+    char *out;    /* what is about to be written */
     size_t out_len, out_cap;
     int broken[3];
     int midline; /* the last that went to stderr did not end its line */
@@ -143,6 +145,7 @@ static void keep_tail(struct stream *stream, const char *data, size_t len)
     if (len > TAIL_SIZE) {
         data += len - TAIL_SIZE;
         len = TAIL_SIZE;
+        stream->tail_cut = 1;
     }
     if (stream->tail_len + len > TAIL_SIZE) { /* drop the older half, or as much as is needed */
         size_t drop = stream->tail_len + len - TAIL_SIZE;
@@ -151,6 +154,7 @@ static void keep_tail(struct stream *stream, const char *data, size_t len)
             drop = stream->tail_len / 2;
         memmove(stream->tail, stream->tail + drop, stream->tail_len - drop);
         stream->tail_len -= drop;
+        stream->tail_cut = 1;
     }
     memcpy(stream->tail + stream->tail_len, data, len);
     stream->tail_len += len;
@@ -178,7 +182,8 @@ static void forget_others(struct mu_launch_output *output, const struct stream *
     for (struct stream **at = &output->streams; *at;) {
         struct stream *other = *at;
 
-        if (other == stream || other->fd >= 0 || other->task_id != stream->task_id || other->out != stream->out) {
+        if (other == stream || other->fd >= 0 || other->tail_wanted || other->task_id != stream->task_id ||
+            other->out != stream->out) {
             at = &other->next;
             continue;
         }
@@ -225,10 +230,11 @@ static int serve(struct mu_launch_output *output, struct stream *stream)
     return 0;
 }
 
-void mu_launch_say_tail(const char *text, size_t len, uint32_t task_id)
+char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len)
 {
+    const char *text = tail->text;
+    size_t len = tail->len, lines = 0, start;
     char *said = NULL;
-    size_t size, lines = 0, start = len;
     FILE *file;
 
     while (len > 0 && text[len - 1] == '\n')
@@ -238,55 +244,73 @@ void mu_launch_say_tail(const char *text, size_t len, uint32_t task_id)
             break;
     if (start == 0 && len > 0)
         lines++;
-    if (len == 0 || !(file = open_memstream(&said, &size)))
-        return;
+    if (len == 0 || !(file = open_memstream(&said, ret_len)))
+        return NULL;
     if (lines == 1)
-        fprintf(file, "muster run: the last line of task %u's stderr:\n", task_id);
+        fprintf(file, "muster run: the last line of task %u's %s:\n", tail->task_id, tail->what);
     else
-        fprintf(file, "muster run: the last %zu lines of task %u's stderr:\n", lines, task_id);
-    while (start < len) {
+        fprintf(file, "muster run: the last %zu lines of task %u's %s:\n", lines, tail->task_id, tail->what);
+    for (int first = 1; start < len; first = 0) {
         const char *end = memchr(text + start, '\n', len - start);
         size_t n = end ? (size_t)(end - text) - start : len - start;
 
-        fprintf(file, "    %.*s\n", (int)n, text + start);
+        fputs(first && start == 0 && tail->cut ? "    ..." : "    ", file);
+        fwrite(text + start, 1, n, file);
+        putc('\n', file);
         start += n + 1;
     }
-    if (fclose(file) == 0)
-        (void)!write_all(2, said, size);
-    free(said);
+    if (fclose(file)) {
+        free(said);
+        return NULL;
+    }
+    return said;
 }
 
-static void say_tail(struct mu_launch_output *output, uint32_t task_id)
+static void say_tail(struct mu_launch_output *output, struct stream *stream)
 {
-    struct stream *stream;
+    struct mu_launch_tail tail = {.task_id = stream->task_id, .what = output->options.both ? "output" : "stderr"};
+    char *text;
+    size_t len;
 
-    pthread_mutex_lock(&output->lock);
-    for (stream = output->streams; stream; stream = stream->next) /* the newest first */
-        if (stream->task_id == task_id && stream->out == 2)
-            break;
-    pthread_mutex_unlock(&output->lock);
-    if (!stream)
-        return;
     for (int i = 0; i < TAIL_READS && serve(output, stream); i++)
         ;
+    tail.text = stream->tail;
+    tail.len = stream->tail_len;
+    tail.cut = stream->tail_cut;
+    text = mu_launch_tail_text(&tail, &len);
+    if (!text)
+        return;
     if (output->midline)
         forward(output, 2, "\n", 1);
-    if (stream->tail)
-        mu_launch_say_tail(stream->tail, stream->tail_len, task_id);
+    forward(output, 2, text, len);
+    free(text);
+}
+
+/* The oldest stream whose end is to be said. */
+static struct stream *next_tail(struct mu_launch_output *output)
+{
+    struct stream *found = NULL;
+
+    pthread_mutex_lock(&output->lock);
+    for (struct stream *stream = output->streams; stream && output->tails > 0; stream = stream->next)
+        if (stream->tail_wanted)
+            found = stream;
+    if (found) {
+        found->tail_wanted = 0;
+        output->tails--;
+    }
+    pthread_mutex_unlock(&output->lock);
+    return found;
 }
 
 /* What the main thread wants. 1: every pipe has ended, and no more will come. */
 static int take_wishes(struct mu_launch_output *output)
 {
-    int64_t tail_of;
+    struct stream *stream;
     int done;
 
-    pthread_mutex_lock(&output->lock);
-    tail_of = output->tail_of;
-    output->tail_of = -1;
-    pthread_mutex_unlock(&output->lock);
-    if (tail_of >= 0)
-        say_tail(output, (uint32_t)tail_of);
+    while ((stream = next_tail(output)))
+        say_tail(output, stream);
     pthread_mutex_lock(&output->lock);
     done = output->finished && output->open == 0;
     pthread_mutex_unlock(&output->lock);
@@ -338,7 +362,6 @@ int mu_launch_output_start(const struct mu_launch_output_options *options, struc
     if (!output)
         return -1;
     output->options = *options;
-    output->tail_of = -1;
     pthread_mutex_init(&output->lock, NULL);
     output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     output->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -411,7 +434,12 @@ static void wake(struct mu_launch_output *output)
 void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id)
 {
     pthread_mutex_lock(&output->lock);
-    output->tail_of = task_id;
+    for (struct stream *stream = output->streams; stream; stream = stream->next) /* the newest first */
+        if (stream->task_id == task_id && stream->out == 2) {
+            output->tails += !stream->tail_wanted;
+            stream->tail_wanted = 1;
+            break;
+        }
     pthread_mutex_unlock(&output->lock);
     wake(output);
 }

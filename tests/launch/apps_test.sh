@@ -14,6 +14,14 @@ sorted_is "$(printf '[2] c\n[3] d')"
 check 0 run --env A=a -n 1 sh -c 'echo $A' : --env A=b sh -c 'echo $A'
 sorted_is "$(printf '[0] a\n[1] b')"
 
+# Each command is looked for in its own PATH.
+mkdir "$TMPDIR/bin"
+printf '#!/bin/sh\necho tool\n' > "$TMPDIR/bin/tool$$"
+chmod +x "$TMPDIR/bin/tool$$"
+check 0 run echo a : --env PATH="$TMPDIR/bin:$PATH" "tool$$"
+sorted_is "$(printf '[0] a\n[1] tool')"
+check 127 run true : "tool$$"
+
 # A ':' that is not lone, is the last word, or is written '\:' is the command's.
 check 0 run echo a:b :
 out_is '[0] a:b :'
@@ -30,6 +38,8 @@ check 2 run true : --label true
 err_has 'unknown option --label'
 check 2 run true : -n 2
 err_has 'missing'
+check 2 run true : : true
+err_has "a command is missing"
 check 2 run true : -n 0 true
 err_has "'0' is no number of tasks"
 check 2 run -n 4096 true : true

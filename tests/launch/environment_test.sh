@@ -18,6 +18,12 @@ check 0 env MUSTER_JOB=outer MUSTER_SEGMENT=/nowhere MUSTER_TASK_ID=77 RANK=77 M
 grep -qE '=(77|outer|/nowhere)$' "$OUT" && fail "the outer job shows through"
 out_has "^MUSTER_JOB=$JOB$"
 
+# Nor where it meets; but an address that somebody else has set stays.
+check 0 run sh -c 'echo $MASTER_PORT; muster run sh -c "echo \$MASTER_PORT"'
+[ "$(sort -u "$OUT" | wc -l)" -eq 2 ] || fail "the outer job's port: $(cat "$OUT")"
+check 0 env MASTER_ADDR=elsewhere MASTER_PORT=7 "$MUSTER" run --job "$JOB" sh -c 'echo $MASTER_ADDR:$MASTER_PORT'
+out_is elsewhere:7
+
 # --env, --chdir.
 check 0 run --env A=1 --env=B=two=2 --env A=3 sh -c 'echo "$A $B"'
 out_is '3 two=2'

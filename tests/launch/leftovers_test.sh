@@ -37,4 +37,9 @@ await "no process is left" none_with_mark "$MARK"
 for name in $names; do
     case $name in "$JOB" | run-*) await "segment $name is gone" no_segment "$name" ;; esac
 done
+# A job inside the job: its launcher is killed with the rest, its guard has time to remove its segment.
+check 124 timeout --foreground -s TERM 2 "$MUSTER" run --job "$JOB" --grace 200ms sh -c \
+    'exec muster run --job "$1" sh -c "trap \"\" TERM; while :; do sleep 0.1; done"' sh "$JOB-inner"
+no_segment "$JOB-inner" || fail "the inner job's segment is left"
+no_segment "$JOB" || fail "a segment is left"
 exit 0

@@ -76,4 +76,47 @@ await "it runs" has_segment "$JOB"
 kill -HUP $RUN
 touch "$TMPDIR/go"
 ends_with 0
+# Passed on as well: a terminal's change of size.
+cat > "$TMPDIR/winch.sh" <<'EOS'
+trap 'echo WINCH > "$1/winch.$RANK"; exit 0' WINCH
+: > "$1/ready.$RANK"
+while :; do sleep 0.05; done # sleep: until the signal
+EOS
+rm -f "$TMPDIR"/ready.*
+"$MUSTER" run -n 2 --job "$JOB" bash "$TMPDIR/winch.sh" "$TMPDIR" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+await "the tasks are ready" test -e "$TMPDIR/ready.0" -a -e "$TMPDIR/ready.1"
+kill -WINCH $RUN
+ends_with 0
+
+# A stderr that nobody reads stops neither the timeout nor the grace.
+mkfifo "$TMPDIR/unread"
+exec 8<> "$TMPDIR/unread"
+"$MUSTER" run --job "$JOB" --timeout 300ms --grace 100ms bash -c 'trap "" TERM
+    head -c 200000 /dev/zero >&2; sleep 600' > "$OUT" 2>&8 < /dev/null &
+RUN=$!
+gone() { none_with_mark "MUSTER_JOB=$JOB"; }
+await "the segment is there" has_segment "$JOB"
+await "the tasks are ended" gone
+await "the segment is gone" no_segment "$JOB"
+kill -KILL $RUN # it has its last words to say yet
+wait $RUN 2> /dev/null
+exec 8>&-
+
+# While what the tasks left behind is waited for: a first signal ends the wait for it to go by itself, and no attempt
+# follows; a second one within a second does not wait for the grace.
+cat > "$TMPDIR/leaves.sh" <<'EOS'
+(trap '' TERM INT; : > "$1/left"; while :; do sleep 0.05; done) & # sleep: it lives on
+until [ -e "$1/left" ]; do sleep 0.05; done # sleep: until that is deaf
+exit 1
+EOS
+"$MUSTER" run --job "$JOB" --restarts 3 --restart-delay 1ms --grace 10m bash "$TMPDIR/leaves.sh" "$TMPDIR" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+await "the task has failed" grep -q 'exited with status 1' "$ERR"
+kill -TERM $RUN
+await "the signal is heard" again
+wait $RUN
+grep -q 'starting the job again' "$ERR" && fail "another attempt after SIGTERM"
+no_segment "$JOB" || fail "a segment is left"
+
 exit 0

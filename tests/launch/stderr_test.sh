@@ -20,6 +20,21 @@ err_is_one_line
 check 4 run sh -c 'head -c 100000 /dev/zero | tr "\0" z >&2; exit 4'
 [ "$(tr -cd z < "$ERR" | wc -c)" -gt 100000 ] || fail "a long line"
 
+check 4 run sh -c 'yes "$(head -c 459 /dev/zero | tr "\0" y)" | head -n 60 >&2; printf "a\0b\n" >&2; exit 4'
+err_has '^    \.\.\.y*$'
+[ "$(tail -n 1 "$ERR" | tr '\0' 0)" = '    a0b' ] || fail "a NUL"
+
+# Several that fail are each followed by their own words.
+check 0 run -n 6 --restarts 1 --restart-policy task --restart-delay 0 sh -c '[ $MUSTER_ATTEMPT = 1 ] || { echo "word $RANK" >&2; exit 3; }'
+for i in 0 1 2 3 4 5; do
+    [ "$(grep -A 1 "last line of task $i's stderr" "$ERR" | tail -n 1)" = "    word $i" ] || fail "the words of task $i"
+done
+
+# In one file with stdout, the order is kept.
+run sh -c 'i=0; while [ $i -lt 2000 ]; do echo $i; i=$((i + 1)); echo $i >&2; i=$((i + 1)); done; exit 4' > "$OUT" 2>&1
+[ "$(grep '^[0-9]' "$OUT")" = "$(seq 0 1999)" ] || fail "out of order"
+grep -q "^muster run: the last 20 lines of task 0's output:$" "$OUT" || fail "the end of both"
+
 # A descendant that keeps the pipe delays neither the supervision nor the words.
 check 4 run --grace 100ms sh -c 'sleep 60 & echo said >&2; exit 4'
 err_has '^    said$'

@@ -80,6 +80,57 @@ kill -KILL "$2"
 ends_with 1
 err_has "^muster agent: task 1 (pid $2) has failed: "
 
+# What the tasks leave behind is told to end, and then made to.
+rm -f "$TMPDIR/left" "$TMPDIR/told" "$TMPDIR/go"
+"$MUSTER" run --job "$JOB" --survive bash -c '(trap "echo > \"$1/told\"" TERM; : > "$1/left"; while :; do sleep 0.02; done) & # sleep: it stays
+    until [ -e "$1/go" ]; do sleep 0.02; done' bash "$TMPDIR" > "$OUT.run" 2> "$ERR.run" < /dev/null & # sleep: until told
+RUN=$!
+await "it has left something" test -e "$TMPDIR/left"
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+await "the guard says so" grep -q "its tasks go on" "$ERR.run"
+"$MUSTER" agent --adopt "$JOB" --grace 100ms > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+await "the job is adopted" grep -q "job $JOB adopted: 1 of 1 tasks are running" "$ERR"
+: > "$TMPDIR/go"
+ends_with 0
+[ -e "$TMPDIR/told" ] || fail "what was left was not told to end"
+
+# A task that failed before it was adopted is known by the segment.
+"$MUSTER" run -n 2 --job "$JOB" --survive --kill-on-fail=no "$BUILD/tests/launch/member" stay > "$OUT.run" 2> "$ERR.run" < /dev/null &
+RUN=$!
+await "both are connected" connected 2
+set -- $(pids)
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+kill -KILL "$1"
+"$MUSTER" agent --adopt "$JOB" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+ends_with 1
+err_has "^muster agent: task 0 (pid $1) has failed: "
+
+# Another user's job of the same name is not taken for ours.
+if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups "$MUSTER" version > /dev/null 2>&1; then
+    setpriv --reuid=65534 --clear-groups "$MUSTER" run -n 3 --job "$JOB" --survive sleep 60 > "$OUT.run" 2> "$ERR.run" < /dev/null &
+    OTHER=$!
+    await "its segment is there" test -e "/dev/shm/muster-65534-$JOB"
+    kill -KILL $OTHER
+    wait $OTHER 2> /dev/null
+    await "its guard says so" grep -q "its tasks go on" "$ERR.run"
+    check 125 "$MUSTER" agent --adopt "$JOB"
+    begin
+    adopt # it says: 2 of 2
+    kill -TERM $RUN
+    ends_with_ours() { wait $RUN; [ $? -eq 143 ] && no_segment "$JOB"; }
+    ends_with_ours || fail "our own job"
+    [ "$(pgrep -c -u 65534 -x sleep)" -ge 3 ] || fail "the other user's tasks were ended"
+    setpriv --reuid=65534 --clear-groups "$MUSTER" agent --adopt "$JOB" > "$OUT" 2> "$ERR" < /dev/null &
+    RUN=$!
+    await "its owner has it" grep -q "3 of 3 tasks are running" "$ERR"
+    kill -TERM $RUN
+    wait $RUN
+fi
+
 # Told to end by a signal, it ends the tasks.
 begin
 adopt --grace 10s

@@ -100,6 +100,28 @@ if data.count(b"got <typed>") < 2:
     read_until(master, b"got <typed>")
 ends_with(pid, master, 0)
 
+# ^Z while a task has the terminal stops all of the job, and a shell has the terminal; after fg it goes on.
+pid, master = pty.fork()
+if pid == 0:
+    os.environ["PS1"] = "ready> "
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+read_until(master, b"ready> ")
+os.write(master, b"'%s' run sh -c 'read -r line; echo got $line; read -r line; echo then $line'\n" % MUSTER.encode())
+os.write(master, b"one\n")
+read_until(master, b"got one")
+os.write(master, b"\x1a")
+read_until(master, b"Stopped")
+read_until(master, b"ready> ")
+os.write(master, b"echo the shell $((40 + 2))\n")
+read_until(master, b"the shell 42")
+os.write(master, b"fg\n")
+read_until(master, b"run sh")
+os.write(master, b"two\n")
+read_until(master, b"then two")
+read_until(master, b"ready> ")
+os.write(master, b"exit\n")
+ends_with(pid, master, 0)
+
 # stderr is the terminal itself for the tasks, so that they may know.
 pid, master = session("sh", "-c", "test -t 2 && echo it is")
 read_until(master, b"it is")
