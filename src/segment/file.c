@@ -91,6 +91,7 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
     struct mu_header h;
     struct stat st;
     enum muster_status status = MUSTER_OK;
+    uint64_t time;
     ssize_t n;
 
     if (!seg) {
@@ -110,7 +111,7 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
         status = mu_fail(MUSTER_DATA_LOSS, "%s is truncated: %zd bytes are too few for a header", name, n);
     else
         status = mu_format_check(&h, (uint64_t)st.st_size, name, seg);
-    if (!status && writable && h.time_namespace && mu_namespace("time") && h.time_namespace != mu_namespace("time"))
+    if (!status && writable && h.time_namespace && (time = mu_namespace("time")) != 0 && h.time_namespace != time)
         status = mu_fail(MUSTER_FAILED_PRECONDITION,
                          "%s was made in another time namespace: its deadlines mean other instants here", name);
     if (!status) {

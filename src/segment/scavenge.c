@@ -134,7 +134,6 @@ uint32_t mu_scavenge(struct mu_ctx *ctx, mu_death_fn on_death, void *arg)
 uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_word, mu_death_fn on_death, void *arg)
 {
     uint32_t high = mu_slot_high(ctx->seg), done = 0;
-    uint64_t namespace = mu_namespace("pid");
 
     for (uint32_t i = 0; i < high; i++) {
         const struct mu_slot *s = &ctx->seg->slots[i];
@@ -145,7 +144,7 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_wor
         mu_slot_settle(ctx->seg, i); /* so that the slot can be claimed again */
         /* relaxed, both: of the owner whose word was read, or bury()'s CAS from that word fails */
         if (MU_SLOT_STATE(w) == MU_SLOT_DEAD || mu_slot_is_dead(ctx->seg, i, w) ||
-            (mu_load_relaxed(&s->task) == task_word && mu_load_relaxed(&s->pid_namespace) == namespace))
+            (mu_load_relaxed(&s->task) == task_word && mu_load_relaxed(&s->pid_namespace) == mu_namespace("pid")))
             done += bury(ctx, i, w, on_death, arg);
     }
     return done;
