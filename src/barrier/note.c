@@ -18,10 +18,12 @@ void mu_call_note_entry(struct mu_call *c)
 
 void mu_call_note_exit(struct mu_call *c, enum muster_status status)
 {
-    uint32_t name = mu_trace_name(c->ctx, c->key.hash, c->id, strlen(c->id));
+    uint32_t name;
 
-    if (status != MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
-        mu_trace_note(c->ctx, mu_trace_now(c->ctx), MU_TRACE_NAMED_LEAVE, status, name, c->key.hash, c->counter);
+    if (status == MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
+        return;
+    name = mu_trace_name(c->ctx, c->key.hash, c->id, strlen(c->id));
+    mu_trace_note(c->ctx, mu_trace_now(c->ctx), MU_TRACE_NAMED_LEAVE, status, name, c->key.hash, c->counter);
 }
 
 void mu_group_note(struct muster_group *g, enum mu_trace_kind kind, uint64_t instance, enum muster_status status)

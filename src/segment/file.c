@@ -216,7 +216,7 @@ bool mu_segment_is_stale(const struct muster_segment *seg)
         return true;
     if (mu_segment_is_closed(seg))
         return true;
-    if (mu_segment_live_slots(seg))
+    if (count_living(seg, 1))
         return false;
     if (seg->foreign)
         return false;

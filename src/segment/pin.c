@@ -47,9 +47,10 @@ void mu_unpin(struct mu_ctx *ctx)
 
 bool mu_pin_others(struct muster_segment *seg, uint64_t ref, uint32_t except)
 {
-    uint32_t high = mu_slot_high(seg);
+    uint32_t high;
 
-    mu_fence_seq_cst(); /* after the commit, before the pins; pairs with mu_pin() and mu_unpin() */
+    mu_fence_seq_cst();       /* after the commit, before the pins; pairs with mu_pin() and mu_unpin() */
+    high = mu_slot_high(seg); /* behind the fence, too: a new slot's pin is not to be missed */
     for (uint32_t i = 0; i < high; i++) {
         struct mu_slot *s = &seg->slots[i];
 

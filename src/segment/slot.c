@@ -202,7 +202,15 @@ static void clean(struct mu_slot *s, uint64_t task)
     mu_store_relaxed(&s->wait_since, 0);
 }
 
-static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, struct mu_ctx *ctx)
+/* The task's own of before, with its counts, or one that was never claimed: nobody's counts are lost. */
+static bool suits(const struct muster_segment *seg, uint32_t slot, uint32_t high, uint64_t task)
+{
+    /* relaxed: only a preference; under the slot's mutex nobody else can claim it, and so change it */
+    return slot >= high || mu_load_relaxed(&seg->slots[slot].task) == task;
+}
+
+/* `any`: also one that does not suit. */
+static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, bool any, struct mu_ctx *ctx)
 {
     struct mu_slot *s = &seg->slots[slot];
     uint64_t w = mu_load_acquire(&s->word); /* acquire: pairs with the scavenger's or the releaser's last CAS */
@@ -210,8 +218,8 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
 
     if (MU_SLOT_STATE(w) != MU_SLOT_FREE || !liveness_lock(seg, slot))
         return false;
-    w = mu_load_acquire(&s->word); /* again, under the mutex: another may have claimed it and died */
-    if (MU_SLOT_STATE(w) != MU_SLOT_FREE) {
+    w = mu_load_acquire(&s->word); /* again, under the mutex: another may have claimed it and died, or left */
+    if (MU_SLOT_STATE(w) != MU_SLOT_FREE || (!any && !suits(seg, slot, mu_slot_high(seg), task))) {
         liveness_unlock(seg, slot);
         return false;
     }
@@ -232,23 +240,16 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
     return true;
 }
 
-/* The task's own of before, with its counts, or one that was never claimed: nobody's counts are lost. */
-static bool suits(const struct muster_segment *seg, uint32_t slot, uint32_t high, uint64_t task)
-{
-    /* relaxed: only a preference */
-    return slot >= high || mu_load_relaxed(&seg->slots[slot].task) == task;
-}
-
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx)
 {
     uint32_t count = seg->num_slots - seg->reserved_slots, high = mu_slot_high(seg);
 
     memset(ctx, 0, offsetof(struct mu_ctx, scratch));
     for (uint32_t i = 0; i < count; i++)
-        if (suits(seg, i, high, task) && claim_one(seg, i, task, ctx))
+        if (suits(seg, i, high, task) && claim_one(seg, i, task, false, ctx))
             return MUSTER_OK;
     for (uint32_t i = 0; i < count; i++)
-        if (claim_one(seg, i, task, ctx))
+        if (claim_one(seg, i, task, true, ctx))
             return MUSTER_OK;
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                    "all %u slots of job %s are taken: one is needed for every thread that writes "
@@ -260,7 +261,7 @@ bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx)
 {
     memset(ctx, 0, offsetof(struct mu_ctx, scratch));
     for (uint32_t i = seg->num_slots - seg->reserved_slots; i < seg->num_slots; i++)
-        if (claim_one(seg, i, 0, ctx))
+        if (claim_one(seg, i, 0, true, ctx))
             return true;
     return false;
 }

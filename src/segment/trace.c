@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -32,6 +33,7 @@
 #include "segment/slot.h"
 
 #define CALIBRATION_NS 2000000u
+#define RATES_DIFFER   200u /* one part in so many */
 
 /* ---- the clock ---- */
 
@@ -115,7 +117,7 @@ static struct timing timing_of(const struct muster_segment *seg)
 {
     const struct mu_header *h = seg->header;
     struct timing t = {h->trace_ticks, h->trace_ns, h->trace_rate, seg->trace_tsc};
-    uint64_t now_ticks = 0, now_ns = 0;
+    uint64_t now_ticks = 0, now_ns = 0, rate = 0;
     uint8_t boot[16];
 
     mu_boot_id(boot);
@@ -123,7 +125,11 @@ static struct timing timing_of(const struct muster_segment *seg)
         return t;
     look_at_both(&now_ticks, &now_ns);
     if (now_ns > t.ns && now_ns - t.ns > CALIBRATION_NS && now_ticks > t.ticks)
-        t.rate = rate_of(now_ticks - t.ticks, now_ns - t.ns);
+        rate = rate_of(now_ticks - t.ticks, now_ns - t.ns);
+    /* Another rate altogether: one of the two stood still meanwhile, for the machine slept. The first one holds, then.
+     */
+    if (rate > t.rate - t.rate / RATES_DIFFER && rate < t.rate + t.rate / RATES_DIFFER)
+        t.rate = rate;
     return t;
 }
 
@@ -151,16 +157,23 @@ static struct mu_ring_event *events_of(const struct muster_segment *seg, struct 
     return (struct mu_ring_event *)(names_of(ring) + seg->trace_names);
 }
 
+/* Have the pages of a ring that nobody has used, and touch them: until then they look like a hole to is_committed(). */
 static bool commit(const struct muster_segment *seg, uint32_t slot)
 {
+    uint8_t *ring = (uint8_t *)ring_of(seg, slot), *end;
+    uint64_t bytes = mu_trace_ring_bytes(seg->trace_events, seg->trace_names);
     int rc = 0;
 
     if (seg->fd >= 0)
         do
-            rc = fallocate(seg->fd, 0, (off_t)mu_offset_of(seg, ring_of(seg, slot)),
-                           (off_t)mu_trace_ring_bytes(seg->trace_events, seg->trace_names));
+            rc = fallocate(seg->fd, 0, (off_t)mu_offset_of(seg, ring), (off_t)bytes);
         while (rc && errno == EINTR);
-    return rc == 0;
+    if (rc)
+        return false;
+    end = ring + bytes;
+    for (uint8_t *at = ring; at < end; at = (uint8_t *)(((uintptr_t)at | 4095) + 1))
+        mu_store_relaxed((mu_a64 *)at, 0); /* relaxed: nobody looks before the slot says that the ring is there */
+    return true;
 }
 
 void mu_trace_open(struct mu_ctx *ctx)
@@ -234,6 +247,7 @@ struct reading {
     struct mu_traced *events;
     size_t count, capacity;
     uint64_t lost;
+    bool broken; /* a slot says of pages that they are there, and they are not */
 };
 
 static void find_name(const struct muster_segment *seg, struct mu_ring *ring, uint32_t number, char text[57])
@@ -286,6 +300,15 @@ static bool reserve(struct reading *r, size_t more)
     return true;
 }
 
+/* Its pages are there, whatever the slot says: a look at others would take memory, or find none. */
+static bool is_committed(const struct muster_segment *seg, const struct mu_ring *ring)
+{
+    off_t from = (off_t)mu_offset_of(seg, ring);
+    off_t hole = seg->fd < 0 ? -1 : lseek(seg->fd, from, SEEK_HOLE);
+
+    return hole >= from + (off_t)mu_trace_ring_bytes(seg->trace_events, seg->trace_names);
+}
+
 static bool read_ring(struct reading *r, uint32_t slot)
 {
     struct mu_ring *ring = ring_of(r->seg, slot);
@@ -295,6 +318,10 @@ static bool read_ring(struct reading *r, uint32_t slot)
 
     if (mu_load_acquire(&r->seg->slots[slot].ring) != 1) /* acquire: pairs with mu_trace_open() */
         return true;
+    if (!is_committed(r->seg, ring)) {
+        r->broken = true;
+        return true;
+    }
     head = mu_load_acquire(&ring->head); /* acquire: pairs with mu_trace_note() */
     first = head < size ? 0 : head - size + 1;
     if (head == first)
@@ -313,7 +340,8 @@ static bool read_ring(struct reading *r, uint32_t slot)
         ; /* overwritten meanwhile */
     memmove(&r->events[kept], &r->events[gone], (r->count - gone) * sizeof *r->events);
     r->count -= gone - kept;
-    r->lost += head - (r->count - kept);
+    if (__builtin_add_overflow(r->lost, head - (r->count - kept), &r->lost))
+        r->lost = UINT64_MAX;
     return true;
 }
 
@@ -341,6 +369,11 @@ enum muster_status mu_trace_read(const struct muster_segment *seg, struct mu_tra
             free(r.events);
             return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the events of job %s", seg->job);
         }
+    if (r.broken) {
+        free(r.events);
+        return mu_fail(MUSTER_DATA_LOSS, "the trace of job %s is damaged: a thread's ring is not where its slot says",
+                       seg->job);
+    }
     if (r.count)
         qsort(r.events, r.count, sizeof *r.events, by_time);
     *ret_events = r.events;

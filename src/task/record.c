@@ -72,10 +72,13 @@ static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot
         .event = MU_EVENT_DEATH, .code = MUSTER_UNAVAILABLE, .cause = MUSTER_CAUSE_DIED, .pid = MU_SLOT_PID(slot_word)};
     struct mu_cluster cluster;
     struct mu_task_record r;
+    uint64_t now;
 
     f.text = arg ? arg : "its process died";
-    if (mu_is_traced(ctx))
-        mu_trace_note(ctx, mu_trace_now(ctx), MU_TRACE_DEATH, MUSTER_OK, 0, task_word - 1,
+    now = mu_is_traced(ctx) ? mu_trace_now(ctx) : 0;
+    /* acquire: pairs with the claim. Still that death: the slot's next owner comes after `now` */
+    if (now && mu_load_acquire(&ctx->seg->slots[slot].word) == slot_word)
+        mu_trace_note(ctx, now, MU_TRACE_DEATH, MUSTER_OK, 0, task_word - 1,
                       (uint64_t)slot << 32 | MU_SLOT_PID(slot_word));
     if (!task_word || task_word > ctx->seg->num_tasks)
         return;
