@@ -2,7 +2,8 @@
  * muster/stats.h: what a job's threads have done and waited for, counted in its segment. Always on.
  *
  * Every thread that writes counts in lines of its own, by plain stores: nothing is lost by a SIGKILL but the one event
- * that it cut off. A reader adds them up, so the fields of one answer are not of one instant; each alone never falls.
+ * that it cut off. A reader adds them up, so the fields of one answer are not of one instant; each alone falls only
+ * where a thread's 2^32 waits of one length have gone round, or another task had to take the slot over.
  * The counts of a thread that has ended stay, and the next thread of the same task goes on from them. They are lost
  * only when a job has so many threads of different tasks come and go that all slots have been used and one of another
  * task has to be taken over.

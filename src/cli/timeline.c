@@ -61,7 +61,11 @@ static int by_meeting(const void *a, const void *b)
 }
 
 /* Spans come in order of their entry. */
-static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
+/*
+ * `again`: its task is counted already, by an earlier call: one that gave up and came back, or was refused. Who
+ * returned with OK says how it went; others may have failed for a reason of their own.
+ */
+static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span, int again)
 {
     const struct mu_traced *e = span->enter;
 
@@ -74,16 +78,23 @@ static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
                                      .last_ns = e->time_ns};
     if (!*m->name)
         m->name = e->name;
-    m->before_ns = m->last_ns;
-    m->last_ns = e->time_ns;
-    m->last_task = e->task;
-    m->count++;
+    if (!again) {
+        m->before_ns = m->last_ns;
+        m->last_ns = e->time_ns;
+        m->last_task = e->task;
+        m->count++;
+    }
     m->open += span->open != 0;
-    if (!span->open && m->status == MUSTER_OK)
+    if (!span->open && span->status == MUSTER_OK)
+        m->passed = 1;
+    if (m->passed)
+        m->status = MUSTER_OK;
+    else if (!span->open && m->status == MUSTER_OK)
         m->status = span->status;
 }
 
-static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count)
+/* `seen`: a word a task, zeros: the last meeting that it was counted in. */
+static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count, size_t *seen)
 {
     const struct mu_traced *last = NULL;
 
@@ -94,7 +105,9 @@ static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_
         if (!last || last->object != e->object || last->value != e->value)
             t->num_meetings++;
         last = e;
-        add(&t->meetings[t->num_meetings - 1], arrivals[i]);
+        add(&t->meetings[t->num_meetings - 1], arrivals[i], e->task >= 0 && seen[e->task] == t->num_meetings);
+        if (e->task >= 0)
+            seen[e->task] = t->num_meetings;
         arrivals[i]->meeting = (long)t->num_meetings - 1;
     }
 }
@@ -124,7 +137,7 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
 {
     struct mu_cli_timeline t = {0};
     struct mu_cli_span **arrivals;
-    size_t *inside;
+    size_t *inside, *seen;
     enum muster_status status = mu_trace_read(segment, &t.events, &t.num_events, &t.lost);
 
     if (status != MUSTER_OK)
@@ -133,9 +146,10 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
     t.meetings = calloc(t.num_events + 1, sizeof *t.meetings);
     arrivals = calloc(t.num_events + 1, sizeof(void *));
     inside = calloc(segment->num_slots, sizeof *inside);
-    if (t.spans && t.meetings && arrivals && inside) {
+    seen = calloc(segment->num_tasks, sizeof *seen);
+    if (t.spans && t.meetings && arrivals && inside && seen) {
         pair(&t, inside, segment->num_slots);
-        meet(&t, arrivals, pick(&t, now_ns, arrivals));
+        meet(&t, arrivals, pick(&t, now_ns, arrivals), seen);
         *ret = t;
     } else {
         mu_cli_timeline_done(&t);
@@ -143,6 +157,7 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
     }
     free(arrivals);
     free(inside);
+    free(seen);
     return status;
 }
 

@@ -17,7 +17,8 @@ struct mu_cli_meeting {
     uint32_t open;                         /* of them, without an end */
     int32_t last_task;                     /* who came last */
     uint64_t first_ns, before_ns, last_ns; /* the first arrival, the last but one, the last */
-    enum muster_status status;             /* the first that is not OK, of those who have left */
+    int passed;                            /* somebody returned with OK */
+    enum muster_status status;             /* OK then; else the first that is not, of those who have left */
 };
 
 /* One call, from coming to going. */

@@ -11,17 +11,19 @@
 #include "segment/wait.h"
 #include "task/task.h"
 
-/* Where the task's threads wait: the longest wait of any slot of it. */
-static void fill_waiting(const struct muster_segment *seg, struct muster_task_info *i)
+/* Where the threads of `count` tasks from infos[0]'s on wait: of each the longest wait. One pass over the slots. */
+static void fill_waiting(const struct muster_segment *seg, struct muster_task_info *infos, size_t count)
 {
-    uint32_t high = mu_slot_high(seg);
+    uint32_t high = count ? mu_slot_high(seg) : 0;
 
     for (uint32_t s = 0; s < high; s++) {
         const struct mu_slot *slot = &seg->slots[s];
         uint64_t w = mu_load_acquire(&slot->word); /* acquire: pairs with the claim */
+        uint64_t task = mu_load_relaxed(&slot->task) - 1 - (uint64_t)infos[0].task_id; /* relaxed: advisory */
+        struct muster_task_info *i = &infos[task < count ? task : 0];
         uint64_t since, text[12];
 
-        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || mu_load_relaxed(&slot->task) != (uint64_t)i->task_id + 1) /* advisory */
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || task >= count || !i->alive)
             continue;
         since = mu_load_acquire(&slot->wait_since); /* acquire: pairs with tell() in segment/wait.c */
         if (!since || (i->waiting_since_ns && since >= i->waiting_since_ns))
@@ -51,8 +53,6 @@ static void fill(const struct muster_segment *seg, uint32_t task, const struct m
     if (r->attempt)
         snprintf(i->host, sizeof i->host, "%.63s", seg->header->host);
     snprintf(i->message, sizeof i->message, "%s", text);
-    if (i->alive)
-        fill_waiting(seg, i);
 }
 
 static enum muster_status bad_task(const struct muster_segment *seg, int32_t task)
@@ -80,6 +80,8 @@ enum muster_status muster_task_get(struct muster *muster, int32_t task_id, struc
         status = mu_cluster_task(muster->seg, (uint32_t)task_id, &r, text, &c);
     if (!status)
         fill(muster->seg, (uint32_t)task_id, &r, text, ret_info);
+    if (!status)
+        fill_waiting(muster->seg, ret_info, 1);
     mu_exit_read();
     return status;
 }
@@ -99,6 +101,8 @@ static enum muster_status list(const struct muster_segment *seg, struct muster_t
         status = mu_cluster_all(seg, records, texts, &c);
     for (uint32_t i = 0; !status && i < n && i < capacity; i++)
         fill(seg, i, &records[i], texts[i], &ret_infos[i]);
+    if (!status)
+        fill_waiting(seg, ret_infos, n < capacity ? n : capacity);
     if (!status && ret_count)
         *ret_count = n;
     if (!status && ret_version)

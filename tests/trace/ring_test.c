@@ -261,6 +261,32 @@ static void times_are_those_of_the_clock(void **state)
     assert_ok(muster_leave(m));
 }
 
+/* A slot says that its ring is there, and it is not: no look may take memory, or end in SIGBUS on a full file system.
+ */
+static void a_ring_that_is_not_there_is_not_touched(void **state)
+{
+    struct muster_segment *seg;
+    struct muster_segment_info before, after;
+    struct mu_traced *read;
+    uint64_t gone;
+    size_t n;
+
+    (void)state;
+    assert_ok(mu_segment_open(job.name, true, &seg));
+    assert_ok(muster_segment_info(seg, &before));
+    mu_store_release(&seg->slots[5].ring, 1);
+    assert_int_equal(mu_cas32(&seg->header->slots_high, mu_load32_acquire(&seg->header->slots_high), 6), 1);
+    assert_status(MUSTER_DATA_LOSS, mu_trace_read(seg, &read, &n, &gone));
+    assert_says("damaged");
+    assert_ok(muster_segment_info(seg, &after));
+    assert_int_equal(after.committed_bytes, before.committed_bytes);
+    mu_store_release(&seg->slots[5].ring, 0);
+    assert_ok(mu_trace_read(seg, &read, &n, &gone));
+    assert_int_equal(n, 0);
+    free(read);
+    muster_segment_close(seg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +298,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(an_untraced_job_has_no_ring_and_says_so, setup, teardown),
         cmocka_unit_test_setup_teardown(times_are_those_of_the_clock, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_ring_that_is_not_there_is_not_touched, setup, teardown),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
