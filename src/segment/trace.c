@@ -304,9 +304,9 @@ static bool reserve(struct reading *r, size_t more)
 static bool is_committed(const struct muster_segment *seg, const struct mu_ring *ring)
 {
     off_t from = (off_t)mu_offset_of(seg, ring);
-    off_t hole = seg->fd < 0 ? -1 : lseek(seg->fd, from, SEEK_HOLE);
 
-    return hole >= from + (off_t)mu_trace_ring_bytes(seg->trace_events, seg->trace_names);
+    return seg->fd < 0 || /* no file: all of it is memory */
+           lseek(seg->fd, from, SEEK_HOLE) >= from + (off_t)mu_trace_ring_bytes(seg->trace_events, seg->trace_names);
 }
 
 static bool read_ring(struct reading *r, uint32_t slot)
