@@ -7,7 +7,9 @@
  */
 #include "cli/bench.h"
 
+#include <poll.h>
 #include <stdarg.h>
+#include <sys/syscall.h>
 
 #include "cli/cli.h"
 
@@ -276,14 +278,20 @@ pid_t mu_bench_fork(struct mu_bench *bench, const char *job, int fd, uint32_t ra
 
 int mu_bench_reap(struct mu_bench *bench, pid_t pid)
 {
+    struct pollfd pfd = {.fd = (int)syscall(SYS_pidfd_open, pid, 0), .events = POLLIN};
     int status;
+    pid_t got;
 
-    while (waitpid(pid, &status, 0) < 0) {
-        if (errno != EINTR)
-            return mu_bench_fail(bench->table, "waitpid: %s", strerror(errno));
+    /* The signal may have come before we sleep: so it is never slept for long. */
+    while ((got = waitpid(pid, &status, WNOHANG)) == 0) {
         if (interrupted)
             kill(pid, SIGKILL);
+        poll(&pfd, 1, 20);
     }
+    if (pfd.fd >= 0)
+        close(pfd.fd);
+    if (got < 0)
+        return mu_bench_fail(bench->table, "waitpid: %s", strerror(errno));
     if (interrupted)
         return 128 + interrupted;
     if (WIFSIGNALED(status))
