@@ -121,8 +121,7 @@ int mu_agent_serve_metrics(struct mu_agent *agent)
         mu_agent_say("no metrics at %s: %s", agent->options->metrics, why);
         return -1;
     }
-    for (uint32_t i = 0; i < agent->attempt * agent->num_tasks; i++)
-        mu_metrics_restarted(agent->metrics);
+    mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
     if (agent->attempt == 0)
         mu_agent_say("metrics at %s", mu_metrics_address(agent->metrics));
     return 0;
@@ -247,8 +246,11 @@ static void end_by_signal(struct mu_agent *agent, int number)
     agent->told_to_end = 1;
     if (agent->phase == MU_AGENT_RUNNING) {
         agent->end_signal = number;
-        mu_agent_say("%s: ending %u task%s", mu_launch_signal_name(number, name), agent->running,
-                     agent->running == 1 ? "" : "s");
+        mu_launch_signal_name(number, name);
+        if (agent->running > 0)
+            mu_agent_say("%s: ending %u task%s", name, agent->running, agent->running == 1 ? "" : "s");
+        else
+            mu_agent_say("%s: ending the job", name);
         mu_agent_begin_end(agent);
     } else if (number == SIGINT && agent->interrupted_at && now - agent->interrupted_at < SECOND_INTERRUPT_NS) {
         kill_all(agent);

@@ -30,6 +30,8 @@ struct mu_agent_app {
 struct muster;
 struct mu_launch_plan;
 
+enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
+
 struct mu_agent_options {
     const char *job; /* NULL: run-<pid>-<random> */
     const struct mu_agent_app *apps;
@@ -48,7 +50,7 @@ struct mu_agent_options {
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
     uint32_t trace_events;                     /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan;         /* where the tasks run; NULL: anywhere */
-    int report_bindings;
+    enum mu_agent_report report_bindings;
     const char *metrics; /* address to serve them at; NULL: nowhere */
     /* Says who does what; at the timeout. NULL: nothing is said. */
     void (*report)(struct muster *muster, FILE *out);

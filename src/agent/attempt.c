@@ -55,7 +55,7 @@ void mu_agent_start_again(struct mu_agent *agent)
         if (mu_agent_start_task(agent, i))
             mu_agent_begin_end(agent);
         else if (agent->metrics)
-            mu_metrics_restarted(agent->metrics);
+            mu_metrics_restarted(agent->metrics, 1);
     }
 }
 

@@ -65,12 +65,12 @@ struct connection {
 
 struct mu_metrics {
     uv_loop_t *loop;
-    union handle listener;
+    union handle listener, refused;
     uv_timer_t timer;
     struct mu_metrics_view *view;
     struct connection *connections;
     unsigned count, open; /* connections; handles that are not closed */
-    int stopping;
+    int stopping, refusing;
     uint64_t looked_at, restarts;
     struct body *body; /* the last */
     char address[160];
@@ -323,6 +323,26 @@ static int init_handle(struct mu_metrics *metrics, union handle *handle)
                                                 : uv_pipe_init(metrics->loop, &handle->pipe, 0);
 }
 
+static void on_refused(uv_handle_t *handle)
+{
+    struct mu_metrics *metrics = handle->data;
+
+    metrics->refusing = 0;
+    release(metrics);
+}
+
+/* No memory for a connection. It must be accepted all the same: until then libuv takes no other. */
+static void refuse(struct mu_metrics *metrics)
+{
+    if (metrics->refusing || init_handle(metrics, &metrics->refused))
+        return;
+    metrics->refusing = 1;
+    metrics->open++;
+    metrics->refused.any.data = metrics;
+    uv_accept(&metrics->listener.stream, &metrics->refused.stream);
+    uv_close(&metrics->refused.any, on_refused);
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct mu_metrics *metrics = listener->data;
@@ -333,6 +353,7 @@ static void on_connection(uv_stream_t *listener, int status)
     c = calloc(1, sizeof *c);
     if (!c || init_handle(metrics, &c->handle)) {
         free(c);
+        refuse(metrics);
         return;
     }
     metrics->open++;
@@ -390,6 +411,15 @@ static int is_abandoned(const char *path)
     return refused;
 }
 
+static int has_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[160];
+
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    return access(folder, F_OK) == 0;
+}
+
 static int bind_unix(struct mu_metrics *metrics, const char *path)
 {
     mode_t mask;
@@ -399,6 +429,8 @@ static int bind_unix(struct mu_metrics *metrics, const char *path)
         unlink(path);
     mask = umask(0177);
     rc = uv_pipe_bind(&metrics->listener.pipe, path);
+    if (rc == UV_EACCES && !has_folder(path))
+        rc = UV_ENOENT; /* libuv says one for the other */
     umask(mask);
     snprintf(metrics->address, sizeof metrics->address, "unix:%s", path);
     return rc;
@@ -464,9 +496,9 @@ const char *mu_metrics_address(const struct mu_metrics *metrics)
     return metrics->address;
 }
 
-void mu_metrics_restarted(struct mu_metrics *metrics)
+void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count)
 {
-    metrics->restarts++;
+    metrics->restarts += count;
 }
 
 void mu_metrics_stop(struct mu_metrics *metrics)

@@ -18,15 +18,15 @@ struct mu_metrics;
 /*
  * Listen at `addr`: "HOST:PORT" with a numeric host or "localhost", "[V6]:PORT", ":PORT" or "PORT" (both loopback
  * only),
- * "*:PORT" (every interface), "unix:PATH" (mode 0600; a socket there that nobody serves is replaced). Port 0: any.
+ * "*:PORT" (every IPv4 interface), "unix:PATH" (mode 0600; a socket there that nobody serves is replaced). Port 0: any.
  * 0, or -1 with the reason in `why`. `muster` must outlive mu_metrics_stop().
  */
 int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, struct mu_metrics **ret_metrics,
                      char *why, size_t why_size);
 /* Where it listens, for people: "http://127.0.0.1:9464/metrics", "unix:/run/muster.sock". */
 const char *mu_metrics_address(const struct mu_metrics *metrics);
-/* A task has been started anew. */
-void mu_metrics_restarted(struct mu_metrics *metrics);
+/* So many tasks have been started anew. */
+void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count);
 /* Close everything at once, answers in flight too. The memory goes in the loop's next turns. NULL is allowed. */
 void mu_metrics_stop(struct mu_metrics *metrics);
 

@@ -69,7 +69,9 @@ int mu_metrics_address_parse(const char *text, struct mu_metrics_address *ret_ad
     if (fill(host, port, is_v6, &ret_address->socket) == 0)
         return 0;
     snprintf(why, why_size, "'%.60s' is no numeric address%s", host,
-             strchr(host, ':') ? "; put IPv6 in brackets: [::1]:9464" : "");
+             !is_v6 && strchr(host, ':') ? "; put IPv6 in brackets: [::1]:9464"
+             : strchr(host, '%')         ? "; one with a scope is not taken"
+                                         : "");
     return -1;
 }
 

@@ -69,6 +69,8 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
     mu_agent_name_job(&agent);
     fprintf(out, "job %s: %u task%s; nothing is started\n", agent.job, options->num_tasks,
             options->num_tasks == 1 ? "" : "s");
+    if (options->report_bindings)
+        mu_agent_print_bindings(&agent, out);
     for (uint32_t app = 0, task = 0; app < options->num_apps && code == 0; app++) {
         struct mu_launch_job job = {.job = agent.job,
                                     .segment = "<the segment>",

@@ -155,7 +155,8 @@ void mu_agent_say_root_cause(struct mu_agent *agent);
 void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id);
 /* "was killed by signal 11 (SIGSEGV): it touched memory that it may not". */
 const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size);
-/* --report-bindings: where each task runs, as the kernel says. */
+/* --report-bindings: where each task runs, as the kernel says; in a dry run, where it would. */
+void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out);
 void mu_agent_say_bindings(struct mu_agent *agent);
 void mu_agent_say_timeout(struct mu_agent *agent);
 int mu_agent_exit_status(const struct mu_agent *agent);

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 static const char *my_name = "muster run";
 
 /* What nobody has taken yet: a reader of our stderr that does not read must not stop the supervision. */
@@ -119,13 +121,10 @@ static const char *cause_words(const struct muster_error *error)
 /* Where the kernel puts cores, for people. */
 static void core_place(char *buffer, size_t size)
 {
-    FILE *file = fopen("/proc/sys/kernel/core_pattern", "re");
-    char pattern[256] = "";
+    char pattern[256];
 
-    if (file && fgets(pattern, sizeof pattern, file))
-        pattern[strcspn(pattern, "\n")] = 0;
-    if (file)
-        fclose(file);
+    mu_read_file("/proc/sys/kernel/core_pattern", pattern, sizeof pattern);
+    pattern[strcspn(pattern, "\n")] = 0;
     if (pattern[0] == '|')
         snprintf(buffer, size, "its core went to %.*s", (int)strcspn(pattern + 1, " "), pattern + 1);
     else
@@ -198,27 +197,43 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
     mu_agent_say_tail(agent, (uint32_t)agent->root_cause);
 }
 
-void mu_agent_say_bindings(struct mu_agent *agent)
+void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out)
 {
     struct mu_launch_report *rows = calloc(agent->num_tasks, sizeof *rows);
-    char *text = NULL, host[65] = "";
-    size_t size;
-    FILE *file = open_memstream(&text, &size);
+    char host[65] = "";
 
     gethostname(host, sizeof host - 1);
     for (uint32_t i = 0; rows && i < agent->num_tasks; i++) {
-        rows[i] = (struct mu_launch_report){.task = i,
-                                            .pid = agent->tasks[i].pid,
-                                            .host = host,
-                                            .place = mu_launch_plan_place(agent->options->plan, i)};
-        rows[i].verdict = mu_launch_verify(rows[i].pid, rows[i].place, rows[i].actual, sizeof rows[i].actual);
+        struct mu_launch_report *row = &rows[i];
+
+        *row = (struct mu_launch_report){.task = i,
+                                         .host = host,
+                                         .place = mu_launch_plan_place(agent->options->plan, i),
+                                         .verdict = MU_LAUNCH_UNASKED};
+        if (!agent->tasks) /* a dry run */
+            continue;
+        row->pid = agent->tasks[i].pid;
+        row->verdict = mu_launch_verify(row->pid, row->place, row->actual, sizeof row->actual);
     }
-    if (rows && file)
-        mu_launch_report_print(file, rows, agent->num_tasks);
-    if (file && fclose(file) == 0 && rows)
+    if (rows && agent->options->report_bindings == MU_AGENT_REPORT_JSON)
+        mu_launch_report_json(out, rows, agent->num_tasks);
+    else if (rows)
+        mu_launch_report_print(out, rows, agent->num_tasks);
+    free(rows);
+}
+
+void mu_agent_say_bindings(struct mu_agent *agent)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+
+    if (!file)
+        return;
+    mu_agent_print_bindings(agent, file);
+    if (fclose(file) == 0)
         mu_agent_write(text, size);
     free(text);
-    free(rows);
 }
 
 static void report(const struct mu_agent *agent)

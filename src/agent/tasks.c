@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -277,12 +278,21 @@ void mu_agent_reap(struct mu_agent *agent)
     }
 }
 
+/* An adopted task may have been reaped by its parent, and its number be somebody else's; one of ours is reaped by us.
+ */
+static int has_ended(const struct mu_agent *agent, const struct mu_agent_task *task)
+{
+    struct pollfd pfd = {.fd = task->pidfd, .events = POLLIN};
+
+    return agent->adopted && poll(&pfd, 1, 0) != 0;
+}
+
 void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 {
     for (uint32_t i = 0; i < agent->num_tasks; i++) {
         const struct mu_agent_task *task = &agent->tasks[i];
 
-        if (!task->started || task->ended)
+        if (!task->started || task->ended || has_ended(agent, task))
             continue;
         /* One that is stopped could not act on it; to others SIGCONT may do harm (one that is being traced, say). */
         if (signal_number == SIGTERM && mu_launch_is_stopped(task->pid))

@@ -479,7 +479,8 @@ static enum muster_status know_attempt(struct mu_call *c)
     struct mu_cluster cluster;
     enum muster_status status = MUSTER_OK;
 
-    /* relaxed, process-local, as all here: every thread finds the same */
+    /* process-local, relaxed: partner is the store below; the word is the whole value, and every thread finds the same
+     */
     c->attempt = atomic_load_explicit(&c->m->attempt, memory_order_relaxed);
     if (c->attempt)
         return MUSTER_OK;
@@ -489,6 +490,7 @@ static enum muster_status know_attempt(struct mu_call *c)
     if (r.incarnation != c->m->incarnation)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", c->id, c->task);
     c->attempt = r.attempt;
+    /* process-local, relaxed: partner is the load above; nothing else hangs on it */
     atomic_store_explicit(&c->m->attempt, r.attempt, memory_order_relaxed);
     return MUSTER_OK;
 }

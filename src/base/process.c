@@ -4,6 +4,7 @@
  */
 #include "base/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -14,18 +15,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static ssize_t slurp(const char *path, char *buffer, size_t size)
+ssize_t mu_read_file(const char *path, char *buffer, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    size_t len = 0;
+    ssize_t n = 1;
 
+    buffer[0] = 0;
     if (fd < 0)
         return -1;
-    n = read(fd, buffer, size - 1);
+    while (n != 0 && len < size - 1) { /* a file of /proc may come page by page */
+        n = read(fd, buffer + len, size - 1 - len);
+        if (n < 0 && errno != EINTR)
+            break;
+        len += n > 0 ? (size_t)n : 0;
+    }
     close(fd);
-    if (n >= 0)
-        buffer[n] = 0;
-    return n;
+    buffer[len] = 0;
+    return n < 0 && len == 0 ? -1 : (ssize_t)len;
 }
 
 uint64_t mu_process_start(pid_t pid)
@@ -33,7 +40,7 @@ uint64_t mu_process_start(pid_t pid)
     char path[64], text[1024], *p;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (slurp(path, text, sizeof text) <= 0)
+    if (mu_read_file(path, text, sizeof text) <= 0)
         return 0;
     p = strrchr(text, ')'); /* the name before it may hold anything */
     for (int field = 2; p && field < 22; field++)
@@ -56,7 +63,7 @@ void mu_boot_id(uint8_t id[16])
     unsigned n = 0;
 
     memset(id, 0, 16);
-    if (slurp("/proc/sys/kernel/random/boot_id", text, sizeof text) <= 0)
+    if (mu_read_file("/proc/sys/kernel/random/boot_id", text, sizeof text) <= 0)
         return;
     for (const char *p = text; *p && n < 32; p++) {
         unsigned digit;

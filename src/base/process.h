@@ -5,6 +5,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/*
+ * What a small file holds, size - 1 bytes at most, with a NUL behind it; its length, or -1. Never blocks: for /proc,
+ * /sys and the like.
+ */
+ssize_t mu_read_file(const char *path, char *buffer, size_t size);
 /* Start time of the process in clock ticks since boot; 0 when it cannot be read. */
 uint64_t mu_process_start(pid_t pid);
 /* Inode of a namespace of this process ("pid", "time"); 0 when it cannot be read. */

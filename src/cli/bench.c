@@ -183,16 +183,17 @@ static int take_only(struct mu_cli_call *call, uint64_t *ret_wanted)
 static int take_options(struct mu_cli_call *call, struct mu_bench *bench, uint64_t *ret_wanted)
 {
     const char *seconds = call->values[MU_OPT_SECONDS];
-    uint64_t tasks;
-    char *end;
+    uint64_t tasks, ns;
+    char text[40];
 
     bench_cpus_read(&bench->cpus);
     bench->seconds = SECONDS;
     tasks = bench->cpus.count < 2 ? 2 : bench->cpus.count > 8 ? 8 : (uint64_t)bench->cpus.count;
     if (seconds) {
-        bench->seconds = strtod(seconds, &end);
-        if (*seconds < '0' || *seconds > '9' || *end || !(bench->seconds >= 0.001 && bench->seconds <= 600))
-            return mu_cli_usage(call, "'%s' is no time from 0.001 to 600 seconds", seconds);
+        snprintf(text, sizeof text, "%s%s", seconds, strspn(seconds, "0123456789.") == strlen(seconds) ? "s" : "");
+        if (strlen(seconds) > 30 || mu_cli_parse_duration(text, &ns) || ns < 1000000 || ns > 600000000000)
+            return mu_cli_usage(call, "'%.60s' is no time from 0.001 to 600 seconds", seconds);
+        bench->seconds = (double)ns / 1e9;
     }
     if (call->values[MU_OPT_TASKS] &&
         (mu_cli_parse_unsigned(call->values[MU_OPT_TASKS], MU_BENCH_TASKS_MAX, &tasks) || tasks < 2))
@@ -261,7 +262,7 @@ static int bench_run(struct mu_cli_call *call)
 
 static const struct mu_cli_option bench_options[] = {
     {MU_OPT_ONLY, 0, "only", "LIST", "only these benchmarks, separated by commas"},
-    {MU_OPT_SECONDS, 0, "seconds", "S", "measure each for S seconds (default 1)"},
+    {MU_OPT_SECONDS, 0, "seconds", "S", "measure each for S seconds (default 1), or for a million samples"},
     {MU_OPT_TASKS, 0, "tasks", "N", "2 to 64 tasks (default: one a processor, 2 to 8)"},
     MU_CLI_JSON,
     MU_CLI_END,

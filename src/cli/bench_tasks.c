@@ -27,11 +27,7 @@ int mu_bench_interrupted(void)
 
 void mu_bench_catch_signals(void)
 {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = on_signal}; /* without SA_RESTART: waiting for a child ends */
-
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-        sigaction(numbers[i], &action, NULL);
+    mu_cli_catch(on_signal);
 }
 
 int mu_bench_fail(struct mu_bench_table *table, const char *format, ...)
@@ -266,9 +262,7 @@ pid_t mu_bench_fork(struct mu_bench *bench, const char *job, int fd, uint32_t ra
         mu_bench_fail(bench->table, "cannot start a task: %s", strerror(errno));
     if (pid != 0)
         return pid;
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    mu_cli_catch(SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);

@@ -187,6 +187,8 @@ int mu_cli_leave(struct mu_cli_call *call, struct muster *muster, int code);
 int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status);
 /* The name or path of the job. Exit status; on failure, said. */
 int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size);
+/* SIGINT, SIGTERM and SIGHUP to `handler`, but those that are ignored (nohup). */
+void mu_cli_catch(void (*handler)(int));
 /* The number of the signal that ended the wait; 0: none. */
 int mu_cli_interrupted(void);
 /* Flush stdout. */

@@ -17,9 +17,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "cli/cli.h"
 
 struct topic {
@@ -64,21 +66,12 @@ void mu_doctor_say(struct mu_doctor_page *page, enum mu_doctor_mark mark, const 
 
 ssize_t mu_doctor_read(const char *path, char *buffer, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    ssize_t len = -1;
+    ssize_t len = mu_read_file(path, buffer, size);
 
-    buffer[0] = 0;
-    if (fd < 0)
-        return -1;
-    do
-        len = read(fd, buffer, size - 1);
-    while (len < 0 && errno == EINTR);
-    close(fd);
-    if (len < 0)
-        return -1;
     while (len > 0 && (buffer[len - 1] == '\n' || buffer[len - 1] == 0))
         len--;
-    buffer[len] = 0;
+    if (len >= 0)
+        buffer[len] = 0;
     return len;
 }
 
@@ -126,16 +119,32 @@ static _Noreturn void probe(const struct topic *topic, struct mu_doctor_page *pa
     _exit(0);
 }
 
-/* Whether the pipe's other end is closed within this time. */
-static int closes(int fd, unsigned ms)
+/* Whether the child ends within this time; it is reaped then. By nothing that the child could hold or close. */
+static int ends(pid_t child, unsigned ms, int *ret_status)
 {
-    uint64_t end = muster_now_ns() + ms * 1000000ull, now;
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    uint64_t until = muster_now_ns() + ms * 1000000ull;
+    struct pollfd pfd = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN}; /* -1: only a pause */
+    pid_t got;
 
-    while ((now = muster_now_ns()) < end)
-        if (poll(&wait, 1, (int)((end - now) / 1000000 + 1)) > 0)
-            return 1;
-    return 0;
+    while ((got = waitpid(child, ret_status, WNOHANG)) == 0 && muster_now_ns() < until)
+        poll(&pfd, 1, 20);
+    if (pfd.fd >= 0)
+        close(pfd.fd);
+    return got != 0;
+}
+
+/* What a probe that went wrong may have written over is not believed. */
+static void make_sound(struct mu_doctor_page *page)
+{
+    if (page->count > MU_DOCTOR_FACTS_MAX)
+        page->count = 0;
+    for (uint32_t i = 0; i < page->count; i++) {
+        struct mu_doctor_fact *fact = &page->facts[i];
+
+        if (fact->mark > MU_DOCTOR_PROBLEM)
+            fact->mark = MU_DOCTOR_NOTE;
+        fact->name[sizeof fact->name - 1] = fact->text[sizeof fact->text - 1] = fact->mend[sizeof fact->mend - 1] = 0;
+    }
 }
 
 static void say_ended(const struct topic *topic, struct mu_doctor_page *page, int status)
@@ -158,35 +167,27 @@ static void say_ended(const struct topic *topic, struct mu_doctor_page *page, in
 static void run_topic(const struct topic *topic, struct mu_doctor_page *page)
 {
     pid_t parent = getpid(), child;
-    int ends[2], status = 0;
+    int status = 0;
 
     memset(page, 0, sizeof *page);
-    if (pipe2(ends, O_CLOEXEC)) {
-        mu_doctor_say(page, MU_DOCTOR_PROBLEM, topic->name, NULL, "cannot look: no pipe: %s", strerror(errno));
-        return;
-    }
     child = fork();
-    if (child == 0) {
-        close(ends[0]);
+    if (child == 0)
         probe(topic, page, parent);
-    }
-    close(ends[1]);
     if (child < 0) {
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, topic->name, "end some processes, or raise 'ulimit -u' and pids.max",
                       "cannot look: no process: %s", strerror(errno));
-    } else if (closes(ends[0], topic->limit_s * 1000)) {
-        while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-            ;
-        if (!page->is_done)
-            say_ended(topic, page, status);
-    } else {
-        kill(child, SIGKILL);
-        if (closes(ends[0], 1000))
-            while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-                ;
-        mu_doctor_say(page, MU_DOCTOR_NOTE, topic->name, topic->mend, "no answer within %u s", topic->limit_s);
+        return;
     }
-    close(ends[0]);
+    if (ends(child, topic->limit_s * 1000, &status)) {
+        make_sound(page);
+        if (!page->is_done || status)
+            say_ended(topic, page, status);
+        return;
+    }
+    kill(child, SIGKILL);
+    ends(child, 1000, &status); /* one that not even SIGKILL ends is left to our own end */
+    make_sound(page);
+    mu_doctor_say(page, MU_DOCTOR_NOTE, topic->name, topic->mend, "no answer within %u s", topic->limit_s);
 }
 
 /* ---- printing -----------------------------------------------------------------------------------------------------

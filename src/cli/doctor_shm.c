@@ -5,6 +5,7 @@
 #include "cli/doctor.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "cli/cli.h"
 
 #define MIB (1024.0 * 1024)
@@ -79,15 +81,13 @@ static void try_segment(struct mu_doctor_page *page, int memfd)
     struct muster_segment_config config = {.num_tasks = 8, .memfd = memfd};
     struct muster_segment_info info;
     struct muster_segment *segment;
-    char job[64], path[512];
-    uint64_t start = muster_now_ns();
+    char job[64];
+    uint64_t number, start = muster_now_ns();
     enum muster_status status;
 
-    snprintf(job, sizeof job, "doctor-%d", (int)getpid());
+    mu_random(&number, sizeof number);
+    snprintf(job, sizeof job, "doctor-%d-%016" PRIx64, (int)getpid(), number); /* nobody else's, whatever pids he has */
     status = muster_segment_create(job, &config, &segment);
-    snprintf(path, sizeof path, "%s/muster-%u-%s", directory(), (unsigned)geteuid(), job);
-    if (status != MUSTER_OK && !memfd)
-        unlink(path); /* named, but could not be mapped */
     if (status == MUSTER_OK) {
         status = muster_segment_info(segment, &info);
         mu_doctor_say(page, MU_DOCTOR_OK, memfd ? "memfd segment" : "segment", NULL,

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 const char *mu_cli_colour(enum mu_cli_colour colour)
 {
     static const char *const codes[] = {
@@ -83,16 +85,9 @@ const char *mu_cli_cause_name(enum muster_cause cause)
 static char process_letter(uint32_t pid)
 {
     char path[64], text[512], *end;
-    size_t n;
-    FILE *file;
 
     snprintf(path, sizeof path, "/proc/%u/stat", pid);
-    file = fopen(path, "re");
-    if (!file)
-        return 0;
-    n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = 0;
+    mu_read_file(path, text, sizeof text);
     end = strrchr(text, ')');
     return end && end[1] == ' ' ? end[2] : 0;
 }

@@ -23,10 +23,10 @@ static void on_signal(int number)
         muster_interrupt(interruptible);
 }
 
-static void catch_signals(void)
+void mu_cli_catch(void (*handler)(int))
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction now, action = {.sa_handler = on_signal};
+    struct sigaction now, action = {.sa_handler = handler}; /* without SA_RESTART: waits end */
 
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
@@ -151,7 +151,7 @@ int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struc
     if (status != MUSTER_OK)
         return mu_cli_fail(call, status);
     interruptible = *ret_muster;
-    catch_signals();
+    mu_cli_catch(on_signal);
     return 0;
 }
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "kv/size.h"
 #include "segment/cluster.h"
 #include "segment/handle.h"
@@ -24,18 +25,9 @@
 static ssize_t read_proc(uint32_t pid, const char *name, char *buffer, size_t size)
 {
     char path[64];
-    ssize_t n;
-    int fd;
 
     snprintf(path, sizeof path, "/proc/%u/%s", pid, name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    n = read(fd, buffer, size - 1);
-    close(fd);
-    if (n >= 0)
-        buffer[n] = 0;
-    return n;
+    return mu_read_file(path, buffer, size);
 }
 
 /* Of /proc/PID/stat: fields 3, 14, 15 and 22. */

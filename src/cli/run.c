@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/metrics_address.h"
 #include "cli/picture.h"
 #include "launch/bind.h"
 #include "launch/launch.h"
@@ -28,6 +29,7 @@ struct apps {
     uint32_t num_calls;
     uint32_t count, num_tasks;
     struct mu_launch_machine *machine; /* loaded when first needed */
+    int dry_run;
 };
 
 static int check_env(const struct mu_cli_call *call, char *const *env)
@@ -63,6 +65,16 @@ static char **joined(char *const *first, char *const *second)
     return all;
 }
 
+/* A machine that hwloc is shown instead of this one. */
+static int refuse_foreign(const struct apps *apps, const struct mu_cli_call *call)
+{
+    const char *foreign = apps->machine ? mu_launch_machine_foreign(apps->machine) : NULL;
+
+    if (!foreign || apps->dry_run)
+        return 0;
+    return mu_cli_usage(call, "%s shows another machine than this one: only --dry-run can use it", foreign);
+}
+
 static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32_t *ret_number)
 {
     const char *text = call->values[MU_OPT_NUM];
@@ -71,13 +83,14 @@ static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32
 
     if (text && mu_launch_is_count(text)) {
         if (mu_launch_count(text, &apps->machine, ret_number, why, sizeof why) == 0)
-            return 0;
+            return refuse_foreign(apps, call);
         fprintf(stderr, "%s: -n %s: %s\n", call->path, text, why);
         return MU_AGENT_EXIT_FAILED;
     }
     if (text && (mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) || number == 0))
-        return mu_cli_usage(call, "'%s' is no number of tasks from 1 to %u, nor auto, core, l3, numa, gpu", text,
-                            MU_AGENT_TASKS_MAX);
+        return mu_cli_usage(call,
+                            "'%s' is no number of tasks from 1 to %u, nor auto, gpu, core, l3, numa, package, hwthread",
+                            text, MU_AGENT_TASKS_MAX);
     *ret_number = (uint32_t)number;
     return 0;
 }
@@ -183,16 +196,25 @@ static int take_apps(const struct mu_cli_call *call, struct apps *apps)
 
 /* ---- the options of a job --------------------------------------------------------------------------------------- */
 
-static int take_kill_on_fail(struct mu_cli_call *call, int *ret_keep_going)
+/* What run and agent have both: the timeout, the grace, whether a failure ends the job; the metrics' address. */
+static int take_end(const struct mu_cli_call *call, struct mu_agent_options *options)
 {
+    static const char *const answers[] = {"yes", "no", NULL};
+    char why[200];
     const char *text = call->values[MU_OPT_KILL_ON_FAIL];
+    size_t answer = 0;
+    int code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options->timeout_ns);
 
-    if (!text || !*text || strcmp(text, "yes") == 0)
-        return 0;
-    if (strcmp(text, "no") != 0)
-        return mu_cli_usage(call, "--kill-on-fail is yes or no, not '%s'", text);
-    *ret_keep_going = 1;
-    return 0;
+    if (!code)
+        code = mu_cli_duration(call, MU_OPT_GRACE, &options->grace_ns);
+    if (!code && text && *text)
+        code = mu_cli_choice(call, "--kill-on-fail", text, answers, &answer);
+    options->keep_going = answer == 1;
+    options->metrics = call->values[MU_OPT_METRICS];
+    if (!code && options->metrics &&
+        mu_metrics_address_parse(options->metrics, &(struct mu_metrics_address){0}, why, sizeof why))
+        code = mu_cli_usage(call, "--metrics: %s", why);
+    return code;
 }
 
 static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret_to)
@@ -216,7 +238,9 @@ static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret
 
 static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *options)
 {
+    static const char *const policies[] = {"job", "task", NULL};
     const char *policy = call->values[MU_OPT_RESTART_POLICY];
+    size_t index = 0;
     uint64_t restarts = 0;
     int code = mu_cli_unsigned(call, MU_OPT_RESTARTS, 1000000, &restarts);
 
@@ -225,9 +249,9 @@ static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *opti
         code = mu_cli_duration(call, MU_OPT_RESTART_DELAY, &options->restart_delay_ns);
     if (code)
         return code;
-    if (policy && strcmp(policy, "job") != 0 && strcmp(policy, "task") != 0)
-        return mu_cli_usage(call, "--restart-policy is job or task, not '%s'", policy);
-    options->restart_tasks = policy && strcmp(policy, "task") == 0;
+    if (policy && (code = mu_cli_choice(call, "--restart-policy", policy, policies, &index)))
+        return code;
+    options->restart_tasks = index == 1;
     if ((policy || call->values[MU_OPT_RESTART_DELAY]) && !restarts)
         return mu_cli_usage(call, "--restart-%s needs --restarts N", policy ? "policy" : "delay");
     return 0;
@@ -257,8 +281,19 @@ static int take_binding(struct mu_cli_call *call, struct apps *apps, struct mu_a
 {
     struct mu_launch_binding binding;
     char why[200];
+    int code;
 
-    options->report_bindings = call->values[MU_OPT_REPORT_BINDINGS] != NULL;
+    if (call->values[MU_OPT_REPORT_BINDINGS]) {
+        static const char *const forms[] = {"table", "json", NULL};
+        const char *form = call->values[MU_OPT_REPORT_BINDINGS];
+        size_t index = 0;
+
+        code = *form ? mu_cli_choice(call, "--report-bindings", form, forms, &index) : 0;
+
+        if (code)
+            return code;
+        options->report_bindings = index == 1 ? MU_AGENT_REPORT_JSON : MU_AGENT_REPORT_TABLE;
+    }
     if (mu_launch_binding_parse(call->values[MU_OPT_BIND_TO], call->values[MU_OPT_MAP_BY], &binding, why, sizeof why))
         return mu_cli_usage(call, "%s", why);
     if (!options->report_bindings && !call->values[MU_OPT_BIND_TO] && !call->values[MU_OPT_MAP_BY])
@@ -268,9 +303,9 @@ static int take_binding(struct mu_cli_call *call, struct apps *apps, struct mu_a
         return MU_AGENT_EXIT_FAILED;
     }
     options->plan = *ret_plan;
-    if ((*ret_plan)->foreign && !call->values[MU_OPT_DRY_RUN])
-        return mu_cli_usage(call, "%s shows another machine than this one: only --dry-run can use it",
-                            (*ret_plan)->foreign);
+    code = refuse_foreign(apps, call);
+    if (code)
+        return code;
     if ((*ret_plan)->note[0])
         fprintf(stderr, "%s: %s\n", call->path, (*ret_plan)->note);
     return 0;
@@ -302,15 +337,11 @@ static int take_options(struct mu_cli_call *call, struct mu_agent_options *optio
     if (options->job && !mu_cli_valid_job(options->job))
         return mu_cli_usage(call, "'%.60s%s' is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'",
                             options->job, strlen(options->job) > 60 ? "..." : "");
-    code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options->timeout_ns);
-    if (!code)
-        code = mu_cli_duration(call, MU_OPT_GRACE, &options->grace_ns);
+    code = take_end(call, options);
     if (!code)
         code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
         code = mu_cli_size(call, MU_OPT_HEAP, &options->heap_bytes);
-    if (!code)
-        code = take_kill_on_fail(call, &options->keep_going);
     if (!code)
         code = take_trace(call, &options->trace_events);
     if (!code)
@@ -322,7 +353,7 @@ static int take_options(struct mu_cli_call *call, struct mu_agent_options *optio
 
 static int run_run(struct mu_cli_call *call)
 {
-    struct apps apps = {.list = NULL};
+    struct apps apps = {.dry_run = call->values[MU_OPT_DRY_RUN] != NULL};
     struct mu_launch_plan *plan = NULL;
     struct mu_agent_options options = {
         .job = call->values[MU_OPT_JOB],
@@ -331,7 +362,6 @@ static int run_run(struct mu_cli_call *call)
         .survive = call->values[MU_OPT_SURVIVE] != NULL,
         .grace_ns = GRACE_NS,
         .restart_delay_ns = RESTART_DELAY_NS,
-        .metrics = call->values[MU_OPT_METRICS],
         .report = report,
     };
     int code = take_apps(call, &apps);
@@ -352,6 +382,19 @@ static int run_run(struct mu_cli_call *call)
     return code;
 }
 
+/* What run and agent have both. */
+#define END_OPTIONS                                                                                                    \
+    {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},                      \
+        {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]",                                                              \
+         "a failing task ends the job at once (default), or does not"},                                                \
+    {                                                                                                                  \
+        MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"                    \
+    }
+#define METRICS_OPTION                                                                                                 \
+    {                                                                                                                  \
+        MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"             \
+    }
+
 static const struct mu_cli_option run_options[] = {
     {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks (default 1), or one for each core, l3, numa, gpu; auto"},
     {MU_OPT_JOB, 0, "job", "NAME", "name the job (default: run-<pid>-<random>)"},
@@ -359,16 +402,14 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", "write output to files: {job} {rank} {host} {attempt} {stream}"},
     {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", "bind each task to a core, l3, numa, package, hwthread; none (default)"},
     {MU_OPT_MAP_BY, 0, "map-by", "WHAT", "spread the tasks over these in turn; slot: one after the other"},
-    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", NULL, "say where each task runs, by the kernel's word"},
+    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", "[=json]", "say where each task runs, by the kernel's word"},
     {MU_OPT_STDIN, 0, "stdin", "WHO", "who gets standard input: a task (default 0), all, none"},
-    {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},
-    {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]", "a failing task ends the job at once (default), or does not"},
-    {MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"},
+    END_OPTIONS,
     {MU_OPT_RESTARTS, 0, "restarts", "N", "start again after a failure, N times at most"},
     {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", "what is started again: job (default), or the failing task"},
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
     {MU_OPT_SURVIVE, 0, "survive", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
-    {MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"},
+    METRICS_OPTION,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
@@ -394,10 +435,7 @@ const struct mu_cli_verb mu_cli_run = {
 
 static int agent_run(struct mu_cli_call *call)
 {
-    struct mu_agent_options options = {.grace_ns = GRACE_NS,
-                                       .stdin_to = MU_AGENT_STDIN_NONE,
-                                       .metrics = call->values[MU_OPT_METRICS],
-                                       .report = report};
+    struct mu_agent_options options = {.grace_ns = GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE, .report = report};
     const char *job = call->values[MU_OPT_ADOPT];
     int code;
 
@@ -405,20 +443,14 @@ static int agent_run(struct mu_cli_call *call)
         return mu_cli_usage(call, "--adopt JOB is needed: a job started with 'muster run --survive'");
     if (!mu_cli_valid_job(job))
         return mu_cli_usage(call, "'%.60s' is no job name", job);
-    code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options.timeout_ns);
-    if (!code)
-        code = mu_cli_duration(call, MU_OPT_GRACE, &options.grace_ns);
-    if (!code)
-        code = take_kill_on_fail(call, &options.keep_going);
+    code = take_end(call, &options);
     return code ? code : mu_agent_adopt(job, &options);
 }
 
 static const struct mu_cli_option agent_options[] = {
     {MU_OPT_ADOPT, 0, "adopt", "JOB", "supervise a job that has survived its launcher"},
-    {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},
-    {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]", "a failing task ends the job at once (default), or does not"},
-    {MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"},
-    {MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"},
+    END_OPTIONS,
+    METRICS_OPTION,
     MU_CLI_END,
 };
 

@@ -66,9 +66,13 @@ int mu_launch_machine_load(const struct mu_launch_source *source, struct mu_laun
 /* NULL is allowed. */
 void mu_launch_machine_free(struct mu_launch_machine *machine);
 
+/* NULL, or the variable that shows us another machine than this one: only for a dry run. */
+const char *mu_launch_machine_foreign(const struct mu_launch_machine *machine);
+
 /*
  * How many tasks "core", "l3", "numa", "package", "hwthread", "gpu" or "auto" (the GPUs; without any, the cores) mean.
- * *machine is loaded if it is needed and NULL; the caller frees it. `machine` NULL: loaded and freed here.
+ * *machine is loaded if it is needed and NULL; the caller frees it.
+ * `machine` NULL: loaded and freed here.
  */
 int mu_launch_count(const char *what, struct mu_launch_machine **machine, uint32_t *ret_count, char *why, size_t size);
 

@@ -6,6 +6,8 @@
 
 #include "launch/bind.h"
 
+#define MU_CPUS_MAX (1u << 20) /* no kernel counts further; what claims more is damaged */
+
 /* A hardware thread that may be used, and the parts of the machine that it lies in (-1: in no such part). */
 struct mu_launch_thread {
     unsigned cpu; /* the kernel's number */

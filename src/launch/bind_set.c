@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No kernel counts further; what claims more is damaged. */
-#define CPUS_MAX (1u << 20)
-
 cpu_set_t *mu_launch_set_new(size_t size)
 {
     cpu_set_t *set = CPU_ALLOC(size * 8);
@@ -63,7 +60,7 @@ int mu_launch_set_parse(const char *list, cpu_set_t *set, size_t size)
                 return -1;
             last = strtoul(end + 1, &end, 10);
         }
-        if (last < first || last >= CPUS_MAX || (*end && *end != ',' && *end != '\n'))
+        if (last < first || last >= MU_CPUS_MAX || (*end && *end != ',' && *end != '\n'))
             return -1;
         for (; first <= last; first++) {
             if (first < size * 8)
@@ -78,7 +75,7 @@ int mu_launch_set_parse(const char *list, cpu_set_t *set, size_t size)
 
 int mu_launch_set_allowed(cpu_set_t **ret_set, size_t *ret_size)
 {
-    for (size_t cpus = CPU_SETSIZE; cpus <= CPUS_MAX; cpus *= 2) {
+    for (size_t cpus = CPU_SETSIZE; cpus <= MU_CPUS_MAX; cpus *= 2) {
         size_t size = CPU_ALLOC_SIZE(cpus);
         cpu_set_t *set = mu_launch_set_new(size);
 

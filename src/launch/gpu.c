@@ -3,7 +3,8 @@
  *
  * The driver's list in /proc comes first: in a container it holds those that were handed in, while sysfs shows all of
  * the machine's. Without a driver the NVIDIA display controllers on the PCI buses are counted (classes 0300 and 0302;
- * other vendors' are the machine's console). CUDA_VISIBLE_DEVICES is read as CUDA reads it.
+ * other vendors' are the machine's console). CUDA_VISIBLE_DEVICES is read as CUDA's
+ * documentation has it: up to the first entry that names no GPU; of a UUID only its form is looked at.
  */
 #include "launch/bind.h"
 

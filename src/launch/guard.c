@@ -31,6 +31,8 @@
 
 #include <muster/segment.h>
 
+#include "base/process.h"
+
 #define SWEEP_PAUSE_MS   5
 #define ADOPTER_PAUSE_MS 20
 #define SWEEP_MAX        6000 /* passes: 30 s, for processes that die slowly */
@@ -234,34 +236,28 @@ static size_t end_all(const struct table *table)
     return most;
 }
 
-/* The tasks that go on without their launcher: their number; with `wait` sleep until the last of them has ended. */
+/*
+ * The tasks that go on without their launcher: their number; with `wait` sleep until the last of them has ended. One
+ * after the other: however many they are, one descriptor will do.
+ */
 static uint32_t outlive(const struct table *table, int wait)
 {
-    struct pollfd *polls = calloc(table->num_tasks, sizeof *polls);
-    uint32_t open = 0;
+    uint32_t alive = 0;
 
-    for (uint32_t i = 0; polls && i < table->num_tasks; i++) {
-        int fd = table->groups[i] ? (int)syscall(SYS_pidfd_open, table->groups[i], 0) : -1;
+    for (uint32_t i = 0; i < table->num_tasks; i++) {
+        struct pollfd pfd = {.fd = table->groups[i] ? (int)syscall(SYS_pidfd_open, table->groups[i], 0) : -1,
+                             .events = POLLIN};
 
-        if (fd >= 0 && mu_launch_bears_mark(table->groups[i], table->run_id))
-            polls[open++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        else if (fd >= 0)
-            close(fd); /* the number is somebody else's by now */
+        if (pfd.fd < 0)
+            continue;
+        if (mu_launch_bears_mark(table->groups[i], table->run_id)) { /* else the number is somebody else's by now */
+            alive++;
+            while (wait && poll(&pfd, 1, -1) < 1)
+                ;
+        }
+        close(pfd.fd);
     }
-    for (uint32_t i = 0; !wait && i < open; i++)
-        close(polls[i].fd);
-    while (wait && open > 0) {
-        poll(polls, open, -1);
-        for (uint32_t i = 0; i < open;)
-            if (polls[i].revents) {
-                close(polls[i].fd);
-                polls[i] = polls[--open];
-            } else {
-                i++;
-            }
-    }
-    free(polls);
-    return open;
+    return alive;
 }
 
 static void say(const struct table *table, const char *what)
@@ -325,13 +321,9 @@ static struct table *table_of(const char *pid, const char *job, pid_t launcher, 
     if (stat(path, &st) || st.st_uid != geteuid()) /* another user's job may have the same name */
         return NULL;
     snprintf(path, sizeof path, "/proc/%.16s/cmdline", pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    n = fd < 0 ? -1 : read(fd, words, sizeof words - 1);
-    if (fd >= 0)
-        close(fd);
+    n = mu_read_file(path, words, sizeof words);
     if (n <= 0)
         return NULL;
-    words[n] = 0;
     for (char *at = words; at < words + n && count < 4; at += strlen(at) + 1)
         word[count++] = at;
     if (count < 4 || strcmp(word[0], MU_LAUNCH_GUARD_NAME) != 0 || strcmp(word[3], job) != 0)
@@ -371,7 +363,7 @@ int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, st
     ret_orphans->launcher = table->launcher;
     ret_orphans->survive = table->survive;
     ret_orphans->num_tasks = table->num_tasks;
-    snprintf(ret_orphans->run_id, sizeof ret_orphans->run_id, "%s", table->run_id);
+    snprintf(ret_orphans->run_id, sizeof ret_orphans->run_id, "%.*s", (int)sizeof table->run_id - 1, table->run_id);
     ret_orphans->pids = calloc(table->num_tasks, sizeof *ret_orphans->pids);
     for (uint32_t i = 0; ret_orphans->pids && i < table->num_tasks; i++)
         ret_orphans->pids[i] = table->groups[i];

@@ -149,7 +149,7 @@ static int numa_of(struct hwloc *hw, unsigned cpu)
         if (!hw->hwloc_bitmap_isset(node->cpuset, cpu))
             continue;
         weight = hw->hwloc_bitmap_weight(node->cpuset);
-        if (found < 0 || weight < least) {
+        if ((found < 0 || weight < least) && node->os_index < MU_CPUS_MAX) {
             found = (int)node->os_index;
             least = weight;
         }
@@ -200,12 +200,17 @@ static int fill(struct mu_launch_machine *machine, struct hwloc *hw, const cpu_s
     for (unsigned i = 0; i < count; i++) {
         hwloc_obj_t pu = object(hw, HWLOC_OBJ_PU, i);
 
+        if (pu->os_index >= MU_CPUS_MAX)
+            continue;
         if (pu->os_index >= bits)
-            bits = pu->os_index + 1;
+            bits = (size_t)pu->os_index + 1;
         if (!allowed || (pu->os_index < allowed_size * 8 && CPU_ISSET_S(pu->os_index, allowed_size, allowed)))
             machine->threads[machine->num_threads++] = thread_of(hw, pu);
     }
-    machine->set_size = CPU_ALLOC_SIZE(bits + 2 * count);
+    for (size_t i = 0; i < machine->num_threads; i++) /* a node's number may be larger than any processor's */
+        if (machine->threads[i].part[MU_PART_NUMA] >= (int)bits)
+            bits = (size_t)machine->threads[i].part[MU_PART_NUMA] + 1;
+    machine->set_size = CPU_ALLOC_SIZE(bits + 2 * (size_t)count);
     return 0;
 }
 
@@ -282,6 +287,11 @@ void mu_launch_machine_free(struct mu_launch_machine *machine)
 /* ---- counting ---------------------------------------------------------------------------------------------------- */
 
 /* Parts of the kind that have a thread in the table. */
+const char *mu_launch_machine_foreign(const struct mu_launch_machine *machine)
+{
+    return machine->foreign;
+}
+
 static uint32_t count_part(const struct mu_launch_machine *machine, enum mu_launch_part part)
 {
     uint32_t count = 0;
@@ -304,9 +314,9 @@ static int count_gpus(const char *what, uint32_t *ret_count, char *why, size_t s
     if (*ret_count || strcmp(what, "auto") == 0)
         return 0;
     if (mu_launch_gpus("", NULL))
-        snprintf(why, size, "-n gpu: CUDA_VISIBLE_DEVICES='%.60s' leaves no GPU", visible);
+        snprintf(why, size, "CUDA_VISIBLE_DEVICES='%.60s' leaves no GPU", visible);
     else
-        snprintf(why, size, "-n gpu: there is no NVIDIA GPU here");
+        snprintf(why, size, "there is no NVIDIA GPU here");
     return -1;
 }
 

@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 #define ENVIRON_MAX (4u << 20)
 
 struct facts {
@@ -28,18 +30,11 @@ struct facts {
 static int read_facts(pid_t pid, struct facts *ret_facts)
 {
     char path[64], text[512], *name, *end;
-    int fd, parent, group, session;
-    ssize_t n;
+    int parent, group, session;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    if (mu_read_file(path, text, sizeof text) <= 0)
         return -1;
-    n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0)
-        return -1;
-    text[n] = 0;
     name = strchr(text, '(');
     end = strrchr(text, ')'); /* the name itself may hold anything */
     if (!name || !end || sscanf(end + 1, " %c %d %d %d", &ret_facts->state, &parent, &group, &session) != 4)

@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
+
 const char *mu_launch_signal_name(int signal_number, char buffer[32])
 {
     const char *name = sigabbrev_np(signal_number);
@@ -67,16 +69,10 @@ const char *mu_launch_hint(int wait_status, enum mu_launch_oom oom)
 /* The number behind `key` at the beginning of a line of the file. */
 static uint64_t number_in(const char *path, const char *key)
 {
-    char text[16384], *at;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text + 1, sizeof text - 2);
+    char text[16384] = "\n", *at;
 
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
+    if (mu_read_file(path, text + 1, sizeof text - 1) <= 0)
         return 0;
-    text[0] = '\n';
-    text[n + 1] = 0;
     at = strstr(text, key);
     return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }

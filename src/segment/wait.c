@@ -54,6 +54,7 @@ uint32_t mu_wait_pauses(uint32_t ns)
         n = best ? (uint32_t)(PAUSES * 1000u / best) : PAUSES;
         n = n ? n : 1;
 #endif
+        /* process-local, relaxed: partner is the load above; who misses it measures again and finds about the same */
         atomic_store_explicit(&per_us, n, memory_order_relaxed);
     }
     return (uint32_t)((uint64_t)ns * n / 1000u) + 1;

@@ -27,33 +27,43 @@ extern uint64_t (*mu_sim_recheck)(const mu_a64 *p); /* not NULL: mu_recheck() is
 #define mu_point(address) ((void)(address))
 #endif
 
+/*
+ * What each access pairs with is said where it is made, for there alone it has a partner; the order of each suffices
+ * for what its comment here says, and for no more.
+ */
+
 static inline uint64_t mu_load_relaxed(const mu_a64 *p)
 {
     mu_point(p);
+    /* relaxed: whole, and no more: a hint, the caller's own word, or what a later re-check or CAS decides */
     return atomic_load_explicit(p, memory_order_relaxed);
 }
 
 static inline uint64_t mu_load_acquire(const mu_a64 *p)
 {
     mu_point(p);
+    /* acquire: what came before the release store or CAS that wrote this value is seen */
     return atomic_load_explicit(p, memory_order_acquire);
 }
 
 static inline uint64_t mu_load_seq_cst(const mu_a64 *p)
 {
     mu_point(p);
+    /* seq_cst: in one order with mu_cas_seq_cst() and the fences, so that of two who write, then look, one sees */
     return atomic_load_explicit(p, memory_order_seq_cst);
 }
 
 static inline void mu_store_relaxed(mu_a64 *p, uint64_t v)
 {
     mu_point(p);
+    /* relaxed: a later release store, CAS or fence of this thread publishes it */
     atomic_store_explicit(p, v, memory_order_relaxed);
 }
 
 static inline void mu_store_release(mu_a64 *p, uint64_t v)
 {
     mu_point(p);
+    /* release: all before it is seen by whoever acquires this value */
     atomic_store_explicit(p, v, memory_order_release);
 }
 
@@ -81,24 +91,28 @@ static inline bool mu_cas_seen(mu_a64 *p, uint64_t *expected, uint64_t desired)
 static inline uint32_t mu_load32_relaxed(const mu_a32 *p)
 {
     mu_point(p);
+    /* relaxed: as mu_load_relaxed() */
     return atomic_load_explicit(p, memory_order_relaxed);
 }
 
 static inline uint32_t mu_load32_acquire(const mu_a32 *p)
 {
     mu_point(p);
+    /* acquire: as mu_load_acquire() */
     return atomic_load_explicit(p, memory_order_acquire);
 }
 
 static inline void mu_store32_relaxed(mu_a32 *p, uint32_t v)
 {
     mu_point(p);
+    /* relaxed: as mu_store_relaxed() */
     atomic_store_explicit(p, v, memory_order_relaxed);
 }
 
 static inline void mu_store32_release(mu_a32 *p, uint32_t v)
 {
     mu_point(p);
+    /* release: as mu_store_release() */
     atomic_store_explicit(p, v, memory_order_release);
 }
 

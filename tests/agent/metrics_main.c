@@ -43,6 +43,19 @@ static struct muster *join(const char *job, int fd, int32_t task)
     return m;
 }
 
+/* Until task 0 sleeps at the barrier. */
+static void until_waiting(struct muster *m)
+{
+    struct muster_task_info info;
+    struct timespec pause = {.tv_nsec = 1000000};
+    uint64_t end = muster_after_ns(60000000000);
+
+    do {
+        must(muster_task_get(m, 0, &info), "task 0");
+        nanosleep(&pause, NULL); /* sleep: between two looks */
+    } while (strncmp(info.waiting, "barrier step", 12) != 0 && muster_now_ns() < end);
+}
+
 /* Task 1 comes late to each barrier, so that task 0 sleeps there; both then stay, heartbeats going. */
 static void be_task(const char *job, int fd, int32_t task, int ready)
 {
@@ -53,8 +66,10 @@ static void be_task(const char *job, int fd, int32_t task, int ready)
 
     must(muster_group_create(m, "both", NULL, 0, 0, MUSTER_FOREVER, &group), "group");
     for (uint64_t i = 0; i < 5; i++) {
-        if (task == 1)
+        if (task == 1) {
+            until_waiting(m);
             nanosleep(&late, NULL); /* sleep: the straggler's work */
+        }
         must(muster_barrier_wait(m, "step", i, NULL, 0, 60000000000, MUSTER_FOREVER), "barrier");
         must(muster_group_barrier(group, MUSTER_FOREVER), "group barrier");
         snprintf(key, sizeof key, "key/%d/%d", (int)task, (int)i);
@@ -92,7 +107,7 @@ static void on_input(uv_stream_t *input, ssize_t count, const uv_buf_t *buffer)
 {
     for (ssize_t i = 0; i < count; i++)
         if (buffer->base[i] == '\n')
-            mu_metrics_restarted(metrics);
+            mu_metrics_restarted(metrics, 1);
     if (count < 0) {
         uv_close((uv_handle_t *)input, NULL);
         mu_metrics_stop(metrics);

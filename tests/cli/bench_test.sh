@@ -37,19 +37,31 @@ done
 check 2 "$MUSTER" bench --only kv-gte
 err_has "a benchmark is group-barrier, .* or launch-spawn, not 'kv-gte'; did you mean 'kv-get'?"
 
-# Ended from outside: by a signal that it catches, and by one that nobody can.
-for signal in INT TERM KILL; do
+# Times read as elsewhere.
+check 0 "$MUSTER" bench --only kv-get --seconds 5ms
+for bad in 0x1 1e-1 1.5.2 5mss; do
+    check 2 "$MUSTER" bench --seconds "$bad"
+    err_has "'$bad' is no time"
+done
+
+# Ended from outside: by a signal that it catches, and by one that nobody can; not by one that it was told to ignore.
+set -m # else INT is ignored in the background
+for signal in INT TERM KILL HUP; do
     MARK=bench$$$signal
-    BENCH_MARK=$MARK "$MUSTER" bench --seconds 300 --only group-barrier > "$OUT" 2> "$ERR" < /dev/null &
+    ( [ $signal != HUP ] || trap '' HUP
+      BENCH_MARK=$MARK exec "$MUSTER" bench --seconds 300 --only kv-wait > "$OUT" 2> "$ERR" < /dev/null) &
     pid=$!
     running() { [ "$(with_mark BENCH_MARK=$MARK | wc -l)" -gt 2 ]; }
     await "its tasks are there" running
 
     kill -$signal $pid
+    if [ $signal = HUP ]; then
+        signal=TERM
+        kill -TERM $pid # were HUP not ignored, that would be the status
+    fi
     wait $pid 2> /dev/null
     got=$?
     [ $got -eq $((128 + $(kill -l $signal))) ] || fail "exit status $got after SIG$signal"
     await "all are gone" none_with_mark "BENCH_MARK=$MARK"
 done
-[ -z "$(ls /dev/shm | grep bench- || true)" ] || fail "a segment is left"
 exit 0

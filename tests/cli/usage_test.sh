@@ -73,7 +73,7 @@ meant '' kv xet k # get or set
 
 # Bad values.
 for n in 0 4097 -1 1.5 x '' 99999999999999999999 4x 0x10 ' 4'; do
-    usage "muster run: '$n' is no number of tasks from 1 to 4096, nor auto, core, l3, numa, gpu (see 'muster run --help')" run -n "$n" true
+    usage "muster run: '$n' is no number of tasks from 1 to 4096, nor auto, gpu, core, l3, numa, package, hwthread (see 'muster run --help')" run -n "$n" true
 done
 for d in 5 '' s -3s 1e3s 5x 0x5s 1.2.3s 99999999999d inf nan 5S; do
     usage "muster run: '$d' is no duration: write 500ms, 30s, 5m (see 'muster run --help')" run --timeout="$d" true

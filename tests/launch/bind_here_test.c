@@ -142,6 +142,7 @@ static void a_task_that_is_moved_is_found_out(void **state)
 
     (void)state;
     if (!two_processors(&all, &one) || CPU_COUNT_S(place->cpus_size, place->cpus) == CPU_COUNT(&all)) {
+        print_message("not tried: it needs two processors, and a place smaller than all of them\n");
         mu_launch_plan_free(plan);
         skip();
     }
@@ -188,6 +189,7 @@ static void one_thread_elsewhere_is_found_out(void **state)
 
     (void)state;
     if (!two_processors(&all, &one)) {
+        print_message("not tried: it needs two processors, and a place smaller than all of them\n");
         mu_launch_plan_free(plan);
         skip();
     }

@@ -17,6 +17,9 @@ print(sum(int(b or a) - int(a) + 1 for a, _, b in (p.partition("-") for p in ","
 check 0 run -n auto sh -c 'echo $MUSTER_NUM_TASKS'
 if [ ! -e /proc/driver/nvidia/gpus ]; then
     [ "$(wc -l < "$OUT")" -eq "$cores" ] || fail "auto is not the number of cores"
+else
+    [ "$(wc -l < "$OUT")" -ge 1 ] || fail "auto is nothing"
+    echo "not tested: -n auto without GPUs (this machine has some)"
 fi
 
 # Bound to nothing unless asked; what the launcher may not use, the tasks may not either.
@@ -33,17 +36,38 @@ err_has "^muster run: $((cores + 1)) tasks on $cores core.*not bound"
 check 0 run -n $((cores + 1)) --bind-to core:overload --label grep -h Cpus_allowed_list /proc/self/status
 [ "$(sort -u -k 2 "$OUT" | wc -l)" -eq "$cores" ] || fail "overload"
 
-# The report: a line a task, verified.
-check 0 run -n core --bind-to core --report-bindings sleep 0.1 # sleep: something that runs
+# The report: a line a task, verified while it runs.
+reports() # OPTION...: what is said on stderr of tasks that run until it has been said
+{
+    rm -f "$TMPDIR/go"
+    run "$@" sh -c 'until [ -e "$1" ]; do sleep 0.02; done' sh "$TMPDIR/go" > "$OUT" 2> "$ERR" < /dev/null & # sleep: it runs
+    RUN=$!
+    await "the report is made" grep -q . "$ERR"
+    : > "$TMPDIR/go"
+    wait $RUN || fail "status: $*"
+}
+reports -n core --bind-to core --report-bindings
 err_has '^TASK  *HOST  *PID  *BOUND TO  *CPUS  *NUMA  *VERIFIED'
 [ "$(grep -c ' yes *$' "$ERR")" -eq "$cores" ] || fail "not every task is verified"
-check 0 run --report-bindings sleep 0.1 # sleep: likewise
+reports --report-bindings
 err_has 'not bound .* yes *$'
+reports -n core --bind-to core --report-bindings=json
+cp "$ERR" "$OUT"
+json_is 'len(it)' "$cores"
+json_is 'all(row["bound"] and row["verified"] and row["pid"] > 0 for row in it)' true
+check 0 run --dry-run -n core --bind-to core --report-bindings sleep 600
+[ "$(grep -c '^[0-9].* -  *package' "$OUT")" -eq "$cores" ] || fail "the dry run's report"
+check 2 run --report-bindings=jsn true
+err_has "did you mean 'json'?"
 
 # A task started again is bound as before.
 check 0 run --bind-to core --restarts 1 --restart-policy task --restart-delay 0 sh -c \
     'grep -h Cpus_allowed_list /proc/self/status; exit $((1 - MUSTER_ATTEMPT))'
 [ "$(wc -l < "$OUT")" -eq 2 ] && [ "$(sort -u "$OUT" | wc -l)" -eq 1 ] || fail "bound otherwise: $(cat "$OUT")"
+
+check 2 env HWLOC_SYNTHETIC='core:6 pu:1' "$MUSTER" run -n core true
+err_has 'HWLOC_SYNTHETIC shows another machine'
+check 0 timeout 60 env HWLOC_SYNTHETIC='core:2 pu:1(indexes=0,2000000000)' "$MUSTER" run -n 1 --dry-run --bind-to core true
 
 for words in '--bind-to nowhere' '--map-by nothing' '--bind-to core:upside-down' '--map-by core:pe=0'; do
     check 2 run $words true

@@ -394,12 +394,12 @@ TABLE = [
               'read_until(master, b"got <typed>")'),
     Elsewhere("foreground: ^C ends a job that does not read", "terminal_test.py", 'b"SIGINT: ending 2 tasks"'),
     # -- the rest of the man page.
-    Elsewhere("--label: whole lines", "label_test.sh", "--label"),
-    Elsewhere("--output", "output_test.sh", "{stream}"),
+    Elsewhere("--label: whole lines", "label_test.sh", 'fail "a line without its label"'),
+    Elsewhere("--output", "output_test.sh", 'fail "stderr of task $i"'),
     Elsewhere("--restarts", "restart_test.sh", "run -n 2 --restarts 3"),
     Elsewhere("the end of the failed task's stderr", "stderr_test.sh", "the last 2 lines of task 2's stderr"),
     Elsewhere("several commands", "apps_test.sh", "-n 1 --env B=own --chdir / sh -c"),
-    Elsewhere("--dry-run", "dry_run_test.sh", "--dry-run"),
+    Elsewhere("--dry-run", "dry_run_test.sh", 'fail "RANK of $i"'),
     Run("environment: what torchrun, MPI, SLURM and JAX call the task, the number of tasks, 0",
         ["-n", "3", "--restarts", "4", "sh", "-c", NAMES], 0, out=r"\A(127.0.0.1 \d+ 127.0.0.1:\d+\n)\1\1\Z"),
     Elsewhere("environment: nothing of a job around", "environment_test.sh", "the outer job shows through"),
@@ -423,7 +423,7 @@ def check_run(row):
             for name in ("stdout", "stderr"):
                 wanted = row.out if name == "stdout" else row.err
                 require(re.search(wanted, job.text(name), re.M), "%s lacks: %s" % (name, wanted))
-        except (Broken, OSError) as error:
+        except (Broken, OSError, subprocess.TimeoutExpired) as error:
             if job.pid in marked():
                 job.kill(signal.SIGKILL)  # the guard does the rest
             return "%s\nstdout: %s\nstderr: %s" % (error, job.text("stdout")[-2000:], job.text("stderr")[-2000:])

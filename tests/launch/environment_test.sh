@@ -65,8 +65,12 @@ outside=$(sort -u "$OUT" | xargs)
 check 0 run -n 2 --label ls /proc/self/fd
 [ "$(sed 's/.* //' "$OUT" | sort -u | xargs)" = "$outside" ] || fail "descriptors leak into the tasks"
 
-# A segment that the address space has no room for leaves nothing behind. (A sanitizer needs more room than this.)
-[ "$VARIANT" != release ] || (ulimit -v 500000; check 125 run true; no_segment "$JOB") || fail "a segment is left"
+# A segment that the address space has no room for leaves nothing behind.
+if [ "$VARIANT" = release ]; then
+    (ulimit -v 500000; check 125 run true; no_segment "$JOB") || fail "a segment is left"
+else
+    echo "not tested here: too little address space (a sanitizer's own need is larger)"
+fi
 
 # The segment as an inherited memfd.
 check 0 run -n 2 --memfd --label sh -c 'echo $MUSTER_SEGMENT; muster kv set from/$RANK x && muster kv count from'

@@ -38,8 +38,14 @@ for name in $names; do
     case $name in "$JOB" | run-*) await "segment $name is gone" no_segment "$name" ;; esac
 done
 # A job inside the job: its launcher is killed with the rest, its guard has time to remove its segment.
-check 124 timeout --foreground -s TERM 2 "$MUSTER" run --job "$JOB" --grace 200ms sh -c \
-    'exec muster run --job "$1" sh -c "trap \"\" TERM; while :; do sleep 0.1; done"' sh "$JOB-inner"
+"$MUSTER" run --job "$JOB" --grace 200ms sh -c 'exec muster run --job "$1" sh -c "trap \"\" TERM; : > \"\$1\"; while :; do sleep 0.1; done" sh "$2"' \
+    sh "$JOB-inner" "$TMPDIR/deaf" > "$OUT" 2> "$ERR" < /dev/null & # sleep: the inner task's work
+RUN=$!
+await "the inner task is deaf" test -e "$TMPDIR/deaf"
+has_segment "$JOB-inner" || fail "there is no job inside the job"
+kill -TERM $RUN
+wait $RUN
+[ $? -eq 143 ] || fail "exit status"
 no_segment "$JOB-inner" || fail "the inner job's segment is left"
 no_segment "$JOB" || fail "a segment is left"
 exit 0

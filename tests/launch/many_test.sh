@@ -14,9 +14,12 @@ cat > "$TMPDIR/first.sh" <<'EOS'
 [ $((RANK + 1)) -eq $WORLD_SIZE ] && : > "$1/last"
 [ $RANK -eq 0 ] || exec true
 until [ -e "$1/last" ]; do sleep 0.01; done # sleep: between two looks whether the last one was started
-left=0
+left=0 looks=0
 until [ "$left" = 2 ]; do # we and the guard
     left=$(wc -w < /proc/$PPID/task/$PPID/children)
+    looks=$((looks + 1))
+    [ $looks -lt 6000 ] || exit 9
+    sleep 0.01 # sleep: between two looks
 done
 ls /proc/$PPID/fd | wc -l > "$1/count"
 EOS
@@ -27,7 +30,8 @@ count() # OPTION... N
     cat "$TMPDIR/count"
 }
 for options in "" --label "--stdin all" "--output $TMPDIR/out-{rank}"; do
-    one=$(count $options 1) && many=$(count $options 256) || exit 1
+    one=$(count $options 1) || fail "with one task ($options): $one"
+    many=$(count $options 256) || fail "with 256 tasks ($options): $many"
     [ "$many" -lt $((one + FEW)) ] || fail "the launcher has $many descriptors, with one task $one ($options)"
 done
 

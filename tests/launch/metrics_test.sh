@@ -20,9 +20,15 @@ wait $RUN
 fetch 2> /dev/null && fail "it is served after the job's end"
 
 # Where it cannot be served the job does not run.
-check 125 "$MUSTER" run --metrics 999.1.1.1:80 true
-err_has '^muster run: no metrics at 999.1.1.1:80: '
-check 125 "$MUSTER" run --metrics 127.0.0.1:99999 true
+check 2 "$MUSTER" run --metrics 999.1.1.1:80 true
+err_has "^muster run: --metrics: '999.1.1.1' is no numeric address"
+for bad in 127.0.0.1:99999 foo '[zz::1]:80'; do
+    check 2 "$MUSTER" run --dry-run --metrics "$bad" true
+    check 2 "$MUSTER" agent --adopt "$JOB" --metrics "$bad"
+    err_is_one_line
+done
+check 125 "$MUSTER" run --metrics unix:/no-such-folder/x true
+err_has "^muster run: no metrics at unix:/no-such-folder/x: .*no such file"
 
 # With each attempt of the job.
 check 0 "$MUSTER" run --metrics "unix:$TMPDIR/socket" --restarts 2 --restart-delay 0 sh -c '[ -S "$1" ] && exit $((2 - MUSTER_ATTEMPT))' sh "$TMPDIR/socket"

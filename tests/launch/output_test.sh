@@ -51,10 +51,12 @@ err_is_one_line
 mkfifo "$D/fifo-0"
 check 125 run --output "$D/fifo-{rank}" true
 err_has "^muster run: cannot write $D/fifo-0: No such device or address$"
-[ ! -e /dev/full ] || {
+if [ ! -e /dev/full ]; then
+    echo "not tested: a full file system (there is no /dev/full)"
+else
     check 0 run --label --output /dev/full echo shown
     out_is '[0] shown'
     err_has "cannot write task 0's output file: No space left"
-}
+fi
 no_segment "$JOB" || fail "a segment is left"
 exit 0

@@ -60,5 +60,7 @@ err_has 'needs --restarts N'
 check 2 run --restarts x true
 check 2 run --restarts 1 --restart-policy all true
 err_has "is job or task, not 'all'"
+check 2 run --restarts 1 --restart-policy tsk true
+err_has "did you mean 'task'?"
 no_segment "$JOB" || fail "a segment is left"
 exit 0

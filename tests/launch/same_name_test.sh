@@ -36,9 +36,8 @@ await "the guard is there" has_guard
 kill -STOP $RUN
 kill -KILL "$GUARD" $RUN
 await "the launcher is gone" is_gone $RUN
-if has_segment "$JOB"; then
-    check 0 "$MUSTER" segment list
-    check 0 "$MUSTER" run --job "$JOB" true
-fi
+has_segment "$JOB" || fail "nothing was left to be replaced"
+check 0 "$MUSTER" segment list
+check 0 "$MUSTER" run --job "$JOB" true
 no_segment "$JOB" || fail "a segment is left"
 exit 0

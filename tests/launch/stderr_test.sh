@@ -46,6 +46,18 @@ for pair in SEGV:11:'touched memory that it may not' ABRT:6:'gave up by itself' 
     check $((128 + number)) run sh -c "ulimit -c 0; kill -$name \$\$"
     err_has "^muster run: task 0 (pid [0-9]*) was killed by signal $number (SIG$name[^)]*): .*$words"
 done
+# A core: that there is one, and where.
+if (cd "$TMPDIR" && ulimit -c unlimited 2> /dev/null); then
+    (cd "$TMPDIR" && ulimit -c unlimited && check 139 run sh -c 'kill -SEGV $$') || exit 1
+    if grep -q 'core dumped' "$ERR"; then
+        err_has "core dumped): it touched memory that it may not; its core \(went to \|is '\)"
+    else
+        echo "not tested: where a core goes (the kernel made none: $(cat /proc/sys/kernel/core_pattern))"
+    fi
+    rm -f "$TMPDIR"/core*
+else
+    echo "not tested: cores (ulimit -Hc is $(ulimit -Hc))"
+fi
 check 127 run sh -c "no-such-command-$$"
 err_has "exited with status 127: a shell's word for: command not found"
 check 137 run sh -c 'kill -KILL $$'

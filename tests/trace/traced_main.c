@@ -72,16 +72,21 @@ static void acts(void)
     CHECK(muster_barrier_wait(m, "end", MUSTER_BARRIER_NEXT, NULL, 0, 0, MUSTER_FOREVER) == MUSTER_OK);
 }
 
-static int play(void *arg)
+static void join_and_act(const void *arg)
 {
     struct muster_options o;
 
-    self = *(int *)arg;
+    self = *(const int *)arg;
     muster_options_init(&o);
     o.job = job;
     o.task_id = self;
     CHECK(muster_join(&o, &m) == MUSTER_OK);
     acts();
+}
+
+static int play(void *arg)
+{
+    join_and_act(arg);
     if (self == 2) { /* the others wait for it in vain */
         for (int i = 0; i < 2; i++)
             until_waiting(i, "barrier never");
@@ -94,14 +99,7 @@ static int play(void *arg)
 
 static int play_and_stop(void *arg)
 {
-    struct muster_options o;
-
-    self = *(int *)arg;
-    muster_options_init(&o);
-    o.job = job;
-    o.task_id = self;
-    CHECK(muster_join(&o, &m) == MUSTER_OK);
-    acts();
+    join_and_act(arg);
     if (self == 2) {
         for (int i = 0; i < 2; i++)
             until_waiting(i, "barrier never");
