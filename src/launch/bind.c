@@ -129,7 +129,7 @@ static char *parts_of_place(struct planner *p, const struct mu_launch_place *pla
     }
     if (CPU_COUNT_S(machine->set_size, p->ids) != 1)
         *ret_only = -1;
-    return mu_launch_set_list(p->ids, machine->set_size);
+    return mu_cpus_list(p->ids, machine->set_size);
 }
 
 /* Texts of a place whose processors are known. */
@@ -142,7 +142,7 @@ static int describe_place(struct planner *p, struct mu_launch_place *place, char
     packages = parts_of_place(p, place, MU_PART_PACKAGE, &package);
     numbers = parts_of_place(p, place, part, &only);
     place->nodes = parts_of_place(p, place, MU_PART_NUMA, &node);
-    place->list = mu_launch_set_list(place->cpus, place->cpus_size);
+    place->list = mu_cpus_list(place->cpus, place->cpus_size);
     if (numbers)
         place->where = place->bound ? describe(part, package, numbers) : strdup("not bound");
     free(packages);
@@ -171,7 +171,7 @@ static int add_place(struct planner *p, char *why, size_t size)
     struct mu_launch_place *place = &p->plan->places[p->plan->num_places++];
 
     place->cpus_size = p->machine->set_size;
-    place->cpus = mu_launch_set_new(place->cpus_size);
+    place->cpus = mu_cpus_new(place->cpus_size);
     if (!place->cpus)
         return out_of_memory(why, size);
     place->bound = 1;
@@ -227,20 +227,20 @@ static int stay_free(struct mu_launch_plan *plan, char *why, size_t size)
     char *list;
 
     plan->num_places = 1;
-    if (mu_launch_set_allowed(&place->cpus, &place->cpus_size)) {
+    if (mu_cpus_allowed(&place->cpus, &place->cpus_size)) {
         snprintf(why, size, "cannot ask which processors may be used: %s", strerror(errno));
         return -1;
     }
-    list = mu_launch_set_of("/proc/self/status");
+    list = mu_cpus_of("/proc/self/status");
     if (list) {
         CPU_ZERO_S(place->cpus_size, place->cpus);
-        if (mu_launch_set_parse(list, place->cpus, place->cpus_size)) {
+        if (mu_cpus_parse(list, place->cpus, place->cpus_size)) {
             snprintf(why, size, "/proc/self/status has an odd list of processors: '%.60s'", list);
             free(list);
             return -1;
         }
     }
-    place->list = list ? list : mu_launch_set_list(place->cpus, place->cpus_size);
+    place->list = list ? list : mu_cpus_list(place->cpus, place->cpus_size);
     place->where = strdup("not bound");
     place->nodes = strdup("-");
     return place->list && place->where && place->nodes ? 0 : out_of_memory(why, size);
@@ -253,7 +253,7 @@ static int stay_free_there(struct planner *p, char *why, size_t size)
 
     p->plan->num_places = 1;
     place->cpus_size = p->machine->set_size;
-    place->cpus = mu_launch_set_new(place->cpus_size);
+    place->cpus = mu_cpus_new(place->cpus_size);
     if (!place->cpus)
         return out_of_memory(why, size);
     for (size_t i = 0; i < p->machine->num_threads; i++)
@@ -278,7 +278,7 @@ static int planner_init(struct planner *p, char *why, size_t size)
     p->taken = calloc(count + p->binding->per_task, sizeof *p->taken);
     p->parts = calloc(count, sizeof *p->parts);
     p->cursor = calloc(count, sizeof *p->cursor);
-    p->ids = mu_launch_set_new(p->machine->set_size);
+    p->ids = mu_cpus_new(p->machine->set_size);
     p->plan->places = calloc(count, sizeof *p->plan->places);
     if (p->units && p->taken && p->parts && p->cursor && p->ids && p->plan->places)
         return 0;

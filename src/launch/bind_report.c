@@ -15,12 +15,12 @@
 
 static int is_place(const char *list, const struct mu_launch_place *place)
 {
-    cpu_set_t *set = mu_launch_set_new(place->cpus_size);
+    cpu_set_t *set = mu_cpus_new(place->cpus_size);
     int same;
 
     if (!set)
         return 0;
-    same = mu_launch_set_parse(list, set, place->cpus_size) == 0 && CPU_EQUAL_S(place->cpus_size, set, place->cpus);
+    same = mu_cpus_parse(list, set, place->cpus_size) == 0 && CPU_EQUAL_S(place->cpus_size, set, place->cpus);
     CPU_FREE(set);
     return same;
 }
@@ -41,7 +41,7 @@ enum mu_launch_verdict mu_launch_verify(pid_t pid, const struct mu_launch_place 
         if (entry->d_name[0] == '.')
             continue;
         snprintf(path, sizeof path, "%s/%s/status", folder, entry->d_name);
-        list = mu_launch_set_of(path);
+        list = mu_cpus_of(path);
         if (!list) /* a thread that has ended */
             continue;
         verdict = is_place(list, place) ? MU_LAUNCH_HOLDS : MU_LAUNCH_DIFFERS;

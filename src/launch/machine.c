@@ -227,7 +227,7 @@ static int load(struct mu_launch_machine *machine, struct hwloc *hw, const struc
     if (!hw->hwloc_topology_is_thissystem(hw->topology)) {
         machine->foreign = foreign_source();
     } else if (!allowed) {
-        if (mu_launch_set_allowed(&own, &allowed_size)) {
+        if (mu_cpus_allowed(&own, &allowed_size)) {
             snprintf(why, size, "cannot ask which processors may be used: %s", strerror(errno));
             return -1;
         }

@@ -197,7 +197,7 @@ static void one_thread_elsewhere_is_found_out(void **state)
     pid = test_fork(has_a_thread_elsewhere, &gate);
     test_gate_await(&gate);
     assert_int_equal(mu_launch_verify(pid, mu_launch_plan_place(plan, 0), actual, sizeof actual), MU_LAUNCH_DIFFERS);
-    list = mu_launch_set_list(&one, sizeof one);
+    list = mu_cpus_list(&one, sizeof one);
     assert_string_equal(actual, list);
     free(list);
     test_gate_release(&gate);
@@ -217,7 +217,7 @@ static int uses_one_processor(void *arg)
     (void)arg;
     two_processors(&all, &one);
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
-    list = mu_launch_set_list(&one, sizeof one);
+    list = mu_cpus_list(&one, sizeof one);
     CHECK(mu_launch_count("core", &machine, &count, why, sizeof why) == 0 && count == 1);
     CHECK(mu_launch_count("hwthread", &machine, &count, why, sizeof why) == 0 && count == 1);
     plan = plan_of("package", 1, &machine);

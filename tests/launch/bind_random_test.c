@@ -46,7 +46,7 @@ static struct machine random_machine(void)
     m.divisor[MU_PART_L3] = m.cores * m.threads;
     m.divisor[MU_PART_NUMA] = m.divisor[MU_PART_PACKAGE] = m.caches * m.divisor[MU_PART_L3];
     m.cpus = m.divisor[MU_PART_MACHINE] = m.packages * m.divisor[MU_PART_PACKAGE];
-    m.allowed = mu_launch_set_new(SIZE);
+    m.allowed = mu_cpus_new(SIZE);
     assert_non_null(m.allowed);
     CPU_SET_S(test_below(&source, m.cpus), SIZE, m.allowed);
     for (unsigned cpu = 0, most = (unsigned)test_below(&source, 4); cpu < m.cpus; cpu++)
@@ -108,7 +108,7 @@ static void widen(const struct machine *m, const struct asked *asked, const unsi
 static unsigned expect(const struct machine *m, const struct asked *asked, char *ret_lists[CPUS])
 {
     unsigned units[CPUS], each = asked->binding.per_task, seats = 0, found = 1;
-    cpu_set_t *set = mu_launch_set_new(SIZE);
+    cpu_set_t *set = mu_cpus_new(SIZE);
 
     assert_non_null(set);
     for (unsigned round = 0; found; round++) {
@@ -116,7 +116,7 @@ static unsigned expect(const struct machine *m, const struct asked *asked, char 
         for (unsigned part = 0; part < m->cpus / m->divisor[asked->binding.map_by]; part++)
             if (seats_of(m, asked, part, units) >= (round + 1) * each) {
                 widen(m, asked, units + round * each, set);
-                ret_lists[seats++] = mu_launch_set_list(set, SIZE);
+                ret_lists[seats++] = mu_cpus_list(set, SIZE);
                 found = 1;
             }
     }
@@ -147,7 +147,7 @@ static void one_plan(void)
     struct asked asked = random_wish(&m);
     struct mu_launch_machine *machine = NULL;
     struct mu_launch_plan *plan = NULL;
-    char text[200], why[200] = "", *lists[CPUS], *all = mu_launch_set_list(m.allowed, SIZE);
+    char text[200], why[200] = "", *lists[CPUS], *all = mu_cpus_list(m.allowed, SIZE);
     struct mu_launch_source from = {.synthetic = text, .allowed = m.allowed, .allowed_size = SIZE};
     unsigned seats = expect(&m, &asked, lists);
     int code;

@@ -167,10 +167,10 @@ static const struct plan {
 /* A malloc()ed set from a list. */
 static cpu_set_t *set_of(const char *list, size_t size)
 {
-    cpu_set_t *set = mu_launch_set_new(size);
+    cpu_set_t *set = mu_cpus_new(size);
 
     assert_non_null(set);
-    assert_int_equal(mu_launch_set_parse(list, set, size), 0);
+    assert_int_equal(mu_cpus_parse(list, set, size), 0);
     return set;
 }
 
@@ -192,7 +192,7 @@ static struct mu_launch_machine *machine_of(const char *synthetic, const char *a
 static uint32_t count_bound(const struct mu_launch_plan *plan, uint32_t num_tasks)
 {
     size_t size = mu_launch_plan_place(plan, 0)->cpus_size;
-    cpu_set_t *all = mu_launch_set_new(size);
+    cpu_set_t *all = mu_cpus_new(size);
     uint32_t count;
 
     assert_non_null(all);
@@ -218,7 +218,7 @@ static void write_plan(const struct plan *row, FILE *out)
     } else {
         for (uint32_t i = 0; i < row->num_tasks; i++) {
             const struct mu_launch_place *place = mu_launch_plan_place(plan, i);
-            char *list = mu_launch_set_list(place->cpus, place->cpus_size);
+            char *list = mu_cpus_list(place->cpus, place->cpus_size);
 
             assert_string_equal(list, place->list);
             assert_int_equal(place->bound, strcmp(place->where, "not bound") != 0);
@@ -363,15 +363,15 @@ static void lists_of_processors_go_both_ways_and_odd_ones_are_refused(void **sta
     (void)state;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         set = set_of(same[i], 128);
-        list = mu_launch_set_list(set, 128);
+        list = mu_cpus_list(set, 128);
         assert_string_equal(list, same[i]);
         free(list);
         CPU_FREE(set);
     }
-    set = mu_launch_set_new(128);
+    set = mu_cpus_new(128);
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++)
-        assert_int_equal(mu_launch_set_parse(odd[i], set, 128), -1);
-    assert_int_equal(mu_launch_set_parse("1022-1024", set, 128), 1); /* does not fit */
+        assert_int_equal(mu_cpus_parse(odd[i], set, 128), -1);
+    assert_int_equal(mu_cpus_parse("1022-1024", set, 128), 1); /* does not fit */
     CPU_FREE(set);
 }
 

@@ -1,16 +1,17 @@
 /*
- * launch/bind_set.c: sets of processors of any size: as lists of text, and as the kernel tells them.
+ * base/cpus.c: sets of processors of any size: as lists of text, and as the kernel tells them.
  *
  * cpu_set_t ends at 1024 processors; the CPU_*_S() forms do not.
  */
-#include "launch/bind_private.h"
+#include "base/cpus.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-cpu_set_t *mu_launch_set_new(size_t size)
+cpu_set_t *mu_cpus_new(size_t size)
 {
     cpu_set_t *set = CPU_ALLOC(size * 8);
 
@@ -19,7 +20,7 @@ cpu_set_t *mu_launch_set_new(size_t size)
     return set;
 }
 
-char *mu_launch_set_list(const cpu_set_t *set, size_t size)
+char *mu_cpus_list(const cpu_set_t *set, size_t size)
 {
     size_t bits = size * 8, length = 0;
     char *list = NULL;
@@ -44,7 +45,7 @@ char *mu_launch_set_list(const cpu_set_t *set, size_t size)
     return list;
 }
 
-int mu_launch_set_parse(const char *list, cpu_set_t *set, size_t size)
+int mu_cpus_parse(const char *list, cpu_set_t *set, size_t size)
 {
     int outside = 0;
 
@@ -73,11 +74,11 @@ int mu_launch_set_parse(const char *list, cpu_set_t *set, size_t size)
     return outside;
 }
 
-int mu_launch_set_allowed(cpu_set_t **ret_set, size_t *ret_size)
+int mu_cpus_allowed(cpu_set_t **ret_set, size_t *ret_size)
 {
     for (size_t cpus = CPU_SETSIZE; cpus <= MU_CPUS_MAX; cpus *= 2) {
         size_t size = CPU_ALLOC_SIZE(cpus);
-        cpu_set_t *set = mu_launch_set_new(size);
+        cpu_set_t *set = mu_cpus_new(size);
 
         if (!set)
             return -1;
@@ -93,7 +94,7 @@ int mu_launch_set_allowed(cpu_set_t **ret_set, size_t *ret_size)
     return -1;
 }
 
-char *mu_launch_set_of(const char *path)
+char *mu_cpus_of(const char *path)
 {
     static const char key[] = "Cpus_allowed_list:\t";
     FILE *file = fopen(path, "re");
