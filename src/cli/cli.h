@@ -222,8 +222,9 @@ const char *mu_cli_state_name(enum muster_task_state state);
 const char *mu_cli_cause_name(enum muster_cause cause);
 /* What the task's process is doing: "running", "stopped", "dead", "left", "-". */
 const char *mu_cli_process(const struct muster_task_info *info);
-/* Bytes as one line: control characters and bytes that are not UTF-8 escaped. */
+/* Bytes as one line: control characters (U+0080 to U+009F too) and bytes that are not UTF-8 escaped, nothing else. */
 void mu_cli_print_text(FILE *out, const void *data, size_t len);
+void mu_cli_print_line(FILE *out, const char *text); /* the same up to the NUL */
 
 /* ---- json.c --------------------------------------------------------------------------------------------------------
  */
@@ -253,6 +254,10 @@ void mu_cli_json_end(struct mu_cli_json *json);
 
 /* 1: well-formed UTF-8. */
 int mu_cli_is_utf8(const void *data, size_t len);
+/* Bytes of the well-formed character that `text` begins with; 0: none. */
+size_t mu_cli_utf8_length(const void *text, size_t len);
+/* U+0080 to U+009F: terminals obey them as they obey ESC [ and its like. */
+int mu_cli_is_c1(const void *text, size_t len);
 
 /* rows.c: what the segment says of tasks; more than that is in cli/picture.h. */
 void mu_cli_json_task(struct mu_cli_json *json, const char *key, const struct muster_task_info *info);

@@ -114,18 +114,26 @@ const char *mu_cli_process(const struct muster_task_info *info)
 void mu_cli_print_text(FILE *out, const void *data, size_t len)
 {
     const unsigned char *at = data;
-    int is_text = mu_cli_is_utf8(data, len);
 
-    for (size_t i = 0; i < len; i++) {
-        if (at[i] == '\n')
-            fputs("\\n", out);
-        else if (at[i] == '\t')
-            fputs("\\t", out);
-        else if (at[i] == '\\')
-            fputs("\\\\", out);
-        else if (at[i] < 0x20 || at[i] == 0x7f || (at[i] >= 0x80 && !is_text))
-            fprintf(out, "\\x%02x", at[i]);
-        else
-            putc(at[i], out);
+    while (len > 0) {
+        size_t n = mu_cli_utf8_length(at, len);
+
+        if (*at == '\n' || *at == '\t' || *at == '\\') {
+            fprintf(out, "\\%c", *at == '\n' ? 'n' : *at == '\t' ? 't' : '\\');
+        } else if (n == 0 || *at < 0x20 || *at == 0x7f) {
+            fprintf(out, "\\x%02x", *at);
+            n = 1;
+        } else if (mu_cli_is_c1(at, len)) {
+            fprintf(out, "\\x%02x\\x%02x", at[0], at[1]);
+        } else {
+            fwrite(at, 1, n, out);
+        }
+        at += n;
+        len -= n;
     }
+}
+
+void mu_cli_print_line(FILE *out, const char *text)
+{
+    mu_cli_print_text(out, text, strlen(text));
 }

@@ -44,8 +44,7 @@ int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status)
         return 128 + interrupted;
     fflush(stdout);
     fprintf(stderr, "%s: ", call->path);
-    for (const char *at = muster_last_error(); *at; at++) /* it may quote a value: still one line */
-        putc((unsigned char)*at < 0x20 || *at == 0x7f ? ' ' : *at, stderr);
+    mu_cli_print_line(stderr, muster_last_error()); /* it may quote a value: still one line */
     putc('\n', stderr);
     switch (status) {
     case MUSTER_OK: return MU_CLI_EXIT_OK;

@@ -7,10 +7,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Length of the well-formed UTF-8 character at `text`, 0: none. */
-static size_t utf8_length(const unsigned char *text, size_t len)
+size_t mu_cli_utf8_length(const void *data, size_t len)
 {
-    unsigned char first = text[0], low = 0x80, high = 0xbf;
+    const unsigned char *text = data;
+    unsigned char first = len ? text[0] : 0xff, low = 0x80, high = 0xbf;
     size_t need;
 
     if (first < 0x80)
@@ -39,12 +39,19 @@ static size_t utf8_length(const unsigned char *text, size_t len)
     return need;
 }
 
+int mu_cli_is_c1(const void *text, size_t len)
+{
+    const unsigned char *at = text;
+
+    return len >= 2 && at[0] == 0xc2 && at[1] >= 0x80 && at[1] <= 0x9f;
+}
+
 int mu_cli_is_utf8(const void *data, size_t len)
 {
     const unsigned char *at = data;
 
     while (len > 0) {
-        size_t n = utf8_length(at, len);
+        size_t n = mu_cli_utf8_length(at, len);
 
         if (n == 0)
             return 0;
@@ -60,7 +67,7 @@ static void put_string(FILE *out, const char *text, size_t len)
 
     putc('"', out);
     while (len > 0) {
-        size_t n = utf8_length(at, len);
+        size_t n = mu_cli_utf8_length(at, len);
 
         if (n == 0) {
             fputs("\\ufffd", out);
@@ -73,6 +80,8 @@ static void put_string(FILE *out, const char *text, size_t len)
             fputs("\\t", out);
         } else if (*at < 0x20 || *at == 0x7f) {
             fprintf(out, "\\u%04x", *at);
+        } else if (mu_cli_is_c1(at, len)) { /* for who reads it on a terminal */
+            fprintf(out, "\\u%04x", at[1]);
         } else {
             fwrite(at, 1, n, out);
         }

@@ -23,11 +23,6 @@ static const char *colour(FILE *out, enum mu_cli_colour wanted)
     return out == stdout || out == coloured ? mu_cli_colour(wanted) : "";
 }
 
-static void print_safe(FILE *out, const char *text)
-{
-    mu_cli_print_text(out, text, strlen(text));
-}
-
 void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out)
 {
     for (size_t i = 0; i < picture->num_findings && i < FINDINGS_SHOWN; i++) {
@@ -37,7 +32,7 @@ void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out)
                                                                     : MU_CLI_YELLOW;
 
         fputs(colour(out, how), out);
-        print_safe(out, finding->text);
+        mu_cli_print_line(out, finding->text);
         fprintf(out, "%s\n", colour(out, MU_CLI_PLAIN));
     }
     if (picture->num_findings > FINDINGS_SHOWN)
@@ -83,14 +78,14 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
             mu_cli_beat_age(picture, task, beat));
     if (info->waiting[0]) {
         putc(' ', out);
-        print_safe(out, info->waiting);
+        mu_cli_print_line(out, info->waiting);
         fprintf(out, ", for %s", mu_cli_age(info->waiting_since_ns, age));
     }
     putc('\n', out);
     if (info->state == MUSTER_TASK_ERROR) {
         fprintf(out, "      %s%s, %s%s: ", colour(out, MU_CLI_RED), muster_status_name(info->error),
                 mu_cli_cause_name(info->cause), colour(out, MU_CLI_PLAIN));
-        print_safe(out, info->message);
+        mu_cli_print_line(out, info->message);
         putc('\n', out);
     }
 }
@@ -114,13 +109,13 @@ static void print_meeting(const struct mu_cli_picture *picture, const struct mu_
     char age[32], why[192], arrived[32];
 
     snprintf(arrived, sizeof arrived, "%u/%u", meeting->arrived, meeting->participants);
-    print_safe(out, meeting->id);
+    mu_cli_print_line(out, meeting->id);
     fprintf(out, "%*s %-9" PRIu64 " %-18s %-9s %s\n", len < 24 ? (int)(24 - len) : 0, "", meeting->instance,
             mu_cli_meeting_word(meeting), arrived, mu_cli_age(meeting->since_ns, age));
     for (uint32_t i = 0; i < meeting->missing_count && i < MISSING_SHOWN && is_open; i++) {
         fprintf(out, "  %smissing%s: task %d, ", colour(out, MU_CLI_YELLOW), colour(out, MU_CLI_PLAIN),
                 (int)meeting->missing[i]);
-        print_safe(out, mu_cli_why_missing(picture, meeting->missing[i], why));
+        mu_cli_print_line(out, mu_cli_why_missing(picture, meeting->missing[i], why));
         putc('\n', out);
     }
     if (meeting->missing_count > MISSING_SHOWN && is_open)
@@ -172,7 +167,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
         fprintf(out, "%serror%s    task %d (pid %u) %s ago, %s: ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id, picture->error.pid, mu_cli_age(picture->error.since_ns, age),
                 mu_cli_cause_name(picture->error.cause));
-        print_safe(out, picture->error.message);
+        mu_cli_print_line(out, picture->error.message);
         putc('\n', out);
     }
 }

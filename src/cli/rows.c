@@ -91,10 +91,16 @@ void mu_cli_print_task(const struct muster_task_info *info)
     printf("%-5d %s%-13s%s %-8s %-8s %-8s %-11" PRIu64, (int)info->task_id, mu_cli_colour(colours[state]),
            mu_cli_state_name(info->state), mu_cli_colour(MU_CLI_PLAIN), mu_cli_process(info), pid,
            mu_cli_age(info->since_ns, age), info->heartbeats);
-    if (info->waiting[0])
-        printf(" %s, for %s", info->waiting, mu_cli_age(info->waiting_since_ns, waiting_age));
+    if (info->waiting[0]) {
+        putchar(' ');
+        mu_cli_print_line(stdout, info->waiting);
+        printf(", for %s", mu_cli_age(info->waiting_since_ns, waiting_age));
+    }
     putchar('\n');
-    if (info->state == MUSTER_TASK_ERROR)
-        printf("      %s%s, %s%s: %s\n", mu_cli_colour(MU_CLI_RED), muster_status_name(info->error),
-               mu_cli_cause_name(info->cause), mu_cli_colour(MU_CLI_PLAIN), info->message);
+    if (info->state == MUSTER_TASK_ERROR) {
+        printf("      %s%s, %s%s: ", mu_cli_colour(MU_CLI_RED), muster_status_name(info->error),
+               mu_cli_cause_name(info->cause), mu_cli_colour(MU_CLI_PLAIN));
+        mu_cli_print_line(stdout, info->message);
+        putchar('\n');
+    }
 }

@@ -44,11 +44,11 @@ static int list_row(void *arg, const struct muster_segment_row *row)
     if (listing->shown++ == 0)
         printf("%s%-28s %-10s %-9s %-5s %s%s\n", mu_cli_colour(MU_CLI_BOLD), "JOB", "COMMITTED", "PID", "LIVE", "STATE",
                mu_cli_colour(MU_CLI_PLAIN));
-    printf("%-28s %-10s %-9u %-5u %s\n", row->job, mu_cli_bytes(row->committed_bytes, committed), row->creator_pid,
-           row->slots_live,
-           row->problem      ? row->problem
-           : row->slots_live ? "in use"
-                             : "left over");
+    mu_cli_print_line(stdout, row->job); /* a file's name: anybody's choice */
+    printf("%*s %-10s %-9u %-5u ", strlen(row->job) < 28 ? 28 - (int)strlen(row->job) : 0, "",
+           mu_cli_bytes(row->committed_bytes, committed), row->creator_pid, row->slots_live);
+    mu_cli_print_line(stdout, row->problem ? row->problem : row->slots_live ? "in use" : "left over");
+    putchar('\n');
     return 0;
 }
 

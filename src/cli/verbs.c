@@ -26,7 +26,9 @@ int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fprintf(stderr, "%s: %s (see '%s --help')\n", call->path, text, call->path);
+    fprintf(stderr, "%s: ", call->path);
+    mu_cli_print_line(stderr, text); /* what was typed, or read from somewhere: still one line */
+    fprintf(stderr, " (see '%s --help')\n", call->path);
     return MU_CLI_EXIT_USAGE;
 }
 
