@@ -15,6 +15,12 @@
 #define YOUNG_NS 100000000u  /* who has waited for less, for one that works, does not hang */
 #define IDLE_NS  1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
 
+/* Some thread of it uses a processor now, whatever its first one does. */
+static int is_busy(const struct mu_cli_task *task)
+{
+    return task->cpu_is_recent && task->cpu_percent >= 1;
+}
+
 enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const struct mu_cli_task *task)
 {
     const struct muster_task_info *info = &task->info;
@@ -34,7 +40,7 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
         return MU_CLI_WAITS;
     if (task->letter == 'D')
         return MU_CLI_BLOCKED;
-    if (task->letter == 'S' && (!task->last_ran || picture->now_ns - task->last_ran > IDLE_NS))
+    if (task->letter == 'S' && !is_busy(task) && (!task->last_ran || picture->now_ns - task->last_ran > IDLE_NS))
         return MU_CLI_SLEEPS;
     return MU_CLI_RUNS;
 }
@@ -69,6 +75,11 @@ const char *mu_cli_meeting_word(const struct mu_meeting *meeting)
     case MU_MEETING_FAILED: return meeting->is_group ? "FAILED" : muster_status_name(meeting->code);
     }
     return "?";
+}
+
+int mu_cli_meeting_is_open(const struct mu_meeting *meeting)
+{
+    return meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
 }
 
 const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t task_id, char buffer[192])
@@ -124,13 +135,13 @@ static void add_tasks(char *text, size_t size, const struct mu_cli_picture *pict
 
         while (last + 1 < count && ids[last + 1] == ids[last] + 1)
             last++;
+        if (last == i + 1)
+            last = i; /* "3 and 4", not "3-4" */
         if (said == 6 && last + 1 < count) {
             add(text, size, " and %u more", count - i);
             break;
         }
         add(text, size, "%s%d", said == 0 ? " " : last + 1 == count ? " and " : ", ", (int)ids[i]);
-        if (last == i + 1)
-            last = i; /* "3 and 4", not "3-4" */
         if (last > i)
             add(text, size, "-%d", (int)ids[last]);
         i = last + 1;
@@ -323,6 +334,16 @@ static int accuse_rest(struct search *s, enum mu_cli_kind kind)
     return 0;
 }
 
+/* A long key is cut off in what a task says of its wait: several may seem to be one. */
+static void add_what(char *text, size_t size, const char *waiting, uint32_t count)
+{
+    if (strncmp(waiting, "key ", 4) == 0 && strlen(waiting) == sizeof((struct muster_task_info *)NULL)->waiting - 1)
+        add(text, size, " wait%s that begin%s with %s", count == 1 ? "s for a key" : " for keys", count == 1 ? "s" : "",
+            waiting + 4);
+    else
+        add(text, size, " wait%s for %s", count == 1 ? "s" : "", waiting);
+}
+
 /* Who waits for the same key, or event, and is not named yet: nobody is known to be late, so it ranks last. */
 static int name_waits(struct search *s)
 {
@@ -339,7 +360,7 @@ static int name_waits(struct search *s)
         for (size_t k = i; k < picture->count; k++) {
             const struct muster_task_info *other = &picture->tasks[k].info;
 
-            if (strcmp(other->waiting, info->waiting) != 0)
+            if (s->accused[k] || strcmp(other->waiting, info->waiting) != 0)
                 continue;
             s->accused[k] = 1;
             s->ids[count++] = (int32_t)k;
@@ -351,10 +372,39 @@ static int name_waits(struct search *s)
         if (!finding)
             return -1;
         add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
-        add(finding->text, sizeof finding->text, " wait%s for %s", count == 1 ? "s" : "", info->waiting);
+        add_what(finding->text, sizeof finding->text, info->waiting, count);
         add_since(finding->text, sizeof finding->text, since);
     }
     return 0;
+}
+
+/* Who has waited longest, for whatever; -1: nobody for so long that it is worth a word. */
+static int32_t longest_wait(const struct mu_cli_picture *picture)
+{
+    uint64_t oldest = UINT64_MAX;
+    int32_t id = -1;
+
+    for (size_t i = 0; i < picture->count; i++) {
+        const struct muster_task_info *info = &picture->tasks[i].info;
+
+        if (!info->waiting[0] || is_young(picture, info->waiting_since_ns) || info->waiting_since_ns >= oldest)
+            continue;
+        oldest = info->waiting_since_ns;
+        id = (int32_t)i;
+    }
+    return id;
+}
+
+/* As one who waits for an error does. */
+static void say_that_nobody_is_late(const struct mu_cli_picture *picture, int32_t id, char *text, size_t size)
+{
+    const struct muster_task_info *info = &picture->tasks[id].info;
+
+    snprintf(text, size, "nobody is known to hold the job up: %u of %zu tasks connected; ",
+             picture->states[MUSTER_TASK_CONNECTED], picture->count);
+    add_tasks(text, size, picture, &id, 1);
+    add(text, size, " has waited longest, for %s", info->waiting);
+    add_since(text, size, info->waiting_since_ns);
 }
 
 static int say_that_all_is_well(struct search *s)
@@ -362,12 +412,15 @@ static int say_that_all_is_well(struct search *s)
     const struct mu_cli_picture *picture = s->picture;
     uint32_t connected = picture->states[MUSTER_TASK_CONNECTED], absent = 0;
     struct mu_cli_finding *finding = new_finding(s, MU_CLI_FINE, 0);
+    int32_t longest = longest_wait(picture);
 
     if (!finding)
         return -1;
     for (size_t i = 0; i < picture->count; i++)
         absent += picture->tasks[i].info.attempt == 0;
-    if (connected)
+    if (longest >= 0)
+        say_that_nobody_is_late(picture, longest, finding->text, sizeof finding->text);
+    else if (connected)
         snprintf(finding->text, sizeof finding->text, "no wait is longer than 0.1 s: %u of %zu tasks connected",
                  connected, picture->count);
     else if (absent == picture->count)
@@ -396,9 +449,8 @@ int mu_cli_diagnose(struct mu_cli_picture *picture)
 
     for (size_t i = 0; !rc && i < picture->num_meetings; i++) {
         const struct mu_meeting *meeting = &picture->meetings[i];
-        int is_open = meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
 
-        if (is_open && meeting->arrived > 0 && meeting->participants <= picture->count)
+        if (mu_cli_meeting_is_open(meeting) && meeting->arrived > 0 && meeting->participants <= picture->count)
             rc = accuse_missing(&s, meeting);
     }
     for (int kind = MU_CLI_DEAD; !rc && kind <= MU_CLI_IN_ERROR; kind++)

@@ -78,6 +78,8 @@ const char *mu_cli_process_word(const struct mu_cli_task *task);
 /* As mu_cli_age() behind the mark ">" or "<" when only that much is known; "-" when nothing is. */
 const char *mu_cli_beat_age(const struct mu_cli_picture *picture, const struct mu_cli_task *task, char buffer[32]);
 const char *mu_cli_meeting_word(const struct mu_meeting *meeting);
+/* Who has come waits for the others. */
+int mu_cli_meeting_is_open(const struct mu_meeting *meeting);
 
 /* report.c, report_json.c. Colours only on stdout, and on the stream (NULL: none) whose text will be written there. */
 void mu_cli_report_colours(FILE *out);

@@ -104,7 +104,7 @@ void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
 
 static void print_meeting(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
 {
-    int is_open = meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
+    int is_open = mu_cli_meeting_is_open(meeting);
     size_t len = strlen(meeting->id);
     char age[32], why[192], arrived[32];
 

@@ -108,8 +108,8 @@ static int watch(struct mu_cli_call *call, struct muster *muster, struct view *v
 }
 
 /*
- * One picture; where the culprit is one that seems to work, a second one soon after, for what it does now: the part of
- * a processor that it has used in all its life tells nothing of that.
+ * One picture; where the culprit is one that seems to work, or of which the first thread sleeps, a second one soon
+ * after, for what it does now: the part of a processor that it has used in all its life tells nothing of that.
  */
 static enum muster_status take_one(struct muster *muster, struct mu_cli_picture *ret_picture)
 {
@@ -120,7 +120,7 @@ static enum muster_status take_one(struct muster *muster, struct mu_cli_picture 
     if (status != MUSTER_OK)
         return status;
     *ret_picture = first;
-    if (first.findings[0].kind != MU_CLI_RUNS)
+    if (first.findings[0].kind != MU_CLI_RUNS && first.findings[0].kind != MU_CLI_SLEEPS)
         return MUSTER_OK;
     sigprocmask(SIG_BLOCK, NULL, &mask);
     mu_cli_watch_pause(&mask, first.now_ns + SECOND_LOOK_NS, -1);

@@ -307,7 +307,7 @@ static void draw_task(struct mu_top *top)
         row = draw_process(picture, task, row);
     for (size_t i = 0; i < picture->num_meetings; i++) {
         const struct mu_meeting *meeting = &picture->meetings[i];
-        int is_open = meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
+        int is_open = mu_cli_meeting_is_open(meeting);
 
         for (uint32_t k = 0; k < meeting->missing_count && is_open && meeting->arrived; k++)
             if (meeting->missing[k] == info->task_id)
@@ -336,7 +336,7 @@ static void draw_barriers(struct mu_top *top)
         top->scroll = picture->num_meetings ? picture->num_meetings - 1 : 0;
     for (size_t i = top->scroll; i < picture->num_meetings && row < end; i++) {
         const struct mu_meeting *meeting = &picture->meetings[i];
-        int is_open = meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
+        int is_open = mu_cli_meeting_is_open(meeting);
 
         snprintf(arrived, sizeof arrived, "%u/%u", meeting->arrived, meeting->participants);
         put(row++, 0, is_open ? tint(YELLOW) : A_NORMAL, "%-24.24s %-9" PRIu64 " %-18s %-9s %s", meeting->id,

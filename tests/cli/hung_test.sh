@@ -55,18 +55,39 @@ for what in epochs group; do
 done
 
 # Not stopped, and yet not there.
-for how in sleep spin key; do
+has_slept() # its first thread, for more than a second
+{
+    "$MUSTER" status --job "$JOB" --json > "$OUT" && [ "$(json "it['now_ns'] - (it['tasks'][5]['last_ran_ns'] or 0) > 1100000000")" = true ]
+}
+for how in sleep spin thread key; do
     start_job 8 "$WORKER" away 5 $how
-        case $how in
+    case $how in
     sleep) matter="sleeps elsewhere since $SECONDS_AGO" ;;
-    spin) matter='is running elsewhere \([1-9][0-9]* % CPU\)' ;; # a second look: now, not so far
+    thread) await "the first thread of task 5 has slept" has_slept ;;&
+    thread | spin) matter='is running elsewhere \([1-9][0-9]* % CPU\)' ;; # a second look: now, not so far
     key) matter="waits in key never since $SECONDS_AGO" ;;
     esac
     await_says "task 5 \(pid [0-9]+\) $matter: 7 tasks wait for it in barrier late since $SECONDS_AGO"
     end_job
 done
 
-# Stopped for longer than the timeout: it is in error, and it is said that it is stopped. Two are one sentence.
+# All wait for a key, and nobody is known to be late; who is stopped is named for that, and not again. Two are one
+# sentence.
+start_job 8 "$WORKER" stay key
+await_says "tasks 0-7 wait for key never since $SECONDS_AGO"
+check 0 "$MUSTER" status --job "$JOB" --json
+kill -STOP "$(pid_of 3)" "$(pid_of 5)"
+await_says "tasks 3 and 5 are stopped since $SECONDS_AGO"
+grep -qxE "tasks 0-2, 4, 6 and 7 wait for key never since $SECONDS_AGO" "$OUT" || fail "the stopped are named twice, or badly"
+end_job
+
+# A wait that nobody can be late for is no reason to say that there is none.
+start_job 2 "$WORKER" stay error
+await_says "nobody is known to hold the job up: 2 of 2 tasks connected; task [01] \(pid [0-9]+\) has waited longest, \
+for an error of any task since $SECONDS_AGO"
+end_job
+
+# Stopped for longer than the timeout: it is in error, and it is said that it is stopped.
 RUN_OPTIONS="--heartbeat-timeout 500ms --kill-on-fail=no" start_job 8 "$WORKER" epochs
 await "all eight are connected" all_there
 pid=$(pid_of 6)

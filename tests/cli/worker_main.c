@@ -4,10 +4,13 @@
  *   worker epochs          join, then meet all others in instance after instance of the barrier "epoch"
  *   worker group           the same in the group "workers"
  *   worker away K HOW      all but task K wait in the barrier "late"; K has joined and does not come. HOW: "sleep" (in
- *                          a system call), "spin", "key" (waits for the key "never")
+ *                          a system call), "spin", "thread" (another thread spins, the first one sleeps), "key" (waits
+ *                          for the key "never"), "error" (waits for an error of any task)
+ *   worker stay HOW        all tasks come so far, then do that
  *   worker pass N          meet N times in the barrier "epoch", then leave and exit
  * Whoever learns of an error says so and exits with 7.
  */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,12 +41,28 @@ static void work(void)
     nanosleep(&(struct timespec){0, 2000000}, NULL); /* sleep: is the work: eight tasks share two processors */
 }
 
+static void *spin(void *arg)
+{
+    volatile int for_ever = 1;
+
+    while (for_ever)
+        ;
+    return arg;
+}
+
 static void stay_away(const char *how)
 {
+    struct muster_error error;
+    pthread_t thread;
+
     if (strcmp(how, "key") == 0)
         must(muster_kv_get(m, "never", MUSTER_NTS, MUSTER_FOREVER, NULL, 0, &(size_t){0}, NULL));
-    while (strcmp(how, "spin") == 0)
-        ;
+    if (strcmp(how, "error") == 0)
+        must(muster_error_wait(m, MUSTER_FOREVER, &error));
+    if (strcmp(how, "spin") == 0)
+        spin(NULL);
+    if (strcmp(how, "thread") == 0 && pthread_create(&thread, NULL, spin, NULL) != 0)
+        exit(9);
     for (;;)
         pause();
 }
@@ -70,6 +89,10 @@ int main(int argc, char **argv)
         if (muster_task_id(m) == strtol(argv[2], NULL, 10))
             stay_away(argv[3]);
         meet("late");
+    }
+    if (strcmp(what, "stay") == 0 && argc == 3) {
+        meet("start");
+        stay_away(argv[2]);
     }
     if (strcmp(what, "pass") == 0 && argc == 3)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--, work())

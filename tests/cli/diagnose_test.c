@@ -1,0 +1,180 @@
+/*
+ * tests/cli/diagnose_test.c: the sentences of a picture that is made up, word for word. What real processes look like
+ * is hung_test.sh's.
+ */
+#include "cm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/picture.h"
+
+enum { TASKS = 12 };
+
+static struct mu_cli_task tasks[TASKS];
+static struct mu_cli_picture picture;
+static int32_t missing[TASKS * 2];
+static struct mu_meeting meeting;
+
+/* Twelve connected tasks that work. */
+static int setup(void **state)
+{
+    (void)state;
+    memset(tasks, 0, sizeof tasks);
+    for (int i = 0; i < TASKS; i++) {
+        struct muster_task_info *info = &tasks[i].info;
+
+        *info = (struct muster_task_info){.task_id = i, .state = MUSTER_TASK_CONNECTED, .alive = 1, .attempt = 1};
+        info->pid = 100 + (uint32_t)i;
+        tasks[i].letter = 'R';
+        tasks[i].cpu_percent = -1;
+    }
+    picture = (struct mu_cli_picture){.now_ns = muster_now_ns(), .tasks = tasks, .count = TASKS};
+    picture.states[MUSTER_TASK_CONNECTED] = TASKS;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free(picture.findings);
+    return 0;
+}
+
+/* Who is in `who`, "0,3", is missing in barrier "b" since an hour, and all others have come. */
+static void lack(const char *who)
+{
+    meeting = (struct mu_meeting){.state = MU_MEETING_WAITING, .id = "b", .participants = TASKS};
+    meeting.since_ns = picture.now_ns > 3600000000000u ? picture.now_ns - 3600000000000u : 1;
+    meeting.missing = missing;
+    meeting.present = missing + TASKS;
+    for (int i = 0; i < TASKS; i++) {
+        char number[16];
+
+        snprintf(number, sizeof number, "%d,", i);
+        if (strncmp(who, number, strlen(number)) == 0) {
+            meeting.missing[meeting.missing_count++] = i;
+            who += strlen(number);
+        } else {
+            meeting.present[meeting.arrived++] = i;
+        }
+    }
+    assert_string_equal(who, "");
+    picture.meetings = &meeting;
+    picture.num_meetings = 1;
+}
+
+/* The sentence begins so. */
+static void says(size_t number, const char *want)
+{
+    assert_true(picture.num_findings > number);
+    if (strncmp(picture.findings[number].text, want, strlen(want)) != 0)
+        fail_msg("\"%s\" does not begin with \"%s\"", picture.findings[number].text, want);
+}
+
+static void wait_for(int task, const char *what, uint64_t ns)
+{
+    snprintf(tasks[task].info.waiting, sizeof tasks[task].info.waiting, "%s", what);
+    tasks[task].info.waiting_since_ns = picture.now_ns - ns;
+}
+
+static void many_tasks_are_one_sentence(void **state)
+{
+    static const struct {
+        const char *missing, *want;
+    } vectors[] = {
+        {"3,", "task 3 (pid 103) is stopped: 11 tasks wait for it in barrier b since "},
+        {"2,6,", "tasks 2 and 6 are stopped: 10 tasks wait for them in barrier b since "},
+        {"1,3,4,", "tasks 1, 3 and 4 are stopped: 9 tasks"},
+        {"3,4,", "tasks 3 and 4 are stopped: 10 tasks"},
+        {"1,2,4,5,", "tasks 1, 2, 4 and 5 are stopped: 8 tasks"},
+        {"0,1,2,5,6,7,9,", "tasks 0-2, 5-7 and 9 are stopped: 5 tasks"},
+        {"0,2,4,6,8,9,10,11,", "tasks 0, 2, 4, 6 and 8-11 are stopped: 4 tasks"},
+        {"0,1,3,4,6,7,9,11,", "tasks 0, 1, 3, 4, 6, 7 and 2 more are stopped: 4 tasks"},
+    };
+
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
+        setup(state);
+        lack(vectors[i].missing);
+        for (uint32_t k = 0; k < meeting.missing_count; k++)
+            tasks[meeting.missing[k]].letter = 'T';
+        assert_int_equal(mu_cli_diagnose(&picture), 0);
+        says(0, vectors[i].want);
+        assert_int_equal(picture.num_findings, 1);
+        teardown(state);
+    }
+    setup(state);
+}
+
+/* Only what two looks have seen counts: a life in which it has worked says nothing of now. */
+static void who_has_a_thread_that_works_does_not_sleep(void **state)
+{
+    (void)state;
+    tasks[5].letter = 'S';
+    tasks[5].last_ran = picture.now_ns - 10000000000u;
+    tasks[5].cpu_percent = 90;
+    assert_int_equal(mu_cli_kind_of(&picture, &tasks[5]), MU_CLI_SLEEPS);
+    tasks[5].cpu_is_recent = 1;
+    assert_int_equal(mu_cli_kind_of(&picture, &tasks[5]), MU_CLI_RUNS);
+    tasks[5].cpu_percent = 0.4;
+    assert_int_equal(mu_cli_kind_of(&picture, &tasks[5]), MU_CLI_SLEEPS);
+}
+
+static void a_key_that_is_cut_off_is_not_said_to_be_one(void **state)
+{
+    char key[120] = "key ", want[160];
+
+    (void)state;
+    memset(key + 4, 'x', 110);
+    for (int i = 0; i < 3; i++)
+        wait_for(i, key, 5000000000u);
+    wait_for(7, "key y", 5000000000u);
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    assert_int_equal(picture.num_findings, 2);
+    snprintf(want, sizeof want, "tasks 0-2 wait for keys that begin with %.91s since ", key + 4);
+    says(0, want);
+    says(1, "task 7 (pid 107) waits for key y since ");
+}
+
+static void the_accused_are_not_named_again_for_their_waits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TASKS; i++)
+        wait_for(i, "key never", 5000000000u);
+    tasks[4].letter = 'T';
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    assert_int_equal(picture.num_findings, 2);
+    says(0, "task 4 (pid 104) is stopped");
+    says(1, "tasks 0-3 and 5-11 wait for key never since ");
+}
+
+static void a_long_wait_is_not_denied(void **state)
+{
+    (void)state;
+    wait_for(2, "an error of any task", 20000000);
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    assert_int_equal(picture.num_findings, 1);
+    says(0, "no wait is longer than 0.1 s: 12 of 12 tasks connected");
+    teardown(state);
+    setup(state);
+    wait_for(2, "an error of any task", 2000000000u);
+    wait_for(3, "an error of any task", 3000000000u);
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    assert_int_equal(picture.num_findings, 1);
+    says(0, "nobody is known to hold the job up: 12 of 12 tasks connected; task 3 (pid 103) has waited longest, for an "
+            "error of any task since ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(many_tasks_are_one_sentence, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_has_a_thread_that_works_does_not_sleep, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_key_that_is_cut_off_is_not_said_to_be_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_accused_are_not_named_again_for_their_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_long_wait_is_not_denied, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
