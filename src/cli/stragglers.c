@@ -33,6 +33,13 @@ static const char *length(uint64_t ns, char buffer[32])
     return buffer;
 }
 
+static const char *state_of(const struct mu_cli_meeting *m)
+{
+    if (m->open)
+        return "open";
+    return m->status == MUSTER_OK && !m->passed ? "not known" : muster_status_name(m->status);
+}
+
 /* "task 2", or an observer's: never at a barrier, but a damaged trace may say so. */
 static void print_meeting(const struct mu_cli_meeting *m, FILE *out)
 {
@@ -45,7 +52,7 @@ static void print_meeting(const struct mu_cli_meeting *m, FILE *out)
     mu_cli_print_text(out, name, strlen(name));
     fprintf(out, "%*s %-9" PRIu64 " %-6u %-5d %-10s %-10s %s\n", strlen(name) < 24 ? 24 - (int)strlen(name) : 0, "",
             m->instance, m->count, m->last_task, length(m->last_ns - m->before_ns, behind),
-            length(m->last_ns - m->first_ns, spread), m->open ? "open" : muster_status_name(m->status));
+            length(m->last_ns - m->first_ns, spread), state_of(m));
 }
 
 struct total {
@@ -61,7 +68,7 @@ static void print_totals(const struct mu_cli_timeline *t, struct total *totals, 
 
         if (span->meeting < 0 || span->enter->task < 0 || t->meetings[span->meeting].count < 2)
             continue;
-        totals[span->enter->task].meetings++;
+        totals[span->enter->task].meetings += !span->again;
         totals[span->enter->task].waited_ns += span->end_ns - span->enter->time_ns;
     }
     fprintf(out, "%s%-6s %-9s %-6s %-10s %s%s\n", mu_cli_colour(MU_CLI_BOLD), "TASK", "BARRIERS", "LAST", "BEHIND",

@@ -2,8 +2,9 @@
  * cli/timeline.c: from single events to spans and meetings.
  *
  * Entries and exits are paired slot by slot, in order of time: a thread is in one call at a time. An exit whose entry
- * has been overwritten is left out; an entry without an exit is a call that goes on, or in which its thread died. Spans
- * of one barrier and instance are a meeting; a call that was refused for its arguments is none of them.
+ * has been overwritten is left out; an entry without an exit is a call that goes on, or in which its thread died,
+ * unless its slot enters another: then it is over, and how is not known. Spans of one barrier and instance
+ * are a meeting; a call that was refused for its arguments is none of them.
  */
 #include <stdlib.h>
 
@@ -36,8 +37,11 @@ static void pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots)
             span->status = e->status;
             span->version = e->value;
         } else if (is_entry(e)) {
-            if (span)
-                span->end_ns = e->time_ns; /* its exit is missing */
+            if (span) { /* its exit is missing */
+                span->end_ns = e->time_ns;
+                span->open = 0;
+                span->unknown = 1;
+            }
             t->spans[t->num_spans] = (struct mu_cli_span){.enter = e, .open = 1, .meeting = -1};
             inside[slot] = ++t->num_spans;
             continue;
@@ -60,12 +64,11 @@ static int by_meeting(const void *a, const void *b)
     return x->enter < y->enter ? -1 : x->enter > y->enter;
 }
 
-/* Spans come in order of their entry. */
 /*
- * `again`: its task is counted already, by an earlier call: one that gave up and came back, or was refused. Who
- * returned with OK says how it went; others may have failed for a reason of their own.
+ * Spans come in order of their entry. `again`: its task is counted already, by an earlier call: one that gave up and
+ * came back, or was refused. Who returned with OK says how it went; others may have failed for a reason of their own.
  */
-static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span, int again)
+static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
 {
     const struct mu_traced *e = span->enter;
 
@@ -78,13 +81,15 @@ static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span, int ag
                                      .last_ns = e->time_ns};
     if (!*m->name)
         m->name = e->name;
-    if (!again) {
+    if (!span->again) {
         m->before_ns = m->last_ns;
         m->last_ns = e->time_ns;
         m->last_task = e->task;
         m->count++;
     }
     m->open += span->open != 0;
+    if (span->unknown)
+        return;
     if (!span->open && span->status == MUSTER_OK)
         m->passed = 1;
     if (m->passed)
@@ -105,7 +110,8 @@ static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_
         if (!last || last->object != e->object || last->value != e->value)
             t->num_meetings++;
         last = e;
-        add(&t->meetings[t->num_meetings - 1], arrivals[i], e->task >= 0 && seen[e->task] == t->num_meetings);
+        arrivals[i]->again = e->task >= 0 && seen[e->task] == t->num_meetings;
+        add(&t->meetings[t->num_meetings - 1], arrivals[i]);
         if (e->task >= 0)
             seen[e->task] = t->num_meetings;
         arrivals[i]->meeting = (long)t->num_meetings - 1;

@@ -28,6 +28,8 @@ struct mu_cli_span {
     enum muster_status status;
     int open;     /* it has not returned, or died in there: it ends where the trace or its thread does */
     int dead;     /* the latter */
+    int unknown;  /* it is over, for its slot entered another call: then it ends here; how is not known */
+    int again;    /* its task came to this meeting before, in another call */
     long meeting; /* of a barrier; else -1 */
     uint64_t version;
 };

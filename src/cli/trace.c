@@ -91,8 +91,11 @@ static void put_span(struct export *x, const struct mu_cli_span *span)
     if (span->dead)
         mu_cli_json_text(&x->json, "status", "died in there");
     else
-        mu_cli_json_text(&x->json, "status", span->open ? "has not returned" : muster_status_name(span->status));
-    if (is_key && !span->open && span->status == MUSTER_OK)
+        mu_cli_json_text(&x->json, "status",
+                         span->open      ? "has not returned"
+                         : span->unknown ? "not known"
+                                         : muster_status_name(span->status));
+    if (is_key && !span->open && !span->unknown && span->status == MUSTER_OK)
         mu_cli_json_unsigned(&x->json, "version", span->version);
     if (!is_key)
         mu_cli_json_unsigned(&x->json, "instance", e->value);
@@ -164,58 +167,66 @@ static void put_all(struct export *x, unsigned char *seen, FILE *out)
     mu_cli_json_end(&x->json);
 }
 
-static enum muster_status show(struct mu_cli_call *call, struct muster *muster, FILE *out)
-{
+/* All that is to be written, before a file is touched: where it cannot be read, an earlier export stays whole. */
+struct look {
     struct muster_segment_info info;
-    struct mu_cli_timeline timeline = {0};
-    struct muster_task_info *tasks = NULL;
-    struct export x = {.timeline = &timeline, .segment = &info};
-    unsigned char *seen = NULL;
+    struct mu_cli_timeline timeline;
+    struct muster_task_info *tasks;
+};
+
+static enum muster_status look_at(struct muster *muster, struct look *look)
+{
+    struct muster_segment *segment = muster_segment_of(muster);
     size_t count;
-    enum muster_status status = muster_segment_info(muster_segment_of(muster), &info);
+    enum muster_status status = muster_segment_info(segment, &look->info);
 
     if (status == MUSTER_OK)
-        status = mu_cli_timeline_read(muster_segment_of(muster), info.slots_live ? muster_now_ns() : 0, &timeline);
-    if (status == MUSTER_OK)
-        status = mu_cli_tasks(muster, &tasks, &count, NULL);
-    if (status == MUSTER_OK && call->values[MU_OPT_STRAGGLERS]) {
-        status = mu_cli_print_stragglers(&timeline, info.num_tasks, out);
-    } else if (status == MUSTER_OK) {
-        x.tasks = tasks;
-        seen = calloc(1, (size_t)info.num_tasks + 1 + muster_segment_of(muster)->num_slots);
-        if (!seen)
-            abort();
-        put_all(&x, seen, out);
-    }
+        status = mu_cli_timeline_read(segment, look->info.slots_live ? muster_now_ns() : 0, &look->timeline);
+    return status != MUSTER_OK ? status : mu_cli_tasks(muster, &look->tasks, &count, NULL);
+}
+
+static enum muster_status write_look(struct mu_cli_call *call, const struct look *look, FILE *out)
+{
+    struct export x = {.timeline = &look->timeline, .segment = &look->info, .tasks = look->tasks};
+    unsigned char *seen;
+
+    if (call->values[MU_OPT_STRAGGLERS])
+        return mu_cli_print_stragglers(&look->timeline, look->info.num_tasks, out);
+    seen = calloc(1, (size_t)look->info.num_tasks + 1 + look->info.num_slots);
+    if (!seen)
+        abort();
+    put_all(&x, seen, out);
     free(seen);
-    free(tasks);
-    mu_cli_timeline_done(&timeline);
-    return status;
+    return MUSTER_OK;
+}
+
+static int write_out(struct mu_cli_call *call, const struct look *look)
+{
+    const char *path = call->values[MU_OPT_OUTPUT];
+    FILE *out = path ? fopen(path, "we") : stdout;
+    enum muster_status status = out ? write_look(call, look, out) : MUSTER_OK;
+    int code = status == MUSTER_OK ? 0 : mu_cli_fail(call, status);
+
+    if (path && (!out || ferror(out) | fclose(out)) && !code) {
+        fprintf(stderr, "%s: cannot write %s: %s\n", call->path, path, strerror(errno));
+        code = MU_CLI_EXIT_FAILURE;
+    }
+    return code;
 }
 
 static int trace_run(struct mu_cli_call *call)
 {
-    const char *path = call->values[MU_OPT_OUTPUT];
+    struct look look = {.tasks = NULL};
     struct muster *muster;
-    FILE *out = stdout;
     enum muster_status status;
     int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
 
     if (code)
         return code;
-    if (path)
-        out = fopen(path, "we");
-    if (!out) {
-        fprintf(stderr, "%s: cannot write %s: %s\n", call->path, path, strerror(errno));
-        return mu_cli_leave(call, muster, MU_CLI_EXIT_FAILURE);
-    }
-    status = show(call, muster, out);
-    if (status != MUSTER_OK)
-        code = mu_cli_fail(call, status);
-    if (path && (ferror(out) | fclose(out)) && !code) {
-        fprintf(stderr, "%s: cannot write %s: %s\n", call->path, path, strerror(errno));
-        code = MU_CLI_EXIT_FAILURE;
-    }
+    status = look_at(muster, &look);
+    code = status == MUSTER_OK ? write_out(call, &look) : mu_cli_fail(call, status);
+    free(look.tasks);
+    mu_cli_timeline_done(&look.timeline);
     return mu_cli_leave(call, muster, code);
 }
 

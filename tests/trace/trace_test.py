@@ -185,6 +185,12 @@ def stopped():
 
 def usage():
     expect("without a trace" in muster("trace", "--job", JOB, status=1).stderr, "an untraced job is not said to be one")
+    with open(OUT, "w") as f:
+        f.write("of an earlier job")
+    for more in [], ["--stragglers"]:
+        muster("trace", "--job", JOB, "--output", OUT, *more, status=1)
+        with open(OUT) as f:
+            expect(f.read() == "of an earlier job", "a file is lost to a trace that cannot be read")
     expect(muster("trace", "--job", JOB, "--output", "/no/such/folder/x", status=1).stderr.count("\n") == 1,
            "a file that cannot be made")
     muster("trace", "operand", status=2)
