@@ -65,6 +65,8 @@ void mu_agent_write(const char *text, size_t len)
 {
     char *more;
 
+    if (len == 0) /* realloc() to nothing would free */
+        return;
     pthread_mutex_lock(&unsaid.lock);
     flush(0);
     if (unsaid.len + len <= UNSAID_MAX && (more = realloc(unsaid.text, unsaid.len + len))) {

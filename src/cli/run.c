@@ -314,7 +314,11 @@ static int take_binding(struct mu_cli_call *call, struct apps *apps, struct mu_a
 /* What mu_agent_run() says at the timeout. */
 static void report(struct muster *muster, FILE *out)
 {
-    mu_cli_report(muster, out);
+    if (mu_cli_report(muster, out) == MUSTER_OK)
+        return;
+    fputs("what its tasks do is not known: ", out);
+    mu_cli_print_line(out, muster_last_error());
+    putc('\n', out);
 }
 
 static int take_trace(struct mu_cli_call *call, uint32_t *ret_events)

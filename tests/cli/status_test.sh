@@ -60,4 +60,10 @@ kill -TERM $RUN
 wait $RUN
 [ $? -eq 143 ] || fail "the launcher did not exit with 143"
 check 3 "$MUSTER" status --job "$JOB"
+
+# A segment that cannot be read is said to be one, also by the launcher that would say at its timeout who does what.
+check 124 "$MUSTER" run -n 1 --job "$JOB" --timeout 2s --grace 1s -- "$BUILD/tests/cli/worker" damage
+err_has '^muster run: timed out after 2 s with 1 of 1 tasks running'
+err_has "^what its tasks do is not known: the segment of job $JOB is corrupt: bucket"
+await "the segment is gone" no_segment "$JOB"
 exit 0

@@ -7,6 +7,7 @@
  *                          a system call), "spin", "thread" (another thread spins, the first one sleeps), "key" (waits
  *                          for the key "never"), "error" (waits for an error of any task)
  *   worker stay HOW        all tasks come so far, then do that
+ *   worker damage          spoil the table of barriers, then wait in a system call
  *   worker pass N          meet N times in the barrier "epoch", then leave and exit
  * Whoever learns of an error says so and exits with 7.
  */
@@ -18,6 +19,9 @@
 #include <unistd.h>
 
 #include <muster/muster.h>
+
+#include "segment/handle.h"
+#include "segment/table.h"
 
 static struct muster *m;
 
@@ -67,6 +71,15 @@ static void stay_away(const char *how)
         pause();
 }
 
+/* Every bucket names a block that is none. */
+static void damage(void)
+{
+    struct mu_table table = mu_table_cells(muster_segment_of(m));
+
+    for (uint32_t i = 0; i <= table.mask; i++)
+        mu_store_release(&table.buckets[i], UINT64_MAX); /* release: for those who acquire it; there is no payload */
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -93,6 +106,10 @@ int main(int argc, char **argv)
     if (strcmp(what, "stay") == 0 && argc == 3) {
         meet("start");
         stay_away(argv[2]);
+    }
+    if (strcmp(what, "damage") == 0) {
+        damage();
+        stay_away("sleep");
     }
     if (strcmp(what, "pass") == 0 && argc == 3)
         for (long n = strtol(argv[2], NULL, 10); n > 0; n--, work())
