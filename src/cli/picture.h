@@ -62,7 +62,10 @@ struct mu_cli_picture {
     size_t num_findings;
 };
 
-/* `before` may be NULL. On failure nothing is to be freed. */
+/*
+ * `before` may be NULL. On failure nothing is to be freed. ABORTED: something changed faster than it could be read; who
+ * looks again and again keeps the picture before.
+ */
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
                                        struct mu_cli_picture *ret_picture);
 void mu_cli_picture_free(struct mu_cli_picture *picture);

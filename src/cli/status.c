@@ -22,7 +22,11 @@ struct view {
     size_t shown;
 };
 
-/* In the place of the last one. Lines that are too long are cut by the terminal, those too many by us. */
+/*
+ * In the place of the last one. What is too long does not wrap (?7l): the rest of it goes into the last column,
+ * character upon character, and \033[K clears that. Lines that are too many are cut by us; no newline leaves the last
+ * row, for it would scroll.
+ */
 static void draw(const struct mu_cli_picture *picture)
 {
     struct winsize size = {.ws_row = 0};
@@ -38,13 +42,17 @@ static void draw(const struct mu_cli_picture *picture)
     if (fclose(out) != 0)
         abort();
     ioctl(1, TIOCGWINSZ, &size);
-    rows = size.ws_row > 1 ? size.ws_row : 24;
+    rows = size.ws_row > 0 ? size.ws_row : 24;
     fputs("\033[?7l\033[H", stdout);
     for (line = text; *line && rows > 1; line = end + (*end != 0), rows--) {
         end = line + strcspn(line, "\n");
         printf("%.*s\033[K\n", (int)(end - line), line);
     }
-    printf("%s\033[K\033[J\033[?7h\r", *line ? "..." : "");
+    if (line == text) /* a single row: the diagnosis */
+        printf("%.*s", (int)strcspn(line, "\n"), line);
+    else if (*line)
+        fputs("...", stdout);
+    fputs("\033[K\033[J\033[?7h\r", stdout);
     free(text);
 }
 
@@ -65,11 +73,26 @@ static void show(struct view *view, const struct mu_cli_picture *picture)
     fflush(stdout);
 }
 
+/* The next picture, shown and kept in *last. What changes too fast to be read ends nothing: the last one stays. */
+static enum muster_status look(struct muster *muster, struct view *view, struct mu_cli_picture *last)
+{
+    struct mu_cli_picture now;
+    enum muster_status status = mu_cli_picture_take(muster, view->shown ? last : NULL, &now);
+
+    if (status != MUSTER_OK)
+        return status == MUSTER_ABORTED && view->shown ? MUSTER_OK : status;
+    if (view->shown)
+        mu_cli_picture_free(last);
+    *last = now;
+    show(view, last);
+    return MUSTER_OK;
+}
+
 static int watch(struct mu_cli_call *call, struct muster *muster, struct view *view, uint64_t interval)
 {
-    struct mu_cli_picture before, now;
+    struct mu_cli_picture last;
     enum muster_status status = MUSTER_OK;
-    uint64_t next = muster_now_ns();
+    uint64_t now, next = muster_now_ns();
     sigset_t mask;
     int is_over = 0;
 
@@ -78,16 +101,13 @@ static int watch(struct mu_cli_call *call, struct muster *muster, struct view *v
         is_over = mu_cli_watch_is_over(muster);
         if (is_over && !mu_cli_watch_is_whole(muster))
             break;
-        status = mu_cli_picture_take(muster, view->shown ? &before : NULL, &now);
+        status = look(muster, view, &last);
         if (status != MUSTER_OK)
             break;
-        if (view->shown)
-            mu_cli_picture_free(&before);
-        before = now;
-        show(view, &now);
         next += interval;
-        if (next < now.now_ns)
-            next = now.now_ns + interval; /* we were stopped, or the terminal was */
+        now = muster_now_ns();
+        if (next < now)
+            next = now + interval; /* we were stopped, or the terminal was */
         while (!is_over && !mu_cli_interrupted() && muster_now_ns() < next) {
             mu_cli_watch_pause(&mask, next < muster_now_ns() + 100000000u ? next : muster_now_ns() + 100000000u, -1);
             if (mu_cli_watch_is_over(muster))
@@ -95,7 +115,7 @@ static int watch(struct mu_cli_call *call, struct muster *muster, struct view *v
         }
     }
     if (view->shown)
-        mu_cli_picture_free(&before);
+        mu_cli_picture_free(&last);
     if (view->is_screen && view->shown)
         putchar('\n');
     if (status != MUSTER_OK)

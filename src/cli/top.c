@@ -34,6 +34,8 @@ static enum muster_status look(struct mu_top *top)
     if (top->is_over && (top->has_picture || !mu_cli_watch_is_whole(top->muster)))
         return MUSTER_OK;
     status = mu_cli_picture_take(top->muster, top->has_picture ? &top->picture : NULL, &now);
+    if (status == MUSTER_ABORTED && top->has_picture)
+        return MUSTER_OK; /* something changes too fast to be read: the last picture stays */
     if (status != MUSTER_OK)
         return status;
     if (top->has_picture)

@@ -105,10 +105,21 @@ def look_around(pid):
     s.type(ESCAPE)
     wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
     # A pause holds the picture.
+    s.wait_for(r"; 0 keys")
     s.type(" ")
     s.wait_for(r"PAUSED")
+    subprocess.run([MUSTER, "kv", "set", "--job", JOB, "seen", "later"], check=True)
+    end = time.monotonic() + 0.5  # ten times as long as it waits between two looks
+    while time.monotonic() < end:
+        for key, page in ("b", r"^BARRIER, GROUP"), ("t", r"^ TASK STATE"):
+            s.type(key)
+            s.wait_for(page)
+            if not re.search("; 0 keys", s.screen.text()):
+                s.fail("a pause does not hold the picture")
     s.type(" ")
+    s.wait_for(r"; 1 keys")
     s.wait_gone(r"PAUSED")
+    subprocess.run([MUSTER, "kv", "delete", "--job", JOB, "seen"], check=True)
     return s
 
 

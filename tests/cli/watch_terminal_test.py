@@ -28,6 +28,10 @@ try:
     # A screen of six lines shows the diagnosis and says that there is more.
     s.resize(6, 40)
     s.wait("it is cut to the screen", lambda text: text.startswith("task 2 (pid") and text.rstrip().endswith("..."))
+    # One row is the diagnosis, and nothing scrolls it away.
+    s.resize(1, 40)
+    s.wait("the diagnosis is drawn three times without a newline", lambda text: text.startswith("task 2 (pid") and not
+           any(b"\n" in frame for frame in s.raw.split(b"\x1b[?7l\x1b[H")[-4:-1]))
     s.type("\x03")
     s.ends_with(130)
     if "?7" in s.screen.modes:
