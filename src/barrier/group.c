@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "barrier/meeting.h"
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
@@ -421,7 +422,7 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
     char what[96];
     enum muster_status status;
 
-    snprintf(what, sizeof what, "the members of group %.60s", g->name);
+    snprintf(what, sizeof what, MU_GROUP_BUILDS, g->name);
     mu_wait_begin(&w, seg, ctx, deadline, what);
     w.kind = MU_WAIT_BARRIER;
     for (;;) {
@@ -514,7 +515,7 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
     g->traced = muster->seg->trace != NULL;
     g->spins = g->size <= mu_processors() ? mu_wait_pauses(SPIN_NS) : 0;
     snprintf(g->name, sizeof g->name, "%s", name);
-    snprintf(g->what, sizeof g->what, "group %s", name);
+    snprintf(g->what, sizeof g->what, MU_GROUP_WAITS, MUSTER_GROUP_NAME_MAX, name);
     status = take_members(g, count ? task_ids : NULL);
     if (!status) {
         reap_all(muster->seg, ctx);

@@ -6,6 +6,13 @@
 
 #include <muster/barrier.h>
 
+/*
+ * What a member says that it waits for, of the group's name (muster_task_info.waiting, which may cut it off): at a
+ * collective call; until all have come to make it.
+ */
+#define MU_GROUP_WAITS  "group %.*s"
+#define MU_GROUP_BUILDS "the members of group %.60s"
+
 enum mu_meeting_state {
     MU_MEETING_WAITING, /* some have come to the instance, others have not */
     MU_MEETING_PASSED,

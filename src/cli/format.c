@@ -105,9 +105,7 @@ const char *mu_cli_process(const struct muster_task_info *info)
     switch (letter) {
     case 'T': return "stopped";
     case 't': return "traced";
-    case 'Z':
-    case 'X': return "dead";
-    default: return "running";
+    default: return "running"; /* Z, too: only its first thread has ended, or it is ending at this instant */
     }
 }
 

@@ -207,6 +207,17 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
     return MUSTER_OK;
 }
 
+/* A pid alone may be another's by now. Of one in another pid namespace nothing is known. */
+static int is_creator_gone(struct muster *muster, const struct mu_cli_picture *picture)
+{
+    struct mu_cli_task creator;
+
+    if (picture->foreign)
+        return 0;
+    return read_stat(picture->segment.creator_pid, &creator) || creator.letter == 'Z' || creator.letter == 'X' ||
+           creator.start != muster_segment_of(muster)->header->creator_start;
+}
+
 /* A group's members leave no time: what those say who have waited long enough to say so. */
 static void time_groups(struct mu_cli_picture *picture)
 {
@@ -216,8 +227,8 @@ static void time_groups(struct mu_cli_picture *picture)
 
         if (!meeting->is_group)
             continue;
-        snprintf(what[0], sizeof what[0], "group %.89s", meeting->id); /* as cut off there */
-        snprintf(what[1], sizeof what[1], "the members of group %.60s", meeting->id);
+        snprintf(what[0], sizeof what[0], MU_GROUP_WAITS, 89, meeting->id); /* as cut off there */
+        snprintf(what[1], sizeof what[1], MU_GROUP_BUILDS, meeting->id);
         for (size_t k = 0; k < picture->count; k++) {
             const struct muster_task_info *info = &picture->tasks[k].info;
 
@@ -234,7 +245,6 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     struct mu_cli_picture picture = {.foreign = muster_segment_of(muster)->foreign,
                                      .heartbeat_timeout_ns = muster_segment_of(muster)->heartbeat_timeout};
     enum muster_status status = muster_segment_info(muster_segment_of(muster), &picture.segment);
-    struct mu_cli_task creator;
 
     if (status == MUSTER_OK)
         status = take_tasks(muster, before, &picture);
@@ -247,8 +257,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
         return status;
     }
     picture.in_error = muster_error_wait(muster, muster_after_ns(0), &picture.error) == MUSTER_OK;
-    picture.creator_gone = !picture.foreign && (read_stat(picture.segment.creator_pid, &creator) ||
-                                                creator.letter == 'Z' || creator.letter == 'X');
+    picture.creator_gone = is_creator_gone(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();

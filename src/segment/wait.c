@@ -98,7 +98,7 @@ static void tell(struct mu_wait *w)
         return;
     snprintf((char *)text, sizeof text, "%s", w->what);
     mu_copy_in(own->wait_text, text, 12);
-    /* release: the text comes first; pairs with the acquire of muster_task_get() */
+    /* release: the text comes first; pairs with the acquire of fill_waiting() in task/watch.c */
     w->since = mu_now();
     mu_store_release(&own->wait_since, w->since);
     w->told = true;
