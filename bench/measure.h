@@ -36,7 +36,7 @@
 #include <unistd.h>
 
 #define BENCH_LINE     128 /* two lines: the adjacent-line prefetcher must not couple neighbours */
-#define BENCH_CPUS_MAX 1024
+#define BENCH_CPUS_MAX 16384
 
 struct bench_samples {
     uint64_t *ticks;
@@ -129,24 +129,24 @@ static inline void bench_spin_ns(uint64_t ns)
 /* The processors that the caller may use, in order; call it before the first pin. */
 static inline void bench_cpus_read(struct bench_cpus *ret_cpus)
 {
-    cpu_set_t set;
+    cpu_set_t sets[BENCH_CPUS_MAX / CPU_SETSIZE]; /* a set of 1024 is refused where the kernel knows more */
 
     ret_cpus->count = 0;
-    if (sched_getaffinity(0, sizeof(set), &set))
+    if (sched_getaffinity(0, sizeof(sets), sets))
         bench_die("sched_getaffinity: %s", strerror(errno));
-    for (int cpu = 0; cpu < BENCH_CPUS_MAX && cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &set))
+    for (int cpu = 0; cpu < BENCH_CPUS_MAX; cpu++)
+        if (CPU_ISSET_S(cpu, sizeof(sets), sets))
             ret_cpus->ids[ret_cpus->count++] = cpu;
 }
 
 /* The one pinning policy of every contender: rank modulo the processors that it may use. */
 static inline void bench_pin(const struct bench_cpus *cpus, int rank)
 {
-    cpu_set_t set;
+    cpu_set_t sets[BENCH_CPUS_MAX / CPU_SETSIZE];
 
-    CPU_ZERO(&set);
-    CPU_SET(cpus->ids[rank % cpus->count], &set);
-    if (sched_setaffinity(0, sizeof(set), &set))
+    CPU_ZERO_S(sizeof(sets), sets);
+    CPU_SET_S(cpus->ids[rank % cpus->count], sizeof(sets), sets);
+    if (sched_setaffinity(0, sizeof(sets), sets))
         bench_die("sched_setaffinity: %s", strerror(errno));
 }
 

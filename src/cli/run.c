@@ -15,6 +15,7 @@
 #include "cli/picture.h"
 #include "launch/bind.h"
 #include "launch/launch.h"
+#include "segment/format.h"
 
 #define GRACE_NS         5000000000ull
 #define RESTART_DELAY_NS 1000000000ull
@@ -75,6 +76,20 @@ static int refuse_foreign(const struct apps *apps, const struct mu_cli_call *cal
     return mu_cli_usage(call, "%s shows another machine than this one: only --dry-run can use it", foreign);
 }
 
+static int no_number(const struct mu_cli_call *call, const char *text)
+{
+    static const char *const words[] = {"auto", "gpu", "core", "l3", "numa", "package", "hwthread"};
+    struct mu_cli_guess guess;
+    char meant[MU_CLI_GUESS_TEXT];
+
+    mu_cli_guess_start(&guess, text, strlen(text));
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        mu_cli_guess_see(&guess, words[i]);
+    return mu_cli_usage(
+        call, "'%.300s' is no number of tasks from 1 to %u, nor auto, gpu, core, l3, numa, package, hwthread%s", text,
+        MU_AGENT_TASKS_MAX, mu_cli_did_you_mean(&guess, "'", "'", meant));
+}
+
 static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32_t *ret_number)
 {
     const char *text = call->values[MU_OPT_NUM];
@@ -88,9 +103,7 @@ static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32
         return MU_AGENT_EXIT_FAILED;
     }
     if (text && (mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) || number == 0))
-        return mu_cli_usage(call,
-                            "'%s' is no number of tasks from 1 to %u, nor auto, gpu, core, l3, numa, package, hwthread",
-                            text, MU_AGENT_TASKS_MAX);
+        return no_number(call, text);
     *ret_number = (uint32_t)number;
     return 0;
 }
@@ -334,6 +347,19 @@ static int take_trace(struct mu_cli_call *call, uint32_t *ret_events)
     return 0;
 }
 
+/* What the segment would refuse is a wrong option, not a job that cannot be started. */
+static int take_heap(struct mu_cli_call *call, uint64_t *ret_bytes)
+{
+    struct muster_segment_config config = {.num_tasks = 1};
+    struct mu_header header;
+    int code = mu_cli_size(call, MU_OPT_HEAP, ret_bytes);
+
+    config.heap_bytes = *ret_bytes;
+    if (code || !call->values[MU_OPT_HEAP] || mu_format_plan("any", &config, &header) == MUSTER_OK)
+        return code;
+    return mu_cli_usage(call, "--heap %s: %s", call->values[MU_OPT_HEAP], muster_last_error());
+}
+
 static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     int code;
@@ -345,7 +371,7 @@ static int take_options(struct mu_cli_call *call, struct mu_agent_options *optio
     if (!code)
         code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
-        code = mu_cli_size(call, MU_OPT_HEAP, &options->heap_bytes);
+        code = take_heap(call, &options->heap_bytes);
     if (!code)
         code = take_trace(call, &options->trace_events);
     if (!code)

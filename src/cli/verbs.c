@@ -69,11 +69,23 @@ static void see_options(struct mu_cli_guess *guess, const struct mu_cli_verb *ve
         see_options(guess, sub);
 }
 
+/* A word of one or two letters is too short to guess, but for these: --n as -n; and --np, where mpirun has -np. */
+static char short_form(const struct mu_cli_call *call, const char *name, size_t len)
+{
+    const struct mu_cli_option *option = NULL;
+
+    if (call->verb && (len == 1 || (len == 2 && memcmp(name, "np", 2) == 0)))
+        option = mu_cli_find_option(call->verb, NULL, 0, name[0]);
+    return option && (len == 1 || option->id == MU_OPT_NUM) ? option->letter : 0;
+}
+
 static int unknown_option(const struct mu_cli_call *call, const char *name, size_t len)
 {
     struct mu_cli_guess guess;
-    char meant[MU_CLI_GUESS_TEXT];
+    char meant[MU_CLI_GUESS_TEXT], letter = short_form(call, name, len);
 
+    if (letter)
+        return mu_cli_usage(call, "unknown option --%.*s; did you mean -%c?", (int)len, name, letter);
     mu_cli_guess_start(&guess, name, len);
     mu_cli_guess_see(&guess, "help");
     if (call->verb)
@@ -82,6 +94,32 @@ static int unknown_option(const struct mu_cli_call *call, const char *name, size
         mu_cli_guess_see(&guess, "version");
     mu_cli_did_you_mean(&guess, "--", "", meant);
     return mu_cli_usage(call, "unknown option --%.*s%s", len < 300 ? (int)len : 300, name, meant);
+}
+
+/* The character, not its first byte. */
+static int unknown_letter(const struct mu_cli_call *call, const char *word)
+{
+    size_t len = mu_cli_utf8_length(word + 1, strlen(word + 1));
+
+    return mu_cli_usage(call, "unknown option -%.*s", len ? (int)len : 1, word + 1);
+}
+
+/* In the place of the verb: an option of some verb is one that stands too early. */
+static int misplaced_option(const struct mu_cli_call *call, const char *word)
+{
+    int is_long = word[1] == '-';
+    size_t len = is_long ? strcspn(word + 2, "=") : 1;
+
+    for (size_t i = 0; mu_cli_verbs[i]; i++) {
+        const struct mu_cli_option *option =
+            mu_cli_find_option(mu_cli_verbs[i], is_long ? word + 2 : NULL, len, word[1]);
+
+        if (option && option->id != MU_OPT_HELP && is_long)
+            return mu_cli_usage(call, "put --%s after the verb", option->name);
+        if (option && option->id != MU_OPT_HELP)
+            return mu_cli_usage(call, "put -%c after the verb", option->letter);
+    }
+    return is_long ? unknown_option(call, word + 2, len) : unknown_letter(call, word);
 }
 
 int mu_cli_unknown_command(const struct mu_cli_call *call, const struct mu_cli_verb *verb, const char *name)
@@ -135,7 +173,7 @@ static int take_option(struct mu_cli_call *call, int argc, char **argv, int *ind
     if (!option && is_long)
         return unknown_option(call, name, len);
     if (!option)
-        return mu_cli_usage(call, "unknown option -%c", word[1]);
+        return unknown_letter(call, word);
     if (is_long && equals)
         value = equals + 1;
     else if (!is_long && option->id == MU_OPT_NUM && word[2] == 'p') /* as mpirun has it: -np 4 */
@@ -255,11 +293,8 @@ int mu_cli_main(int argc, char **argv)
         return mu_cli_finish(&call, 0);
     }
     call.verb = mu_cli_find(strcmp(argv[1], "--version") == 0 ? "version" : argv[1]);
-    if (!call.verb && strncmp(argv[1], "--", 2) == 0)
-        return unknown_option(&call, argv[1] + 2, strlen(argv[1] + 2));
     if (!call.verb)
-        return argv[1][0] == '-' ? mu_cli_usage(&call, "unknown option %s", argv[1])
-                                 : mu_cli_unknown_verb(&call, argv[1]);
+        return argv[1][0] == '-' && argv[1][1] ? misplaced_option(&call, argv[1]) : mu_cli_unknown_verb(&call, argv[1]);
     extend_path(&call, call.verb->name);
     code = call.verb->verbs ? run_group(&call, argc - 2, argv + 2) : run_verb(&call, argc - 2, argv + 2);
     free(call.operands);

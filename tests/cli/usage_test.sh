@@ -16,6 +16,14 @@ usage()
 usage "muster: which verb? (see 'muster --help')"
 usage "muster: unknown verb 'frob' (see 'muster --help')" frob
 usage "muster: unknown option --frob (see 'muster --help')" --frob
+usage "muster: unknown option -X (see 'muster --help')" -X
+usage "muster: unknown option -é (see 'muster --help')" -é status
+usage "muster status: unknown option -é (see 'muster status --help')" status -éa
+usage "muster status: unknown option -\\xc3 (see 'muster status --help')" status $'-\303'
+usage "muster: put --job after the verb (see 'muster --help')" --job x status
+usage "muster: put --job after the verb (see 'muster --help')" --job=x status
+usage "muster: put -n after the verb (see 'muster --help')" -n 2 run true
+usage "muster: unknown verb '-' (see 'muster --help')" -
 usage "muster kv: unknown option --foo (see 'muster kv --help')" kv --foo
 usage "muster kv get: unknown option --foo (see 'muster kv get --help')" kv get --foo
 usage "muster kv get: unknown option -x (see 'muster kv get --help')" kv get -x k
@@ -58,6 +66,11 @@ meant "'run'" help rnu
 meant "'increment'" kv incr
 meant "--heartbeat-timeout" run --hearbeat-timeout 3s true
 meant "--num-tasks" run --num-task=3 true
+meant "-n" run --np 3 true
+meant "-n" run --n=3 true
+meant "'core'" run -n cores true
+meant "'gpu'" run -n gpus true
+meant '' status --np
 meant "--timeout" run --time 3s true
 meant "--help" kv get --hlep k
 meant "--job" kv --jib x get k
@@ -86,6 +99,10 @@ usage "muster top: 'x' is no duration: write 500ms, 30s, 5m (see 'muster top --h
 usage "muster top: it needs a terminal; elsewhere there is 'muster status --watch' (see 'muster top --help')" top
 for s in '' G 1Q -1 1e9; do
     usage "muster run: '$s' is no size: write 64M, 1G (see 'muster run --help')" run --heap="$s" true
+done
+for s in 1:1 1023K:1047552 9G:9663676416; do
+    usage "muster run: --heap ${s%:*}: a heap of ${s#*:} bytes; 1 MiB to 8 GiB is possible (see 'muster run --help')" \
+        run --heap "${s%:*}" true
 done
 usage "muster run: --kill-on-fail is yes or no, not 'maybe' (see 'muster run --help')" run --kill-on-fail=maybe true
 usage "muster run: 'FOO' is not NAME=VALUE (see 'muster run --help')" run --env FOO true
