@@ -15,6 +15,8 @@
 # Sources are found by wildcard; nobody lists a file here.
 #   shm_layout/*.c src/<library room>/*.c   -> libmuster.a, libmuster.so.<version>
 #   src/<executable room>/*.c               -> muster (its main() is in src/cli/main.c)
+#   src/<room>/X.proto -> proto/<room>/X.pb-c.{c,h} by protoc-c, once for all variants, compiled with its room and
+#                         included as "<room>/X.pb-c.h". Packages are named mu.…, so that symbols begin with mu_.
 #   examples/X.c      -> <variant>/examples/X, against the public headers and libmuster.so alone, and run as a test;
 #                        a comment line "run: COMMAND" says how, with $MUSTER and $EXAMPLE set (default: just run it)
 #   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
@@ -61,6 +63,10 @@ LIB_ROOMS := base sync segment task kv barrier event topology accel object
 EXE_ROOMS := schedule session bridge rpc compat launch agent cli
 LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c)))
 EXE_SRC := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c)))
+LIB_PROTO := $(sort $(wildcard $(LIB_ROOMS:%=src/%/*.proto)))
+EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
+PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
+PROTO_H := $(PROTO_C:.c=.h)
 EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
 BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
 TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
@@ -68,10 +74,13 @@ TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))
 TEST_SCRIPT := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.sh) $(TEST_DIRS:%=tests/%/*_test.py)))
 FORMATTED = $(sort $(shell find shm_layout include src tests bench examples -name '*.[ch]' 2>/dev/null))
 
+# What the library needs besides libc: the shared one names it, the archive's users link it (muster.pc: Libs.private).
+LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
+
 # What the executable's rooms link with, and so do tests and benches. Static: as a shared library libuv costs each start
 # of the command 0.11 ms instead of 0.04 ms, and so an installed muster needs nothing but libc. curses, of which only
 # 'muster top' calls anything, costs a start nothing that can be measured.
-EXE_LIBS := -l:libuv_a.a -l:libncursesw.a -l:libtinfo.a
+EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libncursesw.a -l:libtinfo.a
 
 # ---- variants ------------------------------------------------------------------------------------------------------
 
@@ -85,7 +94,7 @@ V := $(VARIANT)$(if $(findstring -,$(VARIANT)),,$(SUFFIX))
 
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wvla
 BASE_CFLAGS := -std=gnu17 -D_GNU_SOURCE $(WARN) -fno-common -fvisibility=hidden -Iinclude
-INTERNAL := -Isrc -I.
+INTERNAL := -Isrc -I. -I$(BUILD)/proto
 
 CFLAGS_release := -O2 -g -fPIC
 CFLAGS_debug := -O0 -g3 -fPIC
@@ -137,6 +146,12 @@ DEPS := $(if $(strip $(NEEDS)),.deps)
 
 Q := $(if $(VERBOSE),,@)
 say = $(if $(VERBOSE)$(findstring s,$(firstword -$(MAKEFLAGS))),,; echo '  $(1)  $(2)')
+
+# Grouped: one run makes both. A file that another imports is found again through the .d.
+$(BUILD)/proto/%.pb-c.c $(BUILD)/proto/%.pb-c.h: src/%.proto | $(DEPS)
+	@mkdir -p $(@D)$(call say,pb,$<)
+	$(Q)protoc-c -Isrc --c_out=$(BUILD)/proto --dependency_out=$(BUILD)/proto/$*.pb-c.d $<
+-include $(wildcard $(PROTO_C:.c=.d))
 
 include mk/variant.mk
 $(foreach v,$(VARIANTS),$(eval $(call variant_rules,$(v),$(call kind_of,$(v)),$(BUILD)/$(v))))
@@ -219,7 +234,7 @@ format-check:
 	clang-format --dry-run -Werror $(FORMATTED)
 
 clean:
-	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/muster.pc
+	rm -rf $(VARIANTS:%=$(BUILD)/%) $(BUILD)/proto $(BUILD)/muster.pc
 
 help:
 	@cat scripts/help.txt

@@ -7,8 +7,8 @@ plain_c = $(filter-out %_test.c %_main.c %_fuzz.c,$(wildcard tests/$(1)/*.c))
 
 define variant_rules
 CC_$(1) := $(if $(filter fuzz,$(2)),clang,$(if $(filter gcc,$(call compiler_of,$(1))),gcc,$(if $(filter $(call compiler_of,$(1)),$(notdir $(CC))),$(CC),$(call compiler_of,$(1)))))
-LIB_OBJ_$(1) := $$(LIB_SRC:%.c=$(3)/obj/%.o)
-EXE_OBJ_$(1) := $$(EXE_SRC:%.c=$(3)/obj/%.o)
+LIB_OBJ_$(1) := $$(LIB_SRC:%.c=$(3)/obj/%.o) $$(LIB_PROTO:src/%.proto=$(3)/obj/proto/%.pb-c.o)
+EXE_OBJ_$(1) := $$(EXE_SRC:%.c=$(3)/obj/%.o) $$(EXE_PROTO:src/%.proto=$(3)/obj/proto/%.pb-c.o)
 COMMON_OBJ_$(1) := $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard tests/common/*.c))
 ARCHIVES_$(1) := $(if $(EXE_SRC),$(3)/libtool.a) $(3)/libmuster.a
 SHARED_$(1) := $(if $(call is_whole,$(2)),$(if $(LIB_SRC),$(3)/libmuster.so.$(VERSION)))
@@ -20,11 +20,16 @@ LINK_$(1) = $$(CC_$(1)) $$(LDFLAGS_$(2)) $$(EXTRA_LDFLAGS)
 $(3)/flags: FORCE
 	@$$(call keep,$$@,$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS))
 $(3)/sources: FORCE
-	@$$(call keep,$$@,$$(LIB_SRC) $$(EXE_SRC))
+	@$$(call keep,$$@,$$(LIB_SRC) $$(EXE_SRC) $$(LIB_PROTO) $$(EXE_PROTO))
 
-$(3)/obj/%.o: %.c $(3)/flags | $$(DEPS)
+$(3)/obj/%.o: %.c $(3)/flags | $$(DEPS) $$(PROTO_H)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
 	$$(Q)$$(CC_$(1)) $$(BASE_CFLAGS) $$(INTERNAL) $$(CFLAGS_$(2)) $$(DIR_CFLAGS) $$(EXTRA_CFLAGS) -MMD -MP -c -o $$@ $$<
+
+# What protoc-c writes initializes structs without their inner braces.
+$(3)/obj/proto/%.o: $(BUILD)/proto/%.c $(BUILD)/proto/%.h $(3)/flags | $$(DEPS) $$(PROTO_H)
+	@mkdir -p $$(@D)$$(call say,cc,$$@)
+	$$(Q)$$(CC_$(1)) $$(BASE_CFLAGS) -Wno-missing-braces $$(INTERNAL) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) -MMD -MP -c -o $$@ $$<
 
 $(3)/libmuster.a: $$(LIB_OBJ_$(1)) $(3)/sources | $$(DEPS)
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
@@ -33,7 +38,7 @@ $(3)/libmuster.a: $$(LIB_OBJ_$(1)) $(3)/sources | $$(DEPS)
 $(3)/libmuster.so.$(VERSION): $$(LIB_OBJ_$(1)) $(3)/sources src/libmuster.map
 	@:$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -shared -Wl,-soname,$(SONAME) -Wl,--version-script=src/libmuster.map -Wl,--as-needed \
-		$(if $(filter asan tsan,$(2)),,-Wl,--no-undefined) -o $$@ $$(filter %.o,$$^)
+		$(if $(filter asan tsan,$(2)),,-Wl,--no-undefined) -o $$@ $$(filter %.o,$$^) $$(LIB_LIBS)
 	@ln -sfn $$(@F) $(3)/$(SONAME); ln -sfn $(SONAME) $(3)/libmuster.so
 
 # The executable's rooms without its main(), so that tests reach them.

@@ -13,6 +13,8 @@ build  make                reads the Makefile
 build  libncurses-dev      the screen of muster top, linked statically
 build  libuv1-dev          the event loop of the muster command, linked statically
 build  libhwloc-dev        hwloc's types; the command opens the library when it binds tasks
+build  libprotobuf-c-dev   reads and writes protobuf messages; in the command linked statically
+build  protobuf-c-compiler makes C of the .proto files
 check  libcmocka-dev       the unit tests are written with cmocka
 check  python3             runs the tests, checks the house rules
 check  g++                 the public headers must compile as C++ too
@@ -22,6 +24,8 @@ check  clang-format        the sources must be formatted
 check  spin                checks the models in tests/model
 check  mandoc              checks the man pages
 check  pkgconf             checks muster.pc
+check  protobuf-compiler   another reader of the messages that muster writes
+check  python3-protobuf    another writer of them, to compare with
 bench  mpich               barrier of MPICH, to compare with
 bench  libmpich-dev        compiles the MPICH side
 bench  openmpi-bin         barrier of Open MPI, to compare with

@@ -19,6 +19,7 @@
 #include <muster/group.h>
 #include <muster/event.h>
 #include <muster/stats.h>
+#include <muster/topology.h>
 
 #define MUSTER_VERSION_MAJOR 0
 #define MUSTER_VERSION_MINOR 1

@@ -2,8 +2,8 @@
 """What the library shows to the outside.
 
 Each public header compiles alone, as C and as C++, with both compilers; each internal header compiles alone. The shared
-library exports exactly the functions that the public headers declare, needs libc alone, and its version is the
-header's. Nothing in the archive is named outside muster_ and mu_.
+library exports exactly the functions that the public headers declare, needs libc and protobuf-c alone, and its version is
+the header's. Nothing in the archive is named outside muster_ and mu_.
 """
 import concurrent.futures
 import ctypes
@@ -16,11 +16,12 @@ from house import broken
 
 BUILD = os.environ.get("BUILD", "build/release")
 ALL = house.files()
+PROTO = os.path.join(os.path.dirname(BUILD), "proto")
 PUBLIC = house.under(ALL, ("include/",), (".h",))
 INTERNAL = house.under(ALL, ("src/", "shm_layout/"), (".h",))
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
 # What the library links with beyond libc.
-NEEDED = {"libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+NEEDED = {"libprotobuf-c.so.1", "libc.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
 def run(*command, **more):
@@ -37,7 +38,7 @@ def alone():
     for header in INTERNAL:
         text = '#include "%s"\n' % (header[len("src/"):] if header.startswith("src/") else header)
         jobs.append((header, text, ["gcc", "-std=gnu17", "-D_GNU_SOURCE", "-x", "c", "-Wall", "-Wextra", "-Werror",
-                                    "-Wno-unused-function", "-fsyntax-only", "-Iinclude", "-Isrc", "-I."]))
+                                    "-Wno-unused-function", "-fsyntax-only", "-Iinclude", "-Isrc", "-I.", "-I" + PROTO]))
 
     def compile_one(job):
         header, text, command = job

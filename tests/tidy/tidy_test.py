@@ -187,7 +187,7 @@ def calls():
 
 MARKERS = ["TO" + "DO", "FIX" + "ME", "X" + "XX", "HA" + "CK"]
 MARKER = re.compile(r"\b(%s)\b|\bplace%s\b|\bnot yet imple%s\b" % ("|".join(MARKERS), "holder", "mented"))
-TEXT = (".c", ".h", ".md", ".sh", ".py", ".mk", ".txt", ".pml", ".in", ".map", ".yml", ".json",
+TEXT = (".c", ".h", ".proto", ".md", ".sh", ".py", ".mk", ".txt", ".pml", ".in", ".map", ".yml", ".json",
         ".1", ".3", ".5", ".7", ".8", "Makefile", "run")
 
 
