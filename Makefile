@@ -23,6 +23,7 @@
 #   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
 #   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
 #   tests/D/X_fuzz.c  -> fuzz/tests/D/X_fuzz, a libFuzzer target
+#   tests/D/fake_X.c  -> <variant>/tests/D/libfake_X.so: a vendor's library as tests need it, a fake that only they load
 #   tests/D/X_test.sh, X_test.py            run as they are
 # A test runs in the variants that a comment line "variants: a b" near its top names. Otherwise: those of its
 # directory (VARIANTS_<dir> below), else `release asan`, and `tsan` too for *_threads_test.c. Examples: `release asan`.

@@ -3,7 +3,7 @@
 
 keep = mkdir -p $(dir $(1)); echo '$(2)' | cmp -s - $(1) || echo '$(2)' > $(1)
 is_whole = $(filter $(1),$(WHOLE_KINDS))
-plain_c = $(filter-out %_test.c %_main.c %_fuzz.c,$(wildcard tests/$(1)/*.c))
+plain_c = $(filter-out %_test.c %_main.c %_fuzz.c tests/$(1)/fake_%.c,$(wildcard tests/$(1)/*.c))
 
 define variant_rules
 CC_$(1) := $(if $(filter fuzz,$(2)),clang,$(if $(filter gcc,$(call compiler_of,$(1))),gcc,$(if $(filter $(call compiler_of,$(1)),$(notdir $(CC))),$(CC),$(call compiler_of,$(1)))))
@@ -68,6 +68,7 @@ endef
 define test_dir_rules
 TESTS_$(1)_$(4) := $(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c))
 PROGRAMS_$(1)_$(4) := $(patsubst %_main.c,$(3)/%,$(wildcard tests/$(4)/*_main.c)) \
+	$(patsubst tests/$(4)/fake_%.c,$(3)/tests/$(4)/libfake_%.so,$(wildcard tests/$(4)/fake_*.c)) \
 	$(if $(filter fuzz,$(2)),$(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_fuzz.c)))
 $(3)/obj/tests/$(4)/%.o: DIR_CFLAGS := -Itests/common -Itests/$(4) $(if $(filter fuzz,$(4)),,$(CFLAGS_$(4)))
 
@@ -77,6 +78,9 @@ $(patsubst %.c,$(3)/%,$(wildcard tests/$(4)/*_test.c)) $(patsubst %_main.c,$(3)/
 	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) $$(EXE_LIBS) -Wl,--as-needed -lcmocka -lm
+$(3)/tests/$(4)/libfake_%.so: $(3)/obj/tests/$(4)/fake_%.o
+	@mkdir -p $$(@D)$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -shared -o $$@ $$<
 $(patsubst %.c,$(3)/%,$(if $(filter fuzz,$(2)),$(wildcard tests/$(4)/*_fuzz.c))): $(3)/%: $(3)/obj/%.o \
 	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)

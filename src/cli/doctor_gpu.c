@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "topology/nvml.h"
 
 /* ---- PCI ----------------------------------------------------------------------------------------------------------
  */
@@ -123,34 +124,82 @@ void mu_doctor_hwloc(struct mu_doctor_page *page)
                       "API %u.%u, but libhwloc.so.15 is that of 2: it is not used", number >> 16, number >> 8 & 0xff);
 }
 
+static const char nvml_mend[] =
+    "load the driver (modprobe nvidia), restart after its upgrade, or start the container with --gpus all; see "
+    "'nvidia-smi'";
+
+static void say_no_nvml(struct mu_doctor_page *page, int rc, const char *why)
+{
+    if (rc == MU_NVML_ABSENT && !has_nvidia())
+        mu_doctor_say(page, MU_DOCTOR_OK, "NVML", NULL, "%s, and no NVIDIA GPU either", why);
+    else if (rc == MU_NVML_ABSENT)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NVML",
+                      "with a GPU, install its driver (libnvidia-ml1); in a container, start it with --gpus all",
+                      "%s: of NVIDIA GPUs only what the kernel tells is known", why);
+    else if (rc == MU_NVML_BROKEN)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NVML",
+                      "reinstall it, and look at LD_LIBRARY_PATH and MUSTER_NVML for another copy", "%.300s", why);
+    else
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NVML", nvml_mend, "%.300s", why);
+}
+
+#define SICK_GPUS_MAX 8 /* that have a line of their own */
+
+/* What is wrong with this GPU; 0: nothing is. */
+static int see_gpu(struct mu_doctor_page *page, const struct mu_nvml *nvml, uint32_t index)
+{
+    struct mu_nvml_device gpu;
+    char name[24];
+
+    mu_nvml_gpu(nvml, index, &gpu, NULL);
+    snprintf(name, sizeof name, "GPU %u", index);
+    if (gpu.is_lost)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, name,
+                      "look for NVRM lines in 'dmesg'; reset it ('nvidia-smi -r') or start the machine again",
+                      "%s%shas gone from the bus or must be reset", gpu.pci, gpu.pci[0] ? " " : "");
+    else if (gpu.refused)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, name,
+                      "hand it to this user or container: --gpus all, its /dev/nvidiaN, the control group's devices",
+                      "may not be opened: %s", mu_nvml_words(nvml, gpu.refused));
+    return gpu.is_lost || gpu.refused;
+}
+
+static size_t count_parts(const struct mu_nvml *nvml, uint32_t gpus)
+{
+    struct mu_nvml_device gpu, parts[MU_NVML_PARTS_MAX];
+    nvml_device handle;
+    size_t count = 0;
+
+    for (uint32_t i = 0; i < gpus; i++) {
+        mu_nvml_gpu(nvml, i, &gpu, &handle);
+        count += mu_nvml_parts(nvml, i, handle, parts);
+    }
+    return count;
+}
+
 void mu_doctor_nvml(struct mu_doctor_page *page)
 {
-    void *handle = load(page, "NVML", "libnvidia-ml.so.1", 1, "NVIDIA GPUs, when there are any, are not seen",
-                        "with a GPU, install its driver (libnvidia-ml1); in a container, start it with --gpus all");
-    int (*init)(void), (*count_of)(unsigned *), (*driver)(char *, unsigned), rc;
-    const char *(*error)(int);
-    unsigned count = 0;
-    char version[96] = "?";
+    struct mu_nvml nvml;
+    char why[512], version[NVML_TEXT_MAX], of_parts[64] = "";
+    uint32_t count = 0;
+    size_t parts;
+    int rc = mu_nvml_open(NULL, &nvml, why, sizeof why), sick = 0;
 
-    if (!handle || find(page, "NVML", handle, "nvmlInit_v2", &init) ||
-        find(page, "NVML", handle, "nvmlDeviceGetCount_v2", &count_of) ||
-        find(page, "NVML", handle, "nvmlSystemGetDriverVersion", &driver) ||
-        find(page, "NVML", handle, "nvmlErrorString", &error))
-        return;
-    rc = init();
     if (rc) {
-        mu_doctor_say(
-            page, MU_DOCTOR_NOTE, "NVML",
-            "load the driver (modprobe nvidia), restart after its upgrade, or start the container with --gpus "
-            "all; see 'nvidia-smi'",
-            "does not start: %s", error(rc));
+        say_no_nvml(page, rc, why);
         return;
     }
-    if (count_of(&count) || driver(version, sizeof version))
+    if (mu_nvml_count(&nvml, &count) || mu_nvml_driver(&nvml, version)) {
         mu_doctor_say(page, MU_DOCTOR_NOTE, "NVML", "see 'nvidia-smi'", "does not tell the GPUs or the driver");
-    else
-        mu_doctor_say(page, MU_DOCTOR_OK, "NVML", NULL, "%u GPU%s, driver %.80s", count, count == 1 ? "" : "s",
-                      version);
+        return;
+    }
+    parts = count_parts(&nvml, count);
+    if (parts > 0)
+        snprintf(of_parts, sizeof of_parts, " with %zu MIG part%s", parts, parts == 1 ? "" : "s");
+    mu_doctor_say(page, MU_DOCTOR_OK, "NVML", NULL, "%u GPU%s%s, driver %.80s", count, count == 1 ? "" : "s", of_parts,
+                  version);
+    for (uint32_t i = 0; i < count && sick < SICK_GPUS_MAX; i++)
+        sick += see_gpu(page, &nvml, i);
 }
 
 void mu_doctor_cuda(struct mu_doctor_page *page)
