@@ -73,14 +73,14 @@ static void show(struct view *view, const struct mu_cli_picture *picture)
     fflush(stdout);
 }
 
-/* The next picture, shown and kept in *last. What changes too fast to be read ends nothing: the last one stays. */
+/* The next picture, shown and kept in *last. What changes too fast to be read ends nothing: what was shown stays. */
 static enum muster_status look(struct muster *muster, struct view *view, struct mu_cli_picture *last)
 {
     struct mu_cli_picture now;
     enum muster_status status = mu_cli_picture_take(muster, view->shown ? last : NULL, &now);
 
     if (status != MUSTER_OK)
-        return status == MUSTER_ABORTED && view->shown ? MUSTER_OK : status;
+        return status == MUSTER_ABORTED ? MUSTER_OK : status;
     if (view->shown)
         mu_cli_picture_free(last);
     *last = now;

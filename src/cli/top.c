@@ -34,8 +34,8 @@ static enum muster_status look(struct mu_top *top)
     if (top->is_over && (top->has_picture || !mu_cli_watch_is_whole(top->muster)))
         return MUSTER_OK;
     status = mu_cli_picture_take(top->muster, top->has_picture ? &top->picture : NULL, &now);
-    if (status == MUSTER_ABORTED && top->has_picture)
-        return MUSTER_OK; /* something changes too fast to be read: the last picture stays */
+    if (status == MUSTER_ABORTED)
+        return MUSTER_OK; /* something changes too fast to be read: the last picture, if any, stays */
     if (status != MUSTER_OK)
         return status;
     if (top->has_picture)
@@ -166,20 +166,21 @@ static enum muster_status run(struct mu_top *top)
     mu_cli_watch_begin(&mask);
     while (!top->quit && !mu_cli_interrupted() && !quit_signal && status == MUSTER_OK) {
         uint64_t now = muster_now_ns();
-        int key, keys = 0, readable;
+        int key, keys = 0, is_still, readable;
 
         if (!top->is_over && ((now >= next && !top->is_paused) || !top->has_picture)) {
             status = look(top);
             next = now + top->interval_ns;
         }
-        if (!top->has_picture)
+        if (!top->has_picture && top->is_over)
             break;
-        if (status == MUSTER_OK)
+        if (status == MUSTER_OK && top->has_picture)
             status = redraw(top);
         if (status != MUSTER_OK)
             break;
         /* what is paused or over changes only by a key, or by the screen's size */
-        readable = mu_cli_watch_pause(&mask, top->is_over || top->is_paused ? now + 3600000000000u : next, 0);
+        is_still = top->has_picture && (top->is_over || top->is_paused);
+        readable = mu_cli_watch_pause(&mask, is_still ? now + 3600000000000u : next, 0);
         while ((key = getch()) != ERR && !top->quit) {
             press(top, key);
             keys++;
