@@ -104,11 +104,10 @@ void mu_agent_say(const char *format, ...)
     vsnprintf(line + start, sizeof line - start - 1, format, args);
     va_end(args);
     len = strlen(line);
-    for (size_t i = start; i < len; i++) /* a task's message may hold anything */
+    for (size_t i = start; i < len; i++) /* a task's message may hold anything, U+0080 to U+009F too */
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = ' ';
-        else if ((line[i] & 0xe0) == 0x80 &&
-                 (unsigned char)line[i - 1] == 0xc2) /* U+0080 to U+009F, to terminals ESC */
+        else if ((line[i] & 0xe0) == 0x80 && (unsigned char)line[i - 1] == 0xc2)
             line[i - 1] = line[i] = ' ';
     line[len++] = '\n';
     mu_agent_write(line, len);

@@ -206,9 +206,11 @@ static void print_fact(const struct mu_doctor_fact *fact)
 {
     printf("%s%-7s%s  %-18s ", mu_cli_colour(marks[fact->mark].colour), marks[fact->mark].name,
            mu_cli_colour(MU_CLI_PLAIN), fact->name);
-    mu_cli_print_text(stdout, fact->text, strlen(fact->text));
-    if (fact->mend[0])
-        printf("; to mend: %s", fact->mend);
+    mu_cli_print_line(stdout, fact->text);
+    if (fact->mend[0]) {
+        printf("; to mend: ");
+        mu_cli_print_line(stdout, fact->mend); /* it may name files */
+    }
     putchar('\n');
 }
 

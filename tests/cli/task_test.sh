@@ -53,6 +53,8 @@ is_harmless "$OUT" || fail "the terminal is told something by an error"
 check 0 task list
 out_has '^      ABORTED, reported: .*out of cheese\\nand \\xc2\\x9b2J'
 is_harmless "$OUT" || fail "the terminal is told something by a task's error"
+await "the launcher has said it" grep -q '^muster run: task 1 .*out of cheese' "$ERR.run"
+is_harmless "$ERR.run" || fail "the terminal is told something by the launcher"
 await "the watcher has seen it" grep -q '"state":"ERROR"' "$OUT.watch"
 kill -INT $watcher 2> /dev/null
 kill -TERM $watcher
