@@ -1,0 +1,141 @@
+/*
+ * topology/xml.c: whether a text is whole XML, in the form that hwloc writes.
+ *
+ * hwloc's own parser (the one without libxml) looks for the end of what it has begun to read without looking for the
+ * end of the text: a file that was cut short in its first element makes it read from NULL. And it descends by
+ * recursion. So what it gets has been gone through once: elements are closed in order, attributes quoted, nesting
+ * bounded. Nor does it miss the sets of an object: one that names some of its four must name all. What else the values
+ * mean is hwloc's to judge.
+ */
+#include "topology/xml.h"
+
+#include <string.h>
+
+enum {
+    DEPTH_MAX = 256,
+};
+
+struct name {
+    const char *text;
+    size_t length;
+};
+
+#define SPACE " \t\r\n"
+#define NAME  "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-:."
+
+static const char *skip_space(const char *at)
+{
+    return at + strspn(at, SPACE);
+}
+
+/* Behind the declarations that come before the first element. */
+static const char *skip_prolog(const char *at)
+{
+    for (at = skip_space(at); at[0] == '<' && (at[1] == '?' || at[1] == '!'); at = skip_space(at + 1)) {
+        at = strchr(at, '>');
+        if (!at)
+            return NULL;
+    }
+    return at;
+}
+
+/* Which of the sets that belong together the attribute is, as a bit; 0: none. */
+static unsigned set_named(const char *start, size_t length)
+{
+    static const char *const names[] = {"cpuset", "complete_cpuset", "nodeset", "complete_nodeset"};
+
+    for (unsigned i = 0; i < sizeof names / sizeof *names; i++)
+        if (length == strlen(names[i]) && memcmp(start, names[i], length) == 0)
+            return 1u << i;
+    return 0;
+}
+
+/* Behind name="value" and the space before it; `at` itself where there is none; NULL: it is broken. */
+static const char *skip_attribute(const char *at, unsigned *sets)
+{
+    const char *start = skip_space(at);
+    size_t length = strspn(start, NAME);
+
+    if (length == 0)
+        return at;
+    if (start == at || start[length] != '=' || start[length + 1] != '"')
+        return NULL;
+    *sets |= set_named(start, length);
+    at = start + length + 2;
+    at += strcspn(at, "\"<");
+    return *at == '"' ? at + 1 : NULL;
+}
+
+/* Behind an element's first tag, which opens names[*depth] or is whole. */
+static const char *skip_start(const char *at, struct name *names, size_t *depth, int may_lack)
+{
+    struct name name = {.text = at + 1, .length = strspn(at + 1, NAME)};
+
+    unsigned sets = 0;
+
+    if (name.length == 0)
+        return NULL;
+    at = name.text + name.length;
+    for (const char *next; (next = skip_attribute(at, &sets)) != at; at = next)
+        if (!next)
+            return NULL;
+    if (name.length == strlen("object") && memcmp(name.text, "object", name.length) == 0 && sets && sets != 15 &&
+        !may_lack)
+        return NULL;
+    at = skip_space(at);
+    if (at[0] == '/' && at[1] == '>')
+        return at + 2;
+    if (*at != '>' || *depth == DEPTH_MAX)
+        return NULL;
+    names[(*depth)++] = name;
+    return at + 1;
+}
+
+static const char *skip_end(const char *at, const struct name *names, size_t *depth)
+{
+    const struct name *name;
+
+    if (*depth == 0)
+        return NULL;
+    name = &names[--*depth];
+    at += 2;
+    if (strncmp(at, name->text, name->length) != 0)
+        return NULL;
+    at = skip_space(at + name->length);
+    return *at == '>' ? at + 1 : NULL;
+}
+
+/* NULL: all is well. */
+static const char *find_fault(const char *text, const char **ret_at)
+{
+    struct name names[DEPTH_MAX];
+    const char *at = skip_prolog(text), *next;
+    int may_lack = !strstr(text, "<topology version="); /* hwloc 1 wrote fewer */
+    size_t depth = 0;
+
+    *ret_at = text;
+    if (!at || *at != '<')
+        return "it does not begin with an element";
+    do {
+        next = at[1] == '/' ? skip_end(at, names, &depth) : skip_start(at, names, &depth, may_lack);
+        *ret_at = at;
+        if (!next)
+            return depth == DEPTH_MAX ? "its elements are nested too deep"
+                                      : "an element is cut short, not closed or lacks a set";
+        at = next + strcspn(next, "<");
+    } while (depth > 0 && *at);
+    *ret_at = at;
+    if (depth > 0)
+        return "it is cut short";
+    return *skip_space(next) ? "something follows its last element" : NULL;
+}
+
+const char *mu_xml_check(const char *text, size_t *ret_line)
+{
+    const char *at, *fault = find_fault(text, &at);
+
+    *ret_line = 1;
+    for (const char *c = text; c < at; c++)
+        *ret_line += *c == '\n';
+    return fault;
+}
