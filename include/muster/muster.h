@@ -20,6 +20,7 @@
 #include <muster/event.h>
 #include <muster/stats.h>
 #include <muster/topology.h>
+#include <muster/stream.h>
 
 #define MUSTER_VERSION_MAJOR 0
 #define MUSTER_VERSION_MINOR 1
