@@ -158,6 +158,23 @@ MUSTER_API enum muster_status muster_topology_global(enum muster_topology_form f
                                                      const size_t *sizes, size_t count, void **ret_bytes,
                                                      size_t *ret_size);
 
+/*
+ * Every task of the job gives its local topology under the same `name` (1 to 128 bytes without '/'; NULL: "default"),
+ * and gets the same global one, malloc()ed. Blocks until all have given theirs. As of GetKeyValue, a task that is in
+ * error (dead, too) ends it for all, and so does one that has left: MUSTER_UNAVAILABLE with its name; of a recoverable
+ * task the successor is waited for. MUSTER_DEADLINE_EXCEEDED names those who did not come; what was given stands, and
+ * the call may be repeated. What muster_topology_global() finds wrong is every task's MUSTER_INVALID_ARGUMENT, with the
+ * same sentence, in which local topology N is task N's; so are different forms under one name.
+ *
+ * A name serves once in a job: giving something else under it is MUSTER_FAILED_PRECONDITION, also for a process that
+ * has replaced another of its task; the same once more gets the same again. What is exchanged lies in the key-value
+ * store under muster/topology/NAME/, until somebody deletes it.
+ */
+MUSTER_API enum muster_status muster_topology_exchange(struct muster *muster, const char *name,
+                                                       enum muster_topology_form form, const void *local,
+                                                       size_t local_size, muster_deadline deadline, void **ret_global,
+                                                       size_t *ret_size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,470 @@
+/*
+ * topology/exchange.c: every task gives its local topology, and all get the global one.
+ *
+ * It is done with keys. A task puts what it gives under muster/topology/NAME/local/TASK, and waits for
+ * muster/topology/NAME/global. Whoever looks, finds that absent and all locals there, makes it from them and inserts
+ * it: most often the last who comes. That insertion is the only commit. It may be done by several, for all make the
+ * same bytes of the same locals and the first one counts; so nobody's death or stopping between any two steps delays
+ * the others, and what one has been told, all are told. A fault in the locals is an outcome, too.
+ *
+ * The outcome holds the version of each local that it was made from. So a task knows whether what it gave is in it,
+ * also when its process has replaced another that died after giving something else.
+ */
+#include "topology/exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "kv/key.h"
+#include "segment/cluster.h"
+#include "segment/handle.h"
+#include "segment/wait.h"
+#include "topology/message.h"
+
+enum { NAME_MAX_BYTES = 128, NAMED_MISSING = 3 };
+
+/* Before the bytes of a local topology, and of the outcome. There the versions of the locals follow, one a task. */
+struct local_head {
+    uint32_t form;
+    uint32_t reserved;
+    uint64_t incarnation;
+};
+struct outcome_head {
+    uint32_t status;
+    uint32_t num_tasks;
+};
+
+struct exchange {
+    struct muster_segment *seg;
+    struct mu_ctx *ctx;
+    const char *name;
+    uint32_t task;
+    void *given; /* as it lies in the store: a struct local_head, then the bytes */
+    size_t given_size;
+    uint64_t version; /* of it there */
+    bool outcome_there;
+    struct mu_key global;
+    uint32_t next;          /* all tasks below it have given theirs */
+    uint64_t tasks_version; /* of the job's state when nobody had left */
+    struct mu_task_record *records;
+    void *value; /* the last one read */
+    size_t capacity;
+    char what[80];
+};
+
+/* ---- keys and values --------------------------------------------------------------------------------------------- */
+
+static enum muster_status local_key(const struct exchange *x, uint32_t task, struct mu_key *ret_key)
+{
+    char key[NAME_MAX_BYTES + 64];
+
+    snprintf(key, sizeof key, "muster/topology/%s/local/%u", x->name, task);
+    return mu_kv_key(x->seg, key, MUSTER_NTS, ret_key);
+}
+
+static enum muster_status make_keys(struct exchange *x)
+{
+    char key[NAME_MAX_BYTES + 64];
+    size_t len = strlen(x->name);
+
+    if (!len || len > NAME_MAX_BYTES || strchr(x->name, '/'))
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "the name of a topology exchange is 1 to %d bytes without '/', not \"%.140s\"", NAME_MAX_BYTES,
+                       x->name);
+    snprintf(key, sizeof key, "muster/topology/%s/global", x->name);
+    snprintf(x->what, sizeof x->what, "topology exchange %.50s", x->name);
+    return mu_kv_key(x->seg, key, MUSTER_NTS, &x->global);
+}
+
+static bool is_there(const struct exchange *x, const struct mu_key *key)
+{
+    struct mu_table t = mu_table_kv(x->seg);
+    struct mu_found f;
+
+    return !mu_table_get(&t, x->ctx, key, NULL, 0, &f) && f.version;
+}
+
+/* Into x->value; found->version 0: absent. */
+static enum muster_status read_value(struct exchange *x, const struct mu_key *key, struct mu_found *ret_found)
+{
+    struct mu_table t = mu_table_kv(x->seg);
+
+    for (;;) {
+        enum muster_status status = mu_table_get(&t, x->ctx, key, x->value, x->capacity, ret_found);
+
+        if (status || !ret_found->version || ret_found->len <= x->capacity)
+            return status;
+        free(x->value);
+        x->capacity = ret_found->len;
+        x->value = malloc(x->capacity);
+        if (!x->value) {
+            x->capacity = 0;
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes", x->what, ret_found->len);
+        }
+    }
+}
+
+/* ---- giving ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * Ours is put where none is, or where another process of the task, which is no more, left one that nobody has been
+ * given yet. The same once more changes nothing.
+ */
+static enum mu_verdict put_local(struct mu_edit *e)
+{
+    struct exchange *x = e->arg;
+    const struct local_head *mine = x->given;
+    struct local_head there;
+
+    x->version = e->version;
+    if (!e->version)
+        return MU_PUT;
+    if (e->old_len >= sizeof there) {
+        memcpy(&there, e->old, sizeof there);
+        if (there.form == mine->form && e->old_len == x->given_size &&
+            !memcmp((const uint8_t *)e->old + sizeof there, mine + 1, x->given_size - sizeof there))
+            return MU_KEEP;
+        if (there.incarnation != mine->incarnation && !x->outcome_there)
+            return MU_PUT;
+    }
+    e->status = mu_fail(MUSTER_FAILED_PRECONDITION,
+                        "%s: task %u has given another local topology before: a name serves once", x->what, x->task);
+    return MU_KEEP;
+}
+
+static enum muster_status give(struct exchange *x)
+{
+    struct mu_table t = mu_table_kv(x->seg);
+    struct mu_edit e = {.arg = x, .value = x->given, .len = x->given_size};
+    struct mu_key key;
+    enum muster_status status = local_key(x, x->task, &key);
+
+    x->outcome_there = is_there(x, &x->global);
+    return status ? status : mu_table_edit(&t, x->ctx, &key, MU_EDIT_WANTS_OLD, put_local, &e, &x->version);
+}
+
+/* ---- making the outcome ------------------------------------------------------------------------------------------ */
+
+/* All locals as they are now. */
+struct locals {
+    uint32_t count;
+    void **values;      /* as stored */
+    const void **bytes; /* in them */
+    size_t *sizes;
+    uint64_t *versions;
+};
+
+static void locals_done(struct locals *l)
+{
+    for (uint32_t i = 0; l->values && i < l->count; i++)
+        free(l->values[i]);
+    free(l->values);
+    free(l->bytes);
+    free(l->sizes);
+    free(l->versions);
+}
+
+/* With x->next below the end: that one is not there any more; somebody deletes our keys. */
+static enum muster_status read_locals(struct exchange *x, struct locals *l)
+{
+    uint32_t n = l->count = x->seg->num_tasks;
+
+    l->values = calloc(n, sizeof *l->values);
+    l->bytes = calloc(n, sizeof *l->bytes);
+    l->sizes = calloc(n, sizeof *l->sizes);
+    l->versions = calloc(n, sizeof *l->versions);
+    if (!l->values || !l->bytes || !l->sizes || !l->versions)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %u local topologies", x->what, n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct mu_found f;
+        struct mu_key key;
+        enum muster_status status = local_key(x, i, &key);
+
+        if (!status)
+            status = read_value(x, &key, &f);
+        if (!status && !f.version)
+            x->next = i;
+        if (status || !f.version)
+            return status;
+        if (f.len < sizeof(struct local_head))
+            return mu_fail(MUSTER_DATA_LOSS, "%s: what task %u gave was overwritten by somebody", x->what, i);
+        l->values[i] = x->value;
+        l->bytes[i] = (const uint8_t *)x->value + sizeof(struct local_head);
+        l->sizes[i] = f.len - sizeof(struct local_head);
+        l->versions[i] = f.version;
+        x->value = NULL;
+        x->capacity = 0;
+    }
+    return MUSTER_OK;
+}
+
+/* The global topology of what was read. */
+static enum muster_status number(const struct exchange *x, const struct locals *l, void **ret_bytes, size_t *ret_size)
+{
+    const struct local_head *first = l->values[0];
+
+    for (uint32_t i = 1; i < l->count; i++) {
+        const struct local_head *head = l->values[i];
+        const char *one = mu_form_name((enum muster_topology_form)first->form);
+        const char *other = mu_form_name((enum muster_topology_form)head->form);
+
+        if (head->form != first->form)
+            return mu_fail(MUSTER_INVALID_ARGUMENT, "%s: task 0 gave the form of %s, task %u that of %s", x->what,
+                           one ? one : "?", i, other ? other : "?");
+    }
+    return muster_topology_global((enum muster_topology_form)first->form, l->bytes, l->sizes, l->count, ret_bytes,
+                                  ret_size);
+}
+
+static enum mu_verdict put_first(struct mu_edit *e)
+{
+    return e->version ? MU_KEEP : MU_PUT;
+}
+
+/* The first one counts. */
+static enum muster_status put_outcome(struct exchange *x, const struct locals *l, enum muster_status outcome,
+                                      const void *bytes, size_t size)
+{
+    struct outcome_head head = {outcome, l->count};
+    size_t versions = l->count * sizeof *l->versions, room = MUSTER_VALUE_MAX - sizeof head - versions;
+    struct mu_table t = mu_table_kv(x->seg);
+    struct mu_edit e = {0};
+    uint8_t *value;
+    enum muster_status status;
+
+    if (size > room)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: the global topology has %zu bytes; %zu is the most", x->what,
+                       size, room);
+    e.len = sizeof head + versions + size;
+    e.value = value = malloc(e.len);
+    if (!value)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes", x->what, e.len);
+    memcpy(value, &head, sizeof head);
+    memcpy(value + sizeof head, l->versions, versions);
+    memcpy(value + sizeof head + versions, bytes, size);
+    status = mu_table_edit(&t, x->ctx, &x->global, 0, put_first, &e, NULL);
+    free(value);
+    return status;
+}
+
+/*
+ * All have given: make the outcome. What is wrong with the locals is told to everybody; that we have no memory is our
+ * own affair, and another may succeed.
+ */
+static enum muster_status settle(struct exchange *x)
+{
+    struct locals l = {0};
+    void *bytes = NULL;
+    size_t size = 0;
+    char sentence[1024];
+    enum muster_status status = read_locals(x, &l);
+
+    if (!status && x->next == l.count) {
+        status = number(x, &l, &bytes, &size);
+        if (status == MUSTER_INVALID_ARGUMENT) {
+            snprintf(sentence, sizeof sentence, "%s", muster_last_error());
+            status = put_outcome(x, &l, status, sentence, strlen(sentence));
+        } else if (!status) {
+            status = put_outcome(x, &l, MUSTER_OK, bytes, size);
+        }
+    }
+    free(bytes);
+    locals_done(&l);
+    return status;
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------------------------- */
+
+/* x->value is an outcome of `len` bytes. */
+static enum muster_status deliver(struct exchange *x, size_t len, void **ret_global, size_t *ret_size)
+{
+    struct outcome_head head = {0};
+    size_t at = sizeof head + x->seg->num_tasks * sizeof(uint64_t);
+    uint64_t version = 0;
+    uint8_t *value = x->value;
+
+    if (len >= at) {
+        memcpy(&head, value, sizeof head);
+        memcpy(&version, value + sizeof head + x->task * sizeof version, sizeof version);
+    }
+    if (len < at || head.num_tasks != x->seg->num_tasks || head.status > MUSTER_DATA_LOSS)
+        return mu_fail(MUSTER_DATA_LOSS, "%s: the global topology was overwritten by somebody", x->what);
+    if (version != x->version)
+        return mu_fail(
+            MUSTER_FAILED_PRECONDITION,
+            "%s: the others have what an earlier process of task %u gave, and that was another local topology", x->what,
+            x->task);
+    if (head.status)
+        return mu_fail((enum muster_status)head.status, "%.*s", (int)(len - at < 1000 ? len - at : 1000), value + at);
+    memmove(value, value + at, len - at);
+    x->value = NULL;
+    *ret_global = value;
+    *ret_size = len - at;
+    return MUSTER_OK;
+}
+
+/* Who left before all had theirs will not come; of those who may come again that is not said. */
+static bool has_left(const struct mu_task_record *r)
+{
+    return r->state == MUSTER_TASK_DISCONNECTED && r->attempt &&
+           !(r->flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT));
+}
+
+static enum muster_status look_for_failure(struct exchange *x)
+{
+    struct mu_cluster c;
+    char name[128];
+    enum muster_status status = mu_cluster_error(x->seg, x->what);
+
+    if (!status)
+        status = mu_cluster_look(x->seg, &c);
+    if (status || c.root.version == x->tasks_version)
+        return status;
+    if (!x->records)
+        x->records = calloc(x->seg->num_tasks, sizeof *x->records);
+    if (!x->records)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %u tasks", x->what, x->seg->num_tasks);
+    status = mu_cluster_all(x->seg, x->records, NULL, &c);
+    for (uint32_t i = 0; i < x->seg->num_tasks && !status; i++)
+        if (has_left(&x->records[i])) {
+            mu_cluster_name(x->seg, i, &x->records[i], name, sizeof name);
+            status = mu_fail(MUSTER_UNAVAILABLE, "%s: %s has left the job", x->what, name);
+        }
+    if (!status)
+        x->tasks_version = c.root.version;
+    return status;
+}
+
+static bool all_have_given(struct exchange *x)
+{
+    struct mu_key key;
+
+    while (x->next < x->seg->num_tasks && !local_key(x, x->next, &key) && is_there(x, &key))
+        x->next++;
+    return x->next == x->seg->num_tasks;
+}
+
+static const char *doing(const struct exchange *x, uint32_t task, const struct mu_task_record *r)
+{
+    if (r->state == MUSTER_TASK_ERROR)
+        return "in error";
+    if (r->state != MUSTER_TASK_CONNECTED)
+        return r->attempt ? "has left" : "never joined";
+    return mu_cluster_alive(x->seg, task, r) || !r->slot ? "running, has not come to the exchange" : "dead";
+}
+
+/* Replaces the sentence of a deadline that has passed. */
+static enum muster_status name_missing(struct exchange *x)
+{
+    char text[600] = "";
+    size_t n = 0;
+    uint32_t missing = 0;
+
+    for (uint32_t i = x->next; i < x->seg->num_tasks; i++) {
+        struct mu_task_record r;
+        struct mu_cluster c;
+        struct mu_key key;
+        char name[128];
+
+        if (local_key(x, i, &key) || is_there(x, &key) || ++missing > NAMED_MISSING ||
+            mu_cluster_task(x->seg, i, &r, NULL, &c))
+            continue;
+        mu_cluster_name(x->seg, i, &r, name, sizeof name);
+        n += (size_t)snprintf(text + n, sizeof text - n, "; %s: %s", name, doing(x, i, &r));
+    }
+    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s: the deadline passed, and %u of %u tasks are missing%s%s", x->what,
+                   missing, x->seg->num_tasks, text, missing > NAMED_MISSING ? "; ..." : "");
+}
+
+static enum muster_status wait_for_outcome(struct exchange *x, muster_deadline deadline, void **ret_global,
+                                           size_t *ret_size)
+{
+    struct mu_table t = mu_table_kv(x->seg);
+    struct mu_found f;
+    struct mu_wait w;
+    enum muster_status failure = MUSTER_OK, status;
+
+    mu_wait_begin(&w, x->seg, x->ctx, deadline, x->what);
+    for (;;) {
+        mu_wait_look(&w);
+        status = read_value(x, &x->global, &f);
+        if (!status && f.version)
+            status = deliver(x, f.len, ret_global, ret_size);
+        if (status || f.version)
+            break;
+        if (failure) {
+            status = failure;
+            break;
+        }
+        failure = look_for_failure(x);
+        if (failure)
+            continue; /* whoever left or died may have had the outcome: look once more whether it is there by now */
+        status = all_have_given(x) ? settle(x) : mu_wait_on(&w, mu_table_bucket(&t, &x->global), f.word);
+        if (status)
+            break;
+    }
+    mu_wait_end(&w);
+    return status == MUSTER_DEADLINE_EXCEEDED ? name_missing(x) : status;
+}
+
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
+
+static enum muster_status take_local(struct exchange *x, uint64_t incarnation, enum muster_topology_form form,
+                                     const void *local, size_t size)
+{
+    struct local_head head = {.form = form, .incarnation = incarnation};
+
+    if (!mu_form_name(form))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%d is no form of the topology messages", (int)form);
+    if ((!local && size) || size > MUSTER_VALUE_MAX - sizeof head)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a local topology of %zu bytes%s; %zu is the most", size,
+                       local ? "" : " at NULL", MUSTER_VALUE_MAX - sizeof head);
+    x->given_size = sizeof head + size;
+    x->given = malloc(x->given_size);
+    if (!x->given)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a local topology of %zu bytes", size);
+    memcpy(x->given, &head, sizeof head);
+    if (size)
+        memcpy((uint8_t *)x->given + sizeof head, local, size);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_topology_exchange(struct muster *m, int32_t task_id, uint64_t incarnation, const char *name,
+                                        enum muster_topology_form form, const void *local, size_t local_size,
+                                        muster_deadline deadline, void **ret_global, size_t *ret_size)
+{
+    struct exchange x = {.name = name ? name : "default", .task = (uint32_t)task_id, .tasks_version = UINT64_MAX};
+    enum muster_status status = mu_enter(m, &x.ctx);
+
+    if (status)
+        return status;
+    x.seg = m->seg;
+    if (task_id < 0 || x.task >= x.seg->num_tasks)
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; job %s has tasks 0 to %u", task_id, x.seg->job,
+                         x.seg->num_tasks - 1);
+    if (!status)
+        status = make_keys(&x);
+    if (!status)
+        status = take_local(&x, incarnation, form, local, local_size);
+    if (!status)
+        status = give(&x);
+    if (!status)
+        status = wait_for_outcome(&x, deadline, ret_global, ret_size);
+    mu_exit(x.ctx);
+    free(x.given);
+    free(x.records);
+    free(x.value);
+    return status;
+}
+
+enum muster_status muster_topology_exchange(struct muster *muster, const char *name, enum muster_topology_form form,
+                                            const void *local, size_t local_size, muster_deadline deadline,
+                                            void **ret_global, size_t *ret_size)
+{
+    if (muster && muster_task_id(muster) < 0)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer has no local topology to give");
+    return mu_topology_exchange(muster, muster ? muster_task_id(muster) : 0, muster ? muster_incarnation(muster) : 0,
+                                name, form, local, local_size, deadline, ret_global, ret_size);
+}
