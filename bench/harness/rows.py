@@ -41,6 +41,8 @@ TITLES = {
     "attach.thread": "join, with the heartbeat thread",
     "attach.leave": "leave",
     "audit": "audit of the segment",
+    "topology.8": "8 tasks at once ask for hwloc's tree",
+    "topology.128": "128 tasks at once ask for hwloc's tree",
     "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
     "run.64": "start 64 times true, wait for all",
@@ -232,5 +234,6 @@ def groups(tools, effort):
                         own(tools, "muster", "death", effort.large_kills, effort.large_mib, timeout=180)]),
         Group("trace", [own(tools, "muster", "trace", effort.slice)]),
         Group("task", [own(tools, "muster", "task", effort.slice / 4, effort.objects, timeout=180)]),
+        Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, 128)]),
         run_group(tools, effort),
     ]

@@ -140,6 +140,20 @@ MUSTER_API const char *muster_topology_boot_id(const struct muster_topology *top
 /* What a provider has to say ("NVML: libnvidia-ml.so.1 is not here"); NULL beyond the last. */
 MUSTER_API const char *muster_topology_note(const struct muster_topology *topology, size_t index);
 
+/*
+ * hwloc's own tree of this node, ready to be read and bound by. Within a job it is loaded once: the first task that
+ * asks loads and shares it, the others map it (10 us), or read its XML where its addresses are taken. Outside of
+ * `muster run`, or with `muster` NULL, it is loaded here. The caller uses the same libhwloc (2.x, the shared one), ends
+ * with hwloc_topology_destroy(), and does not modify it: it may be mapped read-only. Best before cuInit(), which takes
+ * large ranges of addresses. Blocks while it is loaded, by us or by another task: some ms, seconds on large machines;
+ * ten seconds after another began it is loaded here. MUSTER_UNAVAILABLE: no hwloc. Any thread; a child after fork() may
+ * use what its parent has.
+ */
+MUSTER_API enum muster_status muster_topology_hwloc(struct muster *muster, struct hwloc_topology **ret_topology);
+
+/* The node's topology by that tree: as muster_topology_load() of this machine, without loading hwloc again. */
+MUSTER_API enum muster_status muster_topology_get(struct muster *muster, struct muster_topology **ret_topology);
+
 /* ---- the messages ------------------------------------------------------------------------------------------------ */
 
 enum muster_topology_form {

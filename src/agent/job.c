@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "topology/share.h"
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
 static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
@@ -147,6 +148,9 @@ int mu_agent_open_job(struct mu_agent *agent)
         snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
     else
         snprintf(agent->segment_text, sizeof agent->segment_text, "fd:%d", muster_segment_fd(agent->segment));
+    agent->topology_fd = mu_share_create(agent->topology_text, sizeof agent->topology_text);
+    if (agent->topology_fd < 0)
+        agent->topology_text[0] = '\0'; /* each task that asks loads hwloc for itself */
     return mu_agent_join_job(agent);
 }
 
@@ -173,6 +177,9 @@ void mu_agent_close_job(struct mu_agent *agent)
         muster_leave(agent->muster);
     if (agent->segment)
         muster_segment_close(agent->segment);
+    if (agent->topology_text[0])
+        close(agent->topology_fd);
+    agent->topology_text[0] = '\0';
     free(agent->beats);
     agent->watching = 0;
     agent->muster = NULL;

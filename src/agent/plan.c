@@ -74,6 +74,7 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
     for (uint32_t app = 0, task = 0; app < options->num_apps && code == 0; app++) {
         struct mu_launch_job job = {.job = agent.job,
                                     .segment = "<the segment>",
+                                    .topology = "<hwloc's tree>",
                                     .run_id = agent.run_id,
                                     .num_tasks = options->num_tasks,
                                     .num_processors = options->plan ? options->plan->num_processors : 0,

@@ -49,7 +49,8 @@ enum mu_agent_phase {
 
 struct mu_agent {
     const struct mu_agent_options *options;
-    char job[208], run_id[40], segment_text[280];
+    char job[208], run_id[40], segment_text[280], topology_text[48];
+    int topology_fd; /* for hwloc's tree, which the first task that asks fills in; only with its path above */
 
     struct muster_segment *segment;
     struct muster *muster;

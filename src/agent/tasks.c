@@ -188,6 +188,7 @@ static int make_environments(struct mu_agent *agent)
     struct mu_launch_job job = {
         .job = agent->job,
         .segment = agent->segment_text,
+        .topology = agent->topology_text[0] ? agent->topology_text : NULL,
         .run_id = agent->run_id,
         .num_tasks = agent->num_tasks,
         .num_processors = options->plan ? options->plan->num_processors : 0,

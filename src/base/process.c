@@ -112,3 +112,29 @@ unsigned mu_processors(void)
     learnt = atomic_load_explicit(&processors_of_job, memory_order_relaxed);
     return learnt > own ? learnt : own;
 }
+
+/* Threads of muster's own, below the pid that they are of: a forked child has none of them. */
+static _Atomic uint64_t own_threads;
+
+void mu_own_thread(int change)
+{
+    uint64_t pid = (uint64_t)getpid() << 32, was = atomic_load(&own_threads); /* process-local: any order will do */
+
+    for (;;) {
+        uint64_t now = ((was & ~0xffffffffull) == pid ? was : pid) + (uint64_t)(int64_t)change;
+
+        if (atomic_compare_exchange_weak(&own_threads, &was, now)) /* process-local: see above */
+            return;
+    }
+}
+
+int mu_is_alone(void)
+{
+    uint64_t own = atomic_load(&own_threads); /* process-local: see above */
+    struct stat folder;
+
+    if (own >> 32 != (uint64_t)getpid())
+        own = 0;
+    /* a folder has a link for itself, one from its parent, and one a subfolder */
+    return stat("/proc/self/task", &folder) == 0 && folder.st_nlink == 3 + (nlink_t)(own & 0xffffffff);
+}

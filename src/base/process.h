@@ -20,6 +20,10 @@ void mu_boot_id(uint8_t id[16]);
 void mu_random(void *buffer, size_t length);
 /* Processors that the tasks of a job share: those that this thread may use, or more if more have been learnt of. */
 unsigned mu_processors(void);
+/* A thread of muster's own has begun (1) or ended (-1). Such threads never read or change the environment. */
+void mu_own_thread(int change);
+/* Whether no other thread runs in this process but those. */
+int mu_is_alone(void);
 /* The launcher's word: it has bound each task to its own processors, `count` in all. */
 void mu_processors_learn(unsigned count);
 

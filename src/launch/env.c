@@ -31,6 +31,7 @@ enum what {
     APP,
     NUM_TASKS,
     PROCESSORS,
+    TOPOLOGY,
     NODE,
     RESTARTS,
     RECOVERABLE,
@@ -68,6 +69,7 @@ static const struct variable {
     {"MUSTER_APP", APP, 0},
     {"MUSTER_RECOVERABLE", RECOVERABLE, 0},
     {"MUSTER_PROCESSORS", PROCESSORS, 0},
+    {"MUSTER_TOPOLOGY", TOPOLOGY, 0},
     {"WORLD_SIZE", NUM_TASKS, 0},
     {"LOCAL_WORLD_SIZE", NUM_TASKS, 0},
     {"GROUP_RANK", NODE, 0},
@@ -163,6 +165,7 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case PROCESSORS:
         rc = asprintf(&text, "%s=%u", v->name, job->num_processors ? job->num_processors : mu_processors());
         break;
+    case TOPOLOGY: rc = asprintf(&text, "%s=%s", v->name, job->topology); break;
     case NODE: rc = asprintf(&text, "%s=0", v->name); break;
     case RESTARTS: rc = asprintf(&text, "%s=%u", v->name, job->restarts); break;
     case RECOVERABLE: rc = asprintf(&text, "%s=%d", v->name, job->recoverable); break;
@@ -207,7 +210,8 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
         const struct variable *v = &variables[i];
 
-        if (v->what == RUN_ID || (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0])))
+        if (v->what == RUN_ID || (v->what == TOPOLOGY && !job->topology) ||
+            (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0])))
             continue;
         if (add(env, entry(v, job)))
             return -1;

@@ -57,6 +57,7 @@ struct mu_launch_env {
 /* What is the same for all tasks of a command. `run_id`: 32 hex digits, the job's mark on every process of it. */
 struct mu_launch_job {
     const char *job, *segment, *run_id;
+    const char *topology; /* where hwloc's tree is shared; NULL: it is not */
     uint32_t num_tasks, app, restarts;
     uint32_t num_processors; /* that they may use together; 0: those that we may */
     int recoverable;

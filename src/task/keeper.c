@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "segment/file.h"
 #include "segment/claim.h"
 #include "segment/slot.h"
@@ -123,6 +124,7 @@ static void *keep(void *arg)
         tick = k->period_ns;
     if (mu_claim(k->seg, (uint64_t)k->muster->task_id + 1, &k->ctx)) {
         free(beats);
+        mu_own_thread(-1);
         signal_state(k, 2);
         return NULL;
     }
@@ -149,6 +151,7 @@ static void *keep(void *arg)
         mu_slot_release(&k->ctx);
     }
     free(beats);
+    mu_own_thread(-1);
     return NULL;
 }
 
@@ -172,9 +175,11 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     pthread_condattr_destroy(&attr);
     sigfillset(&all); /* the program's signals are the program's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
+    mu_own_thread(1);
     rc = pthread_create(&k->thread, NULL, keep, k);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) {
+        mu_own_thread(-1);
         free(k);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot start the heartbeat thread: %s", strerror(rc));
     }

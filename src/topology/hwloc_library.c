@@ -16,10 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "topology/xml.h"
 
 #define LIBRARY "libhwloc.so.15"
@@ -65,14 +65,6 @@ void mu_hwloc_close(struct mu_hwloc *hwloc)
 
 /* ---- without plugins --------------------------------------------------------------------------------------------- */
 
-/* No other thread runs: a folder has a link for itself, one from its parent and one a subfolder. */
-static int is_alone(void)
-{
-    struct stat status;
-
-    return stat("/proc/self/task", &status) == 0 && status.st_nlink == 3;
-}
-
 /* The environment, with no place to find plugins in. The strings are those of the real one. NULL: no memory. */
 static char **without_plugins(void)
 {
@@ -94,7 +86,7 @@ static char **without_plugins(void)
 int mu_hwloc_start(const struct mu_hwloc *hwloc, hwloc_topology_t *ret_tree)
 {
     static const char *const unwanted[] = {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"};
-    char **bare = is_alone() ? without_plugins() : NULL, **real = environ;
+    char **bare = mu_is_alone() ? without_plugins() : NULL, **real = environ;
     hwloc_topology_t tree;
     int code;
 

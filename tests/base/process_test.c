@@ -92,6 +92,51 @@ static void only_the_processors_that_may_be_used_count(void **state)
     assert_int_equal(test_in_child(runs_on_one_processor, NULL), 0);
 }
 
+static void *wait_for_the_lock(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+/* In a child: it has one thread. (A thread sanitizer's runtime has one of its own.) */
+static int knows_whether_it_is_alone(void *arg)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+
+    (void)arg;
+    CHECK(mu_is_alone());
+    pthread_mutex_lock(&lock);
+    CHECK(pthread_create(&thread, NULL, wait_for_the_lock, &lock) == 0);
+    CHECK(!mu_is_alone());
+    mu_own_thread(1);
+    CHECK(mu_is_alone());
+    mu_own_thread(1); /* more than there are: then it is not known */
+    CHECK(!mu_is_alone());
+    mu_own_thread(-1);
+    pthread_mutex_unlock(&lock);
+    mu_own_thread(-1);
+    pthread_join(thread, NULL);
+    CHECK(mu_is_alone());
+    mu_own_thread(1);
+    return 0;
+}
+
+/* A child has none of its parent's threads. */
+static int is_alone_after_fork(void *arg)
+{
+    mu_own_thread(1);
+    return test_in_child(knows_whether_it_is_alone, arg);
+}
+
+static void other_threads_count_but_our_own(void **state)
+{
+    (void)state;
+    assert_int_equal(test_in_child(knows_whether_it_is_alone, NULL), 0);
+    assert_int_equal(test_in_child(is_alone_after_fork, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +145,7 @@ int main(void)
         cmocka_unit_test(this_boot_and_its_namespaces_are_known_and_stay),
         cmocka_unit_test(random_bytes_differ_and_fill_any_length),
         cmocka_unit_test(only_the_processors_that_may_be_used_count),
+        cmocka_unit_test(other_threads_count_but_our_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

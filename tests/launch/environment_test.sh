@@ -10,6 +10,7 @@ for i in 0 1 2; do
         MUSTER_PROCESSORS="$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)"; do
         grep -qxF "[$i] $line" "$OUT" || fail "task $i lacks $line"
     done
+    grep -qE "^\[$i\] MUSTER_TOPOLOGY=/proc/[0-9]+/fd/[0-9]+$" "$OUT" || fail "task $i is not told where hwloc's tree is"
     [ "$(grep -cE "^\[$i\] (RANK|MUSTER_JOB|MUSTER_RUN_ID)=" "$OUT")" -eq 3 ] || fail "a variable is there twice"
 done
 
