@@ -128,6 +128,7 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
         if (orphans->pids[i] && watch_task(agent, i, orphans->pids[i]))
             return -1;
     find_failed(agent);
+    mu_health_start(agent);
     mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
                  agent->job, agent->running, agent->num_tasks);
     return 0;
@@ -184,11 +185,13 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
             if (agent.root_cause >= 0 && !options->keep_going)
                 mu_agent_begin_end(&agent);
         }
+        mu_health_stop(&agent);
         end_rest(&agent);
         if (agent.watching)
             muster_interrupt(agent.muster);
         mu_agent_remove_name(&agent);
     }
+    mu_health_stop(&agent);
     mu_metrics_stop(agent.metrics);
     if (agent.watching && agent.broken)
         muster_interrupt(agent.muster);

@@ -364,12 +364,15 @@ static void run_once(struct mu_agent *agent)
     }
     if (mu_agent_start_tasks(agent))
         mu_agent_begin_end(agent);
+    else
+        mu_health_start(agent);
     supervise(agent);
 }
 
 /* What run_once() made: the tasks' descendants are ended, the segment goes, what they wrote is on its way. */
 static void clean_up(struct mu_agent *agent)
 {
+    mu_health_stop(agent);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;

@@ -112,6 +112,7 @@ int mu_agent_job_again(struct mu_agent *agent)
     agent->attempt++;
     agent->root_cause = -1;
     agent->root_said = 0;
+    agent->gpu_failed = 0;
     agent->interrupted_at = 0;
     for (uint32_t i = 0; i < agent->num_tasks; i++) {
         struct mu_agent_task *task = &agent->tasks[i];

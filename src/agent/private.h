@@ -7,6 +7,7 @@
  * tasks.c    start the tasks, reap them, signal them
  * leftover.c after the last task: end what the tasks left behind
  * report.c   what is said on stderr
+ * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
  * adopt.c    a job whose launcher has died
  * plan.c     --dry-run
  */
@@ -21,6 +22,7 @@
 #include <muster/task.h>
 
 #include "agent/agent.h"
+#include "agent/health.h"
 #include "agent/metrics.h"
 #include "launch/bind.h"
 #include "launch/launch.h"
@@ -90,6 +92,8 @@ struct mu_agent {
     struct mu_launch_terminal terminal;
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
+    struct mu_health *health;
+    int gpu_failed; /* the root cause is a GPU's failure */
 };
 
 /* ---- agent.c ---- */

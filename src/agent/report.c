@@ -193,7 +193,10 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
     if (agent->running > 0 && !agent->options->keep_going)
         snprintf(rest, sizeof rest, "; ending the other %u task%s", agent->running, agent->running == 1 ? "" : "s");
     mu_agent_words(agent, task, words, sizeof words);
-    if (first == agent->root_cause && cause_words(&error))
+    if (agent->gpu_failed) /* said when it happened */
+        mu_agent_say("task %d (pid %d) %s after its GPU had failed%s", (int)agent->root_cause, (int)task->pid, words,
+                     rest);
+    else if (first == agent->root_cause && cause_words(&error))
         mu_agent_say("task %d (pid %d) %s %s: %s%s", (int)agent->root_cause, (int)task->pid, words, cause_words(&error),
                      error.message, rest);
     else
@@ -281,5 +284,5 @@ int mu_agent_exit_status(const struct mu_agent *agent)
         if ((!task->by_us || (int32_t)i == agent->root_cause) && code > highest)
             highest = code;
     }
-    return highest;
+    return highest == 0 && agent->gpu_failed ? 1 : highest;
 }

@@ -13,8 +13,9 @@
  *   mig SLOT UUID GI CI MULTIPROCESSORS SLICES COMPUTE-SLICES MIB
  *   fail FUNCTION CODE           hang FUNCTION                 crash FUNCTION          garbage FUNCTION
  *
- * Events are what is written to the file that MUSTER_FAKE_NVML_EVENTS names, each delivered once: "GPU TYPE DATA",
- * "lost GPU", "hang", "crash". fake_nvml_old.c is the same without what an old driver lacks.
+ * Events are what is written to the file that MUSTER_FAKE_NVML_EVENTS names, each delivered once, whoever
+ * waits (the file with ".at" behind its name says how far): "GPU TYPE DATA", "lost GPU", "hang", "crash".
+ * fake_nvml_old.c is the same without what an old driver lacks.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -23,191 +24,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fake_nvml_facts.h"
 #include "topology/nvml_abi.h"
 
 #define PROTOTYPE(member, symbol, parameters) __attribute__((visibility("default"))) int symbol parameters
 MU_NVML_CALLS(PROTOTYPE);
 __attribute__((visibility("default"))) const char *nvmlErrorString(int code);
-
-#define LINKS 40
-#define SLOTS 8
-#define RULES 32
-
-struct rule {
-    char function[64], what; /* f, h, c, g */
-    int code;
-};
-
-struct nvml_device {
-    struct nvml_device *parent; /* of a part */
-    char bus_id[32], name[96], uuid[96], serial[96];
-    uint32_t device_id, minor, gi, ci, fabric_version, num_links, speed, slots, near[16];
-    int is_here, is_lost, capability[2];
-    uint64_t memory, events, registered;
-    unsigned long cpus, nodes;
-    struct {
-        uint32_t far, is_up;
-        char bus_id[32];
-    } links[LINKS];
-    struct nvml_fabric fabric;
-    struct nvml_attributes attributes;
-    struct rule rules[RULES];
-    int num_rules;
-    struct nvml_device *parts[SLOTS];
-};
-
-static struct nvml_device gpus[64], whole;
-static uint32_t num_gpus, count_told;
-static char driver[96];
-static int is_started;
-
-/* ---- the file -----------------------------------------------------------------------------------------------------
- */
-
-static void bus_id_of(const char *text, char to[32])
-{
-    unsigned domain, bus, device, function;
-
-    if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &device, &function) == 4)
-        snprintf(to, 32, "%08X:%02X:%02X.%X", domain, bus, device, function);
-    else
-        memset(to, 0xfe, 32); /* not even a string */
-}
-
-static void read_link(struct nvml_device *device, const char *line)
-{
-    char kind[16] = "", address[32] = "bad";
-    unsigned number;
-
-    if (sscanf(line, "%u %15s %31s", &number, kind, address) < 2 || number >= LINKS)
-        abort();
-    if (number >= device->num_links)
-        device->num_links = number + 1;
-    device->links[number].is_up = strcmp(kind, "down") != 0;
-    device->links[number].far = strcmp(kind, "gpu") == 0      ? NVML_REMOTE_GPU
-                                : strcmp(kind, "switch") == 0 ? NVML_REMOTE_SWITCH
-                                : strcmp(kind, "npu") == 0    ? NVML_REMOTE_NPU
-                                                              : NVML_REMOTE_UNKNOWN;
-    bus_id_of(address, device->links[number].bus_id);
-}
-
-static void read_fabric(struct nvml_device *device, const char *line)
-{
-    unsigned state = NVML_FABRIC_COMPLETED;
-    char digits[40] = "";
-
-    if (sscanf(line, "%u %32s %u %u", &device->fabric_version, digits, &device->fabric.clique, &state) < 3)
-        abort();
-    device->fabric.state = (uint8_t)state;
-    for (int i = 0; i < 16; i++)
-        sscanf(digits + 2 * i, "%2hhx", &device->fabric.cluster[i]);
-}
-
-static struct nvml_device *read_mig(struct nvml_device *gpu, const char *line)
-{
-    struct nvml_device *part = calloc(1, sizeof *part);
-    unsigned slot;
-
-    if (!part ||
-        sscanf(line, "%u %95s %u %u %u %u %u %lu", &slot, part->uuid, &part->gi, &part->ci,
-               &part->attributes.multiprocessors, &part->attributes.gpu_slices, &part->attributes.compute_slices,
-               &part->attributes.memory_mib) != 8 ||
-        slot >= SLOTS)
-        abort();
-    part->parent = gpu;
-    part->memory = part->attributes.memory_mib << 20;
-    return gpu->parts[slot] = part;
-}
-
-static void read_rule(struct nvml_device *device, char what, const char *line)
-{
-    struct rule *rule = &device->rules[device->num_rules++];
-
-    if (device->num_rules > RULES || sscanf(line, "%63s %d", rule->function, &rule->code) < 1)
-        abort();
-    rule->what = what;
-}
-
-static int read_numbers(struct nvml_device *device, const char *key, const char *rest)
-{
-    unsigned other;
-
-    if (strcmp(key, "minor") == 0)
-        sscanf(rest, "%u", &device->minor);
-    else if (strcmp(key, "memory") == 0)
-        sscanf(rest, "%lu", &device->memory);
-    else if (strcmp(key, "capability") == 0)
-        sscanf(rest, "%d %d", &device->capability[0], &device->capability[1]);
-    else if (strcmp(key, "cpus") == 0)
-        sscanf(rest, "%lx", &device->cpus);
-    else if (strcmp(key, "numa") == 0 && sscanf(rest, "%u", &other) == 1)
-        device->nodes = 1ul << (other & 63);
-    else if (strcmp(key, "speed") == 0)
-        sscanf(rest, "%u", &device->speed);
-    else if (strcmp(key, "events") == 0)
-        sscanf(rest, "%lx", &device->events);
-    else if (strcmp(key, "slots") == 0)
-        sscanf(rest, "%u", &device->slots);
-    else if (strcmp(key, "near") == 0 && sscanf(rest, "%u", &other) == 1 && other < 16)
-        sscanf(rest, "%*u %u", &device->near[other]);
-    else if (strcmp(key, "count") == 0)
-        sscanf(rest, "%u", &count_told);
-    else
-        return 0;
-    return 1;
-}
-
-static struct nvml_device *read_line(struct nvml_device *device, const char *key, const char *rest)
-{
-    char *to = strcmp(key, "name") == 0     ? device->name
-               : strcmp(key, "uuid") == 0   ? device->uuid
-               : strcmp(key, "serial") == 0 ? device->serial
-               : strcmp(key, "driver") == 0 ? driver
-                                            : NULL;
-
-    if (to) {
-        snprintf(to, 96, "%s", rest);
-    } else if (strcmp(key, "gpu") == 0 && num_gpus < 64) {
-        device = &gpus[num_gpus++];
-        count_told = num_gpus;
-        device->is_here = 1;
-        device->minor = num_gpus - 1;
-        device->events = 0xb;
-        bus_id_of(rest, device->bus_id);
-        sscanf(rest, "%*s %x", &device->device_id);
-    } else if (strcmp(key, "link") == 0) {
-        read_link(device, rest);
-    } else if (strcmp(key, "fabric") == 0) {
-        read_fabric(device, rest);
-    } else if (strcmp(key, "mig") == 0) {
-        return read_mig(device->parent ? device->parent : device, rest);
-    } else if (strcmp(key, "fail") == 0 || strcmp(key, "hang") == 0 || strcmp(key, "crash") == 0 ||
-               strcmp(key, "garbage") == 0) {
-        read_rule(device, key[0], rest);
-    } else if (!read_numbers(device, key, rest)) {
-        fprintf(stderr, "the fake NVML does not know '%s'\n", key);
-        abort();
-    }
-    return device;
-}
-
-__attribute__((constructor)) static void read_facts(void)
-{
-    const char *path = getenv("MUSTER_FAKE_NVML");
-    FILE *file = path ? fopen(path, "re") : NULL;
-    struct nvml_device *device = &whole;
-    char line[512], key[32];
-    int end;
-
-    snprintf(driver, sizeof driver, "550.54.15");
-    while (file && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        if (sscanf(line, " %31s %n", key, &end) == 1 && key[0] != '#')
-            device = read_line(device, key, line + end);
-    }
-    if (file)
-        fclose(file);
-}
 
 /* ---- the calls ----------------------------------------------------------------------------------------------------
  */
@@ -500,10 +322,27 @@ struct nvml_event_set {
 
 /* What of the file has been delivered is so for every set that comes after. */
 static struct {
-    int fd, is_open;
+    int fd, at_fd, is_open;
     char line[256];
     size_t len;
+    off_t at;
 } events;
+
+static void open_events(void)
+{
+    const char *path = getenv("MUSTER_FAKE_NVML_EVENTS");
+    char at[512];
+
+    events.is_open = 1;
+    events.fd = events.at_fd = -1;
+    if (!path)
+        return;
+    snprintf(at, sizeof at, "%s.at", path);
+    events.fd = open(path, O_RDONLY | O_CLOEXEC);
+    events.at_fd = open(at, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (pread(events.at_fd, &events.at, sizeof events.at, 0) == sizeof events.at)
+        lseek(events.fd, events.at, SEEK_SET);
+}
 
 int nvmlDeviceGetSupportedEventTypes(nvml_device device, uint64_t *types)
 {
@@ -514,13 +353,10 @@ int nvmlDeviceGetSupportedEventTypes(nvml_device device, uint64_t *types)
 
 int nvmlEventSetCreate(nvml_event_set *set)
 {
-    const char *path = getenv("MUSTER_FAKE_NVML_EVENTS");
-
     RULED(NULL, set, sizeof *set);
     *set = calloc(1, sizeof **set);
     if (!events.is_open)
-        events.fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    events.is_open = 1;
+        open_events();
     return NVML_OK;
 }
 
@@ -548,6 +384,9 @@ static int next_line(char line[256])
     *end++ = 0;
     memcpy(line, events.line, (size_t)(end - events.line));
     events.len -= (size_t)(end - events.line);
+    events.at += end - events.line;
+    if (pwrite(events.at_fd, &events.at, sizeof events.at, 0) != sizeof events.at)
+        abort();
     memmove(events.line, end, events.len);
     return 1;
 }
