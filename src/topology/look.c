@@ -5,6 +5,8 @@
  * in a file or in words is known to hwloc alone; the files of /sys and /proc may be those of a machine below another
  * root; drivers tell only of this one.
  */
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +18,8 @@
 
 static const struct mu_provider providers[] = {
     {"hwloc", MU_REACH_ANY, mu_provider_hwloc},
+    {"sysfs", MU_REACH_FILES, mu_provider_sysfs},
+    {"KFD", MU_REACH_FILES, mu_provider_kfd},
 };
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */
@@ -216,6 +220,19 @@ static enum muster_status check(const struct muster_topology_source *source)
     return MUSTER_OK;
 }
 
+/* As realpath() writes it, for what lies below is found by links. */
+static void set_root(struct muster_topology *node, const char *root)
+{
+    char *real = realpath(root, NULL);
+
+    if (!real)
+        node->status = mu_fail(errno == EACCES ? MUSTER_PERMISSION_DENIED : MUSTER_NOT_FOUND,
+                               "cannot look below %s: %s", root, strerror(errno));
+    else if (strcmp(real, "/") != 0)
+        node->root = mu_node_text(node, "%s", real);
+    free(real);
+}
+
 enum muster_status mu_node_look(const struct mu_look *look, struct muster_topology **ret_topology)
 {
     const struct muster_topology_source *source = look->source;
@@ -230,9 +247,10 @@ enum muster_status mu_node_look(const struct mu_look *look, struct muster_topolo
     if (source->hwloc_xml || source->synthetic)
         node->root = NULL;
     else if (source->root && *source->root)
-        node->root = mu_node_text(node, "%s", source->root);
+        set_root(node, source->root);
     node->is_this_machine = node->root && !*node->root;
-    look_around(node, look);
+    if (node->status == MUSTER_OK)
+        look_around(node, look);
     if (node->status == MUSTER_OK) {
         identify(node);
         finish(node);

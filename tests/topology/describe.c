@@ -106,6 +106,18 @@ char *test_describe(const struct muster_topology *topology)
     return text;
 }
 
+/* cmocka cuts long messages. */
+static void differs(const struct muster_topology_source *source, const char *expected, const char *text)
+{
+    const char *name = source->hwloc_xml   ? source->hwloc_xml
+                       : source->synthetic ? source->synthetic
+                       : source->root      ? source->root
+                                           : "this machine";
+
+    fprintf(stderr, "of %s, expected:\n%s\nis:\n%s\n", name, expected, text);
+    fail_msg("of %s another topology was expected", name);
+}
+
 void test_expect_topology(const struct muster_topology_source *source, const char *expected)
 {
     struct muster_topology *topology;
@@ -114,12 +126,7 @@ void test_expect_topology(const struct muster_topology_source *source, const cha
     assert_ok(muster_topology_load(source, &topology));
     text = test_describe(topology);
     if (strcmp(text, expected) != 0)
-        fail_msg("of %s, expected:\n%s\nis:\n%s",
-                 source->hwloc_xml   ? source->hwloc_xml
-                 : source->synthetic ? source->synthetic
-                 : source->root      ? source->root
-                                     : "this machine",
-                 expected, text);
+        differs(source, expected, text);
     free(text);
     muster_topology_free(topology);
 }
