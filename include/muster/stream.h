@@ -107,8 +107,9 @@ MUSTER_API uint64_t muster_stream_barrier_failed_word(const struct muster_stream
 
 /*
  * Take part no more. Synchronize with the stream first: while rounds of this process have not been executed the answer
- * is MUSTER_FAILED_PRECONDITION and nothing is freed. The barrier fails for members that have enqueued more rounds than
- * this one. Comes before muster_leave(). In a forked child it frees the child's copy only. NULL is allowed.
+ * is MUSTER_FAILED_PRECONDITION and nothing is freed. Needs a CUDA context current, as create did. The barrier fails
+ * for members that have enqueued more rounds than this one. Comes before muster_leave(). In a forked child it frees the
+ * child's copy only. NULL is allowed.
  */
 MUSTER_API enum muster_status muster_stream_barrier_free(struct muster_stream_barrier *barrier);
 

@@ -104,9 +104,8 @@ static enum muster_status meet(struct muster_stream_barrier *b, struct muster_gr
             share->fd = -1;
         }
     }
-    if (!all)
-        mine = fill_card(b, mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory"));
-    status = all ? exchange(b, group, &mine, all, deadline) : MUSTER_RESOURCE_EXHAUSTED;
+    status = all ? exchange(b, group, &mine, all, deadline)
+                 : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for stream barrier %s", b->name);
     if (!status)
         status = judge(b, all);
     if (!status) {
@@ -314,9 +313,11 @@ enum muster_status muster_stream_barrier_abort(struct muster_stream_barrier *bar
     if (status)
         return status;
     snprintf((char *)text, sizeof text, "%s", message && *message ? message : "no reason was given");
+    pthread_mutex_lock(&barrier->words_lock);
     /* relaxed: published by the CAS of `failed`; a second caller of this process does not write over it */
     if (!mu_load_relaxed(&barrier->page->notes[barrier->rank].text[0]))
         mu_copy_in(barrier->page->notes[barrier->rank].text, text, MU_STREAM_NOTE / 8);
+    pthread_mutex_unlock(&barrier->words_lock);
     mu_stream_fail(barrier->page, barrier->size, enqueued_by(barrier), barrier->rank, MU_STREAM_GIVEN_UP);
     return MUSTER_OK;
 }
@@ -343,11 +344,14 @@ enum muster_status muster_stream_barrier_free(struct muster_stream_barrier *barr
         return free_copy(barrier);
     enqueued = enqueued_by(barrier);
     arrived = mu_stream_arrived(barrier->page, barrier->rank, enqueued);
-    if (arrived != enqueued)
-        return mu_fail(
-            MUSTER_FAILED_PRECONDITION,
-            "stream barrier %s: rounds %llu to %llu have not been executed: synchronize with the stream first",
-            barrier->name, (unsigned long long)arrived + 1, (unsigned long long)enqueued);
+    /* our last write is done, and the waits behind it are open: by all arrivals, or by force */
+    if (arrived == enqueued && !mu_load_acquire(&barrier->page->failed)) /* acquire: pairs with mu_stream_fail() */
+        arrived = mu_stream_good(barrier->page, barrier->size, enqueued);
+    if (arrived < enqueued)
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "stream barrier %s: rounds %llu to %llu have not been executed: synchronize with the stream "
+                       "first (or give up by muster_stream_barrier_abort(), then synchronize)",
+                       barrier->name, (unsigned long long)arrived + 1, (unsigned long long)enqueued);
     mu_stream_fail(barrier->page, barrier->size, enqueued, barrier->rank, MU_STREAM_FREED);
     done(barrier);
     return MUSTER_OK;

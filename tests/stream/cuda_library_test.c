@@ -35,14 +35,15 @@ static void loading_gives_all_functions_or_the_loaders_reason(void **state)
 static void loading_starts_nothing(void **state)
 {
     const struct mu_cuda *cuda;
-    int count = 0;
+    int count = 0, result;
 
     (void)state;
     if (mu_cuda_load(&cuda)) {
         print_message("skipped, no driver library here: %s\n", muster_last_error());
         return;
     }
-    assert_int_equal(cuda->device_count(&count), MU_CUDA_NOT_INITIALIZED);
+    result = cuda->device_count(&count);
+    assert_true(result == MU_CUDA_NOT_INITIALIZED || result == MU_CUDA_STUB_LIBRARY);
 }
 
 static void starting_gives_a_device_or_the_drivers_reason_in_words(void **state)

@@ -1,6 +1,7 @@
 /*
  * tests/stream/stream_barrier_test.c: stream barriers of real processes whose streams are threads of the CPU: making
  * them, using them for long, whom they refuse, and that nothing of them stays behind.
+ * variants: release asan tsan
  */
 #include "band.h"
 

@@ -2,6 +2,7 @@
  * tests/stream/stream_failure_test.c: stream barriers whose members are killed at any moment, put in error, leave or
  * give up: every survivor's stream runs empty, all are told the same last sound round and who is to blame, and no round
  * up to it was passed early. The seed is printed; it may be given as the first argument.
+ * variants: release asan tsan
  */
 #include "band.h"
 
