@@ -161,6 +161,25 @@ enum muster_topology_form {
     MUSTER_FORM_2020 = 1, /* xla.DistributedRuntimeService of 2020: the two cannot read each other */
 };
 
+/* Who a local topology is of. Zeros and NULLs: as said. */
+struct muster_local {
+    int32_t process_id;        /* 2020: node_id */
+    const char *boot_id;       /* NULL: the topology's */
+    const char *network_nodes; /* outermost first, "spine1,leaf7"; NULL or "": none */
+    const uint32_t *devices;   /* their places in the topology, in the order of the local ordinals; NULL: all */
+    size_t num_devices;
+    int has_partition_index;
+    int32_t partition_index;
+};
+
+/*
+ * A LocalTopologyProto with the values that XLA's CUDA backend would fill in. *ret_bytes is malloc()ed.
+ * MUSTER_INVALID_ARGUMENT: a place that the topology does not have, text that is not UTF-8.
+ */
+MUSTER_API enum muster_status muster_topology_local(const struct muster_topology *topology,
+                                                    const struct muster_local *local, enum muster_topology_form form,
+                                                    void **ret_bytes, size_t *ret_size);
+
 /*
  * The GlobalTopologyProto of these locals, given in any order, with ids as the service of that form gives them.
  * Fields that we do not know are kept. Pure: equal locals, equal bytes. *ret_bytes is malloc()ed.

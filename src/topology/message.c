@@ -8,6 +8,7 @@
  */
 #include "topology/message.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,11 @@
 #include "topology/xla.pb-c.h"
 #include "topology/xla2020.pb-c.h"
 
-enum { MEMORY_MAX = 256 << 20, ALLOCATION = 16 /* what malloc() keeps of its own, about */ };
+enum {
+    MEMORY_MAX = 256 << 20,
+    ALLOCATION = 16,          /* what malloc() keeps of its own, about */
+    FIELD_MAX = (1 << 29) - 1 /* the highest number of a field */
+};
 
 static const char *const form_names[] = {
     [MUSTER_FORM_XLA] = "today's XLA",
@@ -77,30 +82,43 @@ static size_t values_of(const ProtobufCMessage *message, const ProtobufCFieldDes
     return 1;
 }
 
+/* protobuf-c reads numbers that are none, and then writes what nobody reads. */
+static bool is_well_numbered(const ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->n_unknown_fields; i++)
+        if (message->unknown_fields[i].tag < 1 || message->unknown_fields[i].tag > FIELD_MAX)
+            return false;
+    return true;
+}
+
 /* Recursion ends: no message of ours holds its own kind. */
-const char *mu_message_bad_text(const ProtobufCMessage *message)
+bool mu_message_fault(const ProtobufCMessage *message, char *ret_why, size_t size)
 {
     const ProtobufCMessageDescriptor *d = message->descriptor;
 
+    if (!is_well_numbered(message)) {
+        snprintf(ret_why, size, "a field has a number that is none");
+        return true;
+    }
     for (unsigned i = 0; i < d->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &d->fields[i];
         const void *values;
         size_t count = values_of(message, field, &values);
 
         for (size_t k = 0; k < count; k++) {
-            if (field->type == PROTOBUF_C_TYPE_BYTES) {
-                if (!is_text((const ProtobufCBinaryData *)values + k))
-                    return field->name;
-            } else if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
+            if (field->type == PROTOBUF_C_TYPE_BYTES && !is_text((const ProtobufCBinaryData *)values + k)) {
+                snprintf(ret_why, size, "a %s is not UTF-8", field->name);
+                return true;
+            }
+            if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
                 const ProtobufCMessage *inner = ((ProtobufCMessage *const *)values)[k];
-                const char *bad = inner ? mu_message_bad_text(inner) : NULL;
 
-                if (bad)
-                    return bad;
+                if (inner && mu_message_fault(inner, ret_why, size))
+                    return true;
             }
         }
     }
-    return NULL;
+    return false;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -160,7 +178,7 @@ static enum muster_status read_one(struct mu_locals *set, size_t index, const vo
     const ProtobufCMessageDescriptor *descriptor = set->form == MUSTER_FORM_XLA
                                                        ? &mu__xla__local_topology_proto__descriptor
                                                        : &mu__xla2020__local_topology_proto__descriptor;
-    const char *bad;
+    char why[128];
 
     if (!bytes && size)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "local topology %zu is NULL but %zu bytes long", index, size);
@@ -179,9 +197,8 @@ static enum muster_status read_one(struct mu_locals *set, size_t index, const vo
         return mu_fail(MUSTER_INVALID_ARGUMENT,
                        "local topology %zu: its boot id has control characters: it seems to be of the form of 2020",
                        index);
-    bad = mu_message_bad_text(l->message);
-    if (bad)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "local topology %zu: a %s is not UTF-8", index, bad);
+    if (mu_message_fault(l->message, why, sizeof why))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "local topology %zu: %s", index, why);
     return MUSTER_OK;
 }
 

@@ -52,7 +52,10 @@ enum muster_status mu_locals_pack(const struct mu_locals *set, const size_t *ord
 /* Any message, malloc()ed; room for one byte at least. */
 enum muster_status mu_message_pack(const ProtobufCMessage *message, void **ret_bytes, size_t *ret_size);
 
-/* The name of a field whose text is not UTF-8; NULL: there is none. All `bytes` of our messages are text. */
-const char *mu_message_bad_text(const ProtobufCMessage *message);
+/*
+ * Whether proto3's own readers would refuse it: text that is not UTF-8 (all `bytes` of our messages are text), a field
+ * number out of range. ret_why: "a name is not UTF-8".
+ */
+bool mu_message_fault(const ProtobufCMessage *message, char *ret_why, size_t size);
 
 #endif

@@ -12,6 +12,8 @@ import random
 import subprocess
 import sys
 
+from google.protobuf.message import DecodeError
+
 import cluster
 from cluster import XLA, OF_2020, Refused
 
@@ -56,6 +58,42 @@ def random_clusters():
     total = CASES + CASES // 3
     print("%d clusters: %d numbered alike, %d refused alike" % (total, taken, total - taken))
     expect(CASES < 1000 or 0 < taken < total, "one of the two never happened")
+
+
+def hostile_bytes():
+    """What muster takes of damaged bytes, protobuf can read when it is written again, and reads alike."""
+    r = random.Random(cluster.seed())
+    taken = 0
+    for _ in range(2 * CASES):
+        processes = [p for p in cluster.random_today(r, today)][:r.randrange(1, 4)]
+        raw = []
+        for i, p in enumerate(processes):
+            p.process_id = i
+            del p.devices[3:]
+            data = bytearray(p.SerializeToString(deterministic=True))
+            for _ in range(r.choice([0, 1, 1, 3]) if data else 0):
+                at = r.randrange(len(data))
+                data[at:at + r.choice([0, 1, 1, 5])] = r.choice(
+                    [b"", b"\0", b"\x80", b"\xff", bytes([r.randrange(256)]), data[at:at + 9], b"\x80\0"])
+                data = data or bytearray(1)
+            raw.append(bytes(data))
+        status, got = globalize(XLA, raw)
+        if status != "OK":
+            expect(status == "INVALID_ARGUMENT", status, got)
+            continue
+        taken += 1
+        try:
+            read = today.GlobalTopologyProto.FromString(got)
+        except DecodeError:
+            sys.exit("protobuf cannot read %s, made of %s" % (got.hex(), [one.hex() for one in raw]))
+        try:
+            given = [today.LocalTopologyProto.FromString(one) for one in raw]
+        except DecodeError:  # a string that is no text, and then the same field again: only the last one is looked at
+            continue
+        wanted = today.GlobalTopologyProto(processes=cluster.assign_today(given))
+        expect(read.SerializeToString(deterministic=True) == wanted.SerializeToString(deterministic=True),
+               [one.hex() for one in raw], got.hex())
+    print("%d damaged clusters, %d of them taken" % (2 * CASES, taken))
 
 
 def by_hand():
@@ -107,6 +145,8 @@ def refusals():
         (XLA, [b"\x1a\x04\x12\x02\xed\xa0"], "local topology 0: a name is not UTF-8"),
         (XLA, [b"\x1a\x06\x5a\x04\x0a\x02\xff\xff"], "local topology 0: a key is not UTF-8"),
         (XLA, [b"\x2a\x01\x80"], "local topology 0: a network_nodes is not UTF-8"),
+        (XLA, [b"\x1a\x03\x80\x00\x05"], "local topology 0: a field has a number that is none"),
+        (XLA, [b"\xf8\xff\xff\xff\x7f\x05"], "local topology 0: a field has a number that is none"),
         (XLA, [of2020.LocalTopologyProto(devices=[of2020.DeviceProto(name="A100")]).SerializeToString()],
          "it seems to be of the form of 2020"),
         (XLA, [ok[0], today.LocalTopologyProto(process_id=1, partition_index=0).SerializeToString()],
@@ -165,6 +205,7 @@ def protoc_reads_it():
 
 
 random_clusters()
+hostile_bytes()
 by_hand()
 refusals()
 fields_of_the_future()
