@@ -12,10 +12,11 @@ build  libc6-dev           the C library's headers
 build  make                reads the Makefile
 build  libncurses-dev      the screen of muster top, linked statically
 build  libuv1-dev          the event loop of the muster command, linked statically
-build  libhwloc-dev        hwloc's types; the command opens the library when it binds tasks
+build  libhwloc-dev        hwloc's types; the library itself is opened when it is needed
 build  libprotobuf-c-dev   reads and writes protobuf messages; in the command linked statically
 build  protobuf-c-compiler makes C of the .proto files
 check  libcmocka-dev       the unit tests are written with cmocka
+check  hwloc               lstopo and hwloc-calc, to compare what is read of machines with
 check  python3             runs the tests, checks the house rules
 check  g++                 the public headers must compile as C++ too
 check  clang               second compiler of every source; fuzz targets

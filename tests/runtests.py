@@ -9,6 +9,8 @@ of the tree, with stdin closed and
     VARIANT   its name                        TOP       the top of the tree, absolute
     TMPDIR    an empty folder, removed after  CC, CXX   the compilers
 
+and, of the caller's variables MUSTER*, those that begin with MUSTER_TEST_: what a test may use where it is there.
+
 A test passes with exit status 0 and is skipped with 77, its last line of output being the reason. It fails with any
 other status or signal; past its timeout (120 s, or a comment line "timeout: SECONDS" in its first 40 lines; twice
 that under asan and fuzz, three times under tsan); when a process that it started outlives it by ten seconds; and when
@@ -130,7 +132,7 @@ class Test:
 
     def environment(self, token, tmp):
         env = {k: v for k, v in os.environ.items()
-               if not k.startswith(("MUSTER", "MAKE", "MFLAGS", "RUNTESTS", "SECONDS"))}
+               if not k.startswith(("MUSTER", "MAKE", "MFLAGS", "RUNTESTS", "SECONDS")) or k.startswith("MUSTER_TEST_")}
         build = os.path.join(self.options.build, self.variant)
         env.update(SANITIZERS, BUILD=build, MUSTER=os.path.join(build, "muster"), VARIANT=self.variant, TOP=TOP,
                    TMPDIR=tmp, CC=os.environ.get("CC", "gcc"), CXX=os.environ.get("CXX", "g++"), RUNTESTS=token)
