@@ -49,7 +49,7 @@ static int is_empty(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 }
 
 /* "" also where the set has no end: only a damaged file says so. */
-static const char *list_of(const struct mu_tree *tree, hwloc_const_bitmap_t set)
+const char *mu_tree_list(const struct mu_tree *tree, hwloc_const_bitmap_t set)
 {
     const char *text = "";
     char *list;
@@ -96,7 +96,7 @@ static void add_memory(const struct mu_tree *tree)
         if (memory->subtype)
             numa->kind = mu_node_text(tree->node, "%s", memory->subtype);
         if (!has_no_processors(numa->kind))
-            numa->cpus = list_of(tree, memory->cpuset);
+            numa->cpus = mu_tree_list(tree, memory->cpuset);
     }
 }
 
@@ -129,7 +129,7 @@ static void add_package(const struct mu_tree *tree, hwloc_obj_t around, int32_t 
     package->number = number;
     package->numa_node = numa_of(tree, around->nodeset);
     package->sources = MUSTER_SOURCE_HWLOC;
-    package->cpus = list_of(tree, around->cpuset);
+    package->cpus = mu_tree_list(tree, around->cpuset);
     package->name = name ? mu_node_text(tree->node, "%s", name) : "";
     package->vendor = vendor ? mu_node_text(tree->node, "%s", vendor) : "";
     for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_CORE); i++)
@@ -231,7 +231,7 @@ static void add_gpu(const struct mu_tree *tree, hwloc_obj_t gpu, const struct mu
     if (around) {
         device->numa_node = numa_of(tree, around->nodeset);
         device->package = package_of(tree, around->cpuset);
-        device->cpus = list_of(tree, around->cpuset);
+        device->cpus = mu_tree_list(tree, around->cpuset);
     }
     read_driver(tree, device, gpu);
 }
@@ -305,6 +305,7 @@ void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
     add_packages(&tree);
     add_gpus(&tree);
     mu_tree_wires(&tree);
+    mu_tree_shape(&tree);
     if (tree.root != look->tree)
         tree.library->hwloc_topology_destroy(tree.root);
 }

@@ -157,6 +157,7 @@ static void finish(struct muster_topology *node)
     if (node->is_this_machine)
         leave_allowed(node);
     mu_node_link(node);
+    mu_shape_finish(node);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */

@@ -51,6 +51,7 @@ void muster_topology_free(struct muster_topology *topology)
     free(topology->numas);
     free(topology->wires);
     free(topology->notes);
+    free(topology->shape.boxes);
     free(topology);
 }
 

@@ -12,6 +12,7 @@
 
 #include "topology/hwloc_library.h"
 #include "topology/pci.h"
+#include "topology/shape.h"
 
 /* Ends of a wire that are no device of ours. */
 #define MU_WIRE_SWITCH    (-1) /* whoever has a wire to a switch reaches all others that have one */
@@ -57,6 +58,7 @@ struct muster_topology {
     size_t num_numas;
     struct mu_wire *wires; /* become links when all have told */
     size_t num_wires;
+    struct mu_shape shape;
     const char **notes;
     size_t num_notes;
     struct mu_text *texts;     /* every string of the above */
