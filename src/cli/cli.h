@@ -32,6 +32,7 @@ enum mu_cli_option_id {
     MU_OPT_CODE,
     MU_OPT_COMPLETION,
     MU_OPT_COUNT,
+    MU_OPT_CUDA,
     MU_OPT_DRY_RUN,
     MU_OPT_ENV,
     MU_OPT_EVERY,
@@ -43,12 +44,14 @@ enum mu_cli_option_id {
     MU_OPT_HEAP,
     MU_OPT_HEARTBEAT_TIMEOUT,
     MU_OPT_HELP,
+    MU_OPT_INPUT,
     MU_OPT_INSTANCE,
     MU_OPT_JOB,
     MU_OPT_JSON,
     MU_OPT_KILL_ON_FAIL,
     MU_OPT_LABEL,
     MU_OPT_MAP_BY,
+    MU_OPT_MATRIX,
     MU_OPT_MEMFD,
     MU_OPT_METRICS,
     MU_OPT_NAMES,
@@ -65,6 +68,7 @@ enum mu_cli_option_id {
     MU_OPT_STDIN,
     MU_OPT_STRAGGLERS,
     MU_OPT_SURVIVE,
+    MU_OPT_SVG,
     MU_OPT_TASK,
     MU_OPT_TASKS,
     MU_OPT_TIMEOUT,
@@ -125,7 +129,8 @@ struct mu_cli_call {
 };
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv, mu_cli_barrier,
-    mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_trace, mu_cli_bench, mu_cli_doctor, mu_cli_version, mu_cli_help;
+    mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_trace, mu_cli_topo, mu_cli_bench, mu_cli_doctor, mu_cli_version,
+    mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 
