@@ -58,8 +58,8 @@ struct mu_launch_source {
 };
 
 /*
- * Loads hwloc, and lets go of it again: 0.9 ms on two processors. Not while other threads run: it changes `environ` for
- * as long as it takes. `source` may be NULL.
+ * Loads hwloc, and lets go of it again: 0.9 ms on two processors, more while other threads run, for then its plugins
+ * are opened. `source` may be NULL.
  */
 int mu_launch_machine_load(const struct mu_launch_source *source, struct mu_launch_machine **ret_machine, char *why,
                            size_t size);

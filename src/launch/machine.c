@@ -1,10 +1,8 @@
 /*
  * launch/machine.c: what this node has, as a flat table of hardware threads.
  *
- * hwloc knows it. Linked, it would cost every start of the command 0.2 ms; so it is opened when a binding or a count
- * needs it, asked, and closed: the table is all that stays. hwloc is kept from what it would do besides and we do not
- * ask for: read distances, bind the calling thread to look at processors
- * one by one, and load its plugins, of which one starts OpenCL and one asks X servers for GPUs (2 ms of 3).
+ * hwloc knows it. It is opened when a binding or a count needs it, asked, and closed: the table is all that stays. It
+ * is kept from what it would do besides and we do not ask for: read distances, I/O and kinds of memory and processors.
  *
  * What the launcher may not use is left out: sched_getaffinity() gives the cpuset of the control group and what the
  * caller inherited, in one. When HWLOC_SYNTHETIC or its kind show hwloc another machine than this one, there is nothing
@@ -12,111 +10,53 @@
  */
 #include "launch/bind_private.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <hwloc.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define LIBRARY "libhwloc.so.15"
-#define PACKAGE "libhwloc15"
+#include "topology/hwloc_library.h"
 
-/* ---- the library ------------------------------------------------------------------------------------------------ */
+/* ---- hwloc's tree ------------------------------------------------------------------------------------------------ */
 
-#define CALLS(each)                                                                                                    \
-    each(hwloc_topology_init) each(hwloc_topology_set_synthetic) each(hwloc_topology_set_type_filter)                  \
-        each(hwloc_topology_set_flags) each(hwloc_topology_load) each(hwloc_topology_destroy)                          \
-            each(hwloc_topology_is_thissystem) each(hwloc_get_type_depth) each(hwloc_get_nbobjs_by_depth)              \
-                each(hwloc_get_obj_by_depth) each(hwloc_bitmap_isset) each(hwloc_bitmap_weight)
-
-struct hwloc {
-    void *handle;
-    hwloc_topology_t topology;
-#define MEMBER(name) __typeof__(name) *name;
-    CALLS(MEMBER)
-#undef MEMBER
+struct tree {
+    struct mu_hwloc hwloc;
+    hwloc_topology_t topology; /* NULL: not started */
 };
-
-static const struct {
-    const char *name;
-    size_t offset;
-} calls[] = {
-#define ROW(name) {#name, offsetof(struct hwloc, name)},
-    CALLS(ROW)
-#undef ROW
-};
-
-static int open_library(struct hwloc *hw, const char *library, char *why, size_t size)
-{
-    hw->handle = dlopen(library ? library : LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; hw->handle && i < sizeof calls / sizeof *calls; i++) {
-        void *address = dlsym(hw->handle, calls[i].name);
-
-        if (!address) {
-            snprintf(why, size, "cannot use hwloc (%s); install the package " PACKAGE, dlerror());
-            dlclose(hw->handle);
-            return -1;
-        }
-        memcpy((char *)hw + calls[i].offset, &address, sizeof address);
-    }
-    if (!hw->handle)
-        snprintf(why, size, "cannot load hwloc (%s); install the package " PACKAGE, dlerror());
-    return hw->handle ? 0 : -1;
-}
-
-/* The environment, with no place to find plugins in. The strings are those of the real one. */
-static char **without_plugins(void)
-{
-    static char none[] = "HWLOC_PLUGINS_PATH=/dev/null";
-    size_t count = 0;
-    char **copy;
-
-    while (environ && environ[count])
-        count++;
-    copy = calloc(count + 2, sizeof *copy);
-    if (!copy)
-        return NULL;
-    copy[0] = none; /* the first of a name is found */
-    for (size_t i = 0; i < count; i++)
-        copy[i + 1] = environ[i];
-    return copy;
-}
 
 /*
  * Only caches are left out. hwloc hangs each NUMA node at the object that spans the same processors, and where that is
  * filtered out the node moves up and seems to span more: groups must stay, with four nodes a package they stand for
  * these.
  */
-static void set_filters(struct hwloc *hw)
+static void set_filters(struct tree *tree)
 {
     static const hwloc_obj_type_t unwanted[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
 
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
-        hw->hwloc_topology_set_type_filter(hw->topology, unwanted[i], HWLOC_TYPE_FILTER_KEEP_NONE);
-    hw->hwloc_topology_set_type_filter(hw->topology, HWLOC_OBJ_L2CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
-    hw->hwloc_topology_set_type_filter(hw->topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
+        tree->hwloc.hwloc_topology_set_type_filter(tree->topology, unwanted[i], HWLOC_TYPE_FILTER_KEEP_NONE);
+    tree->hwloc.hwloc_topology_set_type_filter(tree->topology, HWLOC_OBJ_L2CACHE, HWLOC_TYPE_FILTER_KEEP_STRUCTURE);
+    tree->hwloc.hwloc_topology_set_type_filter(tree->topology, HWLOC_OBJ_L3CACHE, HWLOC_TYPE_FILTER_KEEP_ALL);
 }
 
-static int read_topology(struct hwloc *hw, const char *synthetic, char *why, size_t size)
+static int read_topology(struct tree *tree, const char *synthetic, char *why, size_t size)
 {
     /* DONT_CHANGE_BINDING: this thread stays where it is; the others since hwloc 2.8, refused before */
     const unsigned long flags = HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING, lean = HWLOC_TOPOLOGY_FLAG_NO_DISTANCES |
                                                                                 HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS |
                                                                                 HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
 
-    if (hw->hwloc_topology_init(&hw->topology)) {
+    if (mu_hwloc_start(&tree->hwloc, &tree->topology)) {
         snprintf(why, size, "hwloc does not start: %s", strerror(errno));
         return -1;
     }
-    if (synthetic && hw->hwloc_topology_set_synthetic(hw->topology, synthetic)) {
+    if (synthetic && tree->hwloc.hwloc_topology_set_synthetic(tree->topology, synthetic)) {
         snprintf(why, size, "'%.80s' describes no machine", synthetic);
         return -1;
     }
-    set_filters(hw);
-    if (hw->hwloc_topology_set_flags(hw->topology, flags | lean))
-        hw->hwloc_topology_set_flags(hw->topology, flags);
-    if (hw->hwloc_topology_load(hw->topology)) {
+    set_filters(tree);
+    if (tree->hwloc.hwloc_topology_set_flags(tree->topology, flags | lean))
+        tree->hwloc.hwloc_topology_set_flags(tree->topology, flags);
+    if (tree->hwloc.hwloc_topology_load(tree->topology)) {
         snprintf(why, size, "hwloc cannot read this machine: %s", strerror(errno));
         return -1;
     }
@@ -125,30 +65,31 @@ static int read_topology(struct hwloc *hw, const char *synthetic, char *why, siz
 
 /* ---- from its tree to our table ---------------------------------------------------------------------------------- */
 
-static unsigned num_objects(struct hwloc *hw, hwloc_obj_type_t type)
+static unsigned num_objects(struct tree *tree, hwloc_obj_type_t type)
 {
-    int depth = hw->hwloc_get_type_depth(hw->topology, type);
+    int depth = tree->hwloc.hwloc_get_type_depth(tree->topology, type);
 
-    return depth == HWLOC_TYPE_DEPTH_UNKNOWN ? 0 : hw->hwloc_get_nbobjs_by_depth(hw->topology, depth);
+    return depth == HWLOC_TYPE_DEPTH_UNKNOWN ? 0 : tree->hwloc.hwloc_get_nbobjs_by_depth(tree->topology, depth);
 }
 
-static hwloc_obj_t object(struct hwloc *hw, hwloc_obj_type_t type, unsigned index)
+static hwloc_obj_t object(struct tree *tree, hwloc_obj_type_t type, unsigned index)
 {
-    return hw->hwloc_get_obj_by_depth(hw->topology, hw->hwloc_get_type_depth(hw->topology, type), index);
+    return tree->hwloc.hwloc_get_obj_by_depth(tree->topology, tree->hwloc.hwloc_get_type_depth(tree->topology, type),
+                                              index);
 }
 
 /* The smallest NUMA node around the thread, the first of equals: memory of another kind has nodes of its own. */
-static int numa_of(struct hwloc *hw, unsigned cpu)
+static int numa_of(struct tree *tree, unsigned cpu)
 {
     int found = -1, least = 0;
 
-    for (unsigned i = 0; i < num_objects(hw, HWLOC_OBJ_NUMANODE); i++) {
-        hwloc_obj_t node = object(hw, HWLOC_OBJ_NUMANODE, i);
+    for (unsigned i = 0; i < num_objects(tree, HWLOC_OBJ_NUMANODE); i++) {
+        hwloc_obj_t node = object(tree, HWLOC_OBJ_NUMANODE, i);
         int weight;
 
-        if (!hw->hwloc_bitmap_isset(node->cpuset, cpu))
+        if (!tree->hwloc.hwloc_bitmap_isset(node->cpuset, cpu))
             continue;
-        weight = hw->hwloc_bitmap_weight(node->cpuset);
+        weight = tree->hwloc.hwloc_bitmap_weight(node->cpuset);
         if ((found < 0 || weight < least) && node->os_index < MU_CPUS_MAX) {
             found = (int)node->os_index;
             least = weight;
@@ -157,16 +98,16 @@ static int numa_of(struct hwloc *hw, unsigned cpu)
     return found;
 }
 
-static struct mu_launch_thread thread_of(struct hwloc *hw, hwloc_obj_t pu)
+static struct mu_launch_thread thread_of(struct tree *tree, hwloc_obj_t pu)
 {
     struct mu_launch_thread thread = {.cpu = pu->os_index};
 
     thread.part[MU_PART_MACHINE] = 0;
     thread.part[MU_PART_HWTHREAD] = (int)pu->logical_index;
-    thread.part[MU_PART_NUMA] = numa_of(hw, pu->os_index);
+    thread.part[MU_PART_NUMA] = numa_of(tree, pu->os_index);
     thread.part[MU_PART_L3] = thread.part[MU_PART_PACKAGE] = -1;
     /* where no core is known, each thread is one */
-    thread.part[MU_PART_CORE] = (int)(num_objects(hw, HWLOC_OBJ_CORE) + pu->logical_index);
+    thread.part[MU_PART_CORE] = (int)(num_objects(tree, HWLOC_OBJ_CORE) + pu->logical_index);
     for (hwloc_obj_t above = pu->parent; above; above = above->parent) {
         if (above->type == HWLOC_OBJ_CORE)
             thread.part[MU_PART_CORE] = (int)above->logical_index;
@@ -178,34 +119,23 @@ static struct mu_launch_thread thread_of(struct hwloc *hw, hwloc_obj_t pu)
     return thread;
 }
 
-/* The variable that shows hwloc another machine. */
-static const char *foreign_source(void)
+static int fill(struct mu_launch_machine *machine, struct tree *tree, const cpu_set_t *allowed, size_t allowed_size)
 {
-    static const char *const variables[] = {"HWLOC_FSROOT", "HWLOC_CPUID_PATH", "HWLOC_SYNTHETIC", "HWLOC_XMLFILE"};
-
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-        if (getenv(variables[i]))
-            return variables[i];
-    return "hwloc";
-}
-
-static int fill(struct mu_launch_machine *machine, struct hwloc *hw, const cpu_set_t *allowed, size_t allowed_size)
-{
-    unsigned count = num_objects(hw, HWLOC_OBJ_PU);
+    unsigned count = num_objects(tree, HWLOC_OBJ_PU);
     size_t bits = CPU_SETSIZE;
 
     machine->threads = calloc(count ? count : 1, sizeof *machine->threads);
     if (!machine->threads)
         return -1;
     for (unsigned i = 0; i < count; i++) {
-        hwloc_obj_t pu = object(hw, HWLOC_OBJ_PU, i);
+        hwloc_obj_t pu = object(tree, HWLOC_OBJ_PU, i);
 
         if (pu->os_index >= MU_CPUS_MAX)
             continue;
         if (pu->os_index >= bits)
             bits = (size_t)pu->os_index + 1;
         if (!allowed || (pu->os_index < allowed_size * 8 && CPU_ISSET_S(pu->os_index, allowed_size, allowed)))
-            machine->threads[machine->num_threads++] = thread_of(hw, pu);
+            machine->threads[machine->num_threads++] = thread_of(tree, pu);
     }
     for (size_t i = 0; i < machine->num_threads; i++) /* a node's number may be larger than any processor's */
         if (machine->threads[i].part[MU_PART_NUMA] >= (int)bits)
@@ -214,7 +144,7 @@ static int fill(struct mu_launch_machine *machine, struct hwloc *hw, const cpu_s
     return 0;
 }
 
-static int load(struct mu_launch_machine *machine, struct hwloc *hw, const struct mu_launch_source *source, char *why,
+static int load(struct mu_launch_machine *machine, struct tree *tree, const struct mu_launch_source *source, char *why,
                 size_t size)
 {
     const cpu_set_t *allowed = source->allowed;
@@ -222,10 +152,10 @@ static int load(struct mu_launch_machine *machine, struct hwloc *hw, const struc
     cpu_set_t *own = NULL;
     int code;
 
-    if (read_topology(hw, source->synthetic, why, size))
+    if (read_topology(tree, source->synthetic, why, size))
         return -1;
-    if (!hw->hwloc_topology_is_thissystem(hw->topology)) {
-        machine->foreign = foreign_source();
+    if (!tree->hwloc.hwloc_topology_is_thissystem(tree->topology)) {
+        machine->foreign = mu_hwloc_foreign() ? mu_hwloc_foreign() : "hwloc";
     } else if (!allowed) {
         if (mu_cpus_allowed(&own, &allowed_size)) {
             snprintf(why, size, "cannot ask which processors may be used: %s", strerror(errno));
@@ -233,7 +163,7 @@ static int load(struct mu_launch_machine *machine, struct hwloc *hw, const struc
         }
         allowed = own;
     }
-    code = fill(machine, hw, allowed, allowed_size);
+    code = fill(machine, tree, allowed, allowed_size);
     CPU_FREE(own);
     if (code)
         snprintf(why, size, "out of memory");
@@ -246,29 +176,22 @@ int mu_launch_machine_load(const struct mu_launch_source *source, struct mu_laun
                            size_t size)
 {
     static const struct mu_launch_source here;
-    char **real = environ, **bare;
     struct mu_launch_machine *machine;
-    struct hwloc hw = {0};
-    int code;
+    struct tree tree = {0};
+    int code = -1;
 
     if (!source)
         source = &here;
-    if (open_library(&hw, source->library, why, size))
+    if (mu_hwloc_open(source->library, &tree.hwloc, why, size))
         return -1;
     machine = calloc(1, sizeof *machine);
-    bare = without_plugins();
-    if (!machine || !bare) {
+    if (machine)
+        code = load(machine, &tree, source, why, size);
+    else
         snprintf(why, size, "out of memory");
-        code = -1;
-    } else {
-        environ = bare; /* not setenv(): the tasks inherit that, and others hold pointers into it */
-        code = load(machine, &hw, source, why, size);
-        if (hw.topology)
-            hw.hwloc_topology_destroy(hw.topology);
-        environ = real;
-    }
-    free(bare);
-    dlclose(hw.handle);
+    if (tree.topology)
+        tree.hwloc.hwloc_topology_destroy(tree.topology);
+    mu_hwloc_close(&tree.hwloc);
     if (code)
         mu_launch_machine_free(machine);
     else
