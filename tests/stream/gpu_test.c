@@ -82,7 +82,7 @@ static int play(void *arg)
 static int capture(void *arg)
 {
     mu_cuda_result (*begin)(mu_cuda_stream, int mode), (*end)(mu_cuda_stream, void **graph);
-    void *library = dlopen("libcuda.so.1", RTLD_NOW), *address, *graph = NULL;
+    void *library = dlopen("libcuda.so.1", RTLD_NOW), *address = NULL, *graph = NULL;
 
     take_part(*(int32_t *)arg, "capture");
     CHECK(library && (address = dlsym(library, "cuStreamBeginCapture_v2")));
