@@ -20,6 +20,8 @@ static const struct mu_provider providers[] = {
     {"hwloc", MU_REACH_ANY, mu_provider_hwloc},
     {"sysfs", MU_REACH_FILES, mu_provider_sysfs},
     {"KFD", MU_REACH_FILES, mu_provider_kfd},
+    {"NVML", MU_REACH_ANY, mu_provider_nvml}, /* with a library that is named for it; else here alone */
+    {"CUDA", MU_REACH_HERE, mu_provider_cuda},
 };
 
 /* ---- order ------------------------------------------------------------------------------------------------------- */

@@ -20,7 +20,7 @@
 #define MU_NVML_LINKS_MAX 256u
 #define MU_NVML_WIRES_MAX 32u /* far ends of one GPU's links */
 #define MU_NVML_CPU_WORDS 32u /* 2048 processors */
-#define MU_NVML_PCI_MAX   20u
+#define MU_NVML_PCI_MAX   24u
 
 #define MEMBER(name, symbol, parameters) int(*name) parameters
 struct mu_nvml {

@@ -149,7 +149,6 @@ _Static_assert(sizeof(struct nvml_event) == 32, "nvmlEventData_t");
     each(fields, nvmlDeviceGetFieldValues, (nvml_device, int, struct nvml_field *));                                   \
     each(fabric, nvmlDeviceGetGpuFabricInfoV, (nvml_device, struct nvml_fabric *));                                    \
     each(fabric_v1, nvmlDeviceGetGpuFabricInfo, (nvml_device, struct nvml_fabric_v1 *));                               \
-    each(ancestor, nvmlDeviceGetTopologyCommonAncestor, (nvml_device, nvml_device, uint32_t *));                       \
     each(event_types, nvmlDeviceGetSupportedEventTypes, (nvml_device, uint64_t *));                                    \
     each(event_set, nvmlEventSetCreate, (nvml_event_set *));                                                           \
     each(event_register, nvmlDeviceRegisterEvents, (nvml_device, uint64_t, nvml_event_set));                           \

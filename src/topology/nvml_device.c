@@ -10,18 +10,18 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "topology/pci.h"
+
 #define LINK_ERRORS_MAX 8 /* in a row: there are no more links */
 #define MIG_SLOTS_MAX   64u
 
 int mu_nvml_address(const char *bus_id, char ret_pci[MU_NVML_PCI_MAX])
 {
-    unsigned domain, bus, device, function;
-    int end = 0;
+    struct mu_pci pci;
 
-    if (sscanf(bus_id, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 || bus_id[end] ||
-        device > 31 || function > 7)
+    if (mu_pci_parse(bus_id, &pci))
         return -1;
-    snprintf(ret_pci, MU_NVML_PCI_MAX, "%04x:%02x:%02x.%x", domain, bus, device, function);
+    mu_pci_print(&pci, ret_pci, MU_NVML_PCI_MAX);
     return 0;
 }
 

@@ -9,7 +9,7 @@
  *   capability 9 0               cpus MASK-IN-HEX              numa 1
  *   speed 26562 (of each link)   link N gpu|switch|npu|unknown|down [ADDRESS|bad]
  *   fabric VERSION 32-HEX-DIGITS CLIQUE [STATE]                events 0xb (those that it supports)
- *   near OTHER-GPU 10            slots 7
+ *   slots 7
  *   mig SLOT UUID GI CI MULTIPROCESSORS SLICES COMPUTE-SLICES MIB
  *   fail FUNCTION CODE           hang FUNCTION                 crash FUNCTION          garbage FUNCTION
  *
@@ -303,13 +303,6 @@ int nvmlDeviceGetFieldValues(nvml_device device, int count, struct nvml_field *f
         fields[i].type = NVML_VALUE_U32;
         fields[i].value.u32 = device->speed;
     }
-    return NVML_OK;
-}
-
-int nvmlDeviceGetTopologyCommonAncestor(nvml_device a, nvml_device b, uint32_t *level)
-{
-    RULED(a, level, sizeof *level);
-    *level = a->near[(b - gpus) & 15];
     return NVML_OK;
 }
 

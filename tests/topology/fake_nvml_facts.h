@@ -20,7 +20,7 @@ struct rule {
 struct nvml_device {
     struct nvml_device *parent; /* of a part */
     char bus_id[32], name[96], uuid[96], serial[96];
-    uint32_t device_id, minor, gi, ci, fabric_version, num_links, speed, slots, near[16];
+    uint32_t device_id, minor, gi, ci, fabric_version, num_links, speed, slots;
     int is_here, is_lost, capability[2];
     uint64_t memory, events, registered;
     unsigned long cpus, nodes;
@@ -127,8 +127,6 @@ static int read_numbers(struct nvml_device *device, const char *key, const char 
         sscanf(rest, "%lx", &device->events);
     else if (strcmp(key, "slots") == 0)
         sscanf(rest, "%u", &device->slots);
-    else if (strcmp(key, "near") == 0 && sscanf(rest, "%u", &other) == 1 && other < 16)
-        sscanf(rest, "%*u %u", &device->near[other]);
     else if (strcmp(key, "count") == 0)
         sscanf(rest, "%u", &count_told);
     else

@@ -1,0 +1,327 @@
+/*
+ * topology/by_nvml.c: what NVIDIA's management library tells of the node.
+ *
+ * It is asked in a child process: a sick driver makes it hang, and nobody who wants to know his topology shall. Where
+ * nothing hints at an NVIDIA GPU it is not asked at all. GPUs are found by their PCI address and never by NVML's
+ * number; one that nobody has told of before (its bus is not shown to a virtual machine or a container) is added. How
+ * far two GPUs are from each other on PCI is not asked for: NVML reads that from the same files as we do.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpus.h"
+#include "topology/apart.h"
+#include "topology/node.h"
+#include "topology/nvml.h"
+
+#define LIMIT_MS 10000u
+
+/* What the child tells: a device, or words. */
+struct told {
+    int32_t is_device;
+    union {
+        struct mu_nvml_device device;
+        char words[512];
+    } u;
+};
+_Static_assert(sizeof(struct told) <= MU_APART_RECORD_MAX, "a record goes through the pipe at once");
+
+struct answers {
+    const char *library;
+    struct muster_topology *node;
+    struct mu_nvml_device *devices; /* in NVML's order, parts behind their GPU */
+    size_t count;
+};
+
+/* ---- in the child -------------------------------------------------------------------------------------------------
+ */
+
+static void tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, const char *words)
+{
+    struct told told = {.is_device = 0};
+
+    if (gpu == UINT32_MAX)
+        snprintf(told.u.words, sizeof told.u.words, "%s", words);
+    else
+        snprintf(told.u.words, sizeof told.u.words, "GPU %u may not be looked at: %s", gpu, words);
+    mu_apart_tell(pipe, &told);
+}
+
+static void tell_gpu(const struct mu_apart_pipe *pipe, const struct mu_nvml *nvml, uint32_t index)
+{
+    static struct mu_nvml_device parts[MU_NVML_PARTS_MAX];
+    static struct told told;
+    nvml_device handle;
+    size_t count;
+
+    told.is_device = 1;
+    mu_nvml_gpu(nvml, index, &told.u.device, &handle);
+    if (told.u.device.refused) {
+        tell_words(pipe, index, mu_nvml_words(nvml, told.u.device.refused));
+        return;
+    }
+    mu_apart_tell(pipe, &told);
+    count = mu_nvml_parts(nvml, index, handle, parts);
+    for (size_t i = 0; i < count; i++) {
+        told.u.device = parts[i];
+        mu_apart_tell(pipe, &told);
+    }
+}
+
+static void tell(const struct mu_apart_pipe *pipe, void *arg)
+{
+    const struct answers *answers = arg;
+    struct mu_nvml nvml;
+    char why[400];
+    uint32_t count;
+
+    if (mu_nvml_open(answers->library, &nvml, why, sizeof why)) {
+        tell_words(pipe, UINT32_MAX, why);
+        return;
+    }
+    if (mu_nvml_count(&nvml, &count))
+        tell_words(pipe, UINT32_MAX, "it does not tell how many GPUs there are");
+    for (uint32_t i = 0; i < count; i++)
+        tell_gpu(pipe, &nvml, i);
+}
+
+/* ---- in the caller ------------------------------------------------------------------------------------------------
+ */
+
+static void terminate(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+}
+
+static void take(const void *record, void *arg)
+{
+    const struct told *told = record;
+    struct answers *answers = arg;
+    struct mu_nvml_device *more, *device;
+
+    if (!told->is_device) {
+        mu_node_note(answers->node, "NVML: %.*s", (int)sizeof told->u.words - 1, told->u.words);
+        return;
+    }
+    more = realloc(answers->devices, (answers->count + 1) * sizeof *more);
+    if (!more) {
+        answers->node->failed = 1;
+        return;
+    }
+    answers->devices = more;
+    device = &more[answers->count++];
+    *device = told->u.device;
+    terminate(device->pci, sizeof device->pci);
+    terminate(device->name, sizeof device->name);
+    terminate(device->uuid, sizeof device->uuid);
+    terminate(device->serial, sizeof device->serial);
+    terminate(device->profile, sizeof device->profile);
+    terminate(device->fabric, sizeof device->fabric);
+    if (device->num_wires > MU_NVML_WIRES_MAX)
+        device->num_wires = MU_NVML_WIRES_MAX;
+    for (uint32_t i = 0; i < device->num_wires; i++)
+        terminate(device->wires[i].pci, sizeof device->wires[i].pci);
+}
+
+static void set_text(struct muster_topology *node, const char **to, const char *text)
+{
+    if (*text)
+        *to = mu_node_text(node, "%s", text);
+}
+
+static void set_cpus(struct muster_topology *node, struct muster_device *device, const struct mu_nvml_device *told)
+{
+    cpu_set_t *set = mu_cpus_new(sizeof told->cpus);
+    char *list = NULL;
+
+    if (set) {
+        memcpy(set, told->cpus, sizeof told->cpus);
+        if (CPU_COUNT_S(sizeof told->cpus, set) > 0)
+            list = mu_cpus_list(set, sizeof told->cpus);
+    }
+    if (list)
+        device->cpus = mu_node_text(node, "%s", list);
+    free(list);
+    CPU_FREE(set);
+}
+
+/* The device that NVML tells of; NULL: there is no room. */
+static struct muster_device *device_of(struct muster_topology *node, const struct mu_nvml_device *told, int32_t gpu)
+{
+    const char *address = told->is_part ? node->devices[gpu].pci : told->pci;
+    struct muster_device *device;
+    struct mu_pci pci;
+    int has_pci = mu_pci_parse(address, &pci) == 0;
+
+    if (told->is_part) {
+        device = mu_node_add_device(node, MUSTER_DEVICE_GPU_PART, has_pci ? &pci : NULL);
+        if (device)
+            device->parent = gpu;
+        return device;
+    }
+    device = has_pci ? mu_node_find_device(node, &pci) : NULL;
+    return device ? device : mu_node_add_device(node, MUSTER_DEVICE_GPU, has_pci ? &pci : NULL);
+}
+
+static void set_gpu(struct muster_topology *node, struct muster_device *device, const struct mu_nvml_device *told)
+{
+    if (told->minor >= 0)
+        device->minor = told->minor;
+    if (told->major_capability > 0)
+        device->compute_capability =
+            mu_node_text(node, "%d.%d", (int)told->major_capability, (int)told->minor_capability);
+    if (told->device_id && !device->pci_vendor) {
+        device->pci_vendor = told->device_id & 0xffff;
+        device->pci_device = told->device_id >> 16;
+    }
+    if (!*device->vendor)
+        device->vendor = mu_pci_vendor(MU_VENDOR_NVIDIA);
+    if (device->numa_node < 0)
+        device->numa_node = told->numa_node;
+    if (!*device->cpus)
+        set_cpus(node, device, told);
+    if (told->is_lost)
+        device->health = -1;
+}
+
+/* As the GPU's, whatever it has of its own: also what other providers told of that. */
+static void set_part(struct muster_device *device, const struct muster_device *gpu, const struct mu_nvml_device *told)
+{
+    device->vendor = gpu->vendor;
+    device->compute_capability = gpu->compute_capability;
+    device->minor = gpu->minor;
+    device->pci_class = gpu->pci_class;
+    device->pci_vendor = gpu->pci_vendor;
+    device->pci_device = gpu->pci_device;
+    device->health = gpu->health;
+    device->core_count = told->multiprocessors;
+    device->gpu_instance = told->gpu_instance;
+    device->compute_instance = told->compute_instance;
+}
+
+/* The index of what has become of it; -1: nothing. */
+static int32_t merge(struct muster_topology *node, const struct mu_nvml_device *told, int32_t gpu)
+{
+    struct muster_device *device = device_of(node, told, gpu);
+
+    if (!device)
+        return -1;
+    device->sources |= MUSTER_SOURCE_NVML;
+    set_text(node, &device->name, told->name);
+    set_text(node, &device->uuid, told->uuid);
+    set_text(node, &device->serial, told->serial);
+    set_text(node, &device->fabric, told->fabric);
+    set_text(node, &device->part_profile, told->profile);
+    if (told->memory_bytes)
+        device->memory_bytes = told->memory_bytes;
+    if (told->is_part)
+        set_part(device, &node->devices[gpu], told);
+    else
+        set_gpu(node, device, told);
+    return mu_node_index(node, device);
+}
+
+/* ---- wires --------------------------------------------------------------------------------------------------------
+ */
+
+/* That the far end has an address that is no switch's: then it is a processor's, or something that we do not know. */
+static int is_no_switch(const struct muster_topology *node, const char *pci)
+{
+    char path[256], text[32] = "";
+    FILE *file;
+
+    if (!*pci || !node->root ||
+        snprintf(path, sizeof path, "%.200s/sys/bus/pci/devices/%.24s/class", node->root, pci) >= (int)sizeof path)
+        return 0;
+    file = fopen(path, "re");
+    if (!file)
+        return 0;
+    if (!fgets(text, sizeof text, file))
+        text[0] = '\0';
+    fclose(file);
+    return strtoul(text, NULL, 16) >> 8 != 0x0680;
+}
+
+/*
+ * Where it leads. A GPU that is not among ours is another container's; what is not told is, as a rule, a switch:
+ * drivers hide those, or give them an address that nobody has.
+ */
+static int32_t end_of(struct muster_topology *node, const struct mu_nvml_wire *wire)
+{
+    const struct muster_device *far = NULL;
+    struct mu_pci pci;
+
+    if (wire->far == NVML_REMOTE_SWITCH)
+        return MU_WIRE_SWITCH;
+    if (wire->far == NVML_REMOTE_NPU)
+        return MU_WIRE_ELSEWHERE;
+    if (mu_pci_parse(wire->pci, &pci) == 0)
+        far = mu_node_find_device(node, &pci);
+    if (far)
+        return mu_node_index(node, far);
+    return wire->far == NVML_REMOTE_GPU || is_no_switch(node, wire->pci) ? MU_WIRE_ELSEWHERE : MU_WIRE_SWITCH;
+}
+
+static void add_wires(struct muster_topology *node, const struct mu_nvml_device *told, int32_t from)
+{
+    for (uint32_t i = 0; i < told->num_wires; i++) {
+        struct mu_wire wire = {.from = from,
+                               .to = end_of(node, &told->wires[i]),
+                               .level = MUSTER_LINK_NVLINK,
+                               .lanes = told->wires[i].lanes,
+                               .bandwidth_mbs = told->wires[i].bandwidth_mbs};
+
+        mu_node_add_wire(node, &wire);
+    }
+}
+
+static void merge_all(struct muster_topology *node, const struct answers *answers)
+{
+    int32_t *places = calloc(answers->count + 1, sizeof *places), gpu = -1;
+
+    if (!places) {
+        node->failed = 1;
+        return;
+    }
+    for (size_t i = 0; i < answers->count; i++) {
+        const struct mu_nvml_device *told = &answers->devices[i];
+
+        places[i] = told->is_part && gpu < 0 ? -1 : merge(node, told, gpu);
+        if (!told->is_part)
+            gpu = places[i];
+    }
+    for (size_t i = 0; i < answers->count; i++) /* now all far ends are known */
+        if (places[i] >= 0)
+            add_wires(node, &answers->devices[i], places[i]);
+    free(places);
+}
+
+/* ---- whether to ask -----------------------------------------------------------------------------------------------
+ */
+
+static int is_worth_it(const struct muster_topology *node, const struct muster_topology_source *source)
+{
+    if (source->nvml)
+        return *source->nvml != '\0';
+    if (!node->is_this_machine || !*mu_nvml_path(NULL))
+        return 0;
+    for (size_t i = 0; i < node->num_devices; i++)
+        if (node->devices[i].pci_vendor == MU_VENDOR_NVIDIA)
+            return 1;
+    return getenv("MUSTER_NVML") || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+}
+
+void mu_provider_nvml(struct muster_topology *node, const struct mu_look *look)
+{
+    struct answers answers = {.library = look->source->nvml, .node = node};
+    char why[256];
+
+    if (!is_worth_it(node, look->source))
+        return;
+    if (mu_apart(tell, take, &answers, sizeof(struct told), LIMIT_MS, why, sizeof why))
+        mu_node_note(node, "NVML: %s", why);
+    merge_all(node, &answers);
+    free(answers.devices);
+}

@@ -1,0 +1,172 @@
+/*
+ * tests/topology/apart_test.c: a child is asked, and whatever becomes of it is an answer.
+ */
+#include "cm.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "topology/apart.h"
+
+struct record {
+    int number;
+    char text[100];
+};
+
+static int taken, in_order, fd_of_ours;
+static char why[256];
+
+static void take(const void *record, void *arg)
+{
+    const struct record *one = record;
+
+    (void)arg;
+    in_order &= one->number == taken && strcmp(one->text, "text") == 0;
+    taken++;
+}
+
+static int ask(void (*tell)(const struct mu_apart_pipe *pipe, void *arg), void *arg, unsigned limit_ms)
+{
+    taken = 0;
+    in_order = 1;
+    why[0] = '\0';
+    return mu_apart(tell, take, arg, sizeof(struct record), limit_ms, why, sizeof why);
+}
+
+static void tell_some(const struct mu_apart_pipe *pipe, int count)
+{
+    struct record record = {.text = "text"};
+
+    for (record.number = 0; record.number < count; record.number++)
+        mu_apart_tell(pipe, &record);
+}
+
+static void many(const struct mu_apart_pipe *pipe, void *arg)
+{
+    tell_some(pipe, *(int *)arg);
+}
+
+static void hangs(const struct mu_apart_pipe *pipe, void *arg)
+{
+    (void)arg;
+    tell_some(pipe, 2);
+    for (;;)
+        pause();
+}
+
+static void crashes(const struct mu_apart_pipe *pipe, void *arg)
+{
+    (void)arg;
+    tell_some(pipe, 3);
+    raise(SIGKILL);
+}
+
+static void leaves(const struct mu_apart_pipe *pipe, void *arg)
+{
+    (void)pipe;
+    (void)arg;
+    _exit(0);
+}
+
+static void writes_elsewhere(const struct mu_apart_pipe *pipe, void *arg)
+{
+    (void)arg;
+    tell_some(pipe, 1);
+    for (int fd = 0; fd < 100; fd++)
+        if (write(fd, "this is no record of anything", 29) < 0)
+            continue;
+}
+
+static void holds_nothing_of_ours(const struct mu_apart_pipe *pipe, void *arg)
+{
+    (void)arg;
+    tell_some(pipe, fcntl(fd_of_ours, F_GETFD) < 0);
+}
+
+static void all_records_come_in_order(void **state)
+{
+    int count = 2000;
+
+    (void)state;
+    assert_int_equal(ask(many, &count, 60000), 0);
+    assert_int_equal(taken, 2000);
+    assert_true(in_order);
+    count = 0;
+    assert_int_equal(ask(many, &count, 60000), 0);
+    assert_int_equal(taken, 0);
+}
+
+static void what_was_told_before_a_silence_holds(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(hangs, NULL, 1500), -1);
+    assert_string_equal(why, "no answer within 2 s");
+    assert_int_equal(taken, 2);
+}
+
+static void a_crash_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(crashes, NULL, 60000), -1);
+    assert_string_equal(why, "asking it kills the process: signal 9 (KILL)");
+    assert_int_equal(taken, 3);
+    assert_int_equal(ask(leaves, NULL, 60000), -1);
+    assert_string_equal(why, "asking it ends the process");
+}
+
+static void what_is_no_record_is_not_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(ask(writes_elsewhere, NULL, 60000), -1);
+    assert_string_equal(why, "something else than an answer was told");
+    assert_int_equal(taken, 1);
+}
+
+static void the_child_holds_no_descriptor_of_ours(void **state)
+{
+    (void)state;
+    fd_of_ours = fcntl(1, F_DUPFD, 50);
+    assert_true(fd_of_ours >= 50);
+    assert_int_equal(ask(holds_nothing_of_ours, NULL, 60000), 0);
+    assert_int_equal(taken, 1);
+    close(fd_of_ours);
+}
+
+/* The kernel reaps in our place. */
+static void a_process_that_ignores_its_children_may_ask(void **state)
+{
+    int count = 5;
+
+    (void)state;
+    signal(SIGCHLD, SIG_IGN);
+    assert_int_equal(ask(many, &count, 60000), 0);
+    assert_int_equal(taken, 5);
+    assert_int_equal(ask(crashes, NULL, 60000), -1);
+    signal(SIGCHLD, SIG_DFL);
+}
+
+static void no_child_is_left(void **state)
+{
+    (void)state;
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_records_come_in_order),
+        cmocka_unit_test(what_was_told_before_a_silence_holds),
+        cmocka_unit_test(a_crash_is_named),
+        cmocka_unit_test(what_is_no_record_is_not_taken),
+        cmocka_unit_test(the_child_holds_no_descriptor_of_ours),
+        cmocka_unit_test(a_process_that_ignores_its_children_may_ask),
+        cmocka_unit_test(no_child_is_left),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
