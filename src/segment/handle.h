@@ -23,6 +23,8 @@ struct muster {
     struct mu_slot *pulse;    /* the slot whose heartbeat this process keeps; NULL for observers */
     struct mu_keeper *keeper;
     struct mu_use *uses; /* its threads' contexts */
+    /* a higher room's, or NULL: called within muster_leave(), before anything goes */
+    void (*_Atomic at_leave)(struct muster *m);
     struct muster *next_left;
 };
 enum { MU_HANDLE_OPEN = 1, MU_HANDLE_LEFT = 2 };

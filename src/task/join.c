@@ -258,6 +258,7 @@ static enum muster_status unregister(struct muster *m)
 enum muster_status muster_leave(struct muster *muster)
 {
     struct muster_segment *seg;
+    void (*at_leave)(struct muster *);
     enum muster_status status;
 
     if (!muster)
@@ -269,6 +270,9 @@ enum muster_status muster_leave(struct muster *muster)
             mu_handle_put_away(muster);
         return status;
     }
+    at_leave = muster->at_leave;
+    if (at_leave && mu_segment_is_whole(seg))
+        at_leave(muster);
     if (!mu_segment_is_whole(seg))
         status = mu_fail(MUSTER_DATA_LOSS, "the segment of job %s was truncated while in use", seg->job);
     else if (muster->task_id >= 0 && !muster->keeper)
