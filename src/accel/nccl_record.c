@@ -1,0 +1,211 @@
+/*
+ * accel/nccl_record.c: the states of a communicator's id. Each function is one edit of a private copy, which the caller
+ * commits or not; what decides it (who lives, what time it is) is asked inside the edit.
+ *
+ * A generation is never brought back: whoever finds it dead begins the next one, and a maker that comes too late finds
+ * that it is the owner no longer. So two processes may both make ids, but only one's are ever handed out.
+ */
+#include "accel/nccl_record.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "accel/nccl_library.h"
+
+static_assert(sizeof(struct mu_nccl_head) == 192 && sizeof(struct mu_nccl_taker) == 16, "what peers read");
+
+size_t mu_nccl_record_size(uint32_t nranks, uint32_t nids)
+{
+    return sizeof(struct mu_nccl_head) + (size_t)nranks * sizeof(struct mu_nccl_taker) +
+           (size_t)nids * MUSTER_NCCL_ID_BYTES;
+}
+
+static void place(struct mu_nccl_record *r, void *copy)
+{
+    r->head = copy;
+    r->takers = (struct mu_nccl_taker *)(r->head + 1);
+    r->ids = (char *)(r->takers + r->head->nranks);
+}
+
+bool mu_nccl_record_view(struct mu_nccl_record *r, void *copy, size_t len)
+{
+    struct mu_nccl_head *h = copy;
+
+    if (len < sizeof *h || !h->nranks || h->nranks > MUSTER_NCCL_RANKS_MAX || !h->nids ||
+        h->nids > MUSTER_NCCL_IDS_MAX || len != mu_nccl_record_size(h->nranks, h->nids) ||
+        h->state < MUSTER_NCCL_MAKING || h->state > MUSTER_NCCL_FAILED || h->taken > h->nranks || h->done > h->nranks ||
+        h->owner_rank >= h->nranks)
+        return false;
+    h->reason[sizeof h->reason - 1] = 0;
+    place(r, copy);
+    return true;
+}
+
+static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+{
+    struct mu_nccl_head *h = r->head;
+
+    h->generation++;
+    h->since = a->now;
+    h->expires = 0;
+    h->owner_incarnation = a->incarnation;
+    h->owner_task = a->task;
+    h->owner_rank = a->rank;
+    h->state = MUSTER_NCCL_MAKING;
+    h->version = a->version;
+    h->nranks = a->nranks;
+    h->nids = a->nids;
+    h->taken = h->done = 0;
+    place(r, h);
+    memset(r->takers, 0, mu_nccl_record_size(a->nranks, a->nids) - sizeof *h);
+    return MU_NCCL_MAKE;
+}
+
+void mu_nccl_first(struct mu_nccl_record *r, void *room, const struct mu_nccl_asker *a)
+{
+    r->head = room;
+    begin(r, a);
+}
+
+static bool is_owner(const struct mu_nccl_head *h, const struct mu_nccl_asker *a)
+{
+    return h->owner_task == a->task && h->owner_incarnation == a->incarnation && h->owner_rank == a->rank;
+}
+
+/* Of a generation that is READY: the first reason why it can no longer be used. */
+static bool is_broken(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, char reason[120])
+{
+    const struct mu_nccl_head *h = r->head;
+    /* once one rank is through, all have checked in: who leaves then does no harm */
+    bool through = h->done > 0;
+    enum mu_nccl_presence p = a->presence(a->arg, h->owner_task, h->owner_incarnation);
+
+    if (p == MU_NCCL_LOST || (p == MU_NCCL_LEFT && !through)) {
+        snprintf(reason, 120, "task %d, which made the id, %s", h->owner_task,
+                 p == MU_NCCL_LOST ? "is dead or in error" : "has left the job");
+        return true;
+    }
+    for (uint32_t i = 0; i < h->nranks; i++) {
+        if (!(r->takers[i].flags & MU_NCCL_TAKEN))
+            continue;
+        p = a->presence(a->arg, r->takers[i].task, r->takers[i].incarnation);
+        if (p == MU_NCCL_LOST || (p == MU_NCCL_LEFT && !through)) {
+            snprintf(reason, 120, "task %d, which is rank %u, %s", r->takers[i].task, i,
+                     p == MU_NCCL_LOST ? "is dead or in error" : "has left the job");
+            return true;
+        }
+    }
+    if (h->taken < h->nranks && a->now >= h->expires) {
+        snprintf(reason, 120, "only %u of %u ranks had come when the id expired", h->taken, h->nranks);
+        return true;
+    }
+    return false;
+}
+
+static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+{
+    struct mu_nccl_head *h = r->head;
+    struct mu_nccl_taker *t;
+
+    if (h->taken == h->nranks) {
+        h->completed = h->generation;
+        return begin(r, a);
+    }
+    if (is_broken(r, a, h->reason))
+        return begin(r, a);
+    if (h->nranks != a->nranks || h->nids != a->nids)
+        return MU_NCCL_OTHER_COUNT;
+    t = &r->takers[a->rank];
+    if (t->flags & MU_NCCL_TAKEN)
+        return t->task == a->task && t->incarnation == a->incarnation ? MU_NCCL_TWICE : MU_NCCL_CLAIMED;
+    if (h->version != a->version) {
+        char ours[MU_NCCL_VERSION_TEXT], theirs[MU_NCCL_VERSION_TEXT];
+
+        snprintf(h->reason, sizeof h->reason, "task %d has NCCL %s, but the id was made by task %d with %s", a->task,
+                 mu_nccl_version_text(a->version, ours), h->owner_task, mu_nccl_version_text(h->version, theirs));
+        h->state = MUSTER_NCCL_FAILED;
+        h->since = a->now;
+        return MU_NCCL_OTHER_VERSION;
+    }
+    *t = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN};
+    h->taken++;
+    return MU_NCCL_TAKE;
+}
+
+enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+{
+    struct mu_nccl_head *h = r->head;
+
+    if (h->state == MUSTER_NCCL_FAILED)
+        return begin(r, a);
+    if (h->state == MUSTER_NCCL_READY)
+        return ask_ready(r, a);
+    if (is_owner(h, a)) /* an earlier call of ours that could not even say that it had failed */
+        return begin(r, a);
+    if (a->presence(a->arg, h->owner_task, h->owner_incarnation) != MU_NCCL_HERE) {
+        snprintf(h->reason, sizeof h->reason, "task %d was lost while it made the id", h->owner_task);
+        return begin(r, a);
+    }
+    return h->nranks == a->nranks && h->nids == a->nids ? MU_NCCL_WAIT : MU_NCCL_OTHER_COUNT;
+}
+
+bool mu_nccl_made(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation, const char *ids)
+{
+    struct mu_nccl_head *h = r->head;
+
+    if (h->generation != generation || h->state != MUSTER_NCCL_MAKING || !is_owner(h, a))
+        return false;
+    memcpy(r->ids, ids, (size_t)h->nids * MUSTER_NCCL_ID_BYTES);
+    r->takers[a->rank] = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN};
+    h->taken = 1;
+    h->state = MUSTER_NCCL_READY;
+    h->since = a->now;
+    h->expires = a->now + a->expiry < a->now ? UINT64_MAX : a->now + a->expiry;
+    return true;
+}
+
+bool mu_nccl_fail(struct mu_nccl_record *r, uint64_t generation, uint64_t now, const char *reason)
+{
+    struct mu_nccl_head *h = r->head;
+
+    if ((generation && h->generation != generation) || h->state == MUSTER_NCCL_FAILED)
+        return false;
+    h->state = MUSTER_NCCL_FAILED;
+    h->since = now;
+    snprintf(h->reason, sizeof h->reason, "%s", reason);
+    return true;
+}
+
+bool mu_nccl_done(struct mu_nccl_record *r, uint64_t generation, uint32_t rank)
+{
+    struct mu_nccl_head *h = r->head;
+
+    if (h->generation != generation || h->state != MUSTER_NCCL_READY || rank >= h->nranks ||
+        (r->takers[rank].flags & MU_NCCL_DONE))
+        return false;
+    r->takers[rank].flags |= MU_NCCL_DONE;
+    h->done++;
+    return true;
+}
+
+bool mu_nccl_is_dead(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation,
+                     char reason[120])
+{
+    const struct mu_nccl_head *h = r->head;
+
+    if (h->generation < generation) /* all were done with it, and the name began anew */
+        return false;
+    if (h->generation > generation) {
+        if (h->completed >= generation)
+            return false;
+        snprintf(reason, 120, "generation %" PRIu64 " has begun: %.70s", h->generation, h->reason);
+        return true;
+    }
+    if (h->state == MUSTER_NCCL_FAILED) {
+        memcpy(reason, h->reason, 120);
+        return true;
+    }
+    return h->state == MUSTER_NCCL_READY && is_broken(r, a, reason);
+}

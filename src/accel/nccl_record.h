@@ -1,0 +1,94 @@
+/*
+ * accel/nccl_record.h: what the segment holds of a communicator's name, and how it may change. Pure: no memory is
+ * shared here, so that every transition is tested without processes.
+ *
+ *     (none) --ask--> MAKING --made--> READY --ask--> READY ... all ranks have it --ask--> MAKING of the next
+ * generation |               |                      `--all done--> (none) |               `-- dead: maker or taker
+ * lost, expired --ask--> MAKING of the next generation
+ *                        |-- maker lost --ask--> MAKING of the next generation
+ *                        `-- not made, given up --> FAILED --ask--> MAKING of the next generation
+ */
+#ifndef MU_ACCEL_NCCL_RECORD_H
+#define MU_ACCEL_NCCL_RECORD_H
+
+#include <stdbool.h>
+
+#include <muster/nccl.h>
+
+struct mu_nccl_head {
+    uint64_t generation; /* from 1 */
+    uint64_t completed;  /* the last generation before it that all its ranks had taken */
+    uint64_t since;
+    uint64_t expires; /* once READY */
+    uint64_t owner_incarnation;
+    int32_t owner_task;
+    uint32_t owner_rank;
+    uint32_t state; /* enum muster_nccl_state */
+    int32_t version;
+    uint32_t nranks, nids;
+    uint32_t taken, done; /* how many takers have the flag */
+    char reason[120];     /* of the last generation that failed */
+};
+
+/* One for each rank, behind the head; then the ids. */
+struct mu_nccl_taker {
+    uint64_t incarnation;
+    int32_t task;
+    uint32_t flags;
+};
+#define MU_NCCL_TAKEN 1u
+#define MU_NCCL_DONE  2u
+
+struct mu_nccl_record {
+    struct mu_nccl_head *head;
+    struct mu_nccl_taker *takers;
+    char *ids;
+};
+
+size_t mu_nccl_record_size(uint32_t nranks, uint32_t nids);
+
+/* A view of a private, aligned copy of `len` bytes. False: not well formed. */
+bool mu_nccl_record_view(struct mu_nccl_record *r, void *copy, size_t len);
+
+enum mu_nccl_presence { MU_NCCL_HERE, MU_NCCL_LEFT, MU_NCCL_LOST };
+
+/* Who asks, and what of the world the answer depends on. */
+struct mu_nccl_asker {
+    uint32_t nranks, nids, rank;
+    int32_t version, task;
+    uint64_t incarnation, now, expiry;
+    enum mu_nccl_presence (*presence)(void *arg, int32_t task, uint64_t incarnation);
+    void *arg;
+};
+
+enum mu_nccl_answer {
+    MU_NCCL_MAKE, /* changed: the asker owns a new generation */
+    MU_NCCL_TAKE, /* changed: the asker has the ids */
+    MU_NCCL_WAIT, /* for the owner */
+    /* refused */
+    MU_NCCL_TWICE,         /* the asker took this generation before */
+    MU_NCCL_CLAIMED,       /* another task is this rank */
+    MU_NCCL_OTHER_COUNT,   /* of ranks or ids */
+    MU_NCCL_OTHER_VERSION, /* changed: the generation is FAILED */
+};
+
+/* One rank asks. The copy must have room for a record of the asker's size as well as its own. */
+enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_asker *a);
+
+/* The first generation of a name, in zeroed room of the asker's size. */
+void mu_nccl_first(struct mu_nccl_record *r, void *room, const struct mu_nccl_asker *a);
+
+/* The owner has made the ids and has its own. False: it is the owner no longer; nothing is changed. */
+bool mu_nccl_made(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation, const char *ids);
+
+/* FAILED, if it is this generation and not past already (false: nothing is changed). */
+bool mu_nccl_fail(struct mu_nccl_record *r, uint64_t generation, uint64_t now, const char *reason);
+
+/* The rank's initialisation is through. False: nothing is changed. */
+bool mu_nccl_done(struct mu_nccl_record *r, uint64_t generation, uint32_t rank);
+
+/* Whether the generation is dead: true with the reason. The asker's shape and rank do not matter. */
+bool mu_nccl_is_dead(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation,
+                     char reason[120]);
+
+#endif

@@ -1,0 +1,281 @@
+/*
+ * accel/nccl_roots.c: roots, their sockets and their end.
+ *
+ * libnccl gives no handle on a root, and ends it only when all ranks have checked in. But an id holds the address, so
+ * the listening socket is found among our descriptors by its port. It is marked close-on-exec at once: a child that
+ * held it would make ranks connect to a root that is gone, and wait for ever instead of being refused. To end a root
+ * its socket is shut down: libnccl's accept() fails, and the thread frees everything and goes, in every version alike.
+ * The socket is recognised by its inode through a duplicate, so that nothing else is hit that has got its number since.
+ *
+ * The lock is held while ids are made, and by whoever forks: a forked child knows of every socket, and closes them.
+ */
+#include "accel/nccl_roots.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+struct root {
+    struct root *next;
+    int fd;
+    ino_t inode;
+    uint64_t expires;
+    struct mu_nccl_root_key key;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct root *roots;
+static _Thread_local bool making; /* this thread holds the lock, and libnccl, or a plugin of it, might fork */
+
+/* ---- sockets ------------------------------------------------------------------------------------------------------
+ */
+
+static ino_t inode_of(int fd)
+{
+    struct stat st;
+
+    return fstat(fd, &st) || !S_ISSOCK(st.st_mode) ? 0 : st.st_ino;
+}
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* An id is opaque, but for this: a number of 8 bytes, then where its root listens. False: it does not look like it. */
+static bool address_of(const struct mu_nccl_id *id, union address *ret_address)
+{
+    memcpy(ret_address, id->bytes + 8, sizeof *ret_address);
+    return ret_address->any.sa_family == AF_INET || ret_address->any.sa_family == AF_INET6;
+}
+
+static in_port_t port_of(const union address *a)
+{
+    return a->any.sa_family == AF_INET ? a->v4.sin_port : a->v6.sin6_port;
+}
+
+void mu_nccl_id_address(const struct mu_nccl_id *id, char text[MU_NCCL_ADDRESS])
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    union address a;
+
+    if (!address_of(id, &a)) {
+        snprintf(text, MU_NCCL_ADDRESS, "an unknown address");
+        return;
+    }
+    if (a.any.sa_family == AF_INET)
+        inet_ntop(AF_INET, &a.v4.sin_addr, host, sizeof host);
+    else
+        inet_ntop(AF_INET6, &a.v6.sin6_addr, host, sizeof host);
+    snprintf(text, MU_NCCL_ADDRESS, a.any.sa_family == AF_INET ? "%s:%u" : "[%s]:%u", host, ntohs(port_of(&a)));
+}
+
+static bool listens_at(int fd, const union address *wanted)
+{
+    union address a = {.any.sa_family = AF_UNSPEC};
+    socklen_t len = sizeof a, size = sizeof(int);
+    int listening = 0;
+
+    return inode_of(fd) && !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) && listening &&
+           !getsockname(fd, &a.any, &len) && a.any.sa_family == wanted->any.sa_family && port_of(&a) == port_of(wanted);
+}
+
+/* Our descriptor that listens where the id says, or -1. */
+static int find_socket(const struct mu_nccl_id *id)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    struct dirent *entry;
+    union address a;
+    int found = -1;
+
+    if (!folder)
+        return -1;
+    while (address_of(id, &a) && found < 0 && (entry = readdir(folder))) {
+        int fd = (int)strtol(entry->d_name, NULL, 10);
+
+        if (entry->d_name[0] != '.' && fd != dirfd(folder) && listens_at(fd, &a))
+            found = fd;
+    }
+    closedir(folder);
+    return found;
+}
+
+/* ---- the list -----------------------------------------------------------------------------------------------------
+ */
+
+static void before_fork(void)
+{
+    if (!making)
+        pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+    if (!making)
+        pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+    while (roots) {
+        struct root *r = roots;
+
+        roots = r->next;
+        if (inode_of(r->fd) == r->inode)
+            close(r->fd);
+        free(r);
+    }
+    if (!making)
+        pthread_mutex_unlock(&lock);
+}
+
+static void initialise(void)
+{
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
+static bool same(const struct mu_nccl_root_key *a, const struct mu_nccl_root_key *b)
+{
+    return a->handle == b->handle && a->generation == b->generation && !strcmp(a->name, b->name);
+}
+
+static void end(const struct root *r)
+{
+    int fd = fcntl(r->fd, F_DUPFD_CLOEXEC, 0);
+
+    if (fd < 0)
+        return;
+    if (inode_of(fd) == r->inode)
+        shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
+/* Take out those that `wanted` names, and end them, or that have ended. */
+static void sweep(bool (*wanted)(void *arg, const struct root *r), void *arg)
+{
+    struct root **at = &roots;
+
+    while (*at) {
+        struct root *r = *at;
+        bool ended = inode_of(r->fd) != r->inode;
+
+        if (!ended && !wanted(arg, r)) {
+            at = &r->next;
+            continue;
+        }
+        if (!ended)
+            end(r);
+        *at = r->next;
+        free(r);
+    }
+}
+
+static bool is_of(void *arg, const struct root *r)
+{
+    return same(arg, &r->key);
+}
+
+void mu_nccl_roots_end(const struct mu_nccl_root_key *key)
+{
+    pthread_mutex_lock(&lock);
+    sweep(is_of, (void *)(uintptr_t)key);
+    pthread_mutex_unlock(&lock);
+}
+
+struct reaping {
+    uint64_t handle, now;
+    mu_nccl_dead_fn is_dead;
+    void *arg;
+};
+
+static bool is_due(void *arg, const struct root *r)
+{
+    const struct reaping *reaping = arg;
+
+    return reaping->now >= r->expires || (r->key.handle == reaping->handle && reaping->is_dead(reaping->arg, &r->key));
+}
+
+void mu_nccl_roots_reap(uint64_t handle, mu_nccl_dead_fn is_dead, void *arg)
+{
+    struct reaping reaping = {handle, mu_now(), is_dead, arg};
+
+    pthread_mutex_lock(&lock);
+    sweep(is_due, &reaping);
+    pthread_mutex_unlock(&lock);
+}
+
+uint32_t mu_nccl_roots_count(void)
+{
+    uint32_t n = 0;
+
+    pthread_mutex_lock(&lock);
+    for (const struct root *r = roots; r; r = r->next)
+        n += inode_of(r->fd) == r->inode;
+    pthread_mutex_unlock(&lock);
+    return n;
+}
+
+/* ---- making -------------------------------------------------------------------------------------------------------
+ */
+
+/* One id; its root joins the list. Under the lock. */
+static enum muster_status make_one(const struct mu_nccl *nccl, const struct mu_nccl_root_key *key, uint64_t expires,
+                                   struct mu_nccl_id *ret_id)
+{
+    struct root *r = malloc(sizeof *r);
+    char words[256], version[MU_NCCL_VERSION_TEXT];
+    int result;
+
+    if (!r)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for an NCCL id");
+    memset(ret_id, 0, sizeof *ret_id);
+    result = nccl->get_unique_id(ret_id);
+    if (result != MU_NCCL_SUCCESS) {
+        free(r);
+        mu_nccl_describe(nccl, NULL, result, words, sizeof words);
+        return mu_fail(MUSTER_UNAVAILABLE, "NCCL %s makes no unique id: %s",
+                       mu_nccl_version_text(nccl->version, version), words);
+    }
+    r->fd = find_socket(ret_id);
+    if (r->fd < 0) { /* NCCL_COMM_ID is set: rank 0 becomes the root when it initialises */
+        free(r);
+        return MUSTER_OK;
+    }
+    fcntl(r->fd, F_SETFD, FD_CLOEXEC);
+    r->inode = inode_of(r->fd);
+    r->expires = expires;
+    r->key = *key;
+    r->next = roots;
+    roots = r;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_nccl_roots_make(const struct mu_nccl *nccl, const struct mu_nccl_root_key *key, uint64_t expires,
+                                      uint32_t count, struct mu_nccl_id *ret_ids)
+{
+    enum muster_status status = MUSTER_OK;
+
+    pthread_once(&once, initialise);
+    pthread_mutex_lock(&lock);
+    making = true;
+    for (uint32_t i = 0; i < count && !status; i++)
+        status = make_one(nccl, key, expires, &ret_ids[i]);
+    if (status)
+        sweep(is_of, (void *)(uintptr_t)key);
+    making = false;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
