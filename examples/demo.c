@@ -6,9 +6,7 @@
  * run: "$MUSTER" run -n 4 --kill-on-fail=no -- "$EXAMPLE" 2>/dev/null; [ $? -eq 137 ]
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <err.h>
-#include <glob.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,7 +16,7 @@
 
 #include <muster/muster.h>
 
-enum { BARRIERS = 200000, ID_BYTES = 128, VICTIM = 2 };
+enum { BARRIERS = 200000, VICTIM = 2 };
 
 static struct muster *job;
 static int rank, size;
@@ -76,63 +74,36 @@ static void show_tasks(void)
     fflush(stdout);
 }
 
-/* The NCCL library, wherever it is; `tried` tells where it was looked for. */
-static void *open_nccl(char *tried, size_t n)
-{
-    static const char *const patterns[] = {"/usr/local/cuda*/lib*/libnccl.so.2", "/usr/lib/*/libnccl.so.2",
-                                           "/opt/nvidia/nccl/lib/libnccl.so.2"};
-    void *library = dlopen("libnccl.so.2", RTLD_NOW);
-    size_t at = (size_t)snprintf(tried, n, "the loader's path");
-
-    for (size_t i = 0; !library && i < sizeof patterns / sizeof patterns[0]; i++) {
-        glob_t found;
-
-        if (at < n)
-            at += (size_t)snprintf(tried + at, n - at, ", %s", patterns[i]);
-        if (glob(patterns[i], 0, NULL, &found))
-            continue;
-        for (size_t k = 0; !library && k < found.gl_pathc; k++)
-            library = dlopen(found.gl_pathv[k], RTLD_NOW);
-        globfree(&found);
-    }
-    return library;
-}
-
-/* Task 0 makes an id, all others receive it through the segment; each then shows that it has the same. */
+/* The first task that asks makes an id, the others receive it through the segment; each shows that it has the same. */
 static void hand_round_nccl_id(struct muster_group *all)
 {
-    char id[ID_BYTES] = {0}, tried[512] = "";
-    int version = 0;
-    uint64_t sum = 0xcbf29ce484222325u, *sums = calloc((size_t)size, sizeof *sums);
-    struct {
-        int made, version;
-        char id[ID_BYTES];
-    } parcel = {0};
+    struct muster_nccl_info info;
+    char id[MUSTER_NCCL_ID_BYTES];
+    uint64_t generation, sum = 0xcbf29ce484222325u, *sums = calloc((size_t)size, sizeof *sums);
+    int version;
 
-    if (rank == 0) {
-        void *nccl = open_nccl(tried, sizeof tried);
-        int (*get_id)(char *) = nccl ? (int (*)(char *))dlsym(nccl, "ncclGetUniqueId") : NULL;
-        int (*get_version)(int *) = nccl ? (int (*)(int *))dlsym(nccl, "ncclGetVersion") : NULL;
-
-        parcel.made = get_id && get_id(id) == 0 && get_version && get_version(&version) == 0;
-        parcel.version = version;
-        memcpy(parcel.id, id, sizeof id);
-        check(muster_kv_set(job, "/demo/nccl", MUSTER_NTS, &parcel, sizeof parcel, NULL));
-        if (!parcel.made)
-            printf("NCCL: no libnccl here that makes an id (looked in %s)\n", tried);
+    if (muster_nccl_version(&version)) { /* for all alike: they are on one node */
+        if (rank == 0)
+            printf("NCCL: %s\n", muster_last_error());
+        free(sums);
+        return;
     }
-    check(muster_kv_get(job, "/demo/nccl", MUSTER_NTS, MUSTER_FOREVER, &parcel, sizeof parcel, NULL, NULL));
-    for (int i = 0; i < ID_BYTES; i++)
-        sum = (sum ^ (unsigned char)parcel.id[i]) * 0x100000001b3u;
+    check(muster_nccl_unique_id(job, "demo", (uint32_t)size, (uint32_t)rank, NULL, MUSTER_FOREVER, id, &generation));
+    for (size_t i = 0; i < sizeof id; i++)
+        sum = (sum ^ (unsigned char)id[i]) * 0x100000001b3u;
     check(muster_group_allgather(all, &sum, sizeof sum, sums, MUSTER_FOREVER));
     for (int i = 0; i < size; i++)
         if (sums[i] != sum)
             errx(1, "task %d has another NCCL id than task %d", i, rank);
-    if (rank == 0 && parcel.made)
-        printf("NCCL %d.%d.%d: task 0 made a unique id, %d of %d tasks hold the same %d bytes (fingerprint %016llx)\n",
-               parcel.version / 10000, parcel.version / 100 % 100, parcel.version % 100, size, size, ID_BYTES,
-               (unsigned long long)sum);
+    check(muster_nccl_get(job, "demo", &info));
+    if (rank == 0)
+        printf(
+            "NCCL %d.%d.%d: task %d made a unique id, %u of %d tasks hold the same %zu bytes (fingerprint %016llx)\n",
+            version / 10000, version / 100 % 100, version % 100, info.owner_task, info.taken, size, sizeof id,
+            (unsigned long long)sum);
     fflush(stdout);
+    check(muster_group_barrier(all, MUSTER_FOREVER));
+    check(muster_nccl_abandon(job, "demo", generation, "no communicator is made of it here"));
     free(sums);
 }
 
