@@ -75,6 +75,8 @@ const struct op ops[] = {
     {"event first", EVENT, NULL, event_send, NULL, NULL, 0, 1, 0},
     {"event overwriting", EVENT, event_setup_full, event_send, NULL, NULL, 0, 1, 0},
     {"event read", EVENT, event_setup_full, event_read, NULL, NULL, 0, 0, 0},
+    {"exchange first", TOPOLOGY, NULL, topology_exchange, topology_after, NULL, 0, 1, OP_SEVERAL},
+    {"exchange last", TOPOLOGY, topology_setup_others, topology_exchange, topology_after, NULL, 0, 2, OP_SEVERAL},
 };
 const unsigned num_ops = sizeof ops / sizeof ops[0];
 
@@ -425,6 +427,7 @@ const struct interference interferences[] = {
     {"group create", ONLY(GROUP), in_group_create, OP_SEVERAL, false},
     {"send", ONLY(EVENT), in_send, 0, false},
     {"send many", ONLY(EVENT), in_send_many, OP_SEVERAL, false},
+    {"exchange", ONLY(TOPOLOGY), topology_interfere, 0, false},
 };
 const unsigned num_interferences = sizeof interferences / sizeof interferences[0];
 

@@ -63,4 +63,10 @@ void event_setup_full(const struct op *op);
 void event_send(const struct op *op);
 void event_read(const struct op *op);
 
+/* exchanges of topologies */
+void topology_setup_others(const struct op *op);
+void topology_exchange(const struct op *op);
+void topology_interfere(const struct op *op);
+void topology_after(const struct op *op);
+
 #endif
