@@ -46,6 +46,8 @@ TITLES = {
     "audit": "audit of the segment",
     "topology.8": "8 tasks at once ask for hwloc's tree",
     "topology.128": "128 tasks at once ask for hwloc's tree",
+    "exchange.8": "8 tasks exchange the topologies of 8 devices each",
+    "exchange.128": "128 tasks exchange the topologies of 8 devices each",
     "run.2": "start 2 times true, wait for all",
     "run.8": "start 8 times true, wait for all",
     "run.64": "start 64 times true, wait for all",
@@ -239,5 +241,6 @@ def groups(tools, effort):
         Group("trace", [own(tools, "muster", "trace", effort.slice)]),
         Group("task", [own(tools, "muster", "task", effort.slice / 4, effort.objects, timeout=180)]),
         Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, 128)]),
+        Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, 128)]),
         run_group(tools, effort),
     ]
