@@ -148,14 +148,16 @@ static void write_form(const struct mu_cli_call *call, const struct mu_cli_topo 
         mu_cli_topo_svg(topo, out);
     else if (call->values[MU_OPT_MATRIX])
         mu_cli_topo_matrix(topo, width_of(out), out);
+    else if (call->values[MU_OPT_PROTO])
+        fwrite(topo->message, 1, topo->message_size, out);
     else
         put_text(topo, out);
 }
 
 static int check_forms(const struct mu_cli_call *call)
 {
-    static const enum mu_cli_option_id forms[] = {MU_OPT_JSON, MU_OPT_MATRIX, MU_OPT_SVG};
-    static const char *const names[] = {"--json", "--matrix", "--svg"};
+    static const enum mu_cli_option_id forms[] = {MU_OPT_JSON, MU_OPT_MATRIX, MU_OPT_SVG, MU_OPT_PROTO};
+    static const char *const names[] = {"--json", "--matrix", "--svg", "--proto"};
     const char *first = NULL;
 
     for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
@@ -166,6 +168,17 @@ static int check_forms(const struct mu_cli_call *call)
         first = names[i];
     }
     return 0;
+}
+
+/* The message is whole before a file is touched. */
+static int make_message(const struct mu_cli_call *call, struct mu_cli_topo *topo, const struct mu_cli_topo_proto *proto)
+{
+    enum muster_status status;
+
+    if (!call->values[MU_OPT_PROTO])
+        return 0;
+    status = mu_cli_topo_proto(topo, proto, &topo->message, &topo->message_size);
+    return status == MUSTER_OK ? 0 : mu_cli_fail(call, status);
 }
 
 static int write_out(const struct mu_cli_call *call, const struct mu_cli_topo *topo)
@@ -186,14 +199,22 @@ static int write_out(const struct mu_cli_call *call, const struct mu_cli_topo *t
 static int topo_run(struct mu_cli_call *call)
 {
     struct mu_cli_topo topo = {.topology = NULL};
+    struct mu_cli_topo_proto proto;
     int code = check_forms(call);
 
     if (!code)
+        code = mu_cli_topo_proto_form(call, &proto);
+    if (!code && call->values[MU_OPT_PROTO] && !call->values[MU_OPT_OUTPUT] && isatty(1))
+        code = mu_cli_usage(call, "--proto writes bytes, which a terminal would obey: give --output FILE, or a pipe");
+    if (!code)
         code = take(call, &topo);
+    if (!code)
+        code = make_message(call, &topo, &proto);
     if (!code)
         code = write_out(call, &topo);
     mu_cli_topo_ranks_free(&topo);
     free(topo.labels);
+    free(topo.message);
     muster_topology_free(topo.topology);
     return mu_cli_finish(call, code);
 }
@@ -201,6 +222,9 @@ static int topo_run(struct mu_cli_call *call)
 static const struct mu_cli_option topo_options[] = {
     {MU_OPT_MATRIX, 0, "matrix", NULL, "only how each GPU reaches the others and the memory"},
     {MU_OPT_SVG, 0, "svg", NULL, "print a picture, SVG"},
+    {MU_OPT_PROTO, 0, "proto", "[=xla|2020]", "write a task's LocalTopologyProto, bytes for protoc"},
+    {MU_OPT_TASK, 0, "task", "K", "with --proto: of task K (default 0)"},
+    {MU_OPT_GLOBAL, 0, "global", "N", "with --proto: the GlobalTopologyProto of N tasks that share the devices"},
     {MU_OPT_INPUT, 'i', "input", "MACHINE", "another one: hwloc's XML file, or \"package:2 core:4 pu:2\""},
     {MU_OPT_CUDA, 0, "cuda", NULL, "ask the CUDA driver too (seconds, where nobody uses the GPUs)"},
     {MU_OPT_OUTPUT, 'o', "output", "FILE", "write to this file instead of stdout"},

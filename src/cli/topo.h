@@ -33,6 +33,8 @@ struct mu_cli_topo {
     const char *job;    /* NULL: none was asked for */
     struct mu_cli_rank *ranks;
     size_t num_ranks;
+    void *message; /* with --proto; malloc()ed */
+    size_t message_size;
 };
 
 /* ---- topo_ranks.c --------------------------------------------------------------------------------------------------
@@ -60,6 +62,21 @@ const char *mu_cli_topo_bytes(uint64_t bytes, char buffer[32]);
 const char *mu_cli_topo_model(const struct muster_device *device, char buffer[32]);
 /* What each name of a level means, from near to far; NULL: it is none. `name`: as in the legend, "NV#". */
 const char *mu_cli_topo_level(enum muster_link_level level, const char **ret_name);
+
+/* ---- topo_proto.c ------------------------------------------------------------------------------------------------ */
+
+/* Which message --proto, --task and --global ask for. */
+struct mu_cli_topo_proto {
+    enum muster_topology_form form;
+    int32_t task;
+    size_t num_tasks; /* of a global topology; 0: a local one */
+};
+
+/* 0, or 2 with a complaint printed. */
+int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_proto *ret_proto);
+/* The message's bytes, malloc()ed. */
+enum muster_status mu_cli_topo_proto(const struct mu_cli_topo *topo, const struct mu_cli_topo_proto *proto,
+                                     void **ret_bytes, size_t *ret_size);
 
 /* ---- the forms -----------------------------------------------------------------------------------------------------
  */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpus.h"
 #include "topology/by_hwloc.h"
 
 enum {
@@ -230,6 +231,16 @@ void mu_tree_shape(const struct mu_tree *tree)
 
 /* ---- without hwloc ----------------------------------------------------------------------------------------------- */
 
+static uint32_t num_processors(const char *cpus)
+{
+    size_t size = CPU_ALLOC_SIZE(MU_CPUS_MAX / 64);
+    cpu_set_t *set = mu_cpus_new(size);
+    uint32_t count = set && mu_cpus_parse(cpus, set, size) >= 0 ? (uint32_t)CPU_COUNT_S(size, set) : 0;
+
+    CPU_FREE(set);
+    return count;
+}
+
 static void add_numas(struct muster_topology *node, int32_t package, int32_t around)
 {
     for (size_t i = 0; i < node->num_numas; i++) {
@@ -241,6 +252,7 @@ static void add_numas(struct muster_topology *node, int32_t package, int32_t aro
         node->shape.boxes[at].bytes = node->numas[i].memory_bytes;
         node->shape.boxes[at].name = node->numas[i].kind;
         node->shape.boxes[at].cpus = node->numas[i].cpus;
+        node->shape.boxes[at].processors = num_processors(node->numas[i].cpus);
     }
 }
 
@@ -258,7 +270,9 @@ static void build_from_lists(struct muster_topology *node)
         node->shape.boxes[at].cpus = node->packages[i].cpus;
         node->shape.boxes[at].bytes = node->packages[i].memory_bytes;
         node->shape.boxes[at].cores = node->packages[i].core_count > 0 ? (uint32_t)node->packages[i].core_count : 0;
+        node->shape.boxes[at].processors = num_processors(node->packages[i].cpus);
         node->shape.boxes[0].cores += node->shape.boxes[at].cores;
+        node->shape.boxes[0].processors += node->shape.boxes[at].processors;
         node->shape.boxes[0].bytes += node->shape.boxes[at].bytes;
         if (node->packages[i].number >= 0)
             add_numas(node, node->packages[i].number, at);

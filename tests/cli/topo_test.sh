@@ -96,6 +96,19 @@ check 0 env HWLOC_SYNTHETIC='package:1 core:3 pu:1' "$MUSTER" topo
 out_has ' 3 cores'
 out_has '^note: hwloc: HWLOC_SYNTHETIC in the environment shows another machine'
 
+mkdir "$TMPDIR/lib"
+echo "no library" > "$TMPDIR/lib/libhwloc.so.15"
+check 0 env LD_LIBRARY_PATH="$TMPDIR/lib" "$MUSTER" topo
+out_has '^note: hwloc: cannot load hwloc .*install the package libhwloc15'
+out_has '^  X     itself$'
+check 0 env LD_LIBRARY_PATH="$TMPDIR/lib" "$MUSTER" topo --json
+json_is '[box["kind"] for box in it["boxes"]][:2]' '["machine", "package"]'
+json_is 'it["boxes"][0]["processors"] == sum(b["processors"] for b in it["boxes"] if b["kind"] == "package")' true
+check 0 env LD_LIBRARY_PATH="$TMPDIR/lib" "$MUSTER" topo --svg
+out_has '</svg>'
+check 1 env LD_LIBRARY_PATH="$TMPDIR/lib" "$MUSTER" topo -i "$MACHINES/row.xml"
+err_has 'cannot load hwloc'
+
 # ---- what is no machine ----
 
 is_refused() # is_refused STATUS SENTENCE ARGUMENT...
