@@ -19,6 +19,7 @@
 #                         included as "<room>/X.pb-c.h". Packages are named mu.…, so that symbols begin with mu_.
 #   examples/X.c      -> <variant>/examples/X, against the public headers and libmuster.so alone, and run as a test;
 #                        a comment line "run: COMMAND" says how, with $MUSTER and $EXAMPLE set (default: just run it)
+#   plugins/X.c       -> <variant>/X.so, which another library loads: the same way, with libmuster.so beside it; installed
 #   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
 #   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
 #   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
@@ -69,11 +70,12 @@ EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
 PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
 PROTO_H := $(PROTO_C:.c=.h)
 EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
+PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(wildcard plugins/*.c)))
 BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
 TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
 TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))
 TEST_SCRIPT := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.sh) $(TEST_DIRS:%=tests/%/*_test.py)))
-FORMATTED = $(sort $(shell find shm_layout include src tests bench examples -name '*.[ch]' 2>/dev/null))
+FORMATTED = $(sort $(shell find shm_layout include src tests bench examples plugins -name '*.[ch]' 2>/dev/null))
 
 # What the library needs besides libc: the shared one names it, the archive's users link it (muster.pc: Libs.private).
 LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
@@ -218,6 +220,7 @@ install: all
 	install -m 755 $(BUILD)/$(V)/libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
 	ln -sfn libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sfn $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmuster.so
+	$(if $(PLUGINS),install -m 755 $(PLUGINS:%=$(BUILD)/$(V)/%) $(DESTDIR)$(PREFIX)/lib/)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc
 	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(DESTDIR)$(PREFIX)/bin/)
@@ -226,6 +229,7 @@ install: all
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/muster $(DESTDIR)$(PREFIX)/lib/libmuster.{a,so,so.*} \
+		$(PLUGINS:%=$(DESTDIR)$(PREFIX)/lib/%) \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(DESTDIR)%)
 	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
 

@@ -15,7 +15,7 @@ quiet_make() {
 }
 quiet_make install
 
-for file in lib/libmuster.a lib/libmuster.so include/muster/muster.h lib/pkgconfig/muster.pc; do
+for file in lib/libmuster.a lib/libmuster.so lib/muster_nvshmem_bootstrap.so include/muster/muster.h lib/pkgconfig/muster.pc; do
     [ -e "$root/usr/$file" ] || { echo "not installed: $file"; exit 1; }
 done
 for header in include/muster/*.h; do
