@@ -286,10 +286,6 @@ void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
 
     if (!node->library)
         return;
-    if (node->root && *node->root) {
-        mu_node_note(node, "hwloc: looks only at this machine, not below %s", node->root);
-        return;
-    }
     if (!tree.root) {
         status = mu_hwloc_load(tree.library, look->source, &tree.root);
         if (status == MUSTER_UNAVAILABLE) {

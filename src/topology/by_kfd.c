@@ -42,7 +42,7 @@ static uint64_t property(const char *text, const char *key)
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 /* 0, or -1: no GPU, or none that we may see. */
-static int read_node(const struct muster_topology *node, int number, struct kfd *ret_kfd)
+static int read_node(struct muster_topology *node, int number, struct kfd *ret_kfd)
 {
     char text[MU_FILE_MAX];
     uint64_t location;
@@ -68,7 +68,7 @@ static int read_node(const struct muster_topology *node, int number, struct kfd 
     return 0;
 }
 
-static int is_on_bus(const struct muster_topology *node, const struct mu_pci *pci)
+static int is_on_bus(struct muster_topology *node, const struct mu_pci *pci)
 {
     char address[24];
     int64_t vendor;
@@ -107,7 +107,7 @@ static uint64_t units_of(const struct kfd *kfd)
     return kfd->simds / (kfd->simds_per_unit ? kfd->simds_per_unit : 4);
 }
 
-static uint64_t read_memory(const struct muster_topology *node, int number)
+static uint64_t read_memory(struct muster_topology *node, int number)
 {
     uint64_t bytes = 0;
     char text[MU_FILE_MAX];
@@ -201,7 +201,7 @@ static void read_links(struct muster_topology *node, const struct kfd *kfds, siz
     }
 }
 
-static int has_amd(const struct muster_topology *node)
+static int has_amd(struct muster_topology *node)
 {
     for (size_t i = 0; i < node->num_devices; i++)
         if (node->devices[i].pci_vendor == MU_VENDOR_AMD)

@@ -5,7 +5,6 @@
  * firmware says. In a container it shows all of the machine's GPUs, while the driver's list in /proc holds those that
  * were handed in; so GPUs of NVIDIA that are not in this list, where there is one, are left out.
  */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,18 +23,21 @@ enum {
 /* The way from the host bridge ("pci0000:17/0000:17:00.0/..."); the device's folder is a link to it. */
 static const char *path_of(struct muster_topology *node, const char *name)
 {
-    char link[PATH_MAX], path[PATH_MAX];
+    char link[128], *real;
+    const char *way = "";
     size_t length;
 
-    if (snprintf(link, sizeof link, "%s" BUS "/%s", node->root, name) >= (int)sizeof link || !realpath(link, path))
+    snprintf(link, sizeof link, BUS "/%s", name);
+    real = mu_file_real(node, link);
+    if (!real)
         return "";
-    length = strlen(path);
-    if (length <= strlen(name) || strcmp(path + length - strlen(name), name) != 0)
-        return "";
-    for (const char *at = path + strlen(node->root); (at = strstr(at, "/pci")); at++)
-        if (strcspn(at + 4, ":") < strcspn(at + 4, "/"))
-            return mu_node_text(node, "%s", at + 1);
-    return "";
+    length = strlen(real);
+    if (length > strlen(name) && strcmp(real + length - strlen(name), name) == 0)
+        for (const char *at = real + strlen(node->root); !*way && (at = strstr(at, "/pci")); at++)
+            if (strcspn(at + 4, ":") < strcspn(at + 4, "/"))
+                way = mu_node_text(node, "%s", at + 1);
+    free(real);
+    return way;
 }
 
 /* What only AMD's driver writes there. */
@@ -55,7 +57,7 @@ static void read_amd(struct muster_topology *node, struct muster_device *device)
 }
 
 /* 0 where the file is not there. */
-static uint32_t read_id(const struct muster_topology *node, const char *name, const char *file)
+static uint32_t read_id(struct muster_topology *node, const char *name, const char *file)
 {
     int64_t number = 0;
 

@@ -20,7 +20,7 @@ enum {
 };
 
 /* A list in a file, in one of the sets of this file's size. 0, or -1. */
-static int read_list(const struct muster_topology *node, cpu_set_t *set, const char *path)
+static int read_list(struct muster_topology *node, cpu_set_t *set, const char *path)
 {
     char list[MU_FILE_MAX];
 
@@ -43,11 +43,11 @@ static const char *list_of(struct muster_topology *node, const cpu_set_t *set)
 
 static void read_model(struct muster_topology *node, struct mu_package *package)
 {
-    char text[MU_FILE_MAX], value[256], path[4096];
-    FILE *file;
+    FILE *file = mu_file_open(node, "/proc/cpuinfo");
+    char text[MU_FILE_MAX], value[256];
     size_t size;
 
-    if (snprintf(path, sizeof path, "%s/proc/cpuinfo", node->root) >= (int)sizeof path || !(file = fopen(path, "re")))
+    if (!file)
         return;
     size = fread(text, 1, sizeof text - 1, file); /* of the first processors */
     text[size] = '\0';
@@ -59,7 +59,7 @@ static void read_model(struct muster_topology *node, struct mu_package *package)
 }
 
 /* The first of each core's hardware threads stands for it. */
-static int is_first_thread(const struct muster_topology *node, size_t cpu)
+static int is_first_thread(struct muster_topology *node, size_t cpu)
 {
     char list[MU_FILE_MAX];
 
@@ -116,7 +116,7 @@ static void add_packages(struct muster_topology *node, cpu_set_t *left, cpu_set_
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* The package around all of them; -1: none. */
-static int32_t package_of(const struct muster_topology *node, const cpu_set_t *cpus, cpu_set_t *spare)
+static int32_t package_of(struct muster_topology *node, const cpu_set_t *cpus, cpu_set_t *spare)
 {
     for (size_t i = 0; i < node->num_packages; i++) {
         CPU_ZERO_S(SET, spare);

@@ -15,7 +15,14 @@
 
 #include "base/process.h"
 
-static ssize_t read_file(const struct muster_topology *node, char *text, size_t size, const char *format, va_list args)
+/* What was not read for want of memory or descriptors is not missing: the node would not be whole. */
+static void note_failure(struct muster_topology *node)
+{
+    if (errno == ENOMEM || errno == EMFILE || errno == ENFILE)
+        node->failed = 1;
+}
+
+static ssize_t read_file(struct muster_topology *node, char *text, size_t size, const char *format, va_list args)
 {
     char path[PATH_MAX];
     int length = snprintf(path, sizeof path, "%s", node->root);
@@ -28,6 +35,8 @@ static ssize_t read_file(const struct muster_topology *node, char *text, size_t 
     if (length >= (int)sizeof path)
         return -1;
     got = mu_read_file(path, text, size);
+    if (got < 0)
+        note_failure(node);
     if (got <= 0 || got == (ssize_t)size - 1) {
         text[0] = '\0';
         return -1;
@@ -37,7 +46,7 @@ static ssize_t read_file(const struct muster_topology *node, char *text, size_t 
     return got;
 }
 
-ssize_t mu_file_read(const struct muster_topology *node, char *text, size_t size, const char *format, ...)
+ssize_t mu_file_read(struct muster_topology *node, char *text, size_t size, const char *format, ...)
 {
     va_list args;
     ssize_t got;
@@ -48,7 +57,7 @@ ssize_t mu_file_read(const struct muster_topology *node, char *text, size_t size
     return got;
 }
 
-int mu_file_number(const struct muster_topology *node, int64_t *ret_number, const char *format, ...)
+int mu_file_number(struct muster_topology *node, int64_t *ret_number, const char *format, ...)
 {
     char text[64], *end;
     long long number;
@@ -66,13 +75,42 @@ int mu_file_number(const struct muster_topology *node, int64_t *ret_number, cons
     return 0;
 }
 
-DIR *mu_file_folder(const struct muster_topology *node, const char *path)
+DIR *mu_file_folder(struct muster_topology *node, const char *path)
 {
     char whole[PATH_MAX];
+    DIR *folder;
 
     if (snprintf(whole, sizeof whole, "%s%s", node->root, path) >= (int)sizeof whole)
         return NULL;
-    return opendir(whole);
+    folder = opendir(whole);
+    if (!folder)
+        note_failure(node);
+    return folder;
+}
+
+FILE *mu_file_open(struct muster_topology *node, const char *path)
+{
+    char whole[PATH_MAX];
+    FILE *file;
+
+    if (snprintf(whole, sizeof whole, "%s%s", node->root, path) >= (int)sizeof whole)
+        return NULL;
+    file = fopen(whole, "re");
+    if (!file)
+        note_failure(node);
+    return file;
+}
+
+char *mu_file_real(struct muster_topology *node, const char *path)
+{
+    char whole[PATH_MAX], *real;
+
+    if (snprintf(whole, sizeof whole, "%s%s", node->root, path) >= (int)sizeof whole)
+        return NULL;
+    real = realpath(whole, NULL);
+    if (!real)
+        note_failure(node);
+    return real;
 }
 
 const char *mu_file_value(const char *text, const char *key, const char *separator, char *value, size_t size)

@@ -198,7 +198,9 @@ static void look_around(struct muster_topology *node, const struct mu_look *look
     struct mu_hwloc library;
     char why[400];
 
-    if (mu_hwloc_open(look->library, &library, why, sizeof why) == 0)
+    if (node->root && *node->root)
+        mu_node_note(node, "hwloc: looks only at this machine, not below %s", node->root);
+    else if (mu_hwloc_open(look->library, &library, why, sizeof why) == 0)
         node->library = &library;
     else if (look->tree || look->source->hwloc_xml || look->source->synthetic)
         node->status = mu_fail(MUSTER_UNAVAILABLE, "%s", why);
@@ -229,7 +231,9 @@ static void set_root(struct muster_topology *node, const char *root)
     char *real = realpath(root, NULL);
 
     if (!real)
-        node->status = mu_fail(errno == EACCES ? MUSTER_PERMISSION_DENIED : MUSTER_NOT_FOUND,
+        node->status = mu_fail(errno == EACCES   ? MUSTER_PERMISSION_DENIED
+                               : errno == ENOMEM ? MUSTER_RESOURCE_EXHAUSTED
+                                                 : MUSTER_NOT_FOUND,
                                "cannot look below %s: %s", root, strerror(errno));
     else if (strcmp(real, "/") != 0)
         node->root = mu_node_text(node, "%s", real);
@@ -252,15 +256,15 @@ enum muster_status mu_node_look(const struct mu_look *look, struct muster_topolo
     else if (source->root && *source->root)
         set_root(node, source->root);
     node->is_this_machine = node->root && !*node->root;
-    if (node->status == MUSTER_OK)
+    if (node->status == MUSTER_OK && !node->failed)
         look_around(node, look);
-    if (node->status == MUSTER_OK) {
+    if (node->status == MUSTER_OK && !node->failed) {
         identify(node);
         finish(node);
     }
     status = node->status;
     if (status == MUSTER_OK && node->failed)
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a topology");
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory, or no file descriptor, for a topology");
     if (status == MUSTER_OK)
         *ret_topology = node;
     else

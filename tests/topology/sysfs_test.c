@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -216,6 +217,27 @@ static void a_root_that_is_not_there_is_an_error(void **state)
     assert_null(topology);
 }
 
+static int has_no_descriptors_left(void *arg)
+{
+    struct muster_topology *topology = NULL;
+    struct rlimit none = {0, 0};
+
+    (void)arg;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    CHECK(muster_topology_load(&(struct muster_topology_source){.root = test_tree}, &topology) ==
+          MUSTER_RESOURCE_EXHAUSTED);
+    CHECK(!topology && strstr(muster_last_error(), "no file descriptor"));
+    return 0;
+}
+
+static void a_node_that_cannot_be_read_whole_is_an_error(void **state)
+{
+    (void)state;
+    make_processors();
+    make_bus();
+    assert_int_equal(test_in_child(has_no_descriptors_left, NULL), 0);
+}
+
 static void an_empty_folder_is_a_machine_without_anything(void **state)
 {
     struct muster_topology_source source = {.root = test_tree};
@@ -288,6 +310,7 @@ int main(void)
         IN_TREE(a_gpu_that_only_the_driver_tells_of_counts),
         IN_TREE(damaged_files_tell_nothing),
         cmocka_unit_test(a_root_that_is_not_there_is_an_error),
+        IN_TREE(a_node_that_cannot_be_read_whole_is_an_error),
         IN_TREE(an_empty_folder_is_a_machine_without_anything),
         IN_TREE(a_tree_knows_its_name_and_boot),
         cmocka_unit_test(this_machine_is_the_same_without_hwloc),
