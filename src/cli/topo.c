@@ -120,13 +120,41 @@ static unsigned width_of(FILE *out)
     return out == stdout && isatty(1) && ioctl(1, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
+/* What nobody else tells; NULL: somebody has told of a device what this provider knows. */
+static const char *cost_of(const struct mu_cli_topo *topo, const char *note)
+{
+    static const struct {
+        const char *name;
+        uint32_t source;
+        const char *cost;
+    } providers[] = {
+        {"hwloc: ", MUSTER_SOURCE_HWLOC, "caches, cores one by one and PCI switches are not shown"},
+        {"NVML: ", MUSTER_SOURCE_NVML, "NVLinks, MIG parts, UUIDs and the health of NVIDIA's GPUs are not known"},
+        {"CUDA: ", MUSTER_SOURCE_CUDA, "CUDA's numbers of GPUs and their multiprocessors are not known"},
+        {"KFD: ", MUSTER_SOURCE_KFD, "memory, links and compute units of AMD's GPUs are not known"},
+    };
+
+    for (size_t i = 0; i < sizeof providers / sizeof *providers; i++) {
+        if (strncmp(note, providers[i].name, strlen(providers[i].name)) != 0)
+            continue;
+        for (size_t k = 0; k < topo->num_devices; k++)
+            if (muster_topology_device(topo->topology, k)->sources & providers[i].source)
+                return NULL;
+        return providers[i].cost;
+    }
+    return NULL;
+}
+
 static void put_notes(const struct mu_cli_topo *topo, FILE *out)
 {
-    const char *note;
+    const char *note, *cost;
 
     for (size_t i = 0; (note = muster_topology_note(topo->topology, i)); i++) {
         fputs(i ? "note: " : "\nnote: ", out);
         mu_cli_print_line(out, note);
+        cost = cost_of(topo, note);
+        if (cost)
+            fprintf(out, "; so %s", cost);
         putc('\n', out);
     }
 }

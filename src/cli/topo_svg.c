@@ -9,6 +9,8 @@
 #include "base/cpus.h"
 #include "cli/topo_svg.h"
 
+enum { LEAST_WIDTH = 456, WORDS_WIDTH = 760 };
+
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 void mu_svg_head(const struct mu_box *box, char *text, size_t size)
@@ -123,14 +125,15 @@ static int draw_part(const struct mu_svg_sheet *sheet, int32_t at, const struct 
 {
     const struct muster_device *part =
         muster_topology_device(sheet->topo->topology, (size_t)sheet->topo->boxes[at].device);
-    struct mu_svg_place place = {gpu->x + 3, y, gpu->width - 6, MU_SVG_PILL - 2};
+    struct mu_svg_place place = {gpu->x + 3, y, gpu->width - 6,
+                                 MU_SVG_PILL - 2 + (*sheet->ranks[at] ? MU_SVG_PILL : 0)};
 
     fputs("<g>", sheet->out);
     put_title(sheet, at);
     mu_svg_rect(sheet->out, &place, 2, part->health ? "bad" : "part");
     mu_svg_text(sheet->out, place.x + 3, y + 9, MU_SVG_SMALL, place.width - 4, "dim",
                 *part->part_profile ? part->part_profile : sheet->topo->labels[part->index]);
-    y = draw_pill(sheet, at, place.x + 3, y + MU_SVG_PILL, place.width - 3);
+    y = draw_pill(sheet, at, place.x + 3, y + MU_SVG_PILL - 2, place.width - 6) + 2;
     fputs("</g>\n", sheet->out);
     return y;
 }
@@ -276,22 +279,38 @@ static const char *common_model(const struct mu_cli_topo *topo)
     return model;
 }
 
-static void draw_head(const struct mu_svg_sheet *sheet, const char *model)
+/* malloc()ed. */
+static char *subtitle_of(const struct mu_cli_topo *topo, const char *model)
 {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-    int room = sheet->width - 2 * MU_SVG_MARGIN;
 
     if (!out)
         abort();
-    mu_cli_topo_summary(sheet->topo, out);
+    mu_cli_topo_summary(topo, out);
     if (model && *model)
-        fprintf(out, ", each %s", model);
-    fclose(out);
+        fprintf(out, topo->num_gpus > 1 ? ", each %s" : ": %s", model);
+    if (fclose(out) != 0)
+        abort();
+    return text;
+}
+
+static void draw_head(const struct mu_svg_sheet *sheet, const char *subtitle)
+{
+    int room = sheet->width - 2 * MU_SVG_MARGIN;
+
     mu_svg_text(sheet->out, MU_SVG_MARGIN, MU_SVG_MARGIN + 12, MU_SVG_LARGE, room, "b", mu_cli_topo_name(sheet->topo));
-    mu_svg_text(sheet->out, MU_SVG_MARGIN, MU_SVG_MARGIN + 28, MU_SVG_COMMON, room, "dim", text);
-    free(text);
+    mu_svg_text(sheet->out, MU_SVG_MARGIN, MU_SVG_MARGIN + 28, MU_SVG_COMMON, room, "dim", subtitle);
+}
+
+/* As wide as the machine, or as its words, where these are not long. */
+static int width_of(const struct mu_svg_sheet *sheet, const char *subtitle)
+{
+    int machine = sheet->places[0].width, words = mu_svg_width(mu_svg_letters(subtitle), MU_SVG_COMMON);
+    int width = words > machine && words < WORDS_WIDTH ? words : machine;
+
+    return (width > LEAST_WIDTH ? width : LEAST_WIDTH) + 2 * MU_SVG_MARGIN;
 }
 
 /* The ranks of the machine: those that may run anywhere on it, and those of which nothing is known. */
@@ -348,6 +367,7 @@ void mu_cli_topo_svg(const struct mu_cli_topo *topo, FILE *out)
 {
     struct mu_svg_sheet sheet = {.topo = topo, .out = out};
     const char *model = common_model(topo);
+    char *subtitle = subtitle_of(topo, model);
     struct mu_svg_wires *wires;
     int top = MU_SVG_MARGIN + 36, bottom;
 
@@ -355,12 +375,10 @@ void mu_cli_topo_svg(const struct mu_cli_topo *topo, FILE *out)
     sheet.shows_models = !model && topo->num_gpus > 0;
     wires = mu_svg_wires_find(&sheet);
     bottom = mu_svg_layout(&sheet, top + (*sheet.ranks[0] ? MU_SVG_PILL + 4 : 0));
-    sheet.width = sheet.places[0].width + 2 * MU_SVG_MARGIN;
-    if (sheet.width < 480)
-        sheet.width = 480;
+    sheet.width = width_of(&sheet, subtitle);
     sheet.height = bottom + mu_svg_wires_height(wires) + MU_SVG_MARGIN + 10 + MU_SVG_MARGIN;
     mu_svg_begin(&sheet);
-    draw_head(&sheet, model);
+    draw_head(&sheet, subtitle);
     if (*sheet.ranks[0]) {
         fputs("<g>", out);
         put_title(&sheet, 0);
@@ -373,4 +391,5 @@ void mu_cli_topo_svg(const struct mu_cli_topo *topo, FILE *out)
     fputs("</svg>\n", out);
     mu_svg_wires_free(wires);
     done(&sheet);
+    free(subtitle);
 }

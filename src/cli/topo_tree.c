@@ -53,10 +53,12 @@ static void put_device(const struct mu_cli_topo *topo, int32_t index, FILE *out)
             widest = strlen(topo->labels[i]);
     fprintf(out, "%s%s%s%*s", out == stdout ? mu_cli_colour(MU_CLI_GREEN) : "", topo->labels[index],
             out == stdout ? mu_cli_colour(MU_CLI_PLAIN) : "", (int)(widest - strlen(topo->labels[index])), "");
-    put_text(out, "  ", device->pci);
-    put_text(out, "  ", device->part_profile);
-    if (!*device->part_profile)
+    if (device->kind == MUSTER_DEVICE_GPU_PART) {
+        put_text(out, "  ", device->part_profile);
+    } else {
+        put_text(out, "  ", device->pci);
         put_text(out, "  ", mu_cli_topo_model(device, model));
+    }
     if (device->memory_bytes)
         fprintf(out, ", %s", mu_cli_topo_bytes(device->memory_bytes, bytes));
     if (device->kind == MUSTER_DEVICE_GPU_PART)

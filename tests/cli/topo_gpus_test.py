@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""muster topo with GPUs, their parts and fabric, and a job's ranks on them.
+
+The GPUs are those of our fake libnvidia-ml (tests/topology/fake_nvml.c); no GPU is asked. The processors are this
+machine's.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+from pages import MUSTER, SVG, check, expect, topo
+
+TMPDIR, BUILD = os.environ["TMPDIR"], os.environ["BUILD"]
+JOB = "t%d-gpus" % os.getpid()
+os.environ["MUSTER_NVML"] = BUILD + "/tests/topology/libfake_nvml.so"
+os.environ["MUSTER_FAKE_NVML"] = TMPDIR + "/facts"
+os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+
+
+def tell(facts):
+    with open(os.environ["MUSTER_FAKE_NVML"], "w") as f:
+        f.write(facts)
+
+
+def gpu(bus, rest=""):
+    return ("gpu 0000:%s:00.0\nuuid GPU-%s%s-1111\nname NVIDIA A100-SXM4-80GB\nmemory 85899345920\nnuma 0\n" % (bus, bus, bus)
+            + rest)
+
+
+def lines_with(text, word):
+    return [line.strip() for line in text.splitlines() if word in line and "  X  " not in line]
+
+
+# Parts, below their GPU in the tree and in its box in the picture; two links between the others.
+tell(gpu("3b", "slots 7\nmig 0 MIG-11111111-2222 1 0 14 1 1 9728\nmig 1 MIG-21111111-2222 9 0 42 4 3 40192\n") +
+     gpu("86") + gpu("87", "link 0 gpu 0000:86:00.0\nlink 1 gpu 0000:86:00.0\n"))
+page, _, root, titles = check()
+text = topo()
+expect(re.search(r"^\S+: .*, 3 GPUs, 2 parts$", text.splitlines()[0]), text)
+expect(lines_with(text.split("\n\n")[0], "GPU0") == [
+    "GPU0  0000:3b:00.0  NVIDIA A100-SXM4-80GB, 80 GiB", "GPU0.0  1g.10gb, 9.5 GiB  MIG-11111111-2222",
+    "GPU0.1  3c.4g.40gb, 39.2 GiB  MIG-21111111-2222"], text)
+expect([d["parent"] for d in page["devices"]] == [None, 0, 0, None, None], [d["parent"] for d in page["devices"]])
+words = [e.text for e in root.iter(SVG + "text")]
+for word in ("GPU0", "GPU1", "GPU2", "1g.10gb", "3c.4g.40gb", "80 GiB"):
+    expect(word in words, word, "is not in the picture:", words)
+expect(sum(title.startswith("GPU1 to GPU2: NV2") for title in [e.text for e in root.iter(SVG + "title")]) == 1, "no arc")
+
+# Ranks: by a UUID's beginning, by a part's, by numbers up to the first that there is none of, and without restriction.
+visible = ["GPU-8686", "MIG-2111", "1,0,9,2", ""]
+script = "".join("[ $RANK = %d ] && export CUDA_VISIBLE_DEVICES=%s\n" % (k, v) for k, v in enumerate(visible))
+run = subprocess.Popen([MUSTER, "run", "-n", "5", "--job", JOB, "sh", "-c", script + "exec muster barrier wait of-$RANK"],
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       env=dict(os.environ, PATH=os.path.dirname(MUSTER) + ":" + os.environ["PATH"]))
+try:
+    end = time.monotonic() + 30
+    while True:
+        done = subprocess.run([MUSTER, "topo", "--job", JOB, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL)
+        tasks = json.loads(done.stdout)["tasks"] if done.returncode == 0 else []
+        if len(tasks) == 5 and all(task["pid"] for task in tasks):
+            break
+        expect(time.monotonic() < end, "waited in vain for five tasks:", tasks)
+        time.sleep(0.02)  # sleep: between two looks
+    page, _, root, titles = check(["--job", JOB])
+    expect([task["devices"] for task in page["tasks"]] == [[3], [2], [3, 0], [], None], page["tasks"])
+    expect(all(task["box"] == 0 and task["unknown"] is None for task in page["tasks"]), page["tasks"])
+    text = topo("--job", JOB)
+    expect(text.splitlines()[0].endswith("  <- tasks 0-4"), text.splitlines()[0])
+    for label, ranks in (("GPU0 ", "task 2"), ("GPU0.1 ", "task 1"), ("GPU1 ", "tasks 0,2")):
+        expect(lines_with(text, label)[0].endswith("  <- " + ranks), label, lines_with(text, label))
+    for label in ("GPU0.0", "GPU2 "):
+        expect("<-" not in lines_with(text, label)[0], lines_with(text, label))
+    gpus = [line.split()[-1] for line in text[text.index("\nTASK"):].splitlines()[2:]]
+    expect(gpus == ["GPU1", "GPU0.1", "GPU1,GPU0", "none", "all"], gpus)
+    words = [e.text for e in root.iter(SVG + "text")]
+    for word in ("tasks 0-4 anywhere", "T0,2", "T1", "T2"):
+        expect(words.count(word) == 1, word, words)
+    for k in range(5):
+        expect(any("\ntask %d (pid %d)" % (k, page["tasks"][k]["pid"]) in title for title in titles), "task", k, titles)
+finally:
+    run.terminate()
+    run.wait()
+
+# Sixteen on switches are one bar with sixteen lines; one that has fallen off the bus is said to be lost.
+tell("".join(gpu("%02x" % (16 + k), "link 0 switch bad\nlink 1 switch bad\nspeed 25000\n") for k in range(16)))
+page, text, root, _ = check()
+bars = [e.text for e in root.iter(SVG + "text") if (e.text or "").startswith("NVSwitch: ")]
+expect(bars == ["NVSwitch: NV2 between every two of 16 GPUs, 50 GB/s each way"], bars)
+expect(text.count('<path d="M') == 16, "lines from GPUs:", text.count('<path d="M'))
+expect(topo("--matrix").count("NV2 ") == 16 * 15, "cells of the matrix")
+
+# NVML that does not answer is a note, with what it costs.
+tell("fail nvmlInitWithFlags 9\n")
+note = topo().splitlines()[-1]
+expect(note.startswith("note: NVML: ") and note.endswith("; so NVLinks, MIG parts, UUIDs and the health of NVIDIA's GPUs "
+                                                          "are not known"), note)
+check()
+print("ok")
+sys.exit(0)
