@@ -29,13 +29,13 @@
 struct root {
     struct root *next;
     int fd;
+    bool ended; /* its thread is about to close the socket */
     ino_t inode;
     uint64_t expires;
     struct mu_nccl_root_key key;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct root *roots;
 static _Thread_local bool making; /* this thread holds the lock, and libnccl, or a plugin of it, might fork */
 
@@ -142,7 +142,8 @@ static void in_child(void)
         pthread_mutex_unlock(&lock);
 }
 
-static void initialise(void)
+/* When the library is loaded: a fork that is under way when the first root is made must have met before_fork(). */
+static __attribute__((constructor)) void watch_forks(void)
 {
     pthread_atfork(before_fork, in_parent, in_child);
 }
@@ -152,7 +153,8 @@ static bool same(const struct mu_nccl_root_key *a, const struct mu_nccl_root_key
     return a->handle == b->handle && a->generation == b->generation && !strcmp(a->name, b->name);
 }
 
-static void end(const struct root *r)
+/* Of what we ended the thread still has to close the socket: until then a forked child must know of it. */
+static void end(struct root *r)
 {
     int fd = fcntl(r->fd, F_DUPFD_CLOEXEC, 0);
 
@@ -161,23 +163,23 @@ static void end(const struct root *r)
     if (inode_of(fd) == r->inode)
         shutdown(fd, SHUT_RDWR);
     close(fd);
+    r->ended = true;
 }
 
-/* Take out those that `wanted` names, and end them, or that have ended. */
+/* End those that `wanted` names; take out those that are gone. */
 static void sweep(bool (*wanted)(void *arg, const struct root *r), void *arg)
 {
     struct root **at = &roots;
 
     while (*at) {
         struct root *r = *at;
-        bool ended = inode_of(r->fd) != r->inode;
 
-        if (!ended && !wanted(arg, r)) {
+        if (inode_of(r->fd) == r->inode) {
+            if (!r->ended && wanted(arg, r))
+                end(r);
             at = &r->next;
             continue;
         }
-        if (!ended)
-            end(r);
         *at = r->next;
         free(r);
     }
@@ -223,7 +225,7 @@ uint32_t mu_nccl_roots_count(void)
 
     pthread_mutex_lock(&lock);
     for (const struct root *r = roots; r; r = r->next)
-        n += inode_of(r->fd) == r->inode;
+        n += !r->ended && inode_of(r->fd) == r->inode;
     pthread_mutex_unlock(&lock);
     return n;
 }
@@ -256,6 +258,7 @@ static enum muster_status make_one(const struct mu_nccl *nccl, const struct mu_n
     }
     fcntl(r->fd, F_SETFD, FD_CLOEXEC);
     r->inode = inode_of(r->fd);
+    r->ended = false;
     r->expires = expires;
     r->key = *key;
     r->next = roots;
@@ -268,7 +271,6 @@ enum muster_status mu_nccl_roots_make(const struct mu_nccl *nccl, const struct m
 {
     enum muster_status status = MUSTER_OK;
 
-    pthread_once(&once, initialise);
     pthread_mutex_lock(&lock);
     making = true;
     for (uint32_t i = 0; i < count && !status; i++)

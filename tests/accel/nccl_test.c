@@ -5,7 +5,9 @@
 #include "cm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,49 +201,57 @@ static void a_thousand_names_leave_no_thread_and_no_descriptor(void **state)
     in_processes(4, use_a_thousand_names);
 }
 
-/* The maker of an id, and a child of it that outlives it: forked, or exec'ed besides. */
+/* The maker of an id, and a child of it that outlives it: forked, or spawned, which no handler of fork() sees. */
 struct leak {
     struct test_gate *gate;
-    bool exec;
+    bool spawn;
 };
 
-static int child_of_maker(void *arg)
+static void have_a_child(struct leak *l)
 {
-    struct leak *l = arg;
+    int in = l->gate->to_child[0], out = l->gate->to_child[1];
+    char *command[] = {(char[]){"head"}, (char[]){"-c1"}, NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
 
-    close(l->gate->to_child[1]); /* so that it ends with the test, whatever happens */
-    if (l->exec) {
-        dup2(l->gate->to_child[0], 0);
-        execlp("head", "head", "-c", "1", (char *)NULL);
-        return 1;
+    if (l->spawn) {
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, in, 0);
+        posix_spawn_file_actions_addclose(&actions, out); /* so that it ends with the test, whatever happens */
+        posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+        CHECK(!posix_spawnp(&pid, "head", &actions, NULL, command, environ));
+        posix_spawn_file_actions_destroy(&actions);
+        return;
     }
+    pid = fork(); /* not test_fork(): it must not die with us */
+    CHECK(pid >= 0);
+    if (pid)
+        return;
+    close(out);
     test_gate_pass(l->gate);
-    return 0;
+    _exit(0);
 }
 
 static int make_and_leave_a_child(void *arg)
 {
     struct leak *l = arg;
     struct muster *m = test_join(job.name, 0, 0);
-    pid_t child;
 
-    CHECK(m && !take(m, l->exec ? "exec" : "fork", 2, 0, shared->ids[0][0]));
+    CHECK(m && !take(m, l->spawn ? "spawn" : "fork", 2, 0, shared->ids[0][0]));
     CHECK(!test_connect_root(shared->ids[0][0])); /* refused below, so it must be good here */
-    child = fork();                               /* not test_fork(): it must not die with us */
-    if (!child)
-        _exit(child_of_maker(l));
-    CHECK(child > 0);
+    have_a_child(l);
     test_gate_arrive(l->gate);
     for (;;)
         pause();
+    return 0;
 }
 
 static void a_child_of_the_maker_does_not_hold_its_socket(void **state)
 {
     (void)state;
-    for (int exec = 0; exec < 2; exec++) {
+    for (int spawn = 0; spawn < 2; spawn++) {
         struct test_gate gate;
-        struct leak leak = {&gate, exec};
+        struct leak leak = {&gate, spawn};
         struct muster *m = test_join(job.name, -1, 0);
         pid_t maker;
 
