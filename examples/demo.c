@@ -1,6 +1,6 @@
 /*
- * demo.c: the main job in small. Four processes meet, hand an NCCL unique id round, synchronise 200,000 times, and
- * learn of a killed peer.
+ * demo.c: the main job in small. Four processes meet, tell each other what the node has, hand an NCCL unique id round,
+ * synchronise 200,000 times, and learn of a killed peer.
  *
  * The job's status is that of its killed task, 128 + 9, and nothing else will do:
  * run: "$MUSTER" run -n 4 --kill-on-fail=no -- "$EXAMPLE" 2>/dev/null; [ $? -eq 137 ]
@@ -74,27 +74,106 @@ static void show_tasks(void)
     fflush(stdout);
 }
 
+/* Whether all tasks hold the same bytes; ends the demo where not. The bytes' fingerprint. */
+static uint64_t compare(struct muster_group *all, const char *what, const void *bytes, size_t n)
+{
+    uint64_t sum = 0xcbf29ce484222325u, *sums = calloc((size_t)size, sizeof *sums);
+
+    if (!sums)
+        errx(1, "no memory");
+    for (size_t i = 0; i < n; i++)
+        sum = (sum ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
+    check(muster_group_allgather(all, &sum, sizeof sum, sums, MUSTER_FOREVER));
+    for (int i = 0; i < size; i++)
+        if (sums[i] != sum)
+            errx(1, "task %d has another %s than task %d", i, what, rank);
+    free(sums);
+    return sum;
+}
+
+/* "NV6 to all others", "NV2 to 1, SYS to 2" */
+static void show_links(const struct muster_topology *node, size_t index)
+{
+    char first[16] = "", name[16];
+    size_t count = muster_topology_num_devices(node), alike = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        muster_link_name(muster_topology_link(node, index, i), name, sizeof name);
+        if (i != index && !*first)
+            memcpy(first, name, sizeof first);
+        alike += i != index && strcmp(name, first) == 0;
+    }
+    if (count > 2 && alike == count - 1) {
+        printf("; %s to all others", first);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (i != index)
+            printf("%s %s to %zu", i == (index == 0) ? ";" : ",",
+                   muster_link_name(muster_topology_link(node, index, i), name, sizeof name), i);
+}
+
+static void show_device(const struct muster_topology *node, size_t index)
+{
+    static const char *const kinds[] = {"CPU", "GPU", "GPU part"};
+    const struct muster_device *device = muster_topology_device(node, index);
+
+    printf("device %zu: %s", index, kinds[device->kind]);
+    if (*device->pci)
+        printf(" at %s", device->pci);
+    if (*device->name)
+        printf(", %s", device->name);
+    if (device->memory_bytes)
+        printf(", %.1f GiB", (double)device->memory_bytes / (1 << 30));
+    if (device->numa_node >= 0)
+        printf(", NUMA node %d", device->numa_node);
+    if (*device->cpus)
+        printf(", CPUs %s", device->cpus);
+    show_links(node, index);
+    putchar('\n');
+}
+
+/* Each task tells what it sees of the node, and all get the same global topology, with the devices numbered. */
+static void exchange_topology(struct muster_group *all)
+{
+    struct muster_topology *node;
+    struct muster_local mine = {.process_id = rank};
+    void *local, *global;
+    size_t local_size, global_size;
+    uint64_t sum;
+
+    check(muster_topology_get(job, &node));
+    check(muster_topology_local(node, &mine, MUSTER_FORM_XLA, &local, &local_size));
+    check(muster_topology_exchange(job, "demo", MUSTER_FORM_XLA, local, local_size, MUSTER_FOREVER, &global,
+                                   &global_size));
+    sum = compare(all, "global topology", global, global_size);
+    for (size_t i = 0; rank == 0 && i < muster_topology_num_devices(node); i++)
+        show_device(node, i);
+    if (rank == 0)
+        printf(
+            "topology: %d of %d tasks gave theirs, and hold the same global one of %zu bytes (fingerprint %016llx)\n",
+            size, size, global_size, (unsigned long long)sum);
+    fflush(stdout);
+    free(local);
+    free(global);
+    muster_topology_free(node);
+}
+
 /* The first task that asks makes an id, the others receive it through the segment; each shows that it has the same. */
 static void hand_round_nccl_id(struct muster_group *all)
 {
     struct muster_nccl_info info;
     char id[MUSTER_NCCL_ID_BYTES];
-    uint64_t generation, sum = 0xcbf29ce484222325u, *sums = calloc((size_t)size, sizeof *sums);
+    uint64_t generation, sum;
     int version;
 
     if (muster_nccl_version(&version)) { /* for all alike: they are on one node */
         if (rank == 0)
             printf("NCCL: %s\n", muster_last_error());
-        free(sums);
         return;
     }
     check(muster_nccl_unique_id(job, "demo", (uint32_t)size, (uint32_t)rank, NULL, MUSTER_FOREVER, id, &generation));
-    for (size_t i = 0; i < sizeof id; i++)
-        sum = (sum ^ (unsigned char)id[i]) * 0x100000001b3u;
-    check(muster_group_allgather(all, &sum, sizeof sum, sums, MUSTER_FOREVER));
-    for (int i = 0; i < size; i++)
-        if (sums[i] != sum)
-            errx(1, "task %d has another NCCL id than task %d", i, rank);
+    sum = compare(all, "NCCL id", id, sizeof id);
     check(muster_nccl_get(job, "demo", &info));
     if (rank == 0)
         printf(
@@ -104,7 +183,6 @@ static void hand_round_nccl_id(struct muster_group *all)
     fflush(stdout);
     check(muster_group_barrier(all, MUSTER_FOREVER));
     check(muster_nccl_abandon(job, "demo", generation, "no communicator is made of it here"));
-    free(sums);
 }
 
 static int by_value(const void *a, const void *b)
@@ -156,6 +234,7 @@ int main(void)
     check(muster_group_barrier(all, MUSTER_FOREVER));
     if (rank == 0)
         show_tasks();
+    exchange_topology(all);
     hand_round_nccl_id(all);
     time_barriers(all);
     if (rank == VICTIM)
