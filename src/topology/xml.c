@@ -4,8 +4,8 @@
  * hwloc's own parser (the one without libxml) looks for the end of what it has begun to read without looking for the
  * end of the text: a file that was cut short in its first element makes it read from NULL. And it descends by
  * recursion. So what it gets has been gone through once: elements are closed in order, attributes quoted, nesting
- * bounded. Nor does it miss the sets of an object: one that names some of its four must name all. What else the values
- * mean is hwloc's to judge.
+ * bounded. Nor does it miss the sets of an object: one that names some of its four must name all; and each begins like
+ * a number, or hwloc's assertions end the process. What else the values mean is hwloc's to judge.
  */
 #include "topology/xml.h"
 
@@ -13,6 +13,7 @@
 
 enum {
     DEPTH_MAX = 256,
+    INDEX_DIGITS = 7, /* of a processor or a memory node: sets have a bit for each below, too */
 };
 
 struct name {
@@ -50,6 +51,12 @@ static unsigned set_named(const char *start, size_t length)
     return 0;
 }
 
+/* "cpuset", "allowed_nodeset", ... */
+static int is_set(const char *start, size_t length)
+{
+    return length >= 3 && memcmp(start + length - 3, "set", 3) == 0;
+}
+
 /* Behind name="value" and the space before it; `at` itself where there is none; NULL: it is broken. */
 static const char *skip_attribute(const char *at, unsigned *sets)
 {
@@ -60,8 +67,12 @@ static const char *skip_attribute(const char *at, unsigned *sets)
         return at;
     if (start == at || start[length] != '=' || start[length + 1] != '"')
         return NULL;
-    *sets |= set_named(start, length);
     at = start + length + 2;
+    *sets |= set_named(start, length);
+    if (is_set(start, length) && strncmp(at, "0x", 2) != 0)
+        return NULL;
+    if (length == strlen("os_index") && memcmp(start, "os_index", length) == 0 && strcspn(at, "\"") > INDEX_DIGITS)
+        return NULL;
     at += strcspn(at, "\"<");
     return *at == '"' ? at + 1 : NULL;
 }
@@ -121,7 +132,7 @@ static const char *find_fault(const char *text, const char **ret_at)
         *ret_at = at;
         if (!next)
             return depth == DEPTH_MAX ? "its elements are nested too deep"
-                                      : "an element is cut short, not closed or lacks a set";
+                                      : "an element is cut short, not closed, lacks a set or has a wrong one";
         at = next + strcspn(next, "<");
     } while (depth > 0 && *at);
     *ret_at = at;

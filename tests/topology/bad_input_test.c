@@ -198,7 +198,7 @@ static void a_file_may_be_damaged_anywhere(void **state)
     assert_int_equal(test_in_child(reads_damaged_files, NULL), 0);
 }
 
-static void deep_nesting_and_sets_that_lack_are_refused(void **state)
+static void deep_nesting_and_sets_that_are_none_are_refused(void **state)
 {
     static char text[64 << 10];
     size_t length;
@@ -210,7 +210,12 @@ static void deep_nesting_and_sets_that_lack_are_refused(void **state)
     expect_file_failure(text, "its elements are nested too deep (line 257)");
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\" cpuset=\"0x1\" nodeset=\"0x1\">\n"
                         "</object>\n</topology>\n",
-                        "lacks a set (line 2)");
+                        "lacks a set or has a wrong one (line 2)");
+    expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\" cpuset=\",0x1\" nodeset=\"0x1\" "
+                        "complete_cpuset=\"0x1\" complete_nodeset=\"0x1\">\n</object>\n</topology>\n",
+                        "(line 2)");
+    expect_file_failure("<topology version=\"2.0\">\n<object type=\"PU\" os_index=\"4294967295\"/>\n</topology>\n",
+                        "(line 2)");
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\">\n</topology>\n</object>\n", "(line 3)");
     expect_file_failure("<topology version=\"2.0\">\n</topology>\n<topology>\n", "something follows its last element");
     expect_file_failure("<topology version=\"2.0", "(line 1)");
@@ -223,7 +228,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_cannot_be_read_says_why, begin, end),
         cmocka_unit_test_setup_teardown(words_that_describe_nothing_are_repeated, begin, end),
         cmocka_unit_test_setup_teardown(two_machines_at_once_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(deep_nesting_and_sets_that_lack_are_refused, begin, end),
+        cmocka_unit_test_setup_teardown(deep_nesting_and_sets_that_are_none_are_refused, begin, end),
         cmocka_unit_test_setup_teardown(a_file_may_end_anywhere, begin, end),
         cmocka_unit_test_setup_teardown(a_file_may_be_damaged_anywhere, begin, end),
     };
