@@ -106,7 +106,7 @@ struct muster_topology_source {
     const char *hwloc_xml; /* a file in hwloc's XML form, of any machine */
     const char *synthetic; /* hwloc's words: "package:2 l3:2 core:4 pu:2" */
     const char *root;      /* sysfs and /proc below this folder instead of "/"; not with the two above */
-    const char *nvml;      /* the library's path; NULL: libnvidia-ml.so.1; "": do not ask NVML */
+    const char *nvml;      /* the library's path; NULL: $MUSTER_NVML or libnvidia-ml.so.1; "": do not ask NVML */
     int ask_cuda; /* also the CUDA driver, in a child process that ends: seconds where nothing holds the GPUs */
 };
 
@@ -146,8 +146,9 @@ MUSTER_API const char *muster_topology_note(const struct muster_topology *topolo
  * `muster run`, or with `muster` NULL, it is loaded here. The caller uses the same libhwloc (2.x, the shared one), ends
  * with hwloc_topology_destroy(), and does not modify it: it may be mapped read-only. Best before cuInit(), which takes
  * large ranges of addresses. Blocks while it is loaded, by us or by another task: some ms, seconds on large machines;
- * ten seconds after another began it is loaded here. MUSTER_UNAVAILABLE: no hwloc. Any thread; a child after fork() may
- * use what its parent has.
+ * twenty seconds after another began it is loaded here. Where NVIDIA GPUs are, who loads it also asks NVML for all, in
+ * a child process: its answers are the machine's info "MusterNVML". MUSTER_UNAVAILABLE: no hwloc. Any thread; a child
+ * after fork() may use what its parent has.
  */
 MUSTER_API enum muster_status muster_topology_hwloc(struct muster *muster, struct hwloc_topology **ret_topology);
 

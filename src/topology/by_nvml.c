@@ -5,7 +5,12 @@
  * nothing hints at an NVIDIA GPU it is not asked at all. GPUs are found by their PCI address and never by NVML's
  * number; one that nobody has told of before (its bus is not shown to a virtual machine or a container) is added. How
  * far two GPUs are from each other on PCI is not asked for: NVML reads that from the same files as we do.
+ *
+ * The tasks of a job ask once: who loads hwloc's tree for all of them keeps NVML's answers in it, in an info of the
+ * machine, as the bytes that the child has told, in hexadecimal. Answers of another build are not understood; then
+ * the task asks for itself.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,10 +35,15 @@ _Static_assert(sizeof(struct told) <= MU_APART_RECORD_MAX, "a record goes throug
 
 struct answers {
     const char *library;
-    struct muster_topology *node;
-    struct mu_nvml_device *devices; /* in NVML's order, parts behind their GPU */
+    struct told *told; /* devices in NVML's order, parts behind their GPU; words between them */
     size_t count;
+    int failed; /* no memory */
 };
+
+#define INFO         "MusterNVML"
+#define TOLD_MAX     (2 * MU_NVML_GPUS_MAX * (MU_NVML_PARTS_MAX + 1))
+#define FORM_FORMAT  "1 %zu %zu " /* the form and what tells builds apart */
+#define FORM_NUMBERS sizeof(struct told), offsetof(struct told, u.device.fabric)
 
 /* ---- in the child -------------------------------------------------------------------------------------------------
  */
@@ -95,24 +105,15 @@ static void terminate(char *text, size_t size)
     text[size - 1] = '\0';
 }
 
-static void take(const void *record, void *arg)
+/* Whoever has written it: strings end, counts are in bounds. */
+static void make_sound(struct told *told)
 {
-    const struct told *told = record;
-    struct answers *answers = arg;
-    struct mu_nvml_device *more, *device;
+    struct mu_nvml_device *device = &told->u.device;
 
     if (!told->is_device) {
-        mu_node_note(answers->node, "NVML: %.*s", (int)sizeof told->u.words - 1, told->u.words);
+        terminate(told->u.words, sizeof told->u.words);
         return;
     }
-    more = realloc(answers->devices, (answers->count + 1) * sizeof *more);
-    if (!more) {
-        answers->node->failed = 1;
-        return;
-    }
-    answers->devices = more;
-    device = &more[answers->count++];
-    *device = told->u.device;
     terminate(device->pci, sizeof device->pci);
     terminate(device->name, sizeof device->name);
     terminate(device->uuid, sizeof device->uuid);
@@ -123,6 +124,30 @@ static void take(const void *record, void *arg)
         device->num_wires = MU_NVML_WIRES_MAX;
     for (uint32_t i = 0; i < device->num_wires; i++)
         terminate(device->wires[i].pci, sizeof device->wires[i].pci);
+}
+
+static void take(const void *record, void *arg)
+{
+    struct answers *answers = arg;
+    struct told *more =
+        answers->count == TOLD_MAX ? NULL : realloc(answers->told, (answers->count + 1) * sizeof *answers->told);
+
+    if (!more) {
+        answers->failed = 1;
+        return;
+    }
+    answers->told = more;
+    memcpy(&more[answers->count], record, sizeof *more);
+    make_sound(&more[answers->count++]);
+}
+
+/* What went wrong becomes the last answer. */
+static void ask(struct answers *answers)
+{
+    struct told silence = {.is_device = 0};
+
+    if (mu_apart(tell, take, answers, sizeof(struct told), LIMIT_MS, silence.u.words, sizeof silence.u.words))
+        take(&silence, answers);
 }
 
 static void set_text(struct muster_topology *node, const char **to, const char *text)
@@ -281,25 +306,100 @@ static void merge_all(struct muster_topology *node, const struct answers *answer
 {
     int32_t *places = calloc(answers->count + 1, sizeof *places), gpu = -1;
 
-    if (!places) {
+    if (!places || answers->failed)
         node->failed = 1;
-        return;
-    }
-    for (size_t i = 0; i < answers->count; i++) {
-        const struct mu_nvml_device *told = &answers->devices[i];
+    for (size_t i = 0; places && i < answers->count; i++) {
+        const struct told *told = &answers->told[i];
 
-        places[i] = told->is_part && gpu < 0 ? -1 : merge(node, told, gpu);
-        if (!told->is_part)
+        places[i] = -1;
+        if (!told->is_device)
+            mu_node_note(node, "NVML: %s", told->u.words);
+        else if (gpu >= 0 || !told->u.device.is_part)
+            places[i] = merge(node, &told->u.device, gpu);
+        if (told->is_device && !told->u.device.is_part)
             gpu = places[i];
     }
-    for (size_t i = 0; i < answers->count; i++) /* now all far ends are known */
+    for (size_t i = 0; places && i < answers->count; i++) /* now all far ends are known */
         if (places[i] >= 0)
-            add_wires(node, &answers->devices[i], places[i]);
+            add_wires(node, &answers->told[i].u.device, places[i]);
     free(places);
+}
+
+/* ---- keeping ------------------------------------------------------------------------------------------------------
+ */
+
+static char *write_down(const struct answers *answers)
+{
+    const unsigned char *bytes = (const unsigned char *)answers->told;
+    size_t size;
+    char *text = NULL;
+    FILE *out = open_memstream(&text, &size);
+
+    if (!out)
+        return NULL;
+    fprintf(out, FORM_FORMAT, FORM_NUMBERS);
+    for (size_t i = 0; i < answers->count * sizeof *answers->told; i++)
+        fprintf(out, "%02x", bytes[i]);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* 0, or -1: this is not what write_down() of this build has written. */
+static int read_back(const char *text, struct answers *answers)
+{
+    char form[64];
+    size_t len = (size_t)snprintf(form, sizeof form, FORM_FORMAT, FORM_NUMBERS);
+    struct told told;
+
+    if (strncmp(text, form, len) != 0 || strlen(text + len) % (2 * sizeof told) != 0)
+        return -1;
+    for (text += len; *text; text += 2 * sizeof told) {
+        for (size_t i = 0; i < sizeof told; i++) {
+            int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+
+            if (high < 0 || low < 0) {
+                answers->count = 0;
+                return -1;
+            }
+            ((unsigned char *)&told)[i] = (unsigned char)(high << 4 | low);
+        }
+        take(&told, answers);
+    }
+    return 0;
+}
+
+static hwloc_obj_t root_of(const struct mu_hwloc *hwloc, hwloc_topology_t tree)
+{
+    return hwloc->hwloc_get_obj_by_depth(tree, 0, 0);
+}
+
+/* 0: the tree has told. */
+static int recall(const struct mu_hwloc *hwloc, hwloc_topology_t tree, struct answers *answers)
+{
+    hwloc_obj_t root = hwloc && tree ? root_of(hwloc, tree) : NULL;
+
+    for (unsigned i = 0; root && i < root->infos_count; i++)
+        if (strcmp(root->infos[i].name, INFO) == 0)
+            return read_back(root->infos[i].value, answers);
+    return -1;
 }
 
 /* ---- whether to ask -----------------------------------------------------------------------------------------------
  */
+
+/* MUSTER_NVML is somebody's word that there is something to be asked. */
+static int may_be_here(void)
+{
+    return *mu_nvml_path(NULL) &&
+           (getenv("MUSTER_NVML") || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0);
+}
 
 static int is_worth_it(const struct muster_topology *node, const struct muster_topology_source *source)
 {
@@ -310,18 +410,32 @@ static int is_worth_it(const struct muster_topology *node, const struct muster_t
     for (size_t i = 0; i < node->num_devices; i++)
         if (node->devices[i].pci_vendor == MU_VENDOR_NVIDIA)
             return 1;
-    return getenv("MUSTER_NVML") || access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+    return may_be_here();
+}
+
+void mu_nvml_keep(const struct mu_hwloc *hwloc, hwloc_topology_t tree)
+{
+    struct answers answers = {.library = NULL};
+    char *text;
+
+    if (!may_be_here())
+        return;
+    ask(&answers);
+    text = answers.failed ? NULL : write_down(&answers);
+    if (text)
+        hwloc->hwloc_obj_add_info(root_of(hwloc, tree), INFO, text);
+    free(text);
+    free(answers.told);
 }
 
 void mu_provider_nvml(struct muster_topology *node, const struct mu_look *look)
 {
-    struct answers answers = {.library = look->source->nvml, .node = node};
-    char why[256];
+    struct answers answers = {.library = look->source->nvml};
 
     if (!is_worth_it(node, look->source))
         return;
-    if (mu_apart(tell, take, &answers, sizeof(struct told), LIMIT_MS, why, sizeof why))
-        mu_node_note(node, "NVML: %s", why);
+    if (look->source->nvml || recall(node->library, look->tree, &answers))
+        ask(&answers);
     merge_all(node, &answers);
-    free(answers.devices);
+    free(answers.told);
 }

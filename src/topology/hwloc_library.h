@@ -31,7 +31,7 @@
                                                         each(hwloc_bitmap_next) each(hwloc_bitmap_list_asprintf)       \
                                                             each(hwloc_bitmap_and) each(hwloc_bitmap_intersects)       \
                                                                 each(hwloc_bitmap_isincluded)                          \
-                                                                    each(hwloc_bitmap_iszero)
+                                                                    each(hwloc_bitmap_iszero) each(hwloc_obj_add_info)
 
 struct mu_hwloc {
     void *handle;

@@ -120,7 +120,9 @@ void mu_provider_hwloc(struct muster_topology *node, const struct mu_look *look)
 void mu_provider_sysfs(struct muster_topology *node, const struct mu_look *look); /* by_sysfs.c: PCI and /proc */
 void mu_provider_kfd(struct muster_topology *node, const struct mu_look *look);   /* by_kfd.c: AMD */
 void mu_provider_nvml(struct muster_topology *node, const struct mu_look *look);  /* by_nvml.c */
-void mu_provider_cuda(struct muster_topology *node, const struct mu_look *look);  /* by_cuda.c */
+/* Ask NVML now, and keep its answers in this machine's tree: a look with that tree does not ask again. */
+void mu_nvml_keep(const struct mu_hwloc *hwloc, hwloc_topology_t tree);
+void mu_provider_cuda(struct muster_topology *node, const struct mu_look *look); /* by_cuda.c */
 
 /* ---- links.c ----------------------------------------------------------------------------------------------------- */
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "topology/node.h"
 
 #define SEALS         (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 #define PAUSE_MAX_NS  10000000ull
@@ -220,6 +221,7 @@ enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, 
     status = mu_hwloc_load(hwloc, NULL, ret_topology);
     *ret_way = MU_SHARE_LOADED;
     if (status == MUSTER_OK && turn == 1) {
+        mu_nvml_keep(hwloc, *ret_topology);
         fill(hwloc, fd, *ret_topology);
         if (is_whole(fd))
             *ret_way = MU_SHARE_FILLED;

@@ -29,8 +29,8 @@ enum mu_share_way {
 /* The memfd, and its path for tasks. The descriptor, or -1: errno says why. */
 int mu_share_create(char *ret_path, size_t size);
 
-/* How long to wait for who fills it: the slowest load known takes 4 s alone. */
-#define MU_SHARE_PATIENCE_NS 10000000000ull
+/* How long to wait for who fills it: the slowest load known takes 4 s alone, and NVML may be silent for 10 s. */
+#define MU_SHARE_PATIENCE_NS 20000000000ull
 
 /* `path` NULL: none. Nothing is shared where a variable shows hwloc another machine than this one. */
 enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, uint64_t patience_ns,

@@ -60,7 +60,7 @@ WATCHER=$(watchers)
 event '1 8 79'
 ends 143 # task 1 ended as it was told to
 err_has '^muster run: GPU 1 (0000:5e:00.0) fell off the bus (Xid 79); task 1 computes on it$'
-err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 15 (SIGTERM) after its GPU had failed$'
+err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 15 (SIGTERM) after its GPU had failed'
 is_gone "$WATCHER" || fail "the watcher is left"
 
 # Without that, the peers learn of it, and status shows it.
@@ -137,6 +137,13 @@ ends 143
 err_has 'GPU 1 (0000:5e:00.0) is gone: '
 gpus
 
+# Tasks that end well when they are told to do not make a good job of it.
+two bash -c 'trap "exit 0" TERM; : > "$0.$MUSTER_TASK_ID"; while :; do sleep 0.05; done' "$TMPDIR/ready"
+await "both have begun" eval '[ -e "$TMPDIR/ready.0" ] && [ -e "$TMPDIR/ready.1" ]'
+event '1 8 79'
+ends 1
+err_has 'task 1 (pid [0-9]*) exited with status 0 after its GPU had failed'
+
 # Starting again: the job, or the task.
 OPTIONS=(--restarts 1 --restart-delay 0)
 two bash -c '[ $MUSTER_ATTEMPT = 1 ] || exec sleep 1000'
@@ -176,9 +183,13 @@ stop
 
 # Nobody watches where there is nothing to be watched; who does dies with the launcher.
 for nothing in 'MUSTER_NVML=' 'CUDA_VISIBLE_DEVICES='; do
-    (export "$nothing"; exec "$MUSTER" run --job "$JOB" sh -c 'ps -o args= --ppid $PPID; :' > "$OUT" 2> "$ERR")
-    out_has muster-guard
-    if grep -q muster-health "$OUT"; then fail "somebody watches with $nothing"; fi
+    (export "$nothing"; exec "$MUSTER" run --job "$JOB" sleep 1000 > "$OUT" 2> "$ERR" < /dev/null) &
+    RUN=$!
+    trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+    await "the task runs" eval '[ -n "$(with_mark "MUSTER_JOB=$JOB")" ]'
+    sleep 0.2 # sleep: in which a watcher would come; there is nothing else to wait for
+    if watched; then fail "somebody watches with $nothing"; fi
+    stop
 done
 gpus
 two sleep 1000
@@ -188,4 +199,18 @@ kill -KILL "$RUN"
 wait "$RUN" 2> /dev/null
 await "the watcher is gone" is_gone "$WATCHER"
 await "nothing is left" no_segment "$JOB"
+
+# Who adopts a job watches, too.
+OPTIONS=(--survive)
+two "$WORKER" stay sleep
+await "both have joined" connected 2
+kill -KILL "$RUN"
+wait "$RUN" 2> /dev/null
+await "the guard says so" says "takes them over"
+"$MUSTER" agent --adopt "$JOB" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+await "the job is adopted" says "adopted: 2 of 2 tasks are running"
+event '0 8 79'
+ends 1
+err_has '^muster agent: GPU 0 (0000:5d:00.0) fell off the bus (Xid 79); task 0 computes on it$'
 exit 0
