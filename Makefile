@@ -223,6 +223,7 @@ install: all
 	$(if $(PLUGINS),install -m 755 $(PLUGINS:%=$(BUILD)/$(V)/%) $(DESTDIR)$(PREFIX)/lib/)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc
+	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(DESTDIR)$(PREFIX)/share/muster/proto/$(p:src/%=%);)
 	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(DESTDIR)$(PREFIX)/bin/)
 	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) $(DESTDIR)$(m);)
 	install -D -m 644 completions/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
@@ -231,7 +232,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/muster $(DESTDIR)$(PREFIX)/lib/libmuster.{a,so,so.*} \
 		$(PLUGINS:%=$(DESTDIR)$(PREFIX)/lib/%) \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(DESTDIR)%)
-	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
+	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/share/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
 
 format:
 	clang-format -i $(FORMATTED)

@@ -45,7 +45,7 @@ struct exchange {
     size_t given_size;
     uint64_t version; /* of it there */
     bool outcome_there;
-    struct mu_key global;
+    struct mu_key own, global;
     uint32_t next;          /* all tasks below it have given theirs */
     uint64_t tasks_version; /* of the job's state when nobody had left */
     struct mu_task_record *records;
@@ -68,6 +68,7 @@ static enum muster_status make_keys(struct exchange *x)
 {
     char key[NAME_MAX_BYTES + 64];
     size_t len = strlen(x->name);
+    enum muster_status status;
 
     if (!len || len > NAME_MAX_BYTES || strchr(x->name, '/'))
         return mu_fail(MUSTER_INVALID_ARGUMENT,
@@ -75,7 +76,8 @@ static enum muster_status make_keys(struct exchange *x)
                        x->name);
     snprintf(key, sizeof key, "muster/topology/%s/global", x->name);
     snprintf(x->what, sizeof x->what, "topology exchange %.50s", x->name);
-    return mu_kv_key(x->seg, key, MUSTER_NTS, &x->global);
+    status = mu_kv_key(x->seg, key, MUSTER_NTS, &x->global);
+    return status ? status : local_key(x, x->task, &x->own);
 }
 
 static bool is_there(const struct exchange *x, const struct mu_key *key)
@@ -138,11 +140,9 @@ static enum muster_status give(struct exchange *x)
 {
     struct mu_table t = mu_table_kv(x->seg);
     struct mu_edit e = {.arg = x, .value = x->given, .len = x->given_size};
-    struct mu_key key;
-    enum muster_status status = local_key(x, x->task, &key);
 
     x->outcome_there = is_there(x, &x->global);
-    return status ? status : mu_table_edit(&t, x->ctx, &key, MU_EDIT_WANTS_OLD, put_local, &e, &x->version);
+    return mu_table_edit(&t, x->ctx, &x->own, MU_EDIT_WANTS_OLD, put_local, &e, &x->version);
 }
 
 /* ---- making the outcome ------------------------------------------------------------------------------------------ */
@@ -401,7 +401,12 @@ static enum muster_status wait_for_outcome(struct exchange *x, muster_deadline d
         failure = look_for_failure(x);
         if (failure)
             continue; /* whoever left or died may have had the outcome: look once more whether it is there by now */
-        status = all_have_given(x) ? settle(x) : mu_wait_on(&w, mu_table_bucket(&t, &x->global), f.word);
+        if (all_have_given(x))
+            status = settle(x);
+        else if (!is_there(x, &x->own))
+            status = give(x); /* somebody has deleted it */
+        else
+            status = mu_wait_on(&w, mu_table_bucket(&t, &x->global), f.word);
         if (status)
             break;
     }

@@ -21,6 +21,9 @@ done
 for header in include/muster/*.h; do
     cmp "$header" "$root/usr/$header"
 done
+for proto in src/topology/*.proto; do
+    cmp "$proto" "$root/usr/share/muster/proto/${proto#src/}"
+done
 for page in man/*.[1-8]; do
     [ ! -e "$page" ] || cmp "$page" "$root/usr/share/man/man${page##*.}/${page##*/}"
 done

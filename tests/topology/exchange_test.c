@@ -1,125 +1,12 @@
 /*
  * tests/topology/exchange_test.c: exchanges of topologies between real processes: all get the same, what muster makes
- * of the same locals in one process; and whoever dies, leaves, is late or gives nonsense, nobody hangs and all are
- * told.
+ * of the same locals in one process; who is late is named, and of nonsense all are told.
  */
-#include "stage.h"
+#include "exchanging.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "seed.h"
 #include "topology/exchange.h"
-
-enum { FOREVER = 0, BYTES_MAX = 400 };
-
-struct exchange_act {
-    char name[64];
-    enum muster_topology_form form;
-    uint32_t size;
-    uint64_t patience_ns; /* FOREVER, or that long; 1: not at all */
-    uint8_t bytes[BYTES_MAX];
-};
-
-/* A local topology, written by hand: the id, today also a boot id, and so many devices. Ids below 128. */
-static struct exchange_act local(const char *name, enum muster_topology_form form, int id, int devices)
-{
-    struct exchange_act a = {.form = form};
-    uint8_t *p = a.bytes;
-
-    snprintf(a.name, sizeof a.name, "%s", name);
-    *p++ = 0x08;
-    *p++ = (uint8_t)id;
-    if (form == MUSTER_FORM_XLA) {
-        *p++ = 0x12;
-        *p++ = 1;
-        *p++ = (uint8_t)('a' + id % 3); /* three hosts, in turn */
-    }
-    for (int i = 0; i < devices; i++) {
-        *p++ = form == MUSTER_FORM_XLA ? 0x1a : 0x12;
-        *p++ = 2;
-        *p++ = 0x08;
-        *p++ = (uint8_t)i;
-    }
-    a.size = (uint32_t)(p - a.bytes);
-    return a;
-}
-
-/* What one process makes of all of them. */
-static struct reply expected(const struct exchange_act *acts, size_t count)
-{
-    struct reply r = {0};
-    const void *locals[64];
-    size_t sizes[64];
-    void *bytes;
-
-    for (size_t i = 0; i < count; i++) {
-        locals[i] = acts[i].bytes;
-        sizes[i] = acts[i].size;
-    }
-    r.status = (int)muster_topology_global(acts[0].form, locals, sizes, count, &bytes, &r.len);
-    if (r.status) {
-        snprintf(r.text, sizeof r.text, "%s", muster_last_error());
-        return r;
-    }
-    assert_true(r.len > 0 && r.len <= sizeof r.data);
-    memcpy(r.data, bytes, r.len);
-    free(bytes);
-    return r;
-}
-
-static int act_exchange(void *arg, struct reply *reply)
-{
-    const struct exchange_act *a = arg;
-    void *bytes;
-    int status = (int)muster_topology_exchange(me, a->name[0] ? a->name : NULL, a->form, a->bytes, a->size,
-                                               a->patience_ns ? muster_after_ns(a->patience_ns) : MUSTER_FOREVER,
-                                               &bytes, &reply->len);
-
-    if (status) {
-        reply->len = 0;
-        return status;
-    }
-    if (reply->len > sizeof reply->data)
-        return MUSTER_OUT_OF_RANGE;
-    memcpy(reply->data, bytes, reply->len);
-    free(bytes);
-    return MUSTER_OK;
-}
-
-static void tell(int player, struct exchange_act a)
-{
-    stage_tell(player, act_exchange, &a, sizeof a);
-}
-
-static struct reply ask(int player, struct exchange_act a)
-{
-    return stage_do(player, act_exchange, &a, sizeof a);
-}
-
-static void tell_and_wait(int player, struct exchange_act a)
-{
-    tell(player, a);
-    stage_until_waiting(player, "topology exchange");
-}
-
-/* Killed, and everybody knows. */
-static void kill_task(int player, int32_t task)
-{
-    stage_kill(player);
-    muster_scavenge(stage_observer, NULL);
-    stage_until_state(task, MUSTER_TASK_ERROR);
-}
-
-static void assert_same(struct reply got, const struct reply *wanted)
-{
-    assert_status(got, wanted->status);
-    assert_int_equal(got.len, wanted->len);
-    assert_memory_equal(got.data, wanted->data, wanted->len);
-}
 
 /* ---- it works ---------------------------------------------------------------------------------------------------- */
 
@@ -277,47 +164,51 @@ static void who_is_late_is_named_and_may_still_come(void **state)
     stage_close();
 }
 
-enum end { DIES, LEAVES, REPORTS };
-
-static void ends_before_it_came(enum end how)
+static void large_ones_arrive_whole(void **state)
 {
-    char name[32];
-    struct reply r;
+    struct exchange_act acts[2];
+    struct reply wanted, r;
 
-    stage_open(4, NULL);
+    (void)state;
+    stage_open(2, NULL);
     stage_enter_all();
-    snprintf(name, sizeof name, "task 2 (pid %d ", stage_pid(2));
-    tell_and_wait(0, local("x", MUSTER_FORM_XLA, 0, 1));
-    tell_and_wait(1, local("x", MUSTER_FORM_XLA, 1, 1));
-    if (how == DIES)
-        stage_kill(2);
-    else if (how == LEAVES)
-        assert_status(do_plain(2, act_leave), MUSTER_OK);
-    else
-        assert_status(do_report(2, 2, MUSTER_INTERNAL, "out of order"), MUSTER_OK);
     for (int i = 0; i < 2; i++) {
-        r = stage_hear(i);
-        assert_status(r, MUSTER_UNAVAILABLE);
-        assert_says(r.text, "topology exchange x: ");
-        assert_says(r.text, name);
-        assert_says(r.text, how == DIES ? "is in error" : how == LEAVES ? "has left the job" : "out of order");
+        acts[i] = local("large", MUSTER_FORM_XLA, i, 1);
+        acts[i].padding = 3000000 + (uint32_t)i;
     }
-    r = ask(3, local("x", MUSTER_FORM_XLA, 3, 1)); /* who comes only now, too */
-    assert_status(r, MUSTER_UNAVAILABLE);
-    assert_says(r.text, name);
+    wanted = expected(acts, 2);
+    tell_and_wait(0, acts[0]);
+    assert_same(ask(1, acts[1]), &wanted);
+    assert_same(stage_hear(0), &wanted);
+    acts[0].padding = MUSTER_VALUE_MAX;
+    r = ask(0, acts[0]);
+    assert_status(r, MUSTER_INVALID_ARGUMENT);
+    assert_says(r.text, "is the most");
     stage_close();
 }
 
-static void who_dies_leaves_or_is_in_error_ends_it_for_all_by_name(void **state)
+/* The locals fit into the segment, the global topology does not. */
+static void a_full_segment_is_told_to_all(void **state)
 {
+    struct muster_segment_config config = {.num_buckets = 64, .num_events = 8, .heap_bytes = 4u << 20};
+    struct exchange_act acts[3];
+
     (void)state;
-    ends_before_it_came(DIES);
-    ends_before_it_came(LEAVES);
-    ends_before_it_came(REPORTS);
+    stage_open(3, &config);
+    stage_enter_all();
+    for (int i = 0; i < 3; i++) {
+        acts[i] = local("full", MUSTER_FORM_XLA, i, 1);
+        acts[i].padding = 900000;
+        if (i < 2)
+            tell_and_wait(i, acts[i]);
+    }
+    assert_status(ask(2, acts[2]), MUSTER_RESOURCE_EXHAUSTED);
+    assert_status(stage_hear(0), MUSTER_RESOURCE_EXHAUSTED);
+    assert_status(stage_hear(1), MUSTER_RESOURCE_EXHAUSTED);
+    stage_close();
 }
 
-/* What has been exchanged can be had also when its givers are gone. */
-static void the_outcome_outlives_those_who_made_it(void **state)
+static void what_somebody_deletes_is_given_again(void **state)
 {
     struct exchange_act acts[3];
     struct reply wanted;
@@ -326,17 +217,13 @@ static void the_outcome_outlives_those_who_made_it(void **state)
     stage_open(3, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
-        acts[i] = local("o", MUSTER_FORM_XLA, i, 1);
+        acts[i] = local("deleted", MUSTER_FORM_XLA, i, 1);
     wanted = expected(acts, 3);
     tell_and_wait(0, acts[0]);
     tell_and_wait(1, acts[1]);
-    stage_signal(0, SIGSTOP);
-    assert_same(ask(2, acts[2]), &wanted);
-    assert_status(do_plain(2, act_leave), MUSTER_OK);
-    assert_same(stage_hear(1), &wanted);
-    kill_task(1, 1);
-    stage_signal(0, SIGCONT);
-    assert_same(stage_hear(0), &wanted);
+    assert_int_equal(muster_kv_delete(stage_observer, "muster/topology", MUSTER_NTS, NULL), MUSTER_OK);
+    for (int i = 2; i >= 0; i--)
+        assert_same(i == 2 ? ask(2, acts[2]) : stage_hear(i), &wanted);
     stage_close();
 }
 
@@ -403,104 +290,6 @@ static void a_name_serves_once(void **state)
     stage_close();
 }
 
-/* ---- processes that are replaced --------------------------------------------------------------------------------- */
-
-/* It gave something and died before anybody was told; its successor gives what it likes. */
-static void a_successor_gives_anew_until_somebody_was_told(void **state)
-{
-    struct exchange_act acts[3];
-    struct reply wanted, r;
-    int successor;
-
-    (void)state;
-    stage_open(3, NULL);
-    for (int i = 0; i < 3; i++) {
-        stage_enter(i, MUSTER_JOIN_RECOVERABLE);
-        acts[i] = local("s", MUSTER_FORM_XLA, i, 1);
-    }
-    tell_and_wait(0, acts[0]);
-    tell_and_wait(1, local("s", MUSTER_FORM_XLA, 1, 7));
-    kill_task(1, 1);
-    assert_false(stage_has_answered(0));
-    successor = stage_enter(1, MUSTER_JOIN_RECOVERABLE);
-    tell(successor, acts[1]);
-    stage_until_waiting(1, "topology exchange");
-    wanted = expected(acts, 3);
-    assert_same(ask(2, acts[2]), &wanted);
-    assert_same(stage_hear(0), &wanted);
-    assert_same(stage_hear(successor), &wanted);
-    kill_task(successor, 1); /* and once everybody was told: the same, or nothing */
-    successor = stage_enter(1, MUSTER_JOIN_RECOVERABLE);
-    r = ask(successor, local("s", MUSTER_FORM_XLA, 1, 6));
-    assert_status(r, MUSTER_FAILED_PRECONDITION);
-    assert_same(ask(successor, acts[1]), &wanted);
-    stage_close();
-}
-
-/* ---- killed at any moment ---------------------------------------------------------------------------------------- */
-
-static void spin(uint64_t ns)
-{
-    uint64_t until = muster_now_ns() + ns;
-
-    while (muster_now_ns() < until)
-        ;
-}
-
-/* Whoever survives has the right topology, or the name of the dead one. Recoverable: its successor brings it about. */
-static void kill_one_at_random(struct test_random *r, bool recoverable, unsigned *told)
-{
-    enum { TASKS = 5 };
-    struct exchange_act acts[TASKS];
-    struct reply wanted, got;
-    int victim = (int)test_below(r, TASKS), successor = -1;
-    char name[32];
-
-    stage_open(TASKS, NULL);
-    for (int i = 0; i < TASKS; i++) {
-        stage_enter(i, recoverable ? MUSTER_JOIN_RECOVERABLE : 0);
-        acts[i] = local("k", MUSTER_FORM_XLA, i, 2);
-    }
-    snprintf(name, sizeof name, "task %d (pid %d ", victim, stage_pid(victim));
-    wanted = expected(acts, TASKS);
-    for (int i = 0, at = (int)test_below(r, TASKS); i < TASKS; i++)
-        tell((at + i) % TASKS, acts[(at + i) % TASKS]);
-    spin(test_below(r, 400000));
-    if (!recoverable) {
-        stage_kill(victim);
-    } else {
-        kill_task(victim, victim);
-        successor = stage_enter(victim, MUSTER_JOIN_RECOVERABLE);
-        assert_same(ask(successor, acts[victim]), &wanted);
-    }
-    for (int i = 0; i < TASKS; i++) {
-        if (i == victim)
-            continue;
-        got = stage_hear(i);
-        if (got.status == MUSTER_OK || recoverable) {
-            assert_same(got, &wanted);
-            (*told)++;
-        } else {
-            assert_status(got, MUSTER_UNAVAILABLE);
-            assert_says(got.text, name);
-        }
-    }
-    stage_close();
-}
-
-static void nobody_hangs_whoever_is_killed_at_whatever_moment(void **state)
-{
-    struct test_random r = {test_seed()};
-    const char *said = getenv("TEST_CASES");
-    int rounds = said ? (int)strtol(said, NULL, 0) : 40;
-    unsigned told = 0;
-
-    (void)state;
-    for (int i = 0; i < rounds; i++)
-        kill_one_at_random(&r, i % 2, &told);
-    printf("%d rounds, %u survivors had the topology\n", rounds, told);
-}
-
 #define TEST(f) cmocka_unit_test_teardown(f, stage_strike)
 
 int main(void)
@@ -510,12 +299,11 @@ int main(void)
         TEST(exchanges_of_two_names_do_not_meet),
         TEST(an_event_loop_speaks_for_tasks_of_others),
         TEST(who_is_late_is_named_and_may_still_come),
-        TEST(who_dies_leaves_or_is_in_error_ends_it_for_all_by_name),
-        TEST(the_outcome_outlives_those_who_made_it),
+        TEST(large_ones_arrive_whole),
+        TEST(a_full_segment_is_told_to_all),
+        TEST(what_somebody_deletes_is_given_again),
         TEST(one_task_s_nonsense_is_told_to_all_in_the_same_words),
         TEST(a_name_serves_once),
-        TEST(a_successor_gives_anew_until_somebody_was_told),
-        TEST(nobody_hangs_whoever_is_killed_at_whatever_moment),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
