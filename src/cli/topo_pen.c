@@ -112,6 +112,8 @@ static const struct look looks[] = {
     {".bar", "fill:#9a3a88", "fill:#a8479a"},
     {".wire", "fill:none;stroke:#9a3a88", "fill:none;stroke:#cf6fc0"},
     {"text.link", "fill:#8a2f79", "fill:#e08fd2"},
+    {"text.tag", "fill:#8a2f79;stroke:#ffffff;stroke-width:4px;paint-order:stroke",
+     "fill:#e08fd2;stroke:#0d1117;stroke-width:4px;paint-order:stroke"},
     {".rank", "fill:#c9631a", "fill:#d9722a"},
     {"text.on", "fill:#ffffff", "fill:#ffffff"},
 };

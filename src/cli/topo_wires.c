@@ -15,7 +15,8 @@ enum {
     ARC_DEPTH = 16, /* of neighbours; others' are deeper */
     ARC_STEP = 9,
     ARC_STEPS_MAX = 8,
-    ARC_LABEL = 12,
+    ARC_NAME = 6,
+    ARCS_MAX = 200, /* more are no picture */
 };
 
 struct bar {
@@ -152,6 +153,30 @@ static int depth_of(size_t a, size_t b)
     return ARC_DEPTH + ARC_STEP * (int)(span < ARC_STEPS_MAX ? span : ARC_STEPS_MAX);
 }
 
+/* "NV6"; "NV1-2" where its links differ; malloc()ed. */
+static char *name_of(const struct mu_cli_topo *topo, size_t device)
+{
+    struct muster_link least = {.lanes = 0}, most = {.lanes = 0};
+    char name[16] = "", text[32];
+
+    for (size_t b = 0; b < topo->num_devices; b++) {
+        struct muster_link link = link_of(topo, device, b);
+
+        if (!is_gpu(topo, device) || !is_gpu(topo, b) || !is_wire(link))
+            continue;
+        if (!*name || link.lanes < least.lanes)
+            least = link;
+        if (!*name || link.lanes > most.lanes)
+            most = link;
+        muster_link_name(least, name, sizeof name);
+    }
+    if (least.lanes != most.lanes)
+        snprintf(text, sizeof text, "%s-%u", name, most.lanes);
+    else
+        snprintf(text, sizeof text, "%s", name);
+    return strdup(text);
+}
+
 struct mu_svg_wires *mu_svg_wires_find(struct mu_svg_sheet *sheet)
 {
     const struct mu_cli_topo *topo = sheet->topo;
@@ -162,28 +187,23 @@ struct mu_svg_wires *mu_svg_wires_find(struct mu_svg_sheet *sheet)
         abort();
     find_bars(topo, wires);
     for (size_t a = 0; a < topo->num_devices; a++) {
-        char text[16] = "";
-
-        for (size_t b = 0; b < topo->num_devices; b++) {
-            if (!is_gpu(topo, a) || !is_gpu(topo, b) || !is_wire(link_of(topo, a, b)))
-                continue;
-            muster_link_name(link_of(topo, a, b), text, sizeof text);
+        sheet->wires[a] = name_of(topo, a);
+        if (!sheet->wires[a])
+            abort();
+        for (size_t b = a + 1; b < topo->num_devices; b++) {
             if (!is_arc(topo, wires, a, b))
                 continue;
             wires->num_arcs++;
             if (depth_of(a, b) > wires->deepest)
                 wires->deepest = depth_of(a, b);
         }
-        sheet->wires[a] = strdup(text);
-        if (!sheet->wires[a])
-            abort();
     }
     return wires;
 }
 
 int mu_svg_wires_height(const struct mu_svg_wires *wires)
 {
-    return wires->num_bars * (BAR_HEIGHT + BAR_GAP) + (wires->num_arcs ? wires->deepest + ARC_LABEL + BAR_GAP : 0);
+    return wires->num_bars * (BAR_HEIGHT + BAR_GAP) + (wires->num_arcs ? wires->deepest + ARC_NAME + BAR_GAP : 0);
 }
 
 void mu_svg_wires_free(struct mu_svg_wires *wires)
@@ -273,38 +293,78 @@ static int port_of(const struct mu_svg_sheet *sheet, const struct mu_svg_wires *
     return place->x + place->width / 2 + (2 * rank - (count - 1)) * step / 2;
 }
 
-static void draw_arc(const struct mu_svg_sheet *sheet, const struct mu_svg_wires *wires, size_t a, size_t b, int y)
+/* Where an arc is. */
+struct arc {
+    const struct mu_svg_place *one, *other;
+    int from, to, top, depth;
+};
+
+/* 0: it cannot be drawn. */
+static int find_arc(const struct mu_svg_sheet *sheet, const struct mu_svg_wires *wires, size_t a, size_t b, int top,
+                    struct arc *arc)
 {
-    const struct mu_svg_place *one = place_of(sheet, a), *other = place_of(sheet, b);
+    if (!is_arc(sheet->topo, wires, a, b))
+        return 0;
+    *arc = (struct arc){.one = place_of(sheet, a), .other = place_of(sheet, b), .top = top, .depth = depth_of(a, b)};
+    if (!arc->one || !arc->other || !is_open(sheet, arc->one) || !is_open(sheet, arc->other))
+        return 0;
+    arc->from = port_of(sheet, wires, a, b, arc->one);
+    arc->to = port_of(sheet, wires, b, a, arc->other);
+    return 1;
+}
+
+/* With its control points a third lower than it is to be, a curve is as deep as it is to be. */
+static void draw_arc(const struct mu_svg_sheet *sheet, size_t a, size_t b, const struct arc *arc)
+{
     struct muster_link link = link_of(sheet->topo, a, b);
-    int depth = depth_of(a, b), from, to;
+    int control = arc->top + arc->depth * 4 / 3;
     char name[16];
 
-    if (!one || !other || !is_open(sheet, one) || !is_open(sheet, other))
-        return;
-    from = port_of(sheet, wires, a, b, one);
-    to = port_of(sheet, wires, b, a, other);
     fprintf(sheet->out, "<g><title>%s to %s: %s", sheet->topo->labels[a], sheet->topo->labels[b],
             muster_link_name(link, name, sizeof name));
     if (link.bandwidth_mbs)
         fprintf(sheet->out, ", %.0f GB/s each way", (double)link.bandwidth_mbs / 1000);
     fprintf(sheet->out,
-            "</title>\n<path d=\"M%d %dV%dC%d %d %d %d %d %dV%d\" class=\"wire\" stroke-width=\"%u\"/>\n"
-            "<text x=\"%d\" y=\"%d\" class=\"f9 link m\">%s</text></g>\n",
-            from, one->y + one->height, y, from, y + depth * 4 / 3, to, y + depth * 4 / 3, to, y,
-            other->y + other->height,
+            "</title>\n<path d=\"M%d %dV%dC%d %d %d %d %d %dV%d\" class=\"wire\" stroke-width=\"%u\"/></g>\n",
+            arc->from, arc->one->y + arc->one->height, arc->top, arc->from, control, arc->to, control, arc->to,
+            arc->top, arc->other->y + arc->other->height,
             link.lanes > 4   ? 3
             : link.lanes > 1 ? 2
-                             : 1,
-            (from + to) / 2, y + depth + 9, name);
+                             : 1);
+}
+
+/* Its name stands on its deepest point, upon all lines. */
+static void draw_name(const struct mu_svg_sheet *sheet, size_t a, size_t b, const struct arc *arc)
+{
+    char name[16];
+
+    fprintf(sheet->out, "<text x=\"%d\" y=\"%d\" class=\"f9 tag m\">%s</text>\n", (arc->from + arc->to) / 2,
+            arc->top + arc->depth + 3, muster_link_name(link_of(sheet->topo, a, b), name, sizeof name));
+}
+
+static void draw_arcs(const struct mu_svg_sheet *sheet, const struct mu_svg_wires *wires, int top)
+{
+    struct arc arc;
+
+    for (int names = 0; names < 2; names++)
+        for (size_t a = 0; a < sheet->topo->num_devices; a++)
+            for (size_t b = a + 1; b < sheet->topo->num_devices; b++) {
+                if (!find_arc(sheet, wires, a, b, top, &arc))
+                    continue;
+                if (names)
+                    draw_name(sheet, a, b, &arc);
+                else
+                    draw_arc(sheet, a, b, &arc);
+            }
 }
 
 void mu_svg_wires_draw(const struct mu_svg_sheet *sheet, const struct mu_svg_wires *wires, int top)
 {
     for (int i = 0; i < wires->num_bars; i++, top += BAR_HEIGHT + BAR_GAP)
         draw_bar(sheet, wires, i, top + BAR_GAP);
-    for (size_t a = 0; a < sheet->topo->num_devices; a++)
-        for (size_t b = a + 1; b < sheet->topo->num_devices; b++)
-            if (is_arc(sheet->topo, wires, a, b))
-                draw_arc(sheet, wires, a, b, top + BAR_GAP / 2);
+    if (wires->num_arcs > ARCS_MAX)
+        fprintf(sheet->out, "<text x=\"%d\" y=\"%d\" class=\"f10 link\">%d links: muster topo --matrix</text>\n",
+                MU_SVG_MARGIN, top + BAR_GAP + MU_SVG_COMMON, wires->num_arcs);
+    else if (wires->num_arcs)
+        draw_arcs(sheet, wires, top + BAR_GAP / 2);
 }

@@ -103,8 +103,6 @@ def check_group(group, around, page):
     for pill in boxes[1:]:
         expect(holds(boxes[0], pill), page, "a pill leaves", title.text)
     for element in group.findall(SVG + "text"):
-        if "link" in element.get("class") and "m" in element.get("class"):
-            continue  # of an arc
         expect(text_fits(boxes[0], element), page, "text leaves its box:", element.text, boxes[0])
     inner = group.findall(SVG + "g")
     places = [rectangle(g.find(SVG + "rect")) for g in inner]

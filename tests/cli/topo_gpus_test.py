@@ -93,6 +93,17 @@ expect(bars == ["NVSwitch: NV2 between every two of 16 GPUs, 50 GB/s each way"],
 expect(text.count('<path d="M') == 16, "lines from GPUs:", text.count('<path d="M'))
 expect(topo("--matrix").count("NV2 ") == 16 * 15, "cells of the matrix")
 
+# A hybrid cube mesh: 16 pairs have links, each an arc with its name; what a GPU has is in its box.
+mesh = {(0, 1): 1, (0, 2): 1, (0, 3): 2, (0, 4): 2, (1, 2): 2, (1, 3): 1, (1, 5): 2, (2, 3): 2,
+        (2, 6): 1, (3, 7): 1, (4, 5): 1, (4, 6): 1, (4, 7): 2, (5, 6): 2, (5, 7): 1, (6, 7): 2}
+tell("".join(gpu("1%d" % k, "".join("link %d gpu 0000:1%d:00.0\n" % (n, peer) for n, peer in enumerate(
+    peer for pair, lanes in mesh.items() if k in pair for peer in [sum(pair) - k] * lanes))) for k in range(8)))
+page, text, root, _ = check()
+arcs = sorted(re.findall("<title>GPU(.) to GPU(.): NV(.)", text))
+expect(arcs == sorted((str(a), str(b), str(lanes)) for (a, b), lanes in mesh.items()), arcs)
+names = [e.text for e in root.iter(SVG + "text")]
+expect([names.count(name) for name in ("NV1", "NV2", "NV1-2")] == [8, 8, 8], names)
+
 # NVML that does not answer is a note, with what it costs.
 tell("fail nvmlInitWithFlags 9\n")
 note = topo().splitlines()[-1]
