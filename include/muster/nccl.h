@@ -21,7 +21,8 @@
  * rank's: agents and launchers never load it. Fork: the listening sockets are closed in a forked child and, being
  * close-on-exec, in an exec'ed one. (In the instants between libnccl's making of a socket and its marking,
  * a posix_spawn() of another thread may still pass it on; a fork() may not.) Only tasks can take part, not observers.
- * Leaving the job gives up the generations that not all ranks have taken.
+ * Leaving the job gives up the generations that not all ranks have taken. A name stays in the segment, some 400 bytes
+ * and 16 for each rank, until muster_nccl_comm_init() is through on all ranks; better use one again than ever new ones.
  */
 #ifndef MUSTER_NCCL_H
 #define MUSTER_NCCL_H
@@ -58,8 +59,8 @@ MUSTER_API enum muster_status muster_nccl_version(int *ret_version);
  * Waits only while another rank makes the id. Errors: UNAVAILABLE (a task of the job is in error, or the maker could
  * not make one: its words), DEADLINE_EXCEEDED (who makes it), ALREADY_EXISTS (this rank has the id of this generation
  * already, or another task has it for the same rank), INVALID_ARGUMENT (also: peers said another number of ranks),
- * FAILED_PRECONDITION (an observer; or libnccl is of another version than the maker's: then the generation
- * is dead), NOT_FOUND (no libnccl), and those of writing calls.
+ * FAILED_PRECONDITION (an observer, a task in error; or libnccl is of another version than the maker's: then the
+ * generation is dead), NOT_FOUND (no libnccl), and those of writing calls.
  */
 MUSTER_API enum muster_status muster_nccl_unique_id(struct muster *muster, const char *name, uint32_t nranks,
                                                     uint32_t rank, const struct muster_nccl_options *options,
@@ -77,7 +78,7 @@ MUSTER_API enum muster_status muster_nccl_unique_ids(struct muster *muster, cons
 /*
  * Whether a generation may still be used: for those who initialise by themselves, non-blocking, and must know when to
  * call ncclCommAbort(). ABORTED with the reason when it is dead; UNAVAILABLE when a task of the job is in error.
- * Never blocks; less than a microsecond for small communicators.
+ * Never blocks; a few microseconds.
  */
 MUSTER_API enum muster_status muster_nccl_check(struct muster *muster, const char *name, uint64_t generation);
 

@@ -317,6 +317,9 @@ static enum muster_status ask_until_answered(struct mu_nccl_call *call, struct m
 
         mu_wait_look(w);
         status = mu_cluster_error(call->m->seg, call->what);
+        if (!status && presence(call, call->asker.task, call->asker.incarnation) != MU_NCCL_HERE)
+            status = mu_fail(MUSTER_FAILED_PRECONDITION, "%s: task %d, the caller, is in error itself, or was replaced",
+                             call->what, call->asker.task);
         if (!status)
             status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, ask, &e, NULL);
         *ret_answer = q.answer;

@@ -94,7 +94,8 @@ static int make(void *arg)
 
     how = arg;
     m = test_join(job.name, 0, how->flags);
-    CHECK(m && !mu_nccl_open(&real));
+    CHECK(m != NULL);
+    CHECK(!mu_nccl_open(&real));
     wrapped = *real;
     real_get_unique_id = real->get_unique_id;
     wrapped.get_unique_id = stopping_get_unique_id;
@@ -320,6 +321,21 @@ static void a_taker_that_dies_ends_the_generation_and_its_root(void **state)
     muster_leave(m);
 }
 
+static void who_is_in_error_itself_spoils_nothing(void **state)
+{
+    struct muster *m = test_join(job.name, 0, 0), *bad = test_join(job.name, 1, MUSTER_JOIN_RECOVERABLE);
+    char id[ID];
+
+    (void)state;
+    assert_ok(take(m, 2, id, NULL));
+    assert_ok(muster_error_report(bad, 1, MUSTER_INTERNAL, "it is confused"));
+    assert_status(MUSTER_FAILED_PRECONDITION, take(bad, 2, id, NULL));
+    assert_says("task 1, the caller, is in error itself");
+    assert_ok(muster_nccl_check(m, "world", 1));
+    muster_leave(bad);
+    muster_leave(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +347,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_has_the_id_of_a_dead_maker_is_told, setup, teardown),
         cmocka_unit_test_setup_teardown(where_no_death_is_allowed_the_job_says_who_died, setup, teardown),
         cmocka_unit_test_setup_teardown(a_taker_that_dies_ends_the_generation_and_its_root, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_is_in_error_itself_spoils_nothing, setup, teardown),
     };
 
     printf("NCCL %d\n", test_nccl_required());

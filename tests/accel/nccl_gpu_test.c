@@ -97,7 +97,8 @@ static int reduce_alone(void *arg)
     int rc, ranks = 0;
 
     (void)arg;
-    CHECK(m && !mu_nccl_open(&nccl));
+    CHECK(m != NULL);
+    CHECK(!mu_nccl_open(&nccl));
     find_more(nccl);
     CHECK(!muster_nccl_comm_init(m, "alone", 1, 0, NULL, muster_after_ms(60000), &comm));
     printf("NCCL %d: a communicator of one rank after %.1f ms\n", nccl->version,
@@ -105,7 +106,8 @@ static int reduce_alone(void *arg)
     CHECK(!more.comm_count(comm, &ranks) && ranks == 1);
     for (int i = 0; i < COUNT; i++)
         data[i] = (float)i;
-    CHECK(!cuda->stream_create(&stream, MU_CUDA_STREAM_NON_BLOCKING) && !more.memory_allocate(&memory, sizeof data));
+    CHECK(!cuda->stream_create(&stream, MU_CUDA_STREAM_NON_BLOCKING));
+    CHECK(!more.memory_allocate(&memory, sizeof data));
     CHECK(!more.copy_in(memory, data, sizeof data));
     rc = more.all_reduce(memory, memory, COUNT, NCCL_FLOAT, NCCL_SUM, comm, stream);
     CHECK(rc == MU_NCCL_SUCCESS || rc == MU_NCCL_IN_PROGRESS);
