@@ -1,9 +1,9 @@
 /*
  * topology/by_sysfs.c: accelerators as the PCI bus in sysfs shows them, and NVIDIA's driver in /proc.
  *
- * No library is needed for it. sysfs knows what hwloc's tree loses: domains beyond 16 bits, the memory node that the
- * firmware says. In a container it shows all of the machine's GPUs, while the driver's list in /proc holds those that
- * were handed in; so GPUs of NVIDIA that are not in this list, where there is one, are left out.
+ * No library is needed for it. sysfs knows what hwloc's tree loses: domains beyond 16 bits, and the memory node where
+ * that has several around a GPU. In a container it shows all of the machine's GPUs, while the driver's list in /proc
+ * holds those that were handed in; so GPUs of NVIDIA that are not in this list, where there is one, are left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,9 +82,10 @@ void mu_sysfs_describe(struct muster_topology *node, int32_t index)
     device->vendor = mu_pci_vendor(vendor);
     if (*path)
         node->wheres[index].path = path;
-    if (mu_file_number(node, &numa, BUS "/%s/numa_node", device->pci) == 0 && numa >= 0 && numa <= INT32_MAX)
+    /* hwloc corrects firmwares that it knows to be wrong, and knows of GPUs beside one L3 cache */
+    if (device->numa_node < 0 && mu_file_number(node, &numa, BUS "/%s/numa_node", device->pci) == 0 && numa >= 0 &&
+        numa <= INT32_MAX)
         device->numa_node = (int32_t)numa;
-    /* hwloc's may be narrower: it knows of GPUs next to one L3 cache */
     if (!*device->cpus && mu_file_read(node, cpus, sizeof cpus, BUS "/%s/local_cpulist", device->pci) > 0)
         device->cpus = mu_node_text(node, "%s", cpus);
     if (vendor == MU_VENDOR_AMD)
@@ -95,12 +96,15 @@ static void look_at(struct muster_topology *node, const char *name)
 {
     struct muster_device *device;
     struct mu_pci pci;
+    uint32_t class;
 
     if (mu_pci_parse(name, &pci))
         return;
+    class = read_id(node, name, "class") >> 8;
+    if (class >> 8 != 0x03 && class >> 8 != 0x12) /* most of a server's devices: one file is enough for them */
+        return;
     device = mu_node_find_device(node, &pci);
-    if (!device &&
-        mu_pci_kind(&pci, read_id(node, name, "vendor"), read_id(node, name, "class") >> 8) == MU_PCI_ACCELERATOR)
+    if (!device && mu_pci_kind(&pci, read_id(node, name, "vendor"), class) == MU_PCI_ACCELERATOR)
         device = mu_node_add_device(node, MUSTER_DEVICE_GPU, &pci);
     if (device)
         mu_sysfs_describe(node, mu_node_index(node, device));

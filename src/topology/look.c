@@ -1,9 +1,9 @@
 /*
  * topology/look.c: the table of providers, and what is done when all have told.
  *
- * The order of the table is an order of trust in reverse: whoever knows better comes later and writes over. A machine
- * in a file or in words is known to hwloc alone; the files of /sys and /proc may be those of a machine below another
- * root; drivers tell only of this one.
+ * The order of the table is an order of trust in reverse: whoever knows better comes later and writes over, except that
+ * of where a GPU lies hwloc knows most. A machine in a file or in words is known to hwloc alone; the files of /sys and
+ * /proc may be those of a machine below another root; drivers tell only of this one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -139,8 +139,8 @@ static void place(struct muster_topology *node, struct muster_device *device)
             device->numa_node = gpu->numa_node;
         if (!*device->cpus)
             device->cpus = gpu->cpus;
-        if (!*node->wheres[mu_node_index(node, device)].path)
-            node->wheres[mu_node_index(node, device)] = node->wheres[gpu->index];
+        if (!*node->wheres[device->index].path)
+            node->wheres[device->index].path = node->wheres[gpu->index].path;
     }
     for (size_t i = 0; device->package < 0 && i < node->num_numas; i++)
         if (device->numa_node >= 0 && node->numas[i].number == device->numa_node)

@@ -178,6 +178,36 @@ static void a_gpu_that_only_the_driver_tells_of_counts(void **state)
     expect_tree("0000:19:00.0 10de:0000/0000 \"NVIDIA H100 80GB HBM3\" GPU-3 minor 4 by proc\n", "");
 }
 
+/* ---- after hwloc ------------------------------------------------------------------------------------------------- */
+
+static void what_hwloc_told_stays_and_what_it_did_not_is_added(void **state)
+{
+    static const struct mu_look look;
+    struct muster_topology *node = mu_node_new();
+    char *real = realpath(test_tree, NULL);
+    struct muster_device *one, *other;
+
+    (void)state;
+    make_processors();
+    make_bus();
+    node->root = real;
+    mu_node_add_device(node, MUSTER_DEVICE_GPU, &(struct mu_pci){.bus = 0x19})->numa_node = 8;
+    mu_node_add_device(node, MUSTER_DEVICE_GPU, &(struct mu_pci){.bus = 0x1a});
+    node->devices[0].cpus = "6-7"; /* the firmware is known to be wrong, or they share a cache */
+    mu_provider_sysfs(node, &look);
+    one = mu_node_find_device(node, &(struct mu_pci){.bus = 0x19});
+    other = mu_node_find_device(node, &(struct mu_pci){.bus = 0x1a});
+    assert_int_equal(node->num_devices, 6);
+    assert_int_equal(one->numa_node, 8);
+    assert_string_equal(one->cpus, "6-7");
+    assert_int_equal(one->sources, MUSTER_SOURCE_SYSFS);
+    assert_int_equal(one->pci_device, 0x2330);
+    assert_int_equal(other->numa_node, 0);
+    assert_string_equal(other->cpus, "0-3");
+    muster_topology_free(node);
+    free(real);
+}
+
 /* ---- files that are not as they should be ------------------------------------------------------------------------ */
 
 static void damaged_files_tell_nothing(void **state)
@@ -308,6 +338,7 @@ int main(void)
         IN_TREE(gpus_that_the_driver_does_not_offer_are_left_out),
         IN_TREE(a_driver_that_offers_none_leaves_the_processors),
         IN_TREE(a_gpu_that_only_the_driver_tells_of_counts),
+        IN_TREE(what_hwloc_told_stays_and_what_it_did_not_is_added),
         IN_TREE(damaged_files_tell_nothing),
         cmocka_unit_test(a_root_that_is_not_there_is_an_error),
         IN_TREE(a_node_that_cannot_be_read_whole_is_an_error),
