@@ -381,6 +381,17 @@ static enum mu_verdict deliver(struct mu_edit *e)
     return d->accepted ? put(call, e) : MU_KEEP;
 }
 
+/* Neither ids nor a failure can be said, for the segment is full. Deleting has a reserve: who waits makes its own. */
+static enum mu_verdict withdraw(struct mu_edit *e)
+{
+    struct mu_nccl_call *call = e->arg;
+
+    if (!e->version)
+        return MU_KEEP;
+    e->status = copy_old(call, e);
+    return !e->status && mu_nccl_is_maker(&call->record, &call->asker, call->generation) ? MU_DELETE : MU_KEEP;
+}
+
 /* We own call->generation. Outside of any muster call, for libnccl is foreign. */
 static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id *ret_ids)
 {
@@ -396,6 +407,8 @@ static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id 
         d.reason = reason;
     }
     status = edit(call, deliver, &d);
+    if (status == MUSTER_RESOURCE_EXHAUSTED && edit(call, withdraw, call) == MUSTER_OK)
+        status = mu_fail(status, "%s: the segment is full, so it cannot be handed out", call->what);
     if (made)
         return mu_fail(made, "%s: %s", call->what, reason);
     if (!status && d.accepted)

@@ -151,11 +151,16 @@ enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_a
     return h->nranks == a->nranks && h->nids == a->nids ? MU_NCCL_WAIT : MU_NCCL_OTHER_COUNT;
 }
 
+bool mu_nccl_is_maker(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation)
+{
+    return r->head->generation == generation && r->head->state == MUSTER_NCCL_MAKING && is_owner(r->head, a);
+}
+
 bool mu_nccl_made(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation, const char *ids)
 {
     struct mu_nccl_head *h = r->head;
 
-    if (h->generation != generation || h->state != MUSTER_NCCL_MAKING || !is_owner(h, a))
+    if (!mu_nccl_is_maker(r, a, generation))
         return false;
     memcpy(r->ids, ids, (size_t)h->nids * MUSTER_NCCL_ID_BYTES);
     r->takers[a->rank] = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN};

@@ -81,6 +81,9 @@ void mu_nccl_first(struct mu_nccl_record *r, void *room, const struct mu_nccl_as
 /* The owner has made the ids and has its own. False: it is the owner no longer; nothing is changed. */
 bool mu_nccl_made(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation, const char *ids);
 
+/* Whether the asker is making this generation. */
+bool mu_nccl_is_maker(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation);
+
 /* FAILED, if it is this generation and not past already (false: nothing is changed). */
 bool mu_nccl_fail(struct mu_nccl_record *r, uint64_t generation, uint64_t now, const char *reason);
 

@@ -19,7 +19,7 @@
 #include "child.h"
 #include "job.h"
 
-enum { ID = MUSTER_NCCL_ID_BYTES };
+enum { ID = MUSTER_NCCL_ID_BYTES, MANY = 60000 /* ranks: their list is a megabyte */ };
 
 static struct test_job job;
 static struct test_gate gate;
@@ -321,6 +321,58 @@ static void a_taker_that_dies_ends_the_generation_and_its_root(void **state)
     muster_leave(m);
 }
 
+static struct muster *filler;
+
+/* While the id is made, the segment gets full. */
+static int filling_get_unique_id(struct mu_nccl_id *id)
+{
+    static char value[60000];
+    char key[32];
+
+    for (int i = 0;; i++) {
+        snprintf(key, sizeof key, "/fill/%d", i);
+        if (muster_kv_set(filler, key, MUSTER_NTS, value, sizeof value, NULL))
+            break;
+    }
+    return real_get_unique_id(id);
+}
+
+static void an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting(void **state)
+{
+    struct muster_segment_config config = {.heap_bytes = 4u << 20};
+    struct muster *m, *other;
+    const struct mu_nccl *real;
+    struct mu_nccl wrapped;
+    struct mu_nccl_call call;
+    struct mu_nccl_id id;
+    struct muster_nccl_info info;
+
+    (void)state;
+    test_job_end(&job);
+    assert_ok(test_job_create(&job, &config));
+    m = test_join(job.name, 0, 0);
+    other = test_join(job.name, 1, 0);
+    filler = test_join(job.name, -1, 0);
+    assert_ok(mu_nccl_open(&real));
+    wrapped = *real;
+    real_get_unique_id = real->get_unique_id;
+    wrapped.get_unique_id = filling_get_unique_id;
+    assert_ok(mu_nccl_call_begin(&call, m, "world"));
+    assert_ok(mu_nccl_introduce(&call, &wrapped, MANY, 0, 1, NULL));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_nccl_take(&call, muster_after_ms(60000), &id));
+    mu_nccl_call_done(&call);
+    assert_int_equal(mu_nccl_roots_count(), 0);
+    assert_ok(muster_nccl_get(m, "world", &info));
+    assert_int_equal(info.state, MUSTER_NCCL_NONE);
+    assert_ok(muster_kv_delete(m, "/fill", MUSTER_NTS, NULL));
+    assert_ok(take(other, MANY, &id, NULL));
+    assert_ok(take(m, MANY, &id, NULL));
+    assert_ok(muster_nccl_abandon(other, "world", 0, "the test has what it wanted"));
+    muster_leave(filler);
+    muster_leave(other);
+    muster_leave(m);
+}
+
 static void who_is_in_error_itself_spoils_nothing(void **state)
 {
     struct muster *m = test_join(job.name, 0, 0), *bad = test_join(job.name, 1, MUSTER_JOIN_RECOVERABLE);
@@ -348,6 +400,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(where_no_death_is_allowed_the_job_says_who_died, setup, teardown),
         cmocka_unit_test_setup_teardown(a_taker_that_dies_ends_the_generation_and_its_root, setup, teardown),
         cmocka_unit_test_setup_teardown(who_is_in_error_itself_spoils_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting, setup, teardown),
     };
 
     printf("NCCL %d\n", test_nccl_required());
