@@ -24,6 +24,7 @@
 
 #define ENVIRONMENT_MAX (1u << 20)
 #define REAP_MS         1000
+#define FAILURES_MAX    (2 * MU_NVML_PARTS_MAX) /* of one GPU that are acted upon: a storm of them tells nothing more */
 
 struct mu_health {
     uv_poll_t poll;
@@ -152,13 +153,14 @@ static void take_event(struct mu_health *health, const struct mu_health_record *
     char words[192] = "is gone: it fell off the bus, or its driver was unloaded", what[256];
 
     /* That tasks are being ended makes GPUs report things. */
-    if (health->agent->phase != MU_AGENT_RUNNING || gpu->has_failed)
+    if (health->agent->phase != MU_AGENT_RUNNING || gpu->has_failed || gpu->failures == FAILURES_MAX)
         return;
     if (record->kind == MU_HEALTH_EVENT)
         verdict = mu_health_event(record->type, record->data, words, sizeof words);
     snprintf(what, sizeof what, "GPU %u (%s) %s", record->gpu, gpu->pci, words);
     if (verdict == MU_HEALTH_HARDWARE) {
         gpu->has_failed = record->gpu_instance < 0;
+        gpu->failures++;
         fail_tasks(health, record, what);
     } else if (!is_said(gpu, record)) {
         mu_agent_say("%s%s", what,

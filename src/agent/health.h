@@ -72,7 +72,8 @@ struct mu_health_gpu {
     char pci[MU_NVML_PCI_MAX], uuid[NVML_TEXT_MAX], name[NVML_TEXT_MAX];
     int is_refused; /* may not be opened: the CUDA driver does not number it */
     int has_failed;
-    uint64_t said[4]; /* Xids below 256 that were said of it, one bit each */
+    uint32_t failures; /* of its parts, too */
+    uint64_t said[4];  /* Xids below 256 that were said of it, one bit each */
 };
 
 #define MU_HEALTH_PARTS_MAX (MU_NVML_GPUS_MAX * MU_NVML_PARTS_MAX)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "topology/cuda.h"
 #include "topology/nvml.h"
 
 /* ---- PCI ----------------------------------------------------------------------------------------------------------
@@ -204,25 +205,28 @@ void mu_doctor_nvml(struct mu_doctor_page *page)
 
 void mu_doctor_cuda(struct mu_doctor_page *page)
 {
-    void *handle = load(page, "CUDA", "libcuda.so.1", 1, "no CUDA program runs here",
+    void *handle = load(page, "CUDA", mu_cuda_path(), 1, "no CUDA program runs here",
                         "with a GPU, install its driver (libcuda1); in a container, start it with --gpus all");
     int (*version_of)(int *), (*init)(unsigned), (*count_of)(int *), version = 0, count = 0, rc;
+    char words[256];
 
     if (!handle || find(page, "CUDA", handle, "cuDriverGetVersion", &version_of) ||
         find(page, "CUDA", handle, "cuInit", &init) || find(page, "CUDA", handle, "cuDeviceGetCount", &count_of))
         return;
     version_of(&version);
     rc = init(0);
-    if (rc == 0 && count_of(&count) == 0)
+    if (rc == 0)
+        rc = count_of(&count);
+    if (rc == 0)
         mu_doctor_say(page, MU_DOCTOR_OK, "CUDA", NULL, "%d.%d, %d device%s%s", version / 1000, version % 1000 / 10,
                       count, count == 1 ? "" : "s",
                       getenv("CUDA_VISIBLE_DEVICES") ? " (CUDA_VISIBLE_DEVICES is set)" : "");
     else
-        mu_doctor_say(
-            page, MU_DOCTOR_NOTE, "CUDA",
-            rc == 100 ? "if there is a GPU: unset CUDA_VISIBLE_DEVICES, or start the container with --gpus all"
-                      : "see 'nvidia-smi' and NVRM lines in 'dmesg'",
-            "%d.%d: cuInit says %d%s", version / 1000, version % 1000 / 10, rc, rc == 100 ? " (no device)" : "");
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "CUDA",
+                      rc == MU_CUDA_NO_DEVICE
+                          ? "if there is a GPU: unset CUDA_VISIBLE_DEVICES, or start the container with --gpus all"
+                          : "see 'nvidia-smi' and NVRM lines in 'dmesg'",
+                      "%d.%d: %s", version / 1000, version % 1000 / 10, mu_cuda_words(rc, words, sizeof words));
 }
 
 void mu_doctor_nccl(struct mu_doctor_page *page)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "topology/apart.h"
+#include "topology/cuda.h"
 #include "topology/node.h"
 
 #define LIBRARY     "libcuda.so.1"
@@ -22,7 +23,6 @@ enum {
     CUDA_OK = 0,
     CUDA_NOT_INITIALIZED = 3,
     CUDA_STUB = 34,
-    CUDA_NO_DEVICE = 100,
     CUDA_NOT_READY = 802,
     CUDA_MISMATCH = 803,
     CUDA_COMPATIBILITY = 804,
@@ -64,7 +64,7 @@ static void tell_words(const struct mu_apart_pipe *pipe, const char *words)
     mu_apart_tell(pipe, &told);
 }
 
-static const char *library(void)
+const char *mu_cuda_path(void)
 {
     const char *path = getenv("MUSTER_CUDA");
 
@@ -82,7 +82,7 @@ static int find(void *handle, const char *symbol, void *ret_function)
 
 static int open_library(const struct mu_apart_pipe *pipe, struct cuda *cuda)
 {
-    void *handle = dlopen(library(), RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(mu_cuda_path(), RTLD_NOW | RTLD_LOCAL);
     const char *reason = handle ? NULL : dlerror();
     char words[512];
 
@@ -96,45 +96,45 @@ static int open_library(const struct mu_apart_pipe *pipe, struct cuda *cuda)
         return 0;
     }
     if (handle)
-        snprintf(words, sizeof words, "%s lacks functions: it is no CUDA driver", library());
+        snprintf(words, sizeof words, "%s lacks functions: it is no CUDA driver", mu_cuda_path());
     else if (reason && strstr(reason, "No such file"))
-        snprintf(words, sizeof words, "%s is not here", library());
+        snprintf(words, sizeof words, "%s is not here", mu_cuda_path());
     else
-        snprintf(words, sizeof words, "cannot be loaded: %.400s", reason ? reason : library());
+        snprintf(words, sizeof words, "cannot be loaded: %.400s", reason ? reason : mu_cuda_path());
     tell_words(pipe, words);
     return -1;
 }
 
-static void tell_why_not(const struct mu_apart_pipe *pipe, int rc)
+const char *mu_cuda_words(int code, char *buffer, size_t size)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    char words[512];
 
-    switch (rc) {
+    switch (code) {
     case CUDA_NOT_INITIALIZED:
-        tell_words(pipe, "it cannot be asked by a child of a process that has started it (3): ask before cuInit()");
-        return;
-    case CUDA_STUB:
-        snprintf(words, sizeof words,
-                 "%s is the toolkit's stub (34), not the driver: take its folder out of LD_LIBRARY_PATH", library());
+        snprintf(buffer, size,
+                 "it cannot be asked by a child of a process that has started it (3): ask before cuInit()");
         break;
-    case CUDA_NO_DEVICE:
-        snprintf(words, sizeof words, "no device (100)%s%.64s%s", visible ? ": CUDA_VISIBLE_DEVICES is '" : "",
+    case CUDA_STUB:
+        snprintf(buffer, size, "%s is the toolkit's stub (34), not the driver: take its folder out of LD_LIBRARY_PATH",
+                 mu_cuda_path());
+        break;
+    case MU_CUDA_NO_DEVICE:
+        snprintf(buffer, size, "no device (100)%s%.64s%s", visible ? ": CUDA_VISIBLE_DEVICES is '" : "",
                  visible ? visible : "", visible ? "'" : "");
         break;
     case CUDA_NOT_READY:
-        snprintf(words, sizeof words, "the NVLink fabric is not ready (802): is nvidia-fabricmanager running?");
+        snprintf(buffer, size, "the NVLink fabric is not ready (802): is nvidia-fabricmanager running?");
         break;
     case CUDA_MISMATCH:
     case CUDA_COMPATIBILITY:
-        snprintf(words, sizeof words, "library and driver do not fit (%d): restart after the driver's upgrade", rc);
+        snprintf(buffer, size, "library and driver do not fit (%d): restart after the driver's upgrade", code);
         break;
     case CUDA_UNKNOWN:
-        snprintf(words, sizeof words, "cuInit fails (999): see NVRM lines in 'dmesg'; reload nvidia_uvm");
+        snprintf(buffer, size, "cuInit fails (999): see NVRM lines in 'dmesg'; reload nvidia_uvm");
         break;
-    default: snprintf(words, sizeof words, "cuInit fails (%d)", rc); break;
+    default: snprintf(buffer, size, "cuInit fails (%d)", code); break;
     }
-    tell_words(pipe, words);
+    return buffer;
 }
 
 static int attribute(const struct cuda *cuda, int device, int number)
@@ -185,6 +185,7 @@ static void tell_device(const struct mu_apart_pipe *pipe, const struct cuda *cud
 static void tell(const struct mu_apart_pipe *pipe, void *arg)
 {
     struct cuda cuda;
+    char words[512];
     int count = 0, rc;
 
     (void)arg;
@@ -196,7 +197,7 @@ static void tell(const struct mu_apart_pipe *pipe, void *arg)
     if (rc == CUDA_OK)
         rc = cuda.count(&count);
     if (rc != CUDA_OK) {
-        tell_why_not(pipe, rc);
+        tell_words(pipe, mu_cuda_words(rc, words, sizeof words));
         return;
     }
     for (int i = 0; i < count && i < DEVICES_MAX; i++)

@@ -1,9 +1,10 @@
 #!/bin/bash
-# `muster doctor` and NVML. The library is our fake one, no GPU is asked: as libnvidia-ml.so.1, or named by MUSTER_NVML.
+# `muster doctor`, NVML and CUDA. The libraries are our fake ones, no GPU is asked: as libnvidia-ml.so.1, or named by
+# MUSTER_NVML and MUSTER_CUDA.
 . "$(dirname "$0")/../cli/common.sh"
 
 FAKE=$BUILD/tests/topology/libfake_nvml.so
-fact() { json "(lambda f: (f['mark'] + ': ' + f['text']) if f else '')(([f for f in it['facts'] if (f['topic'], f['name']) == ('nvml', '$1')] or [None])[0])"; }
+fact() { json "(lambda f: (f['mark'] + ': ' + f['text']) if f else '')(([f for f in it['facts'] if (f['topic'], f['name']) in (('nvml', '$1'), ('cuda', '$1'))] or [None])[0])"; }
 fact_has() { fact "$1" | grep -qe "^$2" || fail "$1: '$(fact "$1")' is not: $2"; }
 doctor() # doctor FACTS: what it says with the fake that tells these
 {
@@ -63,4 +64,15 @@ check 0 env MUSTER_NVML= "$MUSTER" doctor --json
 fact_has NVML '[on].*: not asked'
 check 0 env MUSTER_NVML=libdl.so.2 "$MUSTER" doctor --json
 fact_has NVML 'note: libdl.so.2 has no nvmlInit_v2'
+
+# The CUDA driver.
+cuda() # cuda WHAT-THE-FAKE-DOES PATTERN
+{
+    check 0 env MUSTER_CUDA="$BUILD/tests/topology/libfake_cuda.so" MUSTER_FAKE_CUDA="$1" CUDA_VISIBLE_DEVICES=0 "$MUSTER" doctor --json
+    fact_has CUDA "$2"
+}
+cuda 3 'ok: 12.4, 3 devices (CUDA_VISIBLE_DEVICES is set)$'
+cuda 0 "note: 12.4: no device (100): CUDA_VISIBLE_DEVICES is '0'$"
+cuda 'fail 34' "note: 12.4: .* is the toolkit's stub (34), not the driver"
+cuda 'fail 803' 'note: 12.4: library and driver do not fit (803)'
 exit 0

@@ -13,6 +13,7 @@
 #define API __attribute__((visibility("default")))
 
 API int cuInit(unsigned flags);
+API int cuDriverGetVersion(int *version);
 API int cuDeviceGetCount(int *count);
 API int cuDeviceGet(int *device, int ordinal);
 API int cuDeviceGetName(char *name, int size, int device);
@@ -47,6 +48,12 @@ int cuInit(unsigned flags)
     if (code == 0)
         started_by = getpid();
     return flags ? 1 : code;
+}
+
+int cuDriverGetVersion(int *version)
+{
+    *version = 12040;
+    return 0;
 }
 
 int cuDeviceGetCount(int *count)
