@@ -5,7 +5,8 @@
  * Keys are paths of 1 to 4096 bytes: leading and trailing '/' are stripped, repeated '/' count once; NUL bytes and
  * parts "." or ".." are MUSTER_INVALID_ARGUMENT. Values are 0 to 64 MiB of any bytes. A length of MUSTER_NTS means
  * "a NUL-terminated string" (the NUL is not stored). Every key has a version that grows with each change, also
- * through delete and re-insert; versions of different keys are not comparable.
+ * through delete and re-insert; versions of different keys are not comparable. Keys under "muster/" are muster's own
+ * (topologies that tasks exchange): they are listed and deleted like all others.
  *
  * Every mutation commits at one instant: a process killed before it changed nothing, after it everything. No call
  * blocks unless it has a deadline. MUSTER_RESOURCE_EXHAUSTED: the segment (or /dev/shm) is full, nothing changed.
