@@ -23,12 +23,29 @@ enum {
 
 enum section { CORES, CACHES, BLOCKS, PCI, NUM_SECTIONS, NONE = -1 };
 
+static int num_cores(const struct mu_svg_sheet *sheet, int32_t around)
+{
+    int count = 0;
+
+    for (int32_t at = sheet->topo->boxes[around].first; at >= 0; at = sheet->topo->boxes[at].next)
+        count += sheet->topo->boxes[at].kind == MU_BOX_CORE;
+    return count;
+}
+
+/* Its cores are shown one by one. */
+static int has_squares(const struct mu_svg_sheet *sheet, int32_t box)
+{
+    int count = num_cores(sheet, box);
+
+    return count > 0 && count <= SQUARES_MAX;
+}
+
 static enum section section_of(const struct mu_svg_sheet *sheet, int32_t at)
 {
     const struct mu_box *box = &sheet->topo->boxes[at];
 
     switch (box->kind) {
-    case MU_BOX_CORE: return mu_svg_has_squares(sheet, box->parent) ? CORES : NONE;
+    case MU_BOX_CORE: return has_squares(sheet, box->parent) ? CORES : NONE;
     case MU_BOX_L3: return CACHES;
     case MU_BOX_NUMA: return *box->cpus || box->first >= 0 ? BLOCKS : CACHES;
     case MU_BOX_DEVICE:
@@ -48,22 +65,6 @@ static int32_t next_of(const struct mu_svg_sheet *sheet, int32_t at, enum sectio
     return at;
 }
 
-static int num_cores(const struct mu_svg_sheet *sheet, int32_t around)
-{
-    int count = 0;
-
-    for (int32_t at = sheet->topo->boxes[around].first; at >= 0; at = sheet->topo->boxes[at].next)
-        count += sheet->topo->boxes[at].kind == MU_BOX_CORE;
-    return count;
-}
-
-int mu_svg_has_squares(const struct mu_svg_sheet *sheet, int32_t box)
-{
-    int count = num_cores(sheet, box);
-
-    return count > 0 && count <= SQUARES_MAX;
-}
-
 static int squares_per_row(int count)
 {
     return count <= 8 ? count : count <= 32 ? 8 : count <= 128 ? 16 : 32;
@@ -74,7 +75,8 @@ const char *mu_svg_short_pci(const char *pci)
     return strncmp(pci, "0000:", 5) == 0 ? pci + 5 : pci;
 }
 
-int mu_svg_device_lines(const struct mu_svg_sheet *sheet, int32_t index)
+/* Lines of text below its name. */
+static int device_lines(const struct mu_svg_sheet *sheet, int32_t index)
 {
     const struct muster_device *device = muster_topology_device(sheet->topo->topology, (size_t)index);
 
@@ -110,7 +112,7 @@ static void measure_device(struct mu_svg_sheet *sheet, int32_t at)
     }
     if (sheet->shows_models || box->first >= 0)
         place->width = place->width > 84 ? place->width : 84;
-    place->height += MU_SVG_LINE * mu_svg_device_lines(sheet, box->device);
+    place->height += MU_SVG_LINE * device_lines(sheet, box->device);
     for (int32_t part = box->first; part >= 0; part = sheet->topo->boxes[part].next)
         place->height += MU_SVG_PILL + (*sheet->ranks[part] ? MU_SVG_PILL : 0);
 }
@@ -153,7 +155,7 @@ static struct flow measure_section(const struct mu_svg_sheet *sheet, int32_t aro
 
 static struct flow measure_cores(const struct mu_svg_sheet *sheet, int32_t around)
 {
-    int count = mu_svg_has_squares(sheet, around) ? num_cores(sheet, around) : 0, columns = squares_per_row(count);
+    int count = has_squares(sheet, around) ? num_cores(sheet, around) : 0, columns = squares_per_row(count);
 
     if (count == 0)
         return (struct flow){.width = 0};

@@ -259,8 +259,15 @@ char *mu_cli_topo_ranks_at(const struct mu_cli_topo *topo, int32_t box, int32_t 
 {
     char *text = NULL, *list = NULL;
     size_t size, list_size, found = 0;
-    FILE *out = open_memstream(&list, &list_size), *all;
+    FILE *out, *all;
 
+    if (topo->num_ranks == 0) { /* as for most pictures, of many boxes */
+        text = strdup("");
+        if (!text)
+            abort();
+        return text;
+    }
+    out = open_memstream(&list, &list_size);
     if (!out)
         abort();
     for (size_t i = 0, end; i < topo->num_ranks; i = end) { /* tasks are by number */

@@ -62,10 +62,6 @@ void mu_svg_head(const struct mu_box *box, char *text, size_t size);
 
 /* `top` is where the machine begins. Returns the y below all. */
 int mu_svg_layout(struct mu_svg_sheet *sheet, int top);
-/* A box holds cores one by one, as squares. */
-int mu_svg_has_squares(const struct mu_svg_sheet *sheet, int32_t box);
-/* Lines of text in a device. */
-int mu_svg_device_lines(const struct mu_svg_sheet *sheet, int32_t device);
 /* An address without the domain that nearly all have. */
 const char *mu_svg_short_pci(const char *pci);
 

@@ -3,6 +3,7 @@
 . "$(dirname "$0")/common.sh"
 TOP=${TOP:-$(dirname "$0")/../..}
 MACHINES=$TOP/tests/topology/machines
+unset CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES
 
 # ---- whole pages ----
 
@@ -172,7 +173,7 @@ all=$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status)
 await "task 0 has cut itself down" sh -c '"$0" topo --job "$1" --json | grep -q "\"task\":0,\"pid\":[0-9]*,\"cpus\":\"$2\","' \
     "$MUSTER" "$JOB" "$one"
 check 0 "$MUSTER" topo --job "$JOB"
-out_has "^0     $(pids | cut -d' ' -f1) .* $one  *all\|none$"
+out_has "^0     $(pids | cut -d' ' -f1) .* $one  *\(all\|none\)$"
 out_has "^1 .* $all  *\(none\|GPU0\)"
 out_has '^2     -        -              -                (it has not joined)$'
 check 0 "$MUSTER" topo --job "$JOB" --json
