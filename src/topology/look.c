@@ -129,6 +129,21 @@ static void leave_allowed(struct muster_topology *node)
     CPU_FREE(allowed);
 }
 
+/* The memory node's number where the machine has but one with processors; else -1. */
+static int32_t only_numa(const struct muster_topology *node)
+{
+    int32_t found = -1;
+
+    for (size_t i = 0; i < node->num_numas; i++) {
+        if (!*node->numas[i].cpus)
+            continue;
+        if (found >= 0)
+            return -1;
+        found = node->numas[i].number;
+    }
+    return found;
+}
+
 /* A part lies where its GPU lies. The package is that of the memory node, or the only one. */
 static void place(struct muster_topology *node, struct muster_device *device)
 {
@@ -142,6 +157,8 @@ static void place(struct muster_topology *node, struct muster_device *device)
         if (!*node->wheres[device->index].path)
             node->wheres[device->index].path = node->wheres[gpu->index].path;
     }
+    if (device->numa_node < 0)
+        device->numa_node = only_numa(node);
     for (size_t i = 0; device->package < 0 && i < node->num_numas; i++)
         if (device->numa_node >= 0 && node->numas[i].number == device->numa_node)
             device->package = node->numas[i].package;

@@ -110,6 +110,26 @@ static void a_memory_node_that_is_not_told_is_not_known(void **state)
                 "");
 }
 
+/* As in most virtual machines: the firmware says nothing, and there is no other place. */
+static void the_only_memory_node_is_everybodys(void **state)
+{
+    static const int packages[] = {0, 0};
+
+    (void)state;
+    test_tree_cpus(packages, 2, 0);
+    test_tree_numa(0, "0-1", 1024);
+    test_tree_numa(1, "", 4096); /* of a GPU or CXL: it has no processors */
+    test_tree_pci(&(struct test_pci){"pci0000:16", "0000:16:00.0", NV, -1, "0-1"});
+    test_tree_pci(&(struct test_pci){"pci0000:30", "0000:30:00.0", NV, -1, "0-1"});
+    expect_tree("0000:16:00.0 10de:2330/0302 numa 0 package 0 cpus 0-1 by sysfs\n"
+                "0000:30:00.0 10de:2330/0302 numa 0 package 0 cpus 0-1 by sysfs\n"
+                "X NODE\n"
+                "NODE X\n"
+                "numa 0 package 0 cpus 0-1 memory 1048576\n"
+                "numa 1 memory 4194304\n",
+                "");
+}
+
 /* ---- NVIDIA's driver --------------------------------------------------------------------------------------------- */
 
 static void tell(const char *address, const char *model, const char *uuid, int minor, const char *excluded)
@@ -334,6 +354,7 @@ int main(void)
         IN_TREE(levels_follow_from_the_ways_to_the_host_bridges),
         IN_TREE(what_is_no_accelerator_is_passed_over),
         IN_TREE(a_memory_node_that_is_not_told_is_not_known),
+        IN_TREE(the_only_memory_node_is_everybodys),
         IN_TREE(the_driver_names_its_gpus),
         IN_TREE(gpus_that_the_driver_does_not_offer_are_left_out),
         IN_TREE(a_driver_that_offers_none_leaves_the_processors),
