@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """muster topo with GPUs, their parts and fabric, and a job's ranks on them.
 
-The GPUs are those of our fake libnvidia-ml (tests/topology/fake_nvml.c); no GPU is asked. The processors are this
+The GPUs are those of our fake libnvidia-ml and libcuda (tests/topology/fake_*.c); no GPU is asked. The processors are this
 machine's.
 """
 import json
@@ -106,6 +106,19 @@ arcs = sorted(re.findall("<title>GPU(.) to GPU(.): NV(.)", text))
 expect(arcs == sorted((str(a), str(b), str(lanes)) for (a, b), lanes in mesh.items()), arcs)
 names = [e.text for e in root.iter(SVG + "text")]
 expect([names.count(name) for name in ("NV1", "NV2", "NV1-2")] == [8, 8, 8], names)
+
+# The CUDA driver (our fake one) is asked only by --cuda; its numbers stand in the JSON, and what it lacks is a note.
+os.environ.update(MUSTER_CUDA=BUILD + "/tests/topology/libfake_cuda.so", MUSTER_FAKE_CUDA="2")
+tell(gpu("01") + gpu("02"))
+page, _, _, _ = check()
+expect([(d["cuda_ordinal"], "cuda" in d["sources"]) for d in page["devices"]] == [(None, False)] * 2, page["devices"])
+page, _, _, _ = check(["--cuda"])
+expect([(d["pci"], d["cuda_ordinal"]) for d in page["devices"]] == [("0000:01:00.0", 0), ("0000:02:00.0", 1)],
+       page["devices"])
+os.environ["MUSTER_FAKE_CUDA"] = "fail 100"
+note = topo("--cuda").splitlines()[-1]
+expect(note.startswith("note: CUDA: ") and note.endswith("; so CUDA's numbers of GPUs and their multiprocessors are not known"),
+       note)
 
 # NVML that does not answer is a note, with what it costs.
 tell("fail nvmlInitWithFlags 9\n")
