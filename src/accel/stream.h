@@ -97,8 +97,8 @@ struct mu_stream_executor {
     /* All of these in order, or none. */
     enum muster_status (*submit)(void *state, struct CUstream_st *stream, const struct mu_stream_op *ops,
                                  uint32_t count);
-    /* After open(), and map() if it came to that: nothing is outstanding. */
-    void (*close)(void *state, struct mu_stream_page *page);
+    /* After open(), and map() if it came to that: nothing is outstanding. False: the memory must stay mapped. */
+    bool (*close)(void *state, struct mu_stream_page *page);
 };
 extern const struct mu_stream_executor mu_stream_cuda;
 

@@ -122,10 +122,12 @@ static enum muster_status meet(struct muster_stream_barrier *b, struct muster_gr
 /* Undo whatever was done, in the other order. */
 static void done(struct muster_stream_barrier *b)
 {
+    bool unused = true;
+
     mu_stream_unwatch(b);
     if (b->state)
-        b->executor->close(b->state, b->page);
-    if (b->page)
+        unused = b->executor->close(b->state, b->page);
+    if (b->page && unused)
         munmap(b->page, mu_stream_bytes());
     if (b->seg)
         mu_segment_unref(b->seg);

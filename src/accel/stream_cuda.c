@@ -174,13 +174,14 @@ static enum muster_status map(void *state, struct mu_stream_page *page, size_t b
     return try_out(s, word, (uint32_t)((char *)word - (char *)page));
 }
 
-static void close_cuda(void *state, struct mu_stream_page *page)
+/* Where the driver keeps its registration (no context is current, say) the addresses must not become something else. */
+static bool close_cuda(void *state, struct mu_stream_page *page)
 {
     struct state *s = state;
+    bool unused = !s->registered || s->cuda->host_unregister(page) == MU_CUDA_SUCCESS;
 
-    if (s->registered)
-        s->cuda->host_unregister(page);
     free(s);
+    return unused;
 }
 
 const struct mu_stream_executor mu_stream_cuda = {open_cuda, map, submit, close_cuda};

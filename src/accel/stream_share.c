@@ -19,6 +19,8 @@
 #include "accel/stream.h"
 #include "base/process.h"
 
+#define NAME   "muster-stream"
+#define PREFIX "/memfd:" NAME
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 
 size_t mu_stream_bytes(void)
@@ -42,7 +44,7 @@ static struct mu_stream_page *map(int fd)
 enum muster_status mu_stream_make(uint32_t size, uint64_t first, struct mu_stream_share *ret_share,
                                   struct mu_stream_page **ret_page)
 {
-    int fd = memfd_create("muster-stream", MFD_CLOEXEC | MFD_ALLOW_SEALING), error = 0;
+    int fd = memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING), error = 0;
     struct mu_stream_page *page = NULL;
 
     if (fd < 0 || ftruncate(fd, (off_t)mu_stream_bytes()))
@@ -72,11 +74,17 @@ enum muster_status mu_stream_adopt(const struct mu_stream_share *share, uint32_t
 {
     struct mu_stream_page *page = NULL;
     struct stat status;
-    char path[64];
-    int fd;
+    char path[64], target[sizeof PREFIX] = "";
+    ssize_t len;
+    int fd = -1;
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", share->pid, share->fd);
-    fd = open(path, O_RDWR | O_CLOEXEC);
+    /* before anything is opened: that process may be dead, and the number another's, with a device there */
+    len = readlink(path, target, sizeof target - 1);
+    if (len >= 0 && strcmp(target, PREFIX) != 0)
+        errno = ESTALE;
+    else if (len >= 0)
+        fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "the flags of process %d cannot be opened as %s: %s%s", share->pid,
                        path, strerror(errno),

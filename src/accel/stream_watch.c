@@ -23,6 +23,8 @@
 
 /* Nothing is missed for long, whatever wake-up was lost. */
 #define SLEEP_NS 50000000u
+/* The threads of a process die one after the other: after the first to go we look again soon, then less and less. */
+#define FIRST_NS 100000u
 enum { WORDS = MUSTER_STREAM_SIZE_MAX + 3 };
 
 enum condition { FINE, ERRED, DEAD, GONE, REPLACED };
@@ -135,8 +137,8 @@ static void fail(struct muster_stream_barrier *b, uint32_t rank, enum mu_stream_
     mu_stream_note_culprit(b, mu_load_acquire(&b->page->failed)); /* acquire: the winner's, which may be another's */
 }
 
-/* Words to sleep on, with what they were when they gave no reason to act. */
-static size_t collect(struct muster_stream_barrier *b, mu_a32 **words, uint32_t *values)
+/* Words to sleep on, with what they were when they gave no reason to act. *ret_dying: a main slot's thread has gone. */
+static size_t collect(struct muster_stream_barrier *b, mu_a32 **words, uint32_t *values, bool *ret_dying)
 {
     size_t n = 0;
 
@@ -151,8 +153,10 @@ static size_t collect(struct muster_stream_barrier *b, mu_a32 **words, uint32_t 
             continue;
         word = mu_slot_liveness(b->seg, r.slot - 1);
         v = mu_load32_acquire(word); /* acquire: pairs with the kernel's write */
-        if (!(v & FUTEX_TID_MASK))
-            continue; /* no owner: the thread has ended, and others of its process live, or we would have acted */
+        if (!(v & FUTEX_TID_MASK)) { /* others of its process live still, or the look that follows tells */
+            *ret_dying = true;
+            continue;
+        }
         if (!(v & FUTEX_WAITERS))
             mu_cas32(word, v, v | FUTEX_WAITERS); /* pairs with the kernel, as in muster_death_wait() */
         words[n] = word;
@@ -185,8 +189,10 @@ static bool look(struct muster_stream_barrier *b)
 static void *watch(void *arg)
 {
     struct muster_stream_barrier *b = arg;
+    uint64_t turn = FIRST_NS;
 
     for (;;) {
+        bool dying = false;
         mu_a32 *words[WORDS], *failed = (mu_a32 *)&b->page->failed; /* its low half */
         uint32_t values[WORDS];
         size_t n = 3;
@@ -197,10 +203,11 @@ static void *watch(void *arg)
         values[1] = 0;
         words[2] = &b->stop;
         values[2] = 0;
-        n += collect(b, words + 3, values + 3);
+        n += collect(b, words + 3, values + 3, &dying);
         if (look(b))
             return NULL;
-        mu_futex_wait_any(words, values, n, mu_now() + SLEEP_NS);
+        turn = !dying ? FIRST_NS : turn < SLEEP_NS / 2 ? turn * 2 : SLEEP_NS;
+        mu_futex_wait_any(words, values, n, mu_now() + (dying ? turn : SLEEP_NS));
         if (!mu_segment_is_whole(b->seg)) {
             fail(b, b->rank, MU_STREAM_JOB_GONE);
             return NULL;

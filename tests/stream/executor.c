@@ -189,10 +189,11 @@ static enum muster_status submit(void *state, struct CUstream_st *stream, const 
     return MUSTER_OK;
 }
 
-static void close_cpu(void *state, struct mu_stream_page *page)
+static bool close_cpu(void *state, struct mu_stream_page *page)
 {
     (void)page;
     free(state);
+    return true;
 }
 
 const struct mu_stream_executor cpu_executor = {open_cpu, map, submit, close_cpu};
