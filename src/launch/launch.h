@@ -32,6 +32,10 @@ struct mu_launch_image {
 
     const cpu_set_t *cpus; /* the processors that it may use; NULL: the caller's */
     size_t cpus_size;      /* bytes of the set */
+
+    const unsigned long *nodes; /* memory nodes to be preferred, a bit each; NULL: the caller's policy */
+    size_t nodes_bits;
+    int *ret_memory_error; /* becomes 0, or why they are not preferred: then the process runs without; may be NULL */
 };
 
 /* Why a process could not be started: the step ("chdir", "exec") and its errno. */

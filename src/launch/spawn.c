@@ -20,16 +20,22 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 /* The child's frames are left by exec, never by return: sanitizers must not keep notes about them. */
 #define ON_CHILD_STACK __attribute__((no_sanitize_address, no_sanitize_thread))
 
+/* Of <linux/mempolicy.h>, which is no header of libc's. */
+#define PREFERRED      1
+#define PREFERRED_MANY 5
+
 /* What the child needs and what it says, in the memory that both see. */
 struct child {
     const struct mu_launch_image *image;
     pid_t parent;
+    int memory_error;
     const char *file; /* where the search along PATH will end; NULL: not known */
     const char *failed_step;
     int error;
@@ -53,7 +59,22 @@ ON_CHILD_STACK static int set_up_descriptors(const struct mu_launch_image *image
     return 0;
 }
 
-ON_CHILD_STACK static const char *set_up(const struct child *child)
+/*
+ * Where new memory is to come from, if there is any: preferred, for a policy that binds kills the task when its nodes
+ * are full. Kernels before 5.15 prefer one node, the first of the set. 0, or errno.
+ */
+ON_CHILD_STACK static int prefer_memory(const struct mu_launch_image *image)
+{
+    unsigned long bits = image->nodes_bits + 1; /* the kernel's count begins at 1 */
+
+    if (syscall(SYS_set_mempolicy, PREFERRED_MANY, image->nodes, bits) == 0)
+        return 0;
+    if (errno == EINVAL && syscall(SYS_set_mempolicy, PREFERRED, image->nodes, bits) == 0)
+        return 0;
+    return errno;
+}
+
+ON_CHILD_STACK static const char *set_up(struct child *child)
 {
     const struct mu_launch_image *image = child->image;
     struct sigaction by_default = {.sa_handler = SIG_DFL};
@@ -77,6 +98,8 @@ ON_CHILD_STACK static const char *set_up(const struct child *child)
         return "setrlimit";
     if (image->cpus && sched_setaffinity(0, image->cpus_size, image->cpus)) /* before exec: its memory lies near, too */
         return "sched_setaffinity";
+    if (image->nodes)
+        child->memory_error = prefer_memory(image); /* a task that is further from its memory is a task all the same */
     for (int number = 1; number < SIGRTMIN; number++)
         if (sigismember(&image->defaults, number) == 1 && sigaction(number, &by_default, NULL))
             return "sigaction";
@@ -190,6 +213,8 @@ int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *re
         close(pidfd);
         return -1;
     }
+    if (image->ret_memory_error)
+        *image->ret_memory_error = child.memory_error;
     *ret_pid = pid;
     *ret_pidfd = pidfd;
     return 0;

@@ -97,6 +97,78 @@ static void processors_that_are_not_there_are_refused_by_name_of_the_step(void *
     assert_int_equal(errno, ECHILD);
 }
 
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* A node that we may have memory from; -1: the kernel knows no nodes. */
+static int a_node(void)
+{
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "re");
+    int node = -1;
+
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "Mems_allowed_list: %d", &node) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return access("/proc/self/numa_maps", R_OK) == 0 && node < 64 ? node : -1;
+}
+
+/* The exit status of a shell that looks at its own memory; *ret_error as the launcher gets it. */
+static int prefers(unsigned long nodes, const char *pattern, int *ret_error)
+{
+    char script[128];
+    char *argv[] = {"sh", "-c", script, NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    pid_t pid;
+    int pidfd, status;
+
+    snprintf(script, sizeof script, "grep -q ' %s ' /proc/$$/numa_maps", pattern);
+    image.nodes = &nodes;
+    image.nodes_bits = 64;
+    image.ret_memory_error = ret_error;
+    *ret_error = -1;
+    if (mu_launch_spawn(&image, &pid, &pidfd, &failure))
+        fail_msg("%s: %s", failure.step, strerror(failure.error));
+    status = test_reap(pid);
+    close(pidfd);
+    return status;
+}
+
+static void memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it(void **state)
+{
+    char pattern[64];
+    int node = a_node(), error, status;
+
+    (void)state;
+    if (node < 0) {
+        print_message("skipped: the kernel knows no memory nodes\n");
+        skip();
+    }
+    snprintf(pattern, sizeof pattern, "prefer\\( (many)\\)\\?:%d", node);
+    status = prefers(1ul << node, pattern, &error);
+    if (error == EPERM || error == ENOSYS) {
+        print_message("skipped: set_mempolicy is forbidden here: %s\n", strerror(error));
+        skip();
+    }
+    assert_int_equal(error, 0);
+    assert_int_equal(status, 0);
+}
+
+static void a_process_runs_though_its_memory_nodes_are_not_there(void **state)
+{
+    int error;
+
+    (void)state;
+    if (a_node() < 0) {
+        print_message("skipped: the kernel knows no memory nodes\n");
+        skip();
+    }
+    assert_int_equal(prefers(1ul << 63, "default", &error), 0);
+    assert_true(error == EINVAL || error == EPERM || error == ENOSYS);
+}
+
 /* ---- where a command is looked for ------------------------------------------------------------------------------ */
 
 static char folders[2][120];
@@ -180,6 +252,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_process_starts_on_the_processors_that_it_was_given),
         cmocka_unit_test(a_command_is_found_where_it_is_now),
+        cmocka_unit_test(memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it),
+        cmocka_unit_test(a_process_runs_though_its_memory_nodes_are_not_there),
         cmocka_unit_test(processors_that_are_not_there_are_refused_by_name_of_the_step),
     };
 
