@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "topology/cuda.h"
 #include "topology/nvml.h"
+#include "topology/pci.h"
 
 /* ---- PCI ----------------------------------------------------------------------------------------------------------
  */
@@ -24,30 +25,34 @@ struct gpus {
     char first[64];
 };
 
-/* A display or processing accelerator of NVIDIA or AMD. Theirs have class 03 or 12. */
+/* Of NVIDIA or AMD, by the rule that says what a GPU is everywhere. */
 static void see_device(struct gpus *gpus, const char *name)
 {
     char path[512], text[32], driver[512];
-    unsigned long class, vendor;
+    uint32_t class, vendor;
+    enum mu_pci_kind kind;
+    struct mu_pci pci;
 
     snprintf(path, sizeof path, "/sys/bus/pci/devices/%.64s/class", name);
-    if (mu_doctor_read(path, text, sizeof text) <= 0)
+    if (mu_pci_parse(name, &pci) || mu_doctor_read(path, text, sizeof text) <= 0)
         return;
-    class = strtoul(text, NULL, 16) >> 16;
+    class = (uint32_t)strtoul(text, NULL, 16) >> 8;
     snprintf(path, sizeof path, "/sys/bus/pci/devices/%.64s/vendor", name);
     if (mu_doctor_read(path, text, sizeof text) <= 0)
         return;
-    vendor = strtoul(text, NULL, 16);
-    if ((class != 0x03 && class != 0x12) || (vendor != 0x10de && vendor != 0x1002))
+    vendor = (uint32_t)strtoul(text, NULL, 16);
+    kind = mu_pci_kind(&pci, vendor, class);
+    if ((kind != MU_PCI_ACCELERATOR && kind != MU_PCI_PERHAPS) ||
+        (vendor != MU_VENDOR_NVIDIA && vendor != MU_VENDOR_AMD))
         return;
-    gpus->nvidia += vendor == 0x10de;
+    gpus->nvidia += vendor == MU_VENDOR_NVIDIA;
     snprintf(path, sizeof path, "/sys/bus/pci/devices/%.64s/driver", name);
     if (readlink(path, driver, sizeof driver) > 0) {
         gpus->driven++;
         return;
     }
     if (gpus->alone++ == 0)
-        snprintf(gpus->first, sizeof gpus->first, "%.48s (%s)", name, vendor == 0x10de ? "NVIDIA" : "AMD");
+        snprintf(gpus->first, sizeof gpus->first, "%.48s (%s)", name, vendor == MU_VENDOR_NVIDIA ? "NVIDIA" : "AMD");
 }
 
 /* 0, or -1 when there is no bus to be seen. */
