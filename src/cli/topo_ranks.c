@@ -159,7 +159,7 @@ static void see(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const 
 
 static void look_for_gpus(const struct mu_cli_topo *topo, struct mu_cli_rank *rank)
 {
-    const char *cuda, *amd;
+    const char *cuda, *amd, *own;
     char path[32], *environment;
     size_t size;
 
@@ -172,8 +172,11 @@ static void look_for_gpus(const struct mu_cli_topo *topo, struct mu_cli_rank *ra
         rank->elsewhere = "its environment cannot be read";
         return;
     }
-    cuda = value_of(environment, size, "CUDA_VISIBLE_DEVICES");
-    amd = value_of(environment, size, "ROCR_VISIBLE_DEVICES");
+    own = value_of(environment, size, "MUSTER_GPUS"); /* the launcher's word: it may let all tasks see all GPUs */
+    if (own && !isalpha((unsigned char)*own))         /* PCI addresses: their UUIDs were not known */
+        own = NULL;
+    cuda = own ? own : value_of(environment, size, "CUDA_VISIBLE_DEVICES");
+    amd = own ? own : value_of(environment, size, "ROCR_VISIBLE_DEVICES");
     if (!amd)
         amd = value_of(environment, size, "HIP_VISIBLE_DEVICES");
     if (cuda)
