@@ -46,6 +46,8 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     if (options->plan && mu_launch_plan_place(options->plan, task_id)->bound)
         fprintf(out, "    on processors %s: %s\n", mu_launch_plan_place(options->plan, task_id)->list,
                 mu_launch_plan_place(options->plan, task_id)->where);
+    if (options->plan)
+        mu_launch_gpu_print(options->plan, task_id, out);
     if (it->directory)
         fprintf(out, "    in %s\n", it->directory);
     for (int stream = 1; options->output && stream <= 2; stream++) {
@@ -58,6 +60,8 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     for (char *const *var = it->env; var && *var; var++)
         fprintf(out, "    %s\n", *var);
     mu_launch_env_task(&agent->envs[app], task_id, 0);
+    if (options->plan)
+        mu_launch_env_own(&agent->envs[app], mu_launch_plan_place(options->plan, task_id)->env);
     mu_launch_env_print(&agent->envs[app], out);
 }
 
@@ -81,7 +85,9 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
                                     .app = app,
                                     .restarts = options->restarts,
                                     .recoverable = options->restart_tasks,
-                                    .env = options->apps[app].env};
+                                    .env = options->apps[app].env,
+                                    .own = options->plan ? mu_launch_plan_place(options->plan, 0)->env : NULL,
+                                    .dropped = options->plan ? mu_launch_plan_dropped(options->plan) : NULL};
         struct mu_launch_env *envs = calloc(options->num_apps, sizeof *envs);
 
         if (mu_launch_free_ports(job.ports, 2))

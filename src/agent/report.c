@@ -216,11 +216,14 @@ void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out)
         *row = (struct mu_launch_report){.task = i,
                                          .host = host,
                                          .place = mu_launch_plan_place(agent->options->plan, i),
+                                         .gpus = agent->options->plan->gpus,
                                          .verdict = MU_LAUNCH_UNASKED};
         if (!agent->tasks) /* a dry run */
             continue;
         row->pid = agent->tasks[i].pid;
         row->verdict = mu_launch_verify(row->pid, row->place, row->actual, sizeof row->actual);
+        if (row->gpus && row->verdict == MU_LAUNCH_HOLDS)
+            row->verdict = mu_launch_gpu_verify(row->pid, row->place, row->actual, sizeof row->actual);
     }
     if (rows && agent->options->report_bindings == MU_AGENT_REPORT_JSON)
         mu_launch_report_json(out, rows, agent->num_tasks);

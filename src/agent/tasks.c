@@ -110,6 +110,15 @@ static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
     return 0;
 }
 
+/* Once for all tasks: mostly a container's filter of system calls. */
+static void say_memory(struct mu_agent *agent, uint32_t task_id, int error)
+{
+    if (!agent->memory_said)
+        mu_agent_say("task %u: memory near its GPUs is not preferred: set_mempolicy: %s%s", task_id, strerror(error),
+                     error == EPERM ? " (in a container, --cap-add SYS_NICE allows it)" : "");
+    agent->memory_said = 1;
+}
+
 /* The command is looked for in its own PATH, where it was given one. */
 static int spawn_by_path(const struct mu_agent_app *app, const struct mu_launch_image *image,
                          struct mu_agent_task *task, struct mu_launch_failure *ret_failure)
@@ -153,11 +162,14 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
     };
     const struct mu_launch_place *place =
         agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id) : NULL;
-    int rc;
+    int rc, memory_error = 0;
 
     if (place && place->bound) {
         image.cpus = place->cpus;
         image.cpus_size = place->cpus_size;
+        image.nodes = (const unsigned long *)place->memory;
+        image.nodes_bits = place->memory_size * 8;
+        image.ret_memory_error = &memory_error;
     }
     rc = set_input(agent, task_id, image.stdio) || set_output(agent, task_id, image.stdio) ? -1 : 0;
 
@@ -165,9 +177,12 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
     } else {
         mu_launch_env_task(env, task_id, task->attempt);
+        mu_launch_env_own(env, place ? place->env : NULL);
         rc = spawn_by_path(app, &image, task, &failure);
         if (rc)
             say_not_started(agent, task_id, &failure);
+        else if (memory_error)
+            say_memory(agent, task_id, memory_error);
     }
     for (int i = 0; i < 3; i++)
         if (image.stdio[i] >= 0 && image.stdio[i] != agent->null_fd)
@@ -201,6 +216,8 @@ static int make_environments(struct mu_agent *agent)
     for (job.app = 0; job.app < options->num_apps; job.app++) {
         mu_launch_env_done(&agent->envs[job.app]);
         job.env = options->apps[job.app].env;
+        job.own = options->plan ? mu_launch_plan_place(options->plan, 0)->env : NULL;
+        job.dropped = options->plan ? mu_launch_plan_dropped(options->plan) : NULL;
         if (mu_launch_env_init(&agent->envs[job.app], environ, &job)) {
             mu_agent_say("out of memory");
             return -1;

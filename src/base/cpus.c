@@ -94,9 +94,9 @@ int mu_cpus_allowed(cpu_set_t **ret_set, size_t *ret_size)
     return -1;
 }
 
-char *mu_cpus_of(const char *path)
+/* The value behind `key` in a file of lines. */
+static char *value_of(const char *path, const char *key)
 {
-    static const char key[] = "Cpus_allowed_list:\t";
     FILE *file = fopen(path, "re");
     char *line = NULL, *found = NULL;
     size_t room = 0;
@@ -112,4 +112,14 @@ char *mu_cpus_of(const char *path)
     free(line);
     fclose(file);
     return found;
+}
+
+char *mu_cpus_of(const char *path)
+{
+    return value_of(path, "Cpus_allowed_list:\t");
+}
+
+char *mu_cpus_nodes_of(const char *path)
+{
+    return value_of(path, "Mems_allowed_list:\t");
 }

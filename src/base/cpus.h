@@ -19,5 +19,7 @@ int mu_cpus_parse(const char *list, cpu_set_t *set, size_t size);
 int mu_cpus_allowed(cpu_set_t **ret_set, size_t *ret_size);
 /* The value of Cpus_allowed_list in a status file of /proc: malloc()ed; NULL: errno says why. */
 char *mu_cpus_of(const char *path);
+/* The same of Mems_allowed_list: numbers of memory nodes, which are lists and sets like those of processors. */
+char *mu_cpus_nodes_of(const char *path);
 
 #endif

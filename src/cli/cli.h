@@ -41,6 +41,8 @@ enum mu_cli_option_id {
     MU_OPT_FORCE,
     MU_OPT_FROM,
     MU_OPT_GLOBAL,
+    MU_OPT_GPUS_PER_TASK,
+    MU_OPT_GPU_VISIBILITY,
     MU_OPT_GRACE,
     MU_OPT_HEAP,
     MU_OPT_HEARTBEAT_TIMEOUT,

@@ -14,6 +14,7 @@
 #include "agent/metrics_address.h"
 #include "cli/picture.h"
 #include "launch/bind.h"
+#include "launch/gpu.h"
 #include "launch/launch.h"
 #include "segment/format.h"
 
@@ -21,6 +22,8 @@
 #define RESTART_DELAY_NS 1000000000ull
 #define TRACE_EVENTS     4096u
 #define TRACE_EVENTS_MAX (1u << 20)
+
+#define MU_GPUS_PER_TASK_MAX 1024u
 
 /* ---- the commands of a job -------------------------------------------------------------------------------------- */
 
@@ -30,6 +33,8 @@ struct apps {
     uint32_t num_calls;
     uint32_t count, num_tasks;
     struct mu_launch_machine *machine; /* loaded when first needed */
+    struct mu_launch_gpus *gpus;       /* the same */
+    uint32_t gpus_per_task;            /* 0: not given */
     int dry_run;
 };
 
@@ -71,6 +76,9 @@ static int refuse_foreign(const struct apps *apps, const struct mu_cli_call *cal
 {
     const char *foreign = apps->machine ? mu_launch_machine_foreign(apps->machine) : NULL;
 
+    if (!foreign && apps->gpus)
+        foreign = apps->gpus->foreign;
+
     if (!foreign || apps->dry_run)
         return 0;
     return mu_cli_usage(call, "%s shows another machine than this one: only --dry-run can use it", foreign);
@@ -94,11 +102,14 @@ static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32
 {
     const char *text = call->values[MU_OPT_NUM];
     uint64_t number = 1;
-    char why[200];
+    char why[400];
 
     if (text && mu_launch_is_count(text)) {
-        if (mu_launch_count(text, &apps->machine, ret_number, why, sizeof why) == 0)
+        if (mu_launch_count(text, &apps->machine, &apps->gpus, ret_number, why, sizeof why) == 0) {
+            if (apps->gpus_per_task && strcmp(text, "gpu") == 0 && *ret_number >= apps->gpus_per_task)
+                *ret_number /= apps->gpus_per_task;
             return refuse_foreign(apps, call);
+        }
         fprintf(stderr, "%s: -n %s: %s\n", call->path, text, why);
         return MU_AGENT_EXIT_FAILED;
     }
@@ -160,6 +171,7 @@ static void free_apps(struct apps *apps)
         free(apps->calls[i]);
     }
     mu_launch_machine_free(apps->machine);
+    mu_launch_gpus_free(apps->gpus);
     free(apps->calls);
     free(apps->list);
 }
@@ -289,38 +301,96 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     return 0;
 }
 
+static int take_report(struct mu_cli_call *call, struct mu_agent_options *options)
+{
+    static const char *const forms[] = {"table", "json", NULL};
+    const char *form = call->values[MU_OPT_REPORT_BINDINGS];
+    size_t index = 0;
+    int code = form && *form ? mu_cli_choice(call, "--report-bindings", form, forms, &index) : 0;
+
+    if (!code && form)
+        options->report_bindings = index == 1 ? MU_AGENT_REPORT_JSON : MU_AGENT_REPORT_TABLE;
+    return code;
+}
+
+/* Before the commands are counted: -n gpu is so many tasks. */
+static int take_gpus(struct mu_cli_call *call, struct apps *apps)
+{
+    const char *per_task = call->values[MU_OPT_GPUS_PER_TASK], *bind_to = call->values[MU_OPT_BIND_TO];
+    uint64_t number = 0;
+
+    if ((per_task || call->values[MU_OPT_GPU_VISIBILITY]) && (!bind_to || strncmp(bind_to, "gpu", 3) != 0))
+        return mu_cli_usage(call, "--%s needs --bind-to gpu", per_task ? "gpus-per-task" : "gpu-visibility");
+    if (per_task && (mu_cli_parse_unsigned(per_task, MU_GPUS_PER_TASK_MAX, &number) || number == 0))
+        return mu_cli_usage(call, "'%.60s' is no number of GPUs from 1 to %u", per_task, MU_GPUS_PER_TASK_MAX);
+    apps->gpus_per_task = (uint32_t)number;
+    return 0;
+}
+
+/* The commands' own variables may not say otherwise, and other jobs of ours should not have the same GPUs. */
+static int check_gpus(struct mu_cli_call *call, struct apps *apps, struct mu_launch_plan *plan)
+{
+    uint32_t first = 0;
+    char why[400];
+
+    for (uint32_t i = 0; i < apps->count; first += apps->list[i++].num_tasks)
+        if (mu_launch_gpu_check_env(plan, first, apps->list[i].num_tasks, apps->list[i].env, why, sizeof why))
+            return mu_cli_usage(call, "%s", why);
+    if (!apps->dry_run)
+        mu_launch_gpu_users(plan, getenv("MUSTER_RUN_ID"), &plan->notes);
+    return 0;
+}
+
+static int make_plan(struct mu_cli_call *call, struct apps *apps, struct mu_launch_binding *binding, uint32_t num_tasks,
+                     struct mu_launch_plan **ret_plan)
+{
+    static const char *const who[] = {"all", "own", NULL};
+    const char *visibility = call->values[MU_OPT_GPU_VISIBILITY];
+    size_t index = 0;
+    char why[400];
+    int code = visibility ? mu_cli_choice(call, "--gpu-visibility", visibility, who, &index) : 0;
+
+    if (code)
+        return code;
+    binding->gpus_per_task = apps->gpus_per_task;
+    if (visibility)
+        binding->visibility = index ? MU_LAUNCH_SEES_OWN : MU_LAUNCH_SEES_ALL;
+    if (!binding->to_gpus)
+        code = mu_launch_plan_make(binding, num_tasks, &apps->machine, ret_plan, why, sizeof why);
+    else if (apps->gpus || (code = mu_launch_gpus_load(NULL, environ, &apps->gpus, why, sizeof why)) == 0)
+        code = mu_launch_gpu_plan_make(binding, num_tasks, &apps->machine, apps->gpus, ret_plan, why, sizeof why);
+    if (code == 0)
+        return 0;
+    fprintf(stderr, "%s: %s\n", call->path, why);
+    return MU_AGENT_EXIT_FAILED;
+}
+
 static int take_binding(struct mu_cli_call *call, struct apps *apps, struct mu_agent_options *options,
                         struct mu_launch_plan **ret_plan)
 {
     struct mu_launch_binding binding;
     char why[200];
-    int code;
+    int code = take_report(call, options);
 
-    if (call->values[MU_OPT_REPORT_BINDINGS]) {
-        static const char *const forms[] = {"table", "json", NULL};
-        const char *form = call->values[MU_OPT_REPORT_BINDINGS];
-        size_t index = 0;
-
-        code = *form ? mu_cli_choice(call, "--report-bindings", form, forms, &index) : 0;
-
-        if (code)
-            return code;
-        options->report_bindings = index == 1 ? MU_AGENT_REPORT_JSON : MU_AGENT_REPORT_TABLE;
-    }
+    if (code)
+        return code;
     if (mu_launch_binding_parse(call->values[MU_OPT_BIND_TO], call->values[MU_OPT_MAP_BY], &binding, why, sizeof why))
         return mu_cli_usage(call, "%s", why);
     if (!options->report_bindings && !call->values[MU_OPT_BIND_TO] && !call->values[MU_OPT_MAP_BY])
         return 0;
-    if (mu_launch_plan_make(&binding, options->num_tasks, &apps->machine, ret_plan, why, sizeof why)) {
-        fprintf(stderr, "%s: %s\n", call->path, why);
-        return MU_AGENT_EXIT_FAILED;
-    }
+    code = make_plan(call, apps, &binding, options->num_tasks, ret_plan);
+    if (code)
+        return code;
     options->plan = *ret_plan;
     code = refuse_foreign(apps, call);
+    if (!code && binding.to_gpus)
+        code = check_gpus(call, apps, *ret_plan);
     if (code)
         return code;
     if ((*ret_plan)->note[0])
         fprintf(stderr, "%s: %s\n", call->path, (*ret_plan)->note);
+    for (unsigned i = 0; i < (*ret_plan)->notes.count; i++)
+        fprintf(stderr, "%s: %s\n", call->path, (*ret_plan)->notes.text[i]);
     return 0;
 }
 
@@ -394,8 +464,10 @@ static int run_run(struct mu_cli_call *call)
         .restart_delay_ns = RESTART_DELAY_NS,
         .report = report,
     };
-    int code = take_apps(call, &apps);
+    int code = take_gpus(call, &apps);
 
+    if (!code)
+        code = take_apps(call, &apps);
     options.apps = apps.list;
     options.num_apps = apps.count;
     options.num_tasks = apps.num_tasks;
@@ -430,8 +502,11 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_JOB, 0, "job", "NAME", "name the job (default: run-<pid>-<random>)"},
     {MU_OPT_LABEL, 'l', "label", NULL, "put \"[task] \" before every line of output"},
     {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", "write output to files: {job} {rank} {host} {attempt} {stream}"},
-    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", "bind each task to a core, l3, numa, package, hwthread; none (default)"},
+    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT",
+     "bind each task to a core, gpu, l3, numa, package, hwthread; none (default)"},
     {MU_OPT_MAP_BY, 0, "map-by", "WHAT", "spread the tasks over these in turn; slot: one after the other"},
+    {MU_OPT_GPUS_PER_TASK, 0, "gpus-per-task", "K", "with --bind-to gpu: K for each task (default: all, divided)"},
+    {MU_OPT_GPU_VISIBILITY, 0, "gpu-visibility", "WHO", "each task sees all GPUs of the job (default), or its own"},
     {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", "[=json]", "say where each task runs, by the kernel's word"},
     {MU_OPT_STDIN, 0, "stdin", "WHO", "who gets standard input: a task (default 0), all, none"},
     END_OPTIONS,

@@ -150,6 +150,17 @@ static int describe_place(struct planner *p, struct mu_launch_place *place, char
     return place->where && place->list && place->nodes ? 0 : out_of_memory(why, size);
 }
 
+int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_launch_part part,
+                             struct mu_launch_place *place, char *why, size_t size)
+{
+    struct mu_launch_binding binding = {.bind_to = part};
+    struct planner p = {.machine = machine, .binding = &binding, .ids = mu_cpus_new(machine->set_size)};
+    int code = p.ids ? describe_place(&p, place, why, size) : out_of_memory(why, size);
+
+    CPU_FREE(p.ids);
+    return code;
+}
+
 /* Adds to the place every thread of the bind part that the unit lies in. */
 static int widen(const struct planner *p, struct mu_launch_place *place, size_t unit, char *why, size_t size)
 {
@@ -209,6 +220,12 @@ static void clear_place(struct mu_launch_place *place)
     free(place->list);
     free(place->where);
     free(place->nodes);
+    free(place->gpus);
+    CPU_FREE(place->memory);
+    free(place->memory_list);
+    for (char **var = place->env; var && *var; var++)
+        free(*var);
+    free((void *)place->env);
     memset(place, 0, sizeof *place);
 }
 

@@ -21,4 +21,17 @@ struct mu_launch_machine {
     const char *foreign;
 };
 
+/* ---- bind.c: what other planners need ---- */
+/* The texts of a place whose processors are known, in words for `part`. */
+int mu_launch_place_describe(const struct mu_launch_machine *machine, enum mu_launch_part part,
+                             struct mu_launch_place *place, char *why, size_t size);
+
+/* ---- bind_report.c, gpu_report.c: the table of --report-bindings ---- */
+void mu_launch_verdict_words(const struct mu_launch_report *row, char *words, size_t size);
+void mu_launch_json_text(FILE *out, const char *key, const char *text);
+/* The rows of a plan by GPUs: a line a GPU. */
+void mu_launch_gpu_report_print(FILE *out, const struct mu_launch_report *rows, size_t count);
+/* Further members of the task's object. */
+void mu_launch_gpu_report_json(FILE *out, const struct mu_launch_report *row);
+
 #endif

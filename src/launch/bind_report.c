@@ -57,17 +57,23 @@ enum mu_launch_verdict mu_launch_verify(pid_t pid, const struct mu_launch_place 
 
 #define COLUMNS 7
 
+void mu_launch_verdict_words(const struct mu_launch_report *row, char *words, size_t size)
+{
+    switch (row->verdict) {
+    case MU_LAUNCH_HOLDS: snprintf(words, size, "yes"); break;
+    case MU_LAUNCH_DIFFERS: snprintf(words, size, "NO: %s", row->actual); break;
+    case MU_LAUNCH_GONE: snprintf(words, size, "ended"); break;
+    case MU_LAUNCH_UNASKED: snprintf(words, size, "-"); break;
+    }
+}
+
 /* The cells of a row. `verified` holds what is put together here. */
-static void cells(const struct mu_launch_report *row, const char *cell[COLUMNS], char number[2][16], char verified[80])
+static void cells(const struct mu_launch_report *row, const char *cell[COLUMNS], char number[2][16],
+                  char verified[MU_LAUNCH_ACTUAL + 8])
 {
     snprintf(number[0], 16, "%u", row->task);
     snprintf(number[1], 16, row->pid ? "%d" : "-", (int)row->pid);
-    switch (row->verdict) {
-    case MU_LAUNCH_HOLDS: snprintf(verified, 80, "yes"); break;
-    case MU_LAUNCH_DIFFERS: snprintf(verified, 80, "NO: %s", row->actual); break;
-    case MU_LAUNCH_GONE: snprintf(verified, 80, "ended"); break;
-    case MU_LAUNCH_UNASKED: snprintf(verified, 80, "-"); break;
-    }
+    mu_launch_verdict_words(row, verified, MU_LAUNCH_ACTUAL + 8);
     cell[0] = number[0];
     cell[1] = row->host;
     cell[2] = number[1];
@@ -88,9 +94,13 @@ void mu_launch_report_print(FILE *out, const struct mu_launch_report *rows, size
 {
     static const char *const head[COLUMNS] = {"TASK", "HOST", "PID", "BOUND TO", "CPUS", "NUMA", "VERIFIED"};
     const char *cell[COLUMNS];
-    char number[2][16], verified[80];
+    char number[2][16], verified[MU_LAUNCH_ACTUAL + 8];
     size_t width[COLUMNS];
 
+    if (count > 0 && rows[0].gpus) {
+        mu_launch_gpu_report_print(out, rows, count);
+        return;
+    }
     for (int i = 0; i < COLUMNS; i++)
         width[i] = strlen(head[i]);
     for (size_t row = 0; row < count; row++) {
@@ -106,8 +116,8 @@ void mu_launch_report_print(FILE *out, const struct mu_launch_report *rows, size
     }
 }
 
-/* Host names and our own texts: nothing else than these two needs a backslash. */
-static void json_text(FILE *out, const char *key, const char *text)
+/* Host names, our own texts and those of drivers: nothing else than these two needs a backslash. */
+void mu_launch_json_text(FILE *out, const char *key, const char *text)
 {
     fprintf(out, ",\"%s\":\"", key);
     for (; *text; text++) {
@@ -127,19 +137,21 @@ void mu_launch_report_json(FILE *out, const struct mu_launch_report *rows, size_
         const struct mu_launch_report *row = &rows[i];
 
         fprintf(out, "%s{\"task\":%u", i ? "," : "", row->task);
-        json_text(out, "host", row->host);
+        mu_launch_json_text(out, "host", row->host);
         if (row->pid)
             fprintf(out, ",\"pid\":%d", (int)row->pid);
         else
             fprintf(out, ",\"pid\":null");
         fprintf(out, ",\"bound\":%s,\"shared\":%s", row->place->bound ? "true" : "false",
                 row->place->shared ? "true" : "false");
-        json_text(out, "where", row->place->where);
-        json_text(out, "cpus", row->place->list);
-        json_text(out, "numa", row->place->nodes);
+        mu_launch_json_text(out, "where", row->place->where);
+        mu_launch_json_text(out, "cpus", row->place->list);
+        mu_launch_json_text(out, "numa", row->place->nodes);
+        if (row->gpus)
+            mu_launch_gpu_report_json(out, row);
         fprintf(out, ",\"verified\":%s", verdicts[row->verdict]);
         if (row->verdict == MU_LAUNCH_DIFFERS)
-            json_text(out, "actual", row->actual);
+            mu_launch_json_text(out, "actual", row->actual);
         putc('}', out);
     }
     fputs("]\n", out);

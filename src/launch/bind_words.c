@@ -57,8 +57,8 @@ static int find_part(const char *option, const char *whole, const char *word, si
     if (ours)
         snprintf(why, size, "%s '%.*s' is called '%s' here", option, (int)(len < 60 ? len : 60), word, ours);
     else
-        snprintf(why, size, "%s is %s, core, l3, numa, package or hwthread, not '%.*s'", option, whole,
-                 (int)(len < 60 ? len : 60), word);
+        snprintf(why, size, "%s is %s, core, %sl3, numa, package or hwthread, not '%.*s'", option, whole,
+                 strcmp(option, "--bind-to") == 0 ? "gpu, " : "", (int)(len < 60 ? len : 60), word);
     return -1;
 }
 
@@ -66,8 +66,12 @@ static int take_bind_to(const char *text, struct mu_launch_binding *binding, cha
 {
     size_t len = strcspn(text, ":");
 
-    if (find_part("--bind-to", "none", text, len, &binding->bind_to, why, size))
+    if (len == 3 && strncmp(text, "gpu", len) == 0) {
+        binding->to_gpus = 1;
+        binding->bind_to = MU_PART_CORE; /* those near the GPUs */
+    } else if (find_part("--bind-to", "none", text, len, &binding->bind_to, why, size)) {
         return -1;
+    }
     if (!text[len])
         return 0;
     if (strcmp(text + len, ":overload") != 0) {
@@ -114,6 +118,10 @@ int mu_launch_binding_parse(const char *bind_to, const char *map_by, struct mu_l
 
     if ((bind_to && take_bind_to(bind_to, &binding, why, size)) || (map_by && take_map_by(map_by, &binding, why, size)))
         return -1;
+    if (binding.to_gpus && map_by) {
+        snprintf(why, size, "--bind-to gpu gives out GPUs and what is near them: --map-by has no say there");
+        return -1;
+    }
     if (map_by && !bind_to)
         binding.bind_to = binding.map_by == MU_PART_MACHINE ? MU_PART_CORE : binding.map_by;
     if (bind_to && !map_by)

@@ -37,7 +37,8 @@ enum what {
     RECOVERABLE,
     ADDRESS,
     PORT,
-    ENDPOINT
+    ENDPOINT,
+    GPUS /* only by mu_launch_env_own() */
 };
 
 static const struct variable {
@@ -70,6 +71,8 @@ static const struct variable {
     {"MUSTER_RECOVERABLE", RECOVERABLE, 0},
     {"MUSTER_PROCESSORS", PROCESSORS, 0},
     {"MUSTER_TOPOLOGY", TOPOLOGY, 0},
+    {"MUSTER_GPUS", GPUS, 0},
+    {"MUSTER_GPU_ORDINALS", GPUS, 0},
     {"WORLD_SIZE", NUM_TASKS, 0},
     {"LOCAL_WORLD_SIZE", NUM_TASKS, 0},
     {"GROUP_RANK", NODE, 0},
@@ -173,9 +176,32 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case PORT: rc = asprintf(&text, "%s=%u", v->name, job->ports[0]); break;
     case ENDPOINT: rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->ports[1]); break;
     case TASK:
+    case GPUS:
     case ATTEMPT: break;
     }
     return rc < 0 ? NULL : text;
+}
+
+/* What of the launcher's, or of a command's, variables the tasks do not get: we set it, or have obeyed it. */
+static int is_replaced(const struct mu_launch_job *job, const char *entry)
+{
+    size_t len = name_len(entry);
+
+    if (job && set_in(job->own, entry, len))
+        return 1;
+    for (const char *const *name = job ? job->dropped : NULL; name && *name; name++)
+        if (strlen(*name) == len && memcmp(*name, entry, len) == 0)
+            return 1;
+    return 0;
+}
+
+/* Room behind the fixed entries for those of the task. */
+static void end_fixed(struct mu_launch_env *env, const struct mu_launch_job *job)
+{
+    for (int i = 0; i < NUM_PER_TASK; i++)
+        env->vars[env->fixed + i] = env->text[i];
+    for (char *const *own = job->own; own && *own; own++)
+        env->vars[env->fixed + NUM_PER_TASK + env->num_own++] = *own;
 }
 
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
@@ -189,6 +215,8 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         count++;
     for (char **list = base; *list; list++)
         count++;
+    for (char *const *list = job ? job->own : NULL; list && *list; list++)
+        count++;
     env->vars = calloc(count + NUM_VARIABLES + 1, sizeof *env->vars);
     if (!env->vars)
         return -1;
@@ -199,25 +227,25 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
 
         if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
             continue;
-        if (!set_in(own, *list, name_len(*list)) && add(env, strdup(*list)))
+        if (!set_in(own, *list, name_len(*list)) && !is_replaced(job, *list) && add(env, strdup(*list)))
             return -1;
     }
     for (char *const *list = own; list && *list; list++)
-        if (set_in(own, *list, name_len(*list)) == *list && add(env, strdup(*list))) /* the last one counts */
+        if (set_in(own, *list, name_len(*list)) == *list && !is_replaced(job, *list) &&
+            add(env, strdup(*list))) /* the last one counts */
             return -1;
     if (!job)
         return 0;
     for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
         const struct variable *v = &variables[i];
 
-        if (v->what == RUN_ID || (v->what == TOPOLOGY && !job->topology) ||
+        if (v->what == RUN_ID || v->what == GPUS || (v->what == TOPOLOGY && !job->topology) ||
             (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0])))
             continue;
         if (add(env, entry(v, job)))
             return -1;
     }
-    for (int i = 0; i < NUM_PER_TASK; i++)
-        env->vars[env->fixed + i] = env->text[i];
+    end_fixed(env, job);
     return 0;
 }
 
@@ -228,10 +256,16 @@ void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id, uint32_t at
                  variables[i].what == TASK ? task_id : attempt);
 }
 
+void mu_launch_env_own(struct mu_launch_env *env, char *const *own)
+{
+    for (size_t i = 0; own && i < env->num_own && own[i]; i++)
+        env->vars[env->fixed + NUM_PER_TASK + i] = own[i];
+}
+
 void mu_launch_env_print(const struct mu_launch_env *env, FILE *out)
 {
     for (char **var = env->vars; *var; var++)
-        if (find(*var, name_len(*var)))
+        if (find(*var, name_len(*var)) || var >= env->vars + env->fixed + NUM_PER_TASK)
             fprintf(out, "    %s\n", *var);
 }
 

@@ -56,6 +56,7 @@ struct mu_launch_env {
     char **vars;  /* the array for exec; the last entries are the task's */
     size_t fixed; /* entries before the task's */
     char text[MU_LAUNCH_PER_TASK][48];
+    size_t num_own; /* of those that mu_launch_env_own() sets, behind the text's */
 };
 
 /* What is the same for all tasks of a command. `run_id`: 32 hex digits, the job's mark on every process of it. */
@@ -65,8 +66,10 @@ struct mu_launch_job {
     uint32_t num_tasks, app, restarts;
     uint32_t num_processors; /* that they may use together; 0: those that we may */
     int recoverable;
-    uint16_t ports[2]; /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
-    char *const *env;  /* NAME=VALUE..., over the inherited; NULL: none */
+    uint16_t ports[2];          /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
+    char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
+    char *const *own;           /* names that mu_launch_env_own() will set, as NAME=...; NULL: none */
+    const char *const *dropped; /* names that are not inherited; NULL: none */
 };
 
 /* Ports of 127.0.0.1 (8 at most) that nobody has now. 0, or -1. */
@@ -78,6 +81,8 @@ int mu_launch_env_is_ours(const char *name, size_t len);
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
 /* Point the task's entries at `task_id` (on one node the local id is the task's id) and its attempt, from 0. */
 void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id, uint32_t attempt);
+/* The task's values for job->own, the same names in the same order; they must live as long as they are used. */
+void mu_launch_env_own(struct mu_launch_env *env, char *const *own);
 /* What muster sets, a line each. */
 void mu_launch_env_print(const struct mu_launch_env *env, FILE *out);
 void mu_launch_env_done(struct mu_launch_env *env);

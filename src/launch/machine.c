@@ -9,10 +9,12 @@
  * to leave out, and the machine says that it is foreign.
  */
 #include "launch/bind_private.h"
+#include "launch/gpu.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "topology/hwloc_library.h"
 
@@ -229,21 +231,28 @@ static uint32_t count_part(const struct mu_launch_machine *machine, enum mu_laun
     return count;
 }
 
-static int count_gpus(const char *what, uint32_t *ret_count, char *why, size_t size)
+/* "auto" without an accelerator on a bus, or one that is shown to us, is answered by the cores. */
+static int count_gpus(const char *what, struct mu_launch_gpus **gpus, uint32_t *ret_count, char *why, size_t size)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    struct mu_launch_gpus *own = NULL;
+    int is_auto = strcmp(what, "auto") == 0;
 
-    *ret_count = mu_launch_gpus("", visible);
-    if (*ret_count || strcmp(what, "auto") == 0)
+    *ret_count = 0;
+    if (!gpus)
+        gpus = &own;
+    if (!*gpus && is_auto && !mu_hwloc_foreign() && mu_launch_gpus_seen("") == 0)
         return 0;
-    if (mu_launch_gpus("", NULL))
-        snprintf(why, size, "CUDA_VISIBLE_DEVICES='%.60s' leaves no GPU", visible);
-    else
-        snprintf(why, size, "there is no NVIDIA GPU here");
-    return -1;
+    if (!*gpus && mu_launch_gpus_load(NULL, environ, gpus, why, size))
+        return -1;
+    *ret_count = (uint32_t)(*gpus)->count;
+    if (*ret_count == 0 && !is_auto)
+        mu_launch_gpus_lack(*gpus, why, size);
+    mu_launch_gpus_free(own);
+    return *ret_count == 0 && !is_auto ? -1 : 0;
 }
 
-int mu_launch_count(const char *what, struct mu_launch_machine **machine, uint32_t *ret_count, char *why, size_t size)
+int mu_launch_count(const char *what, struct mu_launch_machine **machine, struct mu_launch_gpus **gpus,
+                    uint32_t *ret_count, char *why, size_t size)
 {
     struct mu_launch_machine *own = NULL;
     int is_auto = strcmp(what, "auto") == 0;
@@ -256,14 +265,10 @@ int mu_launch_count(const char *what, struct mu_launch_machine **machine, uint32
         return -1;
     }
     if (is_auto || strcmp(what, "gpu") == 0) {
-        uint32_t gpus;
-
-        if (count_gpus(what, &gpus, why, size))
+        if (count_gpus(what, gpus, ret_count, why, size))
             return -1;
-        if (gpus) {
-            *ret_count = gpus;
+        if (*ret_count)
             return 0;
-        }
     }
     if (!machine)
         machine = &own;

@@ -83,7 +83,7 @@ static void every_task_runs_where_its_place_is(void **state)
         struct mu_launch_plan *plan;
         uint32_t count;
 
-        if (mu_launch_count(kinds[kind], &machine, &count, why, sizeof why))
+        if (mu_launch_count(kinds[kind], &machine, NULL, &count, why, sizeof why))
             fail_msg("%s", why);
         plan = plan_of(kinds[kind], count, &machine);
         assert_false(plan->oversubscribed);
@@ -218,8 +218,8 @@ static int uses_one_processor(void *arg)
     two_processors(&all, &one);
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
     list = mu_cpus_list(&one, sizeof one);
-    CHECK(mu_launch_count("core", &machine, &count, why, sizeof why) == 0 && count == 1);
-    CHECK(mu_launch_count("hwthread", &machine, &count, why, sizeof why) == 0 && count == 1);
+    CHECK(mu_launch_count("core", &machine, NULL, &count, why, sizeof why) == 0 && count == 1);
+    CHECK(mu_launch_count("hwthread", &machine, NULL, &count, why, sizeof why) == 0 && count == 1);
     plan = plan_of("package", 1, &machine);
     CHECK(strcmp(mu_launch_plan_place(plan, 0)->list, list) == 0);
     mu_launch_plan_free(plan);
@@ -251,7 +251,7 @@ static int sees_another_machine(void *arg)
     (void)arg;
     CHECK(setenv("HWLOC_SYNTHETIC", "package:2 core:600 pu:1", 1) == 0);
     before = environ;
-    CHECK(mu_launch_count("core", &machine, &count, why, sizeof why) == 0 && count == 1200);
+    CHECK(mu_launch_count("core", &machine, NULL, &count, why, sizeof why) == 0 && count == 1200);
     CHECK(environ == before && !getenv("HWLOC_PLUGINS_PATH"));
     plan = plan_of("package", 2, &machine);
     CHECK(plan->foreign && strcmp(plan->foreign, "HWLOC_SYNTHETIC") == 0);
@@ -260,7 +260,7 @@ static int sees_another_machine(void *arg)
     machine = NULL;
     CHECK(setenv("HWLOC_THISSYSTEM", "1", 1) == 0); /* now it is taken for this one: less what we may not use */
     CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
-    CHECK(mu_launch_count("core", &machine, &count, why, sizeof why) == 0 && (int)count == CPU_COUNT(&all));
+    CHECK(mu_launch_count("core", &machine, NULL, &count, why, sizeof why) == 0 && (int)count == CPU_COUNT(&all));
     plan = plan_of("package", 1, &machine);
     CHECK(!plan->foreign);
     mu_launch_plan_free(plan);
@@ -324,10 +324,10 @@ static struct mu_launch_place places[] = {
     {.where = "not bound", .list = "0-127", .nodes = "-"},
 };
 static const struct mu_launch_report rows[] = {
-    {0, 4711, "vm", &places[0], MU_LAUNCH_HOLDS, "0,64"},
-    {1, 4712, "vm", &places[1], MU_LAUNCH_DIFFERS, "0-127"},
-    {10, 0, "a\"b\\c", &places[2], MU_LAUNCH_UNASKED, ""},
-    {11, 4713, "vm", &places[2], MU_LAUNCH_GONE, ""},
+    {0, 4711, "vm", &places[0], MU_LAUNCH_HOLDS, "0,64", NULL},
+    {1, 4712, "vm", &places[1], MU_LAUNCH_DIFFERS, "0-127", NULL},
+    {10, 0, "a\"b\\c", &places[2], MU_LAUNCH_UNASKED, "", NULL},
+    {11, 4713, "vm", &places[2], MU_LAUNCH_GONE, "", NULL},
 };
 
 static void print_like(void (*print)(FILE *, const struct mu_launch_report *, size_t), const char *expected)

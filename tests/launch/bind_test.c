@@ -273,10 +273,10 @@ static const struct {
     {NULL, "slot", "core machine 1"},
     {NULL, "l3:pe=12", "l3 l3 12"},
     {"numa", "core:pe=2", "numa machine 2"},
-    {"", NULL, "--bind-to is none, core, l3, numa, package or hwthread, not ''"},
-    {"Core", NULL, "--bind-to is none, core, l3, numa, package or hwthread, not 'Core'"},
-    {"slot", NULL, "--bind-to is none, core, l3, numa, package or hwthread, not 'slot'"},
-    {"cor", NULL, "--bind-to is none, core, l3, numa, package or hwthread, not 'cor'"},
+    {"", NULL, "--bind-to is none, core, gpu, l3, numa, package or hwthread, not ''"},
+    {"Core", NULL, "--bind-to is none, core, gpu, l3, numa, package or hwthread, not 'Core'"},
+    {"slot", NULL, "--bind-to is none, core, gpu, l3, numa, package or hwthread, not 'slot'"},
+    {"cor", NULL, "--bind-to is none, core, gpu, l3, numa, package or hwthread, not 'cor'"},
     {"socket", NULL, "--bind-to 'socket' is called 'package' here"},
     {"core:", NULL, "--bind-to core can be followed by ':overload', not by ':'"},
     {"core:overloaded", NULL, "--bind-to core can be followed by ':overload', not by ':overloaded'"},
@@ -327,7 +327,7 @@ static void tasks_are_counted_by_parts_of_the_machine(void **state)
         struct mu_launch_machine *machine = machine_of(counts[i].machine, counts[i].allowed);
         uint32_t count = 0;
         char why[200] = "";
-        int code = mu_launch_count(counts[i].what, &machine, &count, why, sizeof why);
+        int code = mu_launch_count(counts[i].what, &machine, NULL, &count, why, sizeof why);
 
         if (code != (counts[i].expected ? 0 : -1) || count != counts[i].expected)
             fail_msg("%s: -n %s gave %u (%s)", counts[i].machine, counts[i].what, count, why);
@@ -345,7 +345,7 @@ static void words_that_count_nothing_are_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_false(mu_launch_is_count(wrong[i]));
-        assert_int_equal(mu_launch_count(wrong[i], &machine, &count, why, sizeof why), -1);
+        assert_int_equal(mu_launch_count(wrong[i], &machine, NULL, &count, why, sizeof why), -1);
         assert_non_null(strstr(why, "auto, gpu, core, l3, numa, package and hwthread"));
         assert_null(machine);
     }

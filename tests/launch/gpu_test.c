@@ -1,5 +1,6 @@
 /*
- * tests/launch/gpu_test.c: GPUs are counted as the driver, the PCI buses and CUDA_VISIBLE_DEVICES tell of them.
+ * tests/launch/gpu_test.c: which GPUs a job may use, as the driver, the PCI buses and CUDA_VISIBLE_DEVICES and its like
+ * tell.
  *
  * The trees are written here, in the form that the kernel and the driver give them.
  */
@@ -12,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "launch/bind.h"
+#include "gpu_machines.h"
 
 static char root[256];
 
@@ -89,15 +90,14 @@ static void make_buses(void)
 static void a_machine_without_any_has_none(void **state)
 {
     (void)state;
-    assert_int_equal(mu_launch_gpus(root, NULL), 0);
-    assert_int_equal(mu_launch_gpus(root, "0,1"), 0);
+    assert_int_equal(mu_launch_gpus_seen(root), 0);
 }
 
-static void display_controllers_of_one_maker_count(void **state)
+static void accelerators_of_the_makers_are_seen(void **state)
 {
     (void)state;
     make_buses();
-    assert_int_equal(mu_launch_gpus(root, NULL), 2);
+    assert_int_equal(mu_launch_gpus_seen(root), 3);
 }
 
 static void the_drivers_word_goes_before_the_buses(void **state)
@@ -105,46 +105,139 @@ static void the_drivers_word_goes_before_the_buses(void **state)
     (void)state;
     make_buses();
     make_folder("/proc/driver/nvidia/gpus");
-    assert_int_equal(mu_launch_gpus(root, NULL), 0); /* none was handed into this container */
     make_folder("/proc/driver/nvidia/gpus/0000:18:00.0");
-    assert_int_equal(mu_launch_gpus(root, NULL), 1);
+    assert_int_equal(mu_launch_gpus_seen(root), 1);
 }
 
-static void those_that_cuda_is_told_to_see_count(void **state)
+/* ---- what is hidden ---------------------------------------------------------------------------------------------- */
+
+#define U0 "GPU-00000000-aaaa-bbbb-cccc-dddddddddddd"
+#define U1 "GPU-00000001-aaaa-bbbb-cccc-dddddddddddd"
+#define U3 "GPU-00000003-aaaa-bbbb-cccc-dddddddddddd"
+
+static const struct {
+    const struct test_node *node;
+    const char *variables[4];
+    const char *expected; /* devices, then notes */
+} hidden[] = {
+    {&test_pairs, {NULL}, "0 1 2 3\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES="}, "\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=0"}, "0\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=3,1"}, "3 1\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=1, 0"}, "1 0\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=0,"}, "0\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=-1"}, "\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=none"}, "\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=0x1"}, "\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=4"}, "\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=18446744073709551616"}, "\n"},
+    {&test_pairs,
+     {"CUDA_VISIBLE_DEVICES=0,2,-1,1"},
+     "0 2\nCUDA_VISIBLE_DEVICES='0,2,-1,1' ends before '-1', which names no GPU more here: 2 left\n"},
+    {&test_pairs,
+     {"CUDA_VISIBLE_DEVICES=2,2,1"},
+     "2\nCUDA_VISIBLE_DEVICES='2,2,1' ends before '2', which names no GPU more here: 1 left\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=" U3 "," U0}, "3 0\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=GPU-00000003,GPU-00000000-a"}, "3 0\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=gpu-00000003-AAAA"}, "3\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=GPU-0000000"}, "\n"}, /* which of the four? */
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=GPU-"}, "\n"},
+    {&test_pairs, {"CUDA_VISIBLE_DEVICES=" U0 "0"}, "\n"},
+    {&test_unknown, {"ROCR_VISIBLE_DEVICES=1", "HIP_VISIBLE_DEVICES=1"}, "0 1\n"}, /* another maker's */
+
+    /* Parts: all of them unless something is named; a GPU stands for its first. */
+    {&test_divided, {NULL}, "0 2 3 4 5\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=0,1,2"}, "0 2 5\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=" U1}, "2\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=MIG-33333333-aaaa-bbbb-cccc-dddddddddddd,0"}, "4 0\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=MIG-" U1 "/8/0,MIG-" U1 "/7/0"}, "3 2\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=MIG-" U1 "/8/1"}, "\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=MIG-" U0 "/8/0"}, "\n"},
+    {&test_divided, {"CUDA_VISIBLE_DEVICES=MIG-3"}, "\n"},
+    {&test_divided,
+     {"CUDA_VISIBLE_DEVICES=1,MIG-11111111-aaaa-bbbb-cccc-dddddddddddd"},
+     "2\nCUDA_VISIBLE_DEVICES='1,MIG-11111111-aaaa-bbbb-cccc-dddddddddddd' ends before "
+     "'MIG-11111111-aaaa-bbbb-cccc-dddddddddddd', which names no GPU more here: 1 left\n"},
+
+    /* Numbers of GPUs that are not alike are CUDA's secret, unless it was told. Another maker's are left out. */
+    {&test_mixed, {NULL}, "0 1 3\n1 GPU of AMD is left out: tasks are given those of NVIDIA\n"},
+    {&test_mixed,
+     {"CUDA_VISIBLE_DEVICES=2"},
+     "3\n1 GPU of AMD is left out: tasks are given those of NVIDIA\n"
+     "the GPUs here are not alike, so the numbers in CUDA_VISIBLE_DEVICES may be others for CUDA than by PCI address, "
+     "as they are read here; CUDA_DEVICE_ORDER=PCI_BUS_ID makes them the same, and UUIDs are certain\n"},
+    {&test_mixed,
+     {"CUDA_VISIBLE_DEVICES=2", "CUDA_DEVICE_ORDER=PCI_BUS_ID"},
+     "3\n1 GPU of AMD is left out: tasks are given those of NVIDIA\n"},
+    {&test_mixed, {"CUDA_VISIBLE_DEVICES=" U1}, "3\n1 GPU of AMD is left out: tasks are given those of NVIDIA\n"},
+
+    /* Without UUIDs, by number. */
+    {&test_nameless, {"CUDA_VISIBLE_DEVICES=2,0"}, "2 0\n"},
+    {&test_nameless, {"CUDA_VISIBLE_DEVICES=GPU-"}, "\n"},
+
+    /* ROCm's two, one after the other; CUDA's in HIP's stead. */
+    {&test_reversed, {"ROCR_VISIBLE_DEVICES=4,3,2"}, "4 3 2\n"},
+    {&test_reversed, {"ROCR_VISIBLE_DEVICES=4,3,2", "HIP_VISIBLE_DEVICES=2,0"}, "2 4\n"},
+    {&test_reversed, {"ROCR_VISIBLE_DEVICES=4,3,2", "CUDA_VISIBLE_DEVICES=1"}, "3\n"},
+    {&test_reversed, {"HIP_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, "0\n"},
+    {&test_reversed, {"ROCR_VISIBLE_DEVICES=GPU-00000000000000de"}, "7\n"},
+
+    /* As a task of a job that was given some. */
+    {&test_pairs, {"MUSTER_GPUS=" U3, NULL}, "0 1 2 3\n"},
+    {&test_pairs, {"MUSTER_RUN_ID=1", "MUSTER_GPUS=" U3 "," U1, "CUDA_VISIBLE_DEVICES=0,1,2,3"}, "3 1\n"},
+    {&test_nameless, {"MUSTER_RUN_ID=1", "MUSTER_GPUS=0000:11:00.0"}, "1\n"},
+    {&test_divided, {"MUSTER_RUN_ID=1", "MUSTER_GPUS=MIG-33333333-aaaa-bbbb-cccc-dddddddddddd"}, "4\n"},
+};
+
+static void what_the_variables_hide_is_not_given_out(void **state)
 {
-    static const struct {
-        const char *visible;
-        uint32_t expected;
-    } cases[] = {
-        {"", 0},
-        {"0", 1},
-        {"1,0", 2},
-        {"0,1,2", 2}, /* there is no third: it and what follows are not seen */
-        {"2,0", 0},
-        {"0,-1,1", 1},
-        {"-1", 0},
-        {"none", 0},
-        {"0x1", 0},
-        {"GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", 1},
-        {"MIG-GPU-8932f937-d72c-4106-c12f-20bd9faed9f6/1/0,MIG-1", 2},
-        {"0,", 1},
-    };
+    (void)state;
+    for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
+        char *variables[5] = {NULL}, *text = NULL;
+        struct mu_launch_gpus *gpus;
+        size_t size;
+        FILE *out = open_memstream(&text, &size);
+
+        assert_non_null(out);
+        memcpy(variables, hidden[i].variables, sizeof hidden[i].variables);
+        gpus = test_gpus(hidden[i].node, variables);
+        for (size_t n = 0; n < gpus->count; n++)
+            fprintf(out, "%s%d", n ? " " : "", (int)gpus->list[n].device->index);
+        putc('\n', out);
+        for (unsigned n = 0; n < gpus->notes.count; n++)
+            fprintf(out, "%s\n", gpus->notes.text[n]);
+        fclose(out);
+        if (strcmp(text, hidden[i].expected) != 0)
+            fail_msg("row %zu (%s): %s", i, hidden[i].variables[0] ? hidden[i].variables[0] : "", text);
+        free(text);
+        mu_launch_gpus_free(gpus);
+    }
+}
+
+static void why_there_are_none_is_said(void **state)
+{
+    char *variables[] = {"CUDA_VISIBLE_DEVICES=7", NULL}, why[400];
+    struct mu_launch_gpus *gpus = test_gpus(&test_pairs, variables);
+    struct test_node bare = {.machine = "core:1 pu:1", .numas = {{-1, NULL, NULL}}};
 
     (void)state;
-    make_buses();
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (mu_launch_gpus(root, cases[i].visible) != cases[i].expected)
-            fail_msg("CUDA_VISIBLE_DEVICES='%s' leaves %u of 2", cases[i].visible,
-                     mu_launch_gpus(root, cases[i].visible));
+    mu_launch_gpus_lack(gpus, why, sizeof why);
+    assert_string_equal(why, "CUDA_VISIBLE_DEVICES='7' leaves no GPU of 4");
+    mu_launch_gpus_free(gpus);
+    gpus = test_gpus(&bare, NULL);
+    mu_launch_gpus_lack(gpus, why, sizeof why);
+    assert_string_equal(why, "there is no GPU of NVIDIA or AMD here");
+    mu_launch_gpus_free(gpus);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_machine_without_any_has_none, begin, end),
-        cmocka_unit_test_setup_teardown(display_controllers_of_one_maker_count, begin, end),
+        cmocka_unit_test_setup_teardown(accelerators_of_the_makers_are_seen, begin, end),
         cmocka_unit_test_setup_teardown(the_drivers_word_goes_before_the_buses, begin, end),
-        cmocka_unit_test_setup_teardown(those_that_cuda_is_told_to_see_count, begin, end),
+        cmocka_unit_test(what_the_variables_hide_is_not_given_out),
+        cmocka_unit_test(why_there_are_none_is_said),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
