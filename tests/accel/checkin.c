@@ -8,6 +8,7 @@
 #include "checkin.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -18,18 +19,42 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <muster/nccl.h>
+#include "accel/nccl_library.h"
+#include "child.h"
 
 enum { BOOTSTRAP = 1, ADDRESS = 28, HANDLE = 128 };
+
+/* In a process of its own, for libnccl keeps what it starts. */
+static int can_make_an_id(void *arg)
+{
+    const struct mu_nccl *nccl;
+    struct mu_nccl_id id;
+    char words[256];
+    int result;
+
+    (void)arg;
+    if (mu_nccl_open(&nccl))
+        return 1;
+    result = nccl->get_unique_id(&id);
+    if (!result)
+        return 0;
+    mu_nccl_describe(nccl, NULL, result, words, sizeof words);
+    printf("NCCL makes no id on this machine: %s\n", words);
+    return 77;
+}
 
 int test_nccl_required(void)
 {
     int version;
 
-    if (muster_nccl_version(&version) == MUSTER_OK)
-        return version;
-    printf("%s\n", muster_last_error());
-    exit(77);
+    unsetenv("NCCL_COMM_ID"); /* then there would be no roots */
+    if (muster_nccl_version(&version)) {
+        printf("%s\n", muster_last_error());
+        exit(77);
+    }
+    if (test_in_child(can_make_an_id, NULL))
+        exit(77);
+    return version;
 }
 
 bool test_checkin_known(int version)
@@ -54,34 +79,41 @@ static bool receive_all(int fd, void *data, size_t len)
     return recv(fd, data, len, MSG_WAITALL) == (ssize_t)len;
 }
 
-static int connect_root(const void *id, struct sockaddr_in *ret_own)
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static_assert(sizeof(union address) == ADDRESS, "as NCCL has it");
+
+static socklen_t length_of(const union address *a)
 {
-    struct sockaddr_in root;
+    return a->any.sa_family == AF_INET6 ? sizeof a->v6 : sizeof a->v4;
+}
+
+static int connect_root(const void *id, union address *ret_own)
+{
+    union address root;
     socklen_t len = sizeof *ret_own;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
+    int fd, why;
 
     memcpy(&root, (const char *)id + 8, sizeof root);
-    if (root.sin_family != AF_INET) {
-        close(fd);
-        errno = EAFNOSUPPORT;
+    fd = socket(root.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
         return -1;
-    }
-    rc = connect(fd, (struct sockaddr *)&root, sizeof root);
-    if (!rc)
-        rc = getsockname(fd, (struct sockaddr *)ret_own, &len);
-    if (rc) {
-        int why = errno;
-
-        close(fd);
-        errno = why;
-        return -1;
-    }
-    return fd;
+    memset(ret_own, 0, sizeof *ret_own);
+    if (!connect(fd, &root.any, length_of(&root)) && !getsockname(fd, &ret_own->any, &len))
+        return fd;
+    why = errno;
+    close(fd);
+    errno = why;
+    return -1;
 }
 
 int test_connect_root(const void *id)
 {
-    struct sockaddr_in own;
+    union address own;
     int fd = connect_root(id, &own);
 
     if (fd < 0)
@@ -90,22 +122,23 @@ int test_connect_root(const void *id)
     return 0;
 }
 
-static int listen_beside(struct sockaddr_in *own)
+static int listen_beside(union address *own)
 {
     socklen_t len = sizeof *own;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(own->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    own->sin_port = 0;
-    if (bind(fd, (struct sockaddr *)own, sizeof *own) || listen(fd, 8) ||
-        getsockname(fd, (struct sockaddr *)own, &len)) {
+    if (own->any.sa_family == AF_INET6)
+        own->v6.sin6_port = 0;
+    else
+        own->v4.sin_port = 0;
+    if (bind(fd, &own->any, length_of(own)) || listen(fd, 8) || getsockname(fd, &own->any, &len)) {
         close(fd);
         return -1;
     }
     return fd;
 }
 
-static bool introduce(int fd, const void *id, int version, uint32_t rank, uint32_t nranks,
-                      const struct sockaddr_in *own)
+static bool introduce(int fd, const void *id, int version, uint32_t rank, uint32_t nranks, const union address *own)
 {
     int32_t head[2] = {BOOTSTRAP, 0}, numbers[5] = {(int32_t)rank, (int32_t)nranks, 0, 1, 0};
     uint8_t address[ADDRESS] = {0}, handle[HANDLE];
@@ -141,7 +174,7 @@ static int take_answer(int listening, const void *id, uint32_t next)
 
 int test_check_in(const void *id, int version, uint32_t rank, uint32_t nranks)
 {
-    struct sockaddr_in own;
+    union address own;
     int root = connect_root(id, &own), listening, step = 0;
 
     if (root < 0)

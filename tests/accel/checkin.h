@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Opens libnccl as muster does, or prints why it cannot be and ends the process with status 77. */
+/* Opens libnccl as muster does; prints why it cannot, or makes no ids here, and ends the process with status 77. */
 int test_nccl_required(void);
 
 /* Whether this version's check-in is known. */
