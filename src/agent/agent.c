@@ -76,11 +76,14 @@ static int raise_file_limit(struct mu_agent *agent)
 static int start_guard(struct mu_agent *agent)
 {
     struct mu_launch_failure failure;
-    struct mu_launch_image image = {
-        .mask = agent->mask_before, .defaults = agent->defaults, .files = agent->files_before};
+    struct mu_launch_ward ward = {.job = agent->job,
+                                  .run_id = agent->run_id,
+                                  .num_tasks = agent->num_tasks,
+                                  .survive = agent->options->survive,
+                                  .mask = agent->mask_before,
+                                  .files = agent->files_before};
 
-    if (mu_launch_guard_start(agent->job, agent->run_id, agent->num_tasks, agent->options->survive, &image,
-                              &agent->guard, &failure)) {
+    if (mu_launch_guard_start(&ward, &agent->guard, &failure)) {
         mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
         return -1;
     }
@@ -194,7 +197,7 @@ static int set_up(struct mu_agent *agent)
             agent->tasks[i++].app = app;
         }
     mu_agent_name_job(agent);
-    if (start_guard(agent))
+    if (start_guard(agent)) /* before there are threads and much memory: it is forked */
         return -1;
     if ((options->label || agent->catch_err) && mu_launch_output_start(&output, &agent->output)) {
         mu_agent_say("cannot relay output: %s", strerror(errno));

@@ -120,12 +120,20 @@ int mu_launch_has_children(pid_t except);
 /* A process beside the launcher that outlives it and cleans up after its death. */
 struct mu_launch_guard;
 
-/* argv[0] of the guard: main() hands over to mu_launch_guard_main() when it sees it. */
+/* Its name in /proc, and that of its table. */
 #define MU_LAUNCH_GUARD_NAME "muster-guard"
 
-/* Start it. `image` gives signal mask, defaults and limits. -1 with *ret_failure. */
-int mu_launch_guard_start(const char *job, const char *run_id, uint32_t num_tasks, int survive,
-                          const struct mu_launch_image *image, struct mu_launch_guard **ret_guard,
+/* What it guards, and how. */
+struct mu_launch_ward {
+    const char *job, *run_id;
+    uint32_t num_tasks;
+    int survive;         /* the tasks are to outlive the launcher */
+    sigset_t mask;       /* the guard's */
+    struct rlimit files; /* the guard's RLIMIT_NOFILE */
+};
+
+/* Start it: it is forked, so the less memory we use by now the better. -1 with *ret_failure. */
+int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
 /* Task `task_id` has this process group (0: it has ended). */
 void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group);
@@ -138,9 +146,6 @@ int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_fail
 void mu_launch_guard_dismiss(struct mu_launch_guard *guard);
 /* Reap the dismissed guard. */
 void mu_launch_guard_free(struct mu_launch_guard *guard);
-/* The guard's main(). */
-int mu_launch_guard_main(int argc, char **argv);
-
 /* The tasks of a job, as its guard knows them. */
 struct mu_launch_orphans {
     pid_t launcher;
@@ -156,6 +161,13 @@ int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, st
 
 /* Remove the job's segment if the process `creator` made it. 1: removed, 0: not there or not its own. */
 int mu_launch_remove_segment(const char *job, pid_t creator);
+
+/* ---- title.c -------------------------------------------------------------------------------------------------- */
+
+/* For main(), before anything changes `environ`: where the process's words and variables lie. */
+void mu_launch_title_init(char **argv);
+/* In a forked process: to be shown as `name`, its command line as `name` and, as far as there is room, `subject`. */
+void mu_launch_title_set(const char *name, const char *subject);
 
 /* ---- output.c ------------------------------------------------------------------------------------------------- */
 
