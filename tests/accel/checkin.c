@@ -177,8 +177,10 @@ int test_check_in(const void *id, int version, uint32_t rank, uint32_t nranks)
     union address own;
     int root = connect_root(id, &own), listening, step = 0;
 
-    if (root < 0)
+    if (root < 0) {
+        printf("check-in of rank %u: no connection to the root: %s\n", rank, strerror(errno));
         return 1;
+    }
     listening = listen_beside(&own);
     if (listening < 0)
         step = 2;
@@ -187,6 +189,8 @@ int test_check_in(const void *id, int version, uint32_t rank, uint32_t nranks)
     close(root);
     if (!step)
         step = take_answer(listening, id, (rank + 1) % nranks);
+    if (step)
+        printf("check-in of rank %u: step %d failed: %s\n", rank, step, strerror(errno));
     if (listening >= 0)
         close(listening);
     return step;
