@@ -98,6 +98,11 @@ static int no_number(const struct mu_cli_call *call, const char *text)
         MU_AGENT_TASKS_MAX, mu_cli_did_you_mean(&guess, "'", "'", meant));
 }
 
+static int counts_gpus(const char *text)
+{
+    return strcmp(text, "gpu") == 0 || strcmp(text, "auto") == 0;
+}
+
 static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32_t *ret_number)
 {
     const char *text = call->values[MU_OPT_NUM];
@@ -106,7 +111,7 @@ static int take_number(const struct mu_cli_call *call, struct apps *apps, uint32
 
     if (text && mu_launch_is_count(text)) {
         if (mu_launch_count(text, &apps->machine, &apps->gpus, ret_number, why, sizeof why) == 0) {
-            if (apps->gpus_per_task && strcmp(text, "gpu") == 0 && *ret_number >= apps->gpus_per_task)
+            if (apps->gpus_per_task && counts_gpus(text) && apps->gpus && apps->gpus->count >= apps->gpus_per_task)
                 *ret_number /= apps->gpus_per_task;
             return refuse_foreign(apps, call);
         }

@@ -116,6 +116,7 @@ struct mu_launch_place {
     /* Of a plan by GPUs. */
     size_t *gpus; /* the task's own, by their places in plan->gpus */
     size_t num_gpus;
+    int shares_gpus;         /* another task has them, because there are more tasks than GPUs */
     struct muster_link link; /* the furthest among them */
     cpu_set_t *memory;       /* nodes near them, for struct mu_launch_image; NULL: none is nearer than another */
     size_t memory_size;

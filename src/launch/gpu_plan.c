@@ -310,6 +310,7 @@ static int make_place(struct planner *p, uint32_t task, char *why, size_t size)
     place->cpus_size = p->machine->set_size;
     wish->cpus = NULL;
     place->num_gpus = p->each;
+    place->shares_gpus = task >= p->groups || task + p->groups < p->num_tasks;
     place->gpus = calloc(p->each, sizeof *place->gpus);
     if (!place->gpus)
         return out_of_memory(why, size);

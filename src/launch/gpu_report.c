@@ -46,10 +46,13 @@ static FILE *open_environment(pid_t pid)
             ungetc(c, file);
             return file;
         }
-        if (file)
-            fclose(file);
-        if (!file || !has_program(pid))
+        if (!file)
             return NULL;
+        fclose(file);
+        if (!has_program(pid)) {
+            errno = ESRCH;
+            return NULL;
+        }
         nanosleep(&moment, NULL);
     }
     return fopen(path, "re"); /* it was given none */
@@ -115,6 +118,10 @@ enum mu_launch_verdict mu_launch_gpu_verify(pid_t pid, const struct mu_launch_pl
         char *value = told(pid, name);
         int differs = value && strcmp(value, wanted) != 0;
 
+        if (!value && errno == EACCES) {
+            snprintf(actual, size, "its environment cannot be read");
+            return MU_LAUNCH_DIFFERS;
+        }
         if (!value)
             return MU_LAUNCH_GONE;
         if (differs)
@@ -143,16 +150,6 @@ static const struct mu_launch_gpu *gpu_of(const struct mu_launch_report *row, si
     return &row->gpus->list[row->place->gpus[n]];
 }
 
-/* Whether another task of the job has this GPU, too. */
-static int is_shared(const struct mu_launch_report *rows, size_t count, size_t row, size_t gpu)
-{
-    for (size_t i = 0; i < count; i++)
-        for (size_t n = 0; i != row && n < rows[i].place->num_gpus; n++)
-            if (rows[i].place->gpus[n] == gpu)
-                return 1;
-    return 0;
-}
-
 static void number_of(int32_t number, char *text, size_t size)
 {
     if (number < 0)
@@ -162,7 +159,7 @@ static void number_of(int32_t number, char *text, size_t size)
 }
 
 /* The cells of the row's n-th GPU; what holds for the whole task stands in its first line only. */
-static void cells(const struct mu_launch_report *row, size_t n, int shared, struct texts *t, const char *cell[COLUMNS])
+static void cells(const struct mu_launch_report *row, size_t n, struct texts *t, const char *cell[COLUMNS])
 {
     const struct muster_device *device = gpu_of(row, n)->device;
     const struct mu_launch_place *place = row->place;
@@ -171,7 +168,7 @@ static void cells(const struct mu_launch_report *row, size_t n, int shared, stru
         cell[i] = "";
     snprintf(t->name, sizeof t->name, "%.60s%s%.24s%s", *device->name ? device->name : device->vendor,
              *device->part_profile ? " " : "", strstr(device->name, " MIG ") ? "" : device->part_profile,
-             shared ? " (shared)" : "");
+             place->shares_gpus ? " (shared)" : "");
     number_of(device->numa_node, t->at, sizeof t->at);
     cell[7] = t->name;
     cell[8] = device->pci;
@@ -218,7 +215,7 @@ void mu_launch_gpu_report_print(FILE *out, const struct mu_launch_report *rows, 
             print_line(out, head, width);
         for (size_t row = 0; row < count; row++)
             for (size_t n = 0; n < rows[row].place->num_gpus; n++) {
-                cells(&rows[row], n, is_shared(rows, count, row, rows[row].place->gpus[n]), &texts, cell);
+                cells(&rows[row], n, &texts, cell);
                 for (int i = 0; i < COLUMNS && !print; i++)
                     if (strlen(cell[i]) > width[i])
                         width[i] = strlen(cell[i]);
@@ -237,7 +234,7 @@ void mu_launch_gpu_report_json(FILE *out, const struct mu_launch_report *row)
         fprintf(out, "\"%s\"", row->place->memory_list);
     else
         fputs("null", out);
-    fputs(",\"gpus\":[", out);
+    fprintf(out, ",\"gpus_shared\":%s,\"gpus\":[", row->place->shares_gpus ? "true" : "false");
     for (size_t n = 0; n < row->place->num_gpus; n++) {
         const struct muster_device *device = gpu_of(row, n)->device;
 

@@ -46,6 +46,10 @@ err_has '5 tasks with 1 GPU each need 5, of the 4 that there are: start 4 tasks'
 check 0 elsewhere -n 5 --bind-to gpu:overload true
 err_has '5 tasks share the GPUs of 4.*MPS'
 [ "$(grep -c "^    MUSTER_GPUS=$U0$" "$OUT")" -eq 2 ] || fail "two on the first"
+check 0 elsewhere -n 5 --bind-to gpu:overload --report-bindings true
+[ "$(grep -c 'H100 80GB HBM3 (shared)  0000:19' "$OUT")" -eq 2 ] || fail "two on the first, in the report"
+check 0 elsewhere -n auto --gpus-per-task 4 --bind-to gpu true
+out_has "^job $JOB: 1 task; "
 check 0 env CUDA_VISIBLE_DEVICES=2,GPU-00000000 HWLOC_XMLFILE="$FOUR" "$MUSTER" run --dry-run -n gpu --bind-to gpu true
 out_has "^    CUDA_VISIBLE_DEVICES=$U2,$U0$"
 check 125 env CUDA_VISIBLE_DEVICES= HWLOC_XMLFILE="$FOUR" "$MUSTER" run --dry-run -n 1 --bind-to gpu true
@@ -77,7 +81,7 @@ else
     # In a task that was given two, those two are all that there are.
     check 0 run -n 2 --bind-to gpu --gpus-per-task 2 "$MUSTER" run -n gpu --bind-to gpu --gpu-visibility own sh -c \
         'echo "$MUSTER_GPUS $CUDA_VISIBLE_DEVICES"'
-    ! grep -q 'as well' "$ERR" || fail "the job around it is no other job"
+    ! grep -q "job $JOB .*as well" "$ERR" || fail "the job around it is no other job"
     [ "$(sort "$OUT" | tr '\n' ' ')" = "$U0 $U0 $U1 $U1 $U2 $U2 $U3 $U3 " ] || fail "a launcher in a task"
     check 0 run -n 2 --bind-to gpu "$MUSTER" run sh -c 'echo "${MUSTER_GPUS-none}"'
     [ "$(uniq "$OUT")" = none ] || fail "GPUs of another job are handed on"
@@ -92,7 +96,7 @@ else
     json_is '[row["verified"] for row in it]' '[true, true, true, true]'
     check 0 "$MUSTER" run --job "$JOB-2" -n 2 --bind-to gpu true
     err_has "^muster run: GPU GPU-0000000.* has been given to task [0-3] of job $JOB (pid [0-9]*) as well$"
-    [ "$(grep -c 'as well' "$ERR")" -eq 1 ] || fail "one sentence a job"
+    [ "$(grep -c "job $JOB .*as well" "$ERR")" -eq 1 ] || fail "one sentence a job"
     touch "$TMPDIR/go"
     wait $RUN || fail "the job with the report"
     trap - EXIT

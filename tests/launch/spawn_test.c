@@ -4,11 +4,15 @@
 #include "cm.h"
 
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -169,6 +173,39 @@ static void a_process_runs_though_its_memory_nodes_are_not_there(void **state)
     assert_true(error == EINVAL || error == EPERM || error == ENOSYS);
 }
 
+/* As in a container: the call is refused, the process runs all the same. */
+static int is_refused_memory(void *arg)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_set_mempolicy, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
+    int error;
+
+    (void)arg;
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+        print_message("skipped: no filter of system calls: %s\n", strerror(errno));
+        return 0;
+    }
+    CHECK(prefers(1, "default", &error) == 0);
+    CHECK(error == EPERM);
+    return 0;
+}
+
+static void a_process_runs_though_its_memory_may_not_be_preferred(void **state)
+{
+    (void)state;
+    if (a_node() < 0) {
+        print_message("skipped: the kernel knows no memory nodes\n");
+        skip();
+    }
+    assert_int_equal(test_in_child(is_refused_memory, NULL), 0);
+}
+
 /* ---- where a command is looked for ------------------------------------------------------------------------------ */
 
 static char folders[2][120];
@@ -254,6 +291,7 @@ int main(void)
         cmocka_unit_test(a_command_is_found_where_it_is_now),
         cmocka_unit_test(memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it),
         cmocka_unit_test(a_process_runs_though_its_memory_nodes_are_not_there),
+        cmocka_unit_test(a_process_runs_though_its_memory_may_not_be_preferred),
         cmocka_unit_test(processors_that_are_not_there_are_refused_by_name_of_the_step),
     };
 
