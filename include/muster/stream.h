@@ -83,9 +83,9 @@ MUSTER_API enum muster_status muster_stream_barrier_enqueue(struct muster_stream
 
 /*
  * Whether all that this process has enqueued so far is, or can still become, sound. Ask after synchronizing with the
- * stream: MUSTER_OK then means that no wait in it was opened by force. MUSTER_UNAVAILABLE names who was lost,
- * MUSTER_ABORTED who gave up. *ret_good (may be NULL) gets the last round at which all members are known to have
- * arrived; after a failure it is final and the same for all members.
+ * stream: MUSTER_OK then means that no round in it was passed before all had arrived. MUSTER_UNAVAILABLE names who was
+ * lost, MUSTER_ABORTED who gave up; MUSTER_CANCELLED: the job was closed. *ret_good (may be NULL) gets the last round
+ * at which all members are known to have arrived; after a failure it is final and the same for all members.
  */
 MUSTER_API enum muster_status muster_stream_barrier_status(struct muster_stream_barrier *barrier, uint64_t *ret_good);
 
