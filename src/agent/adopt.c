@@ -17,6 +17,8 @@
 
 #include <muster/segment.h>
 
+#include "segment/file.h"
+
 static void adopted_ended(uv_poll_t *poll, int status, int events)
 {
     struct mu_agent *agent = poll->loop->data;
@@ -72,7 +74,7 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
 {
     struct muster_segment_info info;
 
-    if (muster_segment_open(agent->job, &agent->segment) != MUSTER_OK ||
+    if (mu_segment_open(agent->job, true, &agent->segment) != MUSTER_OK ||
         muster_segment_info(agent->segment, &info) != MUSTER_OK) {
         mu_agent_say("%s", muster_last_error());
         return -1;
@@ -124,6 +126,7 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
         agent->tasks[i].restart_at = UINT64_MAX;
     if (mu_agent_join_job(agent) || mu_agent_serve_metrics(agent))
         return -1;
+    mu_agent_watch_job(agent);
     for (uint32_t i = 0; i < agent->num_tasks; i++)
         if (orphans->pids[i] && watch_task(agent, i, orphans->pids[i]))
             return -1;

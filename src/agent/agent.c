@@ -1,11 +1,12 @@
 /*
  * agent/agent.c: the life of a job on this node.
  *
- * Order: block signals, start the guard, create the segment, start the tasks, then one event loop over signals (of
- * which SIGCHLD tells of tasks and guard) and the clock. A failing task, a signal, the timeout or a launcher that
- * cannot go on begin the end: SIGTERM to every task's process group, SIGKILL after the grace. When the last task is
- * reaped: descendants are ended, the segment's name goes; then all begins again, if it is to, with a new segment; else
- * the guard goes, output is drained. Every path, early errors too, leaves through finish().
+ * Order: block signals, start the guard, create the segment, start the tasks and, while they are on their way to exec,
+ * the threads; then one event loop over signals (of which SIGCHLD tells of tasks and guard) and the clock. A failing
+ * task, a signal, the timeout or a launcher that cannot go on begin the end: SIGTERM to every task's process group,
+ * SIGKILL after the grace. When the last task is reaped: descendants are ended, the segment's name goes; then all
+ * begins again, if it is to, with a new segment; else the guard goes, output is drained. Every path, early errors too,
+ * leaves through finish().
  *
  * Nothing here waits for anything in the segment.
  */
@@ -28,7 +29,7 @@ static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
 
 /* Take over the signals that we act on. Those that our parent had ignored (nohup) stay ignored. */
-static void take_signals(struct mu_agent *agent)
+static void block_signals(struct mu_agent *agent)
 {
     static const int others[] = {SIGCHLD, SIGTSTP, SIGTTOU};
     struct sigaction now, ignore = {.sa_handler = SIG_IGN}, by_default = {.sa_handler = SIG_DFL};
@@ -90,13 +91,13 @@ static int start_guard(struct mu_agent *agent)
     return 0;
 }
 
-static void take_signals_read(uv_poll_t *poll, int status, int events);
+static void take_signals(uv_poll_t *poll, int status, int events);
 
 int mu_agent_set_up_loop(struct mu_agent *agent)
 {
     int error;
 
-    take_signals(agent);
+    block_signals(agent);
     if (raise_file_limit(agent))
         return -1;
     agent->signal_fd = signalfd(-1, &agent->handled, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -107,7 +108,7 @@ int mu_agent_set_up_loop(struct mu_agent *agent)
         uv_timer_init(&agent->loop, &agent->timer);
         error = uv_poll_init(&agent->loop, &agent->signals, agent->signal_fd);
         if (error == 0)
-            error = uv_poll_start(&agent->signals, UV_READABLE, take_signals_read);
+            error = uv_poll_start(&agent->signals, UV_READABLE, take_signals);
     }
     if (error)
         mu_agent_say("cannot set up: %s", uv_strerror(error));
@@ -288,7 +289,7 @@ void mu_agent_take_signals(struct mu_agent *agent)
         take_signal(agent, (int)info.ssi_signo);
 }
 
-static void take_signals_read(uv_poll_t *poll, int status, int events)
+static void take_signals(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
@@ -388,11 +389,13 @@ static void clean_up(struct mu_agent *agent)
 
 /*
  * Whatever was set up is taken down. Once nothing of the job lives and the segment has no name, nothing is left that
- * the guard could be needed for; it ends while the rest is put away, and is reaped last.
+ * the guard could be needed for; it ends, as does the thread that relays output, while the segment's memory is given
+ * back, and is reaped last.
  */
 static void finish(struct mu_agent *agent)
 {
     mu_launch_guard_dismiss(agent->guard);
+    mu_launch_output_end(agent->output);
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);

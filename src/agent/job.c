@@ -1,11 +1,14 @@
 /*
  * agent/job.c: the job's segment and the launcher's part in it.
  *
- * The launcher creates the segment and joins it as an observer. A thread waits for the kernel to report the death of a
- * thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a large process takes hundreds; the
- * pidfds, in the event loop, remain the authority. Between deaths it looks for tasks whose heartbeats have stopped:
- * when every task of a job is stopped, nobody else would. At the end: the thread is called back, the observer leaves,
- * the segment is closed and its name goes.
+ * The launcher creates the segment and joins it as an observer. A thread, the watcher, waits for the kernel to report
+ * the death of a thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a large process takes
+ * hundreds; the pidfds, in the event loop, remain the authority. Between deaths it looks for tasks whose heartbeats
+ * have stopped: when every task of a job is stopped, nobody else would. At the end: the thread is called back, the
+ * observer leaves, the segment is closed and its name goes.
+ *
+ * The watcher is started once the tasks are on their way: while there is none, there is nothing to watch, and what the
+ * launcher does before it starts them delays them all.
  */
 #include "agent/private.h"
 
@@ -13,10 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/process.h"
+#include "segment/file.h"
 #include "topology/share.h"
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
@@ -51,6 +54,13 @@ static void *watch(void *arg)
     }
     muster_thread_detach(agent->muster);
     return NULL;
+}
+
+void mu_agent_watch_job(struct mu_agent *agent)
+{
+    agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);
+    if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
+        agent->watching = 1;
 }
 
 void mu_agent_name_job(struct mu_agent *agent)
@@ -113,39 +123,22 @@ static void say_not_created(struct mu_agent *agent, enum muster_status status)
 
 int mu_agent_join_job(struct mu_agent *agent)
 {
-    struct muster_options options;
-
-    /* For our own join; each task is given its own. */
-    setenv("MUSTER_JOB", agent->job, 1);
-    setenv("MUSTER_SEGMENT", agent->segment_text, 1);
-    unsetenv("MUSTER_TASK_ID");
-    unsetenv("MUSTER_NUM_TASKS");
-    unsetenv("MUSTER_PROCESSORS");
-    unsetenv("MUSTER_RECOVERABLE");
-    muster_options_init(&options);
-    options.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
-    if (muster_join(&options, &agent->muster) != MUSTER_OK) {
-        mu_agent_say("%s", muster_last_error());
-        return -1;
-    }
-    agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);
-    if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
-        agent->watching = 1;
-    return 0;
+    if (mu_join_open(agent->segment, &agent->muster) == MUSTER_OK)
+        return 0;
+    mu_agent_say("%s", muster_last_error());
+    return -1;
 }
 
 int mu_agent_open_job(struct mu_agent *agent)
 {
-    struct muster_segment_info info;
-    enum muster_status status;
+    enum muster_status status = create(agent);
 
-    status = create(agent);
     if (status != MUSTER_OK) {
         say_not_created(agent, status);
         return -1;
     }
-    if (muster_segment_info(agent->segment, &info) == MUSTER_OK && info.path[0])
-        snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
+    if (agent->segment->path[0])
+        snprintf(agent->segment_text, sizeof agent->segment_text, "%s", agent->segment->path);
     else
         snprintf(agent->segment_text, sizeof agent->segment_text, "fd:%d", muster_segment_fd(agent->segment));
     agent->topology_fd = mu_share_create(agent->topology_text, sizeof agent->topology_text);
@@ -154,19 +147,14 @@ int mu_agent_open_job(struct mu_agent *agent)
     return mu_agent_join_job(agent);
 }
 
-/* Whether the name still leads to our segment: it may have been removed, and another job may have it now. */
-static int name_is_ours(struct mu_agent *agent)
-{
-    struct stat named, ours;
-
-    return stat(agent->segment_text, &named) == 0 && fstat(muster_segment_fd(agent->segment), &ours) == 0 &&
-           named.st_dev == ours.st_dev && named.st_ino == ours.st_ino;
-}
-
+/* The name is removed only if it is still our segment's. One that was cut short must not be touched. */
 void mu_agent_remove_name(struct mu_agent *agent)
 {
-    if (agent->segment && agent->segment_text[0] == '/' && name_is_ours(agent))
-        muster_segment_remove(agent->job);
+    if (!agent->segment || agent->segment_text[0] != '/')
+        return;
+    if (mu_segment_is_whole(agent->segment))
+        mu_segment_mark_closed(agent->segment);
+    mu_segment_unlink(agent->segment);
 }
 
 void mu_agent_close_job(struct mu_agent *agent)

@@ -31,6 +31,7 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     uint32_t app = 0;
     uint32_t before = 0;
     const struct mu_agent_app *it;
+    char **vars;
     char host[65] = "";
 
     while (task_id >= before + options->apps[app].num_tasks)
@@ -59,10 +60,11 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     }
     for (char *const *var = it->env; var && *var; var++)
         fprintf(out, "    %s\n", *var);
-    mu_launch_env_task(&agent->envs[app], task_id, 0);
-    if (options->plan)
-        mu_launch_env_own(&agent->envs[app], mu_launch_plan_place(options->plan, task_id)->env);
-    mu_launch_env_print(&agent->envs[app], out);
+    vars = mu_launch_env_task(&agent->envs[app], task_id, 0,
+                              options->plan ? mu_launch_plan_place(options->plan, task_id)->env : NULL);
+    if (vars)
+        mu_launch_env_print(&agent->envs[app], vars, out);
+    free(vars);
 }
 
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)

@@ -126,9 +126,12 @@ int mu_agent_job_again(struct mu_agent *agent);
 
 /* ---- job.c ---- */
 void mu_agent_name_job(struct mu_agent *agent);
+/* Create the segment, and join it. 0, or -1 with the reason said. */
 int mu_agent_open_job(struct mu_agent *agent);
-/* Join as an observer and watch for deaths: what opening the job ends with. */
+/* Join the open segment as an observer: what opening the job ends with. */
 int mu_agent_join_job(struct mu_agent *agent);
+/* Start the thread that watches for deaths. Without it the pidfds alone must do. */
+void mu_agent_watch_job(struct mu_agent *agent);
 /* Mark the job closed and remove its name: this calls the watcher back, too. */
 void mu_agent_remove_name(struct mu_agent *agent);
 void mu_agent_close_job(struct mu_agent *agent);

@@ -119,40 +119,54 @@ static void say_memory(struct mu_agent *agent, uint32_t task_id, int error)
     agent->memory_said = 1;
 }
 
-/* The command is looked for in its own PATH, where it was given one. */
-static int spawn_by_path(const struct mu_agent_app *app, const struct mu_launch_image *image,
-                         struct mu_agent_task *task, struct mu_launch_failure *ret_failure)
+/* ---- starting --------------------------------------------------------------------------------------------------- */
+
+/* A task on its way: what its process needs until it has exec'ed. */
+struct starting {
+    struct mu_launch_image image;
+    struct mu_launch_begun begun;
+    char **vars;
+    int memory_error;
+};
+
+/*
+ * Its command is looked for in its own PATH, where it was given one: until restore_path(). NULL: it has none, or there
+ * was none before.
+ */
+static char *change_path(const struct mu_agent_app *app, int *ret_changed)
 {
-    const char *own = NULL;
-    char *ours = NULL;
-    int rc;
+    const char *own = NULL, *now = getenv("PATH");
+    char *before;
 
     for (char *const *var = app->env; var && *var; var++)
         if (strncmp(*var, "PATH=", 5) == 0)
             own = *var + 5;
-    if (own) {
-        ours = getenv("PATH") ? strdup(getenv("PATH")) : NULL;
-        setenv("PATH", own, 1);
-    }
-    rc = mu_launch_spawn(image, &task->pid, &task->pidfd, ret_failure);
-    if (own && ours)
-        setenv("PATH", ours, 1);
-    else if (own)
-        unsetenv("PATH");
-    free(ours);
-    return rc;
+    *ret_changed = own != NULL;
+    if (!own)
+        return NULL;
+    before = now ? strdup(now) : NULL;
+    setenv("PATH", own, 1);
+    return before;
 }
 
-int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
+static void restore_path(char *before, int changed)
 {
-    struct mu_agent_task *task = &agent->tasks[task_id];
-    const struct mu_agent_app *app = app_of(agent, task_id);
-    struct mu_launch_env *env = &agent->envs[task->app];
-    struct mu_launch_failure failure;
-    struct mu_launch_image image = {
-        .argv = app->argv,
-        .envp = env->vars,
-        .directory = app->directory,
+    if (changed && before)
+        setenv("PATH", before, 1);
+    else if (changed)
+        unsetenv("PATH");
+    free(before);
+}
+
+static void set_up_image(struct mu_agent *agent, uint32_t task_id, struct starting *it)
+{
+    struct mu_launch_image *image = &it->image;
+    const struct mu_launch_place *place =
+        agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id) : NULL;
+
+    *image = (struct mu_launch_image){
+        .argv = app_of(agent, task_id)->argv,
+        .directory = app_of(agent, task_id)->directory,
         .stdio = {-1, -1, -1},
         .keep = {strncmp(agent->segment_text, "fd:", 3) == 0 ? muster_segment_fd(agent->segment) : -1, -1},
         .mask = agent->mask_before,
@@ -160,41 +174,132 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
         .files = agent->files_before,
         .survives = agent->options->survive,
     };
-    const struct mu_launch_place *place =
-        agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id) : NULL;
-    int rc, memory_error = 0;
-
     if (place && place->bound) {
-        image.cpus = place->cpus;
-        image.cpus_size = place->cpus_size;
-        image.nodes = (const unsigned long *)place->memory;
-        image.nodes_bits = place->memory_size * 8;
-        image.ret_memory_error = &memory_error;
+        image->cpus = place->cpus;
+        image->cpus_size = place->cpus_size;
+        image->nodes = (const unsigned long *)place->memory;
+        image->nodes_bits = place->memory_size * 8;
+        image->ret_memory_error = &it->memory_error;
     }
-    rc = set_input(agent, task_id, image.stdio) || set_output(agent, task_id, image.stdio) ? -1 : 0;
+}
 
+static void put_away(const struct mu_agent *agent, struct starting *it)
+{
+    for (int i = 0; i < 3; i++)
+        if (it->image.stdio[i] >= 0 && it->image.stdio[i] != agent->null_fd)
+            close(it->image.stdio[i]);
+    free(it->vars);
+}
+
+/* What the plan sets for it alone; NULL: nothing. */
+static char *const *own_values(const struct mu_agent *agent, uint32_t task_id)
+{
+    return agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id)->env : NULL;
+}
+
+/* 0, or -1 with the reason said. The guard learns of the process at once: it may outlive us before it is settled. */
+static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting *ret_starting)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+    struct mu_launch_failure failure;
+    int rc, changed;
+    char *before;
+
+    *ret_starting = (struct starting){.vars = NULL};
+    set_up_image(agent, task_id, ret_starting);
+    rc = set_input(agent, task_id, ret_starting->image.stdio) || set_output(agent, task_id, ret_starting->image.stdio);
     if (rc) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
+    } else if (!(ret_starting->vars =
+                     mu_launch_env_task(&agent->envs[task->app], task_id, task->attempt, own_values(agent, task_id)))) {
+        agent->spawn_status = MU_AGENT_EXIT_FAILED;
+        mu_agent_say("out of memory");
+        rc = -1;
     } else {
-        mu_launch_env_task(env, task_id, task->attempt);
-        mu_launch_env_own(env, place ? place->env : NULL);
-        rc = spawn_by_path(app, &image, task, &failure);
+        ret_starting->image.envp = ret_starting->vars;
+        before = change_path(app_of(agent, task_id), &changed);
+        rc = mu_launch_begin(&ret_starting->image, &ret_starting->begun, &failure);
+        restore_path(before, changed);
         if (rc)
             say_not_started(agent, task_id, &failure);
-        else if (memory_error)
-            say_memory(agent, task_id, memory_error);
     }
-    for (int i = 0; i < 3; i++)
-        if (image.stdio[i] >= 0 && image.stdio[i] != agent->null_fd)
-            close(image.stdio[i]);
-    if (rc)
+    if (rc) {
+        put_away(agent, ret_starting);
         return -1;
-    mu_launch_guard_task(agent->guard, task_id, task->pid);
+    }
+    mu_launch_guard_task(agent->guard, task_id, ret_starting->begun.pid);
+    return 0;
+}
+
+/* The end of it; `quiet`: the first failure has been said. */
+static int settle_task(struct mu_agent *agent, uint32_t task_id, struct starting *it, int quiet)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+    struct mu_launch_failure failure;
+    int rc, changed;
+    char *before = change_path(app_of(agent, task_id), &changed);
+
+    rc = mu_launch_settle(&it->image, &it->begun, &failure);
+    restore_path(before, changed);
+    put_away(agent, it);
+    mu_launch_guard_task(agent->guard, task_id, rc ? 0 : it->begun.pid);
+    if (rc) {
+        if (!quiet)
+            say_not_started(agent, task_id, &failure);
+        return -1;
+    }
+    if (it->memory_error)
+        say_memory(agent, task_id, it->memory_error);
+    task->pid = it->begun.pid;
+    task->pidfd = it->begun.pidfd;
     task->started = 1;
     task->ended = task->by_us = 0;
     agent->any_started = 1;
     agent->running++;
     return 0;
+}
+
+int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
+{
+    struct starting it;
+
+    return begin_task(agent, task_id, &it) ? -1 : settle_task(agent, task_id, &it, 0);
+}
+
+/* What need not be there before the tasks are on their way, and would delay them: threads, above all. */
+static int start_company(struct mu_agent *agent)
+{
+    mu_agent_watch_job(agent);
+    agent->oom_kills = mu_launch_oom_kills();
+    if (agent->output && agent->attempt == 0 && mu_launch_output_go(agent->output)) {
+        mu_agent_say("cannot relay output: %s", strerror(errno));
+        agent->spawn_status = MU_AGENT_EXIT_FAILED;
+        return -1;
+    }
+    return 0;
+}
+
+/* All, several at once; those that were begun are settled in any case. */
+static int start_all(struct mu_agent *agent)
+{
+    struct starting ring[MU_LAUNCH_BEGUN_MAX];
+    uint32_t begun = 0, settled = 0;
+    int rc = 0;
+
+    while (!rc && begun < agent->num_tasks && begun < MU_LAUNCH_BEGUN_MAX) {
+        rc = begin_task(agent, begun, &ring[begun]);
+        begun += !rc;
+    }
+    rc |= start_company(agent);
+    while (settled < begun) {
+        rc |= settle_task(agent, settled, &ring[settled % MU_LAUNCH_BEGUN_MAX], rc);
+        settled++;
+        if (!rc && begun < agent->num_tasks) {
+            rc = begin_task(agent, begun, &ring[begun % MU_LAUNCH_BEGUN_MAX]);
+            begun += !rc;
+        }
+    }
+    return rc;
 }
 
 static int make_environments(struct mu_agent *agent)
@@ -234,16 +339,14 @@ int mu_agent_start_tasks(struct mu_agent *agent)
         mu_agent_say("cannot pass standard input on: %s", strerror(errno));
         return -1;
     }
-    for (uint32_t i = 0; i < agent->num_tasks; i++)
-        if (mu_agent_start_task(agent, i))
-            return -1;
+    if (start_all(agent))
+        return -1;
     if (agent->feed && mu_launch_feed_start(agent->feed)) {
         mu_agent_say("cannot pass standard input on: %s", strerror(errno));
         return -1;
     }
     if (agent->options->report_bindings && agent->attempt == 0)
         mu_agent_say_bindings(agent);
-    agent->oom_kills = mu_launch_oom_kills(); /* here, where it delays nobody */
     return 0;
 }
 

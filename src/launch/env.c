@@ -7,8 +7,8 @@
  * Left out on purpose: PMI_* and PMIX_* without a server behind them, and whatever makes a program believe that
  * torchrun's or SLURM's own services are there (TORCHELASTIC_RUN_ID, SLURM_JOB_ID).
  *
- * Entries that differ from task to task lie at the end of the array and point into the structure's own text, so one
- * array serves every task of a command: a task has a copy of it once it has exec'ed.
+ * Each task has an array of its own, until it has exec'ed: tasks are started several at once. Its first entries are the
+ * same for all tasks of a command and are shared; what differs lies behind the array, in the same block.
  */
 #include "launch/launch.h"
 
@@ -38,7 +38,7 @@ enum what {
     ADDRESS,
     PORT,
     ENDPOINT,
-    GPUS /* only by mu_launch_env_own() */
+    GPUS /* only in job->own */
 };
 
 static const struct variable {
@@ -91,7 +91,8 @@ static const struct variable {
     {"JAX_COORDINATOR_BIND_ADDRESS", ENDPOINT, 1},
 };
 #define NUM_VARIABLES (sizeof variables / sizeof variables[0])
-#define NUM_PER_TASK  MU_LAUNCH_PER_TASK
+#define NUM_PER_TASK  14
+#define TASK_TEXT_MAX 48
 _Static_assert(NUM_PER_TASK < NUM_VARIABLES, "some are the same for all");
 
 static const struct variable *find(const char *name, size_t len)
@@ -150,7 +151,7 @@ static int add(struct mu_launch_env *env, char *text)
 {
     if (!text)
         return -1;
-    env->vars[env->fixed++] = text;
+    env->vars[env->count++] = text;
     return 0;
 }
 
@@ -195,15 +196,6 @@ static int is_replaced(const struct mu_launch_job *job, const char *entry)
     return 0;
 }
 
-/* Room behind the fixed entries for those of the task. */
-static void end_fixed(struct mu_launch_env *env, const struct mu_launch_job *job)
-{
-    for (int i = 0; i < NUM_PER_TASK; i++)
-        env->vars[env->fixed + i] = env->text[i];
-    for (char *const *own = job->own; own && *own; own++)
-        env->vars[env->fixed + NUM_PER_TASK + env->num_own++] = *own;
-}
-
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
 {
     char *const *own = job ? job->env : NULL;
@@ -245,33 +237,43 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         if (add(env, entry(v, job)))
             return -1;
     }
-    end_fixed(env, job);
+    env->own = job->own;
     return 0;
 }
 
-void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id, uint32_t attempt)
+char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own)
 {
-    for (int i = 0; i < NUM_PER_TASK; i++)
-        snprintf(env->text[i], sizeof env->text[i], "%s=%u", variables[i].name,
-                 variables[i].what == TASK ? task_id : attempt);
+    size_t num_own = 0, size, n = env->count;
+    char **vars, *text;
+
+    while (env->own && env->own[num_own])
+        num_own++;
+    size = (env->count + NUM_PER_TASK + num_own + 1) * sizeof *vars;
+    vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX);
+    if (!vars)
+        return NULL;
+    memcpy(vars, env->vars, env->count * sizeof *vars);
+    text = (char *)vars + size;
+    for (int i = 0; i < NUM_PER_TASK; i++, text += TASK_TEXT_MAX) {
+        snprintf(text, TASK_TEXT_MAX, "%s=%u", variables[i].name, variables[i].what == TASK ? task_id : attempt);
+        vars[n++] = text;
+    }
+    for (size_t i = 0; i < num_own; i++)
+        vars[n++] = own ? own[i] : env->own[i];
+    vars[n] = NULL;
+    return vars;
 }
 
-void mu_launch_env_own(struct mu_launch_env *env, char *const *own)
+void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out)
 {
-    for (size_t i = 0; own && i < env->num_own && own[i]; i++)
-        env->vars[env->fixed + NUM_PER_TASK + i] = own[i];
-}
-
-void mu_launch_env_print(const struct mu_launch_env *env, FILE *out)
-{
-    for (char **var = env->vars; *var; var++)
-        if (find(*var, name_len(*var)) || var >= env->vars + env->fixed + NUM_PER_TASK)
+    for (char *const *var = vars; *var; var++)
+        if (find(*var, name_len(*var)) || var >= vars + env->count + NUM_PER_TASK)
             fprintf(out, "    %s\n", *var);
 }
 
 void mu_launch_env_done(struct mu_launch_env *env)
 {
-    for (size_t i = 0; env->vars && i < env->fixed; i++)
+    for (size_t i = 0; env->vars && i < env->count; i++)
         free(env->vars[i]);
     free(env->vars);
     memset(env, 0, sizeof *env);

@@ -27,8 +27,7 @@ struct mu_launch_image {
     sigset_t mask;         /* signal mask and ... */
     sigset_t defaults;     /* ... signals put back to SIG_DFL */
     struct rlimit files;   /* RLIMIT_NOFILE */
-    int survives;          /* not detached, but not killed when the calling thread ends */
-    int detached;          /* 0: own process group, killed when the calling thread ends; 1: own session, lives on */
+    int survives;          /* 0: killed when the calling thread ends */
 
     const cpu_set_t *cpus; /* the processors that it may use; NULL: the caller's */
     size_t cpus_size;      /* bytes of the set */
@@ -48,15 +47,32 @@ struct mu_launch_failure {
 int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *ret_pidfd,
                     struct mu_launch_failure *ret_failure);
 
+/* A process that is on its way to exec. So many at once; more are started as above. Each may keep 3 descriptors open.
+ */
+#define MU_LAUNCH_BEGUN_MAX 8
+struct mu_launch_begun {
+    pid_t pid;
+    int pidfd;
+    struct place *place; /* NULL: has exec'ed */
+};
+
+/* As mu_launch_spawn(), but without waiting; `image`, and all that it names, stays as it is until it is settled. */
+int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun *ret_begun,
+                    struct mu_launch_failure *ret_failure);
+/*
+ * When it returns 0, the new process has exec'ed: it may be another than the one begun, which had failed. -1 with
+ * *ret_failure: there is none. Nobody must reap children between begin and settle.
+ */
+int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun *begun,
+                     struct mu_launch_failure *ret_failure);
+
 /* ---- env.c ---------------------------------------------------------------------------------------------------- */
 
 /* The environment of a job's tasks: the launcher's own, less what muster sets, plus what muster sets. */
-#define MU_LAUNCH_PER_TASK 14
 struct mu_launch_env {
-    char **vars;  /* the array for exec; the last entries are the task's */
-    size_t fixed; /* entries before the task's */
-    char text[MU_LAUNCH_PER_TASK][48];
-    size_t num_own; /* of those that mu_launch_env_own() sets, behind the text's */
+    char **vars; /* what is the same for all, with a NULL behind it */
+    size_t count;
+    char *const *own; /* whose values differ from task to task: the job's */
 };
 
 /* What is the same for all tasks of a command. `run_id`: 32 hex digits, the job's mark on every process of it. */
@@ -68,7 +84,7 @@ struct mu_launch_job {
     int recoverable;
     uint16_t ports[2];          /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
     char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
-    char *const *own;           /* names that mu_launch_env_own() will set, as NAME=...; NULL: none */
+    char *const *own;           /* NAME=..., of which each task has its own value; NULL: none */
     const char *const *dropped; /* names that are not inherited; NULL: none */
 };
 
@@ -79,12 +95,14 @@ int mu_launch_free_ports(uint16_t *ret_ports, int count);
 int mu_launch_env_is_ours(const char *name, size_t len);
 /* `job` NULL: only the inherited part. -1: out of memory; mu_launch_env_done() is due all the same. */
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
-/* Point the task's entries at `task_id` (on one node the local id is the task's id) and its attempt, from 0. */
-void mu_launch_env_task(struct mu_launch_env *env, uint32_t task_id, uint32_t attempt);
-/* The task's values for job->own, the same names in the same order; they must live as long as they are used. */
-void mu_launch_env_own(struct mu_launch_env *env, char *const *own);
-/* What muster sets, a line each. */
-void mu_launch_env_print(const struct mu_launch_env *env, FILE *out);
+/*
+ * The array for exec of task `task_id` (on one node the local id is the task's id) at its attempt, from 0: one block,
+ * to be freed before `env` is. `own`: the task's values for job->own, the same names in the same order, which live
+ * as long; NULL: the job's. NULL: no memory.
+ */
+char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own);
+/* What muster sets in such an array, a line each. */
+void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out);
 void mu_launch_env_done(struct mu_launch_env *env);
 
 /* ---- sweep.c -------------------------------------------------------------------------------------------------- */
@@ -185,6 +203,8 @@ struct mu_launch_output_options {
 
 /* -1: errno says why. */
 int mu_launch_output_start(const struct mu_launch_output_options *options, struct mu_launch_output **ret_output);
+/* Start the thread: until then what is written waits in the pipes. -1: errno says why. */
+int mu_launch_output_go(struct mu_launch_output *output);
 /*
  * A pipe for a task's stdout (`out` 1) or stderr (2); the caller gives *ret_fd to the task, then closes it. What comes
  * is copied to `file`, too (-1: none), which is the stream's from then on.
@@ -192,7 +212,9 @@ int mu_launch_output_start(const struct mu_launch_output_options *options, struc
 int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd);
 /* Say the last lines of the task's stderr, once all that it wrote until now is copied. Does not wait. */
 void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
-/* Wait until every pipe has ended and all of it is written; free. NULL is allowed. */
+/* There will be no more pipes: the thread ends when those that there are have ended. NULL is allowed, also below. */
+void mu_launch_output_end(struct mu_launch_output *output);
+/* Wait until every pipe has ended and all of it is written; free. */
 void mu_launch_output_finish(struct mu_launch_output *output);
 
 /* The end of what a task wrote. */

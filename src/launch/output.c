@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,7 @@ struct mu_launch_output {
     struct mu_launch_output_options options;
     int epoll_fd, event_fd;
     pthread_t thread;
+    int runs;             /* the thread does */
     pthread_mutex_t lock; /* over the next four */
     struct stream *streams;
     size_t open;
@@ -52,8 +54,8 @@ struct mu_launch_output {
     char *out;    /* what is about to be written */
     size_t out_len, out_cap;
     int broken[3];
-    int midline; /* the last that went to stderr did not end its line */
-    char input[READ_SIZE];
+    int midline;           /* the last that went to stderr did not end its line */
+    char input[READ_SIZE]; /* last: its pages are not touched before they are needed */
 };
 
 static int reserve(char **buffer, size_t *cap, size_t need)
@@ -355,26 +357,35 @@ static void release(struct mu_launch_output *output)
 
 int mu_launch_output_start(const struct mu_launch_output_options *options, struct mu_launch_output **ret_output)
 {
-    struct mu_launch_output *output = calloc(1, sizeof *output);
+    struct mu_launch_output *output = malloc(sizeof *output);
     struct epoll_event event = {.events = EPOLLIN};
     int error;
 
     if (!output)
         return -1;
+    memset(output, 0, offsetof(struct mu_launch_output, input));
     output->options = *options;
     pthread_mutex_init(&output->lock, NULL);
     output->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     output->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    error = errno;
     if (output->epoll_fd < 0 || output->event_fd < 0 ||
-        epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->event_fd, &event) ||
-        (error = pthread_create(&output->thread, NULL, output_main, output))) {
+        epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, output->event_fd, &event)) {
+        error = errno;
         release(output);
-        errno = error ? error : EMFILE;
+        errno = error;
         return -1;
     }
     *ret_output = output;
     return 0;
+}
+
+int mu_launch_output_go(struct mu_launch_output *output)
+{
+    int error = pthread_create(&output->thread, NULL, output_main, output);
+
+    output->runs = error == 0;
+    errno = error;
+    return error ? -1 : 0;
 }
 
 static void set_prefix(const struct mu_launch_output *output, struct stream *stream)
@@ -444,7 +455,7 @@ void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id)
     wake(output);
 }
 
-void mu_launch_output_finish(struct mu_launch_output *output)
+void mu_launch_output_end(struct mu_launch_output *output)
 {
     if (!output)
         return;
@@ -452,6 +463,16 @@ void mu_launch_output_finish(struct mu_launch_output *output)
     output->finished = 1;
     pthread_mutex_unlock(&output->lock);
     wake(output);
-    pthread_join(output->thread, NULL);
+}
+
+void mu_launch_output_finish(struct mu_launch_output *output)
+{
+    if (!output)
+        return;
+    mu_launch_output_end(output);
+    if (output->runs)
+        pthread_join(output->thread, NULL);
+    else
+        output_main(output);
     release(output);
 }

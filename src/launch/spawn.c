@@ -1,10 +1,16 @@
 /*
- * launch/spawn.c: one new process.
+ * launch/spawn.c: new processes.
  *
- * The child is made by clone(CLONE_VM | CLONE_VFORK | CLONE_PIDFD): no page table is copied, however large the
- * launcher's mappings are, the pidfd is had without a race, and the caller goes on only when the child has exec'ed or
- * failed; so the child reports its failure by plain stores into the caller's memory. Until exec it runs on a stack of
- * its own with all signals blocked and makes nothing but system calls (execvpe() keeps its scratch on the stack).
+ * A child is made by clone(CLONE_VM | CLONE_PIDFD): no page table is copied, however large the launcher's mappings are,
+ * and the pidfd is had without a race. Until exec it runs in the launcher's memory, on a stack of its own with all
+ * signals blocked, and reports a failure by plain stores there.
+ *
+ * Begun, it runs beside the launcher: what the kernel does for the exec of one overlaps the making of the next, on as
+ * many processors as there are. So it makes system calls of its own (raw.h) and nothing else. The kernel clears a word,
+ * CLONE_CHILD_CLEARTID, when the child lets go of the memory: by exec, or by its end.
+ *
+ * Alone, with CLONE_VFORK, the launcher sleeps until then, and the child may search PATH as libc does. That is also how
+ * all is tried again that failed beside the launcher: one way alone says what went wrong.
  *
  * A task dies with its launcher: PR_SET_PDEATHSIG, and a look at the parent in case it died before. The kernel ties the
  * death signal to the *thread* that made the child, so tasks are spawned by the launcher's main thread, which lives as
@@ -15,7 +21,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -24,8 +32,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The child's frames are left by exec, never by return: sanitizers must not keep notes about them. */
-#define ON_CHILD_STACK __attribute__((no_sanitize_address, no_sanitize_thread))
+#include "launch/raw.h"
+
+#define BEGUN_STACK 16384 /* system calls with arguments of their own take less than a page */
 
 /* Of <linux/mempolicy.h>, which is no header of libc's. */
 #define PREFERRED      1
@@ -37,25 +46,44 @@ struct child {
     pid_t parent;
     int memory_error;
     const char *file; /* where the search along PATH will end; NULL: not known */
+    int alone;
     const char *failed_step;
     int error;
 };
 
-ON_CHILD_STACK static int set_up_descriptors(const struct mu_launch_image *image)
+/* Of a child that was begun: what it uses until exec. */
+struct place {
+    /* not 0 from begin() until the kernel, having done with the child's stores, clears it; read by wait_for() */
+    _Atomic uint32_t taken;
+    int begun; /* it is somebody's, from begin() to settle(): what the child has said is not read before */
+    struct child child;
+    char file[PATH_MAX];
+    _Alignas(16) char stack[BEGUN_STACK];
+};
+
+/* ---- in the child ------------------------------------------------------------------------------------------------ */
+
+/* 0, or a negative errno; so do those below. */
+MU_RAW_ON_CHILD_STACK static long set_up_descriptors(const struct mu_launch_image *image)
 {
     int moved[3];
+    long rc;
 
     for (int i = 0; i < 3; i++) { /* out of the way first: the sources may themselves be 0, 1 or 2 */
         moved[i] = image->stdio[i];
-        if (moved[i] >= 0 && moved[i] < 3 && (moved[i] = fcntl(moved[i], F_DUPFD_CLOEXEC, 3)) < 0)
-            return -1;
+        if (moved[i] < 0 || moved[i] > 2)
+            continue;
+        rc = mu_raw(SYS_fcntl, moved[i], F_DUPFD_CLOEXEC, 3, 0);
+        if (rc < 0)
+            return rc;
+        moved[i] = (int)rc;
     }
     for (int i = 0; i < 3; i++)
-        if (moved[i] >= 0 && dup2(moved[i], i) < 0)
-            return -1;
+        if (moved[i] >= 0 && (rc = mu_raw(SYS_dup3, moved[i], i, 0, 0)) < 0)
+            return rc;
     for (int i = 0; i < 2; i++)
-        if (image->keep[i] >= 0 && fcntl(image->keep[i], F_SETFD, 0))
-            return -1;
+        if (image->keep[i] >= 0 && (rc = mu_raw(SYS_fcntl, image->keep[i], F_SETFD, 0, 0)) < 0)
+            return rc;
     return 0;
 }
 
@@ -63,77 +91,79 @@ ON_CHILD_STACK static int set_up_descriptors(const struct mu_launch_image *image
  * Where new memory is to come from, if there is any: preferred, for a policy that binds kills the task when its nodes
  * are full. Kernels before 5.15 prefer one node, the first of the set. 0, or errno.
  */
-ON_CHILD_STACK static int prefer_memory(const struct mu_launch_image *image)
+MU_RAW_ON_CHILD_STACK static int prefer_memory(const struct mu_launch_image *image)
 {
     unsigned long bits = image->nodes_bits + 1; /* the kernel's count begins at 1 */
+    long rc = mu_raw(SYS_set_mempolicy, PREFERRED_MANY, image->nodes, bits, 0);
 
-    if (syscall(SYS_set_mempolicy, PREFERRED_MANY, image->nodes, bits) == 0)
-        return 0;
-    if (errno == EINVAL && syscall(SYS_set_mempolicy, PREFERRED, image->nodes, bits) == 0)
-        return 0;
-    return errno;
+    if (rc == -EINVAL)
+        rc = mu_raw(SYS_set_mempolicy, PREFERRED, image->nodes, bits, 0);
+    return rc < 0 ? (int)-rc : 0;
 }
 
-ON_CHILD_STACK static const char *set_up(struct child *child)
+MU_RAW_ON_CHILD_STACK static long set_up_signals(const sigset_t *defaults)
+{
+    const long by_default[16] = {0}; /* the kernel's struct sigaction, whatever its form: SIG_DFL, nothing else */
+    long rc = 0;
+
+    for (int number = 1; number < SIGRTMIN && rc >= 0; number++)
+        if (sigismember(defaults, number) == 1)
+            rc = mu_raw(SYS_rt_sigaction, number, by_default, NULL, _NSIG / 8);
+    return rc;
+}
+
+MU_RAW_ON_CHILD_STACK static long set_up(struct child *child)
 {
     const struct mu_launch_image *image = child->image;
-    struct sigaction by_default = {.sa_handler = SIG_DFL};
+    long rc;
 
-    if (image->detached) {
-        if (setsid() < 0)
-            return "setsid";
-    } else {
-        if (setpgid(0, 0))
-            return "setpgid";
-        if (!image->survives && prctl(PR_SET_PDEATHSIG, SIGKILL))
-            return "prctl";
-        if (!image->survives && getppid() != child->parent) /* died before the line above: nobody would tell us */
-            _exit(128 + SIGKILL);
+#define STEP(name, ...)                                                                                                \
+    do {                                                                                                               \
+        child->failed_step = name;                                                                                     \
+        rc = __VA_ARGS__;                                                                                              \
+        if (rc < 0)                                                                                                    \
+            return rc;                                                                                                 \
+    } while (0)
+    STEP("setpgid", mu_raw(SYS_setpgid, 0, 0, 0, 0));
+    if (!image->survives) {
+        STEP("prctl", mu_raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0));
+        if (mu_raw(SYS_getppid, 0, 0, 0, 0) != child->parent) /* died before that: nobody would tell us */
+            mu_raw(SYS_exit_group, 128 + SIGKILL, 0, 0, 0);
     }
-    if (set_up_descriptors(image))
-        return "dup2";
-    if (image->directory && chdir(image->directory))
-        return "chdir";
-    if (setrlimit(RLIMIT_NOFILE, &image->files))
-        return "setrlimit";
-    if (image->cpus && sched_setaffinity(0, image->cpus_size, image->cpus)) /* before exec: its memory lies near, too */
-        return "sched_setaffinity";
+    STEP("dup2", set_up_descriptors(image));
+    if (image->directory)
+        STEP("chdir", mu_raw(SYS_chdir, image->directory, 0, 0, 0));
+    STEP("setrlimit", mu_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, &image->files, NULL));
+    if (image->cpus) /* before exec: its memory lies near, too */
+        STEP("sched_setaffinity", mu_raw(SYS_sched_setaffinity, 0, image->cpus_size, image->cpus, 0));
     if (image->nodes)
         child->memory_error = prefer_memory(image); /* a task that is further from its memory is a task all the same */
-    for (int number = 1; number < SIGRTMIN; number++)
-        if (sigismember(&image->defaults, number) == 1 && sigaction(number, &by_default, NULL))
-            return "sigaction";
-    return NULL;
+    STEP("sigaction", set_up_signals(&image->defaults));
+    STEP("sigprocmask", mu_raw(SYS_rt_sigprocmask, SIG_SETMASK, &image->mask, NULL, _NSIG / 8));
+#undef STEP
+    return 0;
 }
 
-ON_CHILD_STACK static int child_main(void *arg)
+MU_RAW_ON_CHILD_STACK static int child_main(void *arg)
 {
     struct child *child = arg;
+    long rc = set_up(child);
 
-    child->failed_step = set_up(child);
-    if (!child->failed_step) {
-        child->failed_step = "sigprocmask";
-        if (!sigprocmask(SIG_SETMASK, &child->image->mask, NULL)) {
-            child->failed_step = "exec";
-            if (child->file)
-                execve(child->file, child->image->argv, child->image->envp);
-            if (!child->image->path) /* also where the file just tried is not there any more, or has no "#!" */
-                execvpe(child->image->argv[0], child->image->argv, child->image->envp);
+    if (rc >= 0) {
+        child->failed_step = "exec";
+        if (child->file)
+            rc = mu_raw(SYS_execve, child->file, child->image->argv, child->image->envp, 0);
+        if (child->alone && !child->image->path) { /* also where the file just tried is gone, or has no "#!" */
+            execvpe(child->image->argv[0], child->image->argv, child->image->envp);
+            rc = -errno;
         }
     }
-    child->error = errno;
-    _exit(127);
+    child->error = (int)-rc;
+    mu_raw(SYS_exit_group, 127, 0, 0, 0);
+    return 127;
 }
 
-/* Room for execvpe()'s path buffers and, for a script without "#!", its copy of argv. */
-static size_t stack_needed(char *const *argv)
-{
-    size_t count = 0;
-
-    while (argv[count])
-        count++;
-    return (((count + 2) * sizeof *argv + (128u << 10)) + 0xffff) & ~(size_t)0xffff;
-}
+/* ---- where the command is ---------------------------------------------------------------------------------------- */
 
 /*
  * The file that execvpe() will find for `name`; NULL: it must search. A job's tasks are mostly copies of one command,
@@ -165,8 +195,27 @@ static const char *find(const char *name)
     return NULL;
 }
 
+/* ---- alone ------------------------------------------------------------------------------------------------------- */
+
+/* Room for execvpe()'s path buffers and, for a script without "#!", its copy of argv. */
+static size_t stack_needed(char *const *argv)
+{
+    size_t count = 0;
+
+    while (argv[count])
+        count++;
+    return (((count + 2) * sizeof *argv + (128u << 10)) + 0xffff) & ~(size_t)0xffff;
+}
+
+static void *new_memory(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 /* One for all children, kept: none is on it any more when clone() returns. */
-static char *child_stack(size_t size)
+static char *stack_alone(size_t size)
 {
     static char *stack;
     static size_t stack_size;
@@ -174,48 +223,137 @@ static char *child_stack(size_t size)
     if (stack_size < size) {
         if (stack)
             munmap(stack, stack_size);
-        stack = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-        stack_size = stack == MAP_FAILED ? 0 : size;
-        if (stack == MAP_FAILED)
-            stack = NULL;
+        stack = new_memory(size);
+        stack_size = stack ? size : 0;
     }
     return stack;
+}
+
+/* `word`: cleared when the child lets go of our memory. The pid; -1: errno says why. */
+static pid_t make(struct child *child, char *stack_end, int flags, int *ret_pidfd, void *word)
+{
+    sigset_t all, before;
+    pid_t pid;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = clone(child_main, stack_end, flags | CLONE_VM | CLONE_PIDFD | SIGCHLD, child, ret_pidfd, NULL, word);
+    error = errno;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return pid;
+}
+
+static int fail(const char *step, int error, struct mu_launch_failure *ret_failure)
+{
+    *ret_failure = (struct mu_launch_failure){step, error};
+    return -1;
+}
+
+static void reap(pid_t pid, int pidfd)
+{
+    siginfo_t info;
+
+    while (waitid(P_PID, (id_t)pid, &info, WEXITED) && errno == EINTR)
+        ;
+    close(pidfd);
 }
 
 int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *ret_pidfd,
                     struct mu_launch_failure *ret_failure)
 {
-    struct child child = {.image = image, .parent = getpid(), .file = image->path ? image->path : find(image->argv[0])};
+    struct child child = {
+        .image = image, .parent = getpid(), .file = image->path ? image->path : find(image->argv[0]), .alone = 1};
     size_t size = stack_needed(image->argv);
-    int flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, pidfd = -1, error;
-    sigset_t all, before;
+    char *stack = stack_alone(size);
+    int pidfd = -1;
     pid_t pid;
-    char *stack = child_stack(size);
 
-    if (!stack) {
-        *ret_failure = (struct mu_launch_failure){"mmap", errno};
-        return -1;
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = clone(child_main, stack + size, flags, &child, &pidfd);
-    error = errno;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (pid < 0) {
-        *ret_failure = (struct mu_launch_failure){"clone", error};
-        return -1;
-    }
+    if (!stack)
+        return fail("mmap", errno, ret_failure);
+    pid = make(&child, stack + size, CLONE_VFORK, &pidfd, NULL);
+    if (pid < 0)
+        return fail("clone", errno, ret_failure);
     if (child.error) {
-        siginfo_t info;
-
-        *ret_failure = (struct mu_launch_failure){child.failed_step, child.error};
-        waitid(P_PID, (id_t)pid, &info, WEXITED);
-        close(pidfd);
-        return -1;
+        reap(pid, pidfd);
+        return fail(child.failed_step, child.error, ret_failure);
     }
     if (image->ret_memory_error)
         *image->ret_memory_error = child.memory_error;
     *ret_pid = pid;
     *ret_pidfd = pidfd;
     return 0;
+}
+
+/* ---- beside the launcher ----------------------------------------------------------------------------------------- */
+
+/* One that nobody is in; NULL: none is to be had. */
+static struct place *take_place(void)
+{
+    static struct place *places; /* kept; what is not used is never touched */
+
+    if (!places)
+        places = new_memory(MU_LAUNCH_BEGUN_MAX * sizeof *places);
+    for (int i = 0; places && i < MU_LAUNCH_BEGUN_MAX; i++)
+        if (!places[i].begun)
+            return &places[i];
+    return NULL;
+}
+
+/* The last command that had to be started alone, after all: a script without "#!", say. */
+static char vain[NAME_MAX + 1];
+
+int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun *ret_begun,
+                    struct mu_launch_failure *ret_failure)
+{
+    const char *name = image->argv[0];
+    const char *file = image->path ? image->path : strchr(name, '/') ? name : find(name);
+    struct place *place =
+        MU_RAW_IS_APART && file && strlen(file) < PATH_MAX && strcmp(name, vain) ? take_place() : NULL;
+
+    ret_begun->place = NULL;
+    if (!place)
+        return mu_launch_spawn(image, &ret_begun->pid, &ret_begun->pidfd, ret_failure);
+    memcpy(place->file, file, strlen(file) + 1);
+    place->child = (struct child){.image = image, .parent = getpid(), .file = place->file};
+    /* relaxed, process-local: the child does not read it, and clone() is a barrier to the kernel */
+    atomic_store_explicit(&place->taken, 1, memory_order_relaxed);
+    ret_begun->pid =
+        make(&place->child, place->stack + BEGUN_STACK, CLONE_CHILD_CLEARTID, &ret_begun->pidfd, &place->taken);
+    if (ret_begun->pid < 0)
+        return fail("clone", errno, ret_failure);
+    place->begun = 1;
+    ret_begun->place = place;
+    return 0;
+}
+
+static void wait_for(struct place *place)
+{
+    /* acquire, process-local: pairs with the kernel's clearing it, after the child's last store */
+    while (atomic_load_explicit(&place->taken, memory_order_acquire))
+        syscall(SYS_futex, &place->taken, FUTEX_WAIT, 1, NULL, NULL, 0);
+}
+
+int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun *begun,
+                     struct mu_launch_failure *ret_failure)
+{
+    struct place *place = begun->place;
+    int rc;
+
+    if (!place)
+        return 0;
+    begun->place = NULL;
+    wait_for(place);
+    place->begun = 0;
+    if (!place->child.error) {
+        if (image->ret_memory_error)
+            *image->ret_memory_error = place->child.memory_error;
+        return 0;
+    }
+    reap(begun->pid, begun->pidfd);
+    rc = mu_launch_spawn(image, &begun->pid, &begun->pidfd, ret_failure);
+    if (rc == 0)
+        snprintf(vain, sizeof vain, "%s", image->argv[0]);
+    return rc;
 }

@@ -147,13 +147,14 @@ int mu_launch_is_stopped(pid_t pid)
 int mu_launch_has_children(pid_t except)
 {
     struct mu_launch_mark mark = {.run_id = "-", .parent = getpid(), .except = except, .session = -1};
-    FILE *file = fopen("/proc/thread-self/children", "re");
-    int pid, found = 0;
+    char text[64], *at = text, *end; /* two numbers fit: one of them is enough */
+    int found = 0;
 
-    if (!file) /* a kernel without CONFIG_PROC_CHILDREN */
+    if (mu_read_file("/proc/thread-self/children", text, sizeof text) < 0) /* a kernel without CONFIG_PROC_CHILDREN */
         return mu_launch_sweep(&mark, 0, NULL, NULL) > 0;
-    while (!found && fscanf(file, "%d", &pid) == 1)
+    for (long pid = strtol(at, &end, 10); !found && end > at; pid = strtol(at, &end, 10)) {
         found = pid != except;
-    fclose(file);
+        at = end;
+    }
     return found;
 }

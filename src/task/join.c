@@ -240,6 +240,23 @@ enum muster_status muster_join(const struct muster_options *options, struct must
     return status;
 }
 
+enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_muster)
+{
+    struct plan p = {0};
+    enum muster_status status;
+
+    if (mu_inside)
+        return mu_handle_refuse_handler();
+    muster_options_init(&p.o);
+    p.o.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
+    p.o.deadline = mu_now() + JOIN_PATIENCE_NS;
+    mu_segment_ref(seg);
+    mu_inside = 1;
+    status = enter(seg, &p, ret_muster);
+    mu_exit_read();
+    return status;
+}
+
 /* Without a heartbeat thread: with our slot, or another thread's when none is to be had. */
 static enum muster_status unregister(struct muster *m)
 {

@@ -8,6 +8,10 @@
 #include "segment/handle.h"
 #include "task/state.h"
 
+/* As muster_join() of an observer without heartbeats, in a segment that is open already. The handle is one more user.
+ */
+enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_muster);
+
 /*
  * The kernel reported that the process `pid` of `task_id` ended, with this wait status (as from waitpid). Its slots are
  * scavenged; unless it had left properly, its task is put in error with words for the status. The authority path:

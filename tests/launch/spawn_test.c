@@ -284,6 +284,102 @@ static void a_command_is_found_where_it_is_now(void **state)
     }
 }
 
+/* ---- several at once -------------------------------------------------------------------------------------------- */
+
+static void each_of_many_begun_at_once_is_the_one_that_was_asked_for(void **state)
+{
+    enum { COUNT = 3 * MU_LAUNCH_BEGUN_MAX }; /* more than there are places */
+    struct mu_launch_begun begun[COUNT];
+    struct mu_launch_image images[COUNT];
+    struct mu_launch_failure failure = {"nothing", 0};
+    static char scripts[COUNT][24];
+    static char *argvs[COUNT][4];
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(scripts[i], sizeof scripts[i], "exit %d", i + 1);
+        argvs[i][0] = "sh";
+        argvs[i][1] = "-c";
+        argvs[i][2] = scripts[i];
+        images[i] = image_of(argvs[i]);
+        if (mu_launch_begin(&images[i], &begun[i], &failure))
+            fail_msg("%d: %s: %s", i, failure.step, strerror(failure.error));
+    }
+    for (int i = 0; i < COUNT; i++)
+        assert_int_equal(mu_launch_settle(&images[i], &begun[i], &failure), 0);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(test_reap(begun[i].pid), i + 1);
+        close(begun[i].pidfd);
+    }
+}
+
+static void what_one_says_is_kept_until_it_is_settled(void **state)
+{
+    char *good[] = {"true", NULL}, *bad[] = {"/no/such/file", NULL};
+    struct mu_launch_image images[2] = {image_of(good), image_of(bad)};
+    struct mu_launch_begun begun[2];
+    struct mu_launch_failure failure = {"nothing", 0};
+    siginfo_t info;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) { /* the first has done with its place when the second is begun */
+        assert_int_equal(mu_launch_begin(&images[i], &begun[i], &failure), 0);
+        assert_int_equal(waitid(P_PID, (id_t)begun[i].pid, &info, WEXITED | WNOWAIT), 0);
+    }
+    assert_int_equal(mu_launch_settle(&images[0], &begun[0], &failure), 0);
+    assert_int_equal(test_reap(begun[0].pid), 0);
+    close(begun[0].pidfd);
+    assert_int_equal(mu_launch_settle(&images[1], &begun[1], &failure), -1);
+    assert_string_equal(failure.step, "exec");
+    assert_int_equal(failure.error, ENOENT);
+}
+
+static void what_fails_beside_us_is_named_and_leaves_our_errno_alone(void **state)
+{
+    char *argv[] = {"true", NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    struct mu_launch_begun begun;
+    siginfo_t info;
+
+    (void)state;
+    image.directory = "/no/such/folder";
+    assert_int_equal(mu_launch_begin(&image, &begun, &failure), 0);
+    errno = 0;
+    assert_int_equal(waitid(P_PID, (id_t)begun.pid, &info, WEXITED | WNOWAIT), 0);
+    assert_int_equal(errno, 0);
+    assert_int_equal(info.si_status, 127);
+    assert_int_equal(mu_launch_settle(&image, &begun, &failure), -1);
+    assert_string_equal(failure.step, "chdir");
+    assert_int_equal(failure.error, ENOENT);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no zombie */
+    assert_int_equal(errno, ECHILD);
+}
+
+static void a_script_that_only_a_shell_can_run_is_run(void **state)
+{
+    char path[200], *argv[] = {path, NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    struct mu_launch_begun begun;
+    FILE *file;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/spawn-script-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("exit 7\n", file); /* no "#!" */
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+    for (int i = 0; i < 2; i++) { /* the second time it is known */
+        assert_int_equal(mu_launch_begin(&image, &begun, &failure), 0);
+        assert_int_equal(mu_launch_settle(&image, &begun, &failure), 0);
+        assert_int_equal(test_reap(begun.pid), 7);
+        close(begun.pidfd);
+    }
+    assert_int_equal(unlink(path), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +389,10 @@ int main(void)
         cmocka_unit_test(a_process_runs_though_its_memory_nodes_are_not_there),
         cmocka_unit_test(a_process_runs_though_its_memory_may_not_be_preferred),
         cmocka_unit_test(processors_that_are_not_there_are_refused_by_name_of_the_step),
+        cmocka_unit_test(each_of_many_begun_at_once_is_the_one_that_was_asked_for),
+        cmocka_unit_test(what_one_says_is_kept_until_it_is_settled),
+        cmocka_unit_test(what_fails_beside_us_is_named_and_leaves_our_errno_alone),
+        cmocka_unit_test(a_script_that_only_a_shell_can_run_is_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
