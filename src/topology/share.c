@@ -28,6 +28,8 @@
 #define ADDRESS_STEP  0x010000000000ull
 #define ADDRESS_TRIES 16
 
+#define NAME "muster-topology"
+
 static const char magic[16] = "muster-hwloc-1\n";
 
 /* The first page. Offsets and lengths in bytes. */
@@ -41,11 +43,25 @@ struct head {
 
 int mu_share_create(char *ret_path, size_t size)
 {
-    int fd = memfd_create("muster-topology", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int fd = memfd_create(NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd >= 0)
         snprintf(ret_path, size, "/proc/%d/fd/%d", (int)getpid(), fd);
     return fd;
+}
+
+/*
+ * The file at `path`, which is /proc/PID/fd/N: by now the pid may be another's, when the launcher has died, and what is
+ * open there somebody's data, which filling would overwrite, or a FIFO. Only a memfd of that name is touched. -1: none.
+ */
+static int open_ours(const char *path, int flags)
+{
+    static const char link[] = "/memfd:" NAME " (deleted)";
+    char text[sizeof link];
+
+    if (readlink(path, text, sizeof text) != sizeof link - 1 || memcmp(text, link, sizeof link - 1) != 0)
+        return -1;
+    return open(path, flags | O_CLOEXEC);
 }
 
 /* ---- reading the memfd ------------------------------------------------------------------------------------------- */
@@ -111,7 +127,7 @@ static int adopt(const struct mu_hwloc *hwloc, int fd, const struct head *head, 
 static int use(const struct mu_hwloc *hwloc, const char *path, hwloc_topology_t *ret_topology,
                enum mu_share_way *ret_way)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = -1; /* our own: hwloc moves the file's position */
+    int fd = open_ours(path, O_RDONLY), rc = -1; /* our own: hwloc moves the file's position */
     struct head head;
 
     if (fd < 0)
@@ -211,7 +227,7 @@ enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, 
         path = NULL;
     if (path && use(hwloc, path, ret_topology, ret_way) == 0)
         return MUSTER_OK;
-    fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1; /* our own open file: its lock is ours, and dies with us */
+    fd = path ? open_ours(path, O_RDWR) : -1; /* our own open file: its lock is ours, and dies with us */
     if (fd >= 0 && !is_whole(fd))
         turn = take_turn(fd, patience_ns);
     if (turn == 0 && use(hwloc, path, ret_topology, ret_way) == 0) {

@@ -266,6 +266,38 @@ static void without_a_file_each_loads(void **state)
     }
 }
 
+/* The launcher has died, its pid is another's, and so is what is open there. */
+static void what_is_somebody_elses_is_left_as_it_is(void **state)
+{
+    static const char data[] = "nobody's topology";
+    int fds[4] = {-1, memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+    char others[64], text[sizeof data];
+    hwloc_topology_t topology;
+    enum mu_share_way way;
+    FILE *file = tmpfile();
+
+    (void)state;
+    assert_non_null(file);
+    fds[0] = fileno(file);
+    assert_int_equal(pipe2(fds + 2, O_CLOEXEC), 0);
+    close(fds[3]); /* who opens it waits for a writer */
+    for (int i = 0; i < 3; i++) {
+        if (i < 2)
+            assert_int_equal(pwrite(fds[i], data, sizeof data, 0), sizeof data);
+        snprintf(others, sizeof others, "/proc/self/fd/%d", fds[i]);
+        assert_int_equal(mu_share_get(&hwloc, others, MU_SHARE_PATIENCE_NS, &topology, &way), 0);
+        assert_int_equal(way, MU_SHARE_LOADED);
+        hwloc.hwloc_topology_destroy(topology);
+        if (i == 2)
+            continue;
+        assert_int_equal(pread(fds[i], text, sizeof text, 0), sizeof data);
+        assert_memory_equal(text, data, sizeof data);
+    }
+    fclose(file);
+    close(fds[1]);
+    close(fds[2]);
+}
+
 int main(void)
 {
 #define EACH(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -278,6 +310,7 @@ int main(void)
         EACH(damaged_files_are_not_believed),
         EACH(short_files_are_not_believed),
         EACH(without_a_file_each_loads),
+        EACH(what_is_somebody_elses_is_left_as_it_is),
     };
     char why[400];
 
