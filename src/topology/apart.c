@@ -82,6 +82,8 @@ static _Noreturn void child_main(void (*tell)(const struct mu_apart_pipe *pipe, 
     for (int number = 1; number < SIGRTMIN; number++) /* the caller's handlers are not for us to run */
         signal(number, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
+    if (pipe.fd <= 2) /* the caller has closed one of those, and the pipe got its number */
+        pipe.fd = fcntl(pipe.fd, F_DUPFD_CLOEXEC, 3);
     be_quiet(pipe.fd);
     tell(&pipe, arg);
     send_all(pipe.fd, &end, sizeof end);

@@ -137,6 +137,25 @@ static void the_child_holds_no_descriptor_of_ours(void **state)
     close(fd_of_ours);
 }
 
+/* As daemons do: then the pipe has their numbers. */
+static void a_process_without_standard_streams_may_ask(void **state)
+{
+    int kept[3], count = 5, rc;
+
+    (void)state;
+    for (int fd = 0; fd < 3; fd++) {
+        kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 50);
+        close(fd);
+    }
+    rc = ask(many, &count, 60000);
+    for (int fd = 0; fd < 3; fd++) {
+        dup2(kept[fd], fd);
+        close(kept[fd]);
+    }
+    assert_int_equal(rc, 0);
+    assert_int_equal(taken, 5);
+}
+
 /* The kernel reaps in our place. */
 static void a_process_that_ignores_its_children_may_ask(void **state)
 {
@@ -164,6 +183,7 @@ int main(void)
         cmocka_unit_test(a_crash_is_named),
         cmocka_unit_test(what_is_no_record_is_not_taken),
         cmocka_unit_test(the_child_holds_no_descriptor_of_ours),
+        cmocka_unit_test(a_process_without_standard_streams_may_ask),
         cmocka_unit_test(a_process_that_ignores_its_children_may_ask),
         cmocka_unit_test(no_child_is_left),
     };
