@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "accel/nccl_library.h"
 #include "cli/cli.h"
 #include "topology/cuda.h"
 #include "topology/nvml.h"
@@ -234,22 +235,29 @@ void mu_doctor_cuda(struct mu_doctor_page *page)
                       "%d.%d: %s", version / 1000, version % 1000 / 10, mu_cuda_words(rc, words, sizeof words));
 }
 
+/* As a job finds it: what the loader does not know may lie in the folders where the vendor's packages put it. */
 void mu_doctor_nccl(struct mu_doctor_page *page)
 {
-    void *handle = load(page, "NCCL", "libnccl.so.2", 1, "jobs that bring no copy of their own have none",
-                        "apt-get install libnccl2 from NVIDIA's repository, or add its folder to LD_LIBRARY_PATH");
-    int (*version_of)(int *), version = 0;
+    const char *said = getenv("MUSTER_NCCL_LIBRARY");
+    const struct mu_nccl *nccl;
+    enum muster_status status = mu_nccl_open(&nccl);
+    char version[MU_NCCL_VERSION_TEXT];
 
-    if (!handle || find(page, "NCCL", handle, "ncclGetVersion", &version_of))
-        return;
-    if (version_of(&version))
-        mu_doctor_say(page, MU_DOCTOR_NOTE, "NCCL", "reinstall libnccl2", "does not tell its version");
-    else if (version < 10000) /* up to 2.8: 2804 */
-        mu_doctor_say(page, MU_DOCTOR_OK, "NCCL", NULL, "%d.%d.%d", version / 1000, version % 1000 / 100,
-                      version % 100);
+    if (!status)
+        mu_doctor_say(page, MU_DOCTOR_OK, "NCCL", NULL, "%s, %.280s", mu_nccl_version_text(nccl->version, version),
+                      nccl->path);
+    else if (said && *said)
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NCCL", "unset MUSTER_NCCL_LIBRARY, or let it name libnccl.so.2", "%.280s",
+                      muster_last_error());
+    else if (status == MUSTER_NOT_FOUND && strstr(muster_last_error(), "No such file") && !has_nvidia())
+        mu_doctor_say(page, MU_DOCTOR_OK, "NCCL", NULL, "libnccl.so.2 is not here, and no NVIDIA GPU either");
+    else if (status == MUSTER_NOT_FOUND && strstr(muster_last_error(), "No such file"))
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NCCL",
+                      "apt-get install libnccl2 from NVIDIA's repository, or let MUSTER_NCCL_LIBRARY name another copy",
+                      "libnccl.so.2 is not here: jobs that bring no copy of their own have none");
     else
-        mu_doctor_say(page, MU_DOCTOR_OK, "NCCL", NULL, "%d.%d.%d", version / 10000, version % 10000 / 100,
-                      version % 100);
+        mu_doctor_say(page, MU_DOCTOR_NOTE, "NCCL", "reinstall it, and look at LD_LIBRARY_PATH for another copy",
+                      "%.280s", muster_last_error());
 }
 
 void mu_doctor_pci(struct mu_doctor_page *page)

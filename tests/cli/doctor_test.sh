@@ -143,6 +143,21 @@ with_hwloc '#include <stdio.h>
     }'
 fact_has hwloc hwloc 'note: looking at it kills the process: Aborted'
 
+# NCCL is found as jobs find it.
+doctor 0 env MUSTER_NCCL_LIBRARY="$LIB/nothing" "$MUSTER"
+fact_has nccl NCCL 'note: MUSTER_NCCL_LIBRARY names no library .*nothing: cannot open'
+mend_has nccl NCCL 'unset MUSTER_NCCL_LIBRARY'
+echo 'int ncclGetVersion(int *version) { *version = 22809; return 0; }
+    int ncclGetUniqueId(void *id) { return id == 0; }
+    const char *ncclGetErrorString(int error) { return error ? "?" : ""; }' |
+    "${CC:-gcc}" -x c -shared -fPIC -o "$LIB/fake_nccl.so" - || fail "cannot compile"
+doctor 0 env MUSTER_NCCL_LIBRARY="$LIB/fake_nccl.so" "$MUSTER"
+fact_has nccl NCCL "ok: 2.28.9, $LIB/fake_nccl.so"
+echo 'int x;' | "${CC:-gcc}" -x c -shared -fPIC -o "$LIB/libnccl.so.2" - || fail "cannot compile"
+doctor 0 env LD_LIBRARY_PATH="$LIB" "$MUSTER"
+fact_has nccl NCCL 'note: the library has no ncclGetVersion(): it is no libnccl'
+rm "$LIB/libnccl.so.2"
+
 with_hwloc 'int x;'
 fact_has hwloc hwloc 'note: the library has no hwloc_get_api_version'
 with_hwloc 'unsigned hwloc_get_api_version(void) { return 0x10b00; }'
