@@ -2,10 +2,11 @@
  * accel/nccl_roots.c: roots, their sockets and their end.
  *
  * libnccl gives no handle on a root, and ends it only when all ranks have checked in. But an id holds the address, so
- * the listening socket is found among our descriptors by its port. It is marked close-on-exec at once: a child that
- * held it would make ranks connect to a root that is gone, and wait for ever instead of being refused. To end a root
- * its socket is shut down: libnccl's accept() fails, and the thread frees everything and goes, in every version alike.
- * The socket is recognised by its inode through a duplicate, so that nothing else is hit that has got its number since.
+ * the listening socket is found among our descriptors by its address and port. It is marked close-on-exec at once: a
+ * child that held it would make ranks connect to a root that is gone, and wait for ever instead of being refused. To
+ * end a root its socket is shut down: libnccl's accept() fails, and the thread frees everything and goes, in every
+ * version alike. The socket is recognised by its inode through a duplicate, so that nothing else is hit that has got
+ * its number since.
  *
  * The lock is held while ids are made, and by whoever forks: a forked child knows of every socket, and closes them.
  */
@@ -83,6 +84,15 @@ void mu_nccl_id_address(const struct mu_nccl_id *id, char text[MU_NCCL_ADDRESS])
     snprintf(text, MU_NCCL_ADDRESS, a.any.sa_family == AF_INET ? "%s:%u" : "[%s]:%u", host, ntohs(port_of(&a)));
 }
 
+/* The address, too: a program may listen on the same port of another one, and that is not ours to shut down. */
+static bool is_same(const union address *a, const union address *b)
+{
+    if (a->any.sa_family != b->any.sa_family || port_of(a) != port_of(b))
+        return false;
+    return a->any.sa_family == AF_INET ? a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr
+                                       : !memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr);
+}
+
 static bool listens_at(int fd, const union address *wanted)
 {
     union address a = {.any.sa_family = AF_UNSPEC};
@@ -90,7 +100,7 @@ static bool listens_at(int fd, const union address *wanted)
     int listening = 0;
 
     return inode_of(fd) && !getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) && listening &&
-           !getsockname(fd, &a.any, &len) && a.any.sa_family == wanted->any.sa_family && port_of(&a) == port_of(wanted);
+           !getsockname(fd, &a.any, &len) && is_same(&a, wanted);
 }
 
 /* Our descriptor that listens where the id says, or -1. */
