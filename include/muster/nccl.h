@@ -22,7 +22,8 @@
  * close-on-exec, in an exec'ed one. (In the instants between libnccl's making of a socket and its marking,
  * a posix_spawn() of another thread may still pass it on; a fork() may not.) Only tasks can take part, not observers.
  * Leaving the job gives up the generations that not all ranks have taken. A name stays in the segment, some 400 bytes
- * and 16 for each rank, until muster_nccl_comm_init() is through on all ranks; better use one again than ever new ones.
+ * and 16 for each rank, until muster_nccl_comm_init() is through on all ranks, and longer where one of its
+ * generations has died, for whoever holds that still must be told; better use one again than ever new ones.
  */
 #ifndef MUSTER_NCCL_H
 #define MUSTER_NCCL_H
@@ -104,7 +105,7 @@ MUSTER_API enum muster_status muster_nccl_comm_init(struct muster *muster, const
                                                     muster_deadline deadline, struct ncclComm **ret_comm);
 
 enum muster_nccl_state {
-    MUSTER_NCCL_NONE = 0,   /* nobody has asked, or all have initialised */
+    MUSTER_NCCL_NONE = 0,   /* nobody has asked, or all have initialised and no generation has died */
     MUSTER_NCCL_MAKING = 1, /* the owner is making the id */
     MUSTER_NCCL_READY = 2,
     MUSTER_NCCL_FAILED = 3, /* given up: `reason` */

@@ -519,7 +519,8 @@ static enum mu_verdict finish(struct mu_edit *e)
     e->status = copy_old(call, e);
     if (e->status || !mu_nccl_done(&call->record, call->generation, call->asker.rank))
         return MU_KEEP;
-    return call->record.head->done == call->record.head->nranks ? MU_DELETE : put(call, e);
+    return call->record.head->done == call->record.head->nranks && !mu_nccl_has_died(&call->record) ? MU_DELETE
+                                                                                                    : put(call, e);
 }
 
 enum muster_status mu_nccl_finish(struct mu_nccl_call *call)

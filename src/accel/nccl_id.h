@@ -45,7 +45,7 @@ enum muster_status mu_nccl_read(struct mu_nccl_call *call, bool *ret_there);
 /* End the roots of this process whose generation is dead. */
 enum muster_status mu_nccl_look_after_roots(struct muster *m);
 
-/* This rank is through with its initialisation; the last one forgets the name. */
+/* This rank is through with its initialisation; the last one forgets the name, if no generation of it has died. */
 enum muster_status mu_nccl_finish(struct mu_nccl_call *call);
 
 /* "rank 3; rank 5 and 2 more": those that have not taken call->generation; "" when all have. Read anew. */

@@ -16,6 +16,8 @@
 
 static_assert(sizeof(struct mu_nccl_head) == 192 && sizeof(struct mu_nccl_taker) == 16, "what peers read");
 
+#define HISTORY 64u /* generations */
+
 size_t mu_nccl_record_size(uint32_t nranks, uint32_t nids)
 {
     return sizeof(struct mu_nccl_head) + (size_t)nranks * sizeof(struct mu_nccl_taker) +
@@ -43,10 +45,12 @@ bool mu_nccl_record_view(struct mu_nccl_record *r, void *copy, size_t len)
     return true;
 }
 
-static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+/* `sound`: the one before was taken by all, and all of them are there. */
+static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_asker *a, bool sound)
 {
     struct mu_nccl_head *h = r->head;
 
+    h->history = h->history << 1 | sound;
     h->generation++;
     h->since = a->now;
     h->expires = 0;
@@ -66,7 +70,7 @@ static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_
 void mu_nccl_first(struct mu_nccl_record *r, void *room, const struct mu_nccl_asker *a)
 {
     r->head = room;
-    begin(r, a);
+    begin(r, a, true);
 }
 
 static bool is_owner(const struct mu_nccl_head *h, const struct mu_nccl_asker *a)
@@ -109,12 +113,10 @@ static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_n
     struct mu_nccl_head *h = r->head;
     struct mu_nccl_taker *t;
 
-    if (h->taken == h->nranks) {
-        h->completed = h->generation;
-        return begin(r, a);
-    }
-    if (is_broken(r, a, h->reason))
-        return begin(r, a);
+    if (is_broken(r, a, h->reason)) /* also when all have taken it: who waits for the lost one must be told */
+        return begin(r, a, false);
+    if (h->taken == h->nranks)
+        return begin(r, a, true);
     if (h->nranks != a->nranks || h->nids != a->nids)
         return MU_NCCL_OTHER_COUNT;
     t = &r->takers[a->rank];
@@ -139,14 +141,14 @@ enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_a
     struct mu_nccl_head *h = r->head;
 
     if (h->state == MUSTER_NCCL_FAILED)
-        return begin(r, a);
+        return begin(r, a, false);
     if (h->state == MUSTER_NCCL_READY)
         return ask_ready(r, a);
     if (is_owner(h, a)) /* an earlier call of ours that could not even say that it had failed */
-        return begin(r, a);
+        return begin(r, a, false);
     if (a->presence(a->arg, h->owner_task, h->owner_incarnation) != MU_NCCL_HERE) {
         snprintf(h->reason, sizeof h->reason, "task %d was lost while it made the id", h->owner_task);
-        return begin(r, a);
+        return begin(r, a, false);
     }
     return h->nranks == a->nranks && h->nids == a->nids ? MU_NCCL_WAIT : MU_NCCL_OTHER_COUNT;
 }
@@ -183,6 +185,13 @@ bool mu_nccl_fail(struct mu_nccl_record *r, uint64_t generation, uint64_t now, c
     return true;
 }
 
+bool mu_nccl_has_died(const struct mu_nccl_record *r)
+{
+    uint64_t before = r->head->generation - 1, known = before < HISTORY ? (1ull << before) - 1 : UINT64_MAX;
+
+    return (r->head->history & known) != known;
+}
+
 bool mu_nccl_done(struct mu_nccl_record *r, uint64_t generation, uint32_t rank)
 {
     struct mu_nccl_head *h = r->head;
@@ -203,7 +212,9 @@ bool mu_nccl_is_dead(const struct mu_nccl_record *r, const struct mu_nccl_asker 
     if (h->generation < generation) /* all were done with it, and the name began anew */
         return false;
     if (h->generation > generation) {
-        if (h->completed >= generation)
+        uint64_t age = h->generation - generation;
+
+        if (age > HISTORY || h->history >> (age - 1) & 1)
             return false;
         snprintf(reason, 120, "generation %" PRIu64 " has begun: %.70s", h->generation, h->reason);
         return true;

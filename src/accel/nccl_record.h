@@ -17,7 +17,7 @@
 
 struct mu_nccl_head {
     uint64_t generation; /* from 1 */
-    uint64_t completed;  /* the last generation before it that all its ranks had taken */
+    uint64_t history;    /* of those before it, the last one in bit 0: 1 if all had taken it and nobody was lost */
     uint64_t since;
     uint64_t expires; /* once READY */
     uint64_t owner_incarnation;
@@ -86,6 +86,9 @@ bool mu_nccl_is_maker(const struct mu_nccl_record *r, const struct mu_nccl_asker
 
 /* FAILED, if it is this generation and not past already (false: nothing is changed). */
 bool mu_nccl_fail(struct mu_nccl_record *r, uint64_t generation, uint64_t now, const char *reason);
+
+/* Whether a generation before the present one is known to have died: somebody may hold it still, and ask. */
+bool mu_nccl_has_died(const struct mu_nccl_record *r);
 
 /* The rank's initialisation is through. False: nothing is changed. */
 bool mu_nccl_done(struct mu_nccl_record *r, uint64_t generation, uint32_t rank);

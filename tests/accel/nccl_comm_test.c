@@ -158,6 +158,26 @@ static void the_deadline_names_the_ranks_that_have_not_come(void **state)
     muster_leave(m);
 }
 
+static void who_holds_a_generation_that_failed_is_told_when_the_next_is_through(void **state)
+{
+    struct muster *m[2] = {test_join(job.name, 0, 0), test_join(job.name, 1, 0)};
+    struct mu_nccl n = fake_nccl(-1, 0);
+
+    (void)state;
+    assert_status(MUSTER_DEADLINE_EXCEEDED, init(&n, m[0], 2, NULL, muster_after_ms(1)));
+    for (int i = 0; i < 2; i++) {
+        n = fake_nccl(0, MU_NCCL_SUCCESS);
+        assert_ok(init(&n, m[0], 2, NULL, MUSTER_FOREVER));
+        assert_ok(init(&n, m[1], 2, NULL, MUSTER_FOREVER));
+        assert_status(MUSTER_ABORTED, muster_nccl_check(m[1], "world", 1));
+    }
+    for (uint64_t generation = 2; generation < 4; generation++)
+        assert_ok(muster_nccl_abandon(m[0], "world", generation, NULL)); /* the fakes have not checked in */
+    assert_int_equal(mu_nccl_roots_count(), 0);
+    muster_leave(m[1]);
+    muster_leave(m[0]);
+}
+
 static void an_error_of_a_fake_is_told_to_all(void **state)
 {
     struct muster *m = test_join(job.name, 0, 0);
@@ -335,6 +355,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(without_a_gpu_every_rank_fails_with_words_and_none_hangs, setup, teardown),
         cmocka_unit_test_setup_teardown(fakes_that_come_up_are_handed_over_and_the_name_is_forgotten, setup, teardown),
         cmocka_unit_test_setup_teardown(the_deadline_names_the_ranks_that_have_not_come, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_holds_a_generation_that_failed_is_told_when_the_next_is_through, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(an_error_of_a_fake_is_told_to_all, setup, teardown),
         cmocka_unit_test_setup_teardown(configs_are_copied_but_never_block, setup, teardown),
         cmocka_unit_test_setup_teardown(a_peer_that_gives_up_ends_the_wait, setup, teardown),

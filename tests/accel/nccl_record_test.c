@@ -96,6 +96,28 @@ static void all_take_then_the_next_generation_begins(void **state)
     assert_false(is_dead(2));
 }
 
+/* Who holds a dead generation may look for the first time when many others have come and gone. */
+static void who_holds_a_dead_generation_is_told_however_late_he_asks(void **state)
+{
+    (void)state;
+    assert_true(made(0, 1));
+    for (uint32_t i = 1; i < RANKS; i++)
+        assert_int_equal(ask(i), MU_NCCL_TAKE);
+    incarnations[2]++; /* killed before it had checked in, and started again: it is the first to ask */
+    assert_int_equal(ask(2), MU_NCCL_MAKE);
+    assert_true(is_dead(1));
+    assert_non_null(strstr(reason, "generation 2 has begun: task 2, which is rank 2, is dead"));
+    for (uint64_t generation = 2; generation < 60; generation++) {
+        assert_true(made(2, generation));
+        for (uint32_t i = 0; i < RANKS; i++)
+            assert_int_equal(ask(i), i == 2 ? MU_NCCL_TWICE : MU_NCCL_TAKE);
+        assert_int_equal(ask(2), MU_NCCL_MAKE);
+        assert_true(is_dead(1));
+        assert_false(is_dead(generation));
+        assert_true(mu_nccl_has_died(&r));
+    }
+}
+
 static void a_lost_maker_is_replaced(void **state)
 {
     (void)state;
@@ -294,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(all_take_then_the_next_generation_begins, begin),
+        cmocka_unit_test_setup(who_holds_a_dead_generation_is_told_however_late_he_asks, begin),
         cmocka_unit_test_setup(a_lost_maker_is_replaced, begin),
         cmocka_unit_test_setup(an_id_is_dead_when_its_maker_or_a_taker_is, begin),
         cmocka_unit_test_setup(who_is_through_may_leave_and_the_last_forgets, begin),
