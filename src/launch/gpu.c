@@ -107,6 +107,25 @@ static int compare_minors(const void *a, const void *b, void *topology)
            muster_topology_device(topology, *(const size_t *)b)->minor;
 }
 
+static int is_lost(const struct muster_topology *topology, const struct mu_launch_seen *seen, size_t at)
+{
+    return muster_topology_device(topology, seen->list[at])->health < 0;
+}
+
+/* Nobody can compute on those that do not answer any more. Said, for CUDA's numbers may be others then. */
+static void leave_out_lost(struct mu_launch_gpus *gpus, struct mu_launch_seen *seen)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < seen->count; i++)
+        if (is_lost(gpus->topology, seen, i))
+            mu_launch_note(&gpus->notes, "GPU %s is lost and is not given out: see 'muster doctor' and 'nvidia-smi'",
+                           muster_topology_device(gpus->topology, seen->list[i])->pci);
+        else
+            seen->list[kept++] = seen->list[i];
+    seen->count = kept;
+}
+
 /* The maker's GPUs, as it numbers them; those that its driver tells of, if it does of any. */
 static int see_all(struct muster_topology *topology, uint32_t vendor, struct mu_launch_seen *seen)
 {
@@ -281,7 +300,11 @@ static int take(struct mu_launch_gpus *gpus, char *const *env)
         }
     }
     if (code == 0 && gpus->maker)
-        code = see_all(gpus->topology, gpus->maker->vendor, &seen) || hide(gpus, env, &seen) || fill(gpus, &all, &seen);
+        code = see_all(gpus->topology, gpus->maker->vendor, &seen) || hide(gpus, env, &seen);
+    if (code == 0 && gpus->maker) {
+        leave_out_lost(gpus, &seen);
+        code = fill(gpus, &all, &seen);
+    }
     free(all.list);
     free(seen.list);
     return code ? -1 : 0;
@@ -333,8 +356,11 @@ void mu_launch_gpus_free(struct mu_launch_gpus *gpus)
 
 void mu_launch_gpus_lack(const struct mu_launch_gpus *gpus, char *why, size_t size)
 {
-    if (gpus->maker)
+    if (gpus->maker && *gpus->hider)
         snprintf(why, size, "%s leaves no GPU of %zu", gpus->hider, gpus->num_there);
+    else if (gpus->maker)
+        snprintf(why, size, "of %zu GPU%s here none answers: see 'muster doctor' and 'nvidia-smi'", gpus->num_there,
+                 gpus->num_there == 1 ? "" : "s");
     else
         snprintf(why, size, "there is no GPU of NVIDIA or AMD here");
 }

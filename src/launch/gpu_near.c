@@ -4,8 +4,9 @@
  * Cores that the same tasks would like are one class; classes with few suitors are dealt out first. In each class a
  * core goes to the suitor that has the fewest until then, of equals to the one with the smallest choice; so tasks at
  * one NUMA node get equal shares of it, and one that would take any core takes what those leave that have no other.
- * What a task gets of a class lies together. Where cores do not suffice, those that went away empty share the least
- * used.
+ * What a task gets of a class lies together. Who goes away empty all the same, because others had more to choose from,
+ * is given a core for which its owner has another, or can be given another in turn: so nobody shares a core where
+ * cores suffice. Where they do not, those share the least used.
  */
 #include "launch/bind_private.h"
 #include "launch/gpu.h"
@@ -17,7 +18,11 @@ struct core {
     size_t first, count; /* threads[first ..] of the machine */
     size_t class;        /* the first core that the same tasks would like */
     uint32_t suitors, users;
+    uint32_t owner; /* to whom it was dealt */
+    char tried;
 };
+
+#define NOBODY UINT32_MAX
 
 struct split {
     const struct mu_launch_machine *machine;
@@ -50,7 +55,7 @@ static void find_cores(struct split *s)
         if (last && machine->threads[last->first].part[MU_PART_CORE] == machine->threads[i].part[MU_PART_CORE])
             last->count++;
         else
-            s->cores[s->num_cores++] = (struct core){.first = i, .count = 1};
+            s->cores[s->num_cores++] = (struct core){.first = i, .count = 1, .owner = NOBODY};
     }
 }
 
@@ -125,7 +130,7 @@ static void deal_class(struct split *s, size_t class)
             continue;
         while (s->quota[to] == 0)
             to++;
-        give(s, to, core);
+        s->cores[core].owner = to;
         s->quota[to]--;
     }
 }
@@ -138,6 +143,35 @@ static void deal(struct split *s)
                 deal_class(s, core);
 }
 
+/* The core that it would like, not tried yet, whose owner has the most. */
+static size_t richest(const struct split *s, uint32_t wish)
+{
+    size_t best = SIZE_MAX;
+
+    for (size_t core = 0; core < s->num_cores; core++)
+        if (!s->cores[core].tried && likes(s, wish, core) &&
+            (best == SIZE_MAX || s->got[s->cores[core].owner] > s->got[s->cores[best].owner]))
+            best = core;
+    return best;
+}
+
+/* One more core, from an owner that has more or finds another. 0: there is none. */
+static int find_one(struct split *s, uint32_t wish)
+{
+    for (size_t core = richest(s, wish); core != SIZE_MAX; core = richest(s, wish)) {
+        uint32_t owner = s->cores[core].owner;
+
+        s->cores[core].tried = 1;
+        if (s->got[owner] < 2 && !find_one(s, owner))
+            continue;
+        s->got[owner]--;
+        s->got[wish]++;
+        s->cores[core].owner = wish;
+        return 1;
+    }
+    return 0;
+}
+
 static void share(struct split *s, uint32_t wish)
 {
     size_t best = SIZE_MAX;
@@ -147,6 +181,22 @@ static void share(struct split *s, uint32_t wish)
             best = core;
     if (best != SIZE_MAX)
         give(s, wish, best);
+}
+
+static void hand_out(struct split *s)
+{
+    for (uint32_t wish = 0; wish < s->num_wishes; wish++)
+        if (s->got[wish] == 0) {
+            for (size_t core = 0; core < s->num_cores; core++)
+                s->cores[core].tried = 0;
+            find_one(s, wish);
+        }
+    for (size_t core = 0; core < s->num_cores; core++)
+        if (s->cores[core].owner != NOBODY)
+            give(s, s->cores[core].owner, core);
+    for (uint32_t wish = 0; wish < s->num_wishes; wish++)
+        if (s->got[wish] == 0)
+            share(s, wish);
 }
 
 static void mark_shared(struct split *s)
@@ -170,9 +220,7 @@ int mu_launch_split(const struct mu_launch_machine *machine, struct mu_launch_wi
         find_cores(&s);
         find_classes(&s);
         deal(&s);
-        for (uint32_t wish = 0; wish < count; wish++)
-            if (s.got[wish] == 0)
-                share(&s, wish);
+        hand_out(&s);
         mark_shared(&s);
         code = 0;
     }

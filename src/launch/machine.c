@@ -240,7 +240,7 @@ static int count_gpus(const char *what, struct mu_launch_gpus **gpus, uint32_t *
     *ret_count = 0;
     if (!gpus)
         gpus = &own;
-    if (!*gpus && is_auto && !mu_hwloc_foreign() && mu_launch_gpus_seen("") == 0)
+    if (!*gpus && is_auto && !mu_hwloc_foreign() && !getenv("MUSTER_NVML") && mu_launch_gpus_seen("") == 0)
         return 0;
     if (!*gpus && mu_launch_gpus_load(NULL, environ, gpus, why, size))
         return -1;

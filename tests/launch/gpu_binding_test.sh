@@ -114,6 +114,56 @@ else
     unset HWLOC_XMLFILE HWLOC_THISSYSTEM
 fi
 
+# ---- a divided GPU, and one that is lost, as a fake of NVIDIA's library tells of them ----
+cat > "$TMPDIR/facts" << 'END'
+driver 550.54.15
+gpu 0000:19:00.0 0x233010de
+name NVIDIA H100 80GB HBM3
+uuid GPU-aaaaaaaa-1111-2222-3333-444444444444
+gpu 0000:1a:00.0 0x233010de
+name NVIDIA H100 80GB HBM3
+uuid GPU-bbbbbbbb-1111-2222-3333-444444444444
+slots 7
+mig 0 MIG-11111111-1111-2222-3333-444444444444 7 0 16 1 1 9728
+mig 2 MIG-22222222-1111-2222-3333-444444444444 9 0 16 1 1 9728
+gpu 0000:1b:00.0 0x233010de
+uuid GPU-cccccccc-1111-2222-3333-444444444444
+fail nvmlDeviceGetName 15
+END
+FAKE=$BUILD/tests/topology/libfake_nvml.so
+if [ -e /proc/driver/nvidia/gpus ]; then
+    echo "not tested: MIG instances of a fake (this machine has real GPUs)"
+else
+    for n in gpu auto; do
+        check 0 env MUSTER_NVML="$FAKE" MUSTER_FAKE_NVML="$TMPDIR/facts" "$MUSTER" run --job "$JOB" -n $n --bind-to gpu \
+            --label sh -c 'echo "$CUDA_VISIBLE_DEVICES $MUSTER_GPUS $MUSTER_GPU_ORDINALS"'
+        err_has 'each task sees only its own'
+        err_has 'GPU 0000:1b:00.0 is lost and is not given out'
+        [ "$(sort "$OUT" | sed 's/-1111-2222-3333-444444444444//g')" = "[0] GPU-aaaaaaaa GPU-aaaaaaaa 0
+[1] MIG-11111111 MIG-11111111 0
+[2] MIG-22222222 MIG-22222222 0" ] || fail "-n $n: a GPU and two parts of another"
+    done
+    sed -i '/^gpu 0000:19/,/^mig 2/d' "$TMPDIR/facts"
+    check 125 env MUSTER_NVML="$FAKE" MUSTER_FAKE_NVML="$TMPDIR/facts" "$MUSTER" run -n gpu true
+    err_has 'of 1 GPU here none answers'
+fi
+
+# ---- real machines, in files ----
+FOLDER=${MUSTER_TEST_TOPOLOGIES:-}
+if [ ! -e "$FOLDER/mb_eas-tioga.xml" ] || [ ! -e "$FOLDER/nvidiaDGX2.xml" ]; then
+    echo "not tested: real machines (MUSTER_TEST_TOPOLOGIES names no folder with mb_eas-tioga.xml and nvidiaDGX2.xml)"
+else # of the first its users' guide says which eight cores each GPU is connected to
+    FOUR=$FOLDER/mb_eas-tioga.xml
+    check 0 elsewhere -n gpu --bind-to gpu --report-bindings=json true
+    sed -i -n '/^\[/p' "$OUT"
+    json_is '[(row["cpus"].split(",")[0], row["memory"]) for row in it]' '[["48-55", "3"], ["56-63", "3"], ["16-23", "1"], ["24-31", "1"], ["0-7", "0"], ["8-15", "0"], ["32-39", "2"], ["40-47", "2"]]'
+    FOUR=$FOLDER/nvidiaDGX2.xml
+    check 0 elsewhere -n gpu --gpus-per-task 8 --bind-to gpu --report-bindings=json true
+    sed -i -n '/^\[/p' "$OUT"
+    json_is '[({gpu["numa"] for gpu in row["gpus"]} == {row["task"]}, len(row["gpus"]), row["link"]) for row in it]' \
+        '[[true, 8, "NV6"], [true, 8, "NV6"]]'
+fi
+
 # ---- real GPUs ----
 if ! nvidia-smi -L > "$OUT.smi" 2> /dev/null || grep -q MIG "$OUT.smi"; then
     check 125 run -n gpu true

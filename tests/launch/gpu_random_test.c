@@ -15,7 +15,7 @@
 #include "launch/bind_private.h"
 #include "seed.h"
 
-#define ROUNDS 400
+#define ROUNDS 1000
 #define SIZE   256 /* bytes of a set */
 #define CPUS   256
 
