@@ -34,7 +34,8 @@
 
 #include "launch/raw.h"
 
-#define BEGUN_STACK 16384 /* system calls with arguments of their own take less than a page */
+#define BEGUN_STACK 16384    /* system calls with arguments of their own take less than a page */
+#define LOOK_NS     50000000 /* at a child that takes so long */
 
 /* Of <linux/mempolicy.h>, which is no header of libc's. */
 #define PREFERRED      1
@@ -321,18 +322,33 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
     atomic_store_explicit(&place->taken, 1, memory_order_relaxed);
     ret_begun->pid =
         make(&place->child, place->stack + BEGUN_STACK, CLONE_CHILD_CLEARTID, &ret_begun->pidfd, &place->taken);
-    if (ret_begun->pid < 0)
-        return fail("clone", errno, ret_failure);
+    if (ret_begun->pid < 0) /* too many; or a filter of system calls that knows vfork() only */
+        return mu_launch_spawn(image, &ret_begun->pid, &ret_begun->pidfd, ret_failure);
     place->begun = 1;
     ret_begun->place = place;
     return 0;
 }
 
-static void wait_for(struct place *place)
+/*
+ * Until the child has let go. It may have been stopped before exec, by somebody who stops all that he sees: it goes on,
+ * for it is in our memory, and we wait for nothing else meanwhile. Or have ended by a signal that dumps core: then
+ * kernels before 5.17 leave the word as it is.
+ */
+static void wait_for(struct place *place, pid_t pid)
 {
+    const struct timespec patience = {.tv_nsec = LOOK_NS};
+
     /* acquire, process-local: pairs with the kernel's clearing it, after the child's last store */
-    while (atomic_load_explicit(&place->taken, memory_order_acquire))
-        syscall(SYS_futex, &place->taken, FUTEX_WAIT, 1, NULL, NULL, 0);
+    while (atomic_load_explicit(&place->taken, memory_order_acquire)) {
+        siginfo_t info = {.si_pid = 0};
+
+        if (syscall(SYS_futex, &place->taken, FUTEX_WAIT, 1, &patience, NULL, 0) == 0 || errno != ETIMEDOUT ||
+            waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || info.si_pid == 0)
+            continue;
+        if (info.si_code != CLD_STOPPED)
+            return;
+        kill(pid, SIGCONT);
+    }
 }
 
 int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun *begun,
@@ -344,7 +360,7 @@ int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun
     if (!place)
         return 0;
     begun->place = NULL;
-    wait_for(place);
+    wait_for(place, begun->pid);
     place->begun = 0;
     if (!place->child.error) {
         if (image->ret_memory_error)

@@ -173,7 +173,19 @@ static void a_process_runs_though_its_memory_nodes_are_not_there(void **state)
     assert_true(error == EINVAL || error == EPERM || error == ENOSYS);
 }
 
-/* As in a container: the call is refused, the process runs all the same. */
+/* As in a container: a filter of system calls, for good. False: there is none. */
+static int set_filter(struct sock_filter *filter, size_t len)
+{
+    struct sock_fprog program = {.len = (unsigned short)len, .filter = filter};
+
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
+        return 1;
+    print_message("skipped: no filter of system calls: %s\n", strerror(errno));
+    return 0;
+}
+
+/* The call is refused, the process runs all the same. */
 static int is_refused_memory(void *arg)
 {
     struct sock_filter filter[] = {
@@ -182,15 +194,11 @@ static int is_refused_memory(void *arg)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
     int error;
 
     (void)arg;
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
-        print_message("skipped: no filter of system calls: %s\n", strerror(errno));
+    if (!set_filter(filter, sizeof filter / sizeof *filter))
         return 0;
-    }
     CHECK(prefers(1, "default", &error) == 0);
     CHECK(error == EPERM);
     return 0;
@@ -380,6 +388,76 @@ static void a_script_that_only_a_shell_can_run_is_run(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+/* 0, or what went wrong: `true` is begun, settled and ends as it should. */
+static int begin_and_settle(int expected, int stop)
+{
+    char *argv[] = {"true", NULL};
+    struct mu_launch_image image = image_of(argv);
+    struct mu_launch_failure failure = {"nothing", 0};
+    struct mu_launch_begun begun;
+
+    CHECK(!mu_launch_begin(&image, &begun, &failure));
+    if (stop)
+        CHECK(!kill(begun.pid, SIGSTOP));
+    CHECK(!mu_launch_settle(&image, &begun, &failure));
+    if (stop)
+        CHECK(!kill(begun.pid, SIGCONT)); /* it may have been stopped behind its exec */
+    CHECK(test_reap(begun.pid) == expected);
+    CHECK(!close(begun.pidfd));
+    return 0;
+}
+
+static void who_is_stopped_on_its_way_to_exec_does_not_stop_us(void **state)
+{
+    (void)state;
+    alarm(60);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(begin_and_settle(0, 1), 0);
+    alarm(0);
+}
+
+static int is_killed(void *arg)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_setpgid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct rlimit no_core = {0, 0};
+
+    (void)arg;
+    CHECK(!setrlimit(RLIMIT_CORE, &no_core));
+    return set_filter(filter, sizeof filter / sizeof *filter) ? begin_and_settle(1000 + SIGSYS, 0) : 0;
+}
+
+static void who_is_killed_on_its_way_to_exec_is_reaped_as_such(void **state)
+{
+    (void)state;
+    assert_int_equal(test_in_child(is_killed, NULL), 0);
+}
+
+static int may_only_vfork(void *arg)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args)), /* the low half of the flags */
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_VFORK, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+
+    (void)arg;
+    return set_filter(filter, sizeof filter / sizeof *filter) ? begin_and_settle(0, 0) : 0;
+}
+
+static void where_only_vfork_is_allowed_processes_start_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(test_in_child(may_only_vfork, NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +471,9 @@ int main(void)
         cmocka_unit_test(what_one_says_is_kept_until_it_is_settled),
         cmocka_unit_test(what_fails_beside_us_is_named_and_leaves_our_errno_alone),
         cmocka_unit_test(a_script_that_only_a_shell_can_run_is_run),
+        cmocka_unit_test(who_is_stopped_on_its_way_to_exec_does_not_stop_us),
+        cmocka_unit_test(who_is_killed_on_its_way_to_exec_is_reaped_as_such),
+        cmocka_unit_test(where_only_vfork_is_allowed_processes_start_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
