@@ -193,7 +193,7 @@ static void read_links(struct muster_topology *node, const struct kfd *kfds, siz
             continue;
         to = property(text, "node_to");
         for (size_t i = 0; i < count; i++)
-            if ((uint64_t)kfds[i].number == to)
+            if ((uint64_t)kfds[i].number == to && kfds[i].gpu >= 0)
                 wire.to = kfds[i].gpu;
         wire.bandwidth_mbs = property(text, "max_bandwidth");
         if (wire.to != wire.from)

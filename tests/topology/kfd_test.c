@@ -119,6 +119,28 @@ static void xgmi_connects_those_that_it_runs_between(void **state)
                 "");
 }
 
+/* What lies at no address of the bus is no device here, and no switch that all would reach each other through. */
+static void xgmi_to_a_gpu_that_is_not_here_connects_nothing(void **state)
+{
+    (void)state;
+    make_processors();
+    make_card("0000:05:00.0", 0x74a1, 0x1200);
+    make_card("0000:06:00.0", 0x74a1, 0x1200);
+    make_cpu_node(0);
+    make_gpu_node(1, &(struct gpu_node){5, 0, 0, 1216, 90402, 128, 0x11, 206});
+    make_gpu_node(2, &(struct gpu_node){6, 0, 0, 1216, 90402, 136, 0x12, 206});
+    make_gpu_node(3, &(struct gpu_node){7, 0, 0, 1216, 90402, 144, 0x13, 206});
+    make_link(1, 0, 11, 3, 64000);
+    make_link(2, 0, 11, 3, 64000);
+    expect_tree("0000:05:00.0 1002:74a1/1200 numa 0 package 0 cpus 0-1 \"ip discovery\" "
+                "GPU-0000000000000011 gfx942 minor 128 cores 304 memory 206 by sysfs+kfd\n"
+                "0000:06:00.0 1002:74a1/1200 numa 0 package 0 cpus 0-1 \"ip discovery\" "
+                "GPU-0000000000000012 gfx942 minor 136 cores 304 memory 206 by sysfs+kfd\n"
+                "X PHB\n"
+                "PHB X\n" NUMA,
+                "");
+}
+
 /* Both are VGA cards by their class: the driver computes on one, the other is a console. */
 static void a_graphics_card_counts_when_the_driver_computes_on_it(void **state)
 {
@@ -215,6 +237,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_TREE(xgmi_connects_those_that_it_runs_between),
+        IN_TREE(xgmi_to_a_gpu_that_is_not_here_connects_nothing),
         IN_TREE(a_graphics_card_counts_when_the_driver_computes_on_it),
         IN_TREE(a_gpu_in_partitions_is_parts_by_the_function_of_their_address),
         IN_TREE(or_by_the_highest_bits_of_it),
