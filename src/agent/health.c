@@ -136,11 +136,12 @@ static void fail_tasks(struct mu_health *health, const struct mu_health_record *
 /* Once a GPU and number. */
 static int is_said(struct mu_health_gpu *gpu, const struct mu_health_record *record)
 {
-    uint64_t number = record->type == NVML_EVENT_XID ? record->data : 0, bit = 1ull << (number & 63);
+    uint64_t number = record->type == NVML_EVENT_XID ? record->data : 0, bit;
     int said;
 
-    if (number > 255)
-        return 0;
+    if (number > 255) /* 999: the driver does not know it */
+        number = 255;
+    bit = 1ull << (number & 63);
     said = (gpu->said[number >> 6] & bit) != 0;
     gpu->said[number >> 6] |= bit;
     return said;

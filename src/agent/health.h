@@ -73,7 +73,7 @@ struct mu_health_gpu {
     int is_refused; /* may not be opened: the CUDA driver does not number it */
     int has_failed;
     uint32_t failures; /* of its parts, too */
-    uint64_t said[4];  /* Xids below 256 that were said of it, one bit each */
+    uint64_t said[4];  /* Xids that were said of it, one bit each; the last is of all from 255 on */
 };
 
 #define MU_HEALTH_PARTS_MAX (MU_NVML_GPUS_MAX * MU_NVML_PARTS_MAX)

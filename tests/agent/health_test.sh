@@ -87,9 +87,13 @@ two "$WORKER" stay sleep
 event '1 8 13'
 event '1 8 13'
 event '1 8 63'
-event '1 8 255'
+event '1 8 999'
+event '1 8 999'
 event '1 4 0' # nobody asked for these
-await "all are said" says 'GPU 1 (0000:5e:00.0) reported an error (Xid 255); what that means is not known'
+event '1 8 92'
+await "all are said" says 'GPU 1 (0000:5e:00.0) corrects more errors .* (Xid 92)'
+err_has 'GPU 1 (0000:5e:00.0) reported an error (Xid 999); what that means is not known'
+[ "$(grep -c 'Xid 999)' "$ERR")" -eq 1 ] || fail "Xid 999 is not said once"
 [ "$(grep -c 'Xid 13)' "$ERR")" -eq 1 ] || fail "Xid 13 is not said once"
 err_has 'Xid 63): the job goes on'
 connected 2 || fail "a task is in error"
