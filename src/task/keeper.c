@@ -120,6 +120,7 @@ static void *keep(void *arg)
     struct mu_beat *beats = calloc(k->seg->num_tasks, sizeof *beats);
     uint64_t last_check = 0, next_beat = 0, tick = k->seg->heartbeat_timeout / 8;
 
+    mu_own_thread(1); /* not before it is there: that of another would be taken for ours */
     if (k->period_ns < tick)
         tick = k->period_ns;
     if (mu_claim(k->seg, (uint64_t)k->muster->task_id + 1, &k->ctx)) {
@@ -175,11 +176,9 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     pthread_condattr_destroy(&attr);
     sigfillset(&all); /* the program's signals are the program's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    mu_own_thread(1);
     rc = pthread_create(&k->thread, NULL, keep, k);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) {
-        mu_own_thread(-1);
         free(k);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot start the heartbeat thread: %s", strerror(rc));
     }
