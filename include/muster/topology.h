@@ -56,7 +56,7 @@ struct muster_device {
     int32_t core_count;           /* multiprocessors, compute units, cores; 0: not known */
     int32_t gpu_instance;         /* GPU_PART; else -1 */
     int32_t compute_instance;     /* GPU_PART; else -1 */
-    int32_t health;               /* 0: nothing known against it; else the last critical Xid, or -1: lost */
+    int32_t health;               /* 0: nothing known against it; -1: it is lost, or must be reset */
     uint64_t memory_bytes;        /* 0: not known */
     uint64_t shared_memory_optin; /* bytes a block may ask for; 0: not known (only CUDA tells) */
     uint32_t pci_class;           /* 0x0302; 0: none */

@@ -73,7 +73,7 @@ static void put_device_title(const struct mu_svg_sheet *sheet, const struct must
     if (*device->cpus)
         fprintf(sheet->out, "\nnear CPUs %s", device->cpus);
     if (device->health)
-        fprintf(sheet->out, device->health < 0 ? "\nlost" : "\nin error: Xid %d", (int)device->health);
+        fputs("\nlost", sheet->out);
 }
 
 static void put_title(const struct mu_svg_sheet *sheet, int32_t at)

@@ -64,7 +64,7 @@ static void put_device(const struct mu_cli_topo *topo, int32_t index, FILE *out)
     if (device->kind == MUSTER_DEVICE_GPU_PART)
         put_text(out, "  ", device->uuid);
     if (device->health)
-        fprintf(out, device->health < 0 ? ", lost" : ", in error: Xid %d", (int)device->health);
+        fputs(", lost", out);
 }
 
 static void put_kind(const struct mu_cli_topo *topo, const struct mu_box *box, size_t alike, FILE *out)

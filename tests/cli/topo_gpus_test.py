@@ -88,7 +88,7 @@ finally:
     run.terminate()
     run.wait()
 
-# Sixteen on switches are one bar with sixteen lines; one that has fallen off the bus is said to be lost.
+# Sixteen on switches are one bar with sixteen lines.
 tell("".join(gpu("%02x" % (16 + k), "link 0 switch bad\nlink 1 switch bad\nspeed 25000\n") for k in range(16)))
 page, text, root, _ = check()
 bars = [e.text for e in root.iter(SVG + "text") if (e.text or "").startswith("NVSwitch: ")]
@@ -119,6 +119,14 @@ os.environ["MUSTER_FAKE_CUDA"] = "fail 100"
 note = topo("--cuda").splitlines()[-1]
 expect(note.startswith("note: CUDA: ") and note.endswith("; so CUDA's numbers of GPUs and their multiprocessors are not known"),
        note)
+
+# One that has fallen off the bus is said to be lost.
+tell(gpu("01", "fail nvmlDeviceGetSerial 15\n") + gpu("02"))
+page, text, _, titles = check()
+expect([device["health"] for device in page["devices"]] == [-1, 0], page["devices"])
+expect([title.endswith("\nlost") for title in titles if title.startswith("GPU")] == [True, False], titles)
+expect(text.count('class="bad"') == 1, "boxes of GPUs that are lost:", text.count('class="bad"'))
+expect([", lost" in line for line in lines_with(topo().split("\n\n")[0], "NVIDIA")] == [True, False], topo())
 
 # NVML that does not answer is a note, with what it costs.
 tell("fail nvmlInitWithFlags 9\n")
