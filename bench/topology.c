@@ -3,8 +3,8 @@
  *
  *   topology.N  muster: the first loads, the others map what it loaded; hwloc: each loads for itself
  *
- * Opening the library is part of both. The machine's size decides: on two processors a load takes some ms, on a node
- * with hundreds it takes seconds.
+ * Opening the library is part of both. This process stands for the launcher: its memfd has the name of that one's. The
+ * machine's size decides: on two processors a load takes some ms, on a node with hundreds it takes seconds.
  *
  * Usage: topology TASKS ROUNDS
  */
@@ -30,7 +30,7 @@ static void be_task(struct bench_job *job, int task, int shared, int ready, int 
 
 static uint64_t run_round(struct bench_job *job, int tasks, int shared)
 {
-    int ready[2], go[2], memfd = memfd_create("bench-topology", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int ready[2], go[2], memfd = memfd_create("muster-topology", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     pid_t *children = calloc((size_t)tasks, sizeof *children);
     char path[64], byte;
     uint64_t start;
