@@ -1,6 +1,11 @@
 /*
  * tests/accel/nccl_threads_test.c: the ranks of one process are threads of it; others of its threads fork meanwhile,
  * and no child inherits a root.
+ *
+ * Not under the thread sanitizer: we look whether a descriptor is still the root's, and libnccl's own thread closes it
+ * when it likes; of two that touch one descriptor's number without an order between them it says that they race.
+ *
+ * variants: release asan
  */
 #include "cm.h"
 
