@@ -6,6 +6,7 @@
  * seen once it has exec'ed. The policy of a process stands in the first line of its numa_maps; the rest is not read,
  * for the kernel walks all of the process's memory to write it.
  */
+#include "base/process.h"
 #include "launch/bind_private.h"
 #include "launch/gpu.h"
 
@@ -28,9 +29,32 @@ static int has_program(pid_t pid)
     return readlink(path, exe, sizeof exe) >= 0 || errno == EACCES;
 }
 
+/* Where the process's environment lies in its memory, by /proc; 0: not told. */
+static unsigned long place_of_environment(const char *who)
+{
+    enum { BEHIND_THE_NAME = 48 /* fields; env_start is the 50th */ };
+    char path[48], text[2048], *at;
+
+    snprintf(path, sizeof path, "/proc/%s/stat", who);
+    at = mu_read_file(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+    for (int i = 0; at && i < BEHIND_THE_NAME; i++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoul(at + 1, NULL, 10) : 0;
+}
+
+/* A new process is in ours until its exec is done, and has our environment in /proc. */
+static int is_in_our_memory(pid_t pid)
+{
+    unsigned long ours = place_of_environment("self");
+    char who[16];
+
+    snprintf(who, sizeof who, "%d", (int)pid);
+    return ours && place_of_environment(who) == ours;
+}
+
 /*
  * The process's environment, not empty; NULL: it cannot be asked. Who has spawned it goes on when its old memory goes,
- * which is some us before the kernel knows where its environment lies.
+ * which is some us before the kernel gives it the new one, and knows where its environment lies there.
  */
 static FILE *open_environment(pid_t pid)
 {
@@ -39,10 +63,11 @@ static FILE *open_environment(pid_t pid)
 
     snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     for (int i = 0; i < LOOKS_MAX; i++) {
+        int is_ready = !is_in_our_memory(pid); /* before it is opened: what is open stays with the old memory */
         FILE *file = fopen(path, "re");
         int c = file ? getc(file) : EOF;
 
-        if (c != EOF) {
+        if (c != EOF && is_ready) {
             ungetc(c, file);
             return file;
         }

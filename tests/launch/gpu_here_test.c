@@ -6,15 +6,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "child.h"
 #include "gpu_machines.h"
 #include "launch/bind_private.h"
 #include "launch/launch.h"
+#include "launch/raw.h"
 
 /* `cat`, which lives until its stdin is closed. */
 struct cat {
@@ -83,6 +87,43 @@ static void what_a_process_was_told_is_read_from_the_process(void **state)
         stop(&cat);
         assert_int_equal(mu_launch_gpu_verify(cat.pid, &place, actual, sizeof actual), MU_LAUNCH_GONE);
     }
+}
+
+/* As between clone and the end of exec: in our memory, and with our environment in /proc. */
+struct early {
+    char *env[2];
+    _Alignas(16) char stack[16384];
+};
+
+MU_RAW_ON_CHILD_STACK static int come_late(void *arg)
+{
+    struct early *early = arg;
+    struct timespec moment = {.tv_nsec = 50000000};
+    char *argv[] = {"/bin/sleep", "1000", NULL}; /* sleep: until it is killed */
+
+    mu_raw(SYS_nanosleep, &moment, NULL, 0, 0); /* sleep: it is looked at before its exec */
+    mu_raw(SYS_execve, argv[0], argv, early->env, 0);
+    mu_raw(SYS_exit_group, 127, 0, 0, 0);
+    return 127;
+}
+
+static void a_process_that_is_in_our_memory_still_is_not_taken_for_us(void **state)
+{
+    char *wanted[] = {"MUSTER_GPUS=GPU-b", NULL}, actual[160] = "";
+    struct mu_launch_place place = {.env = wanted};
+    static struct early early = {.env = {"MUSTER_GPUS=GPU-b", NULL}};
+    pid_t pid;
+
+    (void)state;
+    if (!MU_RAW_IS_APART) {
+        print_message("skipped: no system calls of our own on this machine\n");
+        skip();
+    }
+    pid = clone(come_late, early.stack + sizeof early.stack, CLONE_VM | SIGCHLD, &early);
+    assert_true(pid > 0);
+    assert_int_equal(mu_launch_gpu_verify(pid, &place, actual, sizeof actual), MU_LAUNCH_HOLDS);
+    kill(pid, SIGKILL);
+    assert_int_equal(test_reap(pid), 1000 + SIGKILL);
 }
 
 /* A node that we may have memory from; -1: none that we can tell of. */
@@ -197,6 +238,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_process_was_told_is_read_from_the_process),
+        cmocka_unit_test(a_process_that_is_in_our_memory_still_is_not_taken_for_us),
         cmocka_unit_test(the_policy_of_a_processs_memory_is_read_from_the_process),
         cmocka_unit_test(gpus_that_tasks_of_other_jobs_have_been_given_are_named),
     };
