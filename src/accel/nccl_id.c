@@ -21,8 +21,7 @@
 #define EXPIRY_NS      600000000000u
 #define UNPINNED_TRIES 1000u
 
-/* ---- the cell -----------------------------------------------------------------------------------------------------
- */
+/* ---- the cell ---------------------------------------------------------------------------------------------------- */
 
 static enum mu_nccl_presence presence(void *arg, int32_t task, uint64_t incarnation)
 {
@@ -157,8 +156,7 @@ static enum muster_status edit(struct mu_nccl_call *call, mu_edit_fn fn, void *a
     return status;
 }
 
-/* ---- roots of this process ----------------------------------------------------------------------------------------
- */
+/* ---- roots of this process --------------------------------------------------------------------------------------- */
 
 static struct mu_nccl_root_key root_key(const struct mu_nccl_call *call)
 {
@@ -218,8 +216,7 @@ enum muster_status mu_nccl_look_after_roots(struct muster *m)
     return MUSTER_OK;
 }
 
-/* ---- taking -------------------------------------------------------------------------------------------------------
- */
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
 
 struct question {
     struct mu_nccl_call *call;
@@ -355,8 +352,7 @@ static enum muster_status get_answer(struct mu_nccl_call *call, muster_deadline 
     return status;
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 struct delivery {
     struct mu_nccl_call *call;
@@ -437,8 +433,7 @@ enum muster_status mu_nccl_take(struct mu_nccl_call *call, muster_deadline deadl
     return MUSTER_OK;
 }
 
-/* ---- afterwards ---------------------------------------------------------------------------------------------------
- */
+/* ---- afterwards -------------------------------------------------------------------------------------------------- */
 
 enum muster_status mu_nccl_watch(struct mu_nccl_call *call, uint64_t wait_ns)
 {
@@ -560,8 +555,7 @@ void mu_nccl_missing(struct mu_nccl_call *call, char *text, size_t size)
         snprintf(text + at, size - at, " and %u more", missing - shown);
 }
 
-/* ---- who asks ----------------------------------------------------------------------------------------------------
- */
+/* ---- who asks ---------------------------------------------------------------------------------------------------- */
 
 static enum muster_status check_options(const struct muster_nccl_options *options)
 {

@@ -40,8 +40,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct root *roots;
 static _Thread_local bool making; /* this thread holds the lock, and libnccl, or a plugin of it, might fork */
 
-/* ---- sockets ------------------------------------------------------------------------------------------------------
- */
+/* ---- sockets ----------------------------------------------------------------------------------------------------- */
 
 static ino_t inode_of(int fd)
 {
@@ -123,8 +122,7 @@ static int find_socket(const struct mu_nccl_id *id)
     return found;
 }
 
-/* ---- the list -----------------------------------------------------------------------------------------------------
- */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 static void before_fork(void)
 {
@@ -240,8 +238,7 @@ uint32_t mu_nccl_roots_count(void)
     return n;
 }
 
-/* ---- making -------------------------------------------------------------------------------------------------------
- */
+/* ---- making ------------------------------------------------------------------------------------------------------ */
 
 /* One id; its root joins the list. Under the lock. */
 static enum muster_status make_one(const struct mu_nccl *nccl, const struct mu_nccl_root_key *key, uint64_t expires,

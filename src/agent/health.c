@@ -37,8 +37,7 @@ struct mu_health {
     struct mu_health_gpus gpus;
 };
 
-/* ---- whom it concerns ---------------------------------------------------------------------------------------------
- */
+/* ---- whom it concerns -------------------------------------------------------------------------------------------- */
 
 static enum mu_health_use uses(const struct mu_health *health, const struct mu_agent_task *task,
                                const struct mu_health_record *record)
@@ -92,8 +91,7 @@ static void name_tasks(const uint32_t *tasks, uint32_t count, char *to, size_t s
         snprintf(to + len, size - len, " and %u more", count - shown);
 }
 
-/* ---- what happens then --------------------------------------------------------------------------------------------
- */
+/* ---- what happens then ------------------------------------------------------------------------------------------- */
 
 static void put_in_error(struct mu_agent *agent, uint32_t task_id, const char *message)
 {
@@ -197,8 +195,7 @@ static void take_record(struct mu_health *health, struct mu_health_record *recor
     }
 }
 
-/* ---- the pipe -----------------------------------------------------------------------------------------------------
- */
+/* ---- the pipe ---------------------------------------------------------------------------------------------------- */
 
 static int is_sound(struct mu_health_record *record)
 {
@@ -255,8 +252,7 @@ static void closed(uv_handle_t *handle)
     free(health);
 }
 
-/* ---- start and stop -----------------------------------------------------------------------------------------------
- */
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 /* Two looks at /dev where there is nothing. MUSTER_NVML is somebody's word that there is. */
 static int is_worth_it(void)

@@ -79,8 +79,7 @@ struct mu_metrics {
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
 static void answer(struct connection *c, int status, const char *type, struct body *body, int is_head);
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static void drop(struct body *body)
 {
@@ -129,8 +128,7 @@ static void end(struct connection *c)
     uv_close(&c->handle.any, on_closed);
 }
 
-/* ---- answers ------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void set_phase(struct connection *c, enum phase phase, uint64_t ms)
 {
@@ -276,8 +274,7 @@ static void answer(struct connection *c, int status, const char *type, struct bo
         end(c);
 }
 
-/* ---- connections --------------------------------------------------------------------------------------------------
- */
+/* ---- connections ------------------------------------------------------------------------------------------------- */
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
 {
@@ -390,8 +387,7 @@ static void on_tick(uv_timer_t *timer)
     }
 }
 
-/* ---- start and stop -----------------------------------------------------------------------------------------------
- */
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
 /* A socket that nobody serves: its server was killed. */
 static int is_abandoned(const char *path)

@@ -35,8 +35,7 @@ struct text {
     int failed;
 };
 
-/* ---- text ---------------------------------------------------------------------------------------------------------
- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static void reserve(struct text *text, size_t more)
 {
@@ -110,8 +109,7 @@ static void gauge(struct text *text, const char *name, const char *help, uint64_
     put(text, "%s %" PRIu64 "\n", name, value);
 }
 
-/* ---- the view -----------------------------------------------------------------------------------------------------
- */
+/* ---- the view ---------------------------------------------------------------------------------------------------- */
 
 struct mu_metrics_view *mu_metrics_view_new(struct muster *muster)
 {
@@ -157,8 +155,7 @@ void mu_metrics_look(struct mu_metrics_view *view)
     }
 }
 
-/* ---- tasks --------------------------------------------------------------------------------------------------------
- */
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
 static void put_states(struct text *text, const struct mu_metrics_view *view)
 {
@@ -211,8 +208,7 @@ static void put_each_task(struct text *text, const struct mu_metrics_view *view,
                 : 0.0);
 }
 
-/* ---- counts -------------------------------------------------------------------------------------------------------
- */
+/* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 static void put_barrier_waits(struct text *text, const struct muster_stats *stats)
 {

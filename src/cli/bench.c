@@ -52,8 +52,7 @@ static void reduce(struct mu_bench *bench, unsigned batch, struct result *ret_re
     };
 }
 
-/* ---- printing -----------------------------------------------------------------------------------------------------
- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static const char *cpu_name(char buffer[128])
 {
@@ -148,8 +147,7 @@ static void progress(const struct mu_bench_row *row)
         fprintf(stderr, "\r\033[K%s%s", row ? row->name : "", row ? " ..." : "");
 }
 
-/* ---- which rows ---------------------------------------------------------------------------------------------------
- */
+/* ---- which rows -------------------------------------------------------------------------------------------------- */
 
 /* "kv-get,launch" as bits. */
 static int take_only(struct mu_cli_call *call, uint64_t *ret_wanted)

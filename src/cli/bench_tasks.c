@@ -59,8 +59,7 @@ static int is_over(const struct mu_bench_task *task)
             return mu_bench_fail(task->table, "%s", muster_last_error());                                              \
     } while (0)
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* Back-to-back barriers of either kind; the period at rank 0. The first hundred samples are the warm-up. */
 static int barriers(struct mu_bench_task *task, unsigned batch, int named)
@@ -214,8 +213,7 @@ const struct mu_bench_row mu_bench_rows[] = {
     {NULL, NULL, 0, NULL, NULL, 0},
 };
 
-/* ---- processes ----------------------------------------------------------------------------------------------------
- */
+/* ---- processes --------------------------------------------------------------------------------------------------- */
 
 int mu_bench_create(struct mu_bench *bench, uint32_t size, char job[64], struct muster_segment **ret_segment)
 {

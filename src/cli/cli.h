@@ -235,8 +235,7 @@ const char *mu_cli_process(const struct muster_task_info *info);
 void mu_cli_print_text(FILE *out, const void *data, size_t len);
 void mu_cli_print_line(FILE *out, const char *text); /* the same up to the NUL */
 
-/* ---- json.c --------------------------------------------------------------------------------------------------------
- */
+/* ---- json.c ------------------------------------------------------------------------------------------------------ */
 
 struct mu_cli_json {
     FILE *out;

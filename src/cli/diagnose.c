@@ -111,8 +111,7 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     return buffer;
 }
 
-/* ---- words ---------------------------------------------------------------------------------------------------------
- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, const char *format, ...)
 {
@@ -226,8 +225,7 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
     }
 }
 
-/* ---- findings ------------------------------------------------------------------------------------------------------
- */
+/* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 struct search {
     struct mu_cli_picture *picture;

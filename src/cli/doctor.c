@@ -100,8 +100,7 @@ const char *mu_doctor_why_refused(const char *needs, char buffer[320])
     return buffer;
 }
 
-/* ---- one topic, in a child ----------------------------------------------------------------------------------------
- */
+/* ---- one topic, in a child --------------------------------------------------------------------------------------- */
 
 static _Noreturn void probe(const struct topic *topic, struct mu_doctor_page *page, pid_t parent)
 {
@@ -190,8 +189,7 @@ static void run_topic(const struct topic *topic, struct mu_doctor_page *page)
     mu_doctor_say(page, MU_DOCTOR_NOTE, topic->name, topic->mend, "no answer within %u s", topic->limit_s);
 }
 
-/* ---- printing -----------------------------------------------------------------------------------------------------
- */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

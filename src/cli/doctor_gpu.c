@@ -18,8 +18,7 @@
 #include "topology/nvml.h"
 #include "topology/pci.h"
 
-/* ---- PCI ----------------------------------------------------------------------------------------------------------
- */
+/* ---- PCI --------------------------------------------------------------------------------------------------------- */
 
 struct gpus {
     unsigned driven, alone, nvidia;
@@ -81,8 +80,7 @@ static int has_nvidia(void)
            access("/dev/dxg", F_OK) == 0;
 }
 
-/* ---- libraries ----------------------------------------------------------------------------------------------------
- */
+/* ---- libraries --------------------------------------------------------------------------------------------------- */
 
 /* Load it, or say why not. */
 static void *load(struct mu_doctor_page *page, const char *name, const char *library, int of_nvidia, const char *lack,

@@ -17,8 +17,7 @@
 
 #define GIB (1024.0 * 1024 * 1024)
 
-/* ---- of the user --------------------------------------------------------------------------------------------------
- */
+/* ---- of the user ------------------------------------------------------------------------------------------------- */
 
 static const char *amount(rlim_t value, char buffer[32])
 {
@@ -177,8 +176,7 @@ void mu_doctor_limits(struct mu_doctor_page *page)
     namespaces(page);
 }
 
-/* ---- processors ---------------------------------------------------------------------------------------------------
- */
+/* ---- processors -------------------------------------------------------------------------------------------------- */
 
 /* Processors' worth of time: "50000 100000" is a half. */
 static int read_cpu_max(const char *path, double *ret_value)
@@ -226,8 +224,7 @@ void mu_doctor_processors(struct mu_doctor_page *page)
         mu_doctor_say(page, MU_DOCTOR_OK, "NUMA nodes", NULL, "one, as far as can be seen");
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static double available_gib(void)
 {
@@ -286,8 +283,7 @@ void mu_doctor_memory(struct mu_doctor_page *page)
                             : "the kernel kills a process, which muster reports");
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 void mu_doctor_host(struct mu_doctor_page *page)
 {

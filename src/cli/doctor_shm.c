@@ -124,8 +124,7 @@ void mu_doctor_shm(struct mu_doctor_page *page)
     try_segment(page, 1);
 }
 
-/* ---- what is left of dead jobs ------------------------------------------------------------------------------------
- */
+/* ---- what is left of dead jobs ----------------------------------------------------------------------------------- */
 
 struct seen {
     struct mu_doctor_page *page;

@@ -94,8 +94,7 @@ void mu_cli_print_general_help(FILE *out)
     fprintf(out, "\nEach verb has its own --help. Durations read 500ms, 30s, 5m.\n\nSee muster(1).\n");
 }
 
-/* ---- completion ---------------------------------------------------------------------------------------------------
- */
+/* ---- completion -------------------------------------------------------------------------------------------------- */
 
 static void print_case(const char *path, const struct mu_cli_verb *verb, FILE *out)
 {

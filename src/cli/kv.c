@@ -248,8 +248,7 @@ static int list_run(struct mu_cli_call *call)
     return mu_cli_leave(call, muster, code);
 }
 
-/* ---- watch --------------------------------------------------------------------------------------------------------
- */
+/* ---- watch ------------------------------------------------------------------------------------------------------- */
 
 /* muster_kv_watch() into a buffer that grows as needed. */
 static enum muster_status watch_once(struct muster *muster, const char *key, uint64_t after, muster_deadline deadline,

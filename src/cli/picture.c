@@ -90,8 +90,7 @@ static void look_at_process(struct mu_cli_task *task, const struct scheduler *sc
         task->last_ran = scheduler->now;
 }
 
-/* ---- what two looks tell -------------------------------------------------------------------------------------------
- */
+/* ---- what two looks tell ----------------------------------------------------------------------------------------- */
 
 static const struct mu_cli_task *same_task(const struct mu_cli_picture *before, size_t i,
                                            const struct mu_cli_task *task)
@@ -149,8 +148,7 @@ static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, co
         task->cpu_percent = 100.0 * (double)task->cpu_ns / (double)life;
 }
 
-/* ---- the picture ---------------------------------------------------------------------------------------------------
- */
+/* ---- the picture ------------------------------------------------------------------------------------------------- */
 
 /* Start times as registered, malloc()ed; NULL: none is known. */
 static uint64_t *registered_starts(struct muster *muster, size_t count)

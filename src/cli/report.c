@@ -99,8 +99,7 @@ void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
         print_task(picture, &picture->tasks[i], out);
 }
 
-/* ---- barriers ------------------------------------------------------------------------------------------------------
- */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
 static void print_meeting(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
 {
@@ -142,8 +141,7 @@ void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out)
     print_kind(picture, 1, out);
 }
 
-/* ---- all of it -----------------------------------------------------------------------------------------------------
- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static void print_job(const struct mu_cli_picture *picture, FILE *out)
 {

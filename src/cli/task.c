@@ -75,8 +75,7 @@ static int reset_run(struct mu_cli_call *call)
     return mu_cli_leave(call, muster, code);
 }
 
-/* ---- error --------------------------------------------------------------------------------------------------------
- */
+/* ---- error ------------------------------------------------------------------------------------------------------- */
 
 static void print_error(const struct mu_cli_call *call, const struct muster_error *error)
 {
@@ -170,8 +169,7 @@ static int error_run(struct mu_cli_call *call)
     return mu_cli_leave(call, muster, code);
 }
 
-/* ---- watch --------------------------------------------------------------------------------------------------------
- */
+/* ---- watch ------------------------------------------------------------------------------------------------------- */
 
 static int differs(const struct muster_task_info *one, const struct muster_task_info *other)
 {

@@ -85,8 +85,7 @@ static void fill_line(int row, attr_t attributes)
         mvaddch(row, column, ' ' | attributes);
 }
 
-/* ---- what every page has -------------------------------------------------------------------------------------------
- */
+/* ---- what every page has ----------------------------------------------------------------------------------------- */
 
 static void draw_title(const struct mu_top *top)
 {
@@ -141,8 +140,7 @@ static void draw_foot(const struct mu_top *top)
     }
 }
 
-/* ---- the tasks -----------------------------------------------------------------------------------------------------
- */
+/* ---- the tasks --------------------------------------------------------------------------------------------------- */
 
 const char *mu_top_head(void)
 {
@@ -212,8 +210,7 @@ static void draw_tasks(struct mu_top *top)
         put(first, 0, A_NORMAL, "no task passes the filter: / and f change it");
 }
 
-/* ---- waits ---------------------------------------------------------------------------------------------------------
- */
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
 
 static const char *duration(uint64_t ns, char buffer[32])
 {
@@ -264,8 +261,7 @@ static int draw_histogram(const struct muster_stats *stats, int row, int room)
     return row;
 }
 
-/* ---- one task ------------------------------------------------------------------------------------------------------
- */
+/* ---- one task ---------------------------------------------------------------------------------------------------- */
 
 static int draw_process(const struct mu_cli_picture *picture, const struct mu_cli_task *task, int row)
 {
@@ -321,8 +317,7 @@ static void draw_task(struct mu_top *top)
     draw_histogram(stats, row + 1, LINES - 2 - row);
 }
 
-/* ---- barriers and help ---------------------------------------------------------------------------------------------
- */
+/* ---- barriers and help ------------------------------------------------------------------------------------------- */
 
 static void draw_barriers(struct mu_top *top)
 {

@@ -37,8 +37,7 @@ struct mu_cli_topo {
     size_t message_size;
 };
 
-/* ---- topo_ranks.c --------------------------------------------------------------------------------------------------
- */
+/* ---- topo_ranks.c ------------------------------------------------------------------------------------------------ */
 
 /* The job's tasks that run here. An exit status; on failure it is said. */
 int mu_cli_topo_ranks(struct mu_cli_call *call, struct mu_cli_topo *topo);
@@ -78,8 +77,7 @@ int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_pr
 enum muster_status mu_cli_topo_proto(const struct mu_cli_topo *topo, const struct mu_cli_topo_proto *proto,
                                      void **ret_bytes, size_t *ret_size);
 
-/* ---- the forms -----------------------------------------------------------------------------------------------------
- */
+/* ---- the forms --------------------------------------------------------------------------------------------------- */
 
 /* `width`: of the terminal; 0: lines may be as long as they like. */
 void mu_cli_topo_tree(const struct mu_cli_topo *topo, FILE *out);

@@ -35,8 +35,7 @@ struct mu_svg_sheet {
     FILE *out;
 };
 
-/* ---- topo_pen.c: elements ------------------------------------------------------------------------------------------
- */
+/* ---- topo_pen.c: elements ---------------------------------------------------------------------------------------- */
 
 /* The width of so many letters, or of a text. */
 int mu_svg_width(size_t letters, int size);
@@ -51,22 +50,19 @@ void mu_svg_pill(FILE *out, int x, int y, int room, const char *how, const char 
 /* The first line of the picture: its size, its name, and how it looks. */
 void mu_svg_begin(const struct mu_svg_sheet *sheet);
 
-/* ---- topo_svg.c: words --------------------------------------------------------------------------------------------
- */
+/* ---- topo_svg.c: words ------------------------------------------------------------------------------------------- */
 
 /* What stands above what is in a box. */
 void mu_svg_head(const struct mu_box *box, char *text, size_t size);
 
-/* ---- topo_layout.c: how large each box is, and where it is ---------------------------------------------------------
- */
+/* ---- topo_layout.c: how large each box is, and where it is ------------------------------------------------------- */
 
 /* `top` is where the machine begins. Returns the y below all. */
 int mu_svg_layout(struct mu_svg_sheet *sheet, int top);
 /* An address without the domain that nearly all have. */
 const char *mu_svg_short_pci(const char *pci);
 
-/* ---- topo_wires.c: NVLink and its like, below the machine ----------------------------------------------------------
- */
+/* ---- topo_wires.c: NVLink and its like, below the machine -------------------------------------------------------- */
 
 struct mu_svg_wires;
 

@@ -13,8 +13,7 @@
 
 #include "launch/bind.h"
 
-/* ---- gpu_visible.c ------------------------------------------------------------------------------------------------
- */
+/* ---- gpu_visible.c ----------------------------------------------------------------------------------------------- */
 
 /* A stage of hiding: the first of its variables that is set counts. */
 #define MU_LAUNCH_STAGES 2

@@ -53,8 +53,7 @@ struct told {
     char words[512];
 };
 
-/* ---- in the child -------------------------------------------------------------------------------------------------
- */
+/* ---- in the child ------------------------------------------------------------------------------------------------ */
 
 static void tell_words(const struct mu_apart_pipe *pipe, const char *words)
 {
@@ -204,8 +203,7 @@ static void tell(const struct mu_apart_pipe *pipe, void *arg)
         tell_device(pipe, &cuda, i);
 }
 
-/* ---- in the caller ------------------------------------------------------------------------------------------------
- */
+/* ---- in the caller ----------------------------------------------------------------------------------------------- */
 
 /* By its UUID, of a part too; else the GPU at its address; else a new one. */
 static struct muster_device *device_of(struct muster_topology *node, const struct told *told)

@@ -45,8 +45,7 @@ struct answers {
 #define FORM_FORMAT  "1 %zu %zu " /* the form and what tells builds apart */
 #define FORM_NUMBERS sizeof(struct told), offsetof(struct told, u.device.fabric)
 
-/* ---- in the child -------------------------------------------------------------------------------------------------
- */
+/* ---- in the child ------------------------------------------------------------------------------------------------ */
 
 static void tell_words(const struct mu_apart_pipe *pipe, uint32_t gpu, const char *words)
 {
@@ -97,8 +96,7 @@ static void tell(const struct mu_apart_pipe *pipe, void *arg)
         tell_gpu(pipe, &nvml, i);
 }
 
-/* ---- in the caller ------------------------------------------------------------------------------------------------
- */
+/* ---- in the caller ----------------------------------------------------------------------------------------------- */
 
 static void terminate(char *text, size_t size)
 {
@@ -248,8 +246,7 @@ static int32_t merge(struct muster_topology *node, const struct mu_nvml_device *
     return mu_node_index(node, device);
 }
 
-/* ---- wires --------------------------------------------------------------------------------------------------------
- */
+/* ---- wires ------------------------------------------------------------------------------------------------------- */
 
 /* That the far end has an address that is no switch's: then it is a processor's, or something that we do not know. */
 static int is_no_switch(const struct muster_topology *node, const char *pci)
@@ -325,8 +322,7 @@ static void merge_all(struct muster_topology *node, const struct answers *answer
     free(places);
 }
 
-/* ---- keeping ------------------------------------------------------------------------------------------------------
- */
+/* ---- keeping ----------------------------------------------------------------------------------------------------- */
 
 static char *write_down(const struct answers *answers)
 {
@@ -391,8 +387,7 @@ static int recall(const struct mu_hwloc *hwloc, hwloc_topology_t tree, struct an
     return -1;
 }
 
-/* ---- whether to ask -----------------------------------------------------------------------------------------------
- */
+/* ---- whether to ask ---------------------------------------------------------------------------------------------- */
 
 /* MUSTER_NVML is somebody's word that there is something to be asked. */
 static int may_be_here(void)

@@ -33,8 +33,7 @@ static int heard(struct mu_nvml_device *device, int rc)
     return rc;
 }
 
-/* ---- words --------------------------------------------------------------------------------------------------------
- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static void take_text(char to[NVML_TEXT_MAX], int rc, const char *from)
 {
@@ -122,8 +121,7 @@ static void look_at_affinity(const struct mu_nvml *nvml, nvml_device handle, str
             device->numa_node = (int32_t)(i * 64 + (uint32_t)__builtin_ctzl(nodes[i]));
 }
 
-/* ---- NVLink -------------------------------------------------------------------------------------------------------
- */
+/* ---- NVLink ------------------------------------------------------------------------------------------------------ */
 
 static uint64_t link_speed(const struct mu_nvml *nvml, nvml_device handle, uint32_t link)
 {
@@ -190,8 +188,7 @@ static void look_at_links(const struct mu_nvml *nvml, nvml_device handle, struct
     }
 }
 
-/* ---- the fabric ---------------------------------------------------------------------------------------------------
- */
+/* ---- the fabric -------------------------------------------------------------------------------------------------- */
 
 /* Newest first. -1: there is none, or it is not told. */
 static int ask_fabric(const struct mu_nvml *nvml, nvml_device handle, struct nvml_fabric *ret_fabric)
@@ -228,8 +225,7 @@ static void look_at_fabric(const struct mu_nvml *nvml, nvml_device handle, struc
     snprintf(at, 12, "/%u", fabric.clique);
 }
 
-/* ---- devices ------------------------------------------------------------------------------------------------------
- */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static struct mu_nvml_device nothing(uint32_t index)
 {

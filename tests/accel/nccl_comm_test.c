@@ -34,8 +34,7 @@ static int teardown(void **state)
     return test_job_end(&job) ? -1 : 0;
 }
 
-/* ---- fake communicators -------------------------------------------------------------------------------------------
- */
+/* ---- fake communicators ------------------------------------------------------------------------------------------ */
 
 static struct {
     int looks_left; /* until the answer; -1: never */
@@ -227,8 +226,7 @@ static void configs_are_copied_but_never_block(void **state)
     muster_leave(m);
 }
 
-/* ---- what ends the wait -------------------------------------------------------------------------------------------
- */
+/* ---- what ends the wait ------------------------------------------------------------------------------------------ */
 
 struct ending {
     enum muster_status status;
@@ -311,8 +309,7 @@ static void a_dead_rank_ends_the_wait_also_where_it_may_come_back(void **state)
     muster_leave(m);
 }
 
-/* ---- the real library ---------------------------------------------------------------------------------------------
- */
+/* ---- the real library -------------------------------------------------------------------------------------------- */
 
 static int init_really(void *arg)
 {

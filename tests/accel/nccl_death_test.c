@@ -46,8 +46,7 @@ static enum muster_status take(struct muster *m, uint32_t nranks, void *id, uint
                                  generation);
 }
 
-/* ---- the maker, task 0 --------------------------------------------------------------------------------------------
- */
+/* ---- the maker, task 0 ------------------------------------------------------------------------------------------- */
 
 enum stop { BEFORE_THE_CALL, AFTER_THE_CALL, READY };
 
@@ -120,8 +119,7 @@ static void kill_now(pid_t pid)
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
 }
 
-/* ---- who waits ----------------------------------------------------------------------------------------------------
- */
+/* ---- who waits --------------------------------------------------------------------------------------------------- */
 
 static int wait_for_id(void *arg)
 {
@@ -227,8 +225,7 @@ static void the_deadline_names_the_maker(void **state)
     muster_leave(m);
 }
 
-/* ---- READY --------------------------------------------------------------------------------------------------------
- */
+/* ---- READY ------------------------------------------------------------------------------------------------------- */
 
 static void an_id_whose_maker_died_is_handed_to_nobody(void **state)
 {

@@ -65,8 +65,7 @@ static enum muster_status take(struct muster *m, const char *name, uint32_t nran
     return muster_nccl_unique_id(m, name, nranks, rank, NULL, muster_after_ms(60000), id, NULL);
 }
 
-/* ---- handing over -------------------------------------------------------------------------------------------------
- */
+/* ---- handing over ------------------------------------------------------------------------------------------------ */
 
 /* As a task of the part's rank, with a group of all ranks. */
 static struct muster *enter(const struct part *p, const char *name, struct muster_group **ret_all)
@@ -166,8 +165,7 @@ static void several_roots_come_in_one_order(void **state)
         assert_memory_not_equal(shared->ids[0][i], shared->ids[0][(i + 1) % 4], ID);
 }
 
-/* ---- nothing left -------------------------------------------------------------------------------------------------
- */
+/* ---- nothing left ------------------------------------------------------------------------------------------------ */
 
 static int use_a_thousand_names(void *arg)
 {
@@ -289,8 +287,7 @@ static void leaving_ends_the_root_of_what_not_all_have_taken(void **state)
     assert_ok(muster_leave(m));
 }
 
-/* ---- rules --------------------------------------------------------------------------------------------------------
- */
+/* ---- rules ------------------------------------------------------------------------------------------------------- */
 
 static void an_id_that_nobody_comes_for_expires_and_is_made_anew(void **state)
 {

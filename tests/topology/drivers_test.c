@@ -177,8 +177,7 @@ static void a_gpu_that_is_known_is_found_by_its_address(void **state)
     muster_topology_free(node);
 }
 
-/* ---- CUDA ---------------------------------------------------------------------------------------------------------
- */
+/* ---- CUDA -------------------------------------------------------------------------------------------------------- */
 
 /* What a look with CUDA says of GPUs, and the notes: of this machine, whose own GPUs these would be. */
 static void expect_cuda(const char *what, const char *expected)

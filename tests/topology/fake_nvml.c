@@ -31,8 +31,7 @@
 MU_NVML_CALLS(PROTOTYPE);
 __attribute__((visibility("default"))) const char *nvmlErrorString(int code);
 
-/* ---- the calls ----------------------------------------------------------------------------------------------------
- */
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 /* What a rule says of this call: a code, or -1: it is to be answered. The answer may already be garbage. */
 static int ruled(struct nvml_device *device, const char *function, void *answer, size_t size)
@@ -318,8 +317,7 @@ int nvmlDeviceGetFieldValues(nvml_device device, int count, struct nvml_field *f
     return NVML_OK;
 }
 
-/* ---- events -------------------------------------------------------------------------------------------------------
- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 
 struct nvml_event_set {
     int dummy;

@@ -156,8 +156,7 @@ static void gpus_that_may_not_be_opened_or_are_lost_are_told_apart(void **state)
     assert_int_equal(test_in_child(refused, facts), 0);
 }
 
-/* ---- NVLink -------------------------------------------------------------------------------------------------------
- */
+/* ---- NVLink ------------------------------------------------------------------------------------------------------ */
 
 static int switched(void *arg)
 {
@@ -215,8 +214,7 @@ static void as_many_links_as_there_are(void **state)
     assert_int_equal(test_in_child(more_links, "nvml_old"), 0);
 }
 
-/* ---- the fabric ---------------------------------------------------------------------------------------------------
- */
+/* ---- the fabric -------------------------------------------------------------------------------------------------- */
 
 #define CLUSTER "0123456789abcdef00112233445566ff"
 
@@ -250,8 +248,7 @@ static void a_fabric_is_asked_for_in_all_its_forms(void **state)
     assert_int_equal(test_in_child(fabric, "nvml_old"), 0);
 }
 
-/* ---- parts --------------------------------------------------------------------------------------------------------
- */
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
 
 static int divided(void *arg)
 {
@@ -278,8 +275,7 @@ static void parts_lie_in_any_place(void **state)
     assert_int_equal(test_in_child(divided, facts), 0);
 }
 
-/* ---- worse --------------------------------------------------------------------------------------------------------
- */
+/* ---- worse ------------------------------------------------------------------------------------------------------- */
 
 static int garbage(void *arg)
 {
