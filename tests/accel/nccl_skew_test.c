@@ -1,6 +1,6 @@
 /*
  * tests/accel/nccl_skew_test.c: two real libnccl of different versions in one job: the one that muster finds, and the
- * one that MUSTER_NCCL_LIBRARY_OTHER names. Whoever comes second is told, and so are those who have the id.
+ * one that MUSTER_TEST_NCCL_OTHER names. Whoever comes second is told, and so are those who have the id.
  */
 #include "cm.h"
 
@@ -23,9 +23,9 @@ static int say_version(void *arg)
 {
     int found, *ret = arg;
 
-    setenv("MUSTER_NCCL_LIBRARY", getenv("MUSTER_NCCL_LIBRARY_OTHER"), 1);
+    setenv("MUSTER_NCCL_LIBRARY", getenv("MUSTER_TEST_NCCL_OTHER"), 1);
     if (muster_nccl_version(&found)) {
-        printf("MUSTER_NCCL_LIBRARY_OTHER: %s\n", muster_last_error());
+        printf("MUSTER_TEST_NCCL_OTHER: %s\n", muster_last_error());
         return 1;
     }
     return dprintf(*ret, "%d", found) <= 0;
@@ -50,7 +50,7 @@ static int come_with_the_other(void *arg)
     struct muster_nccl_info info;
     struct muster *m;
 
-    setenv("MUSTER_NCCL_LIBRARY", getenv("MUSTER_NCCL_LIBRARY_OTHER"), 1);
+    setenv("MUSTER_NCCL_LIBRARY", getenv("MUSTER_TEST_NCCL_OTHER"), 1);
     test_gate_pass(gate);
     m = test_join(job.name, 1, 0);
     CHECK(m && !muster_nccl_get(m, "world", &info) && info.version != other_version);
@@ -90,8 +90,8 @@ int main(void)
 
     int version = 0;
 
-    if (!getenv("MUSTER_NCCL_LIBRARY_OTHER")) {
-        printf("MUSTER_NCCL_LIBRARY_OTHER names no second libnccl\n");
+    if (!getenv("MUSTER_TEST_NCCL_OTHER")) {
+        printf("MUSTER_TEST_NCCL_OTHER names no second libnccl\n");
         return 77;
     }
     other_version = ask_other();
@@ -104,7 +104,7 @@ int main(void)
         if (test_job_end(&job))
             return 1;
         if (version)
-            printf("MUSTER_NCCL_LIBRARY_OTHER is of the same version, %d\n", version);
+            printf("MUSTER_TEST_NCCL_OTHER is of the same version, %d\n", version);
         else
             printf("%s\n", muster_last_error());
         return 77;
