@@ -7,7 +7,7 @@
  *   driver 550.54.15             count 3000000000 (a lie)      gpu 0000:3b:00.0 0x233010de
  *   name, uuid, serial TEXT      minor 3                       memory BYTES
  *   capability 9 0               cpus MASK-IN-HEX              numa 1
- *   speed 26562 (of each link)   link N gpu|switch|npu|unknown|down [ADDRESS|bad]
+ *   speed 26562 (of each link)   link N gpu|switch|npu|unknown|down|broken [ADDRESS|bad]
  *   fabric VERSION 32-HEX-DIGITS CLIQUE [STATE]                events 0xb (those that it supports)
  *   slots 7
  *   mig SLOT UUID GI CI MULTIPROCESSORS SLICES COMPUTE-SLICES MIB
@@ -293,7 +293,7 @@ int nvmlDeviceGetNvLinkState(nvml_device device, uint32_t link, uint32_t *is_up)
     if (link >= device->num_links)
         return NVML_INVALID_ARGUMENT;
     *is_up = device->links[link].is_up;
-    return NVML_OK;
+    return device->links[link].is_broken ? NVML_NOT_SUPPORTED : NVML_OK;
 }
 
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(nvml_device device, uint32_t link, struct nvml_pci *pci)

@@ -25,7 +25,7 @@ struct nvml_device {
     uint64_t memory, events, registered;
     unsigned long cpus, nodes;
     struct {
-        uint32_t far, is_up;
+        uint32_t far, is_up, is_broken;
         char bus_id[32];
     } links[LINKS];
     struct nvml_fabric fabric;
@@ -62,6 +62,7 @@ static void read_link(struct nvml_device *device, const char *line)
     if (number >= device->num_links)
         device->num_links = number + 1;
     device->links[number].is_up = strcmp(kind, "down") != 0;
+    device->links[number].is_broken = strcmp(kind, "broken") == 0;
     device->links[number].far = strcmp(kind, "gpu") == 0      ? NVML_REMOTE_GPU
                                 : strcmp(kind, "switch") == 0 ? NVML_REMOTE_SWITCH
                                 : strcmp(kind, "npu") == 0    ? NVML_REMOTE_NPU

@@ -5,7 +5,7 @@
  *     local FORM MACHINE [id=N] [boot=TEXT] [networks=TEXT] [partition=N] [devices=A,B,...]
  *
  * MACHINE is a file in hwloc's XML, "here", or "made": three devices that have everything that a device can have, put
- * together below; "odd" has a name that is no text.
+ * together below; "odd" has a name that is no text; "single" has one memory node, the kernel's number 8.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,9 @@ static struct muster_topology *make(const char *name)
 {
     struct muster_topology *node = mu_node_new();
     struct muster_device *d;
+    int is_single = !strcmp(name, "single");
 
-    if (!node || !mu_node_add_numa(node, 0) || !mu_node_add_numa(node, 4))
+    if (!node || !mu_node_add_numa(node, is_single ? 8 : 0) || (!is_single && !mu_node_add_numa(node, 4)))
         exit(100);
     snprintf(node->boot_id, sizeof node->boot_id, "6a6b-boot");
     for (int i = 0; i < 3; i++) {
@@ -41,7 +42,9 @@ static struct muster_topology *make(const char *name)
         if (!d)
             exit(100);
         fill(d);
-        if (i)
+        if (is_single)
+            d->numa_node = 8;
+        else if (i)
             d->numa_node = -1;
         if (i == 1) /* more than the fields can hold */
             d->memory_bytes = d->shared_memory_optin = UINT64_MAX;
@@ -99,7 +102,7 @@ int main(int argc, char **argv)
         return 101;
     for (int i = 3; i < argc; i++)
         parse(&local, argv[i]);
-    if (!strcmp(argv[2], "made") || !strcmp(argv[2], "odd")) {
+    if (!strcmp(argv[2], "made") || !strcmp(argv[2], "odd") || !strcmp(argv[2], "single")) {
         topology = make(argv[2]);
     } else {
         source.hwloc_xml = strcmp(argv[2], "here") ? argv[2] : NULL;

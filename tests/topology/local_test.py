@@ -63,6 +63,8 @@ def machines():
     read = today.LocalTopologyProto.FromString(got)
     expect(status == 0 and [d.numa_node for d in read.devices] == [0, 0, 8, 8], read)
     expect([d.core_count for d in read.devices] == [0, 0, 132, 0], read)
+    status, got = local(XLA, "single")  # where there is no choice it is 0, whatever the kernel calls the node
+    expect(status == 0 and [d.numa_node for d in today.LocalTopologyProto.FromString(got).devices] == [0, 0, 0], got)
     status, got = local(XLA, "here")
     read = today.LocalTopologyProto.FromString(got)
     with open("/proc/sys/kernel/random/boot_id") as f:

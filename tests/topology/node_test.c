@@ -143,6 +143,55 @@ static void of_two_wires_with_the_same_ends_the_wider_counts(void **state)
     muster_topology_free(node);
 }
 
+/* As nvidia-smi has them. The way that both share, the rest of each, and where they lie. */
+static void ways_on_pci_give_the_level(void **state)
+{
+#define PORT   "pci0000:17/0000:17:00.0/"
+#define SWITCH PORT "0000:18:00.0/"
+#define OTHER  "pci0000:34/0000:34:00.0/0000:35:00.0"
+    static const struct {
+        const char *a, *b;
+        int32_t numas[2], packages[2];
+        enum muster_link_level expected;
+    } cases[] = {
+        {PORT "0000:18:00.0", PORT "0000:18:00.1", {0, 0}, {0, 0}, MUSTER_LINK_PIX},
+        {SWITCH "0000:19:00.0/0000:1a:00.0", SWITCH "0000:19:01.0/0000:1b:00.0", {0, 0}, {0, 0}, MUSTER_LINK_PIX},
+        {SWITCH "0000:19:00.0/0000:1a:00.0",
+         SWITCH "0000:19:01.0/0000:1b:00.0/0000:1c:00.0",
+         {0, 0},
+         {0, 0},
+         MUSTER_LINK_PXB},
+        {PORT "0000:18:00.0", "pci0000:17/0000:17:01.0/0000:1b:00.0", {0, 1}, {0, 1}, MUSTER_LINK_PHB},
+        {PORT "0000:18:00.0", "pci0000:170/0000:17:00.0/0000:18:00.0", {0, 0}, {0, 0}, MUSTER_LINK_NODE},
+        {PORT "0000:18:00.0", OTHER, {0, 0}, {0, 0}, MUSTER_LINK_NODE},
+        {PORT "0000:18:00.0", OTHER, {0, 1}, {0, 0}, MUSTER_LINK_SYS},
+        {PORT "0000:18:00.0", OTHER, {-1, 1}, {0, 1}, MUSTER_LINK_SYS},
+        {PORT "0000:18:00.0", OTHER, {-1, -1}, {0, 0}, MUSTER_LINK_UNKNOWN},
+        {"", "", {0, 0}, {0, 0}, MUSTER_LINK_NODE},
+        {"", OTHER, {-1, 0}, {-1, 0}, MUSTER_LINK_UNKNOWN},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct muster_topology *node = mu_node_new();
+        struct muster_link link;
+
+        for (uint8_t k = 0; k < 2; k++) {
+            struct muster_device *device = mu_node_add_device(node, MUSTER_DEVICE_GPU, &(struct mu_pci){.bus = k});
+
+            assert_non_null(device);
+            device->numa_node = cases[i].numas[k];
+            device->package = cases[i].packages[k];
+            node->wheres[k].path = k ? cases[i].b : cases[i].a;
+        }
+        mu_node_link(node);
+        link = muster_topology_link(node, 0, 1);
+        if (link.level != cases[i].expected || muster_topology_link(node, 1, 0).level != link.level)
+            fail_msg("'%s' and '%s': level %d", cases[i].a, cases[i].b, (int)link.level);
+        muster_topology_free(node);
+    }
+}
+
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
 static void more_devices_than_a_node_can_have_are_left_out_and_said_so(void **state)
@@ -188,6 +237,7 @@ int main(void)
         cmocka_unit_test(vendor_and_class_decide_together),
         cmocka_unit_test(parents_and_wires_follow_their_devices),
         cmocka_unit_test(of_two_wires_with_the_same_ends_the_wider_counts),
+        cmocka_unit_test(ways_on_pci_give_the_level),
         cmocka_unit_test(more_devices_than_a_node_can_have_are_left_out_and_said_so),
     };
 

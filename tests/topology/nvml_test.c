@@ -207,6 +207,26 @@ static int more_links(void *arg)
     return 0;
 }
 
+/* Of every other one nothing is told; and of the ten behind those, before one that is not reached. */
+static int links_with_gaps(void *arg)
+{
+    char facts[4096] = "gpu 0000:01:00.0\n";
+
+    (void)arg;
+    for (int i = 0; i < 36; i++)
+        snprintf(facts + strlen(facts), 64, "link %d %s bad\n", i, i % 2 || (i > 24 && i < 35) ? "broken" : "switch");
+    CHECK(open_fake("nvml", facts) == 0);
+    look(0);
+    CHECK(gpu.num_wires == 1 && gpu.wires[0].lanes == 13);
+    return 0;
+}
+
+static void links_of_which_nothing_is_told_are_passed_over(void **state)
+{
+    (void)state;
+    assert_int_equal(test_in_child(links_with_gaps, NULL), 0);
+}
+
 static void as_many_links_as_there_are(void **state)
 {
     (void)state;
@@ -387,6 +407,7 @@ int main(void)
         cmocka_unit_test(gpus_that_may_not_be_opened_or_are_lost_are_told_apart),
         cmocka_unit_test(nvlinks_are_counted_by_their_far_end),
         cmocka_unit_test(as_many_links_as_there_are),
+        cmocka_unit_test(links_of_which_nothing_is_told_are_passed_over),
         cmocka_unit_test(a_fabric_is_asked_for_in_all_its_forms),
         cmocka_unit_test(parts_lie_in_any_place),
         cmocka_unit_test(garbage_is_not_taken_over),
