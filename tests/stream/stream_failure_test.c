@@ -240,45 +240,55 @@ static void who_leaves_the_job_is_named(void **state)
     band_close();
 }
 
-/* Killed while the barrier is made, at all moments: those who make it with the dead are told, and can make another. */
+/* Whoever is told that it could not be made, or not any more, is told who died. True: while it was made. */
+static int hear_of_a_death(int i, const char *dead)
+{
+    struct play_act some = {.rounds = 5, .wait = true};
+    struct reply r = stage_hear(i);
+
+    if (r.status) {
+        assert_status(r, MUSTER_UNAVAILABLE);
+        assert_says(r.text, dead);
+        return 1;
+    }
+    stage_tell(i, act_stream_play, &some, sizeof some);
+    hear_failure(1u << i, MUSTER_UNAVAILABLE, dead);
+    assert_status(do_plain(i, act_stream_free), MUSTER_OK);
+    return 0;
+}
+
+/* Killed while the barrier is made, at all moments, also who makes its memory: those who make it with the dead are
+ * told, and can make another. */
 static void a_death_while_it_is_made_ends_the_making_for_all(void **state)
 {
     int refused = 0;
 
     (void)state;
-    for (int round = 0; round < 40; round++) {
-        struct create_act a = {.name = "b"}, rest = {.name = "b", .tasks = {0, 1}, .count = 2};
+    for (int round = 0; round < 60; round++) {
+        int victim = round % 3, rest[2] = {victim == 0, 2 - (victim == 2)};
+        struct create_act a = {.name = "b"}, again = {.name = "b", .tasks = {rest[0], rest[1]}, .count = 2};
         struct play_act some = {.rounds = 5, .wait = true};
+        char dead[32];
 
+        snprintf(dead, sizeof dead, "task %d", victim);
         band_open(3);
         for (int i = 2; i >= 0; i--)
             tell_create(i, &a);
-        dawdle(4000000);
-        stage_kill(2);
-        for (int i = 0; i < 2; i++) {
-            struct reply r = stage_hear(i);
-
-            if (r.status) {
-                assert_status(r, MUSTER_UNAVAILABLE);
-                assert_says(r.text, "task 2");
-                refused++;
-            } else { /* it was made before */
-                stage_tell(i, act_stream_play, &some, sizeof some);
-                hear_failure(1u << i, MUSTER_UNAVAILABLE, "task 2 (pid");
-                assert_status(do_plain(i, act_stream_free), MUSTER_OK);
-            }
-        }
-        tell_create(0, &rest);
-        tell_create(1, &rest);
+        dawdle(12000000);
+        stage_kill(victim);
         for (int i = 0; i < 2; i++)
-            assert_status(stage_hear(i), MUSTER_OK);
+            refused += hear_of_a_death(rest[i], dead);
         for (int i = 0; i < 2; i++)
-            stage_tell(i, act_stream_play, &some, sizeof some);
+            tell_create(rest[i], &again);
         for (int i = 0; i < 2; i++)
-            assert_status(stage_hear(i), MUSTER_OK);
+            assert_status(stage_hear(rest[i]), MUSTER_OK);
+        for (int i = 0; i < 2; i++)
+            stage_tell(rest[i], act_stream_play, &some, sizeof some);
+        for (int i = 0; i < 2; i++)
+            assert_status(stage_hear(rest[i]), MUSTER_OK);
         band_close();
     }
-    print_message("%d of 80 were told while it was made, the others after\n", refused);
+    print_message("%d of 120 were told while it was made, the others after\n", refused);
 }
 
 static void a_restarted_member_makes_it_again_with_the_survivors(void **state)
