@@ -121,13 +121,19 @@ static int receive(int fd, char *to, size_t size, uint64_t until)
 }
 
 /* 2: all has been told; 0, -1 as above; -2: these are no records. */
-static int take_all(int fd, size_t record_size, uint64_t until, void (*take)(const void *record, void *arg), void *arg)
+static int take_all(int fd, size_t record_size, unsigned limit_ms, void (*take)(const void *record, void *arg),
+                    void *arg)
 {
     _Alignas(max_align_t) char record[MU_APART_RECORD_MAX];
+    uint64_t limit_ns = limit_ms * 1000000ull, end = muster_after_ns(limit_ns * MU_APART_LIMITS);
     struct header header;
     int rc;
 
     for (;;) {
+        uint64_t until = muster_after_ns(limit_ns);
+
+        if (until > end)
+            until = end;
         rc = receive(fd, (char *)&header, sizeof header, until);
         if (rc < 1)
             return rc;
@@ -193,7 +199,7 @@ int mu_apart(void (*tell)(const struct mu_apart_pipe *pipe, void *arg), void (*t
         return -1;
     }
     pidfd = (int)syscall(SYS_pidfd_open, child, 0);
-    rc = take_all(fds[0], record_size, muster_after_ns(limit_ms * 1000000ull), take, arg);
+    rc = take_all(fds[0], record_size, limit_ms, take, arg);
     close(fds[0]);
     status = end(child, pidfd, rc != 0);
     if (rc == 2)

@@ -4,6 +4,8 @@
 #include "cm.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +111,29 @@ static void what_was_told_before_a_silence_holds(void **state)
     assert_int_equal(taken, 2);
 }
 
+/* Each GPU that nobody holds is started before it tells of itself. */
+static void is_slow(const struct mu_apart_pipe *pipe, void *arg)
+{
+    struct record record = {.text = "text"};
+
+    for (record.number = 0; record.number < *(int *)arg; record.number++) {
+        poll(NULL, 0, 500); /* sleep: the library's work */
+        mu_apart_tell(pipe, &record);
+    }
+}
+
+static void the_limit_is_that_of_a_silence(void **state)
+{
+    int count = 7;
+
+    (void)state;
+    assert_int_equal(ask(is_slow, &count, 3000), 0); /* 3.5 s */
+    assert_int_equal(taken, 7);
+    count = INT_MAX; /* not for ever */
+    assert_int_equal(ask(is_slow, &count, 600), -1);
+    assert_string_equal(why, "no answer within 1 s");
+}
+
 static void a_crash_is_named(void **state)
 {
     (void)state;
@@ -180,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_records_come_in_order),
         cmocka_unit_test(what_was_told_before_a_silence_holds),
+        cmocka_unit_test(the_limit_is_that_of_a_silence),
         cmocka_unit_test(a_crash_is_named),
         cmocka_unit_test(what_is_no_record_is_not_taken),
         cmocka_unit_test(the_child_holds_no_descriptor_of_ours),
