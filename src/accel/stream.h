@@ -153,6 +153,8 @@ enum muster_status mu_stream_create(struct muster *muster, const char *name, con
 
 enum muster_status mu_stream_watch(struct muster_stream_barrier *b);
 void mu_stream_unwatch(struct muster_stream_barrier *b);
+/* "task 3 (pid 77) is lost: its process died": up to three of the members that are. Untouched: none is. */
+void mu_stream_name_lost(const struct muster_stream_barrier *b, char *words, size_t size);
 /* Note who is to blame, and why, as of now; the first note stays. */
 void mu_stream_note_culprit(struct muster_stream_barrier *b, uint64_t failed);
 

@@ -75,13 +75,24 @@ static enum muster_status judge(struct muster_stream_barrier *b, const struct ca
     return MUSTER_OK;
 }
 
+/* The memory of the first member, which may have died since it said where that is: then this is the reason. */
+static enum muster_status adopt(struct muster_stream_barrier *b, const struct card *first)
+{
+    enum muster_status status = mu_stream_adopt(&first->share, b->size, &b->page);
+    char lost[300] = "";
+
+    if (status)
+        mu_stream_name_lost(b, lost, sizeof lost);
+    return *lost ? mu_fail(MUSTER_UNAVAILABLE, "%s", lost) : status;
+}
+
 /* The memory is there: everything that may still fail here. */
 static enum muster_status settle(struct muster_stream_barrier *b, const struct card *first)
 {
     enum muster_status status = MUSTER_OK;
 
     if (b->rank)
-        status = mu_stream_adopt(&first->share, b->size, &b->page);
+        status = adopt(b, first);
     if (!status)
         status = b->executor->map(b->state, b->page, mu_stream_bytes(), b->rank, &b->base);
     if (!status)

@@ -46,8 +46,7 @@ static enum condition look_at(const struct muster_stream_barrier *b, uint32_t ra
     return mu_cluster_alive(b->seg, m->task, r) ? FINE : DEAD;
 }
 
-/* Up to three of the lost. */
-static void name_lost(struct muster_stream_barrier *b, char *words, size_t size)
+void mu_stream_name_lost(const struct muster_stream_barrier *b, char *words, size_t size)
 {
     uint32_t named = 0;
     size_t n = 0;
@@ -105,7 +104,7 @@ void mu_stream_note_culprit(struct muster_stream_barrier *b, uint64_t failed)
             break;
         case MU_STREAM_JOB_GONE: snprintf(b->words, sizeof b->words, "the job was closed"); break;
         default:
-            name_lost(b, b->words, sizeof b->words);
+            mu_stream_name_lost(b, b->words, sizeof b->words);
             if (!b->words[0]) /* seen by another member before us, and reset since */
                 snprintf(b->words, sizeof b->words, "%s was lost", name);
         }
