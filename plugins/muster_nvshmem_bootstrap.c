@@ -1,8 +1,8 @@
 /*
  * plugins/muster_nvshmem_bootstrap.c: NVSHMEM bootstraps over muster instead of MPI, PMI or sockets:
  *
- *     NVSHMEM_BOOTSTRAP=plugin NVSHMEM_BOOTSTRAP_PLUGIN=/usr/local/lib/muster_nvshmem_bootstrap.so muster run -n 8 --
- * ./a.out
+ *     export NVSHMEM_BOOTSTRAP=plugin NVSHMEM_BOOTSTRAP_PLUGIN=/usr/local/lib/muster_nvshmem_bootstrap.so
+ *     muster run -n 8 -- ./a.out
  *
  * NVSHMEM loads this file, calls nvshmemi_bootstrap_plugin_init(), and from then on exchanges a few bytes a time
  * through the table that it filled: collectives that block, which all PEs call in the same order. They are those of one

@@ -2,11 +2,15 @@
  * accel/nccl_record.h: what the segment holds of a communicator's name, and how it may change. Pure: no memory is
  * shared here, so that every transition is tested without processes.
  *
- *     (none) --ask--> MAKING --made--> READY --ask--> READY ... all ranks have it --ask--> MAKING of the next
- * generation |               |                      `--all done--> (none) |               `-- dead: maker or taker
- * lost, expired --ask--> MAKING of the next generation
- *                        |-- maker lost --ask--> MAKING of the next generation
- *                        `-- not made, given up --> FAILED --ask--> MAKING of the next generation
+ *     (none)  --ask--> MAKING
+ *     MAKING  --made--> READY
+ *             --not made, given up--> FAILED
+ *             --its maker is lost; ask--> MAKING of the next generation
+ *     READY   --ask--> READY, until all ranks have it
+ *             --all ranks are through--> (none)
+ *             --given up, another version asks--> FAILED
+ *             --all have it; or dead: its maker or a taker lost, expired; ask--> MAKING of the next generation
+ *     FAILED  --ask--> MAKING of the next generation
  */
 #ifndef MU_ACCEL_NCCL_RECORD_H
 #define MU_ACCEL_NCCL_RECORD_H
