@@ -122,12 +122,20 @@ ends 143
 err_has 'no task of this job computes on it'
 err_has 'GPU 1 .*Xid 61); tasks 0, 1 compute on it'
 
-# Parts: of the two tasks on one GPU, the error of one part concerns one.
+# Parts: of the two tasks on one GPU, the error of the GPU concerns both, that of one part one.
 gpus 'slots 2' 'mig 0 MIG-aaaa 7 0 16 1 1 1000' 'mig 1 MIG-bbbb 8 0 16 1 1 1000'
 launch -n 1 --env CUDA_VISIBLE_DEVICES=MIG-aaaa sleep 1000 : -n 1 --env CUDA_VISIBLE_DEVICES=MIG-bbbb sleep 1000
 event '1 8 94'
 ends 143
 err_has 'tasks 0, 1 compute on it'
+launch --kill-on-fail=no -n 1 --env CUDA_VISIBLE_DEVICES=MIG-aaaa sleep 1000 : -n 1 --env CUDA_VISIBLE_DEVICES=MIG-bbbb sleep 1000
+event '1 8 94 8'
+await "one part's error is said" says 'GPU 1 .*Xid 94); task 1 computes on it$'
+event '1 8 95 7'
+await "and the other's" says 'GPU 1 .*Xid 95); task 0 computes on it$'
+event '1 8 48' # of all of it
+await "and the GPU's" says 'GPU 1 .*Xid 48); tasks 0, 1 compute on it$'
+stop
 gpus
 
 # It is lost: the wait says only that some GPU is.
@@ -147,6 +155,19 @@ await "both have begun" eval '[ -e "$TMPDIR/ready.0" ] && [ -e "$TMPDIR/ready.1"
 event '1 8 79'
 ends 1
 err_has 'task 1 (pid [0-9]*) exited with status 0 after its GPU had failed'
+
+# That tasks are being ended makes GPUs report things, of which nothing is said.
+two bash -c 'trap ": > \"$0.told.$MUSTER_TASK_ID\"" TERM; : > "$0.$MUSTER_TASK_ID"; until [ -e "$0.go" ]; do sleep 0.05; done' "$TMPDIR/end"
+await "both have begun" eval '[ -e "$TMPDIR/end.0" ] && [ -e "$TMPDIR/end.1" ]'
+await "somebody watches" watched
+kill -TERM "$RUN"
+await "both are told to end" eval '[ -e "$TMPDIR/end.told.0" ] && [ -e "$TMPDIR/end.told.1" ]'
+event '1 8 79'
+delivered() { [ "$(tr -d '\0' < "$MUSTER_FAKE_NVML_EVENTS.at" | wc -c)" -gt 0 ]; }
+await "the event is delivered" delivered
+: > "$TMPDIR/end.go"
+ends 143
+if says 'Xid 79'; then fail "an error is said of a job that is being ended"; fi
 
 # Starting again: the job, or the task.
 OPTIONS=(--restarts 1 --restart-delay 0)

@@ -105,6 +105,31 @@ static void a_successor_gives_anew_until_somebody_was_told(void **state)
     stage_close();
 }
 
+/* It leaves as if all were done, and may come again. */
+static void of_a_recoverable_task_that_has_left_the_successor_is_waited_for(void **state)
+{
+    struct exchange_act acts[2];
+    struct reply wanted, r;
+
+    (void)state;
+    stage_open(2, NULL);
+    for (int i = 0; i < 2; i++) {
+        stage_enter(i, MUSTER_JOIN_RECOVERABLE);
+        acts[i] = local("l", MUSTER_FORM_XLA, i, 1);
+    }
+    wanted = expected(acts, 2);
+    assert_status(do_plain(1, act_leave), MUSTER_OK);
+    acts[0].patience_ns = 30000000;
+    r = ask(0, acts[0]);
+    assert_status(r, MUSTER_DEADLINE_EXCEEDED);
+    assert_says(r.text, "has left");
+    acts[0].patience_ns = FOREVER;
+    tell_and_wait(0, acts[0]);
+    assert_same(ask(stage_enter(1, MUSTER_JOIN_RECOVERABLE), acts[1]), &wanted);
+    assert_same(stage_hear(0), &wanted);
+    stage_close();
+}
+
 /* ---- killed at any moment ---------------------------------------------------------------------------------------- */
 
 static void spin(uint64_t ns)
@@ -177,6 +202,7 @@ int main(void)
         TEST(who_dies_leaves_or_is_in_error_ends_it_for_all_by_name),
         TEST(the_outcome_outlives_those_who_made_it),
         TEST(a_successor_gives_anew_until_somebody_was_told),
+        TEST(of_a_recoverable_task_that_has_left_the_successor_is_waited_for),
         TEST(nobody_hangs_whoever_is_killed_at_whatever_moment),
     };
 

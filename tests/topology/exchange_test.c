@@ -276,6 +276,9 @@ static void a_name_serves_once(void **state)
     wanted = expected(acts, 2);
     acts[1].patience_ns = 1;
     assert_status(ask(1, acts[1]), MUSTER_DEADLINE_EXCEEDED);
+    acts[1].form = MUSTER_FORM_2020; /* the same bytes, and another message */
+    assert_status(ask(1, acts[1]), MUSTER_FAILED_PRECONDITION);
+    acts[1].form = MUSTER_FORM_XLA;
     for (int i = 0; i < 2; i++) {
         r = ask(1, other); /* before and after the outcome */
         assert_status(r, MUSTER_FAILED_PRECONDITION);

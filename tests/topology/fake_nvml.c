@@ -14,7 +14,7 @@
  *   fail FUNCTION CODE           hang FUNCTION                 crash FUNCTION          garbage FUNCTION
  *
  * Events are what is written to the file that MUSTER_FAKE_NVML_EVENTS names, each delivered once, whoever
- * waits (the file with ".at" behind its name says how far): "GPU TYPE DATA", "lost GPU", "hang", "crash".
+ * waits (the file with ".at" behind its name says how far): "GPU TYPE DATA [GI]", "lost GPU", "hang", "crash".
  * fake_nvml_old.c is the same without what an old driver lacks.
  */
 #include <fcntl.h>
@@ -413,8 +413,8 @@ int nvmlEventSetWait_v2(nvml_event_set set, struct nvml_event *event, uint32_t t
                 gpus[gpu].is_lost = 1;
                 return NVML_GPU_IS_LOST;
             }
-            if (sscanf(line, "%u %lu %lu", &gpu, &event->type, &event->data) == 3 && gpu < num_gpus &&
-                (gpus[gpu].registered & event->type)) {
+            if (sscanf(line, "%u %lu %lu %u", &gpu, &event->type, &event->data, &event->gpu_instance) >= 3 &&
+                gpu < num_gpus && (gpus[gpu].registered & event->type)) {
                 event->device = &gpus[gpu];
                 return NVML_OK;
             }
