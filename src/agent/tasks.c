@@ -266,14 +266,19 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
     return begin_task(agent, task_id, &it) ? -1 : settle_task(agent, task_id, &it, 0);
 }
 
-/* What need not be there before the tasks are on their way, and would delay them: threads, above all. */
-static int start_company(struct mu_agent *agent)
+/*
+ * What need not be there before the tasks are on their way, and would delay them: threads, above all. `quiet`: the
+ * first failure has been said.
+ */
+static int start_company(struct mu_agent *agent, int quiet)
 {
     mu_agent_watch_job(agent);
     agent->oom_kills = mu_launch_oom_kills();
     if (agent->output && agent->attempt == 0 && mu_launch_output_go(agent->output)) {
-        mu_agent_say("cannot relay output: %s", strerror(errno));
-        agent->spawn_status = MU_AGENT_EXIT_FAILED;
+        if (!quiet) {
+            mu_agent_say("cannot relay output: %s", strerror(errno));
+            agent->spawn_status = MU_AGENT_EXIT_FAILED;
+        }
         return -1;
     }
     return 0;
@@ -290,7 +295,7 @@ static int start_all(struct mu_agent *agent)
         rc = begin_task(agent, begun, &ring[begun]);
         begun += !rc;
     }
-    rc |= start_company(agent);
+    rc |= start_company(agent, rc);
     while (settled < begun) {
         rc |= settle_task(agent, settled, &ring[settled % MU_LAUNCH_BEGUN_MAX], rc);
         settled++;
