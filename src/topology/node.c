@@ -166,6 +166,12 @@ int32_t mu_node_index(const struct muster_topology *node, const struct muster_de
 
 void mu_node_add_wire(struct muster_topology *node, const struct mu_wire *wire)
 {
+    if (node->num_wires == WIRES_MAX) { /* it is not even looked for: a file may tell of millions */
+        if (!node->too_many_wires)
+            mu_node_note(node, "more than %d links between devices: the others are left out", WIRES_MAX);
+        node->too_many_wires = 1;
+        return;
+    }
     for (size_t i = 0; i < node->num_wires; i++) {
         struct mu_wire *old = &node->wires[i];
 
@@ -175,7 +181,7 @@ void mu_node_add_wire(struct muster_topology *node, const struct mu_wire *wire)
             *old = *wire;
         return;
     }
-    if (node->num_wires < WIRES_MAX && ROOM(node, wires, num_wires))
+    if (ROOM(node, wires, num_wires))
         node->wires[node->num_wires++] = *wire;
 }
 

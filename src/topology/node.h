@@ -64,6 +64,7 @@ struct muster_topology {
     struct mu_text *texts;     /* every string of the above */
     int failed;                /* no memory: the node is not whole */
     int too_many;              /* devices; said once */
+    int too_many_wires;        /* likewise */
     enum muster_status status; /* of a provider without which there is no node; the thread's last sentence says why */
 };
 

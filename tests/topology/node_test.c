@@ -230,6 +230,24 @@ static void more_devices_than_a_node_can_have_are_left_out_and_said_so(void **st
     muster_topology_free(topology);
 }
 
+static void so_are_more_wires(void **state)
+{
+    struct muster_topology *node = make_node();
+
+    (void)state;
+    for (int32_t i = 3; i < 16384; i++)
+        mu_node_add_wire(node, &(struct mu_wire){i, i, MUSTER_LINK_NVLINK, 1, 1});
+    assert_int_equal(node->num_wires, 16384);
+    assert_null(muster_topology_note(node, 0));
+    for (int i = 0; i < 2; i++)
+        mu_node_add_wire(node, &(struct mu_wire){0, 2, MUSTER_LINK_NVLINK, 1, 1});
+    assert_int_equal(node->num_wires, 16384);
+    assert_string_equal(muster_topology_note(node, 0),
+                        "more than 16384 links between devices: the others are left out");
+    assert_null(muster_topology_note(node, 1));
+    muster_topology_free(node);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +257,7 @@ int main(void)
         cmocka_unit_test(of_two_wires_with_the_same_ends_the_wider_counts),
         cmocka_unit_test(ways_on_pci_give_the_level),
         cmocka_unit_test(more_devices_than_a_node_can_have_are_left_out_and_said_so),
+        cmocka_unit_test(so_are_more_wires),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
