@@ -126,11 +126,9 @@ MU_RAW_ON_CHILD_STACK static long set_up(struct child *child)
             return rc;                                                                                                 \
     } while (0)
     STEP("setpgid", mu_raw(SYS_setpgid, 0, 0, 0, 0));
-    if (!image->survives) {
-        STEP("prctl", mu_raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0));
-        if (mu_raw(SYS_getppid, 0, 0, 0, 0) != child->parent) /* died before that: nobody would tell us */
-            mu_raw(SYS_exit_group, 128 + SIGKILL, 0, 0, 0);
-    }
+    STEP("prctl", mu_raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0));
+    if (mu_raw(SYS_getppid, 0, 0, 0, 0) != child->parent) /* died before that: nobody would tell us */
+        mu_raw(SYS_exit_group, 128 + SIGKILL, 0, 0, 0);
     STEP("dup2", set_up_descriptors(image));
     if (image->directory)
         STEP("chdir", mu_raw(SYS_chdir, image->directory, 0, 0, 0));
@@ -141,6 +139,8 @@ MU_RAW_ON_CHILD_STACK static long set_up(struct child *child)
         child->memory_error = prefer_memory(image); /* a task that is further from its memory is a task all the same */
     STEP("sigaction", set_up_signals(&image->defaults));
     STEP("sigprocmask", mu_raw(SYS_rt_sigprocmask, SIG_SETMASK, &image->mask, NULL, _NSIG / 8));
+    if (image->survives) /* from here on; before, the guard could not tell it from the launcher, and would leave it */
+        STEP("prctl", mu_raw(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0));
 #undef STEP
     return 0;
 }
