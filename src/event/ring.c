@@ -183,6 +183,8 @@ static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t s
     if (!sound)
         return -1;
     memcpy(&r, words, sizeof r);
+    if (r.task > seg->num_tasks) /* 0: an observer */
+        return -1;
     *ret_event = (struct muster_event){
         .sequence = r.sequence, .time_ns = r.time_ns, .task_id = (int32_t)r.task - 1, .type = r.type, .len = len};
     return 1;

@@ -10,6 +10,8 @@
 
 #include "child.h"
 #include "job.h"
+#include "segment/heap.h"
+#include "segment/handle.h"
 
 static struct test_job job;
 static struct muster *m;
@@ -290,6 +292,32 @@ static void a_killed_sender_leaves_no_hole(void **state)
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* Of a task that the job cannot have, INT32_MIN - 1 among them. */
+static void an_event_of_no_task_is_damaged(void **state)
+{
+    static const uint32_t nobody[] = {UINT32_MAX, 1u << 31, (1u << 31) - 1};
+    uint64_t sequence, position, lost;
+    struct muster_event event;
+    mu_a64 *third; /* of the record: its task below, its type above */
+    uint32_t limit;
+
+    (void)state;
+    assert_ok(muster_event_send(m, 7, "x", 1, &sequence));
+    third =
+        &mu_heap_block(m->seg, MU_WORD_INDEX(mu_load_relaxed(&m->seg->events[sequence % m->seg->num_events])), &limit)
+             ->body[2]; /* relaxed, here and below: nobody else is in this job */
+    assert_int_equal(mu_load_relaxed(third), 7ull << 32 | 3);
+    for (size_t i = 0; i < sizeof nobody / sizeof *nobody; i++) {
+        mu_store_relaxed(third, 7ull << 32 | nobody[i]); /* relaxed: see above */
+        position = sequence;
+        assert_status(MUSTER_DATA_LOSS, muster_event_read(m, &position, 0, &event, NULL, 0, &lost));
+    }
+    mu_store_relaxed(third, 7ull << 32 | 3); /* relaxed: see above */
+    position = sequence;
+    assert_ok(muster_event_read(m, &position, 0, &event, NULL, 0, &lost));
+    assert_int_equal(event.task_id, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +328,7 @@ int main(void)
         TEST(numbers_of_four_sending_processes_have_no_holes_and_readers_account_for_all),
         TEST(a_sleeping_reader_is_woken_by_the_sending),
         TEST(a_killed_sender_leaves_no_hole),
+        TEST(an_event_of_no_task_is_damaged),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
