@@ -52,12 +52,21 @@ static uint32_t by_number(const struct mu_health_gpus *gpus, unsigned long numbe
     return UINT32_MAX;
 }
 
+/* What begins several names none. */
 static uint32_t by_uuid(const struct mu_health_gpus *gpus, const char *uuid, size_t len)
 {
-    for (uint32_t i = 0; i < gpus->num_gpus; i++)
-        if (len > strlen("GPU-") && strncmp(gpus->gpus[i].uuid, uuid, len) == 0)
-            return i;
-    return UINT32_MAX;
+    uint32_t found = UINT32_MAX;
+
+    if (len <= strlen("GPU-"))
+        return UINT32_MAX;
+    for (uint32_t i = 0; i < gpus->num_gpus; i++) {
+        if (strncmp(gpus->gpus[i].uuid, uuid, len) != 0)
+            continue;
+        if (found != UINT32_MAX)
+            return UINT32_MAX;
+        found = i;
+    }
+    return found;
 }
 
 /* "MIG-<uuid>", and as it was before: "MIG-GPU-<uuid>/<gpu instance>/<compute instance>". */

@@ -47,6 +47,17 @@ static const char *who(const char *variables, int32_t instance)
 
 #define V "CUDA_VISIBLE_DEVICES="
 
+static void a_beginning_of_two_uuids_names_none(void **state)
+{
+    (void)state;
+    memset(&gpus, 0, sizeof gpus);
+    add("H100", "GPU-aa11-2", 0);
+    add("H100", "GPU-aa12-3", 0);
+    assert_string_equal(who(V "GPU-aa1", -1), "--");
+    assert_string_equal(who(V "GPU-aa1,1", -1), "--"); /* and so ends the list */
+    assert_string_equal(who(V "GPU-aa12", -1), "-u");
+}
+
 static void lists_are_read_as_cuda_does(void **state)
 {
     static const struct {
@@ -148,11 +159,9 @@ static void errors_are_a_programs_or_the_hardwares(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read_as_cuda_does),
-        cmocka_unit_test(what_lacks_its_end_is_not_read),
-        cmocka_unit_test(numbers_are_believed_where_they_can_be_ours),
-        cmocka_unit_test(parts_are_told_apart),
-        cmocka_unit_test(errors_are_a_programs_or_the_hardwares),
+        cmocka_unit_test(lists_are_read_as_cuda_does),    cmocka_unit_test(a_beginning_of_two_uuids_names_none),
+        cmocka_unit_test(what_lacks_its_end_is_not_read), cmocka_unit_test(numbers_are_believed_where_they_can_be_ours),
+        cmocka_unit_test(parts_are_told_apart),           cmocka_unit_test(errors_are_a_programs_or_the_hardwares),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
