@@ -119,12 +119,15 @@ static inline void mu_store32_release(mu_a32 *p, uint32_t v)
 static inline bool mu_cas32(mu_a32 *p, uint32_t expected, uint32_t desired)
 {
     mu_point(p);
+    /* as mu_cas(): pairs with the CAS or release store that wrote what it finds, and with who acquires what it writes
+     */
     return atomic_compare_exchange_strong_explicit(p, &expected, desired, memory_order_acq_rel, memory_order_acquire);
 }
 
 static inline uint32_t mu_fetch_add32(mu_a32 *p, uint32_t v)
 {
     mu_point(p);
+    /* seq_cst: with a sleeper's mu_load_seq_cst() or fence after its own write, one of the two sees the other */
     return atomic_fetch_add_explicit(p, v, memory_order_seq_cst);
 }
 
@@ -135,16 +138,19 @@ static inline uint32_t mu_fetch_add32(mu_a32 *p, uint32_t v)
 #else
 static inline void mu_fence_acquire(void)
 {
+    /* acquire: with the relaxed loads before it, pairs with mu_fence_release() before the stores that they read */
     atomic_thread_fence(memory_order_acquire);
 }
 
 static inline void mu_fence_release(void)
 {
+    /* release: with the relaxed stores behind it, pairs with mu_fence_acquire() behind the loads that read them */
     atomic_thread_fence(memory_order_release);
 }
 
 static inline void mu_fence_seq_cst(void)
 {
+    /* seq_cst: pairs with another such fence, or mu_cas_seq_cst(), between the peer's write and its look at ours */
     atomic_thread_fence(memory_order_seq_cst);
 }
 #endif
@@ -156,6 +162,7 @@ static inline void mu_fence_seq_cst(void)
 static inline uint64_t mu_recheck(const mu_a64 *p)
 {
 #ifdef MU_TSAN
+    /* acq_rel: a write of what is there stands for the fence, which the sanitizer does not know; pairs as said above */
     return atomic_fetch_add_explicit((mu_a64 *)(uintptr_t)p, 0, memory_order_acq_rel);
 #else
     mu_fence_acquire();

@@ -228,7 +228,7 @@ enum muster_status mu_share_get(const struct mu_hwloc *hwloc, const char *path, 
     if (path && use(hwloc, path, ret_topology, ret_way) == 0)
         return MUSTER_OK;
     fd = path ? open_ours(path, O_RDWR) : -1; /* our own open file: its lock is ours, and dies with us */
-    if (fd >= 0 && !is_whole(fd))
+    if (fd >= 0) /* it may have become whole since we looked: then that is no turn, but a reason to look again */
         turn = take_turn(fd, patience_ns);
     if (turn == 0 && use(hwloc, path, ret_topology, ret_way) == 0) {
         close(fd);

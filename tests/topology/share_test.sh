@@ -6,8 +6,8 @@ SHARE="$(dirname "$MUSTER")/tests/topology/share"
 
 count() { grep -c "^$1 " "$OUT" || true; }
 
-check 0 "$MUSTER" run -n 24 "$SHARE"
-[ "$(count filled)/$(count adopted)" = 1/23 ] || fail "$(sort "$OUT" | uniq -c)"
+check 0 "$MUSTER" run -n 128 "$SHARE"
+[ "$(count filled)/$(count adopted)" = 1/127 ] || fail "$(sort "$OUT" | uniq -c)"
 [ "$(sed 's/.* //' "$OUT" | sort -u | wc -l)" = 1 ] || fail "they do not see the same number of processors"
 
 check 1 "$MUSTER" run -n 4 --restarts 1 --restart-policy job --restart-delay 1ms bash -c '"$0" && muster barrier wait seen && [ $MUSTER_TASK_ID != 0 ]' "$SHARE"
