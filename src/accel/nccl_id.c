@@ -56,7 +56,7 @@ enum muster_status mu_nccl_call_begin(struct mu_nccl_call *call, struct muster *
     status = mu_enter_read(m);
     if (status)
         return status;
-    key[0] = 'N';
+    key[0] = 'U';
     memcpy(key + 1, name, len);
     mu_key_make(&call->key, m->seg, key, len + 1);
     snprintf(call->what, sizeof call->what, "NCCL id %s", name);
@@ -186,7 +186,7 @@ static bool is_dead(void *arg, const struct mu_nccl_root_key *key)
     call->m = j->m;
     call->asker.presence = presence;
     call->asker.arg = call;
-    snprintf(text, sizeof text, "N%s", key->name);
+    snprintf(text, sizeof text, "U%s", key->name);
     mu_key_make(&call->key, j->m->seg, text, strlen(text));
     if (!read_record(call, NULL, &word, &there) && there)
         dead = mu_nccl_is_dead(&call->record, &call->asker, key->generation, reason) ||
