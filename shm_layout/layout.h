@@ -17,8 +17,8 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 2u
-#define MU_LAYOUT_MINOR 3u
+#define MU_LAYOUT_MAJOR 3u
+#define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -207,7 +207,11 @@ struct mu_header {
     uint64_t trace_rate;    /* 248: ns a tick, in units of 2^-32, as measured then */
     char job[256];          /* 256 */
     char host[64];          /* 512 */
-    uint8_t reserved1[448]; /* 576 */
+    uint64_t hosts_offset;  /* 576: a struct mu_host each; 0: the job has this host alone */
+    uint64_t asks_offset;   /* 584: a bit a slot: its owner has made a call to the agent */
+    uint32_t num_hosts;     /* 592: 0: this one alone */
+    uint32_t own_host;      /* 596: 0: the leader */
+    uint8_t reserved1[424]; /* 600 */
     /* written later; each on its own line */
     mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
@@ -221,7 +225,11 @@ struct mu_header {
     uint8_t pad4[MU_LINE - 4];
     mu_a64 wanted; /* 1664: who frees a block that would have served clears its bit */
     uint8_t pad5[MU_LINE - 8];
-    uint8_t reserved2[MU_HEADER_SIZE - 1792];
+    mu_a32 bell; /* 1792: MU_BELL_*, futex of the agent */
+    uint8_t pad6[MU_LINE - 4];
+    mu_a64 bridge; /* 1920: MU_BRIDGE(): what the agent says of its connection, and which agent it is */
+    uint8_t pad7[MU_LINE - 8];
+    uint8_t reserved2[MU_HEADER_SIZE - 2048];
 };
 /* Wanted: how often a free has cleared bits, 32; a bit a size class that was searched for everywhere in vain, 32. */
 #define MU_WANTED_COUNT(w)   ((uint32_t)((w) >> 32))
@@ -234,6 +242,38 @@ struct mu_header {
 #define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)
 #define MU_FLAG_MEMFD    1u
 #define MU_FLAG_KEPT     2u /* a launcher created it and removes it */
+/* The bell: who changes something that concerns the agent looks here behind a fence; the agent arms it, then looks. */
+#define MU_BELL_OFF   0u /* nobody sleeps on it */
+#define MU_BELL_ARMED 1u
+#define MU_BELL_RUNG  2u
+/* incarnation 16 | slot 14 | state 2: the slot that the agent held when it said so, and MU_BRIDGE_DOWN, _UP, _LOST */
+#define MU_BRIDGE(incarnation, slot, state)                                                                            \
+    (((uint64_t)(uint16_t)(incarnation) << 16) | ((uint64_t)(slot) << 2) | (state))
+#define MU_BRIDGE_STATE(w)       ((uint32_t)(w)&3u)
+#define MU_BRIDGE_SLOT(w)        (((uint32_t)(w) >> 2) & 0x3fffu)
+#define MU_BRIDGE_INCARNATION(w) ((uint16_t)((w) >> 16))
+
+/* One host of the job, as this one's agent knows it. The first line is constant; the agent alone writes the others. */
+struct mu_host {
+    uint32_t first_task; /* 0: of its run of tasks */
+    uint32_t num_tasks;  /* 4 */
+    uint8_t pad[MU_LINE - 8];
+    mu_a64 name[8];    /* 128: NUL-padded; empty: not known yet */
+    mu_a64 state;      /* 192: enum mu_host_state */
+    mu_a64 since;      /* 200: CLOCK_MONOTONIC ns, like those below */
+    mu_a64 heard;      /* 208: when anything last came from it */
+    mu_a64 rtt;        /* 216: ns; 0: not measured */
+    mu_a64 rtt_min;    /* 224 */
+    mu_a64 bytes_in;   /* 232 */
+    mu_a64 bytes_out;  /* 240 */
+    mu_a64 frames_in;  /* 248 */
+    mu_a64 frames_out; /* 256 */
+    mu_a64 connects;   /* 264 */
+    mu_a64 asking;     /* 272: calls of its tasks that are not answered */
+    mu_a64 agent_pid;  /* 280 */
+    mu_a64 reserved[12];
+};
+#define MU_HOSTS_MAX 4096u
 
 /* Pages: data of a MU_TYPE_PAGE block is {commits, deletes, count}, then the entries. */
 #define MU_PAGE_WORDS 3u
@@ -244,6 +284,14 @@ struct mu_header {
  */
 #define MU_ENTRY_WORDS    4u
 #define MU_ENTRY_EXTERNAL 1u
+#define MU_ENTRY_DONE     2u /* no key: a call that another host made was carried out by a commit of this page */
+/*
+ * Such an entry: its hash has the bucket's bits alone (a key's is odd, so no search finds it), its key is the call's
+ * id, MU_DONE_ID(), its value {number, result, result}. At most MU_DONE_MAX of them in a page.
+ */
+#define MU_DONE_ID(host, slot) (((uint64_t)(host) << 14) | (slot))
+#define MU_DONE_WORDS          (MU_ENTRY_WORDS + 4u)
+#define MU_DONE_MAX            256u
 #define MU_SHAPE(key_len, flags, refs, words)                                                                          \
     (((uint64_t)(key_len) << 48) | ((uint64_t)(flags) << 32) | ((uint64_t)(refs) << 16) | (words))
 #define MU_SHAPE_KEY_LEN(s) ((uint32_t)((s) >> 48))
@@ -372,6 +420,12 @@ static_assert(offsetof(struct mu_header, job) == 256 && offsetof(struct mu_heade
                   offsetof(struct mu_header, cluster) == 1280 && offsetof(struct mu_header, event_tail) == 1408 &&
                   offsetof(struct mu_header, slots_high) == 1536 && offsetof(struct mu_header, wanted) == 1664,
               "header lines");
+static_assert(sizeof(struct mu_host) == 3 * MU_LINE && offsetof(struct mu_host, name) == MU_LINE &&
+                  offsetof(struct mu_host, agent_pid) == 280,
+              "host");
+static_assert(offsetof(struct mu_header, hosts_offset) == 576 && offsetof(struct mu_header, own_host) == 596 &&
+                  offsetof(struct mu_header, bell) == 1792 && offsetof(struct mu_header, bridge) == 1920,
+              "header lines of the bridge");
 static_assert(sizeof(struct mu_task_record) == 64, "task record");
 static_assert(sizeof(struct mu_cluster_root) == 32, "cluster root");
 static_assert(offsetof(struct mu_block, body) == MU_BLOCK_HEADER, "block");

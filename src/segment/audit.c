@@ -25,6 +25,7 @@
 #include "segment/audit.h"
 #include "segment/entry.h"
 #include "segment/heap.h"
+#include "segment/hosts.h"
 #include "segment/object.h"
 #include "segment/slot.h"
 #include "segment/table.h"
@@ -129,10 +130,10 @@ static void check_page(struct audit *a, const char *what, size_t at, const struc
     }
     while (mu_page_next(&page, &index, &e, &corrupt)) {
         refs += e.refs;
-        a->sum->keys++;
+        a->sum->keys += !(e.flags & MU_ENTRY_DONE);
         if (((e.hash >> 20) & mask) != at)
             complain(a, "%s %zu holds an entry of another bucket", what, at);
-        if (!e.version || e.version > page.data[0])
+        if (!e.version || (e.version > page.data[0] && !mu_is_follower(a->seg))) /* there it is the leader's */
             complain(a, "%s %zu: an entry's version %" PRIu64 " is not among the page's %" PRIu64, what, at, e.version,
                      page.data[0]);
     }
@@ -198,8 +199,9 @@ static void check_object(struct audit *a, const mu_a64 *word, const char *what, 
  * is read once. Few branches, for this is run for every page.
  */
 static inline bool is_sound_page(const struct mu_block *b, uint64_t meta, uint32_t limit, uint32_t at, uint32_t mask,
-                                 uint32_t *ret_keys)
+                                 bool copies, uint32_t *ret_keys)
 {
+    uint32_t keys = 0;
     uint32_t refs = MU_META_REFS(meta), bytes = MU_META_BYTES(meta), words = bytes / 8, e = MU_PAGE_WORDS, below = 0;
     const mu_a64 *data = b->body + refs;
     uint64_t commits, count;
@@ -207,7 +209,8 @@ static inline bool is_sound_page(const struct mu_block *b, uint64_t meta, uint32
     if (MU_META_TYPE(meta) != MU_TYPE_PAGE || bytes > limit || MU_BLOCK_HEADER + refs * 8 + bytes > limit ||
         words < MU_PAGE_WORDS)
         return false;
-    commits = mu_load_relaxed(&data[0]); /* relaxed, as all here: prove() re-checks the bucket's word */
+    /* relaxed, as all here: prove() re-checks the bucket's word. A copy's version is the leader's, and may be any. */
+    commits = copies ? UINT64_MAX : mu_load_relaxed(&data[0]);
     count = mu_load_relaxed(&data[2]);
     for (uint64_t i = 0; i < count; i++) {
         uint64_t hash, version, shape, len;
@@ -231,8 +234,9 @@ static inline bool is_sound_page(const struct mu_block *b, uint64_t meta, uint32
             return false;
         e += n;
         below += MU_SHAPE_REFS(shape);
+        keys += !(MU_SHAPE_FLAGS(shape) & MU_ENTRY_DONE);
     }
-    *ret_keys = (uint32_t)count;
+    *ret_keys = keys;
     return below == refs;
 }
 
@@ -283,7 +287,7 @@ static inline bool prove(struct audit *a, const struct mu_block *b, uint32_t ind
     if (MU_WORD_INDEX(seen) != index || MU_BLOCK_STATE(mu_load_acquire(&b->word)) != MU_LIVE) /* acquire: publish */
         return false;
     meta = mu_load_relaxed(&b->meta); /* relaxed: re-checked below */
-    if (!is_sound_page(b, meta, limit, at, seg->num_buckets - 1, &keys))
+    if (!is_sound_page(b, meta, limit, at, seg->num_buckets - 1, mu_is_follower(seg), &keys))
         return false;
     refs = MU_META_REFS(meta);
     if (refs) {

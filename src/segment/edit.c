@@ -30,6 +30,7 @@ struct edit {
     struct mu_entry old; /* words 0: absent */
     void *fetched;       /* the old value, when it lies outside the page */
     bool no_memory;      /* for it */
+    bool forgets;        /* records were taken out of the page */
     bool has_value;      /* the last of txn.news is this edit's value block */
 };
 
@@ -184,7 +185,8 @@ struct shape {
     uint32_t entry_words; /* of our entry, 0: gone */
     uint32_t entry_refs;
     bool external;
-    uint32_t words, refs; /* of the whole page */
+    uint32_t words, refs; /* of the whole page, but for the record */
+    uint32_t done_words;  /* of the record of a call; 0: none */
 };
 
 static void plan(const struct edit *d, enum mu_verdict verdict, struct shape *s)
@@ -196,6 +198,7 @@ static void plan(const struct edit *d, enum mu_verdict verdict, struct shape *s)
     memset(s, 0, sizeof *s);
     s->words = page_words - d->old.words;
     s->refs = d->root.refs - d->old.refs;
+    s->done_words = d->e->done ? MU_DONE_WORDS : 0;
     if (verdict == MU_DELETE)
         return;
     s->external = d->e->len > MU_CHUNK || inline_words > INLINE_MAX || s->words + inline_words > PAGE_INLINE_MAX;
@@ -234,7 +237,8 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
     uint32_t words = d->page.words ? d->page.words : MU_PAGE_WORDS, key_words = mu_words(d->k->len);
     uint32_t before = d->old.words ? d->old.at : words, n = before;
     bool deleted = d->old.words && !s->entry_words;
-    uint64_t count = d->page.count + (s->entry_words != 0) - (d->old.words != 0);
+    uint64_t count = d->page.count + (s->entry_words != 0) - (d->old.words != 0) + (s->done_words != 0);
+    uint64_t done[MU_DONE_WORDS];
 
     /* relaxed, all of them: our own block until the commit CAS publishes it */
     mu_store_relaxed(&to[0], commits);
@@ -243,7 +247,7 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
     mu_copy_in(to + MU_PAGE_WORDS, from + MU_PAGE_WORDS, before - MU_PAGE_WORDS);
     if (s->entry_words) {
         mu_store_relaxed(&to[n], d->k->hash);
-        mu_store_relaxed(&to[n + 1], commits);
+        mu_store_relaxed(&to[n + 1], d->e->version_as ? d->e->version_as : commits);
         mu_store_relaxed(&to[n + 2],
                          MU_SHAPE(d->k->len, s->external ? MU_ENTRY_EXTERNAL : 0, s->entry_refs, s->entry_words));
         mu_store_relaxed(&to[n + 3], d->e->len);
@@ -254,6 +258,10 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
         n += s->entry_words;
     }
     mu_copy_in(to + n, from + before + d->old.words, words - before - d->old.words);
+    if (s->done_words) {
+        mu_done_entry(done, d->e->done, d->k->hash, d->t->mask, commits);
+        mu_copy_in(to + s->words, done, s->done_words);
+    }
 }
 
 /* What the replaced entry alone referred to. */
@@ -300,7 +308,7 @@ static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool 
     mu_a64 *body;
 
     plan(d, verdict, &s);
-    if (s.words == MU_PAGE_WORDS && !s.refs && commits < 1ull << (MU_WORD_TAG_BITS - 1))
+    if (s.words == MU_PAGE_WORDS && !s.refs && !s.done_words && commits < 1ull << (MU_WORD_TAG_BITS - 1))
         return clear(d, verdict, commits, ret_commit, ret_version);
     if (d->has_value && (!s.external || !keep_value)) {
         mu_txn_drop_last(&d->txn);
@@ -311,12 +319,12 @@ static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool 
         if (status)
             return status;
     }
-    if (s.refs > 0xffff || (s.refs + (uint64_t)s.words) * 8 > MU_BODY_MAX)
+    if (s.refs > 0xffff || (s.refs + (uint64_t)s.words + s.done_words) * 8 > MU_BODY_MAX)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "a bucket of job %s is full: too many keys for %u buckets (create it with more)", d->t->seg->job,
                        d->t->mask + 1);
-    status = mu_txn_root(&d->txn, MU_TYPE_PAGE, s.refs, (size_t)s.words * 8, verdict == MU_DELETE ? MU_HEAP_RESERVE : 0,
-                         &body);
+    status = mu_txn_root(&d->txn, MU_TYPE_PAGE, s.refs, (size_t)(s.words + s.done_words) * 8,
+                         verdict == MU_DELETE ? MU_HEAP_RESERVE : 0, &body);
     if (!status)
         status = note_olds(d, verdict);
     if (status)
@@ -327,6 +335,22 @@ static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool 
     if (*ret_commit == MU_COMMITTED && ret_version)
         *ret_version = commits;
     return MUSTER_OK;
+}
+
+/* The page's records of calls. False: the edit ends here, with *ret_status. */
+static bool look_at_done(struct edit *d, enum muster_status *ret_status)
+{
+    struct mu_edit *e = d->e;
+    uint32_t before = d->page.words, kept;
+    enum mu_done_look look = mu_page_done(&d->page, e->done, e->forget, e->forget_arg, &kept);
+
+    d->forgets = d->page.words != before;
+    e->was_done = look == MU_DONE_BEFORE;
+    if (look == MU_DONE_STRAY)
+        *ret_status = mu_fail(MUSTER_CANCELLED, "a later call of its thread has been carried out");
+    else if (look == MU_DONE_NEW && e->done && kept >= MU_DONE_MAX)
+        *ret_status = mu_fail(MUSTER_UNAVAILABLE, "%u calls on keys near this one are not acknowledged yet", kept);
+    return look == MU_DONE_NEW && !*ret_status;
 }
 
 /*
@@ -365,7 +389,9 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
     d.e = e;
     d.fetched = NULL;
     d.no_memory = false;
+    d.forgets = false;
     d.has_value = false;
+    e->was_done = false;
     mu_txn_begin(&d.txn, ctx, mu_table_bucket(t, k));
     if (e->new_ref)
         mu_txn_new(&d.txn, e->new_ref);
@@ -378,6 +404,8 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
             status = corrupt(&d);
             break;
         }
+        if ((e->done || e->forget) && !look_at_done(&d, &status))
+            break;
         found = locate(&d, wants_old);
         if (found < 0)
             status = corrupt(&d);
@@ -386,7 +414,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
         describe(&d, wants_old);
         e->ref_at = -1;
         verdict = fn(e);
-        if (verdict == MU_KEEP || (verdict == MU_DELETE && !d.old.words)) {
+        if (verdict == MU_KEEP || (verdict == MU_DELETE && !d.old.words && !d.forgets)) {
             status = e->status;
             break;
         }
@@ -402,4 +430,22 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
         leave_reserve(ctx, d.txn.word);
     free(d.fetched);
     return status;
+}
+
+/* An entry that cannot be there is deleted: what is committed is the page without the records. */
+static enum mu_verdict forget_only(struct mu_edit *e)
+{
+    e->status = MUSTER_OK;
+    return MU_DELETE;
+}
+
+enum muster_status mu_table_forget(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k,
+                                   mu_forget_fn forget, void *arg)
+{
+    struct mu_edit e = {.forget = forget, .forget_arg = arg};
+    struct mu_key none;
+
+    none.hash = k->hash & ((uint64_t)t->mask << 20);
+    none.len = 0;
+    return mu_table_edit(t, ctx, &none, 0, forget_only, &e, NULL);
 }

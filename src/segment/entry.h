@@ -39,6 +39,20 @@ bool mu_page_open(struct mu_page *p, const struct mu_root *root);
 bool mu_page_next(const struct mu_page *p, uint32_t *index, struct mu_entry *e, bool *corrupt);
 
 /*
+ * Go over the private page's records of calls that were done (done.c): take out those that `forget` says, or that are
+ * of *done's id and older.
+ *   MU_DONE_NEW    go on; *ret_count are left
+ *   MU_DONE_BEFORE *done was carried out: its result is filled in
+ *   MU_DONE_STRAY  a later one of its id was
+ */
+enum mu_done_look { MU_DONE_NEW, MU_DONE_BEFORE, MU_DONE_STRAY };
+enum mu_done_look mu_page_done(struct mu_page *p, struct mu_done *done, mu_forget_fn forget, void *arg,
+                               uint32_t *ret_count);
+/* The record as an entry of MU_DONE_WORDS words, for a page whose keys have this hash's bucket. */
+void mu_done_entry(uint64_t words[MU_DONE_WORDS], const struct mu_done *done, uint64_t hash, uint32_t mask,
+                   uint64_t commits);
+
+/*
  * Fetch the key (may be NULL: it must then equal `match`) and value of an external entry. `word` is the bucket's.
  *   MU_FETCH_OK       copied (or too long for capacity: then only the length counts)
  *   MU_FETCH_OTHER    the key is not `match`

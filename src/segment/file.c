@@ -126,7 +126,13 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
         return status;
     }
     madvise(seg->base, seg->size, MADV_DONTFORK); /* a child must join anew; refused: the calls check all the same */
-    mu_format_bind(seg, &h);
+    status = mu_format_bind(seg, &h, name);
+    if (status) {
+        munmap(seg->base, seg->size);
+        close(fd);
+        free(seg);
+        return status;
+    }
     seg->fd = fd;
     seg->writable = writable;
     seg->users = 1;
@@ -300,7 +306,7 @@ void mu_segment_last_out(struct muster_segment *seg)
 }
 
 /* A file without a name, all its first pages committed, filled in. */
-static int build(const struct mu_header *h, bool memfd, const char *job)
+static int build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool memfd, const char *job)
 {
     int fd = memfd ? memfd_create(job, MFD_CLOEXEC | MFD_ALLOW_SEALING)
                    : open(directory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -320,6 +326,8 @@ static int build(const struct mu_header *h, bool memfd, const char *job)
     }
     if (!rc) {
         mu_format_write(base, h);
+        if (hosts)
+            mu_format_write_hosts(base, h, hosts);
         munmap(base, mu_format_committed(h));
         if (memfd && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
             rc = errno;
@@ -378,18 +386,25 @@ enum muster_status muster_segment_create(const char *job, const struct muster_se
 enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, bool kept,
                                      struct muster_segment **ret_segment)
 {
+    return mu_segment_create_hosts(job, config, NULL, kept, ret_segment);
+}
+
+enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
+                                           const struct mu_hosts_config *hosts, bool kept,
+                                           struct muster_segment **ret_segment)
+{
     struct muster_segment_config none = {0};
     struct muster_segment *seg;
     struct mu_header h;
     char path[512], self[64];
-    enum muster_status status = mu_format_plan(job, config ? config : &none, &h);
+    enum muster_status status = mu_format_plan_hosts(job, config ? config : &none, hosts, &h);
     bool memfd = config && config->memfd;
     int fd;
 
     if (status)
         return status;
     h.flags |= kept ? MU_FLAG_KEPT : 0;
-    fd = build(&h, memfd, job);
+    fd = build(&h, hosts, memfd, job);
     if (fd < 0)
         return build_failed(-fd, &h);
     path_of(job, path, sizeof path);

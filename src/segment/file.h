@@ -2,7 +2,7 @@
 #ifndef MU_SEGMENT_FILE_H
 #define MU_SEGMENT_FILE_H
 
-#include "segment/segment.h"
+#include "segment/hosts.h"
 
 /* Open by job name, path or "fd:N"; writable or not. */
 enum muster_status mu_segment_open(const char *name, bool writable, struct muster_segment **ret_segment);
@@ -35,6 +35,10 @@ void mu_segment_mark_closed(struct muster_segment *seg);
 /* Create; `kept`: a launcher removes it, so the last task to leave does not. */
 enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, bool kept,
                                      struct muster_segment **ret_segment);
+/* The same of one of several hosts; by custom a follower's is named "JOB.h3". */
+enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
+                                           const struct mu_hosts_config *hosts, bool kept,
+                                           struct muster_segment **ret_segment);
 
 /* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
 bool mu_segment_is_stale(const struct muster_segment *seg);

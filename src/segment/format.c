@@ -1,7 +1,8 @@
 /*
  * segment/format.c: laying out a segment in memory, and believing one found there.
  *
- * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, heap, trace rings.
+ * Sections in order: header, slots, heartbeats, chunk words, event words, cell words, bucket words, hosts and calls
+ * (where there are several hosts), heap, trace rings.
  * The header is copied out once, checked as a whole, and its numbers kept in private memory; nothing is read from the
  * shared header again but the atomic words.
  */
@@ -104,22 +105,37 @@ static enum muster_status apply(const struct muster_segment_config *c, struct mu
     return MUSTER_OK;
 }
 
+static enum muster_status apply_hosts(const struct mu_hosts_config *c, struct mu_header *h)
+{
+    uint64_t tasks = 0;
+
+    if (c->num_hosts < 2 || c->num_hosts > MU_HOSTS_MAX || c->host >= c->num_hosts)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "host %u of %u; a job has 2 to %u hosts", c->host, c->num_hosts,
+                       MU_HOSTS_MAX);
+    for (uint32_t i = 0; i < c->num_hosts; i++)
+        tasks += c->num_tasks[i];
+    if (tasks != h->num_tasks)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the hosts have %llu tasks, the job %u", (unsigned long long)tasks,
+                       h->num_tasks);
+    h->num_hosts = c->num_hosts;
+    h->own_host = c->host;
+    return MUSTER_OK;
+}
+
+static uint64_t asks_bytes(uint32_t slots)
+{
+    return ((uint64_t)slots + 63) / 64 * 8;
+}
+
 enum muster_status mu_format_plan(const char *job, const struct muster_segment_config *config,
                                   struct mu_header *ret_header)
 {
-    struct mu_header *h = ret_header;
-    enum muster_status status = mu_format_job(job);
+    return mu_format_plan_hosts(job, config, NULL, ret_header);
+}
 
-    memset(h, 0, sizeof *h);
-    if (!status)
-        status = apply(config, h);
-    if (status)
-        return status;
-    h->magic = MU_MAGIC;
-    h->endian = MU_ENDIAN;
-    h->major = MU_LAYOUT_MAJOR;
-    h->minor = MU_LAYOUT_MINOR;
-    h->signature = mu_layout_signature();
+/* Where the sections lie; of what there is none, nowhere. */
+static void place_sections(struct mu_header *h)
+{
     h->slots_offset = MU_HEADER_SIZE;
     h->beats_offset = align_to(h->slots_offset + (uint64_t)h->num_slots * sizeof(struct mu_slot), SECTION);
     h->chunks_offset = align_to(h->beats_offset + (uint64_t)h->num_tasks * 8, SECTION);
@@ -127,10 +143,38 @@ enum muster_status mu_format_plan(const char *job, const struct muster_segment_c
     h->cells_offset = align_to(h->events_offset + (uint64_t)h->num_events * 8, SECTION);
     h->buckets_offset = align_to(h->cells_offset + (uint64_t)h->num_cells * 8, SECTION);
     h->heap_offset = align_to(h->buckets_offset + (uint64_t)h->num_buckets * 8, SECTION);
+    if (h->num_hosts) {
+        h->hosts_offset = h->heap_offset;
+        h->asks_offset = align_to(h->hosts_offset + (uint64_t)h->num_hosts * sizeof(struct mu_host), SECTION);
+        h->heap_offset = align_to(h->asks_offset + asks_bytes(h->num_slots), SECTION);
+    }
     h->total_bytes = h->heap_offset + (uint64_t)h->num_chunks * MU_CHUNK;
+}
+
+enum muster_status mu_format_plan_hosts(const char *job, const struct muster_segment_config *config,
+                                        const struct mu_hosts_config *hosts, struct mu_header *ret_header)
+{
+    struct mu_header *h = ret_header;
+    enum muster_status status = mu_format_job(job);
+
+    memset(h, 0, sizeof *h);
+    if (!status)
+        status = apply(config, h);
+    if (!status && hosts)
+        status = apply_hosts(hosts, h);
+    if (status)
+        return status;
+    h->magic = MU_MAGIC;
+    h->endian = MU_ENDIAN;
+    h->major = MU_LAYOUT_MAJOR;
+    h->minor = MU_LAYOUT_MINOR;
+    h->signature = mu_layout_signature();
+    place_sections(h);
     if (config->trace_events)
         mu_trace_plan(h, power_of_two(config->trace_events));
     mu_random(h->run_id, sizeof h->run_id);
+    if (hosts && (hosts->run_id[0] || hosts->run_id[1]))
+        memcpy(h->run_id, hosts->run_id, sizeof h->run_id);
     mu_random(&h->hash_seed, sizeof h->hash_seed);
     mu_boot_id(h->boot_id);
     h->pid_namespace = mu_namespace("pid");
@@ -172,6 +216,18 @@ void mu_format_write(uint8_t *base, const struct mu_header *header)
     mu_store32_release(&h->state, MU_OPEN);
 }
 
+void mu_format_write_hosts(uint8_t *base, const struct mu_header *header, const struct mu_hosts_config *config)
+{
+    struct mu_host *hosts = (struct mu_host *)(base + header->hosts_offset);
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < config->num_hosts; i++) {
+        hosts[i].first_task = first;
+        hosts[i].num_tasks = config->num_tasks[i];
+        first += config->num_tasks[i];
+    }
+}
+
 static enum muster_status corrupt(const char *name, const char *what)
 {
     return mu_fail(MUSTER_DATA_LOSS, "%s is not a sound segment: %s", name, what);
@@ -200,6 +256,9 @@ static bool sections_fit(const struct mu_header *h)
            section(h->events_offset, (uint64_t)h->num_events * 8, &end, h->total_bytes) &&
            section(h->cells_offset, (uint64_t)h->num_cells * 8, &end, h->total_bytes) &&
            section(h->buckets_offset, (uint64_t)h->num_buckets * 8, &end, h->total_bytes) &&
+           (!h->num_hosts ||
+            (section(h->hosts_offset, (uint64_t)h->num_hosts * sizeof(struct mu_host), &end, h->total_bytes) &&
+             section(h->asks_offset, asks_bytes(h->num_slots), &end, h->total_bytes))) &&
            section(h->heap_offset, (uint64_t)h->num_chunks * MU_CHUNK, &end, h->total_bytes) &&
            (!h->trace_events ||
             section(h->trace_offset, (uint64_t)h->num_slots * mu_trace_ring_bytes(h->trace_events, h->trace_names),
@@ -237,6 +296,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     if (h->trace_events &&
         (!is_power(h->trace_events, MU_TRACE_EVENTS_MAX) || !is_power(h->trace_names, MU_TRACE_EVENTS_MAX)))
         return corrupt(name, "impossible number of events or names of traces");
+    if (h->num_hosts && (h->num_hosts < 2 || h->num_hosts > MU_HOSTS_MAX || h->own_host >= h->num_hosts))
+        return corrupt(name, "impossible number of hosts");
     if (!sections_fit(h))
         return corrupt(name, "sections overlap or leave the file");
     if (!memchr(h->job, 0, sizeof seg->job) || mu_format_job(h->job) || !memchr(h->host, 0, sizeof h->host))
@@ -250,6 +311,10 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->num_events = h->num_events;
     seg->num_chunks = h->num_chunks;
     seg->num_system_chunks = h->num_system_chunks;
+    seg->num_hosts = h->num_hosts ? h->num_hosts : 1;
+    seg->host = h->num_hosts ? h->own_host : 0;
+    seg->first_task = 0;
+    seg->local_tasks = h->num_tasks;
     seg->trace_events = h->trace_events;
     seg->trace_names = h->trace_names;
     seg->trace_tsc = h->trace_tsc != 0;
@@ -260,8 +325,10 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     return MUSTER_OK;
 }
 
-void mu_format_bind(struct muster_segment *seg, const struct mu_header *header)
+enum muster_status mu_format_bind(struct muster_segment *seg, const struct mu_header *header, const char *name)
 {
+    uint64_t first = 0;
+
     seg->header = (struct mu_header *)seg->base;
     seg->slots = (struct mu_slot *)(seg->base + header->slots_offset);
     seg->beats = (mu_a64 *)(seg->base + header->beats_offset);
@@ -271,4 +338,18 @@ void mu_format_bind(struct muster_segment *seg, const struct mu_header *header)
     seg->buckets = (mu_a64 *)(seg->base + header->buckets_offset);
     seg->heap = seg->base + header->heap_offset;
     seg->trace = header->trace_events ? seg->base + header->trace_offset : NULL;
+    seg->hosts = header->num_hosts ? (struct mu_host *)(seg->base + header->hosts_offset) : NULL;
+    seg->asks = header->num_hosts ? (mu_a64 *)(seg->base + header->asks_offset) : NULL;
+    for (uint32_t i = 0; i < header->num_hosts; i++) {
+        uint32_t begins = seg->hosts[i].first_task, tasks = seg->hosts[i].num_tasks;
+
+        if (begins != first || tasks > seg->num_tasks - first)
+            return corrupt(name, "impossible tasks of a host");
+        if (i == seg->host) {
+            seg->first_task = begins;
+            seg->local_tasks = tasks;
+        }
+        first += tasks;
+    }
+    return header->num_hosts && first != seg->num_tasks ? corrupt(name, "tasks of no host") : MUSTER_OK;
 }

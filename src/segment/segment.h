@@ -30,6 +30,10 @@ struct muster_segment {
     uint32_t num_tasks, num_slots, num_buckets, num_cells, num_events, num_chunks, num_system_chunks;
     uint32_t reserved_slots; /* of num_slots, the last: not for mu_slot_claim() */
     uint64_t hash_seed, heartbeat_timeout;
+    struct mu_host *hosts;            /* of the job; NULL: this one alone */
+    mu_a64 *asks;                     /* with it: a bit a slot */
+    uint32_t num_hosts, host;         /* 1, 0: alone */
+    uint32_t first_task, local_tasks; /* the run of tasks of this host */
     char job[208];
     char path[272];
     _Atomic unsigned users; /* the handle and each thread's context; the last one unmaps */

@@ -78,6 +78,19 @@ struct mu_found {
 enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
                                 size_t capacity, struct mu_found *ret_found);
 
+/*
+ * A call of another host's task, and what came of it. A commit that carries one out leaves this in the page that it
+ * makes, until the caller is known to have its answer: so whoever carries the call out a second time, perhaps another
+ * process, finds that it was done, and with what result (exactly once).
+ */
+struct mu_done {
+    uint64_t id; /* MU_DONE_ID() of its host and slot */
+    uint64_t number;
+    uint64_t result[2]; /* for the callback to fill */
+};
+/* Whether the caller has the answer to the call of this id and number: then its record goes. */
+typedef bool (*mu_forget_fn)(void *arg, uint64_t id, uint64_t number);
+
 /* One edit, decided by a callback on a private copy of the old value. It may be called several times. */
 enum mu_verdict { MU_KEEP, MU_PUT, MU_DELETE };
 struct mu_edit {
@@ -91,9 +104,15 @@ struct mu_edit {
     /* what is wanted; filled by the callback */
     const void *value;
     size_t len;
-    uint32_t num_refs; /* for a new entry: how many reference places it has, all empty */
-    int32_t ref_at;    /* -1: none; else this place gets new_ref (0: becomes empty) */
-    uint64_t new_ref;  /* OWNED by the caller's context, filled */
+    uint32_t num_refs;   /* for a new entry: how many reference places it has, all empty */
+    int32_t ref_at;      /* -1: none; else this place gets new_ref (0: becomes empty) */
+    uint64_t new_ref;    /* OWNED by the caller's context, filled */
+    uint64_t version_as; /* not 0: a copy, of this version elsewhere, which is kept instead of the bucket's count */
+    /* on behalf of another host's task; NULL: not */
+    struct mu_done *done;
+    bool was_done;       /* it had been carried out: nothing was changed, *done has the result */
+    mu_forget_fn forget; /* with forget_arg; may be NULL */
+    void *forget_arg;
     /* the callback's own */
     void *arg;
     enum muster_status status; /* what mu_table_edit() returns after MU_KEEP */
@@ -104,10 +123,15 @@ typedef enum mu_verdict (*mu_edit_fn)(struct mu_edit *e);
 /*
  * Apply the edit atomically. Returns e->status after MU_KEEP, MUSTER_OK after a commit (*ret_version gets the entry's
  * new version, or the bucket's commit number after MU_DELETE), RESOURCE_EXHAUSTED or DATA_LOSS otherwise. An unused
- * new_ref is freed.
+ * new_ref is freed. With `done`: MUSTER_OK with was_done set when the call had been carried out; CANCELLED when a later
+ * call of that id has been; UNAVAILABLE when the page holds MU_DONE_MAX records: try again once some are forgotten.
  */
 enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, uint32_t flags,
                                  mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version);
+
+/* Drop what is to be forgotten from the page that the key falls into. */
+enum muster_status mu_table_forget(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k,
+                                   mu_forget_fn forget, void *arg);
 
 /*
  * The short way for the commonest edit: replace the value of an entry in its page by one of as many words. False: not

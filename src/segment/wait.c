@@ -73,7 +73,7 @@ void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx 
     w->deadline = deadline;
     w->interrupt = ctx ? ctx->interrupt : NULL;
     w->what = what;
-    w->spins = seg->num_tasks <= processors ? mu_wait_pauses(SPIN_NS) : 0;
+    w->spins = seg->local_tasks <= processors ? mu_wait_pauses(SPIN_NS) : 0;
     w->yields = YIELDS;
 }
 

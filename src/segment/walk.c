@@ -124,7 +124,7 @@ static enum step haul_bucket(const struct mu_table *t, struct mu_ctx *pin, uint3
     info->commits = page.data[0];
     info->deletes = page.data[1];
     while (mu_page_next(&page, &index, &e, &corrupt)) {
-        enum step step = take(t, pin, bucket, &page, &e, w, h);
+        enum step step = e.flags & MU_ENTRY_DONE ? TAKEN : take(t, pin, bucket, &page, &e, w, h);
 
         if (step != TAKEN)
             return step;

@@ -112,12 +112,14 @@ static bool build(void)
     seg.fd = -1;
     seg.writable = true;
     mu_format_write(seg.base, &h);
-    mu_format_bind(&seg, &h);
+    if (mu_format_bind(&seg, &h, "trace"))
+        return false;
     copy = seg;
     copy.base = mmap(NULL, seg.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (copy.base == MAP_FAILED)
         return false;
-    mu_format_bind(&copy, &h);
+    if (mu_format_bind(&copy, &h, "trace"))
+        return false;
     ctx = malloc(sizeof *ctx);
     return ctx && mu_slot_claim(&seg, 1, ctx) == MUSTER_OK;
 }

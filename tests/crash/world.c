@@ -164,7 +164,8 @@ void crash_build(void)
     world.seg.fd = world.fd;
     world.seg.writable = true;
     world.seg.users = 1000;
-    mu_format_bind(&world.seg, &h);
+    if (mu_format_bind(&world.seg, &h, "world"))
+        die("bind");
     mu_wait_recheck = recheck;
     for (int i = 0; i < HOLDERS; i++)
         join(i);

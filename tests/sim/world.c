@@ -72,7 +72,8 @@ void sim_world_make(const struct sim_workload *w)
     mu_format_write(seg->base, &h);
     if (mu_format_check(&h, h.total_bytes, "sim", seg))
         sim_fail("%s", muster_last_error());
-    mu_format_bind(seg, &h);
+    if (mu_format_bind(seg, &h, "sim"))
+        sim_fail("%s", muster_last_error());
     seg->fd = -1;
     seg->writable = true;
     image_bytes = h.heap_offset;

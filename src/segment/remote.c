@@ -1,0 +1,414 @@
+/*
+ * segment/remote.c: calls to the agent, through the segment.
+ *
+ * The call: an edit of cell "Q" + slot; its number is one more than what was there. Then the slot's bit, then the bell.
+ * The answer: an edit of cell "Z" + slot by the agent, which wakes whoever sleeps on it. Every state in between is one
+ * that an agent finds when it starts: a call without an answer of its number is open, whether its bit is set or not. A
+ * caller that dies leaves an open call, which is carried out, or not; nobody waits for it.
+ */
+#include "segment/remote.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "segment/cluster.h"
+#include "segment/slot.h"
+
+#define PATIENCE_NS 60000000000u /* for somebody to adopt the job of an agent that died */
+enum { SMALL = 256 };            /* bytes that a finished call may leave behind */
+
+/* What a call's value begins with; the op's own bytes follow. */
+struct call_head {
+    uint64_t number;
+    uint32_t op, task, flags, attempt;
+    uint64_t incarnation;
+};
+
+/* What an answer's value begins with; the sentence and the op's own bytes follow. */
+struct answer_head {
+    uint64_t number;
+    uint32_t status, text_len;
+};
+
+static void cell_key(struct mu_key *k, const struct muster_segment *seg, char letter, uint32_t slot)
+{
+    char bytes[5] = {letter};
+
+    memcpy(bytes + 1, &slot, sizeof slot);
+    mu_key_make(k, seg, bytes, sizeof bytes);
+}
+
+void mu_answer_done(struct mu_answer *a)
+{
+    free(a->memory);
+    a->memory = NULL;
+}
+
+void mu_request_done(struct mu_request *r)
+{
+    free(r->memory);
+    r->memory = NULL;
+}
+
+static enum muster_status no_memory(void)
+{
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call to another host");
+}
+
+/* Read a cell's value into *buffer, which grows. version 0: it is not there. */
+static enum muster_status fetch(struct mu_ctx *ctx, const struct mu_key *k, void **buffer, size_t *capacity,
+                                struct mu_found *f)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    enum muster_status status;
+
+    for (;;) {
+        void *more;
+
+        status = mu_table_get(&t, ctx, k, *buffer, *capacity, f);
+        if (status || f->len <= *capacity)
+            return status;
+        more = realloc(*buffer, f->len);
+        if (!more)
+            return no_memory();
+        *buffer = more;
+        *capacity = f->len;
+    }
+}
+
+/* ---- the caller's side ------------------------------------------------------------------------------------------- */
+
+struct post {
+    uint8_t *value;
+    size_t len;
+    uint64_t number;
+    bool again; /* the same number: only the room is given back */
+};
+
+static enum mu_verdict put_call(struct mu_edit *e)
+{
+    struct post *p = e->arg;
+    uint64_t before = 0;
+
+    if (e->version && e->old_len >= sizeof before)
+        memcpy(&before, e->old, sizeof before);
+    p->number = p->again ? before : before + 1;
+    memcpy(p->value, &p->number, sizeof p->number);
+    e->value = p->value;
+    e->len = p->len;
+    return MU_PUT;
+}
+
+/* The call as a value; NULL: no memory. */
+static uint8_t *compose(const struct muster *m, const struct mu_remote_call *call, size_t *ret_len)
+{
+    size_t body = call->request ? call->request->len : 0;
+    struct call_head h = {
+        .op = call->op, .task = (uint32_t)(m->task_id + 1), .flags = m->flags, .incarnation = m->incarnation};
+    uint8_t *value = malloc(sizeof h + body);
+    struct mu_task_record r;
+    struct mu_cluster cluster;
+
+    if (!value)
+        return NULL;
+    if (m->task_id >= 0 && !mu_cluster_task(m->seg, (uint32_t)m->task_id, &r, NULL, &cluster))
+        h.attempt = r.attempt;
+    memcpy(value, &h, sizeof h);
+    if (body)
+        memcpy(value + sizeof h, call->request->bytes, body);
+    *ret_len = sizeof h + body;
+    return value;
+}
+
+/* Say that the slot has asked. */
+static void ask(struct mu_ctx *ctx)
+{
+    mu_a64 *word = &ctx->seg->asks[ctx->slot / 64];
+    uint64_t bit = 1ull << (ctx->slot % 64), seen = mu_load_relaxed(word); /* relaxed: the CAS decides */
+
+    /* a CAS also where the bit is set: pairs with the agent's in take_bits(), which then sees the call behind it */
+    while (!mu_cas_seen(word, &seen, seen | bit))
+        ;
+    mu_bell_ring_always(ctx->seg);
+}
+
+/* Whether the wait for an answer must end: the agent has given the leader up, or has died and nobody took over. */
+static enum muster_status abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
+{
+    char name[64];
+
+    if (mu_bridge_state(seg) == MU_BRIDGE_LOST) {
+        mu_host_name(seg, 0, name, sizeof name);
+        return mu_fail(MUSTER_UNAVAILABLE, "%s: the leader of the job, host %s, is lost", what, name);
+    }
+    if (mu_bridge_agent_lives(seg)) {
+        *dead_since = 0;
+        return MUSTER_OK;
+    }
+    if (!*dead_since)
+        *dead_since = mu_now();
+    if (mu_now() - *dead_since < PATIENCE_NS)
+        return MUSTER_OK;
+    return mu_fail(MUSTER_UNAVAILABLE, "%s: the agent of this host is dead, and nobody has adopted job %s for %u s",
+                   what, seg->job, (unsigned)(PATIENCE_NS / 1000000000u));
+}
+
+static enum muster_status wait_for_answer(const struct mu_remote_call *call, struct mu_ctx *ctx, struct mu_wait *w,
+                                          uint64_t number, void **buffer, size_t *ret_len)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct mu_key z;
+    uint64_t dead_since = 0;
+    size_t capacity = 0;
+    enum muster_status status = MUSTER_OK;
+
+    cell_key(&z, ctx->seg, 'Z', ctx->slot);
+    while (!status) {
+        struct mu_found f;
+
+        mu_wait_look(w);
+        status = fetch(ctx, &z, buffer, &capacity, &f);
+        if (!status && f.version && f.len >= sizeof(struct answer_head) && !memcmp(*buffer, &number, sizeof number)) {
+            *ret_len = f.len;
+            return MUSTER_OK;
+        }
+        if (!status)
+            status = abandoned(ctx->seg, call->what, &dead_since);
+        if (!status && call->ends)
+            status = call->ends(call->arg);
+        if (!status)
+            status = mu_wait_on(w, mu_table_bucket(&t, &z), f.word);
+    }
+    return status;
+}
+
+/* Large values are not kept until this slot's next call. */
+static void give_back(struct mu_ctx *ctx, struct post *p, size_t answer_len)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct mu_edit e = {.arg = p};
+    struct call_head h = {.op = MU_OP_NONE};
+    struct mu_key k;
+
+    if (p->len > sizeof h + SMALL) {
+        p->again = true;
+        p->len = sizeof h;
+        memcpy(p->value, &h, sizeof h);
+        cell_key(&k, ctx->seg, 'Q', ctx->slot);
+        mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
+    }
+    if (answer_len > sizeof(struct answer_head) + SMALL) {
+        struct answer_head a = {.number = p->number};
+        struct post z = {.value = (uint8_t *)&a, .len = sizeof a, .again = true};
+
+        e = (struct mu_edit){.arg = &z};
+        cell_key(&k, ctx->seg, 'Z', ctx->slot);
+        mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
+    }
+}
+
+/* The answer's status, its sentence, and where its body begins. */
+static enum muster_status open_answer(struct mu_answer *a, size_t len)
+{
+    struct answer_head h;
+    const char *text = (const char *)a->memory + sizeof h;
+
+    memcpy(&h, a->memory, sizeof h);
+    if (h.text_len > len - sizeof h || h.status > MUSTER_DATA_LOSS)
+        return mu_fail(MUSTER_DATA_LOSS, "an answer of the agent is not well formed");
+    a->status = (enum muster_status)h.status;
+    a->body = mu_unpack_of(text + h.text_len, len - sizeof h - h.text_len);
+    return h.status ? mu_fail(a->status, "%.*s", (int)h.text_len, text) : MUSTER_OK;
+}
+
+enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const struct mu_remote_call *call,
+                                  struct mu_answer *ret_answer)
+{
+    struct mu_table t = mu_table_cells(m->seg);
+    struct post p = {0};
+    struct mu_edit e = {.arg = &p};
+    struct mu_key q;
+    struct mu_wait w;
+    size_t len = 0;
+    enum muster_status status;
+
+    *ret_answer = (struct mu_answer){.status = MUSTER_UNAVAILABLE};
+    if (!ctx)
+        return mu_fail(MUSTER_PERMISSION_DENIED, "%s: job %s is open read-only here, and only its leader knows",
+                       call->what, m->seg->job);
+    if (!mu_is_bridged(m->seg))
+        return mu_fail(MUSTER_INTERNAL, "%s: job %s has no other hosts", call->what, m->seg->job);
+    p.value = call->request && call->request->failed ? NULL : compose(m, call, &p.len);
+    if (!p.value)
+        return no_memory();
+    cell_key(&q, m->seg, 'Q', ctx->slot);
+    status = mu_table_edit(&t, ctx, &q, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
+    if (!status) {
+        ask(ctx);
+        mu_wait_begin(&w, m->seg, ctx, call->deadline, call->what);
+        w.interrupt = &m->interrupt;
+        w.kind = call->kind;
+        status = wait_for_answer(call, ctx, &w, p.number, &ret_answer->memory, &len);
+        mu_wait_end(&w);
+        if (status != MUSTER_DATA_LOSS) /* truncated: hands off */
+            give_back(ctx, &p, len);
+    }
+    free(p.value);
+    if (status) {
+        mu_answer_done(ret_answer);
+        return status;
+    }
+    return open_answer(ret_answer, len);
+}
+
+/* ---- the agent's side -------------------------------------------------------------------------------------------- */
+
+static uint64_t take_bits(mu_a64 *word)
+{
+    uint64_t bits = mu_load_relaxed(word); /* relaxed: the CAS decides; a bit that comes now rings the bell */
+
+    while (bits && !mu_cas_seen(word, &bits, 0)) /* pairs with ask(): the call comes with its bit */
+        ;
+    return bits;
+}
+
+void mu_remote_collect(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    for (uint32_t i = 0; i * 64 < high; i++)
+        for (uint64_t bits = take_bits(&seg->asks[i]); bits; bits &= bits - 1)
+            visit(arg, i * 64 + (uint32_t)__builtin_ctzll(bits));
+}
+
+void mu_remote_collect_all(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg)
+{
+    uint32_t high = mu_slot_high(seg);
+
+    for (uint32_t i = 0; i < high; i++)
+        visit(arg, i);
+}
+
+/* The number of the slot's last answer; 0: none. */
+static enum muster_status last_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t *ret_number)
+{
+    struct mu_found f;
+    struct mu_key z;
+    void *buffer = NULL;
+    size_t capacity = 0;
+    enum muster_status status;
+
+    *ret_number = 0;
+    cell_key(&z, ctx->seg, 'Z', slot);
+    status = fetch(ctx, &z, &buffer, &capacity, &f);
+    if (!status && f.version && f.len >= sizeof *ret_number)
+        memcpy(ret_number, buffer, sizeof *ret_number);
+    free(buffer);
+    return status;
+}
+
+enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_request *ret_request)
+{
+    struct call_head h;
+    struct mu_found f;
+    struct mu_key q;
+    void *buffer = NULL;
+    size_t capacity = 0;
+    uint64_t answered;
+    enum muster_status status;
+
+    *ret_request = (struct mu_request){.host = ctx->seg->host, .slot = slot};
+    cell_key(&q, ctx->seg, 'Q', slot);
+    status = fetch(ctx, &q, &buffer, &capacity, &f);
+    if (!status && f.version)
+        status = last_answer(ctx, slot, &answered);
+    if (status || !f.version || f.len < sizeof h) {
+        free(buffer);
+        return status;
+    }
+    memcpy(&h, buffer, sizeof h);
+    if (h.op == MU_OP_NONE || h.number <= answered) {
+        free(buffer);
+        return MUSTER_OK;
+    }
+    ret_request->memory = buffer;
+    ret_request->number = h.number;
+    ret_request->op = h.op;
+    ret_request->task = h.task;
+    ret_request->flags = h.flags;
+    ret_request->attempt = h.attempt;
+    ret_request->incarnation = h.incarnation;
+    ret_request->body = mu_unpack_of((uint8_t *)buffer + sizeof h, f.len - sizeof h);
+    return MUSTER_OK;
+}
+
+static enum mu_verdict put_answer(struct mu_edit *e)
+{
+    struct post *p = e->arg;
+    uint64_t before = 0;
+
+    e->status = MUSTER_OK;
+    if (e->version && e->old_len >= sizeof before)
+        memcpy(&before, e->old, sizeof before);
+    if (before >= p->number)
+        return MU_KEEP;
+    e->value = p->value;
+    e->len = p->len;
+    return MU_PUT;
+}
+
+enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
+                                    const char *text, const void *body, size_t len)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    size_t text_len = text && status ? strlen(text) : 0;
+    struct answer_head h = {.number = number, .status = status, .text_len = (uint32_t)text_len};
+    struct post p = {.value = malloc(sizeof h + text_len + len), .len = sizeof h + text_len + len, .number = number};
+    struct mu_edit e = {.arg = &p};
+    struct mu_key z;
+
+    if (!p.value)
+        return no_memory();
+    memcpy(p.value, &h, sizeof h);
+    if (text_len)
+        memcpy(p.value + sizeof h, text, text_len);
+    if (len)
+        memcpy(p.value + sizeof h + text_len, body, len);
+    cell_key(&z, ctx->seg, 'Z', slot);
+    status = mu_table_edit(&t, ctx, &z, MU_EDIT_WANTS_OLD, put_answer, &e, NULL);
+    free(p.value);
+    return status;
+}
+
+static enum mu_verdict shrink(struct mu_edit *e)
+{
+    struct post *p = e->arg;
+    uint64_t number;
+
+    e->status = MUSTER_OK;
+    if (!e->version || e->old_len <= p->len + SMALL)
+        return MU_KEEP;
+    memcpy(&number, e->old, sizeof number);
+    memset(p->value, 0, p->len);
+    memcpy(p->value, &number, sizeof number);
+    e->value = p->value;
+    e->len = p->len;
+    return MU_PUT;
+}
+
+void mu_remote_clear(struct mu_ctx *ctx, uint32_t slot)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    uint8_t room[sizeof(struct call_head)];
+    struct post p = {.value = room, .len = sizeof(struct call_head)};
+    struct mu_edit e = {.arg = &p};
+    struct mu_key k;
+
+    cell_key(&k, ctx->seg, 'Q', slot);
+    mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
+    p.len = sizeof(struct answer_head);
+    e = (struct mu_edit){.arg = &p};
+    cell_key(&k, ctx->seg, 'Z', slot);
+    mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
+}

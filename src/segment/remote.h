@@ -1,0 +1,107 @@
+/*
+ * segment/remote.h: calls that a thread makes to its host's agent, which answers them or asks the leader.
+ *
+ * A call is one value in the cell "Q" + slot number, its answer one in "Z" + slot number, each put there by one edit:
+ * so a call is made whole or not at all, large ones need no other way, and what an agent that died had in hand the next
+ * one finds. The caller numbers its calls: one more than the last of this slot, in the same edit. {host, slot, number}
+ * names a call for ever: that is what makes a resent one recognisable (I11). At most one call of a slot is open: a
+ * new number says that the answer to the older one has come, or is not wanted any more.
+ */
+#ifndef MU_SEGMENT_REMOTE_H
+#define MU_SEGMENT_REMOTE_H
+
+#include "base/pack.h"
+#include "segment/handle.h"
+#include "segment/hosts.h"
+#include "segment/table.h"
+#include "segment/wait.h"
+
+/*
+ * What is asked. Those below MU_OP_LOCAL go to the leader; the others are for the host's own agent. Each op's request
+ * and answer are described where it is packed.
+ */
+enum mu_op {
+    MU_OP_NONE = 0, /* nothing is asked: the last call's room has been given back */
+    MU_OP_SYNC = 1, /* an answer, and before it all that was committed before: a fresh read is this, then a read */
+    MU_OP_KV_INSERT = 2,
+    MU_OP_KV_SET = 3,
+    MU_OP_KV_COMPARE_AND_SET = 4,
+    MU_OP_KV_INCREMENT = 5,
+    MU_OP_KV_APPEND = 6,
+    MU_OP_KV_DELETE = 7,
+    MU_OP_KV_GET = 8, /* also registers interest: the copy comes, and its changes */
+    MU_OP_KV_DIR = 9,
+    MU_OP_KV_COUNT = 10,
+    MU_OP_BARRIER_WAIT = 16, /* answered when the instance has ended */
+    MU_OP_BARRIER_GIVE_UP = 17,
+    MU_OP_BARRIER_CANCEL = 18,
+    MU_OP_TASK_ALIVE = 24, /* answered when all have called */
+    MU_OP_ERROR_REPORT = 26,
+    MU_OP_TASK_RESET = 27,
+    MU_OP_TASK_HEARTBEAT = 28,
+    MU_OP_EVENT_SEND = 32,
+    MU_OP_CELL_EDIT = 36, /* a compare-and-set of one of the leader's cells: NCCL ids */
+    MU_OP_CELL_GET = 37,
+    MU_OP_LOCAL = 64,
+    MU_OP_GROUP_OPEN = 64, /* the agent's own part in a group that spans hosts */
+    MU_OP_GROUP_CLOSE = 65,
+    MU_OPS = 128,
+};
+
+/* ---- the caller's side ---- */
+struct mu_answer {
+    enum muster_status status;
+    struct mu_unpack body; /* what the op's answer holds besides */
+    void *memory;          /* freed by mu_answer_done() */
+};
+void mu_answer_done(struct mu_answer *a);
+
+/*
+ * Ask, and wait for the answer. The status is the answer's, with its sentence as the last error; or UNAVAILABLE (the
+ * leader is lost; the agent has died and nobody adopted the job), DEADLINE_EXCEEDED, CANCELLED, RESOURCE_EXHAUSTED.
+ * *ret_answer is set in every case, to be given to mu_answer_done(); its memory is NULL when no answer came. While the
+ * connection is down it waits: only the deadline, an interrupt or the leader's loss end it. `what`: for status, as in
+ * mu_wait_begin(). With ctx from mu_enter() or mu_enter_wait(); kind: for the counts of waits.
+ * An op whose answer may come late takes `ends`: called on each look, it may end the wait with a status (NULL: none).
+ */
+struct mu_remote_call {
+    enum mu_op op;
+    const struct mu_pack *request;
+    muster_deadline deadline;
+    const char *what;
+    enum mu_wait_kind kind;
+    enum muster_status (*ends)(void *arg); /* NULL: nothing else ends it */
+    void *arg;
+};
+enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const struct mu_remote_call *call,
+                                  struct mu_answer *ret_answer);
+
+/* ---- the agent's side ---- */
+struct mu_request {
+    uint32_t host, slot; /* who asks */
+    uint64_t number;
+    uint32_t op;
+    uint32_t task;    /* id + 1; 0: an observer */
+    uint32_t flags;   /* MUSTER_JOIN_* of its handle */
+    uint32_t attempt; /* of the task's registration */
+    uint64_t incarnation;
+    bool resent; /* it may have been carried out before */
+    struct mu_unpack body;
+    void *memory; /* NULL when the body lies elsewhere */
+};
+void mu_request_done(struct mu_request *r);
+
+/* For each slot that has asked since the last collection. */
+void mu_remote_collect(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg);
+/* For each slot that was ever claimed: for an agent that starts. */
+void mu_remote_collect_all(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg);
+/* Its open call: ret->op is MU_OP_NONE when there is none, or when it has been answered. */
+enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_request *ret_request);
+/* Answer it: dropped silently when a later call of the slot has been answered. */
+enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
+                                    const char *text, const void *body, size_t len);
+
+/* The caller is dead, and nobody will read the answer: the room that call and answer take is given back. */
+void mu_remote_clear(struct mu_ctx *ctx, uint32_t slot);
+
+#endif
