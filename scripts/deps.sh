@@ -27,6 +27,7 @@ check  mandoc              checks the man pages
 check  pkgconf             checks muster.pc
 check  protobuf-compiler   another reader of the messages that muster writes
 check  python3-protobuf    another writer of them, to compare with
+check  iproute2            makes the hosts that the bridge is tested on: ip, ss
 bench  mpich               barrier of MPICH, to compare with
 bench  libmpich-dev        compiles the MPICH side
 bench  openmpi-bin         barrier of Open MPI, to compare with
