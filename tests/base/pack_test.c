@@ -1,0 +1,104 @@
+/*
+ * tests/base/pack_test.c: what is packed is read back; what is short, long, or lies about its length is refused, and
+ * nothing is read outside of it.
+ */
+#include "cm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/pack.h"
+
+static void test_there_and_back(void **state)
+{
+    struct mu_pack p = {0};
+    struct mu_unpack u;
+    char text[8];
+    size_t len;
+    const void *blob;
+
+    (void)state;
+    mu_pack_u8(&p, 0xab);
+    mu_pack_u16(&p, 0x1234);
+    mu_pack_u32(&p, 0xdeadbeef);
+    mu_pack_u64(&p, UINT64_MAX - 1);
+    mu_pack_text(&p, "host");
+    mu_pack_blob(&p, NULL, 0);
+    mu_pack_blob(&p, "\0b", 2);
+    mu_pack_put_u32(&p, 3, 0xfeedface);
+    assert_false(p.failed);
+    assert_int_equal(p.bytes[1], 0x34); /* little-endian, on the wire */
+    u = mu_unpack_of(p.bytes, p.len);
+    assert_int_equal(mu_unpack_u8(&u), 0xab);
+    assert_int_equal(mu_unpack_u16(&u), 0x1234);
+    assert_int_equal(mu_unpack_u32(&u), 0xfeedface);
+    assert_true(mu_unpack_u64(&u) == UINT64_MAX - 1);
+    mu_unpack_text(&u, text, sizeof text);
+    assert_string_equal(text, "host");
+    mu_unpack_blob(&u, 0, &len);
+    assert_int_equal(len, 0);
+    blob = mu_unpack_blob(&u, 2, &len);
+    assert_int_equal(len, 2);
+    assert_memory_equal(blob, "\0b", 2);
+    assert_true(mu_unpack_end(&u));
+    mu_unpack_u8(&u);
+    assert_false(mu_unpack_end(&u));
+    mu_pack_done(&p);
+}
+
+static void test_every_shortening_is_refused(void **state)
+{
+    struct mu_pack p = {0};
+
+    (void)state;
+    mu_pack_u32(&p, 7);
+    mu_pack_text(&p, "name");
+    mu_pack_u64(&p, 9);
+    for (size_t n = 0; n < p.len; n++) {
+        uint8_t *exact = malloc(n ? n : 1); /* so that a read past the end is seen */
+        struct mu_unpack u;
+        char text[16];
+
+        memcpy(exact, p.bytes, n);
+        u = mu_unpack_of(exact, n);
+        mu_unpack_u32(&u);
+        mu_unpack_text(&u, text, sizeof text);
+        mu_unpack_u64(&u);
+        assert_true(u.failed);
+        assert_int_equal(mu_unpack_u64(&u), 0);
+        free(exact);
+    }
+    mu_pack_done(&p);
+}
+
+static void test_lies_are_refused(void **state)
+{
+    static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 'a'};
+    static const uint8_t nul[] = {2, 0, 0, 0, 'a', 0};
+    struct mu_unpack u = mu_unpack_of(huge, sizeof huge);
+    char text[4];
+    size_t len;
+
+    (void)state;
+    assert_null(mu_unpack_blob(&u, SIZE_MAX, &len));
+    assert_int_equal(len, 0);
+    assert_true(u.failed);
+    u = mu_unpack_of(nul, sizeof nul);
+    mu_unpack_text(&u, text, sizeof text);
+    assert_true(u.failed);
+    assert_string_equal(text, "");
+    u = mu_unpack_of("\4\0\0\0abcd", 8);
+    mu_unpack_text(&u, text, sizeof text); /* four bytes and a NUL do not fit */
+    assert_true(u.failed);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_there_and_back),
+        cmocka_unit_test(test_every_shortening_is_refused),
+        cmocka_unit_test(test_lies_are_refused),
+    };
+
+    return cmocka_run_group_tests_name("pack", tests, NULL, NULL);
+}
