@@ -160,30 +160,45 @@ static bool counts(const struct mu_task_record *r)
     return r->state == MUSTER_TASK_ERROR && !(r->flags & MU_TASK_RECOVERABLE);
 }
 
-/* Lowest-numbered task in a propagated error other than `except`, + 1; for when the first error is cleared. */
-static uint64_t other_error(const struct muster_segment *seg, const uint64_t *refs, uint32_t except)
-{
-    for (uint32_t i = 0; i < num_blocks(seg); i++) {
-        struct mu_task_record records[MU_TASKS_PER_BLOCK];
-
-        if (!copy_tasks(seg, refs[i], records, 0, MU_TASKS_PER_BLOCK, NULL))
-            return 0; /* replaced meanwhile: the commit will fail and we come again */
-        for (uint32_t k = 0; k < MU_TASKS_PER_BLOCK; k++)
-            if (counts(&records[k]) && i * MU_TASKS_PER_BLOCK + k != except)
-                return i * MU_TASKS_PER_BLOCK + k + 1;
-    }
-    return 0;
-}
-
+/* What one commit is to change: some tasks of one block of records. */
 struct edit {
     struct mu_ctx *ctx;
     struct mu_txn txn;
     struct mu_root root;
-    struct mu_task_change change;
-    struct mu_task_record before;
-    char text_before[MU_TEXT_MAX];
+    const uint32_t *wanted; /* all that are asked for */
+    uint32_t from, to;      /* those of this commit */
+    uint32_t texts;         /* messages that come or go by it: the intent has room for TEXTS */
+    mu_task_fn fn;
+    void *arg;
+    enum muster_status declined; /* what fn said when it last left a record as it is */
+    struct mu_cluster_root numbers;
+    uint32_t num_changes;
+    struct mu_task_change changes[MU_TASKS_PER_BLOCK];
     uint64_t tasks[TASKS_WORDS]; /* the block of records that is being replaced */
 };
+enum { TEXTS = MU_INTENT_REFS - 2 }; /* the others: the root and the block */
+
+static uint32_t block_of(const struct edit *d)
+{
+    return d->wanted[d->from] / MU_TASKS_PER_BLOCK;
+}
+
+/* Lowest-numbered task in a propagated error, + 1, with the edit; for when the first error is cleared. */
+static uint64_t other_error(const struct edit *d, const uint64_t *refs)
+{
+    for (uint32_t i = 0; i < num_blocks(d->ctx->seg); i++) {
+        struct mu_task_record records[MU_TASKS_PER_BLOCK];
+
+        if (i == block_of(d))
+            memcpy(records, d->tasks + MU_TASKS_PER_BLOCK, sizeof records);
+        else if (!copy_tasks(d->ctx->seg, refs[i], records, 0, MU_TASKS_PER_BLOCK, NULL))
+            return 0; /* replaced meanwhile: the commit will fail and we come again */
+        for (uint32_t k = 0; k < MU_TASKS_PER_BLOCK; k++)
+            if (counts(&records[k]))
+                return i * MU_TASKS_PER_BLOCK + k + 1;
+    }
+    return 0;
+}
 
 /* A new block of the transaction. */
 static enum muster_status add_block(struct edit *d, uint32_t type, uint32_t refs, const uint64_t *body, uint32_t words,
@@ -200,93 +215,136 @@ static enum muster_status add_block(struct edit *d, uint32_t type, uint32_t refs
     return MUSTER_OK;
 }
 
-static enum muster_status new_text(struct edit *d, uint64_t *ref)
+static enum muster_status new_text(struct edit *d, const char *text, uint64_t *ref)
 {
     uint64_t words[MU_TEXT_MAX / 8] = {0};
     enum muster_status status = MUSTER_OK;
 
-    if (!strcmp(d->change.text, d->text_before))
-        return MUSTER_OK;
     if (*ref)
         mu_txn_old(&d->txn, *ref);
     *ref = 0;
-    if (d->change.text[0]) {
-        memcpy(words, d->change.text, MU_TEXT_MAX - 1);
+    if (text[0]) {
+        snprintf((char *)words, sizeof words, "%s", text);
         status = add_block(d, MU_TYPE_TEXT, 0, words, MU_TEXT_MAX / 8, ref);
     }
+    d->texts++;
     return status;
 }
 
-/* The new root's numbers. */
-static void account(struct edit *d, const struct muster_segment *seg, const uint64_t *refs,
-                    struct mu_cluster_root *root)
+/* The new root's numbers, after one change. */
+static void account(struct edit *d, const struct mu_task_record *before, struct mu_task_change *c)
 {
-    bool was = counts(&d->before), is = counts(&d->change.record);
-    uint32_t task = d->change.task;
+    struct mu_cluster_root *root = &d->numbers;
+    bool is = counts(&c->record);
 
     root->version++;
-    root->errors += (uint64_t)is - (uint64_t)was;
+    c->record.version = root->version;
+    root->errors += (uint64_t)is - (uint64_t)counts(before);
     if (is && !root->first_error)
-        root->first_error = task + 1;
-    else if (!is && root->first_error == task + 1)
-        root->first_error = other_error(seg, refs, task);
+        root->first_error = c->task + 1;
 }
 
-/* Everything for one commit: text, block of records, root. */
+enum applied { APPLIED, FULL, AGAIN, FAILED };
+
+/* Ask for one task's change, and make it on the copy of the block. FULL: not in this commit any more. */
+static enum applied apply(struct edit *d, uint32_t index, enum muster_status *ret_status)
+{
+    struct mu_task_change *c = &d->changes[d->num_changes];
+    uint32_t at = d->wanted[index] % MU_TASKS_PER_BLOCK;
+    uint64_t *record = d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS;
+    struct mu_task_record before;
+    char text[MU_TEXT_MAX];
+
+    if (!copy_text(d->ctx->seg, d->tasks[at], text))
+        return AGAIN;
+    memcpy(&before, record, sizeof before);
+    *c = (struct mu_task_change){.task = d->wanted[index], .index = index, .record = before, .arg = d->arg};
+    memcpy(c->text, text, sizeof text);
+    if (!d->fn(c)) {
+        d->declined = c->status;
+        return APPLIED;
+    }
+    c->text[MU_TEXT_MAX - 1] = 0;
+    if (strcmp(c->text, text)) {
+        if (d->texts == TEXTS)
+            return FULL;
+        *ret_status = new_text(d, c->text, &d->tasks[at]);
+        if (*ret_status)
+            return FAILED;
+    }
+    account(d, &before, c);
+    memcpy(record, &c->record, sizeof c->record);
+    d->num_changes++;
+    return APPLIED;
+}
+
+/* As many of the block's tasks as one commit takes: 1, 0 again, -1 failed. */
+static int apply_all(struct edit *d, uint32_t count, enum muster_status *ret_status)
+{
+    uint32_t block = block_of(d);
+
+    d->texts = d->num_changes = 0;
+    d->declined = MUSTER_OK;
+    for (d->to = d->from; d->to < count && d->wanted[d->to] / MU_TASKS_PER_BLOCK == block; d->to++) {
+        enum applied rc = d->num_changes < MU_TASKS_PER_BLOCK ? apply(d, d->to, ret_status) : FULL;
+
+        if (rc == FULL)
+            break;
+        if (rc != APPLIED)
+            return rc == AGAIN ? 0 : -1;
+    }
+    return 1;
+}
+
+/* Everything else for one commit: block of records, root. */
 static enum muster_status build(struct edit *d)
 {
     struct muster_segment *seg = d->ctx->seg;
-    uint32_t task = d->change.task, at = task % MU_TASKS_PER_BLOCK, block = task / MU_TASKS_PER_BLOCK;
-    uint32_t refs = num_blocks(seg);
+    uint32_t block = block_of(d), refs = num_blocks(seg), first = (uint32_t)d->numbers.first_error - 1;
     uint64_t ref, body[REFS_MAX + ROOT_WORDS];
-    struct mu_cluster_root root;
+    struct mu_task_record r;
     enum muster_status status;
     mu_a64 *to;
 
     memset(body, 0, sizeof body);
     if (MU_WORD_INDEX(d->root.word))
         memcpy(body, d->root.body, (refs + ROOT_WORDS) * 8);
-    memcpy(&root, body + refs, sizeof root);
-    account(d, seg, body, &root);
-    d->change.record.version = root.version;
-    status = new_text(d, &d->tasks[at]);
-    memcpy(d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, &d->change.record, sizeof d->change.record);
-    if (!status)
-        status = add_block(d, MU_TYPE_TASKS, MU_TASKS_PER_BLOCK, d->tasks, TASKS_WORDS, &ref);
+    if (d->numbers.first_error && first / MU_TASKS_PER_BLOCK == block) {
+        memcpy(&r, d->tasks + MU_TASKS_PER_BLOCK + first % MU_TASKS_PER_BLOCK * RECORD_WORDS, sizeof r);
+        if (!counts(&r))
+            d->numbers.first_error = other_error(d, body);
+    }
+    status = add_block(d, MU_TYPE_TASKS, MU_TASKS_PER_BLOCK, d->tasks, TASKS_WORDS, &ref);
     if (status)
         return status;
     if (body[block])
         mu_txn_old(&d->txn, body[block]);
     body[block] = ref;
-    memcpy(body + refs, &root, sizeof root);
-    status = mu_txn_root(&d->txn, MU_TYPE_CLUSTER, refs, sizeof root, MU_HEAP_SYSTEM, &to);
+    memcpy(body + refs, &d->numbers, sizeof d->numbers);
+    status = mu_txn_root(&d->txn, MU_TYPE_CLUSTER, refs, sizeof d->numbers, MU_HEAP_SYSTEM, &to);
     if (!status)
         mu_copy_in(to, body, refs + ROOT_WORDS);
     return status;
 }
 
-/* Read the record that is to change: 1, 0 again, -1 corrupt. */
+/* Read the root and the block that is to change: 1, 0 again, -1 corrupt. */
 static int load(struct edit *d)
 {
     struct muster_segment *seg = d->ctx->seg;
     enum mu_read rc = mu_txn_read(&d->txn, &d->root);
-    uint32_t at = d->change.task % MU_TASKS_PER_BLOCK;
     uint64_t ref = 0;
-    int ok;
 
+    memset(&d->numbers, 0, sizeof d->numbers);
     if (rc == MU_READ_CORRUPT)
         return -1;
     if (rc == MU_READ_OK) {
         if (d->root.refs != num_blocks(seg) || d->root.bytes != ROOT_WORDS * 8)
             return -1;
-        ref = d->root.body[d->change.task / MU_TASKS_PER_BLOCK];
+        ref = d->root.body[block_of(d)];
+        memcpy(&d->numbers, mu_root_data(&d->root), sizeof d->numbers);
     }
-    ok = copy_block(seg, ref, d->tasks, TASKS_WORDS) && copy_text(seg, d->tasks[at], d->text_before);
-    if (!ok)
+    if (!copy_block(seg, ref, d->tasks, TASKS_WORDS))
         return mu_word_same(mu_recheck(d->txn.word), d->root.word) ? -1 : 0;
-    memcpy(&d->before, d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, sizeof d->before);
-    d->change.record = d->before;
-    memcpy(d->change.text, d->text_before, sizeof d->change.text);
     return 1;
 }
 
@@ -301,42 +359,60 @@ static void note(struct mu_ctx *ctx, const struct mu_task_change *c)
                   MU_TRACE_CHANGE(r->pid, r->code, r->cause, r->state));
 }
 
-enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg)
+/* One commit, of as many of wanted[from ...] as it takes; d->to says where it ended. */
+static enum muster_status edit_some(struct edit *d, uint32_t count)
 {
-    struct edit d = {.ctx = ctx};
     enum muster_status status = MUSTER_OK;
     enum mu_commit commit = MU_RETRY;
 
-    mu_txn_begin(&d.txn, ctx, &ctx->seg->header->cluster);
+    mu_txn_begin(&d->txn, d->ctx, &d->ctx->seg->header->cluster);
     while (!status && commit == MU_RETRY) {
         int rc;
 
-        while (d.txn.num_news > 1)
-            mu_txn_drop_last(&d.txn);
-        d.change.task = task;
-        d.change.arg = arg;
-        d.change.status = MUSTER_OK;
-        rc = load(&d);
-        if (rc < 0)
-            status = corrupt(ctx->seg);
+        while (d->txn.num_news > 1)
+            mu_txn_drop_last(&d->txn);
+        rc = load(d);
+        if (rc > 0) {
+            rc = apply_all(d, count, &status);
+            if (!rc && mu_word_same(mu_recheck(d->txn.word), d->root.word))
+                rc = -1; /* the current records name a message that is not there */
+        }
+        if (rc < 0 && !status)
+            status = corrupt(d->ctx->seg);
         if (rc <= 0)
             continue;
-        if (!fn(&d.change)) {
-            status = d.change.status;
+        if (!d->num_changes)
             break;
-        }
-        d.change.text[MU_TEXT_MAX - 1] = 0;
-        status = build(&d);
+        status = build(d);
         if (!status)
-            commit = mu_txn_commit(&d.txn);
+            commit = mu_txn_commit(&d->txn);
     }
     if (commit == MU_RETRY) {
-        mu_txn_abort(&d.txn);
+        mu_txn_abort(&d->txn);
         return status;
     }
-    mu_epoch_move(ctx->seg); /* killed before it: the scavenger of this death moves it */
-    if (mu_is_traced(ctx))
-        note(ctx, &d.change);
+    mu_epoch_move(d->ctx->seg); /* killed before it: the scavenger of this death moves it */
+    for (uint32_t i = 0; i < d->num_changes && mu_is_traced(d->ctx); i++)
+        note(d->ctx, &d->changes[i]);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg)
+{
+    struct edit d = {.ctx = ctx, .wanted = &task, .fn = fn, .arg = arg};
+    enum muster_status status = edit_some(&d, 1);
+
+    return status ? status : d.declined;
+}
+
+enum muster_status mu_cluster_edit_many(struct mu_ctx *ctx, const uint32_t *tasks, uint32_t count, mu_task_fn fn,
+                                        void *arg)
+{
+    struct edit d = {.ctx = ctx, .wanted = tasks, .fn = fn, .arg = arg};
+    enum muster_status status = MUSTER_OK;
+
+    for (; !status && d.from < count; d.from = d.to)
+        status = edit_some(&d, count);
     return status;
 }
 

@@ -33,6 +33,7 @@ enum muster_status mu_cluster_all(const struct muster_segment *seg, struct mu_ta
  */
 struct mu_task_change {
     uint32_t task;
+    uint32_t index; /* in the list of tasks, of mu_cluster_edit_many() */
     struct mu_task_record record;
     char text[MU_TEXT_MAX];
     void *arg;
@@ -40,6 +41,13 @@ struct mu_task_change {
 };
 typedef bool (*mu_task_fn)(struct mu_task_change *change);
 enum muster_status mu_cluster_edit(struct mu_ctx *ctx, uint32_t task, mu_task_fn fn, void *arg);
+
+/*
+ * The same for each of these tasks, in ascending order, by as few commits as may be: one takes what changes in a block
+ * of records, with two messages at most. A record that `fn` declines stays as it is, and its status is not heard of.
+ */
+enum muster_status mu_cluster_edit_many(struct mu_ctx *ctx, const uint32_t *tasks, uint32_t count, mu_task_fn fn,
+                                        void *arg);
 
 /*
  * Whether the process behind the task's record lives, by the kernel's word: its main slot is held, or, when the thread
