@@ -25,6 +25,8 @@ enum mu_done_look mu_page_done(struct mu_page *p, struct mu_done *done, mu_forge
     uint32_t index = 0, kept = 0;
     bool bad = false;
 
+    if (done && done->goes_on)
+        memset(done->result, 0, sizeof done->result);
     while (mu_page_next(p, &index, &e, &bad)) {
         const uint64_t *r = &p->data[e.at + MU_ENTRY_WORDS]; /* id, number, two results */
         bool same, old;
@@ -36,6 +38,11 @@ enum mu_done_look mu_page_done(struct mu_page *p, struct mu_done *done, mu_forge
         if (same && !old) {
             look = r[1] == done->number ? MU_DONE_BEFORE : MU_DONE_STRAY;
             memcpy(done->result, &r[2], sizeof done->result);
+            done->version = e.version;
+            if (done->goes_on && look == MU_DONE_BEFORE) {
+                look = MU_DONE_NEW;
+                old = true;
+            }
         }
         if (!old && !(forget && forget(arg, r[0], r[1]))) {
             kept++;
@@ -60,4 +67,28 @@ void mu_done_entry(uint64_t words[MU_DONE_WORDS], const struct mu_done *done, ui
     words[5] = done->number;
     words[6] = done->result[0];
     words[7] = done->result[1];
+}
+
+enum muster_status mu_table_done(const struct mu_table *t, struct mu_ctx *ctx, uint32_t bucket, struct mu_done *done)
+{
+    struct mu_root root;
+    struct mu_page page;
+    struct mu_entry e = {0};
+    uint32_t index = 0;
+    bool bad = false;
+
+    if (mu_object_read(t->seg, &t->buckets[bucket], ctx->scratch, &root) == MU_READ_CORRUPT ||
+        !mu_page_open(&page, &root))
+        bad = true;
+    while (!bad && mu_page_next(&page, &index, &e, &bad)) {
+        const uint64_t *r = &page.data[e.at + MU_ENTRY_WORDS];
+
+        if (!(e.flags & MU_ENTRY_DONE) || e.words != MU_DONE_WORDS || r[0] != done->id || r[1] != done->number)
+            continue;
+        done->result[0] += r[2];
+        done->result[1] += r[3];
+    }
+    return bad ? mu_fail(MUSTER_DATA_LOSS, "the segment of job %s is corrupt: bucket %u is not well formed",
+                         t->seg->job, bucket)
+               : MUSTER_OK;
 }

@@ -328,12 +328,12 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
         return status;
     }
     memcpy(&h, buffer, sizeof h);
+    ret_request->number = h.number;
     if (h.op == MU_OP_NONE || h.number <= answered) {
         free(buffer);
         return MUSTER_OK;
     }
     ret_request->memory = buffer;
-    ret_request->number = h.number;
     ret_request->op = h.op;
     ret_request->task = h.task;
     ret_request->flags = h.flags;
@@ -387,28 +387,42 @@ static enum mu_verdict shrink(struct mu_edit *e)
     uint64_t number;
 
     e->status = MUSTER_OK;
-    if (!e->version || e->old_len <= p->len + SMALL)
+    if (!e->version || e->old_len < p->len)
         return MU_KEEP;
     memcpy(&number, e->old, sizeof number);
+    if (number > p->number) /* its slot has a new owner, who calls */
+        return MU_KEEP;
     memset(p->value, 0, p->len);
-    memcpy(p->value, &number, sizeof number);
+    memcpy(p->value, &number, sizeof number); /* the numbers go on from here */
     e->value = p->value;
     e->len = p->len;
     return MU_PUT;
 }
 
-void mu_remote_clear(struct mu_ctx *ctx, uint32_t slot)
+enum muster_status mu_remote_clear(struct mu_ctx *ctx, uint32_t slot, uint64_t number)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     uint8_t room[sizeof(struct call_head)];
-    struct post p = {.value = room, .len = sizeof(struct call_head)};
+    struct post p = {.value = room, .len = sizeof(struct call_head), .number = number};
     struct mu_edit e = {.arg = &p};
     struct mu_key k;
+    enum muster_status status;
 
     cell_key(&k, ctx->seg, 'Q', slot);
-    mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
+    status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
+    if (status)
+        return status;
     p.len = sizeof(struct answer_head);
     e = (struct mu_edit){.arg = &p};
     cell_key(&k, ctx->seg, 'Z', slot);
-    mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
+    return mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
+}
+
+uint64_t mu_remote_owner(const struct muster_segment *seg, uint32_t slot)
+{
+    uint64_t w = mu_load_acquire(&seg->slots[slot].word); /* acquire: pairs with the claim */
+
+    if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || mu_slot_is_dead(seg, slot, w))
+        return 0;
+    return (uint64_t)MU_SLOT_INCARNATION(w) + 1;
 }

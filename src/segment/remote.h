@@ -95,13 +95,17 @@ void mu_request_done(struct mu_request *r);
 void mu_remote_collect(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg);
 /* For each slot that was ever claimed: for an agent that starts. */
 void mu_remote_collect_all(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg);
-/* Its open call: ret->op is MU_OP_NONE when there is none, or when it has been answered. */
+/* Its open call: ret->op is MU_OP_NONE when there is none, or when it has been answered; number is the last one's also
+ * then. */
 enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_request *ret_request);
 /* Answer it: dropped silently when a later call of the slot has been answered. */
 enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
                                     const char *text, const void *body, size_t len);
 
-/* The caller is dead, and nobody will read the answer: the room that call and answer take is given back. */
-void mu_remote_clear(struct mu_ctx *ctx, uint32_t slot);
+/* Who makes the slot's calls: another number for each thread that has ever held it, 0 while nobody living does. */
+uint64_t mu_remote_owner(const struct muster_segment *seg, uint32_t slot);
+/* The caller is dead, and nobody will read the answer: the call of this number, if it is the slot's last, is taken
+ * back, so that no agent asks it again, and the room that it and its answer take is given back. */
+enum muster_status mu_remote_clear(struct mu_ctx *ctx, uint32_t slot, uint64_t number);
 
 #endif

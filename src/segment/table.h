@@ -87,6 +87,10 @@ struct mu_done {
     uint64_t id; /* MU_DONE_ID() of its host and slot */
     uint64_t number;
     uint64_t result[2]; /* for the callback to fill */
+    uint64_t version;   /* told when it was done: of the commit that did it */
+    /* The call changes several keys, each once: a record of its own number does not end the edit but tells the callback
+     * what the call has done in this page (result; zeros: nothing), and is replaced. */
+    bool goes_on;
 };
 /* Whether the caller has the answer to the call of this id and number: then its record goes. */
 typedef bool (*mu_forget_fn)(void *arg, uint64_t id, uint64_t number);
@@ -128,6 +132,9 @@ typedef enum mu_verdict (*mu_edit_fn)(struct mu_edit *e);
  */
 enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, uint32_t flags,
                                  mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version);
+
+/* What the bucket's record of this call says, added to its result; nothing where it has none. */
+enum muster_status mu_table_done(const struct mu_table *t, struct mu_ctx *ctx, uint32_t bucket, struct mu_done *done);
 
 /* Drop what is to be forgotten from the page that the key falls into. */
 enum muster_status mu_table_forget(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k,
