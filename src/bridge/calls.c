@@ -1,0 +1,305 @@
+/*
+ * bridge/calls.c: the calls of this host's tasks: from the segment to the leader, and the answers back.
+ *
+ * A call lies in its slot's cell until it has been answered (segment/remote.h), so nothing of it is kept here but what
+ * is on its way. When the connection (or this agent) is new, every open call is sent again with the mark "resent", and
+ * every answered one is acknowledged again: so both ends know all that they must know from the segments alone. What is
+ * on its way is bounded by WINDOW bytes.
+ *
+ * A caller that dies leaves its call. It is taken back in the segment first, acknowledged then: an agent in between
+ * finds it taken back, and it cannot be asked again when the leader has forgotten it.
+ */
+#include "bridge/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool init(struct mu_core *core, void **ret_state)
+{
+    struct calls *c = calloc(1, sizeof *c);
+
+    *ret_state = c;
+    if (!c)
+        return false;
+    c->num_slots = core->seg->num_slots;
+    c->num_buckets = core->seg->num_buckets;
+    c->asked = calloc(c->num_slots, sizeof *c->asked);
+    c->hosts = calloc(core->num_hosts, sizeof *c->hosts);
+    c->records = calloc(c->num_buckets / 64 + 1, sizeof *c->records);
+    c->again_at = UINT64_MAX;
+    c->sweep_at = core->now + SWEEP_NS;
+    if (!c->asked || !c->hosts || !c->records)
+        return false;
+    if (core->leader) { /* whatever an agent before this one left behind */
+        memset(c->records, 0xff, (c->num_buckets / 64 + 1) * sizeof *c->records);
+        c->any_record = true;
+    }
+    return true;
+}
+
+static void done(struct mu_core *core)
+{
+    struct calls *c = mu_calls_of(core);
+
+    for (uint32_t i = 0; c->hosts && i < core->num_hosts; i++) {
+        for (uint32_t k = 0; k < c->hosts[i].count; k++)
+            free(c->hosts[i].slots[k].answer);
+        free(c->hosts[i].slots);
+    }
+    mu_pack_done(&c->acks);
+    free(c->asked);
+    free(c->hosts);
+    free(c->records);
+    free(c);
+}
+
+/* ---- the asking host --------------------------------------------------------------------------------------------- */
+
+static bool leader_is_up(const struct mu_core *core)
+{
+    return !core->leader && core->peers[0].state == MU_PEER_UP;
+}
+
+static void acknowledge(struct calls *c, uint32_t slot, uint64_t number)
+{
+    mu_pack_u32(&c->acks, slot);
+    mu_pack_u64(&c->acks, number);
+}
+
+static void send_acks(struct mu_core *core, struct calls *c)
+{
+    size_t at = 0, most = 12u * MU_FRAME_SLOTS;
+
+    while (at < c->acks.len && !c->acks.failed) {
+        size_t n = c->acks.len - at < most ? c->acks.len - at : most;
+
+        mu_core_send(core, 0, MU_FRAME_ACK, c->acks.bytes + at, n);
+        at += n;
+    }
+    mu_pack_reset(&c->acks); /* one that was lost is said again with the next connection, or by the slot's next call */
+}
+
+/* Not on its way any more. */
+static void arrived(struct calls *c, struct asked *a)
+{
+    c->on_the_way -= a->bytes;
+    a->bytes = 0;
+}
+
+static void set_open(struct calls *c, struct asked *a, bool open)
+{
+    if (open != a->open)
+        c->num_open += open ? 1 : -1u;
+    a->open = open;
+}
+
+void mu_asked_settle(struct mu_core *core, uint32_t slot, uint64_t number)
+{
+    struct calls *c = mu_calls_of(core);
+
+    if (c->asked[slot].number == number)
+        set_open(c, &c->asked[slot], false);
+}
+
+void mu_asked_later(struct mu_core *core, uint32_t slot)
+{
+    struct calls *c = mu_calls_of(core);
+
+    c->asked[slot].again = true;
+    c->again_at = core->now + LATER_NS;
+}
+
+static void send_call(struct mu_core *core, struct asked *a, const struct mu_request *r)
+{
+    struct calls *c = mu_calls_of(core);
+    struct mu_pack p = {0};
+
+    mu_pack_u32(&p, r->slot);
+    mu_pack_u64(&p, r->number);
+    mu_pack_u32(&p, r->op);
+    mu_pack_u32(&p, r->task);
+    mu_pack_u32(&p, r->flags);
+    mu_pack_u32(&p, r->attempt);
+    mu_pack_u64(&p, r->incarnation);
+    mu_pack_u8(&p, r->resent);
+    if (p.failed) {
+        mu_asked_later(core, r->slot);
+    } else {
+        mu_core_send_parts(core, 0, MU_FRAME_CALL, p.bytes, p.len, r->body.at, r->body.left);
+        a->bytes = r->body.left;
+        c->on_the_way += a->bytes;
+    }
+    mu_pack_done(&p);
+}
+
+/* One slot's call: where it belongs. */
+static void ask(struct mu_core *core, uint32_t slot, bool resent)
+{
+    struct calls *c = mu_calls_of(core);
+    struct asked *a = &c->asked[slot];
+    struct mu_request r = {0};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(core->m, &ctx);
+
+    a->again = false;
+    if (!status) {
+        status = mu_remote_read(ctx, slot, &r);
+        a->owner = mu_remote_owner(core->seg, slot);
+        mu_exit(ctx);
+    }
+    if (status) {
+        mu_asked_later(core, slot);
+        return;
+    }
+    arrived(c, a);
+    a->number = r.number;
+    a->large = r.body.left > KEPT_MAX;
+    set_open(c, a, r.op != MU_OP_NONE);
+    r.resent = resent;
+    if (!r.op) {
+        if (r.number && resent)
+            acknowledge(c, slot, r.number);
+    } else if (core->leader || r.op >= MU_OP_LOCAL) {
+        mu_carry_out(core, &r);
+    } else if (leader_is_up(core)) {
+        if (c->on_the_way && c->on_the_way + r.body.left > WINDOW)
+            mu_asked_later(core, slot); /* when some of the others have arrived */
+        else
+            send_call(core, a, &r);
+    }
+    mu_request_done(&r);
+}
+
+static void ask_first(void *arg, uint32_t slot)
+{
+    ask(arg, slot, false);
+}
+
+static void ask_again(void *arg, uint32_t slot)
+{
+    ask(arg, slot, true);
+}
+
+bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct calls *c = mu_calls_of(core);
+    uint32_t slot = mu_unpack_u32(u);
+    uint64_t number = mu_unpack_u64(u);
+    uint8_t later = mu_unpack_u8(u);
+    uint32_t status = mu_unpack_u32(u);
+    char text[1024];
+    struct asked *a;
+
+    (void)host;
+    mu_unpack_text(u, text, sizeof text);
+    if (u->failed || slot >= c->num_slots || status > MUSTER_DATA_LOSS) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "an answer %u to slot %u cannot be", status, slot);
+        return false;
+    }
+    a = &c->asked[slot];
+    if (a->number == number)
+        arrived(c, a);
+    if (!later && mu_hand_over(core, slot, number, (enum muster_status)status, text, u->at, u->left)) {
+        /* A large one is of a call that changed nothing, and may fail. */
+        later = u->left <= KEPT_MAX ||
+                mu_hand_over(core, slot, number, MUSTER_RESOURCE_EXHAUSTED, muster_last_error(), NULL, 0);
+    }
+    if (later) {
+        mu_asked_later(core, slot);
+        return true;
+    }
+    acknowledge(c, slot, number);
+    mu_asked_settle(core, slot, number);
+    return true;
+}
+
+/* Callers that died: what they asked is taken back, and with it the room that it takes. */
+static void sweep_callers(struct mu_core *core, struct calls *c)
+{
+    struct mu_ctx *ctx;
+
+    for (uint32_t i = 0; i < c->num_slots; i++) {
+        struct asked *a = &c->asked[i];
+        uint64_t owner = a->open || a->large ? mu_remote_owner(core->seg, i) : 0;
+        enum muster_status status;
+
+        if ((!a->open && !a->large) || (owner && owner == a->owner))
+            continue;
+        if (mu_enter(core->m, &ctx))
+            return;
+        status = mu_remote_clear(ctx, i, a->number);
+        mu_exit(ctx);
+        if (status)
+            continue; /* no memory: at the next look */
+        arrived(c, a);
+        acknowledge(c, i, a->number);
+        set_open(c, a, false);
+        a->large = false;
+    }
+}
+
+/* ---- the module -------------------------------------------------------------------------------------------------- */
+
+static void look(struct mu_core *core)
+{
+    struct calls *c = mu_calls_of(core);
+
+    if (!c->started)
+        mu_remote_collect_all(core->seg, ask_again, core);
+    c->started = true;
+    mu_remote_collect(core->seg, ask_first, core);
+    if (core->now >= c->again_at) {
+        c->again_at = UINT64_MAX;
+        for (uint32_t i = 0; i < c->num_slots; i++)
+            if (c->asked[i].again)
+                ask(core, i, true);
+    }
+    if (core->now >= c->sweep_at) {
+        c->sweep_at = core->now + SWEEP_NS;
+        sweep_callers(core, c);
+        if (core->leader)
+            mu_sweep_records(core);
+    }
+    if (c->acks.len)
+        send_acks(core, c);
+}
+
+static void up(struct mu_core *core, uint32_t host)
+{
+    struct calls *c = mu_calls_of(core);
+
+    (void)host;
+    if (core->leader)
+        return;
+    for (uint32_t i = 0; i < c->num_slots; i++)
+        arrived(c, &c->asked[i]);
+    mu_pack_reset(&c->acks);
+    mu_remote_collect_all(core->seg, ask_again, core);
+    c->started = true;
+}
+
+static void lost(struct mu_core *core, uint32_t host, const char *why)
+{
+    (void)why;
+    if (core->leader)
+        mu_forget_host(core, host);
+}
+
+static uint64_t next(struct mu_core *core)
+{
+    struct calls *c = mu_calls_of(core);
+
+    if (!c->started)
+        return 0;
+    if (c->again_at < c->sweep_at)
+        return c->again_at;
+    return c->num_open || c->any_record ? c->sweep_at : UINT64_MAX;
+}
+
+static bool busy(struct mu_core *core)
+{
+    return mu_calls_of(core)->num_open > 0;
+}
+
+const struct mu_module mu_module_calls = {
+    .name = "calls", .init = init, .done = done, .up = up, .lost = lost, .look = look, .next = next, .busy = busy};

@@ -1,0 +1,73 @@
+/*
+ * bridge/calls.h: what the two files of the calls share: bridge/calls.c, the asking host, and bridge/carry.c, who
+ * carries calls out.
+ */
+#ifndef MU_BRIDGE_CALLS_H
+#define MU_BRIDGE_CALLS_H
+
+#include "bridge/modules.h"
+
+enum {
+    KEPT_MAX = 4096,
+    SWEEP_BUCKETS = 4096 /* looked through for settled records in one turn */
+};
+#define WINDOW   ((size_t)MU_FRAME_VALUE_MAX)
+#define LATER_NS 5000000u   /* until a call that could not be carried out is sent again */
+#define SWEEP_NS 250000000u /* between looks for dead callers, and for settled records */
+
+/* A call of this host's. */
+struct asked {
+    uint64_t number, owner;
+    size_t bytes; /* on their way to the leader */
+    bool open;    /* not answered, as far as known */
+    bool again;   /* to be sent once more, at again_at */
+    bool large;   /* its request takes room that a dead caller must not keep */
+};
+
+/* What became of the last call of a slot; of any host, on who carries it out. */
+enum fate { UNKNOWN, OPEN, ANSWERED, SETTLED };
+struct entry {
+    uint64_t number;
+    uint32_t op;
+    enum fate fate;
+    uint8_t *answer;       /* the ANSWER frame's payload; NULL: not kept */
+    size_t len, unsettled; /* bytes of the answer, kept or not, until it is acknowledged */
+};
+struct host_calls {
+    struct entry *slots;
+    uint32_t count;
+    size_t unsettled;
+    bool lost;
+};
+
+struct calls {
+    struct asked *asked; /* by own slot */
+    uint32_t num_slots, num_open;
+    size_t on_the_way;
+    bool started;
+    uint64_t again_at, sweep_at;
+    struct mu_pack acks;
+    struct host_calls *hosts;
+    uint64_t *records; /* the leader's: a bit a bucket that may hold some */
+    uint32_t num_buckets, sweep_from;
+    bool any_record;
+};
+
+static inline struct calls *mu_calls_of(struct mu_core *core)
+{
+    return mu_core_state(core, MU_M_CALLS);
+}
+
+/* Do what is asked, unless it was done. */
+void mu_carry_out(struct mu_core *core, const struct mu_request *r);
+/* The answer into this host's segment. */
+enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t number, enum muster_status status,
+                                const char *text, const void *body, size_t len);
+void mu_sweep_records(struct mu_core *core);
+/* The host will not ask again. */
+void mu_forget_host(struct mu_core *core, uint32_t host);
+/* A call of this host's has been answered, or is to be asked again in a while. */
+void mu_asked_settle(struct mu_core *core, uint32_t slot, uint64_t number);
+void mu_asked_later(struct mu_core *core, uint32_t slot);
+
+#endif

@@ -1,0 +1,308 @@
+/*
+ * bridge/carry.c: carrying calls out: the leader those of all hosts, every agent those that are for itself.
+ *
+ * A soft table {host, slot} -> {number, what became of it, answer} knows calls that are sent again. A number below the
+ * table's is a stray and nothing is done; a new one ends what was kept for the one before. An agent that was itself
+ * restarted has an empty table: it carries such a call out anew, and what the call's first commit left in its page
+ * tells that it was done (struct mu_done). So a call that changes something must leave a record, unless doing it twice
+ * is the same as once. Records go when the caller's host says that the answer is in its segment.
+ *
+ * Answers above KEPT_MAX bytes are not kept: only calls that change nothing give such, and they are carried out again.
+ */
+#include "bridge/calls.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- carrying out ------------------------------------------------------------------------------------------------ */
+
+static const struct mu_op_kind *kind_of(uint32_t op)
+{
+    for (size_t i = 0; i < mu_op_kinds_count; i++)
+        if ((uint32_t)mu_op_kinds[i].op == op)
+            return &mu_op_kinds[i];
+    return NULL;
+}
+
+/* The slot's entry, made when there is none; NULL: no memory. */
+static struct entry *entry_of(struct host_calls *h, uint32_t slot)
+{
+    if (slot >= h->count) {
+        uint32_t n = h->count ? h->count : 16;
+        struct entry *more;
+
+        while (n <= slot)
+            n *= 2;
+        more = realloc(h->slots, n * sizeof *more);
+        if (!more)
+            return NULL;
+        memset(more + h->count, 0, (n - h->count) * sizeof *more);
+        h->slots = more;
+        h->count = n;
+    }
+    return &h->slots[slot];
+}
+
+static void drop_answer(struct host_calls *h, struct entry *e)
+{
+    free(e->answer);
+    e->answer = NULL;
+    e->len = 0;
+    h->unsettled -= e->unsettled;
+    e->unsettled = 0;
+}
+
+/* The slot asks something else, or nothing any more. */
+static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct entry *e, uint64_t number)
+{
+    const struct mu_op_kind *kind = e->fate == OPEN ? kind_of(e->op) : NULL;
+    uint64_t before = e->number;
+
+    drop_answer(&mu_calls_of(core)->hosts[host], e);
+    e->number = number;
+    e->fate = SETTLED;
+    if (kind && kind->abandoned)
+        kind->abandoned(core, host, slot, before);
+}
+
+void mu_carry_out(struct mu_core *core, const struct mu_request *r)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[r->host];
+    const struct mu_op_kind *kind = kind_of(r->op);
+    struct entry *e = entry_of(h, r->slot);
+
+    if (!e) { /* no memory: the caller's host asks again */
+        mu_call_later(core, r->host, r->slot, r->number);
+        return;
+    }
+    if (r->number < e->number || (r->number == e->number && (e->fate == OPEN || e->fate == SETTLED)))
+        return; /* a stray; or under way */
+    if (r->number == e->number && e->fate == ANSWERED && e->answer) {
+        mu_core_send(core, r->host, MU_FRAME_ANSWER, e->answer, e->len);
+        return;
+    }
+    go_on(core, r->host, r->slot, e, r->number);
+    e->op = r->op;
+    e->fate = OPEN;
+    if (kind)
+        kind->fn(core, r);
+    else
+        mu_call_answer(core, r->host, r->slot, r->number, MUSTER_UNIMPLEMENTED,
+                       "this version of muster does not know the call", NULL, 0);
+    mu_core_worked(core);
+}
+
+void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct mu_pack p = {0};
+
+    if (slot < h->count && h->slots[slot].number == number)
+        h->slots[slot].fate = UNKNOWN;
+    if (host == core->host) {
+        mu_asked_later(core, slot);
+        return;
+    }
+    mu_pack_u32(&p, slot);
+    mu_pack_u64(&p, number);
+    mu_pack_u8(&p, 1);
+    mu_pack_u32(&p, 0);
+    mu_pack_u32(&p, 0);
+    if (!p.failed)
+        mu_core_send(core, host, MU_FRAME_ANSWER, p.bytes, p.len);
+    mu_pack_done(&p);
+}
+
+enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t number, enum muster_status status,
+                                const char *text, const void *body, size_t len)
+{
+    struct mu_ctx *ctx;
+    enum muster_status failed = mu_handle_context(core->m, &ctx); /* perhaps within a call: no mu_enter() */
+
+    if (!failed)
+        failed = mu_remote_answer(ctx, slot, number, status, text, body, len);
+    mu_core_worked(core);
+    return failed;
+}
+
+static void answer_own(struct mu_core *core, struct entry *e, uint32_t slot, enum muster_status status,
+                       const char *text, const void *body, size_t len)
+{
+    if (mu_hand_over(core, slot, e->number, status, text, body, len)) {
+        mu_call_later(core, core->host, slot, e->number); /* no room for it now: carried out again */
+        return;
+    }
+    e->fate = SETTLED;
+    mu_asked_settle(core, slot, e->number);
+}
+
+void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
+                    const char *text, const void *body, size_t len)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct entry *e = slot < h->count ? &h->slots[slot] : NULL;
+    struct mu_pack p = {0};
+
+    if (!e || e->number != number || e->fate != OPEN)
+        return;
+    if (!text)
+        text = status ? muster_last_error() : "";
+    if (host == core->host) {
+        answer_own(core, e, slot, status, text, body, len);
+        return;
+    }
+    if (len > KEPT_MAX && h->unsettled &&
+        h->unsettled + len > WINDOW) { /* a peer's queue is bounded: when it has taken the others */
+        mu_call_later(core, host, slot, number);
+        return;
+    }
+    mu_pack_u32(&p, slot);
+    mu_pack_u64(&p, number);
+    mu_pack_u8(&p, 0);
+    mu_pack_u32(&p, status);
+    mu_pack_text(&p, status ? text : "");
+    e->fate = ANSWERED;
+    e->unsettled = len;
+    h->unsettled += len;
+    mu_core_send_parts(core, host, MU_FRAME_ANSWER, p.bytes, p.len, body, len);
+    if (p.len + len <= KEPT_MAX) {
+        mu_pack_raw(&p, body, len);
+        e->len = p.len;
+        e->answer = p.failed ? NULL : p.bytes;
+        p.bytes = p.failed ? p.bytes : NULL;
+    }
+    mu_pack_done(&p);
+}
+
+bool mu_op_sync(struct mu_core *core, const struct mu_request *r)
+{
+    /* what was committed before is ahead of this answer, because every answer's copies are */
+    mu_call_answer(core, r->host, r->slot, r->number, MUSTER_OK, NULL, NULL, 0);
+    return true;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+bool mu_call_is_settled(void *arg, uint64_t id, uint64_t number)
+{
+    struct mu_core *core = arg;
+    struct calls *c = mu_calls_of(core);
+    uint64_t host = id / MU_FRAME_SLOTS, slot = id % MU_FRAME_SLOTS;
+    const struct entry *e;
+
+    if (host >= core->num_hosts || c->hosts[host].lost)
+        return true;
+    if (slot >= c->hosts[host].count)
+        return false; /* not heard of since this agent started */
+    e = &c->hosts[host].slots[slot];
+    return number < e->number || (number == e->number && e->fate == SETTLED);
+}
+
+void mu_call_left_record(struct mu_core *core, uint32_t bucket)
+{
+    struct calls *c = mu_calls_of(core);
+
+    c->records[bucket / 64] |= 1ull << (bucket % 64);
+    c->any_record = true;
+}
+
+/* For the sweep: whether any record stays. */
+struct sweep {
+    struct mu_core *core;
+    bool stays;
+};
+
+static bool settled_or_stays(void *arg, uint64_t id, uint64_t number)
+{
+    struct sweep *s = arg;
+    bool settled = mu_call_is_settled(s->core, id, number);
+
+    s->stays |= !settled;
+    return settled;
+}
+
+/* Records are taken out by the edits that come by; where none does, by this. */
+void mu_sweep_records(struct mu_core *core)
+{
+    struct calls *c = mu_calls_of(core);
+    struct mu_table t = mu_table_kv(core->seg);
+    struct mu_ctx *ctx;
+    uint32_t most = SWEEP_BUCKETS, b = c->sweep_from;
+    bool any = b != 0;
+
+    if (!c->any_record || mu_enter(core->m, &ctx))
+        return;
+    for (; most && b < c->num_buckets; b++) {
+        struct sweep s = {core, false};
+        struct mu_key k;
+
+        if (!(c->records[b / 64] >> (b % 64) & 1))
+            continue;
+        any = true;
+        most--;
+        k.hash = (uint64_t)b << 20;
+        if (mu_table_forget(&t, ctx, &k, settled_or_stays, &s) == MUSTER_OK && !s.stays)
+            c->records[b / 64] &= ~(1ull << (b % 64));
+    }
+    mu_exit(ctx);
+    c->sweep_from = b < c->num_buckets ? b : 0;
+    c->any_record = any;
+}
+
+void mu_forget_host(struct mu_core *core, uint32_t host)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+
+    for (uint32_t i = 0; i < h->count; i++) {
+        go_on(core, host, i, &h->slots[i], h->slots[i].number);
+        free(h->slots[i].answer);
+    }
+    free(h->slots);
+    *h = (struct host_calls){.lost = true};
+}
+
+/* ---- the leader's frames ----------------------------------------------------------------------------------------- */
+
+bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct mu_request r = {.host = host};
+
+    r.slot = mu_unpack_u32(u);
+    r.number = mu_unpack_u64(u);
+    r.op = mu_unpack_u32(u);
+    r.task = mu_unpack_u32(u);
+    r.flags = mu_unpack_u32(u);
+    r.attempt = mu_unpack_u32(u);
+    r.incarnation = mu_unpack_u64(u);
+    r.resent = mu_unpack_u8(u) != 0;
+    r.body = *u;
+    if (u->failed || r.slot >= MU_FRAME_SLOTS || !r.number || !r.op || r.op >= MU_OP_LOCAL) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "call %u of slot %u cannot be", r.op, r.slot);
+        return false;
+    }
+    if (r.task && (r.task > core->seg->num_tasks || mu_host_of(core->seg, r.task - 1) != host)) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "task %u is not one of its own", r.task - 1);
+        return false;
+    }
+    mu_carry_out(core, &r);
+    return true;
+}
+
+bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+
+    while (!u->failed && u->left) {
+        uint32_t slot = mu_unpack_u32(u);
+        uint64_t number = mu_unpack_u64(u);
+        struct entry *e = u->failed || slot >= MU_FRAME_SLOTS ? NULL : entry_of(h, slot);
+
+        if (u->failed || slot >= MU_FRAME_SLOTS) {
+            mu_fail(MUSTER_INVALID_ARGUMENT, "slot %u cannot be", slot);
+            return false;
+        }
+        if (e && number >= e->number)
+            go_on(core, host, slot, e, number);
+    }
+    return true;
+}

@@ -1,0 +1,22 @@
+/*
+ * bridge/modules.h: what the tables of the bridge (bridge/tables.c) are made of: each module, the frames that it takes
+ * and the calls that it carries out. Who writes one adds its lines here and there.
+ */
+#ifndef MU_BRIDGE_MODULES_H
+#define MU_BRIDGE_MODULES_H
+
+#include "bridge/core.h"
+
+/* Most bytes of a frame that holds a value: with its key, and what goes before them. */
+#define MU_FRAME_VALUE_MAX (MU_VALUE_MAX + MU_KEY_MAX + 4096u)
+/* Slots of a host: what may stand for one in a frame is below. */
+#define MU_FRAME_SLOTS 16384u
+
+/* calls.c, carry.c */
+extern const struct mu_module mu_module_calls;
+bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_sync(struct mu_core *core, const struct mu_request *r);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * bridge/tables.c: the bridge's three tables: modules, frames, and the calls that tasks make.
+ *
+ * src/bridge/PROTOCOL.md has a section for each frame and each call; a test compares them with these rows.
+ */
+#include "bridge/modules.h"
+
+const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
+    [MU_M_CALLS] = &mu_module_calls,
+};
+
+const struct mu_frame_kind mu_frame_kinds[] = {
+    {MU_FRAME_CALL, "CALL", MU_FROM_FOLLOWER, 41, MU_FRAME_VALUE_MAX, mu_take_call},
+    {MU_FRAME_ANSWER, "ANSWER", MU_FROM_LEADER, 21, MU_FRAME_VALUE_MAX, mu_take_answer},
+    {MU_FRAME_ACK, "ACK", MU_FROM_FOLLOWER, 12, 12 * MU_FRAME_SLOTS, mu_take_ack},
+};
+const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kinds;
+
+const struct mu_op_kind mu_op_kinds[] = {
+    {MU_OP_SYNC, "sync", mu_op_sync, NULL},
+};
+const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;
