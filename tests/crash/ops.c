@@ -41,6 +41,7 @@ const struct op ops[] = {
     {"get directory", KV, kv_setup, kv_get_dir, NULL, "d", 0, 0, 0},
     {"get pinned", KV, kv_setup, kv_get_pinned, NULL, "k/big", 0, 0, 0},
     {"get waiting", KV, kv_setup, kv_get_waiting, NULL, "k/absent", 0, 0, OP_SLEEPS},
+    {"a call of another host", KV, kv_setup_call, kv_call, kv_call_after, "k/n", 0, 1, 0},
     {"join", TASK, NULL, task_join, NULL, NULL, 0, 1, OP_OWNMAP},
     {"register", TASK, NULL, task_register, NULL, NULL, 0, 1, 0},
     {"leave", TASK, NULL, task_leave, NULL, NULL, 0, 1, OP_SEVERAL},

@@ -25,19 +25,24 @@ static void put(const char *key, unsigned size, unsigned seed)
         crash_bad("setup of %s: %s", key, muster_last_error());
 }
 
-/* A key that falls into the same bucket. */
-static void near(const char *key, char *name, size_t size)
+/* A key of this kind that falls into the same bucket. */
+static void near_as(const char *key, const char *kind, char *name, size_t size)
 {
     static struct mu_key a, b;
     struct mu_table t = mu_table_kv(&world.seg);
 
     mu_key_make(&a, &world.seg, key, strlen(key));
     for (unsigned i = 0;; i++) {
-        snprintf(name, size, "near/%u", i);
+        snprintf(name, size, "%s/%u", kind, i);
         mu_key_make(&b, &world.seg, name, strlen(name));
         if (mu_table_bucket(&t, &a) == mu_table_bucket(&t, &b))
             return;
     }
+}
+
+static void near(const char *key, char *name, size_t size)
+{
+    near_as(key, "near", name, size);
 }
 
 void kv_setup(const struct op *op)
@@ -226,4 +231,73 @@ void kv_get_waiting(const struct op *op)
         muster_kv_get(world.m[VICTIM], op->key, MUSTER_NTS, mu_now() + 150000000u, bytes, sizeof bytes, &len, NULL);
 
     note(status, digest(bytes, status ? 0 : len));
+}
+
+/* ---- a call that another host made: counted up once, however often it is carried out ---- */
+
+static struct mu_key counter;
+
+void kv_setup_call(const struct op *op)
+{
+    char name[32];
+
+    kv_setup(op);
+    near_as(op->key, "call", name, sizeof name);
+    mu_key_make(&counter, &world.seg, name, strlen(name));
+}
+
+static enum mu_verdict count_up(struct mu_edit *e)
+{
+    uint64_t *sum = e->arg;
+
+    *sum = 1;
+    if (e->version)
+        *sum += *(const uint64_t *)e->old;
+    e->value = sum;
+    e->len = sizeof *sum;
+    e->done->result[0] = *sum;
+    return MU_PUT;
+}
+
+static enum muster_status carry_out(int who, struct mu_done *done, bool *ret_before)
+{
+    struct mu_table t = mu_table_kv(&world.seg);
+    uint64_t sum;
+    struct mu_edit e = {.arg = &sum, .done = done};
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(world.m[who], &ctx);
+
+    if (status)
+        return status;
+    status = mu_table_edit(&t, ctx, &counter, MU_EDIT_WANTS_OLD, count_up, &e, NULL);
+    mu_exit(ctx);
+    *ret_before = e.was_done;
+    return status;
+}
+
+void kv_call(const struct op *op)
+{
+    struct mu_done done = {.id = MU_DONE_ID(3, 4), .number = 9};
+    bool before;
+    enum muster_status status = carry_out(VICTIM, &done, &before);
+
+    (void)op;
+    note(status, done.result[0]);
+}
+
+/* Whoever takes over from the dead carries the call out again. */
+void kv_call_after(const struct op *op)
+{
+    (void)op;
+    for (int i = 0; i < 2; i++) {
+        struct mu_done done = {.id = MU_DONE_ID(3, 4), .number = 9};
+        bool before = false;
+        enum muster_status status = carry_out(PEER, &done, &before);
+
+        if (status || done.result[0] != 1)
+            crash_bad("a call carried out again gives %s and %llu", muster_status_name(status),
+                      (unsigned long long)done.result[0]);
+        else if (i && !before)
+            crash_bad("a call was carried out twice");
+    }
 }

@@ -19,6 +19,9 @@ void kv_get(const struct op *op);
 void kv_get_dir(const struct op *op);
 void kv_get_pinned(const struct op *op);
 void kv_get_waiting(const struct op *op);
+void kv_setup_call(const struct op *op);
+void kv_call(const struct op *op);
+void kv_call_after(const struct op *op);
 
 /* tasks and slots */
 void task_setup_served(const struct op *op);
