@@ -1,0 +1,349 @@
+/*
+ * bridge/core.c: one host's end of the bridge: peers, frames in, turns.
+ *
+ * Everything here runs under its owner's lock, one thing at a time. Frames that modules decide on gather in their
+ * peer's two buffers until the end of the turn; then what must be ahead goes first (I10). A connection that breaks
+ * takes both with it: nothing is sent again, modules say everything anew when the peer comes back. So a frame is either
+ * taken by the peer in its place, or the peer sees an end.
+ */
+#include "bridge/core.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FRAME_HEAD = 5 };
+
+/* The peer's states as rows, what happens as columns. Lost is for good. */
+const enum mu_peer_act mu_peer_steps[MU_PEER_STATES][MU_PEER_EVENTS] = {
+    [MU_PEER_ABSENT] = {[MU_PEER_COMES] = MU_ACT_UP,
+                        [MU_PEER_FRAME] = MU_ACT_REFUSE,
+                        [MU_PEER_BREAKS] = MU_ACT_NONE,
+                        [MU_PEER_GIVEN_UP] = MU_ACT_LOST},
+    [MU_PEER_UP] = {[MU_PEER_COMES] = MU_ACT_AGAIN,
+                    [MU_PEER_FRAME] = MU_ACT_TAKE,
+                    [MU_PEER_BREAKS] = MU_ACT_DOWN,
+                    [MU_PEER_GIVEN_UP] = MU_ACT_LOST},
+    [MU_PEER_DOWN] = {[MU_PEER_COMES] = MU_ACT_UP,
+                      [MU_PEER_FRAME] = MU_ACT_REFUSE,
+                      [MU_PEER_BREAKS] = MU_ACT_NONE,
+                      [MU_PEER_GIVEN_UP] = MU_ACT_LOST},
+    [MU_PEER_LOST] = {[MU_PEER_COMES] = MU_ACT_REFUSE,
+                      [MU_PEER_FRAME] = MU_ACT_REFUSE,
+                      [MU_PEER_BREAKS] = MU_ACT_NONE,
+                      [MU_PEER_GIVEN_UP] = MU_ACT_NONE},
+};
+const char *const mu_peer_state_names[MU_PEER_STATES] = {
+    [MU_PEER_ABSENT] = "absent", [MU_PEER_UP] = "up", [MU_PEER_DOWN] = "down", [MU_PEER_LOST] = "lost"};
+
+const char *mu_core_host_name(const struct mu_core *core, uint32_t host, char name[80])
+{
+    char own[64];
+
+    mu_host_name(core->seg, host, own, sizeof own);
+    snprintf(name, 80, "%s%s", strncmp(own, "host ", 5) ? "host " : "", own);
+    return name;
+}
+
+/* Hosts that can be peers: a follower's is the leader alone. */
+static bool is_peer(const struct mu_core *core, uint32_t host)
+{
+    return core->leader ? host && host < core->num_hosts : !host;
+}
+
+static const enum mu_bridge_state said[MU_PEER_STATES] = {[MU_PEER_ABSENT] = MU_BRIDGE_DOWN,
+                                                          [MU_PEER_UP] = MU_BRIDGE_UP,
+                                                          [MU_PEER_DOWN] = MU_BRIDGE_DOWN,
+                                                          [MU_PEER_LOST] = MU_BRIDGE_LOST};
+
+/* To the tasks of this host: what became of the connection, and that this agent lives. */
+static enum muster_status say(struct mu_core *core, enum mu_bridge_state state)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(core->m, &ctx);
+
+    if (status)
+        return status;
+    mu_bridge_say(ctx, state);
+    mu_exit(ctx);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const struct mu_wire *wire, uint64_t now)
+{
+    enum muster_status status;
+
+    core->m = m;
+    core->seg = m->seg;
+    core->num_hosts = m->seg->num_hosts;
+    core->host = m->seg->host;
+    core->leader = !core->host;
+    core->wire = *wire;
+    core->now = now;
+    core->peers = calloc(core->leader ? core->num_hosts : 1, sizeof *core->peers);
+    if (!core->peers)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u hosts", core->num_hosts);
+    for (uint32_t i = 0; i < (core->leader ? core->num_hosts : 1); i++)
+        core->peers[i].since = core->peers[i].heard = now;
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->init && !mu_modules[i]->init(core, &core->state[i])) {
+            mu_core_done(core);
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's %s", mu_modules[i]->name);
+        }
+    status = say(core, core->leader ? MU_BRIDGE_UP : MU_BRIDGE_DOWN);
+    if (status)
+        mu_core_done(core);
+    return status;
+}
+
+void mu_core_done(struct mu_core *core)
+{
+    for (uint32_t i = MU_CORE_MODULES; i-- > 0;)
+        if (mu_modules[i] && mu_modules[i]->done && core->state[i]) {
+            mu_modules[i]->done(core);
+            core->state[i] = NULL;
+        }
+    for (uint32_t i = 0; core->peers && i < (core->leader ? core->num_hosts : 1); i++) {
+        mu_pack_done(&core->peers[i].ahead);
+        mu_pack_done(&core->peers[i].tail);
+    }
+    free(core->peers);
+    core->peers = NULL;
+}
+
+/* ---- peers come and go ---- */
+
+static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state, const char *why)
+{
+    struct mu_peer *p = &core->peers[host];
+
+    /* nothing that was meant for the old connection may reach the next */
+    mu_pack_done(&p->ahead);
+    mu_pack_done(&p->tail);
+    p->wanted = false;
+    p->state = state;
+    p->since = p->heard = core->now;
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++) {
+        const struct mu_module *module = mu_modules[i];
+
+        if (!module)
+            continue;
+        if (state == MU_PEER_UP && module->up)
+            module->up(core, host);
+        else if (state == MU_PEER_DOWN && module->down)
+            module->down(core, host);
+        else if (state == MU_PEER_LOST && module->lost)
+            module->lost(core, host, why);
+    }
+    if (!core->leader)
+        say(core, said[state]); /* where it fails the tasks go on believing what was said before */
+    if (core->host_changed)
+        core->host_changed(core->arg, host, state, why);
+    core->worked = true;
+}
+
+static void drop(struct mu_core *core, uint32_t host, const char *why)
+{
+    core->wire.drop(core->wire.arg, host, why);
+    mu_core_down(core, host, why, core->now);
+}
+
+static void happen(struct mu_core *core, uint32_t host, enum mu_peer_event event, const char *why, uint64_t now)
+{
+    char name[80], text[160];
+
+    if (!is_peer(core, host))
+        return;
+    core->now = now;
+    switch (mu_peer_steps[core->peers[host].state][event]) {
+    case MU_ACT_UP: become(core, host, MU_PEER_UP, NULL); break;
+    case MU_ACT_AGAIN:
+        become(core, host, MU_PEER_DOWN, "it came again");
+        become(core, host, MU_PEER_UP, NULL);
+        break;
+    case MU_ACT_DOWN: become(core, host, MU_PEER_DOWN, why); break;
+    case MU_ACT_LOST: become(core, host, MU_PEER_LOST, why); break;
+    case MU_ACT_REFUSE:
+        snprintf(text, sizeof text, "%s is %s", mu_core_host_name(core, host, name),
+                 mu_peer_state_names[core->peers[host].state]);
+        core->wire.drop(core->wire.arg, host, text);
+        break;
+    default: break;
+    }
+}
+
+void mu_core_up(struct mu_core *core, uint32_t host, uint64_t now)
+{
+    happen(core, host, MU_PEER_COMES, NULL, now);
+}
+
+void mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t now)
+{
+    happen(core, host, MU_PEER_BREAKS, why, now);
+}
+
+void mu_core_lost(struct mu_core *core, uint32_t host, const char *why, uint64_t now)
+{
+    happen(core, host, MU_PEER_GIVEN_UP, why, now);
+}
+
+/* ---- frames in ---- */
+
+static const struct mu_frame_kind *kind_of(uint8_t type)
+{
+    for (size_t i = 0; i < mu_frame_kinds_count; i++)
+        if (mu_frame_kinds[i].type == type)
+            return &mu_frame_kinds[i];
+    return NULL;
+}
+
+/* Why it is not even looked into; NULL: it may be. */
+static const char *unfit(const struct mu_core *core, const struct mu_frame_kind *kind, size_t len)
+{
+    if (!kind)
+        return "of an unknown kind";
+    if (!(kind->from & (core->leader ? MU_FROM_FOLLOWER : MU_FROM_LEADER)))
+        return core->leader ? "that only a leader sends" : "that only a follower sends";
+    if (len < kind->min_len)
+        return "that is too short";
+    return len > kind->max_len ? "that is too long" : NULL;
+}
+
+void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len, uint64_t now)
+{
+    const struct mu_frame_kind *kind = kind_of(type);
+    const char *why = unfit(core, kind, len);
+    struct mu_unpack u = mu_unpack_of(payload, len);
+    char name[80], text[640];
+
+    if (!is_peer(core, host))
+        return;
+    if (mu_peer_steps[core->peers[host].state][MU_PEER_FRAME] != MU_ACT_TAKE) {
+        happen(core, host, MU_PEER_FRAME, NULL, now);
+        return;
+    }
+    core->now = now;
+    core->peers[host].heard = now;
+    mu_core_host_name(core, host, name);
+    if (why)
+        snprintf(text, sizeof text, "%s sent a frame (type %u, %zu bytes) %s", name, type, len, why);
+    else if (kind->take(core, host, &u))
+        return;
+    else
+        snprintf(text, sizeof text, "%s sent a %s frame (%zu bytes) that is not well formed: %s", name, kind->name, len,
+                 muster_last_error());
+    drop(core, host, text);
+}
+
+/* ---- frames out ---- */
+
+static bool is_up(const struct mu_core *core, uint32_t host)
+{
+    return is_peer(core, host) && core->peers[host].state == MU_PEER_UP;
+}
+
+static void append(struct mu_core *core, uint32_t host, bool ahead, uint8_t type, const void *head, size_t head_len,
+                   const void *body, size_t len)
+{
+    struct mu_pack *to;
+
+    if (!is_up(core, host))
+        return;
+    to = ahead ? &core->peers[host].ahead : &core->peers[host].tail;
+    mu_pack_u8(to, type);
+    mu_pack_u32(to, (uint32_t)(head_len + len));
+    mu_pack_raw(to, head, head_len);
+    mu_pack_raw(to, body, len);
+    core->peers[host].wanted = true;
+}
+
+void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    append(core, host, false, type, payload, len, NULL, 0);
+}
+
+void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                        const void *body, size_t len)
+{
+    append(core, host, false, type, head, head_len, body, len);
+}
+
+void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    append(core, host, true, type, payload, len, NULL, 0);
+}
+
+void mu_core_want(struct mu_core *core, uint32_t host)
+{
+    if (is_up(core, host))
+        core->peers[host].wanted = true;
+}
+
+/* All frames of a buffer to the wire. False: the connection is gone. */
+static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
+{
+    size_t at = 0;
+
+    while (at < p->len) {
+        struct mu_unpack u = mu_unpack_of(p->bytes + at, p->len - at);
+        uint8_t type = mu_unpack_u8(&u);
+        uint32_t len = mu_unpack_u32(&u);
+
+        if (!core->wire.send(core->wire.arg, host, type, p->bytes + at + FRAME_HEAD, len))
+            return false;
+        core->worked = true;
+        at += FRAME_HEAD + (size_t)len;
+    }
+    mu_pack_reset(p);
+    if (p->capacity > 1u << 20) /* of a large value, once: not kept for every peer */
+        mu_pack_done(p);
+    return true;
+}
+
+static void speak(struct mu_core *core, uint32_t host)
+{
+    struct mu_peer *p = &core->peers[host];
+
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->ahead)
+            mu_modules[i]->ahead(core, host);
+    p->wanted = false;
+    if (p->ahead.failed || p->tail.failed)
+        drop(core, host, "there is no memory for what it must be told");
+    else if (!flush(core, host, &p->ahead) || !flush(core, host, &p->tail))
+        mu_core_down(core, host, "the connection broke while sending", core->now);
+}
+
+bool mu_core_turn(struct mu_core *core, uint64_t now)
+{
+    core->now = now;
+    core->worked = false;
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->look)
+            mu_modules[i]->look(core);
+    for (uint32_t h = 0; h < (core->leader ? core->num_hosts : 1); h++)
+        if (core->peers[h].wanted && core->peers[h].state == MU_PEER_UP)
+            speak(core, h);
+    return core->worked;
+}
+
+uint64_t mu_core_next(struct mu_core *core)
+{
+    uint64_t next = UINT64_MAX;
+
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->next) {
+            uint64_t at = mu_modules[i]->next(core);
+
+            next = at < next ? at : next;
+        }
+    return next;
+}
+
+bool mu_core_busy(struct mu_core *core)
+{
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->busy && mu_modules[i]->busy(core))
+            return true;
+    return false;
+}
