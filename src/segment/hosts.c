@@ -87,6 +87,26 @@ bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline)
     return mu_bell_disarm(seg);
 }
 
+void mu_asks_set(struct muster_segment *seg, uint32_t slot)
+{
+    mu_a64 *word = &seg->asks[slot / 64];
+    uint64_t bit = 1ull << (slot % 64), seen = mu_load_relaxed(word); /* relaxed: the CAS decides */
+
+    /* a CAS also where the bit is set: pairs with the agent's in mu_asks_take(), which then sees the call behind it */
+    while (!mu_cas_seen(word, &seen, seen | bit))
+        ;
+    mu_bell_ring_always(seg);
+}
+
+uint64_t mu_asks_take(struct muster_segment *seg, uint32_t i)
+{
+    uint64_t bits = mu_load_relaxed(&seg->asks[i]); /* relaxed: the CAS decides; a bit that comes now rings the bell */
+
+    while (bits && !mu_cas_seen(&seg->asks[i], &bits, 0)) /* pairs with mu_asks_set(): the call comes with its bit */
+        ;
+    return bits;
+}
+
 void mu_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state)
 {
     /* release: pairs with the acquire of mu_bridge_state(); what the state stands for comes first */

@@ -69,6 +69,11 @@ bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline);
 /* Take the ring back without sleeping: true when it had been rung. For who found work between arming and sleeping. */
 bool mu_bell_disarm(struct muster_segment *seg);
 
+/* Say that the slot has made a call, which is there; and ring. */
+void mu_asks_set(struct muster_segment *seg, uint32_t slot);
+/* For the agent: which of the slots 64 * i to 64 * i + 63 have, since it last asked. */
+uint64_t mu_asks_take(struct muster_segment *seg, uint32_t i);
+
 /* What waits may believe about the agent's connection to the leader; of the leader's own agent: UP. */
 enum mu_bridge_state {
     MU_BRIDGE_DOWN = 0, /* no connection now: calls wait */

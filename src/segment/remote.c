@@ -121,18 +121,6 @@ static uint8_t *compose(const struct muster *m, const struct mu_remote_call *cal
     return value;
 }
 
-/* Say that the slot has asked. */
-static void ask(struct mu_ctx *ctx)
-{
-    mu_a64 *word = &ctx->seg->asks[ctx->slot / 64];
-    uint64_t bit = 1ull << (ctx->slot % 64), seen = mu_load_relaxed(word); /* relaxed: the CAS decides */
-
-    /* a CAS also where the bit is set: pairs with the agent's in take_bits(), which then sees the call behind it */
-    while (!mu_cas_seen(word, &seen, seen | bit))
-        ;
-    mu_bell_ring_always(ctx->seg);
-}
-
 /* Whether the wait for an answer must end: the agent has given the leader up, or has died and nobody took over. */
 static enum muster_status abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
 {
@@ -245,7 +233,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
     cell_key(&q, m->seg, 'Q', ctx->slot);
     status = mu_table_edit(&t, ctx, &q, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
     if (!status) {
-        ask(ctx);
+        mu_asks_set(ctx->seg, ctx->slot);
         mu_wait_begin(&w, m->seg, ctx, call->deadline, call->what);
         w.interrupt = &m->interrupt;
         w.kind = call->kind;
@@ -264,21 +252,12 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
 
 /* ---- the agent's side -------------------------------------------------------------------------------------------- */
 
-static uint64_t take_bits(mu_a64 *word)
-{
-    uint64_t bits = mu_load_relaxed(word); /* relaxed: the CAS decides; a bit that comes now rings the bell */
-
-    while (bits && !mu_cas_seen(word, &bits, 0)) /* pairs with ask(): the call comes with its bit */
-        ;
-    return bits;
-}
-
 void mu_remote_collect(struct muster_segment *seg, void (*visit)(void *arg, uint32_t slot), void *arg)
 {
     uint32_t high = mu_slot_high(seg);
 
     for (uint32_t i = 0; i * 64 < high; i++)
-        for (uint64_t bits = take_bits(&seg->asks[i]); bits; bits &= bits - 1)
+        for (uint64_t bits = mu_asks_take(seg, i); bits; bits &= bits - 1)
             visit(arg, i * 64 + (uint32_t)__builtin_ctzll(bits));
 }
 
