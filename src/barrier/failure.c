@@ -7,9 +7,9 @@
 
 #include "barrier/call.h"
 
-int32_t mu_call_find_failed(const struct mu_call *c, const struct mu_barrier *b, char *name, size_t size, char *why)
+int32_t mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, char *name, size_t size, char *why)
 {
-    const struct muster_segment *seg = c->m->seg;
+    const struct muster_segment *seg = n->seg;
     struct mu_cluster cluster;
 
     if (mu_cluster_look(seg, &cluster) || !cluster.root.errors)
@@ -41,14 +41,14 @@ static bool is_out(const struct mu_barrier *b, uint32_t i, const struct mu_task_
     return left || r->state == MUSTER_TASK_ERROR;
 }
 
-bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret_out)
+bool mu_named_find_fatal(struct mu_named *n, const struct mu_barrier *b, bool *ret_out)
 {
-    struct muster_segment *seg = c->m->seg;
+    struct muster_segment *seg = n->seg;
 
     *ret_out = false;
     for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < seg->num_tasks; i++) {
         uint32_t id = mu_barrier_id(b, i);
-        const struct mu_task_record *r = &c->records[id];
+        const struct mu_task_record *r = &n->records[id];
         bool fatal;
         char name[128], why[MU_TEXT_MAX] = "";
         struct mu_task_record again;
@@ -62,24 +62,24 @@ bool mu_call_find_fatal(struct mu_call *c, const struct mu_barrier *b, bool *ret
         }
         mu_cluster_task(seg, id, &again, why, &cluster);
         mu_cluster_name(seg, id, r, name, sizeof name);
-        c->fail_code = MUSTER_INTERNAL;
-        snprintf(c->fail_text, sizeof c->fail_text,
+        n->fail_code = MUSTER_INTERNAL;
+        snprintf(n->fail_text, sizeof n->fail_text,
                  "Barrier failed because: %s %s. Barrier Id: %.120s::%" PRIu64 "%s%s", name,
                  r->state == MUSTER_TASK_ERROR          ? "is in error"
                  : r->state == MUSTER_TASK_DISCONNECTED ? "has disconnected"
                                                         : "was replaced by another process",
-                 c->id, b->h.counter, why[0] ? ": " : "", why);
+                 n->id, b->h.counter, why[0] ? ": " : "", why);
         return true;
     }
     return false;
 }
 
-bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b)
+bool mu_named_unmark_failed(const struct mu_named *n, struct mu_barrier *b)
 {
     bool any = false;
 
-    for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < c->m->seg->num_tasks; i++) {
-        const struct mu_task_record *r = &c->records[mu_barrier_id(b, i)];
+    for (uint32_t i = 0; i < b->h.num && mu_barrier_id(b, i) < n->seg->num_tasks; i++) {
+        const struct mu_task_record *r = &n->records[mu_barrier_id(b, i)];
         bool fatal;
 
         if (is_out(b, i, r, &fatal) && !fatal && (b->marks[i] & MU_MARK_ARRIVED)) {
@@ -90,23 +90,32 @@ bool mu_call_unmark_failed(const struct mu_call *c, struct mu_barrier *b)
     return any;
 }
 
-enum muster_status mu_call_read_records(struct mu_call *c, struct mu_cluster *ret_cluster)
+enum muster_status mu_named_read_records(struct mu_named *n, struct mu_cluster *ret_cluster)
 {
-    if (!c->records)
-        c->records = calloc(c->m->seg->num_tasks, sizeof *c->records);
-    if (!c->records)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", c->id);
-    return mu_cluster_all(c->m->seg, c->records, NULL, ret_cluster);
+    enum muster_status status;
+
+    if (!n->records)
+        n->records = calloc(n->seg->num_tasks, sizeof *n->records);
+    if (!n->records)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
+    status = mu_cluster_look(n->seg, ret_cluster);
+    if (status || (n->records_version && ret_cluster->root.version == n->records_version))
+        return status; /* they are as now still */
+    n->records_version = 0;
+    status = mu_cluster_all(n->seg, n->records, NULL, ret_cluster);
+    if (!status)
+        n->records_version = ret_cluster->root.version;
+    return status;
 }
 
 /* Up to two of the missing, and what each is doing. */
-static void name_missing(const struct mu_call *c, const struct mu_barrier *b, char *text, size_t size)
+static void name_missing(const struct mu_named *n, const struct mu_barrier *b, char *text, size_t size)
 {
-    const struct muster_segment *seg = c->m->seg;
-    size_t n = 0, named = 0;
+    const struct muster_segment *seg = n->seg;
+    size_t len = 0, named = 0;
 
     text[0] = 0;
-    for (uint32_t i = 0; i < b->h.num && named < 2 && n < size; i++) {
+    for (uint32_t i = 0; i < b->h.num && named < 2 && len < size; i++) {
         struct mu_task_record r;
         struct mu_cluster cluster;
         char name[128];
@@ -122,20 +131,20 @@ static void name_missing(const struct mu_call *c, const struct mu_barrier *b, ch
             state = "in error";
         else if (r.attempt)
             state = "has left";
-        n += (size_t)snprintf(text + n, size - n, "\n%s: %s", name, state);
+        len += (size_t)snprintf(text + len, size - len, "\n%s: %s", name, state);
         named++;
     }
 }
 
-void mu_call_compose_timeout(struct mu_call *c, const struct mu_barrier *b)
+void mu_named_compose_timeout(struct mu_named *n, const struct mu_barrier *b)
 {
     char missing[400];
 
-    name_missing(c, b, missing, sizeof missing);
-    c->fail_code = MUSTER_DEADLINE_EXCEEDED;
-    snprintf(c->fail_text, sizeof c->fail_text,
+    name_missing(n, b, missing, sizeof missing);
+    n->fail_code = MUSTER_DEADLINE_EXCEEDED;
+    snprintf(n->fail_text, sizeof n->fail_text,
              "Barrier timed out. Id: %.120s::%" PRIu64
              ". # of tasks that reached the barrier: %u/%u. The first task at "
              "the barrier: %u. Some timed out task names:%s",
-             c->id, b->h.counter, mu_barrier_arrived(b), b->h.num, b->h.first, missing);
+             n->id, b->h.counter, mu_barrier_arrived(b), b->h.num, b->h.first, missing);
 }

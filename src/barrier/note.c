@@ -9,21 +9,21 @@
 #include "barrier/group.h"
 #include "segment/trace.h"
 
-void mu_call_note_entry(struct mu_call *c)
+void mu_call_note_entry(const struct mu_named *n, const struct mu_call *c, uint64_t came)
 {
-    uint32_t name = mu_trace_name(c->ctx, c->key.hash, c->id, strlen(c->id));
+    uint32_t name = mu_trace_name(n->ctx, n->key.hash, n->id, strlen(n->id));
 
-    mu_trace_note(c->ctx, c->came, MU_TRACE_NAMED_ENTER, MUSTER_OK, name, c->key.hash, c->counter);
+    mu_trace_note(n->ctx, came, MU_TRACE_NAMED_ENTER, MUSTER_OK, name, n->key.hash, c->counter);
 }
 
-void mu_call_note_exit(struct mu_call *c, enum muster_status status)
+void mu_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum muster_status status)
 {
     uint32_t name;
 
     if (status == MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
         return;
-    name = mu_trace_name(c->ctx, c->key.hash, c->id, strlen(c->id));
-    mu_trace_note(c->ctx, mu_trace_now(c->ctx), MU_TRACE_NAMED_LEAVE, status, name, c->key.hash, c->counter);
+    name = mu_trace_name(n->ctx, n->key.hash, n->id, strlen(n->id));
+    mu_trace_note(n->ctx, mu_trace_now(n->ctx), MU_TRACE_NAMED_LEAVE, status, name, n->key.hash, c->counter);
 }
 
 void mu_group_note(struct muster_group *g, enum mu_trace_kind kind, uint64_t instance, enum muster_status status)

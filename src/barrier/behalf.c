@@ -1,0 +1,112 @@
+/*
+ * barrier/behalf.c: a named barrier as somebody deals with it: its key, its state as it is now, lists of participants.
+ */
+#include "barrier/behalf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+void mu_call_done(struct mu_call *c)
+{
+    free(c->ids);
+    free(c->text);
+    c->ids = NULL;
+    c->text = NULL;
+}
+
+enum muster_status mu_call_result(const struct mu_call *c)
+{
+    return c->result ? mu_fail(c->result, "%s", c->text ? c->text : "") : MUSTER_OK;
+}
+
+enum muster_status mu_named_begin(struct mu_named *n, struct muster_segment *seg, struct mu_ctx *ctx, const char *id)
+{
+    char key[MUSTER_BARRIER_ID_MAX + 2];
+    size_t len = id ? strlen(id) : 0;
+
+    memset(n, 0, offsetof(struct mu_named, fail_code)); /* not the key, which is large */
+    n->seg = seg;
+    n->ctx = ctx;
+    n->id = id;
+    n->checked = UINT64_MAX;
+    if (!len || len > MUSTER_BARRIER_ID_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier's id is 1 to %u bytes long, not %zu", MUSTER_BARRIER_ID_MAX,
+                       len);
+    key[0] = 'B';
+    memcpy(key + 1, id, len);
+    mu_key_make(&n->key, seg, key, len + 1);
+    return MUSTER_OK;
+}
+
+void mu_named_done(struct mu_named *n)
+{
+    mu_barrier_done(&n->b);
+    free(n->buffer);
+    free(n->value);
+    free(n->records);
+    n->buffer = n->value = NULL;
+    n->records = NULL;
+}
+
+enum muster_status mu_named_read(struct mu_named *n)
+{
+    struct mu_table t = mu_table_cells(n->seg);
+    struct mu_found f = {0};
+    enum muster_status status;
+
+    mu_barrier_done(&n->b);
+    n->b.h.num = 0;
+    for (;;) {
+        status = mu_table_get(&t, n->ctx, &n->key, n->buffer, n->capacity, &f);
+        if (status || f.len <= n->capacity)
+            break;
+        free(n->buffer);
+        n->capacity = f.len + 256;
+        n->buffer = malloc(n->capacity);
+        if (!n->buffer) {
+            n->capacity = 0;
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
+        }
+    }
+    n->word = f.word;
+    if (!status && f.version && !mu_barrier_decode(&n->b, n->buffer, f.len))
+        status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", n->id);
+    return status;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids, size_t count)
+{
+    uint32_t kept = 0;
+
+    c->all = !count;
+    c->num = n->seg->num_tasks;
+    if (c->all)
+        return MUSTER_OK;
+    if (!task_ids || count > 65536)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu participants of barrier %s", count, n->id);
+    c->ids = malloc(count * sizeof *c->ids);
+    if (!c->ids)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
+    for (size_t i = 0; i < count; i++) {
+        if (task_ids[i] < 0 || (uint32_t)task_ids[i] >= n->seg->num_tasks)
+            return mu_fail(MUSTER_INVALID_ARGUMENT,
+                           "Unexpected task (%d) that is not in the cluster called the barrier. Barrier Id: %s",
+                           task_ids[i], n->id);
+        c->ids[i] = (uint32_t)task_ids[i];
+    }
+    qsort(c->ids, count, sizeof *c->ids, by_number);
+    for (size_t i = 0; i < count; i++)
+        if (!i || c->ids[i] != c->ids[i - 1])
+            c->ids[kept++] = c->ids[i];
+    c->num = kept;
+    return MUSTER_OK;
+}

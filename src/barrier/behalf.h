@@ -1,0 +1,88 @@
+/*
+ * barrier/behalf.h: calls on named barriers in steps that never sleep: for who calls on behalf of a task of another
+ * host, and for the task itself (named.c), which sleeps between them.
+ *
+ *     mu_named_begin(&n, seg, ctx, id);
+ *     mu_named_arrive(&n, calls, count);          one commit for all of them; each is answered, or waits
+ *     for (;;) {
+ *         mu_named_read(&n);                      n.b: as it is now; n.word: on which to wait for a change
+ *         mu_call_answered(call, &n.b)            for each that waits
+ *         if (!mu_named_settle(&n)) wait;         commits the timeout or the failure that is due, as any waiter does
+ *     }
+ *     mu_named_done(&n);
+ *
+ * A call that waits is small, and all that it needs until it is answered. A call that may have to be made again (its
+ * answer was lost, with who made it) has a name, which the task's mark keeps: made `again`, it is found there.
+ */
+#ifndef MU_BARRIER_BEHALF_H
+#define MU_BARRIER_BEHALF_H
+
+#include "barrier/state.h"
+
+#define MU_NOBODY     UINT32_MAX /* as the task of a call: an observer */
+#define MU_CALLS_NONE UINT32_MAX /* no name */
+#define MU_CALLS_MASK 0x7ffu     /* names go round: 11 bits; the mark's other four say of which instance it was */
+
+struct mu_call {
+    uint32_t task;
+    uint32_t flags;   /* MUSTER_JOIN_* */
+    uint32_t attempt; /* at which its process registered */
+    uint32_t name;    /* the process's count of its calls, or MU_CALLS_NONE: the mark counts, it is not made again */
+    uint32_t untold;  /* an earlier call that was given up in vain, which nobody heard the end of; or MU_CALLS_NONE */
+    bool again;       /* it may have been made before, under this name */
+    bool leaves;      /* it arrives, unless it has, and does not wait: its task will ask again */
+    bool all;
+    uint32_t num;
+    uint32_t *ids; /* wanted participants, sorted; NULL: all */
+    uint64_t asked, timeout_ns;
+    /* the answer */
+    bool waiting;
+    int32_t place;
+    uint32_t number;  /* of this task's calls, as marked */
+    uint64_t counter; /* the instance */
+    enum muster_status result;
+    char *text; /* malloc()ed; NULL: none */
+};
+void mu_call_done(struct mu_call *c); /* frees the list and the text */
+/* The result as a status with its sentence. */
+enum muster_status mu_call_result(const struct mu_call *c);
+
+/* A barrier, as somebody deals with it. */
+struct mu_named {
+    struct muster_segment *seg;
+    struct mu_ctx *ctx;
+    const char *id;
+    struct mu_barrier b;
+    uint64_t word;
+    uint64_t checked; /* version of the job's state in which no participant's failure is left to be acted upon */
+    void *buffer, *value;
+    size_t capacity;
+    bool exists, caught_up;         /* within an edit */
+    struct mu_task_record *records; /* of all tasks, */
+    uint64_t records_version;       /* as of this version; 0: not read */
+    enum muster_status fail_code;
+    char fail_text[MU_BARRIER_TEXT];
+    struct mu_key key;
+};
+enum muster_status mu_named_begin(struct mu_named *n, struct muster_segment *seg, struct mu_ctx *ctx, const char *id);
+void mu_named_done(struct mu_named *n);
+
+/* Checks and sorts a list of participants into the call; count 0: all tasks. */
+enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                     size_t count);
+
+/* In order, as if one after the other. A failure (no memory, no room, damage): none has been made. */
+enum muster_status mu_named_arrive(struct mu_named *n, struct mu_call *const *calls, uint32_t count);
+/* n->b.h.num is 0 when nobody has come to it. */
+enum muster_status mu_named_read(struct mu_named *n);
+/* Has the call's instance an answer for it in this state? Then c->waiting is false, and its result is filled in. */
+bool mu_call_answered(struct mu_call *c, const struct mu_named *n);
+/* Is the instance in n->b, which is open, over by a failure or its deadline? *ret_ended: it was, and that has been
+ * committed: read again. Takes back arrivals of recoverable tasks that are out. */
+enum muster_status mu_named_settle(struct mu_named *n, bool *ret_ended);
+/* The caller goes away. c->waiting: not answered yet, its next call will be told; else it has been answered by now. */
+enum muster_status mu_named_leave(struct mu_named *n, struct mu_call *c);
+/* c->asked, task: its answer is c's. */
+enum muster_status mu_named_cancel(struct mu_named *n, struct mu_call *c);
+
+#endif
