@@ -27,7 +27,8 @@ struct mu_barrier_head {
 
 /*
  * A participant's mark: arrived 1 | attempt 15 | untold 1 | calls 15: whose arrival it is, and which of its calls.
- * Untold: that call's own deadline ended it; the task has not been told how its instance ended.
+ * Untold: that call's own deadline ended it; the task has not been told how its instance ended. The calls of a call
+ * with a name (barrier/behalf.h) are its name 11 | the instance modulo 16.
  */
 #define MU_MARK_ARRIVED          0x80000000u
 #define MU_MARK(attempt, calls)  (((uint32_t)(attempt)&0x7fffu) << 16 | ((calls)&0x7fffu))
@@ -53,8 +54,11 @@ struct mu_alive_head {
     uint64_t count;
 };
 struct mu_alive_row {
-    uint64_t called;      /* instance + 1 */
+    uint64_t called;      /* name of the call + 1, or 0, in 16 bits | instance + 1 */
     uint64_t incarnation; /* in the answer; 0: not alive then */
 };
+#define MU_ALIVE_NAME_SHIFT     48
+#define MU_ALIVE_NAME(called)   ((called) >> MU_ALIVE_NAME_SHIFT)
+#define MU_ALIVE_CALLED(called) ((called) & ((UINT64_C(1) << MU_ALIVE_NAME_SHIFT) - 1))
 
 #endif

@@ -6,79 +6,123 @@
  * answer. A task's failure completes it too, for then fewer need to call: the waiters look again when the job's state
  * changes.
  */
+#include "task/alive.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment/table.h"
 #include "segment/wait.h"
 #include "task/task.h"
 
-struct query {
-    struct muster *m;
-    const int32_t *ids; /* sorted, unique */
+struct work {
+    struct mu_alive *a;
+    struct mu_alive_call *const *calls;
     uint32_t count;
-    uint32_t place; /* ours */
-    struct mu_task_record *records;
-    uint64_t instance; /* ours, once called */
-    bool called, answered;
-    uint8_t *value;
-    size_t len;
 };
 
-static struct mu_alive_row *rows_of(void *value)
+static struct mu_alive_row *rows_of(const struct mu_alive *a)
 {
-    return (struct mu_alive_row *)((uint8_t *)value + sizeof(struct mu_alive_head));
+    return (struct mu_alive_row *)(a->value + sizeof(struct mu_alive_head));
+}
+
+uint64_t mu_alive_incarnation(const struct mu_alive *a, uint32_t i)
+{
+    return rows_of(a)[i].incarnation;
 }
 
 /* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
  * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
-static bool complete(struct query *q)
+static bool complete(struct mu_alive *a, struct mu_alive_head *h)
 {
-    struct mu_alive_head h;
-    struct mu_alive_row *rows = rows_of(q->value);
+    struct mu_alive_row *rows = rows_of(a);
 
-    memcpy(&h, q->value, sizeof h);
-    for (uint32_t i = 0; i < q->count; i++)
-        if (q->records[q->ids[i]].state == MUSTER_TASK_CONNECTED && rows[i].called != h.instance + 1)
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->records[a->ids[i]].state == MUSTER_TASK_CONNECTED && MU_ALIVE_CALLED(rows[i].called) != h->instance + 1)
             return false;
-    for (uint32_t i = 0; i < q->count; i++) {
-        const struct mu_task_record *r = &q->records[q->ids[i]];
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct mu_task_record *r = &a->records[a->ids[i]];
 
         rows[i].incarnation = r->state == MUSTER_TASK_CONNECTED ? r->incarnation : 0;
     }
-    h.instance++;
-    memcpy(q->value, &h, sizeof h);
+    h->instance++;
     return true;
 }
 
-static enum mu_verdict call(struct mu_edit *e)
+/* Call for the instance that is open, unless this very call has called for it, or the last one, before. */
+static bool call(const struct mu_alive *a, struct mu_alive_call *c, uint64_t instance)
 {
-    struct query *q = e->arg;
-    struct mu_alive_head h = {0, q->count};
-    struct mu_alive_row *rows = rows_of(q->value);
-    struct mu_cluster cluster;
-    bool changed = false;
+    struct mu_alive_row *row = &rows_of(a)[mu_alive_find(a, c->task)];
+    uint64_t name = c->name == MU_ALIVE_NONE ? 0 : (c->name & 0x7fffu) + 1, before = row->called;
 
-    e->status = mu_cluster_all(q->m->seg, q->records, NULL, &cluster);
+    c->instance = instance;
+    if (c->called && MU_ALIVE_CALLED(before) == instance + 1) /* by whatever thread of the task */
+        return false;
+    if (c->again && name && MU_ALIVE_NAME(before) == name && MU_ALIVE_CALLED(before) == instance) {
+        c->instance = instance - 1;
+        return false;
+    }
+    row->called = name << MU_ALIVE_NAME_SHIFT | (instance + 1);
+    return row->called != before;
+}
+
+static enum mu_verdict step(struct mu_edit *e)
+{
+    struct work *w = e->arg;
+    struct mu_alive *a = w->a;
+    struct mu_alive_head h = {0, a->count};
+    struct mu_cluster cluster;
+    bool changed = false, open = false;
+
+    e->status = mu_cluster_all(a->seg, a->records, NULL, &cluster);
     if (e->status)
         return MU_KEEP;
-    memset(q->value, 0, q->len);
-    memcpy(q->value, &h, sizeof h);
-    if (e->version && e->old_len == q->len)
-        memcpy(q->value, e->old, q->len);
-    memcpy(&h, q->value, sizeof h);
-    if (!q->called || h.instance == q->instance) {
-        q->instance = h.instance;
-        changed = rows[q->place].called != h.instance + 1;
-        rows[q->place].called = h.instance + 1;
-        q->answered = complete(q);
-        changed |= q->answered;
-    } else {
-        q->answered = true; /* a peer completed it */
+    memset(a->value, 0, a->len);
+    memcpy(a->value, &h, sizeof h);
+    if (e->version && e->old_len == a->len)
+        memcpy(a->value, e->old, a->len);
+    memcpy(&h, a->value, sizeof h);
+    for (uint32_t i = 0; i < w->count; i++) {
+        struct mu_alive_call *c = w->calls[i];
+
+        if (!c->called || c->instance == h.instance)
+            changed |= call(a, c, h.instance);
+        open |= c->instance == h.instance;
     }
-    e->value = q->value;
-    e->len = q->len;
+    if (open && complete(a, &h)) {
+        memcpy(a->value, &h, sizeof h);
+        changed = true;
+    }
+    a->instance = h.instance;
+    e->value = a->value;
+    e->len = a->len;
     return changed ? MU_PUT : MU_KEEP;
+}
+
+enum muster_status mu_alive_step(struct mu_alive *a, struct mu_alive_call *const *calls, uint32_t count)
+{
+    struct mu_table t = mu_table_cells(a->seg);
+    struct work w = {a, calls, count};
+    struct mu_edit e = {.arg = &w};
+    enum muster_status status = mu_table_edit(&t, a->ctx, &a->key, MU_EDIT_WANTS_OLD, step, &e, NULL);
+
+    for (uint32_t i = 0; i < count && !status; i++) {
+        calls[i]->called = true; /* not before the commit: what a CAS that failed wrote was never there */
+        calls[i]->answered = calls[i]->instance != a->instance;
+    }
+    return status;
+}
+
+enum muster_status mu_alive_read(struct mu_alive *a)
+{
+    struct mu_table t = mu_table_cells(a->seg);
+    struct mu_found f;
+    enum muster_status status = mu_table_get(&t, a->ctx, &a->key, a->value, a->len, &f);
+
+    if (status)
+        return status;
+    memcpy(&a->instance, a->value, sizeof a->instance);
+    a->word = f.word;
+    return MUSTER_OK;
 }
 
 static int by_number(const void *a, const void *b)
@@ -88,112 +132,120 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static enum muster_status gather(struct query *q, struct mu_ctx *ctx, muster_deadline deadline)
+int mu_alive_find(const struct mu_alive *a, uint32_t task)
 {
-    struct muster_segment *seg = q->m->seg;
-    struct mu_table t = mu_table_cells(seg);
-    struct mu_wait w;
-    struct mu_key k;
-    char *key = malloc(q->count * 4 + 1);
-    enum muster_status status = MUSTER_OK;
+    int32_t id = (int32_t)task;
+    const int32_t *at = bsearch(&id, a->ids, a->count, sizeof id, by_number);
 
-    if (!key)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory");
-    key[0] = 'A';
-    memcpy(key + 1, q->ids, q->count * 4);
-    mu_key_make(&k, seg, key, q->count * 4 + 1);
-    free(key);
-    mu_wait_begin(&w, seg, ctx, deadline, "the tasks alive");
-    for (;;) {
-        struct mu_edit e = {.arg = q};
-        struct mu_found f;
-
-        mu_wait_look(&w);
-        status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, call, &e, NULL);
-        q->called = true;
-        if (status || q->answered)
-            break;
-        /* the word to sleep on: as it is while our instance is still open */
-        status = mu_table_get(&t, ctx, &k, q->value, q->len, &f);
-        if (status)
-            break;
-        if (memcmp(q->value, &q->instance, sizeof q->instance))
-            continue;
-        status = mu_wait_on(&w, mu_table_bucket(&t, &k), f.word);
-        if (status)
-            break;
-    }
-    mu_wait_end(&w);
-    return status;
+    return at ? (int)(at - a->ids) : -1;
 }
 
-static enum muster_status prepare(struct query *q, int32_t *ids, size_t count)
+static enum muster_status take_list(struct mu_alive *a, const int32_t *task_ids, size_t count)
 {
     uint32_t n = 0;
-    int found = -1;
 
-    qsort(ids, count, sizeof *ids, by_number);
+    if (!task_ids || !count || count > 65536)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "which of no tasks are alive");
+    a->ids = malloc(count * sizeof *a->ids);
+    if (!a->ids)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory");
+    memcpy(a->ids, task_ids, count * sizeof *a->ids);
+    qsort(a->ids, count, sizeof *a->ids, by_number);
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] < 0 || (uint32_t)ids[i] >= q->m->seg->num_tasks)
-            return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %d in job %s", ids[i], q->m->seg->job);
-        if (!n || ids[n - 1] != ids[i])
-            ids[n++] = ids[i];
-        if (ids[i] == q->m->task_id)
-            found = (int)n - 1;
+        if (a->ids[i] < 0 || (uint32_t)a->ids[i] >= a->seg->num_tasks)
+            return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %d in job %s", a->ids[i], a->seg->job);
+        if (!n || a->ids[n - 1] != a->ids[i])
+            a->ids[n++] = a->ids[i];
     }
-    if (found < 0)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the caller (task %d) is not among the tasks it asks about",
-                       q->m->task_id);
-    if (n > 1000)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "%u tasks; 1000 is the most", n);
-    q->ids = ids;
-    q->count = n;
-    q->place = (uint32_t)found;
-    q->len = sizeof(struct mu_alive_head) + n * sizeof(struct mu_alive_row);
-    q->value = malloc(q->len);
-    q->records = calloc(q->m->seg->num_tasks, sizeof *q->records);
-    return q->value && q->records ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", n);
+    a->count = n;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_alive_begin(struct mu_alive *a, struct muster_segment *seg, struct mu_ctx *ctx,
+                                  const int32_t *task_ids, size_t count)
+{
+    char key[MU_ALIVE_MAX * 4 + 1] = {'A'};
+    enum muster_status status;
+
+    memset(a, 0, offsetof(struct mu_alive, key)); /* not the key, which is large */
+    a->seg = seg;
+    a->ctx = ctx;
+    status = take_list(a, task_ids, count);
+    if (status)
+        return status;
+    if (a->count > MU_ALIVE_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%u tasks; %u is the most", a->count, MU_ALIVE_MAX);
+    a->len = sizeof(struct mu_alive_head) + a->count * sizeof(struct mu_alive_row);
+    a->value = calloc(1, a->len);
+    a->records = calloc(seg->num_tasks, sizeof *a->records);
+    if (!a->value || !a->records)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", a->count);
+    memcpy(key + 1, a->ids, a->count * 4);
+    mu_key_make(&a->key, seg, key, a->count * 4 + 1);
+    return MUSTER_OK;
+}
+
+void mu_alive_done(struct mu_alive *a)
+{
+    free(a->ids);
+    free(a->value);
+    free(a->records);
+}
+
+static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, muster_deadline deadline)
+{
+    struct mu_table t = mu_table_cells(a->seg);
+    struct mu_alive_call *const only = c;
+    struct mu_wait w;
+    enum muster_status status;
+
+    mu_wait_begin(&w, a->seg, a->ctx, deadline, "the tasks alive");
+    do {
+        mu_wait_look(&w);
+        status = mu_alive_step(a, &only, 1);
+        if (status || c->answered)
+            break;
+        /* the word to sleep on: as it is while our instance is still open */
+        status = mu_alive_read(a);
+        if (!status && a->instance == c->instance)
+            status = mu_wait_on(&w, mu_table_bucket(&t, &a->key), a->word);
+    } while (!status);
+    mu_wait_end(&w);
+    return status;
 }
 
 enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_ids, size_t count,
                                      muster_deadline deadline, int32_t *ret_task_ids, uint64_t *ret_incarnations,
                                      size_t *ret_count)
 {
-    struct query q = {.m = muster};
+    struct mu_alive_call c = {.name = MU_ALIVE_NONE};
+    struct mu_alive a;
     struct mu_ctx *ctx;
-    int32_t *ids;
     size_t n = 0;
-    enum muster_status status;
+    enum muster_status status = mu_enter(muster, &ctx);
 
-    if (!task_ids || !count || count > 65536)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "which of no tasks are alive");
-    status = mu_enter(muster, &ctx);
     if (status)
         return status;
-    ids = malloc(count * sizeof *ids);
-    if (ids) {
-        memcpy(ids, task_ids, count * sizeof *ids);
-        status = prepare(&q, ids, count);
-    } else {
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory");
-    }
+    c.task = (uint32_t)muster->task_id;
+    status = mu_alive_begin(&a, muster->seg, ctx, task_ids, count);
+    if (!status && (muster->task_id < 0 || mu_alive_find(&a, c.task) < 0))
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "the caller (task %d) is not among the tasks it asks about",
+                         muster->task_id);
     if (!status)
-        status = gather(&q, ctx, deadline);
-    for (uint32_t i = 0; !status && i < q.count; i++) {
-        uint64_t incarnation = rows_of(q.value)[i].incarnation;
+        status = gather(&a, &c, deadline);
+    for (uint32_t i = 0; !status && i < a.count; i++) {
+        uint64_t incarnation = mu_alive_incarnation(&a, i);
 
         if (!incarnation)
             continue;
-        ret_task_ids[n] = q.ids[i];
+        ret_task_ids[n] = a.ids[i];
         if (ret_incarnations)
             ret_incarnations[n] = incarnation;
         n++;
     }
     if (!status)
         *ret_count = n;
-    free(ids);
-    free(q.value);
-    free(q.records);
+    mu_alive_done(&a);
     mu_exit(ctx);
     return status;
 }

@@ -1,0 +1,53 @@
+/*
+ * task/alive.h: the question which tasks of a set are alive, in steps that never sleep: for who asks on behalf of a
+ * task of another host, and for the task itself (alive.c), which sleeps between them.
+ *
+ *     mu_alive_begin(&a, seg, ctx, task_ids, count);
+ *     for (;;) {
+ *         mu_alive_step(&a, calls, n);     one commit: calls those that have not called, answers those that it can
+ *         mu_alive_read(&a);               a.instance, a.word: on which to wait while a call's instance is open
+ *     }
+ *     mu_alive_done(&a);
+ */
+#ifndef MU_TASK_ALIVE_H
+#define MU_TASK_ALIVE_H
+
+#include "segment/table.h"
+
+#define MU_ALIVE_NONE UINT32_MAX /* a call without a name */
+#define MU_ALIVE_MAX  1000u      /* tasks of a set: it is the key */
+
+struct mu_alive_call {
+    uint32_t task;
+    uint32_t name; /* the process's count of its calls, 15 bits, or MU_ALIVE_NONE: it is not made again */
+    bool again;    /* it may have been made before, under this name */
+    /* the answer */
+    bool called, answered;
+    uint64_t instance; /* once called */
+};
+
+struct mu_alive {
+    struct muster_segment *seg;
+    struct mu_ctx *ctx;
+    int32_t *ids; /* sorted, unique */
+    uint32_t count;
+    struct mu_task_record *records;
+    uint8_t *value;
+    size_t len;
+    uint64_t instance, word;
+    struct mu_key key;
+};
+/* Checks the list. To be ended with mu_alive_done(), also when it failed. */
+enum muster_status mu_alive_begin(struct mu_alive *a, struct muster_segment *seg, struct mu_ctx *ctx,
+                                  const int32_t *task_ids, size_t count);
+void mu_alive_done(struct mu_alive *a);
+/* The task's place in the set; -1: it is not among them. */
+int mu_alive_find(const struct mu_alive *a, uint32_t task);
+
+/* Every call is of a task of the set. Those answered share the answer that the value holds then. */
+enum muster_status mu_alive_step(struct mu_alive *a, struct mu_alive_call *const *calls, uint32_t count);
+enum muster_status mu_alive_read(struct mu_alive *a);
+/* In the answer: the incarnation of the set's i-th task; 0: it was not alive. */
+uint64_t mu_alive_incarnation(const struct mu_alive *a, uint32_t i);
+
+#endif
