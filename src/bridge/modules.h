@@ -5,6 +5,7 @@
 #ifndef MU_BRIDGE_MODULES_H
 #define MU_BRIDGE_MODULES_H
 
+#include "bridge/control.h"
 #include "bridge/core.h"
 
 /* Most bytes of a frame that holds a value: with its key, and what goes before them. */
@@ -18,5 +19,9 @@ bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_sync(struct mu_core *core, const struct mu_request *r);
+
+/* control.c */
+extern const struct mu_module mu_module_control;
+bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 
 #endif

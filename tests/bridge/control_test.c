@@ -1,0 +1,214 @@
+/*
+ * tests/bridge/control_test.c: what agents say to each other arrives once and in order, over a connection that breaks
+ * anywhere: before a frame, with frames on their way, between a message and its acknowledgement.
+ */
+#include "cm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge/modules.h"
+
+struct end {
+    struct mu_core core;
+    struct mu_peer peers[3];
+    char heard[4096]; /* what came, a word a message */
+};
+
+static void hear(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+{
+    struct end *end = arg;
+    size_t at = strlen(end->heard);
+
+    snprintf(end->heard + at, sizeof end->heard - at, "%u:%u%.*s ", host, kind, (int)len, (const char *)bytes);
+}
+
+static void open_end(struct end *end, int leader, uint32_t num_hosts)
+{
+    memset(end, 0, sizeof *end);
+    end->core.leader = leader;
+    end->core.num_hosts = num_hosts;
+    end->core.peers = end->peers;
+    end->core.control = hear;
+    end->core.arg = end;
+    assert_true(mu_module_control.init(&end->core, &end->core.state[MU_M_CONTROL]));
+}
+
+static void close_end(struct end *end)
+{
+    mu_module_control.done(&end->core);
+    for (int i = 0; i < 3; i++)
+        mu_pack_done(&end->peers[i].tail);
+}
+
+static void connect_end(struct end *end, uint32_t host)
+{
+    end->peers[host].state = MU_PEER_UP;
+    mu_module_control.up(&end->core, host);
+}
+
+/* What is on its way is gone. */
+static void cut_end(struct end *end, uint32_t host)
+{
+    end->peers[host].state = MU_PEER_DOWN;
+    mu_pack_done(&end->peers[host].tail);
+}
+
+/* At most `most` frames of `from` (whose peer is `host`) are taken by `to`, for which they come from `as`. How many. */
+static int carry(struct end *from, uint32_t host, struct end *to, uint32_t as, int most)
+{
+    struct mu_pack *p = &from->peers[host].tail;
+    struct mu_unpack all = mu_unpack_of(p->bytes, p->len);
+    int count = 0;
+
+    assert_false(p->failed);
+    while (all.left > 0 && count < most) {
+        const void *payload;
+        struct mu_unpack u;
+        size_t len;
+
+        assert_int_equal(mu_unpack_u8(&all), MU_FRAME_CONTROL);
+        len = mu_unpack_u32(&all);
+        payload = mu_unpack_raw(&all, len);
+        assert_non_null(payload);
+        u = mu_unpack_of(payload, len);
+        assert_true(mu_take_control(&to->core, as, &u));
+        count++;
+    }
+    if (all.left > 0)
+        memmove(p->bytes, all.at, all.left);
+    p->len = all.left;
+    return count;
+}
+
+static void messages_arrive_in_order(void **state)
+{
+    struct end leader, one, two;
+
+    (void)state;
+    open_end(&leader, 1, 3);
+    open_end(&one, 0, 3);
+    open_end(&two, 0, 3);
+    mu_control_send(&leader.core, 1, 7, "early", 5); /* kept until it comes */
+    connect_end(&leader, 1);
+    connect_end(&one, 0);
+    connect_end(&leader, 2);
+    connect_end(&two, 0);
+    mu_control_send(&leader.core, UINT32_MAX, 8, NULL, 0);
+    mu_control_send(&two.core, 0, 9, "up", 2);
+    while (carry(&leader, 1, &one, 0, 9) + carry(&leader, 2, &two, 0, 9) + carry(&one, 0, &leader, 1, 9) +
+           carry(&two, 0, &leader, 2, 9))
+        ;
+    assert_string_equal(one.heard, "0:7early 0:8 ");
+    assert_string_equal(two.heard, "0:8 ");
+    assert_string_equal(leader.heard, "2:9up ");
+    cut_end(&leader, 1); /* all was acknowledged: nothing comes again */
+    connect_end(&leader, 1);
+    assert_int_equal(leader.peers[1].tail.len, 0);
+    close_end(&leader);
+    close_end(&one);
+    close_end(&two);
+}
+
+/* A seeded walk over sending, carrying some frames, and breaking the connection. */
+static void a_broken_connection_loses_and_doubles_nothing(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        struct end leader, follower;
+        char sent[2][4096] = {"", ""};
+        unsigned random = seed * 2654435761u;
+
+        open_end(&leader, 1, 2);
+        open_end(&follower, 0, 2);
+        for (unsigned step = 0; step < 120; step++) {
+            unsigned which;
+
+            random = random * 1664525u + 1013904223u;
+            which = random >> 24;
+            if (which < 100 && strlen(sent[0]) < 3000 && strlen(sent[1]) < 3000) {
+                int up = which & 1;
+                char text[16];
+
+                snprintf(text, sizeof text, "m%u", step);
+                mu_control_send(up ? &follower.core : &leader.core, up ? 0 : 1, 3, text, strlen(text));
+                snprintf(sent[up] + strlen(sent[up]), 40, "%u:3%s ", up, text);
+            } else if (which < 190) {
+                carry(&leader, 1, &follower, 0, (int)(which & 3));
+                carry(&follower, 0, &leader, 1, (int)(which >> 2 & 3));
+            } else if (which < 220) {
+                cut_end(&leader, 1);
+                cut_end(&follower, 0);
+            } else if (leader.peers[1].state != MU_PEER_UP) {
+                connect_end(&leader, 1);
+                connect_end(&follower, 0);
+            }
+        }
+        cut_end(&leader, 1);
+        cut_end(&follower, 0);
+        connect_end(&leader, 1);
+        connect_end(&follower, 0);
+        while (carry(&leader, 1, &follower, 0, 99) + carry(&follower, 0, &leader, 1, 99))
+            ;
+        assert_string_equal(follower.heard, sent[0]);
+        assert_string_equal(leader.heard, sent[1]);
+        close_end(&leader);
+        close_end(&follower);
+    }
+}
+
+static void frames_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        uint64_t number, heard;
+        size_t more; /* bytes behind the head */
+    } rows[] = {{2, 0, 0}, {1, 1, 0}, {UINT64_MAX, 0, 0}, {0, UINT64_MAX, 0}, {0, 0, 1}};
+    struct end leader;
+
+    (void)state;
+    open_end(&leader, 1, 2);
+    connect_end(&leader, 1);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct mu_pack p = {.bytes = NULL};
+        struct mu_unpack u;
+
+        mu_pack_u64(&p, rows[i].number);
+        mu_pack_u64(&p, rows[i].heard);
+        mu_pack_u32(&p, 1);
+        mu_pack_raw(&p, "x", rows[i].more);
+        u = mu_unpack_of(p.bytes, p.len);
+        assert_false(mu_take_control(&leader.core, 1, &u));
+        mu_pack_done(&p);
+    }
+    assert_string_equal(leader.heard, "");
+    close_end(&leader);
+}
+
+/* Who is lost is told nothing more, and nothing is kept for it. */
+static void the_lost_are_forgotten(void **state)
+{
+    struct end leader;
+
+    (void)state;
+    open_end(&leader, 1, 2);
+    mu_control_send(&leader.core, 1, 1, "x", 1);
+    leader.peers[1].state = MU_PEER_LOST;
+    mu_module_control.lost(&leader.core, 1, "gone");
+    mu_control_send(&leader.core, UINT32_MAX, 1, "x", 1);
+    connect_end(&leader, 1); /* it will not come: but if it did */
+    assert_int_equal(leader.peers[1].tail.len, 0);
+    close_end(&leader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_arrive_in_order),
+        cmocka_unit_test(a_broken_connection_loses_and_doubles_nothing),
+        cmocka_unit_test(frames_that_cannot_be_are_refused),
+        cmocka_unit_test(the_lost_are_forgotten),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
