@@ -3,7 +3,8 @@
  *
  * All ranks call bench_barrier_run(). Rank 0 finds out how long a barrier takes, fixes the number of iterations for
  * the time given, and shares it; then it records the period of back-to-back barriers (as osu_barrier does): each one
- * alone, then, for two ranks, sixteen at a time, which the coarse steps of a virtual machine's TSC need below 100 ns.
+ * alone, then, for two ranks on one host, sixteen at a time, which the coarse steps of a virtual machine's TSC need
+ * below 100 ns.
  */
 #ifndef BENCH_BARRIER_LOOP_H
 #define BENCH_BARRIER_LOOP_H
@@ -18,6 +19,7 @@ struct bench_barrier {
     void *context;
     int rank;
     int size;
+    const char *metric; /* NULL: "barrier.n" and the size */
 };
 
 /* share() for ranks that have shared memory and nothing else: store, barrier, load, barrier. */
@@ -57,12 +59,13 @@ static inline void bench_barrier_run(const struct bench_barrier *b, const char *
     struct bench_samples single = {0}, batch = {0};
     double tick_ns = b->rank == 0 ? bench_tick_ns() : 0;
     uint64_t total = bench_barrier_plan(b, seconds, least), previous, now;
+    int in_batches = b->size == 2 && !b->metric;
     char metric[64];
 
     if (total > most)
         total = most / BENCH_BATCH * BENCH_BATCH;
     if (b->rank) {
-        for (uint64_t i = 0; i < (b->size == 2 ? 2 : 1) * total; i++)
+        for (uint64_t i = 0; i < (in_batches ? 2 : 1) * total; i++)
             b->barrier(b->context);
         return;
     }
@@ -75,7 +78,7 @@ static inline void bench_barrier_run(const struct bench_barrier *b, const char *
         previous = now;
     }
     snprintf(metric, sizeof(metric), "barrier.n%d", b->size);
-    if (b->size == 2) {
+    if (in_batches) {
         bench_samples_init(&batch, total / BENCH_BATCH);
         for (uint64_t i = 0; i < total / BENCH_BATCH; i++) {
             previous = bench_ticks();
@@ -85,7 +88,7 @@ static inline void bench_barrier_run(const struct bench_barrier *b, const char *
         }
         bench_emit("barrier.n2.avg16", who, &batch, tick_ns, BENCH_BATCH, BENCH_BATCH);
     }
-    bench_emit(metric, who, &single, tick_ns, 1, 1);
+    bench_emit(b->metric ? b->metric : metric, who, &single, tick_ns, 1, 1);
 }
 
 #endif

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 
-from harness import contract, machine, plot, report, results as results_module, rows  # noqa: E402
+from harness import contract, cross, machine, plot, report, results as results_module, rows  # noqa: E402
 
 
 def arguments():
@@ -64,7 +64,8 @@ def measure(group, results, repeats, patience):
     while any(left.values()):
         for contender in [c for c in able if left[c]]:
             patience -= machine.wait_until_idle(min(patience, 10))
-            outcome = machine.run(contender.command, contender.timeout, contender.environment)
+            command = contender.command() if callable(contender.command) else contender.command
+            outcome = machine.run(command, contender.timeout, contender.environment)
             tries[contender] += 1
             if outcome.problem:
                 results.failures.append(("%s of group %s" % (contender.who, group.name), outcome.problem))
@@ -129,7 +130,8 @@ def main():
     compiler = os.environ.get("CC", "gcc")
     effort = rows.Effort(options.quick, options.seconds)
     tools = rows.Tools(options.build, os.environ.get("MUSTER", os.path.join(options.build, "muster")), compiler)
-    groups = chosen(rows.groups(tools, effort), options.only)
+    hosts = cross.Hosts()
+    groups = chosen(rows.groups(tools, effort) + cross.groups(tools, effort, hosts), options.only)
     if options.list:
         for group in groups:
             print("%-10s %s" % (group.name, ", ".join(dict.fromkeys(c.who for c in group.contenders))))
@@ -147,6 +149,9 @@ def main():
             for size in (1, 64, 512):
                 agent_memory(tools, results, size)
         print("… %s: %.0f s" % (group.name, time.monotonic() - started), file=sys.stderr)
+    if hosts.made:
+        results.facts["hosts"] = hosts.words()
+        hosts.close()
     results.settle()
     lines = contract.judged(results)
     table = io.StringIO()

@@ -33,6 +33,7 @@ bench  libmpich-dev        compiles the MPICH side
 bench  openmpi-bin         barrier of Open MPI, to compare with
 bench  libopenmpi-dev      compiles the Open MPI side
 bench  redis-server        Redis over a Unix socket, to compare with
+bench  etcd-server         etcd, to compare with across hosts
 bench  python3-torch       PyTorch's TCPStore, to compare with
 TABLE
 }

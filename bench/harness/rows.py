@@ -39,6 +39,14 @@ TITLES = {
     "trace.event": "an event of a trace",
     "trace.off": "group barrier of one task, without a trace",
     "trace.barrier": "group barrier of one task, with a trace: two events",
+    "cross.n2": "barrier of 2 hosts",
+    "cross.n4": "barrier of 4 hosts",
+    "cross.n8": "barrier of 8 hosts",
+    "cross.n2.latency": "barrier of 2 hosts, polling",
+    "cross.n4.latency": "barrier of 4 hosts, polling",
+    "cross.n8.latency": "barrier of 8 hosts, polling",
+    "cross.kv.get": "KV get from another host",
+    "cross.kv.set": "KV overwrite on another host, acknowledged",
     "heartbeat": "heartbeat",
     "attach": "join a job that exists",
     "attach.thread": "join, with the heartbeat thread",
@@ -62,12 +70,12 @@ TITLES = {
 }
 
 # What stands for hardware or kernel alone, not for another implementation.
-LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn"}
+LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn", "tcp", "tcp-poll"}
 
 
 class Contender:
     def __init__(self, who, command, timeout=90, environment=None, missing="", repeats=None):
-        self.who, self.command, self.timeout = who, command, timeout
+        self.who, self.command, self.timeout = who, command, timeout  # a list, or a function that makes it when it is due
         self.environment = environment or {}
         self.missing = missing  # why it cannot run here; "" when it can
         self.repeats = repeats  # at most so many, None: as many as asked for

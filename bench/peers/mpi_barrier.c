@@ -4,7 +4,7 @@
  * Built once with mpicc.mpich and once with mpicc.openmpi; the launcher is told to bind nothing, because each rank
  * pins itself by the policy of all contenders.
  *
- * Usage: mpirun -n N mpi_barrier WHO SECONDS LEAST MOST
+ * Usage: mpirun -n N mpi_barrier WHO SECONDS LEAST MOST [METRIC]
  */
 #include "../barrier_loop.h"
 
@@ -33,8 +33,9 @@ int main(int argc, char **argv)
 
     alarm(120);
     MPI_Init(&argc, &argv);
-    if (argc != 5)
-        bench_die("usage: mpi_barrier WHO SECONDS LEAST MOST");
+    if (argc != 5 && argc != 6)
+        bench_die("usage: mpi_barrier WHO SECONDS LEAST MOST [METRIC]");
+    barrier.metric = argv[5];
     MPI_Comm_rank(MPI_COMM_WORLD, &barrier.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &barrier.size);
     bench_cpus_read(&cpus);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's TCPStore on loopback: the same keys, values and rows as muster's.
+"""PyTorch's TCPStore on loopback, or between two hosts: the same keys, values and rows as muster's.
 
 One process hosts the store, pinned to the second processor; this one is the client, pinned to the first, and times
 each call from Python (the interpreter's share is some 0.2 us of the tens measured). set() only sends: it does not
@@ -7,7 +7,9 @@ wait for the store, so its rows say "tcpstore-send", and the writes that are ack
 go by compare_set(). "wait.parked" is a get() of an absent key in another process, from just before the set() to the
 get()'s return.
 
-Usage: tcpstore.py SECONDS KEYS     (seconds for each row; prints the lines of bench/measure.h)
+Usage: tcpstore.py SECONDS KEYS [NET ADDRESS NET ADDRESS]
+                                    (seconds for each row; prints the lines of bench/measure.h; with hosts, as in
+                                    bench/net.h, the store is on the first, and the rows are those across hosts)
        tcpstore.py --version        exits 1 when there is no torch.distributed
 """
 import ctypes
@@ -23,6 +25,7 @@ WHO = "tcpstore"
 VALUE = b"".join(bytes([48 + (i * 37 + 11) % 64]) for i in range(64))
 CPUS = sorted(os.sched_getaffinity(0))
 PR_SET_PDEATHSIG = 1
+CLONE_NEWNET = 0x40000000
 
 
 def step(nanoseconds):
@@ -63,8 +66,16 @@ def child(rank, work):
         os._exit(status)
 
 
-def connect(dist, port):
-    return dist.TCPStore("127.0.0.1", port, None, False, timedelta(seconds=30))
+def enter(net):
+    """This process goes to the network namespace of this file; "-": it stays."""
+    if net != "-":
+        with open(net) as file:
+            if ctypes.CDLL(None).setns(file.fileno(), CLONE_NEWNET):
+                raise SystemExit("tcpstore: %s cannot be entered" % net)
+
+
+def connect(dist, port, address="127.0.0.1"):
+    return dist.TCPStore(address, port, None, False, timedelta(seconds=30))
 
 
 def timed(metric, seconds, operation, who=WHO):
@@ -127,8 +138,15 @@ def row_wait(dist, port, store, rounds):
     emit("wait.parked", samples)
 
 
-def serve(dist, ready, done):
-    store = dist.TCPStore("127.0.0.1", 0, None, True, timedelta(seconds=30), False)
+def rows_across(store, seconds):
+    text = VALUE.decode()
+    store.set(key(0), VALUE)
+    timed("cross.kv.get", seconds, lambda: store.get(key(0)))
+    timed("cross.kv.set", seconds, lambda: store.compare_set(key(0), text, text))
+
+
+def serve(dist, ready, done, address="127.0.0.1"):
+    store = dist.TCPStore(address, 0, None, True, timedelta(seconds=30), False)
     os.write(ready, str(store.port).encode())
     os.read(done, 1)  # until the client closes its end
 
@@ -144,26 +162,32 @@ def main():
     if sys.argv[1:] == ["--version"]:
         print("PyTorch %s" % torch.__version__)
         return
-    if len(sys.argv) != 3:
-        raise SystemExit("usage: tcpstore.py SECONDS KEYS")
+    if len(sys.argv) not in (3, 7):
+        raise SystemExit("usage: tcpstore.py SECONDS KEYS [NET ADDRESS NET ADDRESS]")
     seconds, keys = float(sys.argv[1]), int(sys.argv[2])
+    nets, address = sys.argv[3::2] or ["-", "-"], sys.argv[4] if len(sys.argv) > 3 else "127.0.0.1"
     signal.alarm(int(seconds * 10) + 90)
     ready_out, ready_in = os.pipe()
     done_out, done_in = os.pipe()
 
     def host():
         os.close(done_in)
-        serve(dist, ready_in, done_out)
+        enter(nets[0])
+        serve(dist, ready_in, done_out, address)
 
     server = child(1, host)
     os.close(ready_in)
     pin(0)
+    enter(nets[1])
     port = os.read(ready_out, 16)
     if not port:
         raise SystemExit("tcpstore: the store could not be hosted")
-    store = connect(dist, int(port))
-    rows(store, seconds, keys)
-    row_wait(dist, int(port), store, 100 if seconds < 0.2 else 500)
+    store = connect(dist, int(port), address)
+    if len(sys.argv) > 3:
+        rows_across(store, seconds)
+    else:
+        rows(store, seconds, keys)
+        row_wait(dist, int(port), store, 100 if seconds < 0.2 else 500)
     os.close(done_in)
     os.waitpid(server, 0)
 

@@ -23,7 +23,8 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
           "trace.off", "trace.barrier",
           "memory.empty", "memory.task"}
 # Who is missing -> the file without which that is so.
-PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server"}
+PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server",
+         "mpich-tcp": "mpicc.mpich", "openmpi-tcp": "mpicc.openmpi", "etcd": "etcd"}
 
 problems = []
 
@@ -45,6 +46,10 @@ def check_rows(whole):
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
         wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512"}
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
+    limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}
+    cross = {"cross.n2", "cross.n2.latency", "cross.n4", "cross.n8", "cross.kv.get", "cross.kv.set"}
+    expect(cross <= limits, "no round trip for: %s" % " ".join(sorted(cross - limits)))
+    expect(whole["facts"].get("hosts"), "what the hosts were is not said")
     for row in whole["rows"]:
         name = "%s of %s" % (row["metric"], row["who"])
         if row["unit"] != "ns":

@@ -120,6 +120,13 @@ class Host:
                 os.close(fd)
         self.net = self.uts = self.tun = None
 
+    def prefix(self):
+        """Words before a command, by which any process of this machine starts it there."""
+        if self.net is None:
+            return []
+        where = "/proc/%d/fd/" % os.getpid()
+        return ["nsenter", "--net=%s%d" % (where, self.net), "--uts=%s%d" % (where, self.uts), "--"]
+
     def popen(self, command, **more):
         """A process on this host, which dies with this one."""
         parent = os.getpid()
@@ -308,11 +315,8 @@ class Field:
         path = os.path.join(self.folder.name, "rsh")
         cases = []
         for host in self.hosts:
-            go = ""
-            if host.net is not None:
-                where = "/proc/%d/fd/" % os.getpid()
-                go = "nsenter --net=%s%d --uts=%s%d -- " % (where, host.net, where, host.uts)
-            cases.append('%s | %s) exec %ssh -c "$*" ;;' % (host.name, host.address, go))
+            words = " ".join(host.prefix() + ["sh"])
+            cases.append('%s | %s) exec %s -c "$*" ;;' % (host.name, host.address, words))
         with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o700)) as f:
             f.write('#!/bin/sh\nhost=$1\nshift\ncase $host in\n%s\nesac\n' % "\n".join(cases) +
                     'echo "rsh: no host $host in this field" >&2\nexit 255\n')

@@ -1,0 +1,135 @@
+"""The rows across hosts: hosts are made of the tests' field (tests/bridge/field.py) when the first contender needs them.
+
+Namespaces with veth pairs into a bridge where they are allowed, addresses of the loopback interface elsewhere; the fact
+"hosts" says which it was. Every contender of a group uses the same ones, so one network carries all.
+"""
+import os
+import shutil
+import sys
+
+from harness import rows
+
+TOP = os.path.dirname(rows.HERE)
+MOST = 8
+# UCX looks for devices in /sys, which shows those of the network namespace that it was mounted in.
+OWN_SYS = ["unshare", "--mount", "sh", "-c", 'mount -t sysfs sysfs /sys && exec "$@"', "sh"]
+
+
+class Hosts:
+    """The field of a run, made at first use."""
+
+    def __init__(self):
+        self.made = None
+
+    def field(self):
+        if not self.made:
+            sys.path.insert(0, os.path.join(TOP, "tests", "bridge"))
+            from field import Field, NotHere
+            try:
+                self.made = Field(MOST, "veth")
+            except (NotHere, OSError):
+                self.made = Field(MOST, "loopback")
+        return self.made
+
+    def words(self):
+        return self.field().words
+
+    def is_apart(self):
+        return self.field().kind != "loopback"
+
+    def pair(self, one, other):
+        """NET ADDRESS NET ADDRESS, as the programs want it (bench/net.h)."""
+        found = []
+        for host in (self.field().hosts[one], self.field().hosts[other]):
+            found += ["/proc/%d/fd/%d" % (os.getpid(), host.net) if self.is_apart() else "-", host.address]
+        return found
+
+    def addresses(self, count):
+        return [host.address for host in self.field().hosts[:count]]
+
+    def from_first(self, command):
+        return self.field().hosts[0].prefix() + command
+
+    def close(self):
+        if self.made:
+            self.made.close()
+            self.made = None
+
+
+def tcp(tools, effort, hosts, metric, who, mode):
+    path = tools.program("tcp")
+    return rows.Contender(who, lambda: [path, metric, who, mode, str(effort.slice), *hosts.pair(0, 1)],
+                          missing="" if path else "%s/tcp is not built" % tools.folder)
+
+
+def openmpi(tools, effort, hosts, size, metric):
+    def command():
+        where = ["--mca", "mpi_yield_when_idle", "1" if size > processors() else "0"]
+        if not hosts.is_apart():
+            where += ["--oversubscribe"]
+        else:
+            where += ["--mca", "plm_rsh_agent", hosts.field().rsh(), "--host", ",".join(hosts.addresses(size)), "--mca",
+                     "oob_tcp_if_include", "mu0", "--mca", "btl_tcp_if_include", "mu0"]
+        return hosts.from_first([launcher, *where, "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "tcp,self",
+                                 "-n", str(size), program, "openmpi-tcp", *loop_words(effort), metric])
+
+    program, launcher, missing = mpi(tools, "openmpi")
+    return rows.Contender("openmpi-tcp", command, environment=rows.openmpi_environment(), missing=missing)
+
+
+def mpich(tools, effort, hosts, size, metric):
+    def command():
+        where = []
+        if hosts.is_apart():
+            where = ["-launcher", "rsh", "-launcher-exec", hosts.field().rsh(), "-hosts", ",".join(hosts.addresses(size)),
+                     "-iface", "mu0"]
+        return hosts.from_first([launcher, *where, "-bind-to", "none", "-n", str(size), *(OWN_SYS if hosts.is_apart() else []),
+                                 program, "mpich-tcp", *loop_words(effort), metric])
+
+    program, launcher, missing = mpi(tools, "mpich")
+    # Debian's is built on UCX, or once was on libfabric: each is told to use TCP, and not the memory of one machine.
+    environment = {"UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp", "MPIR_CVAR_NOLOCAL": "1"}
+    return rows.Contender("mpich-tcp", command, environment=environment, missing=missing)
+
+
+def mpi(tools, flavour):
+    name = "mpi_barrier." + flavour
+    program = tools.peer(name, "mpi_barrier.c", "mpicc." + flavour)
+    launcher = shutil.which("mpirun." + flavour)
+    return program, launcher, "" if program and launcher else tools.why.get(name, "mpirun.%s is not installed" % flavour)
+
+
+def processors():
+    return len(os.sched_getaffinity(0))
+
+
+def loop_words(effort):
+    return [str(effort.slice), str(effort.least), str(effort.most)]
+
+
+def barrier_group(tools, effort, hosts, size):
+    """MPI polls, so what it is compared with is the latency mode."""
+    asleep, awake = "cross.n%d" % size, "cross.n%d.latency" % size
+    contenders = [tcp(tools, effort, hosts, asleep, "tcp", "block"),
+                  tcp(tools, effort, hosts, awake, "tcp-poll", "poll"),
+                  openmpi(tools, effort, hosts, size, awake)]
+    if size <= processors():  # it polls and never yields: with two ranks on a processor a minute may not be enough
+        contenders.append(mpich(tools, effort, hosts, size, awake))
+    return rows.Group("cross%d" % size, contenders)
+
+
+def kv_group(tools, effort, hosts):
+    etcd = tools.peer("etcd", "etcd.c", tools.compiler)
+    no_etcd = tools.why.get("etcd", "") or ("" if shutil.which("etcd") else "etcd is not installed")
+    python, store = rows.torch_python(), os.path.join(rows.HERE, "peers", "tcpstore.py")
+    return rows.Group("crosskv", [
+        tcp(tools, effort, hosts, "cross.kv.get", "tcp", "block"),
+        tcp(tools, effort, hosts, "cross.kv.set", "tcp", "block"),
+        rows.Contender("tcpstore", lambda: [python, store, str(effort.slice), "1", *hosts.pair(0, 1)],
+                       missing="" if python else "no Python here has torch.distributed (Debian: python3-torch)"),
+        rows.Contender("etcd", lambda: [etcd, str(effort.slice), *hosts.pair(0, 1)], missing=no_etcd),
+    ])
+
+
+def groups(tools, effort, hosts):
+    return [*(barrier_group(tools, effort, hosts, size) for size in (2, 4, MOST)), kv_group(tools, effort, hosts)]

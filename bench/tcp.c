@@ -1,0 +1,108 @@
+/*
+ * bench/tcp.c: the round trip of 64 bytes over one TCP connection between two hosts: the limit of all that one host can
+ * learn of another.
+ *
+ * "block": both sides sleep in recv(), as an agent that waits for its peer does. "poll": both ask again and again
+ * without sleeping, as one in latency mode does. NODELAY, one write and one read a message, the sides on two
+ * processors.
+ *
+ * Usage: tcp METRIC WHO block|poll SECONDS NET ADDRESS NET ADDRESS     (bench/net.h)
+ */
+#include "net.h"
+
+#define MESSAGE 64
+
+static int recv_flags; /* MSG_DONTWAIT: poll */
+
+/* 0: the other side has closed. */
+static int receive(int fd, char *message)
+{
+    size_t got = 0;
+
+    while (got < MESSAGE) {
+        ssize_t n = recv(fd, message + got, MESSAGE - got, recv_flags);
+
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno != EAGAIN)
+            bench_die("recv: %s", strerror(errno));
+        if (n < 0)
+            bench_pause();
+        else
+            got += (size_t)n;
+    }
+    return 1;
+}
+
+static void say(int fd, const char *message)
+{
+    if (send(fd, message, MESSAGE, MSG_NOSIGNAL) != MESSAGE)
+        bench_die("send: %s", strerror(errno));
+}
+
+static void answer(const struct bench_cpus *cpus, int listener)
+{
+    char message[MESSAGE];
+    int fd;
+
+    bench_pin(cpus, 1);
+    fd = accept(listener, NULL, NULL);
+    if (fd < 0)
+        bench_die("accept: %s", strerror(errno));
+    bench_nodelay(fd);
+    while (receive(fd, message))
+        say(fd, message);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_host hosts[2];
+    struct bench_samples samples;
+    struct bench_cpus cpus;
+    char message[MESSAGE] = "";
+    uint16_t port;
+    uint64_t end;
+    double tick_ns;
+    pid_t child;
+    int listener, fd;
+
+    if (argc != 9 || (strcmp(argv[3], "block") != 0 && strcmp(argv[3], "poll") != 0))
+        bench_die("usage: tcp METRIC WHO block|poll SECONDS NET ADDRESS NET ADDRESS");
+    for (int i = 0; i < 2; i++)
+        hosts[i] = (struct bench_host){argv[5 + 2 * i], argv[6 + 2 * i]};
+    recv_flags = argv[3][0] == 'p' ? MSG_DONTWAIT : 0;
+    alarm(120);
+    bench_cpus_read(&cpus);
+    tick_ns = bench_tick_ns();
+    bench_enter(&hosts[0]);
+    listener = bench_listen(&hosts[0], &port);
+    child = bench_fork(120);
+    if (child == 0) {
+        answer(&cpus, listener);
+        _exit(0);
+    }
+    close(listener);
+    bench_enter(&hosts[1]);
+    bench_pin(&cpus, 0);
+    fd = bench_connect(&hosts[0], port);
+    if (fd < 0)
+        bench_die("the other side does not listen");
+    bench_samples_init(&samples, 1u << 20);
+    for (int i = 0; i < 100; i++) { /* both are awake, and know the way */
+        say(fd, message);
+        receive(fd, message);
+    }
+    end = bench_now_ns() + (uint64_t)(bench_number(argv[4], 0.001, 60) * 1e9);
+    while (bench_goes_on(&samples, end)) {
+        uint64_t start = bench_ticks();
+
+        say(fd, message);
+        if (!receive(fd, message))
+            bench_die("the other side has gone");
+        bench_add(&samples, bench_ticks() - start);
+    }
+    close(fd);
+    bench_reap(child, "the other side");
+    bench_emit(argv[1], argv[2], &samples, tick_ns, 1, 1);
+    return 0;
+}
