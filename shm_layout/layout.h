@@ -316,7 +316,8 @@ struct mu_task_record {
     uint64_t version;          /* 56: of the root that its last change made */
 };
 #define MU_TASK_RECOVERABLE 1u
-#define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */
+#define MU_TASK_TRANSIENT   2u  /* its leaving takes arrivals back, and fails no barrier */
+#define MU_TASK_REMOTE      16u /* as the agent of another host says of its task: slot and start are 0 */
 
 /* Data of the cluster's root block, before which stand the references to the blocks of records. */
 struct mu_cluster_root {
@@ -400,6 +401,8 @@ struct mu_event_record {
     uint64_t time_ns;
     uint32_t task; /* id + 1 */
     uint32_t type;
+    uint64_t call; /* 24: MU_DONE_ID() of the slot on another host whose call it was, and that call's number: a call */
+    uint64_t number; /* 32: made again is recognised by them; 0: sent on the leader's own host */
 };
 
 /* FNV-style mix of every offset, size and constant above; two builds with one signature agree on the format. */
@@ -433,7 +436,7 @@ static_assert(offsetof(struct mu_area, arrived) + MU_BLOCK_HEADER == MU_LINE &&
                   offsetof(struct mu_area, sign) + MU_BLOCK_HEADER == 2 * MU_LINE &&
                   offsetof(struct mu_area, data) + MU_BLOCK_HEADER == 4 * MU_LINE,
               "the arrival word and the signs start a line each");
-static_assert(sizeof(struct mu_event_record) == 24, "event");
+static_assert(sizeof(struct mu_event_record) == 40, "event");
 static_assert(sizeof(struct mu_ring) == MU_LINE && sizeof(struct mu_ring_name) == 64 &&
                   sizeof(struct mu_ring_event) == 32,
               "trace ring");

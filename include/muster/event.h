@@ -3,7 +3,8 @@
  *
  * A sender never blocks: the ring keeps the last num_events (see muster_segment_config), older ones are overwritten.
  * Each reader keeps its own position; one that falls behind is told how many it lost. Numbers start at 0 and have no
- * holes.
+ * holes. In a job of several hosts they are the same on all; there a sender waits for the leader's host, which numbers
+ * them: MUSTER_UNAVAILABLE when that is lost, or when after a break it cannot be told whether the event was sent.
  */
 #ifndef MUSTER_EVENT_H
 #define MUSTER_EVENT_H
@@ -18,7 +19,7 @@ extern "C" {
 
 struct muster_event {
     uint64_t sequence;
-    uint64_t time_ns; /* CLOCK_MONOTONIC of the sender */
+    uint64_t time_ns; /* CLOCK_MONOTONIC of the sender; of one on another host: here, about when it was sent */
     int32_t task_id;  /* sender; -1: an observer */
     uint32_t type;    /* the sender's own number */
     size_t len;       /* of the payload */

@@ -6,16 +6,22 @@
  * q is sent by the CAS of its word from tag q / cap to q / cap + 1, and nobody tries q before q - 1 is there. There is
  * no ticket that a killed sender could take with it: the CAS is the sending. The tail is a hint that anyone may move
  * forward over events that are there. The replaced event is freed like any object's old root.
+ *
+ * In a job of several hosts the leader's ring gives the numbers. A task elsewhere asks the leader's agent to send for
+ * it; the followers' rings are filled by their agents, under the same numbers.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <muster/event.h>
+#include "event/ring.h"
 
 #include "base/clock.h"
+#include "base/pack.h"
 #include "segment/handle.h"
+#include "segment/hosts.h"
 #include "segment/object.h"
+#include "segment/remote.h"
 #include "segment/wait.h"
 
 enum { RECORD_WORDS = sizeof(struct mu_event_record) / 8 };
@@ -50,7 +56,7 @@ static enum muster_status corrupt(const struct muster_segment *seg)
  * The number of the next event: from the hint on, over all that are there; and move the hint. Tags that chase one
  * another round the ring, which no sender leaves, end the search after half a circle of tags: DATA_LOSS.
  */
-static enum muster_status find_tail(struct muster_segment *seg, uint64_t *ret_tail)
+enum muster_status mu_event_tail(struct muster_segment *seg, uint64_t *ret_tail)
 {
     mu_a64 *hint = &seg->header->event_tail;
     uint64_t from = mu_load_acquire(hint), tail = from; /* acquire: pairs with the CAS below */
@@ -71,17 +77,15 @@ static enum muster_status find_tail(struct muster_segment *seg, uint64_t *ret_ta
     return corrupt(seg);
 }
 
-static enum muster_status fill(struct mu_txn *t, uint64_t sequence, uint32_t task, uint32_t type, const void *payload,
-                               size_t len)
+static enum muster_status fill(struct mu_txn *t, const struct mu_event_record *r, const void *payload, size_t len)
 {
-    struct mu_event_record r = {sequence, mu_now(), task, type};
     uint64_t words[RECORD_WORDS];
     mu_a64 *body;
-    enum muster_status status = mu_txn_root(t, MU_TYPE_EVENT, 0, sizeof r + len, 0, &body);
+    enum muster_status status = mu_txn_root(t, MU_TYPE_EVENT, 0, sizeof *r + len, 0, &body);
 
     if (status)
         return status;
-    memcpy(words, &r, sizeof r);
+    memcpy(words, r, sizeof *r);
     mu_copy_in(body, words, RECORD_WORDS);
     for (size_t i = 0; i < len; i += 8) {
         uint64_t v = 0;
@@ -92,13 +96,108 @@ static enum muster_status fill(struct mu_txn *t, uint64_t sequence, uint32_t tas
     return MUSTER_OK;
 }
 
+/* What the word names is to be replaced: is it something that can be freed? */
+static enum muster_status begin(struct mu_txn *t, struct mu_ctx *ctx, uint64_t sequence)
+{
+    mu_txn_begin(t, ctx, word_of(ctx->seg, sequence));
+    t->seen = mu_load_acquire(t->word); /* acquire: pairs with the commit CAS */
+    t->num_olds = MU_WORD_INDEX(t->seen) ? 1 : 0;
+    if (MU_WORD_INDEX(t->seen) && !mu_heap_block(ctx->seg, MU_WORD_INDEX(t->seen), NULL))
+        return corrupt(ctx->seg);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_event_send(struct mu_ctx *ctx, struct mu_event_record *record, const void *payload, size_t len)
+{
+    struct muster_segment *seg = ctx->seg;
+    enum mu_commit commit = MU_RETRY;
+    enum muster_status status = MUSTER_OK;
+
+    while (!status && commit == MU_RETRY) {
+        struct mu_txn t;
+
+        status = mu_event_tail(seg, &record->sequence);
+        if (!status)
+            status = begin(&t, ctx, record->sequence);
+        if (status)
+            break;
+        if (MU_WORD_TAG(t.seen) != wanted_tag(seg, record->sequence)) {
+            if (compare(seg, record->sequence, t.seen) < 0)
+                status = corrupt(seg); /* the one a round before is missing: nobody will ever send it */
+            continue;                  /* else sent by another meanwhile */
+        }
+        status = fill(&t, record, payload, len);
+        if (!status)
+            commit = mu_txn_commit(&t);
+        if (commit == MU_RETRY)
+            mu_txn_abort(&t);
+    }
+    if (status)
+        return status;
+    mu_cas(&seg->header->event_tail, record->sequence, record->sequence + 1); /* release half: as in mu_event_tail() */
+    mu_bell_ring(seg);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_event_place(struct mu_ctx *ctx, const struct mu_event_record *record, const void *payload,
+                                  size_t len)
+{
+    enum mu_commit commit = MU_RETRY;
+    enum muster_status status = MUSTER_OK;
+
+    while (!status && commit == MU_RETRY) {
+        struct mu_txn t;
+
+        status = begin(&t, ctx, record->sequence);
+        if (status || compare(ctx->seg, record->sequence, t.seen) >= 0)
+            break;
+        status = fill(&t, record, payload, len);
+        if (!status)
+            commit = mu_txn_commit_as(&t, wanted_tag(ctx->seg, record->sequence) + 1);
+        if (commit == MU_RETRY)
+            mu_txn_abort(&t);
+    }
+    if (commit == MU_COMMITTED) /* release half: as in mu_event_tail() */
+        mu_cas(&ctx->seg->header->event_tail, record->sequence, record->sequence + 1);
+    return status;
+}
+
+/*
+ * By the leader. The request says what the ring here will get next, too: the event's number, if it is sent at all, is
+ * not below that, so where to look for one that may have been sent before is known.
+ */
+static enum muster_status send_there(struct muster *m, struct mu_ctx *ctx, const struct mu_event_record *record,
+                                     const void *payload, size_t len, uint64_t *ret_sequence)
+{
+    struct mu_pack request = {0};
+    struct mu_remote_call call = {.op = MU_OP_EVENT_SEND,
+                                  .request = &request,
+                                  .deadline = MUSTER_FOREVER,
+                                  .what = "the leader to send an event",
+                                  .kind = MU_WAIT_OTHER};
+    struct mu_answer answer = {0};
+    uint64_t tail;
+    enum muster_status status = mu_event_tail(m->seg, &tail);
+
+    if (status)
+        return status;
+    mu_pack_u64(&request, tail);
+    mu_pack_u32(&request, record->type);
+    mu_pack_blob(&request, payload, len);
+    status = mu_remote_call(m, ctx, &call, &answer);
+    if (!status)
+        *ret_sequence = mu_unpack_u64(&answer.body);
+    mu_answer_done(&answer);
+    mu_pack_done(&request);
+    return status;
+}
+
 enum muster_status muster_event_send(struct muster *muster, uint32_t type, const void *payload, size_t len,
                                      uint64_t *ret_sequence)
 {
+    struct mu_event_record record = {.type = type};
     struct mu_ctx *ctx;
-    enum mu_commit commit = MU_RETRY;
     enum muster_status status;
-    uint64_t sequence = 0;
 
     if (len == MUSTER_NTS)
         len = payload ? strlen(payload) : 0;
@@ -108,35 +207,14 @@ enum muster_status muster_event_send(struct muster *muster, uint32_t type, const
     status = mu_enter(muster, &ctx);
     if (status)
         return status;
-    while (!status && commit == MU_RETRY) {
-        struct mu_txn t;
-
-        status = find_tail(muster->seg, &sequence);
-        if (status)
-            break;
-        mu_txn_begin(&t, ctx, word_of(muster->seg, sequence));
-        t.seen = mu_load_acquire(t.word); /* acquire: pairs with the commit CAS */
-        if (MU_WORD_TAG(t.seen) != wanted_tag(muster->seg, sequence)) {
-            if (compare(muster->seg, sequence, t.seen) < 0)
-                status = corrupt(muster->seg); /* the one a round before is missing: nobody will ever send it */
-            continue;                          /* else sent by another meanwhile */
-        }
-        if (MU_WORD_INDEX(t.seen) && !mu_heap_block(muster->seg, MU_WORD_INDEX(t.seen), NULL)) {
-            status = corrupt(muster->seg);
-            break;
-        }
-        t.num_olds = MU_WORD_INDEX(t.seen) ? 1 : 0;
-        status = fill(&t, sequence, (uint32_t)(muster->task_id + 1), type, payload, len);
-        if (!status)
-            commit = mu_txn_commit(&t);
-        if (commit == MU_RETRY)
-            mu_txn_abort(&t);
-    }
-    if (!status) {
-        mu_cas(&muster->seg->header->event_tail, sequence, sequence + 1); /* release half: as in find_tail() */
-        if (ret_sequence)
-            *ret_sequence = sequence;
-    }
+    record.task = (uint32_t)(muster->task_id + 1);
+    record.time_ns = mu_now();
+    if (mu_is_follower(muster->seg))
+        status = send_there(muster, ctx, &record, payload, len, &record.sequence);
+    else
+        status = mu_event_send(ctx, &record, payload, len);
+    if (!status && ret_sequence)
+        *ret_sequence = record.sequence;
     mu_exit(ctx);
     return status;
 }
@@ -147,29 +225,28 @@ enum muster_status muster_event_next(struct muster *muster, uint64_t *ret_sequen
 
     if (status)
         return status;
-    status = find_tail(muster->seg, ret_sequence);
+    status = mu_event_tail(muster->seg, ret_sequence);
     mu_exit_read();
     return status;
 }
 
 /* Copy the event out of its block: 1 done, 0 replaced meanwhile, -1 not well formed. */
-static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t seen, struct muster_event *ret_event,
-                      void *buffer, size_t capacity)
+static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t seen, struct mu_event_record *ret_record,
+                      void *buffer, size_t capacity, size_t *ret_len)
 {
     uint32_t limit;
     struct mu_block *b = mu_heap_block(seg, MU_WORD_INDEX(seen), &limit);
     uint64_t words[RECORD_WORDS], meta;
-    struct mu_event_record r;
     size_t len = 0;
     bool sound = b != NULL;
 
     if (sound) {
         meta = mu_load_relaxed(&b->meta); /* relaxed: re-checked below */
         len = MU_META_BYTES(meta);
-        sound = MU_META_TYPE(meta) == MU_TYPE_EVENT && len >= sizeof r && MU_BLOCK_HEADER + len <= limit;
+        sound = MU_META_TYPE(meta) == MU_TYPE_EVENT && len >= sizeof *ret_record && MU_BLOCK_HEADER + len <= limit;
     }
     if (sound) {
-        len -= sizeof r;
+        len -= sizeof *ret_record;
         mu_copy_out(words, b->body, RECORD_WORDS);
         for (size_t i = 0; i < len && i < capacity; i += 8) {
             uint64_t v = mu_load_relaxed(&b->body[RECORD_WORDS + i / 8]); /* relaxed: re-checked below */
@@ -182,19 +259,39 @@ static int copy_event(const struct muster_segment *seg, mu_a64 *word, uint64_t s
         return 0;
     if (!sound)
         return -1;
-    memcpy(&r, words, sizeof r);
-    if (r.task > seg->num_tasks) /* 0: an observer */
-        return -1;
-    *ret_event = (struct muster_event){
-        .sequence = r.sequence, .time_ns = r.time_ns, .task_id = (int32_t)r.task - 1, .type = r.type, .len = len};
-    return 1;
+    memcpy(ret_record, words, sizeof *ret_record);
+    *ret_len = len;
+    return ret_record->task <= seg->num_tasks ? 1 : -1; /* 0: an observer */
+}
+
+static enum muster_status malformed(const struct muster_segment *seg, uint64_t sequence)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "event %" PRIu64 " of job %s is not well formed", sequence, seg->job);
+}
+
+enum muster_status mu_event_copy(const struct muster_segment *seg, uint64_t sequence,
+                                 struct mu_event_record *ret_record, void *buffer, size_t *ret_len)
+{
+    mu_a64 *word = word_of(seg, sequence);
+
+    for (;;) {
+        uint64_t seen = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
+        int rc = compare(seg, sequence, seen);
+
+        if (rc)
+            return rc < 0 ? MUSTER_NOT_FOUND : MUSTER_OUT_OF_RANGE;
+        rc = copy_event(seg, word, seen, ret_record, buffer, MUSTER_EVENT_MAX, ret_len);
+        if (rc)
+            return rc < 0 || ret_record->sequence != sequence || *ret_len > MUSTER_EVENT_MAX ? malformed(seg, sequence)
+                                                                                             : MUSTER_OK;
+    }
 }
 
 /* The reader was overtaken: how much is lost, and where it goes on. */
 static enum muster_status overrun(struct muster_segment *seg, uint64_t *position, uint64_t *ret_lost)
 {
     uint64_t tail, oldest, lost;
-    enum muster_status status = find_tail(seg, &tail);
+    enum muster_status status = mu_event_tail(seg, &tail);
 
     if (status)
         return status;
@@ -208,6 +305,13 @@ static enum muster_status overrun(struct muster_segment *seg, uint64_t *position
     return mu_fail(MUSTER_OUT_OF_RANGE, "%" PRIu64 " events were overwritten before they were read", lost);
 }
 
+static struct muster_event event_of(const struct mu_event_record *r, size_t len, uint64_t *position)
+{
+    ++*position;
+    return (struct muster_event){
+        .sequence = r->sequence, .time_ns = r->time_ns, .task_id = (int32_t)r->task - 1, .type = r->type, .len = len};
+}
+
 enum muster_status muster_event_read(struct muster *muster, uint64_t *position, muster_deadline deadline,
                                      struct muster_event *ret_event, void *buffer, size_t capacity, uint64_t *ret_lost)
 {
@@ -215,6 +319,8 @@ enum muster_status muster_event_read(struct muster *muster, uint64_t *position, 
     struct mu_ctx *ctx;
     struct mu_wait w;
     char what[64];
+    struct mu_event_record r;
+    size_t len;
     enum muster_status status = mu_enter_wait(muster, &ctx);
 
     if (status)
@@ -238,14 +344,13 @@ enum muster_status muster_event_read(struct muster *muster, uint64_t *position, 
             break;
         }
         if (rc == 0) {
-            rc = copy_event(seg, word, seen, ret_event, buffer, capacity);
+            rc = copy_event(seg, word, seen, &r, buffer, capacity, &len);
             if (!rc)
                 continue;
-            if (rc < 0 || ret_event->sequence != *position)
-                status =
-                    mu_fail(MUSTER_DATA_LOSS, "event %" PRIu64 " of job %s is not well formed", *position, seg->job);
+            if (rc < 0 || r.sequence != *position)
+                status = malformed(seg, *position);
             else
-                ++*position;
+                *ret_event = event_of(&r, len, position);
             break;
         }
         status = mu_wait_on(&w, word, seen);

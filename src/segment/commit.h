@@ -70,12 +70,13 @@ static inline void mu_commit_free_olds(struct mu_txn *t)
             mu_heap_free(ctx->seg, ctx, t->olds[i]);
 }
 
-static inline enum mu_commit mu_commit_try(struct mu_txn *t)
+/* The word's tag becomes `tag`, which nobody has seen there before. */
+static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag)
 {
     struct mu_ctx *ctx = t->ctx;
     uint32_t index = MU_WORD_INDEX(t->seen);
     uint64_t seen = t->seen;
-    uint64_t next = MU_WORD(t->news[0] ? MU_REF_INDEX(t->news[0]) : 0, MU_WORD_TAG(seen) + 1);
+    uint64_t next = MU_WORD(t->news[0] ? MU_REF_INDEX(t->news[0]) : 0, tag);
 
     if (index) {
         uint64_t w = mu_load_acquire(&mu_heap_at(ctx->seg, index)->word); /* acquire: before the look at the object */
@@ -96,6 +97,11 @@ static inline enum mu_commit mu_commit_try(struct mu_txn *t)
     mu_commit_free_olds(t);
     mu_commit_forget(t);
     return MU_COMMITTED;
+}
+
+static inline enum mu_commit mu_commit_try(struct mu_txn *t)
+{
+    return mu_commit_as(t, MU_WORD_TAG(t->seen) + 1);
 }
 
 #endif

@@ -196,6 +196,11 @@ enum mu_commit mu_txn_commit(struct mu_txn *t)
     return mu_commit_try(t);
 }
 
+enum mu_commit mu_txn_commit_as(struct mu_txn *t, uint64_t tag)
+{
+    return mu_commit_as(t, tag);
+}
+
 void mu_txn_abort(struct mu_txn *t)
 {
     for (uint32_t i = 0; i < t->num_news; i++)
