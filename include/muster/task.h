@@ -73,7 +73,8 @@ MUSTER_API void muster_options_init(struct muster_options *options);
  * Join the job: open its segment (MUSTER_SEGMENT names a path or "fd:N"), or create it; take a slot; register the
  * task. `options` NULL: all from the environment. Errors: MUSTER_ALREADY_EXISTS (the id belongs to a live task: its
  * pid and host are named), MUSTER_ABORTED (the task is in error and not recoverable: reset it first),
- * MUSTER_RESOURCE_EXHAUSTED (no slot or no memory), MUSTER_INVALID_ARGUMENT, MUSTER_NOT_FOUND,
+ * MUSTER_RESOURCE_EXHAUSTED (no slot or no memory), MUSTER_INVALID_ARGUMENT (also: the task is another host's, which is
+ * named), MUSTER_NOT_FOUND,
  * and those of muster_segment_open(). Waits only for a dead predecessor to be scavenged, until the deadline.
  */
 MUSTER_API enum muster_status muster_join(const struct muster_options *options, struct muster **ret_muster);
@@ -119,12 +120,12 @@ struct muster_task_info {
     enum muster_cause cause;
     enum muster_status error; /* MUSTER_OK unless in error */
     int recoverable;
-    int alive; /* its process holds a slot now, by the kernel's word */
+    int alive; /* its process holds a slot now, by the kernel's word; on another host: it is connected */
     uint32_t pid;
     uint32_t attempt; /* registrations so far */
     uint64_t incarnation;
     uint64_t since_ns;   /* CLOCK_MONOTONIC of the last change */
-    uint64_t heartbeats; /* counter */
+    uint64_t heartbeats; /* counter; 0 for a task on another host, which watches them itself */
     char host[64];       /* "" when it never registered */
     char message[256];   /* of the error */
     char waiting[96];    /* what the thread that has waited longest in muster waits for, or "": "barrier epoch-7::0" */

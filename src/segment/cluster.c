@@ -15,6 +15,7 @@
 
 #include <muster/task.h>
 
+#include "segment/hosts.h"
 #include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "segment/trace.h"
@@ -392,6 +393,7 @@ static enum muster_status edit_some(struct edit *d, uint32_t count)
         return status;
     }
     mu_epoch_move(d->ctx->seg); /* killed before it: the scavenger of this death moves it */
+    mu_bell_ring(d->ctx->seg);
     for (uint32_t i = 0; i < d->num_changes && mu_is_traced(d->ctx); i++)
         note(d->ctx, &d->changes[i]);
     return MUSTER_OK;
@@ -416,6 +418,51 @@ enum muster_status mu_cluster_edit_many(struct mu_ctx *ctx, const uint32_t *task
     return status;
 }
 
+/* The root as it is, but for the first error: 1 built, 0 again, -1 nothing to do or failed. */
+static int build_first(struct edit *d, uint32_t task, enum muster_status *ret_status)
+{
+    uint32_t at = task % MU_TASKS_PER_BLOCK, refs = d->root.refs;
+    struct mu_task_record r;
+    uint64_t *body = d->root.body;
+    mu_a64 *to;
+
+    memcpy(&r, d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, sizeof r);
+    if (!MU_WORD_INDEX(d->root.word) || !counts(&r) || d->numbers.first_error == task + 1)
+        return -1;
+    d->numbers.first_error = task + 1;
+    d->numbers.version++;
+    memcpy(body + refs, &d->numbers, sizeof d->numbers);
+    *ret_status = mu_txn_root(&d->txn, MU_TYPE_CLUSTER, refs, sizeof d->numbers, MU_HEAP_SYSTEM, &to);
+    if (*ret_status)
+        return -1;
+    mu_copy_in(to, body, refs + ROOT_WORDS);
+    return 1;
+}
+
+enum muster_status mu_cluster_set_first(struct mu_ctx *ctx, uint32_t task)
+{
+    struct edit d = {.ctx = ctx, .wanted = &task};
+    enum muster_status status = MUSTER_OK;
+    enum mu_commit commit = MU_RETRY;
+    int rc = 0;
+
+    mu_txn_begin(&d.txn, ctx, &ctx->seg->header->cluster);
+    while (commit == MU_RETRY && rc >= 0) {
+        rc = load(&d);
+        if (rc < 0)
+            status = corrupt(ctx->seg);
+        if (rc > 0)
+            rc = build_first(&d, task, &status);
+        if (rc > 0)
+            commit = mu_txn_commit(&d.txn);
+    }
+    if (commit == MU_RETRY)
+        mu_txn_abort(&d.txn);
+    else
+        mu_epoch_move(ctx->seg);
+    return status;
+}
+
 bool mu_cluster_main_alive(const struct muster_segment *seg, const struct mu_task_record *record)
 {
     uint64_t w;
@@ -431,6 +478,8 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
 {
     uint32_t high = mu_slot_high(seg);
 
+    if (record->flags & MU_TASK_REMOTE) /* its own host's agent has the kernel's word */
+        return record->state == MUSTER_TASK_CONNECTED;
     if (!record->slot)
         return false;
     if (mu_cluster_main_alive(seg, record))
@@ -452,8 +501,11 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
 void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,
                      size_t size)
 {
+    char host[64];
+
+    mu_host_name(seg, mu_host_of(seg, task), host, sizeof host);
     if (record->pid)
-        snprintf(name, size, "task %u (pid %u on host %.63s)", task, record->pid, seg->header->host);
+        snprintf(name, size, "task %u (pid %u on host %s)", task, record->pid, host);
     else
         snprintf(name, size, "task %u", task);
 }

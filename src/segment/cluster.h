@@ -50,8 +50,15 @@ enum muster_status mu_cluster_edit_many(struct mu_ctx *ctx, const uint32_t *task
                                         void *arg);
 
 /*
+ * In a job of several hosts: which error was the first is the leader's to say. Nothing happens when the task is not in
+ * one that counts here.
+ */
+enum muster_status mu_cluster_set_first(struct mu_ctx *ctx, uint32_t task);
+
+/*
  * Whether the process behind the task's record lives, by the kernel's word: its main slot is held, or, when the thread
- * that held it has ended, any slot of the same process.
+ * that held it has ended, any slot of the same process. Of a task on another host: whether it is connected, as that
+ * host's agent says.
  */
 bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 /* The main slot alone: what tells a process from what it was before an exec. */

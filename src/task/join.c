@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
+#include "segment/hosts.h"
 #include "segment/slot.h"
 #include "segment/wait.h"
 #include "task/task.h"
@@ -167,6 +168,23 @@ static enum muster_status enrol(struct muster *m, struct mu_ctx *ctx, const stru
     }
 }
 
+/* Each host of a job has a run of its tasks. */
+static enum muster_status refuse_stranger(const struct muster_segment *seg, uint32_t task)
+{
+    uint32_t host = mu_host_of(seg, task);
+    char there[64], here[64];
+
+    mu_host_name(seg, host, there, sizeof there);
+    mu_host_name(seg, seg->host, here, sizeof here);
+    if (!seg->local_tasks)
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "task %u of job %s is one of host %u (%s); this is host %u (%s), without tasks", task, seg->job,
+                       host, there, seg->host, here);
+    return mu_fail(MUSTER_INVALID_ARGUMENT,
+                   "task %u of job %s is one of host %u (%s); this is host %u (%s), with tasks %u to %u", task,
+                   seg->job, host, there, seg->host, here, seg->first_task, seg->first_task + seg->local_tasks - 1);
+}
+
 /* With the segment at hand: handle, slot, registration. Takes the segment over. */
 static enum muster_status enter(struct muster_segment *seg, const struct plan *p, struct muster **ret_muster)
 {
@@ -187,6 +205,8 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
     if (m->task_id >= 0 && (uint32_t)m->task_id >= seg->num_tasks)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "task id %d; job %s has tasks 0 to %u", m->task_id, seg->job,
                          seg->num_tasks - 1);
+    if (!status && m->task_id >= 0 && !mu_is_local_task(seg, (uint32_t)m->task_id))
+        status = refuse_stranger(seg, (uint32_t)m->task_id);
     if (!status && !(p->o.flags & MUSTER_JOIN_READ_ONLY)) {
         status = mu_handle_context(m, &ctx);
         mu_fence_seq_cst(); /* slot first, then the state; pairs with mu_segment_last_out() */

@@ -63,7 +63,7 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
     bool late = *last_check_ns && now - *last_check_ns > timeout / 2;
 
     *last_check_ns = now;
-    for (uint32_t i = 0; i < seg->num_tasks; i++) {
+    for (uint32_t i = seg->first_task; i < seg->first_task + seg->local_tasks; i++) {
         struct mu_cluster cluster;
         struct mu_task_record r;
         struct mu_beat *b = &beats[i];

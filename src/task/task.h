@@ -45,6 +45,17 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
 bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task);
 enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
 
+/* muster_task_reset(), of a task of this host. `caller`: the task that asks, -1: another. */
+enum muster_status mu_task_reset(struct mu_ctx *ctx, uint32_t task, int32_t caller);
+/* muster_task_heartbeat(), likewise. */
+enum muster_status mu_task_beat(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
+
+/* Of tasks on other hosts (task/elsewhere.c): the leader decides, or asks their host's agent. */
+enum muster_status mu_elsewhere_report(struct muster *m, struct mu_ctx *ctx, uint32_t task, enum muster_status code,
+                                       const char *message);
+enum muster_status mu_elsewhere_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task);
+enum muster_status mu_elsewhere_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
+
 /* Heartbeat thread. Starts, claims the main slot, and is joined by stop. */
 enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,
                                    uint32_t *ret_slot_incarnation);
@@ -59,8 +70,8 @@ struct mu_beat {
     uint64_t counter, incarnation, changed_ns;
 };
 /*
- * Compare every connected task's counter with what was seen before; those silent for longer than the timeout are put in
- * error. A checker that was itself late (stopped, starved) grants everybody a new period.
+ * Compare every connected task's counter, of this host, with what was seen before; those silent for longer than the
+ * timeout are put in error. A checker that was itself late (stopped, starved) grants everybody a new period.
  */
 void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_check_ns);
 

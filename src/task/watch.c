@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "segment/hosts.h"
 #include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "segment/wait.h"
@@ -51,7 +52,7 @@ static void fill(const struct muster_segment *seg, uint32_t task, const struct m
     i->since_ns = r->since;
     i->heartbeats = mu_task_beats(seg, task, r);
     if (r->attempt)
-        snprintf(i->host, sizeof i->host, "%.63s", seg->header->host);
+        mu_host_name(seg, mu_host_of(seg, task), i->host, sizeof i->host);
     snprintf(i->message, sizeof i->message, "%s", text);
 }
 
@@ -175,7 +176,7 @@ static enum muster_status fill_error(const struct muster_segment *seg, uint64_t 
     e->pid = r.pid;
     e->incarnation = r.incarnation;
     e->since_ns = r.since;
-    snprintf(e->host, sizeof e->host, "%.63s", seg->header->host);
+    mu_host_name(seg, mu_host_of(seg, (uint32_t)first - 1), e->host, sizeof e->host);
     snprintf(e->message, sizeof e->message, "%s", text);
     return MUSTER_OK;
 }
@@ -225,9 +226,11 @@ enum muster_status muster_error_report(struct muster *muster, int32_t task_id, e
         status = bad_task(muster->seg, task_id);
     else if (code <= MUSTER_OK || code > MUSTER_DATA_LOSS)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is not the code of an error", (int)code);
-    if (!status)
-        status = mu_task_fail(ctx, (uint32_t)task_id, 0, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED,
-                              message ? message : "");
+    message = message ? message : "";
+    if (!status && mu_is_follower(muster->seg) && !mu_is_local_task(muster->seg, (uint32_t)task_id))
+        status = mu_elsewhere_report(muster, ctx, (uint32_t)task_id, code, message);
+    else if (!status)
+        status = mu_task_fail(ctx, (uint32_t)task_id, 0, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED, message);
     mu_exit(ctx);
     return status;
 }
@@ -257,19 +260,26 @@ static bool reset_record(struct mu_task_change *c)
     return true;
 }
 
+enum muster_status mu_task_reset(struct mu_ctx *ctx, uint32_t task, int32_t caller)
+{
+    struct reset r = {ctx->seg, caller};
+
+    return mu_cluster_edit(ctx, task, reset_record, &r);
+}
+
 enum muster_status muster_task_reset(struct muster *muster, int32_t task_id)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
-    struct reset r;
 
     if (status)
         return status;
-    r = (struct reset){muster->seg, muster->task_id};
     if (!is_task(muster->seg, task_id))
         status = bad_task(muster->seg, task_id);
+    else if (!mu_is_local_task(muster->seg, (uint32_t)task_id))
+        status = mu_elsewhere_reset(muster, ctx, (uint32_t)task_id);
     else
-        status = mu_cluster_edit(ctx, (uint32_t)task_id, reset_record, &r);
+        status = mu_task_reset(ctx, (uint32_t)task_id, muster->task_id);
     mu_exit(ctx);
     return status;
 }
@@ -332,9 +342,21 @@ static void count_beat(mu_a64 *beats)
         ;
 }
 
-enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id, uint64_t incarnation)
+enum muster_status mu_task_beat(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
     struct beat b = {.incarnation = incarnation};
+    enum muster_status status = mu_cluster_edit(ctx, task, beat_record, &b);
+
+    if (!status && b.counts)
+        count_beat(&ctx->seg->beats[task]);
+    if (!status && b.conflict)
+        status =
+            mu_fail(MUSTER_ABORTED, "task %u: the heartbeat is of a stale incarnation; the task is now in error", task);
+    return status;
+}
+
+enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id, uint64_t incarnation)
+{
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
 
@@ -343,14 +365,11 @@ enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id,
     if (!is_task(muster->seg, task_id))
         status =
             mu_fail(MUSTER_INVALID_ARGUMENT, "unexpected heartbeat from task %d, which is not in the cluster", task_id);
+    else if (!mu_is_local_task(muster->seg, (uint32_t)task_id))
+        status = mu_elsewhere_beat(muster, ctx, (uint32_t)task_id, incarnation);
     else
-        status = mu_cluster_edit(ctx, (uint32_t)task_id, beat_record, &b);
-    if (!status && b.counts)
-        count_beat(&muster->seg->beats[task_id]);
+        status = mu_task_beat(ctx, (uint32_t)task_id, incarnation);
     mu_exit(ctx);
-    if (!status && b.conflict)
-        status = mu_fail(MUSTER_ABORTED, "task %d: the heartbeat is of a stale incarnation; the task is now in error",
-                         task_id);
     return status;
 }
 
