@@ -1,0 +1,243 @@
+/*
+ * tests/fuzz/session.c: a core of the bridge, over a real segment of its own, and a hostile world around it.
+ *
+ * The first byte says whether it leads or follows. Then each byte is an event; what it needs is taken from the bytes
+ * behind it. Frames are drawn three ways: of any type and content; of a known type; and calls of a known operation with
+ * a sound head, so that the bytes behind it are read by that operation. A host of the same segment's tasks acts, too.
+ */
+#include "session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <muster/muster.h>
+
+#include "bridge/core.h"
+#include "segment/file.h"
+#include "task/task.h"
+
+enum { HOSTS = 3, TASKS = 6, FRAME_MAX = 2000 };
+
+static const uint32_t tasks[HOSTS] = {2, 3, 1};
+
+struct world {
+    struct mu_core core;
+    struct muster_segment *seg;
+    struct muster *agent, *task;
+    struct mu_unpack program;
+    struct session_sum *sum;
+    uint64_t now;
+    bool broken; /* the wire has been told to break, and the core not yet that it is */
+};
+
+static void die(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", what, muster_last_error());
+    abort();
+}
+
+static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    struct world *w = arg;
+
+    if (host >= HOSTS || (w->core.leader ? !host : host))
+        die("a frame to nobody");
+    for (size_t i = 0; i < mu_frame_kinds_count; i++)
+        if (mu_frame_kinds[i].type == type) {
+            if (len < mu_frame_kinds[i].min_len || len > mu_frame_kinds[i].max_len)
+                die("a frame that its own table calls too short or too long");
+            if (!(mu_frame_kinds[i].from & (w->core.leader ? MU_FROM_LEADER : MU_FROM_FOLLOWER)))
+                die("a frame that this side does not send");
+            w->sum->sent++;
+            return len == 0 || ((const uint8_t *)payload)[len - 1] != 0xa5; /* now and then the queue is full */
+        }
+    die("a frame of no kind");
+    return false;
+}
+
+static void wire_drop(void *arg, uint32_t host, const char *why)
+{
+    struct world *w = arg;
+
+    if (!why || !*why || host >= HOSTS)
+        die("a connection is broken without a reason");
+    w->sum->refused++;
+}
+
+/* ---- the program ---- */
+
+static uint8_t next(struct world *w)
+{
+    return w->program.left ? mu_unpack_u8(&w->program) : 0;
+}
+
+static uint32_t some_host(struct world *w)
+{
+    uint8_t b = next(w);
+
+    return w->core.leader ? b % (HOSTS + 1) : b % 5 == 4; /* also one that there is not */
+}
+
+/* Up to so many bytes of the program, in place. */
+static const uint8_t *take(struct world *w, size_t most, size_t *ret_len)
+{
+    size_t len = next(w) * (next(w) % 8 == 7 ? 8u : 1u);
+
+    len = len < most ? len : most;
+    len = len < w->program.left ? len : w->program.left;
+    *ret_len = len;
+    return mu_unpack_raw(&w->program, len);
+}
+
+/* From memory of its exact size, so that the sanitizer sees a read past the end. */
+static void deliver(struct world *w, uint8_t type, const uint8_t *bytes, size_t len)
+{
+    uint8_t *exact = malloc(len ? len : 1);
+
+    if (len)
+        memcpy(exact, bytes, len);
+    w->sum->taken++;
+    mu_core_frame(&w->core, some_host(w), type, exact, len, w->now);
+    free(exact);
+}
+
+static void any_frame(struct world *w)
+{
+    uint8_t type = next(w);
+    size_t len;
+    const uint8_t *bytes = take(w, FRAME_MAX, &len);
+
+    deliver(w, type, bytes, len);
+}
+
+static void known_frame(struct world *w)
+{
+    const struct mu_frame_kind *kind = &mu_frame_kinds[next(w) % mu_frame_kinds_count];
+    uint8_t room[FRAME_MAX] = {0};
+    size_t len, least = kind->min_len < FRAME_MAX ? kind->min_len : FRAME_MAX;
+    const uint8_t *bytes = take(w, FRAME_MAX, &len);
+
+    if (len)
+        memcpy(room, bytes, len);
+    deliver(w, kind->type, room, len > least ? len : least);
+}
+
+/* A call as a follower sends it: bridge/calls.c. */
+static void call_frame(struct world *w)
+{
+    struct mu_pack p = {0};
+    size_t len;
+    const uint8_t *bytes;
+
+    mu_pack_u32(&p, next(w) % 4);                                           /* slot */
+    mu_pack_u64(&p, 1 + next(w) % 8);                                       /* number */
+    mu_pack_u32(&p, (uint32_t)mu_op_kinds[next(w) % mu_op_kinds_count].op); /* what */
+    mu_pack_u32(&p, next(w) % (TASKS + 1));                                 /* whose */
+    mu_pack_u32(&p, next(w) % 64);                                          /* flags */
+    mu_pack_u32(&p, next(w) % 3);                                           /* attempt */
+    mu_pack_u64(&p, next(w));                                               /* incarnation */
+    mu_pack_u8(&p, next(w) % 2);                                            /* resent */
+    bytes = take(w, FRAME_MAX, &len);
+    mu_pack_raw(&p, bytes, len);
+    deliver(w, MU_FRAME_CALL, p.bytes, p.len);
+    mu_pack_done(&p);
+}
+
+/* What a task of this host does; only what does not wait for the leader. */
+static void act(struct world *w)
+{
+    static const char *const keys[] = {"a", "b/c", "b/d", "flag"};
+    const char *key = keys[next(w) % 4];
+    uint8_t what = next(w);
+    char text[8] = {(char)next(w)};
+
+    if (w->core.leader) {
+        if (what % 3 == 0)
+            muster_kv_set(w->agent, key, MUSTER_NTS, text, sizeof text, NULL);
+        else if (what % 3 == 1)
+            muster_kv_delete(w->agent, key, MUSTER_NTS, NULL);
+        else
+            muster_event_send(w->agent, what, text, sizeof text, NULL);
+    }
+    if (what % 7 == 6)
+        muster_error_report(w->agent, (int32_t)w->seg->first_task, MUSTER_INTERNAL, key);
+}
+
+static void step(struct world *w)
+{
+    uint8_t b = next(w);
+
+    w->now += (uint64_t)(b >> 4) * 10000000u;
+    switch (b % 10) {
+    case 0: mu_core_up(&w->core, some_host(w), w->now); break;
+    case 1: mu_core_down(&w->core, some_host(w), "the program says so", w->now); break;
+    case 2: /* lost is for good: rarely */
+        if (next(w) % 8 == 7)
+            mu_core_lost(&w->core, some_host(w), "the program says so", w->now);
+        break;
+    case 3: any_frame(w); break;
+    case 4:
+    case 5: known_frame(w); break;
+    case 6:
+    case 7: call_frame(w); break;
+    case 8: act(w); break;
+    default:
+        for (int i = 0; i < 4 && mu_core_turn(&w->core, w->now); i++)
+            ;
+    }
+}
+
+/* ---- the world ---- */
+
+static void begin(struct world *w, uint32_t host)
+{
+    const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .host = host, .num_tasks = tasks, .run_id = {1, 2}};
+    const struct muster_segment_config config = {
+        .num_tasks = TASKS, .num_slots = 8, .num_buckets = 16, .num_events = 8, .heap_bytes = 2u << 20, .memfd = 1};
+    const struct mu_wire wire = {w, wire_send, wire_drop};
+
+    if (mu_segment_create_hosts("session", &config, &hosts, true, &w->seg) || mu_join_open(w->seg, &w->agent))
+        die("a segment for the session");
+    w->now = 1000000000u;
+    w->core.timeout = 200000000u;
+    if (mu_core_init(&w->core, w->agent, &wire, w->now))
+        die("a core for the session");
+}
+
+static void report(void *arg, const char *sentence)
+{
+    (void)arg;
+    fprintf(stderr, "audit: %s\n", sentence);
+}
+
+static void end(struct world *w)
+{
+    struct muster_audit sum;
+
+    mu_core_done(&w->core);
+    if (muster_segment_check(w->seg, report, NULL, &sum) || sum.problems)
+        die("the segment is not sound after the session");
+    muster_leave(w->agent);
+    muster_segment_close(w->seg);
+}
+
+void session_try(const uint8_t *data, size_t size, struct session_sum *sum)
+{
+    struct world *w = calloc(1, sizeof *w);
+
+    if (!w || !size) {
+        free(w);
+        return;
+    }
+    w->sum = sum;
+    w->program = mu_unpack_of(data + 1, size - 1);
+    begin(w, data[0] % 2);
+    mu_core_up(&w->core, w->core.leader ? 1 : 0, w->now);
+    while (w->program.left)
+        step(w);
+    mu_core_turn(&w->core, w->now + 1000000000u);
+    end(w);
+    free(w);
+}
