@@ -1,0 +1,142 @@
+/*
+ * bridge/link_private.h: a link and its connections, for the files link*.c.
+ *
+ * A connection (peer) is made by accept or connect, goes through the states of link_state.h, and is freed at the end of
+ * the turn in which it closed, so that whoever is in the middle of it may go on. What its end means to the owner is a
+ * notice, told from the turn, never from within the owner's own call.
+ */
+#ifndef MU_BRIDGE_LINK_PRIVATE_H
+#define MU_BRIDGE_LINK_PRIVATE_H
+
+#include <openssl/ssl.h>
+#include <sys/socket.h>
+
+#include "bridge/link.h"
+#include "bridge/link_address.h"
+#include "bridge/link_state.h"
+
+#define MU_LINK_NOBODY UINT32_MAX
+
+enum {
+    MU_LINK_PENDING = 64,       /* connections at once that have not said who they are */
+    MU_LINK_JOIN_BYTES = 1024,  /* most that such a one may send */
+    MU_LINK_BUFFER = 256 << 10, /* of one read; one for all peers */
+    MU_LINK_CHUNK = 16 << 10,   /* small frames share one of these, which is one TLS record */
+    MU_LINK_VECTOR = 64,        /* chunks of one writev */
+};
+#define MU_LINK_JOIN_NS  5000000000u /* to say who one is */
+#define MU_LINK_RUSH_NS  2000000000u /* the same while others wait for their turn to */
+#define MU_LINK_END_NS   1000000000u /* for a last word to be read */
+#define MU_LINK_RETRY_NS 20000000u   /* between the first attempts of a follower, then twice as much each time */
+#define MU_LINK_SLOW_NS  1000000000u /* and at most this */
+
+struct mu_link_chunk {
+    struct mu_link_chunk *next;
+    size_t at, len, capacity;
+    uint8_t bytes[];
+};
+
+enum mu_link_notice { MU_LINK_QUIET, MU_LINK_DOWN, MU_LINK_LEFT, MU_LINK_GONE, MU_LINK_FAILED, MU_LINK_REFUSED };
+
+struct mu_link_peer {
+    struct mu_link *link;
+    struct mu_link_peer *prev, *next, *next_dirty, *next_notice;
+    int fd;
+    SSL *ssl;
+    enum mu_link_state state;
+    enum mu_link_notice notice;
+    bool is_dirty, wants_out, is_again, is_shut;
+    bool is_pending; /* it has not said who it is */
+    bool is_kept;    /* waiting, by the owner's word, who will hear of its end */
+    uint32_t connection, host, sequence;
+    struct mu_frame_reader reader;
+    struct mu_link_chunk *head, *tail;
+    size_t queued;
+    uint64_t opened, heard, pinged, ping_stamp;
+    struct mu_link_stats *stats;
+    char name[64]; /* of its host, as it says */
+    char from[64]; /* its address */
+    char why[256]; /* of its end */
+};
+
+struct mu_link_host {
+    struct mu_link_peer *peer;
+    struct mu_link_stats stats;
+};
+
+struct mu_link_dial { /* a follower's attempts */
+    struct mu_link_name name;
+    struct mu_lookup *lookup;
+    struct addrinfo *list, *next;
+    uint64_t since, retry_at, pause; /* since: without a connection; retry_at 0: none is planned */
+    char why[400];                   /* the last failure */
+};
+
+struct mu_link {
+    struct mu_link_options options;
+    uint8_t key[MU_KEY_BYTES];
+    enum mu_link_side side;
+    SSL_CTX *tls;
+    int epoll, listener;
+    bool is_paused; /* nobody is accepted */
+    bool is_over;   /* follower: refused, or the leader left */
+    uint64_t now, turned, due, resume_at;
+    uint32_t num_pending, next_connection, num_again;
+    struct mu_link_host *hosts;
+    struct mu_link_peer *peers, *dead, *dirty, *notices, **last_notice;
+    struct mu_link_stats others; /* of connections that are no host's */
+    struct mu_link_chunk *spare;
+    struct mu_link_dial dial;
+    char address[320];
+    uint32_t said, unsaid; /* sentences within this period, and those that were too many */
+    uint64_t said_since;
+    char listener_tag, lookup_tag; /* their addresses: what epoll tells of those two */
+    uint8_t buffer[MU_LINK_BUFFER];
+};
+
+/* link_peer.c */
+struct mu_link_peer *mu_peer_new(struct mu_link *link, int fd, enum mu_link_state state, const char *from);
+bool mu_peer_step(struct mu_link_peer *p, enum mu_link_event event);
+void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A last word, then the end: REFUSE (the leader's, before it is up) or DROP, with the reason; `said` besides. */
+void mu_peer_dismiss(struct mu_link_peer *p, const char *why);
+void mu_peer_free_all(struct mu_link_peer **list);
+void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size);
+void mu_peer_is_known(struct mu_link_peer *p); /* it is not among the pending ones any more */
+bool mu_peer_become(struct mu_link_peer *p, uint32_t host);
+void mu_link_say(struct mu_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* link_queue.c */
+bool mu_peer_send(struct mu_link_peer *p, uint8_t type, const void *payload, size_t len);
+void mu_peer_flush(struct mu_link_peer *p);
+void mu_peer_forget_queue(struct mu_link_peer *p);
+void mu_peer_read(struct mu_link_peer *p);
+
+/* link_join.c */
+void mu_join_pack(const struct mu_join *join, struct mu_pack *p);
+bool mu_join_unpack(const void *bytes, size_t len, struct mu_join *ret_join);
+void mu_peer_take(struct mu_link_peer *p, const struct mu_message *message);
+void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, size_t len);
+void mu_peer_ping(struct mu_link_peer *p);
+void mu_peer_secured(struct mu_link_peer *p);
+
+/* link_tls.c */
+enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_context);
+bool mu_tls_begin(struct mu_link_peer *p);
+void mu_tls_shake(struct mu_link_peer *p);
+long mu_tls_read(struct mu_link_peer *p, void *to, size_t size);          /* > 0; 0: the end; -1: errno */
+long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size); /* the same */
+
+/* link_dial.c */
+void mu_dial_begin(struct mu_link *link);
+void mu_dial_found(struct mu_link *link);
+void mu_dial_opened(struct mu_link_peer *p);
+void mu_dial_failed(struct mu_link *link, const char *why);
+void mu_dial_timers(struct mu_link *link);
+void mu_dial_done(struct mu_link *link);
+
+/* link_turn.c */
+void mu_link_tell(struct mu_link *link); /* the notices */
+
+#endif

@@ -1,0 +1,270 @@
+/*
+ * bridge/link_turn.c: one turn of a link: what epoll reports, what time has made due, and what the owner is told of it.
+ *
+ * The clock is the caller's. Who looks late, because it was stopped, grants everybody a new period: silence is only
+ * known by one who listened. Timers are looked at when the earliest is due; heartbeats are sent in one go to all whose
+ * turn is near, so that many peers do not mean many wake-ups.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "bridge/link_private.h"
+
+/* ---- notices ---- */
+
+static void tell_down(struct mu_link_peer *p)
+{
+    struct mu_link *link = p->link;
+
+    if (link->side == MU_LINK_FOLLOWER && link->now - p->opened > MU_LINK_SLOW_NS)
+        link->dial.pause = MU_LINK_RETRY_NS; /* it was good for a while */
+    link->options.events.down(link->options.events.arg, p->host, p->why);
+    if (link->side == MU_LINK_FOLLOWER)
+        mu_dial_failed(link, p->why);
+}
+
+static void tell_one(struct mu_link_peer *p)
+{
+    struct mu_link *link = p->link;
+    const struct mu_link_events *events = &link->options.events;
+
+    switch (p->notice) {
+    case MU_LINK_QUIET: break;
+    case MU_LINK_DOWN: tell_down(p); break;
+    case MU_LINK_LEFT:
+        link->is_over |= link->side == MU_LINK_FOLLOWER;
+        events->left(events->arg, p->host);
+        break;
+    case MU_LINK_GONE: events->gone(events->arg, p->connection); break;
+    case MU_LINK_FAILED: mu_dial_failed(link, p->why); break;
+    case MU_LINK_REFUSED:
+        link->is_over = true;
+        events->refused(events->arg, p->why);
+        break;
+    }
+}
+
+void mu_link_tell(struct mu_link *link)
+{
+    while (link->notices) {
+        struct mu_link_peer *p = link->notices;
+
+        link->notices = p->next_notice;
+        if (!link->notices)
+            link->last_notice = &link->notices;
+        tell_one(p);
+    }
+}
+
+/* ---- accepting ---- */
+
+/* No more than can be looked after; the others wait in the kernel. */
+static void set_accepting(struct mu_link *link)
+{
+    bool pause = link->num_pending >= MU_LINK_PENDING || link->now < link->resume_at;
+    struct epoll_event event = {.events = pause ? 0 : EPOLLIN};
+
+    event.data.ptr = &link->listener_tag;
+    if (link->listener >= 0 && pause != link->is_paused &&
+        epoll_ctl(link->epoll, EPOLL_CTL_MOD, link->listener, &event) == 0)
+        link->is_paused = pause;
+}
+
+static void take_connection(struct mu_link *link, int fd, const struct sockaddr *address)
+{
+    struct mu_link_peer *p;
+    char from[64];
+    int one = 1;
+
+    mu_link_print(address, from, sizeof from);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    p = mu_peer_new(link, fd, MU_LINK_SECURING, from);
+    if (!p)
+        return;
+    if (!link->tls)
+        mu_peer_secured(p);
+    else if (!mu_tls_begin(p))
+        mu_peer_close(p, MU_LINK_QUIET, "there is no memory for TLS");
+}
+
+static void accept_all(struct mu_link *link)
+{
+    while (link->num_pending < MU_LINK_PENDING) {
+        struct sockaddr_storage address;
+        socklen_t len = sizeof address;
+        int fd = accept4(link->listener, (struct sockaddr *)&address, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd >= 0) {
+            take_connection(link, fd, (struct sockaddr *)&address);
+            continue;
+        }
+        if (errno == EAGAIN)
+            return;
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            mu_link_say(link, "a connection must wait: %s", strerror(errno));
+            link->resume_at = link->now + 100000000;
+            link->due = 0;
+            return;
+        } /* otherwise it was that connection's own misfortune */
+    }
+}
+
+/* ---- timers ---- */
+
+static uint64_t ping_period(const struct mu_link *link)
+{
+    return link->options.timeout_ns / 4 ? link->options.timeout_ns / 4 : 1;
+}
+
+/* Not joined in time: who wants to is told nothing, for it has shown no sign that it would understand. */
+static uint64_t join_limit(const struct mu_link_peer *p)
+{
+    return p->opened + (p->link->num_pending >= MU_LINK_PENDING ? MU_LINK_RUSH_NS : MU_LINK_JOIN_NS);
+}
+
+static void end_unjoined(struct mu_link_peer *p)
+{
+    char words[160];
+
+    mu_peer_words(p, words, sizeof words);
+    if (p->link->side == MU_LINK_LEADER)
+        mu_link_say(p->link, "%s did not say in time who it is: closed", words);
+    mu_peer_close(p, MU_LINK_QUIET,
+                  p->state == MU_LINK_CONNECTING ? "it does not answer" : "it did not shake hands in time");
+}
+
+/* One peer's timers; when it must be looked at again. */
+static uint64_t check_peer(struct mu_link_peer *p)
+{
+    struct mu_link *link = p->link;
+    uint64_t limit;
+
+    switch (p->state) {
+    case MU_LINK_CLOSED: return UINT64_MAX;
+    case MU_LINK_CONNECTING:
+    case MU_LINK_SECURING:
+    case MU_LINK_JOINING:
+        limit = join_limit(p);
+        if (link->now < limit)
+            return limit;
+        end_unjoined(p);
+        return UINT64_MAX;
+    case MU_LINK_ENDING:
+        limit = p->opened + MU_LINK_END_NS;
+        if (link->now < limit)
+            return limit;
+        mu_peer_close(p, MU_LINK_QUIET, "it did not close in time");
+        return UINT64_MAX;
+    default: break;
+    }
+    if (link->now - p->heard > link->options.timeout_ns) {
+        mu_peer_close(p, MU_LINK_QUIET, "nothing has come from it for %.1f s", (double)(link->now - p->heard) / 1e9);
+        return UINT64_MAX;
+    }
+    if (link->now - p->pinged >= ping_period(link) - ping_period(link) / 8)
+        mu_peer_ping(p);
+    limit = p->heard + link->options.timeout_ns + 1;
+    return limit < p->pinged + ping_period(link) ? limit : p->pinged + ping_period(link);
+}
+
+static void timers(struct mu_link *link)
+{
+    uint64_t due = UINT64_MAX, at;
+
+    link->due = UINT64_MAX;
+    if (link->side == MU_LINK_FOLLOWER)
+        mu_dial_timers(link);
+    for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
+        next = p->next;
+        at = check_peer(p);
+        due = at < due ? at : due;
+    }
+    if (link->dial.retry_at)
+        due = link->dial.retry_at < due ? link->dial.retry_at : due;
+    if (link->dial.since && !link->is_over) {
+        at = link->dial.since + link->options.patience_ns;
+        due = at >= link->dial.since && at < due ? at : due;
+    }
+    if (link->now < link->resume_at)
+        due = link->resume_at < due ? link->resume_at : due;
+    link->due = link->due == 0 ? 0 : due; /* 0: something changed meanwhile */
+}
+
+static void grant_if_late(struct mu_link *link)
+{
+    uint64_t gap = link->now - link->turned;
+
+    if (link->turned && gap > link->options.timeout_ns / 2) {
+        for (struct mu_link_peer *p = link->peers; p; p = p->next)
+            p->heard = link->now;
+        if (link->dial.since)
+            link->dial.since += gap;
+    }
+    link->turned = link->now;
+}
+
+/* ---- the turn ---- */
+
+static void take_event(struct mu_link *link, const struct epoll_event *event)
+{
+    struct mu_link_peer *p = event->data.ptr;
+
+    if (event->data.ptr == &link->listener_tag) {
+        accept_all(link);
+        return;
+    }
+    if (event->data.ptr == &link->lookup_tag) {
+        if (link->dial.lookup)
+            mu_dial_found(link);
+        return;
+    }
+    switch (p->state) {
+    case MU_LINK_CLOSED: return;
+    case MU_LINK_CONNECTING: mu_dial_opened(p); return;
+    case MU_LINK_SECURING: mu_tls_shake(p); return;
+    default: break;
+    }
+    if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+        mu_peer_read(p);
+    if (event->events & EPOLLOUT)
+        mu_peer_flush(p);
+}
+
+static void read_again(struct mu_link *link)
+{
+    for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
+        next = p->next;
+        if (p->is_again)
+            mu_peer_read(p);
+    }
+}
+
+void mu_link_turn(struct mu_link *link, uint64_t now)
+{
+    struct epoll_event events[64];
+    int n;
+
+    link->now = now;
+    grant_if_late(link);
+    mu_link_tell(link);
+    n = epoll_wait(link->epoll, events, 64, 0);
+    if (link->num_again)
+        read_again(link);
+    for (int i = 0; i < n; i++) {
+        take_event(link, &events[i]);
+        mu_link_tell(link);
+    }
+    if (now >= link->due)
+        timers(link);
+    set_accepting(link);
+    do {
+        mu_link_flush(link);
+        mu_link_tell(link);
+    } while (link->dirty || link->notices);
+    mu_peer_free_all(&link->dead);
+}

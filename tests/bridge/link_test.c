@@ -1,0 +1,421 @@
+/*
+ * tests/bridge/link_test.c: two ends that meet, talk and part; who is refused, and in which words, on both sides.
+ */
+#include "cm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "certificates.h"
+#include "ends.h"
+
+static struct end leader, follower, second;
+static struct end *const all[] = {&leader, &follower, &second};
+
+static int setup(void **state)
+{
+    (void)state;
+    end_init(&leader);
+    end_init(&follower);
+    end_init(&second);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    ends_free(all, 3);
+    return 0;
+}
+
+static bool both_up(void *arg)
+{
+    (void)arg;
+    return leader.is_up[3] && follower.is_up[0];
+}
+
+static bool second_up(void *arg)
+{
+    (void)arg;
+    return leader.is_up[5] && second.is_up[0];
+}
+
+static bool refused(void *arg)
+{
+    const struct end *e = arg;
+
+    return e->refusals > 0;
+}
+
+static bool has_said(void *arg)
+{
+    const struct end *e = arg;
+
+    return e->said[0] != 0;
+}
+
+static void meet(void)
+{
+    if (!leader.link)
+        end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, both_up, NULL, "both are up");
+    assert_string_equal(leader.join.host, "host-3");
+    assert_int_equal(leader.join.num_tasks, 2);
+}
+
+#define assert_contains(text, part)                                                                                    \
+    do {                                                                                                               \
+        if (!strstr(text, part))                                                                                       \
+            fail_msg("\"%s\" does not mention \"%s\"", text, part);                                                    \
+    } while (0)
+
+/* The leader goes on after whatever it refused. */
+static void others_go_on(const uint8_t *key)
+{
+    second.options.key = key;
+    end_connect(&second, &leader, 5);
+    ends_until(all, 3, second_up, NULL, "another host is up");
+}
+
+/* ---- talking ---- */
+
+static bool has_echo(void *arg)
+{
+    return follower.frames == *(uint64_t *)arg;
+}
+
+/* Lengths about every limit come back as they went. */
+static void talk(void)
+{
+    static const size_t lengths[] = {0, 1, 15, 16359, 16360, 16368, 16384, 65535, 65536, 65537, 200000, 3 << 20};
+    uint64_t sent = 0, sum = 0;
+    uint8_t *bytes = malloc(3 << 20);
+
+    leader.echo = true;
+    for (size_t i = 0; i < 3 << 20; i++)
+        bytes[i] = (uint8_t)(i * 7 + (i >> 9));
+    for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+        assert_true(mu_link_send(follower.link, 0, (uint8_t)(16 + n), bytes, lengths[n]));
+        sent++;
+        for (size_t i = 0; i<lengths[n]; i += lengths[n]> 100000 ? 997 : 1)
+            sum = sum * 31 + bytes[i];
+    }
+    ends_until(all, 3, has_echo, &sent, "all has come back");
+    assert_int_equal(follower.sum, sum);
+    assert_int_equal(leader.sum, sum);
+    assert_int_equal(follower.last_type, 16 + sizeof lengths / sizeof lengths[0] - 1);
+    free(bytes);
+}
+
+static void in_the_clear_on_loopback(void **state)
+{
+    (void)state;
+    meet();
+    talk();
+}
+
+static void with_a_key(void **state)
+{
+    (void)state;
+    leader.options.key = follower.options.key = end_key;
+    meet();
+    talk();
+}
+
+static void with_certificates(void **state)
+{
+    (void)state;
+    certificates_make();
+    certificates_use(&leader.options, "good");
+    certificates_use(&follower.options, "good");
+    meet();
+    talk();
+}
+
+static void over_ipv6(void **state)
+{
+    (void)state;
+    leader.options.address = "[::1]:0";
+    leader.options.key = follower.options.key = end_key;
+    if (mu_link_listen(&leader.options, &leader.link)) {
+        print_message("no IPv6 here: %s\n", muster_last_error());
+        assert_says("[::1]:0");
+        return;
+    }
+    assert_int_equal(strncmp(mu_link_address(leader.link), "[::1]:", 6), 0);
+    meet();
+    talk();
+    assert_int_equal(strncmp(mu_link_peer_address(leader.link, 3), "[::1]:", 6), 0);
+}
+
+static void by_name(void **state)
+{
+    char address[64];
+
+    (void)state;
+    end_listen(&leader);
+    snprintf(address, sizeof address, "localhost%s", strrchr(mu_link_address(leader.link), ':'));
+    follower.options.address = address;
+    end_connect(&follower, NULL, 3);
+    ends_until(all, 3, both_up, NULL, "both are up");
+}
+
+static void without_a_host_a_leader_with_a_key_listens_everywhere(void **state)
+{
+    char address[64];
+
+    (void)state;
+    leader.options.address = ":0";
+    leader.options.key = follower.options.key = end_key;
+    end_listen(&leader);
+    snprintf(address, sizeof address, "127.0.0.1%s", strrchr(mu_link_address(leader.link), ':'));
+    follower.options.address = address;
+    end_connect(&follower, NULL, 3);
+    ends_until(all, 3, both_up, NULL, "both are up");
+}
+
+static bool has_rtt(void *arg)
+{
+    struct mu_link_stats a, b;
+
+    (void)arg;
+    return mu_link_stats(leader.link, 3, &a) && mu_link_stats(follower.link, 0, &b) && a.rtt_ns && b.rtt_ns;
+}
+
+static void counts_what_went_over_it(void **state)
+{
+    struct mu_link_stats a, b;
+
+    (void)state;
+    meet();
+    ends_until(all, 3, has_rtt, NULL, "the round trip is known on both sides");
+    mu_link_stats(leader.link, 3, &a);
+    mu_link_stats(follower.link, 0, &b);
+    assert_true(a.rtt_min_ns && a.rtt_min_ns <= a.rtt_ns);
+    assert_int_equal(a.connects, 1);
+    assert_true(a.frames_in && a.frames_out && a.bytes_in && a.bytes_out && a.heard_ns);
+    assert_false(mu_link_stats(leader.link, END_HOSTS, &a));
+    assert_false(mu_link_send(leader.link, 4, 16, "x", 1));
+    assert_false(mu_link_send(leader.link, UINT32_MAX, 16, "x", 1));
+    mu_link_drop(leader.link, UINT32_MAX, "nobody");
+}
+
+/* ---- refusals ---- */
+
+static void another_key_is_refused(void **state)
+{
+    (void)state;
+    leader.options.key = end_key;
+    follower.options.key = end_other_key;
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    ends_until(all, 3, has_said, &leader, "the leader says so");
+    assert_contains(follower.why, "has another key than this host");
+    assert_contains(leader.said, "refused a connection from 127.0.0.1:");
+    assert_contains(leader.said, "has another key than this host");
+    assert_int_equal(leader.ups, 0);
+    others_go_on(end_key);
+}
+
+static void no_key_where_one_is_needed_is_refused(void **state)
+{
+    (void)state;
+    leader.options.key = end_key;
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "it came in the clear, and this job has a key");
+    assert_contains(leader.said, "it came in the clear, and this job has a key");
+    others_go_on(end_key);
+}
+
+static void a_key_where_there_is_none_is_refused(void **state)
+{
+    (void)state;
+    follower.options.key = end_key;
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "does not speak TLS: is it there without a key");
+    assert_contains(leader.said, "speaks TLS, and here there is no key");
+    others_go_on(NULL);
+}
+
+static void certificates_of_others_are_refused(void **state)
+{
+    (void)state;
+    certificates_make();
+    certificates_use(&leader.options, "good");
+    certificates_use(&follower.options, "foreign");
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "was not believed by its certificate");
+}
+
+static void a_leader_of_another_name_is_refused(void **state)
+{
+    (void)state;
+    certificates_make();
+    certificates_use(&leader.options, "elsewhere");
+    certificates_use(&follower.options, "good");
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "was not believed by its certificate");
+}
+
+static void the_owners_refusal_is_read_on_both_sides(void **state)
+{
+    (void)state;
+    leader.verdict = MU_JOIN_REFUSED;
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "refused this host: the owner does not like host host-3");
+    assert_contains(leader.said, "refused host host-3 (127.0.0.1:");
+    assert_int_equal(leader.gones, 0);
+    leader.verdict = MU_JOIN_ACCEPTED;
+    others_go_on(NULL);
+}
+
+static void another_job_is_refused(void **state)
+{
+    (void)state;
+    end_listen(&leader);
+    snprintf(follower.options.join.job, sizeof follower.options.join.job, "another");
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "it belongs to job 'another'");
+    others_go_on(NULL);
+}
+
+static void a_place_beyond_the_last_is_refused(void **state)
+{
+    (void)state;
+    end_listen(&leader);
+    end_connect(&follower, &leader, END_HOSTS);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "a place that the job does not have");
+    others_go_on(NULL);
+}
+
+static void off_loopback_nobody_listens_or_connects_without_a_key(void **state)
+{
+    static const char *const addresses[] = {"0.0.0.0:0", "[::]:0", "*:0", "192.0.2.1:0"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        leader.options.address = addresses[i];
+        assert_status(MUSTER_FAILED_PRECONDITION, mu_link_listen(&leader.options, &leader.link));
+        assert_says("is not loopback: without a key or certificates");
+    }
+    leader.options.address = NULL;
+    end_listen(&leader);
+    follower.options.address = "192.0.2.1:4711"; /* for documentation: nobody has it */
+    end_connect(&follower, NULL, 3);
+    ends_until(all, 3, refused, &follower, "the follower is refused");
+    assert_contains(follower.why, "the leader (192.0.2.1:4711) is not on this host, and there is neither a key nor");
+}
+
+static void bad_addresses_are_said_to_be_bad(void **state)
+{
+    static const char *const addresses[] = {"",        "host",  "host:",   "host:65536", "host:1x",         "::1:80",
+                                            "[::1]80", "[]:80", "[::1:80", "a b:80",     "host:99999999999"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        leader.options.address = follower.options.address = addresses[i];
+        assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
+        assert_says("is no address");
+        assert_status(MUSTER_INVALID_ARGUMENT, mu_link_connect(&follower.options, &follower.link));
+        assert_says("is no address");
+    }
+    follower.options.address = "127.0.0.1:0";
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_link_connect(&follower.options, &follower.link));
+    assert_says("has no port");
+}
+
+static void a_port_in_use_is_named(void **state)
+{
+    (void)state;
+    end_listen(&leader);
+    second.options.address = mu_link_address(leader.link);
+    assert_status(MUSTER_ALREADY_EXISTS, mu_link_listen(&second.options, &second.link));
+    assert_says(mu_link_address(leader.link));
+    assert_says("Address already in use");
+    second.options.address = "192.0.2.1:0";
+    second.options.key = end_key;
+    assert_status(MUSTER_UNAVAILABLE, mu_link_listen(&second.options, &second.link));
+    assert_says("cannot listen at 192.0.2.1:0");
+}
+
+static void a_name_that_does_not_resolve_is_named(void **state)
+{
+    (void)state;
+    leader.options.address = "no..such.host:4711";
+    assert_status(MUSTER_NOT_FOUND, mu_link_listen(&leader.options, &leader.link));
+    assert_says("the name 'no..such.host' to listen at does not resolve");
+    follower.options.address = "no..such.host:4711";
+    follower.options.patience_ns = 50000000;
+    end_connect(&follower, NULL, 3);
+    ends_until(all, 3, refused, &follower, "it gives up");
+    assert_contains(follower.why, "the leader (no..such.host:4711) could not be reached for");
+    assert_contains(follower.why, "the name 'no..such.host' does not resolve");
+}
+
+static void files_that_are_no_certificates_are_named(void **state)
+{
+    (void)state;
+    certificates_make();
+    certificates_use(&leader.options, "good");
+    leader.options.address = "127.0.0.1:0";
+    leader.options.authority = NULL;
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
+    assert_says("certificates need all three");
+    leader.options.authority = "/nonexistent/ca.pem";
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
+    assert_says("/nonexistent/ca.pem");
+    certificates_use(&leader.options, "good");
+    leader.options.private_key = leader.options.certificate;
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
+    assert_says("private key");
+    certificates_use(&leader.options, "good");
+    leader.options.key = end_key;
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
+    assert_says("not both");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(in_the_clear_on_loopback),
+        TEST(with_a_key),
+        TEST(with_certificates),
+        TEST(over_ipv6),
+        TEST(by_name),
+        TEST(without_a_host_a_leader_with_a_key_listens_everywhere),
+        TEST(counts_what_went_over_it),
+        TEST(another_key_is_refused),
+        TEST(no_key_where_one_is_needed_is_refused),
+        TEST(a_key_where_there_is_none_is_refused),
+        TEST(certificates_of_others_are_refused),
+        TEST(a_leader_of_another_name_is_refused),
+        TEST(the_owners_refusal_is_read_on_both_sides),
+        TEST(another_job_is_refused),
+        TEST(a_place_beyond_the_last_is_refused),
+        TEST(off_loopback_nobody_listens_or_connects_without_a_key),
+        TEST(bad_addresses_are_said_to_be_bad),
+        TEST(a_port_in_use_is_named),
+        TEST(a_name_that_does_not_resolve_is_named),
+        TEST(files_that_are_no_certificates_are_named),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
