@@ -15,6 +15,9 @@
 #include <muster/muster.h>
 #include <muster/stats.h>
 
+#include "segment/handle.h"
+#include "segment/host_view.h"
+
 #define PIECE_MAX 512 /* bytes that one put() may add */
 
 struct beat {
@@ -208,6 +211,73 @@ static void put_each_task(struct text *text, const struct mu_metrics_view *view,
                 : 0.0);
 }
 
+/* ---- hosts ------------------------------------------------------------------------------------------------------- */
+
+static void put_host(struct text *text, const char *name, const struct mu_host_view *view, const char *more)
+{
+    put(text, "%s{index=\"%u\",host=\"", name, view->host);
+    put_label(text, view->name);
+    put(text, "\"%s} ", more);
+}
+
+/* Of a job of several hosts, as this one knows them. */
+static void put_hosts(struct text *text, const struct muster_segment *seg)
+{
+    static const struct {
+        const char *name, *help, *in, *out;
+        size_t at[2];
+    } pairs[] = {{"muster_host_bytes_total",
+                  "Bytes between the host's agent and the leader's.",
+                  ",direction=\"in\"",
+                  ",direction=\"out\"",
+                  {offsetof(struct mu_host_view, bytes_in), offsetof(struct mu_host_view, bytes_out)}},
+                 {"muster_host_frames_total",
+                  "Frames between the host's agent and the leader's.",
+                  ",direction=\"in\"",
+                  ",direction=\"out\"",
+                  {offsetof(struct mu_host_view, frames_in), offsetof(struct mu_host_view, frames_out)}}};
+    struct mu_host_view view;
+
+    head(text, "muster_host_up", "gauge", "1 while the host is connected; its state is the label.");
+    for (uint32_t i = 0; i < seg->num_hosts; i++) {
+        char state[40];
+
+        mu_host_look(seg, i, &view);
+        snprintf(state, sizeof state, ",state=\"%s\"", mu_host_state_name(view.state));
+        put_host(text, "muster_host_up", &view, state);
+        put(text, "%d\n", view.state == MU_HOST_UP);
+    }
+    head(text, "muster_host_round_trip_seconds", "gauge", "The last round trip to the leader; 0: not measured.");
+    for (uint32_t i = 0; i < seg->num_hosts; i++) {
+        mu_host_look(seg, i, &view);
+        put_host(text, "muster_host_round_trip_seconds", &view, "");
+        put(text, "%.9f\n", (double)view.rtt / 1e9);
+    }
+    for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+        head(text, pairs[k].name, "counter", pairs[k].help);
+        for (uint32_t i = 0; i < 2 * seg->num_hosts; i++) {
+            uint64_t value;
+
+            mu_host_look(seg, i / 2, &view);
+            memcpy(&value, (char *)&view + pairs[k].at[i % 2], sizeof value);
+            put_host(text, pairs[k].name, &view, i % 2 ? pairs[k].out : pairs[k].in);
+            put(text, "%" PRIu64 "\n", value);
+        }
+    }
+    head(text, "muster_host_connects_total", "counter", "How often the host has connected.");
+    for (uint32_t i = 0; i < seg->num_hosts; i++) {
+        mu_host_look(seg, i, &view);
+        put_host(text, "muster_host_connects_total", &view, "");
+        put(text, "%" PRIu64 "\n", view.connects);
+    }
+    head(text, "muster_host_calls", "gauge", "Calls of the host's tasks that are not answered.");
+    for (uint32_t i = 0; i < seg->num_hosts; i++) {
+        mu_host_look(seg, i, &view);
+        put_host(text, "muster_host_calls", &view, "");
+        put(text, "%" PRIu64 "\n", view.asking);
+    }
+}
+
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 static void put_barrier_waits(struct text *text, const struct muster_stats *stats)
@@ -276,6 +346,8 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
     put_stats(&text, &stats);
     counter(&text, "muster_restarts_total", "Tasks that the launcher has started anew.", restarts);
     put_segment(&text, &info);
+    if (mu_is_bridged(muster_segment_of(view->muster)))
+        put_hosts(&text, muster_segment_of(view->muster));
     if (text.failed) {
         *ret_why = "no memory for the answer";
         free(text.data);

@@ -332,6 +332,24 @@ static int accuse_rest(struct search *s, enum mu_cli_kind kind)
     return 0;
 }
 
+static int accuse_hosts(struct search *s)
+{
+    const struct mu_cli_picture *picture = s->picture;
+
+    for (uint32_t i = 0; i < picture->num_hosts; i++) {
+        enum mu_cli_kind kind = mu_cli_host_kind(&picture->hosts[i]);
+        struct mu_cli_finding *finding;
+
+        if (kind == MU_CLI_FINE)
+            continue;
+        finding = new_finding(s, kind, picture->hosts[i].view.num_tasks);
+        if (!finding)
+            return -1;
+        mu_cli_accuse_host(picture, &picture->hosts[i], finding->text, sizeof finding->text);
+    }
+    return 0;
+}
+
 /* A long key is cut off in what a task says of its wait: several may seem to be one. */
 static void add_what(char *text, size_t size, const char *waiting, uint32_t count)
 {
@@ -453,6 +471,8 @@ int mu_cli_diagnose(struct mu_cli_picture *picture)
     }
     for (int kind = MU_CLI_DEAD; !rc && kind <= MU_CLI_IN_ERROR; kind++)
         rc = accuse_rest(&s, (enum mu_cli_kind)kind);
+    if (!rc)
+        rc = accuse_hosts(&s);
     if (!rc)
         rc = name_waits(&s);
     if (!rc && picture->num_findings == 0)

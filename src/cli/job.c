@@ -9,9 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "segment/file.h"
 
 static struct muster *volatile interruptible; /* the handle that a signal interrupts */
 static volatile sig_atomic_t interrupted;
@@ -54,6 +57,91 @@ int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status)
     }
 }
 
+/* ---- hosts of one job -------------------------------------------------------------------------------------------- */
+
+/* Of "JOB.h3" the length of JOB; 0: it does not end so. */
+static size_t before_host(const char *job)
+{
+    const char *dot = strrchr(job, '.');
+
+    if (!dot || dot[1] != 'h' || !dot[2] || dot[2 + strspn(dot + 2, "0123456789")])
+        return 0;
+    return (size_t)(dot - job);
+}
+
+/* A follower's segment, by more than its name. */
+static int is_follower(const char *job)
+{
+    struct muster_segment *segment;
+    int found;
+
+    if (!before_host(job) || muster_segment_open(job, &segment) != MUSTER_OK)
+        return 0;
+    found = mu_is_follower(segment);
+    muster_segment_close(segment);
+    return found;
+}
+
+struct part {
+    const char *job;
+    unsigned long host; /* the least; ULONG_MAX: none */
+    int is_live;
+    char name[208];
+};
+
+static int see_part(void *arg, const struct muster_segment_row *row)
+{
+    struct part *part = arg;
+    size_t len = before_host(row->job);
+    unsigned long host;
+    int is_live = row->slots_live > 0;
+
+    if (row->problem || len != strlen(part->job) || strncmp(row->job, part->job, len) != 0 || !is_follower(row->job))
+        return 0;
+    host = strtoul(row->job + len + 2, NULL, 10);
+    if (part->host != ULONG_MAX && (is_live < part->is_live || (is_live == part->is_live && host > part->host)))
+        return 0;
+    part->host = host;
+    part->is_live = is_live;
+    snprintf(part->name, sizeof part->name, "%s", row->job);
+    return 0;
+}
+
+/* One job's hosts on one machine are one job: its leader's segment shows it, else the least of the followers'. */
+static int another_shows(const char *job)
+{
+    struct part part = {.host = ULONG_MAX};
+    struct muster_segment *segment;
+    char leader[208];
+
+    if (!is_follower(job))
+        return 0;
+    snprintf(leader, sizeof leader, "%.*s", (int)before_host(job), job);
+    if (muster_segment_open(leader, &segment) == MUSTER_OK) {
+        muster_segment_close(segment);
+        return 1;
+    }
+    part.job = leader;
+    return muster_segment_list(see_part, &part) == MUSTER_OK && part.host != ULONG_MAX && strcmp(part.name, job) != 0;
+}
+
+/* Where the leader's segment is on another host, a follower's of the same job serves. 1: *job is it now. */
+static int find_part(const struct mu_cli_call *call, char *job, size_t size)
+{
+    struct part part = {.job = job, .host = ULONG_MAX};
+    char why[512];
+
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    if (muster_segment_list(see_part, &part) != MUSTER_OK || part.host == ULONG_MAX) {
+        mu_fail(MUSTER_NOT_FOUND, "%s", why); /* the sentence that is to be shown */
+        return 0;
+    }
+    snprintf(job, size, "%s", part.name);
+    if (!call->values[MU_OPT_JSON])
+        fprintf(stderr, "%s: job %s, this host's part of it\n", call->path, job);
+    return 1;
+}
+
 /* ---- which job ------------------------------------------------------------------------------------------------ */
 
 struct candidates {
@@ -66,7 +154,7 @@ static int see(void *arg, const struct muster_segment_row *row)
     struct candidates *found = arg;
     size_t len = strlen(found->names);
 
-    if (row->problem)
+    if (row->problem || another_shows(row->job))
         return 0;
     found->sound++;
     snprintf(found->last_sound, sizeof found->last_sound, "%s", row->job);
@@ -146,6 +234,8 @@ int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struc
         options.flags = flags | MUSTER_JOIN_NO_CREATE;
         options.task_id = task_id;
         status = muster_join(&options, ret_muster);
+        if (status == MUSTER_NOT_FOUND && !strchr(job, '/') && find_part(call, job, sizeof job))
+            status = muster_join(&options, ret_muster);
     }
     if (status != MUSTER_OK)
         return mu_cli_fail(call, status);

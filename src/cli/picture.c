@@ -191,7 +191,7 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
 
         task->info = infos[i];
         task->cpu_percent = -1;
-        if (!picture->foreign)
+        if (!picture->foreign && mu_is_local_task(muster->seg, (uint32_t)i))
             look_at_process(task, &scheduler, starts[i]);
         old = same_task(before, i, task);
         time_heartbeat(task, old, before, picture);
@@ -247,6 +247,8 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     if (status == MUSTER_OK)
         status = take_tasks(muster, before, &picture);
     if (status == MUSTER_OK)
+        mu_cli_take_hosts(muster_segment_of(muster), &picture);
+    if (status == MUSTER_OK)
         status = mu_meeting_list(muster, &picture.meetings, &picture.num_meetings);
     if (status == MUSTER_OK)
         status = mu_kv_size(muster, &picture.keys, &picture.key_bytes);
@@ -266,6 +268,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
 void mu_cli_picture_free(struct mu_cli_picture *picture)
 {
     free(picture->tasks);
+    free(picture->hosts);
     mu_meeting_free(picture->meetings, picture->num_meetings);
     free(picture->findings);
     *picture = (struct mu_cli_picture){.tasks = NULL};

@@ -12,6 +12,7 @@
 
 #include "barrier/meeting.h"
 #include "cli/cli.h"
+#include "segment/host_view.h"
 
 struct mu_cli_task {
     struct muster_task_info info;
@@ -45,6 +46,11 @@ struct mu_cli_finding {
     char text[640];
 };
 
+struct mu_cli_host {
+    struct mu_host_view view;
+    uint32_t connected, in_error; /* of its tasks */
+};
+
 struct mu_cli_picture {
     struct muster_segment_info segment;
     uint64_t now_ns, heartbeat_timeout_ns;
@@ -56,6 +62,8 @@ struct mu_cli_picture {
     struct mu_meeting *meetings;
     size_t num_meetings;
     uint64_t keys, key_bytes;
+    struct mu_cli_host *hosts; /* NULL: the job has this one alone */
+    uint32_t num_hosts, own_host;
     int in_error; /* some non-recoverable task is: */
     struct muster_error error;
     struct mu_cli_finding *findings; /* the most telling first; at least one */
@@ -76,6 +84,16 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
 /* Why a task has not arrived, in a few words. */
 const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t task_id, char buffer[192]);
 
+/* picture_hosts.c: the hosts of a job that has several; what is wrong with one, if anything is. */
+void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *picture);
+enum mu_cli_kind mu_cli_host_kind(const struct mu_cli_host *host);
+void mu_cli_accuse_host(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size);
+/* "3: 2 up, 1 lost" */
+const char *mu_cli_host_summary(const struct mu_cli_picture *picture, char buffer[160]);
+/* A host as a line of the table, and the table's head. */
+void mu_cli_host_row(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size);
+const char *mu_cli_host_head(void);
+
 /* "running", "sleeping", "stopped", "dead", "left", ... */
 const char *mu_cli_process_word(const struct mu_cli_task *task);
 /* As mu_cli_age() behind the mark ">" or "<" when only that much is known; "-" when nothing is. */
@@ -88,6 +106,7 @@ int mu_cli_meeting_is_open(const struct mu_meeting *meeting);
 void mu_cli_report_colours(FILE *out);
 void mu_cli_print_findings(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out);
+void mu_cli_print_hosts(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out);
 void mu_cli_print_picture(const struct mu_cli_picture *picture, FILE *out);
 

@@ -99,6 +99,22 @@ void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
         print_task(picture, &picture->tasks[i], out);
 }
 
+void mu_cli_print_hosts(const struct mu_cli_picture *picture, FILE *out)
+{
+    if (picture->num_hosts)
+        fprintf(out, "%s%s%s\n", colour(out, MU_CLI_BOLD), mu_cli_host_head(), colour(out, MU_CLI_PLAIN));
+    for (uint32_t i = 0; i < picture->num_hosts; i++) {
+        const struct mu_cli_host *host = &picture->hosts[i];
+        enum mu_cli_kind kind = mu_cli_host_kind(host);
+        char text[320];
+
+        mu_cli_host_row(picture, host, text, sizeof text);
+        fputs(kind == MU_CLI_FINE ? "" : colour(out, kind == MU_CLI_DEAD ? MU_CLI_RED : MU_CLI_YELLOW), out);
+        mu_cli_print_line(out, text);
+        fprintf(out, "%s\n", kind == MU_CLI_FINE ? "" : colour(out, MU_CLI_PLAIN));
+    }
+}
+
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
 static void print_meeting(const struct mu_cli_picture *picture, const struct mu_meeting *meeting, FILE *out)
@@ -161,6 +177,11 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     fprintf(out, "tasks    %zu: %u connected, %u in error, %u not connected; %u alive\n", picture->count,
             picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR],
             picture->states[MUSTER_TASK_DISCONNECTED], picture->alive);
+    if (picture->num_hosts) {
+        char summary[160];
+
+        fprintf(out, "hosts    %s; this is host %u\n", mu_cli_host_summary(picture, summary), picture->own_host);
+    }
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d (pid %u) %s ago, %s: ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id, picture->error.pid, mu_cli_age(picture->error.since_ns, age),
@@ -176,6 +197,9 @@ void mu_cli_print_picture(const struct mu_cli_picture *picture, FILE *out)
     putc('\n', out);
     print_job(picture, out);
     putc('\n', out);
+    mu_cli_print_hosts(picture, out);
+    if (picture->num_hosts)
+        putc('\n', out);
     mu_cli_print_tasks(picture, out);
     putc('\n', out);
     mu_cli_print_meetings(picture, out);

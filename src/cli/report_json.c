@@ -115,6 +115,39 @@ static void json_segment(struct mu_cli_json *json, const struct mu_cli_picture *
     mu_cli_json_unsigned(json, "value_bytes", picture->key_bytes);
 }
 
+static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *picture)
+{
+    mu_cli_json_unsigned(json, "host", picture->own_host);
+    mu_cli_json_open(json, "hosts", '[');
+    for (uint32_t i = 0; i < picture->num_hosts; i++) {
+        const struct mu_cli_host *host = &picture->hosts[i];
+        const struct mu_host_view *view = &host->view;
+
+        mu_cli_json_open(json, NULL, '{');
+        mu_cli_json_unsigned(json, "host", view->host);
+        mu_cli_json_text(json, "name", view->name);
+        mu_cli_json_bool(json, "leader", view->host == 0);
+        mu_cli_json_text(json, "state", mu_host_state_name(view->state));
+        json_known(json, "since_ns", view->since != 0, view->since);
+        json_known(json, "heard_ns", view->heard != 0, view->heard);
+        mu_cli_json_unsigned(json, "first_task", view->first_task);
+        mu_cli_json_unsigned(json, "num_tasks", view->num_tasks);
+        mu_cli_json_unsigned(json, "connected", host->connected);
+        mu_cli_json_unsigned(json, "in_error", host->in_error);
+        json_known(json, "rtt_ns", view->rtt != 0, view->rtt);
+        json_known(json, "rtt_min_ns", view->rtt_min != 0, view->rtt_min);
+        mu_cli_json_unsigned(json, "bytes_in", view->bytes_in);
+        mu_cli_json_unsigned(json, "bytes_out", view->bytes_out);
+        mu_cli_json_unsigned(json, "frames_in", view->frames_in);
+        mu_cli_json_unsigned(json, "frames_out", view->frames_out);
+        mu_cli_json_unsigned(json, "connects", view->connects);
+        mu_cli_json_unsigned(json, "calls", view->asking);
+        json_known(json, "agent_pid", view->agent_pid != 0, view->agent_pid);
+        mu_cli_json_close(json, '}');
+    }
+    mu_cli_json_close(json, ']');
+}
+
 void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
 {
     struct mu_cli_json json;
@@ -141,6 +174,7 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
     for (size_t i = 0; i < picture->count; i++)
         json_task(&json, picture, &picture->tasks[i]);
     mu_cli_json_close(&json, ']');
+    json_hosts(&json, picture);
     mu_cli_json_meetings(&json, picture);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);

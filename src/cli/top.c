@@ -68,7 +68,7 @@ static void move_by(struct mu_top *top, long by)
 {
     long place;
 
-    if (top->page == MU_TOP_BARRIERS) {
+    if (top->page == MU_TOP_BARRIERS || top->page == MU_TOP_HOSTS) {
         place = (long)top->scroll + by;
         top->scroll = place < 0 ? 0 : (size_t)place; /* drawing knows the end */
         return;
@@ -111,8 +111,8 @@ static void press(struct mu_top *top, int key)
     }
     switch (key) {
     case 'q': top->quit = 1; break;
-    case '?':
-    case 'h': turn_to(top, MU_TOP_HELP); break;
+    case '?': turn_to(top, MU_TOP_HELP); break;
+    case 'h': turn_to(top, MU_TOP_HOSTS); break;
     case 'b': turn_to(top, MU_TOP_BARRIERS); break;
     case 't':
     case ESCAPE: turn_to(top, MU_TOP_TASKS); break;

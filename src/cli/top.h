@@ -9,7 +9,7 @@
 
 #include "cli/picture.h"
 
-enum mu_top_page { MU_TOP_TASKS, MU_TOP_TASK, MU_TOP_BARRIERS, MU_TOP_HELP };
+enum mu_top_page { MU_TOP_TASKS, MU_TOP_TASK, MU_TOP_BARRIERS, MU_TOP_HOSTS, MU_TOP_HELP };
 enum mu_top_sort { MU_TOP_BY_ID, MU_TOP_BY_STATE, MU_TOP_BY_CPU, MU_TOP_BY_WAIT, MU_TOP_BY_BEAT, MU_TOP_SORTS };
 enum mu_top_state { MU_TOP_ALL, MU_TOP_TROUBLE, MU_TOP_WAITING, MU_TOP_WORKING, MU_TOP_STATES };
 

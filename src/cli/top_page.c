@@ -347,6 +347,30 @@ static void draw_barriers(struct mu_top *top)
         draw_histogram(&top->stats, end + 1, LINES - 2 - end);
 }
 
+static void draw_hosts(struct mu_top *top)
+{
+    const struct mu_cli_picture *picture = &top->picture;
+    int row = draw_findings(top, 1) + 1;
+    char text[320], summary[160];
+
+    if (!picture->num_hosts) {
+        put(row, 0, A_NORMAL, "this job has one host");
+        return;
+    }
+    put(row++, 0, A_NORMAL, "hosts %s; this is host %u", mu_cli_host_summary(picture, summary), picture->own_host);
+    put(row++, 0, A_BOLD, "%s", mu_cli_host_head());
+    top->lines = LINES - 1 > row ? (size_t)(LINES - 1 - row) : 0;
+    if (top->scroll + top->lines > picture->num_hosts)
+        top->scroll = picture->num_hosts > top->lines ? picture->num_hosts - top->lines : 0;
+    for (size_t i = 0; i < top->lines && top->scroll + i < picture->num_hosts; i++) {
+        const struct mu_cli_host *host = &picture->hosts[top->scroll + i];
+        enum mu_cli_kind kind = mu_cli_host_kind(host);
+
+        mu_cli_host_row(picture, host, text, sizeof text);
+        put(row++, 0, tint(kind == MU_CLI_FINE ? PLAIN : kind == MU_CLI_DEAD ? RED : YELLOW), "%s", text);
+    }
+}
+
 static void draw_help(void)
 {
     static const char *const lines[] = {
@@ -354,6 +378,7 @@ static void draw_help(void)
         "Enter                              all about the chosen task",
         "Esc, t                             the tasks",
         "b                                  barriers and groups, and how long waits there were",
+        "h                                  hosts, and what passes between them",
         "s                                  sort by the next of: id, state, cpu, wait, beat",
         "i p c w a                          sort by id, state, cpu, wait, age of the heartbeat",
         "r                                  the other way round",
@@ -382,6 +407,7 @@ void mu_top_draw(struct mu_top *top)
     case MU_TOP_TASKS: draw_tasks(top); break;
     case MU_TOP_TASK: draw_task(top); break;
     case MU_TOP_BARRIERS: draw_barriers(top); break;
+    case MU_TOP_HOSTS: draw_hosts(top); break;
     case MU_TOP_HELP: draw_help(); break;
     }
     draw_foot(top);

@@ -215,6 +215,32 @@ def stop_outside_of_waits(pid):
     sys.exit("task 3 seems to wait for ever")
 
 
+def hosts():
+    """The page of a job of three hosts; and of this one, which has one."""
+    s = top(rows=24, columns=150)
+    s.type("h")
+    s.wait_for(r"^this job has one host$")
+    s.type("q")
+    s.ends_with(0)
+    s.close()
+    with subprocess.Popen([os.environ["BUILD"] + "/tests/cli/hosts", JOB + "-hosts"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as made:
+        while made.stdout.readline() not in (b"ready\n", b""):
+            pass
+        s = screen.Session([MUSTER, "top", "--job", JOB + "-hosts", "--every=50ms"], rows=24, columns=150)
+        s.wait_for(r"^host 1 \(beta \"2\"\) is not connected since ")
+        s.type("h")
+        s.wait_for(r"^hosts 3: 1 up, 1 down, 1 awaited; this is host 0$")
+        s.wait_for(r"^1 +beta \"2\" +down +0/3 .* 52\.3 us +41\.0 us .* 17/18 +3 +2$")
+        s.type("t")
+        s.wait_for(r"^ +5 DISCONNECTED ")
+        s.type("q")
+        s.ends_with(0)
+        given_back(s)
+        s.close()
+        made.stdin.close()
+
+
 run = subprocess.Popen([MUSTER, "run", "-n", "8", "--job", JOB, "--heartbeat-timeout=10m", WORKER, "epochs"],
                        stdin=subprocess.DEVNULL)
 try:
@@ -233,6 +259,7 @@ try:
     signals()
     stop_and_go_on()
     options()
+    hosts()
     # The job ends while it is shown: the last picture stays until a key.
     run.send_signal(signal.SIGTERM)
     long.wait_for(r"THE JOB HAS ENDED")

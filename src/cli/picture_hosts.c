@@ -1,0 +1,119 @@
+/*
+ * cli/picture_hosts.c: the hosts of a job in its picture, and what is wrong with them.
+ *
+ * The table is in every host's segment, so any of them shows all; of a host whose agent is not ours we know what the
+ * leader's agent last said.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/picture.h"
+
+void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *picture)
+{
+    if (!mu_is_bridged(seg))
+        return;
+    picture->num_hosts = seg->num_hosts;
+    picture->own_host = seg->host;
+    picture->hosts = calloc(seg->num_hosts, sizeof *picture->hosts);
+    if (!picture->hosts)
+        abort();
+    for (uint32_t i = 0; i < seg->num_hosts; i++) {
+        struct mu_cli_host *host = &picture->hosts[i];
+
+        mu_host_look(seg, i, &host->view);
+        for (uint32_t k = 0; k < host->view.num_tasks && host->view.first_task + k < picture->count; k++) {
+            enum muster_task_state state = picture->tasks[host->view.first_task + k].info.state;
+
+            host->connected += state == MUSTER_TASK_CONNECTED;
+            host->in_error += state == MUSTER_TASK_ERROR;
+        }
+    }
+}
+
+const char *mu_cli_host_summary(const struct mu_cli_picture *picture, char buffer[160])
+{
+    size_t len = (size_t)snprintf(buffer, 160, "%u:", picture->num_hosts), first = len;
+
+    for (int state = MU_HOST_UP; state <= MU_HOST_LEFT + 1; state++) {
+        enum mu_host_state wanted = state > MU_HOST_LEFT ? MU_HOST_AWAITED : (enum mu_host_state)state;
+        uint32_t count = 0;
+
+        for (uint32_t i = 0; i < picture->num_hosts; i++)
+            count += picture->hosts[i].view.state == wanted;
+        if (count)
+            len += (size_t)snprintf(buffer + len, 160 - len, "%s %u %s", len > first ? "," : "", count,
+                                    mu_host_state_name(wanted));
+    }
+    return buffer;
+}
+
+enum mu_cli_kind mu_cli_host_kind(const struct mu_cli_host *host)
+{
+    switch (host->view.state) {
+    case MU_HOST_LOST: return MU_CLI_DEAD;
+    case MU_HOST_DOWN: return MU_CLI_BLOCKED;
+    case MU_HOST_AWAITED: return MU_CLI_ABSENT;
+    default: return MU_CLI_FINE;
+    }
+}
+
+void mu_cli_accuse_host(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size)
+{
+    static const char *const words[] = {
+        [MU_HOST_AWAITED] = "has not come yet", [MU_HOST_DOWN] = "is not connected", [MU_HOST_LOST] = "is lost"};
+    uint32_t count = host->view.num_tasks;
+    char age[32], name[80];
+    size_t len;
+
+    if (strncmp(host->view.name, "host ", 5) == 0) /* it has not told its name */
+        snprintf(name, sizeof name, "%s", host->view.name);
+    else
+        snprintf(name, sizeof name, "host %u (%s)", host->view.host, host->view.name);
+    len = (size_t)snprintf(text, size, "%s%s %s", host->view.host ? "" : "the leader, ", name, words[host->view.state]);
+    if (host->view.since)
+        len += (size_t)snprintf(text + len, size - len, " since %s", mu_cli_age(host->view.since, age));
+    if (count == 1)
+        len += (size_t)snprintf(text + len, size - len, ": task %u is there", host->view.first_task);
+    else if (count)
+        len += (size_t)snprintf(text + len, size - len, ": tasks %u to %u are there", host->view.first_task,
+                                host->view.first_task + count - 1);
+    if (host->view.asking)
+        snprintf(text + len, size - len, ", %llu call%s unanswered", (unsigned long long)host->view.asking,
+                 host->view.asking == 1 ? " is" : "s are");
+    (void)picture;
+}
+
+void mu_cli_host_row(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size)
+{
+    const struct mu_host_view *view = &host->view;
+    char name[80], tasks[32], since[32], heard[32], rtt[2][32], in[32], out[32], frames[48];
+
+    snprintf(name, sizeof name, "%s%s", view->name,
+             view->host == picture->own_host ? " *"
+             : view->host == 0               ? " (leader)"
+                                             : "");
+    snprintf(tasks, sizeof tasks, "%u/%u", host->connected, view->num_tasks);
+    snprintf(frames, sizeof frames, "%llu/%llu", (unsigned long long)view->frames_in,
+             (unsigned long long)view->frames_out);
+    for (int i = 0; i < 2; i++) {
+        uint64_t ns = i ? view->rtt_min : view->rtt;
+
+        if (!ns)
+            snprintf(rtt[i], sizeof rtt[i], "-");
+        else if (ns < 1000000)
+            snprintf(rtt[i], sizeof rtt[i], "%.1f us", (double)ns / 1e3);
+        else
+            snprintf(rtt[i], sizeof rtt[i], "%.1f ms", (double)ns / 1e6);
+    }
+    snprintf(text, size, "%-5u %-20s %-8s %-9s %-8s %-8s %-9s %-9s %-10s %-10s %-15s %-5llu %llu", view->host, name,
+             mu_host_state_name(view->state), tasks, mu_cli_age(view->since, since), mu_cli_age(view->heard, heard),
+             rtt[0], rtt[1], mu_cli_bytes(view->bytes_in, in), mu_cli_bytes(view->bytes_out, out), frames,
+             (unsigned long long)view->connects, (unsigned long long)view->asking);
+}
+
+const char *mu_cli_host_head(void)
+{
+    return "HOST  NAME                 STATE    TASKS     SINCE    HEARD    RTT       LEAST     IN         OUT        "
+           "FRAMES          LINKS CALLS";
+}
