@@ -246,12 +246,14 @@ struct mu_header {
 #define MU_BELL_OFF   0u /* nobody sleeps on it */
 #define MU_BELL_ARMED 1u
 #define MU_BELL_RUNG  2u
-/* incarnation 16 | slot 14 | state 2: the slot that the agent held when it said so, and MU_BRIDGE_DOWN, _UP, _LOST */
+/* round 32 | incarnation 16 | slot 14 | state 2: how often it said something, the slot that the agent held when it said
+ * this, and MU_BRIDGE_DOWN, _UP, _LOST */
 #define MU_BRIDGE(incarnation, slot, state)                                                                            \
     (((uint64_t)(uint16_t)(incarnation) << 16) | ((uint64_t)(slot) << 2) | (state))
 #define MU_BRIDGE_STATE(w)       ((uint32_t)(w)&3u)
 #define MU_BRIDGE_SLOT(w)        (((uint32_t)(w) >> 2) & 0x3fffu)
 #define MU_BRIDGE_INCARNATION(w) ((uint16_t)((w) >> 16))
+#define MU_BRIDGE_ROUND(w)       ((uint32_t)((w) >> 32))
 
 /* One host of the job, as this one's agent knows it. The first line is constant; the agent alone writes the others. */
 struct mu_host {

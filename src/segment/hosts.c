@@ -109,9 +109,16 @@ uint64_t mu_asks_take(struct muster_segment *seg, uint32_t i)
 
 void mu_bridge_say(struct mu_ctx *ctx, enum mu_bridge_state state)
 {
-    /* release: pairs with the acquire of mu_bridge_state(); what the state stands for comes first */
-    mu_store_release(&ctx->seg->header->bridge, MU_BRIDGE(ctx->incarnation, ctx->slot, state));
+    uint64_t round = mu_bridge_round(ctx->seg) + 1;
+
+    /* release: pairs with the acquires below; what the state stands for comes first */
+    mu_store_release(&ctx->seg->header->bridge, round << 32 | MU_BRIDGE(ctx->incarnation, ctx->slot, state));
     mu_epoch_move(ctx->seg);
+}
+
+uint32_t mu_bridge_round(const struct muster_segment *seg)
+{
+    return MU_BRIDGE_ROUND(mu_load_acquire(&seg->header->bridge)); /* acquire: pairs with mu_bridge_say() */
 }
 
 enum mu_bridge_state mu_bridge_state(const struct muster_segment *seg)
