@@ -11,7 +11,7 @@ const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
-    {MU_FRAME_CALL, "CALL", MU_FROM_FOLLOWER, 41, MU_FRAME_VALUE_MAX, mu_take_call},
+    {MU_FRAME_CALL, "CALL", MU_FROM_FOLLOWER, 37, MU_FRAME_VALUE_MAX, mu_take_call},
     {MU_FRAME_ANSWER, "ANSWER", MU_FROM_LEADER, 21, MU_FRAME_VALUE_MAX, mu_take_answer},
     {MU_FRAME_ACK, "ACK", MU_FROM_FOLLOWER, 12, 12 * MU_FRAME_SLOTS, mu_take_ack},
     {MU_FRAME_CONTROL, "CONTROL", MU_FROM_BOTH, 20, 20 + MU_CONTROL_MAX, mu_take_control},

@@ -294,7 +294,7 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
     struct mu_key q;
     void *buffer = NULL;
     size_t capacity = 0;
-    uint64_t answered;
+    uint64_t answered = 0;
     enum muster_status status;
 
     *ret_request = (struct mu_request){.host = ctx->seg->host, .slot = slot};

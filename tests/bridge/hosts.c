@@ -1,0 +1,315 @@
+/*
+ * tests/bridge/hosts.c: several hosts in one test program: making and ending them, looking at them, stepping them, and
+ * their tasks. What is in between is agents.c's.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agents.h"
+#include "base/clock.h"
+#include "child.h"
+#include "job.h"
+#include "segment/file.h"
+
+#define PATIENCE_NS 60000000000u
+
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
+
+uint32_t hosts_count(const struct hosts *h)
+{
+    return h->count;
+}
+
+const char *hosts_name(const struct hosts *h, uint32_t host)
+{
+    return h->agents[host].name;
+}
+
+struct muster_segment *hosts_segment(const struct hosts *h, uint32_t host)
+{
+    return h->agents[host].seg;
+}
+
+struct muster *hosts_observer(const struct hosts *h, uint32_t host)
+{
+    struct muster *m = test_join(h->agents[host].name, -1, 0);
+
+    if (!m)
+        hosts_give_up("an observer cannot join");
+    return m;
+}
+
+struct mu_core *hosts_lock(struct hosts *h, uint32_t host)
+{
+    struct agent *a = &h->agents[host];
+
+    pthread_mutex_lock(&a->core_lock);
+    if (hosts_lives(h, host))
+        return &a->core;
+    pthread_mutex_unlock(&a->core_lock);
+    return NULL;
+}
+
+void hosts_unlock(struct hosts *h, uint32_t host)
+{
+    pthread_mutex_unlock(&h->agents[host].core_lock);
+}
+
+void hosts_dropped(struct hosts *h, char why[700])
+{
+    pthread_mutex_lock(&h->lock);
+    memcpy(why, h->dropped, sizeof h->dropped);
+    pthread_mutex_unlock(&h->lock);
+}
+
+uint64_t hosts_frames(struct hosts *h, uint32_t from, uint8_t type)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&h->lock);
+    n = h->agents[from].frames[type];
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
+void hosts_inject(struct hosts *h, uint32_t from, uint32_t to, uint8_t type, const void *payload, size_t len)
+{
+    pthread_mutex_lock(&h->lock);
+    agent_push(&h->agents[to], FRAME, from, 0, type, payload, len);
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* ---- stepped ----------------------------------------------------------------------------------------------------- */
+
+bool hosts_step(struct hosts *h, uint32_t host)
+{
+    struct agent *a = &h->agents[host];
+    bool dead = false, did;
+
+    if (!a->lives)
+        return false;
+    did = agent_step(a, &dead);
+    if (dead || a->dying)
+        agent_die(a);
+    return did || dead;
+}
+
+void hosts_pass(struct hosts *h, uint64_t ns)
+{
+    h->passed += ns;
+}
+
+/* Every agent once, from a random one on. False: none found anything to do. */
+static bool step_all(struct hosts *h, struct test_random *random)
+{
+    uint32_t from = random ? (uint32_t)test_below(random, h->count) : 0;
+    bool did = false;
+
+    for (uint32_t i = 0; i < h->count; i++)
+        did |= hosts_step(h, (from + i) % h->count);
+    return did;
+}
+
+void hosts_settle(struct hosts *h, struct test_random *random)
+{
+    while (step_all(h, random))
+        ;
+}
+
+static void short_pause(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* sleep: between looks at what cannot wake this thread */
+}
+
+bool hosts_until(struct hosts *h, bool (*holds)(void *arg), void *arg)
+{
+    uint64_t end = mu_now() + PATIENCE_NS;
+
+    while (!holds(arg)) {
+        if (mu_now() > end)
+            return false;
+        if (!h->stepped || !step_all(h, NULL))
+            short_pause();
+    }
+    return true;
+}
+
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
+
+struct errand {
+    const char *segment;
+    int32_t task;
+    int (*fn)(struct muster *m, void *arg);
+    void *arg;
+};
+
+static int run_errand(void *arg)
+{
+    const struct errand *e = arg;
+    struct muster_options options;
+    struct muster *m;
+    char id[16];
+    int status;
+
+    snprintf(id, sizeof id, "%d", (int)e->task);
+    setenv("MUSTER_SEGMENT", e->segment, 1);
+    setenv("MUSTER_TASK_ID", id, 1);
+    muster_options_init(&options);
+    if (e->task < 0) {
+        unsetenv("MUSTER_TASK_ID");
+        options.flags |= MUSTER_JOIN_OBSERVER;
+    }
+    if (muster_join(&options, &m)) {
+        printf("hosts: task %d cannot join %s: %s\n", (int)e->task, e->segment, muster_last_error());
+        return 101;
+    }
+    status = e->fn(m, e->arg);
+    if (muster_leave(m)) {
+        printf("hosts: task %d cannot leave: %s\n", (int)e->task, muster_last_error());
+        return 102;
+    }
+    return status;
+}
+
+pid_t hosts_task(struct hosts *h, uint32_t task, int (*fn)(struct muster *m, void *arg), void *arg)
+{
+    struct errand e = {NULL, (int32_t)task, fn, arg};
+    uint32_t host = 0;
+
+    while (host + 1 < h->count && task >= h->first_task[host + 1])
+        host++;
+    e.segment = h->agents[host].name;
+    return test_fork(run_errand, &e);
+}
+
+pid_t hosts_visitor(struct hosts *h, uint32_t host, int (*fn)(struct muster *m, void *arg), void *arg)
+{
+    struct errand e = {h->agents[host].name, -1, fn, arg};
+
+    return test_fork(run_errand, &e);
+}
+
+struct ending {
+    pid_t pid;
+    int status;
+};
+
+static bool has_ended(void *arg)
+{
+    struct ending *e = arg;
+
+    return waitpid(e->pid, &e->status, WNOHANG) == e->pid;
+}
+
+int hosts_reap(struct hosts *h, pid_t pid)
+{
+    struct ending e = {.pid = pid};
+
+    if (!hosts_until(h, has_ended, &e)) {
+        printf("hosts: process %d does not end\n", (int)pid);
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        return 1999;
+    }
+    return WIFEXITED(e.status) ? WEXITSTATUS(e.status) : 1000 + WTERMSIG(e.status);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+static void make_segment(struct hosts *h, uint32_t host, const struct muster_segment_config *config,
+                         const uint64_t run_id[2])
+{
+    struct agent *a = &h->agents[host];
+    struct muster_segment_config c = *config;
+    struct mu_hosts_config hosts = {
+        .num_hosts = h->count, .host = host, .num_tasks = h->tasks, .run_id = {run_id[0], run_id[1]}};
+
+    c.num_tasks = h->first_task[h->count];
+    c.num_slots = c.num_slots ? c.num_slots : 64;
+    c.num_buckets = c.num_buckets ? c.num_buckets : 256;
+    c.num_events = c.num_events ? c.num_events : 64;
+    c.heap_bytes = c.heap_bytes ? c.heap_bytes : 32u << 20;
+    c.heartbeat_timeout_ns = c.heartbeat_timeout_ns ? c.heartbeat_timeout_ns : 600000000000u;
+    if (mu_segment_create_hosts(a->name, &c, &hosts, true, &a->seg))
+        hosts_give_up("a segment cannot be made");
+}
+
+struct hosts *hosts_open(const struct hosts_config *config)
+{
+    struct hosts *h = calloc(1, sizeof *h);
+    struct test_random r = {test_seed()};
+    uint64_t run_id[2] = {test_random(&r), test_random(&r)};
+    char job[128];
+
+    if (!h)
+        hosts_give_up("no memory");
+    test_name(job, "hosts");
+    h->stepped = config->stepped;
+    h->timeout = config->timeout_ns ? config->timeout_ns : 10000000000u;
+    h->queue_bytes = config->queue_bytes ? config->queue_bytes : 128u << 20;
+    pthread_mutex_init(&h->lock, NULL);
+    pthread_cond_init(&h->changed, NULL);
+    while (h->count < HOSTS_MAX && (h->count < 2 || config->tasks[h->count])) {
+        uint32_t n = config->tasks[h->count] == HOSTS_NONE ? 0 : config->tasks[h->count];
+
+        h->tasks[h->count] = n;
+        h->first_task[h->count + 1] = h->first_task[h->count] + n;
+        h->count++;
+    }
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct agent *a = &h->agents[i];
+
+        a->h = h;
+        a->host = i;
+        a->end = &a->first;
+        pthread_mutex_init(&a->core_lock, NULL);
+        snprintf(a->name, sizeof a->name, i ? "%.110s.h%u" : "%.110s", job, i);
+        make_segment(h, i, &config->segment, run_id);
+    }
+    h->apart = config->apart;
+    for (uint32_t i = 0; i < h->count; i++)
+        hosts_start(h, i);
+    h->apart = false;
+    return h;
+}
+
+static void say(void *arg, const char *sentence)
+{
+    printf("audit of %s: %s\n", (const char *)arg, sentence);
+}
+
+unsigned long hosts_close(struct hosts *h)
+{
+    unsigned long problems = 0;
+
+    for (uint32_t i = h->count; i-- > 0;) {
+        struct agent *a = &h->agents[i];
+
+        hosts_kill(h, i);
+        if (a->thread)
+            pthread_join(a->thread, NULL);
+        agent_discard(a); /* what the others said to it afterwards */
+    }
+    for (uint32_t i = 0; i < h->count; i++) {
+        struct agent *a = &h->agents[i];
+        struct muster_audit sum = {0};
+
+        if (muster_segment_check(a->seg, say, a->name, &sum) || muster_segment_remove(a->name)) {
+            printf("%s: %s\n", a->name, muster_last_error());
+            problems++;
+        }
+        problems += sum.problems;
+        muster_segment_close(a->seg);
+        pthread_mutex_destroy(&a->core_lock);
+        agent_discard(a);
+    }
+    pthread_mutex_destroy(&h->lock);
+    pthread_cond_destroy(&h->changed);
+    free(h);
+    return problems;
+}

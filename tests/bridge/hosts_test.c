@@ -1,0 +1,146 @@
+/* tests/bridge/hosts_test.c: the hosts of a test do what they promise: calls go to the leader and back, under
+ * cuts, deaths of agents, and stepped. */
+#include "cm.h"
+#include "child.h"
+#include "hosts.h"
+#include "segment/remote.h"
+
+#include <string.h>
+#include <signal.h>
+
+/* One call whose answer proves that the leader was asked. */
+static enum muster_status ask_leader(struct muster *m, enum mu_op op)
+{
+    struct mu_remote_call call = {.op = op, .deadline = muster_after_ns(60000000000u), .what = "the leader"};
+    struct mu_answer answer;
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(m, &ctx);
+
+    if (status)
+        return status;
+    status = mu_remote_call(m, ctx, &call, &answer);
+    mu_answer_done(&answer);
+    mu_exit(ctx);
+    return status;
+}
+
+static int ask_often(struct muster *m, void *arg)
+{
+    for (int n = *(int *)arg; n; n--)
+        CHECK(ask_leader(m, MU_OP_SYNC) == MUSTER_OK);
+    CHECK(ask_leader(m, (enum mu_op)60) == MUSTER_UNIMPLEMENTED);
+    return 0;
+}
+
+static void calls_go_to_the_leader_and_back(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 2, HOSTS_NONE, 1}});
+    int often = 200;
+    pid_t pids[3];
+
+    (void)state;
+    assert_int_equal(hosts_count(h), 4);
+    for (uint32_t i = 0; i < 3; i++)
+        pids[i] = hosts_task(h, i + 1, ask_often, &often);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(hosts_frames(h, 1, MU_FRAME_CALL), 402);
+    assert_int_equal(hosts_frames(h, 2, MU_FRAME_CALL), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void agents_that_die_are_replaced_and_calls_go_on(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
+    struct test_random r = {test_seed()};
+    int often = 500;
+    pid_t pid = hosts_task(h, 1, ask_often, &often);
+
+    (void)state;
+    for (int i = 0; i < 40; i++) {
+        uint32_t host = (uint32_t)test_below(&r, 2);
+
+        switch (test_below(&r, 4)) {
+        case 0: hosts_cut(h, 1); break;
+        case 1: hosts_kill(h, host); break;
+        case 2: hosts_kill_after(h, host, (uint32_t)test_below(&r, 20)); break;
+        default: hosts_cut_after(h, 1, (uint32_t)test_below(&r, 20)); break;
+        }
+        hosts_mend(h);
+    }
+    assert_int_equal(hosts_reap(h, pid), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void stepped_agents_do_nothing_by_themselves(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
+    struct test_random r = {test_seed()};
+    int often = 3;
+    pid_t pid = hosts_task(h, 1, ask_often, &often);
+
+    (void)state;
+    hosts_settle(h, &r);
+    test_until_asleep(pid); /* it has called, and waits */
+    assert_int_equal(hosts_frames(h, 1, MU_FRAME_CALL), 0);
+    while (!hosts_frames(h, 1, MU_FRAME_CALL))
+        hosts_step(h, 1);
+    hosts_cut(h, 1); /* the call is lost */
+    hosts_settle(h, &r);
+    assert_int_equal(hosts_frames(h, 0, MU_FRAME_ANSWER), 0);
+    hosts_join(h, 1);
+    hosts_settle(h, &r);
+    assert_int_equal(hosts_reap(h, pid), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void calls_end_when_the_leader_is_lost(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .apart = true});
+    struct muster *m = hosts_observer(h, 1);
+
+    (void)state;
+    hosts_lose(h, 1, 0, "it has been silent");
+    assert_status(MUSTER_UNAVAILABLE, ask_leader(m, MU_OP_SYNC));
+    assert_says("the leader of the job");
+    assert_ok(muster_leave(m));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void a_bad_frame_breaks_the_connection_with_a_sentence(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
+    uint8_t zeros[64] = {0};
+    char why[700];
+
+    (void)state;
+    hosts_settle(h, NULL);
+    hosts_inject(h, 1, 0, MU_FRAME_CALL, zeros, sizeof zeros);
+    hosts_settle(h, NULL);
+    hosts_dropped(h, why);
+    assert_non_null(strstr(why, "host 1 sent a CALL frame (64 bytes) that is not well formed: call 0 of slot 0"));
+    hosts_join(h, 1);
+    hosts_settle(h, NULL);
+    hosts_inject(h, 1, 0, MU_FRAME_ANSWER, zeros, sizeof zeros);
+    hosts_settle(h, NULL);
+    hosts_dropped(h, why);
+    assert_non_null(strstr(why, "that only a leader sends"));
+    hosts_inject(h, 1, 0, 200, zeros, 1); /* not connected now */
+    hosts_settle(h, NULL);
+    hosts_dropped(h, why);
+    assert_non_null(strstr(why, "host 1 is down"));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(calls_go_to_the_leader_and_back),
+        cmocka_unit_test(agents_that_die_are_replaced_and_calls_go_on),
+        cmocka_unit_test(stepped_agents_do_nothing_by_themselves),
+        cmocka_unit_test(calls_end_when_the_leader_is_lost),
+        cmocka_unit_test(a_bad_frame_breaks_the_connection_with_a_sentence),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
