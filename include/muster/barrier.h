@@ -20,6 +20,13 @@ extern "C" {
 #define MUSTER_BARRIER_NEXT   UINT64_MAX
 
 /*
+ * In a job of several hosts a barrier is the job's, and the leader's host decides: a call from another host is a round
+ * trip. An id that begins with this is the calling host's own: every host has one of that name, whose participants are
+ * tasks of that host (without a list: all of them), and no call leaves the host.
+ */
+#define MUSTER_BARRIER_HOST "muster/host/"
+
+/*
  * Arrive and wait. `task_ids` (count > 0) names the participants; NULL, 0 means all tasks of the job, registered or
  * not. `counter` is the instance; MUSTER_BARRIER_NEXT means "the one after the last that I passed" (0 at first). From a
  * recoverable task 0 means the current instance, or the next one when that has passed: it may have started again.

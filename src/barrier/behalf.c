@@ -23,21 +23,68 @@ enum muster_status mu_call_result(const struct mu_call *c)
 
 enum muster_status mu_named_begin(struct mu_named *n, struct muster_segment *seg, struct mu_ctx *ctx, const char *id)
 {
+    memset(n, 0, offsetof(struct mu_named, fail_text)); /* not the key, which is large */
+    n->seg = seg;
+    return mu_named_turn_to(n, ctx, id);
+}
+
+enum muster_status mu_named_turn_to(struct mu_named *n, struct mu_ctx *ctx, const char *id)
+{
     char key[MUSTER_BARRIER_ID_MAX + 2];
     size_t len = id ? strlen(id) : 0;
 
-    memset(n, 0, offsetof(struct mu_named, fail_code)); /* not the key, which is large */
-    n->seg = seg;
     n->ctx = ctx;
     n->id = id;
     n->checked = UINT64_MAX;
+    n->done = NULL;
     if (!len || len > MUSTER_BARRIER_ID_MAX)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier's id is 1 to %u bytes long, not %zu", MUSTER_BARRIER_ID_MAX,
                        len);
     key[0] = 'B';
     memcpy(key + 1, id, len);
-    mu_key_make(&n->key, seg, key, len + 1);
+    mu_key_make(&n->key, n->seg, key, len + 1);
     return MUSTER_OK;
+}
+
+bool mu_barrier_is_hosts(const char *id)
+{
+    return !strncmp(id, MUSTER_BARRIER_HOST, sizeof MUSTER_BARRIER_HOST - 1);
+}
+
+void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c)
+{
+    mu_pack_text(p, id);
+    mu_pack_u32(p, c->name);
+    mu_pack_u32(p, c->untold);
+    mu_pack_u64(p, c->asked);
+    mu_pack_u64(p, c->timeout_ns);
+    mu_pack_u32(p, c->all ? 0 : c->num);
+    for (uint32_t i = 0; i < c->num && !c->all; i++)
+        mu_pack_u32(p, c->ids[i]);
+}
+
+bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c)
+{
+    mu_unpack_text(u, id, MUSTER_BARRIER_ID_MAX + 1);
+    c->name = mu_unpack_u32(u);
+    c->untold = mu_unpack_u32(u);
+    c->asked = mu_unpack_u64(u);
+    c->timeout_ns = mu_unpack_u64(u);
+    c->num = mu_unpack_u32(u);
+    c->all = !c->num;
+    if (u->failed || !id[0] || c->name > MU_CALLS_MASK || c->num > num_tasks || u->left != c->num * 4ul)
+        return false;
+    c->ids = c->all ? NULL : malloc(c->num * sizeof *c->ids);
+    if (!c->all && !c->ids)
+        return false;
+    for (uint32_t i = 0; i < c->num; i++) {
+        c->ids[i] = mu_unpack_u32(u);
+        if (c->ids[i] >= num_tasks || (i && c->ids[i] <= c->ids[i - 1]))
+            return false;
+    }
+    if (c->all)
+        c->num = num_tasks;
+    return true;
 }
 
 void mu_named_done(struct mu_named *n)

@@ -18,6 +18,7 @@
 #define MU_BARRIER_BEHALF_H
 
 #include "barrier/state.h"
+#include "base/pack.h"
 
 #define MU_NOBODY     UINT32_MAX /* as the task of a call: an observer */
 #define MU_CALLS_NONE UINT32_MAX /* no name */
@@ -57,15 +58,29 @@ struct mu_named {
     uint64_t checked; /* version of the job's state in which no participant's failure is left to be acted upon */
     void *buffer, *value;
     size_t capacity;
-    bool exists, caught_up;         /* within an edit */
+    bool exists, caught_up;         /* within an edit, */
+    uint32_t missing;               /* how many have not come; UINT32_MAX: not counted */
     struct mu_task_record *records; /* of all tasks, */
     uint64_t records_version;       /* as of this version; 0: not read */
     enum muster_status fail_code;
+    /* of a call that another host's task makes, and which leaves a record (segment/table.h); else NULL */
+    struct mu_done *done;
+    mu_forget_fn forget;
+    void *forget_arg;
     char fail_text[MU_BARRIER_TEXT];
     struct mu_key key;
 };
 enum muster_status mu_named_begin(struct mu_named *n, struct muster_segment *seg, struct mu_ctx *ctx, const char *id);
+/* Another barrier, with what has been allocated for the one before. */
+enum muster_status mu_named_turn_to(struct mu_named *n, struct mu_ctx *ctx, const char *id);
 void mu_named_done(struct mu_named *n);
+
+/* An id of the calling host's own (MUSTER_BARRIER_HOST): no other host knows of it. */
+bool mu_barrier_is_hosts(const char *id);
+
+/* A call as bytes for another host, and back; *id: room for MUSTER_BARRIER_ID_MAX + 1. False: not well formed. */
+void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c);
+bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c);
 
 /* Checks and sorts a list of participants into the call; count 0: all tasks. */
 enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
@@ -82,7 +97,7 @@ bool mu_call_answered(struct mu_call *c, const struct mu_named *n);
 enum muster_status mu_named_settle(struct mu_named *n, bool *ret_ended);
 /* The caller goes away. c->waiting: not answered yet, its next call will be told; else it has been answered by now. */
 enum muster_status mu_named_leave(struct mu_named *n, struct mu_call *c);
-/* c->asked, task: its answer is c's. */
+/* c->asked, task: its answer is c's. With n->done: once. */
 enum muster_status mu_named_cancel(struct mu_named *n, struct mu_call *c);
 
 #endif

@@ -1,11 +1,16 @@
 /*
  * barrier/named.c: named barriers as the tasks of this process call them: the steps of behalf.h, and sleep in between.
+ *
+ * Barriers are in the segment of the leader's host, where alone all calls are seen; but ids of a host's own are in
+ * that host's, and no call of another host's task can mean them.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "barrier/call.h"
 #include "base/clock.h"
+#include "segment/hosts.h"
 #include "segment/slot.h"
 #include "segment/stats.h"
 #include "segment/trace.h"
@@ -72,6 +77,35 @@ static enum muster_status know_attempt(struct muster *m, const struct mu_named *
     return MUSTER_OK;
 }
 
+static bool is_elsewhere(const struct mu_named *n)
+{
+    return mu_is_follower(n->seg) && !mu_barrier_is_hosts(n->id);
+}
+
+/* Of a host's own barrier: its tasks. */
+static enum muster_status take_local_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                          size_t count)
+{
+    enum muster_status status = MUSTER_OK;
+
+    if (count) {
+        status = mu_call_take_list(c, n, task_ids, count);
+    } else {
+        c->num = n->seg->local_tasks;
+        c->ids = malloc((c->num + 1) * sizeof *c->ids);
+        if (!c->ids)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
+        for (uint32_t i = 0; i < c->num; i++)
+            c->ids[i] = n->seg->first_task + i;
+    }
+    for (uint32_t i = 0; i < c->num && !status; i++)
+        if (!mu_is_local_task(n->seg, c->ids[i]))
+            status = mu_fail(MUSTER_INVALID_ARGUMENT,
+                             "task %u is on another host, and barrier %s is this host's own (its id begins with %s)",
+                             c->ids[i], n->id, MUSTER_BARRIER_HOST);
+    return status;
+}
+
 /* An observer is told so first, whatever else is wrong. */
 static enum muster_status prepare(struct muster *m, struct mu_ctx *ctx, struct mu_named *n, struct mu_call *c,
                                   const char *id, const int32_t *task_ids, size_t count)
@@ -83,7 +117,8 @@ static enum muster_status prepare(struct muster *m, struct mu_ctx *ctx, struct m
     if (m->task_id < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer cannot take part in a barrier");
     if (!status)
-        status = mu_call_take_list(c, n, task_ids, count);
+        status = mu_is_bridged(n->seg) && mu_barrier_is_hosts(n->id) ? take_local_list(c, n, task_ids, count)
+                                                                     : mu_call_take_list(c, n, task_ids, count);
     if (!status)
         status = know_attempt(m, n, c);
     return status;
@@ -105,7 +140,7 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         came = mu_trace_now(ctx);
     status = prepare(muster, ctx, &n, &c, id, task_ids, count);
     if (!status)
-        status = mu_named_arrive(&n, &only, 1);
+        status = is_elsewhere(&n) ? mu_call_elsewhere(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
     if (status)
         came = 0; /* it did not come */
     if (came)
@@ -136,7 +171,7 @@ enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, 
     c.task = muster->task_id >= 0 ? (uint32_t)muster->task_id : MU_NOBODY;
     status = mu_named_begin(&n, muster->seg, ctx, id);
     if (!status)
-        status = mu_named_cancel(&n, &c);
+        status = is_elsewhere(&n) ? mu_cancel_elsewhere(muster, &n, &c) : mu_named_cancel(&n, &c);
     mu_named_done(&n);
     mu_exit(ctx);
     if (!status)

@@ -19,6 +19,7 @@
 
 #include "barrier/call.h"
 #include "base/clock.h"
+#include "segment/hosts.h"
 
 _Static_assert(MU_BARRIER_HISTORY == 16, "a named call's mark has four bits for the instance");
 _Static_assert((MU_CALLS_MASK << 4 | 15) == 0x7fff, "and the others for its name");
@@ -62,6 +63,7 @@ static enum muster_status open_instance(struct mu_named *n, const struct mu_call
     b->h.opened = b->h.version = cluster.root.version;
     b->text[0] = 0;
     n->exists = n->caught_up = true;
+    n->missing = b->h.num;
     if (mu_named_find_failed(n, b, name, sizeof name, why) >= 0)
         mu_barrier_end(b, MUSTER_INTERNAL,
                        "barrier %s::%" PRIu64 ": %s was already in error before the barrier was called: %s", n->id,
@@ -110,6 +112,7 @@ static enum muster_status catch_up(struct mu_named *n, struct mu_barrier *b)
         }
         if (!status) {
             mu_named_unmark_failed(n, b);
+            n->missing = UINT32_MAX;
             if (!out) /* who is out may arrive all the same, and changes no version when it dies after that */
                 b->h.version = cluster.root.version;
         }
@@ -166,11 +169,15 @@ static bool arrive_at(struct mu_named *n, struct mu_call *c, struct mu_barrier *
         b->h.version = 0; /* its death would change no version: who comes next must look */
         n->caught_up = false;
     }
+    if (n->missing == UINT32_MAX)
+        n->missing = b->h.num - mu_barrier_arrived(b);
+    if (!(b->marks[place] & MU_MARK_ARRIVED))
+        n->missing--;
     c->place = place;
     c->number = number_of(c, b->marks[place], b->h.counter);
     b->marks[place] = c->number | MU_MARK_ARRIVED;
     c->waiting = true;
-    if (mu_barrier_arrived(b) == b->h.num) {
+    if (!n->missing) {
         mu_barrier_end(b, MUSTER_OK, "%s", "");
         answer(c, MUSTER_OK, "");
     }
@@ -335,6 +342,7 @@ static bool take_copy(struct mu_edit *e, struct mu_named *n, struct mu_barrier *
     e->status = MUSTER_OK;
     n->exists = e->version != 0;
     n->caught_up = false;
+    n->missing = UINT32_MAX;
     if (!n->exists || mu_barrier_decode(b, e->old, e->old_len))
         return true;
     e->status = mu_fail(MUSTER_DATA_LOSS, "barrier %s is not well formed", n->id);
@@ -461,6 +469,8 @@ static enum mu_verdict cancel(struct mu_edit *e)
             mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by an observer", n->id,
                            c->counter);
         b.h.all = b.h.num ? b.h.all : 1;
+        if (e->done)
+            e->done->result[0] = c->counter;
         changed = true;
     }
     if (!e->status && changed)
@@ -472,9 +482,17 @@ static enum mu_verdict cancel(struct mu_edit *e)
 static enum muster_status edit(struct work *w, mu_edit_fn fn)
 {
     struct mu_table t = mu_table_cells(w->n->seg);
-    struct mu_edit e = {.arg = w};
+    struct mu_edit e = {.arg = w, .forget = w->n->forget, .forget_arg = w->n->forget_arg};
+    enum muster_status status;
 
-    return mu_table_edit(&t, w->n->ctx, &w->n->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
+    e.done = fn == cancel ? w->n->done : NULL;
+    status = mu_table_edit(&t, w->n->ctx, &w->n->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
+    if (e.was_done) { /* it was cancelled */
+        answer(w->calls[0], MUSTER_OK, "");
+        w->calls[0]->counter = e.done->result[0];
+    }
+    mu_bell_ring(w->n->seg);
+    return status;
 }
 
 enum muster_status mu_named_arrive(struct mu_named *n, struct mu_call *const *calls, uint32_t count)

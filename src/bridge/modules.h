@@ -20,6 +20,16 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_sync(struct mu_core *core, const struct mu_request *r);
 
+/* meetings.c, sight.c */
+extern const struct mu_module mu_module_meetings;
+bool mu_take_meeting(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_barrier_wait(struct mu_core *core, const struct mu_request *r);
+bool mu_op_barrier_give_up(struct mu_core *core, const struct mu_request *r);
+bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r);
+bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r);
+/* Of the first, the second and the last of these. */
+void mu_meeting_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+
 /* control.c */
 extern const struct mu_module mu_module_control;
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u);

@@ -7,6 +7,7 @@
 
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,
+    [MU_M_MEETINGS] = &mu_module_meetings,
     [MU_M_CONTROL] = &mu_module_control,
 };
 
@@ -14,11 +15,16 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_CALL, "CALL", MU_FROM_FOLLOWER, 37, MU_FRAME_VALUE_MAX, mu_take_call},
     {MU_FRAME_ANSWER, "ANSWER", MU_FROM_LEADER, 21, MU_FRAME_VALUE_MAX, mu_take_answer},
     {MU_FRAME_ACK, "ACK", MU_FROM_FOLLOWER, 12, 12 * MU_FRAME_SLOTS, mu_take_ack},
+    {MU_FRAME_MEETING, "MEETING", MU_FROM_LEADER, 1, 2u << 20, mu_take_meeting},
     {MU_FRAME_CONTROL, "CONTROL", MU_FROM_BOTH, 20, 20 + MU_CONTROL_MAX, mu_take_control},
 };
 const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kinds;
 
 const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_SYNC, "sync", mu_op_sync, NULL},
+    {MU_OP_BARRIER_WAIT, "barrier wait", mu_op_barrier_wait, mu_meeting_abandoned},
+    {MU_OP_BARRIER_GIVE_UP, "barrier give up", mu_op_barrier_give_up, mu_meeting_abandoned},
+    {MU_OP_BARRIER_CANCEL, "barrier cancel", mu_op_barrier_cancel, NULL},
+    {MU_OP_TASK_ALIVE, "task alive", mu_op_task_alive, mu_meeting_abandoned},
 };
 const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;

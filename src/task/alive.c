@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "segment/remote.h"
 #include "segment/wait.h"
 #include "task/task.h"
 
@@ -105,6 +106,7 @@ enum muster_status mu_alive_step(struct mu_alive *a, struct mu_alive_call *const
     struct mu_edit e = {.arg = &w};
     enum muster_status status = mu_table_edit(&t, a->ctx, &a->key, MU_EDIT_WANTS_OLD, step, &e, NULL);
 
+    mu_bell_ring(a->seg);
     for (uint32_t i = 0; i < count && !status; i++) {
         calls[i]->called = true; /* not before the commit: what a CAS that failed wrote was never there */
         calls[i]->answered = calls[i]->instance != a->instance;
@@ -214,6 +216,33 @@ static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, mu
     return status;
 }
 
+/* The leader's host asks them for us: the answer into the value's rows. PROTOCOL.md, TASK_ALIVE. */
+static enum muster_status gather_elsewhere(struct muster *m, struct mu_alive *a, muster_deadline deadline)
+{
+    struct mu_pack request = {0};
+    struct mu_remote_call call = {
+        .op = MU_OP_TASK_ALIVE, .request = &request, .deadline = deadline, .what = "the tasks alive"};
+    struct mu_answer answer;
+    enum muster_status status;
+
+    /* process-local, relaxed: nobody but this counts; each call gets another */
+    mu_pack_u32(&request, atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed) & 0x7fffu);
+    mu_pack_u32(&request, a->count);
+    for (uint32_t i = 0; i < a->count; i++)
+        mu_pack_u32(&request, (uint32_t)a->ids[i]);
+    status = mu_remote_call(m, a->ctx, &call, &answer);
+    for (uint32_t n = status ? 0 : mu_unpack_u32(&answer.body); n && !answer.body.failed; n--) {
+        int place = mu_alive_find(a, mu_unpack_u32(&answer.body));
+        uint64_t incarnation = mu_unpack_u64(&answer.body);
+
+        if (place >= 0)
+            rows_of(a)[place].incarnation = incarnation;
+    }
+    mu_answer_done(&answer);
+    mu_pack_done(&request);
+    return status;
+}
+
 enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_ids, size_t count,
                                      muster_deadline deadline, int32_t *ret_task_ids, uint64_t *ret_incarnations,
                                      size_t *ret_count)
@@ -232,7 +261,7 @@ enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the caller (task %d) is not among the tasks it asks about",
                          muster->task_id);
     if (!status)
-        status = gather(&a, &c, deadline);
+        status = mu_is_follower(a.seg) ? gather_elsewhere(muster, &a, deadline) : gather(&a, &c, deadline);
     for (uint32_t i = 0; !status && i < a.count; i++) {
         uint64_t incarnation = mu_alive_incarnation(&a, i);
 

@@ -1,0 +1,225 @@
+/*
+ * bridge/meet.c: one look at a barrier, or at a question who is alive, at which tasks of other hosts call.
+ *
+ * Whoever is arriving arrives, all by one commit; then the state is read once, and compared with each call that waits.
+ * Answers go out when the look is over, for they may lead anywhere.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge/meetings.h"
+#include "segment/cluster.h"
+
+#define AWAIT_NS 5000000u   /* a call whose task's record has not come: looked at again */
+#define OUT_NS   100000000u /* a recoverable participant is out: what becomes of it may change no version */
+
+/* Can the call be made? READY; not yet, its task's record is on its way; never, another process is the task. */
+enum readiness { READY, AWAITED, REPLACED };
+
+static enum readiness is_ready(const struct mu_core *core, const struct waiter *w, uint32_t task)
+{
+    struct mu_task_record r;
+    struct mu_cluster cluster;
+
+    if (mu_cluster_task(core->seg, task, &r, NULL, &cluster))
+        return AWAITED;
+    if (r.incarnation == w->incarnation)
+        return READY;
+    return r.attempt > w->attempt ? REPLACED : AWAITED;
+}
+
+/* ---- barriers ---- */
+
+static void answer_barrier(struct mu_core *core, struct waiter *w, enum muster_status status, const char *text)
+{
+    struct mu_pack body = {0};
+
+    mu_pack_u64(&body, w->call.counter);
+    mu_pack_u8(&body, w->call.waiting);
+    mu_meeting_answer(core, w, status, text, &body);
+    mu_pack_done(&body);
+}
+
+/* Who can arrive does. All that failed together are told so, and gone. */
+static void arrive(struct mu_core *core, struct mu_named *n, struct meeting *m)
+{
+    struct mu_call **calls = malloc(m->arriving * sizeof *calls);
+    struct waiter **who = malloc(m->arriving * sizeof *who);
+    uint32_t count = 0;
+    enum muster_status status = MUSTER_OK;
+
+    for (struct waiter *w = m->first, *next; w && calls && who; w = next) {
+        enum readiness ready = w->here ? AWAITED : is_ready(core, w, w->call.task);
+
+        next = w->next;
+        if (ready == READY) {
+            calls[count] = &w->call;
+            who[count++] = w;
+        } else if (ready == REPLACED) {
+            mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", n->id, w->call.task);
+            answer_barrier(core, w, MUSTER_FAILED_PRECONDITION, NULL);
+        }
+    }
+    if (count)
+        status = mu_named_arrive(n, calls, count);
+    for (uint32_t i = 0; i < count; i++) {
+        struct waiter *w = who[i];
+
+        if (status) {
+            answer_barrier(core, w, status, NULL);
+            continue;
+        }
+        w->here = true;
+        m->arriving--;
+        m->waiting++;
+        m->bytes -= w->call.ids ? w->call.num * sizeof *w->call.ids : 0;
+        free(w->call.ids);
+        w->call.ids = NULL;
+    }
+    free(calls);
+    free(who);
+}
+
+/* Read it, until nothing is left to be done about its failures and its deadline. */
+static enum muster_status read_settled(struct mu_named *n, const struct meeting *m)
+{
+    enum muster_status status;
+    bool ended;
+
+    do {
+        ended = false;
+        status = mu_named_read(n);
+        if (!status && n->b.h.num && !n->b.h.passed && m->waiting)
+            status = mu_named_settle(n, &ended);
+    } while (!status && ended);
+    return status;
+}
+
+void mu_meet_barrier(struct mu_core *core, struct meeting *m)
+{
+    struct mu_named *n = &mu_meetings_of(core)->named;
+    struct mu_cluster cluster;
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(core->m, &ctx);
+
+    m->look_at = UINT64_MAX;
+    if (!status)
+        status = mu_named_turn_to(n, ctx, m->key + 1);
+    if (!status)
+        status = mu_cluster_look(core->seg, &cluster);
+    if (status) {
+        m->look_at = core->now + OUT_NS;
+        return;
+    }
+    m->version = cluster.root.version;
+    n->checked = m->checked;
+    if (m->arriving)
+        arrive(core, n, m);
+    status = read_settled(n, m);
+    m->word = n->word;
+    m->checked = n->checked;
+    for (struct waiter *w = m->first, *next; w && !status; w = next) {
+        next = w->next;
+        if (w->here && (!w->call.waiting || mu_call_answered(&w->call, n) || w->call.leaves))
+            answer_barrier(core, w, w->call.result, w->call.text ? w->call.text : "");
+    }
+    while (status == MUSTER_DATA_LOSS && m->first)
+        answer_barrier(core, m->first, status, NULL);
+    if (status || m->arriving)
+        m->look_at = core->now + AWAIT_NS;
+    else if (m->waiting && n->checked == UINT64_MAX)
+        m->look_at = core->now + OUT_NS;
+    if (!status && m->waiting && n->b.h.deadline < m->look_at)
+        m->look_at = n->b.h.deadline;
+    mu_exit(ctx);
+}
+
+/* ---- who is alive ---- */
+
+static void answer_alive(struct mu_core *core, const struct mu_alive *a, struct waiter *w)
+{
+    struct mu_pack body = {0};
+    uint32_t count = 0;
+
+    mu_pack_u32(&body, 0);
+    for (uint32_t i = 0; i < a->count; i++) {
+        uint64_t incarnation = mu_alive_incarnation(a, i);
+
+        if (!incarnation)
+            continue;
+        mu_pack_u32(&body, (uint32_t)a->ids[i]);
+        mu_pack_u64(&body, incarnation);
+        count++;
+    }
+    mu_pack_put_u32(&body, 0, count);
+    mu_meeting_answer(core, w, MUSTER_OK, "", &body);
+    mu_pack_done(&body);
+}
+
+/* Calls for those that can, and answers whom it can. */
+static enum muster_status step(struct mu_core *core, struct mu_alive *a, struct meeting *m)
+{
+    uint32_t most = m->arriving + m->waiting, count = 0;
+    struct mu_alive_call **calls = malloc(most * sizeof *calls);
+    struct waiter **who = malloc(most * sizeof *who);
+    enum muster_status status =
+        calls && who ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u calls", most);
+
+    for (struct waiter *w = m->first, *next; w && !status; w = next) {
+        enum readiness ready = w->here ? READY : is_ready(core, w, w->alive.task);
+
+        next = w->next;
+        if (ready == READY) {
+            calls[count] = &w->alive;
+            who[count++] = w;
+        } else if (ready == REPLACED) {
+            mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is another process by now", w->alive.task);
+            mu_meeting_answer(core, w, MUSTER_FAILED_PRECONDITION, NULL, &(struct mu_pack){0});
+        }
+    }
+    if (!status && count)
+        status = mu_alive_step(a, calls, count);
+    for (uint32_t i = 0; i < count && !status; i++) {
+        m->arriving -= !who[i]->here;
+        m->waiting += !who[i]->here;
+        who[i]->here = true;
+        if (who[i]->alive.answered)
+            answer_alive(core, a, who[i]);
+    }
+    free(calls);
+    free(who);
+    return status;
+}
+
+void mu_meet_alive(struct mu_core *core, struct meeting *m)
+{
+    uint32_t count = (m->key_len - 1) / 4;
+    struct mu_alive a = {0};
+    struct mu_cluster cluster;
+    int32_t *ids = malloc(count * sizeof *ids);
+    struct mu_ctx *ctx = NULL;
+    enum muster_status status = ids ? mu_enter(core->m, &ctx) : MUSTER_RESOURCE_EXHAUSTED;
+
+    m->look_at = core->now + AWAIT_NS;
+    if (!status)
+        status = mu_cluster_look(core->seg, &cluster);
+    if (!status) {
+        m->version = cluster.root.version;
+        memcpy(ids, m->key + 1, count * sizeof *ids);
+        status = mu_alive_begin(&a, core->seg, ctx, ids, count);
+        if (!status)
+            status = step(core, &a, m);
+        if (!status)
+            status = mu_alive_read(&a);
+        m->word = a.word;
+        if (!status && !m->arriving)
+            m->look_at = UINT64_MAX;
+        for (const struct waiter *w = m->first; w && !status; w = w->next)
+            if (w->here && w->alive.instance != a.instance) /* completed since */
+                m->look_at = core->now;
+        mu_alive_done(&a);
+    }
+    if (ctx)
+        mu_exit(ctx);
+    free(ids);
+}
