@@ -2,8 +2,8 @@
  * bridge/core.c: one host's end of the bridge: peers, frames in, turns.
  *
  * Everything here runs under its owner's lock, one thing at a time. Frames that modules decide on gather in their
- * peer's two buffers until the end of the turn; then what must be ahead goes first (I10). A connection that breaks
- * takes both with it: nothing is sent again, modules say everything anew when the peer comes back. So a frame is either
+ * peer's buffers until the end of the turn; then what must be ahead goes first (I10). A connection that breaks
+ * takes them with it: nothing is sent again, modules say everything anew when the peer comes back. So a frame is either
  * taken by the peer in its place, or the peer sees an end.
  */
 #include "bridge/core.h"
@@ -105,6 +105,7 @@ void mu_core_done(struct mu_core *core)
         }
     for (uint32_t i = 0; core->peers && i < (core->leader ? core->num_hosts : 1); i++) {
         mu_pack_done(&core->peers[i].ahead);
+        mu_pack_done(&core->peers[i].front);
         mu_pack_done(&core->peers[i].tail);
     }
     free(core->peers);
@@ -119,10 +120,13 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
 
     /* nothing that was meant for the old connection may reach the next */
     mu_pack_done(&p->ahead);
+    mu_pack_done(&p->front);
     mu_pack_done(&p->tail);
     p->wanted = false;
     p->state = state;
-    p->since = p->heard = core->now;
+    p->since = core->now;
+    if (state == MU_PEER_UP)
+        p->heard = core->now;
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++) {
         const struct mu_module *module = mu_modules[i];
 
@@ -187,6 +191,16 @@ void mu_core_lost(struct mu_core *core, uint32_t host, const char *why, uint64_t
     happen(core, host, MU_PEER_GIVEN_UP, why, now);
 }
 
+void mu_core_heard(struct mu_core *core, uint32_t host, uint64_t when)
+{
+    struct mu_peer *p = is_peer(core, host) ? &core->peers[host] : NULL;
+
+    if (!p || p->state != MU_PEER_UP)
+        return;
+    p->timed = true;
+    p->heard = when > p->heard ? when : p->heard;
+}
+
 /* ---- frames in ---- */
 
 static const struct mu_frame_kind *kind_of(uint8_t type)
@@ -242,14 +256,18 @@ static bool is_up(const struct mu_core *core, uint32_t host)
     return is_peer(core, host) && core->peers[host].state == MU_PEER_UP;
 }
 
-static void append(struct mu_core *core, uint32_t host, bool ahead, uint8_t type, const void *head, size_t head_len,
-                   const void *body, size_t len)
+enum place { AHEAD, FRONT, TAIL };
+
+static void append(struct mu_core *core, uint32_t host, enum place place, uint8_t type, const void *head,
+                   size_t head_len, const void *body, size_t len)
 {
     struct mu_pack *to;
 
     if (!is_up(core, host))
         return;
-    to = ahead ? &core->peers[host].ahead : &core->peers[host].tail;
+    to = place == AHEAD   ? &core->peers[host].ahead
+         : place == FRONT ? &core->peers[host].front
+                          : &core->peers[host].tail;
     mu_pack_u8(to, type);
     mu_pack_u32(to, (uint32_t)(head_len + len));
     mu_pack_raw(to, head, head_len);
@@ -259,18 +277,23 @@ static void append(struct mu_core *core, uint32_t host, bool ahead, uint8_t type
 
 void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, false, type, payload, len, NULL, 0);
+    append(core, host, TAIL, type, payload, len, NULL, 0);
 }
 
 void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const void *body, size_t len)
 {
-    append(core, host, false, type, head, head_len, body, len);
+    append(core, host, TAIL, type, head, head_len, body, len);
 }
 
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, true, type, payload, len, NULL, 0);
+    append(core, host, AHEAD, type, payload, len, NULL, 0);
+}
+
+void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    append(core, host, FRONT, type, payload, len, NULL, 0);
 }
 
 void mu_core_want(struct mu_core *core, uint32_t host)
@@ -305,12 +328,15 @@ static void speak(struct mu_core *core, uint32_t host)
     struct mu_peer *p = &core->peers[host];
 
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->front)
+            mu_modules[i]->front(core, host);
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (mu_modules[i] && mu_modules[i]->ahead)
             mu_modules[i]->ahead(core, host);
     p->wanted = false;
-    if (p->ahead.failed || p->tail.failed)
+    if (p->ahead.failed || p->front.failed || p->tail.failed)
         drop(core, host, "there is no memory for what it must be told");
-    else if (!flush(core, host, &p->ahead) || !flush(core, host, &p->tail))
+    else if (!flush(core, host, &p->ahead) || !flush(core, host, &p->front) || !flush(core, host, &p->tail))
         mu_core_down(core, host, "the connection broke while sending", core->now);
 }
 

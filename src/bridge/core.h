@@ -6,9 +6,9 @@
  * code runs over TCP (bridge/link.h), between threads in tests, and under a seeded scheduler.
  *
  * A turn. Modules look at their own segment (`look`): what changed there becomes frames (mu_core_send). Then, for each
- * host that anything is to be sent to, the copies module collects the changed keys that this host is interested in and
- * puts them AHEAD of everything that was decided before (I10): whatever a host learns, it learns after the writes that
- * came before it. Then all goes to the wire.
+ * host that anything is to be sent to, task records and events that have come meanwhile go in FRONT of that, and the
+ * copies module collects the changed keys that this host is interested in and puts them AHEAD of it all (I10): whatever
+ * a host learns, it learns after the writes that came before it. Then all goes to the wire.
  */
 #ifndef MU_BRIDGE_CORE_H
 #define MU_BRIDGE_CORE_H
@@ -37,7 +37,8 @@ struct mu_module {
     void (*down)(struct mu_core *core, uint32_t host); /* broken; it may come back */
     void (*lost)(struct mu_core *core, uint32_t host, const char *why); /* given up for good, or left */
     void (*look)(struct mu_core *core);                 /* every turn: what changed in our own segment */
-    void (*ahead)(struct mu_core *core, uint32_t host); /* copies only: see above */
+    void (*front)(struct mu_core *core, uint32_t host); /* members and events: see above */
+    void (*ahead)(struct mu_core *core, uint32_t host); /* copies only, after all fronts */
     uint64_t (*next)(struct mu_core *core);             /* when it must look again though nothing happens; UINT64_MAX */
     bool (*busy)(struct mu_core *core); /* somebody waits for an answer that will come soon: --latency polls */
 };
@@ -70,8 +71,10 @@ enum mu_frame_type {
     MU_FRAME_RECORDS = 40,
     MU_FRAME_HOSTS = 41,
     MU_FRAME_TO_OWNER = 42,
+    MU_FRAME_OWNER_SAYS = 43,
     /* events.c */
     MU_FRAME_EVENTS = 48,
+    MU_FRAME_EVENTS_FROM = 49,
     /* groups.c */
     MU_FRAME_GROUP = 56,
     MU_FRAME_GROUP_END = 57,
@@ -99,9 +102,10 @@ extern const char *const mu_peer_state_names[MU_PEER_STATES];
 
 struct mu_peer {
     enum mu_peer_state state;
-    uint64_t since, heard;      /* CLOCK_MONOTONIC ns */
-    struct mu_pack ahead, tail; /* frames of this turn, each {type 1, length 4, payload} */
-    bool wanted;                /* something must go out to it this turn, if only what is ahead */
+    uint64_t since, heard;             /* CLOCK_MONOTONIC ns */
+    struct mu_pack ahead, front, tail; /* frames of this turn, each {type 1, length 4, payload} */
+    bool wanted;                       /* something must go out to it this turn, if only what is ahead */
+    bool timed;                        /* `heard` is kept by mu_core_heard(), too */
 };
 
 struct mu_core {
@@ -135,6 +139,11 @@ void mu_core_done(struct mu_core *core);
 void mu_core_up(struct mu_core *core, uint32_t host, uint64_t now);
 void mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t now);
 void mu_core_lost(struct mu_core *core, uint32_t host, const char *why, uint64_t now);
+/* The reason to give for a host that leaves in good order. */
+#define MU_CORE_LEFT "it has left"
+/* The link's heartbeats, which the core does not see: the host was heard of then. Who keeps this up for its peers,
+ * gives the core reason to count a broken connection's silence from there. */
+void mu_core_heard(struct mu_core *core, uint32_t host, uint64_t when);
 void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len, uint64_t now);
 /* Look, collect, send. True: it did something, so another turn may find more. */
 bool mu_core_turn(struct mu_core *core, uint64_t now);
@@ -150,6 +159,7 @@ void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void 
 void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const void *body, size_t len);
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
+void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
 void mu_core_want(struct mu_core *core, uint32_t host); /* run `ahead` for it though nothing else is to be sent */
 /* Something was done that others may look for: there will be another turn at once. */
 static inline void mu_core_worked(struct mu_core *core)
