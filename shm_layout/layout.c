@@ -174,6 +174,7 @@ static const struct {
     VALUE(MU_TASK_RECOVERABLE),
     VALUE(MU_TASK_TRANSIENT),
     VALUE(MU_TASK_REMOTE),
+    VALUE(MU_TASK_SAID_CONNECTED),
     SIZE(mu_barrier_head),
     FIELD(mu_barrier_head, counter),
     FIELD(mu_barrier_head, deadline),

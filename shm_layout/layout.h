@@ -317,9 +317,10 @@ struct mu_task_record {
     uint32_t slot_incarnation; /* 52 */
     uint64_t version;          /* 56: of the root that its last change made */
 };
-#define MU_TASK_RECOVERABLE 1u
-#define MU_TASK_TRANSIENT   2u  /* its leaving takes arrivals back, and fails no barrier */
-#define MU_TASK_REMOTE      16u /* as the agent of another host says of its task: slot and start are 0 */
+#define MU_TASK_RECOVERABLE    1u
+#define MU_TASK_TRANSIENT      2u /* its leaving takes arrivals back, and fails no barrier */
+#define MU_TASK_REMOTE         16u /* another host's, as its agent says: slot is 0, start the version that it has there */
+#define MU_TASK_SAID_CONNECTED 32u /* with REMOTE: that is what it said last; the leader's agent alone sets it */
 
 /* Data of the cluster's root block, before which stand the references to the blocks of records. */
 struct mu_cluster_root {

@@ -5,6 +5,8 @@
 #ifndef MU_BRIDGE_MODULES_H
 #define MU_BRIDGE_MODULES_H
 
+#include <muster/event.h>
+
 #include "bridge/control.h"
 #include "bridge/core.h"
 
@@ -29,6 +31,25 @@ bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r);
 bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r);
 /* Of the first, the second and the last of these. */
 void mu_meeting_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+
+/* members.c, owner.c, roster.c */
+extern const struct mu_module mu_module_members;
+#define MU_FRAME_RECORDS_MAX (8u + 8192u * (44u + 256u))
+bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_to_owner(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_owner_says(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_error_report(struct mu_core *core, const struct mu_request *r);
+bool mu_op_task_reset(struct mu_core *core, const struct mu_request *r);
+bool mu_op_task_heartbeat(struct mu_core *core, const struct mu_request *r);
+void mu_errand_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+
+/* events.c */
+extern const struct mu_module mu_module_events;
+#define MU_FRAME_EVENTS_MAX ((1u << 20) + 28u + MUSTER_EVENT_MAX)
+bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_event_send(struct mu_core *core, const struct mu_request *r);
 
 /* control.c */
 extern const struct mu_module mu_module_control;

@@ -6,9 +6,8 @@
 #include "bridge/modules.h"
 
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
-    [MU_M_CALLS] = &mu_module_calls,
-    [MU_M_MEETINGS] = &mu_module_meetings,
-    [MU_M_CONTROL] = &mu_module_control,
+    [MU_M_CALLS] = &mu_module_calls,   [MU_M_MEETINGS] = &mu_module_meetings, [MU_M_MEMBERS] = &mu_module_members,
+    [MU_M_EVENTS] = &mu_module_events, [MU_M_CONTROL] = &mu_module_control,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
@@ -16,6 +15,12 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_ANSWER, "ANSWER", MU_FROM_LEADER, 21, MU_FRAME_VALUE_MAX, mu_take_answer},
     {MU_FRAME_ACK, "ACK", MU_FROM_FOLLOWER, 12, 12 * MU_FRAME_SLOTS, mu_take_ack},
     {MU_FRAME_MEETING, "MEETING", MU_FROM_LEADER, 1, 2u << 20, mu_take_meeting},
+    {MU_FRAME_RECORDS, "RECORDS", MU_FROM_BOTH, 8, MU_FRAME_RECORDS_MAX, mu_take_records},
+    {MU_FRAME_HOSTS, "HOSTS", MU_FROM_BOTH, 45, MU_HOSTS_MAX *(45 + 64), mu_take_hosts},
+    {MU_FRAME_TO_OWNER, "TO_OWNER", MU_FROM_LEADER, 43, 43 + 256, mu_take_to_owner},
+    {MU_FRAME_OWNER_SAYS, "OWNER_SAYS", MU_FROM_FOLLOWER, 24, 24 + 1024, mu_take_owner_says},
+    {MU_FRAME_EVENTS, "EVENTS", MU_FROM_LEADER, 28, MU_FRAME_EVENTS_MAX, mu_take_events},
+    {MU_FRAME_EVENTS_FROM, "EVENTS_FROM", MU_FROM_FOLLOWER, 8, 8, mu_take_events_from},
     {MU_FRAME_CONTROL, "CONTROL", MU_FROM_BOTH, 20, 20 + MU_CONTROL_MAX, mu_take_control},
 };
 const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kinds;
@@ -26,5 +31,9 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_BARRIER_GIVE_UP, "barrier give up", mu_op_barrier_give_up, mu_meeting_abandoned},
     {MU_OP_BARRIER_CANCEL, "barrier cancel", mu_op_barrier_cancel, NULL},
     {MU_OP_TASK_ALIVE, "task alive", mu_op_task_alive, mu_meeting_abandoned},
+    {MU_OP_ERROR_REPORT, "error report", mu_op_error_report, NULL},
+    {MU_OP_TASK_RESET, "task reset", mu_op_task_reset, mu_errand_abandoned},
+    {MU_OP_TASK_HEARTBEAT, "task heartbeat", mu_op_task_heartbeat, mu_errand_abandoned},
+    {MU_OP_EVENT_SEND, "event send", mu_op_event_send, NULL},
 };
 const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;

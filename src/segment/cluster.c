@@ -139,16 +139,24 @@ enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t ta
 enum muster_status mu_cluster_all(const struct muster_segment *seg, struct mu_task_record *ret_records,
                                   char (*ret_texts)[MU_TEXT_MAX], struct mu_cluster *ret_cluster)
 {
+    return mu_cluster_run(seg, 0, seg->num_tasks, ret_records, ret_texts, ret_cluster);
+}
+
+enum muster_status mu_cluster_run(const struct muster_segment *seg, uint32_t first, uint32_t count,
+                                  struct mu_task_record *ret_records, char (*ret_texts)[MU_TEXT_MAX],
+                                  struct mu_cluster *ret_cluster)
+{
     uint64_t body[REFS_MAX + ROOT_WORDS];
     int rc;
 
     do {
         rc = copy_root(seg, body, ret_cluster);
-        for (uint32_t i = 0; rc > 0 && i < num_blocks(seg); i++) {
-            uint32_t first = i * MU_TASKS_PER_BLOCK, left = seg->num_tasks - first;
+        for (uint32_t i = 0, n; rc > 0 && i < count; i += n) {
+            uint32_t at = (first + i) % MU_TASKS_PER_BLOCK;
 
-            rc = copy_tasks(seg, body[i], ret_records + first, 0, left < MU_TASKS_PER_BLOCK ? left : MU_TASKS_PER_BLOCK,
-                            ret_texts ? ret_texts + first : NULL);
+            n = MU_TASKS_PER_BLOCK - at < count - i ? MU_TASKS_PER_BLOCK - at : count - i;
+            rc = copy_tasks(seg, body[(first + i) / MU_TASKS_PER_BLOCK], ret_records + i, at, n,
+                            ret_texts ? ret_texts + i : NULL);
         }
         if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))
             rc = -1;

@@ -26,6 +26,11 @@ enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t ta
 enum muster_status mu_cluster_all(const struct muster_segment *seg, struct mu_task_record *ret_records,
                                   char (*ret_texts)[MU_TEXT_MAX], struct mu_cluster *ret_cluster);
 
+/* Those of a run of tasks alone; seg's own, so that no number is out of range. */
+enum muster_status mu_cluster_run(const struct muster_segment *seg, uint32_t first, uint32_t count,
+                                  struct mu_task_record *ret_records, char (*ret_texts)[MU_TEXT_MAX],
+                                  struct mu_cluster *ret_cluster);
+
 /*
  * Change one record: `fn` gets a copy, changes it and returns MU_PUT-like true, or false with *ret_status set to leave
  * it. `text` may be replaced (it is kept otherwise; "" removes it). The version moves and the counters of errors are

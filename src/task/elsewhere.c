@@ -11,9 +11,13 @@
 #include "segment/remote.h"
 #include "task/task.h"
 
-/* The request is {task, code, incarnation, message} in each of them, so that one function reads it. */
+/*
+ * The request is {task, code, incarnation, message} in each of them, so that one function reads it. A reset has in
+ * their place the state and the registration that the caller sees the task in: one that is made again knows by them
+ * whether it was carried out.
+ */
 static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, enum mu_op op, const char *what, uint32_t task,
-                              enum muster_status code, uint64_t incarnation, const char *message)
+                              uint32_t code, uint64_t incarnation, const char *message)
 {
     char host[64], words[128];
     struct mu_pack request = {0};
@@ -44,7 +48,11 @@ enum muster_status mu_elsewhere_report(struct muster *m, struct mu_ctx *ctx, uin
 
 enum muster_status mu_elsewhere_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task)
 {
-    return ask(m, ctx, MU_OP_TASK_RESET, "the reset of", task, MUSTER_OK, 0, "");
+    struct mu_task_record r;
+    struct mu_cluster c;
+    enum muster_status status = mu_cluster_task(m->seg, task, &r, NULL, &c);
+
+    return status ? status : ask(m, ctx, MU_OP_TASK_RESET, "the reset of", task, r.state, r.attempt, "");
 }
 
 enum muster_status mu_elsewhere_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)

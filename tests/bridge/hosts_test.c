@@ -118,7 +118,7 @@ static void a_bad_frame_breaks_the_connection_with_a_sentence(void **state)
     hosts_inject(h, 1, 0, MU_FRAME_CALL, zeros, sizeof zeros);
     hosts_settle(h, NULL);
     hosts_dropped(h, why);
-    assert_non_null(strstr(why, "host 1 sent a CALL frame (64 bytes) that is not well formed: call 0 of slot 0"));
+    assert_non_null(strstr(why, "host node1 sent a CALL frame (64 bytes) that is not well formed: call 0 of slot 0"));
     hosts_join(h, 1);
     hosts_settle(h, NULL);
     hosts_inject(h, 1, 0, MU_FRAME_ANSWER, zeros, sizeof zeros);
@@ -128,7 +128,7 @@ static void a_bad_frame_breaks_the_connection_with_a_sentence(void **state)
     hosts_inject(h, 1, 0, 200, zeros, 1); /* not connected now */
     hosts_settle(h, NULL);
     hosts_dropped(h, why);
-    assert_non_null(strstr(why, "host 1 is down"));
+    assert_non_null(strstr(why, "host node1 is down"));
     assert_int_equal(hosts_close(h), 0);
 }
 

@@ -1,0 +1,348 @@
+/*
+ * bridge/members.c: every host's task records in every host's segment.
+ *
+ * A host's own tasks' records are its truth. Its agent tells the leader which of them have changed; the leader merges
+ * them into its own segment, and tells every other host what has changed there. So a death is a change of a record like
+ * any other, and whoever waits for something anywhere finds it in the records beside it. All that is remembered of a
+ * peer is up to which version of the job's state it was told; a new connection begins at 0, with all that ever was.
+ *
+ * Merging. A record of another host's task keeps the version that it has at the one who tells of it: what is not newer
+ * is nothing new, so frames may come twice or late. An error that was put into the leader's record is not overwritten
+ * by a host that does not know of it yet: it is told instead (bridge/owner.c). Clocks are not compared: ages travel.
+ */
+#include "bridge/members.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <muster/task.h>
+
+#define PACE_NS 20000u /* a host, between two frames with what is not urgent, where there are many hosts */
+enum { MANY = 16 };
+
+/* ---- what changed in our own segment ----------------------------------------------------------------------------- */
+
+/* The records that are ours to tell, as they are now. */
+static void refresh(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+    struct mu_cluster c;
+    uint64_t word = mu_load_acquire(&core->seg->header->cluster); /* acquire: as mu_cluster_look() */
+
+    if (m->read && mu_word_same(word, m->word))
+        return;
+    if (mu_cluster_run(core->seg, m->first, m->count, m->records, NULL, &c))
+        return; /* corrupt: whoever needs the records is told so */
+    m->read = true;
+    m->word = c.word;
+    m->version = c.root.version;
+    m->first_error = core->leader ? c.root.first_error : 0;
+    m->base = m->told_all;
+    m->num_changed = 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->records[i].version > m->base) {
+            m->changed[m->num_changed++] = i;
+            if (core->leader && mu_members_untold(&m->records[i]))
+                mu_owner_tell_error(core, i);
+        }
+}
+
+/* Errors are told at once. */
+static bool is_urgent(const struct mu_core *core, const struct members *m)
+{
+    if (core->num_hosts <= MANY)
+        return true;
+    for (uint32_t i = 0; i < m->num_changed; i++)
+        if (m->records[m->changed[i]].state == MUSTER_TASK_ERROR)
+            return true;
+    return false;
+}
+
+static void look_at_records(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+
+    m->told_all = m->tell_all;
+    refresh(core);
+    if (m->version == m->told_all || (core->now < m->tell_at && !is_urgent(core, m)))
+        return;
+    for (uint32_t h = 0; h < mu_members_peers(core); h++)
+        mu_core_want(core, h);
+    m->tell_all = m->version;
+    m->tell_at = core->now + (uint64_t)PACE_NS * core->num_hosts;
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static void pack_record(struct mu_core *core, struct mu_pack *p, uint32_t task, const struct mu_task_record *record)
+{
+    struct mu_task_record r = *record;
+    struct mu_cluster c;
+    char text[MU_TEXT_MAX] = "";
+
+    if (r.state == MUSTER_TASK_ERROR && mu_cluster_task(core->seg, task, &r, text, &c))
+        return;
+    mu_pack_u32(p, task);
+    mu_pack_u64(p, r.version);
+    mu_pack_u8(p, (uint8_t)r.state);
+    mu_pack_u8(p, (uint8_t)r.cause);
+    mu_pack_u8(p, (uint8_t)r.code);
+    mu_pack_u8(p, r.flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT));
+    mu_pack_u32(p, r.pid);
+    mu_pack_u32(p, r.attempt);
+    mu_pack_u64(p, r.incarnation);
+    mu_pack_u64(p, core->now > r.since ? core->now - r.since : 0);
+    mu_pack_text(p, text);
+}
+
+static bool is_news(const struct mu_core *core, const struct members *m, uint32_t index, uint32_t host)
+{
+    const struct mu_task_record *r = &m->records[index];
+    uint32_t task = m->first + index;
+
+    if (r->version <= m->told[host].version)
+        return false;
+    return !core->leader || task - core->seg->hosts[host].first_task >= core->seg->hosts[host].num_tasks;
+}
+
+static void tell_records(struct mu_core *core, uint32_t host)
+{
+    struct members *m = mu_members_of(core);
+    struct told *told = &m->told[host];
+    size_t empty;
+
+    mu_pack_reset(&m->frame);
+    mu_pack_u64(&m->frame, m->first_error);
+    empty = m->frame.len;
+    if (told->version >= m->base) {
+        for (uint32_t i = 0; i < m->num_changed; i++)
+            if (is_news(core, m, m->changed[i], host))
+                pack_record(core, &m->frame, m->first + m->changed[i], &m->records[m->changed[i]]);
+    } else {
+        for (uint32_t i = 0; i < m->count; i++)
+            if (is_news(core, m, i, host))
+                pack_record(core, &m->frame, m->first + i, &m->records[i]);
+    }
+    if (m->frame.failed)
+        core->peers[host].front.failed = true;
+    else if (m->frame.len > empty || told->first_error != m->first_error)
+        mu_core_send_front(core, host, MU_FRAME_RECORDS, m->frame.bytes, m->frame.len);
+    told->version = m->version;
+    told->first_error = m->first_error;
+}
+
+static void front(struct mu_core *core, uint32_t host)
+{
+    struct members *m = mu_members_of(core);
+
+    mu_roster_tell(core, host);
+    refresh(core);
+    if (m->told[host].version != m->version || m->told[host].first_error != m->first_error)
+        tell_records(core, host);
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
+
+static bool bad(const char *what, uint32_t task)
+{
+    mu_fail(MUSTER_INVALID_ARGUMENT, "the record of task %u %s", task, what);
+    return false;
+}
+
+/* Room for one more. */
+static bool grow(struct members *m, uint32_t count)
+{
+    uint32_t n = m->said_capacity ? 2 * m->said_capacity : 64;
+    struct mu_said *said;
+    uint32_t *tasks;
+
+    if (count < m->said_capacity)
+        return true;
+    said = realloc(m->said, n * sizeof *said);
+    m->said = said ? said : m->said;
+    tasks = said ? realloc(m->said_tasks, n * sizeof *tasks) : NULL;
+    m->said_tasks = tasks ? tasks : m->said_tasks;
+    if (tasks)
+        m->said_capacity = n;
+    else
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the records of %u tasks", n);
+    return tasks != NULL;
+}
+
+/* The next item, as number `count`. */
+static bool take_item(const struct mu_core *core, uint32_t host, struct members *m, uint32_t count, struct mu_unpack *u)
+{
+    struct mu_said *s;
+    uint32_t task;
+
+    if (!grow(m, count))
+        return false;
+    s = &m->said[count];
+    *s = (struct mu_said){0};
+    task = m->said_tasks[count] = mu_unpack_u32(u);
+    s->version = mu_unpack_u64(u);
+    s->state = mu_unpack_u8(u);
+    s->cause = mu_unpack_u8(u);
+    s->code = mu_unpack_u8(u);
+    s->flags = mu_unpack_u8(u);
+    s->pid = mu_unpack_u32(u);
+    s->attempt = mu_unpack_u32(u);
+    s->incarnation = mu_unpack_u64(u);
+    s->age = mu_unpack_u64(u);
+    s->text = mu_unpack_blob(u, MU_TEXT_MAX - 1, &s->text_len);
+    if (u->failed)
+        return bad("is cut off", task);
+    if (task >= core->seg->num_tasks || mu_is_local_task(core->seg, task) ||
+        (core->leader && mu_host_of(core->seg, task) != host))
+        return bad("is not its to tell", task);
+    if (count && m->said_tasks[count - 1] >= task)
+        return bad("is out of order", task);
+    if (!s->version || s->state > MUSTER_TASK_ERROR || s->cause > MUSTER_CAUSE_EXITED || s->code > MUSTER_DATA_LOSS ||
+        (s->flags & ~(MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT)))
+        return bad("cannot be", task);
+    return !s->text_len || !memchr(s->text, 0, s->text_len) || bad("has a text with a NUL", task);
+}
+
+static bool merge(struct mu_task_change *c)
+{
+    struct mu_core *core = c->arg;
+    struct mu_said *s = &mu_members_of(core)->said[c->index];
+    struct mu_task_record *r = &c->record;
+    bool known = r->flags & MU_TASK_REMOTE, same = known && r->state == s->state && r->attempt == s->attempt;
+
+    s->contested =
+        core->leader && mu_members_untold(r) && s->state == MUSTER_TASK_CONNECTED && s->attempt == r->attempt;
+    if (s->contested || (known && s->version <= r->start))
+        return false;
+    *r = (struct mu_task_record){.state = s->state,
+                                 .cause = s->cause,
+                                 .code = s->code,
+                                 .flags = s->flags | MU_TASK_REMOTE |
+                                          (s->state == MUSTER_TASK_CONNECTED ? MU_TASK_SAID_CONNECTED : 0),
+                                 .pid = s->pid,
+                                 .attempt = s->attempt,
+                                 .start = s->version,
+                                 .incarnation = s->incarnation,
+                                 .since = same ? r->since : core->now - (s->age < core->now ? s->age : core->now)};
+    memset(c->text, 0, sizeof c->text);
+    if (s->text_len)
+        memcpy(c->text, s->text, s->text_len);
+    return true;
+}
+
+bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct members *m = mu_members_of(core);
+    uint64_t first_error = mu_unpack_u64(u);
+    uint32_t count = 0;
+    struct mu_ctx *ctx;
+    enum muster_status status;
+
+    if (first_error > (core->leader ? 0 : core->seg->num_tasks)) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "task %llu cannot be the first in error", (unsigned long long)first_error - 1);
+        return false;
+    }
+    while (u->left)
+        if (!take_item(core, host, m, count++, u))
+            return false;
+    status = mu_enter(core->m, &ctx);
+    if (status)
+        return false;
+    status = mu_cluster_edit_many(ctx, m->said_tasks, count, merge, core);
+    if (!status && first_error)
+        status = mu_cluster_set_first(ctx, (uint32_t)first_error - 1);
+    mu_exit(ctx);
+    for (uint32_t i = 0; !status && i < count; i++)
+        if (m->said[i].contested)
+            mu_owner_tell_error(core, m->said_tasks[i]);
+    mu_core_worked(core);
+    return !status;
+}
+
+/* ---- the module -------------------------------------------------------------------------------------------------- */
+
+static bool init(struct mu_core *core, void **ret_state)
+{
+    struct members *m = calloc(1, sizeof *m);
+
+    *ret_state = m;
+    if (!m)
+        return false;
+    m->first = core->leader ? 0 : core->seg->first_task;
+    m->count = core->leader ? core->seg->num_tasks : core->seg->local_tasks;
+    m->records = calloc(m->count + 1, sizeof *m->records);
+    m->changed = calloc(m->count + 1, sizeof *m->changed);
+    m->told = calloc(mu_members_peers(core), sizeof *m->told);
+    m->rtt_told = calloc(core->num_hosts, sizeof *m->rtt_told);
+    if (!m->records || !m->changed || !m->told || !m->rtt_told)
+        return false;
+    mu_roster_begin(core);
+    mu_loss_begin(core);
+    return true;
+}
+
+static void done(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+
+    mu_pack_done(&m->frame);
+    free(m->records);
+    free(m->changed);
+    free(m->told);
+    free(m->said);
+    free(m->said_tasks);
+    free(m->errands);
+    free(m->rtt_told);
+    free(m);
+}
+
+static void up(struct mu_core *core, uint32_t host)
+{
+    struct members *m = mu_members_of(core);
+
+    m->told[host] = (struct told){.roster = true};
+    mu_roster_set(core, host, MU_HOST_UP);
+    mu_owner_up(core, host);
+    mu_core_want(core, host);
+}
+
+static void down(struct mu_core *core, uint32_t host)
+{
+    mu_roster_set(core, host, MU_HOST_DOWN);
+    mu_loss_broken(core, host);
+}
+
+static void lost(struct mu_core *core, uint32_t host, const char *why)
+{
+    mu_members_of(core)->told[host].gone = 0;
+    mu_roster_set(core, host, why && !strcmp(why, MU_CORE_LEFT) ? MU_HOST_LEFT : MU_HOST_LOST);
+    mu_loss_of(core, host, why);
+    if (core->leader)
+        mu_owner_lost(core, host);
+}
+
+static void look(struct mu_core *core)
+{
+    mu_loss_look(core);
+    mu_roster_look(core);
+    look_at_records(core);
+}
+
+static uint64_t next(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+    uint64_t at = mu_loss_next(core), roster = mu_roster_next(core);
+
+    at = roster < at ? roster : at;
+    return m->version != m->tell_all && m->tell_at < at ? m->tell_at : at;
+}
+
+const struct mu_module mu_module_members = {.name = "members",
+                                            .init = init,
+                                            .done = done,
+                                            .up = up,
+                                            .down = down,
+                                            .lost = lost,
+                                            .look = look,
+                                            .front = front,
+                                            .next = next};

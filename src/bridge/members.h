@@ -1,0 +1,92 @@
+/*
+ * bridge/members.h: what the files of the members module share: bridge/members.c, the tasks' records; bridge/loss.c,
+ * hosts that are lost; bridge/owner.c, what is asked about tasks of other hosts; bridge/roster.c, the hosts.
+ */
+#ifndef MU_BRIDGE_MEMBERS_H
+#define MU_BRIDGE_MEMBERS_H
+
+#include "bridge/modules.h"
+#include "segment/cluster.h"
+
+/* What one RECORDS frame says of one task. */
+struct mu_said {
+    uint64_t version, incarnation, age;
+    uint32_t state, cause, code, flags, pid, attempt;
+    const char *text; /* not terminated */
+    size_t text_len;
+    bool contested; /* its host believes it connected; here it is in error */
+};
+
+/* Something asked of the agent of a task's host, which has not answered: the leader's. */
+struct errand {
+    uint32_t op, task, owner, code;
+    uint32_t host, slot; /* who asked */
+    uint64_t number, incarnation;
+    bool again; /* it may have been carried out before */
+};
+
+/* What is to be said to a peer, or expected from it. */
+struct told {
+    uint64_t version;     /* up to which it knows our records */
+    uint64_t first_error; /* that it was told of */
+    bool roster;          /* it must be told of hosts */
+    uint64_t gone;        /* when it is given up; 0: it is there, or nobody expects it */
+};
+
+struct members {
+    struct mu_task_record *records; /* ours to tell: the leader's all, another's own; as of `version` */
+    uint32_t first, count;
+    uint64_t word, version, first_error;
+    bool read;
+    /* Versions: `changed` lists what is later than `base`; all peers that are up know what is up to told_all; this turn
+     * tells them what is up to tell_all. */
+    uint64_t base, told_all, tell_all;
+    uint32_t *changed, num_changed; /* places in `records` */
+    uint64_t tell_at;               /* when what is not urgent is told next */
+    struct told *told;              /* by peer */
+    struct mu_pack frame;
+    struct mu_said *said; /* of the frame being taken */
+    uint32_t *said_tasks, said_capacity;
+    struct errand *errands;
+    uint32_t num_errands, errands_capacity;
+    bool started;
+    uint64_t looked; /* for lost hosts; 0: there was no reason to */
+    uint64_t roster_at;
+    uint64_t *rtt_told; /* by host */
+};
+
+static inline struct members *mu_members_of(struct mu_core *core)
+{
+    return mu_core_state(core, MU_M_MEMBERS);
+}
+static inline uint32_t mu_members_peers(const struct mu_core *core)
+{
+    return core->leader ? core->num_hosts : 1;
+}
+
+/* The leader's: the record was put in error here, and its host does not know yet, as far as the record tells. */
+static inline bool mu_members_untold(const struct mu_task_record *r)
+{
+    return (r->flags & MU_TASK_REMOTE) && (r->flags & MU_TASK_SAID_CONNECTED) && r->state == MUSTER_TASK_ERROR;
+}
+
+/* loss.c */
+void mu_loss_begin(struct mu_core *core);
+void mu_loss_broken(struct mu_core *core, uint32_t host);
+void mu_loss_look(struct mu_core *core);
+uint64_t mu_loss_next(struct mu_core *core);
+void mu_loss_of(struct mu_core *core, uint32_t host, const char *why);
+
+/* owner.c */
+void mu_owner_tell_error(struct mu_core *core, uint32_t task);
+void mu_owner_up(struct mu_core *core, uint32_t host);
+void mu_owner_lost(struct mu_core *core, uint32_t host);
+
+/* roster.c */
+void mu_roster_begin(struct mu_core *core);
+void mu_roster_set(struct mu_core *core, uint32_t host, uint32_t state);
+void mu_roster_look(struct mu_core *core);
+void mu_roster_tell(struct mu_core *core, uint32_t host);
+uint64_t mu_roster_next(struct mu_core *core);
+
+#endif

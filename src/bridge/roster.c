@@ -1,0 +1,208 @@
+/*
+ * bridge/roster.c: the hosts, as the leader knows them, in every host's table.
+ *
+ * A follower tells its name and its agent's pid when it connects; the leader tells all of all: a change of name or
+ * state at once, what it measures now and then. Each agent alone writes its own host's table.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "bridge/members.h"
+
+#define MEASURED_NS 1000000000u /* between two tellings of round trips; with many hosts longer */
+
+static struct mu_host *host_at(const struct mu_core *core, uint32_t host)
+{
+    return &core->seg->hosts[host];
+}
+
+/* relaxed, all of the table: one agent writes, for people; nothing hangs on the order */
+static void set(mu_a64 *word, uint64_t value)
+{
+    mu_store_relaxed(word, value);
+}
+static uint64_t get(const mu_a64 *word)
+{
+    return mu_load_relaxed(word); /* relaxed: as above */
+}
+
+static bool has_name(const struct mu_core *core, uint32_t host)
+{
+    return get(&host_at(core, host)->name[0]) != 0;
+}
+
+static void tell_all(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+
+    for (uint32_t i = 0; i < mu_members_peers(core); i++) {
+        m->told[i].roster = true;
+        mu_core_want(core, i);
+    }
+}
+
+static void put_state(const struct mu_core *core, uint32_t host, uint32_t state, uint64_t since)
+{
+    set(&host_at(core, host)->state, state);
+    set(&host_at(core, host)->since, since);
+}
+
+void mu_roster_begin(struct mu_core *core)
+{
+    if (!has_name(core, core->host))
+        mu_host_set_name(core->seg, core->host, core->seg->header->host);
+    set(&host_at(core, core->host)->agent_pid, (uint64_t)getpid());
+    put_state(core, core->host, MU_HOST_UP, core->now);
+}
+
+void mu_roster_set(struct mu_core *core, uint32_t host, uint32_t state)
+{
+    put_state(core, host, state, core->now);
+    if (core->leader)
+        tell_all(core);
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t age(const struct mu_core *core, uint64_t when)
+{
+    return when && when < core->now ? core->now - when : 0;
+}
+
+static void pack_host(struct mu_core *core, struct mu_pack *p, uint32_t host)
+{
+    const struct mu_host *h = host_at(core, host);
+    char name[64] = "";
+
+    if (has_name(core, host))
+        mu_host_name(core->seg, host, name, sizeof name);
+    mu_pack_u32(p, host);
+    mu_pack_u8(p, (uint8_t)get(&h->state));
+    mu_pack_u64(p, age(core, get(&h->since)));
+    mu_pack_u64(p, age(core, get(&h->heard)));
+    mu_pack_u64(p, get(&h->rtt));
+    mu_pack_u64(p, get(&h->rtt_min));
+    mu_pack_u32(p, (uint32_t)get(&h->agent_pid));
+    mu_pack_text(p, name);
+}
+
+void mu_roster_tell(struct mu_core *core, uint32_t host)
+{
+    struct members *m = mu_members_of(core);
+
+    if (!m->told[host].roster)
+        return;
+    mu_pack_reset(&m->frame);
+    for (uint32_t i = 0; i < core->num_hosts; i++)
+        if (core->leader || i == core->host)
+            pack_host(core, &m->frame, i);
+    if (m->frame.failed)
+        core->peers[host].front.failed = true;
+    else
+        mu_core_send_front(core, host, MU_FRAME_HOSTS, m->frame.bytes, m->frame.len);
+    m->told[host].roster = false;
+}
+
+/* What is measured has moved by a quarter, since it was told. */
+static bool has_moved(uint64_t told, uint64_t now)
+{
+    return (told > now ? told - now : now - told) > told / 4;
+}
+
+void mu_roster_look(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+    bool moved = false;
+
+    if (!core->leader || core->now < m->roster_at)
+        return;
+    m->roster_at = core->now + MEASURED_NS + (uint64_t)core->num_hosts * (MEASURED_NS / 100);
+    for (uint32_t i = 0; i < core->num_hosts; i++) {
+        uint64_t rtt = get(&host_at(core, i)->rtt);
+
+        if (has_moved(m->rtt_told[i], rtt)) {
+            m->rtt_told[i] = rtt;
+            moved = true;
+        }
+    }
+    if (moved)
+        tell_all(core);
+}
+
+uint64_t mu_roster_next(struct mu_core *core)
+{
+    return core->leader ? mu_members_of(core)->roster_at : UINT64_MAX;
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------ */
+
+struct entry {
+    uint32_t host, pid;
+    uint64_t state, since, heard, rtt, rtt_min;
+    char name[64];
+};
+
+static bool take_entry(const struct mu_core *core, uint32_t host, struct mu_unpack *u, struct entry *e)
+{
+    e->host = mu_unpack_u32(u);
+    e->state = mu_unpack_u8(u);
+    e->since = mu_unpack_u64(u);
+    e->heard = mu_unpack_u64(u);
+    e->rtt = mu_unpack_u64(u);
+    e->rtt_min = mu_unpack_u64(u);
+    e->pid = mu_unpack_u32(u);
+    mu_unpack_text(u, e->name, sizeof e->name);
+    if (u->failed || e->host >= core->num_hosts || e->state > MU_HOST_LEFT || (core->leader && e->host != host)) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "what it says of host %u cannot be", e->host);
+        return false;
+    }
+    for (char *c = e->name; *c; c++) /* for people's terminals */
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?';
+    return true;
+}
+
+static uint64_t when(const struct mu_core *core, uint64_t ago)
+{
+    return ago < core->now ? core->now - ago : 0;
+}
+
+/* What the leader says of others: our own table has itself, and its connection to the leader. */
+static void learn(struct mu_core *core, const struct entry *e)
+{
+    struct mu_host *h = host_at(core, e->host);
+
+    if (e->host == core->host)
+        return;
+    set(&h->agent_pid, e->pid);
+    if (e->host == 0)
+        return;
+    if (get(&h->state) != e->state)
+        put_state(core, e->host, (uint32_t)e->state, when(core, e->since));
+    set(&h->heard, when(core, e->heard));
+    set(&h->rtt, e->rtt);
+    set(&h->rtt_min, e->rtt_min);
+}
+
+bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct entry e;
+    char before[64] = "";
+
+    while (u->left) {
+        if (!take_entry(core, host, u, &e))
+            return false;
+        if (has_name(core, e.host))
+            mu_host_name(core->seg, e.host, before, sizeof before);
+        if (e.name[0] && e.host != core->host && strcmp(before, e.name))
+            mu_host_set_name(core->seg, e.host, e.name);
+        if (!core->leader) {
+            learn(core, &e);
+            continue;
+        }
+        set(&host_at(core, host)->agent_pid, e.pid);
+        tell_all(core);
+    }
+    mu_core_worked(core);
+    return true;
+}
