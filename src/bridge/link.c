@@ -278,6 +278,13 @@ void mu_link_refuse(struct mu_link *link, uint32_t connection, const char *why)
     mu_peer_dismiss(p, why);
 }
 
+void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t patience_ns)
+{
+    link->options.timeout_ns = timeout_ns;
+    link->options.patience_ns = patience_ns;
+    link->due = 0;
+}
+
 int mu_link_fd(const struct mu_link *link)
 {
     return link->epoll;

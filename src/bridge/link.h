@@ -25,7 +25,8 @@ struct mu_join {
 
 enum mu_join_verdict { MU_JOIN_REFUSED, MU_JOIN_ACCEPTED, MU_JOIN_LATER };
 
-/* All are called from mu_link_turn() alone; they may call anything here but mu_link_turn() and mu_link_free(). */
+/* All are called from mu_link_turn() and mu_link_welcome() alone; they may call anything here but mu_link_turn() and
+ * mu_link_free(). */
 struct mu_link_events {
     void *arg;
     /* Leader: the peer has proved that it knows the key. Accept: *ret_host, fill `welcome`; an older connection of that
@@ -71,6 +72,8 @@ void mu_link_flush(struct mu_link *link); /* write what the sockets take now: on
 void mu_link_drop(struct mu_link *link, uint32_t host, const char *why);
 void mu_link_welcome(struct mu_link *link, uint32_t connection, uint32_t host, const void *welcome, size_t len);
 void mu_link_refuse(struct mu_link *link, uint32_t connection, const char *why);
+
+void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t patience_ns);
 
 int mu_link_fd(const struct mu_link *link);            /* an epoll descriptor: readable when there is something to do */
 uint64_t mu_link_next(const struct mu_link *link);     /* CLOCK_MONOTONIC ns: when turn must be called at the latest */

@@ -153,6 +153,7 @@ static void take_text(struct mu_link_peer *p, const struct mu_message *message)
 
     copy_text(message, text, sizeof text);
     mu_peer_words(p, words, sizeof words);
+    p->is_dropped = true;
     if (message->type == MU_FRAME_REFUSE)
         mu_peer_close(p, MU_LINK_REFUSED, "%s refused this host: %s", words, text);
     else

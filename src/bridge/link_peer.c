@@ -109,6 +109,9 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
     p->state = MU_LINK_CLOSED;
     mu_peer_is_known(p);
     leave_host(p);
+    /* a child that was forked meanwhile has the socket, too: it must end, and epoll forget it, all the same */
+    epoll_ctl(link->epoll, EPOLL_CTL_DEL, p->fd, NULL);
+    shutdown(p->fd, SHUT_RDWR);
     close(p->fd);
     link->num_again -= p->is_again;
     p->is_again = false;
@@ -135,6 +138,7 @@ void mu_peer_dismiss(struct mu_link_peer *p, const char *why)
         return;
     }
     snprintf(p->why, sizeof p->why, "%s", why);
+    p->is_dropped = true;
     notify(p, notice);
     leave_host(p);
     mu_peer_send(p, is_refused ? MU_FRAME_REFUSE : MU_FRAME_DROP, p->why, strlen(p->why));

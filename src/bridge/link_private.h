@@ -47,6 +47,7 @@ struct mu_link_peer {
     enum mu_link_notice notice;
     bool is_dirty, wants_out, is_again, is_shut;
     bool is_pending; /* it has not said who it is */
+    bool is_dropped; /* by words, ours or its own: it would come to that again */
     bool is_kept;    /* waiting, by the owner's word, who will hear of its end */
     uint32_t connection, host, sequence;
     struct mu_frame_reader reader;

@@ -21,8 +21,8 @@ static void tell_down(struct mu_link_peer *p)
 {
     struct mu_link *link = p->link;
 
-    if (link->side == MU_LINK_FOLLOWER && link->now - p->opened > MU_LINK_SLOW_NS)
-        link->dial.pause = MU_LINK_RETRY_NS; /* it was good for a while */
+    if (!p->is_dropped || link->now - p->opened > MU_LINK_SLOW_NS)
+        link->dial.pause = MU_LINK_RETRY_NS; /* it was good */
     link->options.events.down(link->options.events.arg, p->host, p->why);
     if (link->side == MU_LINK_FOLLOWER)
         mu_dial_failed(link, p->why);
