@@ -1,0 +1,562 @@
+/*
+ * bridge/bridge.c: a core and a link, tied together, and driven by two threads.
+ *
+ * Everything happens under one lock. The first thread sleeps in epoll: for what comes from other hosts, for what time
+ * makes due, and for whoever pokes it. The second sleeps on the segment's bell: for what the tasks of this host do.
+ * Whichever wakes does all there is to do and sends it, so nothing is handed from one to the other. With latency the
+ * first does not sleep while somebody waits for an answer that will come soon, nor for a moment after; the second rests
+ * meanwhile, and the bell is off, so that tasks pay nothing for ringing it.
+ */
+#include "bridge/bridge.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bridge/bridge_private.h"
+#include "bridge/control.h"
+#include "segment/handle.h"
+
+#define TIMEOUT_NS 10000000000u
+#define RECHECK_NS 100000000u /* a bell that a dead ringer did not ring, and the hosts' rows */
+#define LINGER_NS  2000000u   /* polling goes on for so long after nobody waits */
+#define EARLY_MAX  (16u << 20)
+
+/* ---- what the link tells ---- */
+
+static enum mu_join_verdict on_join(void *arg, uint32_t connection, const struct mu_join *join, uint32_t *ret_host,
+                                    struct mu_pack *welcome, char *refusal, size_t size)
+{
+    return mu_bridge_seat_join(arg, connection, join, ret_host, welcome, refusal, size);
+}
+
+static void on_gone(void *arg, uint32_t connection)
+{
+    mu_bridge_seat_gone(arg, connection);
+}
+
+static void fail_meeting(struct mu_bridge *b, const char *why)
+{
+    b->is_failed = true;
+    snprintf(b->why, sizeof b->why, "%s", why);
+}
+
+static void on_up(void *arg, uint32_t host, const void *welcome, size_t len)
+{
+    struct mu_bridge *b = arg;
+
+    if (!b->options.leader) {
+        if (!mu_bridge_take_welcome(b, welcome, len)) {
+            char why[512];
+
+            snprintf(why, sizeof why, "%s", muster_last_error());
+            mu_link_drop(b->link, 0, why);
+            if (b->has_core)
+                mu_core_lost(&b->core, 0, why, b->now);
+            else
+                fail_meeting(b, why);
+            return;
+        }
+        b->is_met = true;
+    }
+    b->ups[host]++;
+    b->is_up[host] = true;
+    if (b->has_core)
+        mu_core_up(&b->core, host, b->now);
+}
+
+static void on_down(void *arg, uint32_t host, const char *why)
+{
+    struct mu_bridge *b = arg;
+
+    b->is_up[host] = false;
+    if (b->has_core)
+        mu_core_down(&b->core, host, why, b->now);
+}
+
+static void on_left(void *arg, uint32_t host)
+{
+    struct mu_bridge *b = arg;
+
+    b->is_up[host] = false;
+    if (b->has_core)
+        mu_core_lost(&b->core, host, "it has left", b->now);
+    else if (!b->options.leader)
+        fail_meeting(b, "the leader has left");
+}
+
+static void on_refused(void *arg, const char *why)
+{
+    struct mu_bridge *b = arg;
+
+    b->is_up[0] = false;
+    if (b->has_core)
+        mu_core_lost(&b->core, 0, why, b->now);
+    else
+        fail_meeting(b, why);
+}
+
+/* Of a host that began before we did: kept, for this connection of it. */
+static void keep_early(struct mu_bridge *b, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    if (b->early.len + len > EARLY_MAX) {
+        mu_link_drop(b->link, host, "it says too much before the job has begun here");
+        return;
+    }
+    mu_pack_u32(&b->early, host);
+    mu_pack_u32(&b->early, b->ups[host]);
+    mu_pack_u8(&b->early, type);
+    mu_pack_blob(&b->early, payload, len);
+}
+
+static void on_frame(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    struct mu_bridge *b = arg;
+
+    if (b->has_core)
+        mu_core_frame(&b->core, host, type, payload, len, b->now);
+    else
+        keep_early(b, host, type, payload, len);
+}
+
+static void on_said(void *arg, const char *sentence)
+{
+    struct mu_bridge *b = arg;
+
+    if (b->options.said)
+        b->options.said(b->options.arg, sentence);
+}
+
+/* ---- meeting ---- */
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+    return a + b < a ? UINT64_MAX : a + b;
+}
+
+/* MUSTER_UNKNOWN: not yet. */
+static enum muster_status look_at_meeting(struct mu_bridge *b, const _Atomic int *stop)
+{
+    char missing[256];
+
+    if (b->options.leader && !b->num_missing)
+        mu_bridge_welcome_all(b);
+    if (b->is_failed)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "%s", b->why);
+    if (b->is_met)
+        return MUSTER_OK;
+    if (stop && *stop)
+        return mu_fail(MUSTER_CANCELLED, "stopped while hosts were awaited");
+    if (b->now < b->options.join_until)
+        return MUSTER_UNKNOWN;
+    if (!b->options.leader)
+        return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the leader (%s) has not begun the job in time: it waits for others",
+                       b->options.link.address);
+    mu_bridge_say_missing(b, missing, sizeof missing);
+    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s in time", missing);
+}
+
+static enum muster_status await_all(struct mu_bridge *b, const _Atomic int *stop)
+{
+    for (;;) {
+        struct pollfd fd = {.fd = mu_link_fd(b->link), .events = POLLIN};
+        enum muster_status status;
+        uint64_t next;
+
+        b->now = mu_now();
+        mu_link_turn(b->link, b->now);
+        status = look_at_meeting(b, stop);
+        mu_link_flush(b->link);
+        if (status != MUSTER_UNKNOWN)
+            return status;
+        next = sum(b->now, RECHECK_NS);
+        next = mu_link_next(b->link) < next ? mu_link_next(b->link) : next;
+        next = b->options.join_until < next ? b->options.join_until : next;
+        poll(&fd, 1, next <= b->now ? 0 : (int)((next - b->now) / 1000000 + 1));
+    }
+}
+
+static enum muster_status open_link(struct mu_bridge *b)
+{
+    struct mu_link_options *o = &b->options.link;
+    enum muster_status status;
+
+    o->events = (struct mu_link_events){b, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said};
+    o->num_hosts = b->options.leader ? b->options.num_hosts : 1;
+    o->join.num_tasks = b->options.num_tasks;
+    snprintf(o->join.job, sizeof o->join.job, "%s", b->options.job ? b->options.job : "");
+    if (!b->options.leader) {
+        struct mu_link_options first = *o; /* until the leader has said what holds */
+
+        if (!first.patience_ns)
+            first.patience_ns = b->options.join_until > b->now ? b->options.join_until - b->now : 0;
+        return mu_link_connect(&first, &b->link);
+    }
+    status = mu_link_listen(o, &b->link);
+    if (!status && b->options.listens)
+        b->options.listens(b->options.arg, mu_link_address(b->link));
+    return status;
+}
+
+static enum muster_status make_sleepers(struct mu_bridge *b)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&b->lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+    pthread_cond_init(&b->rest, NULL);
+    b->epoll = epoll_create1(EPOLL_CLOEXEC);
+    b->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (b->epoll < 0 || b->wake < 0)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no epoll for the bridge: %s", strerror(errno));
+    return MUSTER_OK;
+}
+
+enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
+                                  struct mu_bridge **ret_bridge)
+{
+    struct mu_bridge *b = calloc(1, sizeof *b);
+    enum muster_status status;
+
+    if (!b)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge");
+    b->options = *options;
+    b->now = mu_now();
+    if (!b->options.link.timeout_ns)
+        b->options.link.timeout_ns = TIMEOUT_NS;
+    status = make_sleepers(b);
+    if (!status && options->leader && (options->num_hosts < 2 || options->num_hosts > MU_HOSTS_MAX))
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "a job across hosts has 2 to %u of them, not %u", MU_HOSTS_MAX,
+                         options->num_hosts);
+    if (!status)
+        status = mu_bridge_begin_meeting(b);
+    if (!status)
+        status = open_link(b);
+    if (!status) {
+        status = await_all(b, stop);
+        if (status)
+            mu_bridge_dismiss_all(b, muster_last_error());
+    }
+    if (status) {
+        char why[1024];
+
+        snprintf(why, sizeof why, "%s", muster_last_error());
+        mu_bridge_stop(b);
+        return mu_fail(status, "%s", why);
+    }
+    if (!b->options.link.patience_ns)
+        b->options.link.patience_ns = b->shape.timeout_ns;
+    mu_link_set_limits(b->link, b->shape.timeout_ns, b->options.link.patience_ns);
+    *ret_bridge = b;
+    return MUSTER_OK;
+}
+
+const char *mu_bridge_address(const struct mu_bridge *bridge)
+{
+    return mu_link_address(bridge->link);
+}
+
+const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge)
+{
+    return &bridge->shape;
+}
+
+/* ---- turns, under the lock ---- */
+
+/* What is measured of the connections, for status, top and metrics. */
+static void tell_hosts(struct mu_bridge *b)
+{
+    struct muster_segment *seg = b->core.seg;
+    uint32_t hosts = b->options.leader ? b->shape.num_hosts : 1;
+
+    b->told_at = b->now;
+    for (uint32_t i = b->options.leader; i < hosts; i++) {
+        struct mu_host *host = &seg->hosts[i];
+        struct mu_link_stats s;
+
+        if (!mu_link_stats(b->link, i, &s) || !s.connects)
+            continue;
+        /* relaxed, all of them: figures to be shown, each for itself; mu_host_* of whoever shows them */
+        mu_store_relaxed(&host->heard, s.heard_ns);
+        mu_store_relaxed(&host->rtt, s.rtt_ns);
+        mu_store_relaxed(&host->rtt_min, s.rtt_min_ns);
+        mu_store_relaxed(&host->bytes_in, s.bytes_in);
+        mu_store_relaxed(&host->bytes_out, s.bytes_out);
+        mu_store_relaxed(&host->frames_in, s.frames_in);
+        mu_store_relaxed(&host->frames_out, s.frames_out);
+        mu_store_relaxed(&host->connects, s.connects);
+    }
+}
+
+/* Everything that the segment, and frames that have been taken, ask for. True: there was something. */
+static bool drive_core(struct mu_bridge *b)
+{
+    bool worked = false;
+
+    for (int i = 0; i < 64; i++) {
+        b->now = mu_now();
+        if (!mu_core_turn(&b->core, b->now))
+            break;
+        worked = true;
+        mu_link_flush(b->link);
+    }
+    mu_link_flush(b->link); /* what was said outside of turns */
+    return worked;
+}
+
+static void drive(struct mu_bridge *b)
+{
+    do {
+        b->now = mu_now();
+        mu_link_turn(b->link, b->now);
+        drive_core(b);
+    } while (mu_link_next(b->link) == 0 && !b->is_stopping);
+    if (b->now - b->told_at > RECHECK_NS)
+        tell_hosts(b);
+}
+
+static uint64_t next_of(struct mu_bridge *b)
+{
+    uint64_t link = mu_link_next(b->link), core = mu_core_next(&b->core),
+             rows = sum(b->told_at, 10 * (uint64_t)RECHECK_NS);
+
+    link = link < core ? link : core;
+    return link < rows ? link : rows;
+}
+
+static void poke(const struct mu_bridge *b)
+{
+    uint64_t one = 1;
+    ssize_t n = write(b->wake, &one, sizeof one);
+
+    (void)n; /* full is poked enough */
+}
+
+/* ---- the first thread ---- */
+
+static void sleep_in_epoll(struct mu_bridge *b)
+{
+    struct epoll_event events[2];
+    uint64_t until = next_of(b), now = mu_now(), count;
+    int ms = until <= now ? 0 : until - now > 1000000000u ? 1000 : (int)((until - now + 999999) / 1000000);
+
+    b->sleeps_until = until;
+    pthread_mutex_unlock(&b->lock);
+    if (epoll_wait(b->epoll, events, 2, ms) > 0 && read(b->wake, &count, sizeof count) < 0)
+        errno = 0; /* nobody poked: it was the link */
+    pthread_mutex_lock(&b->lock);
+    b->sleeps_until = 0;
+}
+
+static bool should_poll(struct mu_bridge *b)
+{
+    uint64_t now = mu_now();
+
+    if (!b->options.latency)
+        return false;
+    if (mu_core_busy(&b->core))
+        b->poll_until = now + LINGER_NS;
+    return now < b->poll_until;
+}
+
+/* Until nobody has waited for a moment. Others get the lock, and the processor when there are more who want it. */
+static void poll_for_a_while(struct mu_bridge *b)
+{
+    b->is_polling = true;
+    mu_bell_disarm(b->core.seg);
+    do {
+        pthread_mutex_unlock(&b->lock);
+        mu_yield();
+        pthread_mutex_lock(&b->lock);
+        drive(b);
+    } while (!b->is_stopping && should_poll(b));
+    b->is_polling = false;
+    pthread_cond_signal(&b->rest);
+    mu_bell_arm(b->core.seg); /* the other may be asleep on it, unarmed */
+    drive(b);
+}
+
+static void *run_epoll(void *arg)
+{
+    struct mu_bridge *b = arg;
+
+    pthread_mutex_lock(&b->lock);
+    while (!b->is_stopping) {
+        drive(b);
+        if (should_poll(b))
+            poll_for_a_while(b);
+        if (!b->is_stopping)
+            sleep_in_epoll(b);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* ---- the second thread ---- */
+
+/* It was rung, or it looks anyway. What is now due earlier than the other one sleeps, that one must know. */
+static bool answer_bell(struct mu_bridge *b)
+{
+    bool worked = drive_core(b);
+
+    if (b->sleeps_until && (next_of(b) < b->sleeps_until || (worked && should_poll(b))))
+        poke(b);
+    return worked;
+}
+
+static void *run_bell(void *arg)
+{
+    struct mu_bridge *b = arg;
+    struct muster_segment *seg = b->core.seg;
+
+    pthread_mutex_lock(&b->lock);
+    while (!b->is_stopping) {
+        if (b->is_polling) {
+            pthread_cond_wait(&b->rest, &b->lock);
+            continue;
+        }
+        mu_bell_arm(seg);
+        if (answer_bell(b)) {
+            mu_bell_disarm(seg);
+            continue;
+        }
+        pthread_mutex_unlock(&b->lock);
+        mu_bell_wait(seg, mu_now() + RECHECK_NS);
+        pthread_mutex_lock(&b->lock);
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
+{
+    struct mu_bridge *b = arg;
+
+    return mu_link_send(b->link, host, type, payload, len);
+}
+
+static void wire_drop(void *arg, uint32_t host, const char *why)
+{
+    struct mu_bridge *b = arg;
+
+    mu_link_drop(b->link, host, why);
+}
+
+static void replay_early(struct mu_bridge *b)
+{
+    struct mu_unpack u = mu_unpack_of(b->early.bytes, b->early.len);
+
+    while (u.left && !u.failed) {
+        uint32_t host = mu_unpack_u32(&u), ups = mu_unpack_u32(&u);
+        uint8_t type = mu_unpack_u8(&u);
+        size_t len;
+        const void *payload = mu_unpack_blob(&u, MU_FRAME_MESSAGE, &len);
+
+        if (payload && b->is_up[host] && b->ups[host] == ups) /* otherwise it went with its connection */
+            mu_core_frame(&b->core, host, type, payload, len, b->now);
+    }
+    mu_pack_done(&b->early);
+}
+
+/* Without signals: those are for the agent's other threads. */
+static bool begin_threads(struct mu_bridge *b)
+{
+    void *(*const runs[])(void *) = {run_epoll, run_bell};
+    sigset_t all, old;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while (b->num_threads < 2 && pthread_create(&b->threads[b->num_threads], NULL, runs[b->num_threads], b) == 0)
+        b->num_threads++;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return b->num_threads == 2;
+}
+
+static bool watch(struct mu_bridge *b, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+
+    event.data.fd = fd;
+    return epoll_ctl(b->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
+{
+    struct mu_bridge *b = bridge;
+    const struct mu_wire wire = {b, wire_send, wire_drop};
+    enum muster_status status;
+
+    b->core = (struct mu_core){.latency = b->options.latency,
+                               .timeout = b->shape.timeout_ns,
+                               .control = b->options.control,
+                               .host_changed = b->options.host_changed,
+                               .arg = b->options.arg};
+    b->now = mu_now();
+    for (uint32_t i = 0; i < b->shape.num_hosts; i++)
+        if (b->names[i][0])
+            mu_host_set_name(m->seg, i, b->names[i]);
+    status = mu_core_init(&b->core, m, &wire, b->now);
+    if (status)
+        return status;
+    b->has_core = true;
+    for (uint32_t i = 0; i < (b->options.leader ? b->shape.num_hosts : 1); i++)
+        if (b->is_up[i])
+            mu_core_up(&b->core, i, b->now);
+    replay_early(b);
+    if (watch(b, mu_link_fd(b->link)) && watch(b, b->wake) && begin_threads(b))
+        return MUSTER_OK;
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no threads for the bridge: %s", strerror(errno));
+}
+
+void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+{
+    pthread_mutex_lock(&bridge->lock);
+    if (bridge->has_core)
+        mu_control_send(&bridge->core, host, kind, bytes, len);
+    pthread_mutex_unlock(&bridge->lock);
+    poke(bridge);
+}
+
+void mu_bridge_stop(struct mu_bridge *bridge)
+{
+    struct mu_bridge *b = bridge;
+
+    if (!b)
+        return;
+    pthread_mutex_lock(&b->lock);
+    if (b->has_core) {
+        drive_core(b); /* what was said last goes out before the goodbye */
+        tell_hosts(b);
+    }
+    b->is_stopping = true;
+    pthread_cond_signal(&b->rest);
+    pthread_mutex_unlock(&b->lock);
+    poke(b);
+    if (b->num_threads > 1)
+        mu_bell_ring_always(b->core.seg);
+    while (b->num_threads > 0)
+        pthread_join(b->threads[--b->num_threads], NULL);
+    mu_link_free(b->link);
+    if (b->has_core)
+        mu_core_done(&b->core);
+    mu_bridge_end_meeting(b);
+    if (b->epoll >= 0)
+        close(b->epoll);
+    if (b->wake >= 0)
+        close(b->wake);
+    pthread_mutex_destroy(&b->lock);
+    pthread_cond_destroy(&b->rest);
+    free(b);
+}

@@ -1,0 +1,285 @@
+/*
+ * bridge/bridge_meet.c: who may take part in the job, as which host, and the shape that all of them learn.
+ *
+ * The leader has a seat for each host. A host is its node number and its incarnation: the same incarnation comes back
+ * to its seat, another one finds it taken. Until every seat is taken by somebody who is there, all are kept waiting;
+ * then all are welcomed with the same shape. What is refused is refused in words, and changes nothing for the others.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/process.h"
+#include "bridge/bridge_private.h"
+
+static bool make_tables(struct mu_bridge *b, uint32_t hosts)
+{
+    free(b->tasks);
+    free(b->names);
+    b->tasks = calloc(hosts, sizeof *b->tasks);
+    b->names = calloc(hosts, sizeof *b->names);
+    b->shape.tasks = b->tasks;
+    b->shape.names = (const char(*)[64])b->names;
+    return b->tasks && b->names;
+}
+
+enum muster_status mu_bridge_begin_meeting(struct mu_bridge *b)
+{
+    const struct mu_bridge_options *o = &b->options;
+    uint32_t hosts = o->leader ? o->num_hosts : 1;
+
+    b->ups = calloc(hosts, sizeof *b->ups);
+    b->is_up = calloc(hosts, sizeof *b->is_up);
+    b->seats = calloc(hosts, sizeof *b->seats);
+    if (!b->ups || !b->is_up || !b->seats || !make_tables(b, hosts))
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a job of %u hosts", hosts);
+    if (!o->leader)
+        return MUSTER_OK;
+    b->num_missing = hosts - 1;
+    b->seats[0].is_taken = true;
+    b->tasks[0] = o->num_tasks;
+    snprintf(b->names[0], sizeof b->names[0], "%s", o->link.join.host);
+    b->shape.num_hosts = hosts;
+    snprintf(b->shape.job, sizeof b->shape.job, "%s", o->job ? o->job : "");
+    memcpy(b->shape.run_id, o->run_id, sizeof b->shape.run_id);
+    if (!o->run_id[0] && !o->run_id[1])
+        mu_random(b->shape.run_id, sizeof b->shape.run_id);
+    b->shape.num_events = o->num_events;
+    b->shape.num_buckets = o->num_buckets;
+    b->shape.heap_bytes = o->heap_bytes;
+    b->shape.heartbeat_timeout_ns = o->heartbeat_timeout_ns;
+    b->shape.timeout_ns = o->link.timeout_ns;
+    b->shape.welcome = o->welcome;
+    b->shape.welcome_len = o->welcome_len;
+    return MUSTER_OK;
+}
+
+void mu_bridge_end_meeting(struct mu_bridge *b)
+{
+    free(b->ups);
+    free(b->is_up);
+    free(b->seats);
+    free(b->tasks);
+    free(b->names);
+    free(b->welcome);
+    mu_pack_done(&b->early);
+}
+
+/* ---- the shape, as bytes ---- */
+
+static void pack_shape(const struct mu_bridge *b, uint32_t host, struct mu_pack *p)
+{
+    const struct mu_bridge_shape *s = &b->shape;
+
+    mu_pack_u32(p, s->num_hosts);
+    mu_pack_u32(p, host);
+    mu_pack_u64(p, s->run_id[0]);
+    mu_pack_u64(p, s->run_id[1]);
+    mu_pack_u32(p, s->num_events);
+    mu_pack_u32(p, s->num_buckets);
+    mu_pack_u64(p, s->heap_bytes);
+    mu_pack_u64(p, s->heartbeat_timeout_ns);
+    mu_pack_u64(p, s->timeout_ns);
+    mu_pack_text(p, s->job);
+    for (uint32_t i = 0; i < s->num_hosts; i++) {
+        mu_pack_u32(p, s->tasks[i]);
+        mu_pack_text(p, s->names[i]);
+    }
+    mu_pack_blob(p, s->welcome, s->welcome_len);
+}
+
+static bool unpack_shape(struct mu_bridge *b, struct mu_unpack *u)
+{
+    struct mu_bridge_shape *s = &b->shape;
+    uint64_t tasks = 0;
+    const void *welcome;
+
+    s->num_hosts = mu_unpack_u32(u);
+    s->host = mu_unpack_u32(u);
+    s->run_id[0] = mu_unpack_u64(u);
+    s->run_id[1] = mu_unpack_u64(u);
+    s->num_events = mu_unpack_u32(u);
+    s->num_buckets = mu_unpack_u32(u);
+    s->heap_bytes = mu_unpack_u64(u);
+    s->heartbeat_timeout_ns = mu_unpack_u64(u);
+    s->timeout_ns = mu_unpack_u64(u);
+    mu_unpack_text(u, s->job, sizeof s->job);
+    if (u->failed || s->num_hosts < 2 || s->num_hosts > MU_HOSTS_MAX || !s->host || s->host >= s->num_hosts ||
+        !s->timeout_ns || !make_tables(b, s->num_hosts))
+        return false;
+    for (uint32_t i = 0; i < s->num_hosts; i++) {
+        b->tasks[i] = mu_unpack_u32(u);
+        tasks += b->tasks[i];
+        mu_unpack_text(u, b->names[i], sizeof b->names[i]);
+    }
+    welcome = mu_unpack_blob(u, MU_SHAPE_BYTES_MAX, &s->welcome_len);
+    s->num_tasks = (uint32_t)tasks;
+    if (!mu_unpack_end(u) || tasks != s->num_tasks)
+        return false;
+    b->welcome = malloc(s->welcome_len ? s->welcome_len : 1);
+    if (b->welcome && s->welcome_len)
+        memcpy(b->welcome, welcome, s->welcome_len);
+    s->welcome = b->welcome;
+    return b->welcome != NULL;
+}
+
+/* Later ones, when we have come back, must be of the same run, and for the same host. */
+bool mu_bridge_take_welcome(struct mu_bridge *b, const void *bytes, size_t len)
+{
+    struct mu_unpack u = mu_unpack_of(bytes, len);
+    uint64_t run_id[2];
+    uint32_t hosts, host;
+
+    if (!b->is_met) {
+        if (unpack_shape(b, &u))
+            return true;
+        mu_fail(MUSTER_DATA_LOSS, "the leader's welcome (%zu bytes) is not well formed, or there is no memory for it",
+                len);
+        return false;
+    }
+    hosts = mu_unpack_u32(&u);
+    host = mu_unpack_u32(&u);
+    run_id[0] = mu_unpack_u64(&u);
+    run_id[1] = mu_unpack_u64(&u);
+    if (!u.failed && hosts == b->shape.num_hosts && host == b->shape.host &&
+        memcmp(run_id, b->shape.run_id, sizeof run_id) == 0)
+        return true;
+    mu_fail(MUSTER_FAILED_PRECONDITION, "the leader that answers at %s now is of another run of the job",
+            b->options.link.address);
+    return false;
+}
+
+/* ---- seats ---- */
+
+static uint32_t find_seat(const struct mu_bridge *b, const struct mu_join *join)
+{
+    uint32_t free_one = UINT32_MAX;
+
+    if (join->node != UINT32_MAX)
+        return join->node;
+    for (uint32_t i = 1; i < b->shape.num_hosts; i++) {
+        const struct mu_bridge_seat *seat = &b->seats[i];
+
+        if (seat->is_taken && memcmp(seat->incarnation, join->incarnation, sizeof seat->incarnation) == 0)
+            return i;
+        if (!seat->is_taken && free_one == UINT32_MAX)
+            free_one = i;
+    }
+    return free_one;
+}
+
+/* Whether it may have that seat; otherwise why not. */
+static bool may_sit(const struct mu_bridge *b, const struct mu_join *join, uint32_t host, char *why, size_t size)
+{
+    const struct mu_bridge_seat *seat = host < b->shape.num_hosts ? &b->seats[host] : NULL;
+    uint32_t hosts = b->shape.num_hosts;
+
+    if (join->job[0] && b->shape.job[0] && strcmp(join->job, b->shape.job) != 0)
+        snprintf(why, size, "it is of job '%.80s', this is job '%.80s'", join->job, b->shape.job);
+    else if (join->nodes && join->nodes != hosts)
+        snprintf(why, size, "it was told that the job has %u hosts, and it has %u", join->nodes, hosts);
+    else if (host == 0)
+        snprintf(why, size, "node 0 is the leader itself; the others are 1 to %u", hosts - 1);
+    else if (!seat && join->node == UINT32_MAX)
+        snprintf(why, size, "all %u hosts of the job are there already", hosts);
+    else if (!seat)
+        snprintf(why, size, "it calls itself node %u, and the job has %u hosts: 0 to %u", host, hosts, hosts - 1);
+    else if (seat->is_taken && memcmp(seat->incarnation, join->incarnation, sizeof seat->incarnation) != 0)
+        snprintf(why, size, "node %u is taken by host %s, agent pid %u", host, b->names[host], seat->pid);
+    else if (b->is_met && seat->is_taken && join->num_tasks != b->tasks[host])
+        snprintf(why, size, "node %u had %u tasks when the job began, now it says %u", host, b->tasks[host],
+                 join->num_tasks);
+    else if (b->has_core && b->core.peers[host].state == MU_PEER_LOST)
+        snprintf(why, size, "the job has given up node %u", host);
+    else
+        return true;
+    return false;
+}
+
+enum mu_join_verdict mu_bridge_seat_join(struct mu_bridge *b, uint32_t connection, const struct mu_join *join,
+                                         uint32_t *ret_host, struct mu_pack *welcome, char *refusal, size_t size)
+{
+    uint32_t host = find_seat(b, join);
+    struct mu_bridge_seat *seat;
+
+    if (!may_sit(b, join, host, refusal, size))
+        return MU_JOIN_REFUSED;
+    seat = &b->seats[host];
+    *ret_host = host;
+    if (b->is_met) { /* it had been welcomed before: everybody has */
+        pack_shape(b, host, welcome);
+        return MU_JOIN_ACCEPTED;
+    }
+    if (seat->is_taken) {
+        uint32_t older = seat->connection;
+
+        seat->connection = connection;
+        mu_link_refuse(b->link, older, "it has connected anew");
+        return MU_JOIN_LATER;
+    }
+    *seat = (struct mu_bridge_seat){true, connection, join->pid, {join->incarnation[0], join->incarnation[1]}};
+    b->tasks[host] = join->num_tasks;
+    snprintf(b->names[host], sizeof b->names[host], "%s", join->host);
+    b->num_missing--;
+    return MU_JOIN_LATER;
+}
+
+/* While all are awaited, a seat is held by being there. */
+void mu_bridge_seat_gone(struct mu_bridge *b, uint32_t connection)
+{
+    for (uint32_t i = 1; i < b->shape.num_hosts && !b->is_met; i++)
+        if (b->seats[i].is_taken && b->seats[i].connection == connection) {
+            b->seats[i] = (struct mu_bridge_seat){0};
+            b->num_missing++;
+        }
+}
+
+void mu_bridge_welcome_all(struct mu_bridge *b)
+{
+    struct mu_pack p = {0};
+    uint64_t tasks = 0;
+
+    for (uint32_t i = 0; i < b->shape.num_hosts; i++)
+        tasks += b->tasks[i];
+    if (tasks == 0 || tasks > INT32_MAX) {
+        snprintf(b->why, sizeof b->why, "the hosts have %llu tasks together", (unsigned long long)tasks);
+        b->is_failed = true;
+        return;
+    }
+    b->shape.num_tasks = (uint32_t)tasks;
+    b->is_met = true;
+    for (uint32_t i = 1; i < b->shape.num_hosts; i++) {
+        uint32_t connection = b->seats[i].connection;
+
+        b->seats[i].connection = 0;
+        mu_pack_reset(&p);
+        pack_shape(b, i, &p);
+        if (p.failed)
+            mu_link_refuse(b->link, connection, "the leader has no memory for the welcome");
+        else
+            mu_link_welcome(b->link, connection, i, p.bytes, p.len);
+    }
+    mu_pack_done(&p);
+}
+
+void mu_bridge_dismiss_all(struct mu_bridge *b, const char *why)
+{
+    for (uint32_t i = 1; b->seats && i < b->shape.num_hosts; i++)
+        if (b->seats[i].connection)
+            mu_link_refuse(b->link, b->seats[i].connection, why);
+}
+
+void mu_bridge_say_missing(const struct mu_bridge *b, char *text, size_t size)
+{
+    uint32_t said = 0;
+    size_t at = (size_t)snprintf(text, size, "%s", b->num_missing == 1 ? "host" : "hosts");
+
+    for (uint32_t i = 1; i < b->shape.num_hosts && said < 16 && at < size; i++)
+        if (!b->seats[i].is_taken)
+            at += (size_t)snprintf(text + at, size - at, "%s %u", said++ ? "," : "", i);
+    if (at < size && b->num_missing > said)
+        at += (size_t)snprintf(text + at, size - at, " and %u more", b->num_missing - said);
+    if (at < size)
+        snprintf(text + at, size - at, " of %u %s not come", b->shape.num_hosts, b->num_missing == 1 ? "has" : "have");
+}

@@ -1,0 +1,65 @@
+/* bridge/bridge_private.h: what bridge.c (the two threads) and bridge_meet.c (who comes, and the shape) share. */
+#ifndef MU_BRIDGE_BRIDGE_PRIVATE_H
+#define MU_BRIDGE_BRIDGE_PRIVATE_H
+
+#include <pthread.h>
+
+#include "bridge/bridge.h"
+
+#define MU_SHAPE_BYTES_MAX (64u << 20) /* of the owner's part of a welcome */
+
+/* The leader's: a host's place in the job. */
+struct mu_bridge_seat {
+    bool is_taken;
+    uint32_t connection; /* while it waits for the others; 0: it is up, or not there */
+    uint32_t pid;
+    uint64_t incarnation[2];
+};
+
+struct mu_bridge {
+    struct mu_bridge_options options;
+    struct mu_link *link;
+    struct mu_bridge_shape shape;
+    uint32_t *tasks;
+    char (*names)[64];
+    uint8_t *welcome; /* a follower's copy */
+    struct mu_bridge_seat *seats;
+    uint32_t num_missing;
+    uint32_t *ups;  /* by host: how often its connection has come up */
+    bool *is_up;    /* by host */
+    bool is_met;    /* all hosts were welcomed, or we were */
+    bool is_failed; /* meeting: for `why` */
+    char why[1024];
+
+    struct mu_pack early; /* frames of before the start */
+    struct mu_core core;
+    bool has_core;
+    uint64_t now;
+
+    pthread_mutex_t lock; /* recursive: the agent may say something from within what it is told */
+    pthread_cond_t rest;  /* the bell's thread, while the other polls */
+    pthread_t threads[2];
+    unsigned num_threads;
+    bool is_stopping, is_polling;
+    int epoll, wake;
+    uint64_t sleeps_until; /* the epoll thread; 0: it is awake */
+    uint64_t poll_until;
+    uint64_t told_at; /* when the hosts' rows were last written */
+};
+
+/* bridge_meet.c */
+enum muster_status mu_bridge_begin_meeting(struct mu_bridge *b);
+enum mu_join_verdict mu_bridge_seat_join(struct mu_bridge *b, uint32_t connection, const struct mu_join *join,
+                                         uint32_t *ret_host, struct mu_pack *welcome, char *refusal, size_t size);
+void mu_bridge_seat_gone(struct mu_bridge *b, uint32_t connection);
+/* Leader: everybody is here, and is told so. */
+void mu_bridge_welcome_all(struct mu_bridge *b);
+/* Leader: nobody is to wait any longer. */
+void mu_bridge_dismiss_all(struct mu_bridge *b, const char *why);
+/* "hosts 2, 3 and 5 more have not come" */
+void mu_bridge_say_missing(const struct mu_bridge *b, char *text, size_t size);
+/* Follower: false, with the sentence in mu_fail(), when it is not well formed, or not that of the first time. */
+bool mu_bridge_take_welcome(struct mu_bridge *b, const void *bytes, size_t len);
+void mu_bridge_end_meeting(struct mu_bridge *b);
+
+#endif

@@ -1,0 +1,449 @@
+/*
+ * tests/bridge/bridge_test.c: whole bridges, a process each: they meet over TCP, their tasks' calls go over them, and
+ * what breaks is either made good or said.
+ */
+#include "cm.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bridge/bridge.h"
+#include "child.h"
+#include "cutter.h"
+#include "job.h"
+#include "segment/file.h"
+#include "task/task.h"
+
+static const uint8_t key[MU_KEY_BYTES] = "the key of this test's whole job";
+
+struct plan {
+    uint32_t host, num_hosts, tasks_here;
+    const uint8_t *key;
+    bool latency;
+    int (*task)(struct muster *m, void *arg);
+    int often;
+    const char *address; /* a follower's */
+    int tell;            /* leader: where its address goes, with a NUL */
+    uint64_t timeout_ns, join_ns;
+    enum muster_status ends; /* of meeting */
+    const char *why;         /* part of its sentence */
+    struct test_gate *gate;
+    bool is_left_alone; /* the leader will die: wait until it is lost */
+};
+
+static char job[128];
+
+static int setup(void **state)
+{
+    (void)state;
+    test_name(job, "bridge");
+    return 0;
+}
+
+/* ---- a host's process ---- */
+
+struct host {
+    const struct plan *plan;
+    struct mu_bridge *bridge;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint32_t ended; /* hosts that have left or are lost */
+    char why[300];
+};
+
+static void on_listens(void *arg, const char *address)
+{
+    const struct host *h = arg;
+
+    CHECK(write(h->plan->tell, address, strlen(address) + 1) > 0);
+}
+
+static void on_said(void *arg, const char *sentence)
+{
+    const struct host *h = arg;
+
+    printf("host %u: %s\n", h->plan->host, sentence);
+}
+
+static void on_changed(void *arg, uint32_t host, enum mu_peer_state state, const char *why)
+{
+    struct host *h = arg;
+
+    (void)host;
+    if (state != MU_PEER_LOST)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->ended++;
+    snprintf(h->why, sizeof h->why, "%s", why);
+    pthread_cond_broadcast(&h->changed);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void await_ended(struct host *h, uint32_t count)
+{
+    struct timespec until;
+    int error = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    pthread_mutex_lock(&h->lock);
+    while (h->ended < count && !error)
+        error = pthread_cond_timedwait(&h->changed, &h->lock, &until);
+    pthread_mutex_unlock(&h->lock);
+    CHECK(!error);
+}
+
+static void options_of(struct host *h, struct mu_bridge_options *ret_options)
+{
+    const struct plan *plan = h->plan;
+
+    *ret_options =
+        (struct mu_bridge_options){.leader = plan->host == 0,
+                                   .latency = plan->latency,
+                                   .job = job,
+                                   .num_hosts = plan->num_hosts,
+                                   .num_tasks = plan->tasks_here,
+                                   .welcome = "for all",
+                                   .welcome_len = 8,
+                                   .num_events = 16,
+                                   .num_buckets = 64,
+                                   .heap_bytes = 16 << 20,
+                                   .join_until = muster_after_ns(plan->join_ns ? plan->join_ns : 60000000000u),
+                                   .arg = h,
+                                   .listens = plan->tell ? on_listens : NULL,
+                                   .said = on_said,
+                                   .host_changed = on_changed};
+    ret_options->link.address = plan->host ? plan->address : "127.0.0.1:0";
+    ret_options->link.key = plan->key;
+    ret_options->link.timeout_ns = plan->timeout_ns;
+    ret_options->link.join.node = plan->host;
+    ret_options->link.join.pid = (uint32_t)getpid();
+    ret_options->link.join.incarnation[0] = (uint64_t)getpid();
+    snprintf(ret_options->link.join.host, sizeof ret_options->link.join.host, "name-%u", plan->host);
+}
+
+struct task {
+    const struct plan *plan;
+    int32_t id;
+    char segment[128];
+};
+
+static int run_task(void *arg)
+{
+    struct task *t = arg;
+    struct muster *m = test_join(t->segment, t->id, 0);
+    int result;
+
+    CHECK(m);
+    result = t->plan->task(m, (void *)(uintptr_t)t->plan);
+    CHECK(muster_leave(m) == MUSTER_OK);
+    return result;
+}
+
+/* Its segment, its tasks, its bridge, and their end. */
+static int run_met(struct host *h)
+{
+    const struct mu_bridge_shape *shape = mu_bridge_shape(h->bridge);
+    const struct plan *plan = h->plan;
+    struct mu_hosts_config hosts = {.num_hosts = shape->num_hosts,
+                                    .host = shape->host,
+                                    .num_tasks = shape->tasks,
+                                    .run_id = {shape->run_id[0], shape->run_id[1]}};
+    struct muster_segment_config config = {.num_tasks = shape->num_tasks,
+                                           .num_slots = 32,
+                                           .num_buckets = shape->num_buckets,
+                                           .num_events = shape->num_events,
+                                           .heap_bytes = shape->heap_bytes,
+                                           .heartbeat_timeout_ns = 600000000000u};
+    struct task task = {.plan = plan};
+    struct test_job mine;
+    struct muster *m;
+    pid_t pids[8];
+    int result = 0;
+
+    CHECK(shape->welcome_len == 8 && !memcmp(shape->welcome, "for all", 8));
+    for (uint32_t i = 0; i < shape->host; i++)
+        task.id += (int32_t)shape->tasks[i];
+    snprintf(task.segment, sizeof task.segment, shape->host ? "%.100s.h%u" : "%.100s", job, shape->host);
+    snprintf(mine.name, sizeof mine.name, "%s", task.segment);
+    CHECK(mu_segment_create_hosts(task.segment, &config, &hosts, true, &mine.segment) == MUSTER_OK);
+    for (uint32_t i = 0; i < plan->tasks_here; i++, task.id++)
+        pids[i] = test_fork(run_task, &task);
+    CHECK(mu_join_open(mine.segment, &m) == MUSTER_OK);
+    CHECK(mu_bridge_start(h->bridge, m) == MUSTER_OK);
+    for (uint32_t i = 0; i < plan->tasks_here; i++)
+        result |= test_reap(pids[i]);
+    if (plan->is_left_alone)
+        await_ended(h, 1);
+    if (!plan->host)
+        await_ended(h, plan->num_hosts - 1);
+    mu_bridge_stop(h->bridge);
+    CHECK(muster_leave(m) == MUSTER_OK);
+    CHECK(test_job_end(&mine) == 0);
+    return result;
+}
+
+static int run_host(void *arg)
+{
+    struct host h = {.plan = arg, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct mu_bridge_options options;
+    enum muster_status status;
+
+    options_of(&h, &options);
+    status = mu_bridge_meet(&options, NULL, &h.bridge);
+    if (status != h.plan->ends || (h.plan->why && !strstr(muster_last_error(), h.plan->why))) {
+        printf("host %u: meeting gave %s: %s\n", h.plan->host, muster_status_name(status), muster_last_error());
+        return 1;
+    }
+    return status ? 0 : run_met(&h);
+}
+
+/* ---- the test's side ---- */
+
+static char address[64];
+
+/* The leader's process; its address is known when it returns. */
+static pid_t begin_leader(struct plan *plan)
+{
+    int ends[2];
+    size_t have = 0;
+    pid_t pid;
+
+    assert_int_equal(pipe(ends), 0);
+    plan->tell = ends[1];
+    pid = test_fork(run_host, plan);
+    close(ends[1]);
+    do {
+        assert_int_equal(read(ends[0], address + have, 1), 1);
+    } while (address[have++]);
+    close(ends[0]);
+    return pid;
+}
+
+static void run_hosts(struct plan plan, uint32_t count)
+{
+    struct plan plans[8];
+    pid_t pids[8];
+
+    plan.num_hosts = count;
+    for (uint32_t i = 0; i < count; i++) {
+        plans[i] = plan;
+        plans[i].host = i;
+        plans[i].address = address;
+        pids[i] = i ? test_fork(run_host, &plans[i]) : begin_leader(&plans[0]);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(test_reap(pids[i]), 0);
+}
+
+/* One call whose answer proves that the leader was asked. */
+static enum muster_status ask_leader(struct muster *m)
+{
+    struct mu_remote_call call = {.op = MU_OP_SYNC, .deadline = muster_after_ns(60000000000u), .what = "the leader"};
+    struct mu_answer answer;
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(m, &ctx);
+
+    if (status)
+        return status;
+    status = mu_remote_call(m, ctx, &call, &answer);
+    mu_answer_done(&answer);
+    mu_exit(ctx);
+    return status;
+}
+
+static int ask_often(struct muster *m, void *arg)
+{
+    const struct plan *plan = arg;
+
+    for (int n = plan->often; n && plan->host; n--)
+        CHECK(ask_leader(m) == MUSTER_OK);
+    return 0;
+}
+
+static void calls_go_over_tcp(void **state)
+{
+    (void)state;
+    run_hosts((struct plan){.tasks_here = 2, .task = ask_often, .often = 200}, 2);
+}
+
+static void calls_go_over_tls_between_four(void **state)
+{
+    (void)state;
+    run_hosts((struct plan){.tasks_here = 1, .task = ask_often, .often = 100, .key = key}, 4);
+}
+
+static void calls_go_with_polling(void **state)
+{
+    (void)state;
+    run_hosts((struct plan){.tasks_here = 1, .task = ask_often, .often = 300, .latency = true}, 2);
+}
+
+static void calls_go_on_after_the_connection_broke(void **state)
+{
+    struct plan leader = {.num_hosts = 2, .task = ask_often}, follower = {.host = 1, .tasks_here = 1, .often = 1000};
+    char through[64];
+    struct cutter *c;
+    pid_t pids[2];
+    int status;
+
+    (void)state;
+    follower.task = ask_often;
+    pids[0] = begin_leader(&leader);
+    c = cutter_new(address, through);
+    follower.address = through;
+    pids[1] = test_fork(run_host, &follower);
+    cutter_limit(c, 6000, 6000, true);
+    while (waitpid(pids[1], &status, WNOHANG) == 0) {
+        cutter_turn(c, 20);
+        cutter_limit(c, 5000 + cutter_cuts(c) % 700, 5000 + cutter_cuts(c) % 500, cutter_cuts(c) % 2);
+    }
+    assert_true(cutter_cuts(c) > 3);
+    cutter_free(c);
+    assert_int_equal(status, 0);
+    assert_int_equal(test_reap(pids[0]), 0);
+}
+
+/* ---- meeting ---- */
+
+static void refused_with(struct plan plan, const char *part)
+{
+    plan.address = address;
+    plan.ends = MUSTER_FAILED_PRECONDITION;
+    plan.why = part;
+    assert_int_equal(test_in_child(run_host, &plan), 0);
+}
+
+static int in_another_job(void *arg)
+{
+    snprintf(job, sizeof job, "another-job");
+    return run_host(arg);
+}
+
+static void who_does_not_belong_is_refused_and_the_others_meet(void **state)
+{
+    struct plan leader = {.num_hosts = 3, .task = ask_often, .key = key};
+    struct plan good = {.host = 1, .tasks_here = 1, .often = 5, .task = ask_often, .key = key, .address = address};
+    struct plan other = {.host = 2, .tasks_here = 1, .often = 5, .task = ask_often, .key = key, .address = address};
+    struct plan stray = {.host = 2,
+                         .key = key,
+                         .address = address,
+                         .ends = MUSTER_FAILED_PRECONDITION,
+                         .why = "it is of job 'another-job', this is job 'test-"};
+    pid_t pids[2], first;
+
+    (void)state;
+    pids[0] = begin_leader(&leader);
+    refused_with((struct plan){.host = 3, .key = key}, "it calls itself node 3, and the job has 3 hosts: 0 to 2");
+    refused_with((struct plan){.host = 4000000, .key = key}, "it calls itself node 4000000");
+    refused_with((struct plan){.host = 1, .key = (const uint8_t *)"another key, also of 32 bytes...."},
+                 "has another key than this host");
+    refused_with((struct plan){.host = 1}, "it came in the clear, and this job has a key");
+    assert_int_equal(test_in_child(in_another_job, &stray), 0);
+    first = test_fork(run_host, &good);
+    pids[1] = test_fork(run_host, &other);
+    assert_int_equal(test_reap(pids[1]), 0);
+    assert_int_equal(test_reap(first), 0);
+    assert_int_equal(test_reap(pids[0]), 0);
+}
+
+static int pass_gate(struct muster *m, void *arg)
+{
+    const struct plan *plan = arg;
+
+    (void)m;
+    test_gate_arrive(plan->gate);
+    test_gate_pass(plan->gate);
+    return ask_often(m, arg);
+}
+
+static void who_comes_late_or_twice_is_refused(void **state)
+{
+    struct test_gate gate;
+    struct plan leader = {.num_hosts = 2, .task = ask_often};
+    struct plan follower = {.host = 1, .tasks_here = 1, .often = 5, .task = pass_gate, .gate = &gate};
+    pid_t pids[2];
+
+    (void)state;
+    assert_int_equal(test_gate_open(&gate), 0);
+    pids[0] = begin_leader(&leader);
+    follower.address = address;
+    pids[1] = test_fork(run_host, &follower);
+    test_gate_await(&gate);
+    refused_with((struct plan){.host = 1}, "node 1 is taken by host name-1, agent pid ");
+    refused_with((struct plan){.host = UINT32_MAX}, "all 2 hosts of the job are there already");
+    test_gate_release(&gate);
+    assert_int_equal(test_reap(pids[1]), 0);
+    assert_int_equal(test_reap(pids[0]), 0);
+    test_gate_close(&gate);
+}
+
+static void who_is_missing_is_named_to_all(void **state)
+{
+    struct plan leader = {.num_hosts = 40,
+                          .join_ns = 1500000000,
+                          .ends = MUSTER_DEADLINE_EXCEEDED,
+                          .why = "hosts 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17 and 22 more of 40 have "
+                                 "not come in time"};
+    struct plan follower = {
+        .host = 2, .address = address, .ends = MUSTER_FAILED_PRECONDITION, .why = "and 22 more of 40"};
+    pid_t pid = begin_leader(&leader);
+
+    (void)state;
+    assert_int_equal(test_in_child(run_host, &follower), 0);
+    assert_int_equal(test_reap(pid), 0);
+}
+
+static int wait_for_the_end(struct muster *m, void *arg)
+{
+    const struct plan *plan = arg;
+    enum muster_status status = MUSTER_OK;
+
+    while (plan->host && status == MUSTER_OK)
+        status = ask_leader(m);
+    CHECK(!plan->host || status == MUSTER_UNAVAILABLE);
+    return 0;
+}
+
+static void a_leader_that_was_killed_is_lost(void **state)
+{
+    struct plan leader = {.num_hosts = 2, .task = wait_for_the_end, .timeout_ns = 1000000000};
+    struct plan follower = {
+        .host = 1, .tasks_here = 1, .task = wait_for_the_end, .is_left_alone = true, .address = address};
+    pid_t pids[2];
+
+    (void)state;
+    pids[0] = begin_leader(&leader);
+    pids[1] = test_fork(run_host, &follower);
+    while (!test_exists(job)) /* both have met */
+        poll(NULL, 0, 5);
+    kill(pids[0], SIGKILL);
+    assert_int_equal(test_reap(pids[0]), 1000 + SIGKILL);
+    assert_int_equal(test_reap(pids[1]), 0);
+    assert_ok(muster_segment_remove(job)); /* the leader could not */
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+    const struct CMUnitTest tests[] = {
+        TEST(calls_go_over_tcp),
+        TEST(calls_go_over_tls_between_four),
+        TEST(calls_go_with_polling),
+        TEST(calls_go_on_after_the_connection_broke),
+        TEST(who_does_not_belong_is_refused_and_the_others_meet),
+        TEST(who_comes_late_or_twice_is_refused),
+        TEST(who_is_missing_is_named_to_all),
+        TEST(a_leader_that_was_killed_is_lost),
+    };
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
