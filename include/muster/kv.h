@@ -10,6 +10,11 @@
  *
  * Every mutation commits at one instant: a process killed before it changed nothing, after it everything. No call
  * blocks unless it has a deadline. MUSTER_RESOURCE_EXHAUSTED: the segment (or /dev/shm) is full, nothing changed.
+ *
+ * In a job of several hosts the keys are those of its leader's host. There nothing is different; on the others a
+ * mutation asks the leader and waits for its answer, while the connection is down too: it is made once, whatever breaks
+ * meanwhile. MUSTER_UNAVAILABLE: the leader is lost, and whether the mutation was made is not known; MUSTER_CANCELLED:
+ * interrupted, and it may yet be made.
  */
 #ifndef MUSTER_KV_H
 #define MUSTER_KV_H
@@ -85,6 +90,13 @@ MUSTER_API enum muster_status muster_kv_append(struct muster *muster, const char
  */
 MUSTER_API enum muster_status muster_kv_delete(struct muster *muster, const char *key, size_t key_len,
                                                size_t *ret_count);
+
+/*
+ * For jobs of several hosts: after it, reads on this host see everything that was committed anywhere before the call.
+ * Without it they see what came before anything that this host has learnt of through muster (a barrier, a value, an
+ * event, its own writes). On one node it returns at once.
+ */
+MUSTER_API enum muster_status muster_kv_sync(struct muster *muster, muster_deadline deadline);
 
 /* One entry of a listing: key and value point into the listing; both are followed by a NUL. */
 struct muster_kv_entry {

@@ -151,6 +151,11 @@ void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t
         answer_own(core, e, slot, status, text, body, len);
         return;
     }
+    if (len > WINDOW - KEPT_MAX) {
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "the answer is %zu bytes long; %zu is the most", len, WINDOW - KEPT_MAX);
+        mu_call_answer(core, host, slot, number, MUSTER_RESOURCE_EXHAUSTED, NULL, NULL, 0);
+        return;
+    }
     if (len > KEPT_MAX && h->unsettled &&
         h->unsettled + len > WINDOW) { /* a peer's queue is bounded: when it has taken the others */
         mu_call_later(core, host, slot, number);

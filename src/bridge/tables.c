@@ -35,5 +35,11 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_TASK_RESET, "task reset", mu_op_task_reset, mu_errand_abandoned},
     {MU_OP_TASK_HEARTBEAT, "task heartbeat", mu_op_task_heartbeat, mu_errand_abandoned},
     {MU_OP_EVENT_SEND, "event send", mu_op_event_send, NULL},
+    {MU_OP_KV_INSERT, "kv insert", mu_op_kv_change, NULL},
+    {MU_OP_KV_SET, "kv set", mu_op_kv_change, NULL},
+    {MU_OP_KV_COMPARE_AND_SET, "kv compare and set", mu_op_kv_change, NULL},
+    {MU_OP_KV_INCREMENT, "kv increment", mu_op_kv_change, NULL},
+    {MU_OP_KV_APPEND, "kv append", mu_op_kv_change, NULL},
+    {MU_OP_KV_DELETE, "kv delete", mu_op_kv_change, NULL},
 };
 const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;

@@ -1,17 +1,16 @@
 /*
- * kv/directory.c: many keys: listing, counting, deleting.
+ * kv/directory.c: many keys: listing, counting.
  *
  * A listing is a snapshot by two passes over all buckets that find the same matching keys at the same versions, with no
  * deletion in between in any bucket: then every key listed had its value, and no other matching key existed, at the
  * moment between the passes. (A key that came and went between the two looks would have moved its bucket's count of
- * deletions; overwrites and inserts of other keys move nothing that is compared.) A directory is deleted key by key.
+ * deletions; overwrites and inserts of other keys move nothing that is compared.)
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kv/key.h"
 #include "segment/handle.h"
-#include "segment/stats.h"
 
 enum { PASSES_MAX = 1000 };
 
@@ -215,75 +214,5 @@ enum muster_status muster_kv_count(struct muster *muster, const char *directory,
 
     if (!status)
         *ret_count = p.count;
-    return status;
-}
-
-static enum mu_verdict remove_it(struct mu_edit *e)
-{
-    *(bool *)e->arg = e->version != 0;
-    return e->version ? MU_DELETE : MU_KEEP;
-}
-
-static enum muster_status delete_one(struct muster_segment *seg, struct mu_ctx *ctx, const struct mu_key *k,
-                                     size_t *count)
-{
-    struct mu_table t = mu_table_kv(seg);
-    bool gone = false;
-    struct mu_edit e = {.arg = &gone};
-    enum muster_status status = mu_table_edit(&t, ctx, k, 0, remove_it, &e, NULL);
-
-    *count += !status && gone;
-    return status;
-}
-
-/* The keys under a prefix, bucket by bucket: collected, then deleted one by one. */
-static enum muster_status delete_under(struct muster_segment *seg, struct mu_ctx *ctx, const char *prefix, size_t len,
-                                       size_t *count)
-{
-    struct mu_table t = mu_table_kv(seg);
-    struct pass p = {.prefix = prefix, .prefix_len = len, .values = true};
-    struct mu_walk w = {wants, take, &p, false};
-    enum muster_status status = MUSTER_OK;
-
-    for (uint32_t b = 0; b <= t.mask && !status; b++) {
-        struct mu_bucket_info info;
-
-        p.count = p.used = 0;
-        status = mu_table_walk(&t, ctx, b, &w, &info);
-        for (size_t i = 0; i < p.count && !status; i++) {
-            struct mu_key k;
-
-            mu_key_make(&k, seg, p.bytes + (uintptr_t)p.entries[i].key, p.entries[i].key_len);
-            status = delete_one(seg, ctx, &k, count);
-        }
-    }
-    free(p.entries);
-    free(p.bytes);
-    return status;
-}
-
-enum muster_status muster_kv_delete(struct muster *muster, const char *key, size_t key_len, size_t *ret_count)
-{
-    char prefix[MUSTER_KEY_MAX + 2];
-    size_t len, count = 0;
-    struct mu_ctx *ctx;
-    struct mu_key k;
-    enum muster_status status = mu_enter(muster, &ctx);
-
-    if (status)
-        return status;
-    status = mu_kv_directory(key, key_len, prefix, &len);
-    if (!status && len > 1) {
-        status = mu_kv_key(muster->seg, prefix, len, &k);
-        if (!status)
-            status = delete_one(muster->seg, ctx, &k, &count);
-    }
-    if (!status)
-        status = delete_under(muster->seg, ctx, prefix, len, &count);
-    if (count)
-        mu_count(&ctx->own->kv_writes, 1);
-    if (ret_count)
-        *ret_count = count;
-    mu_exit(ctx);
     return status;
 }

@@ -230,7 +230,7 @@ static inline bool is_sound_page(const struct mu_block *b, uint64_t meta, uint32
             return false;
         /* version - 1: 0 is beyond all others */
         if ((((uint32_t)(hash >> 20) ^ at) & mask) | (version - 1 >= commits) | (n < need) | (n > words - e) |
-            (MU_SHAPE_KEY_LEN(shape) > MU_KEY_MAX) | (len > MU_VALUE_MAX))
+            (MU_SHAPE_KEY_LEN(shape) > MU_KEY_MAX) | (len > MU_ENTRY_MAX))
             return false;
         e += n;
         below += MU_SHAPE_REFS(shape);

@@ -122,14 +122,14 @@ enum mu_fetch mu_external_get(const struct mu_external *x, struct mu_ctx *pin, c
         if (!mu_pin(pin, x->bucket, x->word, x->ref))
             return MU_FETCH_CHANGED;
         /* pinned while the bucket named it: it is there, or the segment is corrupt. acquire: as below */
-        if (!b || x->value_len > MU_VALUE_MAX || mu_load_acquire(&b->word) != live)
+        if (!b || x->value_len > MU_ENTRY_MAX || mu_load_acquire(&b->word) != live)
             rc = MU_FETCH_CORRUPT;
         else
             rc = copy_external(x, b, limit, match, ret_key_words, buffer, capacity);
         mu_unpin(pin);
         return rc;
     }
-    if (!b || x->value_len > MU_VALUE_MAX)
+    if (!b || x->value_len > MU_ENTRY_MAX)
         return MU_FETCH_CORRUPT;
     /* acquire: pairs with mu_heap_publish(); LIVE at this generation means that the contents are the entry's.
      * Nobody frees a block before the commit that no longer names it: not LIVE and still named is damage. */
@@ -351,7 +351,7 @@ bool mu_page_next(const struct mu_page *p, uint32_t *index, struct mu_entry *e, 
     e->key_len = MU_SHAPE_KEY_LEN(shape);
     if (e->words < MU_ENTRY_WORDS || e->at + e->words > p->words || e->ref_at + e->refs > p->root->refs)
         return false;
-    if (e->key_len > MU_KEY_MAX || e->value_len > MU_VALUE_MAX)
+    if (e->key_len > MU_KEY_MAX || e->value_len > MU_ENTRY_MAX)
         return false;
     if (e->flags & MU_ENTRY_EXTERNAL ? !e->refs
                                      : MU_ENTRY_WORDS + mu_words(e->key_len) + mu_words(e->value_len) > e->words)

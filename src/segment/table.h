@@ -14,6 +14,7 @@
 
 #define MU_KEY_MAX   4096u
 #define MU_VALUE_MAX (64u << 20)
+#define MU_ENTRY_MAX (MU_VALUE_MAX + (64u << 10)) /* of a cell: such a value, and what is said of it */
 
 struct mu_table {
     struct muster_segment *seg;

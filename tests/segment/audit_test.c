@@ -205,7 +205,7 @@ static void entry_has_too_long_a_key(void)
 
 static void entry_has_too_long_a_value(void)
 {
-    mu_store_relaxed(entry_word(true, true, 3), MU_VALUE_MAX + 1ull);
+    mu_store_relaxed(entry_word(true, true, 3), MU_ENTRY_MAX + 1ull);
 }
 
 static void entry_has_no_room_for_its_value(void)

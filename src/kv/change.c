@@ -1,0 +1,242 @@
+/*
+ * kv/change.c: what becomes of a key: set, insert, compare, count up, append.
+ *
+ * Every change is one edit of the key's entry (segment/table.h); what differs is the callback that decides the new
+ * value from the old. The caller's own process makes it, or the agent of the leader for a task of another host: the
+ * same code, the same sentences. A change that was made for another host before is found by its record, whose result is
+ * what the callback left in it, or the version of the commit.
+ */
+#include "kv/change.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One edit, on behalf of whom the change says. *ret_version: of the commit, also when it was made before. */
+static enum muster_status edit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c, uint32_t flags,
+                               mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version)
+{
+    struct mu_table t = mu_table_kv(seg);
+    enum muster_status status;
+
+    e->done = c->done;
+    e->forget = c->forget;
+    e->forget_arg = c->arg;
+    status = mu_table_edit(&t, ctx, c->key, flags, fn, e, ret_version);
+    if (status || !c->done)
+        return status;
+    if (e->was_done && ret_version)
+        *ret_version = c->done->version;
+    c->left_record(c->arg, (uint32_t)(c->key->hash >> 20) & t.mask);
+    return MUSTER_OK;
+}
+
+/* For the record. */
+static void leave(struct mu_edit *e, uint64_t result)
+{
+    if (e->done)
+        e->done->result[0] = result;
+}
+
+static enum mu_verdict put_always(struct mu_edit *e)
+{
+    (void)e;
+    return MU_PUT;
+}
+
+static enum muster_status set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+{
+    struct mu_edit e = {.value = c->value, .len = c->len};
+    struct mu_table t = mu_table_kv(seg);
+
+    if (mu_is_bridged(seg) && !c->done && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
+        return MUSTER_OK;
+    return edit(seg, ctx, c, 0, put_always, &e, &c->result);
+}
+
+static enum mu_verdict put_if_absent(struct mu_edit *e)
+{
+    if (!e->version)
+        return MU_PUT;
+    e->status = MUSTER_ALREADY_EXISTS;
+    return MU_KEEP;
+}
+
+static enum muster_status insert(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+{
+    struct mu_edit e = {.value = c->value, .len = c->len};
+    enum muster_status status = edit(seg, ctx, c, 0, put_if_absent, &e, NULL);
+
+    if (status == MUSTER_ALREADY_EXISTS)
+        return mu_fail(status, "key %.*s already exists", MU_KEY_SHOWN(c->key));
+    return status;
+}
+
+struct expectation {
+    uint64_t version, found;
+};
+
+static enum mu_verdict put_if_version(struct mu_edit *e)
+{
+    struct expectation *x = e->arg;
+
+    x->found = e->version;
+    if (e->version == x->version)
+        return MU_PUT;
+    e->status = MUSTER_ABORTED;
+    return MU_KEEP;
+}
+
+static enum muster_status compare_and_set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+{
+    struct expectation x = {c->number, 0};
+    struct mu_edit e = {.value = c->value, .len = c->len, .arg = &x};
+    enum muster_status status = edit(seg, ctx, c, 0, put_if_version, &e, &c->result);
+
+    if (status != MUSTER_ABORTED)
+        return status;
+    c->result = x.found;
+    if (!x.found)
+        return mu_fail(status, "key %.*s is absent, not at version %" PRIu64, MU_KEY_SHOWN(c->key), c->number);
+    return mu_fail(status, "key %.*s is at version %" PRIu64 ", not %" PRIu64, MU_KEY_SHOWN(c->key), x.found,
+                   c->number);
+}
+
+struct addition {
+    int64_t by, sum;
+    bool overflow;
+    char text[24];
+    char bad[48];
+};
+
+/* Decimal text with an optional sign, nothing else; false when it is not, or leaves 64 bits. */
+static bool parse_number(const char *p, size_t len, int64_t *ret)
+{
+    bool negative = len && *p == '-';
+    size_t i = len && (*p == '-' || *p == '+') ? 1 : 0;
+    uint64_t v = 0, most = (uint64_t)INT64_MAX + negative;
+
+    if (i == len)
+        return false;
+    for (; i < len; i++) {
+        unsigned d = (unsigned char)p[i] - '0';
+
+        if (d > 9 || v > (most - d) / 10)
+            return false;
+        v = v * 10 + d;
+    }
+    *ret = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}
+
+static size_t print_number(int64_t v, char text[24])
+{
+    char digits[24];
+    size_t n = 0, len = 0;
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+
+    do
+        digits[n++] = (char)('0' + u % 10);
+    while (u /= 10);
+    if (v < 0)
+        text[len++] = '-';
+    while (n)
+        text[len++] = digits[--n];
+    return len;
+}
+
+static enum mu_verdict put_sum(struct mu_edit *e)
+{
+    struct addition *a = e->arg;
+    int64_t old = 0;
+
+    if (e->version && !parse_number(e->old, e->old_len, &old)) {
+        a->overflow = false;
+        snprintf(a->bad, sizeof a->bad, "%.*s", (int)(e->old_len < 40 ? e->old_len : 40), (const char *)e->old);
+        e->status = MUSTER_FAILED_PRECONDITION;
+        return MU_KEEP;
+    }
+    if (__builtin_add_overflow(old, a->by, &a->sum)) {
+        a->overflow = true;
+        e->status = MUSTER_FAILED_PRECONDITION;
+        return MU_KEEP;
+    }
+    leave(e, (uint64_t)a->sum);
+    e->value = a->text;
+    e->len = print_number(a->sum, a->text);
+    return MU_PUT;
+}
+
+static enum muster_status increment(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+{
+    struct addition a = {.by = (int64_t)c->number};
+    struct mu_edit e = {.arg = &a};
+    enum muster_status status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_sum, &e, NULL);
+
+    c->result = e.was_done ? c->done->result[0] : (uint64_t)a.sum;
+    if (status != MUSTER_FAILED_PRECONDITION)
+        return status;
+    return a.overflow
+               ? mu_fail(status, "adding %" PRId64 " to key %.*s leaves 64 bits", a.by, MU_KEY_SHOWN(c->key))
+               : mu_fail(status, "Failed to parse value \"%s\" of key %.*s as an integer", a.bad, MU_KEY_SHOWN(c->key));
+}
+
+struct appendix {
+    const void *value;
+    size_t len;
+    uint8_t *joined;
+    size_t total;
+};
+
+static enum mu_verdict put_joined(struct mu_edit *e)
+{
+    struct appendix *a = e->arg;
+    uint8_t *more;
+
+    a->total = e->old_len + a->len;
+    if (a->total > MUSTER_VALUE_MAX) {
+        e->status = mu_fail(MUSTER_INVALID_ARGUMENT, "the value would be %zu bytes long; %u is the most", a->total,
+                            MUSTER_VALUE_MAX);
+        return MU_KEEP;
+    }
+    more = realloc(a->joined, a->total + 1);
+    if (!more) {
+        e->status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", a->total);
+        return MU_KEEP;
+    }
+    a->joined = more;
+    if (e->old_len)
+        memcpy(more, e->old, e->old_len);
+    if (a->len)
+        memcpy(more + e->old_len, a->value, a->len);
+    leave(e, a->total);
+    e->value = more;
+    e->len = a->total;
+    return MU_PUT;
+}
+
+static enum muster_status append(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+{
+    struct appendix a = {.value = c->value, .len = c->len};
+    struct mu_edit e = {.arg = &a};
+    enum muster_status status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &e, NULL);
+
+    c->result = e.was_done ? c->done->result[0] : a.total;
+    free(a.joined);
+    return status;
+}
+
+enum muster_status mu_kv_change(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
+{
+    c->result = 0;
+    switch (c->op) {
+    case MU_OP_KV_SET: return set(seg, ctx, c);
+    case MU_OP_KV_INSERT: return insert(seg, ctx, c);
+    case MU_OP_KV_COMPARE_AND_SET: return compare_and_set(seg, ctx, c);
+    case MU_OP_KV_INCREMENT: return increment(seg, ctx, c);
+    case MU_OP_KV_APPEND: return append(seg, ctx, c);
+    case MU_OP_KV_DELETE: return mu_kv_delete_tree(seg, ctx, c);
+    default: return mu_fail(MUSTER_INTERNAL, "%u changes no key", c->op);
+    }
+}

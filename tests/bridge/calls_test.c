@@ -1,0 +1,311 @@
+/* tests/bridge/calls_test.c: changes of keys that tasks of other hosts make: what they answer, and how often they are
+ * made. */
+#include "cm.h"
+#include "child.h"
+#include "hosts.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job.h"
+
+/* ---- the same as on one node ---- */
+
+enum { CHANGES = 3000, NAMES = 12 };
+
+/* A sentence without its numbers: versions count the commits of a bucket, and those are not the same everywhere. */
+static void mask(char *to, size_t size, const char *from)
+{
+    size_t n = 0;
+
+    for (; *from && n + 1 < size; from++) {
+        if (isdigit((unsigned char)*from) && n && to[n - 1] == '#')
+            continue;
+        to[n++] = isdigit((unsigned char)*from) ? '#' : *from;
+    }
+    to[n] = 0;
+}
+
+struct outcome {
+    enum muster_status status;
+    uint64_t result;
+    char text[256];
+};
+
+static const char *const names[NAMES] = {"a",    "a/b", "a/b/c",   "/a//b/d", "n",  "n/1",
+                                         "n/2/", "x",   "../evil", "",        "/a", "a/./b"};
+static const char *const values[] = {"", "1", "-40", "9223372036854775807", "many words that are no number", "7"};
+
+struct change {
+    uint64_t op, name, value, version; /* version: 0 absent, 1 the present one, 2 another */
+};
+
+static void make_change(struct muster *m, const struct change *c, struct outcome *o)
+{
+    const char *name = names[c->name], *value = values[c->value];
+    uint64_t version = 0;
+    size_t length = 0;
+    int64_t sum = 0;
+
+    memset(o, 0, sizeof *o);
+    switch (c->op) {
+    case 0: o->status = muster_kv_set(m, name, MUSTER_NTS, value, strlen(value), &version); break;
+    case 1: o->status = muster_kv_insert(m, name, MUSTER_NTS, value, strlen(value)); break;
+    case 2:
+        o->status = muster_kv_increment(m, name, MUSTER_NTS, (int64_t)c->value - 2, &sum);
+        o->result = (uint64_t)sum;
+        break;
+    case 3:
+        o->status = muster_kv_append(m, name, MUSTER_NTS, value, strlen(value), &length);
+        o->result = length;
+        break;
+    case 4:
+        o->status = muster_kv_compare_and_set(m, name, MUSTER_NTS, c->version, value, strlen(value), &version);
+        o->result = version != 0;
+        break;
+    default: o->status = muster_kv_delete(m, name, MUSTER_NTS, &length); o->result = length;
+    }
+    if (o->status)
+        mask(o->text, sizeof o->text, muster_last_error());
+}
+
+/* The version that a change expects, made from what the key is at where the truth is. */
+static void aim(struct muster *truth, struct change *c)
+{
+    uint64_t version = 0;
+
+    if (muster_kv_try_get(truth, names[c->name], MUSTER_NTS, NULL, 0, NULL, &version))
+        version = version ? version : 0;
+    c->version = c->version == 0 ? 0 : c->version == 1 ? version : version + 1000;
+}
+
+static void assert_same_keys(struct muster *one, struct muster *leader)
+{
+    struct muster_kv_list *a, *b;
+
+    assert_ok(muster_kv_get_dir(one, "", 0, &a));
+    assert_ok(muster_kv_get_dir(leader, "", 0, &b));
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_string_equal(a->entries[i].key, b->entries[i].key);
+        assert_int_equal(a->entries[i].value_len, b->entries[i].value_len);
+        assert_memory_equal(a->entries[i].value, b->entries[i].value, a->entries[i].value_len);
+    }
+    muster_kv_list_free(a);
+    muster_kv_list_free(b);
+}
+
+static void changes_from_a_follower_answer_as_on_one_node(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
+    struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1), *alone;
+    struct test_random r = {test_seed()};
+    struct test_job job;
+
+    (void)state;
+    assert_ok(test_job_create(&job, NULL));
+    alone = test_join(job.name, -1, 0);
+    for (int i = 0; i < CHANGES; i++) {
+        struct change c = {test_below(&r, 6), test_below(&r, NAMES), test_below(&r, 6), test_below(&r, 3)}, d = c;
+        struct outcome here, there;
+
+        aim(alone, &c);
+        aim(leader, &d);
+        make_change(alone, &c, &here);
+        make_change(follower, &d, &there);
+        if (here.status != there.status || here.result != there.result || strcmp(here.text, there.text))
+            fail_msg("change %d (op %d of '%s' with '%s'): alone %d, %d, '%s'; from a follower %d, %d, '%s'", i,
+                     (int)c.op, names[c.name], values[c.value], here.status, (int)here.result, here.text, there.status,
+                     (int)there.result, there.text);
+    }
+    assert_same_keys(alone, leader);
+    assert_ok(muster_leave(alone));
+    assert_ok(muster_leave(follower));
+    assert_ok(muster_leave(leader));
+    assert_int_equal(test_job_end(&job), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void versions_from_a_follower_are_the_leader_s(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
+    struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1);
+    uint64_t version, seen, expected;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        assert_ok(muster_kv_set(follower, "key", MUSTER_NTS, "value", 5, &version));
+        assert_ok(muster_kv_try_get(leader, "key", MUSTER_NTS, NULL, 0, NULL, &seen) == MUSTER_OUT_OF_RANGE
+                      ? MUSTER_OK
+                      : MUSTER_INTERNAL);
+        assert_int_equal(version, seen);
+        expected = version;
+        assert_ok(muster_kv_compare_and_set(follower, "key", MUSTER_NTS, expected, "other", 5, &version));
+        assert_true(version > expected);
+        assert_status(MUSTER_ABORTED,
+                      muster_kv_compare_and_set(follower, "key", MUSTER_NTS, expected, "third", 5, &seen));
+        assert_int_equal(seen, version);
+    }
+    assert_ok(muster_leave(follower));
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* ---- large ---- */
+
+static void the_largest_values_go_across(void **state)
+{
+    struct muster_segment_config c = {.heap_bytes = 256u << 20};
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .segment = c});
+    struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1);
+    size_t len = MUSTER_VALUE_MAX, count;
+    uint8_t *value = malloc(len), *found = malloc(len);
+
+    (void)state;
+    assert_non_null(value);
+    assert_non_null(found);
+    for (size_t i = 0; i < len; i++)
+        value[i] = (uint8_t)(i * 2654435761u >> 13);
+    assert_ok(muster_kv_set(follower, "large", MUSTER_NTS, value, len, NULL));
+    assert_ok(muster_kv_try_get(leader, "large", MUSTER_NTS, found, len, &count, NULL));
+    assert_int_equal(count, len);
+    assert_memory_equal(value, found, len);
+    assert_status(MUSTER_INVALID_ARGUMENT, muster_kv_append(follower, "large", MUSTER_NTS, "x", 1, NULL));
+    assert_says("67108865 bytes long");
+    /* more than the leader has room for is an answer, not an end */
+    assert_ok(muster_kv_set(follower, "large2", MUSTER_NTS, value, len, NULL));
+    assert_ok(muster_kv_set(follower, "large3", MUSTER_NTS, value, len, NULL));
+    assert_status(MUSTER_RESOURCE_EXHAUSTED, muster_kv_set(follower, "large4", MUSTER_NTS, value, len, NULL));
+    assert_ok(muster_kv_delete(follower, "", 0, &count));
+    assert_int_equal(count, 3);
+    assert_ok(muster_kv_set(follower, "large4", MUSTER_NTS, value, len, NULL));
+    free(value);
+    free(found);
+    assert_ok(muster_leave(follower));
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* ---- calls that are made by hand ---- */
+
+static void call_increment(struct hosts *h, uint32_t slot, uint64_t number, bool resent)
+{
+    struct mu_pack p = {0};
+
+    mu_pack_u32(&p, slot);
+    mu_pack_u64(&p, number);
+    mu_pack_u32(&p, MU_OP_KV_INCREMENT);
+    mu_pack_u32(&p, 0); /* an observer */
+    mu_pack_u32(&p, 0);
+    mu_pack_u32(&p, 0);
+    mu_pack_u64(&p, 0);
+    mu_pack_u8(&p, resent);
+    mu_pack_text(&p, "counter");
+    mu_pack_u64(&p, 1);
+    hosts_inject(h, 1, 0, MU_FRAME_CALL, p.bytes, p.len);
+    mu_pack_done(&p);
+}
+
+static int64_t counter_of(struct muster *m)
+{
+    char text[32] = "0";
+    size_t len = 1;
+    enum muster_status status = muster_kv_try_get(m, "counter", MUSTER_NTS, text, 31, &len, NULL);
+
+    assert_true(status == MUSTER_OK || status == MUSTER_NOT_FOUND);
+    text[len] = 0;
+    return strtoll(text, NULL, 10);
+}
+
+/* The leader's agent takes all that lies before it, and nobody else does anything. */
+static void leader_alone(struct hosts *h)
+{
+    while (hosts_step(h, 0))
+        ;
+}
+
+static void strays_and_repetitions_change_nothing(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
+    struct muster *leader = hosts_observer(h, 0);
+
+    (void)state;
+    hosts_settle(h, NULL);
+    call_increment(h, 5, 7, false);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 1);
+    call_increment(h, 5, 7, true);
+    call_increment(h, 5, 7, false);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 1);
+    assert_int_equal(hosts_frames(h, 0, MU_FRAME_ANSWER), 3); /* the same answer each time */
+    call_increment(h, 5, 9, false);
+    call_increment(h, 5, 8, true);
+    call_increment(h, 5, 7, true);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 2);
+    assert_int_equal(hosts_frames(h, 0, MU_FRAME_ANSWER), 4); /* the older ones get none */
+    /* an agent that knows nothing finds what its predecessor's commit left */
+    hosts_kill(h, 0);
+    hosts_start(h, 0);
+    leader_alone(h);
+    call_increment(h, 5, 9, true);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 2);
+    hosts_kill(h, 0);
+    hosts_start(h, 0);
+    leader_alone(h);
+    call_increment(h, 5, 8, true); /* nor what is older than that */
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 2);
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void a_page_full_of_records_makes_calls_wait(void **state)
+{
+    struct muster_segment_config c = {.num_slots = 512};
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .segment = c});
+    struct muster *leader = hosts_observer(h, 0);
+
+    (void)state;
+    hosts_settle(h, NULL);
+    for (uint32_t slot = 0; slot < 300; slot++)
+        call_increment(h, slot, 1, false);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 256);
+    for (uint32_t slot = 0; slot < 300; slot++)
+        call_increment(h, slot, 1, true);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 256);
+    hosts_settle(h, NULL); /* the follower takes the answers and acknowledges them */
+    for (uint32_t slot = 0; slot < 300; slot++)
+        call_increment(h, slot, 1, true);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 300);
+    /* an agent that knows nothing forgets nothing that is not acknowledged */
+    hosts_kill(h, 0);
+    hosts_start(h, 0);
+    leader_alone(h);
+    for (uint32_t slot = 256; slot < 300; slot++)
+        call_increment(h, slot, 1, true);
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 300);
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changes_from_a_follower_answer_as_on_one_node),
+        cmocka_unit_test(versions_from_a_follower_are_the_leader_s),
+        cmocka_unit_test(the_largest_values_go_across),
+        cmocka_unit_test(strays_and_repetitions_change_nothing),
+        cmocka_unit_test(a_page_full_of_records_makes_calls_wait),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
