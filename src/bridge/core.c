@@ -323,13 +323,22 @@ static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
     return true;
 }
 
+static bool is_spoken_to(const struct mu_core *core, uint32_t host)
+{
+    return core->peers[host].wanted && core->peers[host].state == MU_PEER_UP;
+}
+
+static void decide(struct mu_core *core, uint32_t host)
+{
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->front)
+            mu_modules[i]->front(core, host);
+}
+
 static void speak(struct mu_core *core, uint32_t host)
 {
     struct mu_peer *p = &core->peers[host];
 
-    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->front)
-            mu_modules[i]->front(core, host);
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (mu_modules[i] && mu_modules[i]->ahead)
             mu_modules[i]->ahead(core, host);
@@ -342,13 +351,19 @@ static void speak(struct mu_core *core, uint32_t host)
 
 bool mu_core_turn(struct mu_core *core, uint64_t now)
 {
+    uint32_t hosts = core->leader ? core->num_hosts : 1;
+
     core->now = now;
     core->worked = false;
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (mu_modules[i] && mu_modules[i]->look)
             mu_modules[i]->look(core);
-    for (uint32_t h = 0; h < (core->leader ? core->num_hosts : 1); h++)
-        if (core->peers[h].wanted && core->peers[h].state == MU_PEER_UP)
+    /* all is decided for all hosts before the first `ahead`: one collection serves them all */
+    for (uint32_t h = 0; h < hosts; h++)
+        if (is_spoken_to(core, h))
+            decide(core, h);
+    for (uint32_t h = 0; h < hosts; h++)
+        if (is_spoken_to(core, h))
             speak(core, h);
     return core->worked;
 }
