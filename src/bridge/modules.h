@@ -53,6 +53,14 @@ bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_event_send(struct mu_core *core, const struct mu_request *r);
 
+/* copies.c, held.c */
+extern const struct mu_module mu_module_copies;
+#define MU_FRAME_COPIES_MAX (8u << 20)
+#define MU_FRAME_FORGET_MAX (2u << 20)
+bool mu_take_copies(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r);
+
 /* control.c */
 extern const struct mu_module mu_module_control;
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u);

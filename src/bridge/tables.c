@@ -6,14 +6,16 @@
 #include "bridge/modules.h"
 
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
-    [MU_M_CALLS] = &mu_module_calls,   [MU_M_MEETINGS] = &mu_module_meetings, [MU_M_MEMBERS] = &mu_module_members,
-    [MU_M_EVENTS] = &mu_module_events, [MU_M_CONTROL] = &mu_module_control,
+    [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_MEETINGS] = &mu_module_meetings,
+    [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_CONTROL] = &mu_module_control,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_CALL, "CALL", MU_FROM_FOLLOWER, 37, MU_FRAME_VALUE_MAX, mu_take_call},
     {MU_FRAME_ANSWER, "ANSWER", MU_FROM_LEADER, 21, MU_FRAME_VALUE_MAX, mu_take_answer},
     {MU_FRAME_ACK, "ACK", MU_FROM_FOLLOWER, 12, 12 * MU_FRAME_SLOTS, mu_take_ack},
+    {MU_FRAME_COPIES, "COPIES", MU_FROM_LEADER, 5, MU_FRAME_COPIES_MAX, mu_take_copies},
+    {MU_FRAME_FORGET, "FORGET", MU_FROM_FOLLOWER, 8, MU_FRAME_FORGET_MAX, mu_take_forget},
     {MU_FRAME_MEETING, "MEETING", MU_FROM_LEADER, 1, 2u << 20, mu_take_meeting},
     {MU_FRAME_RECORDS, "RECORDS", MU_FROM_BOTH, 8, MU_FRAME_RECORDS_MAX, mu_take_records},
     {MU_FRAME_HOSTS, "HOSTS", MU_FROM_BOTH, 45, MU_HOSTS_MAX *(45 + 64), mu_take_hosts},
@@ -27,6 +29,7 @@ const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kin
 
 const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_SYNC, "sync", mu_op_sync, NULL},
+    {MU_OP_KV_GET, "kv get", mu_op_kv_get, NULL},
     {MU_OP_BARRIER_WAIT, "barrier wait", mu_op_barrier_wait, mu_meeting_abandoned},
     {MU_OP_BARRIER_GIVE_UP, "barrier give up", mu_op_barrier_give_up, mu_meeting_abandoned},
     {MU_OP_BARRIER_CANCEL, "barrier cancel", mu_op_barrier_cancel, NULL},

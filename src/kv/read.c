@@ -2,15 +2,19 @@
  * kv/read.c: reads of single keys: at once, waiting, watching.
  *
  * A wait looks, and sleeps on the key's bucket until something there changes.
+ *
+ * On a follower the table holds copies (kv/ask.h): what is found there is the answer; where nothing is, the leader is
+ * asked. Who waits has asked it to send the key when it comes, so it sleeps here as well, until a copy comes or a new
+ * round begins, in which the leader may have forgotten what it was asked (mu_bridge_round()).
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "kv/key.h"
+#include "kv/ask.h"
 #include "segment/cluster.h"
-#include "segment/handle.h"
+#include "segment/hosts.h"
 #include "segment/trace.h"
-#include "segment/wait.h"
 
 /* One look. A value that needs a pin is read with the thread's slot, when the handle may have one. */
 static enum muster_status look(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
@@ -38,6 +42,34 @@ static enum muster_status deliver(const struct mu_found *f, size_t capacity, siz
     return MUSTER_OK;
 }
 
+/* A follower's table does not have it: what the leader says. */
+static enum muster_status try_ask(struct muster *m, const struct mu_key *k, void *buffer, size_t capacity,
+                                  struct mu_found *f)
+{
+    struct mu_kv_answer a = {0};
+    struct mu_ctx *ctx;
+    uint8_t flags = 0;
+    enum muster_status status = mu_enter_wait(m, &ctx);
+
+    if (status)
+        return status;
+    do {
+        status = mu_kv_ask(m, ctx, k, flags, MUSTER_FOREVER, &a);
+        if (!status && a.what == MU_READ_COPIED)
+            status = look(m, ctx, k, buffer, capacity, f);
+        flags = MU_READ_WHOLE; /* the copy went as fast as it had come */
+    } while (!status && a.what == MU_READ_COPIED && !f->version);
+    if (!status && a.what == MU_READ_VALUE) {
+        f->version = a.version;
+        f->len = a.len;
+        if (a.len <= capacity && a.len)
+            memcpy(buffer, a.value, a.len);
+    }
+    free(a.value);
+    mu_exit(ctx);
+    return status;
+}
+
 enum muster_status muster_kv_try_get(struct muster *muster, const char *key, size_t key_len, void *buffer,
                                      size_t capacity, size_t *ret_len, uint64_t *ret_version)
 {
@@ -51,6 +83,8 @@ enum muster_status muster_kv_try_get(struct muster *muster, const char *key, siz
     if (!status)
         status = look(muster, NULL, &k, buffer, capacity, &f);
     mu_exit_read();
+    if (!status && !f.version && mu_is_follower(muster->seg))
+        status = try_ask(muster, &k, buffer, capacity, &f);
     if (status)
         return status;
     if (!f.version)
@@ -67,64 +101,162 @@ static void note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct mu_ke
                       k->hash, version);
 }
 
+/* A wait for a key. With `alloc`, *alloc grows to fit the value. */
+struct search {
+    struct muster *m;
+    struct mu_ctx *ctx;
+    struct mu_key k;
+    uint64_t after; /* the version must be above it */
+    muster_deadline deadline;
+    void *buffer;
+    size_t capacity;
+    void **alloc;
+    char what[160];
+    struct mu_wait w;
+    /* a follower's: the leader has said in this round that the key is at this version, of which there is no copy */
+    bool asked;
+    uint32_t round;
+    uint64_t told;
+};
+
+static void begin(struct search *s)
+{
+    mu_wait_begin(&s->w, s->m->seg, s->ctx, s->deadline, s->what);
+    s->w.interrupt = &s->m->interrupt;
+    s->w.kind = MU_WAIT_KEY;
+}
+
+/* The value that came with the leader's answer; it owns a->value. */
+static void take_value(struct search *s, struct mu_kv_answer *a, struct mu_found *f)
+{
+    f->version = a->version;
+    f->len = a->len;
+    if (s->alloc && a->version > s->after) {
+        free(*s->alloc);
+        *s->alloc = a->value;
+        s->capacity = a->len;
+        return;
+    }
+    if (!s->alloc && a->version > s->after && a->len <= s->capacity && a->len)
+        memcpy(s->buffer, a->value, a->len);
+    free(a->value);
+}
+
+/* The follower's table does not have it. f->version: what the leader says; f->word stays as it was before it was asked.
+ */
+static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu_found *f)
+{
+    struct mu_table t = mu_table_kv(s->m->seg);
+    uint64_t word = f->word;
+    uint32_t epoch = s->w.epoch;
+    struct mu_kv_answer a = {.what = MU_READ_COPIED};
+    uint8_t flags = MU_READ_WAITS;
+    enum muster_status status = MUSTER_OK;
+
+    if (s->asked && s->round == round) {
+        f->version = s->told;
+        return MUSTER_OK;
+    }
+    mu_wait_end(&s->w); /* asking is a wait of its own */
+    while (!status && a.what == MU_READ_COPIED && !f->version) {
+        status = mu_kv_ask(s->m, s->ctx, &s->k, flags, s->deadline, &a);
+        if (!status && a.what == MU_READ_COPIED)
+            status = mu_table_get(&t, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
+        flags |= MU_READ_WHOLE;
+    }
+    begin(s);
+    s->w.epoch = epoch; /* what happened since the look is not slept through */
+    if (status || a.what == MU_READ_COPIED)
+        return status; /* a copy, then */
+    f->word = word;
+    if (a.what == MU_READ_VALUE)
+        take_value(s, &a, f);
+    s->asked = true;
+    s->round = round;
+    s->told = f->version;
+    return MUSTER_OK;
+}
+
+static enum muster_status find(struct search *s, struct mu_found *f)
+{
+    struct mu_table t = mu_table_kv(s->m->seg);
+    bool follows = mu_is_follower(s->m->seg);
+    uint32_t round = follows ? mu_bridge_round(s->m->seg) : 0;
+    enum muster_status status = mu_table_get(&t, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
+
+    if (status || !follows)
+        return status;
+    if (f->version)
+        s->asked = false;
+    return f->version ? MUSTER_OK : ask_leader(s, round, f);
+}
+
+/* Look, and sleep, until the key is there with a version above `after`. */
+static enum muster_status await(struct search *s, struct mu_found *f)
+{
+    struct mu_table t = mu_table_kv(s->m->seg);
+    bool noted = false;
+    enum muster_status status;
+
+    begin(s);
+    for (;;) {
+        mu_wait_look(&s->w);
+        status = find(s, f);
+        if (status)
+            break;
+        if (s->alloc && f->version > s->after && f->len > s->capacity) {
+            void *more = realloc(*s->alloc, f->len + 1);
+
+            if (more) {
+                *s->alloc = more;
+                s->capacity = f->len;
+                continue;
+            }
+            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
+        } else if (!f->version && s->after) {
+            status = mu_fail(MUSTER_NOT_FOUND, "%s was deleted", s->what);
+        }
+        if (status || f->version > s->after)
+            break;
+        status = mu_cluster_error(s->m->seg, s->what);
+        if (!noted && s->ctx && mu_is_traced(s->ctx)) {
+            noted = true;
+            note(s->ctx, MU_TRACE_KEY_ENTER, &s->k, MUSTER_OK, s->after);
+        }
+        if (!status)
+            status = mu_wait_on(&s->w, mu_table_bucket(&t, &s->k), f->word);
+        if (status)
+            break;
+    }
+    mu_wait_end(&s->w);
+    if (noted)
+        note(s->ctx, MU_TRACE_KEY_LEAVE, &s->k, status, status ? 0 : f->version);
+    return status;
+}
+
 /* Wait until the key is there with a version above `after`. With `alloc`, *alloc grows to fit the value. */
 static enum muster_status wait_for(struct muster *m, const char *key, size_t key_len, uint64_t after,
                                    muster_deadline deadline, void *buffer, size_t capacity, void **alloc,
                                    struct mu_found *f)
 {
-    struct mu_ctx *ctx;
-    struct mu_key k;
-    struct mu_wait w;
-    struct mu_table t;
-    char what[160];
-    bool noted = false;
-    enum muster_status status = mu_enter_wait(m, &ctx);
+    struct search s;
+    enum muster_status status = mu_enter_wait(m, &s.ctx);
 
     if (status)
         return status;
-    status = mu_kv_key(m->seg, key, key_len, &k);
-    if (status) {
-        mu_exit(ctx);
-        return status;
+    status = mu_kv_key(m->seg, key, key_len, &s.k);
+    if (!status) {
+        s.m = m;
+        s.after = after;
+        s.deadline = deadline;
+        s.buffer = buffer;
+        s.capacity = capacity;
+        s.alloc = alloc;
+        s.asked = false;
+        snprintf(s.what, sizeof s.what, "key %.*s", MU_KEY_SHOWN(&s.k));
+        status = await(&s, f);
     }
-    t = mu_table_kv(m->seg);
-    snprintf(what, sizeof what, "key %.*s", MU_KEY_SHOWN(&k));
-    mu_wait_begin(&w, m->seg, ctx, deadline, what);
-    w.interrupt = &m->interrupt;
-    w.kind = MU_WAIT_KEY;
-    for (;;) {
-        mu_wait_look(&w);
-        status = mu_table_get(&t, ctx, &k, alloc ? *alloc : buffer, capacity, f);
-        if (status)
-            break;
-        if (alloc && f->version > after && f->len > capacity) {
-            void *more = realloc(*alloc, f->len + 1);
-
-            if (more) {
-                *alloc = more;
-                capacity = f->len;
-                continue;
-            }
-            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
-        } else if (!f->version && after) {
-            status = mu_fail(MUSTER_NOT_FOUND, "%s was deleted", what);
-        }
-        if (status || f->version > after)
-            break;
-        status = mu_cluster_error(m->seg, what);
-        if (!noted && ctx && mu_is_traced(ctx)) {
-            noted = true;
-            note(ctx, MU_TRACE_KEY_ENTER, &k, MUSTER_OK, after);
-        }
-        if (!status)
-            status = mu_wait_on(&w, mu_table_bucket(&t, &k), f->word);
-        if (status)
-            break;
-    }
-    mu_wait_end(&w);
-    if (noted)
-        note(ctx, MU_TRACE_KEY_LEAVE, &k, status, status ? 0 : f->version);
-    mu_exit(ctx);
+    mu_exit(s.ctx);
     return status;
 }
 

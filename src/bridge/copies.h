@@ -1,0 +1,46 @@
+/*
+ * bridge/copies.h: what the two ends of the copies share: bridge/copies.c, the leader, and bridge/held.c, a follower.
+ */
+#ifndef MU_BRIDGE_COPIES_H
+#define MU_BRIDGE_COPIES_H
+
+#include "bridge/interest.h"
+#include "bridge/modules.h"
+
+/* COPIES: flags 1, items 4; then the items: kind 1, version 8, key (length 4), value (length 4). */
+enum { MU_COPIES_ANEW = 1 };                  /* who waits there asks again: something was forgotten here */
+enum { MU_COPY_GONE = 0, MU_COPY_VALUE = 1 }; /* an item's kind */
+#define MU_COPY_MAX   (4u << 20)              /* larger values are not copied: every read fetches them */
+#define MU_COPIES_CUT (1u << 20) /* a batch that is longer goes in several frames, each cut behind this many bytes */
+/* Bytes of copies on their way to one host, most. It says how much it has taken every so often. */
+#define MU_COPIES_ROOM   (32u << 20)
+#define MU_COPIES_REPORT (1u << 20)
+
+/* How many copies a follower holds, and bytes of them; of its heap at most a quarter. */
+#define MU_HELD_MAX       65536u
+#define MU_HELD_BYTES_MAX (256u << 20)
+
+struct mu_held;
+struct mu_held *mu_held_new(struct mu_core *core);
+void mu_held_free(struct mu_held *held);
+/* A new connection: no copy of an older one stays. */
+void mu_held_up(struct mu_core *core, struct mu_held *held);
+/* A narrower bound, for tests. */
+void mu_copies_bound(struct mu_core *core, uint32_t most, size_t most_bytes);
+
+struct mu_copies {
+    struct mu_held *held; /* the follower's; NULL: the leader */
+    /* the leader's */
+    struct mu_interest in;
+    struct mu_outgoing *out; /* by host */
+    uint8_t *value;          /* of MU_COPY_MAX bytes; made when it is first needed */
+    struct mu_pack taken;    /* the values of this collection */
+    bool collected;          /* in this turn */
+    bool room;               /* a host has said that it took some: what did not fit may fit now */
+};
+static inline struct mu_copies *mu_copies_of(struct mu_core *core)
+{
+    return (struct mu_copies *)mu_core_state(core, MU_M_COPIES);
+}
+
+#endif

@@ -1,0 +1,88 @@
+/*
+ * kv/ask.c: asking the leader for a key.
+ */
+#include "kv/ask.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "segment/remote.h"
+
+#define GRACE_NS 1000000000u /* a look that is not to wait takes a round trip all the same */
+
+/* One question. The answer's bytes behind its head are in *ret_piece. */
+static enum muster_status ask_once(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, uint8_t flags,
+                                   uint64_t from, muster_deadline deadline, struct mu_kv_answer *a,
+                                   struct mu_answer *ret_piece)
+{
+    struct mu_pack p = {0};
+    char what[160];
+    struct mu_remote_call call = {
+        .op = MU_OP_KV_GET, .request = &p, .deadline = deadline, .what = what, .kind = MU_WAIT_KEY};
+    enum muster_status status;
+
+    snprintf(what, sizeof what, "key %.*s", MU_KEY_SHOWN(k));
+    mu_pack_u8(&p, flags);
+    mu_pack_u64(&p, from);
+    mu_pack_blob(&p, k->words, k->len);
+    status = mu_remote_call(m, ctx, &call, ret_piece);
+    mu_pack_done(&p);
+    if (status)
+        return status;
+    a->what = mu_unpack_u8(&ret_piece->body);
+    a->version = mu_unpack_u64(&ret_piece->body);
+    a->len = mu_unpack_u64(&ret_piece->body);
+    if (ret_piece->body.failed || a->what > MU_READ_VALUE || a->len > MUSTER_VALUE_MAX)
+        return mu_fail(MUSTER_DATA_LOSS, "the leader's answer about %s is not well formed", what);
+    return MUSTER_OK;
+}
+
+/* The answer holds a piece of the value from `from` on. */
+static enum muster_status keep_piece(struct mu_kv_answer *a, const struct mu_answer *piece, uint64_t from)
+{
+    size_t n = piece->body.left;
+
+    if (!a->value)
+        a->value = malloc(a->len + 1);
+    if (!a->value)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", a->len);
+    if (n > a->len - from || (!n && from < a->len))
+        return mu_fail(MUSTER_DATA_LOSS, "a piece of a value has %zu bytes, which cannot be", n);
+    memcpy((uint8_t *)a->value + from, piece->body.at, n);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, uint8_t flags,
+                             muster_deadline deadline, struct mu_kv_answer *ret_answer)
+{
+    struct mu_kv_answer *a = ret_answer;
+    uint64_t from = 0, version = 0, now = mu_now();
+    enum muster_status status;
+
+    *a = (struct mu_kv_answer){0};
+    if (deadline <= now)
+        deadline = now + GRACE_NS;
+    do {
+        struct mu_answer piece;
+
+        status = ask_once(m, ctx, k, flags, from, deadline, a, &piece);
+        if (!status && a->what == MU_READ_VALUE && from && a->version != version) {
+            free(a->value); /* it changed between two pieces: from the beginning */
+            a->value = NULL;
+            from = 0;
+        } else if (!status && a->what == MU_READ_VALUE) {
+            status = keep_piece(a, &piece, from);
+            from += piece.body.left;
+            version = a->version;
+        }
+        mu_answer_done(&piece);
+        flags |= MU_READ_WHOLE;
+    } while (!status && a->what == MU_READ_VALUE && (!a->value || from < a->len));
+    if (status || a->what != MU_READ_VALUE) {
+        free(a->value);
+        a->value = NULL;
+    }
+    return status;
+}

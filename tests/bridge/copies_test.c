@@ -1,0 +1,372 @@
+/* tests/bridge/copies_test.c: what a follower reads: as on one node, from copies that never hide what came before. */
+#include "cm.h"
+#include "bridge/copies.h"
+#include "hosts.h"
+#include "segment/remote.h"
+
+#include <muster/muster.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct pair {
+    struct hosts *h;
+    struct muster *leader, *follower;
+};
+
+static struct pair open_pair(const struct hosts_config *config)
+{
+    struct hosts_config two = config ? *config : (struct hosts_config){0};
+    struct pair p;
+
+    two.tasks[0] = two.tasks[1] = 1;
+    p.h = hosts_open(&two);
+    p.leader = hosts_observer(p.h, 0);
+    p.follower = hosts_observer(p.h, 1);
+    return p;
+}
+
+static void close_pair(struct pair *p)
+{
+    assert_ok(muster_leave(p->leader));
+    assert_ok(muster_leave(p->follower));
+    assert_int_equal(hosts_close(p->h), 0);
+}
+
+/* What was committed at the leader's before is here when this returns. */
+static void fresh(struct muster *m)
+{
+    struct mu_remote_call call = {.op = MU_OP_SYNC, .deadline = MUSTER_FOREVER, .what = "the leader"};
+    struct mu_answer answer;
+    struct mu_ctx *ctx;
+
+    assert_ok(mu_enter(m, &ctx));
+    assert_ok(mu_remote_call(m, ctx, &call, &answer));
+    mu_answer_done(&answer);
+    mu_exit(ctx);
+}
+
+static void set(struct muster *m, const char *key, const char *value)
+{
+    assert_ok(muster_kv_set(m, key, MUSTER_NTS, value, MUSTER_NTS, NULL));
+}
+
+static const char *get(struct muster *m, const char *key)
+{
+    static char text[256];
+    size_t len;
+    enum muster_status status = muster_kv_try_get(m, key, MUSTER_NTS, text, sizeof text - 1, &len, NULL);
+
+    if (status == MUSTER_NOT_FOUND)
+        return NULL;
+    assert_ok(status);
+    text[len] = 0;
+    return text;
+}
+
+/* Keys in a host's own table, copies or not. */
+static uint32_t held(const struct pair *p, uint32_t host)
+{
+    struct muster_segment *seg = hosts_segment(p->h, host);
+    struct mu_table t = mu_table_kv(seg);
+    uint32_t n = 0;
+
+    for (uint32_t b = 0; b <= t.mask; b++) {
+        struct mu_root root;
+        uint64_t *body = malloc(MU_CHUNK);
+
+        assert_non_null(body);
+        if (mu_object_read(seg, &t.buckets[b], body, &root) == MU_READ_OK)
+            n += (uint32_t)mu_root_data(&root)[2];
+        free(body);
+    }
+    return n;
+}
+
+static uint64_t calls(const struct pair *p)
+{
+    return hosts_frames(p->h, 1, MU_FRAME_CALL);
+}
+
+static void a_miss_asks_and_a_hit_does_not(void **state)
+{
+    struct pair p = open_pair(NULL);
+    uint64_t version, local, before;
+    char c[8];
+    size_t len;
+
+    (void)state;
+    fresh(p.follower); /* connected */
+    before = calls(&p);
+    assert_null(get(p.follower, "a"));
+    assert_int_equal(calls(&p), before + 1);
+    assert_null(get(p.follower, "a")); /* absence is not kept */
+    assert_int_equal(calls(&p), before + 2);
+    assert_ok(muster_kv_set(p.leader, "a", MUSTER_NTS, "one", 3, &version));
+    assert_string_equal(get(p.follower, "a"), "one");
+    assert_int_equal(calls(&p), before + 3);
+    for (int i = 0; i < 100; i++)
+        assert_string_equal(get(p.follower, "a"), "one");
+    assert_int_equal(calls(&p), before + 3);
+    assert_ok(muster_kv_try_get(p.follower, "/a/", MUSTER_NTS, c, sizeof c, &len, &local));
+    assert_int_equal(local, version);
+    assert_status(MUSTER_OUT_OF_RANGE, muster_kv_try_get(p.follower, "a", MUSTER_NTS, c, 2, &len, NULL));
+    assert_int_equal(len, 3);
+    assert_int_equal(calls(&p), before + 3);
+    close_pair(&p);
+}
+
+static void changes_come_by_themselves(void **state)
+{
+    struct pair p = open_pair(NULL);
+    uint64_t before;
+
+    (void)state;
+    set(p.leader, "a", "one");
+    set(p.leader, "b", "one");
+    assert_string_equal(get(p.follower, "a"), "one");
+    before = calls(&p);
+    set(p.leader, "a", "two");
+    fresh(p.follower);
+    assert_string_equal(get(p.follower, "a"), "two");
+    assert_int_equal(calls(&p), before + 1); /* the fresh one */
+    assert_int_equal(held(&p, 1), 1);        /* nobody wanted b */
+    assert_ok(muster_kv_delete(p.leader, "a", MUSTER_NTS, NULL));
+    fresh(p.follower);
+    assert_int_equal(held(&p, 1), 0);
+    assert_null(get(p.follower, "a"));
+    set(p.leader, "a", "three");
+    assert_string_equal(get(p.follower, "a"), "three");
+    close_pair(&p);
+}
+
+static void a_connection_begins_without_copies(void **state)
+{
+    struct pair p = open_pair(NULL);
+
+    (void)state;
+    for (int i = 0; i < 300; i++) {
+        char key[16];
+
+        snprintf(key, sizeof key, "k/%d", i);
+        set(p.leader, key, "x");
+        assert_string_equal(get(p.follower, key), "x");
+    }
+    assert_int_equal(held(&p, 1), 300);
+    hosts_cut(p.h, 1);
+    set(p.leader, "k/7", "y");
+    assert_string_equal(get(p.follower, "k/7"), "x"); /* old, and all of it: nothing newer has been heard */
+    hosts_join(p.h, 1);
+    fresh(p.follower);
+    assert_int_equal(held(&p, 1), 0);
+    assert_string_equal(get(p.follower, "k/7"), "y");
+    close_pair(&p);
+}
+
+static void values_of_every_size_are_read_whole(void **state)
+{
+    static const size_t sizes[] = {0, 1, 511, 4096, 1u << 20, MU_COPY_MAX, MU_COPY_MAX + 1, (16u << 20) + 5, 64u << 20};
+    struct pair p = open_pair(&(struct hosts_config){.segment = {.heap_bytes = 512u << 20}});
+    uint8_t *value = malloc(64u << 20);
+
+    (void)state;
+    assert_non_null(value);
+    for (size_t i = 0; i < 64u << 20; i++)
+        value[i] = (uint8_t)(i * 2654435761u >> 13);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *got;
+        size_t len;
+
+        assert_ok(muster_kv_set(p.leader, "v", MUSTER_NTS, value, sizes[i], NULL));
+        fresh(p.follower);
+        assert_ok(muster_kv_get_alloc(p.follower, "v", MUSTER_NTS, MUSTER_FOREVER, &got, &len, NULL));
+        assert_int_equal(len, sizes[i]);
+        assert_int_equal(memcmp(got, value, len), 0);
+        free(got);
+    }
+    free(value);
+    close_pair(&p);
+}
+
+struct waiting {
+    struct muster *m;
+    enum muster_status status;
+    uint64_t after, version;
+    muster_deadline deadline;
+    char text[64], error[256];
+    size_t len;
+};
+
+static void *wait_there(void *arg)
+{
+    struct waiting *w = arg;
+
+    w->status = muster_kv_watch(w->m, "w", MUSTER_NTS, w->after, w->deadline, w->text, sizeof w->text - 1, &w->len,
+                                &w->version);
+    snprintf(w->error, sizeof w->error, "%s", muster_last_error());
+    w->text[w->status ? 0 : w->len] = 0;
+    return NULL;
+}
+
+static bool is_asleep(void *arg)
+{
+    const struct waiting *w = arg;
+    struct muster_segment *seg = w->m->seg;
+
+    for (uint32_t i = 0; i < seg->num_slots; i++) {
+        char text[96];
+
+        mu_copy_out((uint64_t *)text, seg->slots[i].wait_text, 12);
+        if (mu_load_acquire(&seg->slots[i].wait_since) && !strncmp(text, "key w", 5) &&
+            !mu_load_acquire(&seg->asks[i / 64]))
+            return true;
+    }
+    return false;
+}
+
+static pthread_t begin_waiting(const struct pair *p, struct waiting *w)
+{
+    pthread_t t;
+
+    assert_int_equal(pthread_create(&t, NULL, wait_there, w), 0);
+    assert_true(hosts_until(p->h, is_asleep, w));
+    return t;
+}
+
+static void waits_end_as_on_one_node(void **state)
+{
+    struct pair p = open_pair(NULL);
+    struct waiting w = {.m = p.follower, .deadline = MUSTER_FOREVER};
+    pthread_t t;
+
+    (void)state;
+    t = begin_waiting(&p, &w); /* for a key that comes */
+    set(p.leader, "w", "one");
+    pthread_join(t, NULL);
+    assert_int_equal(w.status, MUSTER_OK);
+    assert_string_equal(w.text, "one");
+
+    w.after = w.version; /* for a change of it */
+    t = begin_waiting(&p, &w);
+    set(p.leader, "w", "two");
+    pthread_join(t, NULL);
+    assert_int_equal(w.status, MUSTER_OK);
+    assert_string_equal(w.text, "two");
+
+    w.after = w.version; /* that is a deletion */
+    t = begin_waiting(&p, &w);
+    assert_ok(muster_kv_delete(p.leader, "w", MUSTER_NTS, NULL));
+    pthread_join(t, NULL);
+    assert_int_equal(w.status, MUSTER_NOT_FOUND);
+    assert_non_null(strstr(w.error, "key w was deleted"));
+
+    w.after = 0; /* through a broken connection */
+    t = begin_waiting(&p, &w);
+    hosts_cut(p.h, 1);
+    set(p.leader, "w", "three");
+    hosts_join(p.h, 1);
+    pthread_join(t, NULL);
+    assert_int_equal(w.status, MUSTER_OK);
+    assert_string_equal(w.text, "three");
+
+    w.after = w.version; /* until its time is over */
+    w.deadline = muster_after_ns(30000000);
+    wait_there(&w);
+    assert_int_equal(w.status, MUSTER_DEADLINE_EXCEEDED);
+    w.after = 0; /* and at once: what is there is found all the same */
+    w.deadline = 0;
+    wait_there(&w);
+    assert_int_equal(w.status, MUSTER_OK);
+    assert_string_equal(w.text, "three");
+    assert_ok(muster_kv_delete(p.leader, "w", MUSTER_NTS, NULL));
+    fresh(p.follower);
+    wait_there(&w);
+    assert_int_equal(w.status, MUSTER_DEADLINE_EXCEEDED);
+    close_pair(&p);
+}
+
+/* A value too large for a copy is watched all the same. */
+static void large_values_are_watched(void **state)
+{
+    struct pair p = open_pair(&(struct hosts_config){.segment = {.heap_bytes = 128u << 20}});
+    size_t len = MU_COPY_MAX + 1;
+    char *value = calloc(1, len);
+    struct waiting w = {.m = p.follower, .deadline = MUSTER_FOREVER};
+    pthread_t t;
+
+    (void)state;
+    assert_non_null(value);
+    for (int i = 0; i < 3; i++) {
+        t = begin_waiting(&p, &w);
+        value[0] = (char)i;
+        assert_ok(muster_kv_set(p.leader, "w", MUSTER_NTS, value, len, NULL));
+        pthread_join(t, NULL);
+        assert_int_equal(w.status, MUSTER_OUT_OF_RANGE);
+        assert_int_equal(w.len, len);
+        w.after = w.version;
+    }
+    t = begin_waiting(&p, &w);
+    assert_ok(muster_kv_delete(p.leader, "w", MUSTER_NTS, NULL));
+    pthread_join(t, NULL);
+    assert_int_equal(w.status, MUSTER_NOT_FOUND);
+    free(value);
+    close_pair(&p);
+}
+
+static void what_is_held_is_bounded(void **state)
+{
+    struct pair p = open_pair(NULL);
+    struct waiting w = {.m = p.follower, .deadline = MUSTER_FOREVER};
+    struct mu_core *core = hosts_lock(p.h, 1);
+    pthread_t t;
+
+    (void)state;
+    assert_non_null(core);
+    mu_copies_bound(core, 100, 1u << 20);
+    hosts_unlock(p.h, 1);
+    t = begin_waiting(&p, &w);
+    for (int i = 0; i < 1000; i++) {
+        char key[16], value[16];
+
+        snprintf(key, sizeof key, "k/%d", i);
+        snprintf(value, sizeof value, "%d", i);
+        set(p.leader, key, value);
+        assert_string_equal(get(p.follower, key), value);
+    }
+    for (int i = 0; i < 1000; i += 7) { /* whether it was dropped or not, it is read, and followed */
+        char key[16], value[16];
+
+        snprintf(key, sizeof key, "k/%d", i);
+        snprintf(value, sizeof value, "%d", i);
+        assert_string_equal(get(p.follower, key), value);
+        set(p.leader, key, "new");
+        fresh(p.follower);
+        assert_string_equal(get(p.follower, key), "new");
+    }
+    assert_in_range(held(&p, 1), 80, 100);
+    core = hosts_lock(p.h, 0);
+    assert_non_null(core);
+    assert_in_range(mu_copies_of(core)->in.shares[1].keys, 80, 110); /* and w */
+    hosts_unlock(p.h, 0);
+    set(p.leader, "w", "here"); /* in spite of all the rounds */
+    pthread_join(t, NULL);
+    assert_int_equal(w.status, MUSTER_OK);
+    close_pair(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_miss_asks_and_a_hit_does_not),
+        cmocka_unit_test(changes_come_by_themselves),
+        cmocka_unit_test(a_connection_begins_without_copies),
+        cmocka_unit_test(values_of_every_size_are_read_whole),
+        cmocka_unit_test(waits_end_as_on_one_node),
+        cmocka_unit_test(large_values_are_watched),
+        cmocka_unit_test(what_is_held_is_bounded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
