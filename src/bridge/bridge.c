@@ -77,9 +77,14 @@ static void on_down(void *arg, uint32_t host, const char *why)
 {
     struct mu_bridge *b = arg;
 
+    struct mu_link_stats s;
+
     b->is_up[host] = false;
-    if (b->has_core)
-        mu_core_down(&b->core, host, why, b->now);
+    if (!b->has_core)
+        return;
+    if (mu_link_stats(b->link, host, &s)) /* its silence began then, whatever it took to notice */
+        mu_core_heard(&b->core, host, s.heard_ns);
+    mu_core_down(&b->core, host, why, b->now);
 }
 
 static void on_left(void *arg, uint32_t host)
@@ -88,7 +93,7 @@ static void on_left(void *arg, uint32_t host)
 
     b->is_up[host] = false;
     if (b->has_core)
-        mu_core_lost(&b->core, host, "it has left", b->now);
+        mu_core_lost(&b->core, host, MU_CORE_LEFT, b->now);
     else if (!b->options.leader)
         fail_meeting(b, "the leader has left");
 }
@@ -184,6 +189,13 @@ static enum muster_status await_all(struct mu_bridge *b, const _Atomic int *stop
     }
 }
 
+/* A host is lost after its timeout: a connection that is silent for half of that is broken, so that it may come anew.
+ */
+static uint64_t silence_of(uint64_t timeout)
+{
+    return timeout / 2 ? timeout / 2 : 1;
+}
+
 static enum muster_status open_link(struct mu_bridge *b)
 {
     struct mu_link_options *o = &b->options.link;
@@ -191,6 +203,7 @@ static enum muster_status open_link(struct mu_bridge *b)
 
     o->events = (struct mu_link_events){b, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said};
     o->num_hosts = b->options.leader ? b->options.num_hosts : 1;
+    o->timeout_ns = silence_of(o->timeout_ns);
     o->join.num_tasks = b->options.num_tasks;
     snprintf(o->join.job, sizeof o->join.job, "%s", b->options.job ? b->options.job : "");
     if (!b->options.leader) {
@@ -255,8 +268,8 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
         return mu_fail(status, "%s", why);
     }
     if (!b->options.link.patience_ns)
-        b->options.link.patience_ns = b->shape.timeout_ns;
-    mu_link_set_limits(b->link, b->shape.timeout_ns, b->options.link.patience_ns);
+        b->options.link.patience_ns = sum(b->shape.timeout_ns, b->shape.timeout_ns); /* the core gives up before */
+    mu_link_set_limits(b->link, silence_of(b->shape.timeout_ns), b->options.link.patience_ns);
     *ret_bridge = b;
     return MUSTER_OK;
 }

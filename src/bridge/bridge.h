@@ -15,8 +15,9 @@
 struct mu_bridge;
 
 struct mu_bridge_options {
-    /* Address, key, certificates, limits of time, join; events are filled in here. timeout_ns 0: 10 s. patience_ns 0:
-     * until join_until while meeting, and the timeout afterwards. A leader's join is what it says of itself. */
+    /* Address, key, certificates, limits of time, join; events are filled in here. timeout_ns, after which a silent
+     * host is lost, is the leader's for all; 0: 10 s. patience_ns 0: until join_until while meeting, twice the timeout
+     * later. A leader's join is what it says of itself. */
     struct mu_link_options link;
     bool leader, latency;
     const char *job;     /* a follower's may be NULL or "": it takes part in whatever the leader's is */
@@ -43,7 +44,7 @@ struct mu_bridge_shape {
     uint64_t run_id[2];
     uint32_t num_events, num_buckets;
     uint64_t heap_bytes, heartbeat_timeout_ns;
-    uint64_t timeout_ns; /* a host that is silent for longer is down */
+    uint64_t timeout_ns; /* a host that is silent for longer is lost */
     const void *welcome; /* the leader's bytes */
     size_t welcome_len;
 };
