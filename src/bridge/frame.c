@@ -202,7 +202,7 @@ void mu_frame_say(const struct mu_frame_reader *r, char *why, size_t size)
         break;
     case MU_FRAME_BAD_VERSION:
         snprintf(why, size,
-                 "speaks version %u of the bridge's protocol, this muster version %u: install the same on all hosts",
+                 "speaks version %u of the bridge's protocol instead of %u: install the same muster on all hosts",
                  h->version, MU_BRIDGE_VERSION);
         break;
     case MU_FRAME_BAD_FLAGS:

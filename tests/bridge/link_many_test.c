@@ -1,0 +1,118 @@
+/*
+ * tests/bridge/link_many_test.c: many hosts that come all at once, wait together, talk, and go.
+ */
+/* timeout: 240 */
+#include "cm.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "ends.h"
+
+static struct end leader, followers[100];
+static struct end *all[101];
+static uint32_t waiting[101], num_waiting;
+
+static enum mu_join_verdict keep(void *arg, uint32_t connection, const struct mu_join *join, uint32_t *ret_host,
+                                 struct mu_pack *welcome, char *refusal, size_t size)
+{
+    (void)arg;
+    (void)ret_host;
+    (void)welcome;
+    (void)refusal;
+    (void)size;
+    assert_true(join->node >= 1 && join->node <= 100);
+    assert_int_equal(waiting[join->node], 0);
+    waiting[join->node] = connection;
+    num_waiting++;
+    return MU_JOIN_LATER;
+}
+
+static bool are_waiting(void *arg)
+{
+    return num_waiting == *(unsigned *)arg;
+}
+
+static bool are_up(void *arg)
+{
+    for (unsigned i = 0; i < *(unsigned *)arg; i++)
+        if (!followers[i].is_up[0] || !leader.is_up[i + 1])
+            return false;
+    return true;
+}
+
+static bool have_echo(void *arg)
+{
+    for (unsigned i = 0; i < *(unsigned *)arg; i++)
+        if (followers[i].frames != 1)
+            return false;
+    return true;
+}
+
+static void come_all(unsigned count, const uint8_t *key)
+{
+    static char bytes[20000];
+
+    end_init(&leader);
+    num_waiting = 0;
+    memset(waiting, 0, sizeof waiting);
+    leader.options.events.join = keep;
+    leader.options.key = key;
+    leader.options.timeout_ns = 60000000000u;
+    leader.echo = true;
+    all[0] = &leader;
+    end_listen(&leader);
+    for (unsigned i = 0; i < count; i++) {
+        all[i + 1] = &followers[i];
+        end_init(&followers[i]);
+        followers[i].options.key = key;
+        followers[i].options.timeout_ns = 60000000000u;
+        followers[i].options.num_hosts = 1;
+        end_connect(&followers[i], &leader, i + 1);
+    }
+    ends_until(all, count + 1, are_waiting, &count, "all wait");
+    for (unsigned i = 1; i <= count; i++) {
+        struct mu_pack welcome = {0};
+
+        mu_pack_text(&welcome, "welcome");
+        mu_link_welcome(leader.link, waiting[i], i, welcome.bytes, welcome.len);
+        mu_pack_done(&welcome);
+    }
+    ends_until(all, count + 1, are_up, &count, "all are up");
+    for (unsigned i = 0; i < count; i++)
+        assert_true(mu_link_send(followers[i].link, 0, 16, bytes, i * 190));
+    ends_until(all, count + 1, have_echo, &count, "all have their echo");
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(followers[i].last_len, i * 190);
+    assert_string_equal(leader.said, "");
+    ends_free(all, count + 1);
+}
+
+static void sixty_five_in_the_clear(void **state)
+{
+    (void)state;
+    come_all(65, NULL);
+}
+
+static void sixty_five_with_a_key(void **state)
+{
+    (void)state;
+    come_all(65, end_key);
+}
+
+static void a_hundred_with_a_key(void **state)
+{
+    (void)state;
+    come_all(100, end_key);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sixty_five_in_the_clear),
+        cmocka_unit_test(sixty_five_with_a_key),
+        cmocka_unit_test(a_hundred_with_a_key),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
