@@ -348,6 +348,16 @@ bool hosts_lives(struct hosts *h, uint32_t host)
     return lives;
 }
 
+bool hosts_connected(struct hosts *h, uint32_t host)
+{
+    bool connected;
+
+    pthread_mutex_lock(&h->lock);
+    connected = h->connection[host].number != 0;
+    pthread_mutex_unlock(&h->lock);
+    return connected;
+}
+
 void hosts_cut(struct hosts *h, uint32_t host)
 {
     pthread_mutex_lock(&h->lock);
@@ -384,6 +394,8 @@ void hosts_mend(struct hosts *h)
         pthread_mutex_lock(&h->lock);
         h->agents[i].steps_left = 0;
         h->connection[i].limited = 0;
+        while (!h->stepped && h->agents[i].dying) /* it has taken its last step, but is not gone */
+            pthread_cond_wait(&h->changed, &h->lock);
         pthread_mutex_unlock(&h->lock);
         hosts_resume(h, i);
         hosts_start(h, i);

@@ -59,6 +59,7 @@ void hosts_kill(struct hosts *h, uint32_t host);
 /* It dies by itself after so many more steps: a frame taken, a frame sent, a look at its segment is one. */
 void hosts_kill_after(struct hosts *h, uint32_t host, uint32_t steps);
 bool hosts_lives(struct hosts *h, uint32_t host);
+bool hosts_connected(struct hosts *h, uint32_t host); /* with the leader */
 /* Another agent on the same segment, when there is none; its connections are made (a leader's: to all who live). */
 void hosts_start(struct hosts *h, uint32_t host);
 /* The agent gives the other up for good, as after its timeout. */
