@@ -268,6 +268,40 @@ static int ask_often(struct muster *m, void *arg)
     return 0;
 }
 
+/* Every task of every host counts as often; whoever comes last says so, and then all read the same. */
+static int count_together(struct muster *m, void *arg)
+{
+    const struct plan *plan = arg;
+    int64_t value = 0, all = (int64_t)plan->often * plan->num_hosts * plan->tasks_here;
+    muster_deadline until = muster_after_ns(60000000000u);
+    char key_of[32], text[32], got[32];
+    size_t len;
+
+    snprintf(key_of, sizeof key_of, "/own/%u", plan->host);
+    for (int i = 1; i <= plan->often; i++) {
+        snprintf(text, sizeof text, "%d", i);
+        CHECK(muster_kv_set(m, key_of, MUSTER_NTS, text, MUSTER_NTS, NULL) == MUSTER_OK);
+        CHECK(muster_kv_increment(m, "/sum", MUSTER_NTS, 1, &value) == MUSTER_OK);
+        CHECK(value >= i && value <= all);
+    }
+    if (value == all)
+        CHECK(muster_kv_set(m, "/all", MUSTER_NTS, "counted", MUSTER_NTS, NULL) == MUSTER_OK);
+    CHECK(muster_kv_get(m, "/all", MUSTER_NTS, until, got, sizeof got, &len, NULL) == MUSTER_OK && len == 7);
+    for (uint32_t h = 0; h < plan->num_hosts; h++) { /* what came before it is here, too */
+        snprintf(key_of, sizeof key_of, "/own/%u", h);
+        CHECK(muster_kv_get(m, key_of, MUSTER_NTS, until, got, sizeof got, &len, NULL) == MUSTER_OK);
+        CHECK(len == strlen(text) && memcmp(got, text, len) == 0);
+    }
+    CHECK(muster_kv_increment(m, "/sum", MUSTER_NTS, 0, &value) == MUSTER_OK && value == all);
+    return 0;
+}
+
+static void tasks_of_all_hosts_change_the_same_keys(void **state)
+{
+    (void)state;
+    run_hosts((struct plan){.tasks_here = 2, .task = count_together, .often = 100, .key = key}, 3);
+}
+
 static void calls_go_over_tcp(void **state)
 {
     (void)state;
@@ -436,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(calls_go_over_tcp),
         TEST(calls_go_over_tls_between_four),
+        TEST(tasks_of_all_hosts_change_the_same_keys),
         TEST(calls_go_with_polling),
         TEST(calls_go_on_after_the_connection_broke),
         TEST(who_does_not_belong_is_refused_and_the_others_meet),
