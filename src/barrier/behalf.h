@@ -29,7 +29,7 @@ struct mu_call {
     uint32_t flags;   /* MUSTER_JOIN_* */
     uint32_t attempt; /* at which its process registered */
     uint32_t name;    /* the process's count of its calls, or MU_CALLS_NONE: the mark counts, it is not made again */
-    uint32_t untold;  /* an earlier call that was given up in vain, which nobody heard the end of; or MU_CALLS_NONE */
+    uint32_t untold;  /* the first of its calls here that were given up in vain, unanswered; or MU_CALLS_NONE */
     bool again;       /* it may have been made before, under this name */
     bool leaves;      /* it arrives, unless it has, and does not wait: its task will ask again */
     bool all;

@@ -4,7 +4,7 @@
  * A wait is one call, answered when the instance has ended. Who goes away earlier says so by another call, which
  * carries all that the first one did: whichever of them comes through first is the arrival, for both have one name.
  * Where not even that was answered in time, the process remembers the name, and its next call at this barrier tells
- * the leader that nobody has heard of the end of that one.
+ * the leader that nobody has heard of the end of that one, nor of any since.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,10 +25,15 @@ static mu_a64 *untold_of(struct muster *m, const struct mu_named *n)
     return &m->untold[(n->key.hash >> 12) % (sizeof m->untold / sizeof *m->untold)];
 }
 
+/* The first of several: the leader takes the later ones to be given up, too. */
 static void remember(struct muster *m, const struct mu_named *n, uint32_t name)
 {
+    mu_a64 *place = untold_of(m, n);
+    uint64_t w = atomic_load_explicit(place, memory_order_relaxed); /* process-local: as below */
+
     /* process-local, relaxed: partner is the load of recall(); the word is all that is said */
-    atomic_store_explicit(untold_of(m, n), UNTOLD(n->key.hash, name), memory_order_relaxed);
+    if (!w || ((w ^ n->key.hash) & ~UINT64_C(0xfff)))
+        atomic_store_explicit(place, UNTOLD(n->key.hash, name), memory_order_relaxed);
 }
 
 static uint32_t recall(struct muster *m, const struct mu_named *n)
@@ -89,7 +94,7 @@ static enum muster_status leave(struct muster *m, const struct mu_named *n, stru
     call->deadline = mu_bridge_state(n->seg) == MU_BRIDGE_UP ? muster_after_ns(GRACE_NS) : 0;
     mu_remote_call(m, n->ctx, call, &a);
     if (take_answer(c, &a)) {
-        forget(m, n, c->name);
+        forget(m, n, c->untold == MU_CALLS_NONE ? c->name : c->untold);
         if (!c->waiting)
             return MUSTER_OK;
     }

@@ -281,6 +281,26 @@ static bool mark_untold(const struct mu_call *c, struct mu_barrier *b)
     return true;
 }
 
+/* The same of a call that was taken up. It may have left before, and be told now, since it asks again. */
+static bool mark_heard(const struct mu_call *c, struct mu_barrier *b)
+{
+    uint32_t mark = c->place < 0 ? 0 : b->marks[c->place];
+
+    if (c->waiting)
+        return c->leaves && mark_untold(c, b);
+    if (!(mark & MU_MARK_UNTOLD) || ((mark >> 4 ^ c->name) & MU_CALLS_MASK))
+        return false;
+    b->marks[c->place] &= ~MU_MARK_UNTOLD;
+    return true;
+}
+
+/* Is the mark that of a call which the caller's process knows to have been given up in vain, or of one after that? */
+static bool is_unheard(const struct mu_call *c, uint32_t mark)
+{
+    return c->untold != MU_CALLS_NONE && (mark & MU_MARK_ARRIVED) && (mark >> 16 & 0x7fffu) == (c->attempt & 0x7fffu) &&
+           (((mark >> 4) - c->untold) & MU_CALLS_MASK) < ((c->name - c->untold) & MU_CALLS_MASK);
+}
+
 static bool arrive(struct mu_named *n, struct mu_call *c, struct mu_barrier *b, enum muster_status *ret_status)
 {
     bool changed = false, fresh;
@@ -294,11 +314,10 @@ static bool arrive(struct mu_named *n, struct mu_call *c, struct mu_barrier *b, 
     if (*ret_status)
         return false;
     place = n->exists ? mu_barrier_find(b, c->task) : -1;
-    if (place >= 0 && c->untold != MU_CALLS_NONE && (b->marks[place] & MU_MARK_ARRIVED) &&
-        ((b->marks[place] >> 4 ^ c->untold) & MU_CALLS_MASK) == 0)
+    if (place >= 0 && is_unheard(c, b->marks[place]))
         b->marks[place] |= MU_MARK_UNTOLD;
     if ((c->again || c->leaves) && take_up(n, c, b, place))
-        return (c->leaves && mark_untold(c, b)) || changed;
+        return mark_heard(c, b) || changed;
     c->counter = counter_of(n, c, b, place);
     fresh = n->exists ? b->h.passed && c->counter == b->h.counter + 1 : c->counter == 0;
     if (!fresh && !b->h.num)
@@ -362,7 +381,7 @@ static enum mu_verdict arrive_all(struct mu_edit *e)
     for (uint32_t i = 0; i < w->count && !e->status; i++) {
         changed |= arrive(w->n, w->calls[i], &b, &e->status);
         for (; b.h.passed && told < i; told++) /* before its words are replaced by the next instance's */
-            if (w->calls[told]->waiting)
+            if (w->calls[told]->waiting && !w->calls[told]->leaves) /* who left is told by its next call */
                 answered(w->calls[told], &b, w->n->id);
     }
     if (changed && !e->status)

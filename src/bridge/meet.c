@@ -120,7 +120,8 @@ void mu_meet_barrier(struct mu_core *core, struct meeting *m)
     m->checked = n->checked;
     for (struct waiter *w = m->first, *next; w && !status; w = next) {
         next = w->next;
-        if (w->here && (!w->call.waiting || mu_call_answered(&w->call, n) || w->call.leaves))
+        /* who leaves gets what was decided when it arrived: its mark says whether its next call is told */
+        if (w->here && (!w->call.waiting || w->call.leaves || mu_call_answered(&w->call, n)))
             answer_barrier(core, w, w->call.result, w->call.text ? w->call.text : "");
     }
     while (status == MUSTER_DATA_LOSS && m->first)
