@@ -60,6 +60,9 @@ extern const struct mu_module mu_module_copies;
 bool mu_take_copies(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r);
+/* listing.c */
+bool mu_op_kv_dir(struct mu_core *core, const struct mu_request *r);
+bool mu_op_kv_count(struct mu_core *core, const struct mu_request *r);
 
 /* control.c */
 extern const struct mu_module mu_module_control;

@@ -30,6 +30,8 @@ const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kin
 const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_SYNC, "sync", mu_op_sync, NULL},
     {MU_OP_KV_GET, "kv get", mu_op_kv_get, NULL},
+    {MU_OP_KV_DIR, "kv dir", mu_op_kv_dir, NULL},
+    {MU_OP_KV_COUNT, "kv count", mu_op_kv_count, NULL},
     {MU_OP_BARRIER_WAIT, "barrier wait", mu_op_barrier_wait, mu_meeting_abandoned},
     {MU_OP_BARRIER_GIVE_UP, "barrier give up", mu_op_barrier_give_up, mu_meeting_abandoned},
     {MU_OP_BARRIER_CANCEL, "barrier cancel", mu_op_barrier_cancel, NULL},

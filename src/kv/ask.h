@@ -18,7 +18,7 @@ enum { MU_READ_WAITS = 1, MU_READ_WHOLE = 2 }; /* who asks will sleep until it c
 enum { MU_READ_ABSENT = 0, MU_READ_COPIED = 1, MU_READ_VALUE = 2 };
 #define MU_READ_PIECE (16u << 20)
 
-/* MU_OP_KV_DIR: prefix (length 4), key behind which to begin (length 4). Answer: stamp 16, of all keys below the
+/* MU_OP_KV_DIR: prefix (length 4), key behind which to begin (length 4). Answer: fingerprint 8, of all keys below the
  * prefix; how many they are 8; how many of them follow 4; each: version 8, length of the value 8, key (length 4), then
  * the value unless it is longer than MU_LISTED_MAX. MU_OP_KV_COUNT: prefix (length 4). Answer: count 8. */
 #define MU_LISTED_MAX (1u << 20)
@@ -33,5 +33,9 @@ struct mu_kv_answer {
 };
 enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, uint8_t flags,
                              muster_deadline deadline, struct mu_kv_answer *ret_answer);
+
+struct mu_snapshot;
+/* All keys below s->prefix, or how many, by the leader's answers. ABORTED: they changed meanwhile. */
+enum muster_status mu_kv_ask_below(struct muster *m, struct mu_ctx *ctx, struct mu_snapshot *s);
 
 #endif

@@ -356,6 +356,63 @@ static void what_is_held_is_bounded(void **state)
     close_pair(&p);
 }
 
+static void same_listing(const struct pair *p, const char *directory)
+{
+    struct muster_kv_list *a, *b;
+    size_t here, there;
+
+    assert_ok(muster_kv_get_dir(p->leader, directory, MUSTER_NTS, &a));
+    assert_ok(muster_kv_get_dir(p->follower, directory, MUSTER_NTS, &b));
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_string_equal(a->entries[i].key, b->entries[i].key);
+        assert_int_equal(a->entries[i].version, b->entries[i].version);
+        assert_int_equal(a->entries[i].value_len, b->entries[i].value_len);
+        assert_int_equal(memcmp(a->entries[i].value, b->entries[i].value, a->entries[i].value_len), 0);
+        assert_int_equal(((const char *)b->entries[i].value)[b->entries[i].value_len], 0);
+    }
+    assert_ok(muster_kv_count(p->leader, directory, MUSTER_NTS, &there));
+    assert_ok(muster_kv_count(p->follower, directory, MUSTER_NTS, &here));
+    assert_int_equal(here, there);
+    assert_int_equal(here, a->count);
+    muster_kv_list_free(a);
+    muster_kv_list_free(b);
+}
+
+static void listings_are_the_leaders(void **state)
+{
+    struct pair p = open_pair(&(struct hosts_config){.segment = {.heap_bytes = 256u << 20}});
+    char *value = malloc(20u << 20);
+    struct muster_kv_list *none;
+
+    (void)state;
+    assert_non_null(value);
+    memset(value, 'v', 20u << 20);
+    same_listing(&p, "");
+    for (int i = 0; i < 500; i++) {
+        char key[64];
+
+        snprintf(key, sizeof key, "%s/%d/%0*d", i % 3 ? "a" : "b", i % 7, i % 20 + 1, i);
+        assert_ok(muster_kv_set(p.leader, key, MUSTER_NTS, value, (size_t)i * i % 5000, NULL));
+    }
+    set(p.follower, "a/0/mine", "from here");
+    same_listing(&p, "");
+    same_listing(&p, "a");
+    same_listing(&p, "b/3");
+    same_listing(&p, "c");
+    for (int i = 0; i < 24; i++) { /* several pages, and values that none of them holds */
+        char key[64];
+
+        snprintf(key, sizeof key, "large/%d", i);
+        assert_ok(muster_kv_set(p.leader, key, MUSTER_NTS, value, i < 20 ? 1u << 20 : (size_t)(i - 19) << 22, NULL));
+    }
+    same_listing(&p, "large");
+    same_listing(&p, "/");
+    assert_status(MUSTER_INVALID_ARGUMENT, muster_kv_get_dir(p.follower, "a/../b", MUSTER_NTS, &none));
+    free(value);
+    close_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -366,6 +423,7 @@ int main(void)
         cmocka_unit_test(waits_end_as_on_one_node),
         cmocka_unit_test(large_values_are_watched),
         cmocka_unit_test(what_is_held_is_bounded),
+        cmocka_unit_test(listings_are_the_leaders),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

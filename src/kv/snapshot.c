@@ -1,0 +1,156 @@
+/*
+ * kv/snapshot.c: all keys below a prefix, as they were at one moment.
+ *
+ * Two passes over all buckets that find the same matching keys at the same versions, with no
+ * deletion in between in any bucket: then every key listed had its value, and no other matching key existed, at the
+ * moment between the passes. (A key that came and went between the two looks would have moved its bucket's count of
+ * deletions; overwrites and inserts of other keys move nothing that is compared.)
+ */
+#include "kv/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool wants(void *arg, const char *key, uint32_t key_len)
+{
+    const struct mu_snapshot *p = arg;
+
+    return key_len > p->prefix_len && !memcmp(key, p->prefix, p->prefix_len);
+}
+
+static bool reserve(struct mu_snapshot *p, size_t more)
+{
+    size_t size = p->size ? p->size : 4096;
+    char *bytes;
+
+    if (p->count == p->capacity) {
+        size_t n = p->capacity ? p->capacity * 2 : 64;
+        struct muster_kv_entry *entries = realloc(p->entries, n * sizeof *entries);
+
+        if (!entries)
+            return false;
+        p->entries = entries;
+        p->capacity = n;
+    }
+    while (size - p->used < more)
+        size *= 2;
+    if (size == p->size)
+        return true;
+    bytes = realloc(p->bytes, size);
+    if (!bytes)
+        return false;
+    p->bytes = bytes;
+    p->size = size;
+    return true;
+}
+
+enum muster_status mu_snapshot_add(struct mu_snapshot *s, const char *key, size_t key_len, const void *value,
+                                   size_t len, uint64_t version)
+{
+    if (!reserve(s, key_len + len + 2))
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the listing");
+    /* offsets now, pointers when nothing moves any more */
+    s->entries[s->count++] = (struct muster_kv_entry){.key = (char *)(uintptr_t)s->used,
+                                                      .key_len = key_len,
+                                                      .value = (char *)(uintptr_t)(s->used + key_len + 1),
+                                                      .value_len = len,
+                                                      .version = version};
+    memcpy(s->bytes + s->used, key, key_len);
+    s->bytes[s->used + key_len] = 0;
+    if (value && len)
+        memcpy(s->bytes + s->used + key_len + 1, value, len);
+    s->bytes[s->used + key_len + 1 + len] = 0;
+    s->used += key_len + len + 2;
+    return MUSTER_OK;
+}
+
+static uint64_t mix(uint64_t h, uint64_t v)
+{
+    h = (h ^ v) * 0x9e3779b97f4a7c15ull;
+    return h ^ (h >> 29);
+}
+
+static enum muster_status take(void *arg, const struct mu_item *i)
+{
+    struct mu_snapshot *p = arg;
+    enum muster_status status;
+    uint64_t h = i->version;
+
+    for (uint32_t k = 0; k < i->key_len; k++)
+        h = mix(h, (unsigned char)i->key[k]);
+    p->fingerprint += h; /* order within a bucket does not matter */
+    if (p->of == MU_SNAPSHOT_COUNT) {
+        p->count++;
+        return MUSTER_OK;
+    }
+    if (p->of == MU_SNAPSHOT_VALUES)
+        return mu_snapshot_add(p, i->key, i->key_len, i->value, i->len, i->version);
+    status = mu_snapshot_add(p, i->key, i->key_len, NULL, 0, i->version);
+    if (!status)
+        p->entries[p->count - 1].value_len = i->len; /* its length alone */
+    return status;
+}
+
+static enum muster_status run_pass(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *p)
+{
+    struct mu_table t = mu_table_kv(seg);
+    struct mu_walk w = {wants, take, p, p->of != MU_SNAPSHOT_VALUES};
+    enum muster_status status = MUSTER_OK;
+
+    p->count = p->used = 0;
+    p->fingerprint = p->deletes = 0;
+    for (uint32_t b = 0; b <= t.mask && !status; b++) {
+        struct mu_bucket_info info;
+
+        status = mu_table_walk(&t, ctx, b, &w, &info);
+        p->deletes += info.deletes;
+        p->fingerprint = mix(p->fingerprint, 0);
+    }
+    return status;
+}
+
+/* Passes until two in a row agree; the last one is in *p. */
+enum muster_status mu_snapshot_take(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *p, int passes)
+{
+    uint64_t fingerprint = 0, deletes = 0;
+    enum muster_status status = run_pass(seg, ctx, p);
+
+    for (int n = 1; !status && n < passes; n++) {
+        fingerprint = p->fingerprint;
+        deletes = p->deletes;
+        status = run_pass(seg, ctx, p);
+        if (!status && p->fingerprint == fingerprint && p->deletes == deletes)
+            return MUSTER_OK;
+    }
+    if (status)
+        return status;
+    return mu_fail(MUSTER_ABORTED, "the keys change too fast for a snapshot: %d passes and no two alike", passes);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct muster_kv_entry *x = a, *y = b;
+    size_t n = x->key_len < y->key_len ? x->key_len : y->key_len;
+    int d = memcmp(x->key, y->key, n);
+
+    return d ? d : (x->key_len > y->key_len) - (x->key_len < y->key_len);
+}
+
+void mu_snapshot_sort(struct mu_snapshot *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        s->entries[i].key = s->bytes + (uintptr_t)s->entries[i].key;
+        s->entries[i].value = s->bytes + (uintptr_t)s->entries[i].value;
+    }
+    if (s->count)
+        qsort(s->entries, s->count, sizeof *s->entries, by_key);
+}
+
+void mu_snapshot_done(struct mu_snapshot *s)
+{
+    free(s->entries);
+    free(s->bytes);
+    s->entries = NULL;
+    s->bytes = NULL;
+    s->count = s->capacity = s->used = s->size = 0;
+}

@@ -1,0 +1,30 @@
+/* kv/snapshot.h: all keys below a prefix, as they were at one moment. */
+#ifndef MU_KV_SNAPSHOT_H
+#define MU_KV_SNAPSHOT_H
+
+#include "kv/key.h"
+
+enum mu_snapshot_of { MU_SNAPSHOT_COUNT, MU_SNAPSHOT_KEYS, MU_SNAPSHOT_VALUES }; /* what is kept besides the numbers */
+
+struct mu_snapshot {
+    const char *prefix;
+    size_t prefix_len;
+    enum mu_snapshot_of of;
+    struct muster_kv_entry *entries;
+    size_t count, capacity;
+    char *bytes; /* keys and values; entries hold offsets until mu_snapshot_sort() */
+    size_t used, size;
+    uint64_t fingerprint; /* of the keys and their versions */
+    uint64_t deletes;
+};
+
+/* Set prefix and what of, zero the rest. ABORTED: so many passes, and no two alike. */
+enum muster_status mu_snapshot_take(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *s, int passes);
+/* A further entry of a snapshot that comes from elsewhere; the value may be NULL: room is made for it. */
+enum muster_status mu_snapshot_add(struct mu_snapshot *s, const char *key, size_t key_len, const void *value,
+                                   size_t len, uint64_t version);
+/* By key; nothing moves any more: the entries point. */
+void mu_snapshot_sort(struct mu_snapshot *s);
+void mu_snapshot_done(struct mu_snapshot *s);
+
+#endif
