@@ -86,6 +86,7 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
 {
     const struct mu_cli_task *task;
     const struct muster_task_info *info;
+    const struct mu_cli_host *other;
     char age[32];
 
     if (task_id < 0 || (size_t)task_id >= picture->count)
@@ -99,7 +100,13 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     case MU_CLI_WAITS:
         snprintf(buffer, 192, "waits in %s for %s", info->waiting, mu_cli_age(info->waiting_since_ns, age));
         break;
-    case MU_CLI_RUNS: snprintf(buffer, 192, "running elsewhere, pid %u", info->pid); break;
+    case MU_CLI_RUNS:
+        other = mu_cli_other_host(picture, task_id);
+        if (other)
+            snprintf(buffer, 192, "alive on host %s, pid %u", other->view.name, info->pid);
+        else
+            snprintf(buffer, 192, "running elsewhere, pid %u", info->pid);
+        break;
     case MU_CLI_SLEEPS:
     case MU_CLI_BLOCKED:
     case MU_CLI_STOPPED:
@@ -145,8 +152,19 @@ static void add_tasks(char *text, size_t size, const struct mu_cli_picture *pict
             add(text, size, "-%d", (int)ids[last]);
         i = last + 1;
     }
-    if (count == 1 && pid)
-        add(text, size, " (pid %u)", pid);
+    if (count == 1 && pid) {
+        const struct mu_cli_host *other = mu_cli_other_host(picture, ids[0]);
+
+        add(text, size, other ? " (pid %u on host %s)" : " (pid %u)", pid, other ? other->view.name : "");
+    }
+}
+
+static bool are_all_on_other_hosts(const struct mu_cli_picture *picture, const int32_t *ids, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!mu_cli_other_host(picture, ids[i]))
+            return false;
+    return true;
 }
 
 /* The one that has stood still for longest. */
@@ -219,6 +237,10 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
         }
         break;
     default:
+        if (are_all_on_other_hosts(picture, ids, count)) { /* what it does is not to be seen from here */
+            add(text, size, count == 1 ? " is alive" : " are alive on other hosts");
+            break;
+        }
         add(text, size, " %s running elsewhere", are);
         if (count == 1 && first->cpu_percent >= 0)
             add(text, size, " (%.0f %% CPU%s)", first->cpu_percent, first->cpu_is_recent ? "" : " so far");

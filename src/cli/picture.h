@@ -86,6 +86,8 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
 
 /* picture_hosts.c: the hosts of a job that has several; what is wrong with one, if anything is. */
 void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *picture);
+/* Where the task is, if not on the host that is looked at; else NULL. */
+const struct mu_cli_host *mu_cli_other_host(const struct mu_cli_picture *picture, int32_t task_id);
 enum mu_cli_kind mu_cli_host_kind(const struct mu_cli_host *host);
 void mu_cli_accuse_host(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size);
 /* "3: 2 up, 1 lost" */

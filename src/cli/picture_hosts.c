@@ -31,6 +31,17 @@ void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *
     }
 }
 
+const struct mu_cli_host *mu_cli_other_host(const struct mu_cli_picture *picture, int32_t task_id)
+{
+    for (uint32_t i = 0; i < picture->num_hosts; i++) {
+        const struct mu_cli_host *host = &picture->hosts[i];
+
+        if ((uint32_t)task_id - host->view.first_task < host->view.num_tasks)
+            return i == picture->own_host ? NULL : host;
+    }
+    return NULL;
+}
+
 const char *mu_cli_host_summary(const struct mu_cli_picture *picture, char buffer[160])
 {
     size_t len = (size_t)snprintf(buffer, 160, "%u:", picture->num_hosts), first = len;
