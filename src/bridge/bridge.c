@@ -15,9 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -219,7 +216,7 @@ static enum muster_status open_link(struct mu_bridge *b)
     return status;
 }
 
-static enum muster_status make_sleepers(struct mu_bridge *b)
+static void make_lock(struct mu_bridge *b)
 {
     pthread_mutexattr_t attr;
 
@@ -228,18 +225,13 @@ static enum muster_status make_sleepers(struct mu_bridge *b)
     pthread_mutex_init(&b->lock, &attr);
     pthread_mutexattr_destroy(&attr);
     pthread_cond_init(&b->rest, NULL);
-    b->epoll = epoll_create1(EPOLL_CLOEXEC);
-    b->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (b->epoll < 0 || b->wake < 0)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no epoll for the bridge: %s", strerror(errno));
-    return MUSTER_OK;
 }
 
 enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
                                   struct mu_bridge **ret_bridge)
 {
     struct mu_bridge *b = calloc(1, sizeof *b);
-    enum muster_status status;
+    enum muster_status status = MUSTER_OK;
 
     if (!b)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge");
@@ -247,8 +239,8 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
     b->now = mu_now();
     if (!b->options.link.timeout_ns)
         b->options.link.timeout_ns = TIMEOUT_NS;
-    status = make_sleepers(b);
-    if (!status && options->leader && (options->num_hosts < 2 || options->num_hosts > MU_HOSTS_MAX))
+    make_lock(b);
+    if (options->leader && (options->num_hosts < 2 || options->num_hosts > MU_HOSTS_MAX))
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "a job across hosts has 2 to %u of them, not %u", MU_HOSTS_MAX,
                          options->num_hosts);
     if (!status)
@@ -320,7 +312,7 @@ static bool drive_core(struct mu_bridge *b)
         b->now = mu_now();
         if (!mu_core_turn(&b->core, b->now))
             break;
-        worked = true;
+        worked = b->worked = true;
         mu_link_flush(b->link);
     }
     mu_link_flush(b->link); /* what was said outside of turns */
@@ -338,35 +330,19 @@ static void drive(struct mu_bridge *b)
         tell_hosts(b);
 }
 
-static uint64_t next_of(struct mu_bridge *b)
-{
-    uint64_t link = mu_link_next(b->link), core = mu_core_next(&b->core),
-             rows = sum(b->told_at, 10 * (uint64_t)RECHECK_NS);
-
-    link = link < core ? link : core;
-    return link < rows ? link : rows;
-}
-
-static void poke(const struct mu_bridge *b)
-{
-    uint64_t one = 1;
-    ssize_t n = write(b->wake, &one, sizeof one);
-
-    (void)n; /* full is poked enough */
-}
-
 /* ---- the first thread ---- */
 
 static void sleep_in_epoll(struct mu_bridge *b)
 {
-    struct epoll_event events[2];
-    uint64_t until = next_of(b), now = mu_now(), count;
-    int ms = until <= now ? 0 : until - now > 1000000000u ? 1000 : (int)((until - now + 999999) / 1000000);
+    uint64_t link = mu_link_next(b->link), core = mu_core_next(&b->core), now = mu_now();
+    uint64_t rows = sum(b->told_at, 10 * (uint64_t)RECHECK_NS), until = link < core ? link : core;
+    int ms;
 
+    until = until < rows ? until : rows;
+    ms = until <= now ? 0 : until - now > 1000000000u ? 1000 : (int)((until - now + 999999) / 1000000);
     b->sleeps_until = until;
     pthread_mutex_unlock(&b->lock);
-    if (epoll_wait(b->epoll, events, 2, ms) > 0 && read(b->wake, &count, sizeof count) < 0)
-        errno = 0; /* nobody poked: it was the link */
+    mu_link_wait(b->link, ms);
     pthread_mutex_lock(&b->lock);
     b->sleeps_until = 0;
 }
@@ -377,8 +353,9 @@ static bool should_poll(struct mu_bridge *b)
 
     if (!b->options.latency)
         return false;
-    if (mu_core_busy(&b->core))
+    if (b->worked || mu_core_busy(&b->core))
         b->poll_until = now + LINGER_NS;
+    b->worked = false;
     return now < b->poll_until;
 }
 
@@ -417,13 +394,13 @@ static void *run_epoll(void *arg)
 
 /* ---- the second thread ---- */
 
-/* It was rung, or it looks anyway. What is now due earlier than the other one sleeps, that one must know. */
+/* It was rung, or it looks anyway. What the link has to do earlier than the other one sleeps, that one must know. */
 static bool answer_bell(struct mu_bridge *b)
 {
     bool worked = drive_core(b);
 
-    if (b->sleeps_until && (next_of(b) < b->sleeps_until || (worked && should_poll(b))))
-        poke(b);
+    if (b->sleeps_until && (mu_link_next(b->link) < b->sleeps_until || (b->options.latency && worked)))
+        mu_link_poke(b->link);
     return worked;
 }
 
@@ -431,6 +408,7 @@ static void *run_bell(void *arg)
 {
     struct mu_bridge *b = arg;
     struct muster_segment *seg = b->core.seg;
+    uint64_t until;
 
     pthread_mutex_lock(&b->lock);
     while (!b->is_stopping) {
@@ -443,8 +421,10 @@ static void *run_bell(void *arg)
             mu_bell_disarm(seg);
             continue;
         }
+        until = mu_core_next(&b->core);
+        until = until < b->now + RECHECK_NS ? until : b->now + RECHECK_NS;
         pthread_mutex_unlock(&b->lock);
-        mu_bell_wait(seg, mu_now() + RECHECK_NS);
+        mu_bell_wait(seg, until);
         pthread_mutex_lock(&b->lock);
     }
     pthread_mutex_unlock(&b->lock);
@@ -497,14 +477,6 @@ static bool begin_threads(struct mu_bridge *b)
     return b->num_threads == 2;
 }
 
-static bool watch(struct mu_bridge *b, int fd)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-
-    event.data.fd = fd;
-    return epoll_ctl(b->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
 {
     struct mu_bridge *b = bridge;
@@ -528,7 +500,7 @@ enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
         if (b->is_up[i])
             mu_core_up(&b->core, i, b->now);
     replay_early(b);
-    if (watch(b, mu_link_fd(b->link)) && watch(b, b->wake) && begin_threads(b))
+    if (begin_threads(b))
         return MUSTER_OK;
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no threads for the bridge: %s", strerror(errno));
 }
@@ -539,7 +511,7 @@ void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, c
     if (bridge->has_core)
         mu_control_send(&bridge->core, host, kind, bytes, len);
     pthread_mutex_unlock(&bridge->lock);
-    poke(bridge);
+    mu_link_poke(bridge->link);
 }
 
 void mu_bridge_stop(struct mu_bridge *bridge)
@@ -556,7 +528,8 @@ void mu_bridge_stop(struct mu_bridge *bridge)
     b->is_stopping = true;
     pthread_cond_signal(&b->rest);
     pthread_mutex_unlock(&b->lock);
-    poke(b);
+    if (b->link)
+        mu_link_poke(b->link);
     if (b->num_threads > 1)
         mu_bell_ring_always(b->core.seg);
     while (b->num_threads > 0)
@@ -565,10 +538,6 @@ void mu_bridge_stop(struct mu_bridge *bridge)
     if (b->has_core)
         mu_core_done(&b->core);
     mu_bridge_end_meeting(b);
-    if (b->epoll >= 0)
-        close(b->epoll);
-    if (b->wake >= 0)
-        close(b->wake);
     pthread_mutex_destroy(&b->lock);
     pthread_cond_destroy(&b->rest);
     free(b);

@@ -41,8 +41,8 @@ struct mu_bridge {
     pthread_t threads[2];
     unsigned num_threads;
     bool is_stopping, is_polling;
-    int epoll, wake;
-    uint64_t sleeps_until; /* the epoll thread; 0: it is awake */
+    bool worked;           /* since should_poll() last asked */
+    uint64_t sleeps_until; /* the first thread; 0: it is awake */
     uint64_t poll_until;
     uint64_t told_at; /* when the hosts' rows were last written */
 };

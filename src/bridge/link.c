@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -20,6 +21,7 @@
 
 static enum muster_status make(const struct mu_link_options *options, enum mu_link_side side, struct mu_link **ret_link)
 {
+    struct epoll_event event = {.events = EPOLLIN};
     struct mu_link *link = calloc(1, sizeof *link);
     enum muster_status status;
 
@@ -31,6 +33,7 @@ static enum muster_status make(const struct mu_link_options *options, enum mu_li
     link->options.address = strdup(options->address);
     link->side = side;
     link->listener = -1;
+    link->num_events = -1;
     link->last_notice = &link->notices;
     link->now = mu_now();
     link->dial.pause = MU_LINK_RETRY_NS;
@@ -38,9 +41,11 @@ static enum muster_status make(const struct mu_link_options *options, enum mu_li
         link->options.key = memcpy(link->key, options->key, MU_KEY_BYTES);
     link->hosts = calloc(link->options.num_hosts, sizeof *link->hosts);
     link->epoll = epoll_create1(EPOLL_CLOEXEC);
+    link->poke = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    event.data.ptr = &link->poke_tag;
     if (!link->hosts || !link->options.address)
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's connections");
-    else if (link->epoll < 0)
+    else if (link->epoll < 0 || link->poke < 0 || epoll_ctl(link->epoll, EPOLL_CTL_ADD, link->poke, &event) != 0)
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no epoll for the bridge: %s", strerror(errno));
     else
         status = mu_link_name_parse(options->address, &link->dial.name);
@@ -174,6 +179,11 @@ static void say_goodbye(struct mu_link *link)
     }
 }
 
+static bool is_no_peer(const struct mu_link *link, const void *tag)
+{
+    return tag == &link->listener_tag || tag == &link->lookup_tag || tag == &link->poke_tag;
+}
+
 /* Until everybody has closed: only then do we know that they have read it. */
 static void await_goodbyes(struct mu_link *link)
 {
@@ -189,8 +199,7 @@ static void await_goodbyes(struct mu_link *link)
         for (int i = 0; i < n; i++) {
             struct mu_link_peer *p = events[i].data.ptr;
 
-            if (events[i].data.ptr == &link->listener_tag || events[i].data.ptr == &link->lookup_tag ||
-                p->state == MU_LINK_CLOSED)
+            if (is_no_peer(link, events[i].data.ptr) || p->state == MU_LINK_CLOSED)
                 continue;
             if (events[i].events & EPOLLOUT)
                 mu_peer_flush(p);
@@ -215,6 +224,8 @@ void mu_link_free(struct mu_link *link)
     SSL_CTX_free(link->tls);
     if (link->epoll >= 0)
         close(link->epoll);
+    if (link->poke >= 0)
+        close(link->poke);
     explicit_bzero(link->key, sizeof link->key);
     free(link->spare);
     free(link->hosts);

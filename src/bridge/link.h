@@ -75,6 +75,10 @@ void mu_link_refuse(struct mu_link *link, uint32_t connection, const char *why);
 
 void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t patience_ns);
 
+/* Sleep until there is something to do, somebody pokes, or so many milliseconds have passed (-1: for ever); what there
+ * is to do is done by the next turn. One thread, which also takes the turns; the lock need not be held meanwhile. */
+void mu_link_wait(struct mu_link *link, int ms);
+void mu_link_poke(struct mu_link *link);               /* any thread */
 int mu_link_fd(const struct mu_link *link);            /* an epoll descriptor: readable when there is something to do */
 uint64_t mu_link_next(const struct mu_link *link);     /* CLOCK_MONOTONIC ns: when turn must be called at the latest */
 void mu_link_turn(struct mu_link *link, uint64_t now); /* accept, read, write, heartbeats, timeouts: calls events */

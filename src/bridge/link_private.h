@@ -9,6 +9,7 @@
 #define MU_BRIDGE_LINK_PRIVATE_H
 
 #include <openssl/ssl.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "bridge/link.h"
@@ -23,6 +24,7 @@ enum {
     MU_LINK_BUFFER = 256 << 10, /* of one read; one for all peers */
     MU_LINK_CHUNK = 16 << 10,   /* small frames share one of these, which is one TLS record */
     MU_LINK_VECTOR = 64,        /* chunks of one writev */
+    MU_LINK_EVENTS_AT_ONCE = 64,
 };
 #define MU_LINK_JOIN_NS  5000000000u /* to say who one is */
 #define MU_LINK_RUSH_NS  2000000000u /* the same while others wait for their turn to */
@@ -78,7 +80,7 @@ struct mu_link {
     uint8_t key[MU_KEY_BYTES];
     enum mu_link_side side;
     SSL_CTX *tls;
-    int epoll, listener;
+    int epoll, listener, poke;
     bool is_paused; /* nobody is accepted */
     bool is_over;   /* follower: refused, or the leader left */
     uint64_t now, turned, due, resume_at;
@@ -91,7 +93,9 @@ struct mu_link {
     char address[320];
     uint32_t said, unsaid; /* sentences within this period, and those that were too many */
     uint64_t said_since;
-    char listener_tag, lookup_tag; /* their addresses: what epoll tells of those two */
+    char listener_tag, lookup_tag, poke_tag; /* their addresses: what epoll tells of those three */
+    struct epoll_event events[MU_LINK_EVENTS_AT_ONCE];
+    int num_events; /* that mu_link_wait() has found; -1: it was not called */
     uint8_t buffer[MU_LINK_BUFFER];
 };
 

@@ -218,6 +218,13 @@ static void take_event(struct mu_link *link, const struct epoll_event *event)
         accept_all(link);
         return;
     }
+    if (event->data.ptr == &link->poke_tag) {
+        uint64_t count;
+
+        if (read(link->poke, &count, sizeof count) < 0)
+            link->due = 0; /* it cannot be: then at least all is looked at */
+        return;
+    }
     if (event->data.ptr == &link->lookup_tag) {
         if (link->dial.lookup)
             mu_dial_found(link);
@@ -244,19 +251,36 @@ static void read_again(struct mu_link *link)
     }
 }
 
+/* Peers are freed by turns alone, so by this thread: what epoll tells of them stays good until the next turn. */
+void mu_link_wait(struct mu_link *link, int ms)
+{
+    int n = epoll_wait(link->epoll, link->events, MU_LINK_EVENTS_AT_ONCE, ms);
+
+    link->num_events = n < 0 ? 0 : n;
+}
+
+void mu_link_poke(struct mu_link *link)
+{
+    uint64_t one = 1;
+    ssize_t n = write(link->poke, &one, sizeof one);
+
+    (void)n; /* full is poked enough */
+}
+
 void mu_link_turn(struct mu_link *link, uint64_t now)
 {
-    struct epoll_event events[64];
-    int n;
+    int n = link->num_events;
 
     link->now = now;
+    link->num_events = -1;
     grant_if_late(link);
     mu_link_tell(link);
-    n = epoll_wait(link->epoll, events, 64, 0);
+    if (n < 0) /* nobody has waited */
+        n = epoll_wait(link->epoll, link->events, MU_LINK_EVENTS_AT_ONCE, 0);
     if (link->num_again)
         read_again(link);
     for (int i = 0; i < n; i++) {
-        take_event(link, &events[i]);
+        take_event(link, &link->events[i]);
         mu_link_tell(link);
     }
     if (now >= link->due)
