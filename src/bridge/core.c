@@ -69,6 +69,18 @@ static enum muster_status say(struct mu_core *core, enum mu_bridge_state state)
     return MUSTER_OK;
 }
 
+/* Whom an agent before this one gave up, in this segment's table of hosts, stays so. */
+static void remember(struct mu_core *core)
+{
+    for (uint32_t i = 0; i < (core->leader ? core->num_hosts : 1); i++) {
+        uint64_t state = mu_load_relaxed(&core->seg->hosts[i].state); /* relaxed: agents write it, one at a time */
+
+        core->peers[i].since = core->peers[i].heard = core->now;
+        if (i != core->host && (state == MU_HOST_LOST || state == MU_HOST_LEFT))
+            core->peers[i].state = MU_PEER_LOST;
+    }
+}
+
 enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const struct mu_wire *wire, uint64_t now)
 {
     enum muster_status status;
@@ -83,14 +95,13 @@ enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const st
     core->peers = calloc(core->leader ? core->num_hosts : 1, sizeof *core->peers);
     if (!core->peers)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u hosts", core->num_hosts);
-    for (uint32_t i = 0; i < (core->leader ? core->num_hosts : 1); i++)
-        core->peers[i].since = core->peers[i].heard = now;
+    remember(core);
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (mu_modules[i] && mu_modules[i]->init && !mu_modules[i]->init(core, &core->state[i])) {
             mu_core_done(core);
             return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's %s", mu_modules[i]->name);
         }
-    status = say(core, core->leader ? MU_BRIDGE_UP : MU_BRIDGE_DOWN);
+    status = say(core, core->leader ? MU_BRIDGE_UP : said[core->peers[0].state]);
     if (status)
         mu_core_done(core);
     return status;

@@ -59,26 +59,12 @@ void mu_loss_broken(struct mu_core *core, uint32_t host)
     mu_members_of(core)->told[host].gone = gone;
 }
 
-/* Those that an agent before this one gave up stay so. */
-static void remember(struct mu_core *core)
-{
-    for (uint32_t i = 0; i < mu_members_peers(core); i++) {
-        uint64_t state = mu_load_relaxed(&core->seg->hosts[i].state); /* relaxed: as above */
-
-        if (i != core->host && (state == MU_HOST_LOST || state == MU_HOST_LEFT))
-            mu_core_lost(core, i, state == MU_HOST_LEFT ? MU_CORE_LEFT : "it was given up before", core->now);
-    }
-}
-
 void mu_loss_look(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
     bool late = core->now - m->looked > core->timeout / 2;
     char why[160];
 
-    if (!m->started)
-        remember(core);
-    m->started = true;
     m->looked = core->now;
     for (uint32_t i = 0; i < mu_members_peers(core); i++) {
         uint64_t *gone = &m->told[i].gone;
@@ -105,7 +91,7 @@ uint64_t mu_loss_next(struct mu_core *core)
     /* often enough to know one's own lateness */
     if (next != UINT64_MAX && m->looked + core->timeout / 4 < next)
         next = m->looked + core->timeout / 4;
-    return m->started ? next : 0;
+    return next;
 }
 
 static bool lose(struct mu_task_change *c)

@@ -315,8 +315,8 @@ static void down(struct mu_core *core, uint32_t host)
 static void lost(struct mu_core *core, uint32_t host, const char *why)
 {
     mu_members_of(core)->told[host].gone = 0;
+    mu_loss_of(core, host, why); /* first: an agent that dies in between is followed by one that waits for it anew */
     mu_roster_set(core, host, why && !strcmp(why, MU_CORE_LEFT) ? MU_HOST_LEFT : MU_HOST_LOST);
-    mu_loss_of(core, host, why);
     if (core->leader)
         mu_owner_lost(core, host);
 }

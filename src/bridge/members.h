@@ -49,7 +49,6 @@ struct members {
     uint32_t *said_tasks, said_capacity;
     struct errand *errands;
     uint32_t num_errands, errands_capacity;
-    bool started;
     uint64_t looked; /* for lost hosts; 0: there was no reason to */
     uint64_t roster_at;
     uint64_t *rtt_told; /* by host */
