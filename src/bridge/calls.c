@@ -152,6 +152,7 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
         return;
     }
     arrived(c, a);
+    resent |= a->open && a->number == r.number; /* its bit may come after an agent or a connection has found it */
     a->number = r.number;
     a->large = r.body.left > KEPT_MAX;
     set_open(c, a, r.op != MU_OP_NONE);

@@ -217,7 +217,8 @@ static void ask_from_here(struct mu_core *core)
     if (p.failed)
         core->peers[0].tail.failed = true;
     else
-        mu_core_send(core, 0, MU_FRAME_EVENTS_FROM, p.bytes, p.len);
+        mu_core_send_front(core, 0, MU_FRAME_EVENTS_FROM, p.bytes,
+                           p.len); /* before calls, whose answers follow events */
     mu_pack_done(&p);
 }
 

@@ -92,8 +92,8 @@ static void connect_them(struct hosts *h, uint32_t follower)
     if (h->connection[follower].number || !h->agents[0].lives || !h->agents[follower].lives)
         return;
     h->connection[follower] = (struct connection){.number = ++h->connections};
-    agent_push(&h->agents[0], UP, follower, 0, 0, NULL, 0);
-    agent_push(&h->agents[follower], UP, 0, 0, 0, NULL, 0);
+    agent_push(&h->agents[0], UP, follower, h->connections, 0, NULL, 0);
+    agent_push(&h->agents[follower], UP, 0, h->connections, 0, NULL, 0);
 }
 
 /* ---- an agent's wire: called within its steps -------------------------------------------------------------------- */
@@ -117,7 +117,8 @@ static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payloa
     bool sent = false;
 
     pthread_mutex_lock(&h->lock);
-    if (may_step(a) && c->number) {
+    /* as with sockets: what is said on a connection that broke does not come out of the next one */
+    if (may_step(a) && c->number && c->number == a->knows[follower]) {
         if (c->limited && !c->frames_left) {
             part(h, follower, "the test has cut the connection");
         } else if (to->queued + len > h->queue_bytes) {
@@ -163,6 +164,8 @@ static void take(struct agent *a, struct message *msg)
 {
     uint64_t now = now_of(a->h);
 
+    if (msg->what == UP)
+        a->knows[a->host ? a->host : msg->peer] = msg->connection;
     switch (msg->what) {
     case FRAME: mu_core_frame(&a->core, msg->peer, msg->type, msg->bytes, msg->len, now); break;
     case UP: mu_core_up(&a->core, msg->peer, now); break;
