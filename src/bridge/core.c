@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_HEAD = 5 };
+enum { FRAME_HEAD = 5, KEPT_ROOM = 8192 };
 
 /* The peer's states as rows, what happens as columns. Lost is for good. */
 const enum mu_peer_act mu_peer_steps[MU_PEER_STATES][MU_PEER_EVENTS] = {
@@ -329,7 +329,7 @@ static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
         at += FRAME_HEAD + (size_t)len;
     }
     mu_pack_reset(p);
-    if (p->capacity > 1u << 20) /* of a large value, once: not kept for every peer */
+    if (p->capacity > KEPT_ROOM) /* of a large value, or all records, once: not kept for every peer */
         mu_pack_done(p);
     return true;
 }
