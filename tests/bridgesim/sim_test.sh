@@ -1,0 +1,36 @@
+#!/bin/bash
+# The bridge under the seeded scheduler, in its short form: schedules with broken links and killed agents keep every
+# promise; each thing that is broken on purpose is found, and its seed replays to the letter. `tests/bridgesim/run.sh` is
+# the long form.
+# timeout: 240
+set -u
+: "${BUILD:?the variant that was built}" "${TMPDIR:=/tmp}"
+sim=$BUILD/tests/bridgesim/bridgesim
+
+"$sim" --count 200 || exit 1
+# More than a real connection does: what was sent on the last one comes on the next.
+"$sim" --count 50 --mutation strays || exit 1
+
+# caught MUTATION: within some hundred schedules, with a sentence and a way to replay it.
+caught() {
+    local out
+    if out=$("$sim" --mutation "$1" --count 1000 2>&1); then
+        echo "FAILED: $1 was not noticed in 1000 schedules"
+        exit 1
+    fi
+    if ! grep -q '^replay: .* --seed [0-9]* --trace$' <<<"$out"; then
+        printf 'FAILED: %s: no way to replay:\n%s\n' "$1" "$out"
+        exit 1
+    fi
+    printf '%-13s %s\n' "$1" "$(grep -m 1 '^seed ' <<<"$out" | cut -c1-140)"
+}
+for m in late-copies forget-done lose-frames silent-break; do caught $m; done
+
+# The same steps again, and the same end.
+seed=$("$sim" --mutation lose-frames 2>&1 | sed -n 's/^replay: .* --seed \([0-9]*\) --trace$/\1/p')
+for i in 1 2; do "$sim" --mutation lose-frames --seed "$seed" --trace > "$TMPDIR/$i" 2>&1; done
+[ "$(wc -l < "$TMPDIR/1")" -gt 100 ] || { echo "FAILED: nothing is traced"; exit 1; }
+cmp <(grep -v schedules "$TMPDIR/1") <(grep -v schedules "$TMPDIR/2") || { echo "FAILED: seed $seed does not replay"; exit 1; }
+
+# A larger job: 24 hosts of 4 tasks.
+"$BUILD/tests/bridgesim/scale" 24 4 10 || exit 1
