@@ -26,7 +26,7 @@ static bool init(struct mu_core *core, void **ret_state)
     c->asked = calloc(c->num_slots, sizeof *c->asked);
     c->hosts = calloc(core->num_hosts, sizeof *c->hosts);
     c->records = calloc(c->num_buckets / 64 + 1, sizeof *c->records);
-    c->again_at = UINT64_MAX;
+    c->again_at = c->ack_at = UINT64_MAX;
     c->sweep_at = core->now + SWEEP_NS;
     if (!c->asked || !c->hosts || !c->records)
         return false;
@@ -261,8 +261,12 @@ static void look(struct mu_core *core)
         if (core->leader)
             mu_sweep_records(core);
     }
-    if (c->acks.len)
+    if (c->acks.len && c->ack_at == UINT64_MAX)
+        c->ack_at = core->now + ACK_NS;
+    if (core->now >= c->ack_at || c->acks.len >= ACK_BYTES) {
         send_acks(core, c);
+        c->ack_at = UINT64_MAX;
+    }
 }
 
 static void up(struct mu_core *core, uint32_t host)
@@ -289,12 +293,13 @@ static void lost(struct mu_core *core, uint32_t host, const char *why)
 static uint64_t next(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
+    uint64_t next;
 
     if (!c->started)
         return 0;
-    if (c->again_at < c->sweep_at)
-        return c->again_at;
-    return c->num_open || c->any_record ? c->sweep_at : UINT64_MAX;
+    next = c->num_open || c->any_record ? c->sweep_at : UINT64_MAX;
+    next = c->again_at < next ? c->again_at : next;
+    return c->ack_at < next ? c->ack_at : next;
 }
 
 static bool busy(struct mu_core *core)

@@ -14,6 +14,10 @@ enum {
 #define WINDOW   ((size_t)MU_FRAME_VALUE_MAX)
 #define LATER_NS 5000000u   /* until a call that could not be carried out is sent again */
 #define SWEEP_NS 250000000u /* between looks for dead callers, and for settled records */
+/* An answer is acknowledged with others, a while later: nobody waits for it, and alone it would wake the leader again.
+ * The slot's next call says the same. */
+#define ACK_NS    10000000u
+#define ACK_BYTES (12u * 64)
 
 /* A call of this host's. */
 struct asked {
@@ -45,7 +49,7 @@ struct calls {
     uint32_t num_slots, num_open;
     size_t on_the_way;
     bool started;
-    uint64_t again_at, sweep_at;
+    uint64_t again_at, sweep_at, ack_at; /* UINT64_MAX: not */
     struct mu_pack acks;
     struct host_calls *hosts;
     uint64_t *records; /* the leader's: a bit a bucket that may hold some */
