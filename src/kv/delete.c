@@ -2,8 +2,9 @@
  * kv/delete.c: deleting a key and everything under it, key by key, each at its own instant.
  *
  * On behalf of another host's task each deletion leaves the call's record in the page that it makes, with the number of
- * keys that the call has deleted there. So when the call is carried out again, by another agent perhaps, what it had
- * deleted before is counted, and nothing twice.
+ * keys that the call has deleted there, and whether the key itself is among them. So when the call is carried out
+ * again, by another agent perhaps, what it had deleted before is counted, and the key, if it came again since, stays. A
+ * key under it that came again since goes again: as if it had come before the call got there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,24 @@
 #include "segment/handle.h"
 #include "segment/stats.h"
 
+struct removal {
+    bool itself; /* the key that was named, not one under it */
+    bool gone;
+};
+
 static enum mu_verdict remove_it(struct mu_edit *e)
 {
-    *(bool *)e->arg = e->version != 0;
-    if (!e->version)
+    struct removal *r = e->arg;
+    uint64_t *before =
+        e->done ? e->done->result : NULL; /* what this page's record says: keys; whether the key itself */
+
+    r->gone = e->version && !(before && r->itself && before[1]);
+    if (!r->gone)
         return MU_KEEP;
-    if (e->done)
-        e->done->result[0]++; /* of what this page's record says, zero without one */
+    if (before) {
+        before[0]++;
+        before[1] += r->itself;
+    }
     return MU_DELETE;
 }
 
@@ -27,13 +39,13 @@ static enum muster_status delete_one(struct muster_segment *seg, struct mu_ctx *
                                      struct mu_kv_change *c)
 {
     struct mu_table t = mu_table_kv(seg);
-    bool gone = false;
-    struct mu_edit e = {.arg = &gone, .done = c->done, .forget = c->forget, .forget_arg = c->arg};
+    struct removal r = {.itself = k == c->key};
+    struct mu_edit e = {.arg = &r, .done = c->done, .forget = c->forget, .forget_arg = c->arg};
     enum muster_status status = mu_table_edit(&t, ctx, k, 0, remove_it, &e, NULL);
 
-    if (!status && gone && c->done)
+    if (!status && r.gone && c->done)
         c->left_record(c->arg, (uint32_t)(k->hash >> 20) & t.mask);
-    c->result += !status && gone;
+    c->result += !status && r.gone;
     return status;
 }
 
