@@ -321,11 +321,13 @@ static bool drive_core(struct mu_bridge *b)
 
 static void drive(struct mu_bridge *b)
 {
-    do {
+    for (int i = 0; i < 16; i++) { /* then others may have the lock */
         b->now = mu_now();
         mu_link_turn(b->link, b->now);
         drive_core(b);
-    } while (mu_link_next(b->link) == 0 && !b->is_stopping);
+        if (mu_link_next(b->link) > 0 || b->is_stopping)
+            break;
+    }
     if (b->now - b->told_at > RECHECK_NS)
         tell_hosts(b);
 }

@@ -2,6 +2,7 @@
  * tests/bridge/bridge_test.c: whole bridges, a process each: they meet over TCP, their tasks' calls go over them, and
  * what breaks is either made good or said.
  */
+/* variants: release asan tsan */
 #include "cm.h"
 
 #include <errno.h>
