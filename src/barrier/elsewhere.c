@@ -66,21 +66,6 @@ static bool take_answer(struct mu_call *c, struct mu_answer *a)
     return true;
 }
 
-/* For people: as far as is known here, where the leader's barriers are seen a little later. */
-static void describe(const struct mu_named *n, const struct mu_call *c, char *what, size_t size)
-{
-    struct mu_named seen;
-    uint64_t counter = c->asked;
-
-    if (counter == MUSTER_BARRIER_NEXT) {
-        counter = 0;
-        if (!mu_named_begin(&seen, n->seg, n->ctx, n->id) && !mu_named_read(&seen) && seen.b.h.num)
-            counter = seen.b.h.counter + (seen.b.h.passed ? 1 : 0);
-        mu_named_done(&seen);
-    }
-    snprintf(what, size, "barrier %.60s::%" PRIu64, n->id, counter);
-}
-
 /* The caller goes away, for the reason in `status`: unless its instance has ended by now. */
 static enum muster_status leave(struct muster *m, const struct mu_named *n, struct mu_call *c,
                                 struct mu_remote_call *call, enum muster_status status)
@@ -111,7 +96,10 @@ enum muster_status mu_call_elsewhere(struct muster *m, const struct mu_named *n,
     struct mu_answer a;
     enum muster_status status;
 
-    describe(n, c, what, sizeof what);
+    if (c->asked == MUSTER_BARRIER_NEXT) /* which that is, the leader knows */
+        snprintf(what, sizeof what, "barrier %.80s", n->id);
+    else
+        snprintf(what, sizeof what, "barrier %.60s::%" PRIu64, n->id, c->asked);
     /* process-local, relaxed: nobody but this counts; each call gets another */
     c->name = atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed) & MU_CALLS_MASK;
     c->untold = recall(m, n);

@@ -192,6 +192,32 @@ static void a_death_on_either_host_fails_it_with_the_name(void **state)
     }
 }
 
+static void a_lost_host_fails_it_and_a_lost_leader_ends_the_calls(void **state)
+{
+    struct cast_reply r;
+
+    (void)state;
+    cast_open(&three);
+    cast_enter_all();
+    cast_tell_wait(0, "b", 0);
+    cast_tell_wait(1, "b", 0);
+    cast_tell_wait(3, "b", 0);
+    cast_until_arrived("b", 3);
+    hosts_cut(cast_hosts, 1); /* whose task 2 has not come */
+    hosts_lose(cast_hosts, 0, 1, "it has been silent for 10 s");
+    r = cast_hear(0);
+    assert_reply(r, MUSTER_INTERNAL);
+    assert_in(r.text, "Barrier failed because: task ");
+    assert_in(r.text, "is lost");
+    assert_string_equal(cast_hear(3).text, r.text);
+    assert_false(cast_has_answered(1)); /* it cannot know yet */
+    hosts_lose(cast_hosts, 1, 0, "it has been silent for 10 s");
+    r = cast_hear(1);
+    assert_reply(r, MUSTER_UNAVAILABLE);
+    assert_in(r.text, "barrier b::0: the leader of the job, host ");
+    cast_close();
+}
+
 static void a_recoverable_task_may_die_and_come_again(void **state)
 {
     (void)state;
@@ -408,6 +434,7 @@ int main(void)
         cmocka_unit_test(counters_are_kept_across_hosts),
         cmocka_unit_test(cancelling_from_any_host_ends_the_waits),
         cmocka_unit_test(a_death_on_either_host_fails_it_with_the_name),
+        cmocka_unit_test(a_lost_host_fails_it_and_a_lost_leader_ends_the_calls),
         cmocka_unit_test(a_recoverable_task_may_die_and_come_again),
         cmocka_unit_test(who_gives_up_is_told_by_its_next_call),
         cmocka_unit_test(an_interrupt_ends_the_wait),
