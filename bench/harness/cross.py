@@ -37,10 +37,10 @@ class Hosts:
     def is_apart(self):
         return self.field().kind != "loopback"
 
-    def pair(self, one, other):
-        """NET ADDRESS NET ADDRESS, as the programs want it (bench/net.h)."""
+    def first(self, count):
+        """NET ADDRESS for each, as the programs want it (bench/net.h)."""
         found = []
-        for host in (self.field().hosts[one], self.field().hosts[other]):
+        for host in self.field().hosts[:count]:
             found += ["/proc/%d/fd/%d" % (os.getpid(), host.net) if self.is_apart() else "-", host.address]
         return found
 
@@ -58,8 +58,14 @@ class Hosts:
 
 def tcp(tools, effort, hosts, metric, who, mode):
     path = tools.program("tcp")
-    return rows.Contender(who, lambda: [path, metric, who, mode, str(effort.slice), *hosts.pair(0, 1)],
+    return rows.Contender(who, lambda: [path, metric, who, mode, str(effort.slice), *hosts.first(2)],
                           missing="" if path else "%s/tcp is not built" % tools.folder)
+
+
+def muster(tools, effort, hosts, size, what, mode):
+    path = tools.program("cross")
+    return rows.Contender("muster", lambda: [path, what, mode, *loop_words(effort), *hosts.first(size)],
+                          missing="" if path else "%s/cross is not built" % tools.folder)
 
 
 def openmpi(tools, effort, hosts, size, metric):
@@ -111,7 +117,9 @@ def barrier_group(tools, effort, hosts, size):
     """MPI polls, so what it is compared with is the latency mode."""
     asleep, awake = "cross.n%d" % size, "cross.n%d.latency" % size
     contenders = [tcp(tools, effort, hosts, asleep, "tcp", "block"),
+                  muster(tools, effort, hosts, size, "named", "block"),
                   tcp(tools, effort, hosts, awake, "tcp-poll", "poll"),
+                  muster(tools, effort, hosts, size, "named", "poll"),
                   openmpi(tools, effort, hosts, size, awake)]
     if size <= processors():  # it polls and never yields: with two ranks on a processor a minute may not be enough
         contenders.append(mpich(tools, effort, hosts, size, awake))
@@ -125,9 +133,13 @@ def kv_group(tools, effort, hosts):
     return rows.Group("crosskv", [
         tcp(tools, effort, hosts, "cross.kv.get", "tcp", "block"),
         tcp(tools, effort, hosts, "cross.kv.set", "tcp", "block"),
-        rows.Contender("tcpstore", lambda: [python, store, str(effort.slice), "1", *hosts.pair(0, 1)],
+        muster(tools, effort, hosts, 2, "keys", "block"),
+        tcp(tools, effort, hosts, "cross.kv.get.latency", "tcp-poll", "poll"),
+        tcp(tools, effort, hosts, "cross.kv.set.latency", "tcp-poll", "poll"),
+        muster(tools, effort, hosts, 2, "keys", "poll"),
+        rows.Contender("tcpstore", lambda: [python, store, str(effort.slice), "1", *hosts.first(2)],
                        missing="" if python else "no Python here has torch.distributed (Debian: python3-torch)"),
-        rows.Contender("etcd", lambda: [etcd, str(effort.slice), *hosts.pair(0, 1)], missing=no_etcd),
+        rows.Contender("etcd", lambda: [etcd, str(effort.slice), *hosts.first(2)], missing=no_etcd),
     ])
 
 
