@@ -4,7 +4,7 @@
  * timeout: 300
  */
 #include "cm.h"
-#include "bridge/core.h"
+#include "bridge/copies.h"
 #include "hosts.h"
 #include "segment/remote.h"
 
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { HOSTS = 3, PAIRS = 8, READS = 40000, KEYS = 64 };
 
@@ -165,11 +166,11 @@ static void disturb(struct hosts *h, struct test_random *r)
     case 4: hosts_pause(h, any); break;
     default: break;
     }
-    for (uint64_t n = test_below(r, 20000); n; n--)
-        __asm__ volatile("" ::: "memory");
+    nanosleep(&(struct timespec){.tv_nsec = (long)test_below(r, 3000000)}, NULL); /* sleep: how long the fault lasts */
     for (uint32_t i = 0; i < HOSTS; i++)
         hosts_resume(h, i);
     hosts_mend(h);
+    nanosleep(&(struct timespec){.tv_nsec = (long)test_below(r, 3000000)}, NULL); /* sleep: until the next */
 }
 
 static void litmus(bool faults)
@@ -195,6 +196,291 @@ static void litmus(bool faults)
     field_close(&f);
 }
 
+/* ---- events ---- */
+
+/* Data, then an event that says so: from the leader's host, and from another. */
+static void *send_events(void *arg)
+{
+    struct actor *a = arg;
+    struct test_random r = {a->seed};
+    enum muster_status status;
+    char data[16];
+
+    name(data, "event", a->host);
+    for (uint64_t n = 1; !a->f->stop; n++) {
+        put(a->f->at[a->host], data, n, test_below(&r, 3000));
+        status = muster_event_send(a->f->at[a->host], a->host, &n, sizeof n, NULL);
+        if (status != MUSTER_UNAVAILABLE) /* sent or not, so many came since that nobody can tell */
+            must(status, "send");
+    }
+    return NULL;
+}
+
+static void *read_events(void *arg)
+{
+    struct actor *a = arg;
+    uint64_t position = 0;
+
+    for (unsigned left = READS / 40 * rounds(); left;) {
+        struct muster_event e;
+        uint64_t n, lost;
+        enum muster_status status =
+            muster_event_read(a->f->at[a->host], &position, MUSTER_FOREVER, &e, &n, sizeof n, &lost);
+        char data[16];
+
+        if (status == MUSTER_OUT_OF_RANGE)
+            continue;
+        must(status, "event");
+        name(data, "event", e.type);
+        if (get(a->f->at[a->host], data) < n)
+            must(MUSTER_DATA_LOSS, "an event without its data");
+        left--;
+    }
+    return NULL;
+}
+
+static void an_event_shows_its_data(void **state)
+{
+    struct test_random r = {test_seed()};
+    struct actor senders[2], readers[3];
+    struct field f;
+
+    (void)state;
+    field_open(&f);
+    start(&senders[0], &f, 0, &r, send_events);
+    start(&senders[1], &f, 2, &r, send_events);
+    for (uint32_t i = 0; i < 3; i++)
+        start(&readers[i], &f, i, &r, read_events);
+    for (int n = 50 * (int)rounds(); n; n--)
+        disturb(f.h, &r);
+    for (uint32_t i = 0; i < 3; i++)
+        pthread_join(readers[i].thread, NULL);
+    f.stop = 1;
+    pthread_join(senders[0].thread, NULL);
+    pthread_join(senders[1].thread, NULL);
+    field_close(&f);
+}
+
+/* ---- barriers ---- */
+
+/* Everybody writes, all meet, everybody reads what everybody wrote. */
+static int meet_and_read(struct muster *m, void *arg)
+{
+    uint32_t task = (uint32_t)muster_task_id(m);
+    char data[16];
+
+    for (uint64_t n = 1; n <= *(unsigned *)arg; n++) {
+        name(data, "meet", task);
+        put(m, data, n, task * 100);
+        must(muster_barrier_wait(m, "all", MUSTER_BARRIER_NEXT, NULL, 0, 0, MUSTER_FOREVER), "barrier");
+        for (uint32_t i = 0; i < HOSTS * 2; i++) {
+            name(data, "meet", i);
+            if (get(m, data) < n)
+                must(MUSTER_DATA_LOSS, "a barrier passed without the data");
+        }
+    }
+    return 0;
+}
+
+static void a_barrier_shows_what_came_before_it(void **state)
+{
+    struct test_random r = {test_seed()};
+    unsigned often = 200 * rounds();
+    pid_t tasks[HOSTS * 2];
+    struct field f;
+
+    (void)state;
+    field_open(&f);
+    for (uint32_t i = 0; i < HOSTS * 2; i++)
+        tasks[i] = hosts_task(f.h, i, meet_and_read, &often);
+    for (int n = 30 * (int)rounds(); n; n--)
+        disturb(f.h, &r);
+    for (uint32_t i = 0; i < HOSTS * 2; i++)
+        assert_int_equal(hosts_reap(f.h, tasks[i]), 0);
+    field_close(&f);
+}
+
+/* ---- states of tasks ---- */
+
+static void *read_states(void *arg)
+{
+    struct actor *a = arg;
+
+    while (!a->f->stop) {
+        struct muster_task_info info;
+
+        must(muster_task_get(a->f->at[a->host], 5, &info), "state");
+        if (get(a->f->at[a->host], "life") < info.attempt)
+            must(MUSTER_DATA_LOSS, "a task that came without what came before it");
+        a->f->reads++;
+        a->f->learned += info.attempt > 5;
+    }
+    return NULL;
+}
+
+static int come_and_go(struct muster *m, void *arg)
+{
+    (void)m;
+    (void)arg;
+    return 0;
+}
+
+static void a_task_that_came_shows_what_came_before_it(void **state)
+{
+    struct test_random r = {test_seed()};
+    struct actor readers[3];
+    struct field f;
+
+    (void)state;
+    field_open(&f);
+    for (uint32_t i = 0; i < 3; i++)
+        start(&readers[i], &f, i, &r, read_states);
+    for (uint64_t n = 1; n <= 20; n++) {
+        put(f.at[2], "life", n, 8); /* on the task's host: that this came before it is not known on any other */
+        assert_int_equal(hosts_reap(f.h, hosts_task(f.h, 5, come_and_go, NULL)), 0);
+        disturb(f.h, &r);
+    }
+    f.stop = 1;
+    for (uint32_t i = 0; i < 3; i++)
+        pthread_join(readers[i].thread, NULL);
+    assert_true(f.learned > 0);
+    field_close(&f);
+}
+
+/* ---- when all is quiet ---- */
+
+/* Sets, deletes, inserts anew; now and then reads what it has just written. */
+static void *change_keys(void *arg)
+{
+    struct actor *a = arg;
+    struct test_random r = {a->seed};
+    struct muster *m = a->f->at[a->host];
+
+    for (uint64_t n = 1; !a->f->stop; n++) {
+        unsigned i = (unsigned)test_below(&r, KEYS);
+        char key[16];
+
+        name(key, "key", i);
+        if (!test_below(&r, 3)) {
+            must(muster_kv_delete(m, key, MUSTER_NTS, NULL), "delete");
+        } else {
+            put(m, key, n, test_below(&r, 3000));
+        }
+        name(key, "own", a->host); /* nobody else writes it */
+        if (!test_below(&r, 8)) {
+            put(m, key, n, 8);
+            if (get(m, key) != n)
+                must(MUSTER_DATA_LOSS, "its own write is not there");
+        }
+    }
+    return NULL;
+}
+
+/* Keys come and go, so some of these time out. */
+static void *wait_for_keys(void *arg)
+{
+    struct actor *a = arg;
+    struct test_random r = {a->seed};
+    struct muster *m = a->f->at[a->host];
+
+    while (!a->f->stop) {
+        uint8_t value[3000];
+        uint64_t version = 0;
+        size_t len;
+        char key[16];
+        enum muster_status status;
+
+        name(key, "key", (unsigned)test_below(&r, KEYS));
+        status = muster_kv_get(m, key, MUSTER_NTS, muster_after_ns(20000000), value, sizeof value, &len, &version);
+        if (status == MUSTER_OK && !test_below(&r, 4))
+            status = muster_kv_watch(m, key, MUSTER_NTS, version, muster_after_ns(20000000), value, sizeof value, &len,
+                                     &version);
+        if (status != MUSTER_DEADLINE_EXCEEDED && status != MUSTER_NOT_FOUND)
+            must(status, "wait");
+        a->f->reads++;
+    }
+    return NULL;
+}
+
+static void is_the_leaders(struct field *f, uint32_t host, const char *key)
+{
+    uint8_t here[3000], there[3000];
+    struct mu_found a, b;
+    struct mu_key k;
+    struct mu_table t = mu_table_kv(f->at[host]->seg), leader = mu_table_kv(f->at[0]->seg);
+
+    mu_key_make(&k, f->at[host]->seg, key, strlen(key));
+    assert_ok(mu_table_get(&t, NULL, &k, here, sizeof here, &a));
+    mu_key_make(&k, f->at[0]->seg, key, strlen(key));
+    assert_ok(mu_table_get(&leader, NULL, &k, there, sizeof there, &b));
+    if (!a.version)
+        return; /* not held */
+    if (a.version != b.version || a.len != b.len || memcmp(here, there, a.len) != 0)
+        fail_msg("host %u holds %s at version %llu, the leader at %llu", host, key, (unsigned long long)a.version,
+                 (unsigned long long)b.version);
+}
+
+static void the_leader_answers(struct muster *m)
+{
+    struct mu_remote_call call = {.op = MU_OP_SYNC, .deadline = MUSTER_FOREVER, .what = "the leader"};
+    struct mu_answer answer;
+    struct mu_ctx *ctx;
+
+    assert_ok(mu_enter(m, &ctx));
+    assert_ok(mu_remote_call(m, ctx, &call, &answer));
+    mu_answer_done(&answer);
+    mu_exit(ctx);
+}
+
+/* Room for a part of the keys only: copies are dropped and asked for again all the time. */
+static void narrow(struct hosts *h)
+{
+    for (uint32_t i = 1; i < HOSTS; i++) {
+        struct mu_core *core = hosts_lock(h, i);
+
+        if (!core)
+            continue;
+        mu_copies_bound(core, 16, 1u << 20);
+        hosts_unlock(h, i);
+    }
+}
+
+static void copies_are_equal_when_all_is_quiet(void **state)
+{
+    struct test_random r = {test_seed()};
+    struct actor writers[3], waiters[3];
+    struct field f;
+    char key[16];
+
+    (void)state;
+    for (unsigned again = 3 * rounds(); again; again--) {
+        field_open(&f);
+        for (uint32_t i = 0; i < 3; i++) {
+            start(&writers[i], &f, i, &r, change_keys);
+            start(&waiters[i], &f, i, &r, wait_for_keys);
+        }
+        for (int n = 0; n < 40; n++) {
+            if (again % 2)
+                narrow(f.h);
+            disturb(f.h, &r);
+        }
+        f.stop = 1;
+        for (uint32_t i = 0; i < 3; i++) {
+            pthread_join(writers[i].thread, NULL);
+            pthread_join(waiters[i].thread, NULL);
+        }
+        for (uint32_t i = 1; i < HOSTS; i++) {
+            the_leader_answers(f.at[i]);
+            for (unsigned n = 0; n < KEYS; n++) {
+                name(key, "key", n);
+                is_the_leaders(&f, i, key);
+                assert_int_equal(get(f.at[i], key), get(f.at[0], key));
+            }
+        }
+        field_close(&f);
+    }
+}
+
 static void a_flag_that_is_seen_shows_its_data(void **state)
 {
     (void)state;
@@ -212,6 +498,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flag_that_is_seen_shows_its_data),
         cmocka_unit_test(and_through_every_fault),
+        cmocka_unit_test(an_event_shows_its_data),
+        cmocka_unit_test(a_barrier_shows_what_came_before_it),
+        cmocka_unit_test(a_task_that_came_shows_what_came_before_it),
+        cmocka_unit_test(copies_are_equal_when_all_is_quiet),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

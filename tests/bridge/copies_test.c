@@ -356,6 +356,71 @@ static void what_is_held_is_bounded(void **state)
     close_pair(&p);
 }
 
+/* The follower says that it dropped a version which the leader has replaced by another, already on its way there. */
+static void what_is_on_its_way_is_not_forgotten(void **state)
+{
+    struct pair p = open_pair(NULL);
+    struct mu_pack forget = {0};
+    uint64_t first;
+
+    (void)state;
+    assert_ok(muster_kv_set(p.leader, "k", MUSTER_NTS, "one", 3, &first));
+    assert_string_equal(get(p.follower, "k"), "one");
+    set(p.leader, "k", "two");
+    fresh(p.follower);
+    assert_string_equal(get(p.follower, "k"), "two");
+    mu_pack_u64(&forget, 0);
+    mu_pack_u64(&forget, first);
+    mu_pack_blob(&forget, "k", 1);
+    hosts_inject(p.h, 1, 0, MU_FRAME_FORGET, forget.bytes, forget.len);
+    mu_pack_done(&forget);
+    fresh(p.follower);
+    set(p.leader, "k", "three");
+    fresh(p.follower);
+    assert_string_equal(get(p.follower, "k"), "three");
+    close_pair(&p);
+}
+
+static void bad_batches_break_the_connection(void **state)
+{
+    static const struct {
+        uint8_t type;
+        size_t len;
+        uint8_t bytes[40];
+    } bad[] = {
+        {MU_FRAME_COPIES, 5, {2}},                                            /* a flag that is none */
+        {MU_FRAME_COPIES, 5, {0, 1}},                                         /* an item that is not there */
+        {MU_FRAME_COPIES, 23, {0, 1, 0, 0, 0, 7}},                            /* of no kind */
+        {MU_FRAME_COPIES, 22, {0, 1, 0, 0, 0, 1, 1}},                         /* no key */
+        {MU_FRAME_COPIES, 23, {0, 1, 0, 0, 0, 1, [14] = 1, 0, 0, 0, 'k'}},    /* a value without a version */
+        {MU_FRAME_COPIES, 23, {0, 1, 0, 0, 0, 0, 9, [14] = 1, 0, 0, 0, 'k'}}, /* GONE with one */
+        {MU_FRAME_COPIES, 24, {0, 1, 0, 0, 0, 1, 9, [14] = 1, 0, 0, 0, 'k', 255, 255, 255, 255}},
+        {MU_FRAME_FORGET, 8, {1}},                                  /* more than was sent */
+        {MU_FRAME_FORGET, 21, {[8] = 1, [16] = 200, 0, 0, 0, 'k'}}, /* a key that ends beyond it */
+        {MU_FRAME_FORGET, 21, {[16] = 1, 0, 0, 0, 'k'}},            /* no version */
+    };
+    struct pair p = open_pair(&(struct hosts_config){.stepped = true});
+    struct mu_core *core;
+    char why[700];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        bool down = bad[i].type == MU_FRAME_COPIES;
+
+        hosts_mend(p.h);
+        hosts_settle(p.h, NULL);
+        hosts_inject(p.h, !down, down, bad[i].type, bad[i].bytes, bad[i].len);
+        hosts_settle(p.h, NULL);
+        core = hosts_lock(p.h, 1);
+        assert_int_equal(core->peers[0].state, MU_PEER_DOWN);
+        hosts_unlock(p.h, 1);
+        hosts_dropped(p.h, why);
+        if (!strstr(why, down ? "sent a COPIES frame" : "sent a FORGET frame"))
+            fail_msg("bad frame %zu: \"%s\"", i, why);
+    }
+    close_pair(&p);
+}
+
 static void same_listing(const struct pair *p, const char *directory)
 {
     struct muster_kv_list *a, *b;
@@ -423,6 +488,8 @@ int main(void)
         cmocka_unit_test(waits_end_as_on_one_node),
         cmocka_unit_test(large_values_are_watched),
         cmocka_unit_test(what_is_held_is_bounded),
+        cmocka_unit_test(what_is_on_its_way_is_not_forgotten),
+        cmocka_unit_test(bad_batches_break_the_connection),
         cmocka_unit_test(listings_are_the_leaders),
     };
 
