@@ -100,7 +100,7 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
         return -1;
     }
     snprintf(agent->run_id, sizeof agent->run_id, "%s", ret_orphans->run_id);
-    agent->num_tasks = ret_orphans->num_tasks;
+    agent->num_tasks = agent->local_tasks = ret_orphans->num_tasks;
     return 0;
 }
 

@@ -59,7 +59,8 @@ static int raise_file_limit(struct mu_agent *agent)
     const struct mu_agent_options *options = agent->options;
     rlim_t streams = options->label ? 2 : (rlim_t)agent->catch_err;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
-    rlim_t need = 64 + (rlim_t)agent->num_tasks * each;
+    rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
+    rlim_t need = 64 + (rlim_t)agent->local_tasks * each + hosts;
     struct rlimit limit;
 
     getrlimit(RLIMIT_NOFILE, &agent->files_before);
@@ -69,8 +70,8 @@ static int raise_file_limit(struct mu_agent *agent)
     limit.rlim_cur = need;
     if (need <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return 0;
-    mu_agent_say("%u tasks need %llu open files, the limit is %llu (root may raise it: 'ulimit -n')", agent->num_tasks,
-                 (unsigned long long)need, (unsigned long long)limit.rlim_max);
+    mu_agent_say("%u tasks need %llu open files, the limit is %llu (root may raise it: 'ulimit -n')",
+                 agent->local_tasks, (unsigned long long)need, (unsigned long long)limit.rlim_max);
     return -1;
 }
 
@@ -79,7 +80,7 @@ static int start_guard(struct mu_agent *agent)
     struct mu_launch_failure failure;
     struct mu_launch_ward ward = {.job = agent->job,
                                   .run_id = agent->run_id,
-                                  .num_tasks = agent->num_tasks,
+                                  .num_tasks = agent->local_tasks,
                                   .survive = agent->options->survive,
                                   .mask = agent->mask_before,
                                   .files = agent->files_before};
@@ -166,17 +167,45 @@ static int is_one_file(void)
     return fstat(1, &out) == 0 && fstat(2, &err) == 0 && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
-static int shows_colour(int fd)
+int mu_agent_shows_colour(int fd)
 {
     const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
 
     return isatty(fd) && !(none && *none) && term && strcmp(term, "dumb") != 0;
 }
 
+int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t first_task)
+{
+    const struct mu_agent_options *options = agent->options;
+
+    if (agent->tasks) /* the job has been started again */
+        return 0;
+    agent->num_tasks = num_tasks;
+    agent->first_task = first_task;
+    agent->tasks = calloc(num_tasks, sizeof *agent->tasks);
+    if (!agent->tasks) {
+        mu_agent_say("cannot set up: %s", strerror(errno));
+        return -1;
+    }
+    for (uint32_t app = 0, i = 0, n = 0; i < num_tasks; i++, n++) {
+        while (app + 1 < options->num_apps && n == options->apps[app].num_tasks) {
+            app++;
+            n = 0;
+        }
+        agent->tasks[i].restart_at = UINT64_MAX;
+        agent->tasks[i].app = app;
+        agent->tasks[i].attempt = mu_agent_follows(agent) ? options->hosts->orders->attempt : 0;
+    }
+    return 0;
+}
+
 static int set_up(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    struct mu_launch_output_options output = {.label = options->label, .colour = {0, shows_colour(1), shows_colour(2)}};
+    const int *others = options->hosts ? options->hosts->colour : NULL; /* the leader's streams, where ours end */
+    struct mu_launch_output_options output = {.label = options->label,
+                                              .colour = {0, mu_agent_shows_colour(1) || (others && others[1]),
+                                                         mu_agent_shows_colour(2) || (others && others[2])}};
 
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
@@ -185,22 +214,19 @@ static int set_up(struct mu_agent *agent)
     mu_launch_terminal_init(&agent->terminal);
     if (mu_agent_set_up_loop(agent))
         return -1;
-    agent->tasks = calloc(agent->num_tasks, sizeof *agent->tasks);
     agent->envs = calloc(options->num_apps, sizeof *agent->envs);
     agent->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (!agent->tasks || !agent->envs || agent->null_fd < 0) {
+    if (!agent->envs || agent->null_fd < 0) {
         mu_agent_say("cannot set up: %s", strerror(errno));
         return -1;
     }
-    for (uint32_t app = 0, i = 0; app < options->num_apps; app++)
-        for (uint32_t n = 0; n < options->apps[app].num_tasks; n++) {
-            agent->tasks[i].restart_at = UINT64_MAX;
-            agent->tasks[i++].app = app;
-        }
+    if (!options->hosts && mu_agent_take_tasks(agent, options->num_tasks, 0))
+        return -1;
     mu_agent_name_job(agent);
     if (start_guard(agent)) /* before there are threads and much memory: it is forked */
         return -1;
-    if ((options->label || agent->catch_err) && mu_launch_output_start(&output, &agent->output)) {
+    if ((options->label || agent->catch_err || mu_agent_leads(agent)) &&
+        mu_launch_output_start(&output, &agent->output)) {
         mu_agent_say("cannot relay output: %s", strerror(errno));
         return -1;
     }
@@ -213,19 +239,23 @@ void mu_agent_begin_end(struct mu_agent *agent)
         return;
     agent->phase = MU_AGENT_ENDING;
     agent->timeout_at = UINT64_MAX;
-    for (uint32_t i = 0; i < agent->num_tasks; i++) /* none is started again */
+    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) /* none is started again */
         agent->tasks[i].restart_at = UINT64_MAX;
     agent->waiting = 0;
     agent->kill_at = muster_after_ns(agent->options->grace_ns);
     if (agent->options->grace_ns > 0)
         mu_agent_signal_tasks(agent, SIGTERM);
+    if (mu_agent_leads(agent))
+        mu_agent_tell(agent, UINT32_MAX, MU_TALK_END, NULL);
 }
 
-static void kill_all(struct mu_agent *agent)
+void mu_agent_kill_all(struct mu_agent *agent)
 {
     agent->phase = MU_AGENT_KILLING;
     agent->kill_at = UINT64_MAX;
     mu_agent_signal_tasks(agent, SIGKILL);
+    if (mu_agent_leads(agent))
+        mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
 }
 
 /* ^Z: the tasks stop, then we do (unless nobody could wake us: the kernel sees to that), and go on together. */
@@ -233,6 +263,10 @@ void mu_agent_suspend(struct mu_agent *agent)
 {
     sigset_t stop;
 
+    if (agent->options->hosts) {
+        mu_agent_say("a job of several hosts cannot be suspended: its other hosts would take this one for lost");
+        return;
+    }
     sigemptyset(&stop);
     sigaddset(&stop, SIGTSTP);
     mu_agent_signal_tasks(agent, SIGTSTP);
@@ -242,8 +276,9 @@ void mu_agent_suspend(struct mu_agent *agent)
     mu_agent_signal_tasks(agent, SIGCONT);
 }
 
-static void end_by_signal(struct mu_agent *agent, int number)
+void mu_agent_end_by_signal(struct mu_agent *agent, int number)
 {
+    uint32_t running = mu_agent_running_everywhere(agent);
     uint64_t now = muster_now_ns();
     char name[32];
 
@@ -251,16 +286,30 @@ static void end_by_signal(struct mu_agent *agent, int number)
     if (agent->phase == MU_AGENT_RUNNING) {
         agent->end_signal = number;
         mu_launch_signal_name(number, name);
-        if (agent->running > 0)
-            mu_agent_say("%s: ending %u task%s", name, agent->running, agent->running == 1 ? "" : "s");
+        if (running > 0)
+            mu_agent_say("%s: ending %u task%s", name, running, running == 1 ? "" : "s");
         else
             mu_agent_say("%s: ending the job", name);
+        mu_agent_tell_signal(agent, number);
         mu_agent_begin_end(agent);
     } else if (number == SIGINT && agent->interrupted_at && now - agent->interrupted_at < SECOND_INTERRUPT_NS) {
-        kill_all(agent);
+        mu_agent_kill_all(agent);
     }
     if (number == SIGINT)
         agent->interrupted_at = now;
+}
+
+/* Where another launcher has started the agents, it gives its signals to each of them. */
+static void pass_on(struct mu_agent *agent, int number)
+{
+    struct mu_pack what = {.bytes = NULL};
+
+    mu_agent_signal_tasks(agent, number);
+    if (!mu_agent_leads(agent) || !agent->options->hosts->list)
+        return;
+    mu_pack_u32(&what, (uint32_t)number);
+    mu_agent_tell(agent, UINT32_MAX, MU_TALK_SIGNAL, &what);
+    mu_pack_done(&what);
 }
 
 static void take_signal(struct mu_agent *agent, int number)
@@ -275,10 +324,10 @@ static void take_signal(struct mu_agent *agent, int number)
     }
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
         if (number == forwarded[i])
-            mu_agent_signal_tasks(agent, number);
+            pass_on(agent, number);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
         if (number == ending[i])
-            end_by_signal(agent, number);
+            mu_agent_end_by_signal(agent, number);
 }
 
 void mu_agent_take_signals(struct mu_agent *agent)
@@ -320,7 +369,7 @@ void mu_agent_check_clock(struct mu_agent *agent)
         mu_agent_begin_end(agent);
     }
     if (now >= agent->kill_at)
-        kill_all(agent);
+        mu_agent_kill_all(agent);
 }
 
 /* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */
@@ -348,7 +397,7 @@ void mu_agent_turn(struct mu_agent *agent)
 
 static void supervise(struct mu_agent *agent)
 {
-    while (agent->running > 0 || agent->waiting > 0) {
+    while (agent->running > 0 || agent->waiting > 0 || mu_agent_is_awaiting(agent)) {
         mu_agent_turn(agent);
         mu_agent_reap(agent);
         mu_agent_start_again(agent);
@@ -362,14 +411,17 @@ static void supervise(struct mu_agent *agent)
 /* The job once: its segment, its tasks, to the end of the last of them. */
 static void run_once(struct mu_agent *agent)
 {
-    if (mu_agent_open_job(agent) || mu_agent_serve_metrics(agent)) {
+    if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent)) {
         agent->broken = 1;
         return;
     }
-    if (mu_agent_start_tasks(agent))
+    if (mu_agent_start_tasks(agent)) {
         mu_agent_begin_end(agent);
-    else
+        mu_agent_tell_failed(agent);
+    } else {
+        mu_agent_tell_started(agent, agent->first_task, agent->local_tasks);
         mu_health_start(agent);
+    }
     supervise(agent);
 }
 
@@ -377,6 +429,7 @@ static void run_once(struct mu_agent *agent)
 static void clean_up(struct mu_agent *agent)
 {
     mu_health_stop(agent);
+    mu_agent_part(agent);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;
@@ -385,6 +438,12 @@ static void clean_up(struct mu_agent *agent)
     if (agent->watching)
         muster_interrupt(agent->muster);
     mu_agent_remove_name(agent);
+}
+
+static void forget_task(struct mu_agent_task *task)
+{
+    free(task->err_path);
+    free(task->words);
 }
 
 /*
@@ -405,7 +464,7 @@ static void finish(struct mu_agent *agent)
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->envs[i]);
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)
-        free(agent->tasks[i].err_path);
+        forget_task(&agent->tasks[i]);
     mu_agent_close_loop(agent);
     free(agent->envs);
     free(agent->tasks);
@@ -416,6 +475,7 @@ int mu_agent_run(const struct mu_agent_options *options)
 {
     struct mu_agent agent = {.options = options,
                              .num_tasks = options->num_tasks,
+                             .local_tasks = options->hosts ? options->hosts->tasks_here : options->num_tasks,
                              .root_cause = -1,
                              .timeout_at = UINT64_MAX,
                              .kill_at = UINT64_MAX,
@@ -428,7 +488,7 @@ int mu_agent_run(const struct mu_agent_options *options)
         agent.broken = 1;
         clean_up(&agent);
     } else {
-        if (options->timeout_ns)
+        if (options->timeout_ns && !mu_agent_follows(&agent))
             agent.timeout_at = agent.deadline = muster_after_ns(options->timeout_ns);
         do {
             run_once(&agent);

@@ -29,6 +29,7 @@ struct mu_agent_app {
 
 struct muster;
 struct mu_launch_plan;
+struct mu_agent_hosts;
 
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
@@ -36,6 +37,7 @@ struct mu_agent_options {
     const char *job; /* NULL: run-<pid>-<random> */
     const struct mu_agent_app *apps;
     uint32_t num_apps, num_tasks; /* num_tasks: of all of them */
+    struct mu_agent_hosts *hosts; /* NULL: this one alone; see agent/hosts.h */
     int32_t stdin_to;
     int label;
     const char *output; /* template of the output files; NULL: none */
@@ -49,7 +51,7 @@ struct mu_agent_options {
     uint64_t grace_ns;         /* between SIGTERM and SIGKILL */
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
     uint32_t trace_events;                     /* kept for each thread; 0: no trace */
-    const struct mu_launch_plan *plan;         /* where the tasks run; NULL: anywhere */
+    const struct mu_launch_plan *plan;         /* where this host's tasks run; NULL: anywhere */
     enum mu_agent_report report_bindings;
     const char *metrics; /* address to serve them at; NULL: nowhere */
     /* Says who does what; at the timeout. NULL: nothing is said. */

@@ -52,9 +52,13 @@ void mu_agent_start_again(struct mu_agent *agent)
             continue;
         agent->tasks[i].restart_at = UINT64_MAX;
         agent->waiting--;
-        if (mu_agent_start_task(agent, i))
+        if (mu_agent_start_task(agent, i)) {
             mu_agent_begin_end(agent);
-        else if (agent->metrics)
+            mu_agent_tell_failed(agent);
+            continue;
+        }
+        mu_agent_tell_started(agent, i, 1);
+        if (agent->metrics)
             mu_metrics_restarted(agent->metrics, 1);
     }
 }
@@ -98,8 +102,8 @@ int mu_agent_job_again(struct mu_agent *agent)
 {
     uint64_t ns;
 
-    if (agent->options->restart_tasks || agent->attempt >= agent->options->restarts || agent->root_cause < 0 ||
-        agent->told_to_end || agent->timed_out || agent->broken || agent->spawn_status)
+    if (agent->options->restart_tasks || mu_agent_follows(agent) || agent->attempt >= agent->options->restarts ||
+        agent->root_cause < 0 || agent->told_to_end || agent->timed_out || agent->broken || agent->spawn_status)
         return 0;
     ns = delay(agent, agent->attempt);
     mu_agent_close_job(agent);
@@ -118,6 +122,8 @@ int mu_agent_job_again(struct mu_agent *agent)
         struct mu_agent_task *task = &agent->tasks[i];
 
         task->started = task->ended = task->by_us = 0;
+        free(task->words);
+        task->words = NULL;
         task->wait_status = 0;
         task->attempt = agent->attempt;
     }

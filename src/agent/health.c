@@ -68,7 +68,7 @@ static uint32_t find_tasks(const struct mu_health *health, const struct mu_healt
     for (uint32_t i = 0; i < agent->num_tasks; i++) {
         enum mu_health_use use;
 
-        if (!agent->tasks[i].started || agent->tasks[i].ended)
+        if (!mu_agent_has_task(agent, i) || !agent->tasks[i].started || agent->tasks[i].ended)
             continue;
         use = uses(health, &agent->tasks[i], record);
         if (use == MU_HEALTH_USES_NOT)

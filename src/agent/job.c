@@ -27,12 +27,13 @@ static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
 {
     struct muster_error error;
     int32_t task = mu_agent_first_error(agent, &error);
+    char name[120];
 
     if (task < 0 || error.since_ns == *said_ns)
         return;
     *said_ns = error.since_ns;
     if (error.cause == MUSTER_CAUSE_HEARTBEAT || error.cause == MUSTER_CAUSE_REPORTED)
-        mu_agent_say("task %d (pid %u) is in error: %s", (int)task, error.pid, error.message);
+        mu_agent_say("%s is in error: %s", mu_agent_task_name(agent, (uint32_t)task, name, sizeof name), error.message);
 }
 
 static void *watch(void *arg)
@@ -50,7 +51,8 @@ static void *watch(void *arg)
             mu_beats_check(ctx, agent->beats, &last_check);
             mu_exit(ctx);
         }
-        say_living_error(agent, &said);
+        if (!mu_agent_follows(agent)) /* the leader's agent hears of it, too */
+            say_living_error(agent, &said);
     }
     muster_thread_detach(agent->muster);
     return NULL;
@@ -66,6 +68,7 @@ void mu_agent_watch_job(struct mu_agent *agent)
 void mu_agent_name_job(struct mu_agent *agent)
 {
     unsigned char bytes[16];
+    const struct mu_agent_hosts *hosts = agent->options->hosts;
     unsigned random;
 
     mu_random(bytes, sizeof bytes);
@@ -76,6 +79,9 @@ void mu_agent_name_job(struct mu_agent *agent)
         snprintf(agent->job, sizeof agent->job, "%s", agent->options->job);
     else
         snprintf(agent->job, sizeof agent->job, "run-%d-%06x", (int)getpid(), random & 0xffffff);
+    snprintf(agent->title, sizeof agent->title, "%s", agent->job);
+    if (hosts && hosts->node > 0)
+        snprintf(agent->job, sizeof agent->job, "%.195s.h%u", agent->title, hosts->node);
 }
 
 static enum muster_status create(struct mu_agent *agent)
@@ -88,11 +94,12 @@ static enum muster_status create(struct mu_agent *agent)
         .memfd = options->memfd,
         .trace_events = options->trace_events,
     };
-    enum muster_status status = muster_segment_create(agent->job, &config, &agent->segment);
+    struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
+    enum muster_status status = mu_segment_create_hosts(agent->job, &config, hosts, true, &agent->segment);
 
     if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd && !options->survive) {
         config.memfd = 1;
-        status = muster_segment_create(agent->job, &config, &agent->segment);
+        status = mu_segment_create_hosts(agent->job, &config, hosts, true, &agent->segment);
         if (status == MUSTER_OK)
             mu_agent_say("/dev/shm cannot hold the segment: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
                          (int)getpid(), muster_segment_fd(agent->segment));
@@ -161,6 +168,7 @@ void mu_agent_close_job(struct mu_agent *agent)
 {
     if (agent->watching)
         pthread_join(agent->watcher, NULL);
+    mu_agent_close_bridge(agent);
     if (agent->muster)
         muster_leave(agent->muster);
     if (agent->segment)

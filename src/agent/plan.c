@@ -25,30 +25,55 @@ static void print_word(const char *word, FILE *out)
     putc('\'', out);
 }
 
+/* The number of the host that it runs on, and its name. */
+static uint32_t host_of(const struct mu_agent_options *options, uint32_t task_id, char *name, size_t size)
+{
+    const struct mu_launch_hosts *list = options->hosts ? options->hosts->list : NULL;
+    uint32_t first = 0, host = 0;
+
+    if (!list) {
+        name[0] = 0;
+        gethostname(name, size - 1);
+        return 0;
+    }
+    while (task_id - first >= list->list[host].tasks)
+        first += list->list[host++].tasks;
+    snprintf(name, size, "%s", list->list[host].name);
+    return host;
+}
+
+static void print_places(const struct mu_agent *agent, uint32_t task_id, FILE *out)
+{
+    const struct mu_launch_plan *plan = agent->options->plan;
+
+    if (plan && mu_launch_plan_place(plan, task_id)->bound)
+        fprintf(out, "    on processors %s: %s\n", mu_launch_plan_place(plan, task_id)->list,
+                mu_launch_plan_place(plan, task_id)->where);
+    if (plan)
+        mu_launch_gpu_print(plan, task_id, out);
+}
+
 static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out)
 {
     const struct mu_agent_options *options = agent->options;
-    uint32_t app = 0;
+    uint32_t app = 0, host_id;
     uint32_t before = 0;
     const struct mu_agent_app *it;
     char **vars;
-    char host[65] = "";
+    char host[256];
 
     while (task_id >= before + options->apps[app].num_tasks)
         before += options->apps[app++].num_tasks;
     it = &options->apps[app];
-    gethostname(host, sizeof host - 1);
+    host_id = host_of(options, task_id, host, sizeof host);
     fprintf(out, "task %u on %s:", task_id, host);
     for (char *const *word = it->argv; *word; word++) {
         putc(' ', out);
         print_word(*word, out);
     }
     putc('\n', out);
-    if (options->plan && mu_launch_plan_place(options->plan, task_id)->bound)
-        fprintf(out, "    on processors %s: %s\n", mu_launch_plan_place(options->plan, task_id)->list,
-                mu_launch_plan_place(options->plan, task_id)->where);
-    if (options->plan)
-        mu_launch_gpu_print(options->plan, task_id, out);
+    if (host_id == 0)
+        print_places(agent, task_id, out);
     if (it->directory)
         fprintf(out, "    in %s\n", it->directory);
     for (int stream = 1; options->output && stream <= 2; stream++) {
@@ -60,6 +85,8 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     }
     for (char *const *var = it->env; var && *var; var++)
         fprintf(out, "    %s\n", *var);
+    if (host_id > 0) /* its own agent makes it */
+        return;
     vars = mu_launch_env_task(&agent->envs[app], task_id, 0,
                               options->plan ? mu_launch_plan_place(options->plan, task_id)->env : NULL);
     if (vars)
@@ -67,14 +94,31 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     free(vars);
 }
 
+static void print_hosts(const struct mu_agent_options *options, FILE *out)
+{
+    const struct mu_launch_hosts *list = options->hosts ? options->hosts->list : NULL;
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; list && i < list->count; first += list->list[i++].tasks)
+        if (list->list[i].tasks == 0)
+            fprintf(out, "host %u, %s, leads, and has no tasks\n", i, list->list[i].name);
+        else if (list->list[i].tasks == 1)
+            fprintf(out, "host %u, %s%s task %u\n", i, list->list[i].name, i == 0 ? ", leads:" : ":", first);
+        else
+            fprintf(out, "host %u, %s%s tasks %u to %u\n", i, list->list[i].name, i == 0 ? ", leads:" : ":", first,
+                    first + list->list[i].tasks - 1);
+}
+
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
 {
     struct mu_agent agent = {.options = options, .num_tasks = options->num_tasks};
     int code = 0;
 
+    agent.local_tasks = options->hosts ? options->hosts->tasks_here : options->num_tasks;
     mu_agent_name_job(&agent);
     fprintf(out, "job %s: %u task%s; nothing is started\n", agent.job, options->num_tasks,
             options->num_tasks == 1 ? "" : "s");
+    print_hosts(options, out);
     if (options->report_bindings)
         mu_agent_print_bindings(&agent, out);
     for (uint32_t app = 0, task = 0; app < options->num_apps && code == 0; app++) {
@@ -92,7 +136,7 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
                                     .dropped = options->plan ? mu_launch_plan_dropped(options->plan) : NULL};
         struct mu_launch_env *envs = calloc(options->num_apps, sizeof *envs);
 
-        if (mu_launch_free_ports(job.ports, 2))
+        if (!mu_agent_set_part(&agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
             job.ports[0] = 0; /* as when it is started */
         if (!envs || mu_launch_env_init(&envs[app], environ, &job)) {
             mu_agent_say("out of memory");

@@ -10,6 +10,11 @@
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
  * adopt.c    a job whose launcher has died
  * plan.c     --dry-run
+ * meet.c     several hosts: meeting the others, and their messages on the way to the loop
+ * orders.c   what the leader's agent tells the others when they come
+ * lead.c     host 0's part: it starts the others, hears of their tasks, and decides
+ * rsh.c      the commands by which it starts them
+ * follow.c   another host's part
  */
 #ifndef MU_AGENT_PRIVATE_H
 #define MU_AGENT_PRIVATE_H
@@ -23,9 +28,12 @@
 
 #include "agent/agent.h"
 #include "agent/health.h"
+#include "agent/hosts.h"
 #include "agent/metrics.h"
+#include "agent/talk.h"
 #include "launch/bind.h"
 #include "launch/launch.h"
+#include "segment/hosts.h"
 #include "task/task.h"
 
 struct mu_agent_task {
@@ -39,6 +47,7 @@ struct mu_agent_task {
     uint32_t restarts;   /* how often by itself */
     uint64_t restart_at; /* UINT64_MAX: not to be started again */
     char *err_path;      /* where its stderr goes; NULL: not to a file */
+    char *words;         /* of one on another host: how it ended, as that host's agent says */
     uv_poll_t poll;      /* of an adopted task's pidfd */
 };
 
@@ -51,7 +60,8 @@ enum mu_agent_phase {
 
 struct mu_agent {
     const struct mu_agent_options *options;
-    char job[208], run_id[40], segment_text[280], topology_text[48];
+    char job[208], title[208]; /* its name here, where its segment is, and everywhere */
+    char run_id[40], segment_text[280], topology_text[48];
     int topology_fd; /* for hwloc's tree, which the first task that asks fills in; only with its path above */
 
     struct muster_segment *segment;
@@ -61,8 +71,10 @@ struct mu_agent {
     struct mu_beat *beats; /* of each task; the watcher's */
 
     struct mu_agent_task *tasks;
-    uint32_t num_tasks, running, waiting; /* waiting: to be started again */
-    uint32_t attempt;                     /* of the whole job, from 0 */
+    uint32_t num_tasks;               /* of all hosts */
+    uint32_t first_task, local_tasks; /* of this one */
+    uint32_t running, waiting;        /* here; waiting: to be started again */
+    uint32_t attempt;                 /* of the whole job, from 0 */
     int any_started, adopted;
     int32_t root_cause; /* the task that failed first; -1: none */
     int root_said;
@@ -94,8 +106,28 @@ struct mu_agent {
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
     struct mu_health *health;
-    int gpu_failed; /* the root cause is a GPU's failure */
+    int gpu_failed;                 /* the root cause is a GPU's failure */
+    struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
 };
+
+static inline int mu_agent_has_task(const struct mu_agent *agent, uint32_t task_id)
+{
+    return task_id - agent->first_task < agent->local_tasks;
+}
+static inline uint32_t mu_agent_tasks_end(const struct mu_agent *agent)
+{
+    return agent->first_task + agent->local_tasks;
+}
+/* Another host's agent decides. */
+static inline int mu_agent_follows(const struct mu_agent *agent)
+{
+    return agent->options->hosts && agent->options->hosts->node > 0;
+}
+/* This one does, for others. */
+static inline int mu_agent_leads(const struct mu_agent *agent)
+{
+    return agent->options->hosts && agent->options->hosts->node == 0;
+}
 
 /* ---- agent.c ---- */
 /* Signals, limits, the loop: what every agent needs. 0, or -1 with the reason said. */
@@ -110,8 +142,16 @@ void mu_agent_take_signals(struct mu_agent *agent);
 /* The timeout, and the end of the grace. */
 void mu_agent_check_clock(struct mu_agent *agent);
 void mu_agent_close_loop(struct mu_agent *agent);
+/* Labels may be in colour on this stream. */
+int mu_agent_shows_colour(int fd);
+/* Now that it is known how many tasks each host has. 0, or -1 with the reason said. */
+int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t first_task);
 /* Send SIGTERM to all and set the time of SIGKILL; later calls change nothing. */
 void mu_agent_begin_end(struct mu_agent *agent);
+/* The grace is over. */
+void mu_agent_kill_all(struct mu_agent *agent);
+/* A signal, here or at another host, ends the job. */
+void mu_agent_end_by_signal(struct mu_agent *agent, int number);
 /* The guard has ended: start another, or end the job. */
 void mu_agent_guard_died(struct mu_agent *agent);
 
@@ -147,12 +187,63 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number);
 /* A stopped task that has our stdin may want the terminal. */
 void mu_agent_check_stopped(struct mu_agent *agent);
 
+/* ---- meet.c ---- */
+/* The leader: start the others where that is asked for, and wait until all have come. Both: the tasks of each host are
+ * known. 0, or -1 with the reason said. */
+int mu_agent_meet(struct mu_agent *agent);
+/* What the segment of one of several hosts is; NULL: there is one. */
+struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_segment_config *config,
+                                       struct mu_hosts_config *ret_place);
+/* The segment is there. 0, or -1 with the reason said. */
+int mu_agent_cross(struct mu_agent *agent);
+/* To another agent (a follower: to the leader's); UINT32_MAX: to all. */
+void mu_agent_tell(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kind, const struct mu_pack *what);
+/* Something is still awaited of other hosts: a follower tells that its own tasks have ended. */
+int mu_agent_is_awaiting(struct mu_agent *agent);
+/* This host's tasks have been started, or one again. */
+void mu_agent_tell_started(struct mu_agent *agent, uint32_t first, uint32_t count);
+/* The bridge ends, and with it this attempt's others. The leader waits for them, a while. */
+void mu_agent_part(struct mu_agent *agent);
+void mu_agent_close_bridge(struct mu_agent *agent);
+
+/* This host's part in the tasks' environment. 0: there are no others. */
+int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job);
+
+/* ---- rsh.c ---- */
+int mu_agent_start_rsh(struct mu_agent *agent);
+/* A child has ended, and is reaped here if it is one of them: 1. */
+int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info);
+/* Standard input goes through the launcher: to every task, or to one on another host. */
+int mu_agent_needs_feed(const struct mu_agent *agent);
+uint32_t mu_agent_num_rsh(const struct mu_agent *agent);
+/* Those that pass standard input on are fed from now on. 0, or -1: errno says why. */
+int mu_agent_feed_rsh(struct mu_agent *agent);
+/* Signal those that have not ended, with 0 only count them: their number. */
+uint32_t mu_agent_signal_rsh(struct mu_agent *agent, int number);
+
+/* ---- lead.c ---- */
+void mu_agent_lead(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kind, struct mu_unpack *u);
+void mu_agent_host_lost(struct mu_agent *agent, uint32_t host, const char *why);
+/* The last lines of what a task of another host wrote: that host's agent says them. */
+void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id);
+/* Tasks that run anywhere. */
+uint32_t mu_agent_running_everywhere(const struct mu_agent *agent);
+/* "task 5 (host b, pid 77)" */
+const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, char *buffer, size_t size);
+
+/* ---- follow.c ---- */
+void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_unpack *u);
+void mu_agent_leader_lost(struct mu_agent *agent, const char *why);
+void mu_agent_tell_ended(struct mu_agent *agent, uint32_t task_id);
+void mu_agent_tell_failed(struct mu_agent *agent);
+void mu_agent_tell_signal(struct mu_agent *agent, int number);
+/* The job's exit status, as the leader says. */
+int mu_agent_told_status(const struct mu_agent *agent);
+
 /* ---- leftover.c ---- */
 void mu_agent_end_leftovers(struct mu_agent *agent);
 
 /* ---- report.c ---- */
-/* What messages begin with; "muster run" until then. */
-void mu_agent_call_me(const char *name);
 /* Never blocks: what cannot be written now is kept. */
 void mu_agent_write(const char *text, size_t len);
 /* Write what was kept; `wait`: all of it, and keep nothing more. 1: something is left. */

@@ -143,6 +143,10 @@ const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_t
         mu_launch_hint(task->wait_status, killed ? mu_launch_oom_of(task->pid, agent->oom_kills) : MU_LAUNCH_OOM_NOT);
     size_t len;
 
+    if (task->words) {
+        snprintf(buffer, size, "%s", task->words);
+        return buffer;
+    }
     mu_launch_words(task->wait_status, buffer, size);
     if (hint) {
         len = strlen(buffer);
@@ -165,7 +169,9 @@ void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id)
     char *text = NULL;
     size_t len;
 
-    if (agent->output)
+    if (mu_agent_leads(agent) && !mu_agent_has_task(agent, task_id))
+        mu_agent_ask_tail(agent, task_id);
+    else if (agent->output)
         mu_launch_output_tail(agent->output, task_id);
     else if (agent->tasks[task_id].err_path)
         text = mu_launch_files_tail(agent->tasks[task_id].err_path, task_id, what, &len);
@@ -179,7 +185,8 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
     const struct mu_agent_task *task;
     struct muster_error error;
     int32_t first;
-    char words[640], rest[64] = "";
+    char words[640], rest[64] = "", name[120];
+    uint32_t running = mu_agent_running_everywhere(agent);
 
     if (agent->root_cause < 0 || agent->root_said)
         return;
@@ -190,45 +197,44 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
     if (!task->ended)
         return;
     agent->root_said = 1;
-    if (agent->running > 0 && !agent->options->keep_going)
-        snprintf(rest, sizeof rest, "; ending the other %u task%s", agent->running, agent->running == 1 ? "" : "s");
+    if (running > 0 && !agent->options->keep_going)
+        snprintf(rest, sizeof rest, "; ending the other %u task%s", running, running == 1 ? "" : "s");
+    mu_agent_task_name(agent, (uint32_t)agent->root_cause, name, sizeof name);
     mu_agent_words(agent, task, words, sizeof words);
     if (agent->gpu_failed) /* said when it happened */
-        mu_agent_say("task %d (pid %d) %s after its GPU had failed%s", (int)agent->root_cause, (int)task->pid, words,
-                     rest);
+        mu_agent_say("%s %s after its GPU had failed%s", name, words, rest);
     else if (first == agent->root_cause && cause_words(&error))
-        mu_agent_say("task %d (pid %d) %s %s: %s%s", (int)agent->root_cause, (int)task->pid, words, cause_words(&error),
-                     error.message, rest);
+        mu_agent_say("%s %s %s: %s%s", name, words, cause_words(&error), error.message, rest);
     else
-        mu_agent_say("task %d (pid %d) %s%s", (int)agent->root_cause, (int)task->pid, words, rest);
+        mu_agent_say("%s %s%s", name, words, rest);
     mu_agent_say_tail(agent, (uint32_t)agent->root_cause);
 }
 
 void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out)
 {
-    struct mu_launch_report *rows = calloc(agent->num_tasks, sizeof *rows);
+    struct mu_launch_report *rows = calloc(agent->local_tasks + 1, sizeof *rows);
     char host[65] = "";
 
     gethostname(host, sizeof host - 1);
-    for (uint32_t i = 0; rows && i < agent->num_tasks; i++) {
+    for (uint32_t i = 0; rows && i < agent->local_tasks; i++) {
         struct mu_launch_report *row = &rows[i];
 
-        *row = (struct mu_launch_report){.task = i,
+        *row = (struct mu_launch_report){.task = agent->first_task + i,
                                          .host = host,
                                          .place = mu_launch_plan_place(agent->options->plan, i),
                                          .gpus = agent->options->plan->gpus,
                                          .verdict = MU_LAUNCH_UNASKED};
         if (!agent->tasks) /* a dry run */
             continue;
-        row->pid = agent->tasks[i].pid;
+        row->pid = agent->tasks[row->task].pid;
         row->verdict = mu_launch_verify(row->pid, row->place, row->actual, sizeof row->actual);
         if (row->gpus && row->verdict == MU_LAUNCH_HOLDS)
             row->verdict = mu_launch_gpu_verify(row->pid, row->place, row->actual, sizeof row->actual);
     }
     if (rows && agent->options->report_bindings == MU_AGENT_REPORT_JSON)
-        mu_launch_report_json(out, rows, agent->num_tasks);
+        mu_launch_report_json(out, rows, agent->local_tasks);
     else if (rows)
-        mu_launch_report_print(out, rows, agent->num_tasks);
+        mu_launch_report_print(out, rows, agent->local_tasks);
     free(rows);
 }
 
@@ -263,7 +269,7 @@ static void report(const struct mu_agent *agent)
 void mu_agent_say_timeout(struct mu_agent *agent)
 {
     mu_agent_say("timed out after %.6g s with %u of %u tasks running: ending the job",
-                 (double)agent->options->timeout_ns / 1e9, agent->running, agent->num_tasks);
+                 (double)agent->options->timeout_ns / 1e9, mu_agent_running_everywhere(agent), agent->num_tasks);
     report(agent);
 }
 
@@ -271,6 +277,8 @@ int mu_agent_exit_status(const struct mu_agent *agent)
 {
     int highest = 0;
 
+    if (mu_agent_follows(agent) && agent->bridge && !agent->broken)
+        return mu_agent_told_status(agent);
     if (agent->broken)
         return MU_AGENT_EXIT_FAILED;
     if (agent->spawn_status)

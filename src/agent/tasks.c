@@ -60,7 +60,7 @@ static int set_input(struct mu_agent *agent, uint32_t task_id, int stdio[3])
 static int open_file(struct mu_agent *agent, uint32_t task_id, int out)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
-    struct mu_launch_file file = {agent->job, task_id, task->attempt, out};
+    struct mu_launch_file file = {agent->title, task_id, task->attempt, out};
     char *path = mu_launch_files_path(agent->options->output, &file);
     int fd = path ? mu_launch_files_open(path) : -1;
 
@@ -162,7 +162,7 @@ static void set_up_image(struct mu_agent *agent, uint32_t task_id, struct starti
 {
     struct mu_launch_image *image = &it->image;
     const struct mu_launch_place *place =
-        agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id) : NULL;
+        agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id - agent->first_task) : NULL;
 
     *image = (struct mu_launch_image){
         .argv = app_of(agent, task_id)->argv,
@@ -194,7 +194,9 @@ static void put_away(const struct mu_agent *agent, struct starting *it)
 /* What the plan sets for it alone; NULL: nothing. */
 static char *const *own_values(const struct mu_agent *agent, uint32_t task_id)
 {
-    return agent->options->plan ? mu_launch_plan_place(agent->options->plan, task_id)->env : NULL;
+    const struct mu_launch_plan *plan = agent->options->plan;
+
+    return plan ? mu_launch_plan_place(plan, task_id - agent->first_task)->env : NULL;
 }
 
 /* 0, or -1 with the reason said. The guard learns of the process at once: it may outlive us before it is settled. */
@@ -227,7 +229,7 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
         put_away(agent, ret_starting);
         return -1;
     }
-    mu_launch_guard_task(agent->guard, task_id, ret_starting->begun.pid);
+    mu_launch_guard_task(agent->guard, task_id - agent->first_task, ret_starting->begun.pid);
     return 0;
 }
 
@@ -242,7 +244,7 @@ static int settle_task(struct mu_agent *agent, uint32_t task_id, struct starting
     rc = mu_launch_settle(&it->image, &it->begun, &failure);
     restore_path(before, changed);
     put_away(agent, it);
-    mu_launch_guard_task(agent->guard, task_id, rc ? 0 : it->begun.pid);
+    mu_launch_guard_task(agent->guard, task_id - agent->first_task, rc ? 0 : it->begun.pid);
     if (rc) {
         if (!quiet)
             say_not_started(agent, task_id, &failure);
@@ -288,19 +290,19 @@ static int start_company(struct mu_agent *agent, int quiet)
 static int start_all(struct mu_agent *agent)
 {
     struct starting ring[MU_LAUNCH_BEGUN_MAX];
-    uint32_t begun = 0, settled = 0;
+    uint32_t begun = 0, settled = 0, first = agent->first_task;
     int rc = 0;
 
-    while (!rc && begun < agent->num_tasks && begun < MU_LAUNCH_BEGUN_MAX) {
-        rc = begin_task(agent, begun, &ring[begun]);
+    while (!rc && begun < agent->local_tasks && begun < MU_LAUNCH_BEGUN_MAX) {
+        rc = begin_task(agent, first + begun, &ring[begun]);
         begun += !rc;
     }
     rc |= start_company(agent, rc);
     while (settled < begun) {
-        rc |= settle_task(agent, settled, &ring[settled % MU_LAUNCH_BEGUN_MAX], rc);
+        rc |= settle_task(agent, first + settled, &ring[settled % MU_LAUNCH_BEGUN_MAX], rc);
         settled++;
-        if (!rc && begun < agent->num_tasks) {
-            rc = begin_task(agent, begun, &ring[begun % MU_LAUNCH_BEGUN_MAX]);
+        if (!rc && begun < agent->local_tasks) {
+            rc = begin_task(agent, first + begun, &ring[begun % MU_LAUNCH_BEGUN_MAX]);
             begun += !rc;
         }
     }
@@ -321,7 +323,7 @@ static int make_environments(struct mu_agent *agent)
         .recoverable = options->restart_tasks,
     };
 
-    if (mu_launch_free_ports(job.ports, 2))
+    if (!mu_agent_set_part(agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
         job.ports[0] = 0; /* no loopback: programs that need one will say so */
     for (job.app = 0; job.app < options->num_apps; job.app++) {
         mu_launch_env_done(&agent->envs[job.app]);
@@ -340,7 +342,8 @@ int mu_agent_start_tasks(struct mu_agent *agent)
 {
     if (make_environments(agent))
         return -1;
-    if (agent->options->stdin_to == MU_AGENT_STDIN_ALL && mu_launch_feed_new(agent->num_tasks, &agent->feed)) {
+    if (mu_agent_needs_feed(agent) &&
+        (mu_launch_feed_new(agent->local_tasks + mu_agent_num_rsh(agent), &agent->feed) || mu_agent_feed_rsh(agent))) {
         mu_agent_say("cannot pass standard input on: %s", strerror(errno));
         return -1;
     }
@@ -366,9 +369,11 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     task->by_us = agent->phase != MU_AGENT_RUNNING;
     if (mu_launch_code(task->wait_status) != 0 && mu_agent_task_again(agent, task_id))
         kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */
+    else if (mu_agent_follows(agent))
+        mu_agent_tell_ended(agent, task_id);
     else if (!task->by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
-    mu_launch_guard_task(agent->guard, task_id, 0);
+    mu_launch_guard_task(agent->guard, task_id - agent->first_task, 0);
     waitid(P_PIDFD, (id_t)task->pidfd, &reaped, WEXITED);
     close(task->pidfd);
     agent->running--;
@@ -394,12 +399,12 @@ void mu_agent_reap(struct mu_agent *agent)
             mu_agent_guard_died(agent);
             continue;
         }
-        for (i = 0; i < agent->num_tasks; i++)
+        for (i = agent->first_task; agent->tasks && i < mu_agent_tasks_end(agent); i++)
             if (agent->tasks[i].started && !agent->tasks[i].ended && agent->tasks[i].pid == info.si_pid)
                 break;
-        if (i < agent->num_tasks)
+        if (agent->tasks && i < mu_agent_tasks_end(agent))
             task_ended(agent, i, &info);
-        else
+        else if (!mu_agent_rsh_ended(agent, &info))
             waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan */
     }
 }
@@ -415,7 +420,7 @@ static int has_ended(const struct mu_agent *agent, const struct mu_agent_task *t
 
 void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 {
-    for (uint32_t i = 0; i < agent->num_tasks; i++) {
+    for (uint32_t i = agent->first_task; agent->tasks && i < mu_agent_tasks_end(agent); i++) {
         const struct mu_agent_task *task = &agent->tasks[i];
 
         if (!task->started || task->ended || has_ended(agent, task))
@@ -430,7 +435,7 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number)
 void mu_agent_check_stopped(struct mu_agent *agent)
 {
     int32_t to = agent->options->stdin_to;
-    struct mu_agent_task *task = to >= 0 ? &agent->tasks[to] : NULL;
+    struct mu_agent_task *task = to >= 0 && mu_agent_has_task(agent, (uint32_t)to) ? &agent->tasks[to] : NULL;
     siginfo_t info = {.si_pid = 0};
 
     if (!task || agent->adopted || !agent->terminal.active || !task->started || task->ended ||

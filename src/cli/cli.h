@@ -25,6 +25,7 @@
 /* ---- verbs and options ---------------------------------------------------------------------------------------- */
 
 enum mu_cli_option_id {
+    MU_OPT_ADDRESS,
     MU_OPT_ADOPT,
     MU_OPT_AFTER,
     MU_OPT_BIND_TO,
@@ -47,17 +48,26 @@ enum mu_cli_option_id {
     MU_OPT_HEAP,
     MU_OPT_HEARTBEAT_TIMEOUT,
     MU_OPT_HELP,
+    MU_OPT_HOSTFILE,
+    MU_OPT_HOSTS,
+    MU_OPT_HOST_NAME,
     MU_OPT_INPUT,
     MU_OPT_INSTANCE,
     MU_OPT_JOB,
+    MU_OPT_JOIN,
+    MU_OPT_JOIN_TIMEOUT,
     MU_OPT_JSON,
+    MU_OPT_KEY_FILE,
     MU_OPT_KILL_ON_FAIL,
     MU_OPT_LABEL,
+    MU_OPT_LATENCY,
     MU_OPT_MAP_BY,
     MU_OPT_MATRIX,
     MU_OPT_MEMFD,
     MU_OPT_METRICS,
     MU_OPT_NAMES,
+    MU_OPT_NODES,
+    MU_OPT_NODE_ID,
     MU_OPT_NUM,
     MU_OPT_ONLY,
     MU_OPT_OUTPUT,
@@ -66,6 +76,7 @@ enum mu_cli_option_id {
     MU_OPT_RESTARTS,
     MU_OPT_RESTART_DELAY,
     MU_OPT_RESTART_POLICY,
+    MU_OPT_RSH,
     MU_OPT_SECONDS,
     MU_OPT_SORT,
     MU_OPT_STATE,
@@ -129,7 +140,8 @@ struct mu_cli_call {
     const char *values[MU_NUM_OPTIONS]; /* NULL: not given; "" for a flag */
     char **operands;                    /* NULL-terminated */
     int count;
-    char **env; /* every --env, in order; NULL-terminated */
+    char **env;   /* every --env, in order; NULL-terminated */
+    char **words; /* all of it, as it was typed behind the verb; NULL-terminated */
 };
 
 extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv, mu_cli_barrier,

@@ -227,13 +227,14 @@ static int run_verb(struct mu_cli_call *call, int argc, char **argv)
     const struct mu_cli_verb *verb = call->verb;
     int code = mu_cli_parse(call, argc, argv);
 
+    call->words = argv;
     if (code)
         return code;
     if (call->values[MU_OPT_HELP]) {
         mu_cli_print_help(verb, call->path, stdout);
         return mu_cli_finish(call, 0);
     }
-    if (call->count == 0 && verb->is_command)
+    if (call->count == 0 && verb->is_command && verb->min > 0)
         return mu_cli_usage(call, "a command is missing");
     if (call->count < verb->min)
         return call->count == 0 && verb->min > 0 ? mu_cli_usage(call, "%s is missing", verb->operands)

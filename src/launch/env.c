@@ -24,20 +24,24 @@
 
 enum what {
     TASK,
+    LOCAL,
     ATTEMPT,
     JOB,
     SEGMENT,
     RUN_ID,
     APP,
     NUM_TASKS,
+    NUM_LOCAL,
     PROCESSORS,
     TOPOLOGY,
     NODE,
+    NUM_NODES,
     RESTARTS,
     RECOVERABLE,
     ADDRESS,
     PORT,
     ENDPOINT,
+    BINDING,
     GPUS /* only in job->own */
 };
 
@@ -48,18 +52,18 @@ static const struct variable {
 } variables[] = {
     /* per task: NUM_PER_TASK of them, first */
     {"MUSTER_TASK_ID", TASK, 0},
-    {"MUSTER_LOCAL_ID", TASK, 0},
+    {"MUSTER_LOCAL_ID", LOCAL, 0},
     {"MUSTER_ATTEMPT", ATTEMPT, 0},
     {"RANK", TASK, 0},
-    {"LOCAL_RANK", TASK, 0},
+    {"LOCAL_RANK", LOCAL, 0},
     {"ROLE_RANK", TASK, 0},
     {"TORCHELASTIC_RESTART_COUNT", ATTEMPT, 0},
     {"OMPI_COMM_WORLD_RANK", TASK, 0},
-    {"OMPI_COMM_WORLD_LOCAL_RANK", TASK, 0},
-    {"OMPI_COMM_WORLD_NODE_RANK", TASK, 0},
-    {"MPI_LOCALRANKID", TASK, 0},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", LOCAL, 0},
+    {"OMPI_COMM_WORLD_NODE_RANK", LOCAL, 0},
+    {"MPI_LOCALRANKID", LOCAL, 0},
     {"SLURM_PROCID", TASK, 0},
-    {"SLURM_LOCALID", TASK, 0},
+    {"SLURM_LOCALID", LOCAL, 0},
     {"JAX_PROCESS_ID", TASK, 0},
     /* the same for all */
     {"MUSTER_JOB", JOB, 0},
@@ -67,6 +71,7 @@ static const struct variable {
     {"MUSTER_RUN_ID", RUN_ID, 0},
     {"MUSTER_NUM_TASKS", NUM_TASKS, 0},
     {"MUSTER_NODE_ID", NODE, 0},
+    {"MUSTER_NUM_NODES", NUM_NODES, 0},
     {"MUSTER_APP", APP, 0},
     {"MUSTER_RECOVERABLE", RECOVERABLE, 0},
     {"MUSTER_PROCESSORS", PROCESSORS, 0},
@@ -74,21 +79,22 @@ static const struct variable {
     {"MUSTER_GPUS", GPUS, 0},
     {"MUSTER_GPU_ORDINALS", GPUS, 0},
     {"WORLD_SIZE", NUM_TASKS, 0},
-    {"LOCAL_WORLD_SIZE", NUM_TASKS, 0},
+    {"LOCAL_WORLD_SIZE", NUM_LOCAL, 0},
     {"GROUP_RANK", NODE, 0},
+    {"GROUP_WORLD_SIZE", NUM_NODES, 0},
     {"ROLE_WORLD_SIZE", NUM_TASKS, 0},
     {"TORCHELASTIC_MAX_RESTARTS", RESTARTS, 0},
     {"MASTER_ADDR", ADDRESS, 1},
     {"MASTER_PORT", PORT, 1},
     {"OMPI_COMM_WORLD_SIZE", NUM_TASKS, 0},
-    {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_TASKS, 0},
-    {"MPI_LOCALNRANKS", NUM_TASKS, 0},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_LOCAL, 0},
+    {"MPI_LOCALNRANKS", NUM_LOCAL, 0},
     {"SLURM_NTASKS", NUM_TASKS, 0},
     {"SLURM_NPROCS", NUM_TASKS, 0},
     {"SLURM_NODEID", NODE, 0},
     {"JAX_NUM_PROCESSES", NUM_TASKS, 0},
     {"JAX_COORDINATOR_ADDRESS", ENDPOINT, 1},
-    {"JAX_COORDINATOR_BIND_ADDRESS", ENDPOINT, 1},
+    {"JAX_COORDINATOR_BIND_ADDRESS", BINDING, 1},
 };
 #define NUM_VARIABLES (sizeof variables / sizeof variables[0])
 #define NUM_PER_TASK  14
@@ -110,9 +116,10 @@ int mu_launch_env_is_ours(const char *name, size_t len)
     return v && !v->unless_set;
 }
 
-int mu_launch_free_ports(uint16_t *ret_ports, int count)
+int mu_launch_free_ports(uint16_t *ret_ports, int count, int anywhere)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr.s_addr = htonl(anywhere ? INADDR_ANY : INADDR_LOOPBACK)};
     int fds[8], rc = 0, opened = 0;
 
     for (; opened < count && opened < 8 && rc == 0; opened++) { /* all are held until each has its own */
@@ -155,8 +162,15 @@ static int add(struct mu_launch_env *env, char *text)
     return 0;
 }
 
+/* Where the tasks of the job meet. */
+static const char *master(const struct mu_launch_job *job)
+{
+    return job->part.nodes ? job->part.master : "127.0.0.1";
+}
+
 static char *entry(const struct variable *v, const struct mu_launch_job *job)
 {
+    const char *endpoint = strchr(master(job), ':') ? "%s=[%s]:%u" : "%s=%s:%u";
     char *text = NULL;
     int rc = -1;
 
@@ -170,13 +184,17 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
         rc = asprintf(&text, "%s=%u", v->name, job->num_processors ? job->num_processors : mu_processors());
         break;
     case TOPOLOGY: rc = asprintf(&text, "%s=%s", v->name, job->topology); break;
-    case NODE: rc = asprintf(&text, "%s=0", v->name); break;
+    case NUM_LOCAL: rc = asprintf(&text, "%s=%u", v->name, job->part.nodes ? job->part.tasks : job->num_tasks); break;
+    case NODE: rc = asprintf(&text, "%s=%u", v->name, job->part.node); break;
+    case NUM_NODES: rc = asprintf(&text, "%s=%u", v->name, job->part.nodes ? job->part.nodes : 1); break;
     case RESTARTS: rc = asprintf(&text, "%s=%u", v->name, job->restarts); break;
     case RECOVERABLE: rc = asprintf(&text, "%s=%d", v->name, job->recoverable); break;
-    case ADDRESS: rc = asprintf(&text, "%s=127.0.0.1", v->name); break;
+    case ADDRESS: rc = asprintf(&text, "%s=%s", v->name, master(job)); break;
     case PORT: rc = asprintf(&text, "%s=%u", v->name, job->ports[0]); break;
-    case ENDPOINT: rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->ports[1]); break;
+    case ENDPOINT: rc = asprintf(&text, endpoint, v->name, master(job), job->ports[1]); break;
+    case BINDING: rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->ports[1]); break;
     case TASK:
+    case LOCAL:
     case GPUS:
     case ATTEMPT: break;
     }
@@ -232,12 +250,14 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         const struct variable *v = &variables[i];
 
         if (v->what == RUN_ID || v->what == GPUS || (v->what == TOPOLOGY && !job->topology) ||
+            (v->what == BINDING && job->part.nodes) || /* with others: the program's own choice */
             (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0])))
             continue;
         if (add(env, entry(v, job)))
             return -1;
     }
     env->own = job->own;
+    env->first_task = job->part.first_task;
     return 0;
 }
 
@@ -255,7 +275,10 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
     memcpy(vars, env->vars, env->count * sizeof *vars);
     text = (char *)vars + size;
     for (int i = 0; i < NUM_PER_TASK; i++, text += TASK_TEXT_MAX) {
-        snprintf(text, TASK_TEXT_MAX, "%s=%u", variables[i].name, variables[i].what == TASK ? task_id : attempt);
+        snprintf(text, TASK_TEXT_MAX, "%s=%u", variables[i].name,
+                 variables[i].what == TASK    ? task_id
+                 : variables[i].what == LOCAL ? task_id - env->first_task
+                                              : attempt);
         vars[n++] = text;
     }
     for (size_t i = 0; i < num_own; i++)

@@ -195,6 +195,13 @@ int mu_launch_feed_add(struct mu_launch_feed *feed, int *ret_fd)
     return 0;
 }
 
+void mu_launch_feed_take(struct mu_launch_feed *feed, int fd)
+{
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    feed->readers[feed->num_readers++].fd = fd;
+    feed->live++;
+}
+
 int mu_launch_feed_start(struct mu_launch_feed *feed)
 {
     int error = pthread_create(&feed->thread, NULL, feed_main, feed);

@@ -72,7 +72,15 @@ int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun
 struct mu_launch_env {
     char **vars; /* what is the same for all, with a NULL behind it */
     size_t count;
-    char *const *own; /* whose values differ from task to task: the job's */
+    char *const *own;    /* whose values differ from task to task: the job's */
+    uint32_t first_task; /* of this host */
+};
+
+/* This host's part of a job of several; all 0: the job has this one alone. */
+struct mu_launch_whereabouts {
+    uint32_t node, nodes;
+    uint32_t first_task, tasks;
+    const char *master; /* where task 0 runs: an address or a name */
 };
 
 /* What is the same for all tasks of a command. `run_id`: 32 hex digits, the job's mark on every process of it. */
@@ -86,17 +94,18 @@ struct mu_launch_job {
     char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
     char *const *own;           /* NAME=..., of which each task has its own value; NULL: none */
     const char *const *dropped; /* names that are not inherited; NULL: none */
+    struct mu_launch_whereabouts part;
 };
 
-/* Ports of 127.0.0.1 (8 at most) that nobody has now. 0, or -1. */
-int mu_launch_free_ports(uint16_t *ret_ports, int count);
+/* Ports (8 at most) that nobody has now: of 127.0.0.1, or of all addresses of this host. 0, or -1. */
+int mu_launch_free_ports(uint16_t *ret_ports, int count, int anywhere);
 
 /* Variables that muster sets: a user's --env may not name them. */
 int mu_launch_env_is_ours(const char *name, size_t len);
 /* `job` NULL: only the inherited part. -1: out of memory; mu_launch_env_done() is due all the same. */
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
 /*
- * The array for exec of task `task_id` (on one node the local id is the task's id) at its attempt, from 0: one block,
+ * The array for exec of task `task_id` (its local id counts from this host's first) at its attempt, from 0: one block,
  * to be freed before `env` is. `own`: the task's values for job->own, the same names in the same order, which live
  * as long; NULL: the job's. NULL: no memory.
  */
@@ -203,13 +212,18 @@ struct mu_launch_output_options {
 
 /* -1: errno says why. */
 int mu_launch_output_start(const struct mu_launch_output_options *options, struct mu_launch_output **ret_output);
-/* Start the thread: until then what is written waits in the pipes. -1: errno says why. */
+/* Start the thread, if it does not run yet: until then what is written waits in the pipes. -1: errno says why. */
 int mu_launch_output_go(struct mu_launch_output *output);
 /*
  * A pipe for a task's stdout (`out` 1) or stderr (2); the caller gives *ret_fd to the task, then closes it. What comes
  * is copied to `file`, too (-1: none), which is the stream's from then on.
  */
 int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd);
+/*
+ * A pipe for what comes from another host for stdout or stderr: it is put through as it comes or, with `lines`, whole
+ * lines at a time; it bears its labels already.
+ */
+int mu_launch_output_pass(struct mu_launch_output *output, int out, int lines, int *ret_fd);
 /* Say the last lines of the task's stderr, once all that it wrote until now is copied. Does not wait. */
 void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
 /* There will be no more pipes: the thread ends when those that there are have ended. NULL is allowed, also below. */
@@ -255,6 +269,8 @@ struct mu_launch_feed;
 int mu_launch_feed_new(uint32_t num_tasks, struct mu_launch_feed **ret_feed);
 /* One more task; the caller gives *ret_fd to it, then closes it. -1: errno says why. */
 int mu_launch_feed_add(struct mu_launch_feed *feed, int *ret_fd);
+/* One more, by a pipe that is there already, and the feed's from now on. */
+void mu_launch_feed_take(struct mu_launch_feed *feed, int fd);
 /* After the last one. */
 int mu_launch_feed_start(struct mu_launch_feed *feed);
 /* Close what is open still; free. NULL is allowed. */

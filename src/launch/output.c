@@ -32,8 +32,9 @@ struct stream {
     int fd, out, file; /* the pipe; 1 or 2; -1: no file */
     uint32_t task_id;
     char prefix[32];
-    size_t prefix_len; /* 0: leaves as it comes */
-    char *line;        /* the beginning of a line whose end is not here yet */
+    size_t prefix_len;
+    int lines;  /* it leaves line by line; else as it comes */
+    char *line; /* the beginning of a line whose end is not here yet */
     size_t len, cap;
     char *tail; /* of stderr: TAIL_SIZE bytes at most */
     size_t tail_len;
@@ -172,7 +173,7 @@ static void take(struct mu_launch_output *output, struct stream *stream, const c
     }
     if (stream->out == 2)
         keep_tail(stream, data, len);
-    if (stream->prefix_len)
+    if (stream->lines)
         take_lines(output, stream, data, len);
     else
         forward(output, stream->out, data, len);
@@ -381,7 +382,7 @@ int mu_launch_output_start(const struct mu_launch_output_options *options, struc
 
 int mu_launch_output_go(struct mu_launch_output *output)
 {
-    int error = pthread_create(&output->thread, NULL, output_main, output);
+    int error = output->runs ? 0 : pthread_create(&output->thread, NULL, output_main, output);
 
     output->runs = error == 0;
     errno = error;
@@ -401,24 +402,21 @@ static void set_prefix(const struct mu_launch_output *output, struct stream *str
     else
         n = snprintf(stream->prefix, sizeof stream->prefix, "[%u] ", stream->task_id);
     stream->prefix_len = (size_t)n;
+    stream->lines = 1;
 }
 
-int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd)
+/* The stream, freed where it fails. */
+static int add(struct mu_launch_output *output, struct stream *stream, int *ret_fd)
 {
-    struct stream *stream = calloc(1, sizeof *stream);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = stream};
     int ends[2];
 
-    if (!stream || pipe2(ends, O_CLOEXEC)) {
+    if (pipe2(ends, O_CLOEXEC)) {
         free(stream);
         return -1;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK); /* the tasks' ends stay blocking */
     stream->fd = ends[0];
-    stream->out = out;
-    stream->file = file;
-    stream->task_id = task_id;
-    set_prefix(output, stream);
     pthread_mutex_lock(&output->lock);
     if (epoll_ctl(output->epoll_fd, EPOLL_CTL_ADD, ends[0], &event)) {
         pthread_mutex_unlock(&output->lock);
@@ -433,6 +431,32 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
     pthread_mutex_unlock(&output->lock);
     *ret_fd = ends[1];
     return 0;
+}
+
+int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+
+    if (!stream)
+        return -1;
+    stream->out = out;
+    stream->file = file;
+    stream->task_id = task_id;
+    set_prefix(output, stream);
+    return add(output, stream, ret_fd);
+}
+
+int mu_launch_output_pass(struct mu_launch_output *output, int out, int lines, int *ret_fd)
+{
+    struct stream *stream = calloc(1, sizeof *stream);
+
+    if (!stream)
+        return -1;
+    stream->out = out;
+    stream->file = -1;
+    stream->task_id = UINT32_MAX; /* no task's */
+    stream->lines = lines;
+    return add(output, stream, ret_fd);
 }
 
 static void wake(struct mu_launch_output *output)

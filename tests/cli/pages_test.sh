@@ -64,7 +64,7 @@ complete_words()
 }
 [ "$(complete_words muster st)" = status ] || fail "completion of 'st'"
 [ "$(complete_words muster kv in)" = "insert increment" ] || fail "completion of 'kv in'"
-[ "$(complete_words muster run --h)" = "--heap --heartbeat-timeout --help" ] || fail "completion of 'run --h'"
+[ "$(complete_words muster run --he)" = "--heap --heartbeat-timeout --help" ] || fail "completion of 'run --he'"
 [ "$(complete_words muster kv get --w)" = --wait ] || fail "completion of 'kv get --w'"
 start_job 1 sleep 100
 [ "$(complete_words muster kv get --job "$JOB")" = "$JOB" ] || fail "completion of a job's name"

@@ -1,0 +1,53 @@
+/* agent/bridge.h: what the files that look after other hosts share: meet.c, lead.c, rsh.c, follow.c. */
+#ifndef MU_AGENT_BRIDGE_H
+#define MU_AGENT_BRIDGE_H
+
+#include "agent/orders.h"
+#include "agent/private.h"
+#include "bridge/bridge.h"
+
+/* A host as its leader sees it. */
+struct mu_agent_host {
+    char name[256];
+    uint32_t first_task, tasks;
+    uint32_t running; /* or about to be started; 0 of the leader itself */
+    int over;         /* its tasks have ended, or it is lost: nothing more is awaited of it */
+    int lost;
+    pid_t rsh; /* 0: none, or it has ended */
+    int input; /* that command's standard input; -1: none */
+};
+
+/* What the bridge's thread leaves for the loop. */
+enum mu_agent_mail_kind { MU_MAIL_LISTENS, MU_MAIL_MET, MU_MAIL_TALK, MU_MAIL_HOST };
+struct mu_agent_mail {
+    struct mu_agent_mail *next;
+    enum mu_agent_mail_kind what;
+    uint32_t host, kind; /* kind: enum mu_agent_talk; of a host: enum mu_peer_state */
+    size_t len;
+    char bytes[]; /* of a host: why, with a NUL behind it */
+};
+
+struct mu_agent_bridge {
+    const struct mu_agent_hosts *options;
+    struct mu_bridge *bridge;
+    struct mu_agent_host *hosts; /* the leader's */
+    uint32_t num_hosts, open;    /* open: those that are not over */
+    char listen_at[16], port[16];
+    struct mu_pack welcome;
+
+    pthread_t meeter; /* meeting is waited for beside the loop */
+    int meeting;
+    _Atomic int stop; /* process-local: the meeting is to end */
+    enum muster_status met;
+    char why[1024];
+
+    int event_fd; /* something lies in the list */
+    uv_poll_t poll, input;
+    pthread_mutex_t lock; /* over the next two */
+    struct mu_agent_mail *first, *last;
+
+    int is_over, told_status; /* a follower's: the leader has said so */
+    int said_done;
+};
+
+#endif

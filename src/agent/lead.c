@@ -1,0 +1,198 @@
+/*
+ * agent/lead.c: host 0's part in a job of several hosts: it hears of the others' tasks, decides, and tells.
+ *
+ * What it hears is put where a task of its own would have put it (agent->tasks), so failure, root cause and exit status
+ * are found as on one node. A host is over when its last task has ended, or it is lost; a lost one ends the job.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent/bridge.h"
+
+#define PATIENCE_NS 10000000000ull /* with an agent that is to go, beyond the time that it gives to its tasks */
+
+const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, char *buffer, size_t size)
+{
+    const struct mu_agent_bridge *b = agent->bridge;
+    uint32_t host = 0;
+
+    if (!b || !b->hosts) {
+        snprintf(buffer, size, "task %u (pid %d)", task_id, (int)agent->tasks[task_id].pid);
+        return buffer;
+    }
+    while (host + 1 < b->num_hosts && task_id - b->hosts[host].first_task >= b->hosts[host].tasks)
+        host++;
+    snprintf(buffer, size, "task %u (host %s, pid %d)", task_id, b->hosts[host].name, (int)agent->tasks[task_id].pid);
+    return buffer;
+}
+
+uint32_t mu_agent_running_everywhere(const struct mu_agent *agent)
+{
+    const struct mu_agent_bridge *b = agent->bridge;
+    uint32_t running = agent->running;
+
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++)
+        running += b->hosts[i].running;
+    return running;
+}
+
+static void is_over(struct mu_agent_bridge *b, struct mu_agent_host *host)
+{
+    if (!host->over)
+        b->open--;
+    host->over = 1;
+}
+
+static void take_started(struct mu_agent *agent, struct mu_agent_host *host, struct mu_unpack *u)
+{
+    uint32_t first = mu_unpack_u32(u), count = mu_unpack_u32(u);
+
+    if (u->failed || first < host->first_task || count > host->tasks || first - host->first_task > host->tasks - count)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        struct mu_agent_task *task = &agent->tasks[first + i];
+
+        task->pid = (pid_t)mu_unpack_u32(u);
+        host->running += task->ended; /* again */
+        task->started = 1;
+        task->ended = 0;
+    }
+    agent->any_started = 1;
+}
+
+static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struct mu_unpack *u)
+{
+    uint32_t task_id = mu_unpack_u32(u), wait_status = mu_unpack_u32(u);
+    int by_us = mu_unpack_u8(u);
+    struct mu_agent_task *task;
+    char words[640];
+
+    mu_unpack_text(u, words, sizeof words);
+    if (u->failed || task_id - host->first_task >= host->tasks)
+        return;
+    task = &agent->tasks[task_id];
+    host->running -= !task->ended;
+    task->started = task->ended = 1;
+    task->wait_status = (int)wait_status;
+    task->by_us = by_us;
+    free(task->words);
+    task->words = strdup(words);
+    if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
+        agent->root_cause = (int32_t)task_id;
+}
+
+static void take_failed(struct mu_agent *agent, struct mu_agent_host *host, uint32_t code)
+{
+    if (agent->spawn_status == 0)
+        agent->spawn_status =
+            code >= MU_AGENT_EXIT_FAILED && code <= MU_AGENT_EXIT_NO_FILE ? (int)code : MU_AGENT_EXIT_FAILED;
+    if (agent->phase == MU_AGENT_RUNNING)
+        mu_agent_say("host %s could not start its tasks: ending the job", host->name);
+    mu_agent_begin_end(agent);
+}
+
+void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk kind, struct mu_unpack *u)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_agent_host *host = host_id > 0 && host_id < b->num_hosts ? &b->hosts[host_id] : NULL;
+    uint32_t number;
+
+    if (!host || host->lost)
+        return;
+    switch (kind) {
+    case MU_TALK_STARTED: take_started(agent, host, u); break;
+    case MU_TALK_ENDED: take_ended(agent, host, u); break;
+    case MU_TALK_FAILED: take_failed(agent, host, mu_unpack_u32(u)); break;
+    case MU_TALK_DONE: is_over(b, host); break;
+    case MU_TALK_TOLD:
+        number = mu_unpack_u32(u);
+        if (!u->failed && number > 0 && number < 64)
+            mu_agent_end_by_signal(agent, (int)number);
+        break;
+    default: break; /* what only a leader says */
+    }
+}
+
+/* Its tasks have ended, nobody knows how. */
+void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *why)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_agent_host *host = host_id > 0 && host_id < b->num_hosts ? &b->hosts[host_id] : NULL;
+    uint32_t others;
+
+    if (!host || host->over || b->is_over)
+        return;
+    host->lost = 1;
+    host->running = 0;
+    is_over(b, host);
+    for (uint32_t i = host->first_task; agent->tasks && i < host->first_task + host->tasks; i++) {
+        agent->tasks[i].by_us |= !agent->tasks[i].ended;
+        agent->tasks[i].ended = 1;
+    }
+    agent->broken = 1;
+    others = mu_agent_running_everywhere(agent);
+    if (agent->options->keep_going)
+        mu_agent_say("host %s is lost: %s; its tasks are given up", host->name, why);
+    else
+        mu_agent_say("host %s is lost: %s; ending the other %u task%s", host->name, why, others,
+                     others == 1 ? "" : "s");
+    if (!agent->options->keep_going)
+        mu_agent_begin_end(agent);
+}
+
+void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_pack what = {.bytes = NULL};
+
+    mu_pack_u32(&what, task_id);
+    for (uint32_t i = 1; i < b->num_hosts; i++)
+        if (task_id - b->hosts[i].first_task < b->hosts[i].tasks && !b->hosts[i].lost)
+            mu_agent_tell(agent, i, MU_TALK_TAIL, &what);
+    mu_pack_done(&what);
+}
+
+int mu_agent_is_awaiting(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (!b || b->hosts)
+        return b && b->open > 0;
+    if (agent->running == 0 && agent->waiting == 0 && !b->said_done) {
+        b->said_done = 1;
+        mu_agent_tell(agent, 0, MU_TALK_DONE, NULL);
+    }
+    return !b->is_over;
+}
+
+/* The others are told that all is over, and waited for as long as they may take for what their tasks left behind. */
+void mu_agent_part(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_pack what = {.bytes = NULL};
+    uint64_t until;
+
+    if (!b || !b->hosts)
+        return;
+    mu_pack_u32(&what, (uint32_t)mu_agent_exit_status(agent));
+    b->is_over = 1;
+    mu_agent_tell(agent, UINT32_MAX, MU_TALK_OVER, &what);
+    mu_pack_done(&what);
+    if (b->met != MUSTER_OK || !agent->muster) /* they have not been told anything */
+        mu_agent_signal_rsh(agent, SIGTERM);
+    until = muster_after_ns(agent->options->grace_ns + PATIENCE_NS);
+    agent->kill_at = agent->timeout_at = UINT64_MAX;
+    while (mu_agent_signal_rsh(agent, 0) > 0 && muster_now_ns() < until) {
+        agent->kill_at = until;
+        mu_agent_turn(agent);
+        mu_agent_reap(agent);
+    }
+    agent->kill_at = UINT64_MAX;
+    if (mu_agent_signal_rsh(agent, 0) == 0)
+        return;
+    for (uint32_t i = 1; i < b->num_hosts; i++)
+        if (b->hosts[i].rsh)
+            mu_agent_say("host %s does not end: its command is killed", b->hosts[i].name);
+    mu_agent_signal_rsh(agent, SIGKILL);
+}

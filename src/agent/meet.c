@@ -1,0 +1,514 @@
+/*
+ * agent/meet.c: how the agents of a job come together, and how what the bridge's threads hear reaches the loop.
+ *
+ * A follower meets the leader before anything else is there: it learns from it what to do. The leader waits beside its
+ * loop, so that a signal, or a command by which it started a host and that has ended, ends the waiting. What comes
+ * later is put into a list by the bridge's thread and taken from there by the loop: nothing of the agent is touched by
+ * another thread, and the bridge never waits for the agent.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "agent/bridge.h"
+#include "base/process.h"
+
+/* ---- mail -------------------------------------------------------------------------------------------------------- */
+
+static void put_mail(struct mu_agent_bridge *b, const struct mu_agent_mail *head, const void *bytes, size_t len)
+{
+    struct mu_agent_mail *mail = malloc(sizeof *mail + len + 1);
+    uint64_t one = 1;
+
+    if (!mail)
+        return; /* the job will end by its timeouts: nothing better can be done without memory */
+    *mail = *head;
+    mail->next = NULL;
+    mail->len = len;
+    if (len > 0)
+        memcpy(mail->bytes, bytes, len);
+    mail->bytes[len] = 0;
+    pthread_mutex_lock(&b->lock);
+    if (b->last)
+        b->last->next = mail;
+    else
+        b->first = mail;
+    b->last = mail;
+    pthread_mutex_unlock(&b->lock);
+    (void)!write(b->event_fd, &one, sizeof one);
+}
+
+static void hear_sentence(void *arg, const char *sentence)
+{
+    (void)arg;
+    mu_agent_say("%s", sentence);
+}
+
+static void hear_listens(void *arg, const char *address)
+{
+    put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address));
+}
+
+static void hear_talk(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+{
+    put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_TALK, .host = host, .kind = kind}, bytes, len);
+}
+
+static void hear_host(void *arg, uint32_t host, enum mu_peer_state state, const char *why)
+{
+    put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_HOST, .host = host, .kind = state}, why,
+             why ? strlen(why) : 0);
+}
+
+static void own_name(const struct mu_agent_hosts *options, char *name, size_t size)
+{
+    name[0] = 0;
+    if (options->name)
+        snprintf(name, size, "%s", options->name);
+    else
+        gethostname(name, size - 1);
+}
+
+/* Where the others find the leader, in a file that they look for. */
+static int write_address(const struct mu_agent_hosts *hosts, const char *port)
+{
+    char path[4096], draft[4128], why[400], name[256];
+    FILE *file;
+
+    if (!hosts->file)
+        return 0;
+    own_name(hosts, name, sizeof name);
+    if (mu_launch_home_file(hosts->file, path, sizeof path, why, sizeof why)) {
+        mu_agent_say("%s", why);
+        return -1;
+    }
+    snprintf(draft, sizeof draft, "%s.%d", path, (int)getpid());
+    file = fopen(draft, "we");
+    if (!file || fprintf(file, "%s%s\n", name, port) < 0 || fclose(file) || rename(draft, path)) {
+        mu_agent_say("%s: %s", path, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+/* The port is known: the others can be started, or find us. */
+static void call_others(struct mu_agent *agent, const char *address)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    snprintf(b->port, sizeof b->port, "%s", strrchr(address, ':'));
+    if (write_address(b->options, b->port) || mu_agent_start_rsh(agent)) {
+        agent->broken = 1;
+        b->stop = 1;
+    }
+}
+
+static struct mu_agent_mail *take_mail(struct mu_agent_bridge *b)
+{
+    struct mu_agent_mail *mail;
+
+    pthread_mutex_lock(&b->lock);
+    mail = b->first;
+    if (mail)
+        b->first = mail->next;
+    if (!b->first)
+        b->last = NULL;
+    pthread_mutex_unlock(&b->lock);
+    return mail;
+}
+
+static void read_mail(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_agent_mail *mail;
+
+    while ((mail = take_mail(b))) {
+        struct mu_unpack u = mu_unpack_of(mail->bytes, mail->len);
+
+        if (mail->what == MU_MAIL_MET)
+            b->meeting = 0;
+        else if (mail->what == MU_MAIL_LISTENS)
+            call_others(agent, mail->bytes);
+        else if (mail->what == MU_MAIL_TALK && mu_agent_follows(agent))
+            mu_agent_follow(agent, (enum mu_agent_talk)mail->kind, &u);
+        else if (mail->what == MU_MAIL_TALK)
+            mu_agent_lead(agent, mail->host, (enum mu_agent_talk)mail->kind, &u);
+        else if (mail->what == MU_MAIL_HOST && mail->kind == MU_PEER_LOST && mu_agent_follows(agent))
+            mu_agent_leader_lost(agent, mail->bytes);
+        else if (mail->what == MU_MAIL_HOST && mail->kind == MU_PEER_LOST)
+            mu_agent_host_lost(agent, mail->host, mail->bytes);
+        free(mail);
+    }
+}
+
+static void mail_is_here(uv_poll_t *poll, int status, int events)
+{
+    struct mu_agent *agent = poll->loop->data;
+    uint64_t count;
+
+    (void)status;
+    (void)events;
+    (void)!read(agent->bridge->event_fd, &count, sizeof count);
+    read_mail(agent);
+}
+
+static struct mu_agent_bridge *new_bridge(const struct mu_agent_hosts *options)
+{
+    struct mu_agent_bridge *b = calloc(1, sizeof *b);
+
+    if (!b)
+        return NULL;
+    b->options = options;
+    b->num_hosts = options->nodes;
+    b->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&b->lock, NULL);
+    if (options->node == 0)
+        b->hosts = calloc(options->nodes, sizeof *b->hosts);
+    if (b->event_fd >= 0 && (b->hosts || options->node > 0))
+        return b;
+    if (b->event_fd >= 0)
+        close(b->event_fd);
+    free(b);
+    return NULL;
+}
+
+static void free_bridge(struct mu_agent_bridge *b)
+{
+    struct mu_agent_mail *mail;
+
+    if (b->bridge)
+        mu_bridge_stop(b->bridge);
+    while ((mail = take_mail(b)))
+        free(mail);
+    for (uint32_t i = 0; b->hosts && i < b->num_hosts; i++)
+        if (b->hosts[i].input >= 0)
+            close(b->hosts[i].input);
+    close(b->event_fd);
+    mu_pack_done(&b->welcome);
+    free(b->hosts);
+    free(b);
+}
+
+/* ---- meeting ----------------------------------------------------------------------------------------------------- */
+
+static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options)
+{
+    const struct mu_agent_hosts *hosts = b->options;
+
+    *ret_options = (struct mu_bridge_options){
+        .leader = hosts->node == 0,
+        .latency = hosts->latency,
+        .num_hosts = hosts->nodes,
+        .num_tasks = hosts->tasks_here,
+        .welcome = b->welcome.bytes,
+        .welcome_len = b->welcome.len,
+        .join_until = muster_after_ns(hosts->join_timeout_ns),
+        .arg = b,
+        .said = hear_sentence,
+        .control = hear_talk,
+        .host_changed = hear_host,
+    };
+    ret_options->link.address = hosts->node == 0 ? b->listen_at : hosts->address;
+    ret_options->link.key = hosts->key;
+    ret_options->link.timeout_ns = hosts->heartbeat_timeout_ns;
+    ret_options->link.join.node = hosts->node;
+    ret_options->link.join.nodes = hosts->nodes;
+    ret_options->link.join.num_tasks = hosts->tasks_here;
+    ret_options->link.join.pid = (uint32_t)getpid();
+    mu_random(ret_options->link.join.incarnation, sizeof ret_options->link.join.incarnation);
+    own_name(hosts, ret_options->link.join.host, sizeof ret_options->link.join.host);
+}
+
+/* The launcher's death ends the waiting, too. */
+static void *watch_input(void *arg)
+{
+    struct mu_agent_bridge *b = arg;
+    struct pollfd polls[2] = {{.fd = 0, .events = POLLRDHUP}, {.fd = b->event_fd, .events = POLLIN}};
+
+    while (poll(polls, 2, -1) < 0)
+        ;
+    if (polls[0].revents)
+        b->stop = 1;
+    return NULL;
+}
+
+static void stop_watching(struct mu_agent_bridge *b, pthread_t watcher)
+{
+    uint64_t one = 1;
+
+    (void)!write(b->event_fd, &one, sizeof one); /* the loop will find the list empty */
+    pthread_join(watcher, NULL);
+}
+
+int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
+{
+    struct mu_agent_bridge *b = new_bridge(hosts);
+    struct mu_bridge_options options;
+    const struct mu_bridge_shape *shape;
+    enum muster_status status;
+    pthread_t watcher;
+
+    hosts->met = NULL;
+    if (!b) {
+        mu_agent_say("out of memory");
+        return MU_AGENT_EXIT_FAILED;
+    }
+    set_options(b, &options);
+    options.job = job;
+    if (hosts->watches_stdin)
+        pthread_create(&watcher, NULL, watch_input, b);
+    status = mu_bridge_meet(&options, &b->stop, &b->bridge);
+    if (hosts->watches_stdin)
+        stop_watching(b, watcher);
+    if (status != MUSTER_OK) {
+        mu_agent_say("%s", muster_last_error());
+        free_bridge(b);
+        return MU_AGENT_EXIT_FAILED;
+    }
+    shape = mu_bridge_shape(b->bridge);
+    if (mu_agent_orders_unpack(shape->welcome, shape->welcome_len, hosts->orders) != MUSTER_OK) {
+        mu_agent_say("%s", muster_last_error());
+        free_bridge(b);
+        return MU_AGENT_EXIT_FAILED;
+    }
+    hosts->node = shape->host;
+    hosts->nodes = b->num_hosts = shape->num_hosts;
+    hosts->orders->num_tasks = shape->num_tasks;
+    hosts->orders->heap_bytes = shape->heap_bytes;
+    hosts->orders->segment_timeout_ns = shape->heartbeat_timeout_ns;
+    snprintf(hosts->orders->job, sizeof hosts->orders->job, "%s", shape->job);
+    for (uint32_t i = 0; i < shape->host; i++)
+        hosts->orders->first_task += shape->tasks[i];
+    hosts->met = b;
+    return 0;
+}
+
+void mu_agent_go(struct mu_agent_hosts *hosts)
+{
+    if (hosts->met)
+        free_bridge(hosts->met);
+    hosts->met = NULL;
+}
+
+static void *meet(void *arg)
+{
+    struct mu_agent *agent = arg;
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_bridge_options options;
+
+    set_options(b, &options);
+    options.job = agent->title;
+    options.listens = hear_listens;
+    options.heap_bytes = agent->options->heap_bytes;
+    options.heartbeat_timeout_ns = agent->options->heartbeat_timeout_ns;
+    b->met = mu_bridge_meet(&options, &b->stop, &b->bridge);
+    if (b->met != MUSTER_OK)
+        snprintf(b->why, sizeof b->why, "%s", muster_last_error());
+    put_mail(b, &(struct mu_agent_mail){.what = MU_MAIL_MET}, NULL, 0);
+    return NULL;
+}
+
+static int start_listening_to_mail(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    int error = uv_poll_init(&agent->loop, &b->poll, b->event_fd);
+
+    if (error == 0)
+        error = uv_poll_start(&b->poll, UV_READABLE, mail_is_here);
+    if (error)
+        mu_agent_say("cannot set up: %s", uv_strerror(error));
+    return error ? -1 : 0;
+}
+
+static void remove_address(const struct mu_agent_hosts *hosts)
+{
+    char path[4096], why[400];
+
+    if (hosts->file && hosts->node == 0 && mu_launch_home_file(hosts->file, path, sizeof path, why, sizeof why) == 0)
+        unlink(path);
+}
+
+/* What the leader says to those that come, and where it waits for them. */
+static int prepare(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    const struct mu_agent_hosts *hosts = b->options;
+    struct mu_agent_orders *orders = hosts->orders;
+    const char *port = hosts->address && !hosts->list ? strrchr(hosts->address, ':') : NULL;
+
+    if (mu_launch_free_ports(orders->ports, 2, 1)) {
+        mu_agent_say("no port is to be had: %s", strerror(errno));
+        return -1;
+    }
+    snprintf(b->listen_at, sizeof b->listen_at, "%s", port ? port : ":0");
+    orders->attempt = agent->attempt;
+    orders->colour[1] = mu_agent_shows_colour(1);
+    orders->colour[2] = mu_agent_shows_colour(2);
+    mu_agent_orders_pack(&b->welcome, orders);
+    if (b->welcome.failed) {
+        mu_agent_say("out of memory");
+        return -1;
+    }
+    for (uint32_t i = 0; i < b->num_hosts; i++) {
+        b->hosts[i].input = -1;
+        if (hosts->list)
+            snprintf(b->hosts[i].name, sizeof b->hosts[i].name, "%s", hosts->list->list[i].name);
+    }
+    return 0;
+}
+
+/* All have come: which tasks are whose. */
+static int take_shape(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    const struct mu_bridge_shape *shape = mu_bridge_shape(b->bridge);
+    uint32_t next = 0;
+
+    for (uint32_t i = 0; b->hosts && i < b->num_hosts; i++) {
+        if (!b->options->list)
+            snprintf(b->hosts[i].name, sizeof b->hosts[i].name, "%s", shape->names[i]);
+        b->hosts[i].first_task = next;
+        b->hosts[i].tasks = shape->tasks[i];
+        b->hosts[i].running = i > 0 ? shape->tasks[i] : 0;
+        next += shape->tasks[i];
+    }
+    b->open = b->hosts ? b->num_hosts - 1 : 0;
+    return mu_agent_take_tasks(agent, shape->num_tasks, agent->options->hosts->orders->first_task);
+}
+
+static int lead(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge = new_bridge(agent->options->hosts);
+    int error;
+
+    if (!b) {
+        mu_agent_say("out of memory");
+        return -1;
+    }
+    if (prepare(agent) || start_listening_to_mail(agent))
+        return -1;
+    error = pthread_create(&b->meeter, NULL, meet, agent);
+    if (error) {
+        mu_agent_say("cannot wait for the other hosts: %s", strerror(error));
+        return -1;
+    }
+    b->meeting = 1;
+    if (agent->output && agent->attempt == 0 && mu_launch_output_go(agent->output))
+        mu_agent_say("cannot relay output: %s", strerror(errno));
+    while (b->meeting) {
+        mu_agent_turn(agent);
+        mu_agent_reap(agent);
+        if (agent->phase != MU_AGENT_RUNNING || agent->broken)
+            b->stop = 1;
+    }
+    pthread_join(b->meeter, NULL);
+    if (b->met == MUSTER_OK)
+        return take_shape(agent);
+    if (!b->stop)
+        mu_agent_say("%s", b->why);
+    return -1;
+}
+
+int mu_agent_meet(struct mu_agent *agent)
+{
+    const struct mu_agent_hosts *hosts = agent->options->hosts;
+
+    if (!hosts)
+        return 0;
+    if (hosts->node == 0)
+        return lead(agent);
+    agent->bridge = hosts->met;
+    agent->options->hosts->met = NULL; /* ours from now on */
+    return start_listening_to_mail(agent) || take_shape(agent) ? -1 : 0;
+}
+
+struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_segment_config *config,
+                                       struct mu_hosts_config *ret_place)
+{
+    const struct mu_bridge_shape *shape;
+
+    if (!agent->bridge)
+        return NULL;
+    shape = mu_bridge_shape(agent->bridge->bridge);
+    *ret_place = (struct mu_hosts_config){
+        .num_hosts = shape->num_hosts,
+        .host = shape->host,
+        .num_tasks = shape->tasks,
+        .run_id = {shape->run_id[0], shape->run_id[1]},
+    };
+    if (mu_agent_follows(agent)) {
+        config->heap_bytes = agent->options->hosts->orders->heap_bytes;
+        config->heartbeat_timeout_ns = agent->options->hosts->orders->segment_timeout_ns;
+    }
+    return ret_place;
+}
+
+/* The end of standard input: who started us is gone. */
+static void input_ended(uv_poll_t *poll, int status, int events)
+{
+    struct mu_agent *agent = poll->loop->data;
+
+    (void)status;
+    if (!(events & UV_DISCONNECT))
+        return;
+    uv_poll_stop(poll);
+    mu_agent_leader_lost(agent, "the command that started this host's part has ended");
+}
+
+int mu_agent_cross(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (!b)
+        return 0;
+    if (mu_bridge_start(b->bridge, agent->muster) != MUSTER_OK) {
+        mu_agent_say("%s", muster_last_error());
+        return -1;
+    }
+    if (b->options->watches_stdin && uv_poll_init(&agent->loop, &b->input, 0) == 0)
+        uv_poll_start(&b->input, UV_DISCONNECT, input_ended);
+    return 0;
+}
+
+int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job)
+{
+    const struct mu_agent_hosts *hosts = agent->options->hosts;
+
+    if (!hosts)
+        return 0;
+    job->ports[0] = hosts->orders->ports[0];
+    job->ports[1] = hosts->orders->ports[1];
+    job->part = (struct mu_launch_whereabouts){.node = hosts->node,
+                                               .nodes = hosts->nodes,
+                                               .first_task = agent->first_task,
+                                               .tasks = agent->local_tasks,
+                                               .master = hosts->orders->master};
+    return 1;
+}
+
+void mu_agent_tell(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kind, const struct mu_pack *what)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (b && b->bridge && !b->meeting && agent->muster)
+        mu_bridge_control(b->bridge, host, kind, what ? what->bytes : NULL, what ? what->len : 0);
+}
+
+void mu_agent_close_bridge(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (!b)
+        return;
+    remove_address(b->options);
+    if (agent->has_loop && b->poll.loop)
+        uv_close((uv_handle_t *)&b->poll, NULL);
+    if (agent->has_loop && b->input.loop)
+        uv_close((uv_handle_t *)&b->input, NULL);
+    uv_run(&agent->loop, UV_RUN_NOWAIT); /* the handles lie in what is freed */
+    free_bridge(b);
+    agent->bridge = NULL;
+}

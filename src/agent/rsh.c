@@ -1,0 +1,365 @@
+/*
+ * agent/rsh.c: the commands by which the leader starts the other hosts' agents: "ssh b muster agent --join ...".
+ *
+ * The job's key goes through the command's standard input, its first line; what follows there is the launcher's own
+ * input, for a task of that host that gets it. The pipe stays open until the end of the job: where it closes the agent
+ * takes its launcher for dead. Output comes back through the launcher, whole lines at a time where lines have labels.
+ * The command's end before its host is done is the host's loss.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "agent/bridge.h"
+
+#define RSH "ssh -x -T -o BatchMode=yes"
+
+enum { WORDS_MAX = 64, NOT_FOUND = 127, NOT_EXEC = 126 };
+
+/* ---- where the other host finds us --------------------------------------------------------------------------------
+ */
+
+/* The address that this host has towards that one: routing knows it, and nothing is sent. -1: not known. */
+static int address_towards(const char *host, char *ret_address, size_t size)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all = NULL;
+    const char *at = strrchr(host, '@');
+    struct sockaddr_storage own;
+    int rc = -1;
+
+    if (getaddrinfo(at ? at + 1 : host, "9", &hints, &all))
+        return -1;
+    for (const struct addrinfo *one = all; one && rc; one = one->ai_next) {
+        socklen_t len = sizeof own;
+        int fd = socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+        if (fd >= 0 && connect(fd, one->ai_addr, one->ai_addrlen) == 0 &&
+            getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
+            getnameinfo((struct sockaddr *)&own, len, ret_address, (socklen_t)size, NULL, 0, NI_NUMERICHOST) == 0)
+            rc = 0;
+        if (fd >= 0)
+            close(fd);
+    }
+    freeaddrinfo(all);
+    return rc;
+}
+
+/* As HOST:PORT. */
+static void leader_for(const struct mu_agent_bridge *b, const char *host, char *ret_leader, size_t size)
+{
+    char address[256] = "";
+
+    if (b->options->address)
+        snprintf(address, sizeof address, "%s", b->options->address);
+    else if (address_towards(host, address, sizeof address))
+        gethostname(address, sizeof address - 1); /* its name is one that only rsh knows */
+    snprintf(ret_leader, size, strchr(address, ':') ? "[%s]%s" : "%s%s", address, b->port);
+}
+
+void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, size_t size)
+{
+    const char *at;
+
+    ret_master[0] = 0;
+    if (hosts->list && hosts->list->list[0].tasks == 0 && hosts->list->count > 1) {
+        at = strrchr(hosts->list->list[1].name, '@');
+        snprintf(ret_master, size, "%s", at ? at + 1 : hosts->list->list[1].name);
+    } else if (hosts->list && hosts->address) {
+        snprintf(ret_master, size, "%s", hosts->address);
+    } else if (!hosts->list || address_towards(hosts->list->list[1].name, ret_master, size)) {
+        gethostname(ret_master, size - 1);
+    }
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------
+ */
+
+/* One word as a shell would have to be given it: the other side of rsh mostly is one. */
+static char *quoted(const char *word)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./_-";
+    char *text = NULL;
+    size_t size;
+    FILE *out;
+
+    if (*word && strspn(word, plain) == strlen(word))
+        return strdup(word);
+    out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    putc('\'', out);
+    for (; *word; word++)
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            putc(*word, out);
+    putc('\'', out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+struct command {
+    char *words[WORDS_MAX + 1], *rsh;
+    int own_from; /* those from here on were made by quoted() */
+    int count, failed;
+};
+
+static void add_word(struct command *command, const char *word)
+{
+    char *text = quoted(word);
+
+    command->failed |= !text || command->count >= WORDS_MAX;
+    if (!command->failed)
+        command->words[command->count++] = text;
+    else
+        free(text);
+}
+
+static void forget(struct command *command)
+{
+    for (int i = command->own_from; i < command->count; i++)
+        free(command->words[i]);
+    free(command->rsh);
+}
+
+/* Without its user. */
+static const char *plain_name(const char *name)
+{
+    const char *at = strrchr(name, '@');
+
+    return at ? at + 1 : name;
+}
+
+static int make_command(const struct mu_agent *agent, uint32_t host, struct command *ret_command)
+{
+    const struct mu_agent_bridge *b = agent->bridge;
+    const char *name = b->hosts[host].name;
+    uint64_t heartbeat = b->options->heartbeat_timeout_ns;
+    char self[4096], leader[400], number[4][32], *save, *word;
+    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    *ret_command = (struct command){.count = 0};
+    ret_command->rsh = strdup(b->options->rsh ? b->options->rsh : RSH);
+    if (!ret_command->rsh || len <= 0)
+        return -1;
+    self[len] = 0;
+    for (word = strtok_r(ret_command->rsh, " \t", &save); word && ret_command->count < WORDS_MAX / 2;
+         word = strtok_r(NULL, " \t", &save))
+        ret_command->words[ret_command->count++] = word;
+    ret_command->own_from = ret_command->count;
+    leader_for(b, name, leader, sizeof leader);
+    snprintf(number[0], sizeof number[0], "%u", host);
+    snprintf(number[1], sizeof number[1], "%u", b->num_hosts);
+    snprintf(number[2], sizeof number[2], "%u", b->options->list->list[host].tasks);
+    snprintf(number[3], sizeof number[3], "%lluns", (unsigned long long)heartbeat);
+    {
+        const char *const words[] = {name,         self,          "agent",
+                                     "--join",     leader,        "--node-id",
+                                     number[0],    "--nodes",     number[1],
+                                     "-n",         number[2],     "--job",
+                                     agent->title, "--host-name", plain_name(name),
+                                     "--key-file", "-",           heartbeat ? "--heartbeat-timeout" : NULL,
+                                     number[3]};
+
+        for (size_t i = 0; i < sizeof words / sizeof words[0] && words[i]; i++)
+            add_word(ret_command, words[i]);
+    }
+    return ret_command->failed ? -1 : 0;
+}
+
+/* ---- standard input -----------------------------------------------------------------------------------------------
+ */
+
+/* A task of this host gets the launcher's. */
+static int takes_input(const struct mu_agent *agent, const struct mu_agent_host *host)
+{
+    int32_t to = agent->options->stdin_to;
+
+    return host->tasks > 0 && (to == MU_AGENT_STDIN_ALL || (to >= 0 && (uint32_t)to - host->first_task < host->tasks));
+}
+
+int mu_agent_needs_feed(const struct mu_agent *agent)
+{
+    const struct mu_agent_bridge *b = agent->bridge;
+    int needs = agent->options->stdin_to == MU_AGENT_STDIN_ALL && agent->local_tasks > 0;
+
+    for (uint32_t i = 1; b && b->hosts && b->options->list && i < b->num_hosts; i++)
+        needs |= takes_input(agent, &b->hosts[i]);
+    return needs;
+}
+
+uint32_t mu_agent_num_rsh(const struct mu_agent *agent)
+{
+    const struct mu_agent_bridge *b = agent->bridge;
+
+    return b && b->hosts && b->options->list ? b->num_hosts : 0;
+}
+
+int mu_agent_feed_rsh(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    for (uint32_t i = 1; i < mu_agent_num_rsh(agent); i++)
+        if (b->hosts[i].input >= 0 && takes_input(agent, &b->hosts[i])) {
+            mu_launch_feed_take(agent->feed, b->hosts[i].input);
+            b->hosts[i].input = -1;
+        }
+    return 0;
+}
+
+/* ---- starting, and the end ----------------------------------------------------------------------------------------
+ */
+
+static int send_key(const struct mu_agent_bridge *b, int fd)
+{
+    char text[MU_LAUNCH_KEY_TEXT + 1];
+    ssize_t n;
+
+    mu_launch_key_text(b->options->key, text);
+    text[MU_LAUNCH_KEY_TEXT - 1] = '\n';
+    n = write(fd, text, MU_LAUNCH_KEY_TEXT); /* a new pipe takes it at once */
+    explicit_bzero(text, sizeof text);
+    return n == MU_LAUNCH_KEY_TEXT ? 0 : -1;
+}
+
+static void close_all(int *fds, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+static int spawn(struct mu_agent *agent, uint32_t host, struct command *command, int stdio[3])
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_launch_failure failure;
+    struct mu_launch_env env;
+    struct mu_launch_image image = {
+        .argv = command->words,
+        .stdio = {stdio[0], stdio[1], stdio[2]},
+        .keep = {-1, -1},
+        .mask = agent->mask_before,
+        .defaults = agent->defaults,
+        .files = agent->files_before,
+    };
+    int pidfd, rc = mu_launch_env_init(&env, environ, NULL);
+
+    image.envp = env.vars;
+    if (rc == 0)
+        rc = mu_launch_spawn(&image, &b->hosts[host].rsh, &pidfd, &failure);
+    else
+        failure = (struct mu_launch_failure){"environment", ENOMEM};
+    if (rc == 0)
+        close(pidfd);
+    else if (strcmp(failure.step, "exec") == 0)
+        mu_agent_say("cannot start host %s: cannot run %s: %s", b->hosts[host].name, command->words[0],
+                     strerror(failure.error));
+    else
+        mu_agent_say("cannot start host %s: %s: %s", b->hosts[host].name, failure.step, strerror(failure.error));
+    mu_launch_env_done(&env);
+    return rc;
+}
+
+static int start_one(struct mu_agent *agent, uint32_t host)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    int fds[4] = {-1, -1, -1, -1}, ends[2], rc; /* what it gets as 0, 1, 2; our end of the first */
+    struct command command;
+
+    rc = make_command(agent, host, &command);
+    if (rc == 0 && (rc = pipe2(ends, O_CLOEXEC)) == 0) {
+        fds[0] = ends[0];
+        fds[3] = ends[1];
+        rc = send_key(b, fds[3]) || mu_launch_output_pass(agent->output, 1, agent->options->label, &fds[1]) ||
+             mu_launch_output_pass(agent->output, 2, agent->options->label, &fds[2]);
+    }
+    if (rc)
+        mu_agent_say("cannot start host %s: %s", b->hosts[host].name, strerror(errno));
+    else
+        rc = spawn(agent, host, &command, fds);
+    close_all(fds, rc ? 4 : 3);
+    if (rc == 0) {
+        fcntl(fds[3], F_SETFL, O_NONBLOCK);
+        b->hosts[host].input = fds[3];
+    }
+    forget(&command);
+    return rc ? -1 : 0;
+}
+
+int mu_agent_start_rsh(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    for (uint32_t i = 1; i < b->num_hosts && b->options->list; i++)
+        if (start_one(agent, i)) {
+            agent->broken = 1;
+            return -1;
+        }
+    return 0;
+}
+
+/* Why the command of a host that is not done has ended. */
+static void say_why(const struct mu_agent *agent, const siginfo_t *info, char *why, size_t size)
+{
+    const char *rsh = agent->bridge->options->rsh ? agent->bridge->options->rsh : "ssh";
+    int len = (int)strcspn(rsh, " ");
+
+    if (info->si_code != CLD_EXITED)
+        snprintf(why, size, "its command (%.*s, pid %d) was killed by signal %d", len, rsh, (int)info->si_pid,
+                 info->si_status);
+    else if (info->si_status == NOT_FOUND || info->si_status == NOT_EXEC)
+        snprintf(why, size, "its command (%.*s) exited with status %d: muster was not found there, or could not be run",
+                 len, rsh, info->si_status);
+    else
+        snprintf(why, size, "its command (%.*s) exited with status %d", len, rsh, info->si_status);
+}
+
+int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    siginfo_t reaped;
+    char why[300];
+
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++) {
+        struct mu_agent_host *host = &b->hosts[i];
+
+        if (host->rsh != info->si_pid || !host->rsh)
+            continue;
+        waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
+        host->rsh = 0;
+        if (host->over || b->is_over || agent->broken)
+            return 1;
+        say_why(agent, info, why, sizeof why);
+        if (!b->meeting) {
+            mu_agent_host_lost(agent, i, why);
+            return 1;
+        }
+        agent->broken = 1;
+        if (agent->phase == MU_AGENT_RUNNING)
+            mu_agent_say("host %s has not come: %s", host->name, why);
+        return 1;
+    }
+    return 0;
+}
+
+uint32_t mu_agent_signal_rsh(struct mu_agent *agent, int number)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    uint32_t left = 0;
+
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++) {
+        if (!b->hosts[i].rsh)
+            continue;
+        left++;
+        if (number)
+            kill(-b->hosts[i].rsh, number);
+    }
+    return left;
+}

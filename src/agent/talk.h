@@ -1,0 +1,27 @@
+/*
+ * agent/talk.h: what the agents of a job say to each other, as kinds of bridge/control.h's messages.
+ *
+ * The leader's agent (host 0) decides; the others tell it what happens to their tasks and do as they are told. Numbers
+ * are packed as base/pack.h does it.
+ */
+#ifndef MU_AGENT_TALK_H
+#define MU_AGENT_TALK_H
+
+#include "base/pack.h"
+
+enum mu_agent_talk {
+    /* to the leader */
+    MU_TALK_STARTED = 1, /* u32 first task, u32 how many, u32 pid of each: they have been started, or one again */
+    MU_TALK_ENDED = 2,   /* u32 task, u32 wait status, u8 ended by its agent, text: how, in words */
+    MU_TALK_FAILED = 3,  /* u32 exit status: a task could not be started, or its agent cannot go on */
+    MU_TALK_DONE = 4,    /* its last task has ended */
+    MU_TALK_TOLD = 5,    /* u32 signal: somebody wants the job to end */
+    /* from the leader */
+    MU_TALK_SIGNAL = 16, /* u32 signal: to every task */
+    MU_TALK_END = 17,    /* SIGTERM, and SIGKILL after the grace */
+    MU_TALK_KILL = 18,   /* SIGKILL */
+    MU_TALK_TAIL = 19,   /* u32 task: say the last lines that it wrote */
+    MU_TALK_OVER = 20,   /* u32 exit status of the job: go */
+};
+
+#endif

@@ -1,0 +1,209 @@
+#!/bin/bash
+# A job of several hosts, whose other hosts are this machine again, started by a command that stands for ssh: tasks and
+# their variables, output, input, failures, signals; what is killed leaves nothing behind; what goes wrong is said with
+# its host.
+# timeout: 240
+. "$(dirname "$0")/../cli/common.sh"
+MARK=MUSTER_TEST_MARK=$$-$RANDOM
+export "${MARK?}"
+
+# rsh HOST COMMAND...: here, in a folder of its own, with little of our environment.
+cat > "$TMPDIR/rsh" <<'EOS'
+#!/bin/sh
+host=$1; shift
+echo "$$ $host $*" >> "$RSH_LOG"
+cd /
+exec env -u WILL "$@"
+EOS
+chmod +x "$TMPDIR/rsh"
+export RSH_LOG=$TMPDIR/rsh.log
+run() { "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" "$@"; }
+no_segments() { [ -z "$(compgen -G "$(segment_file "$JOB")*")" ]; }
+clean()
+{
+    await "no process is left" none_with_mark "$MARK"
+    await "no segment is left" no_segments
+}
+sorted_is() { [ "$(sort "$OUT")" = "$1" ] || fail "sorted, stdout is not: $1"; }
+
+# 2, 3 and 8 hosts; this one with tasks and without.
+WORDS='echo $MUSTER_NODE_ID/$MUSTER_NUM_NODES $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MUSTER_JOB'
+check 0 run --hosts localhost:2,b:1 sh -c "$WORDS"
+sorted_is "0/2 0/3 0/2 $JOB
+0/2 1/3 1/2 $JOB
+1/2 2/3 0/1 $JOB.h1"
+check 0 run --hosts b:1,c:2 sh -c "$WORDS"
+sorted_is "1/3 0/3 0/1 $JOB.h1
+2/3 1/3 0/2 $JOB.h2
+2/3 2/3 1/2 $JOB.h2"
+printf 'localhost slots=1\n# seven more\nb slots=2\nc:1\nd\ne\nf\ng\nh max_slots=9\n' > "$TMPDIR/hosts"
+check 0 run --hostfile "$TMPDIR/hosts" sh -c 'echo $MUSTER_NODE_ID $RANK $WORLD_SIZE'
+sorted_is "$(printf '%s\n' '0 0 9' '1 1 9' '1 2 9' '2 3 9' '3 4 9' '4 5 9' '5 6 9' '6 7 9' '7 8 9')"
+check 0 run -n 2 --hosts localhost:2,b:2 echo alone # nobody else is needed
+sorted_is "$(printf 'alone\nalone')"
+clean
+
+# The key is on no command line, and in no task's environment; the command's words stay what they were.
+: > "$RSH_LOG"
+check 0 run --hosts 'user@b:1,c:1' -l --env 'A=two words' -- sh -c 'echo "$A|$1|${MUSTER_KEY-no key}"' sh "it's  \$here"
+sorted_is "[0] two words|it's  \$here|no key
+[1] two words|it's  \$here|no key"
+grep -q "^[0-9]* user@b .*/muster agent --join .* --node-id 1 --nodes 3 -n 1 --job $JOB --host-name b --key-file -$" "$RSH_LOG" ||
+    fail "what rsh was given: $(cat "$RSH_LOG")"
+grep -qE '[0-9a-f]{64}' "$RSH_LOG" && fail "a key on a command line"
+
+# Variables and the folder are those of the launcher; --chdir and commands behind ':' go for all hosts.
+mkdir "$TMPDIR/there"
+(cd "$TMPDIR/there" && WILL=passes check 0 run --hosts b:1 sh -c 'echo $WILL ${PWD##*/}') || exit 1
+out_is 'passes there'
+check 0 run --hosts localhost:1,b:2 -n 1 echo first : -n 2 --chdir "$TMPDIR/there" sh -c 'echo second $RANK ${PWD##*/}'
+sorted_is "$(printf 'first\nsecond 1 there\nsecond 2 there')"
+
+# Labels: whole lines of every host.
+check 0 run --hosts localhost:1,b:2,c:1 --label "$PYTHON" -c '
+import os
+text = b"".join(b"%05d %s\n" % (i, b"x" * (i % 101)) for i in range(1500))
+while text:
+    n = os.write(1, text[:1 + (len(text) * 7919) % 997])
+    text = text[n:]'
+for i in 0 1 2 3; do
+    grep "^\[$i\] " "$OUT" | "$PYTHON" -c 'import sys
+for i, line in enumerate(sys.stdin):
+    assert line == "[%s] %05d %s\n" % (sys.argv[1], i, "x" * (i % 101)), line
+assert i == 1499' $i || fail "task $i's lines"
+done
+[ "$(wc -l < "$OUT")" -eq 6000 ] || fail "a line too many or too few"
+
+# Files by template, on their hosts.
+check 0 run --hosts localhost:1,b:1 --output "$TMPDIR/o/{job}-{rank}.{stream}" sh -c 'echo out $RANK; echo err $RANK >&2'
+[ "$(cat "$TMPDIR/o/$JOB-1.stdout" "$TMPDIR/o/$JOB-0.stderr")" = "$(printf 'out 1\nerr 0')" ] || fail "files: $(ls "$TMPDIR/o")"
+
+# Standard input: task 0's, wherever it is; all; one.
+seq 1 20000 > "$TMPDIR/in"
+for hosts in localhost:1,b:1 b:1,c:1; do
+    STDIN=$TMPDIR/in check 0 run --hosts $hosts sh -c 'wc -l'
+    sorted_is "$(printf '0\n20000')"
+done
+STDIN=$TMPDIR/in check 0 run --hosts localhost:1,b:2,c:1 --stdin all sh -c 'wc -l'
+sorted_is "$(printf '20000\n20000\n20000\n20000')"
+STDIN=$TMPDIR/in check 0 run --hosts localhost:1,b:2 --stdin 2 -l sh -c 'wc -l'
+sorted_is "$(printf '[0] 0\n[1] 0\n[2] 20000')"
+
+# A failure anywhere ends all, and is named with its host and its last words; its status is the job's.
+check 3 run --hosts localhost:1,b:1,c:2 sh -c 'if [ $RANK = 3 ]; then echo woe >&2; exit 3; fi; exec sleep 900'
+err_has '^muster run: task 3 (host c, pid [0-9]*) exited with status 3; ending the other 3 tasks$'
+err_has "^muster run: the last line of task 3's stderr:$"
+err_has '^    woe$'
+clean
+check 4 run --hosts localhost:2,b:1 sh -c 'if [ $RANK = 1 ]; then exit 4; fi; exec sleep 900'
+err_has "^muster run: task 1 (host [^ ]*, pid [0-9]*) exited with status 4; ending the other 2 tasks$"
+check 139 run --hosts b:2 sh -c 'if [ $RANK = 1 ]; then kill -SEGV $$; fi; exec sleep 900'
+err_has 'task 1 (host b, pid [0-9]*) was killed by signal 11 (SIGSEGV'
+check 7 run --hosts localhost:1,b:2 --kill-on-fail=no sh -c 'if [ $RANK = 1 ]; then exit 7; fi; sleep 0.3; echo on' # sleep: work
+sorted_is "$(printf 'on\non')"
+check 127 run --hosts b:1 nosuchcommand
+err_has '^muster agent (host b): nosuchcommand: command not found$'
+err_has '^muster run: host b could not start its tasks: ending the job$'
+check 124 run --hosts localhost:1,b:1 --timeout 300ms --grace 200ms sh -c 'trap "" TERM; while :; do sleep 9; done' # sleep: to be killed
+err_has 'timed out after 0.3 s with 2 of 2 tasks running'
+clean
+
+# A restart is one of all hosts, or of one task where it is.
+check 0 run --hosts localhost:1,b:1 --restarts 2 --restart-delay 10ms sh -c \
+    'echo $RANK:$MUSTER_ATTEMPT; if [ $RANK.$MUSTER_ATTEMPT = 1.0 ]; then exit 5; fi; [ $MUSTER_ATTEMPT = 1 ] || exec sleep 900'
+[ "$(grep -c ':1$' "$OUT")" -eq 2 ] || fail "the second attempt"
+check 0 run --hosts localhost:1,b:2 --restarts 1 --restart-policy task --restart-delay 10ms sh -c \
+    'if [ $RANK.$MUSTER_ATTEMPT = 2.0 ]; then exit 5; fi; echo $RANK:$MUSTER_ATTEMPT'
+sorted_is "$(printf '0:0\n1:0\n2:1')"
+clean
+
+# ---- what does not come ----
+check 125 run --hosts b:1 --rsh false true
+err_has '^muster run: host b has not come: its command (false) exited with status 1$'
+check 125 run --hosts b:1 --rsh /nonexistent/rsh true
+err_has '^muster run: cannot start host b: cannot run /nonexistent/rsh: No such file or directory$'
+printf '#!/bin/sh\nshift 2; exec /nonexistent/muster "$@"\n' > "$TMPDIR/lacks"
+chmod +x "$TMPDIR/lacks"
+check 125 run --hosts localhost:1,b:1 --rsh "$TMPDIR/lacks" true
+err_has 'host b has not come: its command (.*) exited with status 127: muster was not found there, or could not be run$'
+printf '#!/bin/sh\nexec sleep 900\n' > "$TMPDIR/idles"
+chmod +x "$TMPDIR/idles"
+check 125 run --hosts b:1,c:1 --rsh "$TMPDIR/idles" --join-timeout 300ms true
+err_has 'have not come in time'
+printf '#!/bin/sh\nshift; head -c 65 > /dev/null; { echo %064d; cat; } | "$@"\n' 0 > "$TMPDIR/forges"
+chmod +x "$TMPDIR/forges"
+check 125 run --hosts b:1 --rsh "$TMPDIR/forges" --join-timeout 3s true
+err_has '^muster agent (host b): the leader (.*) has another key than this host'
+clean
+check 125 run --hosts b:1 --address 127.0.0.1 --rsh "$TMPDIR/rsh" --env X=1 --chdir /nonexistent true
+err_has 'cannot change to /nonexistent: No such file or directory'
+
+# ---- what is killed ----
+begin()
+{
+    : > "$RSH_LOG" > "$OUT"
+    env --default-signal=INT "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --grace 500ms "$@" sh -c 'echo up; sleep 900 & exec sleep 900' > "$OUT" 2> "$ERR" < /dev/null &
+    RUN=$!
+    disown $RUN
+    all_up() { [ "$(grep -c up "$OUT")" -eq 4 ]; }
+    await "all tasks are up" all_up
+}
+agent_of() { awk -v h="$1" '$2 == h { print $1 }' "$RSH_LOG"; }
+ended() { is_gone "$RUN"; }
+
+for signal in INT TERM; do
+    begin --hosts localhost:1,b:2,c:1
+    kill -$signal $RUN
+    await "the launcher has ended" ended
+    err_has "^muster run: SIG$signal: ending 4 tasks$"
+    clean
+done
+begin --hosts localhost:1,b:2,c:1
+kill -KILL $RUN
+clean
+begin --hosts b:2,c:2 # without a task of its own
+kill -KILL $RUN
+clean
+for victim in b c; do
+    begin --hosts localhost:1,b:2,c:1
+    kill -KILL "$(agent_of $victim)" # the command is the agent here
+    await "the launcher has ended" ended
+    err_has "^muster run: host $victim is lost: .* was killed by signal 9; ending the other"
+    clean
+done
+begin --hosts localhost:1,b:2,c:1
+kill -TERM "$(agent_of b)"
+await "the launcher has ended" ended
+err_has 'SIGTERM: ending'
+clean
+
+# The command is killed, and its agent goes on alone: it sees that.
+printf '#!/bin/sh\nshift; echo $$ >> "$RSH_LOG"; "$@" <&0\n' > "$TMPDIR/through"
+chmod +x "$TMPDIR/through"
+begin --hosts localhost:2,b:2 --rsh "$TMPDIR/through"
+kill -KILL "$(cat "$RSH_LOG")"
+await "the launcher has ended" ended
+err_has '^muster run: host b is lost: its command (.*through, pid [0-9]*) was killed by signal 9; ending the other 2 tasks$'
+clean
+
+# What cannot be is refused before anything is started.
+refused()
+{
+    local words=$1
+    shift
+    check 2 "$MUSTER" run "$@" true
+    err_has "$words"
+    err_is_one_line
+}
+refused "--hosts: 'b:0' has no number of slots" --hosts b:0
+refused '3 tasks need as many slots, and the hosts have 2' -n 3 --hosts b:2
+refused '--survive and --hosts exclude each other' --survive --hosts b
+refused '--memfd and --hosts exclude each other' --memfd --hosts b
+refused '-n core counts what this host has' -n core --hosts b
+refused '--rsh needs --hosts' --rsh ssh
+refused '--rsh is empty' --hosts b --rsh ' '
+refused '--hostfile: /nonexistent: No such file' --hostfile /nonexistent
+check 0 "$MUSTER" run --hosts localhost:1,b:2 --dry-run true
+out_has '^host 1, b: tasks 1 to 2$'
+out_has '^task 2 on b: true$'
+exit 0
