@@ -28,6 +28,10 @@ check  mandoc              checks the man pages
 check  pkgconf             checks muster.pc
 check  protobuf-compiler   another reader of the messages that muster writes
 check  python3-protobuf    another writer of them, to compare with
+check  slurmctld           Slurm's controller: jobs that srun starts are tested
+check  slurmd              Slurm's node daemon, several on this machine
+check  slurm-client        srun, sinfo, scancel
+check  munge               Slurm's daemons trust each other by it
 check  iproute2            makes the hosts that the bridge is tested on: ip, ss
 bench  mpich               barrier of MPICH, to compare with
 bench  libmpich-dev        compiles the MPICH side
