@@ -204,7 +204,7 @@ fuzz: $(call all_programs,fuzz,fuzz)
 	$(call RUN_SH,tests/fuzz,--seconds $(SECONDS))
 model: $(call all_programs,$(V),model)
 	$(call RUN_SH,tests/model)
-bench: $(WHOLE_$(V))
+bench: $(WHOLE_$(V)) $(BUILD)/$(V)/tests/bridgesim/scale
 	@scripts/deps.sh --say bench
 	$(call RUN_SH,bench)
 

@@ -156,6 +156,7 @@ def main():
     lines = contract.judged(results)
     table = io.StringIO()
     report.show_rows(table, results)
+    report.show_growth(table, results)
     report.show_facts(table, results)
     report.show_contract(table, lines, options.quick)
     sys.stdout.write(table.getvalue())

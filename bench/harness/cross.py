@@ -143,5 +143,15 @@ def kv_group(tools, effort, hosts):
     ])
 
 
+def growth_group(tools, effort):
+    """Hosts simulated on one thread (tests/bridgesim): counts, memory and processor time, which know no other load."""
+    path = os.path.join(os.path.dirname(tools.folder), "tests", "bridgesim", "scale")
+    missing = "" if os.access(path, os.X_OK) else "%s is not built" % path
+    return rows.Group("growth", [
+        rows.Contender("muster", [path, str(size), "8", "5" if effort.quick else "20"], timeout=400, missing=missing, repeats=1)
+        for size in ((4, 16) if effort.quick else (16, 128, 1024))])
+
+
 def groups(tools, effort, hosts):
-    return [*(barrier_group(tools, effort, hosts, size) for size in (2, 4, MOST)), kv_group(tools, effort, hosts)]
+    return [*(barrier_group(tools, effort, hosts, size) for size in (2, 4, MOST)), kv_group(tools, effort, hosts),
+            growth_group(tools, effort)]

@@ -96,6 +96,7 @@ void __wrap_mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size
 void __wrap_mu_random(void *buffer, size_t length);
 unsigned __wrap_mu_processors(void);
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left);
+int __wrap_sched_yield(void);
 int __wrap_pthread_mutex_trylock(pthread_mutex_t *m);
 int __wrap_pthread_mutex_unlock(pthread_mutex_t *m);
 int __wrap_pthread_mutex_consistent(pthread_mutex_t *m);
@@ -142,6 +143,11 @@ void __wrap_mu_random(void *buffer, size_t length)
 unsigned __wrap_mu_processors(void)
 {
     return 0; /* fewer than tasks: nobody spins */
+}
+
+int __wrap_sched_yield(void)
+{
+    return 0; /* nobody else runs before this one sleeps */
 }
 
 int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
