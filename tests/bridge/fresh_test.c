@@ -312,7 +312,7 @@ static void fresh_reads_make_all_hosts_linearizable(void **state)
 {
     struct muster_segment_config c = {.num_buckets = 2};
     struct director d = {
-        .h = hosts_open(&(struct hosts_config){.tasks = {1, 1, 1}, .timeout_ns = 60000000000u, .segment = c}),
+        .h = hosts_open(&(struct hosts_config){.tasks = {1, 1, 1}, .timeout_ns = 600000000000u, .segment = c}),
         .random = {test_seed()}};
 
     (void)state;

@@ -60,11 +60,12 @@ void hosts_unlock(struct hosts *h, uint32_t host)
     pthread_mutex_unlock(&h->agents[host].core_lock);
 }
 
-void hosts_dropped(struct hosts *h, char why[700])
+const char *hosts_dropped(struct hosts *h, char why[700])
 {
     pthread_mutex_lock(&h->lock);
     memcpy(why, h->dropped, sizeof h->dropped);
     pthread_mutex_unlock(&h->lock);
+    return why;
 }
 
 uint64_t hosts_frames(struct hosts *h, uint32_t from, uint8_t type)
@@ -211,7 +212,7 @@ int hosts_reap(struct hosts *h, pid_t pid)
     struct ending e = {.pid = pid};
 
     if (!hosts_until(h, has_ended, &e)) {
-        printf("hosts: process %d does not end\n", (int)pid);
+        printf("hosts: process %d does not end (the last connection that an agent broke: %s)\n", (int)pid, h->dropped);
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
         return 1999;

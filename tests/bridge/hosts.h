@@ -72,7 +72,7 @@ void hosts_mend(struct hosts *h);
 struct mu_core *hosts_lock(struct hosts *h, uint32_t host);
 void hosts_unlock(struct hosts *h, uint32_t host);
 /* Why a connection was last broken by an agent; "" when none was. */
-void hosts_dropped(struct hosts *h, char why[700]);
+const char *hosts_dropped(struct hosts *h, char why[700]);
 uint64_t hosts_frames(struct hosts *h, uint32_t from, uint8_t type); /* sent so far; type 0: all */
 /* A frame of the test's own making, as if that host's agent had sent it to the other. */
 void hosts_inject(struct hosts *h, uint32_t from, uint32_t to, uint8_t type, const void *payload, size_t len);
