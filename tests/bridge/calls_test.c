@@ -297,6 +297,100 @@ static void a_page_full_of_records_makes_calls_wait(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
+/* ---- what a call leaves behind ---- */
+
+/* Records of the slot's calls in any page. */
+static uint64_t records_of(struct muster *leader, uint32_t slot, uint64_t number)
+{
+    struct mu_table t = mu_table_kv(leader->seg);
+    struct mu_done d = {.id = (1u << 14) | slot, .number = number};
+    struct mu_ctx *ctx;
+
+    assert_ok(mu_enter(leader, &ctx));
+    for (uint32_t b = 0; b <= t.mask; b++) {
+        struct mu_done here = {.id = d.id, .number = number};
+
+        assert_ok(mu_table_done(&t, ctx, b, &here));
+        d.result[0] += here.result[0];
+    }
+    mu_exit(ctx);
+    return d.result[0];
+}
+
+static void records_go_when_their_calls_are_settled(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
+    struct muster *leader = hosts_observer(h, 0);
+    struct mu_pack ack = {0};
+
+    (void)state;
+    hosts_settle(h, NULL);
+    for (uint32_t slot = 40; slot < 44; slot++) /* slots that nobody there has: the follower says nothing of them */
+        call_increment(h, slot, 3, false);
+    leader_alone(h);
+    assert_int_equal(records_of(leader, 40, 3), 1); /* a sum's record holds the sum */
+    assert_int_equal(records_of(leader, 43, 3), 4);
+    hosts_pass(h, 300000000);
+    leader_alone(h);
+    assert_int_equal(records_of(leader, 40, 3), 1); /* not acknowledged */
+    mu_pack_u32(&ack, 40);
+    mu_pack_u64(&ack, 3);
+    mu_pack_u32(&ack, 41);
+    mu_pack_u64(&ack, 9); /* more than it was asked: it was another agent then */
+    hosts_inject(h, 1, 0, MU_FRAME_ACK, ack.bytes, ack.len);
+    mu_pack_done(&ack);
+    hosts_pass(h, 300000000);
+    leader_alone(h);
+    assert_int_equal(records_of(leader, 40, 3), 0);
+    assert_int_equal(records_of(leader, 41, 3), 0);
+    assert_int_equal(records_of(leader, 42, 3), 3);
+    call_increment(h, 41, 9, true); /* settled: a stray */
+    leader_alone(h);
+    assert_int_equal(counter_of(leader), 4);
+    hosts_lose(h, 0, 1, "the test is tired of it");
+    hosts_pass(h, 300000000);
+    leader_alone(h);
+    assert_int_equal(records_of(leader, 42, 3), 0);
+    assert_int_equal(records_of(leader, 43, 3), 0);
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* ---- how a call's wait ends ---- */
+
+static int interrupted_call(struct muster *m, void *arg)
+{
+    (void)arg;
+    muster_interrupt(m);
+    CHECK(muster_kv_set(m, "key", MUSTER_NTS, "x", 1, NULL) == MUSTER_CANCELLED);
+    CHECK(strstr(muster_last_error(), "the leader's word on key key"));
+    return 0;
+}
+
+static void calls_without_an_answer_end_as_they_should(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .apart = true, .timeout_ns = 600000000000u});
+    struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1), *alone;
+    struct test_job job;
+
+    (void)state;
+    assert_status(MUSTER_DEADLINE_EXCEEDED, muster_kv_sync(follower, muster_after_ns(1000000)));
+    assert_says("the leader's word");
+    assert_status(MUSTER_DEADLINE_EXCEEDED, muster_kv_sync(follower, 0));
+    assert_int_equal(hosts_reap(h, hosts_visitor(h, 1, interrupted_call, NULL)), 0);
+    assert_ok(muster_kv_sync(leader, 0)); /* here is the truth */
+    assert_ok(test_job_create(&job, NULL));
+    alone = test_join(job.name, -1, 0);
+    assert_ok(muster_kv_sync(alone, 0));
+    assert_ok(muster_leave(alone));
+    assert_int_equal(test_job_end(&job), 0);
+    hosts_join(h, 1);
+    assert_ok(muster_kv_sync(follower, MUSTER_FOREVER));
+    assert_ok(muster_leave(follower));
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +399,8 @@ int main(void)
         cmocka_unit_test(the_largest_values_go_across),
         cmocka_unit_test(strays_and_repetitions_change_nothing),
         cmocka_unit_test(a_page_full_of_records_makes_calls_wait),
+        cmocka_unit_test(records_go_when_their_calls_are_settled),
+        cmocka_unit_test(calls_without_an_answer_end_as_they_should),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
