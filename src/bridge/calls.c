@@ -30,7 +30,9 @@ static bool init(struct mu_core *core, void **ret_state)
     c->sweep_at = core->now + SWEEP_NS;
     if (!c->asked || !c->hosts || !c->records)
         return false;
-    if (core->leader) { /* whatever an agent before this one left behind */
+    for (uint32_t i = 0; i < core->num_hosts; i++)
+        mu_store_relaxed(&core->seg->hosts[i].asking, 0); /* relaxed: a figure; pairs with mu_host_look() */
+    if (core->leader) {                                   /* whatever an agent before this one left behind */
         memset(c->records, 0xff, (c->num_buckets / 64 + 1) * sizeof *c->records);
         c->any_record = true;
     }
@@ -86,11 +88,17 @@ static void arrived(struct calls *c, struct asked *a)
     a->bytes = 0;
 }
 
-static void set_open(struct calls *c, struct asked *a, bool open)
+/* And how many are, for people; the leader's agent counts them where it carries them out. */
+static void set_open(struct mu_core *core, struct asked *a, bool open)
 {
-    if (open != a->open)
-        c->num_open += open ? 1 : -1u;
+    struct calls *c = mu_calls_of(core);
+
+    if (open == a->open)
+        return;
     a->open = open;
+    c->num_open += open ? 1 : -1u;
+    if (!core->leader) /* relaxed: a figure; pairs with mu_host_look() */
+        mu_store_relaxed(&core->seg->hosts[core->host].asking, c->num_open);
 }
 
 void mu_asked_settle(struct mu_core *core, uint32_t slot, uint64_t number)
@@ -98,7 +106,7 @@ void mu_asked_settle(struct mu_core *core, uint32_t slot, uint64_t number)
     struct calls *c = mu_calls_of(core);
 
     if (c->asked[slot].number == number)
-        set_open(c, &c->asked[slot], false);
+        set_open(core, &c->asked[slot], false);
 }
 
 void mu_asked_later(struct mu_core *core, uint32_t slot)
@@ -155,7 +163,7 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
     resent |= a->open && a->number == r.number; /* its bit may come after an agent or a connection has found it */
     a->number = r.number;
     a->large = r.body.left > KEPT_MAX;
-    set_open(c, a, r.op != MU_OP_NONE);
+    set_open(core, a, r.op != MU_OP_NONE);
     r.resent = resent;
     if (!r.op) {
         if (r.number && resent)
@@ -234,7 +242,7 @@ static void sweep_callers(struct mu_core *core, struct calls *c)
             continue; /* no memory: at the next look */
         arrived(c, a);
         acknowledge(c, i, a->number);
-        set_open(c, a, false);
+        set_open(core, a, false);
         a->large = false;
     }
 }

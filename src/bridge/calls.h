@@ -39,7 +39,7 @@ struct entry {
 };
 struct host_calls {
     struct entry *slots;
-    uint32_t count;
+    uint32_t count, open;
     size_t unsettled;
     bool lost;
 };

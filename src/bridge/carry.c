@@ -52,6 +52,18 @@ static void drop_answer(struct host_calls *h, struct entry *e)
     e->unsettled = 0;
 }
 
+/* What becomes of the call; and how many of its host's are open, for people. */
+static void become(struct mu_core *core, uint32_t host, struct entry *e, enum fate fate)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+
+    if (core->leader && (fate == OPEN) != (e->fate == OPEN)) {
+        h->open += fate == OPEN ? 1 : -1u;
+        mu_store_relaxed(&core->seg->hosts[host].asking, h->open); /* relaxed: a figure; pairs with mu_host_look() */
+    }
+    e->fate = fate;
+}
+
 /* The slot asks something else, or nothing any more. */
 static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct entry *e, uint64_t number)
 {
@@ -60,7 +72,7 @@ static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct ent
 
     drop_answer(&mu_calls_of(core)->hosts[host], e);
     e->number = number;
-    e->fate = SETTLED;
+    become(core, host, e, SETTLED);
     if (kind && kind->abandoned)
         kind->abandoned(core, host, slot, before);
 }
@@ -83,7 +95,7 @@ void mu_carry_out(struct mu_core *core, const struct mu_request *r)
     }
     go_on(core, r->host, r->slot, e, r->number);
     e->op = r->op;
-    e->fate = OPEN;
+    become(core, r->host, e, OPEN);
     if (kind)
         kind->fn(core, r);
     else
@@ -98,7 +110,7 @@ void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t 
     struct mu_pack p = {0};
 
     if (slot < h->count && h->slots[slot].number == number)
-        h->slots[slot].fate = UNKNOWN;
+        become(core, host, &h->slots[slot], UNKNOWN);
     if (host == core->host) {
         mu_asked_later(core, slot);
         return;
@@ -132,7 +144,7 @@ static void answer_own(struct mu_core *core, struct entry *e, uint32_t slot, enu
         mu_call_later(core, core->host, slot, e->number); /* no room for it now: carried out again */
         return;
     }
-    e->fate = SETTLED;
+    become(core, core->host, e, SETTLED);
     mu_asked_settle(core, slot, e->number);
 }
 
@@ -166,7 +178,7 @@ void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t
     mu_pack_u8(&p, 0);
     mu_pack_u32(&p, status);
     mu_pack_text(&p, status ? text : "");
-    e->fate = ANSWERED;
+    become(core, host, e, ANSWERED);
     e->unsettled = len;
     h->unsettled += len;
     mu_core_send_parts(core, host, MU_FRAME_ANSWER, p.bytes, p.len, body, len);

@@ -3,6 +3,7 @@
 #include "cm.h"
 #include "child.h"
 #include "hosts.h"
+#include "segment/host_view.h"
 #include "segment/remote.h"
 
 #include <string.h>
@@ -76,6 +77,7 @@ static void stepped_agents_do_nothing_by_themselves(void **state)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     struct test_random r = {test_seed()};
+    struct mu_host_view view;
     int often = 3;
     pid_t pid = hosts_task(h, 1, ask_often, &often);
 
@@ -85,12 +87,16 @@ static void stepped_agents_do_nothing_by_themselves(void **state)
     assert_int_equal(hosts_frames(h, 1, MU_FRAME_CALL), 0);
     while (!hosts_frames(h, 1, MU_FRAME_CALL))
         hosts_step(h, 1);
+    mu_host_look(hosts_segment(h, 1), 1, &view);
+    assert_int_equal(view.asking, 1);
     hosts_cut(h, 1); /* the call is lost */
     hosts_settle(h, &r);
     assert_int_equal(hosts_frames(h, 0, MU_FRAME_ANSWER), 0);
     hosts_join(h, 1);
     hosts_settle(h, &r);
     assert_int_equal(hosts_reap(h, pid), 0);
+    mu_host_look(hosts_segment(h, 1), 1, &view);
+    assert_int_equal(view.asking, 0);
     assert_int_equal(hosts_close(h), 0);
 }
 
