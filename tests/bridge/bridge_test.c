@@ -36,7 +36,10 @@ struct plan {
     enum muster_status ends; /* of meeting */
     const char *why;         /* part of its sentence */
     struct test_gate *gate;
-    bool is_left_alone; /* the leader will die: wait until it is lost */
+    uint64_t incarnation; /* 0: the process's */
+    bool is_apart;        /* its task is not this process's child; the gate says when it has ended */
+    bool is_adopting;     /* the segment is there already */
+    bool is_left_alone;   /* the leader will die: wait until it is lost */
 };
 
 static char job[128];
@@ -126,7 +129,7 @@ static void options_of(struct host *h, struct mu_bridge_options *ret_options)
     ret_options->link.timeout_ns = plan->timeout_ns;
     ret_options->link.join.node = plan->host;
     ret_options->link.join.pid = (uint32_t)getpid();
-    ret_options->link.join.incarnation[0] = (uint64_t)getpid();
+    ret_options->link.join.incarnation[0] = plan->incarnation ? plan->incarnation : (uint64_t)getpid();
     snprintf(ret_options->link.join.host, sizeof ret_options->link.join.host, "name-%u", plan->host);
 }
 
@@ -174,13 +177,18 @@ static int run_met(struct host *h)
         task.id += (int32_t)shape->tasks[i];
     snprintf(task.segment, sizeof task.segment, shape->host ? "%.100s.h%u" : "%.100s", job, shape->host);
     snprintf(mine.name, sizeof mine.name, "%s", task.segment);
-    CHECK(mu_segment_create_hosts(task.segment, &config, &hosts, true, &mine.segment) == MUSTER_OK);
-    for (uint32_t i = 0; i < plan->tasks_here; i++, task.id++)
+    if (plan->is_adopting)
+        CHECK(mu_segment_open(task.segment, true, &mine.segment) == MUSTER_OK);
+    else
+        CHECK(mu_segment_create_hosts(task.segment, &config, &hosts, true, &mine.segment) == MUSTER_OK);
+    for (uint32_t i = 0; i < plan->tasks_here && !plan->is_apart; i++, task.id++)
         pids[i] = test_fork(run_task, &task);
     CHECK(mu_join_open(mine.segment, &m) == MUSTER_OK);
     CHECK(mu_bridge_start(h->bridge, m) == MUSTER_OK);
-    for (uint32_t i = 0; i < plan->tasks_here; i++)
+    for (uint32_t i = 0; i < plan->tasks_here && !plan->is_apart; i++)
         result |= test_reap(pids[i]);
+    if (plan->is_apart)
+        test_gate_pass(plan->gate);
     if (plan->is_left_alone)
         await_ended(h, 1);
     if (!plan->host)
@@ -465,6 +473,54 @@ static void a_leader_that_was_killed_is_lost(void **state)
     assert_ok(muster_segment_remove(job)); /* the leader could not */
 }
 
+/* Counts alone, and stops in the middle until the agent has died. */
+static int count_through_a_death(struct muster *m, void *arg)
+{
+    const struct plan *plan = arg;
+    int64_t value = 0;
+
+    for (int i = 1; i <= plan->often; i++) {
+        if (i % (plan->often / 4) == 0)
+            test_gate_arrive(plan->gate);
+        CHECK(muster_kv_increment(m, "/count", MUSTER_NTS, 1, &value) == MUSTER_OK && value == i);
+    }
+    return 0;
+}
+
+static void an_agent_that_was_killed_is_replaced(void **state)
+{
+    struct test_gate gate, over;
+    struct plan leader = {.num_hosts = 2, .task = ask_often};
+    struct plan follower = {.host = 1, .tasks_here = 1, .incarnation = 77, .is_apart = true, .gate = &over};
+    struct plan counts = {.often = 400, .gate = &gate, .task = count_through_a_death};
+    struct task task = {.plan = &counts};
+    pid_t pids[3];
+
+    (void)state;
+    assert_int_equal(test_gate_open(&gate), 0);
+    assert_int_equal(test_gate_open(&over), 0);
+    snprintf(task.segment, sizeof task.segment, "%.100s.h1", job);
+    pids[0] = begin_leader(&leader);
+    follower.address = address;
+    pids[1] = test_fork(run_host, &follower);
+    while (!test_exists(task.segment))
+        poll(NULL, 0, 5);
+    pids[2] = test_fork(run_task, &task);
+    follower.is_adopting = true;
+    for (int i = 0; i < 4; i++) {
+        test_gate_await(&gate);
+        kill(pids[1], SIGKILL);
+        assert_int_equal(test_reap(pids[1]), 1000 + SIGKILL);
+        pids[1] = test_fork(run_host, &follower);
+    }
+    assert_int_equal(test_reap(pids[2]), 0);
+    test_gate_release(&over);
+    assert_int_equal(test_reap(pids[1]), 0);
+    assert_int_equal(test_reap(pids[0]), 0);
+    test_gate_close(&gate);
+    test_gate_close(&over);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, setup)
@@ -477,6 +533,7 @@ int main(void)
         TEST(who_does_not_belong_is_refused_and_the_others_meet),
         TEST(who_comes_late_or_twice_is_refused),
         TEST(who_is_missing_is_named_to_all),
+        TEST(an_agent_that_was_killed_is_replaced),
         TEST(a_leader_that_was_killed_is_lost),
     };
 
