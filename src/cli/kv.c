@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "segment/hosts.h"
+
 /* All of stdin, or one byte more than a value may have: the library then says what is wrong. */
 static int read_stdin(const struct mu_cli_call *call, char **ret_data, size_t *ret_len)
 {
@@ -107,6 +109,17 @@ static enum muster_status get_now(struct muster *muster, const char *key, void *
     }
 }
 
+/* To look without waiting: read-only, but where only the leader's host knows: it is asked from a slot. */
+static int join_to_look(struct mu_cli_call *call, struct muster **ret_muster)
+{
+    int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, ret_muster);
+
+    if (code || !mu_is_follower(muster_segment_of(*ret_muster)))
+        return code;
+    muster_leave(*ret_muster);
+    return mu_cli_join(call, MUSTER_JOIN_OBSERVER, -1, ret_muster);
+}
+
 static int get_run(struct mu_cli_call *call)
 {
     const char *key = call->operands[0];
@@ -119,7 +132,7 @@ static int get_run(struct mu_cli_call *call)
     enum muster_status status;
 
     if (!code)
-        code = mu_cli_join(call, waits ? MUSTER_JOIN_OBSERVER : MUSTER_JOIN_READ_ONLY, -1, &muster);
+        code = waits ? mu_cli_join(call, MUSTER_JOIN_OBSERVER, -1, &muster) : join_to_look(call, &muster);
     if (code)
         return code;
     status = waits ? muster_kv_get_alloc(muster, key, MUSTER_NTS, deadline, &value, &len, &version)
@@ -187,7 +200,7 @@ static int number_run(struct mu_cli_call *call)
 
     if (increments && call->count > 1 && mu_cli_parse_signed(call->operands[1], &by))
         return mu_cli_usage(call, "'%s' is no number", call->operands[1]);
-    code = mu_cli_join(call, counts ? MUSTER_JOIN_READ_ONLY : MUSTER_JOIN_OBSERVER, -1, &muster);
+    code = counts ? join_to_look(call, &muster) : mu_cli_join(call, MUSTER_JOIN_OBSERVER, -1, &muster);
     if (code)
         return code;
     if (increments)
@@ -220,7 +233,7 @@ static int list_run(struct mu_cli_call *call)
     struct muster_kv_list *list;
     struct mu_cli_json json;
     enum muster_status status;
-    int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
+    int code = join_to_look(call, &muster);
 
     if (code)
         return code;

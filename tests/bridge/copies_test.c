@@ -1,6 +1,7 @@
 /* tests/bridge/copies_test.c: what a follower reads: as on one node, from copies that never hide what came before. */
 #include "cm.h"
 #include "bridge/copies.h"
+#include "child.h"
 #include "hosts.h"
 #include "segment/remote.h"
 
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct pair {
     struct hosts *h;
@@ -478,6 +480,63 @@ static void listings_are_the_leaders(void **state)
     close_pair(&p);
 }
 
+/* `muster kv VERB OPERAND`, from the follower's host: what it prints, without the newline. */
+struct command {
+    const char *verb, *operand, *wait, *job;
+    int to[2];
+};
+
+static int run_it(void *arg)
+{
+    struct command *c = arg;
+
+    dup2(c->to[1], 1);
+    dup2(c->to[1], 2);
+    close(c->to[0]);
+    close(c->to[1]);
+    execl(getenv("MUSTER"), "muster", "kv", c->verb, "--job", c->job, c->operand, c->wait, NULL);
+    return 127;
+}
+
+static const char *command(const struct pair *p, const char *verb, const char *operand, const char *wait)
+{
+    static char text[256];
+    struct command c = {.verb = verb, .operand = operand, .wait = wait, .job = hosts_name(p->h, 1)};
+    ssize_t n, len = 0;
+    pid_t pid;
+
+    assert_int_equal(pipe(c.to), 0);
+    pid = test_fork(run_it, &c);
+    close(c.to[1]);
+    while ((n = read(c.to[0], text + len, sizeof text - 1 - (size_t)len)) > 0)
+        len += n;
+    close(c.to[0]);
+    test_reap(pid);
+    text[len] = 0;
+    text[strcspn(text, "\n")] = 0;
+    return text;
+}
+
+static void the_command_line_asks_the_leader(void **state)
+{
+    struct pair p = open_pair(NULL);
+
+    (void)state;
+    if (!getenv("MUSTER")) {
+        printf("skipped: $MUSTER does not name the command\n");
+        close_pair(&p);
+        skip();
+    }
+    assert_non_null(strstr(command(&p, "get", "d/a", NULL), "not found"));
+    set(p.leader, "d/a", "one");
+    set(p.leader, "d/b", "two");
+    assert_string_equal(command(&p, "get", "d/a", NULL), "one");
+    assert_string_equal(command(&p, "get", "d/b", "--wait=60s"), "two");
+    assert_string_equal(command(&p, "count", "d", NULL), "2");
+    assert_non_null(strstr(command(&p, "list", "d", NULL), "d/a"));
+    close_pair(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +550,7 @@ int main(void)
         cmocka_unit_test(what_is_on_its_way_is_not_forgotten),
         cmocka_unit_test(bad_batches_break_the_connection),
         cmocka_unit_test(listings_are_the_leaders),
+        cmocka_unit_test(the_command_line_asks_the_leader),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
