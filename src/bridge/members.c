@@ -18,7 +18,6 @@
 #include <muster/task.h>
 
 #define PACE_NS 20000u /* a host, between two frames with what is not urgent, where there are many hosts */
-enum { MANY = 16 };
 
 /* ---- what changed in our own segment ----------------------------------------------------------------------------- */
 
@@ -39,6 +38,7 @@ static void refresh(struct mu_core *core)
     m->first_error = core->leader ? c.root.first_error : 0;
     m->base = m->told_all;
     m->num_changed = 0;
+    mu_pack_reset(&m->list);
     for (uint32_t i = 0; i < m->count; i++)
         if (m->records[i].version > m->base) {
             m->changed[m->num_changed++] = i;
@@ -47,28 +47,27 @@ static void refresh(struct mu_core *core)
         }
 }
 
-/* Errors are told at once. */
-static bool is_urgent(const struct mu_core *core, const struct members *m)
-{
-    if (core->num_hosts <= MANY)
-        return true;
-    for (uint32_t i = 0; i < m->num_changed; i++)
-        if (m->records[m->changed[i]].state == MUSTER_TASK_ERROR)
-            return true;
-    return false;
-}
-
 static void look_at_records(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
+    struct mu_cluster c;
+    bool urgent;
 
     m->told_all = m->tell_all;
-    refresh(core);
-    if (m->version == m->told_all || (core->now < m->tell_at && !is_urgent(core, m)))
+    m->telling = m->waiting = false;
+    if (mu_cluster_look(core->seg, &c) || (c.root.version == m->told_all && m->roster == m->roster_told))
         return;
+    urgent = core->num_hosts <= MU_MEMBERS_MANY || c.root.errors != m->errors_told; /* errors are told at once */
+    m->waiting = core->now < m->tell_at && !urgent;
+    if (m->waiting)
+        return;
+    refresh(core);
     for (uint32_t h = 0; h < mu_members_peers(core); h++)
         mu_core_want(core, h);
+    m->telling = true;
     m->tell_all = m->version;
+    m->roster_told = m->roster;
+    m->errors_told = c.root.errors;
     m->tell_at = core->now + (uint64_t)PACE_NS * core->num_hosts;
 }
 
@@ -95,34 +94,81 @@ static void pack_record(struct mu_core *core, struct mu_pack *p, uint32_t task, 
     mu_pack_text(p, text);
 }
 
-static bool is_news(const struct mu_core *core, const struct members *m, uint32_t index, uint32_t host)
+/* Those that have changed, once for all who are told of them. */
+static void pack_list(struct mu_core *core)
 {
-    const struct mu_task_record *r = &m->records[index];
-    uint32_t task = m->first + index;
+    struct members *m = mu_members_of(core);
 
-    if (r->version <= m->told[host].version)
-        return false;
-    return !core->leader || task - core->seg->hosts[host].first_task >= core->seg->hosts[host].num_tasks;
+    if (m->list.len)
+        return;
+    for (uint32_t i = 0; i < m->num_changed; i++) {
+        pack_record(core, &m->list, m->first + m->changed[i], &m->records[m->changed[i]]);
+        m->ends[i] = m->list.len;
+    }
+}
+
+/* Of the list, all before this task. */
+static size_t list_until(const struct members *m, uint32_t task)
+{
+    uint32_t low = 0, high = m->num_changed;
+
+    while (low < high) {
+        uint32_t mid = (low + high) / 2;
+
+        if (m->first + m->changed[mid] < task)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low ? m->ends[low - 1] : 0;
+}
+
+/* Nobody is told of his own tasks: `first` to `end` are left out. */
+static void add_list(struct mu_core *core, uint32_t first, uint32_t end)
+{
+    struct members *m = mu_members_of(core);
+    size_t before, from;
+
+    pack_list(core);
+    if (m->list.failed) {
+        m->frame.failed = true;
+        return;
+    }
+    before = list_until(m, first);
+    from = end > first ? list_until(m, end) : before;
+    if (before)
+        mu_pack_raw(&m->frame, m->list.bytes, before);
+    if (m->list.len > from)
+        mu_pack_raw(&m->frame, m->list.bytes + from, m->list.len - from);
+}
+
+static void add_all(struct mu_core *core, uint64_t since, uint32_t first, uint32_t end)
+{
+    struct members *m = mu_members_of(core);
+
+    for (uint32_t i = 0; i < m->count; i++) {
+        uint32_t task = m->first + i;
+
+        if (m->records[i].version > since && (task < first || task >= end))
+            pack_record(core, &m->frame, task, &m->records[i]);
+    }
 }
 
 static void tell_records(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
     struct told *told = &m->told[host];
+    const struct mu_host *h = &core->seg->hosts[host];
+    uint32_t first = core->leader ? h->first_task : 0, end = core->leader ? first + h->num_tasks : 0;
     size_t empty;
 
     mu_pack_reset(&m->frame);
     mu_pack_u64(&m->frame, m->first_error);
     empty = m->frame.len;
-    if (told->version >= m->base) {
-        for (uint32_t i = 0; i < m->num_changed; i++)
-            if (is_news(core, m, m->changed[i], host))
-                pack_record(core, &m->frame, m->first + m->changed[i], &m->records[m->changed[i]]);
-    } else {
-        for (uint32_t i = 0; i < m->count; i++)
-            if (is_news(core, m, i, host))
-                pack_record(core, &m->frame, m->first + i, &m->records[i]);
-    }
+    if (told->version >= m->base) /* some of them it may know already: nothing comes of those */
+        add_list(core, first, end);
+    else
+        add_all(core, told->version, first, end);
     if (m->frame.failed)
         core->peers[host].front.failed = true;
     else if (m->frame.len > empty || told->first_error != m->first_error)
@@ -135,6 +181,9 @@ static void front(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
+    if (!mu_members_is_due(core, host))
+        return;
+    m->told[host].now = false;
     mu_roster_tell(core, host);
     refresh(core);
     if (m->told[host].version != m->version || m->told[host].first_error != m->first_error)
@@ -274,7 +323,9 @@ static bool init(struct mu_core *core, void **ret_state)
     m->changed = calloc(m->count + 1, sizeof *m->changed);
     m->told = calloc(mu_members_peers(core), sizeof *m->told);
     m->rtt_told = calloc(core->num_hosts, sizeof *m->rtt_told);
-    if (!m->records || !m->changed || !m->told || !m->rtt_told)
+    m->hosts_changed = calloc(core->num_hosts, sizeof *m->hosts_changed);
+    m->ends = calloc(m->count + 1, sizeof *m->ends);
+    if (!m->records || !m->changed || !m->told || !m->rtt_told || !m->hosts_changed || !m->ends)
         return false;
     mu_roster_begin(core);
     mu_loss_begin(core);
@@ -286,6 +337,9 @@ static void done(struct mu_core *core)
     struct members *m = mu_members_of(core);
 
     mu_pack_done(&m->frame);
+    mu_pack_done(&m->list);
+    free(m->ends);
+    free(m->hosts_changed);
     free(m->records);
     free(m->changed);
     free(m->told);
@@ -300,7 +354,7 @@ static void up(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
-    m->told[host] = (struct told){.roster = true};
+    m->told[host] = (struct told){.now = true};
     mu_roster_set(core, host, MU_HOST_UP);
     mu_owner_up(core, host);
     mu_core_want(core, host);
@@ -334,7 +388,7 @@ static uint64_t next(struct mu_core *core)
     uint64_t at = mu_loss_next(core), roster = mu_roster_next(core);
 
     at = roster < at ? roster : at;
-    return m->version != m->tell_all && m->tell_at < at ? m->tell_at : at;
+    return m->waiting && m->tell_at < at ? m->tell_at : at;
 }
 
 const struct mu_module mu_module_members = {.name = "members",

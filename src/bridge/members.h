@@ -8,6 +8,8 @@
 #include "bridge/modules.h"
 #include "segment/cluster.h"
 
+#define MU_MEMBERS_MANY 16u
+
 /* What one RECORDS frame says of one task. */
 struct mu_said {
     uint64_t version, incarnation, age;
@@ -29,7 +31,8 @@ struct errand {
 struct told {
     uint64_t version;     /* up to which it knows our records */
     uint64_t first_error; /* that it was told of */
-    bool roster;          /* it must be told of hosts */
+    uint64_t roster;      /* up to which it knows the hosts: as in members.hosts_changed */
+    bool now;             /* it is told in this turn, whatever the pace is */
     uint64_t gone;        /* when it is given up; 0: it is there, or nobody expects it */
 };
 
@@ -43,15 +46,20 @@ struct members {
     uint64_t base, told_all, tell_all;
     uint32_t *changed, num_changed; /* places in `records` */
     uint64_t tell_at;               /* when what is not urgent is told next */
+    uint64_t errors_told;           /* how many there were when all were told */
+    bool telling, waiting;          /* all are told in this turn; something waits for the pace */
     struct told *told;              /* by peer */
+    struct mu_pack list;            /* the records of `changed`, packed; empty: not yet */
+    size_t *ends;                   /* where each of them ends there */
     struct mu_pack frame;
     struct mu_said *said; /* of the frame being taken */
     uint32_t *said_tasks, said_capacity;
     struct errand *errands;
     uint32_t num_errands, errands_capacity;
-    uint64_t looked; /* for lost hosts; 0: there was no reason to */
-    uint64_t roster_at;
-    uint64_t *rtt_told; /* by host */
+    uint64_t looked;                         /* for lost hosts; 0: there was no reason to */
+    uint64_t roster_at, roster, roster_told; /* how many changes there were of what is known of hosts */
+    uint64_t *hosts_changed;                 /* by host: the last of them that was its */
+    uint64_t *rtt_told;                      /* likewise */
 };
 
 static inline struct members *mu_members_of(struct mu_core *core)
@@ -61,6 +69,14 @@ static inline struct members *mu_members_of(struct mu_core *core)
 static inline uint32_t mu_members_peers(const struct mu_core *core)
 {
     return core->leader ? core->num_hosts : 1;
+}
+
+/* Where there are many hosts what is not urgent is gathered. */
+static inline bool mu_members_is_due(struct mu_core *core, uint32_t host)
+{
+    const struct members *m = mu_members_of(core);
+
+    return core->num_hosts <= MU_MEMBERS_MANY || m->telling || m->told[host].now;
 }
 
 /* The leader's: the record was put in error here, and its host does not know yet, as far as the record tells. */

@@ -245,6 +245,7 @@ bool mu_take_owner_says(struct mu_core *core, uint32_t host, struct mu_unpack *u
         return true; /* nobody wants it any more */
     done = *e;
     drop(m, e);
+    m->told[asker].now = true; /* of the record that it has changed, in front of the answer */
     answer(core, &done, (enum muster_status)status, text);
     return true;
 }

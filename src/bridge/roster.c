@@ -31,14 +31,12 @@ static bool has_name(const struct mu_core *core, uint32_t host)
     return get(&host_at(core, host)->name[0]) != 0;
 }
 
-static void tell_all(struct mu_core *core)
+/* Something is known of the host that the others are to be told. */
+static void changed(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
-    for (uint32_t i = 0; i < mu_members_peers(core); i++) {
-        m->told[i].roster = true;
-        mu_core_want(core, i);
-    }
+    m->hosts_changed[host] = ++m->roster;
 }
 
 static void put_state(const struct mu_core *core, uint32_t host, uint32_t state, uint64_t since)
@@ -53,13 +51,14 @@ void mu_roster_begin(struct mu_core *core)
         mu_host_set_name(core->seg, core->host, core->seg->header->host);
     set(&host_at(core, core->host)->agent_pid, (uint64_t)getpid());
     put_state(core, core->host, MU_HOST_UP, core->now);
+    changed(core, core->host);
 }
 
 void mu_roster_set(struct mu_core *core, uint32_t host, uint32_t state)
 {
     put_state(core, host, state, core->now);
     if (core->leader)
-        tell_all(core);
+        changed(core, host);
 }
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
@@ -90,17 +89,17 @@ void mu_roster_tell(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
-    if (!m->told[host].roster)
+    if (m->told[host].roster == m->roster)
         return;
     mu_pack_reset(&m->frame);
     for (uint32_t i = 0; i < core->num_hosts; i++)
-        if (core->leader || i == core->host)
+        if ((core->leader || i == core->host) && (!m->told[host].roster || m->hosts_changed[i] > m->told[host].roster))
             pack_host(core, &m->frame, i);
     if (m->frame.failed)
         core->peers[host].front.failed = true;
-    else
+    else if (m->frame.len)
         mu_core_send_front(core, host, MU_FRAME_HOSTS, m->frame.bytes, m->frame.len);
-    m->told[host].roster = false;
+    m->told[host].roster = m->roster;
 }
 
 /* What is measured has moved by a quarter, since it was told. */
@@ -112,7 +111,6 @@ static bool has_moved(uint64_t told, uint64_t now)
 void mu_roster_look(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
-    bool moved = false;
 
     if (!core->leader || core->now < m->roster_at)
         return;
@@ -122,11 +120,9 @@ void mu_roster_look(struct mu_core *core)
 
         if (has_moved(m->rtt_told[i], rtt)) {
             m->rtt_told[i] = rtt;
-            moved = true;
+            changed(core, i);
         }
     }
-    if (moved)
-        tell_all(core);
 }
 
 uint64_t mu_roster_next(struct mu_core *core)
@@ -201,7 +197,7 @@ bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u)
             continue;
         }
         set(&host_at(core, host)->agent_pid, e.pid);
-        tell_all(core);
+        changed(core, host);
     }
     mu_core_worked(core);
     return true;

@@ -13,7 +13,7 @@ extern struct muster *eyes[CROWD_MOST]; /* by host */
 extern struct board {                   /* what tasks and the test tell one another */
     _Atomic int go;                     /* sequentially consistent on both sides: a test's */
     struct muster_error error;
-    char words[512];
+    char words[8][512]; /* by task */
     uint64_t numbers[4000];
 } * board;
 
