@@ -104,8 +104,10 @@ static bool was_reset(const struct mu_core *core, const struct errand *e)
            (r.state == MUSTER_TASK_DISCONNECTED || r.attempt != (uint32_t)e->incarnation);
 }
 
+/* What it changed goes in front of it. */
 static void answer(struct mu_core *core, const struct errand *e, enum muster_status status, const char *text)
 {
+    mu_members_of(core)->told[e->host].now = true;
     mu_call_answer(core, e->host, e->slot, e->number, status, text, NULL, 0);
 }
 
@@ -222,6 +224,7 @@ bool mu_op_error_report(struct mu_core *core, const struct mu_request *r)
         now.state == MUSTER_TASK_ERROR && now.cause == MUSTER_CAUSE_REPORTED && now.code == a.code &&
         !strcmp(text, a.text))
         status = MUSTER_OK;
+    mu_members_of(core)->told[r->host].now = true;
     mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);
     return true;
 }
@@ -245,7 +248,6 @@ bool mu_take_owner_says(struct mu_core *core, uint32_t host, struct mu_unpack *u
         return true; /* nobody wants it any more */
     done = *e;
     drop(m, e);
-    m->told[asker].now = true; /* of the record that it has changed, in front of the answer */
     answer(core, &done, (enum muster_status)status, text);
     return true;
 }
@@ -302,6 +304,7 @@ static void say_to_leader(struct mu_core *core, const struct errand *e, enum mus
 {
     struct mu_pack p = {0};
 
+    mu_members_of(core)->told[0].now = true; /* as in answer() */
     mu_pack_u32(&p, e->host);
     mu_pack_u32(&p, e->slot);
     mu_pack_u64(&p, e->number);
