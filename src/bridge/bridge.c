@@ -227,6 +227,33 @@ static void make_lock(struct mu_bridge *b)
     pthread_cond_init(&b->rest, NULL);
 }
 
+/* Without signals: those are for the agent's other threads. */
+static enum muster_status begin_thread(struct mu_bridge *b, void *(*run)(void *))
+{
+    sigset_t all, old;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    error = pthread_create(&b->threads[b->num_threads], NULL, run, b);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no thread for the bridge: %s", strerror(error));
+    b->num_threads++;
+    return MUSTER_OK;
+}
+
+static void *run_epoll(void *arg);
+
+/* The first thread keeps the connections from now on, however long the agent takes to make its segment. */
+static enum muster_status end_meeting(struct mu_bridge *b)
+{
+    if (!b->options.link.patience_ns)
+        b->options.link.patience_ns = sum(b->shape.timeout_ns, b->shape.timeout_ns); /* the core gives up before */
+    mu_link_set_limits(b->link, silence_of(b->shape.timeout_ns), b->options.link.patience_ns);
+    return begin_thread(b, run_epoll);
+}
+
 enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
                                   struct mu_bridge **ret_bridge)
 {
@@ -252,6 +279,8 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
         if (status)
             mu_bridge_dismiss_all(b, muster_last_error());
     }
+    if (!status)
+        status = end_meeting(b);
     if (status) {
         char why[1024];
 
@@ -259,9 +288,6 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
         mu_bridge_stop(b);
         return mu_fail(status, "%s", why);
     }
-    if (!b->options.link.patience_ns)
-        b->options.link.patience_ns = sum(b->shape.timeout_ns, b->shape.timeout_ns); /* the core gives up before */
-    mu_link_set_limits(b->link, silence_of(b->shape.timeout_ns), b->options.link.patience_ns);
     *ret_bridge = b;
     return MUSTER_OK;
 }
@@ -308,7 +334,7 @@ static bool drive_core(struct mu_bridge *b)
 {
     bool worked = false;
 
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < 64 && b->has_core; i++) {
         b->now = mu_now();
         if (!mu_core_turn(&b->core, b->now))
             break;
@@ -328,7 +354,7 @@ static void drive(struct mu_bridge *b)
         if (mu_link_next(b->link) > 0 || b->is_stopping)
             break;
     }
-    if (b->now - b->told_at > RECHECK_NS)
+    if (b->has_core && b->now - b->told_at > RECHECK_NS)
         tell_hosts(b);
 }
 
@@ -336,7 +362,7 @@ static void drive(struct mu_bridge *b)
 
 static void sleep_in_epoll(struct mu_bridge *b)
 {
-    uint64_t link = mu_link_next(b->link), core = mu_core_next(&b->core), now = mu_now();
+    uint64_t link = mu_link_next(b->link), core = b->has_core ? mu_core_next(&b->core) : UINT64_MAX, now = mu_now();
     uint64_t rows = sum(b->told_at, 10 * (uint64_t)RECHECK_NS), until = link < core ? link : core;
     int ms;
 
@@ -353,7 +379,7 @@ static bool should_poll(struct mu_bridge *b)
 {
     uint64_t now = mu_now();
 
-    if (!b->options.latency)
+    if (!b->options.latency || !b->has_core)
         return false;
     if (b->worked || mu_core_busy(&b->core))
         b->poll_until = now + LINGER_NS;
@@ -465,26 +491,13 @@ static void replay_early(struct mu_bridge *b)
     mu_pack_done(&b->early);
 }
 
-/* Without signals: those are for the agent's other threads. */
-static bool begin_threads(struct mu_bridge *b)
+static enum muster_status start_core(struct mu_bridge *b, struct muster *m)
 {
-    void *(*const runs[])(void *) = {run_epoll, run_bell};
-    sigset_t all, old;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    while (b->num_threads < 2 && pthread_create(&b->threads[b->num_threads], NULL, runs[b->num_threads], b) == 0)
-        b->num_threads++;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return b->num_threads == 2;
-}
-
-enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
-{
-    struct mu_bridge *b = bridge;
     const struct mu_wire wire = {b, wire_send, wire_drop};
     enum muster_status status;
 
+    if (b->is_failed)
+        return mu_fail(MUSTER_UNAVAILABLE, "%s", b->why);
     b->core = (struct mu_core){.latency = b->options.latency,
                                .timeout = b->shape.timeout_ns,
                                .control = b->options.control,
@@ -498,13 +511,24 @@ enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
     if (status)
         return status;
     b->has_core = true;
-    for (uint32_t i = 0; i < (b->options.leader ? b->shape.num_hosts : 1); i++)
-        if (b->is_up[i])
-            mu_core_up(&b->core, i, b->now);
+    for (uint32_t i = b->options.leader; i < (b->options.leader ? b->shape.num_hosts : 1); i++) {
+        mu_core_up(&b->core, i, b->now); /* all were, when they met */
+        if (!b->is_up[i])
+            mu_core_down(&b->core, i, "its connection broke before the job began here", b->now);
+    }
     replay_early(b);
-    if (begin_threads(b))
-        return MUSTER_OK;
-    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no threads for the bridge: %s", strerror(errno));
+    return MUSTER_OK;
+}
+
+enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
+{
+    enum muster_status status;
+
+    pthread_mutex_lock(&bridge->lock);
+    status = start_core(bridge, m);
+    pthread_mutex_unlock(&bridge->lock);
+    mu_link_poke(bridge->link);
+    return status ? status : begin_thread(bridge, run_bell);
 }
 
 void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len)

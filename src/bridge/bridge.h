@@ -56,7 +56,7 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
                                   struct mu_bridge **ret_bridge);
 const char *mu_bridge_address(const struct mu_bridge *bridge); /* leader: where it listens */
 const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge);
-/* The segment is there: go. Takes an observer's handle that outlives it. */
+/* The segment is there: go. Takes an observer's handle that outlives it. UNAVAILABLE: the leader has left since. */
 enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m);
 /* To another agent (a follower: the leader alone; host UINT32_MAX: all). Any thread. */
 void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len);
