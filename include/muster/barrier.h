@@ -31,7 +31,8 @@ extern "C" {
  * not. `counter` is the instance; MUSTER_BARRIER_NEXT means "the one after the last that I passed" (0 at first). From a
  * recoverable task 0 means the current instance, or the next one when that has passed: it may have started again.
  * `timeout_ns` (0: none) counts from the first arrival and is the first arriver's: later ones are ignored. `deadline`
- * is the caller's own patience: when it passes, the call returns MUSTER_DEADLINE_EXCEEDED but the arrival stands.
+ * is the caller's own patience: when it passes, the call returns MUSTER_DEADLINE_EXCEEDED but the arrival stands. (On
+ * another host than the leader's it then waits a second at most for the leader's word whether the instance has ended.)
  *
  * MUSTER_DEADLINE_EXCEEDED: names up to two of the missing, what each is doing, and the first at the barrier.
  * MUSTER_INTERNAL: a participant is in error, disconnected (of one that joined RECOVERABLE or TRANSIENT that only

@@ -44,15 +44,6 @@ static void on_interrupt(int signal)
     muster_interrupt(me);
 }
 
-static enum muster_status loop(const struct cast_act *a)
-{
-    enum muster_status status = MUSTER_OK;
-
-    for (uint64_t i = 0; i < a->counter && !status; i++)
-        status = muster_barrier_wait(me, a->id, i, NULL, 0, 0, MUSTER_FOREVER);
-    return status;
-}
-
 static void act(const struct cast_act *a, struct cast_reply *r)
 {
     muster_deadline deadline = !a->patience_ns       ? MUSTER_FOREVER
@@ -70,8 +61,6 @@ static void act(const struct cast_act *a, struct cast_reply *r)
         r->status = (int)muster_task_alive(me, a->tasks, a->count, deadline, r->tasks, r->incarnations, &count);
         r->count = (uint32_t)count;
         break;
-    case CAST_REPORT: r->status = (int)muster_error_report(me, a->tasks[0], MUSTER_ABORTED, a->id); break;
-    case CAST_LOOP: r->status = (int)loop(a); break;
     default: break;
     }
     if (r->status)

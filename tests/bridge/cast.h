@@ -20,11 +20,11 @@
 
 enum { CAST_MAX = 32 };
 
-enum cast_kind { CAST_WAIT, CAST_CANCEL, CAST_ALIVE, CAST_REPORT, CAST_LEAVE, CAST_LOOP };
+enum cast_kind { CAST_WAIT, CAST_CANCEL, CAST_ALIVE, CAST_LEAVE };
 struct cast_act {
     enum cast_kind kind;
     char id[64];
-    uint64_t counter; /* CAST_LOOP: how many instances, from 0 */
+    uint64_t counter;
     int32_t tasks[CAST_MAX];
     uint32_t count;
     uint64_t timeout_ns, patience_ns; /* patience 0: for ever; 1: it has passed already */
