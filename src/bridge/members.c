@@ -259,8 +259,9 @@ static bool merge(struct mu_task_change *c)
     struct mu_task_record *r = &c->record;
     bool known = r->flags & MU_TASK_REMOTE, same = known && r->state == s->state && r->attempt == s->attempt;
 
+    /* a registration that is in error is never connected again */
     s->contested =
-        core->leader && mu_members_untold(r) && s->state == MUSTER_TASK_CONNECTED && s->attempt == r->attempt;
+        known && r->state == MUSTER_TASK_ERROR && s->state == MUSTER_TASK_CONNECTED && s->attempt == r->attempt;
     if (s->contested || (known && s->version <= r->start))
         return false;
     *r = (struct mu_task_record){.state = s->state,
@@ -302,7 +303,7 @@ bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         status = mu_cluster_set_first(ctx, (uint32_t)first_error - 1);
     mu_exit(ctx);
     for (uint32_t i = 0; !status && i < count; i++)
-        if (m->said[i].contested)
+        if (m->said[i].contested && core->leader)
             mu_owner_tell_error(core, m->said_tasks[i]);
     mu_core_worked(core);
     return !status;

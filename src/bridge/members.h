@@ -16,7 +16,7 @@ struct mu_said {
     uint32_t state, cause, code, flags, pid, attempt;
     const char *text; /* not terminated */
     size_t text_len;
-    bool contested; /* its host believes it connected; here it is in error */
+    bool contested; /* it says "connected"; here that registration is in error */
 };
 
 /* Something asked of the agent of a task's host, which has not answered: the leader's. */

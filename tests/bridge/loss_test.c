@@ -303,7 +303,9 @@ static void an_error_is_not_undone_by_who_does_not_know_it(void **state)
     }
     /* what was said before comes again, late: to the leader, and to the third host */
     inject(1, 0, 1, 1, MUSTER_TASK_CONNECTED);
+    inject(1, 0, 1, 1000, MUSTER_TASK_CONNECTED); /* however new it says that it is */
     inject(0, 2, 1, 1, MUSTER_TASK_CONNECTED);
+    inject(0, 2, 1, 1000, MUSTER_TASK_CONNECTED);
     assert_int_equal(crowd_look(0, 1).state, MUSTER_TASK_ERROR);
     assert_int_equal(crowd_look(2, 1).state, MUSTER_TASK_ERROR);
     /* and what is current comes twice */
