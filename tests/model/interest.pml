@@ -1,7 +1,7 @@
 /*
  * interest.pml: what the leader remembers of a follower's copies: a key that comes, goes and comes again.
  *
- * Stands for: src/bridge/copies.c (want, forget, collect; drop_some, drop_all), and the waiting reads of src/kv/read.c.
+ * Stands for: src/bridge/copies.c (want_key, say_change, is_forgotten), src/bridge/held.c (make_room), and the waiting reads of src/kv/read.c.
  *
  * One key. The leader's agent has an entry for each key that the follower asked for: the version that it sent last (0:
  * the follower has none), and whether somebody waits there for a key that is absent.
@@ -21,7 +21,7 @@
  * RUN short ok     -DDROPS=0 -DBREAKS=0                    : three writes, one of them a delete; a waiting get, a get
  * RUN full  ok     -DDROPS=1 -DBREAKS=0                    : one copy is dropped
  * RUN full  ok     -DDROPS=1 -DBREAKS=1                    : and the connection breaks
- * RUN full  ok     -DDROPS=2 -DBREAKS=2                    : two of both
+ * RUN full  ok     -DDROPS=0 -DBREAKS=2                    : it breaks twice
  * One rule dropped:
  * RUN full  assert -DDROPS=0 -DBREAKS=0 -DVERSION_RESTARTS : versions of a key begin anew when it is inserted again
  * RUN short assert -DDROPS=0 -DBREAKS=0 -DABSENCE_UNSAID   : that a key is gone is not told
