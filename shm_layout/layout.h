@@ -337,18 +337,23 @@ struct mu_cluster_root {
 struct mu_area {
     uint8_t pad0[MU_LINE - MU_BLOCK_HEADER]; /* so that the arrival word has a line of its own */
     mu_a64 arrived;                          /* instance << 3 | timeout | closed | S: what counts */
-    uint8_t pad1[MU_LINE - 8];
+    mu_a64 wish; /* of a proxy: instance << 3 | timeout: the last one whose end a member asked the agent for */
+    uint8_t pad1[MU_LINE - 16];
     struct {
         mu_a64 instance; /* the last one arrived at, stored after `arrived`: what those who spin read */
-        uint8_t pad[MU_LINE - 8];
+        mu_a64 given;    /* in a group that spans hosts: instance << 15 | bytes that the member gave to it */
+        uint8_t pad[MU_LINE - 16];
     } sign[2]; /* in turn, by the instance's lowest bit */
     mu_a64 data[];
 };
-#define MU_ARRIVED(instance)   ((uint64_t)(instance) << 3)
-#define MU_ARRIVED_INSTANCE(w) ((w) >> 3)
-#define MU_ARRIVED_S           1ull
-#define MU_ARRIVED_CLOSED      2ull /* it did not arrive at `instance`, and never will */
-#define MU_ARRIVED_TIMEOUT     4ull /* with CLOSED: because a deadline passed; else a member was lost */
+#define MU_GIVEN(instance, len) (((uint64_t)(instance) << 15) | (len))
+#define MU_GIVEN_INSTANCE(w)    ((w) >> 15)
+#define MU_GIVEN_LEN(w)         ((uint32_t)(w)&0x7fffu)
+#define MU_ARRIVED(instance)    ((uint64_t)(instance) << 3)
+#define MU_ARRIVED_INSTANCE(w)  ((w) >> 3)
+#define MU_ARRIVED_S            1ull
+#define MU_ARRIVED_CLOSED       2ull /* it did not arrive at `instance`, and never will */
+#define MU_ARRIVED_TIMEOUT      4ull /* with CLOSED: because a deadline passed; else a member was lost */
 
 /*
  * A slot's trace ring: this, then trace_names names, then trace_events events; filled up to a multiple of

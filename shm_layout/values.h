@@ -35,7 +35,10 @@ struct mu_barrier_head {
 #define MU_MARK_UNTOLD           0x8000u
 #define MU_MARK_OF(mark, record) (((mark) >> 16 & 0x7fffu) == ((record)->attempt & 0x7fffu))
 
-/* A group: head, then one of these a member; reference i is member i's area. */
+/*
+ * A group: head, then one of these a member; reference i is member i's area. Where members are on several hosts there
+ * is one more reference, last: the proxy, an area that stands for the other hosts.
+ */
 struct mu_group_head {
     uint32_t size;
     uint32_t data_bytes;
@@ -47,6 +50,14 @@ struct mu_group_member {
 };
 #define MU_MEMBER_THERE 1u
 #define MU_MEMBER_LEFT  2u
+/*
+ * Of a member on another host, in the leader's entry: above them, the call by which it came: its slot 14, its number's
+ * low 15, 1. So a call that is sent again is known. In a follower's entry: the registration (attempt) that came, so
+ * that a record which is not told yet is not taken for that of a lost one.
+ */
+#define MU_MEMBER_CALL(slot, number) ((((uint32_t)(slot)&0x3fffu) << 16) | (((uint32_t)(number)&0x7fffu) << 1) | 1u)
+#define MU_MEMBER_FLAGS_OF(call)     ((uint32_t)(call) << 2)
+#define MU_MEMBER_CALL_OF(flags)     ((uint32_t)(flags) >> 2)
 
 /* Who is alive of a set: this, then two rows of `count`: called (the instance each last called for), and the answer. */
 struct mu_alive_head {

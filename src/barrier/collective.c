@@ -33,33 +33,26 @@
 #include "segment/wait.h"
 #include "sync/futex.h"
 
-static bool has_arrived(uint64_t w, uint64_t instance)
+uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason)
 {
-    return MU_ARRIVED_INSTANCE(w) >= instance + ((w & MU_ARRIVED_CLOSED) != 0);
-}
+    uint64_t w = mu_load_acquire(word); /* acquire: pairs with arrive() and other closers */
 
-static bool is_closed(uint64_t w, uint64_t instance)
-{
-    return (w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) <= instance;
+    /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it */
+    while (!mu_has_arrived(w, instance) && !mu_is_closed_at(w, instance))
+        if (mu_cas_seen(word, &w, MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason)) {
+            if (w & MU_ARRIVED_S)
+                mu_futex_wake(word);
+            w = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason;
+        }
+    return w;
 }
 
 bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason)
 {
     bool any = false;
 
-    for (uint32_t i = 0; i < g->size; i++) {
-        mu_a64 *word = &g->areas[i]->arrived;
-        uint64_t w = mu_load_acquire(word); /* acquire: pairs with arrive() and other closers */
-
-        /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it */
-        while (!has_arrived(w, instance) && !is_closed(w, instance))
-            if (mu_cas_seen(word, &w, MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason)) {
-                if (w & MU_ARRIVED_S)
-                    mu_futex_wake(word);
-                w = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason;
-            }
-        any |= is_closed(w, instance);
-    }
+    for (uint32_t i = 0; i < g->num_waits - g->follows; i++)
+        any |= mu_is_closed_at(mu_area_close(&g->waits[i]->arrived, instance, reason), instance);
     return any;
 }
 
@@ -71,9 +64,9 @@ static inline bool has_signed(const struct mu_area *a, uint64_t instance)
 }
 
 /* False: closed before we came. */
-static inline bool arrive(struct muster_group *g, uint64_t instance)
+static inline bool arrive(struct mu_area *a, uint64_t instance)
 {
-    mu_a64 *word = &g->mine->arrived;
+    mu_a64 *word = &a->arrived;
     uint64_t w = MU_ARRIVED(instance - 1);
 
     /* acq_rel: releases what we wrote before the barrier to all who see us arrived */
@@ -81,16 +74,34 @@ static inline bool arrive(struct muster_group *g, uint64_t instance)
         if (w != (MU_ARRIVED(instance - 1) | MU_ARRIVED_S))
             return false;
     /* release: the same for those who see the sign only; pairs with the acquire of has_signed() */
-    mu_store_release(&g->mine->sign[instance & 1].instance, instance);
+    mu_store_release(&a->sign[instance & 1].instance, instance);
     if (w & MU_ARRIVED_S)
         mu_futex_wake(word);
     return true;
 }
 
-/* In error, gone, or another process by now. */
-static bool is_lost(const struct mu_group_member *m, const struct mu_task_record *r)
+bool mu_area_arrive(struct mu_area *a, uint64_t instance)
 {
-    return r->state != MUSTER_TASK_CONNECTED || r->incarnation != m->incarnation;
+    return arrive(a, instance);
+}
+
+/* In error, gone, or another process by now. */
+static bool is_lost(const struct muster_group *g, const struct mu_group_member *m, const struct mu_task_record *r)
+{
+    if (r->state == MUSTER_TASK_CONNECTED && r->incarnation == m->incarnation)
+        return false;
+    /* of another host's the record may not have come here yet */
+    return !g->follows || mu_is_local_task(g->muster->seg, m->task) || r->attempt >= MU_MEMBER_CALL_OF(m->flags);
+}
+
+/* What speaks against a member, the worst first. */
+enum fault { IN_ERROR, LEFT, NOT_ARRIVED, FAULTS };
+
+static enum fault fault_of(struct muster_group *g, uint32_t rank, uint64_t instance, const struct mu_task_record *r)
+{
+    if (is_lost(g, &g->members[rank], r))
+        return r->state == MUSTER_TASK_DISCONNECTED ? LEFT : IN_ERROR;
+    return mu_has_arrived(mu_span_word(g, rank), instance) ? FAULTS : NOT_ARRIVED;
 }
 
 /* Up to three names: first the members that are lost, had they arrived or not, then those that had not arrived. */
@@ -101,23 +112,19 @@ static void name_culprits(struct muster_group *g, uint64_t instance, char *text,
     size_t n = 0;
 
     text[0] = 0;
-    for (uint32_t k = 0; k < 2 * g->size && named < 4 && n < size; k++) {
+    for (uint32_t k = 0; k < FAULTS * g->size && named < 4 && n < size; k++) {
         uint32_t i = k % g->size;
-        uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: as in mu_group_close() */
         struct mu_task_record r;
         struct mu_cluster cluster;
         char name[128], why[MU_TEXT_MAX] = "";
-        bool lost;
 
-        if (mu_cluster_task(seg, g->members[i].task, &r, why, &cluster))
-            continue;
-        lost = is_lost(&g->members[i], &r);
-        if (lost != (k < g->size) || (!lost && !is_closed(w, instance)))
+        if (mu_cluster_task(seg, g->members[i].task, &r, why, &cluster) ||
+            fault_of(g, i, instance, &r) != (enum fault)(k / g->size))
             continue;
         mu_cluster_name(seg, g->members[i].task, &r, name, sizeof name);
         if (named++ == 3)
             n += (size_t)snprintf(text + n, size - n, "; and others");
-        else if (!lost)
+        else if (k / g->size == NOT_ARRIVED)
             n += (size_t)snprintf(text + n, size - n, "%s%s had not arrived", n ? "; " : "", name);
         else
             n += (size_t)snprintf(text + n, size - n, "%s%s is lost: %s", n ? "; " : "", name,
@@ -127,16 +134,19 @@ static void name_culprits(struct muster_group *g, uint64_t instance, char *text,
     }
 }
 
-/* The sentence for a failed instance: who, and why. The code is that of the first closed: the same for all members. */
+/*
+ * The sentence for a failed instance: who, and why. The code is that of the first closed: the same for all members. In
+ * a group that spans hosts, that of the proxy, which is last.
+ */
 static enum muster_status report(struct muster_group *g, uint64_t instance)
 {
     char names[512];
     bool timeout = false;
 
-    for (uint32_t i = 0; i < g->size; i++) {
-        uint64_t w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: as in mu_group_close() */
+    for (uint32_t i = g->spans ? g->num_waits - 1 : 0; i < g->num_waits; i++) {
+        uint64_t w = mu_load_acquire(&g->waits[i]->arrived); /* acquire: as in mu_area_close() */
 
-        if (is_closed(w, instance)) {
+        if (mu_is_closed_at(w, instance)) {
             timeout = w & MU_ARRIVED_TIMEOUT;
             break;
         }
@@ -163,7 +173,7 @@ static bool member_lost(struct muster_group *g, uint32_t epoch)
 
         if (mu_cluster_task(seg, g->members[i].task, &r, NULL, &cluster))
             continue;
-        if (is_lost(&g->members[i], &r))
+        if (is_lost(g, &g->members[i], &r))
             return true;
     }
     g->looked = true;
@@ -171,19 +181,24 @@ static bool member_lost(struct muster_group *g, uint32_t epoch)
     return false;
 }
 
-/* One of the members that have not arrived; size when there is none. Sets *closed when any is closed. */
+static bool leader_lost(const struct muster_group *g)
+{
+    return g->follows && mu_bridge_state(g->muster->seg) == MU_BRIDGE_LOST;
+}
+
+/* One of those waited for that have not arrived; num_waits when there is none. Sets *closed when any is closed. */
 static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, bool *closed)
 {
-    uint32_t missing = 0, pick = g->size;
+    uint32_t missing = 0, pick = g->num_waits;
 
-    for (uint32_t i = 0; i < g->size; i++) {
+    for (uint32_t i = 0; i < g->num_waits; i++) {
         uint64_t w;
 
-        if (has_signed(g->areas[i], instance))
+        if (has_signed(g->waits[i], instance))
             continue;
-        w = mu_load_acquire(&g->areas[i]->arrived); /* acquire: pairs with arrive() */
-        *closed |= is_closed(w, instance);
-        if (has_arrived(w, instance))
+        w = mu_load_acquire(&g->waits[i]->arrived); /* acquire: pairs with arrive() */
+        *closed |= mu_is_closed_at(w, instance);
+        if (mu_has_arrived(w, instance))
             continue;
         /* one of the missing at random (by rank and instance): arrivals in any order then wake a sleeper about log2
          * times before the last, not once each */
@@ -194,6 +209,22 @@ static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, 
         }
     }
     return pick;
+}
+
+/* Given up, or somebody is closed: what became of the instance. OK: all have arrived, whatever happened since. */
+static enum muster_status settle(struct muster_group *g, uint64_t instance, uint64_t reason, muster_deadline deadline)
+{
+    bool failed = mu_group_close(g, instance, reason), known = true;
+    enum muster_status status = MUSTER_OK;
+
+    if (g->follows) {
+        status = mu_span_verdict(g, instance, reason, deadline, &known);
+        failed = status != MUSTER_OK;
+    } else if (g->spans && failed) {
+        mu_bell_ring(g->muster->seg); /* the agent tells the other hosts */
+    }
+    g->failed |= failed;
+    return failed && known ? report(g, instance) : status;
 }
 
 /* Yielding and sleeping, and everything that can go wrong. */
@@ -217,9 +248,9 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
 
         mu_wait_look(&w);
         i = scan(g, instance, &seen, &closed);
-        if (closed || i == g->size || member_lost(g, w.epoch))
+        if (closed || i == g->num_waits || member_lost(g, w.epoch) || leader_lost(g))
             break;
-        status = mu_wait_on(&w, &g->areas[i]->arrived, seen);
+        status = mu_wait_on(&w, &g->waits[i]->arrived, seen);
         if (status) {
             reason = status == MUSTER_DEADLINE_EXCEEDED ? MU_ARRIVED_TIMEOUT : 0;
             break;
@@ -230,24 +261,22 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
         g->failed = true;
         return status;
     }
-    if (mu_group_close(g, instance, reason))
-        return report(g, instance);
-    return MUSTER_OK; /* all have arrived, whatever happened since */
+    return settle(g, instance, reason, deadline);
 }
 
 /* Arrive at the next instance and wait for all. */
-static inline enum muster_status meet(struct muster_group *g, uint64_t instance, muster_deadline deadline)
+static inline enum muster_status meet(struct muster_group *g, uint64_t instance, muster_deadline deadline, bool spans)
 {
     struct mu_ctx *ctx;
-    uint32_t spins = g->spins, left = g->size - 1, i = g->rank + 1; /* not our own: its line is on its way to others */
+    uint32_t spins = g->spins, left = g->num_waits - 1, i = g->place + 1; /* our own line is on its way to others */
 
-    if (!arrive(g, instance)) {
-        mu_group_close(g, instance, 0);
-        return report(g, instance);
-    }
+    if (!arrive(g->mine, instance))
+        return settle(g, instance, 0, deadline);
+    if (spans)
+        mu_span_arrived(g, instance);
     while (left) {
-        i = i < g->size ? i : 0;
-        if (has_signed(g->areas[i], instance)) {
+        i = i < g->num_waits ? i : 0;
+        if (has_signed(g->waits[i], instance)) {
             left--;
             i++;
         } else if (spins) {
@@ -273,11 +302,13 @@ static inline enum muster_status barrier(struct muster_group *g, uint64_t instan
 {
     enum muster_status status;
 
-    if (__builtin_expect(!g->traced, 1))
-        return meet(g, instance, deadline);
-    mu_group_note(g, MU_TRACE_GROUP_ENTER, instance, MUSTER_OK);
-    status = meet(g, instance, deadline);
-    mu_group_note(g, MU_TRACE_GROUP_LEAVE, instance, status);
+    if (__builtin_expect(g->is_plain, 1))
+        return meet(g, instance, deadline, false);
+    if (g->traced)
+        mu_group_note(g, MU_TRACE_GROUP_ENTER, instance, MUSTER_OK);
+    status = meet(g, instance, deadline, g->spans);
+    if (g->traced)
+        mu_group_note(g, MU_TRACE_GROUP_LEAVE, instance, status);
     return status;
 }
 
@@ -330,6 +361,14 @@ static void give(mu_a64 *to, const void *from, size_t len)
     }
 }
 
+/* What the member of this rank gives to the instance. */
+static void offer(struct muster_group *g, uint64_t instance, const void *from, size_t len)
+{
+    give(buffer_of(g, g->rank, instance), from, len);
+    if (g->spans) /* relaxed: as in give(); pairs with the agent's look, which sends so many bytes to the other hosts */
+        mu_store_relaxed(&g->mine->sign[instance & 1].given, MU_GIVEN(instance, len));
+}
+
 static void fetch(void *to, const mu_a64 *from, size_t len)
 {
     for (size_t i = 0; i < len; i += 8) {
@@ -351,7 +390,7 @@ enum muster_status muster_group_broadcast(struct muster_group *group, uint32_t r
     if (status)
         return status;
     if (group->rank == root)
-        give(buffer_of(group, root, instance), data, len);
+        offer(group, instance, data, len);
     status = barrier(group, instance, deadline);
     if (!status && group->rank != root)
         fetch(data, buffer_of(group, root, instance), len);
@@ -370,7 +409,7 @@ enum muster_status muster_group_allgather(struct muster_group *group, const void
     status = begin(group, len, &instance);
     if (status)
         return status;
-    give(buffer_of(group, group->rank, instance), mine, len);
+    offer(group, instance, mine, len);
     status = barrier(group, instance, deadline);
     for (uint32_t i = 0; !status && i < group->size; i++)
         fetch((char *)ret_all + i * len, buffer_of(group, i, instance), len);
@@ -422,7 +461,7 @@ enum muster_status muster_group_allreduce(struct muster_group *group, void *valu
     status = begin(group, count * 8, &instance);
     if (status)
         return status;
-    give(buffer_of(group, group->rank, instance), values, count * 8);
+    offer(group, instance, values, count * 8);
     status = barrier(group, instance, deadline);
     for (size_t k = 0; !status && k < count; k++) {
         /* relaxed: see give() */
@@ -450,7 +489,7 @@ enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret
         return status;
     instance = atomic_load_explicit(&group->instance, memory_order_relaxed) + 1; /* process-local: only a look */
     for (uint32_t i = 0; i < group->size; i++) {
-        if (has_arrived(mu_load_acquire(&group->areas[i]->arrived), instance)) /* acquire: pairs with arrive() */
+        if (mu_has_arrived(mu_span_word(group, i), instance))
             continue;
         if (n < capacity)
             ret_task_ids[n] = (int32_t)group->members[i].task;

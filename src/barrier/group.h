@@ -1,12 +1,18 @@
-/* barrier/group.h: a group's private side, shared by group.c (meeting, leaving) and collective.c (the fast path). */
+/*
+ * barrier/group.h: a group's private side, shared by group.c (meeting, leaving), collective.c (the fast path) and
+ * span.c (groups with members on several hosts).
+ *
+ * The members of this host are waited for by their areas. Those of the others have areas here, too, for their data; but
+ * for them all stands the proxy, whose words the agent writes. On the leader's host the proxy's word is the verdict on
+ * an instance, so whoever gives up may close it. Elsewhere only the agent may, when the leader has said so.
+ */
 #ifndef MU_BARRIER_GROUP_H
 #define MU_BARRIER_GROUP_H
 
 #include <muster/group.h>
 
-#include "segment/cluster.h"
+#include "barrier/roll.h"
 #include "segment/handle.h"
-#include "segment/table.h"
 
 struct muster_group {
     struct muster *muster;
@@ -16,8 +22,11 @@ struct muster_group {
     uint32_t spins;
     _Atomic uint64_t instance; /* the last one passed; process-local */
     bool failed;
-    bool traced; /* each barrier is noted */
-    bool looked; /* at epoch `epoch` no member was lost */
+    bool traced;   /* each barrier is noted */
+    bool spans;    /* some members are on other hosts */
+    bool follows;  /* and the verdict is the leader's, on another host */
+    bool is_plain; /* neither traced nor spanning */
+    bool looked;   /* at epoch `epoch` no member was lost */
     uint32_t epoch;
     uint64_t generation;
     struct mu_key key; /* of the entry */
@@ -25,13 +34,55 @@ struct muster_group {
     char what[MUSTER_GROUP_NAME_MAX + 16]; /* for status: "group NAME" */
     struct mu_group_member *members;
     struct mu_area **areas; /* in rank order */
+    /* who is waited for: all areas, or those of this host and, last, the proxy; our own at `place` */
+    struct mu_area **waits;
+    uint32_t num_waits, place;
+    struct mu_area *proxy; /* NULL: all members are on this host */
 };
 
 /* When traced: that we come to the instance, or go from it. */
 void mu_group_note(struct muster_group *g, enum mu_trace_kind kind, uint64_t instance, enum muster_status status);
 
-/* Close what has not arrived at the instance, self included when asked; true when anybody is closed: the instance
- * failed. */
+/*
+ * Close what has not arrived at the instance, but no proxy that is not ours to close; true when anybody is closed: the
+ * instance failed.
+ */
 bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason);
+
+/* What an arrival word says of an instance. */
+static inline bool mu_has_arrived(uint64_t w, uint64_t instance)
+{
+    return MU_ARRIVED_INSTANCE(w) >= instance + ((w & MU_ARRIVED_CLOSED) != 0);
+}
+static inline bool mu_is_closed_at(uint64_t w, uint64_t instance)
+{
+    return (w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) <= instance;
+}
+/* Close one word, unless it has arrived or is closed; as it is then. */
+uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason);
+/* Let a word arrive at the instance, with its sign; false: it was closed, or is not at the one before. The word's owner
+ * alone. */
+bool mu_area_arrive(struct mu_area *a, uint64_t instance);
+
+/* ---- span.c ---- */
+
+/* Which of the members are on other hosts; sets g->spans and g->follows. */
+void mu_span_look(struct muster_group *g);
+/* On a follower: come to the group, by a call to the leader, and find the entry that the agent has made of it. */
+enum muster_status mu_span_open(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline);
+/* Who is waited for, once all areas are known. False: no memory. */
+bool mu_span_waits(struct muster_group *g);
+/* We have arrived: the first of this host says so, and the last. */
+void mu_span_arrived(struct muster_group *g, uint64_t instance);
+/* The agent shall look: something ended. */
+void mu_span_wish(struct muster_group *g, uint64_t instance, uint64_t reason);
+/*
+ * On a follower, given up, with whoever of this host was missing closed: what the leader says. MUSTER_OK: all had
+ * arrived; else *ret_known: the instance failed, for all. Not known: it is lost, or out of reach past the deadline.
+ */
+enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, uint64_t reason, muster_deadline deadline,
+                                   bool *ret_known);
+/* The member's word, or, of other hosts' members, what is known here: they have arrived where the proxy has. */
+uint64_t mu_span_word(const struct muster_group *g, uint32_t rank);
 
 #endif

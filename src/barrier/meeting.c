@@ -13,6 +13,7 @@
 #include "barrier/state.h"
 #include "segment/handle.h"
 #include "segment/heap.h"
+#include "segment/hosts.h"
 
 struct gathering {
     const struct muster_segment *seg;
@@ -98,6 +99,17 @@ static uint64_t arrival_of(const struct muster_segment *seg, const struct mu_ite
     return mu_load_relaxed(&((struct mu_area *)b->body)->arrived);
 }
 
+/* Members on other hosts have arrived wherever their proxy has; their own words, which the agent writes, come later. */
+static void heed_proxy(const struct muster_segment *seg, const struct mu_group_member *members, uint32_t size,
+                       uint64_t proxy, uint64_t *arrivals)
+{
+    uint64_t passed = MU_ARRIVED_INSTANCE(proxy) - ((proxy & MU_ARRIVED_CLOSED) != 0);
+
+    for (uint32_t i = 0; i < size; i++)
+        if (!mu_is_local_task(seg, members[i].task) && MU_ARRIVED_INSTANCE(arrivals[i]) < passed)
+            arrivals[i] = MU_ARRIVED(passed);
+}
+
 /* Which instance is the furthest, and what speaks against it. */
 static void survey(struct mu_meeting *m, const struct mu_group_member *members, const uint64_t *arrivals)
 {
@@ -143,6 +155,9 @@ static enum muster_status take_group(struct gathering *g, const struct mu_item *
     memcpy(m->id, item->key + 1, item->key_len - 10); /* behind the name: NUL, generation */
     for (uint32_t i = 0; i < head->size; i++)
         arrivals[i] = arrival_of(g->seg, item, i);
+    if (item->num_refs > head->size)
+        heed_proxy(g->seg, (const struct mu_group_member *)(head + 1), head->size, arrival_of(g->seg, item, head->size),
+                   arrivals);
     survey(m, (const struct mu_group_member *)(head + 1), arrivals);
     free(arrivals);
     return MUSTER_OK;

@@ -68,4 +68,12 @@ bool mu_op_kv_count(struct mu_core *core, const struct mu_request *r);
 extern const struct mu_module mu_module_control;
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 
+/* groups.c, groups_lead.c */
+extern const struct mu_module mu_module_groups;
+bool mu_take_group(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_group_end(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_op_group_open(struct mu_core *core, const struct mu_request *r);
+void mu_op_group_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+bool mu_op_group_close(struct mu_core *core, const struct mu_request *r);
+
 #endif

@@ -7,7 +7,8 @@
 
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_MEETINGS] = &mu_module_meetings,
-    [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_CONTROL] = &mu_module_control,
+    [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
+    [MU_M_CONTROL] = &mu_module_control,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
@@ -23,6 +24,8 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_OWNER_SAYS, "OWNER_SAYS", MU_FROM_FOLLOWER, 24, 24 + 1024, mu_take_owner_says},
     {MU_FRAME_EVENTS, "EVENTS", MU_FROM_LEADER, 28, MU_FRAME_EVENTS_MAX, mu_take_events},
     {MU_FRAME_EVENTS_FROM, "EVENTS_FROM", MU_FROM_FOLLOWER, 8, 8, mu_take_events_from},
+    {MU_FRAME_GROUP, "GROUP", MU_FROM_BOTH, 18, MU_FRAME_VALUE_MAX, mu_take_group},
+    {MU_FRAME_GROUP_END, "GROUP_END", MU_FROM_BOTH, 14, 1024, mu_take_group_end},
     {MU_FRAME_CONTROL, "CONTROL", MU_FROM_BOTH, 20, 20 + MU_CONTROL_MAX, mu_take_control},
 };
 const size_t mu_frame_kinds_count = sizeof mu_frame_kinds / sizeof *mu_frame_kinds;
@@ -46,5 +49,7 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_KV_INCREMENT, "kv increment", mu_op_kv_change, NULL},
     {MU_OP_KV_APPEND, "kv append", mu_op_kv_change, NULL},
     {MU_OP_KV_DELETE, "kv delete", mu_op_kv_change, NULL},
+    {MU_OP_GROUP_OPEN, "group open", mu_op_group_open, mu_op_group_abandoned},
+    {MU_OP_GROUP_CLOSE, "group close", mu_op_group_close, NULL},
 };
 const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;

@@ -42,9 +42,9 @@ enum mu_op {
     MU_OP_EVENT_SEND = 32,
     MU_OP_CELL_EDIT = 36, /* a compare-and-set of one of the leader's cells: NCCL ids */
     MU_OP_CELL_GET = 37,
-    MU_OP_LOCAL = 64,
-    MU_OP_GROUP_OPEN = 64, /* the agent's own part in a group that spans hosts */
-    MU_OP_GROUP_CLOSE = 65,
+    MU_OP_GROUP_OPEN = 40,  /* a member comes to a group that spans hosts; answered when all have */
+    MU_OP_GROUP_CLOSE = 41, /* it gave that up */
+    MU_OP_LOCAL = 64,       /* those from here on are for the own host's agent */
     MU_OPS = 128,
 };
 

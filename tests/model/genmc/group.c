@@ -1,8 +1,8 @@
 /*
  * group.c: the group barrier: arriving, giving up, closing.
  *
- * Stands for: arrive(), has_signed(), barrier(), scan(), wait_slowly() and mu_group_close() in
- * src/barrier/collective.c.
+ * Stands for: arrive(), has_signed(), barrier(), scan(), wait_slowly(), settle(), mu_area_close() and
+ * mu_group_close() in src/barrier/collective.c.
  *
  * Two or three members meet, each after writing a word of data; once, or INSTANCES times in a row. Each looks once at
  * each sign (nobody spins), then at signs and arrival words. A member that may die is declared lost when the kernel has
@@ -60,6 +60,12 @@ int MODEL_MARK;
 #define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0)
 #define mu_wait_end(w)                 ((void)(w))
 #define mu_cluster_name(s, t, r, n, z) ((void)(n))
+/* All members are on one host. */
+#define mu_span_word(g, i)             mu_load_acquire(&(g)->areas[i]->arrived)
+#define mu_span_verdict(g, n, r, d, k) MUSTER_INTERNAL
+#define mu_span_arrived(g, n)          ((void)(n))
+#define mu_bell_ring(seg)              ((void)(seg))
+#define mu_bridge_state(seg)           MU_BRIDGE_UP
 enum { AREA_WORDS = sizeof(struct mu_area) / 8 + 2 };
 static uint64_t area[MEMBERS][AREA_WORDS];
 static bool model_is_sign(const mu_a64 *p)
@@ -85,8 +91,9 @@ static enum muster_status model_look(uint32_t task, struct mu_task_record *recor
 #define mu_cas_seen(p, seen, next) (((next)&MU_ARRIVED_CLOSED) || (mu_cas_seen)(p, seen, next))
 #endif
 #ifdef BREAK_SIGN_FIRST
+#define AREA_OF(word) ((struct mu_area *)(void *)((uint8_t *)(word)-offsetof(struct mu_area, arrived)))
 #define mu_cas_seen(p, seen, next)                                                                                     \
-    ((((next)&MU_ARRIVED_CLOSED) || (mu_store_release(&g->mine->sign[instance & 1].instance, instance), true)) &&      \
+    ((((next)&MU_ARRIVED_CLOSED) || (mu_store_release(&AREA_OF(p)->sign[instance & 1].instance, instance), true)) &&   \
      (mu_cas_seen)(p, seen, next))
 #endif
 #include "barrier/collective.c"
@@ -193,7 +200,10 @@ int main(void)
         groups[i].size = MEMBERS;
         groups[i].data_bytes = 8;
         groups[i].members = members;
-        groups[i].areas = areas;
+        groups[i].areas = groups[i].waits = areas;
+        groups[i].num_waits = MEMBERS;
+        groups[i].place = i;
+        groups[i].is_plain = true;
     }
     for (uint32_t i = 0; i < MEMBERS; i++)
         pthread_create(&threads[i], NULL, member, &groups[i]);
@@ -217,7 +227,7 @@ int main(void)
     MUST(uniform, !outcome[0] || outcome[0] == outcome[1]);
     for (uint32_t i = 0; i < MEMBERS; i++)
         MUST(arrived, outcome[1] != (void *)(uintptr_t)(MUSTER_OK + 1) ||
-                          has_arrived(mu_load_relaxed(&areas[i]->arrived), INSTANCES));
+                          mu_has_arrived(mu_load_relaxed(&areas[i]->arrived), INSTANCES));
 #ifdef REACH
     MUST(reach, outcome[1] == (void *)(uintptr_t)(MUSTER_OK + 1));
 #endif

@@ -1,0 +1,553 @@
+/*
+ * barrier/roll.c: coming to a group, leaving it, and taking it apart.
+ *
+ * A group is one entry of muster's own table, under its name and a generation: its members, who of them is there or has
+ * left, and a reference to each member's area, which is allocated and committed together with its coming. A second
+ * entry under the name alone holds the current generation: whoever finds that the current one cannot be joined any more
+ * (it is complete, spoiled, or has us already) moves it on.
+ *
+ * Areas are written after their publication, so they must outlive every member that may still touch them: they are
+ * freed, one edit each, only when every member has left or its process is dead by the kernel's word; then the entry
+ * goes. Whoever leaves last does it, or the next to build any group. A SIGKILL in between leaves an entry that the next
+ * one finishes.
+ */
+#include "barrier/roll.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ATTACHED, NEXT, REFUSED };
+
+static struct mu_group_member *members_of(void *value)
+{
+    return (struct mu_group_member *)((uint8_t *)value + sizeof(struct mu_group_head));
+}
+
+/* A value that may be used as one of `size` members. */
+bool mu_roll_well_formed(const void *value, size_t len)
+{
+    struct mu_group_head h;
+
+    if (len < sizeof h)
+        return false;
+    memcpy(&h, value, sizeof h);
+    return len == sizeof h + h.size * sizeof(struct mu_group_member) && h.data_bytes <= MUSTER_GROUP_DATA_MAX;
+}
+
+void mu_roll_key(struct mu_key *k, const struct muster_segment *seg, const char *name, uint64_t generation)
+{
+    char bytes[MUSTER_GROUP_NAME_MAX + 16];
+    size_t n = (size_t)snprintf(bytes, sizeof bytes, "G%s", name) + 1;
+
+    memcpy(bytes + n, &generation, sizeof generation);
+    mu_key_make(k, seg, bytes, n + sizeof generation);
+}
+
+bool mu_roll_name(const char *key, uint32_t key_len, char name[MUSTER_GROUP_NAME_MAX + 1], uint64_t *ret_generation)
+{
+    if (key_len < 11 || key_len > MUSTER_GROUP_NAME_MAX + 10 || key[0] != 'G')
+        return false;
+    memcpy(name, key + 1, key_len - 9);
+    memcpy(ret_generation, key + key_len - 8, sizeof *ret_generation);
+    return strlen(name) == key_len - 10;
+}
+
+/* An area, zeroed. */
+static enum muster_status new_area(struct mu_ctx *ctx, uint32_t data_bytes, uint64_t *ret_ref)
+{
+    size_t bytes = mu_area_bytes(data_bytes);
+    struct mu_block *b;
+    enum muster_status status = mu_heap_alloc(ctx, bytes, 0, ret_ref, &b);
+
+    if (status)
+        return status;
+    mu_store_relaxed(&b->meta, MU_META(bytes, 0, MU_TYPE_AREA)); /* relaxed: the commit CAS publishes, as below */
+    for (size_t i = 0; i < bytes / 8; i++)
+        mu_store_relaxed(&b->body[i], 0);
+    return MUSTER_OK;
+}
+
+/* ---- coming ------------------------------------------------------------------------------------------------------ */
+
+/* Of the entry that is there: NEXT, REFUSED, or ATTACHED: it would have us, or (with *ret_already) has. */
+static int fits(const struct mu_coming *c, const struct mu_edit *e, bool *ret_already)
+{
+    const struct mu_group_head *there = e->old;
+    const struct mu_group_member *members = (const struct mu_group_member *)(there + 1);
+    const struct mu_group_member *mine = &members[c->rank];
+
+    *ret_already = e->old_len == c->value_len && c->again && c->call && mine->incarnation == c->incarnation &&
+                   MU_MEMBER_CALL_OF(mine->flags) == c->call && !(mine->flags & MU_MEMBER_LEFT);
+    if (*ret_already)
+        return ATTACHED;
+    for (uint32_t i = 0; i < there->size; i++) {
+        uint32_t flags = members[i].flags;
+
+        /* spoiled: somebody left, or it is being taken apart after its members' deaths */
+        if ((flags & MU_MEMBER_LEFT) || ((flags & MU_MEMBER_THERE) && (i >= e->old_refs || !e->refs[i])))
+            return NEXT;
+    }
+    if (e->old_len != c->value_len || there->data_bytes != c->data_bytes)
+        return REFUSED;
+    for (uint32_t i = 0; i < there->size; i++)
+        if (members[i].task != c->members[i].task)
+            return REFUSED;
+    return mine->flags ? NEXT : ATTACHED;
+}
+
+static enum mu_verdict come(struct mu_edit *e)
+{
+    struct mu_coming *c = e->arg;
+    struct mu_group_head head = {c->size, c->data_bytes};
+    struct mu_group_member *members = members_of(c->value);
+    bool already = false;
+
+    e->status = MUSTER_OK;
+    if (e->version && !mu_roll_well_formed(e->old, e->old_len)) {
+        e->status = mu_fail(MUSTER_DATA_LOSS, "group %s is not well formed", c->name);
+        return MU_KEEP;
+    }
+    c->outcome = e->version ? fits(c, e, &already) : ATTACHED;
+    if (c->outcome != ATTACHED || already)
+        return MU_KEEP;
+    if (e->version) {
+        memcpy(c->value, e->old, c->value_len);
+    } else {
+        memcpy(c->value, &head, sizeof head);
+        for (uint32_t i = 0; i < c->size; i++)
+            members[i] = (struct mu_group_member){.task = c->members[i].task};
+        e->num_refs = c->size + c->spans;
+    }
+    members[c->rank].flags = MU_MEMBER_THERE | MU_MEMBER_FLAGS_OF(c->call);
+    members[c->rank].incarnation = c->incarnation;
+    e->value = c->value;
+    e->len = c->value_len;
+    e->ref_at = (int32_t)c->rank;
+    return MU_PUT;
+}
+
+static void name_key(struct mu_key *k, const struct muster_segment *seg, const char *name)
+{
+    char bytes[MUSTER_GROUP_NAME_MAX + 2];
+    int n = snprintf(bytes, sizeof bytes, "N%s", name);
+
+    mu_key_make(k, seg, bytes, (size_t)n);
+}
+
+struct turn {
+    uint64_t from, to;
+};
+
+static enum mu_verdict move_on(struct mu_edit *e)
+{
+    struct turn *t = e->arg;
+    uint64_t now = 0;
+
+    e->status = MUSTER_OK;
+    if (e->version && e->old_len == sizeof now)
+        memcpy(&now, e->old, sizeof now);
+    if (now != t->from)
+        return MU_KEEP;
+    t->to = now + 1;
+    e->value = &t->to;
+    e->len = sizeof t->to;
+    return MU_PUT;
+}
+
+static enum muster_status current_generation(struct mu_ctx *ctx, const char *name, uint64_t *ret_generation)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct mu_found f;
+    struct mu_key k;
+    enum muster_status status;
+
+    *ret_generation = 0;
+    name_key(&k, ctx->seg, name);
+    status = mu_table_get(&t, ctx, &k, ret_generation, sizeof *ret_generation, &f);
+    if (!status && !f.version)
+        *ret_generation = 0;
+    return status;
+}
+
+/* To the current generation, or the next one that will have us. */
+enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    enum muster_status status;
+
+    c->value_len = sizeof(struct mu_group_head) + c->size * sizeof *c->members;
+    c->value = malloc(c->value_len);
+    status = c->value ? current_generation(ctx, c->name, &c->generation)
+                      : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for group %s", c->name);
+    while (!status) {
+        struct mu_edit e = {.arg = c};
+        struct turn turn = {c->generation, 0};
+        struct mu_key name;
+
+        status = new_area(ctx, c->data_bytes, &e.new_ref);
+        if (status)
+            break;
+        mu_roll_key(&c->key, ctx->seg, c->name, c->generation);
+        status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, come, &e, NULL);
+        if (status || c->outcome == ATTACHED)
+            break;
+        if (c->outcome == REFUSED) {
+            status = mu_fail(MUSTER_INVALID_ARGUMENT,
+                             "group %s: another member made it with other tasks, another order or another data size",
+                             c->name);
+            break;
+        }
+        e = (struct mu_edit){.arg = &turn};
+        name_key(&name, ctx->seg, c->name);
+        status = mu_table_edit(&t, ctx, &name, MU_EDIT_WANTS_OLD, move_on, &e, NULL);
+        if (!status)
+            status = current_generation(ctx, c->name, &c->generation);
+    }
+    free(c->value);
+    c->value = NULL;
+    return status;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+struct reading {
+    const struct mu_key *key;
+    const char *name;
+    const struct muster_segment *seg;
+    struct mu_roll *roll;
+};
+
+static bool is_wanted(void *arg, const char *key, uint32_t key_len)
+{
+    const struct reading *r = arg;
+
+    return key_len == r->key->len && !memcmp(key, r->key->words, key_len);
+}
+
+/* The area that a reference names; NULL when it is not sound. */
+static struct mu_area *area_at(const struct reading *r, uint64_t ref)
+{
+    uint32_t limit;
+    struct mu_block *b = mu_heap_block(r->seg, MU_REF_INDEX(ref), &limit);
+
+    return b && limit >= MU_BLOCK_HEADER + mu_area_bytes(r->roll->data_bytes) ? (struct mu_area *)b->body : NULL;
+}
+
+static enum muster_status call_roll(void *arg, const struct mu_item *item)
+{
+    struct reading *r = arg;
+    struct mu_roll *roll = r->roll;
+    const struct mu_group_member *members = members_of((void *)(uintptr_t)item->value);
+
+    if (!mu_roll_well_formed(item->value, item->len) ||
+        (item->num_refs != roll->size && item->num_refs != roll->size + 1) ||
+        item->len != sizeof(struct mu_group_head) + roll->size * sizeof *members)
+        return mu_fail(MUSTER_DATA_LOSS, "group %s is not well formed", r->name);
+    roll->found = true;
+    for (uint32_t i = 0; i < roll->size; i++) {
+        roll->members[i] = members[i];
+        roll->there += members[i].flags & MU_MEMBER_THERE;
+        if (members[i].flags & MU_MEMBER_LEFT)
+            roll->left = (int32_t)i;
+        if (!(members[i].flags & MU_MEMBER_THERE)) {
+            roll->missing = roll->missing < 0 ? (int32_t)i : roll->missing;
+            continue;
+        }
+        roll->areas[i] = area_at(r, item->refs[i]);
+        if (!roll->areas[i])
+            return mu_fail(MUSTER_DATA_LOSS, "group %s has no sound area for member %u", r->name, i);
+    }
+    if (item->num_refs > roll->size && item->refs[roll->size])
+        roll->proxy = area_at(r, item->refs[roll->size]);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_roll_read(struct muster_segment *seg, struct mu_ctx *ctx, const struct mu_key *k,
+                                const char *name, struct mu_roll *r)
+{
+    struct mu_table t = mu_table_cells(seg);
+    struct reading reading = {k, name, seg, r};
+    struct mu_walk walk = {is_wanted, call_roll, &reading, false};
+    struct mu_bucket_info info;
+    enum muster_status status;
+
+    r->proxy = NULL;
+    r->there = 0;
+    r->left = r->missing = -1;
+    r->found = false;
+    status = mu_table_walk(&t, ctx, (uint32_t)(mu_table_bucket(&t, k) - t.buckets), &walk, &info);
+    r->word = info.word;
+    return status;
+}
+
+/* A member in error comes first: who gave up may have done so because of it. */
+enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, const struct mu_roll *r)
+{
+    struct mu_task_record t;
+    struct mu_cluster cluster;
+    char name[128], text[MU_TEXT_MAX];
+
+    for (uint32_t i = 0; i < r->size; i++) {
+        bool there = r->members[i].flags & MU_MEMBER_THERE;
+
+        if (mu_cluster_task(seg, r->members[i].task, &t, text, &cluster))
+            continue;
+        mu_cluster_name(seg, r->members[i].task, &t, name, sizeof name);
+        if (there && t.incarnation != r->members[i].incarnation) /* its successor will come to the next generation */
+            return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s has replaced the member that came", group,
+                           name);
+        if (t.state != MUSTER_TASK_ERROR)
+            continue;
+        return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s is in error: %s", group, name, text);
+    }
+    if (r->left < 0 || mu_cluster_task(seg, r->members[r->left].task, &t, NULL, &cluster))
+        return MUSTER_OK;
+    mu_cluster_name(seg, r->members[r->left].task, &t, name, sizeof name);
+    return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s gave up", group, name);
+}
+
+/* ---- leaving, and the end ---------------------------------------------------------------------------------------- */
+
+struct leaving {
+    bool (*who)(void *arg, uint32_t rank, const struct mu_group_member *m);
+    void *arg;
+    uint8_t *value;
+};
+
+static enum mu_verdict leave(struct mu_edit *e)
+{
+    struct leaving *l = e->arg;
+    struct mu_group_member *members;
+    uint32_t size;
+    bool any = false;
+    uint8_t *more;
+
+    e->status = MUSTER_OK;
+    if (!e->version || !mu_roll_well_formed(e->old, e->old_len))
+        return MU_KEEP;
+    more = realloc(l->value, e->old_len);
+    if (!more) {
+        e->status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to leave a group");
+        return MU_KEEP;
+    }
+    l->value = more;
+    memcpy(l->value, e->old, e->old_len);
+    size = ((const struct mu_group_head *)e->old)->size;
+    members = members_of(l->value);
+    for (uint32_t i = 0; i < size; i++)
+        if (!(members[i].flags & MU_MEMBER_LEFT) && l->who(l->arg, i, &members[i])) {
+            members[i].flags |= MU_MEMBER_LEFT;
+            any = true;
+        }
+    e->value = l->value;
+    e->len = e->old_len;
+    return any ? MU_PUT : MU_KEEP;
+}
+
+enum muster_status mu_roll_leave(struct mu_ctx *ctx, const struct mu_key *k,
+                                 bool (*who)(void *arg, uint32_t rank, const struct mu_group_member *m), void *arg)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct leaving l = {who, arg, NULL};
+    struct mu_edit e = {.arg = &l};
+    enum muster_status status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, leave, &e, NULL);
+
+    free(l.value);
+    return status;
+}
+
+bool mu_roll_is_gone(const struct muster_segment *seg, const struct mu_group_member *m, bool served)
+{
+    struct mu_task_record r;
+    struct mu_cluster cluster;
+
+    if (!(m->flags & MU_MEMBER_THERE) || (m->flags & MU_MEMBER_LEFT))
+        return true;
+    if (served && !mu_is_local_task(seg, m->task)) /* its area is written by the agent, which says when it is not */
+        return false;
+    if (m->task >= seg->num_tasks || mu_cluster_task(seg, m->task, &r, NULL, &cluster))
+        return false;
+    return r.incarnation != m->incarnation || !mu_cluster_alive(seg, m->task, &r);
+}
+
+/* Whether the agent has its part in it: the entry has a proxy. */
+static bool is_served(const struct mu_group_head *h, const uint64_t *refs, uint32_t num_refs)
+{
+    return num_refs > h->size && refs[h->size];
+}
+
+static bool all_are_gone(const struct muster_segment *seg, const void *value, const uint64_t *refs, uint32_t num_refs)
+{
+    const struct mu_group_head *h = value;
+    bool served = is_served(h, refs, num_refs);
+
+    for (uint32_t i = 0; i < h->size; i++)
+        if (!mu_roll_is_gone(seg, &((const struct mu_group_member *)(h + 1))[i], served))
+            return false;
+    return true;
+}
+
+/* Free one area of a group that everybody has left, or the entry when none is left. */
+static enum mu_verdict dismantle(struct mu_edit *e)
+{
+    e->status = MUSTER_OK;
+    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || !all_are_gone(e->arg, e->old, e->refs, e->old_refs))
+        return MU_KEEP;
+    e->status = MUSTER_UNKNOWN; /* more to do */
+    for (uint32_t i = 0; i < e->old_refs; i++)
+        if (e->refs[i]) {
+            e->value = e->old;
+            e->len = e->old_len;
+            e->ref_at = (int32_t)i;
+            return MU_PUT;
+        }
+    e->status = MUSTER_OK;
+    return MU_DELETE;
+}
+
+void mu_roll_reap(struct mu_ctx *ctx, const struct mu_key *k)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct mu_edit e;
+    enum muster_status status;
+
+    do {
+        e = (struct mu_edit){.arg = ctx->seg};
+        status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, dismantle, &e, NULL);
+    } while (!status && e.status == MUSTER_UNKNOWN);
+}
+
+struct reaping {
+    struct muster_segment *seg;
+    struct mu_key *keys;
+    uint32_t count;
+};
+enum { REAP_BATCH = 8 };
+
+static bool is_group(void *arg, const char *key, uint32_t key_len)
+{
+    (void)arg;
+    return key_len > 9 && key[0] == 'G';
+}
+
+static enum muster_status note_group(void *arg, const struct mu_item *item)
+{
+    struct reaping *r = arg;
+
+    if (mu_roll_well_formed(item->value, item->len) && all_are_gone(r->seg, item->value, item->refs, item->num_refs) &&
+        r->count < REAP_BATCH)
+        mu_key_make(&r->keys[r->count++], r->seg, item->key, item->key_len);
+    return MUSTER_OK;
+}
+
+void mu_roll_reap_some(struct mu_ctx *ctx)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct reaping r = {ctx->seg, malloc(REAP_BATCH * sizeof *r.keys), 0};
+    struct mu_walk w = {is_group, note_group, &r, false};
+    enum muster_status status = r.keys ? MUSTER_OK : MUSTER_RESOURCE_EXHAUSTED;
+
+    for (uint32_t i = 0; i <= t.mask && !status && r.count < REAP_BATCH; i++) {
+        struct mu_bucket_info info;
+
+        status = mu_table_walk(&t, ctx, i, &w, &info);
+    }
+    for (uint32_t i = 0; i < r.count; i++)
+        mu_roll_reap(ctx, &r.keys[i]);
+    free(r.keys);
+}
+
+/* ---- agents ------------------------------------------------------------------------------------------------------ */
+
+static enum mu_verdict complete(struct mu_edit *e)
+{
+    const struct mu_group_head *h = e->old;
+    bool *is_complete = e->arg;
+
+    e->status = MUSTER_OK;
+    *is_complete = false;
+    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || e->old_refs != h->size + 1)
+        return MU_KEEP;
+    for (uint32_t i = 0; i < h->size; i++) {
+        uint32_t flags = ((const struct mu_group_member *)(h + 1))[i].flags;
+
+        if (!(flags & MU_MEMBER_THERE) || (flags & MU_MEMBER_LEFT) || !e->refs[i])
+            return MU_KEEP;
+    }
+    *is_complete = true;
+    if (e->refs[h->size])
+        return MU_KEEP;
+    e->value = e->old;
+    e->len = e->old_len;
+    e->ref_at = (int32_t)h->size;
+    return MU_PUT;
+}
+
+enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, uint32_t data_bytes, bool *ret_complete)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct mu_edit e = {.arg = ret_complete};
+    enum muster_status status = new_area(ctx, data_bytes, &e.new_ref);
+
+    *ret_complete = false;
+    return status ? status : mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, complete, &e, NULL);
+}
+
+struct making {
+    const void *value;
+    size_t len;
+    uint32_t size;
+    bool whole;
+};
+
+/* The entry, or its next area. */
+static enum mu_verdict make(struct mu_edit *e)
+{
+    struct making *m = e->arg;
+
+    e->status = MUSTER_OK;
+    if (e->version && (e->old_len != m->len || e->old_refs != m->size + 1)) {
+        e->status = mu_fail(MUSTER_DATA_LOSS, "a group's entry is not well formed");
+        return MU_KEEP;
+    }
+    e->num_refs = m->size + 1;
+    e->value = e->version ? e->old : m->value;
+    e->len = m->len;
+    if (!e->version) {
+        e->ref_at = (int32_t)m->size; /* the proxy first: from now on it is served */
+        return MU_PUT;
+    }
+    for (uint32_t i = 0; i <= m->size; i++)
+        if (!e->refs[i]) {
+            e->ref_at = (int32_t)i;
+            return MU_PUT;
+        }
+    m->whole = true;
+    return MU_KEEP;
+}
+
+enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, const struct mu_group_head *head,
+                                const struct mu_group_member *members)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct making m = {.len = sizeof *head + head->size * sizeof *members, .size = head->size};
+    uint8_t *value = malloc(m.len);
+    enum muster_status status =
+        value ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a group of %u", head->size);
+
+    if (status)
+        return status;
+    memcpy(value, head, sizeof *head);
+    memcpy(value + sizeof *head, members, head->size * sizeof *members);
+    m.value = value;
+    while (!status && !m.whole) {
+        struct mu_edit e = {.arg = &m};
+
+        status = new_area(ctx, head->data_bytes, &e.new_ref);
+        if (!status)
+            status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, make, &e, NULL);
+    }
+    free(value);
+    return status;
+}

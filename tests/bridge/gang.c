@@ -1,0 +1,198 @@
+/* tests/bridge/gang.c: see gang.h. */
+#include "gang.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <muster/muster.h>
+
+struct gang_board *gang;
+
+void gang_wipe(void)
+{
+    if (!gang)
+        gang = mmap(NULL, sizeof *gang, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (gang == MAP_FAILED)
+        exit(1);
+    memset(gang, 0, sizeof *gang);
+}
+
+/* splitmix64 */
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* What the rank gives; ranks above all others: what all know of the instance. */
+static uint64_t given(const struct gang_work *w, uint64_t instance, uint32_t rank, size_t i)
+{
+    return mix(w->seed ^ mix(instance * 1000003 + rank * 8191 + i));
+}
+enum { ALL = 100000 };
+
+static void fill(const struct gang_work *w, uint64_t instance, uint32_t rank, uint8_t *to, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        to[i] = (uint8_t)given(w, instance, rank, i);
+}
+
+static enum muster_status run_broadcast(struct muster_group *g, const struct gang_work *w, uint64_t n, size_t len,
+                                        muster_deadline d)
+{
+    static uint8_t data[MUSTER_GROUP_DATA_MAX], wanted[MUSTER_GROUP_DATA_MAX];
+    uint32_t root = (uint32_t)(given(w, n, ALL, 1) % muster_group_size(g));
+    enum muster_status status;
+
+    fill(w, n, root, wanted, len);
+    memset(data, 0xa5, sizeof data);
+    if (muster_group_rank(g) == root)
+        memcpy(data, wanted, len);
+    status = muster_group_broadcast(g, root, data, len, d);
+    return !status && memcmp(data, wanted, len) != 0 ? MUSTER_DATA_LOSS : status;
+}
+
+static enum muster_status run_allgather(struct muster_group *g, const struct gang_work *w, uint64_t n, size_t len,
+                                        muster_deadline d)
+{
+    static uint8_t mine[MUSTER_GROUP_DATA_MAX], wanted[MUSTER_GROUP_DATA_MAX];
+    uint32_t size = muster_group_size(g);
+    uint8_t *all = malloc(size * len + 1);
+    enum muster_status status;
+
+    if (!all)
+        return MUSTER_RESOURCE_EXHAUSTED;
+    fill(w, n, muster_group_rank(g), mine, len);
+    status = muster_group_allgather(g, mine, len, all, d);
+    for (uint32_t i = 0; !status && i < size; i++) {
+        fill(w, n, i, wanted, len);
+        if (memcmp(all + i * len, wanted, len) != 0)
+            status = MUSTER_DATA_LOSS;
+    }
+    free(all);
+    return status;
+}
+
+/* Sums of doubles whose bits depend on the order in which they are added. */
+static enum muster_status run_allreduce(struct muster_group *g, const struct gang_work *w, uint64_t n, size_t len,
+                                        muster_deadline d)
+{
+    static double values[MUSTER_GROUP_DATA_MAX / 8], wanted[MUSTER_GROUP_DATA_MAX / 8];
+    size_t count = len / 8;
+    enum muster_status status;
+
+    for (size_t k = 0; k < count; k++) {
+        values[k] = (double)given(w, n, muster_group_rank(g), k) / 3.0;
+        wanted[k] = (double)given(w, n, 0, k) / 3.0;
+        for (uint32_t i = 1; i < muster_group_size(g); i++)
+            wanted[k] += (double)given(w, n, i, k) / 3.0;
+    }
+    status = muster_group_allreduce(g, values, count, MUSTER_TYPE_DOUBLE, MUSTER_OP_SUM, d);
+    return !status && memcmp(values, wanted, count * 8) != 0 ? MUSTER_DATA_LOSS : status;
+}
+
+/* Nobody is let go before all have come, and nobody is two instances ahead. */
+static bool all_have_come(struct muster_group *g, uint64_t instance)
+{
+    for (uint32_t i = 0; i < muster_group_size(g); i++) {
+        uint64_t at = atomic_load(&gang->places[i].at);
+
+        if (at < instance || at > instance + 1)
+            return false;
+    }
+    return true;
+}
+
+enum muster_status gang_run(struct muster_group *g, const struct gang_work *w, struct gang_place *place)
+{
+    enum muster_status status = MUSTER_OK;
+
+    for (uint64_t n = 1; !status && (!w->rounds || n <= w->rounds); n++) {
+        uint64_t patience = w->patience_ns && n >= w->patient_at ? w->patience_ns : 60000000000u;
+        uint32_t kind = w->kind == GANG_ANY ? (uint32_t)(given(w, n, ALL, 0) % GANG_ANY) : w->kind;
+        size_t len = w->max_len ? (size_t)(given(w, n, ALL, 4) % (w->max_len + 1)) : 0;
+        muster_deadline d = muster_after_ns(patience);
+
+        atomic_store(&place->at, n);
+        switch (kind) {
+        case GANG_BARRIER: status = muster_group_barrier(g, d); break;
+        case GANG_BROADCAST: status = run_broadcast(g, w, n, len, d); break;
+        case GANG_ALLGATHER: status = run_allgather(g, w, n, len, d); break;
+        default: status = run_allreduce(g, w, n, len, d); break;
+        }
+        if (status == MUSTER_DATA_LOSS || (!status && !all_have_come(g, n))) {
+            printf("instance %llu, kind %u, %zu bytes: a wrong answer (%s)\n", (unsigned long long)n, kind, len,
+                   muster_status_name(status));
+            fflush(stdout);
+            atomic_fetch_add(&place->wrong, 1);
+        }
+        if (!status) {
+            atomic_store(&place->last_ok, n);
+        } else {
+            snprintf(place->text, sizeof place->text, "%s", muster_last_error());
+            atomic_store(&place->status, (uint32_t)status);
+            atomic_store(&place->failed, n);
+        }
+    }
+    return status;
+}
+
+int gang_member(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct gang_place *place = NULL;
+    enum muster_status status = MUSTER_OK;
+    struct muster_group *g;
+    bool wrong;
+
+    for (uint32_t i = 0; i < w->count; i++)
+        if (w->tasks[i] == muster_task_id(m))
+            place = &gang->places[i];
+    status = muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(50000), &g);
+    if (status)
+        snprintf(place->text, sizeof place->text, "%s", muster_last_error());
+    atomic_store(&place->made, (uint32_t)status + 1);
+    if (status)
+        return 1;
+    gang_run(g, w, place);
+    muster_group_free(g);
+    wrong = atomic_load(&place->wrong);
+    if (w->twice) {
+        status = muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(50000), &g);
+        if (!status) {
+            status = muster_group_barrier(g, muster_after_ms(50000));
+            muster_group_free(g);
+        }
+        if (status)
+            printf("task %d, once more: %s\n", muster_task_id(m), muster_last_error());
+        wrong |= status != MUSTER_OK;
+    }
+    fflush(stdout);
+    return wrong;
+}
+
+struct goal {
+    _Atomic uint64_t *at;
+    uint64_t wanted;
+};
+
+static bool is_reached(void *arg)
+{
+    const struct goal *goal = arg;
+
+    return atomic_load(goal->at) >= goal->wanted;
+}
+
+void gang_let_run(struct hosts *h, uint32_t rank, uint64_t instances)
+{
+    struct goal goal = {&gang->places[rank].at, atomic_load(&gang->places[rank].at) + instances};
+
+    if (!hosts_until(h, is_reached, &goal)) {
+        printf("the group does not go on\n");
+        exit(1);
+    }
+}

@@ -1,0 +1,458 @@
+/*
+ * tests/bridge/groups_test.c: groups that span hosts: every collective against what is computed here, members and hosts
+ * that are lost, patience that ends, connections that break and agents that are killed: all who know how an instance
+ * ended know the same (I16), and nobody hangs.
+ */
+#include "cm.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <muster/muster.h>
+
+#include "child.h"
+#include "gang.h"
+
+static struct test_random dice;
+
+static struct gang_work work_of(uint32_t count, uint64_t rounds)
+{
+    struct gang_work w = {.name = "g",
+                          .count = count,
+                          .data_bytes = 1024,
+                          .rounds = rounds,
+                          .max_len = 1024,
+                          .kind = GANG_ANY,
+                          .seed = test_below(&dice, 1u << 30)};
+
+    for (uint32_t i = 0; i < count; i++)
+        w.tasks[i] = (int32_t)i;
+    return w;
+}
+
+static void start(struct hosts *h, const struct gang_work *w, pid_t *pids)
+{
+    gang_wipe();
+    for (uint32_t i = 0; i < w->count; i++)
+        pids[i] = hosts_task(h, (uint32_t)w->tasks[i], gang_member, (void *)(uintptr_t)w);
+}
+
+static void all_end_well(struct hosts *h, const struct gang_work *w, const pid_t *pids)
+{
+    for (uint32_t i = 0; i < w->count; i++) {
+        int result = hosts_reap(h, pids[i]);
+
+        if (result)
+            fail_msg("member %u ended with %d: %s", i, result, gang->places[i].text);
+    }
+}
+
+/* No synchronisation: some time goes by, so that faults come at all moments. */
+static void dawdle(void)
+{
+    for (volatile uint64_t i = test_below(&dice, 3000000); i; i--)
+        ;
+}
+
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+static void collectives(const struct hosts_config *config, uint32_t tasks, uint64_t rounds)
+{
+    struct hosts *h = hosts_open(config);
+    struct gang_work w = work_of(tasks, rounds);
+    pid_t pids[GANG_MAX] = {0};
+
+    w.twice = true;
+    start(h, &w, pids);
+    all_end_well(h, &w, pids);
+    for (uint32_t i = 0; i < tasks; i++)
+        assert_int_equal(gang->places[i].last_ok, rounds);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void two_hosts_of_one_member_each(void **state)
+{
+    (void)state;
+    collectives(&(struct hosts_config){.tasks = {1, 1}}, 2, 400);
+}
+
+static void two_hosts_of_several_members(void **state)
+{
+    (void)state;
+    collectives(&(struct hosts_config){.tasks = {2, 3}}, 5, 200);
+}
+
+static void three_hosts_of_which_the_leader_has_no_member(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 2, 2}});
+    struct gang_work w = work_of(4, 200);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        w.tasks[i] = 4 - i; /* ranks go against the hosts */
+    start(h, &w, pids);
+    all_end_well(h, &w, pids);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void eight_hosts_of_two_members_each(void **state)
+{
+    (void)state;
+    collectives(&(struct hosts_config){.tasks = {2, 2, 2, 2, 2, 2, 2, 2}}, 16, 60);
+}
+
+static void largest_data_of_all(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2, 1}});
+    struct gang_work w = work_of(5, 40);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    w.data_bytes = w.max_len = MUSTER_GROUP_DATA_MAX;
+    start(h, &w, pids);
+    all_end_well(h, &w, pids);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* So many more, or the end: then the fault that was set has had its chance. */
+static bool has_gone_on(void *arg)
+{
+    uint64_t at = gang->places[0].last_ok;
+
+    return at >= *(uint64_t *)arg;
+}
+
+static void connections_that_break_delay_and_change_nothing(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2, 2}});
+    struct gang_work w = work_of(6, 400);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    start(h, &w, pids);
+    for (uint64_t goal = 1; goal < w.rounds; goal += 8) {
+        uint32_t host = 1 + (uint32_t)test_below(&dice, 2);
+
+        if (test_below(&dice, 2)) {
+            hosts_cut_after(h, host, (uint32_t)test_below(&dice, 12));
+            dawdle();
+        }
+        hosts_cut(h, host);
+        hosts_join(h, host);
+        assert_true(hosts_until(h, has_gone_on, &goal));
+    }
+    hosts_mend(h);
+    all_end_well(h, &w, pids);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void agents_that_are_killed_and_replaced_change_nothing(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2, 2}});
+    struct gang_work w = work_of(6, 300);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    start(h, &w, pids);
+    for (uint64_t goal = 1; goal < w.rounds; goal += 8) {
+        uint32_t host = (uint32_t)test_below(&dice, 3);
+
+        hosts_kill_after(h, host, (uint32_t)test_below(&dice, 40));
+        dawdle();
+        hosts_kill(h, host);
+        hosts_start(h, host);
+        assert_true(hosts_until(h, has_gone_on, &goal));
+    }
+    hosts_mend(h);
+    all_end_well(h, &w, pids);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* ---- one outcome ------------------------------------------------------------------------------------------------- */
+
+/* All who returned, and know: one failed instance, one status; nobody passed it, nobody missed one before. */
+static void assert_one_outcome(uint32_t members, const bool *returned)
+{
+    uint64_t failed = 0;
+    uint32_t status = 0;
+
+    for (uint32_t i = 0; i < members; i++)
+        if (returned[i]) {
+            failed = failed ? failed : gang->places[i].failed;
+            status = status ? status : gang->places[i].status;
+        }
+    assert_true(failed > 0);
+    for (uint32_t i = 0; i < members; i++) {
+        struct gang_place *p = &gang->places[i];
+        bool is_odd = returned[i] ? p->failed != failed || p->last_ok != failed - 1 || p->status != status
+                                  : p->last_ok >= failed || (p->failed && (p->failed != failed || p->status != status));
+
+        if (is_odd)
+            fail_msg("member %u: passed %llu, failed %llu with %s (%s); others failed %llu with %s", i,
+                     (unsigned long long)p->last_ok, (unsigned long long)p->failed,
+                     muster_status_name((enum muster_status)p->status), p->text, (unsigned long long)failed,
+                     muster_status_name((enum muster_status)status));
+    }
+}
+
+static void find_the_dead(struct hosts *h, uint32_t host, pid_t pid)
+{
+    struct muster *m = hosts_observer(h, host);
+    siginfo_t info;
+
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
+    assert_ok(muster_scavenge(m, NULL));
+    assert_ok(muster_leave(m));
+}
+
+static void a_member_that_is_killed_at_any_moment_fails_one_instance_for_all(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2, 1}});
+        struct gang_work w = work_of(5, 0);
+        uint32_t victim = test_below(&dice, 5);
+        bool returned[GANG_MAX];
+        pid_t pids[GANG_MAX] = {0};
+        char name[32];
+
+        start(h, &w, pids);
+        gang_let_run(h, victim, 1 + test_below(&dice, 20));
+        kill(pids[victim], SIGKILL);
+        if (victim == 4 || round % 4) /* what its launcher does; else a member of its host finds it */
+            find_the_dead(h, victim < 4 ? victim / 2 : 2, pids[victim]);
+        snprintf(name, sizeof name, "task %u (pid", victim);
+        for (uint32_t i = 0; i < 5; i++) {
+            returned[i] = i != victim;
+            assert_int_equal(hosts_reap(h, pids[i]), i == victim ? 1000 + SIGKILL : 0);
+            if (i != victim && !strstr(gang->places[i].text, name))
+                fail_msg("member %u was told \"%s\", without %s", i, gang->places[i].text, name);
+        }
+        assert_one_outcome(5, returned);
+        assert_int_equal(hosts_close(h), 0);
+    }
+}
+
+static void who_loses_patience_and_who_does_not_agree_across_hosts(void **state)
+{
+    bool all[GANG_MAX];
+
+    (void)state;
+    memset(all, 1, sizeof all);
+    for (int round = 0; round < 20; round++) {
+        struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2, 1}});
+        struct gang_work w[5];
+        pid_t pids[GANG_MAX] = {0};
+
+        gang_wipe();
+        w[0] = work_of(5, 0);
+        for (uint32_t i = 0; i < 5; i++) { /* from some instance on, each has about as much time as one takes */
+            w[i] = w[0];
+            w[i].patient_at = 5;
+            w[i].patience_ns = 10000 + test_below(&dice, 3000000);
+            w[i].twice = true;
+            pids[i] = hosts_task(h, i, gang_member, &w[i]);
+        }
+        all_end_well(h, &w[0], pids);
+        assert_one_outcome(5, all);
+        assert_int_equal(hosts_close(h), 0);
+    }
+}
+
+static int stay_away(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct muster_group *g;
+
+    CHECK(!muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(50000), &g));
+    while (!atomic_load(&gang->go)) {
+        struct timespec ms = {0, 1000000};
+
+        nanosleep(&ms, NULL); /* sleep: the test ends it, when all others have lost their patience */
+    }
+    CHECK(muster_group_barrier(g, muster_after_ms(50000)) == MUSTER_DEADLINE_EXCEEDED);
+    muster_group_free(g);
+    return 0;
+}
+
+static int lose_patience(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct muster_group *g;
+    int32_t missing[GANG_MAX];
+    size_t count = 0;
+
+    CHECK(!muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(50000), &g));
+    CHECK(muster_group_barrier(g, muster_after_ms(400)) == MUSTER_DEADLINE_EXCEEDED);
+    CHECK(strstr(muster_last_error(), "task 2 (pid"));
+    CHECK(strstr(muster_last_error(), "had not arrived"));
+    for (int i = 0; i < 4; i++) {
+        char name[32];
+
+        snprintf(name, sizeof name, "task %d (pid", i);
+        CHECK(i == 2 || !strstr(muster_last_error(), name));
+    }
+    CHECK(!muster_group_missing(g, missing, GANG_MAX, &count));
+    CHECK(count == 1 && missing[0] == 2);
+    for (atomic_fetch_add(&gang->told, 1); atomic_load(&gang->told) < 3;) {
+        struct timespec ms = {0, 1000000};
+
+        nanosleep(&ms, NULL); /* sleep: who has left is named as lost, so all stay until all were told */
+    }
+    muster_group_free(g);
+    return 0;
+}
+
+static void who_is_missing_is_named_on_every_host(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 2, 1}});
+    struct gang_work w = work_of(4, 1);
+    pid_t pids[4];
+
+    (void)state;
+    gang_wipe();
+    for (uint32_t i = 0; i < 4; i++)
+        pids[i] = hosts_task(h, i, i == 2 ? stay_away : lose_patience, &w);
+    for (uint32_t i = 0; i < 4; i++)
+        if (i != 2)
+            assert_int_equal(hosts_reap(h, pids[i]), 0);
+    atomic_store(&gang->go, 1);
+    assert_int_equal(hosts_reap(h, pids[2]), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* ---- the end of a host ------------------------------------------------------------------------------------------- */
+
+static void a_lost_host_ends_the_others_instance_and_its_own_do_not_know(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 6; round++) {
+        struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2, 2}});
+        struct gang_work w = work_of(6, 0);
+        bool returned[GANG_MAX] = {true, true, false, false, true, true};
+        pid_t pids[GANG_MAX] = {0};
+
+        start(h, &w, pids);
+        gang_let_run(h, 2, 1 + test_below(&dice, 20));
+        hosts_cut(h, 1);
+        hosts_lose(h, 0, 1, "host 1 is lost");
+        hosts_lose(h, 1, 0, "host 0 is lost");
+        for (uint32_t i = 0; i < 6; i++)
+            assert_int_equal(hosts_reap(h, pids[i]), 0);
+        /* those of the lost host: at the same instance at the latest, never beyond */
+        for (uint32_t i = 2; i < 4; i++) {
+            assert_int_equal(gang->places[i].status, MUSTER_UNAVAILABLE);
+            assert_true(gang->places[i].last_ok < gang->places[0].failed);
+            gang->places[i].failed = 0;
+        }
+        assert_one_outcome(6, returned);
+        assert_int_equal(hosts_close(h), 0);
+    }
+}
+
+/* ---- building ---------------------------------------------------------------------------------------------------- */
+
+static int come_alone(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct muster_group *g;
+
+    CHECK(muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(300), &g) ==
+          MUSTER_DEADLINE_EXCEEDED);
+    CHECK(strstr(muster_last_error(), "members came before the deadline"));
+    atomic_fetch_add(&gang->go, 1);
+    return 0;
+}
+
+static bool came_alone(void *arg)
+{
+    return atomic_load(&gang->go) >= *(uint32_t *)arg;
+}
+
+static void who_gives_up_building_spoils_nothing_for_the_next(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
+    struct gang_work w = work_of(2, 20);
+
+    (void)state;
+    for (uint32_t who = 0; who < 2; who++) {
+        pid_t pids[2];
+        uint32_t one = 1;
+
+        gang_wipe();
+        pids[0] = hosts_task(h, who, come_alone, &w);
+        assert_true(hosts_until(h, came_alone, &one));
+        assert_int_equal(hosts_reap(h, pids[0]), 0);
+        start(h, &w, pids);
+        all_end_well(h, &w, pids);
+    }
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static int come_otherwise(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct muster_group *g;
+    enum muster_status status;
+    int32_t tasks[2] = {w->tasks[1], w->tasks[0]};
+
+    status = muster_group_create(m, w->name, tasks, 2, w->data_bytes, muster_after_ms(1000), &g);
+    CHECK(status == MUSTER_INVALID_ARGUMENT || status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_UNAVAILABLE);
+    CHECK(status != MUSTER_INVALID_ARGUMENT || strstr(muster_last_error(), "another order"));
+    atomic_fetch_add(&gang->go, status == MUSTER_INVALID_ARGUMENT);
+    return 0;
+}
+
+static int come_so(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct muster_group *g;
+    enum muster_status status =
+        muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(1000), &g);
+
+    CHECK(status == MUSTER_INVALID_ARGUMENT || status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_UNAVAILABLE);
+    atomic_fetch_add(&gang->go, status == MUSTER_INVALID_ARGUMENT);
+    return 0;
+}
+
+static void members_that_do_not_fit_are_told_so(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
+    struct gang_work w = work_of(2, 1);
+    pid_t pids[2];
+
+    (void)state;
+    gang_wipe();
+    pids[0] = hosts_task(h, 0, come_so, &w);
+    pids[1] = hosts_task(h, 1, come_otherwise, &w);
+    assert_int_equal(hosts_reap(h, pids[0]), 0);
+    assert_int_equal(hosts_reap(h, pids[1]), 0);
+    assert_true(atomic_load(&gang->go) >= 1);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_hosts_of_one_member_each),
+        cmocka_unit_test(two_hosts_of_several_members),
+        cmocka_unit_test(three_hosts_of_which_the_leader_has_no_member),
+        cmocka_unit_test(eight_hosts_of_two_members_each),
+        cmocka_unit_test(largest_data_of_all),
+        cmocka_unit_test(connections_that_break_delay_and_change_nothing),
+        cmocka_unit_test(agents_that_are_killed_and_replaced_change_nothing),
+        cmocka_unit_test(a_member_that_is_killed_at_any_moment_fails_one_instance_for_all),
+        cmocka_unit_test(who_loses_patience_and_who_does_not_agree_across_hosts),
+        cmocka_unit_test(who_is_missing_is_named_on_every_host),
+        cmocka_unit_test(a_lost_host_ends_the_others_instance_and_its_own_do_not_know),
+        cmocka_unit_test(who_gives_up_building_spoils_nothing_for_the_next),
+        cmocka_unit_test(members_that_do_not_fit_are_told_so),
+    };
+
+    dice = (struct test_random){test_seed()};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
