@@ -131,6 +131,8 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         agent->tasks[i].ended = 1;
     }
     agent->broken = 1;
+    if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */
+        kill(-host->rsh, SIGKILL);
     others = mu_agent_running_everywhere(agent);
     if (agent->options->keep_going)
         mu_agent_say("host %s is lost: %s; its tasks are given up", host->name, why);

@@ -177,6 +177,14 @@ await "the launcher has ended" ended
 err_has 'SIGTERM: ending'
 clean
 
+# A host that is silent is lost; nobody waits for it.
+begin --hosts localhost:1,b:2,c:1 --heartbeat-timeout 1s
+kill -STOP "$(agent_of b)"
+await "the launcher has ended" ended
+err_has '^muster run: host b is lost: nothing was heard of it for 1.0 s; ending the other 2 tasks$'
+grep -q 'does not end' "$ERR" && fail "it was waited for"
+clean
+
 # The command is killed, and its agent goes on alone: it sees that.
 printf '#!/bin/sh\nshift; echo $$ >> "$RSH_LOG"; "$@" <&0\n' > "$TMPDIR/through"
 chmod +x "$TMPDIR/through"
