@@ -13,22 +13,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One edit, on behalf of whom the change says. *ret_version: of the commit, also when it was made before. */
+/*
+ * One edit, on behalf of whom the change says. *ret_version: of the commit, also when it was made before. Only what an
+ * edit looks at is filled in: zeros for the whole of its struct would be felt.
+ */
 static enum muster_status edit(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c, uint32_t flags,
-                               mu_edit_fn fn, struct mu_edit *e, uint64_t *ret_version)
+                               mu_edit_fn fn, void *arg, uint64_t *ret_version)
 {
+    const struct mu_kv_behalf *b = c->behalf;
     struct mu_table t = mu_table_kv(seg);
     enum muster_status status;
+    struct mu_edit e;
 
-    e->done = c->done;
-    e->forget = c->forget;
-    e->forget_arg = c->arg;
-    status = mu_table_edit(&t, ctx, c->key, flags, fn, e, ret_version);
-    if (status || !c->done)
+    e.value = c->value;
+    e.len = c->len;
+    e.num_refs = 0;
+    e.new_ref = 0;
+    e.version_as = 0;
+    e.done = b ? b->done : NULL;
+    e.forget = b ? b->forget : NULL;
+    e.forget_arg = b ? b->arg : NULL;
+    e.arg = arg;
+    e.status = MUSTER_OK;
+    status = mu_table_edit(&t, ctx, c->key, flags, fn, &e, ret_version);
+    if (status || !b)
         return status;
-    if (e->was_done && ret_version)
-        *ret_version = c->done->version;
-    c->left_record(c->arg, (uint32_t)(c->key->hash >> 20) & t.mask);
+    c->was_done = e.was_done;
+    if (e.was_done && ret_version)
+        *ret_version = b->done->version;
+    b->left_record(b->arg, (uint32_t)(c->key->hash >> 20) & t.mask);
     return MUSTER_OK;
 }
 
@@ -47,12 +60,11 @@ static enum mu_verdict put_always(struct mu_edit *e)
 
 static enum muster_status set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    struct mu_edit e = {.value = c->value, .len = c->len};
     struct mu_table t = mu_table_kv(seg);
 
-    if (mu_is_bridged(seg) && !c->done && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
+    if (mu_is_bridged(seg) && !c->behalf && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
         return MUSTER_OK;
-    return edit(seg, ctx, c, 0, put_always, &e, &c->result);
+    return edit(seg, ctx, c, 0, put_always, NULL, &c->result);
 }
 
 static enum mu_verdict put_if_absent(struct mu_edit *e)
@@ -65,8 +77,7 @@ static enum mu_verdict put_if_absent(struct mu_edit *e)
 
 static enum muster_status insert(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    struct mu_edit e = {.value = c->value, .len = c->len};
-    enum muster_status status = edit(seg, ctx, c, 0, put_if_absent, &e, NULL);
+    enum muster_status status = edit(seg, ctx, c, 0, put_if_absent, NULL, NULL);
 
     if (status == MUSTER_ALREADY_EXISTS)
         return mu_fail(status, "key %.*s already exists", MU_KEY_SHOWN(c->key));
@@ -91,8 +102,7 @@ static enum mu_verdict put_if_version(struct mu_edit *e)
 static enum muster_status compare_and_set(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct expectation x = {c->number, 0};
-    struct mu_edit e = {.value = c->value, .len = c->len, .arg = &x};
-    enum muster_status status = edit(seg, ctx, c, 0, put_if_version, &e, &c->result);
+    enum muster_status status = edit(seg, ctx, c, 0, put_if_version, &x, &c->result);
 
     if (status != MUSTER_ABORTED)
         return status;
@@ -170,11 +180,14 @@ static enum mu_verdict put_sum(struct mu_edit *e)
 
 static enum muster_status increment(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    struct addition a = {.by = (int64_t)c->number};
-    struct mu_edit e = {.arg = &a};
-    enum muster_status status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_sum, &e, NULL);
+    struct addition a; /* the rest is the callback's */
+    enum muster_status status;
 
-    c->result = e.was_done ? c->done->result[0] : (uint64_t)a.sum;
+    a.by = (int64_t)c->number;
+    a.sum = 0;
+    a.overflow = false;
+    status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_sum, &a, NULL);
+    c->result = c->was_done ? c->behalf->done->result[0] : (uint64_t)a.sum;
     if (status != MUSTER_FAILED_PRECONDITION)
         return status;
     return a.overflow
@@ -219,10 +232,9 @@ static enum mu_verdict put_joined(struct mu_edit *e)
 static enum muster_status append(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct appendix a = {.value = c->value, .len = c->len};
-    struct mu_edit e = {.arg = &a};
-    enum muster_status status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &e, NULL);
+    enum muster_status status = edit(seg, ctx, c, MU_EDIT_WANTS_OLD, put_joined, &a, NULL);
 
-    c->result = e.was_done ? c->done->result[0] : a.total;
+    c->result = c->was_done ? c->behalf->done->result[0] : a.total;
     free(a.joined);
     return status;
 }
@@ -230,6 +242,7 @@ static enum muster_status append(struct muster_segment *seg, struct mu_ctx *ctx,
 enum muster_status mu_kv_change(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     c->result = 0;
+    c->was_done = false;
     switch (c->op) {
     case MU_OP_KV_SET: return set(seg, ctx, c);
     case MU_OP_KV_INSERT: return insert(seg, ctx, c);

@@ -8,14 +8,8 @@
 #include "kv/key.h"
 #include "segment/remote.h"
 
-struct mu_kv_change {
-    enum mu_op op;
-    const struct mu_key *key; /* as mu_kv_key() made it; of a delete: the root directory's is NULL */
-    const void *value;
-    size_t len;
-    uint64_t number; /* the version that is expected, or what is added */
-    uint64_t result; /* version; sum; length; keys deleted. Of a comparison that failed: the version that is there */
-    /* for a task of another host; else NULL */
+/* For a task of another host. */
+struct mu_kv_behalf {
     struct mu_done *done;
     bool resent;
     mu_forget_fn forget;
@@ -23,9 +17,21 @@ struct mu_kv_change {
     void *arg;                                       /* of both */
 };
 
+/* Small, so that making one costs nothing beside the change. */
+struct mu_kv_change {
+    const struct mu_key *key; /* as mu_kv_key() made it; of a delete: the root directory's is NULL */
+    const void *value;
+    size_t len;
+    uint64_t number; /* the version that is expected, or what is added */
+    uint64_t result; /* version; sum; length; keys deleted. Of a comparison that failed: the version that is there */
+    const struct mu_kv_behalf *behalf; /* NULL: for this process */
+    enum mu_op op;
+    bool was_done; /* it had been made before */
+};
+
 /*
- * Make the change in this segment: at most once for each `done`, whose earlier result counts. UNAVAILABLE, only with
- * `done`: there are too many records where this one should be; nothing, or of a delete not all, was changed: again
+ * Make the change in this segment: at most once for each behalf->done, whose earlier result counts. UNAVAILABLE, only
+ * on behalf: there are too many records where this one should be; nothing, or of a delete not all, was changed: again
  * later.
  */
 enum muster_status mu_kv_change(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c);

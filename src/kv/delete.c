@@ -40,11 +40,13 @@ static enum muster_status delete_one(struct muster_segment *seg, struct mu_ctx *
 {
     struct mu_table t = mu_table_kv(seg);
     struct removal r = {.itself = k == c->key};
-    struct mu_edit e = {.arg = &r, .done = c->done, .forget = c->forget, .forget_arg = c->arg};
+    const struct mu_kv_behalf *b = c->behalf;
+    struct mu_edit e = {
+        .arg = &r, .done = b ? b->done : NULL, .forget = b ? b->forget : NULL, .forget_arg = b ? b->arg : NULL};
     enum muster_status status = mu_table_edit(&t, ctx, k, 0, remove_it, &e, NULL);
 
-    if (!status && r.gone && c->done)
-        c->left_record(c->arg, (uint32_t)(k->hash >> 20) & t.mask);
+    if (!status && r.gone && b)
+        b->left_record(b->arg, (uint32_t)(k->hash >> 20) & t.mask);
     c->result += !status && r.gone;
     return status;
 }
@@ -105,10 +107,10 @@ static enum muster_status count_before(struct muster_segment *seg, struct mu_ctx
     struct mu_table t = mu_table_kv(seg);
     enum muster_status status = MUSTER_OK;
 
-    c->done->result[0] = 0;
+    c->behalf->done->result[0] = 0;
     for (uint32_t b = 0; b <= t.mask && !status; b++)
-        status = mu_table_done(&t, ctx, b, c->done);
-    c->result = c->done->result[0];
+        status = mu_table_done(&t, ctx, b, c->behalf->done);
+    c->result = c->behalf->done->result[0];
     return status;
 }
 
@@ -118,9 +120,9 @@ enum muster_status mu_kv_delete_tree(struct muster_segment *seg, struct mu_ctx *
     struct under u = {.prefix = prefix};
     enum muster_status status = MUSTER_OK;
 
-    if (c->done) {
-        c->done->goes_on = true;
-        if (c->resent)
+    if (c->behalf) {
+        c->behalf->done->goes_on = true;
+        if (c->behalf->resent)
             status = count_before(seg, ctx, c);
     }
     if (c->key && !status) {
