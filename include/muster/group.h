@@ -5,6 +5,10 @@
  * error, or somebody's deadline passed) stays failed: make a new one, under the same name if wanted. Who is missing
  * can be read at any moment. One thread per member may be in a call on a group at a time.
  *
+ * Members may be on several hosts of the job. Then the leader's agent decides how an instance ends, and who gives up
+ * elsewhere hears it from there: a round trip after its deadline; if the leader cannot be reached, it returns
+ * MUSTER_UNAVAILABLE and does not know the outcome. Data goes to every host that has members: keep it small.
+ *
  * Waiting: first spins, then yields, then sleeps; the first stage is skipped when the tasks of the group outnumber the
  * processors that the caller may use.
  */

@@ -16,6 +16,7 @@
 #include "accel/nccl_roots.h"
 #include "base/clock.h"
 #include "segment/cluster.h"
+#include "segment/hosts.h"
 #include "segment/wait.h"
 
 #define EXPIRY_NS      600000000000u
@@ -581,6 +582,11 @@ enum muster_status mu_nccl_introduce(struct mu_nccl_call *call, const struct mu_
     if (call->m->task_id < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "%s: only tasks can be ranks, this process is an observer",
                        call->what);
+    if (mu_is_bridged(call->m->seg) && nranks > call->m->seg->local_tasks)
+        return mu_fail(MUSTER_UNIMPLEMENTED,
+                       "%s: %u ranks, and this host has %u tasks of job %s: ids are handed out among the tasks of one "
+                       "host; to others, give the id by a key (muster_kv_set)",
+                       call->what, nranks, call->m->seg->local_tasks, call->m->seg->job);
     call->asker.nranks = nranks;
     call->asker.rank = rank;
     call->asker.nids = count;
