@@ -25,8 +25,8 @@
  * and 16 for each rank, until muster_nccl_comm_init() is through on all ranks, and longer where one of its
  * generations has died, for whoever holds that still must be told; better use one again than ever new ones.
  *
- * In a job of several hosts ids are handed out among the tasks of one host; where there are more ranks than the host has
- * tasks, that is refused (UNIMPLEMENTED): give the id of rank 0 to the others by a key.
+ * In a job of several hosts ids are handed out among the tasks of one host; where there are more ranks than the host
+ * has tasks, that is refused (UNIMPLEMENTED): give the id of rank 0 to the others by a key.
  */
 #ifndef MUSTER_NCCL_H
 #define MUSTER_NCCL_H
