@@ -52,7 +52,7 @@ static void print_metrics(const char *job)
     struct muster *muster;
     const char *why;
     char *text;
-    size_t len;
+    size_t len = 0;
 
     muster_options_init(&options);
     options.job = job;
