@@ -177,6 +177,24 @@ static int run_errand(void *arg)
     return status;
 }
 
+/*
+ * Fork while no agent does anything: a sanitizer's allocator keeps the locks that another thread held at that moment,
+ * in the child for ever.
+ */
+static pid_t fork_quietly(struct hosts *h, struct errand *e)
+{
+    pid_t pid;
+
+    for (uint32_t i = 0; i < h->count; i++)
+        pthread_mutex_lock(&h->agents[i].core_lock);
+    pthread_mutex_lock(&h->lock);
+    pid = test_fork(run_errand, e);
+    pthread_mutex_unlock(&h->lock);
+    for (uint32_t i = 0; i < h->count; i++)
+        pthread_mutex_unlock(&h->agents[i].core_lock);
+    return pid;
+}
+
 pid_t hosts_task(struct hosts *h, uint32_t task, int (*fn)(struct muster *m, void *arg), void *arg)
 {
     struct errand e = {NULL, (int32_t)task, fn, arg};
@@ -185,14 +203,14 @@ pid_t hosts_task(struct hosts *h, uint32_t task, int (*fn)(struct muster *m, voi
     while (host + 1 < h->count && task >= h->first_task[host + 1])
         host++;
     e.segment = h->agents[host].name;
-    return test_fork(run_errand, &e);
+    return fork_quietly(h, &e);
 }
 
 pid_t hosts_visitor(struct hosts *h, uint32_t host, int (*fn)(struct muster *m, void *arg), void *arg)
 {
     struct errand e = {h->agents[host].name, -1, fn, arg};
 
-    return test_fork(run_errand, &e);
+    return fork_quietly(h, &e);
 }
 
 struct ending {
