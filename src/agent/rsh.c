@@ -142,7 +142,7 @@ static int make_command(const struct mu_agent *agent, uint32_t host, struct comm
     const struct mu_agent_bridge *b = agent->bridge;
     const char *name = b->hosts[host].name;
     uint64_t heartbeat = b->options->heartbeat_timeout_ns;
-    char self[4096], leader[400], number[4][32], *save, *word;
+    char self[4096], leader[400], number[5][32], *save, *word;
     ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
 
     *ret_command = (struct command){.count = 0};
@@ -158,19 +158,23 @@ static int make_command(const struct mu_agent *agent, uint32_t host, struct comm
     snprintf(number[0], sizeof number[0], "%u", host);
     snprintf(number[1], sizeof number[1], "%u", b->num_hosts);
     snprintf(number[2], sizeof number[2], "%u", b->options->list->list[host].tasks);
-    snprintf(number[3], sizeof number[3], "%lluns", (unsigned long long)heartbeat);
+    snprintf(number[3], sizeof number[3], "%lluns", (unsigned long long)b->options->join_timeout_ns);
+    snprintf(number[4], sizeof number[4], "%lluns", (unsigned long long)heartbeat);
     {
-        const char *const words[] = {name,         self,          "agent",
-                                     "--join",     leader,        "--node-id",
-                                     number[0],    "--nodes",     number[1],
-                                     "-n",         number[2],     "--job",
-                                     agent->title, "--host-name", plain_name(name),
-                                     "--key-file", "-",           heartbeat ? "--heartbeat-timeout" : NULL,
-                                     number[3]};
+        const char *const words[] = {name,         self,      "agent",          "--join",      leader,
+                                     "--node-id",  number[0], "--nodes",        number[1],     "-n",
+                                     number[2],    "--job",   agent->title,     "--host-name", plain_name(name),
+                                     "--key-file", "-",       "--join-timeout", number[3]};
 
-        for (size_t i = 0; i < sizeof words / sizeof words[0] && words[i]; i++)
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
             add_word(ret_command, words[i]);
     }
+    if (heartbeat) {
+        add_word(ret_command, "--heartbeat-timeout");
+        add_word(ret_command, number[4]);
+    }
+    if (b->options->latency)
+        add_word(ret_command, "--latency");
     return ret_command->failed ? -1 : 0;
 }
 

@@ -133,10 +133,15 @@ int mu_launch_key_read(const char *path, uint8_t ret_key[MU_LAUNCH_KEY_BYTES], c
 
 int mu_launch_key_given(uint8_t ret_key[MU_LAUNCH_KEY_BYTES], char *ret_why, size_t size)
 {
-    const char *text = getenv("MUSTER_KEY"), *path = getenv("MUSTER_KEY_FILE");
+    const char *path = getenv("MUSTER_KEY_FILE");
+    char *text = getenv("MUSTER_KEY");
 
     if (text) {
-        if (mu_launch_key_parse(text, ret_key) == 0)
+        int rc = mu_launch_key_parse(text, ret_key);
+
+        explicit_bzero(text, strlen(text)); /* what we start has no use for it, whatever it hands on or prints */
+        unsetenv("MUSTER_KEY");
+        if (rc == 0)
             return 0;
         snprintf(ret_why, size, "MUSTER_KEY is no key: 64 hexadecimal digits (make one with 'openssl rand -hex 32')");
         return -1;

@@ -48,9 +48,15 @@ clean
 check 0 run --hosts 'user@b:1,c:1' -l --env 'A=two words' -- sh -c 'echo "$A|$1|${MUSTER_KEY-no key}"' sh "it's  \$here"
 sorted_is "[0] two words|it's  \$here|no key
 [1] two words|it's  \$here|no key"
-grep -q "^[0-9]* user@b .*/muster agent --join .* --node-id 1 --nodes 3 -n 1 --job $JOB --host-name b --key-file -$" "$RSH_LOG" ||
+grep -q "^[0-9]* user@b .*/muster agent --join .* --node-id 1 --nodes 3 -n 1 --job $JOB --host-name b --key-file - --join-timeout 60000000000ns$" "$RSH_LOG" ||
     fail "what rsh was given: $(cat "$RSH_LOG")"
 grep -qE '[0-9a-f]{64}' "$RSH_LOG" && fail "a key on a command line"
+: > "$RSH_LOG"
+MUSTER_KEY=$(printf %064d 7) check 0 run --hosts localhost:1,b:1 --latency --join-timeout 90s --heartbeat-timeout 20s \
+    sh -c 'echo "${MUSTER_KEY-no key}"' # a given one is in none either; what is said of waiting goes for all hosts
+sorted_is "$(printf 'no key\nno key')"
+grep -q -- "--join-timeout 90000000000ns --heartbeat-timeout 20000000000ns --latency$" "$RSH_LOG" ||
+    fail "what rsh was given: $(cat "$RSH_LOG")"
 
 # Variables and the folder are those of the launcher; --chdir and commands behind ':' go for all hosts.
 mkdir "$TMPDIR/there"
