@@ -412,7 +412,7 @@ static void supervise(struct mu_agent *agent)
 static void run_once(struct mu_agent *agent)
 {
     if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent)) {
-        agent->broken = 1;
+        agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
         return;
     }
     if (mu_agent_start_tasks(agent)) {

@@ -136,6 +136,12 @@ printf '#!/bin/sh\nexec sleep 900\n' > "$TMPDIR/idles"
 chmod +x "$TMPDIR/idles"
 check 125 run --hosts b:1,c:1 --rsh "$TMPDIR/idles" --join-timeout 300ms true
 err_has 'have not come in time'
+check 124 run --hosts b:1 --rsh "$TMPDIR/idles" --timeout 200ms true
+err_has 'timed out after 0.2 s with 0 of 1 tasks running'
+printf '#!/bin/sh\nkill -TERM $PPID; exec sleep 900\n' > "$TMPDIR/ends" # the launcher
+chmod +x "$TMPDIR/ends"
+check 143 run --hosts b:1 --rsh "$TMPDIR/ends" true
+err_has '^muster run: SIGTERM: ending the job$'
 printf '#!/bin/sh\nshift; head -c 65 > /dev/null; { echo %064d; cat; } | "$@"\n' 0 > "$TMPDIR/forges"
 chmod +x "$TMPDIR/forges"
 check 125 run --hosts b:1 --rsh "$TMPDIR/forges" --join-timeout 3s true
