@@ -115,7 +115,8 @@ static bool unpack_shape(struct mu_bridge *b, struct mu_unpack *u)
     }
     welcome = mu_unpack_blob(u, MU_SHAPE_BYTES_MAX, &s->welcome_len);
     s->num_tasks = (uint32_t)tasks;
-    if (!mu_unpack_end(u) || tasks != s->num_tasks)
+    /* what is allocated and walked from here on goes by these: tasks that we did not announce would be beyond it */
+    if (!mu_unpack_end(u) || tasks > INT32_MAX || b->tasks[s->host] != b->options.num_tasks)
         return false;
     b->welcome = malloc(s->welcome_len ? s->welcome_len : 1);
     if (b->welcome && s->welcome_len)
