@@ -165,6 +165,9 @@ static uint64_t edit(uint32_t key, uint64_t value)
     e.arg = &value;
     e.num_refs = 0;
     e.new_ref = 0;
+    e.version_as = 0;
+    e.done = NULL;
+    e.forget = NULL;
     e.status = MUSTER_OK;
 #ifdef COUNT
     MUST(status, !mu_table_edit(&t, own(), KEY(key), MU_EDIT_WANTS_OLD, decide, &e, &version));
