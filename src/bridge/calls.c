@@ -30,9 +30,12 @@ static bool init(struct mu_core *core, void **ret_state)
     c->sweep_at = core->now + SWEEP_NS;
     if (!c->asked || !c->hosts || !c->records)
         return false;
-    for (uint32_t i = 0; i < core->num_hosts; i++)
+    for (uint32_t i = 0; i < core->num_hosts; i++) {
         mu_store_relaxed(&core->seg->hosts[i].asking, 0); /* relaxed: a figure; pairs with mu_host_look() */
-    if (core->leader) {                                   /* whatever an agent before this one left behind */
+        /* whom an agent before this one gave up will not ask again: what its calls left in pages goes */
+        c->hosts[i].lost = core->leader && core->peers[i].state == MU_PEER_LOST;
+    }
+    if (core->leader) { /* whatever an agent before this one left behind */
         memset(c->records, 0xff, (c->num_buckets / 64 + 1) * sizeof *c->records);
         c->any_record = true;
     }

@@ -356,6 +356,29 @@ static void records_go_when_their_calls_are_settled(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
+/* Given up by an agent that has died since: its successor knows it from the table of hosts. */
+static void records_of_a_host_that_is_lost_go_with_any_agent(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
+    struct muster *leader = hosts_observer(h, 0);
+
+    (void)state;
+    hosts_settle(h, NULL);
+    call_increment(h, 40, 3, false);
+    leader_alone(h);
+    assert_int_equal(records_of(leader, 40, 3), 1);
+    hosts_lose(h, 0, 1, "the test is tired of it");
+    leader_alone(h);
+    hosts_kill(h, 0);
+    assert_int_equal(records_of(leader, 40, 3), 1);
+    hosts_start(h, 0);
+    hosts_pass(h, 300000000);
+    leader_alone(h);
+    assert_int_equal(records_of(leader, 40, 3), 0);
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
 /* ---- how a call's wait ends ---- */
 
 static int interrupted_call(struct muster *m, void *arg)
@@ -400,6 +423,7 @@ int main(void)
         cmocka_unit_test(strays_and_repetitions_change_nothing),
         cmocka_unit_test(a_page_full_of_records_makes_calls_wait),
         cmocka_unit_test(records_go_when_their_calls_are_settled),
+        cmocka_unit_test(records_of_a_host_that_is_lost_go_with_any_agent),
         cmocka_unit_test(calls_without_an_answer_end_as_they_should),
     };
 
