@@ -3,6 +3,7 @@
  */
 #include "kv/ask.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct 
                              muster_deadline deadline, struct mu_kv_answer *ret_answer)
 {
     struct mu_kv_answer *a = ret_answer;
-    uint64_t from = 0, version = 0, now = mu_now();
+    uint64_t from = 0, version = 0, len = 0, now = mu_now();
     enum muster_status status;
 
     *a = (struct mu_kv_answer){0};
@@ -72,10 +73,13 @@ enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct 
             free(a->value); /* it changed between two pieces: from the beginning */
             a->value = NULL;
             from = 0;
+        } else if (!status && a->what == MU_READ_VALUE && from && a->len != len) {
+            status = mu_fail(MUSTER_DATA_LOSS, "a value cannot be %" PRIu64 " bytes long and %zu", len, a->len);
         } else if (!status && a->what == MU_READ_VALUE) {
             status = keep_piece(a, &piece, from);
             from += piece.body.left;
             version = a->version;
+            len = a->len;
         }
         mu_answer_done(&piece);
         flags |= MU_READ_WHOLE;
