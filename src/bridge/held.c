@@ -359,10 +359,10 @@ static enum muster_status install(struct mu_core *core, struct mu_ctx *ctx, cons
     status = mu_table_edit(&t, ctx, &k, 0, put_it, &e, NULL);
     if (status == MUSTER_RESOURCE_EXHAUSTED && h->count) {
         status = make_room(core, ctx, h->count / 2, h->bytes);
-        if (!status) {
-            e = (struct mu_edit){.value = i->value, .len = i->len, .version_as = i->version};
-            status = mu_table_edit(&t, ctx, &k, 0, put_it, &e, NULL);
-        }
+        if (status) /* a copy is still there that the leader was told of: the connection ends, and all go */
+            return status;
+        e = (struct mu_edit){.value = i->value, .len = i->len, .version_as = i->version};
+        status = mu_table_edit(&t, ctx, &k, 0, put_it, &e, NULL);
     }
     c = status ? NULL : keep(h, &k);
     if (!c)
