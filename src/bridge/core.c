@@ -339,14 +339,16 @@ static bool is_spoken_to(const struct mu_core *core, uint32_t host)
     return core->peers[host].wanted && core->peers[host].state == MU_PEER_UP;
 }
 
-static void decide(struct mu_core *core, uint32_t host)
+static void decide(struct mu_core *core, uint32_t host, uint32_t hosts)
 {
-    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->front)
-            mu_modules[i]->front(core, host);
+    for (; host < hosts; host++)
+        for (uint32_t i = 0; i < MU_CORE_MODULES && is_spoken_to(core, host); i++)
+            if (mu_modules[i] && mu_modules[i]->front)
+                mu_modules[i]->front(core, host);
 }
 
-static void speak(struct mu_core *core, uint32_t host)
+/* False: the host is gone. */
+static bool speak(struct mu_core *core, uint32_t host)
 {
     struct mu_peer *p = &core->peers[host];
 
@@ -358,6 +360,7 @@ static void speak(struct mu_core *core, uint32_t host)
         drop(core, host, "there is no memory for what it must be told");
     else if (!flush(core, host, &p->ahead) || !flush(core, host, &p->front) || !flush(core, host, &p->tail))
         mu_core_down(core, host, "the connection broke while sending", core->now);
+    return core->peers[host].state == MU_PEER_UP;
 }
 
 bool mu_core_turn(struct mu_core *core, uint64_t now)
@@ -370,12 +373,10 @@ bool mu_core_turn(struct mu_core *core, uint64_t now)
         if (mu_modules[i] && mu_modules[i]->look)
             mu_modules[i]->look(core);
     /* all is decided for all hosts before the first `ahead`: one collection serves them all */
+    decide(core, 0, hosts);
     for (uint32_t h = 0; h < hosts; h++)
-        if (is_spoken_to(core, h))
-            decide(core, h);
-    for (uint32_t h = 0; h < hosts; h++)
-        if (is_spoken_to(core, h))
-            speak(core, h);
+        if (is_spoken_to(core, h) && !speak(core, h))
+            decide(core, h + 1, hosts); /* of the one that went others may hear, and before that what came before it */
     return core->worked;
 }
 
