@@ -250,6 +250,7 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
     const struct mu_bridge_shape *shape;
     enum muster_status status;
     pthread_t watcher;
+    int watched;
 
     hosts->met = NULL;
     if (!b) {
@@ -258,10 +259,9 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
     }
     set_options(b, &options);
     options.job = job;
-    if (hosts->watches_stdin)
-        pthread_create(&watcher, NULL, watch_input, b);
+    watched = hosts->watches_stdin && pthread_create(&watcher, NULL, watch_input, b) == 0;
     status = mu_bridge_meet(&options, &b->stop, &b->bridge);
-    if (hosts->watches_stdin)
+    if (watched)
         stop_watching(b, watcher);
     if (status != MUSTER_OK) {
         mu_agent_say("%s", muster_last_error());
