@@ -7,6 +7,8 @@
  * same bytes of the same locals and the first one counts; so nobody's death or stopping between any two steps delays
  * the others, and what one has been told, all are told. A fault in the locals is an outcome, too.
  *
+ * On a host whose keys are another's it is done by calls (exchange_far.c), in the same steps on the same keys.
+ *
  * The outcome holds the version of each local that it was made from. So a task knows whether what it gave is in it,
  * also when its process has replaced another that died after giving something else.
  */
@@ -16,47 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "kv/key.h"
-#include "segment/cluster.h"
-#include "segment/handle.h"
+#include "segment/hosts.h"
 #include "segment/wait.h"
+#include "topology/exchange_private.h"
 #include "topology/message.h"
-
-enum { NAME_MAX_BYTES = 128, NAMED_MISSING = 3 };
-
-/* Before the bytes of a local topology, and of the outcome. There the versions of the locals follow, one a task. */
-struct local_head {
-    uint32_t form;
-    uint32_t reserved;
-    uint64_t incarnation;
-};
-struct outcome_head {
-    uint32_t status;
-    uint32_t num_tasks;
-};
-
-struct exchange {
-    struct muster_segment *seg;
-    struct mu_ctx *ctx;
-    const char *name;
-    uint32_t task;
-    void *given; /* as it lies in the store: a struct local_head, then the bytes */
-    size_t given_size;
-    uint64_t version; /* of it there */
-    bool outcome_there;
-    struct mu_key own, global;
-    uint32_t next;          /* all tasks below it have given theirs */
-    uint64_t tasks_version; /* of the job's state when nobody had left */
-    struct mu_task_record *records;
-    void *value; /* the last one read */
-    size_t capacity;
-    char what[80];
-};
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */
 
-static enum muster_status local_key(const struct exchange *x, uint32_t task, struct mu_key *ret_key)
+static enum muster_status local_key(const struct mu_exchange *x, uint32_t task, struct mu_key *ret_key)
 {
     char key[NAME_MAX_BYTES + 64];
 
@@ -64,7 +34,7 @@ static enum muster_status local_key(const struct exchange *x, uint32_t task, str
     return mu_kv_key(x->seg, key, MUSTER_NTS, ret_key);
 }
 
-static enum muster_status make_keys(struct exchange *x)
+static enum muster_status make_keys(struct mu_exchange *x)
 {
     char key[NAME_MAX_BYTES + 64];
     size_t len = strlen(x->name);
@@ -80,7 +50,7 @@ static enum muster_status make_keys(struct exchange *x)
     return status ? status : local_key(x, x->task, &x->own);
 }
 
-static bool is_there(const struct exchange *x, const struct mu_key *key)
+static bool is_there(const struct mu_exchange *x, const struct mu_key *key)
 {
     struct mu_table t = mu_table_kv(x->seg);
     struct mu_found f;
@@ -89,7 +59,7 @@ static bool is_there(const struct exchange *x, const struct mu_key *key)
 }
 
 /* Into x->value; found->version 0: absent. */
-static enum muster_status read_value(struct exchange *x, const struct mu_key *key, struct mu_found *ret_found)
+static enum muster_status read_value(struct mu_exchange *x, const struct mu_key *key, struct mu_found *ret_found)
 {
     struct mu_table t = mu_table_kv(x->seg);
 
@@ -114,49 +84,49 @@ static enum muster_status read_value(struct exchange *x, const struct mu_key *ke
  * Ours is put where none is, or where another process of the task, which is no more, left one that nobody has been
  * given yet. The same once more changes nothing.
  */
-static enum mu_verdict put_local(struct mu_edit *e)
+enum mu_verdict mu_giving_judge(struct mu_exchange *x, uint64_t version, const void *old, size_t old_len,
+                                enum muster_status *ret_status)
 {
-    struct exchange *x = e->arg;
     const struct local_head *mine = x->given;
     struct local_head there;
 
-    x->version = e->version;
-    if (!e->version)
+    x->version = version;
+    if (!version)
         return MU_PUT;
-    if (e->old_len >= sizeof there) {
-        memcpy(&there, e->old, sizeof there);
-        if (there.form == mine->form && e->old_len == x->given_size &&
-            !memcmp((const uint8_t *)e->old + sizeof there, mine + 1, x->given_size - sizeof there))
+    if (old_len >= sizeof there) {
+        memcpy(&there, old, sizeof there);
+        if (there.form == mine->form && old_len == x->given_size &&
+            !memcmp((const uint8_t *)old + sizeof there, mine + 1, x->given_size - sizeof there))
             return MU_KEEP;
         if (there.incarnation != mine->incarnation && !x->outcome_there)
             return MU_PUT;
     }
-    e->status = mu_fail(MUSTER_FAILED_PRECONDITION,
-                        "%s: task %u has given another local topology before: a name serves once", x->what, x->task);
+    *ret_status = mu_fail(MUSTER_FAILED_PRECONDITION,
+                          "%s: task %u has given another local topology before: a name serves once", x->what, x->task);
     return MU_KEEP;
 }
 
-static enum muster_status give(struct exchange *x)
+static enum mu_verdict put_local(struct mu_edit *e)
+{
+    return mu_giving_judge(e->arg, e->version, e->old, e->old_len, &e->status);
+}
+
+static enum muster_status give(struct mu_exchange *x)
 {
     struct mu_table t = mu_table_kv(x->seg);
     struct mu_edit e = {.arg = x, .value = x->given, .len = x->given_size};
 
+    enum muster_status status;
+
     x->outcome_there = is_there(x, &x->global);
-    return mu_table_edit(&t, x->ctx, &x->own, MU_EDIT_WANTS_OLD, put_local, &e, &x->version);
+    status = mu_table_edit(&t, x->ctx, &x->own, MU_EDIT_WANTS_OLD, put_local, &e, &x->version);
+    mu_bell_ring(x->seg);
+    return status;
 }
 
 /* ---- making the outcome ------------------------------------------------------------------------------------------ */
 
-/* All locals as they are now. */
-struct locals {
-    uint32_t count;
-    void **values;      /* as stored */
-    const void **bytes; /* in them */
-    size_t *sizes;
-    uint64_t *versions;
-};
-
-static void locals_done(struct locals *l)
+void mu_givens_done(struct mu_givens *l)
 {
     for (uint32_t i = 0; l->values && i < l->count; i++)
         free(l->values[i]);
@@ -166,8 +136,7 @@ static void locals_done(struct locals *l)
     free(l->versions);
 }
 
-/* With x->next below the end: that one is not there any more; somebody deletes our keys. */
-static enum muster_status read_locals(struct exchange *x, struct locals *l)
+enum muster_status mu_givens_begin(const struct mu_exchange *x, struct mu_givens *l)
 {
     uint32_t n = l->count = x->seg->num_tasks;
 
@@ -177,7 +146,15 @@ static enum muster_status read_locals(struct exchange *x, struct locals *l)
     l->versions = calloc(n, sizeof *l->versions);
     if (!l->values || !l->bytes || !l->sizes || !l->versions)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %u local topologies", x->what, n);
-    for (uint32_t i = 0; i < n; i++) {
+    return MUSTER_OK;
+}
+
+/* With x->next below the end: that one is not there any more; somebody deletes our keys. */
+static enum muster_status read_locals(struct mu_exchange *x, struct mu_givens *l)
+{
+    enum muster_status begun = mu_givens_begin(x, l);
+
+    for (uint32_t i = 0; i < l->count && !begun; i++) {
         struct mu_found f;
         struct mu_key key;
         enum muster_status status = local_key(x, i, &key);
@@ -197,11 +174,12 @@ static enum muster_status read_locals(struct exchange *x, struct locals *l)
         x->value = NULL;
         x->capacity = 0;
     }
-    return MUSTER_OK;
+    return begun;
 }
 
 /* The global topology of what was read. */
-static enum muster_status number(const struct exchange *x, const struct locals *l, void **ret_bytes, size_t *ret_size)
+static enum muster_status number(const struct mu_exchange *x, const struct mu_givens *l, void **ret_bytes,
+                                 size_t *ret_size)
 {
     const struct local_head *first = l->values[0];
 
@@ -223,62 +201,65 @@ static enum mu_verdict put_first(struct mu_edit *e)
     return e->version ? MU_KEEP : MU_PUT;
 }
 
-/* The first one counts. */
-static enum muster_status put_outcome(struct exchange *x, const struct locals *l, enum muster_status outcome,
-                                      const void *bytes, size_t size)
+enum muster_status mu_giving_compose(const struct mu_exchange *x, const struct mu_givens *l, void **ret_value,
+                                     size_t *ret_len)
 {
-    struct outcome_head head = {outcome, l->count};
-    size_t versions = l->count * sizeof *l->versions, room = MUSTER_VALUE_MAX - sizeof head - versions;
-    struct mu_table t = mu_table_kv(x->seg);
-    struct mu_edit e = {0};
+    size_t versions = l->count * sizeof *l->versions, room = MUSTER_VALUE_MAX - sizeof(struct outcome_head) - versions;
+    char sentence[1024];
+    void *bytes = NULL;
+    size_t size = 0;
+    enum muster_status status = number(x, l, &bytes, &size);
+    struct outcome_head head = {status, l->count};
     uint8_t *value;
-    enum muster_status status;
 
-    if (size > room)
+    if (status && status != MUSTER_INVALID_ARGUMENT)
+        return status;
+    if (status)
+        size = (size_t)snprintf(sentence, sizeof sentence, "%s", muster_last_error());
+    if (size > room) {
+        free(bytes);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: the global topology has %zu bytes; %zu is the most", x->what,
                        size, room);
-    e.len = sizeof head + versions + size;
-    e.value = value = malloc(e.len);
-    if (!value)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes", x->what, e.len);
-    memcpy(value, &head, sizeof head);
-    memcpy(value + sizeof head, l->versions, versions);
-    memcpy(value + sizeof head + versions, bytes, size);
-    status = mu_table_edit(&t, x->ctx, &x->global, 0, put_first, &e, NULL);
-    free(value);
-    return status;
+    }
+    *ret_len = sizeof head + versions + size;
+    *ret_value = value = malloc(*ret_len);
+    if (value) {
+        memcpy(value, &head, sizeof head);
+        memcpy(value + sizeof head, l->versions, versions);
+        memcpy(value + sizeof head + versions, status ? sentence : bytes, size);
+    }
+    free(bytes);
+    return value ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for %zu bytes", x->what, *ret_len);
 }
 
 /*
  * All have given: make the outcome. What is wrong with the locals is told to everybody; that we have no memory is our
  * own affair, and another may succeed.
  */
-static enum muster_status settle(struct exchange *x)
+static enum muster_status settle(struct mu_exchange *x)
 {
-    struct locals l = {0};
-    void *bytes = NULL;
-    size_t size = 0;
-    char sentence[1024];
+    struct mu_table t = mu_table_kv(x->seg);
+    struct mu_edit e = {0};
+    struct mu_givens l = {0};
+    void *value = NULL;
     enum muster_status status = read_locals(x, &l);
 
-    if (!status && x->next == l.count) {
-        status = number(x, &l, &bytes, &size);
-        if (status == MUSTER_INVALID_ARGUMENT) {
-            snprintf(sentence, sizeof sentence, "%s", muster_last_error());
-            status = put_outcome(x, &l, status, sentence, strlen(sentence));
-        } else if (!status) {
-            status = put_outcome(x, &l, MUSTER_OK, bytes, size);
-        }
+    if (!status && x->next == l.count)
+        status = mu_giving_compose(x, &l, &value, &e.len);
+    if (!status && value) {
+        e.value = value;
+        status = mu_table_edit(&t, x->ctx, &x->global, 0, put_first, &e, NULL); /* the first one counts */
+        mu_bell_ring(x->seg);
     }
-    free(bytes);
-    locals_done(&l);
+    free(value);
+    mu_givens_done(&l);
     return status;
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */
 
 /* x->value is an outcome of `len` bytes. */
-static enum muster_status deliver(struct exchange *x, size_t len, void **ret_global, size_t *ret_size)
+enum muster_status mu_giving_deliver(struct mu_exchange *x, size_t len, void **ret_global, size_t *ret_size)
 {
     struct outcome_head head = {0};
     size_t at = sizeof head + x->seg->num_tasks * sizeof(uint64_t);
@@ -312,7 +293,7 @@ static bool has_left(const struct mu_task_record *r)
            !(r->flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT));
 }
 
-static enum muster_status look_for_failure(struct exchange *x)
+enum muster_status mu_giving_look_for_failure(struct mu_exchange *x)
 {
     struct mu_cluster c;
     char name[128];
@@ -337,7 +318,7 @@ static enum muster_status look_for_failure(struct exchange *x)
     return status;
 }
 
-static bool all_have_given(struct exchange *x)
+static bool all_have_given(struct mu_exchange *x)
 {
     struct mu_key key;
 
@@ -346,7 +327,7 @@ static bool all_have_given(struct exchange *x)
     return x->next == x->seg->num_tasks;
 }
 
-static const char *doing(const struct exchange *x, uint32_t task, const struct mu_task_record *r)
+static const char *doing(const struct mu_exchange *x, uint32_t task, const struct mu_task_record *r)
 {
     if (r->state == MUSTER_TASK_ERROR)
         return "in error";
@@ -356,7 +337,7 @@ static const char *doing(const struct exchange *x, uint32_t task, const struct m
 }
 
 /* Replaces the sentence of a deadline that has passed. */
-static enum muster_status name_missing(struct exchange *x)
+static enum muster_status name_missing(struct mu_exchange *x)
 {
     char text[600] = "";
     size_t n = 0;
@@ -378,7 +359,7 @@ static enum muster_status name_missing(struct exchange *x)
                    missing, x->seg->num_tasks, text, missing > NAMED_MISSING ? "; ..." : "");
 }
 
-static enum muster_status wait_for_outcome(struct exchange *x, muster_deadline deadline, void **ret_global,
+static enum muster_status wait_for_outcome(struct mu_exchange *x, muster_deadline deadline, void **ret_global,
                                            size_t *ret_size)
 {
     struct mu_table t = mu_table_kv(x->seg);
@@ -391,14 +372,14 @@ static enum muster_status wait_for_outcome(struct exchange *x, muster_deadline d
         mu_wait_look(&w);
         status = read_value(x, &x->global, &f);
         if (!status && f.version)
-            status = deliver(x, f.len, ret_global, ret_size);
+            status = mu_giving_deliver(x, f.len, ret_global, ret_size);
         if (status || f.version)
             break;
         if (failure) {
             status = failure;
             break;
         }
-        failure = look_for_failure(x);
+        failure = mu_giving_look_for_failure(x);
         if (failure)
             continue; /* whoever left or died may have had the outcome: look once more whether it is there by now */
         if (all_have_given(x))
@@ -416,7 +397,7 @@ static enum muster_status wait_for_outcome(struct exchange *x, muster_deadline d
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
-static enum muster_status take_local(struct exchange *x, uint64_t incarnation, enum muster_topology_form form,
+static enum muster_status take_local(struct mu_exchange *x, uint64_t incarnation, enum muster_topology_form form,
                                      const void *local, size_t size)
 {
     struct local_head head = {.form = form, .incarnation = incarnation};
@@ -440,7 +421,8 @@ enum muster_status mu_topology_exchange(struct muster *m, int32_t task_id, uint6
                                         enum muster_topology_form form, const void *local, size_t local_size,
                                         muster_deadline deadline, void **ret_global, size_t *ret_size)
 {
-    struct exchange x = {.name = name ? name : "default", .task = (uint32_t)task_id, .tasks_version = UINT64_MAX};
+    struct mu_exchange x = {.name = name ? name : "default", .task = (uint32_t)task_id, .tasks_version = UINT64_MAX};
+    bool far = false;
     enum muster_status status = mu_enter(m, &x.ctx);
 
     if (status)
@@ -453,11 +435,14 @@ enum muster_status mu_topology_exchange(struct muster *m, int32_t task_id, uint6
         status = make_keys(&x);
     if (!status)
         status = take_local(&x, incarnation, form, local, local_size);
-    if (!status)
+    far = mu_is_follower(x.seg);
+    if (!status && !far)
         status = give(&x);
-    if (!status)
+    if (!status && !far)
         status = wait_for_outcome(&x, deadline, ret_global, ret_size);
     mu_exit(x.ctx);
+    if (!status && far)
+        status = mu_giving_far(m, &x, deadline, ret_global, ret_size);
     free(x.given);
     free(x.records);
     free(x.value);

@@ -1,0 +1,146 @@
+/*
+ * topology/exchange_far.c: an exchange of topologies on a host whose keys are another's: by calls to the store.
+ *
+ * The keys, their values and the steps are those of exchange.c; the leader's host does not tell the two apart. What
+ * differs: ours is put by compare-and-set, all locals are read as one listing, and the outcome is waited for in slices,
+ * between which it is looked whether all have given by now: the last to give may have died before it could settle.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <muster/kv.h>
+
+#include "base/clock.h"
+#include "topology/exchange_private.h"
+
+#define SLICE_NS 500000000u
+
+static void key_of(const struct mu_key *k, char key[MUSTER_KEY_MAX + 1])
+{
+    snprintf(key, MUSTER_KEY_MAX + 1, "%.*s", (int)k->len, (const char *)k->words);
+}
+
+/* Put ours, or find that it is there. */
+static enum muster_status give(struct muster *m, struct mu_exchange *x, const char *own, const char *global)
+{
+    for (;;) {
+        size_t len = 0;
+        uint64_t version = 0;
+        void *old = NULL;
+        enum muster_status verdict = MUSTER_OK, status;
+        enum mu_verdict what;
+
+        status = muster_kv_try_get(m, global, MUSTER_NTS, NULL, 0, &len, NULL);
+        x->outcome_there = status == MUSTER_OK || status == MUSTER_OUT_OF_RANGE;
+        status = muster_kv_try_get(m, own, MUSTER_NTS, NULL, 0, &len, &version);
+        if (status == MUSTER_OK || status == MUSTER_OUT_OF_RANGE)
+            status = muster_kv_get_alloc(m, own, MUSTER_NTS, muster_after_ns(SLICE_NS), &old, &len, &version);
+        if (status == MUSTER_DEADLINE_EXCEEDED)
+            continue; /* deleted in between */
+        if (status && status != MUSTER_NOT_FOUND)
+            return status;
+        what = mu_giving_judge(x, status ? 0 : version, old, len, &verdict);
+        free(old);
+        if (what == MU_KEEP)
+            return verdict;
+        status = muster_kv_compare_and_set(m, own, MUSTER_NTS, x->version, x->given, x->given_size, &x->version);
+        if (status != MUSTER_ABORTED)
+            return status;
+    }
+}
+
+/* The listing's entries into their tasks' places; how many there are. */
+static uint32_t sort_locals(const struct muster_kv_list *list, size_t prefix, struct mu_givens *l)
+{
+    uint32_t found = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        const struct muster_kv_entry *e = &list->entries[i];
+        char *end;
+        unsigned long task = strtoul(e->key + prefix, &end, 10);
+
+        if (*end || task >= l->count || l->values[task] || e->value_len < sizeof(struct local_head))
+            continue;
+        l->values[task] = malloc(e->value_len);
+        if (!l->values[task])
+            continue;
+        memcpy(l->values[task], e->value, e->value_len);
+        l->bytes[task] = (const uint8_t *)l->values[task] + sizeof(struct local_head);
+        l->sizes[task] = e->value_len - sizeof(struct local_head);
+        l->versions[task] = e->version;
+        found++;
+    }
+    return found;
+}
+
+/* If all have given: make the outcome, and insert it. */
+static enum muster_status settle(struct muster *m, struct mu_exchange *x, const char *own, const char *global)
+{
+    struct muster_kv_list *list;
+    struct mu_givens l = {0};
+    char directory[MUSTER_KEY_MAX + 1];
+    void *value = NULL;
+    size_t len = 0, count = 0, prefix = (size_t)(strrchr(own, '/') - own);
+    enum muster_status status;
+
+    memcpy(directory, own, prefix);
+    status = muster_kv_count(m, directory, prefix, &count);
+    if (status || count < x->seg->num_tasks)
+        return status;
+    status = muster_kv_get_dir(m, directory, prefix, &list);
+    if (status)
+        return status;
+    status = mu_givens_begin(x, &l);
+    if (!status && sort_locals(list, prefix + 1, &l) == l.count)
+        status = mu_giving_compose(x, &l, &value, &len);
+    muster_kv_list_free(list);
+    mu_givens_done(&l);
+    if (!status && value)
+        status = muster_kv_insert(m, global, MUSTER_NTS, value, len);
+    free(value);
+    return status == MUSTER_ALREADY_EXISTS ? MUSTER_OK : status; /* the first one counts */
+}
+
+static enum muster_status late(struct muster *m, const struct mu_exchange *x, const char *own)
+{
+    size_t count = 0, prefix = (size_t)(strrchr(own, '/') - own);
+
+    if (muster_kv_count(m, own, prefix, &count))
+        count = 0;
+    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s: the deadline passed, and %zu of %u tasks are missing", x->what,
+                   count < x->seg->num_tasks ? x->seg->num_tasks - count : 0, x->seg->num_tasks);
+}
+
+enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster_deadline deadline, void **ret_global,
+                                 size_t *ret_size)
+{
+    char own[MUSTER_KEY_MAX + 1], global[MUSTER_KEY_MAX + 1];
+    enum muster_status failure = MUSTER_OK, status;
+
+    key_of(&x->own, own);
+    key_of(&x->global, global);
+    status = give(m, x, own, global);
+    while (!status) {
+        muster_deadline slice = muster_after_ns(SLICE_NS);
+        size_t len = 0;
+
+        status = settle(m, x, own, global);
+        if (status)
+            break;
+        free(x->value);
+        x->value = NULL;
+        status = muster_kv_get_alloc(m, global, MUSTER_NTS, slice < deadline ? slice : deadline, &x->value, &len, NULL);
+        if (!status)
+            return mu_giving_deliver(x, len, ret_global, ret_size);
+        if (failure)
+            return failure;
+        if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_UNAVAILABLE) {
+            failure = mu_giving_look_for_failure(x); /* then once more whether it is there by now */
+            if (status == MUSTER_UNAVAILABLE && !failure)
+                return status;
+            status = failure || mu_now() < deadline ? MUSTER_OK : late(m, x, own);
+        }
+    }
+    return status;
+}
