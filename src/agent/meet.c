@@ -194,6 +194,13 @@ static void free_bridge(struct mu_agent_bridge *b)
 
 /* ---- meeting ----------------------------------------------------------------------------------------------------- */
 
+static const char *name_of(void *arg, uint32_t host)
+{
+    const struct mu_agent_bridge *b = arg;
+
+    return b->hosts && host < b->num_hosts ? b->hosts[host].name : NULL;
+}
+
 static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options)
 {
     const struct mu_agent_hosts *hosts = b->options;
@@ -207,6 +214,7 @@ static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret
         .welcome_len = b->welcome.len,
         .join_until = muster_after_ns(hosts->join_timeout_ns),
         .arg = b,
+        .name_of = name_of,
         .said = hear_sentence,
         .control = hear_talk,
         .host_changed = hear_host,

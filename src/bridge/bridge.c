@@ -147,7 +147,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
 /* MUSTER_UNKNOWN: not yet. */
 static enum muster_status look_at_meeting(struct mu_bridge *b, const _Atomic int *stop)
 {
-    char missing[256];
+    char missing[1024];
 
     if (b->options.leader && !b->num_missing)
         mu_bridge_welcome_all(b);

@@ -276,9 +276,15 @@ void mu_bridge_say_missing(const struct mu_bridge *b, char *text, size_t size)
     uint32_t said = 0;
     size_t at = (size_t)snprintf(text, size, "%s", b->num_missing == 1 ? "host" : "hosts");
 
-    for (uint32_t i = 1; i < b->shape.num_hosts && said < 16 && at < size; i++)
-        if (!b->seats[i].is_taken)
-            at += (size_t)snprintf(text + at, size - at, "%s %u", said++ ? "," : "", i);
+    for (uint32_t i = 1; i < b->shape.num_hosts && said < 16 && at < size; i++) {
+        const char *name = b->options.name_of ? b->options.name_of(b->options.arg, i) : NULL;
+
+        if (b->seats[i].is_taken)
+            continue;
+        at += (size_t)snprintf(text + at, size - at, "%s %u", said++ ? "," : "", i);
+        if (name && *name && at < size)
+            at += (size_t)snprintf(text + at, size - at, " (%.63s)", name);
+    }
     if (at < size && b->num_missing > said)
         at += (size_t)snprintf(text + at, size - at, " and %u more", b->num_missing - said);
     if (at < size)

@@ -186,7 +186,7 @@ static void phase(void (*body)(struct sim_task *t))
 
 static void emit(const char *name, double value, const char *unit)
 {
-    printf("{\"metric\": \"scale.%s.%u\", \"who\": \"muster\", \"value\": %.3f, \"unit\": \"%s\"}\n", name,
+    printf("{\"metric\": \"scale.%s.%u\", \"who\": \"muster\", \"value\": %.6f, \"unit\": \"%s\"}\n", name,
            sim.num_hosts, value, unit);
 }
 

@@ -6,7 +6,7 @@
 cat > "$TMPDIR/rsh" <<'EOS'
 #!/bin/sh
 shift
-exec "$@"
+eval "exec $*" # as a shell at the other end would: words come quoted
 EOS
 chmod +x "$TMPDIR/rsh"
 

@@ -8,6 +8,8 @@ start_job 2 sh -c 'exec sleep 1000'
 slots() { "$MUSTER" segment info "$JOB" --json 2> /dev/null | "$PYTHON" -c 'import json, sys
 print(json.load(sys.stdin)["slots_live"])'; }
 given_back() { [ "$(slots)" -eq "$before" ]; }
+watched() { [ "$(slots)" -ge 2 ]; } # by the launcher's second thread, which comes behind the tasks
+await "the launcher watches" watched
 before=$(slots)
 # The pids in there are small; those of our own that have the same numbers are other processes, or none.
 unshare -pf --mount-proc --kill-child "$MUSTER" barrier wait apart --task 1 --job "$JOB" > "$OUT.apart" 2>&1 &

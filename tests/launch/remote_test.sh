@@ -13,7 +13,7 @@ cat > "$TMPDIR/rsh" <<'EOS'
 host=$1; shift
 echo "$$ $host $*" >> "$RSH_LOG"
 cd /
-exec env -u WILL "$@"
+eval "exec env -u WILL $*" # as a shell at the other end would: words come quoted
 EOS
 chmod +x "$TMPDIR/rsh"
 export RSH_LOG=$TMPDIR/rsh.log
@@ -135,14 +135,14 @@ err_has 'host b has not come: its command (.*) exited with status 127: muster wa
 printf '#!/bin/sh\nexec sleep 900\n' > "$TMPDIR/idles"
 chmod +x "$TMPDIR/idles"
 check 125 run --hosts b:1,c:1 --rsh "$TMPDIR/idles" --join-timeout 300ms true
-err_has 'have not come in time'
+err_has '^muster run: hosts 1 (b), 2 (c) of 3 have not come in time$'
 check 124 run --hosts b:1 --rsh "$TMPDIR/idles" --timeout 200ms true
 err_has 'timed out after 0.2 s with 0 of 1 tasks running'
 printf '#!/bin/sh\nkill -TERM $PPID; exec sleep 900\n' > "$TMPDIR/ends" # the launcher
 chmod +x "$TMPDIR/ends"
 check 143 run --hosts b:1 --rsh "$TMPDIR/ends" true
 err_has '^muster run: SIGTERM: ending the job$'
-printf '#!/bin/sh\nshift; head -c 65 > /dev/null; { echo %064d; cat; } | "$@"\n' 0 > "$TMPDIR/forges"
+printf '#!/bin/sh\nshift; head -c 65 > /dev/null; { echo %064d; cat; } | eval "$*"\n' 0 > "$TMPDIR/forges"
 chmod +x "$TMPDIR/forges"
 check 125 run --hosts b:1 --rsh "$TMPDIR/forges" --join-timeout 3s true
 err_has '^muster agent (host b): the leader (.*) has another key than this host'
@@ -198,7 +198,7 @@ grep -q 'does not end' "$ERR" && fail "it was waited for"
 clean
 
 # The command is killed, and its agent goes on alone: it sees that.
-printf '#!/bin/sh\nshift; echo $$ >> "$RSH_LOG"; "$@" <&0\n' > "$TMPDIR/through"
+printf '#!/bin/sh\nshift; echo $$ >> "$RSH_LOG"; eval "$*" <&0\n' > "$TMPDIR/through"
 chmod +x "$TMPDIR/through"
 begin --hosts localhost:2,b:2 --rsh "$TMPDIR/through"
 kill -KILL "$(cat "$RSH_LOG")"
