@@ -245,7 +245,6 @@ static void sweep_callers(struct mu_core *core, struct calls *c)
             continue; /* no memory: at the next look */
         arrived(c, a);
         acknowledge(c, i, a->number);
-        mu_carry_end(core, i, a->number);
         set_open(core, a, false);
         a->large = false;
     }

@@ -64,8 +64,6 @@ static inline struct calls *mu_calls_of(struct mu_core *core)
 
 /* Do what is asked, unless it was done. */
 void mu_carry_out(struct mu_core *core, const struct mu_request *r);
-/* This host's caller is dead: nobody waits for what it asked its own agent. */
-void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number);
 /* The answer into this host's segment. */
 enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t number, enum muster_status status,
                                 const char *text, const void *body, size_t len);

@@ -48,7 +48,7 @@ clean
 check 0 run --hosts 'user@b:1,c:1' -l --env 'A=two words' -- sh -c 'echo "$A|$1|${MUSTER_KEY-no key}"' sh "it's  \$here"
 sorted_is "[0] two words|it's  \$here|no key
 [1] two words|it's  \$here|no key"
-grep -q "^[0-9]* user@b .*/muster agent --join .* --node-id 1 --nodes 3 -n 1 --job $JOB --host-name b --key-file - --join-timeout 60000000000ns$" "$RSH_LOG" ||
+grep -q "^[0-9]* user@b .*/muster'\\? agent --join .* --node-id 1 --nodes 3 -n 1 --job $JOB --host-name b --key-file - --join-timeout 60000000000ns$" "$RSH_LOG" ||
     fail "what rsh was given: $(cat "$RSH_LOG")"
 grep -qE '[0-9a-f]{64}' "$RSH_LOG" && fail "a key on a command line"
 : > "$RSH_LOG"
