@@ -36,6 +36,14 @@ static int refuse(struct mu_cli_call *call)
     return 0;
 }
 
+/* A name or an IPv4 address, or an IPv6 address as it is: nothing with a port, brackets or a blank. */
+static int is_bare_address(const char *text)
+{
+    const char *colon = strchr(text, ':');
+
+    return *text && !strpbrk(text, "[] \t/") && (!colon || strchr(colon + 1, ':'));
+}
+
 int mu_cli_hosts_take(struct mu_cli_call *call, struct mu_cli_job *job, struct mu_cli_hosts *hosts)
 {
     const char *list = call->values[MU_OPT_HOSTS], *file = call->values[MU_OPT_HOSTFILE];
@@ -59,6 +67,9 @@ int mu_cli_hosts_take(struct mu_cli_call *call, struct mu_cli_job *job, struct m
         .latency = call->values[MU_OPT_LATENCY] != NULL,
         .orders = &hosts->orders,
     };
+    if (hosts->hosts.address && !is_bare_address(hosts->hosts.address))
+        return mu_cli_usage(call, "--address: '%s' is not a name or an address alone; the port is the kernel's choice",
+                            hosts->hosts.address);
     if (hosts->hosts.rsh && !hosts->hosts.rsh[strspn(hosts->hosts.rsh, " \t")])
         return mu_cli_usage(call, "--rsh is empty: say a command such as ssh");
     code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &hosts->hosts.heartbeat_timeout_ns);

@@ -10,6 +10,7 @@
 #include "child.h"
 #include "history.h"
 #include "hosts.h"
+#include "perform.h"
 
 #include <muster/muster.h>
 #include <signal.h>
@@ -73,32 +74,6 @@ static void choose(struct test_random *r, struct op *o, int self, int n, uint64_
         o->len = 0;
 }
 
-static uint32_t perform(struct muster *m, const char *key, struct op *o)
-{
-    int64_t sum = 0;
-    size_t n = 0;
-    uint32_t s;
-
-    switch (o->kind) {
-    case OP_SET: return muster_kv_set(m, key, MUSTER_NTS, o->bytes, o->len, &o->version);
-    case OP_GET: return get(m, key, o);
-    case OP_INSERT: return muster_kv_insert(m, key, MUSTER_NTS, o->bytes, o->len);
-    case OP_DELETE:
-        s = muster_kv_delete(m, key, MUSTER_NTS, &n);
-        o->version = n;
-        return s;
-    case OP_CAS: return muster_kv_compare_and_set(m, key, MUSTER_NTS, o->expected, o->bytes, o->len, &o->version);
-    case OP_INCREMENT:
-        s = muster_kv_increment(m, key, MUSTER_NTS, (int64_t)o->expected, &sum);
-        o->version = (uint64_t)sum;
-        return s;
-    default:
-        s = muster_kv_append(m, key, MUSTER_NTS, o->bytes, o->len, &n);
-        o->found_len = (uint32_t)n;
-        return s;
-    }
-}
-
 static void one_entry(struct muster *m, struct test_random *r, int self, int n, uint64_t versions[KEYS],
                       uint32_t lens[KEYS])
 {
@@ -111,7 +86,7 @@ static void one_entry(struct muster *m, struct test_random *r, int self, int n, 
     o.called = muster_now_ns();
     e->op = o;
     atomic_store(&e->state, 1);
-    o.status = perform(m, key_names[e->key], &o);
+    o.status = perform(m, key_names[e->key], &o, get);
     o.returned = muster_now_ns();
     e->op = o;
     atomic_store(&e->state, 2);

@@ -124,6 +124,10 @@ sorted_is "$(printf '0:0\n1:0\n2:1')"
 clean
 
 # ---- what does not come ----
+for wrong in a:4711 '[fd00::1]' '' 'a b'; do
+    check 2 run --hosts b:1 --address "$wrong" true
+    err_has "^muster run: --address: '.*' is not a name or an address alone"
+done
 check 125 run --hosts b:1 --rsh false true
 err_has '^muster run: host b has not come: its command (false) exited with status 1$'
 check 125 run --hosts b:1 --rsh /nonexistent/rsh true

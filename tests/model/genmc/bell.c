@@ -57,47 +57,19 @@ bool mu_slot_is_dead(const struct muster_segment *seg, uint32_t slot, uint64_t w
     return false;
 }
 
-/* ---- the kernel's queue, for one sleeper ---- */
-static pthread_mutex_t queue = PTHREAD_MUTEX_INITIALIZER;
-static bool queued;
-static _Atomic(int) woken;
+#include "queue.h"
 
 void mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count, muster_deadline deadline)
 {
-    bool same;
-
     (void)count, (void)deadline;
     pthread_mutex_lock(&queue);
-    same = atomic_load_explicit(words[0], memory_order_relaxed) == values[0];
-    queued = same;
-    pthread_mutex_unlock(&queue);
-    if (!same)
-        return;
-#ifdef REACH
-    MUST(reach, false);
-#endif
-    __VERIFIER_loop_begin();
-    for (;;) {
-        int now;
-
-        __VERIFIER_spin_start();
-        now = atomic_load_explicit(&woken, memory_order_acquire);
-        __VERIFIER_spin_end(now);
-        if (now)
-            break;
-    }
-    atomic_store_explicit(&woken, 0, memory_order_relaxed);
+    queue_or_go(atomic_load_explicit(words[0], memory_order_relaxed) == values[0]);
 }
 
 void mu_futex_wake32(mu_a32 *word)
 {
     (void)word;
-    pthread_mutex_lock(&queue);
-    if (queued) {
-        queued = false;
-        atomic_store_explicit(&woken, 1, memory_order_release);
-    }
-    pthread_mutex_unlock(&queue);
+    queue_wake();
 }
 
 #define TASKS 2

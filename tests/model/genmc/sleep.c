@@ -26,63 +26,28 @@
 
 PRIVATE(struct mu_wait, waiting, sizeof(struct mu_wait))
 
-/* ---- the kernel's queue, for one sleeper ---- */
-static pthread_mutex_t queue = PTHREAD_MUTEX_INITIALIZER;
-static bool queued;
-static _Atomic(int) woken;
+#include "queue.h"
 
 void mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen, muster_deadline deadline)
 {
-    bool same;
-
     (void)deadline;
     pthread_mutex_lock(&queue);
-    same = (uint32_t)atomic_load_explicit(word, memory_order_relaxed) == value &&
-           atomic_load_explicit(epoch, memory_order_relaxed) == seen;
-#ifdef BREAK_KERNEL_SEES_NOTHING
-    same = true;
-#endif
-    queued = same;
-    pthread_mutex_unlock(&queue);
-    if (!same)
-        return;
-#ifdef REACH
-    MUST(reach, false);
-#endif
-    __VERIFIER_loop_begin();
-    for (;;) {
-        int now;
-
-        __VERIFIER_spin_start();
-        now = atomic_load_explicit(&woken, memory_order_acquire);
-        __VERIFIER_spin_end(now);
-        if (now)
-            break;
-    }
-    atomic_store_explicit(&woken, 0, memory_order_relaxed);
-}
-
-static void wake(void)
-{
-    mu_point(NULL);
-    pthread_mutex_lock(&queue);
-    if (queued) {
-        queued = false;
-        atomic_store_explicit(&woken, 1, memory_order_release);
-    }
-    pthread_mutex_unlock(&queue);
+    queue_or_go((uint32_t)atomic_load_explicit(word, memory_order_relaxed) == value &&
+                atomic_load_explicit(epoch, memory_order_relaxed) == seen);
 }
 
 void mu_futex_wake(mu_a64 *word)
 {
     (void)word;
-    wake();
+    mu_point(NULL);
+    queue_wake();
 }
 
 void mu_futex_wake32(mu_a32 *word)
 {
     (void)word;
-    wake();
+    mu_point(NULL);
+    queue_wake();
 }
 
 bool mu_segment_is_closed(const struct muster_segment *segment)
