@@ -9,6 +9,7 @@
 /* A host as its leader sees it. */
 struct mu_agent_host {
     char name[256];
+    char way[64]; /* our address towards it; "": not known */
     uint32_t first_task, tasks;
     uint32_t running; /* or about to be started; 0 of the leader itself */
     int over;         /* its tasks have ended, or it is lost: nothing more is awaited of it */

@@ -47,8 +47,10 @@ static void hear_sentence(void *arg, const char *sentence)
     mu_agent_say("%s", sentence);
 }
 
+/* In the meeting's thread: names may take long to be found, and the loop has signals and the clock to look after. */
 static void hear_listens(void *arg, const char *address)
 {
+    mu_agent_find_ways(arg);
     put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address));
 }
 

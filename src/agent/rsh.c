@@ -50,15 +50,24 @@ static int address_towards(const char *host, char *ret_address, size_t size)
 }
 
 /* As HOST:PORT. */
-static void leader_for(const struct mu_agent_bridge *b, const char *host, char *ret_leader, size_t size)
+static void leader_for(const struct mu_agent_bridge *b, uint32_t host, char *ret_leader, size_t size)
 {
     char address[256] = "";
 
     if (b->options->address)
         snprintf(address, sizeof address, "%s", b->options->address);
-    else if (address_towards(host, address, sizeof address))
+    else if (b->hosts[host].way[0])
+        snprintf(address, sizeof address, "%s", b->hosts[host].way);
+    else
         gethostname(address, sizeof address - 1); /* its name is one that only rsh knows */
     snprintf(ret_leader, size, strchr(address, ':') ? "[%s]%s" : "%s%s", address, b->port);
+}
+
+void mu_agent_find_ways(struct mu_agent_bridge *b)
+{
+    for (uint32_t i = 1; b->options->list && !b->options->address && i < b->num_hosts && !b->stop; i++)
+        if (address_towards(b->hosts[i].name, b->hosts[i].way, sizeof b->hosts[i].way))
+            b->hosts[i].way[0] = '\0';
 }
 
 void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, size_t size)
@@ -154,7 +163,7 @@ static int make_command(const struct mu_agent *agent, uint32_t host, struct comm
          word = strtok_r(NULL, " \t", &save))
         ret_command->words[ret_command->count++] = word;
     ret_command->own_from = ret_command->count;
-    leader_for(b, name, leader, sizeof leader);
+    leader_for(b, host, leader, sizeof leader);
     snprintf(number[0], sizeof number[0], "%u", host);
     snprintf(number[1], sizeof number[1], "%u", b->num_hosts);
     snprintf(number[2], sizeof number[2], "%u", b->options->list->list[host].tasks);
