@@ -4,6 +4,10 @@
  * The keys, their values and the steps are those of exchange.c; the leader's host does not tell the two apart. What
  * differs: ours is put by compare-and-set, all locals are read as one listing, and the outcome is waited for in slices,
  * between which it is looked whether all have given by now: the last to give may have died before it could settle.
+ *
+ * In a large job thousands of tasks find at the same moment that all have given. All locals to each of them would be
+ * gigabytes, so one does it: who inserts muster/topology/NAME/turn/0. The others wait a slice; is the outcome not there
+ * then, that one has died or has no memory, and the next has a turn.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +25,13 @@ static void key_of(const struct mu_key *k, char key[MUSTER_KEY_MAX + 1])
     snprintf(key, MUSTER_KEY_MAX + 1, "%.*s", (int)k->len, (const char *)k->words);
 }
 
-/* Put ours, or find that it is there. */
+/* Put ours, or find that it is there. Most often nothing is: that is tried first, with one call for three. */
 static enum muster_status give(struct muster *m, struct mu_exchange *x, const char *own, const char *global)
 {
+    enum muster_status first = muster_kv_compare_and_set(m, own, MUSTER_NTS, 0, x->given, x->given_size, &x->version);
+
+    if (first != MUSTER_ABORTED)
+        return first;
     for (;;) {
         size_t len = 0;
         uint64_t version = 0;
@@ -74,8 +82,22 @@ static uint32_t sort_locals(const struct muster_kv_list *list, size_t prefix, st
     return found;
 }
 
-/* If all have given: make the outcome, and insert it. */
-static enum muster_status settle(struct muster *m, struct mu_exchange *x, const char *own, const char *global)
+/* Whether it is for this task to make the outcome: *turn moves on when it is another's. */
+static enum muster_status take_turn(struct muster *m, const char *global, uint32_t *turn, bool *ret_ours)
+{
+    char key[MUSTER_KEY_MAX + 32];
+    enum muster_status status;
+
+    snprintf(key, sizeof key, "%.*s/turn/%u", (int)(strrchr(global, '/') - global), global, *turn);
+    status = muster_kv_insert(m, key, MUSTER_NTS, "", 0);
+    *turn += 1;
+    *ret_ours = status == MUSTER_OK;
+    return status == MUSTER_ALREADY_EXISTS ? MUSTER_OK : status;
+}
+
+/* If all have given, and nobody else does it: make the outcome, and insert it. */
+static enum muster_status settle(struct muster *m, struct mu_exchange *x, const char *own, const char *global,
+                                 uint32_t *turn)
 {
     struct muster_kv_list *list;
     struct mu_givens l = {0};
@@ -83,10 +105,13 @@ static enum muster_status settle(struct muster *m, struct mu_exchange *x, const 
     void *value = NULL;
     size_t len = 0, count = 0, prefix = (size_t)(strrchr(own, '/') - own);
     enum muster_status status;
+    bool ours = false;
 
     memcpy(directory, own, prefix);
     status = muster_kv_count(m, directory, prefix, &count);
-    if (status || count < x->seg->num_tasks)
+    if (!status && count >= x->seg->num_tasks)
+        status = take_turn(m, global, turn, &ours);
+    if (status || !ours)
         return status;
     status = muster_kv_get_dir(m, directory, prefix, &list);
     if (status)
@@ -117,6 +142,7 @@ enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster
 {
     char own[MUSTER_KEY_MAX + 1], global[MUSTER_KEY_MAX + 1];
     enum muster_status failure = MUSTER_OK, status;
+    uint32_t turn = 0;
 
     key_of(&x->own, own);
     key_of(&x->global, global);
@@ -125,7 +151,7 @@ enum muster_status mu_giving_far(struct muster *m, struct mu_exchange *x, muster
         muster_deadline slice = muster_after_ns(SLICE_NS);
         size_t len = 0;
 
-        status = settle(m, x, own, global);
+        status = settle(m, x, own, global, &turn);
         if (status)
             break;
         free(x->value);

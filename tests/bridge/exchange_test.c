@@ -133,6 +133,30 @@ static void test_a_fault_is_everybodys(void **state)
     exchange(&g, false);
 }
 
+/* Whoever was to make the outcome has died: the turns are taken, and nothing is there. */
+static void test_the_next_has_a_turn(void **state)
+{
+    struct gift g = {"turns", MUSTER_FORM_XLA, 4, MUSTER_OK};
+    struct hosts *h = hosts_open(&config);
+    struct muster *m = hosts_observer(h, 0);
+    pid_t pids[TASKS];
+
+    (void)state;
+    for (int turn = 0; turn < 2; turn++) {
+        char key[64];
+
+        snprintf(key, sizeof key, "muster/topology/turns/turn/%d", turn);
+        assert_ok(muster_kv_insert(m, key, MUSTER_NTS, "", 0));
+    }
+    for (uint32_t i = 0; i < TASKS; i++)
+        pids[i] = hosts_task(h, i, give, &g);
+    for (uint32_t i = 0; i < TASKS; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_one_result(h, g.name);
+    muster_leave(m);
+    assert_int_equal(hosts_close(h), 0);
+}
+
 static void test_broken_connections_change_nothing(void **state)
 {
     struct gift g = {"broken", MUSTER_FORM_XLA, -1, MUSTER_OK};
@@ -168,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_get_the_same),
         cmocka_unit_test(test_a_fault_is_everybodys),
+        cmocka_unit_test(test_the_next_has_a_turn),
         cmocka_unit_test(test_broken_connections_change_nothing),
         cmocka_unit_test(test_the_deadline_counts_the_missing),
     };

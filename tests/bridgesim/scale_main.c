@@ -26,6 +26,9 @@ static struct {
     uint32_t barriers;
     uint64_t leader_ns, followers_ns;
     void (*body)(struct sim_task *t);
+    void *global; /* what the first task was given */
+    size_t global_size;
+    uint32_t exchanged; /* tasks that have the same */
 } scale;
 
 static uint64_t clock_ns(clockid_t clock)
@@ -85,19 +88,39 @@ static void meet(struct sim_task *t)
             sim_fail("task %u, barrier %u: %s", t->id, i, muster_last_error());
 }
 
+/* What a host of eight devices tells, a task a device: its id, the host's boot id, the device. */
+static size_t make_local(const struct sim_task *t, uint8_t local[64])
+{
+    static const uint8_t device[] = {0x1a, 15,  0x08, 0,   0x12, 11,  'G', 'P', 'U',
+                                     ' ',  'o', 'f',  ' ', 'h',  'o', 's', 't'};
+    size_t len = 0;
+
+    local[len++] = 0x08;
+    if (t->id > 127)
+        local[len++] = (uint8_t)(0x80 | (t->id & 127));
+    local[len++] = (uint8_t)(t->id > 127 ? t->id >> 7 : t->id);
+    len += (size_t)snprintf((char *)local + len, 16, "\x12\x08host%04u", t->host);
+    memcpy(local + len, device, sizeof device);
+    return len + sizeof device;
+}
+
 static void exchange(struct sim_task *t)
 {
-    char local[512];
+    uint8_t local[64];
     void *global = NULL;
-    size_t size;
-    int len = snprintf(local, sizeof local, "%c%c\x12\x08host%04u", 0x08, (int)(t->id & 127), t->host);
+    size_t size, len = make_local(t, local);
 
-    for (int i = 0; i < 1 && len < 256; i++)
-        len += snprintf(local + len, sizeof local - (size_t)len, "\x1a\x10\x08%c\x12\x0cGPU of a host", i);
-    if (muster_topology_exchange(t->m, NULL, MUSTER_FORM_XLA, local, (size_t)len, MUSTER_FOREVER, &global, &size) !=
-        MUSTER_OK)
+    if (muster_topology_exchange(t->m, NULL, MUSTER_FORM_XLA, local, len, MUSTER_FOREVER, &global, &size) != MUSTER_OK)
         sim_fail("task %u exchanges: %s", t->id, muster_last_error());
+    if (!scale.global) {
+        scale.global = global;
+        scale.global_size = size;
+        global = NULL;
+    } else if (size != scale.global_size || memcmp(global, scale.global, size) != 0) {
+        sim_fail("task %u was given another global topology than the first", t->id);
+    }
     free(global);
+    scale.exchanged++;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -274,6 +297,9 @@ int main(int argc, char **argv)
     if (argc == 5) {
         began = clock_ns(CLOCK_MONOTONIC);
         phase(exchange);
+        if (scale.exchanged != sim.num_tasks)
+            sim_fail("%u of %u tasks have exchanged", scale.exchanged, sim.num_tasks);
+        free(scale.global);
         emit_phase("exchange", began, 1);
     }
     emit_memory();

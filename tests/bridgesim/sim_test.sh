@@ -32,5 +32,5 @@ for i in 1 2; do "$sim" --mutation lose-frames --seed "$seed" --trace > "$TMPDIR
 [ "$(wc -l < "$TMPDIR/1")" -gt 100 ] || { echo "FAILED: nothing is traced"; exit 1; }
 cmp <(grep -v schedules "$TMPDIR/1") <(grep -v schedules "$TMPDIR/2") || { echo "FAILED: seed $seed does not replay"; exit 1; }
 
-# A larger job: 24 hosts of 4 tasks.
-"$BUILD/tests/bridgesim/scale" 24 4 10 || exit 1
+# A larger job: 24 hosts of 8 tasks, who are all given the same global topology.
+"$BUILD/tests/bridgesim/scale" 24 8 10 exchange || exit 1
