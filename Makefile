@@ -81,9 +81,10 @@ FORMATTED = $(sort $(shell find shm_layout include src tests bench examples plug
 LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
 
 # What the executable's rooms link with, and so do tests and benches. Static: as a shared library libuv costs each start
-# of the command 0.11 ms instead of 0.04 ms, and so an installed muster needs nothing but libc. curses, of which only
-# 'muster top' calls anything, costs a start nothing that can be measured. As shared libraries, OpenSSL's two add 0.9 ms.
-EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libncursesw.a -l:libtinfo.a -l:libssl.a -l:libcrypto.a
+# of the command 0.11 ms instead of 0.04 ms, and so a job of one host needs nothing but libc. curses, of which only
+# 'muster top' calls anything, costs a start nothing that can be measured. OpenSSL, which costs 0.5 ms as archives and
+# 0.9 ms as shared libraries, is opened when hosts are to be connected: bridge/openssl.h.
+EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libncursesw.a -l:libtinfo.a
 
 # ---- variants ------------------------------------------------------------------------------------------------------
 

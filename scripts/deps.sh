@@ -12,7 +12,7 @@ build  libc6-dev           the C library's headers
 build  make                reads the Makefile
 build  libncurses-dev      the screen of muster top, linked statically
 build  libuv1-dev          the event loop of the muster command, linked statically
-build  libssl-dev          TLS 1.3 between the agents of several hosts, linked statically
+build  libssl-dev          OpenSSL's types; the library itself is opened when hosts are connected by TLS
 build  libhwloc-dev        hwloc's types; the library itself is opened when it is needed
 build  libprotobuf-c-dev   reads and writes protobuf messages; in the command linked statically
 build  protobuf-c-compiler makes C of the .proto files

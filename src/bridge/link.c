@@ -221,7 +221,8 @@ void mu_link_free(struct mu_link *link)
     while (link->peers)
         mu_peer_close(link->peers, MU_LINK_QUIET, "ended");
     mu_peer_free_all(&link->dead);
-    SSL_CTX_free(link->tls);
+    if (link->tls) /* else OpenSSL may not be open */
+        SSL_CTX_free(link->tls);
     if (link->epoll >= 0)
         close(link->epoll);
     if (link->poke >= 0)

@@ -155,7 +155,8 @@ void mu_peer_free_all(struct mu_link_peer **list)
         *list = p->next;
         mu_peer_forget_queue(p);
         mu_frame_reader_done(&p->reader);
-        SSL_free(p->ssl);
+        if (p->ssl) /* else OpenSSL may not be open */
+            SSL_free(p->ssl);
         free(p);
     }
 }

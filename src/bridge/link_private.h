@@ -8,13 +8,13 @@
 #ifndef MU_BRIDGE_LINK_PRIVATE_H
 #define MU_BRIDGE_LINK_PRIVATE_H
 
-#include <openssl/ssl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include "bridge/link.h"
 #include "bridge/link_address.h"
 #include "bridge/link_state.h"
+#include "bridge/openssl.h"
 
 #define MU_LINK_NOBODY UINT32_MAX
 

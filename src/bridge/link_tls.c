@@ -7,7 +7,6 @@
  * written by a BIO of ours, because OpenSSL's own would raise SIGPIPE.
  */
 #include <errno.h>
-#include <openssl/err.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -145,6 +144,7 @@ enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_cont
     const struct mu_link_options *o = &link->options;
     bool has_files = o->certificate || o->private_key || o->authority;
     enum muster_status status = MUSTER_OK;
+    char why[400];
     SSL_CTX *tls;
 
     *ret_context = NULL;
@@ -152,6 +152,8 @@ enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_cont
         return MUSTER_OK;
     if (o->key && has_files)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "give either a key or certificates, not both");
+    if (mu_openssl_open(NULL, why, sizeof why))
+        return mu_fail(MUSTER_UNAVAILABLE, "%s", why);
     tls = SSL_CTX_new(TLS_method());
     if (!tls || !bio_method() || !SSL_CTX_set_min_proto_version(tls, TLS1_3_VERSION) ||
         !SSL_CTX_set_ciphersuites(tls, SUITES) || !SSL_CTX_set_num_tickets(tls, 0) ||

@@ -41,6 +41,7 @@ static const struct topic topics[] = {
     {"memory", mu_doctor_memory, 5, NULL},
     {"host", mu_doctor_host, 5, "add this host's name to /etc/hosts, or mend the servers in /etc/resolv.conf"},
     {"hwloc", mu_doctor_hwloc, 5, "reinstall libhwloc15, and look at LD_LIBRARY_PATH for another copy"},
+    {"openssl", mu_doctor_openssl, 10, "reinstall libssl3, and look at LD_LIBRARY_PATH for another copy"},
     {"nvml", mu_doctor_nvml, 10, "reinstall the NVIDIA driver, and look for NVRM lines in 'dmesg'"},
     {"cuda", mu_doctor_cuda, 20, "reinstall the NVIDIA driver, and look for NVRM lines in 'dmesg'"},
     {"nccl", mu_doctor_nccl, 10, "reinstall libnccl2, and look at LD_LIBRARY_PATH for another copy"},

@@ -1,7 +1,7 @@
 /*
- * cli/doctor_gpu.c: libraries that are loaded when they are there, hwloc and those of accelerators, and accelerators
- * that are there without a driver. Each library is really loaded and asked; doctor.c sees to it that a broken one does
- * no harm.
+ * cli/doctor_gpu.c: libraries that are loaded when they are there, hwloc, OpenSSL and those of accelerators, and
+ * accelerators that are there without a driver. Each library is really loaded and asked; doctor.c sees to it that a
+ * broken one does no harm.
  */
 #include "cli/doctor.h"
 
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "accel/nccl_library.h"
+#include "bridge/openssl.h"
 #include "cli/cli.h"
 #include "topology/cuda.h"
 #include "topology/nvml.h"
@@ -127,6 +128,16 @@ void mu_doctor_hwloc(struct mu_doctor_page *page)
     else
         mu_doctor_say(page, MU_DOCTOR_NOTE, "hwloc", "apt-get install libhwloc15",
                       "API %u.%u, but libhwloc.so.15 is that of 2: it is not used", number >> 16, number >> 8 & 0xff);
+}
+
+void mu_doctor_openssl(struct mu_doctor_page *page)
+{
+    void *handle = load(page, "OpenSSL", MU_OPENSSL_LIBRARY, 0, "jobs of several hosts cannot be started",
+                        "apt-get install libssl3 (openssl-libs elsewhere)");
+    const char *(*version)(int);
+
+    if (handle && find(page, "OpenSSL", handle, "OpenSSL_version", &version) == 0)
+        mu_doctor_say(page, MU_DOCTOR_OK, "OpenSSL", NULL, "%.100s", version(OPENSSL_VERSION));
 }
 
 static const char nvml_mend[] =

@@ -35,6 +35,7 @@ fact_has clock clock '[on].*: clock_gettime takes [0-9]* ns'
 fact_has shm segment '[on]' # a note where the tests run with a small /dev/shm
 fact_has processors processors ".*$(nproc)"
 fact_has limits 'open files' ".*$(ulimit -Hn)"
+fact_has openssl OpenSSL 'ok: OpenSSL 3'
 fact_has pci GPUs '[on]'
 check 0 "$MUSTER" doctor
 [ "$(grep -cE '^(ok|note) +[a-zA-Z]' "$OUT")" -eq $(($(wc -l < "$OUT") - 1)) ] || fail "not one line a fact"
@@ -162,6 +163,11 @@ with_hwloc 'int x;'
 fact_has hwloc hwloc 'note: the library has no hwloc_get_api_version'
 with_hwloc 'unsigned hwloc_get_api_version(void) { return 0x10b00; }'
 fact_has hwloc hwloc 'note: API 1.11, but'
+
+echo 'int x;' | "${CC:-gcc}" -x c -shared -fPIC -o "$LIB/libssl.so.3" - || fail "cannot compile"
+doctor 0 env LD_LIBRARY_PATH="$LIB" "$MUSTER"
+fact_has openssl OpenSSL 'note: the library has no OpenSSL_version'
+rm "$LIB/libssl.so.3"
 
 # What only root can take away.
 if [ "$(id -u)" != 0 ] || ! unshare --mount true 2> /dev/null; then

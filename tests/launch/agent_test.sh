@@ -133,6 +133,17 @@ MUSTER_KEY=$(cat "$TMPDIR/key") check 0 agent 1 2 true
 ends_with 0 $leader
 clean
 
+# OpenSSL is opened for hosts alone: a job of one does without it, others say what they lack.
+mkdir "$TMPDIR/broken"
+echo "no library" > "$TMPDIR/broken/libssl.so.3"
+PORT=$(free_port)
+LD_LIBRARY_PATH=$TMPDIR/broken check 125 agent 0 2 --job "$JOB" true
+err_has "cannot load OpenSSL ($TMPDIR/broken/libssl.so.3: "
+err_has 'apt-get install libssl3'
+LD_LIBRARY_PATH=$TMPDIR/broken check 0 "$MUSTER" run --job "$JOB" true
+err_is_empty
+clean
+
 # What is not said.
 check 2 "$MUSTER" agent true
 err_has 'say --join LEADER --node-id I --nodes H'

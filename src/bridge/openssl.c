@@ -1,0 +1,50 @@
+/*
+ * bridge/openssl.c: opening OpenSSL.
+ *
+ * It is never closed: its own clean-up runs at exit, and another link may come.
+ */
+#define MU_OPENSSL_ITSELF
+#include "bridge/openssl.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MEND "install OpenSSL (Debian: apt-get install libssl3)"
+
+struct mu_openssl mu_openssl;
+
+static const struct {
+    const char *name;
+    size_t offset;
+} calls[] = {
+#define ROW(name) {#name, offsetof(struct mu_openssl, name)},
+    MU_OPENSSL_CALLS(ROW)
+#undef ROW
+};
+
+int mu_openssl_open(const char *library, char *why, size_t size)
+{
+    struct mu_openssl openssl;
+    void *handle;
+
+    if (mu_openssl.SSL_new)
+        return 0;
+    handle = dlopen(library ? library : MU_OPENSSL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        snprintf(why, size, "cannot load OpenSSL (%s); " MEND, dlerror());
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        void *address = dlsym(handle, calls[i].name);
+
+        if (!address) {
+            snprintf(why, size, "cannot use OpenSSL (%s); " MEND, dlerror());
+            dlclose(handle);
+            return -1;
+        }
+        memcpy((char *)&openssl + calls[i].offset, &address, sizeof address);
+    }
+    mu_openssl = openssl;
+    return 0;
+}
