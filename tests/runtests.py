@@ -288,6 +288,7 @@ def main():
     for test in done:
         if test.result == "FAIL":
             print("failed: %s  (%s)" % (test.name, test.reason))
+            print("\n".join("    | " + line for line in test.output.splitlines()[-12:]))  # a log may be cut in its middle
     os.makedirs(os.path.dirname(times_file), exist_ok=True)
     with open(times_file, "w") as f:
         json.dump(times, f, indent=0, sort_keys=True)

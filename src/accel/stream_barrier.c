@@ -12,13 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "accel/stream.h"
+#include "base/clock.h"
 #include "base/process.h"
 #include "segment/cluster.h"
 #include "segment/file.h"
 #include "segment/scavenge.h"
+
+/* How long a killed process may need to end, its other threads after the first. */
+#define DYING_NS 5000000000u
 
 /* What a member brings to the meeting. */
 struct card {
@@ -75,15 +80,30 @@ static enum muster_status judge(struct muster_stream_barrier *b, const struct ca
     return MUSTER_OK;
 }
 
-/* The memory of the first member, which may have died since it said where that is: then this is the reason. */
+/*
+ * The memory of the first member, which may have died since it said where that is: then this is the reason. Of a process
+ * that is killed /proc forgets the descriptors when its first thread has ended; that it is lost is seen when the last
+ * one has.
+ */
 static enum muster_status adopt(struct muster_stream_barrier *b, const struct card *first)
 {
     enum muster_status status = mu_stream_adopt(&first->share, b->size, &b->page);
-    char lost[300] = "";
+    uint64_t end = mu_now() + DYING_NS;
+    char lost[300] = "", why[400];
 
-    if (status)
+    if (!status)
+        return MUSTER_OK;
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    for (;;) {
+        bool ending = mu_process_is_ending(first->share.pid); /* before the look, or its end may fall in between */
+
         mu_stream_name_lost(b, lost, sizeof lost);
-    return *lost ? mu_fail(MUSTER_UNAVAILABLE, "%s", lost) : status;
+        if (*lost)
+            return mu_fail(MUSTER_UNAVAILABLE, "%s", lost);
+        if (!ending || mu_now() > end)
+            return mu_fail(status, "%s", why);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
 }
 
 /* The memory is there: everything that may still fail here. */

@@ -35,17 +35,32 @@ ssize_t mu_read_file(const char *path, char *buffer, size_t size)
     return n < 0 && len == 0 ? -1 : (ssize_t)len;
 }
 
-uint64_t mu_process_start(pid_t pid)
+/* What follows the process's name in its stat file, " S 1 ...", in `text`; NULL when that cannot be read. */
+static char *read_stat(pid_t pid, char *text, size_t size)
 {
-    char path[64], text[1024], *p;
+    char path[64];
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (mu_read_file(path, text, sizeof text) <= 0)
-        return 0;
-    p = strrchr(text, ')'); /* the name before it may hold anything */
-    for (int field = 2; p && field < 22; field++)
+    if (mu_read_file(path, text, size) <= 0)
+        return NULL;
+    text = strrchr(text, ')'); /* the name before it may hold anything */
+    return text ? text + 1 : NULL;
+}
+
+uint64_t mu_process_start(pid_t pid)
+{
+    char text[1024], *p = read_stat(pid, text, sizeof text);
+
+    for (int field = 3; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+bool mu_process_is_ending(pid_t pid)
+{
+    char text[1024], *p = read_stat(pid, text, sizeof text);
+
+    return !p || p[1] == 'Z' || p[1] == 'X';
 }
 
 uint64_t mu_namespace(const char *kind)

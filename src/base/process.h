@@ -2,6 +2,7 @@
 #ifndef MU_BASE_PROCESS_H
 #define MU_BASE_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -12,6 +13,11 @@
 ssize_t mu_read_file(const char *path, char *buffer, size_t size);
 /* Start time of the process in clock ticks since boot; 0 when it cannot be read. */
 uint64_t mu_process_start(pid_t pid);
+/*
+ * Whether the process's first thread has ended, and /proc shows no descriptors of it any more: then its other threads
+ * are dying as a rule, or it is gone; it may also live on without that thread.
+ */
+bool mu_process_is_ending(pid_t pid);
 /* Inode of a namespace of this process ("pid", "time"); 0 when it cannot be read. */
 uint64_t mu_namespace(const char *kind);
 /* This boot's id; zeros when it cannot be read. */

@@ -45,7 +45,8 @@ static void calls_go_to_the_leader_and_back(void **state)
         pids[i] = hosts_task(h, i + 1, ask_often, &often);
     for (int i = 0; i < 3; i++)
         assert_int_equal(hosts_reap(h, pids[i]), 0);
-    assert_int_equal(hosts_frames(h, 1, MU_FRAME_CALL), 402);
+    /* a first call may be sent twice: found by the connection that comes up, and again by its bit */
+    assert_in_range(hosts_frames(h, 1, MU_FRAME_CALL), 402, 404);
     assert_int_equal(hosts_frames(h, 2, MU_FRAME_CALL), 0);
     assert_int_equal(hosts_close(h), 0);
 }
@@ -79,10 +80,11 @@ static void stepped_agents_do_nothing_by_themselves(void **state)
     struct test_random r = {test_seed()};
     struct mu_host_view view;
     int often = 3;
-    pid_t pid = hosts_task(h, 1, ask_often, &often);
+    pid_t pid;
 
     (void)state;
-    hosts_settle(h, &r);
+    hosts_settle(h, &r); /* before there is a call that it could carry out */
+    pid = hosts_task(h, 1, ask_often, &often);
     test_until_asleep(pid); /* it has called, and waits */
     assert_int_equal(hosts_frames(h, 1, MU_FRAME_CALL), 0);
     while (!hosts_frames(h, 1, MU_FRAME_CALL))

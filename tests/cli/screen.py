@@ -217,15 +217,19 @@ class Session:
         self.screen = Screen(rows, columns)
         self.raw = b""
         self.status = None
+        ready, go = os.pipe()
         self.pid, self.master = pty.fork()
         if self.pid == 0:
+            os.close(go)
+            os.read(ready, 1)  # until the terminal has been looked at as it was before
             os.environ.update({"TERM": "xterm", "LC_ALL": "C.UTF-8"})
             os.environ.pop("NO_COLOR", None)
             os.environ.update(env or {})
-            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
             os.execv(argv[0], argv)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.before = termios.tcgetattr(self.master)
+        os.close(go)
+        os.close(ready)
 
     def resize(self, rows, columns):
         self.pump(0.05)

@@ -20,6 +20,7 @@ agent()
 # begin I H WORDS...: in the background, its pid in $AGENT, its output in $OUT.I and $ERR.I.
 begin()
 {
+    : > "$OUT.$1" > "$ERR.$1" # now: nothing that an earlier one wrote is taken for this one's
     env --default-signal=INT "$MUSTER" agent --join "127.0.0.1:$PORT" --node-id "$1" --nodes "$2" --join-timeout 20s "${@:3}" \
         > "$OUT.$1" 2> "$ERR.$1" < /dev/null &
     AGENT=$!

@@ -40,6 +40,7 @@ check 0 run -n $((cores + 1)) --bind-to core:overload --label grep -h Cpus_allow
 reports() # OPTION...: what is said on stderr of tasks that run until it has been said
 {
     rm -f "$TMPDIR/go"
+    : > "$ERR" # now: what an earlier run reported is not this one's
     run "$@" sh -c 'until [ -e "$1" ]; do sleep 0.02; done' sh "$TMPDIR/go" > "$OUT" 2> "$ERR" < /dev/null & # sleep: it runs
     RUN=$!
     await "the report is made" grep -q . "$ERR"
