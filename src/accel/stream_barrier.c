@@ -81,9 +81,9 @@ static enum muster_status judge(struct muster_stream_barrier *b, const struct ca
 }
 
 /*
- * The memory of the first member, which may have died since it said where that is: then this is the reason. Of a process
- * that is killed /proc forgets the descriptors when its first thread has ended; that it is lost is seen when the last
- * one has.
+ * The memory of the first member, which may have died since it said where that is: then this is the reason. Of a
+ * process that is killed /proc forgets the descriptors when its first thread has ended; that it is lost is seen when
+ * the last one has.
  */
 static enum muster_status adopt(struct muster_stream_barrier *b, const struct card *first)
 {
