@@ -187,11 +187,21 @@ static bool is_reached(void *arg)
     return atomic_load(goal->at) >= goal->wanted;
 }
 
-void gang_let_run(struct hosts *h, uint32_t rank, uint64_t instances)
+static bool all_have_it(void *arg)
 {
-    struct goal goal = {&gang->places[rank].at, atomic_load(&gang->places[rank].at) + instances};
+    const struct gang_work *w = arg;
 
-    if (!hosts_until(h, is_reached, &goal)) {
+    for (uint32_t i = 0; i < w->count; i++)
+        if (!atomic_load(&gang->places[i].made))
+            return false;
+    return true;
+}
+
+void gang_let_run(struct hosts *h, const struct gang_work *w, uint32_t rank, uint64_t instance)
+{
+    struct goal goal = {&gang->places[rank].at, instance};
+
+    if (!hosts_until(h, all_have_it, (void *)(uintptr_t)w) || !hosts_until(h, is_reached, &goal)) {
         printf("the group does not go on\n");
         exit(1);
     }

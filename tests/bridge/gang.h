@@ -47,7 +47,7 @@ int gang_member(struct muster *m, void *gang_work);
 /* The instances of a group that is there; how the last one ended. */
 enum muster_status gang_run(struct muster_group *g, const struct gang_work *w, struct gang_place *place);
 
-/* Until a member has passed so many. */
-void gang_let_run(struct hosts *h, uint32_t rank, uint64_t instances);
+/* Until all have made the group (what happens before that fails its making), and a member is at this instance. */
+void gang_let_run(struct hosts *h, const struct gang_work *w, uint32_t rank, uint64_t instance);
 
 #endif
