@@ -6,13 +6,17 @@
  * every answered one is acknowledged again: so both ends know all that they must know from the segments alone. What is
  * on its way is bounded by WINDOW bytes.
  *
- * A caller that dies leaves its call. It is taken back in the segment first, acknowledged then: an agent in between
- * finds it taken back, and it cannot be asked again when the leader has forgotten it.
+ * A caller that dies leaves its call, perhaps before it has set its bit. A slot whose holder has died or changed since
+ * the last look is looked at, whatever is known of its calls. What it leaves is taken back in the segment first,
+ * acknowledged then: an agent in between finds it taken back, and it cannot be asked again when the leader has
+ * forgotten it.
  */
 #include "bridge/calls.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "segment/slot.h"
 
 static bool init(struct mu_core *core, void **ret_state)
 {
@@ -155,7 +159,6 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
     a->again = false;
     if (!status) {
         status = mu_remote_read(ctx, slot, &r);
-        a->owner = mu_remote_owner(core->seg, slot);
         mu_exit(ctx);
     }
     if (status) {
@@ -165,7 +168,6 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
     arrived(c, a);
     resent |= a->open && a->number == r.number; /* its bit may come after an agent or a connection has found it */
     a->number = r.number;
-    a->large = r.body.left > KEPT_MAX;
     set_open(core, a, r.op != MU_OP_NONE);
     r.resent = resent;
     if (!r.op) {
@@ -209,8 +211,9 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         return false;
     }
     a = &c->asked[slot];
-    if (a->number == number)
-        arrived(c, a);
+    if (a->number != number || !a->open)
+        return true; /* nobody waits for it any more: it was answered before, or its caller is dead */
+    arrived(c, a);
     if (!later && mu_hand_over(core, slot, number, (enum muster_status)status, text, u->at, u->left)) {
         /* A large one is of a call that changed nothing, and may fail. */
         later = u->left <= KEPT_MAX ||
@@ -225,28 +228,40 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     return true;
 }
 
+/* The slot has a new holder, or a dead one. False: no memory. */
+static bool take_back(struct mu_core *core, struct asked *a, uint32_t slot)
+{
+    struct calls *c = mu_calls_of(core);
+    struct mu_taken taken;
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(core->m, &ctx);
+
+    if (status)
+        return false;
+    status = mu_remote_take_back(ctx, slot, &taken);
+    mu_exit(ctx);
+    if (status)
+        return false;
+    if (taken.any || (a->open && a->number <= taken.number))
+        acknowledge(c, slot, taken.number);
+    if (a->number <= taken.number) {
+        arrived(c, a);
+        set_open(core, a, false);
+        mu_carry_end(core, slot, taken.number);
+    }
+    return true;
+}
+
 /* Callers that died: what they asked is taken back, and with it the room that it takes. */
 static void sweep_callers(struct mu_core *core, struct calls *c)
 {
-    struct mu_ctx *ctx;
+    uint32_t high = mu_slot_high(core->seg);
 
-    for (uint32_t i = 0; i < c->num_slots; i++) {
-        struct asked *a = &c->asked[i];
-        uint64_t owner = a->open || a->large ? mu_remote_owner(core->seg, i) : 0;
-        enum muster_status status;
+    for (uint32_t i = 0; i < high; i++) {
+        uint32_t holder = mu_remote_holder(core->seg, i);
 
-        if ((!a->open && !a->large) || (owner && owner == a->owner))
-            continue;
-        if (mu_enter(core->m, &ctx))
-            return;
-        status = mu_remote_clear(ctx, i, a->number);
-        mu_exit(ctx);
-        if (status)
-            continue; /* no memory: at the next look */
-        arrived(c, a);
-        acknowledge(c, i, a->number);
-        set_open(core, a, false);
-        a->large = false;
+        if (holder != c->asked[i].holder && take_back(core, &c->asked[i], i))
+            c->asked[i].holder = holder; /* without memory: at the next look */
     }
 }
 

@@ -21,11 +21,11 @@ enum {
 
 /* A call of this host's. */
 struct asked {
-    uint64_t number, owner;
-    size_t bytes; /* on their way to the leader */
-    bool open;    /* not answered, as far as known */
-    bool again;   /* to be sent once more, at again_at */
-    bool large;   /* its request takes room that a dead caller must not keep */
+    uint64_t number;
+    size_t bytes;    /* on their way to the leader */
+    uint32_t holder; /* of the slot, when it was last looked at for dead callers; 0: never */
+    bool open;       /* not answered, as far as known */
+    bool again;      /* to be sent once more, at again_at */
 };
 
 /* What became of the last call of a slot; of any host, on who carries it out. */
@@ -64,6 +64,8 @@ static inline struct calls *mu_calls_of(struct mu_core *core)
 
 /* Do what is asked, unless it was done. */
 void mu_carry_out(struct mu_core *core, const struct mu_request *r);
+/* This host's caller is dead: nobody waits for what it asked its own agent, up to this number. */
+void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number);
 /* The answer into this host's segment. */
 enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t number, enum muster_status status,
                                 const char *text, const void *body, size_t len);

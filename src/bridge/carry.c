@@ -77,6 +77,14 @@ static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct ent
         kind->abandoned(core, host, slot, before);
 }
 
+void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
+{
+    struct host_calls *h = &mu_calls_of(core)->hosts[core->host];
+
+    if (slot < h->count && h->slots[slot].number <= number && h->slots[slot].fate == OPEN)
+        go_on(core, core->host, slot, &h->slots[slot], number);
+}
+
 void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 {
     struct host_calls *h = &mu_calls_of(core)->hosts[r->host];

@@ -4,7 +4,9 @@
  * The call: an edit of cell "Q" + slot; its number is one more than what was there. Then the slot's bit, then the bell.
  * The answer: an edit of cell "Z" + slot by the agent, which wakes whoever sleeps on it. Every state in between is one
  * that an agent finds when it starts: a call without an answer of its number is open, whether its bit is set or not. A
- * caller that dies leaves an open call, which is carried out, or not; nobody waits for it.
+ * caller that dies leaves an open call, which is carried out, or taken back; nobody waits for it. Its head says which
+ * of the slot's holders made it: so the agent that runs finds one whose bit was never set, and does not take back its
+ * successor's.
  */
 #include "segment/remote.h"
 
@@ -21,8 +23,9 @@ enum { SMALL = 256 };            /* bytes that a finished call may leave behind 
 /* What a call's value begins with; the op's own bytes follow. */
 struct call_head {
     uint64_t number;
-    uint32_t op, task, flags, attempt;
-    uint64_t incarnation;
+    uint16_t op, holder; /* the slot's incarnation, so whose call it is */
+    uint32_t task, flags, attempt;
+    uint64_t incarnation; /* of the process */
 };
 
 /* What an answer's value begins with; the sentence and the op's own bytes follow. */
@@ -101,11 +104,15 @@ static enum mu_verdict put_call(struct mu_edit *e)
 }
 
 /* The call as a value; NULL: no memory. */
-static uint8_t *compose(const struct muster *m, const struct mu_remote_call *call, size_t *ret_len)
+static uint8_t *compose(const struct muster *m, const struct mu_ctx *ctx, const struct mu_remote_call *call,
+                        size_t *ret_len)
 {
     size_t body = call->request ? call->request->len : 0;
-    struct call_head h = {
-        .op = call->op, .task = (uint32_t)(m->task_id + 1), .flags = m->flags, .incarnation = m->incarnation};
+    struct call_head h = {.op = (uint16_t)call->op,
+                          .task = (uint32_t)(m->task_id + 1),
+                          .flags = m->flags,
+                          .incarnation = m->incarnation,
+                          .holder = ctx->incarnation};
     uint8_t *value = malloc(sizeof h + body);
     struct mu_task_record r;
     struct mu_cluster cluster;
@@ -227,7 +234,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
                        call->what, m->seg->job);
     if (!mu_is_bridged(m->seg))
         return mu_fail(MUSTER_INTERNAL, "%s: job %s has no other hosts", call->what, m->seg->job);
-    p.value = call->request && call->request->failed ? NULL : compose(m, call, &p.len);
+    p.value = call->request && call->request->failed ? NULL : compose(m, ctx, call, &p.len);
     if (!p.value)
         return no_memory();
     cell_key(&q, m->seg, 'Q', ctx->slot);
@@ -269,8 +276,8 @@ void mu_remote_collect_all(struct muster_segment *seg, void (*visit)(void *arg, 
         visit(arg, i);
 }
 
-/* The number of the slot's last answer; 0: none. */
-static enum muster_status last_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t *ret_number)
+/* The number of the slot's last answer, 0: none; and the bytes of it all. */
+static enum muster_status last_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t *ret_number, size_t *ret_len)
 {
     struct mu_found f;
     struct mu_key z;
@@ -283,6 +290,7 @@ static enum muster_status last_answer(struct mu_ctx *ctx, uint32_t slot, uint64_
     status = fetch(ctx, &z, &buffer, &capacity, &f);
     if (!status && f.version && f.len >= sizeof *ret_number)
         memcpy(ret_number, buffer, sizeof *ret_number);
+    *ret_len = f.len;
     free(buffer);
     return status;
 }
@@ -293,7 +301,7 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
     struct mu_found f;
     struct mu_key q;
     void *buffer = NULL;
-    size_t capacity = 0;
+    size_t capacity = 0, answer_len;
     uint64_t answered = 0;
     enum muster_status status;
 
@@ -301,7 +309,7 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
     cell_key(&q, ctx->seg, 'Q', slot);
     status = fetch(ctx, &q, &buffer, &capacity, &f);
     if (!status && f.version)
-        status = last_answer(ctx, slot, &answered);
+        status = last_answer(ctx, slot, &answered, &answer_len);
     if (status || !f.version || f.len < sizeof h) {
         free(buffer);
         return status;
@@ -360,48 +368,91 @@ enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t 
     return status;
 }
 
-static enum mu_verdict shrink(struct mu_edit *e)
-{
-    struct post *p = e->arg;
-    uint64_t number;
-
-    e->status = MUSTER_OK;
-    if (!e->version || e->old_len < p->len)
-        return MU_KEEP;
-    memcpy(&number, e->old, sizeof number);
-    if (number > p->number) /* its slot has a new owner, who calls */
-        return MU_KEEP;
-    memset(p->value, 0, p->len);
-    memcpy(p->value, &number, sizeof number); /* the numbers go on from here */
-    e->value = p->value;
-    e->len = p->len;
-    return MU_PUT;
-}
-
-enum muster_status mu_remote_clear(struct mu_ctx *ctx, uint32_t slot, uint64_t number)
-{
-    struct mu_table t = mu_table_cells(ctx->seg);
-    uint8_t room[sizeof(struct call_head)];
-    struct post p = {.value = room, .len = sizeof(struct call_head), .number = number};
-    struct mu_edit e = {.arg = &p};
-    struct mu_key k;
-    enum muster_status status;
-
-    cell_key(&k, ctx->seg, 'Q', slot);
-    status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
-    if (status)
-        return status;
-    p.len = sizeof(struct answer_head);
-    e = (struct mu_edit){.arg = &p};
-    cell_key(&k, ctx->seg, 'Z', slot);
-    return mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, shrink, &e, NULL);
-}
-
-uint64_t mu_remote_owner(const struct muster_segment *seg, uint32_t slot)
+uint32_t mu_remote_holder(const struct muster_segment *seg, uint32_t slot)
 {
     uint64_t w = mu_load_acquire(&seg->slots[slot].word); /* acquire: pairs with the claim */
 
-    if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || mu_slot_is_dead(seg, slot, w))
-        return 0;
-    return (uint64_t)MU_SLOT_INCARNATION(w) + 1;
+    return (uint32_t)MU_SLOT_INCARNATION(w) << 2 | (mu_slot_is_dead(seg, slot, w) ? 2 : 0) | 1;
+}
+
+/* The last call of a slot whose caller may be gone. */
+struct taking {
+    const struct muster_segment *seg;
+    uint32_t slot;
+    uint64_t answered;
+    struct mu_taken taken;
+    uint8_t room[sizeof(struct call_head)];
+};
+
+/* What is left of a call or an answer: the numbers go on from there. */
+static enum mu_verdict shrink(struct mu_edit *e, struct taking *t, uint64_t number, size_t len)
+{
+    memset(t->room, 0, len);
+    memcpy(t->room, &number, sizeof number);
+    e->value = t->room;
+    e->len = len;
+    t->taken.any = true;
+    return MU_PUT;
+}
+
+/* The page was read before the slot is: whoever made a call that is in it has come to the slot by then. */
+static bool has_its_caller(const struct taking *t, const struct call_head *h)
+{
+    return mu_remote_holder(t->seg, t->slot) == ((uint32_t)h->holder << 2 | 1);
+}
+
+static enum mu_verdict take_call(struct mu_edit *e)
+{
+    struct taking *t = e->arg;
+    struct call_head h;
+
+    e->status = MUSTER_OK;
+    t->taken = (struct mu_taken){0};
+    if (!e->version || e->old_len < sizeof h)
+        return MU_KEEP;
+    memcpy(&h, e->old, sizeof h);
+    t->taken.number = h.number;
+    if (has_its_caller(t, &h)) {
+        t->taken.number--;
+        return MU_KEEP;
+    }
+    if (h.op == MU_OP_NONE || (h.number <= t->answered && e->old_len <= sizeof h + SMALL))
+        return MU_KEEP;
+    return shrink(e, t, h.number, sizeof h);
+}
+
+static enum mu_verdict take_answer(struct mu_edit *e)
+{
+    struct taking *t = e->arg;
+    uint64_t number;
+
+    e->status = MUSTER_OK;
+    if (!e->version || e->old_len <= sizeof(struct answer_head) + SMALL)
+        return MU_KEEP;
+    memcpy(&number, e->old, sizeof number);
+    if (number > t->taken.number) /* its slot has a new holder, who calls */
+        return MU_KEEP;
+    return shrink(e, t, number, sizeof(struct answer_head));
+}
+
+enum muster_status mu_remote_take_back(struct mu_ctx *ctx, uint32_t slot, struct mu_taken *ret_taken)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    struct taking taking = {.seg = ctx->seg, .slot = slot};
+    struct mu_edit e = {.arg = &taking};
+    struct mu_key k;
+    size_t answer_len;
+    enum muster_status status = last_answer(ctx, slot, &taking.answered, &answer_len);
+
+    if (!status) {
+        cell_key(&k, ctx->seg, 'Q', slot);
+        status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, take_call, &e, NULL);
+    }
+    if (!status && answer_len > sizeof(struct answer_head) + SMALL) {
+        e = (struct mu_edit){.arg = &taking};
+        cell_key(&k, ctx->seg, 'Z', slot);
+        status = mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, take_answer, &e, NULL);
+    }
+    *ret_taken = taking.taken;
+    return status;
 }

@@ -102,10 +102,15 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
 enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
                                     const char *text, const void *body, size_t len);
 
-/* Who makes the slot's calls: another number for each thread that has ever held it, 0 while nobody living does. */
-uint64_t mu_remote_owner(const struct muster_segment *seg, uint32_t slot);
-/* The caller is dead, and nobody will read the answer: the call of this number, if it is the slot's last, is taken
+/* Who holds the slot, not 0: another number for each thread that does, and another one when that is dead. While it is
+ * the same, no call of the slot has lost its caller. */
+uint32_t mu_remote_holder(const struct muster_segment *seg, uint32_t slot);
+/* If who made the slot's last call is dead, or holds the slot no more, nobody will read the answer: the call is taken
  * back, so that no agent asks it again, and the room that it and its answer take is given back. */
-enum muster_status mu_remote_clear(struct mu_ctx *ctx, uint32_t slot, uint64_t number);
+struct mu_taken {
+    uint64_t number; /* nobody waits for the answer to this one of the slot's calls, nor to those before it; 0: none */
+    bool any;        /* something was taken back */
+};
+enum muster_status mu_remote_take_back(struct mu_ctx *ctx, uint32_t slot, struct mu_taken *ret_taken);
 
 #endif
