@@ -13,6 +13,7 @@
  */
 #include "bridge/calls.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,11 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         return false;
     }
     a = &c->asked[slot];
+    if (number > a->number && !a->again) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "call %" PRIu64 " of slot %u was not asked; its last is %" PRIu64, number,
+                slot, a->number);
+        return false;
+    }
     if (a->number != number || !a->open)
         return true; /* nobody waits for it any more: it was answered before, or its caller is dead */
     arrived(c, a);

@@ -3,6 +3,7 @@
 #include "cm.h"
 #include "child.h"
 #include "hosts.h"
+#include "bridge/calls.h"
 #include "kv/ask.h"
 
 #include <ctype.h>
@@ -491,6 +492,69 @@ static void pieces_of_two_values_are_not_put_together(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
+/* ---- answers that nobody asked for ---- */
+
+static void answer(struct hosts *h, uint32_t slot, uint64_t number, bool later)
+{
+    struct mu_pack p = {0};
+
+    mu_pack_u32(&p, slot);
+    mu_pack_u64(&p, number);
+    mu_pack_u8(&p, later);
+    mu_pack_u32(&p, MUSTER_NOT_FOUND);
+    mu_pack_text(&p, "made up");
+    hosts_inject(h, 0, 1, MU_FRAME_ANSWER, p.bytes, p.len);
+    mu_pack_done(&p);
+    hosts_settle(h, NULL);
+}
+
+static uint64_t last_number(struct hosts *h, uint32_t slot)
+{
+    uint64_t number = mu_calls_of(hosts_lock(h, 1))->asked[slot].number;
+
+    hosts_unlock(h, 1);
+    return number;
+}
+
+static int ask_twice(struct muster *m, void *arg)
+{
+    struct mu_ctx *ctx;
+
+    CHECK(!muster_kv_set(m, "key", MUSTER_NTS, "1", 1, NULL));
+    CHECK(!muster_kv_set(m, "key", MUSTER_NTS, "2", 1, NULL));
+    CHECK(!mu_enter(m, &ctx));
+    CHECK(ctx->slot == *(uint32_t *)arg);
+    mu_exit(ctx);
+    return 0;
+}
+
+static void an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_over(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
+    uint32_t slot = 1; /* the agent has the first one */
+    char why[700];
+
+    (void)state;
+    hosts_settle(h, NULL);
+    answer(h, slot, 1, false);
+    assert_false(hosts_connected(h, 1));
+    if (!strstr(hosts_dropped(h, why), "call 1 of slot 1 was not asked; its last is 0"))
+        fail_msg("it was refused with \"%s\"", why);
+    hosts_mend(h);
+    assert_int_equal(hosts_reap(h, hosts_visitor(h, 1, ask_twice, &slot)), 0);
+    assert_int_equal(last_number(h, slot), 2);
+    for (uint64_t old = 1; old <= 2; old++) { /* they have come already */
+        answer(h, slot, old, false);
+        answer(h, slot, old, true);
+    }
+    assert_true(hosts_connected(h, 1));
+    assert_int_equal(hosts_reap(h, hosts_visitor(h, 1, ask_twice, &slot)), 0);
+    assert_int_equal(last_number(h, slot), 4);
+    answer(h, slot, 5, true);
+    assert_false(hosts_connected(h, 1));
+    assert_int_equal(hosts_close(h), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +567,7 @@ int main(void)
         cmocka_unit_test(records_of_a_host_that_is_lost_go_with_any_agent),
         cmocka_unit_test(calls_without_an_answer_end_as_they_should),
         cmocka_unit_test(pieces_of_two_values_are_not_put_together),
+        cmocka_unit_test(an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_over),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
