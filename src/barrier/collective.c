@@ -241,6 +241,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
     w.interrupt = &g->muster->interrupt;
     w.kind = MU_WAIT_BARRIER;
     w.spins = 0;
+    w.yields = g->spans ? 0 : w.yields; /* it has yielded all the while */
     for (;;) {
         bool closed = false;
         uint64_t seen = 0;
@@ -272,13 +273,18 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
 
     if (!arrive(g->mine, instance))
         return settle(g, instance, 0, deadline);
-    if (spans)
+    if (spans) {
         mu_span_arrived(g, instance);
+        spins = mu_wait_is_crowded() ? 0 : spins;
+    }
     while (left) {
         i = i < g->num_waits ? i : 0;
         if (has_signed(g->waits[i], instance)) {
             left--;
             i++;
+        } else if (spins && spans) {
+            spins -= spins < g->turn ? spins : g->turn;
+            spins = mu_wait_yield() ? spins : 0; /* the agents want a processor, too */
         } else if (spins) {
             spins--;
             mu_pause();

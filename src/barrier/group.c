@@ -17,7 +17,7 @@
 #include "sync/futex.h"
 
 /* Within a host; and where an answer comes over the network, by an agent that perhaps sleeps. */
-enum { SPIN_NS = 8000, SPAN_SPIN_NS = 50000 };
+enum { SPIN_NS = 8000, SPAN_SPIN_NS = 50000, YIELD_NS = 300 };
 
 static bool is_rank(void *arg, uint32_t rank, const struct mu_group_member *m)
 {
@@ -149,6 +149,7 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for group %s", g->name);
     if (status && g->mine)
         leave(g, ctx);
+    g->turn = mu_wait_pauses(YIELD_NS);
     g->spins = g->num_waits <= mu_processors() ? mu_wait_pauses(g->spans ? SPAN_SPIN_NS : SPIN_NS) : 0;
     return status;
 }

@@ -19,7 +19,7 @@ struct muster_group {
     struct mu_area *mine;
     uint32_t rank, size;
     uint32_t data_bytes;
-    uint32_t spins;
+    uint32_t spins, turn; /* pauses before it yields and sleeps; pauses that a yield stands for, if it spans hosts */
     _Atomic uint64_t instance; /* the last one passed; process-local */
     bool failed;
     bool traced;   /* each barrier is noted */

@@ -27,6 +27,8 @@ static enum muster_status wait_for_end(struct mu_named *n, struct mu_call *c, mu
     snprintf(what, sizeof what, "barrier %.60s::%" PRIu64, n->id, c->counter);
     mu_wait_begin(&w, n->seg, n->ctx, deadline, what);
     w.kind = MU_WAIT_BARRIER;
+    if (mu_is_leader(n->seg) && !mu_barrier_is_hosts(n->id))
+        mu_wait_far(&w);
     while (!status && !done) {
         mu_wait_look(&w);
         status = mu_named_read(n);

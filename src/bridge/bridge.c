@@ -3,9 +3,10 @@
  *
  * Everything happens under one lock. The first thread sleeps in epoll: for what comes from other hosts, for what time
  * makes due, and for whoever pokes it. The second sleeps on the segment's bell: for what the tasks of this host do.
- * Whichever wakes does all there is to do and sends it, so nothing is handed from one to the other. With latency the
- * first does not sleep while somebody waits for an answer that will come soon, nor for a moment after; the second rests
- * meanwhile, and the bell is off, so that tasks pay nothing for ringing it.
+ * Whichever wakes does all there is to do and sends it, so nothing is handed from one to the other. After work the
+ * first does not sleep for a moment, in which an answer, or the next call, is likely to come: being woken takes longer
+ * than most answers. The second rests meanwhile, and the bell is off, so that tasks pay nothing for ringing it. With
+ * latency the moment is longer, and lasts for as long as somebody waits for an answer that will come soon.
  */
 #include "bridge/bridge.h"
 
@@ -21,10 +22,12 @@
 #include "bridge/bridge_private.h"
 #include "bridge/control.h"
 #include "segment/handle.h"
+#include "segment/wait.h"
 
 #define TIMEOUT_NS 10000000000u
 #define RECHECK_NS 100000000u /* a bell that a dead ringer did not ring, and the hosts' rows */
-#define LINGER_NS  2000000u   /* polling goes on for so long after nobody waits */
+#define LINGER_NS  2000000u   /* with latency: polling goes on for so long after nobody waits */
+#define MOMENT_NS  100000u    /* without: after work; two round trips of a fast network */
 #define EARLY_MAX  (16u << 20)
 
 /* ---- what the link tells ---- */
@@ -379,25 +382,28 @@ static bool should_poll(struct mu_bridge *b)
 {
     uint64_t now = mu_now();
 
-    if (!b->options.latency || !b->has_core)
+    if (!b->has_core)
         return false;
-    if (b->worked || mu_core_busy(&b->core))
-        b->poll_until = now + LINGER_NS;
+    if (b->worked || (b->options.latency && mu_core_busy(&b->core)))
+        b->poll_until = now + (b->options.latency ? LINGER_NS : MOMENT_NS);
     b->worked = false;
     return now < b->poll_until;
 }
 
-/* Until nobody has waited for a moment. Others get the lock, and the processor when there are more who want it. */
+/* Until nobody has waited for a moment. Others get the lock, and the processor when there are more who want it; where
+ * they keep it, being woken is quicker. */
 static void poll_for_a_while(struct mu_bridge *b)
 {
+    bool is_free;
+
     b->is_polling = true;
     mu_bell_disarm(b->core.seg);
     do {
         pthread_mutex_unlock(&b->lock);
-        mu_yield();
+        is_free = mu_wait_yield();
         pthread_mutex_lock(&b->lock);
         drive(b);
-    } while (!b->is_stopping && should_poll(b));
+    } while (!b->is_stopping && is_free && should_poll(b));
     b->is_polling = false;
     pthread_cond_signal(&b->rest);
     mu_bell_arm(b->core.seg); /* the other may be asleep on it, unarmed */
@@ -411,7 +417,7 @@ static void *run_epoll(void *arg)
     pthread_mutex_lock(&b->lock);
     while (!b->is_stopping) {
         drive(b);
-        if (should_poll(b))
+        if (should_poll(b) && !mu_wait_is_crowded())
             poll_for_a_while(b);
         if (!b->is_stopping)
             sleep_in_epoll(b);
@@ -427,7 +433,7 @@ static bool answer_bell(struct mu_bridge *b)
 {
     bool worked = drive_core(b);
 
-    if (b->sleeps_until && (mu_link_next(b->link) < b->sleeps_until || (b->options.latency && worked)))
+    if (b->sleeps_until && (mu_link_next(b->link) < b->sleeps_until || worked)) /* the first is the one that polls */
         mu_link_poke(b->link);
     return worked;
 }

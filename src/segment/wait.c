@@ -23,10 +23,14 @@
 
 #define RECHECK_NS 100000000u
 #define POLL_NS    2000000u /* read-only: cannot ask to be woken */
+/* Who does not get the processor back for so long waits beside others who compute; those that poll give it back soon.
+ */
+#define CROWDED_NS     100000u
+#define CROWDED_FOR_NS 100000000u
 #ifdef MU_SIM
-enum { SPIN_NS = 4000, YIELDS = 2, SPIN_BATCH = 16 }; /* schedules are better spent elsewhere */
+enum { SPIN_NS = 4000, YIELDS = 2, FAR_YIELDS = 3 }; /* schedules are better spent elsewhere */
 #else
-enum { SPIN_NS = 4000, YIELDS = 20, SPIN_BATCH = 16 };
+enum { SPIN_NS = 4000, YIELDS = 20, FAR_YIELDS = 200 };
 #endif
 
 void (*_Atomic mu_wait_recheck)(struct mu_ctx *ctx);
@@ -75,6 +79,38 @@ void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx 
     w->what = what;
     w->spins = seg->local_tasks <= processors ? mu_wait_pauses(SPIN_NS) : 0;
     w->yields = YIELDS;
+}
+
+/* Process-local: until when. A wrong guess costs a wake-up, or once in a while a slice of the scheduler's. */
+static _Atomic uint64_t crowded_until;
+
+bool mu_wait_is_crowded(void)
+{
+#ifdef MU_SIM
+    return false;
+#else
+    uint64_t until =
+        atomic_load_explicit(&crowded_until, memory_order_relaxed); /* process-local: with the store below */
+
+    return until && mu_now() < until;
+#endif
+}
+
+bool mu_wait_yield(void)
+{
+    uint64_t before = mu_now();
+
+    mu_yield();
+    if (mu_now() - before > CROWDED_NS) /* process-local, relaxed: partner is the load above; a guess */
+        atomic_store_explicit(&crowded_until, before + CROWDED_FOR_NS, memory_order_relaxed);
+    return !mu_wait_is_crowded();
+}
+
+void mu_wait_far(struct mu_wait *w)
+{
+    w->far = true;
+    w->spins = 0;
+    w->yields = mu_wait_is_crowded() ? 0 : FAR_YIELDS;
 }
 
 void mu_wait_look(struct mu_wait *w)
@@ -184,7 +220,10 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
     }
     while (w->yields) {
         w->yields--;
-        mu_yield();
+        if (!w->far)
+            mu_yield();
+        else if (!mu_wait_yield())
+            w->yields = 0;
         if (changed(w, word, seen))
             return MUSTER_OK;
     }

@@ -29,12 +29,21 @@ struct mu_wait {
     bool told;              /* the slot says where it sleeps */
     uint64_t since;         /* then: since when */
     enum mu_wait_kind kind; /* MU_WAIT_OTHER unless set after mu_wait_begin() */
+    bool far;               /* see mu_wait_far() */
     bool looked;            /* past the first look: the deadline may end it */
 };
 
 /* How long the first stage may last, in pauses; 0 skips it. Chosen by mu_wait_begin() from the processors at hand. */
 void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
                    const char *what);
+
+/* What is awaited comes over the network, by an agent: the second stage lasts about as long as that takes. Where others
+ * want the processor for longer than that there is none. */
+void mu_wait_far(struct mu_wait *w);
+/* Yield while something from another host is awaited. False: somebody kept the processor for so long that to sleep, and
+ * be woken, is quicker: now and for a while, in which mu_wait_is_crowded(). */
+bool mu_wait_yield(void);
+bool mu_wait_is_crowded(void);
 
 /* Note the epoch. Comes before every look at the state: what happens after it cannot be slept through. */
 void mu_wait_look(struct mu_wait *w);
