@@ -64,7 +64,7 @@ def tcp(tools, effort, hosts, metric, who, mode):
 
 def muster(tools, effort, hosts, size, what, mode):
     path = tools.program("cross")
-    return rows.Contender("muster", lambda: [path, what, mode, *loop_words(effort), *hosts.first(size)],
+    return rows.Contender("muster-named" if what == "named" else "muster", lambda: [path, what, mode, *loop_words(effort), *hosts.first(size)],
                           missing="" if path else "%s/cross is not built" % tools.folder)
 
 
@@ -117,8 +117,10 @@ def barrier_group(tools, effort, hosts, size):
     """MPI polls, so what it is compared with is the latency mode."""
     asleep, awake = "cross.n%d" % size, "cross.n%d.latency" % size
     contenders = [tcp(tools, effort, hosts, asleep, "tcp", "block"),
+                  muster(tools, effort, hosts, size, "group", "block"),
                   muster(tools, effort, hosts, size, "named", "block"),
                   tcp(tools, effort, hosts, awake, "tcp-poll", "poll"),
+                  muster(tools, effort, hosts, size, "group", "poll"),
                   muster(tools, effort, hosts, size, "named", "poll"),
                   openmpi(tools, effort, hosts, size, awake)]
     if size <= processors():  # it polls and never yields: with two ranks on a processor a minute may not be enough

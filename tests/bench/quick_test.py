@@ -46,6 +46,11 @@ def check_rows(whole):
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
         wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512"}
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
+    both = {(row["metric"], row["who"]) for row in whole["rows"]}
+    for size in (2, 4, 8):
+        for metric in ("cross.n%d" % size, "cross.n%d.latency" % size):
+            for who in ("muster", "muster-named"):
+                expect((metric, who) in both, "no row for %s of %s" % (metric, who))
     limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}
     cross = {"cross.n2", "cross.n2.latency", "cross.n4", "cross.n8", "cross.kv.get", "cross.kv.set"}
     expect(cross <= limits, "no round trip for: %s" % " ".join(sorted(cross - limits)))
