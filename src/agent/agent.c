@@ -1,12 +1,12 @@
 /*
  * agent/agent.c: the life of a job on this node.
  *
- * Order: block signals, start the guard, create the segment, start the tasks and, while they are on their way to exec,
- * the threads; then one event loop over signals (of which SIGCHLD tells of tasks and guard) and the clock. A failing
- * task, a signal, the timeout or a launcher that cannot go on begin the end: SIGTERM to every task's process group,
- * SIGKILL after the grace. When the last task is reaped: descendants are ended, the segment's name goes; then all
- * begins again, if it is to, with a new segment; else the guard goes, output is drained. Every path, early errors too,
- * leaves through finish().
+ * Order: block signals, start the guard, create the segment, start the tasks; then one event loop over signals (of
+ * which SIGCHLD tells of tasks and guard) and the clock, beside which threads come as they are needed. A failing task,
+ * a signal, the timeout or a launcher that cannot go on begin the end: SIGTERM to every task's process group, SIGKILL
+ * after the grace. When the last task is reaped: descendants are ended, the segment's name goes; then all begins again,
+ * if it is to, with a new segment; else the guard goes, output is drained. Every path, early errors too, leaves through
+ * finish().
  *
  * Nothing here waits for anything in the segment.
  */
@@ -370,6 +370,10 @@ void mu_agent_check_clock(struct mu_agent *agent)
     }
     if (now >= agent->kill_at)
         mu_agent_kill_all(agent);
+    if (agent->watch_at && now >= agent->watch_at) {
+        agent->watch_at = 0;
+        mu_agent_watch_job(agent);
+    }
 }
 
 /* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */
@@ -384,6 +388,8 @@ void mu_agent_turn(struct mu_agent *agent)
     uint64_t start = mu_agent_next_start(agent);
 
     until = start < until ? start : until;
+    if (agent->watch_at && agent->watch_at < until)
+        until = agent->watch_at;
     if (mu_agent_flush(0) && until > now + UNSAID_RETRY_NS)
         until = now + UNSAID_RETRY_NS;
     if (until == UINT64_MAX)
@@ -454,6 +460,7 @@ static void forget_task(struct mu_agent_task *task)
 static void finish(struct mu_agent *agent)
 {
     mu_launch_guard_dismiss(agent->guard);
+    mu_agent_expect_no_output(agent);
     mu_launch_output_end(agent->output);
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */

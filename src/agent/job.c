@@ -7,8 +7,7 @@
  * have stopped: when every task of a job is stopped, nobody else would. At the end: the thread is called back, the
  * observer leaves, the segment is closed and its name goes.
  *
- * The watcher is started once the tasks are on their way: while there is none, there is nothing to watch, and what the
- * launcher does before it starts them delays them all.
+ * The watcher is started a while after the tasks (company.c).
  */
 #include "agent/private.h"
 
@@ -178,6 +177,7 @@ void mu_agent_close_job(struct mu_agent *agent)
     agent->topology_text[0] = '\0';
     free(agent->beats);
     agent->watching = 0;
+    agent->watch_at = 0;
     agent->muster = NULL;
     agent->segment = NULL;
     agent->beats = NULL;

@@ -5,6 +5,7 @@
  * attempt.c  starting again: the whole job, or one task
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
+ * company.c  when the threads start
  * leftover.c after the last task: end what the tasks left behind
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
@@ -68,6 +69,7 @@ struct mu_agent {
     struct muster *muster;
     pthread_t watcher;
     int watching;
+    uint64_t watch_at;     /* when the watcher is to be started; 0: not */
     struct mu_beat *beats; /* of each task; the watcher's */
 
     struct mu_agent_task *tasks;
@@ -99,6 +101,8 @@ struct mu_agent {
     struct rlimit files_before;
     struct mu_launch_guard *guard;
     struct mu_launch_output *output;
+    uv_poll_t relay; /* waits for what the thread of `output` will be needed for */
+    int relays;
     struct mu_launch_feed *feed;
     int catch_err;  /* stderr passes through the launcher, though it needs no label */
     int catch_both; /* and stdout with it: they are one file */
@@ -177,6 +181,13 @@ void mu_agent_remove_name(struct mu_agent *agent);
 void mu_agent_close_job(struct mu_agent *agent);
 /* The task that the segment says failed first, with its error; -1: none. */
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error);
+
+/* ---- company.c ---- */
+/* The tasks are on their way: whatever they write will be relayed. 0, or -1 with the reason said. */
+int mu_agent_expect_output(struct mu_agent *agent);
+void mu_agent_expect_no_output(struct mu_agent *agent);
+/* mu_agent_watch_job() a little later, by the clock. */
+void mu_agent_watch_soon(struct mu_agent *agent);
 
 /* ---- tasks.c ---- */
 int mu_agent_start_tasks(struct mu_agent *agent);

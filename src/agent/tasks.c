@@ -274,16 +274,13 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
  */
 static int start_company(struct mu_agent *agent, int quiet)
 {
-    mu_agent_watch_job(agent);
+    mu_agent_watch_soon(agent);
     agent->oom_kills = mu_launch_oom_kills();
-    if (agent->output && agent->attempt == 0 && mu_launch_output_go(agent->output)) {
-        if (!quiet) {
-            mu_agent_say("cannot relay output: %s", strerror(errno));
-            agent->spawn_status = MU_AGENT_EXIT_FAILED;
-        }
-        return -1;
-    }
-    return 0;
+    if (mu_agent_expect_output(agent) == 0)
+        return 0;
+    if (!quiet)
+        agent->spawn_status = MU_AGENT_EXIT_FAILED;
+    return -1;
 }
 
 /* All, several at once; those that were begun are settled in any case. */

@@ -214,6 +214,10 @@ struct mu_launch_output_options {
 int mu_launch_output_start(const struct mu_launch_output_options *options, struct mu_launch_output **ret_output);
 /* Start the thread, if it does not run yet: until then what is written waits in the pipes. -1: errno says why. */
 int mu_launch_output_go(struct mu_launch_output *output);
+/* Before it runs: readable when there is something to do. mu_launch_output_look() does what needs no thread; 1: it is
+ * needed, for something was written or is to be said. */
+int mu_launch_output_fd(const struct mu_launch_output *output);
+int mu_launch_output_look(struct mu_launch_output *output);
 /*
  * A pipe for a task's stdout (`out` 1) or stderr (2); the caller gives *ret_fd to the task, then closes it. What comes
  * is copied to `file`, too (-1: none), which is the stream's from then on.

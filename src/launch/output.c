@@ -9,7 +9,8 @@
  *
  * The main thread adds streams (a task that is started again has new ones), may ask for a task's last lines, and at
  * last says that no more will come; the eventfd only wakes the thread, what is asked lies behind the lock. The thread
- * ends when each pipe has ended.
+ * is started when there is something for it to do, which mu_launch_output_look() finds out, and ends when each pipe has
+ * ended.
  */
 #include "launch/launch.h"
 
@@ -387,6 +388,24 @@ int mu_launch_output_go(struct mu_launch_output *output)
     output->runs = error == 0;
     errno = error;
     return error ? -1 : 0;
+}
+
+int mu_launch_output_fd(const struct mu_launch_output *output)
+{
+    return output->epoll_fd;
+}
+
+int mu_launch_output_look(struct mu_launch_output *output)
+{
+    struct epoll_event events[64];
+    int count = epoll_wait(output->epoll_fd, events, 64, 0), needed = 0;
+
+    for (int i = 0; i < count; i++)
+        if (events[i].data.ptr && events[i].events == EPOLLHUP) /* its end, and nothing before it */
+            end_stream(output, events[i].data.ptr);
+        else
+            needed = 1;
+    return needed;
 }
 
 static void set_prefix(const struct mu_launch_output *output, struct stream *stream)

@@ -62,4 +62,20 @@ check 127 run sh -c "no-such-command-$$"
 err_has "exited with status 127: a shell's word for: command not found"
 check 137 run sh -c 'kill -KILL $$'
 err_has 'was killed by signal 9 (SIGKILL)$'
+
+# The launcher's threads: the watcher a while after the tasks, the one that relays when there is something to be relayed.
+"$MUSTER" run --job "$JOB" -n 2 sh -c 'until [ -e "$1/$RANK" ]; do sleep 0.02; done # sleep: until it is told to go on
+    [ $RANK = 0 ] || { echo something >&2; until [ -e "$1/end" ]; do sleep 0.02; done; }' sh "$TMPDIR" 2> "$ERR" < /dev/null &
+RUN=$!
+threads() { [ "$(ls "/proc/$RUN/task" | wc -l)" -eq "$1" ]; }
+await "the watcher is there" threads 2
+: > "$TMPDIR/0"
+reaped() { [ "$(pgrep -c -P "$RUN")" -eq 2 ]; } # the guard is left, and task 1
+await "a task that wrote nothing is reaped" reaped
+threads 2 || fail "a thread for nothing"
+: > "$TMPDIR/1"
+await "what was written is there" grep -q '^something$' "$ERR"
+threads 3 || fail "who has relayed it?"
+: > "$TMPDIR/end"
+wait $RUN || fail "exit status $?"
 exit 0

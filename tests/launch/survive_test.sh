@@ -130,7 +130,8 @@ await "the segment is gone" no_segment "$JOB"
 if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups "$MUSTER" version > /dev/null 2>&1; then
     setpriv --reuid=65534 --clear-groups "$MUSTER" run -n 3 --job "$JOB" --survive sleep 60 > "$OUT.run" 2> "$ERR.run" < /dev/null &
     OTHER=$!
-    await "its segment is there" test -e "/dev/shm/muster-65534-$JOB"
+    started() { [ "$(with_mark "MUSTER_JOB=$JOB" | wc -l)" -ge 3 ]; }
+    await "its tasks are there" started # its segment is there before them
     kill -KILL $OTHER
     wait $OTHER 2> /dev/null
     await "its guard says so" grep -q "its tasks go on" "$ERR.run"
