@@ -503,6 +503,8 @@ void mu_agent_tell(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kin
 {
     struct mu_agent_bridge *b = agent->bridge;
 
+    if (b && mu_agent_follows(agent) && b->is_over) /* one that ends its tasks by itself is lost, and not done */
+        return;
     if (b && b->bridge && !b->meeting && agent->muster)
         mu_bridge_control(b->bridge, host, kind, what ? what->bytes : NULL, what ? what->len : 0);
 }

@@ -210,6 +210,22 @@ await "the launcher has ended" ended
 err_has '^muster run: host b is lost: its command (.*through, pid [0-9]*) was killed by signal 9; ending the other 2 tasks$'
 clean
 
+# The command has let go of its agent, but does not end: what the agent ends by itself is not done.
+cat > "$TMPDIR/hangs" << 'EOS'
+#!/bin/sh
+shift
+{ head -c 65; until [ -e "$CUT" ]; do sleep 0.05; done; } | eval "$*" # sleep: between two looks
+exec sleep 900
+EOS
+chmod +x "$TMPDIR/hangs"
+export CUT=$TMPDIR/cut
+begin --hosts localhost:2,b:2 --rsh "$TMPDIR/hangs"
+touch "$CUT"
+await "the launcher has ended" ended
+err_has '^muster agent (host b): the leader is lost: the command that started .* has ended; ending 2 tasks$'
+err_has '^muster run: host b is lost: .*; ending the other 2 tasks$'
+clean
+
 # What cannot be is refused before anything is started.
 refused()
 {
