@@ -81,6 +81,7 @@ static int start_guard(struct mu_agent *agent)
     struct mu_launch_ward ward = {.job = agent->job,
                                   .run_id = agent->run_id,
                                   .num_tasks = agent->local_tasks,
+                                  .num_commands = agent->options->hosts ? agent->options->hosts->nodes : 0,
                                   .survive = agent->options->survive,
                                   .mask = agent->mask_before,
                                   .files = agent->files_before};

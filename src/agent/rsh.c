@@ -269,9 +269,10 @@ static int spawn(struct mu_agent *agent, uint32_t host, struct command *command,
         rc = mu_launch_spawn(&image, &b->hosts[host].rsh, &pidfd, &failure);
     else
         failure = (struct mu_launch_failure){"environment", ENOMEM};
-    if (rc == 0)
+    if (rc == 0) {
+        mu_launch_guard_command(agent->guard, host, b->hosts[host].rsh);
         close(pidfd);
-    else if (strcmp(failure.step, "exec") == 0)
+    } else if (strcmp(failure.step, "exec") == 0)
         mu_agent_say("cannot start host %s: cannot run %s: %s", b->hosts[host].name, command->words[0],
                      strerror(failure.error));
     else
@@ -345,6 +346,9 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
 
         if (host->rsh != info->si_pid || !host->rsh)
             continue;
+        if (!host->over) /* while the number is still its own */
+            kill(-host->rsh, SIGKILL);
+        mu_launch_guard_command(agent->guard, i, 0);
         waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
         host->rsh = 0;
         if (host->over || b->is_over || agent->broken)

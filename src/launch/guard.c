@@ -6,10 +6,10 @@
  * 0.7 ms of a processor, of which in a virtual machine 0.3 ms are libc's questions about the processor; forked it takes
  * 0.1 ms.) It sleeps until the kernel says that the launcher is dead. Then it kills what
  * is left of the job (the tasks have had their parent's death signal already; this finds their descendants and
- * set-user-id tasks), removes the segment that the launcher created, says so, and ends. Where the tasks are to survive,
- * it waits until the last of them has ended, and then does the same; who adopts such a job finds the tasks by the
- * guard's table. A launcher that ends by itself has cleaned up by then and kills the guard; one whose guard was killed
- * starts another.
+ * set-user-id tasks, and what the commands that started other hosts had started in turn), removes the segment that the
+ * launcher created, says so, and ends. Where the tasks are to survive, it waits until the last of them has ended, and
+ * then does the same; who adopts such a job finds the tasks by the guard's table. A launcher that ends by itself has
+ * cleaned up by then and kills the guard; one whose guard was killed starts another.
  *
  * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
  * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off).
@@ -41,11 +41,21 @@
 
 struct table {
     pid_t launcher, session;
-    uint32_t num_tasks;
+    uint32_t num_tasks, num_commands;
     int survive; /* the tasks are to outlive the launcher */
     char job[208], run_id[40];
-    volatile pid_t groups[];
+    volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */
 };
+
+static size_t table_size(uint32_t num_tasks, uint32_t num_commands)
+{
+    return sizeof(struct table) + ((size_t)num_tasks + num_commands) * sizeof(pid_t);
+}
+
+static size_t size_of(const struct table *table)
+{
+    return table_size(table->num_tasks, table->num_commands);
+}
 
 struct mu_launch_guard {
     struct table *table;
@@ -139,7 +149,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
         release(guard);
         return -1;
     }
-    guard->table_size = sizeof *guard->table + ward->num_tasks * sizeof guard->table->groups[0];
+    guard->table_size = table_size(ward->num_tasks, ward->num_commands);
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (guard->launcher_fd >= 0 && guard->table_fd >= 0 && ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
@@ -155,6 +165,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     guard->table->launcher = getpid();
     guard->table->session = getsid(0);
     guard->table->num_tasks = ward->num_tasks;
+    guard->table->num_commands = ward->num_commands;
     guard->table->survive = ward->survive;
     snprintf(guard->table->job, sizeof guard->table->job, "%s", ward->job);
     snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", ward->run_id);
@@ -169,6 +180,11 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
 void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group)
 {
     guard->table->groups[task_id] = group;
+}
+
+void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t group)
+{
+    guard->table->groups[guard->table->num_tasks + host] = group;
 }
 
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
@@ -211,8 +227,10 @@ static void close_all_but(int one, int other)
 /* How many processes were found; several passes, because what is found may be making more. */
 static size_t end_all(const struct table *table)
 {
-    struct mu_launch_mark mark = {
-        .run_id = table->run_id, .session = table->session, .groups = table->groups, .num_groups = table->num_tasks};
+    struct mu_launch_mark mark = {.run_id = table->run_id,
+                                  .session = table->session,
+                                  .groups = table->groups,
+                                  .num_groups = (size_t)table->num_tasks + table->num_commands};
     size_t most = 0;
 
     for (int pass = 0; pass < SWEEP_MAX; pass++) {
@@ -315,7 +333,7 @@ static struct table *map_table(int fd)
     if (size < (off_t)sizeof *table)
         return NULL;
     table = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED || (size_t)size != sizeof *table + table->num_tasks * sizeof table->groups[0])
+    if (table == MAP_FAILED || (size_t)size != size_of(table))
         return NULL;
     return table;
 }
@@ -362,7 +380,7 @@ static struct table *table_of(const char *pid, const char *job, pid_t launcher, 
     table = map_table(fd);
     if (table && (strcmp(table->job, job) != 0 || table->launcher != launcher ||
                   table->num_tasks != num_tasks)) { /* not of the segment that we have */
-        munmap(table, sizeof *table + table->num_tasks * sizeof table->groups[0]);
+        munmap(table, size_of(table));
         table = NULL;
     }
     if (table)
@@ -395,6 +413,6 @@ int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, st
     ret_orphans->pids = calloc(table->num_tasks, sizeof *ret_orphans->pids);
     for (uint32_t i = 0; ret_orphans->pids && i < table->num_tasks; i++)
         ret_orphans->pids[i] = table->groups[i];
-    munmap(table, sizeof *table + table->num_tasks * sizeof table->groups[0]);
+    munmap(table, size_of(table));
     return ret_orphans->pids ? 0 : -1;
 }

@@ -154,9 +154,10 @@ struct mu_launch_guard;
 struct mu_launch_ward {
     const char *job, *run_id;
     uint32_t num_tasks;
-    int survive;         /* the tasks are to outlive the launcher */
-    sigset_t mask;       /* the guard's */
-    struct rlimit files; /* the guard's RLIMIT_NOFILE */
+    uint32_t num_commands; /* hosts, at most, that it starts by commands */
+    int survive;           /* the tasks are to outlive the launcher */
+    sigset_t mask;         /* the guard's */
+    struct rlimit files;   /* the guard's RLIMIT_NOFILE */
 };
 
 /* Start it: it is forked, so the less memory we use by now the better. -1 with *ret_failure. */
@@ -164,6 +165,8 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
                           struct mu_launch_failure *ret_failure);
 /* Task `task_id` has this process group (0: it has ended). */
 void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group);
+/* So has the command that starts a host. It dies with the launcher, but what it has started in turn need not. */
+void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t group);
 /* Its pid (0: none is running): the one child of the launcher that is not of the job. */
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);
 /* Wait for the dead guard; then another may be started. */
