@@ -20,6 +20,7 @@
 
 enum {
     MU_LINK_PENDING = 64,       /* connections at once that have not said who they are */
+    MU_LINK_SILENT = 1000,      /* so many of them that said nothing are worth a word */
     MU_LINK_JOIN_BYTES = 1024,  /* most that such a one may send */
     MU_LINK_BUFFER = 256 << 10, /* of one read; one for all peers */
     MU_LINK_CHUNK = 16 << 10,   /* small frames share one of these, which is one TLS record */
@@ -28,6 +29,7 @@ enum {
 };
 #define MU_LINK_JOIN_NS  5000000000u /* to say who one is */
 #define MU_LINK_RUSH_NS  2000000000u /* the same while others wait for their turn to */
+#define MU_LINK_HELLO_NS 30000000u   /* and then to begin at all: whoever comes to join speaks at once */
 #define MU_LINK_END_NS   1000000000u /* for a last word to be read */
 #define MU_LINK_RETRY_NS 20000000u   /* between the first attempts of a follower, then twice as much each time */
 #define MU_LINK_SLOW_NS  1000000000u /* and at most this */
@@ -82,9 +84,10 @@ struct mu_link {
     SSL_CTX *tls;
     int epoll, listener, poke;
     bool is_paused; /* nobody is accepted */
+    bool is_rush;   /* others wait to be accepted: seen when the timers were last looked at */
     bool is_over;   /* follower: refused, or the leader left */
     uint64_t now, turned, due, resume_at;
-    uint32_t num_pending, next_connection, num_again;
+    uint32_t num_pending, num_silent, next_connection, num_again; /* num_silent: closed, to make room */
     struct mu_link_host *hosts;
     struct mu_link_peer *peers, *dead, *dirty, *notices, **last_notice;
     struct mu_link_stats others; /* of connections that are no host's */
@@ -130,6 +133,8 @@ void mu_peer_secured(struct mu_link_peer *p);
 enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_context);
 bool mu_tls_begin(struct mu_link_peer *p);
 void mu_tls_shake(struct mu_link_peer *p);
+bool mu_tls_has_begun(
+    const struct mu_link_peer *p); /* its first words are here, and good: with a key, that it has it */
 long mu_tls_read(struct mu_link_peer *p, void *to, size_t size);          /* > 0; 0: the end; -1: errno */
 long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size); /* the same */
 

@@ -281,6 +281,13 @@ void mu_tls_shake(struct mu_link_peer *p)
         mu_peer_close(p, MU_LINK_QUIET, "it closed the connection during the handshake");
 }
 
+bool mu_tls_has_begun(const struct mu_link_peer *p)
+{
+    OSSL_HANDSHAKE_STATE state = SSL_get_state(p->ssl);
+
+    return state != TLS_ST_BEFORE && state != TLS_ST_SR_CLNT_HELLO;
+}
+
 /* The result of SSL_read or SSL_write as read() and write() give it. */
 static long result(struct mu_link_peer *p, int ok, size_t n)
 {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "bridge/link_private.h"
@@ -121,18 +122,46 @@ static uint64_t ping_period(const struct mu_link *link)
     return link->options.timeout_ns / 4 ? link->options.timeout_ns / 4 : 1;
 }
 
-/* Not joined in time: who wants to is told nothing, for it has shown no sign that it would understand. */
-static uint64_t join_limit(const struct mu_link_peer *p)
+/* Nothing has come that a stranger could not have sent; what lies in the socket is not known yet. */
+static bool is_silent(const struct mu_link_peer *p)
 {
-    return p->opened + (p->link->num_pending >= MU_LINK_PENDING ? MU_LINK_RUSH_NS : MU_LINK_JOIN_NS);
+    int unread = 0;
+
+    if (p->state != MU_LINK_SECURING ? p->ssl != NULL : mu_tls_has_begun(p))
+        return false;
+    return ioctl(p->fd, FIONREAD, &unread) == 0 && unread == 0;
 }
 
+/*
+ * While others wait for their turn to be accepted, who does not speak makes room for them at once: somebody who keeps
+ * connecting would else have all places all the time. A host that was only slow comes again.
+ */
+static uint64_t join_limit(const struct mu_link_peer *p)
+{
+    if (!p->link->is_rush)
+        return p->opened + MU_LINK_JOIN_NS;
+    if (p->link->now - p->opened < MU_LINK_HELLO_NS || is_silent(p)) /* before that nobody looks */
+        return p->opened + MU_LINK_HELLO_NS;
+    return p->opened + MU_LINK_RUSH_NS;
+}
+
+/* Of a crowd of hosts some may be slow, and that is nobody's concern; of so many it is. */
+static void count_silent(struct mu_link *link, const char *words)
+{
+    if (++link->num_silent % MU_LINK_SILENT == 0)
+        mu_link_say(link, "%u connections that said nothing were closed, to let hosts join; the last was %s",
+                    link->num_silent, words);
+}
+
+/* Not joined in time: who wants to is told nothing, for it has shown no sign that it would understand. */
 static void end_unjoined(struct mu_link_peer *p)
 {
     char words[160];
 
     mu_peer_words(p, words, sizeof words);
-    if (p->link->side == MU_LINK_LEADER)
+    if (p->link->side == MU_LINK_LEADER && p->link->is_rush && is_silent(p))
+        count_silent(p->link, words);
+    else if (p->link->side == MU_LINK_LEADER)
         mu_link_say(p->link, "%s did not say in time who it is: closed", words);
     mu_peer_close(p, MU_LINK_QUIET,
                   p->state == MU_LINK_CONNECTING ? "it does not answer" : "it did not shake hands in time");
@@ -177,6 +206,7 @@ static void timers(struct mu_link *link)
     uint64_t due = UINT64_MAX, at;
 
     link->due = UINT64_MAX;
+    link->is_rush = link->num_pending >= MU_LINK_PENDING;
     if (link->side == MU_LINK_FOLLOWER)
         mu_dial_timers(link);
     for (struct mu_link_peer *p = link->peers, *next; p; p = next) {

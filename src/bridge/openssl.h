@@ -37,9 +37,10 @@
                     each(SSL_CTX_use_certificate_chain_file) each(TLS_method)
 #define MU_OPENSSL_CONNECTION(each)                                                                                    \
     each(SSL_do_handshake) each(SSL_free) each(SSL_get0_param) each(SSL_get_error) each(SSL_get_ex_data)               \
-        each(SSL_has_pending) each(SSL_in_before) each(SSL_is_init_finished) each(SSL_new) each(SSL_read_ex)           \
-            each(SSL_session_reused) each(SSL_set1_host) each(SSL_set_accept_state) each(SSL_set_bio)                  \
-                each(SSL_set_connect_state) each(SSL_set_ex_data) each(SSL_shutdown) each(SSL_write_ex)
+        each(SSL_get_state) each(SSL_has_pending) each(SSL_in_before) each(SSL_is_init_finished) each(SSL_new)         \
+            each(SSL_read_ex) each(SSL_session_reused) each(SSL_set1_host) each(SSL_set_accept_state)                  \
+                each(SSL_set_bio) each(SSL_set_connect_state) each(SSL_set_ex_data) each(SSL_shutdown)                 \
+                    each(SSL_write_ex)
 #define MU_OPENSSL_CALLS(each)                                                                                         \
     MU_OPENSSL_BIO(each)                                                                                               \
     MU_OPENSSL_CRYPTO(each) MU_OPENSSL_SESSION(each) MU_OPENSSL_CONTEXT(each) MU_OPENSSL_CONNECTION(each)
@@ -104,6 +105,7 @@ int mu_openssl_open(const char *library, char *why, size_t size);
 #define SSL_get0_param                        mu_openssl.SSL_get0_param
 #define SSL_get_error                         mu_openssl.SSL_get_error
 #define SSL_get_ex_data                       mu_openssl.SSL_get_ex_data
+#define SSL_get_state                         mu_openssl.SSL_get_state
 #define SSL_has_pending                       mu_openssl.SSL_has_pending
 #define SSL_in_before                         mu_openssl.SSL_in_before
 #define SSL_is_init_finished                  mu_openssl.SSL_is_init_finished
