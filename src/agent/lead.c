@@ -136,6 +136,8 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
     others = mu_agent_running_everywhere(agent);
     if (agent->options->keep_going)
         mu_agent_say("host %s is lost: %s; its tasks are given up", host->name, why);
+    else if (others == 0)
+        mu_agent_say("host %s is lost: %s; ending the job", host->name, why);
     else
         mu_agent_say("host %s is lost: %s; ending the other %u task%s", host->name, why, others,
                      others == 1 ? "" : "s");

@@ -58,11 +58,34 @@ static int add(struct mu_launch_hosts *hosts, const char *name, uint32_t slots, 
     return 0;
 }
 
-/* What a host may be called, to rsh too: nothing that a shell or an option parser reads as something else. */
+/* "fd00::2", "fe80::2%eth0": what has colons is nothing else. */
+static int is_six(const char *text)
+{
+    char address[INET6_ADDRSTRLEN];
+    struct in6_addr six;
+    size_t len = strcspn(text, "%");
+
+    if (len >= sizeof address || (text[len] && !text[len + 1]))
+        return 0;
+    memcpy(address, text, len);
+    address[len] = 0;
+    return inet_pton(AF_INET6, address, &six) == 1;
+}
+
+/*
+ * What a host may be called, perhaps behind a user, to rsh too: nothing that a shell or an option parser reads as
+ * something else, nor what is left of a name when a variable was empty ("user@", "..").
+ */
 static int is_name(const char *name)
 {
-    return name[0] && name[0] != '-' &&
-           strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-@:%+") == strlen(name);
+    const char *at = strrchr(name, '@'), *host = at ? at + 1 : name;
+
+    if (name[0] == '-' || at == name ||
+        strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-@:%+") != strlen(name))
+        return 0;
+    if (strchr(host, ':'))
+        return is_six(host);
+    return (isalnum((unsigned char)host[0]) || host[0] == '_') && !strstr(host, "..");
 }
 
 static int take_slots(const char *text, uint32_t *ret_slots)

@@ -44,6 +44,7 @@ static void lists_are_read_as_written(void **state)
         {"n[1-3]:2,m", "n1:2 n2:2 n3:2 m:1"},
         {"n[08-10,7]", "n08:1 n09:1 n10:1 n7:1"},
         {"r[1-2]n[1-2]x:3", "r1n1x:3 r1n2x:3 r2n1x:3 r2n2x:3"},
+        {"me@site@gpu_1.,_x,fe80::2%eth0", "me@site@gpu_1.:1 _x:1 fe80::2%eth0:1"},
     };
 
     (void)state;
@@ -87,6 +88,21 @@ static void what_is_no_list_is_refused_in_words(void **state)
         {"a b", "no name"},
         {"a;b", "no name"},
         {"$(id)", "no name"},
+        {"a@", "no name"},
+        {"a@:2", "no name"},
+        {"@a", "no name"},
+        {"a@-x", "no name"},
+        {".", "no name"},
+        {"..:2", "no name"},
+        {"a..b", "no name"},
+        {".a", "no name"},
+        {"%", "no name"},
+        {"a:1:2", "no name"},
+        {"[::g]:2", "no name"},
+        {"fe80::2%", "no name"},
+        {"a\x01", "no name"},
+        {"a\x7f", "no name"},
+        {"\xc3\xa9", "no name"},
     };
     char longest[400];
 

@@ -187,6 +187,11 @@ for victim in b c; do
     err_has "^muster run: host $victim is lost: .* was killed by signal 9; ending the other"
     clean
 done
+begin --hosts b:4 # with which nobody is left
+kill -KILL "$(agent_of b)"
+await "the launcher has ended" ended
+err_has "^muster run: host b is lost: .*; ending the job$"
+clean
 begin --hosts localhost:1,b:2,c:1
 kill -TERM "$(agent_of b)"
 await "the launcher has ended" ended
