@@ -65,10 +65,10 @@ static void hear_host(void *arg, uint32_t host, enum mu_peer_state state, const 
              why ? strlen(why) : 0);
 }
 
-static void own_name(const struct mu_agent_hosts *options, char *name, size_t size)
+void mu_agent_own_name(const struct mu_agent_hosts *options, char *name, size_t size)
 {
     name[0] = 0;
-    if (options->name)
+    if (options && options->name)
         snprintf(name, size, "%s", options->name);
     else
         gethostname(name, size - 1);
@@ -82,7 +82,7 @@ static int write_address(const struct mu_agent_hosts *hosts, const char *port)
 
     if (!hosts->file)
         return 0;
-    own_name(hosts, name, sizeof name);
+    mu_agent_own_name(hosts, name, sizeof name);
     if (mu_launch_home_file(hosts->file, path, sizeof path, why, sizeof why)) {
         mu_agent_say("%s", why);
         return -1;
@@ -229,7 +229,7 @@ static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret
     ret_options->link.join.num_tasks = hosts->tasks_here;
     ret_options->link.join.pid = (uint32_t)getpid();
     mu_random(ret_options->link.join.incarnation, sizeof ret_options->link.join.incarnation);
-    own_name(hosts, ret_options->link.join.host, sizeof ret_options->link.join.host);
+    mu_agent_own_name(hosts, ret_options->link.join.host, sizeof ret_options->link.join.host);
 }
 
 /* The launcher's death ends the waiting, too. */

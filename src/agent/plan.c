@@ -77,7 +77,8 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     if (it->directory)
         fprintf(out, "    in %s\n", it->directory);
     for (int stream = 1; options->output && stream <= 2; stream++) {
-        struct mu_launch_file file = {agent->job, task_id, 0, stream};
+        const char *at = strrchr(host, '@'); /* behind the user */
+        struct mu_launch_file file = {agent->job, at ? at + 1 : host, task_id, 0, stream};
         char *path = mu_launch_files_path(options->output, &file);
 
         fprintf(out, "    %s to %s\n", stream == 1 ? "stdout" : "stderr", path ? path : "?");

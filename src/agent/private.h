@@ -199,6 +199,8 @@ void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number);
 void mu_agent_check_stopped(struct mu_agent *agent);
 
 /* ---- meet.c ---- */
+/* What the job calls this host; `hosts`: NULL: it is the only one. */
+void mu_agent_own_name(const struct mu_agent_hosts *hosts, char *name, size_t size);
 /* The leader: start the others where that is asked for, and wait until all have come. Both: the tasks of each host are
  * known. 0, or -1 with the reason said. */
 int mu_agent_meet(struct mu_agent *agent);

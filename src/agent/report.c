@@ -213,9 +213,9 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
 void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out)
 {
     struct mu_launch_report *rows = calloc(agent->local_tasks + 1, sizeof *rows);
-    char host[65] = "";
+    char host[256];
 
-    gethostname(host, sizeof host - 1);
+    mu_agent_own_name(agent->options->hosts, host, sizeof host);
     for (uint32_t i = 0; rows && i < agent->local_tasks; i++) {
         struct mu_launch_report *row = &rows[i];
 

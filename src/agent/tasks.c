@@ -60,10 +60,13 @@ static int set_input(struct mu_agent *agent, uint32_t task_id, int stdio[3])
 static int open_file(struct mu_agent *agent, uint32_t task_id, int out)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
-    struct mu_launch_file file = {agent->title, task_id, task->attempt, out};
-    char *path = mu_launch_files_path(agent->options->output, &file);
-    int fd = path ? mu_launch_files_open(path) : -1;
+    char host[256], *path;
+    int fd;
 
+    mu_agent_own_name(agent->options->hosts, host, sizeof host);
+    path = mu_launch_files_path(agent->options->output,
+                                &(struct mu_launch_file){agent->title, host, task_id, task->attempt, out});
+    fd = path ? mu_launch_files_open(path) : -1;
     if (fd < 0) {
         mu_agent_say("cannot write %s: %s", path ? path : "the output", strerror(errno));
         agent->spawn_status = MU_AGENT_EXIT_FAILED;

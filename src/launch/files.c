@@ -63,19 +63,18 @@ int mu_launch_files_are_apart(const char *template)
 
 char *mu_launch_files_path(const char *template, const struct mu_launch_file *file)
 {
-    char *text = NULL, host[65] = "";
+    char *text = NULL;
     size_t size, len;
     FILE *out = open_memstream(&text, &size);
 
     if (!out)
         return NULL;
-    gethostname(host, sizeof host - 1);
     for (const char *at = template; *at; at += len) {
         len = 1;
         switch (*at == '{' || *at == '}' ? field_at(at, &len) : -1) {
         case JOB: fputs(file->job, out); break;
         case RANK: fprintf(out, "%u", file->task_id); break;
-        case HOST: fputs(host, out); break;
+        case HOST: fputs(file->host, out); break;
         case ATTEMPT: fprintf(out, "%u", file->attempt); break;
         case STREAM: fputs(file->out == 2 ? "stderr" : "stdout", out); break;
         default: putc(*at, out); break; /* for "{{" and "}}": one of the two */

@@ -252,7 +252,7 @@ char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len);
 /* ---- files.c -------------------------------------------------------------------------------------------------- */
 
 struct mu_launch_file {
-    const char *job;
+    const char *job, *host;
     uint32_t task_id, attempt;
     int out; /* 1, 2 */
 };
