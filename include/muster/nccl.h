@@ -25,8 +25,11 @@
  * and 16 for each rank, until muster_nccl_comm_init() is through on all ranks, and longer where one of its
  * generations has died, for whoever holds that still must be told; better use one again than ever new ones.
  *
- * In a job of several hosts ids are handed out among the tasks of one host; where there are more ranks than the host
- * has tasks, that is refused (UNIMPLEMENTED): give the id of rank 0 to the others by a key.
+ * In a job of several hosts a name is one for all of them (but see MUSTER_NCCL_HOST), and the same holds. The root
+ * listens at an address of its maker's host, which NCCL chooses: every other host must reach it. Where it chose
+ * loopback (NCCL_SOCKET_IFNAME=lo, or a machine without another network), ranks of hosts that do not share it are
+ * refused (FAILED_PRECONDITION) and the generation is given up. NCCL_COMM_ID=ADDRESS:PORT names an address of rank 0's
+ * host, and must be set alike for all ranks. What a host other than the first one asks takes a round trip.
  */
 #ifndef MUSTER_NCCL_H
 #define MUSTER_NCCL_H
@@ -41,6 +44,9 @@ extern "C" {
 #define MUSTER_NCCL_NAME_MAX  200u   /* bytes of a communicator's name */
 #define MUSTER_NCCL_RANKS_MAX 65536u /* of one communicator */
 #define MUSTER_NCCL_IDS_MAX   256u   /* of one communicator */
+
+/* In a job of several hosts a name that begins so is each host's own: equal ones of two hosts do not meet. */
+#define MUSTER_NCCL_HOST "muster/host/"
 
 struct ncclComm; /* libnccl's: ncclComm_t is a pointer to it */
 
@@ -82,7 +88,8 @@ MUSTER_API enum muster_status muster_nccl_unique_ids(struct muster *muster, cons
 /*
  * Whether a generation may still be used: for those who initialise by themselves, non-blocking, and must know when to
  * call ncclCommAbort(). ABORTED with the reason when it is dead; UNAVAILABLE when a task of the job is in error.
- * Never blocks; a few microseconds.
+ * Never blocks; a few microseconds. On a host other than the first one of several the first look at a name, and each at
+ * one of which nothing is known there, takes a round trip (while there is no connection: 0.1 s, then MUSTER_OK).
  */
 MUSTER_API enum muster_status muster_nccl_check(struct muster *muster, const char *name, uint64_t generation);
 
@@ -127,7 +134,7 @@ struct muster_nccl_info {
     char reason[120]; /* why the last generation that failed did; "" */
 };
 
-/* What the segment knows of a communicator's name. Never blocks; loads no library. */
+/* What the job knows of a communicator's name. Never blocks (on a host other than the first: 1 s); loads no library. */
 MUSTER_API enum muster_status muster_nccl_get(struct muster *muster, const char *name,
                                               struct muster_nccl_info *ret_info);
 

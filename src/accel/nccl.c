@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <stdio.h>
-
 #include "accel/nccl_id.h"
 
 enum muster_status muster_nccl_unique_ids(struct muster *muster, const char *name, uint32_t nranks, uint32_t rank,
@@ -68,7 +66,7 @@ enum muster_status muster_nccl_abandon(struct muster *muster, const char *name, 
     if (status)
         return status;
     call.generation = generation;
-    snprintf(words, sizeof words, "task %d gave it up: %.80s", muster->task_id, reason ? reason : "no reason given");
+    mu_nccl_say(&call, " gave it up: ", reason ? reason : "no reason given", words);
     status = mu_nccl_give_up(&call, words);
     mu_nccl_call_done(&call);
     return status;
@@ -82,7 +80,7 @@ enum muster_status muster_nccl_get(struct muster *muster, const char *name, stru
 
     if (status)
         return status;
-    status = mu_nccl_read(&call, &there);
+    status = mu_nccl_state(&call, &there);
     if (!status)
         memset(ret_info, 0, sizeof *ret_info);
     if (!status && there) {

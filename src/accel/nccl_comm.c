@@ -121,7 +121,7 @@ static void tell(struct mu_nccl_call *call, enum muster_status status)
     char why[256], reason[120];
 
     snprintf(why, sizeof why, "%s", muster_last_error());
-    snprintf(reason, sizeof reason, "task %d: %.100s", call->asker.task, why);
+    mu_nccl_say(call, ": ", why, reason);
     mu_nccl_give_up(call, reason);
     mu_fail(status, "%s", why);
 }

@@ -1,10 +1,11 @@
 /*
- * accel/nccl_id.c: an id for each communicator, by name and generation, through one cell of the segment.
+ * accel/nccl_id.c: an id for each communicator, by name and generation, through one record of the segment.
  *
- * A rank asks by an edit of the cell: it takes the ids, or becomes who makes them, or must wait for another who does.
- * libnccl is called outside of any edit and of any muster call, then a second edit hands out what was made. Between the
- * two the maker may die, or be taken for dead: whoever asks next begins another generation, and the second edit of the
- * late one finds so, and its roots end. Roots of this process are looked after at each call and when it leaves.
+ * A rank asks by a change of the record: it takes the ids, or becomes who makes them, or must wait for another who
+ * does. libnccl is called outside of any change and of any muster call, then a second change hands out what was made.
+ * Between the two the maker may die, or be taken for dead: whoever asks next begins another generation, and the second
+ * change of the late one finds so, and its roots end. Roots of this process are looked after at each call and when it
+ * leaves.
  */
 #include "accel/nccl_id.h"
 
@@ -17,142 +18,19 @@
 #include "base/clock.h"
 #include "segment/cluster.h"
 #include "segment/hosts.h"
-#include "segment/wait.h"
 
-#define EXPIRY_NS      600000000000u
-#define UNPINNED_TRIES 1000u
+#define EXPIRY_NS 600000000000u
+#define STATE_NS  1000000000u /* for an answer about what can be seen at once on one host */
 
-/* ---- the cell ---------------------------------------------------------------------------------------------------- */
-
-static enum mu_nccl_presence presence(void *arg, int32_t task, uint64_t incarnation)
+/* A step by itself, of one call. */
+static enum muster_status step(struct mu_nccl_call *call, struct mu_nccl_act *act, muster_deadline deadline)
 {
-    const struct mu_nccl_call *call = arg;
-    struct mu_task_record r;
-    struct mu_cluster c;
-
-    if (task < 0 || mu_cluster_task(call->m->seg, (uint32_t)task, &r, NULL, &c))
-        return MU_NCCL_LOST;
-    if (r.incarnation != incarnation || r.state == MUSTER_TASK_ERROR)
-        return MU_NCCL_LOST;
-    if (r.state == MUSTER_TASK_DISCONNECTED)
-        return MU_NCCL_LEFT;
-    return mu_cluster_alive(call->m->seg, (uint32_t)task, &r) ? MU_NCCL_HERE : MU_NCCL_LOST;
-}
-
-enum muster_status mu_nccl_call_begin(struct mu_nccl_call *call, struct muster *m, const char *name)
-{
-    char key[MUSTER_NCCL_NAME_MAX + 2];
-    size_t len = name ? strlen(name) : 0;
-    enum muster_status status;
-
-    call->room = NULL;
-    call->room_size = 0;
-    call->generation = 0;
-    call->nccl = NULL;
-    call->m = m;
-    call->name = name;
-    if (!len || len > MUSTER_NCCL_NAME_MAX)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "a communicator's name has 1 to %u bytes, not %zu",
-                       MUSTER_NCCL_NAME_MAX, len);
-    status = mu_enter_read(m);
-    if (status)
-        return status;
-    key[0] = 'U';
-    memcpy(key + 1, name, len);
-    mu_key_make(&call->key, m->seg, key, len + 1);
-    snprintf(call->what, sizeof call->what, "NCCL id %s", name);
-    call->asker = (struct mu_nccl_asker){
-        .task = m->task_id, .incarnation = m->incarnation, .now = mu_now(), .presence = presence, .arg = call};
-    mu_exit_read();
-    return MUSTER_OK;
-}
-
-void mu_nccl_call_done(struct mu_nccl_call *call)
-{
-    free(call->room);
-}
-
-static bool make_room(struct mu_nccl_call *call, size_t size)
-{
-    void *more;
-
-    if (size <= call->room_size)
-        return true;
-    more = realloc(call->room, size);
-    if (!more)
-        return false;
-    call->room = more;
-    call->room_size = size;
-    return true;
-}
-
-static enum muster_status no_memory(const struct mu_nccl_call *call)
-{
-    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %s", call->what);
-}
-
-static enum muster_status corrupt(const struct mu_nccl_call *call)
-{
-    return mu_fail(MUSTER_DATA_LOSS, "%s in the segment of job %s is not well formed", call->what, call->m->seg->job);
-}
-
-/* A private copy of what an edit found, with room for the asker's shape besides. */
-static enum muster_status copy_old(struct mu_nccl_call *call, const struct mu_edit *e)
-{
-    size_t own = mu_nccl_record_size(call->asker.nranks, call->asker.nids);
-
-    if (!make_room(call, own > e->old_len ? own : e->old_len))
-        return no_memory(call);
-    memcpy(call->room, e->old, e->old_len);
-    call->asker.now = mu_now();
-    return mu_nccl_record_view(&call->record, call->room, e->old_len) ? MUSTER_OK : corrupt(call);
-}
-
-static enum mu_verdict put(struct mu_nccl_call *call, struct mu_edit *e)
-{
-    e->value = call->room;
-    e->len = mu_nccl_record_size(call->record.head->nranks, call->record.head->nids);
-    return MU_PUT;
-}
-
-/* Read the record within a call; *ret_there false: there is none. *ret_word: to sleep on. */
-static enum muster_status read_record(struct mu_nccl_call *call, struct mu_ctx *ctx, uint64_t *ret_word,
-                                      bool *ret_there)
-{
-    struct mu_table t = mu_table_cells(call->m->seg);
-    struct mu_found f;
-    enum muster_status status;
-
-    for (uint32_t tries = 0;; tries++) {
-        status = mu_table_get(&t, ctx, &call->key, call->room, call->room_size, &f);
-        if (status == MUSTER_ABORTED && tries < UNPINNED_TRIES) /* without a slot nothing can be pinned */
-            continue;
-        if (status || f.len <= call->room_size)
-            break;
-        if (!make_room(call, f.len))
-            return no_memory(call);
-    }
-    if (status == MUSTER_ABORTED)
-        return mu_fail(MUSTER_UNAVAILABLE, "%s changes faster than it can be read", call->what);
-    if (status)
-        return status;
-    *ret_there = f.version != 0;
-    *ret_word = f.word;
-    call->asker.now = mu_now();
-    return f.version && !mu_nccl_record_view(&call->record, call->room, f.len) ? corrupt(call) : MUSTER_OK;
-}
-
-static enum muster_status edit(struct mu_nccl_call *call, mu_edit_fn fn, void *arg)
-{
-    struct mu_table t;
     struct mu_ctx *ctx;
-    struct mu_edit e = {.arg = arg};
     enum muster_status status = mu_enter(call->m, &ctx);
 
     if (status)
         return status;
-    t = mu_table_cells(call->m->seg);
-    status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
+    status = mu_nccl_step(call, ctx, act, deadline);
     mu_exit(ctx);
     return status;
 }
@@ -169,6 +47,7 @@ static struct mu_nccl_root_key root_key(const struct mu_nccl_call *call)
 
 struct judging {
     struct muster *m;
+    struct mu_ctx *ctx;
     bool leaving; /* then what not all have taken is dead */
 };
 
@@ -177,39 +56,45 @@ static bool is_dead(void *arg, const struct mu_nccl_root_key *key)
 {
     const struct judging *j = arg;
     struct mu_nccl_call *call = malloc(sizeof *call); /* large: it holds a key */
-    char text[MUSTER_NCCL_NAME_MAX + 2], reason[120];
+    char reason[120];
     uint64_t word;
     bool there = false, dead = false;
 
     if (!call)
         return false;
-    memset(call, 0, sizeof *call);
-    call->m = j->m;
-    call->asker.presence = presence;
-    call->asker.arg = call;
-    snprintf(text, sizeof text, "U%s", key->name);
-    mu_key_make(&call->key, j->m->seg, text, strlen(text));
-    if (!read_record(call, NULL, &word, &there) && there)
+    mu_nccl_call_make(call, j->m, key->name);
+    if (!mu_nccl_look(call, j->ctx, NULL, &word, &there) && there)
         dead = mu_nccl_is_dead(&call->record, &call->asker, key->generation, reason) ||
                (j->leaving && call->record.head->generation == key->generation &&
                 call->record.head->taken < call->record.head->nranks);
-    free(call->room);
+    mu_nccl_call_done(call);
     free(call);
     return dead;
 }
 
 static void leave(struct muster *m)
 {
-    struct judging j = {m, true};
+    struct judging j = {.m = m, .leaving = true};
 
+    if (mu_is_follower(m->seg) && mu_handle_context(m, &j.ctx))
+        return;
     mu_nccl_roots_reap(m->id, is_dead, &j);
 }
 
 enum muster_status mu_nccl_look_after_roots(struct muster *m)
 {
-    struct judging j = {m, false};
-    enum muster_status status = mu_enter_read(m);
+    struct judging j = {.m = m};
+    enum muster_status status;
 
+    if (mu_is_follower(m->seg)) {
+        status = mu_enter_wait(m, &j.ctx);
+        if (status)
+            return status;
+        mu_nccl_roots_reap(m->id, is_dead, &j);
+        mu_exit(j.ctx);
+        return MUSTER_OK;
+    }
+    status = mu_enter_read(m);
     if (status)
         return status;
     mu_nccl_roots_reap(m->id, is_dead, &j);
@@ -218,39 +103,6 @@ enum muster_status mu_nccl_look_after_roots(struct muster *m)
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
-
-struct question {
-    struct mu_nccl_call *call;
-    enum mu_nccl_answer answer;
-};
-
-static enum mu_verdict ask(struct mu_edit *e)
-{
-    struct question *q = e->arg;
-    struct mu_nccl_call *call = q->call;
-
-    if (!e->version) {
-        size_t size = mu_nccl_record_size(call->asker.nranks, call->asker.nids);
-
-        e->status = make_room(call, size) ? MUSTER_OK : no_memory(call);
-        if (e->status)
-            return MU_KEEP;
-        memset(call->room, 0, size);
-        call->asker.now = mu_now();
-        mu_nccl_first(&call->record, call->room, &call->asker);
-        q->answer = MU_NCCL_MAKE;
-        return put(call, e);
-    }
-    e->status = copy_old(call, e);
-    if (!e->status && call->generation && call->record.head->generation == call->generation &&
-        call->record.head->state == MUSTER_NCCL_FAILED) /* that we waited for */
-        e->status = mu_fail(MUSTER_UNAVAILABLE, "%s: %s", call->what, call->record.head->reason);
-    if (e->status)
-        return MU_KEEP;
-    q->answer = mu_nccl_ask(&call->record, &call->asker);
-    return q->answer == MU_NCCL_MAKE || q->answer == MU_NCCL_TAKE || q->answer == MU_NCCL_OTHER_VERSION ? put(call, e)
-                                                                                                        : MU_KEEP;
-}
 
 static enum muster_status refuse(struct mu_nccl_call *call, enum mu_nccl_answer answer)
 {
@@ -283,111 +135,106 @@ static enum muster_status refuse(struct mu_nccl_call *call, enum mu_nccl_answer 
     }
 }
 
-/* The maker that we wait for: how it stands with it. MUSTER_OK: ask again or, with *ret_wait, go on waiting. */
-static enum muster_status look_at_maker(struct mu_nccl_call *call, struct mu_ctx *ctx, uint64_t *ret_word,
-                                        bool *ret_wait)
+/* Until the maker of call->generation is through with it, or lost. */
+static enum muster_status await_maker(struct mu_nccl_call *call, struct mu_ctx *ctx, muster_deadline deadline)
 {
-    const struct mu_nccl_head *h;
-    bool there;
-    enum muster_status status = read_record(call, ctx, ret_word, &there);
+    const struct mu_nccl_head *h = call->record.head;
+    struct mu_table t = mu_nccl_table(call);
+    uint64_t since = h->since, word;
+    int32_t maker = h->owner_task;
+    enum muster_status status;
+    struct mu_wait w;
+    bool there, lives = true;
 
-    *ret_wait = false;
-    if (status || !there)
-        return status;
-    h = call->record.head;
-    *ret_wait = h->state == MUSTER_NCCL_MAKING && presence(call, h->owner_task, h->owner_incarnation) == MU_NCCL_HERE;
-    if (*ret_wait)
-        call->generation = h->generation;
-    return MUSTER_OK;
+    mu_wait_begin(&w, call->m->seg, ctx, deadline, call->what);
+    w.interrupt = &call->m->interrupt;
+    for (;;) {
+        mu_wait_look(&w);
+        status = mu_cluster_error(call->m->seg, call->what);
+        if (!status)
+            status = mu_nccl_look(call, ctx, &w, &word, &there);
+        h = call->record.head;
+        if (status || !there || h->generation != call->generation || h->state != MUSTER_NCCL_MAKING)
+            break;
+        lives = mu_nccl_presence(call, h->owner_task, h->owner_incarnation, h->owner_attempt) == MU_NCCL_HERE;
+        if (!lives)
+            break;
+        status = mu_wait_on(&w, mu_table_bucket(&t, &call->key), word);
+        if (status)
+            break;
+    }
+    mu_wait_end(&w);
+    if (!lives) /* what is asked next is asked when the job knows of it */
+        mu_nccl_recheck(ctx);
+    if (status == MUSTER_DEADLINE_EXCEEDED) {
+        char name[MU_NCCL_TASK_NAME];
+
+        mu_nccl_task_name(call, maker, name);
+        return mu_fail(status, "the deadline passed while %s made the %s, for %.1f s now", name, call->what,
+                       (double)(mu_now() - since) / 1e9);
+    }
+    return status;
 }
 
-static enum muster_status ask_until_answered(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
+/* Until there is another answer than to wait, or to ask again. */
+static enum muster_status ask_until_answered(struct mu_nccl_call *call, struct mu_ctx *ctx, muster_deadline deadline,
                                              enum mu_nccl_answer *ret_answer)
 {
-    struct mu_table t = mu_table_cells(call->m->seg);
-    struct question q = {call, MU_NCCL_WAIT};
-    enum muster_status status;
-
     for (;;) {
-        struct mu_edit e = {.arg = &q};
-        uint64_t word;
-        bool waits;
+        struct mu_nccl_act act = {.step = MU_NCCL_ASK};
+        enum muster_status status = mu_cluster_error(call->m->seg, call->what);
 
-        mu_wait_look(w);
-        status = mu_cluster_error(call->m->seg, call->what);
-        if (!status && presence(call, call->asker.task, call->asker.incarnation) != MU_NCCL_HERE)
-            status = mu_fail(MUSTER_FAILED_PRECONDITION, "%s: task %d, the caller, is in error itself, or was replaced",
-                             call->what, call->asker.task);
         if (!status)
-            status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, ask, &e, NULL);
-        *ret_answer = q.answer;
-        if (status || q.answer != MU_NCCL_WAIT)
+            status = mu_nccl_step(call, ctx, &act, deadline);
+        if (status)
             return status;
-        status = look_at_maker(call, ctx, &word, &waits);
-        if (!status && waits)
-            status = mu_wait_on(w, mu_table_bucket(&t, &call->key), word);
-        if (status == MUSTER_DEADLINE_EXCEEDED)
-            return mu_fail(status, "the deadline passed while task %d made the %s, for %.1f s now",
-                           call->record.head->owner_task, call->what,
-                           (double)(mu_now() - call->record.head->since) / 1e9);
+        *ret_answer = act.answer;
+        call->generation = call->record.head->generation;
+        if (act.answer == MU_NCCL_WAIT)
+            status = await_maker(call, ctx, deadline);
+        else if (act.answer != MU_NCCL_AGAIN)
+            return MUSTER_OK;
         if (status)
             return status;
     }
 }
 
+/* Of another host: the ids are there, and are ours when the leader knows that we have them. */
+static enum muster_status claim(struct mu_nccl_call *call, struct mu_ctx *ctx, muster_deadline deadline,
+                                struct mu_nccl_id *ret_ids, enum mu_nccl_answer *ret_answer)
+{
+    struct mu_nccl_act act = {.step = MU_NCCL_CLAIM};
+    enum muster_status status;
+
+    memcpy(ret_ids, call->record.ids, (size_t)call->asker.nids * sizeof *ret_ids);
+    status = mu_nccl_step(call, ctx, &act, deadline);
+    *ret_answer = act.answer;
+    if (act.answer == MU_NCCL_AGAIN)
+        call->generation = 0;
+    return status;
+}
+
 /* One look, or as many as it takes until the deadline. */
-static enum muster_status get_answer(struct mu_nccl_call *call, muster_deadline deadline,
+static enum muster_status get_answer(struct mu_nccl_call *call, muster_deadline deadline, struct mu_nccl_id *ret_ids,
                                      enum mu_nccl_answer *ret_answer)
 {
     struct mu_ctx *ctx;
-    struct mu_wait w;
     enum muster_status status = mu_enter(call->m, &ctx);
 
     if (status)
         return status;
-    mu_wait_begin(&w, call->m->seg, ctx, deadline, call->what);
-    w.interrupt = &call->m->interrupt;
-    status = ask_until_answered(call, ctx, &w, ret_answer);
-    mu_wait_end(&w);
+    do {
+        status = ask_until_answered(call, ctx, deadline, ret_answer);
+        if (!status && *ret_answer == MU_NCCL_TAKE)
+            memcpy(ret_ids, call->record.ids, (size_t)call->asker.nids * sizeof *ret_ids);
+        if (!status && *ret_answer == MU_NCCL_THERE)
+            status = claim(call, ctx, deadline, ret_ids, ret_answer);
+    } while (!status && *ret_answer == MU_NCCL_AGAIN);
     mu_exit(ctx);
     return status;
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
-
-struct delivery {
-    struct mu_nccl_call *call;
-    const struct mu_nccl_id *ids; /* NULL: none could be made, for this reason */
-    const char *reason;
-    bool accepted;
-};
-
-static enum mu_verdict deliver(struct mu_edit *e)
-{
-    struct delivery *d = e->arg;
-    struct mu_nccl_call *call = d->call;
-
-    d->accepted = false;
-    if (!e->version)
-        return MU_KEEP;
-    e->status = copy_old(call, e);
-    if (e->status)
-        return MU_KEEP;
-    d->accepted = d->ids ? mu_nccl_made(&call->record, &call->asker, call->generation, d->ids->bytes)
-                         : mu_nccl_fail(&call->record, call->generation, call->asker.now, d->reason);
-    return d->accepted ? put(call, e) : MU_KEEP;
-}
-
-/* Neither ids nor a failure can be said, for the segment is full. Deleting has a reserve: who waits makes its own. */
-static enum mu_verdict withdraw(struct mu_edit *e)
-{
-    struct mu_nccl_call *call = e->arg;
-
-    if (!e->version)
-        return MU_KEEP;
-    e->status = copy_old(call, e);
-    return !e->status && mu_nccl_is_maker(&call->record, &call->asker, call->generation) ? MU_DELETE : MU_KEEP;
-}
 
 /* We own call->generation. Outside of any muster call, for libnccl is foreign. */
 static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id *ret_ids)
@@ -395,25 +242,45 @@ static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id 
     struct mu_nccl_root_key key = root_key(call);
     uint64_t now = mu_now(), expires = now + call->asker.expiry < now ? UINT64_MAX : now + call->asker.expiry;
     enum muster_status made = mu_nccl_roots_make(call->nccl, &key, expires, call->asker.nids, ret_ids);
-    struct delivery d = {.call = call, .ids = made ? NULL : ret_ids};
+    struct mu_nccl_act act = {.step = made ? MU_NCCL_FAIL : MU_NCCL_MADE, .ids = ret_ids->bytes};
+    struct mu_nccl_act withdraw = {.step = MU_NCCL_WITHDRAW};
     char reason[120];
     enum muster_status status;
 
     if (made) {
-        snprintf(reason, sizeof reason, "task %d: %.100s", call->asker.task, muster_last_error());
-        d.reason = reason;
+        mu_nccl_say(call, ": ", muster_last_error(), reason);
+        act.reason = reason;
     }
-    status = edit(call, deliver, &d);
-    if (status == MUSTER_RESOURCE_EXHAUSTED && edit(call, withdraw, call) == MUSTER_OK)
+    status = step(call, &act, MUSTER_FOREVER);
+    if (status == MUSTER_RESOURCE_EXHAUSTED && step(call, &withdraw, MUSTER_FOREVER) == MUSTER_OK)
         status = mu_fail(status, "%s: the segment is full, so it cannot be handed out", call->what);
     if (made)
         return mu_fail(made, "%s: %s", call->what, reason);
-    if (!status && d.accepted)
+    if (!status && act.accepted)
         return MUSTER_OK;
     mu_nccl_roots_end(&key);
     return status ? status
                   : mu_fail(MUSTER_ABORTED, "%s: generation %" PRIu64 " was given up while this task made it: %s",
-                            call->what, call->generation, call->record.head->reason);
+                            call->what, call->generation, act.there ? call->record.head->reason : "");
+}
+
+/* An id whose root listens where this host cannot reach it: NCCL would wait for ever, or talk to somebody else. */
+static enum muster_status check_reach(struct mu_nccl_call *call, const struct mu_nccl_id *id)
+{
+    const struct mu_nccl_head *h = call->record.head;
+    char address[MU_NCCL_ADDRESS], maker[MU_NCCL_TASK_NAME], own[MU_NCCL_TASK_NAME], reason[120];
+
+    if (mu_is_local_task(call->m->seg, (uint32_t)h->owner_task) || !mu_nccl_is_out_of_reach(id))
+        return MUSTER_OK;
+    mu_nccl_id_address(id, address);
+    mu_nccl_task_name(call, h->owner_task, maker);
+    mu_nccl_task_name(call, call->asker.task, own);
+    mu_nccl_say(call, " cannot reach ", address, reason);
+    mu_nccl_give_up(call, reason);
+    return mu_fail(MUSTER_FAILED_PRECONDITION,
+                   "%s: its root, of %s, listens at %s, which %s cannot reach: set NCCL_SOCKET_IFNAME to the network "
+                   "that the hosts share",
+                   call->what, maker, address, own);
 }
 
 enum muster_status mu_nccl_take(struct mu_nccl_call *call, muster_deadline deadline, struct mu_nccl_id *ret_ids)
@@ -422,22 +289,21 @@ enum muster_status mu_nccl_take(struct mu_nccl_call *call, muster_deadline deadl
     enum muster_status status = mu_nccl_look_after_roots(call->m);
 
     if (!status)
-        status = get_answer(call, deadline, &answer);
+        status = get_answer(call, deadline, ret_ids, &answer);
     if (status)
         return status;
-    call->generation = call->record.head->generation;
     if (answer == MU_NCCL_MAKE)
         return make_ids(call, ret_ids);
     if (answer != MU_NCCL_TAKE)
         return refuse(call, answer);
-    memcpy(ret_ids, call->record.ids, (size_t)call->asker.nids * sizeof *ret_ids);
-    return MUSTER_OK;
+    return call->shared ? check_reach(call, &ret_ids[0]) : MUSTER_OK;
 }
 
 /* ---- afterwards -------------------------------------------------------------------------------------------------- */
 
 enum muster_status mu_nccl_watch(struct mu_nccl_call *call, uint64_t wait_ns)
 {
+    struct mu_table t = mu_nccl_table(call);
     struct mu_ctx *ctx = NULL;
     struct mu_wait w;
     char reason[120];
@@ -449,90 +315,79 @@ enum muster_status mu_nccl_watch(struct mu_nccl_call *call, uint64_t wait_ns)
         return status;
     mu_wait_begin(&w, call->m->seg, ctx, mu_now() + wait_ns, call->what);
     w.interrupt = &call->m->interrupt;
-    for (;;) {
-        struct mu_table t = mu_table_cells(call->m->seg);
-
+    do {
         mu_wait_look(&w);
         status = mu_cluster_error(call->m->seg, call->what);
         if (!status)
-            status = read_record(call, ctx, &word, &there);
+            status = mu_nccl_look(call, ctx, &w, &word, &there);
         if (!status && there && mu_nccl_is_dead(&call->record, &call->asker, call->generation, reason))
             status = mu_fail(MUSTER_ABORTED, "%s, generation %" PRIu64 ": %s", call->what, call->generation, reason);
-        if (status || !wait_ns)
-            break;
-        status = mu_wait_on(&w, mu_table_bucket(&t, &call->key), word);
-        if (status == MUSTER_DEADLINE_EXCEEDED) {
-            status = MUSTER_OK;
-            break;
-        }
-        if (status)
-            break;
-    }
+        if (!status && wait_ns)
+            status = mu_wait_on(&w, mu_table_bucket(&t, &call->key), word);
+    } while (!status && wait_ns);
     mu_wait_end(&w);
     mu_exit(ctx);
-    return status;
-}
-
-struct farewell {
-    struct mu_nccl_call *call;
-    const char *reason;
-    uint64_t generation; /* given up */
-};
-
-static enum mu_verdict give_up(struct mu_edit *e)
-{
-    struct farewell *f = e->arg;
-
-    if (!e->version)
-        return MU_KEEP;
-    e->status = copy_old(f->call, e);
-    if (e->status)
-        return MU_KEEP;
-    f->generation = f->call->record.head->generation;
-    return mu_nccl_fail(&f->call->record, f->call->generation, f->call->asker.now, f->reason) ? put(f->call, e)
-                                                                                              : MU_KEEP;
+    return status == MUSTER_DEADLINE_EXCEEDED ? MUSTER_OK : status; /* nothing is known against it */
 }
 
 enum muster_status mu_nccl_give_up(struct mu_nccl_call *call, const char *reason)
 {
-    struct farewell f = {.call = call, .reason = reason, .generation = call->generation};
+    struct mu_nccl_act look = {.step = MU_NCCL_LOOK}, act = {.step = MU_NCCL_FAIL, .reason = reason};
     struct mu_nccl_root_key key;
-    enum muster_status status = edit(call, give_up, &f);
+    enum muster_status status = MUSTER_OK;
 
+    if (!call->generation && call->far) { /* said twice, it must not hit the next one */
+        status = step(call, &look, MUSTER_FOREVER);
+        call->generation = look.generation;
+        if (status || !call->generation)
+            return status;
+    }
+    status = step(call, &act, MUSTER_FOREVER);
     if (!call->generation)
-        call->generation = f.generation;
+        call->generation = act.generation;
     key = root_key(call);
     mu_nccl_roots_end(&key);
     return status;
 }
 
-static enum mu_verdict finish(struct mu_edit *e)
-{
-    struct mu_nccl_call *call = e->arg;
-
-    if (!e->version)
-        return MU_KEEP;
-    e->status = copy_old(call, e);
-    if (e->status || !mu_nccl_done(&call->record, call->generation, call->asker.rank))
-        return MU_KEEP;
-    return call->record.head->done == call->record.head->nranks && !mu_nccl_has_died(&call->record) ? MU_DELETE
-                                                                                                    : put(call, e);
-}
-
 enum muster_status mu_nccl_finish(struct mu_nccl_call *call)
 {
-    return edit(call, finish, call);
+    struct mu_nccl_act act = {.step = MU_NCCL_FINISH};
+
+    return step(call, &act, MUSTER_FOREVER);
 }
 
 enum muster_status mu_nccl_read(struct mu_nccl_call *call, bool *ret_there)
 {
+    struct mu_ctx *ctx;
     uint64_t word;
-    enum muster_status status = mu_enter_read(call->m);
+    enum muster_status status;
 
+    if (call->far) {
+        status = mu_enter_wait(call->m, &ctx);
+        if (status)
+            return status;
+        status = mu_nccl_look(call, ctx, NULL, &word, ret_there);
+        mu_exit(ctx);
+        return status;
+    }
+    status = mu_enter_read(call->m);
     if (status)
         return status;
-    status = read_record(call, NULL, &word, ret_there);
+    status = mu_nccl_read_here(call, NULL, &word, ret_there);
     mu_exit_read();
+    return status;
+}
+
+enum muster_status mu_nccl_state(struct mu_nccl_call *call, bool *ret_there)
+{
+    struct mu_nccl_act look = {.step = MU_NCCL_LOOK};
+    enum muster_status status;
+
+    if (!call->far)
+        return mu_nccl_read(call, ret_there);
+    status = step(call, &look, mu_now() + STATE_NS);
+    *ret_there = look.there;
     return status;
 }
 
@@ -582,11 +437,6 @@ enum muster_status mu_nccl_introduce(struct mu_nccl_call *call, const struct mu_
     if (call->m->task_id < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "%s: only tasks can be ranks, this process is an observer",
                        call->what);
-    if (mu_is_bridged(call->m->seg) && nranks > call->m->seg->local_tasks)
-        return mu_fail(MUSTER_UNIMPLEMENTED,
-                       "%s: %u ranks, and this host has %u tasks of job %s: ids are handed out among the tasks of one "
-                       "host; to others, give the id by a key (muster_kv_set)",
-                       call->what, nranks, call->m->seg->local_tasks, call->m->seg->job);
     call->asker.nranks = nranks;
     call->asker.rank = rank;
     call->asker.nids = count;

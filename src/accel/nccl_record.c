@@ -14,7 +14,7 @@
 
 #include "accel/nccl_library.h"
 
-static_assert(sizeof(struct mu_nccl_head) == 192 && sizeof(struct mu_nccl_taker) == 16, "what peers read");
+static_assert(sizeof(struct mu_nccl_head) == 200 && sizeof(struct mu_nccl_taker) == 16, "what peers read");
 
 #define HISTORY 64u /* generations */
 
@@ -57,6 +57,7 @@ static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_
     h->owner_incarnation = a->incarnation;
     h->owner_task = a->task;
     h->owner_rank = a->rank;
+    h->owner_attempt = a->attempt;
     h->state = MUSTER_NCCL_MAKING;
     h->version = a->version;
     h->nranks = a->nranks;
@@ -78,34 +79,76 @@ static bool is_owner(const struct mu_nccl_head *h, const struct mu_nccl_asker *a
     return h->owner_task == a->task && h->owner_incarnation == a->incarnation && h->owner_rank == a->rank;
 }
 
+static bool is_taker(const struct mu_nccl_taker *t, const struct mu_nccl_asker *a)
+{
+    return (t->flags & MU_NCCL_TAKEN) && t->task == a->task && t->incarnation == a->incarnation;
+}
+
+static void take(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+{
+    r->takers[a->rank] = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN | a->attempt << 8};
+    r->head->taken++;
+}
+
+static const char *name_of(const struct mu_nccl_asker *a, int32_t task, char name[MU_NCCL_TASK_NAME])
+{
+    if (a->name)
+        a->name(a->arg, task, name);
+    else
+        snprintf(name, MU_NCCL_TASK_NAME, "task %d", task);
+    return name;
+}
+
+static bool has_expired(const struct mu_nccl_head *h, uint64_t now, char reason[120])
+{
+    if (h->taken == h->nranks || now < h->expires)
+        return false;
+    snprintf(reason, 120, "only %u of %u ranks had come when the id expired", h->taken, h->nranks);
+    return true;
+}
+
+/* Who made or took it and is not there: the first that is lost, else the first that has left. */
+struct gap {
+    enum mu_nccl_presence how; /* MU_NCCL_HERE: none */
+    int32_t task;
+    uint32_t rank; /* UINT32_MAX: the maker */
+};
+
+static struct gap find_gap(const struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+{
+    const struct mu_nccl_head *h = r->head;
+    struct gap gap = {a->presence(a->arg, h->owner_task, h->owner_incarnation, h->owner_attempt), h->owner_task,
+                      UINT32_MAX};
+
+    for (uint32_t i = 0; i < h->nranks && gap.how != MU_NCCL_LOST; i++) {
+        const struct mu_nccl_taker *t = &r->takers[i];
+        enum mu_nccl_presence p = MU_NCCL_HERE;
+
+        if (t->flags & MU_NCCL_TAKEN)
+            p = a->presence(a->arg, t->task, t->incarnation, MU_NCCL_ATTEMPT(t->flags));
+        if (p == MU_NCCL_LOST || (p == MU_NCCL_LEFT && gap.how == MU_NCCL_HERE))
+            gap = (struct gap){p, t->task, i};
+    }
+    return gap;
+}
+
 /* Of a generation that is READY: the first reason why it can no longer be used. */
 static bool is_broken(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, char reason[120])
 {
-    const struct mu_nccl_head *h = r->head;
-    /* once one rank is through, all have checked in: who leaves then does no harm */
-    bool through = h->done > 0;
-    enum mu_nccl_presence p = a->presence(a->arg, h->owner_task, h->owner_incarnation);
+    struct gap gap = find_gap(r, a);
+    char name[MU_NCCL_TASK_NAME], role[20] = "made the id";
 
-    if (p == MU_NCCL_LOST || (p == MU_NCCL_LEFT && !through)) {
-        snprintf(reason, 120, "task %d, which made the id, %s", h->owner_task,
-                 p == MU_NCCL_LOST ? "is dead or in error" : "has left the job");
-        return true;
-    }
-    for (uint32_t i = 0; i < h->nranks; i++) {
-        if (!(r->takers[i].flags & MU_NCCL_TAKEN))
-            continue;
-        p = a->presence(a->arg, r->takers[i].task, r->takers[i].incarnation);
-        if (p == MU_NCCL_LOST || (p == MU_NCCL_LEFT && !through)) {
-            snprintf(reason, 120, "task %d, which is rank %u, %s", r->takers[i].task, i,
-                     p == MU_NCCL_LOST ? "is dead or in error" : "has left the job");
-            return true;
-        }
-    }
-    if (h->taken < h->nranks && a->now >= h->expires) {
-        snprintf(reason, 120, "only %u of %u ranks had come when the id expired", h->taken, h->nranks);
-        return true;
-    }
-    return false;
+    if (gap.how == MU_NCCL_LEFT && r->head->done) /* once one rank is through, all have checked in: that does no harm */
+        gap.how = MU_NCCL_HERE;
+    if (gap.how == MU_NCCL_LEFT) /* perhaps because of a death that came while we looked: that is the reason then */
+        gap = find_gap(r, a);
+    if (gap.how == MU_NCCL_HERE)
+        return has_expired(r->head, a->now, reason);
+    if (gap.rank != UINT32_MAX)
+        snprintf(role, sizeof role, "is rank %u", gap.rank);
+    snprintf(reason, 120, "%s, which %s, %s", name_of(a, gap.task, name), role,
+             gap.how == MU_NCCL_LOST ? "is dead or in error" : "has left the job");
+    return true;
 }
 
 static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
@@ -131,9 +174,46 @@ static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_n
         h->since = a->now;
         return MU_NCCL_OTHER_VERSION;
     }
-    *t = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN};
-    h->taken++;
+    if (a->claims)
+        return MU_NCCL_THERE;
+    take(r, a);
     return MU_NCCL_TAKE;
+}
+
+/* Whether the asker took this generation by an earlier sending of what it asks now. */
+static bool took_before(const struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation)
+{
+    const struct mu_nccl_head *h = r->head;
+    uint64_t age = h->generation - generation;
+
+    if (!a->resent || h->generation < generation)
+        return false;
+    if (!age)
+        return h->state == MUSTER_NCCL_READY && a->rank < h->nranks && is_taker(&r->takers[a->rank], a);
+    return age <= HISTORY && (h->history >> (age - 1) & 1); /* all had taken it, so the asker had */
+}
+
+enum mu_nccl_answer mu_nccl_claim(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation)
+{
+    struct mu_nccl_head *h = r->head;
+    char reason[120];
+
+    if (took_before(r, a, generation))
+        return MU_NCCL_TAKE;
+    if (h->generation != generation || h->state != MUSTER_NCCL_READY || a->rank >= h->nranks || is_broken(r, a, reason))
+        return MU_NCCL_AGAIN;
+    if (r->takers[a->rank].flags & MU_NCCL_TAKEN)
+        return MU_NCCL_CLAIMED;
+    take(r, a);
+    return MU_NCCL_TAKE;
+}
+
+bool mu_nccl_is_maker_lost(const struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+{
+    const struct mu_nccl_head *h = r->head;
+
+    return h->state == MUSTER_NCCL_MAKING && !is_owner(h, a) &&
+           a->presence(a->arg, h->owner_task, h->owner_incarnation, h->owner_attempt) == MU_NCCL_LOST;
 }
 
 enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
@@ -145,9 +225,11 @@ enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_a
     if (h->state == MUSTER_NCCL_READY)
         return ask_ready(r, a);
     if (is_owner(h, a)) /* an earlier call of ours that could not even say that it had failed */
-        return begin(r, a, false);
-    if (a->presence(a->arg, h->owner_task, h->owner_incarnation) != MU_NCCL_HERE) {
-        snprintf(h->reason, sizeof h->reason, "task %d was lost while it made the id", h->owner_task);
+        return a->resent ? MU_NCCL_MAKE : begin(r, a, false);
+    if (a->presence(a->arg, h->owner_task, h->owner_incarnation, h->owner_attempt) != MU_NCCL_HERE) {
+        char name[MU_NCCL_TASK_NAME];
+
+        snprintf(h->reason, sizeof h->reason, "%s was lost while it made the id", name_of(a, h->owner_task, name));
         return begin(r, a, false);
     }
     return h->nranks == a->nranks && h->nids == a->nids ? MU_NCCL_WAIT : MU_NCCL_OTHER_COUNT;
@@ -162,11 +244,12 @@ bool mu_nccl_made(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint6
 {
     struct mu_nccl_head *h = r->head;
 
-    if (!mu_nccl_is_maker(r, a, generation))
+    if (a->nids != h->nids)
         return false;
+    if (!mu_nccl_is_maker(r, a, generation))
+        return took_before(r, a, generation);
     memcpy(r->ids, ids, (size_t)h->nids * MUSTER_NCCL_ID_BYTES);
-    r->takers[a->rank] = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN};
-    h->taken = 1;
+    take(r, a);
     h->state = MUSTER_NCCL_READY;
     h->since = a->now;
     h->expires = a->now + a->expiry < a->now ? UINT64_MAX : a->now + a->expiry;
@@ -185,6 +268,17 @@ bool mu_nccl_fail(struct mu_nccl_record *r, uint64_t generation, uint64_t now, c
     return true;
 }
 
+bool mu_nccl_expire(struct mu_nccl_record *r, uint64_t now)
+{
+    struct mu_nccl_head *h = r->head;
+
+    if (h->state != MUSTER_NCCL_READY || !has_expired(h, now, h->reason))
+        return false;
+    h->state = MUSTER_NCCL_FAILED;
+    h->since = now;
+    return true;
+}
+
 bool mu_nccl_has_died(const struct mu_nccl_record *r)
 {
     uint64_t before = r->head->generation - 1, known = before < HISTORY ? (1ull << before) - 1 : UINT64_MAX;
@@ -192,14 +286,14 @@ bool mu_nccl_has_died(const struct mu_nccl_record *r)
     return (r->head->history & known) != known;
 }
 
-bool mu_nccl_done(struct mu_nccl_record *r, uint64_t generation, uint32_t rank)
+bool mu_nccl_done(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint64_t generation)
 {
     struct mu_nccl_head *h = r->head;
 
-    if (h->generation != generation || h->state != MUSTER_NCCL_READY || rank >= h->nranks ||
-        (r->takers[rank].flags & MU_NCCL_DONE))
+    if (h->generation != generation || h->state != MUSTER_NCCL_READY || a->rank >= h->nranks ||
+        !is_taker(&r->takers[a->rank], a) || (r->takers[a->rank].flags & MU_NCCL_DONE))
         return false;
-    r->takers[rank].flags |= MU_NCCL_DONE;
+    r->takers[a->rank].flags |= MU_NCCL_DONE;
     h->done++;
     return true;
 }

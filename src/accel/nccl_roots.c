@@ -83,6 +83,42 @@ void mu_nccl_id_address(const struct mu_nccl_id *id, char text[MU_NCCL_ADDRESS])
     snprintf(text, MU_NCCL_ADDRESS, a.any.sa_family == AF_INET ? "%s:%u" : "[%s]:%u", host, ntohs(port_of(&a)));
 }
 
+static bool is_loopback(const union address *a)
+{
+    static const uint8_t v6[16] = {[15] = 1};
+
+    return a->any.sa_family == AF_INET ? (ntohl(a->v4.sin_addr.s_addr) >> 24) == 127
+                                       : !memcmp(&a->v6.sin6_addr, v6, sizeof v6);
+}
+
+/* Whether this machine (or container: its network) has a socket that listens on this port, by the kernel's table. */
+static bool has_listener(const char *table, unsigned port)
+{
+    FILE *f = fopen(table, "re");
+    char line[256];
+    bool found = !f; /* not known: nothing is said against it */
+
+    while (f && !found && fgets(line, sizeof line, f)) {
+        const char *at = strchr(line, ':'); /* "  0: 0100007F:A3F1 00000000:0000 0A ..." */
+        unsigned local, state;
+
+        found = at && sscanf(at + 1, " %*[0-9A-F]:%x %*[0-9A-F]:%*x %x", &local, &state) == 2 && local == port &&
+                state == 10;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+bool mu_nccl_is_out_of_reach(const struct mu_nccl_id *id)
+{
+    union address a;
+
+    if (getenv("NCCL_COMM_ID") || !address_of(id, &a) || !is_loopback(&a)) /* with that rank 0 listens, and later */
+        return false;
+    return !has_listener(a.any.sa_family == AF_INET ? "/proc/self/net/tcp" : "/proc/self/net/tcp6", ntohs(port_of(&a)));
+}
+
 /* The address, too: a program may listen on the same port of another one, and that is not ours to shut down. */
 static bool is_same(const union address *a, const union address *b)
 {
@@ -205,26 +241,41 @@ void mu_nccl_roots_end(const struct mu_nccl_root_key *key)
     pthread_mutex_unlock(&lock);
 }
 
-struct reaping {
-    uint64_t handle, now;
-    mu_nccl_dead_fn is_dead;
-    void *arg;
-};
-
-static bool is_due(void *arg, const struct root *r)
+static bool has_expired(void *arg, const struct root *r)
 {
-    const struct reaping *reaping = arg;
+    return *(const uint64_t *)arg >= r->expires;
+}
 
-    return reaping->now >= r->expires || (r->key.handle == reaping->handle && reaping->is_dead(reaping->arg, &r->key));
+/* The keys of this handle's roots that run; malloc()ed. */
+static struct mu_nccl_root_key *keys_of(uint64_t handle, uint32_t *ret_count)
+{
+    struct mu_nccl_root_key *keys;
+    uint32_t n = 0;
+
+    for (const struct root *r = roots; r; r = r->next)
+        n += !r->ended && r->key.handle == handle;
+    *ret_count = 0;
+    keys = n ? malloc(n * sizeof *keys) : NULL;
+    for (const struct root *r = roots; keys && r; r = r->next)
+        if (!r->ended && r->key.handle == handle)
+            keys[(*ret_count)++] = r->key;
+    return keys;
 }
 
 void mu_nccl_roots_reap(uint64_t handle, mu_nccl_dead_fn is_dead, void *arg)
 {
-    struct reaping reaping = {handle, mu_now(), is_dead, arg};
+    uint64_t now = mu_now();
+    struct mu_nccl_root_key *keys;
+    uint32_t count;
 
     pthread_mutex_lock(&lock);
-    sweep(is_due, &reaping);
+    sweep(has_expired, &now);
+    keys = keys_of(handle, &count);
     pthread_mutex_unlock(&lock);
+    for (uint32_t i = 0; i < count; i++)
+        if (is_dead(arg, &keys[i]))
+            mu_nccl_roots_end(&keys[i]);
+    free(keys);
 }
 
 uint32_t mu_nccl_roots_count(void)

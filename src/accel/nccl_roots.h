@@ -26,7 +26,8 @@ enum muster_status mu_nccl_roots_make(const struct mu_nccl *nccl, const struct m
 /* End those of one generation that still run. */
 void mu_nccl_roots_end(const struct mu_nccl_root_key *key);
 
-/* End those of this handle whose generation is dead, and all that have expired; forget those that have ended. */
+/* End those of this handle whose generation is dead, and all that have expired; forget those that have ended. It is
+ * asked outside of any lock. */
 typedef bool (*mu_nccl_dead_fn)(void *arg, const struct mu_nccl_root_key *key);
 void mu_nccl_roots_reap(uint64_t handle, mu_nccl_dead_fn is_dead, void *arg);
 
@@ -36,5 +37,7 @@ uint32_t mu_nccl_roots_count(void);
 /* "10.0.0.1:41123", where an id says that its root listens; "an unknown address". For people only. */
 #define MU_NCCL_ADDRESS 80u
 void mu_nccl_id_address(const struct mu_nccl_id *id, char text[MU_NCCL_ADDRESS]);
+/* It was made by another host, and says that its root listens on loopback, where nobody listens here. */
+bool mu_nccl_is_out_of_reach(const struct mu_nccl_id *id);
 
 #endif

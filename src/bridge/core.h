@@ -127,7 +127,16 @@ struct mu_core {
 };
 
 /* The places in core->state; the table (bridge/tables.c) has each module at its own. NULL there: not linked in. */
-enum mu_module_index { MU_M_CALLS, MU_M_COPIES, MU_M_MEETINGS, MU_M_MEMBERS, MU_M_EVENTS, MU_M_GROUPS, MU_M_CONTROL };
+enum mu_module_index {
+    MU_M_CALLS,
+    MU_M_COPIES,
+    MU_M_MEETINGS,
+    MU_M_MEMBERS,
+    MU_M_EVENTS,
+    MU_M_GROUPS,
+    MU_M_CONTROL,
+    MU_M_IDS
+};
 extern const struct mu_module *const mu_modules[MU_CORE_MODULES];
 
 /*

@@ -64,6 +64,10 @@ bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r);
 bool mu_op_kv_dir(struct mu_core *core, const struct mu_request *r);
 bool mu_op_kv_count(struct mu_core *core, const struct mu_request *r);
 
+/* ids.c */
+extern const struct mu_module mu_module_ids;
+bool mu_op_nccl_id(struct mu_core *core, const struct mu_request *r);
+
 /* control.c */
 extern const struct mu_module mu_module_control;
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u);

@@ -8,7 +8,7 @@
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_MEETINGS] = &mu_module_meetings,
     [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
-    [MU_M_CONTROL] = &mu_module_control,
+    [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {
@@ -49,6 +49,7 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_KV_INCREMENT, "kv increment", mu_op_kv_change, NULL},
     {MU_OP_KV_APPEND, "kv append", mu_op_kv_change, NULL},
     {MU_OP_KV_DELETE, "kv delete", mu_op_kv_change, NULL},
+    {MU_OP_NCCL_ID, "nccl id", mu_op_nccl_id, NULL},
     {MU_OP_GROUP_OPEN, "group open", mu_op_group_open, mu_op_group_abandoned},
     {MU_OP_GROUP_CLOSE, "group close", mu_op_group_close, NULL},
 };

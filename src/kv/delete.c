@@ -62,7 +62,7 @@ static bool wants(void *arg, const char *key, uint32_t key_len)
 {
     const struct under *u = arg;
 
-    return key_len > u->prefix_len && !memcmp(key, u->prefix, u->prefix_len);
+    return !mu_kv_is_own(key) && key_len > u->prefix_len && !memcmp(key, u->prefix, u->prefix_len);
 }
 
 static enum muster_status take(void *arg, const struct mu_item *i)

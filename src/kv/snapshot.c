@@ -11,11 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv/key.h"
+
 static bool wants(void *arg, const char *key, uint32_t key_len)
 {
     const struct mu_snapshot *p = arg;
 
-    return key_len > p->prefix_len && !memcmp(key, p->prefix, p->prefix_len);
+    return !mu_kv_is_own(key) && key_len > p->prefix_len && !memcmp(key, p->prefix, p->prefix_len);
 }
 
 static bool reserve(struct mu_snapshot *p, size_t more)

@@ -40,8 +40,7 @@ enum mu_op {
     MU_OP_TASK_RESET = 27,
     MU_OP_TASK_HEARTBEAT = 28,
     MU_OP_EVENT_SEND = 32,
-    MU_OP_CELL_EDIT = 36, /* a compare-and-set of one of the leader's cells: NCCL ids */
-    MU_OP_CELL_GET = 37,
+    MU_OP_NCCL_ID = 36,
     MU_OP_GROUP_OPEN = 40,  /* a member comes to a group that spans hosts; answered when all have */
     MU_OP_GROUP_CLOSE = 41, /* it gave that up */
     MU_OP_LOCAL = 64,       /* those from here on are for the own host's agent */

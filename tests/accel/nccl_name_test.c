@@ -72,39 +72,9 @@ static void a_communicator_that_is_being_made_and_groups_do_not_meet(void **stat
     build_twice("y");
 }
 
-/* The library is a fake: it is not called, for the ids are refused before. */
-static void ranks_on_several_hosts_are_refused_in_words(void **state)
-{
-    static const struct mu_nccl fake = {.version = 22809};
-    uint32_t tasks[2] = {1, 2};
-    struct muster_segment_config config = {.num_tasks = 3, .num_slots = 16};
-    struct mu_hosts_config hosts = {.num_hosts = 2, .num_tasks = tasks};
-    struct muster_segment *segment;
-    struct mu_nccl_call call;
-    char name[128];
-
-    (void)state;
-    test_name(name, "hosts");
-    assert_ok(mu_segment_create_hosts(name, &config, &hosts, true, &segment));
-    assert_int_equal(muster_leave(m), 0);
-    m = test_join(name, 0, 0);
-    assert_non_null(m);
-    assert_ok(mu_nccl_call_begin(&call, m, "world"));
-    assert_status(MUSTER_UNIMPLEMENTED, mu_nccl_introduce(&call, &fake, 3, 0, 1, NULL));
-    assert_says("3 ranks, and this host has 1 tasks");
-    assert_ok(mu_nccl_introduce(&call, &fake, 1, 0, 1, NULL)); /* of this host alone */
-    mu_nccl_call_done(&call);
-    assert_int_equal(muster_leave(m), 0);
-    mu_segment_unlink(segment);
-    mu_segment_unref(segment);
-    m = test_join(job.name, 0, 0);
-    assert_non_null(m);
-}
-
 int main(void)
 {
     const struct CMUnitTest alone[] = {
-        cmocka_unit_test_setup_teardown(ranks_on_several_hosts_are_refused_in_words, setup, teardown),
         cmocka_unit_test_setup_teardown(a_group_of_several_generations_is_no_communicator, setup, teardown),
     };
     const struct CMUnitTest made[] = {

@@ -17,9 +17,10 @@ enum { RANKS = 4, ROOM = 4096 };
 static enum mu_nccl_presence present[RANKS];
 static uint64_t incarnations[RANKS], now;
 
-static enum mu_nccl_presence presence(void *arg, int32_t task, uint64_t incarnation)
+static enum mu_nccl_presence presence(void *arg, int32_t task, uint64_t incarnation, uint32_t attempt)
 {
     (void)arg;
+    (void)attempt;
     return incarnations[task] == incarnation ? present[task] : MU_NCCL_LOST;
 }
 
@@ -69,6 +70,13 @@ static bool made(uint32_t rank, uint64_t generation)
 
     memset(id, (int)generation, sizeof id);
     return mu_nccl_made(&r, &a, generation, id);
+}
+
+static bool through(uint32_t rank, uint64_t generation)
+{
+    struct mu_nccl_asker a = asker(rank);
+
+    return mu_nccl_done(&r, &a, generation);
 }
 
 static bool is_dead(uint64_t generation)
@@ -161,12 +169,76 @@ static void who_is_through_may_leave_and_the_last_forgets(void **state)
         assert_int_equal(ask(i), MU_NCCL_TAKE);
     present[3] = MU_NCCL_LEFT;
     assert_true(is_dead(1));
-    assert_true(mu_nccl_done(&r, 1, 3));
-    assert_false(mu_nccl_done(&r, 1, 3));
+    assert_true(through(3, 1));
+    assert_false(through(3, 1));
     assert_false(is_dead(1));
     present[3] = MU_NCCL_LOST;
     assert_true(is_dead(1));
-    assert_false(mu_nccl_done(&r, 2, 0));
+    assert_false(through(0, 2));
+}
+
+/* A rank of another host takes in two steps; whatever is asked twice because the answer was lost is done once. */
+static void what_another_host_asks_twice_is_done_once(void **state)
+{
+    struct mu_nccl_asker a = asker(1), again = asker(1);
+    char other[MUSTER_NCCL_ID_BYTES] = "another";
+
+    (void)state;
+    a.claims = again.claims = again.resent = true;
+    a.attempt = again.attempt = 7;
+    assert_true(made(0, 1));
+    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_THERE);
+    assert_int_equal(mu_nccl_ask(&r, &again), MU_NCCL_THERE); /* nothing was changed by it */
+    assert_int_equal(r.head->taken, 1);
+    assert_int_equal(mu_nccl_claim(&r, &a, 1), MU_NCCL_TAKE);
+    assert_int_equal(mu_nccl_claim(&r, &again, 1), MU_NCCL_TAKE);
+    assert_int_equal(r.head->taken, 2);
+    assert_int_equal(MU_NCCL_ATTEMPT(r.takers[1].flags), 7);
+    assert_int_equal(mu_nccl_claim(&r, &a, 1), MU_NCCL_CLAIMED); /* a second time, and not the same call */
+    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_TWICE);
+    for (uint32_t i = 2; i < RANKS; i++)
+        assert_int_equal(ask(i), MU_NCCL_TAKE);
+    assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_MAKE); /* the next one, whose maker's answer is lost */
+    assert_int_equal(mu_nccl_ask(&r, &again), MU_NCCL_MAKE);
+    assert_int_equal(r.head->generation, 2);
+    assert_int_equal(mu_nccl_claim(&r, &again, 1), MU_NCCL_TAKE); /* all had taken it, so this one, too */
+    assert_int_equal(mu_nccl_claim(&r, &a, 1), MU_NCCL_AGAIN);
+    assert_true(mu_nccl_made(&r, &a, 2, id));
+    assert_true(mu_nccl_made(&r, &again, 2, other));
+    assert_memory_equal(r.ids, id, sizeof id);
+    assert_false(mu_nccl_made(&r, &a, 2, other));
+    assert_int_equal(r.head->taken, 1);
+    assert_true(mu_nccl_done(&r, &a, 2));
+    assert_false(mu_nccl_done(&r, &again, 2));
+    assert_int_equal(r.head->done, 1);
+    assert_true(mu_nccl_fail(&r, 2, now, "enough"));
+    assert_int_equal(ask(3), MU_NCCL_MAKE);
+    assert_false(mu_nccl_made(&r, &again, 2, other)); /* it was made, and is dead */
+    assert_int_equal(mu_nccl_claim(&r, &again, 2), MU_NCCL_AGAIN);
+    assert_false(mu_nccl_fail(&r, 2, now, "enough"));
+    assert_true(made(3, 3)); /* nor does the end of an earlier record of this name count for this one */
+    assert_false(mu_nccl_done(&r, &again, 3));
+    again.nids = 2;
+    assert_false(mu_nccl_made(&r, &again, 3, other));
+}
+
+static void an_id_is_made_to_expire_once(void **state)
+{
+    (void)state;
+    assert_false(mu_nccl_expire(&r, UINT64_MAX)); /* being made */
+    assert_true(made(0, 1));
+    assert_false(mu_nccl_expire(&r, now + 99));
+    assert_true(mu_nccl_expire(&r, now + 100));
+    assert_int_equal(r.head->state, MUSTER_NCCL_FAILED);
+    assert_non_null(strstr(r.head->reason, "only 1 of 4 ranks"));
+    assert_false(mu_nccl_expire(&r, now + 101));
+    assert_true(is_dead(1));
+    assert_int_equal(ask(1), MU_NCCL_MAKE);
+    assert_true(made(1, 2));
+    for (uint32_t i = 0; i < RANKS; i++)
+        if (i != 1)
+            assert_int_equal(ask(i), MU_NCCL_TAKE);
+    assert_false(mu_nccl_expire(&r, UINT64_MAX)); /* all have it */
 }
 
 static void expiry_is_for_those_who_never_come(void **state)
@@ -321,6 +393,8 @@ int main(void)
         cmocka_unit_test_setup(an_id_is_dead_when_its_maker_or_a_taker_is, begin),
         cmocka_unit_test_setup(who_is_through_may_leave_and_the_last_forgets, begin),
         cmocka_unit_test_setup(expiry_is_for_those_who_never_come, begin),
+        cmocka_unit_test_setup(what_another_host_asks_twice_is_done_once, begin),
+        cmocka_unit_test_setup(an_id_is_made_to_expire_once, begin),
         cmocka_unit_test_setup(another_version_ends_the_generation_and_names_both, begin),
         cmocka_unit_test_setup(other_numbers_are_refused_until_the_next_generation, begin),
         cmocka_unit_test_setup(what_is_not_well_formed_is_seen, begin),

@@ -44,11 +44,14 @@ static void on_interrupt(int signal)
     muster_interrupt(me);
 }
 
-static void act(const struct cast_act *a, struct cast_reply *r)
+muster_deadline cast_deadline(const struct cast_act *a)
 {
-    muster_deadline deadline = !a->patience_ns       ? MUSTER_FOREVER
-                               : a->patience_ns == 1 ? 1
-                                                     : muster_after_ns(a->patience_ns);
+    return !a->patience_ns ? MUSTER_FOREVER : a->patience_ns == 1 ? 1 : muster_after_ns(a->patience_ns);
+}
+
+static void act(const struct cast_act *a, struct cast_reply *r, int fd)
+{
+    muster_deadline deadline = cast_deadline(a);
     size_t count = 0;
 
     switch (a->kind) {
@@ -61,6 +64,7 @@ static void act(const struct cast_act *a, struct cast_reply *r)
         r->status = (int)muster_task_alive(me, a->tasks, a->count, deadline, r->tasks, r->incarnations, &count);
         r->count = (uint32_t)count;
         break;
+    case CAST_DO: a->fn(me, a, r, fd); break;
     default: break;
     }
     if (r->status)
@@ -85,7 +89,7 @@ static int play(void *arg)
     while (read(p->fd, &a, sizeof a) == sizeof a && a.kind != CAST_LEAVE) {
         struct cast_reply r = {0};
 
-        act(&a, &r);
+        act(&a, &r, p->fd);
         CHECK(write(p->fd, &r, sizeof r) == sizeof r);
     }
     CHECK(muster_leave(me) == MUSTER_OK);

@@ -20,7 +20,11 @@
 
 enum { CAST_MAX = 32 };
 
-enum cast_kind { CAST_WAIT, CAST_CANCEL, CAST_ALIVE, CAST_LEAVE };
+enum cast_kind { CAST_WAIT, CAST_CANCEL, CAST_ALIVE, CAST_LEAVE, CAST_DO };
+struct cast_act;
+struct cast_reply;
+/* What the test has a task do; fd: to the test, should there be something to say meanwhile. */
+typedef void (*cast_fn)(struct muster *m, const struct cast_act *act, struct cast_reply *reply, int fd);
 struct cast_act {
     enum cast_kind kind;
     char id[64];
@@ -28,6 +32,8 @@ struct cast_act {
     int32_t tasks[CAST_MAX];
     uint32_t count;
     uint64_t timeout_ns, patience_ns; /* patience 0: for ever; 1: it has passed already */
+    cast_fn fn;                       /* CAST_DO */
+    uint32_t rank, mode;              /* and what it is told besides */
 };
 struct cast_reply {
     int status;
@@ -35,6 +41,8 @@ struct cast_reply {
     uint32_t count;
     int32_t tasks[CAST_MAX];
     uint64_t incarnations[CAST_MAX];
+    uint64_t number; /* CAST_DO */
+    char bytes[128];
 };
 
 extern struct hosts *cast_hosts;
@@ -48,6 +56,7 @@ pid_t cast_pid(uint32_t task);
 void cast_tell(uint32_t task, const struct cast_act *act);
 struct cast_reply cast_hear(uint32_t task);
 struct cast_reply cast_do(uint32_t task, const struct cast_act *act);
+muster_deadline cast_deadline(const struct cast_act *act);
 bool cast_has_answered(uint32_t task);
 /* SIGKILL, and gone. */
 void cast_kill(uint32_t task);
