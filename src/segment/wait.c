@@ -23,10 +23,12 @@
 
 #define RECHECK_NS 100000000u
 #define POLL_NS    2000000u /* read-only: cannot ask to be woken */
-/* Who does not get the processor back for so long waits beside others who compute; those that poll give it back soon.
+/* Who does not get the processor back for so long waits beside others who compute, to whom the scheduler gives slices;
+ * those that poll give it back soon. It may have been once: so the first time counts for a little, and more each time.
  */
-#define CROWDED_NS     100000u
-#define CROWDED_FOR_NS 100000000u
+#define CROWDED_NS      500000u
+#define CROWDED_FIRST   16000000u
+#define CROWDED_LONGEST 128000000u
 #ifdef MU_SIM
 enum { SPIN_NS = 4000, YIELDS = 2, FAR_YIELDS = 3 }; /* schedules are better spent elsewhere */
 #else
@@ -81,8 +83,8 @@ void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx 
     w->yields = YIELDS;
 }
 
-/* Process-local: until when. A wrong guess costs a wake-up, or once in a while a slice of the scheduler's. */
-static _Atomic uint64_t crowded_until;
+/* Process-local: until when, and for how long. A wrong guess costs a wake-up, or once in a while a slice. */
+static _Atomic uint64_t crowded_until, crowded_for;
 
 bool mu_wait_is_crowded(void)
 {
@@ -90,19 +92,34 @@ bool mu_wait_is_crowded(void)
     return false;
 #else
     uint64_t until =
-        atomic_load_explicit(&crowded_until, memory_order_relaxed); /* process-local: with the store below */
+        atomic_load_explicit(&crowded_until, memory_order_relaxed); /* process-local: with crowd()'s store */
 
     return until && mu_now() < until;
 #endif
 }
 
+/* process-local, relaxed, all of them: partners are these lines and the load above; threads may mix their guesses */
+static void crowd(uint64_t now)
+{
+    uint64_t until = atomic_load_explicit(&crowded_until, memory_order_relaxed);
+    uint64_t period = atomic_load_explicit(&crowded_for, memory_order_relaxed);
+
+    if (now > until + 8 * period)
+        period = CROWDED_FIRST;
+    else if (now > until && period < CROWDED_LONGEST)
+        period *= 2;
+    atomic_store_explicit(&crowded_for, period, memory_order_relaxed);
+    atomic_store_explicit(&crowded_until, now + period, memory_order_relaxed);
+}
+
 bool mu_wait_yield(void)
 {
-    uint64_t before = mu_now();
+    uint64_t before = mu_now(), after;
 
     mu_yield();
-    if (mu_now() - before > CROWDED_NS) /* process-local, relaxed: partner is the load above; a guess */
-        atomic_store_explicit(&crowded_until, before + CROWDED_FOR_NS, memory_order_relaxed);
+    after = mu_now();
+    if (after - before > CROWDED_NS)
+        crowd(after);
     return !mu_wait_is_crowded();
 }
 
