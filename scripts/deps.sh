@@ -28,6 +28,7 @@ check  mandoc              checks the man pages
 check  pkgconf             checks muster.pc
 check  protobuf-compiler   another reader of the messages that muster writes
 check  python3-protobuf    another writer of them, to compare with
+check  python3-yaml        reads the Kubernetes job of docs/HOSTS.md
 check  slurmctld           Slurm's controller: jobs that srun starts are tested
 check  slurmd              Slurm's node daemon, several on this machine
 check  slurm-client        srun, sinfo, scancel
