@@ -203,6 +203,19 @@ static const char *name_of(void *arg, uint32_t host)
     return b->hosts && host < b->num_hosts ? b->hosts[host].name : NULL;
 }
 
+/* Of how many hosts all connect to the leader, if the user says so. 0: not. */
+static uint32_t star_hosts(void)
+{
+    const char *text = getenv("MUSTER_STAR_HOSTS");
+    char *end = NULL;
+    unsigned long hosts = text && *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+
+    if (!text || (hosts > 0 && hosts <= MU_HOSTS_MAX && !*end))
+        return (uint32_t)hosts;
+    mu_agent_say("MUSTER_STAR_HOSTS is '%.40s', not a number of hosts from 1 to %u: it is ignored", text, MU_HOSTS_MAX);
+    return 0;
+}
+
 static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options)
 {
     const struct mu_agent_hosts *hosts = b->options;
@@ -224,6 +237,7 @@ static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret
     ret_options->link.address = hosts->node == 0 ? b->listen_at : hosts->address;
     ret_options->link.key = hosts->key;
     ret_options->link.timeout_ns = hosts->heartbeat_timeout_ns;
+    ret_options->link.star_hosts = hosts->node == 0 ? star_hosts() : 0;
     ret_options->link.join.node = hosts->node;
     ret_options->link.join.nodes = hosts->nodes;
     ret_options->link.join.num_tasks = hosts->tasks_here;

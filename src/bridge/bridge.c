@@ -28,6 +28,7 @@
 #define RECHECK_NS 100000000u /* a bell that a dead ringer did not ring, and the hosts' rows */
 #define LINGER_NS  2000000u   /* with latency: polling goes on for so long after nobody waits */
 #define MOMENT_NS  100000u    /* without: after work; two round trips of a fast network */
+#define STAR_HOSTS 64u        /* of a job of more hosts most come to the leader by relays */
 #define EARLY_MAX  (16u << 20)
 
 /* ---- what the link tells ---- */
@@ -203,6 +204,7 @@ static enum muster_status open_link(struct mu_bridge *b)
 
     o->events = (struct mu_link_events){b, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said};
     o->num_hosts = b->options.leader ? b->options.num_hosts : 1;
+    o->star_hosts = o->star_hosts ? o->star_hosts : STAR_HOSTS;
     o->timeout_ns = silence_of(o->timeout_ns);
     o->join.num_tasks = b->options.num_tasks;
     snprintf(o->join.job, sizeof o->join.job, "%s", b->options.job ? b->options.job : "");

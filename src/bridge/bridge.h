@@ -17,7 +17,7 @@ struct mu_bridge;
 struct mu_bridge_options {
     /* Address, key, certificates, limits of time, join; events are filled in here. timeout_ns, after which a silent
      * host is lost, is the leader's for all; 0: 10 s. patience_ns 0: until join_until while meeting, twice the timeout
-     * later. A leader's join is what it says of itself. */
+     * later. A leader's join is what it says of itself. star_hosts 0: 64. */
     struct mu_link_options link;
     bool leader, latency;
     const char *job;     /* a follower's may be NULL or "": it takes part in whatever the leader's is */

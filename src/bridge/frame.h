@@ -25,6 +25,11 @@ enum mu_link_frame {
     MU_FRAME_PING = 5,
     MU_FRAME_PONG = 6,
     MU_FRAME_DROP = 7,
+    MU_FRAME_RELAY = 8,
+    MU_FRAME_MOVE = 9,
+    MU_FRAME_STAY = 10,
+    MU_FRAME_VIA = 11,
+    MU_FRAME_TRIP = 12,
     MU_FRAME_OWNER = 16, /* this and all above belong to the link's owner */
 };
 

@@ -51,6 +51,8 @@ static enum muster_status make(const struct mu_link_options *options, enum mu_li
         status = mu_link_name_parse(options->address, &link->dial.name);
     if (!status)
         status = mu_tls_context(link, &link->tls);
+    if (side == MU_LINK_LEADER)
+        mu_tree_begin(link);
     if (status)
         mu_link_free(link);
     else
@@ -164,6 +166,20 @@ enum muster_status mu_link_connect(const struct mu_link_options *options, struct
 
 /* ---- the end ---- */
 
+/* To those behind relays first: a relay goes itself when it hears its own. */
+static void say_goodbye_behind(struct mu_link *link)
+{
+    for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
+        next = p->next;
+        if (!p->relay)
+            continue;
+        p->is_told = mu_peer_send(p, MU_FRAME_LEAVE, NULL, 0);
+        mu_peer_close(p, MU_LINK_QUIET, "ended");
+    }
+    for (uint32_t i = 0; i < link->tree.count; i++)
+        mu_branch_drain(link->tree.relays[i]);
+}
+
 static void say_goodbye(struct mu_link *link)
 {
     for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
@@ -181,7 +197,7 @@ static void say_goodbye(struct mu_link *link)
 
 static bool is_no_peer(const struct mu_link *link, const void *tag)
 {
-    return tag == &link->listener_tag || tag == &link->lookup_tag || tag == &link->poke_tag;
+    return tag == &link->listener_tag || tag == &link->lookup_tag || tag == &link->poke_tag || tag == &link->relay_tag;
 }
 
 /* Until everybody has closed: only then do we know that they have read it. */
@@ -213,9 +229,13 @@ void mu_link_free(struct mu_link *link)
 {
     if (!link)
         return;
+    link->is_ending = true;
+    if (link->relay)
+        mu_relay_end(link);
     mu_dial_done(link);
     if (link->listener >= 0)
         close(link->listener);
+    say_goodbye_behind(link);
     say_goodbye(link);
     await_goodbyes(link);
     while (link->peers)
@@ -273,7 +293,7 @@ void mu_link_welcome(struct mu_link *link, uint32_t connection, uint32_t host, c
 {
     struct mu_link_peer *p = find_kept(link, connection);
 
-    if (p)
+    if (p && !mu_tree_keeps(p, host))
         mu_peer_accept(p, host, welcome, len);
 }
 
@@ -295,6 +315,8 @@ void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t pati
     link->options.timeout_ns = timeout_ns;
     link->options.patience_ns = patience_ns;
     link->due = 0;
+    if (link->relay)
+        mu_relay_set_limits(link);
 }
 
 int mu_link_fd(const struct mu_link *link)
@@ -304,7 +326,9 @@ int mu_link_fd(const struct mu_link *link)
 
 uint64_t mu_link_next(const struct mu_link *link)
 {
-    return link->notices || link->num_again || link->dead ? 0 : link->due;
+    uint64_t below = link->relay ? mu_relay_next(link) : UINT64_MAX;
+
+    return link->notices || link->num_again || link->dead ? 0 : below < link->due ? below : link->due;
 }
 
 const char *mu_link_address(const struct mu_link *link)
@@ -315,6 +339,13 @@ const char *mu_link_address(const struct mu_link *link)
 const char *mu_link_peer_address(const struct mu_link *link, uint32_t host)
 {
     return host < link->options.num_hosts && link->hosts[host].peer ? link->hosts[host].peer->from : "";
+}
+
+uint32_t mu_link_relay_of(const struct mu_link *link, uint32_t host)
+{
+    const struct mu_link_peer *p = host < link->options.num_hosts ? link->hosts[host].peer : NULL;
+
+    return p && p->relay ? p->relay->host : 0;
 }
 
 bool mu_link_stats(const struct mu_link *link, uint32_t host, struct mu_link_stats *ret_stats)

@@ -56,6 +56,7 @@ struct mu_link_options {
     uint64_t patience_ns; /* follower: how long to try to (re)connect, with back-off, before refused() */
     uint32_t num_hosts;   /* host indices are below it */
     size_t queue_bytes;   /* of one peer, most; 0: 128 MiB */
+    uint32_t star_hosts;  /* leader: of more hosts than these most come through relays; 0: never */
     struct mu_join join;  /* follower's */
     struct mu_link_events events;
 };
@@ -91,6 +92,8 @@ struct mu_link_stats {
     uint64_t rtt_ns, rtt_min_ns, bytes_in, bytes_out, frames_in, frames_out, connects, heard_ns;
     size_t queued;
 };
+/* Leader: the host through which this one comes; 0: none. */
+uint32_t mu_link_relay_of(const struct mu_link *link, uint32_t host);
 bool mu_link_stats(const struct mu_link *link, uint32_t host, struct mu_link_stats *ret_stats);
 
 #endif

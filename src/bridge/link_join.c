@@ -5,6 +5,7 @@
  * printed to terminals and logs, so control characters are taken out of them.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -58,31 +59,42 @@ static void refuse(struct mu_link_peer *p, const char *why)
     mu_peer_dismiss(p, why);
 }
 
-static void take_join(struct mu_link_peer *p, const struct mu_message *message)
+void mu_peer_ask(struct mu_link_peer *p, const struct mu_join *join)
 {
     const struct mu_link_events *events = &p->link->options.events;
     struct mu_pack welcome = {0};
-    struct mu_join join;
     uint32_t host = MU_LINK_NOBODY;
     char why[256] = "no reason was given";
 
-    if (!mu_join_unpack(message->bytes, message->len, &join)) {
-        refuse(p, "its JOIN is not well formed");
-        return;
-    }
-    snprintf(p->name, sizeof p->name, "%s", join.host);
-    mu_peer_is_known(p);
-    switch (events->join(events->arg, p->connection, &join, &host, &welcome, why, sizeof why)) {
+    switch (events->join(events->arg, p->connection, join, &host, &welcome, why, sizeof why)) {
     case MU_JOIN_ACCEPTED:
         if (welcome.failed)
             refuse(p, "the leader has no memory for the welcome");
-        else
+        else if (!mu_tree_keeps(p, host))
             mu_peer_accept(p, host, welcome.bytes, welcome.len);
         break;
     case MU_JOIN_LATER: p->is_kept = true; break;
     case MU_JOIN_REFUSED: refuse(p, why); break;
     }
     mu_pack_done(&welcome);
+}
+
+void mu_peer_join(struct mu_link_peer *p, const void *bytes, size_t len)
+{
+    struct mu_join join;
+
+    if (!mu_join_unpack(bytes, len, &join)) {
+        refuse(p, "its JOIN is not well formed");
+        return;
+    }
+    snprintf(p->name, sizeof p->name, "%s", join.host);
+    mu_peer_is_known(p);
+    if (p->link->tree.wanted && !p->relay) { /* it may be asked again */
+        p->join = malloc(sizeof join);
+        if (p->join)
+            *p->join = join;
+    }
+    mu_peer_ask(p, &join);
 }
 
 void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, size_t len)
@@ -102,6 +114,7 @@ void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, 
     p->heard = p->link->now;
     mu_peer_ping(p);
     p->link->due = 0;
+    mu_tree_up(p);
     events->up(events->arg, host, NULL, 0);
 }
 
@@ -132,6 +145,7 @@ static void take_welcome(struct mu_link_peer *p, const struct mu_message *messag
 
     if (!mu_peer_become(p, 0))
         return;
+    mu_move_done(p);
     mu_dial_done(link);
     mu_peer_ping(p);
     link->due = 0;
@@ -165,6 +179,10 @@ void mu_peer_ping(struct mu_link_peer *p)
     uint8_t stamp[8];
 
     p->pinged = p->link->now;
+    if (p->link->relay && p->state == MU_LINK_UP)
+        mu_relay_report(p);
+    if (p->relay) /* whose matter it is */
+        return;
     p->ping_stamp = mu_now();
     for (int i = 0; i < 8; i++)
         stamp[i] = (uint8_t)(p->ping_stamp >> (8 * i));
@@ -180,9 +198,9 @@ static void take_pong(struct mu_link_peer *p, const struct mu_message *message)
     if (!p->ping_stamp || stamp != p->ping_stamp)
         return;
     p->ping_stamp = 0;
-    p->stats->rtt_ns = rtt ? rtt : 1;
-    if (!p->stats->rtt_min_ns || rtt < p->stats->rtt_min_ns)
-        p->stats->rtt_min_ns = p->stats->rtt_ns;
+    p->stats->rtt_ns = p->beyond + (rtt ? rtt : 1);
+    if (!p->stats->rtt_min_ns || p->beyond_least + rtt < p->stats->rtt_min_ns)
+        p->stats->rtt_min_ns = p->beyond_least + (rtt ? rtt : 1);
 }
 
 static bool has_right_length(const struct mu_message *message)
@@ -192,7 +210,7 @@ static bool has_right_length(const struct mu_message *message)
     return message->type != MU_FRAME_LEAVE || message->len == 0;
 }
 
-static void take_wrong(struct mu_link_peer *p, const struct mu_message *message, const char *what)
+void mu_peer_take_wrong(struct mu_link_peer *p, const struct mu_message *message, const char *what)
 {
     char why[128], words[160];
 
@@ -203,30 +221,62 @@ static void take_wrong(struct mu_link_peer *p, const struct mu_message *message,
     mu_peer_dismiss(p, why);
 }
 
+/* Each has a side, and a place where it means something. */
+static void take_of_relays(struct mu_link_peer *p, const struct mu_message *message)
+{
+    bool leads = p->link->side == MU_LINK_LEADER, is_own = !leads && !p->is_moving && !p->is_relayed;
+
+    if (message->type == MU_FRAME_RELAY && leads && p->branch)
+        mu_tree_listens(p, message);
+    else if (message->type == MU_FRAME_RELAY && is_own)
+        mu_relay_begin(p, message);
+    else if (message->type == MU_FRAME_MOVE && is_own)
+        mu_move_begin(p, message);
+    else if (message->type == MU_FRAME_STAY && p->is_parked)
+        mu_tree_stays(p, message);
+    else if (message->type == MU_FRAME_VIA && leads && p->branch)
+        mu_branch_take(p, message);
+    else if (message->type == MU_FRAME_VIA && is_own && p->link->relay)
+        mu_relay_take(p, message);
+    else if (message->type == MU_FRAME_TRIP && leads && p->branch)
+        mu_branch_trips(p, message);
+    else if (message->type == MU_FRAME_TRIP && p->is_relayed)
+        mu_move_trip(p, message);
+    else
+        mu_peer_take_wrong(p, message, " that is not its to send");
+}
+
 void mu_peer_take(struct mu_link_peer *p, const struct mu_message *message)
 {
     const struct mu_link_events *events = &p->link->options.events;
     enum mu_link_state next;
 
     if (!mu_link_step(p->state, mu_link_event_of(message->type), p->link->side, &next)) {
-        take_wrong(p, message, "");
+        mu_peer_take_wrong(p, message, "");
         return;
     }
     if (!has_right_length(message)) {
-        take_wrong(p, message, " and a wrong length");
+        mu_peer_take_wrong(p, message, " and a wrong length");
         return;
     }
     if (next != MU_LINK_CLOSED) /* closing does that itself */
         p->state = next;
     p->link->dial.since = 0; /* a follower's leader is there, whenever the welcome may come */
     switch (message->type) {
-    case MU_FRAME_JOIN: take_join(p, message); break;
+    case MU_FRAME_JOIN: mu_peer_join(p, message->bytes, message->len); break;
     case MU_FRAME_WELCOME: take_welcome(p, message); break;
     case MU_FRAME_REFUSE:
     case MU_FRAME_DROP: take_text(p, message); break;
     case MU_FRAME_LEAVE: mu_peer_close(p, p->state == MU_LINK_UP ? MU_LINK_LEFT : MU_LINK_QUIET, "it has left"); break;
     case MU_FRAME_PING: mu_peer_send(p, MU_FRAME_PONG, message->bytes, message->len); break;
     case MU_FRAME_PONG: take_pong(p, message); break;
-    default: events->frame(events->arg, p->host, message->type, message->bytes, message->len);
+    case MU_FRAME_RELAY:
+    case MU_FRAME_MOVE:
+    case MU_FRAME_STAY:
+    case MU_FRAME_VIA:
+    case MU_FRAME_TRIP: take_of_relays(p, message); break;
+    default:
+        if (!p->link->is_ending)
+            events->frame(events->arg, p->host, message->type, message->bytes, message->len);
     }
 }

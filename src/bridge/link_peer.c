@@ -38,12 +38,19 @@ struct mu_link_peer *mu_peer_new(struct mu_link *link, int fd, enum mu_link_stat
     link->num_pending += p->is_pending;
     snprintf(p->from, sizeof p->from, "%s", from);
     mu_frame_reader_init(&p->reader, link->side == MU_LINK_LEADER ? MU_LINK_JOIN_BYTES : MU_FRAME_MESSAGE);
+    mu_peer_list(p);
+    return p;
+}
+
+void mu_peer_list(struct mu_link_peer *p)
+{
+    struct mu_link *link = p->link;
+
     p->next = link->peers;
     if (p->next)
         p->next->prev = p;
     link->peers = p;
     link->due = 0;
-    return p;
 }
 
 bool mu_peer_step(struct mu_link_peer *p, enum mu_link_event event)
@@ -72,7 +79,7 @@ static void notify(struct mu_link_peer *p, enum mu_link_notice notice)
 }
 
 /* It is nobody's connection any more: what is sent to its host finds nobody. */
-static void leave_host(struct mu_link_peer *p)
+void mu_peer_leave(struct mu_link_peer *p)
 {
     struct mu_link_host *host = p->host == MU_LINK_NOBODY ? NULL : &p->link->hosts[p->host];
 
@@ -92,6 +99,16 @@ static enum mu_link_notice by_state(const struct mu_link_peer *p)
     return p->is_kept ? MU_LINK_GONE : MU_LINK_QUIET;
 }
 
+/* A child that was forked meanwhile has the socket, too: it must end, and epoll forget it, all the same. */
+static void close_socket(struct mu_link_peer *p)
+{
+    if (p->fd < 0)
+        return;
+    epoll_ctl(p->link->epoll, EPOLL_CTL_DEL, p->fd, NULL);
+    shutdown(p->fd, SHUT_RDWR);
+    close(p->fd);
+}
+
 void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const char *format, ...)
 {
     struct mu_link *link = p->link;
@@ -107,12 +124,14 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
     if (p->state != MU_LINK_ENDING)
         notify(p, notice ? notice : by_state(p));
     p->state = MU_LINK_CLOSED;
+    if (p->relay)
+        mu_branch_leave(p);
+    if (link->moving == p)
+        link->moving = NULL;
     mu_peer_is_known(p);
-    leave_host(p);
-    /* a child that was forked meanwhile has the socket, too: it must end, and epoll forget it, all the same */
-    epoll_ctl(link->epoll, EPOLL_CTL_DEL, p->fd, NULL);
-    shutdown(p->fd, SHUT_RDWR);
-    close(p->fd);
+    mu_peer_leave(p);
+    mu_tree_gone(p);
+    close_socket(p);
     link->num_again -= p->is_again;
     p->is_again = false;
     if (p->prev)
@@ -124,6 +143,8 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
     p->prev = NULL;
     p->next = link->dead;
     link->dead = p;
+    if (p->branch)
+        mu_branch_end(p, p->why);
 }
 
 void mu_peer_dismiss(struct mu_link_peer *p, const char *why)
@@ -140,7 +161,15 @@ void mu_peer_dismiss(struct mu_link_peer *p, const char *why)
     snprintf(p->why, sizeof p->why, "%s", why);
     p->is_dropped = true;
     notify(p, notice);
-    leave_host(p);
+    mu_peer_leave(p);
+    mu_tree_gone(p);
+    if (p->branch)
+        mu_branch_end(p, p->why);
+    if (p->relay) { /* which has the socket, and sees to the rest */
+        p->is_told = mu_peer_send(p, is_refused ? MU_FRAME_REFUSE : MU_FRAME_DROP, p->why, strlen(p->why));
+        mu_peer_close(p, MU_LINK_QUIET, "%s", p->why);
+        return;
+    }
     mu_peer_send(p, is_refused ? MU_FRAME_REFUSE : MU_FRAME_DROP, p->why, strlen(p->why));
     p->opened = p->link->now; /* of its ending */
     p->link->due = 0;
@@ -155,6 +184,10 @@ void mu_peer_free_all(struct mu_link_peer **list)
         *list = p->next;
         mu_peer_forget_queue(p);
         mu_frame_reader_done(&p->reader);
+        if (p->branch)
+            mu_via_done(&p->branch->batch);
+        free(p->branch);
+        free(p->join);
         if (p->ssl) /* else OpenSSL may not be open */
             SSL_free(p->ssl);
         free(p);
@@ -163,8 +196,12 @@ void mu_peer_free_all(struct mu_link_peer **list)
 
 void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size)
 {
-    if (p->link->side == MU_LINK_FOLLOWER)
+    if (p->is_moving || p->is_relayed)
+        snprintf(text, size, "the relay (%s)", p->from);
+    else if (p->link->side == MU_LINK_FOLLOWER)
         snprintf(text, size, "the leader (%s)", p->link->options.address);
+    else if (p->relay && p->name[0])
+        snprintf(text, size, "host %s (%s, by %s)", p->name, p->from, p->relay->name);
     else if (p->name[0])
         snprintf(text, size, "host %s (%s)", p->name, p->from);
     else

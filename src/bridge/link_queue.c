@@ -15,9 +15,13 @@
 
 #include "bridge/link_private.h"
 
-static size_t limit(const struct mu_link_peer *p)
+/* A relay's connection has what all behind it may have. */
+bool mu_peer_is_full(const struct mu_link_peer *p, size_t queued, size_t more)
 {
-    return p->link->options.queue_bytes ? p->link->options.queue_bytes : (size_t)128 << 20;
+    size_t one = p->link->options.queue_bytes ? p->link->options.queue_bytes : (size_t)128 << 20;
+
+    return queued && queued + more > one &&
+           queued + more > one * (1 + (p->branch ? p->branch->count : mu_relay_count(p->link)));
 }
 
 static void free_chunk(struct mu_link *link, struct mu_link_chunk *chunk)
@@ -54,9 +58,10 @@ static uint8_t *room(struct mu_link_peer *p, size_t n)
     return chunk->bytes + chunk->len - n;
 }
 
-static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const uint8_t *payload, size_t len)
+static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const uint8_t *head, size_t head_len,
+                      const uint8_t *payload, size_t len)
 {
-    uint8_t *to = room(p, MU_FRAME_HEADER + len);
+    uint8_t *to = room(p, MU_FRAME_HEADER + head_len + len);
 
     if (!to)
         return false;
@@ -64,40 +69,64 @@ static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const
                                                .version = MU_BRIDGE_VERSION,
                                                .type = type,
                                                .flags = flags,
-                                               .length = (uint32_t)len,
+                                               .length = (uint32_t)(head_len + len),
                                                .sequence = p->sequence++});
+    if (head_len)
+        memcpy(to + MU_FRAME_HEADER, head, head_len);
     if (len)
-        memcpy(to + MU_FRAME_HEADER, payload, len);
+        memcpy(to + MU_FRAME_HEADER + head_len, payload, len);
     p->stats->frames_out++;
     return true;
 }
 
-static void mark_dirty(struct mu_link_peer *p)
+void mu_peer_touch(struct mu_link_peer *p)
 {
-    if (p->is_dirty)
+    if (p->is_dirty || p->wants_out)
         return;
     p->is_dirty = true;
     p->next_dirty = p->link->dirty;
     p->link->dirty = p;
 }
 
-bool mu_peer_send(struct mu_link_peer *p, uint8_t type, const void *payload, size_t len)
+/* Frames that are full, then the rest. The head is short, and goes into the first. */
+static bool add_message(struct mu_link_peer *p, uint8_t type, const uint8_t *head, size_t head_len, const uint8_t *at,
+                        size_t len)
 {
-    const uint8_t *at = payload;
-    bool ok = len <= MU_FRAME_MESSAGE;
+    while (head_len + len > MU_FRAME_PAYLOAD) {
+        size_t n = MU_FRAME_PAYLOAD - head_len;
 
-    if (p->queued && p->queued + len > limit(p)) {
+        if (!add_frame(p, type, MU_FRAME_MORE, head, head_len, at, n))
+            return false;
+        head_len = 0;
+        at += n;
+        len -= n;
+    }
+    return add_frame(p, type, 0, head, head_len, at, len);
+}
+
+bool mu_peer_send_parts(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
+                        size_t len)
+{
+    size_t most = type == MU_FRAME_VIA ? MU_LINK_VIA_MOST : MU_FRAME_MESSAGE;
+    bool ok;
+
+    if (p->relay)
+        return mu_branch_send(p, type, head, head_len, payload, len);
+    if (mu_peer_is_full(p, p->queued, len)) {
         mu_peer_close(p, MU_LINK_QUIET, "it does not read what it is sent: %zu MiB wait for it", p->queued >> 20);
         return false;
     }
-    for (; ok && len > MU_FRAME_PAYLOAD; len -= MU_FRAME_PAYLOAD, at += MU_FRAME_PAYLOAD)
-        ok = add_frame(p, type, MU_FRAME_MORE, at, MU_FRAME_PAYLOAD);
-    ok = ok && add_frame(p, type, 0, at, len);
+    ok = head_len <= MU_FRAME_PAYLOAD && head_len + len <= most && add_message(p, type, head, head_len, payload, len);
     if (!ok) /* half a message may be in the queue: this connection is of no use any more */
         mu_peer_close(p, MU_LINK_QUIET, "there is no memory for what is to be sent");
-    else if (!p->wants_out)
-        mark_dirty(p);
+    else
+        mu_peer_touch(p);
     return ok;
+}
+
+bool mu_peer_send(struct mu_link_peer *p, uint8_t type, const void *payload, size_t len)
+{
+    return mu_peer_send_parts(p, type, NULL, 0, payload, len);
 }
 
 void mu_peer_forget_queue(struct mu_link_peer *p)
@@ -114,12 +143,17 @@ void mu_peer_forget_queue(struct mu_link_peer *p)
 
 /* ---- writing ---- */
 
+static bool await(const struct mu_link_peer *p, bool in, bool out)
+{
+    struct epoll_event event = {.events = (in ? EPOLLIN : 0) | (out ? EPOLLOUT : 0)};
+
+    event.data.ptr = (void *)p;
+    return epoll_ctl(p->link->epoll, EPOLL_CTL_MOD, p->fd, &event) == 0;
+}
+
 static void want_out(struct mu_link_peer *p, bool want)
 {
-    struct epoll_event event = {.events = EPOLLIN | (want ? EPOLLOUT : 0)};
-
-    event.data.ptr = p;
-    if (want != p->wants_out && epoll_ctl(p->link->epoll, EPOLL_CTL_MOD, p->fd, &event) == 0)
+    if (want != p->wants_out && await(p, !p->is_paused, want))
         p->wants_out = want;
 }
 
@@ -173,6 +207,8 @@ static void shut(struct mu_link_peer *p)
 
 void mu_peer_flush(struct mu_link_peer *p)
 {
+    if (p->branch && p->state == MU_LINK_UP)
+        mu_branch_drain(p);
     while (p->head && p->state != MU_LINK_CLOSED) {
         ssize_t n = write_some(p);
 
@@ -253,6 +289,16 @@ static void set_again(struct mu_link_peer *p, bool again)
     p->is_again = again;
 }
 
+/* What it says stays with it, and with the kernel. */
+void mu_peer_pause(struct mu_link_peer *p, bool pause)
+{
+    if (pause == p->is_paused || !await(p, !pause, p->wants_out))
+        return;
+    p->is_paused = pause;
+    p->heard = p->link->now;
+    set_again(p, !pause); /* something may lie in OpenSSL's hands */
+}
+
 void mu_peer_read(struct mu_link_peer *p)
 {
     set_again(p, false);
@@ -270,7 +316,8 @@ void mu_peer_read(struct mu_link_peer *p)
         p->heard = p->link->now;
         if (p->state != MU_LINK_ENDING) /* then nothing that it says counts any more */
             feed(p, p->link->buffer, (size_t)n);
-        if (p->state == MU_LINK_CLOSED || (!p->ssl && n < MU_LINK_BUFFER) || (p->ssl && !SSL_has_pending(p->ssl)))
+        if (p->state == MU_LINK_CLOSED || p->is_paused || (!p->ssl && n < MU_LINK_BUFFER) ||
+            (p->ssl && !SSL_has_pending(p->ssl)))
             return;
     }
     set_again(p, true);

@@ -29,10 +29,15 @@ const struct mu_link_row mu_link_rows[] = {
     {MU_LINK_WAITING, (enum mu_link_event)MU_FRAME_PONG, B, MU_LINK_WAITING},
     {MU_LINK_WAITING, (enum mu_link_event)MU_FRAME_DROP, B, MU_LINK_CLOSED},
     {MU_LINK_WAITING, MU_LINK_DROPPING, B, MU_LINK_ENDING},
+    {MU_LINK_WAITING, (enum mu_link_event)MU_FRAME_MOVE, F, MU_LINK_WAITING},
+    {MU_LINK_WAITING, (enum mu_link_event)MU_FRAME_STAY, L, MU_LINK_WAITING},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_LEAVE, B, MU_LINK_CLOSED},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_PING, B, MU_LINK_UP},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_PONG, B, MU_LINK_UP},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_DROP, B, MU_LINK_CLOSED},
+    {MU_LINK_UP, (enum mu_link_event)MU_FRAME_RELAY, B, MU_LINK_UP},
+    {MU_LINK_UP, (enum mu_link_event)MU_FRAME_VIA, B, MU_LINK_UP},
+    {MU_LINK_UP, (enum mu_link_event)MU_FRAME_TRIP, B, MU_LINK_UP},
     {MU_LINK_UP, MU_LINK_OWNERS, B, MU_LINK_UP},
     {MU_LINK_UP, MU_LINK_DROPPING, B, MU_LINK_ENDING},
     {MU_LINK_CONNECTING, MU_LINK_BROKEN, F, MU_LINK_CLOSED},
@@ -51,11 +56,13 @@ static const char *const state_names[MU_LINK_STATES] = {
 };
 
 static const char *const event_names[MU_LINK_EVENTS] = {
-    [MU_FRAME_JOIN] = "JOIN",        [MU_FRAME_WELCOME] = "WELCOME", [MU_FRAME_REFUSE] = "REFUSE",
-    [MU_FRAME_LEAVE] = "LEAVE",      [MU_FRAME_PING] = "PING",       [MU_FRAME_PONG] = "PONG",
-    [MU_FRAME_DROP] = "DROP",        [MU_LINK_OWNERS] = "(owner's)", [MU_LINK_OPENED] = "opened",
-    [MU_LINK_SECURED] = "secured",   [MU_LINK_ACCEPT] = "accepted",  [MU_LINK_REFUSAL] = "refused",
-    [MU_LINK_DROPPING] = "dropping", [MU_LINK_BROKEN] = "broken",
+    [MU_FRAME_JOIN] = "JOIN",       [MU_FRAME_WELCOME] = "WELCOME", [MU_FRAME_REFUSE] = "REFUSE",
+    [MU_FRAME_LEAVE] = "LEAVE",     [MU_FRAME_PING] = "PING",       [MU_FRAME_PONG] = "PONG",
+    [MU_FRAME_DROP] = "DROP",       [MU_FRAME_RELAY] = "RELAY",     [MU_FRAME_MOVE] = "MOVE",
+    [MU_FRAME_STAY] = "STAY",       [MU_FRAME_VIA] = "VIA",         [MU_FRAME_TRIP] = "TRIP",
+    [MU_LINK_OWNERS] = "(owner's)", [MU_LINK_OPENED] = "opened",    [MU_LINK_SECURED] = "secured",
+    [MU_LINK_ACCEPT] = "accepted",  [MU_LINK_REFUSAL] = "refused",  [MU_LINK_DROPPING] = "dropping",
+    [MU_LINK_BROKEN] = "broken",
 };
 
 bool mu_link_step(enum mu_link_state state, enum mu_link_event event, enum mu_link_side side,

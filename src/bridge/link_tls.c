@@ -192,15 +192,29 @@ static bool expect_name(SSL *ssl, const char *host)
     return SSL_set1_host(ssl, host) == 1;
 }
 
+/* Where it was told to connect to: by its user, or by the leader, which names a relay by its number. */
+static const char *told(const struct mu_link_peer *p, char number[64])
+{
+    struct mu_link_name name;
+
+    if (!p->is_moving)
+        return p->link->dial.name.host;
+    if (mu_link_name_parse(p->from, &name))
+        return "?";
+    snprintf(number, 64, "%.63s", name.host);
+    return number;
+}
+
 bool mu_tls_begin(struct mu_link_peer *p)
 {
     struct mu_link *link = p->link;
+    char number[64];
     BIO *bio;
 
     p->ssl = SSL_new(link->tls);
     bio = p->ssl ? BIO_new(bio_method()) : NULL;
     if (!bio ||
-        (link->side == MU_LINK_FOLLOWER && link->options.certificate && !expect_name(p->ssl, link->dial.name.host))) {
+        (link->side == MU_LINK_FOLLOWER && link->options.certificate && !expect_name(p->ssl, told(p, number)))) {
         BIO_free(bio);
         ERR_clear_error();
         return false;

@@ -24,9 +24,24 @@ static void tell_down(struct mu_link_peer *p)
 
     if (!p->is_dropped || link->now - p->opened > MU_LINK_SLOW_NS)
         link->dial.pause = MU_LINK_RETRY_NS; /* it was good */
+    if (link->relay)
+        mu_relay_cut(link, "the host that relays it has lost the leader");
     link->options.events.down(link->options.events.arg, p->host, p->why);
     if (link->side == MU_LINK_FOLLOWER)
         mu_dial_failed(link, p->why);
+}
+
+/* While it is on its way to a relay, that decides. */
+static void tell_failed(struct mu_link_peer *p)
+{
+    struct mu_link *link = p->link;
+
+    if (p->is_moving)
+        mu_move_failed(link, p->why);
+    else if (!link->moving)
+        mu_dial_failed(link, p->why);
+    else if (!link->dial.since)
+        link->dial.since = link->now;
 }
 
 static void tell_one(struct mu_link_peer *p)
@@ -34,16 +49,24 @@ static void tell_one(struct mu_link_peer *p)
     struct mu_link *link = p->link;
     const struct mu_link_events *events = &link->options.events;
 
+    if (link->is_ending)
+        return;
     switch (p->notice) {
     case MU_LINK_QUIET: break;
     case MU_LINK_DOWN: tell_down(p); break;
     case MU_LINK_LEFT:
         link->is_over |= link->side == MU_LINK_FOLLOWER;
+        if (link->relay)
+            mu_relay_cut(link, "the leader has left");
         events->left(events->arg, p->host);
         break;
     case MU_LINK_GONE: events->gone(events->arg, p->connection); break;
-    case MU_LINK_FAILED: mu_dial_failed(link, p->why); break;
+    case MU_LINK_FAILED: tell_failed(p); break;
     case MU_LINK_REFUSED:
+        if (p->is_moving) {
+            mu_move_failed(link, p->why);
+            break;
+        }
         link->is_over = true;
         events->refused(events->arg, p->why);
         break;
@@ -87,6 +110,7 @@ static void take_connection(struct mu_link *link, int fd, const struct sockaddr 
     p = mu_peer_new(link, fd, MU_LINK_SECURING, from);
     if (!p)
         return;
+    p->is_loopback = mu_link_is_loopback(address);
     if (!link->tls)
         mu_peer_secured(p);
     else if (!mu_tls_begin(p))
@@ -138,6 +162,8 @@ static bool is_silent(const struct mu_link_peer *p)
  */
 static uint64_t join_limit(const struct mu_link_peer *p)
 {
+    if (p->is_moving)
+        return p->opened + (p->state == MU_LINK_CONNECTING ? MU_LINK_REACH_NS : MU_LINK_MOVE_NS);
     if (!p->link->is_rush)
         return p->opened + MU_LINK_JOIN_NS;
     if (p->link->now - p->opened < MU_LINK_HELLO_NS || is_silent(p)) /* before that nobody looks */
@@ -173,6 +199,8 @@ static uint64_t check_peer(struct mu_link_peer *p)
     struct mu_link *link = p->link;
     uint64_t limit;
 
+    if (p->relay) /* that one's matter */
+        return UINT64_MAX;
     switch (p->state) {
     case MU_LINK_CLOSED: return UINT64_MAX;
     case MU_LINK_CONNECTING:
@@ -191,6 +219,12 @@ static uint64_t check_peer(struct mu_link_peer *p)
         return UINT64_MAX;
     default: break;
     }
+    if (p->is_paused)
+        p->heard = link->now;
+    if (p->is_moving && link->now >= join_limit(p)) {
+        mu_peer_close(p, MU_LINK_QUIET, "the leader's answer has not come through it in time");
+        return UINT64_MAX;
+    }
     if (link->now - p->heard > link->options.timeout_ns) {
         mu_peer_close(p, MU_LINK_QUIET, "nothing has come from it for %.1f s", (double)(link->now - p->heard) / 1e9);
         return UINT64_MAX;
@@ -198,7 +232,12 @@ static uint64_t check_peer(struct mu_link_peer *p)
     if (link->now - p->pinged >= ping_period(link) - ping_period(link) / 8)
         mu_peer_ping(p);
     limit = p->heard + link->options.timeout_ns + 1;
-    return limit < p->pinged + ping_period(link) ? limit : p->pinged + ping_period(link);
+    limit = limit < p->pinged + ping_period(link) ? limit : p->pinged + ping_period(link);
+    if (p->is_moving && join_limit(p) < limit)
+        limit = join_limit(p);
+    if (p->is_parked && !p->moving_to && link->now + MU_LINK_LOOK_NS < limit)
+        limit = link->now + MU_LINK_LOOK_NS;
+    return limit;
 }
 
 static void timers(struct mu_link *link)
@@ -209,6 +248,8 @@ static void timers(struct mu_link *link)
     link->is_rush = link->num_pending >= MU_LINK_PENDING;
     if (link->side == MU_LINK_FOLLOWER)
         mu_dial_timers(link);
+    else if (link->tree.wanted)
+        mu_tree_look(link);
     for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
         next = p->next;
         at = check_peer(p);
@@ -253,6 +294,10 @@ static void take_event(struct mu_link *link, const struct epoll_event *event)
 
         if (read(link->poke, &count, sizeof count) < 0)
             link->due = 0; /* it cannot be: then at least all is looked at */
+        return;
+    }
+    if (event->data.ptr == &link->relay_tag) {
+        mu_relay_hears(link);
         return;
     }
     if (event->data.ptr == &link->lookup_tag) {
@@ -313,12 +358,14 @@ void mu_link_turn(struct mu_link *link, uint64_t now)
         take_event(link, &link->events[i]);
         mu_link_tell(link);
     }
+    if (link->relay)
+        mu_relay_turn(link);
     if (now >= link->due)
         timers(link);
     set_accepting(link);
     do {
         mu_link_flush(link);
         mu_link_tell(link);
-    } while (link->dirty || link->notices);
+    } while (link->dirty || link->notices || (link->relay && mu_relay_settle(link)));
     mu_peer_free_all(&link->dead);
 }

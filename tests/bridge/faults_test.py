@@ -32,14 +32,15 @@ class Job:
 
     number = 0
 
-    def __init__(self, field, rounds, *options, hosts=None):
+    def __init__(self, field, rounds, *options, hosts=None, work=None):
         Job.number += 1
         self.name = "faults-%d-%d" % (os.getpid(), Job.number)
         self.count = hosts or len(field.hosts)
         self.stop_file = os.path.join(field.folder.name, "stop%d" % Job.number)
         others = ["%s:1" % host.address for host in field.hosts[1:self.count]]
         command = [MUSTER, "run", "--job", self.name, "--hosts", ",".join(["localhost:1"] + others), "--address",
-                   field.hosts[0].address, "--rsh", field.rsh(), "-l", *options, "--", WORKER, str(rounds)]
+                   field.hosts[0].address, "--rsh", field.rsh(), "-l", *options, "--"]
+        command += work or [WORKER, str(rounds)]
         command += [self.stop_file] if rounds == ENDLESS else []
         self.lines, self.changed = [], threading.Condition()
         self.process = field.hosts[0].popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -123,8 +124,8 @@ class Faults(unittest.TestCase):
         self.addCleanup(field.close)
         return field
 
-    def job(self, field, rounds, *options):
-        job = Job(field, rounds, *options)
+    def job(self, field, rounds, *options, **more):
+        job = Job(field, rounds, *options, **more)
         self.addCleanup(job.kill)
         return job
 

@@ -12,16 +12,20 @@
 static struct end leader, followers[100];
 static struct end *all[101];
 static uint32_t waiting[101], num_waiting;
+static bool is_met;
 
 static enum mu_join_verdict keep(void *arg, uint32_t connection, const struct mu_join *join, uint32_t *ret_host,
                                  struct mu_pack *welcome, char *refusal, size_t size)
 {
     (void)arg;
-    (void)ret_host;
-    (void)welcome;
     (void)refusal;
     (void)size;
     assert_true(join->node >= 1 && join->node <= 100);
+    if (is_met) { /* it comes by a relay now */
+        *ret_host = join->node;
+        mu_pack_text(welcome, "welcome");
+        return MU_JOIN_ACCEPTED;
+    }
     assert_int_equal(waiting[join->node], 0);
     waiting[join->node] = connection;
     num_waiting++;
@@ -49,15 +53,19 @@ static bool have_echo(void *arg)
     return true;
 }
 
-static void come_all(unsigned count, const uint8_t *key)
+static void come_all(unsigned count, const uint8_t *key, uint32_t star_hosts)
 {
     static char bytes[20000];
+    unsigned behind = 0;
 
     end_init(&leader);
     num_waiting = 0;
+    is_met = false;
     memset(waiting, 0, sizeof waiting);
     leader.options.events.join = keep;
     leader.options.key = key;
+    leader.options.num_hosts = count + 1;
+    leader.options.star_hosts = star_hosts;
     leader.options.timeout_ns = 60000000000u;
     leader.echo = true;
     all[0] = &leader;
@@ -71,6 +79,7 @@ static void come_all(unsigned count, const uint8_t *key)
         end_connect(&followers[i], &leader, i + 1);
     }
     ends_until(all, count + 1, are_waiting, &count, "all wait");
+    is_met = true;
     for (unsigned i = 1; i <= count; i++) {
         struct mu_pack welcome = {0};
 
@@ -79,39 +88,55 @@ static void come_all(unsigned count, const uint8_t *key)
         mu_pack_done(&welcome);
     }
     ends_until(all, count + 1, are_up, &count, "all are up");
+    for (unsigned i = 1; i <= count; i++)
+        behind += mu_link_relay_of(leader.link, i) != 0;
+    assert_true(star_hosts ? behind > count / 2 : behind == 0); /* in time all; whoever was late comes directly */
     for (unsigned i = 0; i < count; i++)
         assert_true(mu_link_send(followers[i].link, 0, 16, bytes, i * 190));
     ends_until(all, count + 1, have_echo, &count, "all have their echo");
     for (unsigned i = 0; i < count; i++)
         assert_int_equal(followers[i].last_len, i * 190);
-    assert_string_equal(leader.said, "");
+    if (!star_hosts)
+        assert_string_equal(leader.said, "");
     ends_free(all, count + 1);
 }
 
 static void sixty_five_in_the_clear(void **state)
 {
     (void)state;
-    come_all(65, NULL);
+    come_all(65, NULL, 0);
 }
 
 static void sixty_five_with_a_key(void **state)
 {
     (void)state;
-    come_all(65, end_key);
+    come_all(65, end_key, 0);
 }
 
 static void a_hundred_with_a_key(void **state)
 {
     (void)state;
-    come_all(100, end_key);
+    come_all(100, end_key, 0);
+}
+
+static void sixty_five_by_relays_in_the_clear(void **state)
+{
+    (void)state;
+    come_all(65, NULL, 64);
+}
+
+static void a_hundred_by_relays_with_a_key(void **state)
+{
+    (void)state;
+    come_all(100, end_key, 64);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixty_five_in_the_clear),
-        cmocka_unit_test(sixty_five_with_a_key),
-        cmocka_unit_test(a_hundred_with_a_key),
+        cmocka_unit_test(sixty_five_in_the_clear),        cmocka_unit_test(sixty_five_with_a_key),
+        cmocka_unit_test(a_hundred_with_a_key),           cmocka_unit_test(sixty_five_by_relays_in_the_clear),
+        cmocka_unit_test(a_hundred_by_relays_with_a_key),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
