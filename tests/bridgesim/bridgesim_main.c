@@ -90,6 +90,8 @@ static enum happened step(void)
         }
         if (what >= 20 && what < 42 && host && sim_deliver(host, what % 2))
             return SOMETHING;
+        if (what >= 20 && what < 42 && host && sim_relays && sim_relay_deliver(host, what % 2))
+            return SOMETHING;
         if (what >= 42 && what < 58 && sim.hosts[host].awake && sim.hosts[host].agent)
             return sim_turn(host) ? SOMETHING : A_LOOK;
         if (what >= 58 && (sim.quiet || sim_chance(4)) && event_of(host))
@@ -109,6 +111,8 @@ static enum happened any_step(void)
         }
     for (uint32_t h = 0; h < sim.num_hosts; h++) {
         if ((h && (sim_deliver(h, true) || sim_deliver(h, false))) || event_of(h))
+            return SOMETHING;
+        if (h && (sim_relay_deliver(h, true) || sim_relay_deliver(h, false)))
             return SOMETHING;
         if (sim.hosts[h].awake && sim.hosts[h].agent)
             return sim_turn(h) ? SOMETHING : A_LOOK;
@@ -224,26 +228,31 @@ static bool batch(uint64_t first, uint64_t count, struct sim_totals *shared)
     while (waitpid(pid, &status, 0) < 0)
         ;
     if (WIFSIGNALED(status))
-        fprintf(stderr, "seed %llu: signal %d\nreplay: %s%s%s --seed %llu --trace\n",
+        fprintf(stderr, "seed %llu: signal %d\nreplay: %s%s%s%s --seed %llu --trace\n",
                 (unsigned long long)(first + shared->schedules % BATCH), WTERMSIG(status), sim_program,
-                sim_mutation ? " --mutation " : "", sim_mutation ? sim_mutations[sim_mutation] : "",
+                sim_relays ? " --relays" : "", sim_mutation ? " --mutation " : "",
+                sim_mutation ? sim_mutations[sim_mutation] : "",
                 (unsigned long long)(first + shared->schedules % BATCH));
     return status == 0;
 }
 
 static void report(const struct sim_totals *t, double seconds)
 {
-    printf("%llu schedules in %.1f s: %llu steps, %llu operations (%llu reads, %llu of unknown outcome), %llu frames, "
-           "%llu bytes, %llu turns, %llu breaks, %llu connections, %llu agents killed, %llu tasks died\n",
+    printf("%llu schedules in %.1f s: %llu steps, %llu operations (%llu reads, %llu of unknown outcome), %llu frames "
+           "(%llu "
+           "over the leader's connections), %llu bytes, %llu turns, %llu breaks, %llu connections, %llu agents killed, "
+           "%llu tasks died\n",
            (unsigned long long)t->schedules, seconds, (unsigned long long)t->steps, (unsigned long long)t->operations,
            (unsigned long long)t->reads, (unsigned long long)t->unsure, (unsigned long long)t->frames,
-           (unsigned long long)t->bytes, (unsigned long long)t->turns, (unsigned long long)t->breaks,
-           (unsigned long long)t->reconnects, (unsigned long long)t->agent_kills, (unsigned long long)t->task_deaths);
+           (unsigned long long)t->crossed, (unsigned long long)t->bytes, (unsigned long long)t->turns,
+           (unsigned long long)t->breaks, (unsigned long long)t->reconnects, (unsigned long long)t->agent_kills,
+           (unsigned long long)t->task_deaths);
 }
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: bridgesim [--seed N] [--count N | --seconds N] [--mutation NAME] [--trace]\nmutations:");
+    fprintf(stderr,
+            "usage: bridgesim [--seed N] [--count N | --seconds N] [--mutation NAME] [--relays] [--trace]\nmutations:");
     for (int i = 0; i < SIM_MUTATIONS; i++)
         fprintf(stderr, " %s", sim_mutations[i]);
     fprintf(stderr, "\n");
@@ -252,9 +261,9 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"seed", 1, NULL, 's'},    {"count", 1, NULL, 'n'},
-                                            {"seconds", 1, NULL, 't'}, {"mutation", 1, NULL, 'm'},
-                                            {"trace", 0, NULL, 'T'},   {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"seed", 1, NULL, 's'},  {"count", 1, NULL, 'n'},  {"seconds", 1, NULL, 't'}, {"mutation", 1, NULL, 'm'},
+        {"trace", 0, NULL, 'T'}, {"relays", 0, NULL, 'r'}, {NULL, 0, NULL, 0}};
     struct sim_totals *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t seed = 1, count = 100, done = 0;
     double seconds = 0, began = seconds_now();
@@ -277,6 +286,7 @@ int main(int argc, char **argv)
                 }
             break;
         case 'T': sim_trace = true; break;
+        case 'r': sim_relays = true; break;
         default: known = false;
         }
         if (!known)

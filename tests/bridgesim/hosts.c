@@ -18,7 +18,7 @@ enum { WAY_MAX = 4000 };
 
 /* ---- ways -------------------------------------------------------------------------------------------------------- */
 
-static void way_add(struct sim_way *w, struct sim_frame *f)
+void sim_way_add(struct sim_way *w, struct sim_frame *f)
 {
     f->next = NULL;
     *w->last = f;
@@ -26,7 +26,7 @@ static void way_add(struct sim_way *w, struct sim_frame *f)
     w->count++;
 }
 
-static struct sim_frame *way_take(struct sim_way *w)
+struct sim_frame *sim_way_take(struct sim_way *w)
 {
     struct sim_frame *f = w->first;
 
@@ -39,14 +39,14 @@ static struct sim_frame *way_take(struct sim_way *w)
     return f;
 }
 
-static void way_clear(struct sim_way *w, uint32_t keep)
+void sim_way_clear(struct sim_way *w, uint32_t keep)
 {
     struct sim_way kept = {.last = &kept.first};
 
     while (w->first && keep--)
-        way_add(&kept, way_take(w));
+        sim_way_add(&kept, sim_way_take(w));
     while (w->first)
-        free(way_take(w));
+        free(sim_way_take(w));
     *w = kept;
     if (!w->first)
         w->last = &w->first;
@@ -71,6 +71,12 @@ static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payloa
         from->dies_after--;
     if (sim_mutation == SIM_LOSE_FRAMES && sim_chance(100))
         return true;
+    sim_totals.frames++;
+    sim_totals.bytes += len + 16;
+    if (!up && sim.hosts[host].relay) {
+        sim_relay_send(host, type, payload, len);
+        return true;
+    }
     f = malloc(sizeof *f + len);
     if (!f)
         abort();
@@ -78,15 +84,17 @@ static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payloa
     f->len = len;
     if (len)
         memcpy(f->payload, payload, len);
-    sim_totals.frames++;
-    sim_totals.bytes += len + 16;
+    if (!up || !from->relay) {
+        sim_totals.crossed++;
+        sim_totals.crossed_bytes += len + 16;
+    }
     if (sim_mutation == SIM_LATE_COPIES && type == MU_FRAME_COPIES && !link->held) {
         link->held = f;
         return true;
     }
-    way_add(way, f);
+    sim_way_add(way, f);
     if (link->held && !up && type != MU_FRAME_COPIES) {
-        way_add(way, link->held);
+        sim_way_add(way, link->held);
         link->held = NULL;
     }
     return true;
@@ -116,9 +124,10 @@ void sim_link_break(uint32_t host)
     sim_say("the link of host %u breaks: %u frames up, %u down", host, link->up.count, link->down.count);
     sim_totals.breaks++;
     link->broken = true;
-    way_clear(&link->up, (uint32_t)sim_random(link->up.count + 1));
-    way_clear(&link->down, (uint32_t)sim_random(link->down.count + 1));
+    sim_way_clear(&link->up, (uint32_t)sim_random(link->up.count + 1));
+    sim_way_clear(&link->down, (uint32_t)sim_random(link->down.count + 1));
     drop_held(link);
+    sim_relay_break(host);
     if (link->leader == SIM_END_UP)
         link->leader = SIM_END_TO_BREAK;
     if (link->follower == SIM_END_UP)
@@ -127,7 +136,7 @@ void sim_link_break(uint32_t host)
 
 static void tell_down(struct sim_host *end, uint32_t peer, struct sim_way *in, enum sim_end *state)
 {
-    way_clear(in, 0);
+    sim_way_clear(in, 0);
     *state = SIM_END_DOWN;
     end->awake = true;
     if (end->agent)
@@ -145,11 +154,12 @@ static void connect_link(uint32_t host)
     sim_totals.reconnects++;
     link->broken = false;
     if (sim_mutation != SIM_STRAYS) {
-        way_clear(&link->up, 0);
-        way_clear(&link->down, 0);
+        sim_way_clear(&link->up, 0);
+        sim_way_clear(&link->down, 0);
     } else {
         sim_totals.strays += link->up.count;
     }
+    sim_relay_connect(host);
     link->leader = link->follower = SIM_END_UP;
     leader->awake = follower->awake = true;
     mu_core_up(&leader->core, host, sim.now);
@@ -175,7 +185,7 @@ bool sim_link_step(uint32_t host)
         if (sim_mutation == SIM_SILENT_BREAK && link->leader == SIM_END_DOWN && leader->agent && follower->agent) {
             link->broken = false;
             link->leader = link->follower = SIM_END_UP;
-            way_clear(&link->down, 0);
+            sim_way_clear(&link->down, 0);
             mu_core_up(&leader->core, host, sim.now);
         } else {
             tell_down(follower, 0, &link->down, &link->follower);
@@ -197,9 +207,16 @@ bool sim_deliver(uint32_t host, bool up)
 
     if (!to->agent || (up ? link->leader : link->follower) == SIM_END_DOWN)
         return false;
-    f = way_take(up ? &link->up : &link->down);
+    if (up && sim.hosts[host].relay && !sim.hosts[sim.hosts[host].relay].agent)
+        return false;
+    f = sim_way_take(up ? &link->up : &link->down);
     if (!f)
         return false;
+    if (up && sim.hosts[host].relay) {
+        sim_relay_take(host, f);
+        free(f);
+        return true;
+    }
     sim_say("%s host %u: frame %u of %zu bytes", up ? "from" : "to", host, f->type, f->len);
     mu_core_frame(&to->core, up ? host : 0, f->type, f->payload, f->len, sim.now);
     free(f);
@@ -269,9 +286,10 @@ void sim_agent_kill(uint32_t host)
         if (host == 0 && sim_mutation == SIM_STRAYS)
             link->leader = SIM_END_DOWN;
         else if (host == 0)
-            way_clear(&link->up, 0), link->leader = SIM_END_DOWN;
+            sim_way_clear(&link->up, 0), link->leader = SIM_END_DOWN;
         else
-            way_clear(&link->down, 0), link->follower = SIM_END_DOWN;
+            sim_way_clear(&link->down, 0), link->follower = SIM_END_DOWN;
+        sim_relay_forget(i);
     }
 }
 
@@ -297,6 +315,8 @@ bool sim_turn(uint32_t host)
     if (h->buries)
         bury(h);
     worked = mu_core_turn(&h->core, sim.now);
+    if (host == 0 && (h->dies_after != 0 || sim_chance(2)))
+        sim_relay_flush();
     h->awake = worked;
     if (h->dies_after == 0)
         sim_agent_kill(host);
@@ -325,6 +345,8 @@ void sim_hosts_make(const struct muster_segment_config *wanted)
         h->link = (struct sim_link){.broken = true};
         h->link.up.last = &h->link.up.first;
         h->link.down.last = &h->link.down.first;
+        h->trunk_up.last = &h->trunk_up.first;
+        h->trunk_down.last = &h->trunk_down.first;
         sim_agent_start(i);
     }
     free(tasks);
@@ -335,9 +357,10 @@ void sim_hosts_end(void)
     for (uint32_t i = 0; i < sim.num_hosts; i++) {
         struct sim_host *h = &sim.hosts[i];
 
-        way_clear(&h->link.up, 0);
-        way_clear(&h->link.down, 0);
+        sim_way_clear(&h->link.up, 0);
+        sim_way_clear(&h->link.down, 0);
         drop_held(&h->link);
+        sim_relay_forget(i);
         if (h->agent) {
             mu_core_done(&h->core);
             muster_leave(h->agent);

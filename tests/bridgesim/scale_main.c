@@ -1,5 +1,5 @@
 /*
- * tests/bridgesim/scale_main.c: how the bridge grows: scale HOSTS TASKS-A-HOST BARRIERS [exchange].
+ * tests/bridgesim/scale_main.c: how the bridge grows: scale HOSTS TASKS-A-HOST BARRIERS [exchange | relays].
  *
  * Hosts have real segments and real agents' cores, tasks make the public calls; all of it on one thread, in rounds:
  * every task that can run, every agent's turn, every frame delivered. So messages, bytes, memory and processor time of
@@ -144,11 +144,13 @@ static bool run_followers(void)
     bool any = false;
 
     for (uint32_t h = 1; h < sim.num_hosts; h++) {
-        while (sim_deliver(h, false))
+        while (sim_relay_deliver(h, false) || sim_deliver(h, false))
             any = true;
         any |= sim_link_step(h);
         for (uint32_t i = 0; i < 8 && sim.hosts[h].awake; i++)
             any |= sim_turn(h);
+        while (sim.hosts[h].relay && sim_deliver(h, true)) /* that far: the relay's work */
+            any = true;
     }
     scale.followers_ns += used_ns() - began;
     return any;
@@ -160,7 +162,7 @@ static bool run_leader(void)
     bool any = false;
 
     for (uint32_t h = 1; h < sim.num_hosts; h++)
-        while (sim_deliver(h, true))
+        while (sim_deliver(h, true) || sim_relay_deliver(h, true))
             any = true;
     for (uint32_t i = 0; i < 8 && sim.hosts[0].awake; i++)
         any |= sim_turn(0);
@@ -222,6 +224,8 @@ static void emit_phase(const char *name, uint64_t began, double times)
     } rows[] = {{"seconds", "s", (double)(clock_ns(CLOCK_MONOTONIC) - began) / 1e9 / times},
                 {"messages", "messages", (double)sim_totals.frames / times},
                 {"bytes", "bytes", (double)sim_totals.bytes / times},
+                {"crossed", "messages", (double)sim_totals.crossed / times},
+                {"crossed_bytes", "bytes", (double)sim_totals.crossed_bytes / times},
                 {"leader", "us", (double)scale.leader_ns / 1e3 / times},
                 {"follower", "us", (double)scale.followers_ns / 1e3 / times / (sim.num_hosts - 1)}};
 
@@ -272,11 +276,13 @@ int main(int argc, char **argv)
                                            .heap_bytes = 256 << 20,
                                            .heartbeat_timeout_ns = UINT64_MAX / 4};
     uint64_t began = clock_ns(CLOCK_MONOTONIC);
+    bool exchanges = argc == 5 && strcmp(argv[4], "exchange") == 0;
 
+    sim_relays = argc == 5 && strcmp(argv[4], "relays") == 0;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc < 4 || argc > 5 || (argc == 5 && strcmp(argv[4], "exchange") != 0) || hosts < 2 || hosts > MU_HOSTS_MAX ||
+    if (argc < 4 || argc > 5 || (argc == 5 && !exchanges && !sim_relays) || hosts < 2 || hosts > MU_HOSTS_MAX ||
         !tasks || hosts * tasks > 8192) {
-        fprintf(stderr, "usage: scale HOSTS TASKS-A-HOST BARRIERS [exchange]\n");
+        fprintf(stderr, "usage: scale HOSTS TASKS-A-HOST BARRIERS [exchange | relays]\n");
         return 2;
     }
     if (!sim_has(MU_OP_BARRIER_WAIT)) {
@@ -294,7 +300,7 @@ int main(int argc, char **argv)
     began = clock_ns(CLOCK_MONOTONIC);
     phase(meet);
     emit_phase("barrier", began, scale.barriers);
-    if (argc == 5) {
+    if (argc == 5) { /* with relays, too: it is a broadcast */
         began = clock_ns(CLOCK_MONOTONIC);
         phase(exchange);
         if (scale.exchanged != sim.num_tasks)

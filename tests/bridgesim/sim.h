@@ -17,7 +17,9 @@
 #include <muster/muster.h>
 
 #include "bridge/core.h"
+#include "bridge/frame.h"
 #include "bridge/modules.h"
+#include "bridge/via.h"
 
 enum { SIM_HOSTS = 5, SIM_TASKS = 10, SIM_KEYS = 6 }; /* of a schedule, at most */
 
@@ -59,9 +61,13 @@ struct sim_host {
     struct muster *agent; /* NULL: killed */
     struct mu_core core;
     struct sim_link link; /* of a follower */
-    bool awake;           /* it may have something to do */
-    bool buries;          /* a task of its has died, and it has not noticed */
-    int dies_after;       /* frames sent, within the turn; below 0: not now */
+    uint32_t relay;       /* by which it has come; 0: by none */
+    struct mu_via_route route;
+    struct sim_way trunk_up, trunk_down; /* of a relay: messages for those behind it */
+    struct mu_via_batch batch;
+    bool awake;     /* it may have something to do */
+    bool buries;    /* a task of its has died, and it has not noticed */
+    int dies_after; /* frames sent, within the turn; below 0: not now */
 };
 
 enum sim_state { SIM_READY, SIM_ASLEEP, SIM_OVER, SIM_DEAD };
@@ -88,6 +94,7 @@ struct sim {
     struct sim_host *hosts;
     struct sim_task *tasks;
     struct sim_task *current;
+    uint32_t channels;
     uint32_t breaks_left, kills_left, deaths_left;
     bool quiet; /* no more faults */
     bool died;  /* a task has */
@@ -95,12 +102,12 @@ struct sim {
 extern struct sim sim;
 extern enum sim_mutation sim_mutation;
 extern const char *const sim_mutations[SIM_MUTATIONS];
-extern bool sim_trace;
+extern bool sim_trace, sim_relays; /* hosts come by others */
 extern const char *sim_program;
 
 struct sim_totals {
     uint64_t schedules, steps, frames, bytes, turns, breaks, reconnects, agent_kills, task_deaths, operations, unsure,
-        reads, strays;
+        reads, strays, crossed, crossed_bytes; /* on the leader's own connections */
 };
 extern struct sim_totals sim_totals;
 
@@ -133,6 +140,19 @@ void sim_link_break(uint32_t host);
 bool sim_link_step(uint32_t host); /* something that must happen to it, does; false: nothing */
 bool sim_deliver(uint32_t host, bool up);
 bool sim_turn(uint32_t host);
+
+void sim_way_add(struct sim_way *w, struct sim_frame *f);
+struct sim_frame *sim_way_take(struct sim_way *w);
+void sim_way_clear(struct sim_way *w, uint32_t keep);
+
+/* relays.c */
+void sim_relay_connect(uint32_t host); /* it comes: by whom */
+void sim_relay_break(uint32_t host);   /* what is behind it */
+void sim_relay_forget(uint32_t host);
+void sim_relay_send(uint32_t host, uint8_t type, const void *payload, size_t len);
+void sim_relay_flush(void);
+void sim_relay_take(uint32_t host, const struct sim_frame *f);
+bool sim_relay_deliver(uint32_t relay, bool up);
 
 /* work.c */
 bool sim_has(enum mu_op op); /* the call is in the table */

@@ -11,10 +11,13 @@ sim=$BUILD/tests/bridgesim/bridgesim
 # More than a real connection does: what was sent on the last one comes on the next.
 "$sim" --count 50 --mutation strays || exit 1
 
+# Hosts that come by others.
+"$sim" --relays --count 200 || exit 1
+
 # caught MUTATION: within some hundred schedules, with a sentence and a way to replay it.
 caught() {
     local out
-    if out=$("$sim" --mutation "$1" --count 1000 2>&1); then
+    if out=$("$sim" --mutation "$@" --count 1000 2>&1); then
         echo "FAILED: $1 was not noticed in 1000 schedules"
         exit 1
     fi
@@ -25,6 +28,7 @@ caught() {
     printf '%-13s %s\n' "$1" "$(grep -m 1 '^seed ' <<<"$out" | cut -c1-140)"
 }
 for m in late-copies forget-done lose-frames silent-break; do caught $m; done
+caught lose-frames --relays
 
 # The same steps again, and the same end.
 seed=$("$sim" --mutation lose-frames 2>&1 | sed -n 's/^replay: .* --seed \([0-9]*\) --trace$/\1/p')

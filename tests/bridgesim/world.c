@@ -63,8 +63,9 @@ void sim_fail(const char *format, ...)
         fprintf(stderr, "  host %u: agent %s; link %s, %u frames up, %u down\n", i,
                 sim.hosts[i].agent ? "lives" : "is dead", sim.hosts[i].link.broken ? "broken" : "whole",
                 sim.hosts[i].link.up.count, sim.hosts[i].link.down.count);
-    fprintf(stderr, "replay: %s%s%s --seed %llu --trace\n", sim_program, sim_mutation ? " --mutation " : "",
-            sim_mutation ? sim_mutations[sim_mutation] : "", (unsigned long long)sim.seed);
+    fprintf(stderr, "replay: %s%s%s%s --seed %llu --trace\n", sim_program, sim_relays ? " --relays" : "",
+            sim_mutation ? " --mutation " : "", sim_mutation ? sim_mutations[sim_mutation] : "",
+            (unsigned long long)sim.seed);
     fflush(stderr);
     for (uint32_t i = 0; i < sim.num_hosts; i++)
         if (sim.hosts[i].name[0])
