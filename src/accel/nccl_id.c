@@ -398,7 +398,9 @@ void mu_nccl_missing(struct mu_nccl_call *call, char *text, size_t size)
     bool there = false;
 
     text[0] = 0;
-    if (!mu_nccl_read(call, &there) && there && call->record.head->generation == call->generation)
+    if (mu_nccl_read(call, &there))
+        snprintf(text, size, "ranks that this host cannot name now");
+    else if (there && call->record.head->generation == call->generation)
         for (uint32_t i = 0; i < call->record.head->nranks; i++) {
             if (call->record.takers[i].flags & MU_NCCL_TAKEN)
                 continue;
