@@ -3,8 +3,12 @@
  *
  * A group is one entry of muster's own table, under its name and a generation: its members, who of them is there or has
  * left, and a reference to each member's area, which is allocated and committed together with its coming. A second
- * entry under the name alone holds the current generation: whoever finds that the current one cannot be joined any more
- * (it is complete, spoiled, or has us already) moves it on.
+ * entry under the name alone is the current generation, by its version, which never comes again: whoever finds that the
+ * current one cannot be joined any more (it is complete, spoiled, or has us already) moves it on, by writing it again.
+ *
+ * An entry that is gone must not be made once more under the same generation: who found the old one full is about to
+ * move on, and would wait in the next for those who wait in this. So the name's entry ends before the group's does, and
+ * whoever has come looks at the name again: if it has gone on meanwhile, who came was late, and follows.
  *
  * Areas are written after their publication, so they must outlive every member that may still touch them: they are
  * freed, one edit each, only when every member has left or its process is dead by the kernel's word; then the entry
@@ -16,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "barrier/generation.h"
 
 enum { ATTACHED, NEXT, REFUSED };
 
@@ -127,46 +133,54 @@ static enum mu_verdict come(struct mu_edit *e)
     return MU_PUT;
 }
 
-static void name_key(struct mu_key *k, const struct muster_segment *seg, const char *name)
+static bool is_complete(const struct mu_edit *e)
 {
-    char bytes[MUSTER_GROUP_NAME_MAX + 2];
-    int n = snprintf(bytes, sizeof bytes, "N%s", name);
+    const struct mu_group_head *h = e->old;
 
-    mu_key_make(k, seg, bytes, (size_t)n);
+    for (uint32_t i = 0; i < h->size; i++) {
+        uint32_t flags = ((const struct mu_group_member *)(h + 1))[i].flags;
+
+        if (!(flags & MU_MEMBER_THERE) || (flags & MU_MEMBER_LEFT) || i >= e->old_refs || !e->refs[i])
+            return false;
+    }
+    return true;
 }
 
-struct turn {
-    uint64_t from, to;
-};
-
-static enum mu_verdict move_on(struct mu_edit *e)
+static enum mu_verdict withdraw(struct mu_edit *e)
 {
-    struct turn *t = e->arg;
-    uint64_t now = 0;
+    struct mu_coming *c = e->arg;
 
     e->status = MUSTER_OK;
-    if (e->version && e->old_len == sizeof now)
-        memcpy(&now, e->old, sizeof now);
-    if (now != t->from)
+    c->outcome = NEXT;
+    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || e->old_len != c->value_len)
         return MU_KEEP;
-    t->to = now + 1;
-    e->value = &t->to;
-    e->len = sizeof t->to;
+    if (is_complete(e)) {
+        c->outcome = ATTACHED;
+        return MU_KEEP;
+    }
+    memcpy(c->value, e->old, c->value_len);
+    members_of(c->value)[c->rank].flags |= MU_MEMBER_LEFT;
+    e->value = c->value;
+    e->len = c->value_len;
     return MU_PUT;
 }
 
-static enum muster_status current_generation(struct mu_ctx *ctx, const char *name, uint64_t *ret_generation)
+/*
+ * We are in, but the generation may have been another's already: then nobody else will come, or at most others who were
+ * as late. Unless these are all: out again, and on.
+ */
+static enum muster_status confirm(struct mu_ctx *ctx, struct mu_coming *c)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
-    struct mu_found f;
-    struct mu_key k;
-    enum muster_status status;
+    struct mu_edit e = {.arg = c};
+    uint64_t now;
+    enum muster_status status = mu_generation_now(ctx, c->name, &now);
 
-    *ret_generation = 0;
-    name_key(&k, ctx->seg, name);
-    status = mu_table_get(&t, ctx, &k, ret_generation, sizeof *ret_generation, &f);
-    if (!status && !f.version)
-        *ret_generation = 0;
+    if (status || now == c->generation)
+        return status;
+    status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, withdraw, &e, NULL);
+    if (!status && c->outcome == NEXT)
+        mu_roll_reap(ctx, &c->key);
     return status;
 }
 
@@ -178,18 +192,18 @@ enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
 
     c->value_len = sizeof(struct mu_group_head) + c->size * sizeof *c->members;
     c->value = malloc(c->value_len);
-    status = c->value ? current_generation(ctx, c->name, &c->generation)
+    status = c->value ? mu_generation_begin(ctx, c->name, &c->generation)
                       : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for group %s", c->name);
     while (!status) {
         struct mu_edit e = {.arg = c};
-        struct turn turn = {c->generation, 0};
-        struct mu_key name;
 
         status = new_area(ctx, c->data_bytes, &e.new_ref);
         if (status)
             break;
         mu_roll_key(&c->key, ctx->seg, c->name, c->generation);
         status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, come, &e, NULL);
+        if (!status && c->outcome == ATTACHED)
+            status = confirm(ctx, c);
         if (status || c->outcome == ATTACHED)
             break;
         if (c->outcome == REFUSED) {
@@ -198,11 +212,9 @@ enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
                              c->name);
             break;
         }
-        e = (struct mu_edit){.arg = &turn};
-        name_key(&name, ctx->seg, c->name);
-        status = mu_table_edit(&t, ctx, &name, MU_EDIT_WANTS_OLD, move_on, &e, NULL);
+        status = mu_generation_move_on(ctx, c->name, c->generation);
         if (!status)
-            status = current_generation(ctx, c->name, &c->generation);
+            status = mu_generation_begin(ctx, c->name, &c->generation);
     }
     free(c->value);
     c->value = NULL;
@@ -388,11 +400,18 @@ static bool all_are_gone(const struct muster_segment *seg, const void *value, co
     return true;
 }
 
+struct dismantling {
+    const struct muster_segment *seg;
+    bool is_ended; /* the name is not at this generation any more */
+};
+
 /* Free one area of a group that everybody has left, or the entry when none is left. */
 static enum mu_verdict dismantle(struct mu_edit *e)
 {
+    const struct dismantling *d = e->arg;
+
     e->status = MUSTER_OK;
-    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || !all_are_gone(e->arg, e->old, e->refs, e->old_refs))
+    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || !all_are_gone(d->seg, e->old, e->refs, e->old_refs))
         return MU_KEEP;
     e->status = MUSTER_UNKNOWN; /* more to do */
     for (uint32_t i = 0; i < e->old_refs; i++)
@@ -402,19 +421,40 @@ static enum mu_verdict dismantle(struct mu_edit *e)
             e->ref_at = (int32_t)i;
             return MU_PUT;
         }
+    if (!d->is_ended) {
+        e->status = MUSTER_ABORTED;
+        return MU_KEEP;
+    }
     e->status = MUSTER_OK;
     return MU_DELETE;
+}
+
+/* Nobody finds it by its name from now on. */
+static enum muster_status end_generation(struct mu_ctx *ctx, const struct mu_key *k)
+{
+    char name[MUSTER_GROUP_NAME_MAX + 1];
+    uint64_t generation;
+
+    if (!mu_roll_name((const char *)k->words, k->len, name, &generation))
+        return MUSTER_OK;
+    return mu_generation_end(ctx, name, generation);
 }
 
 void mu_roll_reap(struct mu_ctx *ctx, const struct mu_key *k)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
+    struct dismantling d = {.seg = ctx->seg};
     struct mu_edit e;
     enum muster_status status;
 
     do {
-        e = (struct mu_edit){.arg = ctx->seg};
+        e = (struct mu_edit){.arg = &d};
         status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, dismantle, &e, NULL);
+        if (status == MUSTER_ABORTED && !d.is_ended) {
+            status = end_generation(ctx, k);
+            d.is_ended = true;
+            e.status = MUSTER_UNKNOWN;
+        }
     } while (!status && e.status == MUSTER_UNKNOWN);
 }
 
@@ -463,20 +503,12 @@ void mu_roll_reap_some(struct mu_ctx *ctx)
 static enum mu_verdict complete(struct mu_edit *e)
 {
     const struct mu_group_head *h = e->old;
-    bool *is_complete = e->arg;
+    bool *ret_complete = e->arg;
 
     e->status = MUSTER_OK;
-    *is_complete = false;
-    if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || e->old_refs != h->size + 1)
-        return MU_KEEP;
-    for (uint32_t i = 0; i < h->size; i++) {
-        uint32_t flags = ((const struct mu_group_member *)(h + 1))[i].flags;
-
-        if (!(flags & MU_MEMBER_THERE) || (flags & MU_MEMBER_LEFT) || !e->refs[i])
-            return MU_KEEP;
-    }
-    *is_complete = true;
-    if (e->refs[h->size])
+    *ret_complete =
+        e->version && mu_roll_well_formed(e->old, e->old_len) && e->old_refs == h->size + 1 && is_complete(e);
+    if (!*ret_complete || e->refs[h->size])
         return MU_KEEP;
     e->value = e->old;
     e->len = e->old_len;
