@@ -31,7 +31,7 @@ static bool init(struct mu_core *core, void **ret_state)
     c->asked = calloc(c->num_slots, sizeof *c->asked);
     c->hosts = calloc(core->num_hosts, sizeof *c->hosts);
     c->records = calloc(c->num_buckets / 64 + 1, sizeof *c->records);
-    c->again_at = c->ack_at = UINT64_MAX;
+    c->again_at = c->ack_at = c->delete_at = UINT64_MAX;
     c->sweep_at = core->now + SWEEP_NS;
     if (!c->asked || !c->hosts || !c->records)
         return false;
@@ -56,6 +56,7 @@ static void done(struct mu_core *core)
             free(c->hosts[i].slots[k].answer);
         free(c->hosts[i].slots);
     }
+    mu_kv_deletions_done(c);
     mu_pack_done(&c->acks);
     free(c->asked);
     free(c->hosts);
@@ -293,6 +294,7 @@ static void look(struct mu_core *core)
         if (core->leader)
             mu_sweep_records(core);
     }
+    mu_kv_deletions_look(core);
     if (c->acks.len && c->ack_at == UINT64_MAX)
         c->ack_at = core->now + ACK_NS;
     if (core->now >= c->ack_at || c->acks.len >= ACK_BYTES) {
@@ -331,6 +333,7 @@ static uint64_t next(struct mu_core *core)
         return 0;
     next = c->num_open || c->any_record ? c->sweep_at : UINT64_MAX;
     next = c->again_at < next ? c->again_at : next;
+    next = c->delete_at < next ? c->delete_at : next;
     return c->ack_at < next ? c->ack_at : next;
 }
 

@@ -16,8 +16,9 @@ enum {
 #define SWEEP_NS 250000000u /* between looks for dead callers, and for settled records */
 /* An answer is acknowledged with others, a while later: nobody waits for it, and alone it would wake the leader again.
  * The slot's next call says the same. */
-#define ACK_NS    10000000u
-#define ACK_BYTES (12u * 64)
+#define ACK_NS       10000000u
+#define ACK_BYTES    (12u * 64)
+#define DELETE_PIECE 2048u /* looks at a bucket, or as much work, at a time: about a millisecond */
 
 /* A call of this host's. */
 struct asked {
@@ -55,6 +56,8 @@ struct calls {
     uint64_t *records; /* the leader's: a bit a bucket that may hold some */
     uint32_t num_buckets, sweep_from;
     bool any_record;
+    struct deletion *deletions; /* the leader's, that are under way (kv_ops.c) */
+    uint64_t delete_at;         /* UINT64_MAX: none is */
 };
 
 static inline struct calls *mu_calls_of(struct mu_core *core)
@@ -70,6 +73,9 @@ void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number);
 enum muster_status mu_hand_over(struct mu_core *core, uint32_t slot, uint64_t number, enum muster_status status,
                                 const char *text, const void *body, size_t len);
 void mu_sweep_records(struct mu_core *core);
+/* kv_ops.c: the next piece of a delete. */
+void mu_kv_deletions_look(struct mu_core *core);
+void mu_kv_deletions_done(struct calls *c);
 /* The host will not ask again. */
 void mu_forget_host(struct mu_core *core, uint32_t host);
 /* A call of this host's has been answered, or is to be asked again in a while. */

@@ -48,7 +48,7 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_KV_COMPARE_AND_SET, "kv compare and set", mu_op_kv_change, NULL},
     {MU_OP_KV_INCREMENT, "kv increment", mu_op_kv_change, NULL},
     {MU_OP_KV_APPEND, "kv append", mu_op_kv_change, NULL},
-    {MU_OP_KV_DELETE, "kv delete", mu_op_kv_change, NULL},
+    {MU_OP_KV_DELETE, "kv delete", mu_op_kv_delete, mu_kv_delete_abandoned},
     {MU_OP_NCCL_ID, "nccl id", mu_op_nccl_id, NULL},
     {MU_OP_GROUP_OPEN, "group open", mu_op_group_open, mu_op_group_abandoned},
     {MU_OP_GROUP_CLOSE, "group close", mu_op_group_close, NULL},

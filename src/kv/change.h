@@ -5,6 +5,7 @@
 #ifndef MU_KV_CHANGE_H
 #define MU_KV_CHANGE_H
 
+#include "base/pack.h"
 #include "kv/key.h"
 #include "segment/remote.h"
 
@@ -38,6 +39,22 @@ enum muster_status mu_kv_change(struct muster_segment *seg, struct mu_ctx *ctx, 
 
 /* The delete: the key and all under it. kv/delete.c */
 enum muster_status mu_kv_delete_tree(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_change *c);
+
+/* The same in pieces. Zeros but for the change, which must stay where it is. */
+struct mu_kv_tree {
+    struct mu_kv_change *change;
+    /* the bucket that is under way */
+    struct mu_pack keys; /* which are to go, or went: each its length, then its bytes */
+    size_t at;           /* the next of them */
+    uint64_t bound;      /* the highest version that was there when the call came to it, perhaps by an earlier agent */
+    uint32_t visited;    /* how many were begun */
+    bool again;          /* by an earlier agent: what has come since stays */
+    bool itself;         /* the key that was named is in it */
+};
+/* Go on, for about so many looks at a bucket. True: it has ended, with *ret_status; false: there is more to do. */
+bool mu_kv_delete_piece(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_tree *tree, uint64_t most,
+                        enum muster_status *ret_status);
+void mu_kv_tree_done(struct mu_kv_tree *tree);
 
 /* What a public call does with a change: here, or by the leader. kv/store.c */
 enum muster_status mu_kv_change_anywhere(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c);
