@@ -4,6 +4,11 @@
  * Other modules say anew, when a peer comes back, how things stand; agents tell of what happens once: a task's end, a
  * signal. So what is said here is kept until the peer has said that it has come: numbered from 1, sent again after a
  * broken connection, and dropped by who has it already. A message of number 0 only acknowledges.
+ *
+ * Numbers are those between two agents. One that took the place of a dead one has heard nothing and said nothing, so
+ * each says first on a connection which agent it is, and nothing else before it has heard the same of the peer. When
+ * that is another one than before, what was not acknowledged is numbered from 1 again, and our agent is told, so that
+ * it says anew how things stand here.
  */
 #include "bridge/control.h"
 
@@ -11,6 +16,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/process.h"
 #include "bridge/modules.h"
 
 struct message {
@@ -22,8 +28,15 @@ struct message {
 };
 
 struct talk {
+    uint64_t peer;                /* the agent that this is with; 0: it has not said yet */
+    bool is_met;                  /* it has said so on this connection */
     uint64_t sent, heard;         /* numbers of the last message to the peer, and from it */
     struct message *first, *last; /* that it has not acknowledged */
+};
+
+struct talks {
+    uint64_t self; /* which agent this is: random, never 0 */
+    struct talk with[];
 };
 
 static uint32_t num_peers(const struct mu_core *core)
@@ -33,15 +46,26 @@ static uint32_t num_peers(const struct mu_core *core)
 
 static struct talk *talk_with(struct mu_core *core, uint32_t host)
 {
-    struct talk *talks = mu_core_state(core, MU_M_CONTROL);
+    struct talks *talks = mu_core_state(core, MU_M_CONTROL);
 
-    return talks && host < num_peers(core) ? &talks[host] : NULL;
+    return talks && host < num_peers(core) ? &talks->with[host] : NULL;
+}
+
+static uint64_t self_of(struct mu_core *core)
+{
+    const struct talks *talks = mu_core_state(core, MU_M_CONTROL);
+
+    return talks->self;
 }
 
 static bool control_init(struct mu_core *core, void **ret_state)
 {
-    *ret_state = calloc(num_peers(core), sizeof(struct talk));
-    return *ret_state != NULL;
+    struct talks *talks = calloc(1, sizeof *talks + num_peers(core) * sizeof talks->with[0]);
+
+    *ret_state = talks;
+    while (talks && !talks->self)
+        mu_random(&talks->self, sizeof talks->self);
+    return talks != NULL;
 }
 
 /* All up to that number have come. */
@@ -59,10 +83,10 @@ static void forget(struct talk *talk, uint64_t number)
 
 static void control_done(struct mu_core *core)
 {
-    struct talk *talks = mu_core_state(core, MU_M_CONTROL);
+    struct talks *talks = mu_core_state(core, MU_M_CONTROL);
 
     for (uint32_t i = 0; i < num_peers(core); i++)
-        forget(&talks[i], UINT64_MAX);
+        forget(&talks->with[i], UINT64_MAX);
     free(talks);
 }
 
@@ -72,6 +96,8 @@ static void say(struct mu_core *core, uint32_t host, const struct talk *talk, co
 
     mu_pack_u64(&head, message ? message->number : 0);
     mu_pack_u64(&head, talk->heard);
+    mu_pack_u64(&head, self_of(core));
+    mu_pack_u64(&head, talk->peer);
     mu_pack_u32(&head, message ? message->kind : 0);
     if (head.failed)
         core->peers[host].tail.failed = true; /* as where the frame itself finds no memory */
@@ -83,10 +109,25 @@ static void say(struct mu_core *core, uint32_t host, const struct talk *talk, co
 
 static void control_up(struct mu_core *core, uint32_t host)
 {
-    const struct talk *talk = talk_with(core, host);
+    struct talk *talk = talk_with(core, host);
 
-    for (const struct message *message = talk->first; message; message = message->next)
-        say(core, host, talk, message);
+    talk->is_met = false;
+    say(core, host, talk, NULL);
+}
+
+/* The first that comes on a connection says who is there. True: another than before. */
+static bool meet(struct talk *talk, uint64_t peer)
+{
+    bool is_another = talk->peer && talk->peer != peer;
+
+    talk->is_met = true;
+    if (talk->peer == peer)
+        return false;
+    talk->peer = peer;
+    talk->heard = talk->sent = 0;
+    for (struct message *message = talk->first; message; message = message->next)
+        message->number = ++talk->sent;
+    return is_another;
 }
 
 static void control_lost(struct mu_core *core, uint32_t host, const char *why)
@@ -119,7 +160,8 @@ static void send_to(struct mu_core *core, uint32_t host, uint32_t kind, const vo
     else
         talk->first = message;
     talk->last = message;
-    say(core, host, talk, message);
+    if (talk->is_met)
+        say(core, host, talk, message);
 }
 
 void mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
@@ -132,25 +174,48 @@ void mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, const v
         send_to(core, peer, kind, bytes, len);
 }
 
+static void say_kept(struct mu_core *core, uint32_t host, const struct talk *talk)
+{
+    for (const struct message *message = talk->first; message; message = message->next)
+        say(core, host, talk, message);
+}
+
+/* What it says of numbers is of its talk with the agent that it names: one before us, perhaps. */
+static bool can_be(const struct talk *talk, uint64_t number, uint64_t heard, bool is_to_us)
+{
+    if (is_to_us && heard <= talk->sent && number <= talk->heard + 1)
+        return true;
+    if (!is_to_us && number == 0)
+        return true;
+    mu_fail(MUSTER_INVALID_ARGUMENT, "message %llu after %llu, acknowledging %llu of %llu", (unsigned long long)number,
+            (unsigned long long)talk->heard, (unsigned long long)heard, (unsigned long long)talk->sent);
+    return false;
+}
+
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
     struct talk *talk = talk_with(core, host);
-    uint64_t number = mu_unpack_u64(u), heard = mu_unpack_u64(u);
+    uint64_t number = mu_unpack_u64(u), heard = mu_unpack_u64(u), peer = mu_unpack_u64(u), us = mu_unpack_u64(u);
     uint32_t kind = mu_unpack_u32(u);
     const void *bytes = u->at;
     size_t len = u->left;
+    bool is_first, is_another;
 
-    if (u->failed || (number == 0 && len > 0)) {
+    if (u->failed || (number == 0 && len > 0) || (number > 0 && kind == MU_CONTROL_ANOTHER) || peer == 0 ||
+        (talk->is_met && peer != talk->peer)) {
         mu_fail(MUSTER_INVALID_ARGUMENT, "its head is damaged");
         return false;
     }
-    if (heard > talk->sent || number > talk->heard + 1) {
-        mu_fail(MUSTER_INVALID_ARGUMENT, "message %llu after %llu, acknowledging %llu of %llu",
-                (unsigned long long)number, (unsigned long long)talk->heard, (unsigned long long)heard,
-                (unsigned long long)talk->sent);
+    is_first = !talk->is_met;
+    is_another = is_first && meet(talk, peer);
+    if (!can_be(talk, number, heard, us == self_of(core)))
         return false;
-    }
-    forget(talk, heard);
+    if (us == self_of(core))
+        forget(talk, heard);
+    if (is_first)
+        say_kept(core, host, talk);
+    if (is_another && core->control)
+        core->control(core->arg, host, MU_CONTROL_ANOTHER, NULL, 0);
     if (number == 0)
         return true;
     if (number > talk->heard) {

@@ -1,6 +1,7 @@
 /*
  * tests/bridge/control_test.c: what agents say to each other arrives once and in order, over a connection that breaks
- * anywhere: before a frame, with frames on their way, between a message and its acknowledgement.
+ * anywhere: before a frame, with frames on their way, between a message and its acknowledgement. An agent that takes
+ * another's place is heard of, and begins anew.
  */
 #include "cm.h"
 
@@ -104,8 +105,13 @@ static void messages_arrive_in_order(void **state)
     assert_string_equal(two.heard, "0:8 ");
     assert_string_equal(leader.heard, "2:9up ");
     cut_end(&leader, 1); /* all was acknowledged: nothing comes again */
+    cut_end(&one, 0);
     connect_end(&leader, 1);
-    assert_int_equal(leader.peers[1].tail.len, 0);
+    connect_end(&one, 0);
+    assert_int_equal(carry(&leader, 1, &one, 0, 9), 1); /* who they are */
+    assert_int_equal(carry(&one, 0, &leader, 1, 9), 1);
+    assert_int_equal(leader.peers[1].tail.len + one.peers[0].tail.len, 0);
+    assert_string_equal(one.heard, "0:7early 0:8 ");
     close_end(&leader);
     close_end(&one);
     close_end(&two);
@@ -158,27 +164,83 @@ static void a_broken_connection_loses_and_doubles_nothing(void **state)
     }
 }
 
+/* Everything that is on its way, both ways. */
+static void carry_all(struct end *leader, struct end *follower)
+{
+    while (carry(leader, 1, follower, 0, 99) + carry(follower, 0, leader, 1, 99))
+        ;
+}
+
+static void another_agent_begins_anew(void **state)
+{
+    (void)state;
+    for (int leads = 0; leads < 2; leads++) {
+        struct end leader, follower, *lives = leads ? &follower : &leader, *dies = leads ? &leader : &follower;
+        uint32_t to = leads ? 0 : 1, from = leads ? 1 : 0; /* hosts: as the living calls the dead, and the reverse */
+        char wanted[64];
+
+        open_end(&leader, 1, 2);
+        open_end(&follower, 0, 2);
+        connect_end(&leader, 1);
+        connect_end(&follower, 0);
+        for (int i = 0; i < 3; i++) {
+            mu_control_send(&lives->core, to, 1, "a", 1);
+            mu_control_send(&dies->core, from, 2, "b", 1);
+            carry_all(&leader, &follower);
+        }
+        mu_control_send(&lives->core, to, 3, "on its way", 10);
+        cut_end(lives, to);
+        cut_end(dies, from);
+        close_end(dies);
+        open_end(dies, leads, 2);
+        mu_control_send(&dies->core, from, 4, "new", 3);
+        mu_control_send(&lives->core, to, 5, "later", 5);
+        connect_end(&leader, 1); /* a connection on which only one side hears of the other */
+        connect_end(&follower, 0);
+        carry(lives, to, dies, from, 1);
+        cut_end(lives, to);
+        cut_end(dies, from);
+        connect_end(&leader, 1);
+        connect_end(&follower, 0);
+        carry_all(&leader, &follower);
+        mu_control_send(&lives->core, to, 6, "last", 4);
+        carry_all(&leader, &follower);
+        snprintf(wanted, sizeof wanted, "%u:3on its way %u:5later %u:6last ", from, from, from);
+        assert_string_equal(dies->heard, wanted);
+        snprintf(wanted, sizeof wanted, "%u:2b %u:2b %u:2b %u:0 %u:4new ", to, to, to, to, to);
+        assert_string_equal(lives->heard, wanted);
+        close_end(&leader);
+        close_end(&follower);
+    }
+}
+
 static void frames_that_cannot_be_are_refused(void **state)
 {
     static const struct {
-        uint64_t number, heard;
+        uint64_t number, heard, sender;
+        bool is_to_us;
         size_t more; /* bytes behind the head */
-    } rows[] = {{2, 0, 0}, {1, 1, 0}, {UINT64_MAX, 0, 0}, {0, UINT64_MAX, 0}, {0, 0, 1}};
+    } rows[] = {{2, 0, 7, true, 0}, {1, 1, 7, true, 0},  {UINT64_MAX, 0, 7, true, 0}, {0, UINT64_MAX, 7, true, 0},
+                {0, 0, 7, true, 1}, {1, 0, 7, false, 0}, {0, 0, 0, true, 0},          {0, 0, 8, true, 0}};
     struct end leader;
+    uint64_t self;
 
     (void)state;
     open_end(&leader, 1, 2);
+    memcpy(&self, leader.core.state[MU_M_CONTROL], sizeof self); /* which agent it is comes first there */
     connect_end(&leader, 1);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    for (size_t i = 0; i <= sizeof rows / sizeof rows[0]; i++) {
         struct mu_pack p = {.bytes = NULL};
         struct mu_unpack u;
 
-        mu_pack_u64(&p, rows[i].number);
-        mu_pack_u64(&p, rows[i].heard);
-        mu_pack_u32(&p, 1);
-        mu_pack_raw(&p, "x", rows[i].more);
+        mu_pack_u64(&p, i ? rows[i - 1].number : 0);
+        mu_pack_u64(&p, i ? rows[i - 1].heard : 0);
+        mu_pack_u64(&p, i ? rows[i - 1].sender : 7);
+        mu_pack_u64(&p, !i || !rows[i - 1].is_to_us ? 0 : self);
+        mu_pack_u32(&p, i ? 1 : 0);
+        mu_pack_raw(&p, "x", i ? rows[i - 1].more : 0);
         u = mu_unpack_of(p.bytes, p.len);
-        assert_false(mu_take_control(&leader.core, 1, &u));
+        assert_int_equal(mu_take_control(&leader.core, 1, &u), !i); /* the first says who it is, and is good */
         mu_pack_done(&p);
     }
     assert_string_equal(leader.heard, "");
@@ -196,7 +258,6 @@ static void the_lost_are_forgotten(void **state)
     leader.peers[1].state = MU_PEER_LOST;
     mu_module_control.lost(&leader.core, 1, "gone");
     mu_control_send(&leader.core, UINT32_MAX, 1, "x", 1);
-    connect_end(&leader, 1); /* it will not come: but if it did */
     assert_int_equal(leader.peers[1].tail.len, 0);
     close_end(&leader);
 }
@@ -204,9 +265,8 @@ static void the_lost_are_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_in_order),
-        cmocka_unit_test(a_broken_connection_loses_and_doubles_nothing),
-        cmocka_unit_test(frames_that_cannot_be_are_refused),
+        cmocka_unit_test(messages_arrive_in_order),  cmocka_unit_test(a_broken_connection_loses_and_doubles_nothing),
+        cmocka_unit_test(another_agent_begins_anew), cmocka_unit_test(frames_that_cannot_be_are_refused),
         cmocka_unit_test(the_lost_are_forgotten),
     };
 
