@@ -82,6 +82,7 @@ static const struct {
     FIELD(mu_header, asks_offset),
     FIELD(mu_header, num_hosts),
     FIELD(mu_header, own_host),
+    FIELD(mu_header, adopt_ns),
     FIELD(mu_header, state),
     FIELD(mu_header, epoch),
     FIELD(mu_header, cluster),

@@ -18,7 +18,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 3u
-#define MU_LAYOUT_MINOR 0u
+#define MU_LAYOUT_MINOR 1u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -211,7 +211,8 @@ struct mu_header {
     uint64_t asks_offset;   /* 584: a bit a slot: its owner has made a call to the agent */
     uint32_t num_hosts;     /* 592: 0: this one alone */
     uint32_t own_host;      /* 596: 0: the leader */
-    uint8_t reserved1[424]; /* 600 */
+    uint64_t adopt_ns;      /* 600: within which an agent that died must be replaced; 0: the default */
+    uint8_t reserved1[416]; /* 608 */
     /* written later; each on its own line */
     mu_a32 state; /* 1024: MU_STATE() */
     uint8_t pad0[MU_LINE - 4];
@@ -435,7 +436,8 @@ static_assert(sizeof(struct mu_host) == 3 * MU_LINE && offsetof(struct mu_host, 
                   offsetof(struct mu_host, agent_pid) == 280,
               "host");
 static_assert(offsetof(struct mu_header, hosts_offset) == 576 && offsetof(struct mu_header, own_host) == 596 &&
-                  offsetof(struct mu_header, bell) == 1792 && offsetof(struct mu_header, bridge) == 1920,
+                  offsetof(struct mu_header, adopt_ns) == 600 && offsetof(struct mu_header, bell) == 1792 &&
+                  offsetof(struct mu_header, bridge) == 1920,
               "header lines of the bridge");
 static_assert(sizeof(struct mu_task_record) == 64, "task record");
 static_assert(sizeof(struct mu_cluster_root) == 32, "cluster root");

@@ -11,7 +11,6 @@
 #include "bridge/bridge.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,48 +147,6 @@ static uint64_t sum(uint64_t a, uint64_t b)
     return a + b < a ? UINT64_MAX : a + b;
 }
 
-/* MUSTER_UNKNOWN: not yet. */
-static enum muster_status look_at_meeting(struct mu_bridge *b, const _Atomic int *stop)
-{
-    char missing[1024];
-
-    if (b->options.leader && !b->num_missing)
-        mu_bridge_welcome_all(b);
-    if (b->is_failed)
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "%s", b->why);
-    if (b->is_met)
-        return MUSTER_OK;
-    if (stop && *stop)
-        return mu_fail(MUSTER_CANCELLED, "stopped while hosts were awaited");
-    if (b->now < b->options.join_until)
-        return MUSTER_UNKNOWN;
-    if (!b->options.leader)
-        return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the leader (%s) has not begun the job in time: it waits for others",
-                       b->options.link.address);
-    mu_bridge_say_missing(b, missing, sizeof missing);
-    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s in time", missing);
-}
-
-static enum muster_status await_all(struct mu_bridge *b, const _Atomic int *stop)
-{
-    for (;;) {
-        struct pollfd fd = {.fd = mu_link_fd(b->link), .events = POLLIN};
-        enum muster_status status;
-        uint64_t next;
-
-        b->now = mu_now();
-        mu_link_turn(b->link, b->now);
-        status = look_at_meeting(b, stop);
-        mu_link_flush(b->link);
-        if (status != MUSTER_UNKNOWN)
-            return status;
-        next = sum(b->now, RECHECK_NS);
-        next = mu_link_next(b->link) < next ? mu_link_next(b->link) : next;
-        next = b->options.join_until < next ? b->options.join_until : next;
-        poll(&fd, 1, next <= b->now ? 0 : (int)((next - b->now) / 1000000 + 1));
-    }
-}
-
 /* A host is lost after its timeout: a connection that is silent for half of that is broken, so that it may come anew.
  */
 static uint64_t silence_of(uint64_t timeout)
@@ -208,6 +165,8 @@ static enum muster_status open_link(struct mu_bridge *b)
     o->timeout_ns = silence_of(o->timeout_ns);
     o->join.num_tasks = b->options.num_tasks;
     snprintf(o->join.job, sizeof o->join.job, "%s", b->options.job ? b->options.job : "");
+    if (!b->options.leader && b->is_met)
+        return mu_link_connect(o, &b->link);
     if (!b->options.leader) {
         struct mu_link_options first = *o; /* until the leader has said what holds */
 
@@ -250,29 +209,63 @@ static enum muster_status begin_thread(struct mu_bridge *b, void *(*run)(void *)
 
 static void *run_epoll(void *arg);
 
+/* The core gives up before. */
+static void set_patience(struct mu_bridge *b)
+{
+    uint64_t longest = b->shape.timeout_ns > b->shape.adopt_ns ? b->shape.timeout_ns : b->shape.adopt_ns;
+
+    if (!b->options.link.patience_ns)
+        b->options.link.patience_ns = sum(longest, longest);
+}
+
 /* The first thread keeps the connections from now on, however long the agent takes to make its segment. */
 static enum muster_status end_meeting(struct mu_bridge *b)
 {
-    if (!b->options.link.patience_ns)
-        b->options.link.patience_ns = sum(b->shape.timeout_ns, b->shape.timeout_ns); /* the core gives up before */
+    set_patience(b);
     mu_link_set_limits(b->link, silence_of(b->shape.timeout_ns), b->options.link.patience_ns);
     return begin_thread(b, run_epoll);
 }
 
-enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
-                                  struct mu_bridge **ret_bridge)
+static struct mu_bridge *new_bridge(const struct mu_bridge_options *options)
 {
     struct mu_bridge *b = calloc(1, sizeof *b);
-    enum muster_status status = MUSTER_OK;
 
     if (!b)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge");
+        return NULL;
     b->options = *options;
     b->now = mu_now();
     if (!b->options.link.timeout_ns)
         b->options.link.timeout_ns = TIMEOUT_NS;
     make_lock(b);
-    if (options->leader && (options->num_hosts < 2 || options->num_hosts > MU_HOSTS_MAX))
+    return b;
+}
+
+static enum muster_status no_memory(void)
+{
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge");
+}
+
+/* The last step of making one: all of it, or nothing is left. */
+static enum muster_status hand_over(struct mu_bridge *b, enum muster_status status, struct mu_bridge **ret_bridge)
+{
+    char why[1024];
+
+    if (!status) {
+        *ret_bridge = b;
+        return MUSTER_OK;
+    }
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    mu_bridge_stop(b);
+    return mu_fail(status, "%s", why);
+}
+
+enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
+                                  struct mu_bridge **ret_bridge)
+{
+    struct mu_bridge *b = new_bridge(options);
+    enum muster_status status = b ? MUSTER_OK : no_memory();
+
+    if (!status && options->leader && (options->num_hosts < 2 || options->num_hosts > MU_HOSTS_MAX))
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "a job across hosts has 2 to %u of them, not %u", MU_HOSTS_MAX,
                          options->num_hosts);
     if (!status)
@@ -280,21 +273,13 @@ enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const
     if (!status)
         status = open_link(b);
     if (!status) {
-        status = await_all(b, stop);
+        status = mu_bridge_await_all(b, stop);
         if (status)
             mu_bridge_dismiss_all(b, muster_last_error());
     }
     if (!status)
         status = end_meeting(b);
-    if (status) {
-        char why[1024];
-
-        snprintf(why, sizeof why, "%s", muster_last_error());
-        mu_bridge_stop(b);
-        return mu_fail(status, "%s", why);
-    }
-    *ret_bridge = b;
-    return MUSTER_OK;
+    return hand_over(b, status, ret_bridge);
 }
 
 const char *mu_bridge_address(const struct mu_bridge *bridge)
@@ -499,15 +484,14 @@ static void replay_early(struct mu_bridge *b)
     mu_pack_done(&b->early);
 }
 
-static enum muster_status start_core(struct mu_bridge *b, struct muster *m)
+static enum muster_status make_core(struct mu_bridge *b, struct muster *m)
 {
     const struct mu_wire wire = {b, wire_send, wire_drop};
     enum muster_status status;
 
-    if (b->is_failed)
-        return mu_fail(MUSTER_UNAVAILABLE, "%s", b->why);
     b->core = (struct mu_core){.latency = b->options.latency,
                                .timeout = b->shape.timeout_ns,
+                               .adopt = b->shape.adopt_ns,
                                .control = b->options.control,
                                .host_changed = b->options.host_changed,
                                .arg = b->options.arg};
@@ -516,9 +500,16 @@ static enum muster_status start_core(struct mu_bridge *b, struct muster *m)
         if (b->names[i][0])
             mu_host_set_name(m->seg, i, b->names[i]);
     status = mu_core_init(&b->core, m, &wire, b->now);
+    b->has_core = !status;
+    return status;
+}
+
+static enum muster_status start_core(struct mu_bridge *b, struct muster *m)
+{
+    enum muster_status status = b->is_failed ? mu_fail(MUSTER_UNAVAILABLE, "%s", b->why) : make_core(b, m);
+
     if (status)
         return status;
-    b->has_core = true;
     for (uint32_t i = b->options.leader; i < (b->options.leader ? b->shape.num_hosts : 1); i++) {
         mu_core_up(&b->core, i, b->now); /* all were, when they met */
         if (!b->is_up[i])
@@ -537,6 +528,32 @@ enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
     pthread_mutex_unlock(&bridge->lock);
     mu_link_poke(bridge->link);
     return status ? status : begin_thread(bridge, run_bell);
+}
+
+enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, struct muster *m,
+                                    struct mu_bridge **ret_bridge)
+{
+    struct mu_bridge *b = new_bridge(options);
+    enum muster_status status = b ? MUSTER_OK : no_memory();
+
+    if (!status) {
+        b->options.leader = mu_is_leader(m->seg);
+        b->options.num_hosts = m->seg->num_hosts;
+        status = mu_bridge_begin_meeting(b);
+    }
+    if (!status && !mu_bridge_recall_shape(b, m->seg))
+        status = no_memory();
+    if (!status) {
+        set_patience(b);
+        status = open_link(b);
+    }
+    if (!status)
+        status = make_core(b, m);
+    if (!status)
+        status = begin_thread(b, run_epoll);
+    if (!status)
+        status = begin_thread(b, run_bell);
+    return hand_over(b, status, ret_bridge);
 }
 
 void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len)

@@ -24,6 +24,7 @@ struct mu_bridge_options {
     uint32_t num_hosts;  /* leader */
     uint32_t num_tasks;  /* own */
     uint64_t run_id[2];  /* leader: 0, 0: a new run; else that of the segment which it adopted */
+    uint64_t adopt_ns;   /* leader: an agent that has died may be replaced for so long; 0: its host is lost at once */
     const void *welcome; /* leader: bytes that every follower's agent gets (the launcher's: commands, environment) */
     size_t welcome_len;
     uint32_t num_events, num_buckets; /* leader: handed on in the shape, as it likes */
@@ -47,6 +48,7 @@ struct mu_bridge_shape {
     uint32_t num_events, num_buckets;
     uint64_t heap_bytes, heartbeat_timeout_ns;
     uint64_t timeout_ns; /* a host that is silent for longer is lost */
+    uint64_t adopt_ns;   /* one whose agent has died has so long to be back; 0: as above */
     const void *welcome; /* the leader's bytes */
     size_t welcome_len;
 };
@@ -56,6 +58,13 @@ struct mu_bridge_shape {
  * the options are used until the bridge is stopped. */
 enum muster_status mu_bridge_meet(const struct mu_bridge_options *options, const _Atomic int *stop,
                                   struct mu_bridge **ret_bridge);
+/*
+ * Go on where an agent that has died ended: with its segment, whose table of hosts is the shape, its address, key and
+ * incarnation. Nobody is waited for: who was there before comes, or is given up. Of the options those of the meeting,
+ * the run and what the leader hands on do not count; with `listens` the leader's address is told.
+ */
+enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, struct muster *m,
+                                    struct mu_bridge **ret_bridge);
 const char *mu_bridge_address(const struct mu_bridge *bridge); /* leader: where it listens */
 const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge);
 /* The segment is there: go. Takes an observer's handle that outlives it. UNAVAILABLE: the leader has left since. */

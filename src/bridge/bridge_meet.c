@@ -5,13 +5,17 @@
  * to its seat, another one finds it taken. Until every seat is taken by somebody who is there, all are kept waiting;
  * then all are welcomed with the same shape. What is refused is refused in words, and changes nothing for the others.
  */
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/process.h"
 #include "bridge/bridge_private.h"
+
+#define RECHECK_NS 100000000u /* whether the waiting is to end */
 
 static bool make_tables(struct mu_bridge *b, uint32_t hosts)
 {
@@ -50,6 +54,7 @@ enum muster_status mu_bridge_begin_meeting(struct mu_bridge *b)
     b->shape.heap_bytes = o->heap_bytes;
     b->shape.heartbeat_timeout_ns = o->heartbeat_timeout_ns;
     b->shape.timeout_ns = o->link.timeout_ns;
+    b->shape.adopt_ns = o->adopt_ns;
     b->shape.welcome = o->welcome;
     b->shape.welcome_len = o->welcome_len;
     return MUSTER_OK;
@@ -81,6 +86,7 @@ static void pack_shape(const struct mu_bridge *b, uint32_t host, struct mu_pack 
     mu_pack_u64(p, s->heap_bytes);
     mu_pack_u64(p, s->heartbeat_timeout_ns);
     mu_pack_u64(p, s->timeout_ns);
+    mu_pack_u64(p, s->adopt_ns);
     mu_pack_text(p, s->job);
     for (uint32_t i = 0; i < s->num_hosts; i++) {
         mu_pack_u32(p, s->tasks[i]);
@@ -104,6 +110,7 @@ static bool unpack_shape(struct mu_bridge *b, struct mu_unpack *u)
     s->heap_bytes = mu_unpack_u64(u);
     s->heartbeat_timeout_ns = mu_unpack_u64(u);
     s->timeout_ns = mu_unpack_u64(u);
+    s->adopt_ns = mu_unpack_u64(u);
     mu_unpack_text(u, s->job, sizeof s->job);
     if (u->failed || s->num_hosts < 2 || s->num_hosts > MU_HOSTS_MAX || !s->host || s->host >= s->num_hosts ||
         !s->timeout_ns || !make_tables(b, s->num_hosts))
@@ -151,6 +158,30 @@ bool mu_bridge_take_welcome(struct mu_bridge *b, const void *bytes, size_t len)
     return false;
 }
 
+/* What all have been welcomed with, as the segment has it. */
+bool mu_bridge_recall_shape(struct mu_bridge *b, const struct muster_segment *seg)
+{
+    struct mu_bridge_shape *s = &b->shape;
+
+    if (!make_tables(b, seg->num_hosts))
+        return false;
+    s->num_hosts = seg->num_hosts;
+    s->host = seg->host;
+    s->num_tasks = seg->num_tasks;
+    for (uint32_t i = 0; i < seg->num_hosts; i++) {
+        b->tasks[i] = seg->hosts[i].num_tasks;
+        mu_host_name(seg, i, b->names[i], sizeof b->names[i]);
+    }
+    snprintf(s->job, sizeof s->job, "%s", b->options.job ? b->options.job : "");
+    memcpy(s->run_id, seg->header->run_id, sizeof s->run_id);
+    s->heartbeat_timeout_ns = seg->heartbeat_timeout;
+    s->timeout_ns = b->options.link.timeout_ns;
+    s->adopt_ns = seg->header->adopt_ns;
+    b->num_missing = 0;
+    b->is_met = true;
+    return true;
+}
+
 /* ---- seats ---- */
 
 static uint32_t find_seat(const struct mu_bridge *b, const struct mu_join *join)
@@ -188,7 +219,7 @@ static bool may_sit(const struct mu_bridge *b, const struct mu_join *join, uint3
         snprintf(why, size, "it calls itself node %u, and the job has %u hosts: 0 to %u", host, hosts, hosts - 1);
     else if (seat->is_taken && memcmp(seat->incarnation, join->incarnation, sizeof seat->incarnation) != 0)
         snprintf(why, size, "node %u is taken by host %s, agent pid %u", host, b->names[host], seat->pid);
-    else if (b->is_met && seat->is_taken && join->num_tasks != b->tasks[host])
+    else if (b->is_met && join->num_tasks != b->tasks[host])
         snprintf(why, size, "node %u had %u tasks when the job began, now it says %u", host, b->tasks[host],
                  join->num_tasks);
     else if (b->has_core && b->core.peers[host].state == MU_PEER_LOST)
@@ -208,7 +239,8 @@ enum mu_join_verdict mu_bridge_seat_join(struct mu_bridge *b, uint32_t connectio
         return MU_JOIN_REFUSED;
     seat = &b->seats[host];
     *ret_host = host;
-    if (b->is_met) { /* it had been welcomed before: everybody has */
+    if (b->is_met) { /* it had been welcomed before: everybody has, if not by this agent */
+        *seat = (struct mu_bridge_seat){true, 0, join->pid, {join->incarnation[0], join->incarnation[1]}};
         pack_shape(b, host, welcome);
         return MU_JOIN_ACCEPTED;
     }
@@ -236,7 +268,7 @@ void mu_bridge_seat_gone(struct mu_bridge *b, uint32_t connection)
         }
 }
 
-void mu_bridge_welcome_all(struct mu_bridge *b)
+static void welcome_all(struct mu_bridge *b)
 {
     struct mu_pack p = {0};
     uint64_t tasks = 0;
@@ -271,7 +303,8 @@ void mu_bridge_dismiss_all(struct mu_bridge *b, const char *why)
             mu_link_refuse(b->link, b->seats[i].connection, why);
 }
 
-void mu_bridge_say_missing(const struct mu_bridge *b, char *text, size_t size)
+/* "hosts 2, 3 and 5 more have not come" */
+static void say_missing(const struct mu_bridge *b, char *text, size_t size)
 {
     uint32_t said = 0;
     size_t at = (size_t)snprintf(text, size, "%s", b->num_missing == 1 ? "host" : "hosts");
@@ -289,4 +322,48 @@ void mu_bridge_say_missing(const struct mu_bridge *b, char *text, size_t size)
         at += (size_t)snprintf(text + at, size - at, " and %u more", b->num_missing - said);
     if (at < size)
         snprintf(text + at, size - at, " of %u %s not come", b->shape.num_hosts, b->num_missing == 1 ? "has" : "have");
+}
+
+/* ---- waiting ---- */
+
+/* MUSTER_UNKNOWN: not yet. */
+static enum muster_status look_at_meeting(struct mu_bridge *b, const _Atomic int *stop)
+{
+    char missing[1024];
+
+    if (b->options.leader && !b->num_missing)
+        welcome_all(b);
+    if (b->is_failed)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "%s", b->why);
+    if (b->is_met)
+        return MUSTER_OK;
+    if (stop && *stop)
+        return mu_fail(MUSTER_CANCELLED, "stopped while hosts were awaited");
+    if (b->now < b->options.join_until)
+        return MUSTER_UNKNOWN;
+    if (!b->options.leader)
+        return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the leader (%s) has not begun the job in time: it waits for others",
+                       b->options.link.address);
+    say_missing(b, missing, sizeof missing);
+    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s in time", missing);
+}
+
+enum muster_status mu_bridge_await_all(struct mu_bridge *b, const _Atomic int *stop)
+{
+    for (;;) {
+        struct pollfd fd = {.fd = mu_link_fd(b->link), .events = POLLIN};
+        enum muster_status status;
+        uint64_t next;
+
+        b->now = mu_now();
+        mu_link_turn(b->link, b->now);
+        status = look_at_meeting(b, stop);
+        mu_link_flush(b->link);
+        if (status != MUSTER_UNKNOWN)
+            return status;
+        next = b->now + RECHECK_NS;
+        next = mu_link_next(b->link) < next ? mu_link_next(b->link) : next;
+        next = b->options.join_until < next ? b->options.join_until : next;
+        poll(&fd, 1, next <= b->now ? 0 : (int)((next - b->now) / 1000000 + 1));
+    }
 }

@@ -52,14 +52,14 @@ enum muster_status mu_bridge_begin_meeting(struct mu_bridge *b);
 enum mu_join_verdict mu_bridge_seat_join(struct mu_bridge *b, uint32_t connection, const struct mu_join *join,
                                          uint32_t *ret_host, struct mu_pack *welcome, char *refusal, size_t size);
 void mu_bridge_seat_gone(struct mu_bridge *b, uint32_t connection);
-/* Leader: everybody is here, and is told so. */
-void mu_bridge_welcome_all(struct mu_bridge *b);
 /* Leader: nobody is to wait any longer. */
 void mu_bridge_dismiss_all(struct mu_bridge *b, const char *why);
-/* "hosts 2, 3 and 5 more have not come" */
-void mu_bridge_say_missing(const struct mu_bridge *b, char *text, size_t size);
+/* Until all are here, and told so; or until the time is up, the leader refuses, or *stop. */
+enum muster_status mu_bridge_await_all(struct mu_bridge *b, const _Atomic int *stop);
 /* Follower: false, with the sentence in mu_fail(), when it is not well formed, or not that of the first time. */
 bool mu_bridge_take_welcome(struct mu_bridge *b, const void *bytes, size_t len);
 void mu_bridge_end_meeting(struct mu_bridge *b);
+/* Resumed: what all had been welcomed with, as the segment has it. False: no memory. */
+bool mu_bridge_recall_shape(struct mu_bridge *b, const struct muster_segment *seg);
 
 #endif

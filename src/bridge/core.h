@@ -117,6 +117,7 @@ struct mu_core {
     bool worked;      /* in this turn: another may find more */
     uint64_t now;     /* as of this turn */
     uint64_t timeout; /* ns: a host silent for longer is lost */
+    uint64_t adopt;   /* ns: one whose agent has died, rather than fallen silent, has so long to be back; 0: as above */
     struct mu_wire wire;
     struct mu_peer *peers;        /* by host; a follower uses [0] alone */
     void *state[MU_CORE_MODULES]; /* by module, in the table's order */

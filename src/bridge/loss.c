@@ -3,9 +3,11 @@
  *
  * A peer whose connection broke is given up when nothing was heard of it for the timeout, but not before half of that
  * has passed in which it could have connected again. Who looks for this and was late himself (stopped, starved, moved
- * to another machine) takes his lateness for the reason and grants everybody a new period. What was given up is given
- * up for good: its connected tasks are in error everywhere. Only the kernel of a host declares deaths there; this is
- * silence, like that of a task without heartbeats.
+ * to another machine) takes his lateness for the reason and grants everybody a new period. Where agents that died may
+ * be replaced (core->adopt) a connection that broke without a silence before has longer: the other end's kernel closed
+ * it, so the host is there and its agent is not. What was given up is given up for good: its connected tasks are in
+ * error everywhere. Only the kernel of a host declares deaths there; this is silence, like that of a task without
+ * heartbeats.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +25,12 @@ struct loss {
     char text[MU_TEXT_MAX];
 };
 
+/* How long a host may be away. */
+static uint64_t period(const struct mu_core *core, bool is_replaced)
+{
+    return is_replaced ? core->adopt : core->timeout;
+}
+
 void mu_loss_begin(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
@@ -31,8 +39,10 @@ void mu_loss_begin(struct mu_core *core)
     for (uint32_t i = 0; i < mu_members_peers(core); i++) {
         uint64_t state = mu_load_relaxed(&core->seg->hosts[i].state); /* relaxed: only agents write it, one at a time */
 
-        if (i != core->host && (state == MU_HOST_UP || state == MU_HOST_DOWN))
-            m->told[i].gone = core->now + core->timeout;
+        if (i != core->host && (state == MU_HOST_UP || state == MU_HOST_DOWN)) {
+            m->told[i].is_replaced = core->adopt != 0;
+            m->told[i].gone = core->now + period(core, m->told[i].is_replaced);
+        }
     }
     m->looked = core->now;
 }
@@ -50,13 +60,17 @@ static bool anybody_missing(struct mu_core *core)
 void mu_loss_broken(struct mu_core *core, uint32_t host)
 {
     const struct mu_peer *p = &core->peers[host];
+    struct told *told = &mu_members_of(core)->told[host];
     uint64_t heard = p->timed ? p->heard : core->now, gone = heard + core->timeout;
 
     if (gone < core->now + core->timeout / 2)
         gone = core->now + core->timeout / 2;
+    told->is_replaced = core->adopt && core->now - heard < core->timeout / 2;
+    if (told->is_replaced)
+        gone = core->now + period(core, true);
     if (!anybody_missing(core))
         mu_members_of(core)->looked = core->now;
-    mu_members_of(core)->told[host].gone = gone;
+    told->gone = gone;
 }
 
 void mu_loss_look(struct mu_core *core)
@@ -72,9 +86,10 @@ void mu_loss_look(struct mu_core *core)
         if (!*gone)
             continue;
         if (late) {
-            *gone = core->now + core->timeout;
+            *gone = core->now + period(core, m->told[i].is_replaced);
         } else if (core->now >= *gone) {
-            snprintf(why, sizeof why, "nothing was heard of it for %.1f s", (double)core->timeout / 1e9);
+            snprintf(why, sizeof why, "nothing was heard of it for %.1f s",
+                     (double)period(core, m->told[i].is_replaced) / 1e9);
             mu_core_lost(core, i, why, core->now);
         }
     }

@@ -34,6 +34,7 @@ struct told {
     uint64_t roster;      /* up to which it knows the hosts: as in members.hosts_changed */
     bool now;             /* it is told in this turn, whatever the pace is */
     uint64_t gone;        /* when it is given up; 0: it is there, or nobody expects it */
+    bool is_replaced;     /* with `gone`: its agent has died, rather than the host, and may be replaced until then */
 };
 
 struct members {

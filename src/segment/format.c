@@ -119,6 +119,7 @@ static enum muster_status apply_hosts(const struct mu_hosts_config *c, struct mu
                        h->num_tasks);
     h->num_hosts = c->num_hosts;
     h->own_host = c->host;
+    h->adopt_ns = c->adopt_ns ? c->adopt_ns : MU_ADOPT_NS;
     return MUSTER_OK;
 }
 

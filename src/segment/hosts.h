@@ -41,7 +41,9 @@ struct mu_hosts_config {
     uint32_t host;             /* own index */
     const uint32_t *num_tasks; /* of each host, 0 allowed; the sum is the configuration's num_tasks */
     uint64_t run_id[2];        /* the job's, the same on all hosts; 0, 0: made here (the leader) */
+    uint64_t adopt_ns;         /* within which an agent that died must be replaced; 0: MU_ADOPT_NS */
 };
+#define MU_ADOPT_NS 60000000000u
 
 enum mu_host_state {
     MU_HOST_AWAITED = 0, /* has not joined yet */

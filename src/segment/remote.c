@@ -17,8 +17,7 @@
 #include "segment/cluster.h"
 #include "segment/slot.h"
 
-#define PATIENCE_NS 60000000000u /* for somebody to adopt the job of an agent that died */
-enum { SMALL = 256 };            /* bytes that a finished call may leave behind */
+enum { SMALL = 256 }; /* bytes that a finished call may leave behind */
 
 /* What a call's value begins with; the op's own bytes follow. */
 struct call_head {
@@ -131,6 +130,7 @@ static uint8_t *compose(const struct muster *m, const struct mu_ctx *ctx, const 
 /* Whether the wait for an answer must end: the agent has given the leader up, or has died and nobody took over. */
 static enum muster_status abandoned(const struct muster_segment *seg, const char *what, uint64_t *dead_since)
 {
+    uint64_t patience = seg->header->adopt_ns; /* constant after creation */
     char name[64];
 
     if (mu_bridge_state(seg) == MU_BRIDGE_LOST) {
@@ -143,10 +143,10 @@ static enum muster_status abandoned(const struct muster_segment *seg, const char
     }
     if (!*dead_since)
         *dead_since = mu_now();
-    if (mu_now() - *dead_since < PATIENCE_NS)
+    if (mu_now() - *dead_since < patience)
         return MUSTER_OK;
-    return mu_fail(MUSTER_UNAVAILABLE, "%s: the agent of this host is dead, and nobody has adopted job %s for %u s",
-                   what, seg->job, (unsigned)(PATIENCE_NS / 1000000000u));
+    return mu_fail(MUSTER_UNAVAILABLE, "%s: the agent of this host is dead, and nobody has adopted job %s for %.6g s",
+                   what, seg->job, (double)patience / 1e9);
 }
 
 static enum muster_status wait_for_answer(const struct mu_remote_call *call, struct mu_ctx *ctx, struct mu_wait *w,
