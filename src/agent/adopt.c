@@ -5,6 +5,7 @@
  * here, so each is watched by its pidfd, which tells that it has ended and not how: exit statuses, and output that went
  * through the launcher, are lost, and that is said. A task that has ended without leaving is in error by the segment's
  * word: that is what failure means here. The guard stays; should the adopter die too, the job survives that as well.
+ * Of a job of several hosts this host's part is adopted, the leader's or another's (agent/rejoin.c).
  */
 #include "agent/private.h"
 
@@ -33,9 +34,14 @@ static void adopted_ended(uv_poll_t *poll, int status, int events)
     task->by_us = agent->phase != MU_AGENT_RUNNING;
     agent->running--;
     muster_scavenge(agent->muster, NULL);
+    if (mu_agent_follows(agent)) { /* the leader decides */
+        mu_agent_tell_gone(agent, task_id);
+        return;
+    }
     if (muster_task_get(agent->muster, (int32_t)task_id, &info) != MUSTER_OK || info.state != MUSTER_TASK_ERROR)
         return;
     if (!task->by_us && agent->root_cause < 0) {
+        agent->root_said = 1;
         agent->root_cause = (int32_t)task_id;
         mu_agent_say("task %u (pid %d) has failed: %s", task_id, (int)task->pid, info.message);
     }
@@ -80,7 +86,8 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
         return -1;
     }
     snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
-    if (mu_launch_guard_find(agent->job, (pid_t)info.creator_pid, info.num_tasks, ret_orphans)) {
+    agent->num_tasks = agent->local_tasks = agent->segment->local_tasks;
+    if (mu_launch_guard_find(agent->job, (pid_t)info.creator_pid, agent->local_tasks, ret_orphans)) {
         mu_agent_say("job %s has no guard here: it was not started by 'muster run --survive', or the guard was killed, "
                      "too",
                      agent->job);
@@ -100,7 +107,6 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
         return -1;
     }
     snprintf(agent->run_id, sizeof agent->run_id, "%s", ret_orphans->run_id);
-    agent->num_tasks = agent->local_tasks = ret_orphans->num_tasks;
     return 0;
 }
 
@@ -110,7 +116,10 @@ static void find_failed(struct mu_agent *agent)
     struct muster_error error;
 
     muster_scavenge(agent->muster, NULL);
+    if (mu_agent_follows(agent))
+        return;
     agent->root_cause = mu_agent_first_error(agent, &error);
+    agent->root_said = agent->root_cause >= 0;
     if (agent->root_cause >= 0)
         mu_agent_say("task %d (pid %u) has failed: %s", (int)agent->root_cause, error.pid, error.message);
 }
@@ -127,13 +136,15 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
     if (mu_agent_join_job(agent) || mu_agent_serve_metrics(agent))
         return -1;
     mu_agent_watch_job(agent);
-    for (uint32_t i = 0; i < agent->num_tasks; i++)
-        if (orphans->pids[i] && watch_task(agent, i, orphans->pids[i]))
+    for (uint32_t i = 0; i < agent->local_tasks; i++)
+        if (orphans->pids[i] && watch_task(agent, agent->first_task + i, orphans->pids[i]))
             return -1;
+    if (agent->options->hosts && mu_agent_rejoin(agent))
+        return -1;
     find_failed(agent);
     mu_health_start(agent);
     mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
-                 agent->job, agent->running, agent->num_tasks);
+                 agent->job, agent->running, agent->local_tasks);
     return 0;
 }
 
@@ -152,60 +163,84 @@ static void end_rest(const struct mu_agent *agent)
         poll(NULL, 0, 5);
 }
 
-static int exit_status(const struct mu_agent *agent)
+static void supervise(struct mu_agent *agent)
 {
-    if (agent->broken)
-        return MU_AGENT_EXIT_FAILED;
-    if (agent->end_signal)
-        return 128 + agent->end_signal;
-    if (agent->timed_out)
-        return MU_AGENT_EXIT_TIMEOUT;
-    return agent->root_cause >= 0 ? 1 : 0;
+    while (agent->running > 0 || mu_agent_is_awaiting(agent)) {
+        mu_agent_turn(agent);
+        if (mu_agent_follows(agent))
+            continue;
+        mu_agent_say_root_cause(agent);
+        if (agent->root_cause >= 0 && !agent->options->keep_going)
+            mu_agent_begin_end(agent);
+    }
+}
+
+/* To the end of its tasks, and of what they left. */
+static void see_to_the_end(struct mu_agent *agent, const struct mu_launch_orphans *orphans)
+{
+    if (agent->options->timeout_ns && !mu_agent_follows(agent))
+        agent->timeout_at = muster_after_ns(agent->options->timeout_ns);
+    supervise(agent);
+    mu_health_stop(agent);
+    mu_agent_part(agent);
+    end_rest(agent);
+    if (agent->watching)
+        muster_interrupt(agent->muster);
+    mu_agent_remove_name(agent);
+    mu_launch_guard_over(orphans);
+}
+
+static void put_away(struct mu_agent *agent, struct mu_launch_orphans *orphans)
+{
+    mu_health_stop(agent);
+    mu_metrics_stop(agent->metrics);
+    if (agent->watching && agent->broken)
+        muster_interrupt(agent->muster);
+    mu_agent_close_job(agent);
+    mu_agent_close_loop(agent);
+    mu_agent_flush(1);
+    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) {
+        if (agent->tasks[i].started && mu_agent_has_task(agent, i))
+            close(agent->tasks[i].pidfd);
+        free(agent->tasks[i].words);
+    }
+    free(agent->tasks);
+    free(orphans->pids);
+    explicit_bzero(&orphans->part, sizeof orphans->part);
+    close(orphans->fd);
 }
 
 int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
 {
     struct mu_launch_orphans orphans = {.fd = -1};
-    struct mu_agent agent = {.options = options,
+    struct mu_agent_options own = *options;
+    struct mu_agent_hosts hosts = {.node = 0};
+    struct mu_agent agent = {.options = &own,
                              .root_cause = -1,
-                             .root_said = 1,
                              .adopted = 1,
                              .timeout_at = UINT64_MAX,
                              .kill_at = UINT64_MAX,
+                             .give_up_at = UINT64_MAX,
                              .deadline = UINT64_MAX,
                              .signal_fd = -1,
                              .null_fd = -1};
+    int status, ready;
 
     mu_agent_call_me("muster agent");
     snprintf(agent.job, sizeof agent.job, "%s", job);
-    if (find_job(&agent, &orphans) || mu_agent_set_up_loop(&agent) || take_over(&agent, &orphans)) {
-        agent.broken = 1;
-    } else {
-        if (options->timeout_ns)
-            agent.timeout_at = muster_after_ns(options->timeout_ns);
-        while (agent.running > 0) {
-            mu_agent_turn(&agent);
-            if (agent.root_cause >= 0 && !options->keep_going)
-                mu_agent_begin_end(&agent);
-        }
-        mu_health_stop(&agent);
-        end_rest(&agent);
-        if (agent.watching)
-            muster_interrupt(agent.muster);
-        mu_agent_remove_name(&agent);
+    snprintf(agent.title, sizeof agent.title, "%s", job);
+    ready = !find_job(&agent, &orphans);
+    if (ready && mu_is_bridged(agent.segment)) {
+        ready = !mu_agent_take_part(&agent, &hosts, &orphans);
+        own.hosts = &hosts;
     }
-    mu_health_stop(&agent);
-    mu_metrics_stop(agent.metrics);
-    if (agent.watching && agent.broken)
-        muster_interrupt(agent.muster);
-    mu_agent_close_job(&agent);
-    mu_agent_close_loop(&agent);
-    mu_agent_flush(1);
-    for (uint32_t i = 0; agent.tasks && i < agent.num_tasks; i++)
-        if (agent.tasks[i].started)
-            close(agent.tasks[i].pidfd);
-    free(agent.tasks);
-    free(orphans.pids);
-    close(orphans.fd);
-    return exit_status(&agent);
+    ready = ready && !mu_agent_set_up_loop(&agent) && !take_over(&agent, &orphans);
+    if (ready)
+        see_to_the_end(&agent, &orphans);
+    else
+        agent.broken = 1;
+    status = mu_agent_exit_status(&agent);
+    put_away(&agent, &orphans);
+    explicit_bzero(hosts.key, sizeof hosts.key);
+    return status;
 }

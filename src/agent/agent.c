@@ -23,6 +23,7 @@
 
 #define SECOND_INTERRUPT_NS 1000000000ull
 #define UNSAID_RETRY_NS     50000000ull
+#define GIVE_UP_NS          5000000000ull /* beyond the grace, on a host without an agent */
 #define GUARD_RESTARTS_MAX  100
 
 static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
@@ -248,6 +249,8 @@ void mu_agent_begin_end(struct mu_agent *agent)
         mu_agent_signal_tasks(agent, SIGTERM);
     if (mu_agent_leads(agent))
         mu_agent_tell(agent, UINT32_MAX, MU_TALK_END, NULL);
+    if (mu_agent_leads(agent) && agent->options->hosts->adopt_ns)
+        agent->give_up_at = muster_after_ns(agent->options->grace_ns + GIVE_UP_NS);
 }
 
 void mu_agent_kill_all(struct mu_agent *agent)
@@ -375,6 +378,8 @@ void mu_agent_check_clock(struct mu_agent *agent)
         agent->watch_at = 0;
         mu_agent_watch_job(agent);
     }
+    if (now >= agent->give_up_at)
+        mu_agent_give_up_hosts(agent);
 }
 
 /* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */
@@ -391,6 +396,7 @@ void mu_agent_turn(struct mu_agent *agent)
     until = start < until ? start : until;
     if (agent->watch_at && agent->watch_at < until)
         until = agent->watch_at;
+    until = agent->give_up_at < until ? agent->give_up_at : until;
     if (mu_agent_flush(0) && until > now + UNSAID_RETRY_NS)
         until = now + UNSAID_RETRY_NS;
     if (until == UINT64_MAX)
@@ -436,6 +442,7 @@ static void run_once(struct mu_agent *agent)
 static void clean_up(struct mu_agent *agent)
 {
     mu_health_stop(agent);
+    mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
@@ -487,6 +494,7 @@ int mu_agent_run(const struct mu_agent_options *options)
                              .root_cause = -1,
                              .timeout_at = UINT64_MAX,
                              .kill_at = UINT64_MAX,
+                             .give_up_at = UINT64_MAX,
                              .deadline = UINT64_MAX,
                              .signal_fd = -1,
                              .null_fd = -1};

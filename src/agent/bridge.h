@@ -1,10 +1,11 @@
-/* agent/bridge.h: what the files that look after other hosts share: meet.c, lead.c, rsh.c, follow.c. */
+/* agent/bridge.h: what the files that look after other hosts share: meet.c, lead.c, rsh.c, follow.c, rejoin.c. */
 #ifndef MU_AGENT_BRIDGE_H
 #define MU_AGENT_BRIDGE_H
 
 #include "agent/orders.h"
 #include "agent/private.h"
 #include "bridge/bridge.h"
+#include "bridge/control.h"
 
 /* A host as its leader sees it. */
 struct mu_agent_host {
@@ -13,9 +14,9 @@ struct mu_agent_host {
     uint32_t first_task, tasks;
     uint32_t running; /* or about to be started; 0 of the leader itself */
     int over;         /* its tasks have ended, or it is lost: nothing more is awaited of it */
-    int lost;
-    pid_t rsh; /* 0: none, or it has ended */
-    int input; /* that command's standard input; -1: none */
+    int lost, away;   /* away: its agent is not there now */
+    pid_t rsh;        /* 0: none, or it has ended */
+    int input;        /* that command's standard input; -1: none */
 };
 
 /* What the bridge's thread leaves for the loop. */
@@ -48,7 +49,13 @@ struct mu_agent_bridge {
     struct mu_agent_mail *first, *last;
 
     int is_over, told_status; /* a follower's: the leader has said so */
-    int said_done;
+    int said_done, away;      /* likewise: the leader's agent is not there now */
 };
+
+/* meet.c */
+struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options);
+void mu_agent_bridge_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options);
+/* 0, or -1 with the reason said. */
+int mu_agent_hear_mail(struct mu_agent *agent);
 
 #endif

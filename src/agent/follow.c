@@ -1,7 +1,8 @@
 /*
  * agent/follow.c: the part of a host that another one's agent leads: it tells what happens to its tasks, and obeys.
  *
- * When its leader is lost it ends its tasks by itself: nothing of a job may outlive that.
+ * When its leader is lost it ends its tasks by itself: nothing of a job may outlive that. An agent that took the
+ * leader's place is told all that there is to know.
  */
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -36,6 +37,44 @@ void mu_agent_tell_ended(struct mu_agent *agent, uint32_t task_id)
     mu_pack_done(&what);
 }
 
+void mu_agent_tell_gone(struct mu_agent *agent, uint32_t task_id)
+{
+    struct mu_pack what = {.bytes = NULL};
+    struct muster_task_info info;
+    int has_failed =
+        muster_task_get(agent->muster, (int32_t)task_id, &info) == MUSTER_OK && info.state == MUSTER_TASK_ERROR;
+    char words[640] = "has ended, nobody knows how";
+
+    if (has_failed)
+        snprintf(words, sizeof words, "has failed: %s", info.message);
+    mu_pack_u32(&what, task_id);
+    mu_pack_u8(&what, (uint8_t)has_failed);
+    mu_pack_text(&what, words);
+    mu_agent_tell(agent, 0, MU_TALK_GONE, &what);
+    mu_pack_done(&what);
+}
+
+void mu_agent_tell_all(struct mu_agent *agent)
+{
+    uint32_t end = mu_agent_tasks_end(agent);
+
+    for (uint32_t i = agent->first_task; i < end; i++) {
+        const struct mu_agent_task *task = &agent->tasks[i];
+
+        if (agent->adopted && (!task->started || task->ended))
+            mu_agent_tell_gone(agent, i);
+        else if (task->started && (!task->ended || task->restart_at != UINT64_MAX))
+            mu_agent_tell_started(agent, i, 1);
+        else if (task->started)
+            mu_agent_tell_ended(agent, i);
+    }
+    if (agent->spawn_status)
+        mu_agent_tell_failed(agent);
+    if (agent->end_signal)
+        mu_agent_tell_signal(agent, agent->end_signal);
+    agent->bridge->said_done = 0;
+}
+
 void mu_agent_tell_failed(struct mu_agent *agent)
 {
     struct mu_pack what = {.bytes = NULL};
@@ -63,7 +102,8 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     struct mu_agent_bridge *b = agent->bridge;
     uint32_t number;
 
-    switch (kind) {
+    switch ((uint32_t)kind) {
+    case MU_CONTROL_ANOTHER: mu_agent_tell_all(agent); break;
     case MU_TALK_END: mu_agent_begin_end(agent); break;
     case MU_TALK_KILL: mu_agent_kill_all(agent); break;
     case MU_TALK_SIGNAL:
@@ -97,6 +137,24 @@ void mu_agent_leader_lost(struct mu_agent *agent, const char *why)
     else
         mu_agent_say("the leader is lost: %s", why);
     mu_agent_begin_end(agent);
+}
+
+void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (b->is_over || b->away == !is_up)
+        return;
+    b->away = !is_up;
+    if (!b->options->adopt_ns) /* as in mu_agent_host_moved() */
+        return;
+    if (is_up)
+        mu_agent_say("the leader is back");
+    else
+        mu_agent_say(
+            "the leader is away (%s): the job is given up in %.6g s, unless it is back or, there, 'muster agent "
+            "--adopt %s' takes it over",
+            why, (double)b->options->adopt_ns / 1e9, agent->title);
 }
 
 int mu_agent_told_status(const struct mu_agent *agent)

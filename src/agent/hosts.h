@@ -4,7 +4,7 @@
  * The leader's agent listens; the others come to it, started by it with rsh or by another launcher. When all are there
  * each makes its own segment and starts its own tasks. From then on the leader decides and they tell and obey
  * (agent/talk.h). A host that is lost ends the job, as a task does that fails; a follower that has lost its leader ends
- * its own tasks.
+ * its own tasks. With --survive another agent may take a dead one's place (agent/rejoin.c) before that.
  */
 #ifndef MU_AGENT_HOSTS_H
 #define MU_AGENT_HOSTS_H
@@ -43,6 +43,8 @@ struct mu_agent_hosts {
     uint8_t key[MU_LAUNCH_KEY_BYTES];
     uint64_t join_timeout_ns;
     uint64_t heartbeat_timeout_ns; /* 0: the default */
+    uint64_t adopt_ns;             /* an agent that has died may be replaced for so long; 0: its host is lost */
+    uint64_t incarnation[2];       /* of this host's part in the job, also when its agent is replaced */
     int latency;
     int watches_stdin; /* a follower's: the end of its standard input is the end of the job */
     int colour[3];

@@ -82,6 +82,42 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
         agent->root_cause = (int32_t)task_id;
 }
 
+/* Nobody knows how. What another agent said before, who was its parent, is better. */
+static void take_gone(struct mu_agent *agent, struct mu_agent_host *host, struct mu_unpack *u)
+{
+    uint32_t task_id = mu_unpack_u32(u);
+    int has_failed = mu_unpack_u8(u);
+    struct mu_agent_task *task;
+    char words[640];
+
+    mu_unpack_text(u, words, sizeof words);
+    if (u->failed || task_id - host->first_task >= host->tasks || agent->tasks[task_id].ended)
+        return;
+    task = &agent->tasks[task_id];
+    host->running--;
+    task->started = task->ended = 1;
+    task->wait_status = has_failed ? 1 << 8 : 0;
+    task->by_us = agent->phase != MU_AGENT_RUNNING;
+    free(task->words);
+    task->words = strdup(words);
+    if (!task->by_us && agent->root_cause < 0 && has_failed)
+        agent->root_cause = (int32_t)task_id;
+}
+
+/* It knows nothing of what its predecessor was told. */
+static void take_another(struct mu_agent *agent, const struct mu_agent_host *host)
+{
+    uint32_t host_id = (uint32_t)(host - agent->bridge->hosts);
+
+    mu_agent_say(
+        "host %s has another agent: how its tasks end is not known from now on, only whether they are in error",
+        host->name);
+    if (agent->phase == MU_AGENT_ENDING)
+        mu_agent_tell(agent, host_id, MU_TALK_END, NULL);
+    else if (agent->phase == MU_AGENT_KILLING)
+        mu_agent_tell(agent, host_id, MU_TALK_KILL, NULL);
+}
+
 static void take_failed(struct mu_agent *agent, struct mu_agent_host *host, uint32_t code)
 {
     if (agent->spawn_status == 0)
@@ -100,8 +136,10 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
 
     if (!host || host->lost)
         return;
-    switch (kind) {
+    switch ((uint32_t)kind) {
+    case MU_CONTROL_ANOTHER: take_another(agent, host); break;
     case MU_TALK_STARTED: take_started(agent, host, u); break;
+    case MU_TALK_GONE: take_gone(agent, host, u); break;
     case MU_TALK_ENDED: take_ended(agent, host, u); break;
     case MU_TALK_FAILED: take_failed(agent, host, mu_unpack_u32(u)); break;
     case MU_TALK_DONE: is_over(b, host); break;
@@ -112,6 +150,38 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
         break;
     default: break; /* what only a leader says */
     }
+}
+
+void mu_agent_host_moved(struct mu_agent *agent, uint32_t host_id, int is_up, const char *why)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+    struct mu_agent_host *host = host_id > 0 && host_id < b->num_hosts ? &b->hosts[host_id] : NULL;
+
+    if (!host || host->over || b->is_over || host->away == !is_up)
+        return;
+    host->away = !is_up;
+    if (!b->options->adopt_ns) /* it will be lost, or back, soon: that is said, or not worth a word */
+        return;
+    if (is_up)
+        mu_agent_say("host %s is back", host->name);
+    else
+        mu_agent_say("host %s is away (%s): its tasks are given up in %.6g s at most, unless it is back or, there, "
+                     "'muster agent "
+                     "--adopt %s.h%u' takes them over",
+                     host->name, why, (double)b->options->adopt_ns / 1e9, agent->title, host_id);
+}
+
+void mu_agent_give_up_hosts(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    int broken = agent->broken; /* what the job's status is has been decided before */
+
+    agent->give_up_at = UINT64_MAX;
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++)
+        if (b->hosts[i].away)
+            mu_agent_host_lost(agent, i, "the job ends, and it has no agent");
+    agent->broken = broken;
 }
 
 /* Its tasks have ended, nobody knows how. */
@@ -132,7 +202,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
     }
     agent->broken = 1;
     if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */
-        kill(-host->rsh, SIGKILL);
+        kill(-host->rsh, b->options->adopt_ns ? SIGTERM : SIGKILL); /* a guard would wait for who adopts it */
     others = mu_agent_running_everywhere(agent);
     if (agent->options->keep_going)
         mu_agent_say("host %s is lost: %s; its tasks are given up", host->name, why);

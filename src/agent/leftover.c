@@ -48,6 +48,8 @@ static void kill_leftovers(struct mu_agent *agent, struct mu_launch_mark *mark)
 
     do {
         mark->except = mu_launch_guard_pid(agent->guard);
+        mark->spare = NULL;
+        mu_launch_sweep(mark, SIGTERM, NULL, NULL); /* to a guard that waits for an adopter: there will be none */
         mark->spare = muster_now_ns() < spare ? MU_LAUNCH_GUARD_NAME : NULL;
         found = mu_launch_sweep(mark, SIGKILL, &first, name);
     } while (!wait_for_leftovers(agent, muster_after_ns(5000000), MU_AGENT_NO_PHASE) && muster_now_ns() < give_up);

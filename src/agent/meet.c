@@ -142,6 +142,10 @@ static void read_mail(struct mu_agent *agent)
             mu_agent_leader_lost(agent, mail->bytes);
         else if (mail->what == MU_MAIL_HOST && mail->kind == MU_PEER_LOST)
             mu_agent_host_lost(agent, mail->host, mail->bytes);
+        else if (mail->what == MU_MAIL_HOST && mu_agent_follows(agent))
+            mu_agent_leader_moved(agent, mail->kind == MU_PEER_UP, mail->bytes);
+        else if (mail->what == MU_MAIL_HOST)
+            mu_agent_host_moved(agent, mail->host, mail->kind == MU_PEER_UP, mail->bytes);
         free(mail);
     }
 }
@@ -157,7 +161,7 @@ static void mail_is_here(uv_poll_t *poll, int status, int events)
     read_mail(agent);
 }
 
-static struct mu_agent_bridge *new_bridge(const struct mu_agent_hosts *options)
+struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options)
 {
     struct mu_agent_bridge *b = calloc(1, sizeof *b);
 
@@ -216,7 +220,7 @@ static uint32_t star_hosts(void)
     return 0;
 }
 
-static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options)
+void mu_agent_bridge_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options)
 {
     const struct mu_agent_hosts *hosts = b->options;
 
@@ -225,6 +229,7 @@ static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret
         .latency = hosts->latency,
         .num_hosts = hosts->nodes,
         .num_tasks = hosts->tasks_here,
+        .adopt_ns = hosts->adopt_ns,
         .welcome = b->welcome.bytes,
         .welcome_len = b->welcome.len,
         .join_until = muster_after_ns(hosts->join_timeout_ns),
@@ -242,7 +247,7 @@ static void set_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret
     ret_options->link.join.nodes = hosts->nodes;
     ret_options->link.join.num_tasks = hosts->tasks_here;
     ret_options->link.join.pid = (uint32_t)getpid();
-    mu_random(ret_options->link.join.incarnation, sizeof ret_options->link.join.incarnation);
+    memcpy(ret_options->link.join.incarnation, hosts->incarnation, sizeof hosts->incarnation);
     mu_agent_own_name(hosts, ret_options->link.join.host, sizeof ret_options->link.join.host);
 }
 
@@ -269,7 +274,7 @@ static void stop_watching(struct mu_agent_bridge *b, pthread_t watcher)
 
 int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
 {
-    struct mu_agent_bridge *b = new_bridge(hosts);
+    struct mu_agent_bridge *b = mu_agent_new_bridge(hosts);
     struct mu_bridge_options options;
     const struct mu_bridge_shape *shape;
     enum muster_status status;
@@ -281,7 +286,8 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
         mu_agent_say("out of memory");
         return MU_AGENT_EXIT_FAILED;
     }
-    set_options(b, &options);
+    mu_random(hosts->incarnation, sizeof hosts->incarnation);
+    mu_agent_bridge_options(b, &options);
     options.job = job;
     watched = hosts->watches_stdin && pthread_create(&watcher, NULL, watch_input, b) == 0;
     status = mu_bridge_meet(&options, &b->stop, &b->bridge);
@@ -299,6 +305,7 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
         return MU_AGENT_EXIT_FAILED;
     }
     hosts->node = shape->host;
+    hosts->adopt_ns = shape->adopt_ns;
     hosts->nodes = b->num_hosts = shape->num_hosts;
     hosts->orders->num_tasks = shape->num_tasks;
     hosts->orders->heap_bytes = shape->heap_bytes;
@@ -323,7 +330,7 @@ static void *meet(void *arg)
     struct mu_agent_bridge *b = agent->bridge;
     struct mu_bridge_options options;
 
-    set_options(b, &options);
+    mu_agent_bridge_options(b, &options);
     options.job = agent->title;
     options.listens = hear_listens;
     options.heap_bytes = agent->options->heap_bytes;
@@ -335,7 +342,7 @@ static void *meet(void *arg)
     return NULL;
 }
 
-static int start_listening_to_mail(struct mu_agent *agent)
+int mu_agent_hear_mail(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
     int error = uv_poll_init(&agent->loop, &b->poll, b->event_fd);
@@ -405,14 +412,14 @@ static int take_shape(struct mu_agent *agent)
 
 static int lead(struct mu_agent *agent)
 {
-    struct mu_agent_bridge *b = agent->bridge = new_bridge(agent->options->hosts);
+    struct mu_agent_bridge *b = agent->bridge = mu_agent_new_bridge(agent->options->hosts);
     int error;
 
     if (!b) {
         mu_agent_say("out of memory");
         return -1;
     }
-    if (prepare(agent) || start_listening_to_mail(agent))
+    if (prepare(agent) || mu_agent_hear_mail(agent))
         return -1;
     error = pthread_create(&b->meeter, NULL, meet, agent);
     if (error) {
@@ -446,7 +453,7 @@ int mu_agent_meet(struct mu_agent *agent)
         return lead(agent);
     agent->bridge = hosts->met;
     agent->options->hosts->met = NULL; /* ours from now on */
-    return start_listening_to_mail(agent) || take_shape(agent) ? -1 : 0;
+    return mu_agent_hear_mail(agent) || take_shape(agent) ? -1 : 0;
 }
 
 struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_segment_config *config,
@@ -462,6 +469,7 @@ struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_seg
         .host = shape->host,
         .num_tasks = shape->tasks,
         .run_id = {shape->run_id[0], shape->run_id[1]},
+        .adopt_ns = shape->adopt_ns,
     };
     if (mu_agent_follows(agent)) {
         config->heap_bytes = agent->options->hosts->orders->heap_bytes;
@@ -492,7 +500,9 @@ int mu_agent_cross(struct mu_agent *agent)
         mu_agent_say("%s", muster_last_error());
         return -1;
     }
-    if (b->options->watches_stdin && uv_poll_init(&agent->loop, &b->input, 0) == 0)
+    if (b->options->adopt_ns)
+        mu_agent_note_part(agent);
+    else if (b->options->watches_stdin && uv_poll_init(&agent->loop, &b->input, 0) == 0)
         uv_poll_start(&b->input, UV_DISCONNECT, input_ended);
     return 0;
 }

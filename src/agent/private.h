@@ -16,6 +16,7 @@
  * lead.c     host 0's part: it starts the others, hears of their tasks, and decides
  * rsh.c      the commands by which it starts them
  * follow.c   another host's part
+ * rejoin.c   either part, taken over from an agent that has died
  */
 #ifndef MU_AGENT_PRIVATE_H
 #define MU_AGENT_PRIVATE_H
@@ -84,6 +85,7 @@ struct mu_agent {
 
     enum mu_agent_phase phase;
     uint64_t timeout_at, kill_at; /* UINT64_MAX: not set */
+    uint64_t give_up_at;          /* with the end begun, on hosts whose agent is not there; UINT64_MAX: not set */
     uint64_t deadline;            /* of all attempts together; UINT64_MAX: none */
     int end_signal;               /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
@@ -243,17 +245,34 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host, const char *why);
 void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id);
 /* Tasks that run anywhere. */
 uint32_t mu_agent_running_everywhere(const struct mu_agent *agent);
+/* The connection to a host's agent broke, or is there again. */
+void mu_agent_host_moved(struct mu_agent *agent, uint32_t host, int is_up, const char *why);
+/* The job ends, and hosts without an agent have had their time. */
+void mu_agent_give_up_hosts(struct mu_agent *agent);
 /* "task 5 (host b, pid 77)" */
 const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, char *buffer, size_t size);
 
 /* ---- follow.c ---- */
 void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_unpack *u);
 void mu_agent_leader_lost(struct mu_agent *agent, const char *why);
+void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why);
 void mu_agent_tell_ended(struct mu_agent *agent, uint32_t task_id);
+/* One that was adopted has ended: nobody knows how. */
+void mu_agent_tell_gone(struct mu_agent *agent, uint32_t task_id);
+/* How things stand here. */
+void mu_agent_tell_all(struct mu_agent *agent);
 void mu_agent_tell_failed(struct mu_agent *agent);
 void mu_agent_tell_signal(struct mu_agent *agent, int number);
 /* The job's exit status, as the leader says. */
 int mu_agent_told_status(const struct mu_agent *agent);
+
+/* ---- rejoin.c ---- */
+/* This host's agent can be replaced from now on: what its successor needs is noted. */
+void mu_agent_note_part(struct mu_agent *agent);
+/* Who the job's agent here was to those of the other hosts; 0, or -1 with the reason said. */
+int mu_agent_take_part(struct mu_agent *agent, struct mu_agent_hosts *hosts, const struct mu_launch_orphans *orphans);
+/* Be that: the bridge is there, and messages come. 0, or -1 with the reason said. */
+int mu_agent_rejoin(struct mu_agent *agent);
 
 /* ---- leftover.c ---- */
 void mu_agent_end_leftovers(struct mu_agent *agent);

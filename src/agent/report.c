@@ -295,5 +295,5 @@ int mu_agent_exit_status(const struct mu_agent *agent)
         if ((!task->by_us || (int32_t)i == agent->root_cause) && code > highest)
             highest = code;
     }
-    return highest == 0 && agent->gpu_failed ? 1 : highest;
+    return highest == 0 && (agent->gpu_failed || (agent->adopted && agent->root_cause >= 0)) ? 1 : highest;
 }

@@ -261,6 +261,7 @@ static int spawn(struct mu_agent *agent, uint32_t host, struct command *command,
         .mask = agent->mask_before,
         .defaults = agent->defaults,
         .files = agent->files_before,
+        .survives = b->options->adopt_ns != 0, /* it is the agent's way to a terminal, or the agent itself */
     };
     int pidfd, rc = mu_launch_env_init(&env, environ, NULL);
 
@@ -346,7 +347,7 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
 
         if (host->rsh != info->si_pid || !host->rsh)
             continue;
-        if (!host->over) /* while the number is still its own */
+        if (!host->over && (b->meeting || !b->options->adopt_ns)) /* while the number is still its own */
             kill(-host->rsh, SIGKILL);
         mu_launch_guard_command(agent->guard, i, 0);
         waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
@@ -354,6 +355,10 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
         if (host->over || b->is_over || agent->broken)
             return 1;
         say_why(agent, info, why, sizeof why);
+        if (!b->meeting && b->options->adopt_ns) {
+            mu_agent_say("host %s: %s; its agent, if it lives, or another can go on", host->name, why);
+            return 1;
+        }
         if (!b->meeting) {
             mu_agent_host_lost(agent, i, why);
             return 1;

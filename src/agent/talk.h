@@ -2,7 +2,8 @@
  * agent/talk.h: what the agents of a job say to each other, as kinds of bridge/control.h's messages.
  *
  * The leader's agent (host 0) decides; the others tell it what happens to their tasks and do as they are told. Numbers
- * are packed as base/pack.h does it.
+ * are packed as base/pack.h does it. To an agent that took a dead one's place (MU_CONTROL_ANOTHER) each tells anew how
+ * things stand, so what comes twice must do no harm.
  */
 #ifndef MU_AGENT_TALK_H
 #define MU_AGENT_TALK_H
@@ -16,6 +17,7 @@ enum mu_agent_talk {
     MU_TALK_FAILED = 3,  /* u32 exit status: a task could not be started, or its agent cannot go on */
     MU_TALK_DONE = 4,    /* its last task has ended */
     MU_TALK_TOLD = 5,    /* u32 signal: somebody wants the job to end */
+    MU_TALK_GONE = 6,    /* u32 task, u8 it is in error, text: it has ended, and nobody knows how */
     /* from the leader */
     MU_TALK_SIGNAL = 16, /* u32 signal: to every task */
     MU_TALK_END = 17,    /* SIGTERM, and SIGKILL after the grace */

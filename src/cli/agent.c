@@ -318,13 +318,21 @@ static int adopt(struct mu_cli_call *call)
 {
     struct mu_agent_options options = {
         .grace_ns = MU_CLI_GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE, .report = mu_cli_say_who};
-    const char *job = call->values[MU_OPT_ADOPT];
+    struct muster_segment *segment;
+    char job[208];
     int code;
 
-    if (!mu_cli_valid_job(job))
-        return mu_cli_usage(call, "'%.60s' is no job name", job);
+    if (!mu_cli_valid_job(call->values[MU_OPT_ADOPT]))
+        return mu_cli_usage(call, "'%.60s' is no job name", call->values[MU_OPT_ADOPT]);
+    snprintf(job, sizeof job, "%s", call->values[MU_OPT_ADOPT]);
     code = mu_cli_take_end(call, &options);
-    return code ? code : mu_agent_adopt(job, &options);
+    if (code)
+        return code;
+    if (muster_segment_open(job, &segment) == MUSTER_OK)
+        muster_segment_close(segment);
+    else
+        mu_cli_find_part(call, job, sizeof job);
+    return mu_agent_adopt(job, &options);
 }
 
 static int agent_run(struct mu_cli_call *call)

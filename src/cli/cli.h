@@ -206,6 +206,8 @@ int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struc
 int mu_cli_leave(struct mu_cli_call *call, struct muster *muster, int code);
 /* Print the library's sentence; the exit status for `status`. Silent when a signal ended the wait. */
 int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status);
+/* The job's own segment is not here: put the name of this host's part of it there instead, and say so. 0: no part. */
+int mu_cli_find_part(const struct mu_cli_call *call, char *job, size_t size);
 /* The name or path of the job. Exit status; on failure, said. */
 int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size);
 /* SIGINT, SIGTERM and SIGHUP to `handler`, but those that are ignored (nohup). */

@@ -126,7 +126,7 @@ static int another_shows(const char *job)
 }
 
 /* Where the leader's segment is on another host, a follower's of the same job serves. 1: *job is it now. */
-static int find_part(const struct mu_cli_call *call, char *job, size_t size)
+int mu_cli_find_part(const struct mu_cli_call *call, char *job, size_t size)
 {
     struct part part = {.job = job, .host = ULONG_MAX};
     char why[512];
@@ -234,7 +234,7 @@ int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struc
         options.flags = flags | MUSTER_JOIN_NO_CREATE;
         options.task_id = task_id;
         status = muster_join(&options, ret_muster);
-        if (status == MUSTER_NOT_FOUND && !strchr(job, '/') && find_part(call, job, sizeof job))
+        if (status == MUSTER_NOT_FOUND && !strchr(job, '/') && mu_cli_find_part(call, job, sizeof job))
             status = muster_join(&options, ret_muster);
     }
     if (status != MUSTER_OK)

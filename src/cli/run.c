@@ -15,6 +15,7 @@
 #define TRACE_EVENTS_MAX (1u << 20)
 
 #define MU_GPUS_PER_TASK_MAX 1024u
+#define ADOPT_NS             600000000000u
 
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options)
 {
@@ -76,6 +77,27 @@ static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *opti
     return 0;
 }
 
+static int take_survive(struct mu_cli_call *call, struct mu_agent_options *options)
+{
+    const char *text = call->values[MU_OPT_SURVIVE];
+    uint64_t within = ADOPT_NS;
+    int code = text && *text ? mu_cli_duration(call, MU_OPT_SURVIVE, &within) : 0;
+
+    if (code || !text)
+        return code;
+    if (within == 0)
+        return mu_cli_usage(call, "--survive=0 leaves no time to adopt the job in");
+    if (*text && !call->values[MU_OPT_HOSTS] && !call->values[MU_OPT_HOSTFILE])
+        return mu_cli_usage(call, "--survive=%s needs --hosts: on one host the tasks go on to their end", text);
+    if (options->hosts && !options->output)
+        return mu_cli_usage(call,
+                            "--survive with --hosts needs --output: what other hosts' tasks write to the launcher "
+                            "has no reader once that is dead");
+    if (options->hosts && options->hosts->node == 0)
+        options->hosts->adopt_ns = within;
+    return 0;
+}
+
 static int take_output(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     char why[160];
@@ -92,7 +114,7 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     if (options->survive && options->memfd)
         return mu_cli_usage(call,
                             "--survive and --memfd exclude each other: without a name nobody could adopt the job");
-    return 0;
+    return take_survive(call, options);
 }
 
 static int take_report(struct mu_cli_call *call, struct mu_agent_options *options)
@@ -326,7 +348,7 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_RESTARTS, 0, "restarts", "N", "start again after a failure, N times at most"},
     {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", "what is started again: job (default), or the failing task"},
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
-    {MU_OPT_SURVIVE, 0, "survive", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
+    {MU_OPT_SURVIVE, 0, "survive", "[=D]", "the tasks outlive the launcher's death; see 'muster agent'"},
     MU_CLI_METRICS,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},

@@ -27,8 +27,6 @@ static int refuse(struct mu_cli_call *call)
 {
     const char *job = call->values[MU_OPT_JOB];
 
-    if (call->values[MU_OPT_SURVIVE])
-        return mu_cli_usage(call, "--survive and --hosts exclude each other: a job of several hosts cannot be adopted");
     if (call->values[MU_OPT_MEMFD])
         return mu_cli_usage(call, "--memfd and --hosts exclude each other: each host's segment is found by its name");
     if (job && strlen(job) > 190)

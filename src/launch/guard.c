@@ -8,11 +8,14 @@
  * is left of the job (the tasks have had their parent's death signal already; this finds their descendants and
  * set-user-id tasks, and what the commands that started other hosts had started in turn), removes the segment that the
  * launcher created, says so, and ends. Where the tasks are to survive, it waits until the last of them has ended, and
- * then does the same; who adopts such a job finds the tasks by the guard's table. A launcher that ends by itself has
- * cleaned up by then and kills the guard; one whose guard was killed starts another.
+ * then does the same; who adopts such a job finds the tasks by the guard's table. One of several hosts is waited for by
+ * the others, whatever its own tasks do: so the guard gives whoever may adopt it the time that they do, and then ends
+ * it. A launcher that ends by itself has cleaned up by then and kills the guard; one whose guard was killed starts
+ * another.
  *
  * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
- * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off).
+ * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off). An adopter
+ * holds a lock of the table's file, which its death releases; `over` is the one word that it writes.
  */
 #include "launch/launch.h"
 
@@ -20,10 +23,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -36,7 +39,7 @@
 #include "base/process.h"
 
 #define SWEEP_PAUSE_MS   5
-#define ADOPTER_PAUSE_MS 20
+#define ADOPTER_PAUSE_MS 50
 #define SWEEP_MAX        6000 /* passes: 30 s, for processes that die slowly */
 
 struct table {
@@ -44,6 +47,9 @@ struct table {
     uint32_t num_tasks, num_commands;
     int survive; /* the tasks are to outlive the launcher */
     char job[208], run_id[40];
+    struct mu_launch_role part;
+    volatile int has_part;   /* set after it, cleared before */
+    volatile int over;       /* an adopter has cleaned up */
     volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */
 };
 
@@ -187,6 +193,20 @@ void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t
     guard->table->groups[guard->table->num_tasks + host] = group;
 }
 
+void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_role *part)
+{
+    if (!guard)
+        return;
+    guard->table->has_part = 0;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: the compiler's order alone; our death is between us and
+                                                  the reader */
+    if (!part)
+        return;
+    guard->table->part = *part;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: likewise */
+    guard->table->has_part = 1;
+}
+
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
 {
     return guard->pid;
@@ -268,13 +288,54 @@ static uint32_t outlive(const struct table *table, int wait)
     return alive;
 }
 
+/* ---- the lock of who has adopted the job ---- */
+
+static int set_lock(int fd, int type)
+{
+    struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_len = 1};
+
+    return fcntl(fd, F_OFD_SETLK, &lock);
+}
+
+/* Somebody else has it; asking does not take it, so nobody is refused because of us. */
+static int is_held(int fd)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
+
+    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+static volatile sig_atomic_t told_to_end;
+
+static void on_sigterm(int number)
+{
+    told_to_end = number;
+}
+
+/* One of several hosts: until an adopter has seen to its end, or none has come in time, or SIGTERM says that none will.
+ * The job is ours then. */
+static void await_adopters(const struct mu_launch_guard *guard)
+{
+    const struct table *table = guard->table;
+    uint64_t until = muster_after_ns(table->part.adopt_ns);
+
+    signal(SIGTERM, on_sigterm);
+    while (!table->over && !told_to_end) {
+        if (is_held(guard->table_fd))
+            until = muster_after_ns(table->part.adopt_ns);
+        else if (muster_now_ns() >= until && set_lock(guard->table_fd, F_WRLCK) == 0)
+            break;
+        poll(NULL, 0, ADOPTER_PAUSE_MS);
+    }
+}
+
 static void say(const struct table *table, const char *what)
 {
     struct pollfd err = {.fd = 2, .events = POLLOUT};
 
     if (poll(&err, 1, 0) == 1 && (err.revents & POLLOUT))
-        dprintf(2, "muster run: the launcher of job %s (pid %d) was killed: its tasks %s\n", table->job,
-                (int)table->launcher, what);
+        dprintf(2, "muster run: the %s of job %s (pid %d) was killed: its tasks %s\n",
+                table->has_part && table->part.node ? "agent" : "launcher", table->job, (int)table->launcher, what);
 }
 
 /* Nothing of the launcher's but the table, its pidfd and stderr. */
@@ -299,23 +360,41 @@ static void settle(const struct mu_launch_guard *guard)
         return;
 }
 
+/* The launcher is dead, and the tasks need not end now. 1: what there is to say has been said. */
+static int let_survive(const struct mu_launch_guard *guard)
+{
+    const struct table *table = guard->table;
+    char what[400];
+
+    if (!table->survive || (!table->has_part && outlive(table, 0) == 0))
+        return 0;
+    if (!table->has_part) {
+        say(table, "go on; 'muster agent --adopt' takes them over");
+        outlive(table, 1);
+        while (set_lock(guard->table_fd, F_WRLCK)) /* an adopter cleans up, and may die in it */
+            poll(NULL, 0, ADOPTER_PAUSE_MS);
+        return 1;
+    }
+    snprintf(what, sizeof what, "go on for %.6g s, in which 'muster agent --adopt %s' on this host takes them over",
+             (double)table->part.adopt_ns / 1e9, table->job);
+    say(table, what);
+    await_adopters(guard);
+    if (!table->over && !told_to_end)
+        say(table, "are ended: nobody has adopted it in time");
+    return 1;
+}
+
 static int guard_main(struct mu_launch_guard *guard)
 {
     struct pollfd pfd = {.fd = guard->launcher_fd, .events = POLLIN};
     const struct table *table = guard->table;
-    int removed, said = 0;
+    int removed, said;
 
     settle(guard);
     mprotect(guard->table, guard->table_size, PROT_READ);
     while (poll(&pfd, 1, -1) < 1)
         ;
-    if (table->survive && outlive(table, 0) > 0) {
-        say(table, "go on; 'muster agent --adopt' takes them over");
-        outlive(table, 1);
-        while (flock(guard->table_fd, LOCK_EX | LOCK_NB)) /* an adopter cleans up, and may die in it */
-            poll(NULL, 0, ADOPTER_PAUSE_MS);
-        said = 1;
-    }
+    said = let_survive(guard);
     end_all(table);
     removed = mu_launch_remove_segment(table->job, table->launcher);
     if (!said)
@@ -332,7 +411,7 @@ static struct table *map_table(int fd)
 
     if (size < (off_t)sizeof *table)
         return NULL;
-    table = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, fd, 0);
+    table = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (table == MAP_FAILED || (size_t)size != size_of(table))
         return NULL;
     return table;
@@ -405,14 +484,27 @@ int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, st
         closedir(dir);
     if (!table)
         return -1;
-    ret_orphans->adopted = flock(ret_orphans->fd, LOCK_EX | LOCK_NB) != 0;
+    ret_orphans->adopted = set_lock(ret_orphans->fd, F_WRLCK) != 0;
     ret_orphans->launcher = table->launcher;
     ret_orphans->survive = table->survive;
     ret_orphans->num_tasks = table->num_tasks;
+    ret_orphans->has_part = table->has_part;
+    if (table->has_part)
+        ret_orphans->part = table->part;
     snprintf(ret_orphans->run_id, sizeof ret_orphans->run_id, "%.*s", (int)sizeof table->run_id - 1, table->run_id);
     ret_orphans->pids = calloc(table->num_tasks, sizeof *ret_orphans->pids);
     for (uint32_t i = 0; ret_orphans->pids && i < table->num_tasks; i++)
         ret_orphans->pids[i] = table->groups[i];
     munmap(table, size_of(table));
     return ret_orphans->pids ? 0 : -1;
+}
+
+void mu_launch_guard_over(const struct mu_launch_orphans *orphans)
+{
+    struct table *table = orphans->fd >= 0 ? map_table(orphans->fd) : NULL;
+
+    if (!table)
+        return;
+    table->over = 1;
+    munmap(table, size_of(table));
 }

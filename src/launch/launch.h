@@ -160,6 +160,22 @@ struct mu_launch_ward {
     struct rlimit files;   /* the guard's RLIMIT_NOFILE */
 };
 
+/*
+ * How this host's agent is known to those of the other hosts: what its successor needs. The key is in it: it lies in
+ * the guard's table, which only processes of this user can open, as they could the agents themselves.
+ */
+struct mu_launch_role {
+    uint32_t node, nodes;
+    uint64_t incarnation[2];
+    uint64_t timeout_ns; /* a silent host is lost; 0: the default */
+    uint64_t adopt_ns;   /* within which somebody must adopt it */
+    int latency;
+    uint8_t key[32];
+    char address[320]; /* where the leader listens, or is to be found */
+    char name[64];     /* of this host */
+    char job[208];     /* as the other hosts call it */
+};
+
 /* Start it: it is forked, so the less memory we use by now the better. -1 with *ret_failure. */
 int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
@@ -167,6 +183,8 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
 void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group);
 /* So has the command that starts a host. It dies with the launcher, but what it has started in turn need not. */
 void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t group);
+/* From now on (NULL: no longer) this host is one of several, and its agent can be replaced. */
+void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_role *part);
 /* Its pid (0: none is running): the one child of the launcher that is not of the job. */
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);
 /* Wait for the dead guard; then another may be started. */
@@ -185,9 +203,13 @@ struct mu_launch_orphans {
     uint32_t num_tasks;
     char run_id[40];
     pid_t *pids; /* malloc()ed; 0: has ended, or was never started */
+    int has_part;
+    struct mu_launch_role part; /* of one of several hosts */
 };
 /* By the job's name, and what its segment says of its launcher and tasks. 0, or -1: no such guard of ours is here. */
 int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans);
+/* The adopter has seen to the end of it: nobody else is waited for. */
+void mu_launch_guard_over(const struct mu_launch_orphans *orphans);
 
 /* Remove the job's segment if the process `creator` made it. 1: removed, 0: not there or not its own. */
 int mu_launch_remove_segment(const char *job, pid_t creator);

@@ -263,7 +263,6 @@ refused()
 }
 refused "--hosts: 'b:0' has no number of slots" --hosts b:0
 refused '3 tasks need as many slots, and the hosts have 2' -n 3 --hosts b:2
-refused '--survive and --hosts exclude each other' --survive --hosts b
 refused '--memfd and --hosts exclude each other' --memfd --hosts b
 refused '-n core counts what this host has' -n core --hosts b
 refused '--rsh needs --hosts' --rsh ssh
