@@ -292,8 +292,8 @@ static int start_one(struct mu_agent *agent, uint32_t host)
     if (rc == 0 && (rc = pipe2(ends, O_CLOEXEC)) == 0) {
         fds[0] = ends[0];
         fds[3] = ends[1];
-        rc = send_key(b, fds[3]) || mu_launch_output_pass(agent->output, 1, agent->options->label, &fds[1]) ||
-             mu_launch_output_pass(agent->output, 2, agent->options->label, &fds[2]);
+        rc = send_key(b, fds[3]) || mu_launch_output_pass(agent->output, host, 1, agent->options->label, &fds[1]) ||
+             mu_launch_output_pass(agent->output, host, 2, agent->options->label, &fds[2]);
     }
     if (rc)
         mu_agent_say("cannot start host %s: %s", b->hosts[host].name, strerror(errno));
@@ -336,6 +336,16 @@ static void say_why(const struct mu_agent *agent, const siginfo_t *info, char *w
         snprintf(why, size, "its command (%.*s) exited with status %d", len, rsh, info->si_status);
 }
 
+/* With what its command wrote last: that says why, but mostly without a name ("Host key verification failed."). */
+static void say_not_come(struct mu_agent *agent, uint32_t host, const char *why)
+{
+    char sentence[640];
+
+    snprintf(sentence, sizeof sentence, "muster run: host %s has not come: %s", agent->bridge->hosts[host].name, why);
+    if (mu_launch_output_explain(agent->output, host, sentence))
+        mu_agent_say("host %s has not come: %s", agent->bridge->hosts[host].name, why);
+}
+
 int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
 {
     struct mu_agent_bridge *b = agent->bridge;
@@ -365,7 +375,7 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
         }
         agent->broken = 1;
         if (agent->phase == MU_AGENT_RUNNING)
-            mu_agent_say("host %s has not come: %s", host->name, why);
+            say_not_come(agent, i, why);
         return 1;
     }
     return 0;

@@ -252,9 +252,11 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
  * A pipe for what comes from another host for stdout or stderr: it is put through as it comes or, with `lines`, whole
  * lines at a time; it bears its labels already.
  */
-int mu_launch_output_pass(struct mu_launch_output *output, int out, int lines, int *ret_fd);
+int mu_launch_output_pass(struct mu_launch_output *output, uint32_t host, int out, int lines, int *ret_fd);
 /* Say the last lines of the task's stderr, once all that it wrote until now is copied. Does not wait. */
 void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
+/* The same with the last line alone of what came from a host, behind a sentence about it. -1: it cannot be said so. */
+int mu_launch_output_explain(struct mu_launch_output *output, uint32_t host, const char *sentence);
 /* There will be no more pipes: the thread ends when those that there are have ended. NULL is allowed, also below. */
 void mu_launch_output_end(struct mu_launch_output *output);
 /* Wait until every pipe has ended and all of it is written; free. */

@@ -26,12 +26,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64 };
+enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64, LAST_LINE_MAX = 400 };
 
 struct stream {
     struct stream *next;
     int fd, out, file; /* the pipe; 1 or 2; -1: no file */
-    uint32_t task_id;
+    uint32_t task_id;  /* or, of what is passed on, the host */
+    int is_passed;
     char prefix[32];
     size_t prefix_len;
     int lines;  /* it leaves line by line; else as it comes */
@@ -41,6 +42,7 @@ struct stream {
     size_t tail_len;
     int tail_cut;    /* something was before them */
     int tail_wanted; /* under the lock */
+    char *sentence;  /* so too: it is said with the last line behind it, instead of all of them */
 };
 
 struct mu_launch_output {
@@ -180,6 +182,13 @@ static void take(struct mu_launch_output *output, struct stream *stream, const c
         forward(output, stream->out, data, len);
 }
 
+static void free_stream(struct stream *stream)
+{
+    free(stream->tail);
+    free(stream->sentence);
+    free(stream);
+}
+
 /* Of a task that is started again and again the last ended stream is kept, for its tail. The lock is held. */
 static void forget_others(struct mu_launch_output *output, const struct stream *stream)
 {
@@ -187,13 +196,12 @@ static void forget_others(struct mu_launch_output *output, const struct stream *
         struct stream *other = *at;
 
         if (other == stream || other->fd >= 0 || other->tail_wanted || other->task_id != stream->task_id ||
-            other->out != stream->out) {
+            other->is_passed != stream->is_passed || other->out != stream->out) {
             at = &other->next;
             continue;
         }
         *at = other->next;
-        free(other->tail);
-        free(other);
+        free_stream(other);
     }
 }
 
@@ -270,6 +278,31 @@ char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len)
     return said;
 }
 
+/* "SENTENCE: LAST LINE", the line as plain text. */
+static char *last_line_text(const struct stream *stream, size_t *ret_len)
+{
+    const char *text = stream->tail ? stream->tail : "", *start;
+    size_t len = stream->tail_len, size;
+    char *said;
+
+    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
+        len--;
+    start = len > 0 ? memrchr(text, '\n', len) : NULL;
+    start = start ? start + 1 : text;
+    len -= (size_t)(start - text);
+    if (len > LAST_LINE_MAX)
+        len = LAST_LINE_MAX;
+    size = strlen(stream->sentence) + len + 4;
+    said = malloc(size);
+    if (!said)
+        return NULL;
+    *ret_len = (size_t)snprintf(said, size, "%s%s", stream->sentence, len ? ": " : "");
+    for (size_t i = 0; i < len; i++)
+        said[(*ret_len)++] = (unsigned char)start[i] < ' ' || start[i] == 0x7f ? ' ' : start[i];
+    said[(*ret_len)++] = '\n';
+    return said;
+}
+
 static void say_tail(struct mu_launch_output *output, struct stream *stream)
 {
     struct mu_launch_tail tail = {.task_id = stream->task_id, .what = output->options.both ? "output" : "stderr"};
@@ -281,7 +314,7 @@ static void say_tail(struct mu_launch_output *output, struct stream *stream)
     tail.text = stream->tail;
     tail.len = stream->tail_len;
     tail.cut = stream->tail_cut;
-    text = mu_launch_tail_text(&tail, &len);
+    text = stream->sentence ? last_line_text(stream, &len) : mu_launch_tail_text(&tail, &len);
     if (!text)
         return;
     if (output->midline)
@@ -345,8 +378,7 @@ static void release(struct mu_launch_output *output)
 {
     for (struct stream *stream = output->streams, *next; stream; stream = next) {
         next = stream->next;
-        free(stream->tail);
-        free(stream);
+        free_stream(stream);
     }
     if (output->epoll_fd >= 0)
         close(output->epoll_fd);
@@ -465,7 +497,7 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
     return add(output, stream, ret_fd);
 }
 
-int mu_launch_output_pass(struct mu_launch_output *output, int out, int lines, int *ret_fd)
+int mu_launch_output_pass(struct mu_launch_output *output, uint32_t host, int out, int lines, int *ret_fd)
 {
     struct stream *stream = calloc(1, sizeof *stream);
 
@@ -473,7 +505,8 @@ int mu_launch_output_pass(struct mu_launch_output *output, int out, int lines, i
         return -1;
     stream->out = out;
     stream->file = -1;
-    stream->task_id = UINT32_MAX; /* no task's */
+    stream->task_id = host;
+    stream->is_passed = 1;
     stream->lines = lines;
     return add(output, stream, ret_fd);
 }
@@ -485,17 +518,44 @@ static void wake(struct mu_launch_output *output)
     (void)!write(output->event_fd, &one, sizeof one);
 }
 
+/* The newest of those streams is to say its end. The lock is held. */
+static struct stream *want_tail(struct mu_launch_output *output, uint32_t id, int is_passed)
+{
+    struct stream *stream = output->streams; /* the newest first */
+
+    while (stream && !(stream->task_id == id && stream->is_passed == is_passed && stream->out == 2))
+        stream = stream->next;
+    if (!stream)
+        return NULL;
+    output->tails += !stream->tail_wanted;
+    stream->tail_wanted = 1;
+    return stream;
+}
+
 void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id)
 {
     pthread_mutex_lock(&output->lock);
-    for (struct stream *stream = output->streams; stream; stream = stream->next) /* the newest first */
-        if (stream->task_id == task_id && stream->out == 2) {
-            output->tails += !stream->tail_wanted;
-            stream->tail_wanted = 1;
-            break;
-        }
+    want_tail(output, task_id, 0);
     pthread_mutex_unlock(&output->lock);
     wake(output);
+}
+
+int mu_launch_output_explain(struct mu_launch_output *output, uint32_t host, const char *sentence)
+{
+    char *text = strdup(sentence);
+    struct stream *stream;
+
+    pthread_mutex_lock(&output->lock);
+    stream = text ? want_tail(output, host, 1) : NULL;
+    if (stream) {
+        free(stream->sentence);
+        stream->sentence = text;
+    }
+    pthread_mutex_unlock(&output->lock);
+    wake(output);
+    if (!stream)
+        free(text);
+    return stream ? 0 : -1;
 }
 
 void mu_launch_output_end(struct mu_launch_output *output)

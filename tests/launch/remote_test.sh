@@ -135,7 +135,7 @@ err_has '^muster run: cannot start host b: cannot run /nonexistent/rsh: No such 
 printf '#!/bin/sh\nshift 2; exec /nonexistent/muster "$@"\n' > "$TMPDIR/lacks"
 chmod +x "$TMPDIR/lacks"
 check 125 run --hosts localhost:1,b:1 --rsh "$TMPDIR/lacks" true
-err_has 'host b has not come: its command (.*) exited with status 127: muster was not found there, or could not be run$'
+err_has 'host b has not come: its command (.*) exited with status 127: muster was not found there, or could not be run: .*nonexistent.muster'
 printf '#!/bin/sh\nexec sleep 900\n' > "$TMPDIR/idles"
 chmod +x "$TMPDIR/idles"
 check 125 run --hosts b:1,c:1 --rsh "$TMPDIR/idles" --join-timeout 300ms true
