@@ -68,6 +68,17 @@ void mu_pack_u64(struct mu_pack *p, uint64_t v)
     mu_pack_raw(p, &v, sizeof v);
 }
 
+void mu_pack_var(struct mu_pack *p, uint64_t v)
+{
+    uint8_t bytes[10];
+    size_t n = 0;
+
+    for (; v > 127; v >>= 7)
+        bytes[n++] = (uint8_t)(v | 128);
+    bytes[n++] = (uint8_t)v;
+    mu_pack_raw(p, bytes, n);
+}
+
 void mu_pack_blob(struct mu_pack *p, const void *bytes, size_t len)
 {
     if (len > UINT32_MAX) {
@@ -140,6 +151,23 @@ uint64_t mu_unpack_u64(struct mu_unpack *u)
 
     number(u, &v, sizeof v);
     return v;
+}
+
+uint64_t mu_unpack_var(struct mu_unpack *u)
+{
+    uint64_t v = 0;
+
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint8_t byte = mu_unpack_u8(u);
+
+        if (u->failed || (shift == 63 && byte > 1))
+            break;
+        v |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return v;
+    }
+    u->failed = true;
+    return 0;
 }
 
 const void *mu_unpack_blob(struct mu_unpack *u, size_t most, size_t *ret_len)

@@ -26,6 +26,15 @@ void mu_pack_u8(struct mu_pack *p, uint8_t v);
 void mu_pack_u16(struct mu_pack *p, uint16_t v);
 void mu_pack_u32(struct mu_pack *p, uint32_t v);
 void mu_pack_u64(struct mu_pack *p, uint64_t v);
+/* Seven bits a byte, the lowest first; the eighth: more follow. */
+void mu_pack_var(struct mu_pack *p, uint64_t v);
+/* Where a number goes from another, by either way round 2^64: the difference, its sign in the lowest bit. */
+static inline void mu_pack_step(struct mu_pack *p, uint64_t from, uint64_t to)
+{
+    uint64_t up = to - from;
+
+    mu_pack_var(p, up << 1 ^ (up >> 63 ? UINT64_MAX : 0));
+}
 /* A 32-bit length, then the bytes. */
 void mu_pack_blob(struct mu_pack *p, const void *bytes, size_t len);
 void mu_pack_text(struct mu_pack *p, const char *text);
@@ -48,6 +57,13 @@ uint8_t mu_unpack_u8(struct mu_unpack *u);
 uint16_t mu_unpack_u16(struct mu_unpack *u);
 uint32_t mu_unpack_u32(struct mu_unpack *u);
 uint64_t mu_unpack_u64(struct mu_unpack *u);
+uint64_t mu_unpack_var(struct mu_unpack *u);
+static inline uint64_t mu_unpack_step(struct mu_unpack *u, uint64_t from)
+{
+    uint64_t v = mu_unpack_var(u);
+
+    return from + (v >> 1 ^ (v & 1 ? UINT64_MAX : 0));
+}
 /* The next `len` bytes in place; NULL when there are fewer. */
 const void *mu_unpack_raw(struct mu_unpack *u, size_t len);
 /* A counted run of at most `most` bytes, in place. */

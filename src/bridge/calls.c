@@ -29,7 +29,7 @@ static bool init(struct mu_core *core, void **ret_state)
     c->num_slots = core->seg->num_slots;
     c->num_buckets = core->seg->num_buckets;
     c->asked = calloc(c->num_slots, sizeof *c->asked);
-    c->hosts = calloc(core->num_hosts, sizeof *c->hosts);
+    c->hosts = calloc(core->leader ? core->num_hosts : 1, sizeof *c->hosts);
     c->records = calloc(c->num_buckets / 64 + 1, sizeof *c->records);
     c->again_at = c->ack_at = c->delete_at = UINT64_MAX;
     c->sweep_at = core->now + SWEEP_NS;
@@ -38,7 +38,8 @@ static bool init(struct mu_core *core, void **ret_state)
     for (uint32_t i = 0; i < core->num_hosts; i++) {
         mu_store_relaxed(&core->seg->hosts[i].asking, 0); /* relaxed: a figure; pairs with mu_host_look() */
         /* whom an agent before this one gave up will not ask again: what its calls left in pages goes */
-        c->hosts[i].lost = core->leader && core->peers[i].state == MU_PEER_LOST;
+        if (core->leader)
+            c->hosts[i].lost = core->peers[i].state == MU_PEER_LOST;
     }
     if (core->leader) { /* whatever an agent before this one left behind */
         memset(c->records, 0xff, (c->num_buckets / 64 + 1) * sizeof *c->records);
@@ -51,7 +52,7 @@ static void done(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
 
-    for (uint32_t i = 0; c->hosts && i < core->num_hosts; i++) {
+    for (uint32_t i = 0; c->hosts && i < (core->leader ? core->num_hosts : 1); i++) {
         for (uint32_t k = 0; k < c->hosts[i].count; k++)
             free(c->hosts[i].slots[k].answer);
         free(c->hosts[i].slots);

@@ -52,8 +52,8 @@ struct calls {
     bool started;
     uint64_t again_at, sweep_at, ack_at; /* UINT64_MAX: not */
     struct mu_pack acks;
-    struct host_calls *hosts;
-    uint64_t *records; /* the leader's: a bit a bucket that may hold some */
+    struct host_calls *hosts; /* the leader's by host; a follower has its own alone */
+    uint64_t *records;        /* the leader's: a bit a bucket that may hold some */
     uint32_t num_buckets, sweep_from;
     bool any_record;
     struct deletion *deletions; /* the leader's, that are under way (kv_ops.c) */
@@ -63,6 +63,11 @@ struct calls {
 static inline struct calls *mu_calls_of(struct mu_core *core)
 {
     return mu_core_state(core, MU_M_CALLS);
+}
+
+static inline struct host_calls *mu_host_calls(struct mu_core *core, uint32_t host)
+{
+    return &mu_calls_of(core)->hosts[core->leader ? host : 0];
 }
 
 /* Do what is asked, unless it was done. */

@@ -55,7 +55,7 @@ static void drop_answer(struct host_calls *h, struct entry *e)
 /* What becomes of the call; and how many of its host's are open, for people. */
 static void become(struct mu_core *core, uint32_t host, struct entry *e, enum fate fate)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct host_calls *h = mu_host_calls(core, host);
 
     if (core->leader && (fate == OPEN) != (e->fate == OPEN)) {
         h->open += fate == OPEN ? 1 : -1u;
@@ -70,7 +70,7 @@ static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct ent
     const struct mu_op_kind *kind = e->fate == OPEN ? kind_of(e->op) : NULL;
     uint64_t before = e->number;
 
-    drop_answer(&mu_calls_of(core)->hosts[host], e);
+    drop_answer(mu_host_calls(core, host), e);
     e->number = number;
     become(core, host, e, SETTLED);
     if (kind && kind->abandoned)
@@ -79,7 +79,7 @@ static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct ent
 
 void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[core->host];
+    struct host_calls *h = mu_host_calls(core, core->host);
 
     if (slot < h->count && h->slots[slot].number <= number && h->slots[slot].fate == OPEN)
         go_on(core, core->host, slot, &h->slots[slot], number);
@@ -87,7 +87,7 @@ void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
 
 void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[r->host];
+    struct host_calls *h = mu_host_calls(core, r->host);
     const struct mu_op_kind *kind = kind_of(r->op);
     struct entry *e = entry_of(h, r->slot);
 
@@ -114,7 +114,7 @@ void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 
 void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct host_calls *h = mu_host_calls(core, host);
     struct mu_pack p = {0};
 
     if (slot < h->count && h->slots[slot].number == number)
@@ -159,7 +159,7 @@ static void answer_own(struct mu_core *core, struct entry *e, uint32_t slot, enu
 void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
                     const char *text, const void *body, size_t len)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct host_calls *h = mu_host_calls(core, host);
     struct entry *e = slot < h->count ? &h->slots[slot] : NULL;
     struct mu_pack p = {0};
 
@@ -211,15 +211,15 @@ bool mu_op_sync(struct mu_core *core, const struct mu_request *r)
 bool mu_call_is_settled(void *arg, uint64_t id, uint64_t number)
 {
     struct mu_core *core = arg;
-    struct calls *c = mu_calls_of(core);
     uint64_t host = id / MU_FRAME_SLOTS, slot = id % MU_FRAME_SLOTS;
+    const struct host_calls *h = host < core->num_hosts ? mu_host_calls(core, (uint32_t)host) : NULL;
     const struct entry *e;
 
-    if (host >= core->num_hosts || c->hosts[host].lost)
+    if (!h || h->lost)
         return true;
-    if (slot >= c->hosts[host].count)
+    if (slot >= h->count)
         return false; /* not heard of since this agent started */
-    e = &c->hosts[host].slots[slot];
+    e = &h->slots[slot];
     return number < e->number || (number == e->number && e->fate == SETTLED);
 }
 
@@ -276,7 +276,7 @@ void mu_sweep_records(struct mu_core *core)
 
 void mu_forget_host(struct mu_core *core, uint32_t host)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct host_calls *h = mu_host_calls(core, host);
 
     for (uint32_t i = 0; i < h->count; i++) {
         go_on(core, host, i, &h->slots[i], h->slots[i].number);
@@ -315,7 +315,7 @@ bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
 bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
-    struct host_calls *h = &mu_calls_of(core)->hosts[host];
+    struct host_calls *h = mu_host_calls(core, host);
 
     while (!u->failed && u->left) {
         uint32_t slot = mu_unpack_u32(u);

@@ -313,6 +313,14 @@ void mu_core_want(struct mu_core *core, uint32_t host)
         core->peers[host].wanted = true;
 }
 
+void mu_core_trim(struct mu_pack *p)
+{
+    if (p->capacity > KEPT_ROOM)
+        mu_pack_done(p);
+    else
+        mu_pack_reset(p);
+}
+
 /* All frames of a buffer to the wire. False: the connection is gone. */
 static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
 {
@@ -328,9 +336,7 @@ static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
         core->worked = true;
         at += FRAME_HEAD + (size_t)len;
     }
-    mu_pack_reset(p);
-    if (p->capacity > KEPT_ROOM) /* of a large value, or all records, once: not kept for every peer */
-        mu_pack_done(p);
+    mu_core_trim(p);
     return true;
 }
 

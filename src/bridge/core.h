@@ -170,6 +170,8 @@ void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const
                         const void *body, size_t len);
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
 void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
+/* A buffer that has served: what a large value, or all records, took once is not kept. Empty afterwards. */
+void mu_core_trim(struct mu_pack *p);
 void mu_core_want(struct mu_core *core, uint32_t host); /* run `ahead` for it though nothing else is to be sent */
 /* Something was done that others may look for: there will be another turn at once. */
 static inline void mu_core_worked(struct mu_core *core)

@@ -44,6 +44,8 @@ static bool init(struct mu_core *core, void **ret_state)
     if (!s)
         return false;
     s->again_at = UINT64_MAX;
+    if (!core->leader)
+        return true;
     s->next = calloc(core->num_hosts, sizeof *s->next);
     for (uint32_t i = 0; s->next && i < core->num_hosts; i++)
         s->next[i] = UINT64_MAX;

@@ -55,6 +55,8 @@ static void look_at_records(struct mu_core *core)
 
     m->told_all = m->tell_all;
     m->telling = m->waiting = false;
+    mu_core_trim(&m->list);
+    mu_core_trim(&m->frame);
     if (mu_cluster_look(core->seg, &c) || (c.root.version == m->told_all && m->roster == m->roster_told))
         return;
     urgent = core->num_hosts <= MU_MEMBERS_MANY || c.root.errors != m->errors_told; /* errors are told at once */
@@ -73,41 +75,48 @@ static void look_at_records(struct mu_core *core)
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
-static void pack_record(struct mu_core *core, struct mu_pack *p, uint32_t task, const struct mu_task_record *record)
+static void add_record(struct mu_core *core, struct mu_records_out *out, uint32_t task,
+                       const struct mu_task_record *record)
 {
+    const struct mu_host *h = task < out->end ? NULL : &core->seg->hosts[mu_host_of(core->seg, task)];
     struct mu_task_record r = *record;
     struct mu_cluster c;
+    struct mu_said said;
     char text[MU_TEXT_MAX] = "";
 
     if (r.state == MUSTER_TASK_ERROR && mu_cluster_task(core->seg, task, &r, text, &c))
         return;
-    mu_pack_u32(p, task);
-    mu_pack_u64(p, r.version);
-    mu_pack_u8(p, (uint8_t)r.state);
-    mu_pack_u8(p, (uint8_t)r.cause);
-    mu_pack_u8(p, (uint8_t)r.code);
-    mu_pack_u8(p, r.flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT));
-    mu_pack_u32(p, r.pid);
-    mu_pack_u32(p, r.attempt);
-    mu_pack_u64(p, r.incarnation);
-    mu_pack_u64(p, core->now > r.since ? core->now - r.since : 0);
-    mu_pack_text(p, text);
+    said = (struct mu_said){.version = r.version,
+                            .incarnation = r.incarnation,
+                            .age = core->now > r.since ? core->now - r.since : 0,
+                            .task = task,
+                            .state = r.state,
+                            .cause = r.cause,
+                            .code = r.code,
+                            .flags = r.flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT),
+                            .pid = r.pid,
+                            .attempt = r.attempt,
+                            .text = text,
+                            .text_len = strlen(text)};
+    mu_records_add(out, &said, h ? h->first_task + h->num_tasks : out->end);
 }
 
 /* Those that have changed, once for all who are told of them. */
 static void pack_list(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
+    struct mu_records_out out;
 
     if (m->list.len)
         return;
+    mu_records_begin(&out, &m->list);
     for (uint32_t i = 0; i < m->num_changed; i++) {
-        pack_record(core, &m->list, m->first + m->changed[i], &m->records[m->changed[i]]);
+        add_record(core, &out, m->first + m->changed[i], &m->records[m->changed[i]]);
         m->ends[i] = m->list.len;
     }
 }
 
-/* Of the list, all before this task. */
+/* Of the list, all before this task, which is a host's first: no run goes on over it. */
 static size_t list_until(const struct members *m, uint32_t task)
 {
     uint32_t low = 0, high = m->num_changed;
@@ -145,12 +154,14 @@ static void add_list(struct mu_core *core, uint32_t first, uint32_t end)
 static void add_all(struct mu_core *core, uint64_t since, uint32_t first, uint32_t end)
 {
     struct members *m = mu_members_of(core);
+    struct mu_records_out out;
 
+    mu_records_begin(&out, &m->frame);
     for (uint32_t i = 0; i < m->count; i++) {
         uint32_t task = m->first + i;
 
         if (m->records[i].version > since && (task < first || task >= end))
-            pack_record(core, &m->frame, task, &m->records[i]);
+            add_record(core, &out, task, &m->records[i]);
     }
 }
 
@@ -198,58 +209,33 @@ static bool bad(const char *what, uint32_t task)
     return false;
 }
 
-/* Room for one more. */
-static bool grow(struct members *m, uint32_t count)
+/* `after`: the task before it in the frame, + 1. */
+static bool can_be(const struct mu_core *core, uint32_t host, const struct mu_said *s, uint64_t after)
 {
-    uint32_t n = m->said_capacity ? 2 * m->said_capacity : 64;
-    struct mu_said *said;
-    uint32_t *tasks;
+    uint32_t task = s->task;
 
-    if (count < m->said_capacity)
-        return true;
-    said = realloc(m->said, n * sizeof *said);
-    m->said = said ? said : m->said;
-    tasks = said ? realloc(m->said_tasks, n * sizeof *tasks) : NULL;
-    m->said_tasks = tasks ? tasks : m->said_tasks;
-    if (tasks)
-        m->said_capacity = n;
-    else
-        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the records of %u tasks", n);
-    return tasks != NULL;
-}
-
-/* The next item, as number `count`. */
-static bool take_item(const struct mu_core *core, uint32_t host, struct members *m, uint32_t count, struct mu_unpack *u)
-{
-    struct mu_said *s;
-    uint32_t task;
-
-    if (!grow(m, count))
-        return false;
-    s = &m->said[count];
-    *s = (struct mu_said){0};
-    task = m->said_tasks[count] = mu_unpack_u32(u);
-    s->version = mu_unpack_u64(u);
-    s->state = mu_unpack_u8(u);
-    s->cause = mu_unpack_u8(u);
-    s->code = mu_unpack_u8(u);
-    s->flags = mu_unpack_u8(u);
-    s->pid = mu_unpack_u32(u);
-    s->attempt = mu_unpack_u32(u);
-    s->incarnation = mu_unpack_u64(u);
-    s->age = mu_unpack_u64(u);
-    s->text = mu_unpack_blob(u, MU_TEXT_MAX - 1, &s->text_len);
-    if (u->failed)
-        return bad("is cut off", task);
     if (task >= core->seg->num_tasks || mu_is_local_task(core->seg, task) ||
         (core->leader && mu_host_of(core->seg, task) != host))
         return bad("is not its to tell", task);
-    if (count && m->said_tasks[count - 1] >= task)
+    if (task < after)
         return bad("is out of order", task);
     if (!s->version || s->state > MUSTER_TASK_ERROR || s->cause > MUSTER_CAUSE_EXITED || s->code > MUSTER_DATA_LOSS ||
         (s->flags & ~(MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT)))
         return bad("cannot be", task);
     return !s->text_len || !memchr(s->text, 0, s->text_len) || bad("has a text with a NUL", task);
+}
+
+/* All of the frame, before any of it is believed. */
+static bool is_sound(const struct mu_core *core, uint32_t host, struct mu_records_in in)
+{
+    uint64_t after = 0;
+
+    while (mu_records_next(&in)) {
+        if (!can_be(core, host, &in.now, after))
+            return false;
+        after = in.now.task + 1ul;
+    }
+    return !in.u.failed || bad("is cut off", in.now.task);
 }
 
 static bool merge(struct mu_task_change *c)
@@ -280,33 +266,62 @@ static bool merge(struct mu_task_change *c)
     return true;
 }
 
+static bool merge_some(struct mu_core *core, uint32_t count)
+{
+    struct members *m = mu_members_of(core);
+    enum muster_status status;
+    struct mu_ctx *ctx;
+
+    if (mu_enter(core->m, &ctx))
+        return false;
+    status = mu_cluster_edit_many(ctx, m->said_tasks, count, merge, core);
+    mu_exit(ctx);
+    for (uint32_t i = 0; !status && i < count; i++)
+        if (m->said[i].contested && core->leader)
+            mu_owner_tell_error(core, m->said_tasks[i]);
+    return !status;
+}
+
+static bool set_first(struct mu_core *core, uint64_t first_error)
+{
+    enum muster_status status;
+    struct mu_ctx *ctx;
+
+    if (!first_error)
+        return true;
+    if (mu_enter(core->m, &ctx))
+        return false;
+    status = mu_cluster_set_first(ctx, (uint32_t)first_error - 1);
+    mu_exit(ctx);
+    return !status;
+}
+
 bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
     struct members *m = mu_members_of(core);
     uint64_t first_error = mu_unpack_u64(u);
+    struct mu_records_in in = mu_records_of(u);
     uint32_t count = 0;
-    struct mu_ctx *ctx;
-    enum muster_status status;
+    bool good;
 
     if (first_error > (core->leader ? 0 : core->seg->num_tasks)) {
         mu_fail(MUSTER_INVALID_ARGUMENT, "task %llu cannot be the first in error", (unsigned long long)first_error - 1);
         return false;
     }
-    while (u->left)
-        if (!take_item(core, host, m, count++, u))
-            return false;
-    status = mu_enter(core->m, &ctx);
-    if (status)
-        return false;
-    status = mu_cluster_edit_many(ctx, m->said_tasks, count, merge, core);
-    if (!status && first_error)
-        status = mu_cluster_set_first(ctx, (uint32_t)first_error - 1);
-    mu_exit(ctx);
-    for (uint32_t i = 0; !status && i < count; i++)
-        if (m->said[i].contested && core->leader)
-            mu_owner_tell_error(core, m->said_tasks[i]);
+    good = is_sound(core, host, in);
+    while (good && mu_records_next(&in)) {
+        uint32_t task = in.now.task;
+
+        if (count && m->said_tasks[0] / MU_TASKS_PER_BLOCK != task / MU_TASKS_PER_BLOCK) {
+            good = merge_some(core, count);
+            count = 0;
+        }
+        m->said[count] = in.now;
+        m->said_tasks[count++] = task;
+    }
+    good = good && (!count || merge_some(core, count)) && set_first(core, first_error);
     mu_core_worked(core);
-    return !status;
+    return good;
 }
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
@@ -323,10 +338,8 @@ static bool init(struct mu_core *core, void **ret_state)
     m->records = calloc(m->count + 1, sizeof *m->records);
     m->changed = calloc(m->count + 1, sizeof *m->changed);
     m->told = calloc(mu_members_peers(core), sizeof *m->told);
-    m->rtt_told = calloc(core->num_hosts, sizeof *m->rtt_told);
-    m->hosts_changed = calloc(core->num_hosts, sizeof *m->hosts_changed);
     m->ends = calloc(m->count + 1, sizeof *m->ends);
-    if (!m->records || !m->changed || !m->told || !m->rtt_told || !m->hosts_changed || !m->ends)
+    if (!m->records || !m->changed || !m->told || !m->ends || (core->leader && !mu_roster_init(core)))
         return false;
     mu_roster_begin(core);
     mu_loss_begin(core);
@@ -341,11 +354,10 @@ static void done(struct mu_core *core)
     mu_pack_done(&m->list);
     free(m->ends);
     free(m->hosts_changed);
+    free(m->named);
     free(m->records);
     free(m->changed);
     free(m->told);
-    free(m->said);
-    free(m->said_tasks);
     free(m->errands);
     free(m->rtt_told);
     free(m);

@@ -6,18 +6,10 @@
 #define MU_BRIDGE_MEMBERS_H
 
 #include "bridge/modules.h"
+#include "bridge/records.h"
 #include "segment/cluster.h"
 
 #define MU_MEMBERS_MANY 16u
-
-/* What one RECORDS frame says of one task. */
-struct mu_said {
-    uint64_t version, incarnation, age;
-    uint32_t state, cause, code, flags, pid, attempt;
-    const char *text; /* not terminated */
-    size_t text_len;
-    bool contested; /* it says "connected"; here that registration is in error */
-};
 
 /* Something asked of the agent of a task's host, which has not answered: the leader's. */
 struct errand {
@@ -53,14 +45,17 @@ struct members {
     struct mu_pack list;            /* the records of `changed`, packed; empty: not yet */
     size_t *ends;                   /* where each of them ends there */
     struct mu_pack frame;
-    struct mu_said *said; /* of the frame being taken */
-    uint32_t *said_tasks, said_capacity;
+    /* Of the frame being taken: those of one block of records, which one commit takes. */
+    struct mu_said said[MU_TASKS_PER_BLOCK];
+    uint32_t said_tasks[MU_TASKS_PER_BLOCK];
     struct errand *errands;
     uint32_t num_errands, errands_capacity;
     uint64_t looked;                         /* for lost hosts; 0: there was no reason to */
     uint64_t roster_at, roster, roster_told; /* how many changes there were of what is known of hosts */
-    uint64_t *hosts_changed;                 /* by host: the last of them that was its */
-    uint64_t *rtt_told;                      /* likewise */
+    /* The leader's, by host: */
+    uint64_t *hosts_changed; /* the last of them that was its */
+    uint64_t *named;         /* the last that gave it another name */
+    uint64_t *rtt_told;
 };
 
 static inline struct members *mu_members_of(struct mu_core *core)
@@ -99,6 +94,7 @@ void mu_owner_up(struct mu_core *core, uint32_t host);
 void mu_owner_lost(struct mu_core *core, uint32_t host);
 
 /* roster.c */
+bool mu_roster_init(struct mu_core *core); /* the leader's */
 void mu_roster_begin(struct mu_core *core);
 void mu_roster_set(struct mu_core *core, uint32_t host, uint32_t state);
 void mu_roster_look(struct mu_core *core);

@@ -38,7 +38,9 @@ void mu_kv_delete_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, 
 
 /* members.c, owner.c, roster.c */
 extern const struct mu_module mu_module_members;
-#define MU_FRAME_RECORDS_MAX (8u + 8192u * (44u + 256u))
+#define MU_FRAME_RECORDS_MAX (8u + 8192u * (52u + 256u)) /* each a run of its own, with an error's words */
+#define MU_FRAME_HOSTS_MIN   8u
+#define MU_FRAME_HOSTS_MAX   (MU_HOSTS_MAX * (52u + 64u))
 bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_to_owner(struct mu_core *core, uint32_t host, struct mu_unpack *u);

@@ -4,6 +4,7 @@
  * A follower tells its name and its agent's pid when it connects; the leader tells all of all: a change of name or
  * state at once, what it measures now and then. Each agent alone writes its own host's table.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -36,13 +37,39 @@ static void changed(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
-    m->hosts_changed[host] = ++m->roster;
+    m->roster++;
+    if (core->leader)
+        m->hosts_changed[host] = m->roster;
+}
+
+static void set_name(struct mu_core *core, uint32_t host, const char *name)
+{
+    struct members *m = mu_members_of(core);
+    char before[64] = "";
+
+    if (has_name(core, host))
+        mu_host_name(core->seg, host, before, sizeof before);
+    if (!name[0] || host == core->host || !strcmp(before, name))
+        return;
+    mu_host_set_name(core->seg, host, name);
+    if (core->leader)
+        m->named[host] = m->roster + 1; /* of the change that follows */
 }
 
 static void put_state(const struct mu_core *core, uint32_t host, uint32_t state, uint64_t since)
 {
     set(&host_at(core, host)->state, state);
     set(&host_at(core, host)->since, since);
+}
+
+bool mu_roster_init(struct mu_core *core)
+{
+    struct members *m = mu_members_of(core);
+
+    m->hosts_changed = calloc(core->num_hosts, sizeof *m->hosts_changed);
+    m->named = calloc(core->num_hosts, sizeof *m->named);
+    m->rtt_told = calloc(core->num_hosts, sizeof *m->rtt_told);
+    return m->hosts_changed && m->named && m->rtt_told;
 }
 
 void mu_roster_begin(struct mu_core *core)
@@ -68,33 +95,38 @@ static uint64_t age(const struct mu_core *core, uint64_t when)
     return when && when < core->now ? core->now - when : 0;
 }
 
-static void pack_host(struct mu_core *core, struct mu_pack *p, uint32_t host)
+static void pack_host(struct mu_core *core, struct mu_pack *p, uint32_t host, bool with_name)
 {
     const struct mu_host *h = host_at(core, host);
     char name[64] = "";
 
-    if (has_name(core, host))
+    if (with_name && has_name(core, host))
         mu_host_name(core->seg, host, name, sizeof name);
-    mu_pack_u32(p, host);
+    mu_pack_var(p, host);
     mu_pack_u8(p, (uint8_t)get(&h->state));
-    mu_pack_u64(p, age(core, get(&h->since)));
-    mu_pack_u64(p, age(core, get(&h->heard)));
-    mu_pack_u64(p, get(&h->rtt));
-    mu_pack_u64(p, get(&h->rtt_min));
-    mu_pack_u32(p, (uint32_t)get(&h->agent_pid));
-    mu_pack_text(p, name);
+    mu_pack_var(p, age(core, get(&h->since)) / 1000);
+    mu_pack_var(p, age(core, get(&h->heard)) / 1000);
+    mu_pack_var(p, get(&h->rtt));
+    mu_pack_var(p, get(&h->rtt_min));
+    mu_pack_var(p, get(&h->agent_pid));
+    mu_pack_u8(p, (uint8_t)strlen(name));
+    mu_pack_raw(p, name, strlen(name));
 }
 
 void mu_roster_tell(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
+    uint64_t told = m->told[host].roster;
 
-    if (m->told[host].roster == m->roster)
+    if (told == m->roster)
         return;
     mu_pack_reset(&m->frame);
-    for (uint32_t i = 0; i < core->num_hosts; i++)
-        if ((core->leader || i == core->host) && (!m->told[host].roster || m->hosts_changed[i] > m->told[host].roster))
-            pack_host(core, &m->frame, i);
+    for (uint32_t i = core->leader ? 0 : core->host; i < core->num_hosts; i++) {
+        if (!core->leader || !told || m->hosts_changed[i] > told)
+            pack_host(core, &m->frame, i, !core->leader || !told || m->named[i] > told);
+        if (!core->leader)
+            break;
+    }
     if (m->frame.failed)
         core->peers[host].front.failed = true;
     else if (m->frame.len)
@@ -133,28 +165,44 @@ uint64_t mu_roster_next(struct mu_core *core)
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
 struct entry {
-    uint32_t host, pid;
-    uint64_t state, since, heard, rtt, rtt_min;
+    uint64_t host, state, since, heard, rtt, rtt_min, pid;
     char name[64];
 };
 
-static bool take_entry(const struct mu_core *core, uint32_t host, struct mu_unpack *u, struct entry *e)
+static void take_name(struct mu_unpack *u, char name[64])
 {
-    e->host = mu_unpack_u32(u);
-    e->state = mu_unpack_u8(u);
-    e->since = mu_unpack_u64(u);
-    e->heard = mu_unpack_u64(u);
-    e->rtt = mu_unpack_u64(u);
-    e->rtt_min = mu_unpack_u64(u);
-    e->pid = mu_unpack_u32(u);
-    mu_unpack_text(u, e->name, sizeof e->name);
-    if (u->failed || e->host >= core->num_hosts || e->state > MU_HOST_LEFT || (core->leader && e->host != host)) {
-        mu_fail(MUSTER_INVALID_ARGUMENT, "what it says of host %u cannot be", e->host);
-        return false;
-    }
-    for (char *c = e->name; *c; c++) /* for people's terminals */
+    size_t len = mu_unpack_u8(u);
+    const char *bytes = len < 64 ? mu_unpack_raw(u, len) : NULL;
+
+    name[0] = 0;
+    u->failed |= !bytes || memchr(bytes, 0, len);
+    if (u->failed)
+        return;
+    memcpy(name, bytes, len);
+    name[len] = 0;
+    for (char *c = name; *c; c++) /* for people's terminals */
         if ((unsigned char)*c < ' ' || *c == 127)
             *c = '?';
+}
+
+static bool take_entry(const struct mu_core *core, uint32_t host, struct mu_unpack *u, struct entry *e)
+{
+    e->host = mu_unpack_var(u);
+    e->state = mu_unpack_u8(u);
+    e->since = mu_unpack_var(u);
+    e->heard = mu_unpack_var(u);
+    e->rtt = mu_unpack_var(u);
+    e->rtt_min = mu_unpack_var(u);
+    e->pid = mu_unpack_var(u);
+    take_name(u, e->name);
+    u->failed |= e->since > UINT64_MAX / 1000 || e->heard > UINT64_MAX / 1000;
+    if (u->failed || e->host >= core->num_hosts || e->state > MU_HOST_LEFT || e->pid > UINT32_MAX ||
+        (core->leader && e->host != host)) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "what it says of host %llu cannot be", (unsigned long long)e->host);
+        return false;
+    }
+    e->since *= 1000;
+    e->heard *= 1000;
     return true;
 }
 
@@ -166,7 +214,7 @@ static uint64_t when(const struct mu_core *core, uint64_t ago)
 /* What the leader says of others: our own table has itself, and its connection to the leader. */
 static void learn(struct mu_core *core, const struct entry *e)
 {
-    struct mu_host *h = host_at(core, e->host);
+    struct mu_host *h = host_at(core, (uint32_t)e->host);
 
     if (e->host == core->host)
         return;
@@ -174,7 +222,7 @@ static void learn(struct mu_core *core, const struct entry *e)
     if (e->host == 0)
         return;
     if (get(&h->state) != e->state)
-        put_state(core, e->host, (uint32_t)e->state, when(core, e->since));
+        put_state(core, (uint32_t)e->host, (uint32_t)e->state, when(core, e->since));
     set(&h->heard, when(core, e->heard));
     set(&h->rtt, e->rtt);
     set(&h->rtt_min, e->rtt_min);
@@ -183,15 +231,11 @@ static void learn(struct mu_core *core, const struct entry *e)
 bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
     struct entry e;
-    char before[64] = "";
 
     while (u->left) {
         if (!take_entry(core, host, u, &e))
             return false;
-        if (has_name(core, e.host))
-            mu_host_name(core->seg, e.host, before, sizeof before);
-        if (e.name[0] && e.host != core->host && strcmp(before, e.name))
-            mu_host_set_name(core->seg, e.host, e.name);
+        set_name(core, (uint32_t)e.host, e.name);
         if (!core->leader) {
             learn(core, &e);
             continue;

@@ -19,7 +19,7 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_FORGET, "FORGET", MU_FROM_FOLLOWER, 8, MU_FRAME_FORGET_MAX, mu_take_forget},
     {MU_FRAME_MEETING, "MEETING", MU_FROM_LEADER, 1, 2u << 20, mu_take_meeting},
     {MU_FRAME_RECORDS, "RECORDS", MU_FROM_BOTH, 8, MU_FRAME_RECORDS_MAX, mu_take_records},
-    {MU_FRAME_HOSTS, "HOSTS", MU_FROM_BOTH, 45, MU_HOSTS_MAX *(45 + 64), mu_take_hosts},
+    {MU_FRAME_HOSTS, "HOSTS", MU_FROM_BOTH, MU_FRAME_HOSTS_MIN, MU_FRAME_HOSTS_MAX, mu_take_hosts},
     {MU_FRAME_TO_OWNER, "TO_OWNER", MU_FROM_LEADER, 43, 43 + 256, mu_take_to_owner},
     {MU_FRAME_OWNER_SAYS, "OWNER_SAYS", MU_FROM_FOLLOWER, 24, 24 + 1024, mu_take_owner_says},
     {MU_FRAME_EVENTS, "EVENTS", MU_FROM_LEADER, 28, MU_FRAME_EVENTS_MAX, mu_take_events},

@@ -92,12 +92,48 @@ static void test_lies_are_refused(void **state)
     assert_true(u.failed);
 }
 
+static void test_short_numbers_take_few_bytes(void **state)
+{
+    const uint64_t numbers[] = {0, 1, 127, 128, 16383, 16384, UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX};
+    const size_t lens[] = {1, 1, 1, 2, 2, 3, 5, 9, 10, 10};
+    const uint8_t too_long[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2};
+    struct mu_unpack u = mu_unpack_of(too_long, sizeof too_long);
+    struct mu_pack p = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        mu_pack_reset(&p);
+        mu_pack_var(&p, numbers[i]);
+        assert_int_equal(p.len, lens[i]);
+        for (size_t cut = 0; cut <= p.len; cut++) {
+            struct mu_unpack v = mu_unpack_of(p.bytes, cut);
+
+            assert_true(mu_unpack_var(&v) == (cut < p.len ? 0 : numbers[i]));
+            assert_true(v.failed == (cut < p.len));
+        }
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            struct mu_unpack v;
+
+            mu_pack_reset(&p);
+            mu_pack_step(&p, numbers[i], numbers[k]);
+            v = mu_unpack_of(p.bytes, p.len);
+            assert_true(mu_unpack_step(&v, numbers[i]) == numbers[k] && mu_unpack_end(&v));
+        }
+    }
+    mu_pack_reset(&p);
+    mu_pack_step(&p, 1000, 937);
+    assert_int_equal(p.len, 1);
+    assert_true(mu_unpack_var(&u) == 0 && u.failed);
+    mu_pack_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_there_and_back),
         cmocka_unit_test(test_every_shortening_is_refused),
         cmocka_unit_test(test_lies_are_refused),
+        cmocka_unit_test(test_short_numbers_take_few_bytes),
     };
 
     return cmocka_run_group_tests_name("pack", tests, NULL, NULL);

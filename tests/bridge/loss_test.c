@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bridge/records.h"
 #include "child.h"
 #include "crowd.h"
 #include "segment/cluster.h"
@@ -254,17 +255,20 @@ static void a_host_that_leaves_in_order_is_told_so(void **state)
 
 static void pack_record(struct mu_pack *p, uint32_t task, uint64_t version, uint32_t state, const char *text)
 {
-    mu_pack_u32(p, task);
-    mu_pack_u64(p, version);
-    mu_pack_u8(p, (uint8_t)state);
-    mu_pack_u8(p, state == MUSTER_TASK_ERROR ? MUSTER_CAUSE_REPORTED : MUSTER_CAUSE_NONE);
-    mu_pack_u8(p, state == MUSTER_TASK_ERROR ? MUSTER_ABORTED : MUSTER_OK);
-    mu_pack_u8(p, 0);
-    mu_pack_u32(p, 4711); /* pid */
-    mu_pack_u32(p, 1);    /* attempt */
-    mu_pack_u64(p, 7);    /* incarnation */
-    mu_pack_u64(p, 0);    /* age */
-    mu_pack_text(p, text);
+    const struct mu_said said = {.task = task,
+                                 .version = version,
+                                 .state = state,
+                                 .cause = state == MUSTER_TASK_ERROR ? MUSTER_CAUSE_REPORTED : MUSTER_CAUSE_NONE,
+                                 .code = state == MUSTER_TASK_ERROR ? MUSTER_ABORTED : MUSTER_OK,
+                                 .pid = 4711,
+                                 .attempt = 1,
+                                 .incarnation = 7,
+                                 .text = text,
+                                 .text_len = strlen(text)};
+    struct mu_records_out out;
+
+    mu_records_begin(&out, p);
+    mu_records_add(&out, &said, task + 1);
 }
 
 static void inject(uint32_t from, uint32_t to, uint32_t task, uint64_t version, uint32_t state)
@@ -450,12 +454,12 @@ static void bad_words_about_hosts_and_errands_do_too(void **state)
     begin(3);
     for (uint32_t i = 0; i < 3; i++) { /* of another host; of none; in a state that there is not */
         mu_pack_reset(&p);
-        mu_pack_u32(&p, i == 0 ? 2 : i == 1 ? 77 : 1);
+        mu_pack_var(&p, i == 0 ? 2 : i == 1 ? 77 : 1);
         mu_pack_u8(&p, i == 2 ? 9 : 1);
-        for (int k = 0; k < 4; k++)
-            mu_pack_u64(&p, 0);
-        mu_pack_u32(&p, 1);
-        mu_pack_text(&p, "x");
+        for (int k = 0; k < 5; k++)
+            mu_pack_var(&p, 0);
+        mu_pack_u8(&p, 1);
+        mu_pack_raw(&p, "x", 1);
         hosts_inject(h, 1, 0, MU_FRAME_HOSTS, p.bytes, p.len);
         hosts_settle(h, &r);
         hosts_dropped(h, why);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "bridge/core.h"
+#include "bridge/records.h"
 #include "job.h"
 #include "segment/cluster.h"
 #include "segment/file.h"
@@ -26,7 +27,7 @@ static uint64_t now, records[HOSTS], frames[HOSTS], bytes;
 static bool count(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
     struct mu_unpack u = mu_unpack_of(payload, len);
-    char text[MU_TEXT_MAX];
+    struct mu_records_in in;
 
     (void)arg;
     if (type != MU_FRAME_RECORDS)
@@ -34,13 +35,12 @@ static bool count(void *arg, uint32_t host, uint8_t type, const void *payload, s
     bytes += len;
     frames[host]++;
     mu_unpack_u64(&u);
-    while (!u.failed && u.left) {
-        assert_true(mu_unpack_u32(&u) / EACH != host); /* nobody is told of its own tasks */
-        mu_unpack_raw(&u, 36);
-        mu_unpack_text(&u, text, sizeof text);
+    in = mu_records_of(&u);
+    while (mu_records_next(&in)) {
+        assert_true(in.now.task / EACH != host); /* nobody is told of its own tasks */
         records[host]++;
     }
-    assert_false(u.failed);
+    assert_false(in.u.failed);
     return true;
 }
 
@@ -80,21 +80,23 @@ static int teardown(void **state)
 /* All tasks of a host are so. */
 static void tell(uint32_t host, uint64_t version, uint32_t task_state)
 {
+    bool is_error = task_state == MUSTER_TASK_ERROR;
+    struct mu_records_out out;
     struct mu_pack p = {0};
 
     mu_pack_u64(&p, 0);
+    mu_records_begin(&out, &p);
     for (uint32_t i = 0; i < EACH; i++) {
-        mu_pack_u32(&p, host * EACH + i);
-        mu_pack_u64(&p, version);
-        mu_pack_u8(&p, (uint8_t)task_state);
-        mu_pack_u8(&p, task_state == MUSTER_TASK_ERROR ? MUSTER_CAUSE_DIED : MUSTER_CAUSE_NONE);
-        mu_pack_u8(&p, task_state == MUSTER_TASK_ERROR ? MUSTER_UNAVAILABLE : MUSTER_OK);
-        mu_pack_u8(&p, 0);
-        mu_pack_u32(&p, 1000 + i);
-        mu_pack_u32(&p, 1);
-        mu_pack_u64(&p, host);
-        mu_pack_u64(&p, 0);
-        mu_pack_text(&p, "");
+        const struct mu_said said = {.task = host * EACH + i,
+                                     .version = version,
+                                     .state = task_state,
+                                     .cause = is_error ? MUSTER_CAUSE_DIED : MUSTER_CAUSE_NONE,
+                                     .code = is_error ? MUSTER_UNAVAILABLE : MUSTER_OK,
+                                     .pid = 1000 + i,
+                                     .attempt = 1,
+                                     .incarnation = host * 0x9e3779b97f4a7c15ull + i};
+
+        mu_records_add(&out, &said, (host + 1) * EACH);
     }
     mu_core_frame(&core, host, MU_FRAME_RECORDS, p.bytes, p.len, now);
     mu_pack_done(&p);
@@ -116,12 +118,16 @@ static void settle(void)
 /* Some may be told again to a host that came just before. */
 static void expect_all(uint64_t each, uint64_t again, uint64_t most_frames)
 {
+    uint64_t all = 0;
+
     for (uint32_t i = 1; i < HOSTS; i++) {
         if (records[i] < each || records[i] > each + again || frames[i] > most_frames)
             fail_msg("host %u got %llu records in %llu frames", i, (unsigned long long)records[i],
                      (unsigned long long)frames[i]);
+        all += records[i];
         records[i] = frames[i] = 0;
     }
+    assert_true(bytes <= 20 * all); /* of the 64 that a record is: what is alike is said once for all of a host */
     print_message("%.1f MB\n", (double)bytes / 1e6);
     bytes = 0;
 }

@@ -16,6 +16,7 @@
 
 #include <muster/topology.h>
 
+#include "base/process.h"
 #include "segment/file.h"
 #include "sim.h"
 #include "task/task.h"
@@ -50,9 +51,10 @@ static uint64_t used_ns(void)
 static void join_job(struct sim_task *t)
 {
     struct muster_segment *seg = sim.hosts[t->host].seg;
-    struct mu_registration r = {.task = t->id, .flags = MUSTER_JOIN_NO_HEARTBEAT, .incarnation = t->id + 1, .pid = 1};
+    struct mu_registration r = {.task = t->id, .flags = MUSTER_JOIN_NO_HEARTBEAT, .pid = 1000 + t->id % 32768};
     struct mu_ctx *ctx;
 
+    mu_random(&r.incarnation, sizeof r.incarnation);
     mu_segment_ref(seg);
     t->m = mu_handle_new(seg, r.flags);
     if (!t->m)
