@@ -70,6 +70,18 @@ static bool is_wanted(const struct mu_wanted *k, uint64_t version)
     return false;
 }
 
+/* For a value of so many bytes. */
+static bool has_space(struct mu_copies *c, size_t len)
+{
+    void *more = len > c->value_size || !c->value ? realloc(c->value, len + 1) : NULL;
+
+    if (more) {
+        c->value = more;
+        c->value_size = len;
+    }
+    return c->value && len <= c->value_size;
+}
+
 /* The key's version and, if a host lacks it and it is not too large, its value. */
 static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted *w)
 {
@@ -87,12 +99,10 @@ static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted 
     w->version = f.version;
     if (f.len > MU_COPY_MAX || !is_wanted(w, f.version) || c->taken.len > MU_COPIES_ROOM)
         return;
-    if (!c->value)
-        c->value = malloc(MU_COPY_MAX);
-    if (!c->value || mu_table_get(&t, ctx, &k, c->value, MU_COPY_MAX, &f))
+    if (!has_space(c, f.len) || mu_table_get(&t, ctx, &k, c->value, c->value_size, &f))
         return;
     w->version = f.version;
-    if (!f.version || f.len > MU_COPY_MAX)
+    if (!f.version || f.len > c->value_size) /* another meanwhile: its bucket is late */
         return;
     w->at = c->taken.len;
     w->len = f.len;
@@ -271,10 +281,8 @@ static void send_batch(struct mu_core *core, uint32_t host)
         } while (at < o->items.len);
     o->num_items = o->num_names = o->num_values = 0;
     o->anew = false;
-    mu_pack_reset(&o->items);
-    mu_pack_reset(&o->names);
-    if (o->items.capacity > MU_COPIES_CUT)
-        mu_pack_done(&o->items);
+    mu_core_trim(&o->items); /* at once: there is one for each host */
+    mu_core_trim(&o->names);
 }
 
 static void collect(struct mu_core *core)
@@ -311,6 +319,11 @@ static void collect(struct mu_core *core)
             send_batch(core, h);
     if (c->taken.capacity > MU_COPIES_CUT)
         mu_pack_done(&c->taken);
+    if (c->value_size > MU_COPIES_CUT) {
+        free(c->value);
+        c->value = NULL;
+        c->value_size = 0;
+    }
 }
 
 /* ---- calls and frames -------------------------------------------------------------------------------------------- */

@@ -33,10 +33,11 @@ struct mu_copies {
     /* the leader's */
     struct mu_interest in;
     struct mu_outgoing *out; /* by host */
-    uint8_t *value;          /* of MU_COPY_MAX bytes; made when it is first needed */
-    struct mu_pack taken;    /* the values of this collection */
-    bool collected;          /* in this turn */
-    bool room;               /* a host has said that it took some: what did not fit may fit now */
+    uint8_t *value;          /* room for one */
+    size_t value_size;
+    struct mu_pack taken; /* the values of this collection */
+    bool collected;       /* in this turn */
+    bool room;            /* a host has said that it took some: what did not fit may fit now */
 };
 static inline struct mu_copies *mu_copies_of(struct mu_core *core)
 {

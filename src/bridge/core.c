@@ -76,6 +76,7 @@ static void remember(struct mu_core *core)
         uint64_t state = mu_load_relaxed(&core->seg->hosts[i].state); /* relaxed: agents write it, one at a time */
 
         core->peers[i].since = core->peers[i].heard = core->now;
+        core->peers[i].may_go = SIZE_MAX;
         if (i != core->host && (state == MU_HOST_LOST || state == MU_HOST_LEFT))
             core->peers[i].state = MU_PEER_LOST;
     }
@@ -133,6 +134,7 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
     mu_pack_done(&p->ahead);
     mu_pack_done(&p->front);
     mu_pack_done(&p->tail);
+    p->may_go = SIZE_MAX;
     p->wanted = false;
     p->state = state;
     p->since = core->now;
@@ -321,12 +323,17 @@ void mu_core_trim(struct mu_pack *p)
         mu_pack_reset(p);
 }
 
-/* All frames of a buffer to the wire. False: the connection is gone. */
-static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
+void mu_core_hold(struct mu_core *core, uint32_t host, size_t may_go)
+{
+    core->peers[host].may_go = may_go;
+}
+
+/* The frames of a buffer to the wire, up to here. False: the connection is gone. */
+static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p, size_t until)
 {
     size_t at = 0;
 
-    while (at < p->len) {
+    while (at < p->len && at < until) {
         struct mu_unpack u = mu_unpack_of(p->bytes + at, p->len - at);
         uint8_t type = mu_unpack_u8(&u);
         uint32_t len = mu_unpack_u32(&u);
@@ -336,7 +343,12 @@ static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p)
         core->worked = true;
         at += FRAME_HEAD + (size_t)len;
     }
-    mu_core_trim(p);
+    if (at < p->len) {
+        memmove(p->bytes, p->bytes + at, p->len - at);
+        p->len -= at;
+    } else {
+        mu_core_trim(p);
+    }
     return true;
 }
 
@@ -357,15 +369,20 @@ static void decide(struct mu_core *core, uint32_t host, uint32_t hosts)
 static bool speak(struct mu_core *core, uint32_t host)
 {
     struct mu_peer *p = &core->peers[host];
+    size_t tail;
 
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (mu_modules[i] && mu_modules[i]->ahead)
             mu_modules[i]->ahead(core, host);
     p->wanted = false;
+    tail = p->tail.len;
     if (p->ahead.failed || p->front.failed || p->tail.failed)
         drop(core, host, "there is no memory for what it must be told");
-    else if (!flush(core, host, &p->ahead) || !flush(core, host, &p->front) || !flush(core, host, &p->tail))
+    else if (!flush(core, host, &p->ahead, SIZE_MAX) || !flush(core, host, &p->front, SIZE_MAX) ||
+             !flush(core, host, &p->tail, p->may_go))
         mu_core_down(core, host, "the connection broke while sending", core->now);
+    else if (p->may_go != SIZE_MAX)
+        p->may_go -= tail - p->tail.len;
     return core->peers[host].state == MU_PEER_UP;
 }
 

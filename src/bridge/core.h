@@ -75,6 +75,7 @@ enum mu_frame_type {
     /* events.c */
     MU_FRAME_EVENTS = 48,
     MU_FRAME_EVENTS_FROM = 49,
+    MU_FRAME_EVENTS_TAKEN = 50,
     /* groups.c */
     MU_FRAME_GROUP = 56,
     MU_FRAME_GROUP_END = 57,
@@ -104,6 +105,7 @@ struct mu_peer {
     enum mu_peer_state state;
     uint64_t since, heard;             /* CLOCK_MONOTONIC ns */
     struct mu_pack ahead, front, tail; /* frames of this turn, each {type 1, length 4, payload} */
+    size_t may_go;                     /* bytes of the tail; what is behind them stays (mu_core_hold) */
     bool wanted;                       /* something must go out to it this turn, if only what is ahead */
     bool timed;                        /* `heard` is kept by mu_core_heard(), too */
 };
@@ -170,6 +172,9 @@ void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const
                         const void *body, size_t len);
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
 void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
+/* For a module's `front` that has more to say than it may at once: only so many bytes of what is in the tail go now,
+ * the rest when it says so. SIZE_MAX: all. */
+void mu_core_hold(struct mu_core *core, uint32_t host, size_t may_go);
 /* A buffer that has served: what a large value, or all records, took once is not kept. Empty afterwards. */
 void mu_core_trim(struct mu_pack *p);
 void mu_core_want(struct mu_core *core, uint32_t host); /* run `ahead` for it though nothing else is to be sent */

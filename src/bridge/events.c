@@ -7,6 +7,10 @@
  * leader's ring has gone further meanwhile than it holds, the follower gets what is left, which fills its whole ring,
  * and its readers are told what they have lost.
  *
+ * What a follower has not said to have taken is bounded: who was away for long gets the ring piece by piece. What was
+ * decided to be sent behind those events stays behind them: it is held (mu_core_hold) until those are out that there
+ * were when it was decided, and not for later ones, which may come as fast as they go.
+ *
  * A call that is made again, and is not known here because this agent is new, has been carried out if an event names
  * it. The caller said what its own ring would get next, so only events from there on can; are they not all there any
  * more, then nobody can tell, and the caller is told that.
@@ -20,11 +24,22 @@
 #include "event/ring.h"
 #include "segment/handle.h"
 
-#define CHUNK    (1u << 20) /* bytes of a frame, about */
-#define AGAIN_NS 20000000u  /* until a follower without memory asks for what it could not place */
+#define CHUNK    (256u << 10) /* bytes of a frame, about; and between two words of what was taken */
+#define WINDOW   (1u << 20)   /* on their way to a host */
+#define AGAIN_NS 20000000u    /* until a follower without memory asks for what it could not place */
+
+/* A host, to the leader. */
+struct listener {
+    uint64_t next;        /* the event that it is told of next; UINT64_MAX: it has not said */
+    uint64_t sent, taken; /* bytes of payloads on this connection */
+    uint64_t until;       /* what is held waits for the events before this one; 0: nothing is held */
+    size_t held;          /* behind those that may go */
+    bool again;           /* it had no memory for what it was sent: what it asks meanwhile is answered */
+};
 
 struct events {
-    uint64_t *next; /* the leader's, by host: the event that it is told of next; UINT64_MAX: it has not said */
+    struct listener *listeners; /* the leader's, by host */
+    uint64_t taken, said;       /* a follower's: bytes on this connection, and what of that it has said */
     struct mu_pack frame;
     uint64_t from, to, made; /* what the frame holds, and when it was made */
     uint64_t again_at;       /* a follower's; UINT64_MAX: it is not waiting for memory */
@@ -46,10 +61,10 @@ static bool init(struct mu_core *core, void **ret_state)
     s->again_at = UINT64_MAX;
     if (!core->leader)
         return true;
-    s->next = calloc(core->num_hosts, sizeof *s->next);
-    for (uint32_t i = 0; s->next && i < core->num_hosts; i++)
-        s->next[i] = UINT64_MAX;
-    return s->next != NULL;
+    s->listeners = calloc(core->num_hosts, sizeof *s->listeners);
+    for (uint32_t i = 0; s->listeners && i < core->num_hosts; i++)
+        s->listeners[i].next = UINT64_MAX;
+    return s->listeners != NULL;
 }
 
 static void done(struct mu_core *core)
@@ -57,7 +72,7 @@ static void done(struct mu_core *core)
     struct events *s = events_of(core);
 
     mu_pack_done(&s->frame);
-    free(s->next);
+    free(s->listeners);
     free(s);
 }
 
@@ -102,27 +117,64 @@ static void make_frame(struct mu_core *core, struct events *s, uint64_t from)
         ;
 }
 
-static void front(struct mu_core *core, uint32_t host)
+static bool has_room(const struct listener *l)
+{
+    return l->sent - l->taken < WINDOW;
+}
+
+static void send_some(struct mu_core *core, uint32_t host, uint64_t tail)
 {
     struct events *s = events_of(core);
-    uint64_t tail;
+    struct listener *l = &s->listeners[host];
 
-    if (!core->leader || s->next[host] == UINT64_MAX || mu_event_tail(core->seg, &tail))
-        return;
-    while (s->next[host] < tail) {
-        make_frame(core, s, s->next[host]);
+    while (l->next < tail && has_room(l)) {
+        make_frame(core, s, l->next);
         if (s->to == s->from)
             break;
         if (s->frame.failed)
             core->peers[host].front.failed = true;
         else if (s->frame.len)
             mu_core_send_front(core, host, MU_FRAME_EVENTS, s->frame.bytes, s->frame.len);
-        s->next[host] = s->to;
+        l->sent += s->frame.len;
+        l->next = s->to;
     }
+}
+
+/* What is behind events that it has yet to be sent. */
+static void hold(struct mu_core *core, uint32_t host, uint64_t tail)
+{
+    struct listener *l = &events_of(core)->listeners[host];
+    const struct mu_peer *p = &core->peers[host];
+
+    if (l->next >= tail || l->again) {
+        l->again = l->again && l->next < tail;
+        l->until = 0;
+        mu_core_hold(core, host, SIZE_MAX);
+    } else if (!l->until) {
+        l->until = tail;
+        l->held = p->tail.len;
+        mu_core_hold(core, host, 0);
+    } else if (l->next >= l->until) {
+        mu_core_hold(core, host, p->may_go + l->held);
+        l->until = tail;
+        l->held = p->tail.len - p->may_go;
+    }
+}
+
+static void front(struct mu_core *core, uint32_t host)
+{
+    struct events *s = events_of(core);
+    uint64_t tail;
+
+    if (!core->leader || s->listeners[host].next == UINT64_MAX || mu_event_tail(core->seg, &tail))
+        return;
+    send_some(core, host, tail);
+    hold(core, host, tail);
 }
 
 bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
+    struct listener *l = &events_of(core)->listeners[host];
     uint64_t from = mu_unpack_u64(u), tail;
 
     if (mu_event_tail(core->seg, &tail))
@@ -131,7 +183,22 @@ bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *
         mu_fail(MUSTER_INVALID_ARGUMENT, "it has event %" PRIu64 ", which was never sent", from - 1);
         return false;
     }
-    events_of(core)->next[host] = from;
+    l->again = l->next != UINT64_MAX;
+    l->next = from;
+    mu_core_want(core, host);
+    return true;
+}
+
+bool mu_take_events_taken(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct listener *l = &events_of(core)->listeners[host];
+    uint64_t taken = mu_unpack_u64(u);
+
+    if (taken > l->sent || taken < l->taken) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "it cannot have taken %" PRIu64 " bytes of events", taken);
+        return false;
+    }
+    l->taken = taken;
     mu_core_want(core, host);
     return true;
 }
@@ -246,8 +313,25 @@ static bool take_event(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpac
     return true;
 }
 
+/* That so much has been taken, also of what found no memory here: the leader may send more. */
+static void say_taken(struct mu_core *core)
+{
+    struct events *s = events_of(core);
+    struct mu_pack p = {0};
+
+    if (s->taken - s->said < CHUNK)
+        return;
+    mu_pack_u64(&p, s->taken);
+    if (p.failed)
+        return; /* with the next frame */
+    mu_core_send(core, 0, MU_FRAME_EVENTS_TAKEN, p.bytes, p.len);
+    s->said = s->taken;
+    mu_pack_done(&p);
+}
+
 bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
+    size_t len = u->left;
     struct mu_ctx *ctx;
     bool good = true;
 
@@ -257,6 +341,8 @@ bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     while (good && u->left)
         good = take_event(core, ctx, u);
     mu_exit(ctx);
+    events_of(core)->taken += len;
+    say_taken(core);
     return good;
 }
 
@@ -264,10 +350,14 @@ bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
 static void up(struct mu_core *core, uint32_t host)
 {
-    if (core->leader)
-        events_of(core)->next[host] = UINT64_MAX;
-    else
-        ask_from_here(core);
+    struct events *s = events_of(core);
+
+    if (core->leader) {
+        s->listeners[host] = (struct listener){.next = UINT64_MAX};
+        return;
+    }
+    s->taken = s->said = 0;
+    ask_from_here(core);
 }
 
 static void look(struct mu_core *core)
@@ -283,7 +373,7 @@ static void look(struct mu_core *core)
     if (mu_event_tail(core->seg, &tail))
         return;
     for (uint32_t i = 0; i < core->num_hosts; i++)
-        if (s->next[i] < tail)
+        if (s->listeners[i].next < tail && has_room(&s->listeners[i]))
             mu_core_want(core, i);
 }
 

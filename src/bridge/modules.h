@@ -52,9 +52,10 @@ void mu_errand_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uin
 
 /* events.c */
 extern const struct mu_module mu_module_events;
-#define MU_FRAME_EVENTS_MAX ((1u << 20) + 28u + MUSTER_EVENT_MAX)
+#define MU_FRAME_EVENTS_MAX ((256u << 10) + 28u + MUSTER_EVENT_MAX)
 bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+bool mu_take_events_taken(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_event_send(struct mu_core *core, const struct mu_request *r);
 
 /* copies.c, held.c */

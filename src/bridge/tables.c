@@ -24,6 +24,7 @@ const struct mu_frame_kind mu_frame_kinds[] = {
     {MU_FRAME_OWNER_SAYS, "OWNER_SAYS", MU_FROM_FOLLOWER, 24, 24 + 1024, mu_take_owner_says},
     {MU_FRAME_EVENTS, "EVENTS", MU_FROM_LEADER, 28, MU_FRAME_EVENTS_MAX, mu_take_events},
     {MU_FRAME_EVENTS_FROM, "EVENTS_FROM", MU_FROM_FOLLOWER, 8, 8, mu_take_events_from},
+    {MU_FRAME_EVENTS_TAKEN, "EVENTS_TAKEN", MU_FROM_FOLLOWER, 8, 8, mu_take_events_taken},
     {MU_FRAME_GROUP, "GROUP", MU_FROM_BOTH, 18, MU_FRAME_VALUE_MAX, mu_take_group},
     {MU_FRAME_GROUP_END, "GROUP_END", MU_FROM_BOTH, 14, 1024, mu_take_group_end},
     {MU_FRAME_CONTROL, "CONTROL", MU_FROM_BOTH, 36, 36 + MU_CONTROL_MAX, mu_take_control},

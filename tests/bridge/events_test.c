@@ -282,6 +282,47 @@ static void a_host_without_memory_gets_its_events_later(void **state)
     crowd_close();
 }
 
+static int send_and_look(struct muster *m, void *arg)
+{
+    uint64_t sequence, next;
+
+    (void)arg;
+    CHECK(muster_event_send(m, 4711, NULL, 0, &sequence) == MUSTER_OK);
+    CHECK(muster_event_next(m, &next) == MUSTER_OK && next > sequence);
+    return 0;
+}
+
+/* More than may be on its way to a host at once; and an answer is not there before the event that it is about. */
+static void who_was_away_for_long_is_told_piece_by_piece(void **state)
+{
+    static uint8_t large[MUSTER_EVENT_MAX];
+    struct muster_event e;
+    uint64_t position = 0;
+    uint32_t count = 512;
+    char why[700];
+    pid_t pid;
+
+    (void)state;
+    crowd_open(&(struct hosts_config){
+        .tasks = {1, 1}, .queue_bytes = 2 << 20, .segment = {.num_events = 1024, .heap_bytes = 32 << 20}});
+    hosts_cut(h, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        memset(large, (int)i, sizeof large);
+        assert_ok(muster_event_send(eyes[0], i, large, sizeof large, NULL));
+    }
+    pid = hosts_task(h, 1, send_and_look, NULL);
+    hosts_join(h, 1);
+    assert_int_equal(hosts_reap(h, pid), 0);
+    assert_string_equal(hosts_dropped(h, why), "");
+    assert_int_equal(tail_at(1), count + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_ok(muster_event_read(eyes[1], &position, 0, &e, large, sizeof large, NULL));
+        assert_true(e.sequence == i && e.type == i && e.len == sizeof large);
+        assert_true(large[0] == (uint8_t)i && large[sizeof large - 1] == (uint8_t)i);
+    }
+    crowd_close();
+}
+
 static void bad_events_break_the_connection(void **state)
 {
     static const struct {
@@ -294,7 +335,7 @@ static void bad_events_break_the_connection(void **state)
         {0, 1, 5, "event 0 cannot be"},
         {0, 1, UINT32_MAX, "event 0 cannot be"},
     };
-    uint64_t never = 1;
+    uint64_t never = 1, nothing = 0;
     char why[700];
 
     (void)state;
@@ -323,6 +364,13 @@ static void bad_events_break_the_connection(void **state)
     hosts_settle(h, NULL);
     hosts_dropped(h, why);
     assert_non_null(strstr(why, "it has event 0, which was never sent"));
+    hosts_mend(h);
+    hosts_settle(h, NULL);
+    hosts_inject(h, 1, 0, MU_FRAME_EVENTS_TAKEN, &nothing, sizeof nothing);
+    hosts_inject(h, 1, 0, MU_FRAME_EVENTS_TAKEN, &never, sizeof never);
+    hosts_settle(h, NULL);
+    hosts_dropped(h, why);
+    assert_non_null(strstr(why, "it cannot have taken 1 bytes of events"));
     crowd_close();
 }
 
@@ -334,6 +382,7 @@ int main(void)
         cmocka_unit_test(an_event_is_sent_once_though_the_leaders_agent_dies_of_it),
         cmocka_unit_test(what_nobody_can_know_is_said),
         cmocka_unit_test(a_host_without_memory_gets_its_events_later),
+        cmocka_unit_test(who_was_away_for_long_is_told_piece_by_piece),
         cmocka_unit_test(bad_events_break_the_connection),
     };
 
