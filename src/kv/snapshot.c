@@ -78,13 +78,14 @@ static enum muster_status take(void *arg, const struct mu_item *i)
     enum muster_status status;
     uint64_t h = i->version;
 
+    if (p->of == MU_SNAPSHOT_COUNT) { /* where nothing is deleted, the number and the sum of versions only grow */
+        p->count++;
+        p->fingerprint += i->version;
+        return MUSTER_OK;
+    }
     for (uint32_t k = 0; k < i->key_len; k++)
         h = mix(h, (unsigned char)i->key[k]);
     p->fingerprint += h; /* order within a bucket does not matter */
-    if (p->of == MU_SNAPSHOT_COUNT) {
-        p->count++;
-        return MUSTER_OK;
-    }
     if (p->of == MU_SNAPSHOT_VALUES)
         return mu_snapshot_add(p, i->key, i->key_len, i->value, i->len, i->version);
     status = mu_snapshot_add(p, i->key, i->key_len, NULL, 0, i->version);
