@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 
-from harness import contract, cross, machine, plot, report, results as results_module, rows  # noqa: E402
+from harness import contract, cross, growth, machine, plot, report, results as results_module, rows  # noqa: E402
 
 
 def arguments():
@@ -31,7 +31,7 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="print the groups and their contenders, and stop")
     parser.add_argument("--build", default=os.environ.get("BUILD", os.path.join(TOP, "build/release")), metavar="DIR",
                         help="where the programs are (default $BUILD, else build/release)")
-    parser.add_argument("--out", metavar="DIR", help="where bench.csv, bench.json and bench.svg go (default build/bench)")
+    parser.add_argument("--out", metavar="DIR", help="where bench.csv, bench.json, bench.svg and growth.svg go (default build/bench)")
     parser.add_argument("--csv", metavar="FILE", help="write the CSV here instead")
     parser.add_argument("--json", metavar="FILE", help="write the JSON here instead")
     parser.add_argument("--svg", metavar="FILE", help="write the plot here instead")
@@ -122,6 +122,9 @@ def save(options, results, configuration, lines):
     results_module.write_csv(paths[0], results, configuration)
     results_module.write_json(paths[1], results, configuration, lines)
     plot.write_svg(paths[2], results, dict(configuration))
+    growing = os.path.join(options.out, "growth.svg")
+    if growth.write_svg(growing, results, dict(configuration)):
+        paths.append(growing)
     return paths
 
 
@@ -156,7 +159,7 @@ def main():
     lines = contract.judged(results)
     table = io.StringIO()
     report.show_rows(table, results)
-    report.show_growth(table, results)
+    growth.show(table, results)
     report.show_facts(table, results)
     report.show_contract(table, lines, options.quick)
     sys.stdout.write(table.getvalue())

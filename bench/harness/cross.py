@@ -150,10 +150,42 @@ def growth_group(tools, effort):
     path = os.path.join(os.path.dirname(tools.folder), "tests", "bridgesim", "scale")
     missing = "" if os.access(path, os.X_OK) else "%s is not built" % path
     return rows.Group("growth", [
-        rows.Contender("muster", [path, str(size), "8", "5" if effort.quick else "20"], timeout=400, missing=missing, repeats=1)
+        rows.Contender("muster", [path, str(size), "8", "5" if effort.quick else "100", "exchange"], timeout=900, missing=missing,
+                       repeats=1)
         for size in ((4, 16) if effort.quick else (16, 128, 1024))])
+
+
+def run_group(tools, effort, hosts):
+    """A job of one task on each of two hosts, from nothing to its end, the launcher's own start on the first included."""
+    def contender(who, program, command, environment=None):
+        missing = "" if program else "%s is not installed" % who
+        return rows.Contender(who, lambda: hosts.from_first([spawn, "run.hosts.2", who, str(effort.runs), "1", program,
+                                                              *command(hosts.addresses(2)), "true"]),
+                              environment=environment or {}, missing=missing if spawn else "%s/spawn is not built" % tools.folder)
+
+    def for_mpich(addresses):
+        if not hosts.is_apart():
+            return ["-bind-to", "none", "-n", "2"]
+        return ["-launcher", "rsh", "-launcher-exec", hosts.field().rsh(), "-hosts", ",".join(addresses), "-iface", "mu0", "-n",
+                "2"]
+
+    def for_openmpi(addresses):
+        if not hosts.is_apart():
+            return ["--bind-to", "none", "--oversubscribe", "-n", "2"]
+        return ["--bind-to", "none", "--mca", "plm_rsh_agent", hosts.field().rsh(), "--host", ",".join(addresses), "--mca",
+                "oob_tcp_if_include", "mu0", "-n", "2"]
+
+    def for_muster(addresses):
+        return ["run", "--hosts", ",".join(address + ":1" for address in addresses), "--rsh", hosts.field().rsh(), "--"]
+
+    spawn = tools.program("spawn")
+    own = tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
+    return rows.Group("runhosts", [
+        contender("muster", own, for_muster),
+        contender("mpich", shutil.which("mpiexec.hydra"), for_mpich),
+        contender("openmpi", shutil.which("mpirun.openmpi"), for_openmpi, rows.openmpi_environment())])
 
 
 def groups(tools, effort, hosts):
     return [*(barrier_group(tools, effort, hosts, size) for size in (2, 4, MOST)), kv_group(tools, effort, hosts),
-            growth_group(tools, effort)]
+            run_group(tools, effort, hosts), growth_group(tools, effort)]

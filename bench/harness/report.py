@@ -1,5 +1,6 @@
 """The table that a person reads."""
 from harness.contract import count_of_bytes, nanoseconds
+from harness.growth import is_growth
 from harness.rows import LIMITS, TITLES
 
 
@@ -39,37 +40,6 @@ def show_rows(out, results):
     order = {metric: place for place, metric in enumerate(TITLES)}
     for metric in sorted(metrics, key=lambda m: order.get(m, len(order))):
         show_metric(out, results, metric, results.of_metric(metric))
-
-
-GROWTH = [
-    ("join", "messages", "joining, and a barrier of all: messages"),
-    ("join", "bytes", "  bytes"),
-    ("join", "leader", "  processor time of the leader's agent, us"),
-    ("join", "follower", "  of another host's agent, us"),
-    ("barrier", "messages", "a barrier of all tasks: messages"),
-    ("barrier", "bytes", "  bytes"),
-    ("barrier", "leader", "  processor time of the leader's agent, us"),
-    ("barrier", "follower", "  of another host's agent, us"),
-    ("memory", "leader", "memory of the leader's agent, bytes"),
-    ("memory", "follower", "memory of another host's agent, bytes"),
-    ("segment", "leader", "the leader's segment, committed bytes"),
-    ("segment", "follower", "another host's segment, committed bytes"),
-]
-
-
-def is_growth(metric):
-    return metric.startswith("scale.")
-
-
-def show_growth(out, results):
-    """What a job of more and more hosts costs; the hosts are simulated, with 8 tasks each."""
-    sizes = sorted({int(row.metric.rsplit(".", 1)[1]) for row in results.rows.values() if is_growth(row.metric)})
-    if not sizes:
-        return
-    print("\n%-54s %s" % ("hosts, of 8 tasks each", " ".join("%14d" % size for size in sizes)), file=out)
-    for phase, what, title in GROWTH:
-        found = [results.get("scale.%s.%s.%d" % (phase, what, size)) for size in sizes]
-        print("  %-52s %s" % (title, " ".join("%14s" % ("%.0f" % row.value if row else "-") for row in found)), file=out)
 
 
 def show_facts(out, results):

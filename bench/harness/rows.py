@@ -39,6 +39,7 @@ TITLES = {
     "trace.event": "an event of a trace",
     "trace.off": "group barrier of one task, without a trace",
     "trace.barrier": "group barrier of one task, with a trace: two events",
+    "run.hosts.2": "start 2 tasks on 2 hosts and wait for both",
     "cross.n2": "barrier of 2 hosts",
     "cross.n4": "barrier of 4 hosts",
     "cross.n8": "barrier of 8 hosts",

@@ -92,6 +92,7 @@ def main():
             records = list(csv.DictReader(l for l in f if not l.startswith("#")))
         expect(len(records) == len(whole["rows"]), "the CSV and the JSON have different rows")
         ElementTree.parse(os.path.join(OUT, "bench.svg"))
+        ElementTree.parse(os.path.join(OUT, "growth.svg"))
         table = re.search(r"^(\d+) of (\d+) lines of the contract hold$", done.stdout, re.M)
         expect(table and int(table.group(2)) == len(whole["contract"]), "the contract is not shown")
     wrong = subprocess.run([os.path.join(TOP, "bench/run.sh"), "--only", "nothing"], stdin=subprocess.DEVNULL,

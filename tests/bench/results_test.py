@@ -12,7 +12,7 @@ TOP = os.environ.get("TOP") or os.path.dirname(os.path.dirname(os.path.dirname(o
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "bench"))
 
-from harness import contract, plot, report, results as module  # noqa: E402
+from harness import contract, growth, plot, report, results as module  # noqa: E402
 
 
 def line(metric, who, steps, batch=1):
@@ -128,6 +128,24 @@ class Files(unittest.TestCase):
     def test_the_plot_of_nothing_is_sound_xml(self):
         plot.write_svg(self.path("e.svg"), settled(), dict(self.configuration))
         ElementTree.parse(self.path("e.svg"))
+
+    def test_growth_is_a_table_and_a_plot(self):
+        grown = settled(*(({"metric": "scale.%s.%d" % (what, size), "who": "muster", "value": value, "unit": "bytes"}, 0, 1)
+                          for what, values in (("join.bytes", (57000, 121480107)), ("memory.follower", (63173, 63369)))
+                          for size, value in zip((16, 1024), values)))
+        self.assertTrue(growth.write_svg(self.path("g.svg"), grown, dict(self.configuration)))
+        texts = [e.text for e in ElementTree.parse(self.path("g.svg")).iter("{http://www.w3.org/2000/svg}text")]
+        for wanted in ("joining: bytes", "121 MB", "other 63.4 kB", "16", "1024"):
+            self.assertIn(wanted, texts)
+        self.assertNotIn("joining: messages", texts)
+        with open(self.path("t.txt"), "w+") as out:
+            growth.show(out, grown)
+            out.seek(0)
+            self.assertRegex(out.read(), r"(?m)^    bytes +57000 +121480107$")
+
+    def test_without_growth_there_is_no_plot_of_it(self):
+        self.assertFalse(growth.write_svg(self.path("g.svg"), self.results, dict(self.configuration)))
+        self.assertFalse(os.path.exists(self.path("g.svg")))
 
     def test_the_table_shows_rows_facts_and_the_missing(self):
         with open(self.path("t.txt"), "w+") as out:

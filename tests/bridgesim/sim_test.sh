@@ -36,5 +36,21 @@ for i in 1 2; do "$sim" --mutation lose-frames --seed "$seed" --trace > "$TMPDIR
 [ "$(wc -l < "$TMPDIR/1")" -gt 100 ] || { echo "FAILED: nothing is traced"; exit 1; }
 cmp <(grep -v schedules "$TMPDIR/1") <(grep -v schedules "$TMPDIR/2") || { echo "FAILED: seed $seed does not replay"; exit 1; }
 
-# A larger job: 24 hosts of 8 tasks, who are all given the same global topology.
-"$BUILD/tests/bridgesim/scale" 24 8 10 exchange || exit 1
+# Larger jobs, of 8 tasks a host, who are all given the same global topology. What an agent keeps does not grow with the
+# hosts, but for the leader's, and that no more than they do.
+hosts=128
+[ "$(df --output=avail -k /dev/shm | tail -1)" -gt 600000 ] || { hosts=32; echo "less than 600 MB in /dev/shm: 32 hosts, not 128"; }
+for n in 8 $hosts; do
+    "$BUILD/tests/bridgesim/scale" $n 8 10 exchange > "$TMPDIR/$n" || { cat "$TMPDIR/$n"; exit 1; }
+done
+# figure NAME HOSTS
+figure() { sed -n "s/^{\"metric\": \"scale\.$1\.$2\",.*\"value\": \([0-9]*\).*/\1/p" "$TMPDIR/$2"; }
+few=$(figure memory.follower 8) many=$(figure memory.follower $hosts)
+echo "memory of a follower's agent with 8 hosts: $few bytes, with $hosts: $many"
+[ "$many" -lt $((few + few / 10)) ] || { echo "FAILED: a follower's agent grows with the hosts"; exit 1; }
+leader=$(figure memory.leader $hosts)
+echo "memory of the leader's agent with $hosts hosts: $leader bytes"
+[ "$leader" -lt $((400000 + hosts * 12000)) ] || { echo "FAILED: the leader's agent grows faster than the hosts"; exit 1; }
+bytes=$(figure join.bytes $hosts) told=$((hosts * 8 * (hosts - 1)))
+echo "joining $hosts hosts: $bytes bytes, $((bytes / told)) a task and host that is told of it"
+[ "$bytes" -lt $((20 * told)) ] || { echo "FAILED: joining says more than it must"; exit 1; }
