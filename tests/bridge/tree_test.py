@@ -113,7 +113,8 @@ class Trees(faults_test.Faults):
         self.all_passed(job)
 
     def test_hosts_behind_a_relay_that_stays_away_come_again(self):
-        field, job, agents = self.begin("switch", "--heartbeat-timeout", "8s")
+        # half of it is their patience with the relay; the rest is to come anew in, on any machine
+        field, job, agents = self.begin("switch", "--heartbeat-timeout", "20s")
         node = self.relays(agents)[0]
         field.cut(node)
         self.assertNotEqual(job.ends(), 0)

@@ -52,6 +52,24 @@ void sim_way_clear(struct sim_way *w, uint32_t keep)
         w->last = &w->first;
 }
 
+/* All of that type go. */
+static void drop_type(struct sim_way *w, uint8_t type)
+{
+    struct sim_way kept = {.last = &kept.first};
+
+    while (w->first) {
+        struct sim_frame *f = sim_way_take(w);
+
+        if (f->type == type)
+            free(f);
+        else
+            sim_way_add(&kept, f);
+    }
+    *w = kept;
+    if (!w->first)
+        w->last = &w->first;
+}
+
 /* ---- the wire ---------------------------------------------------------------------------------------------------- */
 
 static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
@@ -156,7 +174,9 @@ static void connect_link(uint32_t host)
     if (sim_mutation != SIM_STRAYS) {
         sim_way_clear(&link->up, 0);
         sim_way_clear(&link->down, 0);
-    } else {
+    } else { /* but for CONTROL: the first of a connection says which agent is there, and is taken at its word */
+        drop_type(&link->up, MU_FRAME_CONTROL);
+        drop_type(&link->down, MU_FRAME_CONTROL);
         sim_totals.strays += link->up.count;
     }
     sim_relay_connect(host);
