@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FRAME_HEAD = 5, KEPT_ROOM = 8192 };
+enum { FRAME_HEAD = 5, KEPT_ROOM = 8192, HELD_MOST = 256 << 20 };
 
 /* The peer's states as rows, what happens as columns. Lost is for good. */
 const enum mu_peer_act mu_peer_steps[MU_PEER_STATES][MU_PEER_EVENTS] = {
@@ -378,6 +378,8 @@ static bool speak(struct mu_core *core, uint32_t host)
     tail = p->tail.len;
     if (p->ahead.failed || p->front.failed || p->tail.failed)
         drop(core, host, "there is no memory for what it must be told");
+    else if (p->may_go != SIZE_MAX && tail > HELD_MOST)
+        drop(core, host, "it does not say that it has taken its events, and asks on");
     else if (!flush(core, host, &p->ahead, SIZE_MAX) || !flush(core, host, &p->front, SIZE_MAX) ||
              !flush(core, host, &p->tail, p->may_go))
         mu_core_down(core, host, "the connection broke while sending", core->now);

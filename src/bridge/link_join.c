@@ -179,7 +179,7 @@ void mu_peer_ping(struct mu_link_peer *p)
     uint8_t stamp[8];
 
     p->pinged = p->link->now;
-    if (p->link->relay && p->state == MU_LINK_UP)
+    if (p->link->relay && p->is_asked && p->state == MU_LINK_UP)
         mu_relay_report(p);
     if (p->relay) /* whose matter it is */
         return;
@@ -234,9 +234,11 @@ static void take_of_relays(struct mu_link_peer *p, const struct mu_message *mess
         mu_move_begin(p, message);
     else if (message->type == MU_FRAME_STAY && p->is_parked)
         mu_tree_stays(p, message);
+    else if (message->type == MU_FRAME_STAY && leads && p->is_staying)
+        return; /* it was taken as it is meanwhile: its relay has gone here, too */
     else if (message->type == MU_FRAME_VIA && leads && p->branch)
         mu_branch_take(p, message);
-    else if (message->type == MU_FRAME_VIA && is_own && p->link->relay)
+    else if (message->type == MU_FRAME_VIA && is_own && p->link->relay && p->is_asked)
         mu_relay_take(p, message);
     else if (message->type == MU_FRAME_TRIP && leads && p->branch)
         mu_branch_trips(p, message);

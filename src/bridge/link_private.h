@@ -36,9 +36,9 @@ enum {
 #define MU_LINK_END_NS   1000000000u  /* for a last word to be read */
 #define MU_LINK_RETRY_NS 20000000u    /* between the first attempts of a follower, then twice as much each time */
 #define MU_LINK_SLOW_NS  1000000000u  /* and at most this */
-#define MU_LINK_REACH_NS 5000000000u  /* for a relay to take a connection, or to listen */
+#define MU_LINK_REACH_NS 5000000000u  /* at most, for a relay to take a connection, or to listen */
 #define MU_LINK_LOOK_NS  100000000u   /* between looks whether one listens that was asked to */
-#define MU_LINK_MOVE_NS  10000000000u /* for the leader's answer to come through it */
+#define MU_LINK_MOVE_NS  10000000000u /* at most, for the leader's answer to come through it */
 
 struct mu_link_chunk {
     struct mu_link_chunk *next;
@@ -90,6 +90,7 @@ struct mu_link_peer {
     uint64_t parked;
     /* Follower, link_move.c: it leads, or is to lead, to the leader by a relay */
     bool is_moving, is_relayed;
+    bool is_asked;                 /* to relay, on this connection */
     uint64_t beyond, beyond_least; /* round trip from there on */
     bool is_paused;                /* relay: not read, while too much waits to go up */
 };
@@ -221,6 +222,17 @@ void mu_tree_listens(struct mu_link_peer *relay, const struct mu_message *messag
 void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message);
 void mu_tree_gone(struct mu_link_peer *p);
 void mu_tree_look(struct mu_link *link);
+/* With a silence of `timeout_ns`, half of a host's time, before either, it has come before that time is over. */
+static inline uint64_t mu_link_reach(const struct mu_link *link)
+{
+    return link->options.timeout_ns / 2 < MU_LINK_REACH_NS ? link->options.timeout_ns / 2 : MU_LINK_REACH_NS;
+}
+static inline uint64_t mu_link_move(const struct mu_link *link)
+{
+    uint64_t most = link->options.timeout_ns / 4 * 3;
+
+    return most < MU_LINK_MOVE_NS ? most : MU_LINK_MOVE_NS;
+}
 
 /* link_move.c: a follower is sent to a relay */
 void mu_move_begin(struct mu_link_peer *p, const struct mu_message *message);

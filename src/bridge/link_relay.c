@@ -20,9 +20,12 @@
 
 enum { HIGH = 8 << 20, LOW = 1 << 20 }; /* bytes that wait to go up: nobody is read; all are read again */
 
+/* NULL: there is no connection to it, or on that one we were not asked to relay. */
 static struct mu_link_peer *leader_of(const struct mu_link_relay *r)
 {
-    return r->up->hosts[0].peer;
+    struct mu_link_peer *p = r->up->hosts[0].peer;
+
+    return p && p->is_asked ? p : NULL;
 }
 
 /* ---- up ---- */
@@ -61,7 +64,7 @@ static enum mu_join_verdict on_join(void *arg, uint32_t connection, const struct
     mu_pack_done(&what);
     if (ok)
         return MU_JOIN_LATER;
-    snprintf(refusal, size, "this host relays, and has no connection to the leader now");
+    snprintf(refusal, size, "this host does not relay now");
     return MU_JOIN_REFUSED;
 }
 
@@ -282,6 +285,7 @@ void mu_relay_begin(struct mu_link_peer *p, const struct mu_message *message)
         mu_peer_take_wrong(p, message, " that is not well formed");
         return;
     }
+    p->is_asked = true;
     if (!link->relay)
         link->relay = make(p, hosts);
     p->reader.most = MU_LINK_VIA_MOST;

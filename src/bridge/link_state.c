@@ -36,6 +36,7 @@ const struct mu_link_row mu_link_rows[] = {
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_PONG, B, MU_LINK_UP},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_DROP, B, MU_LINK_CLOSED},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_RELAY, B, MU_LINK_UP},
+    {MU_LINK_UP, (enum mu_link_event)MU_FRAME_STAY, L, MU_LINK_UP},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_VIA, B, MU_LINK_UP},
     {MU_LINK_UP, (enum mu_link_event)MU_FRAME_TRIP, B, MU_LINK_UP},
     {MU_LINK_UP, MU_LINK_OWNERS, B, MU_LINK_UP},

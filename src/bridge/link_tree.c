@@ -66,30 +66,34 @@ void mu_tree_listens(struct mu_link_peer *relay, const struct mu_message *messag
     relay->branch->listens = true;
 }
 
-/* Whose address means the same to both, with the fewest hosts. */
-static struct mu_link_peer *best(const struct mu_link_peer *p)
-{
-    const struct mu_link_tree *tree = &p->link->tree;
-    struct mu_link_peer *found = NULL;
-
-    for (uint32_t i = 0; i < tree->count; i++) {
-        struct mu_link_peer *r = tree->relays[i];
-        uint32_t load = r->branch->count + r->branch->coming;
-
-        if (r->branch->listens && r->is_loopback == p->is_loopback && load < MU_LINK_FAN &&
-            (!found || load < found->branch->count + found->branch->coming))
-            found = r;
-    }
-    return found;
-}
-
 /* One that does not say where it listens is not waited for. */
 static bool is_any_awaited(const struct mu_link *link)
 {
     for (uint32_t i = 0; i < link->tree.count; i++)
-        if (!link->tree.relays[i]->branch->listens && link->now < link->tree.relays[i]->parked + MU_LINK_REACH_NS)
+        if (!link->tree.relays[i]->branch->listens && link->now < link->tree.relays[i]->parked + mu_link_reach(link))
             return true;
     return false;
+}
+
+/* Whose address means the same to both, with the fewest hosts. While others may still listen, none takes more than its
+ * part. */
+static struct mu_link_peer *best(const struct mu_link_peer *p)
+{
+    const struct mu_link_tree *tree = &p->link->tree;
+    uint32_t others = p->link->options.num_hosts - 1 - tree->wanted, most = MU_LINK_FAN;
+    struct mu_link_peer *found = NULL;
+
+    if (is_any_awaited(p->link) && (others + tree->wanted - 1) / tree->wanted < most)
+        most = (others + tree->wanted - 1) / tree->wanted;
+    for (uint32_t i = 0; i < tree->count; i++) {
+        struct mu_link_peer *r = tree->relays[i];
+        uint32_t load = r->branch->count + r->branch->coming;
+
+        if (r->branch->listens && r->is_loopback == p->is_loopback && load < most &&
+            (!found || load < found->branch->count + found->branch->coming))
+            found = r;
+    }
+    return found;
 }
 
 /* ---- who is sent there ---- */
@@ -157,6 +161,16 @@ void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message)
     release(p);
 }
 
+/* Whoever is on the way to that relay is taken as it is: nobody may be kept waiting by one that has gone. */
+static void take_back(const struct mu_link_peer *relay)
+{
+    for (struct mu_link_peer *p = relay->link->peers; p; p = p->next)
+        if (p->is_parked && p->moving_to == relay->connection) {
+            p->moving_to = 0;
+            p->is_staying = true;
+        }
+}
+
 /* A connection that has ended. */
 void mu_tree_gone(struct mu_link_peer *p)
 {
@@ -168,11 +182,15 @@ void mu_tree_gone(struct mu_link_peer *p)
         if (tree->relays[i] == p) {
             tree->relays[i] = tree->relays[--tree->count];
             p->link->due = 0;
+            take_back(p);
             return;
         }
 }
 
-/* Whoever waits without having been sent anywhere. The list changes with each. */
+/*
+ * Whoever waits without having been sent anywhere. The list changes with each who is released; such a one is not kept
+ * again: the conditions are those of mu_tree_keeps().
+ */
 void mu_tree_look(struct mu_link *link)
 {
     struct mu_link_peer *p = link->peers;
@@ -181,10 +199,11 @@ void mu_tree_look(struct mu_link *link)
         struct mu_link_peer *next = p->next, *relay;
 
         if (p->is_parked && !p->moving_to) {
-            relay = best(p);
+            relay = p->is_staying ? NULL : best(p);
             if (relay)
                 send_there(p, relay);
-            else if (!is_any_awaited(link) || link->tree.count < link->tree.wanted) {
+            else if (p->is_staying || !is_any_awaited(link) ||
+                     (link->tree.count < link->tree.wanted && !link->hosts[p->parked_host].cannot_listen)) {
                 release(p);
                 next = link->peers;
             }

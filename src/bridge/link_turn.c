@@ -163,7 +163,7 @@ static bool is_silent(const struct mu_link_peer *p)
 static uint64_t join_limit(const struct mu_link_peer *p)
 {
     if (p->is_moving)
-        return p->opened + (p->state == MU_LINK_CONNECTING ? MU_LINK_REACH_NS : MU_LINK_MOVE_NS);
+        return p->opened + (p->state == MU_LINK_CONNECTING ? mu_link_reach(p->link) : mu_link_move(p->link));
     if (!p->link->is_rush)
         return p->opened + MU_LINK_JOIN_NS;
     if (p->link->now - p->opened < MU_LINK_HELLO_NS || is_silent(p)) /* before that nobody looks */
