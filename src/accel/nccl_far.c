@@ -18,7 +18,8 @@
 #include "segment/hosts.h"
 #include "segment/remote.h"
 
-#define ASK_NS 100000000u /* in the course of a wait that is about to end: long enough for an answer to come */
+#define ASK_NS  100000000u  /* in the course of a wait that is about to end: long enough for an answer to come */
+#define STEP_NS 1000000000u /* the same for a step, which is made whether or not its answer is waited for */
 
 /* ---- what goes over ---------------------------------------------------------------------------------------------- */
 
@@ -180,14 +181,18 @@ enum muster_status mu_nccl_step_far(struct mu_nccl_call *call, struct mu_ctx *ct
     uint8_t flags;
     enum muster_status status;
 
-    if (act->step == MU_NCCL_ASK || act->step == MU_NCCL_CLAIM || act->step == MU_NCCL_LOOK)
+    c.undisturbed = act->takes_back;
+    if (!act->takes_back && (act->step == MU_NCCL_ASK || act->step == MU_NCCL_CLAIM || act->step == MU_NCCL_LOOK))
         c.ends = job_error; /* the others only tell, also of an error */
+    if ((act->step == MU_NCCL_ASK || act->step == MU_NCCL_CLAIM) && deadline < mu_now() + STEP_NS)
+        c.deadline = mu_now() + STEP_NS;
     act->there = act->changed = act->accepted = act->deletes = false;
     act->answer = MU_NCCL_AGAIN;
     call->asked = false;
     pack_request(&request, call, act);
     status = mu_remote_call(call->m, ctx, &c, &answer);
     mu_pack_done(&request);
+    call->unsure = status != MUSTER_OK;
     if (!status) {
         act->answer = (enum mu_nccl_answer)mu_unpack_u8(&answer.body);
         flags = mu_unpack_u8(&answer.body);

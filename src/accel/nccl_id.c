@@ -19,8 +19,9 @@
 #include "segment/cluster.h"
 #include "segment/hosts.h"
 
-#define EXPIRY_NS 600000000000u
-#define STATE_NS  1000000000u /* for an answer about what can be seen at once on one host */
+#define EXPIRY_NS    600000000000u
+#define STATE_NS     1000000000u /* for an answer about what can be seen at once on one host */
+#define TAKE_BACK_NS 1000000000u /* for each step of taking back what may have been done */
 
 /* A step by itself, of one call. */
 static enum muster_status step(struct mu_nccl_call *call, struct mu_nccl_act *act, muster_deadline deadline)
@@ -214,24 +215,57 @@ static enum muster_status claim(struct mu_nccl_call *call, struct mu_ctx *ctx, m
     return status;
 }
 
+/*
+ * A step of another host's got no answer, and may be made all the same. What follows it in the same slot replaces it,
+ * or comes after it: so a look, of which the leader's answer says whether we own what is being made, and then a word
+ * that we do not make it; of what we claimed, that we do not have it. Nobody then waits for us. The error is the
+ * caller's.
+ */
+static enum muster_status take_back(struct mu_nccl_call *call, enum muster_status status, bool claimed)
+{
+    struct mu_nccl_act look = {.step = MU_NCCL_LOOK, .takes_back = true};
+    struct mu_nccl_act fail = {.step = MU_NCCL_FAIL, .takes_back = true};
+    const struct mu_nccl_head *h;
+    char why[400], reason[120];
+
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    mu_nccl_say(call, ": ", why, reason);
+    fail.reason = reason;
+    if (!claimed && !step(call, &look, mu_now() + TAKE_BACK_NS) && look.there) {
+        h = call->record.head;
+        claimed =
+            h->state == MUSTER_NCCL_MAKING && h->owner_task == call->asker.task && h->owner_rank == call->asker.rank;
+        call->generation = h->generation;
+    }
+    if (claimed)
+        step(call, &fail, mu_now() + TAKE_BACK_NS);
+    call->unsure = false;
+    return mu_fail(status, "%s", why);
+}
+
 /* One look, or as many as it takes until the deadline. */
 static enum muster_status get_answer(struct mu_nccl_call *call, muster_deadline deadline, struct mu_nccl_id *ret_ids,
                                      enum mu_nccl_answer *ret_answer)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(call->m, &ctx);
+    bool claims = false;
 
     if (status)
         return status;
+    call->unsure = false;
     do {
+        claims = false;
         status = ask_until_answered(call, ctx, deadline, ret_answer);
         if (!status && *ret_answer == MU_NCCL_TAKE)
             memcpy(ret_ids, call->record.ids, (size_t)call->asker.nids * sizeof *ret_ids);
-        if (!status && *ret_answer == MU_NCCL_THERE)
+        if (!status && *ret_answer == MU_NCCL_THERE) {
+            claims = true;
             status = claim(call, ctx, deadline, ret_ids, ret_answer);
+        }
     } while (!status && *ret_answer == MU_NCCL_AGAIN);
     mu_exit(ctx);
-    return status;
+    return status && call->unsure ? take_back(call, status, claims) : status;
 }
 
 /* ---- making ------------------------------------------------------------------------------------------------------ */
@@ -258,6 +292,8 @@ static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id 
         return mu_fail(made, "%s: %s", call->what, reason);
     if (!status && act.accepted)
         return MUSTER_OK;
+    if (call->unsure) /* its root stays until it is known that the generation is dead */
+        return take_back(call, status, true);
     mu_nccl_roots_end(&key);
     return status ? status
                   : mu_fail(MUSTER_ABORTED, "%s: generation %" PRIu64 " was given up while this task made it: %s",

@@ -28,6 +28,7 @@ struct mu_nccl_call {
     const struct mu_nccl *nccl;   /* NULL where no library is needed */
     /* far: what the leader said in this round, of which there is no copy here */
     bool asked, told;
+    bool unsure; /* the last step got no answer: it may be made yet, if nothing follows it */
     uint32_t round;
     struct mu_key key; /* last, for it is large */
 };
@@ -97,6 +98,7 @@ struct mu_nccl_act {
     enum mu_nccl_step step;
     const char *ids;    /* MADE */
     const char *reason; /* FAIL */
+    bool takes_back;    /* neither an interrupt nor an error of the job ends waiting for its answer */
     /* told */
     enum mu_nccl_answer answer; /* to ASK and CLAIM; else _AGAIN */
     uint64_t generation;        /* FAIL: the present one */

@@ -97,6 +97,19 @@ static bool step(struct mu_core *core, struct mu_nccl_call *call, struct mu_nccl
     return !status;
 }
 
+/* It could not be said: the segment is full, perhaps. */
+static void later(struct mu_core *core, const char *name)
+{
+    struct ids *ids = ids_of(core);
+
+    for (uint32_t i = 0; i < ids->count; i++)
+        if (!strcmp(ids->dues[i].name, name)) {
+            ids->dues[i].at = core->now + AGAIN_NS;
+            return;
+        }
+    ids->read_at = core->now + AGAIN_NS;
+}
+
 static void expire(struct mu_core *core, const char *of)
 {
     struct mu_nccl_act act = {.step = MU_NCCL_EXPIRE};
@@ -108,7 +121,7 @@ static void expire(struct mu_core *core, const char *of)
     if (step(core, &call, &act))
         note(core, &call, &act);
     else
-        ids_of(core)->read_at = core->now + AGAIN_NS;
+        later(core, name);
     mu_nccl_call_done(&call);
     if (act.accepted)
         mu_core_worked(core);

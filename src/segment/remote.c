@@ -242,7 +242,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
     if (!status) {
         mu_asks_set(ctx->seg, ctx->slot);
         mu_wait_begin(&w, m->seg, ctx, call->deadline, call->what);
-        w.interrupt = &m->interrupt;
+        w.interrupt = call->undisturbed ? NULL : &m->interrupt;
         w.kind = call->kind;
         mu_wait_far(&w);
         status = wait_for_answer(call, ctx, &w, p.number, &ret_answer->memory, &len);

@@ -71,6 +71,7 @@ struct mu_remote_call {
     enum mu_wait_kind kind;
     enum muster_status (*ends)(void *arg); /* NULL: nothing else ends it */
     void *arg;
+    bool undisturbed; /* muster_interrupt() does not end it: it takes back what an interrupted one may have done */
 };
 enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const struct mu_remote_call *call,
                                   struct mu_answer *ret_answer);

@@ -355,6 +355,47 @@ static void a_root_that_no_other_host_can_reach_is_refused_in_words(void **state
     }
 }
 
+static void a_deadline_that_has_passed_leaves_nobody_waiting(void **state)
+{
+    struct cast_act far = taking("world", 4, 2, 0), near = taking("world", 4, 0, 0);
+    struct cast_reply r;
+
+    (void)state;
+    cast_open(TWO_HOSTS);
+    enter_all(0);
+    far.patience_ns = 1; /* who waits for nobody needs no more, on any host */
+    r = cast_do(2, &far);
+    if (r.status) /* a slow machine: then it has taken back what it asked for */
+        assert_reply(r, MUSTER_DEADLINE_EXCEEDED);
+    near.patience_ns = 60000000000;
+    assert_reply(cast_do(0, &near), MUSTER_OK);
+    cast_close();
+}
+
+static void a_maker_that_is_interrupted_hands_out_nothing(void **state)
+{
+    struct cast_act near = taking("world", 4, 0, 0);
+    struct cast_reply r;
+
+    (void)state;
+    cast_open(TWO_HOSTS);
+    enter_all(0);
+    stop_maker(2, 4, 0);
+    hosts_cut(cast_hosts, 1);
+    go_on(2);
+    do
+        cast_interrupt(2); /* until it is in the call that says that it has made it */
+    while (!cast_has_answered(2));
+    assert_reply(cast_hear(2), MUSTER_CANCELLED);
+    hosts_join(cast_hosts, 1);
+    near.patience_ns = 60000000000;
+    do /* until the leader has heard that this generation is none */
+        r = cast_do(0, &near);
+    while (r.status == MUSTER_ABORTED || r.status == MUSTER_UNAVAILABLE);
+    assert_has(r, 2, NULL);
+    cast_close();
+}
+
 static void names_are_no_keys(void **state)
 {
     struct cast_reply r;
@@ -398,6 +439,8 @@ int main(void)
         cmocka_unit_test(what_is_refused_is_refused_from_every_host),
         cmocka_unit_test(a_maker_that_fails_says_its_words_on_every_host),
         cmocka_unit_test(a_root_that_no_other_host_can_reach_is_refused_in_words),
+        cmocka_unit_test(a_deadline_that_has_passed_leaves_nobody_waiting),
+        cmocka_unit_test(a_maker_that_is_interrupted_hands_out_nothing),
         cmocka_unit_test(names_are_no_keys),
     };
 

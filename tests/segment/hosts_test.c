@@ -185,7 +185,7 @@ static enum muster_status call(struct muster *m, const void *bytes, size_t len, 
                                struct mu_answer *a)
 {
     struct mu_pack request = {0};
-    struct mu_remote_call c = {MU_OP_SYNC, &request, deadline, "a test's call", MU_WAIT_OTHER, NULL, NULL};
+    struct mu_remote_call c = {.op = MU_OP_SYNC, .request = &request, .deadline = deadline, .what = "a test's call"};
     struct mu_ctx *ctx;
     enum muster_status status;
 
