@@ -47,6 +47,7 @@ struct hosts {
     size_t queue_bytes;
     uint64_t timeout, passed, connections;
     uint32_t tasks[HOSTS_MAX], first_task[HOSTS_MAX + 1];
+    pthread_rwlock_t quiet; /* held while a process is forked; hosts_calls() */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     struct agent agents[HOSTS_MAX];

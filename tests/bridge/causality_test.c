@@ -309,9 +309,11 @@ static void *read_states(void *arg)
     while (!a->f->stop) {
         struct muster_task_info info;
 
+        hosts_calls(a->f->h, true);
         must(muster_task_get(a->f->at[a->host], 5, &info), "state");
         if (get(a->f->at[a->host], "life") < info.attempt)
             must(MUSTER_DATA_LOSS, "a task that came without what came before it");
+        hosts_calls(a->f->h, false);
         a->f->reads++;
         a->f->learned += info.attempt > 5;
     }

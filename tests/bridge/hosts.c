@@ -177,21 +177,50 @@ static int run_errand(void *arg)
     return status;
 }
 
+void hosts_calls(struct hosts *h, bool begin)
+{
+    if (begin)
+        pthread_rwlock_rdlock(&h->quiet);
+    else
+        pthread_rwlock_unlock(&h->quiet);
+}
+
+/* Nobody is within a call; a call may wait for a connection that only we mend. */
+static void hush(struct hosts *h)
+{
+    struct timespec until;
+
+    for (;;) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        if (!pthread_rwlock_timedwrlock(&h->quiet, &until))
+            return;
+        hosts_mend(h);
+    }
+}
+
 /*
- * Fork while no agent does anything: a sanitizer's allocator keeps the locks that another thread held at that moment,
- * in the child for ever.
+ * Fork while no other thread does anything, not even end: a sanitizer's allocator keeps the locks that another thread
+ * held at that moment, in the child for ever.
  */
 static pid_t fork_quietly(struct hosts *h, struct errand *e)
 {
     pid_t pid;
 
+    hush(h);
     for (uint32_t i = 0; i < h->count; i++)
         pthread_mutex_lock(&h->agents[i].core_lock);
+    for (uint32_t i = 0; i < h->count; i++)
+        if (h->agents[i].thread && !h->agents[i].lives) { /* its last step was under its lock */
+            pthread_join(h->agents[i].thread, NULL);
+            h->agents[i].thread = 0;
+        }
     pthread_mutex_lock(&h->lock);
     pid = test_fork(run_errand, e);
     pthread_mutex_unlock(&h->lock);
     for (uint32_t i = 0; i < h->count; i++)
         pthread_mutex_unlock(&h->agents[i].core_lock);
+    pthread_rwlock_unlock(&h->quiet);
     return pid;
 }
 
@@ -266,6 +295,7 @@ struct hosts *hosts_open(const struct hosts_config *config)
     struct hosts *h = calloc(1, sizeof *h);
     struct test_random r = {test_seed()};
     uint64_t run_id[2] = {test_random(&r), test_random(&r)};
+    pthread_rwlockattr_t eager;
     char job[128];
 
     if (!h)
@@ -274,6 +304,10 @@ struct hosts *hosts_open(const struct hosts_config *config)
     h->stepped = config->stepped;
     h->timeout = config->timeout_ns ? config->timeout_ns : 10000000000u;
     h->queue_bytes = config->queue_bytes ? config->queue_bytes : 128u << 20;
+    pthread_rwlockattr_init(&eager);
+    pthread_rwlockattr_setkind_np(&eager, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(&h->quiet, &eager);
+    pthread_rwlockattr_destroy(&eager);
     pthread_mutex_init(&h->lock, NULL);
     pthread_cond_init(&h->changed, NULL);
     while (h->count < HOSTS_MAX && (h->count < 2 || config->tasks[h->count])) {
@@ -330,6 +364,7 @@ unsigned long hosts_close(struct hosts *h)
         pthread_mutex_destroy(&a->core_lock);
         agent_discard(a);
     }
+    pthread_rwlock_destroy(&h->quiet);
     pthread_mutex_destroy(&h->lock);
     pthread_cond_destroy(&h->changed);
     free(h);

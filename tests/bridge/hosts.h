@@ -94,6 +94,8 @@ bool hosts_until(struct hosts *h, bool (*holds)(void *arg), void *arg);
 /* ---- tasks ---- */
 /* Fork a process that joins as this task at its host's segment, runs fn and exits with what it returns. */
 pid_t hosts_task(struct hosts *h, uint32_t task, int (*fn)(struct muster *m, void *arg), void *arg);
+/* Around each call of a thread of the test that may call while another one forks. */
+void hosts_calls(struct hosts *h, bool begin);
 /* The same as an observer on that host. */
 pid_t hosts_visitor(struct hosts *h, uint32_t host, int (*fn)(struct muster *m, void *arg), void *arg);
 /* Its exit status, or 1000 + the signal; stepped agents are driven meanwhile. It is killed, and 1999, after 60 s. */
