@@ -57,7 +57,7 @@ int MODEL_MARK;
 #define mu_exit_read()                 ((void)0)
 #define mu_handle_usable(muster)       true
 #define mu_handle_refuse(muster)       MUSTER_INTERNAL
-#define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0)
+#define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0, (w)->yields = 0)
 #define mu_wait_end(w)                 ((void)(w))
 #define mu_cluster_name(s, t, r, n, z) ((void)(n))
 /* All members are on one host. */
