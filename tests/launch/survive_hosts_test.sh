@@ -196,6 +196,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups "$MUSTER" version 
     setpriv --reuid=65534 --clear-groups "$MUSTER" agent --adopt "$JOB" > "$TMPDIR/refused" 2>&1 < /dev/null || got=$?
     [ $got -eq 125 ] && grep -q 'there is no job here' "$TMPDIR/refused" || fail "another user: $(cat "$TMPDIR/refused")"
     adopt "$JOB"
+    await "both have come" both_back # who has not is not waited for, and hears of the end when its time is over
     kill -TERM $ADOPTER
     ended $ADOPTER 143
     clean
