@@ -263,16 +263,22 @@ static int spawn(struct mu_agent *agent, uint32_t host, struct command *command,
         .files = agent->files_before,
         .survives = b->options->adopt_ns != 0, /* it is the agent's way to a terminal, or the agent itself */
     };
-    int pidfd, rc = mu_launch_env_init(&env, environ, NULL);
+    struct mu_launch_begun begun;
+    int rc = mu_launch_env_init(&env, environ, NULL);
 
     image.envp = env.vars;
     if (rc == 0)
-        rc = mu_launch_spawn(&image, &b->hosts[host].rsh, &pidfd, &failure);
+        rc = mu_launch_begin(&image, &begun, &failure);
     else
         failure = (struct mu_launch_failure){"environment", ENOMEM};
+    if (rc == 0) { /* the guard knows of it before it can have children */
+        mu_launch_guard_command(agent->guard, host, begun.pid);
+        rc = mu_launch_settle(&image, &begun, &failure);
+        mu_launch_guard_command(agent->guard, host, rc ? 0 : begun.pid);
+    }
     if (rc == 0) {
-        mu_launch_guard_command(agent->guard, host, b->hosts[host].rsh);
-        close(pidfd);
+        b->hosts[host].rsh = begun.pid;
+        close(begun.pidfd);
     } else if (strcmp(failure.step, "exec") == 0)
         mu_agent_say("cannot start host %s: cannot run %s: %s", b->hosts[host].name, command->words[0],
                      strerror(failure.error));

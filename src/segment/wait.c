@@ -108,7 +108,9 @@ static void crowd(uint64_t now)
         period = CROWDED_FIRST;
     else if (now > until && period < CROWDED_LONGEST)
         period *= 2;
+    /* relaxed, process-local: with the load of crowded_for above; a guess of its own, nothing is published by it */
     atomic_store_explicit(&crowded_for, period, memory_order_relaxed);
+    /* relaxed, process-local: with the loads of crowded_until here and in mu_wait_is_crowded(); likewise */
     atomic_store_explicit(&crowded_until, now + period, memory_order_relaxed);
 }
 
@@ -222,6 +224,13 @@ static enum muster_status sleep_on(struct mu_wait *w, mu_a64 *word, uint64_t see
     return MUSTER_OK;
 }
 
+/* A yield may take long where others compute: neither the deadline nor an interrupt waits for all of them. */
+static bool is_over(const struct mu_wait *w)
+{
+    return (w->interrupt && mu_load32_acquire(w->interrupt)) || /* acquire: pairs with the handler */
+           (w->deadline != MUSTER_FOREVER && w->deadline <= mu_now());
+}
+
 enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
     if (!w->looked) {
@@ -239,8 +248,8 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
         w->yields--;
         if (!w->far)
             mu_yield();
-        else if (!mu_wait_yield())
-            w->yields = 0;
+        else if (!mu_wait_yield() || is_over(w))
+            w->yields = 0; /* sleep_on() has the words */
         if (changed(w, word, seen))
             return MUSTER_OK;
     }

@@ -163,7 +163,7 @@ class Anywhere(Faults):
         job.goes_on()
         agent = job.agents()["2"]
         os.kill(agent, signal.SIGSTOP)
-        time.sleep(1)
+        time.sleep(1)  # sleep: so long it is stopped
         os.kill(agent, signal.SIGCONT)
         job.goes_on()
         self.all_passed(job)
@@ -191,7 +191,7 @@ class Switched(Faults):
         for one, other, back in ((2, 0, True), (1, 0, False), (0, 2, False)):
             job.goes_on()
             field.cut(one, other, back=back)
-            time.sleep(1.5)
+            time.sleep(1.5)  # sleep: so long the cut lasts
             field.heal()
         job.goes_on()
         self.all_passed(job)
@@ -205,7 +205,7 @@ class Switched(Faults):
         self.assertRegex(job.text(), re.escape(field.hosts[2].address))
         end = time.monotonic() + PATIENCE
         while job.agents() and time.monotonic() < end:  # on the far side they give up by themselves
-            time.sleep(0.1)
+            time.sleep(0.1)  # sleep: between two looks
         self.assertEqual(job.agents(), {}, "agents are left behind a network that is cut")
 
 
