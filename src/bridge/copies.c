@@ -183,6 +183,7 @@ static void say_value(struct mu_copies *c, struct mu_outgoing *o, const struct m
     o->num_items++;
     o->num_values++;
     want->sent = k->version;
+    want->at = o->sent; /* the batch's frames are counted when they go */
     want->bare = false;
 }
 
@@ -450,20 +451,26 @@ bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r)
     return true;
 }
 
+uint64_t mu_copies_sent(struct mu_core *core, uint32_t host)
+{
+    return mu_copies_of(core)->out[host].sent;
+}
+
 struct forgotten {
     const void *key;
     size_t len;
     uint32_t host;
-    uint64_t version;
+    uint64_t version, taken;
 };
 
 static bool is_forgotten(void *arg, const struct mu_wanted *k, const struct mu_want *want)
 {
     const struct forgotten *g = arg;
 
-    /* another version, or none, is on its way to it: that it will hold */
-    return want->host == g->host && !want->bare && want->sent == g->version && k->key_len == g->len &&
-           !memcmp(k->key, g->key, g->len);
+    /* Another version, or none, is on its way to it: that it will hold. So may this one be, once more: it was said to
+     * be gone when only its bucket had changed. Then the host has taken nothing yet of the batch that it is in. */
+    return want->host == g->host && !want->bare && want->sent == g->version && want->at < g->taken &&
+           k->key_len == g->len && !memcmp(k->key, g->key, g->len);
 }
 
 bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u)
@@ -480,7 +487,7 @@ bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     o->taken = taken;
     c->room = true;
     while (!u->failed && u->left) {
-        struct forgotten g = {.host = host, .version = mu_unpack_u64(u)};
+        struct forgotten g = {.host = host, .version = mu_unpack_u64(u), .taken = taken};
         struct mu_key k;
 
         g.key = mu_unpack_blob(u, MU_KEY_MAX, &g.len);

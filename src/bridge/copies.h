@@ -27,6 +27,8 @@ void mu_held_free(struct mu_held *held);
 void mu_held_up(struct mu_core *core, struct mu_held *held);
 /* A narrower bound, for tests. */
 void mu_copies_bound(struct mu_core *core, uint32_t most, size_t most_bytes);
+/* Bytes of COPIES that the leader has sent to the host over this connection, for tests. */
+uint64_t mu_copies_sent(struct mu_core *core, uint32_t host);
 
 struct mu_copies {
     struct mu_held *held; /* the follower's; NULL: the leader */

@@ -16,6 +16,7 @@ struct mu_want {
     bool waits;    /* somebody there may sleep until the key comes, or changes */
     bool bare;     /* it was told the version `sent`, but has no copy */
     uint64_t sent; /* version; 0: it was told that there is none, or nothing */
+    uint64_t at;   /* bytes of COPIES that went to the host before the batch with that version's value */
 };
 
 struct mu_wanted {

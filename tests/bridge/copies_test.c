@@ -363,6 +363,7 @@ static void what_is_on_its_way_is_not_forgotten(void **state)
 {
     struct pair p = open_pair(NULL);
     struct mu_pack forget = {0};
+    struct mu_core *core;
     uint64_t first;
 
     (void)state;
@@ -371,7 +372,9 @@ static void what_is_on_its_way_is_not_forgotten(void **state)
     set(p.leader, "k", "two");
     fresh(p.follower);
     assert_string_equal(get(p.follower, "k"), "two");
-    mu_pack_u64(&forget, 0);
+    core = hosts_lock(p.h, 0);
+    mu_pack_u64(&forget, mu_copies_sent(core, 1));
+    hosts_unlock(p.h, 0);
     mu_pack_u64(&forget, first);
     mu_pack_blob(&forget, "k", 1);
     hosts_inject(p.h, 1, 0, MU_FRAME_FORGET, forget.bytes, forget.len);
@@ -380,6 +383,42 @@ static void what_is_on_its_way_is_not_forgotten(void **state)
     set(p.leader, "k", "three");
     fresh(p.follower);
     assert_string_equal(get(p.follower, "k"), "three");
+    close_pair(&p);
+}
+
+/* The same of a version that was gone meanwhile, as when another key of its bucket changes, and is sent once more. */
+static void nor_when_it_is_on_its_way_again(void **state)
+{
+    struct pair p = open_pair(NULL);
+    struct mu_pack forget = {0};
+    struct mu_core *core;
+    struct mu_copies *c;
+    uint64_t version;
+    size_t wants = 0;
+
+    (void)state;
+    assert_ok(muster_kv_set(p.leader, "k", MUSTER_NTS, "one", 3, &version));
+    assert_string_equal(get(p.follower, "k"), "one");
+    core = hosts_lock(p.h, 0);
+    c = mu_copies_of(core);
+    mu_pack_u64(&forget, mu_copies_sent(core, 1));
+    for (uint32_t i = 0; i < c->in.count; i++) {
+        for (struct mu_wanted *k = c->in.watched[i].keys; k; k = k->next, wants++)
+            k->wants[0].sent = 0;
+        mu_interest_look_again(&c->in, c->in.watched[i].bucket);
+    }
+    assert_int_equal(wants, 1);
+    mu_core_want(core, 1);
+    hosts_unlock(p.h, 0);
+    fresh(p.follower);
+    mu_pack_u64(&forget, version);
+    mu_pack_blob(&forget, "k", 1);
+    hosts_inject(p.h, 1, 0, MU_FRAME_FORGET, forget.bytes, forget.len);
+    mu_pack_done(&forget);
+    fresh(p.follower);
+    set(p.leader, "k", "two");
+    fresh(p.follower);
+    assert_string_equal(get(p.follower, "k"), "two");
     close_pair(&p);
 }
 
@@ -548,6 +587,7 @@ int main(void)
         cmocka_unit_test(large_values_are_watched),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(what_is_on_its_way_is_not_forgotten),
+        cmocka_unit_test(nor_when_it_is_on_its_way_again),
         cmocka_unit_test(bad_batches_break_the_connection),
         cmocka_unit_test(listings_are_the_leaders),
         cmocka_unit_test(the_command_line_asks_the_leader),

@@ -9,8 +9,9 @@
  *             for who waits.
  *   push:     the bucket's word has changed: another version than the one sent goes as a value; no key and one sent, as
  *             GONE, and the entry with it unless somebody waits. Changed while it was looked at: GONE, for this turn.
- *   FORGET v: the follower drops copies to make room: the entry goes if v is what was sent last. On its way to the leader
- *             it is ahead of whatever is asked after the copy went.
+ *   FORGET v: the follower drops copies to make room, having taken so much of what was sent: the entry goes if v is what was
+ *             sent last, and among what was taken. On its way to the leader it is ahead of whatever is asked after the copy
+ *             went. Another key of the bucket may change: the copy is then said to be gone, and the same version sent again.
  * The follower counts rounds: a new connection, or copies that it dropped, begin a new one, which wakes its sleepers. A
  * waiting get notes the round, looks, asks if it has not asked in this round, and sleeps until a copy comes or the round
  * ends.
@@ -22,11 +23,14 @@
  * RUN full  ok     -DDROPS=1 -DBREAKS=0                    : one copy is dropped
  * RUN full  ok     -DDROPS=1 -DBREAKS=1                    : and the connection breaks
  * RUN full  ok     -DDROPS=0 -DBREAKS=2                    : it breaks twice
+ * RUN full  ok     -DDROPS=1 -DBREAKS=0 -DWRITES=2 -DNEIGHBOURS=1 : another key of the bucket changes
+ * RUN full  ok     -DDROPS=1 -DBREAKS=0 -DWRITES=2 -DNEIGHBOURS=2 : twice
  * One rule dropped:
  * RUN full  assert -DDROPS=0 -DBREAKS=0 -DVERSION_RESTARTS : versions of a key begin anew when it is inserted again
  * RUN short assert -DDROPS=0 -DBREAKS=0 -DABSENCE_UNSAID   : that a key is gone is not told
  * RUN full  assert -DDROPS=0 -DBREAKS=1 -DKEEPS_COPY       : a new connection begins with the copies of the old one
  * RUN full  assert -DDROPS=1 -DBREAKS=0 -DWRITES=4 -DFORGETS_ANY : FORGET names no version
+ * RUN short assert -DDROPS=1 -DBREAKS=0 -DWRITES=2 -DNEIGHBOURS=1 -DFORGETS_ANYWHERE : it does not say how much was taken
  * RUN short stuck  -DDROPS=0 -DBREAKS=0 -DNOT_NOTED        : who waits for an absent key leaves no entry
  * RUN full  stuck  -DDROPS=0 -DBREAKS=0 -DGOES_ANYHOW      : the entry goes with the key though somebody waits
  * RUN full  stuck  -DDROPS=0 -DBREAKS=1 -DASKS_ONCE        : a new connection begins no round
@@ -35,6 +39,10 @@
  */
 #ifndef WRITES
 #define WRITES 3
+#endif
+
+#ifndef NEIGHBOURS
+#define NEIGHBOURS 0
 #endif
 
 #define GET    0 /* what goes up: who asks, or */
@@ -55,12 +63,14 @@ byte val, version, word;       /* the leader: value (0: absent), its version; th
 bool entry, waits; byte sent, seen; /* its agent's, of this connection */
 bool up_now = true, turning;   /* as in copies.pml */
 byte breaks, drops, writes;
+byte at, said;                 /* batches with something in them: sent before that version, and in all */
 byte copy, copy_version;       /* the follower */
+byte taken;                    /* batches */
 byte round;
 byte call[2], answer[2];
 bool got, looked;              /* the waiting get has its value; the other one is through */
 bool no_more;                  /* all is quiet, and there is no value to wait for */
-chan up = [2] of { byte, byte };
+chan up = [2] of { byte, byte, byte };
 chan down = [2] of { byte, byte, byte, byte }; /* item, version; answer, to whom */
 
 #define CHANGED (entry && word != seen)
@@ -88,23 +98,39 @@ proctype Writer()
     writes = WRITES
 }
 
+/* Commits of another key of the bucket. */
+proctype Neighbour()
+{
+    byte n;
+
+    do
+    :: atomic { n < NEIGHBOURS -> n++; word++ }
+    :: break
+    od;
+    n = 0
+}
+
 proctype Leader()
 {
-    byte what, arg, to, tail, item, ver;
+    byte what, arg, much, to, tail, item, ver;
 
 end:
     do
     :: atomic { up_now && nfull(down) && (nempty(up) || CHANGED) -> turning = true };
         atomic {
             if
-            :: up?what, arg ->
+            :: up?what, arg, much ->
                 if
                 :: what == FORGET ->
 #ifdef FORGETS_ANY
                     entry = false; sent = 0; waits = false
 #else
                     if
+#ifdef FORGETS_ANYWHERE
                     :: entry && sent == arg -> entry = false; sent = 0; waits = false
+#else
+                    :: entry && sent == arg && at < much -> entry = false; sent = 0; waits = false
+#endif
                     :: else
                     fi
 #endif
@@ -128,7 +154,7 @@ end:
                     fi
 #endif
                 fi;
-                what = 0; arg = 0
+                what = 0; arg = 0; much = 0
             :: empty(up)
             fi
         };
@@ -140,7 +166,7 @@ end:
         };
         atomic {
             if
-            :: ver && val && version != sent -> ver = version; item = val; sent = version
+            :: ver && val && version != sent -> ver = version; item = val; sent = version; at = said
 #ifndef ABSENCE_UNSAID
             :: ver && !val && sent -> ver = 0; item = GONE; sent = 0
 #endif
@@ -164,7 +190,7 @@ end:
         };
         atomic {
             if
-            :: item || tail -> down!item, ver, tail, to
+            :: item || tail -> down!item, ver, tail, to; said = said + (item -> 1 : 0)
             :: else
             fi;
             turning = false;
@@ -182,6 +208,7 @@ end:
     :: atomic {
         down?item, ver, tail, to ->
         /* a batch of one: nothing is deleted first */
+        taken = taken + (item -> 1 : 0);
         if
         :: item == GONE -> copy = 0; copy_version = 0
         :: item && item != GONE -> copy = item; copy_version = ver
@@ -195,9 +222,9 @@ end:
             fi;
             item = 0; ver = 0; tail = 0; to = 0
         }
-    :: atomic { up_now && call[GET] == ASKED && nfull(up) -> up!GET, 0; call[GET] = SENT }
-    :: atomic { up_now && call[WAIT] == ASKED && nfull(up) -> up!WAIT, 0; call[WAIT] = SENT }
-    :: atomic { up_now && copy && drops < DROPS && nfull(up) -> drops++; up!FORGET, copy_version };
+    :: atomic { up_now && call[GET] == ASKED && nfull(up) -> up!GET, 0, 0; call[GET] = SENT }
+    :: atomic { up_now && call[WAIT] == ASKED && nfull(up) -> up!WAIT, 0, 0; call[WAIT] = SENT }
+    :: atomic { up_now && copy && drops < DROPS && nfull(up) -> drops++; up!FORGET, copy_version, taken };
         atomic { copy = 0; copy_version = 0 };
 #ifndef DROPS_QUIETLY
         round++
@@ -209,9 +236,10 @@ end:
         atomic {
             do
             :: down?_, _, _, _
-            :: up?_, _
+            :: up?_, _, _
             :: empty(down) && empty(up) -> break
             od;
+            taken = 0;
             call[GET] = (call[GET] == SENT -> ASKED : call[GET]);
             call[WAIT] = (call[WAIT] == SENT -> ASKED : call[WAIT]);
 #ifndef ASKS_ONCE
@@ -232,7 +260,9 @@ proctype Network()
         entry = false;
         waits = false;
         sent = 0;
-        seen = 0
+        seen = 0;
+        at = 0;
+        said = 0
         }
     :: break
     od;
@@ -284,6 +314,7 @@ proctype Getter()
 init {
     atomic {
         run Writer();
+        run Neighbour();
         run Leader();
         run Follower();
         run Network();
