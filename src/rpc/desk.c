@@ -1,0 +1,138 @@
+/*
+ * rpc/desk.c: the desk: opening and closing it, its moments, and the look at what others have changed.
+ *
+ * Guests change things through the desk itself, which looks at once at what hangs on them. What the tasks of the C
+ * library change is found by a look at all words on which something waits: when the bell rings, and every 100 ms while
+ * something waits (as every waiter of the job does: then the dead are looked for, too).
+ */
+#include "rpc/desk_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "task/task.h"
+
+#define RECHECK_MS 100u
+#define HOUR_NS    3600000000000u
+#define SECOND_NS  1000000000u
+
+uint64_t mu_desk_incarnation(const struct mu_desk *desk)
+{
+    struct muster_segment_info info;
+
+    return muster_segment_info(desk->seg, &info) || !info.run_id[0] ? 1 : info.run_id[0];
+}
+
+uint32_t mu_desk_num_tasks(const struct mu_desk *desk)
+{
+    return desk->num_tasks;
+}
+
+/* ---- looking ---- */
+
+void mu_desk_look_tasks(struct mu_desk *desk)
+{
+    struct mu_cluster cluster;
+
+    if (mu_cluster_look(desk->seg, &cluster) || cluster.root.version == desk->version)
+        return;
+    desk->version = cluster.root.version;
+}
+
+void mu_desk_look(struct mu_desk *desk)
+{
+    if (desk->stopped)
+        return;
+    mu_desk_look_tasks(desk);
+    mu_wishes_look(desk);
+    mu_desk_deliver(desk);
+}
+
+static void recheck(uv_timer_t *timer)
+{
+    struct mu_desk *desk = timer->data;
+    struct mu_ctx *ctx;
+
+    if (!desk->num_parked) {
+        uv_timer_stop(timer);
+        return;
+    }
+    if (!mu_enter(desk->m, &ctx)) {
+        mu_task_scavenge(ctx);
+        mu_exit(ctx);
+    }
+    mu_desk_look(desk);
+}
+
+void mu_desk_watch_bell(struct mu_desk *desk)
+{
+    if (!uv_is_active((uv_handle_t *)&desk->recheck) && !desk->stopped)
+        uv_timer_start(&desk->recheck, recheck, RECHECK_MS, RECHECK_MS);
+}
+
+/* ---- opening, closing ---- */
+
+static enum muster_status begin_handles(struct mu_desk *desk)
+{
+    if (uv_timer_init(desk->o.loop, &desk->recheck) || uv_idle_init(desk->o.loop, &desk->idle))
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no timers for the coordination service");
+    desk->recheck.data = desk->idle.data = desk;
+    desk->closing = 2;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk)
+{
+    struct mu_desk *desk = calloc(1, sizeof *desk);
+    enum muster_status status;
+
+    if (!desk)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
+    desk->o = *options;
+    desk->o.register_timeout_ns = options->register_timeout_ns ? options->register_timeout_ns : HOUR_NS;
+    desk->o.lost_ns = options->lost_ns ? options->lost_ns : SECOND_NS;
+    desk->m = options->m;
+    desk->seg = muster_segment_of(options->m);
+    desk->num_tasks = desk->seg->num_tasks;
+    desk->tasks = calloc(desk->num_tasks, sizeof *desk->tasks);
+    status = desk->tasks ? begin_handles(desk)
+                         : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", desk->num_tasks);
+    if (status) {
+        free(desk->tasks);
+        free(desk);
+        return status;
+    }
+    *ret_desk = desk;
+    return MUSTER_OK;
+}
+
+void mu_desk_stop(struct mu_desk *desk)
+{
+    if (desk->stopped)
+        return;
+    desk->stopped = true;
+    mu_wishes_stop(desk);
+    mu_work_stop(desk);
+    uv_timer_stop(&desk->recheck);
+    mu_desk_deliver(desk);
+}
+
+static void closed(uv_handle_t *handle)
+{
+    struct mu_desk *desk = handle->data;
+
+    if (--desk->closing)
+        return;
+    free(desk->tasks);
+    free(desk);
+}
+
+void mu_desk_free(struct mu_desk *desk)
+{
+    if (!desk)
+        return;
+    mu_desk_stop(desk);
+    uv_close((uv_handle_t *)&desk->recheck, closed);
+    uv_close((uv_handle_t *)&desk->idle, closed);
+}

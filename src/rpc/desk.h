@@ -1,0 +1,122 @@
+/*
+ * rpc/desk.h: the coordination service for tasks that come in over the wire ("guests"), in steps that never sleep: what
+ * each call means, over the segment's own barriers, keys, records and errors, which the tasks of the C library share.
+ * Knows nothing of gRPC or protobuf.
+ *
+ * One thread: the loop's. Every request is a struct mu_ask that its dialect owns; it is answered by `answered`, once,
+ * perhaps before the call that made it returns. The ask may be freed, and other asks made or dropped, within
+ * `answered`; the desk may not be freed there.
+ *
+ * In the desk's sentences a task is "task 2 (pid 4711 on host n1)", or "task 2" when it never registered. They are
+ * bounded (below 4 KB) and may be cut within a character.
+ */
+#ifndef MU_RPC_DESK_H
+#define MU_RPC_DESK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include <muster/kv.h>
+#include <muster/task.h>
+
+struct mu_desk;
+struct mu_desk_options {
+    uv_loop_t *loop;
+    struct muster *m;             /* an observer's handle, used in the loop's thread; outlives the desk */
+    uint64_t register_timeout_ns; /* 0: an hour */
+    uint64_t shutdown_timeout_ns; /* 0: no barrier */
+    bool register_barrier;        /* who registers waits for all tasks */
+    bool recoverable;             /* all guests are */
+    bool reconnects;              /* who is in error because it was silent may come again as another incarnation */
+    uint64_t lost_ns; /* a connection is gone without a poll on it: its task may come back within this; 0: a second */
+    /* The process that the launcher started for the task; 0: none, or ended. May be NULL. */
+    uint32_t (*pid_of)(void *arg, uint32_t task);
+    /* Progress for people: who is still missing. May be NULL. */
+    void (*said)(void *arg, const char *sentence);
+    void *arg;
+};
+enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk);
+uint64_t
+mu_desk_incarnation(const struct mu_desk *desk); /* of the service: the job's run, the same after an adoption */
+uint32_t mu_desk_num_tasks(const struct mu_desk *desk);
+/* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */
+void mu_desk_look(struct mu_desk *desk);
+/* Answers everything that waits. From then on every ask is refused. */
+void mu_desk_stop(struct mu_desk *desk);
+/* Stops it, and closes its handles: the memory goes when the loop has run once more. All lines have hung up. */
+void mu_desk_free(struct mu_desk *desk);
+
+/* A client's connection. pid: of its peer, 0 when that is not known; name: for people. NULL: no memory. */
+struct mu_line;
+struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *name);
+/*
+ * It is gone; its asks have been dropped, or are now. Tasks that spoke through it are lost: at once, when they polled
+ * for errors here, else when they do not come back on another line in time. why: "was closed by its peer".
+ */
+void mu_desk_hang_up(struct mu_line *line, const char *why);
+
+enum { /* what an error carries besides its sentence */
+       MU_PAYLOAD_NONE = 0,
+       MU_PAYLOAD_SERVICE = 1, /* CoordinationServiceError: `origin`, and `reported` if that is a task */
+       MU_PAYLOAD_BARRIER = 2, /* CoordinationServiceError without origin, BarrierError{barrier_id, counter} */
+};
+
+struct mu_ask {
+    void (*answered)(struct mu_ask *ask);
+    struct mu_line *line; /* may be NULL */
+    /* The answer. What it points to is the desk's, until `answered` returns. */
+    enum muster_status status;
+    const char *text; /* of an error */
+    unsigned payload;
+    int32_t origin; /* the task that the error came from; -1: none */
+    bool reported;  /* by that task itself, with ReportErrorToService */
+    const char *barrier_id;
+    int64_t counter;   /* of a barrier: the service's instance, with OK and with MU_PAYLOAD_BARRIER */
+    bool replayed;     /* of a barrier: the instance had ended before the call came */
+    const void *value; /* get, try_get, increment */
+    size_t len;
+    const struct muster_kv_entry *entries; /* get_dir: sorted by key */
+    size_t num_entries;
+    const struct muster_task_info *tasks; /* watch, state */
+    size_t num_tasks;
+    int64_t version;      /* watch; -1: the service has stopped */
+    const int32_t *alive; /* sorted */
+    const uint64_t *incarnations;
+    size_t num_alive;
+    /* the desk's: where it waits */
+    struct mu_parked *parked;
+};
+/* Its client waits no more: it will not be answered. Allowed also when it has been. */
+void mu_desk_drop(struct mu_desk *desk, struct mu_ask *ask);
+
+/* Each RPC. Task ids and counters are as they came, unchecked; keys and ids are bytes, which need no NUL. */
+void mu_desk_register(struct mu_desk *desk, struct mu_ask *ask, int32_t task, uint64_t incarnation, bool recoverable);
+void mu_desk_heartbeat(struct mu_desk *desk, struct mu_ask *ask, int32_t task, uint64_t incarnation);
+void mu_desk_poll_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task);
+void mu_desk_report_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task, int32_t code, const char *text,
+                          size_t len);
+void mu_desk_shutdown(struct mu_desk *desk, struct mu_ask *ask, int32_t task);
+void mu_desk_reset(struct mu_desk *desk, struct mu_ask *ask, int32_t task);
+/* version: -1 and older ones than the present answer at once. */
+void mu_desk_watch(struct mu_desk *desk, struct mu_ask *ask, int64_t version);
+void mu_desk_state(struct mu_desk *desk, struct mu_ask *ask, const int32_t *tasks, size_t count);
+void mu_desk_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count);
+
+void mu_desk_insert(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
+                    size_t len, bool overwrite);
+void mu_desk_get(struct mu_desk *desk, struct mu_ask *ask, const char *key,
+                 size_t key_len); /* waits until it is there */
+void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
+void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, int64_t by);
+void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
+void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
+
+/* count 0: all tasks. */
+void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
+                     int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter);
+void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
+                    int64_t counter);
+
+#endif

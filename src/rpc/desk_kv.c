@@ -1,0 +1,134 @@
+/*
+ * rpc/desk_kv.c: keys: inserting, counting up, reading. The store needs no registration and knows no errors of tasks.
+ *
+ * A key is normalised as everywhere in muster (kv/key.h): what the reference stores under "" or cuts at a NUL is
+ * refused in words. What a guest writes wakes the guests who wait for it in the same call; the commit itself wakes the
+ * tasks of the C library.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kv/change.h"
+#include "rpc/desk_private.h"
+#include "segment/stats.h"
+
+/* One change, here and now. */
+static enum muster_status change(struct mu_desk *desk, const char *key, size_t key_len, struct mu_kv_change *c)
+{
+    struct mu_ctx *ctx;
+    struct mu_key k;
+    enum muster_status status = mu_enter(desk->m, &ctx);
+
+    if (status)
+        return status;
+    status = mu_kv_key(desk->seg, key, key_len, &k);
+    c->key = &k;
+    if (!status)
+        status = mu_kv_change(desk->seg, ctx, c);
+    if (status == MUSTER_ALREADY_EXISTS)
+        mu_fail(status, "key %.*s already exists.", MU_KEY_SHOWN(&k)); /* with the period: clients match it */
+    if (!status) {
+        mu_count(&ctx->own->kv_writes, 1);
+        mu_wishes_written(desk, ctx, &k);
+    }
+    mu_exit(ctx);
+    return status;
+}
+
+/* The ask's answer, then those of the others whom it has woken. */
+static void answer_change(struct mu_desk *desk, struct mu_ask *ask, enum muster_status status)
+{
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
+    else
+        mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_desk_deliver(desk);
+}
+
+void mu_desk_insert(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
+                    size_t len, bool overwrite)
+{
+    struct mu_kv_change c = {.op = overwrite ? MU_OP_KV_SET : MU_OP_KV_INSERT, .value = value, .len = len};
+    enum muster_status status = MUSTER_OK;
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    if (len > MUSTER_VALUE_MAX)
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", len, MUSTER_VALUE_MAX);
+    if (!status)
+        status = change(desk, key, key_len, &c);
+    answer_change(desk, ask, status);
+}
+
+void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, int64_t by)
+{
+    struct mu_kv_change c = {.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by};
+    enum muster_status status;
+    char sum[24];
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    status = change(desk, key, key_len, &c);
+    if (!status) {
+        ask->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c.result);
+        ask->value = sum;
+    }
+    answer_change(desk, ask, status);
+}
+
+static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, bool waits,
+                               struct mu_shared **ret)
+{
+    struct mu_found found;
+    struct mu_ctx *ctx;
+    struct mu_key k;
+    enum muster_status status = mu_enter(desk->m, &ctx);
+
+    *ret = NULL;
+    if (status)
+        return status;
+    status = mu_kv_key(desk->seg, key, key_len, &k);
+    if (!status)
+        status = mu_desk_fetch(desk, ctx, &k, &found, ret);
+    mu_exit(ctx);
+    return !status && !*ret && waits ? mu_wish_park(desk, ask, &k, found.word) : status;
+}
+
+static void answer_value(struct mu_ask *ask, struct mu_shared *value)
+{
+    ask->value = value->bytes;
+    ask->len = value->len;
+    mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_shared_unref(value);
+}
+
+void mu_desk_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
+{
+    struct mu_shared *value;
+    enum muster_status status;
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    status = look(desk, ask, key, key_len, true, &value);
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
+    else if (value)
+        answer_value(ask, value);
+}
+
+void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
+{
+    struct mu_shared *value;
+    enum muster_status status;
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    status = look(desk, ask, key, key_len, false, &value);
+    if (!status && !value)
+        status = mu_fail(MUSTER_NOT_FOUND, "Config key %.*s not found.", (int)(key_len < 1000 ? key_len : 1000), key);
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
+    else
+        answer_value(ask, value);
+}

@@ -1,0 +1,219 @@
+/*
+ * rpc/desk_parked.c: asks that wait: where, how many, and how they are answered.
+ *
+ * Each is in the list of what it waits for and in that of its line. One that has its answer moves to the desk's `ready`
+ * list, with everything that the answer points to, and mu_desk_deliver() empties that: outside of every look, so that
+ * whoever is called back may make and drop asks. What waits is counted, for each line and in all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/desk_private.h"
+
+#define ASKS_OF_LINE  32768u       /* asks of a line that may wait, */
+#define BYTES_OF_LINE (32u << 20)  /* and bytes of theirs */
+#define ASKS_OF_ALL   1000000u     /* the same of all lines */
+#define BYTES_OF_ALL  (512u << 20) /* likewise */
+
+/* ---- lists ---- */
+
+static void unlink_parked(struct mu_parked *p)
+{
+    struct mu_parked_list *l = p->list;
+
+    *(p->prev ? &p->prev->next : &l->first) = p->next;
+    *(p->next ? &p->next->prev : &l->last) = p->prev;
+    l->count--;
+    p->list = NULL;
+    p->prev = p->next = NULL;
+}
+
+static void append(struct mu_parked_list *l, struct mu_parked *p)
+{
+    p->list = l;
+    p->prev = l->last;
+    p->next = NULL;
+    *(l->last ? &l->last->next : &l->first) = p;
+    l->last = p;
+    l->count++;
+}
+
+static void leave_line(struct mu_parked *p)
+{
+    struct mu_line *line = p->line;
+
+    if (!line)
+        return;
+    *(p->line_prev ? &p->line_prev->line_next : &line->parked) = p->line_next;
+    if (p->line_next)
+        p->line_next->line_prev = p->line_prev;
+    line->count--;
+    line->bytes -= p->bytes;
+    p->line = NULL;
+}
+
+static void join_line(struct mu_parked *p, struct mu_line *line)
+{
+    p->line = line;
+    if (!line)
+        return;
+    p->line_prev = NULL;
+    p->line_next = line->parked;
+    if (p->line_next)
+        p->line_next->line_prev = p;
+    line->parked = p;
+    line->count++;
+    line->bytes += p->bytes;
+}
+
+/* ---- coming ---- */
+
+static const char *too_much(const struct mu_desk *desk, const struct mu_ask *ask, size_t bytes)
+{
+    const struct mu_line *line = ask->line;
+
+    if (line && (line->count >= ASKS_OF_LINE || line->bytes + bytes > BYTES_OF_LINE))
+        return "too many calls of this connection wait: 32768 of them, or 32 MiB, are the most";
+    if (desk->num_parked >= ASKS_OF_ALL || desk->parked_bytes + bytes > BYTES_OF_ALL)
+        return "too many calls of this job wait: 1000000 of them, or 512 MiB, are the most";
+    return NULL;
+}
+
+struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct mu_parked_list *list, size_t bytes)
+{
+    const char *why = too_much(desk, ask, bytes + sizeof(struct mu_parked));
+    struct mu_parked *p = why ? NULL : calloc(1, sizeof *p);
+
+    if (!p) {
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s", why ? why : "no memory for a call that waits");
+        return NULL;
+    }
+    p->ask = ask;
+    p->task = -1;
+    p->bytes = bytes + sizeof *p;
+    ask->parked = p;
+    append(list, p);
+    join_line(p, ask->line);
+    desk->num_parked++;
+    desk->parked_bytes += p->bytes;
+    mu_desk_watch_bell(desk);
+    return p;
+}
+
+/* ---- answers ---- */
+
+struct mu_shared *mu_shared_new(size_t len)
+{
+    struct mu_shared *s = malloc(sizeof *s + len + 1);
+
+    if (s) {
+        s->users = 1;
+        s->len = len;
+    }
+    return s;
+}
+
+struct mu_shared *mu_shared_ref(struct mu_shared *shared)
+{
+    shared->users++;
+    return shared;
+}
+
+void mu_shared_unref(struct mu_shared *shared)
+{
+    if (shared && !--shared->users)
+        free(shared);
+}
+
+static void fill(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text)
+{
+    ask->status = status;
+    ask->payload = status ? payload : MU_PAYLOAD_NONE;
+    ask->origin = -1;
+    ask->reported = false;
+    ask->text = text ? text : "";
+}
+
+void mu_desk_answer(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text)
+{
+    fill(ask, status, payload, text);
+    ask->answered(ask);
+}
+
+void mu_desk_fail(struct mu_ask *ask, enum muster_status status, unsigned payload)
+{
+    char text[MU_DESK_TEXT];
+
+    snprintf(text, sizeof text, "%s", muster_last_error());
+    mu_desk_answer(ask, status, payload, text);
+}
+
+bool mu_desk_refuses(struct mu_desk *desk, struct mu_ask *ask)
+{
+    ask->parked = NULL;
+    if (desk->stopped)
+        mu_desk_answer(ask, MUSTER_INTERNAL, MU_PAYLOAD_NONE, "Coordination service has been shut down.");
+    return desk->stopped;
+}
+
+/* It does not wait any more. */
+static void uncount(struct mu_desk *desk, struct mu_parked *p)
+{
+    unlink_parked(p);
+    desk->num_parked--;
+    desk->parked_bytes -= p->bytes;
+    leave_line(p);
+}
+
+void mu_parked_answer(struct mu_desk *desk, struct mu_parked *p, enum muster_status status, unsigned payload,
+                      const char *text)
+{
+    uncount(desk, p);
+    append(&desk->ready, p);
+    p->text = text ? strdup(text) : NULL;
+    fill(p->ask, status, payload, p->text);
+}
+
+static void free_parked(struct mu_parked *p)
+{
+    mu_shared_unref(p->shared);
+    free(p->owned[0]);
+    free(p->owned[1]);
+    free(p->text);
+    free(p);
+}
+
+void mu_desk_deliver(struct mu_desk *desk)
+{
+    struct mu_parked *p;
+
+    if (desk->delivering)
+        return;
+    desk->delivering = true;
+    while ((p = desk->ready.first)) {
+        unlink_parked(p);
+        p->ask->parked = NULL;
+        p->ask->answered(p->ask);
+        free_parked(p);
+    }
+    desk->delivering = false;
+}
+
+void mu_desk_drop(struct mu_desk *desk, struct mu_ask *ask)
+{
+    struct mu_parked *p = ask->parked;
+
+    if (!p)
+        return;
+    ask->parked = NULL;
+    if (p->list == &desk->ready) {
+        unlink_parked(p);
+    } else {
+        uncount(desk, p);
+        if (p->dropped)
+            p->dropped(desk, p);
+    }
+    free_parked(p);
+    mu_desk_deliver(desk);
+}

@@ -1,0 +1,140 @@
+/*
+ * rpc/desk_private.h: what the desk's files share.
+ *
+ *   desk.c           open, stop, free; the look at everything that may have changed
+ *   desk_parked.c    asks that wait: where, how many, how they are answered
+ *   desk_line.c      connections
+ *   desk_kv.c        keys: changes and reads
+ *   desk_wishes.c    gets that wait for their key
+ *   desk_work.c      what takes more than one turn: deletes, listings
+ *
+ * Every public call ends with mu_desk_deliver(), and none is inside mu_enter() when it calls back: so `answered` may do
+ * as it likes. Until then those that have an answer are in the list `ready`.
+ */
+#ifndef MU_RPC_DESK_PRIVATE_H
+#define MU_RPC_DESK_PRIVATE_H
+
+#include "barrier/behalf.h"
+#include "kv/key.h"
+#include "rpc/desk.h"
+#include "segment/cluster.h"
+#include "segment/handle.h"
+#include "task/alive.h"
+
+/* ---- asks that wait: desk_parked.c ---- */
+
+struct mu_parked_list {
+    struct mu_parked *first, *last;
+    uint32_t count;
+};
+
+/* Bytes of an answer that several asks may share. */
+struct mu_shared {
+    uint32_t users;
+    size_t len;
+    uint8_t bytes[];
+};
+
+struct mu_parked {
+    struct mu_ask *ask;
+    struct mu_parked_list *list;
+    struct mu_parked *prev, *next; /* there, in the order in which they came */
+    struct mu_line *line;
+    struct mu_parked *line_prev, *line_next;
+    size_t bytes; /* that count against its line */
+    int32_t task;
+    void *at; /* what it waits for: a wish, a meeting, a gathering, a piece of work */
+    /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
+    void (*dropped)(struct mu_desk *desk, struct mu_parked *p);
+    union {
+        struct mu_call call;
+        struct mu_alive_call alive;
+        uint64_t incarnation; /* of a registration */
+    };
+    /* of an answer that is ready */
+    char *text;
+    void *owned[2]; /* freed with it */
+    struct mu_shared *shared;
+};
+
+/* The ask waits, there. NULL, RESOURCE_EXHAUSTED, with a sentence: its line or the service has too many of them. */
+struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct mu_parked_list *list, size_t bytes);
+/* It has its answer, which mu_desk_deliver() delivers. The text is copied; may be NULL. It is in no list but `ready`.
+ */
+void mu_parked_answer(struct mu_desk *desk, struct mu_parked *p, enum muster_status status, unsigned payload,
+                      const char *text);
+struct mu_shared *mu_shared_new(size_t len); /* one user. NULL: no memory */
+struct mu_shared *mu_shared_ref(struct mu_shared *shared);
+void mu_shared_unref(struct mu_shared *shared);
+void mu_desk_deliver(struct mu_desk *desk);
+
+/* Answer now an ask that does not wait. The text is the caller's. */
+void mu_desk_answer(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text);
+/* The same with the sentence of the last failed call. */
+void mu_desk_fail(struct mu_ask *ask, enum muster_status status, unsigned payload);
+/* The desk has stopped: the ask has been answered. */
+bool mu_desk_refuses(struct mu_desk *desk, struct mu_ask *ask);
+
+/* ---- the desk ---- */
+
+#define MU_DESK_TEXT 4096u /* the longest sentence */
+
+/* What it knows of a task besides its record. */
+struct mu_desk_task {
+    struct mu_line *line; /* that spoke for it last; NULL: none, or it has hung up */
+};
+
+struct mu_line {
+    struct mu_desk *desk;
+    struct mu_line *prev, *next;
+    struct mu_parked *parked; /* its asks that wait */
+    uint32_t count;
+    size_t bytes;
+    uint32_t pid;
+    char name[64];
+};
+
+struct mu_wish_spot;
+
+struct mu_desk {
+    struct mu_desk_options o;
+    struct muster *m;
+    struct muster_segment *seg;
+    uint32_t num_tasks;
+    struct mu_desk_task *tasks;
+    struct mu_line *lines;
+    struct mu_parked_list ready;
+    uint32_t num_parked; /* all but those in `ready` */
+    size_t parked_bytes;
+    bool stopped, delivering;
+
+    uv_timer_t recheck;
+    uv_idle_t idle;
+    uint32_t closing; /* handles that are not closed yet */
+    uint64_t version; /* of the job's state, when last looked at */
+
+    struct mu_wish_spot **spots, *first_spot; /* by bucket */
+    struct mu_parked_list work;
+};
+
+/* Something waits: what others change is looked at. */
+void mu_desk_watch_bell(struct mu_desk *desk);
+/* Look at everything that hangs on the tasks' states, if they have changed. */
+void mu_desk_look_tasks(struct mu_desk *desk);
+
+/* ---- wishes: desk_wishes.c ---- */
+/* The key was not there when its bucket's word was this. */
+enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_key *k, uint64_t word);
+/* The key was written here just now. */
+void mu_wishes_written(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k);
+void mu_wishes_look(struct mu_desk *desk);
+void mu_wishes_stop(struct mu_desk *desk);
+/* The value; *ret is NULL when the key is absent. */
+enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k,
+                                 struct mu_found *ret_found, struct mu_shared **ret);
+
+/* ---- work: desk_work.c ---- */
+void mu_work_go(uv_idle_t *idle);
+void mu_work_stop(struct mu_desk *desk);
+
+#endif

@@ -1,0 +1,286 @@
+/*
+ * tests/desk/counter.c: the loop, the lines, and the asks of guests.
+ */
+#include "counter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUESTS = 80 };
+
+struct mu_desk *desk;
+uv_loop_t counter_loop;
+static struct mu_line *lines[GUESTS];
+static struct asked *asks;
+static unsigned answers;
+static uv_timer_t guard; /* so that no turn of the loop lasts for ever */
+
+static void tick(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+static void open_desk(const struct mu_desk_options *options)
+{
+    struct mu_desk_options o = {0};
+
+    if (options)
+        o = *options;
+    o.loop = &counter_loop;
+    o.m = stage_observer;
+    if (mu_desk_open(&o, &desk))
+        fail_msg("no desk: %s", muster_last_error());
+}
+
+void counter_open(uint32_t tasks, const struct mu_desk_options *options)
+{
+    stage_open(tasks, NULL);
+    assert_int_equal(uv_loop_init(&counter_loop), 0);
+    uv_timer_init(&counter_loop, &guard);
+    uv_timer_start(&guard, tick, 20, 20);
+    uv_unref((uv_handle_t *)&guard);
+    open_desk(options);
+}
+
+static void close_desk(void)
+{
+    for (int i = 0; i < GUESTS; i++)
+        if (lines[i])
+            hang_up(i, "was closed by its peer");
+    mu_desk_free(desk);
+    desk = NULL;
+    for (int i = 0; i < 3; i++)
+        uv_run(&counter_loop, UV_RUN_NOWAIT);
+}
+
+void counter_reopen(const struct mu_desk_options *options)
+{
+    close_desk();
+    open_desk(options);
+}
+
+static void forget_asks(void)
+{
+    while (asks) {
+        struct asked *a = asks;
+
+        asks = a->next;
+        free(a->value);
+        free(a->keys);
+        free(a->tasks);
+        free(a);
+    }
+}
+
+static void close_loop(void)
+{
+    close_desk();
+    uv_close((uv_handle_t *)&guard, NULL);
+    uv_run(&counter_loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&counter_loop), 0);
+    forget_asks();
+}
+
+void counter_close(void)
+{
+    close_loop();
+    stage_close();
+}
+
+int counter_strike(void **state)
+{
+    if (desk)
+        close_loop();
+    return stage_strike(state);
+}
+
+struct mu_line *line_of(int guest)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "127.0.0.1:%d", 50000 + guest);
+    if (!lines[guest])
+        lines[guest] = mu_desk_line(desk, 0, name);
+    assert_non_null(lines[guest]);
+    return lines[guest];
+}
+
+void hang_up(int guest, const char *why)
+{
+    struct mu_line *line = lines[guest];
+
+    assert_non_null(line);
+    lines[guest] = NULL;
+    mu_desk_hang_up(line, why);
+}
+
+static void copy_lists(struct asked *a, const struct mu_ask *q)
+{
+    size_t room = 1, used = 0;
+
+    for (size_t i = 0; i < q->num_entries; i++)
+        room += q->entries[i].key_len + 1;
+    a->keys = calloc(1, room);
+    for (size_t i = 0; i < q->num_entries; i++)
+        used += (size_t)snprintf(a->keys + used, room - used, "%s\n", q->entries[i].key);
+    if (q->num_tasks) {
+        a->tasks = calloc(q->num_tasks, sizeof *a->tasks);
+        memcpy(a->tasks, q->tasks, q->num_tasks * sizeof *a->tasks);
+    }
+    for (size_t i = 0; i < q->num_alive && i < 64; i++) {
+        a->alive[i] = q->alive[i];
+        a->incarnations[i] = q->incarnations[i];
+    }
+}
+
+static void answered(struct mu_ask *q)
+{
+    struct asked *a = (struct asked *)q;
+
+    if (a->answered)
+        fail_msg("answered twice");
+    a->answered = true;
+    a->order = ++answers;
+    snprintf(a->text, sizeof a->text, "%s", q->text);
+    snprintf(a->barrier_id, sizeof a->barrier_id, "%s", q->barrier_id ? q->barrier_id : "");
+    if (!q->status && q->value) {
+        a->value = calloc(1, q->len + 1);
+        a->len = q->len;
+        memcpy(a->value, q->value, q->len);
+    }
+    if (!q->status)
+        copy_lists(a, q);
+}
+
+struct asked *ask(int guest)
+{
+    struct asked *a = calloc(1, sizeof *a);
+
+    assert_non_null(a);
+    a->ask.answered = answered;
+    a->ask.line = guest < 0 ? NULL : line_of(guest);
+    a->next = asks;
+    asks = a;
+    return a;
+}
+
+void counter_turn(void)
+{
+    uv_run(&counter_loop, UV_RUN_NOWAIT);
+}
+
+void counter_until(bool (*ready)(void *arg), void *arg, const char *what)
+{
+    muster_deadline end = muster_after_ms(60000);
+
+    uv_ref((uv_handle_t *)&guard);
+    while (!ready(arg)) {
+        if (muster_now_ns() > end)
+            fail_msg("after a minute still not so: %s", what);
+        uv_run(&counter_loop, UV_RUN_ONCE);
+    }
+    uv_unref((uv_handle_t *)&guard);
+}
+
+static bool is_answered(void *arg)
+{
+    return ((struct asked *)arg)->answered;
+}
+
+void until_answered(struct asked *a)
+{
+    counter_until(is_answered, a, "the ask is answered");
+}
+
+static bool has_answered(void *arg)
+{
+    return stage_has_answered(*(int *)arg);
+}
+
+struct reply counter_hear(int player)
+{
+    counter_until(has_answered, &player, "the player answers");
+    return stage_hear(player);
+}
+
+void counter_waits(struct asked *a, const char *file, int line)
+{
+    counter_turn();
+    if (!a->answered)
+        return;
+    print_error("it does not wait: %s, %s\n", muster_status_name(a->ask.status), a->text);
+    _fail(file, line);
+}
+
+void counter_answer(struct asked *a, enum muster_status status, const char *part, const char *file, int line)
+{
+    until_answered(a);
+    if (a->ask.status != status) {
+        print_error("%s (%s), not %s\n", muster_status_name(a->ask.status), a->text, muster_status_name(status));
+        _fail(file, line);
+    }
+    if (part && !strstr(a->text, part)) {
+        print_error("'%s' does not say '%s'\n", a->text, part);
+        _fail(file, line);
+    }
+}
+
+void counter_value(struct asked *a, const char *text, const char *file, int line)
+{
+    counter_answer(a, MUSTER_OK, NULL, file, line);
+    if (a->value && a->len == strlen(text) && !memcmp(a->value, text, a->len))
+        return;
+    print_error("the value is '%s', not '%s'\n", a->value ? a->value : "(none)", text);
+    _fail(file, line);
+}
+
+/* ---- short forms ---- */
+
+struct asked *do_insert(int guest, const char *key, const char *value, bool overwrite)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_insert(desk, &a->ask, key, strlen(key), value, strlen(value), overwrite);
+    return a;
+}
+
+struct asked *do_get(int guest, const char *key)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_get(desk, &a->ask, key, strlen(key));
+    return a;
+}
+
+struct asked *do_try_get(int guest, const char *key)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_try_get(desk, &a->ask, key, strlen(key));
+    return a;
+}
+
+struct asked *do_increment(int guest, const char *key, int64_t by)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_increment(desk, &a->ask, key, strlen(key), by);
+    return a;
+}
+
+struct asked *do_list(int guest, const char *key)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_get_dir(desk, &a->ask, key, strlen(key));
+    return a;
+}
+
+struct asked *do_delete(int guest, const char *key)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_delete(desk, &a->ask, key, strlen(key));
+    return a;
+}

@@ -1,0 +1,84 @@
+/*
+ * tests/desk/counter.h: guests at the desk, without a wire between: their asks, and what was answered.
+ *
+ * The director of the stage (tests/task/stage.h) has the desk on a libuv loop of its own, over the job's real segment;
+ * players beside it are tasks of the C library. Nothing happens in the loop but within counter_until(), which is
+ * bounded.
+ *
+ *     counter_open(2, NULL);
+ *     struct mu_ask *get = ask(0);
+ *     mu_desk_get(desk, get, "k", 1);
+ *     assert_waits(get);
+ *     ...
+ *     assert_value(get, "v");
+ *     counter_close();
+ */
+#ifndef MUSTER_TEST_COUNTER_H
+#define MUSTER_TEST_COUNTER_H
+
+#include "stage.h"
+
+#include "rpc/desk.h"
+
+extern struct mu_desk *desk;
+extern uv_loop_t counter_loop;
+
+/* An ask, and a copy of its answer. Kept until counter_close(). */
+struct asked {
+    struct mu_ask ask;
+    bool answered;
+    struct asked *next;
+    char text[8192];
+    char *value;
+    size_t len;
+    char barrier_id[600];
+    char *keys; /* of a listing, each with a newline behind it */
+    struct muster_task_info *tasks;
+    int32_t alive[64];
+    uint64_t incarnations[64];
+    unsigned order; /* the how manieth answer it was */
+};
+
+/* A job of so many tasks, and its desk; of `options` the loop and the handle are filled in here. May be NULL. */
+void counter_open(uint32_t tasks, const struct mu_desk_options *options);
+/* Guests' lines hang up, the desk goes, and the stage is closed: its audit is clean. */
+void counter_close(void);
+int counter_strike(void **state); /* teardown after a failed test */
+/* The desk goes, and another comes in its place, as after an adoption. */
+void counter_reopen(const struct mu_desk_options *options);
+
+/* A guest's line; made when first asked for. */
+struct mu_line *line_of(int guest);
+void hang_up(int guest, const char *why);
+
+/* A new ask on the guest's line. */
+struct asked *ask(int guest);
+
+/* Run the loop until it is so; fails after a minute. */
+void counter_until(bool (*ready)(void *arg), void *arg, const char *what);
+void until_answered(struct asked *a);
+/* A player's answer, while the loop runs. */
+struct reply counter_hear(int player);
+/* Run what the loop has to do now, and wait for nothing. */
+void counter_turn(void);
+
+#define assert_waits(a)                 counter_waits((a), __FILE__, __LINE__)
+#define assert_answer(a, status)        counter_answer((a), (status), NULL, __FILE__, __LINE__)
+#define assert_says_so(a, status, part) counter_answer((a), (status), (part), __FILE__, __LINE__)
+#define assert_value(a, text)           counter_value((a), (text), __FILE__, __LINE__)
+void counter_waits(struct asked *a, const char *file, int line);
+/* It is answered, now or soon, with this status (and a text that contains the part). */
+void counter_answer(struct asked *a, enum muster_status status, const char *part, const char *file, int line);
+void counter_value(struct asked *a, const char *text, const char *file, int line);
+
+/* Short forms of the calls, on the guest's line: the ask. */
+struct asked *do_insert(int guest, const char *key, const char *value, bool overwrite);
+struct asked *do_get(int guest, const char *key);
+struct asked *do_try_get(int guest, const char *key);
+struct asked *do_increment(int guest, const char *key, int64_t by);
+struct asked *do_list(int guest, const char *key);
+struct asked *do_delete(int guest, const char *key);
+
+#define CASE(f) cmocka_unit_test_teardown(f, counter_strike)
+
+#endif

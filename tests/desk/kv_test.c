@@ -1,0 +1,406 @@
+/*
+ * tests/desk/kv_test.c: keys as guests see them. Acceptance items 32 to 43, 203 to 212, and what muster asks besides.
+ */
+#include "counter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void a_duplicate_insert_is_refused_and_the_old_value_kept(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(1, NULL);
+    assert_answer(do_insert(0, "k", "one", false), MUSTER_OK);
+    a = do_insert(0, "/k//", "two", false);
+    assert_says_so(a, MUSTER_ALREADY_EXISTS, "key k already exists.");
+    assert_int_equal(a->ask.payload, MU_PAYLOAD_NONE);
+    assert_value(do_get(0, "k"), "one");
+    counter_close();
+}
+
+static void a_duplicate_insert_that_may_overwrite_replaces(void **state)
+{
+    (void)state;
+    counter_open(1, NULL);
+    assert_answer(do_insert(0, "k", "one", false), MUSTER_OK);
+    assert_answer(do_insert(0, "k", "two", true), MUSTER_OK);
+    assert_value(do_try_get(0, "k"), "two");
+    counter_close();
+}
+
+static void keys_are_found_under_other_spellings(void **state)
+{
+    struct asked *child, *again;
+
+    (void)state;
+    counter_open(1, NULL);
+    assert_answer(do_insert(0, "/path", "p", false), MUSTER_OK);
+    assert_answer(do_insert(0, "/path/to/key1", "1", false), MUSTER_OK);
+    assert_answer(do_insert(0, "path/to//key2/", "2", false), MUSTER_OK);
+    assert_value(do_get(0, "path/"), "p");
+    assert_value(do_get(0, "//path//to/key1"), "1");
+    assert_value(do_get(0, "/path/to/key2"), "2");
+    assert_answer(do_delete(0, "path/to/key1/"), MUSTER_OK);
+    again = do_get(0, "path/to/key1");
+    assert_waits(again);
+    assert_answer(do_insert(0, "/path/to/key1", "anew", false), MUSTER_OK);
+    assert_value(again, "anew");
+    assert_answer(do_delete(0, "/path"), MUSTER_OK);
+    child = do_get(0, "path/to/key2");
+    assert_waits(child);
+    mu_desk_stop(desk);
+    assert_says_so(child, MUSTER_CANCELLED, "KeyValueStore destructed");
+    counter_close();
+}
+
+static void who_tries_gets_what_is_there_and_nothing_else(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(1, NULL);
+    a = do_try_get(0, "/k");
+    assert_says_so(a, MUSTER_NOT_FOUND, "Config key /k not found.");
+    assert_int_equal(a->ask.payload, MU_PAYLOAD_NONE);
+    assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
+    assert_value(do_try_get(0, "k"), "v");
+    assert_answer(do_delete(0, "k"), MUSTER_OK);
+    assert_answer(do_try_get(0, "k"), MUSTER_NOT_FOUND);
+    counter_close();
+}
+
+static void numbers_are_counted_up_as_text(void **state)
+{
+    struct asked *waits;
+
+    (void)state;
+    counter_open(1, NULL);
+    assert_answer(do_insert(0, "n", "1", false), MUSTER_OK);
+    assert_value(do_increment(0, "n", 3), "4");
+    assert_value(do_increment(0, "n", -6), "-2");
+    waits = do_get(0, "absent");
+    assert_waits(waits);
+    assert_value(do_increment(0, "absent", 10), "10");
+    assert_value(waits, "10");
+    assert_answer(do_insert(0, "bad", "bad_value", false), MUSTER_OK);
+    assert_says_so(do_increment(0, "bad", 1), MUSTER_FAILED_PRECONDITION, "Failed to parse value \"bad_value\"");
+    assert_value(do_get(0, "bad"), "bad_value");
+    assert_value(do_increment(0, "large", INT64_C(1) << 40), "1099511627776");
+    assert_value(do_increment(0, "large", 1), "1099511627777");
+    counter_close();
+}
+
+static void list_is(const char *directory, const char *keys)
+{
+    struct asked *a = do_list(0, directory);
+
+    assert_answer(a, MUSTER_OK);
+    assert_string_equal(a->keys, keys);
+}
+
+static void a_directory_is_listed_with_all_below_it_and_nothing_else(void **state)
+{
+    (void)state;
+    counter_open(1, NULL);
+    list_is("dir", "");
+    assert_answer(do_insert(0, "dir/b", "2", false), MUSTER_OK);
+    list_is("/dir/", "dir/b\n");
+    assert_answer(do_insert(0, "dir/sub/c", "3", false), MUSTER_OK);
+    assert_answer(do_insert(0, "dir/a", "1", false), MUSTER_OK);
+    assert_answer(do_insert(0, "dir", "itself", false), MUSTER_OK);
+    assert_answer(do_insert(0, "wrong_dir/dir", "x", false), MUSTER_OK);
+    assert_answer(do_insert(0, "dir_key", "x", false), MUSTER_OK);
+    list_is("dir", "dir/a\ndir/b\ndir/sub/c\n");
+    list_is("other", "");
+    list_is("dir/sub", "dir/sub/c\n");
+    list_is("dir_key", "");
+    list_is("", "");
+    counter_close();
+}
+
+static void deleting_nothing_is_fine_and_the_root_is_nothing(void **state)
+{
+    (void)state;
+    counter_open(1, NULL);
+    assert_answer(do_delete(0, "absent"), MUSTER_OK);
+    assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
+    assert_answer(do_delete(0, ""), MUSTER_OK);
+    assert_answer(do_delete(0, "///"), MUSTER_OK);
+    assert_value(do_get(0, "k"), "v");
+    counter_close();
+}
+
+static void gets_of_one_key_are_answered_in_their_order(void **state)
+{
+    struct asked *a[3], *other;
+
+    (void)state;
+    counter_open(3, NULL);
+    for (int i = 0; i < 3; i++)
+        a[i] = do_get(i, "k");
+    other = do_get(0, "other");
+    for (int i = 0; i < 3; i++)
+        assert_waits(a[i]);
+    assert_answer(do_insert(2, "k", "v", false), MUSTER_OK);
+    for (int i = 0; i < 3; i++)
+        assert_value(a[i], "v");
+    assert_true(a[0]->order < a[1]->order && a[1]->order < a[2]->order);
+    assert_waits(other);
+    counter_close();
+}
+
+static void a_get_waits_for_what_a_task_of_the_library_sets(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(2, NULL);
+    assert_int_equal(stage_enter(0, 0), 0);
+    a = do_get(1, "from-c");
+    b = do_get(1, "never");
+    assert_waits(a);
+    assert_status(do_text(0, act_kv_set, "from-c"), MUSTER_OK);
+    assert_value(a, "from-c");
+    assert_waits(b);
+    counter_close();
+}
+
+static void a_task_of_the_library_gets_what_a_guest_inserts(void **state)
+{
+    (void)state;
+    counter_open(2, NULL);
+    assert_int_equal(stage_enter(0, 0), 0);
+    tell_text(0, act_kv_get, "k");
+    stage_until_waiting(0, "key k");
+    assert_answer(do_insert(1, "k", "from a guest", false), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    counter_close();
+}
+
+static void a_get_that_is_dropped_is_gone(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(1, NULL);
+    a = do_get(0, "k");
+    b = do_get(0, "k");
+    mu_desk_drop(desk, &a->ask);
+    mu_desk_drop(desk, &a->ask);
+    assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
+    assert_value(b, "v");
+    mu_desk_drop(desk, &b->ask);
+    assert_false(a->answered);
+    counter_close();
+}
+
+static void a_line_that_hangs_up_takes_its_gets_along(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(2, NULL);
+    a = do_get(0, "k");
+    b = do_get(1, "k");
+    hang_up(0, "was reset by its peer");
+    assert_answer(do_insert(1, "k", "v", false), MUSTER_OK);
+    assert_value(b, "v");
+    assert_false(a->answered);
+    counter_close();
+}
+
+/* Within `answered` other asks are made, and dropped. */
+static struct asked *victim, *second;
+
+static void drop_and_go_on(struct mu_ask *q)
+{
+    struct asked *a = (struct asked *)q;
+
+    a->answered = true;
+    mu_desk_drop(desk, &victim->ask);
+    second = do_insert(0, "next", "there", false);
+    assert_true(second->answered);
+}
+
+static void an_answer_may_lead_to_other_asks(void **state)
+{
+    struct asked *a, *later;
+
+    (void)state;
+    counter_open(1, NULL);
+    a = do_get(0, "k");
+    a->ask.answered = drop_and_go_on;
+    victim = do_get(0, "k");
+    later = do_get(0, "next");
+    assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
+    assert_true(a->answered);
+    assert_false(victim->answered);
+    assert_value(later, "there");
+    counter_close();
+}
+
+static void ten_thousand_gets_wait_on_one_line(void **state)
+{
+    enum { N = 10000 };
+    static struct asked *gets[N];
+    char key[32];
+
+    (void)state;
+    counter_open(2, NULL);
+    assert_int_equal(stage_enter(0, 0), 0);
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "many/%d", i);
+        gets[i] = do_get(1, key);
+    }
+    assert_waits(gets[0]);
+    assert_status(do_text(0, act_kv_set, "many/7777"), MUSTER_OK);
+    assert_value(gets[7777], "many/7777");
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "many/%d", i);
+        assert_int_equal(gets[i]->answered, i == 7777);
+        assert_answer(do_insert(1, key, key, true), MUSTER_OK);
+        assert_value(gets[i], key);
+    }
+    counter_close();
+}
+
+static void a_line_with_too_many_gets_is_refused_in_words(void **state)
+{
+    enum { N = 32768 };
+    struct mu_ask *many = calloc(N + 2, sizeof *many);
+    struct asked *other;
+
+    (void)state;
+    counter_open(2, NULL);
+    other = ask(0);
+    for (int i = 0; i < N + 2; i++) {
+        many[i].answered = other->ask.answered;
+        many[i].line = line_of(0);
+        if (i < N)
+            mu_desk_get(desk, &many[i], "k", 1);
+    }
+    mu_desk_get(desk, &other->ask, "k", 1);
+    assert_says_so(other, MUSTER_RESOURCE_EXHAUSTED, "too many calls of this connection wait");
+    assert_waits(do_get(1, "k"));
+    for (int i = 0; i < N; i++)
+        mu_desk_drop(desk, &many[i]);
+    assert_waits(do_get(0, "k"));
+    counter_close();
+    free(many);
+}
+
+static void large_values_are_handed_to_all_who_wait(void **state)
+{
+    size_t len = 5u << 20;
+    char *value = malloc(len);
+    struct asked *a[3], *put;
+
+    (void)state;
+    memset(value, 0xA5, len);
+    counter_open(1, NULL);
+    for (int i = 0; i < 3; i++)
+        a[i] = do_get(0, "large");
+    put = ask(0);
+    mu_desk_insert(desk, &put->ask, "large", 5, value, len, false);
+    assert_answer(put, MUSTER_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_answer(a[i], MUSTER_OK);
+        assert_int_equal(a[i]->len, len);
+        assert_memory_equal(a[i]->value, value, len);
+    }
+    put = ask(0);
+    mu_desk_insert(desk, &put->ask, "larger", 6, value, MUSTER_VALUE_MAX + 1ul, false);
+    assert_says_so(put, MUSTER_INVALID_ARGUMENT, "67108864 is the most");
+    counter_close();
+    free(value);
+}
+
+static void bad_keys_are_refused_in_words(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(1, NULL);
+    assert_says_so(do_insert(0, "", "v", false), MUSTER_INVALID_ARGUMENT, "the key is empty");
+    assert_says_so(do_get(0, "a/../b"), MUSTER_INVALID_ARGUMENT, "a part '..'");
+    a = ask(0);
+    mu_desk_get(desk, &a->ask, "a\0b", 3);
+    assert_says_so(a, MUSTER_INVALID_ARGUMENT, "NUL");
+    counter_close();
+}
+
+/* More than one piece: the loop goes on with it. */
+static void a_large_directory_is_deleted_in_pieces(void **state)
+{
+    enum { N = 3000 };
+    struct asked *gone;
+    char key[32];
+
+    (void)state;
+    counter_open(1, NULL);
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "big/%d", i);
+        do_insert(0, key, "v", false);
+    }
+    gone = do_delete(0, "big");
+    assert_false(gone->answered);
+    assert_answer(do_insert(0, "other", "v", false), MUSTER_OK);
+    assert_answer(gone, MUSTER_OK);
+    list_is("big", "");
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "big/%d", i);
+        do_insert(0, key, "v", false);
+    }
+    gone = do_delete(0, "big");
+    hang_up(0, "was closed by its peer"); /* it is given up, and goes */
+    counter_turn();
+    assert_false(gone->answered);
+    counter_close();
+}
+
+static void a_desk_that_has_stopped_refuses(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(1, NULL);
+    mu_desk_stop(desk);
+    a = do_insert(0, "k", "v", false);
+    assert_says_so(a, MUSTER_INTERNAL, "Coordination service has been shut down.");
+    assert_answer(do_get(0, "k"), MUSTER_INTERNAL);
+    assert_answer(do_try_get(0, "k"), MUSTER_INTERNAL);
+    assert_answer(do_increment(0, "k", 1), MUSTER_INTERNAL);
+    assert_answer(do_list(0, "k"), MUSTER_INTERNAL);
+    assert_answer(do_delete(0, "k"), MUSTER_INTERNAL);
+    counter_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_duplicate_insert_is_refused_and_the_old_value_kept),
+        CASE(a_duplicate_insert_that_may_overwrite_replaces),
+        CASE(keys_are_found_under_other_spellings),
+        CASE(who_tries_gets_what_is_there_and_nothing_else),
+        CASE(numbers_are_counted_up_as_text),
+        CASE(a_directory_is_listed_with_all_below_it_and_nothing_else),
+        CASE(deleting_nothing_is_fine_and_the_root_is_nothing),
+        CASE(gets_of_one_key_are_answered_in_their_order),
+        CASE(a_get_waits_for_what_a_task_of_the_library_sets),
+        CASE(a_task_of_the_library_gets_what_a_guest_inserts),
+        CASE(a_get_that_is_dropped_is_gone),
+        CASE(a_line_that_hangs_up_takes_its_gets_along),
+        CASE(an_answer_may_lead_to_other_asks),
+        CASE(ten_thousand_gets_wait_on_one_line),
+        CASE(a_line_with_too_many_gets_is_refused_in_words),
+        CASE(large_values_are_handed_to_all_who_wait),
+        CASE(bad_keys_are_refused_in_words),
+        CASE(a_large_directory_is_deleted_in_pieces),
+        CASE(a_desk_that_has_stopped_refuses),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
