@@ -7,36 +7,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 size_t mu_cli_utf8_length(const void *data, size_t len)
 {
-    const unsigned char *text = data;
-    unsigned char first = len ? text[0] : 0xff, low = 0x80, high = 0xbf;
-    size_t need;
-
-    if (first < 0x80)
-        return 1;
-    if (first >= 0xc2 && first <= 0xdf)
-        need = 2;
-    else if ((first & 0xf0) == 0xe0)
-        need = 3;
-    else if (first >= 0xf0 && first <= 0xf4)
-        need = 4;
-    else
-        return 0;
-    if (first == 0xe0)
-        low = 0xa0; /* shorter forms exist */
-    else if (first == 0xed)
-        high = 0x9f; /* surrogates */
-    else if (first == 0xf0)
-        low = 0x90;
-    else if (first == 0xf4)
-        high = 0x8f; /* above U+10FFFF */
-    if (len < need || text[1] < low || text[1] > high)
-        return 0;
-    for (size_t i = 2; i < need; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    return need;
+    return mu_utf8_length(data, len);
 }
 
 int mu_cli_is_c1(const void *text, size_t len)
@@ -48,17 +23,7 @@ int mu_cli_is_c1(const void *text, size_t len)
 
 int mu_cli_is_utf8(const void *data, size_t len)
 {
-    const unsigned char *at = data;
-
-    while (len > 0) {
-        size_t n = mu_cli_utf8_length(at, len);
-
-        if (n == 0)
-            return 0;
-        at += n;
-        len -= n;
-    }
-    return 1;
+    return mu_is_utf8(data, len);
 }
 
 static void put_string(FILE *out, const char *text, size_t len)

@@ -111,7 +111,7 @@ static enum muster_status pack(const ProtobufCMessage *message, void **ret_bytes
 {
     char why[128];
 
-    if (mu_message_fault(message, why, sizeof why))
+    if (mu_message_fault(message, NULL, why, sizeof why))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "in the local topology %s", why);
     return mu_message_pack(message, ret_bytes, ret_size);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "topology/xla.pb-c.h"
 #include "topology/xla2020.pb-c.h"
 
@@ -33,32 +34,6 @@ const char *mu_form_name(enum muster_topology_form form)
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
-
-/* Bytes of the UTF-8 character that starts at `p`; 0: none does (surrogates, overlong forms, past U+10FFFF, cut). */
-static size_t character(const uint8_t *p, size_t left)
-{
-    size_t len = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
-
-    if (len > left)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    if ((*p == 0xe0 && p[1] < 0xa0) || (*p == 0xed && p[1] > 0x9f) || (*p == 0xf0 && p[1] < 0x90) ||
-        (*p == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return len;
-}
-
-static bool is_text(const ProtobufCBinaryData *text)
-{
-    for (size_t i = 0, len; i < text->len; i += len) {
-        len = character(text->data + i, text->len - i);
-        if (!len)
-            return false;
-    }
-    return true;
-}
 
 /* How many values of the field the message has, and where the first is. */
 static size_t values_of(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field, const void **ret_first)
@@ -82,6 +57,11 @@ static size_t values_of(const ProtobufCMessage *message, const ProtobufCFieldDes
     return 1;
 }
 
+static bool is_text(const ProtobufCBinaryData *text)
+{
+    return mu_is_utf8(text->data, text->len);
+}
+
 /* protobuf-c reads numbers that are none, and then writes what nobody reads. */
 static bool is_well_numbered(const ProtobufCMessage *message)
 {
@@ -91,8 +71,16 @@ static bool is_well_numbered(const ProtobufCMessage *message)
     return true;
 }
 
+static bool is_among(const char *const *names, const char *name)
+{
+    for (; names && *names; names++)
+        if (strcmp(*names, name) == 0)
+            return true;
+    return false;
+}
+
 /* Recursion ends: no message of ours holds its own kind. */
-bool mu_message_fault(const ProtobufCMessage *message, char *ret_why, size_t size)
+bool mu_message_fault(const ProtobufCMessage *message, const char *const *not_text, char *ret_why, size_t size)
 {
     const ProtobufCMessageDescriptor *d = message->descriptor;
 
@@ -106,14 +94,15 @@ bool mu_message_fault(const ProtobufCMessage *message, char *ret_why, size_t siz
         size_t count = values_of(message, field, &values);
 
         for (size_t k = 0; k < count; k++) {
-            if (field->type == PROTOBUF_C_TYPE_BYTES && !is_text((const ProtobufCBinaryData *)values + k)) {
+            if (field->type == PROTOBUF_C_TYPE_BYTES && !is_among(not_text, field->name) &&
+                !is_text((const ProtobufCBinaryData *)values + k)) {
                 snprintf(ret_why, size, "a %s is not UTF-8", field->name);
                 return true;
             }
             if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
                 const ProtobufCMessage *inner = ((ProtobufCMessage *const *)values)[k];
 
-                if (inner && mu_message_fault(inner, ret_why, size))
+                if (inner && mu_message_fault(inner, not_text, ret_why, size))
                     return true;
             }
         }
@@ -197,7 +186,7 @@ static enum muster_status read_one(struct mu_locals *set, size_t index, const vo
         return mu_fail(MUSTER_INVALID_ARGUMENT,
                        "local topology %zu: its boot id has control characters: it seems to be of the form of 2020",
                        index);
-    if (mu_message_fault(l->message, why, sizeof why))
+    if (mu_message_fault(l->message, NULL, why, sizeof why))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "local topology %zu: %s", index, why);
     return MUSTER_OK;
 }

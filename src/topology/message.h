@@ -53,9 +53,10 @@ enum muster_status mu_locals_pack(const struct mu_locals *set, const size_t *ord
 enum muster_status mu_message_pack(const ProtobufCMessage *message, void **ret_bytes, size_t *ret_size);
 
 /*
- * Whether proto3's own readers would refuse it: text that is not UTF-8 (all `bytes` of our messages are text), a field
- * number out of range. ret_why: "a name is not UTF-8".
+ * Whether proto3's own readers would refuse it: text that is not UTF-8 (`bytes` of our messages are text, but in fields
+ * with one of the names not_text, which end with NULL; NULL: in all), a field number out of range.
+ * ret_why: "a name is not UTF-8".
  */
-bool mu_message_fault(const ProtobufCMessage *message, char *ret_why, size_t size);
+bool mu_message_fault(const ProtobufCMessage *message, const char *const *not_text, char *ret_why, size_t size);
 
 #endif
