@@ -13,6 +13,8 @@ build  make                reads the Makefile
 build  libncurses-dev      the screen of muster top, linked statically
 build  libuv1-dev          the event loop of the muster command, linked statically
 build  libssl-dev          OpenSSL's types; the library itself is opened when hosts are connected by TLS
+build  libnghttp2-dev      HTTP/2 under gRPC, linked statically
+build  zlib1g-dev          inflates what clients of gRPC compress, linked statically
 build  libhwloc-dev        hwloc's types; the library itself is opened when it is needed
 build  libprotobuf-c-dev   reads and writes protobuf messages; in the command linked statically
 build  protobuf-c-compiler makes C of the .proto files
@@ -28,6 +30,7 @@ check  mandoc              checks the man pages
 check  pkgconf             checks muster.pc
 check  protobuf-compiler   another reader of the messages that muster writes
 check  python3-protobuf    another writer of them, to compare with
+check  python3-grpcio      clients of gRPC that are not muster's own
 check  python3-yaml        reads the Kubernetes job of docs/HOSTS.md
 check  slurmctld           Slurm's controller: jobs that srun starts are tested
 check  slurmd              Slurm's node daemon, several on this machine

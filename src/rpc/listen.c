@@ -1,0 +1,234 @@
+/*
+ * rpc/listen.c: from an address as a person writes it to sockets that listen.
+ *
+ * Loopback means both families, on one port: clients that are told "localhost" try either. Where the kernel chooses the
+ * port it may be taken in the other family, so that is tried a few times. Every interface is one socket of both
+ * families, or of IPv4 where there is no IPv6. The socket file of a server that died refuses connections: it is
+ * replaced; one that takes them, or lets them wait, is somebody's.
+ */
+#include "rpc/listen.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "bridge/link_address.h"
+
+#define BACKLOG 4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
+#define TRIES   16   /* for a port that is free in both families */
+
+union name {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+    struct sockaddr_storage storage;
+};
+
+static socklen_t size_of(const union name *name)
+{
+    return name->any.sa_family == AF_INET6 ? sizeof name->v6 : sizeof name->v4;
+}
+
+/* A socket that listens there, or -1 with errno. *name is then where it does. */
+static int listen_at(union name *name, bool both)
+{
+    socklen_t size = sizeof *name;
+    int one = 1, only = !both, error;
+    int fd = socket(name->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if ((name->any.sa_family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only) == 0) &&
+        bind(fd, &name->any, size_of(name)) == 0 && listen(fd, BACKLOG) == 0 && getsockname(fd, &name->any, &size) == 0)
+        return fd;
+    error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+static void add(struct mu_listen *l, int fd, const union name *name)
+{
+    if (l->count == 0)
+        mu_link_print(&name->any, l->address, sizeof l->address);
+    l->fds[l->count++] = fd;
+}
+
+static int open_loopback(struct mu_listen *l, uint16_t port)
+{
+    for (int i = 0; i < TRIES; i++) {
+        union name v4 = {
+            .v4 = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+        union name v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
+        int first = listen_at(&v4, false), second;
+
+        if (first < 0)
+            return -1;
+        v6.v6.sin6_port = v4.v4.sin_port;
+        second = listen_at(&v6, false);
+        if (second < 0 && errno == EADDRINUSE) {
+            close(first);
+            errno = EADDRINUSE;
+            if (port)
+                return -1;
+            continue;
+        }
+        add(l, first, &v4);
+        if (second >= 0) /* else there is no IPv6 here */
+            add(l, second, &v6);
+        return 0;
+    }
+    return -1;
+}
+
+static int open_every(struct mu_listen *l, uint16_t port)
+{
+    union name v6 = {.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_ANY_INIT}};
+    union name v4 = {.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
+    int fd = listen_at(&v6, true);
+
+    if (fd < 0 && errno != EADDRINUSE && errno != EACCES) {
+        fd = listen_at(&v4, false);
+        v6 = v4;
+    }
+    if (fd < 0)
+        return -1;
+    add(l, fd, &v6);
+    return 0;
+}
+
+static enum muster_status cannot(const char *address)
+{
+    const char *mend = errno == EADDRINUSE      ? ": another program listens there; port 0 takes a free one"
+                       : errno == EACCES        ? ": ports below 1024 need root"
+                       : errno == EADDRNOTAVAIL ? ": this machine has no such address"
+                                                : "";
+
+    return mu_fail(errno == EADDRINUSE ? MUSTER_ALREADY_EXISTS : MUSTER_UNAVAILABLE, "cannot listen at %.120s: %s%s",
+                   address, strerror(errno), mend);
+}
+
+static enum muster_status may_not(const char *address)
+{
+    return mu_fail(
+        MUSTER_FAILED_PRECONDITION,
+        "%.120s can be reached from other machines, and whoever reaches it may do as the job's tasks do: give a "
+        "certificate, or say that it is meant to be insecure",
+        address);
+}
+
+static enum muster_status open_tcp(struct mu_listen *l, const char *address, bool may_leave)
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV}, *list;
+    bool every = strncmp(address, "*:", 2) == 0 || strncmp(address, "[::]:", 5) == 0;
+    struct mu_link_name name;
+    union name where;
+    int error, fd;
+
+    if (mu_link_name_parse(address, &name))
+        return MUSTER_INVALID_ARGUMENT;
+    l->is_loopback = !every && (name.host[0] == 0 || strcmp(name.host, "localhost") == 0);
+    if (every && !may_leave)
+        return may_not(address);
+    if (every || l->is_loopback) {
+        uint16_t port = (uint16_t)strtoul(name.port, NULL, 10);
+
+        return (every ? open_every(l, port) : open_loopback(l, port)) ? cannot(address) : MUSTER_OK;
+    }
+    error = getaddrinfo(name.host, name.port, &hints, &list);
+    if (error)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "cannot listen at %.120s: %s", address, gai_strerror(error));
+    memcpy(&where, list->ai_addr, list->ai_addrlen);
+    freeaddrinfo(list);
+    l->is_loopback = mu_link_is_loopback(&where.any);
+    if (!l->is_loopback && !may_leave)
+        return may_not(address);
+    fd = listen_at(&where, false);
+    if (fd < 0)
+        return cannot(address);
+    add(l, fd, &where);
+    return MUSTER_OK;
+}
+
+/* A socket that nobody serves: its server was killed. */
+static bool is_abandoned(const struct sockaddr_un *where)
+{
+    struct stat st;
+    bool refused;
+    int fd;
+
+    if (lstat(where->sun_path, &st) || !S_ISSOCK(st.st_mode))
+        return false;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return false;
+    refused = connect(fd, (const struct sockaddr *)where, sizeof *where) != 0 && errno == ECONNREFUSED;
+    close(fd);
+    return refused;
+}
+
+static enum muster_status open_unix(struct mu_listen *l, const char *path)
+{
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    struct stat st;
+    bool bound;
+    mode_t mask;
+    int fd, error;
+
+    if (!path[0] || strlen(path) >= sizeof where.sun_path)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a socket's path has 1 to %zu bytes, and %.40s%s has %zu",
+                       sizeof where.sun_path - 1, path, strlen(path) > 40 ? "..." : "", strlen(path));
+    memcpy(where.sun_path, path, strlen(path));
+    if (is_abandoned(&where))
+        unlink(path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    mask = umask(0177);
+    bound = fd >= 0 && bind(fd, (const struct sockaddr *)&where, sizeof where) == 0;
+    error = errno;
+    umask(mask);
+    if (bound && listen(fd, BACKLOG) == 0) {
+        l->is_unix = l->is_loopback = true;
+        snprintf(l->path, sizeof l->path, "%s", path);
+        snprintf(l->address, sizeof l->address, "unix:%s", path);
+        l->fds[l->count++] = fd;
+        return MUSTER_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (bound)
+        unlink(path);
+    if (error == EADDRINUSE && lstat(path, &st) == 0)
+        return mu_fail(MUSTER_ALREADY_EXISTS, "cannot listen at unix:%s: %s", path,
+                       S_ISSOCK(st.st_mode) ? "another server listens there" : "there is a file, and it is no socket");
+    return mu_fail(MUSTER_UNAVAILABLE, "cannot listen at unix:%s: %s", path, strerror(error));
+}
+
+enum muster_status mu_listen_open(const char *address, bool may_leave, struct mu_listen *ret_listen)
+{
+    struct mu_listen l = {0};
+    enum muster_status status =
+        strncmp(address, "unix:", 5) == 0 ? open_unix(&l, address + 5) : open_tcp(&l, address, may_leave);
+
+    if (!status)
+        *ret_listen = l;
+    return status;
+}
+
+void mu_listen_close(struct mu_listen *listen)
+{
+    for (unsigned i = 0; i < listen->count; i++)
+        close(listen->fds[i]);
+    if (listen->count && listen->path[0])
+        unlink(listen->path);
+    listen->count = 0;
+}

@@ -1,0 +1,24 @@
+/* rpc/listen.h: the sockets that a server listens on. */
+#ifndef MU_RPC_LISTEN_H
+#define MU_RPC_LISTEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "muster/status.h"
+
+#define MU_LISTEN_MAX 2
+
+struct mu_listen {
+    int fds[MU_LISTEN_MAX]; /* not blocking, listening */
+    unsigned count;
+    bool is_unix, is_loopback; /* reached from this machine only; a Unix socket is both */
+    char path[108];            /* of a Unix socket: removed by close */
+    char address[160];         /* "127.0.0.1:4711", "unix:/path" */
+};
+
+/* Address as rpc/server.h has it. `may_leave`: an address that other machines reach is allowed. */
+enum muster_status mu_listen_open(const char *address, bool may_leave, struct mu_listen *ret_listen);
+void mu_listen_close(struct mu_listen *listen);
+
+#endif
