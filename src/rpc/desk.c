@@ -29,6 +29,53 @@ uint32_t mu_desk_num_tasks(const struct mu_desk *desk)
     return desk->num_tasks;
 }
 
+void mu_desk_record(const struct mu_desk *desk, int32_t task, struct mu_task_record *ret_record, char *text)
+{
+    struct mu_cluster cluster;
+
+    if (!mu_cluster_task(desk->seg, (uint32_t)task, ret_record, text, &cluster))
+        return;
+    memset(ret_record, 0, sizeof *ret_record);
+    if (text)
+        text[0] = 0;
+}
+
+void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t size)
+{
+    struct mu_task_record r;
+
+    mu_desk_record(desk, task, &r, NULL);
+    mu_cluster_name(desk->seg, (uint32_t)task, &r, name, size);
+}
+
+/* ---- moments ---- */
+
+static uint64_t earliest(const struct mu_desk *desk)
+{
+    return mu_meetings_next(desk);
+}
+
+static void moment(uv_timer_t *timer)
+{
+    struct mu_desk *desk = timer->data;
+
+    desk->timer_at = UINT64_MAX;
+    mu_meetings_look(desk);
+    mu_desk_due(desk, earliest(desk));
+    mu_desk_deliver(desk);
+}
+
+void mu_desk_due(struct mu_desk *desk, uint64_t at)
+{
+    uint64_t now = mu_now();
+
+    if (at >= desk->timer_at || desk->stopped)
+        return;
+    desk->timer_at = at;
+    uv_update_time(desk->o.loop);
+    uv_timer_start(&desk->timer, moment, at > now ? (at - now) / 1000000 + 1 : 0, 0);
+}
+
 /* ---- looking ---- */
 
 void mu_desk_look_tasks(struct mu_desk *desk)
@@ -38,6 +85,7 @@ void mu_desk_look_tasks(struct mu_desk *desk)
     if (mu_cluster_look(desk->seg, &cluster) || cluster.root.version == desk->version)
         return;
     desk->version = cluster.root.version;
+    mu_meetings_look(desk);
 }
 
 void mu_desk_look(struct mu_desk *desk)
@@ -46,6 +94,7 @@ void mu_desk_look(struct mu_desk *desk)
         return;
     mu_desk_look_tasks(desk);
     mu_wishes_look(desk);
+    mu_meetings_look(desk);
     mu_desk_deliver(desk);
 }
 
@@ -75,10 +124,12 @@ void mu_desk_watch_bell(struct mu_desk *desk)
 
 static enum muster_status begin_handles(struct mu_desk *desk)
 {
-    if (uv_timer_init(desk->o.loop, &desk->recheck) || uv_idle_init(desk->o.loop, &desk->idle))
+    if (uv_timer_init(desk->o.loop, &desk->timer) || uv_timer_init(desk->o.loop, &desk->recheck) ||
+        uv_idle_init(desk->o.loop, &desk->idle))
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no timers for the coordination service");
-    desk->recheck.data = desk->idle.data = desk;
-    desk->closing = 2;
+    desk->timer.data = desk->recheck.data = desk->idle.data = desk;
+    desk->timer_at = UINT64_MAX;
+    desk->closing = 3;
     return MUSTER_OK;
 }
 
@@ -95,6 +146,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->m = options->m;
     desk->seg = muster_segment_of(options->m);
     desk->num_tasks = desk->seg->num_tasks;
+    mu_named_begin(&desk->named, desk->seg, NULL, "-");
     desk->tasks = calloc(desk->num_tasks, sizeof *desk->tasks);
     status = desk->tasks ? begin_handles(desk)
                          : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", desk->num_tasks);
@@ -114,6 +166,8 @@ void mu_desk_stop(struct mu_desk *desk)
     desk->stopped = true;
     mu_wishes_stop(desk);
     mu_work_stop(desk);
+    mu_meetings_stop(desk);
+    uv_timer_stop(&desk->timer);
     uv_timer_stop(&desk->recheck);
     mu_desk_deliver(desk);
 }
@@ -133,6 +187,7 @@ void mu_desk_free(struct mu_desk *desk)
     if (!desk)
         return;
     mu_desk_stop(desk);
+    uv_close((uv_handle_t *)&desk->timer, closed);
     uv_close((uv_handle_t *)&desk->recheck, closed);
     uv_close((uv_handle_t *)&desk->idle, closed);
 }

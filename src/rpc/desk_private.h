@@ -7,6 +7,7 @@
  *   desk_kv.c        keys: changes and reads
  *   desk_wishes.c    gets that wait for their key
  *   desk_work.c      what takes more than one turn: deletes, listings
+ *   desk_barrier.c   named barriers
  *
  * Every public call ends with mu_desk_deliver(), and none is inside mu_enter() when it calls back: so `answered` may do
  * as it likes. Until then those that have an answer are in the list `ready`.
@@ -95,6 +96,7 @@ struct mu_line {
 };
 
 struct mu_wish_spot;
+struct mu_meeting;
 
 struct mu_desk {
     struct mu_desk_options o;
@@ -108,19 +110,37 @@ struct mu_desk {
     size_t parked_bytes;
     bool stopped, delivering;
 
-    uv_timer_t recheck;
+    uv_timer_t timer, recheck;
+    uint64_t timer_at; /* of mu_now(); UINT64_MAX: it does not run */
     uv_idle_t idle;
     uint32_t closing; /* handles that are not closed yet */
     uint64_t version; /* of the job's state, when last looked at */
 
     struct mu_wish_spot **spots, *first_spot; /* by bucket */
     struct mu_parked_list work;
+    struct mu_meeting **meetings, *first_meeting; /* by hash of the id */
+    struct mu_named named;                        /* with memory that goes from barrier to barrier */
 };
 
 /* Something waits: what others change is looked at. */
 void mu_desk_watch_bell(struct mu_desk *desk);
+/* Something is due at that moment of mu_now(). */
+void mu_desk_due(struct mu_desk *desk, uint64_t at);
 /* Look at everything that hangs on the tasks' states, if they have changed. */
 void mu_desk_look_tasks(struct mu_desk *desk);
+
+static inline bool mu_desk_has(const struct mu_desk *desk, int32_t task)
+{
+    return task >= 0 && (uint32_t)task < desk->num_tasks;
+}
+/* A task's record, and its error's text (may be NULL); zeros when it cannot be read. */
+void mu_desk_record(const struct mu_desk *desk, int32_t task, struct mu_task_record *ret_record, char *text);
+static inline bool mu_desk_is_recoverable(const struct mu_task_record *r)
+{
+    return r->flags & MU_TASK_RECOVERABLE;
+}
+/* What people call it: "task 2 (pid 4711 on host n1)". */
+void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t size);
 
 /* ---- wishes: desk_wishes.c ---- */
 /* The key was not there when its bucket's word was this. */
@@ -136,5 +156,10 @@ enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const
 /* ---- work: desk_work.c ---- */
 void mu_work_go(uv_idle_t *idle);
 void mu_work_stop(struct mu_desk *desk);
+
+/* ---- meetings: desk_barrier.c ---- */
+void mu_meetings_look(struct mu_desk *desk);
+uint64_t mu_meetings_next(const struct mu_desk *desk); /* when one is to be looked at */
+void mu_meetings_stop(struct mu_desk *desk);
 
 #endif

@@ -159,7 +159,7 @@ struct asked *ask(int guest)
 
     assert_non_null(a);
     a->ask.answered = answered;
-    a->ask.line = guest < 0 ? NULL : line_of(guest);
+    a->ask.line = guest < 0 || guest >= GUESTS ? NULL : line_of(guest);
     a->next = asks;
     asks = a;
     return a;
@@ -282,5 +282,37 @@ struct asked *do_delete(int guest, const char *key)
     struct asked *a = ask(guest);
 
     mu_desk_delete(desk, &a->ask, key, strlen(key));
+    return a;
+}
+
+static struct asked *meet(int guest, const char *id, int64_t counter, int64_t timeout_ms, const int32_t *tasks,
+                          size_t count)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_barrier(desk, &a->ask, guest, id, strlen(id), timeout_ms, tasks, count, counter);
+    return a;
+}
+
+struct asked *do_meet(int guest, const char *id, int64_t counter)
+{
+    return meet(guest, id, counter, 60000, NULL, 0);
+}
+
+struct asked *do_meet_some(int guest, const char *id, int64_t counter, const int32_t *tasks, size_t count)
+{
+    return meet(guest, id, counter, 60000, tasks, count);
+}
+
+struct asked *do_meet_for(int guest, const char *id, int64_t counter, int64_t timeout_ms)
+{
+    return meet(guest, id, counter, timeout_ms, NULL, 0);
+}
+
+struct asked *do_cancel(int guest, const char *id, int64_t counter)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_cancel(desk, &a->ask, guest, id, strlen(id), counter);
     return a;
 }

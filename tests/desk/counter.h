@@ -51,7 +51,7 @@ void counter_reopen(const struct mu_desk_options *options);
 struct mu_line *line_of(int guest);
 void hang_up(int guest, const char *why);
 
-/* A new ask on the guest's line. */
+/* A new ask on the guest's line; without one when there are too many guests. */
 struct asked *ask(int guest);
 
 /* Run the loop until it is so; fails after a minute. */
@@ -78,6 +78,11 @@ struct asked *do_try_get(int guest, const char *key);
 struct asked *do_increment(int guest, const char *key, int64_t by);
 struct asked *do_list(int guest, const char *key);
 struct asked *do_delete(int guest, const char *key);
+/* The guest's own number is its task. All tasks, a minute. */
+struct asked *do_meet(int guest, const char *id, int64_t counter);
+struct asked *do_meet_some(int guest, const char *id, int64_t counter, const int32_t *tasks, size_t count);
+struct asked *do_meet_for(int guest, const char *id, int64_t counter, int64_t timeout_ms);
+struct asked *do_cancel(int guest, const char *id, int64_t counter);
 
 #define CASE(f) cmocka_unit_test_teardown(f, counter_strike)
 

@@ -1,4 +1,4 @@
-# Beside guests there are tasks of the C library: on the stage of tests/task.
+#Beside guests there are tasks of the C library : on the stage of tests / task.
 CFLAGS_desk := -Itests/task
 define desk_stage
 $(patsubst %.c,$(BUILD)/$(1)/%,$(wildcard tests/desk/*_test.c)): \
