@@ -18,7 +18,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 3u
-#define MU_LAYOUT_MINOR 1u
+#define MU_LAYOUT_MINOR 2u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -243,6 +243,7 @@ struct mu_header {
 #define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)
 #define MU_FLAG_MEMFD    1u
 #define MU_FLAG_KEPT     2u /* a launcher created it and removes it */
+#define MU_FLAG_LISTENED 4u /* of one host, and whoever changes something looks at the bell all the same */
 /* The bell: who changes something that concerns the agent looks here behind a fence; the agent arms it, then looks. */
 #define MU_BELL_OFF   0u /* nobody sleeps on it */
 #define MU_BELL_ARMED 1u
@@ -318,8 +319,11 @@ struct mu_task_record {
     uint32_t slot_incarnation; /* 52 */
     uint64_t version;          /* 56: of the root that its last change made */
 };
-#define MU_TASK_RECOVERABLE    1u
-#define MU_TASK_TRANSIENT      2u /* its leaving takes arrivals back, and fails no barrier */
+#define MU_TASK_RECOVERABLE 1u
+#define MU_TASK_TRANSIENT   2u /* its leaving takes arrivals back, and fails no barrier */
+#define MU_TASK_GUEST                                                                                                  \
+    4u /* it speaks through the agent of its host, whose slot this is: alive while it is connected and that one lives  \
+        */
 #define MU_TASK_REMOTE         16u /* another host's, as its agent says: slot is 0, start the version that it has there */
 #define MU_TASK_SAID_CONNECTED 32u /* with REMOTE: that is what it said last; the leader's agent alone sets it */
 

@@ -130,6 +130,7 @@ struct muster_task_info {
     char message[256];   /* of the error */
     char waiting[96];    /* what the thread that has waited longest in muster waits for, or "": "barrier epoch-7::0" */
     uint64_t waiting_since_ns;
+    int guest; /* it speaks through the agent of its host */
 };
 
 /* One task, or all (in id order, `capacity` rows at most; *ret_count gets the number of tasks). */

@@ -59,7 +59,7 @@ struct mu_named {
     void *buffer, *value;
     size_t capacity;
     bool exists, caught_up;         /* within an edit, */
-    bool ended_afar;                /* it ends an instance that tasks of other hosts may wait in */
+    bool rings;                     /* it ends an instance in which somebody may wait for whom the agent calls */
     uint32_t missing;               /* how many have not come; UINT32_MAX: not counted */
     struct mu_task_record *records; /* of all tasks, */
     uint64_t records_version;       /* as of this version; 0: not read */

@@ -349,9 +349,9 @@ static enum mu_verdict put(struct mu_edit *e, struct mu_named *n, const struct m
     free(n->value);
     n->value = mu_barrier_encode(b, &e->len);
     e->value = n->value;
-    n->ended_afar =
-        b->h.passed && b->h.num &&
-        !(mu_is_local_task(n->seg, mu_barrier_id(b, 0)) && mu_is_local_task(n->seg, mu_barrier_id(b, b->h.num - 1)));
+    n->rings = b->h.passed && b->h.num &&
+               (!mu_is_bridged(n->seg) || !(mu_is_local_task(n->seg, mu_barrier_id(b, 0)) &&
+                                            mu_is_local_task(n->seg, mu_barrier_id(b, b->h.num - 1))));
     if (n->value)
         return MU_PUT;
     e->status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
@@ -507,14 +507,14 @@ static enum muster_status edit(struct work *w, mu_edit_fn fn)
     struct mu_edit e = {.arg = w, .forget = w->n->forget, .forget_arg = w->n->forget_arg};
     enum muster_status status;
 
-    w->n->ended_afar = false;
+    w->n->rings = false;
     e.done = fn == cancel ? w->n->done : NULL;
     status = mu_table_edit(&t, w->n->ctx, &w->n->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
     if (e.was_done) { /* it was cancelled */
         answer(w->calls[0], MUSTER_OK, "");
         w->calls[0]->counter = e.done->result[0];
     }
-    if (w->n->ended_afar)
+    if (w->n->rings)
         mu_bell_ring(w->n->seg);
     return status;
 }

@@ -62,7 +62,7 @@ static enum muster_status set(struct muster_segment *seg, struct mu_ctx *ctx, st
 {
     struct mu_table t = mu_table_kv(seg);
 
-    if (mu_is_bridged(seg) && !c->behalf && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
+    if (seg->listened && !c->behalf && mu_table_overwrite(&t, ctx, c->key, c->value, c->len, &c->result))
         return MUSTER_OK;
     return edit(seg, ctx, c, 0, put_always, NULL, &c->result);
 }

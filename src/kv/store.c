@@ -1,8 +1,8 @@
 /*
  * kv/store.c: the calls that change keys: set, insert, count up, compare, append.
  *
- * What is changed how is change.c's. Where the job has several hosts, the keys are the leader's: there a change is made
- * as ever and the agent is told, elsewhere the leader is asked for it (bridge/kv_ops.c).
+ * What is changed how is change.c's. Where the agent listens a change is made as ever and the agent is told; where the
+ * job has several hosts, the keys are the leader's, and elsewhere the leader is asked for it (bridge/kv_ops.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +46,8 @@ static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, struct mu_kv
     return status;
 }
 
-/* Of a job with several hosts. */
-static enum muster_status change_bridged(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
+/* Of a job whose agent is to hear of it. */
+static enum muster_status change_listened(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     enum muster_status status;
 
@@ -60,7 +60,7 @@ static enum muster_status change_bridged(struct muster *m, struct mu_ctx *ctx, s
 
 enum muster_status mu_kv_change_anywhere(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    return mu_is_bridged(m->seg) ? change_bridged(m, ctx, c) : mu_kv_change(m->seg, ctx, c);
+    return m->seg->listened ? change_listened(m, ctx, c) : mu_kv_change(m->seg, ctx, c);
 }
 
 /* What all of them share: the handle, the key, the change. The caller looks at c->result. */
@@ -98,7 +98,7 @@ enum muster_status muster_kv_set(struct muster *muster, const char *key, size_t 
         return status;
     status = mu_kv_key(muster->seg, key, key_len, &k);
     t = mu_table_kv(muster->seg);
-    if (!status && (mu_is_bridged(muster->seg) || !mu_table_overwrite(&t, ctx, &k, value, value_len, ret_version))) {
+    if (!status && (muster->seg->listened || !mu_table_overwrite(&t, ctx, &k, value, value_len, ret_version))) {
         struct mu_kv_change c = {.op = MU_OP_KV_SET, .key = &k, .value = value, .len = value_len};
 
         status = mu_kv_change_anywhere(muster, ctx, &c);

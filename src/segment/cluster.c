@@ -488,6 +488,8 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
 
     if (record->flags & MU_TASK_REMOTE) /* its own host's agent has the kernel's word */
         return record->state == MUSTER_TASK_CONNECTED;
+    if (record->flags & MU_TASK_GUEST) /* the slot is its agent's */
+        return record->state == MUSTER_TASK_CONNECTED && mu_cluster_main_alive(seg, record);
     if (!record->slot)
         return false;
     if (mu_cluster_main_alive(seg, record))
@@ -514,6 +516,8 @@ void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const stru
     mu_host_name(seg, mu_host_of(seg, task), host, sizeof host);
     if (record->pid)
         snprintf(name, size, "task %u (pid %u on host %s)", task, record->pid, host);
+    else if (record->flags & MU_TASK_GUEST)
+        snprintf(name, size, "task %u (a guest on host %s)", task, host);
     else
         snprintf(name, size, "task %u", task);
 }

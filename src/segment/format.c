@@ -184,7 +184,7 @@ enum muster_status mu_format_plan_hosts(const char *job, const struct muster_seg
     h->creator_pid = (uint32_t)getpid();
     h->creator_start = mu_process_start(getpid());
     h->created_unix_ns = mu_unix_now();
-    h->flags = config->memfd ? MU_FLAG_MEMFD : 0;
+    h->flags = (config->memfd ? MU_FLAG_MEMFD : 0) | (config->listened ? MU_FLAG_LISTENED : 0);
     memcpy(h->job, job, strlen(job));
     if (gethostname(h->host, sizeof h->host - 1))
         memcpy(h->host, "localhost", 10);
@@ -314,6 +314,7 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->num_system_chunks = h->num_system_chunks;
     seg->num_hosts = h->num_hosts ? h->num_hosts : 1;
     seg->host = h->num_hosts ? h->own_host : 0;
+    seg->listened = h->num_hosts || (h->flags & MU_FLAG_LISTENED);
     seg->first_task = 0;
     seg->local_tasks = h->num_tasks;
     seg->trace_events = h->trace_events;

@@ -58,11 +58,14 @@ enum mu_host_state {
  * change, by a CAS; a full fence; then it looks at the bell, and if that is armed, rings and wakes. The agent arms the
  * bell; a full fence; looks at everything once more; sleeps. So one of the two sees the other. A ringer that dies in
  * between is made good by the agent's next look, at most 100 ms later.
+ *
+ * A job of one host has an agent that listens only where its segment was made so (muster_segment_config.listened): for
+ * guests' calls that wait. One thread listens, never two.
  */
 void mu_bell_ring_always(struct muster_segment *seg);
 static inline void mu_bell_ring(struct muster_segment *seg)
 {
-    if (mu_is_bridged(seg))
+    if (seg->listened)
         mu_bell_ring_always(seg);
 }
 void mu_bell_arm(struct muster_segment *seg);

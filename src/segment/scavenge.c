@@ -15,6 +15,7 @@
 
 #include "base/process.h"
 #include "segment/heap.h"
+#include "segment/hosts.h"
 #include "segment/object.h"
 #include "segment/pin.h"
 #include "segment/slot.h"
@@ -113,6 +114,7 @@ static bool bury(struct mu_ctx *ctx, uint32_t slot, uint64_t word, mu_death_fn o
     if (on_death)
         on_death(arg, ctx, slot, dead, task);
     mu_epoch_move(ctx->seg);
+    mu_bell_ring(ctx->seg); /* the dead one may have committed something and not rung */
     return finish(ctx->seg, slot, dead);
 }
 

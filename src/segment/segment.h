@@ -18,7 +18,8 @@ struct muster_segment {
     uint64_t size;
     int fd; /* -1 in the harnesses that map anonymous memory: then nothing needs committing */
     bool writable;
-    bool foreign; /* made in another pid or time namespace: pids mean nothing, liveness words do */
+    bool listened; /* of several hosts, or made so: who changes something looks at the bell */
+    bool foreign;  /* made in another pid or time namespace: pids mean nothing, liveness words do */
     struct mu_header *header;
     struct mu_slot *slots;
     mu_a32 *chunks;

@@ -41,7 +41,8 @@ uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const st
 {
     uint64_t n = mu_load_relaxed(&seg->beats[task]); /* relaxed, as all here: only the change counts */
 
-    if (mu_cluster_main_alive(seg, record)) /* else the line may be another's by now */
+    if (!(record->flags & MU_TASK_GUEST) &&
+        mu_cluster_main_alive(seg, record)) /* else the line may be another's by now */
         n += mu_load_relaxed(&seg->slots[record->slot - 1].heartbeat);
     return n;
 }
@@ -75,8 +76,7 @@ void mu_beats_check(struct mu_ctx *ctx, struct mu_beat *beats, uint64_t *last_ch
          * a way that nobody looked at. */
         if (r.slot && !mu_cluster_alive(seg, i, &r)) {
             settle(seg, i);
-            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_DEATH, MUSTER_UNAVAILABLE, MUSTER_CAUSE_DIED,
-                         "its process died, or became another program");
+            mu_task_bury_dead(ctx, i, NULL);
             continue;
         }
         counter = mu_task_beats(seg, i, &r);

@@ -17,6 +17,7 @@
 #include "segment/slot.h"
 #include "segment/stats.h"
 #include "segment/trace.h"
+#include "task/guest.h"
 #include "task/task.h"
 
 struct failure {
@@ -80,6 +81,8 @@ static void on_death(void *arg, struct mu_ctx *ctx, uint32_t slot, uint64_t slot
     if (now && mu_load_acquire(&ctx->seg->slots[slot].word) == slot_word)
         mu_trace_note(ctx, now, MU_TRACE_DEATH, MUSTER_OK, 0, task_word - 1,
                       (uint64_t)slot << 32 | MU_SLOT_PID(slot_word));
+    if (!task_word) /* an observer's: an agent, perhaps */
+        mu_guests_orphaned(ctx, f.pid);
     if (!task_word || task_word > ctx->seg->num_tasks)
         return;
     /* only what this death was registered with: a successor may have the record by now */
@@ -139,6 +142,40 @@ static bool register_record(struct mu_task_change *c)
     return true;
 }
 
+struct burial {
+    const struct muster_segment *seg;
+    const char *text;
+    bool fits;
+};
+
+static bool bury_record(struct mu_task_change *c)
+{
+    struct burial *b = c->arg;
+    struct mu_task_record *r = &c->record;
+    const char *text = r->flags & MU_TASK_GUEST ? "the agent through which it spoke is gone"
+                                                : "its process died, or became another program";
+
+    b->fits = r->state == MUSTER_TASK_CONNECTED && r->slot && !mu_cluster_alive(b->seg, c->task, r);
+    if (!b->fits)
+        return false;
+    r->state = (uint32_t)mu_task_next(r->state, MU_EVENT_DEATH, 0);
+    r->code = MUSTER_UNAVAILABLE;
+    r->cause = MUSTER_CAUSE_DIED;
+    r->since = mu_now();
+    snprintf(c->text, sizeof c->text, "%s", b->text ? b->text : text);
+    return true;
+}
+
+bool mu_task_bury_dead(struct mu_ctx *ctx, uint32_t task, const char *text)
+{
+    struct burial b = {ctx->seg, text, false};
+
+    if (mu_cluster_edit(ctx, task, bury_record, &b) || !b.fits)
+        return false;
+    mu_count(&ctx->own->deaths, 1);
+    return true;
+}
+
 bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task)
 {
     struct failure f = {.event = MU_EVENT_DEATH,
@@ -149,7 +186,7 @@ bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task)
     struct mu_task_record now;
 
     if (mu_cluster_task(ctx->seg, task, &now, NULL, &cluster) || now.state != MUSTER_TASK_CONNECTED || !now.slot ||
-        now.pid != (uint32_t)getpid() || now.start != mu_process_start(getpid()) ||
+        (now.flags & MU_TASK_GUEST) || now.pid != (uint32_t)getpid() || now.start != mu_process_start(getpid()) ||
         mu_cluster_main_alive(ctx->seg, &now))
         return false;
     f.incarnation = now.incarnation;
@@ -176,6 +213,13 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
                        name, text, r->task);
     if (mu_task_bury_past(ctx, r->task))
         return mu_fail(MUSTER_UNAVAILABLE, "%s is dead since its exec", name);
+    if ((now.flags & MU_TASK_GUEST) && mu_task_bury_dead(ctx, r->task, NULL))
+        return mu_fail(MUSTER_UNAVAILABLE, "%s has lost its agent", name);
+    if (now.flags & MU_TASK_GUEST)
+        return mu_fail(status,
+                       "%s is in the job already, over the wire, through the agent of its host; a task id is for "
+                       "one process at a time",
+                       name);
     if (now.slot && !mu_cluster_alive(ctx->seg, r->task, &now))
         return mu_fail(MUSTER_UNAVAILABLE, "%s is dead but not yet cleaned up", name);
     return mu_fail(status, "%s is in the job already and alive; a task id is for one process at a time", name);
@@ -219,12 +263,17 @@ static void words_for(int wait_status, char *text, size_t size)
 static bool add_words(struct mu_task_change *c)
 {
     const struct failure *f = c->arg;
+    char before[MU_TEXT_MAX];
 
     if (c->record.state != MUSTER_TASK_ERROR || c->record.cause != MUSTER_CAUSE_DIED || c->record.pid != f->pid ||
-        (c->record.cause == f->cause && !strcmp(c->text, f->text)))
+        (c->record.cause == f->cause && !strncmp(c->text, f->text, strlen(f->text))))
         return false;
     c->record.cause = f->cause;
-    snprintf(c->text, sizeof c->text, "%s", f->text);
+    memcpy(before, c->text, sizeof before);
+    if (c->record.flags & MU_TASK_GUEST) /* that its connection went has been told: it stays */
+        snprintf(c->text, sizeof c->text, "%.120s; before it: %.120s", f->text, before);
+    else
+        snprintf(c->text, sizeof c->text, "%s", f->text);
     return true;
 }
 

@@ -43,6 +43,9 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
  * live. Puts it in error; false when it is nothing of the kind.
  */
 bool mu_task_bury_past(struct mu_ctx *ctx, uint32_t task);
+/* The task is connected, and nobody of it lives: say so in its record, in these words; NULL: the usual ones. False: it
+ * is not so. */
+bool mu_task_bury_dead(struct mu_ctx *ctx, uint32_t task, const char *text);
 enum muster_status mu_task_unregister(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
 
 /* muster_task_reset(), of a task of this host. `caller`: the task that asks, -1: another. */
@@ -62,6 +65,8 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
 /* With `leaving` the thread unregisters the task first, with its own slot: leaving needs no other. */
 enum muster_status mu_keeper_stop(struct muster *m, bool leaving);
 
+/* One more of those that are brought for it. */
+void mu_task_count_beat(struct muster_segment *seg, uint32_t task);
 /* The task's heartbeats so far, its own and those brought for it: a counter whose changes count. */
 uint64_t mu_task_beats(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record);
 

@@ -45,6 +45,7 @@ static void fill(const struct muster_segment *seg, uint32_t task, const struct m
     i->cause = (enum muster_cause)r->cause;
     i->error = (enum muster_status)r->code;
     i->recoverable = r->flags & MU_TASK_RECOVERABLE ? 1 : 0;
+    i->guest = r->flags & MU_TASK_GUEST ? 1 : 0;
     i->alive = mu_cluster_alive(seg, task, r);
     i->pid = r->pid;
     i->attempt = r->attempt;
@@ -248,8 +249,10 @@ static bool reset_record(struct mu_task_change *c)
     if (next < 0)
         c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is disconnected already", c->task);
     else if (mu_cluster_alive(r->seg, c->task, &c->record) && (int32_t)c->task != r->caller)
-        c->status =
-            mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is alive (pid %u): end it first", c->task, c->record.pid);
+        c->status = c->record.flags & MU_TASK_GUEST
+                        ? mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is alive, over the wire: end it first", c->task)
+                        : mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is alive (pid %u): end it first", c->task,
+                                  c->record.pid);
     if (c->status)
         return false;
     c->record.state = (uint32_t)next;
@@ -334,8 +337,9 @@ static bool beat_record(struct mu_task_change *c)
 }
 
 /* An incarnation that came just now only gains by it: a beat too many. */
-static void count_beat(mu_a64 *beats)
+void mu_task_count_beat(struct muster_segment *seg, uint32_t task)
 {
+    mu_a64 *beats = &seg->beats[task];
     uint64_t n = mu_load_relaxed(beats); /* relaxed: only the change counts; see mu_task_beats() */
 
     while (!mu_cas_seen(beats, &n, n + 1))
@@ -348,7 +352,7 @@ enum muster_status mu_task_beat(struct mu_ctx *ctx, uint32_t task, uint64_t inca
     enum muster_status status = mu_cluster_edit(ctx, task, beat_record, &b);
 
     if (!status && b.counts)
-        count_beat(&ctx->seg->beats[task]);
+        mu_task_count_beat(ctx->seg, task);
     if (!status && b.conflict)
         status =
             mu_fail(MUSTER_ABORTED, "task %u: the heartbeat is of a stale incarnation; the task is now in error", task);

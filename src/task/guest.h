@@ -1,0 +1,46 @@
+/*
+ * task/guest.h: guests: tasks whose process speaks through the agent of its host (over gRPC), which registers, fails
+ * and ends them.
+ *
+ * A guest's record refers to the slot of the agent's thread, with the flag MU_TASK_GUEST: it is alive while it is
+ * connected and that slot is held by whom it was. When the agent dies, whoever scavenges puts its guests in error, as
+ * does whoever checks heartbeats (mu_beats_check()), or finds one in his way. Heartbeats are those brought for it
+ * (mu_task_beat()), and each registration. What a guest has to do with other tasks, barriers, errors, who is alive, is
+ * as for any task. Nothing here sleeps.
+ */
+#ifndef MU_TASK_GUEST_H
+#define MU_TASK_GUEST_H
+
+#include "segment/cluster.h"
+
+struct mu_guest {
+    uint32_t task;
+    uint32_t flags;       /* MUSTER_JOIN_RECOVERABLE, _TRANSIENT */
+    uint64_t incarnation; /* 0 is one, too; but who asks which tasks are alive takes it for "not alive" */
+    uint32_t pid;         /* 0: not known */
+    bool reconnects;      /* after an error with UNAVAILABLE it may come again, though it is not recoverable */
+};
+/*
+ * Register, or refresh. The agent's slot is the context's. OK: it is connected; perhaps it was, with this incarnation,
+ * or it is recoverable and has another one now. ABORTED: in error, or connected with another incarnation, and then it
+ * is put in error. ALREADY_EXISTS: a process has the id that joined by itself, and lives. INVALID_ARGUMENT: no such
+ * task here.
+ */
+enum muster_status mu_guest_register(struct mu_ctx *ctx, const struct mu_guest *guest);
+
+/* It has gone, or is to begin anew: DISCONNECTED, also from ERROR. FAILED_PRECONDITION: it is so already; or it is no
+ * guest, and lives. */
+enum muster_status mu_guest_disconnect(struct mu_ctx *ctx, uint32_t task);
+
+/* It is lost (its connection, its process), says `text`: in error, UNAVAILABLE, unless it is another incarnation by
+ * now, no guest, or not connected. */
+enum muster_status mu_guest_lost(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, const char *text);
+
+/* For so long after it has disconnected its heartbeats and its waiting for errors are not refused: the heartbeat
+ * timeout. Never for one that has not been there. */
+bool mu_guest_has_grace(const struct muster_segment *seg, const struct mu_task_record *record, uint64_t now);
+
+/* An agent has died: tasks that were its guests are in error. For the scavenger. */
+void mu_guests_orphaned(struct mu_ctx *ctx, uint32_t agent_pid);
+
+#endif
