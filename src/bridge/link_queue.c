@@ -205,6 +205,23 @@ static void shut(struct mu_link_peer *p)
     shutdown(p->fd, SHUT_WR);
 }
 
+static void set_again(struct mu_link_peer *p, bool again)
+{
+    p->link->num_again += again;
+    p->link->num_again -= p->is_again;
+    p->is_again = again;
+}
+
+/* The other end is gone. What it said before that may lie in the socket still, a LEAVE perhaps: reading ends it. */
+static bool is_left_to_reading(struct mu_link_peer *p, int error)
+{
+    if (p->state == MU_LINK_ENDING || (error != EPIPE && error != ECONNRESET))
+        return false;
+    mu_peer_forget_queue(p);
+    set_again(p, true);
+    return true;
+}
+
 void mu_peer_flush(struct mu_link_peer *p)
 {
     if (p->branch && p->state == MU_LINK_UP)
@@ -220,6 +237,8 @@ void mu_peer_flush(struct mu_link_peer *p)
             want_out(p, true);
             return;
         }
+        if (n < 0 && is_left_to_reading(p, errno))
+            break;
         mu_peer_close(p, MU_LINK_QUIET, "writing to it failed: %s", strerror(errno));
     }
     if (p->state == MU_LINK_CLOSED)
@@ -280,13 +299,6 @@ static void feed(struct mu_link_peer *p, const uint8_t *at, size_t left)
     }
     if (whole < 0)
         end_by_fault(p);
-}
-
-static void set_again(struct mu_link_peer *p, bool again)
-{
-    p->link->num_again += again;
-    p->link->num_again -= p->is_again;
-    p->is_again = again;
 }
 
 /* What it says stays with it, and with the kernel. */

@@ -81,6 +81,37 @@ static void others_go_on(const uint8_t *key)
     ends_until(all, 3, second_up, NULL, "another host is up");
 }
 
+/* ---- parting ---- */
+
+static bool has_heard_leaving(void *arg)
+{
+    (void)arg;
+    return follower.lefts == 1;
+}
+
+/* It answers whatever comes by a reset then, and has said something before. */
+static void what_was_said_is_heard_though_who_said_it_is_gone(void **state)
+{
+    (void)state;
+    for (int with_key = 0; with_key < 2; with_key++) {
+        setup(NULL);
+        leader.options.key = follower.options.key = with_key ? end_key : NULL;
+        meet();
+        assert_true(mu_link_send(leader.link, 3, 20, "the last word", 13));
+        mu_link_free(leader.link); /* it has waited for us to read that, as long as it does */
+        leader.link = NULL;
+        for (int i = 0; i < 3; i++) {
+            mu_link_send(follower.link, 0, 16, "x", 1);
+            mu_link_flush(follower.link);
+        }
+        ends_until(all, 3, has_heard_leaving, NULL, "its leaving is heard");
+        assert_int_equal(follower.frames, 1);
+        assert_int_equal(follower.downs, 0);
+        mu_link_free(follower.link);
+        follower.link = NULL;
+    }
+}
+
 /* ---- talking ---- */
 
 static bool has_echo(void *arg)
@@ -402,6 +433,7 @@ int main(void)
         TEST(by_name),
         TEST(without_a_host_a_leader_with_a_key_listens_everywhere),
         TEST(counts_what_went_over_it),
+        TEST(what_was_said_is_heard_though_who_said_it_is_gone),
         TEST(another_key_is_refused),
         TEST(no_key_where_one_is_needed_is_refused),
         TEST(a_key_where_there_is_none_is_refused),
