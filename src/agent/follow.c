@@ -75,6 +75,18 @@ void mu_agent_tell_all(struct mu_agent *agent)
     agent->bridge->said_done = 0;
 }
 
+void mu_agent_tell_done(struct mu_agent *agent)
+{
+    struct mu_pack what = {.bytes = NULL};
+    uint32_t count = 0, end = mu_agent_tasks_end(agent);
+
+    for (uint32_t i = agent->first_task; i < end; i++)
+        count += agent->adopted || (agent->tasks[i].started && agent->tasks[i].ended);
+    mu_pack_u32(&what, count);
+    mu_agent_tell(agent, 0, MU_TALK_DONE, &what);
+    mu_pack_done(&what);
+}
+
 void mu_agent_tell_failed(struct mu_agent *agent)
 {
     struct mu_pack what = {.bytes = NULL};

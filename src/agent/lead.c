@@ -104,6 +104,20 @@ static void take_gone(struct mu_agent *agent, struct mu_agent_host *host, struct
         agent->root_cause = (int32_t)task_id;
 }
 
+/*
+ * What was meant for a leader's agent that has died comes to its successor, and ahead of all that is said anew to that:
+ * who has not heard of the end of so many tasks will, and of this again.
+ */
+static void take_done(struct mu_agent *agent, struct mu_agent_host *host, uint32_t count)
+{
+    uint32_t known = 0;
+
+    for (uint32_t i = 0; i < host->tasks; i++)
+        known += (uint32_t)agent->tasks[host->first_task + i].ended;
+    if (known >= count)
+        is_over(agent->bridge, host);
+}
+
 /* It knows nothing of what its predecessor was told. */
 static void take_another(struct mu_agent *agent, const struct mu_agent_host *host)
 {
@@ -142,7 +156,7 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
     case MU_TALK_GONE: take_gone(agent, host, u); break;
     case MU_TALK_ENDED: take_ended(agent, host, u); break;
     case MU_TALK_FAILED: take_failed(agent, host, mu_unpack_u32(u)); break;
-    case MU_TALK_DONE: is_over(b, host); break;
+    case MU_TALK_DONE: take_done(agent, host, mu_unpack_u32(u)); break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);
         if (!u->failed && number > 0 && number < 64)
@@ -235,7 +249,7 @@ int mu_agent_is_awaiting(struct mu_agent *agent)
         return b && b->open > 0;
     if (agent->running == 0 && agent->waiting == 0 && !b->said_done) {
         b->said_done = 1;
-        mu_agent_tell(agent, 0, MU_TALK_DONE, NULL);
+        mu_agent_tell_done(agent);
     }
     return !b->is_over;
 }

@@ -261,6 +261,7 @@ void mu_agent_tell_ended(struct mu_agent *agent, uint32_t task_id);
 void mu_agent_tell_gone(struct mu_agent *agent, uint32_t task_id);
 /* How things stand here. */
 void mu_agent_tell_all(struct mu_agent *agent);
+void mu_agent_tell_done(struct mu_agent *agent);
 void mu_agent_tell_failed(struct mu_agent *agent);
 void mu_agent_tell_signal(struct mu_agent *agent, int number);
 /* The job's exit status, as the leader says. */

@@ -15,7 +15,7 @@ enum mu_agent_talk {
     MU_TALK_STARTED = 1, /* u32 first task, u32 how many, u32 pid of each: they have been started, or one again */
     MU_TALK_ENDED = 2,   /* u32 task, u32 wait status, u8 ended by its agent, text: how, in words */
     MU_TALK_FAILED = 3,  /* u32 exit status: a task could not be started, or its agent cannot go on */
-    MU_TALK_DONE = 4,    /* its last task has ended */
+    MU_TALK_DONE = 4,    /* u32 how many: its last task has ended; of so many it has said that they have */
     MU_TALK_TOLD = 5,    /* u32 signal: somebody wants the job to end */
     MU_TALK_GONE = 6,    /* u32 task, u8 it is in error, text: it has ended, and nobody knows how */
     /* from the leader */

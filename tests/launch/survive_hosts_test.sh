@@ -76,7 +76,10 @@ tidy_up()
 {
     [ "$1" -eq 0 ] && return
     tail -n 5 "$TMPDIR"/adopted.* "$TMPDIR/refused" 2> /dev/null
-    kill -9 $(with_mark "$MARK") 2> /dev/null
+    for pid in $(with_mark "$MARK"); do
+        echo "left: $pid $(tr '\0' ' ' < "/proc/$pid/cmdline")"
+        kill -9 "$pid" 2> /dev/null
+    done
     rm -f "$(segment_file "$JOB")"*
 }
 trap 'tidy_up $?' EXIT
@@ -136,6 +139,20 @@ both_back() { [ "$(grep -c ' is back' "$TMPDIR/adopted.$JOB")" -eq 2 ]; }
 await "both have come" both_back
 : > "$TMPDIR/stop"
 ended $ADOPTER 3
+clean
+
+# Also one of which the dead leader had heard, where all other tasks end before there is a new one.
+begin 2m --kill-on-fail=no sh -c 'echo $$ > "$1/pid-$RANK.new"; mv "$1/pid-$RANK.new" "$1/pid-$RANK"; [ $RANK = 1 ] && exit 7
+    until [ -e "$1/stop" ]; do sleep 0.1; done' sh "$TMPDIR" # sleep: until told
+heard() { grep -q "^muster run: task 1 (host b, pid [0-9]*) exited with status 7" "$ERR"; }
+await "the leader has heard of it" heard
+has_pids() { [ -s "$TMPDIR/pid-0" ] && [ -s "$TMPDIR/pid-2" ] && [ -s "$TMPDIR/pid-3" ]; }
+await "the others are there" has_pids
+killed "$LEADER"
+: > "$TMPDIR/stop"
+for i in 0 2 3; do await "task $i has ended" is_gone "$(cat "$TMPDIR/pid-$i")"; done
+adopt "$JOB" --kill-on-fail=no
+ended $ADOPTER 7
 clean
 
 counts 2m
