@@ -20,6 +20,9 @@
 
 #include "segment/file.h"
 
+#define GUARD_PATIENCE_NS 2000000000ull
+#define GUARD_PAUSE_MS    20
+
 static void adopted_ended(uv_poll_t *poll, int status, int events)
 {
     struct mu_agent *agent = poll->loop->data;
@@ -75,6 +78,19 @@ static int watch_task(struct mu_agent *agent, uint32_t task_id, pid_t pid)
     return 0;
 }
 
+/* One that was forked a moment ago, by a launcher that died at once or lives, may not be known by its name yet. */
+static int find_guard(const struct mu_agent *agent, pid_t launcher, struct mu_launch_orphans *ret_orphans)
+{
+    uint64_t until = muster_after_ns(GUARD_PATIENCE_NS);
+
+    while (mu_launch_guard_find(agent->job, launcher, agent->local_tasks, ret_orphans)) {
+        if (muster_now_ns() >= until)
+            return -1;
+        poll(NULL, 0, GUARD_PAUSE_MS);
+    }
+    return 0;
+}
+
 /* Find the job's segment and its processes. */
 static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphans)
 {
@@ -87,7 +103,7 @@ static int find_job(struct mu_agent *agent, struct mu_launch_orphans *ret_orphan
     }
     snprintf(agent->segment_text, sizeof agent->segment_text, "%s", info.path);
     agent->num_tasks = agent->local_tasks = agent->segment->local_tasks;
-    if (mu_launch_guard_find(agent->job, (pid_t)info.creator_pid, agent->local_tasks, ret_orphans)) {
+    if (find_guard(agent, (pid_t)info.creator_pid, ret_orphans)) {
         mu_agent_say("job %s has no guard here: it was not started by 'muster run --survive', or the guard was killed, "
                      "too",
                      agent->job);
