@@ -103,18 +103,26 @@ await "both are connected" connected 2
 set -- $(pids)
 kill -KILL $RUN
 wait $RUN 2> /dev/null
+kill -STOP "$2" # it would end by the other's death, and the job with it
 kill -KILL "$1"
 "$MUSTER" agent --adopt "$JOB" > "$OUT" 2> "$ERR" < /dev/null &
 RUN=$!
+await "it says what has failed" grep -q "^muster agent: task 0 (pid $1) has failed: " "$ERR"
+kill -CONT "$2"
 ends_with 1
-err_has "^muster agent: task 0 (pid $1) has failed: "
 
 # More tasks than the guard may have open files: it waits for every one.
 (ulimit -Sn 64; exec "$MUSTER" run -n 100 --job "$JOB" --survive sh -c '[ $RANK -eq 99 ] && wait=last || wait=others
     until [ -e "$1/$wait" ]; do sleep 0.2; done' sh "$TMPDIR") > "$OUT.run" 2> "$ERR.run" < /dev/null & # sleep: their work
 RUN=$!
-last() { LAST=$(with_mark MUSTER_TASK_ID=99 | head -n 1); [ -n "$LAST" ]; }
+last()
+{
+    LAST=$(for pid in $(with_mark "MUSTER_JOB=$JOB"); do grep -qzxF MUSTER_TASK_ID=99 "/proc/$pid/environ" 2> /dev/null && echo "$pid"; done)
+    [ -n "$LAST" ]
+}
 await "the last task is there" last
+launcher_sleeps() { [ "$(sed 's/.*) //' "/proc/$RUN/stat" | cut -c1)" = S ]; }
+await "the launcher has noted its pid" launcher_sleeps
 kill -KILL $RUN
 wait $RUN 2> /dev/null
 await "the guard says so" grep -q "its tasks go on" "$ERR.run"
