@@ -24,7 +24,8 @@ launch()
     "$MUSTER" run --job "$JOB" "$@" > "$OUT" 2> "$ERR" < /dev/null &
     RUN=$!
     trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
-    await "the job is there" has_segment "$JOB"
+    there() { has_segment "$JOB" || is_gone "$RUN"; } # a short one may have ended before we look
+    await "the job is there" there
 }
 event() { echo "$1" >> "$MUSTER_FAKE_NVML_EVENTS"; }
 says() { grep -qe "$1" "$ERR"; }
