@@ -17,6 +17,8 @@
 #define HOUR_NS    3600000000000u
 #define SECOND_NS  1000000000u
 
+enum { LOOKS = 8 };
+
 uint64_t mu_desk_incarnation(const struct mu_desk *desk)
 {
     struct muster_segment_info info;
@@ -52,14 +54,25 @@ void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t s
 
 static uint64_t earliest(const struct mu_desk *desk)
 {
-    return mu_meetings_next(desk);
+    const uint64_t all[] = {mu_meetings_next(desk), mu_registering_next(desk), mu_leaving_next(desk), desk->lost_next};
+    uint64_t at = UINT64_MAX;
+
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        at = all[i] < at ? all[i] : at;
+    return at;
 }
 
 static void moment(uv_timer_t *timer)
 {
     struct mu_desk *desk = timer->data;
+    uint64_t now = mu_now();
 
     desk->timer_at = UINT64_MAX;
+    mu_desk_look_tasks(desk); /* what has happened comes before what has not */
+    mu_registering_due(desk, now);
+    mu_leaving_due(desk, now);
+    mu_lost_due(desk, now);
+    mu_desk_look_tasks(desk);
     mu_meetings_look(desk);
     mu_desk_due(desk, earliest(desk));
     mu_desk_deliver(desk);
@@ -78,14 +91,31 @@ void mu_desk_due(struct mu_desk *desk, uint64_t at)
 
 /* ---- looking ---- */
 
-void mu_desk_look_tasks(struct mu_desk *desk)
+/* Each look may change states itself: until one has not. */
+static void look_at_tasks(struct mu_desk *desk, bool always)
 {
     struct mu_cluster cluster;
 
-    if (mu_cluster_look(desk->seg, &cluster) || cluster.root.version == desk->version)
-        return;
-    desk->version = cluster.root.version;
-    mu_meetings_look(desk);
+    for (int i = 0; i < LOOKS && !desk->stopped && !mu_cluster_look(desk->seg, &cluster); i++) {
+        if (cluster.root.version == desk->version && !always)
+            return;
+        desk->version = cluster.root.version;
+        always = false;
+        mu_errors_look(desk, &cluster.root);
+        mu_registering_look(desk, &cluster.root);
+        mu_leaving_look(desk, &cluster.root);
+        mu_meetings_look(desk);
+    }
+}
+
+void mu_desk_look_tasks(struct mu_desk *desk)
+{
+    look_at_tasks(desk, false);
+}
+
+void mu_desk_look_at_tasks(struct mu_desk *desk)
+{
+    look_at_tasks(desk, true);
 }
 
 void mu_desk_look(struct mu_desk *desk)
@@ -133,6 +163,16 @@ static enum muster_status begin_handles(struct mu_desk *desk)
     return MUSTER_OK;
 }
 
+/* Then the register barrier has passed, before an adoption. */
+static bool have_all_been_here(const struct mu_desk *desk)
+{
+    struct mu_task_record r = {.attempt = 1};
+
+    for (uint32_t i = 0; i < desk->num_tasks && r.attempt; i++)
+        mu_desk_record(desk, (int32_t)i, &r, NULL);
+    return r.attempt != 0;
+}
+
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk)
 {
     struct mu_desk *desk = calloc(1, sizeof *desk);
@@ -155,6 +195,9 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
         free(desk);
         return status;
     }
+    desk->leave_until = desk->lost_next = UINT64_MAX;
+    desk->report_of = -1;
+    desk->registered = have_all_been_here(desk);
     *ret_desk = desk;
     return MUSTER_OK;
 }
@@ -167,6 +210,9 @@ void mu_desk_stop(struct mu_desk *desk)
     mu_wishes_stop(desk);
     mu_work_stop(desk);
     mu_meetings_stop(desk);
+    mu_registering_stop(desk);
+    mu_leaving_stop(desk);
+    mu_polls_stop(desk);
     uv_timer_stop(&desk->timer);
     uv_timer_stop(&desk->recheck);
     mu_desk_deliver(desk);
@@ -178,6 +224,8 @@ static void closed(uv_handle_t *handle)
 
     if (--desk->closing)
         return;
+    for (uint32_t i = 0; i < desk->num_tasks; i++)
+        free(desk->tasks[i].lost_why);
     free(desk->tasks);
     free(desk);
 }

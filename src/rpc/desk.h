@@ -41,6 +41,8 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
 uint64_t
 mu_desk_incarnation(const struct mu_desk *desk); /* of the service: the job's run, the same after an adoption */
 uint32_t mu_desk_num_tasks(const struct mu_desk *desk);
+/* Every task has been there, and has left or failed for good: nobody is connected, nobody waits to be. */
+bool mu_desk_is_over(const struct mu_desk *desk);
 /* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */
 void mu_desk_look(struct mu_desk *desk);
 /* Answers everything that waits. From then on every ask is refused. */

@@ -3,11 +3,14 @@
  *
  *   desk.c           open, stop, free; the look at everything that may have changed
  *   desk_parked.c    asks that wait: where, how many, how they are answered
- *   desk_line.c      connections
+ *   desk_line.c      connections, and tasks that are lost with them
  *   desk_kv.c        keys: changes and reads
  *   desk_wishes.c    gets that wait for their key
  *   desk_work.c      what takes more than one turn: deletes, listings
  *   desk_barrier.c   named barriers
+ *   desk_guest.c     registering and its barrier; leaving
+ *   desk_shutdown.c  the shutdown barrier
+ *   desk_error.c     errors, who polls for them; heartbeats
  *
  * Every public call ends with mu_desk_deliver(), and none is inside mu_enter() when it calls back: so `answered` may do
  * as it likes. Until then those that have an answer are in the list `ready`.
@@ -50,7 +53,10 @@ struct mu_parked {
     union {
         struct mu_call call;
         struct mu_alive_call alive;
-        uint64_t incarnation; /* of a registration */
+        struct {
+            uint64_t incarnation;
+            bool recoverable;
+        }; /* of a registration */
     };
     /* of an answer that is ready */
     char *text;
@@ -82,7 +88,22 @@ bool mu_desk_refuses(struct mu_desk *desk, struct mu_ask *ask);
 
 /* What it knows of a task besides its record. */
 struct mu_desk_task {
-    struct mu_line *line; /* that spoke for it last; NULL: none, or it has hung up */
+    struct mu_line *line;      /* through which it spoke last; NULL: none, or that has hung up */
+    struct mu_line *poll_line; /* on which it polled for errors last, if it still waits or has given up */
+    uint64_t spoke;            /* the incarnation that did */
+    uint64_t lost_at;          /* its line is gone: when it is lost with it; 0: not */
+    char *lost_why;
+    struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
+    bool left;                                      /* it has called for the shutdown, which is not over */
+};
+
+/* What is told to those who poll. */
+struct mu_desk_error {
+    bool is;
+    enum muster_status code;
+    int32_t origin;
+    bool reported;
+    char text[MU_DESK_TEXT];
 };
 
 struct mu_line {
@@ -120,14 +141,36 @@ struct mu_desk {
     struct mu_parked_list work;
     struct mu_meeting **meetings, *first_meeting; /* by hash of the id */
     struct mu_named named;                        /* with memory that goes from barrier to barrier */
+
+    struct mu_parked_list registering;
+    bool registered; /* that barrier has passed, once */
+    uint64_t register_until, say_at;
+    uint64_t register_version; /* of the job's state in which so many tasks were */
+    uint32_t connected;
+
+    struct mu_parked_list leaving;
+    uint64_t leave_until; /* UINT64_MAX: nobody has called */
+    uint64_t leave_version;
+    uint32_t not_done;
+    int32_t first_to_leave;
+    bool leaving_failed;
+    char leaving_text[MU_DESK_TEXT];
+
+    struct mu_parked_list polls;
+    bool polled; /* somebody has, ever */
+    struct mu_desk_error error;
+    int32_t report_of; /* the whole of what was reported last: the record keeps its beginning */
+    char report[2048];
+    uint64_t lost_next; /* when the first is lost */
 };
 
 /* Something waits: what others change is looked at. */
 void mu_desk_watch_bell(struct mu_desk *desk);
 /* Something is due at that moment of mu_now(). */
 void mu_desk_due(struct mu_desk *desk, uint64_t at);
-/* Look at everything that hangs on the tasks' states, if they have changed. */
+/* Look at everything that hangs on the tasks' states, if they have changed; or in any case. Outside of mu_enter(). */
 void mu_desk_look_tasks(struct mu_desk *desk);
+void mu_desk_look_at_tasks(struct mu_desk *desk);
 
 static inline bool mu_desk_has(const struct mu_desk *desk, int32_t task)
 {
@@ -161,5 +204,35 @@ void mu_work_stop(struct mu_desk *desk);
 void mu_meetings_look(struct mu_desk *desk);
 uint64_t mu_meetings_next(const struct mu_desk *desk); /* when one is to be looked at */
 void mu_meetings_stop(struct mu_desk *desk);
+
+/* ---- guests: desk_guest.c ---- */
+void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *root);
+uint64_t mu_registering_next(const struct mu_desk *desk);
+void mu_registering_due(struct mu_desk *desk, uint64_t now);
+void mu_registering_stop(struct mu_desk *desk);
+/* Within mu_enter(). */
+enum muster_status mu_desk_disconnect(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task);
+/* The words for a barrier of the desk's own whose time is over: `there` says who has come. */
+typedef bool (*mu_there_fn)(const struct mu_desk *desk, uint32_t task);
+void mu_desk_words_of_timeout(const struct mu_desk *desk, const char *id, mu_there_fn there, int32_t first, char *text,
+                              size_t size);
+
+/* ---- leaving: desk_shutdown.c ---- */
+void mu_leaving_look(struct mu_desk *desk, const struct mu_cluster_root *root);
+uint64_t mu_leaving_next(const struct mu_desk *desk);
+void mu_leaving_due(struct mu_desk *desk, uint64_t now);
+void mu_leaving_stop(struct mu_desk *desk);
+
+/* ---- errors: desk_error.c ---- */
+void mu_errors_look(struct mu_desk *desk, const struct mu_cluster_root *root);
+/* An error of the service's own: told to those who poll, and every guest is in it. */
+void mu_errors_say(struct mu_desk *desk, enum muster_status code, const char *text);
+void mu_poll_cancel(struct mu_desk *desk, int32_t task, const char *text);
+void mu_polls_stop(struct mu_desk *desk);
+
+/* ---- lines: desk_line.c ---- */
+/* The task spoke through it. */
+void mu_line_speaks(struct mu_desk *desk, struct mu_line *line, int32_t task, uint64_t incarnation);
+void mu_lost_due(struct mu_desk *desk, uint64_t now);
 
 #endif

@@ -128,7 +128,7 @@ static void whoever_waits_when_it_times_out_is_told_the_same(void **state)
 
     (void)state;
     counter_open(3, NULL);
-    a = do_meet_for(1, "b", 0, 300);
+    a = do_meet_for(1, "b", 0, 1500);
     b = do_meet_for(0, "b", 0, 60000); /* the first caller's counts */
     assert_met(a, MUSTER_DEADLINE_EXCEEDED, 0);
     assert_met(b, MUSTER_DEADLINE_EXCEEDED, 0);
@@ -326,7 +326,7 @@ static void a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier(v
     assert_met(do_meet_for(1, "b", 0, 60000), MUSTER_DEADLINE_EXCEEDED, 0);
     r = counter_hear(0);
     assert_status(r, MUSTER_DEADLINE_EXCEEDED);
-    assert_says(r.text, "2/3");
+    assert_says(r.text, "Barrier timed out");
     counter_close();
 }
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "task/task.h"
+
 enum { GUESTS = 80 };
 
 struct mu_desk *desk;
@@ -16,9 +18,22 @@ static struct asked *asks;
 static unsigned answers;
 static uv_timer_t guard; /* so that no turn of the loop lasts for ever */
 
+static struct mu_beat *beats;
+static uint64_t last_check;
+static int kept = -1;
+
+/* What the agent's loop does for its job. */
 static void tick(uv_timer_t *timer)
 {
+    struct mu_ctx *ctx;
+
     (void)timer;
+    if (!stage_observer || mu_enter(stage_observer, &ctx))
+        return;
+    if (kept >= 0)
+        mu_task_beat(ctx, (uint32_t)kept, INCARNATION(kept));
+    mu_beats_check(ctx, beats, &last_check);
+    mu_exit(ctx);
 }
 
 static void open_desk(const struct mu_desk_options *options)
@@ -33,14 +48,28 @@ static void open_desk(const struct mu_desk_options *options)
         fail_msg("no desk: %s", muster_last_error());
 }
 
-void counter_open(uint32_t tasks, const struct mu_desk_options *options)
+void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uint64_t heartbeat_ns)
 {
-    stage_open(tasks, NULL);
+    struct muster_segment_config c = {.num_buckets = 1024,
+                                      .num_events = 64,
+                                      .heap_bytes = 64u << 20,
+                                      .listened = 1,
+                                      .heartbeat_timeout_ns = heartbeat_ns};
+
+    stage_open(tasks, &c);
+    beats = calloc(tasks, sizeof *beats);
+    last_check = 0;
+    kept = -1;
     assert_int_equal(uv_loop_init(&counter_loop), 0);
     uv_timer_init(&counter_loop, &guard);
     uv_timer_start(&guard, tick, 20, 20);
     uv_unref((uv_handle_t *)&guard);
     open_desk(options);
+}
+
+void counter_open(uint32_t tasks, const struct mu_desk_options *options)
+{
+    counter_open_for(tasks, options, 100000000000u);
 }
 
 static void close_desk(void)
@@ -80,6 +109,8 @@ static void close_loop(void)
     uv_run(&counter_loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&counter_loop), 0);
     forget_asks();
+    free(beats);
+    beats = NULL;
 }
 
 void counter_close(void)
@@ -315,4 +346,86 @@ struct asked *do_cancel(int guest, const char *id, int64_t counter)
 
     mu_desk_cancel(desk, &a->ask, guest, id, strlen(id), counter);
     return a;
+}
+
+static struct asked *enrol(int guest, uint64_t incarnation, bool recoverable)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_register(desk, &a->ask, guest, incarnation, recoverable);
+    return a;
+}
+
+struct asked *do_register(int guest, uint64_t incarnation)
+{
+    return enrol(guest, incarnation, false);
+}
+
+struct asked *do_register_recoverable(int guest, uint64_t incarnation)
+{
+    return enrol(guest, incarnation, true);
+}
+
+struct asked *do_beat(int guest, uint64_t incarnation)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_heartbeat(desk, &a->ask, guest, incarnation);
+    return a;
+}
+
+struct asked *do_poll(int guest)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_poll_error(desk, &a->ask, guest);
+    return a;
+}
+
+struct asked *do_report_error(int guest, enum muster_status code, const char *text)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_report_error(desk, &a->ask, guest, code, text, strlen(text));
+    return a;
+}
+
+struct asked *do_shutdown(int guest)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_shutdown(desk, &a->ask, guest);
+    return a;
+}
+
+struct asked *do_reset(int guest)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_reset(desk, &a->ask, guest);
+    return a;
+}
+
+void register_guests(int first, int count)
+{
+    for (int i = first; i < first + count; i++)
+        assert_answer(do_register(i, INCARNATION(i)), MUSTER_OK);
+}
+
+void counter_keep(int guest)
+{
+    kept = guest;
+}
+
+static bool is_silent(void *guest)
+{
+    struct asked *a = do_beat(*(int *)guest, INCARNATION(*(int *)guest));
+
+    assert_true(a->answered);
+    return a->ask.status != MUSTER_OK;
+}
+
+void until_silent(int guest)
+{
+    counter_until(is_silent, &guest, "heartbeats are refused");
 }

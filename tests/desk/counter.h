@@ -41,6 +41,8 @@ struct asked {
 
 /* A job of so many tasks, and its desk; of `options` the loop and the handle are filled in here. May be NULL. */
 void counter_open(uint32_t tasks, const struct mu_desk_options *options);
+/* The same with a heartbeat timeout: a hundred seconds otherwise, so that nobody is too slow by chance. */
+void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uint64_t heartbeat_ns);
 /* Guests' lines hang up, the desk goes, and the stage is closed: its audit is clean. */
 void counter_close(void);
 int counter_strike(void **state); /* teardown after a failed test */
@@ -83,6 +85,22 @@ struct asked *do_meet(int guest, const char *id, int64_t counter);
 struct asked *do_meet_some(int guest, const char *id, int64_t counter, const int32_t *tasks, size_t count);
 struct asked *do_meet_for(int guest, const char *id, int64_t counter, int64_t timeout_ms);
 struct asked *do_cancel(int guest, const char *id, int64_t counter);
+
+/* A guest's incarnation is usually INCARNATION(guest). */
+#define INCARNATION(guest) (0x1000u + (uint64_t)(guest))
+struct asked *do_register(int guest, uint64_t incarnation);
+struct asked *do_register_recoverable(int guest, uint64_t incarnation);
+struct asked *do_beat(int guest, uint64_t incarnation);
+struct asked *do_poll(int guest);
+struct asked *do_report_error(int guest, enum muster_status code, const char *text);
+struct asked *do_shutdown(int guest);
+struct asked *do_reset(int guest);
+/* Register them, from `first` on, without a barrier. */
+void register_guests(int first, int count);
+/* From now on it beats before every look for the silent. */
+void counter_keep(int guest);
+/* Until no heartbeat of the guest is accepted any more. */
+void until_silent(int guest);
 
 #define CASE(f) cmocka_unit_test_teardown(f, counter_strike)
 

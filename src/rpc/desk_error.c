@@ -1,0 +1,321 @@
+/*
+ * rpc/desk_error.c: errors of tasks, who polls for them, and heartbeats, which are how a task learns of its own.
+ *
+ * The job's first error that counts is told to everybody who polls, once, and to whoever polls later, for as long as
+ * any task is in such an error: when the last is reset, the job is well again, which the reference never is. When
+ * nobody has ever polled there is but one way to tell: every guest is put in error, and learns it by its next
+ * heartbeat.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "rpc/desk_private.h"
+#include "task/guest.h"
+#include "task/task.h"
+
+enum { SILENT_SHOWN = 3, LAST_CODE = MUSTER_DATA_LOSS };
+
+/* ---- telling ---- */
+
+static void tell(struct mu_desk *desk, struct mu_parked *p)
+{
+    const struct mu_desk_error *e = &desk->error;
+
+    desk->tasks[p->task].poll = NULL;
+    desk->tasks[p->task].poll_line = NULL;
+    mu_parked_answer(desk, p, e->code, MU_PAYLOAD_SERVICE, e->text);
+    p->ask->origin = e->origin;
+    p->ask->reported = e->reported;
+}
+
+/* Those that are connected. */
+static void fail_guests(struct mu_desk *desk, const char *text)
+{
+    struct mu_ctx *ctx;
+
+    if (mu_enter(desk->m, &ctx))
+        return;
+    for (uint32_t i = 0; i < desk->num_tasks; i++) {
+        struct mu_task_record r;
+
+        mu_desk_record(desk, (int32_t)i, &r, NULL);
+        if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST))
+            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_REPORTED, text);
+    }
+    mu_exit(ctx);
+}
+
+/* desk->error is new. */
+static void broadcast(struct mu_desk *desk)
+{
+    char text[MU_DESK_TEXT + 200];
+
+    desk->error.is = true;
+    if (desk->polled) {
+        while (desk->polls.first)
+            tell(desk, desk->polls.first);
+        return;
+    }
+    snprintf(text, sizeof text,
+             "All tasks were set to error because coordination service encountered an error, but was unable to inform "
+             "clients. Error: %s",
+             desk->error.text);
+    fail_guests(desk, text);
+}
+
+void mu_errors_say(struct mu_desk *desk, enum muster_status code, const char *text)
+{
+    if (!desk->error.is) {
+        desk->error.code = code;
+        desk->error.origin = -1;
+        desk->error.reported = false;
+        snprintf(desk->error.text, sizeof desk->error.text, "%s", text);
+        broadcast(desk);
+    }
+    fail_guests(desk, text);
+}
+
+/* Up to three who are in error because they were silent. */
+static void list_silent(const struct mu_desk *desk, char *text, size_t size)
+{
+    size_t len = 0;
+    uint32_t shown = 0;
+
+    text[0] = 0;
+    for (uint32_t i = 0; i < desk->num_tasks && shown < SILENT_SHOWN && len < size; i++) {
+        struct mu_task_record r;
+        char why[MU_TEXT_MAX], name[128];
+
+        mu_desk_record(desk, (int32_t)i, &r, why);
+        if (r.state != MUSTER_TASK_ERROR || r.cause != MUSTER_CAUSE_HEARTBEAT)
+            continue;
+        mu_desk_name(desk, (int32_t)i, name, sizeof name);
+        len += (size_t)snprintf(text + len, size - len, "%s: heartbeat timeout: %s\n", name, why);
+        shown++;
+    }
+}
+
+/* The error of the job's first task that is in one. False: it has been reset meanwhile. */
+static bool compose(struct mu_desk *desk, int32_t task)
+{
+    struct mu_desk_error *e = &desk->error;
+    char why[MU_TEXT_MAX], name[128], silent[3 * (MU_TEXT_MAX + 160)];
+    struct mu_task_record r;
+
+    mu_desk_record(desk, task, &r, why);
+    if (r.state != MUSTER_TASK_ERROR)
+        return false;
+    mu_desk_name(desk, task, name, sizeof name);
+    e->code = r.code ? (enum muster_status)r.code : MUSTER_UNKNOWN;
+    e->origin = task;
+    e->reported = r.cause == MUSTER_CAUSE_REPORTED;
+    list_silent(desk, silent, sizeof silent);
+    if (r.cause == MUSTER_CAUSE_HEARTBEAT)
+        snprintf(e->text, sizeof e->text,
+                 "The following tasks are unhealthy (stopped sending heartbeats):\n%sThe tasks have crashed, or are "
+                 "stopped or starved. Check the task logs for an earlier error to debug further.",
+                 silent);
+    else
+        snprintf(e->text, sizeof e->text, "%s is in error: %s", name,
+                 e->reported && desk->report_of == task ? desk->report : why);
+    return true;
+}
+
+void mu_errors_look(struct mu_desk *desk, const struct mu_cluster_root *root)
+{
+    if (!root->errors) {
+        desk->error.is = false;
+    } else if (!desk->error.is && root->first_error && root->first_error <= desk->num_tasks &&
+               compose(desk, (int32_t)root->first_error - 1)) {
+        broadcast(desk);
+    }
+}
+
+/* ---- polling ---- */
+
+static void poll_dropped(struct mu_desk *desk, struct mu_parked *p)
+{
+    desk->tasks[p->task].poll = NULL; /* not its line: should that hang up now, the task has gone with it */
+}
+
+void mu_poll_cancel(struct mu_desk *desk, int32_t task, const char *text)
+{
+    struct mu_parked *p = desk->tasks[task].poll;
+
+    desk->tasks[task].poll = NULL;
+    desk->tasks[task].poll_line = NULL;
+    if (p)
+        mu_parked_answer(desk, p, MUSTER_CANCELLED, MU_PAYLOAD_SERVICE, text);
+}
+
+/* False: it was answered. */
+static bool may_poll(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const struct mu_task_record *r,
+                     const char *why)
+{
+    char text[MU_DESK_TEXT], name[128];
+
+    mu_desk_name(desk, task, name, sizeof name);
+    if (r->state == MUSTER_TASK_DISCONNECTED && !mu_guest_has_grace(desk->seg, r, mu_now()))
+        snprintf(text, sizeof text,
+                 "%s: Task (%d) that has not been registered or has disconnected polling for errors.", name, task);
+    else if (r->state == MUSTER_TASK_ERROR)
+        snprintf(text, sizeof text,
+                 "%s: Task (%d) that is already in error state polling for errors. Current error: %s", name, task, why);
+    else
+        return true;
+    mu_desk_answer(ask, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_SERVICE, text);
+    return false;
+}
+
+static void wait_for_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task, uint64_t incarnation)
+{
+    struct mu_parked *p;
+
+    mu_poll_cancel(desk, task, "Cancelled error polling because: there is a new request from the same task.");
+    p = mu_desk_park(desk, ask, &desk->polls, 0);
+    if (!p) {
+        mu_desk_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        return;
+    }
+    p->task = task;
+    p->dropped = poll_dropped;
+    desk->tasks[task].poll = p;
+    desk->tasks[task].poll_line = ask->line;
+    mu_line_speaks(desk, ask->line, task, incarnation);
+    if (desk->error.is)
+        tell(desk, p);
+}
+
+void mu_desk_poll_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
+{
+    struct mu_task_record r;
+    char why[MU_TEXT_MAX], text[128];
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    mu_desk_look_tasks(desk); /* an error that nobody had polled for comes first */
+    desk->polled = true;
+    if (!mu_desk_has(desk, task)) {
+        snprintf(text, sizeof text, "Unexpected task (%d) that is not in the cluster polling for errors.", task);
+        mu_desk_answer(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, text);
+    } else {
+        mu_desk_record(desk, task, &r, why);
+        if (may_poll(desk, ask, task, &r, why))
+            wait_for_error(desk, ask, task, r.incarnation);
+    }
+    mu_desk_deliver(desk);
+}
+
+void mu_polls_stop(struct mu_desk *desk)
+{
+    while (desk->polls.first)
+        mu_poll_cancel(desk, desk->polls.first->task, "Cancelled error polling because: the service is shutting down.");
+}
+
+/* ---- reporting ---- */
+
+static enum muster_status code_of(int32_t code)
+{
+    return code > MUSTER_OK && code <= LAST_CODE ? (enum muster_status)code : MUSTER_UNKNOWN;
+}
+
+static enum muster_status report(struct mu_desk *desk, int32_t task, int32_t code)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+    char text[MU_TEXT_MAX];
+    enum muster_status status = mu_enter(desk->m, &ctx);
+
+    if (status)
+        return status;
+    mu_desk_record(desk, task, &r, NULL);
+    snprintf(text, sizeof text, "%.*s", (int)mu_utf8_cut(desk->report, strlen(desk->report), sizeof text - 1),
+             desk->report);
+    if (r.state != MUSTER_TASK_CONNECTED)
+        status = mu_fail(MUSTER_FAILED_PRECONDITION, "The task is not connected or already has an error.");
+    else
+        status = mu_task_fail(ctx, (uint32_t)task, r.incarnation, MU_EVENT_REPORT, code_of(code), MUSTER_CAUSE_REPORTED,
+                              text);
+    mu_exit(ctx);
+    return status;
+}
+
+void mu_desk_report_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task, int32_t code, const char *text,
+                          size_t len)
+{
+    enum muster_status status;
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    mu_desk_look_tasks(desk);
+    if (!mu_desk_has(desk, task)) {
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "Unexpected request from task %d, which is not in the cluster", task);
+    } else {
+        desk->report_of = task;
+        snprintf(desk->report, sizeof desk->report, "%.*s", (int)mu_utf8_cut(text, len, sizeof desk->report - 1), text);
+        status = report(desk, task, code);
+    }
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_desk_look_tasks(desk);
+    mu_desk_deliver(desk);
+}
+
+/* ---- heartbeats ---- */
+
+static enum muster_status beat(struct mu_desk *desk, struct mu_line *line, int32_t task, uint64_t incarnation)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+    char why[MU_TEXT_MAX], name[128];
+    enum muster_status status;
+
+    if (!mu_desk_has(desk, task))
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "Unexpected heartbeat request from task: %d. It is not in the cluster, of %u tasks.", task,
+                       desk->num_tasks);
+    mu_desk_record(desk, task, &r, why);
+    mu_desk_name(desk, task, name, sizeof name);
+    if (r.state == MUSTER_TASK_ERROR)
+        return mu_fail(MUSTER_ABORTED,
+                       "Unexpected heartbeat request from an already-in-error task: %s with existing error: %s", name,
+                       why);
+    if (r.state == MUSTER_TASK_DISCONNECTED && mu_guest_has_grace(desk->seg, &r, mu_now()))
+        return MUSTER_OK;
+    if (r.state == MUSTER_TASK_DISCONNECTED)
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "Task with task=%d must be registered before sending heartbeat messages. The service might have "
+                       "restarted; please register the task anew.",
+                       task);
+    status = mu_enter(desk->m, &ctx);
+    if (status)
+        return status;
+    status = mu_task_beat(ctx, (uint32_t)task, incarnation);
+    mu_exit(ctx);
+    if (status == MUSTER_ABORTED)
+        return mu_fail(status, "Heartbeat of %s comes from another incarnation of it: it has likely restarted.", name);
+    if (!status && incarnation == r.incarnation)
+        mu_line_speaks(desk, line, task, incarnation);
+    return status;
+}
+
+void mu_desk_heartbeat(struct mu_desk *desk, struct mu_ask *ask, int32_t task, uint64_t incarnation)
+{
+    enum muster_status status;
+
+    if (mu_desk_refuses(desk, ask))
+        return;
+    mu_desk_look_tasks(desk);
+    status = beat(desk, ask->line, task, incarnation);
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_desk_look_tasks(desk);
+    mu_desk_deliver(desk);
+}
