@@ -31,10 +31,11 @@
         each(SSL_SESSION_set_cipher) each(SSL_SESSION_set_protocol_version)
 #define MU_OPENSSL_CONTEXT(each)                                                                                       \
     each(SSL_CTX_check_private_key) each(SSL_CTX_ctrl) each(SSL_CTX_free) each(SSL_CTX_load_verify_file)               \
-        each(SSL_CTX_new) each(SSL_CTX_set_ciphersuites) each(SSL_CTX_set_num_tickets)                                 \
-            each(SSL_CTX_set_psk_find_session_callback) each(SSL_CTX_set_psk_use_session_callback)                     \
-                each(SSL_CTX_set_session_id_context) each(SSL_CTX_set_verify) each(SSL_CTX_use_PrivateKey_file)        \
-                    each(SSL_CTX_use_certificate_chain_file) each(TLS_method)
+        each(SSL_CTX_new) each(SSL_CTX_set_alpn_select_cb) each(SSL_CTX_set_ciphersuites)                              \
+            each(SSL_CTX_set_num_tickets) each(SSL_CTX_set_psk_find_session_callback)                                  \
+                each(SSL_CTX_set_psk_use_session_callback) each(SSL_CTX_set_session_id_context)                        \
+                    each(SSL_CTX_set_verify) each(SSL_CTX_use_PrivateKey_file)                                         \
+                        each(SSL_CTX_use_certificate_chain_file) each(TLS_method)
 #define MU_OPENSSL_CONNECTION(each)                                                                                    \
     each(SSL_do_handshake) each(SSL_free) each(SSL_get0_param) each(SSL_get_error) each(SSL_get_ex_data)               \
         each(SSL_get_state) each(SSL_has_pending) each(SSL_in_before) each(SSL_is_init_finished) each(SSL_new)         \
@@ -91,6 +92,7 @@ int mu_openssl_open(const char *library, char *why, size_t size);
 #define SSL_CTX_free                          mu_openssl.SSL_CTX_free
 #define SSL_CTX_load_verify_file              mu_openssl.SSL_CTX_load_verify_file
 #define SSL_CTX_new                           mu_openssl.SSL_CTX_new
+#define SSL_CTX_set_alpn_select_cb            mu_openssl.SSL_CTX_set_alpn_select_cb
 #define SSL_CTX_set_ciphersuites              mu_openssl.SSL_CTX_set_ciphersuites
 #define SSL_CTX_set_num_tickets               mu_openssl.SSL_CTX_set_num_tickets
 #define SSL_CTX_set_psk_find_session_callback mu_openssl.SSL_CTX_set_psk_find_session_callback

@@ -1,0 +1,331 @@
+/*
+ * rpc/call.c: a call, from its headers to the end of its stream.
+ *
+ * ARRIVING -> READY -> BEGUN -> ANSWERED; a call may be answered from each. Whoever answers does not see the call
+ * again, but it stays until HTTP/2 has sent the answer and closed the stream, or the connection is gone. Calls are kept
+ * for the next ones. Nothing here writes: what is to be said is left with nghttp2, and the connection is marked.
+ */
+#include "rpc/private.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/wire.h"
+
+#define SPARE_MAX 1024u
+/* Trailers stay below 8 KiB in all: what clients of gRPC take. HPACK counts 32 bytes beside each name and value. */
+#define TRAILERS_MAX 7600u
+#define DETAILS_MAX  4096u
+#define TEXT_LEAST   1024u
+
+struct mu_rpc_call *mu_call_new(struct mu_rpc_conn *conn, int32_t id)
+{
+    struct mu_rpc *rpc = conn->rpc;
+    struct mu_rpc_call *call = rpc->spare;
+
+    if (call) {
+        rpc->spare = call->next;
+        rpc->num_spare--;
+    } else if (!(call = malloc(sizeof *call)))
+        return NULL;
+    memset(call, 0, offsetof(struct mu_rpc_call, small));
+    call->conn = conn;
+    call->id = id;
+    call->body = call->small;
+    call->room = sizeof call->small;
+    call->timeout_ns = UINT64_MAX;
+    call->next = conn->calls;
+    if (call->next)
+        call->next->before = call;
+    conn->calls = call;
+    conn->count++;
+    return call;
+}
+
+/* ---- queues ------------------------------------------------------------------------------------------------------ */
+
+/* Out of the one that it is in, if it is in one. */
+static void unqueue(struct mu_rpc_call *call)
+{
+    struct mu_rpc_conn *conn = call->conn;
+
+    if (call->prior)
+        call->prior->after = call->after;
+    else if (conn->arriving == call)
+        conn->arriving = call->after;
+    else if (conn->ready == call)
+        conn->ready = call->after;
+    if (call->after)
+        call->after->prior = call->prior;
+    else if (conn->arriving_last == call)
+        conn->arriving_last = call->prior;
+    else if (conn->ready_last == call)
+        conn->ready_last = call->prior;
+    call->prior = call->after = NULL;
+}
+
+static void queue(struct mu_rpc_call *call, struct mu_rpc_call **first, struct mu_rpc_call **last)
+{
+    unqueue(call);
+    call->prior = *last;
+    if (call->prior)
+        call->prior->after = call;
+    else
+        *first = call;
+    *last = call;
+}
+
+void mu_call_arrives(struct mu_rpc_call *call)
+{
+    if (call->phase != MU_CALL_ARRIVING)
+        return;
+    call->moved_ms = mu_rpc_now(call->conn->rpc);
+    if (call->conn->arriving_last != call)
+        queue(call, &call->conn->arriving, &call->conn->arriving_last);
+}
+
+void mu_call_ready(struct mu_rpc_call *call)
+{
+    call->phase = MU_CALL_READY;
+    queue(call, &call->conn->ready, &call->conn->ready_last);
+}
+
+void mu_call_dispatch(struct mu_rpc_conn *conn)
+{
+    struct mu_rpc_call *call;
+
+    while ((call = conn->ready) != NULL) {
+        unqueue(call);
+        mu_message_begin(call);
+    }
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+void mu_call_drop_piece(struct mu_rpc_call *call)
+{
+    struct mu_rpc_piece *piece = call->first;
+
+    call->first = piece->next;
+    if (!call->first)
+        call->last = NULL;
+    call->conn->pieces -= piece->len;
+    mu_conn_unhold(call->conn, piece->len);
+    free(piece);
+}
+
+static void tell_ended(struct mu_rpc_call *call)
+{
+    void (*ended)(void *arg) = call->ended;
+
+    call->ended = NULL;
+    if (ended && call->phase == MU_CALL_BEGUN)
+        ended(call->ended_arg);
+}
+
+void mu_call_end(struct mu_rpc_call *call)
+{
+    struct mu_rpc_conn *conn = call->conn;
+    struct mu_rpc *rpc = conn->rpc;
+
+    tell_ended(call);
+    unqueue(call);
+    mu_deadline_remove(call);
+    while (call->first)
+        mu_call_drop_piece(call);
+    mu_message_drop(call);
+    free(call->trailers);
+    if (call->before)
+        call->before->next = call->next;
+    else
+        conn->calls = call->next;
+    if (call->next)
+        call->next->before = call->before;
+    conn->count--;
+    if (rpc->num_spare >= SPARE_MAX) {
+        free(call);
+        return;
+    }
+    call->next = rpc->spare;
+    rpc->spare = call;
+    rpc->num_spare++;
+}
+
+void mu_call_free_all(struct mu_rpc *rpc)
+{
+    for (struct mu_rpc_call *call; (call = rpc->spare) != NULL;) {
+        rpc->spare = call->next;
+        free(call);
+    }
+    free(rpc->deadlines);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+/* HTTP/2 has something new of it to send. */
+static void respond(struct mu_rpc_call *call)
+{
+    int said = 0;
+
+    if (!call->is_responding) {
+        call->is_responding = true;
+        said = mu_session_respond(call, call->first != NULL);
+    } else if (call->is_asleep) {
+        call->is_asleep = false;
+        said = nghttp2_session_resume_data(call->conn->session, call->id);
+    }
+    if (nghttp2_is_fatal(said))
+        mu_conn_dismiss(call->conn, NGHTTP2_INTERNAL_ERROR, "no memory for an answer");
+    mu_conn_dirty(call->conn);
+}
+
+static void answered(struct mu_rpc_call *call)
+{
+    call->phase = MU_CALL_ANSWERED;
+    call->ended = NULL;
+    unqueue(call);
+    mu_deadline_remove(call);
+    mu_message_drop(call);
+    respond(call);
+}
+
+/* Text and details as they are sent. Without memory for them the number has to do. */
+static void make_trailers(struct mu_rpc_call *call, const char *text, const void *details, size_t len)
+{
+    size_t encoded = MU_WIRE_BASE64(len), room;
+
+    if (encoded > DETAILS_MAX || !details) /* nobody could take them */
+        encoded = len = 0;
+    room = TRAILERS_MAX - encoded;
+    call->trailers = malloc(room + encoded);
+    if (!call->trailers)
+        return;
+    call->text_len = mu_wire_text(text, call->trailers, room);
+    if (len > 0)
+        call->details_len = mu_wire_base64(details, len, call->trailers + call->text_len);
+    text = realloc(call->trailers, call->text_len + call->details_len + 1);
+    if (text)
+        call->trailers = (char *)text;
+}
+_Static_assert(DETAILS_MAX + TEXT_LEAST < TRAILERS_MAX, "details leave room for a text");
+
+void mu_rpc_refuse(struct mu_rpc_call *call, enum muster_status status, const char *text, const void *details,
+                   size_t len)
+{
+    call->status = status == MUSTER_OK ? MUSTER_INTERNAL : (uint8_t)status;
+    make_trailers(call, text ? text : "", details, len);
+    answered(call);
+}
+
+void mu_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
+{
+    char text[400];
+    va_list list;
+
+    if (call->phase == MU_CALL_ANSWERED)
+        return;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    mu_rpc_refuse(call, status, text, NULL, 0);
+}
+
+void mu_call_abort(struct mu_rpc_call *call, enum muster_status status, const char *text)
+{
+    if (call->phase == MU_CALL_ANSWERED)
+        return;
+    tell_ended(call);
+    mu_rpc_refuse(call, status, text, NULL, 0);
+}
+
+/* NULL: the bounds do not let it be held. */
+static struct mu_rpc_piece *make_piece(struct mu_rpc_conn *conn, const void *message, size_t len)
+{
+    struct mu_rpc_piece *piece;
+
+    if (len > UINT32_MAX || !mu_conn_hold(conn, len + 5))
+        return NULL;
+    piece = malloc(sizeof *piece + len + 5);
+    if (!piece) {
+        mu_conn_unhold(conn, len + 5);
+        return NULL;
+    }
+    piece->next = NULL;
+    piece->len = len + 5;
+    piece->at = 0;
+    piece->bytes[0] = 0;
+    piece->bytes[1] = (uint8_t)(len >> 24);
+    piece->bytes[2] = (uint8_t)(len >> 16);
+    piece->bytes[3] = (uint8_t)(len >> 8);
+    piece->bytes[4] = (uint8_t)len;
+    if (len > 0)
+        memcpy(piece->bytes + 5, message, len);
+    if (conn->pieces == 0)
+        conn->taken_ms = mu_rpc_now(conn->rpc);
+    conn->pieces += len + 5;
+    return piece;
+}
+
+/* False: it has been refused instead. */
+static bool add(struct mu_rpc_call *call, const void *message, size_t len)
+{
+    struct mu_rpc_piece *piece = make_piece(call->conn, message, len);
+
+    if (!piece) {
+        mu_call_refuse(
+            call, MUSTER_RESOURCE_EXHAUSTED,
+            "no room for an answer of %zu bytes: %zu are held for this client, and %zu for all, that have not been "
+            "taken",
+            len, call->conn->held, call->conn->rpc->held);
+        return false;
+    }
+    if (call->last)
+        call->last->next = piece;
+    else
+        call->first = piece;
+    call->last = piece;
+    return true;
+}
+
+void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len)
+{
+    if (add(call, message, len))
+        answered(call);
+}
+
+void mu_rpc_send(struct mu_rpc_call *call, const void *message, size_t len)
+{
+    if (call->phase == MU_CALL_BEGUN && !add(call, message, len))
+        return;
+    respond(call);
+}
+
+void mu_rpc_finish(struct mu_rpc_call *call)
+{
+    answered(call);
+}
+
+/* ---- what the methods ask ---------------------------------------------------------------------------------------- */
+
+void mu_rpc_wait(struct mu_rpc_call *call, void (*ended)(void *arg), void *arg)
+{
+    call->ended = ended;
+    call->ended_arg = arg;
+}
+
+void *mu_rpc_arg(const struct mu_rpc_call *call)
+{
+    return call->conn->rpc->options.arg;
+}
+
+const struct mu_rpc_method *mu_rpc_method_of(const struct mu_rpc_call *call)
+{
+    return call->method;
+}
+
+struct mu_rpc_conn *mu_rpc_conn_of(const struct mu_rpc_call *call)
+{
+    return call->conn;
+}

@@ -1,0 +1,361 @@
+/*
+ * rpc/server.c: who comes, the rounds of the loop, and the end.
+ *
+ * Everything is one loop's: sockets are polled, answers leave in the loop's check and prepare phases, so that all that
+ * one round brought is answered by one write a connection. A timer looks twice a second at who is late. Where there is
+ * no descriptor for a connection that waits, a reserved one is closed for it: it is accepted and closed, and does not
+ * wake the loop again and again.
+ */
+#include "rpc/private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+#define TICK_MS      500
+#define ACCEPTS      64 /* in one round */
+#define SENTENCES    20 /* in one go, then one each */
+#define SENTENCES_MS 500
+
+/* ---- small things ------------------------------------------------------------------------------------------------ */
+
+bool mu_rpc_spend(const struct mu_rpc *rpc, struct mu_rpc_budget *budget, uint32_t burst, uint32_t each_ms)
+{
+    uint64_t now = mu_rpc_now(rpc), more = (now - budget->filled_ms) / each_ms;
+
+    if (more > 0) {
+        budget->left = more < burst - budget->left ? budget->left + (uint32_t)more : burst;
+        budget->filled_ms = now;
+    }
+    if (budget->left == 0)
+        return false;
+    budget->left--;
+    return true;
+}
+
+void mu_rpc_say(struct mu_rpc *rpc, const char *format, ...)
+{
+    char sentence[400];
+    va_list list;
+
+    if (!rpc->options.said || !mu_rpc_spend(rpc, &rpc->sentences, SENTENCES, SENTENCES_MS))
+        return;
+    va_start(list, format);
+    vsnprintf(sentence, sizeof sentence, format, list);
+    va_end(list);
+    rpc->options.said(rpc->options.arg, sentence);
+}
+
+/* ---- methods ----------------------------------------------------------------------------------------------------- */
+
+static uint32_t hash(const char *text, size_t len)
+{
+    uint32_t h = 2166136261u;
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (unsigned char)text[i]) * 16777619u;
+    return h;
+}
+
+static int fill_table(struct mu_rpc *rpc)
+{
+    const struct mu_rpc_method *const lists[] = {rpc->options.methods};
+    uint32_t count = 0, size = 16;
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const struct mu_rpc_method *m = lists[i]; m->path; m++)
+            count++;
+    while (size < 2 * count + 2)
+        size *= 2;
+    rpc->table = calloc(size, sizeof(const struct mu_rpc_method *));
+    if (!rpc->table)
+        return -1;
+    rpc->table_mask = size - 1;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (const struct mu_rpc_method *m = lists[i]; m->path; m++) {
+            uint32_t at = hash(m->path, strlen(m->path)) & rpc->table_mask;
+
+            while (rpc->table[at])
+                at = (at + 1) & rpc->table_mask;
+            rpc->table[at] = m;
+        }
+    return 0;
+}
+
+const struct mu_rpc_method *mu_rpc_find(const struct mu_rpc *rpc, const char *path, size_t len)
+{
+    for (uint32_t at = hash(path, len) & rpc->table_mask; rpc->table[at]; at = (at + 1) & rpc->table_mask)
+        if (strlen(rpc->table[at]->path) == len && memcmp(rpc->table[at]->path, path, len) == 0)
+            return rpc->table[at];
+    return NULL;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void free_rpc(struct mu_rpc *rpc)
+{
+    mu_listen_close(&rpc->listen);
+    mu_call_free_all(rpc);
+    mu_message_free_all(rpc);
+    nghttp2_session_callbacks_del(rpc->callbacks);
+    nghttp2_option_del(rpc->http_options);
+    if (rpc->tls)
+        mu_rpc_tls_free(rpc->tls);
+    if (rpc->reserve_fd >= 0)
+        close(rpc->reserve_fd);
+    free(rpc->table);
+    free(rpc);
+}
+
+void mu_rpc_released(struct mu_rpc *rpc)
+{
+    void (*stopped)(void *arg) = rpc->stopped;
+    void *arg = rpc->options.arg;
+
+    if (--rpc->open > 0)
+        return;
+    free_rpc(rpc);
+    if (stopped)
+        stopped(arg);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    mu_rpc_released(handle->data);
+}
+
+static void close_handles(struct mu_rpc *rpc)
+{
+    if (uv_is_closing((uv_handle_t *)&rpc->tick))
+        return;
+    uv_close((uv_handle_t *)&rpc->check, on_closed);
+    uv_close((uv_handle_t *)&rpc->prepare, on_closed);
+    uv_close((uv_handle_t *)&rpc->deadline_timer, on_closed);
+    uv_close((uv_handle_t *)&rpc->tick, on_closed);
+}
+
+static void close_listeners(struct mu_rpc *rpc)
+{
+    for (unsigned i = 0; i < rpc->listen.count; i++) {
+        uv_poll_stop(&rpc->listeners[i]);
+        uv_close((uv_handle_t *)&rpc->listeners[i], on_closed);
+    }
+    mu_listen_close(&rpc->listen);
+}
+
+/* ---- rounds and time --------------------------------------------------------------------------------------------- */
+
+static void flush_dirty(struct mu_rpc *rpc)
+{
+    struct mu_rpc_conn *conn = rpc->dirty, *next;
+
+    rpc->dirty = NULL; /* each once: what becomes dirty now is the next round's */
+    for (; conn; conn = next) {
+        next = conn->next_dirty;
+        conn->is_dirty = false;
+        mu_conn_flush(conn);
+    }
+}
+
+static void on_check(uv_check_t *check)
+{
+    flush_dirty(check->data);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    flush_dirty(prepare->data);
+}
+
+/* The grace is over: who still waits is told, and what can be written is. */
+static void end_all(struct mu_rpc *rpc)
+{
+    for (struct mu_rpc_conn *conn = rpc->conns, *next; conn; conn = next) {
+        next = conn->next;
+        for (struct mu_rpc_call *call = conn->calls, *after; call; call = after) {
+            after = call->next;
+            mu_call_abort(call, MUSTER_UNAVAILABLE, "the server is stopping");
+        }
+        mu_conn_flush(conn);
+        mu_conn_close(conn, "the server stopped");
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct mu_rpc *rpc = timer->data;
+
+    for (struct mu_rpc_conn *conn = rpc->conns, *next; conn; conn = next) {
+        next = conn->next;
+        mu_conn_tick(conn);
+    }
+    if (rpc->is_stopping) {
+        if (mu_rpc_now(rpc) >= rpc->stop_ms)
+            end_all(rpc);
+        if (!rpc->conns)
+            close_handles(rpc);
+    } else if (!rpc->conns) {
+        uv_timer_stop(timer);
+    }
+}
+
+/* ---- who comes --------------------------------------------------------------------------------------------------- */
+
+/* Too many: GOAWAY says so, as far as somebody who has not spoken yet can be told anything. */
+static void refuse(struct mu_rpc *rpc, int fd)
+{
+    static const char why[] = "too many connections are open here";
+    uint8_t frames[9 + 9 + 8 + sizeof why - 1] = {
+        [3] = 4, [11] = 8 + sizeof why - 1, [12] = 7, [25] = NGHTTP2_ENHANCE_YOUR_CALM};
+
+    memcpy(frames + 26, why, sizeof why - 1);
+    if (!rpc->tls && send(fd, frames, sizeof frames, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        errno = 0; /* it will find out */
+    close(fd);
+    mu_rpc_say(rpc, "gRPC: a client is refused: %u connections are open, and more are not taken", rpc->count);
+}
+
+static void no_descriptor(struct mu_rpc *rpc, int listener)
+{
+    int fd;
+
+    mu_rpc_say(rpc, "gRPC: a client is refused: no file descriptor is left (ulimit -n)");
+    if (rpc->reserve_fd >= 0)
+        close(rpc->reserve_fd);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    rpc->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct mu_rpc *rpc = poll->data;
+    int listener = rpc->listen.fds[poll - rpc->listeners], fd;
+
+    (void)events;
+    for (int i = 0; status == 0 && i < ACCEPTS; i++) {
+        fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            no_descriptor(rpc, listener);
+            return;
+        }
+        if (fd < 0 && errno != ECONNABORTED && errno != EINTR)
+            return;
+        if (fd < 0)
+            continue;
+        if (rpc->count >= rpc->options.connections_max) {
+            refuse(rpc, fd);
+        } else if (!mu_conn_new(rpc, fd)) {
+            mu_rpc_say(rpc, "gRPC: a client is refused: no memory");
+        } else if (!uv_is_active((uv_handle_t *)&rpc->tick)) {
+            uv_timer_start(&rpc->tick, on_tick, TICK_MS, TICK_MS);
+        }
+    }
+}
+
+/* ---- start and stop ---------------------------------------------------------------------------------------------- */
+
+/* Handles; none of them keeps the loop alive. */
+static int begin(struct mu_rpc *rpc)
+{
+    uv_loop_t *loop = rpc->options.loop;
+    uv_handle_t *const handles[] = {(uv_handle_t *)&rpc->check, (uv_handle_t *)&rpc->prepare,
+                                    (uv_handle_t *)&rpc->deadline_timer, (uv_handle_t *)&rpc->tick};
+    int rc = 0;
+
+    uv_check_init(loop, &rpc->check);
+    uv_prepare_init(loop, &rpc->prepare);
+    uv_timer_init(loop, &rpc->deadline_timer);
+    uv_timer_init(loop, &rpc->tick);
+    uv_check_start(&rpc->check, on_check);
+    uv_prepare_start(&rpc->prepare, on_prepare);
+    rpc->open = 4;
+    for (int i = 0; i < 4; i++) {
+        handles[i]->data = rpc;
+        uv_unref(handles[i]);
+    }
+    for (unsigned i = 0; !rc && i < rpc->listen.count; i++) {
+        rc = uv_poll_init(loop, &rpc->listeners[i], rpc->listen.fds[i]);
+        if (rc)
+            break;
+        rpc->open++;
+        rpc->listeners[i].data = rpc;
+        rc = uv_poll_start(&rpc->listeners[i], UV_READABLE, on_connection);
+        uv_unref((uv_handle_t *)&rpc->listeners[i]);
+    }
+    return rc;
+}
+
+static enum muster_status prepare_http(struct mu_rpc *rpc)
+{
+    if (fill_table(rpc) || mu_session_callbacks(&rpc->callbacks) || nghttp2_option_new(&rpc->http_options))
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a server");
+    nghttp2_option_set_no_closed_streams(rpc->http_options, 1);
+    nghttp2_option_set_stream_reset_rate_limit(rpc->http_options, UINT64_MAX / 2, 1); /* session.c counts them */
+    nghttp2_option_set_max_send_header_block_length(rpc->http_options, 16u << 10);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_rpc **ret_rpc)
+{
+    struct mu_rpc *rpc = calloc(1, sizeof *rpc);
+    enum muster_status status;
+    int rc;
+
+    if (!rpc)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a server");
+    rpc->options = *options;
+    rpc->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    rpc->sentences.left = SENTENCES;
+    status = mu_rpc_bounds(&rpc->options);
+    if (!status)
+        status = prepare_http(rpc);
+    if (!status && options->tls)
+        status = mu_rpc_tls_open(options->tls, &rpc->tls);
+    if (!status)
+        status = mu_listen_open(options->address, options->tls || options->insecure, &rpc->listen);
+    if (status) {
+        free_rpc(rpc);
+        return status;
+    }
+    rc = begin(rpc);
+    if (rc) { /* what was begun is closed by the loop's next turns */
+        mu_fail(MUSTER_UNAVAILABLE, "cannot listen at %.100s: %s", options->address, uv_strerror(rc));
+        mu_rpc_stop(rpc, 0, NULL);
+        return MUSTER_UNAVAILABLE;
+    }
+    *ret_rpc = rpc;
+    return MUSTER_OK;
+}
+
+void mu_rpc_stop(struct mu_rpc *rpc, uint64_t grace_ns, void (*stopped)(void *arg))
+{
+    if (rpc->is_stopping)
+        return;
+    rpc->is_stopping = true;
+    rpc->stopped = stopped;
+    rpc->stop_ms = mu_rpc_now(rpc) + grace_ns / 1000000;
+    close_listeners(rpc);
+    for (struct mu_rpc_conn *conn = rpc->conns; conn; conn = conn->next)
+        mu_session_stop(conn);
+    uv_ref((uv_handle_t *)&rpc->tick);
+    uv_timer_start(&rpc->tick, on_tick, 0, 20);
+}
+
+const char *mu_rpc_address(const struct mu_rpc *rpc)
+{
+    return rpc->listen.address;
+}
+
+uint32_t mu_rpc_connections(const struct mu_rpc *rpc)
+{
+    return rpc->count;
+}
