@@ -38,6 +38,8 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
         return MU_CLI_IN_ERROR;
     if (info->waiting[0])
         return MU_CLI_WAITS;
+    if (info->guest) /* asleep, it may wait for its agent's answer */
+        return MU_CLI_RUNS;
     if (task->letter == 'D')
         return MU_CLI_BLOCKED;
     if (task->letter == 'S' && !is_busy(task) && (!task->last_ran || picture->now_ns - task->last_ran > IDLE_NS))
@@ -52,7 +54,9 @@ const char *mu_cli_process_word(const struct mu_cli_task *task)
     if (!task->info.alive && task->letter == 'Z')
         return "zombie";
     if (!task->info.alive)
-        return task->info.state == MUSTER_TASK_DISCONNECTED ? "left" : "dead";
+        return task->info.state == MUSTER_TASK_DISCONNECTED ? "left" : task->info.guest ? "lost" : "dead";
+    if (task->info.guest && task->letter != 'T' && task->letter != 't')
+        return "guest";
     switch (task->letter) {
     case 'T': return "stopped";
     case 't': return "traced";
@@ -87,12 +91,14 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     const struct mu_cli_task *task;
     const struct muster_task_info *info;
     const struct mu_cli_host *other;
-    char age[32];
+    char age[32], pid[32] = "";
 
     if (task_id < 0 || (size_t)task_id >= picture->count)
         return "unknown";
     task = &picture->tasks[task_id];
     info = &task->info;
+    if (info->pid || !info->guest)
+        snprintf(pid, sizeof pid, ", pid %u", info->pid);
     switch (mu_cli_kind_of(picture, task)) {
     case MU_CLI_ABSENT: return "never registered";
     case MU_CLI_GONE: snprintf(buffer, 192, "left %s ago", mu_cli_age(info->since_ns, age)); break;
@@ -105,7 +111,7 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
         if (other)
             snprintf(buffer, 192, "alive on host %s, pid %u", other->view.name, info->pid);
         else
-            snprintf(buffer, 192, "running elsewhere, pid %u", info->pid);
+            snprintf(buffer, 192, "%s%s", info->guest ? "connected as a guest" : "running elsewhere", pid);
         break;
     case MU_CLI_SLEEPS:
     case MU_CLI_BLOCKED:
@@ -113,7 +119,7 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
         snprintf(buffer, 192, "%s, pid %u%s%s", mu_cli_process_word(task), info->pid, task->last_ran ? ", for " : "",
                  task->last_ran ? mu_cli_age(task->last_ran, age) : "");
         break;
-    default: snprintf(buffer, 192, "%s, pid %u", mu_cli_process_word(task), info->pid);
+    default: snprintf(buffer, 192, "%s%s", mu_cli_process_word(task), pid);
     }
     return buffer;
 }
@@ -199,7 +205,7 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
 
     switch (kind) {
     case MU_CLI_DEAD:
-        add(text, size, " %s dead", are);
+        add(text, size, " %s %s", are, count == 1 && first->info.guest ? "lost" : "dead");
         if (first->info.state == MUSTER_TASK_ERROR && count == 1)
             add(text, size, " (%s, noticed %s ago: %s)", mu_cli_cause_name(first->info.cause),
                 mu_cli_age(first->info.since_ns, age), first->info.message);

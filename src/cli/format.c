@@ -99,13 +99,15 @@ const char *mu_cli_process(const struct muster_task_info *info)
     if (info->attempt == 0)
         return "-";
     if (!info->alive)
-        return info->state == MUSTER_TASK_DISCONNECTED ? "left" : "dead";
+        return info->state == MUSTER_TASK_DISCONNECTED ? "left" : info->guest ? "lost" : "dead";
     if (gethostname(host, sizeof host - 1) == 0 && strcmp(host, info->host) == 0)
         letter = process_letter(info->pid);
     switch (letter) {
     case 'T': return "stopped";
     case 't': return "traced";
-    default: return "running"; /* Z, too: only its first thread has ended, or it is ending at this instant */
+    default:
+        return info->guest ? "guest"
+                           : "running"; /* Z, too: only its first thread has ended, or it is ending at this instant */
     }
 }
 

@@ -35,6 +35,7 @@ void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_
     mu_cli_json_text(json, "process", mu_cli_process(info));
     mu_cli_json_bool(json, "alive", info->alive);
     mu_cli_json_bool(json, "recoverable", info->recoverable);
+    mu_cli_json_bool(json, "guest", info->guest);
     if (info->pid)
         mu_cli_json_unsigned(json, "pid", info->pid);
     else

@@ -274,8 +274,9 @@ static int draw_process(const struct mu_cli_picture *picture, const struct mu_cl
         put(row++, 0, A_NORMAL, "processor    %.2f s so far, %.0f %% now; its first thread last ran %s ago",
             (double)task->cpu_ns / 1e9, task->cpu_percent < 0 ? 0 : task->cpu_percent,
             task->last_ran ? mu_cli_age(task->last_ran, age) : "-");
-    put(row++, 0, A_NORMAL, "registered   %u time%s, incarnation %" PRIu64 "%s", info->attempt,
-        info->attempt == 1 ? "" : "s", info->incarnation, info->recoverable ? ", recoverable" : "");
+    put(row++, 0, A_NORMAL, "registered   %u time%s, incarnation %" PRIu64 "%s%s", info->attempt,
+        info->attempt == 1 ? "" : "s", info->incarnation, info->recoverable ? ", recoverable" : "",
+        info->guest ? ", a guest: it speaks through the agent" : "");
     put(row++, 0, A_NORMAL, "heartbeats   %" PRIu64 ", the last one %s ago; silent for %.3g s it is in error",
         info->heartbeats, mu_cli_beat_age(picture, task, beat), (double)picture->heartbeat_timeout_ns / 1e9);
     if (info->waiting[0])

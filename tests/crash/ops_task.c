@@ -8,6 +8,7 @@
 
 #include "ops_kv.h"
 #include "segment/slot.h"
+#include "task/guest.h"
 #include "task/task.h"
 
 static void note(enum muster_status status)
@@ -122,6 +123,62 @@ void task_death_wait(const struct op *op)
 {
     (void)op;
     note(muster_death_wait(world.m[VICTIM], 0, NULL));
+}
+
+/* Task 3 is a guest of the victim's observer, which dies with it. */
+static enum muster_status be_guest(int agent, uint64_t incarnation)
+{
+    return mu_guest_register(world.ctx[agent], &(struct mu_guest){.task = 3, .incarnation = incarnation});
+}
+
+void guest_setup(const struct op *op)
+{
+    (void)op;
+    if (be_guest(SECOND, 3003))
+        crash_bad("setup: %s", muster_last_error());
+}
+
+void guest_come(const struct op *op)
+{
+    (void)op;
+    note(be_guest(SECOND, 3003));
+}
+
+void guest_come_anew(const struct op *op)
+{
+    (void)op;
+    note(be_guest(SECOND, 3004));
+}
+
+void guest_go(const struct op *op)
+{
+    (void)op;
+    note(mu_guest_disconnect(world.ctx[SECOND], 3));
+}
+
+void guest_lose(const struct op *op)
+{
+    (void)op;
+    note(mu_guest_lost(world.ctx[SECOND], 3, 3003, "its connection was reset"));
+}
+
+/* Whatever became of it, its agent is dead, and whoever buried that one has said so. */
+void guest_after(const struct op *op)
+{
+    struct muster_task_info info;
+
+    (void)op;
+    if (muster_task_get(world.m[PEER], 3, &info))
+        crash_bad("the guest's record cannot be read: %s", muster_last_error());
+    else if (info.state == MUSTER_TASK_CONNECTED)
+        crash_bad("a guest is connected without an agent");
+}
+
+void slot_setup_agent_dead(const struct op *op)
+{
+    if (be_guest(SPARE, 3003))
+        crash_bad("setup: %s", muster_last_error());
+    slot_setup_spare_dead(op);
 }
 
 /* One more handle of the victim's process; its slot is claimed by its first call. */
