@@ -49,38 +49,41 @@ static bool next_number(struct span *rest, uint64_t *ret_value)
     return false;
 }
 
-static bool next_field(const ProtobufCMessageDescriptor *kind, struct span *rest, struct field *ret_field)
+/* false: what remains is none, and stays where it is. */
+static bool next_field(const ProtobufCMessageDescriptor *kind, struct span *rest_of, struct field *ret_field)
 {
-    struct field f = {.all = *rest};
+    struct span rest = *rest_of;
+    struct field f = {.all = rest};
     uint64_t tag, len = 0;
 
-    if (!next_number(rest, &tag))
+    if (!next_number(&rest, &tag))
         return false;
     switch (tag & 7) {
     case TYPE_NUMBER:
-        if (!next_number(rest, &len))
+        if (!next_number(&rest, &len))
             return false;
         len = 0;
         break;
     case TYPE_64: len = 8; break;
     case TYPE_32: len = 4; break;
     case TYPE_BYTES:
-        if (!next_number(rest, &len))
+        if (!next_number(&rest, &len))
             return false;
         break;
     default: return false;
     }
-    if (len > rest->len)
+    if (len > rest.len)
         return false;
-    f.body = (struct span){rest->at, len};
-    rest->at += len;
-    rest->len -= len;
-    f.all.len -= rest->len;
+    f.body = (struct span){rest.at, len};
+    rest.at += len;
+    rest.len -= len;
+    f.all.len -= rest.len;
     if ((tag & 7) == TYPE_BYTES && tag >> 3 <= UINT32_MAX)
         f.known = protobuf_c_message_descriptor_get_field(kind, (unsigned)(tag >> 3));
     if (f.known && f.known->type != PROTOBUF_C_TYPE_MESSAGE)
         f.known = NULL;
     *ret_field = f;
+    *rest_of = rest;
     return true;
 }
 

@@ -246,6 +246,9 @@ static void a_submessage_that_comes_twice_is_one(void **state)
     Mu__TslCoordination__RegisterTaskRequest *q;
     Mu__XlaCoordination__InsertKeyValueRequest *insert;
     Mu__XlaCoordination__WatchTasksResponse *watched;
+    ProtobufCMessage *refused;
+    uint8_t bytes[64];
+    size_t len;
 
     (void)state;
     /* the name in the first, the number in the second, then one that is empty */
@@ -267,6 +270,9 @@ static void a_submessage_that_comes_twice_is_one(void **state)
     assert_int_equal(watched->task_state[0]->error_message.len, 1);
     assert_int_equal(watched->version_number, 5);
     mu_codec_free(&watched->base);
+    /* what is no message is none when it is merged either: a number of 64 bits of which there are six bytes */
+    len = unhex("2a0210032a00792a0210012a00", bytes);
+    assert_status(MUSTER_INVALID_ARGUMENT, mu_codec_read(&B(register_task_request), names, bytes, len, &refused));
     insert = read_hex(&A(insert_key_value_request), "12030a016b1203120176");
     assert_int_equal(insert->kv->key.len, 1);
     assert_int_equal(insert->kv->value.len, 1);

@@ -1,0 +1,358 @@
+/*
+ * rpc/dialect.c: a visit: from the bytes of a request to those of its answer.
+ *
+ * mu_visit_begin() reads the request and lets its method ask the desk; the desk answers now or later; then the method's
+ * reply ends the visit, or `next`, where several things are to be asked, or the refusal. A client that gives up ends
+ * it, too: the desk is told, and nothing is written. So each visit is freed once, in one of two places: end(), or
+ * visit_ended().
+ */
+#include "rpc/dialect.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "rpc/xla_coordination.pb-c.h"
+#include "topology/message.h"
+
+enum {
+    TEXT_MAX = 1024,      /* of a sentence of our own */
+    BARRIER_ID_MAX = 512, /* of an id in a payload: trailers stay small, and clients look at the counter */
+};
+
+struct mu_visit_timer {
+    uv_timer_t timer; /* first: uv_close()d */
+    struct mu_visit *visit;
+    void (*late)(struct mu_visit *visit);
+};
+
+/* ---- connections ------------------------------------------------------------------------------------------------- */
+
+/* Its line at the desk, from its first request on. NULL: no memory. */
+static struct mu_caller *caller_of(struct mu_service *s, struct mu_rpc_conn *conn)
+{
+    void **data = mu_rpc_conn_data(conn);
+    struct mu_caller *caller = *data;
+
+    if (caller)
+        return caller;
+    caller = calloc(1, sizeof *caller);
+    if (!caller)
+        return NULL;
+    caller->node = -1;
+    caller->line = mu_desk_line(s->desk, mu_rpc_peer_pid(conn), mu_rpc_peer_name(conn));
+    if (!caller->line) {
+        free(caller);
+        return NULL;
+    }
+    *data = caller;
+    return caller;
+}
+
+struct mu_caller *mu_visit_caller(struct mu_visit *visit)
+{
+    return *mu_rpc_conn_data(mu_rpc_conn_of(visit->call));
+}
+
+void mu_caller_gone(void *arg, struct mu_rpc_conn *conn, const char *why)
+{
+    struct mu_caller *caller = *mu_rpc_conn_data(conn);
+
+    (void)arg;
+    if (!caller)
+        return;
+    mu_desk_hang_up(caller->line, why);
+    free(caller);
+    *mu_rpc_conn_data(conn) = NULL;
+}
+
+/* ---- a visit ----------------------------------------------------------------------------------------------------- */
+
+static void timer_closed(uv_handle_t *handle)
+{
+    free(handle);
+}
+
+static void stop_timer(struct mu_visit *v)
+{
+    if (v->timer)
+        uv_close((uv_handle_t *)&v->timer->timer, timer_closed);
+    v->timer = NULL;
+}
+
+static void count(struct mu_service *s, struct mu_rpc_call *call, enum muster_status status)
+{
+    unsigned code = (unsigned)status < MU_CODES ? (unsigned)status : MUSTER_UNKNOWN;
+
+    s->ended[mu_rpc_method_of(call) - s->methods][code]++;
+}
+
+/* Nobody waits for it: it has been answered, or given up. */
+static void end(struct mu_visit *v)
+{
+    v->service->num_visits--;
+    stop_timer(v);
+    free(v->name);
+    free(v);
+}
+
+/* The client does not wait any more. */
+static void visit_ended(void *arg)
+{
+    struct mu_visit *v = arg;
+
+    count(v->service, v->call, MUSTER_CANCELLED);
+    mu_desk_drop(v->desk, &v->ask);
+    end(v);
+}
+
+static void answered(struct mu_ask *ask)
+{
+    struct mu_visit *v = (struct mu_visit *)ask;
+
+    if (v->next)
+        v->next(v);
+    else if (ask->status)
+        mu_visit_refuse(v);
+    else
+        v->method->reply(v);
+}
+
+void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
+{
+    const struct mu_method *method = mu_rpc_method_of(call)->data;
+    struct mu_service *s = mu_rpc_arg(call);
+    struct mu_caller *caller = caller_of(s, mu_rpc_conn_of(call));
+    struct mu_visit *v = caller ? calloc(1, sizeof *v) : NULL;
+    ProtobufCMessage *request;
+    enum muster_status status;
+
+    if (!v) {
+        count(s, call, MUSTER_RESOURCE_EXHAUSTED);
+        mu_rpc_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "the service has no memory for another call", NULL, 0);
+        return;
+    }
+    status = mu_codec_read(method->request, method->dialect->not_text, body, len, &request);
+    if (status) {
+        count(s, call, status);
+        mu_rpc_refuse(call, status, muster_last_error(), NULL, 0);
+        free(v);
+        return;
+    }
+    v->ask = (struct mu_ask){.answered = answered, .line = caller->line, .origin = -1};
+    s->num_visits++;
+    v->service = s;
+    v->desk = s->desk;
+    v->call = call;
+    v->method = method;
+    mu_rpc_wait(call, visit_ended, v);
+    if (!method->dialect->admit || method->dialect->admit(v, request))
+        method->ask(v, request);
+    mu_codec_free(request);
+}
+
+struct mu_ask *mu_visit_again(struct mu_visit *v, void (*next)(struct mu_visit *visit))
+{
+    struct mu_line *line = v->ask.line;
+
+    v->ask = (struct mu_ask){.answered = answered, .line = line, .origin = -1};
+    v->next = next;
+    return &v->ask;
+}
+
+bool mu_visit_name(struct mu_visit *v, ProtobufCBinaryData bytes)
+{
+    v->name = malloc(bytes.len + 1);
+    if (!v->name) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for another call");
+        return false;
+    }
+    if (bytes.len)
+        memcpy(v->name, bytes.data, bytes.len);
+    v->name[bytes.len] = 0;
+    v->name_len = bytes.len;
+    return true;
+}
+
+static void timer_rang(uv_timer_t *timer)
+{
+    struct mu_visit_timer *t = (struct mu_visit_timer *)timer;
+
+    mu_desk_drop(t->visit->desk, &t->visit->ask);
+    t->late(t->visit);
+}
+
+bool mu_visit_until(struct mu_visit *v, uint64_t ms, void (*late)(struct mu_visit *visit))
+{
+    struct mu_visit_timer *t = calloc(1, sizeof *t);
+
+    if (!t || uv_timer_init(v->service->loop, &t->timer)) {
+        free(t);
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for another timer");
+        return false;
+    }
+    t->visit = v;
+    t->late = late;
+    v->timer = t;
+    uv_timer_start(&t->timer, timer_rang, ms, 0);
+    return true;
+}
+
+/* ---- its end ----------------------------------------------------------------------------------------------------- */
+
+void mu_visit_answer_bytes(struct mu_visit *v, const void *bytes, size_t len)
+{
+    count(v->service, v->call, MUSTER_OK);
+    mu_rpc_answer(v->call, bytes, len);
+    end(v);
+}
+
+void mu_visit_answer(struct mu_visit *v, const ProtobufCMessage *message)
+{
+    void *bytes;
+    size_t len;
+
+    if (mu_message_pack(message, &bytes, &len)) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "%s", muster_last_error());
+        return;
+    }
+    mu_visit_answer_bytes(v, bytes, len);
+    free(bytes);
+}
+
+void mu_visit_refuse_with(struct mu_visit *v, enum muster_status status, const char *text, const void *details,
+                          size_t len)
+{
+    count(v->service, v->call, status);
+    mu_rpc_refuse(v->call, status, text, details, len);
+    end(v);
+}
+
+void mu_visit_refuse(struct mu_visit *v)
+{
+    Mu__XlaCoordination__BarrierError barrier = MU__XLA_COORDINATION__BARRIER_ERROR__INIT;
+    struct mu_codec_payload more = {"BarrierError", &barrier.base};
+    size_t num_more = v->ask.payload == MU_PAYLOAD_BARRIER;
+    void *details = NULL;
+    size_t len = 0;
+
+    if (num_more) {
+        barrier.barrier_id = mu_reply_text(v->ask.barrier_id);
+        barrier.barrier_id.len = mu_utf8_cut(barrier.barrier_id.data, barrier.barrier_id.len, BARRIER_ID_MAX);
+        barrier.counter = v->ask.counter;
+    }
+    /* Without memory for them, the error goes without. */
+    if (v->ask.payload != MU_PAYLOAD_NONE && v->method->dialect->error)
+        v->method->dialect->error(v, &more, num_more, &details, &len);
+    mu_visit_refuse_with(v, v->ask.status, v->ask.text ? v->ask.text : "", details, len);
+    free(details);
+}
+
+void mu_visit_fail(struct mu_visit *v, enum muster_status status, unsigned payload, const char *format, ...)
+{
+    char text[TEXT_MAX];
+    va_list words;
+
+    va_start(words, format);
+    vsnprintf(text, sizeof text, format, words);
+    va_end(words);
+    v->ask.status = status;
+    v->ask.payload = payload;
+    v->ask.text = text;
+    v->ask.origin = -1;
+    mu_visit_refuse(v);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+void mu_reply_empty(struct mu_visit *v)
+{
+    mu_visit_answer_bytes(v, "", 0);
+}
+
+void mu_reply_incarnation(struct mu_visit *v)
+{
+    Mu__XlaCoordination__HeartbeatResponse r = MU__XLA_COORDINATION__HEARTBEAT_RESPONSE__INIT;
+
+    r.service_incarnation = mu_desk_incarnation(v->desk);
+    mu_visit_answer(v, &r.base);
+}
+
+void mu_reply_counter(struct mu_visit *v)
+{
+    Mu__XlaCoordination__BarrierResponse r = MU__XLA_COORDINATION__BARRIER_RESPONSE__INIT;
+
+    r.counter = v->ask.counter;
+    mu_visit_answer(v, &r.base);
+}
+
+void mu_reply_entry(struct mu_visit *v)
+{
+    Mu__XlaCoordination__GetKeyValueResponse r = MU__XLA_COORDINATION__GET_KEY_VALUE_RESPONSE__INIT;
+    Mu__XlaCoordination__KeyValueEntry kv = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
+
+    kv.key = mu_reply_bytes(v->name, v->name_len);
+    kv.value = mu_reply_bytes(v->ask.value, v->ask.len);
+    r.kv = &kv;
+    mu_visit_answer(v, &r.base);
+}
+
+/* A key that is not UTF-8 (tasks of the C library may have such) is left out: clients would refuse the whole answer. */
+void mu_reply_directory(struct mu_visit *v)
+{
+    Mu__XlaCoordination__GetKeyValueDirResponse r = MU__XLA_COORDINATION__GET_KEY_VALUE_DIR_RESPONSE__INIT;
+    size_t count = v->ask.num_entries;
+    Mu__XlaCoordination__KeyValueEntry *kv = calloc(count + 1, sizeof *kv), **each = calloc(count + 1, sizeof *each);
+
+    for (size_t i = 0; kv && each && i < count; i++) {
+        const struct muster_kv_entry *entry = &v->ask.entries[i];
+
+        if (!mu_is_utf8(entry->key, entry->key_len))
+            continue;
+        mu__xla_coordination__key_value_entry__init(&kv[i]);
+        kv[i].key = mu_reply_bytes(entry->key, entry->key_len);
+        kv[i].value = mu_reply_bytes(entry->value, entry->value_len);
+        each[r.n_kv++] = &kv[i];
+    }
+    r.kv = each;
+    if (kv && each)
+        mu_visit_answer(v, &r.base);
+    else
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu keys", count);
+    free(kv);
+    free(each);
+}
+
+ProtobufCBinaryData mu_reply_text(const char *text)
+{
+    size_t len = text ? strlen(text) : 0, good = 0, size;
+
+    for (; good < len; good += size) {
+        size = mu_utf8_length(text + good, len - good);
+        if (!size)
+            break;
+    }
+    return mu_reply_bytes(text, good);
+}
+
+int mu_reply_state(enum muster_task_state state)
+{
+    switch (state) {
+    case MUSTER_TASK_DISCONNECTED: return MU__XLA_COORDINATION__TASK_STATE__TASK_DISCONNECTED;
+    case MUSTER_TASK_CONNECTED: return MU__XLA_COORDINATION__TASK_STATE__TASK_CONNECTED;
+    case MUSTER_TASK_ERROR: return MU__XLA_COORDINATION__TASK_STATE__TASK_ERROR;
+    }
+    return MU__XLA_COORDINATION__TASK_STATE__TASK_UNSPECIFIED;
+}
+
+enum muster_status mu_reply_payloads(const ProtobufCMessage *service_error, const struct mu_codec_payload *more,
+                                     size_t count, void **ret_bytes, size_t *ret_size)
+{
+    struct mu_codec_payload payloads[MU_CODEC_PAYLOADS_MAX] = {{"CoordinationServiceError", service_error}};
+
+    for (size_t i = 0; i < count; i++)
+        payloads[1 + i] = more[i];
+    return mu_codec_payloads(payloads, 1 + count, ret_bytes, ret_size);
+}

@@ -1,0 +1,135 @@
+/*
+ * rpc/dialect.h: what the three dialects share (private to the room): a call's way from its bytes to the desk, and
+ * back.
+ *
+ *   xla_coordination.c   xla.coordination.CoordinationService
+ *   tsl_coordination.c   tensorflow.CoordinationService;  tsl_jobs.c: its names of tasks;  tsl_devices.c: its devices
+ *   xla_runtime.c        xla.DistributedRuntimeService
+ *   devices.c            many local topologies into one
+ *
+ * A dialect is a table of methods. A method reads one request, asks the desk, and writes what the desk has said. Each
+ * request is a visit: it ends with its answer, or when nobody waits for that any more.
+ */
+#ifndef MU_RPC_DIALECT_H
+#define MU_RPC_DIALECT_H
+
+#include "rpc/codec.h"
+#include "rpc/desk.h"
+#include "rpc/server.h"
+#include "rpc/service.h"
+#include "rpc/tsl_jobs.h"
+
+/* What protobuf-c has read, as two arguments; never NULL. */
+#define MU_BYTES(b) ((b).len ? (const char *)(b).data : ""), (b).len
+
+struct mu_visit;
+
+struct mu_dialect {
+    const char *const *not_text; /* as of mu_codec_read() */
+    /* Whether the request is for this service at all; else it has been refused. NULL: any is. */
+    bool (*admit)(struct mu_visit *visit, const ProtobufCMessage *request);
+    /* The CoordinationServiceError of this dialect for the visit's ask. NULL: errors have no payloads. */
+    enum muster_status (*error)(struct mu_visit *visit, const struct mu_codec_payload *more, size_t count,
+                                void **ret_bytes, size_t *ret_size);
+};
+
+/* mu_rpc_method.data */
+struct mu_method {
+    const struct mu_dialect *dialect;
+    const ProtobufCMessageDescriptor *request;
+    /* The request is the caller's. May end the visit. */
+    void (*ask)(struct mu_visit *visit, const ProtobufCMessage *request);
+    /* The desk has said OK: mu_visit_answer(). */
+    void (*reply)(struct mu_visit *visit);
+};
+#define MU_METHOD(service, name, dialect, kind, ask, reply)                                                            \
+    {                                                                                                                  \
+        .path = "/" service "/" name, .begin = mu_visit_begin, .data = &(const struct mu_method)                       \
+        {                                                                                                              \
+            dialect, kind, ask, reply                                                                                  \
+        }                                                                                                              \
+    }
+extern const struct mu_rpc_method mu_xla_coordination[], mu_tsl_coordination[],
+    mu_xla_runtime[]; /* each ends with {0} */
+
+struct mu_visit {
+    struct mu_ask ask; /* first: answered() gets it */
+    struct mu_service *service;
+    struct mu_desk *desk;
+    struct mu_rpc_call *call;
+    const struct mu_method *method;
+    /* The desk has answered, whatever it said; instead of reply and refusal. For those who ask it several times. */
+    void (*next)(struct mu_visit *visit);
+    int32_t task; /* who calls, where that is needed later */
+    char *name;   /* a copy of the key, or of the job, where that is needed later; malloc()ed */
+    size_t name_len;
+    struct mu_visit_timer *timer;
+};
+
+#define MU_CODES (MUSTER_DATA_LOSS + 1)
+
+/* A connection: mu_rpc_conn_data(). */
+struct mu_caller {
+    struct mu_line *line;
+    int32_t node; /* of xla.DistributedRuntimeService, once it is known; -1 */
+};
+
+struct mu_service {
+    struct mu_rpc *rpc;
+    struct mu_desk *desk;
+    uv_loop_t *loop;
+    struct muster *m;
+    struct mu_rpc_method *methods; /* all dialects' */
+    uint64_t (*ended)[MU_CODES];   /* calls of each of them, by the code that they ended with */
+    uint32_t num_visits;           /* that have not */
+    struct mu_jobs jobs;
+    struct mu_desk_options desk_options;
+    void *devices; /* the answer of WaitForAllTasks, once all have told of theirs */
+    size_t devices_len;
+    void (*stopped)(void *arg);
+    void *arg;
+};
+
+void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len);
+struct mu_caller *mu_visit_caller(struct mu_visit *visit);
+/* The connection is gone. */
+void mu_caller_gone(void *arg, struct mu_rpc_conn *conn, const char *why);
+
+/* Each of these ends the visit. */
+void mu_visit_answer(struct mu_visit *visit, const ProtobufCMessage *message);
+void mu_visit_answer_bytes(struct mu_visit *visit, const void *bytes, size_t len);
+/* As the ask says: status, text and payload. */
+void mu_visit_refuse(struct mu_visit *visit);
+void mu_visit_refuse_with(struct mu_visit *visit, enum muster_status status, const char *text, const void *details,
+                          size_t len);
+/* In words of our own. */
+void mu_visit_fail(struct mu_visit *visit, enum muster_status status, unsigned payload, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Ask the desk anew, within `next`. */
+struct mu_ask *mu_visit_again(struct mu_visit *visit, void (*next)(struct mu_visit *visit));
+/* Keep a copy of these bytes as its name; false: no memory, and the visit has ended. */
+bool mu_visit_name(struct mu_visit *visit, ProtobufCBinaryData bytes);
+/* `late` is called unless the desk has answered by then; its ask has been dropped. False: no memory, as above. */
+bool mu_visit_until(struct mu_visit *visit, uint64_t ms, void (*late)(struct mu_visit *visit));
+
+/* Answers that have the same bytes in several dialects. */
+void mu_reply_empty(struct mu_visit *visit);
+void mu_reply_incarnation(struct mu_visit *visit); /* 1: fixed64, the service's */
+void mu_reply_counter(struct mu_visit *visit);     /* 1: int64, the barrier's */
+void mu_reply_entry(struct mu_visit *visit);       /* 1: KeyValueEntry: its name, the ask's value */
+void mu_reply_directory(struct mu_visit *visit);   /* 2: repeated KeyValueEntry */
+
+/* The beginning of a sentence that is UTF-8: what clients' readers take. */
+ProtobufCBinaryData mu_reply_text(const char *text);
+static inline ProtobufCBinaryData mu_reply_bytes(const void *data, size_t len)
+{
+    return (ProtobufCBinaryData){len, (uint8_t *)(uintptr_t)data};
+}
+/* enum TaskState: how clients number it. */
+int mu_reply_state(enum muster_task_state state);
+/* Payload CoordinationServiceError with these further ones, as of mu_dialect.error. */
+enum muster_status mu_reply_payloads(const ProtobufCMessage *service_error, const struct mu_codec_payload *more,
+                                     size_t count, void **ret_bytes, size_t *ret_size);
+
+#endif

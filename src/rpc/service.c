@@ -1,0 +1,146 @@
+/*
+ * rpc/service.c: the server, the desk and the dialects, put together and taken apart.
+ *
+ * Stopping is in three steps: the desk answers all that waits; the server lets clients fetch their answers and closes
+ * their connections, whose lines hang up; then the desk goes, which needs one more turn of the loop.
+ */
+#include "rpc/service.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "rpc/dialect.h"
+
+static const struct mu_rpc_method *const tables[] = {mu_xla_coordination, mu_tsl_coordination, mu_xla_runtime};
+enum { TABLES = sizeof tables / sizeof tables[0] };
+
+/* All dialects' methods, one behind the other. NULL: no memory. */
+static struct mu_rpc_method *join_tables(size_t *ret_count)
+{
+    struct mu_rpc_method *all;
+    size_t count = 0;
+
+    for (size_t t = 0; t < TABLES; t++)
+        for (size_t i = 0; tables[t][i].path; i++)
+            count++;
+    all = calloc(count + 1, sizeof *all);
+    count = 0;
+    for (size_t t = 0; all && t < TABLES; t++)
+        for (size_t i = 0; tables[t][i].path; i++)
+            all[count++] = tables[t][i];
+    *ret_count = count;
+    return all;
+}
+
+static void done(struct mu_service *s)
+{
+    mu_jobs_done(&s->jobs);
+    free(s->methods);
+    free(s->ended);
+    free(s->devices);
+    free(s);
+}
+
+static void said(void *arg, const char *sentence)
+{
+    struct mu_service *s = arg;
+
+    if (s->desk_options.said)
+        s->desk_options.said(s->desk_options.arg, sentence);
+}
+
+static enum muster_status open_parts(struct mu_service *s, const struct mu_service_options *o)
+{
+    struct mu_rpc_options server = {
+        .loop = s->loop,
+        .address = o->address,
+        .methods = s->methods,
+        .arg = s,
+        .tls = o->tls,
+        .insecure = o->insecure,
+        .closed = mu_caller_gone,
+        .said = said,
+    };
+    enum muster_status status = mu_desk_open(&s->desk_options, &s->desk);
+
+    if (status)
+        return status;
+    status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_desk_num_tasks(s->desk));
+    if (!status)
+        status = mu_rpc_start(&server, &s->rpc);
+    if (status)
+        mu_desk_free(s->desk);
+    return status;
+}
+
+enum muster_status mu_service_start(const struct mu_service_options *options, struct mu_service **ret_service)
+{
+    struct mu_service *s = calloc(1, sizeof *s);
+    enum muster_status status;
+    size_t count = 0;
+
+    if (s)
+        s->methods = join_tables(&count);
+    if (s)
+        s->ended = calloc(count + 1, sizeof *s->ended);
+    if (!s || !s->methods || !s->ended) {
+        if (s)
+            done(s);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
+    }
+    s->desk_options = *options->desk;
+    s->loop = options->desk->loop;
+    s->m = options->desk->m;
+    status = open_parts(s, options);
+    if (status) {
+        done(s);
+        return status;
+    }
+    *ret_service = s;
+    return MUSTER_OK;
+}
+
+const char *mu_service_address(const struct mu_service *s)
+{
+    return mu_rpc_address(s->rpc);
+}
+
+struct mu_desk *mu_service_desk(struct mu_service *s)
+{
+    return s->desk;
+}
+
+void mu_service_stats(const struct mu_service *s, struct mu_service_stats *ret_stats)
+{
+    *ret_stats = (struct mu_service_stats){.connections = mu_rpc_connections(s->rpc), .parked = s->num_visits};
+}
+
+void mu_service_calls(const struct mu_service *s,
+                      void (*row)(void *arg, const char *method, const char *code, uint64_t count), void *arg)
+{
+    for (size_t i = 0; s->methods[i].path; i++)
+        for (unsigned code = 0; code < MU_CODES; code++)
+            if (s->ended[i][code])
+                row(arg, s->methods[i].path + 1, muster_status_name((enum muster_status)code), s->ended[i][code]);
+}
+
+static void server_stopped(void *arg)
+{
+    struct mu_service *s = arg;
+    void (*stopped)(void *arg) = s->stopped;
+    void *for_stopped = s->arg;
+
+    mu_desk_free(s->desk);
+    done(s);
+    if (stopped)
+        stopped(for_stopped);
+}
+
+void mu_service_stop(struct mu_service *s, uint64_t grace_ns, void (*stopped)(void *arg), void *arg)
+{
+    s->stopped = stopped;
+    s->arg = arg;
+    mu_desk_stop(s->desk);
+    mu_rpc_stop(s->rpc, grace_ns, server_stopped);
+}

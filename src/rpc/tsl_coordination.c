@@ -1,0 +1,269 @@
+/*
+ * rpc/tsl_coordination.c: tensorflow.CoordinationService, of TensorFlow, and of JAX until 0.9.
+ *
+ * Tasks are a job and an index there. Clients are answered in the names that they use: those of their request, where
+ * the service was not told of jobs. Of the calls only ReportErrorToTask is not served: it is one that the service
+ * makes, to tasks that are servers themselves; here everybody learns of errors by PollForError, or by a heartbeat.
+ */
+#include "rpc/tsl_coordination.pb-c.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/dialect.h"
+#include "rpc/tsl_devices.h"
+
+typedef Mu__TslCoordination__CoordinatedTask named_task;
+
+static const char *const not_text[] = {"value", "devices", NULL};
+static const named_task no_task = MU__TSL_COORDINATION__COORDINATED_TASK__INIT;
+
+#define ASK(type, name)                                                                                                \
+    const Mu__TslCoordination__##type##Request *name = (const void *)request;                                          \
+    struct mu_desk *desk = v->desk
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static void refuse_name(struct mu_visit *v)
+{
+    mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, "%s", muster_last_error());
+}
+
+/* The number of who calls, and the name of its job for the answer. False: the visit has ended. */
+static bool names(struct mu_visit *v, const named_task *source, int32_t *ret_task)
+{
+    const named_task *t = source ? source : &no_task;
+
+    if (mu_jobs_find(&v->service->jobs, t->job_name.data, t->job_name.len, t->task_id, ret_task)) {
+        refuse_name(v);
+        return false;
+    }
+    return mu_visit_name(v, t->job_name);
+}
+
+/* The numbers of a list; malloc()ed. NULL: the visit has ended. */
+static int32_t *numbers(struct mu_visit *v, named_task *const *list, size_t count)
+{
+    int32_t *tasks = calloc(count + 1, sizeof *tasks);
+
+    if (!tasks)
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu tasks", count);
+    for (size_t i = 0; tasks && i < count; i++)
+        if (mu_jobs_find(&v->service->jobs, list[i]->job_name.data, list[i]->job_name.len, list[i]->task_id,
+                         &tasks[i])) {
+            refuse_name(v);
+            free(tasks);
+            return NULL;
+        }
+    return tasks;
+}
+
+/* As a client of this visit calls the task. */
+static void give_name(struct mu_visit *v, int32_t number, named_task *ret_task)
+{
+    const struct mu_jobs *jobs = &v->service->jobs;
+    const struct mu_job *job = mu_jobs_of(jobs, number);
+
+    mu__tsl_coordination__coordinated_task__init(ret_task);
+    ret_task->task_id = job ? number - job->first : number;
+    if (job && !jobs->is_any)
+        ret_task->job_name = mu_reply_bytes(job->name, strlen(job->name));
+    else
+        ret_task->job_name = mu_reply_bytes(v->name, v->name_len);
+}
+
+static enum muster_status error(struct mu_visit *v, const struct mu_codec_payload *more, size_t count, void **ret_bytes,
+                                size_t *ret_size)
+{
+    Mu__TslCoordination__CoordinationServiceError e = MU__TSL_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
+    named_task source;
+
+    if (v->ask.payload == MU_PAYLOAD_SERVICE && v->ask.origin >= 0) {
+        give_name(v, v->ask.origin, &source);
+        e.is_reported_error = v->ask.reported;
+        e.source_task = &source;
+    }
+    return mu_reply_payloads(&e.base, more, count, ret_bytes, ret_size);
+}
+
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
+
+static void ask_register(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(RegisterTask, q);
+    int32_t task;
+
+    if (names(v, q->source_task, &task))
+        mu_desk_register(desk, &v->ask, task, q->incarnation, q->source_task && q->source_task->recoverable);
+}
+
+static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Heartbeat, q);
+    int32_t task;
+
+    if (names(v, q->source_task, &task))
+        mu_desk_heartbeat(desk, &v->ask, task, q->incarnation);
+}
+
+static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(PollForError, q);
+    int32_t task;
+
+    if (names(v, q->source_task, &task))
+        mu_desk_poll_error(desk, &v->ask, task);
+}
+
+static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(ReportErrorToService, q);
+    int32_t task;
+
+    if (names(v, q->error_origin, &task))
+        mu_desk_report_error(desk, &v->ask, task, q->error_code, MU_BYTES(q->error_message));
+}
+
+static void ask_report_to_task(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    (void)request;
+    mu_visit_fail(v, MUSTER_UNIMPLEMENTED, MU_PAYLOAD_NONE,
+                  "ReportErrorToTask is for tasks that are servers, and this is the service: report to it with "
+                  "ReportErrorToService, and learn of errors with PollForError");
+}
+
+static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(ShutdownTask, q);
+    int32_t task;
+
+    if (names(v, q->source_task, &task))
+        mu_desk_shutdown(desk, &v->ask, task);
+}
+
+static void ask_reset(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(ResetTask, q);
+    int32_t task;
+
+    if (names(v, q->source_task, &task))
+        mu_desk_reset(desk, &v->ask, task);
+}
+
+static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(WaitForAllTasks, q);
+    int32_t task;
+
+    if (!names(v, q->source_task, &task))
+        return;
+    if (task < 0 || (uint32_t)task >= mu_desk_num_tasks(desk))
+        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE,
+                      "Unexpected task (%d) that is not in the cluster waits for all tasks: they are 0 to %u", task,
+                      mu_desk_num_tasks(desk) - 1);
+    else
+        mu_devices_wait(v, task, q);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    static const Mu__TslCoordination__KeyValueEntry none = MU__TSL_COORDINATION__KEY_VALUE_ENTRY__INIT;
+    ASK(InsertKeyValue, q);
+    const Mu__TslCoordination__KeyValueEntry *kv = q->kv ? q->kv : &none;
+
+    mu_desk_insert(desk, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
+}
+
+static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetKeyValue, q);
+
+    if (mu_visit_name(v, q->key))
+        mu_desk_get(desk, &v->ask, MU_BYTES(q->key));
+}
+
+static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(TryGetKeyValue, q);
+
+    if (mu_visit_name(v, q->key))
+        mu_desk_try_get(desk, &v->ask, MU_BYTES(q->key));
+}
+
+static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(IncrementKeyValue, q);
+
+    if (mu_visit_name(v, q->key))
+        mu_desk_increment(desk, &v->ask, MU_BYTES(q->key), q->increment);
+}
+
+static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetKeyValueDir, q);
+
+    mu_desk_get_dir(desk, &v->ask, MU_BYTES(q->directory_key));
+}
+
+static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(DeleteKeyValue, q);
+
+    mu_desk_delete(desk, &v->ask, MU_BYTES(q->key));
+}
+
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
+
+static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Barrier, q);
+    int32_t task, *tasks;
+
+    if (!names(v, q->source_task, &task))
+        return;
+    tasks = numbers(v, q->tasks, q->n_tasks);
+    if (tasks)
+        mu_desk_barrier(desk, &v->ask, task, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, tasks, q->n_tasks,
+                        q->counter);
+    free(tasks);
+}
+
+static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(CancelBarrier, q);
+    int32_t task;
+
+    if (names(v, q->source_task, &task))
+        mu_desk_cancel(desk, &v->ask, task, MU_BYTES(q->barrier_id), q->counter);
+}
+
+/* ---- the service ------------------------------------------------------------------------------------------------- */
+
+static const struct mu_dialect dialect = {.not_text = not_text, .error = error};
+
+#define METHOD(name, kind, ask, reply)                                                                                 \
+    MU_METHOD("tensorflow.CoordinationService", name, &dialect, &mu__tsl_coordination__##kind##_request__descriptor,   \
+              ask, reply)
+
+const struct mu_rpc_method mu_tsl_coordination[] = {
+    METHOD("RegisterTask", register_task, ask_register, mu_reply_incarnation),
+    METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_incarnation),
+    METHOD("WaitForAllTasks", wait_for_all_tasks, ask_devices, mu_reply_empty),
+    METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
+    METHOD("ResetTask", reset_task, ask_reset, mu_reply_empty),
+    METHOD("ReportErrorToTask", report_error_to_task, ask_report_to_task, mu_reply_empty),
+    METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
+    METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
+    METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
+    METHOD("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
+    METHOD("IncrementKeyValue", increment_key_value, ask_increment, mu_reply_entry),
+    METHOD("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
+    METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
+    METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
+    METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),
+    METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
+    {0},
+};

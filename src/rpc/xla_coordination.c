@@ -1,0 +1,196 @@
+/*
+ * rpc/xla_coordination.c: xla.coordination.CoordinationService, what XLA and JAX speak today.
+ *
+ * Tasks are bare numbers. Every request but RegisterTask says of which incarnation of the service its client has heard:
+ * one that means another is told so, with the present one, and its client gives up.
+ */
+#include "rpc/xla_coordination.pb-c.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "rpc/dialect.h"
+
+#define ASK(type, name)                                                                                                \
+    const Mu__XlaCoordination__##type##Request *name = (const void *)request;                                          \
+    struct mu_desk *desk = v->desk
+
+static const char *const not_text[] = {"value", NULL};
+
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
+
+static enum muster_status error(struct mu_visit *v, const struct mu_codec_payload *more, size_t count, void **ret_bytes,
+                                size_t *ret_size)
+{
+    Mu__XlaCoordination__CoordinationServiceError e = MU__XLA_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
+
+    if (v->ask.payload == MU_PAYLOAD_SERVICE && v->ask.origin >= 0) {
+        e.is_reported_error = v->ask.reported;
+        e.source_task_id = v->ask.origin;
+    }
+    return mu_reply_payloads(&e.base, more, count, ret_bytes, ret_size);
+}
+
+static void refuse_stranger(struct mu_visit *v, uint64_t requested)
+{
+    Mu__XlaCoordination__CoordinationServiceError e = MU__XLA_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
+    Mu__XlaCoordination__ServiceMismatchError mismatch = MU__XLA_COORDINATION__SERVICE_MISMATCH_ERROR__INIT;
+    struct mu_codec_payload more = {"ServiceMismatchError", &mismatch.base};
+    uint64_t own = mu_desk_incarnation(v->desk);
+    char text[256];
+    void *details = NULL;
+    size_t len = 0;
+
+    mismatch.service_incarnation = own;
+    snprintf(text, sizeof text,
+             "The client meant the wrong service incarnation: requested %" PRIu64 ", currently %" PRIu64
+             ". The service has been started anew since the client registered, or it is another job's.",
+             requested, own);
+    mu_reply_payloads(&e.base, &more, 1, &details, &len);
+    mu_visit_refuse_with(v, MUSTER_INTERNAL, text, details, len);
+    free(details);
+}
+
+static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    const ProtobufCFieldDescriptor *field = protobuf_c_message_descriptor_get_field(request->descriptor, 1);
+    const Mu__XlaCoordination__Incarnations *said;
+    uint64_t requested;
+
+    if (!field) /* RegisterTask */
+        return true;
+    said = *(Mu__XlaCoordination__Incarnations *const *)((const char *)request + field->offset);
+    requested = said ? said->service_incarnation : 0;
+    if (requested == mu_desk_incarnation(v->desk))
+        return true;
+    refuse_stranger(v, requested);
+    return false;
+}
+
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
+
+static void ask_register(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(RegisterTask, q);
+
+    mu_desk_register(desk, &v->ask, q->source_task_id, q->incarnation, false);
+}
+
+static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Heartbeat, q);
+
+    mu_desk_heartbeat(desk, &v->ask, q->source_task_id, q->incarnation);
+}
+
+static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(PollForError, q);
+
+    mu_desk_poll_error(desk, &v->ask, q->source_task_id);
+}
+
+static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(ReportErrorToService, q);
+
+    mu_desk_report_error(desk, &v->ask, q->source_task_id, q->error_code, MU_BYTES(q->error_message));
+}
+
+static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(ShutdownTask, q);
+
+    mu_desk_shutdown(desk, &v->ask, q->source_task_id);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    static const Mu__XlaCoordination__KeyValueEntry none = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
+    ASK(InsertKeyValue, q);
+    const Mu__XlaCoordination__KeyValueEntry *kv = q->kv ? q->kv : &none;
+
+    mu_desk_insert(desk, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
+}
+
+static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetKeyValue, q);
+
+    if (mu_visit_name(v, q->key))
+        mu_desk_get(desk, &v->ask, MU_BYTES(q->key));
+}
+
+static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(TryGetKeyValue, q);
+
+    if (mu_visit_name(v, q->key))
+        mu_desk_try_get(desk, &v->ask, MU_BYTES(q->key));
+}
+
+static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(IncrementKeyValue, q);
+
+    if (mu_visit_name(v, q->key))
+        mu_desk_increment(desk, &v->ask, MU_BYTES(q->key), q->increment);
+}
+
+static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetKeyValueDir, q);
+
+    mu_desk_get_dir(desk, &v->ask, MU_BYTES(q->directory_key));
+}
+
+static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(DeleteKeyValue, q);
+
+    mu_desk_delete(desk, &v->ask, MU_BYTES(q->key));
+}
+
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
+
+static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Barrier, q);
+
+    mu_desk_barrier(desk, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, q->task_ids,
+                    q->n_task_ids, q->counter);
+}
+
+static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(CancelBarrier, q);
+
+    mu_desk_cancel(desk, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->counter);
+}
+
+/* ---- the service ------------------------------------------------------------------------------------------------- */
+
+static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit, .error = error};
+
+#define METHOD(name, kind, ask, reply)                                                                                 \
+    MU_METHOD("xla.coordination.CoordinationService", name, &dialect,                                                  \
+              &mu__xla_coordination__##kind##_request__descriptor, ask, reply)
+
+const struct mu_rpc_method mu_xla_coordination[] = {
+    METHOD("RegisterTask", register_task, ask_register, mu_reply_incarnation),
+    METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_incarnation),
+    METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
+    METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
+    METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
+    METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
+    METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
+    METHOD("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
+    METHOD("IncrementKeyValue", increment_key_value, ask_increment, mu_reply_entry),
+    METHOD("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
+    METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
+    METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
+    METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),
+    {0},
+};

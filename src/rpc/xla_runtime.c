@@ -1,0 +1,350 @@
+/*
+ * rpc/xla_runtime.c: xla.DistributedRuntimeService, of the oldest clients, as a way to speak to the same desk.
+ *
+ * A node is a task, a client's number its incarnation, the session the service's incarnation. What differs from the
+ * other dialects is done here: calls have deadlines of their own (a timer for each that waits); keys and ids are any
+ * bytes, so that those which the store would write otherwise are stored as "xla.raw/" and their hexadecimal digits;
+ * Shutdown does not say who calls, so that is known from the connection; a barrier that has ended may not be used
+ * again. Errors have no payloads.
+ */
+#include "rpc/xla_runtime.pb-c.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "rpc/devices.h"
+#include "rpc/dialect.h"
+
+#define DIRECTORY "muster/grpc/topologies"
+#define RAW       "xla.raw/"
+enum {
+    VERSION = 3,
+    ENUMERATE_MS = 60 * 1000,
+    ID_SIZE = 64,
+    SHOWN = 256, /* bytes of a key in a sentence */
+};
+static const char *const not_text[] = {"value", "key", "barrier_id", "local_topology", NULL};
+
+#define ASK(type, name)                                                                                                \
+    const Mu__XlaRuntime__##type##Request *name = (const void *)request;                                               \
+    struct mu_desk *desk = v->desk
+
+/* ---- what every call shares -------------------------------------------------------------------------------------- */
+
+/* The first field of all requests but Connect's, in which the version stands there. */
+static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    uint64_t session;
+
+    if (request->descriptor == &mu__xla_runtime__connect_request__descriptor)
+        return true;
+    session = ((const Mu__XlaRuntime__HeartbeatRequest *)request)->session_id;
+    if (session == mu_desk_incarnation(v->desk))
+        return true;
+    mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
+                  "Session ID of the client, %" PRIu64 ", is not the one of this service: it has been started anew, or "
+                  "the client has not connected",
+                  session);
+    return false;
+}
+_Static_assert(offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
+                       offsetof(Mu__XlaRuntime__EnumerateDevicesRequest, session_id) &&
+                   offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
+                       offsetof(Mu__XlaRuntime__KeyValueGetRequest, session_id) &&
+                   offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
+                       offsetof(Mu__XlaRuntime__KeyValueSetRequest, session_id) &&
+                   offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
+                       offsetof(Mu__XlaRuntime__ShutdownRequest, session_id) &&
+                   offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
+                       offsetof(Mu__XlaRuntime__WaitAtBarrierRequest, session_id),
+               "admit() reads the session of them all in one place");
+
+static uint64_t timeout_of(int32_t ms)
+{
+    return ms > 0 ? (uint64_t)ms : 0;
+}
+
+/* The store would keep it as it is: text without empty parts, which is not one of ours. */
+static bool is_plain(ProtobufCBinaryData key)
+{
+    const uint8_t *k = key.data;
+
+    if (!key.len || k[0] == '/' || k[key.len - 1] == '/' || memchr(k, 0, key.len) || memmem(k, key.len, "//", 2) ||
+        !mu_is_utf8(k, key.len))
+        return false;
+    return key.len < strlen(RAW) || memcmp(k, RAW, strlen(RAW)) != 0;
+}
+
+/* Its name is what the bytes are stored as. False: the visit has ended. */
+static bool stored_name(struct mu_visit *v, ProtobufCBinaryData key)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t at = strlen(RAW);
+
+    if (is_plain(key))
+        return mu_visit_name(v, key);
+    v->name = malloc(at + 2 * key.len + 1);
+    if (!v->name) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for another call");
+        return false;
+    }
+    memcpy(v->name, RAW, at);
+    for (size_t i = 0; i < key.len; i++) {
+        v->name[at++] = digits[key.data[i] >> 4];
+        v->name[at++] = digits[key.data[i] & 15];
+    }
+    v->name[at] = 0;
+    v->name_len = at;
+    return true;
+}
+
+/* Who speaks on this connection, for the call that does not say it. */
+static void remember(struct mu_visit *v, int32_t node)
+{
+    mu_visit_caller(v)->node = node;
+}
+
+/* ---- Connect ----------------------------------------------------------------------------------------------------- */
+
+static void connected(struct mu_visit *v)
+{
+    Mu__XlaRuntime__ConnectResponse r = MU__XLA_RUNTIME__CONNECT_RESPONSE__INIT;
+
+    if (v->ask.status == MUSTER_ALREADY_EXISTS) { /* another client of this node came while this one waited */
+        mu_visit_fail(v, MUSTER_ABORTED, MU_PAYLOAD_NONE, "Duplicate node ID %d", v->task);
+        return;
+    }
+    if (v->ask.status) {
+        mu_visit_refuse(v);
+        return;
+    }
+    r.session_id = mu_desk_incarnation(v->desk);
+    mu_visit_answer(v, &r.base);
+}
+
+static void connect_is_late(struct mu_visit *v)
+{
+    mu_visit_fail(v, MUSTER_DEADLINE_EXCEEDED, MU_PAYLOAD_NONE,
+                  "Timed out after the time that the client gave: not all of the %u nodes have connected",
+                  mu_desk_num_tasks(v->desk));
+}
+
+static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Connect, q);
+
+    if (q->protocol_version != VERSION) {
+        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "Invalid protocol version %d; this is version %d",
+                      q->protocol_version, VERSION);
+    } else if (q->node_id < 0) {
+        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "Invalid node ID %d", q->node_id);
+    } else if ((uint32_t)q->node_id >= mu_desk_num_tasks(desk)) {
+        mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE, "Invalid node ID %d: the nodes are 0 to %u",
+                      q->node_id, mu_desk_num_tasks(desk) - 1);
+    } else if (mu_visit_until(v, timeout_of(q->timeout_milliseconds), connect_is_late)) {
+        remember(v, q->node_id);
+        v->task = q->node_id;
+        v->next = connected;
+        mu_desk_register(desk, &v->ask, q->node_id, q->client_id, false);
+    }
+}
+
+/* ---- EnumerateDevices -------------------------------------------------------------------------------------------- */
+
+static void listed(struct mu_visit *v)
+{
+    Mu__XlaRuntime__EnumerateDevicesResponse r = MU__XLA_RUNTIME__ENUMERATE_DEVICES_RESPONSE__INIT;
+    size_t count = v->ask.num_entries;
+    ProtobufCBinaryData *locals;
+    void *topology = NULL;
+
+    if (v->ask.status) {
+        mu_visit_refuse(v);
+        return;
+    }
+    locals = calloc(count + 1, sizeof *locals);
+    for (size_t i = 0; locals && i < count; i++)
+        locals[i] = mu_reply_bytes(v->ask.entries[i].value, v->ask.entries[i].value_len);
+    if (!locals) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu nodes", count);
+    } else if (mu_devices_global(locals, count, &topology, &r.global_topology.len)) {
+        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "%s", muster_last_error());
+    } else {
+        r.global_topology.data = topology;
+        mu_visit_answer(v, &r.base);
+    }
+    free(topology);
+    free(locals);
+}
+
+static void met(struct mu_visit *v)
+{
+    if (v->ask.status)
+        mu_visit_refuse(v);
+    else
+        mu_desk_get_dir(v->desk, mu_visit_again(v, listed), DIRECTORY, strlen(DIRECTORY));
+}
+
+static void told(struct mu_visit *v)
+{
+    char id[ID_SIZE];
+    int len;
+
+    if (v->ask.status && v->ask.status != MUSTER_ALREADY_EXISTS) { /* what was told first stands */
+        mu_visit_refuse(v);
+        return;
+    }
+    len = snprintf(id, sizeof id, "EnumerateDevices::%" PRIu64, mu_desk_incarnation(v->desk));
+    mu_desk_barrier(v->desk, mu_visit_again(v, met), v->task, id, (size_t)len, ENUMERATE_MS, NULL, 0, 0);
+}
+
+/* The pieces of the topology, put together; its node. False: the visit has ended. */
+static bool local_topology(struct mu_visit *v, const Mu__XlaRuntime__EnumerateDevicesRequest *q)
+{
+    ProtobufCMessage *node;
+    size_t size = 0, at = 0;
+
+    for (size_t i = 0; i < q->n_local_topology; i++)
+        size += q->local_topology[i].len;
+    v->name = malloc(size + 1);
+    if (!v->name) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for a topology");
+        return false;
+    }
+    for (size_t i = 0; i < q->n_local_topology; i++) {
+        if (q->local_topology[i].len)
+            memcpy(v->name + at, q->local_topology[i].data, q->local_topology[i].len);
+        at += q->local_topology[i].len;
+    }
+    v->name_len = size;
+    if (mu_codec_read(&mu__xla_runtime__node__descriptor, not_text, v->name, size, &node)) {
+        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "the local topology: %s", muster_last_error());
+        return false;
+    }
+    v->task = ((const Mu__XlaRuntime__Node *)node)->node_id;
+    mu_codec_free(node);
+    return true;
+}
+
+static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(EnumerateDevices, q);
+    char key[ID_SIZE];
+    int len;
+
+    if (!local_topology(v, q))
+        return;
+    if (v->task < 0 || (uint32_t)v->task >= mu_desk_num_tasks(desk)) {
+        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "Invalid node ID %d: the nodes are 0 to %u", v->task,
+                      mu_desk_num_tasks(desk) - 1);
+        return;
+    }
+    len = snprintf(key, sizeof key, DIRECTORY "/%010" PRId32, v->task); /* sorted as the nodes are */
+    v->next = told;
+    mu_desk_insert(desk, &v->ask, key, (size_t)len, v->name, v->name_len, false);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+static void reply_get(struct mu_visit *v)
+{
+    Mu__XlaRuntime__KeyValueGetResponse r = MU__XLA_RUNTIME__KEY_VALUE_GET_RESPONSE__INIT;
+
+    r.value = mu_reply_bytes(v->ask.value, v->ask.len);
+    mu_visit_answer(v, &r.base);
+}
+
+/* As it is stored: no byte of it is no text. */
+static void get_is_late(struct mu_visit *v)
+{
+    mu_visit_fail(v, MUSTER_NOT_FOUND, MU_PAYLOAD_NONE, "%.*s", (int)mu_utf8_cut(v->name, v->name_len, SHOWN), v->name);
+}
+
+static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(KeyValueGet, q);
+
+    if (stored_name(v, q->key) && mu_visit_until(v, timeout_of(q->timeout_milliseconds), get_is_late))
+        mu_desk_get(desk, &v->ask, v->name, v->name_len);
+}
+
+static void ask_set(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(KeyValueSet, q);
+
+    if (stored_name(v, q->key))
+        mu_desk_insert(desk, &v->ask, v->name, v->name_len, MU_BYTES(q->value), true);
+}
+
+/* ---- life, and barriers ------------------------------------------------------------------------------------------ */
+
+/* The request does not say of which client's life it tells: of the node's present one. */
+static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Heartbeat, q);
+    struct muster_task_info info = {.incarnation = 0};
+
+    if (q->node_id >= 0 && (uint32_t)q->node_id < mu_desk_num_tasks(desk)) {
+        remember(v, q->node_id);
+        if (muster_task_get(v->service->m, q->node_id, &info)) {
+            mu_visit_fail(v, MUSTER_INTERNAL, MU_PAYLOAD_NONE, "%s", muster_last_error());
+            return;
+        }
+    }
+    mu_desk_heartbeat(desk, &v->ask, q->node_id, info.incarnation);
+}
+
+static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(Shutdown, q);
+    int32_t known = mu_visit_caller(v)->node;
+
+    mu_desk_shutdown(desk, &v->ask, q->node_id || known < 0 ? q->node_id : known);
+}
+
+static void passed(struct mu_visit *v)
+{
+    if (v->ask.replayed)
+        mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
+                      "Barrier %.*s has been used, and has ended: give "
+                      "the next one an id of its own",
+                      (int)mu_utf8_cut(v->name, v->name_len, SHOWN), v->name);
+    else if (v->ask.status)
+        mu_visit_refuse(v);
+    else
+        mu_reply_empty(v);
+}
+
+static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(WaitAtBarrier, q);
+
+    if (!stored_name(v, q->barrier_id))
+        return;
+    remember(v, q->node_id);
+    v->next = passed;
+    mu_desk_barrier(desk, &v->ask, q->node_id, v->name, v->name_len, (int64_t)timeout_of(q->timeout_milliseconds), NULL,
+                    0, 0);
+}
+
+/* ---- the service ------------------------------------------------------------------------------------------------- */
+
+static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit};
+
+#define METHOD(name, kind, ask, reply)                                                                                 \
+    MU_METHOD("xla.DistributedRuntimeService", name, &dialect, &mu__xla_runtime__##kind##_request__descriptor, ask,    \
+              reply)
+
+const struct mu_rpc_method mu_xla_runtime[] = {
+    METHOD("Connect", connect, ask_connect, mu_reply_empty),
+    METHOD("EnumerateDevices", enumerate_devices, ask_devices, mu_reply_empty),
+    METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_empty),
+    METHOD("Shutdown", shutdown, ask_shutdown, mu_reply_empty),
+    METHOD("KeyValueGet", key_value_get, ask_get, reply_get),
+    METHOD("KeyValueSet", key_value_set, ask_set, mu_reply_empty),
+    METHOD("WaitAtBarrier", wait_at_barrier, ask_barrier, mu_reply_empty),
+    {0},
+};

@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Every call of every dialect once, over the wire; what a dialect does of its own; and that all have one desk.
+
+variants: release asan
+timeout: 240
+"""
+import os
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+try:
+    import clients
+except ImportError as missing:
+    print("skipped: %s (scripts/deps.sh check)" % missing)
+    sys.exit(77)
+from clients import Refused, runtime, service, task, tsl, xla  # noqa: E402
+
+
+def fields(message):
+    """(number, value) of each; of small messages: all numbers are of one byte."""
+    at = 0
+    while at < len(message):
+        number, is_bytes, value = message[at] >> 3, message[at] & 7 == 2, message[at + 1]
+        at += 2
+        if is_bytes:
+            value, at = message[at:at + value], at + value
+        yield number, value
+
+
+class Dialects(unittest.TestCase):
+    def refused(self, code, part, call, *arguments, **fields):
+        with self.assertRaises(Refused) as caught:
+            call(*arguments, **fields)
+        self.assertEqual(caught.exception.code, code, caught.exception.text)
+        self.assertIn(part, caught.exception.text)
+        return caught.exception.payloads
+
+    def keys(self, c):
+        """Of xla and tsl: the same."""
+        kv = c.dialect.KeyValueEntry
+        waits = c.begin("GetKeyValue", key=b"//a//b/")
+        self.refused("NOT_FOUND", "Config key a/b not found", c.TryGetKeyValue, key=b"a/b")
+        self.assertFalse(waits.is_done())
+        c.InsertKeyValue(kv=kv(key=b"/a//b", value=b"\xff\x00"))
+        self.assertEqual(waits.answer().kv, kv(key=b"//a//b/", value=b"\xff\x00"))
+        self.assertEqual(c.TryGetKeyValue(key=b"a/b").kv.value, b"\xff\x00")
+        payloads = self.refused("ALREADY_EXISTS", "key a/b already exists.", c.InsertKeyValue, kv=kv(key=b"a/b"))
+        self.assertEqual(payloads, {})
+        c.InsertKeyValue(kv=kv(key=b"a/b", value=b"w"), allow_overwrite=True)
+        self.assertEqual(c.IncrementKeyValue(key=b"n", increment=41).kv, kv(key=b"n", value=b"41"))
+        self.assertEqual(c.IncrementKeyValue(key=b"n", increment=-83).kv.value, b"-42")
+        c.InsertKeyValue(kv=kv(key="a/ä".encode(), value=b""))
+        r = c.GetKeyValueDir(directory_key=b"a/")
+        self.assertEqual(r.directory_key, b"")
+        self.assertEqual([(e.key, e.value) for e in r.kv], [(b"a/b", b"w"), ("a/ä".encode(), b"")])
+        c.DeleteKeyValue(key=b"a")
+        self.assertEqual(len(c.GetKeyValueDir(directory_key=b"a").kv), 0)
+        big = os.urandom(5 << 20)
+        c.InsertKeyValue(kv=kv(key=b"big", value=big))
+        self.assertTrue(c.GetKeyValue(key=b"big").kv.value == big)
+
+    def barriers(self, c, dialect, *two):
+        """The second call of each instance lets both through."""
+        def source(t):
+            return {"source_task_id" if dialect is xla else "source_task": t}
+        everybody = {"task_ids" if dialect is xla else "tasks": two}
+        for counter in (0, 1):
+            first = c.begin("Barrier", barrier_id=b"b", barrier_timeout_in_ms=60000, counter=counter, **source(two[0]))
+            c.DeleteKeyValue(key=b"nothing")
+            self.assertFalse(first.is_done())
+            r = c.Barrier(barrier_id=b"b", barrier_timeout_in_ms=60000, counter=counter, **everybody, **source(two[1]))
+            self.assertEqual((r.counter, first.answer().counter), (counter, counter))
+        waits = c.begin("Barrier", barrier_id=b"c", barrier_timeout_in_ms=60000, **source(two[0]))
+        c.DeleteKeyValue(key=b"nothing")
+        c.CancelBarrier(barrier_id=b"c", **source(two[1]))
+        payloads = self.refused("CANCELLED", "cancelled", waits.answer)
+        self.assertEqual(payloads["CoordinationServiceError"], b"")
+        self.assertEqual(dialect.BarrierError.FromString(payloads["BarrierError"]),
+                         dialect.BarrierError(barrier_id=b"c", counter=0))
+
+    def test_a_call_that_means_another_service_is_refused(self):
+        with service(1) as s:
+            c = clients.Client(s.address, xla, s.incarnation ^ 1)
+            s.clients.append(c)
+            c.RegisterTask(incarnation=1)
+            for rpc in ("Heartbeat", "GetKeyValue", "Barrier", "PollForError", "ShutdownTask",
+                        "InsertKeyValue", "TryGetKeyValue", "IncrementKeyValue", "GetKeyValueDir", "DeleteKeyValue",
+                        "CancelBarrier", "ReportErrorToService"):
+                payloads = self.refused("INTERNAL", "wrong service incarnation: requested %d, currently %d" % (
+                    s.incarnation ^ 1, s.incarnation), c.begin(rpc).answer)
+                self.assertEqual(payloads["CoordinationServiceError"], b"")
+                self.assertEqual(xla.ServiceMismatchError.FromString(payloads["ServiceMismatchError"]),
+                                 xla.ServiceMismatchError(service_incarnation=s.incarnation))
+            self.refused("INTERNAL", "requested 0,", c.begin_bytes("Heartbeat", b"").answer)
+            self.assertEqual(len(payloads), 2)
+
+    def test_what_is_no_message_or_no_text_is_refused_in_words(self):
+        with service(1) as s:
+            b = s.client(tsl)
+            self.refused("INVALID_ARGUMENT", "a key is not UTF-8", b.GetKeyValue, key=b"\xff\xfe")
+            self.refused("INVALID_ARGUMENT", "a job_name is not UTF-8", b.Heartbeat, source_task=task(0, b"\xc3"))
+            self.refused("INVALID_ARGUMENT", "no BarrierRequest", b.begin_bytes("Barrier", b"\x0a\xff").answer)
+            self.refused("RESOURCE_EXHAUSTED", "64 MiB", b.begin_bytes("Barrier", b"\x1a\x00" * (4 << 20)).answer)
+            b.InsertKeyValue(kv=tsl.KeyValueEntry(key=b"k", value=b"v"))  # and it goes on
+            path = "/tensorflow.CoordinationService/NoSuchCall"
+            call = b.channel.unary_unary(path)
+            self.refused("UNIMPLEMENTED", "", clients.Pending(call.future(b"", timeout=60)).answer)
+
+    def test_one_job_of_any_name_is_not_two(self):
+        with service(2) as s:
+            c = s.client(tsl)
+            c.RegisterTask(incarnation=1, source_task=task(0, b"trainer"))
+            c.RegisterTask(incarnation=1, source_task=task(0, b""))
+            self.refused("INVALID_ARGUMENT", "--jobs", c.RegisterTask, incarnation=1, source_task=task(0, b"ps"))
+
+    def wait_for_all(self, c, infos):
+        calls = [c.begin("WaitForAllTasks", source_task=task(i), **info) for i, info in enumerate(infos)]
+        answers = [call.answer() for call in calls]
+        for answer in answers[1:]:
+            self.assertEqual(answer, answers[0])
+        return answers[0]
+
+    def test_devices_of_all_tasks_are_given_to_all(self):
+        anys = [tsl.Any(type_url=b"type.googleapis.com/tensorflow.DeviceAttributes", value=b"%d" % i)
+                .SerializeToString() for i in range(4)]
+        with service(3) as s:
+            c = s.client(tsl)
+            infos = [{"device_info": tsl.DeviceInfo(devices=list)} for list in (anys[:2], [], anys[2:])]
+            first = c.begin("WaitForAllTasks", source_task=task(0), **infos[0])
+            c.DeleteKeyValue(key=b"nothing")
+            answer = self.wait_for_all(c, infos)  # who asks twice: the first is cancelled, nothing is there twice
+            self.refused("CANCELLED", "", first.answer)
+            self.assertEqual(list(answer.device_info.devices), anys)
+            self.assertEqual(answer.leader_incarnation, s.incarnation)
+            again = c.WaitForAllTasks(source_task=task(1), **infos[0])
+            self.assertEqual(again, answer)
+            self.refused("INVALID_ARGUMENT", "not in the cluster", c.WaitForAllTasks, source_task=task(3))
+        with service(2) as s:
+            infos = [{"local_device_info": tsl.CoordinationServiceDeviceInfo(tf=tsl.TfDeviceList(devices=[d]))}
+                     for d in (b"one", b"two")]
+            answer = self.wait_for_all(s.client(tsl), infos)
+            self.assertEqual(list(answer.cluster_device_info.tf.devices), [b"one", b"two"])
+
+    # A node of two devices in today's form (1: process, 2: boot id, 3: devices), and in that of 2020 (2: devices).
+    @staticmethod
+    def node(number, today):
+        devices = [b"\x08\x00\x12\x01x", b"\x08\x01\x12\x01y"]
+        out = bytes([8, number]) if number else b""
+        out += b"\x12\x04boot" if today else b""
+        return out + b"".join((b"\x1a" if today else b"\x12") + bytes([len(d)]) + d for d in devices)
+
+    def assert_numbered(self, topology, today):
+        """Two nodes of two devices: 4: global_device_id is 0, 1, 2, 3, or left out for 0."""
+        ids = [dict(fields(device)).get(4, 0) for number, node in fields(topology)
+               for number, device in fields(node) if number == (3 if today else 2) and device != b"boot"]
+        self.assertEqual(ids, [0, 1, 2, 3], topology)
+
+    def test_topologies_are_made_one(self):
+        for today in (True, False):
+            with service(2) as s:
+                anys = [tsl.Any(type_url=b"type.googleapis.com/xla.LocalTopologyProto", value=self.node(i, today))
+                        for i in (0, 1)]
+                infos = [{"device_info": tsl.DeviceInfo(devices=[a.SerializeToString()])} for a in anys]
+                answer = self.wait_for_all(s.client(tsl), infos)
+                self.assertEqual(len(answer.device_info.devices), 1)
+                any = tsl.Any.FromString(answer.device_info.devices[0])
+                self.assertEqual(any.type_url, b"type.googleapis.com/xla.GlobalTopologyProto")
+                self.assert_numbered(any.value, today)
+            with service(2) as s:
+                globals = [tsl.TfDeviceList(devices=[self.node(i, today)]).SerializeToString() for i in (0, 1)]
+                infos = [{"local_device_info": tsl.CoordinationServiceDeviceInfo(xla=tsl.XlaDeviceList(devices=g))}
+                         for g in globals]
+                answer = self.wait_for_all(s.client(tsl), infos)
+                self.assert_numbered(answer.cluster_device_info.xla.devices, today)
+
+    def connect(self, s, count):
+        nodes = [s.client(runtime) for _ in range(count)]
+        calls = [c.begin("Connect", protocol_version=3, timeout_milliseconds=60000, node_id=i, client_id=1000 + i)
+                 for i, c in enumerate(nodes)]
+        self.assertEqual({call.answer().session_id for call in calls}, {s.incarnation})
+        return nodes
+
+    def test_each_call_of_the_old_service(self):
+        with service(2, "register", "shutdown_ms=60000") as s:
+            one, two = self.connect(s, 2)
+            session = {"session_id": s.incarnation}
+            for i, c in enumerate((one, two)):
+                c.Heartbeat(node_id=i, **session)
+            waits = one.begin("KeyValueGet", key=b"\xff//", timeout_milliseconds=60000, **session)
+            self.refused("NOT_FOUND", "none", one.KeyValueGet, key=b"none", timeout_milliseconds=1, **session)
+            two.KeyValueSet(key=b"\xff//", value=b"raw", **session)
+            self.assertEqual(waits.answer().value, b"raw")
+            two.KeyValueSet(key=b"\xff//", value=b"again", **session)
+            r = one.KeyValueGet(key=b"\xff//", **session)
+            self.assertEqual((r.value, r.found), (b"again", False))
+            calls = [c.begin("EnumerateDevices", local_topology=[self.node(i, False)], **session)
+                     for i, c in enumerate((one, two))]
+            for call in calls:
+                self.assert_numbered(call.answer().global_topology, False)
+            calls = [c.begin("WaitAtBarrier", barrier_id=b"b", node_id=i, timeout_milliseconds=60000, **session)
+                     for i, c in enumerate((one, two))]
+            for call in calls:
+                call.answer()
+            self.refused("FAILED_PRECONDITION", "Barrier b has been used", one.WaitAtBarrier, barrier_id=b"b",
+                         timeout_milliseconds=60000, **session)
+            self.refused("DEADLINE_EXCEEDED", "Barrier timed out", one.WaitAtBarrier, barrier_id=b"late",
+                         timeout_milliseconds=1, **session)
+            calls = [c.begin("Shutdown", **session) for c in (one, two)]  # without the node
+            for call in calls:
+                call.answer()
+
+    def test_what_the_old_service_refuses(self):
+        with service(2, "register") as s:
+            c = s.client(runtime)
+            hello = {"protocol_version": 3, "timeout_milliseconds": 60000}
+            self.refused("INVALID_ARGUMENT", "Invalid protocol version 2", c.Connect, protocol_version=2)
+            self.refused("INVALID_ARGUMENT", "node ID -1", c.Connect, node_id=-1, **hello)
+            self.refused("FAILED_PRECONDITION", "node ID 2", c.Connect, node_id=2, **hello)
+            self.refused("DEADLINE_EXCEEDED", "not all", c.Connect, protocol_version=3, timeout_milliseconds=1)
+            for rpc in ("Heartbeat", "Shutdown", "KeyValueGet", "KeyValueSet", "EnumerateDevices", "WaitAtBarrier"):
+                self.refused("FAILED_PRECONDITION", "Session ID", c.begin(rpc, session_id=s.incarnation ^ 1).answer)
+            first = c.begin("Connect", node_id=1, client_id=1, **hello)
+            self.refused("FAILED_PRECONDITION", "Session", c.Heartbeat)  # so that the first has come
+            other = s.client(runtime)
+            second = other.begin("Connect", node_id=1, client_id=2, **hello)
+            self.refused("ABORTED", "Duplicate node ID 1", first.answer)
+            c.Connect(node_id=0, client_id=3, **hello)
+            second.answer()
+
+    def test_all_dialects_have_one_desk(self):
+        with service(3) as s:
+            a, b, c = s.client(xla), s.client(tsl), s.client(runtime)
+            a.RegisterTask(incarnation=1, source_task_id=0)
+            b.RegisterTask(incarnation=2, source_task=task(1))
+            session = c.Connect(protocol_version=3, timeout_milliseconds=60000, node_id=2, client_id=3).session_id
+            a.InsertKeyValue(kv=xla.KeyValueEntry(key=b"k", value=b"of a"))
+            self.assertEqual(b.GetKeyValue(key=b"k").kv.value, b"of a")
+            self.assertEqual(c.KeyValueGet(session_id=session, key=b"k").value, b"of a")
+            calls = [a.begin("Barrier", barrier_id=b"b", barrier_timeout_in_ms=60000, source_task_id=0),
+                     b.begin("Barrier", barrier_id=b"b", barrier_timeout_in_ms=60000, source_task=task(1))]
+            c.WaitAtBarrier(session_id=session, barrier_id=b"b", node_id=2, timeout_milliseconds=60000)
+            for call in calls:
+                call.answer()
+            poll = a.begin("PollForError", source_task_id=0)
+            a.DeleteKeyValue(key=b"nothing")
+            b.ReportErrorToService(error_origin=task(1), error_code=10, error_message=b"of b")
+            payloads = self.refused("ABORTED", "of b", poll.answer)
+            error = xla.CoordinationServiceError.FromString(payloads["CoordinationServiceError"])
+            self.assertEqual(error.source_task_id, 1)
+
+    def test_a_service_that_stops_answers_all_that_wait(self):
+        with service(2) as s:
+            a, b, c = s.client(xla), s.client(tsl), s.client(runtime)
+            a.RegisterTask(incarnation=1)
+            get = a.begin("GetKeyValue", key=b"never")
+            poll = a.begin("PollForError")
+            b.DeleteKeyValue(key=b"nothing")
+            old = c.begin("KeyValueGet", session_id=s.incarnation, key=b"never", timeout_milliseconds=600000)
+            self.refused("FAILED_PRECONDITION", "Session", c.Heartbeat)
+            s.stop()
+            for call in (get, poll, old):
+                self.refused("CANCELLED", "", call.answer)
+
+
+if __name__ == "__main__":
+    unittest.main()
