@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "rpc/bell.h"
 #include "task/task.h"
 
 #define RECHECK_MS 100u
@@ -95,17 +96,22 @@ void mu_desk_due(struct mu_desk *desk, uint64_t at)
 static void look_at_tasks(struct mu_desk *desk, bool always)
 {
     struct mu_cluster cluster;
+    bool changed = false;
 
     for (int i = 0; i < LOOKS && !desk->stopped && !mu_cluster_look(desk->seg, &cluster); i++) {
         if (cluster.root.version == desk->version && !always)
-            return;
+            break;
         desk->version = cluster.root.version;
         always = false;
+        changed = true;
         mu_errors_look(desk, &cluster.root);
         mu_registering_look(desk, &cluster.root);
         mu_leaving_look(desk, &cluster.root);
         mu_meetings_look(desk);
+        mu_gatherings_look(desk);
     }
+    if (changed)
+        mu_watchers_look(desk);
 }
 
 void mu_desk_look_tasks(struct mu_desk *desk)
@@ -125,7 +131,32 @@ void mu_desk_look(struct mu_desk *desk)
     mu_desk_look_tasks(desk);
     mu_wishes_look(desk);
     mu_meetings_look(desk);
+    mu_gatherings_look(desk);
     mu_desk_deliver(desk);
+}
+
+/* Before the look, so that what changes after it rings. */
+static void arm(struct mu_desk *desk)
+{
+    desk->armed = desk->num_parked && desk->listener;
+    if (desk->armed)
+        mu_listener_arm(desk->listener);
+}
+
+/* In the listener's thread. */
+static void rung(void *arg)
+{
+    uv_async_send(arg);
+}
+
+static void bell(uv_async_t *async)
+{
+    struct mu_desk *desk = async->data;
+
+    if (desk->stopped)
+        return;
+    arm(desk);
+    mu_desk_look(desk);
 }
 
 static void recheck(uv_timer_t *timer)
@@ -146,20 +177,27 @@ static void recheck(uv_timer_t *timer)
 
 void mu_desk_watch_bell(struct mu_desk *desk)
 {
-    if (!uv_is_active((uv_handle_t *)&desk->recheck) && !desk->stopped)
+    if (desk->stopped)
+        return;
+    if (!uv_is_active((uv_handle_t *)&desk->recheck))
         uv_timer_start(&desk->recheck, recheck, RECHECK_MS, RECHECK_MS);
+    if (desk->armed || !desk->listener)
+        return;
+    arm(desk);
+    uv_async_send(&desk->bell); /* what waits was looked at before: once more */
 }
 
 /* ---- opening, closing ---- */
 
 static enum muster_status begin_handles(struct mu_desk *desk)
 {
-    if (uv_timer_init(desk->o.loop, &desk->timer) || uv_timer_init(desk->o.loop, &desk->recheck) ||
-        uv_idle_init(desk->o.loop, &desk->idle))
+    if (uv_async_init(desk->o.loop, &desk->bell, bell) || uv_timer_init(desk->o.loop, &desk->timer) ||
+        uv_timer_init(desk->o.loop, &desk->recheck) ||
+        uv_idle_init(desk->o.loop, &desk->idle)) /* only the first of them can fail */
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no timers for the coordination service");
-    desk->timer.data = desk->recheck.data = desk->idle.data = desk;
+    desk->timer.data = desk->recheck.data = desk->idle.data = desk->bell.data = desk;
     desk->timer_at = UINT64_MAX;
-    desk->closing = 3;
+    desk->closing = 4;
     return MUSTER_OK;
 }
 
@@ -198,6 +236,8 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->leave_until = desk->lost_next = UINT64_MAX;
     desk->report_of = -1;
     desk->registered = have_all_been_here(desk);
+    if (mu_listener_start(desk->seg, rung, &desk->bell, &desk->listener))
+        desk->listener = NULL; /* then the recheck sees what others do */
     *ret_desk = desk;
     return MUSTER_OK;
 }
@@ -213,6 +253,10 @@ void mu_desk_stop(struct mu_desk *desk)
     mu_registering_stop(desk);
     mu_leaving_stop(desk);
     mu_polls_stop(desk);
+    mu_gatherings_stop(desk);
+    mu_watchers_stop(desk);
+    mu_listener_stop(desk->listener);
+    desk->listener = NULL;
     uv_timer_stop(&desk->timer);
     uv_timer_stop(&desk->recheck);
     mu_desk_deliver(desk);
@@ -238,4 +282,5 @@ void mu_desk_free(struct mu_desk *desk)
     uv_close((uv_handle_t *)&desk->timer, closed);
     uv_close((uv_handle_t *)&desk->recheck, closed);
     uv_close((uv_handle_t *)&desk->idle, closed);
+    uv_close((uv_handle_t *)&desk->bell, closed);
 }

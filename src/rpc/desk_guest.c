@@ -248,7 +248,9 @@ void mu_desk_register(struct mu_desk *desk, struct mu_ask *ask, int32_t task, ui
         status = admit(desk, ctx, ask->line, task, incarnation, recoverable);
         mu_exit(ctx);
     }
-    if (status)
+    if (status == MUSTER_ABORTED)
+        mu_desk_fail_of(ask, status, task);
+    else if (status)
         mu_desk_fail(ask, status, MU_PAYLOAD_SERVICE);
     else
         mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);

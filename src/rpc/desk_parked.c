@@ -149,6 +149,16 @@ void mu_desk_fail(struct mu_ask *ask, enum muster_status status, unsigned payloa
     mu_desk_answer(ask, status, payload, text);
 }
 
+void mu_desk_fail_of(struct mu_ask *ask, enum muster_status status, int32_t task)
+{
+    char text[MU_DESK_TEXT];
+
+    snprintf(text, sizeof text, "%s", muster_last_error());
+    fill(ask, status, MU_PAYLOAD_SERVICE, text);
+    ask->origin = task;
+    ask->answered(ask);
+}
+
 bool mu_desk_refuses(struct mu_desk *desk, struct mu_ask *ask)
 {
     ask->parked = NULL;

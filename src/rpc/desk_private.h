@@ -8,6 +8,8 @@
  *   desk_wishes.c    gets that wait for their key
  *   desk_work.c      what takes more than one turn: deletes, listings
  *   desk_barrier.c   named barriers
+ *   desk_alive.c     which tasks are alive
+ *   desk_watch.c     the tasks' states
  *   desk_guest.c     registering and its barrier; leaving
  *   desk_shutdown.c  the shutdown barrier
  *   desk_error.c     errors, who polls for them; heartbeats
@@ -34,9 +36,8 @@ struct mu_parked_list {
 
 /* Bytes of an answer that several asks may share. */
 struct mu_shared {
-    uint32_t users;
-    size_t len;
-    uint8_t bytes[];
+    size_t users, len;
+    _Alignas(8) uint8_t bytes[];
 };
 
 struct mu_parked {
@@ -56,7 +57,8 @@ struct mu_parked {
         struct {
             uint64_t incarnation;
             bool recoverable;
-        }; /* of a registration */
+        };                /* of a registration */
+        uint64_t version; /* that a watcher has seen */
     };
     /* of an answer that is ready */
     char *text;
@@ -79,6 +81,8 @@ void mu_desk_deliver(struct mu_desk *desk);
 void mu_desk_answer(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text);
 /* The same with the sentence of the last failed call. */
 void mu_desk_fail(struct mu_ask *ask, enum muster_status status, unsigned payload);
+/* The error is the task's. */
+void mu_desk_fail_of(struct mu_ask *ask, enum muster_status status, int32_t task);
 /* The desk has stopped: the ask has been answered. */
 bool mu_desk_refuses(struct mu_desk *desk, struct mu_ask *ask);
 
@@ -118,6 +122,8 @@ struct mu_line {
 
 struct mu_wish_spot;
 struct mu_meeting;
+struct mu_gathering;
+struct mu_listener;
 
 struct mu_desk {
     struct mu_desk_options o;
@@ -131,6 +137,9 @@ struct mu_desk {
     size_t parked_bytes;
     bool stopped, delivering;
 
+    struct mu_listener *listener; /* NULL: the job has no bell for us */
+    uv_async_t bell;
+    bool armed;
     uv_timer_t timer, recheck;
     uint64_t timer_at; /* of mu_now(); UINT64_MAX: it does not run */
     uv_idle_t idle;
@@ -155,6 +164,9 @@ struct mu_desk {
     int32_t first_to_leave;
     bool leaving_failed;
     char leaving_text[MU_DESK_TEXT];
+
+    struct mu_gathering *gatherings;
+    struct mu_parked_list watchers;
 
     struct mu_parked_list polls;
     bool polled; /* somebody has, ever */
@@ -204,6 +216,12 @@ void mu_work_stop(struct mu_desk *desk);
 void mu_meetings_look(struct mu_desk *desk);
 uint64_t mu_meetings_next(const struct mu_desk *desk); /* when one is to be looked at */
 void mu_meetings_stop(struct mu_desk *desk);
+
+/* ---- gatherings: desk_alive.c; watchers: desk_watch.c ---- */
+void mu_gatherings_look(struct mu_desk *desk);
+void mu_gatherings_stop(struct mu_desk *desk);
+void mu_watchers_look(struct mu_desk *desk);
+void mu_watchers_stop(struct mu_desk *desk);
 
 /* ---- guests: desk_guest.c ---- */
 void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *root);

@@ -406,6 +406,22 @@ struct asked *do_reset(int guest)
     return a;
 }
 
+struct asked *do_watch(int guest, int64_t version)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_watch(desk, &a->ask, version);
+    return a;
+}
+
+struct asked *do_alive(int guest, const int32_t *tasks, size_t count)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_alive(desk, &a->ask, guest, tasks, count);
+    return a;
+}
+
 void register_guests(int first, int count)
 {
     for (int i = first; i < first + count; i++)

@@ -95,6 +95,8 @@ struct asked *do_poll(int guest);
 struct asked *do_report_error(int guest, enum muster_status code, const char *text);
 struct asked *do_shutdown(int guest);
 struct asked *do_reset(int guest);
+struct asked *do_watch(int guest, int64_t version);
+struct asked *do_alive(int guest, const int32_t *tasks, size_t count);
 /* Register them, from `first` on, without a barrier. */
 void register_guests(int first, int count);
 /* From now on it beats before every look for the silent. */
