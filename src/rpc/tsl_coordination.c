@@ -166,6 +166,129 @@ static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
         mu_devices_wait(v, task, q);
 }
 
+static void ask_state(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetTaskState, q);
+    int32_t *tasks = numbers(v, q->source_task, q->n_source_task);
+
+    if (!tasks)
+        return;
+    /* they are usually of one job, whose name serves for all */
+    if (mu_visit_name(v, q->n_source_task ? q->source_task[0]->job_name : no_task.job_name))
+        mu_desk_state(desk, &v->ask, tasks, q->n_source_task);
+    free(tasks);
+}
+
+static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(WatchJobState, q);
+    const struct mu_job *job = mu_jobs_named(&v->service->jobs, q->job_name.data, q->job_name.len);
+
+    if (!job) {
+        refuse_name(v);
+        return;
+    }
+    v->task = job->first; /* the answer is of that job alone */
+    if (mu_visit_name(v, q->job_name))
+        mu_desk_watch(desk, &v->ask, q->version_number);
+}
+
+/* A task's row, with the room for its name and its error. */
+struct row {
+    Mu__TslCoordination__CoordinatedTaskStateInfo info;
+    Mu__TslCoordination__CoordinationServiceError error;
+    named_task name;
+};
+
+static void fill(struct mu_visit *v, struct row *row, const struct muster_task_info *info)
+{
+    mu__tsl_coordination__coordinated_task_state_info__init(&row->info);
+    give_name(v, info->task_id, &row->name);
+    row->name.recoverable = info->recoverable;
+    row->info.task = &row->name;
+    row->info.state = (Mu__TslCoordination__CoordinatedTaskState)mu_reply_state(info->state);
+    row->info.incarnation = info->incarnation;
+    if (info->state != MUSTER_TASK_ERROR)
+        return;
+    mu__tsl_coordination__coordination_service_error__init(&row->error);
+    row->error.source_task = &row->name;
+    row->info.error_payload = &row->error;
+    row->info.error_code = (int32_t)info->error;
+    row->info.error_message = mu_reply_text(info->message);
+}
+
+/* first and last: of the tasks that are told of. */
+static void reply_states(struct mu_visit *v, int32_t first, int32_t last)
+{
+    Mu__TslCoordination__WatchJobStateResponse r = MU__TSL_COORDINATION__WATCH_JOB_STATE_RESPONSE__INIT;
+    size_t count = v->ask.num_tasks;
+    struct row *rows = calloc(count + 1, sizeof *rows);
+    Mu__TslCoordination__CoordinatedTaskStateInfo **each = calloc(count + 1, sizeof *each);
+
+    for (size_t i = 0; rows && each && i < count; i++) {
+        if (v->ask.tasks[i].task_id < first || v->ask.tasks[i].task_id > last)
+            continue;
+        fill(v, &rows[i], &v->ask.tasks[i]);
+        each[r.n_task_state++] = &rows[i].info;
+    }
+    r.task_state = each;
+    r.version_number = v->ask.version;
+    if (rows && each)
+        mu_visit_answer(v, &r.base);
+    else
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu tasks", count);
+    free(rows);
+    free(each);
+}
+
+/* GetTaskStateResponse is the same without the version. */
+static void reply_state(struct mu_visit *v)
+{
+    v->ask.version = 0;
+    reply_states(v, 0, INT32_MAX);
+}
+
+static void reply_watch(struct mu_visit *v)
+{
+    const struct mu_job *job = mu_jobs_of(&v->service->jobs, v->task);
+
+    reply_states(v, job->first, job->first + (job->count - 1));
+}
+
+static void ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetAliveTasks, q);
+    int32_t task, *tasks;
+
+    if (!names(v, q->requesting_task, &task))
+        return;
+    tasks = numbers(v, q->tasks, q->n_tasks);
+    if (tasks)
+        mu_desk_alive(desk, &v->ask, task, tasks, q->n_tasks);
+    free(tasks);
+}
+
+static void reply_alive(struct mu_visit *v)
+{
+    Mu__TslCoordination__GetAliveTasksResponse r = MU__TSL_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
+    size_t count = v->ask.num_alive;
+    named_task *tasks = calloc(count + 1, sizeof *tasks), **each = calloc(count + 1, sizeof *each);
+
+    for (size_t i = 0; tasks && each && i < count; i++) {
+        give_name(v, v->ask.alive[i], &tasks[i]);
+        each[i] = &tasks[i];
+    }
+    r.n_alive_tasks = r.n_incarnations = count;
+    r.alive_tasks = each;
+    r.incarnations = (uint64_t *)(uintptr_t)v->ask.incarnations;
+    if (tasks && each)
+        mu_visit_answer(v, &r.base);
+    else
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu tasks", count);
+    free(tasks);
+    free(each);
+}
+
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
@@ -256,6 +379,8 @@ const struct mu_rpc_method mu_tsl_coordination[] = {
     METHOD("ResetTask", reset_task, ask_reset, mu_reply_empty),
     METHOD("ReportErrorToTask", report_error_to_task, ask_report_to_task, mu_reply_empty),
     METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
+    METHOD("GetTaskState", get_task_state, ask_state, reply_state),
+    METHOD("WatchJobState", watch_job_state, ask_watch, reply_watch),
     METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
     METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
     METHOD("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
@@ -264,6 +389,7 @@ const struct mu_rpc_method mu_tsl_coordination[] = {
     METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
     METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
     METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),
+    METHOD("GetAliveTasks", get_alive_tasks, ask_alive, reply_alive),
     METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
     {0},
 };

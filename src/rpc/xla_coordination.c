@@ -104,6 +104,73 @@ static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
     mu_desk_shutdown(desk, &v->ask, q->source_task_id);
 }
 
+static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(WatchTasks, q);
+
+    mu_desk_watch(desk, &v->ask, q->version_number);
+}
+
+static void ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetAliveTasks, q);
+
+    mu_desk_alive(desk, &v->ask, q->requesting_task_id, q->task_ids, q->n_task_ids);
+}
+
+static void reply_alive(struct mu_visit *v)
+{
+    Mu__XlaCoordination__GetAliveTasksResponse r = MU__XLA_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
+
+    r.n_alive_task_ids = r.n_incarnations = v->ask.num_alive;
+    r.alive_task_ids = (int32_t *)(uintptr_t)v->ask.alive;
+    r.incarnations = (uint64_t *)(uintptr_t)v->ask.incarnations;
+    mu_visit_answer(v, &r.base);
+}
+
+/* A task's row, with the room for its error. */
+struct row {
+    Mu__XlaCoordination__TaskInfo info;
+    Mu__XlaCoordination__CoordinationServiceError error;
+};
+
+static void fill(struct row *row, const struct muster_task_info *info)
+{
+    mu__xla_coordination__task_info__init(&row->info);
+    row->info.task_id = info->task_id;
+    row->info.state = (Mu__XlaCoordination__TaskState)mu_reply_state(info->state);
+    row->info.incarnation = info->incarnation;
+    if (info->state != MUSTER_TASK_ERROR)
+        return;
+    mu__xla_coordination__coordination_service_error__init(&row->error);
+    row->error.source_task_id = info->task_id;
+    row->info.error_payload = &row->error;
+    row->info.error_code = (int32_t)info->error;
+    row->info.error_message = mu_reply_text(info->message);
+}
+
+static void reply_watch(struct mu_visit *v)
+{
+    Mu__XlaCoordination__WatchTasksResponse r = MU__XLA_COORDINATION__WATCH_TASKS_RESPONSE__INIT;
+    size_t count = v->ask.num_tasks;
+    struct row *rows = calloc(count + 1, sizeof *rows);
+    Mu__XlaCoordination__TaskInfo **each = calloc(count + 1, sizeof *each);
+
+    for (size_t i = 0; rows && each && i < count; i++) {
+        fill(&rows[i], &v->ask.tasks[i]);
+        each[i] = &rows[i].info;
+    }
+    r.n_task_state = count;
+    r.task_state = each;
+    r.version_number = v->ask.version;
+    if (rows && each)
+        mu_visit_answer(v, &r.base);
+    else
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu tasks", count);
+    free(rows);
+    free(each);
+}
+
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
@@ -184,6 +251,8 @@ const struct mu_rpc_method mu_xla_coordination[] = {
     METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
     METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
     METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
+    METHOD("WatchTasks", watch_tasks, ask_watch, reply_watch),
+    METHOD("GetAliveTasks", get_alive_tasks, ask_alive, reply_alive),
     METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
     METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
     METHOD("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),

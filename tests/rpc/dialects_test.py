@@ -37,6 +37,38 @@ class Dialects(unittest.TestCase):
         self.assertIn(part, caught.exception.text)
         return caught.exception.payloads
 
+    def test_each_call_of_xla(self):
+        with service(2) as s:
+            c = s.client(xla)
+            for t in (0, 1):
+                r = c.RegisterTask(incarnation=100 + t, source_task_id=t)
+                self.assertEqual(r.service_incarnation, s.incarnation)
+                r = c.Heartbeat(incarnation=100 + t, source_task_id=t)
+                self.assertEqual(r.service_incarnation, s.incarnation)
+            self.keys(c)
+            self.barriers(c, xla, 0, 1)
+            alive = [c.begin("GetAliveTasks", requesting_task_id=t, task_ids=[0, 1]) for t in (0, 1)]
+            for call in alive:
+                r = call.answer()
+                self.assertEqual((list(r.alive_task_ids), list(r.incarnations)), ([0, 1], [100, 101]))
+            r = c.WatchTasks(version_number=-1)
+            self.assertEqual([(t.task_id, t.state, t.incarnation) for t in r.task_state], [(0, 3, 100), (1, 3, 101)])
+            watch = c.begin("WatchTasks", version_number=r.version_number)
+            polls = [c.begin("PollForError", source_task_id=t) for t in (0, 1)]
+            c.DeleteKeyValue(key=b"nothing")
+            self.assertEqual([p.is_done() for p in polls + [watch]], [False] * 3)
+            c.ReportErrorToService(source_task_id=1, error_code=13, error_message="ouch ä".encode())
+            for poll in polls:
+                payloads = self.refused("INTERNAL", "ouch ä", poll.answer)
+                error = xla.CoordinationServiceError.FromString(payloads["CoordinationServiceError"])
+                self.assertEqual((error.source_task_id, error.is_reported_error), (1, True))
+            rows = watch.answer().task_state
+            self.assertEqual([t.state for t in rows], [3, 4])
+            self.assertFalse(rows[0].HasField("error_payload"))
+            self.assertEqual((rows[1].error_code, rows[1].error_payload.source_task_id), (13, 1))
+            self.assertIn("ouch ä", rows[1].error_message.decode())
+            c.ShutdownTask(source_task_id=0)
+
     def keys(self, c):
         """Of xla and tsl: the same."""
         kv = c.dialect.KeyValueEntry
@@ -80,14 +112,60 @@ class Dialects(unittest.TestCase):
         self.assertEqual(dialect.BarrierError.FromString(payloads["BarrierError"]),
                          dialect.BarrierError(barrier_id=b"c", counter=0))
 
+    def test_each_call_of_tensorflow(self):
+        with service(2) as s:
+            c = s.client(tsl)
+            me, you = task(0), task(1)
+            for t in (me, you):
+                self.assertEqual(c.RegisterTask(incarnation=7, source_task=t).leader_incarnation, s.incarnation)
+                self.assertEqual(c.Heartbeat(incarnation=7, source_task=t).leader_incarnation, s.incarnation)
+            self.keys(c)
+            self.barriers(c, tsl, me, you)
+            alive = [c.begin("GetAliveTasks", requesting_task=t, tasks=[me, you]) for t in (me, you)]
+            for call in alive:
+                r = call.answer()
+                self.assertEqual((list(r.alive_tasks), list(r.incarnations)), ([me, you], [7, 7]))
+            waits = [c.begin("WaitForAllTasks", source_task=t) for t in (me, you)]
+            self.assertEqual([w.answer().leader_incarnation for w in waits], [s.incarnation] * 2)
+            r = c.GetTaskState(source_task=[you, me])
+            self.assertEqual({(t.task.task_id, t.task.job_name, t.state) for t in r.task_state},
+                             {(0, b"jax_worker", 3), (1, b"jax_worker", 3)})
+            self.refused("INVALID_ARGUMENT", "", c.GetTaskState, source_task=[task(2)])
+            self.refused("UNIMPLEMENTED", "PollForError", c.ReportErrorToTask, error_code=13)
+            r = c.WatchJobState(job_name=b"jax_worker", version_number=-1)
+            self.assertEqual([t.state for t in r.task_state], [3, 3])
+            self.refused("INVALID_ARGUMENT", "", c.WatchJobState, job_name=b"", version_number=r.version_number + 1000)
+            poll = c.begin("PollForError", source_task=me)
+            c.DeleteKeyValue(key=b"nothing")
+            self.assertFalse(poll.is_done())
+            c.ReportErrorToService(error_origin=you, error_code=13, error_message=b"ouch")
+            payloads = self.refused("INTERNAL", "ouch", poll.answer)
+            error = tsl.CoordinationServiceError.FromString(payloads["CoordinationServiceError"])
+            self.assertEqual((error.source_task, error.is_reported_error), (you, True))
+            c.ResetTask(source_task=you)
+            c.ShutdownTask(source_task=me)
+
+    def test_task_zero_may_be_left_out_and_names_may_be_empty(self):
+        with service(1) as s:
+            a, b = s.client(xla), s.client(tsl)
+            a.begin_bytes("RegisterTask", bytes.fromhex("191111111111111111")).answer()
+            b.begin_bytes("RegisterTask", bytes.fromhex("1911111111111111112a00")).answer()
+            b.begin_bytes("RegisterTask", bytes.fromhex("191111111111111111")).answer()  # no task at all
+            b.RegisterTask(incarnation=0x1111111111111111, source_task=task(0))
+            for job in (b"", b"jax_worker"):
+                name = tsl.CoordinatedTask(job_name=job)
+                r = b.GetAliveTasks(requesting_task=name, tasks=[name])
+                self.assertEqual(list(r.alive_tasks), [name])  # as the client calls it
+            self.refused("ABORTED", "different incarnation", b.RegisterTask, incarnation=1)
+
     def test_a_call_that_means_another_service_is_refused(self):
         with service(1) as s:
             c = clients.Client(s.address, xla, s.incarnation ^ 1)
             s.clients.append(c)
             c.RegisterTask(incarnation=1)
-            for rpc in ("Heartbeat", "GetKeyValue", "Barrier", "PollForError", "ShutdownTask",
+            for rpc in ("Heartbeat", "GetKeyValue", "Barrier", "WatchTasks", "PollForError", "ShutdownTask",
                         "InsertKeyValue", "TryGetKeyValue", "IncrementKeyValue", "GetKeyValueDir", "DeleteKeyValue",
-                        "CancelBarrier", "ReportErrorToService"):
+                        "CancelBarrier", "GetAliveTasks", "ReportErrorToService"):
                 payloads = self.refused("INTERNAL", "wrong service incarnation: requested %d, currently %d" % (
                     s.incarnation ^ 1, s.incarnation), c.begin(rpc).answer)
                 self.assertEqual(payloads["CoordinationServiceError"], b"")
@@ -107,6 +185,29 @@ class Dialects(unittest.TestCase):
             path = "/tensorflow.CoordinationService/NoSuchCall"
             call = b.channel.unary_unary(path)
             self.refused("UNIMPLEMENTED", "", clients.Pending(call.future(b"", timeout=60)).answer)
+
+    def test_jobs_are_numbered_in_the_order_in_which_they_are_told(self):
+        with service(3, "jobs=worker:2,ps:1") as s:
+            c = s.client(tsl)
+            names = [task(0, b"worker"), task(1, b"worker"), task(0, b"ps")]
+            for i, name in enumerate(names):
+                c.RegisterTask(incarnation=50 + i, source_task=name)
+            a = s.client(xla)
+            self.assertEqual([t.incarnation for t in a.WatchTasks(version_number=-1).task_state], [50, 51, 52])
+            r = c.WatchJobState(job_name=b"ps", version_number=-1)
+            self.assertEqual([(t.task, t.incarnation) for t in r.task_state], [(names[2], 52)])
+            calls = [c.begin("GetAliveTasks", requesting_task=n, tasks=names) for n in names]
+            self.assertEqual([list(call.answer().alive_tasks) for call in calls], [names] * 3)
+            for stranger in (task(2, b"worker"), task(1, b"ps"), task(-1, b"ps"), task(0, b"chief"), task(0)):
+                self.refused("INVALID_ARGUMENT", "not in the cluster", c.RegisterTask, incarnation=1,
+                             source_task=stranger)
+            self.refused("INVALID_ARGUMENT", "'chief' is not in the cluster", c.WatchJobState, job_name=b"chief")
+            poll = c.begin("PollForError", source_task=names[0])
+            c.DeleteKeyValue(key=b"nothing")
+            c.ReportErrorToService(error_origin=names[2], error_code=8, error_message=b"full")
+            payloads = self.refused("RESOURCE_EXHAUSTED", "full", poll.answer)
+            error = tsl.CoordinationServiceError.FromString(payloads["CoordinationServiceError"])
+            self.assertEqual(error.source_task, names[2])
 
     def test_one_job_of_any_name_is_not_two(self):
         with service(2) as s:
@@ -256,12 +357,14 @@ class Dialects(unittest.TestCase):
             a.RegisterTask(incarnation=1)
             get = a.begin("GetKeyValue", key=b"never")
             poll = a.begin("PollForError")
+            watch = b.begin("WatchJobState", version_number=a.WatchTasks(version_number=-1).version_number)
             b.DeleteKeyValue(key=b"nothing")
             old = c.begin("KeyValueGet", session_id=s.incarnation, key=b"never", timeout_milliseconds=600000)
             self.refused("FAILED_PRECONDITION", "Session", c.Heartbeat)
             s.stop()
             for call in (get, poll, old):
                 self.refused("CANCELLED", "", call.answer)
+            self.assertEqual(watch.answer(), tsl.WatchJobStateResponse(version_number=-1))
 
 
 if __name__ == "__main__":
