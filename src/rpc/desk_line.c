@@ -2,16 +2,68 @@
  * rpc/desk_line.c: clients' connections, and what becomes of tasks when theirs is gone.
  *
  * A task's line is the one through which it spoke last. A client that waits there for errors gives up when the line
- * breaks: so its task is in error at once. One that does not may come back on another line; when it has not within a
- * second or so, it is lost likewise. Who had called for the shutdown is done, and has left.
+ * breaks: so its task is in error at once, or, where the launcher started its process, a moment later: a connection
+ * closes some milliseconds before the kernel says how the process ended, and that is worth more. One that does not wait
+ * may come back on another line; when it has not within a second or so, it is lost likewise. Who had called for the
+ * shutdown is done, and has left.
+ *
+ * Where the peer's process is known (a Unix socket's), the kernel's word for its end counts as well: others may have
+ * inherited the connection, and hold it open.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "rpc/desk_private.h"
 #include "task/guest.h"
+
+#define WORDS_NS 200000000u /* the launcher has said by then how a process ended, even a large one */
+
+/* What a line hears of its peer's end; outlives it by a turn of the loop. */
+struct mu_ear {
+    uv_poll_t poll;
+    struct mu_line *line;
+    int pidfd;
+};
+
+static void process_ended(uv_poll_t *poll, int status, int events);
+
+static void listen_to(struct mu_line *line)
+{
+    struct mu_ear *ear = line->pid ? calloc(1, sizeof *ear) : NULL;
+
+    if (!ear)
+        return;
+    ear->line = line;
+    ear->pidfd = (int)syscall(SYS_pidfd_open, line->pid, 0);
+    if (ear->pidfd < 0 || uv_poll_init(line->desk->o.loop, &ear->poll, ear->pidfd)) {
+        if (ear->pidfd >= 0)
+            close(ear->pidfd);
+        free(ear);
+        return; /* its connection alone tells */
+    }
+    ear->poll.data = ear;
+    uv_poll_start(&ear->poll, UV_READABLE, process_ended);
+    line->ear = ear;
+}
+
+static void ear_closed(uv_handle_t *handle)
+{
+    struct mu_ear *ear = handle->data;
+
+    close(ear->pidfd);
+    free(ear);
+}
+
+static void stop_listening(struct mu_line *line)
+{
+    if (line->ear)
+        uv_close((uv_handle_t *)&line->ear->poll, ear_closed);
+    line->ear = NULL;
+}
 
 struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *name)
 {
@@ -28,6 +80,7 @@ struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *nam
     if (line->next)
         line->next->prev = line;
     desk->lines = line;
+    listen_to(line);
     return line;
 }
 
@@ -51,57 +104,91 @@ static bool is_there(const struct mu_desk *desk, int32_t task)
     return r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST) && r.incarnation == desk->tasks[task].spoke;
 }
 
-static void lose(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task)
+static void lose(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task, const char *why)
 {
     struct mu_desk_task *t = &desk->tasks[task];
 
     t->lost_at = 0;
-    mu_guest_lost(ctx, (uint32_t)task, t->spoke, t->lost_why);
+    mu_guest_lost(ctx, (uint32_t)task, t->spoke, why);
     free(t->lost_why);
     t->lost_why = NULL;
 }
 
-static void line_is_gone(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task, const struct mu_line *line,
-                         const char *why)
+/* The task is lost after so long, 0: now; unless it comes back. */
+static void lose_in(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task, uint64_t ns, const char *why)
 {
     struct mu_desk_task *t = &desk->tasks[task];
-    bool polled = t->poll_line == line;
-    char text[MU_TEXT_MAX];
+
+    free(t->lost_why);
+    t->lost_why = strdup(why);
+    t->lost_at = mu_now() + ns;
+    if (!ns || !t->lost_why) {
+        lose(desk, ctx, task, why);
+        return;
+    }
+    if (t->lost_at < desk->lost_next)
+        desk->lost_next = t->lost_at;
+    mu_desk_due(desk, t->lost_at);
+}
+
+/* For so long the launcher may have a better word for the task's end than we. */
+static uint64_t awaits_words(const struct mu_desk *desk, int32_t task)
+{
+    return desk->o.pid_of && desk->o.pid_of(desk->o.arg, (uint32_t)task) ? WORDS_NS : 0;
+}
+
+/* The line says nothing for the task any more. `final`: nor can it come back. */
+static void line_is_gone(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task, const char *why, bool final)
+{
+    struct mu_desk_task *t = &desk->tasks[task];
 
     t->line = t->poll_line = NULL;
     if (!is_there(desk, task))
         return;
-    if (t->left) {
+    if (t->left)
         mu_desk_disconnect(desk, ctx, task);
+    else
+        lose_in(desk, ctx, task, final ? awaits_words(desk, task) : desk->o.lost_ns, why);
+}
+
+static void process_ended(uv_poll_t *poll, int status, int events)
+{
+    struct mu_line *line = ((struct mu_ear *)poll->data)->line;
+    struct mu_desk *desk = line->desk;
+    struct mu_ctx *ctx;
+    char why[MU_TEXT_MAX];
+
+    (void)status;
+    (void)events;
+    stop_listening(line);
+    if (desk->stopped || mu_enter(desk->m, &ctx))
         return;
-    }
-    snprintf(text, sizeof text, "its connection (%s) %s without a shutdown", line->name, why);
-    free(t->lost_why);
-    t->lost_why = strdup(text);
-    if (!t->lost_why || polled) {
-        lose(desk, ctx, task);
-        return;
-    }
-    t->lost_at = mu_now() + desk->o.lost_ns;
-    if (t->lost_at < desk->lost_next)
-        desk->lost_next = t->lost_at;
-    mu_desk_due(desk, t->lost_at);
+    snprintf(why, sizeof why, "its process (pid %u) has ended without a shutdown", line->pid);
+    for (uint32_t i = 0; i < desk->num_tasks; i++)
+        if (desk->tasks[i].line == line)
+            line_is_gone(desk, ctx, (int32_t)i, why, true);
+    mu_exit(ctx);
+    mu_desk_look_tasks(desk);
+    mu_desk_deliver(desk);
 }
 
 void mu_desk_hang_up(struct mu_line *line, const char *why)
 {
     struct mu_desk *desk = line->desk;
     struct mu_ctx *ctx;
+    char text[MU_TEXT_MAX];
     bool entered;
 
     while (line->parked)
         mu_desk_drop(desk, line->parked->ask);
+    stop_listening(line);
+    snprintf(text, sizeof text, "its connection (%s) was %s without a shutdown", line->name, why);
     entered = !desk->stopped && !mu_enter(desk->m, &ctx);
     for (uint32_t i = 0; i < desk->num_tasks; i++) {
         struct mu_desk_task *t = &desk->tasks[i];
 
         if (t->line == line && entered)
-            line_is_gone(desk, ctx, (int32_t)i, line, why);
+            line_is_gone(desk, ctx, (int32_t)i, text, t->poll_line == line);
         t->line = t->line == line ? NULL : t->line;
         t->poll_line = t->poll_line == line ? NULL : t->poll_line;
     }
@@ -127,7 +214,7 @@ void mu_lost_due(struct mu_desk *desk, uint64_t now)
         struct mu_desk_task *t = &desk->tasks[i];
 
         if (t->lost_at && t->lost_at <= now)
-            lose(desk, ctx, (int32_t)i);
+            lose(desk, ctx, (int32_t)i, t->lost_why);
         else if (t->lost_at && t->lost_at < desk->lost_next)
             desk->lost_next = t->lost_at;
     }

@@ -110,6 +110,7 @@ struct mu_desk_error {
     char text[MU_DESK_TEXT];
 };
 
+struct mu_ear;
 struct mu_line {
     struct mu_desk *desk;
     struct mu_line *prev, *next;
@@ -117,6 +118,7 @@ struct mu_line {
     uint32_t count;
     size_t bytes;
     uint32_t pid;
+    struct mu_ear *ear; /* NULL: nothing is heard of its process */
     char name[64];
 };
 

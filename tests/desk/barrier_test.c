@@ -274,7 +274,7 @@ static void who_gives_up_stays_arrived(void **state)
     assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
     a = do_meet(0, "b", 1);
     assert_waits(a);
-    hang_up(0, "was closed by its peer");
+    hang_up(0, "closed by its peer");
     assert_met(do_meet(1, "b", 1), MUSTER_OK, 1);
     assert_met(do_meet(0, "b", 1), MUSTER_OK, 1); /* and is told when it asks again */
     counter_close();

@@ -76,7 +76,7 @@ static void close_desk(void)
 {
     for (int i = 0; i < GUESTS; i++)
         if (lines[i])
-            hang_up(i, "was closed by its peer");
+            hang_up(i, "closed by its peer");
     mu_desk_free(desk);
     desk = NULL;
     for (int i = 0; i < 3; i++)
@@ -126,15 +126,20 @@ int counter_strike(void **state)
     return stage_strike(state);
 }
 
-struct mu_line *line_of(int guest)
+struct mu_line *line_of_process(int guest, uint32_t pid)
 {
     char name[32];
 
     snprintf(name, sizeof name, "127.0.0.1:%d", 50000 + guest);
     if (!lines[guest])
-        lines[guest] = mu_desk_line(desk, 0, name);
+        lines[guest] = mu_desk_line(desk, pid, name);
     assert_non_null(lines[guest]);
     return lines[guest];
+}
+
+struct mu_line *line_of(int guest)
+{
+    return line_of_process(guest, 0);
 }
 
 void hang_up(int guest, const char *why)

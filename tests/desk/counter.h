@@ -51,6 +51,8 @@ void counter_reopen(const struct mu_desk_options *options);
 
 /* A guest's line; made when first asked for. */
 struct mu_line *line_of(int guest);
+/* The same, of a process that is known. */
+struct mu_line *line_of_process(int guest, uint32_t pid);
 void hang_up(int guest, const char *why);
 
 /* A new ask on the guest's line; without one when there are too many guests. */

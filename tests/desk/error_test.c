@@ -312,7 +312,7 @@ static void a_guests_error_reaches_tasks_of_the_library(void **state)
     tell_plain(0, act_error_wait);
     stage_until_waiting(0, "an error");
     assert_waits(do_poll(1));
-    hang_up(1, "was reset by its peer");
+    hang_up(1, "reset by its peer");
     r = stage_hear(0);
     assert_status(r, MUSTER_OK);
     memcpy(&e, r.data, sizeof e);

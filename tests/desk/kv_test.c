@@ -205,7 +205,7 @@ static void a_line_that_hangs_up_takes_its_gets_along(void **state)
     counter_open(2, NULL);
     a = do_get(0, "k");
     b = do_get(1, "k");
-    hang_up(0, "was reset by its peer");
+    hang_up(0, "reset by its peer");
     assert_answer(do_insert(1, "k", "v", false), MUSTER_OK);
     assert_value(b, "v");
     assert_false(a->answered);
@@ -355,7 +355,7 @@ static void a_large_directory_is_deleted_in_pieces(void **state)
         do_insert(0, key, "v", false);
     }
     gone = do_delete(0, "big");
-    hang_up(0, "was closed by its peer"); /* it is given up, and goes */
+    hang_up(0, "closed by its peer"); /* it is given up, and goes */
     counter_turn();
     assert_false(gone->answered);
     counter_close();

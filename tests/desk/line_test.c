@@ -1,0 +1,167 @@
+/*
+ * tests/desk/line_test.c: guests' connections that break, and their processes that end.
+ */
+#include "counter.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "task/task.h"
+
+static void a_line_that_breaks_under_a_poll_is_the_tasks_end(void **state)
+{
+    struct asked *other;
+
+    (void)state;
+    counter_open(2, NULL);
+    register_guests(0, 2);
+    assert_waits(do_poll(0));
+    other = do_poll(1);
+    hang_up(0, "reset by its peer");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_ERROR);
+    assert_says_so(other, MUSTER_UNAVAILABLE, "task 0");
+    assert_says(other->text, "its connection (127.0.0.1:50000) was reset by its peer without a shutdown");
+    assert_int_equal(other->ask.origin, 0);
+    assert_false(other->ask.reported);
+    counter_close();
+}
+
+static void a_line_that_breaks_while_the_poll_was_given_up_is_that_too(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    register_guests(0, 2);
+    a = do_poll(0);
+    mu_desk_drop(desk, &a->ask);
+    hang_up(0, "closed by its peer");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_ERROR);
+    counter_close();
+}
+
+static void without_a_poll_the_task_may_come_back_on_another_line(void **state)
+{
+    const struct mu_desk_options o = {.lost_ns = 3600000000000u}, soon = {.lost_ns = 100000000};
+    struct asked *a;
+
+    (void)state;
+    counter_open(3, &o);
+    register_guests(0, 2);
+    hang_up(0, "closed by its peer");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+    assert_answer(do_beat(0, INCARNATION(0)), MUSTER_OK);
+    counter_close();
+    counter_open(3, &soon);
+    register_guests(0, 2);
+    a = do_poll(1);
+    hang_up(0, "closed by its peer");
+    assert_says_so(a, MUSTER_UNAVAILABLE, "was closed by its peer without a shutdown");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_ERROR);
+    counter_close();
+}
+
+static uint32_t child;
+
+static uint32_t pid_of_child(void *arg, uint32_t task)
+{
+    (void)arg;
+    return task == 0 ? child : 0;
+}
+
+/* Where the launcher knows the process, its word for the end comes before that of the connection. */
+static void a_line_that_breaks_leaves_the_launcher_the_first_word(void **state)
+{
+    const struct mu_desk_options o = {.pid_of = pid_of_child};
+    struct asked *a;
+    int player;
+
+    (void)state;
+    counter_open(2, &o);
+    player = stage_player();
+    child = (uint32_t)stage_pid(player);
+    register_guests(0, 2);
+    assert_int_equal(stage_task(0).pid, child);
+    assert_waits(do_poll(0));
+    a = do_poll(1);
+    hang_up(0, "closed by its peer");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+    assert_int_equal(mu_task_process_ended(stage_observer, 0, child, stage_kill(player)), MUSTER_OK);
+    mu_desk_look(desk);
+    assert_true(a->answered);
+    assert_says_so(a, MUSTER_UNAVAILABLE, "killed by signal 9");
+    assert_null(strstr(a->text, "connection"));
+    counter_close();
+    counter_open(2, &o); /* a launcher that says nothing is not waited for */
+    register_guests(0, 2);
+    assert_waits(do_poll(0));
+    a = do_poll(1);
+    hang_up(0, "closed by its peer");
+    assert_says_so(a, MUSTER_UNAVAILABLE, "was closed by its peer without a shutdown");
+    counter_close();
+}
+
+/* Somebody else holds its connection open: the kernel's word counts. */
+static void a_process_that_ends_takes_its_task_along(void **state)
+{
+    struct asked *a;
+    int player;
+
+    (void)state;
+    counter_open(2, NULL);
+    player = stage_player();
+    line_of_process(0, (uint32_t)stage_pid(player));
+    register_guests(0, 2);
+    assert_int_equal(stage_task(0).pid, stage_pid(player));
+    a = do_poll(1);
+    assert_waits(a);
+    stage_kill(player);
+    assert_says_so(a, MUSTER_UNAVAILABLE, "has ended without a shutdown");
+    assert_says(a->text, "task 0 (pid ");
+    counter_close();
+}
+
+static void who_has_left_may_hang_up(void **state)
+{
+    (void)state;
+    counter_open(2, NULL);
+    register_guests(0, 2);
+    assert_waits(do_poll(0));
+    assert_answer(do_shutdown(0), MUSTER_OK);
+    hang_up(0, "closed by its peer");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_DISCONNECTED);
+    assert_answer(do_beat(1, INCARNATION(1)), MUSTER_OK);
+    counter_close();
+}
+
+static void an_old_line_says_nothing_about_a_new_incarnation(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(3, NULL);
+    register_guests(0, 2);
+    do_poll(0);
+    assert_answer(do_reset(0), MUSTER_OK);
+    a = ask(2); /* another line */
+    mu_desk_register(desk, &a->ask, 0, 7, false);
+    assert_answer(a, MUSTER_OK);
+    hang_up(0, "closed by its peer");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+    counter_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_line_that_breaks_under_a_poll_is_the_tasks_end),
+        CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
+        CASE(without_a_poll_the_task_may_come_back_on_another_line),
+        CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
+        CASE(a_process_that_ends_takes_its_task_along),
+        CASE(who_has_left_may_hang_up),
+        CASE(an_old_line_says_nothing_about_a_new_incarnation),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
