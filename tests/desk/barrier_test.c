@@ -286,7 +286,7 @@ static void guests_and_tasks_of_the_library_meet(void **state)
 
     (void)state;
     counter_open(2, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     a = do_meet(1, "b", 0);
     assert_waits(a);
     assert_status(do_barrier(0, "b", 0), MUSTER_OK);
@@ -304,7 +304,7 @@ static void a_task_of_the_library_that_is_killed_ends_the_guests_wait(void **sta
 
     (void)state;
     counter_open(2, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     a = do_meet(1, "b", 0);
     assert_waits(a);
     stage_kill(0);
@@ -320,7 +320,7 @@ static void a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier(v
 
     (void)state;
     counter_open(3, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     stage_tell(0, act_barrier, &b, sizeof b);
     stage_until_waiting(0, "barrier b::0");
     assert_met(do_meet_for(1, "b", 0, 60000), MUSTER_DEADLINE_EXCEEDED, 0);
@@ -391,7 +391,7 @@ static void a_stop_ends_what_guests_wait_for_and_nobody_elses_wait(void **state)
 
     (void)state;
     counter_open(2, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     a = do_meet(1, "b", 0);
     tell_barrier(0, "c", 0);
     stage_until_waiting(0, "barrier c");

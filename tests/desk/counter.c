@@ -57,6 +57,7 @@ void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uin
                                       .heartbeat_timeout_ns = heartbeat_ns};
 
     stage_open(tasks, &c);
+    assert_int_equal(stage_player(), 0);
     beats = calloc(tasks, sizeof *beats);
     last_check = 0;
     kept = -1;
@@ -70,6 +71,13 @@ void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uin
 void counter_open(uint32_t tasks, const struct mu_desk_options *options)
 {
     counter_open_for(tasks, options, 100000000000u);
+}
+
+void counter_enter(int32_t task)
+{
+    struct join_act a = {.task = task};
+
+    assert_status(stage_do(0, act_join, &a, sizeof a), MUSTER_OK);
 }
 
 static void close_desk(void)

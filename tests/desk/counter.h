@@ -43,6 +43,9 @@ struct asked {
 void counter_open(uint32_t tasks, const struct mu_desk_options *options);
 /* The same with a heartbeat timeout: a hundred seconds otherwise, so that nobody is too slow by chance. */
 void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uint64_t heartbeat_ns);
+/* A task of the C library, beside the guests: player 0 of the stage. It was forked before the desk had threads: a child
+ * of a process with threads may find a lock of the sanitizer's held by one that it does not have. */
+void counter_enter(int32_t task);
 /* Guests' lines hang up, the desk goes, and the stage is closed: its audit is clean. */
 void counter_close(void);
 int counter_strike(void **state); /* teardown after a failed test */

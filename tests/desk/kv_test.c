@@ -158,7 +158,7 @@ static void a_get_waits_for_what_a_task_of_the_library_sets(void **state)
 
     (void)state;
     counter_open(2, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     a = do_get(1, "from-c");
     b = do_get(1, "never");
     assert_waits(a);
@@ -172,7 +172,7 @@ static void a_task_of_the_library_gets_what_a_guest_inserts(void **state)
 {
     (void)state;
     counter_open(2, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     tell_text(0, act_kv_get, "k");
     stage_until_waiting(0, "key k");
     assert_answer(do_insert(1, "k", "from a guest", false), MUSTER_OK);
@@ -250,7 +250,7 @@ static void ten_thousand_gets_wait_on_one_line(void **state)
 
     (void)state;
     counter_open(2, NULL);
-    assert_int_equal(stage_enter(0, 0), 0);
+    counter_enter(0);
     for (int i = 0; i < N; i++) {
         snprintf(key, sizeof key, "many/%d", i);
         gets[i] = do_get(1, key);

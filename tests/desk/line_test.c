@@ -74,19 +74,17 @@ static void a_line_that_breaks_leaves_the_launcher_the_first_word(void **state)
 {
     const struct mu_desk_options o = {.pid_of = pid_of_child};
     struct asked *a;
-    int player;
 
     (void)state;
     counter_open(2, &o);
-    player = stage_player();
-    child = (uint32_t)stage_pid(player);
+    child = (uint32_t)stage_pid(0);
     register_guests(0, 2);
     assert_int_equal(stage_task(0).pid, child);
     assert_waits(do_poll(0));
     a = do_poll(1);
     hang_up(0, "closed by its peer");
     assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
-    assert_int_equal(mu_task_process_ended(stage_observer, 0, child, stage_kill(player)), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 0, child, stage_kill(0)), MUSTER_OK);
     mu_desk_look(desk);
     assert_true(a->answered);
     assert_says_so(a, MUSTER_UNAVAILABLE, "killed by signal 9");
@@ -105,17 +103,15 @@ static void a_line_that_breaks_leaves_the_launcher_the_first_word(void **state)
 static void a_process_that_ends_takes_its_task_along(void **state)
 {
     struct asked *a;
-    int player;
 
     (void)state;
     counter_open(2, NULL);
-    player = stage_player();
-    line_of_process(0, (uint32_t)stage_pid(player));
+    line_of_process(0, (uint32_t)stage_pid(0));
     register_guests(0, 2);
-    assert_int_equal(stage_task(0).pid, stage_pid(player));
+    assert_int_equal(stage_task(0).pid, stage_pid(0));
     a = do_poll(1);
     assert_waits(a);
-    stage_kill(player);
+    stage_kill(0);
     assert_says_so(a, MUSTER_UNAVAILABLE, "has ended without a shutdown");
     assert_says(a->text, "task 0 (pid ");
     counter_close();
