@@ -66,11 +66,11 @@ static BIO_METHOD *bio_method(void)
     return method;
 }
 
-/* OpenSSL's own words for the last error, which is forgotten. */
-static const char *last_words(void)
+/* OpenSSL's own words for what went wrong first, all of which is forgotten. */
+static const char *first_words(void)
 {
-    unsigned long code = ERR_peek_last_error();
-    const char *reason = code ? ERR_reason_error_string(code) : NULL;
+    unsigned long code = ERR_peek_error();
+    const char *reason = ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
 
     ERR_clear_error();
     return reason ? reason : "for no reason that it gives";
@@ -96,12 +96,12 @@ static enum muster_status load_files(SSL_CTX *tls, const struct mu_rpc_tls *o)
     if (!o->certificate || !o->private_key)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "TLS needs a certificate and its private key");
     if (SSL_CTX_use_certificate_chain_file(tls, o->certificate) != 1)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the certificate %s cannot be used: %s", o->certificate, last_words());
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the certificate %s cannot be used: %s", o->certificate, first_words());
     if (SSL_CTX_use_PrivateKey_file(tls, o->private_key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(tls) != 1)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "the private key %s cannot be used: %s", o->private_key, last_words());
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the private key %s cannot be used: %s", o->private_key, first_words());
     if (o->authority && SSL_CTX_load_verify_file(tls, o->authority) != 1)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the authority's certificate %s cannot be used: %s", o->authority,
-                       last_words());
+                       first_words());
     return MUSTER_OK;
 }
 
@@ -118,7 +118,7 @@ enum muster_status mu_rpc_tls_open(const struct mu_rpc_tls *o, struct ssl_ctx_st
     if (!tls || !bio_method() || !SSL_CTX_set_min_proto_version(tls, TLS1_3_VERSION) ||
         !SSL_CTX_set_num_tickets(tls, 0) || !SSL_CTX_set_session_id_context(tls, context, sizeof context - 1)) {
         SSL_CTX_free(tls);
-        return mu_fail(MUSTER_INTERNAL, "OpenSSL gives no TLS 1.3: %s", last_words());
+        return mu_fail(MUSTER_INTERNAL, "OpenSSL gives no TLS 1.3: %s", first_words());
     }
     SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_mode(tls,
@@ -180,7 +180,7 @@ int mu_rpc_tls_shake(struct mu_rpc_conn *conn)
         bool clear = reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST;
 
         snprintf(conn->why, sizeof conn->why, "no TLS came about: %s",
-                 clear ? "it speaks in the clear, and this server has a certificate" : last_words());
+                 clear ? "it speaks in the clear, and this server has a certificate" : first_words());
         ERR_clear_error();
     }
     return -1;
@@ -197,7 +197,7 @@ static long result(struct mu_rpc_conn *conn, int ok, size_t n)
     case SSL_ERROR_ZERO_RETURN: return 0;
     case SSL_ERROR_SYSCALL: ERR_clear_error(); return errno ? -1 : 0;
     default:
-        snprintf(conn->why, sizeof conn->why, "its TLS broke: %s", last_words());
+        snprintf(conn->why, sizeof conn->why, "its TLS broke: %s", first_words());
         errno = EBADMSG;
         return -1;
     }
