@@ -34,7 +34,14 @@ static const char *const not_text[] = {"value", "key", "barrier_id", "local_topo
 
 /* ---- what every call shares -------------------------------------------------------------------------------------- */
 
-/* The first field of all requests but Connect's, in which the version stands there. */
+/* What is refused once all nodes have shut down, or failed; of a life, the desk says what became of it. */
+static bool needs_nodes(const ProtobufCMessage *request)
+{
+    return request->descriptor != &mu__xla_runtime__heartbeat_request__descriptor &&
+           request->descriptor != &mu__xla_runtime__shutdown_request__descriptor;
+}
+
+/* The session is the first field of all requests but Connect's, in which the version stands there. */
 static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
 {
     uint64_t session;
@@ -42,13 +49,20 @@ static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
     if (request->descriptor == &mu__xla_runtime__connect_request__descriptor)
         return true;
     session = ((const Mu__XlaRuntime__HeartbeatRequest *)request)->session_id;
-    if (session == mu_desk_incarnation(v->desk))
-        return true;
-    mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
-                  "Session ID of the client, %" PRIu64 ", is not the one of this service: it has been started anew, or "
-                  "the client has not connected",
-                  session);
-    return false;
+    if (session != mu_desk_incarnation(v->desk)) {
+        mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
+                      "Session ID of the client, %" PRIu64
+                      ", is not the one of this service: it has been started anew, "
+                      "or the client has not connected",
+                      session);
+        return false;
+    }
+    if (needs_nodes(request) && mu_desk_is_over(v->desk)) {
+        mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
+                      "The service is closed: all nodes have shut down, or failed");
+        return false;
+    }
+    return true;
 }
 _Static_assert(offsetof(Mu__XlaRuntime__HeartbeatRequest, session_id) ==
                        offsetof(Mu__XlaRuntime__EnumerateDevicesRequest, session_id) &&
@@ -197,6 +211,8 @@ static void told(struct mu_visit *v)
         mu_visit_refuse(v);
         return;
     }
+    free(v->name); /* the topology, which the desk has now */
+    v->name = NULL;
     len = snprintf(id, sizeof id, "EnumerateDevices::%" PRIu64, mu_desk_incarnation(v->desk));
     mu_desk_barrier(v->desk, mu_visit_again(v, met), v->task, id, (size_t)len, ENUMERATE_MS, NULL, 0, 0);
 }

@@ -246,10 +246,10 @@ class Dialects(unittest.TestCase):
 
     # A node of two devices in today's form (1: process, 2: boot id, 3: devices), and in that of 2020 (2: devices).
     @staticmethod
-    def node(number, today):
+    def node(number, today, boot=b"boot"):
         devices = [b"\x08\x00\x12\x01x", b"\x08\x01\x12\x01y"]
         out = bytes([8, number]) if number else b""
-        out += b"\x12\x04boot" if today else b""
+        out += b"\x12\x04" + boot if today else b""
         return out + b"".join((b"\x1a" if today else b"\x12") + bytes([len(d)]) + d for d in devices)
 
     def assert_numbered(self, topology, today):
@@ -311,6 +311,19 @@ class Dialects(unittest.TestCase):
             calls = [c.begin("Shutdown", **session) for c in (one, two)]  # without the node
             for call in calls:
                 call.answer()
+            for rpc in ("KeyValueGet", "KeyValueSet", "EnumerateDevices", "WaitAtBarrier"):
+                self.refused("FAILED_PRECONDITION", "closed", one.begin(rpc, **session).answer)
+
+    def test_devices_are_numbered_node_by_node(self):
+        with service(4) as s:
+            boots = [b"aaaa", b"bbbb", b"aaaa", b"bbbb"]  # two hosts, whose nodes alternate
+            calls = [c.begin("EnumerateDevices", session_id=s.incarnation,
+                             local_topology=[self.node(i, True, boots[i])])
+                     for i, c in enumerate(self.connect(s, 4))]
+            for call in calls:
+                nodes = [node for _, node in fields(call.answer().global_topology)]
+                ids = [dict(fields(device)).get(4, 0) for node in nodes for n, device in fields(node) if n == 3]
+                self.assertEqual(ids, list(range(8)))
 
     def test_what_the_old_service_refuses(self):
         with service(2, "register") as s:
