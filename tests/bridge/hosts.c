@@ -2,6 +2,7 @@
  * tests/bridge/hosts.c: several hosts in one test program: making and ending them, looking at them, stepping them, and
  * their tasks. What is in between is agents.c's.
  */
+#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -199,9 +200,42 @@ static void hush(struct hosts *h)
     }
 }
 
+/* How many other threads of ours do something, be it to begin or to end. */
+static unsigned busy_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    unsigned count = 0;
+    struct dirent *item;
+
+    while (dir && (item = readdir(dir))) {
+        char path[64], text[256] = "";
+        const char *state;
+        FILE *file;
+
+        snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", item->d_name);
+        if (item->d_name[0] == '.' || strtol(item->d_name, NULL, 10) == gettid() || !(file = fopen(path, "re")))
+            continue;
+        state = fgets(text, sizeof text, file) ? strrchr(text, ')') : NULL;
+        count += state && state[2] != 'S';
+        fclose(file);
+    }
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+/* They come to rest by themselves: those that act at our locks, and one that has just been made where it waits. */
+static void await_rest(void)
+{
+    uint64_t until = mu_now() + 5000000000u;
+
+    while (busy_threads() && mu_now() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* sleep: between two looks */
+}
+
 /*
- * Fork while no other thread does anything, not even end: a sanitizer's allocator keeps the locks that another thread
- * held at that moment, in the child for ever.
+ * Fork while no other thread does anything, not even begin or end: a sanitizer's allocator keeps the locks that another
+ * thread held at that moment, in the child for ever.
  */
 static pid_t fork_quietly(struct hosts *h, struct errand *e)
 {
@@ -216,6 +250,8 @@ static pid_t fork_quietly(struct hosts *h, struct errand *e)
             h->agents[i].thread = 0;
         }
     pthread_mutex_lock(&h->lock);
+    if (!h->stepped)
+        await_rest();
     pid = test_fork(run_errand, e);
     pthread_mutex_unlock(&h->lock);
     for (uint32_t i = 0; i < h->count; i++)
