@@ -31,6 +31,7 @@ struct muster_group;
  * Meet the others and build the group. Every member calls with the same name, the same tasks in the same order (NULL,
  * 0: all tasks of the job) and the same data_bytes: the most that a member gives to one collective (0: 256), up to
  * MUSTER_GROUP_DATA_MAX. Waits until all are there. The member's rank is its position. At most MUSTER_GROUP_SIZE_MAX.
+ * Once all are there all get the group, also when one of them has left it again by then.
  */
 MUSTER_API enum muster_status muster_group_create(struct muster *muster, const char *name, const int32_t *task_ids,
                                                   size_t count, size_t data_bytes, muster_deadline deadline,

@@ -83,7 +83,7 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
         mu_wait_look(&w);
         status = mu_roll_read(seg, ctx, &g->key, g->name, &r);
         g->proxy = r.proxy;
-        if (!status && r.there == g->size && r.left < 0 && (!g->spans || r.proxy))
+        if (!status && r.there == g->size && (!g->spans || r.proxy)) /* who has left since had it, too */
             break;
         if (!status)
             status = mu_roll_lost(seg, g->name, &r);

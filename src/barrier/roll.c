@@ -8,7 +8,8 @@
  *
  * An entry that is gone must not be made once more under the same generation: who found the old one full is about to
  * move on, and would wait in the next for those who wait in this. So the name's entry ends before the group's does, and
- * whoever has come looks at the name again: if it has gone on meanwhile, who came was late, and follows.
+ * whoever has come looks at the name again: if it has gone on meanwhile, who came was late, and follows. Unless all
+ * have come: then the others have had this group, and it is ours, too, though they may be at the next already.
  *
  * Areas are written after their publication, so they must outlive every member that may still touch them: they are
  * freed, one edit each, only when every member has left or its process is dead by the kernel's word; then the entry
@@ -133,17 +134,31 @@ static enum mu_verdict come(struct mu_edit *e)
     return MU_PUT;
 }
 
-static bool is_complete(const struct mu_edit *e)
+/* All have come, and while nobody had left: else the last of them would have been refused. */
+static bool have_all_come(const struct mu_edit *e, bool *ret_left)
 {
     const struct mu_group_head *h = e->old;
 
+    *ret_left = false;
     for (uint32_t i = 0; i < h->size; i++) {
         uint32_t flags = ((const struct mu_group_member *)(h + 1))[i].flags;
 
-        if (!(flags & MU_MEMBER_THERE) || (flags & MU_MEMBER_LEFT) || i >= e->old_refs || !e->refs[i])
+        if (!(flags & MU_MEMBER_THERE) || i >= e->old_refs || !e->refs[i])
             return false;
+        *ret_left |= (flags & MU_MEMBER_LEFT) != 0;
     }
     return true;
+}
+
+/*
+ * The group was complete at some moment, if not now: who was as quick as that has it, may have left it, and is perhaps
+ * at the next. Of one that spans hosts the proxy says so.
+ */
+static bool was_complete(const struct mu_coming *c, const struct mu_edit *e)
+{
+    bool left;
+
+    return have_all_come(e, &left) && (!left || !c->spans || (e->old_refs > c->size && e->refs[c->size]));
 }
 
 static enum mu_verdict withdraw(struct mu_edit *e)
@@ -154,7 +169,7 @@ static enum mu_verdict withdraw(struct mu_edit *e)
     c->outcome = NEXT;
     if (!e->version || !mu_roll_well_formed(e->old, e->old_len) || e->old_len != c->value_len)
         return MU_KEEP;
-    if (is_complete(e)) {
+    if (was_complete(c, e)) {
         c->outcome = ATTACHED;
         return MU_KEEP;
     }
@@ -503,11 +518,11 @@ void mu_roll_reap_some(struct mu_ctx *ctx)
 static enum mu_verdict complete(struct mu_edit *e)
 {
     const struct mu_group_head *h = e->old;
-    bool *ret_complete = e->arg;
+    bool *ret_complete = e->arg, left;
 
     e->status = MUSTER_OK;
-    *ret_complete =
-        e->version && mu_roll_well_formed(e->old, e->old_len) && e->old_refs == h->size + 1 && is_complete(e);
+    *ret_complete = e->version && mu_roll_well_formed(e->old, e->old_len) && e->old_refs == h->size + 1 &&
+                    have_all_come(e, &left) && (!left || e->refs[h->size]);
     if (!*ret_complete || e->refs[h->size])
         return MU_KEEP;
     e->value = e->old;

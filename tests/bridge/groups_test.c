@@ -418,6 +418,35 @@ static int come_so(struct muster *m, void *arg)
     return 0;
 }
 
+/* Made, and left at once: nobody's making fails because another has it and has gone. */
+static int makes_and_leaves(struct muster *m, void *arg)
+{
+    for (int i = *(int *)arg; i; i--) {
+        struct muster_group *g;
+
+        if (muster_group_create(m, "g", NULL, 0, 64, muster_after_ms(60000), &g)) {
+            fprintf(stderr, "task %d, %d left: %s\n", (int)muster_task_id(m), i, muster_last_error());
+            return 1;
+        }
+        muster_group_free(g);
+    }
+    return 0;
+}
+
+static void members_that_leave_at_once_have_had_the_same_group(void **state)
+{
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {2, 2}});
+    int often = 300;
+    pid_t pids[4];
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++)
+        pids[i] = hosts_task(h, i, makes_and_leaves, &often);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
 static void members_that_do_not_fit_are_told_so(void **state)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
@@ -449,6 +478,7 @@ int main(void)
         cmocka_unit_test(who_is_missing_is_named_on_every_host),
         cmocka_unit_test(a_lost_host_ends_the_others_instance_and_its_own_do_not_know),
         cmocka_unit_test(who_gives_up_building_spoils_nothing_for_the_next),
+        cmocka_unit_test(members_that_leave_at_once_have_had_the_same_group),
         cmocka_unit_test(members_that_do_not_fit_are_told_so),
     };
 
