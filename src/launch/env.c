@@ -7,6 +7,11 @@
  * Left out on purpose: PMI_* and PMIX_* without a server behind them, and whatever makes a program believe that
  * torchrun's or SLURM's own services are there (TORCHELASTIC_RUN_ID, SLURM_JOB_ID).
  *
+ * Where the coordination service is served (job->grpc) JAX's variables name it, whatever else the launcher's own did,
+ * and jax.distributed.initialize() needs no arguments: it takes the numbers of tasks from Open MPI's variables where
+ * OMPI_MCA_orte_hnp_uri is set, of which it reads nothing when it has an address. (Open MPI itself does not mind: a
+ * program that it did not start is one of its own, by other signs.)
+ *
  * Each task has an array of its own, until it has exec'ed: tasks are started several at once. Its first entries are the
  * same for all tasks of a command and are shared; what differs lies behind the array, in the same block.
  */
@@ -42,6 +47,8 @@ enum what {
     PORT,
     ENDPOINT,
     BINDING,
+    GRPC,
+    MPI, /* with GRPC: what JAX knows a launcher by */
     GPUS /* only in job->own */
 };
 
@@ -95,11 +102,16 @@ static const struct variable {
     {"JAX_NUM_PROCESSES", NUM_TASKS, 0},
     {"JAX_COORDINATOR_ADDRESS", ENDPOINT, 1},
     {"JAX_COORDINATOR_BIND_ADDRESS", BINDING, 1},
+    {"MUSTER_GRPC_ADDRESS", GRPC, 0},
+    {"OMPI_MCA_orte_hnp_uri", MPI, 1},
 };
 #define NUM_VARIABLES (sizeof variables / sizeof variables[0])
 #define NUM_PER_TASK  14
 #define TASK_TEXT_MAX 48
 _Static_assert(NUM_PER_TASK < NUM_VARIABLES, "some are the same for all");
+
+/* Without it JAX, which believes to be under Open MPI, takes the one GPU with the task's number. */
+static const char ordinals[] = "MUSTER_GPU_ORDINALS", devices[] = "JAX_LOCAL_DEVICE_IDS";
 
 static const struct variable *find(const char *name, size_t len)
 {
@@ -191,8 +203,15 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case RECOVERABLE: rc = asprintf(&text, "%s=%d", v->name, job->recoverable); break;
     case ADDRESS: rc = asprintf(&text, "%s=%s", v->name, master(job)); break;
     case PORT: rc = asprintf(&text, "%s=%u", v->name, job->ports[0]); break;
-    case ENDPOINT: rc = asprintf(&text, endpoint, v->name, master(job), job->ports[1]); break;
-    case BINDING: rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->ports[1]); break;
+    case ENDPOINT:
+        rc = job->grpc ? asprintf(&text, "%s=%s", v->name, job->grpc)
+                       : asprintf(&text, endpoint, v->name, master(job), job->ports[1]);
+        break;
+    case BINDING: /* with ours before them: of the idle one that process 0 starts all the same */
+        rc = asprintf(&text, "%s=127.0.0.1:%u", v->name, job->grpc ? 0 : job->ports[1]);
+        break;
+    case GRPC: rc = asprintf(&text, "%s=%s", v->name, job->grpc); break;
+    case MPI: rc = asprintf(&text, "%s=0.0;tcp://127.0.0.1:0", v->name); break;
     case TASK:
     case LOCAL:
     case GPUS:
@@ -214,6 +233,57 @@ static int is_replaced(const struct mu_launch_job *job, const char *entry)
     return 0;
 }
 
+static int is_coordinator(const struct variable *v)
+{
+    return v->what == ENDPOINT || v->what == BINDING;
+}
+
+/* Of the variables that are the same for all; `env` holds what the tasks inherit. */
+static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *job, const struct variable *v)
+{
+    if (v->unless_set && set_in(env->vars, v->name, strlen(v->name)))
+        return 0;
+    switch (v->what) {
+    case RUN_ID: /* it is there */
+    case GPUS: return 0;
+    case TOPOLOGY: return job->topology != NULL;
+    case GRPC:
+    case MPI: return job->grpc != NULL;
+    case BINDING: return job->grpc || (job->ports[0] && !job->part.nodes); /* with others: the program's own choice */
+    case ENDPOINT: return job->grpc || job->ports[0];
+    default: return !v->unless_set || job->ports[0];
+    }
+}
+
+/* gRPC would ask a proxy for the way to this very host (with all that is said in the clear), or hang. */
+static int spare_proxy(struct mu_launch_env *env, const struct mu_launch_job *job)
+{
+    static const char *const proxies[] = {"grpc_proxy", "https_proxy", "http_proxy"};
+    const char *before = set_in(env->vars, "no_grpc_proxy", 13), *colon = job->grpc ? strrchr(job->grpc, ':') : NULL;
+    const char *host =
+        colon && job->grpc[0] == '[' ? job->grpc + 1 : job->grpc; /* without an IPv6 address's brackets */
+    int is_set = 0;
+    char *text;
+
+    for (size_t i = 0; i < sizeof proxies / sizeof proxies[0]; i++)
+        is_set |= set_in(env->vars, proxies[i], strlen(proxies[i])) != NULL;
+    if (!is_set || !colon || strncmp(job->grpc, "unix:", 5) == 0)
+        return 0;
+    if (!before)
+        before = set_in(env->vars, "no_proxy", 8); /* which gRPC reads only where the other is not set */
+    before = before ? strchr(before, '=') + 1 : "";
+    if (asprintf(&text, "no_grpc_proxy=%s%s%.*s", before, *before ? "," : "", (int)(colon - host) - (host != job->grpc),
+                 host) < 0)
+        return -1;
+    for (size_t i = 0; i < env->count; i++)
+        if (strncmp(env->vars[i], "no_grpc_proxy=", 14) == 0) {
+            free(env->vars[i]);
+            env->vars[i] = text;
+            return 0;
+        }
+    return add(env, text);
+}
+
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job)
 {
     char *const *own = job ? job->env : NULL;
@@ -227,7 +297,7 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         count++;
     for (char *const *list = job ? job->own : NULL; list && *list; list++)
         count++;
-    env->vars = calloc(count + NUM_VARIABLES + 1, sizeof *env->vars);
+    env->vars = calloc(count + NUM_VARIABLES + 2, sizeof *env->vars);
     if (!env->vars)
         return -1;
     if (job && add(env, entry(find("MUSTER_RUN_ID", 13), job))) /* first: it is what a process is found by */
@@ -236,6 +306,8 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
         const struct variable *v = find(*list, name_len(*list));
 
         if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
+            continue;
+        if (v && job && job->grpc && is_coordinator(v))
             continue;
         if (!set_in(own, *list, name_len(*list)) && !is_replaced(job, *list) && add(env, strdup(*list)))
             return -1;
@@ -249,13 +321,13 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
         const struct variable *v = &variables[i];
 
-        if (v->what == RUN_ID || v->what == GPUS || (v->what == TOPOLOGY && !job->topology) ||
-            (v->what == BINDING && job->part.nodes) || /* with others: the program's own choice */
-            (v->unless_set && (set_in(env->vars, v->name, strlen(v->name)) || !job->ports[0])))
-            continue;
-        if (add(env, entry(v, job)))
+        if (is_due(env, job, v) && add(env, entry(v, job)))
             return -1;
     }
+    if (spare_proxy(env, job))
+        return -1;
+    env->says_devices =
+        job->grpc && set_in(job->own, ordinals, sizeof ordinals - 1) && !set_in(env->vars, devices, sizeof devices - 1);
     env->own = job->own;
     env->first_task = job->part.first_task;
     return 0;
@@ -263,13 +335,15 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
 
 char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own)
 {
-    size_t num_own = 0, size, n = env->count;
+    size_t num_own = 0, size, room, n = env->count;
     char **vars, *text;
+    const char *list = env->says_devices ? set_in(own ? own : env->own, ordinals, sizeof ordinals - 1) : NULL;
 
     while (env->own && env->own[num_own])
         num_own++;
-    size = (env->count + NUM_PER_TASK + num_own + 1) * sizeof *vars;
-    vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX);
+    size = (env->count + NUM_PER_TASK + num_own + 2) * sizeof *vars;
+    room = sizeof devices + (list ? strlen(list) : 0);
+    vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX + room);
     if (!vars)
         return NULL;
     memcpy(vars, env->vars, env->count * sizeof *vars);
@@ -283,6 +357,10 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
     }
     for (size_t i = 0; i < num_own; i++)
         vars[n++] = own ? own[i] : env->own[i];
+    if (list) {
+        snprintf(text, room, "%s=%s", devices, list + sizeof ordinals);
+        vars[n++] = text;
+    }
     vars[n] = NULL;
     return vars;
 }

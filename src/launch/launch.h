@@ -74,6 +74,7 @@ struct mu_launch_env {
     size_t count;
     char *const *own;    /* whose values differ from task to task: the job's */
     uint32_t first_task; /* of this host */
+    int says_devices;    /* JAX is told each task's MUSTER_GPU_ORDINALS */
 };
 
 /* This host's part of a job of several; all 0: the job has this one alone. */
@@ -90,6 +91,7 @@ struct mu_launch_job {
     uint32_t num_tasks, app, restarts;
     uint32_t num_processors; /* that they may use together; 0: those that we may */
     int recoverable;
+    const char *grpc;           /* where the coordination service is; NULL: the job has none */
     uint16_t ports[2];          /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
     char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
     char *const *own;           /* NAME=..., of which each task has its own value; NULL: none */
