@@ -25,6 +25,7 @@
 #define UNSAID_RETRY_NS     50000000ull
 #define GIVE_UP_NS          5000000000ull /* beyond the grace, on a host without an agent */
 #define GUARD_RESTARTS_MAX  100
+#define GRPC_GRACE_NS       100000000ull /* for others than the tasks, which have ended */
 
 static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
@@ -54,14 +55,15 @@ static void block_signals(struct mu_agent *agent)
     sigdelset(&agent->mask_before, SIGCHLD);
 }
 
-/* A pidfd a task; a pipe, and a file, for each stream that is copied; one where input is. */
+/* A pidfd a task; a pipe, and a file, for each stream that is copied; one where input is; connections of clients. */
 static int raise_file_limit(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     rlim_t streams = options->label ? 2 : (rlim_t)agent->catch_err;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
-    rlim_t need = 64 + (rlim_t)agent->local_tasks * each + hosts;
+    rlim_t guests = options->grpc ? 2 * (rlim_t)agent->num_tasks : 0; /* connections */
+    rlim_t need = 64 + (rlim_t)agent->local_tasks * each + hosts + guests;
     struct rlimit limit;
 
     getrlimit(RLIMIT_NOFILE, &agent->files_before);
@@ -76,7 +78,7 @@ static int raise_file_limit(struct mu_agent *agent)
     return -1;
 }
 
-static int start_guard(struct mu_agent *agent)
+int mu_agent_start_guard(struct mu_agent *agent)
 {
     struct mu_launch_failure failure;
     struct mu_launch_ward ward = {.job = agent->job,
@@ -225,7 +227,7 @@ static int set_up(struct mu_agent *agent)
     if (!options->hosts && mu_agent_take_tasks(agent, options->num_tasks, 0))
         return -1;
     mu_agent_name_job(agent);
-    if (start_guard(agent)) /* before there are threads and much memory: it is forked */
+    if (mu_agent_start_guard(agent))
         return -1;
     if ((options->label || agent->catch_err || mu_agent_leads(agent)) &&
         mu_launch_output_start(&output, &agent->output)) {
@@ -424,7 +426,8 @@ static void supervise(struct mu_agent *agent)
 /* The job once: its segment, its tasks, to the end of the last of them. */
 static void run_once(struct mu_agent *agent)
 {
-    if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent)) {
+    if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
+        mu_agent_serve_grpc(agent)) {
         agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
         return;
     }
@@ -444,6 +447,7 @@ static void clean_up(struct mu_agent *agent)
     mu_health_stop(agent);
     mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
+    mu_agent_stop_grpc(agent, GRPC_GRACE_NS);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;

@@ -31,6 +31,22 @@ struct muster;
 struct mu_launch_plan;
 struct mu_agent_hosts;
 
+/* The coordination service over gRPC: rpc/service.h. Strings may be NULL where it is said what that means. */
+struct mu_agent_grpc {
+    const char *address;          /* "127.0.0.1:0", "unix:/path" */
+    const char *jobs;             /* "worker:2,ps:1"; NULL: the tasks are of one job, whatever its name */
+    uint64_t register_timeout_ns; /* within which all tasks have registered */
+    uint64_t shutdown_timeout_ns; /* the same of their end; 0: they do not wait for each other */
+    int register_barrier;         /* registrations wait for each other */
+    int recoverable;              /* a task's error ends only waits that need it */
+    const char *cert, *key, *ca;  /* files of TLS; NULL: none, and no client needs to prove itself */
+    int insecure;                 /* without TLS at an address that other machines reach */
+    int once;                     /* mu_agent_serve(): until all tasks have shut down */
+};
+
+/* The key in which the job says where that is, and what it does: "ADDRESS connections N parked M". */
+#define MU_AGENT_GRPC_KEY "muster/grpc"
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 struct mu_agent_options {
@@ -53,13 +69,20 @@ struct mu_agent_options {
     uint32_t trace_events;                     /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan;         /* where this host's tasks run; NULL: anywhere */
     enum mu_agent_report report_bindings;
-    const char *metrics; /* address to serve them at; NULL: nowhere */
+    const char *metrics;              /* address to serve them at; NULL: nowhere */
+    const struct mu_agent_grpc *grpc; /* NULL: the coordination service is not served */
     /* Says who does what; at the timeout. NULL: nothing is said. */
     void (*report)(struct muster *muster, FILE *out);
 };
 
 /* Run the job to its end. The exit status of `muster run`; everything that went wrong is said on stderr. */
 int mu_agent_run(const struct mu_agent_options *options);
+
+/*
+ * Serve the coordination service to tasks that others start, until a signal comes. Once it is served, `ready` is called
+ * with the job's name and the address. Exit status of `muster serve`.
+ */
+int mu_agent_serve(const struct mu_agent_options *options, void (*ready)(const char *job, const char *address));
 
 /* What mu_agent_run() would do, on `out`. Exit status. */
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out);

@@ -77,7 +77,8 @@ void mu_agent_name_job(struct mu_agent *agent)
     if (agent->options->job)
         snprintf(agent->job, sizeof agent->job, "%s", agent->options->job);
     else
-        snprintf(agent->job, sizeof agent->job, "run-%d-%06x", (int)getpid(), random & 0xffffff);
+        snprintf(agent->job, sizeof agent->job, "%s-%d-%06x", agent->options->num_apps ? "run" : "serve", (int)getpid(),
+                 random & 0xffffff);
     snprintf(agent->title, sizeof agent->title, "%s", agent->job);
     if (hosts && hosts->node > 0)
         snprintf(agent->job, sizeof agent->job, "%.195s.h%u", agent->title, hosts->node);
@@ -92,6 +93,7 @@ static enum muster_status create(struct mu_agent *agent)
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,
         .trace_events = options->trace_events,
+        .listened = options->grpc != NULL,
     };
     struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
     enum muster_status status = mu_segment_create_hosts(agent->job, &config, hosts, true, &agent->segment);

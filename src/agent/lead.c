@@ -18,7 +18,10 @@ const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, c
     uint32_t host = 0;
 
     if (!b || !b->hosts) {
-        snprintf(buffer, size, "task %u (pid %d)", task_id, (int)agent->tasks[task_id].pid);
+        if (agent->tasks[task_id].pid)
+            snprintf(buffer, size, "task %u (pid %d)", task_id, (int)agent->tasks[task_id].pid);
+        else /* none of ours: muster serve */
+            snprintf(buffer, size, "task %u", task_id);
         return buffer;
     }
     while (host + 1 < b->num_hosts && task_id - b->hosts[host].first_task >= b->hosts[host].tasks)

@@ -492,6 +492,12 @@ const char *mu_metrics_address(const struct mu_metrics *metrics)
     return metrics->address;
 }
 
+void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service)
+{
+    if (metrics)
+        mu_metrics_view_service(metrics->view, service);
+}
+
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count)
 {
     metrics->restarts += count;

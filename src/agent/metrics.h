@@ -14,6 +14,7 @@
 
 struct muster;
 struct mu_metrics;
+struct mu_service;
 
 /*
  * Listen at `addr`: "HOST:PORT" with a numeric host or "localhost", "[V6]:PORT", ":PORT" or "PORT" (both loopback
@@ -25,6 +26,8 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
                      char *why, size_t why_size);
 /* Where it listens, for people: "http://127.0.0.1:9464/metrics", "unix:/run/muster.sock". */
 const char *mu_metrics_address(const struct mu_metrics *metrics);
+/* Those of the coordination service, too; NULL: no longer. */
+void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service);
 /* So many tasks have been started anew. */
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count);
 /* Close everything at once, answers in flight too. The memory goes in the loop's next turns. NULL is allowed. */

@@ -15,6 +15,7 @@
 #include <muster/muster.h>
 #include <muster/stats.h>
 
+#include "rpc/service.h"
 #include "segment/handle.h"
 #include "segment/host_view.h"
 
@@ -26,6 +27,7 @@ struct beat {
 
 struct mu_metrics_view {
     struct muster *muster;
+    struct mu_service *service; /* NULL: none is served */
     uint32_t num_tasks;
     struct beat *beats;
     struct muster_task_info *infos;
@@ -130,6 +132,11 @@ struct mu_metrics_view *mu_metrics_view_new(struct muster *muster)
     }
     mu_metrics_look(view);
     return view;
+}
+
+void mu_metrics_view_service(struct mu_metrics_view *view, struct mu_service *service)
+{
+    view->service = service;
 }
 
 void mu_metrics_view_free(struct mu_metrics_view *view)
@@ -329,6 +336,22 @@ static void put_job(struct text *text, const struct mu_metrics_view *view, const
         info->run_id[1], muster_version(), view->num_tasks);
 }
 
+static void put_call(void *arg, const char *method, const char *code, uint64_t count)
+{
+    put(arg, "muster_grpc_calls_total{method=\"%s\",code=\"%s\"} %" PRIu64 "\n", method, code, count);
+}
+
+static void put_service(struct text *text, const struct mu_service *service)
+{
+    struct mu_service_stats stats;
+
+    mu_service_stats(service, &stats);
+    gauge(text, "muster_grpc_connections", "Connections of clients of the coordination service.", stats.connections);
+    gauge(text, "muster_grpc_parked", "Calls that wait for their answer.", stats.parked);
+    head(text, "muster_grpc_calls_total", "counter", "Calls that were answered, by method and code.");
+    mu_service_calls(service, put_call, text);
+}
+
 char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t *ret_len, const char **ret_why)
 {
     struct muster_segment_info info;
@@ -348,6 +371,8 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
     put_segment(&text, &info);
     if (mu_is_bridged(muster_segment_of(view->muster)))
         put_hosts(&text, muster_segment_of(view->muster));
+    if (view->service)
+        put_service(&text, view->service);
     if (text.failed) {
         *ret_why = "no memory for the answer";
         free(text.data);

@@ -131,6 +131,7 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
                                     .num_processors = options->plan ? options->plan->num_processors : 0,
                                     .app = app,
                                     .restarts = options->restarts,
+                                    .grpc = options->grpc ? options->grpc->address : NULL,
                                     .recoverable = options->restart_tasks,
                                     .env = options->apps[app].env,
                                     .own = options->plan ? mu_launch_plan_place(options->plan, 0)->env : NULL,

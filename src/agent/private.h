@@ -7,6 +7,8 @@
  * tasks.c    start the tasks, reap them, signal them
  * company.c  when the threads start
  * leftover.c after the last task: end what the tasks left behind
+ * grpc.c     the coordination service for JAX and TensorFlow, in the same loop
+ * serve.c    the same without tasks
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
  * adopt.c    a job whose launcher has died
@@ -111,6 +113,10 @@ struct mu_agent {
     struct mu_launch_terminal terminal;
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
+    struct mu_service *service; /* NULL: none is served */
+    uv_timer_t grpc_timer;
+    int grpc_stopped;
+    char grpc_way[160], grpc_note[220]; /* its address for the tasks; what stands in its key */
     struct mu_health *health;
     int gpu_failed;                 /* the root cause is a GPU's failure */
     struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
@@ -142,6 +148,8 @@ int mu_agent_set_up_loop(struct mu_agent *agent);
 void mu_agent_turn(struct mu_agent *agent);
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_metrics(struct mu_agent *agent);
+/* Start the process that cleans up after us: before there are threads and much memory, for it is forked. */
+int mu_agent_start_guard(struct mu_agent *agent);
 /* Stop the tasks, then ourselves; go on together. */
 void mu_agent_suspend(struct mu_agent *agent);
 void mu_agent_take_signals(struct mu_agent *agent);
@@ -160,6 +168,14 @@ void mu_agent_kill_all(struct mu_agent *agent);
 void mu_agent_end_by_signal(struct mu_agent *agent, int number);
 /* The guard has ended: start another, or end the job. */
 void mu_agent_guard_died(struct mu_agent *agent);
+
+/* ---- grpc.c ---- */
+/* Serve it, where that is asked for. 0, or -1 with the reason said. */
+int mu_agent_serve_grpc(struct mu_agent *agent);
+/* Something has happened to a task: whoever waits there may have his answer. */
+void mu_agent_look_grpc(struct mu_agent *agent);
+/* Answer all that waits, and end; clients have so long to take that in. */
+void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns);
 
 /* ---- attempt.c ---- */
 /* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */

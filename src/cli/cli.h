@@ -45,6 +45,12 @@ enum mu_cli_option_id {
     MU_OPT_GPUS_PER_TASK,
     MU_OPT_GPU_VISIBILITY,
     MU_OPT_GRACE,
+    MU_OPT_GRPC,
+    MU_OPT_GRPC_CA,
+    MU_OPT_GRPC_CERT,
+    MU_OPT_GRPC_INSECURE,
+    MU_OPT_GRPC_KEY,
+    MU_OPT_GRPC_RECOVERABLE,
     MU_OPT_HEAP,
     MU_OPT_HEARTBEAT_TIMEOUT,
     MU_OPT_HELP,
@@ -54,6 +60,7 @@ enum mu_cli_option_id {
     MU_OPT_INPUT,
     MU_OPT_INSTANCE,
     MU_OPT_JOB,
+    MU_OPT_JOBS,
     MU_OPT_JOIN,
     MU_OPT_JOIN_TIMEOUT,
     MU_OPT_JSON,
@@ -69,15 +76,19 @@ enum mu_cli_option_id {
     MU_OPT_NODES,
     MU_OPT_NODE_ID,
     MU_OPT_NUM,
+    MU_OPT_ONCE,
     MU_OPT_ONLY,
     MU_OPT_OUTPUT,
     MU_OPT_PROTO,
+    MU_OPT_REGISTER_BARRIER,
+    MU_OPT_REGISTER_TIMEOUT,
     MU_OPT_REPORT_BINDINGS,
     MU_OPT_RESTARTS,
     MU_OPT_RESTART_DELAY,
     MU_OPT_RESTART_POLICY,
     MU_OPT_RSH,
     MU_OPT_SECONDS,
+    MU_OPT_SHUTDOWN_TIMEOUT,
     MU_OPT_SORT,
     MU_OPT_STATE,
     MU_OPT_STDIN,
@@ -144,9 +155,9 @@ struct mu_cli_call {
     char **words; /* all of it, as it was typed behind the verb; NULL-terminated */
 };
 
-extern const struct mu_cli_verb mu_cli_run, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv, mu_cli_barrier,
-    mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_trace, mu_cli_topo, mu_cli_bench, mu_cli_doctor, mu_cli_version,
-    mu_cli_help;
+extern const struct mu_cli_verb mu_cli_run, mu_cli_serve, mu_cli_agent, mu_cli_status, mu_cli_top, mu_cli_kv,
+    mu_cli_barrier, mu_cli_task, mu_cli_event, mu_cli_segment, mu_cli_trace, mu_cli_topo, mu_cli_bench, mu_cli_doctor,
+    mu_cli_version, mu_cli_help;
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "base/process.h"
 #include "kv/size.h"
 #include "segment/cluster.h"
@@ -237,6 +238,21 @@ static void time_groups(struct mu_cli_picture *picture)
     }
 }
 
+/* "127.0.0.1:4711 connections 4 parked 8": any task could have written something else there. */
+static void take_grpc(struct muster *muster, struct mu_cli_picture *picture)
+{
+    struct mu_cli_grpc *grpc = &picture->grpc;
+    char text[256];
+    size_t len;
+
+    if (picture->creator_gone || picture->segment.closed ||
+        muster_kv_try_get(muster, MU_AGENT_GRPC_KEY, MUSTER_NTS, text, sizeof text - 1, &len, NULL) != MUSTER_OK)
+        return;
+    text[len] = 0;
+    if (sscanf(text, "%159s connections %u parked %u", grpc->address, &grpc->connections, &grpc->parked) != 3)
+        grpc->address[0] = 0;
+}
+
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
                                        struct mu_cli_picture *ret_picture)
 {
@@ -258,6 +274,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     }
     picture.in_error = muster_error_wait(muster, muster_after_ns(0), &picture.error) == MUSTER_OK;
     picture.creator_gone = is_creator_gone(muster, &picture);
+    take_grpc(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();

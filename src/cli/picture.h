@@ -51,6 +51,12 @@ struct mu_cli_host {
     uint32_t connected, in_error; /* of its tasks */
 };
 
+/* The coordination service, as its agent noted it. */
+struct mu_cli_grpc {
+    char address[160]; /* "": none is served */
+    unsigned connections, parked;
+};
+
 struct mu_cli_picture {
     struct muster_segment_info segment;
     uint64_t now_ns, heartbeat_timeout_ns;
@@ -62,6 +68,7 @@ struct mu_cli_picture {
     struct mu_meeting *meetings;
     size_t num_meetings;
     uint64_t keys, key_bytes;
+    struct mu_cli_grpc grpc;
     struct mu_cli_host *hosts; /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
     int in_error; /* some non-recoverable task is: */

@@ -182,6 +182,13 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
 
         fprintf(out, "hosts    %s; this is host %u\n", mu_cli_host_summary(picture, summary), picture->own_host);
     }
+    if (picture->grpc.address[0]) {
+        fputs("grpc     ", out);
+        mu_cli_print_line(out, picture->grpc.address);
+        fprintf(out, ": %u connection%s, %u call%s\n", picture->grpc.connections,
+                picture->grpc.connections == 1 ? "" : "s", picture->grpc.parked,
+                picture->grpc.parked == 1 ? " waits" : "s wait");
+    }
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d (pid %u) %s ago, %s: ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id, picture->error.pid, mu_cli_age(picture->error.since_ns, age),

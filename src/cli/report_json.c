@@ -148,6 +148,19 @@ static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *pi
     mu_cli_json_close(json, ']');
 }
 
+static void json_grpc(struct mu_cli_json *json, const struct mu_cli_grpc *grpc)
+{
+    if (!grpc->address[0]) {
+        mu_cli_json_null(json, "grpc");
+        return;
+    }
+    mu_cli_json_open(json, "grpc", '{');
+    mu_cli_json_text(json, "address", grpc->address);
+    mu_cli_json_unsigned(json, "connections", grpc->connections);
+    mu_cli_json_unsigned(json, "parked", grpc->parked);
+    mu_cli_json_close(json, '}');
+}
+
 void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
 {
     struct mu_cli_json json;
@@ -175,6 +188,7 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
         json_task(&json, picture, &picture->tasks[i]);
     mu_cli_json_close(&json, ']');
     json_hosts(&json, picture);
+    json_grpc(&json, &picture->grpc);
     mu_cli_json_meetings(&json, picture);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "agent/metrics_address.h"
+#include "cli/grpc.h"
 #include "cli/picture.h"
 #include "segment/format.h"
 
@@ -111,6 +112,10 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     if (options->survive && options->stdin_to == MU_AGENT_STDIN_ALL)
         return mu_cli_usage(call, "--survive and --stdin all exclude each other: it is copied by the launcher, which "
                                   "the tasks may outlive");
+    if (options->survive && options->grpc)
+        return mu_cli_usage(call,
+                            "--survive and --grpc exclude each other: the tasks' clients end with the service, and "
+                            "that with the launcher");
     if (options->survive && options->memfd)
         return mu_cli_usage(call,
                             "--survive and --memfd exclude each other: without a name nobody could adopt the job");
@@ -255,20 +260,25 @@ static int take_heap(struct mu_cli_call *call, uint64_t *ret_bytes)
     return mu_cli_usage(call, "--heap %s: %s", call->values[MU_OPT_HEAP], muster_last_error());
 }
 
-static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
+int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     int code;
 
     if (options->job && !mu_cli_valid_job(options->job))
         return mu_cli_usage(call, "'%.60s%s' is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'",
                             options->job, strlen(options->job) > 60 ? "..." : "");
-    code = mu_cli_take_end(call, options);
-    if (!code)
-        code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
+    code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
         code = take_heap(call, &options->heap_bytes);
+    return code ? code : take_trace(call, &options->trace_events);
+}
+
+static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
+{
+    int code = mu_cli_take_segment(call, options);
+
     if (!code)
-        code = take_trace(call, &options->trace_events);
+        code = mu_cli_take_end(call, options);
     if (!code)
         code = take_stdin(call, options->num_tasks, &options->stdin_to);
     if (!code)
@@ -312,8 +322,11 @@ static int run_run(struct mu_cli_call *call)
 {
     struct mu_cli_job job = {.apps.dry_run = call->values[MU_OPT_DRY_RUN] != NULL};
     struct mu_cli_hosts hosts = {.orders.attempt = 0};
-    int code = mu_cli_hosts_take(call, &job, &hosts);
+    struct mu_agent_grpc grpc = {.address = NULL};
+    int code = mu_cli_take_grpc(call, &grpc, &job.options);
 
+    if (!code)
+        code = mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
         code = mu_cli_job_take(call, &job, job.hosts ? mu_cli_hosts_place : NULL);
     if (!code && job.options.hosts && !job.apps.dry_run)
@@ -350,12 +363,13 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
     {MU_OPT_SURVIVE, 0, "survive", "[=D]", "the tasks outlive the launcher's death; see 'muster agent'"},
     MU_CLI_METRICS,
+    {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks"},
+    MU_CLI_GRPC_OPTIONS,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
     {MU_OPT_DRY_RUN, 0, "dry-run", NULL, "say what would be started, and start nothing"},
-    {MU_OPT_HEAP, 0, "heap", "SIZE", "address space of the segment's heap (default 1G)"},
-    {MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", "a task silent for D is in error (default 10s)"},
+    MU_CLI_SEGMENT_OPTIONS,
     {MU_OPT_MEMFD, 0, "memfd", NULL, "keep the segment in a memfd instead of /dev/shm"},
     MU_CLI_END,
 };

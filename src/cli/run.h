@@ -55,6 +55,8 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
 void mu_cli_job_done(struct mu_cli_job *job);
 /* What run and agent have both: the timeout, the grace, whether a failure ends the job; the metrics' address. */
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options);
+/* What run and serve have both: the job's name, its segment. */
+int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *options);
 /* At the timeout: who does what. */
 void mu_cli_say_who(struct muster *muster, FILE *out);
 
@@ -83,6 +85,12 @@ void mu_cli_hosts_done(struct mu_cli_hosts *hosts);
          "a failing task ends the job at once (default), or does not"},                                                \
     {                                                                                                                  \
         MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"                    \
+    }
+#define MU_CLI_SEGMENT_OPTIONS                                                                                         \
+    {MU_OPT_HEAP, 0, "heap", "SIZE", "address space of the segment's heap (default 1G)"},                              \
+    {                                                                                                                  \
+        MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D",                                                         \
+            "a task silent for D is in error (default 10s; with --grpc 100s)"                                          \
     }
 #define MU_CLI_METRICS                                                                                                 \
     {                                                                                                                  \

@@ -58,6 +58,11 @@ check 2 elsewhere -n 2 --bind-to gpu true : -n 2 --env CUDA_VISIBLE_DEVICES=0 tr
 err_has "CUDA_VISIBLE_DEVICES=0 contradicts --bind-to gpu, which gives task 2 $U0,"
 check 2 run --env MUSTER_GPUS=0 true
 err_has 'MUSTER_GPUS is set by muster itself'
+check 0 elsewhere --grpc -n 2 --bind-to gpu --gpus-per-task 2 true
+[ "$(grep -o 'JAX_LOCAL_DEVICE_IDS=.*' "$OUT")" = "$(printf 'JAX_LOCAL_DEVICE_IDS=0,1\nJAX_LOCAL_DEVICE_IDS=2,3')" ] ||
+    fail "JAX is not told which GPUs are its own"
+check 0 env JAX_LOCAL_DEVICE_IDS=7 HWLOC_XMLFILE="$FOUR" "$MUSTER" run --dry-run --grpc -n 1 --bind-to gpu true
+grep -q 'JAX_LOCAL_DEVICE_IDS' "$OUT" && fail "what the user says is changed"
 
 # ---- real processes ----
 first=$(sed -n 's/^Cpus_allowed_list:\t\([0-9]*\).*/\1/p' /proc/self/status)
