@@ -78,7 +78,7 @@ struct sim_workload {
     void (*finish)(void);                /* after the last scavenging: the oracle */
 };
 extern const struct sim_workload sim_kv, sim_counter, sim_parts, sim_wait, sim_tasks, sim_barrier, sim_group, sim_event,
-    sim_alive, sim_full, sim_slots, sim_last, sim_recover, sim_regroup, sim_brim;
+    sim_alive, sim_full, sim_slots, sim_last, sim_recover, sim_regroup, sim_brim, sim_guests;
 
 /* sched.c */
 struct sim_task *sim_add(void (*body)(struct sim_task *t), int id, void *arg);

@@ -14,7 +14,7 @@
 
 static const struct sim_workload *const workloads[] = {
     &sim_kv,    &sim_counter, &sim_parts, &sim_wait, &sim_tasks,   &sim_barrier, &sim_group, &sim_event,
-    &sim_alive, &sim_full,    &sim_slots, &sim_last, &sim_recover, &sim_regroup, &sim_brim};
+    &sim_alive, &sim_full,    &sim_slots, &sim_last, &sim_recover, &sim_regroup, &sim_brim,  &sim_guests};
 enum { WORKLOADS = sizeof workloads / sizeof workloads[0], BATCH = 64, SCHEDULE_SECONDS = 100 };
 
 static const char *const mutations[SIM_MUTATIONS] = {"none",          "lose-wakes", "lose-epoch",
