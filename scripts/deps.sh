@@ -31,6 +31,7 @@ check  pkgconf             checks muster.pc
 check  protobuf-compiler   another reader of the messages that muster writes
 check  python3-protobuf    another writer of them, to compare with
 check  python3-grpcio      clients of gRPC that are not muster's own
+check  openssl             makes certificates for clients of gRPC
 check  python3-yaml        reads the Kubernetes job of docs/HOSTS.md
 check  slurmctld           Slurm's controller: jobs that srun starts are tested
 check  slurmd              Slurm's node daemon, several on this machine
