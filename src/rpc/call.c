@@ -295,11 +295,12 @@ void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len)
         answered(call);
 }
 
-void mu_rpc_send(struct mu_rpc_call *call, const void *message, size_t len)
+bool mu_rpc_send(struct mu_rpc_call *call, const void *message, size_t len)
 {
-    if (call->phase == MU_CALL_BEGUN && !add(call, message, len))
-        return;
+    if (!add(call, message, len))
+        return false;
     respond(call);
+    return true;
 }
 
 void mu_rpc_finish(struct mu_rpc_call *call)

@@ -5,6 +5,7 @@
  *   conn.c     a connection's bytes           session.c  HTTP/2's events, from nghttp2
  *   call.c     a call from begin to answer    message.c  gRPC's messages within a call's bytes
  *   deadline.c the calls' deadlines           tls.c      the same bytes through TLS
+ *   probe.c    the service that tells whether the others are served
  */
 #ifndef MU_RPC_PRIVATE_H
 #define MU_RPC_PRIVATE_H
@@ -22,6 +23,7 @@
 struct ssl_st;
 struct ssl_ctx_st;
 struct z_stream_s;
+struct mu_rpc_watch;
 
 /* A message of an answer, with its prefix. */
 struct mu_rpc_piece {
@@ -132,6 +134,7 @@ struct mu_rpc {
     struct z_stream_s *inflate[2]; /* gzip, deflate */
     struct mu_rpc_call *watching;  /* of health: by their user's argument */
     struct mu_descriptors *descriptors;
+    struct mu_rpc_watch *watches; /* of the server's health */
     uint8_t in[MU_RPC_IN_BYTES], out[MU_RPC_OUT_BYTES];
 };
 
@@ -203,5 +206,9 @@ enum { MU_TLS_READS, MU_TLS_WRITES, MU_TLS_DONE };
 int mu_rpc_tls_shake(struct mu_rpc_conn *conn);
 long mu_rpc_tls_read(struct mu_rpc_conn *conn, void *to, size_t size);
 long mu_rpc_tls_write(struct mu_rpc_conn *conn, const void *from, size_t size);
+
+/* probe.c: ends with a NULL path */
+extern const struct mu_rpc_method mu_rpc_health_methods[];
+void mu_rpc_health_stop(struct mu_rpc *rpc);
 
 #endif

@@ -66,7 +66,7 @@ static uint32_t hash(const char *text, size_t len)
 
 static int fill_table(struct mu_rpc *rpc)
 {
-    const struct mu_rpc_method *const lists[] = {rpc->options.methods};
+    const struct mu_rpc_method *const lists[] = {rpc->options.methods, mu_rpc_health_methods};
     uint32_t count = 0, size = 16;
 
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
@@ -344,6 +344,7 @@ void mu_rpc_stop(struct mu_rpc *rpc, uint64_t grace_ns, void (*stopped)(void *ar
     rpc->stopped = stopped;
     rpc->stop_ms = mu_rpc_now(rpc) + grace_ns / 1000000;
     close_listeners(rpc);
+    mu_rpc_health_stop(rpc);
     for (struct mu_rpc_conn *conn = rpc->conns; conn; conn = conn->next)
         mu_session_stop(conn);
     uv_ref((uv_handle_t *)&rpc->tick);

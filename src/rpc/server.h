@@ -85,7 +85,7 @@ void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len);
 void mu_rpc_refuse(struct mu_rpc_call *call, enum muster_status status, const char *text, const void *details,
                    size_t len);
 /* A stream of answers: any number of messages, then mu_rpc_finish() or mu_rpc_refuse(). */
-void mu_rpc_send(struct mu_rpc_call *call, const void *message, size_t len);
+bool mu_rpc_send(struct mu_rpc_call *call, const void *message, size_t len); /* false: it was refused, and is over */
 void mu_rpc_finish(struct mu_rpc_call *call);
 
 #endif

@@ -184,6 +184,32 @@ def fails_quietly(client):
         return error.code() == grpc.StatusCode.UNAVAILABLE
 
 
+def health():
+    """grpc.health.v1, whose messages are one field each."""
+    with served() as server, Client(server) as client:
+        probe = client.channel.unary_unary("/grpc.health.v1.Health/Check")
+        watch = client.channel.unary_stream("/grpc.health.v1.Health/Watch")
+        for service in b"", b"mu.test.Test", b"grpc.health.v1.Health":
+            check(probe(b"\x0a%c%s" % (len(service), service)) == b"\x08\1", "%s is not healthy", service)
+        check(probe(b"") == b"\x08\1" and probe(b"\x0a\0\x0a\x0cmu.test.Test") == b"\x08\1", "the server is not healthy")
+        for service in b"mu.test.Tes", b"mu.test.Test2", b"x":
+            error = fails(probe, b"\x0a%c%s" % (len(service), service))
+            check(error.code() == grpc.StatusCode.NOT_FOUND, "%s: %s", service, error.code())
+        for wrong in b"\x0a", b"\x0a\2x", b"\x0a\xff\xff\xff\xff\xff\xff", b"\x12\0", b"x":
+            check(fails(probe, wrong).code() == grpc.StatusCode.INVALID_ARGUMENT, "%r is taken", wrong)
+            check(fails(next, watch(wrong)).code() == grpc.StatusCode.INVALID_ARGUMENT, "%r is taken", wrong)
+        watches = [watch(b"") for _ in range(100)]
+        check(all(next(one) == b"\x08\1" for one in watches), "a watcher is not told")
+        unknown = watch(b"\x0a\1x")
+        check(next(unknown) == b"\x08\3", "who watches a service that is not there is not told")
+        watches.pop().cancel()
+        short = watch(b"", timeout=0.1)
+        check(next(short) == b"\x08\1" and fails(next, short).code() == grpc.StatusCode.DEADLINE_EXCEEDED, "a watch with a deadline")
+        server.stop()
+        for one in watches + [unknown]:
+            check(list(one) == [b"\x08\2"], "a watcher is not told of the end")
+
+
 def threads():
     """Many threads and connections at once, each with its own bytes."""
     def work(server, number, wrong):
@@ -209,4 +235,5 @@ deadlines()
 many(10000 if os.environ.get("VARIANT", "").startswith("release") else 2000)
 sockets()
 stopping()
+health()
 threads()

@@ -1,0 +1,140 @@
+/*
+ * rpc/probe.c: grpc.health.v1.Health, as load balancers, Kubernetes and grpc_health_probe ask it.
+ *
+ * The server as a whole ("") and each service that it has are healthy while the server runs. A watcher is told so, and
+ * of the end: it is the one change that there is.
+ */
+#include "rpc/private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SERVING = 1, NOT_SERVING = 2, SERVICE_UNKNOWN = 3 };
+
+struct mu_rpc_watch {
+    struct mu_rpc_watch *next, *before;
+    struct mu_rpc_call *call;
+};
+
+/* HealthCheckRequest{1: string service}: of several the last counts. False: it is none. */
+static bool read_service(const uint8_t *at, size_t len, const char **ret_service, size_t *ret_len)
+{
+    const uint8_t *end = at + len;
+
+    *ret_service = "";
+    *ret_len = 0;
+    while (at < end) {
+        size_t size = 0;
+        unsigned shift = 0;
+
+        if (*at++ != (1 << 3 | 2)) /* the message has no other field */
+            return false;
+        do {
+            if (at == end || shift > 28)
+                return false;
+            size |= (size_t)(*at & 127) << shift;
+            shift += 7;
+        } while (*at++ & 128);
+        if (size > (size_t)(end - at))
+            return false;
+        *ret_service = (const char *)at;
+        *ret_len = size;
+        at += size;
+    }
+    return true;
+}
+
+static bool is_served(const struct mu_rpc *rpc, const char *service, size_t len)
+{
+    if (len == 0)
+        return true;
+    for (uint32_t i = 0; i <= rpc->table_mask; i++)
+        if (rpc->table[i]) {
+            const char *name = rpc->table[i]->path + 1, *slash = strchr(name, '/');
+
+            if (slash && (size_t)(slash - name) == len && memcmp(name, service, len) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* SERVING or SERVICE_UNKNOWN; 0: the call is refused. */
+static uint8_t look(struct mu_rpc_call *call, const void *body, size_t len)
+{
+    const char *service;
+    size_t service_len;
+
+    if (!read_service(body, len, &service, &service_len)) {
+        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT, "the message is no HealthCheckRequest");
+        return 0;
+    }
+    return is_served(call->conn->rpc, service, service_len) ? SERVING : SERVICE_UNKNOWN;
+}
+
+static void begin_check(struct mu_rpc_call *call, const void *body, size_t len)
+{
+    uint8_t status = look(call, body, len);
+
+    if (status == SERVICE_UNKNOWN)
+        mu_call_refuse(call, MUSTER_NOT_FOUND, "there is no such service here");
+    else if (status)
+        mu_rpc_answer(call, (const uint8_t[]){1 << 3, status}, 2);
+}
+
+static void forget(struct mu_rpc_watch *watch)
+{
+    struct mu_rpc *rpc = watch->call->conn->rpc;
+
+    if (watch->before)
+        watch->before->next = watch->next;
+    else
+        rpc->watches = watch->next;
+    if (watch->next)
+        watch->next->before = watch->before;
+    free(watch);
+}
+
+static void on_ended(void *arg)
+{
+    forget(arg);
+}
+
+static void begin_watch(struct mu_rpc_call *call, const void *body, size_t len)
+{
+    uint8_t status = look(call, body, len);
+    struct mu_rpc *rpc = call->conn->rpc;
+    struct mu_rpc_watch *watch;
+
+    if (!status)
+        return;
+    watch = calloc(1, sizeof *watch);
+    if (!watch) {
+        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory");
+        return;
+    }
+    watch->call = call;
+    watch->next = rpc->watches;
+    if (watch->next)
+        watch->next->before = watch;
+    rpc->watches = watch;
+    mu_rpc_wait(call, on_ended, watch);
+    if (!mu_rpc_send(call, (const uint8_t[]){1 << 3, status}, 2)) /* refused: nobody hears of it any more */
+        forget(watch);
+}
+
+void mu_rpc_health_stop(struct mu_rpc *rpc)
+{
+    while (rpc->watches) {
+        struct mu_rpc_call *call = rpc->watches->call;
+
+        forget(rpc->watches);
+        if (mu_rpc_send(call, (const uint8_t[]){1 << 3, NOT_SERVING}, 2))
+            mu_rpc_finish(call);
+    }
+}
+
+const struct mu_rpc_method mu_rpc_health_methods[] = {
+    {.path = "/grpc.health.v1.Health/Check", .begin = begin_check},
+    {.path = "/grpc.health.v1.Health/Watch", .begin = begin_watch},
+    {.path = NULL},
+};
