@@ -166,18 +166,20 @@ enum muster_status mu_link_connect(const struct mu_link_options *options, struct
 
 /* ---- the end ---- */
 
-/* To those behind relays first: a relay goes itself when it hears its own. */
+/* To those behind relays first: a relay goes itself when it hears its own. Sending may end a relay with all behind. */
 static void say_goodbye_behind(struct mu_link *link)
 {
-    for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
-        next = p->next;
-        if (!p->relay)
-            continue;
-        p->is_told = mu_peer_send(p, MU_FRAME_LEAVE, NULL, 0);
-        mu_peer_close(p, MU_LINK_QUIET, "ended");
+    for (uint32_t i = 0; i < link->tree.count;) {
+        struct mu_link_peer *relay = link->tree.relays[i], *p;
+
+        while ((p = relay->branch->first)) {
+            p->is_told = mu_peer_send(p, MU_FRAME_LEAVE, NULL, 0);
+            mu_peer_close(p, MU_LINK_QUIET, "ended");
+        }
+        if (relay->state == MU_LINK_UP)
+            mu_branch_drain(relay);
+        i += i < link->tree.count && link->tree.relays[i] == relay;
     }
-    for (uint32_t i = 0; i < link->tree.count; i++)
-        mu_branch_drain(link->tree.relays[i]);
 }
 
 static void say_goodbye(struct mu_link *link)
@@ -356,7 +358,7 @@ bool mu_link_stats(const struct mu_link *link, uint32_t host, struct mu_link_sta
         return false;
     p = link->hosts[host].peer;
     *ret_stats = link->hosts[host].stats;
-    ret_stats->heard_ns = p ? p->heard : ret_stats->heard_ns;
+    ret_stats->heard_ns = p ? mu_peer_heard(p) : ret_stats->heard_ns;
     ret_stats->queued = p ? p->queued : 0;
     return true;
 }

@@ -278,6 +278,7 @@ void mu_peer_take(struct mu_link_peer *p, const struct mu_message *message)
     case MU_FRAME_VIA:
     case MU_FRAME_TRIP: take_of_relays(p, message); break;
     default:
+        p->beyond_heard = p->link->now;
         if (!p->link->is_ending)
             events->frame(events->arg, p->host, message->type, message->bytes, message->len);
     }

@@ -100,6 +100,7 @@ void mu_move_done(struct mu_link_peer *p)
     struct mu_link *link = p->link;
 
     p->is_relayed = p->is_moving;
+    p->beyond_heard = link->now;
     p->is_moving = false;
     link->moving = NULL;
     for (struct mu_link_peer *q = link->peers, *next; q; q = next) {
@@ -111,11 +112,11 @@ void mu_move_done(struct mu_link_peer *p)
     }
 }
 
-/* The relay's own round trip with the leader: ours is longer by that. */
+/* The relay's own round trip with the leader: ours is longer by that. And for how long the leader is silent there. */
 void mu_move_trip(struct mu_link_peer *p, const struct mu_message *message)
 {
     struct mu_unpack u = mu_unpack_of(message->bytes, message->len);
-    uint64_t beyond = mu_unpack_u64(&u), least = mu_unpack_u64(&u);
+    uint64_t beyond = mu_unpack_u64(&u), least = mu_unpack_u64(&u), age = mu_unpack_u64(&u);
 
     if (!mu_unpack_end(&u)) {
         mu_peer_take_wrong(p, message, " that is not well formed");
@@ -125,4 +126,5 @@ void mu_move_trip(struct mu_link_peer *p, const struct mu_message *message)
         p->stats->rtt_min_ns = 0; /* measured anew, with this */
     p->beyond = beyond;
     p->beyond_least = least;
+    p->beyond_heard = age < p->link->now ? p->link->now - age : 0;
 }

@@ -85,7 +85,7 @@ void mu_peer_leave(struct mu_link_peer *p)
 
     if (host && host->peer == p)
         host->peer = NULL;
-    p->stats->heard_ns = p->heard;
+    p->stats->heard_ns = mu_peer_heard(p);
     p->stats = &p->link->others;
 }
 

@@ -92,6 +92,7 @@ struct mu_link_peer {
     bool is_moving, is_relayed;
     bool is_asked;                 /* to relay, on this connection */
     uint64_t beyond, beyond_least; /* round trip from there on */
+    uint64_t beyond_heard;         /* when the leader was last heard of there */
     bool is_paused;                /* relay: not read, while too much waits to go up */
 };
 
@@ -162,6 +163,11 @@ void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size);
 void mu_peer_is_known(struct mu_link_peer *p); /* it is not among the pending ones any more */
 bool mu_peer_become(struct mu_link_peer *p, uint32_t host);
 void mu_peer_leave(struct mu_link_peer *p); /* its host */
+/* Something came from whom it leads to: behind a relay that is the leader, who may be silent while the relay is not. */
+static inline uint64_t mu_peer_heard(const struct mu_link_peer *p)
+{
+    return p->is_relayed && p->beyond_heard < p->heard ? p->beyond_heard : p->heard;
+}
 void mu_peer_list(struct mu_link_peer *p);
 void mu_link_say(struct mu_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

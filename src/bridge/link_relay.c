@@ -201,14 +201,24 @@ void mu_relay_take(struct mu_link_peer *p, const struct mu_message *message)
         pass_down(p->link->relay, mu_via_channel(&m, i), &m);
 }
 
+/* How long it is up from here, and for how long nothing has come from there. */
+static void pack_trip(const struct mu_link *up, struct mu_pack *p)
+{
+    struct mu_link_stats s = {0};
+
+    mu_link_stats(up, 0, &s);
+    mu_pack_u64(p, s.rtt_ns);
+    mu_pack_u64(p, s.rtt_min_ns);
+    mu_pack_u64(p, s.heard_ns < up->now ? up->now - s.heard_ns : 0);
+}
+
 /* To the leader how long each way is from here on, to each how long it is up from here. */
 void mu_relay_report(struct mu_link_peer *p)
 {
     struct mu_link_relay *r = p->link->relay;
     struct mu_pack up = {0}, down = {0};
 
-    mu_pack_u64(&down, p->stats->rtt_ns);
-    mu_pack_u64(&down, p->stats->rtt_min_ns);
+    pack_trip(p->link, &down);
     for (struct mu_link_peer *q = r->down->peers, *next; q; q = next) {
         next = q->next;
         if (q->state != MU_LINK_UP)
@@ -297,15 +307,22 @@ void mu_relay_begin(struct mu_link_peer *p, const struct mu_message *message)
     mu_pack_done(&port);
 }
 
+/* Those behind give the leader up by its silence, not by ours. */
 void mu_relay_cut(struct mu_link *link, const char *why)
 {
+    struct mu_pack trip = {0};
+
+    pack_trip(link, &trip);
     for (struct mu_link_peer *p = link->relay->down->peers, *next; p; p = next) {
         next = p->next;
         if (p->state != MU_LINK_UP && !p->is_kept)
             continue;
         p->is_kept = false;
+        if (p->state == MU_LINK_UP && !trip.failed)
+            mu_peer_send(p, MU_FRAME_TRIP, trip.bytes, trip.len);
         mu_peer_dismiss(p, why);
     }
+    mu_pack_done(&trip);
     link->relay->has_event = true; /* its turn has their ends to tell */
 }
 

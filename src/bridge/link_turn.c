@@ -272,7 +272,7 @@ static void grant_if_late(struct mu_link *link)
 
     if (link->turned && gap > link->options.timeout_ns / 2) {
         for (struct mu_link_peer *p = link->peers; p; p = p->next)
-            p->heard = link->now;
+            p->heard = p->beyond_heard = link->now;
         if (link->dial.since)
             link->dial.since += gap;
     }

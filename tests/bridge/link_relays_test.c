@@ -234,6 +234,33 @@ static void who_relays_no_more_passes_nothing_on(void **state)
     ends_free(all, HOSTS);
 }
 
+/* The leader says nothing, the relay does, until it gives the leader up: then its silence, not the relay's, counts. */
+static void a_silent_leader_is_not_heard_of_behind_a_relay(void **state)
+{
+    struct mu_link_stats s;
+    uint64_t silent;
+
+    (void)state;
+    begin();
+    come(1, RELAYS);
+    ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
+    come(RELAYS + 1, HOSTS - 1);
+    all[0] = &followers[1];
+    silent = mu_now() + followers[3].ahead;
+    for (int i = 0; i < 120 && !followers[3].downs; i++) {
+        for (uint32_t k = 1; k < HOSTS; k++)
+            followers[k].ahead += 250000000;
+        ends_turn(all, HOSTS);
+        ends_turn(all, HOSTS);
+    }
+    assert_int_equal(followers[3].downs, 1);
+    assert_non_null(strstr(followers[3].why, "the host that relays it has lost the leader"));
+    assert_true(mu_link_stats(followers[3].link, 0, &s));
+    assert_in_range(s.heard_ns, 0, silent + 1000000000u);
+    all[0] = &leader;
+    ends_free(all, HOSTS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +268,7 @@ int main(void)
         cmocka_unit_test(who_is_on_the_way_to_relays_that_go_is_taken_as_it_is),
         cmocka_unit_test(the_first_relay_that_listens_gets_no_more_than_its_part),
         cmocka_unit_test(who_relays_no_more_passes_nothing_on),
+        cmocka_unit_test(a_silent_leader_is_not_heard_of_behind_a_relay),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
