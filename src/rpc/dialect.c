@@ -93,6 +93,8 @@ static void count(struct mu_service *s, struct mu_rpc_call *call, enum muster_st
 static void end(struct mu_visit *v)
 {
     v->service->num_visits--;
+    if (v->gather)
+        mu_gather_left(v);
     stop_timer(v);
     free(v->name);
     free(v);

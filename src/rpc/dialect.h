@@ -5,7 +5,7 @@
  *   xla_coordination.c   xla.coordination.CoordinationService
  *   tsl_coordination.c   tensorflow.CoordinationService;  tsl_jobs.c: its names of tasks;  tsl_devices.c: its devices
  *   xla_runtime.c        xla.DistributedRuntimeService
- *   devices.c            many local topologies into one
+ *   devices.c            many local topologies into one;  gather.c: what all have told, once for all
  *
  * A dialect is a table of methods. A method reads one request, asks the desk, and writes what the desk has said. Each
  * request is a visit: it ends with its answer, or when nobody waits for that any more.
@@ -64,6 +64,8 @@ struct mu_visit {
     char *name;   /* a copy of the key, or of the job, where that is needed later; malloc()ed */
     size_t name_len;
     struct mu_visit_timer *timer;
+    struct mu_gather *gather; /* where it waits; NULL: nowhere */
+    struct mu_visit *gather_next;
 };
 
 #define MU_CODES (MUSTER_DATA_LOSS + 1)
@@ -72,6 +74,16 @@ struct mu_visit {
 struct mu_caller {
     struct mu_line *line;
     int32_t node; /* of xla.DistributedRuntimeService, once it is known; -1 */
+};
+
+/* An answer made of all keys of a directory, the same for all who ask: gather.c. */
+struct mu_gather {
+    const char *directory;
+    enum muster_status (*make)(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
+                               void **ret_bytes, size_t *ret_size);
+    void *answer; /* once it is made */
+    size_t len;
+    struct mu_visit *lister, *first; /* who is at it; who waits for that */
 };
 
 struct mu_service {
@@ -84,8 +96,7 @@ struct mu_service {
     uint32_t num_visits;           /* that have not */
     struct mu_jobs jobs;
     struct mu_desk_options desk_options;
-    void *devices; /* the answer of WaitForAllTasks, once all have told of theirs */
-    size_t devices_len;
+    struct mu_gather devices, topology; /* WaitForAllTasks; EnumerateDevices */
     void (*stopped)(void *arg);
     void *arg;
 };
@@ -112,6 +123,12 @@ struct mu_ask *mu_visit_again(struct mu_visit *visit, void (*next)(struct mu_vis
 bool mu_visit_name(struct mu_visit *visit, ProtobufCBinaryData bytes);
 /* `late` is called unless the desk has answered by then; its ask has been dropped. False: no memory, as above. */
 bool mu_visit_until(struct mu_visit *visit, uint64_t ms, void (*late)(struct mu_visit *visit));
+
+/* Answer the visit with it, now or when it has been made. */
+void mu_gather_answer(struct mu_gather *gather, struct mu_visit *visit);
+/* The visit that waits there has ended. */
+void mu_gather_left(struct mu_visit *visit);
+extern const struct mu_gather mu_tsl_devices, mu_xla_topology; /* as they begin */
 
 /* Answers that have the same bytes in several dialects. */
 void mu_reply_empty(struct mu_visit *visit);

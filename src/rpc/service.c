@@ -38,7 +38,8 @@ static void done(struct mu_service *s)
     mu_jobs_done(&s->jobs);
     free(s->methods);
     free(s->ended);
-    free(s->devices);
+    free(s->devices.answer);
+    free(s->topology.answer);
     free(s);
 }
 
@@ -92,6 +93,8 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
     s->desk_options = *options->desk;
     s->loop = options->desk->loop;
     s->m = options->desk->m;
+    s->devices = mu_tsl_devices;
+    s->topology = mu_xla_topology;
     status = open_parts(s, options);
     if (status) {
         done(s);

@@ -244,37 +244,29 @@ enum muster_status mu_devices_together(const ProtobufCBinaryData *requests, size
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-static void listed(struct mu_visit *v)
+static enum muster_status make(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
+                               void **ret_bytes, size_t *ret_size)
 {
-    struct mu_service *s = v->service;
-    ProtobufCBinaryData *requests;
+    ProtobufCBinaryData *requests = calloc(count + 1, sizeof *requests);
     enum muster_status status;
 
-    if (v->ask.status) {
-        mu_visit_refuse(v);
-        return;
-    }
-    requests = calloc(v->ask.num_entries + 1, sizeof *requests);
-    for (size_t i = 0; requests && i < v->ask.num_entries; i++)
-        requests[i] = mu_reply_bytes(v->ask.entries[i].value, v->ask.entries[i].value_len);
-    status = requests ? mu_devices_together(requests, v->ask.num_entries, mu_desk_incarnation(v->desk), &s->devices,
-                                            &s->devices_len)
-                      : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the devices of all tasks");
+    if (!requests)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the devices of %zu tasks", count);
+    for (size_t i = 0; i < count; i++)
+        requests[i] = mu_reply_bytes(entries[i].value, entries[i].value_len);
+    status = mu_devices_together(requests, count, incarnation, ret_bytes, ret_size);
     free(requests);
-    if (status)
-        mu_visit_fail(v, status, MU_PAYLOAD_SERVICE, "%s", muster_last_error());
-    else
-        mu_visit_answer_bytes(v, s->devices, s->devices_len);
+    return status;
 }
+
+const struct mu_gather mu_tsl_devices = {.directory = DIRECTORY, .make = make};
 
 static void met(struct mu_visit *v)
 {
     if (v->ask.status)
         mu_visit_refuse(v);
-    else if (v->service->devices)
-        mu_visit_answer_bytes(v, v->service->devices, v->service->devices_len);
     else
-        mu_desk_get_dir(v->desk, mu_visit_again(v, listed), DIRECTORY, strlen(DIRECTORY));
+        mu_gather_answer(&v->service->devices, v);
 }
 
 static void told(struct mu_visit *v)

@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/utf8.h"
 #include "rpc/devices.h"
 #include "rpc/dialect.h"
+#include "topology/message.h"
 
 #define DIRECTORY "muster/grpc/topologies"
 #define RAW       "xla.raw/"
@@ -168,38 +170,36 @@ static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
 
 /* ---- EnumerateDevices -------------------------------------------------------------------------------------------- */
 
-static void listed(struct mu_visit *v)
+static enum muster_status make(const struct muster_kv_entry *entries, size_t count, uint64_t incarnation,
+                               void **ret_bytes, size_t *ret_size)
 {
     Mu__XlaRuntime__EnumerateDevicesResponse r = MU__XLA_RUNTIME__ENUMERATE_DEVICES_RESPONSE__INIT;
-    size_t count = v->ask.num_entries;
-    ProtobufCBinaryData *locals;
+    ProtobufCBinaryData *locals = calloc(count + 1, sizeof *locals);
+    enum muster_status status;
     void *topology = NULL;
 
-    if (v->ask.status) {
-        mu_visit_refuse(v);
-        return;
-    }
-    locals = calloc(count + 1, sizeof *locals);
-    for (size_t i = 0; locals && i < count; i++)
-        locals[i] = mu_reply_bytes(v->ask.entries[i].value, v->ask.entries[i].value_len);
-    if (!locals) {
-        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu nodes", count);
-    } else if (mu_devices_global(locals, count, &topology, &r.global_topology.len)) {
-        mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "%s", muster_last_error());
-    } else {
-        r.global_topology.data = topology;
-        mu_visit_answer(v, &r.base);
-    }
+    (void)incarnation;
+    if (!locals)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the topologies of %zu nodes", count);
+    for (size_t i = 0; i < count; i++)
+        locals[i] = mu_reply_bytes(entries[i].value, entries[i].value_len);
+    status = mu_devices_global(locals, count, &topology, &r.global_topology.len);
+    r.global_topology.data = topology;
+    if (!status)
+        status = mu_message_pack(&r.base, ret_bytes, ret_size);
     free(topology);
     free(locals);
+    return status;
 }
+
+const struct mu_gather mu_xla_topology = {.directory = DIRECTORY, .make = make};
 
 static void met(struct mu_visit *v)
 {
     if (v->ask.status)
         mu_visit_refuse(v);
     else
-        mu_desk_get_dir(v->desk, mu_visit_again(v, listed), DIRECTORY, strlen(DIRECTORY));
+        mu_gather_answer(&v->service->topology, v);
 }
 
 static void told(struct mu_visit *v)

@@ -29,6 +29,10 @@ def fields(message):
         yield number, value
 
 
+def varint(number):
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
+
+
 class Dialects(unittest.TestCase):
     def refused(self, code, part, call, *arguments, **fields):
         with self.assertRaises(Refused) as caught:
@@ -243,6 +247,30 @@ class Dialects(unittest.TestCase):
                      for d in (b"one", b"two")]
             answer = self.wait_for_all(s.client(tsl), infos)
             self.assertEqual(list(answer.cluster_device_info.tf.devices), [b"one", b"two"])
+
+    def test_many_who_wait_for_all_get_one_answer(self):
+        count = 200
+        with service(count) as s:
+            c = s.client(tsl)
+            infos = [{"device_info": tsl.DeviceInfo(devices=[tsl.Any(value=b"%d" % i).SerializeToString()])}
+                     for i in range(count)]
+            answer = self.wait_for_all(c, infos)
+            values = [tsl.Any.FromString(any).value for any in answer.device_info.devices]
+            self.assertEqual(values, [b"%d" % i for i in range(count)])
+        with service(count, "register") as s:
+            calls = [c.begin("EnumerateDevices", session_id=s.incarnation, local_topology=[b"\x08" + varint(i)])
+                     for i, c in enumerate([s.client(runtime)] * count)]
+            answers = [call.answer().global_topology for call in calls]
+            self.assertEqual(set(answers), {answers[0]})
+            self.assertEqual(len(list(fields(answers[0]))), count)
+        with service(3) as s:  # and one error
+            calls = [s.client(runtime).begin("EnumerateDevices", session_id=s.incarnation,
+                                             local_topology=[b"\x08%c" % i + b"\xff" * (i == 1)]) for i in range(3)]
+            self.refused("INVALID_ARGUMENT", "no Node", calls[1].answer)
+            calls[1] = s.client(runtime).begin("EnumerateDevices", session_id=s.incarnation,
+                                               local_topology=[b"\x08\x01\x12\x01\x80"])
+            for call in calls:
+                self.refused("INVALID_ARGUMENT", "local topology 1", call.answer)
 
     # A node of two devices in today's form (1: process, 2: boot id, 3: devices), and in that of 2020 (2: devices).
     @staticmethod

@@ -1,0 +1,105 @@
+/*
+ * rpc/gather.c: what all tasks have told, put together once for all who wait for it.
+ *
+ * When the last has told, all of them want the same answer in the same moment: made for each, it would be as many
+ * listings of as many keys. So one visit lists, the others wait here, and the answer is kept: what was told first
+ * stands, so it does not change. Should the one that lists go away, the next begins anew; what it finds wrong, all are
+ * told.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc/dialect.h"
+
+enum { TEXT_MAX = 1024 };
+
+static struct mu_visit *pop(struct mu_gather *g)
+{
+    struct mu_visit *v = g->first;
+
+    if (v) {
+        g->first = v->gather_next;
+        v->gather = NULL;
+    }
+    return v;
+}
+
+static void answer_all(struct mu_gather *g)
+{
+    struct mu_visit *v;
+
+    while ((v = pop(g)))
+        mu_visit_answer_bytes(v, g->answer, g->len);
+}
+
+static void fail_all(struct mu_gather *g, enum muster_status status, unsigned payload, const char *text)
+{
+    char why[TEXT_MAX];
+    struct mu_visit *v;
+
+    snprintf(why, sizeof why, "%s", text);
+    while ((v = pop(g)))
+        mu_visit_fail(v, status, payload, "%s", why);
+}
+
+static void listed(struct mu_visit *v)
+{
+    struct mu_gather *g = v->gather;
+    enum muster_status status = v->ask.status;
+
+    v->gather_next = g->first; /* first of those who get the answer */
+    g->first = v;
+    g->lister = NULL;
+    if (status) {
+        fail_all(g, status, v->ask.payload, v->ask.text ? v->ask.text : "");
+        return;
+    }
+    status = g->make(v->ask.entries, v->ask.num_entries, mu_desk_incarnation(v->desk), &g->answer, &g->len);
+    if (status) {
+        g->answer = NULL;
+        fail_all(g, status, MU_PAYLOAD_SERVICE, muster_last_error());
+    } else {
+        answer_all(g);
+    }
+}
+
+static void begin(struct mu_gather *g)
+{
+    struct mu_visit *v = g->first;
+
+    g->first = v->gather_next;
+    g->lister = v;
+    mu_desk_get_dir(v->desk, mu_visit_again(v, listed), g->directory, strlen(g->directory));
+}
+
+void mu_gather_answer(struct mu_gather *g, struct mu_visit *v)
+{
+    if (g->answer) {
+        mu_visit_answer_bytes(v, g->answer, g->len);
+        return;
+    }
+    v->gather = g;
+    v->gather_next = g->first;
+    g->first = v;
+    if (!g->lister)
+        begin(g);
+}
+
+void mu_gather_left(struct mu_visit *v)
+{
+    struct mu_gather *g = v->gather;
+
+    v->gather = NULL;
+    if (g->lister == v) {
+        g->lister = NULL;
+        if (g->first)
+            begin(g);
+        return;
+    }
+    for (struct mu_visit **at = &g->first; *at; at = &(*at)->gather_next)
+        if (*at == v) {
+            *at = v->gather_next;
+            return;
+        }
+}
