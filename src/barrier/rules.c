@@ -263,11 +263,13 @@ static bool take_up(const struct mu_named *n, struct mu_call *c, const struct mu
 /* Nobody has used the id, or it was cancelled before anybody came: what is said to a call that opens no instance. */
 static bool refuse(const struct mu_named *n, struct mu_call *c, const struct mu_barrier *b)
 {
-    char text[200];
+    char text[300];
 
     if (n->exists)
         return answer(c, (enum muster_status)b->h.code, b->text);
-    snprintf(text, sizeof text, "Barrier (%.100s::%" PRIu64 ") is invoked by task %u, but nobody has used this id yet",
+    snprintf(text, sizeof text,
+             "Barrier (%.100s::%" PRIu64 ") is invoked by task %u, but nobody has used this id yet. "
+             "The job or the task probably restarted, or counters were not kept",
              n->id, c->counter, c->task);
     return answer(c, MUSTER_INTERNAL, text);
 }

@@ -99,6 +99,16 @@ static const char *words_of(const struct mu_call *c)
     return c->text ? c->text : muster_status_name(c->result);
 }
 
+/* It is none of its task's calls any more. */
+static void forget_call(struct mu_desk *desk, const struct mu_parked *p)
+{
+    struct mu_parked **at = &desk->tasks[p->task].meets;
+
+    while (*at != p)
+        at = &(*at)->older;
+    *at = p->older;
+}
+
 /* The call that is parked has its answer. `superseded`: by a later one of its task. */
 static void answer_parked(struct mu_desk *desk, struct mu_parked *p, const char *id, bool superseded)
 {
@@ -108,6 +118,7 @@ static void answer_parked(struct mu_desk *desk, struct mu_parked *p, const char 
     p->ask->barrier_id = p->owned[0] ? p->owned[0] : "";
     p->ask->counter = (int64_t)c->counter;
     p->ask->replayed = false;
+    forget_call(desk, p);
     mu_parked_answer(desk, p, c->result, superseded ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER, words_of(c));
     mu_call_done(c);
 }
@@ -210,6 +221,7 @@ static void call_dropped(struct mu_desk *desk, struct mu_parked *p)
             mu_named_leave(&desk->named, &p->call);
         mu_exit(ctx);
     }
+    forget_call(desk, p);
     mu_call_done(&p->call);
     drop_meeting(desk, m);
 }
@@ -275,7 +287,21 @@ static enum muster_status park(struct mu_desk *desk, struct mu_ask *ask, const s
     p->at = m;
     p->dropped = call_dropped;
     p->task = (int32_t)c->task;
+    p->older = desk->tasks[c->task].meets;
+    desk->tasks[c->task].meets = p;
     return MUSTER_OK;
+}
+
+/* One more has come, and waits as the others do: for them nothing is new, nor has anybody's state changed. Thousands
+ * come so one after the other. */
+static bool is_one_more(const struct mu_desk *desk, const struct mu_meeting *m, const struct mu_call *c)
+{
+    const struct mu_parked *own = desk->tasks[c->task].meets;
+
+    for (const struct mu_parked *p = own->older; p; p = p->older)
+        if (p->at == m)
+            return false; /* that one is superseded */
+    return m->calls.count > 1 && m->version == desk->version;
 }
 
 /* The service's own instance, of a call that was refused. */
@@ -308,7 +334,7 @@ static void call(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *
     if (!status && !c.result)
         mu_count(&ctx->own->named_barriers, 1);
     m = find(desk, w->id);
-    if (m)
+    if (m && !(c.waiting && is_one_more(desk, m, &c)))
         look_at(desk, ctx, m);
     mu_exit(ctx);
     if (status) { /* nothing was done, or the arrival stands and nobody is told */
@@ -368,6 +394,7 @@ void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, con
     }
     if (!is_member(desk, ask, task, text))
         return;
+    mu_desk_look_tasks(desk);
     call(desk, ask, &w);
     mu_desk_deliver(desk);
 }

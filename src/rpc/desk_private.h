@@ -51,6 +51,7 @@ struct mu_parked {
     void *at; /* what it waits for: a wish, a meeting, a gathering, a piece of work */
     /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
     void (*dropped)(struct mu_desk *desk, struct mu_parked *p);
+    struct mu_parked *older; /* of a call to a barrier: its task's next one that waits */
     union {
         struct mu_call call;
         struct mu_alive_call alive;
@@ -98,6 +99,7 @@ struct mu_desk_task {
     uint64_t lost_at;          /* its line is gone: when it is lost with it; 0: not */
     char *lost_why;
     struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
+    struct mu_parked *meets;                        /* its calls to barriers that wait, the latest first */
     bool left;                                      /* it has called for the shutdown, which is not over */
 };
 

@@ -1,0 +1,107 @@
+/*
+ * tests/desk/scale_test.c: a job of four thousand guests: they register, each polls for errors and gets what nobody has
+ * set yet; they meet, exchange keys, and shut down. How long each of it took is printed, for people.
+ */
+#include "counter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUESTS = 4096, ROUNDS = 3 };
+
+static struct mu_ask *asks;
+static uint32_t answers, failures;
+
+static void answered(struct mu_ask *ask)
+{
+    answers++;
+    failures += ask->status != MUSTER_OK;
+}
+
+static struct mu_ask *guest(int i)
+{
+    memset(&asks[i], 0, sizeof asks[i]);
+    asks[i].answered = answered;
+    return &asks[i];
+}
+
+static void all_are_answered(const char *what)
+{
+    if (answers != GUESTS || failures)
+        fail_msg("%s: %u of %d are answered, %u with an error", what, answers, GUESTS, failures);
+    answers = 0;
+}
+
+static uint64_t since;
+
+static void lap(const char *what)
+{
+    print_message("%s: %.1f ms\n", what, (double)(muster_now_ns() - since) / 1e6);
+    since = muster_now_ns();
+}
+
+static void four_thousand_guests(void **state)
+{
+    const struct mu_desk_options o = {.register_barrier = true, .shutdown_timeout_ns = 100000000000u};
+    struct mu_ask *polls = calloc(GUESTS, sizeof *polls), *gets = calloc(GUESTS, sizeof *gets);
+    char key[32];
+
+    (void)state;
+    asks = calloc(GUESTS, sizeof *asks);
+    counter_open(GUESTS, &o);
+    since = muster_now_ns();
+    for (int i = 0; i < GUESTS; i++)
+        mu_desk_register(desk, guest(i), i, INCARNATION(i), false);
+    all_are_answered("registering");
+    lap("register");
+    for (int i = 0; i < GUESTS; i++) {
+        polls[i].answered = gets[i].answered = answered;
+        mu_desk_poll_error(desk, &polls[i], i);
+        mu_desk_get(desk, &gets[i], "notice", 6);
+    }
+    lap("poll and get");
+    for (int i = 0; i < GUESTS; i++)
+        mu_desk_heartbeat(desk, guest(i), i, INCARNATION(i));
+    all_are_answered("heartbeats");
+    lap("heartbeat");
+    for (int64_t k = 0; k < ROUNDS; k++) {
+        for (int i = 0; i < GUESTS; i++)
+            mu_desk_barrier(desk, guest(i), i, "b", 1, 60000, NULL, 0, k);
+        all_are_answered("a barrier");
+    }
+    lap("3 barriers");
+    for (int i = 0; i < GUESTS; i++) {
+        snprintf(key, sizeof key, "topology/%d", i);
+        mu_desk_get(desk, guest(i), key, strlen(key));
+    }
+    lap("gets that wait");
+    for (int i = 0; i < GUESTS; i++) {
+        struct asked *a = ask(-1);
+
+        snprintf(key, sizeof key, "topology/%d", i);
+        mu_desk_insert(desk, &a->ask, key, strlen(key), key, strlen(key), false);
+        assert_true(a->answered);
+    }
+    all_are_answered("gets");
+    lap("inserts");
+    for (int i = 0; i < GUESTS; i++)
+        mu_desk_drop(desk, &gets[i]);
+    for (int i = 0; i < GUESTS; i++)
+        mu_desk_shutdown(desk, guest(i), i);
+    assert_int_equal(answers, 2 * GUESTS); /* the polls are cancelled */
+    assert_int_equal(failures, GUESTS);
+    lap("shutdown");
+    assert_true(mu_desk_is_over(desk));
+    counter_close();
+    free(asks);
+    free(polls);
+    free(gets);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {CASE(four_thousand_guests)};
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
