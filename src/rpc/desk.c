@@ -87,7 +87,8 @@ void mu_desk_due(struct mu_desk *desk, uint64_t at)
         return;
     desk->timer_at = at;
     uv_update_time(desk->o.loop);
-    uv_timer_start(&desk->timer, moment, at > now ? (at - now) / 1000000 + 1 : 0, 0);
+    /* never at once: what could not be done is not tried again without a pause */
+    uv_timer_start(&desk->timer, moment, at > now ? (at - now) / 1000000 + 1 : 1, 0);
 }
 
 /* ---- looking ---- */

@@ -117,6 +117,23 @@ static void a_process_that_ends_takes_its_task_along(void **state)
     counter_close();
 }
 
+/* The line goes first, and nothing is heard of the process any more. */
+static void a_process_outlives_its_line(void **state)
+{
+    const struct mu_desk_options o = {.lost_ns = 3600000000000u};
+
+    (void)state;
+    counter_open(2, &o);
+    line_of_process(0, (uint32_t)stage_pid(0));
+    register_guests(0, 1);
+    hang_up(0, "closed by its peer");
+    stage_kill(0);
+    assert_answer(do_register(0, INCARNATION(0)), MUSTER_OK); /* on another line */
+    counter_turn();
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+    counter_close();
+}
+
 static void who_has_left_may_hang_up(void **state)
 {
     (void)state;
@@ -155,6 +172,7 @@ int main(void)
         CASE(without_a_poll_the_task_may_come_back_on_another_line),
         CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
         CASE(a_process_that_ends_takes_its_task_along),
+        CASE(a_process_outlives_its_line),
         CASE(who_has_left_may_hang_up),
         CASE(an_old_line_says_nothing_about_a_new_incarnation),
     };
