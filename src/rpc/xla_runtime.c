@@ -148,6 +148,15 @@ static void connect_is_late(struct mu_visit *v)
                   mu_desk_num_tasks(v->desk));
 }
 
+/* Another client of this node has connected, all have: it stays, and this one is late. */
+static bool is_taken(struct mu_visit *v, int32_t node, uint64_t client)
+{
+    struct muster_task_info info;
+
+    return !muster_task_get(v->service->m, node, &info) && info.state == MUSTER_TASK_CONNECTED &&
+           info.incarnation != client;
+}
+
 static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Connect, q);
@@ -160,6 +169,9 @@ static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
     } else if ((uint32_t)q->node_id >= mu_desk_num_tasks(desk)) {
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE, "Invalid node ID %d: the nodes are 0 to %u",
                       q->node_id, mu_desk_num_tasks(desk) - 1);
+    } else if (is_taken(v, q->node_id, q->client_id)) {
+        mu_visit_fail(v, MUSTER_ABORTED, MU_PAYLOAD_NONE,
+                      "Connect() called when system is not initializing: node %d has connected", q->node_id);
     } else if (mu_visit_until(v, timeout_of(q->timeout_milliseconds), connect_is_late)) {
         remember(v, q->node_id);
         v->task = q->node_id;

@@ -370,6 +370,10 @@ class Dialects(unittest.TestCase):
             self.refused("ABORTED", "Duplicate node ID 1", first.answer)
             c.Connect(node_id=0, client_id=3, **hello)
             second.answer()
+            for client in (c, other):  # who comes later harms nobody
+                self.refused("ABORTED", "not initializing", client.Connect, node_id=1, client_id=4, **hello)
+                other.Heartbeat(session_id=s.incarnation, node_id=1)
+            other.Connect(node_id=1, client_id=2, **hello)  # and the same again is the same
 
     def test_all_dialects_have_one_desk(self):
         with service(3) as s:
