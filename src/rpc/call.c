@@ -19,17 +19,25 @@
 #define TRAILERS_MAX 7600u
 #define DETAILS_MAX  4096u
 #define TEXT_LEAST   1024u
+/* What an open call takes beside its messages: here, in nghttp2, and with whoever waits to answer it. */
+#define CALL_BYTES   (sizeof(struct mu_rpc_call) + 1536u)
+#define PREFIX       5u
+#define SHARED_LEAST 4096u /* bytes of an answer: of less a copy costs less than to look */
 
 struct mu_rpc_call *mu_call_new(struct mu_rpc_conn *conn, int32_t id)
 {
     struct mu_rpc *rpc = conn->rpc;
     struct mu_rpc_call *call = rpc->spare;
 
+    if (!mu_conn_hold(conn, CALL_BYTES))
+        return NULL;
     if (call) {
         rpc->spare = call->next;
         rpc->num_spare--;
-    } else if (!(call = malloc(sizeof *call)))
+    } else if (!(call = malloc(sizeof *call))) {
+        mu_conn_unhold(conn, CALL_BYTES);
         return NULL;
+    }
     memset(call, 0, offsetof(struct mu_rpc_call, small));
     call->conn = conn;
     call->id = id;
@@ -107,12 +115,19 @@ void mu_call_dispatch(struct mu_rpc_conn *conn)
 void mu_call_drop_piece(struct mu_rpc_call *call)
 {
     struct mu_rpc_piece *piece = call->first;
+    struct mu_rpc_body *body = piece->body;
+    struct mu_rpc *rpc = call->conn->rpc;
 
     call->first = piece->next;
     if (!call->first)
         call->last = NULL;
-    call->conn->pieces -= piece->len;
-    mu_conn_unhold(call->conn, piece->len);
+    call->conn->pieces -= body->len;
+    call->conn->held -= piece->held;
+    if (--body->users == 0) { /* for all it is held while anybody has it */
+        rpc->held -= body->len;
+        rpc->last_body = rpc->last_body == body ? NULL : rpc->last_body;
+        free(body);
+    }
     free(piece);
 }
 
@@ -137,6 +152,7 @@ void mu_call_end(struct mu_rpc_call *call)
         mu_call_drop_piece(call);
     mu_message_drop(call);
     free(call->trailers);
+    mu_conn_unhold(conn, CALL_BYTES + call->text_len + call->details_len);
     if (call->before)
         call->before->next = call->next;
     else
@@ -205,6 +221,9 @@ static void make_trailers(struct mu_rpc_call *call, const char *text, const void
     call->text_len = mu_wire_text(text, call->trailers, room);
     if (len > 0)
         call->details_len = mu_wire_base64(details, len, call->trailers + call->text_len);
+    /* Counted, whatever the bound: it is what says that something was too much. New calls are refused then. */
+    call->conn->held += call->text_len + call->details_len;
+    call->conn->rpc->held += call->text_len + call->details_len;
     text = realloc(call->trailers, call->text_len + call->details_len + 1);
     if (text)
         call->trailers = (char *)text;
@@ -240,31 +259,61 @@ void mu_call_abort(struct mu_rpc_call *call, enum muster_status status, const ch
     mu_rpc_refuse(call, status, text, NULL, 0);
 }
 
+static void put_prefix(struct mu_rpc_body *body, const void *message, size_t len)
+{
+    body->bytes[0] = 0;
+    body->bytes[1] = (uint8_t)(len >> 24);
+    body->bytes[2] = (uint8_t)(len >> 16);
+    body->bytes[3] = (uint8_t)(len >> 8);
+    body->bytes[4] = (uint8_t)len;
+    if (len > 0)
+        memcpy(body->bytes + PREFIX, message, len);
+}
+
+/* The one that was answered last, if it is the same: what thousands wait for is there once. */
+static struct mu_rpc_body *same_body(const struct mu_rpc *rpc, const void *message, size_t len)
+{
+    struct mu_rpc_body *body = rpc->last_body;
+
+    return body && body->len == len + PREFIX && memcmp(body->bytes + PREFIX, message, len) == 0 ? body : NULL;
+}
+
+static struct mu_rpc_body *new_body(struct mu_rpc_conn *conn, const void *message, size_t len)
+{
+    struct mu_rpc_body *body;
+
+    if (len > UINT32_MAX || !mu_conn_hold(conn, len + PREFIX))
+        return NULL;
+    body = malloc(sizeof *body + len + PREFIX);
+    if (!body) {
+        mu_conn_unhold(conn, len + PREFIX);
+        return NULL;
+    }
+    body->users = 0;
+    body->len = len + PREFIX;
+    put_prefix(body, message, len);
+    if (len >= SHARED_LEAST)
+        conn->rpc->last_body = body;
+    return body;
+}
+
 /* NULL: the bounds do not let it be held. */
 static struct mu_rpc_piece *make_piece(struct mu_rpc_conn *conn, const void *message, size_t len)
 {
-    struct mu_rpc_piece *piece;
+    struct mu_rpc_piece *piece = malloc(sizeof *piece);
+    struct mu_rpc_body *body = piece ? same_body(conn->rpc, message, len) : NULL;
 
-    if (len > UINT32_MAX || !mu_conn_hold(conn, len + 5))
-        return NULL;
-    piece = malloc(sizeof *piece + len + 5);
-    if (!piece) {
-        mu_conn_unhold(conn, len + 5);
+    if (piece && !body)
+        body = new_body(conn, message, len);
+    if (!body) {
+        free(piece);
         return NULL;
     }
-    piece->next = NULL;
-    piece->len = len + 5;
-    piece->at = 0;
-    piece->bytes[0] = 0;
-    piece->bytes[1] = (uint8_t)(len >> 24);
-    piece->bytes[2] = (uint8_t)(len >> 16);
-    piece->bytes[3] = (uint8_t)(len >> 8);
-    piece->bytes[4] = (uint8_t)len;
-    if (len > 0)
-        memcpy(piece->bytes + 5, message, len);
+    *piece = (struct mu_rpc_piece){.body = body, .held = body->users ? 0 : body->len};
+    body->users++;
     if (conn->pieces == 0)
         conn->taken_ms = mu_rpc_now(conn->rpc);
-    conn->pieces += len + 5;
+    conn->pieces += body->len;
     return piece;
 }
 

@@ -35,28 +35,27 @@ static void too_large(struct mu_rpc_call *call, size_t size)
 static bool make_room(struct mu_rpc_call *call, size_t wanted)
 {
     size_t room = 2 * wanted < FIRST_BYTES ? FIRST_BYTES : 2 * wanted;
+    bool own = call->body != call->small;
+    size_t held = own ? call->room : 0;
     uint8_t *larger;
 
     if (wanted <= call->room)
         return true;
     if (room > call->size)
         room = call->size;
-    if (!mu_conn_hold(call->conn, room)) {
+    if (!mu_conn_hold(call->conn, room - held)) {
         mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED,
                        "too much is held for this client already, or for all: ask for less at once");
         return false;
     }
-    larger = malloc(room);
+    larger = realloc(own ? call->body : NULL, room);
     if (!larger) {
-        mu_conn_unhold(call->conn, room);
+        mu_conn_unhold(call->conn, room - held);
         mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "no memory for a message of %zu bytes", call->size);
         return false;
     }
-    memcpy(larger, call->body, call->have);
-    if (call->body != call->small) {
-        mu_conn_unhold(call->conn, call->room);
-        free(call->body);
-    }
+    if (!own)
+        memcpy(larger, call->body, call->have);
     call->body = larger;
     call->room = room;
     return true;

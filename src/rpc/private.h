@@ -25,11 +25,18 @@ struct ssl_ctx_st;
 struct z_stream_s;
 struct mu_rpc_watch;
 
-/* A message of an answer, with its prefix. */
+/* A message with its prefix: the bytes of an answer, or of the same answer to many. */
+struct mu_rpc_body {
+    size_t users, len;
+    uint8_t bytes[];
+};
+
+/* It as part of an answer. */
 struct mu_rpc_piece {
     struct mu_rpc_piece *next;
-    size_t len, at; /* at: what of it has been given to HTTP/2 */
-    uint8_t bytes[];
+    struct mu_rpc_body *body;
+    size_t at;   /* what of it has been given to HTTP/2 */
+    size_t held; /* that count for its connection: one connection bears a body, the first */
 };
 
 enum mu_rpc_phase {
@@ -92,7 +99,7 @@ struct mu_rpc_conn {
     struct mu_rpc_call *ready, *ready_last;
     uint32_t count; /* of calls */
     size_t held;    /* bytes of requests and answers */
-    size_t pieces;  /* of them, of answers */
+    size_t pieces;  /* of answers; not all of them are held for it alone */
     uint8_t *out;   /* what the socket did not take */
     size_t out_len, out_at;
     uint64_t since_ms;   /* it came; later: it is leaving */
@@ -122,7 +129,8 @@ struct mu_rpc {
     struct mu_rpc_conn *conns, *dirty;
     uint32_t count;
     size_t held;
-    int reserve_fd; /* closed to have one for a connection that is refused because there is none */
+    struct mu_rpc_body *last_body; /* a large one that was answered last, while anybody has it: for who gets the same */
+    int reserve_fd;                /* closed to have one for a connection that is refused because there is none */
     struct mu_rpc_budget sentences;
     const struct mu_rpc_method **table; /* by path */
     uint32_t table_mask;

@@ -26,17 +26,27 @@ static bool is(const uint8_t *bytes, size_t len, const char *word)
 
 /* ---- headers of a request ---------------------------------------------------------------------------------------- */
 
+/* No call comes of it: gRPC's clients may make it again. */
+static void refuse(struct mu_rpc_conn *conn, int32_t id)
+{
+    if (!conn->is_leaving)
+        mu_rpc_say(conn->rpc, "gRPC: a call of %s is refused: too much is held for it, or for all", conn->name);
+    nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, id, NGHTTP2_REFUSED_STREAM);
+}
+
 static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame, void *user)
 {
     struct mu_rpc_conn *conn = user;
     struct mu_rpc_call *call;
 
+    if (frame->headers.cat == NGHTTP2_HCAT_REQUEST) {
+        call = conn->is_leaving ? NULL : mu_call_new(conn, frame->hd.stream_id);
+        if (!call)
+            refuse(conn, frame->hd.stream_id);
+        else
+            nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call); /* the stream is there */
+    }
     conn->headers_ms = mu_rpc_now(conn->rpc);
-    if (frame->headers.cat != NGHTTP2_HCAT_REQUEST)
-        return 0;
-    call = conn->is_leaving ? NULL : mu_call_new(conn, frame->hd.stream_id);
-    if (!call || nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call))
-        return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     return 0;
 }
 
@@ -151,10 +161,13 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 
 static int on_invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, int error, void *user)
 {
+    struct mu_rpc_conn *conn = user;
+
     (void)session;
-    (void)frame;
     (void)error;
-    spend_reset(user);
+    if (frame->hd.type == NGHTTP2_HEADERS) /* which are not heard of any more: on_frame() is not called for them */
+        conn->headers_ms = 0;
+    spend_reset(conn);
     return 0;
 }
 
@@ -233,12 +246,12 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t
     size_t n = 0;
 
     while ((piece = call->first) != NULL && n < size) {
-        size_t part = piece->len - piece->at < size - n ? piece->len - piece->at : size - n;
+        size_t left = piece->body->len - piece->at, part = left < size - n ? left : size - n;
 
-        memcpy(to + n, piece->bytes + piece->at, part);
+        memcpy(to + n, piece->body->bytes + piece->at, part);
         n += part;
         piece->at += part;
-        if (piece->at < piece->len)
+        if (piece->at < piece->body->len)
             break;
         mu_call_drop_piece(call);
     }

@@ -197,6 +197,10 @@ static long result(struct mu_rpc_conn *conn, int ok, size_t n)
     case SSL_ERROR_ZERO_RETURN: return 0;
     case SSL_ERROR_SYSCALL: ERR_clear_error(); return errno ? -1 : 0;
     default:
+        if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING) { /* as of a process that ends */
+            ERR_clear_error();
+            return 0;
+        }
         snprintf(conn->why, sizeof conn->why, "its TLS broke: %s", first_words());
         errno = EBADMSG;
         return -1;

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 bool mu_wire_timeout(const char *text, size_t len, uint64_t *ret_ns)
 {
     static const struct {
@@ -34,17 +36,15 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c <= 0x7e && c != '%';
 }
 
-/* The length of the character that begins there; 1 for a byte that begins none. */
-static size_t character(const char *at, size_t left)
+/* The bytes of the character that begins there; of those that are none. */
+static size_t character(const char *at, size_t left, bool *ret_good)
 {
-    unsigned char c = (unsigned char)*at;
-    size_t len = c >= 0xf0 && c < 0xf8 ? 4 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xc0 && c < 0xe0 ? 2 : 1;
+    size_t len = mu_utf8_length(at, left);
 
-    if (len > left)
-        return 1;
-    for (size_t i = 1; i < len; i++)
-        if (((unsigned char)at[i] & 0xc0) != 0x80)
-            return 1;
+    *ret_good = len > 0;
+    if (!len)
+        for (len = 1; len < left && !mu_utf8_length(at + len, left - len);)
+            len++;
     return len;
 }
 
@@ -54,14 +54,18 @@ size_t mu_wire_text(const char *text, char *to, size_t size)
     size_t len = strlen(text), from = 0, n = 0, room = size - strlen(" " MU_WIRE_CUT), fits = 0;
 
     while (from < len) {
-        size_t bytes = character(text + from, len - from), more = 0;
+        bool good;
+        size_t bytes = character(text + from, len - from, &good), more = 0;
+        const char *say = good ? text + from : "?"; /* of bytes that are no text nothing but that */
+        size_t said = good ? bytes : 1;
 
-        for (size_t i = 0; i < bytes; i++)
-            more += is_plain((unsigned char)text[from + i]) ? 1 : 3;
-        if (from + bytes > MU_WIRE_TEXT_MAX || n + more > size)
+        for (size_t i = 0; i < said; i++)
+            more += is_plain((unsigned char)say[i]) ? 1 : 3;
+        if (from + said > MU_WIRE_TEXT_MAX || n + more > size)
             break;
-        for (size_t i = 0; i < bytes; i++, from++) {
-            unsigned char c = (unsigned char)text[from];
+        from += bytes;
+        for (size_t i = 0; i < said; i++) {
+            unsigned char c = (unsigned char)say[i];
 
             if (is_plain(c)) {
                 to[n++] = (char)c;

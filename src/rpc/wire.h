@@ -14,7 +14,8 @@ bool mu_wire_timeout(const char *text, size_t len, uint64_t *ret_ns);
 
 /*
  * grpc-message: percent-encoded, cut to MU_WIRE_TEXT_MAX bytes before and `size` bytes after encoding, never within a
- * character of UTF-8. Returns the length; no final zero. `size` is at least 64.
+ * character of UTF-8. Bytes that are no UTF-8 are not echoed: a '?' stands for them. Returns the length; no final zero.
+ * `size` is at least 64.
  */
 size_t mu_wire_text(const char *text, char *to, size_t size);
 

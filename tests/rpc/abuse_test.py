@@ -153,13 +153,28 @@ def closed_windows():
     with served("127.0.0.1:0", "held=%d" % (16 * MIB), "message=%d" % MIB, "stall=1500") as server:
         before = server.bytes_resident()
         with Raw(server.address, window=0) as one:
-            numbers = [one.ask("Big", b"%d" % MIB) for _ in range(100)]
+            numbers = [one.ask("Big", b"%d" % (MIB - i)) for i in range(100)]
             status, words = one.status(numbers[-1])
             check(status == EXHAUSTED and "no room for an answer" in words, "a client that takes nothing: %d %s", status, words)
             is_small(server, before + 64 * MIB)
             is_served(server)
             calmed(one, "took nothing of what it had asked for within 1500 ms")
         is_served(server)
+
+
+def same_answers():
+    """The same large answer for many: it is held once."""
+    with served("127.0.0.1:0", "held=%d" % (4 * MIB), "message=%d" % MIB, "total=%d" % (8 * MIB)) as server:
+        clients = [Raw(server.address) for _ in range(10)]
+        calls = [(one, one.ask("Big", b"%d" % MIB)) for one in clients for _ in range(10)]
+        for one, number in calls:
+            status, words = one.status(number)
+            check(status == 0 and len(one.answers[number][1]) == MIB + 5, "the same for many: %d %s", status, words)
+        for one in clients:
+            one.socket.close()
+        with Raw(server.address) as one:  # and when nobody has it any more, it is not held
+            numbers = [one.ask("Big", b"%d" % (MIB - i)) for i in range(3)]
+            check([one.status(number)[0] for number in numbers] == [0, 0, 0], "what was the same for many is held for ever")
 
 
 def closed_sockets():
@@ -240,6 +255,6 @@ def resets_by_tcp():
             wait_for("the end of all calls", lambda: other.answer(other.ask("Count"))[1][5:].split()[0::2] == [b"0", b"1"])
 
 
-for part in (resets, frames_for_nothing, headers_without_end, strangers, bombs, halves, closed_windows, closed_sockets, slow_reader,
+for part in (resets, frames_for_nothing, headers_without_end, strangers, bombs, halves, closed_windows, same_answers, closed_sockets, slow_reader,
              too_many, resets_by_tcp):
     part()

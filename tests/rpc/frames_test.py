@@ -133,6 +133,17 @@ def against_the_protocol(server):
         check(one.resets.get(number) == PROTOCOL_ERROR and one.echo(b"x"), "bad headers of one call were not its own")
 
 
+def bad_headers():
+    """A call whose headers are refused before they end is over; its connection does not wait for their end."""
+    with served("127.0.0.1:0", "handshake=300") as server, Raw(server.address) as one:
+        number = one.begin("Echo", ("Upper-Case", "x"))
+        one.answer(number)
+        check(one.resets.get(number) == PROTOCOL_ERROR, "bad headers were answered with %s", one.resets)
+        with Raw(server.address, greet=False) as late:  # who came later than those headers is sent away for its silence
+            late.to_the_end()
+        check(one.echo(b"x"), "bad headers of one call took its connection with them")
+
+
 def bye(server):
     with Raw(server.address) as one:
         number = one.ask("Park")
@@ -167,3 +178,4 @@ with served("127.0.0.1:0", "message=1000000", "streams=50") as server:
         for part in against_the_protocol, bye, streams:
             part(server)
             check(first.echo(part.__name__.encode()), "another client was harmed by %s", part.__name__)
+bad_headers()

@@ -76,7 +76,9 @@ static void texts_are_percent_encoded(void **state)
     expect("100%\n", "100%25%0A");
     expect("a\tb\x7f~ ", "a%09b%7F~ ");
     expect("h\xc3\xa4", "h%C3%A4");
-    expect("\xff\xfe", "%FF%FE");
+    expect("\xff\xfe", "?"); /* no text: not echoed */
+    expect("key h\xc3", "key h?");
+    expect("a\xed\xa0\x80 b\xc0\xaf\n", "a? b?%0A");
 }
 
 static void long_texts_are_cut_and_say_so(void **state)
