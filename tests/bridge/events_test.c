@@ -6,6 +6,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -323,6 +324,38 @@ static void who_was_away_for_long_is_told_piece_by_piece(void **state)
     crowd_close();
 }
 
+/* Who does not say that it has taken its events, and has much decided for it meanwhile, is let go, and comes again. */
+static void what_waits_behind_events_is_bounded(void **state)
+{
+    static uint8_t large[MUSTER_EVENT_MAX];
+    enum { COUNT = 200, PIECE = 60 << 20 };
+    uint8_t *piece = calloc(1, PIECE);
+    struct mu_core *core;
+    char why[700];
+
+    (void)state;
+    crowd_open(&(struct hosts_config){
+        .tasks = {1, 1}, .stepped = true, .segment = {.num_events = 1024, .heap_bytes = 32 << 20}});
+    hosts_settle(h, NULL);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_ok(muster_event_send(eyes[0], i, large, sizeof large, NULL));
+    for (int i = 0; i < 5; i++) {
+        while (hosts_step(h, 0))
+            ; /* the other does nothing */
+        assert_string_equal(hosts_dropped(h, why), "");
+        core = hosts_lock(h, 0);
+        mu_core_send(core, 1, MU_FRAME_ANSWER, piece, PIECE);
+        hosts_unlock(h, 0);
+    }
+    free(piece);
+    hosts_step(h, 0);
+    assert_non_null(strstr(hosts_dropped(h, why), "it does not say that it has taken its events, and asks on"));
+    hosts_mend(h);
+    hosts_settle(h, NULL);
+    assert_int_equal(tail_at(1), COUNT);
+    crowd_close();
+}
+
 static void bad_events_break_the_connection(void **state)
 {
     static const struct {
@@ -383,6 +416,7 @@ int main(void)
         cmocka_unit_test(what_nobody_can_know_is_said),
         cmocka_unit_test(a_host_without_memory_gets_its_events_later),
         cmocka_unit_test(who_was_away_for_long_is_told_piece_by_piece),
+        cmocka_unit_test(what_waits_behind_events_is_bounded),
         cmocka_unit_test(bad_events_break_the_connection),
     };
 
