@@ -45,8 +45,9 @@ struct mu_agent_bridge {
 
     int event_fd; /* something lies in the list */
     uv_poll_t poll, input;
-    pthread_mutex_t lock; /* over the next two */
+    pthread_mutex_t lock; /* over the next three */
     struct mu_agent_mail *first, *last;
+    size_t mail_bytes;
 
     int is_over, told_status; /* a follower's: the leader has said so */
     int said_done, away;      /* likewise: the leader's agent is not there now */

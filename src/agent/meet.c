@@ -16,15 +16,19 @@
 #include "agent/bridge.h"
 #include "base/process.h"
 
+enum { MAIL_MOST = 64 << 20 }; /* bytes that others have said and the loop has not read: then they say it again later */
+
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
-static void put_mail(struct mu_agent_bridge *b, const struct mu_agent_mail *head, const void *bytes, size_t len)
+/* False: no memory, or too much lies there that the loop has not read. */
+static bool put_mail(struct mu_agent_bridge *b, const struct mu_agent_mail *head, const void *bytes, size_t len)
 {
     struct mu_agent_mail *mail = malloc(sizeof *mail + len + 1);
     uint64_t one = 1;
+    bool has_room;
 
     if (!mail)
-        return; /* the job will end by its timeouts: nothing better can be done without memory */
+        return false;
     *mail = *head;
     mail->next = NULL;
     mail->len = len;
@@ -32,13 +36,18 @@ static void put_mail(struct mu_agent_bridge *b, const struct mu_agent_mail *head
         memcpy(mail->bytes, bytes, len);
     mail->bytes[len] = 0;
     pthread_mutex_lock(&b->lock);
-    if (b->last)
-        b->last->next = mail;
-    else
-        b->first = mail;
-    b->last = mail;
+    has_room = head->what != MU_MAIL_TALK || b->mail_bytes < MAIL_MOST;
+    if (has_room) {
+        *(b->last ? &b->last->next : &b->first) = mail;
+        b->last = mail;
+        b->mail_bytes += sizeof *mail + len;
+    }
     pthread_mutex_unlock(&b->lock);
-    (void)!write(b->event_fd, &one, sizeof one);
+    if (has_room)
+        (void)!write(b->event_fd, &one, sizeof one);
+    else
+        free(mail);
+    return has_room;
 }
 
 static void hear_sentence(void *arg, const char *sentence)
@@ -54,9 +63,9 @@ static void hear_listens(void *arg, const char *address)
     put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address));
 }
 
-static void hear_talk(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+static bool hear_talk(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
 {
-    put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_TALK, .host = host, .kind = kind}, bytes, len);
+    return put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_TALK, .host = host, .kind = kind}, bytes, len);
 }
 
 static void hear_host(void *arg, uint32_t host, enum mu_peer_state state, const char *why)
@@ -114,8 +123,10 @@ static struct mu_agent_mail *take_mail(struct mu_agent_bridge *b)
 
     pthread_mutex_lock(&b->lock);
     mail = b->first;
-    if (mail)
+    if (mail) {
         b->first = mail->next;
+        b->mail_bytes -= sizeof *mail + mail->len;
+    }
     if (!b->first)
         b->last = NULL;
     pthread_mutex_unlock(&b->lock);

@@ -35,7 +35,7 @@ struct mu_bridge_options {
     /* Leader: what the user calls a host that has not come; NULL, or "": it has no name yet. May be NULL. */
     const char *(*name_of)(void *arg, uint32_t host);
     void (*said)(void *arg, const char *sentence); /* something the user should read: a refused peer, a lost host */
-    void (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);   /* bridge's thread */
+    bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);   /* bridge's thread */
     void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why); /* bridge's thread */
 };
 

@@ -192,6 +192,13 @@ static bool can_be(const struct talk *talk, uint64_t number, uint64_t heard, boo
     return false;
 }
 
+/* To our agent, who may have too much to read already: what it has not taken comes again, on the next connection. */
+static bool hear(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+{
+    return !core->control || core->control(core->arg, host, kind, bytes, len) ||
+           !mu_fail(MUSTER_RESOURCE_EXHAUSTED, "this host's agent has not read what it was told before");
+}
+
 bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
     struct talk *talk = talk_with(core, host);
@@ -199,6 +206,7 @@ bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     uint32_t kind = mu_unpack_u32(u);
     const void *bytes = u->at;
     size_t len = u->left;
+    uint64_t before = talk->peer;
     bool is_first, is_another;
 
     if (u->failed || (number == 0 && len > 0) || (number > 0 && kind == MU_CONTROL_ANOTHER) || peer == 0 ||
@@ -212,16 +220,18 @@ bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         return false;
     if (us == self_of(core))
         forget(talk, heard);
+    if (is_another && !hear(core, host, MU_CONTROL_ANOTHER, NULL, 0)) {
+        talk->peer = before; /* on the next connection it is another again */
+        return false;
+    }
     if (is_first)
         say_kept(core, host, talk);
-    if (is_another && core->control)
-        core->control(core->arg, host, MU_CONTROL_ANOTHER, NULL, 0);
     if (number == 0)
         return true;
     if (number > talk->heard) {
+        if (!hear(core, host, kind, bytes, len))
+            return false;
         talk->heard = number;
-        if (core->control)
-            core->control(core->arg, host, kind, bytes, len);
         core->worked = true;
     }
     say(core, host, talk, NULL); /* also of one that came again: its sender does not know */

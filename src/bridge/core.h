@@ -123,8 +123,8 @@ struct mu_core {
     struct mu_wire wire;
     struct mu_peer *peers;        /* by host; a follower uses [0] alone */
     void *state[MU_CORE_MODULES]; /* by module, in the table's order */
-    /* the agent's: what other agents say to it (bridge/control.h) */
-    void (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);
+    /* the agent's: what other agents say to it (bridge/control.h); false: not now, the connection is to begin anew */
+    bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);
     void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why);
     void *arg;
 };

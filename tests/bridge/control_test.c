@@ -15,14 +15,18 @@ struct end {
     struct mu_core core;
     struct mu_peer peers[3];
     char heard[4096]; /* what came, a word a message */
+    bool is_full;     /* and it takes no more */
 };
 
-static void hear(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+static bool hear(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
 {
     struct end *end = arg;
     size_t at = strlen(end->heard);
 
+    if (end->is_full)
+        return false;
     snprintf(end->heard + at, sizeof end->heard - at, "%u:%u%.*s ", host, kind, (int)len, (const char *)bytes);
+    return true;
 }
 
 static void open_end(struct end *end, int leader, uint32_t num_hosts)
@@ -74,7 +78,9 @@ static int carry(struct end *from, uint32_t host, struct end *to, uint32_t as, i
         payload = mu_unpack_raw(&all, len);
         assert_non_null(payload);
         u = mu_unpack_of(payload, len);
-        assert_true(mu_take_control(&to->core, as, &u));
+        assert_int_equal(mu_take_control(&to->core, as, &u), !to->is_full);
+        if (to->is_full)
+            break;
         count++;
     }
     if (all.left > 0)
@@ -214,6 +220,42 @@ static void another_agent_begins_anew(void **state)
     }
 }
 
+/* Who has no room for what is said breaks the connection, and hears it on the next: also that the other is another. */
+static void what_there_is_no_room_for_comes_again(void **state)
+{
+    struct end leader, one;
+
+    (void)state;
+    open_end(&leader, 1, 2);
+    open_end(&one, 0, 2);
+    for (int another = 0; another < 2; another++) {
+        for (int full = 1; full >= 0; full--) {
+            connect_end(&leader, 1);
+            connect_end(&one, 0);
+            carry(&leader, 1, &one, 0, 9);
+            if (!another && full)
+                carry(&one, 0, &leader, 1, 9); /* they know each other by now */
+            leader.is_full = full;
+            if (full)
+                mu_control_send(&one.core, 0, 5, another ? "b" : "a", 1);
+            carry(&one, 0, &leader, 1, 9);
+            assert_string_equal(leader.heard, !another ? full ? "" : "1:5a " : full ? "1:5a " : "1:5a 1:0 1:5b ");
+            leader.is_full = false;
+            if (full || !another) {
+                carry(&leader, 1, &one, 0, 9);
+                cut_end(&leader, 1);
+                cut_end(&one, 0);
+            }
+        }
+        if (!another) {
+            close_end(&one);
+            open_end(&one, 0, 2);
+        }
+    }
+    close_end(&leader);
+    close_end(&one);
+}
+
 static void frames_that_cannot_be_are_refused(void **state)
 {
     static const struct {
@@ -265,8 +307,11 @@ static void the_lost_are_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_in_order),  cmocka_unit_test(a_broken_connection_loses_and_doubles_nothing),
-        cmocka_unit_test(another_agent_begins_anew), cmocka_unit_test(frames_that_cannot_be_are_refused),
+        cmocka_unit_test(messages_arrive_in_order),
+        cmocka_unit_test(a_broken_connection_loses_and_doubles_nothing),
+        cmocka_unit_test(another_agent_begins_anew),
+        cmocka_unit_test(frames_that_cannot_be_are_refused),
+        cmocka_unit_test(what_there_is_no_room_for_comes_again),
         cmocka_unit_test(the_lost_are_forgotten),
     };
 
