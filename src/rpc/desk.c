@@ -221,6 +221,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
     desk->o = *options;
     desk->o.register_timeout_ns = options->register_timeout_ns ? options->register_timeout_ns : HOUR_NS;
+    desk->o.say_ns = options->say_ns ? options->say_ns : 10ull * SECOND_NS;
     desk->o.lost_ns = options->lost_ns ? options->lost_ns : SECOND_NS;
     desk->m = options->m;
     desk->seg = muster_segment_of(options->m);

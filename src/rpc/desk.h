@@ -33,8 +33,10 @@ struct mu_desk_options {
     uint64_t lost_ns; /* a connection is gone without a poll on it: its task may come back within this; 0: a second */
     /* The process that the launcher started for the task, and will say how it ended; 0: none, or ended. May be NULL. */
     uint32_t (*pid_of)(void *arg, uint32_t task);
-    /* Progress for people: who is still missing. May be NULL. */
+    /* Progress for people: who is still missing, after say_ns of waiting (0: ten seconds), and then now and again. May
+     * be NULL. */
     void (*said)(void *arg, const char *sentence);
+    uint64_t say_ns;
     void *arg;
 };
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk);

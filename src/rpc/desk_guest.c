@@ -15,9 +15,8 @@
 #include "rpc/desk_private.h"
 #include "task/guest.h"
 
-#define BARRIER      "[Init]Wait_for_all_tasks_to_register"
-#define SAY_FIRST_NS 10000000000u /* who is missing is said after that, */
-#define SAY_AGAIN_NS 60000000000u /* and then as often as that */
+#define BARRIER "[Init]Wait_for_all_tasks_to_register"
+enum { SAY_SLOWER = 6 /* times as long as at first, when it is said again */ };
 
 /* ---- words for a barrier of the desk's own ---- */
 
@@ -54,6 +53,18 @@ void mu_desk_words_of_timeout(const struct mu_desk *desk, const char *id, mu_the
         "slowly, or died before it. # of tasks that reached the barrier: %u/%u.\nThe first task at the barrier: %d. "
         "Some timed out task names:%s",
         id, desk->num_tasks - missing, desk->num_tasks, first, names);
+}
+
+uint64_t mu_desk_say_missing(struct mu_desk *desk, mu_there_fn there, const char *what, uint64_t now)
+{
+    char names[300], text[400];
+    uint32_t missing = name_missing(desk, there, ", ", names, sizeof names);
+
+    snprintf(text, sizeof text, "%u of %u tasks %s:%s%s", missing, desk->num_tasks, what, names + (missing > 0),
+             missing > 2 ? " ..." : "");
+    if (desk->o.said && missing)
+        desk->o.said(desk->o.arg, text);
+    return now + SAY_SLOWER * desk->o.say_ns;
 }
 
 /* ---- registering ---- */
@@ -147,18 +158,6 @@ void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *roo
         pass(desk);
 }
 
-static void say_who_is_missing(struct mu_desk *desk)
-{
-    char names[300], text[400];
-    uint32_t missing = name_missing(desk, is_registered, " ", names, sizeof names);
-
-    if (!desk->o.said)
-        return;
-    snprintf(text, sizeof text, "%u of %u tasks have not registered yet:%s%s", missing, desk->num_tasks, names,
-             missing > 2 ? " ..." : "");
-    desk->o.said(desk->o.arg, text);
-}
-
 uint64_t mu_registering_next(const struct mu_desk *desk)
 {
     if (!desk->registering.count)
@@ -176,8 +175,7 @@ void mu_registering_due(struct mu_desk *desk, uint64_t now)
         mu_desk_words_of_timeout(desk, BARRIER, is_registered, desk->registering.first->task, text, sizeof text);
         fail(desk, MUSTER_DEADLINE_EXCEEDED, text);
     } else if (now >= desk->say_at) {
-        desk->say_at = now + SAY_AGAIN_NS;
-        say_who_is_missing(desk);
+        desk->say_at = mu_desk_say_missing(desk, is_registered, "have not registered yet", now);
     }
 }
 
@@ -204,7 +202,7 @@ static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task,
     }
     if (desk->registering.count == 1) {
         desk->register_until = now + desk->o.register_timeout_ns;
-        desk->say_at = now + SAY_FIRST_NS;
+        desk->say_at = now + desk->o.say_ns;
         mu_desk_due(desk, mu_registering_next(desk));
     }
     p->task = task;

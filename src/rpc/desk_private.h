@@ -163,6 +163,7 @@ struct mu_desk {
 
     struct mu_parked_list leaving;
     uint64_t leave_until; /* UINT64_MAX: nobody has called */
+    uint64_t leave_say_at;
     uint64_t leave_version;
     uint32_t not_done;
     int32_t first_to_leave;
@@ -238,6 +239,8 @@ enum muster_status mu_desk_disconnect(struct mu_desk *desk, struct mu_ctx *ctx, 
 typedef bool (*mu_there_fn)(const struct mu_desk *desk, uint32_t task);
 void mu_desk_words_of_timeout(const struct mu_desk *desk, const char *id, mu_there_fn there, int32_t first, char *text,
                               size_t size);
+/* Tells people who is missing, if anybody. When to say it again. */
+uint64_t mu_desk_say_missing(struct mu_desk *desk, mu_there_fn there, const char *what, uint64_t now);
 
 /* ---- leaving: desk_shutdown.c ---- */
 void mu_leaving_look(struct mu_desk *desk, const struct mu_cluster_root *root);

@@ -95,13 +95,17 @@ void mu_leaving_look(struct mu_desk *desk, const struct mu_cluster_root *root)
 
 uint64_t mu_leaving_next(const struct mu_desk *desk)
 {
-    return desk->leave_until;
+    if (desk->leave_until == UINT64_MAX)
+        return UINT64_MAX;
+    return desk->leave_until < desk->leave_say_at ? desk->leave_until : desk->leave_say_at;
 }
 
 void mu_leaving_due(struct mu_desk *desk, uint64_t now)
 {
     char text[MU_DESK_TEXT - 200], id[48];
 
+    if (desk->leave_until != UINT64_MAX && now < desk->leave_until && now >= desk->leave_say_at)
+        desk->leave_say_at = mu_desk_say_missing(desk, is_done, "have not called for the shutdown yet", now);
     if (now < desk->leave_until)
         return;
     snprintf(id, sizeof id, "Shutdown::%" PRIu64, mu_desk_incarnation(desk));
@@ -146,9 +150,10 @@ static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
     t->leaving = p;
     if (desk->leave_until == UINT64_MAX) {
         desk->leave_until = mu_now() + desk->o.shutdown_timeout_ns;
+        desk->leave_say_at = mu_now() + desk->o.say_ns;
         desk->leave_version = 0;
         desk->first_to_leave = task;
-        mu_desk_due(desk, desk->leave_until);
+        mu_desk_due(desk, mu_leaving_next(desk));
     }
     if (!t->left && !is_done(desk, (uint32_t)task))
         desk->not_done--; /* of no account while the count is not taken */

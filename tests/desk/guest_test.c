@@ -405,6 +405,45 @@ static void tasks_outside_of_the_cluster_do_not_register(void **state)
     counter_close();
 }
 
+static char said[400];
+
+static void hear(void *arg, const char *sentence)
+{
+    (void)arg;
+    snprintf(said, sizeof said, "%s", sentence);
+}
+
+static bool is_said(void *arg)
+{
+    (void)arg;
+    return said[0];
+}
+
+static void people_are_told_who_is_missing(void **state)
+{
+    const struct mu_desk_options o = {
+        .register_barrier = true, .shutdown_timeout_ns = 100000000000u, .said = hear, .say_ns = 20000000};
+    struct asked *a;
+
+    (void)state;
+    counter_open(4, &o);
+    said[0] = 0;
+    assert_waits(do_register(1, INCARNATION(1)));
+    counter_until(is_said, NULL, "somebody is missing");
+    assert_string_equal(said, "3 of 4 tasks have not registered yet: task 0, task 2 ...");
+    for (int i = 0; i < 3; i++)
+        do_register(i, INCARNATION(i));
+    assert_answer(do_register(3, INCARNATION(3)), MUSTER_OK);
+    said[0] = 0;
+    for (int i = 0; i < 3; i++)
+        a = do_shutdown(i);
+    assert_waits(a);
+    counter_until(is_said, NULL, "somebody is missing");
+    assert_says(said, "1 of 4 tasks have not called for the shutdown yet: task 3");
+    assert_answer(do_shutdown(3), MUSTER_OK);
+    counter_close();
+}
+
 static void it_is_over_when_all_have_been_there_and_none_is(void **state)
 {
     (void)state;
@@ -448,6 +487,7 @@ int main(void)
         CASE(a_task_of_the_library_that_is_connected_counts_as_registered),
         CASE(a_task_of_the_library_that_dies_ends_the_waiting),
         CASE(tasks_outside_of_the_cluster_do_not_register),
+        CASE(people_are_told_who_is_missing),
         CASE(it_is_over_when_all_have_been_there_and_none_is),
     };
 
