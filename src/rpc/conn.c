@@ -24,11 +24,12 @@
 
 #include "bridge/link_address.h"
 
-#define QUEUE_MAX 4096u /* frames that wait in a connection that takes none: then it is not read any more */
-#define LINGER_MS 1000u
-#define PROBE_S   30 /* a TCP connection is silent: the kernel asks, */
-#define PROBES    3  /* so often, */
-#define PROBES_S  10 /* with so much between, and then it is gone */
+#define QUEUE_MAX      4096u /* frames that wait in a connection that takes none: then it is not read any more */
+#define LINGER_MS      1000u
+#define STOP_LINGER_MS 200u /* when the server's end waits for it */
+#define PROBE_S        30   /* a TCP connection is silent: the kernel asks, */
+#define PROBES         3    /* so often, */
+#define PROBES_S       10   /* with so much between, and then it is gone */
 
 static void on_event(uv_poll_t *poll, int status, int events);
 
@@ -452,8 +453,8 @@ void mu_conn_tick(struct mu_rpc_conn *conn)
     char why[100] = "";
 
     if (conn->is_leaving) {
-        if (now >= conn->since_ms + LINGER_MS)
-            mu_conn_close(conn, "its calls are over");
+        if (now >= conn->since_ms + (conn->rpc->is_stopping ? STOP_LINGER_MS : LINGER_MS))
+            mu_conn_close(conn, conn->rpc->is_stopping ? "the server stopped" : "its calls are over");
         return;
     }
     if (!conn->is_greeted && now >= conn->since_ms + o->handshake_ms)

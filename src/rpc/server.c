@@ -183,8 +183,11 @@ static void end_all(struct mu_rpc *rpc)
             after = call->next;
             mu_call_abort(call, MUSTER_UNAVAILABLE, "the server is stopping");
         }
+        if (conn->is_leaving)
+            continue;
+        conn->is_leaving = true; /* read on for a moment: a reset would take the last answers with it */
+        conn->since_ms = mu_rpc_now(rpc);
         mu_conn_flush(conn);
-        mu_conn_close(conn, "the server stopped");
     }
 }
 

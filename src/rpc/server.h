@@ -49,8 +49,6 @@ struct mu_rpc_options {
      * may be NULL. */
     void (*closed)(void *arg, struct mu_rpc_conn *conn, const char *why);
     void (*said)(void *arg, const char *sentence); /* who was refused, for people; may be NULL */
-    const void *descriptors; /* for server reflection: a google.protobuf.FileDescriptorSet; or NULL */
-    size_t descriptors_len;
     /* Bounds; 0: what stands behind. */
     size_t message_max;       /* of a message, inflated; 256 MiB */
     size_t held_max;          /* bytes held for one connection, of requests and answers; message_max + 64 MiB */
