@@ -13,7 +13,8 @@
 struct mu_gathering {
     struct mu_gathering *prev, *next;
     struct mu_parked_list calls;
-    uint64_t version; /* of the job's state, when last looked at */
+    struct mu_parked *payer; /* the one of them whose line bears what this takes; NULL: to be chosen */
+    uint64_t version;        /* of the job's state, when last looked at */
     struct mu_alive alive;
 };
 
@@ -26,11 +27,33 @@ static struct mu_gathering *find(const struct mu_desk *desk, const struct mu_ali
     return g;
 }
 
+/* Its records are as many as the job has tasks, whatever the set. */
+static size_t bytes_of(const struct mu_gathering *g)
+{
+    return sizeof *g + g->alive.len + g->alive.seg->num_tasks * sizeof *g->alive.records;
+}
+
+/* Somebody bears them, as long as anybody waits. */
+static void choose_payer(struct mu_desk *desk, struct mu_gathering *g)
+{
+    struct mu_parked *p = g->calls.first;
+
+    if (g->payer)
+        return;
+    g->payer = p;
+    p->bytes += bytes_of(g);
+    desk->parked_bytes += bytes_of(g);
+    if (p->line)
+        p->line->bytes += bytes_of(g);
+}
+
 /* Unless somebody waits for it. */
 static void drop(struct mu_desk *desk, struct mu_gathering *g)
 {
-    if (g->calls.count)
+    if (g->calls.count) {
+        choose_payer(desk, g);
         return;
+    }
     *(g->prev ? &g->prev->next : &desk->gatherings) = g->next;
     if (g->next)
         g->next->prev = g->prev;
@@ -40,7 +63,10 @@ static void drop(struct mu_desk *desk, struct mu_gathering *g)
 
 static void alive_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
-    drop(desk, p->at); /* its call stands */
+    struct mu_gathering *g = p->at;
+
+    g->payer = g->payer == p ? NULL : g->payer;
+    drop(desk, g); /* its call stands */
 }
 
 /* Those in the answer. Only the incarnation 0 looks as if there were none: the record tells. */
@@ -103,6 +129,7 @@ static enum muster_status step(struct mu_desk *desk, struct mu_gathering *g)
         next = p->next;
         if (!p->alive.answered)
             continue;
+        g->payer = g->payer == p ? NULL : g->payer;
         s = s ? s : answer_of(&g->alive, &alive);
         answer(desk, &g->alive, p, s, alive);
     }
@@ -201,11 +228,12 @@ static enum muster_status call(struct mu_desk *desk, struct mu_ctx *ctx, struct 
         drop(desk, g);
         return mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %d is not one of the tasks that it asks about", task);
     }
-    p = mu_desk_park(desk, ask, &g->calls, 0);
+    p = mu_desk_park(desk, ask, &g->calls, g->calls.count ? 0 : bytes_of(g));
     if (!p) {
         drop(desk, g);
         return MUSTER_RESOURCE_EXHAUSTED;
     }
+    g->payer = g->payer ? g->payer : p;
     p->at = g;
     p->dropped = alive_dropped;
     p->task = task;

@@ -118,6 +118,7 @@ static void pass(struct mu_desk *desk)
 static void fail(struct mu_desk *desk, enum muster_status code, const char *text)
 {
     desk->register_until = UINT64_MAX;
+    desk->register_version = 0; /* who waited was not counted as connected, and may be, by a process of its own */
     while (desk->registering.first) {
         struct mu_parked *p = desk->registering.first;
 
@@ -182,6 +183,7 @@ void mu_registering_due(struct mu_desk *desk, uint64_t now)
 static void registering_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
     desk->tasks[p->task].registering = NULL;
+    desk->register_version = 0; /* as in fail() */
 }
 
 /* Wait for the others. */

@@ -182,7 +182,10 @@ void mu_desk_hang_up(struct mu_line *line, const char *why)
     while (line->parked)
         mu_desk_drop(desk, line->parked->ask);
     stop_listening(line);
-    snprintf(text, sizeof text, "its connection (%s) was %s without a shutdown", line->name, why);
+    if (strncmp(why, "closed by", 9) == 0 || strncmp(why, "reset by", 8) == 0)
+        snprintf(text, sizeof text, "its connection (%s) was %s without a shutdown", line->name, why);
+    else /* the server's own reason: a sentence, or the system's word */
+        snprintf(text, sizeof text, "its connection (%s) has ended without a shutdown: %s", line->name, why);
     entered = !desk->stopped && !mu_enter(desk->m, &ctx);
     for (uint32_t i = 0; i < desk->num_tasks; i++) {
         struct mu_desk_task *t = &desk->tasks[i];

@@ -378,6 +378,21 @@ static void a_task_of_the_library_that_is_connected_counts_as_registered(void **
     counter_close();
 }
 
+static void who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, &with_barrier);
+    a = do_register(0, INCARNATION(0));
+    assert_waits(a);
+    counter_enter(0);
+    mu_desk_look(desk);
+    mu_desk_drop(desk, &a->ask);
+    assert_answer(do_register(1, INCARNATION(1)), MUSTER_OK);
+    counter_close();
+}
+
 static void a_task_of_the_library_that_dies_ends_the_waiting(void **state)
 {
     struct asked *a;
@@ -485,6 +500,7 @@ int main(void)
         CASE(after_a_reset_nobody_waits_for_all_again),
         CASE(who_hangs_up_has_not_registered),
         CASE(a_task_of_the_library_that_is_connected_counts_as_registered),
+        CASE(who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody),
         CASE(a_task_of_the_library_that_dies_ends_the_waiting),
         CASE(tasks_outside_of_the_cluster_do_not_register),
         CASE(people_are_told_who_is_missing),

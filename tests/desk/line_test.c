@@ -26,6 +26,20 @@ static void a_line_that_breaks_under_a_poll_is_the_tasks_end(void **state)
     counter_close();
 }
 
+static void what_the_server_has_against_a_line_is_said(void **state)
+{
+    struct asked *other;
+
+    (void)state;
+    counter_open(2, NULL);
+    register_guests(0, 2);
+    assert_waits(do_poll(0));
+    other = do_poll(1);
+    hang_up(0, "it took nothing of what it had asked for");
+    assert_says_so(other, MUSTER_UNAVAILABLE, "has ended without a shutdown: it took nothing of what it had asked for");
+    counter_close();
+}
+
 static void a_line_that_breaks_while_the_poll_was_given_up_is_that_too(void **state)
 {
     struct asked *a;
@@ -168,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(a_line_that_breaks_under_a_poll_is_the_tasks_end),
+        CASE(what_the_server_has_against_a_line_is_said),
         CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
         CASE(without_a_poll_the_task_may_come_back_on_another_line),
         CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),

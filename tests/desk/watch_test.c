@@ -374,6 +374,32 @@ static void incarnation_zero_is_one_like_any(void **state)
     counter_close();
 }
 
+/* A set's records are as many as the job's tasks: somebody's line bears them, and bears no more than is allowed. */
+static void questions_are_bounded_by_what_they_take(void **state)
+{
+    enum { TASKS = 4096, GUESTS = 200 };
+    struct asked *a[GUESTS];
+    int32_t set[] = {0, 0};
+    int i = 0;
+
+    (void)state;
+    counter_open(TASKS, NULL);
+    register_guests(0, GUESTS);
+    do {
+        assert_in_range(++i, 1, GUESTS - 3);
+        set[1] = i;
+        a[i] = do_alive(0, set, 2);
+    } while (!a[i]->answered);
+    assert_says_so(a[i], MUSTER_RESOURCE_EXHAUSTED, "32 MiB");
+    mu_desk_drop(desk, &a[1]->ask);
+    set[1] = GUESTS - 1;
+    assert_waits(do_alive(0, set, 2)); /* in its place */
+    set[1] = 2;
+    assert_alive(do_alive(2, set, 2), set, 2);
+    assert_alive(a[2], set, 2);
+    counter_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +421,7 @@ int main(void)
         CASE(a_question_that_is_given_up_stands),
         CASE(a_stop_ends_questions),
         CASE(incarnation_zero_is_one_like_any),
+        CASE(questions_are_bounded_by_what_they_take),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
