@@ -27,7 +27,7 @@ struct muster_segment_config {
     uint64_t heartbeat_timeout_ns; /* a task silent for longer is in error; 10 s */
     int memfd;                     /* 1: no name, a sealed memfd; see muster_segment_fd() */
     uint32_t trace_events;         /* kept of each thread's trace, rounded up to a power of two of at least 64; none */
-    int listened; /* 1: whoever creates it listens for changes (rpc/bell.h), each of which costs a fence */
+    int listened; /* 1: its creator listens for changes (muster run --grpc), each of which costs a fence */
 };
 
 struct muster_segment_info {
