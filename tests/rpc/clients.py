@@ -78,7 +78,7 @@ class Client:
         response = getattr(self.dialect, rpc + "Response")
         call = self.channel.unary_unary(PATHS[self.dialect] + rpc, request_serializer=lambda b: b,
                                         response_deserializer=response.FromString)
-        return Pending(call.future(data, timeout=2 * MINUTE, wait_for_ready=True))
+        return Pending(call.future(data, timeout=2 * MINUTE))
 
     def begin(self, rpc, **fields):
         return self.begin_bytes(rpc, self.request(rpc, fields).SerializeToString())
