@@ -111,7 +111,7 @@ static struct muster *job_of(const char *name, const struct muster_segment_confi
     struct muster *m = NULL;
     char job[64];
 
-    snprintf(job, sizeof job, "checks-%d-%s", (int)getpid(), name);
+    snprintf(job, sizeof job, "test-checks-%d-%s", (int)getpid(), name);
     muster_options_init(&options);
     options.job = job;
     options.num_tasks = config->num_tasks;
