@@ -52,6 +52,14 @@ TITLES = {
     "cross.kv.get.latency": "KV get from another host, polling",
     "cross.kv.set.latency": "KV overwrite on another host, polling",
     "cross.kv.copy.latency": "KV get of another host's key, again, polling",
+    "grpc.register": "over gRPC: 256 tasks register at once, until the last has its answer",
+    "grpc.set": "over gRPC: KV overwrite of 64 bytes",
+    "grpc.get": "over gRPC: KV get of 64 bytes",
+    "grpc.wake": "over gRPC: set → a get that waits on another connection is answered",
+    "grpc.barrier.2": "over gRPC: barrier of 2 tasks of one client process",
+    "grpc.barrier.8": "over gRPC: barrier of 8",
+    "grpc.barrier.64": "over gRPC: barrier of 64",
+    "grpc.death": "over gRPC: SIGKILL of a task → task 0's poll for errors is answered, heartbeat timeout 10 s",
     "heartbeat": "heartbeat",
     "attach": "join a job that exists",
     "attach.thread": "join, with the heartbeat thread",
@@ -243,6 +251,20 @@ def run_group(tools, effort):
     return Group("run", contenders)
 
 
+def grpc_group(tools, effort):
+    """JAX's own service, in C++, is the peer: $MUSTER_BENCH_JAX names a Python that has it, else `make interop` made one."""
+    client, script = tools.program("grpc"), os.path.join(HERE, "peers", "coordination.py")
+    made = os.path.join(os.path.dirname(HERE), "build/interop/jax-newest/bin/python")
+    python = os.environ.get("MUSTER_BENCH_JAX") or (made if os.access(made, os.X_OK) else None)
+    able = client and tools.muster and os.access(tools.muster, os.X_OK)
+    return Group("grpc", [
+        Contender("muster", [sys.executable, script, "muster", tools.muster, client, str(effort.slice)], timeout=180,
+                  missing="" if able else "the muster command or %s/grpc is not built" % tools.folder),
+        Contender("jaxlib", [sys.executable, script, "jaxlib", python, client, str(effort.slice)], timeout=180,
+                  missing="" if python and client else "no Python here has jaxlib 0.10 or later ($MUSTER_BENCH_JAX, or make interop)"),
+    ])
+
+
 def groups(tools, effort):
     return [
         *(barrier_group(tools, effort, size) for size in (2, 4, 8)),
@@ -255,5 +277,6 @@ def groups(tools, effort):
         Group("task", [own(tools, "muster", "task", effort.slice / 4, effort.objects, timeout=180)]),
         Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, 128)]),
         Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, 128)]),
+        *([] if effort.quick else [grpc_group(tools, effort)]),  # JAX's own service takes ten seconds to notice a death
         run_group(tools, effort),
     ]
