@@ -74,7 +74,8 @@ static int raise_file_limit(struct mu_agent *agent)
     if (need <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &limit) == 0)
         return 0;
     mu_agent_say("%u tasks need %llu open files, the limit is %llu (root may raise it: 'ulimit -n')",
-                 agent->local_tasks, (unsigned long long)need, (unsigned long long)limit.rlim_max);
+                 agent->local_tasks ? agent->local_tasks : agent->num_tasks, (unsigned long long)need,
+                 (unsigned long long)limit.rlim_max);
     return -1;
 }
 

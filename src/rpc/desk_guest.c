@@ -173,6 +173,7 @@ void mu_registering_due(struct mu_desk *desk, uint64_t now)
     if (!desk->registering.count)
         return;
     if (now >= desk->register_until) {
+        mu_desk_say_missing(desk, is_registered, "have not registered in time", now);
         mu_desk_words_of_timeout(desk, BARRIER, is_registered, desk->registering.first->task, text, sizeof text);
         fail(desk, MUSTER_DEADLINE_EXCEEDED, text);
     } else if (now >= desk->say_at) {

@@ -57,12 +57,20 @@ ends_with 0
 begin -n 3
 guest 0 register > "$OUT.0" &
 WAITS=$!
-said() { grep -q '^muster serve: 2 of 3 tasks have not registered yet: task 1 task 2$' "$ERR.serve"; }
+said() { grep -q '^muster serve: 2 of 3 tasks have not registered yet: task 1, task 2$' "$ERR.serve"; }
 await "it says who is missing" said
 kill -TERM $SERVE
 ends_with 0
 wait $WAITS
 [ $? -eq 9 ] || fail "the registration was not answered: $(cat "$OUT.0")"
+
+# So it is when their time is over.
+begin -n 2 --once --register-timeout 200ms
+check 9 guest 0 register
+out_has '^DEADLINE_EXCEEDED: '
+kill -TERM $SERVE
+ends_with 143
+err_has '^muster serve: 1 of 2 tasks have not registered in time: task 1$'
 
 # A task that fails: by name, and by the exit status.
 begin -n 2 --once --register-barrier=no --grpc "unix:$TMPDIR/s"
