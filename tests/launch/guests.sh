@@ -4,7 +4,12 @@ PYTHON=/usr/bin/python3 # which has grpcio
 protoc -I"$TOP/src" --python_out="$TMPDIR" "$TOP/src/rpc/xla_coordination.proto" || fail "protoc"
 export PYTHONPATH=$TMPDIR PYTHONDONTWRITEBYTECODE=1
 unset http_proxy https_proxy grpc_proxy no_grpc_proxy
-GUEST="$PYTHON $TOP/tests/launch/guest.py"
+GUEST=$TMPDIR/guest # one word, wherever we lie
+cat > "$GUEST" <<EOS
+#!/bin/sh
+exec "$PYTHON" "$TOP/tests/launch/guest.py" "\$@"
+EOS
+chmod +x "$GUEST"
 
 # The process listens at a port of its own choice, and keeps it until it is killed: $HOG, $PORT.
 hog_port()
