@@ -51,27 +51,13 @@ static int bio_read(BIO *bio, char *to, int size)
     return (int)n;
 }
 
-static long bio_control(BIO *bio, int command, long number, void *pointer)
-{
-    (void)bio;
-    (void)number;
-    (void)pointer;
-    return command == BIO_CTRL_FLUSH; /* nothing is held back; of all else nothing is known */
-}
-
 /* One for the process, made once, by whichever link is first: links are made one after the other. */
 static BIO_METHOD *bio_method(void)
 {
     static BIO_METHOD *method;
 
-    if (method)
-        return method;
-    method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "muster");
     if (!method)
-        return NULL;
-    BIO_meth_set_write(method, bio_write);
-    BIO_meth_set_read(method, bio_read);
-    BIO_meth_set_ctrl(method, bio_control);
+        method = mu_openssl_socket("muster", bio_write, bio_read);
     return method;
 }
 

@@ -1,5 +1,5 @@
 /*
- * bridge/openssl.c: opening OpenSSL.
+ * bridge/openssl.c: opening OpenSSL, and what both who use it need of it.
  *
  * It is never closed: its own clean-up runs at exit, and another link may come.
  */
@@ -47,4 +47,25 @@ int mu_openssl_open(const char *library, char *why, size_t size)
     }
     mu_openssl = openssl;
     return 0;
+}
+
+static long control(BIO *bio, int command, long number, void *pointer)
+{
+    (void)bio;
+    (void)number;
+    (void)pointer;
+    return command == BIO_CTRL_FLUSH; /* nothing is held back; of all else nothing is known */
+}
+
+BIO_METHOD *mu_openssl_socket(const char *name, int (*write)(BIO *bio, const char *from, int len),
+                              int (*read)(BIO *bio, char *to, int size))
+{
+    BIO_METHOD *method = mu_openssl.BIO_meth_new(mu_openssl.BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, name);
+
+    if (!method)
+        return NULL;
+    mu_openssl.BIO_meth_set_write(method, write);
+    mu_openssl.BIO_meth_set_read(method, read);
+    mu_openssl.BIO_meth_set_ctrl(method, control);
+    return method;
 }

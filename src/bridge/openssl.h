@@ -61,6 +61,10 @@ extern struct mu_openssl mu_openssl;
  */
 int mu_openssl_open(const char *library, char *why, size_t size);
 
+/* A kind of BIO that holds nothing back, for a socket. NULL: no memory. To be made once: OpenSSL has few numbers. */
+BIO_METHOD *mu_openssl_socket(const char *name, int (*write)(BIO *bio, const char *from, int len),
+                              int (*read)(BIO *bio, char *to, int size));
+
 #ifndef MU_OPENSSL_ITSELF
 #define BIO_clear_flags                       mu_openssl.BIO_clear_flags
 #define BIO_free                              mu_openssl.BIO_free

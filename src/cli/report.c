@@ -190,9 +190,11 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
                 picture->grpc.parked == 1 ? " waits" : "s wait");
     }
     if (picture->in_error) {
-        fprintf(out, "%serror%s    task %d (pid %u) %s ago, %s: ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
-                (int)picture->error.task_id, picture->error.pid, mu_cli_age(picture->error.since_ns, age),
-                mu_cli_cause_name(picture->error.cause));
+        fprintf(out, "%serror%s    task %d ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
+                (int)picture->error.task_id);
+        if (picture->error.pid) /* of a guest it may not be known */
+            fprintf(out, "(pid %u) ", picture->error.pid);
+        fprintf(out, "%s ago, %s: ", mu_cli_age(picture->error.since_ns, age), mu_cli_cause_name(picture->error.cause));
         mu_cli_print_line(out, picture->error.message);
         putc('\n', out);
     }

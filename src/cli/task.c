@@ -83,8 +83,11 @@ static void print_error(const struct mu_cli_call *call, const struct muster_erro
     char age[32];
 
     if (!call->values[MU_OPT_JSON]) {
-        printf("task %d (pid %u on %s), %s ago: %s (%s): ", (int)error->task_id, error->pid, error->host,
-               mu_cli_age(error->since_ns, age), muster_status_name(error->code), mu_cli_cause_name(error->cause));
+        printf("task %d (", (int)error->task_id);
+        if (error->pid) /* of a guest it may not be known */
+            printf("pid %u ", error->pid);
+        printf("on %s), %s ago: %s (%s): ", error->host, mu_cli_age(error->since_ns, age),
+               muster_status_name(error->code), mu_cli_cause_name(error->cause));
         mu_cli_print_line(stdout, error->message);
         putchar('\n');
         return;

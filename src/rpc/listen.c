@@ -123,7 +123,7 @@ static enum muster_status may_not(const char *address)
     return mu_fail(
         MUSTER_FAILED_PRECONDITION,
         "%.120s can be reached from other machines, and whoever reaches it may do as the job's tasks do: give a "
-        "certificate, or say that it is meant to be insecure",
+        "certificate (--grpc-cert, --grpc-key), or say that it is meant to be insecure (--grpc-insecure)",
         address);
 }
 
@@ -135,8 +135,12 @@ static enum muster_status open_tcp(struct mu_listen *l, const char *address, boo
     union name where;
     int error, fd;
 
-    if (mu_link_name_parse(address, &name))
-        return MUSTER_INVALID_ARGUMENT;
+    if (mu_link_name_parse(address, &name)) {
+        char why[256];
+
+        snprintf(why, sizeof why, "%s", muster_last_error());
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "%s, or unix:PATH", why);
+    }
     l->is_loopback = !every && (name.host[0] == 0 || strcmp(name.host, "localhost") == 0);
     if (every && !may_leave)
         return may_not(address);

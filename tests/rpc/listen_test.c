@@ -32,6 +32,7 @@ static void addresses_that_are_none_are_refused(void **state)
     (void)state;
     refuse(MUSTER_INVALID_ARGUMENT, "", true, "is no address");
     refuse(MUSTER_INVALID_ARGUMENT, "host", true, "is no address");
+    refuse(MUSTER_INVALID_ARGUMENT, "host", true, "or unix:PATH");
     refuse(MUSTER_INVALID_ARGUMENT, "127.0.0.1:65536", true, "is no address");
     refuse(MUSTER_INVALID_ARGUMENT, "::1:1", true, "put IPv6 in brackets");
     refuse(MUSTER_INVALID_ARGUMENT, "no such host.invalid:1", true, "no such host.invalid:1");
@@ -52,6 +53,7 @@ static void other_machines_are_let_in_only_where_that_is_said(void **state)
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         refuse(MUSTER_FAILED_PRECONDITION, open_to_all[i], false, "can be reached from other machines");
+        assert_says("--grpc-insecure");
         assert_ok(mu_listen_open(open_to_all[i], true, &l));
         assert_false(l.is_loopback);
         assert_int_equal(l.count, 1);
