@@ -23,7 +23,6 @@
 
 #define SECOND_INTERRUPT_NS 1000000000ull
 #define UNSAID_RETRY_NS     50000000ull
-#define GIVE_UP_NS          5000000000ull /* beyond the grace, on a host without an agent */
 #define GUARD_RESTARTS_MAX  100
 #define GRPC_GRACE_NS       100000000ull /* for others than the tasks, which have ended */
 
@@ -252,8 +251,7 @@ void mu_agent_begin_end(struct mu_agent *agent)
         mu_agent_signal_tasks(agent, SIGTERM);
     if (mu_agent_leads(agent))
         mu_agent_tell(agent, UINT32_MAX, MU_TALK_END, NULL);
-    if (mu_agent_leads(agent) && agent->options->hosts->adopt_ns)
-        agent->give_up_at = muster_after_ns(agent->options->grace_ns + GIVE_UP_NS);
+    mu_agent_await_briefly(agent);
 }
 
 void mu_agent_kill_all(struct mu_agent *agent)
@@ -382,7 +380,7 @@ void mu_agent_check_clock(struct mu_agent *agent)
         mu_agent_watch_job(agent);
     }
     if (now >= agent->give_up_at)
-        mu_agent_give_up_hosts(agent);
+        mu_agent_give_up_away(agent);
 }
 
 /* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */

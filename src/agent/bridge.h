@@ -12,11 +12,12 @@ struct mu_agent_host {
     char name[256];
     char way[64]; /* our address towards it; "": not known */
     uint32_t first_task, tasks;
-    uint32_t running; /* or about to be started; 0 of the leader itself */
-    int over;         /* its tasks have ended, or it is lost: nothing more is awaited of it */
-    int lost, away;   /* away: its agent is not there now */
-    pid_t rsh;        /* 0: none, or it has ended */
-    int input;        /* that command's standard input; -1: none */
+    uint32_t running;    /* or about to be started; 0 of the leader itself */
+    int over;            /* its tasks have ended, or it is lost: nothing more is awaited of it */
+    int lost, away;      /* away: its agent is not there now */
+    uint64_t give_up_at; /* the job ends, and it is awaited until then, if it is away; 0: not yet decided */
+    pid_t rsh;           /* 0: none, or it has ended */
+    int input;           /* that command's standard input; -1: none */
 };
 
 /* What the bridge's thread leaves for the loop. */

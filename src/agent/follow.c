@@ -158,6 +158,7 @@ void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)
     if (b->is_over || b->away == !is_up)
         return;
     b->away = !is_up;
+    mu_agent_await_briefly(agent);
     if (!b->options->adopt_ns) /* as in mu_agent_host_moved() */
         return;
     if (is_up)

@@ -11,6 +11,7 @@
 #include "agent/bridge.h"
 
 #define PATIENCE_NS 10000000000ull /* with an agent that is to go, beyond the time that it gives to its tasks */
+#define GIVE_UP_NS  5000000000ull  /* beyond the grace, on a host without an agent while the job ends */
 
 const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, char *buffer, size_t size)
 {
@@ -177,6 +178,8 @@ void mu_agent_host_moved(struct mu_agent *agent, uint32_t host_id, int is_up, co
     if (!host || host->over || b->is_over || host->away == !is_up)
         return;
     host->away = !is_up;
+    host->give_up_at = 0;
+    mu_agent_await_briefly(agent);
     if (!b->options->adopt_ns) /* it will be lost, or back, soon: that is said, or not worth a word */
         return;
     if (is_up)
@@ -188,17 +191,45 @@ void mu_agent_host_moved(struct mu_agent *agent, uint32_t host_id, int is_up, co
                      host->name, why, (double)b->options->adopt_ns / 1e9, agent->title, host_id);
 }
 
-void mu_agent_give_up_hosts(struct mu_agent *agent)
+void mu_agent_await_briefly(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
+    uint64_t until;
 
+    if (!b || !b->options->adopt_ns || agent->phase == MU_AGENT_RUNNING)
+        return;
+    until = muster_after_ns(agent->options->grace_ns + GIVE_UP_NS);
+    if (!b->hosts && b->away)
+        agent->give_up_at = until;
+    for (uint32_t i = 1; b->hosts && i < b->num_hosts; i++)
+        if (b->hosts[i].away && !b->hosts[i].give_up_at) {
+            b->hosts[i].give_up_at = until;
+            agent->give_up_at = until < agent->give_up_at ? until : agent->give_up_at;
+        }
+}
+
+void mu_agent_give_up_away(struct mu_agent *agent)
+{
+    static const char why[] = "the job ends, and it has no agent";
+    struct mu_agent_bridge *b = agent->bridge;
     int broken = agent->broken; /* what the job's status is has been decided before */
+    uint64_t now = muster_now_ns();
 
     agent->give_up_at = UINT64_MAX;
-    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++)
-        if (b->hosts[i].away)
-            mu_agent_host_lost(agent, i, "the job ends, and it has no agent");
-    agent->broken = broken;
+    if (b && !b->hosts && b->away)
+        mu_agent_leader_lost(agent, why);
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++) {
+        uint64_t until = b->hosts[i].give_up_at;
+
+        if (!b->hosts[i].away || b->hosts[i].over || !until)
+            continue;
+        if (until <= now)
+            mu_agent_host_lost(agent, i, why);
+        else if (until < agent->give_up_at)
+            agent->give_up_at = until;
+    }
+    if (b && b->hosts)
+        agent->broken = broken;
 }
 
 /* Its tasks have ended, nobody knows how. */

@@ -87,7 +87,7 @@ struct mu_agent {
 
     enum mu_agent_phase phase;
     uint64_t timeout_at, kill_at; /* UINT64_MAX: not set */
-    uint64_t give_up_at;          /* with the end begun, on hosts whose agent is not there; UINT64_MAX: not set */
+    uint64_t give_up_at;          /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
     uint64_t deadline;            /* of all attempts together; UINT64_MAX: none */
     int end_signal;               /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
@@ -263,8 +263,11 @@ void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id);
 uint32_t mu_agent_running_everywhere(const struct mu_agent *agent);
 /* The connection to a host's agent broke, or is there again. */
 void mu_agent_host_moved(struct mu_agent *agent, uint32_t host, int is_up, const char *why);
-/* The job ends, and hosts without an agent have had their time. */
-void mu_agent_give_up_hosts(struct mu_agent *agent);
+/* The job ends, or one more agent has gone since: who has none is awaited for a little while from now on, not for the
+ * whole time in which another might take its place. A follower does so with the leader. */
+void mu_agent_await_briefly(struct mu_agent *agent);
+/* That time is over for some. */
+void mu_agent_give_up_away(struct mu_agent *agent);
 /* "task 5 (host b, pid 77)" */
 const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, char *buffer, size_t size);
 

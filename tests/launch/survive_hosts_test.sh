@@ -53,6 +53,7 @@ adopt()
     ADOPTER=$!
     await "$part is adopted" grep -q "job $part adopted: " "$TMPDIR/adopted.$part"
 }
+task_pid() { for pid in $(with_mark "MUSTER_TASK_ID=$1"); do grep -qzxF "$MARK" "/proc/$pid/environ" 2> /dev/null && echo "$pid"; done; }
 # With all of its threads: the last of them lets go of what it had open.
 is_wholly_gone() { is_gone "$1" && [ "$(ls "/proc/$1/task" 2> /dev/null | wc -l)" -le 1 ]; }
 killed() { kill -KILL "$@"; for pid in "$@"; do await "$pid is gone" is_wholly_gone "$pid"; done; }
@@ -161,7 +162,7 @@ counts 2m
 killed "$B"
 adopt "$JOB.h1"
 goes_on
-VICTIM=$(for pid in $(with_mark MUSTER_TASK_ID=1); do grep -qzxF "$MARK" "/proc/$pid/environ" 2> /dev/null && echo "$pid"; done)
+VICTIM=$(task_pid 1)
 killed "$VICTIM"
 await "the launcher has ended" launcher_gone
 err_has "^muster run: task 1 (host b, pid $VICTIM) has failed: "
@@ -191,6 +192,36 @@ kill -TERM "$LEADER"
 await "the launcher has ended" launcher_gone
 err_has '^muster run: host b is lost: the job ends, and it has no agent; '
 clean # what it had is our own child here: elsewhere its guard waits on
+
+# Nor is one whose agent dies later than those were given up that had none. An agent that is stopped cannot be over.
+begin 2m --heartbeat-timeout 100s sleep 900
+await "all are there" all_there
+killed "$C"
+kill -STOP "$B"
+kill -TERM "$LEADER"
+err_gets '^muster run: host c is lost: the job ends, and it has no agent; '
+killed "$B"
+await "the launcher has ended" launcher_gone
+err_has '^muster run: host b is lost: the job ends, and it has no agent; '
+clean
+
+# Nor is the leader, by an agent that was told of the end, or hears of it there.
+begin 2m --heartbeat-timeout 100s sleep 900
+await "all are there" all_there
+kill -STOP "$C"
+TASKS="$(task_pid 1) $(task_pid 2)"
+kill -TERM "$LEADER"
+[ "$(wc -w <<< "$TASKS")" -eq 2 ] || fail "host b's tasks: '$TASKS'"
+for pid in $TASKS; do await "task $pid of host b has ended" is_gone "$pid"; done
+killed "$LEADER"
+await "host b's agent has ended" is_gone "$B"
+kill -TERM "$C"
+kill -CONT "$C"
+await "host c's agent has ended" is_gone "$C"
+adopt "$JOB" # its guard would wait on
+kill -TERM $ADOPTER
+ended $ADOPTER 143
+clean
 
 # A host that was lost before is not waited for by a new leader.
 begin 2m --kill-on-fail=no --heartbeat-timeout 4s sh -c 'until [ -e "$1/stop" ]; do sleep 0.1; done' sh "$TMPDIR" # sleep: until told
