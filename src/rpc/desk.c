@@ -22,9 +22,7 @@ enum { LOOKS = 8 };
 
 uint64_t mu_desk_incarnation(const struct mu_desk *desk)
 {
-    struct muster_segment_info info;
-
-    return muster_segment_info(desk->seg, &info) || !info.run_id[0] ? 1 : info.run_id[0];
+    return desk->incarnation;
 }
 
 uint32_t mu_desk_num_tasks(const struct mu_desk *desk)
@@ -212,6 +210,14 @@ static bool have_all_been_here(const struct mu_desk *desk)
     return r.attempt != 0;
 }
 
+/* The run's first word: a job that is begun again has another. Never 0. */
+static uint64_t incarnation_of(struct muster_segment *seg)
+{
+    struct muster_segment_info info;
+
+    return muster_segment_info(seg, &info) || !info.run_id[0] ? 1 : info.run_id[0];
+}
+
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk)
 {
     struct mu_desk *desk = calloc(1, sizeof *desk);
@@ -226,6 +232,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->m = options->m;
     desk->seg = muster_segment_of(options->m);
     desk->num_tasks = desk->seg->num_tasks;
+    desk->incarnation = incarnation_of(desk->seg);
     mu_named_begin(&desk->named, desk->seg, NULL, "-");
     desk->tasks = calloc(desk->num_tasks, sizeof *desk->tasks);
     status = desk->tasks ? begin_handles(desk)

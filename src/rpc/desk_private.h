@@ -134,6 +134,7 @@ struct mu_desk {
     struct muster *m;
     struct muster_segment *seg;
     uint32_t num_tasks;
+    uint64_t incarnation; /* asked for with every call */
     struct mu_desk_task *tasks;
     struct mu_line *lines;
     struct mu_parked_list ready;
