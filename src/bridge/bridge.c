@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "bridge/bridge_private.h"
 #include "bridge/control.h"
+#include "bridge/ear.h"
 #include "segment/handle.h"
 #include "segment/wait.h"
 
@@ -384,16 +385,17 @@ static void poll_for_a_while(struct mu_bridge *b)
     bool is_free;
 
     b->is_polling = true;
-    mu_bell_disarm(b->core.seg);
+    mu_ear_bell_off(&b->core);
     do {
         pthread_mutex_unlock(&b->lock);
         is_free = mu_wait_yield();
         pthread_mutex_lock(&b->lock);
+        mu_ear_look(&b->core);
         drive(b);
     } while (!b->is_stopping && is_free && should_poll(b));
     b->is_polling = false;
     pthread_cond_signal(&b->rest);
-    mu_bell_arm(b->core.seg); /* the other may be asleep on it, unarmed */
+    mu_ear_bell_on(&b->core); /* the other may be asleep on it, unarmed */
     drive(b);
 }
 
@@ -437,9 +439,9 @@ static void *run_bell(void *arg)
             pthread_cond_wait(&b->rest, &b->lock);
             continue;
         }
-        mu_bell_arm(seg);
+        mu_ear_bell_on(&b->core);
         if (answer_bell(b)) {
-            mu_bell_disarm(seg);
+            mu_ear_bell_off(&b->core);
             continue;
         }
         until = mu_core_next(&b->core);
@@ -447,6 +449,7 @@ static void *run_bell(void *arg)
         pthread_mutex_unlock(&b->lock);
         mu_bell_wait(seg, until);
         pthread_mutex_lock(&b->lock);
+        mu_ear_changed(&b->core);
     }
     pthread_mutex_unlock(&b->lock);
     return NULL;

@@ -10,6 +10,7 @@
 #define MU_BRIDGE_BRIDGE_H
 
 #include "bridge/core.h"
+#include "bridge/lanes.h"
 #include "bridge/link.h"
 
 struct mu_bridge;
@@ -71,6 +72,10 @@ const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge);
 enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m);
 /* To another agent (a follower: the leader alone; host UINT32_MAX: all). Any thread. */
 void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len);
+/* For an agent that calls for others (bridge/lanes.h): once the bridge has started. Any thread; the second before the
+ * bridge is stopped, or after its end by mu_lanes_free(). */
+enum muster_status mu_bridge_lanes(struct mu_bridge *bridge, struct mu_lanes **ret_lanes);
+void mu_bridge_end_lanes(struct mu_bridge *bridge, struct mu_lanes *lanes);
 /* Orderly: the others see LEAVE; joins the threads; frees. NULL is fine. Not from within the bridge's thread. */
 void mu_bridge_stop(struct mu_bridge *bridge);
 

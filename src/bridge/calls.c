@@ -53,9 +53,7 @@ static void done(struct mu_core *core)
     struct calls *c = mu_calls_of(core);
 
     for (uint32_t i = 0; c->hosts && i < (core->leader ? core->num_hosts : 1); i++) {
-        for (uint32_t k = 0; k < c->hosts[i].count; k++)
-            free(c->hosts[i].slots[k].answer);
-        free(c->hosts[i].slots);
+        mu_free_entries(&c->hosts[i]);
     }
     mu_kv_deletions_done(c);
     mu_pack_done(&c->acks);
@@ -72,7 +70,7 @@ static bool leader_is_up(const struct mu_core *core)
     return !core->leader && core->peers[0].state == MU_PEER_UP;
 }
 
-static void acknowledge(struct calls *c, uint32_t slot, uint64_t number)
+void mu_acknowledge(struct calls *c, uint32_t slot, uint64_t number)
 {
     mu_pack_u32(&c->acks, slot);
     mu_pack_u64(&c->acks, number);
@@ -98,7 +96,13 @@ static void arrived(struct calls *c, struct asked *a)
     a->bytes = 0;
 }
 
-/* And how many are, for people; the leader's agent counts them where it carries them out. */
+/* The leader's agent counts them where it carries them out. */
+void mu_show_asking(struct mu_core *core)
+{
+    if (!core->leader) /* relaxed: a figure; pairs with mu_host_look() */
+        mu_store_relaxed(&core->seg->hosts[core->host].asking, mu_calls_of(core)->num_open + mu_lanes_asking(core));
+}
+
 static void set_open(struct mu_core *core, struct asked *a, bool open)
 {
     struct calls *c = mu_calls_of(core);
@@ -107,8 +111,7 @@ static void set_open(struct mu_core *core, struct asked *a, bool open)
         return;
     a->open = open;
     c->num_open += open ? 1 : -1u;
-    if (!core->leader) /* relaxed: a figure; pairs with mu_host_look() */
-        mu_store_relaxed(&core->seg->hosts[core->host].asking, c->num_open);
+    mu_show_asking(core);
 }
 
 void mu_asked_settle(struct mu_core *core, uint32_t slot, uint64_t number)
@@ -127,10 +130,10 @@ void mu_asked_later(struct mu_core *core, uint32_t slot)
     c->again_at = core->now + LATER_NS;
 }
 
-static void send_call(struct mu_core *core, struct asked *a, const struct mu_request *r)
+bool mu_send_call(struct mu_core *core, const struct mu_request *r)
 {
-    struct calls *c = mu_calls_of(core);
     struct mu_pack p = {0};
+    bool failed;
 
     mu_pack_u32(&p, r->slot);
     mu_pack_u64(&p, r->number);
@@ -140,14 +143,29 @@ static void send_call(struct mu_core *core, struct asked *a, const struct mu_req
     mu_pack_u32(&p, r->attempt);
     mu_pack_u64(&p, r->incarnation);
     mu_pack_u8(&p, r->resent);
-    if (p.failed) {
-        mu_asked_later(core, r->slot);
-    } else {
+    failed = p.failed;
+    if (!failed)
         mu_core_send_parts(core, 0, MU_FRAME_CALL, p.bytes, p.len, r->body.at, r->body.left);
-        a->bytes = r->body.left;
-        c->on_the_way += a->bytes;
-    }
     mu_pack_done(&p);
+    return !failed;
+}
+
+static void send_call(struct mu_core *core, struct asked *a, const struct mu_request *r)
+{
+    if (!mu_send_call(core, r)) {
+        mu_asked_later(core, r->slot);
+        return;
+    }
+    a->bytes = r->body.left;
+    mu_calls_of(core)->on_the_way += a->bytes;
+}
+
+/* Whether there is room for so much more on the way. */
+static bool may_go(struct mu_core *core, size_t bytes)
+{
+    size_t on_the_way = mu_calls_of(core)->on_the_way + mu_lanes_on_the_way(core);
+
+    return !on_the_way || on_the_way + bytes <= WINDOW;
 }
 
 /* One slot's call: where it belongs. */
@@ -175,14 +193,14 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
     r.resent = resent;
     if (!r.op) {
         if (r.number && resent)
-            acknowledge(c, slot, r.number);
+            mu_acknowledge(c, slot, r.number);
     } else if (core->leader || r.op >= MU_OP_LOCAL) {
         mu_carry_out(core, &r);
     } else if (leader_is_up(core)) {
-        if (c->on_the_way && c->on_the_way + r.body.left > WINDOW)
-            mu_asked_later(core, slot); /* when some of the others have arrived */
-        else
+        if (may_go(core, r.body.left))
             send_call(core, a, &r);
+        else
+            mu_asked_later(core, slot); /* when some of the others have arrived */
     }
     mu_request_done(&r);
 }
@@ -209,10 +227,12 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
     (void)host;
     mu_unpack_text(u, text, sizeof text);
-    if (u->failed || slot >= c->num_slots || status > MUSTER_DATA_LOSS) {
+    if (u->failed || slot >= MU_FRAME_SLOTS || status > MUSTER_DATA_LOSS) {
         mu_fail(MUSTER_INVALID_ARGUMENT, "an answer %u to slot %u cannot be", status, slot);
         return false;
     }
+    if (slot >= c->num_slots)
+        return mu_lanes_take_answer(core, slot, number, later, (enum muster_status)status, text, u);
     a = &c->asked[slot];
     if (number > a->number && !a->again) {
         mu_fail(MUSTER_INVALID_ARGUMENT, "call %" PRIu64 " of slot %u was not asked; its last is %" PRIu64, number,
@@ -231,7 +251,7 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         mu_asked_later(core, slot);
         return true;
     }
-    acknowledge(c, slot, number);
+    mu_acknowledge(c, slot, number);
     mu_asked_settle(core, slot, number);
     return true;
 }
@@ -251,7 +271,7 @@ static bool take_back(struct mu_core *core, struct asked *a, uint32_t slot)
     if (status)
         return false;
     if (taken.any || (a->open && a->number <= taken.number))
-        acknowledge(c, slot, taken.number);
+        mu_acknowledge(c, slot, taken.number);
     if (a->number <= taken.number) {
         arrived(c, a);
         set_open(core, a, false);

@@ -38,11 +38,17 @@ struct entry {
     uint8_t *answer;       /* the ANSWER frame's payload; NULL: not kept */
     size_t len, unsettled; /* bytes of the answer, kept or not, until it is acknowledged */
 };
+struct entries {
+    struct entry *at;
+    uint32_t count;
+};
 struct host_calls {
-    struct entry *slots;
-    uint32_t count, open;
+    struct entries slots[2]; /* MU_SLOT_TABLE() */
+    uint32_t open;
     size_t unsettled;
     bool lost;
+    uint32_t gone_from; /* calls of slots from here on, up to this number, are of who is no more */
+    uint64_t gone;      /* 0: none */
 };
 
 struct calls {
@@ -59,6 +65,20 @@ struct calls {
     struct deletion *deletions; /* the leader's, that are under way (kv_ops.c) */
     uint64_t delete_at;         /* UINT64_MAX: none is */
 };
+
+/* A call of ours to the leader. False: no memory. */
+bool mu_send_call(struct mu_core *core, const struct mu_request *r);
+/* To the leader, a while later: what it kept of this call and those before it can go. */
+void mu_acknowledge(struct calls *c, uint32_t slot, uint64_t number);
+/* How many calls of ours are open, for people. */
+void mu_show_asking(struct mu_core *core);
+
+/* ---- lanes.c ---- */
+size_t mu_lanes_on_the_way(struct mu_core *core);
+uint32_t mu_lanes_asking(struct mu_core *core);
+/* An answer to a slot that no thread has. False: it cannot be. */
+bool mu_lanes_take_answer(struct mu_core *core, uint32_t slot, uint64_t number, bool later, enum muster_status status,
+                          const char *text, const struct mu_unpack *u);
 
 static inline struct calls *mu_calls_of(struct mu_core *core)
 {
@@ -81,6 +101,7 @@ void mu_sweep_records(struct mu_core *core);
 /* kv_ops.c: the next piece of a delete. */
 void mu_kv_deletions_look(struct mu_core *core);
 void mu_kv_deletions_done(struct calls *c);
+void mu_free_entries(struct host_calls *h);
 /* The host will not ask again. */
 void mu_forget_host(struct mu_core *core, uint32_t host);
 /* A call of this host's has been answered, or is to be asked again in a while. */

@@ -24,23 +24,42 @@ static const struct mu_op_kind *kind_of(uint32_t op)
     return NULL;
 }
 
-/* The slot's entry, made when there is none; NULL: no memory. */
+/* The slot's entry; NULL: there is none. */
+static struct entry *find_entry(const struct host_calls *h, uint32_t slot)
+{
+    const struct entries *t = &h->slots[MU_SLOT_TABLE(slot)];
+
+    return MU_SLOT_PLACE(slot) < t->count ? &t->at[MU_SLOT_PLACE(slot)] : NULL;
+}
+
+/* The same, made when there is none; NULL: no memory. */
 static struct entry *entry_of(struct host_calls *h, uint32_t slot)
 {
-    if (slot >= h->count) {
-        uint32_t n = h->count ? h->count : 16;
-        struct entry *more;
+    struct entries *t = &h->slots[MU_SLOT_TABLE(slot)];
+    uint32_t n = t->count ? t->count : 16;
+    struct entry *more;
 
-        while (n <= slot)
-            n *= 2;
-        more = realloc(h->slots, n * sizeof *more);
-        if (!more)
-            return NULL;
-        memset(more + h->count, 0, (n - h->count) * sizeof *more);
-        h->slots = more;
-        h->count = n;
+    if (MU_SLOT_PLACE(slot) < t->count)
+        return &t->at[MU_SLOT_PLACE(slot)];
+    while (n <= MU_SLOT_PLACE(slot))
+        n *= 2;
+    more = realloc(t->at, n * sizeof *more);
+    if (!more)
+        return NULL;
+    memset(more + t->count, 0, (n - t->count) * sizeof *more);
+    t->at = more;
+    t->count = n;
+    return &more[MU_SLOT_PLACE(slot)];
+}
+
+void mu_free_entries(struct host_calls *h)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        for (uint32_t k = 0; k < h->slots[i].count; k++)
+            free(h->slots[i].at[k].answer);
+        free(h->slots[i].at);
+        h->slots[i] = (struct entries){0};
     }
-    return &h->slots[slot];
 }
 
 static void drop_answer(struct host_calls *h, struct entry *e)
@@ -80,9 +99,10 @@ static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct ent
 void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
 {
     struct host_calls *h = mu_host_calls(core, core->host);
+    struct entry *e = find_entry(h, slot);
 
-    if (slot < h->count && h->slots[slot].number <= number && h->slots[slot].fate == OPEN)
-        go_on(core, core->host, slot, &h->slots[slot], number);
+    if (e && e->number <= number && e->fate == OPEN)
+        go_on(core, core->host, slot, e, number);
 }
 
 void mu_carry_out(struct mu_core *core, const struct mu_request *r)
@@ -114,11 +134,11 @@ void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 
 void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
 {
-    struct host_calls *h = mu_host_calls(core, host);
+    struct entry *e = find_entry(mu_host_calls(core, host), slot);
     struct mu_pack p = {0};
 
-    if (slot < h->count && h->slots[slot].number == number)
-        become(core, host, &h->slots[slot], UNKNOWN);
+    if (e && e->number == number)
+        become(core, host, e, UNKNOWN);
     if (host == core->host) {
         mu_asked_later(core, slot);
         return;
@@ -160,7 +180,7 @@ void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t
                     const char *text, const void *body, size_t len)
 {
     struct host_calls *h = mu_host_calls(core, host);
-    struct entry *e = slot < h->count ? &h->slots[slot] : NULL;
+    struct entry *e = find_entry(h, slot);
     struct mu_pack p = {0};
 
     if (!e || e->number != number || e->fate != OPEN)
@@ -217,9 +237,11 @@ bool mu_call_is_settled(void *arg, uint64_t id, uint64_t number)
 
     if (!h || h->lost)
         return true;
-    if (slot >= h->count)
+    if (slot >= h->gone_from && number <= h->gone)
+        return true;
+    e = find_entry(h, (uint32_t)slot);
+    if (!e)
         return false; /* not heard of since this agent started */
-    e = &h->slots[slot];
     return number < e->number || (number == e->number && e->fate == SETTLED);
 }
 
@@ -278,11 +300,13 @@ void mu_forget_host(struct mu_core *core, uint32_t host)
 {
     struct host_calls *h = mu_host_calls(core, host);
 
-    for (uint32_t i = 0; i < h->count; i++) {
-        go_on(core, host, i, &h->slots[i], h->slots[i].number);
-        free(h->slots[i].answer);
+    for (uint32_t i = 0; i < MU_FRAME_SLOTS; i++) {
+        struct entry *e = find_entry(h, i);
+
+        if (e)
+            go_on(core, host, i, e, e->number);
     }
-    free(h->slots);
+    mu_free_entries(h);
     *h = (struct host_calls){.lost = true};
 }
 
@@ -313,20 +337,37 @@ bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     return true;
 }
 
+/* The lanes of an agent that is no more, or does not ask any more. */
+static void settle_from(struct mu_core *core, uint32_t host, uint32_t first, uint64_t number)
+{
+    struct host_calls *h = mu_host_calls(core, host);
+
+    h->gone_from = first;
+    h->gone = number > h->gone ? number : h->gone;
+    for (uint32_t i = first; i < MU_FRAME_SLOTS; i++) {
+        struct entry *e = find_entry(h, i);
+
+        if (e && e->number && number >= e->number)
+            go_on(core, host, i, e, e->number);
+    }
+}
+
 bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
     struct host_calls *h = mu_host_calls(core, host);
 
     while (!u->failed && u->left) {
-        uint32_t slot = mu_unpack_u32(u);
+        uint32_t said = mu_unpack_u32(u), slot = said & ~MU_ACK_FROM;
         uint64_t number = mu_unpack_u64(u);
-        struct entry *e = u->failed || slot >= MU_FRAME_SLOTS ? NULL : entry_of(h, slot);
+        struct entry *e = u->failed || said >= MU_FRAME_SLOTS ? NULL : entry_of(h, slot);
 
         if (u->failed || slot >= MU_FRAME_SLOTS) {
             mu_fail(MUSTER_INVALID_ARGUMENT, "slot %u cannot be", slot);
             return false;
         }
-        if (e && number >= e->number)
+        if (said & MU_ACK_FROM)
+            settle_from(core, host, slot, number);
+        else if (e && number >= e->number)
             go_on(core, host, slot, e, number);
     }
     return true;

@@ -16,7 +16,7 @@
 #include "base/pack.h"
 #include "segment/remote.h"
 
-#define MU_CORE_MODULES 8u
+#define MU_CORE_MODULES 9u
 
 struct mu_core;
 
@@ -123,6 +123,7 @@ struct mu_core {
     struct mu_wire wire;
     struct mu_peer *peers;        /* by host; a follower uses [0] alone */
     void *state[MU_CORE_MODULES]; /* by module, in the table's order */
+    struct mu_ear *ear;           /* who listens to this host's bell besides (bridge/ear.h); NULL: nobody */
     /* the agent's: what other agents say to it (bridge/control.h); false: not now, the connection is to begin anew */
     bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);
     void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why);
@@ -138,7 +139,8 @@ enum mu_module_index {
     MU_M_EVENTS,
     MU_M_GROUPS,
     MU_M_CONTROL,
-    MU_M_IDS
+    MU_M_IDS,
+    MU_M_LANES
 };
 extern const struct mu_module *const mu_modules[MU_CORE_MODULES];
 

@@ -12,8 +12,12 @@
 
 /* Most bytes of a frame that holds a value: with its key, and what goes before them. */
 #define MU_FRAME_VALUE_MAX (MU_VALUE_MAX + MU_KEY_MAX + 4096u)
-/* Slots of a host: what may stand for one in a frame is below. */
-#define MU_FRAME_SLOTS 16384u
+/* Slots of a host: what may stand for one in a frame is below. Threads' are taken from the lowest on, lanes (lanes.h)
+ * from the highest: what is kept of each lies in two tables, which are as long as they must be. */
+#define MU_FRAME_SLOTS      16384u
+#define MU_SLOT_TABLE(slot) ((slot) < MU_FRAME_SLOTS / 2 ? 0u : 1u)
+#define MU_SLOT_PLACE(slot) ((slot) < MU_FRAME_SLOTS / 2 ? (slot) : MU_FRAME_SLOTS - 1 - (slot))
+#define MU_ACK_FROM         (1u << 31) /* in an ACK: of all slots from this one on */
 
 /* calls.c, carry.c */
 extern const struct mu_module mu_module_calls;
@@ -21,6 +25,9 @@ bool mu_take_call(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_sync(struct mu_core *core, const struct mu_request *r);
+
+/* lanes.c */
+extern const struct mu_module mu_module_lanes;
 
 /* meetings.c, sight.c */
 extern const struct mu_module mu_module_meetings;

@@ -8,7 +8,7 @@
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_MEETINGS] = &mu_module_meetings,
     [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
-    [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,
+    [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,       [MU_M_LANES] = &mu_module_lanes,
 };
 
 const struct mu_frame_kind mu_frame_kinds[] = {

@@ -78,6 +78,39 @@ bool mu_bell_disarm(struct muster_segment *seg)
     return true;
 }
 
+bool mu_bell_arm_again(struct muster_segment *seg)
+{
+    mu_a32 *bell = &seg->header->bell;
+    bool was = true;
+
+    for (;;) {
+        uint32_t seen = mu_load32_relaxed(bell); /* relaxed: the CAS decides; or the fence, as in mu_bell_arm() */
+
+        if (seen == MU_BELL_ARMED || mu_cas32(bell, seen, MU_BELL_ARMED)) {
+            mu_fence_seq_cst(); /* pairs with the ringer's */
+            return was && seen == MU_BELL_ARMED;
+        }
+        was = false;
+    }
+}
+
+void mu_bell_arm_if_off(struct muster_segment *seg)
+{
+    mu_cas32(&seg->header->bell, MU_BELL_OFF, MU_BELL_ARMED); /* pairs with the ringer's CAS, and who turned it off */
+    mu_fence_seq_cst();                                       /* pairs with the ringer's */
+}
+
+bool mu_bell_is_armed(struct muster_segment *seg)
+{
+    mu_a32 *bell = &seg->header->bell;
+    uint32_t seen = mu_load32_acquire(bell); /* acquire: pairs with the ringer's CAS */
+
+    if (seen == MU_BELL_RUNG)
+        mu_cas32(bell, MU_BELL_RUNG,
+                 MU_BELL_OFF); /* another of the agent's threads may have; pairs with the ringer's */
+    return seen == MU_BELL_ARMED;
+}
+
 bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline)
 {
     mu_a32 *bell = &seg->header->bell;

@@ -60,7 +60,7 @@ enum mu_host_state {
  * between is made good by the agent's next look, at most 100 ms later.
  *
  * A job of one host has an agent that listens only where its segment was made so (muster_segment_config.listened): for
- * guests' calls that wait. One thread listens, never two.
+ * guests' calls that wait. One thread sleeps on it, never two.
  */
 void mu_bell_ring_always(struct muster_segment *seg);
 static inline void mu_bell_ring(struct muster_segment *seg)
@@ -73,6 +73,13 @@ void mu_bell_arm(struct muster_segment *seg);
 bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline);
 /* Take the ring back without sleeping: true when it had been rung. For who found work between arming and sleeping. */
 bool mu_bell_disarm(struct muster_segment *seg);
+
+/* For an agent with two who listen (bridge/ear.h): arm it; false: it was not armed, or not all the time, so a change
+ * before this may have rung for nobody. Arm it, unless it is armed, or rung for who sleeps on it. */
+bool mu_bell_arm_again(struct muster_segment *seg);
+void mu_bell_arm_if_off(struct muster_segment *seg);
+/* Whether it is; a ring that lies there is taken back. */
+bool mu_bell_is_armed(struct muster_segment *seg);
 
 /* Say that the slot has made a call, which is there; and ring. */
 void mu_asks_set(struct muster_segment *seg, uint32_t slot);
