@@ -17,7 +17,8 @@
 
 #include <muster/task.h>
 
-#define PACE_NS 20000u /* a host, between two frames with what is not urgent, where there are many hosts */
+#define TOLD_FLAGS (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT | MU_TASK_GUEST)
+#define PACE_NS    20000u /* a host, between two frames with what is not urgent, where there are many hosts */
 
 /* ---- what changed in our own segment ----------------------------------------------------------------------------- */
 
@@ -93,7 +94,7 @@ static void add_record(struct mu_core *core, struct mu_records_out *out, uint32_
                             .state = r.state,
                             .cause = r.cause,
                             .code = r.code,
-                            .flags = r.flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT),
+                            .flags = r.flags & TOLD_FLAGS,
                             .pid = r.pid,
                             .attempt = r.attempt,
                             .text = text,
@@ -220,7 +221,7 @@ static bool can_be(const struct mu_core *core, uint32_t host, const struct mu_sa
     if (task < after)
         return bad("is out of order", task);
     if (!s->version || s->state > MUSTER_TASK_ERROR || s->cause > MUSTER_CAUSE_EXITED || s->code > MUSTER_DATA_LOSS ||
-        (s->flags & ~(MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT)))
+        (s->flags & ~TOLD_FLAGS))
         return bad("cannot be", task);
     return !s->text_len || !memchr(s->text, 0, s->text_len) || bad("has a text with a NUL", task);
 }

@@ -137,7 +137,7 @@ void mu_desk_look(struct mu_desk *desk)
 /* Before the look, so that what changes after it rings. */
 static void arm(struct mu_desk *desk)
 {
-    desk->armed = desk->num_parked && desk->listener;
+    desk->armed = mu_desk_awaits(desk) && desk->listener;
     if (desk->armed)
         mu_listener_arm(desk->listener);
 }
@@ -163,7 +163,7 @@ static void recheck(uv_timer_t *timer)
     struct mu_desk *desk = timer->data;
     struct mu_ctx *ctx;
 
-    if (!desk->num_parked) {
+    if (!mu_desk_awaits(desk)) {
         uv_timer_stop(timer);
         return;
     }
@@ -171,6 +171,7 @@ static void recheck(uv_timer_t *timer)
         mu_task_scavenge(ctx);
         mu_exit(ctx);
     }
+    mu_registering_beat(desk);
     mu_desk_look(desk);
 }
 

@@ -22,6 +22,29 @@
 #include <muster/task.h>
 
 struct mu_desk;
+
+/*
+ * Where the job has several hosts each has a desk, for its own tasks. Host 0's decides for all when the register
+ * barrier and the shutdown barrier are over, and this is what they tell each other for that: each word comes once, and
+ * in order.
+ */
+enum mu_desk_word {
+    /* to host 0's */
+    MU_WORD_COMES = 1,  /* the task is connected, and its registration waits for the others */
+    MU_WORD_GOES = 2,   /* it does not wait any more */
+    MU_WORD_LEAVES = 3, /* the task has called for the shutdown */
+    /* from host 0's, to all */
+    MU_WORD_REGISTERED = 16, /* all have registered, or that has failed */
+    MU_WORD_LEFT = 17,       /* the same of the shutdown */
+};
+struct mu_desk_news {
+    enum mu_desk_word word;
+    uint32_t round;         /* of that barrier, by what its teller knows: of an earlier one all have been told */
+    uint32_t task, attempt; /* which, and its how manieth registration; 0 from host 0's */
+    enum muster_status code;
+    const char *text; /* of a failure; "" */
+};
+
 struct mu_desk_options {
     uv_loop_t *loop;
     struct muster *m;             /* an observer's handle, used in the loop's thread; outlives the desk */
@@ -37,6 +60,8 @@ struct mu_desk_options {
      * be NULL. */
     void (*said)(void *arg, const char *sentence);
     uint64_t say_ns;
+    /* To the desk of that host, UINT32_MAX: to all others', where the job has others: it reaches mu_desk_told(). */
+    void (*tell)(void *arg, uint32_t host, const struct mu_desk_news *news);
     void *arg;
 };
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk);
@@ -47,6 +72,8 @@ uint32_t mu_desk_num_tasks(const struct mu_desk *desk);
 bool mu_desk_is_over(const struct mu_desk *desk);
 /* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */
 void mu_desk_look(struct mu_desk *desk);
+/* The desk of that host tells. What it has no right to say is not heard. */
+void mu_desk_told(struct mu_desk *desk, uint32_t host, const struct mu_desk_news *news);
 /* Answers everything that waits. From then on every ask is refused. */
 void mu_desk_stop(struct mu_desk *desk);
 /* Stops it, and closes its handles: the memory goes when the loop has run once more. All lines have hung up. */

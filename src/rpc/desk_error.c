@@ -31,7 +31,7 @@ static void tell(struct mu_desk *desk, struct mu_parked *p)
     p->ask->reported = e->reported;
 }
 
-/* Those that are connected. */
+/* Those of this host that are connected. */
 static void fail_guests(struct mu_desk *desk, const char *text)
 {
     struct mu_ctx *ctx;
@@ -41,6 +41,8 @@ static void fail_guests(struct mu_desk *desk, const char *text)
     for (uint32_t i = 0; i < desk->num_tasks; i++) {
         struct mu_task_record r;
 
+        if (!mu_desk_is_own(desk, (int32_t)i)) /* its host's desk does likewise */
+            continue;
         mu_desk_record(desk, (int32_t)i, &r, NULL);
         if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST))
             mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_REPORTED, text);

@@ -5,6 +5,9 @@
  * nothing of it, so that nobody misses its heartbeats. A task of the C library that is connected counts as registered.
  * Who hangs up while it waits has not come. When the barrier fails, those who wait are told, and the next who registers
  * begins it anew.
+ *
+ * Of several hosts host 0's desk decides (desk_hosts.c). What another one's guests wait for is the same; their records
+ * are connected meanwhile, and heartbeats brought for them, until the barrier fails or they give up.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +17,7 @@
 #include "base/clock.h"
 #include "rpc/desk_private.h"
 #include "task/guest.h"
+#include "task/task.h"
 
 #define BARRIER "[Init]Wait_for_all_tasks_to_register"
 enum { SAY_SLOWER = 6 /* times as long as at first, when it is said again */ };
@@ -69,6 +73,17 @@ uint64_t mu_desk_say_missing(struct mu_desk *desk, mu_there_fn there, const char
 
 /* ---- registering ---- */
 
+/* Another host's guest that is connected has come if it waits still, or the barrier had passed before. */
+static bool is_there(const struct mu_desk *desk, uint32_t task, const struct mu_task_record *r)
+{
+    const struct mu_desk_task *t = &desk->tasks[task];
+
+    if (r->state != MUSTER_TASK_CONNECTED)
+        return false;
+    return mu_desk_is_own(desk, (int32_t)task) || !(r->flags & MU_TASK_GUEST) || desk->registered ||
+           (t->comes && t->comes_attempt == r->attempt);
+}
+
 static bool is_registered(const struct mu_desk *desk, uint32_t task)
 {
     struct mu_task_record r;
@@ -76,7 +91,46 @@ static bool is_registered(const struct mu_desk *desk, uint32_t task)
     if (desk->tasks[task].registering)
         return true;
     mu_desk_record(desk, (int32_t)task, &r, NULL);
-    return r.state == MUSTER_TASK_CONNECTED;
+    return is_there(desk, task, &r);
+}
+
+/* Those who are there and do not wait here. */
+static uint32_t count_connected(const struct mu_desk *desk)
+{
+    struct mu_task_record records[MU_TASKS_PER_BLOCK];
+    struct mu_cluster cluster;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0, n; i < desk->num_tasks; i += n) {
+        n = desk->num_tasks - i < MU_TASKS_PER_BLOCK ? desk->num_tasks - i : MU_TASKS_PER_BLOCK;
+        if (mu_cluster_run(desk->seg, i, n, records, NULL, &cluster))
+            return 0; /* as if nobody were */
+        for (uint32_t k = 0; k < n; k++)
+            count += !desk->tasks[i + k].registering && is_there(desk, i + k, &records[k]);
+    }
+    return count;
+}
+
+static bool somebody_waits(const struct mu_desk *desk)
+{
+    return desk->registering.count || desk->coming;
+}
+
+/* Another host's task does not wait there, or that is over. */
+static void forget_coming(struct mu_desk *desk, int32_t task)
+{
+    desk->coming -= desk->tasks[task].comes;
+    desk->tasks[task].comes = false;
+}
+
+/* The barrier is over, for all hosts. */
+static void end_round(struct mu_desk *desk, enum muster_status code, const char *text)
+{
+    for (uint32_t i = 0; i < desk->num_tasks && desk->coming; i++)
+        forget_coming(desk, (int32_t)i);
+    desk->register_version = 0; /* who waited was not counted as connected, and may be, by a process of its own */
+    if (!mu_desk_follows(desk)) /* whose rounds go on when they hear */
+        mu_desk_tell_all(desk, MU_WORD_REGISTERED, desk->register_round++, code, text);
 }
 
 static enum muster_status admit(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_line *line, int32_t task,
@@ -113,16 +167,32 @@ static void pass(struct mu_desk *desk)
         mu_parked_answer(desk, p, status, MU_PAYLOAD_SERVICE, status ? muster_last_error() : NULL);
     }
     mu_exit(ctx);
+    end_round(desk, MUSTER_OK, NULL); /* when those here are connected */
+}
+
+/* A guest of another host than 0 that waited was connected, and is not to be. In error it stays: it has died. */
+static void give_up_place(struct mu_desk *desk, const struct mu_parked *p)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+
+    mu_desk_record(desk, p->task, &r, NULL);
+    if (!mu_desk_follows(desk) || r.state != MUSTER_TASK_CONNECTED || r.incarnation != p->incarnation ||
+        !(r.flags & MU_TASK_GUEST) || mu_enter(desk->m, &ctx))
+        return;
+    mu_desk_disconnect(desk, ctx, p->task);
+    mu_exit(ctx);
 }
 
 static void fail(struct mu_desk *desk, enum muster_status code, const char *text)
 {
     desk->register_until = UINT64_MAX;
-    desk->register_version = 0; /* who waited was not counted as connected, and may be, by a process of its own */
+    end_round(desk, code, text);
     while (desk->registering.first) {
         struct mu_parked *p = desk->registering.first;
 
         desk->tasks[p->task].registering = NULL;
+        give_up_place(desk, p);
         p->ask->barrier_id = BARRIER;
         p->ask->counter = 0;
         mu_parked_answer(desk, p, code, MU_PAYLOAD_BARRIER, text);
@@ -147,13 +217,13 @@ static bool fail_by_error(struct mu_desk *desk, const struct mu_cluster_root *ro
 
 void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *root)
 {
-    if (!desk->registering.count || fail_by_error(desk, root))
+    if (mu_desk_follows(desk) && desk->registering.count && desk->registered)
+        pass(desk); /* which was told before, and could not be done */
+    if (mu_desk_follows(desk) || !somebody_waits(desk) || fail_by_error(desk, root))
         return;
     if (desk->register_version != root->version) {
         desk->register_version = root->version;
-        desk->connected = 0;
-        for (uint32_t i = 0; i < desk->num_tasks; i++)
-            desk->connected += !desk->tasks[i].registering && is_registered(desk, i);
+        desk->connected = count_connected(desk);
     }
     if (desk->registering.count + desk->connected >= desk->num_tasks)
         pass(desk);
@@ -161,7 +231,7 @@ void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *roo
 
 uint64_t mu_registering_next(const struct mu_desk *desk)
 {
-    if (!desk->registering.count)
+    if (!somebody_waits(desk))
         return UINT64_MAX;
     return desk->register_until < desk->say_at ? desk->register_until : desk->say_at;
 }
@@ -170,50 +240,143 @@ void mu_registering_due(struct mu_desk *desk, uint64_t now)
 {
     char text[MU_DESK_TEXT];
 
-    if (!desk->registering.count)
+    if (mu_desk_follows(desk) || !somebody_waits(desk))
         return;
     if (now >= desk->register_until) {
         mu_desk_say_missing(desk, is_registered, "have not registered in time", now);
-        mu_desk_words_of_timeout(desk, BARRIER, is_registered, desk->registering.first->task, text, sizeof text);
+        mu_desk_words_of_timeout(desk, BARRIER, is_registered, desk->first_to_register, text, sizeof text);
         fail(desk, MUSTER_DEADLINE_EXCEEDED, text);
     } else if (now >= desk->say_at) {
         desk->say_at = mu_desk_say_missing(desk, is_registered, "have not registered yet", now);
     }
 }
 
+void mu_registering_beat(struct mu_desk *desk)
+{
+    for (const struct mu_parked *p = desk->registering.first; p && mu_desk_follows(desk); p = p->next)
+        mu_task_count_beat(desk->seg, (uint32_t)p->task);
+}
+
 static void registering_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
     desk->tasks[p->task].registering = NULL;
-    desk->register_version = 0; /* as in fail() */
+    desk->register_version = 0; /* as in end_round() */
+    if (!mu_desk_follows(desk) || desk->stopped)
+        return;
+    mu_desk_tell_of(desk, MU_WORD_GOES, desk->register_round, p->task);
+    give_up_place(desk, p);
+}
+
+/* The task is the first who waits, or not the first. */
+static void begin_waiting(struct mu_desk *desk, int32_t task)
+{
+    uint64_t now = mu_now();
+
+    if (somebody_waits(desk))
+        return;
+    desk->register_until = now + desk->o.register_timeout_ns;
+    desk->say_at = now + desk->o.say_ns;
+    desk->first_to_register = task;
+    if (!mu_desk_follows(desk))
+        mu_desk_due(desk, desk->register_until < desk->say_at ? desk->register_until : desk->say_at);
+}
+
+/* Connected, it waits until host 0's desk says that all are: with an error when it may not be. */
+static enum muster_status come_from_afar(struct mu_desk *desk, struct mu_ask *ask, const struct mu_parked *p)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(desk->m, &ctx);
+
+    if (status)
+        return status;
+    status = admit(desk, ctx, ask->line, p->task, p->incarnation, p->recoverable);
+    mu_exit(ctx);
+    if (!status)
+        mu_desk_tell_of(desk, MU_WORD_COMES, desk->register_round, p->task);
+    return status;
+}
+
+/* A newer call of the same task. */
+static void take_its_place(struct mu_desk *desk, struct mu_desk_task *t)
+{
+    if (!t->registering)
+        return;
+    give_up_place(desk, t->registering);
+    mu_parked_answer(desk, t->registering, MUSTER_ALREADY_EXISTS, MU_PAYLOAD_SERVICE,
+                     "Aborted connect attempt as there is a request from a newer incarnation.");
+    t->registering = NULL;
 }
 
 /* Wait for the others. */
 static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, uint64_t incarnation, bool recoverable)
 {
     struct mu_desk_task *t = &desk->tasks[task];
-    uint64_t now = mu_now();
     struct mu_parked *p;
 
-    if (t->registering)
-        mu_parked_answer(desk, t->registering, MUSTER_ALREADY_EXISTS, MU_PAYLOAD_SERVICE,
-                         "Aborted connect attempt as there is a request from a newer incarnation.");
-    t->registering = NULL;
+    take_its_place(desk, t);
+    begin_waiting(desk, task);
     p = mu_desk_park(desk, ask, &desk->registering, 0);
     if (!p) {
         mu_desk_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
         return;
-    }
-    if (desk->registering.count == 1) {
-        desk->register_until = now + desk->o.register_timeout_ns;
-        desk->say_at = now + desk->o.say_ns;
-        mu_desk_due(desk, mu_registering_next(desk));
     }
     p->task = task;
     p->incarnation = incarnation;
     p->recoverable = recoverable;
     p->dropped = registering_dropped;
     t->registering = p;
+    if (mu_desk_follows(desk)) {
+        enum muster_status status = come_from_afar(desk, ask, p);
+
+        t->registering = status ? NULL : p;
+        if (status)
+            mu_parked_answer(desk, p, status, MU_PAYLOAD_SERVICE, muster_last_error());
+    }
     mu_desk_look_at_tasks(desk);
+}
+
+void mu_registering_told(struct mu_desk *desk, const struct mu_desk_news *news)
+{
+    struct mu_desk_task *t = &desk->tasks[news->task];
+    struct mu_cluster cluster;
+
+    if (news->round != desk->register_round)
+        return;
+    if (news->word == MU_WORD_REGISTERED) {
+        desk->registered |= news->code == MUSTER_OK;
+        if (news->code == MUSTER_OK)
+            pass(desk);
+        else
+            fail(desk, news->code, news->text);
+        desk->register_round = news->round + 1;
+        return;
+    }
+    if (desk->registered)
+        return;
+    if (news->word == MU_WORD_COMES)
+        begin_waiting(desk, (int32_t)news->task);
+    desk->connected -= is_registered(desk, news->task); /* of no account while the count is not taken */
+    forget_coming(desk, (int32_t)news->task);
+    t->comes = news->word == MU_WORD_COMES;
+    t->comes_attempt = news->attempt;
+    desk->coming += t->comes;
+    desk->connected += is_registered(desk, news->task);
+    if (desk->coming)
+        mu_desk_watch_bell(desk);
+    if (!mu_cluster_look(desk->seg, &cluster))
+        mu_registering_look(desk, &cluster.root);
+}
+
+/* Whose desk is another one. */
+enum muster_status mu_desk_refuse_other(const struct mu_desk *desk, int32_t task)
+{
+    char host[64];
+
+    mu_host_name(desk->seg, mu_host_of(desk->seg, (uint32_t)task), host, sizeof host);
+    return mu_fail(MUSTER_INVALID_ARGUMENT,
+                   "task %d is a task of host %s: its client is to connect to the service there, whose address its "
+                   "process was given in MUSTER_GRPC_ADDRESS",
+                   task, host);
 }
 
 static bool may_join(const struct mu_desk *desk, const struct mu_task_record *r)
@@ -237,9 +400,14 @@ void mu_desk_register(struct mu_desk *desk, struct mu_ask *ask, int32_t task, ui
         mu_desk_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
         return;
     }
+    if (!mu_desk_is_own(desk, task)) {
+        mu_desk_refuse_other(desk, task);
+        mu_desk_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        return;
+    }
     mu_desk_look_tasks(desk);
     mu_desk_record(desk, task, &r, NULL);
-    if (desk->o.register_barrier && !desk->registered && may_join(desk, &r)) {
+    if (desk->o.register_barrier && !desk->registered && (may_join(desk, &r) || desk->tasks[task].registering)) {
         join_barrier(desk, ask, task, incarnation, recoverable);
         mu_desk_deliver(desk);
         return;

@@ -12,6 +12,7 @@
  *   desk_watch.c     the tasks' states
  *   desk_guest.c     registering and its barrier; leaving
  *   desk_shutdown.c  the shutdown barrier
+ *   desk_hosts.c     the same two for the guests of several hosts
  *   desk_error.c     errors, who polls for them; heartbeats
  *
  * Every public call ends with mu_desk_deliver(), and none is inside mu_enter() when it calls back: so `answered` may do
@@ -25,6 +26,7 @@
 #include "rpc/desk.h"
 #include "segment/cluster.h"
 #include "segment/handle.h"
+#include "segment/hosts.h"
 #include "task/alive.h"
 
 /* ---- asks that wait: desk_parked.c ---- */
@@ -101,6 +103,9 @@ struct mu_desk_task {
     struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
     struct mu_parked *meets;                        /* its calls to barriers that wait, the latest first */
     bool left;                                      /* it has called for the shutdown, which is not over */
+    /* at host 0, of another host's task, and at which registration it did the two */
+    bool comes; /* its registration waits */
+    uint32_t comes_attempt, left_attempt;
 };
 
 /* What is told to those who poll. */
@@ -157,18 +162,21 @@ struct mu_desk {
     struct mu_named named;                        /* with memory that goes from barrier to barrier */
 
     struct mu_parked_list registering;
+    uint32_t coming; /* who waits likewise at other hosts' desks */
     bool registered; /* that barrier has passed, once */
     uint64_t register_until, say_at;
     uint64_t register_version; /* of the job's state in which so many tasks were */
-    uint32_t connected;
+    uint32_t connected, register_round;
+    int32_t first_to_register;
 
     struct mu_parked_list leaving;
     uint64_t leave_until; /* UINT64_MAX: nobody has called */
     uint64_t leave_say_at;
     uint64_t leave_version;
-    uint32_t not_done;
+    uint32_t not_done, leave_round;
     int32_t first_to_leave;
     bool leaving_failed;
+    bool leave_passes; /* host 0's desk has said so */
     char leaving_text[MU_DESK_TEXT];
 
     struct mu_gathering *gatherings;
@@ -234,6 +242,10 @@ void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *roo
 uint64_t mu_registering_next(const struct mu_desk *desk);
 void mu_registering_due(struct mu_desk *desk, uint64_t now);
 void mu_registering_stop(struct mu_desk *desk);
+/* Those who wait connected say nothing for themselves. */
+void mu_registering_beat(struct mu_desk *desk);
+/* At host 0: the task waits at its own host's desk, or does not any more. Elsewhere: it has passed, or failed. */
+void mu_registering_told(struct mu_desk *desk, const struct mu_desk_news *news);
 /* Within mu_enter(). */
 enum muster_status mu_desk_disconnect(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task);
 /* The words for a barrier of the desk's own whose time is over: `there` says who has come. */
@@ -248,6 +260,30 @@ void mu_leaving_look(struct mu_desk *desk, const struct mu_cluster_root *root);
 uint64_t mu_leaving_next(const struct mu_desk *desk);
 void mu_leaving_due(struct mu_desk *desk, uint64_t now);
 void mu_leaving_stop(struct mu_desk *desk);
+void mu_leaving_told(struct mu_desk *desk, const struct mu_desk_news *news); /* as mu_registering_told() */
+
+/* ---- several hosts: desk_hosts.c ---- */
+/* Host 0's desk decides for this one. */
+static inline bool mu_desk_follows(const struct mu_desk *desk)
+{
+    return mu_is_follower(desk->seg);
+}
+/* Somebody waits, here or at a desk that we decide for. */
+static inline bool mu_desk_awaits(const struct mu_desk *desk)
+{
+    return desk->num_parked || desk->coming || desk->leave_until != UINT64_MAX;
+}
+static inline bool mu_desk_is_own(const struct mu_desk *desk, int32_t task)
+{
+    return mu_is_local_task(desk->seg, (uint32_t)task);
+}
+/* The call is for a task of another host, whose desk is another one: INVALID_ARGUMENT, with a sentence. */
+enum muster_status mu_desk_refuse_other(const struct mu_desk *desk, int32_t task);
+/* To host 0's desk: of the task, as its record is. */
+void mu_desk_tell_of(struct mu_desk *desk, enum mu_desk_word word, uint32_t round, int32_t task);
+/* To all: how it ended. */
+void mu_desk_tell_all(struct mu_desk *desk, enum mu_desk_word word, uint32_t round, enum muster_status code,
+                      const char *text);
 
 /* ---- errors: desk_error.c ---- */
 void mu_errors_look(struct mu_desk *desk, const struct mu_cluster_root *root);

@@ -5,6 +5,9 @@
  * C library until it leaves. Who has called is done, even if its connection goes then. It fails when one of them is in
  * error, or when its time, from the first caller on, is over: then all who are at it are told, whoever polls for errors
  * is told, and every guest is in error. A call of a task that is none of the job's, or has left, fails nobody's.
+ *
+ * Of several hosts host 0's desk decides, and is told who has called elsewhere (desk_hosts.c); each host's takes the
+ * consequences for its own guests.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,9 +21,10 @@ static bool is_done(const struct mu_desk *desk, uint32_t task)
 {
     struct mu_task_record r;
 
-    if (desk->tasks[task].left)
-        return true;
     mu_desk_record(desk, (int32_t)task, &r, NULL);
+    if (desk->tasks[task].left && (mu_desk_is_own(desk, (int32_t)task) ||
+                                   r.attempt <= desk->tasks[task].left_attempt)) /* it may have come again */
+        return true;
     return mu_desk_is_recoverable(&r) || (r.state == MUSTER_TASK_DISCONNECTED && r.attempt);
 }
 
@@ -32,6 +36,13 @@ static void answer_all(struct mu_desk *desk, enum muster_status status, const ch
     }
 }
 
+/* Who decides tells the others; their rounds go on when they hear. */
+static void end_round(struct mu_desk *desk, enum muster_status code, const char *text)
+{
+    if (!mu_desk_follows(desk))
+        mu_desk_tell_all(desk, MU_WORD_LEFT, desk->leave_round++, code, text);
+}
+
 static void pass(struct mu_desk *desk)
 {
     struct mu_ctx *ctx;
@@ -39,13 +50,15 @@ static void pass(struct mu_desk *desk)
     if (mu_enter(desk->m, &ctx))
         return; /* the next look tries again */
     desk->leave_until = UINT64_MAX;
-    for (uint32_t i = 0; i < desk->num_tasks; i++)
-        if (desk->tasks[i].left) {
+    desk->leave_passes = false;
+    for (uint32_t i = 0; i < desk->num_tasks; i++) {
+        if (desk->tasks[i].left && mu_desk_is_own(desk, (int32_t)i))
             mu_desk_disconnect(desk, ctx, (int32_t)i);
-            desk->tasks[i].left = false;
-        }
+        desk->tasks[i].left = false;
+    }
     answer_all(desk, MUSTER_OK, NULL);
     mu_exit(ctx);
+    end_round(desk, MUSTER_OK, NULL);
 }
 
 static void fail(struct mu_desk *desk, enum muster_status code, const char *text)
@@ -57,6 +70,7 @@ static void fail(struct mu_desk *desk, enum muster_status code, const char *text
     for (uint32_t i = 0; i < desk->num_tasks; i++)
         desk->tasks[i].left = false;
     answer_all(desk, MUSTER_INTERNAL, desk->leaving_text);
+    end_round(desk, code, text);
     mu_errors_say(desk, MUSTER_INTERNAL, desk->leaving_text);
 }
 
@@ -77,6 +91,8 @@ void mu_leaving_look(struct mu_desk *desk, const struct mu_cluster_root *root)
 {
     if (desk->leaving_failed && !root->errors)
         desk->leaving_failed = false; /* all have been reset: the job is well again */
+    if (desk->leave_passes)
+        pass(desk);
     if (desk->leave_until == UINT64_MAX)
         return;
     if (root->errors && root->first_error && root->first_error <= desk->num_tasks) {
@@ -131,6 +147,23 @@ static void leaving_dropped(struct mu_desk *desk, struct mu_parked *p)
     desk->tasks[p->task].leaving = NULL; /* but it has called */
 }
 
+/* The task has called, at this desk or at its own host's. */
+static void count_call(struct mu_desk *desk, int32_t task)
+{
+    struct mu_desk_task *t = &desk->tasks[task];
+
+    if (desk->leave_until == UINT64_MAX) {
+        desk->leave_until = mu_now() + desk->o.shutdown_timeout_ns;
+        desk->leave_say_at = mu_now() + desk->o.say_ns;
+        desk->leave_version = 0;
+        desk->first_to_leave = task;
+        mu_desk_due(desk, mu_leaving_next(desk));
+    }
+    if (!is_done(desk, (uint32_t)task))
+        desk->not_done--; /* of no account while the count is not taken */
+    t->left = true;
+}
+
 static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
 {
     struct mu_desk_task *t = &desk->tasks[task];
@@ -148,16 +181,28 @@ static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
     p->task = task;
     p->dropped = leaving_dropped;
     t->leaving = p;
-    if (desk->leave_until == UINT64_MAX) {
-        desk->leave_until = mu_now() + desk->o.shutdown_timeout_ns;
-        desk->leave_say_at = mu_now() + desk->o.say_ns;
-        desk->leave_version = 0;
-        desk->first_to_leave = task;
-        mu_desk_due(desk, mu_leaving_next(desk));
-    }
-    if (!t->left && !is_done(desk, (uint32_t)task))
-        desk->not_done--; /* of no account while the count is not taken */
+    if (!mu_desk_follows(desk))
+        count_call(desk, task);
+    else if (!t->left)
+        mu_desk_tell_of(desk, MU_WORD_LEAVES, desk->leave_round, task);
     t->left = true;
+    mu_desk_look_at_tasks(desk);
+}
+
+void mu_leaving_told(struct mu_desk *desk, const struct mu_desk_news *news)
+{
+    if (news->round != desk->leave_round)
+        return;
+    if (news->word == MU_WORD_LEAVES) {
+        count_call(desk, (int32_t)news->task);
+        desk->tasks[news->task].left_attempt = news->attempt;
+        mu_desk_watch_bell(desk);
+    } else if (news->code == MUSTER_OK) {
+        desk->leave_passes = true;
+    } else {
+        fail(desk, news->code, news->text);
+    }
+    desk->leave_round = news->round + (news->word == MU_WORD_LEFT);
     mu_desk_look_at_tasks(desk);
 }
 
@@ -194,12 +239,15 @@ void mu_desk_shutdown(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
     if (mu_desk_has(desk, task))
         mu_desk_record(desk, task, &r, NULL);
     barrier = desk->o.shutdown_timeout_ns && !mu_desk_is_recoverable(&r);
+    barrier &= !mu_desk_has(desk, task) || mu_desk_is_own(desk, task);
     if (mu_desk_has(desk, task) && barrier && !desk->leaving_failed && r.state != MUSTER_TASK_DISCONNECTED) {
         join_barrier(desk, ask, task);
         mu_desk_deliver(desk);
         return;
     }
-    if (mu_desk_has(desk, task))
+    if (mu_desk_has(desk, task) && !mu_desk_is_own(desk, task))
+        status = mu_desk_refuse_other(desk, task);
+    else if (mu_desk_has(desk, task))
         status = leave(desk, task, barrier);
     else
         status = mu_fail(MUSTER_INVALID_ARGUMENT,
