@@ -237,6 +237,7 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
                              .timeout_at = UINT64_MAX,
                              .kill_at = UINT64_MAX,
                              .give_up_at = UINT64_MAX,
+                             .suspend_until = UINT64_MAX,
                              .deadline = UINT64_MAX,
                              .signal_fd = -1,
                              .null_fd = -1};

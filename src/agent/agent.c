@@ -241,6 +241,7 @@ void mu_agent_begin_end(struct mu_agent *agent)
 {
     if (agent->phase != MU_AGENT_RUNNING)
         return;
+    mu_agent_drop_suspension(agent);
     agent->phase = MU_AGENT_ENDING;
     agent->timeout_at = UINT64_MAX;
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) /* none is started again */
@@ -261,24 +262,6 @@ void mu_agent_kill_all(struct mu_agent *agent)
     mu_agent_signal_tasks(agent, SIGKILL);
     if (mu_agent_leads(agent))
         mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
-}
-
-/* ^Z: the tasks stop, then we do (unless nobody could wake us: the kernel sees to that), and go on together. */
-void mu_agent_suspend(struct mu_agent *agent)
-{
-    sigset_t stop;
-
-    if (agent->options->hosts) {
-        mu_agent_say("a job of several hosts cannot be suspended: its other hosts would take this one for lost");
-        return;
-    }
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
-    mu_agent_signal_tasks(agent, SIGTSTP);
-    raise(SIGTSTP);
-    pthread_sigmask(SIG_UNBLOCK, &stop, NULL);
-    pthread_sigmask(SIG_BLOCK, &stop, NULL);
-    mu_agent_signal_tasks(agent, SIGCONT);
 }
 
 void mu_agent_end_by_signal(struct mu_agent *agent, int number)
@@ -324,7 +307,7 @@ static void take_signal(struct mu_agent *agent, int number)
         return; /* the loop reaps after every round */
     }
     if (number == SIGTSTP) {
-        mu_agent_suspend(agent);
+        mu_agent_suspend(agent, 0);
         return;
     }
     for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
@@ -381,6 +364,7 @@ void mu_agent_check_clock(struct mu_agent *agent)
     }
     if (now >= agent->give_up_at)
         mu_agent_give_up_away(agent);
+    mu_agent_look_suspended(agent);
 }
 
 /* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */
@@ -398,6 +382,7 @@ void mu_agent_turn(struct mu_agent *agent)
     if (agent->watch_at && agent->watch_at < until)
         until = agent->watch_at;
     until = agent->give_up_at < until ? agent->give_up_at : until;
+    until = agent->suspend_until < until ? agent->suspend_until : until;
     if (mu_agent_flush(0) && until > now + UNSAID_RETRY_NS)
         until = now + UNSAID_RETRY_NS;
     if (until == UINT64_MAX)
@@ -498,6 +483,7 @@ int mu_agent_run(const struct mu_agent_options *options)
                              .timeout_at = UINT64_MAX,
                              .kill_at = UINT64_MAX,
                              .give_up_at = UINT64_MAX,
+                             .suspend_until = UINT64_MAX,
                              .deadline = UINT64_MAX,
                              .signal_fd = -1,
                              .null_fd = -1};

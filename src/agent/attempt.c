@@ -47,7 +47,7 @@ void mu_agent_start_again(struct mu_agent *agent)
 {
     uint64_t now = muster_now_ns();
 
-    for (uint32_t i = 0; agent->waiting > 0 && i < agent->num_tasks; i++) {
+    for (uint32_t i = 0; agent->waiting > 0 && !agent->is_suspended && i < agent->num_tasks; i++) {
         if (agent->tasks[i].restart_at > now)
             continue;
         agent->tasks[i].restart_at = UINT64_MAX;
@@ -67,7 +67,7 @@ uint64_t mu_agent_next_start(const struct mu_agent *agent)
 {
     uint64_t next = UINT64_MAX;
 
-    for (uint32_t i = 0; agent->waiting > 0 && i < agent->num_tasks; i++)
+    for (uint32_t i = 0; agent->waiting > 0 && !agent->is_suspended && i < agent->num_tasks; i++)
         if (agent->tasks[i].restart_at < next)
             next = agent->tasks[i].restart_at;
     return next;

@@ -15,6 +15,7 @@ struct mu_agent_host {
     uint32_t running;    /* or about to be started; 0 of the leader itself */
     int over;            /* its tasks have ended, or it is lost: nothing more is awaited of it */
     int lost, away;      /* away: its agent is not there now */
+    int stopped;         /* it has stopped its tasks, as it was told */
     uint64_t give_up_at; /* the job ends, and it is awaited until then, if it is away; 0: not yet decided */
     pid_t rsh;           /* 0: none, or it has ended */
     int input;           /* that command's standard input; -1: none */

@@ -115,7 +115,13 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     uint32_t number;
 
     switch ((uint32_t)kind) {
-    case MU_CONTROL_ANOTHER: mu_agent_tell_all(agent); break;
+    case MU_CONTROL_ANOTHER:
+        mu_agent_tell_all(agent);
+        if (agent->is_suspended) /* by one that has died */
+            mu_agent_told_to_go_on(agent);
+        break;
+    case MU_TALK_STOP: mu_agent_told_to_stop(agent); break;
+    case MU_TALK_GO: mu_agent_told_to_go_on(agent); break;
     case MU_TALK_END: mu_agent_begin_end(agent); break;
     case MU_TALK_KILL: mu_agent_kill_all(agent); break;
     case MU_TALK_SIGNAL:
@@ -158,6 +164,8 @@ void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)
     if (b->is_over || b->away == !is_up)
         return;
     b->away = !is_up;
+    if (!is_up) /* whoever keeps a stopped agent's connection has closed it */
+        mu_bridge_be_patient(b->bridge, false);
     mu_agent_await_briefly(agent);
     if (!b->options->adopt_ns) /* as in mu_agent_host_moved() */
         return;

@@ -46,7 +46,9 @@ static void *watch(void *arg)
         status = muster_death_wait(agent->muster, muster_after_ns(period), NULL);
         if (status != MUSTER_OK && status != MUSTER_DEADLINE_EXCEEDED)
             break; /* CANCELLED: called back. Anything else: the pidfds alone must do */
-        if (mu_enter(agent->muster, &ctx) == MUSTER_OK) {
+        if (agent->is_suspended) {
+            last_check = 1; /* long ago: then all have their time anew */
+        } else if (mu_enter(agent->muster, &ctx) == MUSTER_OK) {
             mu_beats_check(ctx, agent->beats, &last_check);
             mu_exit(ctx);
         }

@@ -161,6 +161,10 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
     case MU_TALK_ENDED: take_ended(agent, host, u); break;
     case MU_TALK_FAILED: take_failed(agent, host, mu_unpack_u32(u)); break;
     case MU_TALK_DONE: take_done(agent, host, mu_unpack_u32(u)); break;
+    case MU_TALK_STOPPED:
+        host->stopped = 1;
+        mu_agent_look_suspended(agent);
+        break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);
         if (!u->failed && number > 0 && number < 64)

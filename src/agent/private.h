@@ -6,6 +6,7 @@
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
  * company.c  when the threads start
+ * suspend.c  ^Z
  * leftover.c after the last task: end what the tasks left behind
  * grpc.c     the coordination service for JAX and TensorFlow, in the same loop
  * serve.c    the same without tasks
@@ -88,6 +89,9 @@ struct mu_agent {
     enum mu_agent_phase phase;
     uint64_t timeout_at, kill_at; /* UINT64_MAX: not set */
     uint64_t give_up_at;          /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
+    uint64_t suspend_until;       /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
+    pid_t suspend_owner;          /* who gets the terminal back afterwards; 0: nobody had it */
+    _Atomic int is_suspended;     /* process-local, a follower's: its tasks are not expected to beat; watch() looks */
     uint64_t deadline;            /* of all attempts together; UINT64_MAX: none */
     int end_signal;               /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
@@ -150,8 +154,6 @@ void mu_agent_turn(struct mu_agent *agent);
 int mu_agent_serve_metrics(struct mu_agent *agent);
 /* Start the process that cleans up after us: before there are threads and much memory, for it is forked. */
 int mu_agent_start_guard(struct mu_agent *agent);
-/* Stop the tasks, then ourselves; go on together. */
-void mu_agent_suspend(struct mu_agent *agent);
 void mu_agent_take_signals(struct mu_agent *agent);
 /* The timeout, and the end of the grace. */
 void mu_agent_check_clock(struct mu_agent *agent);
@@ -293,6 +295,17 @@ void mu_agent_note_part(struct mu_agent *agent);
 int mu_agent_take_part(struct mu_agent *agent, struct mu_agent_hosts *hosts, const struct mu_launch_orphans *orphans);
 /* Be that: the bridge is there, and messages come. 0, or -1 with the reason said. */
 int mu_agent_rejoin(struct mu_agent *agent);
+
+/* ---- suspend.c ---- */
+/* Stop the tasks, then ourselves; go on together. `owner`: who had the terminal, and stopped first; 0: nobody. */
+void mu_agent_suspend(struct mu_agent *agent, pid_t owner);
+/* An agent may have answered, or its time be over. */
+void mu_agent_look_suspended(struct mu_agent *agent);
+/* The job ends: it is not suspended any more. */
+void mu_agent_drop_suspension(struct mu_agent *agent);
+/* A follower's part. */
+void mu_agent_told_to_stop(struct mu_agent *agent);
+void mu_agent_told_to_go_on(struct mu_agent *agent);
 
 /* ---- leftover.c ---- */
 void mu_agent_end_leftovers(struct mu_agent *agent);

@@ -92,6 +92,7 @@ int mu_agent_serve(const struct mu_agent_options *options, void (*ready)(const c
                                            .timeout_at = UINT64_MAX,
                                            .kill_at = UINT64_MAX,
                                            .give_up_at = UINT64_MAX,
+                                           .suspend_until = UINT64_MAX,
                                            .deadline = UINT64_MAX,
                                            .signal_fd = -1,
                                            .null_fd = -1}};

@@ -18,12 +18,15 @@ enum mu_agent_talk {
     MU_TALK_DONE = 4,    /* u32 how many: its last task has ended; of so many it has said that they have */
     MU_TALK_TOLD = 5,    /* u32 signal: somebody wants the job to end */
     MU_TALK_GONE = 6,    /* u32 task, u8 it is in error, text: it has ended, and nobody knows how */
+    MU_TALK_STOPPED = 7, /* its tasks are stopped, and it will not mind our silence until we go on */
     /* from the leader */
     MU_TALK_SIGNAL = 16, /* u32 signal: to every task */
     MU_TALK_END = 17,    /* SIGTERM, and SIGKILL after the grace */
     MU_TALK_KILL = 18,   /* SIGKILL */
     MU_TALK_TAIL = 19,   /* u32 task: say the last lines that it wrote */
     MU_TALK_OVER = 20,   /* u32 exit status of the job: go */
+    MU_TALK_STOP = 21,   /* ^Z: stop the tasks, and say so: this agent will be stopped, too */
+    MU_TALK_GO = 22,     /* it goes on, or was not stopped: so shall they */
 };
 
 #endif

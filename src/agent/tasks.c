@@ -446,8 +446,7 @@ void mu_agent_check_stopped(struct mu_agent *agent)
     if (info.si_status == SIGTSTP &&
         agent->terminal.owner == task->pid) { /* ^Z went to it alone, for it has the terminal */
         mu_launch_terminal_take(&agent->terminal);
-        mu_agent_suspend(agent);
-        mu_launch_terminal_give(&agent->terminal, task->pid);
+        mu_agent_suspend(agent, task->pid);
         return;
     }
     if (info.si_status != SIGTTIN && info.si_status != SIGTTOU)

@@ -76,6 +76,9 @@ void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, c
  * bridge is stopped, or after its end by mu_lanes_free(). */
 enum muster_status mu_bridge_lanes(struct mu_bridge *bridge, struct mu_lanes **ret_lanes);
 void mu_bridge_end_lanes(struct mu_bridge *bridge, struct mu_lanes *lanes);
+/* A follower: the leader has said that its process will be stopped, and that its silence means nothing; or that it goes
+ * on. Until then only the end of the connection is its end. Any thread. */
+void mu_bridge_be_patient(struct mu_bridge *bridge, bool is_patient);
 /* Orderly: the others see LEAVE; joins the threads; frees. NULL is fine. Not from within the bridge's thread. */
 void mu_bridge_stop(struct mu_bridge *bridge);
 

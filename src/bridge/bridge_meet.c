@@ -367,3 +367,11 @@ enum muster_status mu_bridge_await_all(struct mu_bridge *b, const _Atomic int *s
         poll(&fd, 1, next <= b->now ? 0 : (int)((next - b->now) / 1000000 + 1));
     }
 }
+
+void mu_bridge_be_patient(struct mu_bridge *bridge, bool is_patient)
+{
+    pthread_mutex_lock(&bridge->lock);
+    mu_link_be_patient(bridge->link, is_patient, mu_now());
+    pthread_mutex_unlock(&bridge->lock);
+    mu_link_poke(bridge->link);
+}

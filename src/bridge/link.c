@@ -321,6 +321,14 @@ void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t pati
         mu_relay_set_limits(link);
 }
 
+void mu_link_be_patient(struct mu_link *link, bool is_patient, uint64_t now)
+{
+    for (struct mu_link_peer *p = link->is_patient ? link->peers : NULL; p; p = p->next)
+        p->heard = p->beyond_heard = now;
+    link->is_patient = is_patient;
+    link->due = 0;
+}
+
 int mu_link_fd(const struct mu_link *link)
 {
     return link->epoll;

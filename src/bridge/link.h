@@ -75,6 +75,8 @@ void mu_link_welcome(struct mu_link *link, uint32_t connection, uint32_t host, c
 void mu_link_refuse(struct mu_link *link, uint32_t connection, const char *why);
 
 void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t patience_ns);
+/* A follower: the leader's process will be stopped. It is not asked whether it lives, and its silence is no end. */
+void mu_link_be_patient(struct mu_link *link, bool is_patient, uint64_t now);
 
 /* Sleep until there is something to do, somebody pokes, or so many milliseconds have passed (-1: for ever); what there
  * is to do is done by the next turn. One thread, which also takes the turns; the lock need not be held meanwhile. */

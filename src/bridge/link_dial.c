@@ -15,7 +15,6 @@
 #include "bridge/link_private.h"
 
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 
 static void give_up(struct mu_link *link, const char *why)
 {
@@ -67,7 +66,7 @@ void mu_dial_begin(struct mu_link *link)
 static bool try_address(struct mu_link *link, const struct addrinfo *a)
 {
     char text[64];
-    int one = 1, fd;
+    int fd;
 
     mu_link_print(a->ai_addr, text, sizeof text);
     if (!link->tls && !mu_link_is_loopback(a->ai_addr)) {
@@ -85,7 +84,6 @@ static bool try_address(struct mu_link *link, const struct addrinfo *a)
         snprintf(link->dial.why, sizeof link->dial.why, "%s: %s", text, strerror(errno));
         return false;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (connect(fd, a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS) {
         snprintf(link->dial.why, sizeof link->dial.why, "%s: %s", text, strerror(errno));
         close(fd);

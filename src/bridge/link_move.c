@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,7 +45,7 @@ static struct mu_link_peer *reach(struct mu_link *link, const struct addrinfo *a
 {
     struct mu_link_peer *q;
     char text[64];
-    int one = 1, fd;
+    int fd;
 
     mu_link_print(a->ai_addr, text, sizeof text);
     if (!link->tls && !mu_link_is_loopback(a->ai_addr)) {
@@ -58,7 +57,6 @@ static struct mu_link_peer *reach(struct mu_link *link, const struct addrinfo *a
         snprintf(why, size, "%s: %s", text, strerror(errno));
         return NULL;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (connect(fd, a->ai_addr, a->ai_addrlen) != 0 && errno != EINPROGRESS) {
         snprintf(why, size, "%s: %s", text, strerror(errno));
         close(fd);

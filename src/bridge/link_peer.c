@@ -6,6 +6,8 @@
  * until the other side closes, so that the kernel does not reset the connection under our last word.
  */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,21 @@
 #include <unistd.h>
 
 #include "bridge/link_private.h"
+
+/* Small frames are sent at once. The other host's kernel is asked whether it is there: a process that is stopped, and
+ * has said so, is not. */
+static void set_socket(const struct mu_link *link, int fd)
+{
+    int one = 1, idle = (int)(link->options.timeout_ns / 1000000000u), gap, tries = 4;
+
+    idle = idle < 1 ? 1 : idle < 3600 ? idle : 3600;
+    gap = (idle + tries - 1) / tries;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &gap, sizeof gap);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+}
 
 struct mu_link_peer *mu_peer_new(struct mu_link *link, int fd, enum mu_link_state state, const char *from)
 {
@@ -26,6 +43,7 @@ struct mu_link_peer *mu_peer_new(struct mu_link *link, int fd, enum mu_link_stat
         close(fd);
         return NULL;
     }
+    set_socket(link, fd);
     p->link = link;
     p->fd = fd;
     p->state = state;

@@ -128,9 +128,10 @@ struct mu_link {
     enum mu_link_side side;
     SSL_CTX *tls;
     int epoll, listener, poke;
-    bool is_paused; /* nobody is accepted */
-    bool is_rush;   /* others wait to be accepted: seen when the timers were last looked at */
-    bool is_over;   /* follower: refused, or the leader left */
+    bool is_paused;  /* nobody is accepted */
+    bool is_rush;    /* others wait to be accepted: seen when the timers were last looked at */
+    bool is_over;    /* follower: refused, or the leader left */
+    bool is_patient; /* follower: the leader is silent, and has said so */
     uint64_t now, turned, due, resume_at;
     uint32_t num_pending, num_silent, next_connection, num_again; /* num_silent: closed, to make room */
     struct mu_link_host *hosts;
@@ -166,6 +167,8 @@ void mu_peer_leave(struct mu_link_peer *p); /* its host */
 /* Something came from whom it leads to: behind a relay that is the leader, who may be silent while the relay is not. */
 static inline uint64_t mu_peer_heard(const struct mu_link_peer *p)
 {
+    if (p->link->is_patient)
+        return p->link->now;
     return p->is_relayed && p->beyond_heard < p->heard ? p->beyond_heard : p->heard;
 }
 void mu_peer_list(struct mu_link_peer *p);

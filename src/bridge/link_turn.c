@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -103,10 +102,8 @@ static void take_connection(struct mu_link *link, int fd, const struct sockaddr 
 {
     struct mu_link_peer *p;
     char from[64];
-    int one = 1;
 
     mu_link_print(address, from, sizeof from);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     p = mu_peer_new(link, fd, MU_LINK_SECURING, from);
     if (!p)
         return;
@@ -221,6 +218,8 @@ static uint64_t check_peer(struct mu_link_peer *p)
     }
     if (p->is_paused)
         p->heard = link->now;
+    if (link->is_patient && !p->is_relayed && !p->is_moving) /* its kernel answers for it: set_socket() */
+        p->heard = p->pinged = link->now;
     if (p->is_moving && link->now >= join_limit(p)) {
         mu_peer_close(p, MU_LINK_QUIET, "the leader's answer has not come through it in time");
         return UINT64_MAX;

@@ -5,6 +5,7 @@ import pty
 import select
 import signal
 import sys
+import tempfile
 
 MUSTER = os.environ["MUSTER"]
 
@@ -119,6 +120,33 @@ os.write(master, b"two\n")
 read_until(master, b"then two")
 os.write(master, b"exit\n")
 ends_with(pid, master, 0)
+
+# The same with another host, which is this machine again, whose task has no terminal.
+with tempfile.NamedTemporaryFile("w", suffix=".sh", delete=False, dir=os.environ.get("TMPDIR")) as rsh:
+    rsh.write('#!/bin/sh\nshift; eval "exec $*"\n')
+os.chmod(rsh.name, 0o700)
+pid, master = pty.fork()
+if pid == 0:
+    os.environ["PS1"] = "ready> "
+    os.execvp("bash", ["bash", "--norc", "--noprofile", "-i"])
+read_until(master, b"ready> ")
+os.write(master, b"'%s' run --rsh '%s' --hosts localhost:1,b:1 sh -c '[ $RANK = 1 ] && exec sleep 900; read -r line; "
+         b"echo got $line; read -r line; echo then $line; exit 3'\n" % (MUSTER.encode(), rsh.name.encode()))
+os.write(master, b"one\n")
+read_until(master, b"got one")
+os.write(master, b"\x1a")
+read_until(master, b"Stopped")
+os.write(master, b"echo the shell $((40 + 2))\n")
+read_until(master, b"the shell 42")
+os.write(master, b"fg\n")
+read_until(master, b"run --rsh")
+os.write(master, b"two\n")
+read_until(master, b"then two")
+os.write(master, b"echo status $?\n")
+read_until(master, b"status 3")
+os.write(master, b"exit\n")
+ends_with(pid, master, 0)
+os.unlink(rsh.name)
 
 # stderr is the terminal itself for the tasks, so that they may know.
 pid, master = session("sh", "-c", "test -t 2 && echo it is")
