@@ -27,8 +27,6 @@ static int refuse(struct mu_cli_call *call)
 {
     const char *job = call->values[MU_OPT_JOB];
 
-    if (call->values[MU_OPT_MEMFD])
-        return mu_cli_usage(call, "--memfd and --hosts exclude each other: each host's segment is found by its name");
     if (job && strlen(job) > 190)
         return mu_cli_usage(call, "with --hosts a job's name has at most 190 characters");
     return 0;

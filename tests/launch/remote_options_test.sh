@@ -87,7 +87,6 @@ refused() # refused WORDS OPTION...
     err_is_one_line
     no_segment "$JOB" || fail "a segment"
 }
-refused '--memfd and --hosts exclude each other' --memfd
 refused '-n gpu counts what this host has' -n gpu
 refused '-n auto counts what this host has' -n auto
 refused '4 tasks need as many slots, and the hosts have 3' -n 4

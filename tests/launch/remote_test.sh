@@ -65,6 +65,14 @@ out_is 'passes there'
 check 0 run --hosts localhost:1,b:2 -n 1 echo first : -n 2 --chdir "$TMPDIR/there" sh -c 'echo second $RANK ${PWD##*/}'
 sorted_is "$(printf 'first\nsecond 1 there\nsecond 2 there')"
 
+# Segments without a name, which the tasks of each host inherit.
+check 0 run --hosts localhost:1,b:2 --memfd sh -c 'muster kv set from/$RANK x && muster barrier wait all && muster kv count from &&
+    echo ${MUSTER_SEGMENT%:*} && muster status | sed -n "s/^hosts .*this is //p" && ls /dev/shm'
+for pair in 3:3 fd:3 'host 0:1' 'host 1:2'; do
+    [ "$(grep -cx "${pair%:*}" "$OUT")" -eq "${pair#*:}" ] || fail "not ${pair#*:} tasks that say '${pair%:*}'"
+done
+! grep -q "^muster-[0-9]*-$JOB" "$OUT" || fail "a segment has a name"
+
 # Labels: whole lines of every host.
 check 0 run --hosts localhost:1,b:2,c:1 --label "$PYTHON" -c '
 import os
@@ -263,7 +271,6 @@ refused()
 }
 refused "--hosts: 'b:0' has no number of slots" --hosts b:0
 refused '3 tasks need as many slots, and the hosts have 2' -n 3 --hosts b:2
-refused '--memfd and --hosts exclude each other' --memfd --hosts b
 refused '-n core counts what this host has' -n core --hosts b
 refused '--rsh needs --hosts' --rsh ssh
 refused '--rsh is empty' --hosts b --rsh ' '
