@@ -17,6 +17,7 @@
 #   src/<executable room>/*.c               -> muster (its main() is in src/cli/main.c)
 #   src/<room>/X.proto -> proto/<room>/X.pb-c.{c,h} by protoc-c, once for all variants, compiled with its room and
 #                         included as "<room>/X.pb-c.h". Packages are named mu.…, so that symbols begin with mu_.
+#                         Those of src/rpc that are served are described to clients: scripts/descriptors.sh
 #   examples/X.c      -> <variant>/examples/X, against the public headers and libmuster.so alone, and run as a test;
 #                        a comment line "run: COMMAND" says how, with $MUSTER and $EXAMPLE set (default: just run it)
 #   plugins/X.c       -> <variant>/X.so, which another library loads: the same way, with libmuster.so beside it; installed
@@ -68,7 +69,7 @@ EXE_SRC := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c)))
 LIB_PROTO := $(sort $(wildcard $(LIB_ROOMS:%=src/%/*.proto)))
 EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
 PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
-PROTO_H := $(PROTO_C:.c=.h)
+PROTO_H := $(PROTO_C:.c=.h) $(BUILD)/proto/rpc/descriptors.inc
 EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
 PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(wildcard plugins/*.c)))
 BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
@@ -157,6 +158,11 @@ $(BUILD)/proto/%.pb-c.c $(BUILD)/proto/%.pb-c.h: src/%.proto | $(DEPS)
 	@mkdir -p $(@D)$(call say,pb,$<)
 	$(Q)protoc-c -Isrc --c_out=$(BUILD)/proto --dependency_out=$(BUILD)/proto/$*.pb-c.d $<
 -include $(wildcard $(PROTO_C:.c=.d))
+
+# What the services tell of their messages: gRPC's reflection.
+$(BUILD)/proto/rpc/descriptors.inc: scripts/descriptors.sh $(wildcard src/rpc/*.proto) | $(DEPS)
+	@mkdir -p $(@D)$(call say,pb,$@)
+	$(Q)scripts/descriptors.sh $(BUILD)/proto/described $(wildcard src/rpc/*.proto) > $@
 
 include mk/variant.mk
 $(foreach v,$(VARIANTS),$(eval $(call variant_rules,$(v),$(call kind_of,$(v)),$(BUILD)/$(v))))

@@ -87,7 +87,8 @@ static void queue(struct mu_rpc_call *call, struct mu_rpc_call **first, struct m
 
 void mu_call_arrives(struct mu_rpc_call *call)
 {
-    if (call->phase != MU_CALL_ARRIVING)
+    /* more may come of a stream of requests: who leaves it open and says nothing more is sent away, too */
+    if (call->phase != MU_CALL_ARRIVING && !(call->phase == MU_CALL_BEGUN && call->method->last))
         return;
     call->moved_ms = mu_rpc_now(call->conn->rpc);
     if (call->conn->arriving_last != call)

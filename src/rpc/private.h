@@ -6,6 +6,7 @@
  *   call.c     a call from begin to answer    message.c  gRPC's messages within a call's bytes
  *   deadline.c the calls' deadlines           tls.c      the same bytes through TLS
  *   probe.c    the service that tells whether the others are served
+ *   reflect.c  the services that tell what the others' messages look like
  */
 #ifndef MU_RPC_PRIVATE_H
 #define MU_RPC_PRIVATE_H
@@ -24,6 +25,7 @@ struct ssl_st;
 struct ssl_ctx_st;
 struct z_stream_s;
 struct mu_rpc_watch;
+struct mu_rpc_described;
 
 /* A message with its prefix: the bytes of an answer, or of the same answer to many. */
 struct mu_rpc_body {
@@ -132,6 +134,8 @@ struct mu_rpc {
     struct mu_rpc_body *last_body; /* a large one that was answered last, while anybody has it: for who gets the same */
     int reserve_fd;                /* closed to have one for a connection that is refused because there is none */
     struct mu_rpc_budget sentences;
+    const struct mu_rpc_method *lists[3]; /* the user's methods, then those of our own */
+    unsigned num_lists;
     const struct mu_rpc_method **table; /* by path */
     uint32_t table_mask;
     struct mu_rpc_call **deadlines;
@@ -139,10 +143,10 @@ struct mu_rpc {
     uint64_t timer_ms;         /* the deadline timer is set to; 0: not */
     struct mu_rpc_call *spare; /* by next */
     unsigned num_spare;
-    struct z_stream_s *inflate[2]; /* gzip, deflate */
-    struct mu_rpc_call *watching;  /* of health: by their user's argument */
-    struct mu_descriptors *descriptors;
-    struct mu_rpc_watch *watches; /* of the server's health */
+    struct z_stream_s *inflate[2];      /* gzip, deflate */
+    struct mu_rpc_call *watching;       /* of health: by their user's argument */
+    struct mu_rpc_watch *watches;       /* of the server's health */
+    struct mu_rpc_described *described; /* options.described, once somebody has asked */
     uint8_t in[MU_RPC_IN_BYTES], out[MU_RPC_OUT_BYTES];
 };
 
@@ -218,5 +222,9 @@ long mu_rpc_tls_write(struct mu_rpc_conn *conn, const void *from, size_t size);
 /* probe.c: ends with a NULL path */
 extern const struct mu_rpc_method mu_rpc_health_methods[];
 void mu_rpc_health_stop(struct mu_rpc *rpc);
+
+/* reflect.c: likewise */
+extern const struct mu_rpc_method mu_rpc_reflection_methods[];
+void mu_rpc_reflection_done(struct mu_rpc *rpc);
 
 #endif

@@ -9,42 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SERVING = 1, NOT_SERVING = 2, SERVICE_UNKNOWN = 3 };
+#include "base/error.h"
+#include "rpc/codec.h"
+#include "rpc/health.pb-c.h"
+
+enum {
+    SERVING = MU__HEALTH__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVING,
+    NOT_SERVING = MU__HEALTH__HEALTH_CHECK_RESPONSE__SERVING_STATUS__NOT_SERVING,
+    SERVICE_UNKNOWN = MU__HEALTH__HEALTH_CHECK_RESPONSE__SERVING_STATUS__SERVICE_UNKNOWN,
+};
 
 struct mu_rpc_watch {
     struct mu_rpc_watch *next, *before;
     struct mu_rpc_call *call;
 };
 
-/* HealthCheckRequest{1: string service}: of several the last counts. False: it is none. */
-static bool read_service(const uint8_t *at, size_t len, const char **ret_service, size_t *ret_len)
-{
-    const uint8_t *end = at + len;
-
-    *ret_service = "";
-    *ret_len = 0;
-    while (at < end) {
-        size_t size = 0;
-        unsigned shift = 0;
-
-        if (*at++ != (1 << 3 | 2)) /* the message has no other field */
-            return false;
-        do {
-            if (at == end || shift > 28)
-                return false;
-            size |= (size_t)(*at & 127) << shift;
-            shift += 7;
-        } while (*at++ & 128);
-        if (size > (size_t)(end - at))
-            return false;
-        *ret_service = (const char *)at;
-        *ret_len = size;
-        at += size;
-    }
-    return true;
-}
-
-static bool is_served(const struct mu_rpc *rpc, const char *service, size_t len)
+static bool is_served(const struct mu_rpc *rpc, const uint8_t *service, size_t len)
 {
     if (len == 0)
         return true;
@@ -61,14 +41,18 @@ static bool is_served(const struct mu_rpc *rpc, const char *service, size_t len)
 /* SERVING or SERVICE_UNKNOWN; 0: the call is refused. */
 static uint8_t look(struct mu_rpc_call *call, const void *body, size_t len)
 {
-    const char *service;
-    size_t service_len;
+    ProtobufCMessage *message;
+    ProtobufCBinaryData service;
+    uint8_t status;
 
-    if (!read_service(body, len, &service, &service_len)) {
-        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT, "the message is no HealthCheckRequest");
+    if (mu_codec_read(&mu__health__health_check_request__descriptor, NULL, body, len, &message)) {
+        mu_call_refuse(call, MUSTER_INVALID_ARGUMENT, "%s", muster_last_error());
         return 0;
     }
-    return is_served(call->conn->rpc, service, service_len) ? SERVING : SERVICE_UNKNOWN;
+    service = ((Mu__Health__HealthCheckRequest *)message)->service;
+    status = is_served(call->conn->rpc, service.data, service.len) ? SERVING : SERVICE_UNKNOWN;
+    mu_codec_free(message);
+    return status;
 }
 
 static void begin_check(struct mu_rpc_call *call, const void *body, size_t len)

@@ -66,11 +66,14 @@ static uint32_t hash(const char *text, size_t len)
 
 static int fill_table(struct mu_rpc *rpc)
 {
-    const struct mu_rpc_method *const lists[] = {rpc->options.methods, mu_rpc_health_methods};
     uint32_t count = 0, size = 16;
 
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const struct mu_rpc_method *m = lists[i]; m->path; m++)
+    rpc->lists[rpc->num_lists++] = rpc->options.methods;
+    rpc->lists[rpc->num_lists++] = mu_rpc_health_methods;
+    if (rpc->options.described)
+        rpc->lists[rpc->num_lists++] = mu_rpc_reflection_methods;
+    for (unsigned i = 0; i < rpc->num_lists; i++)
+        for (const struct mu_rpc_method *m = rpc->lists[i]; m->path; m++)
             count++;
     while (size < 2 * count + 2)
         size *= 2;
@@ -78,8 +81,8 @@ static int fill_table(struct mu_rpc *rpc)
     if (!rpc->table)
         return -1;
     rpc->table_mask = size - 1;
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        for (const struct mu_rpc_method *m = lists[i]; m->path; m++) {
+    for (unsigned i = 0; i < rpc->num_lists; i++)
+        for (const struct mu_rpc_method *m = rpc->lists[i]; m->path; m++) {
             uint32_t at = hash(m->path, strlen(m->path)) & rpc->table_mask;
 
             while (rpc->table[at])
@@ -104,6 +107,7 @@ static void free_rpc(struct mu_rpc *rpc)
     mu_listen_close(&rpc->listen);
     mu_call_free_all(rpc);
     mu_message_free_all(rpc);
+    mu_rpc_reflection_done(rpc);
     nghttp2_session_callbacks_del(rpc->callbacks);
     nghttp2_option_del(rpc->http_options);
     if (rpc->tls)

@@ -43,7 +43,11 @@ struct mu_rpc_options {
     const char *address;
     const struct mu_rpc_method *methods; /* ends with a NULL path; outlives the server */
     void *arg;                           /* mu_rpc_arg(), and what the functions below get */
-    const struct mu_rpc_tls *tls;        /* NULL: in the clear. Off loopback that is refused unless insecure is set. */
+    /* What the methods take and give, a google.protobuf.FileDescriptorSet of files that import none: reflection tells
+     * it to who asks. Outlives the server. NULL: there is no reflection. */
+    const void *described;
+    size_t described_len;
+    const struct mu_rpc_tls *tls; /* NULL: in the clear. Off loopback that is refused unless insecure is set. */
     bool insecure;
     /* The connection is gone; its calls have been told before. why: "closed by its peer", "reset by its peer", ...;
      * may be NULL. */

@@ -12,6 +12,9 @@
 #include "base/error.h"
 #include "rpc/dialect.h"
 
+static const uint8_t described[] = {
+#include "rpc/descriptors.inc"
+};
 static const struct mu_rpc_method *const tables[] = {mu_xla_coordination, mu_tsl_coordination, mu_xla_runtime};
 enum { TABLES = sizeof tables / sizeof tables[0] };
 
@@ -58,6 +61,8 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
         .address = o->address,
         .methods = s->methods,
         .arg = s,
+        .described = described,
+        .described_len = sizeof described,
         .tls = o->tls,
         .insecure = o->insecure,
         .closed = mu_caller_gone,

@@ -18,11 +18,11 @@ MINUTE = 60
 TYPE_URL = "type.googleapis.com/tensorflow."
 
 _folder = tempfile.TemporaryDirectory()
-_files = ["payload", "xla_coordination", "tsl_coordination", "xla_runtime"]
+_files = ["payload", "xla_coordination", "tsl_coordination", "xla_runtime", "reflection"]
 subprocess.run(["protoc", "-I" + os.path.join(TOP, "src/rpc"), "--python_out=" + _folder.name] +
                [os.path.join(TOP, "src/rpc", name + ".proto") for name in _files], check=True)
 sys.path.insert(0, _folder.name)
-payload, xla, tsl, runtime = [importlib.import_module(name + "_pb2") for name in _files]
+payload, xla, tsl, runtime, reflection = [importlib.import_module(name + "_pb2") for name in _files]
 
 PATHS = {xla: "/xla.coordination.CoordinationService/", tsl: "/tensorflow.CoordinationService/",
          runtime: "/xla.DistributedRuntimeService/"}

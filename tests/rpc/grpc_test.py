@@ -195,7 +195,8 @@ def health():
         for service in b"mu.test.Tes", b"mu.test.Test2", b"x":
             error = fails(probe, b"\x0a%c%s" % (len(service), service))
             check(error.code() == grpc.StatusCode.NOT_FOUND, "%s: %s", service, error.code())
-        for wrong in b"\x0a", b"\x0a\2x", b"\x0a\xff\xff\xff\xff\xff\xff", b"\x12\0", b"x":
+        check(probe(b"\x12\0") == b"\x08\1", "a field that is not known was not skipped")
+        for wrong in b"\x0a", b"\x0a\2x", b"\x0a\xff\xff\xff\xff\xff\xff", b"\x0a\1\xff", b"x":
             check(fails(probe, wrong).code() == grpc.StatusCode.INVALID_ARGUMENT, "%r is taken", wrong)
             check(fails(next, watch(wrong)).code() == grpc.StatusCode.INVALID_ARGUMENT, "%r is taken", wrong)
         watches = [watch(b"") for _ in range(100)]

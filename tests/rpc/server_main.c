@@ -134,6 +134,10 @@ static const struct mu_rpc_method methods[] = {
     {.path = NULL},
 };
 
+static const uint8_t described[] = {
+#include "rpc/descriptors.inc"
+};
+
 static void on_conn_closed(void *arg, struct mu_rpc_conn *conn, const char *why)
 {
     (void)arg;
@@ -188,7 +192,12 @@ int main(int argc, char **argv)
 {
     uv_loop_t *loop = uv_default_loop();
     struct mu_rpc_tls tls = {0};
-    struct mu_rpc_options options = {.loop = loop, .methods = methods, .closed = on_conn_closed, .said = on_said};
+    struct mu_rpc_options options = {.loop = loop,
+                                     .methods = methods,
+                                     .closed = on_conn_closed,
+                                     .said = on_said,
+                                     .described = described,
+                                     .described_len = sizeof described};
     uv_poll_t input;
 
     options.address = argc > 1 ? argv[1] : ":0";
