@@ -40,6 +40,7 @@ struct mu_agent_grpc {
     int register_barrier;         /* registrations wait for each other */
     int recoverable;              /* a task's error ends only waits that need it */
     const char *cert, *key, *ca;  /* files of TLS; NULL: none, and no client needs to prove itself */
+    const char *peer_uri;         /* what a client's certificate has a URI that begins with; NULL: any, or none */
     int insecure;                 /* without TLS at an address that other machines reach */
     int once;                     /* mu_agent_serve(): until all tasks have shut down */
 };

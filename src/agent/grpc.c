@@ -75,7 +75,8 @@ int mu_agent_serve_grpc(struct mu_agent *agent)
 
     if (!grpc)
         return 0;
-    tls = (struct mu_rpc_tls){.certificate = grpc->cert, .private_key = grpc->key, .authority = grpc->ca};
+    tls = (struct mu_rpc_tls){
+        .certificate = grpc->cert, .private_key = grpc->key, .authority = grpc->ca, .peer_uri = grpc->peer_uri};
     desk = (struct mu_desk_options){
         .loop = &agent->loop,
         .m = agent->muster,

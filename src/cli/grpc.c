@@ -14,8 +14,9 @@
 static int refuse_others(const struct mu_cli_call *call)
 {
     static const enum mu_cli_option_id need[] = {
-        MU_OPT_REGISTER_TIMEOUT, MU_OPT_SHUTDOWN_TIMEOUT, MU_OPT_REGISTER_BARRIER, MU_OPT_GRPC_RECOVERABLE,
-        MU_OPT_GRPC_CERT,        MU_OPT_GRPC_KEY,         MU_OPT_GRPC_CA,          MU_OPT_GRPC_INSECURE};
+        MU_OPT_REGISTER_TIMEOUT, MU_OPT_SHUTDOWN_TIMEOUT, MU_OPT_REGISTER_BARRIER,
+        MU_OPT_GRPC_RECOVERABLE, MU_OPT_GRPC_CERT,        MU_OPT_GRPC_KEY,
+        MU_OPT_GRPC_CA,          MU_OPT_GRPC_PEER_URI,    MU_OPT_GRPC_INSECURE};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         for (const struct mu_cli_option *option = call->verb->options; call->values[need[i]] && option->name; option++)
@@ -28,17 +29,23 @@ static int refuse_others(const struct mu_cli_call *call)
 static int take_tls(const struct mu_cli_call *call, struct mu_agent_grpc *grpc)
 {
     const char *files[] = {call->values[MU_OPT_GRPC_CERT], call->values[MU_OPT_GRPC_KEY], call->values[MU_OPT_GRPC_CA]};
+    const char *prefix = call->values[MU_OPT_GRPC_PEER_URI];
 
     if (!files[0] != !files[1])
         return mu_cli_usage(call, "--grpc-%s needs --grpc-%s", files[0] ? "cert" : "key", files[0] ? "key" : "cert");
     if (files[2] && !files[0])
         return mu_cli_usage(call, "--grpc-ca needs --grpc-cert and --grpc-key");
+    if (prefix && !files[2])
+        return mu_cli_usage(call, "--grpc-peer-uri needs --grpc-ca");
+    if (prefix && (!*prefix || prefix[strlen(prefix) - 1] != '/'))
+        return mu_cli_usage(call, "--grpc-peer-uri '%s' must end in '/', as in spiffe://example.org/job/", prefix);
     for (int i = 0; i < 3; i++)
         if (files[i] && access(files[i], R_OK))
             return mu_cli_usage(call, "cannot read %s: %m", files[i]);
     grpc->cert = files[0];
     grpc->key = files[1];
     grpc->ca = files[2];
+    grpc->peer_uri = prefix;
     grpc->insecure = call->values[MU_OPT_GRPC_INSECURE] != NULL;
     if (grpc->cert && grpc->insecure)
         return mu_cli_usage(call, "--grpc-cert and --grpc-insecure exclude each other");

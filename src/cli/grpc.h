@@ -23,6 +23,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
         {MU_OPT_GRPC_CERT, 0, "grpc-cert", "FILE", "TLS: the service's certificate, in PEM"},                          \
         {MU_OPT_GRPC_KEY, 0, "grpc-key", "FILE", "TLS: its private key"},                                              \
         {MU_OPT_GRPC_CA, 0, "grpc-ca", "FILE", "TLS: clients must have a certificate that one of these has signed"},   \
+        {MU_OPT_GRPC_PEER_URI, 0, "grpc-peer-uri", "PREFIX", "and in it a URI that begins with this"},                 \
     {                                                                                                                  \
         MU_OPT_GRPC_INSECURE, 0, "grpc-insecure", NULL, "serve other machines without TLS"                             \
     }

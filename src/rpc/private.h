@@ -126,6 +126,7 @@ struct mu_rpc {
     uint64_t stop_ms; /* the end of the grace */
     void (*stopped)(void *arg);
     struct ssl_ctx_st *tls;
+    char *peer_uri; /* options.tls->peer_uri */
     nghttp2_option *http_options;
     nghttp2_session_callbacks *callbacks;
     struct mu_rpc_conn *conns, *dirty;
@@ -209,8 +210,8 @@ void mu_deadline_remove(struct mu_rpc_call *call);
 void mu_deadline_expire(struct mu_rpc *rpc);
 
 /* tls.c: like recv() and send(); before the handshake is over they carry it on. */
-enum muster_status mu_rpc_tls_open(const struct mu_rpc_tls *tls, struct ssl_ctx_st **ret_tls);
-void mu_rpc_tls_free(struct ssl_ctx_st *tls);
+enum muster_status mu_rpc_tls_open(struct mu_rpc *rpc);
+void mu_rpc_tls_free(struct mu_rpc *rpc);
 bool mu_rpc_tls_begin(struct mu_rpc_conn *conn);
 void mu_rpc_tls_end(struct mu_rpc_conn *conn);
 enum { MU_TLS_READS, MU_TLS_WRITES, MU_TLS_DONE };

@@ -110,8 +110,7 @@ static void free_rpc(struct mu_rpc *rpc)
     mu_rpc_reflection_done(rpc);
     nghttp2_session_callbacks_del(rpc->callbacks);
     nghttp2_option_del(rpc->http_options);
-    if (rpc->tls)
-        mu_rpc_tls_free(rpc->tls);
+    mu_rpc_tls_free(rpc);
     if (rpc->reserve_fd >= 0)
         close(rpc->reserve_fd);
     free(rpc->table);
@@ -326,7 +325,7 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
     if (!status)
         status = prepare_http(rpc);
     if (!status && options->tls)
-        status = mu_rpc_tls_open(options->tls, &rpc->tls);
+        status = mu_rpc_tls_open(rpc);
     if (!status)
         status = mu_listen_open(options->address, options->tls || options->insecure, &rpc->listen);
     if (status) {

@@ -34,6 +34,9 @@ struct mu_rpc_method {
 struct mu_rpc_tls {
     const char *certificate, *private_key;
     const char *authority; /* NULL: any client may come */
+    /* With an authority: one of the URIs in a client's certificate must begin with this, which ends in '/'. NULL: any.
+     */
+    const char *peer_uri;
 };
 
 struct mu_rpc_options {

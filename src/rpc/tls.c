@@ -1,5 +1,6 @@
 /*
- * rpc/tls.c: TLS 1.3 on a client's socket, with ALPN, and with clients' certificates where an authority is given.
+ * rpc/tls.c: TLS 1.3 on a client's socket, with ALPN, and with clients' certificates where an authority is given: then
+ * a prefix of their URIs may be asked for, too.
  *
  * OpenSSL is opened when it is needed (bridge/openssl.h). Sockets are written by a BIO of ours, because OpenSSL's own
  * would raise SIGPIPE.
@@ -8,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -77,6 +79,54 @@ static int choose(SSL *ssl, const unsigned char **ret_name, unsigned char *ret_l
     return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
+/* One of the URIs among its names begins with these bytes. */
+static bool has_uri(const X509 *certificate, const char *prefix)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(certificate, NID_subject_alt_name, NULL, NULL);
+    bool found = false;
+
+    for (int i = 0; names && i < sk_GENERAL_NAME_num(names) && !found; i++) {
+        const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+
+        found = name->type == GEN_URI &&
+                (size_t)ASN1_STRING_length(name->d.uniformResourceIdentifier) >= strlen(prefix) &&
+                memcmp(ASN1_STRING_get0_data(name->d.uniformResourceIdentifier), prefix, strlen(prefix)) == 0;
+    }
+    GENERAL_NAMES_free(names);
+    return found;
+}
+
+/* Instead of OpenSSL's own look at a client's chain: that, and then at its names. */
+static int verify(X509_STORE_CTX *chain, void *prefix)
+{
+    if (X509_verify_cert(chain) != 1)
+        return 0;
+    if (has_uri(X509_STORE_CTX_get0_cert(chain), prefix))
+        return 1;
+    ERR_clear_error(); /* of names that cannot be read */
+    X509_STORE_CTX_set_error(chain, X509_V_ERR_APPLICATION_VERIFICATION);
+    return 0;
+}
+
+static enum muster_status ask_for_uri(struct mu_rpc *rpc, SSL_CTX *tls)
+{
+    const struct mu_rpc_tls *o = rpc->options.tls;
+
+    if (!o->peer_uri)
+        return MUSTER_OK;
+    if (!o->authority)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "clients' URIs can be asked for where they have an authority");
+    if (!*o->peer_uri || o->peer_uri[strlen(o->peer_uri) - 1] != '/')
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "clients' URIs should begin with '%s': let it end in '/', or it means the beginning of a name",
+                       o->peer_uri);
+    rpc->peer_uri = strdup(o->peer_uri);
+    if (!rpc->peer_uri)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a server");
+    SSL_CTX_set_cert_verify_callback(tls, verify, rpc->peer_uri);
+    return MUSTER_OK;
+}
+
 static enum muster_status load_files(SSL_CTX *tls, const struct mu_rpc_tls *o)
 {
     if (!o->certificate || !o->private_key)
@@ -91,9 +141,10 @@ static enum muster_status load_files(SSL_CTX *tls, const struct mu_rpc_tls *o)
     return MUSTER_OK;
 }
 
-enum muster_status mu_rpc_tls_open(const struct mu_rpc_tls *o, struct ssl_ctx_st **ret_tls)
+enum muster_status mu_rpc_tls_open(struct mu_rpc *rpc)
 {
     static const unsigned char context[] = "muster";
+    const struct mu_rpc_tls *o = rpc->options.tls;
     enum muster_status status;
     char why[400];
     SSL_CTX *tls;
@@ -113,16 +164,20 @@ enum muster_status mu_rpc_tls_open(const struct mu_rpc_tls *o, struct ssl_ctx_st
     SSL_CTX_set_verify(tls, o->authority ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT : SSL_VERIFY_NONE, NULL);
     SSL_CTX_set_alpn_select_cb(tls, choose, NULL);
     status = load_files(tls, o);
+    if (!status)
+        status = ask_for_uri(rpc, tls);
     if (status)
         SSL_CTX_free(tls);
     else
-        *ret_tls = tls;
+        rpc->tls = tls;
     return status;
 }
 
-void mu_rpc_tls_free(struct ssl_ctx_st *tls)
+void mu_rpc_tls_free(struct mu_rpc *rpc)
 {
-    SSL_CTX_free(tls);
+    if (rpc->tls) /* else OpenSSL may never have been opened */
+        SSL_CTX_free(rpc->tls);
+    free(rpc->peer_uri);
 }
 
 bool mu_rpc_tls_begin(struct mu_rpc_conn *conn)
@@ -164,9 +219,12 @@ int mu_rpc_tls_shake(struct mu_rpc_conn *conn)
     if (error == SSL_ERROR_SSL) {
         int reason = ERR_GET_REASON(ERR_peek_error());
         bool clear = reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_HTTP_REQUEST;
+        bool stranger = SSL_get_verify_result(conn->ssl) == X509_V_ERR_APPLICATION_VERIFICATION;
 
         snprintf(conn->why, sizeof conn->why, "no TLS came about: %s",
-                 clear ? "it speaks in the clear, and this server has a certificate" : first_words());
+                 clear      ? "it speaks in the clear, and this server has a certificate"
+                 : stranger ? "its certificate has no URI that begins as those of this server's clients do"
+                            : first_words());
         ERR_clear_error();
     }
     return -1;

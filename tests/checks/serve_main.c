@@ -100,6 +100,8 @@ static bool take(struct wishes *w, const char *name, const char *value)
         w->tls.private_key = value;
     else if (!strcmp(name, "authority"))
         w->tls.authority = value;
+    else if (!strcmp(name, "prefix"))
+        w->tls.peer_uri = value;
     else
         return take_number(w, name, strtoull(value, NULL, 10));
     return true;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks 242 to 254: over TLS, where the authority of its clients is all that the service asks for."""
+"""Checks 242 to 254: over TLS, where the service asks for its clients' authority, and for a URI in their certificates."""
 from agent import *
 
 
@@ -33,6 +33,9 @@ def folder():
     certificate(path, "good", "ours", "URI:spiffe://muster/job/one")
     certificate(path, "intruder", "ours", "URI:spiffe://elsewhere/one")
     certificate(path, "plain", "ours")
+    certificate(path, "named", "ours", "DNS:spiffe.muster,email:spiffe@muster,IP:127.0.0.1")
+    certificate(path, "many", "ours", "URI:spiffe://elsewhere/one,DNS:elsewhere,URI:spiffe://muster/job/two")
+    certificate(path, "longer", "ours", "URI:spiffe://muster/jobs/one,URI:x-spiffe://muster/job/one")
     certificate(path, "stranger", "theirs", "URI:spiffe://muster/job/one")
     return path
 
@@ -42,10 +45,13 @@ def read(name):
         return file.read()
 
 
+PREFIX = {"prefix": "spiffe://muster/job/"}
+
+
 @contextlib.contextmanager
-def secured(dialect):
+def secured(dialect, **options):
     with served(dialect, 1, certificate=folder() + "/server.pem", key=folder() + "/server.key",
-                authority=folder() + "/ours.pem") as service:
+                authority=folder() + "/ours.pem", **options) as service:
         yield service
 
 
@@ -54,16 +60,16 @@ def client(service, name, trusts="ours"):
     return Task(service.wire(credentials=grpc.ssl_channel_credentials(read(trusts + ".pem"), *given)), 0)
 
 
-def comes_in(dialect, name):
-    with secured(dialect) as service:
+def comes_in(dialect, name, **options):
+    with secured(dialect, **options) as service:
         one = client(service, name)
         joined(one)
         expect(one.heartbeat(), "OK")
 
 
-def is_refused(dialect, name, trusts="ours"):
+def is_refused(dialect, name, trusts="ours", **options):
     """Its calls wait for a connection that never comes; the service goes on."""
-    with secured(dialect) as service:
+    with secured(dialect, **options) as service:
         expect(client(service, name, trusts).register(timeout=3), "UNAVAILABLE")
         joined(client(service, "good"))
 
@@ -71,12 +77,42 @@ def is_refused(dialect, name, trusts="ours"):
 @check(242, "AB", reference="")
 def _(dialect):
     comes_in(dialect, "good")
+    comes_in(dialect, "good", **PREFIX)
+
+
+@check(244, "AB", reference="")
+def _(dialect):
+    is_refused(dialect, "intruder", **PREFIX)
+    is_refused(dialect, "longer", **PREFIX)
 
 
 @check(245, "AB", reference="")
 def _(dialect):
     is_refused(dialect, "stranger")
     is_refused(dialect, None)
+    is_refused(dialect, "stranger", **PREFIX)
+    is_refused(dialect, None, **PREFIX)
+
+
+@check(246, "AB", reference="")
+def _(dialect):
+    comes_in(dialect, "many", **PREFIX)
+
+
+@check(247, "AB", reference="")
+def _(dialect):
+    is_refused(dialect, "plain", **PREFIX)
+    is_refused(dialect, "named", **PREFIX)
+
+
+@check(249, "AB", reference="")
+def _(dialect):
+    for prefix in "spiffe://muster/job", "":
+        try:
+            with secured(dialect, prefix=prefix):
+                fail("a service that asks for URIs which begin with '%s' was started", prefix)
+        except Failed as failed:
+            that(re.search("end in '/'", str(failed)), "%s", failed)
 
 
 @check(250, "AB", reference="")

@@ -65,11 +65,12 @@ for bad in 'nonsense' '127.0.0.1:99999' 'unix:' '0.0.0.0:0'; do
     err_is_one_line
 done
 for words in '--hosts localhost:1,b:1' --survive '--register-timeout 0' '--register-barrier=maybe' '--grpc-cert /none' \
-    '--grpc-key /none' '--grpc-ca /none' '--shutdown-timeout x'; do
+    '--grpc-key /none' '--grpc-ca /none' '--grpc-peer-uri spiffe://x/' '--shutdown-timeout x'; do
     check 2 run --grpc $words true
     err_is_one_line
 done
-for words in '--register-timeout 1s' '--shutdown-timeout 1s' --register-barrier --grpc-recoverable --grpc-insecure; do
+for words in '--register-timeout 1s' '--shutdown-timeout 1s' --register-barrier --grpc-recoverable --grpc-insecure \
+    '--grpc-peer-uri spiffe://x/'; do
     check 2 run $words true
     err_has "^muster run: --[a-z-]* needs --grpc "
 done

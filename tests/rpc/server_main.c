@@ -177,6 +177,7 @@ static void take_option(const char *word, struct mu_rpc_options *o, struct mu_rp
     tls->certificate = strncmp(word, "cert=", 5) == 0 ? value : tls->certificate;
     tls->private_key = strncmp(word, "key=", 4) == 0 ? value : tls->private_key;
     tls->authority = strncmp(word, "authority=", 10) == 0 ? value : tls->authority;
+    tls->peer_uri = strncmp(word, "uri=", 4) == 0 ? value : tls->peer_uri;
     o->insecure = o->insecure || strcmp(word, "insecure") == 0;
     grace_ms = strncmp(word, "grace=", 6) == 0 ? n : grace_ms;
     o->message_max = strncmp(word, "message=", 8) == 0 ? n : o->message_max;

@@ -74,6 +74,15 @@ def both_sides():
         check(echo(server, credentials("good")), "nobody is served any more")
 
 
+def without_uri():
+    """Certificates with URIs are checks 242 to 249."""
+    with served("127.0.0.1:0", *files("good"), "authority=" + path("good.ca"), "uri=spiffe://muster/") as server:
+        check(fails(server, credentials("good")), "a client whose certificate has no URI is served")
+        wait_for("words", lambda: "its certificate has no URI that begins as those of this server's clients do" in server.said())
+        check(fails(server, credentials("foreign")), "a client that another authority signed is served")
+        wait_for("words", lambda: "certificate verify failed" in server.said())
+
+
 def one_side():
     with served("127.0.0.1:0", *files("good"), "handshake=500") as server:
         check(echo(server, credentials()), "the server's own certificate is not enough")
@@ -114,6 +123,8 @@ def bad_files():
             (["cert=" + path("good.pem"), "key=" + path("good.ca")], "the private key"),
             (["cert=" + path("good.pem"), "key=" + path("elsewhere.key")], "the private key"),
             (files("good") + ["authority=" + path("good.key")], "the authority's certificate"),
+            (files("good") + ["uri=spiffe://x/"], "where they have an authority"),
+            (files("good") + ["authority=" + path("good.ca"), "uri=spiffe://x"], "let it end in '/'"),
             (["cert=" + path("good.pem")], "a certificate and its private key")):
         done = subprocess.run([PROGRAM, "127.0.0.1:0"] + options, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, timeout=PATIENCE)
@@ -122,5 +133,6 @@ def bad_files():
 
 subprocess.run([os.path.join(os.environ["BUILD"], "tests/rpc/certificates")], check=True)
 both_sides()
+without_uri()
 one_side()
 bad_files()
