@@ -55,14 +55,20 @@ static void block_signals(struct mu_agent *agent)
 }
 
 /* A pidfd a task; a pipe, and a file, for each stream that is copied; one where input is; connections of clients. */
-static int raise_file_limit(struct mu_agent *agent)
+static rlim_t files_needed(const struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     rlim_t streams = options->label ? 2 : (rlim_t)agent->catch_err;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
     rlim_t guests = options->grpc ? 2 * (rlim_t)agent->num_tasks : 0; /* connections */
-    rlim_t need = 64 + (rlim_t)agent->local_tasks * each + hosts + guests;
+
+    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests;
+}
+
+static int raise_file_limit(struct mu_agent *agent)
+{
+    rlim_t need = files_needed(agent);
     struct rlimit limit;
 
     getrlimit(RLIMIT_NOFILE, &agent->files_before);
@@ -76,6 +82,16 @@ static int raise_file_limit(struct mu_agent *agent)
                  agent->local_tasks ? agent->local_tasks : agent->num_tasks, (unsigned long long)need,
                  (unsigned long long)limit.rlim_max);
     return -1;
+}
+
+/* The kernel doubles a table of descriptors that is full, and of a process with threads that takes it 10 ms each time:
+ * meanwhile all clients would wait. We have no threads yet. */
+static void widen_table(const struct mu_agent *agent)
+{
+    int last = agent->options->grpc ? fcntl(agent->signal_fd, F_DUPFD_CLOEXEC, (int)files_needed(agent) - 1) : -1;
+
+    if (last >= 0)
+        close(last);
 }
 
 int mu_agent_start_guard(struct mu_agent *agent)
@@ -106,6 +122,7 @@ int mu_agent_set_up_loop(struct mu_agent *agent)
     if (raise_file_limit(agent))
         return -1;
     agent->signal_fd = signalfd(-1, &agent->handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    widen_table(agent);
     error = agent->signal_fd < 0 ? -errno : uv_loop_init(&agent->loop);
     if (error == 0) {
         agent->has_loop = 1;
