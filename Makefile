@@ -200,7 +200,7 @@ plan:
 
 # Long forms: the directory's own run.sh, after its programs.
 RUN_SH = @test -x $(1)/run.sh || { echo "$@: there is no $(1)/run.sh"; exit 1; }; \
-	MUSTER=$(abspath $(BUILD)/$(V)/muster) BUILD=$(abspath $(BUILD)/$(V)) CC='$(CC)' PYTHON=$(PYTHON) \
+	MUSTER='$(abspath $(BUILD)/$(V))/muster' BUILD='$(abspath $(BUILD)/$(V))' CC='$(CC)' PYTHON=$(PYTHON) \
 	$(1)/run.sh $(2) $(ARGS)
 all_programs = $(WHOLE_$(1)) $(PROGRAMS_$(1)_$(2)) $(TESTS_$(1)_$(2))
 

@@ -24,12 +24,24 @@ me, count = jax.process_index(), jax.process_count()
 total = jax.pmap(lambda x: jax.lax.psum(x, "all"), axis_name="all")(jnp.full((1,), float(me + 1)))
 assert float(np.asarray(total.addressable_data(0)).reshape(-1)[0]) == count * (count + 1) / 2, total
 assert len(jax.devices()) == count, jax.devices()
+mesh, across = jax.sharding.Mesh(np.array(jax.devices()), "all"), jax.sharding.PartitionSpec("all")
 told = multihost_utils.broadcast_one_to_all(np.float32(42 + me))
 assert float(told) == 42, told
 gathered = multihost_utils.process_allgather(np.array([me], dtype=np.int32))
 assert sorted(np.asarray(gathered).reshape(-1).tolist()) == list(range(count)), gathered
+row = multihost_utils.host_local_array_to_global_array(np.full((1, 2), me, np.float32), mesh, across)
+assert row.shape == (count, 2), row
+column = multihost_utils.global_array_to_host_local_array(row, mesh, across)
+assert np.asarray(column).tolist() == [[me, me]], column
+multihost_utils.assert_equal({"a": np.arange(3), "b": np.float32(1)}, "all have the same")
+try:
+    multihost_utils.assert_equal(np.float32(me), "they differ")
+    assert me == 0, "assert_equal() lets differences pass"  # what process 0 has is compared with
+except AssertionError as different:
+    if "lets differences" in str(different):
+        raise
 multihost_utils.sync_global_devices("all here")
-done = ["psum", "broadcast_one_to_all", "process_allgather", "sync_global_devices"]
+done = ["psum", "broadcast_one_to_all", "process_allgather", "global arrays", "assert_equal", "sync_global_devices"]
 if hasattr(multihost_utils, "live_devices"):
     try:
         with multihost_utils.live_devices(jax.devices()) as alive:

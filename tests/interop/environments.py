@@ -1,0 +1,103 @@
+"""The virtual environments of `make interop`: one a version, made by pip once, in build/interop."""
+import glob
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import kit
+
+ROOM = 2 << 30  # bytes that one takes at most
+# name: (versions of Python that will do, packages, packages that some cases need, protocol of the coordination service)
+VERSIONS = {
+    "0.4.13": (("3.9", "3.8", "3.11", "3.10"), ["jax==0.4.13", "jaxlib==0.4.13", "numpy<2"], [], "old client"),
+    "0.4.26": (("3.10", "3.11", "3.12", "3.9"), ["jax==0.4.26", "jaxlib==0.4.26"], [], "B"),
+    "0.4.34": (("3.10", "3.11", "3.12"), ["jax==0.4.34", "jaxlib==0.4.34"], [], "B"),
+    "0.4.38": (("3.10", "3.11", "3.12"), ["jax==0.4.38", "jaxlib==0.4.38"], [], "B"),
+    "0.9.2": (("3.12", "3.11", "3.13"), ["jax==0.9.2", "jaxlib==0.9.2"], [], "B"),
+    "newest": (("3.13", "3.12", "3.11"), ["jax"], ["orbax-checkpoint", "cloudpickle"], "A"),
+    "tf-2.12": (("3.10", "3.11", "3.9"), ["tensorflow-cpu==2.12.1", "numpy<2"], [], "B"),
+    "tf": (("3.12", "3.11", "3.10"), ["tensorflow-cpu"], [], "B"),
+}
+
+
+def interpreter(versions):
+    """A Python of one of these versions, in the path or of pyenv, and if there is none, why."""
+    why = "no Python %s here, neither in PATH nor in ~/.pyenv/versions" % " or ".join(versions)
+    for version in versions:
+        found = sorted(glob.glob(os.path.expanduser("~/.pyenv/versions/%s.*/bin/python3" % version)))
+        for path in found[-1:] + [shutil.which("python" + version)]:
+            if not path or subprocess.run([path, "--version"], capture_output=True).returncode:
+                continue
+            if subprocess.run([path, "-c", "import venv, ensurepip"], capture_output=True).returncode == 0:
+                return path, None
+            why = "%s cannot make virtual environments: apt-get install python%s-venv" % (path, version)
+    return None, why
+
+
+def size(path):
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
+
+
+def pip(python, packages, log):
+    """None, or why they cannot be installed: pip's own last word."""
+    code = subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages],
+                          stdin=subprocess.DEVNULL, stdout=log, stderr=log).returncode
+    if code == 0:
+        return None
+    log.flush()
+    with open(log.name, errors="replace") as text:
+        said = text.read()
+    network = re.findall(r"(?:NewConnectionError|NameResolutionError|ProxyError|ConnectTimeoutError|SSLError)[^\n]*", said)
+    errors = network[:1] or re.findall(r"ERROR: ([^\n]*)", said)[-1:] or ["exit status %d" % code]
+    return "pip cannot install %s: %s%s (all of it: %s)" % (
+        " ".join(packages), "no network? " if network else "", errors[0][:200], os.path.relpath(log.name, kit.TOP))
+
+
+def make(name, path):
+    """The environment, whole or not at all. None, or why there is none."""
+    versions, packages, more, _ = VERSIONS[name]
+    base, why = interpreter(versions)
+    if not base:
+        return why
+    free = shutil.disk_usage(kit.FOLDER).free
+    if free < ROOM:
+        return "%.1f GB are free for %s, 2 GB are needed" % (free / 1e9, os.path.relpath(path, kit.TOP))
+    kit.say("     %-7s makes %s: pip install %s" % (name, os.path.relpath(path, kit.TOP), " ".join(packages + more)))
+    shutil.rmtree(path, ignore_errors=True)
+    start, python = time.monotonic(), os.path.join(path, "bin/python")
+    with open(os.path.join(kit.LOGS, "pip-%s.log" % name), "w") as log:
+        if subprocess.run([base, "-m", "venv", path], stdin=subprocess.DEVNULL, stdout=log, stderr=log).returncode:
+            return "%s -m venv failed (%s)" % (base, os.path.relpath(log.name, kit.TOP))
+        why = pip(python, packages, log)
+        if why:
+            shutil.rmtree(path, ignore_errors=True)
+            return why
+        why = more and pip(python, more, log)
+        if why:
+            kit.skip(name, why)
+    open(os.path.join(path, "whole"), "w").close()
+    kit.say("     %-7s has it after %.0f s: %.2f GB" % (name, time.monotonic() - start, size(path) / 1e9))
+    return None
+
+
+def python_of(name, given):
+    """The python of the version's environment, or None, said why."""
+    if given:
+        return os.path.join(given, "bin/python")
+    path = os.path.join(kit.FOLDER, name if name.startswith("tf") else "jax-" + name)
+    why = None if os.path.exists(os.path.join(path, "whole")) else make(name, path)
+    if why:
+        kit.skip(name, why)
+    return None if why else os.path.join(path, "bin/python")
+
+
+def has(python, module):
+    return subprocess.run([python, "-c", "import " + module], capture_output=True, env=kit.clean_environment()).returncode == 0
+
+
+def number(python, module):
+    """The module's version, without its start."""
+    code = "import importlib.metadata as m; print(m.version(%r))" % module
+    return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()

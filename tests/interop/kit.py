@@ -1,0 +1,152 @@
+"""What the cases of `make interop` share: where things lie, processes with a log each, a service, and what came of a case."""
+import contextlib
+import os
+import re
+import resource
+import signal
+import socket
+import subprocess
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+MUSTER = os.environ.get("MUSTER") or os.path.join(TOP, "build/release/muster")
+FOLDER = os.environ.get("MUSTER_TEST_INTEROP") or os.path.join(TOP, "build/interop")
+LOGS = os.path.join(FOLDER, "logs")
+MINUTES = 180  # seconds that a program may take; imports alone take ten on a busy machine
+failures, passed, skipped = [], [], []
+
+
+def begin():
+    """Logs are where they belong; JAX's way to end is abort(), and a core of it is 100 MB."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.makedirs(LOGS, exist_ok=True)
+    open(os.path.join(LOGS, "summary"), "w").close()
+
+
+def say(text):
+    print(text, flush=True)
+    with open(os.path.join(LOGS, "summary"), "a") as summary:
+        summary.write(text + "\n")
+
+
+def verdict(version, what, wrong=None, more=""):
+    (failures if wrong else passed).append((version, what))
+    say("%s %-7s %s%s" % ("FAIL" if wrong else "ok  ", version, what, "  " + more if more else ""))
+    if wrong:
+        say("        " + wrong.strip().replace("\n", "\n        ")[-2000:])
+
+
+def skip(version, why):
+    skipped.append((version, why))
+    say("skip %-7s %s" % (version, why))
+
+
+def clean_environment(**more):
+    """No proxy: gRPC would dial it."""
+    keep = {key: value for key, value in os.environ.items()
+            if "proxy" not in key.lower() and not key.startswith(("MUSTER", "JAX_", "OMPI_", "TF_"))}
+    return dict(keep, TF_CPP_MIN_LOG_LEVEL="1", **more)
+
+
+def start(name, command, **more):
+    """A process with its output in the log of that name; its path."""
+    log = os.path.join(LOGS, name + ".log")
+    with open(log, "w") as output:
+        return log, subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                     env=clean_environment(**more))
+
+
+class Program:
+    """A process of a program, which is given its service's address, how many they are, and its number."""
+
+    def __init__(self, name, python, program, *arguments, own=False):
+        more = {} if own else {"JAX_COORDINATOR_BIND_ADDRESS": "127.0.0.1:0"}
+        self.log, self.process = start(name, [python, os.path.join(HERE, "programs", program), *arguments], **more)
+
+    @property
+    def text(self):
+        with open(self.log, errors="replace") as log:
+            return log.read()
+
+    def says(self, word):
+        end = time.monotonic() + MINUTES
+        while word not in self.text:
+            if self.process.poll() is not None or time.monotonic() > end:
+                return False
+            time.sleep(0.05)  # sleep: between two looks
+        return True
+
+    def end(self):
+        """Its exit status; None: it had to be killed."""
+        try:
+            return self.process.wait(MINUTES)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
+
+
+@contextlib.contextmanager
+def crowd(name, python, program, address, count, *arguments, own=False):
+    """All processes of a program. None outlives the block."""
+    programs = []
+    try:
+        for task in range(count):
+            programs.append(Program(name + str(task), python, program, address, count, task, *arguments, own=own))
+        yield programs
+    finally:
+        for one in programs:
+            one.process.kill()
+            one.process.wait()
+
+
+@contextlib.contextmanager
+def service(name, tasks, *options, address="127.0.0.1:0"):
+    with open(os.path.join(LOGS, name + ".serve.log"), "w") as log:
+        process = subprocess.Popen([MUSTER, "serve", "--tasks", str(tasks), "--grpc", address, *options],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            process.stdout.close()
+
+
+def free_address():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return "127.0.0.1:%d" % one.getsockname()[1]
+
+
+def under_run(name, count, python, program, *options):
+    """One program as all tasks of a job: the launcher's exit status and all that was said."""
+    log, process = start(name, [MUSTER, "run", "-n", count, "--grpc", *options, "--", python,
+                                os.path.join(HERE, "programs", program)])
+    try:
+        code = process.wait(MINUTES)
+    except subprocess.TimeoutExpired:
+        code = None
+        process.send_signal(signal.SIGINT)  # and again: JAX takes the first for a notice
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    with open(log, errors="replace") as text:
+        return code, text.read()
+
+
+def all_end_well(version, what, programs, wanted=(0,)):
+    """The last line of the first is told, for it says what it has done."""
+    codes = [program.end() for program in programs]
+    right = set(codes) == set(wanted) if len(wanted) == 1 else codes == list(wanted)
+    said = re.findall(r"(?:process|worker) \d of \d, .*", programs[-1].text)
+    verdict(version, what, None if right else "exit statuses %s\n%s" % (codes, "\n".join(one.text for one in programs)),
+            said[-1].split(": ", 1)[-1] if said else "")
