@@ -37,6 +37,7 @@ struct mu_call {
     uint32_t *ids; /* wanted participants, sorted; NULL: all */
     uint64_t asked, timeout_ns;
     /* the answer */
+    bool replayed; /* the instance that it asks for had ended before it came */
     bool waiting;
     int32_t place;
     uint32_t number;  /* of this task's calls, as marked */
@@ -79,6 +80,9 @@ void mu_named_done(struct mu_named *n);
 /* An id of the calling host's own (MUSTER_BARRIER_HOST): no other host knows of it. */
 bool mu_barrier_is_hosts(const char *id);
 
+/* What an answer to another host says besides: the instance had ended before the call came; another call of the task
+ * has taken its place in an instance that is open; it had not to wait. */
+enum { MU_MEET_REPLAYED = 1, MU_MEET_SUPERSEDED = 2, MU_MEET_AT_ONCE = 4 };
 /* A call as bytes for another host, and back; *id: room for MUSTER_BARRIER_ID_MAX + 1. False: not well formed. */
 void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c);
 bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c);

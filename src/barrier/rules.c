@@ -308,6 +308,7 @@ static bool arrive(struct mu_named *n, struct mu_call *c, struct mu_barrier *b, 
     bool changed = false, fresh;
     int32_t place;
 
+    c->replayed = n->exists && b->h.num && b->h.passed && b->h.counter == c->asked;
     if (!n->caught_up && n->exists && b->h.num && !b->h.passed) {
         *ret_status = catch_up(n, b);
         n->caught_up = true;

@@ -30,14 +30,29 @@ static enum readiness is_ready(const struct mu_core *core, const struct waiter *
 
 /* ---- barriers ---- */
 
-static void answer_barrier(struct mu_core *core, struct waiter *w, enum muster_status status, const char *text)
+static void answer_barrier(struct mu_core *core, struct waiter *w, enum muster_status status, const char *text,
+                           uint64_t present, uint8_t flags)
 {
     struct mu_pack body = {0};
 
     mu_pack_u64(&body, w->call.counter);
     mu_pack_u8(&body, w->call.waiting);
+    mu_pack_u64(&body, present);
+    mu_pack_u8(&body, flags);
     mu_meeting_answer(core, w, status, text, &body);
     mu_pack_done(&body);
+}
+
+/* What its instance says, or said when it came. */
+static void answer_by_instance(struct mu_core *core, const struct mu_named *n, struct waiter *w, bool at_once)
+{
+    const struct mu_call *c = &w->call;
+    bool open = n->b.h.num && !n->b.h.passed && n->b.h.counter == c->counter;
+    uint8_t flags = at_once ? MU_MEET_AT_ONCE : open ? MU_MEET_SUPERSEDED : 0;
+
+    if (at_once && c->replayed)
+        flags |= MU_MEET_REPLAYED;
+    answer_barrier(core, w, c->result, c->text ? c->text : "", n->b.h.num ? n->b.h.counter : 0, flags);
 }
 
 /* Who can arrive does. All that failed together are told so, and gone. */
@@ -57,7 +72,7 @@ static void arrive(struct mu_core *core, struct mu_named *n, struct meeting *m)
             who[count++] = w;
         } else if (ready == REPLACED) {
             mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", n->id, w->call.task);
-            answer_barrier(core, w, MUSTER_FAILED_PRECONDITION, NULL);
+            answer_barrier(core, w, MUSTER_FAILED_PRECONDITION, NULL, 0, 0);
         }
     }
     if (count)
@@ -66,7 +81,7 @@ static void arrive(struct mu_core *core, struct mu_named *n, struct meeting *m)
         struct waiter *w = who[i];
 
         if (status) {
-            answer_barrier(core, w, status, NULL);
+            answer_barrier(core, w, status, NULL, 0, 0);
             continue;
         }
         w->here = true;
@@ -119,13 +134,15 @@ void mu_meet_barrier(struct mu_core *core, struct meeting *m)
     m->word = n->word;
     m->checked = n->checked;
     for (struct waiter *w = m->first, *next; w && !status; w = next) {
+        bool at_once = !w->call.waiting;
+
         next = w->next;
         /* who leaves gets what was decided when it arrived: its mark says whether its next call is told */
-        if (w->here && (!w->call.waiting || w->call.leaves || mu_call_answered(&w->call, n)))
-            answer_barrier(core, w, w->call.result, w->call.text ? w->call.text : "");
+        if (w->here && (at_once || w->call.leaves || mu_call_answered(&w->call, n)))
+            answer_by_instance(core, n, w, at_once);
     }
     while (status == MUSTER_DATA_LOSS && m->first)
-        answer_barrier(core, m->first, status, NULL);
+        answer_barrier(core, m->first, status, NULL, 0, 0);
     if (status || m->arriving)
         m->look_at = core->now + AWAIT_NS;
     else if (m->waiting && n->checked == UINT64_MAX)
@@ -144,12 +161,10 @@ static void answer_alive(struct mu_core *core, const struct mu_alive *a, struct 
 
     mu_pack_u32(&body, 0);
     for (uint32_t i = 0; i < a->count; i++) {
-        uint64_t incarnation = mu_alive_incarnation(a, i);
-
-        if (!incarnation)
+        if (!mu_alive_is_in(a, i))
             continue;
         mu_pack_u32(&body, (uint32_t)a->ids[i]);
-        mu_pack_u64(&body, incarnation);
+        mu_pack_u64(&body, mu_alive_incarnation(a, i));
         count++;
     }
     mu_pack_put_u32(&body, 0, count);

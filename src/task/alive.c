@@ -31,6 +31,13 @@ uint64_t mu_alive_incarnation(const struct mu_alive *a, uint32_t i)
     return rows_of(a)[i].incarnation;
 }
 
+bool mu_alive_is_in(const struct mu_alive *a, uint32_t i)
+{
+    const struct mu_task_record *r = &a->records[a->ids[i]];
+
+    return rows_of(a)[i].incarnation || (r->state == MUSTER_TASK_CONNECTED && !r->incarnation);
+}
+
 /* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
  * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
 static bool complete(struct mu_alive *a, struct mu_alive_head *h)

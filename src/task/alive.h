@@ -49,5 +49,7 @@ enum muster_status mu_alive_step(struct mu_alive *a, struct mu_alive_call *const
 enum muster_status mu_alive_read(struct mu_alive *a);
 /* In the answer: the incarnation of the set's i-th task; 0: it was not alive. */
 uint64_t mu_alive_incarnation(const struct mu_alive *a, uint32_t i);
+/* The set's i-th task is in the answer. Only the incarnation 0 looks as if it were not: its record tells. */
+bool mu_alive_is_in(const struct mu_alive *a, uint32_t i);
 
 #endif
