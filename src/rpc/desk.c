@@ -3,15 +3,17 @@
  *
  * Guests change things through the desk itself, which looks at once at what hangs on them. What the tasks of the C
  * library change is found by a look at all words on which something waits: when the bell rings, and every 100 ms while
- * something waits (as every waiter of the job does: then the dead are looked for, too).
+ * something waits (as every waiter of the job does: then the dead are looked for, too). In a job of several hosts it is
+ * the bridge that says so, and on those that are not the leader's brings answers as well (desk_far.h).
  */
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "rpc/bell.h"
+#include "segment/hosts.h"
 #include "task/task.h"
 
 #define RECHECK_MS 100u
@@ -129,20 +131,30 @@ void mu_desk_look(struct mu_desk *desk)
         return;
     mu_desk_look_tasks(desk);
     mu_wishes_look(desk);
+    if (desk->far)
+        mu_far_look(desk);
     mu_meetings_look(desk);
     mu_gatherings_look(desk);
     mu_desk_deliver(desk);
 }
 
+/* Somebody tells us that others have changed something. */
+static bool is_listening(const struct mu_desk *desk)
+{
+    return desk->listener || desk->o.lanes;
+}
+
 /* Before the look, so that what changes after it rings. */
 static void arm(struct mu_desk *desk)
 {
-    desk->armed = mu_desk_awaits(desk) && desk->listener;
-    if (desk->armed)
+    desk->armed = mu_desk_awaits(desk) && is_listening(desk);
+    if (desk->armed && desk->o.lanes)
+        mu_lanes_arm(desk->o.lanes);
+    else if (desk->armed)
         mu_listener_arm(desk->listener);
 }
 
-/* In the listener's thread. */
+/* In the listener's thread, or in one of the bridge's. */
 static void rung(void *arg)
 {
     uv_async_send(arg);
@@ -155,6 +167,8 @@ static void bell(uv_async_t *async)
     if (desk->stopped)
         return;
     arm(desk);
+    if (desk->far)
+        mu_lanes_take(desk->o.lanes);
     mu_desk_look(desk);
 }
 
@@ -181,7 +195,7 @@ void mu_desk_watch_bell(struct mu_desk *desk)
         return;
     if (!uv_is_active((uv_handle_t *)&desk->recheck))
         uv_timer_start(&desk->recheck, recheck, RECHECK_MS, RECHECK_MS);
-    if (desk->armed || !desk->listener)
+    if (desk->armed || !is_listening(desk))
         return;
     arm(desk);
     uv_async_send(&desk->bell); /* what waits was looked at before: once more */
@@ -219,6 +233,36 @@ static uint64_t incarnation_of(struct muster_segment *seg)
     return muster_segment_info(seg, &info) || !info.run_id[0] ? 1 : info.run_id[0];
 }
 
+/* Once it cannot fail any more. */
+static void begin_listening(struct mu_desk *desk)
+{
+    if (desk->o.lanes)
+        mu_lanes_listen(desk->o.lanes, rung, &desk->bell);
+    else if (mu_listener_start(desk->seg, rung, &desk->bell, &desk->listener))
+        desk->listener = NULL; /* then the recheck sees what others do */
+}
+
+static void stop_listening(struct mu_desk *desk)
+{
+    if (desk->o.lanes)
+        mu_lanes_listen(desk->o.lanes, NULL, NULL);
+    mu_listener_stop(desk->listener);
+    desk->listener = NULL;
+}
+
+static enum muster_status begin(struct mu_desk *desk)
+{
+    if (!desk->tasks)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", desk->num_tasks);
+    if (mu_is_follower(desk->seg)) {
+        enum muster_status status = mu_far_open(desk);
+
+        if (status)
+            return status;
+    }
+    return begin_handles(desk);
+}
+
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk)
 {
     struct mu_desk *desk = calloc(1, sizeof *desk);
@@ -236,9 +280,9 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->incarnation = incarnation_of(desk->seg);
     mu_named_begin(&desk->named, desk->seg, NULL, "-");
     desk->tasks = calloc(desk->num_tasks, sizeof *desk->tasks);
-    status = desk->tasks ? begin_handles(desk)
-                         : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", desk->num_tasks);
+    status = begin(desk);
     if (status) {
+        free(desk->far);
         free(desk->tasks);
         free(desk);
         return status;
@@ -246,8 +290,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->leave_until = desk->lost_next = UINT64_MAX;
     desk->report_of = -1;
     desk->registered = have_all_been_here(desk);
-    if (mu_listener_start(desk->seg, rung, &desk->bell, &desk->listener))
-        desk->listener = NULL; /* then the recheck sees what others do */
+    begin_listening(desk);
     *ret_desk = desk;
     return MUSTER_OK;
 }
@@ -265,8 +308,9 @@ void mu_desk_stop(struct mu_desk *desk)
     mu_polls_stop(desk);
     mu_gatherings_stop(desk);
     mu_watchers_stop(desk);
-    mu_listener_stop(desk->listener);
-    desk->listener = NULL;
+    if (desk->far)
+        mu_far_stop(desk);
+    stop_listening(desk);
     uv_timer_stop(&desk->timer);
     uv_timer_stop(&desk->recheck);
     mu_desk_deliver(desk);
@@ -281,6 +325,7 @@ static void closed(uv_handle_t *handle)
     for (uint32_t i = 0; i < desk->num_tasks; i++)
         free(desk->tasks[i].lost_why);
     free(desk->tasks);
+    free(desk->far);
     free(desk);
 }
 

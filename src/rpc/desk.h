@@ -22,6 +22,7 @@
 #include <muster/task.h>
 
 struct mu_desk;
+struct mu_lanes;
 
 /*
  * Where the job has several hosts each has a desk, for its own tasks. Host 0's decides for all when the register
@@ -48,6 +49,7 @@ struct mu_desk_news {
 struct mu_desk_options {
     uv_loop_t *loop;
     struct muster *m;             /* an observer's handle, used in the loop's thread; outlives the desk */
+    struct mu_lanes *lanes;       /* the bridge's, in a job of several hosts; outlives the desk. Else NULL */
     uint64_t register_timeout_ns; /* 0: an hour */
     uint64_t shutdown_timeout_ns; /* 0: no barrier */
     bool register_barrier;        /* who registers waits for all tasks */

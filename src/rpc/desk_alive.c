@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
 #include "segment/object.h"
 
 struct mu_gathering {
@@ -69,14 +69,6 @@ static void alive_dropped(struct mu_desk *desk, struct mu_parked *p)
     drop(desk, g); /* its call stands */
 }
 
-/* Those in the answer. Only the incarnation 0 looks as if there were none: the record tells. */
-static bool is_alive(const struct mu_alive *a, uint32_t i)
-{
-    const struct mu_task_record *r = &a->records[a->ids[i]];
-
-    return mu_alive_incarnation(a, i) || (r->state == MUSTER_TASK_CONNECTED && !r->incarnation);
-}
-
 /* The answer: incarnations, then ids. */
 static struct mu_shared *answer_of(const struct mu_alive *a, size_t *ret_count)
 {
@@ -90,7 +82,7 @@ static struct mu_shared *answer_of(const struct mu_alive *a, size_t *ret_count)
     incarnations = (uint64_t *)s->bytes;
     ids = (int32_t *)&incarnations[a->count];
     for (uint32_t i = 0; i < a->count; i++)
-        if (is_alive(a, i)) {
+        if (mu_alive_is_in(a, i)) {
             incarnations[*ret_count] = mu_alive_incarnation(a, i);
             ids[(*ret_count)++] = a->ids[i];
         }
@@ -250,6 +242,15 @@ void mu_desk_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const
     if (mu_desk_refuses(desk, ask))
         return;
     mu_desk_look_tasks(desk);
+    if (mu_desk_has(desk, task) && !mu_desk_is_own(desk, task)) {
+        mu_desk_fail(ask, mu_desk_refuse_other(desk, task), MU_PAYLOAD_NONE);
+        return;
+    }
+    if (desk->far) {
+        mu_far_alive(desk, ask, task, tasks, count);
+        mu_desk_deliver(desk);
+        return;
+    }
     status = mu_enter(desk->m, &ctx);
     if (!status) {
         status = call(desk, ctx, ask, task, tasks, count);

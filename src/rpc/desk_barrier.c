@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
 #include "segment/object.h"
 #include "segment/stats.h"
 
@@ -364,13 +364,17 @@ static bool take_id(struct mu_ask *ask, const char *id, size_t len, char text[MU
     return true;
 }
 
-/* The task is one of the job's; false: it was answered. No instance knows of such a call. */
+/* The task is one of the job's, and ours; false: it was answered. No instance knows of such a call. */
 static bool is_member(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id)
 {
     char text[MUSTER_BARRIER_ID_MAX + 160];
 
-    if (mu_desk_has(desk, task))
+    if (mu_desk_has(desk, task) && mu_desk_is_own(desk, task))
         return true;
+    if (mu_desk_has(desk, task)) {
+        mu_desk_fail(ask, mu_desk_refuse_other(desk, task), MU_PAYLOAD_SERVICE);
+        return false;
+    }
     snprintf(text, sizeof text, "Unexpected task (%d) that is not in the cluster called the barrier. Barrier Id: %s",
              task, id);
     mu_desk_answer(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_BARRIER, text);
@@ -395,7 +399,11 @@ void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, con
     if (!is_member(desk, ask, task, text))
         return;
     mu_desk_look_tasks(desk);
-    call(desk, ask, &w);
+    if (desk->far)
+        mu_far_meet(desk, ask,
+                    &(struct mu_far_meeting){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
+    else
+        call(desk, ask, &w);
     mu_desk_deliver(desk);
 }
 
@@ -410,6 +418,11 @@ void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, cons
 
     if (mu_desk_refuses(desk, ask) || !take_id(ask, id, id_len, text) || !is_member(desk, ask, task, text))
         return;
+    if (desk->far) {
+        mu_far_cancel(desk, ask, task, text, c.asked);
+        mu_desk_deliver(desk);
+        return;
+    }
     status = mu_enter(desk->m, &ctx);
     if (!status) {
         status = mu_named_turn_to(&desk->named, ctx, text);
@@ -436,6 +449,8 @@ void mu_meetings_stop(struct mu_desk *desk)
     struct mu_ctx *ctx;
     bool entered = desk->first_meeting && !mu_enter(desk->m, &ctx);
 
+    if (desk->far)
+        mu_far_meetings_stop(desk);
     while (desk->first_meeting) {
         struct mu_meeting *m = desk->first_meeting;
         bool known = entered && !mu_named_turn_to(&desk->named, ctx, m->id);

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
 #include "task/guest.h"
 #include "task/task.h"
 
@@ -42,6 +42,8 @@ static void fail_guests(struct mu_desk *desk, const char *text)
         struct mu_task_record r;
 
         if (!mu_desk_is_own(desk, (int32_t)i)) /* its host's desk does likewise */
+            continue;
+        if (!mu_desk_is_own(desk, (int32_t)i))
             continue;
         mu_desk_record(desk, (int32_t)i, &r, NULL);
         if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST))
@@ -203,6 +205,8 @@ void mu_desk_poll_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
     if (!mu_desk_has(desk, task)) {
         snprintf(text, sizeof text, "Unexpected task (%d) that is not in the cluster polling for errors.", task);
         mu_desk_answer(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, text);
+    } else if (!mu_desk_is_own(desk, task)) {
+        mu_desk_fail(ask, mu_desk_refuse_other(desk, task), MU_PAYLOAD_SERVICE);
     } else {
         mu_desk_record(desk, task, &r, why);
         if (may_poll(desk, ask, task, &r, why))
@@ -224,25 +228,46 @@ static enum muster_status code_of(int32_t code)
     return code > MUSTER_OK && code <= LAST_CODE ? (enum muster_status)code : MUSTER_UNKNOWN;
 }
 
+/* What the record keeps of it. OK: the task may be reported. */
+static enum muster_status prepare_report(struct mu_desk *desk, int32_t task, struct mu_task_record *r,
+                                         char text[MU_TEXT_MAX])
+{
+    mu_desk_record(desk, task, r, NULL);
+    snprintf(text, MU_TEXT_MAX, "%.*s", (int)mu_utf8_cut(desk->report, strlen(desk->report), MU_TEXT_MAX - 1),
+             desk->report);
+    return r->state == MUSTER_TASK_CONNECTED ? MUSTER_OK
+                                             : mu_fail(MUSTER_FAILED_PRECONDITION, "%s", MU_DESK_CANNOT_REPORT);
+}
+
 static enum muster_status report(struct mu_desk *desk, int32_t task, int32_t code)
 {
     struct mu_task_record r;
     struct mu_ctx *ctx;
     char text[MU_TEXT_MAX];
-    enum muster_status status = mu_enter(desk->m, &ctx);
+    enum muster_status status = prepare_report(desk, task, &r, text);
 
+    if (!status)
+        status = mu_enter(desk->m, &ctx);
     if (status)
         return status;
-    mu_desk_record(desk, task, &r, NULL);
-    snprintf(text, sizeof text, "%.*s", (int)mu_utf8_cut(desk->report, strlen(desk->report), sizeof text - 1),
-             desk->report);
-    if (r.state != MUSTER_TASK_CONNECTED)
-        status = mu_fail(MUSTER_FAILED_PRECONDITION, "The task is not connected or already has an error.");
-    else
-        status = mu_task_fail(ctx, (uint32_t)task, r.incarnation, MU_EVENT_REPORT, code_of(code), MUSTER_CAUSE_REPORTED,
-                              text);
+    status =
+        mu_task_fail(ctx, (uint32_t)task, r.incarnation, MU_EVENT_REPORT, code_of(code), MUSTER_CAUSE_REPORTED, text);
     mu_exit(ctx);
     return status;
+}
+
+/* Another host's task: by the leader. */
+static void report_far(struct mu_desk *desk, struct mu_ask *ask, int32_t task, int32_t code)
+{
+    struct mu_task_record r;
+    char text[MU_TEXT_MAX];
+    enum muster_status status = prepare_report(desk, task, &r, text);
+
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_far_report(desk, ask, task, code_of(code), text);
+    mu_desk_deliver(desk);
 }
 
 void mu_desk_report_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task, int32_t code, const char *text,
@@ -258,6 +283,10 @@ void mu_desk_report_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task
     } else {
         desk->report_of = task;
         snprintf(desk->report, sizeof desk->report, "%.*s", (int)mu_utf8_cut(text, len, sizeof desk->report - 1), text);
+        if (desk->far && !mu_desk_is_own(desk, task)) {
+            report_far(desk, ask, task, code);
+            return;
+        }
         status = report(desk, task, code);
     }
     if (status)
@@ -281,6 +310,8 @@ static enum muster_status beat(struct mu_desk *desk, struct mu_line *line, int32
         return mu_fail(MUSTER_INVALID_ARGUMENT,
                        "Unexpected heartbeat request from task: %d. It is not in the cluster, of %u tasks.", task,
                        desk->num_tasks);
+    if (!mu_desk_is_own(desk, task))
+        return mu_desk_refuse_other(desk, task);
     mu_desk_record(desk, task, &r, why);
     mu_desk_name(desk, task, name, sizeof name);
     if (r.state == MUSTER_TASK_ERROR)

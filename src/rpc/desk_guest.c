@@ -472,6 +472,8 @@ void mu_desk_reset(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
     if (!mu_desk_has(desk, task)) {
         status = mu_fail(MUSTER_INVALID_ARGUMENT,
                          "Unexpected disconnect request with task=%d: it is not in the cluster", task);
+    } else if (!mu_desk_is_own(desk, task)) {
+        status = mu_desk_refuse_other(desk, task);
     } else {
         status = mu_enter(desk->m, &ctx);
         if (!status) {

@@ -10,8 +10,11 @@
 #include <string.h>
 
 #include "kv/change.h"
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
+#include "segment/hosts.h"
 #include "segment/stats.h"
+
+enum { SHOWN = 1000 /* bytes of a key, in a sentence */ };
 
 /* One change, here and now. */
 static enum muster_status change(struct mu_desk *desk, const char *key, size_t key_len, struct mu_kv_change *c)
@@ -26,6 +29,8 @@ static enum muster_status change(struct mu_desk *desk, const char *key, size_t k
     c->key = &k;
     if (!status)
         status = mu_kv_change(desk->seg, ctx, c);
+    if (mu_is_leader(desk->seg))
+        mu_bell_ring_always(desk->seg); /* other hosts are told */
     if (status == MUSTER_ALREADY_EXISTS)
         mu_fail(status, "key %.*s already exists.", MU_KEY_SHOWN(&k)); /* with the period: clients match it */
     if (!status) {
@@ -34,6 +39,20 @@ static enum muster_status change(struct mu_desk *desk, const char *key, size_t k
     }
     mu_exit(ctx);
     return status;
+}
+
+/* By the leader. */
+static void change_far(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
+                       const struct mu_kv_change *c)
+{
+    struct mu_key k;
+    enum muster_status status = mu_kv_key(desk->seg, key, key_len, &k);
+
+    if (status)
+        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
+    else
+        mu_far_change(desk, ask, c->op, &k, c->number, c->value, c->len);
+    mu_desk_deliver(desk);
 }
 
 /* The ask's answer, then those of the others whom it has woken. */
@@ -56,6 +75,10 @@ void mu_desk_insert(struct mu_desk *desk, struct mu_ask *ask, const char *key, s
         return;
     if (len > MUSTER_VALUE_MAX)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", len, MUSTER_VALUE_MAX);
+    if (!status && desk->far) {
+        change_far(desk, ask, key, key_len, &c);
+        return;
+    }
     if (!status)
         status = change(desk, key, key_len, &c);
     answer_change(desk, ask, status);
@@ -69,6 +92,10 @@ void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key
 
     if (mu_desk_refuses(desk, ask))
         return;
+    if (desk->far) {
+        change_far(desk, ask, key, key_len, &c);
+        return;
+    }
     status = change(desk, key, key_len, &c);
     if (!status) {
         ask->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c.result);
@@ -77,6 +104,8 @@ void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key
     answer_change(desk, ask, status);
 }
 
+/* What lies in our table. The ask is parked when it is not there, and who asks waits for it, or the leader may have it.
+ */
 static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, bool waits,
                                struct mu_shared **ret)
 {
@@ -92,7 +121,17 @@ static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const c
     if (!status)
         status = mu_desk_fetch(desk, ctx, &k, &found, ret);
     mu_exit(ctx);
-    return !status && !*ret && waits ? mu_wish_park(desk, ask, &k, found.word) : status;
+    return !status && !*ret && (waits || desk->far) ? mu_wish_park(desk, ask, &k, found.word, waits) : status;
+}
+
+/* It was not found here. */
+static void ask_leader(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
+{
+    struct mu_parked *p = ask->parked;
+
+    p->owned[0] = strndup(key, key_len < SHOWN ? key_len : SHOWN);
+    mu_far_wish(desk, p->at, p);
+    mu_desk_deliver(desk);
 }
 
 static void answer_value(struct mu_ask *ask, struct mu_shared *value)
@@ -115,6 +154,8 @@ void mu_desk_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
     else if (value)
         answer_value(ask, value);
+    else if (desk->far)
+        ask_leader(desk, ask, key, key_len);
 }
 
 void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
@@ -125,8 +166,12 @@ void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     if (mu_desk_refuses(desk, ask))
         return;
     status = look(desk, ask, key, key_len, false, &value);
+    if (!status && !value && desk->far) {
+        ask_leader(desk, ask, key, key_len);
+        return;
+    }
     if (!status && !value)
-        status = mu_fail(MUSTER_NOT_FOUND, "Config key %.*s not found.", (int)(key_len < 1000 ? key_len : 1000), key);
+        status = mu_fail(MUSTER_NOT_FOUND, "Config key %.*s not found.", (int)(key_len < SHOWN ? key_len : SHOWN), key);
     if (status)
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
     else

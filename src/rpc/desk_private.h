@@ -14,6 +14,7 @@
  *   desk_shutdown.c  the shutdown barrier
  *   desk_hosts.c     the same two for the guests of several hosts
  *   desk_error.c     errors, who polls for them; heartbeats
+ *   desk_far*.c      what a host that is not the leader's asks the leader for (desk_far.h)
  *
  * Every public call ends with mu_desk_deliver(), and none is inside mu_enter() when it calls back: so `answered` may do
  * as it likes. Until then those that have an answer are in the list `ready`.
@@ -62,6 +63,7 @@ struct mu_parked {
             bool recoverable;
         };                /* of a registration */
         uint64_t version; /* that a watcher has seen */
+        bool late;        /* of a get: it came when its question had been asked (desk_far_kv.c) */
     };
     /* of an answer that is ready */
     char *text;
@@ -106,6 +108,7 @@ struct mu_desk_task {
     /* at host 0, of another host's task, and at which registration it did the two */
     bool comes; /* its registration waits */
     uint32_t comes_attempt, left_attempt;
+    uint32_t calls; /* to the leader, that have a name (desk_far_barrier.c) */
 };
 
 /* What is told to those who poll. */
@@ -129,6 +132,7 @@ struct mu_line {
     char name[64];
 };
 
+struct mu_far;
 struct mu_wish_spot;
 struct mu_meeting;
 struct mu_gathering;
@@ -156,6 +160,7 @@ struct mu_desk {
     uint32_t closing; /* handles that are not closed yet */
     uint64_t version; /* of the job's state, when last looked at */
 
+    struct mu_far *far;                       /* NULL: the leader's desk, or the only one */
     struct mu_wish_spot **spots, *first_spot; /* by bucket */
     struct mu_parked_list work;
     struct mu_meeting **meetings, *first_meeting; /* by hash of the id */
@@ -212,8 +217,35 @@ static inline bool mu_desk_is_recoverable(const struct mu_task_record *r)
 void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t size);
 
 /* ---- wishes: desk_wishes.c ---- */
+
+struct mu_question;
+/* A key, and all who want it. */
+struct mu_wish {
+    struct mu_wish *next; /* of its spot */
+    struct mu_wish_spot *spot;
+    struct mu_parked_list asks;   /* gets that wait for it, in the order in which they came */
+    struct mu_parked_list tries;  /* gets that want to know whether it is there, on a host that is not the leader's */
+    struct mu_question *question; /* what the leader is asked there (desk_far_kv.c) */
+    uint64_t hash;
+    uint32_t len;
+    char key[];
+};
+/* A bucket where something is wished for. */
+struct mu_wish_spot {
+    struct mu_wish_spot *prev, *next;
+    struct mu_wish *wishes;
+    uint32_t bucket;
+    uint64_t word; /* in which none of the wishes' keys was there */
+};
+
 /* The key was not there when its bucket's word was this. */
-enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_key *k, uint64_t word);
+enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_key *k, uint64_t word,
+                                bool waits);
+void mu_wish_drop(struct mu_desk *desk, struct mu_wish *w); /* nobody has it any more */
+/* The value, to one of those who want it. */
+void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_shared *value);
+/* If it is there, all of them have it, and the wish is gone: true. Outside of mu_enter(). */
+bool mu_wish_look(struct mu_desk *desk, struct mu_wish *w);
 /* The key was written here just now. */
 void mu_wishes_written(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k);
 void mu_wishes_look(struct mu_desk *desk);
@@ -286,6 +318,7 @@ void mu_desk_tell_all(struct mu_desk *desk, enum mu_desk_word word, uint32_t rou
                       const char *text);
 
 /* ---- errors: desk_error.c ---- */
+#define MU_DESK_CANNOT_REPORT "The task is not connected or already has an error."
 void mu_errors_look(struct mu_desk *desk, const struct mu_cluster_root *root);
 /* An error of the service's own: told to those who poll, and every guest is in it. */
 void mu_errors_say(struct mu_desk *desk, enum muster_status code, const char *text);

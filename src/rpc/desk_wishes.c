@@ -9,25 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
 #include "segment/object.h"
-
-struct mu_wish {
-    struct mu_wish *next; /* of its spot */
-    struct mu_wish_spot *spot;
-    struct mu_parked_list asks;
-    uint64_t hash;
-    uint32_t len;
-    char key[];
-};
-
-/* A bucket where something is wished for. */
-struct mu_wish_spot {
-    struct mu_wish_spot *prev, *next;
-    struct mu_wish *wishes;
-    uint32_t bucket;
-    uint64_t word; /* in which none of the wishes' keys was there */
-};
 
 static uint32_t bucket_of(const struct mu_desk *desk, const struct mu_key *k)
 {
@@ -74,8 +57,8 @@ static struct mu_wish *find(const struct mu_wish_spot *s, const struct mu_key *k
     return w;
 }
 
-/* Nobody has it any more: it goes, and its spot with the last one. */
-static void drop_wish(struct mu_desk *desk, struct mu_wish *w)
+/* With the last one its spot goes. */
+void mu_wish_drop(struct mu_desk *desk, struct mu_wish *w)
 {
     struct mu_wish_spot *s = w->spot;
     struct mu_wish **at = &s->wishes;
@@ -83,9 +66,16 @@ static void drop_wish(struct mu_desk *desk, struct mu_wish *w)
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
+    if (w->question)
+        mu_question_drop(desk, w->question);
     free(w);
     if (!s->wishes)
         drop_spot(desk, s);
+}
+
+static bool is_wanted(const struct mu_wish *w)
+{
+    return w->asks.count || w->tries.count;
 }
 
 static struct mu_wish *wish_for(struct mu_desk *desk, const struct mu_key *k, uint64_t word)
@@ -113,25 +103,26 @@ static void get_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
     struct mu_wish *w = p->at;
 
-    if (!w->asks.count)
-        drop_wish(desk, w);
+    if (!is_wanted(w))
+        mu_wish_drop(desk, w);
 }
 
-enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_key *k, uint64_t word)
+enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_key *k, uint64_t word,
+                                bool waits)
 {
     struct mu_wish *w = wish_for(desk, k, word);
     struct mu_parked *p;
 
     if (!w)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a get that waits");
-    p = mu_desk_park(desk, ask, &w->asks, k->len);
+    p = mu_desk_park(desk, ask, waits ? &w->asks : &w->tries, k->len);
     if (p) {
         p->at = w;
         p->dropped = get_dropped;
         return MUSTER_OK;
     }
-    if (!w->asks.count)
-        drop_wish(desk, w);
+    if (!is_wanted(w))
+        mu_wish_drop(desk, w);
     return MUSTER_RESOURCE_EXHAUSTED;
 }
 
@@ -163,8 +154,26 @@ enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const
     }
 }
 
-/* Everybody who waits for it is answered, if it is there. */
-static void satisfy(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_wish *w)
+void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_shared *value)
+{
+    mu_parked_answer(desk, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    p->shared = mu_shared_ref(value);
+    p->ask->value = value->bytes;
+    p->ask->len = value->len;
+}
+
+static void answer_list(struct mu_desk *desk, struct mu_parked_list *l, enum muster_status status,
+                        struct mu_shared *value)
+{
+    while (l->first)
+        if (status)
+            mu_parked_answer(desk, l->first, status, MU_PAYLOAD_NONE, muster_last_error());
+        else
+            mu_wish_grant(desk, l->first, value);
+}
+
+/* Everybody who wants it is answered, if it is there: true, and the wish is gone. */
+static bool satisfy(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_wish *w)
 {
     struct mu_shared *value;
     struct mu_found found = {0};
@@ -174,19 +183,24 @@ static void satisfy(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_wish *w)
     mu_key_make(&k, desk->seg, w->key, w->len);
     status = mu_desk_fetch(desk, ctx, &k, &found, &value);
     if (status == MUSTER_OK && !value)
-        return;
-    while (w->asks.first) {
-        struct mu_parked *p = w->asks.first;
-
-        mu_parked_answer(desk, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
-        if (value) {
-            p->shared = mu_shared_ref(value);
-            p->ask->value = value->bytes;
-            p->ask->len = value->len;
-        }
-    }
+        return false;
+    answer_list(desk, &w->asks, status, value);
+    answer_list(desk, &w->tries, status, value);
     mu_shared_unref(value);
-    drop_wish(desk, w);
+    mu_wish_drop(desk, w);
+    return true;
+}
+
+bool mu_wish_look(struct mu_desk *desk, struct mu_wish *w)
+{
+    struct mu_ctx *ctx;
+    bool gone;
+
+    if (mu_enter(desk->m, &ctx))
+        return false;
+    gone = satisfy(desk, ctx, w);
+    mu_exit(ctx);
+    return gone;
 }
 
 void mu_wishes_written(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k)
@@ -230,9 +244,10 @@ void mu_wishes_stop(struct mu_desk *desk)
     for (struct mu_wish_spot *s = desk->first_spot; s; s = desk->first_spot) {
         struct mu_wish *w = s->wishes;
 
-        while (w->asks.first)
-            mu_parked_answer(desk, w->asks.first, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
-        drop_wish(desk, w);
+        mu_fail(MUSTER_CANCELLED, "KeyValueStore destructed");
+        answer_list(desk, &w->asks, MUSTER_CANCELLED, NULL);
+        answer_list(desk, &w->tries, MUSTER_CANCELLED, NULL);
+        mu_wish_drop(desk, w);
     }
     free(desk->spots);
     desk->spots = NULL;

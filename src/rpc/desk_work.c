@@ -10,7 +10,8 @@
 
 #include "kv/change.h"
 #include "kv/snapshot.h"
-#include "rpc/desk_private.h"
+#include "rpc/desk_far.h"
+#include "segment/hosts.h"
 #include "segment/stats.h"
 
 #define LOOKS  8192u /* at buckets, of a piece of a delete */
@@ -68,6 +69,8 @@ static bool piece(struct mu_desk *desk, struct work *w, enum muster_status *ret_
         ended = mu_kv_delete_piece(desk->seg, ctx, &w->tree, LOOKS, ret_status);
     if (ended && w->change.result)
         mu_count(&ctx->own->kv_writes, 1);
+    if (!w->lists && mu_is_leader(desk->seg))
+        mu_bell_ring_always(desk->seg); /* other hosts are told */
     mu_exit(ctx);
     return ended;
 }
@@ -188,6 +191,12 @@ void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     w = work_of(desk, ask, key, key_len, &len);
     if (!w)
         return;
+    if (desk->far) {
+        mu_far_list(desk, ask, w->prefix, len);
+        free_work(w);
+        mu_desk_deliver(desk);
+        return;
+    }
     w->lists = true;
     begin(desk, ask, w);
 }
@@ -200,6 +209,12 @@ void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, s
     if (!w)
         return;
     mu_key_make(&w->key, desk->seg, w->prefix, len - 1);
+    if (desk->far) {
+        mu_far_change(desk, ask, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
+        free_work(w);
+        mu_desk_deliver(desk);
+        return;
+    }
     w->change.op = MU_OP_KV_DELETE;
     w->change.key = &w->key;
     w->tree.change = &w->change;

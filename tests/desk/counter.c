@@ -48,6 +48,17 @@ static void open_desk(const struct mu_desk_options *options)
         fail_msg("no desk: %s", muster_last_error());
 }
 
+void counter_begin_loop(uint32_t tasks)
+{
+    beats = calloc(tasks, sizeof *beats);
+    last_check = 0;
+    kept = -1;
+    assert_int_equal(uv_loop_init(&counter_loop), 0);
+    uv_timer_init(&counter_loop, &guard);
+    uv_timer_start(&guard, tick, 20, 20);
+    uv_unref((uv_handle_t *)&guard);
+}
+
 void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uint64_t heartbeat_ns)
 {
     struct muster_segment_config c = {.num_buckets = 1024,
@@ -58,13 +69,7 @@ void counter_open_for(uint32_t tasks, const struct mu_desk_options *options, uin
 
     stage_open(tasks, &c);
     assert_int_equal(stage_player(), 0);
-    beats = calloc(tasks, sizeof *beats);
-    last_check = 0;
-    kept = -1;
-    assert_int_equal(uv_loop_init(&counter_loop), 0);
-    uv_timer_init(&counter_loop, &guard);
-    uv_timer_start(&guard, tick, 20, 20);
-    uv_unref((uv_handle_t *)&guard);
+    counter_begin_loop(tasks);
     open_desk(options);
 }
 
@@ -80,11 +85,21 @@ void counter_enter(int32_t task)
     assert_status(stage_do(0, act_join, &a, sizeof a), MUSTER_OK);
 }
 
-static void close_desk(void)
+void counter_hang_up(int guest)
+{
+    if (guest < GUESTS && lines[guest])
+        hang_up(guest, "closed by its peer");
+}
+
+void counter_hang_up_all(void)
 {
     for (int i = 0; i < GUESTS; i++)
-        if (lines[i])
-            hang_up(i, "closed by its peer");
+        counter_hang_up(i);
+}
+
+static void close_desk(void)
+{
+    counter_hang_up_all();
     mu_desk_free(desk);
     desk = NULL;
     for (int i = 0; i < 3; i++)
@@ -110,15 +125,20 @@ static void forget_asks(void)
     }
 }
 
-static void close_loop(void)
+void counter_end_loop(void)
 {
-    close_desk();
     uv_close((uv_handle_t *)&guard, NULL);
     uv_run(&counter_loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&counter_loop), 0);
     forget_asks();
     free(beats);
     beats = NULL;
+}
+
+static void close_loop(void)
+{
+    close_desk();
+    counter_end_loop();
 }
 
 void counter_close(void)

@@ -52,6 +52,13 @@ int counter_strike(void **state); /* teardown after a failed test */
 /* The desk goes, and another comes in its place, as after an adoption. */
 void counter_reopen(const struct mu_desk_options *options);
 
+/* For who brings desks and hosts of his own (pair.h): the loop; all guests' lines hang up; its end. `desk` is then the
+ * one that a guest's calls are for. */
+void counter_begin_loop(uint32_t tasks);
+void counter_hang_up(int guest); /* if it has a line */
+void counter_hang_up_all(void);
+void counter_end_loop(void);
+
 /* A guest's line; made when first asked for. */
 struct mu_line *line_of(int guest);
 /* The same, of a process that is known. */
@@ -109,6 +116,28 @@ void counter_keep(int guest);
 /* Until no heartbeat of the guest is accepted any more. */
 void until_silent(int guest);
 
-#define CASE(f) cmocka_unit_test_teardown(f, counter_strike)
+/*
+ * A test file may be compiled once more, by another that includes it with COUNTER_FAR: then the desk is that of a host
+ * which is not the leader's, where all tasks are; whoever is at it cannot tell. Cases with players of the stage are
+ * left out: those are NEAR_CASEs.
+ */
+void counter_open_far(uint32_t tasks, const struct mu_desk_options *options, uint64_t heartbeat_ns);
+void counter_close_far(void);
+int counter_strike_far(void **state);
+void counter_is_near(void **state);
+#ifdef COUNTER_FAR
+#define counter_open(tasks, options)         counter_open_far((tasks), (options), 100000000000u)
+#define counter_open_for(tasks, options, ns) counter_open_far((tasks), (options), (ns))
+#define counter_close()                      counter_close_far()
+#define CASE(f)                              cmocka_unit_test_teardown(f, counter_strike_far)
+#define NEAR_CASE(f)                                                                                                   \
+    {                                                                                                                  \
+#f, counter_is_near, NULL, NULL, NULL                                                                          \
+    }
+#pragma GCC diagnostic ignored "-Wunused-function"
+#else
+#define CASE(f)      cmocka_unit_test_teardown(f, counter_strike)
+#define NEAR_CASE(f) CASE(f)
+#endif
 
 #endif

@@ -185,9 +185,9 @@ int main(void)
         CASE(what_the_server_has_against_a_line_is_said),
         CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
         CASE(without_a_poll_the_task_may_come_back_on_another_line),
-        CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
-        CASE(a_process_that_ends_takes_its_task_along),
-        CASE(a_process_outlives_its_line),
+        NEAR_CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
+        NEAR_CASE(a_process_that_ends_takes_its_task_along),
+        NEAR_CASE(a_process_outlives_its_line),
         CASE(who_has_left_may_hang_up),
         CASE(an_old_line_says_nothing_about_a_new_incarnation),
     };

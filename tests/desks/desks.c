@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bridge/lanes.h"
 #include "segment/hosts.h"
 #include "task/task.h"
 
@@ -22,6 +23,7 @@ struct word {
 
 struct mu_desk *desks[HOSTS_MAX];
 static struct muster *observers[HOSTS_MAX];
+static struct mu_lanes *lanes[HOSTS_MAX];
 static struct mu_beat *beats[HOSTS_MAX];
 static uint64_t last_check[HOSTS_MAX];
 static uint32_t num_hosts;
@@ -124,6 +126,26 @@ void desks_until(bool (*ready)(void *arg), void *arg, const char *what)
     uv_unref((uv_handle_t *)&guard);
 }
 
+static struct mu_lanes *make_lanes(uint32_t host)
+{
+    struct mu_core *core = hosts_lock(cast_hosts, host);
+
+    assert_non_null(core);
+    assert_status(MUSTER_OK, mu_lanes_make(core, &lanes[host]));
+    hosts_unlock(cast_hosts, host);
+    return lanes[host];
+}
+
+static void free_lanes(uint32_t host)
+{
+    struct mu_core *core = hosts_lock(cast_hosts, host);
+
+    mu_lanes_free(lanes[host]);
+    lanes[host] = NULL;
+    if (core)
+        hosts_unlock(cast_hosts, host);
+}
+
 void desks_open(const struct hosts_config *config, const struct mu_desk_options *options)
 {
     cast_open(config);
@@ -141,6 +163,7 @@ void desks_open(const struct hosts_config *config, const struct mu_desk_options 
         last_check[i] = 0;
         o.loop = &loop;
         o.m = observers[i];
+        o.lanes = make_lanes(i);
         o.tell = tell;
         o.arg = &desks[i];
         assert_status(MUSTER_OK, mu_desk_open(&o, &desks[i]));
@@ -164,6 +187,7 @@ static void close_desks(void)
     while ((w = take_word()))
         free(w);
     for (uint32_t i = 0; i < num_hosts; i++) {
+        free_lanes(i);
         muster_leave(observers[i]);
         observers[i] = NULL;
         free(beats[i]);

@@ -1,0 +1,208 @@
+/*
+ * rpc/desk_far.c: calls to the leader, and the asks that wait for their answers.
+ *
+ * Whoever makes a call owns it until it is answered or ended. What is open is in a list, so that the end of the desk
+ * ends all of it; what an ask holds on to goes with the ask.
+ */
+#include "rpc/desk_far.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "segment/hosts.h"
+
+/* ---- the leader ---- */
+
+/* "the leader of the job, host a, is lost": as a task of the C library is told. */
+static void words_of_loss(const struct mu_desk *desk, char *text, size_t size)
+{
+    char name[64];
+
+    mu_host_name(desk->seg, 0, name, sizeof name);
+    snprintf(text, size, "the leader of the job, host %s, is lost", name);
+}
+
+enum muster_status mu_far_malformed(const struct mu_far_call *call)
+{
+    return mu_fail(MUSTER_DATA_LOSS, "the leader's answer about %s is not well formed", call->what);
+}
+
+/* ---- calls ---- */
+
+static void enlist(struct mu_far_call *call)
+{
+    struct mu_far *far = call->desk->far;
+
+    call->prev = NULL;
+    call->next = far->first;
+    if (call->next)
+        call->next->prev = call;
+    far->first = call;
+    far->bytes += call->bytes;
+    call->open = true;
+}
+
+static void delist(struct mu_far_call *call)
+{
+    struct mu_far *far = call->desk->far;
+
+    *(call->prev ? &call->prev->next : &far->first) = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
+    far->bytes -= call->bytes;
+    call->bytes = 0;
+    call->open = false;
+}
+
+/* Within mu_lanes_take(). */
+static void answered(struct mu_lane_call *lane, enum muster_status status, const char *text, struct mu_unpack body)
+{
+    struct mu_far_call *call = (struct mu_far_call *)lane;
+
+    delist(call);
+    call->answered(call, status, text, &body);
+}
+
+static enum muster_status ask(struct mu_desk *desk, struct mu_far_call *call, enum mu_op op, struct mu_pack *request,
+                              bool again)
+{
+    size_t bytes = request->len, before = desk->far->bytes;
+    enum muster_status status = MUSTER_OK;
+
+    if (request->failed || (before && before + bytes > MU_FAR_BYTES))
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: %s", call->what,
+                         request->failed ? "no memory for a call to the leader"
+                                         : "too much is on its way to the leader: 512 MiB are the most");
+    call->desk = desk;
+    call->lane.op = op;
+    call->lane.what = call->what;
+    call->lane.answered = answered;
+    call->lane.request = *request;
+    *request = (struct mu_pack){0};
+    if (!status)
+        status = again ? mu_lanes_again(desk->o.lanes, &call->lane) : mu_lanes_ask(desk->o.lanes, &call->lane);
+    if (status) {
+        mu_pack_done(&call->lane.request);
+        return status;
+    }
+    if (again)
+        delist(call);
+    call->bytes = bytes;
+    enlist(call);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_far_ask(struct mu_desk *desk, struct mu_far_call *call, enum mu_op op, struct mu_pack *request)
+{
+    return ask(desk, call, op, request, false);
+}
+
+enum muster_status mu_far_again(struct mu_far_call *call, enum mu_op op, struct mu_pack *request)
+{
+    return ask(call->desk, call, op, request, call->open);
+}
+
+void mu_far_end(struct mu_far_call *call)
+{
+    if (!call->open)
+        return;
+    mu_lanes_drop(call->desk->o.lanes, &call->lane);
+    delist(call);
+}
+
+/* ---- asks that wait for one answer ---- */
+
+void mu_far_free(struct mu_far_call *call)
+{
+    if (call->freed)
+        call->freed(call);
+    free(call);
+}
+
+static void ask_dropped(struct mu_desk *desk, struct mu_parked *p)
+{
+    struct mu_far_call *call = p->at;
+
+    (void)desk;
+    mu_far_end(call);
+    mu_far_free(call);
+}
+
+bool mu_far_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list, struct mu_far_call *call,
+                 enum mu_op op, struct mu_pack *request, size_t line_bytes)
+{
+    struct mu_parked *p = mu_desk_park(desk, asked, list, line_bytes);
+    enum muster_status status = p ? mu_far_ask(desk, call, op, request) : MUSTER_RESOURCE_EXHAUSTED;
+
+    call->desk = desk;
+    mu_pack_done(request);
+    if (!status) {
+        call->p = p;
+        p->at = call;
+        p->dropped = ask_dropped;
+        return true;
+    }
+    mu_far_free(call);
+    if (p)
+        mu_parked_answer(desk, p, status, MU_PAYLOAD_NONE, muster_last_error());
+    else
+        mu_desk_fail(asked, status, MU_PAYLOAD_NONE);
+    return false;
+}
+
+void mu_far_done(struct mu_far_call *call, enum muster_status status, unsigned payload, const char *text)
+{
+    mu_parked_answer(call->desk, call->p, status, payload, status ? text : NULL);
+    mu_far_free(call);
+}
+
+/* ---- the desk's ---- */
+
+enum muster_status mu_far_open(struct mu_desk *desk)
+{
+    if (!desk->o.lanes)
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "job %s has its keys and barriers on another host, and no way to it",
+                       desk->seg->job);
+    desk->far = calloc(1, sizeof *desk->far);
+    if (!desk->far)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for calls to the leader");
+    desk->far->round = mu_bridge_round(desk->seg);
+    return MUSTER_OK;
+}
+
+void mu_far_stop(struct mu_desk *desk)
+{
+    struct mu_far *far = desk->far;
+
+    while (far->asks.first) {
+        struct mu_far_call *call = far->asks.first->at;
+
+        mu_far_end(call);
+        mu_far_done(call, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
+    }
+    while (far->first) { /* for which nobody waited */
+        struct mu_far_call *call = far->first;
+
+        mu_far_end(call);
+        mu_far_free(call);
+    }
+}
+
+void mu_far_look(struct mu_desk *desk)
+{
+    struct mu_far *far = desk->far;
+    uint32_t round = mu_bridge_round(desk->seg);
+    char text[128];
+
+    if (mu_bridge_state(desk->seg) == MU_BRIDGE_LOST) {
+        words_of_loss(desk, text, sizeof text);
+        mu_questions_fail(desk, MUSTER_UNAVAILABLE, text);
+        return;
+    }
+    if (round != far->round) {
+        far->round = round;
+        mu_questions_renew(desk);
+    }
+    mu_questions_go(desk);
+}
