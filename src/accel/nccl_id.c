@@ -210,7 +210,7 @@ static enum muster_status claim(struct mu_nccl_call *call, struct mu_ctx *ctx, m
     memcpy(ret_ids, call->record.ids, (size_t)call->asker.nids * sizeof *ret_ids);
     status = mu_nccl_step(call, ctx, &act, deadline);
     *ret_answer = act.answer;
-    if (act.answer == MU_NCCL_AGAIN)
+    if (!status && act.answer == MU_NCCL_AGAIN) /* without an answer it may be ours all the same */
         call->generation = 0;
     return status;
 }

@@ -264,6 +264,62 @@ static void an_id_expires_for_hosts_that_have_another_clock(void **state)
     }
 }
 
+static void fill_up(struct muster *m, const struct cast_act *a, struct cast_reply *r, int fd)
+{
+    static char value[60000];
+    char key[32];
+    size_t size = sizeof value;
+
+    (void)a;
+    (void)fd;
+    while (size) { /* down to the last small page */
+        snprintf(key, sizeof key, "/fill/%d", (int)r->number);
+        r->status = (int)muster_kv_set(m, key, MUSTER_NTS, value, size, NULL);
+        if (r->status)
+            size /= 2;
+        else
+            r->number++;
+    }
+}
+
+static void make_room(struct muster *m, const struct cast_act *a, struct cast_reply *r, int fd)
+{
+    (void)a;
+    (void)fd;
+    r->status = (int)muster_kv_delete(m, "/fill", MUSTER_NTS, NULL);
+}
+
+/* That it has expired is said where there is room for nothing else; or when there is again. */
+static void an_id_expires_in_a_segment_that_is_full(void **state)
+{
+    const struct hosts_config config = {
+        .tasks = {2, 2}, .timeout_ns = 600000000000u, .segment = {.heap_bytes = 4u << 20}};
+    uint64_t expiry = 300000000, generation;
+    struct cast_reply r;
+
+    (void)state;
+    cast_open(&config);
+    enter_all(0);
+    while (!two_have_it(3, expiry)) { /* this machine is slow just now */
+        assert_reply(do_fn(2, rank_abandon, 0), MUSTER_OK);
+        expiry *= 2;
+    }
+    generation = do_fn(0, rank_get, 0).number;
+    assert_reply(do_fn(0, fill_up, 0), MUSTER_RESOURCE_EXHAUSTED);
+    do /* the leader's host looks at the clock itself, the others are told by its agent */
+        r = do_fn(0, rank_check, generation);
+    while (r.status == MUSTER_OK);
+    assert_reply(r, MUSTER_ABORTED);
+    assert_reply(do_fn(0, make_room, 0), MUSTER_OK);
+    do
+        r = do_fn(2, rank_check, generation);
+    while (r.status == MUSTER_OK);
+    assert_reply(r, MUSTER_ABORTED);
+    assert_in(r.text, "only 2 of 4 ranks had come when the id expired");
+    assert_has(do_take(2, 4, 0), generation + 1, NULL);
+    cast_close();
+}
+
 static void what_is_refused_is_refused_from_every_host(void **state)
 {
     struct cast_act a;
@@ -436,6 +492,7 @@ int main(void)
         cmocka_unit_test(a_deadline_names_the_ranks_that_have_not_come_from_any_host),
         cmocka_unit_test(communicators_of_all_hosts_that_are_up_leave_no_name),
         cmocka_unit_test(an_id_expires_for_hosts_that_have_another_clock),
+        cmocka_unit_test(an_id_expires_in_a_segment_that_is_full),
         cmocka_unit_test(what_is_refused_is_refused_from_every_host),
         cmocka_unit_test(a_maker_that_fails_says_its_words_on_every_host),
         cmocka_unit_test(a_root_that_no_other_host_can_reach_is_refused_in_words),
