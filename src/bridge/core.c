@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bridge/ear.h"
+
 enum { FRAME_HEAD = 5, KEPT_ROOM = 8192, HELD_MOST = 256 << 20 };
 
 /* The peer's states as rows, what happens as columns. Lost is for good. */
@@ -154,6 +156,7 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
     }
     if (!core->leader)
         say(core, said[state]); /* where it fails the tasks go on believing what was said before */
+    mu_ear_changed(core);
     if (core->host_changed)
         core->host_changed(core->arg, host, state, why);
     core->worked = true;

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bridge/ear.h"
+
 struct copy {
     struct copy *next;          /* of the same hash */
     struct copy *older, *newer; /* by when they came, or changed */
@@ -412,6 +414,7 @@ bool mu_take_copies(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     h->taken += bytes;
     status = take_batch(core, ctx, *u, flags, count);
     mu_exit(ctx);
+    mu_ear_changed(core);
     if (h->taken - h->reported >= MU_COPIES_REPORT) {
         begin_report(h, &p);
         send_report(core, &p);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "bridge/calls.h"
+#include "bridge/ear.h"
 #include "kv/change.h"
 
 static void left_record(void *arg, uint32_t bucket)
@@ -76,6 +77,7 @@ bool mu_op_kv_change(struct mu_core *core, const struct mu_request *r)
     if (!status) {
         status = mu_kv_change(core->seg, ctx, &c);
         mu_exit(ctx);
+        mu_ear_changed(core);
     }
     return answer(core, r->host, r->slot, r->number, status, c.result);
 }
@@ -108,6 +110,7 @@ static bool go_on(struct mu_core *core, struct deletion *d)
         bool ended = mu_kv_delete_piece(core->seg, ctx, &d->tree, DELETE_PIECE, &status);
 
         mu_exit(ctx);
+        mu_ear_changed(core);
         if (!ended)
             return false;
     }

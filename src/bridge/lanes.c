@@ -20,6 +20,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "segment/file.h"
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
@@ -83,7 +84,7 @@ void mu_lane_arrived(struct mu_lanes *l, struct lane *lane)
 void mu_lane_acknowledge(struct mu_lanes *l, const struct lane *lane)
 {
     mu_pack_u32(&l->acks, slot_of(l, lane));
-    mu_pack_u64(&l->acks, lane->asked.number);
+    mu_pack_u64(&l->acks, lane->known);
 }
 
 void mu_lane_come(struct mu_lanes *l, struct lane *lane, const struct taken *t)
@@ -333,6 +334,7 @@ enum muster_status mu_lanes_make(struct mu_core *core, struct mu_lanes **ret_lan
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for calls to the leader");
     }
     l->seg = core->seg;
+    mu_segment_ref(l->seg);
     l->core = core;
     l->again_at = UINT64_MAX;
     l->number = mu_now();
@@ -365,6 +367,7 @@ void mu_lanes_free(struct mu_lanes *l)
     mu_pack_done(&l->acks);
     pthread_mutex_destroy(&l->lock);
     mu_ear_done(&l->ear);
+    mu_segment_unref(l->seg);
     free(l->lanes);
     free(l);
 }

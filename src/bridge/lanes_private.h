@@ -24,8 +24,8 @@ struct lane {
     struct mu_request asked;   /* its body is in `request` */
     struct mu_pack request;
     bool sent;      /* this call, at least once, on whatever connection */
-    bool known;     /* to the leader: some call of the lane has been sent */
     bool unsettled; /* answered, and not acknowledged */
+    uint64_t known; /* the last number of the lane that was sent; 0: none */
     size_t bytes;   /* on their way to the leader */
     struct taken answer;
 };
@@ -62,6 +62,7 @@ bool mu_lane_is_open(const struct lane *lane);
 void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum state state);
 /* Not on its way any more. */
 void mu_lane_arrived(struct mu_lanes *l, struct lane *lane);
+/* Up to the last that was sent. */
 void mu_lane_acknowledge(struct mu_lanes *l, const struct lane *lane);
 /* It has its answer, or what there is instead; the memory is the lane's from now on. */
 void mu_lane_come(struct mu_lanes *l, struct lane *lane, const struct taken *t);

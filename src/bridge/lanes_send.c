@@ -43,7 +43,8 @@ static bool send_one(struct mu_core *core, struct mu_lanes *l, struct lane *lane
 
     asked.resent = lane->sent;
     lane->request = (struct mu_pack){0};
-    lane->sent = lane->known = true;
+    lane->sent = true;
+    lane->known = asked.number;
     lane->bytes = request.len;
     l->on_the_way += lane->bytes;
     mu_lane_move(l, lane, GOES);
@@ -119,8 +120,8 @@ static void up(struct mu_core *core, uint32_t host)
         mu_lane_arrived(l, lane);
         if (mu_lane_is_open(lane))
             mu_lane_move(l, lane, WAITS);
-        else if (!lane->unsettled && lane->known)
-            mu_lane_acknowledge(l, lane);
+        if (lane->known && !lane->unsettled && !(mu_lane_is_open(lane) && lane->sent))
+            mu_lane_acknowledge(l, lane); /* also where the next call waits: it may be dropped yet */
     }
     pthread_mutex_unlock(&l->lock);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bridge/ear.h"
 #include "job.h"
 
 #define NAP_NS 20000000u
@@ -215,12 +216,13 @@ static void nap(struct agent *a, uint64_t until)
     uint64_t most = mu_now() + NAP_NS;
     bool work, dead = false;
 
-    mu_bell_arm(a->seg);
     pthread_mutex_lock(&a->core_lock);
+    mu_ear_bell_on(&a->core);
     work = agent_step(a, &dead) || dead;
+    if (work)
+        mu_ear_bell_off(&a->core);
     pthread_mutex_unlock(&a->core_lock);
     if (work) {
-        mu_bell_disarm(a->seg);
         if (dead) {
             pthread_mutex_lock(&a->h->lock);
             a->dying = true;
@@ -229,6 +231,9 @@ static void nap(struct agent *a, uint64_t until)
         return;
     }
     mu_bell_wait(a->seg, until < most ? until : most);
+    pthread_mutex_lock(&a->core_lock);
+    mu_ear_changed(&a->core);
+    pthread_mutex_unlock(&a->core_lock);
 }
 
 static void *run(void *arg)

@@ -26,6 +26,11 @@ uint32_t hosts_count(const struct hosts *h)
     return h->count;
 }
 
+bool hosts_is_stepped(const struct hosts *h)
+{
+    return h->stepped;
+}
+
 const char *hosts_name(const struct hosts *h, uint32_t host)
 {
     return h->agents[host].name;

@@ -42,6 +42,7 @@ struct hosts *hosts_open(const struct hosts_config *config);
 unsigned long hosts_close(struct hosts *h);
 
 uint32_t hosts_count(const struct hosts *h);
+bool hosts_is_stepped(const struct hosts *h);
 const char *hosts_name(const struct hosts *h, uint32_t host); /* of its segment, for muster_join() */
 struct muster_segment *hosts_segment(const struct hosts *h, uint32_t host);
 /* A handle of this process on that host's segment, for the test to read and write with; the test leaves. */
