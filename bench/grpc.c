@@ -1,272 +1,158 @@
 /*
- * bench/grpc.c: what clients of the coordination service wait for, over gRPC: one process with a connection for each of
- * 256 tasks, in today's protocol (xla.coordination), against whatever service listens at ADDRESS.
+ * bench/grpc.c: what clients of the coordination service wait for, over gRPC, and how much of it a service can do: one
+ * process with a connection for each of 256 tasks, in today's protocol (xla.coordination), against whatever service
+ * listens at ADDRESS. Of etcd (WHO says so) the rows of keys.
  *
  * Registering: all tasks at once, until the last is answered. Keys: a call at a time on one connection. Wake: from the
- * set until the get that waits on another connection is answered. Barriers: all their calls sent, until all are
- * answered. Death: a process that holds the last task is killed, until task 0's poll for errors is answered; the
- * others' heartbeats go on. The client is the same for every service: nghttp2 on blocking sockets, no compression.
+ * set until the get that waits on another connection is answered; of etcd, until its watch tells. Barriers: all their
+ * calls sent, until all are answered. Load: 8 connections with 8 calls on the way each, or 8 barriers of 8 tasks on the
+ * way at once: how long each call takes then, how many a second, and the processor time of both sides for each. Death:
+ * a process that holds the last task is killed, until task 0's poll for errors is answered; the others' heartbeats go
+ * on.
  *
- * Usage: grpc WHO HOST PORT SECONDS
+ * Usage: grpc WHO HOST PORT SECONDS PID        (of the service; 0: its processor time is not told)
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <stdbool.h>
-#include <sys/socket.h>
 
-#include <nghttp2/nghttp2.h>
+#include "grpc_client.h"
 
-#include "measure.h"
+#define TASKS 256
+#define MOST  200000
+#define ALARM 140 /* seconds */
 
-#define TASKS    256
-#define MOST     20000
-#define PATIENCE 120000 /* ms */
+enum { LOAD = 8, LEAST = 8 };
 
-struct call {
-    char *body;
-    size_t len, sent;
-    char answer[16384]; /* of which only what was asked for counts */
-    size_t got;
-    int code; /* grpc-status; -1: not yet */
-};
-
-struct conn {
-    int fd;
-    nghttp2_session *session;
-};
-
-struct request { /* a gRPC message that is written */
-    char bytes[1024];
-    size_t len;
-};
-
-static struct conn conns[TASKS];
+static struct client_conn *conns;
+static struct client_call calls[TASKS];
 static uint64_t service;
 static const char *who;
-static double tick_ns;
+static bool is_etcd, is_loaded;
+static double tick_ns, seconds;
+static clockid_t service_clock;
+static bool has_clock;
 
-static void put(struct request *r, const void *bytes, size_t len)
+/* ---- processor time ---- */
+
+struct used {
+    uint64_t own, service, began;
+};
+
+static uint64_t read_clock(clockid_t clock)
 {
-    if (r->len + len > sizeof r->bytes)
-        bench_die("a request of more than %zu bytes", sizeof r->bytes);
-    memcpy(r->bytes + r->len, bytes, len);
-    r->len += len;
+    struct timespec t = {0};
+
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void put_varint(struct request *r, uint64_t value)
+static struct used used_now(void)
 {
-    do {
-        unsigned char byte = (unsigned char)((value & 127) | (value > 127 ? 128 : 0));
-
-        put(r, &byte, 1);
-        value >>= 7;
-    } while (value);
+    return (struct used){read_clock(CLOCK_PROCESS_CPUTIME_ID), has_clock ? read_clock(service_clock) : 0,
+                         bench_now_ns()};
 }
 
-static void put_number(struct request *r, unsigned field, uint64_t value)
+static void emit_each(const char *metric, const char *what, uint64_t ns, size_t count)
 {
-    put_varint(r, field << 3);
-    put_varint(r, value);
+    char name[64];
+
+    snprintf(name, sizeof name, "%s.%s", metric, what);
+    bench_emit_value(name, who, (double)ns / 1000 / (double)count, "µs");
 }
 
-static void put_fixed(struct request *r, unsigned field, uint64_t value)
+/* What both sides spent on each of so many calls. */
+static void emit_used(const char *metric, struct used before, size_t count)
 {
-    put_varint(r, field << 3 | 1);
-    put(r, &value, 8); /* little-endian, as the machines that this runs on */
+    struct used now = used_now();
+
+    emit_each(metric, "client", now.own - before.own, count);
+    if (has_clock)
+        emit_each(metric, "service", now.service - before.service, count);
 }
 
-static void put_bytes(struct request *r, unsigned field, const void *bytes, size_t len)
-{
-    put_varint(r, field << 3 | 2);
-    put_varint(r, len);
-    put(r, bytes, len);
-}
-
-/* A request with its Incarnations, which all but the first have. */
-static struct request begin_request(void)
-{
-    struct request r = {.len = 0}, inner = {.len = 0};
-
-    put_fixed(&inner, 3, service);
-    put_bytes(&r, 1, inner.bytes, inner.len);
-    return r;
-}
-
-static ssize_t read_body(nghttp2_session *session, int32_t stream, uint8_t *buf, size_t room, uint32_t *flags,
-                         nghttp2_data_source *source, void *data)
-{
-    struct call *call = source->ptr;
-    size_t len = call->len - call->sent < room ? call->len - call->sent : room;
-
-    (void)session;
-    (void)stream;
-    (void)data;
-    memcpy(buf, call->body + call->sent, len);
-    call->sent += len;
-    if (call->sent == call->len)
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    return (ssize_t)len;
-}
-
-static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
-                     const uint8_t *value, size_t len, uint8_t flags, void *data)
-{
-    struct call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
-
-    (void)len;
-    (void)flags;
-    (void)data;
-    if (call && name_len == 11 && !memcmp(name, "grpc-status", 11))
-        call->code = (int)strtol((const char *)value, NULL, 10);
-    return 0;
-}
-
-static int on_chunk(nghttp2_session *session, uint8_t flags, int32_t stream, const uint8_t *bytes, size_t len,
-                    void *data)
-{
-    struct call *call = nghttp2_session_get_stream_user_data(session, stream);
-
-    (void)flags;
-    (void)data;
-    if (call && call->got + len <= sizeof call->answer) {
-        memcpy(call->answer + call->got, bytes, len);
-        call->got += len;
-    }
-    return 0;
-}
-
-static int on_close(nghttp2_session *session, int32_t stream, uint32_t error, void *data)
-{
-    struct call *call = nghttp2_session_get_stream_user_data(session, stream);
-
-    (void)data;
-    if (call && call->code < 0)
-        call->code = 1000 + (int)error; /* it ended without a status */
-    return 0;
-}
-
-static void flush(struct conn *c)
-{
-    const uint8_t *bytes;
-    ssize_t len;
-
-    while ((len = nghttp2_session_mem_send(c->session, &bytes)) > 0)
-        for (ssize_t sent = 0; sent < len;) {
-            ssize_t n = send(c->fd, bytes + sent, (size_t)(len - sent), MSG_NOSIGNAL);
-
-            if (n < 0)
-                bench_die("send: %s", strerror(errno));
-            sent += n;
-        }
-}
-
-static void open_conn(struct conn *c, const struct sockaddr_in *address)
-{
-    nghttp2_session_callbacks *calls;
-    nghttp2_settings_entry settings[] = {{NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
-                                         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 4 << 20}};
-    int one = 1;
-
-    c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (c->fd < 0 || connect(c->fd, (const struct sockaddr *)address, sizeof *address))
-        bench_die("connect: %s", strerror(errno));
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (nghttp2_session_callbacks_new(&calls))
-        bench_die("no memory");
-    nghttp2_session_callbacks_set_on_header_callback(calls, on_header);
-    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(calls, on_chunk);
-    nghttp2_session_callbacks_set_on_stream_close_callback(calls, on_close);
-    if (nghttp2_session_client_new(&c->session, calls, c))
-        bench_die("no memory");
-    nghttp2_session_callbacks_del(calls);
-    nghttp2_submit_settings(c->session, NGHTTP2_FLAG_NONE, settings, 2);
-    nghttp2_session_set_local_window_size(c->session, NGHTTP2_FLAG_NONE, 0, 4 << 20);
-    flush(c);
-}
-
-#define PAIR(name, value)                                                                                              \
-    {                                                                                                                  \
-        (uint8_t *)(name), (uint8_t *)(value), sizeof(name) - 1, strlen(value), NGHTTP2_NV_FLAG_NONE                   \
-    }
-
-/* Send it; `call` lives until it is answered. */
-static void ask(struct conn *c, struct call *call, const char *path, const struct request *r)
-{
-    nghttp2_nv headers[] = {
-        PAIR(":method", "POST"),           PAIR(":scheme", "http"), PAIR(":path", path),
-        PAIR(":authority", "localhost"),   PAIR("te", "trailers"),  PAIR("content-type", "application/grpc"),
-        PAIR("user-agent", "muster-bench")};
-    nghttp2_data_provider body = {.source.ptr = call, .read_callback = read_body};
-
-    free(call->body);
-    *call = (struct call){.body = malloc(r->len + 5), .len = r->len + 5, .code = -1};
-    call->body[0] = 0;
-    for (int i = 0; i < 4; i++)
-        call->body[1 + i] = (char)(r->len >> (24 - 8 * i));
-    memcpy(call->body + 5, r->bytes, r->len);
-    if (nghttp2_submit_request(c->session, NULL, headers, sizeof headers / sizeof *headers, &body, call) < 0)
-        bench_die("a request was not taken");
-    flush(c);
-}
-
-static void take(struct conn *c)
-{
-    uint8_t bytes[65536];
-    ssize_t n = recv(c->fd, bytes, sizeof bytes, MSG_DONTWAIT);
-
-    if (n == 0 || (n < 0 && errno != EAGAIN))
-        bench_die("the service closed a connection");
-    if (n > 0 && nghttp2_session_mem_recv(c->session, bytes, (size_t)n) < 0)
-        bench_die("not HTTP/2");
-    flush(c);
-}
-
-/* Until all these calls, of the first connections in turn, are answered. timeout: ms; false when it was over before. */
-static bool wait_all(struct call *calls, int count, int timeout)
-{
-    struct pollfd fds[TASKS];
-    uint64_t end = bench_now_ns() + (uint64_t)timeout * 1000000;
-
-    for (int left = 0; left < count;) {
-        int num = 0;
-
-        if (calls[left].code >= 0) {
-            left++;
-            continue;
-        }
-        for (int i = left; i < count; i++)
-            if (calls[i].code < 0)
-                fds[num++] = (struct pollfd){.fd = conns[i].fd, .events = POLLIN};
-        if (bench_now_ns() > end)
-            return false;
-        poll(fds, (nfds_t)num, 100);
-        for (int i = left, k = 0; i < count; i++)
-            if (calls[i].code < 0 && fds[k++].revents)
-                take(&conns[i]);
-    }
-    return true;
-}
-
-static void all_ok(struct call *calls, int count, const char *what)
-{
-    if (!wait_all(calls, count, PATIENCE))
-        bench_die("%s: no answer", what);
-    for (int i = 0; i < count; i++)
-        if (calls[i].code)
-            bench_die("%s: status %d", what, calls[i].code);
-}
+/* ---- requests ---- */
 
 #define PATH(rpc) "/xla.coordination.CoordinationService/" rpc
 
-static void ask_register(int task, struct call *call)
-{
-    struct request r = {.len = 0};
+static const char insert_path[] = PATH("InsertKeyValue"), get_path[] = PATH("GetKeyValue"),
+                  barrier_path[] = PATH("Barrier"), register_path[] = PATH("RegisterTask"),
+                  poll_path[] = PATH("PollForError"), heartbeat_path[] = PATH("Heartbeat"),
+                  put_path[] = "/etcdserverpb.KV/Put", range_path[] = "/etcdserverpb.KV/Range",
+                  watch_path[] = "/etcdserverpb.Watch/Watch";
 
-    put_fixed(&r, 3, (uint64_t)task + 1);
-    put_number(&r, 5, (uint64_t)task);
-    ask(&conns[task], call, PATH("RegisterTask"), &r);
+/* A request with its Incarnations, which all but the first have. */
+static struct client_request begin_request(void)
+{
+    struct client_request r = {.len = 0}, inner = {.len = 0};
+
+    client_fixed(&inner, 3, service);
+    client_bytes(&r, 1, inner.bytes, inner.len);
+    return r;
+}
+
+static struct client_request of_get(const char *key)
+{
+    struct client_request r = {.len = 0};
+
+    if (!is_etcd)
+        r = begin_request();
+    client_bytes(&r, is_etcd ? 1 : 2, key, strlen(key));
+    return r;
+}
+
+static struct client_request of_set(const char *key)
+{
+    struct client_request entry = {.len = 0}, r;
+    char value[64];
+
+    memset(value, 'v', sizeof value);
+    client_bytes(&entry, 1, key, strlen(key));
+    client_bytes(&entry, 2, value, sizeof value);
+    if (is_etcd)
+        return entry;
+    r = begin_request();
+    client_bytes(&r, 2, entry.bytes, entry.len);
+    client_number(&r, 3, 1); /* overwrite */
+    return r;
+}
+
+/* One of `count` tasks from `first` on calls their barrier. */
+static struct client_request of_barrier(int task, int first, int count, uint64_t counter)
+{
+    struct client_request r = begin_request(), members = {.len = 0};
+    char name[32];
+
+    snprintf(name, sizeof name, "%s%d.%d", is_loaded ? "load" : "b", first, count);
+    for (int i = first; i < first + count; i++)
+        client_varint(&members, (uint64_t)i);
+    client_bytes(&r, 2, name, strlen(name));
+    client_number(&r, 3, 60000);
+    client_bytes(&r, 4, members.bytes, members.len);
+    client_number(&r, 5, (uint64_t)task);
+    client_number(&r, 6, counter);
+    return r;
+}
+
+/* ---- calls ---- */
+
+static void ask(int at, struct client_call *call, const char *path, const struct client_request *r)
+{
+    client_ask(&conns[at], call, path, r, false);
+    client_flush(&conns[at]);
+}
+
+static void is_good(const struct client_call *call, const char *what)
+{
+    if (call->code)
+        bench_die("%s: status %d", what, call->code);
+}
+
+/* Of the first connections, one each. */
+static void await_all(int count, const char *what)
+{
+    for (int i = 0; i < count; i++) {
+        client_await(&conns[i], &calls[i]);
+        is_good(&calls[i], what);
+    }
 }
 
 static void emit_one(const char *metric, uint64_t ticks)
@@ -279,148 +165,288 @@ static void emit_one(const char *metric, uint64_t ticks)
     bench_samples_free(&samples);
 }
 
-static void measure_register(struct call *calls)
+static void beat(int task, struct client_call *call)
 {
+    struct client_request r = begin_request();
+
+    client_fixed(&r, 2, (uint64_t)task + 1);
+    client_number(&r, 3, (uint64_t)task);
+    ask(task, call, heartbeat_path, &r);
+}
+
+/* Between rows, so that no row ends as their death. */
+static void beat_all(void)
+{
+    for (int task = 0; !is_etcd && task < TASKS; task++)
+        beat(task, &calls[task]);
+    await_all(is_etcd ? 0 : TASKS, "heartbeat");
+}
+
+/* ---- one at a time ---- */
+
+static void open_all(const struct sockaddr_in *address)
+{
+    for (int task = 0; task < TASKS; task++)
+        client_open(&conns[task], address);
+}
+
+/* All connect, then all register. */
+static void measure_register(const struct sockaddr_in *address)
+{
+    struct used before = used_now();
     uint64_t start = bench_ticks();
 
-    for (int task = 0; task < TASKS; task++)
-        ask_register(task, &calls[task]);
-    all_ok(calls, TASKS, "register");
+    open_all(address);
+    for (int task = 0; task < TASKS; task++) {
+        struct client_request r = {.len = 0};
+
+        client_fixed(&r, 3, (uint64_t)task + 1);
+        client_number(&r, 5, (uint64_t)task);
+        ask(task, &calls[task], register_path, &r);
+    }
+    await_all(TASKS, "register");
     emit_one("grpc.register", bench_ticks() - start);
+    emit_used("grpc.register", before, TASKS);
     memcpy(&service, calls[0].answer + 6, 8); /* 5 of gRPC, the field's tag */
 }
 
-static struct request of_key(const char *key)
-{
-    struct request r = begin_request();
-
-    put_bytes(&r, 2, key, strlen(key));
-    return r;
-}
-
-static struct request of_insert(const char *key)
-{
-    struct request r = begin_request(), entry = {.len = 0};
-    char value[64] = {0};
-
-    memset(value, 'v', sizeof value);
-    put_bytes(&entry, 1, key, strlen(key));
-    put_bytes(&entry, 2, value, sizeof value);
-    put_bytes(&r, 2, entry.bytes, entry.len);
-    put_number(&r, 3, 1);
-    return r;
-}
-
-static void measure_call(const char *metric, const char *path, struct request r, struct call *call, double seconds)
+static void measure_call(const char *metric, const char *path, struct client_request r)
 {
     struct bench_samples samples;
+    struct used before;
     uint64_t end;
 
     bench_samples_init(&samples, MOST);
     for (int i = 0; i < 50; i++) { /* warm */
-        ask(&conns[0], call, path, &r);
-        all_ok(call, 1, metric);
+        ask(0, &calls[0], path, &r);
+        await_all(1, metric);
     }
+    before = used_now();
     for (end = bench_now_ns() + (uint64_t)(seconds * 1e9); bench_goes_on(&samples, end);) {
         uint64_t start = bench_ticks();
 
-        ask(&conns[0], call, path, &r);
-        all_ok(call, 1, metric);
+        ask(0, &calls[0], path, &r);
+        await_all(1, metric);
         bench_add(&samples, bench_ticks() - start);
     }
+    emit_used(metric, before, samples.count);
     bench_emit(metric, who, &samples, tick_ns, 1, 1);
     bench_samples_free(&samples);
 }
 
-/* calls[0]: the get, on connection 0; calls[1]: the set, on connection 1. */
-static void measure_wake(struct call *calls, double seconds)
+/* The get of a key, which waits on connection 0; of etcd, its watch, which stays. */
+static void begin_waiting(const char *key, bool is_first)
+{
+    struct client_request r = {.len = 0}, inner;
+
+    if (!is_etcd) {
+        r = of_get(key);
+        ask(0, &calls[0], get_path, &r);
+    } else if (is_first) {
+        inner = of_get(key);
+        client_bytes(&r, 1, inner.bytes, inner.len);
+        client_ask(&conns[0], &calls[0], watch_path, &r, true);
+        client_flush(&conns[0]);
+        while (!calls[0].got)
+            client_take(&conns[0], true);
+    }
+    usleep(500); /* until it waits there */
+}
+
+static void measure_wake(void)
 {
     struct bench_samples samples;
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
-    struct request r;
     char key[32];
 
     bench_samples_init(&samples, MOST);
     for (int i = 0; bench_goes_on(&samples, end); i++) {
+        struct client_request r;
         uint64_t start;
+        size_t got;
 
-        snprintf(key, sizeof key, "wake/%d", i);
-        r = of_key(key);
-        ask(&conns[0], &calls[0], PATH("GetKeyValue"), &r);
-        usleep(500); /* until the get waits there */
-        r = of_insert(key);
+        snprintf(key, sizeof key, "wake/%d", is_etcd ? 0 : i);
+        begin_waiting(key, i == 0);
+        got = calls[0].got;
+        r = of_set(key);
         start = bench_ticks();
-        ask(&conns[1], &calls[1], PATH("InsertKeyValue"), &r);
-        all_ok(calls, 1, "a get that waits");
+        ask(1, &calls[1], is_etcd ? put_path : insert_path, &r);
+        while (is_etcd ? calls[0].got == got : calls[0].code < 0)
+            client_take(&conns[0], true);
         bench_add(&samples, bench_ticks() - start);
-        all_ok(calls, 2, "the set");
+        if (!is_etcd)
+            is_good(&calls[0], "a get that waits");
+        client_await(&conns[1], &calls[1]);
+        is_good(&calls[1], "the set");
     }
     bench_emit("grpc.wake", who, &samples, tick_ns, 1, 1);
     bench_samples_free(&samples);
 }
 
-static void measure_barrier(struct call *calls, int count, double seconds)
+static void measure_barrier(int count)
 {
     struct bench_samples samples;
+    struct used before = used_now();
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
-    char name[32], members[TASKS * 2], metric[32];
-    struct request list = {.len = 0};
+    char metric[32];
 
-    snprintf(name, sizeof name, "b%d", count);
     snprintf(metric, sizeof metric, "grpc.barrier.%d", count);
-    for (int i = 0; i < count; i++)
-        put_varint(&list, (uint64_t)i);
-    memcpy(members, list.bytes, list.len);
     bench_samples_init(&samples, MOST);
     for (uint64_t counter = 0; bench_goes_on(&samples, end); counter++) {
         uint64_t start = bench_ticks();
 
         for (int task = 0; task < count; task++) {
-            struct request r = begin_request();
+            struct client_request r = of_barrier(task, 0, count, counter);
 
-            put_bytes(&r, 2, name, strlen(name));
-            put_number(&r, 3, 60000);
-            put_bytes(&r, 4, members, list.len);
-            put_number(&r, 5, (uint64_t)task);
-            put_number(&r, 6, counter);
-            ask(&conns[task], &calls[task], PATH("Barrier"), &r);
+            ask(task, &calls[task], barrier_path, &r);
         }
-        all_ok(calls, count, metric);
+        await_all(count, metric);
         bench_add(&samples, bench_ticks() - start);
     }
+    emit_used(metric, before, samples.count * (size_t)count);
     bench_emit(metric, who, &samples, tick_ns, 1, 1);
     bench_samples_free(&samples);
 }
 
-static void ask_poll(int task, struct call *call)
-{
-    struct request r = begin_request();
+/* ---- many at a time ---- */
 
-    put_number(&r, 2, (uint64_t)task);
-    ask(&conns[task], call, PATH("PollForError"), &r);
+struct load {
+    const char *metric;
+    int num_conns, each;                                /* calls on the way, of one connection */
+    void (*next)(struct load *l, struct client_call *); /* the call is asked again, left in its connection's `out` */
+    const char *path;
+    struct client_request request;
+    uint64_t counters[LOAD];
+    int left[LOAD]; /* of a barrier's calls, on the way */
+    struct bench_samples samples;
+    size_t count;
+};
+
+/* The call's connection: those of a load have `each` calls in a row. */
+static int conn_of(const struct load *l, const struct client_call *call)
+{
+    return (int)(call - calls) / l->each;
 }
 
-static void beat_all(struct call *calls)
+static void ask_again(struct load *l, struct client_call *call)
 {
-    for (int task = 1; task < TASKS - 1; task++) {
-        struct request r = begin_request();
+    call->asked = bench_ticks();
+    client_ask(&conns[conn_of(l, call)], call, l->path, &l->request, false);
+}
 
-        put_fixed(&r, 2, (uint64_t)task + 1);
-        put_number(&r, 3, (uint64_t)task);
-        ask(&conns[task], &calls[task], PATH("Heartbeat"), &r);
+/* When all of the barrier's are answered, all ask for the next instance. */
+static void meet_again(struct load *l, struct client_call *call)
+{
+    int task = (int)(call - calls), first = task / LOAD * LOAD;
+
+    if (--l->left[first / LOAD] > 0)
+        return;
+    l->left[first / LOAD] = LOAD;
+    for (int i = first; i < first + LOAD; i++) {
+        struct client_request r = of_barrier(i, first, LOAD, l->counters[first / LOAD]);
+
+        calls[i].asked = bench_ticks();
+        client_ask(&conns[i], &calls[i], barrier_path, &r, false);
+        client_flush(&conns[i]);
+    }
+    l->counters[first / LOAD]++;
+}
+
+static void take_answers(struct load *l, int at, bool goes_on)
+{
+    struct client_conn *c = &conns[at];
+    uint64_t now;
+
+    client_take(c, false);
+    now = bench_ticks();
+    for (int i = at * l->each; i < (at + 1) * l->each; i++) {
+        if (calls[i].code < 0 || !calls[i].asked)
+            continue;
+        is_good(&calls[i], l->metric);
+        bench_add(&l->samples, now - calls[i].asked);
+        l->count++;
+        calls[i].asked = 0; /* it is counted */
+        if (goes_on)
+            l->next(l, &calls[i]);
+    }
+    client_flush(c);
+}
+
+static void pump(struct load *l)
+{
+    struct pollfd fds[LOAD * LOAD];
+    uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
+    bool goes_on = true;
+
+    for (int i = 0; i < l->num_conns; i++)
+        fds[i] = (struct pollfd){.fd = conns[i].fd, .events = POLLIN};
+    for (int open = 1; open > 0;) {
+        poll(fds, (nfds_t)l->num_conns, 100);
+        goes_on = goes_on && (bench_now_ns() < end || l->count < LEAST);
+        for (int i = 0; i < l->num_conns; i++)
+            if (fds[i].revents)
+                take_answers(l, i, goes_on);
+        open = 0;
+        for (int i = 0; i < l->num_conns; i++)
+            open += conns[i].num_open;
     }
 }
 
-/* The last task's connection goes over to a process that is killed. */
-static void measure_death(struct call *calls)
+static void measure_load(struct load l)
 {
-    static struct call poll_call, beats[TASKS], own;
-    pid_t pid;
+    struct used before;
+    char rate[64];
+    uint64_t took;
+
+    bench_samples_init(&l.samples, MOST * 5);
+    before = used_now();
+    for (int i = 0; i < LOAD; i++)
+        l.left[i] = 1; /* the first to ask asks for all */
+    for (int i = 0; i < l.num_conns * l.each; i += l.each == 1 ? LOAD : 1)
+        l.next(&l, &calls[i]);
+    for (int i = 0; i < l.num_conns; i++)
+        client_flush(&conns[i]);
+    pump(&l);
+    took = bench_now_ns() - before.began;
+    snprintf(rate, sizeof rate, "%s.rate", l.metric);
+    bench_emit_value(rate, who, (double)l.count * 1e9 / (double)took, "calls/s");
+    emit_used(l.metric, before, l.count);
+    bench_emit(l.metric, who, &l.samples, tick_ns, 1, 1);
+    bench_samples_free(&l.samples);
+}
+
+/* ---- death ---- */
+
+static void ask_poll(int task, struct client_call *call)
+{
+    struct client_request r = begin_request();
+
+    client_number(&r, 2, (uint64_t)task);
+    ask(task, call, poll_path, &r);
+}
+
+/* Until it is answered, or a second is over. */
+static bool await_a_second(struct client_conn *c, const struct client_call *call)
+{
+    struct pollfd fd = {.fd = c->fd, .events = POLLIN};
+    uint64_t end = bench_now_ns() + 1000000000;
+
+    while (call->code < 0 && bench_now_ns() < end)
+        if (poll(&fd, 1, 100) > 0)
+            client_take(c, false);
+    return call->code >= 0;
+}
+
+/* The last task's connection goes over to a process that is killed. */
+static void measure_death(void)
+{
+    static struct client_call poll_call;
     uint64_t start;
+    pid_t pid;
 
     ask_poll(0, &poll_call);
     ask_poll(TASKS - 1, &calls[TASKS - 1]);
-    pid = bench_fork(120);
+    pid = bench_fork(ALARM);
     if (pid == 0) {
         for (;;)
             pause();
@@ -430,45 +456,80 @@ static void measure_death(struct call *calls)
     start = bench_ticks();
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    for (int i = 0; i < 120 && !wait_all(&poll_call, 1, 1000); i++) {
-        struct request r = begin_request();
-
-        put_fixed(&r, 2, 1);
-        put_number(&r, 3, 0);
-        ask(&conns[0], &own, PATH("Heartbeat"), &r);
-        beat_all(beats);
-        for (int task = 1; task < TASKS - 1; task++)
-            take(&conns[task]);
-    }
+    for (int i = 0; i < 120 && !await_a_second(&conns[0], &poll_call); i++)
+        for (int task = 0; task < TASKS - 1; task++) {
+            client_take(&conns[task], false);
+            if (i == 0 || calls[task].code >= 0)
+                beat(task, &calls[task]);
+        }
     if (poll_call.code != 14)
         bench_die("death: status %d", poll_call.code);
     emit_one("grpc.death", bench_ticks() - start);
 }
 
+static void measure_keys(void)
+{
+    const char *set = is_etcd ? put_path : insert_path, *get = is_etcd ? range_path : get_path;
+
+    measure_call("grpc.set", set, of_set("key"));
+    beat_all();
+    measure_call("grpc.get", get, of_get("key"));
+    beat_all();
+    measure_load((struct load){.metric = "grpc.load.set",
+                               .num_conns = LOAD,
+                               .each = LOAD,
+                               .next = ask_again,
+                               .path = set,
+                               .request = of_set("key")});
+    beat_all();
+    measure_load((struct load){.metric = "grpc.load.get",
+                               .num_conns = LOAD,
+                               .each = LOAD,
+                               .next = ask_again,
+                               .path = get,
+                               .request = of_get("key")});
+    beat_all();
+    measure_wake();
+}
+
+static void measure_tasks(void)
+{
+    for (int count = 2; count <= 64; count *= count == 2 ? 4 : 8) {
+        beat_all();
+        measure_barrier(count);
+    }
+    beat_all();
+    is_loaded = true;
+    measure_load((struct load){.metric = "grpc.load.barrier", .num_conns = LOAD * LOAD, .each = 1, .next = meet_again});
+    beat_all();
+    measure_death();
+}
+
 int main(int argc, char **argv)
 {
-    static struct call calls[TASKS];
     struct sockaddr_in address = {.sin_family = AF_INET};
     struct bench_cpus cpus;
-    double seconds;
+    pid_t pid;
 
-    if (argc != 5 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
-        bench_die("usage: grpc WHO HOST PORT SECONDS");
+    if (argc != 6 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
+        bench_die("usage: grpc WHO HOST PORT SECONDS PID");
     who = argv[1];
-    address.sin_port = htons((uint16_t)strtoul(argv[3], NULL, 10));
-    seconds = strtod(argv[4], NULL);
+    is_etcd = !strcmp(who, "etcd");
+    address.sin_port = htons((uint16_t)bench_number(argv[3], 1, 65535));
+    seconds = bench_number(argv[4], 0.001, 10);
+    pid = (pid_t)bench_number(argv[5], 0, INT32_MAX);
+    has_clock = pid > 0 && !clock_getcpuclockid(pid, &service_clock);
+    alarm(ALARM);
     bench_cpus_read(&cpus);
     bench_pin(&cpus, 0);
     tick_ns = bench_tick_ns();
-    for (int task = 0; task < TASKS; task++)
-        open_conn(&conns[task], &address);
-    measure_register(calls);
-    measure_call("grpc.set", PATH("InsertKeyValue"), of_insert("key"), calls, seconds);
-    measure_call("grpc.get", PATH("GetKeyValue"), of_key("key"), calls, seconds);
-    measure_wake(calls, seconds);
-    measure_barrier(calls, 2, seconds);
-    measure_barrier(calls, 8, seconds);
-    measure_barrier(calls, 64, seconds);
-    measure_death(calls);
+    conns = bench_shared(TASKS * sizeof *conns); /* touched: its faults are nobody's */
+    if (is_etcd)
+        open_all(&address);
+    else
+        measure_register(&address);
+    measure_keys();
+    if (!is_etcd)
+        measure_tasks();
     return 0;
 }

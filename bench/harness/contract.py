@@ -80,6 +80,32 @@ class Judge:
         self.at_most(what, "≤ %s" % count_of_bytes(bound), row.value if row else None, bound, count_of_bytes)
 
 
+def judge_grpc(judge, client, who, name):
+    """All rows that both have: the one with the least lead is what counts."""
+    def pairs(keep):
+        return [(judge.results.get(metric), judge.results.get(metric, who)) for metric, owner in judge.results.rows
+                if owner == who and metric.startswith(client + ".") and keep(metric) and judge.results.get(metric)]
+
+    def least(what, limit, bound, found):
+        """found: (how many times, row of muster's)"""
+        line = Line("over %s, %s, against %s" % (client, what, name), limit)
+        if found:
+            value, row = min(found, key=lambda pair: pair[0])
+            line.measured = "%.3g× (the least of %d rows: %s)" % (value, len(found), row.metric)
+            passed = value >= bound
+            line.verdict = "PASS" if passed else "MISSED by %.0f %%" % (100 * (bound / value - 1))
+            if not passed and row.noisy:
+                line.verdict += ", noisy"
+        judge.lines.append(line)
+
+    timed = [(mine, theirs) for mine, theirs in pairs(lambda metric: True) if mine.value is None and theirs.value is None]
+    least("p50", "≥ 1.5×", 1.5, [(paired(theirs, mine), mine) for mine, theirs in timed])
+    least("p99", "≥ 1×", 1, [(theirs.p99 / mine.p99, mine) for mine, theirs in timed if mine.count > 100])
+    if client == "grpc": # grpcio has none left of its own processor
+        least("calls a second", "≥ 1.5×", 1.5, [(mine.value / theirs.value, mine)
+                                                for mine, theirs in pairs(lambda metric: metric.endswith(".rate"))])
+
+
 def judged(results):
     judge = Judge(results)
     row = judge.row
@@ -125,6 +151,9 @@ def judged(results):
     for who, name in (("openmpi-tcp", "Open MPI"), ("mpich-tcp", "MPICH")):
         judge.faster("group barrier of 2 hosts, polling, against %s" % name, 1, row("cross.n2.latency"),
                      [row("cross.n2.latency", who)])
+    judge_grpc(judge, "grpc", "jaxlib", "JAX's own service")
+    judge_grpc(judge, "grpc", "etcd", "etcd")
+    judge_grpc(judge, "grpcio", "etcd", "etcd")
     judge.size("memory of an empty segment", 1 << 20, "memory.empty")
     judge.size("memory of a task", 2 << 10, "memory.task")
     judge.size("memory of the launcher of 64 tasks, resident", 10 << 20, "memory.agent.64")

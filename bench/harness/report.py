@@ -1,7 +1,7 @@
 """The table that a person reads."""
 from harness.contract import count_of_bytes, nanoseconds
 from harness.growth import is_growth
-from harness.rows import LIMITS, TITLES
+from harness.rows import LIMITS, place, title
 
 
 def show_configuration(out, configuration):
@@ -18,13 +18,13 @@ def ratio_text(results, row):
 
 
 def show_metric(out, results, metric, rows):
-    print("\n%-54s %9s %9s %9s %9s %9s %10s" % (TITLES.get(metric, metric), "n", "p50", "p99", "max", "mean",
+    print("\n%-54s %9s %9s %9s %9s %9s %10s" % (title(metric), "n", "p50", "p99", "max", "mean",
                                               "to muster"), file=out)
     for row in sorted(rows, key=lambda r: (r.who not in LIMITS, not r.who.startswith("muster"))):
         name = row.who + (" (limit)" if row.who in LIMITS else "")
         if row.value is not None:
             shown = count_of_bytes(row.value) if row.unit == "bytes" else "%.3g %s" % (row.value, row.unit)
-            print("  %-52s %9s %9s" % (name, "", shown), file=out)
+            print(("  %-52s %9s %9s %40s" % (name, "", shown, ratio_text(results, row))).rstrip(), file=out)
             continue
         note = "  others used %.0f %% of the machine" % (100 * row.noise) if row.noisy else ""
         if row.unsteady():
@@ -37,8 +37,7 @@ def show_metric(out, results, metric, rows):
 
 def show_rows(out, results):
     metrics = list(dict.fromkeys(row.metric for row in results.rows.values() if not is_growth(row.metric)))
-    order = {metric: place for place, metric in enumerate(TITLES)}
-    for metric in sorted(metrics, key=lambda m: order.get(m, len(order))):
+    for metric in sorted(metrics, key=place):
         show_metric(out, results, metric, results.of_metric(metric))
 
 

@@ -78,6 +78,16 @@ def paired(above, below):
     return statistics.median(ratios) if ratios else above.p50 / below.p50
 
 
+MORE_IS_BETTER = {"calls/s"}
+
+
+def paired_values(theirs, mine):
+    """The same of two single figures, so that above 1 is in favour of mine."""
+    if theirs is None or mine is None or theirs.value is None or not mine.value or not theirs.value:
+        return None
+    return mine.value / theirs.value if mine.unit in MORE_IS_BETTER else theirs.value / mine.value
+
+
 class Results:
     def __init__(self):
         self.rows = {}  # (metric, who) -> Row, in order of first sight
@@ -107,9 +117,11 @@ class Results:
         return [row for row in self.rows.values() if row.metric == metric]
 
     def ratio(self, row):
-        """How many times muster's p50 in the same metric this one is; None where muster has none, or is the row."""
+        """How many times muster's p50 in the same metric this one is, or its rate muster's; None where muster has none, or is the row."""
         mine = self.get(row.metric)
-        return None if mine is row else paired(row, mine)
+        if mine is row:
+            return None
+        return paired(row, mine) if row.value is None else paired_values(row, mine)
 
 
 COLUMNS = ["metric", "who", "unit", "batch", "repeats", "quiet_repeats", "noise_pct", "n", "min", "p50", "p99", "max",
@@ -117,9 +129,10 @@ COLUMNS = ["metric", "who", "unit", "batch", "repeats", "quiet_repeats", "noise_
 
 
 def record(results, row):
-    if row.value is not None:
-        return {"metric": row.metric, "who": row.who, "unit": row.unit, "repeats": len(row.values), "p50": row.value}
     ratio = results.ratio(row)
+    if row.value is not None:
+        return {"metric": row.metric, "who": row.who, "unit": row.unit, "repeats": len(row.values), "p50": row.value,
+                "ratio_to_muster": round(ratio, 3) if ratio is not None else None}
     return {"metric": row.metric, "who": row.who, "unit": "ns", "batch": row.batch, "repeats": len(row.repeats),
             "quiet_repeats": row.quiet, "noise_pct": round(100 * row.noise, 2), "n": row.count, "min": row.low,
             "p50": row.p50, "p99": row.p99, "max": row.high, "mean": round(row.mean, 3),

@@ -52,14 +52,27 @@ TITLES = {
     "cross.kv.get.latency": "KV get from another host, polling",
     "cross.kv.set.latency": "KV overwrite on another host, polling",
     "cross.kv.copy.latency": "KV get of another host's key, again, polling",
-    "grpc.register": "over gRPC: 256 tasks register at once, until the last has its answer",
+    "grpc.register": "over gRPC: 256 tasks connect and register at once, until the last has its answer",
     "grpc.set": "over gRPC: KV overwrite of 64 bytes",
     "grpc.get": "over gRPC: KV get of 64 bytes",
     "grpc.wake": "over gRPC: set → a get that waits on another connection is answered",
     "grpc.barrier.2": "over gRPC: barrier of 2 tasks of one client process",
     "grpc.barrier.8": "over gRPC: barrier of 8",
     "grpc.barrier.64": "over gRPC: barrier of 64",
+    "grpc.load.set": "over gRPC: KV overwrites, 64 on the way over 8 connections: each call",
+    "grpc.load.set.rate": "… calls a second",
+    "grpc.load.get": "over gRPC: KV gets, 64 on the way over 8 connections: each call",
+    "grpc.load.get.rate": "… calls a second",
+    "grpc.load.barrier": "over gRPC: 8 barriers of 8 tasks at once, a connection each: each call",
+    "grpc.load.barrier.rate": "… calls a second",
     "grpc.death": "over gRPC: SIGKILL of a task → task 0's poll for errors is answered, heartbeat timeout 10 s",
+    "grpcio.set": "grpcio: KV overwrite of 64 bytes",
+    "grpcio.get": "grpcio: KV get of 64 bytes",
+    "grpcio.load.set.rate": "grpcio: KV overwrites, 32 on the way: calls a second",
+    "grpcio.load.get.rate": "grpcio: KV gets, 32 on the way: calls a second",
+    "grpcio.wake": "grpcio: set → a get that waits on another channel is answered",
+    "grpcio.barrier.2": "grpcio: barrier of 2 tasks of one client process",
+    "grpcio.barrier.8": "grpcio: barrier of 8",
     "heartbeat": "heartbeat",
     "attach": "join a job that exists",
     "attach.thread": "join, with the heartbeat thread",
@@ -81,6 +94,23 @@ TITLES = {
     "memory.agent.64.pss": "… 64 tasks",
     "memory.agent.512.pss": "… 512 tasks",
 }
+
+SIDES = ("service", "client")  # of a row over gRPC: the processor time that each spends on a call
+
+
+def title(metric):
+    base, _, side = metric.rpartition(".")
+    return "… the %s's processor time for each call" % side if base in TITLES and side in SIDES else TITLES.get(metric, metric)
+
+
+def place(metric):
+    """In the table: behind what it belongs to."""
+    base, _, side = metric.rpartition(".")
+    order = list(TITLES)
+    if base in TITLES and side in SIDES:
+        return order.index(base) + 0.5
+    return order.index(metric) if metric in TITLES else len(order)
+
 
 # What stands for hardware or kernel alone, not for another implementation.
 LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn", "tcp", "tcp-poll"}
@@ -251,18 +281,45 @@ def run_group(tools, effort):
     return Group("run", contenders)
 
 
-def grpc_group(tools, effort):
-    """JAX's own service, in C++, is the peer: $MUSTER_BENCH_JAX names a Python that has it, else `make interop` made one."""
-    client, script = tools.program("grpc"), os.path.join(HERE, "peers", "coordination.py")
+def grpcio_python():
+    script = os.path.join(HERE, "peers", "grpcio_client.py")
+    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
+        if python and subprocess.run([python, script, "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                     stderr=subprocess.DEVNULL).returncode == 0:
+            return python
+    return None
+
+
+def grpc_services(tools):
+    """(who, the program that serves, why it cannot): $MUSTER_BENCH_JAX names a Python that has jaxlib, else `make interop` made one."""
     made = os.path.join(os.path.dirname(HERE), "build/interop/jax-newest/bin/python")
     python = os.environ.get("MUSTER_BENCH_JAX") or (made if os.access(made, os.X_OK) else None)
-    able = client and tools.muster and os.access(tools.muster, os.X_OK)
-    return Group("grpc", [
-        Contender("muster", [sys.executable, script, "muster", tools.muster, client, str(effort.slice)], timeout=180,
-                  missing="" if able else "the muster command or %s/grpc is not built" % tools.folder),
-        Contender("jaxlib", [sys.executable, script, "jaxlib", python, client, str(effort.slice)], timeout=180,
-                  missing="" if python and client else "no Python here has jaxlib 0.10 or later ($MUSTER_BENCH_JAX, or make interop)"),
-    ])
+    able = tools.muster and os.access(tools.muster, os.X_OK)
+    etcd = shutil.which("etcd")
+    yield "muster", tools.muster, "" if able else "the muster command is not built"
+    yield "jaxlib", python, "" if python else "no Python here has jaxlib 0.10 or later ($MUSTER_BENCH_JAX, or make interop)"
+    yield "etcd", etcd, "" if etcd else "etcd is not installed"
+
+
+def grpc_contenders(tools, effort, client, missing):
+    """JAX's own service, in C++, and etcd beside ours; the same client asks them alike."""
+    each = str(min(effort.slice / 2, 2))  # seconds for a row
+    script = os.path.join(HERE, "peers", "coordination.py")
+    return [Contender(who, [sys.executable, script, who, program, each, *client], timeout=180, missing=why or missing, repeats=3)
+            for who, program, why in grpc_services(tools) if not (effort.quick and who == "jaxlib")]  # it takes 10 s
+
+
+def grpc_group(tools, effort):
+    client = tools.program("grpc")
+    loopback = ["-", "127.0.0.1", "-", "127.0.0.1"]
+    limits = [own(tools, "tcp", "tcp", metric, "tcp", "block", effort.slice / 2, *loopback) for metric in ("grpc.set", "grpc.get")]
+    return Group("grpc", limits + grpc_contenders(tools, effort, [client], "" if client else "%s/grpc is not built" % tools.folder))
+
+
+def grpcio_group(tools, effort):
+    python = grpcio_python()
+    return Group("grpcio", grpc_contenders(tools, effort, [python, os.path.join(HERE, "peers", "grpcio_client.py")],
+                                           "" if python else "no Python here has grpcio (Debian: python3-grpcio)"))
 
 
 def groups(tools, effort):
@@ -277,6 +334,7 @@ def groups(tools, effort):
         Group("task", [own(tools, "muster", "task", effort.slice / 4, effort.objects, timeout=180)]),
         Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, 128)]),
         Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, 128)]),
-        *([] if effort.quick else [grpc_group(tools, effort)]),  # JAX's own service takes ten seconds to notice a death
+        grpc_group(tools, effort),
+        grpcio_group(tools, effort),
         run_group(tools, effort),
     ]

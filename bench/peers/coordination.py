@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
-"""Starts a coordination service for 256 tasks, then runs bench/grpc against it and ends it.
+"""Starts a service for 256 tasks, runs a client of gRPC against it, and ends it.
 
-    coordination.py muster MUSTER GRPC SECONDS         `muster serve`
-    coordination.py jaxlib PYTHON GRPC SECONDS         JAX's own service, in the Python of an environment that has jaxlib
+    coordination.py muster MUSTER SECONDS CLIENT...      `muster serve`
+    coordination.py jaxlib PYTHON SECONDS CLIENT...      JAX's own service, in the Python of an environment that has jaxlib
+    coordination.py etcd ETCD SECONDS CLIENT...          etcd, a cluster of one, its data in memory: no disk is waited for
 
-Both: heartbeat timeout 10 s, who registers waits for all, the service on the second processor.
+The client (bench/grpc, peers/grpcio_client.py) is told WHO HOST PORT SECONDS and the service's pid. The service is on the
+second processor, and the first two are alike otherwise: heartbeat timeout 10 s, who registers waits for all.
 """
 import os
+import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import time
 
 JAXLIB = """
 import socket, sys
@@ -25,21 +31,60 @@ def second_processor():
     os.sched_setaffinity(0, {allowed[1 % len(allowed)]})
 
 
-who, program, client, seconds = sys.argv[1:]
-command = ([program, "serve", "--tasks", "256", "--grpc", "127.0.0.1:0", "--heartbeat-timeout", "10s"] if who == "muster"
-           else [program, "-c", JAXLIB])
-service = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                           preexec_fn=second_processor)
-try:
+def free_port():
+    """Free a moment ago: etcd cannot be told to choose."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def start(command, **more):
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                            preexec_fn=second_processor, **more)
+
+
+def start_etcd(program, folder):
+    client, peer = ("http://127.0.0.1:%d" % free_port() for _ in range(2))
+    service = start([program, "--data-dir", folder, "--listen-client-urls", client, "--advertise-client-urls", client,
+                     "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster",
+                     "default=" + peer, "--log-level", "error"], stdout=subprocess.DEVNULL)
+    host, port = client.rpartition("/")[2].split(":")
+    for _ in range(1500):
+        with socket.socket() as one:
+            if one.connect_ex((host, int(port))) == 0:
+                return service, host, port
+        if service.poll() is not None:
+            break
+        time.sleep(0.01)
+    return service, host, ""
+
+
+def start_service(who, program, folder):
+    if who == "etcd":
+        return start_etcd(program, folder)
+    service = start([program, "serve", "--tasks", "256", "--grpc", "127.0.0.1:0", "--heartbeat-timeout", "10s"]
+                    if who == "muster" else [program, "-c", JAXLIB], stdout=subprocess.PIPE)
     host, _, port = service.stdout.readline().strip().rpartition(":")
-    if not port:
-        sys.exit("the service did not start")
-    status = subprocess.run([client, who, host, port, seconds], timeout=150).returncode
-finally:
-    service.terminate()
+    return service, host, port
+
+
+def main():
+    who, program, seconds, *client = sys.argv[1:]
+    folder = tempfile.mkdtemp(prefix="bench-etcd-", dir="/dev/shm") if who == "etcd" else None
+    service, host, port = start_service(who, program, folder)
     try:
-        service.wait(10)
-    except subprocess.TimeoutExpired:
-        service.kill()
-        service.wait()
-sys.exit(status)
+        if not port:
+            return "the service did not start"
+        return subprocess.run([*client, who, host, port, seconds, str(service.pid)], timeout=150).returncode
+    finally:
+        service.terminate()
+        try:
+            service.wait(10)
+        except subprocess.TimeoutExpired:
+            service.kill()
+            service.wait()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+sys.exit(main())

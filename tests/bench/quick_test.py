@@ -22,6 +22,10 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
           "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit", "trace.event",
           "trace.off", "trace.barrier",
           "memory.empty", "memory.task", "cross.kv.get", "cross.kv.set", "cross.kv.copy", "cross.kv.set.latency"}
+# Over gRPC, where the command is built.
+GRPC = {"grpc.register", "grpc.set", "grpc.get", "grpc.wake", "grpc.barrier.2", "grpc.barrier.8", "grpc.barrier.64",
+        "grpc.load.set", "grpc.load.set.rate", "grpc.load.get.rate", "grpc.load.barrier.rate", "grpc.set.service", "grpc.death"}
+GRPC_ETCD = {"grpc.set", "grpc.get", "grpc.wake", "grpc.load.set.rate", "grpc.load.get.rate"}
 # Who is missing -> the file without which that is so.
 PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server",
          "mpich-tcp": "mpicc.mpich", "openmpi-tcp": "mpicc.openmpi", "etcd": "etcd"}
@@ -44,6 +48,7 @@ def check_rows(whole):
     if len(os.sched_getaffinity(0)) > 1:
         wanted |= TWO
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
+        wanted |= GRPC
         wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512"}
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
     both = {(row["metric"], row["who"]) for row in whole["rows"]}
@@ -51,6 +56,8 @@ def check_rows(whole):
         for metric in ("cross.n%d" % size, "cross.n%d.latency" % size):
             for who in ("muster", "muster-named"):
                 expect((metric, who) in both, "no row for %s of %s" % (metric, who))
+    if on_path("etcd"):
+        expect(GRPC_ETCD <= {metric for metric, who in both if who == "etcd"}, "rows of etcd over gRPC are missing")
     limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}
     cross = {"cross.n2", "cross.n2.latency", "cross.n4", "cross.n8", "cross.kv.get", "cross.kv.set"}
     expect(cross <= limits, "no round trip for: %s" % " ".join(sorted(cross - limits)))
@@ -69,7 +76,7 @@ def check_rows(whole):
 def check_missing(whole):
     for entry in whole["missing"]:
         who, why = entry["who"], entry["why"]
-        expect(who in PEERS or who in ("tcpstore", "torchrun") or "the muster command" in why, "missing: %s: %s" % (who, why))
+        expect(who in PEERS or who in ("tcpstore", "torchrun", "jaxlib") or "grpcio" in why or "the muster command" in why, "missing: %s: %s" % (who, why))
         if who in PEERS:
             expect(not on_path(PEERS[who]), "%s is said to be missing (%s), but %s is there" % (who, why, PEERS[who]))
     seen = {row["who"] for row in whole["rows"]} | {entry["who"] for entry in whole["missing"]}

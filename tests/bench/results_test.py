@@ -66,6 +66,19 @@ class Arithmetic(unittest.TestCase):
         self.assertIsNone(results.ratio(results.get("m", "muster")))
 
 
+    def test_single_figures_have_a_ratio_that_is_above_one_where_muster_is_better(self):
+        def figure(metric, who, value, unit):
+            return {"metric": metric, "who": who, "value": value, "unit": unit}, 0, 1
+
+        results = settled(figure("rate", "muster", 300, "calls/s"), figure("rate", "peer", 100, "calls/s"),
+                          figure("cost", "muster", 2, "µs"), figure("cost", "peer", 8, "µs"),
+                          figure("lone", "peer", 8, "µs"))
+        self.assertEqual(results.ratio(results.get("rate", "peer")), 3)
+        self.assertEqual(results.ratio(results.get("cost", "peer")), 4)
+        self.assertIsNone(results.ratio(results.get("rate", "muster")))
+        self.assertIsNone(results.ratio(results.get("lone", "peer")))
+
+
 class Verdicts(unittest.TestCase):
     def test_nothing_measured_is_not_passed(self):
         self.assertEqual({l.verdict for l in contract.judged(settled())}, {"NOT MEASURED"})
@@ -89,6 +102,21 @@ class Verdicts(unittest.TestCase):
     def test_death_is_judged_at_p99(self):
         lines = contract.judged(settled((line("death.10MiB", "muster", [[1e5, 95], [3e6, 5]]), 0, 1)))
         self.assertEqual(verdict(lines, "SIGKILL"), "MISSED by 200 %")
+
+
+    def test_over_grpc_the_row_with_the_least_lead_is_judged(self):
+        entries = [(line("grpc." + metric, who, [[value, 200]]), 0, 1)
+                   for metric, who, value in (("set", "muster", 10), ("set", "jaxlib", 40), ("get", "muster", 10),
+                                              ("get", "jaxlib", 12), ("get", "etcd", 30))]
+        entries.append((line("grpc.death", "muster", [[5, 1]]), 0, 1))
+        entries.append((line("grpc.death", "jaxlib", [[4, 1]]), 0, 1))
+        lines = contract.judged(settled(*entries[:5]))
+        self.assertEqual(verdict(lines, "over grpc, p50, against JAX"), "MISSED by 25 %")
+        self.assertEqual(verdict(lines, "over grpc, p99, against JAX"), "PASS")
+        self.assertEqual(verdict(lines, "over grpc, p50, against etcd"), "PASS")
+        self.assertEqual(verdict(lines, "over grpc, calls a second, against JAX"), "NOT MEASURED")
+        # one sample has no p99
+        self.assertEqual(verdict(contract.judged(settled(*entries)), "over grpc, p99, against JAX"), "PASS")
 
 
 class Files(unittest.TestCase):
