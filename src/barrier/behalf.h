@@ -34,8 +34,8 @@ struct mu_call {
     bool leaves;      /* it arrives, unless it has, and does not wait: its task will ask again */
     bool all;
     uint32_t num;
-    uint32_t *ids; /* wanted participants, sorted; NULL: all */
-    uint64_t asked, timeout_ns;
+    uint32_t *ids;              /* wanted participants, sorted; NULL: all */
+    uint64_t asked, timeout_ns; /* asked: above INT64_MAX none is meant, see mu_barrier_number() */
     /* the answer */
     bool replayed; /* the instance that it asks for had ended before it came */
     bool waiting;

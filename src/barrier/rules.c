@@ -142,8 +142,8 @@ static bool arrive_at(struct mu_named *n, struct mu_call *c, struct mu_barrier *
         bool restart = !c->counter || !b->h.counter;
 
         snprintf(text, sizeof text,
-                 "Barrier (%s::%" PRIu64 ") is invoked by task %u, but it is at instance %" PRIu64 ". %s", n->id,
-                 c->counter, c->task, b->h.counter,
+                 "Barrier (%s::%" PRId64 ") is invoked by task %u, but it is at instance %" PRIu64 ". %s", n->id,
+                 mu_barrier_number(c->counter), c->task, b->h.counter,
                  restart ? "The job or the task probably restarted, or counters were not kept"
                          : "One task is probably way too quick / slow in its execution");
         return misfit(c, b, place, MUSTER_INTERNAL, text);
@@ -268,9 +268,9 @@ static bool refuse(const struct mu_named *n, struct mu_call *c, const struct mu_
     if (n->exists)
         return answer(c, (enum muster_status)b->h.code, b->text);
     snprintf(text, sizeof text,
-             "Barrier (%.100s::%" PRIu64 ") is invoked by task %u, but nobody has used this id yet. "
+             "Barrier (%.100s::%" PRId64 ") is invoked by task %u, but nobody has used this id yet. "
              "The job or the task probably restarted, or counters were not kept",
-             n->id, c->counter, c->task);
+             n->id, mu_barrier_number(c->counter), c->task);
     return answer(c, MUSTER_INTERNAL, text);
 }
 
@@ -459,9 +459,9 @@ static bool refuse_cancel(const struct mu_named *n, struct mu_call *c, const str
         return false;
     if (c->counter != b->h.counter)
         snprintf(text, sizeof text,
-                 "barrier %s::%" PRIu64 " cannot be cancelled: it is at instance %" PRIu64
+                 "barrier %s::%" PRId64 " cannot be cancelled: it is at instance %" PRIu64
                  ". This is likely due to a restart in the task or the job",
-                 n->id, c->counter, b->h.counter);
+                 n->id, mu_barrier_number(c->counter), b->h.counter);
     else
         snprintf(text, sizeof text, "barrier %s::%" PRIu64 " has already been passed with status %s", n->id, c->counter,
                  muster_status_name((enum muster_status)b->h.code));

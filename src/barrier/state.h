@@ -29,6 +29,15 @@ static inline uint32_t mu_barrier_id(const struct mu_barrier *b, uint32_t i)
     return b->ids ? b->ids[i] : i;
 }
 
+/*
+ * A call's instance, in a sentence. Clients of the wire count with a sign: their numbers below 0, which no instance
+ * has, are handed on as one less than they are (above INT64_MAX then), for as itself -1 is MUSTER_BARRIER_NEXT.
+ */
+static inline int64_t mu_barrier_number(uint64_t counter)
+{
+    return counter > INT64_MAX ? (int64_t)counter + 1 : (int64_t)counter;
+}
+
 /* The participant's place, or -1. */
 int32_t mu_barrier_find(const struct mu_barrier *b, uint32_t task);
 uint32_t mu_barrier_arrived(const struct mu_barrier *b);

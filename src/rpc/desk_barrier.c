@@ -235,10 +235,10 @@ struct wanted {
     int64_t counter, timeout_ms;
 };
 
-/* A number that no instance has, in place of those below 0. */
+/* Numbers below 0 as mu_barrier_number() knows them; the two lowest are the same. */
 static uint64_t instance_of(int64_t counter)
 {
-    return counter < 0 ? INT64_MAX : (uint64_t)counter;
+    return (uint64_t)(counter < 0 && counter > INT64_MIN ? counter - 1 : counter);
 }
 
 static uint64_t timeout_of(int64_t ms)

@@ -125,8 +125,8 @@ def _(dialect):
     with cluster(dialect, 2) as (first, second):
         passed(first, second)
         passed(first)
-        for counter in (-1, 2):
-            call = expect(first.barrier("b", counter=counter), "INTERNAL")
+        for counter in (-1, 2, -(1 << 63) + 1, (1 << 63) - 1):
+            call = expect(first.barrier("b", counter=counter), "INTERNAL", r"\(b::%d\)" % counter)
             that(instance(call) == 0, "instance %d", instance(call))
 
 
@@ -152,8 +152,8 @@ def _(dialect):
     with cluster(dialect, 2) as (first, second):
         passed(first, second)
         call = waiting(first, "b", counter=1)
-        for counter in (0, 2):
-            expect(second.cancel("b", counter), "FAILED_PRECONDITION", "likely due to a restart")
+        for counter in (0, 2, -1):
+            expect(second.cancel("b", counter), "FAILED_PRECONDITION", "likely due to a restart", r"b::%d\b" % counter)
         first.settle()
         that(not call.done, "the barrier goes on: %s", call)
         expect(second.cancel("b", 1), "OK")

@@ -194,6 +194,8 @@ static void instances_that_are_not_due_are_refused(void **state)
     assert_met(do_meet(0, "b", 2), MUSTER_INTERNAL, 0);
     assert_met(do_meet(0, "b", INT64_MAX), MUSTER_INTERNAL, 0);
     assert_met(do_meet(0, "b", INT64_MIN), MUSTER_INTERNAL, 0);
+    assert_says_so(do_meet(0, "b", -1), MUSTER_INTERNAL, "(b::-1)"); /* as the client counts */
+    assert_says_so(do_cancel(0, "b", -2), MUSTER_FAILED_PRECONDITION, "b::-2 ");
     assert_met(do_meet(0, "b", 1), MUSTER_OK, 1);
     assert_met(do_meet(0, "b", 2), MUSTER_OK, 2);
     assert_says_so(do_meet(0, "b", 0), MUSTER_INTERNAL, "restarted");
