@@ -179,7 +179,7 @@ MUSTER_API enum muster_status muster_task_reset(struct muster *muster, int32_t t
 
 /*
  * Which of `task_ids` are alive, as agreed by all of them: returns when every CONNECTED member of the set has called,
- * with the same answer for each. Sorted. (RPC: GetAliveTasks.) The caller must be in the set, of 1000 tasks at most.
+ * with the same answer for each. Sorted. (RPC: GetAliveTasks.) The caller must be in the set.
  */
 MUSTER_API enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_ids, size_t count,
                                                 muster_deadline deadline, int32_t *ret_task_ids,

@@ -209,20 +209,18 @@ static enum muster_status step(struct mu_core *core, struct mu_alive *a, struct 
 
 void mu_meet_alive(struct mu_core *core, struct meeting *m)
 {
-    uint32_t count = (m->key_len - 1) / 4;
+    int32_t ids[MU_ALIVE_MAX];
     struct mu_alive a = {0};
     struct mu_cluster cluster;
-    int32_t *ids = malloc(count * sizeof *ids);
     struct mu_ctx *ctx = NULL;
-    enum muster_status status = ids ? mu_enter(core->m, &ctx) : MUSTER_RESOURCE_EXHAUSTED;
+    enum muster_status status = mu_enter(core->m, &ctx);
 
     m->look_at = core->now + AWAIT_NS;
     if (!status)
         status = mu_cluster_look(core->seg, &cluster);
     if (!status) {
         m->version = cluster.root.version;
-        memcpy(ids, m->key + 1, count * sizeof *ids);
-        status = mu_alive_begin(&a, core->seg, ctx, ids, count);
+        status = mu_alive_begin(&a, core->seg, ctx, ids, mu_alive_set(m->key, m->key_len, ids));
         if (!status)
             status = step(core, &a, m);
         if (!status)
@@ -237,5 +235,4 @@ void mu_meet_alive(struct mu_core *core, struct meeting *m)
     }
     if (ctx)
         mu_exit(ctx);
-    free(ids);
 }

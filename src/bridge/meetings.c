@@ -248,7 +248,8 @@ bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r)
 {
     struct waiter w = {.alive = {.again = r->resent}};
     struct mu_unpack u = r->body;
-    char key[MU_ALIVE_MAX * 4 + 1] = {'A'};
+    int32_t ids[MU_ALIVE_MAX];
+    char key[MU_ALIVE_KEY_MAX];
     bool in = false;
     uint32_t count;
 
@@ -263,12 +264,12 @@ bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r)
         if (id >= core->seg->num_tasks || (i && id <= before))
             return refuse(core, r, "the question who is alive is not well formed");
         in |= id == w.alive.task;
-        memcpy(key + 1 + i * 4ul, &id, sizeof id);
+        ids[i] = (int32_t)id;
         before = id;
     }
     if (!in)
         return refuse(core, r, "the caller is not among the tasks it asks about");
-    keep(core, r, key, count * 4 + 1, &w);
+    keep(core, r, key, mu_alive_key(ids, count, key), &w);
     return false;
 }
 

@@ -37,7 +37,7 @@ struct meeting {
     uint64_t checked; /* as mu_named's */
     uint64_t look_at; /* even if nothing changes */
     uint32_t key_len;
-    char key[]; /* its cell's: 'B' and the id, 'A' and the set; and a NUL */
+    char key[]; /* its cell's: 'B' and the id, 'A' or 'a' and the set; and a NUL */
 };
 
 enum { CHAINS = 1024 };

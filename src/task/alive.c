@@ -38,6 +38,36 @@ bool mu_alive_is_in(const struct mu_alive *a, uint32_t i)
     return rows_of(a)[i].incarnation || (r->state == MUSTER_TASK_CONNECTED && !r->incarnation);
 }
 
+uint32_t mu_alive_key(const int32_t *ids, uint32_t count, char ret_key[MU_ALIVE_KEY_MAX])
+{
+    uint32_t bytes = (uint32_t)ids[count - 1] / 8 + 1;
+
+    ret_key[0] = count <= MU_ALIVE_LIST ? 'A' : 'a';
+    if (count <= MU_ALIVE_LIST) {
+        memcpy(ret_key + 1, ids, count * sizeof *ids);
+        return count * (uint32_t)sizeof *ids + 1;
+    }
+    memset(ret_key + 1, 0, bytes);
+    for (uint32_t i = 0; i < count; i++)
+        ret_key[1 + ids[i] / 8] |= (char)(1 << ids[i] % 8);
+    return bytes + 1;
+}
+_Static_assert(MU_ALIVE_MAX / 8 < MU_ALIVE_KEY_MAX, "a map of all tasks is a key");
+
+uint32_t mu_alive_set(const char *key, uint32_t len, int32_t *ret_ids)
+{
+    uint32_t count = 0;
+
+    if (key[0] == 'A') {
+        memcpy(ret_ids, key + 1, len - 1);
+        return (len - 1) / (uint32_t)sizeof *ret_ids;
+    }
+    for (uint32_t i = 0; i < (len - 1) * 8; i++)
+        if (key[1 + i / 8] & 1 << i % 8)
+            ret_ids[count++] = (int32_t)i;
+    return count;
+}
+
 /* On the copy: has everybody who is connected called? Then answer and open the next instance. The records are younger
  * than the copy: who has called there had joined, and if it is not connected now it has gone since. */
 static bool complete(struct mu_alive *a, struct mu_alive_head *h)
@@ -59,7 +89,7 @@ static bool complete(struct mu_alive *a, struct mu_alive_head *h)
 /* Call for the instance that is open, unless this very call has called for it, or the last one, before. */
 static bool call(const struct mu_alive *a, struct mu_alive_call *c, uint64_t instance)
 {
-    struct mu_alive_row *row = &rows_of(a)[mu_alive_find(a, c->task)];
+    struct mu_alive_row *row = &rows_of(a)[c->place];
     uint64_t name = c->name == MU_ALIVE_NONE ? 0 : (c->name & 0x7fffu) + 1, before = row->called;
 
     c->instance = instance;
@@ -92,6 +122,8 @@ static enum mu_verdict step(struct mu_edit *e)
     for (uint32_t i = 0; i < w->count; i++) {
         struct mu_alive_call *c = w->calls[i];
 
+        if (!c->called)
+            c->place = (uint32_t)mu_alive_find(a, c->task);
         if (!c->called || c->instance == h.instance)
             changed |= call(a, c, h.instance);
         open |= c->instance == h.instance;
@@ -149,6 +181,14 @@ int mu_alive_find(const struct mu_alive *a, uint32_t task)
     return at ? (int)(at - a->ids) : -1;
 }
 
+static bool is_sorted(const int32_t *ids, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (ids[i - 1] > ids[i])
+            return false;
+    return true;
+}
+
 static enum muster_status take_list(struct mu_alive *a, const int32_t *task_ids, size_t count)
 {
     uint32_t n = 0;
@@ -159,7 +199,8 @@ static enum muster_status take_list(struct mu_alive *a, const int32_t *task_ids,
     if (!a->ids)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory");
     memcpy(a->ids, task_ids, count * sizeof *a->ids);
-    qsort(a->ids, count, sizeof *a->ids, by_number);
+    if (!is_sorted(a->ids, count)) /* which it mostly is, and asked by thousands */
+        qsort(a->ids, count, sizeof *a->ids, by_number);
     for (size_t i = 0; i < count; i++) {
         if (a->ids[i] < 0 || (uint32_t)a->ids[i] >= a->seg->num_tasks)
             return mu_fail(MUSTER_INVALID_ARGUMENT, "there is no task %d in job %s", a->ids[i], a->seg->job);
@@ -173,7 +214,7 @@ static enum muster_status take_list(struct mu_alive *a, const int32_t *task_ids,
 enum muster_status mu_alive_begin(struct mu_alive *a, struct muster_segment *seg, struct mu_ctx *ctx,
                                   const int32_t *task_ids, size_t count)
 {
-    char key[MU_ALIVE_MAX * 4 + 1] = {'A'};
+    char key[MU_ALIVE_KEY_MAX];
     enum muster_status status;
 
     memset(a, 0, offsetof(struct mu_alive, key)); /* not the key, which is large */
@@ -189,8 +230,7 @@ enum muster_status mu_alive_begin(struct mu_alive *a, struct muster_segment *seg
     a->records = calloc(seg->num_tasks, sizeof *a->records);
     if (!a->value || !a->records)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", a->count);
-    memcpy(key + 1, a->ids, a->count * 4);
-    mu_key_make(&a->key, seg, key, a->count * 4 + 1);
+    mu_key_make(&a->key, seg, key, mu_alive_key(a->ids, a->count, key));
     return MUSTER_OK;
 }
 

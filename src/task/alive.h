@@ -15,7 +15,17 @@
 #include "segment/table.h"
 
 #define MU_ALIVE_NONE UINT32_MAX /* a call without a name */
-#define MU_ALIVE_MAX  1000u      /* tasks of a set: it is the key */
+
+/*
+ * The set is the key of its cell: its tasks' numbers behind an 'A', or, of more than MU_ALIVE_LIST of them, a map of
+ * bits behind an 'a', to the last one that is set. So a set has one key, and a key one set.
+ */
+#define MU_ALIVE_LIST    1000u
+#define MU_ALIVE_MAX     8192u /* tasks of a set: as many as a job has */
+#define MU_ALIVE_KEY_MAX (MU_ALIVE_LIST * 4 + 1)
+uint32_t mu_alive_key(const int32_t *ids, uint32_t count, char ret_key[MU_ALIVE_KEY_MAX]); /* sorted, unique */
+/* The same backwards; room for MU_ALIVE_MAX. */
+uint32_t mu_alive_set(const char *key, uint32_t len, int32_t *ret_ids);
 
 struct mu_alive_call {
     uint32_t task;
@@ -23,7 +33,8 @@ struct mu_alive_call {
     bool again;    /* it may have been made before, under this name */
     /* the answer */
     bool called, answered;
-    uint64_t instance; /* once called */
+    uint32_t place;    /* of the task in the set: once called, */
+    uint64_t instance; /* and this */
 };
 
 struct mu_alive {

@@ -358,16 +358,21 @@ static void long_lists_arrive_before_they_are_many(void **state)
     close_world();
 }
 
-static void ask_alive(uint32_t task, uint64_t number, bool resent)
+static void ask_alive_of(uint32_t count, uint32_t task, uint64_t number, bool resent)
 {
     struct mu_pack p = {0};
 
     begin_call(&p, task, MU_OP_TASK_ALIVE, number, resent);
     mu_pack_u32(&p, (uint32_t)number);
-    mu_pack_u32(&p, PER_HOST);
-    for (uint32_t i = 0; i < PER_HOST; i++)
+    mu_pack_u32(&p, count);
+    for (uint32_t i = 0; i < count; i++)
         mu_pack_u32(&p, i);
     send_call(&p, task);
+}
+
+static void ask_alive(uint32_t task, uint64_t number, bool resent)
+{
+    ask_alive_of(PER_HOST, task, number, resent);
 }
 
 static void who_is_alive_is_answered_again_and_asked_once(void **state)
@@ -405,6 +410,28 @@ static void who_is_alive_is_answered_again_and_asked_once(void **state)
     close_world();
 }
 
+static void more_than_a_thousand_ask_who_of_them_is_alive(void **state)
+{
+    enum { MANY = 160, TASKS = (MANY - 1) * PER_HOST };
+
+    (void)state;
+    open_world(MANY);
+    for (uint32_t i = 0; i < TASKS - 1; i++)
+        ask_alive_of(TASKS, i, 1, false);
+    turns();
+    stop();
+    start();
+    for (uint32_t i = 0; i < TASKS - 1; i++)
+        ask_alive_of(TASKS, i, 1, true);
+    turns();
+    assert_int_equal(w.answers, 0);
+    ask_alive_of(TASKS, TASKS - 1, 1, false);
+    turns();
+    assert_int_equal(w.answers, TASKS);
+    assert_int_equal(w.status, MUSTER_OK);
+    close_world();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +441,7 @@ int main(void)
         cmocka_unit_test(cancelling_twice_is_once),
         cmocka_unit_test(long_lists_arrive_before_they_are_many),
         cmocka_unit_test(who_is_alive_is_answered_again_and_asked_once),
+        cmocka_unit_test(more_than_a_thousand_ask_who_of_them_is_alive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,6 +41,29 @@ static void lap(const char *what)
     since = muster_now_ns();
 }
 
+static void answered_alive(struct mu_ask *ask)
+{
+    answers++;
+    failures += ask->status || ask->num_alive != GUESTS || ask->alive[GUESTS - 1] != GUESTS - 1 ||
+                ask->incarnations[GUESTS - 1] != INCARNATION(GUESTS - 1);
+}
+
+/* All of all, whose numbers would be too long a key. */
+static void who_is_alive(void)
+{
+    int32_t *all = calloc(GUESTS, sizeof *all);
+
+    for (int i = 0; i < GUESTS; i++)
+        all[i] = i;
+    for (int i = 0; i < GUESTS; i++) {
+        assert_int_equal(answers, 0);
+        guest(i)->answered = answered_alive;
+        mu_desk_alive(desk, &asks[i], i, all, GUESTS);
+    }
+    all_are_answered("who is alive");
+    free(all);
+}
+
 static void four_thousand_guests(void **state)
 {
     const struct mu_desk_options o = {.register_barrier = true, .shutdown_timeout_ns = 100000000000u};
@@ -71,6 +94,8 @@ static void four_thousand_guests(void **state)
         all_are_answered("a barrier");
     }
     lap("3 barriers");
+    who_is_alive();
+    lap("who is alive");
     for (int i = 0; i < GUESTS; i++) {
         snprintf(key, sizeof key, "topology/%d", i);
         mu_desk_get(desk, guest(i), key, strlen(key));

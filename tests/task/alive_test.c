@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "segment/segment.h"
+#include "task/alive.h"
 
 static const struct alive_act all = {{0, 1, 2}, 3};
 
@@ -250,6 +251,37 @@ static void repeated_calls_of_a_task_get_the_same_answer(void **state)
     stage_close();
 }
 
+/* The set is found again in its key, and a set of other tasks has another key. */
+static void assert_key(const int32_t *ids, uint32_t count)
+{
+    static char key[MU_ALIVE_KEY_MAX], other[MU_ALIVE_KEY_MAX];
+    static int32_t again[MU_ALIVE_MAX];
+    uint32_t len = mu_alive_key(ids, count, key), other_len;
+
+    assert_true(len <= sizeof key);
+    assert_int_equal(mu_alive_set(key, len, again), count);
+    assert_memory_equal(again, ids, count * sizeof *ids);
+    for (int without = 0; without < 2 && count > 1; without++) { /* the first, the last */
+        other_len = mu_alive_key(ids + without, count - 1, other);
+        assert_true(other_len != len || memcmp(other, key, len) != 0);
+    }
+}
+
+static void a_set_of_any_size_is_a_key(void **state)
+{
+    static const uint32_t sizes[] = {1, 2, 8, 999, 1000, 1001, 1024, 4096, 8191, 8192};
+    static int32_t ids[MU_ALIVE_MAX];
+
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (uint32_t step = 1; step * sizes[s] <= MU_ALIVE_MAX && step < 9; step++)
+            for (uint32_t first = 0; first < 2 && first + step * (sizes[s] - 1) < MU_ALIVE_MAX; first++) {
+                for (uint32_t i = 0; i < sizes[s]; i++)
+                    ids[i] = (int32_t)(first + i * step);
+                assert_key(ids, sizes[s]);
+            }
+}
+
 static void many_rounds_in_a_row_agree(void **state)
 {
     (void)state;
@@ -280,6 +312,7 @@ int main(void)
         CASE(alone_one_is_answered_at_once),
         CASE(six_calls_by_three_tasks_are_all_answered),
         CASE(repeated_calls_of_a_task_get_the_same_answer),
+        CASE(a_set_of_any_size_is_a_key),
         CASE(many_rounds_in_a_row_agree),
     };
 
