@@ -20,6 +20,7 @@ VERSIONS = {
     "tf-2.12": (("3.10", "3.11", "3.9"), ["tensorflow-cpu==2.12.1", "numpy<2"], [], "B"),
     "tf": (("3.12", "3.11", "3.10"), ["tensorflow-cpu"], [], "B"),
 }
+offline = []  # why, once pip could not reach anybody
 
 
 def interpreter(versions):
@@ -49,18 +50,20 @@ def pip(python, packages, log):
     log.flush()
     with open(log.name, errors="replace") as text:
         said = text.read()
-    network = re.findall(r"(?:NewConnectionError|NameResolutionError|ProxyError|ConnectTimeoutError|SSLError)[^\n]*", said)
-    errors = network[:1] or re.findall(r"ERROR: ([^\n]*)", said)[-1:] or ["exit status %d" % code]
-    return "pip cannot install %s: %s%s (all of it: %s)" % (
-        " ".join(packages), "no network? " if network else "", errors[0][:200], os.path.relpath(log.name, kit.TOP))
+    network = re.findall(r"((?:NewConnection|NameResolution|Proxy|ConnectTimeout|SSL)Error)", said)
+    if network:
+        offline.append("no network: %s %s" % (network[0], " ".join(re.findall(r"\[Errno [^'\n]*", said)[:1])))
+    errors = offline or re.findall(r"ERROR: ([^\n]*)", said)[-1:] or ["exit status %d" % code]
+    return "pip cannot install %s: %s (all of it: %s)" % (
+        " ".join(packages), errors[0][:200], os.path.relpath(log.name, kit.TOP))
 
 
 def make(name, path):
     """The environment, whole or not at all. None, or why there is none."""
     versions, packages, more, _ = VERSIONS[name]
     base, why = interpreter(versions)
-    if not base:
-        return why
+    if not base or offline:
+        return why or offline[0]
     free = shutil.disk_usage(kit.FOLDER).free
     if free < ROOM:
         return "%.1f GB are free for %s, 2 GB are needed" % (free / 1e9, os.path.relpath(path, kit.TOP))
@@ -93,8 +96,8 @@ def python_of(name, given):
     return None if why else os.path.join(path, "bin/python")
 
 
-def has(python, module):
-    return subprocess.run([python, "-c", "import " + module], capture_output=True, env=kit.clean_environment()).returncode == 0
+def can(python, code):
+    return subprocess.run([python, "-c", code], capture_output=True, env=kit.clean_environment()).returncode == 0
 
 
 def number(python, module):
