@@ -61,7 +61,8 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t streams = options->label ? 2 : (rlim_t)agent->catch_err;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
-    rlim_t guests = options->grpc ? 2 * (rlim_t)agent->num_tasks : 0; /* connections */
+    rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
+    rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
 
     return 64 + (rlim_t)agent->local_tasks * each + hosts + guests;
 }

@@ -47,6 +47,8 @@ struct mu_agent_grpc {
 
 /* The key in which the job says where that is, and what it does: "ADDRESS connections N parked M". */
 #define MU_AGENT_GRPC_KEY "muster/grpc"
+/* Of other hosts than the leader's: the same under this and the host's number, as in "muster/grpc-hosts/3". */
+#define MU_AGENT_GRPC_HOSTS_KEY "muster/grpc-hosts"
 
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 

@@ -134,6 +134,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
         if (!u->failed && mu_agent_has_task(agent, number))
             mu_agent_say_tail(agent, number);
         break;
+    case MU_TALK_DESK: mu_agent_hear_desk(agent, 0, u); break;
     case MU_TALK_OVER:
         b->told_status = (int)mu_unpack_u32(u) & 0xff;
         b->is_over = 1;

@@ -20,8 +20,10 @@ struct mu_agent_bridge;
 
 /* What the leader's agent tells each that comes. */
 struct mu_agent_orders {
-    uint32_t attempt;    /* of the job */
-    int colour[3];       /* its stdout and stderr show colours */
+    uint32_t attempt; /* of the job */
+    int colour[3];    /* its stdout and stderr show colours */
+    int serves;       /* the coordination service; then, as its desk does it: */
+    int register_barrier, shutdown_barrier;
     uint16_t ports[2];   /* for torch and JAX, on the host of task 0 */
     char master[300];    /* which is called this */
     char *directory;     /* where the job was started; NULL: the agent's own will do */

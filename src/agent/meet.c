@@ -378,6 +378,7 @@ static int prepare(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
     const struct mu_agent_hosts *hosts = b->options;
+    const struct mu_agent_grpc *grpc = agent->options->grpc;
     struct mu_agent_orders *orders = hosts->orders;
     const char *port = hosts->address && !hosts->list ? strrchr(hosts->address, ':') : NULL;
 
@@ -389,6 +390,9 @@ static int prepare(struct mu_agent *agent)
     orders->attempt = agent->attempt;
     orders->colour[1] = mu_agent_shows_colour(1);
     orders->colour[2] = mu_agent_shows_colour(2);
+    orders->serves = grpc != NULL;
+    orders->register_barrier = grpc && grpc->register_barrier;
+    orders->shutdown_barrier = grpc && grpc->shutdown_timeout_ns;
     mu_agent_orders_pack(&b->welcome, orders);
     if (b->welcome.failed) {
         mu_agent_say("out of memory");

@@ -13,7 +13,7 @@
 #include "agent/orders.h"
 #include "base/error.h"
 
-enum { ORDERS_FORM = 1, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
+enum { ORDERS_FORM = 2, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
 
 /* Which of the leader's variables are not for another host. */
 static int stays(const char *variable)
@@ -52,7 +52,8 @@ void mu_agent_orders_pack(struct mu_pack *p, const struct mu_agent_orders *order
     mu_pack_u32(p, ORDERS_FORM);
     mu_pack_text(p, muster_version());
     mu_pack_u32(p, orders->attempt);
-    mu_pack_u8(p, (uint8_t)((orders->colour[1] ? 1 : 0) | (orders->colour[2] ? 2 : 0)));
+    mu_pack_u8(p, (uint8_t)((orders->colour[1] ? 1 : 0) | (orders->colour[2] ? 2 : 0) | (orders->serves ? 4 : 0) |
+                            (orders->register_barrier ? 8 : 0) | (orders->shutdown_barrier ? 16 : 0)));
     mu_pack_u16(p, orders->ports[0]);
     mu_pack_u16(p, orders->ports[1]);
     mu_pack_text(p, orders->master);
@@ -111,6 +112,9 @@ enum muster_status mu_agent_orders_unpack(const void *bytes, size_t len, struct 
     bits = mu_unpack_u8(&u);
     ret_orders->colour[1] = bits & 1;
     ret_orders->colour[2] = bits >> 1 & 1;
+    ret_orders->serves = bits >> 2 & 1;
+    ret_orders->register_barrier = bits >> 3 & 1;
+    ret_orders->shutdown_barrier = bits >> 4 & 1;
     ret_orders->ports[0] = mu_unpack_u16(&u);
     ret_orders->ports[1] = mu_unpack_u16(&u);
     mu_unpack_text(&u, ret_orders->master, sizeof ret_orders->master);

@@ -121,6 +121,7 @@ struct mu_agent {
     uv_timer_t grpc_timer;
     int grpc_stopped;
     char grpc_way[160], grpc_note[220]; /* its address for the tasks; what stands in its key */
+    struct mu_lanes *lanes;             /* by which it asks the leader's host; NULL: there are no others */
     struct mu_health *health;
     int gpu_failed;                 /* the root cause is a GPU's failure */
     struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
@@ -176,6 +177,9 @@ void mu_agent_guard_died(struct mu_agent *agent);
 int mu_agent_serve_grpc(struct mu_agent *agent);
 /* Something has happened to a task: whoever waits there may have his answer. */
 void mu_agent_look_grpc(struct mu_agent *agent);
+/* What a desk of another host tells ours; what its service does. */
+void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+void mu_agent_hear_service(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 /* Answer all that waits, and end; clients have so long to take that in. */
 void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns);
 

@@ -19,6 +19,7 @@ enum mu_agent_talk {
     MU_TALK_TOLD = 5,    /* u32 signal: somebody wants the job to end */
     MU_TALK_GONE = 6,    /* u32 task, u8 it is in error, text: it has ended, and nobody knows how */
     MU_TALK_STOPPED = 7, /* its tasks are stopped, and it will not mind our silence until we go on */
+    MU_TALK_SERVES = 8,  /* text: its coordination service, as that stands in MU_AGENT_GRPC_KEY */
     /* from the leader */
     MU_TALK_SIGNAL = 16, /* u32 signal: to every task */
     MU_TALK_END = 17,    /* SIGTERM, and SIGKILL after the grace */
@@ -27,6 +28,8 @@ enum mu_agent_talk {
     MU_TALK_OVER = 20,   /* u32 exit status of the job: go */
     MU_TALK_STOP = 21,   /* ^Z: stop the tasks, and say so: this agent will be stopped, too */
     MU_TALK_GO = 22,     /* it goes on, or was not stopped: so shall they */
+    /* both ways */
+    MU_TALK_DESK = 32, /* u32 word, u32 round, u32 task, u32 attempt, u32 code, text: mu_desk_told() */
 };
 
 #endif

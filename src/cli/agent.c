@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/grpc.h"
 #include "cli/run.h"
 
 #define HOSTS_FILE "/etc/hosts"
@@ -20,6 +21,7 @@ struct agent {
     struct mu_launch_node node;
     struct mu_agent_hosts hosts;
     struct mu_agent_orders orders;
+    struct mu_agent_grpc grpc;
     char leader[300];
 };
 
@@ -241,6 +243,8 @@ static int run_led(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     job->apps.by_default = agent->orders.num_tasks;
     code = mu_cli_parse(&words, count, agent->orders.words);
     if (!code)
+        code = mu_cli_take_grpc(&words, &agent->grpc, &job->options);
+    if (!code)
         code = mu_cli_job_take(&words, job, place_led);
     job->options.metrics = NULL;
     agent->hosts.watches_stdin &= !takes_input(job);
@@ -280,7 +284,9 @@ static int run_own(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
         job->options.job = agent->orders.job;
     else
         mu_agent_find_master(&agent->hosts, agent->orders.master, sizeof agent->orders.master);
-    code = mu_cli_job_take(call, job, job->options.hosts ? place_own : NULL);
+    code = mu_cli_take_grpc(call, &agent->grpc, &job->options);
+    if (!code)
+        code = mu_cli_job_take(call, job, job->options.hosts ? place_own : NULL);
     if (!code && job->apps.count > 1)
         code = mu_cli_usage(call, "an agent has one command: ':' is for 'muster run'");
     return code ? code : mu_agent_run(&job->options);
@@ -364,6 +370,8 @@ static const struct mu_cli_option agent_options[] = {
     {MU_OPT_ADOPT, 0, "adopt", "JOB", "supervise a job that has survived its launcher"},
     MU_CLI_END_OPTIONS,
     MU_CLI_METRICS,
+    {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks here"},
+    MU_CLI_GRPC_OPTIONS,
     MU_CLI_END,
 };
 

@@ -1,5 +1,5 @@
 /*
- * cli/grpc.c: what `muster run` and `muster serve` say of the coordination service.
+ * cli/grpc.c: what `muster run`, `muster agent` and `muster serve` say of the coordination service.
  */
 #include "cli/grpc.h"
 
@@ -59,7 +59,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
     size_t answer = 0;
     int code;
 
-    if (!address && call->verb == &mu_cli_run)
+    if (!address && call->verb != &mu_cli_serve)
         return refuse_others(call);
     *grpc = (struct mu_agent_grpc){
         .address = address && *address ? address : MU_CLI_GRPC_ADDRESS,
@@ -67,9 +67,6 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
         .shutdown_timeout_ns = SHUTDOWN_NS,
         .recoverable = call->values[MU_OPT_GRPC_RECOVERABLE] != NULL,
     };
-    if (call->values[MU_OPT_HOSTS] || call->values[MU_OPT_HOSTFILE])
-        return mu_cli_usage(call, "--grpc is for jobs of one host yet: each host's tasks would need an address of "
-                                  "their own agent ('muster serve' serves clients on other hosts)");
     options->grpc = grpc;
     options->heartbeat_timeout_ns = BEATS_NS;
     code = mu_cli_duration(call, MU_OPT_REGISTER_TIMEOUT, &grpc->register_timeout_ns);

@@ -239,18 +239,59 @@ static void time_groups(struct mu_cli_picture *picture)
 }
 
 /* "127.0.0.1:4711 connections 4 parked 8": any task could have written something else there. */
-static void take_grpc(struct muster *muster, struct mu_cli_picture *picture)
+static void read_grpc(struct mu_cli_grpc *grpc, const void *value, size_t len)
 {
-    struct mu_cli_grpc *grpc = &picture->grpc;
+    char text[256] = "";
+
+    memcpy(text, value, len < sizeof text ? len : sizeof text - 1);
+    if (sscanf(text, "%159s connections %u parked %u", grpc->address, &grpc->connections, &grpc->parked) != 3)
+        *grpc = (struct mu_cli_grpc){.connections = 0};
+}
+
+/* Of other hosts than the leader's, from "muster/grpc-hosts/3". */
+static void take_grpc_hosts(struct muster *muster, struct mu_cli_picture *picture)
+{
+    struct muster_kv_list *list;
+
+    if (muster_kv_get_dir(muster, MU_AGENT_GRPC_HOSTS_KEY, MUSTER_NTS, &list) != MUSTER_OK)
+        return;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct muster_kv_entry *entry = &list->entries[i];
+        const char *number = strrchr(entry->key, '/');
+        unsigned long host = number ? strtoul(number + 1, NULL, 10) : 0;
+
+        if (host > 0 && host < picture->num_hosts)
+            read_grpc(&picture->hosts[host].grpc, entry->value, entry->value_len);
+    }
+    muster_kv_list_free(list);
+}
+
+static void take_grpc_key(struct muster *muster, const char *key, struct mu_cli_grpc *grpc)
+{
     char text[256];
     size_t len;
 
-    if (picture->creator_gone || picture->segment.closed ||
-        muster_kv_try_get(muster, MU_AGENT_GRPC_KEY, MUSTER_NTS, text, sizeof text - 1, &len, NULL) != MUSTER_OK)
+    if (muster_kv_try_get(muster, key, MUSTER_NTS, text, sizeof text - 1, &len, NULL) == MUSTER_OK)
+        read_grpc(grpc, text, len);
+}
+
+/* On another host than the leader's its agent sees to it that there are copies of the leader's and of its own. */
+static void take_grpc(struct muster *muster, struct mu_cli_picture *picture)
+{
+    char key[64];
+
+    if (picture->creator_gone || picture->segment.closed)
         return;
-    text[len] = 0;
-    if (sscanf(text, "%159s connections %u parked %u", grpc->address, &grpc->connections, &grpc->parked) != 3)
-        grpc->address[0] = 0;
+    take_grpc_key(muster, MU_AGENT_GRPC_KEY, &picture->grpc);
+    if (!picture->num_hosts)
+        return;
+    picture->hosts[0].grpc = picture->grpc;
+    snprintf(key, sizeof key, MU_AGENT_GRPC_HOSTS_KEY "/%u", picture->own_host);
+    if (picture->own_host > 0)
+        take_grpc_key(muster, key, &picture->hosts[picture->own_host].grpc);
+    else
+        take_grpc_hosts(muster, picture);
+    picture->grpc = picture->hosts[picture->own_host].grpc;
 }
 
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,

@@ -46,15 +46,16 @@ struct mu_cli_finding {
     char text[640];
 };
 
-struct mu_cli_host {
-    struct mu_host_view view;
-    uint32_t connected, in_error; /* of its tasks */
-};
-
 /* The coordination service, as its agent noted it. */
 struct mu_cli_grpc {
     char address[160]; /* "": none is served */
     unsigned connections, parked;
+};
+
+struct mu_cli_host {
+    struct mu_host_view view;
+    uint32_t connected, in_error; /* of its tasks */
+    struct mu_cli_grpc grpc;
 };
 
 struct mu_cli_picture {
@@ -68,7 +69,7 @@ struct mu_cli_picture {
     struct mu_meeting *meetings;
     size_t num_meetings;
     uint64_t keys, key_bytes;
-    struct mu_cli_grpc grpc;
+    struct mu_cli_grpc grpc;   /* of several hosts this one's */
     struct mu_cli_host *hosts; /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
     int in_error; /* some non-recoverable task is: */

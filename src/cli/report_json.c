@@ -115,6 +115,19 @@ static void json_segment(struct mu_cli_json *json, const struct mu_cli_picture *
     mu_cli_json_unsigned(json, "value_bytes", picture->key_bytes);
 }
 
+static void json_grpc(struct mu_cli_json *json, const struct mu_cli_grpc *grpc)
+{
+    if (!grpc->address[0]) {
+        mu_cli_json_null(json, "grpc");
+        return;
+    }
+    mu_cli_json_open(json, "grpc", '{');
+    mu_cli_json_text(json, "address", grpc->address);
+    mu_cli_json_unsigned(json, "connections", grpc->connections);
+    mu_cli_json_unsigned(json, "parked", grpc->parked);
+    mu_cli_json_close(json, '}');
+}
+
 static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *picture)
 {
     mu_cli_json_unsigned(json, "host", picture->own_host);
@@ -143,22 +156,10 @@ static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *pi
         mu_cli_json_unsigned(json, "connects", view->connects);
         mu_cli_json_unsigned(json, "calls", view->asking);
         json_known(json, "agent_pid", view->agent_pid != 0, view->agent_pid);
+        json_grpc(json, &host->grpc);
         mu_cli_json_close(json, '}');
     }
     mu_cli_json_close(json, ']');
-}
-
-static void json_grpc(struct mu_cli_json *json, const struct mu_cli_grpc *grpc)
-{
-    if (!grpc->address[0]) {
-        mu_cli_json_null(json, "grpc");
-        return;
-    }
-    mu_cli_json_open(json, "grpc", '{');
-    mu_cli_json_text(json, "address", grpc->address);
-    mu_cli_json_unsigned(json, "connections", grpc->connections);
-    mu_cli_json_unsigned(json, "parked", grpc->parked);
-    mu_cli_json_close(json, '}');
 }
 
 void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)

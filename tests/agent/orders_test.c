@@ -25,6 +25,8 @@ static struct mu_agent_orders orders_of(void)
 {
     return (struct mu_agent_orders){.attempt = 3,
                                     .colour = {0, 1, 0},
+                                    .serves = 1,
+                                    .shutdown_barrier = 1,
                                     .ports = {4711, 4712},
                                     .master = "fd00::1",
                                     .directory = "/home/me/job",
@@ -44,6 +46,9 @@ static void orders_come_as_they_were_given(void **state)
     assert_int_equal(got.attempt, 3);
     assert_int_equal(got.colour[1], 1);
     assert_int_equal(got.colour[2], 0);
+    assert_int_equal(got.serves, 1);
+    assert_int_equal(got.register_barrier, 0);
+    assert_int_equal(got.shutdown_barrier, 1);
     assert_int_equal(got.ports[0], 4711);
     assert_int_equal(got.ports[1], 4712);
     assert_string_equal(got.master, "fd00::1");

@@ -64,7 +64,7 @@ for bad in 'nonsense' '127.0.0.1:99999' 'unix:' '0.0.0.0:0'; do
     out_is_empty
     err_is_one_line
 done
-for words in '--hosts localhost:1,b:1' --survive '--register-timeout 0' '--register-barrier=maybe' '--grpc-cert /none' \
+for words in --survive '--hosts localhost:1,b:1 --survive --output x' '--register-timeout 0' '--register-barrier=maybe' '--grpc-cert /none' \
     '--grpc-key /none' '--grpc-ca /none' '--grpc-peer-uri spiffe://x/' '--shutdown-timeout x'; do
     check 2 run --grpc $words true
     err_is_one_line

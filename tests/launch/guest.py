@@ -3,8 +3,8 @@
 
     guest.py [--address A] [--task I] WORD...
 
-The words are done in order: register, poll (in the background), set K V, get K, try K, barrier ID, alive, shutdown,
-reset, say TEXT, await FILE (until it is there), kill (itself, by SIGKILL), exit N, hold (until the poll has been
+The words are done in order: register, poll (in the background), set K V, get K, try K, barrier ID, alive, report TEXT (an
+error of its own), shutdown, reset, say TEXT, await FILE (until it is there), kill (itself, by SIGKILL), exit N, hold (until the poll has been
 answered: it prints the answer). By default the address and the number are those of the environment. A refusal is printed,
 "CODE: text", and ends it with status 9. Every wait is bounded. The messages' module is made by guests.sh.
 """
@@ -80,6 +80,9 @@ class Guest:
             elif word == "alive":
                 tasks = range(int(os.environ["MUSTER_NUM_TASKS"]))
                 tell(*self.call("GetAliveTasks", requesting_task_id=self.task, task_ids=tasks).alive_task_ids)
+            elif word == "report":
+                self.call("ReportErrorToService", error_code=13, error_message=next(words).encode(),
+                          source_task_id=self.task)
             elif word == "shutdown":
                 self.call("ShutdownTask", source_task_id=self.task)
             elif word == "say":
