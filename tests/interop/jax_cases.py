@@ -1,4 +1,5 @@
 """The cases of `make interop` for JAX: unmodified programs (programs/*.py), and what must come of each."""
+import json
 import os
 import re
 import signal
@@ -20,6 +21,46 @@ def sums(version, python, count):
     verdict(version, "muster run -n %d --grpc -- train.py, which calls initialize() alone" % count,
             None if code == 0 and len(said) == count else "exit status %s\n%s" % (code, text),
             said[0] if said else "")
+
+
+def rsh_to_here(folder):
+    """What stands for ssh: the other host is this machine again."""
+    path = os.path.join(folder, "rsh")
+    with open(path, "w") as script:
+        script.write("#!/bin/sh\nshift\neval \"exec $*\"\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def two_hosts(version, python):
+    with tempfile.TemporaryDirectory() as folder:
+        code, text = kit.under_run(version + "-hosts", 4, python, "train.py", "--hosts", "localhost:2,b:2", "--rsh",
+                                   rsh_to_here(folder))
+        said = re.findall(r"process \d+ of 4, jax [\d.]+: ([a-z_, ]+)", text.replace("process ", "\nprocess "))
+        verdict(version, "muster run --hosts localhost:2,b:2 --grpc -- train.py: each host's agent serves its own",
+                None if code == 0 and len(said) == 4 else "exit status %s\n%s" % (code, text), said[0] if said else "")
+
+
+def one_of_two_hosts_killed(version, python):
+    name = "%s-hosts-killed" % version
+    job = "interop-%d" % os.getpid()
+    program = "exec '%s' '%s' $MUSTER_GRPC_ADDRESS 4 $RANK 10" % (python, os.path.join(kit.HERE, "programs/stays.py"))
+    with tempfile.TemporaryDirectory() as folder:
+        log, process = kit.start(name, [kit.MUSTER, "run", "--job", job, "--grpc", "--label", "--kill-on-fail=no", "--hosts",
+                                        "localhost:2,b:2", "--rsh", rsh_to_here(folder), "--", "sh", "-c", program])
+        try:
+            text = kit.until(log, process, lambda text: text.count("computes") == 4)
+            tasks = json.loads(subprocess.run([kit.MUSTER, "task", "list", "--job", job, "--json"], capture_output=True,
+                                              env=kit.clean_environment()).stdout or "{}").get("tasks", [])
+            if len(tasks) == 4 and tasks[2]["pid"]:
+                os.kill(tasks[2]["pid"], signal.SIGKILL)
+            text = kit.until(log, process, lambda text: False)
+        finally:
+            process.kill()
+            process.wait()
+    told = [task for task in (0, 1, 3) if re.search(r"(?m)^\[%d\].*task[ :]2 \(pid \d+ on host b\)" % task, text)]
+    verdict(version, "one of 4 killed, on the other of two hosts: each survivor is told its name",
+            None if told == [0, 1, 3] else "those who said so: %s\n%s" % (told, text))
 
 
 def by_arguments(version, python):
@@ -193,6 +234,8 @@ def all_cases(version, python, ask):
         if version != "0.4.26":  # whose CPUs have no collectives
             sums(version, python, 2)
             sums(version, python, 4)
+            two_hosts(version, python)
+            one_of_two_hosts_killed(version, python)
         by_arguments(version, python)
         late_joiner(version, python)
         straggler(version, python)

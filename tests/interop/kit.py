@@ -143,6 +143,18 @@ def under_run(name, count, python, program, *options):
         return code, text.read()
 
 
+def until(log, process, holds):
+    """What the process has said when that holds, or it has ended, or all the time has passed."""
+    end = time.monotonic() + MINUTES
+    while True:
+        ended = process.poll() is not None or time.monotonic() > end
+        with open(log, errors="replace") as lines:
+            text = lines.read()
+        if ended or holds(text):
+            return text
+        time.sleep(0.05)  # sleep: between two looks
+
+
 def all_end_well(version, what, programs, wanted=(0,)):
     """The last line of the first is told, for it says what it has done."""
     codes = [program.end() for program in programs]
