@@ -7,6 +7,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kv/change.h"
@@ -128,8 +129,12 @@ static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const c
 static void ask_leader(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
 {
     struct mu_parked *p = ask->parked;
+    size_t shown = key_len < SHOWN ? key_len : SHOWN;
+    char *copy = calloc(1, shown + 1);
 
-    p->owned[0] = strndup(key, key_len < SHOWN ? key_len : SHOWN);
+    if (copy)
+        memcpy(copy, key, shown);
+    p->owned[0] = copy;
     mu_far_wish(desk, p->at, p);
     mu_desk_deliver(desk);
 }
