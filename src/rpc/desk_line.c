@@ -172,6 +172,22 @@ static void process_ended(uv_poll_t *poll, int status, int events)
     mu_desk_deliver(desk);
 }
 
+/* All of them, also those that are answered because another one is dropped. */
+static void drop_asks(struct mu_desk *desk, const struct mu_line *line)
+{
+    bool delivering = desk->delivering;
+
+    desk->delivering = true; /* nobody is called back meanwhile */
+    while (line->parked)
+        mu_desk_drop(desk, line->parked->ask);
+    for (struct mu_parked *p = desk->ready.first, *next; p; p = next) {
+        next = p->next;
+        if (p->ask->line == line)
+            mu_desk_drop(desk, p->ask);
+    }
+    desk->delivering = delivering;
+}
+
 void mu_desk_hang_up(struct mu_line *line, const char *why)
 {
     struct mu_desk *desk = line->desk;
@@ -179,8 +195,7 @@ void mu_desk_hang_up(struct mu_line *line, const char *why)
     char text[MU_TEXT_MAX];
     bool entered;
 
-    while (line->parked)
-        mu_desk_drop(desk, line->parked->ask);
+    drop_asks(desk, line);
     stop_listening(line);
     if (strncmp(why, "closed by", 9) == 0 || strncmp(why, "reset by", 8) == 0)
         snprintf(text, sizeof text, "its connection (%s) was %s without a shutdown", line->name, why);
