@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "segment/hosts.h"
 
 void mu_call_done(struct mu_call *c)
 {
@@ -156,4 +157,27 @@ enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n
             c->ids[kept++] = c->ids[i];
     c->num = kept;
     return MUSTER_OK;
+}
+
+enum muster_status mu_call_take_own_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                         size_t count)
+{
+    enum muster_status status = MUSTER_OK;
+
+    if (count) {
+        status = mu_call_take_list(c, n, task_ids, count);
+    } else {
+        c->num = n->seg->local_tasks;
+        c->ids = malloc((c->num + 1) * sizeof *c->ids);
+        if (!c->ids)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
+        for (uint32_t i = 0; i < c->num; i++)
+            c->ids[i] = n->seg->first_task + i;
+    }
+    for (uint32_t i = 0; i < c->num && !status; i++)
+        if (!mu_is_local_task(n->seg, c->ids[i]))
+            status = mu_fail(MUSTER_INVALID_ARGUMENT,
+                             "task %u is on another host, and barrier %s is this host's own (its id begins with %s)",
+                             c->ids[i], n->id, MUSTER_BARRIER_HOST);
+    return status;
 }

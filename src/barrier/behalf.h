@@ -17,6 +17,8 @@
 #ifndef MU_BARRIER_BEHALF_H
 #define MU_BARRIER_BEHALF_H
 
+#include <inttypes.h>
+
 #include "barrier/state.h"
 #include "base/pack.h"
 
@@ -45,6 +47,10 @@ struct mu_call {
     enum muster_status result;
     char *text; /* malloc()ed; NULL: none */
 };
+/* Said to a call in whose place another one of its task is: the barrier, the instance. */
+#define MU_CALL_SUPERSEDED                                                                                             \
+    "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64                                        \
+    " from the same task, or the task has been set in error"
 void mu_call_done(struct mu_call *c); /* frees the list and the text */
 /* The result as a status with its sentence. */
 enum muster_status mu_call_result(const struct mu_call *c);
@@ -81,8 +87,9 @@ void mu_named_done(struct mu_named *n);
 bool mu_barrier_is_hosts(const char *id);
 
 /* What an answer to another host says besides: the instance had ended before the call came; another call of the task
- * has taken its place in an instance that is open; it had not to wait. */
-enum { MU_MEET_REPLAYED = 1, MU_MEET_SUPERSEDED = 2, MU_MEET_AT_ONCE = 4 };
+ * has taken its place in an instance that is open; it had not to wait; the task is another process by now, and it was
+ * not made. */
+enum { MU_MEET_REPLAYED = 1, MU_MEET_SUPERSEDED = 2, MU_MEET_AT_ONCE = 4, MU_MEET_REPLACED = 8 };
 /* A call as bytes for another host, and back; *id: room for MUSTER_BARRIER_ID_MAX + 1. False: not well formed. */
 void mu_call_pack(struct mu_pack *p, const char *id, const struct mu_call *c);
 bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu_call *c);
@@ -90,6 +97,11 @@ bool mu_call_unpack(struct mu_unpack *u, uint32_t num_tasks, char *id, struct mu
 /* Checks and sorts a list of participants into the call; count 0: all tasks. */
 enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
                                      size_t count);
+
+/* The same of a barrier of a host's own, in a job of several: count 0 is the host's tasks, and no others may be in it.
+ */
+enum muster_status mu_call_take_own_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
+                                         size_t count);
 
 /* In order, as if one after the other. A failure (no memory, no room, damage): none has been made. */
 enum muster_status mu_named_arrive(struct mu_named *n, struct mu_call *const *calls, uint32_t count);

@@ -84,30 +84,6 @@ static bool is_elsewhere(const struct mu_named *n)
     return mu_is_follower(n->seg) && !mu_barrier_is_hosts(n->id);
 }
 
-/* Of a host's own barrier: its tasks. */
-static enum muster_status take_local_list(struct mu_call *c, const struct mu_named *n, const int32_t *task_ids,
-                                          size_t count)
-{
-    enum muster_status status = MUSTER_OK;
-
-    if (count) {
-        status = mu_call_take_list(c, n, task_ids, count);
-    } else {
-        c->num = n->seg->local_tasks;
-        c->ids = malloc((c->num + 1) * sizeof *c->ids);
-        if (!c->ids)
-            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", n->id);
-        for (uint32_t i = 0; i < c->num; i++)
-            c->ids[i] = n->seg->first_task + i;
-    }
-    for (uint32_t i = 0; i < c->num && !status; i++)
-        if (!mu_is_local_task(n->seg, c->ids[i]))
-            status = mu_fail(MUSTER_INVALID_ARGUMENT,
-                             "task %u is on another host, and barrier %s is this host's own (its id begins with %s)",
-                             c->ids[i], n->id, MUSTER_BARRIER_HOST);
-    return status;
-}
-
 /* An observer is told so first, whatever else is wrong. */
 static enum muster_status prepare(struct muster *m, struct mu_ctx *ctx, struct mu_named *n, struct mu_call *c,
                                   const char *id, const int32_t *task_ids, size_t count)
@@ -119,7 +95,7 @@ static enum muster_status prepare(struct muster *m, struct mu_ctx *ctx, struct m
     if (m->task_id < 0)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "an observer cannot take part in a barrier");
     if (!status)
-        status = mu_is_bridged(n->seg) && mu_barrier_is_hosts(n->id) ? take_local_list(c, n, task_ids, count)
+        status = mu_is_bridged(n->seg) && mu_barrier_is_hosts(n->id) ? mu_call_take_own_list(c, n, task_ids, count)
                                                                      : mu_call_take_list(c, n, task_ids, count);
     if (!status)
         status = know_attempt(m, n, c);

@@ -225,10 +225,7 @@ static bool answered(struct mu_call *c, const struct mu_barrier *b, const char *
     if (c->place < 0 || (uint32_t)c->place >= b->h.num || mu_barrier_id(b, (uint32_t)c->place) != c->task ||
         (b->marks[c->place] & ~MU_MARK_UNTOLD) !=
             (c->number | MU_MARK_ARRIVED)) { /* called again, or in error itself */
-        snprintf(text, sizeof text,
-                 "Cancelled because there's a more recent barrier call for %.100s::%" PRIu64
-                 " from the same task, or the task has been set in error",
-                 id, c->counter);
+        snprintf(text, sizeof text, MU_CALL_SUPERSEDED, id, c->counter);
         answer(c, MUSTER_CANCELLED, text);
         return true;
     }

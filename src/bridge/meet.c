@@ -72,7 +72,7 @@ static void arrive(struct mu_core *core, struct mu_named *n, struct meeting *m)
             who[count++] = w;
         } else if (ready == REPLACED) {
             mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", n->id, w->call.task);
-            answer_barrier(core, w, MUSTER_FAILED_PRECONDITION, NULL, 0, 0);
+            answer_barrier(core, w, MUSTER_FAILED_PRECONDITION, NULL, 0, MU_MEET_REPLACED);
         }
     }
     if (count)

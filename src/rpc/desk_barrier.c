@@ -255,7 +255,9 @@ static enum muster_status arrive(struct mu_desk *desk, struct mu_ctx *ctx, const
     enum muster_status status = mu_named_turn_to(n, ctx, w->id);
 
     if (!status)
-        status = mu_call_take_list(c, n, w->tasks, w->count);
+        status = mu_is_bridged(desk->seg) && mu_barrier_is_hosts(w->id)
+                     ? mu_call_take_own_list(c, n, w->tasks, w->count)
+                     : mu_call_take_list(c, n, w->tasks, w->count);
     if (status)
         return status;
     mu_desk_record(desk, w->task, &r, NULL);
@@ -347,6 +349,12 @@ static void call(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *
     }
 }
 
+/* It lies in the leader's segment, and not here. A barrier of a host's own lies in that host's. */
+static bool is_far(const struct mu_desk *desk, const char *id)
+{
+    return desk->far && !mu_barrier_is_hosts(id);
+}
+
 /* The id as a string; false: it was answered. */
 static bool take_id(struct mu_ask *ask, const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1])
 {
@@ -399,7 +407,7 @@ void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, con
     if (!is_member(desk, ask, task, text))
         return;
     mu_desk_look_tasks(desk);
-    if (desk->far)
+    if (is_far(desk, text))
         mu_far_meet(desk, ask,
                     &(struct mu_far_meeting){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
     else
@@ -418,7 +426,7 @@ void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, cons
 
     if (mu_desk_refuses(desk, ask) || !take_id(ask, id, id_len, text) || !is_member(desk, ask, task, text))
         return;
-    if (desk->far) {
+    if (is_far(desk, text)) {
         mu_far_cancel(desk, ask, task, text, c.asked);
         mu_desk_deliver(desk);
         return;

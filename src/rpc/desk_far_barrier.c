@@ -49,8 +49,10 @@ static void met(struct mu_far_call *call, enum muster_status status, const char 
     bool open = mu_unpack_u8(body) != 0;
     uint64_t present = mu_unpack_u64(body);
     uint8_t flags = mu_unpack_u8(body);
-    unsigned payload = said && !(flags & MU_MEET_SUPERSEDED) ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE;
+    bool superseded = flags & (MU_MEET_SUPERSEDED | MU_MEET_REPLACED);
+    unsigned payload = said && !superseded ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE;
     struct mu_ask *ask = call->p ? call->p->ask : NULL;
+    char words[MUSTER_BARRIER_ID_MAX + 160];
 
     if (!ask) { /* it was given up */
         mu_far_free(call);
@@ -60,6 +62,11 @@ static void met(struct mu_far_call *call, enum muster_status status, const char 
         status = mu_far_malformed(call);
         text = muster_last_error();
         payload = MU_PAYLOAD_NONE;
+    }
+    if (flags & MU_MEET_REPLACED) { /* as if it had been made before the task came anew */
+        status = MUSTER_CANCELLED;
+        snprintf(words, sizeof words, MU_CALL_SUPERSEDED, m->id, m->asked);
+        text = words;
     }
     call->p->owned[0] = strdup(m->id);
     ask->barrier_id = call->p->owned[0] ? call->p->owned[0] : "";
@@ -133,7 +140,8 @@ void mu_far_meet(struct mu_desk *desk, struct mu_ask *ask, const struct mu_far_m
     snprintf(m->id, sizeof m->id, "%s", wanted->id);
     m->call.answered = met;
     m->call.freed = meet_freed;
-    snprintf(m->call.what, sizeof m->call.what, "barrier %.60s::%" PRIu64, wanted->id, wanted->asked);
+    snprintf(m->call.what, sizeof m->call.what, "barrier %.60s::%" PRId64, wanted->id,
+             mu_barrier_number(wanted->asked));
     fill_caller(desk, &m->call, wanted->task);
     if (!mu_far_park(desk, ask, &desk->far->meets, &m->call, MU_OP_BARRIER_WAIT, &request, m->request.len))
         return;
@@ -159,7 +167,7 @@ void mu_far_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const
     }
     call->answered = cancelled;
     ask->barrier_id = "";
-    snprintf(call->what, sizeof call->what, "barrier %.60s::%" PRIu64, id, asked);
+    snprintf(call->what, sizeof call->what, "barrier %.60s::%" PRId64, id, mu_barrier_number(asked));
     fill_caller(desk, call, task);
     mu_pack_text(&request, id);
     mu_pack_u64(&request, asked);
@@ -292,11 +300,11 @@ void mu_far_meetings_stop(struct mu_desk *desk)
         struct meet *m = p->at;
 
         mu_far_end(&m->call);
-        snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRIu64, m->id,
-                 m->asked);
+        snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRId64, m->id,
+                 mu_barrier_number(m->asked));
         p->owned[0] = strdup(m->id);
         p->ask->barrier_id = p->owned[0] ? p->owned[0] : "";
-        p->ask->counter = (int64_t)m->asked;
+        p->ask->counter = mu_barrier_number(m->asked);
         p->ask->replayed = false;
         mu_far_done(&m->call, MUSTER_ABORTED, MU_PAYLOAD_BARRIER, text);
     }
