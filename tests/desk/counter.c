@@ -13,6 +13,7 @@ enum { GUESTS = 80 };
 
 struct mu_desk *desk;
 uv_loop_t counter_loop;
+bool counter_is_far;
 static struct mu_line *lines[GUESTS];
 static struct asked *asks;
 static unsigned answers;
@@ -268,8 +269,19 @@ struct reply counter_hear(int player)
     return stage_hear(player);
 }
 
+/* Whatever was asked before has come to the leader. */
+static void settle(void)
+{
+    struct asked *a = ask(-1);
+
+    mu_desk_increment(desk, &a->ask, "settled", 7, 1);
+    until_answered(a);
+}
+
 void counter_waits(struct asked *a, const char *file, int line)
 {
+    if (counter_is_far)
+        settle();
     counter_turn();
     if (!a->answered)
         return;

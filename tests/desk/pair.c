@@ -129,24 +129,27 @@ void counter_open_far(uint32_t tasks, const struct mu_desk_options *options, uin
     pair_open(&c, options);
     desk = pair_desks[1];
     stage_observer = observers[1];
+    counter_is_far = true;
 }
 
 void counter_close_far(void)
 {
     stage_observer = NULL;
+    counter_is_far = false;
     pair_close();
 }
 
 int counter_strike_far(void **state)
 {
     stage_observer = NULL;
+    counter_is_far = false;
     return pair_strike(state);
 }
 
-void counter_is_near(void **state)
+void counter_near_alone(void **state)
 {
     (void)state;
-    print_message("skipped: its players are tasks of the leader's host\n");
+    print_message("skipped: of the leader's host alone\n");
     skip();
 }
 

@@ -289,10 +289,11 @@ static void six_questions_by_three_tasks_are_all_answered(void **state)
         a[i] = do_alive(i % 3, all, 3);
     for (int i = 0; i < 6; i++)
         assert_alive(a[i], all, 3);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 5; i++)
         a[i] = do_alive(i / 2, all, 3);
-    for (int i = 0; i < 5; i++) /* the last one begins another round */
+    for (int i = 0; i < 5; i++)
         assert_alive(a[i], all, 3);
+    a[5] = do_alive(2, all, 3); /* begins another round */
     assert_waits(a[5]);
     do_alive(0, all, 3);
     do_alive(1, all, 3);
@@ -421,7 +422,7 @@ int main(void)
         CASE(a_question_that_is_given_up_stands),
         CASE(a_stop_ends_questions),
         CASE(incarnation_zero_is_one_like_any),
-        CASE(questions_are_bounded_by_what_they_take),
+        NEAR_CASE(questions_are_bounded_by_what_they_take),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
