@@ -67,6 +67,7 @@ struct mu_named {
     size_t capacity;
     bool exists, caught_up;         /* within an edit, */
     bool rings;                     /* it ends an instance in which somebody may wait for whom the agent calls */
+    bool is_heard;                  /* whom the bell would wake calls here itself, and looks at what it has changed */
     uint32_t missing;               /* how many have not come; UINT32_MAX: not counted */
     struct mu_task_record *records; /* of all tasks, */
     uint64_t records_version;       /* as of this version; 0: not read */

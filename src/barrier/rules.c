@@ -514,7 +514,7 @@ static enum muster_status edit(struct work *w, mu_edit_fn fn)
         answer(w->calls[0], MUSTER_OK, "");
         w->calls[0]->counter = e.done->result[0];
     }
-    if (w->n->rings)
+    if (w->n->rings && !w->n->is_heard)
         mu_bell_ring(w->n->seg);
     return status;
 }

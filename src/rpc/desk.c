@@ -291,6 +291,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->report_of = -1;
     desk->registered = have_all_been_here(desk);
     begin_listening(desk);
+    desk->named.is_heard = desk->listener != NULL;
     *ret_desk = desk;
     return MUSTER_OK;
 }
