@@ -64,6 +64,8 @@ struct calls {
     bool any_record;
     struct deletion *deletions; /* the leader's, that are under way (kv_ops.c) */
     uint64_t delete_at;         /* UINT64_MAX: none is */
+    uint64_t deleted_at;        /* the turn of the last piece */
+    uint32_t delete_of;         /* the host that it was for */
 };
 
 /* A call of ours to the leader. False: no memory. */

@@ -5,8 +5,9 @@
  * all the rest. Answer: one number (version, sum, length, keys deleted). Each commit leaves the call's record in its
  * page (kv/change.h), so that a leader's agent that was restarted knows it again.
  *
- * A delete looks at every bucket and may have any number of keys to take out, so it is done a piece at a look, and ends
- * where it is when its caller asks something else, or is dead.
+ * A delete looks at every bucket and may have any number of keys to take out, so it is done in pieces, and ends where
+ * it is when its caller asks something else, or is dead. A turn has time for one piece, whoever asked for how many: so
+ * what else is asked waits for no more than that, and one host's deletions do not hold up another's.
  */
 #include <stdlib.h>
 
@@ -151,21 +152,47 @@ bool mu_op_kv_delete(struct mu_core *core, const struct mu_request *r)
         drop(d);
         return answer(core, r->host, r->slot, r->number, status, 0);
     }
-    if (go_on(core, d))
-        return true;
+    if (!c->deletions && core->now > c->deleted_at) { /* the only one, and this turn's piece: it may end at once */
+        c->deleted_at = core->now;
+        if (go_on(core, d))
+            return true;
+    }
     append(c, d);
-    c->delete_at = core->now;
+    if (c->delete_at == UINT64_MAX)
+        c->delete_at = core->now;
     return false;
+}
+
+/* How many hosts come before this one, after the last that had its turn. */
+static uint32_t hosts_before(const struct mu_core *core, const struct calls *c, const struct deletion *d)
+{
+    return (d->host + core->num_hosts - c->delete_of - 1) % core->num_hosts;
+}
+
+/* Hosts take turns, and so do the deletions of one. */
+static struct deletion *take_next(struct mu_core *core)
+{
+    struct calls *c = mu_calls_of(core);
+    struct deletion **next = &c->deletions, *d;
+
+    for (struct deletion **at = &c->deletions; *at; at = &(*at)->next)
+        if (hosts_before(core, c, *at) < hosts_before(core, c, *next))
+            next = at;
+    d = *next;
+    *next = d->next;
+    c->delete_of = d->host;
+    return d;
 }
 
 void mu_kv_deletions_look(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
-    struct deletion *d = c->deletions;
+    struct deletion *d;
 
-    if (!d || core->now < c->delete_at)
+    if (!c->deletions || core->now < c->delete_at)
         return;
-    c->deletions = d->next; /* they take turns */
+    c->deleted_at = core->now;
+    d = take_next(core);
     if (!go_on(core, d))
         append(c, d);
     /* not in this turn's next, but when the link has had its own */

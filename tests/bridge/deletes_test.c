@@ -1,7 +1,7 @@
 /*
  * tests/bridge/deletes_test.c: a directory that a task of another host deletes goes in pieces, between which others
- * have their turn; each of its keys goes once, also when the leader's agent dies in the midst of it and keys come again
- * meanwhile; and what is left when its caller is dead stays.
+ * have their turn, however many one host deletes; each of its keys goes once, also when the leader's agent dies in the
+ * midst of it and keys come again meanwhile; and what is left when its caller is dead stays.
  */
 #include "cm.h"
 
@@ -16,7 +16,7 @@
 #include "child.h"
 #include "hosts.h"
 
-enum { KEYS = 6000, PIECE_MAX = DELETE_PIECE / 16 + 1, PRIME = 251 };
+enum { PARTS = 6, PART = 1500, KEYS = 6000, PIECE_MAX = DELETE_PIECE / 16 + 1, PRIME = 251 };
 
 struct scene {
     struct hosts *h;
@@ -144,6 +144,109 @@ static void a_delete_goes_in_pieces_and_others_have_their_turn(void **state)
 }
 
 /* Of the bucket that was under way, too. */
+struct part {
+    int directory;
+};
+
+static int delete_part(struct muster *m, void *arg)
+{
+    const struct part *p = arg;
+    char key[32];
+    size_t count = 0;
+
+    snprintf(key, sizeof key, "part/%d", p->directory);
+    CHECK(!muster_kv_delete(m, key, MUSTER_NTS, &count));
+    CHECK(count == PART);
+    return 0;
+}
+
+static size_t left_of_parts(struct muster *leader, int from, int to)
+{
+    size_t sum = 0;
+
+    for (int i = from; i < to; i++) {
+        char key[32];
+        size_t count;
+
+        snprintf(key, sizeof key, "part/%d", i);
+        assert_ok(muster_kv_count(leader, key, MUSTER_NTS, &count));
+        sum += count;
+    }
+    return sum;
+}
+
+static void make_parts(struct muster *leader)
+{
+    for (int i = 0; i < PARTS * PART; i++) {
+        char key[32];
+
+        snprintf(key, sizeof key, "part/%d/%d", i % PARTS, i / PARTS);
+        assert_ok(muster_kv_insert(leader, key, MUSTER_NTS, "x", 1));
+    }
+}
+
+struct deleters {
+    struct hosts *h;
+    uint64_t calls[2]; /* that have been sent, once both hosts have asked for all */
+};
+
+/* The followers act, the leader does not. */
+static bool all_is_asked(void *arg)
+{
+    const struct deleters *a = arg;
+
+    for (uint32_t host = 1; host < 3; host++)
+        while (hosts_step(a->h, host))
+            ;
+    return hosts_frames(a->h, 1, MU_FRAME_CALL) >= a->calls[0] && hosts_frames(a->h, 2, MU_FRAME_CALL) >= a->calls[1];
+}
+
+/* All but the last directory are deleted by tasks of one host, that by another's. */
+static void many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anothers(void **state)
+{
+    const struct hosts_config config = {.tasks = {1, 1, 1}, .stepped = true, .segment = {.num_buckets = 64}};
+    struct hosts *h = hosts_open(&config);
+    struct muster *leader = hosts_observer(h, 0);
+    struct deleters asked = {.h = h};
+    size_t many = (PARTS - 1) * PART, one = PART;
+    pid_t pids[PARTS];
+
+    (void)state;
+    make_parts(leader);
+    hosts_settle(h, NULL);
+    asked.calls[0] = hosts_frames(h, 1, MU_FRAME_CALL) + PARTS - 1;
+    asked.calls[1] = hosts_frames(h, 2, MU_FRAME_CALL) + 1;
+    for (int i = 0; i < PARTS; i++) {
+        struct part part = {i};
+
+        pids[i] = hosts_visitor(h, i < PARTS - 1 ? 1 : 2, delete_part, &part);
+    }
+    for (int i = 0; !all_is_asked(&asked); i++) {
+        struct timespec ms = {0, 1000000};
+
+        assert_true(i < 60000);
+        nanosleep(&ms, NULL); /* sleep: between looks at processes, while the leader's agent may not act */
+    }
+    for (int i = 0; i < PARTS; i++) /* the frames: the first of them, at most, begins at once */
+        assert_true(hosts_step(h, 0));
+    assert_true(left_of_parts(leader, 0, PARTS) + PIECE_MAX >= many + one);
+    while (one > PART / 3) {
+        size_t before = left_of_parts(leader, 0, PARTS), gone;
+
+        hosts_step(h, 0);
+        many = left_of_parts(leader, 0, PARTS - 1);
+        one = left_of_parts(leader, PARTS - 1, PARTS);
+        gone = (PARTS - 1) * PART - many;
+        assert_true(many + one + PIECE_MAX >= before);
+        assert_true(PART - one + 2 * PIECE_MAX >= gone && gone + 2 * PIECE_MAX >= PART - one);
+    }
+    for (int i = 0; i < PARTS; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(left_of_parts(leader, 0, PARTS), 0);
+    assert_ok(muster_leave(leader));
+    assert_int_equal(hosts_close(h), 0);
+}
+
 static void what_comes_again_after_the_agent_s_death_stays(void **state)
 {
     struct scene s;
@@ -200,6 +303,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_delete_goes_in_pieces_and_others_have_their_turn),
+        cmocka_unit_test(many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anothers),
         cmocka_unit_test(what_comes_again_after_the_agent_s_death_stays),
         cmocka_unit_test(what_is_left_when_the_caller_is_dead_stays),
     };
