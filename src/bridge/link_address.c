@@ -2,7 +2,9 @@
  * bridge/link_address.c: addresses from and to text, and names looked up beside the loop.
  *
  * getaddrinfo() blocks for as long as the resolver likes, and the link's owner holds a lock: so it runs in a thread
- * that nobody waits for. The look-up belongs to both: whoever comes last, the thread or who began it, frees it.
+ * that nobody waits for before it has said that it has the answer; then it is as good as over, and is waited for. (An
+ * agent forks its guard soon after it has found the leader: of a process with one thread, whose locks are all free.)
+ * The look-up belongs to both: whoever comes last, the thread or who began it, frees it.
  */
 #include "bridge/link_address.h"
 
@@ -90,6 +92,8 @@ void mu_link_print(const struct sockaddr *a, char *text, size_t size)
 struct mu_lookup {
     pthread_mutex_t lock;
     bool is_half; /* one of the two has done with it */
+    bool has_thread;
+    pthread_t thread; /* of who began it */
     struct mu_link_name name;
     int fd, error;
     struct addrinfo *list;
@@ -143,23 +147,16 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Detached, and without signals: those are for the agent's other threads. */
+/* Without signals: those are for the agent's other threads. */
 static bool begin_thread(struct mu_lookup *l)
 {
-    pthread_attr_t attr;
-    pthread_t thread;
     sigset_t all, old;
-    bool ok;
 
-    if (pthread_attr_init(&attr))
-        return false;
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    ok = pthread_create(&thread, &attr, run, l) == 0;
+    l->has_thread = pthread_create(&l->thread, NULL, run, l) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&attr);
-    return ok;
+    return l->has_thread;
 }
 
 struct mu_lookup *mu_lookup_begin(const struct mu_link_name *name)
@@ -198,6 +195,8 @@ int mu_lookup_end(struct mu_lookup *lookup, struct addrinfo **ret_list)
 {
     int error;
 
+    if (lookup->has_thread)
+        pthread_join(lookup->thread, NULL);
     pthread_mutex_lock(&lookup->lock);
     error = lookup->error;
     *ret_list = lookup->list;
@@ -209,6 +208,9 @@ int mu_lookup_end(struct mu_lookup *lookup, struct addrinfo **ret_list)
 
 void mu_lookup_abandon(struct mu_lookup *lookup)
 {
-    if (lookup)
-        done(lookup);
+    if (!lookup)
+        return;
+    if (lookup->has_thread)
+        pthread_detach(lookup->thread);
+    done(lookup);
 }
