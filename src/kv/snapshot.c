@@ -15,8 +15,9 @@
 
 static bool wants(void *arg, const char *key, uint32_t key_len)
 {
-    const struct mu_snapshot *p = arg;
+    struct mu_snapshot *p = arg;
 
+    p->looks++;
     return !mu_kv_is_own(key) && key_len > p->prefix_len && !memcmp(key, p->prefix, p->prefix_len);
 }
 
@@ -66,7 +67,7 @@ enum muster_status mu_snapshot_add(struct mu_snapshot *s, const char *key, size_
     return MUSTER_OK;
 }
 
-static uint64_t mix(uint64_t h, uint64_t v)
+uint64_t mu_snapshot_mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * 0x9e3779b97f4a7c15ull;
     return h ^ (h >> 29);
@@ -84,7 +85,7 @@ static enum muster_status take(void *arg, const struct mu_item *i)
         return MUSTER_OK;
     }
     for (uint32_t k = 0; k < i->key_len; k++)
-        h = mix(h, (unsigned char)i->key[k]);
+        h = mu_snapshot_mix(h, (unsigned char)i->key[k]);
     p->fingerprint += h; /* order within a bucket does not matter */
     if (p->of == MU_SNAPSHOT_VALUES)
         return mu_snapshot_add(p, i->key, i->key_len, i->value, i->len, i->version);
@@ -94,20 +95,28 @@ static enum muster_status take(void *arg, const struct mu_item *i)
     return status;
 }
 
-static enum muster_status run_pass(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *p)
+enum muster_status mu_snapshot_bucket(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *p,
+                                      uint32_t bucket, struct mu_bucket_info *ret_info)
 {
     struct mu_table t = mu_table_kv(seg);
     struct mu_walk w = {wants, take, p, p->of != MU_SNAPSHOT_VALUES};
+
+    return mu_table_walk(&t, ctx, bucket, &w, ret_info);
+}
+
+static enum muster_status run_pass(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *p)
+{
+    uint32_t mask = mu_table_kv(seg).mask;
     enum muster_status status = MUSTER_OK;
 
     p->count = p->used = 0;
     p->fingerprint = p->deletes = 0;
-    for (uint32_t b = 0; b <= t.mask && !status; b++) {
+    for (uint32_t b = 0; b <= mask && !status; b++) {
         struct mu_bucket_info info;
 
-        status = mu_table_walk(&t, ctx, b, &w, &info);
+        status = mu_snapshot_bucket(seg, ctx, p, b, &info);
         p->deletes += info.deletes;
-        p->fingerprint = mix(p->fingerprint, 0);
+        p->fingerprint = mu_snapshot_mix(p->fingerprint, 0);
     }
     return status;
 }
@@ -130,7 +139,7 @@ enum muster_status mu_snapshot_take(struct muster_segment *seg, struct mu_ctx *c
     return mu_fail(MUSTER_ABORTED, "the keys change too fast for a snapshot: %d passes and no two alike", passes);
 }
 
-static int by_key(const void *a, const void *b)
+int mu_snapshot_by_key(const void *a, const void *b)
 {
     const struct muster_kv_entry *x = a, *y = b;
     size_t n = x->key_len < y->key_len ? x->key_len : y->key_len;
@@ -139,14 +148,18 @@ static int by_key(const void *a, const void *b)
     return d ? d : (x->key_len > y->key_len) - (x->key_len < y->key_len);
 }
 
+void mu_snapshot_point(const struct mu_snapshot *s, struct muster_kv_entry *entry)
+{
+    entry->key = s->bytes + (uintptr_t)entry->key;
+    entry->value = s->bytes + (uintptr_t)entry->value;
+}
+
 void mu_snapshot_sort(struct mu_snapshot *s)
 {
-    for (size_t i = 0; i < s->count; i++) {
-        s->entries[i].key = s->bytes + (uintptr_t)s->entries[i].key;
-        s->entries[i].value = s->bytes + (uintptr_t)s->entries[i].value;
-    }
+    for (size_t i = 0; i < s->count; i++)
+        mu_snapshot_point(s, &s->entries[i]);
     if (s->count)
-        qsort(s->entries, s->count, sizeof *s->entries, by_key);
+        qsort(s->entries, s->count, sizeof *s->entries, mu_snapshot_by_key);
 }
 
 void mu_snapshot_done(struct mu_snapshot *s)

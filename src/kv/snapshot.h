@@ -16,6 +16,7 @@ struct mu_snapshot {
     size_t used, size;
     uint64_t fingerprint; /* of the keys and their versions */
     uint64_t deletes;
+    uint64_t looks; /* at keys */
 };
 
 /* Set prefix and what of, zero the rest. ABORTED: so many passes, and no two alike. */
@@ -25,6 +26,12 @@ enum muster_status mu_snapshot_add(struct mu_snapshot *s, const char *key, size_
                                    size_t len, uint64_t version);
 /* By key; nothing moves any more: the entries point. */
 void mu_snapshot_sort(struct mu_snapshot *s);
+/* Its parts, for who makes one in steps (kv/survey.h): what a bucket has of it is added, also to the fingerprint. */
+enum muster_status mu_snapshot_bucket(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_snapshot *s,
+                                      uint32_t bucket, struct mu_bucket_info *ret_info);
+uint64_t mu_snapshot_mix(uint64_t h, uint64_t v);
+void mu_snapshot_point(const struct mu_snapshot *s, struct muster_kv_entry *entry); /* offsets become pointers */
+int mu_snapshot_by_key(const void *a, const void *b);                               /* for qsort() */
 void mu_snapshot_done(struct mu_snapshot *s);
 
 #endif

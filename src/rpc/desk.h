@@ -98,6 +98,9 @@ enum { /* what an error carries besides its sentence */
 
 struct mu_ask {
     void (*answered)(struct mu_ask *ask);
+    /* get_dir: an entry of the answer as its client gets it, and how many bytes that are; `to` NULL: only these. So a
+     * long answer is made in pieces, too: it is `value` and `len` then, and there are no entries. May be NULL. */
+    size_t (*write)(const struct muster_kv_entry *entry, uint8_t *to);
     struct mu_line *line; /* may be NULL */
     /* The answer. What it points to is the desk's, until `answered` returns. */
     enum muster_status status;
@@ -108,7 +111,7 @@ struct mu_ask {
     const char *barrier_id;
     int64_t counter;   /* of a barrier: the service's instance, with OK and with MU_PAYLOAD_BARRIER */
     bool replayed;     /* of a barrier: the instance had ended before the call came */
-    const void *value; /* get, try_get, increment */
+    const void *value; /* get, try_get, increment; get_dir with `write` */
     size_t len;
     const struct muster_kv_entry *entries; /* get_dir: sorted by key */
     size_t num_entries;

@@ -134,6 +134,7 @@ struct mu_line {
 
 struct mu_far;
 struct mu_wish_spot;
+struct mu_work;
 struct mu_meeting;
 struct mu_gathering;
 struct mu_listener;
@@ -162,7 +163,9 @@ struct mu_desk {
 
     struct mu_far *far;                       /* NULL: the leader's desk, or the only one */
     struct mu_wish_spot **spots, *first_spot; /* by bucket */
-    struct mu_parked_list work;
+    struct mu_parked_list work;               /* those who wait for it: */
+    struct mu_work *first_work, *last_work;
+    uint32_t num_works, work_turn;
     struct mu_meeting **meetings, *first_meeting; /* by hash of the id */
     struct mu_named named;                        /* with memory that goes from barrier to barrier */
 

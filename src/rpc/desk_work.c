@@ -1,61 +1,104 @@
 /*
- * rpc/desk_work.c: what may take longer than one turn of the loop: deleting a directory, listing one while others
- * write.
+ * rpc/desk_work.c: what may take longer than one turn of the loop: deleting a directory, listing one.
  *
- * The first piece is done at once, and most ask no more. What is left goes on piece by piece when the loop has nothing
- * else to do, the oldest first.
+ * The first piece is done at once, and most ask no more. What is left goes on piece by piece, each about a millisecond,
+ * when the loop has nothing else to do. A few works take turns, so that a small one does not wait for a large one;
+ * those behind them have not begun, and hold nothing. A delete that has begun goes on to its end, also when its client
+ * has gone: what others see of it is not to depend on that. One that has not is forgotten with its client, as a listing
+ * is.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kv/change.h"
-#include "kv/snapshot.h"
+#include "kv/survey.h"
 #include "rpc/desk_far.h"
 #include "segment/hosts.h"
 #include "segment/stats.h"
 
-#define LOOKS  8192u /* at buckets, of a piece of a delete */
-#define PASSES 8     /* of a piece of a listing */
-#define PIECES 2000u /* of a listing, until it is given up */
+#define LOOKS     8192u /* at buckets and keys, of a piece */
+#define RUNNING   4u    /* works that have begun */
+#define LEAST     4096u /* bytes of an answer, at first */
+#define AN_ENTRY  2u    /* what it costs to write one, in looks, */
+#define ITS_BYTES 1024u /* and so many of its bytes */
 
-struct work {
-    bool lists;
-    uint32_t pieces;
+struct mu_work {
+    struct mu_work *prev, *next;
+    struct mu_parked *p; /* who waits for it; NULL: nobody any more */
+    bool lists, begun, surveyed;
     /* a delete */
     struct mu_kv_change change;
     struct mu_kv_tree tree;
+    /* a listing, and its answer's bytes where they are made here */
+    struct mu_survey survey;
+    size_t (*write)(const struct muster_kv_entry *entry, uint8_t *to);
+    size_t written; /* entries */
+    uint8_t *bytes;
+    size_t len, room;
     struct mu_key key;
-    /* a listing */
-    struct mu_snapshot snapshot;
     char prefix[MUSTER_KEY_MAX + 2];
 };
 
-static void free_work(struct work *w)
+static void free_work(struct mu_work *w)
 {
     mu_kv_tree_done(&w->tree);
-    if (w->lists)
-        mu_snapshot_done(&w->snapshot);
+    mu_survey_done(&w->survey);
+    free(w->bytes);
     free(w);
 }
 
-static bool list_piece(struct mu_desk *desk, struct mu_ctx *ctx, struct work *w, enum muster_status *ret_status)
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+static bool make_room(struct mu_work *w, size_t more)
 {
-    memset(&w->snapshot, 0, sizeof w->snapshot);
-    w->snapshot.prefix = w->prefix;
-    w->snapshot.prefix_len = strlen(w->prefix);
-    w->snapshot.of = MU_SNAPSHOT_VALUES;
-    *ret_status = mu_snapshot_take(desk->seg, ctx, &w->snapshot, PASSES);
-    if (!*ret_status) {
-        mu_snapshot_sort(&w->snapshot);
+    size_t room = w->room ? w->room : LEAST;
+    uint8_t *larger;
+
+    while (room - w->len < more)
+        room *= 2;
+    if (room == w->room)
         return true;
+    larger = realloc(w->bytes, room);
+    if (!larger)
+        return false;
+    w->bytes = larger;
+    w->room = room;
+    return true;
+}
+
+/* True: the whole answer is there, or there is no memory for it. */
+static bool write_piece(struct mu_work *w, enum muster_status *ret_status)
+{
+    const struct mu_snapshot *s = &w->survey.snapshot;
+
+    for (size_t spent = 0; w->written < s->count && spent < LOOKS; w->written++) {
+        const struct muster_kv_entry *e = &s->entries[w->written];
+        size_t len = w->write(e, NULL);
+
+        if (!make_room(w, len)) {
+            *ret_status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for an answer of %zu keys", s->count);
+            return true;
+        }
+        w->len += len > 0 ? w->write(e, w->bytes + w->len) : 0;
+        spent += AN_ENTRY + len / ITS_BYTES;
     }
-    mu_snapshot_done(&w->snapshot);
-    memset(&w->snapshot, 0, sizeof w->snapshot);
-    return *ret_status != MUSTER_ABORTED || ++w->pieces == PIECES;
+    return w->written == s->count;
+}
+
+static bool list_piece(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_work *w, enum muster_status *ret_status)
+{
+    if (!w->surveyed) {
+        if (!mu_survey_step(desk->seg, ctx, &w->survey, LOOKS, ret_status))
+            return false;
+        if (*ret_status)
+            return true;
+        w->surveyed = true;
+    }
+    return !w->write || write_piece(w, ret_status);
 }
 
 /* True: it has ended, with *ret_status. */
-static bool piece(struct mu_desk *desk, struct work *w, enum muster_status *ret_status)
+static bool piece(struct mu_desk *desk, struct mu_work *w, enum muster_status *ret_status)
 {
     struct mu_ctx *ctx;
     bool ended;
@@ -63,6 +106,7 @@ static bool piece(struct mu_desk *desk, struct work *w, enum muster_status *ret_
     *ret_status = mu_enter(desk->m, &ctx);
     if (*ret_status)
         return true;
+    w->begun = true;
     if (w->lists)
         ended = list_piece(desk, ctx, w, ret_status);
     else
@@ -75,21 +119,40 @@ static bool piece(struct mu_desk *desk, struct work *w, enum muster_status *ret_
     return ended;
 }
 
-static void point(struct mu_ask *ask, const struct work *w)
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+static void append(struct mu_desk *desk, struct mu_work *w)
 {
-    ask->entries = w->snapshot.entries;
-    ask->num_entries = w->snapshot.count;
+    w->prev = desk->last_work;
+    *(w->prev ? &w->prev->next : &desk->first_work) = w;
+    desk->last_work = w;
+    desk->num_works++;
+    uv_idle_start(&desk->idle, mu_work_go);
 }
 
-static void work_dropped(struct mu_desk *desk, struct mu_parked *p)
+static void take_out(struct mu_desk *desk, struct mu_work *w)
 {
-    free_work(p->at);
-    if (!desk->work.count)
+    *(w->prev ? &w->prev->next : &desk->first_work) = w->next;
+    *(w->next ? &w->next->prev : &desk->last_work) = w->prev;
+    desk->num_works--;
+    if (!desk->num_works)
         uv_idle_stop(&desk->idle);
 }
 
-/* What is left of it waits for its turn; it was begun. */
-static void put_off(struct mu_desk *desk, struct mu_ask *ask, struct work *w)
+/* Its client waits no more. */
+static void work_dropped(struct mu_desk *desk, struct mu_parked *p)
+{
+    struct mu_work *w = p->at;
+
+    w->p = NULL;
+    if (w->begun && !w->lists)
+        return;
+    take_out(desk, w);
+    free_work(w);
+}
+
+/* What is left of it waits for its turn. */
+static void put_off(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *w)
 {
     struct mu_parked *p = mu_desk_park(desk, ask, &desk->work, sizeof *w);
 
@@ -100,14 +163,25 @@ static void put_off(struct mu_desk *desk, struct mu_ask *ask, struct work *w)
     }
     p->at = w;
     p->dropped = work_dropped;
-    uv_idle_start(&desk->idle, mu_work_go);
+    w->p = p;
+    append(desk, w);
 }
 
-static void begin(struct mu_desk *desk, struct mu_ask *ask, struct work *w)
+static void point(struct mu_ask *ask, const struct mu_work *w)
+{
+    if (!w->lists)
+        return;
+    ask->value = w->bytes;
+    ask->len = w->len;
+    ask->entries = w->write ? NULL : w->survey.snapshot.entries;
+    ask->num_entries = w->write ? 0 : w->survey.snapshot.count;
+}
+
+static void begin(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *w)
 {
     enum muster_status status;
 
-    if (!piece(desk, w, &status)) {
+    if (desk->num_works >= RUNNING || !piece(desk, w, &status)) {
         put_off(desk, ask, w);
         return;
     }
@@ -120,51 +194,71 @@ static void begin(struct mu_desk *desk, struct mu_ask *ask, struct work *w)
     free_work(w);
 }
 
+/* It has ended; what the answer points to goes with that. */
+static void answer(struct mu_desk *desk, struct mu_work *w, enum muster_status status)
+{
+    struct mu_parked *p = w->p;
+
+    if (!p)
+        return;
+    mu_parked_answer(desk, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
+    if (status || !w->lists)
+        return;
+    point(p->ask, w);
+    if (w->write) {
+        p->owned[0] = w->bytes;
+        w->bytes = NULL;
+        return;
+    }
+    p->owned[0] = w->survey.snapshot.entries;
+    p->owned[1] = w->survey.snapshot.bytes;
+    w->survey.snapshot.entries = NULL;
+    w->survey.snapshot.bytes = NULL;
+}
+
 void mu_work_go(uv_idle_t *idle)
 {
     struct mu_desk *desk = idle->data;
-    struct mu_parked *p = desk->work.first;
-    struct work *w = p ? p->at : NULL;
+    struct mu_work *w = desk->first_work;
+    uint32_t running = desk->num_works < RUNNING ? desk->num_works : RUNNING;
     enum muster_status status;
 
+    for (uint32_t n = running ? desk->work_turn++ % running : 0; n > 0; n--)
+        w = w->next;
     if (w && piece(desk, w, &status)) {
-        mu_parked_answer(desk, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
-        if (!status && w->lists) {
-            point(p->ask, w);
-            p->owned[0] = w->snapshot.entries;
-            p->owned[1] = w->snapshot.bytes;
-            w->lists = false;
-        }
+        answer(desk, w, status);
+        take_out(desk, w);
         free_work(w);
     }
-    if (!desk->work.count)
-        uv_idle_stop(idle);
     mu_desk_deliver(desk);
 }
 
 void mu_work_stop(struct mu_desk *desk)
 {
-    while (desk->work.first) {
-        struct work *w = desk->work.first->at;
+    struct mu_work *w;
 
-        mu_parked_answer(desk, desk->work.first, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
+    while ((w = desk->first_work)) {
+        if (w->p)
+            mu_parked_answer(desk, w->p, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
+        take_out(desk, w);
         free_work(w);
     }
-    uv_idle_stop(&desk->idle);
 }
 
+/* ---- the calls --------------------------------------------------------------------------------------------------- */
+
 /* NULL: it was answered. *ret_len: of the path that the key stands for, with a '/' behind it; 0: the root. */
-static struct work *work_of(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, size_t *ret_len)
+static struct mu_work *work_of(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
+                               size_t *ret_len)
 {
-    struct work *w;
+    struct mu_work *w;
     enum muster_status status;
 
     if (mu_desk_refuses(desk, ask))
         return NULL;
     w = malloc(sizeof *w);
     if (w) {
-        memset(w, 0, offsetof(struct work, key));
-        memset(&w->snapshot, 0, sizeof w->snapshot);
+        memset(w, 0, offsetof(struct mu_work, key));
         status = mu_kv_directory(key, key_len, w->prefix, ret_len);
     } else {
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a directory");
@@ -184,10 +278,12 @@ static struct work *work_of(struct mu_desk *desk, struct mu_ask *ask, const char
 void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
 {
     size_t len;
-    struct work *w;
+    struct mu_work *w;
 
     ask->entries = NULL;
     ask->num_entries = 0;
+    ask->value = NULL;
+    ask->len = 0;
     w = work_of(desk, ask, key, key_len, &len);
     if (!w)
         return;
@@ -198,13 +294,17 @@ void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
         return;
     }
     w->lists = true;
+    w->write = ask->write;
+    w->survey.snapshot.prefix = w->prefix;
+    w->survey.snapshot.prefix_len = len;
+    w->survey.snapshot.of = MU_SNAPSHOT_VALUES;
     begin(desk, ask, w);
 }
 
 void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
 {
     size_t len;
-    struct work *w = work_of(desk, ask, key, key_len, &len);
+    struct mu_work *w = work_of(desk, ask, key, key_len, &len);
 
     if (!w)
         return;

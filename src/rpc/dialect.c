@@ -301,30 +301,72 @@ void mu_reply_entry(struct mu_visit *v)
     mu_visit_answer(v, &r.base);
 }
 
+/* ---- directories: field 2 of the answer, repeated, is a KeyValueEntry {1: key, 2: value} ---- */
+
+static size_t put_varint(uint8_t *to, uint64_t n)
+{
+    size_t len = 1;
+
+    for (; n >= 0x80; n >>= 7, len++)
+        if (to)
+            *to++ = (uint8_t)(n | 0x80);
+    if (to)
+        *to = (uint8_t)n;
+    return len;
+}
+
+/* A field of bytes; none of no bytes, as protobuf has it. */
+static size_t put_bytes(uint8_t *to, unsigned field, const void *bytes, size_t len)
+{
+    size_t n;
+
+    if (len == 0)
+        return 0;
+    n = 1 + put_varint(to ? to + 1 : NULL, len);
+    if (to) {
+        to[0] = (uint8_t)(field << 3 | 2);
+        memcpy(to + n, bytes, len);
+    }
+    return n + len;
+}
+
 /* A key that is not UTF-8 (tasks of the C library may have such) is left out: clients would refuse the whole answer. */
+size_t mu_write_entry(const struct muster_kv_entry *e, uint8_t *to)
+{
+    size_t inner, head;
+
+    if (!mu_is_utf8(e->key, e->key_len))
+        return 0;
+    inner = put_bytes(NULL, 1, e->key, e->key_len) + put_bytes(NULL, 2, e->value, e->value_len);
+    head = 1 + put_varint(to ? to + 1 : NULL, inner);
+    if (to) {
+        to[0] = 2 << 3 | 2;
+        put_bytes(to + head + put_bytes(to + head, 1, e->key, e->key_len), 2, e->value, e->value_len);
+    }
+    return head + inner;
+}
+
+/* The desk has written it, or another host's, which has only listed it. */
 void mu_reply_directory(struct mu_visit *v)
 {
-    Mu__XlaCoordination__GetKeyValueDirResponse r = MU__XLA_COORDINATION__GET_KEY_VALUE_DIR_RESPONSE__INIT;
-    size_t count = v->ask.num_entries;
-    Mu__XlaCoordination__KeyValueEntry *kv = calloc(count + 1, sizeof *kv), **each = calloc(count + 1, sizeof *each);
+    const struct mu_ask *ask = &v->ask;
+    size_t len = 0, at = 0;
+    uint8_t *bytes;
 
-    for (size_t i = 0; kv && each && i < count; i++) {
-        const struct muster_kv_entry *entry = &v->ask.entries[i];
-
-        if (!mu_is_utf8(entry->key, entry->key_len))
-            continue;
-        mu__xla_coordination__key_value_entry__init(&kv[i]);
-        kv[i].key = mu_reply_bytes(entry->key, entry->key_len);
-        kv[i].value = mu_reply_bytes(entry->value, entry->value_len);
-        each[r.n_kv++] = &kv[i];
+    if (!ask->num_entries) {
+        mu_visit_answer_bytes(v, ask->value, ask->len);
+        return;
     }
-    r.kv = each;
-    if (kv && each)
-        mu_visit_answer(v, &r.base);
+    for (size_t i = 0; i < ask->num_entries; i++)
+        len += mu_write_entry(&ask->entries[i], NULL);
+    bytes = malloc(len + 1);
+    for (size_t i = 0; bytes && i < ask->num_entries; i++)
+        at += mu_write_entry(&ask->entries[i], bytes + at);
+    if (bytes)
+        mu_visit_answer_bytes(v, bytes, len);
     else
-        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %zu keys", count);
-    free(kv);
-    free(each);
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for an answer");
+    free(bytes);
 }
 
 ProtobufCBinaryData mu_reply_text(const char *text)

@@ -135,7 +135,8 @@ void mu_reply_empty(struct mu_visit *visit);
 void mu_reply_incarnation(struct mu_visit *visit); /* 1: fixed64, the service's */
 void mu_reply_counter(struct mu_visit *visit);     /* 1: int64, the barrier's */
 void mu_reply_entry(struct mu_visit *visit);       /* 1: KeyValueEntry: its name, the ask's value */
-void mu_reply_directory(struct mu_visit *visit);   /* 2: repeated KeyValueEntry */
+void mu_reply_directory(struct mu_visit *visit);   /* what the ask has written, with: */
+size_t mu_write_entry(const struct muster_kv_entry *entry, uint8_t *to); /* 2: repeated KeyValueEntry */
 
 /* The beginning of a sentence that is UTF-8: what clients' readers take. */
 ProtobufCBinaryData mu_reply_text(const char *text);

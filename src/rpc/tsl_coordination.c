@@ -328,6 +328,7 @@ static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetKeyValueDir, q);
 
+    v->ask.write = mu_write_entry;
     mu_desk_get_dir(desk, &v->ask, MU_BYTES(q->directory_key));
 }
 

@@ -355,7 +355,7 @@ static void a_large_directory_is_deleted_in_pieces(void **state)
         do_insert(0, key, "v", false);
     }
     gone = do_delete(0, "big");
-    hang_up(0, "closed by its peer"); /* it is given up, and goes */
+    hang_up(0, "closed by its peer"); /* it goes on without it */
     counter_turn();
     assert_false(gone->answered);
     counter_close();

@@ -11,7 +11,9 @@
 
 #include "child.h"
 #include "job.h"
+#include "kv/survey.h"
 #include "seed.h"
+#include "segment/handle.h"
 
 enum { CHILDREN = 4, ROUNDS = 2000 };
 
@@ -381,17 +383,64 @@ static int churns_elsewhere(void *arg)
     return 0;
 }
 
-static void a_listing_never_shows_a_later_write_without_the_earlier_ones(void **state)
+/* No hole: who is there has its predecessors. */
+static void is_of_one_moment(const struct muster_kv_entry *entries, size_t count)
+{
+    int last = INT32_MAX;
+
+    for (size_t i = 0; i < count; i++) {
+        char expected[32];
+        int value;
+
+        snprintf(expected, sizeof expected, "chain/%zu", i);
+        assert_string_equal(entries[i].key, expected);
+        memcpy(&value, entries[i].value, sizeof value);
+        assert_true(value <= last && (last == INT32_MAX || last - value <= 1));
+        last = value;
+    }
+}
+
+static enum muster_status list_at_once(struct muster *m)
+{
+    struct muster_kv_list *list;
+    enum muster_status status = muster_kv_get_dir(m, "chain", 5, &list);
+
+    if (status)
+        return status;
+    is_of_one_moment(list->entries, list->count);
+    muster_kv_list_free(list);
+    return MUSTER_OK;
+}
+
+/* As the coordination service does, which has others to serve meanwhile. */
+static enum muster_status list_in_steps(struct muster *m)
+{
+    static struct test_random r;
+    struct mu_survey s = {.snapshot = {.prefix = "chain/", .prefix_len = 6, .of = MU_SNAPSHOT_VALUES}};
+    enum muster_status status;
+    bool ended = false;
+    struct mu_ctx *ctx;
+
+    r.state = r.state ? r.state : test_seed();
+    while (!ended) {
+        assert_ok(mu_enter(m, &ctx));
+        ended = mu_survey_step(m->seg, ctx, &s, 1 + test_below(&r, 8), &status);
+        mu_exit(ctx);
+    }
+    if (!status)
+        is_of_one_moment(s.snapshot.entries, s.snapshot.count);
+    mu_survey_done(&s);
+    return status;
+}
+
+static void lists_beside_writers(enum muster_status (*list)(struct muster *))
 {
     struct muster *m = test_join(job.name, -1, 0);
     pid_t writer = test_fork(writes_a_chain, NULL), churner = test_fork(churns_elsewhere, NULL);
     int snapshots = 0, busy = 0;
 
-    (void)state;
     while (snapshots < 150 && busy < 50) {
-        struct muster_kv_list *list;
-        enum muster_status status = muster_kv_get_dir(m, "chain", 5, &list);
-        int last = INT32_MAX;
+        enum muster_status status = list(m);
 
         if (status == MUSTER_ABORTED) { /* allowed, when it is that busy; told from a hang by its being counted */
             busy++;
@@ -399,17 +448,6 @@ static void a_listing_never_shows_a_later_write_without_the_earlier_ones(void **
         }
         assert_ok(status);
         snapshots++;
-        for (size_t i = 0; i < list->count; i++) {
-            char expected[32];
-            int value;
-
-            snprintf(expected, sizeof expected, "chain/%zu", i); /* no hole: who is there has its predecessors */
-            assert_string_equal(list->entries[i].key, expected);
-            memcpy(&value, list->entries[i].value, sizeof value);
-            assert_true(value <= last && (last == INT32_MAX || last - value <= 1));
-            last = value;
-        }
-        muster_kv_list_free(list);
     }
     assert_ok(muster_kv_set(m, "stop", 4, NULL, 0, NULL));
     assert_int_equal(test_reap(writer), 0);
@@ -417,6 +455,18 @@ static void a_listing_never_shows_a_later_write_without_the_earlier_ones(void **
     printf("%d snapshots, %d refused\n", snapshots, busy);
     assert_true(snapshots > 0);
     muster_leave(m);
+}
+
+static void a_listing_never_shows_a_later_write_without_the_earlier_ones(void **state)
+{
+    (void)state;
+    lists_beside_writers(list_at_once);
+}
+
+static void one_in_steps_neither(void **state)
+{
+    (void)state;
+    lists_beside_writers(list_in_steps);
 }
 
 /* One value of growing and shrinking size, all bytes the same: torn copies show. */
@@ -518,6 +568,7 @@ int main(void)
         TEST(pieces_appended_by_four_processes_are_all_there_whole_and_in_order),
         TEST(of_four_inserters_exactly_one_wins),
         TEST(a_listing_never_shows_a_later_write_without_the_earlier_ones),
+        TEST(one_in_steps_neither),
         TEST(large_values_are_never_torn_while_two_rewrite_them),
         TEST(a_read_only_process_reads_waits_and_may_not_write),
     };
