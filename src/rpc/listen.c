@@ -4,17 +4,23 @@
  * Loopback means both families, on one port: clients that are told "localhost" try either. Where the kernel chooses the
  * port it may be taken in the other family, so that is tried a few times. Every interface is one socket of both
  * families, or of IPv4 where there is no IPv6. The socket file of a server that died refuses connections: it is
- * replaced; one that takes them, or lets them wait, is somebody's.
+ * replaced; one that takes them, or lets them wait, is somebody's. Between its bind() and its listen() a server refuses
+ * them, too: so whoever looks, removes and binds has the folder's lock meanwhile, as far as it can be had. The file's
+ * mode is the socket's own before it has a name; the umask is all threads', and children's.
  */
 #include "rpc/listen.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <poll.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,8 +29,10 @@
 #include "base/error.h"
 #include "bridge/link_address.h"
 
-#define BACKLOG 4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
-#define TRIES   16   /* for a port that is free in both families */
+#define BACKLOG       4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
+#define TRIES         16   /* for a port that is free in both families */
+#define LOCK_TRIES    100  /* then somebody has the folder's lock who is no server */
+#define LOCK_PAUSE_MS 10
 
 union name {
     struct sockaddr any;
@@ -181,36 +189,68 @@ static bool is_abandoned(const struct sockaddr_un *where)
     return refused;
 }
 
+/* The folder, locked until it is closed; -1: it cannot be read. */
+static int lock_folder(const char *path)
+{
+    char copy[108];
+    int fd;
+
+    snprintf(copy, sizeof copy, "%s", path);
+    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++)
+        poll(NULL, 0, LOCK_PAUSE_MS);
+    return fd;
+}
+
+/* A socket that listens there, or -1 with errno. */
+static int listen_at_path(const struct sockaddr_un *where)
+{
+    int folder = lock_folder(where->sun_path), fd, error;
+    bool bound;
+
+    if (is_abandoned(where))
+        unlink(where->sun_path);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    bound = fd >= 0 && fchmod(fd, 0600) == 0 && bind(fd, (const struct sockaddr *)where, sizeof *where) == 0;
+    if (!bound || listen(fd, BACKLOG)) {
+        error = errno;
+        if (bound)
+            unlink(where->sun_path);
+        if (fd >= 0)
+            close(fd);
+        fd = -1;
+        errno = error;
+    }
+    error = errno;
+    if (folder >= 0)
+        close(folder);
+    errno = error;
+    return fd;
+}
+
 static enum muster_status open_unix(struct mu_listen *l, const char *path)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
-    struct stat st;
-    bool bound;
-    mode_t mask;
+    struct stat st = {0};
     int fd, error;
 
     if (!path[0] || strlen(path) >= sizeof where.sun_path)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "a socket's path has 1 to %zu bytes, and %.40s%s has %zu",
                        sizeof where.sun_path - 1, path, strlen(path) > 40 ? "..." : "", strlen(path));
     memcpy(where.sun_path, path, strlen(path));
-    if (is_abandoned(&where))
-        unlink(path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    mask = umask(0177);
-    bound = fd >= 0 && bind(fd, (const struct sockaddr *)&where, sizeof where) == 0;
-    error = errno;
-    umask(mask);
-    if (bound && listen(fd, BACKLOG) == 0) {
+    fd = listen_at_path(&where);
+    if (fd >= 0) {
         l->is_unix = l->is_loopback = true;
         snprintf(l->path, sizeof l->path, "%s", path);
         snprintf(l->address, sizeof l->address, "unix:%s", path);
+        if (lstat(path, &st) == 0) {
+            l->device = st.st_dev;
+            l->file = st.st_ino;
+        }
         l->fds[l->count++] = fd;
         return MUSTER_OK;
     }
-    if (fd >= 0)
-        close(fd);
-    if (bound)
-        unlink(path);
+    error = errno;
     if (error == EADDRINUSE && lstat(path, &st) == 0)
         return mu_fail(MUSTER_ALREADY_EXISTS, "cannot listen at unix:%s: %s", path,
                        S_ISSOCK(st.st_mode) ? "another server listens there" : "there is a file, and it is no socket");
@@ -230,9 +270,12 @@ enum muster_status mu_listen_open(const char *address, bool may_leave, struct mu
 
 void mu_listen_close(struct mu_listen *listen)
 {
-    for (unsigned i = 0; i < listen->count; i++)
-        close(listen->fds[i]);
-    if (listen->count && listen->path[0])
+    struct stat st;
+
+    if (listen->count && listen->path[0] && lstat(listen->path, &st) == 0 && st.st_dev == listen->device &&
+        st.st_ino == listen->file)
         unlink(listen->path);
+    for (unsigned i = 0; i < listen->count; i++) /* the last: while it is open its number is nobody else's */
+        close(listen->fds[i]);
     listen->count = 0;
 }

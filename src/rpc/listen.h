@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "muster/status.h"
 
@@ -13,8 +14,10 @@ struct mu_listen {
     int fds[MU_LISTEN_MAX]; /* not blocking, listening */
     unsigned count;
     bool is_unix, is_loopback; /* reached from this machine only; a Unix socket is both */
-    char path[108];            /* of a Unix socket: removed by close */
-    char address[160];         /* "127.0.0.1:4711", "unix:/path" */
+    char path[108];            /* of a Unix socket: removed by close, if it is this one still: */
+    dev_t device;
+    ino_t file;
+    char address[160]; /* "127.0.0.1:4711", "unix:/path" */
 };
 
 /* Address as rpc/server.h has it. `may_leave`: an address that other machines reach is allowed. */

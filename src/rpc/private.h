@@ -123,7 +123,8 @@ struct mu_rpc {
     uv_timer_t deadline_timer, tick;
     unsigned open; /* handles that are not closed */
     bool is_stopping, is_ticking;
-    uint64_t stop_ms; /* the end of the grace */
+    bool is_paused, was_paused; /* nobody is accepted; nobody has been since nobody could */
+    uint64_t stop_ms;           /* the end of the grace */
     void (*stopped)(void *arg);
     struct ssl_ctx_st *tls;
     char *peer_uri; /* options.tls->peer_uri */

@@ -4,7 +4,7 @@
  * Everything is one loop's: sockets are polled, answers leave in the loop's check and prepare phases, so that all that
  * one round brought is answered by one write a connection. A timer looks twice a second at who is late. Where there is
  * no descriptor for a connection that waits, a reserved one is closed for it: it is accepted and closed, and does not
- * wake the loop again and again.
+ * wake the loop again and again. Where not even that can be done nobody is accepted until the timer's next look.
  */
 #include "rpc/private.h"
 
@@ -153,6 +153,8 @@ static void close_listeners(struct mu_rpc *rpc)
     mu_listen_close(&rpc->listen);
 }
 
+static void watch_listeners(struct mu_rpc *rpc);
+
 /* ---- rounds and time --------------------------------------------------------------------------------------------- */
 
 static void flush_dirty(struct mu_rpc *rpc)
@@ -207,9 +209,12 @@ static void on_tick(uv_timer_t *timer)
             end_all(rpc);
         if (!rpc->conns)
             close_handles(rpc);
-    } else if (!rpc->conns) {
-        uv_timer_stop(timer);
+        return;
     }
+    if (rpc->is_paused)
+        watch_listeners(rpc);
+    else if (!rpc->conns)
+        uv_timer_stop(timer);
 }
 
 /* ---- who comes --------------------------------------------------------------------------------------------------- */
@@ -228,17 +233,47 @@ static void refuse(struct mu_rpc *rpc, int fd)
     mu_rpc_say(rpc, "gRPC: a client is refused: %u connections are open, and more are not taken", rpc->count);
 }
 
+/* Nobody can be accepted: those who wait would wake the loop for ever. */
+static void pause_listeners(struct mu_rpc *rpc, int error)
+{
+    if (!rpc->was_paused)
+        mu_rpc_say(rpc, "gRPC: clients have to wait: %s", strerror(error));
+    rpc->is_paused = rpc->was_paused = true;
+    for (unsigned i = 0; i < rpc->listen.count; i++)
+        uv_poll_stop(&rpc->listeners[i]);
+    if (!uv_is_active((uv_handle_t *)&rpc->tick))
+        uv_timer_start(&rpc->tick, on_tick, TICK_MS, TICK_MS);
+}
+
+static void came(struct mu_rpc *rpc)
+{
+    if (rpc->was_paused)
+        mu_rpc_say(rpc, "gRPC: clients are taken again");
+    rpc->was_paused = false;
+}
+
 static void no_descriptor(struct mu_rpc *rpc, int listener)
 {
     int fd;
 
-    mu_rpc_say(rpc, "gRPC: a client is refused: no file descriptor is left (ulimit -n)");
     if (rpc->reserve_fd >= 0)
         close(rpc->reserve_fd);
     fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    if (fd >= 0)
+    if (fd >= 0) {
         close(fd);
+        mu_rpc_say(rpc, "gRPC: a client is refused: no file descriptor is left (ulimit -n)");
+    } else if (errno != EAGAIN) {
+        pause_listeners(rpc, errno);
+    }
     rpc->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* The network's own errors are of connections that have broken before they were accepted. */
+static bool is_of_one(int error)
+{
+    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN || error == ENETUNREACH ||
+           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET || error == ENOPROTOOPT ||
+           error == EOPNOTSUPP || error == EPERM;
 }
 
 static void on_connection(uv_poll_t *poll, int status, int events)
@@ -253,10 +288,13 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             no_descriptor(rpc, listener);
             return;
         }
-        if (fd < 0 && errno != ECONNABORTED && errno != EINTR)
-            return;
-        if (fd < 0)
+        if (fd < 0 && is_of_one(errno))
             continue;
+        if (fd < 0 && errno != EAGAIN)
+            pause_listeners(rpc, errno);
+        if (fd < 0)
+            return;
+        came(rpc);
         if (rpc->count >= rpc->options.connections_max) {
             refuse(rpc, fd);
         } else if (!mu_conn_new(rpc, fd)) {
@@ -265,6 +303,14 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             uv_timer_start(&rpc->tick, on_tick, TICK_MS, TICK_MS);
         }
     }
+}
+
+static void watch_listeners(struct mu_rpc *rpc)
+{
+    rpc->is_paused = false;
+    for (unsigned i = 0; i < rpc->listen.count; i++)
+        if (uv_poll_start(&rpc->listeners[i], UV_READABLE, on_connection))
+            rpc->is_paused = true; /* at the next look */
 }
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */

@@ -4,7 +4,10 @@
 #include "cm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +131,114 @@ static void what_a_dead_server_left_is_replaced(void **state)
     assert_int_equal(unlink(address + 5), 0);
 }
 
+/* Whoever was replaced leaves the file of its successor alone. */
+static void a_socket_file_of_another_is_not_removed(void **state)
+{
+    struct mu_listen dead, l;
+    char address[100];
+    struct stat st;
+
+    (void)state;
+    snprintf(address, sizeof address, "unix:%s/c", folder);
+    assert_ok(mu_listen_open(address, false, &dead));
+    shutdown(dead.fds[0], SHUT_RDWR); /* it takes nobody any more */
+    assert_ok(mu_listen_open(address, false, &l));
+    mu_listen_close(&dead);
+    assert_int_equal(stat(address + 5, &st), 0);
+    refuse(MUSTER_ALREADY_EXISTS, address, false, "another server listens there");
+    mu_listen_close(&l);
+    assert_int_equal(stat(address + 5, &st), -1);
+}
+
+enum { ROUNDS = 300 };
+static pthread_barrier_t both;
+static char contested[100];
+
+static void *listens(void *arg)
+{
+    struct mu_listen *l = arg;
+
+    memset(l, 0, sizeof *l);
+    pthread_barrier_wait(&both);
+    mu_listen_open(contested, false, l);
+    return NULL;
+}
+
+/* One of them has it, and is found there. */
+static void two_who_replace_a_dead_server_are_not_both_there(void **state)
+{
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+
+    (void)state;
+    snprintf(contested, sizeof contested, "unix:%s/d", folder);
+    snprintf(where.sun_path, sizeof where.sun_path, "%s", contested + 5);
+    pthread_barrier_init(&both, NULL, 2);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct mu_listen dead, l[2];
+        pthread_t threads[2];
+        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+        assert_ok(mu_listen_open(contested, false, &dead));
+        close(dead.fds[0]);
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(pthread_create(&threads[k], NULL, listens, &l[k]), 0);
+        for (int k = 0; k < 2; k++)
+            pthread_join(threads[k], NULL);
+        if (l[0].count + l[1].count != 1 || connect(fd, (struct sockaddr *)&where, sizeof where))
+            fail_msg("round %d: %u listen there, and the file is %s", i, l[0].count + l[1].count, strerror(errno));
+        close(fd);
+        for (int k = 0; k < 2; k++)
+            mu_listen_close(&l[k]);
+    }
+    pthread_barrier_destroy(&both);
+}
+
+static atomic_int is_over;
+
+static void *makes_files(void *arg)
+{
+    char path[100];
+    struct stat st;
+    long wrong = 0;
+
+    (void)arg;
+    snprintf(path, sizeof path, "%s/file", folder);
+    while (!atomic_load(&is_over)) { /* acquire: pairs with the test's store */
+        int fd = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+
+        wrong += fd < 0 || fstat(fd, &st) || (st.st_mode & 0777) != 0666;
+        close(fd);
+        unlink(path);
+    }
+    return (void *)wrong;
+}
+
+/* The umask is the process's: files that others make meanwhile have theirs. */
+static void the_umask_is_left_alone(void **state)
+{
+    mode_t before = umask(0);
+    struct mu_listen l;
+    char address[100];
+    pthread_t thread;
+    struct stat st;
+    void *wrong;
+
+    (void)state;
+    snprintf(address, sizeof address, "unix:%s/e", folder);
+    atomic_store(&is_over, 0); /* release: nobody is there yet */
+    assert_int_equal(pthread_create(&thread, NULL, makes_files, NULL), 0);
+    for (int i = 0; i < 10 * ROUNDS; i++) {
+        assert_ok(mu_listen_open(address, false, &l));
+        assert_int_equal(stat(address + 5, &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0600);
+        mu_listen_close(&l);
+    }
+    atomic_store(&is_over, 1); /* release: pairs with makes_files() */
+    pthread_join(thread, &wrong);
+    umask(before);
+    assert_int_equal((long)wrong, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +247,9 @@ int main(void)
         cmocka_unit_test(loopback_is_one_port_of_both_families),
         cmocka_unit_test(a_socket_file_is_for_its_owner_alone),
         cmocka_unit_test(what_a_dead_server_left_is_replaced),
+        cmocka_unit_test(a_socket_file_of_another_is_not_removed),
+        cmocka_unit_test(two_who_replace_a_dead_server_are_not_both_there),
+        cmocka_unit_test(the_umask_is_left_alone),
     };
     int failed;
 
