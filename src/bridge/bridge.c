@@ -25,11 +25,14 @@
 #include "segment/wait.h"
 
 #define TIMEOUT_NS 10000000000u
-#define RECHECK_NS 100000000u /* a bell that a dead ringer did not ring, and the hosts' rows */
+#define RECHECK_NS 100000000u /* the hosts' rows */
 #define LINGER_NS  2000000u   /* with latency: polling goes on for so long after nobody waits */
 #define MOMENT_NS  100000u    /* without: after work; two round trips of a fast network */
 #define STAR_HOSTS 64u        /* of a job of more hosts most come to the leader by relays */
 #define EARLY_MAX  (16u << 20)
+#ifndef MU_BRIDGE_RECHECK_NS
+#define MU_BRIDGE_RECHECK_NS 100000000u /* a bell that a dead ringer did not ring; a test has another */
+#endif
 
 /* ---- what the link tells ---- */
 
@@ -77,7 +80,6 @@ static void on_up(void *arg, uint32_t host, const void *welcome, size_t len)
 static void on_down(void *arg, uint32_t host, const char *why)
 {
     struct mu_bridge *b = arg;
-
     struct mu_link_stats s;
 
     b->is_up[host] = false;
@@ -445,7 +447,7 @@ static void *run_bell(void *arg)
             continue;
         }
         until = mu_core_next(&b->core);
-        until = until < b->now + RECHECK_NS ? until : b->now + RECHECK_NS;
+        until = until < b->now + MU_BRIDGE_RECHECK_NS ? until : b->now + MU_BRIDGE_RECHECK_NS;
         pthread_mutex_unlock(&b->lock);
         mu_bell_wait(seg, until);
         pthread_mutex_lock(&b->lock);

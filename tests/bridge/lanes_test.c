@@ -127,7 +127,7 @@ static void a_copy_is_there_before_its_answer(void **state)
 
 /* ---- large ones -------------------------------------------------------------------------------------------------- */
 
-enum { LARGE = 12, LARGE_BYTES = 8 << 20 };
+enum { LARGE = 10, LARGE_BYTES = 8 << 20 };
 
 static bool all_large_answered(void *arg)
 {

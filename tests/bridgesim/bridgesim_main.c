@@ -33,6 +33,7 @@ static void draw(uint64_t seed)
     sim.breaks_left = (uint32_t)sim_random(6);
     sim.kills_left = (uint32_t)sim_random(5);
     sim.deaths_left = sim_chance(4) ? 1 : 0;
+    sim_lanes_draw();
 }
 
 static void fault(void)
@@ -92,6 +93,8 @@ static enum happened step(void)
             return SOMETHING;
         if (what >= 20 && what < 42 && host && sim_relays && sim_relay_deliver(host, what % 2))
             return SOMETHING;
+        if (what >= 42 && what < 46 && sim_lanes_step(host))
+            return SOMETHING;
         if (what >= 42 && what < 58 && sim.hosts[host].awake && sim.hosts[host].agent)
             return sim_turn(host) ? SOMETHING : A_LOOK;
         if (what >= 58 && (sim.quiet || sim_chance(4)) && event_of(host))
@@ -110,6 +113,8 @@ static enum happened any_step(void)
             return SOMETHING;
         }
     for (uint32_t h = 0; h < sim.num_hosts; h++) {
+        if (sim_lanes_step(h))
+            return SOMETHING;
         if ((h && (sim_deliver(h, true) || sim_deliver(h, false))) || event_of(h))
             return SOMETHING;
         if (h && (sim_relay_deliver(h, true) || sim_relay_deliver(h, false)))
@@ -141,7 +146,7 @@ static bool all_over(void)
     for (uint32_t i = 0; i < sim.num_tasks; i++)
         if (sim.tasks[i].state != SIM_OVER && sim.tasks[i].state != SIM_DEAD)
             return false;
-    return true;
+    return sim_lanes_over();
 }
 
 static void go(bool (*is_end)(void))
@@ -183,6 +188,7 @@ static void schedule(uint64_t seed)
         sim_task_start(&sim.tasks[i], sim_work);
     go(all_over);
     sim_work_check();
+    sim_lanes_check();
     sim_hosts_end();
     sim_totals.schedules++;
     sim_totals.steps += sim.steps;

@@ -259,6 +259,7 @@ void sim_agent_start(uint32_t host)
     h->awake = true;
     if (mu_core_init(&h->core, h->agent, &wire, sim.now) != MUSTER_OK)
         sim_fail("the agent of host %u cannot start: %s", host, muster_last_error());
+    sim_lanes_begin(host);
     sim_say("the agent of host %u starts", host);
 }
 
@@ -296,6 +297,7 @@ void sim_agent_kill(uint32_t host)
         forget_records(h);
     sim_slot_kill(h->agent);
     mu_core_done(&h->core);
+    sim_lanes_end(host);
     h->agent = NULL;
     for (uint32_t i = 1; i < sim.num_hosts; i++) {
         struct sim_link *link = &sim.hosts[i].link;
@@ -383,6 +385,7 @@ void sim_hosts_end(void)
         sim_relay_forget(i);
         if (h->agent) {
             mu_core_done(&h->core);
+            sim_lanes_end(i);
             muster_leave(h->agent);
         }
         mu_segment_unlink(h->seg);

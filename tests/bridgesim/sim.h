@@ -97,6 +97,7 @@ struct sim {
     uint32_t channels;
     uint32_t breaks_left, kills_left, deaths_left;
     bool quiet; /* no more faults */
+    bool lanes; /* agents call for others, too */
     bool died;  /* a task has */
 };
 extern struct sim sim;
@@ -153,6 +154,14 @@ void sim_relay_send(uint32_t host, uint8_t type, const void *payload, size_t len
 void sim_relay_flush(void);
 void sim_relay_take(uint32_t host, const struct sim_frame *f);
 bool sim_relay_deliver(uint32_t relay, bool up);
+
+/* lanes.c */
+void sim_lanes_draw(void);
+void sim_lanes_begin(uint32_t host); /* with its agent */
+void sim_lanes_end(uint32_t host);
+bool sim_lanes_step(uint32_t host); /* false: nothing came, and nothing is to be asked */
+bool sim_lanes_over(void);
+void sim_lanes_check(void);
 
 /* work.c */
 bool sim_has(enum mu_op op); /* the call is in the table */

@@ -1,0 +1,268 @@
+/*
+ * tests/bridge/bridge_lanes_test.c: two whole bridges in one process, over loopback, with a loop on each that asks by
+ * lanes and listens to the bell. Neither bridge looks again by itself here: a ring that is lost between its two threads
+ * and the listener leaves the test hanging, and it fails.
+ */
+/* variants: release asan tsan */
+#define MU_BRIDGE_RECHECK_NS 3600000000000u
+#define MU_EAR_RECHECK_NS    3600000000000u
+#include "bridge/bridge.c" /* with times of its own */
+#include "bridge/ear.c"
+
+#include "cm.h"
+#include "job.h"
+#include "kv/ask.h"
+#include "segment/file.h"
+#include "task/task.h"
+
+#include <sched.h>
+#include <semaphore.h>
+
+#include <muster/kv.h>
+
+#ifdef MU_TSAN
+enum { ROUNDS = 100 };
+#else
+enum { ROUNDS = 400 };
+#endif
+
+static char job[128], address[64];
+static sem_t has_address;
+
+struct side {
+    bool leader, latency;
+    pthread_t thread;
+    struct mu_bridge *bridge;
+    struct test_job mine;
+    struct muster *m;
+    struct mu_lanes *lanes;
+    sem_t rung;
+    unsigned seed;
+    bool answered;
+    enum muster_status status;
+    uint8_t what;
+};
+
+static void on_listens(void *arg, const char *text)
+{
+    (void)arg;
+    snprintf(address, sizeof address, "%s", text);
+    sem_post(&has_address);
+}
+
+static void rung(void *arg)
+{
+    sem_post(arg);
+}
+
+/* ---- what the loops do ------------------------------------------------------------------------------------------- */
+
+static void wait_to_be_told(struct side *s)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 60;
+    if (sem_timedwait(&s->rung, &until)) {
+        printf("%s is not told\n", s->leader ? "the leader's loop" : "the follower's loop");
+        fflush(stdout);
+        abort();
+    }
+    while (!sem_trywait(&s->rung))
+        ;
+}
+
+/* Sometimes at once, sometimes when all have gone to sleep. */
+static void dawdle(struct side *s)
+{
+    s->seed = s->seed * 1103515245u + 12345u;
+    for (volatile unsigned i = 0; i < (s->seed >> 16) % 20000; i++)
+        ;
+}
+
+static bool is_there(struct side *s, const char *key)
+{
+    return muster_kv_try_get(s->m, key, MUSTER_NTS, NULL, 0, NULL, NULL) == MUSTER_OUT_OF_RANGE;
+}
+
+static void listen_for(struct side *s, const char *key)
+{
+    for (;;) {
+        mu_lanes_arm(s->lanes);
+        if (is_there(s, key))
+            return;
+        wait_to_be_told(s);
+    }
+}
+
+static void answered(struct mu_lane_call *call, enum muster_status status, const char *text, struct mu_unpack body)
+{
+    struct side *s = call->arg;
+
+    if (status)
+        printf("%s: %s\n", call->what, text);
+    s->answered = true;
+    s->status = status;
+    s->what = mu_unpack_u8(&body);
+}
+
+static void ask(struct side *s, struct mu_lane_call *call)
+{
+    s->answered = false;
+    call->answered = answered;
+    call->arg = s;
+    s->status = mu_lanes_ask(s->lanes, call);
+    for (mu_lanes_take(s->lanes); !s->status && !s->answered; mu_lanes_take(s->lanes))
+        wait_to_be_told(s);
+}
+
+/* A key that is set by a lane, and one that is waited for: as who serves a client's calls does it. */
+static void play_follower(struct side *s, const char *ping, const char *pong)
+{
+    struct mu_lane_call set = {.op = MU_OP_KV_SET, .what = ping}, get = {.op = MU_OP_KV_GET, .what = pong};
+
+    mu_pack_text(&set.request, ping);
+    mu_pack_u64(&set.request, 0);
+    mu_pack_raw(&set.request, "x", 1);
+    ask(s, &set);
+    dawdle(s);
+    mu_pack_u8(&get.request, MU_READ_WAITS);
+    mu_pack_u64(&get.request, 0);
+    mu_pack_text(&get.request, pong);
+    ask(s, &get);
+    listen_for(s, pong);
+}
+
+static void play_leader(struct side *s, const char *ping, const char *pong)
+{
+    listen_for(s, ping);
+    dawdle(s);
+    s->status = muster_kv_set(s->m, pong, MUSTER_NTS, "y", 1, NULL);
+}
+
+static void play(struct side *s)
+{
+    char ping[32], pong[32];
+
+    for (int i = 0; i < ROUNDS && !s->status; i++) {
+        snprintf(ping, sizeof ping, "ping/%d", i);
+        snprintf(pong, sizeof pong, "pong/%d", i);
+        (s->leader ? play_leader : play_follower)(s, ping, pong);
+    }
+}
+
+/* ---- a host ------------------------------------------------------------------------------------------------------ */
+
+static enum muster_status meet(struct side *s)
+{
+    struct mu_bridge_options o = {.leader = s->leader,
+                                  .latency = s->latency,
+                                  .job = job,
+                                  .num_hosts = 2,
+                                  .num_tasks = 1,
+                                  .num_events = 16,
+                                  .num_buckets = 64,
+                                  .heap_bytes = 16 << 20,
+                                  .join_until = muster_after_ns(60000000000u),
+                                  .listens = on_listens};
+
+    o.link.address = s->leader ? "127.0.0.1:0" : address;
+    o.link.join.node = !s->leader;
+    o.link.join.incarnation[0] = s->leader ? 1 : 2;
+    o.link.timeout_ns = 600000000000u;
+    snprintf(o.link.join.host, sizeof o.link.join.host, s->leader ? "a" : "b");
+    return mu_bridge_meet(&o, NULL, &s->bridge);
+}
+
+static enum muster_status make_segment(struct side *s)
+{
+    const struct mu_bridge_shape *shape = mu_bridge_shape(s->bridge);
+    struct mu_hosts_config hosts = {
+        .num_hosts = 2, .host = shape->host, .num_tasks = shape->tasks, .run_id = {shape->run_id[0], shape->run_id[1]}};
+    struct muster_segment_config config = {.num_tasks = 2,
+                                           .num_slots = 32,
+                                           .num_buckets = 64,
+                                           .num_events = 16,
+                                           .heap_bytes = 16 << 20,
+                                           .heartbeat_timeout_ns = 600000000000u};
+
+    snprintf(s->mine.name, sizeof s->mine.name, s->leader ? "%.100s" : "%.100s.h1", job);
+    return mu_segment_create_hosts(s->mine.name, &config, &hosts, true, &s->mine.segment);
+}
+
+/* Until both are through: who stops first would be the other's lost leader, or follower. */
+static pthread_barrier_t both;
+
+static void *run_side(void *arg)
+{
+    struct side *s = arg;
+
+    s->status = meet(s);
+    if (!s->status)
+        s->status = make_segment(s);
+    if (!s->status)
+        s->status = mu_join_open(s->mine.segment, &s->m);
+    if (!s->status)
+        s->status = mu_bridge_start(s->bridge, s->m);
+    if (!s->status)
+        s->status = mu_bridge_lanes(s->bridge, &s->lanes);
+    if (s->status) {
+        printf("%s: %s\n", s->leader ? "leader" : "follower", muster_last_error());
+        fflush(stdout);
+        abort();
+    }
+    mu_lanes_listen(s->lanes, rung, &s->rung);
+    play(s);
+    pthread_barrier_wait(&both);
+    mu_lanes_listen(s->lanes, NULL, NULL);
+    mu_bridge_end_lanes(s->bridge, s->lanes);
+    mu_bridge_stop(s->bridge);
+    return NULL;
+}
+
+static void run_both(bool latency)
+{
+    struct side sides[2] = {{.leader = true, .latency = latency, .seed = 1}, {.latency = latency, .seed = 2}};
+
+    test_name(job, "lanes");
+    assert_int_equal(sem_init(&has_address, 0, 0), 0);
+    assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sem_init(&sides[i].rung, 0, 0), 0);
+        assert_int_equal(pthread_create(&sides[i].thread, NULL, run_side, &sides[i]), 0);
+        if (!i)
+            sem_wait(&has_address);
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(sides[i].thread, NULL);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sides[i].status, MUSTER_OK);
+        assert_ok(muster_leave(sides[i].m));
+        assert_int_equal(test_job_end(&sides[i].mine), 0);
+        sem_destroy(&sides[i].rung);
+    }
+    pthread_barrier_destroy(&both);
+    sem_destroy(&has_address);
+}
+
+static void keys_go_to_and_fro(void **state)
+{
+    (void)state;
+    run_both(false);
+}
+
+static void keys_go_to_and_fro_beside_one_who_polls(void **state)
+{
+    (void)state;
+    run_both(true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_go_to_and_fro),
+        cmocka_unit_test(keys_go_to_and_fro_beside_one_who_polls),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
