@@ -273,7 +273,6 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->o = *options;
     desk->o.register_timeout_ns = options->register_timeout_ns ? options->register_timeout_ns : HOUR_NS;
     desk->o.say_ns = options->say_ns ? options->say_ns : 10ull * SECOND_NS;
-    desk->o.lost_ns = options->lost_ns ? options->lost_ns : SECOND_NS;
     desk->m = options->m;
     desk->seg = muster_segment_of(options->m);
     desk->num_tasks = desk->seg->num_tasks;

@@ -55,7 +55,9 @@ struct mu_desk_options {
     bool register_barrier;        /* who registers waits for all tasks */
     bool recoverable;             /* all guests are */
     bool reconnects;              /* who is in error because it was silent may come again as another incarnation */
-    uint64_t lost_ns; /* a connection is gone without a poll on it: its task may come back within this; 0: a second */
+    /* A connection is gone without a poll on it: its task may come back within this; 0: while its process lives, where
+     * that is known, and its heartbeats are not overdue. */
+    uint64_t lost_ns;
     /* The process that the launcher started for the task, and will say how it ended; 0: none, or ended. May be NULL. */
     uint32_t (*pid_of)(void *arg, uint32_t task);
     /* Progress for people: who is still missing, after say_ns of waiting (0: ten seconds), and then now and again. May
@@ -86,7 +88,7 @@ struct mu_line;
 struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *name);
 /*
  * It is gone; its asks have been dropped, or are now. Tasks that spoke through it are lost: at once, when they polled
- * for errors here, else when they do not come back on another line in time. why: "closed by its peer".
+ * for errors here, else when they do not come back on another line (lost_ns). why: "closed by its peer".
  */
 void mu_desk_hang_up(struct mu_line *line, const char *why);
 

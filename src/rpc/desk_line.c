@@ -4,12 +4,15 @@
  * A task's line is the one through which it spoke last. A client that waits there for errors gives up when the line
  * breaks: so its task is in error at once, or, where the launcher started its process, a moment later: a connection
  * closes some milliseconds before the kernel says how the process ended, and that is worth more. One that does not wait
- * may come back on another line; when it has not within a second or so, it is lost likewise. Who had called for the
- * shutdown is done, and has left.
+ * there comes back on another line when it has something to say, as TensorFlow's clients do with their next heartbeat:
+ * so its heartbeats decide, as those of any task, and the kernel, which is asked now and again, where its process is
+ * known. Who had called for the shutdown is done, and has left.
  *
  * Where the peer's process is known (a Unix socket's), the kernel's word for its end counts as well: others may have
  * inherited the connection, and hold it open.
  */
+#include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,8 @@
 #include "rpc/desk_private.h"
 #include "task/guest.h"
 
-#define WORDS_NS 200000000u /* the launcher has said by then how a process ended, even a large one */
+#define LOOK_NS  1000000000u /* between two looks at the process of a task that has no line */
+#define WORDS_NS 200000000u  /* the launcher has said by then how a process ended, even a large one */
 
 /* What a line hears of its peer's end; outlives it by a turn of the loop. */
 struct mu_ear {
@@ -137,18 +141,31 @@ static uint64_t awaits_words(const struct mu_desk *desk, int32_t task)
     return desk->o.pid_of && desk->o.pid_of(desk->o.arg, (uint32_t)task) ? WORDS_NS : 0;
 }
 
+/* It may come back. */
+static void await_return(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task, uint32_t pid, const char *why)
+{
+    desk->tasks[task].lost_pid = desk->o.lost_ns ? 0 : pid;
+    if (desk->o.lost_ns || pid)
+        lose_in(desk, ctx, task, desk->o.lost_ns ? desk->o.lost_ns : LOOK_NS, why);
+}
+
 /* The line says nothing for the task any more. `final`: nor can it come back. */
 static void line_is_gone(struct mu_desk *desk, struct mu_ctx *ctx, int32_t task, const char *why, bool final)
 {
     struct mu_desk_task *t = &desk->tasks[task];
+    uint32_t pid = t->line ? t->line->pid : 0;
 
     t->line = t->poll_line = NULL;
     if (!is_there(desk, task))
         return;
     if (t->left)
         mu_desk_disconnect(desk, ctx, task);
-    else
-        lose_in(desk, ctx, task, final ? awaits_words(desk, task) : desk->o.lost_ns, why);
+    else if (!final)
+        await_return(desk, ctx, task, pid, why);
+    else {
+        t->lost_pid = 0;
+        lose_in(desk, ctx, task, awaits_words(desk, task), why);
+    }
 }
 
 static void process_ended(uv_poll_t *poll, int status, int events)
@@ -221,6 +238,19 @@ void mu_desk_hang_up(struct mu_line *line, const char *why)
     mu_desk_deliver(desk);
 }
 
+/* Also of one that nobody has reaped yet. 0: none is known. */
+static bool lives(uint32_t pid)
+{
+    struct pollfd one = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
+    bool alive = pid && one.fd < 0 && errno != ESRCH; /* it cannot be asked: its heartbeats decide */
+
+    if (one.fd >= 0) {
+        alive = poll(&one, 1, 0) == 0;
+        close(one.fd);
+    }
+    return alive;
+}
+
 void mu_lost_due(struct mu_desk *desk, uint64_t now)
 {
     struct mu_ctx *ctx;
@@ -231,9 +261,11 @@ void mu_lost_due(struct mu_desk *desk, uint64_t now)
     for (uint32_t i = 0; i < desk->num_tasks; i++) {
         struct mu_desk_task *t = &desk->tasks[i];
 
-        if (t->lost_at && t->lost_at <= now)
+        if (t->lost_at && t->lost_at <= now && lives(t->lost_pid))
+            t->lost_at = now + LOOK_NS;
+        else if (t->lost_at && t->lost_at <= now)
             lose(desk, ctx, (int32_t)i, t->lost_why);
-        else if (t->lost_at && t->lost_at < desk->lost_next)
+        if (t->lost_at && t->lost_at < desk->lost_next)
             desk->lost_next = t->lost_at;
     }
     mu_exit(ctx);

@@ -102,6 +102,7 @@ struct mu_desk_task {
     uint64_t spoke;            /* the incarnation that did */
     uint64_t lost_at;          /* its line is gone: when it is lost with it; 0: not */
     char *lost_why;
+    uint32_t lost_pid;                              /* not while this process lives; 0: whether one does or not */
     struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
     struct mu_parked *meets;                        /* its calls to barriers that wait, the latest first */
     bool left;                                      /* it has called for the shutdown, which is not over */

@@ -75,6 +75,55 @@ static void without_a_poll_the_task_may_come_back_on_another_line(void **state)
     counter_close();
 }
 
+static bool is_noticed(void *a)
+{
+    return ((struct asked *)a)->answered;
+}
+
+/* TensorFlow's: it has nothing to say until its next heartbeat, which comes by a new connection. */
+static void without_a_poll_the_heartbeats_decide(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open_for(3, NULL, 5000000000u);
+    counter_keep(1);
+    register_guests(0, 2);
+    a = do_poll(1);
+    hang_up(0, "closed by its peer");
+    for (muster_deadline end = muster_after_ms(1500); muster_now_ns() < end; counter_turn())
+        ;               /* longer than it would have been given up in once */
+    if (!a->answered) { /* else this machine stood still for longer than the timeout */
+        assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+        assert_answer(do_beat(0, INCARNATION(0)), MUSTER_OK);
+        hang_up(0, "closed by its peer");
+    }
+    counter_until(is_noticed, a, "its silence is noticed");
+    assert_says_so(a, MUSTER_UNAVAILABLE, "task 0");
+    counter_close();
+}
+
+/* Its process is known, and the kernel is asked for it. */
+static void without_a_poll_the_end_of_the_process_counts(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    line_of_process(0, (uint32_t)stage_pid(0));
+    register_guests(0, 2);
+    a = do_poll(1);
+    hang_up(0, "closed by its peer");
+    for (muster_deadline end = muster_after_ms(1500); muster_now_ns() < end; counter_turn())
+        ; /* it is looked at, and lives */
+    assert_waits(a);
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
+    stage_kill(0);
+    assert_says_so(a, MUSTER_UNAVAILABLE, "was closed by its peer without a shutdown");
+    assert_int_equal(stage_task(0).state, MUSTER_TASK_ERROR);
+    counter_close();
+}
+
 static uint32_t child;
 
 static uint32_t pid_of_child(void *arg, uint32_t task)
@@ -185,6 +234,8 @@ int main(void)
         CASE(what_the_server_has_against_a_line_is_said),
         CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
         CASE(without_a_poll_the_task_may_come_back_on_another_line),
+        CASE(without_a_poll_the_heartbeats_decide),
+        CASE(without_a_poll_the_end_of_the_process_counts),
         NEAR_CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
         NEAR_CASE(a_process_that_ends_takes_its_task_along),
         NEAR_CASE(a_process_outlives_its_line),
