@@ -180,6 +180,25 @@ static void ask_state(struct mu_visit *v, const ProtobufCMessage *request)
     free(tasks);
 }
 
+static void ask_job(struct mu_visit *v, const ProtobufCMessage *request)
+{
+    ASK(GetJobState, q);
+    const struct mu_job *job = mu_jobs_named(&v->service->jobs, q->job_name.data, q->job_name.len);
+    int32_t *tasks = job ? calloc((size_t)job->count, sizeof *tasks) : NULL;
+
+    if (!job) {
+        refuse_name(v);
+    } else if (!tasks) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for %d tasks",
+                      job->count);
+    } else if (mu_visit_name(v, q->job_name)) {
+        for (int32_t i = 0; i < job->count; i++)
+            tasks[i] = job->first + i;
+        mu_desk_state(desk, &v->ask, tasks, (size_t)job->count);
+    }
+    free(tasks);
+}
+
 static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WatchJobState, q);
@@ -242,7 +261,7 @@ static void reply_states(struct mu_visit *v, int32_t first, int32_t last)
     free(each);
 }
 
-/* GetTaskStateResponse is the same without the version. */
+/* GetTaskStateResponse and GetJobStateResponse are the same without the version. */
 static void reply_state(struct mu_visit *v)
 {
     v->ask.version = 0;
@@ -382,6 +401,7 @@ const struct mu_rpc_method mu_tsl_coordination[] = {
     METHOD("ReportErrorToTask", report_error_to_task, ask_report_to_task, mu_reply_empty),
     METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
     METHOD("GetTaskState", get_task_state, ask_state, reply_state),
+    METHOD("GetJobState", get_job_state, ask_job, reply_state),
     METHOD("WatchJobState", watch_job_state, ask_watch, reply_watch),
     METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
     METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),

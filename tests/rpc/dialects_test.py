@@ -136,6 +136,8 @@ class Dialects(unittest.TestCase):
                              {(0, b"jax_worker", 3), (1, b"jax_worker", 3)})
             self.refused("INVALID_ARGUMENT", "", c.GetTaskState, source_task=[task(2)])
             self.refused("UNIMPLEMENTED", "PollForError", c.ReportErrorToTask, error_code=13)
+            self.assertEqual(c.GetJobState(job_name=b"jax_worker").task_state,
+                             c.WatchJobState(job_name=b"jax_worker", version_number=-1).task_state)
             r = c.WatchJobState(job_name=b"jax_worker", version_number=-1)
             self.assertEqual([t.state for t in r.task_state], [3, 3])
             self.refused("INVALID_ARGUMENT", "", c.WatchJobState, job_name=b"", version_number=r.version_number + 1000)
@@ -199,6 +201,8 @@ class Dialects(unittest.TestCase):
             a = s.client(xla)
             self.assertEqual([t.incarnation for t in a.WatchTasks(version_number=-1).task_state], [50, 51, 52])
             r = c.WatchJobState(job_name=b"ps", version_number=-1)
+            self.assertEqual(c.GetJobState(job_name=b"ps").task_state, r.task_state)
+            self.refused("INVALID_ARGUMENT", "'chief' is not in the cluster", c.GetJobState, job_name=b"chief")
             self.assertEqual([(t.task, t.incarnation) for t in r.task_state], [(names[2], 52)])
             calls = [c.begin("GetAliveTasks", requesting_task=n, tasks=names) for n in names]
             self.assertEqual([list(call.answer().alive_tasks) for call in calls], [names] * 3)

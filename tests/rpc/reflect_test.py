@@ -17,7 +17,7 @@ from clients import MINUTE, reflection, service
 from serving import check, served, wait_for
 
 PACKAGES = "grpc.reflection.v1", "grpc.reflection.v1alpha"
-OURS = {"xla.coordination.CoordinationService": 15, "tensorflow.CoordinationService": 19, "xla.DistributedRuntimeService": 7}
+OURS = {"xla.coordination.CoordinationService": 15, "tensorflow.CoordinationService": 20, "xla.DistributedRuntimeService": 7}
 OWN = {"grpc.health.v1.Health": 2, "grpc.reflection.v1.ServerReflection": 1, "grpc.reflection.v1alpha.ServerReflection": 1}
 PATH = "/%s.ServerReflection/ServerReflectionInfo"
 NOT_FOUND, INVALID = 5, 3
