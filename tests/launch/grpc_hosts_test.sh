@@ -106,6 +106,20 @@ check 137 run --hosts localhost:2,b:2 --grpc -- sh -c "
 err_has '^muster run: task 3 (host b, pid [0-9]*) was killed by signal 9 (SIGKILL).*; ending the other 3 tasks$'
 clean
 
+# A shutdown that not all come to fails for all; a task of the other host that is started again registers anew.
+check 9 run --hosts localhost:1,b:1 --grpc --shutdown-timeout 1s -l --kill-on-fail=no -- sh -c "
+    [ \$RANK = 1 ] || exec $GUEST register poll hold
+    exec $GUEST register shutdown"
+for i in 0 1; do
+    out_has "^\[$i\] INTERNAL: Shutdown barrier has failed"
+    out_has "^\[$i\] task 0 (pid [0-9]* on host "
+done
+check 0 run --hosts localhost:1,b:2 --grpc --restarts 1 --restart-delay 0 --restart-policy task -- bash -c '
+    if [ $RANK.$MUSTER_ATTEMPT = 2.0 ]; then exec '"$GUEST"' register kill; fi
+    exec '"$GUEST"' register barrier a shutdown'
+err_has '^muster agent (host b): task 2 (pid [0-9]*) was killed by signal 9.*starting it again'
+clean
+
 # ---- what is shown, and a connection that breaks while calls wait at the other host ----
 export RELAY=$TMPDIR/relay
 background localhost:1,b:1 -- sh -c "
