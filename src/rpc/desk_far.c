@@ -132,7 +132,7 @@ static void ask_dropped(struct mu_desk *desk, struct mu_parked *p)
 bool mu_far_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list, struct mu_far_call *call,
                  enum mu_op op, struct mu_pack *request, size_t line_bytes)
 {
-    struct mu_parked *p = mu_desk_park(desk, asked, list, line_bytes);
+    struct mu_parked *p = mu_desk_park(desk, asked, list, sizeof *call + line_bytes);
     enum muster_status status = p ? mu_far_ask(desk, call, op, request) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->desk = desk;

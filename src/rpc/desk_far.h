@@ -42,6 +42,7 @@ struct mu_far {
     struct mu_parked_list meets;   /* calls to barriers, */
     struct mu_parked_list gathers; /* and who is alive */
     size_t bytes;                  /* of requests, and of values that come in pieces */
+    uint32_t lingering;            /* changes for which nobody waits any more */
     /* questions about keys (desk_far_kv.c) */
     struct mu_question *queue, *queue_end; /* to be asked, in this order */
     uint32_t asking;                       /* so many are */
@@ -67,8 +68,8 @@ void mu_far_end(struct mu_far_call *call);
 void mu_far_free(struct mu_far_call *call); /* with what it holds on to; it is not open */
 /*
  * An ask waits in `list` for the answer to one call: p->at is the call, the first member of what was malloc()ed, and is
- * freed with it. `line_bytes` count against its line. The call's `answered` ends with mu_far_done(). False: the ask was
- * answered, and the call is freed.
+ * freed with it. `line_bytes` count against its line, and the call. The call's `answered` ends with mu_far_done().
+ * False: the ask was answered, and the call is freed.
  */
 bool mu_far_park(struct mu_desk *desk, struct mu_ask *ask, struct mu_parked_list *list, struct mu_far_call *call,
                  enum mu_op op, struct mu_pack *request, size_t line_bytes);
@@ -85,6 +86,7 @@ void mu_far_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, cons
 /* The wish's key is not in our table: the leader is asked, unless it has been and will say so when the key comes. `p`
  * has just come to it. */
 void mu_far_wish(struct mu_desk *desk, struct mu_wish *w, struct mu_parked *p);
+extern const size_t mu_question_bytes; /* that each takes */
 /* The wish goes, and with it what it asked. */
 void mu_question_drop(struct mu_desk *desk, struct mu_question *q);
 /* For all wishes. */

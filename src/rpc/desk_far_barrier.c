@@ -143,7 +143,8 @@ void mu_far_meet(struct mu_desk *desk, struct mu_ask *ask, const struct mu_far_m
     snprintf(m->call.what, sizeof m->call.what, "barrier %.60s::%" PRId64, wanted->id,
              mu_barrier_number(wanted->asked));
     fill_caller(desk, &m->call, wanted->task);
-    if (!mu_far_park(desk, ask, &desk->far->meets, &m->call, MU_OP_BARRIER_WAIT, &request, m->request.len))
+    if (!mu_far_park(desk, ask, &desk->far->meets, &m->call, MU_OP_BARRIER_WAIT, &request,
+                     sizeof *m + 2 * m->request.len))
         return;
     m->call.p->dropped = meet_dropped;
     m->call.p->task = wanted->task;

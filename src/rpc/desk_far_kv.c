@@ -1,11 +1,11 @@
 /*
  * rpc/desk_far_kv.c: keys, on a host that is not the leader's.
  *
- * A change is one call. A key of which there is no copy here is asked for by one call as well, however many guests want
- * it: a wish (desk_wishes.c) has one question, which is asked, or waits for its turn, or rests: then the leader has
- * said that there is no such key, and will send it when it comes, until a new round of the bridge begins. What it sends
- * is found as what others write is found. A value that is too large for a copy comes in the answer, in pieces of one
- * version.
+ * A change is one call, and is made also when its client goes away meanwhile: so no delete ends half way. A key of
+ * which there is no copy here is asked for by one call as well, however many guests want it: a wish (desk_wishes.c) has
+ * one question, which is asked, or waits for its turn, or rests: then the leader has said that there is no such key,
+ * and will send it when it comes, until a new round of the bridge begins. What it sends is found as what others write
+ * is found. A value that is too large for a copy comes in the answer, in pieces of one version.
  *
  * An answer serves those who had asked before the question was: who comes later may know of something newer, and is
  * asked for anew, with all others who have come meanwhile.
@@ -20,7 +20,10 @@
 #include "segment/hosts.h"
 #include "segment/stats.h"
 
-enum { ASKING_MOST = 256 };   /* questions at a time */
+enum {
+    ASKING_MOST = 256,    /* questions at a time */
+    LINGERING_MOST = 1024 /* changes that nobody waits for */
+};
 #define LINE_BYTES (1u << 20) /* of a value that count against its line: what is large counts against all lines' */
 
 /* ---- changes ---- */
@@ -35,10 +38,15 @@ static void changed(struct mu_far_call *call, enum muster_status status, const c
 {
     struct change *c = (struct change *)call;
     uint64_t result = status ? 0 : mu_unpack_u64(body);
-    struct mu_ask *ask = call->p->ask;
+    struct mu_ask *ask = call->p ? call->p->ask : NULL;
     char exists[200];
     struct mu_ctx *ctx;
 
+    if (!ask) { /* its client has gone */
+        call->desk->far->lingering--;
+        mu_far_free(call);
+        return;
+    }
     if (!status && !mu_unpack_end(body)) {
         status = mu_far_malformed(call);
         text = muster_last_error();
@@ -62,6 +70,19 @@ static void changed(struct mu_far_call *call, enum muster_status status, const c
     mu_far_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
+static void change_dropped(struct mu_desk *desk, struct mu_parked *p)
+{
+    struct mu_far_call *call = p->at;
+
+    call->p = NULL;
+    if (desk->far->lingering < LINGERING_MOST) {
+        desk->far->lingering++;
+        return;
+    }
+    mu_far_end(call);
+    mu_far_free(call);
+}
+
 void mu_far_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, const struct mu_key *k, uint64_t number,
                    const void *value, size_t len)
 {
@@ -77,7 +98,8 @@ void mu_far_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, cons
     mu_pack_blob(&request, k->words, k->len);
     mu_pack_u64(&request, number);
     mu_pack_raw(&request, value, len);
-    mu_far_park(desk, ask, &desk->far->asks, &c->call, op, &request, len < LINE_BYTES ? len : LINE_BYTES);
+    if (mu_far_park(desk, ask, &desk->far->asks, &c->call, op, &request, len < LINE_BYTES ? len : LINE_BYTES))
+        c->call.p->dropped = change_dropped;
 }
 
 /* ---- questions ---- */
@@ -94,6 +116,8 @@ struct mu_question {
     struct mu_shared *value;
     uint64_t from, version;
 };
+
+const size_t mu_question_bytes = sizeof(struct mu_question);
 
 static void enqueue(struct mu_far *far, struct mu_question *q)
 {

@@ -115,7 +115,7 @@ enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const 
 
     if (!w)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a get that waits");
-    p = mu_desk_park(desk, ask, waits ? &w->asks : &w->tries, k->len);
+    p = mu_desk_park(desk, ask, waits ? &w->asks : &w->tries, k->len + (desk->far ? mu_question_bytes : 0));
     if (p) {
         p->at = w;
         p->dropped = get_dropped;

@@ -201,6 +201,8 @@ static void guests_do_anything(void **state)
             act();
             if (!pick(20))
                 counter_turn();
+            if (!pick(60))
+                counter_disturb(pick(4), pick(30));
         }
         mu_desk_stop(desk);
         for (int i = 0; i < ASKS; i++)

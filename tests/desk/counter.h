@@ -126,6 +126,8 @@ void counter_close_far(void);
 int counter_strike_far(void **state);
 void counter_near_alone(void **state);
 extern bool counter_is_far; /* who waits does so at the leader, too */
+/* The way to the leader breaks, now or after so many frames, or is there again; where there is one. */
+void counter_disturb(uint32_t how, uint32_t frames);
 #ifdef COUNTER_FAR
 #define counter_open(tasks, options)         counter_open_far((tasks), (options), 100000000000u)
 #define counter_open_for(tasks, options, ns) counter_open_far((tasks), (options), (ns))

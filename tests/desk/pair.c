@@ -135,6 +135,7 @@ void counter_open_far(uint32_t tasks, const struct mu_desk_options *options, uin
 void counter_close_far(void)
 {
     stage_observer = NULL;
+    hosts_mend(cast_hosts);
     counter_is_far = false;
     pair_close();
 }
@@ -144,6 +145,18 @@ int counter_strike_far(void **state)
     stage_observer = NULL;
     counter_is_far = false;
     return pair_strike(state);
+}
+
+void counter_disturb(uint32_t how, uint32_t frames)
+{
+    if (!counter_is_far)
+        return;
+    if (how == 0)
+        hosts_cut(cast_hosts, 1);
+    else if (how == 1)
+        hosts_cut_after(cast_hosts, 1, frames);
+    else
+        hosts_mend(cast_hosts);
 }
 
 void counter_near_alone(void **state)
