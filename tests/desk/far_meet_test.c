@@ -306,6 +306,7 @@ static void all_hosts_agree_on_who_is_alive(void **state)
     assert_answer(do_alive(pair_as(LEADER), guests, 2), MUSTER_OK);
     far = do_alive(pair_as(FAR), guests, 2);
     assert_waits(far);
+    assert_waits(do_poll(pair_as(LEADER))); /* whose client gives up with its connection */
     hang_up(LEADER, "closed by its peer");
     assert_answer(far, MUSTER_OK); /* nobody else is to be waited for */
     assert_int_equal(far->ask.num_alive, 1);

@@ -235,7 +235,7 @@ int main(void)
         CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
         CASE(without_a_poll_the_task_may_come_back_on_another_line),
         CASE(without_a_poll_the_heartbeats_decide),
-        CASE(without_a_poll_the_end_of_the_process_counts),
+        NEAR_CASE(without_a_poll_the_end_of_the_process_counts),
         NEAR_CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
         NEAR_CASE(a_process_that_ends_takes_its_task_along),
         NEAR_CASE(a_process_outlives_its_line),
