@@ -10,7 +10,7 @@
 
 #include "agent/bridge.h"
 
-#define ANSWER_NS 2000000000u /* for the other hosts to say that they have stopped */
+#define ANSWER_NS 5000000000u /* for the other hosts to say that they have stopped */
 
 static void stop_self(struct mu_agent *agent)
 {
