@@ -101,7 +101,7 @@ for dies in 0 3; do
     err_has "^muster run: task $dies (host [^,]*, pid [0-9]*) was killed by signal 9 (SIGKILL)"
 done
 check 137 run --hosts localhost:2,b:2 --grpc -- sh -c "
-    [ \$RANK = 3 ] || exec $GUEST register poll barrier a hold
+    [ \$RANK = 3 ] || exec $GUEST register poll barrier a hold await '$TMPDIR/never' # until it is ended
     exec $GUEST register barrier a kill"
 err_has '^muster run: task 3 (host b, pid [0-9]*) was killed by signal 9 (SIGKILL).*; ending the other 3 tasks$'
 clean
