@@ -94,8 +94,10 @@ class Client:
         self.service = data(1, fixed(3, int.from_bytes(answers[0][1:9], "little")))
 
     def beat(self):
-        for task in range(TASKS if not self.is_etcd else 0):
-            self.method(8, XLA + "Heartbeat")(self.service + fixed(2, task + 1) + number(3, task), timeout=PATIENCE)
+        calls = [self.method(8, XLA + "Heartbeat").future(self.service + fixed(2, task + 1) + number(3, task), timeout=PATIENCE)
+                 for task in range(0 if self.is_etcd else TASKS)]
+        for call in calls:
+            call.result()
 
     # ---- rows ----
 
