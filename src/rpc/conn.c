@@ -35,12 +35,15 @@ static void on_event(uv_poll_t *poll, int status, int events);
 
 /* ---- what is held ------------------------------------------------------------------------------------------------ */
 
+/* As much as a connection holds then is to be free for others: so whatever is held, by however many who are slow, one
+ * that comes finds room, and those who hold much are the first for whom there is none. */
 bool mu_conn_hold(struct mu_rpc_conn *conn, size_t bytes)
 {
     struct mu_rpc *rpc = conn->rpc;
+    size_t left = rpc->held < rpc->options.total_max ? rpc->options.total_max - rpc->held : 0;
 
-    if (bytes > rpc->options.held_max || conn->held > rpc->options.held_max - bytes || bytes > rpc->options.total_max ||
-        rpc->held > rpc->options.total_max - bytes)
+    if (bytes > rpc->options.held_max || conn->held > rpc->options.held_max - bytes || bytes > left ||
+        conn->held + bytes > left - bytes)
         return false;
     conn->held += bytes;
     rpc->held += bytes;

@@ -59,7 +59,7 @@ struct mu_rpc_options {
     /* Bounds; 0: what stands behind. */
     size_t message_max;       /* of a message, inflated; 256 MiB */
     size_t held_max;          /* bytes held for one connection, of requests and answers; message_max + 64 MiB */
-    size_t total_max;         /* the same for all of them; 8 times held_max */
+    size_t total_max;         /* the same for all of them, of which one leaves as much as it holds; 8 times held_max */
     uint32_t streams_max;     /* open calls of one connection; 20000 */
     uint32_t connections_max; /* 16384 */
     uint32_t handshake_ms;    /* from connecting to the client's SETTINGS, and for the headers of a call; 10 s */

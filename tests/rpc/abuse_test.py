@@ -148,6 +148,25 @@ def halves():
         is_served(server)
 
 
+def many_halves():
+    """The same by so many connections that they could hold all that may be held: who comes then is served."""
+    with served("127.0.0.1:0", "message=%d" % MIB, "held=%d" % (MIB + MIB // 4), "total=%d" % (10 * MIB)) as server:
+        kept = [Raw(server.address) for _ in range(14)]
+        for _ in range(20):
+            for one in kept:
+                number = one.begin("Echo")
+                one.send(frame(DATA, 0, number, struct.pack(">BI", 0, MIB)), *[frame(DATA, 0, number, b"x" * 16000)] * 4)
+        for one in kept:  # it has all of that
+            one.answer(one.ask("Count"))
+        with Raw(server.address) as other:
+            number, whole = other.begin("Echo"), message(b"y" * 100000)
+            for at in range(0, len(whole), 16000):
+                other.send(frame(DATA, END_STREAM if at + 16000 >= len(whole) else 0, number, whole[at:at + 16000]))
+            check(other.answer(number)[1] == whole, "who comes has no room: %s", other.status(number))
+        for one in kept:
+            one.socket.close()
+
+
 def closed_windows():
     """Answers that the client's windows do not let out: held up to a bound, and not for ever."""
     with served("127.0.0.1:0", "held=%d" % (16 * MIB), "message=%d" % MIB, "stall=1500") as server:
@@ -255,6 +274,6 @@ def resets_by_tcp():
             wait_for("the end of all calls", lambda: other.answer(other.ask("Count"))[1][5:].split()[0::2] == [b"0", b"1"])
 
 
-for part in (resets, frames_for_nothing, headers_without_end, strangers, bombs, halves, closed_windows, same_answers, closed_sockets, slow_reader,
+for part in (resets, frames_for_nothing, headers_without_end, strangers, bombs, halves, many_halves, closed_windows, same_answers, closed_sockets, slow_reader,
              too_many, resets_by_tcp):
     part()
