@@ -37,7 +37,7 @@ class Guest:
         self.answer = None  # of the poll
         self.answered = threading.Event()
 
-    def call(self, name, **fields):
+    def prepare(self, name, fields):
         request = getattr(pb, name + "Request")(**fields)
         if name != "RegisterTask":
             request.incarnations.task_id = self.task
@@ -45,6 +45,10 @@ class Guest:
             request.incarnations.service_incarnation = self.service
         method = self.channel.unary_unary(SERVICE + name, type(request).SerializeToString,
                                           getattr(pb, name + "Response").FromString)
+        return method, request
+
+    def call(self, name, **fields):
+        method, request = self.prepare(name, fields)
         return method(request, timeout=PATIENCE, wait_for_ready=name == "RegisterTask")
 
     def register(self):
@@ -52,14 +56,13 @@ class Guest:
         self.service = answer.service_incarnation
 
     def poll(self):
-        def run():
-            try:
-                self.call("PollForError", source_task_id=self.task)
-                self.answer = "OK"
-            except grpc.RpcError as error:
-                self.answer = "%s: %s" % (error.code().name, error.details())
+        """Before any call that follows: a thread of ours might come to it too late."""
+        def done(future):
+            error = future.exception()
+            self.answer = "%s: %s" % (error.code().name, error.details()) if error else "OK"
             self.answered.set()
-        threading.Thread(target=run, daemon=True).start()
+        method, request = self.prepare("PollForError", {"source_task_id": self.task})
+        method.future(request, timeout=PATIENCE).add_done_callback(done)
 
     def hold(self):
         if not self.answered.wait(PATIENCE):
