@@ -125,7 +125,7 @@ for m in "${models[@]}"; do
 done >"$results/list"
 grep -aq 'cannot read' "$results/list" && tr '\0' '\n' <"$results/list" | grep -a 'cannot read' && exit 1
 
-xargs -0 -n 5 -P "$jobs" bash -c '
+xargs -0 -r -n 5 -P "$jobs" bash -c '
     "$0" --one "${@:2}" >"$1" 2>&1 || touch "$1.bad"
     cat "$1"' "$here/run.sh" <"$results/list"
 
