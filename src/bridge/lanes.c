@@ -38,22 +38,40 @@ static void unlink_lane(struct mu_lanes *l, struct lane *lane)
     l->open -= mu_lane_is_open(lane);
 }
 
-static void link_lane(struct mu_lanes *l, struct lane *lane, enum state state)
+/* NULL: at the end. */
+static void link_before(struct mu_lanes *l, struct lane *lane, enum state state, struct lane *next)
 {
     struct list *list = &l->lists[state];
 
     lane->state = state;
-    lane->next = NULL;
-    lane->prev = list->last;
-    *(list->last ? &list->last->next : &list->first) = lane;
-    list->last = lane;
+    lane->next = next;
+    lane->prev = next ? next->prev : list->last;
+    *(lane->prev ? &lane->prev->next : &list->first) = lane;
+    *(next ? &next->prev : &list->last) = lane;
     l->open += mu_lane_is_open(lane);
+}
+
+static void link_lane(struct mu_lanes *l, struct lane *lane, enum state state)
+{
+    link_before(l, lane, state, NULL);
 }
 
 void mu_lane_move(struct mu_lanes *l, struct lane *lane, enum state state)
 {
     unlink_lane(l, lane);
     link_lane(l, lane, state);
+}
+
+void mu_lanes_wait_again(struct mu_lanes *l, enum state state)
+{
+    struct lane *lane, *next;
+
+    while ((lane = l->lists[state].last)) { /* from the last on: mostly each goes before all others */
+        unlink_lane(l, lane);
+        for (next = l->lists[WAITS].first; next && next->asked.number < lane->asked.number; next = next->next)
+            ;
+        link_before(l, lane, WAITS, next);
+    }
 }
 
 static uint32_t slot_of(const struct mu_lanes *l, const struct lane *lane)

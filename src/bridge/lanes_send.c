@@ -63,7 +63,8 @@ static void put_off(struct mu_core *core, struct mu_lanes *l, struct lane *lane)
 {
     mu_lane_arrived(l, lane);
     mu_lane_move(l, lane, LATER);
-    l->again_at = core->now + LATER_NS;
+    if (l->again_at == UINT64_MAX) /* others that are put off do not put it off further */
+        l->again_at = core->now + LATER_NS;
 }
 
 /* Those that wait, in their order, for as long as there is room on the way. With the lock held. */
@@ -94,8 +95,7 @@ static void look(struct mu_core *core)
     mu_core_trim(&l->acks); /* what was lost for want of memory is said by the lane's next call */
     if (core->now >= l->again_at) {
         l->again_at = UINT64_MAX;
-        while (l->lists[LATER].first)
-            mu_lane_move(l, l->lists[LATER].first, WAITS);
+        mu_lanes_wait_again(l, LATER);
     }
     if (core->peers[0].state == MU_PEER_UP)
         send_waiting(core, l);
@@ -114,12 +114,12 @@ static void up(struct mu_core *core, uint32_t host)
     mu_lanes_acknowledge_all(core, l->first);
     pthread_mutex_lock(&l->lock);
     mu_pack_reset(&l->acks);
+    mu_lanes_wait_again(l, LATER);
+    mu_lanes_wait_again(l, GOES);
     for (uint32_t i = 0; i < l->used; i++) {
         struct lane *lane = &l->lanes[i];
 
         mu_lane_arrived(l, lane);
-        if (mu_lane_is_open(lane))
-            mu_lane_move(l, lane, WAITS);
         if (lane->known && !lane->unsettled && !(mu_lane_is_open(lane) && lane->sent))
             mu_lane_acknowledge(l, lane); /* also where the next call waits: it may be dropped yet */
     }

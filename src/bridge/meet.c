@@ -48,7 +48,7 @@ static void answer_by_instance(struct mu_core *core, const struct mu_named *n, s
 {
     const struct mu_call *c = &w->call;
     bool open = n->b.h.num && !n->b.h.passed && n->b.h.counter == c->counter;
-    uint8_t flags = at_once ? MU_MEET_AT_ONCE : open ? MU_MEET_SUPERSEDED : 0;
+    uint8_t flags = at_once ? MU_MEET_AT_ONCE : open && !c->leaves ? MU_MEET_SUPERSEDED : 0;
 
     if (at_once && c->replayed)
         flags |= MU_MEET_REPLAYED;

@@ -62,7 +62,6 @@ static void many_at_once(struct caller *c)
         assert_ok(mu_lanes_ask(c->lanes, &q[i].call));
         assert_int_equal(q[i].answers, 0); /* never before it is taken */
     }
-    assert_int_equal(mu_lanes_open(c->lanes), MANY);
     caller_until(c, all_answered, q, "all are answered");
     for (int i = 0; i < MANY; i++) {
         struct mu_unpack u = mu_unpack_of(q[i].bytes, q[i].len);
@@ -395,6 +394,48 @@ static void what_is_open_when_lanes_end_is_ended(void **state)
     end(&c);
 }
 
+/* Also those that wait for a connection, or go once more, whatever lanes they have. */
+static void calls_go_in_the_order_in_which_they_were_asked(void **state)
+{
+    enum { CALLS = 4 };
+    struct question q[CALLS] = {{.answers = 0}};
+    struct hosts *h = open_hosts(true);
+    struct muster *m = hosts_observer(h, 0);
+    struct caller c;
+    char text[2] = "a", found[16];
+    size_t len;
+
+    (void)state;
+    hosts_settle(h, NULL);
+    caller_begin(&c, h, 1);
+    for (int i = 0; i < CALLS; i++) { /* the last lane is the first to be used again */
+        question_add(&q[i], "n", 1);
+        assert_ok(mu_lanes_ask(c.lanes, &q[i].call));
+    }
+    for (int i = 0; i < CALLS; i++)
+        caller_await(&c, &q[i]);
+    for (int i = 0; i < CALLS; i++, text[0]++) {
+        question_append(&q[i], "log", text);
+        assert_ok(mu_lanes_ask(c.lanes, &q[i].call));
+        if (i == CALLS / 2 - 1) { /* these are on their way */
+            hosts_step(h, 1);
+            hosts_cut(h, 1);
+        }
+    }
+    assert_true(q[0].call.lane > q[1].call.lane && q[2].call.lane > q[3].call.lane);
+    hosts_join(h, 1);
+    for (int i = 0; i < CALLS; i++)
+        caller_await(&c, &q[i]);
+    assert_ok(muster_kv_try_get(m, "log", MUSTER_NTS, found, sizeof found, &len, NULL));
+    assert_int_equal(len, CALLS);
+    assert_memory_equal(found, "abcd", CALLS);
+    for (int i = 0; i < CALLS; i++)
+        question_done(&q[i]);
+    hosts_pass(h, 2 * ACK_NS);
+    assert_ok(muster_leave(m));
+    end(&c);
+}
+
 /* ---- refused, and lost ------------------------------------------------------------------------------------------- */
 
 static void the_leader_s_agent_asks_nobody(void **state)
@@ -426,6 +467,7 @@ static void lanes_run_out_and_come_back(void **state)
         question_add(&q[i], "n", 1);
         assert_ok(mu_lanes_ask(c.lanes, &q[i].call));
     }
+    assert_int_equal(mu_lanes_open(c.lanes), most);
     question_add(&q[most], "n", 1);
     assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_lanes_ask(c.lanes, &q[most].call));
     assert_says("at a time");
@@ -540,6 +582,7 @@ int main(void)
         cmocka_unit_test(barriers_are_waited_at_and_given_up),
         cmocka_unit_test(what_a_dead_agent_asked_is_ended_by_the_next),
         cmocka_unit_test(what_is_open_when_lanes_end_is_ended),
+        cmocka_unit_test(calls_go_in_the_order_in_which_they_were_asked),
         cmocka_unit_test(the_leader_s_agent_asks_nobody),
         cmocka_unit_test(lanes_run_out_and_come_back),
         cmocka_unit_test(when_the_leader_is_lost_all_are_told),

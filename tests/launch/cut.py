@@ -11,7 +11,7 @@ import sys
 import threading
 
 open_pairs = []
-lock = threading.Lock()
+lock = threading.RLock()  # the signal comes to the thread that has it, perhaps
 
 
 def carry(one, other):
