@@ -20,7 +20,9 @@
 #define DETAILS_MAX  4096u
 #define TEXT_LEAST   1024u
 /* What an open call takes beside its messages: here, in nghttp2, and with whoever waits to answer it. */
-#define CALL_BYTES   (sizeof(struct mu_rpc_call) + 1536u)
+#define CALL_BYTES (sizeof(struct mu_rpc_call) + 1536u)
+/* Of an answer beside its bytes: a stream has any number of the same. */
+#define PIECE_BYTES  (sizeof(struct mu_rpc_piece) + 16u)
 #define PREFIX       5u
 #define SHARED_LEAST 4096u /* bytes of an answer: of less a copy costs less than to look */
 
@@ -129,6 +131,7 @@ void mu_call_drop_piece(struct mu_rpc_call *call)
         rpc->last_body = rpc->last_body == body ? NULL : rpc->last_body;
         free(body);
     }
+    mu_conn_unhold(call->conn, PIECE_BYTES);
     free(piece);
 }
 
@@ -302,11 +305,17 @@ static struct mu_rpc_body *new_body(struct mu_rpc_conn *conn, const void *messag
 static struct mu_rpc_piece *make_piece(struct mu_rpc_conn *conn, const void *message, size_t len)
 {
     struct mu_rpc_piece *piece = malloc(sizeof *piece);
-    struct mu_rpc_body *body = piece ? same_body(conn->rpc, message, len) : NULL;
+    struct mu_rpc_body *body;
 
-    if (piece && !body)
+    if (!piece || !mu_conn_hold(conn, PIECE_BYTES)) {
+        free(piece);
+        return NULL;
+    }
+    body = same_body(conn->rpc, message, len);
+    if (!body)
         body = new_body(conn, message, len);
     if (!body) {
+        mu_conn_unhold(conn, PIECE_BYTES);
         free(piece);
         return NULL;
     }
