@@ -43,7 +43,7 @@ static void fail_guests(struct mu_desk *desk, const char *text)
 
         if (!mu_desk_is_own(desk, (int32_t)i)) /* its host's desk does likewise */
             continue;
-        if (!mu_desk_is_own(desk, (int32_t)i))
+        if (desk->tasks[i].registering) /* it waits, connected as it is, and is told so */
             continue;
         mu_desk_record(desk, (int32_t)i, &r, NULL);
         if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST))

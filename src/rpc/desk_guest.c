@@ -231,7 +231,7 @@ void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *roo
 
 uint64_t mu_registering_next(const struct mu_desk *desk)
 {
-    if (!somebody_waits(desk))
+    if (mu_desk_follows(desk) || !somebody_waits(desk)) /* mu_registering_due() */
         return UINT64_MAX;
     return desk->register_until < desk->say_at ? desk->register_until : desk->say_at;
 }

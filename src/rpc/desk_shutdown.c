@@ -147,10 +147,11 @@ static void leaving_dropped(struct mu_desk *desk, struct mu_parked *p)
     desk->tasks[p->task].leaving = NULL; /* but it has called */
 }
 
-/* The task has called, at this desk or at its own host's. */
-static void count_call(struct mu_desk *desk, int32_t task)
+/* The task has called, at this desk or, as it was registered then, at its own host's. */
+static void count_call(struct mu_desk *desk, int32_t task, uint32_t attempt)
 {
     struct mu_desk_task *t = &desk->tasks[task];
+    bool was_done;
 
     if (desk->leave_until == UINT64_MAX) {
         desk->leave_until = mu_now() + desk->o.shutdown_timeout_ns;
@@ -159,9 +160,11 @@ static void count_call(struct mu_desk *desk, int32_t task)
         desk->first_to_leave = task;
         mu_desk_due(desk, mu_leaving_next(desk));
     }
-    if (!is_done(desk, (uint32_t)task))
-        desk->not_done--; /* of no account while the count is not taken */
+    was_done = is_done(desk, (uint32_t)task);
     t->left = true;
+    t->left_attempt = attempt;
+    if (!was_done && is_done(desk, (uint32_t)task)) /* else it has come again since it called */
+        desk->not_done--;                           /* of no account while the count is not taken */
 }
 
 static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
@@ -182,7 +185,7 @@ static void join_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task)
     p->dropped = leaving_dropped;
     t->leaving = p;
     if (!mu_desk_follows(desk))
-        count_call(desk, task);
+        count_call(desk, task, 0);
     else if (!t->left)
         mu_desk_tell_of(desk, MU_WORD_LEAVES, desk->leave_round, task);
     t->left = true;
@@ -194,8 +197,7 @@ void mu_leaving_told(struct mu_desk *desk, const struct mu_desk_news *news)
     if (news->round != desk->leave_round)
         return;
     if (news->word == MU_WORD_LEAVES) {
-        count_call(desk, (int32_t)news->task);
-        desk->tasks[news->task].left_attempt = news->attempt;
+        count_call(desk, (int32_t)news->task, news->attempt);
         mu_desk_watch_bell(desk);
     } else if (news->code == MUSTER_OK) {
         desk->leave_passes = true;

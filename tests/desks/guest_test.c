@@ -11,6 +11,7 @@ static const struct hosts_config two = {.tasks = {2, 2}}, three = {.tasks = {1, 
 static const struct mu_desk_options both = {.register_barrier = true, .shutdown_timeout_ns = 600000000000u};
 static const struct mu_desk_options impatient = {
     .register_barrier = true, .register_timeout_ns = 300000000, .shutdown_timeout_ns = 300000000};
+static const struct mu_desk_options slower = {.register_barrier = true, .register_timeout_ns = 3000000000u};
 
 /* In this order, each when the one before it waits. */
 static void register_all(const uint32_t *order, uint32_t count)
@@ -75,7 +76,7 @@ static void it_times_out_for_all_and_names_who_is_missing_anywhere(void **state)
     struct asked *a, *b;
 
     (void)state;
-    desks_open(&two, &impatient);
+    desks_open(&two, &slower); /* two come before its time is over */
     a = do_register(2, INCARNATION(2));
     assert_waits(a);
     b = do_register(1, INCARNATION(1));
@@ -173,6 +174,25 @@ static void who_dies_on_any_host_ends_the_waiting_for_all(void **state)
     cast_kill(2);
     assert_answer(a, MUSTER_INTERNAL, "task is set to ERROR: task 2");
     assert_int_equal(a->ask.payload, MU_PAYLOAD_BARRIER);
+    desks_close();
+}
+
+/* Who waited when it failed is not in error for that, and may come again when the one who was is reset. */
+static void who_waited_for_one_in_error_may_come_again(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    desks_open(&two, &both);
+    a = do_register(2, INCARNATION(2));
+    assert_waits(do_register(3, INCARNATION(3)));
+    until_state_at(0, 3, MUSTER_TASK_CONNECTED);
+    assert_answer(do_report_error(3, "it broke"), MUSTER_OK, NULL);
+    assert_answer(a, MUSTER_INTERNAL, "task is set to ERROR: task 3");
+    until_state_at(0, 2, MUSTER_TASK_DISCONNECTED);
+    assert_answer(do_reset(3), MUSTER_OK, NULL);
+    until_state_at(0, 3, MUSTER_TASK_DISCONNECTED);
+    register_all(in_order, 4);
     desks_close();
 }
 
@@ -403,6 +423,31 @@ static void who_has_called_may_hang_up_and_come_again(void **state)
     desks_close();
 }
 
+/* What it said before it came again is heard afterwards: it is waited for all the same. */
+static void a_late_word_of_who_has_come_again_counts_for_nobody(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    desks_open(&two, &both);
+    register_all(in_order, 4);
+    desks_hold(true);
+    assert_waits(do_shutdown(2));
+    hang_up(2);
+    until_state_at(0, 2, MUSTER_TASK_DISCONNECTED);
+    assert_answer(do_register(2, 7), MUSTER_OK, NULL);
+    until_state_at(0, 2, MUSTER_TASK_CONNECTED);
+    a = do_shutdown(0);
+    assert_waits(do_shutdown(1));
+    desks_hold(false);
+    desks_turn();
+    assert_waits(do_shutdown(3));
+    assert_waits(a);
+    assert_answer(do_shutdown(2), MUSTER_OK, NULL);
+    assert_answer(a, MUSTER_OK, NULL);
+    desks_close();
+}
+
 static void a_call_made_twice_counts_once(void **state)
 {
     struct asked *a, *b;
@@ -448,6 +493,7 @@ int main(void)
         CASE(who_hangs_up_at_its_host_has_not_come),
         CASE(a_newer_registration_takes_the_place_of_the_older),
         CASE(who_dies_on_any_host_ends_the_waiting_for_all),
+        CASE(who_waited_for_one_in_error_may_come_again),
         CASE(heartbeats_are_brought_for_those_who_wait),
         CASE(a_task_of_another_host_is_sent_there),
         CASE(nobody_speaks_for_other_hosts),
@@ -457,6 +503,7 @@ int main(void)
         CASE(a_shutdown_that_times_out_fails_for_all_and_all_are_told),
         CASE(an_error_on_any_host_fails_the_shutdown),
         CASE(who_has_called_may_hang_up_and_come_again),
+        CASE(a_late_word_of_who_has_come_again_counts_for_nobody),
         CASE(a_call_made_twice_counts_once),
         CASE(a_desk_that_stops_answers_its_own),
     };
