@@ -61,8 +61,8 @@ static struct bold *new_ask(void)
         struct bold *b = &bolds[pick(ASKS)];
 
         if (b->state == OUT) {
+            b->state = FREE; /* before: what is answered by the drop may take it */
             mu_desk_drop(desk, &b->ask);
-            b->state = FREE;
         }
         if (b->state != OUT) {
             memset(b, 0, sizeof *b);
@@ -92,6 +92,8 @@ static void break_line(void)
     struct mu_line *line = lines[i];
     bool before = pick(2);
 
+    lines[i] = mu_desk_line(desk, 0, "another"); /* before: what is answered by a drop asks on it */
+    assert_non_null(lines[i]);
     for (int k = 0; k < ASKS; k++)
         if (bolds[k].state == OUT && bolds[k].ask.line == line) {
             bolds[k].state = FREE;
@@ -100,8 +102,6 @@ static void break_line(void)
         } else if (bolds[k].ask.line == line) {
             bolds[k].ask.line = NULL;
         }
-    lines[i] = mu_desk_line(desk, 0, "another");
-    assert_non_null(lines[i]);
     mu_desk_hang_up(line, pick(2) ? "closed by its peer" : "reset by its peer");
 }
 
