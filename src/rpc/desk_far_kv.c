@@ -1,8 +1,8 @@
 /*
  * rpc/desk_far_kv.c: keys, on a host that is not the leader's.
  *
- * A change is one call, and is made also when its client goes away meanwhile, so no delete ends half way; but where 1024
- * such changes wait for the leader at once. A key of which there is no copy here is asked for by one call as well,
+ * A change is one call, and is made also when its client goes away meanwhile, so no delete ends half way; but where
+ * 1024 such changes wait for the leader at once. A key of which there is no copy here is asked for by one call as well,
  * however many guests want it: a wish (desk_wishes.c) has one question, which is asked, or waits for its turn, or
  * rests: then the leader has said that there is no such key, and will send it when it comes, until a new round of the
  * bridge begins. What it sends is found as what others write is found. A value that is too large for a copy comes in
