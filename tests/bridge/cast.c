@@ -114,7 +114,7 @@ void cast_enter(uint32_t task, uint32_t flags)
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
     p.fd = fds[1];
     players[task].fd = fds[0];
-    players[task].pid = test_fork(play, &p);
+    players[task].pid = hosts_fork(cast_hosts, play, &p);
     close(fds[1]);
     cast_until_known(task, true);
 }

@@ -242,7 +242,7 @@ static void await_rest(void)
  * Fork while no other thread does anything, not even begin or end: a sanitizer's allocator keeps the locks that another
  * thread held at that moment, in the child for ever.
  */
-static pid_t fork_quietly(struct hosts *h, struct errand *e)
+pid_t hosts_fork(struct hosts *h, int (*fn)(void *arg), void *arg)
 {
     pid_t pid;
 
@@ -257,7 +257,7 @@ static pid_t fork_quietly(struct hosts *h, struct errand *e)
     pthread_mutex_lock(&h->lock);
     if (!h->stepped)
         await_rest();
-    pid = test_fork(run_errand, e);
+    pid = test_fork(fn, arg);
     pthread_mutex_unlock(&h->lock);
     for (uint32_t i = 0; i < h->count; i++)
         pthread_mutex_unlock(&h->agents[i].core_lock);
@@ -273,14 +273,14 @@ pid_t hosts_task(struct hosts *h, uint32_t task, int (*fn)(struct muster *m, voi
     while (host + 1 < h->count && task >= h->first_task[host + 1])
         host++;
     e.segment = h->agents[host].name;
-    return fork_quietly(h, &e);
+    return hosts_fork(h, run_errand, &e);
 }
 
 pid_t hosts_visitor(struct hosts *h, uint32_t host, int (*fn)(struct muster *m, void *arg), void *arg)
 {
     struct errand e = {h->agents[host].name, -1, fn, arg};
 
-    return fork_quietly(h, &e);
+    return hosts_fork(h, run_errand, &e);
 }
 
 struct ending {

@@ -93,6 +93,8 @@ void hosts_pass(struct hosts *h, uint64_t ns);
 bool hosts_until(struct hosts *h, bool (*holds)(void *arg), void *arg);
 
 /* ---- tasks ---- */
+/* test_fork(), while no thread of the hosts does anything. */
+pid_t hosts_fork(struct hosts *h, int (*fn)(void *arg), void *arg);
 /* Fork a process that joins as this task at its host's segment, runs fn and exits with what it returns. */
 pid_t hosts_task(struct hosts *h, uint32_t task, int (*fn)(struct muster *m, void *arg), void *arg);
 /* Around each call of a thread of the test that may call while another one forks. */
