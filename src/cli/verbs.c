@@ -33,6 +33,8 @@ int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...)
     fprintf(out ? out : stderr, " (see '%s --help')\n", call->path);
     if (out && fclose(out) == 0)
         fwrite(whole, 1, len, stderr);
+    else if (out)
+        fprintf(stderr, "%s: no memory for a message\n", call->path);
     free(whole);
     return MU_CLI_EXIT_USAGE;
 }
