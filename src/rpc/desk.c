@@ -22,6 +22,11 @@
 
 enum { LOOKS = 8 };
 
+const struct mu_desk_options *mu_desk_options(const struct mu_desk *desk)
+{
+    return &desk->o;
+}
+
 uint64_t mu_desk_incarnation(const struct mu_desk *desk)
 {
     return desk->incarnation;

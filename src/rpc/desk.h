@@ -1,7 +1,8 @@
 /*
  * rpc/desk.h: the coordination service for tasks that come in over the wire ("guests"), in steps that never sleep: what
  * each call means, over the segment's own barriers, keys, records and errors, which the tasks of the C library share.
- * Knows nothing of gRPC or protobuf.
+ * Knows nothing of gRPC or protobuf: whoever serves a job's clients in the loop, by whatever protocol, asks the one
+ * desk that its agent has.
  *
  * One thread: the loop's. Every request is a struct mu_ask that its dialect owns; it is answered by `answered`, once,
  * perhaps before the call that made it returns. The ask may be freed, and other asks made or dropped, within
@@ -69,6 +70,7 @@ struct mu_desk_options {
     void *arg;
 };
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk);
+const struct mu_desk_options *mu_desk_options(const struct mu_desk *desk); /* that it was opened with */
 uint64_t
 mu_desk_incarnation(const struct mu_desk *desk); /* of the service: the job's run, the same after an adoption */
 uint32_t mu_desk_num_tasks(const struct mu_desk *desk);
@@ -111,7 +113,9 @@ struct mu_ask {
     int32_t origin; /* the task that the error came from; -1: none */
     bool reported;  /* by that task itself, with ReportErrorToService */
     const char *barrier_id;
-    int64_t counter;   /* of a barrier: the service's instance, with OK and with MU_PAYLOAD_BARRIER */
+    /* Of a barrier: the service's instance, with OK and with MU_PAYLOAD_BARRIER. append: the length then; delete: how
+     * many keys went; count: how many there are. */
+    int64_t counter;
     bool replayed;     /* of a barrier: the instance had ended before the call came */
     const void *value; /* get, try_get, increment; get_dir with `write` */
     size_t len;
@@ -119,7 +123,10 @@ struct mu_ask {
     size_t num_entries;
     const struct muster_task_info *tasks; /* watch, state */
     size_t num_tasks;
-    int64_t version;      /* watch; -1: the service has stopped */
+    /* watch; -1: the service has stopped. get, try_get: the value's; compare_and_set: the one that is there then, 0:
+     * none
+     */
+    int64_t version;
     const int32_t *alive; /* sorted */
     const uint64_t *incarnations;
     size_t num_alive;
@@ -148,7 +155,13 @@ void mu_desk_get(struct mu_desk *desk, struct mu_ask *ask, const char *key,
                  size_t key_len); /* waits until it is there */
 void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
 void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, int64_t by);
+/* expected: the version; 0: absent. ABORTED: it is another. */
+void mu_desk_compare_and_set(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
+                             uint64_t expected, const void *value, size_t len);
+void mu_desk_append(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
+                    size_t len);
 void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
+void mu_desk_count(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len); /* below it */
 void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
 
 /* count 0: all tasks. */

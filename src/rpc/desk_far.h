@@ -97,6 +97,7 @@ void mu_questions_go(struct mu_desk *desk);
 
 /* ---- listings: desk_far_dir.c. `prefix` ends with a '/'. ---- */
 void mu_far_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len);
+void mu_far_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len);
 
 /* ---- barriers, who is alive: desk_far_barrier.c ---- */
 struct mu_far_meeting {

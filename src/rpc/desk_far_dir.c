@@ -205,3 +205,32 @@ void mu_far_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, s
     mu_pack_blob(&request, "", 0);
     mu_far_park(desk, ask, &desk->far->asks, &l->call, MU_OP_KV_DIR, &request, sizeof *l);
 }
+
+/* The leader counts. */
+static void number_came(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+{
+    uint64_t number = mu_unpack_u64(body);
+
+    if (!status && !mu_unpack_end(body)) {
+        status = mu_far_malformed(call);
+        text = muster_last_error();
+    }
+    call->p->ask->counter = status ? 0 : (int64_t)number;
+    mu_far_done(call, status, MU_PAYLOAD_NONE, text);
+}
+
+void mu_far_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+{
+    struct mu_far_call *call = calloc(1, sizeof *call);
+    struct mu_pack request = {0};
+
+    if (!call) {
+        mu_desk_answer(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for a call to the leader");
+        return;
+    }
+    call->answered = number_came;
+    snprintf(call->what, sizeof call->what, "the keys below \"%.*s\"", (int)(prefix_len < 120 ? prefix_len : 120),
+             prefix);
+    mu_pack_blob(&request, prefix, prefix_len);
+    mu_far_park(desk, ask, &desk->far->asks, call, MU_OP_KV_COUNT, &request, 0);
+}

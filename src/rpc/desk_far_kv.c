@@ -38,7 +38,7 @@ struct change {
 static void changed(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     struct change *c = (struct change *)call;
-    uint64_t result = status ? 0 : mu_unpack_u64(body);
+    uint64_t result = mu_unpack_u64(body); /* also of a comparison that failed */
     struct mu_ask *ask = call->p ? call->p->ask : NULL;
     char exists[200];
     struct mu_ctx *ctx;
@@ -48,6 +48,7 @@ static void changed(struct mu_far_call *call, enum muster_status status, const c
         mu_far_free(call);
         return;
     }
+    mu_desk_result(ask, c->call.lane.op, result);
     if (!status && !mu_unpack_end(body)) {
         status = mu_far_malformed(call);
         text = muster_last_error();
@@ -327,7 +328,7 @@ static enum muster_status take_piece(struct mu_desk *desk, struct mu_question *q
     }
     if (body->left > len - q->from || (!body->left && q->from < len))
         return mu_far_malformed(&q->call);
-    q->version = version;
+    q->version = q->value->version = version;
     memcpy(q->value->bytes + q->from, body->at, body->left);
     q->from += body->left;
     if (q->from < len) {

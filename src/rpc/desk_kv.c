@@ -1,5 +1,6 @@
 /*
- * rpc/desk_kv.c: keys: inserting, counting up, reading. The store needs no registration and knows no errors of tasks.
+ * rpc/desk_kv.c: keys: inserting, counting up, comparing, appending, reading. The store needs no registration and knows
+ * no errors of tasks.
  *
  * A key is normalised as everywhere in muster (kv/key.h): what the reference stores under "" or cuts at a NUL is
  * refused in words. What a guest writes wakes the guests who wait for it in the same call; the commit itself wakes the
@@ -66,23 +67,52 @@ static void answer_change(struct mu_desk *desk, struct mu_ask *ask, enum muster_
     mu_desk_deliver(desk);
 }
 
-void mu_desk_insert(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
-                    size_t len, bool overwrite)
+void mu_desk_result(struct mu_ask *ask, enum mu_op op, uint64_t result)
 {
-    struct mu_kv_change c = {.op = overwrite ? MU_OP_KV_SET : MU_OP_KV_INSERT, .value = value, .len = len};
+    if (op == MU_OP_KV_COMPARE_AND_SET)
+        ask->version = (int64_t)result;
+    else if (op == MU_OP_KV_APPEND || op == MU_OP_KV_DELETE)
+        ask->counter = (int64_t)result;
+}
+
+/* A change that brings a value. */
+static void put(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, struct mu_kv_change *c)
+{
     enum muster_status status = MUSTER_OK;
 
     if (mu_desk_refuses(desk, ask))
         return;
-    if (len > MUSTER_VALUE_MAX)
-        status = mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", len, MUSTER_VALUE_MAX);
+    if (c->len > MUSTER_VALUE_MAX)
+        status =
+            mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", c->len, MUSTER_VALUE_MAX);
     if (!status && desk->far) {
-        change_far(desk, ask, key, key_len, &c);
+        change_far(desk, ask, key, key_len, c);
         return;
     }
     if (!status)
-        status = change(desk, key, key_len, &c);
+        status = change(desk, key, key_len, c);
+    mu_desk_result(ask, c->op, c->result);
     answer_change(desk, ask, status);
+}
+
+void mu_desk_insert(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
+                    size_t len, bool overwrite)
+{
+    put(desk, ask, key, key_len,
+        &(struct mu_kv_change){.op = overwrite ? MU_OP_KV_SET : MU_OP_KV_INSERT, .value = value, .len = len});
+}
+
+void mu_desk_compare_and_set(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
+                             uint64_t expected, const void *value, size_t len)
+{
+    put(desk, ask, key, key_len,
+        &(struct mu_kv_change){.op = MU_OP_KV_COMPARE_AND_SET, .value = value, .len = len, .number = expected});
+}
+
+void mu_desk_append(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
+                    size_t len)
+{
+    put(desk, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_APPEND, .value = value, .len = len});
 }
 
 void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, int64_t by)
@@ -143,6 +173,7 @@ static void answer_value(struct mu_ask *ask, struct mu_shared *value)
 {
     ask->value = value->bytes;
     ask->len = value->len;
+    ask->version = (int64_t)value->version;
     mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_shared_unref(value);
 }

@@ -110,6 +110,7 @@ struct mu_shared *mu_shared_new(size_t len)
     if (s) {
         s->users = 1;
         s->len = len;
+        s->version = 0;
     }
     return s;
 }

@@ -28,6 +28,7 @@
 #include "segment/cluster.h"
 #include "segment/handle.h"
 #include "segment/hosts.h"
+#include "segment/remote.h"
 #include "task/alive.h"
 
 /* ---- asks that wait: desk_parked.c ---- */
@@ -40,6 +41,7 @@ struct mu_parked_list {
 /* Bytes of an answer that several asks may share. */
 struct mu_shared {
     size_t users, len;
+    uint64_t version; /* of a key's value */
     _Alignas(8) uint8_t bytes[];
 };
 
@@ -81,6 +83,8 @@ struct mu_shared *mu_shared_new(size_t len); /* one user. NULL: no memory */
 struct mu_shared *mu_shared_ref(struct mu_shared *shared);
 void mu_shared_unref(struct mu_shared *shared);
 void mu_desk_deliver(struct mu_desk *desk);
+/* What a change of a key has come to, besides its status. */
+void mu_desk_result(struct mu_ask *ask, enum mu_op op, uint64_t result);
 
 /* Answer now an ask that does not wait. The text is the caller's. */
 void mu_desk_answer(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text);

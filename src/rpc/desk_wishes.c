@@ -144,6 +144,7 @@ enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const
         status = mu_table_get(&t, ctx, k, s->bytes, capacity, ret_found);
         if (!status && ret_found->version && ret_found->len <= capacity) {
             s->len = ret_found->len;
+            s->version = ret_found->version;
             *ret = s;
             return MUSTER_OK;
         }
@@ -160,6 +161,7 @@ void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_shared *
     p->shared = mu_shared_ref(value);
     p->ask->value = value->bytes;
     p->ask->len = value->len;
+    p->ask->version = (int64_t)value->version;
 }
 
 static void answer_list(struct mu_desk *desk, struct mu_parked_list *l, enum muster_status status,

@@ -1,5 +1,5 @@
 /*
- * rpc/desk_work.c: what may take longer than one turn of the loop: deleting a directory, listing one.
+ * rpc/desk_work.c: what may take longer than one turn of the loop: deleting a directory, listing or counting one.
  *
  * The first piece is done at once, and most ask no more. What is left goes on piece by piece, each about a millisecond,
  * when the loop has nothing else to do. A few works take turns, so that a small one does not wait for a large one;
@@ -26,6 +26,7 @@ struct mu_work {
     struct mu_work *prev, *next;
     struct mu_parked *p; /* who waits for it; NULL: nobody any more */
     bool lists, begun, surveyed;
+    bool counts; /* a listing of which the number alone is wanted */
     /* a delete */
     struct mu_kv_change change;
     struct mu_kv_tree tree;
@@ -170,6 +171,10 @@ static void put_off(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *w)
 static void point(struct mu_ask *ask, const struct mu_work *w)
 {
     if (!w->lists)
+        mu_desk_result(ask, w->change.op, w->change.result);
+    if (w->counts)
+        ask->counter = (int64_t)w->survey.snapshot.count;
+    if (!w->lists || w->counts)
         return;
     ask->value = w->bytes;
     ask->len = w->len;
@@ -202,9 +207,11 @@ static void answer(struct mu_desk *desk, struct mu_work *w, enum muster_status s
     if (!p)
         return;
     mu_parked_answer(desk, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
-    if (status || !w->lists)
+    if (status)
         return;
     point(p->ask, w);
+    if (!w->lists || w->counts)
+        return;
     if (w->write) {
         p->owned[0] = w->bytes;
         w->bytes = NULL;
@@ -254,6 +261,7 @@ static struct mu_work *work_of(struct mu_desk *desk, struct mu_ask *ask, const c
     struct mu_work *w;
     enum muster_status status;
 
+    ask->counter = 0;
     if (mu_desk_refuses(desk, ask))
         return NULL;
     w = malloc(sizeof *w);
@@ -298,6 +306,26 @@ void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     w->survey.snapshot.prefix = w->prefix;
     w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_VALUES;
+    begin(desk, ask, w);
+}
+
+void mu_desk_count(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
+{
+    size_t len;
+    struct mu_work *w = work_of(desk, ask, key, key_len, &len);
+
+    if (!w)
+        return;
+    if (desk->far) {
+        mu_far_count(desk, ask, w->prefix, len);
+        free_work(w);
+        mu_desk_deliver(desk);
+        return;
+    }
+    w->lists = w->counts = true;
+    w->survey.snapshot.prefix = w->prefix;
+    w->survey.snapshot.prefix_len = len;
+    w->survey.snapshot.of = MU_SNAPSHOT_KEYS;
     begin(desk, ask, w);
 }
 

@@ -345,11 +345,35 @@ struct asked *do_increment(int guest, const char *key, int64_t by)
     return a;
 }
 
+struct asked *do_compare(int guest, const char *key, uint64_t expected, const char *value)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_compare_and_set(desk, &a->ask, key, strlen(key), expected, value, strlen(value));
+    return a;
+}
+
+struct asked *do_append(int guest, const char *key, const char *value)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_append(desk, &a->ask, key, strlen(key), value, strlen(value));
+    return a;
+}
+
 struct asked *do_list(int guest, const char *key)
 {
     struct asked *a = ask(guest);
 
     mu_desk_get_dir(desk, &a->ask, key, strlen(key));
+    return a;
+}
+
+struct asked *do_count(int guest, const char *key)
+{
+    struct asked *a = ask(guest);
+
+    mu_desk_count(desk, &a->ask, key, strlen(key));
     return a;
 }
 

@@ -90,7 +90,10 @@ struct asked *do_insert(int guest, const char *key, const char *value, bool over
 struct asked *do_get(int guest, const char *key);
 struct asked *do_try_get(int guest, const char *key);
 struct asked *do_increment(int guest, const char *key, int64_t by);
+struct asked *do_compare(int guest, const char *key, uint64_t expected, const char *value);
+struct asked *do_append(int guest, const char *key, const char *value);
 struct asked *do_list(int guest, const char *key);
+struct asked *do_count(int guest, const char *key);
 struct asked *do_delete(int guest, const char *key);
 /* The guest's own number is its task. All tasks, a minute. */
 struct asked *do_meet(int guest, const char *id, int64_t counter);

@@ -93,6 +93,96 @@ static void numbers_are_counted_up_as_text(void **state)
     counter_close();
 }
 
+/* The version that an answer says. */
+static uint64_t version_of(struct asked *a, enum muster_status status)
+{
+    assert_answer(a, status);
+    return (uint64_t)a->ask.version;
+}
+
+static void a_value_is_replaced_where_its_version_is_the_expected_one(void **state)
+{
+    struct asked *waits;
+    uint64_t first, second;
+
+    (void)state;
+    counter_open(1, NULL);
+    assert_int_equal(version_of(do_compare(0, "k", 77, "none"), MUSTER_ABORTED), 0);
+    waits = do_get(0, "k");
+    assert_waits(waits);
+    first = version_of(do_compare(0, "k", 0, "one"), MUSTER_OK);
+    assert_true(first > 0);
+    assert_value(waits, "one");
+    assert_int_equal(waits->ask.version, first);
+    assert_says_so(do_compare(0, "k", 0, "two"), MUSTER_ABORTED, "key k is at version");
+    assert_int_equal(version_of(do_compare(0, "k", first + 1000, "two"), MUSTER_ABORTED), first);
+    assert_int_equal(version_of(do_try_get(0, "k"), MUSTER_OK), first);
+    second = version_of(do_compare(0, "k", first, "two"), MUSTER_OK);
+    assert_true(second > first);
+    assert_value(do_get(0, "k"), "two");
+    assert_int_equal(version_of(do_get(0, "k"), MUSTER_OK), second);
+    assert_answer(do_insert(0, "k", "three", true), MUSTER_OK);
+    assert_true(version_of(do_get(0, "k"), MUSTER_OK) > second);
+    assert_says_so(do_compare(0, "", 0, "v"), MUSTER_INVALID_ARGUMENT, "the key is empty");
+    counter_close();
+}
+
+static void what_is_appended_says_how_long_it_has_become(void **state)
+{
+    struct asked *a, *waits;
+
+    (void)state;
+    counter_open(1, NULL);
+    waits = do_get(0, "k");
+    assert_waits(waits);
+    a = do_append(0, "k", "ab");
+    assert_answer(a, MUSTER_OK);
+    assert_int_equal(a->ask.counter, 2);
+    assert_value(waits, "ab");
+    a = do_append(0, "k", "");
+    assert_answer(a, MUSTER_OK);
+    assert_int_equal(a->ask.counter, 2);
+    a = do_append(0, "/k/", "cde");
+    assert_answer(a, MUSTER_OK);
+    assert_int_equal(a->ask.counter, 5);
+    assert_value(do_get(0, "k"), "abcde");
+    counter_close();
+}
+
+/* Its answer says a number. */
+static void counter_is(struct asked *a, int64_t number)
+{
+    assert_answer(a, MUSTER_OK);
+    assert_int_equal(a->ask.counter, number);
+}
+
+static void keys_are_counted_and_those_that_go(void **state)
+{
+    enum { N = 3000 }; /* more than one piece */
+    char key[32];
+
+    (void)state;
+    counter_open(1, NULL);
+    counter_is(do_count(0, "dir"), 0);
+    counter_is(do_delete(0, "dir"), 0);
+    for (int i = 0; i < N; i++) {
+        snprintf(key, sizeof key, "dir/%d/x", i);
+        assert_answer(do_insert(0, key, "v", false), MUSTER_OK);
+    }
+    assert_answer(do_insert(0, "dir", "itself", false), MUSTER_OK);
+    assert_answer(do_insert(0, "dir2", "another", false), MUSTER_OK);
+    counter_is(do_count(0, "/dir/"), N);
+    counter_is(do_count(0, "dir/7"), 1);
+    counter_is(do_delete(0, "dir/7"), 1);
+    counter_is(do_count(0, "dir"), N - 1);
+    counter_is(do_delete(0, "dir"), N);
+    counter_is(do_count(0, "dir"), 0);
+    counter_is(do_count(0, ""), 0);
+    counter_is(do_delete(0, ""), 0);
+    assert_value(do_get(0, "dir2"), "another");
+    counter_close();
+}
+
 static void list_is(const char *directory, const char *keys)
 {
     struct asked *a = do_list(0, directory);
@@ -310,6 +400,8 @@ static void large_values_are_handed_to_all_who_wait(void **state)
         assert_answer(a[i], MUSTER_OK);
         assert_int_equal(a[i]->len, len);
         assert_memory_equal(a[i]->value, value, len);
+        assert_true(a[i]->ask.version > 0);
+        assert_int_equal(a[i]->ask.version, a[0]->ask.version);
     }
     put = ask(0);
     mu_desk_insert(desk, &put->ask, "larger", 6, value, MUSTER_VALUE_MAX + 1ul, false);
@@ -373,7 +465,10 @@ static void a_desk_that_has_stopped_refuses(void **state)
     assert_answer(do_get(0, "k"), MUSTER_INTERNAL);
     assert_answer(do_try_get(0, "k"), MUSTER_INTERNAL);
     assert_answer(do_increment(0, "k", 1), MUSTER_INTERNAL);
+    assert_answer(do_compare(0, "k", 0, "v"), MUSTER_INTERNAL);
+    assert_answer(do_append(0, "k", "v"), MUSTER_INTERNAL);
     assert_answer(do_list(0, "k"), MUSTER_INTERNAL);
+    assert_answer(do_count(0, "k"), MUSTER_INTERNAL);
     assert_answer(do_delete(0, "k"), MUSTER_INTERNAL);
     counter_close();
 }
@@ -386,6 +481,9 @@ int main(void)
         CASE(keys_are_found_under_other_spellings),
         CASE(who_tries_gets_what_is_there_and_nothing_else),
         CASE(numbers_are_counted_up_as_text),
+        CASE(a_value_is_replaced_where_its_version_is_the_expected_one),
+        CASE(what_is_appended_says_how_long_it_has_become),
+        CASE(keys_are_counted_and_those_that_go),
         CASE(a_directory_is_listed_with_all_below_it_and_nothing_else),
         CASE(deleting_nothing_is_fine_and_the_root_is_nothing),
         CASE(gets_of_one_key_are_answered_in_their_order),
