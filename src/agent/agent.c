@@ -429,7 +429,7 @@ static void supervise(struct mu_agent *agent)
 static void run_once(struct mu_agent *agent)
 {
     if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_serve_grpc(agent)) {
+        mu_agent_open_desk(agent) || mu_agent_serve_grpc(agent)) {
         agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
         return;
     }
@@ -450,6 +450,7 @@ static void clean_up(struct mu_agent *agent)
     mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
     mu_agent_stop_grpc(agent, GRPC_GRACE_NS);
+    mu_agent_close_desk(agent);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;

@@ -95,7 +95,7 @@ static enum muster_status create(struct mu_agent *agent)
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,
         .trace_events = options->trace_events,
-        .listened = options->grpc != NULL,
+        .listened = mu_agent_has_desk(agent),
     };
     struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
     enum muster_status status = mu_segment_create_hosts(agent->job, &config, hosts, true, &agent->segment);

@@ -8,7 +8,8 @@
  * company.c  when the threads start
  * suspend.c  ^Z
  * leftover.c after the last task: end what the tasks left behind
- * grpc.c     the coordination service for JAX and TensorFlow, in the same loop
+ * desk.c     what those ask who serve clients in the same loop
+ * grpc.c     the coordination service for JAX and TensorFlow
  * serve.c    the same without tasks
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
@@ -117,7 +118,8 @@ struct mu_agent {
     struct mu_launch_terminal terminal;
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
-    struct mu_service *service; /* NULL: none is served */
+    struct mu_desk *desk;       /* NULL: nothing is served */
+    struct mu_service *service; /* NULL: not over gRPC */
     uv_timer_t grpc_timer;
     int grpc_stopped;
     char grpc_way[160], grpc_note[220]; /* its address for the tasks; what stands in its key */
@@ -172,13 +174,22 @@ void mu_agent_end_by_signal(struct mu_agent *agent, int number);
 /* The guard has ended: start another, or end the job. */
 void mu_agent_guard_died(struct mu_agent *agent);
 
+/* ---- desk.c ---- */
+/* Something is served to clients. */
+int mu_agent_has_desk(const struct mu_agent *agent);
+/* 0, or -1 with the reason said. */
+int mu_agent_open_desk(struct mu_agent *agent);
+/* Something has happened to a task: whoever waits there may have his answer. */
+void mu_agent_look_desk(struct mu_agent *agent);
+/* What a desk of another host tells ours. */
+void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+/* Nobody stands before it any more. */
+void mu_agent_close_desk(struct mu_agent *agent);
+
 /* ---- grpc.c ---- */
 /* Serve it, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_grpc(struct mu_agent *agent);
-/* Something has happened to a task: whoever waits there may have his answer. */
-void mu_agent_look_grpc(struct mu_agent *agent);
-/* What a desk of another host tells ours; what its service does. */
-void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+/* What the service of another host does. */
 void mu_agent_hear_service(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 /* Answer all that waits, and end; clients have so long to take that in. */
 void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns);

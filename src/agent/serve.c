@@ -26,7 +26,7 @@ static void look(uv_timer_t *timer)
 {
     struct mu_serving *serving = timer->data;
 
-    serving->over = mu_desk_is_over(mu_service_desk(serving->agent.service));
+    serving->over = mu_desk_is_over(serving->agent.desk);
 }
 
 static int open_up(struct mu_serving *serving)
@@ -37,7 +37,7 @@ static int open_up(struct mu_serving *serving)
         return -1;
     mu_agent_name_job(agent);
     if (mu_agent_start_guard(agent) || mu_agent_open_job(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_serve_grpc(agent))
+        mu_agent_open_desk(agent) || mu_agent_serve_grpc(agent))
         return -1;
     mu_agent_watch_job(agent);
     uv_timer_init(&agent->loop, &serving->timer);
@@ -53,6 +53,7 @@ static void close_down(struct mu_serving *serving)
 
     uv_timer_stop(&serving->timer); /* the service ends in turns of the loop, and is not looked at meanwhile */
     mu_agent_stop_grpc(agent, GRACE_NS);
+    mu_agent_close_desk(agent);
     mu_metrics_stop(agent->metrics);
     if (agent->watching)
         muster_interrupt(agent->muster);

@@ -381,7 +381,7 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     if ((int32_t)task_id == agent->options->stdin_to)
         mu_launch_terminal_take(&agent->terminal);
     mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
-    mu_agent_look_grpc(agent);
+    mu_agent_look_desk(agent);
 }
 
 void mu_agent_reap(struct mu_agent *agent)

@@ -95,7 +95,6 @@ struct mu_service {
     uint64_t (*ended)[MU_CODES];   /* calls of each of them, by the code that they ended with */
     uint32_t num_visits;           /* that have not */
     struct mu_jobs jobs;
-    struct mu_desk_options desk_options;
     struct mu_gather devices, topology; /* WaitForAllTasks; EnumerateDevices */
     void (*stopped)(void *arg);
     void *arg;

@@ -1,8 +1,8 @@
 /*
- * rpc/service.c: the server, the desk and the dialects, put together and taken apart.
+ * rpc/service.c: the server and the dialects, put together before a desk, and taken apart.
  *
- * Stopping is in three steps: the desk answers all that waits; the server lets clients fetch their answers and closes
- * their connections, whose lines hang up; then the desk goes, which needs one more turn of the loop.
+ * Stopping is in two steps: the desk answers all that waits; the server lets clients fetch their answers and closes
+ * their connections, whose lines hang up. Then the desk can go, which is its owner's.
  */
 #include "rpc/service.h"
 
@@ -48,10 +48,11 @@ static void done(struct mu_service *s)
 
 static void said(void *arg, const char *sentence)
 {
-    struct mu_service *s = arg;
+    const struct mu_service *s = arg;
+    const struct mu_desk_options *desk = mu_desk_options(s->desk);
 
-    if (s->desk_options.said)
-        s->desk_options.said(s->desk_options.arg, sentence);
+    if (desk->said)
+        desk->said(desk->arg, sentence);
 }
 
 static enum muster_status open_parts(struct mu_service *s, const struct mu_service_options *o)
@@ -68,16 +69,9 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
         .closed = mu_caller_gone,
         .said = said,
     };
-    enum muster_status status = mu_desk_open(&s->desk_options, &s->desk);
+    enum muster_status status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_desk_num_tasks(s->desk));
 
-    if (status)
-        return status;
-    status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_desk_num_tasks(s->desk));
-    if (!status)
-        status = mu_rpc_start(&server, &s->rpc);
-    if (status)
-        mu_desk_free(s->desk);
-    return status;
+    return status ? status : mu_rpc_start(&server, &s->rpc);
 }
 
 enum muster_status mu_service_start(const struct mu_service_options *options, struct mu_service **ret_service)
@@ -95,9 +89,9 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
             done(s);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
     }
-    s->desk_options = *options->desk;
-    s->loop = options->desk->loop;
-    s->m = options->desk->m;
+    s->desk = options->desk;
+    s->loop = mu_desk_options(s->desk)->loop;
+    s->m = mu_desk_options(s->desk)->m;
     s->devices = mu_tsl_devices;
     s->topology = mu_xla_topology;
     status = open_parts(s, options);
@@ -112,11 +106,6 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
 const char *mu_service_address(const struct mu_service *s)
 {
     return mu_rpc_address(s->rpc);
-}
-
-struct mu_desk *mu_service_desk(struct mu_service *s)
-{
-    return s->desk;
 }
 
 void mu_service_stats(const struct mu_service *s, struct mu_service_stats *ret_stats)
@@ -139,7 +128,6 @@ static void server_stopped(void *arg)
     void (*stopped)(void *arg) = s->stopped;
     void *for_stopped = s->arg;
 
-    mu_desk_free(s->desk);
     done(s);
     if (stopped)
         stopped(for_stopped);

@@ -13,7 +13,6 @@
 #include <stdint.h>
 
 struct mu_desk;
-struct mu_desk_options;
 struct mu_rpc_tls;
 struct mu_service;
 
@@ -24,9 +23,9 @@ struct mu_service_options {
      * this order. NULL: all tasks are of one job, whatever its name.
      */
     const char *jobs;
-    const struct mu_desk_options *desk; /* copied; its loop and handle serve here, too */
-    const struct mu_rpc_tls *tls;       /* as mu_rpc_options.tls */
-    bool insecure;                      /* likewise */
+    struct mu_desk *desk;         /* its loop and handle serve here, too; outlives the service */
+    const struct mu_rpc_tls *tls; /* as mu_rpc_options.tls */
+    bool insecure;                /* likewise */
 };
 
 /* INVALID_ARGUMENT (the jobs are not so many tasks as the segment has; the address), UNAVAILABLE (it is taken). */
@@ -34,7 +33,6 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
 
 /* Where it listens: "127.0.0.1:4711", "unix:/path". */
 const char *mu_service_address(const struct mu_service *service);
-struct mu_desk *mu_service_desk(struct mu_service *service);
 
 struct mu_service_stats {
     uint32_t connections;
@@ -46,8 +44,8 @@ void mu_service_calls(const struct mu_service *service,
                       void (*row)(void *arg, const char *method, const char *code, uint64_t count), void *arg);
 
 /*
- * Answer everything that waits, take no new calls, and let clients fetch their answers for grace_ns; then
- * `stopped` is called (it may be NULL), from the loop. The memory goes when the loop has run once more.
+ * Answer everything that waits (the desk stops), take no new calls, and let clients fetch their answers for grace_ns;
+ * then `stopped` is called (it may be NULL), from the loop. The service is gone then; the desk can be freed.
  */
 void mu_service_stop(struct mu_service *service, uint64_t grace_ns, void (*stopped)(void *arg), void *arg);
 

@@ -27,6 +27,7 @@
 struct served {
     char name[32];
     struct muster *m;
+    struct mu_desk *desk;
     struct mu_service *service;
     bool told; /* its end is answered to who asked for it */
     uv_timer_t timer;
@@ -150,7 +151,7 @@ static void watch(struct served *s, const struct muster_segment_config *config)
 
 static void start(const char *name, struct wishes *w)
 {
-    struct mu_service_options options = {.address = w->address, .jobs = w->jobs, .desk = &w->desk};
+    struct mu_service_options options = {.address = w->address, .jobs = w->jobs};
     struct served *s = calloc(1, sizeof *s);
 
     if (!s)
@@ -160,8 +161,9 @@ static void start(const char *name, struct wishes *w)
         options.tls = &w->tls;
     w->desk.loop = &loop;
     w->desk.m = s->m = job_of(name, &w->config);
-    if (s->m && mu_service_start(&options, &s->service) != MUSTER_OK) {
+    if (s->m && (mu_desk_open(&w->desk, &options.desk) || mu_service_start(&options, &s->service))) {
         error("start", muster_last_error());
+        mu_desk_free(options.desk);
         muster_leave(s->m);
         s->m = NULL;
     }
@@ -169,6 +171,7 @@ static void start(const char *name, struct wishes *w)
         free(s);
         return;
     }
+    s->desk = options.desk;
     watch(s, &w->config);
     s->next = all;
     all = s;
@@ -214,6 +217,7 @@ static void on_stopped(void *arg)
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
+    mu_desk_free(s->desk);
     muster_leave(s->m);
     uv_close((uv_handle_t *)&s->timer, on_closed);
 }

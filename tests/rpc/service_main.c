@@ -21,13 +21,14 @@ enum { GRACE_MS = 2000 };
 
 static struct mu_service *service;
 static struct mu_desk_options desk_options;
-static struct mu_service_options options = {.address = "127.0.0.1:0", .desk = &desk_options};
+static struct mu_service_options options = {.address = "127.0.0.1:0"};
 static uv_pipe_t input;
 static char byte[64];
 
 static void stopped(void *arg)
 {
     (void)arg;
+    mu_desk_free(options.desk);
     puts("stopped");
 }
 
@@ -105,13 +106,14 @@ int main(int argc, char **argv)
     desk_options.loop = &loop;
     desk_options.m = m;
     desk_options.said = said;
-    if (mu_service_start(&options, &service)) {
+    if (mu_desk_open(&desk_options, &options.desk) || mu_service_start(&options, &service)) {
         fprintf(stderr, "service: %s\n", muster_last_error());
+        mu_desk_free(options.desk);
         uv_run(&loop, UV_RUN_DEFAULT);
         muster_leave(m);
         return 1;
     }
-    printf("%s %" PRIu64 "\n", mu_service_address(service), mu_desk_incarnation(mu_service_desk(service)));
+    printf("%s %" PRIu64 "\n", mu_service_address(service), mu_desk_incarnation(options.desk));
     fflush(stdout);
     uv_pipe_init(&loop, &input, 0);
     uv_pipe_open(&input, 0);

@@ -35,6 +35,7 @@ PUBLIC = {
 NEIGHBOURS = {
     ("sync", "base"): "waits have deadlines, and base owns the clock",
     ("agent", "launch"): "the agent's loop drives the launcher",
+    ("compat", "rpc"): "the desk is how clients' calls wait in the agent's loop",
     ("session", "schedule"): "sessions stand above schedules",
 }
 # (room, public header of a higher floor): the handle and the states that shared records hold are declared there.
