@@ -449,6 +449,7 @@ static void clean_up(struct mu_agent *agent)
     mu_health_stop(agent);
     mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
+    mu_agent_end_gathers(agent, "the job ends");
     mu_agent_stop_grpc(agent, GRPC_GRACE_NS);
     mu_agent_close_desk(agent);
     mu_agent_end_leftovers(agent);

@@ -117,6 +117,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     switch ((uint32_t)kind) {
     case MU_CONTROL_ANOTHER:
         mu_agent_tell_all(agent);
+        mu_agent_gather_lost(agent, 0, "the leader's host has another agent, which knows nothing of what was gathered");
         if (agent->is_suspended) /* by one that has died */
             mu_agent_told_to_go_on(agent);
         break;
@@ -135,6 +136,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
             mu_agent_say_tail(agent, number);
         break;
     case MU_TALK_DESK: mu_agent_hear_desk(agent, 0, u); break;
+    case MU_TALK_GATHER: mu_agent_hear_gather(agent, 0, u); break;
     case MU_TALK_OVER:
         b->told_status = (int)mu_unpack_u32(u) & 0xff;
         b->is_over = 1;
@@ -151,6 +153,7 @@ void mu_agent_leader_lost(struct mu_agent *agent, const char *why)
         return;
     b->is_over = 1;
     agent->broken = 1;
+    mu_agent_gather_lost(agent, 0, "the leader is lost");
     if (agent->running > 0)
         mu_agent_say("the leader is lost: %s; ending %u task%s", why, agent->running, agent->running == 1 ? "" : "s");
     else

@@ -130,6 +130,7 @@ static void take_another(struct mu_agent *agent, const struct mu_agent_host *hos
     mu_agent_say(
         "host %s has another agent: how its tasks end is not known from now on, only whether they are in error",
         host->name);
+    mu_agent_gather_lost(agent, host_id, "a host has another agent, which knows nothing of what was gathered before");
     if (agent->phase == MU_AGENT_ENDING)
         mu_agent_tell(agent, host_id, MU_TALK_END, NULL);
     else if (agent->phase == MU_AGENT_KILLING)
@@ -166,6 +167,7 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
         mu_agent_look_suspended(agent);
         break;
     case MU_TALK_DESK: mu_agent_hear_desk(agent, host_id, u); break;
+    case MU_TALK_GATHER: mu_agent_hear_gather(agent, host_id, u); break;
     case MU_TALK_SERVES: mu_agent_hear_service(agent, host_id, u); break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);
@@ -244,6 +246,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
     struct mu_agent_bridge *b = agent->bridge;
     struct mu_agent_host *host = host_id > 0 && host_id < b->num_hosts ? &b->hosts[host_id] : NULL;
     uint32_t others;
+    char lost[400];
 
     if (!host || host->over || b->is_over)
         return;
@@ -255,6 +258,8 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         agent->tasks[i].ended = 1;
     }
     agent->broken = 1;
+    snprintf(lost, sizeof lost, "host %s is lost: %s", host->name, why);
+    mu_agent_gather_lost(agent, host_id, lost);
     if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */
         kill(-host->rsh, b->options->adopt_ns ? SIGTERM : SIGKILL); /* a guard would wait for who adopts it */
     others = mu_agent_running_everywhere(agent);

@@ -15,6 +15,7 @@
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
  * adopt.c    a job whose launcher has died
  * plan.c     --dry-run
+ * gather.c   what all hosts give, put together
  * meet.c     several hosts: meeting the others, and their messages on the way to the loop
  * orders.c   what the leader's agent tells the others when they come
  * lead.c     host 0's part: it starts the others, hears of their tasks, and decides
@@ -33,6 +34,7 @@
 #include <muster/task.h>
 
 #include "agent/agent.h"
+#include "agent/gather.h"
 #include "agent/health.h"
 #include "agent/hosts.h"
 #include "agent/metrics.h"
@@ -127,6 +129,7 @@ struct mu_agent {
     struct mu_health *health;
     int gpu_failed;                 /* the root cause is a GPU's failure */
     struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
+    struct mu_gathers *gathers;     /* NULL: nothing has been gathered */
 };
 
 static inline int mu_agent_has_task(const struct mu_agent *agent, uint32_t task_id)

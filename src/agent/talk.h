@@ -30,6 +30,9 @@ enum mu_agent_talk {
     MU_TALK_GO = 22,     /* it goes on, or was not stopped: so shall they */
     /* both ways */
     MU_TALK_DESK = 32, /* u32 word, u32 round, u32 task, u32 attempt, u32 code, text: mu_desk_told() */
+    /* text: a round's name, u32 bytes, u32 where these begin, blob: to the leader one host's part, from it the answer
+     */
+    MU_TALK_GATHER = 33,
 };
 
 #endif
