@@ -1,0 +1,33 @@
+"""muster in Python: the processes of a job, their barriers, keys and collectives, over libmuster and shared memory.
+
+    import muster
+
+    with muster.join() as task:                      # under `muster run -n 8 -- python train.py`
+        task.kv["config/model"] = "resnet"
+        task.barrier("ready", timeout=60)
+        with task.group("workers") as workers:
+            workers.barrier()
+
+Errors are exceptions, all of them `muster.Error`, and say who failed: `error.culprit`. muster.torch is a store for
+torch.distributed. The contracts (threads, fork, what blocks) stand in muster's headers, include/muster.
+"""
+from muster import errors
+from muster._lib import LibraryNotFound, lib as _library, path as library_path
+from muster.barrier import Barriers, BarrierState
+from muster.errors import *  # noqa: F401,F403 (the exceptions, one for each status)
+from muster.event import Event, Events
+from muster.group import Group
+from muster.kv import Entry, KeyValue
+from muster.task import Task, TaskError, TaskState, join
+
+__version__ = "0.1.0"
+
+
+def library_version() -> str:
+    """The version of libmuster, which lies at `library_path`."""
+    return str(_library.muster_version().decode())
+
+
+__all__ = errors.__all__ + [
+    "BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "KeyValue", "LibraryNotFound", "Task", "TaskError",
+    "TaskState", "join", "library_path", "library_version"]

@@ -1,0 +1,266 @@
+"""libmuster by ctypes: finding it, and every call declared once. What is built on it is the rest of the package.
+
+A call releases the interpreter's lock for as long as it takes. `lib.muster_X` is the C call with its types bound, so
+that nothing is converted but what it is given: handles are ints, keys and values bytes with their lengths beside.
+`scratch` holds what a thread needs for out-parameters, made once for each. Statuses are plain ints: 0 is good, for
+others raise `errors.error_of(status)` from the same thread before its next call.
+"""
+import ctypes
+import os
+import shutil
+import sys
+import threading
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+                    c_ssize_t, c_uint32, c_uint64, c_void_p)
+from typing import Any, Iterator, List, Optional, Tuple
+
+SONAME = "libmuster.so.0"
+FOREVER = (1 << 64) - 1
+NEXT = (1 << 64) - 1  # MUSTER_BARRIER_NEXT
+SCRATCH = 4096
+
+(OK, CANCELLED, UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS, PERMISSION_DENIED,
+ RESOURCE_EXHAUSTED, FAILED_PRECONDITION, ABORTED, OUT_OF_RANGE, UNIMPLEMENTED, INTERNAL, UNAVAILABLE,
+ DATA_LOSS) = range(16)
+
+JOIN_RECOVERABLE, JOIN_NO_HEARTBEAT, JOIN_OBSERVER, JOIN_READ_ONLY, JOIN_NO_CREATE, JOIN_TRANSIENT = (
+    0x1, 0x2, 0x4, 0x8, 0x10, 0x20)
+
+
+class SegmentConfig(Structure):
+    _fields_ = [("num_tasks", c_uint32), ("num_slots", c_uint32), ("num_buckets", c_uint32), ("num_events", c_uint32),
+                ("heap_bytes", c_uint64), ("heartbeat_timeout_ns", c_uint64), ("memfd", c_int),
+                ("trace_events", c_uint32), ("listened", c_int)]
+
+
+class Options(Structure):
+    _fields_ = [("job", c_char_p), ("task_id", c_int32), ("num_tasks", c_uint32), ("flags", c_uint32),
+                ("incarnation", c_uint64), ("heartbeat_period_ns", c_uint64), ("config", POINTER(SegmentConfig)),
+                ("deadline", c_uint64)]
+
+
+class KvEntry(Structure):
+    _fields_ = [("key", c_void_p), ("key_len", c_size_t), ("value", c_void_p), ("value_len", c_size_t),
+                ("version", c_uint64)]
+
+
+class KvList(Structure):
+    _fields_ = [("entries", POINTER(KvEntry)), ("count", c_size_t)]
+
+
+class TaskInfo(Structure):
+    _fields_ = [("task_id", c_int32), ("state", c_int), ("cause", c_int), ("error", c_int), ("recoverable", c_int),
+                ("alive", c_int), ("pid", c_uint32), ("attempt", c_uint32), ("incarnation", c_uint64),
+                ("since_ns", c_uint64), ("heartbeats", c_uint64), ("host", c_char * 64), ("message", c_char * 256),
+                ("waiting", c_char * 96), ("waiting_since_ns", c_uint64), ("guest", c_int)]
+
+
+class ErrorInfo(Structure):
+    _fields_ = [("task_id", c_int32), ("code", c_int), ("cause", c_int), ("pid", c_uint32), ("incarnation", c_uint64),
+                ("since_ns", c_uint64), ("host", c_char * 64), ("message", c_char * 256)]
+
+
+class EventInfo(Structure):
+    _fields_ = [("sequence", c_uint64), ("time_ns", c_uint64), ("task_id", c_int32), ("type", c_uint32),
+                ("len", c_size_t)]
+
+
+class BarrierInfo(Structure):
+    _fields_ = [("id", c_char * 513), ("counter", c_uint64), ("passed", c_int), ("result", c_int),
+                ("participants", c_uint32), ("arrived", c_uint32), ("missing", c_int32 * 16),
+                ("missing_count", c_uint32), ("deadline_ns", c_uint64), ("since_ns", c_uint64)]
+
+
+class NcclOptions(Structure):
+    _fields_ = [("expiry_ns", c_uint64), ("ranks_per_root", c_uint32), ("flags", c_uint32), ("config", c_void_p)]
+
+
+class Local(Structure):
+    _fields_ = [("process_id", c_int32), ("boot_id", c_char_p), ("network_nodes", c_char_p),
+                ("devices", POINTER(c_uint32)), ("num_devices", c_size_t), ("has_partition_index", c_int),
+                ("partition_index", c_int32)]
+
+
+VISIT_BARRIER = CFUNCTYPE(c_int, c_void_p, POINTER(BarrierInfo))
+
+_H = c_void_p  # a handle: an int, or None
+_KEY = (c_char_p, c_size_t)
+_IDS = (POINTER(c_int32), c_size_t)
+_U64, _I64, _SIZE = POINTER(c_uint64), POINTER(c_int64), POINTER(c_size_t)
+_OUT = (c_void_p, c_size_t, _SIZE, _U64)  # buffer, capacity, length, version
+
+# name: (what it returns, what it takes)
+CALLS: "dict[str, Tuple[Any, Tuple[Any, ...]]]" = {
+    "muster_version": (c_char_p, ()),
+    "muster_status_name": (c_char_p, (c_int,)),
+    "muster_last_error": (c_char_p, ()),
+    "muster_now_ns": (c_uint64, ()),
+    "muster_after_ns": (c_uint64, (c_uint64,)),
+    "muster_options_init": (None, (POINTER(Options),)),
+    "muster_join": (c_int, (POINTER(Options), POINTER(c_void_p))),
+    "muster_leave": (c_int, (_H,)),
+    "muster_job": (c_char_p, (_H,)),
+    "muster_task_id": (c_int32, (_H,)),
+    "muster_num_tasks": (c_uint32, (_H,)),
+    "muster_incarnation": (c_uint64, (_H,)),
+    "muster_thread_detach": (None, (_H,)),
+    "muster_interrupt": (None, (_H,)),
+    "muster_resume": (None, (_H,)),
+    "muster_heartbeat": (c_int, (_H,)),
+    "muster_task_get": (c_int, (_H, c_int32, POINTER(TaskInfo))),
+    "muster_task_list": (c_int, (_H, POINTER(TaskInfo), c_size_t, _SIZE, _U64)),
+    "muster_task_watch": (c_int, (_H, c_uint64, c_uint64, POINTER(TaskInfo), c_size_t, _SIZE, _U64)),
+    "muster_task_reset": (c_int, (_H, c_int32)),
+    "muster_task_alive": (c_int, (_H,) + _IDS + (c_uint64, POINTER(c_int32), _U64, _SIZE)),
+    "muster_error_report": (c_int, (_H, c_int32, c_int, c_char_p)),
+    "muster_error_wait": (c_int, (_H, c_uint64, POINTER(ErrorInfo))),
+    "muster_kv_insert": (c_int, (_H,) + _KEY + (c_char_p, c_size_t)),
+    "muster_kv_set": (c_int, (_H,) + _KEY + (c_char_p, c_size_t, _U64)),
+    "muster_kv_try_get": (c_int, (_H,) + _KEY + _OUT),
+    "muster_kv_get": (c_int, (_H,) + _KEY + (c_uint64,) + _OUT),
+    "muster_kv_get_alloc": (c_int, (_H,) + _KEY + (c_uint64, POINTER(c_void_p), _SIZE, _U64)),
+    "muster_kv_watch": (c_int, (_H,) + _KEY + (c_uint64, c_uint64) + _OUT),
+    "muster_kv_increment": (c_int, (_H,) + _KEY + (c_int64, _I64)),
+    "muster_kv_compare_and_set": (c_int, (_H,) + _KEY + (c_uint64, c_char_p, c_size_t, _U64)),
+    "muster_kv_append": (c_int, (_H,) + _KEY + (c_char_p, c_size_t, _SIZE)),
+    "muster_kv_delete": (c_int, (_H,) + _KEY + (_SIZE,)),
+    "muster_kv_sync": (c_int, (_H, c_uint64)),
+    "muster_kv_get_dir": (c_int, (_H,) + _KEY + (POINTER(POINTER(KvList)),)),
+    "muster_kv_list_free": (None, (POINTER(KvList),)),
+    "muster_kv_count": (c_int, (_H,) + _KEY + (_SIZE,)),
+    "muster_barrier_wait": (c_int, (_H, c_char_p, c_uint64) + _IDS + (c_uint64, c_uint64)),
+    "muster_barrier_cancel": (c_int, (_H, c_char_p, c_uint64)),
+    "muster_barrier_list": (c_int, (_H, VISIT_BARRIER, c_void_p)),
+    "muster_group_create": (c_int, (_H, c_char_p) + _IDS + (c_size_t, c_uint64, POINTER(c_void_p))),
+    "muster_group_free": (None, (_H,)),
+    "muster_group_rank": (c_uint32, (_H,)),
+    "muster_group_size": (c_uint32, (_H,)),
+    "muster_group_barrier": (c_int, (_H, c_uint64)),
+    "muster_group_broadcast": (c_int, (_H, c_uint32, c_void_p, c_size_t, c_uint64)),
+    "muster_group_allgather": (c_int, (_H, c_void_p, c_size_t, c_void_p, c_uint64)),
+    "muster_group_allreduce": (c_int, (_H, c_void_p, c_size_t, c_int, c_int, c_uint64)),
+    "muster_group_missing": (c_int, (_H, POINTER(c_int32), c_size_t, _SIZE)),
+    "muster_event_send": (c_int, (_H, c_uint32, c_char_p, c_size_t, _U64)),
+    "muster_event_next": (c_int, (_H, _U64)),
+    "muster_event_read": (c_int, (_H, _U64, c_uint64, POINTER(EventInfo), c_void_p, c_size_t, _U64)),
+    "muster_nccl_version": (c_int, (POINTER(c_int),)),
+    "muster_nccl_unique_id": (c_int, (_H, c_char_p, c_uint32, c_uint32, POINTER(NcclOptions), c_uint64, c_void_p,
+                                      _U64)),
+    "muster_topology_get": (c_int, (_H, POINTER(c_void_p))),
+    "muster_topology_free": (None, (_H,)),
+    "muster_topology_local": (c_int, (_H, POINTER(Local), c_int, POINTER(c_void_p), _SIZE)),
+    "muster_topology_exchange": (c_int, (_H, c_char_p, c_int, c_char_p, c_size_t, c_uint64, POINTER(c_void_p), _SIZE)),
+}
+
+
+class LibraryNotFound(ImportError):
+    """libmuster is not there, or is not the one that this package speaks to. The sentence says what to do."""
+
+
+def _candidates() -> Iterator[str]:
+    """Where the library may be, the likeliest first. A bare name is looked for by the loader: LD_LIBRARY_PATH, ldconfig."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    yield os.path.join(here, SONAME)
+    yield SONAME
+    command = shutil.which("muster")
+    if command:
+        folder = os.path.dirname(os.path.realpath(command))
+        yield os.path.join(folder, SONAME)
+        yield os.path.join(os.path.dirname(folder), "lib", SONAME)
+    yield os.path.join("/usr/local/lib", SONAME)
+    yield os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(here))), "build", "release", SONAME)
+
+
+def _declare(path: str) -> ctypes.CDLL:
+    library = ctypes.CDLL(path)
+    for name, (restype, argtypes) in CALLS.items():
+        call = getattr(library, name)
+        call.restype = restype
+        call.argtypes = argtypes
+    return library
+
+
+def _open() -> Tuple[ctypes.CDLL, str]:
+    if not sys.platform.startswith("linux") or sys.byteorder != "little" or ctypes.sizeof(c_void_p) != 8:
+        raise LibraryNotFound("muster runs on Linux on little-endian 64-bit machines, not here")
+    chosen = os.environ.get("MUSTER_LIBRARY")
+    tried: List[str] = []
+    for path in [chosen] if chosen else _candidates():
+        if os.sep in path and not chosen and not os.path.exists(path):
+            tried.append(path)
+            continue
+        try:
+            library = _declare(path)
+        except OSError as e:  # the loader's own words
+            if os.sep in path or chosen:
+                raise LibraryNotFound("%s cannot be loaded: %s; %s" % (
+                    path, e, "MUSTER_LIBRARY names it" if chosen else "MUSTER_LIBRARY=PATH names another")) from None
+            tried.append("the loader's folders")
+            continue
+        except AttributeError as e:
+            raise LibraryNotFound("%s is not the libmuster that this package speaks to (%s): it needs %s, version 0.1 or "
+                                  "newer; MUSTER_LIBRARY=PATH names another" % (path, e, SONAME)) from None
+        version = library.muster_version().decode()
+        if version.split(".")[0] != SONAME.rsplit(".", 1)[1]:
+            raise LibraryNotFound("%s is version %s, and this package speaks to %s; MUSTER_LIBRARY=PATH names another" %
+                                  (path, version, SONAME))
+        return library, path
+    raise LibraryNotFound("%s is not here; run `make && sudo make install && sudo ldconfig` in muster's source, or set "
+                          "MUSTER_LIBRARY to its path (looked at: %s)" % (SONAME, ", ".join(tried)))
+
+
+lib, path = _open()
+_libc = ctypes.CDLL(None)
+_libc.free.restype = None
+_libc.free.argtypes = (c_void_p,)
+free = _libc.free
+
+
+class Scratch(threading.local):
+    """What this thread's calls write into, made once: a buffer for values and the out-parameters, with references."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(SCRATCH)
+        self.address = ctypes.addressof(self.buffer)
+        self.len = c_size_t()
+        self.version = c_uint64()
+        self.number = c_int64()
+        self.pointer = c_void_p()
+        self.len_ref = byref(self.len)
+        self.version_ref = byref(self.version)
+        self.number_ref = byref(self.number)
+        self.pointer_ref = byref(self.pointer)
+
+
+scratch = Scratch()
+
+
+def deadline_of(timeout: Optional[float]) -> int:
+    """The deadline so many seconds from now; None: never; 0: look once."""
+    if timeout is None:
+        return FOREVER
+    if timeout != timeout:
+        raise ValueError("a timeout is a number of seconds, not nan")
+    if timeout <= 0:
+        return 0
+    if timeout >= 1e10:
+        return FOREVER
+    return int(lib.muster_after_ns(int(timeout * 1e9)))
+
+
+def take(pointer: c_void_p, length: int) -> bytes:
+    """The bytes at a pointer that the library malloc()ed for us; it is freed."""
+    try:
+        return ctypes.string_at(pointer, length)
+    finally:
+        free(pointer)
+
+
+def ids_of(tasks: "Optional[Any]") -> "Tuple[Optional[Any], int]":
+    """A list of task ids as C wants it; None: all."""
+    if tasks is None:
+        return None, 0
+    tasks = [int(t) for t in tasks]
+    if not tasks:
+        raise ValueError("no tasks are named; None means all of the job")
+    return (c_int32 * len(tasks))(*tasks), len(tasks)

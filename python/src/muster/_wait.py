@@ -1,0 +1,215 @@
+"""Waiting in the library so that Ctrl-C, other signals and asyncio's cancellation end it.
+
+The main thread. A signal's handler in Python runs when the interpreter runs again, and a wait in the library would not
+let it. So the process has one thread that reads what the interpreter writes at the instant of a signal
+(signal.set_wakeup_fd(), held while a task is joined and handed back to whoever had it), and interrupts the wait. The
+handler runs, and unless it raises, the wait goes on as if nothing had been. A wait in a group would not survive that:
+there only a SIGINT that will raise KeyboardInterrupt counts.
+
+An interrupt ends all waits of the process. Those of other threads go on by themselves, unless in a group, which fails
+then; the program is on its way out.
+
+asyncio. A wait is made in slices by a few threads; more waits than threads take turns, in shorter slices. Who is
+cancelled is so at once; the slice under way ends unheard.
+"""
+import asyncio
+import concurrent.futures
+import os
+import signal
+import socket
+import threading
+import time
+from typing import Any, Callable, Optional, Set, Tuple
+
+from muster import _lib
+from muster._lib import lib
+from muster.errors import is_impatience, is_interruption, last_sentence
+
+Step = Callable[[int], int]  # makes the call with this deadline; its status
+
+THREADS = 4
+SLICE = 0.1
+_SHORT = 0.002
+
+
+class _Main:
+    """What the main thread waits in, for the thread that interrupts it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()  # a handler that waits, too, may have interrupted the one that holds it
+        self.handle: Optional[int] = None
+        self.is_group = False
+        self.sent = False
+        self.ears: Optional[socket.socket] = None
+        self.mouth: Optional[socket.socket] = None
+        self.before = -1
+        self.has_fd = False
+
+    def install(self) -> None:
+        """Have the interpreter's signals written to us. Called by the main thread before it waits."""
+        if self.mouth is None:
+            self.ears, self.mouth = socket.socketpair()
+            self.mouth.setblocking(False)
+            threading.Thread(target=self.listen, args=(self.ears,), name="muster-signals", daemon=True).start()
+        mine = self.mouth.fileno()
+        before = signal.set_wakeup_fd(mine, warn_on_full_buffer=False)
+        if before != mine:
+            self.before = before
+        self.has_fd = True
+
+    def give_back(self) -> None:
+        """To whoever had it: at once where there is somebody, else when the job is left."""
+        if self.has_fd and threading.current_thread() is threading.main_thread():
+            self.has_fd = False
+            mine = self.mouth.fileno() if self.mouth else -1
+            now = signal.set_wakeup_fd(self.before, warn_on_full_buffer=False)
+            if now != mine:
+                signal.set_wakeup_fd(now, warn_on_full_buffer=False)
+
+    def listen(self, ears: socket.socket) -> None:
+        while True:
+            numbers = ears.recv(256)
+            with self.lock:
+                if self.handle is not None and (not self.is_group or self.will_raise(numbers)):
+                    self.sent = True
+                    lib.muster_interrupt(self.handle)
+                before = self.before
+            if before >= 0:
+                try:
+                    os.write(before, numbers)
+                except OSError:
+                    pass  # theirs, and full or closed: as if the interpreter had written it
+
+    @staticmethod
+    def will_raise(numbers: bytes) -> bool:
+        return signal.SIGINT in numbers and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def enter(self, handle: int, is_group: bool) -> None:
+        with self.lock:
+            if self.sent and self.handle is not None:
+                self.sent = False  # a second signal cut the last leave() off
+                lib.muster_resume(self.handle)
+            self.is_group = is_group
+            self.handle = handle
+
+    def leave(self) -> None:
+        with self.lock:
+            handle, self.handle = self.handle, None
+            if self.sent:
+                self.sent = False
+                if handle is not None and handle not in interrupted:
+                    lib.muster_resume(handle)
+
+
+_main = _Main()
+interrupted: Set[int] = set()  # handles whose owner wants all their waits ended
+
+
+def _after_fork() -> None:
+    """A child has neither the thread nor a right to what the parent listens to."""
+    global _main, _pool
+    if _main.has_fd:
+        signal.set_wakeup_fd(-1)
+    _main = _Main()
+    _pool = None
+    interrupted.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def left() -> None:
+    """The last task has left: nothing of ours stays in the interpreter but a thread that sleeps."""
+    _main.give_back()
+
+
+def prepare() -> None:
+    """Before waits in a group, which renew nothing each time."""
+    if threading.current_thread() is threading.main_thread():
+        _main.install()
+
+
+def wait(handle: Optional[int], deadline: int, step: Step) -> int:
+    """The status of the step, which waits until the deadline; signals are handled meanwhile."""
+    if handle is None or threading.current_thread() is not threading.main_thread():
+        status = step(deadline)
+        while status == _lib.CANCELLED and handle not in interrupted and is_interruption(status, last_sentence()):
+            time.sleep(0.001)  # until the main thread has taken the interrupt back
+            status = step(deadline)
+        return status
+    while True:
+        _main.install()
+        try:
+            _main.enter(handle, False)
+            status = step(deadline)
+        finally:
+            _main.leave()
+            if _main.before >= 0:
+                _main.give_back()
+        if status != _lib.CANCELLED or handle in interrupted or not is_interruption(status, last_sentence()):
+            return status
+
+
+def wait_in_group(handle: int, step: Callable[[], int]) -> int:
+    """The same for a group, where a wait can be ended but not taken up again."""
+    if threading.current_thread() is not threading.main_thread():
+        return step()
+    try:
+        _main.enter(handle, True)
+        return step()
+    finally:
+        _main.leave()
+
+
+# ---- asyncio ----
+
+_pool: Optional[concurrent.futures.ThreadPoolExecutor] = None
+_waiting = 0
+
+
+def _executor() -> concurrent.futures.ThreadPoolExecutor:
+    global _pool
+    if _pool is None:
+        _pool = concurrent.futures.ThreadPoolExecutor(THREADS, "muster-wait")
+    return _pool
+
+
+def _turn(task: Any, step: Callable[[int], Any], deadline: int, length: float) -> Tuple[bool, Any]:
+    """One slice, in a thread of the pool: (over, result). Its slot in the segment is given back after it."""
+    handle = task._m
+    until = min(deadline, _lib.deadline_of(length))
+    try:
+        result = step(until)
+    finally:
+        if handle is not None and task._m is not None:
+            lib.muster_thread_detach(handle)
+    return result is not NotYet, result
+
+
+class NotYet:
+    """What a step says when its deadline has passed without an answer."""
+
+
+async def wait_async(task: Any, timeout: Optional[float], step: Callable[[int], Any]) -> Any:
+    """Await step(deadline), which returns NotYet when it has only waited in vain until that."""
+    global _waiting
+    deadline = _lib.deadline_of(timeout)
+    loop = asyncio.get_running_loop()
+    _waiting += 1
+    try:
+        while True:
+            length = SLICE if _waiting <= THREADS else max(_SHORT, SLICE * THREADS / _waiting)
+            over, result = await loop.run_in_executor(_executor(), _turn, task, step, deadline, length)
+            if over:
+                return result
+            if lib.muster_now_ns() >= deadline:
+                return NotYet
+    finally:
+        _waiting -= 1
+
+
+def sliced(status: int) -> bool:
+    """Did this slice end without an answer: by its own deadline, or by an interrupt that another thread was meant by?"""
+    sentence = last_sentence()
+    return is_impatience(status, sentence) or is_interruption(status, sentence)
+
