@@ -195,7 +195,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         k, v = key_bytes(key), value_bytes(value)
         check(lib.muster_kv_insert(self._task._m, k, len(k), v, len(v)))
 
-    def setdefault(self, key: Key, default: Value = b"") -> bytes:
+    def setdefault(self, key: Key, default: Any = b"") -> Any:
         """The value that is there, or else this one, which is now: in one step, whoever else calls."""
         k, v = key_bytes(key), value_bytes(default)
         while True:
