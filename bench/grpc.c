@@ -15,6 +15,7 @@
 #include <poll.h>
 
 #include "grpc_client.h"
+#include "service.h"
 
 #define TASKS 256
 #define MOST  200000
@@ -28,46 +29,6 @@ static uint64_t service;
 static const char *who;
 static bool is_etcd, is_loaded;
 static double tick_ns, seconds;
-static clockid_t service_clock;
-static bool has_clock;
-
-/* ---- processor time ---- */
-
-struct used {
-    uint64_t own, service, began;
-};
-
-static uint64_t read_clock(clockid_t clock)
-{
-    struct timespec t = {0};
-
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static struct used used_now(void)
-{
-    return (struct used){read_clock(CLOCK_PROCESS_CPUTIME_ID), has_clock ? read_clock(service_clock) : 0,
-                         bench_now_ns()};
-}
-
-static void emit_each(const char *metric, const char *what, uint64_t ns, size_t count)
-{
-    char name[64];
-
-    snprintf(name, sizeof name, "%s.%s", metric, what);
-    bench_emit_value(name, who, (double)ns / 1000 / (double)count, "µs");
-}
-
-/* What both sides spent on each of so many calls. */
-static void emit_used(const char *metric, struct used before, size_t count)
-{
-    struct used now = used_now();
-
-    emit_each(metric, "client", now.own - before.own, count);
-    if (has_clock)
-        emit_each(metric, "service", now.service - before.service, count);
-}
 
 /* ---- requests ---- */
 
@@ -193,7 +154,7 @@ static void open_all(const struct sockaddr_in *address)
 /* All connect, then all register. */
 static void measure_register(const struct sockaddr_in *address)
 {
-    struct used before = used_now();
+    struct bench_used before = bench_used_now();
     uint64_t start = bench_ticks();
 
     open_all(address);
@@ -206,14 +167,14 @@ static void measure_register(const struct sockaddr_in *address)
     }
     await_all(TASKS, "register");
     emit_one("grpc.register", bench_ticks() - start);
-    emit_used("grpc.register", before, TASKS);
+    bench_emit_used("grpc.register", before, TASKS);
     memcpy(&service, calls[0].answer + 6, 8); /* 5 of gRPC, the field's tag */
 }
 
 static void measure_call(const char *metric, const char *path, struct client_request r)
 {
     struct bench_samples samples;
-    struct used before;
+    struct bench_used before;
     uint64_t end;
 
     bench_samples_init(&samples, MOST);
@@ -221,7 +182,7 @@ static void measure_call(const char *metric, const char *path, struct client_req
         ask(0, &calls[0], path, &r);
         await_all(1, metric);
     }
-    before = used_now();
+    before = bench_used_now();
     for (end = bench_now_ns() + (uint64_t)(seconds * 1e9); bench_goes_on(&samples, end);) {
         uint64_t start = bench_ticks();
 
@@ -229,7 +190,7 @@ static void measure_call(const char *metric, const char *path, struct client_req
         await_all(1, metric);
         bench_add(&samples, bench_ticks() - start);
     }
-    emit_used(metric, before, samples.count);
+    bench_emit_used(metric, before, samples.count);
     bench_emit(metric, who, &samples, tick_ns, 1, 1);
     bench_samples_free(&samples);
 }
@@ -286,7 +247,7 @@ static void measure_wake(void)
 static void measure_barrier(int count)
 {
     struct bench_samples samples;
-    struct used before = used_now();
+    struct bench_used before = bench_used_now();
     uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
     char metric[32];
 
@@ -303,7 +264,7 @@ static void measure_barrier(int count)
         await_all(count, metric);
         bench_add(&samples, bench_ticks() - start);
     }
-    emit_used(metric, before, samples.count * (size_t)count);
+    bench_emit_used(metric, before, samples.count * (size_t)count);
     bench_emit(metric, who, &samples, tick_ns, 1, 1);
     bench_samples_free(&samples);
 }
@@ -394,12 +355,12 @@ static void pump(struct load *l)
 
 static void measure_load(struct load l)
 {
-    struct used before;
+    struct bench_used before;
     char rate[64];
     uint64_t took;
 
     bench_samples_init(&l.samples, MOST * 5);
-    before = used_now();
+    before = bench_used_now();
     for (int i = 0; i < LOAD; i++)
         l.left[i] = 1; /* the first to ask asks for all */
     for (int i = 0; i < l.num_conns * l.each; i += l.each == 1 ? LOAD : 1)
@@ -410,7 +371,7 @@ static void measure_load(struct load l)
     took = bench_now_ns() - before.began;
     snprintf(rate, sizeof rate, "%s.rate", l.metric);
     bench_emit_value(rate, who, (double)l.count * 1e9 / (double)took, "calls/s");
-    emit_used(l.metric, before, l.count);
+    bench_emit_used(l.metric, before, l.count);
     bench_emit(l.metric, who, &l.samples, tick_ns, 1, 1);
     bench_samples_free(&l.samples);
 }
@@ -509,7 +470,6 @@ int main(int argc, char **argv)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     struct bench_cpus cpus;
-    pid_t pid;
 
     if (argc != 6 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
         bench_die("usage: grpc WHO HOST PORT SECONDS PID");
@@ -517,8 +477,7 @@ int main(int argc, char **argv)
     is_etcd = !strcmp(who, "etcd");
     address.sin_port = htons((uint16_t)bench_number(argv[3], 1, 65535));
     seconds = bench_number(argv[4], 0.001, 10);
-    pid = (pid_t)bench_number(argv[5], 0, INT32_MAX);
-    has_clock = pid > 0 && !clock_getcpuclockid(pid, &service_clock);
+    bench_service_watch(who, (pid_t)bench_number(argv[5], 0, INT32_MAX));
     alarm(ALARM);
     bench_cpus_read(&cpus);
     bench_pin(&cpus, 0);

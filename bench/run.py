@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 
-from harness import contract, cross, growth, machine, plot, report, results as results_module, rows  # noqa: E402
+from harness import compat, contract, cross, growth, machine, plot, report, results as results_module, rows  # noqa: E402
 
 
 def arguments():
@@ -134,7 +134,7 @@ def main():
     effort = rows.Effort(options.quick, options.seconds)
     tools = rows.Tools(options.build, os.environ.get("MUSTER", os.path.join(options.build, "muster")), compiler)
     hosts = cross.Hosts()
-    groups = chosen(rows.groups(tools, effort) + cross.groups(tools, effort, hosts), options.only)
+    groups = chosen(rows.groups(tools, effort) + compat.groups(tools, effort) + cross.groups(tools, effort, hosts), options.only)
     if options.list:
         for group in groups:
             print("%-10s %s" % (group.name, ", ".join(dict.fromkeys(c.who for c in group.contenders))))

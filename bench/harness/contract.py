@@ -3,7 +3,7 @@
 p50 is judged unless the line says p99. A ratio is that of one turn of the group, the median over all turns (see
 results.paired()). What could not be measured is said, never passed.
 """
-from harness.results import paired
+from harness.results import paired, paired_values
 
 
 class Line:
@@ -106,6 +106,41 @@ def judge_grpc(judge, client, who, name):
                                                 for mine, theirs in pairs(lambda metric: metric.endswith(".rate"))])
 
 
+def judge_least(judge, what, bound, metrics, mine, theirs):
+    """The row of these in which `mine` has the least lead over `theirs`; single figures count as well."""
+    found = []
+    for metric in metrics:
+        ours, others = judge.results.get(metric, mine), judge.results.get(metric, theirs)
+        value = paired(others, ours) if ours is None or ours.value is None else paired_values(others, ours)
+        if value is not None:
+            found.append((value, metric, ours))
+    line = Line(what, "≥ %g×" % bound)
+    if found:
+        value, metric, ours = min(found, key=lambda one: one[0])
+        line.measured = "%.3g×" % value + (" (the least of %d rows: %s)" % (len(found), metric) if len(found) > 1 else "")
+        line.verdict = "PASS" if value >= bound else "MISSED by %.0f %%" % (100 * (bound / value - 1))
+        if value < bound and ours.noisy:
+            line.verdict += ", noisy"
+    judge.lines.append(line)
+
+
+def judge_compat(judge):
+    """Programs that are not muster's own: PyTorch's and MPI's, against what they bring themselves."""
+    for what, metrics in (
+            ("10,000 clients connect", ("store.connect.10000", "store.connect.10000.service")),
+            ("an ADD among 10,000 clients", ("store.idle.10000", "store.idle.10000.service")),
+            ("10,000 clients wake, and meet", ("store.fanout.10000", "store.barrier.10000")),
+            ("a call at a time", ("store.add", "store.get", "store.compare_set", "store.wake")),
+            ("ADDs on the way, a second", ("store.pipe.16", "store.pipe.128", "store.pipe.1024"))):
+        judge_least(judge, "TCPStore, %s, against libuv" % what, 1, metrics, "muster", "torch-libuv")
+    judge_least(judge, "store operations in shared memory, against TCPStore", 50, ("store.add", "store.get", "store.compare_set"),
+                "muster-shm", "torch-libuv")
+    judge_least(judge, "init_process_group of 8 ranks, against rank 0's store", 1, ("store.init.8",), "muster", "torch-libuv")
+    for flavour, launcher, name in (("mpich", "hydra", "hydra"), ("openmpi", "mpirun", "Open MPI's mpirun")):
+        judge_least(judge, "launch to MPI_Init, against %s" % name, 1, ["mpi.%s.%d" % (flavour, size) for size in (2, 4, 8)],
+                    "muster", launcher)
+
+
 def judged(results):
     judge = Judge(results)
     row = judge.row
@@ -154,6 +189,7 @@ def judged(results):
     judge_grpc(judge, "grpc", "jaxlib", "JAX's own service")
     judge_grpc(judge, "grpc", "etcd", "etcd")
     judge_grpc(judge, "grpcio", "etcd", "etcd")
+    judge_compat(judge)
     judge.size("memory of an empty segment", 1 << 20, "memory.empty")
     judge.size("memory of a task", 2 << 10, "memory.task")
     judge.size("memory of the launcher of 64 tasks, resident", 10 << 20, "memory.agent.64")

@@ -26,9 +26,11 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
 GRPC = {"grpc.register", "grpc.set", "grpc.get", "grpc.wake", "grpc.barrier.2", "grpc.barrier.8", "grpc.barrier.64",
         "grpc.load.set", "grpc.load.set.rate", "grpc.load.get.rate", "grpc.load.barrier.rate", "grpc.set.service", "grpc.death"}
 GRPC_ETCD = {"grpc.set", "grpc.get", "grpc.wake", "grpc.load.set.rate", "grpc.load.get.rate"}
+# Of PyTorch's store what needs nothing but the library.
+SHM = {"store.add", "store.get", "store.compare_set", "store.stream"}
 # Who is missing -> the file without which that is so.
 PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server",
-         "mpich-tcp": "mpicc.mpich", "openmpi-tcp": "mpicc.openmpi", "etcd": "etcd"}
+         "hydra": "mpicc.mpich", "mpirun": "mpicc.openmpi", "mpich-tcp": "mpicc.mpich", "openmpi-tcp": "mpicc.openmpi", "etcd": "etcd"}
 
 problems = []
 
@@ -56,6 +58,7 @@ def check_rows(whole):
         for metric in ("cross.n%d" % size, "cross.n%d.latency" % size):
             for who in ("muster", "muster-named"):
                 expect((metric, who) in both, "no row for %s of %s" % (metric, who))
+    expect(SHM <= {metric for metric, who in both if who == "muster-shm"}, "rows of the store in shared memory are missing")
     if on_path("etcd"):
         expect(GRPC_ETCD <= {metric for metric, who in both if who == "etcd"}, "rows of etcd over gRPC are missing")
     limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}

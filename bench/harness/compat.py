@@ -1,0 +1,77 @@
+"""The rows of programs that are not muster's own: PyTorch's stores and process groups, MPI's launch."""
+import os
+import shutil
+import sys
+
+from harness import rows
+from harness.rows import Contender, Group, own
+
+PEERS = os.path.join(rows.HERE, "peers")
+
+
+def newest_torch():
+    """The Python of an environment with a PyTorch that has the libuv back end: $MUSTER_BENCH_TORCH, else `make interop` made one."""
+    made = os.path.join(os.path.dirname(rows.HERE), "build/interop/torch-newest/bin/python")
+    return os.environ.get("MUSTER_BENCH_TORCH") or (made if os.access(made, os.X_OK) else None)
+
+
+def torches():
+    """(who, Python, why it cannot run): both back ends of a PyTorch of today, and the one that the system brings."""
+    newest, system = newest_torch(), rows.torch_python()
+    why = "no Python here has PyTorch 2.4 or later ($MUSTER_BENCH_TORCH, or make interop)"
+    yield "torch-libuv", newest, "" if newest else why
+    yield "torch-poll", newest, "" if newest else why
+    yield "torch-debian", system, "" if system else "no Python here has torch.distributed (Debian: python3-torch)"
+
+
+def store_group(tools, effort):
+    client, script = tools.program("store"), os.path.join(PEERS, "store_server.py")
+    each, most = str(min(effort.slice / 2, 2)), "100" if effort.quick else "10000"
+    servers = [] if effort.quick else list(torches())  # PyTorch alone takes seconds to begin
+
+    def contender(who, program, why):
+        slow = who in ("torch-poll", "torch-debian")  # at 10,000 clients a request takes milliseconds, connecting them 10 s
+        return Contender(who, [sys.executable, script, who, program, client, each, most], timeout=240, repeats=1 if slow else 3,
+                         missing=why or ("" if client else "%s/store is not built" % tools.folder))
+
+    return Group("store", [*(contender(*server) for server in servers), own(tools, "muster-shm", "store_shm", each)])
+
+
+def init_group(tools, effort):
+    """PyTorch alone takes seconds to begin: nothing of it is in the quick form."""
+    script, rounds = os.path.join(PEERS, "store_init.py"), str(effort.runs)
+
+    def contender(metric, who, python, why):
+        return Contender(who, [python, script, metric, who, tools.muster, rounds, "8"], timeout=180, repeats=3, missing=why)
+
+    names = {"torch-debian": "store.init.8.debian"}
+    return Group("init", [] if effort.quick else [contender(names.get(who, "store.init.8"), who, python, why)
+                                                  for who, python, why in torches()])
+
+
+def mpi_launchers(tools, flavour, size):
+    """(who, the launcher's words before the program)"""
+    theirs = shutil.which("mpiexec.hydra" if flavour == "mpich" else "mpirun.openmpi")
+    name = "hydra" if flavour == "mpich" else "mpirun"
+    more = ["-bind-to", "none"] if flavour == "mpich" else ["--bind-to", "none", "--oversubscribe"]
+    yield name, [theirs, *more, "-n", str(size)], "" if theirs else "%s of %s is not installed" % (name, flavour)
+
+
+def mpi_contenders(tools, effort, flavour, size):
+    program = tools.peer("mpi_init." + flavour, "mpi_init.c", "mpicc." + flavour)
+    launch = tools.program("launch")
+    missing = tools.why.get("mpi_init." + flavour, "") or ("" if launch else "%s/launch is not built" % tools.folder)
+    rounds = 1 if effort.quick else effort.runs
+    for who, words, why in mpi_launchers(tools, flavour, size):
+        yield Contender(who, [launch, "mpi.%s.%d" % (flavour, size), who, str(rounds), str(size), *words, program, str(size)],
+                        environment=rows.openmpi_environment() if flavour == "openmpi" else {}, missing=missing or why,
+                        timeout=180, repeats=3)
+
+
+def mpi_group(tools, effort):
+    return Group("mpi", [contender for size in ((2,) if effort.quick else (2, 4, 8)) for flavour in ("mpich", "openmpi")
+                         for contender in mpi_contenders(tools, effort, flavour, size)])
+
+
+def groups(tools, effort):
+    return [store_group(tools, effort), init_group(tools, effort), mpi_group(tools, effort)]
