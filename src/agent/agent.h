@@ -35,6 +35,7 @@ struct mu_agent_hosts;
 struct mu_agent_grpc {
     const char *address;          /* "127.0.0.1:0", "unix:/path" */
     const char *jobs;             /* "worker:2,ps:1"; NULL: the tasks are of one job, whatever its name */
+    const char *workers;          /* where tasks are servers themselves: "a:2222,b:2222"; NULL: as TF_CONFIG says */
     uint64_t register_timeout_ns; /* within which all tasks have registered */
     uint64_t shutdown_timeout_ns; /* the same of their end; 0: they do not wait for each other */
     int register_barrier;         /* registrations wait for each other */

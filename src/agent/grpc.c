@@ -21,6 +21,7 @@
 #include "rpc/desk.h"
 #include "rpc/server.h"
 #include "rpc/service.h"
+#include "rpc/worker.h"
 
 #define NOTE_MS 1000
 
@@ -116,20 +117,46 @@ static void note_again(uv_timer_t *timer)
         look_at_notes(agent);
 }
 
+/* What the tasks find in that variable: the first command's that sets it, else our own. NULL: nothing. */
+static const char *tasks_variable(const struct mu_agent *agent, const char *name)
+{
+    const struct mu_agent_options *o = agent->options;
+    size_t len = strlen(name);
+
+    for (uint32_t i = 0; i < o->num_apps; i++)
+        for (char *const *at = o->apps[i].env; at && *at; at++)
+            if (strncmp(*at, name, len) == 0 && (*at)[len] == '=')
+                return *at + len + 1;
+    return o->num_apps > 0 ? getenv(name) : NULL;
+}
+
+/* TensorFlow's workers, where its TF_CONFIG says that they are; malloc()ed. NULL: nowhere. */
+static char *find_workers(const struct mu_agent *agent)
+{
+    const struct mu_agent_grpc *grpc = agent->options->grpc;
+    const char *config = grpc->workers || grpc->cert ? NULL : tasks_variable(agent, "TF_CONFIG");
+
+    return config ? mu_workers_of_config(config, agent->num_tasks) : NULL;
+}
+
 static int start_service(struct mu_agent *agent)
 {
     const struct mu_agent_grpc *grpc = agent->options->grpc;
     const struct mu_rpc_tls tls = {
         .certificate = grpc->cert, .private_key = grpc->key, .authority = grpc->ca, .peer_uri = grpc->peer_uri};
+    char *workers = find_workers(agent);
     const struct mu_service_options options = {
         .address = grpc->address,
         .jobs = grpc->jobs,
+        .workers = workers ? workers : grpc->workers,
         .desk = agent->desk,
         .tls = grpc->cert ? &tls : NULL,
         .insecure = grpc->insecure,
     };
+    enum muster_status status = mu_service_start(&options, &agent->service);
 
-    if (mu_service_start(&options, &agent->service) == MUSTER_OK)
+    free(workers);
+    if (status == MUSTER_OK)
         return 0;
     mu_agent_say("no coordination service at %s: %s", grpc->address, muster_last_error());
     return -1;

@@ -48,6 +48,7 @@ enum mu_cli_option_id {
     MU_OPT_GRPC,
     MU_OPT_GRPC_CA,
     MU_OPT_GRPC_PEER_URI,
+    MU_OPT_GRPC_WORKERS,
     MU_OPT_GRPC_CERT,
     MU_OPT_GRPC_INSECURE,
     MU_OPT_GRPC_KEY,

@@ -14,9 +14,9 @@
 static int refuse_others(const struct mu_cli_call *call)
 {
     static const enum mu_cli_option_id need[] = {
-        MU_OPT_REGISTER_TIMEOUT, MU_OPT_SHUTDOWN_TIMEOUT, MU_OPT_REGISTER_BARRIER,
-        MU_OPT_GRPC_RECOVERABLE, MU_OPT_GRPC_CERT,        MU_OPT_GRPC_KEY,
-        MU_OPT_GRPC_CA,          MU_OPT_GRPC_PEER_URI,    MU_OPT_GRPC_INSECURE};
+        MU_OPT_REGISTER_TIMEOUT, MU_OPT_SHUTDOWN_TIMEOUT, MU_OPT_REGISTER_BARRIER, MU_OPT_GRPC_RECOVERABLE,
+        MU_OPT_GRPC_CERT,        MU_OPT_GRPC_KEY,         MU_OPT_GRPC_CA,          MU_OPT_GRPC_PEER_URI,
+        MU_OPT_GRPC_INSECURE,    MU_OPT_GRPC_WORKERS};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         for (const struct mu_cli_option *option = call->verb->options; call->values[need[i]] && option->name; option++)
@@ -52,6 +52,18 @@ static int take_tls(const struct mu_cli_call *call, struct mu_agent_grpc *grpc)
     return 0;
 }
 
+/* What the service calls has no TLS. */
+static int take_workers(const struct mu_cli_call *call, struct mu_agent_grpc *grpc)
+{
+    grpc->workers = call->values[MU_OPT_GRPC_WORKERS];
+    if (grpc->workers && grpc->cert)
+        return mu_cli_usage(call, "--grpc-workers and --grpc-cert exclude each other: TensorFlow's workers are called "
+                                  "in the clear, for they know no TLS");
+    if (grpc->workers && !*grpc->workers)
+        return mu_cli_usage(call, "--grpc-workers wants HOST:PORT of each task, as in n0:2222,n1:2222 or n{rank}:2222");
+    return 0;
+}
+
 int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc, struct mu_agent_options *options)
 {
     static const char *const answers[] = {"yes", "no", NULL};
@@ -77,5 +89,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
     if (!code && barrier && *barrier)
         code = mu_cli_choice(call, "--register-barrier", barrier, answers, &answer);
     grpc->register_barrier = answer == 0;
-    return code ? code : take_tls(call, grpc);
+    if (!code)
+        code = take_tls(call, grpc);
+    return code ? code : take_workers(call, grpc);
 }

@@ -25,8 +25,9 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
         {MU_OPT_GRPC_KEY, 0, "grpc-key", "FILE", "TLS: its private key"},                                              \
         {MU_OPT_GRPC_CA, 0, "grpc-ca", "FILE", "TLS: clients must have a certificate that one of these has signed"},   \
         {MU_OPT_GRPC_PEER_URI, 0, "grpc-peer-uri", "PREFIX", "and in it a URI that begins with this"},                 \
+        {MU_OPT_GRPC_INSECURE, 0, "grpc-insecure", NULL, "serve other machines without TLS"},                          \
     {                                                                                                                  \
-        MU_OPT_GRPC_INSECURE, 0, "grpc-insecure", NULL, "serve other machines without TLS"                             \
+        MU_OPT_GRPC_WORKERS, 0, "grpc-workers", "LIST", "tell TensorFlow's workers of errors, at HOST:PORT,..."        \
     }
 
 #endif

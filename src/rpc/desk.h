@@ -80,6 +80,20 @@ bool mu_desk_is_over(const struct mu_desk *desk);
 void mu_desk_look(struct mu_desk *desk);
 /* The desk of that host tells. What it has no right to say is not heard. */
 void mu_desk_told(struct mu_desk *desk, uint32_t host, const struct mu_desk_news *news);
+/*
+ * Tasks that are servers themselves are told of errors by a call, unless they poll: `report` makes it, when the job's
+ * first error that counts has come, for each guest that is connected here. False: there is no way to that task. origin:
+ * as of an ask. mu_desk_untold() says that a call failed: then its task learns as those do to whom there is no way.
+ */
+struct mu_desk_report {
+    int32_t task, origin;
+    uint64_t incarnation; /* of the task */
+    enum muster_status code;
+    const char *text;
+    bool reported;
+};
+void mu_desk_report_by(struct mu_desk *desk, bool (*report)(void *arg, const struct mu_desk_report *report), void *arg);
+void mu_desk_untold(struct mu_desk *desk, int32_t task, uint64_t incarnation);
 /* Answers everything that waits. From then on every ask is refused. */
 void mu_desk_stop(struct mu_desk *desk);
 /* Stops it, and closes its handles: the memory goes when the loop has run once more. All lines have hung up. */

@@ -2,9 +2,9 @@
  * rpc/desk_error.c: errors of tasks, who polls for them, and heartbeats, which are how a task learns of its own.
  *
  * The job's first error that counts is told to everybody who polls, once, and to whoever polls later, for as long as
- * any task is in such an error: when the last is reset, the job is well again, which the reference never is. When
- * nobody has ever polled there is but one way to tell: every guest is put in error, and learns it by its next
- * heartbeat.
+ * any task is in such an error: when the last is reset, the job is well again, which the reference never is. Guests
+ * that do not poll and are servers themselves are called. When nobody has ever polled there is but one way to tell the
+ * others: each is put in error, and learns it by its next heartbeat.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +31,22 @@ static void tell(struct mu_desk *desk, struct mu_parked *p)
     p->ask->reported = e->reported;
 }
 
-/* Those of this host that are connected. */
-static void fail_guests(struct mu_desk *desk, const char *text)
+/* A guest of this host that is connected, and not by its registration, which waits and is told so. */
+static bool is_guest(const struct mu_desk *desk, int32_t task, struct mu_task_record *ret_record)
+{
+    if (!mu_desk_is_own(desk, task) || desk->tasks[task].registering)
+        return false;
+    mu_desk_record(desk, task, ret_record, NULL);
+    return ret_record->state == MUSTER_TASK_CONNECTED && (ret_record->flags & MU_TASK_GUEST);
+}
+
+static bool is_told(const struct mu_desk *desk, uint32_t task, uint64_t incarnation)
+{
+    return desk->tasks[task].is_told && desk->tasks[task].told == incarnation;
+}
+
+/* Those of this host; another's desk does likewise. */
+static void fail_guests(struct mu_desk *desk, const char *text, bool also_told)
 {
     struct mu_ctx *ctx;
 
@@ -41,33 +55,70 @@ static void fail_guests(struct mu_desk *desk, const char *text)
     for (uint32_t i = 0; i < desk->num_tasks; i++) {
         struct mu_task_record r;
 
-        if (!mu_desk_is_own(desk, (int32_t)i)) /* its host's desk does likewise */
-            continue;
-        if (desk->tasks[i].registering) /* it waits, connected as it is, and is told so */
-            continue;
-        mu_desk_record(desk, (int32_t)i, &r, NULL);
-        if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST))
+        if (is_guest(desk, (int32_t)i, &r) && (also_told || !is_told(desk, i, r.incarnation)))
             mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_REPORTED, text);
     }
     mu_exit(ctx);
 }
 
-/* desk->error is new. */
-static void broadcast(struct mu_desk *desk)
+/* Of those who do not poll. */
+static void call_guests(struct mu_desk *desk)
+{
+    const struct mu_desk_error *e = &desk->error;
+
+    for (uint32_t i = 0; i < desk->num_tasks; i++) {
+        struct mu_desk_report report = {
+            .task = (int32_t)i, .origin = e->origin, .code = e->code, .text = e->text, .reported = e->reported};
+        struct mu_task_record r;
+
+        desk->tasks[i].is_told = false;
+        if (!desk->call_task || desk->tasks[i].poll || !is_guest(desk, (int32_t)i, &r))
+            continue;
+        report.incarnation = desk->tasks[i].told = r.incarnation;
+        desk->tasks[i].is_told = desk->call_task(desk->call_arg, &report);
+    }
+}
+
+static void fail_untold(struct mu_desk *desk)
 {
     char text[MU_DESK_TEXT + 200];
 
-    desk->error.is = true;
-    if (desk->polled) {
-        while (desk->polls.first)
-            tell(desk, desk->polls.first);
-        return;
-    }
     snprintf(text, sizeof text,
              "All tasks were set to error because coordination service encountered an error, but was unable to inform "
              "clients. Error: %s",
              desk->error.text);
-    fail_guests(desk, text);
+    fail_guests(desk, text, false);
+}
+
+/* desk->error is new. */
+static void broadcast(struct mu_desk *desk)
+{
+    desk->error.is = true;
+    call_guests(desk);
+    if (!desk->polled) {
+        fail_untold(desk);
+        return;
+    }
+    while (desk->polls.first)
+        tell(desk, desk->polls.first);
+}
+
+void mu_desk_report_by(struct mu_desk *desk, bool (*report)(void *arg, const struct mu_desk_report *report), void *arg)
+{
+    desk->call_task = report;
+    desk->call_arg = arg;
+}
+
+void mu_desk_untold(struct mu_desk *desk, int32_t task, uint64_t incarnation)
+{
+    if (desk->stopped || !is_told(desk, (uint32_t)task, incarnation))
+        return;
+    desk->tasks[task].is_told = false;
+    mu_desk_look_tasks(desk);
+    if (desk->error.is && !desk->polled)
+        fail_untold(desk);
+    mu_desk_look_tasks(desk);
+    mu_desk_deliver(desk);
 }
 
 void mu_errors_say(struct mu_desk *desk, enum muster_status code, const char *text)
@@ -79,7 +130,7 @@ void mu_errors_say(struct mu_desk *desk, enum muster_status code, const char *te
         snprintf(desk->error.text, sizeof desk->error.text, "%s", text);
         broadcast(desk);
     }
-    fail_guests(desk, text);
+    fail_guests(desk, text, true);
 }
 
 /* Up to three who are in error because they were silent. */

@@ -110,6 +110,8 @@ struct mu_desk_task {
     struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
     struct mu_parked *meets;                        /* its calls to barriers that wait, the latest first */
     bool left;                                      /* it has called for the shutdown, which is not over */
+    bool is_told;                                   /* of the job's error, by a call, */
+    uint64_t told;                                  /* and which incarnation of it is */
     /* at host 0, of another host's task, and at which registration it did the two */
     bool comes; /* its registration waits */
     uint32_t comes_attempt, left_attempt;
@@ -198,6 +200,8 @@ struct mu_desk {
     struct mu_parked_list polls;
     bool polled; /* somebody has, ever */
     struct mu_desk_error error;
+    bool (*call_task)(void *arg, const struct mu_desk_report *report); /* NULL: none is called */
+    void *call_arg;
     int32_t report_of; /* the whole of what was reported last: the record keeps its beginning */
     char report[2048];
     uint64_t lost_next; /* when the first is lost */

@@ -3,7 +3,8 @@
  * back.
  *
  *   xla_coordination.c   xla.coordination.CoordinationService
- *   tsl_coordination.c   tensorflow.CoordinationService;  tsl_jobs.c: its names of tasks;  tsl_devices.c: its devices
+ *   tsl_coordination.c   tensorflow.CoordinationService;  tsl_jobs.c: its names of tasks;  tsl_devices.c: its devices;
+ *                        tsl_report.c: the call that the service makes
  *   xla_runtime.c        xla.DistributedRuntimeService
  *   devices.c            many local topologies into one;  gather.c: what all have told, once for all
  *
@@ -96,6 +97,7 @@ struct mu_service {
     uint32_t num_visits;           /* that have not */
     struct mu_jobs jobs;
     struct mu_gather devices, topology; /* WaitForAllTasks; EnumerateDevices */
+    struct mu_workers *workers;         /* for ReportErrorToTask; NULL: nobody is called */
     void (*stopped)(void *arg);
     void *arg;
 };

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "rpc/dialect.h"
+#include "rpc/tsl_report.h"
 
 static const uint8_t described[] = {
 #include "rpc/descriptors.inc"
@@ -71,7 +72,13 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
     };
     enum muster_status status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_desk_num_tasks(s->desk));
 
-    return status ? status : mu_rpc_start(&server, &s->rpc);
+    if (!status && o->workers)
+        status = mu_reports_begin(s, o);
+    if (!status)
+        status = mu_rpc_start(&server, &s->rpc);
+    if (status)
+        mu_reports_end(s);
+    return status;
 }
 
 enum muster_status mu_service_start(const struct mu_service_options *options, struct mu_service **ret_service)
@@ -137,6 +144,7 @@ void mu_service_stop(struct mu_service *s, uint64_t grace_ns, void (*stopped)(vo
 {
     s->stopped = stopped;
     s->arg = arg;
+    mu_reports_end(s);
     mu_desk_stop(s->desk);
     mu_rpc_stop(s->rpc, grace_ns, server_stopped);
 }

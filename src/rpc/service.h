@@ -23,6 +23,10 @@ struct mu_service_options {
      * this order. NULL: all tasks are of one job, whatever its name.
      */
     const char *jobs;
+    /* Where tasks are servers themselves, to be told of errors: as mu_workers_options.addresses (rpc/worker.h). NULL:
+     * none is called. */
+    const char *workers;
+    uint64_t workers_ns;          /* for a call of these; 0: 5 s */
     struct mu_desk *desk;         /* its loop and handle serve here, too; outlives the service */
     const struct mu_rpc_tls *tls; /* as mu_rpc_options.tls */
     bool insecure;                /* likewise */

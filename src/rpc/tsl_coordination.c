@@ -3,8 +3,7 @@
  *
  * Tasks are a job and an index there. Clients are answered in the names that they use: those of their request, where
  * the service was not told of jobs. Of the calls only ReportErrorToTask is not served: it is one that the service
- * makes, to tasks that are servers themselves, and no request tells where those are; here everybody learns of errors by
- * PollForError, or by a heartbeat.
+ * makes (tsl_report.c).
  */
 #include "rpc/tsl_coordination.pb-c.h"
 

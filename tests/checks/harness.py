@@ -354,7 +354,7 @@ class Service:
 
 @contextlib.contextmanager
 def served(dialect, tasks=2, **options):
-    """Options are serve_main.c's: heartbeat, register, shutdown (milliseconds), barrier=1, recoverable=1, jobs=a:1,b:2."""
+    """Options are serve_main.c's: heartbeat, register, shutdown (milliseconds), barrier=1, recoverable=1, jobs=a:1,b:2, workers=HOST:PORT,..."""
     service = Service(dialect, tasks, **options)
     try:
         yield service

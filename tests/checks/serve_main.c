@@ -5,8 +5,9 @@
  * "closed" once it has stopped; either with "error: ..." in its place. Each service has a job of its own. At the end of
  * the input all are closed and the loop's state is said: "clean", or what was still in it.
  *
- * Options: address, jobs, and in milliseconds heartbeat (60000), register, shutdown (0: no barrier), lost; barrier=1:
- * who registers waits for all; recoverable=1; reconnects=1; heap, in MiB; certificate, key, authority: files for TLS.
+ * Options: address, jobs, workers, and in milliseconds heartbeat (60000), register, shutdown (0: no barrier), lost;
+ * barrier=1: who registers waits for all; recoverable=1; reconnects=1; heap, in MiB; certificate, key, authority: files
+ * for TLS.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ struct wishes { /* the options of a line, in its text */
     struct muster_segment_config config;
     struct mu_desk_options desk;
     struct mu_rpc_tls tls;
-    const char *address, *jobs;
+    const char *address, *jobs, *workers;
 };
 
 static uv_loop_t loop;
@@ -95,6 +96,8 @@ static bool take(struct wishes *w, const char *name, const char *value)
         w->address = value;
     else if (!strcmp(name, "jobs"))
         w->jobs = value;
+    else if (!strcmp(name, "workers"))
+        w->workers = value;
     else if (!strcmp(name, "certificate"))
         w->tls.certificate = value;
     else if (!strcmp(name, "key"))
@@ -151,7 +154,7 @@ static void watch(struct served *s, const struct muster_segment_config *config)
 
 static void start(const char *name, struct wishes *w)
 {
-    struct mu_service_options options = {.address = w->address, .jobs = w->jobs};
+    struct mu_service_options options = {.address = w->address, .jobs = w->jobs, .workers = w->workers};
     struct served *s = calloc(1, sizeof *s);
 
     if (!s)

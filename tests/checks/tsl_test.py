@@ -3,7 +3,14 @@
 
 JAX's own service has one job of a fixed name, and answers neither ReportErrorToService nor WaitForAllTasks: it is not asked.
 """
+import contextlib
+import os
+import sys
+
 from harness import *
+
+sys.path.append(os.path.join(os.path.dirname(HERE), "rpc"))
+from workers import Worker  # noqa: E402
 
 CHIEF = {"jobs": "chief:1,worker:2"}
 
@@ -54,6 +61,30 @@ def _(dialect):
         both = wait_for_all(second, "b")
         for call in (new, both):
             that(devices_of(first, call) == ["a", "b"], "each device once: %s", devices_of(first, call))
+
+
+@contextlib.contextmanager
+def workers(count, **options):
+    """Tasks that are servers themselves, and their service, which knows where."""
+    made = [Worker(stubs()["B"]) for _ in range(count)]
+    try:
+        with served("B", count, workers=",".join(one.address for one in made), **options) as service:
+            yield service, made
+    finally:
+        for one in made:
+            one.stop()
+
+
+@check(85, "B", reference="")
+def _(dialect):
+    with workers(2) as (service, (one, other)):
+        tasks = service.tasks()
+        joined(*tasks)
+        expect(tasks[0].report(13, "a test error"), "OK")
+        told = other.hears()
+        that(told.error_code == 13 and b"a test error" in told.error_message, "it is told: %s", told)
+        that(told.error_payload.source_task.task_id == 0, "and of whom: %s", told)
+        that(one.told.empty(), "the failing task is not told")
 
 
 @check(86, "B", reference="")
@@ -111,6 +142,16 @@ def error_of(which, recoverable):
         for index, task in enumerate(tasks):
             if index != which:
                 expect(task.heartbeat(), "OK")
+
+
+@check(89, "B", reference="")
+def _(dialect):
+    with workers(2, shutdown=1) as (service, (one, other)):
+        tasks = service.tasks()
+        joined(*tasks)
+        expect(tasks[0].shutdown(), "INTERNAL")
+        told = other.hears()
+        that(told.error_code == 13 and b"Shutdown barrier has failed" in told.error_message, "it is told: %s", told)
 
 
 @check(90, "B", reference="")

@@ -124,10 +124,10 @@ def free_address():
         return "127.0.0.1:%d" % one.getsockname()[1]
 
 
-def under_run(name, count, python, program, *options):
+def under_run(name, count, python, program, *options, arguments=()):
     """One program as all tasks of a job: the launcher's exit status and all that was said."""
     log, process = start(name, [MUSTER, "run", "-n", count, "--grpc", *options, "--", python,
-                                os.path.join(HERE, "programs", program)])
+                                os.path.join(HERE, "programs", program), *arguments])
     try:
         code = process.wait(MINUTES)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,5 @@
 """The cases of `make interop` for TensorFlow: two workers each, whose coordination service is muster's."""
+import json
 import re
 import subprocess
 
@@ -22,6 +23,21 @@ def all_cases(version, python):
         with service(name, 2, "--jobs", "worker:2") as address, crowd(name, python, program, address, 2, *ports()) as programs:
             kit.all_end_well(version, what, programs)
     under_run(version, python)
+    called(version, python)
+
+
+def called(version, python):
+    """Twice: the launcher is told of the workers, and finds them in TF_CONFIG."""
+    for way in ("--grpc-workers", "TF_CONFIG"):
+        two = ports()
+        hosts = ["127.0.0.1:" + port for port in two]
+        options = ["--grpc-workers", ",".join(hosts)] if way == "--grpc-workers" else [
+            "--env", "TF_CONFIG=" + json.dumps({"cluster": {"worker": hosts}})]
+        code, text = kit.under_run("%s-called-%s" % (version, way.strip("-")), 2, python, "called.py", "--kill-on-fail=no", *options,
+                                   arguments=two)
+        right = code == 137 and re.search("its operation ended: .*Error reported from /job:worker/task:1: task 1 .*signal 9", text)
+        kit.verdict(version, "ReportErrorToTask by %s: a worker that does not ask has its collective operation aborted" % way,
+                    None if right else "exit status %s\n%s" % (code, text))
 
 
 def under_run(version, python):

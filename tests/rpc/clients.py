@@ -95,9 +95,12 @@ def task(number, job=b"jax_worker", **fields):
 
 
 class Service:
+    """said: what it has said to people, once it has ended."""
+
     def __init__(self, tasks, *options):
+        self.words, self.said = tempfile.TemporaryFile(), ""
         self.process = subprocess.Popen([SERVICE, str(tasks), *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True)
+                                        stderr=self.words, text=True)
         self.address, incarnation = self.process.stdout.readline().split()
         self.incarnation, self.clients = int(incarnation), []
 
@@ -117,6 +120,10 @@ class Service:
         said = self.process.stdout.read()
         status = self.process.wait(timeout=MINUTE)
         self.process.stdout.close()
+        self.words.seek(0)
+        self.said = self.words.read().decode(errors="replace")
+        self.words.close()
+        sys.stderr.write(self.said)
         assert (said, status) == ("stopped\n", 0), (said, status)
 
 

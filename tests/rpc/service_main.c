@@ -1,6 +1,7 @@
 /*
  * tests/rpc/service_main.c: a job of no processes and its coordination service, for clients of Python's gRPC.
  *   service TASKS [register] [jobs=worker:2,ps:1] [shutdown_ms=N] [recoverable] [address=ADDR]
+ *       [lost_ms=N] [workers=HOST:PORT,...] [worker_ms=N]
  * Says where it listens, and by what incarnation, in a line; stops when its standard input ends, says "stopped".
  */
 #include <inttypes.h>
@@ -58,6 +59,10 @@ static void option(const char *word)
         options.jobs = word + 5;
     else if (!strncmp(word, "address=", 8))
         options.address = word + 8;
+    else if (!strncmp(word, "workers=", 8))
+        options.workers = word + 8;
+    else if (!strncmp(word, "worker_ms=", 10))
+        options.workers_ns = strtoull(word + 10, NULL, 10) * 1000000;
     else if (!strncmp(word, "shutdown_ms=", 12))
         desk_options.shutdown_timeout_ns = strtoull(word + 12, NULL, 10) * 1000000;
     else if (!strncmp(word, "lost_ms=", 8))
