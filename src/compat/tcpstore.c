@@ -1,0 +1,409 @@
+/*
+ * compat/tcpstore.c: who comes, the rounds of the loop, and the end.
+ *
+ * A connection has its turn when something has come, and answers at the end of it, by one write. What it could not do
+ * within a turn goes on in the next round of the loop, when all others have had theirs. Those who waited and are woken
+ * by somebody else's turn are told in the round's check phase.
+ *
+ * Sockets of loopback inherit what was set for their listener. Where there is no descriptor for a connection that
+ * waits, a reserved one is closed for it: it is accepted and closed, and does not wake the loop again and again; where
+ * not even that can be done nobody is accepted until the timer's next look.
+ */
+#include "compat/tcpstore_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+#define CLIENTS      65536u
+#define ACCEPTS      64 /* in one round */
+#define PAUSE_MS     500
+#define SENTENCES    20u /* in one go, then one each */
+#define SENTENCES_NS 500000000u
+#define PROBE_S      30 /* a connection is silent: the kernel asks, */
+#define PROBES       3  /* so often, */
+#define PROBES_S     10 /* with so much between, and then it is gone */
+
+const char *mu_tcpstore_call_name(unsigned call)
+{
+    return mu_ts_op_name((enum mu_ts_op)call);
+}
+
+void mu_ts_say(struct mu_tcpstore *store, const char *format, ...)
+{
+    uint64_t now = mu_now(), more = (now - store->sentences_at) / SENTENCES_NS;
+    char sentence[400];
+    va_list list;
+
+    if (more) {
+        store->sentences = more < SENTENCES - store->sentences ? store->sentences + (uint32_t)more : SENTENCES;
+        store->sentences_at = now;
+    }
+    if (!store->options.said || !store->sentences)
+        return;
+    store->sentences--;
+    va_start(list, format);
+    vsnprintf(sentence, sizeof sentence, format, list);
+    va_end(list);
+    store->options.said(store->options.arg, sentence);
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+static void free_store(struct mu_tcpstore *store)
+{
+    mu_listen_close(&store->listen);
+    mu_ts_peers_close(&store->peers);
+    if (store->reserve_fd >= 0)
+        close(store->reserve_fd);
+    free(store->spare);
+    free(store);
+}
+
+void mu_ts_released(struct mu_tcpstore *store)
+{
+    void (*stopped)(void *arg) = store->stopped;
+    void *arg = store->stopped_arg;
+
+    if (--store->open > 0)
+        return;
+    free_store(store);
+    if (stopped)
+        stopped(arg);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    mu_ts_released(handle->data);
+}
+
+void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), void *arg)
+{
+    if (store->is_stopping)
+        return;
+    store->is_stopping = true;
+    mu_desk_drop(store->options.desk, &store->barriers);
+    store->stopped = stopped;
+    store->stopped_arg = arg;
+    for (struct mu_ts_conn *conn = store->conns, *next; conn; conn = next) {
+        next = conn->next;
+        mu_ts_close(conn);
+    }
+    for (unsigned i = 0; i < store->listen.count; i++)
+        if (store->listeners[i].data)
+            uv_close((uv_handle_t *)&store->listeners[i], on_closed);
+    mu_listen_close(&store->listen);
+    uv_close((uv_handle_t *)&store->check, on_closed);
+    uv_close((uv_handle_t *)&store->prepare, on_closed);
+    uv_close((uv_handle_t *)&store->idle, on_closed);
+    uv_close((uv_handle_t *)&store->tick, on_closed);
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle; /* the loop does not sleep: that is all */
+}
+
+void mu_ts_turn(struct mu_ts_conn *conn)
+{
+    struct mu_tcpstore *store = conn->store;
+
+    if (conn->has_turn || conn->is_closed)
+        return;
+    conn->has_turn = true;
+    conn->next_turn = NULL;
+    *store->last_turn = conn;
+    store->last_turn = &conn->next_turn;
+    uv_idle_start(&store->idle, on_idle);
+}
+
+void mu_ts_dirty(struct mu_ts_conn *conn)
+{
+    if (conn->is_dirty || conn->is_closed)
+        return;
+    conn->is_dirty = true;
+    conn->next_dirty = conn->store->dirty;
+    conn->store->dirty = conn;
+}
+
+/* Each of those that wait for it now has a turn; what they have to do then is the next round's. */
+static void take_turns(struct mu_tcpstore *store)
+{
+    struct mu_ts_conn *conn = store->first_turn, *next;
+
+    store->first_turn = NULL;
+    store->last_turn = &store->first_turn;
+    for (; conn; conn = next) {
+        next = conn->next_turn;
+        conn->has_turn = false;
+        mu_ts_go_on(conn);
+    }
+    conn = store->dirty;
+    store->dirty = NULL;
+    for (; conn; conn = next) {
+        next = conn->next_dirty;
+        conn->is_dirty = false;
+        mu_ts_flush(conn);
+    }
+    if (!store->first_turn && !uv_is_closing((uv_handle_t *)&store->idle))
+        uv_idle_stop(&store->idle);
+}
+
+static void on_check(uv_check_t *check)
+{
+    take_turns(check->data);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    take_turns(prepare->data);
+}
+
+/* ---- who comes --------------------------------------------------------------------------------------------------- */
+
+static void watch_listeners(uv_timer_t *timer);
+
+/* Nobody can be accepted: those who wait would wake the loop for ever. */
+static void pause_listeners(struct mu_tcpstore *store, int error)
+{
+    if (!store->was_paused)
+        mu_ts_say(store, "TCPStore: clients have to wait: %s", strerror(error));
+    store->is_paused = store->was_paused = true;
+    for (unsigned i = 0; i < store->listen.count; i++)
+        uv_poll_stop(&store->listeners[i]);
+    uv_timer_start(&store->tick, watch_listeners, PAUSE_MS, 0);
+}
+
+static void no_descriptor(struct mu_tcpstore *store, int listener)
+{
+    int fd;
+
+    if (store->reserve_fd >= 0)
+        close(store->reserve_fd);
+    fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+        store->stats.refused++;
+        mu_ts_say(store, "TCPStore: a client is refused: no file descriptor is left (ulimit -n)");
+    } else if (errno != EAGAIN) {
+        pause_listeners(store, errno);
+    }
+    store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* The network's own errors are of connections that have broken before they were accepted. */
+static bool is_of_one(int error)
+{
+    return error == ECONNABORTED || error == EINTR || error == EPROTO || error == ENETDOWN || error == ENETUNREACH ||
+           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET || error == ENOPROTOOPT ||
+           error == EOPNOTSUPP || error == EPERM;
+}
+
+/* Root may do as it likes anyway. */
+static bool may_come(struct mu_tcpstore *store, const struct sockaddr *peer, const struct sockaddr *own)
+{
+    uid_t user;
+
+    if (store->options.insecure)
+        return true;
+    if (!mu_ts_peer_user(&store->peers, peer, own, &user)) {
+        mu_ts_say(store, "TCPStore: a client is refused: whose it is cannot be told");
+        return false;
+    }
+    if (user == geteuid() || user == 0)
+        return true;
+    mu_ts_say(store, "TCPStore: a client is refused: it is of user %u, and the job of user %u", (unsigned)user,
+              (unsigned)geteuid());
+    return false;
+}
+
+static void welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *peer, const struct sockaddr *own)
+{
+    if (store->was_paused)
+        mu_ts_say(store, "TCPStore: clients are taken again");
+    store->was_paused = false;
+    if (store->stats.connections >= store->options.clients) {
+        mu_ts_say(store, "TCPStore: a client is refused: %u connections are open, and more are not taken",
+                  store->stats.connections);
+    } else if (may_come(store, peer, own)) {
+        if (mu_ts_conn_new(store, fd, peer))
+            return;
+        mu_ts_say(store, "TCPStore: a client is refused: no memory");
+    }
+    store->stats.refused++;
+    close(fd);
+}
+
+static void on_connection(uv_poll_t *poll, int status, int events)
+{
+    struct mu_tcpstore *store = poll->data;
+    const struct sockaddr *own = (struct sockaddr *)&store->names[poll - store->listeners];
+    int listener = store->listen.fds[poll - store->listeners];
+
+    (void)events;
+    for (int i = 0; status == 0 && i < ACCEPTS; i++) {
+        struct sockaddr_storage peer;
+        socklen_t size = sizeof peer;
+        int fd = accept4(listener, (struct sockaddr *)&peer, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+            no_descriptor(store, listener);
+            return;
+        }
+        if (fd < 0 && is_of_one(errno))
+            continue;
+        if (fd < 0 && errno != EAGAIN)
+            pause_listeners(store, errno);
+        if (fd < 0)
+            return;
+        welcome(store, fd, (struct sockaddr *)&peer, own);
+    }
+}
+
+static void watch_listeners(uv_timer_t *timer)
+{
+    struct mu_tcpstore *store = timer->data;
+
+    store->is_paused = false;
+    for (unsigned i = 0; i < store->listen.count; i++)
+        if (uv_poll_start(&store->listeners[i], UV_READABLE, on_connection))
+            uv_timer_start(&store->tick, watch_listeners, PAUSE_MS, 0);
+}
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+
+static int begin(struct mu_tcpstore *store)
+{
+    uv_loop_t *loop = store->options.loop;
+    uv_handle_t *const handles[] = {(uv_handle_t *)&store->check, (uv_handle_t *)&store->prepare,
+                                    (uv_handle_t *)&store->idle, (uv_handle_t *)&store->tick};
+    int rc = 0;
+
+    uv_check_init(loop, &store->check);
+    uv_prepare_init(loop, &store->prepare);
+    uv_idle_init(loop, &store->idle);
+    uv_timer_init(loop, &store->tick);
+    uv_check_start(&store->check, on_check);
+    uv_prepare_start(&store->prepare, on_prepare);
+    store->open = 4;
+    for (int i = 0; i < 4; i++) { /* none of them keeps the loop alive */
+        handles[i]->data = store;
+        uv_unref(handles[i]);
+    }
+    for (unsigned i = 0; !rc && i < store->listen.count; i++) {
+        rc = uv_poll_init(loop, &store->listeners[i], store->listen.fds[i]);
+        if (rc)
+            break;
+        store->open++;
+        store->listeners[i].data = store;
+        rc = uv_poll_start(&store->listeners[i], UV_READABLE, on_connection);
+        uv_unref((uv_handle_t *)&store->listeners[i]);
+    }
+    return rc;
+}
+
+static void prepare_listener(struct mu_tcpstore *store, unsigned i)
+{
+    int fd = store->listen.fds[i], one = 1, idle = PROBE_S, probes = PROBES, between = PROBES_S;
+    unsigned user_ms = (PROBE_S + PROBES * PROBES_S) * 1000;
+    socklen_t size = sizeof store->names[i];
+
+    getsockname(fd, (struct sockaddr *)&store->names[i], &size);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &between, sizeof between);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof user_ms);
+}
+
+static void has_counted(struct mu_ask *ask)
+{
+    struct mu_tcpstore *store = (struct mu_tcpstore *)((char *)ask - offsetof(struct mu_tcpstore, barriers));
+
+    store->has_barriers |= ask->status || ask->counter > 0;
+}
+
+/* Whether an agent before this one has let somebody pass. On other hosts that may happen at any time. */
+static void count_barriers(struct mu_tcpstore *store)
+{
+    const char *directory = mu_ts_directory[MU_TS_BARRIERS];
+
+    store->barriers.answered = has_counted;
+    store->has_barriers = mu_desk_options(store->options.desk)->lanes != NULL;
+    if (!store->has_barriers)
+        mu_desk_count(store->options.desk, &store->barriers, directory, strlen(directory));
+}
+
+static enum muster_status open_listeners(struct mu_tcpstore *store)
+{
+    const char *address = store->options.address;
+    enum muster_status status;
+
+    if (strncmp(address, "unix:", 5) == 0)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "clients of TCPStore come over TCP, not to %.120s", address);
+    status = mu_listen_open(address, true, &store->listen);
+    if (status)
+        return status;
+    if (!store->listen.is_loopback && !store->options.insecure) {
+        mu_listen_close(&store->listen);
+        return mu_fail(MUSTER_FAILED_PRECONDITION,
+                       "%.120s can be reached from other machines, and TCPStore's protocol has no password: whoever "
+                       "reaches it may do as the job's tasks do; say that it is meant to be insecure "
+                       "(--tcpstore-insecure)",
+                       address);
+    }
+    for (unsigned i = 0; i < store->listen.count; i++)
+        prepare_listener(store, i);
+    return MUSTER_OK;
+}
+
+enum muster_status mu_tcpstore_start(const struct mu_tcpstore_options *options, struct mu_tcpstore **ret_store)
+{
+    struct mu_tcpstore *store = calloc(1, sizeof *store);
+    enum muster_status status;
+    int rc;
+
+    if (!store)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a TCPStore");
+    store->options = *options;
+    store->options.clients = options->clients ? options->clients : CLIENTS;
+    store->last_turn = &store->first_turn;
+    store->sentences = SENTENCES;
+    store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    mu_ts_peers_open(&store->peers);
+    status = open_listeners(store);
+    if (status) {
+        free_store(store);
+        return status;
+    }
+    rc = begin(store);
+    if (rc) { /* what was begun is closed by the loop's next turns */
+        mu_fail(MUSTER_UNAVAILABLE, "cannot listen at %.100s: %s", options->address, uv_strerror(rc));
+        mu_tcpstore_stop(store, NULL, NULL);
+        return MUSTER_UNAVAILABLE;
+    }
+    count_barriers(store);
+    *ret_store = store;
+    return MUSTER_OK;
+}
+
+const char *mu_tcpstore_address(const struct mu_tcpstore *store)
+{
+    return store->listen.address;
+}
+
+void mu_tcpstore_stats(const struct mu_tcpstore *store, struct mu_tcpstore_stats *ret_stats)
+{
+    *ret_stats = store->stats;
+}

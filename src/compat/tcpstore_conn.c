@@ -1,0 +1,381 @@
+/*
+ * compat/tcpstore_conn.c: a connection: its socket, its bytes, and its end.
+ *
+ * A connection that says nothing has no buffers. What comes is read into the server's, carried out from there, and
+ * only what is left of a request that is not whole is copied. A long request is read into memory of its own, which
+ * grows with what has come, not with what was announced. Answers are gathered in the server's other buffer, which
+ * a connection keeps only while it is in its turn; what the socket does not take is copied. Whoever does not take its
+ * answers is not read, nor served any more.
+ */
+#include "compat/tcpstore_private.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bridge/link_address.h"
+
+#define HELD_MAX (512u << 20) /* bytes, of a connection, */
+#define ALL_MAX  (2ull << 30) /* and of all of them */
+#define GROWTH   4            /* times what has come of a request is held for it, at most */
+
+static void on_event(uv_poll_t *poll, int status, int events);
+
+/* ---- what is held ------------------------------------------------------------------------------------------------ */
+
+/* As much as a connection holds then is to be free for others: those who hold much are the first for whom there is no
+ * more. */
+bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes)
+{
+    struct mu_tcpstore *store = conn->store;
+    uint64_t left = store->held < ALL_MAX ? ALL_MAX - store->held : 0;
+
+    if (bytes > HELD_MAX - conn->held || bytes > left || conn->held + bytes > left - bytes)
+        return false;
+    conn->held += bytes;
+    store->held += bytes;
+    return true;
+}
+
+void mu_ts_unhold(struct mu_ts_conn *conn, size_t bytes)
+{
+    conn->held -= bytes;
+    conn->store->held -= bytes;
+}
+
+/* ---- begin and end ----------------------------------------------------------------------------------------------- */
+
+static void poll_for(struct mu_ts_conn *conn, int events)
+{
+    if (conn->polled == events || conn->is_closed)
+        return;
+    conn->polled = events;
+    if (events == 0)
+        uv_poll_stop(&conn->poll);
+    else if (uv_poll_start(&conn->poll, events, on_event))
+        mu_ts_close(conn);
+}
+
+struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer)
+{
+    struct mu_ts_conn *conn = calloc(1, sizeof *conn);
+
+    if (!conn || uv_poll_init(store->options.loop, &conn->poll, fd)) {
+        free(conn);
+        return NULL;
+    }
+    conn->store = store;
+    conn->fd = fd;
+    mu_link_print(peer, conn->name, sizeof conn->name);
+    uv_unref((uv_handle_t *)&conn->poll);
+    store->open++;
+    store->stats.connections++;
+    store->stats.accepted++;
+    conn->next = store->conns;
+    if (conn->next)
+        conn->next->before = conn;
+    store->conns = conn;
+    poll_for(conn, UV_READABLE);
+    return conn;
+}
+
+static void drop_out(struct mu_ts_conn *conn)
+{
+    if (conn->has_spare && !conn->store->spare)
+        conn->store->spare = conn->out;
+    else if (conn->has_spare)
+        free(conn->out);
+    else if (conn->out && conn->out != conn->few) {
+        mu_ts_unhold(conn, conn->out_room);
+        free(conn->out);
+    }
+    conn->has_spare = false;
+    conn->out = NULL;
+    conn->out_at = conn->out_len = conn->out_room = 0;
+}
+
+static void drop_own(struct mu_ts_conn *conn)
+{
+    if (conn->own)
+        mu_ts_unhold(conn, conn->room);
+    free(conn->own);
+    conn->own = NULL;
+    conn->room = 0;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)handle;
+    struct mu_tcpstore *store = conn->store;
+
+    free(conn);
+    mu_ts_released(store);
+}
+
+static void leave_lists(struct mu_ts_conn *conn)
+{
+    struct mu_tcpstore *store = conn->store;
+
+    *(conn->before ? &conn->before->next : &store->conns) = conn->next;
+    if (conn->next)
+        conn->next->before = conn->before;
+    for (struct mu_ts_conn **at = &store->dirty; conn->is_dirty && *at; at = &(*at)->next_dirty)
+        if (*at == conn) {
+            *at = conn->next_dirty;
+            break;
+        }
+    for (struct mu_ts_conn **at = &store->first_turn; conn->has_turn && *at; at = &(*at)->next_turn)
+        if (*at == conn) {
+            *at = conn->next_turn;
+            if (store->last_turn == &conn->next_turn)
+                store->last_turn = at;
+            break;
+        }
+}
+
+void mu_ts_close(struct mu_ts_conn *conn)
+{
+    if (conn->is_closed)
+        return;
+    conn->is_closed = true;
+    leave_lists(conn);
+    conn->store->stats.connections--;
+    mu_desk_drop(conn->store->options.desk, &conn->ask);
+    mu_ts_drop_waits(conn);
+    free(conn->kept);
+    conn->kept = NULL;
+    drop_out(conn);
+    drop_own(conn);
+    uv_poll_stop(&conn->poll);
+    uv_close((uv_handle_t *)&conn->poll, on_closed);
+    close(conn->fd); /* the peer need not wait for our loop */
+    conn->fd = -1;
+}
+
+void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...)
+{
+    char why[300];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(why, sizeof why, format, list);
+    va_end(list);
+    mu_ts_say(conn->store, "TCPStore: %s is sent away: %s", conn->name, why);
+    mu_ts_close(conn);
+}
+
+/* ---- out --------------------------------------------------------------------------------------------------------- */
+
+/* False: the connection is closed. */
+static bool push(struct mu_ts_conn *conn)
+{
+    while (conn->out_len > 0) {
+        ssize_t n = send(conn->fd, conn->out + conn->out_at, conn->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno != EAGAIN)
+            mu_ts_close(conn);
+        if (n < 0)
+            return !conn->is_closed;
+        conn->out_at += (size_t)n;
+        conn->out_len -= (size_t)n;
+        conn->store->stats.bytes_out += (uint64_t)n;
+    }
+    conn->out_at = 0;
+    return true;
+}
+
+/* Memory of its own for so many bytes of answers; what there is goes there. */
+static bool grow_out(struct mu_ts_conn *conn, size_t room)
+{
+    size_t at = conn->out_at, len = conn->out_len;
+    uint8_t *larger = mu_ts_hold(conn, room) ? malloc(room) : NULL;
+
+    if (!larger) {
+        mu_ts_dismiss(conn, "no memory for what it has asked for");
+        return false;
+    }
+    if (len)
+        memcpy(larger, conn->out + at, len);
+    drop_out(conn);
+    conn->out = larger;
+    conn->out_room = room;
+    conn->out_len = len;
+    return true;
+}
+
+static void begin_out(struct mu_ts_conn *conn)
+{
+    struct mu_tcpstore *store = conn->store;
+
+    if (conn->is_running && !store->spare)
+        store->spare = malloc(MU_TS_BUFFER);
+    if (conn->is_running && store->spare) {
+        conn->out = store->spare;
+        conn->out_room = MU_TS_BUFFER;
+        conn->has_spare = true;
+        store->spare = NULL;
+    } else {
+        conn->out = conn->few;
+        conn->out_room = sizeof conn->few;
+    }
+}
+
+uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len)
+{
+    uint8_t *to;
+
+    if (conn->is_closed)
+        return NULL;
+    if (!conn->out)
+        begin_out(conn);
+    if (len > conn->out_room - conn->out_at - conn->out_len && conn->has_spare && !push(conn))
+        return NULL;
+    if (len > conn->out_room - conn->out_at - conn->out_len && !grow_out(conn, 2 * conn->out_len + len))
+        return NULL;
+    to = conn->out + conn->out_at + conn->out_len;
+    conn->out_len += len;
+    return to;
+}
+
+void mu_ts_flush(struct mu_ts_conn *conn)
+{
+    bool reads;
+
+    if (conn->is_closed || !push(conn))
+        return;
+    if (conn->out_len == 0)
+        drop_out(conn);
+    else if (conn->has_spare && !grow_out(conn, conn->out_len))
+        return;
+    if (conn->is_ended && !conn->step && !conn->has_turn && conn->out_len == 0) {
+        mu_ts_close(conn);
+        return;
+    }
+    if (conn->is_full && conn->out_len <= MU_TS_OUT_MAX / 2) {
+        conn->is_full = false;
+        mu_ts_turn(conn);
+    }
+    reads = !conn->step && !conn->has_turn && !conn->is_full && !conn->is_ended;
+    poll_for(conn, (conn->out_len > 0 ? UV_WRITABLE : 0) | (reads ? UV_READABLE : 0));
+}
+
+/* ---- in ---------------------------------------------------------------------------------------------------------- */
+
+/* What is left when the turn is over. False: the connection is closed. */
+static bool keep_rest(struct mu_ts_conn *conn)
+{
+    struct mu_tcpstore *store = conn->store;
+
+    if (conn->len == 0) {
+        drop_own(conn);
+        conn->at = 0;
+        return true;
+    }
+    if (conn->bytes != store->in)
+        return true;
+    conn->own = mu_ts_hold(conn, conn->len) ? malloc(conn->len) : NULL;
+    if (!conn->own) {
+        mu_ts_dismiss(conn, "no memory for its request");
+        return false;
+    }
+    conn->room = conn->len;
+    memcpy(conn->own, store->in + conn->at, conn->len);
+    conn->bytes = conn->own;
+    conn->at = 0;
+    return true;
+}
+
+/* Room for more of a long request: all of it, if much of it has come. */
+static bool grow_own(struct mu_ts_conn *conn)
+{
+    size_t room = GROWTH * (conn->len < MU_TS_BUFFER ? MU_TS_BUFFER : conn->len);
+    uint8_t *larger;
+
+    room = room < conn->scan.need ? room : conn->scan.need;
+    if (conn->at > 0)
+        memmove(conn->own, conn->own + conn->at, conn->len);
+    conn->at = 0;
+    conn->bytes = conn->own;
+    if (conn->len < conn->room)
+        return true;
+    larger = mu_ts_hold(conn, room - conn->room) ? realloc(conn->own, room) : NULL;
+    if (!larger) {
+        mu_ts_dismiss(conn, "no memory for its request");
+        return false;
+    }
+    conn->own = conn->bytes = larger;
+    conn->room = room;
+    return true;
+}
+
+/* Where the next bytes go to: behind what there is of the request. */
+static bool prepare_in(struct mu_ts_conn *conn, uint8_t **ret_to, size_t *ret_room)
+{
+    struct mu_tcpstore *store = conn->store;
+
+    if (conn->own && conn->scan.need > MU_TS_BUFFER / 2) {
+        if (!grow_own(conn))
+            return false;
+        *ret_to = conn->own + conn->len;
+        *ret_room = conn->room - conn->len;
+        return true;
+    }
+    if (conn->own)
+        memcpy(store->in, conn->own + conn->at, conn->len);
+    drop_own(conn);
+    conn->bytes = store->in;
+    conn->at = 0;
+    *ret_to = store->in + conn->len;
+    *ret_room = sizeof store->in - conn->len;
+    return true;
+}
+
+static void receive(struct mu_ts_conn *conn)
+{
+    uint8_t *to;
+    size_t room;
+    ssize_t n;
+
+    if (!prepare_in(conn, &to, &room))
+        return;
+    do
+        n = recv(conn->fd, to, room, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno != EAGAIN) {
+        mu_ts_close(conn);
+    } else if (n == 0) {
+        conn->is_ended = true; /* what it has asked for it may still read */
+    } else if (n > 0) {
+        conn->len += (size_t)n;
+        conn->store->stats.bytes_in += (uint64_t)n;
+        if (conn->waits && conn->scan.dialect == MU_TS_A)
+            mu_ts_drop_waits(conn); /* it asks one thing at a time: it has given up waiting */
+    }
+}
+
+void mu_ts_go_on(struct mu_ts_conn *conn)
+{
+    if (conn->is_closed)
+        return;
+    mu_ts_run(conn);
+    if (!conn->is_closed && keep_rest(conn))
+        mu_ts_flush(conn);
+}
+
+static void on_event(uv_poll_t *poll, int status, int events)
+{
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)poll;
+
+    if (status < 0) {
+        mu_ts_close(conn);
+        return;
+    }
+    if (events & UV_READABLE)
+        receive(conn);
+    mu_ts_go_on(conn);
+}

@@ -1,0 +1,246 @@
+/*
+ * compat/tcpstore_keys.c: requests about keys: SET, GET and their forms for several keys, CHECK, the number of keys and
+ * their list, DELETE_KEY.
+ */
+#include "compat/tcpstore_private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SURVEY = 64 /* what a look at the whole store costs, in steps */ };
+
+/* ---- SET, MULTI_SET ---------------------------------------------------------------------------------------------- */
+
+static void has_set(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status)
+        mu_ts_refused(conn);
+    else if (--conn->left == 0)
+        mu_ts_finish(conn);
+}
+
+void mu_ts_set(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name;
+    struct mu_ts_field key, f;
+    const void *value;
+    void *memory;
+    size_t len;
+
+    if (conn->left == 0) {
+        mu_ts_finish(conn);
+        return;
+    }
+    key = mu_ts_next_field(conn);
+    f = mu_ts_next_field(conn);
+    len = f.len;
+    name = mu_ts_name_of(conn, MU_TS_KEYS, key);
+    value = mu_ts_stored(conn, key, name->is_hash, mu_ts_at(conn, f), &len, &memory);
+    if (value)
+        mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_set), name->text, name->len, value, len, true);
+    free(memory);
+}
+
+/* ---- GET, MULTI_GET ---------------------------------------------------------------------------------------------- */
+
+/* What is absent is empty. */
+static void has_got(struct mu_ts_conn *conn)
+{
+    const struct mu_ask *ask = &conn->ask;
+    const void *value = ask->value;
+    size_t len = ask->len;
+    bool is_there = !ask->status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len);
+
+    if (ask->status && ask->status != MUSTER_NOT_FOUND) {
+        mu_ts_refused(conn);
+        return;
+    }
+    mu_ts_out_bytes(conn, value, is_there ? len : 0);
+    if (--conn->left == 0)
+        mu_ts_finish(conn);
+}
+
+void mu_ts_get(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name;
+
+    if (conn->left == 0) {
+        mu_ts_finish(conn);
+        return;
+    }
+    conn->f[0] = mu_ts_next_field(conn);
+    name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
+    conn->is_hash = name->is_hash;
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_got), name->text, name->len);
+}
+
+/* ---- CHECK ------------------------------------------------------------------------------------------------------- */
+
+static void check_next(struct mu_ts_conn *conn)
+{
+    if (--conn->left > 0) {
+        mu_ts_then(conn, mu_ts_check);
+        return;
+    }
+    mu_ts_out_u8(conn, 0);
+    mu_ts_finish(conn);
+}
+
+static void has_looked(struct mu_ts_conn *conn)
+{
+    if (conn->tail > conn->head) {
+        check_next(conn);
+        return;
+    }
+    mu_ts_out_u8(conn, 1);
+    mu_ts_finish(conn);
+}
+
+static void look(struct mu_ts_conn *conn)
+{
+    mu_ts_queue_look(conn, has_looked);
+}
+
+static void has_checked(struct mu_ts_conn *conn)
+{
+    const void *value = conn->ask.value;
+    size_t len = conn->ask.len;
+
+    if (conn->ask.status && conn->ask.status != MUSTER_NOT_FOUND)
+        mu_ts_refused(conn);
+    else if (!conn->ask.status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len))
+        check_next(conn);
+    else
+        mu_ts_then(conn, look); /* a queue that is not empty is there, too */
+}
+
+void mu_ts_check(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name;
+
+    if (conn->left == 0) {
+        mu_ts_out_u8(conn, 0);
+        mu_ts_finish(conn);
+        return;
+    }
+    conn->f[0] = mu_ts_next_field(conn);
+    name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
+    conn->is_hash = name->is_hash;
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_checked), name->text, name->len);
+}
+
+/* ---- the number of keys, and their list -------------------------------------------------------------------------- */
+
+static void has_counted(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status) {
+        mu_ts_refused(conn);
+        return;
+    }
+    mu_ts_out_i64(conn, conn->ask.counter);
+    mu_ts_finish(conn);
+}
+
+void mu_ts_num_keys(struct mu_ts_conn *conn)
+{
+    const char *directory = mu_ts_directory[MU_TS_KEYS];
+
+    conn->units -= SURVEY;
+    mu_desk_count(conn->store->options.desk, mu_ts_ask(conn, has_counted), directory, strlen(directory));
+}
+
+/* An entry of the list: the key, and its length. */
+static size_t write_key(const struct muster_kv_entry *entry, uint8_t *to)
+{
+    size_t skip = strlen(mu_ts_directory[MU_TS_KEYS]) + 1, len;
+    const char *name = entry->key + skip;
+    const uint8_t *value = entry->value;
+    uint8_t key[MUSTER_KEY_MAX];
+
+    if (mu_ts_key(name, entry->key_len - skip, key, &len)) {
+        if (to) {
+            mu_ts_put_u64(to, len);
+            memcpy(to + 8, key, len);
+        }
+        return 8 + len;
+    }
+    len = entry->value_len < 8 ? 0 : mu_ts_u64(value);
+    if (entry->value_len < 8 || len > entry->value_len - 8)
+        return 0; /* not of our making */
+    if (to)
+        memcpy(to, value, 8 + len);
+    return 8 + len;
+}
+
+static void has_listed(struct mu_ts_conn *conn)
+{
+    const uint8_t *list = conn->ask.value;
+    size_t len = conn->ask.len;
+    int64_t count = 0;
+    uint8_t *to;
+
+    if (conn->ask.status) {
+        mu_ts_refused(conn);
+        return;
+    }
+    for (size_t at = 0; at < len; at += 8 + mu_ts_u64(list + at))
+        count++;
+    mu_ts_out_i64(conn, count);
+    to = len ? mu_ts_out(conn, len) : NULL;
+    if (to)
+        memcpy(to, list, len);
+    mu_ts_cost(conn, len);
+    mu_ts_finish(conn);
+}
+
+void mu_ts_list_keys(struct mu_ts_conn *conn)
+{
+    const char *directory = mu_ts_directory[MU_TS_KEYS];
+    struct mu_ask *ask = mu_ts_ask(conn, has_listed);
+
+    conn->units -= SURVEY;
+    ask->write = write_key;
+    mu_desk_get_dir(conn->store->options.desk, ask, directory, strlen(directory));
+}
+
+/* ---- DELETE_KEY -------------------------------------------------------------------------------------------------- */
+
+static void has_deleted(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status) {
+        mu_ts_refused(conn);
+        return;
+    }
+    mu_ts_out_i64(conn, conn->ask.counter > 0);
+    mu_ts_finish(conn);
+}
+
+static void delete_key(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
+
+    conn->units -= SURVEY;
+    mu_desk_delete(conn->store->options.desk, mu_ts_ask(conn, has_deleted), name->text, name->len);
+}
+
+static void has_reset(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status)
+        mu_ts_refused(conn);
+    else
+        mu_ts_then(conn, delete_key);
+}
+
+/* Before it: of a barrier that has been passed, that it has. */
+void mu_ts_delete(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name;
+
+    if (!conn->store->has_barriers) {
+        delete_key(conn);
+        return;
+    }
+    name = mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
+    conn->units -= SURVEY;
+    mu_desk_delete(conn->store->options.desk, mu_ts_ask(conn, has_reset), name->text, name->len);
+}

@@ -1,0 +1,193 @@
+/*
+ * compat/tcpstore_private.h: what the files of the TCPStore server share.
+ *
+ *   tcpstore.c          start, stop; who comes; rounds of the loop
+ *   tcpstore_conn.c     a connection: its socket and its bytes
+ *   tcpstore_peer.c     whose process is at the other end
+ *   tcpstore_scan.c     where a request ends
+ *   tcpstore_key.c      what keys are called in the job's store
+ *   tcpstore_run.c      one request after another; the fields of a request, its answer
+ *   tcpstore_keys.c     requests about keys
+ *   tcpstore_change.c   those that depend on the value that is there
+ *   tcpstore_queue.c    queues
+ *   tcpstore_wait.c     waiting: for keys, queues, and at barriers
+ *
+ * A request is carried out in steps. Each makes one call at the desk, whose answer says which step is the next; whether
+ * it comes at once or later makes no difference, and a long pipeline does not deepen the stack.
+ */
+#ifndef MU_COMPAT_TCPSTORE_PRIVATE_H
+#define MU_COMPAT_TCPSTORE_PRIVATE_H
+
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "compat/tcpstore.h"
+#include "compat/tcpstore_key.h"
+#include "compat/tcpstore_peer.h"
+#include "compat/tcpstore_scan.h"
+#include "rpc/desk.h"
+#include "rpc/listen.h"
+
+#define MU_TS_SLICE   4096u        /* of one turn: steps, more for those that cost more */
+#define MU_TS_BUFFER  (64u << 10)  /* bytes that are read in one turn */
+#define MU_TS_OUT_MAX (256u << 10) /* of answers that a client has not taken: then it is not served any more */
+
+struct mu_ts_conn;
+typedef void (*mu_ts_step)(struct mu_ts_conn *conn);
+
+struct mu_ts_field {
+    size_t at, len; /* from the request's beginning */
+};
+
+struct mu_ts_wait;
+
+struct mu_ts_conn {
+    uv_poll_t poll; /* first */
+    struct mu_tcpstore *store;
+    struct mu_ts_conn *next, *before;
+    struct mu_ts_conn *next_turn, *next_dirty;
+    int fd, polled;
+    bool is_closed, has_turn, is_dirty;
+    bool is_ended;  /* nothing more comes */
+    bool is_full;   /* too much of its answers waits: nothing more is done */
+    bool has_spare; /* its answers are gathered in the server's buffer */
+    char name[64];
+    size_t held; /* bytes of memory, that count */
+
+    /* in: what has been read and not consumed, in memory of its own or, during a turn, in the server's */
+    uint8_t *own, *bytes;
+    size_t room, at, len; /* of own; in bytes: where the request begins, and how many bytes there are from there */
+    struct mu_ts_scan scan;
+
+    /* the request that is under way */
+    mu_ts_step step; /* NULL: none is */
+    mu_ts_step take; /* what the desk's answer goes to */
+    bool is_running, is_answered;
+    int32_t units; /* left of the turn */
+    size_t cursor; /* the next field's place */
+    uint64_t left; /* keys of its list */
+    struct mu_ts_field f[3];
+    bool is_hash;                 /* the name of the key that was asked for */
+    int64_t number, sum, world;   /* what is to be added; what that has come to; how many a barrier waits for */
+    uint64_t head, tail, version; /* of a queue; of its head, or of the value that is there */
+    mu_ts_step looked, summed;    /* where it goes on then */
+    uint8_t *kept;                /* bytes that outlive a step */
+    size_t kept_len;
+    struct mu_ask ask;
+
+    struct mu_ts_wait *waits;
+    uint32_t num_waits;
+
+    /* out */
+    uint8_t *out, few[16];
+    size_t out_at, out_len, out_room; /* sent; to be sent behind that; in all */
+};
+
+struct mu_tcpstore {
+    struct mu_tcpstore_options options;
+    struct mu_listen listen;
+    struct sockaddr_storage names[MU_LISTEN_MAX]; /* of the listeners */
+    struct mu_ts_peers peers;
+    uv_poll_t listeners[MU_LISTEN_MAX];
+    uv_check_t check;
+    uv_prepare_t prepare;
+    uv_idle_t idle; /* while somebody waits for a turn: the loop does not sleep */
+    uv_timer_t tick;
+    uint32_t open; /* handles */
+    struct mu_ts_conn *conns, *first_turn, **last_turn, *dirty;
+    bool is_stopping, is_paused, was_paused;
+    bool has_barriers; /* a barrier may have been passed, ever: deletes look for that */
+    int reserve_fd;
+    size_t held;
+    uint32_t sentences; /* that may be said */
+    uint64_t sentences_at;
+    struct mu_tcpstore_stats stats;
+    void (*stopped)(void *arg);
+    void *stopped_arg;
+    struct mu_ts_name key;  /* for the call that is being made */
+    struct mu_ts_name told; /* a queue's item: the last of which a client that waits has been told */
+    struct mu_ask barriers; /* how many have been passed */
+    uint8_t *spare;         /* MU_TS_BUFFER bytes for answers; NULL: a connection has them */
+    uint8_t in[MU_TS_BUFFER];
+};
+
+/* ---- tcpstore.c ---- */
+void mu_ts_say(struct mu_tcpstore *store, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mu_ts_released(struct mu_tcpstore *store); /* one of its handles is closed */
+void mu_ts_turn(struct mu_ts_conn *conn);       /* it has something to do: soon */
+void mu_ts_dirty(struct mu_ts_conn *conn);      /* it has something to say: soon */
+
+/* ---- tcpstore_conn.c ---- */
+/* Takes the descriptor. NULL: no memory. */
+struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer);
+void mu_ts_close(struct mu_ts_conn *conn);
+/* It is said why. */
+void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void mu_ts_go_on(struct mu_ts_conn *conn); /* a turn */
+void mu_ts_flush(struct mu_ts_conn *conn);
+/* Count memory. False: it would be too much. */
+bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes);
+void mu_ts_unhold(struct mu_ts_conn *conn, size_t bytes);
+/* Room for that many bytes of an answer. NULL: none, and the connection is closed. */
+uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len);
+
+/* ---- tcpstore_run.c ---- */
+void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes */
+/* Ask the desk: prepares conn->ask, whose answer goes to `take`. */
+struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
+/* The request is over; or the step was without a call, and `next` follows. */
+void mu_ts_finish(struct mu_ts_conn *conn);
+void mu_ts_then(struct mu_ts_conn *conn, mu_ts_step next);
+/* The desk has refused: the client is sent away. */
+void mu_ts_refused(struct mu_ts_conn *conn);
+struct mu_ts_field mu_ts_next_field(struct mu_ts_conn *conn);
+static inline const uint8_t *mu_ts_at(const struct mu_ts_conn *conn, struct mu_ts_field f)
+{
+    return conn->bytes + conn->at + f.at;
+}
+/* The name of what field f says. */
+const struct mu_ts_name *mu_ts_name_of(struct mu_ts_conn *conn, enum mu_ts_place place, struct mu_ts_field f);
+/* Answers. */
+void mu_ts_out_u8(struct mu_ts_conn *conn, uint8_t v);
+void mu_ts_out_i64(struct mu_ts_conn *conn, int64_t v);
+void mu_ts_out_bytes(struct mu_ts_conn *conn, const void *bytes, size_t len); /* and their length */
+void mu_ts_cost(struct mu_ts_conn *conn, size_t bytes);                       /* of a step that moves so many */
+
+/* ---- requests: the first step of each ---- */
+void mu_ts_set(struct mu_ts_conn *conn); /* and MULTI_SET: one of `left` */
+void mu_ts_get(struct mu_ts_conn *conn); /* and MULTI_GET */
+void mu_ts_check(struct mu_ts_conn *conn);
+void mu_ts_num_keys(struct mu_ts_conn *conn);
+void mu_ts_list_keys(struct mu_ts_conn *conn);
+void mu_ts_delete(struct mu_ts_conn *conn);
+void mu_ts_append(struct mu_ts_conn *conn);
+void mu_ts_add(struct mu_ts_conn *conn);
+void mu_ts_compare_set(struct mu_ts_conn *conn);
+void mu_ts_queue_push(struct mu_ts_conn *conn);
+void mu_ts_queue_pop(struct mu_ts_conn *conn);
+void mu_ts_queue_len(struct mu_ts_conn *conn);
+void mu_ts_wait(struct mu_ts_conn *conn);
+void mu_ts_barrier(struct mu_ts_conn *conn);
+void mu_ts_cancel_wait(struct mu_ts_conn *conn);
+
+/* What is of the key in the value of a name that is a hash, and what is the value: false, it is another key's. */
+bool mu_ts_value(const struct mu_ts_conn *conn, struct mu_ts_field key, bool is_hash, const void **value, size_t *len);
+/* A value as it is to be stored under the name: malloc()ed when it is a hash. NULL: no memory. */
+const void *mu_ts_stored(struct mu_ts_conn *conn, struct mu_ts_field key, bool is_hash, const void *value, size_t *len,
+                         void **ret_memory);
+/* Decimal text, as C's strtoll() takes it. False: no number. */
+bool mu_ts_number(const void *text, size_t len, int64_t *ret_number);
+
+/* ---- tcpstore_change.c ---- */
+/* Add `number` to f[0]: conn->sum, when `take` is called. */
+void mu_ts_sum(struct mu_ts_conn *conn, mu_ts_step take);
+
+/* ---- tcpstore_queue.c ---- */
+/* How many are in the queue of f[0]: conn->tail - conn->head, when `take` is called. */
+void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take);
+void mu_ts_queue_item(struct mu_ts_name *name, uint64_t number);
+
+/* ---- tcpstore_wait.c ---- */
+void mu_ts_drop_waits(struct mu_ts_conn *conn);
+
+#endif

@@ -1,0 +1,232 @@
+/*
+ * compat/tcpstore_queue.c: queues.
+ *
+ * A queue is a number of items: how many have been pushed, ever (.../tail), how many of these have been popped
+ * (.../head), and each of the others under its number, from 1. Who pushes counts the tail up and so has a number that
+ * is its own, then sets that item, which wakes who waits for it. Who pops reads the head's item, then counts the head
+ * up, if nobody else has; only then it is popped.
+ */
+#include "compat/tcpstore_private.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct mu_ts_name *part_of(struct mu_ts_conn *conn, const char *part)
+{
+    mu_ts_name_of(conn, MU_TS_QUEUES, conn->f[0]);
+    mu_ts_name_under(&conn->store->key, part);
+    return &conn->store->key;
+}
+
+void mu_ts_queue_item(struct mu_ts_name *name, uint64_t number)
+{
+    char part[24];
+
+    snprintf(part, sizeof part, "%" PRIu64, number);
+    mu_ts_name_under(name, part);
+}
+
+static const struct mu_ts_name *item_of(struct mu_ts_conn *conn, uint64_t number)
+{
+    mu_ts_name_of(conn, MU_TS_QUEUES, conn->f[0]);
+    mu_ts_queue_item(&conn->store->key, number);
+    return &conn->store->key;
+}
+
+/* A count that has been read; 0: it is absent. False: the client is sent away. */
+static bool take_count(struct mu_ts_conn *conn, uint64_t *ret_count)
+{
+    const struct mu_ask *ask = &conn->ask;
+    int64_t count = 0;
+
+    if (ask->status && ask->status != MUSTER_NOT_FOUND)
+        mu_ts_refused(conn);
+    else if (!ask->status && (!mu_ts_number(ask->value, ask->len, &count) || count < 0))
+        mu_ts_dismiss(conn, "a queue's count is no number any more");
+    *ret_count = (uint64_t)count;
+    return !conn->is_closed;
+}
+
+/* ---- how many there are ------------------------------------------------------------------------------------------ */
+
+static void has_read_head(struct mu_ts_conn *conn)
+{
+    conn->version = conn->ask.status ? 0 : (uint64_t)conn->ask.version;
+    if (take_count(conn, &conn->head))
+        conn->looked(conn);
+}
+
+static void read_head(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = part_of(conn, "head");
+
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_head), name->text, name->len);
+}
+
+static void has_read_tail(struct mu_ts_conn *conn)
+{
+    conn->head = 0;
+    if (!take_count(conn, &conn->tail))
+        return;
+    if (conn->tail)
+        mu_ts_then(conn, read_head);
+    else
+        conn->looked(conn);
+}
+
+void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take)
+{
+    const struct mu_ts_name *name = part_of(conn, "tail");
+
+    conn->looked = take;
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_tail), name->text, name->len);
+}
+
+static void answer_length(struct mu_ts_conn *conn)
+{
+    mu_ts_out_i64(conn, (int64_t)(conn->tail - conn->head));
+    mu_ts_finish(conn);
+}
+
+void mu_ts_queue_len(struct mu_ts_conn *conn)
+{
+    mu_ts_queue_look(conn, answer_length);
+}
+
+/* ---- push -------------------------------------------------------------------------------------------------------- */
+
+static void has_pushed(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status)
+        mu_ts_refused(conn);
+    else
+        mu_ts_finish(conn);
+}
+
+static void push(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = item_of(conn, conn->tail);
+
+    mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_pushed), name->text, name->len,
+                   mu_ts_at(conn, conn->f[1]), conn->f[1].len, true);
+}
+
+static void has_number(struct mu_ts_conn *conn)
+{
+    if (take_count(conn, &conn->tail))
+        mu_ts_then(conn, push);
+}
+
+void mu_ts_queue_push(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = part_of(conn, "tail");
+
+    mu_desk_increment(conn->store->options.desk, mu_ts_ask(conn, has_number), name->text, name->len, 1);
+}
+
+/* ---- pop --------------------------------------------------------------------------------------------------------- */
+
+static void has_dropped(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status)
+        mu_ts_refused(conn);
+    else
+        mu_ts_finish(conn);
+}
+
+static void drop(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = item_of(conn, conn->head + 1);
+
+    mu_desk_delete(conn->store->options.desk, mu_ts_ask(conn, has_dropped), name->text, name->len);
+}
+
+/* It is ours. */
+static void has_claimed(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status == MUSTER_ABORTED) {
+        mu_ts_then(conn, mu_ts_queue_pop);
+    } else if (conn->ask.status) {
+        mu_ts_refused(conn);
+    } else {
+        mu_ts_out_i64(conn, (int64_t)(conn->tail - conn->head));
+        mu_ts_out_bytes(conn, conn->kept, conn->kept_len);
+        mu_ts_then(conn, drop);
+    }
+}
+
+static void claim(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = part_of(conn, "head");
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRIu64, conn->head + 1);
+
+    mu_desk_compare_and_set(conn->store->options.desk, mu_ts_ask(conn, has_claimed), name->text, name->len,
+                            conn->version, text, (size_t)len);
+}
+
+static void read_item(struct mu_ts_conn *conn);
+
+static void has_looked_again(struct mu_ts_conn *conn)
+{
+    if (conn->tail > conn->head && conn->head != (uint64_t)conn->number) {
+        mu_ts_then(conn, read_item);
+        return;
+    }
+    mu_ts_out_i64(conn, 0);
+    mu_ts_finish(conn);
+}
+
+static void look_again(struct mu_ts_conn *conn)
+{
+    mu_ts_queue_look(conn, has_looked_again);
+}
+
+static void has_read_item(struct mu_ts_conn *conn)
+{
+    const struct mu_ask *ask = &conn->ask;
+
+    if (ask->status && ask->status != MUSTER_NOT_FOUND) {
+        mu_ts_refused(conn);
+        return;
+    }
+    if (ask->status) { /* somebody has popped it just now, or it is being pushed still */
+        conn->number = (int64_t)conn->head;
+        mu_ts_then(conn, look_again);
+        return;
+    }
+    free(conn->kept);
+    conn->kept = malloc(ask->len + 1);
+    if (!conn->kept) {
+        mu_ts_dismiss(conn, "no memory for an item of %zu bytes", ask->len);
+        return;
+    }
+    conn->kept_len = ask->len;
+    if (ask->len)
+        memcpy(conn->kept, ask->value, ask->len);
+    mu_ts_then(conn, claim);
+}
+
+static void read_item(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = item_of(conn, conn->head + 1);
+
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_item), name->text, name->len);
+}
+
+static void has_looked(struct mu_ts_conn *conn)
+{
+    if (conn->tail > conn->head) {
+        mu_ts_then(conn, read_item);
+        return;
+    }
+    mu_ts_out_i64(conn, 0);
+    mu_ts_finish(conn);
+}
+
+void mu_ts_queue_pop(struct mu_ts_conn *conn)
+{
+    mu_ts_queue_look(conn, has_looked);
+}
