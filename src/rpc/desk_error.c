@@ -107,6 +107,8 @@ void mu_desk_report_by(struct mu_desk *desk, bool (*report)(void *arg, const str
 {
     desk->call_task = report;
     desk->call_arg = arg;
+    if (report)
+        mu_desk_watch_bell(desk); /* as for one who waits: nobody else looks for the errors of other hosts' tasks */
 }
 
 void mu_desk_untold(struct mu_desk *desk, int32_t task, uint64_t incarnation)

@@ -312,10 +312,10 @@ static inline bool mu_desk_follows(const struct mu_desk *desk)
 {
     return mu_is_follower(desk->seg);
 }
-/* Somebody waits, here or at a desk that we decide for. */
+/* Somebody waits, here or at a desk that we decide for; or is to be called, and asks nothing. */
 static inline bool mu_desk_awaits(const struct mu_desk *desk)
 {
-    return desk->num_parked || desk->coming || desk->leave_until != UINT64_MAX;
+    return desk->num_parked || desk->coming || desk->leave_until != UINT64_MAX || desk->call_task;
 }
 static inline bool mu_desk_is_own(const struct mu_desk *desk, int32_t task)
 {

@@ -425,6 +425,67 @@ static void a_recoverable_task_that_restarts_joins_again(void **state)
     counter_close();
 }
 
+/* ---- guests that are called ---- */
+
+static struct mu_desk_report called; /* the last one */
+static unsigned calls;
+
+static bool note(void *arg, const struct mu_desk_report *report)
+{
+    called = *report;
+    calls++;
+    return *(const bool *)arg;
+}
+
+static bool is_called(void *arg)
+{
+    return calls == *(const unsigned *)arg;
+}
+
+/* Nobody asks anything: the desk looks for itself. */
+static void who_is_called_need_not_ask(void **state)
+{
+    bool way = true;
+    unsigned wanted = 1;
+
+    (void)state;
+    counter_open(3, NULL);
+    calls = 0;
+    mu_desk_report_by(desk, note, &way);
+    register_guests(0, 1);
+    counter_enter(2);
+    stage_kill(0);
+    counter_until(is_called, &wanted, "the guest is called");
+    assert_int_equal(called.task, 0);
+    assert_int_equal(called.origin, 2);
+    assert_int_equal(called.incarnation, INCARNATION(0));
+    assert_int_equal(called.code, MUSTER_UNAVAILABLE);
+    assert_false(called.reported);
+    assert_answer(do_beat(0, INCARNATION(0)), MUSTER_OK); /* it is in no error itself */
+    mu_desk_untold(desk, 0, INCARNATION(0) + 1);          /* another one */
+    assert_answer(do_beat(0, INCARNATION(0)), MUSTER_OK);
+    mu_desk_untold(desk, 0, INCARNATION(0));
+    assert_says_so(do_beat(0, INCARNATION(0)), MUSTER_ABORTED, "unable to inform clients");
+    mu_desk_report_by(desk, NULL, NULL);
+    counter_close();
+}
+
+static void to_whom_there_is_no_way_is_put_in_error(void **state)
+{
+    bool way = false;
+
+    (void)state;
+    counter_open(2, NULL);
+    calls = 0;
+    mu_desk_report_by(desk, note, &way);
+    register_guests(0, 2);
+    assert_answer(do_report_error(1, MUSTER_INTERNAL, "out of cheese"), MUSTER_OK);
+    assert_int_equal(calls, 1);
+    assert_says_so(do_beat(0, INCARNATION(0)), MUSTER_ABORTED, "unable to inform clients");
+    mu_desk_report_by(desk, NULL, NULL);
+    counter_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -451,6 +512,8 @@ int main(void)
         CASE(who_leaves_fails_the_barrier_that_waits_for_him),
         CASE(a_barrier_with_a_silent_task_fails),
         CASE(a_recoverable_task_that_restarts_joins_again),
+        NEAR_CASE(who_is_called_need_not_ask),
+        CASE(to_whom_there_is_no_way_is_put_in_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
