@@ -4,9 +4,10 @@
  * The first piece is done at once, and most ask no more. What is left goes on piece by piece, each about a millisecond,
  * when the loop has nothing else to do. A few works take turns, so that a small one does not wait for a large one;
  * those behind them have not begun, and hold nothing. A delete that has begun goes on to its end, also when its client
- * has gone: what others see of it is not to depend on that. One that has not is forgotten with its client, as a listing
- * is.
+ * has gone or may not wait: what others see of it is not to depend on that. One that has not is forgotten with its
+ * client, as a listing is.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,14 +153,27 @@ static void work_dropped(struct mu_desk *desk, struct mu_parked *p)
     free_work(w);
 }
 
+/* It cannot wait; a delete that has begun goes on without it. */
+static void turn_away(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *w)
+{
+    bool goes_on = w->begun && !w->lists;
+    char text[400];
+
+    snprintf(text, sizeof text, "%s%s", muster_last_error(), goes_on ? "; this delete has begun, and goes on" : "");
+    if (goes_on)
+        append(desk, w);
+    else
+        free_work(w);
+    mu_desk_answer(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, text);
+}
+
 /* What is left of it waits for its turn. */
 static void put_off(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *w)
 {
     struct mu_parked *p = mu_desk_park(desk, ask, &desk->work, sizeof *w);
 
     if (!p) {
-        free_work(w);
-        mu_desk_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        turn_away(desk, ask, w);
         return;
     }
     p->at = w;

@@ -219,6 +219,53 @@ static void a_delete_goes_on_when_its_client_is_gone(void **state)
     counter_close();
 }
 
+static void ignore(struct mu_ask *q)
+{
+    (void)q;
+}
+
+/* As many of the line's asks wait as may. */
+static void fill_line(int guest)
+{
+    static struct mu_ask gets[32768];
+
+    for (size_t i = 0; i < sizeof gets / sizeof *gets; i++) {
+        gets[i] = (struct mu_ask){.answered = ignore, .line = line_of(guest)};
+        mu_desk_get(desk, &gets[i], "nothing", strlen("nothing"));
+    }
+}
+
+static void a_delete_goes_on_when_its_client_may_not_wait(void **state)
+{
+    struct asked *a;
+    int turns = 0;
+
+    (void)state;
+    counter_open(2, NULL);
+    fill("big", MANY);
+    fill_line(0);
+    a = do_delete(0, "big");
+    assert_true(a->answered);
+    assert_says_so(a, MUSTER_RESOURCE_EXHAUSTED, "too many calls of this connection wait");
+    assert_non_null(strstr(a->text, "; this delete has begun, and goes on"));
+    do {
+        counter_turn();
+        a = do_list(1, "big");
+        until_answered(a);
+    } while (a->ask.num_entries > 0 && turns++ < TURNS_MAX);
+    assert_int_equal(a->ask.num_entries, 0);
+    /* one that has not begun is as if it had never come */
+    assert_answer(do_insert(1, "small/one", "1", false), MUSTER_OK);
+    fill("big", MANY);
+    for (int i = 0; i < 4; i++)
+        do_list(1, "big");
+    a = do_delete(0, "small");
+    assert_says_so(a, MUSTER_RESOURCE_EXHAUSTED, "too many calls");
+    assert_null(strstr(a->text, "begun"));
+    assert_value(do_try_get(1, "small/one"), "1");
+    counter_close();
+}
+
 static void a_delete_that_has_not_begun_is_forgotten_with_its_client(void **state)
 {
     enum { BEFORE = 4 };
@@ -274,6 +321,7 @@ int main(void)
         CASE(a_listing_is_of_one_moment),
         CASE(a_listing_sees_a_key_that_moves_once),
         CASE(a_delete_goes_on_when_its_client_is_gone),
+        CASE(a_delete_goes_on_when_its_client_may_not_wait),
         CASE(a_delete_that_has_not_begun_is_forgotten_with_its_client),
         CASE(work_ends_with_the_desk),
     };
