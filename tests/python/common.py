@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 TOP = os.environ["TOP"]
 BUILD = os.environ["BUILD"]
 MUSTER = os.environ["MUSTER"]
-PATIENCE = 60
+PATIENCE = 50
 SOURCE = os.path.join(TOP, "python", "src")
 
 for name in [n for n in os.environ if n.startswith("MUSTER") and not n.startswith("MUSTER_TEST_") and n != "MUSTER"]:
@@ -16,6 +17,7 @@ for name in [n for n in os.environ if n.startswith("MUSTER") and not n.startswit
 os.environ["MUSTER_LIBRARY"] = os.path.join(BUILD, "libmuster.so.0")
 os.environ["PYTHONPATH"] = SOURCE
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+os.environ.pop("PYTHONUNBUFFERED", None)  # what tasks print comes in whole lines
 sys.dont_write_bytecode = True
 sys.path.insert(0, SOURCE)
 
@@ -59,6 +61,8 @@ def main(module):
     tests = [(n, f) for n, f in vars(module).items() if n.startswith("test_") and callable(f)]
     assert tests
     for name, test in tests:
-        print("# " + name[5:].replace("_", " "), flush=True)
+        print("# " + name[5:].replace("_", " "), end="", flush=True)
+        began = time.monotonic()
         test()
+        print(": %.2f s" % (time.monotonic() - began), flush=True)
     print("%d tests passed" % len(tests))

@@ -2,7 +2,7 @@
 
 A call releases the interpreter's lock for as long as it takes. `lib.muster_X` is the C call with its types bound, so
 that nothing is converted but what it is given: handles are ints, keys and values bytes with their lengths beside.
-`scratch` holds what a thread needs for out-parameters, made once for each. Statuses are plain ints: 0 is good, for
+`scratch.out` holds what a thread needs for out-parameters, made once for each. Statuses are plain ints: 0 is good, for
 others raise `errors.error_of(status)` from the same thread before its next call.
 """
 import ctypes
@@ -216,8 +216,10 @@ _libc.free.argtypes = (c_void_p,)
 free = _libc.free
 
 
-class Scratch(threading.local):
-    """What this thread's calls write into, made once: a buffer for values and the out-parameters, with references."""
+class Out:
+    """What a thread's calls write into, made once: a buffer for values and the out-parameters, with references."""
+    __slots__ = ("buffer", "address", "len", "version", "number", "pointer", "len_ref", "version_ref", "number_ref",
+                 "pointer_ref")
 
     def __init__(self) -> None:
         self.buffer = ctypes.create_string_buffer(SCRATCH)
@@ -230,6 +232,16 @@ class Scratch(threading.local):
         self.version_ref = byref(self.version)
         self.number_ref = byref(self.number)
         self.pointer_ref = byref(self.pointer)
+
+
+class Scratch(threading.local):
+    """`scratch.out` is the calling thread's. What it has may be asked of `scratch` as well, more slowly."""
+
+    def __init__(self) -> None:
+        self.out = Out()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.out, name)
 
 
 scratch = Scratch()

@@ -11,6 +11,8 @@ then; the program is on its way out.
 
 asyncio. A wait is made in slices by a few threads; more waits than threads take turns, in shorter slices. Who is
 cancelled is so at once; the slice under way ends unheard.
+
+Leaving. Who leaves the job ends the waits that other threads are in, and waits for them: the handle goes after that.
 """
 import asyncio
 import concurrent.futures
@@ -19,7 +21,7 @@ import signal
 import socket
 import threading
 import time
-from typing import Any, Callable, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from muster import _lib
 from muster._lib import lib
@@ -59,12 +61,17 @@ class _Main:
 
     def give_back(self) -> None:
         """To whoever had it: at once where there is somebody, else when the job is left."""
-        if self.has_fd and threading.current_thread() is threading.main_thread():
-            self.has_fd = False
-            mine = self.mouth.fileno() if self.mouth else -1
-            now = signal.set_wakeup_fd(self.before, warn_on_full_buffer=False)
-            if now != mine:
-                signal.set_wakeup_fd(now, warn_on_full_buffer=False)
+        if not self.has_fd or self.mouth is None or threading.current_thread() is not threading.main_thread():
+            return
+        before, self.before, self.has_fd = self.before, -1, False
+        now = signal.set_wakeup_fd(-1)
+        if now != self.mouth.fileno():
+            before = now  # somebody has taken it from us
+        if before >= 0:
+            try:
+                signal.set_wakeup_fd(before)
+            except (OSError, ValueError):
+                pass  # it was closed, or made to block, meanwhile
 
     def listen(self, ears: socket.socket) -> None:
         while True:
@@ -101,16 +108,40 @@ class _Main:
                     lib.muster_resume(handle)
 
 
+class _Users:
+    """How many threads besides the main one are in waits on each handle that is still joined."""
+
+    def __init__(self) -> None:
+        self.change = threading.Condition()
+        self.count: Dict[int, int] = {}
+
+    def begin(self, handle: Optional[int]) -> bool:
+        """False: it has been left."""
+        with self.change:
+            if handle not in self.count:
+                return False
+            self.count[handle] += 1
+            return True
+
+    def end(self, handle: int) -> None:
+        with self.change:
+            self.count[handle] -= 1
+            self.change.notify_all()
+
+
 _main = _Main()
+_users = _Users()
 interrupted: Set[int] = set()  # handles whose owner wants all their waits ended
+PATIENCE = 10.0
 
 
 def _after_fork() -> None:
     """A child has neither the thread nor a right to what the parent listens to."""
-    global _main, _pool
+    global _main, _users, _pool
     if _main.has_fd:
         signal.set_wakeup_fd(-1)
     _main = _Main()
+    _users = _Users()
     _pool = None
     interrupted.clear()
 
@@ -118,9 +149,31 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def left() -> None:
-    """The last task has left: nothing of ours stays in the interpreter but a thread that sleeps."""
-    _main.give_back()
+def joined(handle: int) -> None:
+    _users.count[handle] = 0
+
+
+def leaving(handle: int) -> bool:
+    """No wait begins on the handle any more, and those of other threads are ended. False: they do not end."""
+    def is_quiet() -> bool:
+        other = threading.current_thread() is not threading.main_thread()
+        return not _users.count.get(handle) and not (other and _main.handle == handle)
+
+    end = time.monotonic() + PATIENCE
+    with _users.change:
+        if not is_quiet():
+            interrupted.add(handle)
+            lib.muster_interrupt(handle)
+        while not is_quiet():
+            if time.monotonic() > end:
+                return False
+            _users.change.wait(0.01)  # the main thread does not notify
+        _users.count.pop(handle, None)
+        interrupted.discard(handle)
+        is_last = not _users.count
+    if is_last:
+        _main.give_back()
+    return True
 
 
 def prepare() -> None:
@@ -131,12 +184,23 @@ def prepare() -> None:
 
 def wait(handle: Optional[int], deadline: int, step: Step) -> int:
     """The status of the step, which waits until the deadline; signals are handled meanwhile."""
-    if handle is None or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is threading.main_thread():
+        return _wait_in_main(handle, deadline, step)
+    if handle is None or not _users.begin(handle):
+        return step(0)  # which says so
+    try:
         status = step(deadline)
         while status == _lib.CANCELLED and handle not in interrupted and is_interruption(status, last_sentence()):
             time.sleep(0.001)  # until the main thread has taken the interrupt back
             status = step(deadline)
         return status
+    finally:
+        _users.end(handle)
+
+
+def _wait_in_main(handle: Optional[int], deadline: int, step: Step) -> int:
+    if handle is None:
+        return step(0)
     while True:
         _main.install()
         try:
@@ -150,15 +214,21 @@ def wait(handle: Optional[int], deadline: int, step: Step) -> int:
             return status
 
 
-def wait_in_group(handle: int, step: Callable[[], int]) -> int:
+def wait_in_group(handle: Optional[int], step: Callable[[], int]) -> int:
     """The same for a group, where a wait can be ended but not taken up again."""
-    if threading.current_thread() is not threading.main_thread():
-        return step()
+    if threading.current_thread() is threading.main_thread() and handle is not None:
+        try:
+            _main.enter(handle, True)
+            return step()
+        finally:
+            _main.leave()
+    if not _users.begin(handle):
+        return int(lib.muster_group_barrier(None, 0))  # the group went with the task: which this says
     try:
-        _main.enter(handle, True)
         return step()
     finally:
-        _main.leave()
+        assert handle is not None
+        _users.end(handle)
 
 
 # ---- asyncio ----
@@ -177,13 +247,14 @@ def _executor() -> concurrent.futures.ThreadPoolExecutor:
 def _turn(task: Any, step: Callable[[int], Any], deadline: int, length: float) -> Tuple[bool, Any]:
     """One slice, in a thread of the pool: (over, result). Its slot in the segment is given back after it."""
     handle = task._m
-    until = min(deadline, _lib.deadline_of(length))
+    if not _users.begin(handle):
+        return True, step(0)  # which says that it was left
     try:
-        result = step(until)
+        result = step(min(deadline, _lib.deadline_of(length)))
+        return result is not NotYet, result
     finally:
-        if handle is not None and task._m is not None:
-            lib.muster_thread_detach(handle)
-    return result is not NotYet, result
+        lib.muster_thread_detach(handle)
+        _users.end(handle)
 
 
 class NotYet:

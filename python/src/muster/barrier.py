@@ -12,7 +12,7 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from muster import _lib, _wait
 from muster._lib import NEXT, deadline_of, ids_of, lib
-from muster.errors import FailedPrecondition, check, error_of
+from muster.errors import check
 
 _MOST = 10 ** 10  # seconds: longer is for ever
 
@@ -29,11 +29,11 @@ class BarrierState(NamedTuple):
 
 
 class Passed:
-    """What a call at a barrier gives: all have come. As a context manager, all meet once more at its end; where the body
-    fails, the others' wait there ends with `Cancelled`."""
+    """What a call at a barrier gives: all have come. As a context manager, all meet at its end, too, at the barrier
+    "NAME/end"; where the body fails, those who wait there, or will, get `Cancelled`."""
 
-    def __init__(self, barrier: "Barriers", args: "Tuple[Any, ...]") -> None:
-        self._barrier, self._args = barrier, args
+    def __init__(self, barrier: "Barriers", name: str, end: "Tuple[Any, ...]") -> None:
+        self._barrier, self._name, self._end = barrier, name, end
 
     def __enter__(self) -> "Passed":
         return self
@@ -41,12 +41,12 @@ class Passed:
     def __exit__(self, kind: Optional[Type[BaseException]], value: Optional[BaseException],
                  trace: Optional[TracebackType]) -> None:
         if kind is None:
-            self._barrier(*self._args)
+            self._barrier(*self._end)
         else:
-            self._barrier._spoil(*self._args[:3])
+            self._barrier._spoil(*self._end)
 
     def __repr__(self) -> str:
-        return "<barrier %s>" % self._args[0]
+        return "<barrier %s>" % self._name
 
 
 def _ns(timeout: Optional[float]) -> int:
@@ -77,7 +77,7 @@ class Barriers:
         """
         step = self._step(name, timeout, tasks, counter)
         check(_wait.wait(self._task._m, deadline_of(patience), step))
-        return Passed(self, (name, timeout, tasks))
+        return Passed(self, name, (name + "/end", timeout, tasks))
 
     def _step(self, name: str, timeout: Optional[float], tasks: Optional[Iterable[int]],
               counter: Optional[int]) -> _wait.Step:
@@ -107,11 +107,14 @@ class Barriers:
         check(lib.muster_barrier_cancel(self._task._m, name.encode(), NEXT if counter is None else counter))
 
     def _spoil(self, name: str, timeout: Optional[float], tasks: Optional[Iterable[int]]) -> None:
-        """Arrive, and cancel it: those who are there or will come do not wait for us in vain."""
-        if self._step(name, timeout, tasks, None)(0) == _lib.DEADLINE_EXCEEDED:
-            status = lib.muster_barrier_cancel(self._task._m, name.encode(), NEXT)
-            if status and not isinstance(error_of(status), FailedPrecondition):
-                raise error_of(status)
+        """Cancel the instance that the others wait in; where nobody does yet, arrive at it before. Then be told of it,
+        so that the next call is for the next instance."""
+        step = self._step(name, timeout, tasks, None)
+        waited_in = any(b.id == name and not b.passed for b in self.list())
+        if not waited_in and step(0) != _lib.DEADLINE_EXCEEDED:
+            return  # the last to come, or in error
+        if not lib.muster_barrier_cancel(self._task._m, name.encode(), NEXT):
+            step(0)
 
     def list(self) -> List[BarrierState]:
         """Every barrier of the job, by name."""

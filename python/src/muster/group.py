@@ -185,6 +185,8 @@ def _array(value: Any) -> Any:
         import numpy
     except ImportError:
         raise TypeError("bytes are given, or arrays where numpy is installed, not %s" % type(value).__name__) from None
+    if isinstance(value, numpy.generic):
+        value = numpy.asarray(value)
     if not isinstance(value, numpy.ndarray):
         raise TypeError("bytes or a numpy array are given, not %s" % type(value).__name__)
     if value.dtype.hasobject:

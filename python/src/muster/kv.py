@@ -40,7 +40,11 @@ class Entry(NamedTuple):
 
 
 def key_bytes(key: Key) -> bytes:
-    return key if type(key) is bytes else key.encode("utf-8", "surrogateescape") if isinstance(key, str) else bytes(key)
+    if type(key) is bytes:
+        return key
+    if isinstance(key, str):
+        return key.encode("utf-8", "surrogateescape")
+    raise TypeError("a key is str or bytes, not %s" % type(key).__name__)
 
 
 def value_bytes(value: Any) -> bytes:
@@ -79,7 +83,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def _try(self, key: bytes) -> Optional[bytes]:
         """The value, whose version is then in the thread's scratch; None when there is no such key."""
-        s = scratch
+        s = scratch.out
         status = lib.muster_kv_try_get(self._task._m, key, len(key), s.address, SCRATCH, s.len_ref, s.version_ref)
         if not status:
             return ctypes.string_at(s.address, s.len.value)
@@ -103,7 +107,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, (str, bytes)):
             return False
-        k, s = key_bytes(key), scratch
+        k, s = key_bytes(key), scratch.out
         status = lib.muster_kv_try_get(self._task._m, k, len(k), None, 0, s.len_ref, None)
         if status not in (_lib.OK, OUT_OF_RANGE, NOT_FOUND):
             raise error_of(status)
@@ -125,7 +129,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         k = key_bytes(key)
         value = self._try(k)
         if value is not None:
-            return Entry(_text(k), value, scratch.version.value)
+            return Entry(_text(k), value, scratch.out.version.value)
         if wait is False:
             raise error_of(NOT_FOUND)
         return self._await(k, 0, _deadline(wait))
@@ -136,7 +140,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def _await(self, key: bytes, after: int, deadline: int) -> Entry:
         def step(until: int) -> int:
-            s = scratch
+            s = scratch.out
             return int(lib.muster_kv_watch(self._task._m, key, len(key), after, until, s.address, SCRATCH, s.len_ref,
                                            s.version_ref))
         while True:
@@ -147,13 +151,13 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
     def _entry(self, key: bytes, after: int, status: int) -> Optional[Entry]:
         """What a watch has found. None: it was too long for the scratch and has gone since."""
         if not status:
-            return Entry(_text(key), ctypes.string_at(scratch.address, scratch.len.value), scratch.version.value)
+            return Entry(_text(key), ctypes.string_at(scratch.out.address, scratch.out.len.value), scratch.out.version.value)
         if status != OUT_OF_RANGE:
             raise error_of(status)
         value = self._try(key)
-        if value is None or scratch.version.value <= after:
+        if value is None or scratch.out.version.value <= after:
             return None
-        return Entry(_text(key), value, scratch.version.value)
+        return Entry(_text(key), value, scratch.out.version.value)
 
     async def wait(self, key: Key, timeout: Optional[float] = None) -> bytes:
         """Await the key's value, for asyncio; errors as of get(). Cancelling it takes effect at once."""
@@ -164,7 +168,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         k = key_bytes(key)
 
         def step(until: int) -> Any:
-            s = scratch
+            s = scratch.out
             status = lib.muster_kv_watch(self._task._m, k, len(k), after, until, s.address, SCRATCH, s.len_ref,
                                          s.version_ref)
             if status and _wait.sliced(status) and self._task._m not in _wait.interrupted:
@@ -186,7 +190,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def set(self, key: Key, value: Value) -> int:
         """Insert or replace; the new version."""
-        k, v, s = key_bytes(key), value_bytes(value), scratch
+        k, v, s = key_bytes(key), value_bytes(value), scratch.out
         check(lib.muster_kv_set(self._task._m, k, len(k), v, len(v), s.version_ref))
         return s.version.value
 
@@ -212,20 +216,20 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         """Add to the decimal number; absent counts as 0. The sum. `FailedPrecondition`: it is no number."""
         if not -(1 << 63) <= by < 1 << 63:
             raise OverflowError("%d does not fit into 64 bits" % by)
-        k, s = key_bytes(key), scratch
+        k, s = key_bytes(key), scratch.out
         check(lib.muster_kv_increment(self._task._m, k, len(k), by, s.number_ref))
         return s.number.value
 
     def append(self, key: Key, value: Value) -> int:
         """Append to the value; absent counts as empty. Its length then."""
-        k, v, s = key_bytes(key), value_bytes(value), scratch
+        k, v, s = key_bytes(key), value_bytes(value), scratch.out
         check(lib.muster_kv_append(self._task._m, k, len(k), v, len(v), s.len_ref))
         return s.len.value
 
     def compare_and_set(self, key: Key, expected: int, value: Value) -> int:
         """Replace the value if its version is `expected` (0: only if absent); the new version. `Aborted` when it is
         another, which the exception has as `.version`."""
-        k, v, s = key_bytes(key), value_bytes(value), scratch
+        k, v, s = key_bytes(key), value_bytes(value), scratch.out
         status = lib.muster_kv_compare_and_set(self._task._m, k, len(k), expected, v, len(v), s.version_ref)
         if status:
             error = error_of(status)
@@ -240,7 +244,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def delete(self, key: Key) -> int:
         """Delete the key and everything below "key/"; how many went. "" or "/": all keys."""
-        k, s = key_bytes(key), scratch
+        k, s = key_bytes(key), scratch.out
         check(lib.muster_kv_delete(self._task._m, k, len(k), s.len_ref))
         return s.len.value
 
@@ -266,7 +270,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def count(self, directory: Key = "") -> int:
         """How many keys are below "directory/"."""
-        d, s = key_bytes(directory), scratch
+        d, s = key_bytes(directory), scratch.out
         check(lib.muster_kv_count(self._task._m, d, len(d), s.len_ref))
         return s.len.value
 

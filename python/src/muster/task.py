@@ -13,6 +13,7 @@ b'saved'
 """
 import atexit
 import ctypes
+import os
 import sys
 import weakref
 from types import TracebackType
@@ -21,7 +22,7 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
 from muster import _lib, _wait
 from muster._lib import Options, SegmentConfig, deadline_of, ids_of, lib
 from muster.barrier import Barriers
-from muster.errors import DeadlineExceeded, Error, check
+from muster.errors import DeadlineExceeded, Error, FailedPrecondition, check
 from muster.event import Events
 from muster.group import Group
 from muster.kv import KeyValue
@@ -75,6 +76,7 @@ class Task:
 
     def __init__(self, handle: int) -> None:
         self._m: Optional[int] = handle
+        self._pid = os.getpid()
         self._groups: "weakref.WeakSet[Group]" = weakref.WeakSet()
         number = int(lib.muster_task_id(handle))
         self.job = str(lib.muster_job(handle).decode())
@@ -85,21 +87,24 @@ class Task:
         self.barrier = Barriers(self)
         self.events = Events(self)
         _tasks.add(self)
+        _wait.joined(handle)
 
     # ---- going ----
 
     def leave(self) -> None:
-        """Leave the job; also when called again. No other thread may be in a call, but waits are ended for it."""
+        """Leave the job; also when called again. Waits of other threads end with `Cancelled` before; other calls of
+        theirs must be over."""
         m, self._m = self._m, None
         if m is None:
             return
+        _tasks.discard(self)
+        if not _wait.leaving(m):
+            raise FailedPrecondition("threads of this process are still in calls of job %s: it cannot be left" % self.job)
         for group in list(self._groups):
             group.close()
-        _tasks.discard(self)
-        _wait.interrupted.discard(m)
-        if not _tasks:
-            _wait.left()
-        check(lib.muster_leave(m))
+        status = lib.muster_leave(m)
+        if self._pid == os.getpid():  # a forked child's copy is only freed
+            check(status)
 
     def _finish(self, why: Optional[BaseException]) -> None:
         """Leave, and tell the others before if that is no good end; of an error of the job they know already."""

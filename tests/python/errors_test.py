@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""Failures, in jobs of real processes: who is to blame is in the exception, wherever one waits.
+variants: release
+"""
+import sys
+
+import common
+
+KILLED = """
+    import os, signal, muster
+    task = muster.join()
+    group = task.group("g")
+    task.barrier("ready")
+    if task.id == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    waits = [lambda: group.barrier(), lambda: task.kv.get("never", wait=True), lambda: task.barrier("never")]
+    try:
+        waits[{0}]()
+    except muster.{1} as e:
+        assert e.culprit.task == 2 and e.culprit.pid == task.state(2).pid, e.culprits
+        assert e.culprit.name in str(e) and e.culprit.host and e.code == "{2}", str(e)
+        first = task.wait_error(30)
+        assert (first.task, first.cause, first.pid) == (2, "DIED", e.culprit.pid) and task.error() == first
+        assert (task.state(2).state, task.state(2).alive) == ("ERROR", False)
+        print("task", task.id, "blames", e.culprit.task, flush=True)
+"""
+# The launcher would end the others as soon as it sees the death: here they end by themselves.
+STAY = ("--kill-on-fail=no",)
+
+
+def killed(which, error, code):
+    out = common.run(4, KILLED.format(which, error, code), status=None, options=STAY)
+    for i in (0, 1, 3):
+        assert "task %d blames 2" % i in out, out
+
+
+def test_a_killed_task_ends_a_group_barrier():
+    killed(0, "Unavailable", "UNAVAILABLE")
+
+
+def test_a_killed_task_ends_a_wait_for_a_key():
+    killed(1, "Unavailable", "UNAVAILABLE")
+
+
+def test_a_killed_task_ends_a_barrier():
+    killed(2, "Internal", "INTERNAL")
+
+
+def test_a_timeout_names_the_missing():
+    out = common.run(3, """
+        import muster
+        with muster.join() as task:
+            if task.id == 1:
+                task.kv.get("over", wait=60)
+                raise SystemExit
+            try:
+                task.barrier("b", timeout=0.3)
+            except TimeoutError as e:
+                assert isinstance(e, muster.DeadlineExceeded) and e.culprit.task == 1 and len(e.culprits) == 1, e
+                print("task", task.id, "misses", e.culprit.task, flush=True)
+            try:
+                task.barrier("own", timeout=50, patience=0.05)
+            except muster.DeadlineExceeded as e:
+                print("task", task.id, "gave up", flush=True)
+            task.barrier("both", tasks=[0, 2])
+            task.kv["over"] = ""
+    """)
+    for line in ("task 0 misses 1", "task 2 misses 1", "task 0 gave up", "task 2 gave up"):
+        assert line in out, out
+
+
+def test_an_exception_is_told_to_the_others():
+    out = common.run(2, """
+        import muster
+        with muster.join() as task:
+            task.barrier("begin")
+            if task.id == 0:
+                raise ValueError("the loss is nan")
+            try:
+                task.kv.get("never", wait=True)
+            except muster.Unavailable as e:
+                assert e.culprit.task == 0 and "ValueError: the loss is nan" in e.message, e
+                print("told:", e)
+    """, status=1, options=STAY)
+    assert "told: " in out and "ValueError: the loss is nan" in out, out
+
+
+def test_an_end_without_leaving_is_told_too():
+    out = common.run(2, """
+        import muster
+        task = muster.join()
+        task.barrier("begin")
+        if task.id == 0:
+            raise ValueError("it was not caught")
+        try:
+            task.barrier("never")
+        except muster.Internal as e:
+            assert e.culprit.task == 0 and "ValueError: it was not caught" in e.message, e
+            print("told:", e)
+    """, status=1, options=STAY)
+    assert "told: " in out, out
+
+
+def test_a_section_that_fails_ends_the_others_wait_at_its_end():
+    out = common.run(3, """
+        import time, muster
+        with muster.join() as task:
+            def there(barrier):
+                return [b.arrived for b in task.barrier.list() if b.id == barrier + "/end" and not b.passed] == [2]
+            for name, late in (("early", 0), ("late", 1)):
+                try:
+                    with task.barrier(name):
+                        if task.id == 1:
+                            while late and not there(name):
+                                time.sleep(0.005)  # sleep: between two looks
+                            raise KeyError("weights")
+                        if not late:
+                            task.kv.get("failed", wait=60)
+                except KeyError:
+                    task.kv["failed"] = name
+                except muster.Cancelled:
+                    print("task", task.id, name, "cancelled", flush=True)
+                task.barrier(name)  # as good as new
+    """)
+    assert sorted(out.split("\n")[:-1]) == ["task %d %s cancelled" % (i, n) for i in (0, 2) for n in ("early", "late")], out
+
+
+def test_reported_errors():
+    out = common.run(2, """
+        import muster
+        with muster.join() as task:
+            assert task.error() is None
+            task.barrier("begin")
+            if task.id == 0:
+                task.report_error("GPU 3 has fallen off the bus", code=14)
+            first = task.wait_error(30)
+            assert (first.task, first.code, first.cause, first.message) == (
+                0, 14, "REPORTED", "GPU 3 has fallen off the bus"), first
+            assert task.state(0).state == "ERROR" and task.state(0).message == first.message
+            print("task %d knows" % task.id, flush=True)
+    """)
+    assert "task 0 knows" in out and "task 1 knows" in out, out
+
+
+def test_states_and_who_is_alive():
+    out = common.run(3, """
+        import muster
+        with muster.join() as task:
+            task.barrier("begin")
+            assert [(s.task, s.state, s.alive) for s in task.states()] == [(i, "CONNECTED", True) for i in range(3)]
+            assert task.state().pid == __import__("os").getpid() and task.state(1).task == 1
+            assert task.alive(timeout=30) == [0, 1, 2]
+            version, states = task.watch_states(0)
+            task.barrier("seen")
+            if task.id == 2:
+                task.leave()
+                raise SystemExit
+            while task.state(2).state != "DISCONNECTED":
+                version, states = task.watch_states(version, timeout=30)
+            assert task.alive([0, 1], timeout=30) == [0, 1]
+    """)
+    assert out == "", out
+
+
+common.main(sys.modules[__name__])

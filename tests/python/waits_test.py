@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Waits that end before their time: Ctrl-C, other signals, task.interrupt(), and forks in between.
+variants: release
+"""
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import common
+from common import raises
+
+import muster
+from muster import _wait
+
+task = muster.join(common.job_name(), task=0, num_tasks=2)
+
+WAITS = {
+    "key": lambda: task.kv.get("never", wait=True),
+    "change": lambda: task.kv.watch("never", 0, 900),
+    "barrier": lambda: task.barrier("never"),
+    "event": lambda: task.events.read(task.events.next()),
+    "error": lambda: task.wait_error(),
+    "states": lambda: task.watch_states(task.watch_states(0)[0]),
+    "group": lambda: task.group("never"),
+}
+
+
+def when_waiting(act, words):
+    """Calls act() in another thread once the task sleeps in a wait of these words."""
+    def look():
+        end = time.monotonic() + common.PATIENCE
+        with muster.join(task.job, read_only=True) as eyes:
+            while words not in eyes.state(0).waiting:
+                assert time.monotonic() < end, eyes.state(0)
+                time.sleep(0.002)  # sleep: between two looks
+        act()
+    thread = threading.Thread(target=look)
+    thread.start()
+    return thread
+
+
+def interrupt_process():
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_each_wait():
+    for name, call in WAITS.items():
+        thread = when_waiting(interrupt_process, WORDS[name])
+        raises(KeyboardInterrupt, call)
+        thread.join()
+        task.kv["sound"] = name  # and nothing is left interrupted
+        raises(muster.DeadlineExceeded, task.kv.get, "never", wait=0.01)
+
+
+WORDS = {"key": "key never", "change": "key never", "barrier": "barrier never", "event": "event", "error": "error",
+         "states": "change of any task", "group": "group never"}
+
+
+def test_a_handler_that_does_not_raise_lets_the_wait_go_on():
+    heard = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: (heard.append(1), task.kv.set("by/handler", "x")))
+    try:
+        thread = when_waiting(lambda: os.kill(os.getpid(), signal.SIGUSR1), "key by/handler")
+        assert task.kv.get("by/handler", wait=True) == b"x" and heard == [1]
+        thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_other_threads_waits_go_on():
+    got = []
+    thread = threading.Thread(target=lambda: got.append(task.kv.get("for/thread", wait=True)))
+    thread.start()
+    when_waiting(lambda: None, "key for/thread").join()
+
+    def act():
+        while _wait._main.handle is None:
+            time.sleep(0.002)  # sleep: between two looks, until the main thread waits as well
+        interrupt_process()
+
+    again = threading.Thread(target=act)
+    again.start()
+    raises(KeyboardInterrupt, task.kv.get, "never", wait=common.PATIENCE)
+    again.join()
+    assert thread.is_alive() and not got
+    task.kv["for/thread"] = "there"
+    thread.join(common.PATIENCE)
+    assert got == [b"there"]
+
+
+def test_who_had_the_signals_gets_them_back():
+    ears, mouth = os.pipe()
+    os.set_blocking(mouth, False)
+    before = signal.set_wakeup_fd(mouth)
+    try:
+        thread = when_waiting(interrupt_process, "key never")
+        raises(KeyboardInterrupt, task.kv.get, "never", wait=True)
+        thread.join()
+        assert signal.set_wakeup_fd(mouth) == mouth
+        assert os.read(ears, 16) == bytes([signal.SIGINT])
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(ears)
+        os.close(mouth)
+
+
+def test_interrupt_and_resume():
+    thread = when_waiting(task.interrupt, "barrier never")
+    error = raises(muster.Cancelled, task.barrier, "never")
+    assert "interrupted" in str(error)
+    thread.join()
+    raises(muster.Cancelled, task.kv.get, "never", wait=True)
+    task.resume()
+    raises(muster.DeadlineExceeded, task.kv.get, "never", wait=0)
+
+
+def test_a_forked_child_is_no_task():
+    raises(muster.DeadlineExceeded, task.kv.get, "never", wait=0.01)
+    child = os.fork()
+    if not child:
+        try:
+            assert raises(muster.FailedPrecondition, task.kv.set, "from/child", "x")
+            raises(muster.FailedPrecondition, task.kv.get, "from/child", wait=True)
+            task.leave()
+            with muster.join(task.job, task=1) as mine:
+                mine.kv["from/child"] = "joined"
+                raises(muster.DeadlineExceeded, mine.kv.get, "never", wait=0.01)
+                threading.Timer(0.01, interrupt_process).start()
+                raises(KeyboardInterrupt, mine.kv.get, "never", wait=common.PATIENCE)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            sys.stderr.flush()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert task.kv["from/child"] == b"joined"
+
+
+def test_ctrl_c_ends_a_group_barrier():
+    out = common.run(2, """
+        import os, signal, threading, time, muster
+        task = muster.join()
+        group = task.group("g")
+        group.barrier()
+        if task.id == 0:
+            def interrupt():
+                while "group g" not in muster.join(task.job, read_only=True).state(0).waiting:
+                    time.sleep(0.002)  # sleep: between two looks
+                os.kill(os.getpid(), signal.SIGINT)
+            threading.Thread(target=interrupt).start()
+            try:
+                group.barrier()
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+                task.kv["over"] = ""
+        else:
+            task.kv.get("over", wait=True)
+            try:
+                group.barrier()
+            except muster.Unavailable as e:
+                assert "group g failed" in e.message, e
+                print("told", flush=True)
+        task.leave()
+    """)
+    assert "interrupted" in out and "told" in out, out
+
+
+common.main(sys.modules[__name__])
