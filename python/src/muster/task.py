@@ -77,6 +77,7 @@ class Task:
     def __init__(self, handle: int) -> None:
         self._m: Optional[int] = handle
         self._pid = os.getpid()
+        self._cell = ctypes.c_void_p(handle)  # for who reads it in C: NULL once it is left
         self._groups: "weakref.WeakSet[Group]" = weakref.WeakSet()
         number = int(lib.muster_task_id(handle))
         self.job = str(lib.muster_job(handle).decode())
@@ -95,6 +96,7 @@ class Task:
         """Leave the job; also when called again. Waits of other threads end with `Cancelled` before; other calls of
         theirs must be over."""
         m, self._m = self._m, None
+        self._cell.value = None
         if m is None:
             return
         _tasks.discard(self)
