@@ -63,8 +63,9 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
     rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
     rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
+    rlim_t stores = options->tcpstore ? 4 * clients : 0;
 
-    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests;
+    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores;
 }
 
 static int raise_file_limit(struct mu_agent *agent)
@@ -89,7 +90,7 @@ static int raise_file_limit(struct mu_agent *agent)
  * meanwhile all clients would wait. We have no threads yet. */
 static void widen_table(const struct mu_agent *agent)
 {
-    int last = agent->options->grpc ? fcntl(agent->signal_fd, F_DUPFD_CLOEXEC, (int)files_needed(agent) - 1) : -1;
+    int last = mu_agent_has_desk(agent) ? fcntl(agent->signal_fd, F_DUPFD_CLOEXEC, (int)files_needed(agent) - 1) : -1;
 
     if (last >= 0)
         close(last);
@@ -429,7 +430,7 @@ static void supervise(struct mu_agent *agent)
 static void run_once(struct mu_agent *agent)
 {
     if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_open_desk(agent) || mu_agent_serve_grpc(agent)) {
+        mu_agent_serve_clients(agent)) {
         agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
         return;
     }
@@ -450,8 +451,7 @@ static void clean_up(struct mu_agent *agent)
     mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
     mu_agent_end_gathers(agent, "the job ends");
-    mu_agent_stop_grpc(agent, GRPC_GRACE_NS);
-    mu_agent_close_desk(agent);
+    mu_agent_stop_clients(agent, GRPC_GRACE_NS);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;

@@ -51,6 +51,16 @@ struct mu_agent_grpc {
 /* Of other hosts than the leader's: the same under this and the host's number, as in "muster/grpc-hosts/3". */
 #define MU_AGENT_GRPC_HOSTS_KEY "muster/grpc-hosts"
 
+/* PyTorch's store: compat/tcpstore.h. Its tasks are told of it, so that none of them makes one itself. */
+struct mu_agent_tcpstore {
+    const char *address; /* "127.0.0.1:0" */
+    int insecure;        /* at an address that other machines reach */
+};
+
+/* The same of that: "ADDRESS connections N waiting M". */
+#define MU_AGENT_TCPSTORE_KEY       "muster/tcpstore"
+#define MU_AGENT_TCPSTORE_HOSTS_KEY "muster/tcpstore-hosts"
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 struct mu_agent_options {
@@ -73,8 +83,9 @@ struct mu_agent_options {
     uint32_t trace_events;                     /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan;         /* where this host's tasks run; NULL: anywhere */
     enum mu_agent_report report_bindings;
-    const char *metrics;              /* address to serve them at; NULL: nowhere */
-    const struct mu_agent_grpc *grpc; /* NULL: the coordination service is not served */
+    const char *metrics;                      /* address to serve them at; NULL: nowhere */
+    const struct mu_agent_grpc *grpc;         /* NULL: the coordination service is not served */
+    const struct mu_agent_tcpstore *tcpstore; /* NULL: PyTorch's store is not */
     /* Says who does what; at the timeout. NULL: nothing is said. */
     void (*report)(struct muster *muster, FILE *out);
 };
@@ -83,10 +94,12 @@ struct mu_agent_options {
 int mu_agent_run(const struct mu_agent_options *options);
 
 /*
- * Serve the coordination service to tasks that others start, until a signal comes. Once it is served, `ready` is called
- * with the job's name and the address. Exit status of `muster serve`.
+ * Serve the coordination service, PyTorch's store or both to tasks that others start, until a signal comes. Once they
+ * are served, `ready` is called with the job's name and their addresses, NULL of what is not. Exit status of `muster
+ * serve`.
  */
-int mu_agent_serve(const struct mu_agent_options *options, void (*ready)(const char *job, const char *address));
+typedef void (*mu_agent_ready_fn)(const char *job, const char *grpc, const char *tcpstore);
+int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn ready);
 
 /* What mu_agent_run() would do, on `out`. Exit status. */
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out);

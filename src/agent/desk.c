@@ -2,11 +2,13 @@
  * agent/desk.c: the job's desk (rpc/desk.h): before it stand all who serve clients in the agent's loop, by whatever
  * protocol.
  *
- * It is opened before they begin, when there is one, and goes when the last of them has ended. In a job of several
- * hosts each agent has one, for its own host's tasks; what they ask of the leader's host goes by the bridge's lanes,
- * and what the desks tell each other is talk of the agents.
+ * It is opened before they begin, when there is to be one, and goes when the last of them has ended. In a job of
+ * several hosts each agent has one, for its own host's tasks; what they ask of the leader's host goes by the bridge's
+ * lanes, and what the desks tell each other is talk of the agents.
  */
 #include "rpc/desk.h"
+
+#include <string.h>
 
 #include "agent/bridge.h"
 #include "bridge/lanes.h"
@@ -83,17 +85,13 @@ static int agree(struct mu_agent *agent, struct mu_desk_options *desk)
 
 int mu_agent_has_desk(const struct mu_agent *agent)
 {
-    return agent->options->grpc != NULL;
+    return agent->options->grpc || agent->options->tcpstore;
 }
 
-int mu_agent_open_desk(struct mu_agent *agent)
+static int open_desk(struct mu_agent *agent)
 {
     const struct mu_agent_grpc *grpc = agent->options->grpc;
-    struct mu_desk_options desk;
-
-    if (!mu_agent_has_desk(agent))
-        return 0;
-    desk = (struct mu_desk_options){
+    struct mu_desk_options desk = {
         .loop = &agent->loop,
         .m = agent->muster,
         .register_timeout_ns = grpc ? grpc->register_timeout_ns : 0,
@@ -104,6 +102,7 @@ int mu_agent_open_desk(struct mu_agent *agent)
         .said = said,
         .arg = agent,
     };
+
     if (agree(agent, &desk))
         return -1;
     if (mu_desk_open(&desk, &agent->desk) == MUSTER_OK)
@@ -112,13 +111,33 @@ int mu_agent_open_desk(struct mu_agent *agent)
     return -1;
 }
 
+void mu_agent_find_way(const char *address, char *way, size_t size)
+{
+    if (strncmp(address, "0.0.0.0:", 8) == 0)
+        snprintf(way, size, "127.0.0.1:%s", address + 8);
+    else if (strncmp(address, "[::]:", 5) == 0)
+        snprintf(way, size, "[::1]:%s", address + 5);
+    else
+        snprintf(way, size, "%s", address);
+}
+
+int mu_agent_serve_clients(struct mu_agent *agent)
+{
+    if (!mu_agent_has_desk(agent))
+        return 0;
+    if (open_desk(agent) || mu_agent_serve_grpc(agent) || mu_agent_serve_tcpstore(agent))
+        return -1;
+    mu_agent_begin_notes(agent);
+    return 0;
+}
+
 void mu_agent_look_desk(struct mu_agent *agent)
 {
     if (agent->desk)
         mu_desk_look(agent->desk);
 }
 
-void mu_agent_close_desk(struct mu_agent *agent)
+static void close_desk(struct mu_agent *agent)
 {
     mu_desk_free(agent->desk);
     if (agent->desk)
@@ -127,4 +146,12 @@ void mu_agent_close_desk(struct mu_agent *agent)
     if (agent->lanes)
         mu_bridge_end_lanes(agent->bridge->bridge, agent->lanes);
     agent->lanes = NULL;
+}
+
+void mu_agent_stop_clients(struct mu_agent *agent, uint64_t grace_ns)
+{
+    mu_agent_end_notes(agent);
+    mu_agent_stop_tcpstore(agent);
+    mu_agent_stop_grpc(agent, grace_ns);
+    close_desk(agent);
 }

@@ -168,7 +168,7 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
         break;
     case MU_TALK_DESK: mu_agent_hear_desk(agent, host_id, u); break;
     case MU_TALK_GATHER: mu_agent_hear_gather(agent, host_id, u); break;
-    case MU_TALK_SERVES: mu_agent_hear_service(agent, host_id, u); break;
+    case MU_TALK_SERVES: mu_agent_hear_note(agent, host_id, u); break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);
         if (!u->failed && number > 0 && number < 64)

@@ -498,6 +498,12 @@ void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service)
         mu_metrics_view_service(metrics->view, service);
 }
 
+void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store)
+{
+    if (metrics)
+        mu_metrics_view_tcpstore(metrics->view, store);
+}
+
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count)
 {
     metrics->restarts += count;

@@ -15,6 +15,7 @@
 struct muster;
 struct mu_metrics;
 struct mu_service;
+struct mu_tcpstore;
 
 /*
  * Listen at `addr`: "HOST:PORT" with a numeric host or "localhost", "[V6]:PORT", ":PORT" or "PORT" (both loopback
@@ -28,6 +29,7 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
 const char *mu_metrics_address(const struct mu_metrics *metrics);
 /* Those of the coordination service, too; NULL: no longer. */
 void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service);
+void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store); /* likewise of PyTorch's store */
 /* So many tasks have been started anew. */
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count);
 /* Close everything at once, answers in flight too. The memory goes in the loop's next turns. NULL is allowed. */

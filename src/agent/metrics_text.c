@@ -15,6 +15,7 @@
 #include <muster/muster.h>
 #include <muster/stats.h>
 
+#include "compat/tcpstore.h"
 #include "rpc/service.h"
 #include "segment/handle.h"
 #include "segment/host_view.h"
@@ -28,6 +29,7 @@ struct beat {
 struct mu_metrics_view {
     struct muster *muster;
     struct mu_service *service; /* NULL: none is served */
+    struct mu_tcpstore *store;  /* likewise */
     uint32_t num_tasks;
     struct beat *beats;
     struct muster_task_info *infos;
@@ -137,6 +139,11 @@ struct mu_metrics_view *mu_metrics_view_new(struct muster *muster)
 void mu_metrics_view_service(struct mu_metrics_view *view, struct mu_service *service)
 {
     view->service = service;
+}
+
+void mu_metrics_view_tcpstore(struct mu_metrics_view *view, struct mu_tcpstore *store)
+{
+    view->store = store;
 }
 
 void mu_metrics_view_free(struct mu_metrics_view *view)
@@ -352,6 +359,22 @@ static void put_service(struct text *text, const struct mu_service *service)
     mu_service_calls(service, put_call, text);
 }
 
+static void put_store(struct text *text, const struct mu_tcpstore *store)
+{
+    struct mu_tcpstore_stats stats;
+
+    mu_tcpstore_stats(store, &stats);
+    gauge(text, "muster_tcpstore_connections", "Connections of clients of PyTorch's store.", stats.connections);
+    gauge(text, "muster_tcpstore_waiting", "Its clients that wait for keys.", stats.waiting);
+    counter(text, "muster_tcpstore_in_bytes_total", "Bytes that they have sent.", stats.bytes_in);
+    counter(text, "muster_tcpstore_out_bytes_total", "Bytes that they were sent.", stats.bytes_out);
+    head(text, "muster_tcpstore_calls_total", "counter", "Their calls, by name.");
+    for (unsigned call = 0; call < MU_TCPSTORE_CALLS; call++)
+        if (stats.calls[call])
+            put(text, "muster_tcpstore_calls_total{call=\"%s\"} %" PRIu64 "\n", mu_tcpstore_call_name(call),
+                stats.calls[call]);
+}
+
 char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t *ret_len, const char **ret_why)
 {
     struct muster_segment_info info;
@@ -373,6 +396,8 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
         put_hosts(&text, muster_segment_of(view->muster));
     if (view->service)
         put_service(&text, view->service);
+    if (view->store)
+        put_store(&text, view->store);
     if (text.failed) {
         *ret_why = "no memory for the answer";
         free(text.data);

@@ -132,6 +132,7 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
                                     .app = app,
                                     .restarts = options->restarts,
                                     .grpc = options->grpc ? options->grpc->address : NULL,
+                                    .tcpstore = options->tcpstore ? options->tcpstore->address : NULL,
                                     .recoverable = options->restart_tasks,
                                     .env = options->apps[app].env,
                                     .own = options->plan ? mu_launch_plan_place(options->plan, 0)->env : NULL,

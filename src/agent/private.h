@@ -8,8 +8,10 @@
  * company.c  when the threads start
  * suspend.c  ^Z
  * leftover.c after the last task: end what the tasks left behind
- * desk.c     what those ask who serve clients in the same loop
+ * desk.c     what is served to clients in the same loop, and whom those ask who serve
  * grpc.c     the coordination service for JAX and TensorFlow
+ * tcpstore.c PyTorch's store
+ * notes.c    what is served where, for people
  * serve.c    the same without tasks
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
@@ -43,6 +45,9 @@
 #include "launch/launch.h"
 #include "segment/hosts.h"
 #include "task/task.h"
+
+enum { MU_AGENT_GRPC, MU_AGENT_TCPSTORE, MU_AGENT_SERVED }; /* what an agent may serve */
+#define MU_AGENT_NOTE 220u                                  /* bytes that say it */
 
 struct mu_agent_task {
     pid_t pid;
@@ -121,11 +126,16 @@ struct mu_agent {
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
     struct mu_desk *desk;       /* NULL: nothing is served */
+    struct mu_lanes *lanes;     /* by which it asks the leader's host; NULL: there are no others */
     struct mu_service *service; /* NULL: not over gRPC */
-    uv_timer_t grpc_timer;
     int grpc_stopped;
-    char grpc_way[160], grpc_note[220]; /* its address for the tasks; what stands in its key */
-    struct mu_lanes *lanes;             /* by which it asks the leader's host; NULL: there are no others */
+    char grpc_way[160];           /* its address for the tasks */
+    struct mu_tcpstore *tcpstore; /* NULL: none is served */
+    int tcpstore_stopped;
+    char tcpstore_at[160], tcpstore_way[160]; /* its address, this attempt's or the one before's; for the tasks */
+    uv_timer_t notes_timer;
+    int has_notes;
+    char notes[MU_AGENT_SERVED][MU_AGENT_NOTE]; /* what stands in their keys */
     struct mu_health *health;
     int gpu_failed;                 /* the root cause is a GPU's failure */
     struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
@@ -180,22 +190,34 @@ void mu_agent_guard_died(struct mu_agent *agent);
 /* ---- desk.c ---- */
 /* Something is served to clients. */
 int mu_agent_has_desk(const struct mu_agent *agent);
-/* 0, or -1 with the reason said. */
-int mu_agent_open_desk(struct mu_agent *agent);
+/* Serve it. 0, or -1 with the reason said. */
+int mu_agent_serve_clients(struct mu_agent *agent);
+/* Where clients on this machine find it: whoever listens at every address is here, too. */
+void mu_agent_find_way(const char *address, char *way, size_t size);
 /* Something has happened to a task: whoever waits there may have his answer. */
 void mu_agent_look_desk(struct mu_agent *agent);
 /* What a desk of another host tells ours. */
 void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
-/* Nobody stands before it any more. */
-void mu_agent_close_desk(struct mu_agent *agent);
+/* Answer all that waits, and end; clients have so long to take that in, if their protocol has a way to say it. */
+void mu_agent_stop_clients(struct mu_agent *agent, uint64_t grace_ns);
 
 /* ---- grpc.c ---- */
 /* Serve it, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_grpc(struct mu_agent *agent);
-/* What the service of another host does. */
-void mu_agent_hear_service(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
-/* Answer all that waits, and end; clients have so long to take that in. */
+/* What goes on there, if it is served. */
+void mu_agent_describe_grpc(const struct mu_agent *agent, char *text, size_t size);
 void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns);
+
+/* ---- tcpstore.c: the same three ---- */
+int mu_agent_serve_tcpstore(struct mu_agent *agent);
+void mu_agent_describe_tcpstore(const struct mu_agent *agent, char *text, size_t size);
+void mu_agent_stop_tcpstore(struct mu_agent *agent);
+
+/* ---- notes.c ---- */
+void mu_agent_begin_notes(struct mu_agent *agent);
+/* What the agent of another host serves. */
+void mu_agent_hear_note(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+void mu_agent_end_notes(struct mu_agent *agent);
 
 /* ---- attempt.c ---- */
 /* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */

@@ -1,5 +1,5 @@
 /*
- * agent/serve.c: `muster serve`: a job's segment and the coordination service on it, and no tasks of its own.
+ * agent/serve.c: `muster serve`: a job's segment and what is served to clients on it, and no tasks of its own.
  *
  * The order is agent.c's: the guard first (it removes the segment should we be killed), the segment, the service; then
  * the loop, until a signal comes or, where that is asked for, until all tasks have shut down. Tasks come and go by the
@@ -29,6 +29,11 @@ static void look(uv_timer_t *timer)
     serving->over = mu_desk_is_over(serving->agent.desk);
 }
 
+static int is_once(const struct mu_agent *agent)
+{
+    return agent->options->grpc && agent->options->grpc->once;
+}
+
 static int open_up(struct mu_serving *serving)
 {
     struct mu_agent *agent = &serving->agent;
@@ -37,12 +42,12 @@ static int open_up(struct mu_serving *serving)
         return -1;
     mu_agent_name_job(agent);
     if (mu_agent_start_guard(agent) || mu_agent_open_job(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_open_desk(agent) || mu_agent_serve_grpc(agent))
+        mu_agent_serve_clients(agent))
         return -1;
     mu_agent_watch_job(agent);
     uv_timer_init(&agent->loop, &serving->timer);
     serving->timer.data = serving;
-    if (agent->options->grpc->once)
+    if (is_once(agent))
         uv_timer_start(&serving->timer, look, LOOK_MS, LOOK_MS);
     return 0;
 }
@@ -52,8 +57,7 @@ static void close_down(struct mu_serving *serving)
     struct mu_agent *agent = &serving->agent;
 
     uv_timer_stop(&serving->timer); /* the service ends in turns of the loop, and is not looked at meanwhile */
-    mu_agent_stop_grpc(agent, GRACE_NS);
-    mu_agent_close_desk(agent);
+    mu_agent_stop_clients(agent, GRACE_NS);
     mu_metrics_stop(agent->metrics);
     if (agent->watching)
         muster_interrupt(agent->muster);
@@ -75,7 +79,7 @@ static int exit_status(struct mu_serving *serving)
 
     if (agent->broken)
         return MU_AGENT_EXIT_FAILED;
-    if (!agent->options->grpc->once)
+    if (!is_once(agent))
         return 0;
     if (!serving->over)
         return 128 + agent->end_signal;
@@ -85,7 +89,7 @@ static int exit_status(struct mu_serving *serving)
     return first >= 0;
 }
 
-int mu_agent_serve(const struct mu_agent_options *options, void (*ready)(const char *job, const char *address))
+int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn ready)
 {
     struct mu_serving serving = {.agent = {.options = options,
                                            .num_tasks = options->num_tasks,
@@ -103,7 +107,8 @@ int mu_agent_serve(const struct mu_agent_options *options, void (*ready)(const c
     if (open_up(&serving)) {
         agent->broken = 1;
     } else {
-        ready(agent->job, mu_service_address(agent->service));
+        ready(agent->job, agent->service ? mu_service_address(agent->service) : NULL,
+              agent->tcpstore ? agent->tcpstore_at : NULL);
         while (agent->phase == MU_AGENT_RUNNING && !serving.over) {
             mu_agent_turn(agent);
             mu_agent_reap(agent);

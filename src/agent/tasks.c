@@ -321,6 +321,7 @@ static int make_environments(struct mu_agent *agent)
         .num_processors = options->plan ? options->plan->num_processors : 0,
         .restarts = options->restarts,
         .grpc = agent->service ? agent->grpc_way : NULL,
+        .tcpstore = agent->tcpstore ? agent->tcpstore_way : NULL,
         .recoverable = options->restart_tasks,
     };
 

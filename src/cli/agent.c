@@ -13,6 +13,7 @@
 
 #include "cli/grpc.h"
 #include "cli/run.h"
+#include "cli/tcpstore.h"
 
 #define HOSTS_FILE "/etc/hosts"
 #define LOOK_MS    50
@@ -22,6 +23,7 @@ struct agent {
     struct mu_agent_hosts hosts;
     struct mu_agent_orders orders;
     struct mu_agent_grpc grpc;
+    struct mu_agent_tcpstore store;
     char leader[300];
 };
 
@@ -245,6 +247,8 @@ static int run_led(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     if (!code)
         code = mu_cli_take_grpc(&words, &agent->grpc, &job->options);
     if (!code)
+        code = mu_cli_take_tcpstore(&words, &agent->store, &job->options);
+    if (!code)
         code = mu_cli_job_take(&words, job, place_led);
     job->options.metrics = NULL;
     agent->hosts.watches_stdin &= !takes_input(job);
@@ -285,6 +289,8 @@ static int run_own(struct mu_cli_call *call, struct agent *agent, struct mu_cli_
     else
         mu_agent_find_master(&agent->hosts, agent->orders.master, sizeof agent->orders.master);
     code = mu_cli_take_grpc(call, &agent->grpc, &job->options);
+    if (!code)
+        code = mu_cli_take_tcpstore(call, &agent->store, &job->options);
     if (!code)
         code = mu_cli_job_take(call, job, job->options.hosts ? place_own : NULL);
     if (!code && job->apps.count > 1)
@@ -372,6 +378,7 @@ static const struct mu_cli_option agent_options[] = {
     MU_CLI_METRICS,
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks here"},
     MU_CLI_GRPC_OPTIONS,
+    MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_END,
 };
 

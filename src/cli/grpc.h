@@ -9,8 +9,8 @@
 #define MU_CLI_GRPC_ADDRESS "127.0.0.1:0"
 
 /*
- * Take it, with what it changes in the other options' defaults. Without --grpc, but of `muster serve`: nothing is
- * taken, and options->grpc stays NULL. 0, or 2 with a complaint printed.
+ * Take it, with what it changes in the other options' defaults. Without --grpc, but of `muster serve` that serves
+ * nothing else: nothing is taken, and options->grpc stays NULL. 0, or 2 with a complaint printed.
  */
 int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc, struct mu_agent_options *options);
 

@@ -238,22 +238,29 @@ static void time_groups(struct mu_cli_picture *picture)
     }
 }
 
+static const struct {
+    const char *key, *hosts, *form;
+} served[MU_CLI_SERVED] = {
+    [MU_CLI_GRPC] = {MU_AGENT_GRPC_KEY, MU_AGENT_GRPC_HOSTS_KEY, "%159s connections %u parked %u"},
+    [MU_CLI_TCPSTORE] = {MU_AGENT_TCPSTORE_KEY, MU_AGENT_TCPSTORE_HOSTS_KEY, "%159s connections %u waiting %u"},
+};
+
 /* "127.0.0.1:4711 connections 4 parked 8": any task could have written something else there. */
-static void read_grpc(struct mu_cli_grpc *grpc, const void *value, size_t len)
+static void read_served(unsigned what, struct mu_cli_served *ret, const void *value, size_t len)
 {
     char text[256] = "";
 
     memcpy(text, value, len < sizeof text ? len : sizeof text - 1);
-    if (sscanf(text, "%159s connections %u parked %u", grpc->address, &grpc->connections, &grpc->parked) != 3)
-        *grpc = (struct mu_cli_grpc){.connections = 0};
+    if (sscanf(text, served[what].form, ret->address, &ret->connections, &ret->waiting) != 3)
+        *ret = (struct mu_cli_served){.connections = 0};
 }
 
 /* Of other hosts than the leader's, from "muster/grpc-hosts/3". */
-static void take_grpc_hosts(struct muster *muster, struct mu_cli_picture *picture)
+static void take_served_hosts(struct muster *muster, unsigned what, struct mu_cli_picture *picture)
 {
     struct muster_kv_list *list;
 
-    if (muster_kv_get_dir(muster, MU_AGENT_GRPC_HOSTS_KEY, MUSTER_NTS, &list) != MUSTER_OK)
+    if (muster_kv_get_dir(muster, served[what].hosts, MUSTER_NTS, &list) != MUSTER_OK)
         return;
     for (size_t i = 0; i < list->count; i++) {
         const struct muster_kv_entry *entry = &list->entries[i];
@@ -261,37 +268,37 @@ static void take_grpc_hosts(struct muster *muster, struct mu_cli_picture *pictur
         unsigned long host = number ? strtoul(number + 1, NULL, 10) : 0;
 
         if (host > 0 && host < picture->num_hosts)
-            read_grpc(&picture->hosts[host].grpc, entry->value, entry->value_len);
+            read_served(what, &picture->hosts[host].served[what], entry->value, entry->value_len);
     }
     muster_kv_list_free(list);
 }
 
-static void take_grpc_key(struct muster *muster, const char *key, struct mu_cli_grpc *grpc)
+static void take_served_key(struct muster *muster, unsigned what, const char *key, struct mu_cli_served *ret)
 {
     char text[256];
     size_t len;
 
     if (muster_kv_try_get(muster, key, MUSTER_NTS, text, sizeof text - 1, &len, NULL) == MUSTER_OK)
-        read_grpc(grpc, text, len);
+        read_served(what, ret, text, len);
 }
 
 /* On another host than the leader's its agent sees to it that there are copies of the leader's and of its own. */
-static void take_grpc(struct muster *muster, struct mu_cli_picture *picture)
+static void take_served(struct muster *muster, unsigned what, struct mu_cli_picture *picture)
 {
     char key[64];
 
     if (picture->creator_gone || picture->segment.closed)
         return;
-    take_grpc_key(muster, MU_AGENT_GRPC_KEY, &picture->grpc);
+    take_served_key(muster, what, served[what].key, &picture->served[what]);
     if (!picture->num_hosts)
         return;
-    picture->hosts[0].grpc = picture->grpc;
-    snprintf(key, sizeof key, MU_AGENT_GRPC_HOSTS_KEY "/%u", picture->own_host);
+    picture->hosts[0].served[what] = picture->served[what];
+    snprintf(key, sizeof key, "%s/%u", served[what].hosts, picture->own_host);
     if (picture->own_host > 0)
-        take_grpc_key(muster, key, &picture->hosts[picture->own_host].grpc);
+        take_served_key(muster, what, key, &picture->hosts[picture->own_host].served[what]);
     else
-        take_grpc_hosts(muster, picture);
-    picture->grpc = picture->hosts[picture->own_host].grpc;
+        take_served_hosts(muster, what, picture);
+    picture->served[what] = picture->hosts[picture->own_host].served[what];
 }
 
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
@@ -315,7 +322,8 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     }
     picture.in_error = muster_error_wait(muster, muster_after_ns(0), &picture.error) == MUSTER_OK;
     picture.creator_gone = is_creator_gone(muster, &picture);
-    take_grpc(muster, &picture);
+    for (unsigned what = 0; what < MU_CLI_SERVED; what++)
+        take_served(muster, what, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();

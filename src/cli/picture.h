@@ -46,16 +46,17 @@ struct mu_cli_finding {
     char text[640];
 };
 
-/* The coordination service, as its agent noted it. */
-struct mu_cli_grpc {
+/* The coordination service, PyTorch's store: as its agent noted it. */
+enum { MU_CLI_GRPC, MU_CLI_TCPSTORE, MU_CLI_SERVED };
+struct mu_cli_served {
     char address[160]; /* "": none is served */
-    unsigned connections, parked;
+    unsigned connections, waiting;
 };
 
 struct mu_cli_host {
     struct mu_host_view view;
     uint32_t connected, in_error; /* of its tasks */
-    struct mu_cli_grpc grpc;
+    struct mu_cli_served served[MU_CLI_SERVED];
 };
 
 struct mu_cli_picture {
@@ -69,8 +70,8 @@ struct mu_cli_picture {
     struct mu_meeting *meetings;
     size_t num_meetings;
     uint64_t keys, key_bytes;
-    struct mu_cli_grpc grpc;   /* of several hosts this one's */
-    struct mu_cli_host *hosts; /* NULL: the job has this one alone */
+    struct mu_cli_served served[MU_CLI_SERVED]; /* of several hosts this one's */
+    struct mu_cli_host *hosts;                  /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
     int in_error; /* some non-recoverable task is: */
     struct muster_error error;

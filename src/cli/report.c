@@ -159,29 +159,32 @@ void mu_cli_print_meetings(const struct mu_cli_picture *picture, FILE *out)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-static void print_serving(const struct mu_cli_grpc *grpc, FILE *out)
+static void print_serving(const struct mu_cli_served *served, FILE *out)
 {
-    fprintf(out, ": %u connection%s, %u call%s", grpc->connections, grpc->connections == 1 ? "" : "s", grpc->parked,
-            grpc->parked == 1 ? " waits" : "s wait");
+    fprintf(out, ": %u connection%s, %u call%s", served->connections, served->connections == 1 ? "" : "s",
+            served->waiting, served->waiting == 1 ? " waits" : "s wait");
 }
 
 /* This host's, and on the leader's all of them together. */
-static void print_grpc(const struct mu_cli_picture *picture, FILE *out)
+static void print_served(const struct mu_cli_picture *picture, unsigned what, const char *label, FILE *out)
 {
-    struct mu_cli_grpc all = {.connections = 0};
+    const struct mu_cli_served *own = &picture->served[what];
+    struct mu_cli_served all = {.connections = 0};
     unsigned hosts = 0;
 
     for (uint32_t i = 0; i < picture->num_hosts && picture->own_host == 0; i++) {
-        hosts += picture->hosts[i].grpc.address[0] != 0;
-        all.connections += picture->hosts[i].grpc.connections;
-        all.parked += picture->hosts[i].grpc.parked;
+        const struct mu_cli_served *one = &picture->hosts[i].served[what];
+
+        hosts += one->address[0] != 0;
+        all.connections += one->connections;
+        all.waiting += one->waiting;
     }
-    if (!picture->grpc.address[0] && !hosts)
+    if (!own->address[0] && !hosts)
         return;
-    fputs("grpc     ", out);
-    mu_cli_print_line(out, picture->grpc.address[0] ? picture->grpc.address : "not on this host");
-    if (picture->grpc.address[0])
-        print_serving(&picture->grpc, out);
+    fprintf(out, "%-9s", label);
+    mu_cli_print_line(out, own->address[0] ? own->address : "not on this host");
+    if (own->address[0])
+        print_serving(own, out);
     if (hosts) {
         fprintf(out, "; on %u host%s", hosts, hosts == 1 ? "" : "s");
         print_serving(&all, out);
@@ -212,7 +215,8 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
 
         fprintf(out, "hosts    %s; this is host %u\n", mu_cli_host_summary(picture, summary), picture->own_host);
     }
-    print_grpc(picture, out);
+    print_served(picture, MU_CLI_GRPC, "grpc", out);
+    print_served(picture, MU_CLI_TCPSTORE, "tcpstore", out);
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id);

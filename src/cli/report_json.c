@@ -115,17 +115,23 @@ static void json_segment(struct mu_cli_json *json, const struct mu_cli_picture *
     mu_cli_json_unsigned(json, "value_bytes", picture->key_bytes);
 }
 
-static void json_grpc(struct mu_cli_json *json, const struct mu_cli_grpc *grpc)
+static void json_served(struct mu_cli_json *json, const struct mu_cli_served *served)
 {
-    if (!grpc->address[0]) {
-        mu_cli_json_null(json, "grpc");
-        return;
+    static const struct {
+        const char *name, *waiting;
+    } names[MU_CLI_SERVED] = {[MU_CLI_GRPC] = {"grpc", "parked"}, [MU_CLI_TCPSTORE] = {"tcpstore", "waiting"}};
+
+    for (unsigned what = 0; what < MU_CLI_SERVED; what++, served++) {
+        if (!served->address[0]) {
+            mu_cli_json_null(json, names[what].name);
+            continue;
+        }
+        mu_cli_json_open(json, names[what].name, '{');
+        mu_cli_json_text(json, "address", served->address);
+        mu_cli_json_unsigned(json, "connections", served->connections);
+        mu_cli_json_unsigned(json, names[what].waiting, served->waiting);
+        mu_cli_json_close(json, '}');
     }
-    mu_cli_json_open(json, "grpc", '{');
-    mu_cli_json_text(json, "address", grpc->address);
-    mu_cli_json_unsigned(json, "connections", grpc->connections);
-    mu_cli_json_unsigned(json, "parked", grpc->parked);
-    mu_cli_json_close(json, '}');
 }
 
 static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *picture)
@@ -156,7 +162,7 @@ static void json_hosts(struct mu_cli_json *json, const struct mu_cli_picture *pi
         mu_cli_json_unsigned(json, "connects", view->connects);
         mu_cli_json_unsigned(json, "calls", view->asking);
         json_known(json, "agent_pid", view->agent_pid != 0, view->agent_pid);
-        json_grpc(json, &host->grpc);
+        json_served(json, host->served);
         mu_cli_json_close(json, '}');
     }
     mu_cli_json_close(json, ']');
@@ -189,7 +195,7 @@ void mu_cli_json_picture(const struct mu_cli_picture *picture, FILE *out)
         json_task(&json, picture, &picture->tasks[i]);
     mu_cli_json_close(&json, ']');
     json_hosts(&json, picture);
-    json_grpc(&json, &picture->grpc);
+    json_served(&json, picture->served);
     mu_cli_json_meetings(&json, picture);
     mu_cli_json_close(&json, '}');
     mu_cli_json_end(&json);

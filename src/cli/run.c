@@ -3,6 +3,7 @@
  * the work.
  */
 #include "cli/run.h"
+#include "cli/tcpstore.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,11 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
         return mu_cli_usage(call,
                             "--survive and --grpc exclude each other: the tasks' clients end with the service, and "
                             "that with the launcher");
+    if (options->survive && options->tcpstore)
+        return mu_cli_usage(call,
+                            "--survive and --tcpstore%s exclude each other: the tasks' store ends with the "
+                            "launcher",
+                            call->values[MU_OPT_TCPSTORE] ? "" : " (MUSTER_TCPSTORE)");
     if (options->survive && options->memfd)
         return mu_cli_usage(call,
                             "--survive and --memfd exclude each other: without a name nobody could adopt the job");
@@ -305,6 +311,8 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
     options->apps = job->apps.list;
     options->num_apps = job->apps.count;
     options->num_tasks = job->local_tasks = job->apps.num_tasks;
+    if (!code)
+        code = mu_cli_check_tcpstore(call, options);
     if (!code && place)
         code = place(call, job);
     if (!code)
@@ -323,8 +331,11 @@ static int run_run(struct mu_cli_call *call)
     struct mu_cli_job job = {.apps.dry_run = call->values[MU_OPT_DRY_RUN] != NULL};
     struct mu_cli_hosts hosts = {.orders.attempt = 0};
     struct mu_agent_grpc grpc = {.address = NULL};
+    struct mu_agent_tcpstore store = {.address = NULL};
     int code = mu_cli_take_grpc(call, &grpc, &job.options);
 
+    if (!code)
+        code = mu_cli_take_tcpstore(call, &store, &job.options);
     if (!code)
         code = mu_cli_hosts_take(call, &job, &hosts);
     if (!code)
@@ -365,6 +376,7 @@ static const struct mu_cli_option run_options[] = {
     MU_CLI_METRICS,
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks"},
     MU_CLI_GRPC_OPTIONS,
+    MU_CLI_TCPSTORE_OPTIONS,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},

@@ -1,5 +1,6 @@
 /*
- * cli/serve.c: `muster serve`: the coordination service alone, for tasks that somebody else starts, on any host.
+ * cli/serve.c: `muster serve`: the coordination service, or PyTorch's store, or both, for tasks that somebody else
+ * starts, on any host.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +9,13 @@
 #include "agent/hosts.h"
 #include "cli/grpc.h"
 #include "cli/run.h"
+#include "cli/tcpstore.h"
 
 static int print_json;
 static const struct mu_cli_call *serving;
 
-/* The first line of stdout, for whoever starts the clients. */
-static void ready(const char *job, const char *address)
+/* The first lines of stdout, for whoever starts the clients. */
+static void ready(const char *job, const char *grpc, const char *tcpstore)
 {
     struct mu_cli_json json;
 
@@ -21,12 +23,18 @@ static void ready(const char *job, const char *address)
         mu_cli_json_start(&json, stdout);
         mu_cli_json_open(&json, NULL, '{');
         mu_cli_json_text(&json, "job", job);
-        mu_cli_json_text(&json, "address", address);
+        if (grpc)
+            mu_cli_json_text(&json, "address", grpc);
+        if (tcpstore)
+            mu_cli_json_text(&json, "tcpstore", tcpstore);
         mu_cli_json_unsigned(&json, "pid", (uint64_t)getpid());
         mu_cli_json_close(&json, '}');
         mu_cli_json_end(&json);
     } else {
-        puts(address);
+        if (grpc)
+            puts(grpc);
+        if (tcpstore)
+            puts(tcpstore);
     }
     mu_cli_finish(serving, 0);
 }
@@ -78,12 +86,17 @@ static int take_tasks(const struct mu_cli_call *call, const char *jobs, uint32_t
 static int serve_run(struct mu_cli_call *call)
 {
     struct mu_agent_grpc grpc = {.address = NULL};
+    struct mu_agent_tcpstore store = {.address = NULL};
     struct mu_agent_options options = {.job = call->values[MU_OPT_JOB], .stdin_to = MU_AGENT_STDIN_NONE};
     int code;
 
     code = mu_cli_take_grpc(call, &grpc, &options);
     grpc.jobs = call->values[MU_OPT_JOBS];
     grpc.once = call->values[MU_OPT_ONCE] != NULL;
+    if (!code)
+        code = mu_cli_take_tcpstore(call, &store, &options);
+    if (!code && !options.grpc && (grpc.jobs || grpc.once))
+        code = mu_cli_usage(call, "--%s with --tcpstore needs --grpc: it is about that", grpc.jobs ? "jobs" : "once");
     if (!code)
         code = take_tasks(call, grpc.jobs, &options.num_tasks);
     if (!code)
@@ -105,6 +118,7 @@ static const struct mu_cli_option serve_options[] = {
     {MU_OPT_JOB, 0, "job", "NAME", "name the job (default: serve-<pid>-<random>)"},
     {MU_OPT_ONCE, 0, "once", NULL, "end when all tasks have shut down"},
     MU_CLI_GRPC_OPTIONS,
+    MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_METRICS,
     MU_CLI_SEGMENT_OPTIONS,
     MU_CLI_JSON,
@@ -114,7 +128,7 @@ static const struct mu_cli_option serve_options[] = {
 const struct mu_cli_verb mu_cli_serve = {
     .name = "serve",
     .operands = "",
-    .summary = "Serve the coordination service of JAX and TensorFlow to tasks that others start",
+    .summary = "Serve JAX's and TensorFlow's coordination, or PyTorch's store, to tasks that others start",
     .options = serve_options,
     .run = serve_run,
 };

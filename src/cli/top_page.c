@@ -96,9 +96,10 @@ static void draw_title(const struct mu_top *top)
     column = put(0, 0, A_REVERSE | A_BOLD, "muster top  %s", picture->segment.job);
     column = put(0, column, A_REVERSE, "  %zu tasks: %u connected, %u in error; %" PRIu64 " keys", picture->count,
                  picture->states[MUSTER_TASK_CONNECTED], picture->states[MUSTER_TASK_ERROR], picture->keys);
-    if (picture->grpc.address[0])
-        column =
-            put(0, column, A_REVERSE, "; grpc %s: %u connections", picture->grpc.address, picture->grpc.connections);
+    for (unsigned what = 0; what < MU_CLI_SERVED; what++)
+        if (picture->served[what].address[0])
+            column = put(0, column, A_REVERSE, "; %s %s: %u connections", what == MU_CLI_GRPC ? "grpc" : "tcpstore",
+                         picture->served[what].address, picture->served[what].connections);
     if (top->is_over)
         put(0, column, A_REVERSE | A_BOLD, "  THE JOB HAS ENDED");
     else if (top->is_paused)

@@ -12,6 +12,9 @@
  * OMPI_MCA_orte_hnp_uri is set, of which it reads nothing when it has an address. (Open MPI itself does not mind: a
  * program that it did not start is one of its own, by other signs.)
  *
+ * Where PyTorch's store is served (job->tcpstore) MASTER_ADDR and MASTER_PORT name it, and TORCHELASTIC_USE_AGENT_STORE
+ * says that no rank is to make one there.
+ *
  * Each task has an array of its own, until it has exec'ed: tasks are started several at once. Its first entries are the
  * same for all tasks of a command and are shared; what differs lies behind the array, in the same block.
  */
@@ -48,8 +51,9 @@ enum what {
     ENDPOINT,
     BINDING,
     GRPC,
-    MPI, /* with GRPC: what JAX knows a launcher by */
-    GPUS /* only in job->own */
+    AGENT_STORE, /* with TCPSTORE: what makes PyTorch believe that it need not make one */
+    MPI,         /* with GRPC: what JAX knows a launcher by */
+    GPUS         /* only in job->own */
 };
 
 static const struct variable {
@@ -93,6 +97,7 @@ static const struct variable {
     {"TORCHELASTIC_MAX_RESTARTS", RESTARTS, 0},
     {"MASTER_ADDR", ADDRESS, 1},
     {"MASTER_PORT", PORT, 1},
+    {"TORCHELASTIC_USE_AGENT_STORE", AGENT_STORE, 1},
     {"OMPI_COMM_WORLD_SIZE", NUM_TASKS, 0},
     {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_LOCAL, 0},
     {"MPI_LOCALNRANKS", NUM_LOCAL, 0},
@@ -126,6 +131,18 @@ int mu_launch_env_is_ours(const char *name, size_t len)
     const struct variable *v = find(name, len);
 
     return v && !v->unless_set;
+}
+
+static int is_stores(const struct variable *v)
+{
+    return v->what == ADDRESS || v->what == PORT || v->what == AGENT_STORE;
+}
+
+int mu_launch_env_is_stores(const char *name, size_t len)
+{
+    const struct variable *v = find(name, len);
+
+    return v && is_stores(v);
 }
 
 int mu_launch_free_ports(uint16_t *ret_ports, int count, int anywhere)
@@ -180,6 +197,28 @@ static const char *master(const struct mu_launch_job *job)
     return job->part.nodes ? job->part.master : "127.0.0.1";
 }
 
+/* Where PyTorch's programs find their store, or make one. */
+static int print_address(const struct variable *v, const struct mu_launch_job *job, char **ret_text)
+{
+    const char *colon = job->tcpstore ? strrchr(job->tcpstore, ':') : NULL, *host = job->tcpstore;
+    int is_ip6 = host && *host == '[';
+
+    if (!colon)
+        return asprintf(ret_text, "%s=%s", v->name, master(job));
+    if (colon == host) /* ":4711", in a dry run */
+        return asprintf(ret_text, "%s=127.0.0.1", v->name);
+    return asprintf(ret_text, "%s=%.*s", v->name, (int)(colon - host) - 2 * is_ip6, host + is_ip6);
+}
+
+/* In a dry run there is none yet. */
+static unsigned port_of(const struct mu_launch_job *job)
+{
+    const char *colon = job->tcpstore ? strrchr(job->tcpstore, ':') : NULL;
+    unsigned long port = colon ? strtoul(colon + 1, NULL, 10) : 0;
+
+    return port ? (unsigned)port : job->ports[0];
+}
+
 static char *entry(const struct variable *v, const struct mu_launch_job *job)
 {
     const char *endpoint = strchr(master(job), ':') ? "%s=[%s]:%u" : "%s=%s:%u";
@@ -201,8 +240,9 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case NUM_NODES: rc = asprintf(&text, "%s=%u", v->name, job->part.nodes ? job->part.nodes : 1); break;
     case RESTARTS: rc = asprintf(&text, "%s=%u", v->name, job->restarts); break;
     case RECOVERABLE: rc = asprintf(&text, "%s=%d", v->name, job->recoverable); break;
-    case ADDRESS: rc = asprintf(&text, "%s=%s", v->name, master(job)); break;
-    case PORT: rc = asprintf(&text, "%s=%u", v->name, job->ports[0]); break;
+    case ADDRESS: rc = print_address(v, job, &text); break;
+    case PORT: rc = asprintf(&text, "%s=%u", v->name, port_of(job)); break;
+    case AGENT_STORE: rc = asprintf(&text, "%s=True", v->name); break;
     case ENDPOINT:
         rc = job->grpc ? asprintf(&text, "%s=%s", v->name, job->grpc)
                        : asprintf(&text, endpoint, v->name, master(job), job->ports[1]);
@@ -238,6 +278,12 @@ static int is_coordinator(const struct variable *v)
     return v->what == ENDPOINT || v->what == BINDING;
 }
 
+/* The job serves it: what the launcher's own variable says is of another. */
+static int is_served(const struct variable *v, const struct mu_launch_job *job)
+{
+    return (job->grpc && is_coordinator(v)) || (job->tcpstore && is_stores(v));
+}
+
 /* Of the variables that are the same for all; `env` holds what the tasks inherit. */
 static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *job, const struct variable *v)
 {
@@ -249,9 +295,12 @@ static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *j
     case TOPOLOGY: return job->topology != NULL;
     case GRPC:
     case MPI: return job->grpc != NULL;
+    case AGENT_STORE: return job->tcpstore != NULL;
     case BINDING: return job->grpc || (job->ports[0] && !job->part.nodes); /* with others: the program's own choice */
     case ENDPOINT: return job->grpc || job->ports[0];
-    default: return !v->unless_set || job->ports[0];
+    case ADDRESS:
+    case PORT: return job->tcpstore || job->ports[0];
+    default: return 1;
     }
 }
 
@@ -307,7 +356,7 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
 
         if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
             continue;
-        if (v && job && job->grpc && is_coordinator(v))
+        if (v && job && is_served(v, job))
             continue;
         if (!set_in(own, *list, name_len(*list)) && !is_replaced(job, *list) && add(env, strdup(*list)))
             return -1;

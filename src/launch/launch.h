@@ -92,6 +92,7 @@ struct mu_launch_job {
     uint32_t num_processors; /* that they may use together; 0: those that we may */
     int recoverable;
     const char *grpc;           /* where the coordination service is; NULL: the job has none */
+    const char *tcpstore;       /* where PyTorch's store is, "127.0.0.1:4711"; NULL: the job has none */
     uint16_t ports[2];          /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
     char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
     char *const *own;           /* NAME=..., of which each task has its own value; NULL: none */
@@ -104,6 +105,8 @@ int mu_launch_free_ports(uint16_t *ret_ports, int count, int anywhere);
 
 /* Variables that muster sets: a user's --env may not name them. */
 int mu_launch_env_is_ours(const char *name, size_t len);
+/* The same where the job has PyTorch's store. */
+int mu_launch_env_is_stores(const char *name, size_t len);
 /* `job` NULL: only the inherited part. -1: out of memory; mu_launch_env_done() is due all the same. */
 int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_launch_job *job);
 /*

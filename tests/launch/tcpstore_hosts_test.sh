@@ -1,0 +1,182 @@
+#!/bin/bash
+# run --hosts --tcpstore: each host's agent serves its own tasks, and all see the same keys; what is set on one host
+# wakes who waits on another, also where a task was killed meanwhile, and where the connection between the hosts broke;
+# an agent's end is seen, and nobody hangs. The other hosts are this machine again.
+# timeout: 240
+. "$(dirname "$0")/../cli/common.sh"
+[ ! -x /usr/bin/python3 ] || PYTHON=/usr/bin/python3
+STORE="$PYTHON -S -E $TOP/tests/launch/store.py" # begun so often that what it imports counts
+MARK=MUSTER_TEST_MARK=$$-$RANDOM
+export "${MARK?}"
+
+# rsh HOST COMMAND...: with $RELAY its connection to the leader goes through cut.py, which notes its address there.
+cat > "$TMPDIR/rsh" <<EOS2
+#!/bin/bash
+shift
+words=\$*
+if [ "\${RELAY:-}" ]; then
+    join=\$(sed 's/.*--join \\([^ ]*\\) .*/\\1/' <<< "\$words")
+    "$PYTHON" "$TOP/tests/launch/cut.py" "\$join" "\$RELAY" < /dev/null &
+    echo \$! > "\$RELAY.pid"
+    until [ -s "\$RELAY" ]; do sleep 0.02; done # sleep: between two looks
+    words=\${words/--join \$join /--join \$(cat "\$RELAY") }
+fi
+eval "\$words"
+EOS2
+chmod +x "$TMPDIR/rsh"
+run() { "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" "$@"; }
+no_segments() { [ -z "$(compgen -G "$(segment_file "$JOB")*")" ]; }
+clean()
+{
+    await "no process is left" none_with_mark "$MARK"
+    await "no segment is left" no_segments
+}
+# background HOSTS COMMAND...: a job that goes on; $RUN.
+background()
+{
+    "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --tcpstore -l --kill-on-fail=no --hosts "$@" > "$OUT.run" 2> "$ERR.run" < /dev/null &
+    RUN=$!
+    trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+}
+says() { [ "$(grep -c "$1" "$OUT.run")" -eq "$2" ]; }
+ended() # STATUS: it has, so
+{
+    local got=0
+    wait $RUN || got=$?
+    cp "$OUT.run" "$OUT"; cp "$ERR.run" "$ERR"
+    [ $got -eq "$1" ] || fail "exit status $got instead of $1"
+    clean
+}
+
+# ---- one job: two hosts, three, and a leader's without tasks ----
+for hosts in localhost:2,b:2 localhost:1,b:2,c:1 b:1,c:3; do
+    check 0 run --hosts $hosts --tcpstore -l -- sh -c "
+        exec $STORE set from/\$RANK v\$RANK get from/0 get from/3 add n 1 barrier all delete from/\$RANK barrier gone check from/3 add n 0"
+    [ "$(grep -c '^\[[0-3]\] v[03]$' "$OUT")" -eq 8 ] || fail "keys do not reach all"
+    [ "$(grep -c '^\[[0-3]\] 4$' "$OUT")" -ge 4 ] || fail "they do not count together"
+    [ "$(grep -c '^\[[0-3]\] no$' "$OUT")" -eq 4 ] || fail "deleted keys are still there"
+    err_is_empty
+done
+clean
+
+# Each has its own host's address.
+check 0 run --hosts localhost:2,b:2 --tcpstore -l -- sh -c 'echo $MASTER_ADDR:$MASTER_PORT $TORCHELASTIC_USE_AGENT_STORE'
+[ "$(sed 's/^\[.\] //' "$OUT" | sort -u | wc -l)" -eq 2 ] || fail "there are not two addresses"
+[ "$(grep -cE '^\[[0-3]\] 127\.0\.0\.1:[1-9][0-9]* True$' "$OUT")" -eq 4 ] || fail "a task's variables"
+
+# The variable says it for all hosts; clients and tasks of the library on both.
+cat > "$TMPDIR/both.sh" <<EOS2
+case \$RANK in
+0 | 3) exec $STORE set from/\$RANK wire\$RANK get from/1 get from/2 ;;
+*) muster kv get --wait=30s tcpstore/:from:0 && muster kv get --wait=30s tcpstore/:from:3 && muster kv set tcpstore/:from:\$RANK shared\$RANK ;;
+esac
+EOS2
+check 0 env MUSTER_TCPSTORE=1 "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --hosts localhost:2,b:2 -l -- bash "$TMPDIR/both.sh"
+for i in 0 3; do
+    out_has "^\[$i\] shared1$"
+    out_has "^\[$i\] shared2$"
+done
+[ "$(grep -c '^\[[12]\] wire0wire3$' "$OUT")" -eq 2 ] || fail "tasks of the library do not see the clients' keys"
+clean
+
+# ---- a task is killed on either host while the others wait: what they wait for may yet come, from the other host ----
+for dies in 0 3; do
+    rm -f "$TMPDIR/dead"
+    background localhost:2,b:2 -- bash -c '
+        case $RANK in
+        '$dies') exec '"$STORE"' set here 1 ask never kill ;;
+        1) exec '"$STORE"' get here await '"$TMPDIR/dead"' set one 1 get two ;;
+        2) exec '"$STORE"' get here get one set two both ;;
+        *) exec '"$STORE"' get two ;;
+        esac'
+    is_said() { grep -q "^muster run: task $dies (host [^,]*, pid [0-9]*) was killed by signal 9 (SIGKILL)" "$ERR.run"; }
+    await "the launcher says who was killed" is_said
+    : > "$TMPDIR/dead"
+    ended 137
+    [ "$(grep -c '\] both$' "$OUT")" -eq 2 ] || fail "not all were woken"
+done
+
+# ---- what is shown, and a connection that breaks while calls wait at the other host ----
+export RELAY=$TMPDIR/relay
+background localhost:1,b:1 -- sh -c "
+    [ \$RANK = 0 ] || exec $STORE get late get later
+    exec $STORE await '$TMPDIR/go' set late v await '$TMPDIR/on' set later w"
+shown() # JOB EXPRESSION
+{
+    "$MUSTER" status --job "$1" --json > "$OUT" 2> "$ERR" && [ "$(json "$2" 2> /dev/null)" = true ]
+}
+await "the leader's status shows both" shown "$JOB" '[host["tcpstore"][k] for host in it["hosts"] for k in ("connections", "waiting")] == [1, 0, 1, 1]'
+await "host b's part shows its own" shown "$JOB.h1" 'it["tcpstore"]["waiting"] == 1 and it["tcpstore"] == it["hosts"][1]["tcpstore"] and it["hosts"][0]["tcpstore"]["connections"] == 1'
+check 0 "$MUSTER" status --job "$JOB"
+out_has '^tcpstore 127.0.0.1:[0-9]*: 1 connection, 0 calls wait; on 2 hosts: 2 connections, 1 call waits$'
+for word in go on; do
+    rm -f "$RELAY.cut"
+    kill -USR1 "$(cat "$RELAY.pid")"
+    await "the connection is cut" test -s "$RELAY.cut"
+    [ "$(cat "$RELAY.cut")" -ge 1 ] || fail "there was no connection to be cut"
+    : > "$TMPDIR/$word"
+    [ $word = on ] || await "the key comes to host b all the same" says '^\[1\] v$' 1
+done
+ended 0
+out_has '^\[1\] w$'
+err_is_empty
+unset RELAY
+
+# ---- agents are killed: their own tasks end with them, and a client from outside sees the end, and does not hang ----
+outside() # N ADDRESS: client N waits there
+{
+    rm -f "$OUT.client$1"
+    env -u "${MARK%%=*}" $STORE --address "$2" say waiting wait never > "$OUT.client$1" 2> "$ERR.client$1" &
+    CLIENTS[$1]=$!
+    await "client $1 from outside waits" test -s "$OUT.client$1"
+}
+saw_the_end() # N
+{
+    wait "${CLIENTS[$1]}"
+    [ $? -eq 9 ] || fail "client $1 from outside: $(cat "$OUT.client$1" "$ERR.client$1")"
+}
+address_of() { sed -n "s/^\[$1\] \([0-9.]*:[0-9]*\)$/\1/p" "$OUT.run"; }
+agent_of() { "$MUSTER" status --job "$1" --json > "$OUT" 2> "$ERR" && json 'it["hosts"][1]["agent_pid"]' | grep -E '^[1-9]'; }
+is_known() { [ -n "$(agent_of "$JOB.h1")" ]; }
+background localhost:1,b:1 -- sh -c 'echo $MASTER_ADDR:$MASTER_PORT; exec '"$STORE"' barrier all say ready ask never hold'
+await "both are ready" says ready 2
+await "host b's agent is known" is_known
+agent=$(agent_of "$JOB.h1")
+for i in 0 1; do outside $i "$(address_of $i)"; done
+kill -KILL "$agent"
+saw_the_end 1
+await "the leader has heard of it" grep -q '^muster run: host b is lost: ' "$ERR.run"
+kill -TERM $RUN 2> /dev/null # if it has not ended for that
+wait $RUN 2> /dev/null
+saw_the_end 0
+clean
+
+background b:1,c:1 -- sh -c 'echo $MASTER_ADDR:$MASTER_PORT; exec '"$STORE"' barrier all say ready ask never hold'
+await "both are ready" says ready 2
+outside 1 "$(address_of 1)"
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+saw_the_end 1
+clean
+
+# ---- started again; by hand, one agent each, where one alone serves ----
+check 0 run --hosts localhost:1,b:1 --tcpstore --restarts 1 --restart-delay 0 -l -- sh -c '
+    if [ $MUSTER_ATTEMPT = 0 ]; then exec '"$STORE"' set k/$RANK 1 barrier a exit 3; fi
+    exec '"$STORE"' check k/0 check k/1 barrier a'
+[ "$(grep -c '\] no$' "$OUT")" -eq 4 ] || fail "the second attempt has the first one's keys"
+clean
+
+PORT=$("$PYTHON" -c 'import socket
+s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export MUSTER_KEY
+MUSTER_KEY=$(printf %064d 7)
+agent() { "$MUSTER" agent --join "127.0.0.1:$PORT" --node-id "$1" --nodes 2 --join-timeout 30s "${@:2}"; }
+for who in 0 1; do
+    agent 1 $([ $who = 0 ] || echo --tcpstore) -- sh -c "[ $who = 1 ] && exec $STORE set a wire get b || { muster kv get --wait=30s tcpstore/:a && muster kv set tcpstore/:b shared; }" > "$OUT.1" 2> "$ERR.1" < /dev/null &
+    one=$!
+    check 0 agent 0 --job "$JOB" $([ $who = 1 ] || echo --tcpstore) -- sh -c "[ $who = 0 ] && exec $STORE set a wire get b || { muster kv get --wait=30s tcpstore/:a && muster kv set tcpstore/:b shared; }"
+    wait $one || fail "node 1: $(cat "$ERR.1")"
+    [ "$(cat "$OUT" "$OUT.1" | grep -oE 'shared|wire' | sort | tr -d '\n')" = sharedwire ] || fail "agents by hand: $(cat "$OUT" "$OUT.1")"
+done
+clean
+exit 0
