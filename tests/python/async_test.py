@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """asyncio: waits that are awaited, many at once on few threads, cancelled, and failed by a peer's death.
 variants: release
+timeout: 300
 """
 import asyncio
 import os

@@ -9,7 +9,7 @@ import time
 TOP = os.environ["TOP"]
 BUILD = os.environ["BUILD"]
 MUSTER = os.environ["MUSTER"]
-PATIENCE = 50
+PATIENCE = 100
 SOURCE = os.path.join(TOP, "python", "src")
 
 for name in [n for n in os.environ if n.startswith("MUSTER") and not n.startswith("MUSTER_TEST_") and n != "MUSTER"]:

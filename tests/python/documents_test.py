@@ -2,6 +2,7 @@
 """What is written keeps its word: the examples in docstrings, every program and session of docs/PYTHON.md, the lines of
 README.md, and the long example, under `muster run` and alone.
 variants: release
+timeout: 300
 """
 import ast
 import doctest

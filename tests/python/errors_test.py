@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Failures, in jobs of real processes: who is to blame is in the exception, wherever one waits.
 variants: release
+timeout: 300
 """
 import sys
 
@@ -50,14 +51,16 @@ def test_a_timeout_names_the_missing():
     out = common.run(3, """
         import muster
         with muster.join() as task:
+            task.barrier("begin")
             if task.id == 1:
-                task.kv.get("over", wait=60)
+                task.kv.get("over", wait=True)
                 raise SystemExit
             try:
                 task.barrier("b", timeout=0.3)
             except TimeoutError as e:
-                assert isinstance(e, muster.DeadlineExceeded) and e.culprit.task == 1 and len(e.culprits) == 1, e
-                print("task", task.id, "misses", e.culprit.task, flush=True)
+                # Where the machine is slow one of us two has come too late as well.
+                assert isinstance(e, muster.DeadlineExceeded) and 1 in [c.task for c in e.culprits], e
+                print("task", task.id, "misses 1", flush=True)
             try:
                 task.barrier("own", timeout=50, patience=0.05)
             except muster.DeadlineExceeded as e:
@@ -115,7 +118,7 @@ def test_a_section_that_fails_ends_the_others_wait_at_its_end():
                                 time.sleep(0.005)  # sleep: between two looks
                             raise KeyError("weights")
                         if not late:
-                            task.kv.get("failed", wait=60)
+                            task.kv.get("failed", wait=True)
                 except KeyError:
                     task.kv["failed"] = name
                 except muster.Cancelled:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Waits that end before their time: Ctrl-C, other signals, task.interrupt(), and forks in between.
 variants: release
+timeout: 300
 """
 import os
 import signal
@@ -46,6 +47,17 @@ def interrupt_process():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def interrupt_when_waiting():
+    """The same, for Ctrl-C, where other threads wait as well or the task is another."""
+    def look():
+        while _wait._main.handle is None:
+            time.sleep(0.002)  # sleep: between two looks
+        interrupt_process()
+    thread = threading.Thread(target=look)
+    thread.start()
+    return thread
+
+
 def test_ctrl_c_ends_each_wait():
     for name, call in WAITS.items():
         thread = when_waiting(interrupt_process, WORDS[name])
@@ -76,13 +88,7 @@ def test_other_threads_waits_go_on():
     thread.start()
     when_waiting(lambda: None, "key for/thread").join()
 
-    def act():
-        while _wait._main.handle is None:
-            time.sleep(0.002)  # sleep: between two looks, until the main thread waits as well
-        interrupt_process()
-
-    again = threading.Thread(target=act)
-    again.start()
+    again = interrupt_when_waiting()
     raises(KeyboardInterrupt, task.kv.get, "never", wait=common.PATIENCE)
     again.join()
     assert thread.is_alive() and not got
@@ -128,8 +134,9 @@ def test_a_forked_child_is_no_task():
             with muster.join(task.job, task=1) as mine:
                 mine.kv["from/child"] = "joined"
                 raises(muster.DeadlineExceeded, mine.kv.get, "never", wait=0.01)
-                threading.Timer(0.01, interrupt_process).start()
+                thread = interrupt_when_waiting()
                 raises(KeyboardInterrupt, mine.kv.get, "never", wait=common.PATIENCE)
+                thread.join()
             os._exit(0)
         except BaseException:
             traceback.print_exc()
