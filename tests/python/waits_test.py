@@ -82,6 +82,40 @@ def test_a_handler_that_does_not_raise_lets_the_wait_go_on():
         signal.signal(signal.SIGUSR1, before)
 
 
+def test_other_signals_do_not_fail_a_group():
+    out = common.run(2, """
+        import os, signal, threading, time, muster
+        task = muster.join()
+        heard = []
+        signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
+        def act(words, key):
+            with muster.join(task.job, read_only=True) as eyes:
+                while words not in eyes.state(0).waiting:
+                    time.sleep(0.002)  # sleep: between two looks
+            os.kill(os.getpid(), signal.SIGUSR1)
+            task.kv[key] = ""
+        if task.id == 0:
+            thread = threading.Thread(target=act, args=("group g", "made"))
+            thread.start()
+        else:
+            task.kv.get("made", wait=True)
+        group = task.group("g")
+        if task.id == 0:
+            thread.join()
+            thread = threading.Thread(target=act, args=("group g", "there"))
+            thread.start()
+        else:
+            task.kv.get("there", wait=True)
+        group.barrier()
+        if task.id == 0:
+            thread.join()
+            print(heard)
+        task.barrier("end")
+        task.leave()
+    """)
+    assert out == "[1, 1]\n", out
+
+
 def test_other_threads_waits_go_on():
     got = []
     thread = threading.Thread(target=lambda: got.append(task.kv.get("for/thread", wait=True)))

@@ -28,6 +28,6 @@ def library_version() -> str:
     return str(_library.muster_version().decode())
 
 
-__all__ = errors.__all__ + [
-    "BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "KeyValue", "LibraryNotFound", "Task", "TaskError",
-    "TaskState", "join", "library_path", "library_version"]
+__all__ = ["BarrierState", "Barriers", "Entry", "Event", "Events", "Group", "KeyValue", "LibraryNotFound", "Task",
+           "TaskError", "TaskState", "join", "library_path", "library_version"]
+__all__ += errors.__all__

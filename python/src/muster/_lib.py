@@ -222,7 +222,7 @@ class Out:
                  "pointer_ref")
 
     def __init__(self) -> None:
-        self.buffer = ctypes.create_string_buffer(SCRATCH)
+        self.buffer: Any = ctypes.create_string_buffer(SCRATCH)  # a slice of it is bytes
         self.address = ctypes.addressof(self.buffer)
         self.len = c_size_t()
         self.version = c_uint64()

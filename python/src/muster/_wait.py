@@ -177,7 +177,7 @@ def leaving(handle: int) -> bool:
 
 
 def prepare() -> None:
-    """Before waits in a group, which renew nothing each time."""
+    """Before a group is made, whose waits do not renew it each time."""
     if threading.current_thread() is threading.main_thread():
         _main.install()
 

@@ -37,15 +37,15 @@ class Group:
         made, (ids, count) = ctypes.c_void_p(), ids_of(tasks)
         self._g: Optional[int] = None
         self._task, self.name = task, name
-        check(_wait.wait(task._m, deadline_of(timeout),
-                         lambda until: int(lib.muster_group_create(task._m, name.encode(), ids, count, data_bytes,
-                                                                   until, ctypes.byref(made)))))
+        _wait.prepare()
+        deadline = deadline_of(timeout)
+        check(_wait.wait_in_group(task._m, lambda: int(lib.muster_group_create(
+            task._m, name.encode(), ids, count, data_bytes, deadline, ctypes.byref(made)))))
         self._g = made.value
         task._groups.add(self)
         self.rank = int(lib.muster_group_rank(made))
         self.size = int(lib.muster_group_size(made))
         self.data_bytes = data_bytes or 256
-        _wait.prepare()
 
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Wait for all. `Unavailable` names who is lost, `DeadlineExceeded` who had not arrived; either is the end of

@@ -86,7 +86,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         s = scratch.out
         status = lib.muster_kv_try_get(self._task._m, key, len(key), s.address, SCRATCH, s.len_ref, s.version_ref)
         if not status:
-            return ctypes.string_at(s.address, s.len.value)
+            return s.buffer[:s.len.value]  # type: ignore[no-any-return]
         while status == OUT_OF_RANGE:
             room = s.len.value
             buffer = ctypes.create_string_buffer(room)
@@ -151,7 +151,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
     def _entry(self, key: bytes, after: int, status: int) -> Optional[Entry]:
         """What a watch has found. None: it was too long for the scratch and has gone since."""
         if not status:
-            return Entry(_text(key), ctypes.string_at(scratch.out.address, scratch.out.len.value), scratch.out.version.value)
+            return Entry(_text(key), scratch.out.buffer[:scratch.out.len.value], scratch.out.version.value)
         if status != OUT_OF_RANGE:
             raise error_of(status)
         value = self._try(key)
