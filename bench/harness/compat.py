@@ -15,6 +15,10 @@ def newest_torch():
     return os.environ.get("MUSTER_BENCH_TORCH") or (made if os.access(made, os.X_OK) else None)
 
 
+def able_muster(tools):
+    return tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
+
+
 def torches():
     """(who, Python, why it cannot run): both back ends of a PyTorch of today, and the one that the system brings."""
     newest, system = newest_torch(), rows.torch_python()
@@ -34,7 +38,9 @@ def store_group(tools, effort):
         return Contender(who, [sys.executable, script, who, program, client, each, most], timeout=240, repeats=1 if slow else 3,
                          missing=why or ("" if client else "%s/store is not built" % tools.folder))
 
-    return Group("store", [*(contender(*server) for server in servers), own(tools, "muster-shm", "store_shm", each)])
+    muster = able_muster(tools)
+    return Group("store", [contender("muster", muster, "" if muster else "the muster command is not built"),
+                           *(contender(*server) for server in servers), own(tools, "muster-shm", "store_shm", each)])
 
 
 def init_group(tools, effort):
@@ -42,11 +48,15 @@ def init_group(tools, effort):
     script, rounds = os.path.join(PEERS, "store_init.py"), str(effort.runs)
 
     def contender(metric, who, python, why):
-        return Contender(who, [python, script, metric, who, tools.muster, rounds, "8"], timeout=180, repeats=3, missing=why)
+        return Contender(who, [python, script, metric, who, tools.muster or "", rounds, "8"], timeout=180, repeats=3, missing=why)
 
-    names = {"torch-debian": "store.init.8.debian"}
-    return Group("init", [] if effort.quick else [contender(names.get(who, "store.init.8"), who, python, why)
-                                                  for who, python, why in torches()])
+    found, no_muster = [], "" if able_muster(tools) else "the muster command is not built"
+    for who, python, why in [] if effort.quick else torches():
+        metric = "store.init.8.debian" if who == "torch-debian" else "store.init.8"
+        found.append(contender(metric, who, python, why))
+        if who != "torch-poll":  # each PyTorch's ranks once with the store that muster serves
+            found.append(contender(metric, "muster", python, why or no_muster))
+    return Group("init", found)
 
 
 def mpi_launchers(tools, flavour, size):

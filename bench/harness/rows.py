@@ -82,7 +82,7 @@ TITLES = {
     "store.pipe.1024": "TCPStore: ADDs, 1,024 on the way",
     "store.stream": "TCPStore: SETs of 64 bytes in a stream",
     **{metric % clients: title.format(clients) for clients in (1, 100, 1000, 10000) for metric, title in (
-        ("store.connect.%d", "TCPStore: {:,} clients connect, until the last has its answer"),
+        ("store.connect.%d", "TCPStore: {:,} connect, until the last has its answer"),
         ("store.idle.%d", "TCPStore: ADD while {:,} clients are idle"),
         ("store.fanout.%d", "TCPStore: SET → the WAITs of {:,} clients are answered"),
         ("store.barrier.%d", "TCPStore: barrier of {:,} clients: ADD, SET, WAIT"))},

@@ -27,7 +27,7 @@ def free_port():
 
 
 def serve(muster):
-    server = subprocess.Popen([muster, "serve", "--tcpstore", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+    server = subprocess.Popen([muster, "serve", "--tasks", "1", "--tcpstore=127.0.0.1:0"], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     port = server.stdout.readline().strip().rpartition(":")[2]
     if not port:

@@ -51,7 +51,7 @@ def second_processor():
 
 def start(who, program):
     """(the process, dialect, port); no port when it did not start."""
-    command = ([program, "serve", "--tcpstore", "127.0.0.1:0"] if who == "muster"
+    command = ([program, "serve", "--tasks", "1", "--tcpstore=127.0.0.1:0"] if who == "muster"
                else without_name_server([program, "-c", TORCH, who]))
     server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               preexec_fn=second_processor)

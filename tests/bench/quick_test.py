@@ -26,6 +26,9 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
 GRPC = {"grpc.register", "grpc.set", "grpc.get", "grpc.wake", "grpc.barrier.2", "grpc.barrier.8", "grpc.barrier.64",
         "grpc.load.set", "grpc.load.set.rate", "grpc.load.get.rate", "grpc.load.barrier.rate", "grpc.set.service", "grpc.death"}
 GRPC_ETCD = {"grpc.set", "grpc.get", "grpc.wake", "grpc.load.set.rate", "grpc.load.get.rate"}
+# A client of the TCPStore that is served, likewise.
+STORE = {"store.add", "store.get", "store.compare_set", "store.wake", "store.pipe.16", "store.pipe.1024", "store.stream",
+         "store.connect.100", "store.idle.100", "store.fanout.100", "store.barrier.100", "store.connect.100.service"}
 # Of PyTorch's store what needs nothing but the library.
 SHM = {"store.add", "store.get", "store.compare_set", "store.stream"}
 # Who is missing -> the file without which that is so.
@@ -50,7 +53,7 @@ def check_rows(whole):
     if len(os.sched_getaffinity(0)) > 1:
         wanted |= TWO
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
-        wanted |= GRPC
+        wanted |= GRPC | STORE
         wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512"}
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
     both = {(row["metric"], row["who"]) for row in whole["rows"]}
