@@ -1,0 +1,455 @@
+/*
+ * compat/pmi1.c: the connections of the tasks, and the barrier of all of them.
+ *
+ * All sockets are in one epoll set, which the loop waits for: a task that never speaks costs a system call, and its
+ * buffers are made when it says its first word. A client has one request on its way: while its answer is not taken, or
+ * it waits in the barrier, what it says further stays in its buffer, and a full one is not read on. One that says too
+ * long a line, or a NUL, is given up: its connection is closed, which is what its own program gets.
+ *
+ * When all tasks of this host are at the barrier, what they put goes to the other hosts with the news of it, and all
+ * are released when every host's has come. When somebody has left who did not come, that is the news.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "compat/pmi1_private.h"
+
+enum { EVENTS_AT_ONCE = 64, AT_MOST = 64, COMPLETE = 0, INCOMPLETE = 1 };
+
+/* ---- clients ---- */
+
+struct mu_pmi1_client *mu_pmi1_client_new(struct mu_pmi1 *server, uint32_t task, int fd)
+{
+    struct mu_pmi1_client *client = calloc(1, sizeof *client);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
+
+    if (!client)
+        return NULL;
+    *client = (struct mu_pmi1_client){.server = server, .task = task, .fd = fd, .events = EPOLLIN};
+    if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+        return client;
+    free(client);
+    return NULL;
+}
+
+static struct mu_pmi1_task *task_of(const struct mu_pmi1_client *client)
+{
+    struct mu_pmi1 *server = client->server;
+
+    return client->task == UINT32_MAX ? NULL : &server->tasks[client->task - server->options.first_task];
+}
+
+static void unlink_stranger(struct mu_pmi1_client *client)
+{
+    struct mu_pmi1_client **link = &client->server->strangers;
+
+    while (*link && *link != client)
+        link = &(*link)->next;
+    if (!*link)
+        return;
+    *link = client->next;
+    client->server->num_strangers--;
+}
+
+static void forget(struct mu_pmi1_client *client)
+{
+    struct mu_pmi1_task *task = task_of(client);
+
+    if (client->in_barrier)
+        client->server->waiting--;
+    if (task && task->client == client) {
+        task->client = NULL;
+        task->state = client->state;
+        task->gone = true;
+    }
+    unlink_stranger(client);
+    /* Said, for a close alone is not enough: a process that is on its way to exec has it, too. */
+    epoll_ctl(client->server->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
+    close(client->fd);
+    free(client->text);
+    free(client);
+}
+
+void mu_pmi1_give_up(struct mu_pmi1_client *client, const char *why)
+{
+    char line[200];
+
+    if (why && client->task != UINT32_MAX) {
+        snprintf(line, sizeof line, "task %u %s: its PMI connection is closed", client->task, why);
+        client->server->options.said(client->server->options.arg, line);
+    }
+    shutdown(client->fd, SHUT_RDWR); /* its end is heard as any other's */
+    client->in_len = 0;
+    client->out_len = client->out_at = 0;
+}
+
+static void expect(struct mu_pmi1_client *client)
+{
+    uint32_t events = (client->in_len < sizeof client->text->in ? EPOLLIN : 0) | (client->out_len ? EPOLLOUT : 0);
+    struct epoll_event event = {.events = events, .data.ptr = client};
+
+    if (events == client->events)
+        return;
+    client->events = events;
+    epoll_ctl(client->server->epoll_fd, EPOLL_CTL_MOD, client->fd, &event);
+}
+
+/* ---- to the client ---- */
+
+static void flush(struct mu_pmi1_client *client)
+{
+    ssize_t n = 0;
+
+    while (client->out_len > 0 && n >= 0) {
+        n = send(client->fd, client->text->out + client->out_at, client->out_len, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            client->out_len = 0; /* there is nobody: so says the next read */
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        client->out_at += n > 0 ? (size_t)n : 0;
+        client->out_len -= n > 0 ? (size_t)n : 0;
+    }
+    if (client->out_len == 0)
+        client->out_at = 0;
+}
+
+void mu_pmi1_reply(struct mu_pmi1_client *client, const char *format, ...)
+{
+    size_t at = client->out_at + client->out_len, room = sizeof client->text->out - at;
+    va_list args;
+    int len;
+
+    va_start(args, format);
+    len = vsnprintf(client->text->out + at, room, format, args);
+    va_end(args);
+    if (len < 0 || (size_t)len + 1 > room) { /* an answer is shorter than that, and waits for none */
+        mu_pmi1_give_up(client, "has an answer of no length that PMI-1 knows");
+        return;
+    }
+    client->text->out[at + (size_t)len] = '\n';
+    client->out_len += (size_t)len + 1;
+}
+
+/* ---- from the client ---- */
+
+static bool may_speak(const struct mu_pmi1_client *client)
+{
+    return client->out_len == 0 && !client->in_barrier && client->state != MU_PMI1_GIVEN_UP;
+}
+
+/* Each whole line, for as long as its answers are taken. */
+static void hear_lines(struct mu_pmi1_client *client)
+{
+    struct mu_pmi1_text *text = client->text;
+    size_t at = 0;
+    char *end;
+
+    if (client->is_hearing) /* the barrier that it came to is over already: its own round goes on */
+        return;
+    client->is_hearing = true;
+    while (may_speak(client) && (end = memchr(text->in + at, '\n', client->in_len - at))) {
+        char *line = text->in + at;
+
+        at = (size_t)(end - text->in) + 1;
+        *end = 0;
+        if (strlen(line) != (size_t)(end - line)) {
+            mu_pmi1_give_up(client, "has said a line with a NUL in it");
+            break;
+        }
+        if (end > line && end[-1] == '\r')
+            end[-1] = 0;
+        mu_pmi1_hear(client, line);
+        flush(client);
+        if (client->in_len == 0) /* given up */
+            break;
+    }
+    client->is_hearing = false;
+    client->in_len -= client->in_len ? at : 0;
+    memmove(text->in, text->in + at, client->in_len);
+    if (client->in_len == sizeof text->in && !memchr(text->in, '\n', client->in_len))
+        mu_pmi1_give_up(client, "has said a line of more than 8191 bytes");
+}
+
+/* COMPLETE: there is more where that came from. */
+static int read_some(struct mu_pmi1_client *client)
+{
+    ssize_t n;
+
+    if (!client->text && !(client->text = malloc(sizeof *client->text)))
+        return -1;
+    if (client->in_len == sizeof client->text->in)
+        return INCOMPLETE;
+    do
+        n = recv(client->fd, client->text->in + client->in_len, sizeof client->text->in - client->in_len, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return errno == EAGAIN ? INCOMPLETE : -1;
+    if (n == 0)
+        return -1;
+    client->in_len += (size_t)n;
+    hear_lines(client);
+    return COMPLETE;
+}
+
+/* The other end is closed. Whoever had said init, and not finalize, is missed: by a barrier, or at its end. */
+static void hear_end(struct mu_pmi1_client *client)
+{
+    struct mu_pmi1 *server = client->server;
+
+    forget(client);
+    mu_pmi1_look(server);
+}
+
+static void serve(struct mu_pmi1_client *client, uint32_t events)
+{
+    if (events & EPOLLOUT) {
+        flush(client);
+        if (client->out_len == 0 && client->text)
+            hear_lines(client);
+    }
+    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && read_some(client) < 0) {
+        hear_end(client);
+        return;
+    }
+    if (events & (EPOLLHUP | EPOLLERR) && client->text && client->in_len == sizeof client->text->in) {
+        hear_end(client); /* it will not hear the answers for which the rest waits */
+        return;
+    }
+    if (client->text)
+        expect(client);
+}
+
+/* A connection that ends may be followed by another's that is served in the same round: events of one that is gone
+ * must not be. Nobody is forgotten but by his own event, or by his process's end, which comes between rounds. */
+static void ready(uv_poll_t *poll, int status, int what)
+{
+    struct mu_pmi1 *server = poll->data;
+    struct epoll_event events[EVENTS_AT_ONCE];
+    int count = epoll_wait(server->epoll_fd, events, EVENTS_AT_ONCE, 0);
+
+    (void)status;
+    (void)what;
+    for (int i = 0; i < count; i++)
+        serve(events[i].data.ptr, events[i].events);
+}
+
+/* ---- the barrier ---- */
+
+static struct mu_pmi1_client *client_at(const struct mu_pmi1 *server, uint32_t i)
+{
+    return server->tasks[i].client;
+}
+
+void mu_pmi1_release(struct mu_pmi1 *server, const char *why)
+{
+    char word[200];
+
+    snprintf(word, sizeof word, "%s", why ? why : "");
+    for (char *at = word; *at; at++)
+        if (*at == ' ' || *at == '=' || (unsigned char)*at < 0x20)
+            *at = '_';
+    for (uint32_t i = 0; i < server->options.local_tasks; i++) {
+        struct mu_pmi1_client *client = client_at(server, i);
+
+        if (!client || !client->in_barrier)
+            continue;
+        client->in_barrier = false;
+        server->waiting--;
+        if (why)
+            mu_pmi1_reply(client, "cmd=barrier_out rc=-1 msg=%s", word);
+        else
+            mu_pmi1_reply(client, "cmd=barrier_out rc=0");
+        flush(client);
+        if (why)
+            server->options.stranded(server->options.arg, client->task, why);
+    }
+    for (uint32_t i = 0; i < server->options.local_tasks; i++) /* only now: one may come to the next barrier at once */
+        if (client_at(server, i) && client_at(server, i)->text) {
+            hear_lines(client_at(server, i));
+            expect(client_at(server, i));
+        }
+}
+
+/* The first task here that will not come; local_tasks: none. */
+static uint32_t first_gone(const struct mu_pmi1 *server)
+{
+    uint32_t i = 0;
+
+    while (i < server->options.local_tasks && (!server->tasks[i].gone || client_at(server, i)))
+        i++;
+    return i;
+}
+
+static void give(struct mu_pmi1 *server, const char *why)
+{
+    struct mu_pack what = {.bytes = NULL};
+
+    mu_pack_text(&what, why ? why : "");
+    mu_pack_raw(&what, server->fresh.bytes, server->fresh.len);
+    server->is_exchanging = true;
+    if (what.failed || server->fresh.failed) {
+        mu_pmi1_exchanged(server, MUSTER_RESOURCE_EXHAUSTED, 0, NULL, "out of memory");
+    } else {
+        mu_pack_reset(&server->fresh);
+        server->options.exchange(server->options.arg, what.bytes, what.len);
+    }
+    mu_pack_done(&what);
+}
+
+void mu_pmi1_look(struct mu_pmi1 *server)
+{
+    uint32_t gone;
+    char why[160];
+
+    if (server->is_exchanging || server->waiting == 0)
+        return;
+    if (server->waiting == server->options.local_tasks) {
+        give(server, NULL);
+        return;
+    }
+    gone = first_gone(server);
+    if (gone == server->options.local_tasks)
+        return;
+    snprintf(why, sizeof why, "task %u has ended, or left MPI", server->options.first_task + gone);
+    give(server, why);
+}
+
+void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32_t num_parts, const struct iovec *parts,
+                       const char *why)
+{
+    char reason[200] = "";
+
+    server->is_exchanging = false;
+    if (status != MUSTER_OK)
+        snprintf(reason, sizeof reason, "%s", why);
+    for (uint32_t i = 0; i < num_parts && !reason[0]; i++) {
+        struct mu_unpack u = mu_unpack_of(parts[i].iov_base, parts[i].iov_len);
+
+        mu_unpack_text(&u, reason, sizeof reason);
+        if (u.failed || (!reason[0] && server->options.has_others && !mu_pmi1_take_notes(server, &u)))
+            snprintf(reason, sizeof reason, "what another host's tasks have put cannot be read");
+    }
+    mu_pmi1_release(server, reason[0] ? reason : NULL);
+    mu_pmi1_look(server);
+}
+
+/* ---- the server ---- */
+
+enum muster_status mu_pmi1_take(struct mu_pmi1 *server, uint32_t task_id, int fd)
+{
+    struct mu_pmi1_task *task = &server->tasks[task_id - server->options.first_task];
+
+    if (task->client)
+        forget(task->client);
+    task->client = mu_pmi1_client_new(server, task_id, fd);
+    task->state = MU_PMI1_NEW;
+    task->gone = false;
+    return task->client ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "epoll_ctl: %s", strerror(errno));
+}
+
+enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task_id)
+{
+    struct mu_pmi1_task *task = &server->tasks[task_id - server->options.first_task];
+
+    for (int i = 0; i < AT_MOST && task->client && read_some(task->client) == COMPLETE; i++)
+        ; /* a descendant may have it, too */
+    if (task->client)
+        forget(task->client);
+    task->gone = true;
+    mu_pmi1_look(server);
+    switch (task->state) {
+    case MU_PMI1_IN: return MU_PMI1_OPEN;
+    case MU_PMI1_OUT: return MU_PMI1_FINALIZED;
+    case MU_PMI1_GIVEN_UP: return MU_PMI1_ABORTED;
+    case MU_PMI1_NEW: break;
+    }
+    return MU_PMI1_NEVER;
+}
+
+uint32_t mu_pmi1_waiting(const struct mu_pmi1 *server)
+{
+    return server->waiting;
+}
+
+uint32_t mu_pmi1_spoken(const struct mu_pmi1 *server)
+{
+    return server->spoken;
+}
+
+const char *mu_pmi1_address(const struct mu_pmi1 *server)
+{
+    return server->address;
+}
+
+static void free_server(struct mu_pmi1 *server)
+{
+    server->waiting = 0; /* nobody is answered any more */
+    for (uint32_t i = 0; server->tasks && i < server->options.local_tasks; i++)
+        if (server->tasks[i].client)
+            forget(server->tasks[i].client);
+    while (server->strangers)
+        forget(server->strangers);
+    if (server->epoll_fd >= 0)
+        close(server->epoll_fd);
+    if (server->listen_fd >= 0)
+        close(server->listen_fd);
+    mu_pmi1_keys_done(&server->keys);
+    mu_pmi1_keys_done(&server->names);
+    mu_pack_done(&server->fresh);
+    free(server->tasks);
+    free(server);
+}
+
+static void closed(uv_handle_t *handle)
+{
+    struct mu_pmi1 *server = handle->data;
+
+    if (--server->handles == 0)
+        free_server(server);
+}
+
+void mu_pmi1_stop(struct mu_pmi1 *server)
+{
+    if (!server)
+        return;
+    uv_close((uv_handle_t *)&server->poll, closed);
+    if (server->listen_fd >= 0)
+        uv_close((uv_handle_t *)&server->listener, closed);
+}
+
+enum muster_status mu_pmi1_start(const struct mu_pmi1_options *options, struct mu_pmi1 **ret_server)
+{
+    struct mu_pmi1 *server = calloc(1, sizeof *server);
+    enum muster_status status;
+    int error;
+
+    if (!server)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "out of memory");
+    server->options = *options;
+    server->listen_fd = -1;
+    server->tasks = calloc(options->local_tasks + 1, sizeof *server->tasks);
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    error = !server->tasks ? UV_ENOMEM : server->epoll_fd < 0 ? -errno : 0;
+    if (error == 0)
+        error = uv_poll_init(options->loop, &server->poll, server->epoll_fd);
+    if (error) {
+        free_server(server);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s", uv_strerror(error));
+    }
+    server->poll.data = server;
+    server->handles = 1;
+    uv_poll_start(&server->poll, UV_READABLE, ready);
+    status = options->port ? mu_pmi1_listen(server) : MUSTER_OK;
+    if (status == MUSTER_OK)
+        *ret_server = server;
+    else
+        mu_pmi1_stop(server);
+    return status;
+}

@@ -1,0 +1,156 @@
+/*
+ * compat/pmi1_port.c: tasks that come over TCP: PMI_PORT and PMI_ID instead of a socket that they inherit.
+ *
+ * For programs whose starter closes what it does not know (Python's subprocess), or that run where descriptors do not
+ * come along. The protocol has nothing by which a client could prove who it is, so only the loopback is listened at,
+ * only processes of this user are heard, and each task is somebody's once.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "compat/pmi1_private.h"
+
+enum { STRANGERS_MAX = 256, BACKLOG = 1024 };
+
+/* The user of the other end of a connection within this machine; -1: not known. */
+static long user_of_peer(int fd)
+{
+    struct sockaddr_in here, there;
+    socklen_t len = sizeof here;
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 what;
+    } ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
+             .what = {.sdiag_family = AF_INET, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u}};
+    union {
+        struct nlmsghdr head;
+        char bytes[4096];
+    } answer;
+    long user = -1;
+    int netlink;
+
+    if (getsockname(fd, (struct sockaddr *)&here, &len) || (len = sizeof there, 0) ||
+        getpeername(fd, (struct sockaddr *)&there, &len))
+        return -1;
+    ask.what.id.idiag_sport = there.sin_port; /* as the peer's socket sees it */
+    ask.what.id.idiag_dport = here.sin_port;
+    ask.what.id.idiag_src[0] = there.sin_addr.s_addr;
+    ask.what.id.idiag_dst[0] = here.sin_addr.s_addr;
+    ask.what.id.idiag_cookie[0] = ask.what.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+    netlink = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    if (netlink < 0)
+        return -1;
+    if (send(netlink, &ask, sizeof ask, 0) == (ssize_t)sizeof ask &&
+        recv(netlink, &answer, sizeof answer, 0) >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
+        answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
+        user = ((const struct inet_diag_msg *)NLMSG_DATA(&answer.head))->idiag_uid;
+    close(netlink);
+    return user;
+}
+
+static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
+{
+    server->options.said(server->options.arg, why);
+    close(fd);
+}
+
+static void accept_one(struct mu_pmi1 *server, int fd)
+{
+    struct mu_pmi1_client *client;
+    long user = user_of_peer(fd);
+    int on = 1;
+
+    if (user >= 0 && user != (long)geteuid() && user != 0) {
+        refuse_stranger(server, fd, "another user's process wanted to be a task of this job's MPI: it is refused");
+        return;
+    }
+    if (server->num_strangers >= STRANGERS_MAX) {
+        refuse_stranger(server, fd,
+                        "256 connections to the PMI server have not said which task they are: one more is "
+                        "refused");
+        return;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    client = mu_pmi1_client_new(server, UINT32_MAX, fd);
+    if (!client) {
+        close(fd);
+        return;
+    }
+    client->next = server->strangers;
+    server->strangers = client;
+    server->num_strangers++;
+}
+
+static void somebody_comes(uv_poll_t *poll, int status, int events)
+{
+    struct mu_pmi1 *server = poll->data;
+    int fd;
+
+    (void)status;
+    (void)events;
+    for (int i = 0; i < 64 && (fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++)
+        accept_one(server, fd);
+}
+
+void mu_pmi1_introduce(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)
+{
+    struct mu_pmi1 *server = client->server;
+    const char *cmd = mu_pmi1_field(line, "cmd");
+    long id = mu_pmi1_number(line, "pmiid", -1);
+    uint32_t i = (uint32_t)id - server->options.first_task;
+    struct mu_pmi1_client **link = &server->strangers;
+
+    if (!cmd || strcmp(cmd, "initack") != 0 || id < 0 || i >= server->options.local_tasks || server->tasks[i].client) {
+        mu_pmi1_reply(client, "cmd=initack rc=-1 msg=%s",
+                      id >= 0 && i < server->options.local_tasks ? "that_task_is_there_already" : "who_are_you");
+        client->state = MU_PMI1_GIVEN_UP;
+        return;
+    }
+    while (*link != client)
+        link = &(*link)->next;
+    *link = client->next;
+    server->num_strangers--;
+    client->task = (uint32_t)id;
+    server->tasks[i].client = client;
+    server->tasks[i].gone = false;
+    mu_pmi1_reply(client, "cmd=initack rc=0");
+    mu_pmi1_reply(client, "cmd=set size=%u", server->options.num_tasks);
+    mu_pmi1_reply(client, "cmd=set rank=%u", client->task);
+    mu_pmi1_reply(client, "cmd=set debug=0");
+}
+
+enum muster_status mu_pmi1_listen(struct mu_pmi1 *server)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+    int error = 0;
+
+    server->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (server->listen_fd < 0 || bind(server->listen_fd, (struct sockaddr *)&address, sizeof address) ||
+        listen(server->listen_fd, BACKLOG) || getsockname(server->listen_fd, (struct sockaddr *)&address, &len))
+        error = -errno;
+    if (error == 0)
+        error = uv_poll_init(server->options.loop, &server->listener, server->listen_fd);
+    if (error) {
+        if (server->listen_fd >= 0)
+            close(server->listen_fd);
+        server->listen_fd = -1;
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "the loopback cannot be listened at: %s", uv_strerror(error));
+    }
+    server->listener.data = server;
+    server->handles++;
+    uv_poll_start(&server->listener, UV_READABLE, somebody_comes);
+    snprintf(server->address, sizeof server->address, "127.0.0.1:%u", ntohs(address.sin_port));
+    return MUSTER_OK;
+}
