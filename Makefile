@@ -22,6 +22,7 @@
 #                        a comment line "run: COMMAND" says how, with $MUSTER and $EXAMPLE set (default: just run it)
 #   plugins/X.c       -> <variant>/X.so, which another library loads: the same way, with libmuster.so beside it; installed
 #   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
+#   plugins/libpmi.c  -> <variant>/libpmi.so.0, which MPI programs load: libc alone, without libmuster
 #   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
 #   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
 #   tests/D/X_fuzz.c  -> fuzz/tests/D/X_fuzz, a libFuzzer target
@@ -71,7 +72,8 @@ EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
 PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
 PROTO_H := $(PROTO_C:.c=.h) $(BUILD)/proto/rpc/descriptors.inc
 EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
-PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(wildcard plugins/*.c)))
+PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(filter-out plugins/libpmi.c,$(wildcard plugins/*.c))))
+LIBPMI := $(if $(wildcard plugins/libpmi.c),libpmi.so.0)
 BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
 TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
 TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))
@@ -231,6 +233,7 @@ install: all
 	ln -sfn libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sfn $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmuster.so
 	$(if $(PLUGINS),install -m 755 $(PLUGINS:%=$(BUILD)/$(V)/%) $(DESTDIR)$(PREFIX)/lib/)
+	$(if $(LIBPMI),install -D -m 755 $(BUILD)/$(V)/$(LIBPMI) $(DESTDIR)$(PREFIX)/lib/muster/$(LIBPMI))
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
 		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc
 	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(DESTDIR)$(PREFIX)/share/muster/proto/$(p:src/%=%);)
@@ -242,7 +245,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/muster $(DESTDIR)$(PREFIX)/lib/libmuster.{a,so,so.*} \
 		$(PLUGINS:%=$(DESTDIR)$(PREFIX)/lib/%) \
 		$(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(DESTDIR)%)
-	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/share/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
+	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/lib/muster $(DESTDIR)$(PREFIX)/share/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
 
 format:
 	clang-format -i $(FORMATTED)

@@ -13,7 +13,7 @@ COMMON_OBJ_$(1) := $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard tests/common/*.c))
 ARCHIVES_$(1) := $(if $(EXE_SRC),$(3)/libtool.a) $(3)/libmuster.a
 SHARED_$(1) := $(if $(call is_whole,$(2)),$(if $(LIB_SRC),$(3)/libmuster.so.$(VERSION)))
 WHOLE_$(1) := $(3)/libmuster.a $$(SHARED_$(1)) $(if $(call is_whole,$(2)),$(if $(EXE_SRC),$(3)/muster) \
-	$(EXAMPLES:%=$(3)/examples/%) $(PLUGINS:%=$(3)/%)) $(if $(filter $(2),$(BENCH_KINDS)),$(BENCHES:%=$(3)/bench/%))
+	$(EXAMPLES:%=$(3)/examples/%) $(PLUGINS:%=$(3)/%) $(LIBPMI:%=$(3)/%)) $(if $(filter $(2),$(BENCH_KINDS)),$(BENCHES:%=$(3)/bench/%))
 LINK_$(1) = $$(CC_$(1)) $$(LDFLAGS_$(2)) $$(EXTRA_LDFLAGS)
 
 # The command line and the list of sources are kept in files, so that what they change is made again.
@@ -62,12 +62,18 @@ $(PLUGINS:%=$(3)/%): $(3)/%.so: plugins/%.c $(3)/libmuster.so.$(VERSION) $(3)/fl
 	$$(Q)$$(CC_$(1)) -std=gnu17 $$(WARN) -fvisibility=hidden -Iinclude $$(CFLAGS_$(2)) $$(LDFLAGS_$(2)) $$(EXTRA_CFLAGS) \
 		$$(EXTRA_LDFLAGS) -MMD -MP -MF $$@.d -shared -Wl,-z,nodelete -o $$@ $$< -L$(3) -lmuster -Wl,-rpath,'$$$$ORIGIN'
 
+# What MPI programs load to find the launcher's PMI-1: of no sanitizer, for they are built without.
+$(3)/libpmi.so.0: plugins/libpmi.c $(3)/flags | $$(DEPS)
+	@mkdir -p $$(@D)$$(call say,cc,$$@)
+	$$(Q)$$(CC_$(1)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -fvisibility=hidden -O2 -g -fPIC $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS) \
+		-MMD -MP -MF $$@.d -shared -Wl,-soname,libpmi.so.0 -Wl,--no-undefined -o $$@ $$<
+
 $(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard bench/common/*.c)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) $$(EXE_LIBS) -lm
 
 $(foreach d,$(TEST_DIRS),$(call test_dir_rules,$(1),$(2),$(3),$(d)))
--include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d)
+-include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d)
 endef
 
 # $(call test_dir_rules,VARIANT,KIND,FOLDER,DIR)
