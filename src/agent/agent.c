@@ -64,8 +64,9 @@ static rlim_t files_needed(const struct mu_agent *agent)
     rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
     rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
     rlim_t stores = options->tcpstore ? 4 * clients : 0;
+    rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->has_no_room_for_mpi ? 0 : clients;
 
-    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores;
+    return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores + mpi;
 }
 
 static int raise_file_limit(struct mu_agent *agent)
@@ -75,6 +76,10 @@ static int raise_file_limit(struct mu_agent *agent)
 
     getrlimit(RLIMIT_NOFILE, &agent->files_before);
     limit = agent->files_before;
+    if (need > limit.rlim_max && agent->options->mpi == MU_AGENT_MPI_AUTO) { /* most programs are none of MPI's */
+        agent->has_no_room_for_mpi = 1;
+        need = files_needed(agent);
+    }
     if (limit.rlim_cur >= need)
         return 0;
     limit.rlim_cur = need;
@@ -430,7 +435,7 @@ static void supervise(struct mu_agent *agent)
 static void run_once(struct mu_agent *agent)
 {
     if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_serve_clients(agent)) {
+        mu_agent_serve_clients(agent) || mu_agent_serve_mpi(agent)) {
         agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
         return;
     }
@@ -451,6 +456,7 @@ static void clean_up(struct mu_agent *agent)
     mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
     mu_agent_end_gathers(agent, "the job ends");
+    mu_agent_stop_mpi(agent);
     mu_agent_stop_clients(agent, GRPC_GRACE_NS);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);

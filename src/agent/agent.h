@@ -63,6 +63,14 @@ struct mu_agent_tcpstore {
 
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
+/* What MPI programs find in their environment. */
+enum mu_agent_mpi {
+    MU_AGENT_MPI_AUTO, /* PMI-1 by a socket that they inherit; without it where there is no room for the sockets */
+    MU_AGENT_MPI_PMI1,
+    MU_AGENT_MPI_PORT, /* PMI-1 by a port on the loopback */
+    MU_AGENT_MPI_NONE,
+};
+
 struct mu_agent_options {
     const char *job; /* NULL: run-<pid>-<random> */
     const struct mu_agent_app *apps;
@@ -86,6 +94,7 @@ struct mu_agent_options {
     const char *metrics;                      /* address to serve them at; NULL: nowhere */
     const struct mu_agent_grpc *grpc;         /* NULL: the coordination service is not served */
     const struct mu_agent_tcpstore *tcpstore; /* NULL: PyTorch's store is not */
+    enum mu_agent_mpi mpi;
     /* Says who does what; at the timeout. NULL: nothing is said. */
     void (*report)(struct muster *muster, FILE *out);
 };

@@ -84,6 +84,7 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
     task->words = strdup(words);
     if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
+    mu_agent_look_mpi(agent);
 }
 
 /* Nobody knows how. What another agent said before, who was its parent, is better. */
@@ -167,7 +168,10 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
         mu_agent_look_suspended(agent);
         break;
     case MU_TALK_DESK: mu_agent_hear_desk(agent, host_id, u); break;
-    case MU_TALK_GATHER: mu_agent_hear_gather(agent, host_id, u); break;
+    case MU_TALK_GATHER:
+        mu_agent_hear_gather(agent, host_id, u);
+        mu_agent_look_mpi(agent);
+        break;
     case MU_TALK_SERVES: mu_agent_hear_note(agent, host_id, u); break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);

@@ -89,7 +89,7 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     if (host_id > 0) /* its own agent makes it */
         return;
     vars = mu_launch_env_task(&agent->envs[app], task_id, 0,
-                              options->plan ? mu_launch_plan_place(options->plan, task_id)->env : NULL);
+                              options->plan ? mu_launch_plan_place(options->plan, task_id)->env : NULL, NULL);
     if (vars)
         mu_launch_env_print(&agent->envs[app], vars, out);
     free(vars);

@@ -13,6 +13,7 @@
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
  * serve.c    the same without tasks
+ * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
  * adopt.c    a job whose launcher has died
@@ -41,6 +42,7 @@
 #include "agent/hosts.h"
 #include "agent/metrics.h"
 #include "agent/talk.h"
+#include "compat/pmi1.h"
 #include "launch/bind.h"
 #include "launch/launch.h"
 #include "segment/hosts.h"
@@ -54,14 +56,15 @@ struct mu_agent_task {
     int pidfd;
     int started, ended;
     int wait_status;
-    int by_us; /* it ended after the launcher had begun to end the job */
+    int verdict; /* a wait status that counts instead of its process's; 0: none */
+    int by_us;   /* it ended after the launcher had begun to end the job */
     uint32_t app;
     uint32_t attempt;    /* how often it was started again, by itself or with the job */
     uint32_t restarts;   /* how often by itself */
     uint64_t restart_at; /* UINT64_MAX: not to be started again */
     char *err_path;      /* where its stderr goes; NULL: not to a file */
-    char *words;         /* of one on another host: how it ended, as that host's agent says */
-    uv_poll_t poll;      /* of an adopted task's pidfd */
+    char *words;    /* how it ended, as another host's agent says, or who has judged it; NULL: as wait_status has it */
+    uv_poll_t poll; /* of an adopted task's pidfd */
 };
 
 enum mu_agent_phase {
@@ -137,9 +140,13 @@ struct mu_agent {
     int has_notes;
     char notes[MU_AGENT_SERVED][MU_AGENT_NOTE]; /* what stands in their keys */
     struct mu_health *health;
-    int gpu_failed;                 /* the root cause is a GPU's failure */
-    struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
-    struct mu_gathers *gathers;     /* NULL: nothing has been gathered */
+    int gpu_failed;                                  /* the root cause is a GPU's failure */
+    struct mu_agent_bridge *bridge;                  /* to the other hosts; NULL: there are none */
+    struct mu_pmi1 *pmi1;                            /* NULL: MPI programs are not served */
+    char pmi1_name[64], pmi1_map[MU_PMI1_VALUE_MAX]; /* what MPI programs are told: of their keys; who is where */
+    char flux_job[32], flux_library[4200];           /* by which Open MPI is led to our libpmi; "": not found */
+    int has_no_room_for_mpi;
+    struct mu_gathers *gathers; /* NULL: nothing has been gathered */
 };
 
 static inline int mu_agent_has_task(const struct mu_agent *agent, uint32_t task_id)
@@ -219,6 +226,23 @@ void mu_agent_begin_notes(struct mu_agent *agent);
 void mu_agent_hear_note(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 void mu_agent_end_notes(struct mu_agent *agent);
 
+/* ---- mpi.c ---- */
+/* What a task that may be an MPI program is given: variables, and a socket. */
+struct mu_agent_mpi_gift {
+    char text[4][64];
+    char *vars[8]; /* a NULL behind them */
+    int fd;        /* the child's; -1: none */
+};
+
+/* Before the tasks are started. 0, or -1 with the reason said. */
+int mu_agent_serve_mpi(struct mu_agent *agent);
+int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent_mpi_gift *ret_gift);
+/* Its process has ended with status 0: whether the others still count on it in MPI; then it is condemned. */
+void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_status);
+/* A task has ended somewhere: others may wait in vain. */
+void mu_agent_look_mpi(struct mu_agent *agent);
+void mu_agent_stop_mpi(struct mu_agent *agent);
+
 /* ---- attempt.c ---- */
 /* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */
 int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id);
@@ -252,6 +276,9 @@ void mu_agent_watch_soon(struct mu_agent *agent);
 /* ---- tasks.c ---- */
 int mu_agent_start_tasks(struct mu_agent *agent);
 int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id);
+/* It has failed with this code (0 counts as 1), whatever its process's end says, and is killed. */
+void mu_agent_condemn(struct mu_agent *agent, uint32_t task_id, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Reap what has ended: tasks, adopted orphans, the guard. */
 void mu_agent_reap(struct mu_agent *agent);
 void mu_agent_signal_tasks(struct mu_agent *agent, int signal_number);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -130,6 +131,7 @@ struct starting {
     struct mu_launch_begun begun;
     char **vars;
     int memory_error;
+    struct mu_agent_mpi_gift gift;
 };
 
 /*
@@ -191,6 +193,8 @@ static void put_away(const struct mu_agent *agent, struct starting *it)
     for (int i = 0; i < 3; i++)
         if (it->image.stdio[i] >= 0 && it->image.stdio[i] != agent->null_fd)
             close(it->image.stdio[i]);
+    if (it->gift.fd >= 0)
+        close(it->gift.fd);
     free(it->vars);
 }
 
@@ -210,13 +214,16 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
     int rc, changed;
     char *before;
 
-    *ret_starting = (struct starting){.vars = NULL};
+    *ret_starting = (struct starting){.gift.fd = -1};
     set_up_image(agent, task_id, ret_starting);
-    rc = set_input(agent, task_id, ret_starting->image.stdio) || set_output(agent, task_id, ret_starting->image.stdio);
+    rc = set_input(agent, task_id, ret_starting->image.stdio) ||
+         set_output(agent, task_id, ret_starting->image.stdio) ||
+         mu_agent_equip_mpi(agent, task_id, &ret_starting->gift);
+    ret_starting->image.keep[1] = ret_starting->gift.fd;
     if (rc) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
-    } else if (!(ret_starting->vars =
-                     mu_launch_env_task(&agent->envs[task->app], task_id, task->attempt, own_values(agent, task_id)))) {
+    } else if (!(ret_starting->vars = mu_launch_env_task(&agent->envs[task->app], task_id, task->attempt,
+                                                         own_values(agent, task_id), ret_starting->gift.vars))) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED;
         mu_agent_say("out of memory");
         rc = -1;
@@ -255,6 +262,9 @@ static int settle_task(struct mu_agent *agent, uint32_t task_id, struct starting
     }
     if (it->memory_error)
         say_memory(agent, task_id, it->memory_error);
+    task->verdict = 0;
+    free(task->words);
+    task->words = NULL;
     task->pid = it->begun.pid;
     task->pidfd = it->begun.pidfd;
     task->started = 1;
@@ -323,6 +333,7 @@ static int make_environments(struct mu_agent *agent)
         .grpc = agent->service ? agent->grpc_way : NULL,
         .tcpstore = agent->tcpstore ? agent->tcpstore_way : NULL,
         .recoverable = options->restart_tasks,
+        .serves_mpi = agent->pmi1 != NULL,
     };
 
     if (!mu_agent_set_part(agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
@@ -360,6 +371,25 @@ int mu_agent_start_tasks(struct mu_agent *agent)
     return 0;
 }
 
+void mu_agent_condemn(struct mu_agent *agent, uint32_t task_id, int code, const char *format, ...)
+{
+    struct mu_agent_task *task = &agent->tasks[task_id];
+    char words[400];
+    va_list args;
+
+    if (task->verdict || agent->phase != MU_AGENT_RUNNING) /* the first counts, and what comes of the end does not */
+        return;
+    va_start(args, format);
+    vsnprintf(words, sizeof words, format, args);
+    va_end(args);
+    code &= 0xff;
+    task->verdict = (code ? code : 1) << 8;
+    free(task->words);
+    task->words = strdup(words);
+    if (task->started && !task->ended)
+        kill(-task->pid, SIGKILL); /* not reaped: the group's number is its own */
+}
+
 static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t *info)
 {
     struct mu_agent_task *task = &agent->tasks[task_id];
@@ -369,6 +399,9 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     task->wait_status = info->si_code == CLD_EXITED ? (info->si_status & 0xff) << 8
                                                     : info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
     task->by_us = agent->phase != MU_AGENT_RUNNING;
+    mu_agent_judge_mpi(agent, task_id, task->wait_status);
+    if (task->verdict)
+        task->wait_status = task->verdict;
     if (mu_launch_code(task->wait_status) != 0 && mu_agent_task_again(agent, task_id))
         kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */
     else if (mu_agent_follows(agent))

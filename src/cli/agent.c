@@ -379,6 +379,7 @@ static const struct mu_cli_option agent_options[] = {
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks here"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
+    MU_CLI_MPI,
     MU_CLI_END,
 };
 

@@ -74,6 +74,7 @@ enum mu_cli_option_id {
     MU_OPT_MATRIX,
     MU_OPT_MEMFD,
     MU_OPT_METRICS,
+    MU_OPT_MPI,
     MU_OPT_NAMES,
     MU_OPT_NODES,
     MU_OPT_NODE_ID,

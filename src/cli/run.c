@@ -279,6 +279,17 @@ int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *optio
     return code ? code : take_trace(call, &options->trace_events);
 }
 
+static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
+{
+    static const char *const ways[] = {"auto", "pmi1", "port", "none", NULL};
+    const char *text = call->values[MU_OPT_MPI];
+    size_t index = MU_AGENT_MPI_AUTO;
+    int code = text ? mu_cli_choice(call, "--mpi", text, ways, &index) : 0;
+
+    *ret_mpi = (enum mu_agent_mpi)index;
+    return code;
+}
+
 static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     int code = mu_cli_take_segment(call, options);
@@ -289,6 +300,8 @@ static int take_options(struct mu_cli_call *call, struct mu_agent_options *optio
         code = take_stdin(call, options->num_tasks, &options->stdin_to);
     if (!code)
         code = take_restarts(call, options);
+    if (!code)
+        code = take_mpi(call, &options->mpi);
     return code ? code : take_output(call, options);
 }
 
@@ -377,6 +390,7 @@ static const struct mu_cli_option run_options[] = {
     {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
+    MU_CLI_MPI,
     {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
     {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
     {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},

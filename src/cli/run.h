@@ -92,6 +92,10 @@ void mu_cli_hosts_done(struct mu_cli_hosts *hosts);
         MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D",                                                         \
             "a task silent for D is in error (default 10s; with --grpc 100s)"                                          \
     }
+#define MU_CLI_MPI                                                                                                     \
+    {                                                                                                                  \
+        MU_OPT_MPI, 0, "mpi", "WHAT", "how MPI programs find each other: auto (default), pmi1, port, none"             \
+    }
 #define MU_CLI_METRICS                                                                                                 \
     {                                                                                                                  \
         MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"             \

@@ -4,8 +4,8 @@
  * The launcher's own environment is inherited, except the variables that muster sets (a launcher started inside another
  * job must not pass that job on). Besides muster's own these are what other launchers' programs read: torchrun's, Open
  * MPI's, SLURM's and JAX's names for the same numbers. Some are set only when nobody else has (an address to meet at).
- * Left out on purpose: PMI_* and PMIX_* without a server behind them, and whatever makes a program believe that
- * torchrun's or SLURM's own services are there (TORCHELASTIC_RUN_ID, SLURM_JOB_ID).
+ * PMI_* come with a server behind them, or not at all (agent/mpi.c). Left out on purpose: whatever makes a program
+ * believe that torchrun's or SLURM's own services are there (TORCHELASTIC_RUN_ID, SLURM_JOB_ID).
  *
  * Where the coordination service is served (job->grpc) JAX's variables name it, whatever else the launcher's own did,
  * and jax.distributed.initialize() needs no arguments: it takes the numbers of tasks from Open MPI's variables where
@@ -53,7 +53,8 @@ enum what {
     GRPC,
     AGENT_STORE, /* with TCPSTORE: what makes PyTorch believe that it need not make one */
     MPI,         /* with GRPC: what JAX knows a launcher by */
-    GPUS         /* only in job->own */
+    GPUS,        /* only in job->own */
+    MPI_OF_TASK  /* what mu_launch_env_task() is given for one task */
 };
 
 static const struct variable {
@@ -109,6 +110,14 @@ static const struct variable {
     {"JAX_COORDINATOR_BIND_ADDRESS", BINDING, 1},
     {"MUSTER_GRPC_ADDRESS", GRPC, 0},
     {"OMPI_MCA_orte_hnp_uri", MPI, 1},
+    {"PMI_FD", MPI_OF_TASK, 0},
+    {"PMI_PORT", MPI_OF_TASK, 0},
+    {"PMI_ID", MPI_OF_TASK, 0},
+    {"PMI_RANK", MPI_OF_TASK, 0},
+    {"PMI_SIZE", MPI_OF_TASK, 0},
+    {"PMI_SPAWNED", MPI_OF_TASK, 0},
+    {"FLUX_JOB_ID", MPI_OF_TASK, 0},
+    {"FLUX_PMI_LIBRARY_PATH", MPI_OF_TASK, 0},
 };
 #define NUM_VARIABLES (sizeof variables / sizeof variables[0])
 #define NUM_PER_TASK  14
@@ -255,6 +264,7 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case TASK:
     case LOCAL:
     case GPUS:
+    case MPI_OF_TASK:
     case ATTEMPT: break;
     }
     return rc < 0 ? NULL : text;
@@ -271,6 +281,12 @@ static int is_replaced(const struct mu_launch_job *job, const char *entry)
         if (strlen(*name) == len && memcmp(*name, entry, len) == 0)
             return 1;
     return 0;
+}
+
+/* What another launcher has said to its MPI programs, of which this one, and its tasks, would be taken for. */
+static int is_of_mpi(const struct variable *v, const char *entry)
+{
+    return v ? v->what == MPI_OF_TASK : strncmp(entry, "PMIX_", 5) == 0 || strncmp(entry, "HYDI_CONTROL_FD=", 16) == 0;
 }
 
 static int is_coordinator(const struct variable *v)
@@ -291,6 +307,7 @@ static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *j
         return 0;
     switch (v->what) {
     case RUN_ID: /* it is there */
+    case MPI_OF_TASK:
     case GPUS: return 0;
     case TOPOLOGY: return job->topology != NULL;
     case GRPC:
@@ -354,7 +371,10 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     for (char **list = base; *list; list++) {
         const struct variable *v = find(*list, name_len(*list));
 
-        if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
+        if (is_of_mpi(v, *list)) {
+            if (nested || (job && job->serves_mpi))
+                continue;
+        } else if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
             continue;
         if (v && job && is_served(v, job))
             continue;
@@ -382,15 +402,18 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     return 0;
 }
 
-char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own)
+char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own,
+                          char *const *more)
 {
-    size_t num_own = 0, size, room, n = env->count;
+    size_t num_own = 0, num_more = 0, size, room, n = env->count;
     char **vars, *text;
     const char *list = env->says_devices ? set_in(own ? own : env->own, ordinals, sizeof ordinals - 1) : NULL;
 
     while (env->own && env->own[num_own])
         num_own++;
-    size = (env->count + NUM_PER_TASK + num_own + 2) * sizeof *vars;
+    while (more && more[num_more])
+        num_more++;
+    size = (env->count + NUM_PER_TASK + num_own + num_more + 2) * sizeof *vars;
     room = sizeof devices + (list ? strlen(list) : 0);
     vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX + room);
     if (!vars)
@@ -406,6 +429,8 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
     }
     for (size_t i = 0; i < num_own; i++)
         vars[n++] = own ? own[i] : env->own[i];
+    for (size_t i = 0; i < num_more; i++)
+        vars[n++] = more[i];
     if (list) {
         snprintf(text, room, "%s=%s", devices, list + sizeof ordinals);
         vars[n++] = text;

@@ -97,6 +97,7 @@ struct mu_launch_job {
     char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
     char *const *own;           /* NAME=..., of which each task has its own value; NULL: none */
     const char *const *dropped; /* names that are not inherited; NULL: none */
+    int serves_mpi;             /* tasks get variables of MPI's launchers: none is inherited */
     struct mu_launch_whereabouts part;
 };
 
@@ -112,9 +113,10 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
 /*
  * The array for exec of task `task_id` (its local id counts from this host's first) at its attempt, from 0: one block,
  * to be freed before `env` is. `own`: the task's values for job->own, the same names in the same order, which live
- * as long; NULL: the job's. NULL: no memory.
+ * as long; NULL: the job's. `more`: what it has besides, which lives as long; NULL: nothing. NULL: no memory.
  */
-char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own);
+char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own,
+                          char *const *more);
 /* What muster sets in such an array, a line each. */
 void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out);
 void mu_launch_env_done(struct mu_launch_env *env);

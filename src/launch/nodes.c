@@ -223,6 +223,14 @@ static int find_by_rank(const struct found *found, const struct launcher *launch
     return 0;
 }
 
+/* A launcher inside a task of muster has that task's PMI-1 in its environment: it is no process of hydra's. */
+static int is_ours(char *const *env)
+{
+    const char *rank = value(env, "PMI_RANK"), *task = value(env, "MUSTER_TASK_ID");
+
+    return rank && task && strcmp(rank, task) == 0 && value(env, "MUSTER_RUN_ID") && !value(env, "HYDI_CONTROL_FD");
+}
+
 int mu_launch_node_find(char *const *env, const char *hosts_file, struct mu_launch_node *ret_node, char *ret_why,
                         size_t size)
 {
@@ -231,7 +239,9 @@ int mu_launch_node_find(char *const *env, const char *hosts_file, struct mu_laun
 
     *ret_node = (struct mu_launch_node){.agents = 1};
     for (size_t i = 0; i < NUM_LAUNCHERS && !it; i++)
-        if (value(env, launchers[i].known_by[0]) && (!launchers[i].known_by[1] || value(env, launchers[i].known_by[1])))
+        if (value(env, launchers[i].known_by[0]) &&
+            (!launchers[i].known_by[1] || value(env, launchers[i].known_by[1])) &&
+            !(launchers[i].leader == leader_of_hydra && is_ours(env)))
             it = &launchers[i];
     if (!it)
         return 0;

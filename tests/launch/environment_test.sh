@@ -63,8 +63,10 @@ check 0 run -n 2 --label sh -c 'set -- $(cat /proc/$$/stat); [ $5 = $$ ] && echo
 [ "$(grep -c leader "$OUT")" -eq 2 ] || fail "a task does not lead its process group"
 check 0 ls /proc/self/fd
 outside=$(sort -u "$OUT" | xargs)
-check 0 run -n 2 --label ls /proc/self/fd
+check 0 run -n 2 --mpi none --label ls /proc/self/fd
 [ "$(sed 's/.* //' "$OUT" | sort -u | xargs)" = "$outside" ] || fail "descriptors leak into the tasks"
+check 0 run -n 2 --label sh -c 'ls /proc/self/fd | grep -vx "$PMI_FD"'
+[ "$(sed 's/.* //' "$OUT" | sort -u | xargs)" = "$outside" ] || fail "more than the MPI programs' socket leaks into the tasks"
 
 # A segment that the address space has no room for leaves nothing behind.
 if [ "$VARIANT" = release ]; then

@@ -1,0 +1,116 @@
+#!/bin/bash
+# MPI programs as they are, of MPICH and Open MPI, with no option of ours: on one host and two, with an abort, a task that
+# leaves, an early end, restarts. Their compilers are the distribution's; the programs know nothing of muster.
+# timeout: 240
+. "$(dirname "$0")/../cli/common.sh"
+HERE=$(cd "$(dirname "$0")" && pwd)
+MARK=MUSTER_TEST_MARK=$$-$RANDOM
+export "${MARK?}"
+run() { timeout 60 "$MUSTER" run --job "$JOB" "$@"; }
+sorted_is() { [ "$(sort "$OUT")" = "$1" ] || fail "sorted, stdout is not: $1"; }
+clean()
+{
+    await "no process is left" none_with_mark "$MARK"
+    [ -z "$(compgen -G "$(segment_file "$JOB")*")" ] || fail "a segment is left"
+}
+
+# Two "hosts" are this machine. Open MPI's files of shared memory are called by host name, job and number on the host:
+# each host here needs a folder of its own for them, as it has its own /dev/shm elsewhere. And where its tasks are
+# killed it leaves them: so in $TMPDIR. It is spared looking for networks, which takes it most of a start's time.
+export OMPI_MCA_btl_vader_backing_directory=$TMPDIR OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self
+cat > "$TMPDIR/rsh" <<'EOS'
+#!/bin/sh
+host=$1; shift
+cd /
+eval "exec env PMI_RANK=77 $*" # what stands there of another launcher's must not be taken for ours
+EOS
+chmod +x "$TMPDIR/rsh"
+mkdir "$TMPDIR/here" "$TMPDIR/b"
+# Its own folder, by the host that it is on.
+cat > "$TMPDIR/apart" <<'EOS'
+#!/bin/sh
+case $MUSTER_NODE_ID in 0) dir=here ;; *) dir=b ;; esac
+OMPI_MCA_btl_vader_backing_directory=$TMPDIR/$dir exec "$@"
+EOS
+chmod +x "$TMPDIR/apart"
+export TMPDIR
+
+try_all()
+{
+    # The ring, and a sum of all.
+    for n in 2 4; do
+        check 0 run -n $n "$RING"
+        sorted_is "$(printf 'ring of %d: %d\nsum over %d: %d' $n $((100 + n * (n - 1) / 2)) $n $(((1 << n) - 1)))"
+        err_is_empty
+    done
+    check 0 run -n 1 "$RING"
+    sorted_is "sum over 1: 1"
+    check 0 run -n 2 --mpi port "$RING"
+    sorted_is "$(printf 'ring of 2: 101\nsum over 2: 3')"
+    check 0 run -n 2 sh -c '"$1"; exit $?' sh "$RING" # a shell has the socket, too
+    sorted_is "$(printf 'ring of 2: 101\nsum over 2: 3')"
+    check 0 run -n 1 "$RING" appnum : -n 1 "$RING" appnum
+    out_has '^rank 0 is of command 0$'
+    out_has '^rank 1 is of command 1$'
+    clean
+
+    # What goes wrong: its status, and who.
+    check 7 run -n 4 "$RING" abort
+    err_has '^muster run: task 1 (pid [0-9]*) called MPI_Abort with status 7; ending the other 3 tasks$'
+    check 1 run -n 2 "$RING" leave
+    err_has '^muster run: task 1 (pid [0-9]*) exited with status 0 between MPI_Init and MPI_Finalize; ending the other 1 task$'
+    check 0 run -n 2 "$RING" never
+    check 1 run -n 2 sh -c '[ $RANK = 0 ] && exec "$1"; exit 0' sh "$RING"
+    err_has '^muster run: task 0 (pid [0-9]*) waited in vain in MPI: task 1 has ended, or left MPI'
+    clean
+
+    # Again, with keys of its own: the first attempt is aborted.
+    check 0 run -n 2 --restarts 1 --restart-delay 0s sh -c '[ $MUSTER_ATTEMPT = 0 ] && exec "$1" abort; exec "$1"' sh "$RING"
+    sorted_is "$(printf 'ring of 2: 101\nsum over 2: 3')"
+    err_has 'starting the job again'
+    clean
+
+    # Two hosts.
+    check 0 run --rsh "$TMPDIR/rsh" --hosts localhost:2,b:2 "$TMPDIR/apart" "$RING"
+    sorted_is "$(printf 'ring of 4: 106\nsum over 4: 15')"
+    check 0 run --rsh "$TMPDIR/rsh" --hosts localhost:1,b:1 "$TMPDIR/apart" "$RING"
+    sorted_is "$(printf 'ring of 2: 101\nsum over 2: 3')"
+    check 7 run --rsh "$TMPDIR/rsh" --hosts localhost:1,b:2 "$TMPDIR/apart" "$RING" abort
+    err_has '^muster run: task 1 (host b, pid [0-9]*) called MPI_Abort with status 7; ending the other 2 tasks$'
+    check 1 run --rsh "$TMPDIR/rsh" --hosts localhost:1,b:1 sh -c '[ $RANK = 0 ] && exec "$1"; exit 0' sh "$RING"
+    err_has '^muster run: task 0 (host .*, pid [0-9]*) waited in vain in MPI: task 1 has ended'
+    check 1 run --rsh "$TMPDIR/rsh" --hosts localhost:1,b:2 sh -c '[ $RANK != 1 ] && exec "$1"; exit 0' sh "$RING"
+    err_has '^muster run: task [02] (host .*, pid [0-9]*) waited in vain in MPI: task 1 has ended'
+    clean
+}
+
+# What a task is given, and what it is not.
+check 0 run -n 2 --label env PMIX_NAMESPACE=x env
+for i in 0 1; do
+    for line in PMI_RANK=$i PMI_SIZE=2 "FLUX_PMI_LIBRARY_PATH=$(dirname "$MUSTER")/libpmi.so.0"; do
+        grep -qxF "[$i] $line" "$OUT" || fail "task $i lacks $line"
+    done
+done
+PMIX_NAMESPACE=x PMI_PORT=y check 0 run -n 1 env
+grep -E '^(PMIX_NAMESPACE|PMI_PORT)=' "$OUT" && fail "another launcher's variables come through"
+check 0 run -n 2 --mpi none env
+grep -E '^(PMI_|FLUX_)' "$OUT" && fail "--mpi none says something of MPI"
+check 0 run -n 1 "$MUSTER" run --mpi none env # nor are those of the job that a launcher is a task of
+grep -E '^(PMI_|FLUX_)' "$OUT" && fail "a launcher's own variables come through"
+check 2 run --mpi pmi3 true
+(ulimit -n 150; check 0 run -n 40 true; err_is_empty; check 125 run -n 40 --mpi pmi1 true; err_has 'open files') || exit 1
+
+tried=0
+for compiler in mpicc.mpich mpicc.openmpi; do
+    if ! command -v $compiler > /dev/null; then
+        echo "$compiler is not installed: not tried"
+        continue
+    fi
+    RING=$TMPDIR/ring.$compiler
+    # As any user would, without what this build gives to compilers.
+    env -u CFLAGS -u LDFLAGS $compiler -o "$RING" "$HERE/programs/mpi_ring.c" || fail "$compiler does not compile"
+    try_all
+    tried=1
+done
+[ $tried = 1 ] || skip "neither MPICH nor Open MPI is installed: what their programs do under muster run is not tried"
+exit 0
