@@ -406,4 +406,5 @@ const char *mu_tcpstore_address(const struct mu_tcpstore *store)
 void mu_tcpstore_stats(const struct mu_tcpstore *store, struct mu_tcpstore_stats *ret_stats)
 {
     *ret_stats = store->stats;
+    ret_stats->held = store->held;
 }

@@ -41,6 +41,7 @@ struct mu_tcpstore_stats {
     uint64_t accepted, refused;    /* since the start */
     uint64_t calls[MU_TCPSTORE_CALLS];
     uint64_t bytes_in, bytes_out;
+    uint64_t held; /* bytes of memory, for requests that are not whole, answers that are not taken, and waits */
 };
 void mu_tcpstore_stats(const struct mu_tcpstore *store, struct mu_tcpstore_stats *ret_stats);
 

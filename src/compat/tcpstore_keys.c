@@ -172,23 +172,38 @@ static size_t write_key(const struct muster_kv_entry *entry, uint8_t *to)
     return 8 + len;
 }
 
+/* On a host that is not the leader's the desk has entries, elsewhere what was written of them. */
+static size_t write_entries(const struct mu_ask *ask, uint8_t *to)
+{
+    size_t len = 0;
+
+    for (size_t i = 0; i < ask->num_entries; i++)
+        len += write_key(&ask->entries[i], to ? to + len : NULL);
+    return len;
+}
+
 static void has_listed(struct mu_ts_conn *conn)
 {
-    const uint8_t *list = conn->ask.value;
-    size_t len = conn->ask.len;
-    int64_t count = 0;
+    const struct mu_ask *ask = &conn->ask;
     uint8_t *to;
+    size_t len;
+    int64_t count = 0;
 
-    if (conn->ask.status) {
+    if (ask->status) {
         mu_ts_refused(conn);
         return;
     }
-    for (size_t at = 0; at < len; at += 8 + mu_ts_u64(list + at))
+    len = ask->entries ? write_entries(ask, NULL) : ask->len;
+    to = mu_ts_out(conn, 8 + len);
+    if (!to)
+        return;
+    if (ask->entries)
+        write_entries(ask, to + 8);
+    else if (len)
+        memcpy(to + 8, ask->value, len);
+    for (size_t at = 0; at < len; at += 8 + (size_t)mu_ts_u64(to + 8 + at))
         count++;
-    mu_ts_out_i64(conn, count);
-    to = len ? mu_ts_out(conn, len) : NULL;
-    if (to)
-        memcpy(to, list, len);
+    mu_ts_put_u64(to, (uint64_t)count);
     mu_ts_cost(conn, len);
     mu_ts_finish(conn);
 }

@@ -196,6 +196,8 @@ struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
     ask->line = NULL;
     ask->value = NULL;
     ask->len = 0;
+    ask->entries = NULL;
+    ask->num_entries = 0;
     ask->counter = ask->version = 0;
     ask->parked = NULL;
     conn->take = take;

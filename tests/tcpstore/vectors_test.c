@@ -96,10 +96,10 @@ static void say_piece(struct client *c, const uint8_t *bytes, size_t len)
 
 static void each_in_pieces(const struct vector *vectors, size_t count, size_t first)
 {
-    struct client *c;
+    struct client *c = client_new();
 
-    wire_open();
-    c = client_new();
+    assert_answer(do_delete(0, "tcpstore"), MUSTER_OK); /* what was said before */
+    assert_answer(do_delete(0, "tcpstore-barrier"), MUSTER_OK);
     for (size_t i = 0; i < count; i++) {
         uint8_t bytes[256];
         size_t len = from_hex(vectors[i].request, bytes), cut = first < len ? first : len;
@@ -110,24 +110,28 @@ static void each_in_pieces(const struct vector *vectors, size_t count, size_t fi
         answer_is(c, &vectors[i]);
     }
     hear_nothing(c);
-    wire_close();
+    client_close(c);
 }
 
 static void each_at_once(void **state)
 {
     (void)state;
+    wire_open();
     each_in_pieces(of_b, sizeof of_b / sizeof of_b[0], 256);
     each_in_pieces(of_a, sizeof of_a / sizeof of_a[0], 256);
+    wire_close();
 }
 
 /* The longest has 51 bytes. */
 static void each_cut_in_two_at_every_place(void **state)
 {
     (void)state;
+    wire_open();
     for (size_t cut = 1; cut < 51; cut++) {
         each_in_pieces(of_b, sizeof of_b / sizeof of_b[0], cut);
         each_in_pieces(of_a, sizeof of_a / sizeof of_a[0], cut);
     }
+    wire_close();
 }
 
 static void each_byte_by_byte(void **state)

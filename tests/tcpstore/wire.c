@@ -258,20 +258,20 @@ struct hearing {
 static bool has_heard(void *arg)
 {
     struct hearing *h = arg;
-    ssize_t n;
 
-    if (h->len == 0)
-        return true;
-    n = recv(h->c->fd, h->bytes, h->len, MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return false;
-    if (n <= 0) {
-        h->ended = true;
-        return true;
+    while (h->len > 0) {
+        ssize_t n = recv(h->c->fd, h->bytes, h->len, MSG_DONTWAIT);
+
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return false;
+        if (n <= 0) {
+            h->ended = true;
+            return true;
+        }
+        h->bytes += n;
+        h->len -= (size_t)n;
     }
-    h->bytes += n;
-    h->len -= (size_t)n;
-    return h->len == 0;
+    return true;
 }
 
 void hear_bytes(struct client *c, void *bytes, size_t len)

@@ -1,0 +1,392 @@
+/*
+ * tests/tcpstore/waits_test.c: WAIT, CANCEL_WAIT and BARRIER: what wakes whom, and what does not.
+ */
+#include "wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void everything_that_makes_a_key_wakes(void **state)
+{
+    struct client *c, *w;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    say(w, WAIT, "8s", INT64_C(1), "/set");
+    say(c, SET, "ss", "/set", "v");
+    hear(w, "1", 0u);
+    say(w, WAIT, "8s", INT64_C(1), "/add");
+    say(c, ADD, "s8", "/add", INT64_C(1));
+    hear(w, "1", 0u);
+    say(w, WAIT, "8s", INT64_C(1), "/append");
+    say(c, APPEND, "ss", "/append", "v");
+    hear(w, "1", 0u);
+    say(w, WAIT, "8ss", INT64_C(2), "/multi1", "/multi2");
+    say(c, MULTI_SET, "8ssss", INT64_C(2), "/multi2", "v", "/multi1", "v");
+    hear(w, "1", 0u);
+    say(w, WAIT, "8s", INT64_C(1), "/compare");
+    say(c, COMPARE_SET, "sss", "/compare", "", "v");
+    hear(w, "1", 0u);
+    say(w, WAIT, "8s", INT64_C(1), "/push");
+    say(c, PUSH, "ss", "/push", "v");
+    hear(w, "1", 0u);
+    wire_close();
+}
+
+/* What is answered with the expected value makes no key. */
+static void a_comparison_that_fails_wakes_nobody(void **state)
+{
+    struct client *c, *w;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    say(w, WAIT, "8s", INT64_C(1), "/k");
+    say(c, COMPARE_SET, "sss", "/k", "expected", "v");
+    hear(c, "s", "expected");
+    hear_nothing(w);
+    wire_close();
+}
+
+static void a_key_that_came_and_went_has_come(void **state)
+{
+    struct client *c, *w;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    say(w, WAIT, "8ss", INT64_C(2), "/d1", "/d2");
+    say(c, SET, "ss", "/d1", "v");
+    say(c, DELETE, "s", "/d1");
+    hear(c, "8", INT64_C(1));
+    hear_nothing(w);
+    say(c, SET, "ss", "/d2", "v");
+    hear(w, "1", 0u);
+    wire_close();
+}
+
+static void a_key_may_be_named_twice(void **state)
+{
+    struct client *c, *w;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    say(w, WAIT, "8sss", INT64_C(3), "/k", "/there", "/k");
+    say(c, SET, "ss", "/there", "v");
+    hear_nothing(w);
+    say(c, SET, "ss", "/k", "v");
+    hear(w, "1", 0u);
+    hear_nothing(w);
+    wire_close();
+}
+
+static void who_waits_is_served_on(void **state)
+{
+    struct client *c;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    say(c, WAIT, "8s", INT64_C(1), "/k");
+    say(c, NUM, "");
+    say(c, SET, "ss", "/other", "v");
+    say(c, GET, "s", "/other");
+    hear(c, "8s", INT64_C(0), "v");
+    say(c, SET, "ss", "/k", "by itself");
+    hear(c, "1", 0u);
+    wire_close();
+}
+
+static void a_wait_that_is_cancelled_is_answered_once(void **state)
+{
+    struct client *c, *other;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    other = client_of('B');
+    say(c, WAIT, "8s", INT64_C(1), "/k");
+    say(c, CANCEL, "");
+    hear(c, "1", 1u);
+    assert_int_equal(wire_stats().waiting, 0);
+    say(other, SET, "ss", "/k", "v");
+    hear_nothing(c);
+    say(c, CANCEL, ""); /* nothing to be cancelled: answered all the same */
+    hear(c, "1", 1u);
+    say(c, WAIT, "8s", INT64_C(1), "/k");
+    hear(c, "1", 0u);
+    say(c, CANCEL, ""); /* too late: both are answered */
+    hear(c, "1", 1u);
+    say(c, WAIT, "8ss", INT64_C(2), "/k", "/l");
+    say(c, CANCEL, "");
+    say(c, SET, "ss", "/l", "the same client sets it then");
+    say(c, GET, "s", "/l");
+    hear(c, "1s", 1u, "the same client sets it then");
+    wire_close();
+}
+
+/* PyTorch 1.13 gives up without a word; what is answered late would be taken for the next answer. */
+static void in_dialect_a_the_next_request_gives_the_wait_up(void **state)
+{
+    struct client *a, *b;
+
+    (void)state;
+    wire_open();
+    a = client_of('A');
+    b = client_of('A');
+    say(a, ADD, "s8", "/n", INT64_C(1));
+    hear(a, "8", INT64_C(1));
+    say(a, WAIT, "8s", INT64_C(1), "/late");
+    wire_until_waiting(1);
+    say(a, ADD, "s8", "/n", INT64_C(1));
+    hear(a, "8", INT64_C(2));
+    say(b, SET, "ss", "/late", "v");
+    hear_nothing(a);
+    say(a, ADD, "s8", "/n", INT64_C(1));
+    hear(a, "8", INT64_C(3));
+    wire_close();
+}
+
+/* Not only a whole one: its first byte does. */
+static void in_dialect_a_half_a_request_gives_the_wait_up(void **state)
+{
+    struct client *a, *b;
+
+    (void)state;
+    wire_open();
+    a = client_of('A');
+    b = client_of('A');
+    say(a, WAIT, "8s", INT64_C(1), "/late");
+    wire_until_waiting(1);
+    say_bytes(a, "\x02", 1);
+    wire_until_waiting(0);
+    say(b, SET, "ss", "/late", "v");
+    hear_nothing(a);
+    say_bytes(a, "\x05\x00\x00\x00\x00\x00\x00\x00/late", 13);
+    hear(a, "s", "v");
+    wire_close();
+}
+
+static void in_dialect_a_the_second_connection_says_nothing(void **state)
+{
+    struct client *idle, *a;
+
+    (void)state;
+    wire_open();
+    a = client_of('A');
+    idle = client_of('A');
+    say(a, SET, "ss", "/k", "v");
+    say(a, GET, "s", "/k");
+    hear(a, "s", "v");
+    hear_nothing(idle);
+    wire_close();
+}
+
+static void who_goes_takes_its_waits_along_and_leaves_its_keys(void **state)
+{
+    struct client *c, *w;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    say(w, SET, "ss", "/mine", "v");
+    say(w, WAIT, "8s", INT64_C(1), "/k");
+    wire_until_waiting(1);
+    client_close(w);
+    wire_until_waiting(0);
+    say(c, SET, "ss", "/k", "v");
+    say(c, GET, "s", "/mine");
+    hear(c, "s", "v");
+    wire_close();
+}
+
+static void a_push_wakes_one(void **state)
+{
+    struct client *c, *w[3];
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    for (int i = 0; i < 3; i++) {
+        w[i] = client_of('B');
+        say(w[i], WAIT, "8s", INT64_C(1), "/q");
+        wire_until_waiting((uint32_t)i + 1);
+        for (int k = 0; k < 3; k++)
+            hear_nothing(w[i]); /* the leader has been asked for the queue's tail, and for the item */
+    }
+    for (int i = 0; i < 3; i++) {
+        char item[24];
+
+        snprintf(item, sizeof item, "%d", i);
+        say(c, PUSH, "ss", "/q", item);
+        hear(w[i], "1", 0u);
+        for (int k = i + 1; k < 3; k++)
+            hear_nothing(w[k]);
+        say(w[i], POP, "s", "/q");
+        hear(w[i], "8s", INT64_C(1), item);
+    }
+    wire_close();
+}
+
+/* Two clients play with two queues, as clone()d stores do. */
+static void queues_play_ping_pong(void **state)
+{
+    struct client *a, *b;
+    char item[24];
+
+    (void)state;
+    wire_open();
+    a = client_of('B');
+    b = client_of('B');
+    for (int i = 0; i < 50; i++) {
+        snprintf(item, sizeof item, "ball %d", i);
+        say(b, WAIT, "8s", INT64_C(1), "/ping");
+        say(a, PUSH, "ss", "/ping", item);
+        hear(b, "1", 0u);
+        say(b, POP, "s", "/ping");
+        hear(b, "8s", INT64_C(1), item);
+        say(a, WAIT, "8s", INT64_C(1), "/pong");
+        say(b, PUSH, "ss", "/pong", item);
+        hear(a, "1", 0u);
+        say(a, POP, "s", "/pong");
+        hear(a, "8s", INT64_C(1), item);
+    }
+    wire_close();
+}
+
+static void a_barrier_lets_all_pass_when_the_last_has_come(void **state)
+{
+    struct client *c[4];
+
+    (void)state;
+    wire_open();
+    for (int i = 0; i < 4; i++)
+        c[i] = client_of('B');
+    for (int i = 0; i < 3; i++) {
+        say(c[i], BARRIER, "s8", "/bar", INT64_C(4));
+        wire_until_waiting((uint32_t)i + 1);
+    }
+    hear_nothing(c[0]);
+    say(c[3], BARRIER, "s8", "/bar", INT64_C(4));
+    for (int i = 0; i < 4; i++)
+        hear(c[i], "1", 0u);
+    say(c[1], BARRIER, "s8", "/bar", INT64_C(4)); /* it is not reset */
+    say(c[1], GET, "s", "/bar");
+    hear(c[1], "1s", 0u, "5");
+    say(c[1], NUM, "");
+    hear(c[1], "8", INT64_C(1));
+    wire_close();
+}
+
+static void a_barrier_whose_key_was_deleted_begins_anew(void **state)
+{
+    struct client *a, *b;
+
+    (void)state;
+    wire_open();
+    a = client_of('B');
+    b = client_of('B');
+    for (int i = 0; i < 3; i++) {
+        say(a, BARRIER, "s8", "/bar", INT64_C(2));
+        wire_until_waiting(1);
+        hear_nothing(a);
+        say(b, BARRIER, "s8", "/bar", INT64_C(2));
+        hear(a, "1", 0u);
+        say(b, DELETE, "s", "/bar");
+        hear(b, "18", 0u, INT64_C(1));
+    }
+    say(a, BARRIER, "s8", "/bar", INT64_C(2));
+    wire_until_waiting(1);
+    say(a, CANCEL, "");
+    hear(a, "1", 1u);
+    say(b, BARRIER, "s8", "/bar", INT64_C(2)); /* who has given up had come, all the same */
+    hear(b, "1", 0u);
+    hear_nothing(a);
+    wire_close();
+}
+
+/* All of them, by one SET. */
+static void hundreds_are_woken_by_one(void **state)
+{
+    enum { N = 400 };
+    static struct client *w[N];
+
+    (void)state;
+    wire_open();
+    for (int i = 0; i < N; i++) {
+        w[i] = client_of(i % 2 ? 'A' : 'B');
+        say(w[i], WAIT, "8s", INT64_C(1), "/go");
+    }
+    wire_until_waiting(N);
+    say(client_of('B'), SET, "ss", "/go", "v");
+    for (int i = 0; i < N; i++)
+        hear(w[i], "1", 0u);
+    assert_int_equal(wire_stats().waiting, 0);
+    wire_close();
+}
+
+static void a_wait_for_thousands_of_keys(void **state)
+{
+    enum { N = 2000 };
+    static uint8_t bytes[N * 32];
+    struct client *c, *w;
+    size_t len;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    len = spell('B', bytes, sizeof bytes, WAIT, "8", (int64_t)N);
+    for (int i = 0; i < N; i++) {
+        char key[24];
+
+        mu_ts_put_u64(bytes + len, (uint64_t)snprintf(key, sizeof key, "/%07d", i));
+        memcpy(bytes + len + 8, key, 8);
+        len += 16;
+    }
+    say_bytes(w, bytes, len);
+    for (int i = 0; i < N; i++) {
+        char key[24];
+
+        snprintf(key, sizeof key, "/%07d", i);
+        if (i == N - 1)
+            hear_nothing(w);
+        say(c, SET, "ss", key, "v");
+    }
+    hear(w, "1", 0u);
+    bytes[0] = CHECK;
+    say_bytes(w, bytes, len);
+    hear(w, "1", 0u);
+    wire_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WIRE_CASE(everything_that_makes_a_key_wakes),
+        WIRE_CASE(a_comparison_that_fails_wakes_nobody),
+        WIRE_CASE(a_key_that_came_and_went_has_come),
+        WIRE_CASE(a_key_may_be_named_twice),
+        WIRE_CASE(who_waits_is_served_on),
+        WIRE_CASE(a_wait_that_is_cancelled_is_answered_once),
+        WIRE_CASE(in_dialect_a_the_next_request_gives_the_wait_up),
+        WIRE_CASE(in_dialect_a_half_a_request_gives_the_wait_up),
+        WIRE_CASE(in_dialect_a_the_second_connection_says_nothing),
+        WIRE_CASE(who_goes_takes_its_waits_along_and_leaves_its_keys),
+        WIRE_CASE(a_push_wakes_one),
+        WIRE_CASE(queues_play_ping_pong),
+        WIRE_CASE(a_barrier_lets_all_pass_when_the_last_has_come),
+        WIRE_CASE(a_barrier_whose_key_was_deleted_begins_anew),
+        WIRE_CASE(hundreds_are_woken_by_one),
+        WIRE_CASE(a_wait_for_thousands_of_keys),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
