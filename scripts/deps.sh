@@ -40,6 +40,7 @@ check  munge               Slurm's daemons trust each other by it
 check  iproute2            makes the hosts that the bridge is tested on: ip, ss
 check  openssh-client      the ssh that jobs of several hosts are started by
 check  openssh-server      the sshd that they are started through
+check  libpmix2            programs of PMIx are served through it, and the tests' own speak it
 bench  mpich               barrier of MPICH, to compare with
 bench  libmpich-dev        compiles the MPICH side
 bench  openmpi-bin         barrier of Open MPI, to compare with

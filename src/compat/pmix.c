@@ -1,0 +1,476 @@
+/*
+ * compat/pmix.c: libpmix's server, and the registration of a job with it.
+ *
+ * libpmix is set up in an environment without the variables of PMIx and of hwloc's plugins: the launcher may itself be
+ * a client of another's PMIx, and it looks at the machine with hwloc, whose plugins start vendors' runtimes (and a
+ * process that has started CUDA may not fork). It keeps its thread until the server is closed, however many attempts
+ * there are.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "compat/pmix_private.h"
+
+#define INFOS_MAX  24
+#define PATIENCE_S 2 /* with libpmix, which has nothing to wait for */
+
+struct mu_pmix *mu_pmix_serving;
+
+/* ---- lists of facts ---------------------------------------------------------------------------------------------- */
+
+struct facts {
+    const struct mu_pmix_library *library;
+    struct mu_pmix_info *infos;
+    size_t count, room;
+    mu_pmix_status status; /* the first that was not good */
+};
+
+static struct facts new_facts(const struct mu_pmix *pmix, size_t room)
+{
+    struct facts facts = {.library = &pmix->library, .infos = calloc(room, sizeof *facts.infos), .room = room};
+
+    if (!facts.infos)
+        facts.status = MU_PMIX_ERR_NOMEM;
+    return facts;
+}
+
+static void add(struct facts *facts, const char *key, const void *data, uint16_t type)
+{
+    if (facts->status == MU_PMIX_SUCCESS && facts->count == facts->room)
+        facts->status = MU_PMIX_ERR_BAD_PARAM;
+    if (facts->status == MU_PMIX_SUCCESS)
+        facts->status = facts->library->PMIx_Info_load(&facts->infos[facts->count++], key, data, type);
+}
+
+static void add_u32(struct facts *facts, const char *key, uint32_t value)
+{
+    add(facts, key, &value, MU_PMIX_UINT32);
+}
+
+static void add_u16(struct facts *facts, const char *key, uint32_t value)
+{
+    uint16_t small = (uint16_t)value;
+
+    add(facts, key, &small, MU_PMIX_UINT16);
+}
+
+static void add_rank(struct facts *facts, const char *key, uint32_t value)
+{
+    add(facts, key, &value, MU_PMIX_PROC_RANK);
+}
+
+static void free_facts(struct facts *facts)
+{
+    for (size_t i = 0; i < facts->count; i++)
+        facts->library->PMIx_Value_destruct(&facts->infos[i].value);
+    free(facts->infos);
+}
+
+/* ---- the server -------------------------------------------------------------------------------------------------- */
+
+/* The environment in which libpmix starts; the strings are those of the real one. Kept: it may hold on to it. */
+static char **bare_environment(void)
+{
+    static char no_plugins[] = "HWLOC_PLUGINS_PATH=/dev/null";
+    static char **copy;
+    size_t count = 0, n = 0;
+
+    while (environ && environ[count])
+        count++;
+    free(copy); /* of a server that has ended */
+    copy = calloc(count + 2, sizeof *copy);
+    if (!copy)
+        return NULL;
+    copy[n++] = no_plugins; /* the first of a name is found */
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], "PMIX_", 5) != 0 || strncmp(environ[i], "PMIX_MCA_", 9) == 0)
+            copy[n++] = environ[i];
+    return copy;
+}
+
+static mu_pmix_status start(struct mu_pmix *pmix)
+{
+    struct facts facts = new_facts(pmix, INFOS_MAX);
+    char **bare = bare_environment(), **real = environ;
+    mu_pmix_status status;
+
+    add(&facts, MU_PMIX_SERVER_TMPDIR, pmix->directory, MU_PMIX_STRING);
+    add(&facts, MU_PMIX_SYSTEM_TMPDIR, pmix->directory, MU_PMIX_STRING);
+    add(&facts, MU_PMIX_HOSTNAME, pmix->options.host_name, MU_PMIX_STRING);
+    status = bare ? facts.status : MU_PMIX_ERR_NOMEM;
+    if (status == MU_PMIX_SUCCESS) {
+        environ = bare; /* not setenv(): others hold pointers into it, and tasks inherit it */
+        status = pmix->library.PMIx_server_init(&mu_pmix_module, facts.infos, facts.count);
+        environ = real;
+    }
+    free_facts(&facts);
+    return status;
+}
+
+static void closed(uv_handle_t *handle)
+{
+    struct mu_pmix *pmix = handle->data;
+
+    pmix->handles--;
+}
+
+static void close_handles(struct mu_pmix *pmix)
+{
+    uv_close((uv_handle_t *)&pmix->async, closed);
+    uv_close((uv_handle_t *)&pmix->timer, closed);
+    while (pmix->handles > 0)
+        uv_run(pmix->options.loop, UV_RUN_NOWAIT);
+}
+
+static int open_handles(struct mu_pmix *pmix)
+{
+    int error = uv_async_init(pmix->options.loop, &pmix->async, mu_pmix_take_calls);
+
+    if (error)
+        return error;
+    uv_timer_init(pmix->options.loop, &pmix->timer);
+    pmix->async.data = pmix->timer.data = pmix;
+    pmix->handles = 2;
+    return 0;
+}
+
+enum muster_status mu_pmix_open(const struct mu_pmix_options *options, struct mu_pmix **ret_pmix)
+{
+    struct mu_pmix *pmix = calloc(1, sizeof *pmix);
+    char why[400];
+    mu_pmix_status status;
+    int error;
+
+    if (!pmix)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "out of memory");
+    if (mu_pmix_library_open(options->library, &pmix->library, why, sizeof why)) {
+        free(pmix);
+        return mu_fail(MUSTER_UNIMPLEMENTED, "%s", why);
+    }
+    pmix->options = *options;
+    snprintf(pmix->directory, sizeof pmix->directory, "%s", options->directory);
+    pthread_mutex_init(&pmix->lock, NULL);
+    pthread_cond_init(&pmix->has_settled, NULL);
+    error = open_handles(pmix);
+    if (error) {
+        free(pmix);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot set up: %s", uv_strerror(error));
+    }
+    mu_pmix_serving = pmix;
+    status = start(pmix);
+    if (status == MU_PMIX_SUCCESS) {
+        *ret_pmix = pmix;
+        return MUSTER_OK;
+    }
+    snprintf(why, sizeof why, "%s", pmix->library.PMIx_Error_string(status));
+    mu_pmix_serving = NULL;
+    close_handles(pmix);
+    free(pmix);
+    return mu_fail(MUSTER_INTERNAL, "libpmix's server does not start: %s", why);
+}
+
+/* ---- a job ------------------------------------------------------------------------------------------------------- */
+
+uint32_t mu_pmix_host_of(const struct mu_pmix *pmix, uint32_t task)
+{
+    uint32_t host = 0;
+
+    while (host + 1 < pmix->num_hosts && task >= pmix->host_tasks[host])
+        task -= pmix->host_tasks[host++];
+    return host;
+}
+
+struct mu_pmix_proc mu_pmix_proc_of(const struct mu_pmix *pmix, uint32_t task)
+{
+    struct mu_pmix_proc proc = {.rank = task};
+
+    memcpy(proc.nspace, pmix->nspace, sizeof proc.nspace);
+    return proc;
+}
+
+static void list_ranks(struct mu_pack *text, uint32_t first, uint32_t count)
+{
+    char number[16];
+
+    for (uint32_t i = 0; i < count; i++)
+        mu_pack_raw(text, number, (size_t)snprintf(number, sizeof number, "%s%u", i ? "," : "", first + i));
+}
+
+/* Where tasks run: "a,b" and "0,1;2,3", each made shorter by libpmix. */
+static void add_maps(struct facts *facts, const struct mu_pmix_job *job)
+{
+    struct mu_pack names = {.bytes = NULL}, ranks = {.bytes = NULL};
+    char *short_names = NULL, *short_ranks = NULL;
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < job->num_hosts; first += job->host_tasks[i++]) {
+        if (job->host_tasks[i] == 0)
+            continue;
+        if (names.len)
+            mu_pack_raw(&names, ",", 1), mu_pack_raw(&ranks, ";", 1);
+        mu_pack_raw(&names, job->host_names[i], strlen(job->host_names[i]));
+        list_ranks(&ranks, first, job->host_tasks[i]);
+    }
+    mu_pack_u8(&names, 0);
+    mu_pack_u8(&ranks, 0);
+    if (names.failed || ranks.failed)
+        facts->status = MU_PMIX_ERR_NOMEM;
+    if (facts->status == MU_PMIX_SUCCESS)
+        facts->status = facts->library->PMIx_generate_regex((char *)names.bytes, &short_names);
+    if (facts->status == MU_PMIX_SUCCESS)
+        facts->status = facts->library->PMIx_generate_ppn((char *)ranks.bytes, &short_ranks);
+    if (facts->status == MU_PMIX_SUCCESS) {
+        add(facts, MU_PMIX_NODE_MAP, short_names, MU_PMIX_REGEX);
+        add(facts, MU_PMIX_PROC_MAP, short_ranks, MU_PMIX_REGEX);
+    }
+    free(short_names);
+    free(short_ranks);
+    mu_pack_done(&names);
+    mu_pack_done(&ranks);
+}
+
+static void add_task(struct facts *facts, const struct mu_pmix *pmix, const struct mu_pmix_job *job, uint32_t task,
+                     uint32_t host, uint32_t first)
+{
+    struct facts about = new_facts(pmix, 8);
+    struct mu_pmix_array array = {.type = MU_PMIX_INFO};
+    uint32_t app = job->apps ? job->apps[task] : 0, in_app = 0;
+
+    for (uint32_t i = task; job->apps && i > 0 && job->apps[i - 1] == app; i--)
+        in_app++;
+    add_rank(&about, MU_PMIX_RANK, task);
+    add_u32(&about, MU_PMIX_APPNUM, app);
+    add_rank(&about, MU_PMIX_GLOBAL_RANK, task);
+    add_rank(&about, MU_PMIX_APP_RANK, job->apps ? in_app : task);
+    add_u16(&about, MU_PMIX_LOCAL_RANK, task - first);
+    add_u16(&about, MU_PMIX_NODE_RANK, task - first);
+    add_u32(&about, MU_PMIX_NODEID, host);
+    add(&about, MU_PMIX_HOSTNAME, job->host_names[host], MU_PMIX_STRING);
+    array.size = about.count;
+    array.array = about.infos;
+    if (about.status != MU_PMIX_SUCCESS)
+        facts->status = about.status;
+    add(facts, MU_PMIX_PROC_INFO_ARRAY, &array, MU_PMIX_DATA_ARRAY);
+    free_facts(&about);
+}
+
+static struct facts job_facts(struct mu_pmix *pmix, const struct mu_pmix_job *job)
+{
+    struct facts facts = new_facts(pmix, INFOS_MAX + job->num_tasks);
+    struct mu_pack peers = {.bytes = NULL};
+    bool yes = true;
+    uint32_t task = 0, nodes = 0;
+
+    for (uint32_t i = 0; i < job->num_hosts; i++)
+        nodes += job->host_tasks[i] > 0;
+    list_ranks(&peers, pmix->first_task, pmix->local_tasks);
+    mu_pack_u8(&peers, 0);
+    if (peers.failed)
+        facts.status = MU_PMIX_ERR_NOMEM;
+    add(&facts, MU_PMIX_JOBID, pmix->nspace, MU_PMIX_STRING);
+    add(&facts, MU_PMIX_TMPDIR, pmix->directory, MU_PMIX_STRING);
+    add(&facts, MU_PMIX_NSDIR, pmix->directory, MU_PMIX_STRING);
+    add(&facts, MU_PMIX_TDIR_RMCLEAN, &yes, MU_PMIX_BOOL);
+    add_u32(&facts, MU_PMIX_NUM_NODES, nodes);
+    add_u32(&facts, MU_PMIX_UNIV_SIZE, job->num_tasks);
+    add_u32(&facts, MU_PMIX_JOB_SIZE, job->num_tasks);
+    add_u32(&facts, MU_PMIX_MAX_PROCS, job->num_tasks);
+    add_u32(&facts, MU_PMIX_JOB_NUM_APPS, job->num_apps);
+    add_u32(&facts, MU_PMIX_LOCAL_SIZE, pmix->local_tasks);
+    add_u32(&facts, MU_PMIX_NODE_SIZE, pmix->local_tasks);
+    add(&facts, MU_PMIX_LOCAL_PEERS, peers.bytes, MU_PMIX_STRING);
+    add_rank(&facts, MU_PMIX_LOCALLDR, pmix->first_task);
+    add_maps(&facts, job);
+    for (uint32_t host = 0; host < job->num_hosts; host++)
+        for (uint32_t first = task, end = task + job->host_tasks[host]; task < end; task++)
+            add_task(&facts, pmix, job, task, host, first);
+    mu_pack_done(&peers);
+    return facts;
+}
+
+static mu_pmix_status good(mu_pmix_status status)
+{
+    return status == MU_PMIX_OPERATION_SUCCEEDED ? MU_PMIX_SUCCESS : status;
+}
+
+/* All of this host's tasks, before any is started: a fence of theirs would wait for ever for one that comes later. */
+static mu_pmix_status register_all(struct mu_pmix *pmix, const struct mu_pmix_job *job)
+{
+    const struct mu_pmix_library *library = &pmix->library;
+    struct facts facts = job_facts(pmix, job);
+    mu_pmix_status status = facts.status;
+
+    if (status == MU_PMIX_SUCCESS)
+        status = good(library->PMIx_server_register_nspace(pmix->nspace, (int)pmix->local_tasks, facts.infos,
+                                                           facts.count, NULL, NULL));
+    free_facts(&facts);
+    if (status == MU_PMIX_SUCCESS)
+        status = good(library->PMIx_server_setup_local_support(pmix->nspace, NULL, 0, NULL, NULL));
+    for (uint32_t i = 0; status == MU_PMIX_SUCCESS && i < pmix->local_tasks; i++) {
+        struct mu_pmix_proc proc = mu_pmix_proc_of(pmix, pmix->first_task + i);
+
+        status = good(library->PMIx_server_register_client(&proc, getuid(), getgid(), NULL, NULL, NULL));
+    }
+    return status;
+}
+
+enum muster_status mu_pmix_begin(struct mu_pmix *pmix, const struct mu_pmix_job *job)
+{
+    mu_pmix_status status;
+
+    mu_pmix_end(pmix); /* what was not ended */
+    pmix->num_tasks = job->num_tasks;
+    pmix->host = job->host;
+    pmix->num_hosts = job->num_hosts;
+    pmix->m = job->m;
+    pmix->first_task = 0;
+    snprintf(pmix->nspace, sizeof pmix->nspace, "%s", job->nspace);
+    pmix->host_tasks = malloc(job->num_hosts * sizeof *pmix->host_tasks);
+    pmix->clients = calloc((size_t)job->host_tasks[job->host] + 1, sizeof *pmix->clients);
+    if (!pmix->host_tasks || !pmix->clients) {
+        free(pmix->host_tasks);
+        free(pmix->clients);
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "out of memory");
+    }
+    memcpy(pmix->host_tasks, job->host_tasks, job->num_hosts * sizeof *pmix->host_tasks);
+    for (uint32_t i = 0; i < job->host; i++)
+        pmix->first_task += job->host_tasks[i];
+    pmix->local_tasks = job->host_tasks[job->host];
+    pmix->has_job = true;
+    status = register_all(pmix, job);
+    if (status == MU_PMIX_SUCCESS)
+        return MUSTER_OK;
+    mu_pmix_end(pmix);
+    return mu_fail(MUSTER_INTERNAL, "libpmix does not take the job: %s", pmix->library.PMIx_Error_string(status));
+}
+
+enum muster_status mu_pmix_environment(struct mu_pmix *pmix, uint32_t task, char ***ret_vars)
+{
+    struct mu_pmix_proc proc = mu_pmix_proc_of(pmix, task);
+    mu_pmix_status status;
+
+    *ret_vars = NULL;
+    status = good(pmix->library.PMIx_server_setup_fork(&proc, ret_vars));
+    if (status == MU_PMIX_SUCCESS)
+        return MUSTER_OK;
+    return mu_fail(MUSTER_INTERNAL, "libpmix does not take task %u: %s", task, pmix->library.PMIx_Error_string(status));
+}
+
+bool mu_pmix_is_within(const struct mu_pmix *pmix, uint32_t task)
+{
+    if (!pmix->has_job || task - pmix->first_task >= pmix->local_tasks)
+        return false;
+    /* acquire, process-local: pairs with connected() and finalized(); what the task has done before it ended */
+    return atomic_load_explicit(&pmix->clients[task - pmix->first_task].within, memory_order_acquire);
+}
+
+void mu_pmix_stats(const struct mu_pmix *pmix, struct mu_pmix_stats *ret_stats)
+{
+    *ret_stats = pmix->stats;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+/* On libpmix's thread: it has done what came before. */
+static void settled(mu_pmix_status status, void *data)
+{
+    struct mu_pmix *pmix = data;
+
+    (void)status;
+    pthread_mutex_lock(&pmix->lock);
+    pmix->settled = true;
+    pthread_cond_signal(&pmix->has_settled);
+    pthread_mutex_unlock(&pmix->lock);
+}
+
+/* The name space goes. False: its thread hangs. */
+static bool settle(struct mu_pmix *pmix)
+{
+    struct timespec until;
+    bool done;
+
+    pmix->settled = false;
+    pmix->library.PMIx_server_deregister_nspace(pmix->nspace, settled, pmix);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    pthread_mutex_lock(&pmix->lock);
+    while (!pmix->settled && pthread_cond_timedwait(&pmix->has_settled, &pmix->lock, &until) == 0)
+        ;
+    done = pmix->settled;
+    pthread_mutex_unlock(&pmix->lock);
+    return done;
+}
+
+static void drop_calls(struct mu_pmix *pmix)
+{
+    struct mu_pmix_call *call;
+
+    pthread_mutex_lock(&pmix->lock);
+    call = pmix->first;
+    pmix->first = pmix->last = NULL;
+    pthread_mutex_unlock(&pmix->lock);
+    while (call) {
+        struct mu_pmix_call *next = call->next;
+
+        mu_pmix_free_call(call);
+        call = next;
+    }
+}
+
+static bool end_job(struct mu_pmix *pmix)
+{
+    bool lives;
+
+    if (!pmix->has_job)
+        return true;
+    mu_pmix_expire(pmix, true);
+    lives = settle(pmix);
+    drop_calls(pmix);
+    mu_pmix_forget_searches(pmix);
+    pmix->has_job = false;
+    if (lives) { /* else it may yet look */
+        free(pmix->host_tasks);
+        free(pmix->clients);
+    }
+    pmix->host_tasks = NULL;
+    pmix->clients = NULL;
+    return lives;
+}
+
+void mu_pmix_end(struct mu_pmix *pmix)
+{
+    end_job(pmix);
+}
+
+void mu_pmix_halt(struct mu_pmix *pmix)
+{
+    if (!pmix || pmix->halted)
+        return;
+    if (end_job(pmix))
+        pmix->library.PMIx_server_finalize(); /* its thread has ended after it */
+    else
+        pmix->hangs = true;
+    pthread_mutex_lock(&pmix->lock);
+    pmix->halted = true;
+    pthread_mutex_unlock(&pmix->lock);
+    drop_calls(pmix);
+}
+
+void mu_pmix_close(struct mu_pmix *pmix)
+{
+    if (!pmix)
+        return;
+    mu_pmix_halt(pmix);
+    close_handles(pmix);
+    if (pmix->hangs) /* its thread may look at it yet, until the process ends */
+        return;
+    mu_pmix_serving = NULL;
+    pthread_cond_destroy(&pmix->has_settled);
+    pthread_mutex_destroy(&pmix->lock);
+    free(pmix);
+}
