@@ -336,6 +336,11 @@ uint32_t mu_lanes_open(struct mu_lanes *l)
     return open;
 }
 
+uint32_t mu_lanes_left(struct mu_lanes *l)
+{
+    return l->num_lanes - mu_lanes_open(l);
+}
+
 /* ---- making and freeing ------------------------------------------------------------------------------------------ */
 
 enum muster_status mu_lanes_make(struct mu_core *core, struct mu_lanes **ret_lanes)

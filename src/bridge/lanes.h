@@ -68,5 +68,6 @@ void mu_lanes_drop(struct mu_lanes *lanes, struct mu_lane_call *call);
 /* Give out the answers that have come. Not within `answered`. */
 void mu_lanes_take(struct mu_lanes *lanes);
 uint32_t mu_lanes_open(struct mu_lanes *lanes); /* calls that are not answered yet */
+uint32_t mu_lanes_left(struct mu_lanes *lanes); /* and how many more there may be */
 
 #endif

@@ -74,6 +74,8 @@ const struct mu_desk_options *mu_desk_options(const struct mu_desk *desk); /* th
 uint64_t
 mu_desk_incarnation(const struct mu_desk *desk); /* of the service: the job's run, the same after an adoption */
 uint32_t mu_desk_num_tasks(const struct mu_desk *desk);
+/* Its registration waits for the others. */
+bool mu_desk_is_registering(const struct mu_desk *desk, int32_t task);
 /* Every task has been there, and has left or failed for good: nobody is connected, nobody waits to be. */
 bool mu_desk_is_over(const struct mu_desk *desk);
 /* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */

@@ -129,10 +129,37 @@ static void ask_dropped(struct mu_desk *desk, struct mu_parked *p)
     mu_far_free(call);
 }
 
+/* Whoever comes finds a lane, however many take what they can get: each leaves as many as it takes. */
+static bool takes_too_many(const struct mu_desk *desk, const struct mu_line *line)
+{
+    return line && line->far >= mu_lanes_left(desk->o.lanes);
+}
+
+/* The ask waits, for the leader. */
+static struct mu_parked *park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
+                              const struct mu_far_call *call, size_t bytes)
+{
+    struct mu_parked *p;
+
+    if (takes_too_many(desk, asked->line)) {
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                "%s: %u calls of this connection wait for the leader, and no more may than are left for others",
+                call->what, asked->line->far);
+        return NULL;
+    }
+    p = mu_desk_park(desk, asked, list, bytes);
+    if (!p)
+        return NULL;
+    p->is_far = true;
+    if (p->line)
+        p->line->far++;
+    return p;
+}
+
 bool mu_far_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list, struct mu_far_call *call,
                  enum mu_op op, struct mu_pack *request, size_t line_bytes)
 {
-    struct mu_parked *p = mu_desk_park(desk, asked, list, sizeof *call + line_bytes);
+    struct mu_parked *p = park(desk, asked, list, call, sizeof *call + line_bytes);
     enum muster_status status = p ? mu_far_ask(desk, call, op, request) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->desk = desk;

@@ -1,12 +1,12 @@
 /*
  * rpc/desk_far_kv.c: keys, on a host that is not the leader's.
  *
- * A change is one call, and is made also when its client goes away meanwhile, so no delete ends half way; but where
- * 1024 such changes wait for the leader at once. A key of which there is no copy here is asked for by one call as well,
- * however many guests want it: a wish (desk_wishes.c) has one question, which is asked, or waits for its turn, or
- * rests: then the leader has said that there is no such key, and will send it when it comes, until a new round of the
- * bridge begins. What it sends is found as what others write is found. A value that is too large for a copy comes in
- * the answer, in pieces of one version.
+ * A change is one call, and is made also when its client goes away meanwhile, so no delete ends half way; of others,
+ * which are whole or not there, no more than 1024 at once. A key of which there is no copy here is asked for by one
+ * call as well, however many guests want it: a wish (desk_wishes.c) has one question, which is asked, or waits for its
+ * turn, or rests: then the leader has said that there is no such key, and will send it when it comes, until a new round
+ * of the bridge begins. What it sends is found as what others write is found. A value that is too large for a copy
+ * comes in the answer, in pieces of one version.
  *
  * An answer serves those who had asked before the question was: who comes later may know of something newer, and is
  * asked for anew, with all others who have come meanwhile.
@@ -23,7 +23,7 @@
 
 enum {
     ASKING_MOST = 256,    /* questions at a time */
-    LINGERING_MOST = 1024 /* changes that nobody waits for */
+    LINGERING_MOST = 1024 /* changes that nobody waits for, but deletes */
 };
 #define LINE_BYTES (1u << 20) /* of a value that count against its line: what is large counts against all lines' */
 
@@ -77,7 +77,7 @@ static void change_dropped(struct mu_desk *desk, struct mu_parked *p)
     struct mu_far_call *call = p->at;
 
     call->p = NULL;
-    if (desk->far->lingering < LINGERING_MOST) {
+    if (call->lane.op == MU_OP_KV_DELETE || desk->far->lingering < LINGERING_MOST) {
         desk->far->lingering++;
         return;
     }

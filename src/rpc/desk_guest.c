@@ -427,6 +427,11 @@ void mu_desk_register(struct mu_desk *desk, struct mu_ask *ask, int32_t task, ui
     mu_desk_deliver(desk);
 }
 
+bool mu_desk_is_registering(const struct mu_desk *desk, int32_t task)
+{
+    return mu_desk_has(desk, task) && desk->tasks[task].registering;
+}
+
 bool mu_desk_is_over(const struct mu_desk *desk)
 {
     bool over = !desk->registering.count;

@@ -52,6 +52,7 @@ struct mu_parked {
     struct mu_line *line;
     struct mu_parked *line_prev, *line_next;
     size_t bytes; /* that count against its line */
+    bool is_far;  /* it has a call to the leader */
     int32_t task;
     void *at; /* what it waits for: a wish, a meeting, a gathering, a piece of work */
     /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
@@ -132,7 +133,7 @@ struct mu_line {
     struct mu_desk *desk;
     struct mu_line *prev, *next;
     struct mu_parked *parked; /* its asks that wait */
-    uint32_t count;
+    uint32_t count, far;      /* far: of those that have a call to the leader */
     size_t bytes;
     uint32_t pid;
     struct mu_ear *ear; /* NULL: nothing is heard of its process */

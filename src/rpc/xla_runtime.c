@@ -148,13 +148,14 @@ static void connect_is_late(struct mu_visit *v)
                   mu_desk_num_tasks(v->desk));
 }
 
-/* Another client of this node has connected, all have: it stays, and this one is late. */
+/* Another client of this node has connected, all have: it stays, and this one is late. On a host that is not the
+ * leader's whoever waits for the others is connected, too. */
 static bool is_taken(struct mu_visit *v, int32_t node, uint64_t client)
 {
     struct muster_task_info info;
 
-    return !muster_task_get(v->service->m, node, &info) && info.state == MUSTER_TASK_CONNECTED &&
-           info.incarnation != client;
+    return !mu_desk_is_registering(v->desk, node) && !muster_task_get(v->service->m, node, &info) &&
+           info.state == MUSTER_TASK_CONNECTED && info.incarnation != client;
 }
 
 static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
