@@ -34,6 +34,7 @@ clean()
 # background HOSTS COMMAND...: a job that goes on; $RUN.
 background()
 {
+    rm -f "$OUT.run" "$ERR.run" # what the job before has said is not this one's
     "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --tcpstore -l --kill-on-fail=no --hosts "$@" > "$OUT.run" 2> "$ERR.run" < /dev/null &
     RUN=$!
     trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
