@@ -19,7 +19,10 @@ VERSIONS = {
     "newest": (("3.13", "3.12", "3.11"), ["jax"], ["orbax-checkpoint", "cloudpickle"], "A"),
     "tf-2.12": (("3.10", "3.11", "3.9"), ["tensorflow-cpu==2.12.1", "numpy<2"], [], "B"),
     "tf": (("3.12", "3.11", "3.10"), ["tensorflow-cpu"], [], "B"),
+    "torch": (("3.11", "3.12", "3.10", "3.13"), ["torch", "numpy"], [], "TCPStore"),
+    "torch-debian": ((), [], [], "TCPStore"),  # Debian's own package, by Debian's Python
 }
+ROOMS = {"torch": 9 << 30}  # its wheel asks for CUDA's libraries, used or not
 offline = []  # why, once pip could not reach anybody
 
 
@@ -64,9 +67,9 @@ def make(name, path):
     base, why = interpreter(versions)
     if not base or offline:
         return why or offline[0]
-    free = shutil.disk_usage(kit.FOLDER).free
-    if free < ROOM:
-        return "%.1f GB are free for %s, 2 GB are needed" % (free / 1e9, os.path.relpath(path, kit.TOP))
+    free, room = shutil.disk_usage(kit.FOLDER).free, ROOMS.get(name, ROOM)
+    if free < room:
+        return "%.1f GB are free for %s, %d GB are needed" % (free / 1e9, os.path.relpath(path, kit.TOP), room >> 30)
     kit.say("     %-7s makes %s: pip install %s" % (name, os.path.relpath(path, kit.TOP), " ".join(packages + more)))
     shutil.rmtree(path, ignore_errors=True)
     start, python = time.monotonic(), os.path.join(path, "bin/python")
@@ -89,7 +92,12 @@ def python_of(name, given):
     """The python of the version's environment, or None, said why."""
     if given:
         return os.path.join(given, "bin/python")
-    path = os.path.join(kit.FOLDER, name if name.startswith("tf") else "jax-" + name)
+    if name == "torch-debian":
+        if can("/usr/bin/python3", "import torch.distributed"):
+            return "/usr/bin/python3"
+        kit.skip(name, "PyTorch is not here: apt-get install python3-torch")
+        return None
+    path = os.path.join(kit.FOLDER, name if name.startswith(("tf", "torch")) else "jax-" + name)
     why = None if os.path.exists(os.path.join(path, "whole")) else make(name, path)
     if why:
         kit.skip(name, why)

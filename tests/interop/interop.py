@@ -1,10 +1,10 @@
-"""Runs unmodified programs of JAX and TensorFlow on muster's coordination service: `make interop`.
+"""Runs unmodified programs of JAX, TensorFlow and PyTorch on what muster serves: `make interop`.
 
 Each version gets a virtual environment in build/interop, made by pip once: from the oldest JAX whose initialize() can be
 given another service, over both that speak tensorflow.CoordinationService with and without a job's name, to the newest;
-of JAX 0.4.13 the client alone; an old and the newest TensorFlow. A version that cannot be had here (no such Python, no
-network, no room) is named with the reason, and skipped; where none can be had that is a failure. The cases are in jax_cases.py and
-tensorflow_cases.py. JAX's own service is beside muster's where a time is told. The checks of tests/checks are asked of JAX's own
+of JAX 0.4.13 the client alone; an old and the newest TensorFlow; the newest PyTorch, and Debian's. A version that cannot be had here (no such Python, no
+network, no room) is named with the reason, and skipped; where none can be had that is a failure. The cases are in jax_cases.py,
+tensorflow_cases.py and torch_cases.py. JAX's own service is beside muster's where a time is told. The checks of tests/checks are asked of JAX's own
 services, too: what these fail would be a wrong check. What was said and all logs stay in build/interop/logs.
 """
 import argparse
@@ -17,6 +17,7 @@ import environments
 import jax_cases
 import kit
 import tensorflow_cases
+import torch_cases
 from environments import VERSIONS
 
 
@@ -31,12 +32,17 @@ def one_version(version, given, ask):
     python = environments.python_of(version, given)
     if not python:
         return
-    of_jax = not version.startswith("tf")
-    kit.say("---- %s %s, Python %s" % ("jaxlib" if of_jax else "tensorflow",
-                                       environments.number(python, "jaxlib" if of_jax else "tensorflow-cpu"),
+    package, shown = "jaxlib", "jaxlib"
+    if version.startswith("tf"):
+        package, shown = "tensorflow-cpu", "tensorflow"
+    elif version.startswith("torch"):
+        package = shown = "torch"
+    kit.say("---- %s %s, Python %s" % (shown, environments.number(python, package),
                                        subprocess.run([python, "--version"], capture_output=True, text=True).stdout.split()[-1]))
-    if of_jax:
+    if package == "jaxlib":
         jax_cases.all_cases(version, python, ask)
+    elif package == "torch":
+        torch_cases.all_cases(version, python)
     else:
         tensorflow_cases.all_cases(version, python)
 

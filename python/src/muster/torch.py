@@ -149,7 +149,7 @@ class Store(dist.Store):  # type: ignore[misc]
 
     def _look(self, name: bytes) -> Optional[Tuple[bytes, int]]:
         """Value and version of a key, or None."""
-        s = _lib.scratch
+        s = _lib.scratch.out
         buffer, capacity = s.buffer, _lib.SCRATCH
         while True:
             status = _lib.lib.muster_kv_try_get(self._handle, name, len(name), buffer, capacity, s.len_ref, s.version_ref)
@@ -163,7 +163,7 @@ class Store(dist.Store):  # type: ignore[misc]
             buffer = _lib.ctypes.create_string_buffer(capacity)
 
     def add(self, key: Bytes, by: int) -> int:
-        name, s = _named(key), _lib.scratch
+        name, s = _named(key), _lib.scratch.out
         status = _lib.lib.muster_kv_increment(self._handle, name, len(name), by, s.number_ref)
         if status == _lib.OK:
             return s.number.value
@@ -205,7 +205,7 @@ class Store(dist.Store):  # type: ignore[misc]
         errors.check(_lib.lib.muster_kv_append(self._handle, name, len(name), data, len(data), None))
 
     def delete_key(self, key: Bytes) -> bool:
-        name, s = _named(key), _lib.scratch
+        name, s = _named(key), _lib.scratch.out
         sign = name_of(BARRIERS, key)  # a barrier of that name begins anew
         errors.check(_lib.lib.muster_kv_delete(self._handle, sign, len(sign), None))
         errors.check(_lib.lib.muster_kv_delete(self._handle, name, len(name), s.len_ref))
@@ -227,7 +227,7 @@ class Store(dist.Store):  # type: ignore[misc]
         return True
 
     def num_keys(self) -> int:
-        s = _lib.scratch
+        s = _lib.scratch.out
         errors.check(_lib.lib.muster_kv_count(self._handle, DIRECTORY, len(DIRECTORY), s.len_ref))
         return s.len.value
 
@@ -246,7 +246,7 @@ class Store(dist.Store):  # type: ignore[misc]
     # waiting
 
     def _is_there(self, name: bytes) -> bool:
-        status = _lib.lib.muster_kv_try_get(self._handle, name, len(name), None, 0, _lib.scratch.len_ref, None)
+        status = _lib.lib.muster_kv_try_get(self._handle, name, len(name), None, 0, _lib.scratch.out.len_ref, None)
         if status not in (_lib.OK, _lib.OUT_OF_RANGE, _lib.NOT_FOUND):
             raise errors.error_of(status)
         return bool(status != _lib.NOT_FOUND)
@@ -267,7 +267,7 @@ class Store(dist.Store):  # type: ignore[misc]
         """Until each of the names is there; the keys before them are what people call them."""
         for key, name in names:
             status = _wait.wait(self._handle, deadline, lambda until: int(_lib.lib.muster_kv_get(
-                self._handle, name, len(name), until, None, 0, _lib.scratch.len_ref, None)))
+                self._handle, name, len(name), until, None, 0, _lib.scratch.out.len_ref, None)))
             if status == _lib.DEADLINE_EXCEEDED:
                 raise StoreError("wait timeout after %dms, keys: %s" % (
                     round(_seconds(timeout) * 1000), ", ".join(_shown(one) for one, _ in names)))
@@ -297,7 +297,7 @@ class Store(dist.Store):  # type: ignore[misc]
         return tail - self._count(key, b"/head")[0] if tail else 0
 
     def queue_push(self, key: Bytes, value: Bytes) -> None:
-        queue, data, s = name_of(QUEUES, key), _bytes(value), _lib.scratch
+        queue, data, s = name_of(QUEUES, key), _bytes(value), _lib.scratch.out
         tail = queue + b"/tail"
         errors.check(_lib.lib.muster_kv_increment(self._handle, tail, len(tail), 1, s.number_ref))
         item = queue + b"/%d" % s.number.value
