@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SURVEY = 64 /* what a look at the whole store costs, in steps */ };
+enum { SURVEY = 1024 /* what a look at the whole store costs, in steps */ };
 
 /* ---- SET, MULTI_SET ---------------------------------------------------------------------------------------------- */
 
@@ -234,8 +234,7 @@ static void delete_key(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
 
-    conn->units -= SURVEY;
-    mu_desk_delete(conn->store->options.desk, mu_ts_ask(conn, has_deleted), name->text, name->len);
+    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_deleted), name->text, name->len);
 }
 
 static void has_reset(struct mu_ts_conn *conn)
@@ -256,6 +255,5 @@ void mu_ts_delete(struct mu_ts_conn *conn)
         return;
     }
     name = mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
-    conn->units -= SURVEY;
-    mu_desk_delete(conn->store->options.desk, mu_ts_ask(conn, has_reset), name->text, name->len);
+    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_reset), name->text, name->len);
 }

@@ -140,7 +140,7 @@ static void drop(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = item_of(conn, conn->head + 1);
 
-    mu_desk_delete(conn->store->options.desk, mu_ts_ask(conn, has_dropped), name->text, name->len);
+    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_dropped), name->text, name->len);
 }
 
 /* It is ours. */

@@ -23,7 +23,8 @@ struct mu_kv_change {
     const struct mu_key *key; /* as mu_kv_key() made it; of a delete: the root directory's is NULL */
     const void *value;
     size_t len;
-    uint64_t number; /* the version that is expected, or what is added */
+    uint64_t
+        number; /* the version that is expected, or what is added; of a delete, 1: the key alone, not what is below */
     uint64_t result; /* version; sum; length; keys deleted. Of a comparison that failed: the version that is there */
     const struct mu_kv_behalf *behalf; /* NULL: for this process */
     enum mu_op op;

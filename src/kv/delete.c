@@ -65,8 +65,8 @@ static bool wants(void *arg, const char *key, uint32_t key_len)
     const struct mu_kv_tree *tree = arg;
     const struct mu_key *k = tree->change->key;
 
-    if (is_itself(tree, key, key_len))
-        return true;
+    if (is_itself(tree, key, key_len) || tree->change->number)
+        return is_itself(tree, key, key_len);
     return !mu_kv_is_own(key) && (!k || (key_len > k->len + 1 && key[k->len] == '/' && !memcmp(key, k->words, k->len)));
 }
 
@@ -139,7 +139,7 @@ static enum muster_status delete_next(struct muster_segment *seg, struct mu_ctx 
 bool mu_kv_delete_piece(struct muster_segment *seg, struct mu_ctx *ctx, struct mu_kv_tree *tree, uint64_t most,
                         enum muster_status *ret_status)
 {
-    uint32_t mask = mu_table_kv(seg).mask;
+    uint32_t mask = tree->change->number ? 0 : mu_table_kv(seg).mask; /* the key's own bucket is the first */
     uint64_t spent = 0;
 
     *ret_status = MUSTER_OK;

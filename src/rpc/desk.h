@@ -178,6 +178,8 @@ void mu_desk_append(struct mu_desk *desk, struct mu_ask *ask, const char *key, s
                     size_t len);
 void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
 void mu_desk_count(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len); /* below it */
+/* That key alone, at one instant: `counter` says whether it was there. */
+void mu_desk_erase(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
 void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len);
 
 /* count 0: all tasks. */

@@ -115,6 +115,11 @@ void mu_desk_append(struct mu_desk *desk, struct mu_ask *ask, const char *key, s
     put(desk, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_APPEND, .value = value, .len = len});
 }
 
+void mu_desk_erase(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
+{
+    put(desk, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_DELETE, .number = 1});
+}
+
 void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, int64_t by)
 {
     struct mu_kv_change c = {.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by};

@@ -424,6 +424,28 @@ static void bad_keys_are_refused_in_words(void **state)
     counter_close();
 }
 
+static void a_key_is_erased_alone(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(1, NULL);
+    assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
+    assert_answer(do_insert(0, "k/below", "stays", false), MUSTER_OK);
+    for (int64_t was = 1; was >= 0; was--) {
+        a = ask(0);
+        mu_desk_erase(desk, &a->ask, "/k/", 3);
+        assert_answer(a, MUSTER_OK);
+        assert_int_equal(a->ask.counter, was);
+    }
+    assert_answer(do_try_get(0, "k"), MUSTER_NOT_FOUND);
+    assert_value(do_get(0, "k/below"), "stays");
+    a = ask(0);
+    mu_desk_erase(desk, &a->ask, "", 0);
+    assert_answer(a, MUSTER_INVALID_ARGUMENT);
+    counter_close();
+}
+
 /* More than one piece: the loop goes on with it. */
 static void a_large_directory_is_deleted_in_pieces(void **state)
 {
@@ -496,6 +518,7 @@ int main(void)
         CASE(a_line_with_too_many_gets_is_refused_in_words),
         CASE(large_values_are_handed_to_all_who_wait),
         CASE(bad_keys_are_refused_in_words),
+        CASE(a_key_is_erased_alone),
         CASE(a_large_directory_is_deleted_in_pieces),
         CASE(a_desk_that_has_stopped_refuses),
     };
