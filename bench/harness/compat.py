@@ -61,9 +61,11 @@ def init_group(tools, effort):
 
 def mpi_launchers(tools, flavour, size):
     """(who, the launcher's words before the program)"""
+    muster = able_muster(tools)
     theirs = shutil.which("mpiexec.hydra" if flavour == "mpich" else "mpirun.openmpi")
     name = "hydra" if flavour == "mpich" else "mpirun"
     more = ["-bind-to", "none"] if flavour == "mpich" else ["--bind-to", "none", "--oversubscribe"]
+    yield "muster", [muster, "run", "-n", str(size), "--"], "" if muster else "the muster command is not built"
     yield name, [theirs, *more, "-n", str(size)], "" if theirs else "%s of %s is not installed" % (name, flavour)
 
 

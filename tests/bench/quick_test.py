@@ -62,6 +62,9 @@ def check_rows(whole):
             for who in ("muster", "muster-named"):
                 expect((metric, who) in both, "no row for %s of %s" % (metric, who))
     expect(SHM <= {metric for metric, who in both if who == "muster-shm"}, "rows of the store in shared memory are missing")
+    for flavour in ("mpich", "openmpi"):
+        if on_path("mpicc." + flavour) and os.access(os.environ.get("MUSTER", ""), os.X_OK):
+            expect(("mpi.%s.2" % flavour, "muster") in both, "no row for programs of %s under muster run" % flavour)
     if on_path("etcd"):
         expect(GRPC_ETCD <= {metric for metric, who in both if who == "etcd"}, "rows of etcd over gRPC are missing")
     limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}
