@@ -1,0 +1,474 @@
+/*
+ * tests/compat/pmi1_test.c: each message of PMI-1 over a real socket, with the bytes of its answer; the barrier of one
+ * host and of two; ends, an abort; clients that send half a line, too much, nothing, or do not listen.
+ */
+#include "cm.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "compat/pmi1.h"
+
+enum { TASKS = 3 };
+
+/* A host of the job: its server, the tasks' ends of their sockets, and what was heard of it. */
+struct host {
+    struct mu_pmi1 *server;
+    int fds[TASKS];
+    char gift[4096]; /* what it has given to the exchange; gift_len 0: nothing that waits */
+    size_t gift_len;
+    int aborted, code, stranded, said;
+    char message[200], why[200];
+};
+
+static uv_loop_t loop;
+static struct host hosts[2];
+static int num_hosts;
+
+/* Once all hosts have given, all get. */
+static void exchange(void *arg, const void *bytes, size_t len)
+{
+    struct host *host = arg;
+    struct iovec parts[2];
+    char copies[2][sizeof host->gift];
+
+    assert_true(len <= sizeof host->gift);
+    memcpy(host->gift, bytes, len);
+    host->gift_len = len;
+    for (int i = 0; i < num_hosts; i++)
+        if (!hosts[i].gift_len)
+            return;
+    for (int i = 0; i < num_hosts; i++) {
+        memcpy(copies[i], hosts[i].gift, hosts[i].gift_len);
+        parts[i] = (struct iovec){copies[i], hosts[i].gift_len};
+        hosts[i].gift_len = 0;
+    }
+    for (int i = 0; i < num_hosts; i++)
+        mu_pmi1_exchanged(hosts[i].server, MUSTER_OK, (uint32_t)num_hosts, parts, "");
+}
+
+static void aborted(void *arg, uint32_t task, int code, const char *message)
+{
+    struct host *host = arg;
+
+    host->aborted = (int)task;
+    host->code = code;
+    snprintf(host->message, sizeof host->message, "%s", message);
+}
+
+static void stranded(void *arg, uint32_t task, const char *why)
+{
+    struct host *host = arg;
+
+    (void)task;
+    host->stranded++;
+    snprintf(host->why, sizeof host->why, "%s", why);
+}
+
+static void said(void *arg, const char *sentence)
+{
+    struct host *host = arg;
+
+    host->said++;
+    snprintf(host->why, sizeof host->why, "%s", sentence);
+}
+
+static void start(int count, bool port)
+{
+    uv_loop_init(&loop);
+    num_hosts = count;
+    for (int i = 0; i < count; i++) {
+        struct mu_pmi1_options options = {
+            .loop = &loop,
+            .num_tasks = (uint32_t)count * TASKS,
+            .first_task = (uint32_t)i * TASKS,
+            .local_tasks = TASKS,
+            .has_others = count > 1,
+            .kvsname = "kvs-7",
+            .mapping = "(vector,(0,1,3))",
+            .port = port,
+            .arg = &hosts[i],
+            .exchange = exchange,
+            .aborted = aborted,
+            .stranded = stranded,
+            .said = said,
+        };
+
+        hosts[i] = (struct host){.aborted = -1};
+        assert_int_equal(mu_pmi1_start(&options, &hosts[i].server), MUSTER_OK);
+        for (int task = 0; task < TASKS && !port; task++) {
+            int pair[2];
+
+            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+            assert_int_equal(mu_pmi1_take(hosts[i].server, (uint32_t)(i * TASKS + task), pair[0]), MUSTER_OK);
+            hosts[i].fds[task] = pair[1];
+        }
+    }
+}
+
+static int start_one(void **state)
+{
+    (void)state;
+    start(1, false);
+    return 0;
+}
+
+static int start_two(void **state)
+{
+    (void)state;
+    start(2, false);
+    return 0;
+}
+
+static void hang_up(int host, int task)
+{
+    if (hosts[host].fds[task] > 0)
+        close(hosts[host].fds[task]);
+    hosts[host].fds[task] = 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    for (int i = 0; i < num_hosts; i++) {
+        mu_pmi1_stop(hosts[i].server);
+        for (int task = 0; task < TASKS; task++)
+            hang_up(i, task);
+    }
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    return 0;
+}
+
+/* The server has heard all that lies in its sockets: nothing there takes time. */
+static void settle(void)
+{
+    for (int i = 0; i < 8; i++)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static void say(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
+    settle();
+}
+
+static void hears(int fd, const char *wanted)
+{
+    char got[8192];
+    ssize_t n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
+
+    if (!*wanted) {
+        assert_true(n < 0 && errno == EAGAIN);
+        return;
+    }
+    assert_true(n > 0);
+    got[n] = 0;
+    assert_string_equal(got, wanted);
+}
+
+static void ask(int fd, const char *text, const char *wanted)
+{
+    say(fd, text);
+    hears(fd, wanted);
+}
+
+#define INIT      "cmd=init pmi_version=1 pmi_subversion=1\n"
+#define INIT_DONE "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n"
+
+static void each_message_has_its_answer(void **state)
+{
+    static const struct {
+        const char *line, *answer;
+    } rows[] = {
+        {"cmd=get_maxes\n", "cmd=get_maxes_result rc=-1 msg=init_comes_first\n"},
+        {"cmd=init pmi_version=2 pmi_subversion=0\n", "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1\n"},
+        {INIT, INIT_DONE},
+        {"cmd=get_maxes\n", "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024\n"},
+        {"cmd=get_appnum\n", "cmd=appnum rc=0 appnum=0\n"},
+        {"cmd=get_universe_size\n", "cmd=universe_size rc=0 size=3\n"},
+        {"cmd=get_my_kvsname\n", "cmd=my_kvsname rc=0 kvsname=kvs-7\n"},
+        {"cmd=get kvsname=kvs-7 key=PMI_process_mapping\n", "cmd=get_result rc=0 value=(vector,(0,1,3))\n"},
+        {"cmd=get kvsname=kvs-7 key=universeSize\n", "cmd=get_result rc=0 value=3\n"},
+        {"cmd=get kvsname=kvs-7 key=key0\n", "cmd=get_result rc=-1 msg=key_key0_not_found\n"},
+        {"cmd=get kvsname=kvs-7\n", "cmd=get_result rc=-1 msg=key__not_found\n"},
+        {"cmd=put kvsname=kvs-7 key=hostname[0] value=a b  c=d \n", "cmd=put_result rc=0\n"},
+        {"cmd=get kvsname=kvs-7 key=hostname[0]\n", "cmd=get_result rc=0 value=a b  c=d \n"},
+        {"cmd=put kvsname=kvs-7 key=hostname[0] value=\n", "cmd=put_result rc=0\n"},
+        {"cmd=get kvsname=kvs-7 key=hostname[0]\r\n", "cmd=get_result rc=0 value=\n"},
+        {"cmd=put kvsname=kvs-7 value=x\n", "cmd=put_result rc=-1 msg=no_key\n"},
+        {"cmd=put kvsname=kvs-7 key=x\n", "cmd=put_result rc=-1 msg=no_value\n"},
+        {"cmd=put kvsname=kvs-7 key=PMI_x value=1\n",
+         "cmd=put_result rc=-1 msg=keys_that_begin_with_PMI_are_the_launcher's\n"},
+        {"cmd=lookup_name service=s\n", "cmd=lookup_result rc=-1 msg=service_not_found\n"},
+        {"cmd=publish_name service=s port=tag#0$x$\n", "cmd=publish_result rc=0\n"},
+        {"cmd=publish_name service=s port=y\n", "cmd=publish_result rc=-1 msg=it_is_published_already\n"},
+        {"cmd=lookup_name service=s\n", "cmd=lookup_result rc=0 port=tag#0$x$\n"},
+        {"cmd=unpublish_name service=s\n", "cmd=unpublish_result rc=0\n"},
+        {"cmd=unpublish_name service=s\n", "cmd=unpublish_result rc=-1 msg=service_not_found\n"},
+        {"cmd=barrier_in group=NODE:1\n", "cmd=barrier_out rc=-1 msg=there_are_no_barriers_of_groups\n"},
+        {"cmd=singinit pmi_version=1\n",
+         "cmd=singinit_info rc=-1 versionok=no stdio=no kvsname=kvs-7 msg=this_task_is_no_singleton\n"},
+        {"cmd=make_tea sugar=2\n", "cmd=make_tea rc=-1 msg=unknown_command\n"},
+        {"\n", "cmd=unknown rc=-1 msg=unknown_command\n"},
+        {"   cmd=get_appnum  more=1 \n", "cmd=appnum rc=0 appnum=0\n"},
+        {"mcmd=spawn\nnprocs=1\nexecname=a\ntotspawns=2\nspawnssofar=1\nendcmd\n", ""},
+        {"mcmd=spawn\nnprocs=1\nexecname=b\ntotspawns=2\nspawnssofar=2\nargcnt=0\nendcmd\n",
+         "cmd=spawn_result rc=-1 msg=a_job_of_muster_has_as_many_tasks_as_it_began_with\n"},
+        {"cmd=finalize\n", "cmd=finalize_ack rc=0\n"},
+        {"cmd=get_appnum\n", "cmd=get_appnum_result rc=-1 msg=init_comes_first\n"},
+        {INIT, INIT_DONE}, /* MPI_Session */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        ask(hosts[0].fds[1], rows[i].line, rows[i].answer);
+}
+
+static void keys_and_values_have_their_lengths(void **state)
+{
+    char line[2048];
+    int fd = hosts[0].fds[0];
+
+    (void)state;
+    ask(fd, INIT, INIT_DONE);
+    snprintf(line, sizeof line, "cmd=put kvsname=k key=%064d value=%01024d\n", 7, 8);
+    ask(fd, line, "cmd=put_result rc=0\n");
+    snprintf(line, sizeof line, "cmd=put kvsname=k key=%065d value=1\n", 7);
+    ask(fd, line, "cmd=put_result rc=-1 msg=key_too_long\n");
+    snprintf(line, sizeof line, "cmd=put kvsname=k key=x value=%01025d\n", 8);
+    ask(fd, line, "cmd=put_result rc=-1 msg=value_too_long\n");
+    snprintf(line, sizeof line, "cmd=get kvsname=k key=%064d\n", 7);
+    say(fd, line);
+    snprintf(line, sizeof line, "cmd=get_result rc=0 value=%01024d\n", 8);
+    hears(fd, line);
+    for (unsigned i = 1; i < MU_PMI1_PUTS_MAX; i++) {
+        snprintf(line, sizeof line, "cmd=put kvsname=k key=k%u value=%u\n", i, i * 3);
+        ask(fd, line, "cmd=put_result rc=0\n");
+    }
+    ask(fd, "cmd=put kvsname=k key=one_more value=1\n", "cmd=put_result rc=-1 msg=a_task_puts_at_most_4096_keys\n");
+    for (unsigned i = 1; i < MU_PMI1_PUTS_MAX; i += 97) {
+        char wanted[80];
+
+        snprintf(line, sizeof line, "cmd=get kvsname=k key=k%u\n", i);
+        snprintf(wanted, sizeof wanted, "cmd=get_result rc=0 value=%u\n", i * 3);
+        ask(fd, line, wanted);
+    }
+    ask(hosts[0].fds[1], INIT "cmd=put kvsname=k key=mine value=1\n", INIT_DONE "cmd=put_result rc=0\n");
+}
+
+static void nobody_leaves_the_barrier_before_all_have_come(void **state)
+{
+    int *fds = hosts[0].fds;
+
+    (void)state;
+    for (int round = 0; round < 3; round++)
+        for (int task = 0; task < TASKS; task++) {
+            if (round == 0)
+                ask(fds[task], INIT, INIT_DONE);
+            for (int other = 0; other < task; other++)
+                hears(fds[other], "");
+            say(fds[task], "cmd=barrier");
+            hears(fds[task], "");
+            say(fds[task], "_in\n");
+            if (task == TASKS - 1)
+                for (int other = 0; other < TASKS; other++)
+                    hears(fds[other], "cmd=barrier_out rc=0\n");
+        }
+    say(fds[0], "cmd=barrier_in\ncmd=get_appnum\ncmd=barrier_in\n"); /* what comes behind it waits with it */
+    say(fds[1], "cmd=barrier_in\n");
+    hears(fds[0], "");
+    say(fds[2], "cmd=barrier_in\n");
+    hears(fds[0], "cmd=barrier_out rc=0\ncmd=appnum rc=0 appnum=0\n");
+    hears(fds[1], "cmd=barrier_out rc=0\n");
+    hears(fds[2], "cmd=barrier_out rc=0\n");
+    say(fds[1], "cmd=barrier_in\n");
+    hears(fds[0], "");
+    say(fds[2], "cmd=barrier_in\n");
+    for (int task = 0; task < TASKS; task++)
+        hears(fds[task], "cmd=barrier_out rc=0\n");
+}
+
+static void who_waits_for_one_that_has_left_is_told(void **state)
+{
+    int *fds = hosts[0].fds;
+
+    (void)state;
+    for (int task = 0; task < 2; task++)
+        ask(fds[task], INIT, INIT_DONE);
+    say(fds[0], "cmd=barrier_in\n");
+    hang_up(0, 2); /* it never said a word */
+    settle();
+    hears(fds[0], "cmd=barrier_out rc=-1 msg=task_2_has_ended,_or_left_MPI\n");
+    assert_int_equal(hosts[0].stranded, 1);
+    ask(fds[1], "cmd=barrier_in\n", "cmd=barrier_out rc=-1 msg=task_2_has_ended,_or_left_MPI\n");
+}
+
+static void an_end_is_what_was_said_before_it(void **state)
+{
+    struct mu_pmi1 *server = hosts[0].server;
+    int *fds = hosts[0].fds;
+
+    (void)state;
+    assert_int_equal(mu_pmi1_task_ended(server, 0), MU_PMI1_NEVER);
+    send(fds[1], INIT, strlen(INIT), MSG_NOSIGNAL); /* not heard yet when it ends */
+    hang_up(0, 1);
+    assert_int_equal(mu_pmi1_task_ended(server, 1), MU_PMI1_OPEN);
+    say(fds[2], INIT "cmd=finalize\n");
+    hang_up(0, 2);
+    settle();
+    assert_int_equal(mu_pmi1_task_ended(server, 2), MU_PMI1_FINALIZED);
+    assert_int_equal(hosts[0].aborted, -1);
+}
+
+static void an_abort_has_a_code_and_perhaps_a_reason(void **state)
+{
+    (void)state;
+    say(hosts[0].fds[1], INIT "cmd=abort exitcode=7\ncmd=abort exitcode=8\n");
+    assert_int_equal(hosts[0].aborted, 1);
+    assert_int_equal(hosts[0].code, 7);
+    assert_string_equal(hosts[0].message, "");
+    assert_int_equal(mu_pmi1_task_ended(hosts[0].server, 1), MU_PMI1_ABORTED);
+    say(hosts[0].fds[2], "cmd=abort exit_code=9 error_msg=no_good\n");
+    assert_int_equal(hosts[0].aborted, 2);
+    assert_int_equal(hosts[0].code, 9);
+    assert_string_equal(hosts[0].message, "no_good");
+}
+
+/* Each harms itself, and the others have their answers. */
+static void hostile_clients_harm_themselves(void **state)
+{
+    static char flood[MU_PMI1_LINE_MAX + 100];
+    struct pollfd gone = {.fd = hosts[0].fds[0], .events = POLLIN};
+    int *fds = hosts[0].fds;
+    char byte;
+
+    (void)state;
+    ask(fds[2], INIT, INIT_DONE);
+    memset(flood, 'x', sizeof flood);
+    assert_true(send(fds[0], flood, sizeof flood, MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
+    settle();
+    assert_int_equal(poll(&gone, 1, 0), 1);
+    assert_true(gone.revents & POLLHUP);
+    assert_string_equal(hosts[0].why, "task 0 has said a line of more than 8191 bytes: its PMI connection is closed");
+    assert_int_equal(send(fds[1], "cmd=in\0it\n", 10, MSG_NOSIGNAL), 10);
+    settle();
+    assert_int_equal(recv(fds[1], &byte, 1, MSG_DONTWAIT), 0);
+    assert_string_equal(hosts[0].why, "task 1 has said a line with a NUL in it: its PMI connection is closed");
+    ask(fds[2], "cmd=get_appnum\n", "cmd=appnum rc=0 appnum=0\n");
+}
+
+/* It asks and asks, and takes no answer: it is not read on, and loses none. */
+static void who_does_not_listen_is_not_heard(void **state)
+{
+    static const char question[] = "cmd=get_my_kvsname\n", answer[] = "cmd=my_kvsname rc=0 kvsname=kvs-7\n";
+    int *fds = hosts[0].fds;
+    size_t asked = 0, bytes = 0;
+    char got[65536];
+    ssize_t n;
+
+    (void)state;
+    ask(fds[0], INIT, INIT_DONE);
+    ask(fds[1], INIT, INIT_DONE);
+    for (int idle = 0; idle < 50;) {
+        if (send(fds[0], question, sizeof question - 1, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof question - 1) {
+            asked++;
+            idle = 0;
+        } else {
+            idle++;
+        }
+        uv_run(&loop, UV_RUN_NOWAIT);
+        assert_true(asked < 1000000);
+    }
+    ask(fds[1], "cmd=get_appnum\n", "cmd=appnum rc=0 appnum=0\n");
+    for (int idle = 0; idle < 50;) {
+        settle();
+        n = recv(fds[0], got, sizeof got, MSG_DONTWAIT);
+        bytes += n > 0 ? (size_t)n : 0;
+        idle = n > 0 ? 0 : idle + 1;
+    }
+    assert_int_equal(bytes, asked * (sizeof answer - 1));
+}
+
+static void two_hosts_have_one_barrier_and_what_was_put_before_it(void **state)
+{
+    (void)state;
+    for (int host = 0; host < 2; host++)
+        for (int task = 0; task < TASKS; task++)
+            ask(hosts[host].fds[task], INIT, INIT_DONE);
+    ask(hosts[0].fds[0], "cmd=put kvsname=k key=a value=1\n", "cmd=put_result rc=0\n");
+    ask(hosts[1].fds[2], "cmd=put kvsname=k key=b value=2\n", "cmd=put_result rc=0\n");
+    ask(hosts[1].fds[0], "cmd=publish_name service=s port=p\n", "cmd=publish_result rc=0\n");
+    ask(hosts[1].fds[0], "cmd=get kvsname=k key=a\n", "cmd=get_result rc=-1 msg=key_a_not_found\n");
+    for (int round = 0; round < 2; round++) {
+        for (int host = 0; host < 2; host++)
+            for (int task = 0; task < TASKS; task++) {
+                hears(hosts[0].fds[0], "");
+                say(hosts[host].fds[task], "cmd=barrier_in\n");
+            }
+        for (int host = 0; host < 2; host++)
+            for (int task = 0; task < TASKS; task++)
+                hears(hosts[host].fds[task], "cmd=barrier_out rc=0\n");
+    }
+    ask(hosts[1].fds[0], "cmd=get kvsname=k key=a\n", "cmd=get_result rc=0 value=1\n");
+    ask(hosts[0].fds[1], "cmd=get kvsname=k key=b\n", "cmd=get_result rc=0 value=2\n");
+    ask(hosts[0].fds[1], "cmd=lookup_name service=s\n", "cmd=lookup_result rc=0 port=p\n");
+    say(hosts[0].fds[0], "cmd=barrier_in\n");
+    say(hosts[0].fds[1], "cmd=barrier_in\n");
+    say(hosts[0].fds[2], "cmd=barrier_in\n");
+    say(hosts[1].fds[1], "cmd=barrier_in\n");
+    hang_up(1, 0);
+    settle();
+    hears(hosts[0].fds[0], "cmd=barrier_out rc=-1 msg=task_3_has_ended,_or_left_MPI\n");
+    hears(hosts[1].fds[1], "cmd=barrier_out rc=-1 msg=task_3_has_ended,_or_left_MPI\n");
+    assert_int_equal(hosts[0].stranded, 3);
+}
+
+static void the_mapping_is_without_a_blank(void **state)
+{
+    static const struct {
+        uint32_t tasks[5], hosts;
+        const char *text;
+    } rows[] = {
+        {{4}, 1, "(vector,(0,1,4))"},
+        {{4, 4}, 2, "(vector,(0,2,4))"},
+        {{1, 2, 2, 3, 3}, 5, "(vector,(0,1,1),(1,2,2),(3,2,3))"},
+        {{0, 2, 2}, 3, "(vector,(1,2,2))"},
+    };
+    uint32_t many[400];
+    char text[MU_PMI1_VALUE_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        mu_pmi1_map(rows[i].tasks, rows[i].hosts, text, sizeof text);
+        assert_string_equal(text, rows[i].text);
+    }
+    for (uint32_t i = 0; i < 400; i++)
+        many[i] = 1 + i % 2;
+    mu_pmi1_map(many, 400, text, sizeof text); /* longer than a value: the clients find out by themselves */
+    assert_string_equal(text, "");
+}
+
+int main(void)
+{
+#define TEST(set_up, name) cmocka_unit_test_setup_teardown(name, set_up, stop)
+    const struct CMUnitTest tests[] = {
+        TEST(start_one, each_message_has_its_answer),
+        TEST(start_one, keys_and_values_have_their_lengths),
+        TEST(start_one, nobody_leaves_the_barrier_before_all_have_come),
+        TEST(start_one, who_waits_for_one_that_has_left_is_told),
+        TEST(start_one, an_end_is_what_was_said_before_it),
+        TEST(start_one, an_abort_has_a_code_and_perhaps_a_reason),
+        TEST(start_one, hostile_clients_harm_themselves),
+        TEST(start_one, who_does_not_listen_is_not_heard),
+        TEST(start_two, two_hosts_have_one_barrier_and_what_was_put_before_it),
+        cmocka_unit_test(the_mapping_is_without_a_blank),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
