@@ -191,32 +191,48 @@ static void head_answered(struct mu_ask *ask)
         wait_for_item(item);
 }
 
-static void tail_answered(struct mu_ask *ask)
+/* One of the queue's counts. In a job of several hosts what lies here may be older than what its clients have done
+ * elsewhere, and who waited for an item that is gone would wait for ever: adding nothing asks the leader. */
+static void read_count(struct item *item, const char *part, bool is_old, void (*answered)(struct mu_ask *ask))
+{
+    struct mu_tcpstore *store = item->wait->conn->store;
+    struct mu_ts_name *name = queue_of(item);
+
+    mu_ts_name_under(name, part);
+    prepare(&item->queue, answered);
+    if (is_old && mu_desk_options(store->options.desk)->lanes)
+        mu_desk_increment(store->options.desk, &item->queue, name->text, name->len, 0);
+    else
+        mu_desk_try_get(store->options.desk, &item->queue, name->text, name->len);
+}
+
+static void true_tail_answered(struct mu_ask *ask)
 {
     struct item *item = (struct item *)((char *)ask - offsetof(struct item, queue));
-    struct mu_ts_name *name = queue_of(item);
 
     if (ask->status && ask->status != MUSTER_NOT_FOUND) {
         failed(item, ask);
         return;
     }
     item->tail = count_in(ask);
-    if (!item->tail) {
-        wait_for_item(item);
-        return;
-    }
-    mu_ts_name_under(name, "head");
-    prepare(&item->queue, head_answered);
-    mu_desk_try_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
+    read_count(item, "head", true, head_answered);
+}
+
+static void tail_answered(struct mu_ask *ask)
+{
+    struct item *item = (struct item *)((char *)ask - offsetof(struct item, queue));
+
+    if (ask->status && ask->status != MUSTER_NOT_FOUND)
+        failed(item, ask);
+    else if (count_in(ask))
+        read_count(item, "tail", true, true_tail_answered);
+    else
+        wait_for_item(item); /* the leader has no such queue either */
 }
 
 static void look_at_queue(struct item *item)
 {
-    struct mu_ts_name *name = queue_of(item);
-
-    mu_ts_name_under(name, "tail");
-    prepare(&item->queue, tail_answered);
-    mu_desk_try_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
+    read_count(item, "tail", false, tail_answered);
 }
 
 /* ---- WAIT -------------------------------------------------------------------------------------------------------- */
