@@ -272,6 +272,8 @@ void mu_agent_begin_end(struct mu_agent *agent)
         agent->tasks[i].restart_at = UINT64_MAX;
     agent->waiting = 0;
     agent->kill_at = muster_after_ns(agent->options->grace_ns);
+    if (agent->root_cause >= 0 || agent->timed_out) /* told by a signal, they may end as they like */
+        mu_agent_halt_pmix(agent);
     if (agent->options->grace_ns > 0)
         mu_agent_signal_tasks(agent, SIGTERM);
     if (mu_agent_leads(agent))
@@ -283,6 +285,7 @@ void mu_agent_kill_all(struct mu_agent *agent)
 {
     agent->phase = MU_AGENT_KILLING;
     agent->kill_at = UINT64_MAX;
+    mu_agent_halt_pmix(agent);
     mu_agent_signal_tasks(agent, SIGKILL);
     if (mu_agent_leads(agent))
         mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
@@ -435,7 +438,7 @@ static void supervise(struct mu_agent *agent)
 static void run_once(struct mu_agent *agent)
 {
     if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_serve_clients(agent) || mu_agent_serve_mpi(agent)) {
+        mu_agent_serve_clients(agent) || mu_agent_serve_mpi(agent) || mu_agent_serve_pmix(agent)) {
         agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
         return;
     }
@@ -457,6 +460,7 @@ static void clean_up(struct mu_agent *agent)
     mu_agent_part(agent);
     mu_agent_end_gathers(agent, "the job ends");
     mu_agent_stop_mpi(agent);
+    mu_agent_end_pmix(agent);
     mu_agent_stop_clients(agent, GRPC_GRACE_NS);
     mu_agent_end_leftovers(agent);
     mu_launch_feed_stop(agent->feed);
@@ -481,6 +485,7 @@ static void forget_task(struct mu_agent_task *task)
  */
 static void finish(struct mu_agent *agent)
 {
+    mu_agent_close_pmix(agent);
     mu_launch_guard_dismiss(agent->guard);
     mu_agent_expect_no_output(agent);
     mu_launch_output_end(agent->output);

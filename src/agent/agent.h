@@ -68,6 +68,7 @@ enum mu_agent_mpi {
     MU_AGENT_MPI_AUTO, /* PMI-1 by a socket that they inherit; without it where there is no room for the sockets */
     MU_AGENT_MPI_PMI1,
     MU_AGENT_MPI_PORT, /* PMI-1 by a port on the loopback */
+    MU_AGENT_MPI_PMIX, /* by libpmix */
     MU_AGENT_MPI_NONE,
 };
 

@@ -124,6 +124,8 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 {
     if (agent->pmi1 && mu_pmi1_task_ended(agent->pmi1, task_id) == MU_PMI1_OPEN && wait_status == 0)
         mu_agent_condemn(agent, task_id, 1, "exited with status 0 between MPI_Init and MPI_Finalize");
+    if (wait_status == 0 && mu_agent_pmix_within(agent, task_id))
+        mu_agent_condemn(agent, task_id, 1, "exited with status 0 between PMIx_Init and PMIx_Finalize (or MPI's)");
 }
 
 /* ---- the server ---- */
@@ -187,7 +189,7 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
         .said = said,
     };
 
-    if (agent->options->mpi == MU_AGENT_MPI_NONE || agent->has_no_room_for_mpi)
+    if (agent->options->mpi >= MU_AGENT_MPI_PMIX || agent->has_no_room_for_mpi)
         return 0;
     name_job(agent);
     find_library(agent->flux_library, sizeof agent->flux_library);
@@ -228,6 +230,8 @@ int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent
     int n = 0;
 
     ret_gift->fd = -1;
+    if (agent->pmix)
+        return mu_agent_pmix_vars(agent, task_id, &ret_gift->pmix);
     if (!agent->pmi1)
         return 0;
     if (agent->options->mpi == MU_AGENT_MPI_PORT) {

@@ -13,6 +13,7 @@
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
  * serve.c    the same without tasks
+ * pmix.c     PMIx for the tasks, by libpmix
  * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
@@ -146,6 +147,7 @@ struct mu_agent {
     char pmi1_name[64], pmi1_map[MU_PMI1_VALUE_MAX]; /* what MPI programs are told: of their keys; who is where */
     char flux_job[32], flux_library[4200];           /* by which Open MPI is led to our libpmi; "": not found */
     int has_no_room_for_mpi;
+    struct mu_agent_pmix *pmix; /* NULL: it is not served */
     struct mu_gathers *gathers; /* NULL: nothing has been gathered */
 };
 
@@ -231,6 +233,7 @@ void mu_agent_end_notes(struct mu_agent *agent);
 struct mu_agent_mpi_gift {
     char text[4][64];
     char *vars[8]; /* a NULL behind them */
+    char **pmix;   /* instead of these, in one block; NULL: not */
     int fd;        /* the child's; -1: none */
 };
 
@@ -242,6 +245,20 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 /* A task has ended somewhere: others may wait in vain. */
 void mu_agent_look_mpi(struct mu_agent *agent);
 void mu_agent_stop_mpi(struct mu_agent *agent);
+
+/* ---- pmix.c ---- */
+/* With --mpi pmix: serve it to the attempt's tasks, which are started after it. 0, or -1 with the reason said. */
+int mu_agent_serve_pmix(struct mu_agent *agent);
+/* A task's variables, in one block to be freed; NULL: none. 0, or -1 with the reason said. */
+int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_vars);
+/* The task, which has ended, had begun PMIx and not ended it. */
+int mu_agent_pmix_within(const struct mu_agent *agent, uint32_t task_id);
+void mu_agent_hear_pmix(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+/* Tasks are about to be ended that may wait in it, and it will not be needed again. */
+void mu_agent_halt_pmix(struct mu_agent *agent);
+/* The attempt's tasks have ended; and the agent does. */
+void mu_agent_end_pmix(struct mu_agent *agent);
+void mu_agent_close_pmix(struct mu_agent *agent);
 
 /* ---- attempt.c ---- */
 /* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */

@@ -195,6 +195,7 @@ static void put_away(const struct mu_agent *agent, struct starting *it)
             close(it->image.stdio[i]);
     if (it->gift.fd >= 0)
         close(it->gift.fd);
+    free(it->gift.pmix);
     free(it->vars);
 }
 
@@ -222,8 +223,9 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
     ret_starting->image.keep[1] = ret_starting->gift.fd;
     if (rc) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
-    } else if (!(ret_starting->vars = mu_launch_env_task(&agent->envs[task->app], task_id, task->attempt,
-                                                         own_values(agent, task_id), ret_starting->gift.vars))) {
+    } else if (!(ret_starting->vars =
+                     mu_launch_env_task(&agent->envs[task->app], task_id, task->attempt, own_values(agent, task_id),
+                                        ret_starting->gift.pmix ? ret_starting->gift.pmix : ret_starting->gift.vars))) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED;
         mu_agent_say("out of memory");
         rc = -1;
@@ -333,7 +335,7 @@ static int make_environments(struct mu_agent *agent)
         .grpc = agent->service ? agent->grpc_way : NULL,
         .tcpstore = agent->tcpstore ? agent->tcpstore_way : NULL,
         .recoverable = options->restart_tasks,
-        .serves_mpi = agent->pmi1 != NULL,
+        .serves_mpi = agent->pmi1 || agent->pmix,
     };
 
     if (!mu_agent_set_part(agent, &job) && mu_launch_free_ports(job.ports, 2, 0))

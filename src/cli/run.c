@@ -281,7 +281,7 @@ int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *optio
 
 static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
 {
-    static const char *const ways[] = {"auto", "pmi1", "port", "none", NULL};
+    static const char *const ways[] = {"auto", "pmi1", "port", "pmix", "none", NULL};
     const char *text = call->values[MU_OPT_MPI];
     size_t index = MU_AGENT_MPI_AUTO;
     int code = text ? mu_cli_choice(call, "--mpi", text, ways, &index) : 0;

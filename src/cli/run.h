@@ -94,7 +94,7 @@ void mu_cli_hosts_done(struct mu_cli_hosts *hosts);
     }
 #define MU_CLI_MPI                                                                                                     \
     {                                                                                                                  \
-        MU_OPT_MPI, 0, "mpi", "WHAT", "how MPI programs find each other: auto (default), pmi1, port, none"             \
+        MU_OPT_MPI, 0, "mpi", "WHAT", "how MPI programs find each other: auto (default), pmi1, port, pmix, none"       \
     }
 #define MU_CLI_METRICS                                                                                                 \
     {                                                                                                                  \

@@ -22,6 +22,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ struct table {
     int survive; /* the tasks are to outlive the launcher */
     char job[208], run_id[40];
     struct mu_launch_role part;
+    char folder[256];        /* of the launcher's, that goes with it; "": none */
     volatile int has_part;   /* set after it, cleared before */
     volatile int over;       /* an adopter has cleaned up */
     volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */
@@ -73,6 +75,20 @@ struct mu_launch_guard {
     pid_t pid;
     int pidfd;
 };
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
+{
+    (void)st;
+    (void)kind;
+    (void)place;
+    remove(path);
+    return 0;
+}
+
+void mu_launch_remove_folder(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
 
 int mu_launch_remove_segment(const char *job, pid_t creator)
 {
@@ -210,6 +226,12 @@ void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
 {
     return guard->pid;
+}
+
+void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path)
+{
+    if (guard)
+        snprintf(guard->table->folder, sizeof guard->table->folder, "%s", path ? path : "");
 }
 
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
@@ -396,6 +418,8 @@ static int guard_main(struct mu_launch_guard *guard)
         ;
     said = let_survive(guard);
     end_all(table);
+    if (table->folder[0])
+        mu_launch_remove_folder(table->folder);
     removed = mu_launch_remove_segment(table->job, table->launcher);
     if (!said)
         say(table, removed ? "are ended, its segment is removed" : "are ended");

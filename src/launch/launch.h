@@ -192,6 +192,10 @@ void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t
 void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t group);
 /* From now on (NULL: no longer) this host is one of several, and its agent can be replaced. */
 void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_role *part);
+/* This folder, with all that lies in it, goes when the launcher is killed; NULL: none does. */
+void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path);
+/* Remove a folder, and all that lies in it; what cannot be removed stays. */
+void mu_launch_remove_folder(const char *path);
 /* Its pid (0: none is running): the one child of the launcher that is not of the job. */
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);
 /* Wait for the dead guard; then another may be started. */
