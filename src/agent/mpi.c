@@ -221,6 +221,7 @@ static int give_socket(struct mu_agent *agent, uint32_t task_id, int *ret_fd)
         close(pair[1]);
         return -1;
     }
+    mu_pmi1_hold(agent->pmi1, task_id, pair[1]);
     *ret_fd = pair[1];
     return 0;
 }

@@ -234,7 +234,7 @@ struct mu_agent_mpi_gift {
     char text[4][64];
     char *vars[8]; /* a NULL behind them */
     char **pmix;   /* instead of these, in one block; NULL: not */
-    int fd;        /* the child's; -1: none */
+    int fd;        /* the child's, which the server closes; -1: none */
 };
 
 /* Before the tasks are started. 0, or -1 with the reason said. */

@@ -193,8 +193,6 @@ static void put_away(const struct mu_agent *agent, struct starting *it)
     for (int i = 0; i < 3; i++)
         if (it->image.stdio[i] >= 0 && it->image.stdio[i] != agent->null_fd)
             close(it->image.stdio[i]);
-    if (it->gift.fd >= 0)
-        close(it->gift.fd);
     free(it->gift.pmix);
     free(it->vars);
 }

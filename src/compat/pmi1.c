@@ -1,10 +1,11 @@
 /*
  * compat/pmi1.c: the connections of the tasks, and the barrier of all of them.
  *
- * All sockets are in one epoll set, which the loop waits for: a task that never speaks costs a system call, and its
- * buffers are made when it says its first word. A client has one request on its way: while its answer is not taken, or
- * it waits in the barrier, what it says further stays in its buffer, and a full one is not read on. One that says too
- * long a line, or a NUL, is given up: its connection is closed, which is what its own program gets.
+ * All sockets are in one epoll set, which the loop waits for. A task that never speaks wakes nobody, also by its end:
+ * its own end of the socket is held here until then. Buffers are made when it says its first word. A client has one
+ * request on its way: while its answer is not taken, or it waits in the barrier, what it says further stays in its
+ * buffer, and a full one is not read on. One that says too long a line, or a NUL, is given up: its connection is
+ * closed, which is what its own program gets.
  *
  * When all tasks of this host are at the barrier, what they put goes to the other hosts with the news of it, and all
  * are released when every host's has come. When somebody has left who did not come, that is the news.
@@ -32,7 +33,7 @@ struct mu_pmi1_client *mu_pmi1_client_new(struct mu_pmi1 *server, uint32_t task,
 
     if (!client)
         return NULL;
-    *client = (struct mu_pmi1_client){.server = server, .task = task, .fd = fd, .events = EPOLLIN};
+    *client = (struct mu_pmi1_client){.server = server, .task = task, .fd = fd, .held = -1, .events = EPOLLIN};
     if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
         return client;
     free(client);
@@ -58,6 +59,13 @@ static void unlink_stranger(struct mu_pmi1_client *client)
     client->server->num_strangers--;
 }
 
+static void let_go(struct mu_pmi1_client *client)
+{
+    if (client->held >= 0)
+        close(client->held);
+    client->held = -1;
+}
+
 static void forget(struct mu_pmi1_client *client)
 {
     struct mu_pmi1_task *task = task_of(client);
@@ -73,6 +81,7 @@ static void forget(struct mu_pmi1_client *client)
     /* Said, for a close alone is not enough: a process that is on its way to exec has it, too. */
     epoll_ctl(client->server->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);
+    let_go(client);
     free(client->text);
     free(client);
 }
@@ -194,6 +203,7 @@ static int read_some(struct mu_pmi1_client *client)
     if (n == 0)
         return -1;
     client->in_len += (size_t)n;
+    let_go(client);
     hear_lines(client);
     return COMPLETE;
 }
@@ -352,6 +362,11 @@ enum muster_status mu_pmi1_take(struct mu_pmi1 *server, uint32_t task_id, int fd
     task->state = MU_PMI1_NEW;
     task->gone = false;
     return task->client ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "epoll_ctl: %s", strerror(errno));
+}
+
+void mu_pmi1_hold(struct mu_pmi1 *server, uint32_t task_id, int fd)
+{
+    server->tasks[task_id - server->options.first_task].client->held = fd;
 }
 
 enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task_id)

@@ -50,6 +50,8 @@ enum muster_status mu_pmi1_start(const struct mu_pmi1_options *options, struct m
 const char *mu_pmi1_address(const struct mu_pmi1 *server);
 /* The task's socket, the server's from now on. The task is new: what one of its number did before is forgotten. */
 enum muster_status mu_pmi1_take(struct mu_pmi1 *server, uint32_t task, int fd);
+/* The task's own end: kept open here until it speaks, so that the end of one that never does wakes nobody. */
+void mu_pmi1_hold(struct mu_pmi1 *server, uint32_t task, int fd);
 /* Of what the hosts gave to an exchange; a failure of that itself says why. */
 void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32_t num_parts, const struct iovec *parts,
                        const char *why);

@@ -38,6 +38,7 @@ struct mu_pmi1_client {
     struct mu_pmi1_client *next; /* of those that have not said which task they are */
     uint32_t task;               /* UINT32_MAX: it has not said */
     int fd;
+    int held;        /* its own end, until it speaks; -1: not held */
     uint32_t events; /* that are waited for */
     enum mu_pmi1_state state;
     bool in_barrier, in_spawn, is_hearing;
