@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bridge/link_address.h"
 
@@ -22,7 +21,8 @@
 #define ALL_MAX  (2ull << 30) /* and of all of them */
 #define GROWTH   4            /* times what has come of a request is held for it, at most */
 
-static void on_event(uv_poll_t *poll, int status, int events);
+static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_room);
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room);
 
 /* ---- what is held ------------------------------------------------------------------------------------------------ */
 
@@ -48,37 +48,50 @@ void mu_ts_unhold(struct mu_ts_conn *conn, size_t bytes)
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
-static void poll_for(struct mu_ts_conn *conn, int events)
+static void read_or_not(struct mu_ts_conn *conn, bool reads)
 {
-    if (conn->polled == events || conn->is_closed)
+    if (conn->reads == reads || conn->is_closed)
         return;
-    conn->polled = events;
-    if (events == 0)
-        uv_poll_stop(&conn->poll);
-    else if (uv_poll_start(&conn->poll, events, on_event))
+    conn->reads = reads;
+    conn->has_filled = false;
+    if (!reads)
+        uv_read_stop((uv_stream_t *)&conn->tcp);
+    else if (uv_read_start((uv_stream_t *)&conn->tcp, on_room, on_read))
         mu_ts_close(conn);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)handle;
+    struct mu_tcpstore *store = conn->store;
+
+    free(conn);
+    mu_ts_released(store);
 }
 
 struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer)
 {
     struct mu_ts_conn *conn = calloc(1, sizeof *conn);
 
-    if (!conn || uv_poll_init(store->options.loop, &conn->poll, fd)) {
-        free(conn);
+    if (!conn)
+        return NULL;
+    conn->store = store;
+    uv_tcp_init(store->options.loop, &conn->tcp);
+    store->open++;
+    if (uv_tcp_open(&conn->tcp, fd)) {
+        uv_close((uv_handle_t *)&conn->tcp, on_closed);
         return NULL;
     }
-    conn->store = store;
     conn->fd = fd;
     mu_link_print(peer, conn->name, sizeof conn->name);
-    uv_unref((uv_handle_t *)&conn->poll);
-    store->open++;
+    uv_unref((uv_handle_t *)&conn->tcp);
     store->stats.connections++;
     store->stats.accepted++;
     conn->next = store->conns;
     if (conn->next)
         conn->next->before = conn;
     store->conns = conn;
-    poll_for(conn, UV_READABLE);
+    read_or_not(conn, true);
     return conn;
 }
 
@@ -104,15 +117,6 @@ static void drop_own(struct mu_ts_conn *conn)
     free(conn->own);
     conn->own = NULL;
     conn->room = 0;
-}
-
-static void on_closed(uv_handle_t *handle)
-{
-    struct mu_ts_conn *conn = (struct mu_ts_conn *)handle;
-    struct mu_tcpstore *store = conn->store;
-
-    free(conn);
-    mu_ts_released(store);
 }
 
 static void leave_lists(struct mu_ts_conn *conn)
@@ -149,9 +153,7 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->kept = NULL;
     drop_out(conn);
     drop_own(conn);
-    uv_poll_stop(&conn->poll);
-    uv_close((uv_handle_t *)&conn->poll, on_closed);
-    close(conn->fd); /* the peer need not wait for our loop */
+    uv_close((uv_handle_t *)&conn->tcp, on_closed); /* the socket, too: the peer need not wait for our loop */
     conn->fd = -1;
 }
 
@@ -169,10 +171,10 @@ void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...)
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
 
-/* False: the connection is closed. */
+/* Behind what is under way. False: the connection is closed. */
 static bool push(struct mu_ts_conn *conn)
 {
-    while (conn->out_len > 0) {
+    while (conn->out_len > 0 && !conn->going) {
         ssize_t n = send(conn->fd, conn->out + conn->out_at, conn->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (n < 0 && errno == EINTR)
@@ -185,7 +187,8 @@ static bool push(struct mu_ts_conn *conn)
         conn->out_len -= (size_t)n;
         conn->store->stats.bytes_out += (uint64_t)n;
     }
-    conn->out_at = 0;
+    if (conn->out_len == 0)
+        conn->out_at = 0;
     return true;
 }
 
@@ -242,26 +245,61 @@ uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len)
     return to;
 }
 
+static void on_written(uv_write_t *write, int status)
+{
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)write->handle;
+
+    mu_ts_unhold(conn, conn->going_room);
+    free(conn->going);
+    conn->going = NULL;
+    if (status)
+        mu_ts_close(conn);
+    else
+        mu_ts_flush(conn);
+}
+
+/* What the socket did not take goes when it does; what is answered meanwhile waits behind it. */
+static void leave_to_loop(struct mu_ts_conn *conn)
+{
+    uv_buf_t rest;
+
+    if ((conn->has_spare || conn->out == conn->few) && !grow_out(conn, conn->out_len))
+        return;
+    if (conn->going || conn->out_len == 0)
+        return;
+    rest = uv_buf_init((char *)conn->out + conn->out_at, (unsigned)conn->out_len);
+    conn->going = conn->out;
+    conn->going_room = conn->out_room;
+    conn->store->stats.bytes_out += conn->out_len;
+    conn->out = NULL;
+    conn->out_at = conn->out_len = conn->out_room = 0;
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_written)) {
+        mu_ts_unhold(conn, conn->going_room);
+        free(conn->going);
+        conn->going = NULL;
+        mu_ts_close(conn);
+    }
+}
+
 void mu_ts_flush(struct mu_ts_conn *conn)
 {
-    bool reads;
-
     if (conn->is_closed || !push(conn))
         return;
     if (conn->out_len == 0)
         drop_out(conn);
-    else if (conn->has_spare && !grow_out(conn, conn->out_len))
+    else
+        leave_to_loop(conn);
+    if (conn->is_closed)
         return;
-    if (conn->is_ended && !conn->step && !conn->has_turn && conn->out_len == 0) {
+    if (conn->is_ended && !conn->step && !conn->has_turn && conn->out_len == 0 && !conn->going) {
         mu_ts_close(conn);
         return;
     }
-    if (conn->is_full && conn->out_len <= MU_TS_OUT_MAX / 2) {
+    if (conn->is_full && !conn->going) {
         conn->is_full = false;
         mu_ts_turn(conn);
     }
-    reads = !conn->step && !conn->has_turn && !conn->is_full && !conn->is_ended;
-    poll_for(conn, (conn->out_len > 0 ? UV_WRITABLE : 0) | (reads ? UV_READABLE : 0));
+    read_or_not(conn, !conn->step && !conn->has_turn && !conn->is_full && !conn->is_ended);
 }
 
 /* ---- in ---------------------------------------------------------------------------------------------------------- */
@@ -335,29 +373,6 @@ static bool prepare_in(struct mu_ts_conn *conn, uint8_t **ret_to, size_t *ret_ro
     return true;
 }
 
-static void receive(struct mu_ts_conn *conn)
-{
-    uint8_t *to;
-    size_t room;
-    ssize_t n;
-
-    if (!prepare_in(conn, &to, &room))
-        return;
-    do
-        n = recv(conn->fd, to, room, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno != EAGAIN) {
-        mu_ts_close(conn);
-    } else if (n == 0) {
-        conn->is_ended = true; /* what it has asked for it may still read */
-    } else if (n > 0) {
-        conn->len += (size_t)n;
-        conn->store->stats.bytes_in += (uint64_t)n;
-        if (conn->waits && conn->scan.dialect == MU_TS_A)
-            mu_ts_drop_waits(conn); /* it asks one thing at a time: it has given up waiting */
-    }
-}
-
 void mu_ts_go_on(struct mu_ts_conn *conn)
 {
     if (conn->is_closed)
@@ -367,15 +382,39 @@ void mu_ts_go_on(struct mu_ts_conn *conn)
         mu_ts_flush(conn);
 }
 
-static void on_event(uv_poll_t *poll, int status, int events)
+/* One piece in a round of the loop: after a piece that fills its room libuv asks for more of it at once. */
+static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_room)
 {
-    struct mu_ts_conn *conn = (struct mu_ts_conn *)poll;
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)handle;
+    uint8_t *to;
+    size_t room;
 
-    if (status < 0) {
+    (void)suggested;
+    *ret_room = uv_buf_init(NULL, 0);
+    if (!conn->has_filled && prepare_in(conn, &to, &room))
+        *ret_room = uv_buf_init((char *)to, (unsigned)room);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
+{
+    struct mu_ts_conn *conn = (struct mu_ts_conn *)stream;
+
+    if (n == UV_ENOBUFS || conn->is_closed) {
+        conn->has_filled = false;
+        return;
+    }
+    if (n < 0 && n != UV_EOF) {
         mu_ts_close(conn);
         return;
     }
-    if (events & UV_READABLE)
-        receive(conn);
+    conn->has_filled = n > 0 && (size_t)n == room->len;
+    if (n == UV_EOF) {
+        conn->is_ended = true; /* what it has asked for it may still read */
+    } else if (n > 0) {
+        conn->len += (size_t)n;
+        conn->store->stats.bytes_in += (uint64_t)n;
+        if (conn->waits && conn->scan.dialect == MU_TS_A)
+            mu_ts_drop_waits(conn); /* it asks one thing at a time: it has given up waiting */
+    }
     mu_ts_go_on(conn);
 }

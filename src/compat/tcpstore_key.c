@@ -16,7 +16,7 @@ const char *const mu_ts_directory[] = {
 
 static bool is_plain(uint8_t c)
 {
-    return c >= ' ' && c != '/' && c != ':' && c != '%' && c != 0x7f;
+    return c >= ' ' && c != ':' && c != '%' && c != 0x7f;
 }
 
 static size_t escape(char *to, uint8_t c)
@@ -39,9 +39,7 @@ static size_t write_part(char *to, const uint8_t *key, size_t len)
         if (n > PART_MAX - 3)
             return 0;
         if (is_plain(key[i]) && !is_dots)
-            to[n++] = (char)key[i];
-        else if (key[i] == '/')
-            to[n++] = ':';
+            to[n++] = key[i] == '/' ? ':' : (char)key[i];
         else
             n += escape(to + n, key[i]);
     }

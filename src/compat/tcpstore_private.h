@@ -42,15 +42,16 @@ struct mu_ts_field {
 struct mu_ts_wait;
 
 struct mu_ts_conn {
-    uv_poll_t poll; /* first */
+    uv_tcp_t tcp; /* first */
     struct mu_tcpstore *store;
     struct mu_ts_conn *next, *before;
     struct mu_ts_conn *next_turn, *next_dirty;
-    int fd, polled;
-    bool is_closed, has_turn, is_dirty;
-    bool is_ended;  /* nothing more comes */
-    bool is_full;   /* too much of its answers waits: nothing more is done */
-    bool has_spare; /* its answers are gathered in the server's buffer */
+    int fd;
+    bool is_closed, has_turn, is_dirty, reads;
+    bool has_filled; /* its room, the last piece read: there may be more */
+    bool is_ended;   /* nothing more comes */
+    bool is_full;    /* too much of its answers waits: nothing more is done */
+    bool has_spare;  /* its answers are gathered in the server's buffer */
     char name[64];
     size_t held; /* bytes of memory, that count */
 
@@ -81,6 +82,9 @@ struct mu_ts_conn {
     /* out */
     uint8_t *out, few[16];
     size_t out_at, out_len, out_room; /* sent; to be sent behind that; in all */
+    uint8_t *going;                   /* what the loop sends when the socket takes it */
+    size_t going_room;
+    uv_write_t write;
 };
 
 struct mu_tcpstore {

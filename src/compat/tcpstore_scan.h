@@ -2,9 +2,11 @@
 #ifndef MU_COMPAT_TCPSTORE_SCAN_H
 #define MU_COMPAT_TCPSTORE_SCAN_H
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define MU_TS_KEY_MAX     (64u << 10)  /* bytes */
 #define MU_TS_VALUE_MAX   (64u << 20)  /* likewise */
@@ -59,19 +61,19 @@ struct mu_ts_scan {
 int mu_ts_scan(struct mu_ts_scan *scan, const uint8_t *bytes, size_t len);
 void mu_ts_scan_next(struct mu_ts_scan *scan);
 
+/* Little-endian, wherever they lie. */
 static inline uint64_t mu_ts_u64(const uint8_t *bytes)
 {
-    uint64_t v = 0;
+    uint64_t v;
 
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | bytes[i];
-    return v;
+    memcpy(&v, bytes, sizeof v);
+    return le64toh(v);
 }
 
 static inline void mu_ts_put_u64(uint8_t *to, uint64_t v)
 {
-    for (int i = 0; i < 8; i++)
-        to[i] = (uint8_t)(v >> 8 * i);
+    v = htole64(v);
+    memcpy(to, &v, sizeof v);
 }
 
 #endif
