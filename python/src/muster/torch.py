@@ -14,6 +14,7 @@ once, with the name of the dead: `StoreError.culprit`.
 A call costs what its C call costs and the way to it: by muster._fast, which is compiled where the package is installed
 and a C compiler and Python's headers are there, or else by ctypes.
 """
+import ctypes
 import datetime
 import functools
 import importlib
@@ -46,7 +47,7 @@ _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?\d+)")  # as C's strtoll() reads
 _Base: Any = getattr(dist, "DistStoreError", RuntimeError)
 
 
-class StoreError(_Base):
+class StoreError(_Base):  # type: ignore[misc]
     """A wait that timed out, or that cannot end: `culprit` is the task that died, None of a timeout."""
 
     def __init__(self, message: str, culprit: Optional[errors.Culprit] = None) -> None:
@@ -119,9 +120,9 @@ class Store(dist.Store):  # type: ignore[misc]
         names = ["get", "check", "wait"]
         if os.environ.get("MUSTER_NUM_NODES", "1") == "1":  # elsewhere a change asks another host, without the lock
             names += ["set", "add", "compare_set"]
-        addresses = {name: _lib.ctypes.cast(getattr(_lib.lib, "muster_kv_" + name), _lib.c_void_p).value
+        addresses = {name: ctypes.cast(getattr(_lib.lib, "muster_kv_" + name), ctypes.c_void_p).value
                      for name in ("try_get", "set", "increment", "compare_and_set")}
-        calls = _fast.Calls(self._cell, _lib.ctypes.addressof(self._cell), addresses,
+        calls = _fast.Calls(self._cell, ctypes.addressof(self._cell), addresses,
                             {name: getattr(self, name) for name in names})
         for name in names:
             setattr(self, name, functools.partial(getattr(calls, name)))
@@ -160,7 +161,7 @@ class Store(dist.Store):  # type: ignore[misc]
             if status != _lib.OUT_OF_RANGE:
                 raise errors.error_of(status)
             capacity = s.len.value
-            buffer = _lib.ctypes.create_string_buffer(capacity)
+            buffer = ctypes.create_string_buffer(capacity)
 
     def add(self, key: Bytes, by: int) -> int:
         name, s = _named(key), _lib.scratch.out
@@ -235,11 +236,11 @@ class Store(dist.Store):  # type: ignore[misc]
         return [key for key in map(key_of, self._names(DIRECTORY)) if key is not None]
 
     def _names(self, directory: bytes) -> List[bytes]:
-        listed = _lib.ctypes.POINTER(_lib.KvList)()
-        errors.check(_lib.lib.muster_kv_get_dir(self._handle, directory, len(directory), _lib.byref(listed)))
+        listed = ctypes.POINTER(_lib.KvList)()
+        errors.check(_lib.lib.muster_kv_get_dir(self._handle, directory, len(directory), ctypes.byref(listed)))
         try:
             rows = listed.contents
-            return [_lib.ctypes.string_at(rows.entries[i].key, rows.entries[i].key_len) for i in range(rows.count)]
+            return [ctypes.string_at(rows.entries[i].key, rows.entries[i].key_len) for i in range(rows.count)]
         finally:
             _lib.lib.muster_kv_list_free(listed)
 
