@@ -121,6 +121,53 @@ def test_a_value_that_others_make_longer_is_whole():
         writer.join()
 
 
+def between_all_steps(call, handler):
+    """What the call returns while the handler is called before each instruction of the package's, as by signals."""
+    count = 0
+
+    def trace(frame, event, _):
+        nonlocal count
+        if os.path.basename(frame.f_code.co_filename) not in ("kv.py", "_lib.py"):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            handler()
+            count += 1
+        return trace
+
+    sys.settrace(trace)
+    try:
+        got = call()
+    finally:
+        sys.settrace(None)
+    assert count > 5, count
+    return got
+
+
+def test_a_handler_of_a_signal_may_use_it():
+    long = os.urandom(9000)
+    kv.update({"mine": b"A" * 100, "theirs": b"B" * 50, "long": long})
+
+    def handler():
+        assert kv["theirs"] == b"B" * 50 and kv.increment("handled") and kv.set("again", b"") and "none" not in kv
+        assert kv.append("said", b".") and kv.watch("theirs").value == b"B" * 50 and kv.count("none") == 0
+
+    first = kv.read("mine")
+    assert between_all_steps(lambda: kv["mine"], handler) == first.value
+    assert between_all_steps(lambda: kv.read("mine"), handler) == first
+    assert between_all_steps(lambda: kv.watch("mine"), handler) == first
+    assert between_all_steps(lambda: kv.watch("long").value, handler) == kv["long"] == long
+    assert between_all_steps(lambda: "mine" in kv, handler) and not between_all_steps(lambda: "no" in kv, handler)
+    for i in range(2):
+        assert between_all_steps(lambda: kv.increment("sum", 1000), handler) == 1000 * (i + 1)
+        assert between_all_steps(lambda: kv.append("parts", b"12345"), handler) == 5 * (i + 1)
+        version = between_all_steps(lambda: kv.set("mine", b"C"), handler)
+        assert version == kv.read("mine").version
+        assert between_all_steps(lambda: kv.compare_and_set("mine", version, b"D"), handler) == kv.read("mine").version
+    kv.update({"some/%d" % i: "" for i in range(7)})
+    assert between_all_steps(lambda: kv.count("some"), handler) == between_all_steps(lambda: kv.delete("some"), handler) == 7
+
+
 def test_waiting_for_a_key():
     raises(TimeoutError, kv.get, "late", wait=0.01)
     error = raises(muster.DeadlineExceeded, kv.read, "late", wait=0)

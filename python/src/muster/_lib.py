@@ -2,14 +2,13 @@
 
 A call releases the interpreter's lock for as long as it takes. `lib.muster_X` is the C call with its types bound, so
 that nothing is converted but what it is given: handles are ints, keys and values bytes with their lengths beside.
-`scratch.out` holds what a thread needs for out-parameters, made once for each. Statuses are plain ints: 0 is good, for
-others raise `errors.error_of(status)` from the same thread before its next call.
+`borrow()` is what a call writes into, until `give_back()`. Statuses are plain ints: 0 is good, for others raise
+`errors.error_of(status)` from the same thread before its next call.
 """
 import ctypes
 import os
 import shutil
 import sys
-import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
                     c_ssize_t, c_uint32, c_uint64, c_void_p)
 from typing import Any, Iterator, List, Optional, Tuple
@@ -217,9 +216,8 @@ free = _libc.free
 
 
 class Out:
-    """What a thread's calls write into, made once: a buffer for values and the out-parameters, with references."""
-    __slots__ = ("buffer", "address", "len", "version", "number", "pointer", "len_ref", "version_ref", "number_ref",
-                 "pointer_ref")
+    """What a call writes into: a buffer for values and the out-parameters, with references."""
+    __slots__ = ("buffer", "address", "len", "version", "number", "len_ref", "version_ref", "number_ref")
 
     def __init__(self) -> None:
         self.buffer: Any = ctypes.create_string_buffer(SCRATCH)  # a slice of it is bytes
@@ -227,24 +225,21 @@ class Out:
         self.len = c_size_t()
         self.version = c_uint64()
         self.number = c_int64()
-        self.pointer = c_void_p()
         self.len_ref = byref(self.len)
         self.version_ref = byref(self.version)
         self.number_ref = byref(self.number)
-        self.pointer_ref = byref(self.pointer)
 
 
-class Scratch(threading.local):
-    """`scratch.out` is the calling thread's. What it has may be asked of `scratch` as well, more slowly."""
-
-    def __init__(self) -> None:
-        self.out = Out()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.out, name)
+_spare: List[Out] = []
+give_back = _spare.append  # when all has been read; of a call that raises it is lost, which does no harm
 
 
-scratch = Scratch()
+def borrow() -> Out:
+    """One that nobody else has: neither another thread, nor a signal's handler that runs in the midst of this call."""
+    try:
+        return _spare.pop()
+    except IndexError:
+        return Out()
 
 
 def deadline_of(timeout: Optional[float]) -> int:

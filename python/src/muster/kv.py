@@ -24,7 +24,7 @@ from collections.abc import ItemsView, MutableMapping, ValuesView
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from muster import _lib, _wait
-from muster._lib import FOREVER, NOT_FOUND, OUT_OF_RANGE, SCRATCH, deadline_of, lib, scratch
+from muster._lib import FOREVER, NOT_FOUND, OUT_OF_RANGE, SCRATCH, Out, borrow, deadline_of, give_back, lib
 from muster.errors import Aborted, check, error_of
 
 Key = Union[str, bytes]
@@ -81,34 +81,39 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     # ---- reading ----
 
-    def _try(self, key: bytes) -> Optional[bytes]:
-        """The value, whose version is then in the thread's scratch; None when there is no such key."""
-        s = scratch.out
+    def _try(self, key: bytes) -> Optional[Tuple[bytes, int]]:
+        """The value and its version; None when there is no such key."""
+        s = borrow()
         status = lib.muster_kv_try_get(self._task._m, key, len(key), s.address, SCRATCH, s.len_ref, s.version_ref)
         if not status:
-            return s.buffer[:s.len.value]  # type: ignore[no-any-return]
+            found = s.buffer[:s.len.value], s.version.value
+            give_back(s)
+            return found
         while status == OUT_OF_RANGE:
             room = s.len.value
             buffer = ctypes.create_string_buffer(room)
             status = lib.muster_kv_try_get(self._task._m, key, len(key), ctypes.addressof(buffer), room, s.len_ref,
                                            s.version_ref)
             if not status:
-                return ctypes.string_at(buffer, s.len.value)
-        if status == NOT_FOUND:
-            return None
-        raise error_of(status)
+                found = ctypes.string_at(buffer, s.len.value), s.version.value
+                give_back(s)
+                return found
+        if status != NOT_FOUND:
+            raise error_of(status)
+        give_back(s)
+        return None
 
     def __getitem__(self, key: Key) -> bytes:
-        value = self._try(key_bytes(key))
-        if value is None:
+        found = self._try(key_bytes(key))
+        if found is None:
             raise error_of(NOT_FOUND)
-        return value
+        return found[0]
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, (str, bytes)):
             return False
-        k, s = key_bytes(key), scratch.out
-        status = lib.muster_kv_try_get(self._task._m, k, len(k), None, 0, s.len_ref, None)
+        k = key_bytes(key)
+        status = lib.muster_kv_try_get(self._task._m, k, len(k), None, 0, None, None)
         if status not in (_lib.OK, OUT_OF_RANGE, NOT_FOUND):
             raise error_of(status)
         return bool(status != NOT_FOUND)
@@ -117,9 +122,9 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         """The value; `default` when there is none. wait=True: wait until there is one, which a task's death ends with
         `Unavailable`; wait=SECONDS: for so long, then `DeadlineExceeded`."""
         k = key_bytes(key)
-        value = self._try(k)
-        if value is not None:
-            return value
+        found = self._try(k)
+        if found is not None:
+            return found[0]
         if wait is False:
             return default
         return self._await(k, 0, _deadline(wait)).value
@@ -127,9 +132,9 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
     def read(self, key: Key, *, wait: Wait = False) -> Entry:
         """The value with its version. `NotFound` when there is none, unless it is waited for as by get()."""
         k = key_bytes(key)
-        value = self._try(k)
-        if value is not None:
-            return Entry(_text(k), value, scratch.out.version.value)
+        found = self._try(k)
+        if found is not None:
+            return Entry(_text(k), *found)
         if wait is False:
             raise error_of(NOT_FOUND)
         return self._await(k, 0, _deadline(wait))
@@ -139,25 +144,25 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         return self._await(key_bytes(key), after, deadline_of(timeout))
 
     def _await(self, key: bytes, after: int, deadline: int) -> Entry:
+        s = borrow()
+
         def step(until: int) -> int:
-            s = scratch.out
             return int(lib.muster_kv_watch(self._task._m, key, len(key), after, until, s.address, SCRATCH, s.len_ref,
                                            s.version_ref))
         while True:
-            found = self._entry(key, after, _wait.wait(self._task._m, deadline, step))
+            found = self._entry(key, after, _wait.wait(self._task._m, deadline, step), s)
             if found:
+                give_back(s)
                 return found
 
-    def _entry(self, key: bytes, after: int, status: int) -> Optional[Entry]:
-        """What a watch has found. None: it was too long for the scratch and has gone since."""
+    def _entry(self, key: bytes, after: int, status: int, s: Out) -> Optional[Entry]:
+        """What a watch has found. None: it was too long for the buffer and has gone since."""
         if not status:
-            return Entry(_text(key), scratch.out.buffer[:scratch.out.len.value], scratch.out.version.value)
+            return Entry(_text(key), s.buffer[:s.len.value], s.version.value)
         if status != OUT_OF_RANGE:
             raise error_of(status)
-        value = self._try(key)
-        if value is None or scratch.out.version.value <= after:
-            return None
-        return Entry(_text(key), value, scratch.out.version.value)
+        found = self._try(key)
+        return Entry(_text(key), *found) if found is not None and found[1] > after else None
 
     async def wait(self, key: Key, timeout: Optional[float] = None) -> bytes:
         """Await the key's value, for asyncio; errors as of get(). Cancelling it takes effect at once."""
@@ -168,12 +173,14 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         k = key_bytes(key)
 
         def step(until: int) -> Any:
-            s = scratch.out
+            s = borrow()
             status = lib.muster_kv_watch(self._task._m, k, len(k), after, until, s.address, SCRATCH, s.len_ref,
                                          s.version_ref)
             if status and _wait.sliced(status) and self._task._m not in _wait.interrupted:
                 return _wait.NotYet
-            return self._entry(k, after, status) or _wait.NotYet
+            found = self._entry(k, after, status, s)
+            give_back(s)
+            return found or _wait.NotYet
 
         found = await _wait.wait_async(self._task, timeout, step)
         if found is _wait.NotYet:
@@ -190,9 +197,9 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def set(self, key: Key, value: Value) -> int:
         """Insert or replace; the new version."""
-        k, v, s = key_bytes(key), value_bytes(value), scratch.out
-        check(lib.muster_kv_set(self._task._m, k, len(k), v, len(v), s.version_ref))
-        return s.version.value
+        k, v, version = key_bytes(key), value_bytes(value), ctypes.c_uint64()
+        check(lib.muster_kv_set(self._task._m, k, len(k), v, len(v), ctypes.byref(version)))
+        return version.value
 
     def insert(self, key: Key, value: Value) -> None:
         """`AlreadyExists` when the key is there; its value is kept."""
@@ -208,35 +215,35 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
                 return v
             if status != _lib.ALREADY_EXISTS:
                 raise error_of(status)
-            value = self._try(k)
-            if value is not None:
-                return value
+            found = self._try(k)
+            if found is not None:
+                return found[0]
 
     def increment(self, key: Key, by: int = 1) -> int:
         """Add to the decimal number; absent counts as 0. The sum. `FailedPrecondition`: it is no number."""
         if not -(1 << 63) <= by < 1 << 63:
             raise OverflowError("%d does not fit into 64 bits" % by)
-        k, s = key_bytes(key), scratch.out
-        check(lib.muster_kv_increment(self._task._m, k, len(k), by, s.number_ref))
-        return s.number.value
+        k, total = key_bytes(key), ctypes.c_int64()
+        check(lib.muster_kv_increment(self._task._m, k, len(k), by, ctypes.byref(total)))
+        return total.value
 
     def append(self, key: Key, value: Value) -> int:
         """Append to the value; absent counts as empty. Its length then."""
-        k, v, s = key_bytes(key), value_bytes(value), scratch.out
-        check(lib.muster_kv_append(self._task._m, k, len(k), v, len(v), s.len_ref))
-        return s.len.value
+        k, v, length = key_bytes(key), value_bytes(value), ctypes.c_size_t()
+        check(lib.muster_kv_append(self._task._m, k, len(k), v, len(v), ctypes.byref(length)))
+        return length.value
 
     def compare_and_set(self, key: Key, expected: int, value: Value) -> int:
         """Replace the value if its version is `expected` (0: only if absent); the new version. `Aborted` when it is
         another, which the exception has as `.version`."""
-        k, v, s = key_bytes(key), value_bytes(value), scratch.out
-        status = lib.muster_kv_compare_and_set(self._task._m, k, len(k), expected, v, len(v), s.version_ref)
+        k, v, version = key_bytes(key), value_bytes(value), ctypes.c_uint64()
+        status = lib.muster_kv_compare_and_set(self._task._m, k, len(k), expected, v, len(v), ctypes.byref(version))
         if status:
             error = error_of(status)
             if isinstance(error, Aborted):
-                error.version = s.version.value
+                error.version = version.value
             raise error
-        return s.version.value
+        return version.value
 
     def __delitem__(self, key: Key) -> None:
         if not self.delete(key):
@@ -244,9 +251,9 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def delete(self, key: Key) -> int:
         """Delete the key and everything below "key/"; how many went. "" or "/": all keys."""
-        k, s = key_bytes(key), scratch.out
-        check(lib.muster_kv_delete(self._task._m, k, len(k), s.len_ref))
-        return s.len.value
+        k, count = key_bytes(key), ctypes.c_size_t()
+        check(lib.muster_kv_delete(self._task._m, k, len(k), ctypes.byref(count)))
+        return count.value
 
     def clear(self) -> None:
         self.delete("")
@@ -270,9 +277,9 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def count(self, directory: Key = "") -> int:
         """How many keys are below "directory/"."""
-        d, s = key_bytes(directory), scratch.out
-        check(lib.muster_kv_count(self._task._m, d, len(d), s.len_ref))
-        return s.len.value
+        d, count = key_bytes(directory), ctypes.c_size_t()
+        check(lib.muster_kv_count(self._task._m, d, len(d), ctypes.byref(count)))
+        return count.value
 
     def __len__(self) -> int:
         return self.count()

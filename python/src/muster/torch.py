@@ -150,24 +150,25 @@ class Store(dist.Store):  # type: ignore[misc]
 
     def _look(self, name: bytes) -> Optional[Tuple[bytes, int]]:
         """Value and version of a key, or None."""
-        s = _lib.scratch.out
+        s = _lib.borrow()
         buffer, capacity = s.buffer, _lib.SCRATCH
         while True:
             status = _lib.lib.muster_kv_try_get(self._handle, name, len(name), buffer, capacity, s.len_ref, s.version_ref)
-            if status == _lib.OK:
-                return buffer[:s.len.value], s.version.value
-            if status == _lib.NOT_FOUND:
-                return None
-            if status != _lib.OUT_OF_RANGE:
+            if status == _lib.OUT_OF_RANGE:
+                capacity = s.len.value
+                buffer = ctypes.create_string_buffer(capacity)
+                continue
+            if status not in (_lib.OK, _lib.NOT_FOUND):
                 raise errors.error_of(status)
-            capacity = s.len.value
-            buffer = ctypes.create_string_buffer(capacity)
+            found = (buffer[:s.len.value], s.version.value) if status == _lib.OK else None
+            _lib.give_back(s)
+            return found
 
     def add(self, key: Bytes, by: int) -> int:
-        name, s = _named(key), _lib.scratch.out
-        status = _lib.lib.muster_kv_increment(self._handle, name, len(name), by, s.number_ref)
+        name, total = _named(key), ctypes.c_int64()
+        status = _lib.lib.muster_kv_increment(self._handle, name, len(name), by, ctypes.byref(total))
         if status == _lib.OK:
-            return s.number.value
+            return total.value
         if status != _lib.FAILED_PRECONDITION:
             raise errors.error_of(status)
         return self._add_to_text(name, by)
@@ -206,11 +207,11 @@ class Store(dist.Store):  # type: ignore[misc]
         errors.check(_lib.lib.muster_kv_append(self._handle, name, len(name), data, len(data), None))
 
     def delete_key(self, key: Bytes) -> bool:
-        name, s = _named(key), _lib.scratch.out
+        name, count = _named(key), ctypes.c_size_t()
         sign = name_of(BARRIERS, key)  # a barrier of that name begins anew
         errors.check(_lib.lib.muster_kv_delete(self._handle, sign, len(sign), None))
-        errors.check(_lib.lib.muster_kv_delete(self._handle, name, len(name), s.len_ref))
-        return bool(s.len.value)
+        errors.check(_lib.lib.muster_kv_delete(self._handle, name, len(name), ctypes.byref(count)))
+        return bool(count.value)
 
     # several
 
@@ -228,9 +229,9 @@ class Store(dist.Store):  # type: ignore[misc]
         return True
 
     def num_keys(self) -> int:
-        s = _lib.scratch.out
-        errors.check(_lib.lib.muster_kv_count(self._handle, DIRECTORY, len(DIRECTORY), s.len_ref))
-        return s.len.value
+        count = ctypes.c_size_t()
+        errors.check(_lib.lib.muster_kv_count(self._handle, DIRECTORY, len(DIRECTORY), ctypes.byref(count)))
+        return count.value
 
     def list_keys(self) -> List[str]:
         return [key for key in map(key_of, self._names(DIRECTORY)) if key is not None]
@@ -247,7 +248,7 @@ class Store(dist.Store):  # type: ignore[misc]
     # waiting
 
     def _is_there(self, name: bytes) -> bool:
-        status = _lib.lib.muster_kv_try_get(self._handle, name, len(name), None, 0, _lib.scratch.out.len_ref, None)
+        status = _lib.lib.muster_kv_try_get(self._handle, name, len(name), None, 0, None, None)
         if status not in (_lib.OK, _lib.OUT_OF_RANGE, _lib.NOT_FOUND):
             raise errors.error_of(status)
         return bool(status != _lib.NOT_FOUND)
@@ -268,7 +269,7 @@ class Store(dist.Store):  # type: ignore[misc]
         """Until each of the names is there; the keys before them are what people call them."""
         for key, name in names:
             status = _wait.wait(self._handle, deadline, lambda until: int(_lib.lib.muster_kv_get(
-                self._handle, name, len(name), until, None, 0, _lib.scratch.out.len_ref, None)))
+                self._handle, name, len(name), until, None, 0, None, None)))
             if status == _lib.DEADLINE_EXCEEDED:
                 raise StoreError("wait timeout after %dms, keys: %s" % (
                     round(_seconds(timeout) * 1000), ", ".join(_shown(one) for one, _ in names)))
@@ -298,10 +299,10 @@ class Store(dist.Store):  # type: ignore[misc]
         return tail - self._count(key, b"/head")[0] if tail else 0
 
     def queue_push(self, key: Bytes, value: Bytes) -> None:
-        queue, data, s = name_of(QUEUES, key), _bytes(value), _lib.scratch.out
+        queue, data, number = name_of(QUEUES, key), _bytes(value), ctypes.c_int64()
         tail = queue + b"/tail"
-        errors.check(_lib.lib.muster_kv_increment(self._handle, tail, len(tail), 1, s.number_ref))
-        item = queue + b"/%d" % s.number.value
+        errors.check(_lib.lib.muster_kv_increment(self._handle, tail, len(tail), 1, ctypes.byref(number)))
+        item = queue + b"/%d" % number.value
         errors.check(_lib.lib.muster_kv_set(self._handle, item, len(item), data, len(data), None))
 
     def queue_pop(self, key: Bytes, block: bool = True) -> bytes:
