@@ -87,6 +87,20 @@ def test_bad_input_is_one_clear_line():
     raises(ValueError, kv.get, "k", wait=float("nan"))
 
 
+def test_a_number_that_does_not_fit_is_refused():
+    big = 1 << 32
+    for call in (lambda: kv.increment("n", -(1 << 63) - 1), lambda: kv.compare_and_set("c", 1 << 64, "v"),
+                 lambda: kv.compare_and_set("c", -1, "v"), lambda: kv.watch("k", 1 << 64, 0), lambda: task.state(big),
+                 lambda: task.report_error("x", code=big), lambda: task.report_error("x", task=big),
+                 lambda: task.reset(big), lambda: task.alive([big]), lambda: task.watch_states(1 << 64),
+                 lambda: task.barrier("b", tasks=[0, big]), lambda: task.barrier("b", counter=1 << 64),
+                 lambda: task.group("g", [big]), lambda: task.events.send(big), lambda: task.events.read(1 << 64, 0),
+                 lambda: muster.join(task.job, task=big), lambda: muster.join(task.job, task=0, num_tasks=big + 1)):
+        assert " does not fit into " in str(raises(OverflowError, call))
+    assert "c" not in kv and task.error() is None
+    raises(TypeError, task.alive, [0.5])
+
+
 def test_values_of_all_sizes():
     for size in (0, 1, 4095, 4096, 4097, 100000, 5 << 20):
         value = os.urandom(size)

@@ -6,6 +6,7 @@ that nothing is converted but what it is given: handles are ints, keys and value
 `errors.error_of(status)` from the same thread before its next call.
 """
 import ctypes
+import operator
 import os
 import shutil
 import sys
@@ -263,11 +264,20 @@ def take(pointer: c_void_p, length: int) -> bytes:
         free(pointer)
 
 
+def int_of(number: Any, bits: int, is_signed: bool = True) -> int:
+    """A whole number that C has so many bits for: ctypes would cut the others off, and say nothing."""
+    n = operator.index(number)
+    low = -1 << bits - 1 if is_signed else 0
+    if not low <= n < low + (1 << bits):
+        raise OverflowError("%d does not fit into %d bits%s" % (n, bits, "" if is_signed else " without a sign"))
+    return n
+
+
 def ids_of(tasks: "Optional[Any]") -> "Tuple[Optional[Any], int]":
     """A list of task ids as C wants it; None: all."""
     if tasks is None:
         return None, 0
-    tasks = [int(t) for t in tasks]
+    tasks = [int_of(t, 32) for t in tasks]
     if not tasks:
         raise ValueError("no tasks are named; None means all of the job")
     return (c_int32 * len(tasks))(*tasks), len(tasks)

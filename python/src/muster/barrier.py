@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from muster import _lib, _wait
-from muster._lib import NEXT, deadline_of, ids_of, lib
+from muster._lib import NEXT, deadline_of, ids_of, int_of, lib
 from muster.errors import check
 
 _MOST = 10 ** 10  # seconds: longer is for ever
@@ -84,7 +84,7 @@ class Barriers:
         if "\0" in name:
             raise ValueError("a barrier's name has no NUL in it")
         id_, (ids, count), ns = name.encode(), ids_of(tasks), _ns(timeout)
-        number = NEXT if counter is None else counter
+        number = NEXT if counter is None else int_of(counter, 64, False)
         return lambda until: int(lib.muster_barrier_wait(self._task._m, id_, number, ids, count, ns, until))
 
     async def wait_async(self, name: str, timeout: Optional[float] = None, tasks: Optional[Iterable[int]] = None, *,
@@ -104,7 +104,7 @@ class Barriers:
 
     def cancel(self, name: str, counter: Optional[int] = None) -> None:
         """All who wait at it get `Cancelled`. `FailedPrecondition` when it has passed."""
-        check(lib.muster_barrier_cancel(self._task._m, name.encode(), NEXT if counter is None else counter))
+        check(lib.muster_barrier_cancel(self._task._m, name.encode(), NEXT if counter is None else int_of(counter, 64, False)))
 
     def _spoil(self, name: str, timeout: Optional[float], tasks: Optional[Iterable[int]]) -> None:
         """Cancel the instance that the others wait in; where nobody does yet, arrive at it before. Then be told of it,

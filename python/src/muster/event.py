@@ -3,7 +3,7 @@ import ctypes
 from typing import Any, NamedTuple, Optional
 
 from muster import _lib, _wait
-from muster._lib import deadline_of, lib
+from muster._lib import deadline_of, int_of, lib
 from muster.errors import OutOfRange, check, error_of
 from muster.kv import Value, value_bytes
 
@@ -26,9 +26,7 @@ class Events:
 
     def send(self, type: int, payload: Value = b"") -> int:
         """Send to all, without waiting for them; the event's number. 16384 bytes at most."""
-        if not 0 <= type < 1 << 32:
-            raise OverflowError("the type %d does not fit into 32 bits" % type)
-        p, number = value_bytes(payload), ctypes.c_uint64()
+        p, type, number = value_bytes(payload), int_of(type, 32, False), ctypes.c_uint64()
         check(lib.muster_event_send(self._task._m, type, p, len(p), ctypes.byref(number)))
         return number.value
 
@@ -41,7 +39,7 @@ class Events:
     def read(self, position: int, timeout: Optional[float] = None) -> Event:
         """The event of this number, waiting for it. Too slow, and it has been overwritten: `OutOfRange`, whose `.version`
         is the oldest that is left."""
-        at, lost, info = ctypes.c_uint64(position), ctypes.c_uint64(), _lib.EventInfo()
+        at, lost, info = ctypes.c_uint64(int_of(position, 64, False)), ctypes.c_uint64(), _lib.EventInfo()
         buffer = ctypes.create_string_buffer(PAYLOAD_MAX)
         status = _wait.wait(self._task._m, deadline_of(timeout),
                             lambda until: int(lib.muster_event_read(

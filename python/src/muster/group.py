@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Iterable, Optional, Tuple, Type, Union
 
 from muster import _wait
-from muster._lib import deadline_of, ids_of, lib
+from muster._lib import deadline_of, ids_of, int_of, lib
 from muster.errors import check
 
 _OPS = {"sum": 0, "min": 1, "max": 2, "band": 3, "bor": 4, "prod": 5}
@@ -40,7 +40,7 @@ class Group:
         _wait.prepare()
         deadline = deadline_of(timeout)
         check(_wait.wait_in_group(task._m, lambda: int(lib.muster_group_create(
-            task._m, name.encode(), ids, count, data_bytes, deadline, ctypes.byref(made)))))
+            task._m, name.encode(), ids, count, int_of(data_bytes, 64, False), deadline, ctypes.byref(made)))))
         self._g = made.value
         task._groups.add(self)
         self.rank = int(lib.muster_group_rank(made))

@@ -24,7 +24,7 @@ from collections.abc import ItemsView, MutableMapping, ValuesView
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from muster import _lib, _wait
-from muster._lib import FOREVER, NOT_FOUND, OUT_OF_RANGE, SCRATCH, Out, borrow, deadline_of, give_back, lib
+from muster._lib import FOREVER, NOT_FOUND, OUT_OF_RANGE, SCRATCH, Out, borrow, deadline_of, give_back, int_of, lib
 from muster.errors import Aborted, check, error_of
 
 Key = Union[str, bytes]
@@ -141,7 +141,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def watch(self, key: Key, after: int = 0, timeout: Optional[float] = None) -> Entry:
         """Wait until the key has a version above `after`. `NotFound` when it has been deleted since."""
-        return self._await(key_bytes(key), after, deadline_of(timeout))
+        return self._await(key_bytes(key), int_of(after, 64, False), deadline_of(timeout))
 
     def _await(self, key: bytes, after: int, deadline: int) -> Entry:
         s = borrow()
@@ -170,7 +170,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     async def wait_change(self, key: Key, after: int = 0, timeout: Optional[float] = None) -> Entry:
         """As watch(), for asyncio."""
-        k = key_bytes(key)
+        k, after = key_bytes(key), int_of(after, 64, False)
 
         def step(until: int) -> Any:
             s = borrow()
@@ -221,9 +221,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
 
     def increment(self, key: Key, by: int = 1) -> int:
         """Add to the decimal number; absent counts as 0. The sum. `FailedPrecondition`: it is no number."""
-        if not -(1 << 63) <= by < 1 << 63:
-            raise OverflowError("%d does not fit into 64 bits" % by)
-        k, total = key_bytes(key), ctypes.c_int64()
+        k, by, total = key_bytes(key), int_of(by, 64), ctypes.c_int64()
         check(lib.muster_kv_increment(self._task._m, k, len(k), by, ctypes.byref(total)))
         return total.value
 
@@ -237,6 +235,7 @@ class KeyValue(MutableMapping):  # type: ignore[type-arg]
         """Replace the value if its version is `expected` (0: only if absent); the new version. `Aborted` when it is
         another, which the exception has as `.version`."""
         k, v, version = key_bytes(key), value_bytes(value), ctypes.c_uint64()
+        expected = int_of(expected, 64, False)
         status = lib.muster_kv_compare_and_set(self._task._m, k, len(k), expected, v, len(v), ctypes.byref(version))
         if status:
             error = error_of(status)

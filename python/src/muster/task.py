@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Iterable, List, NamedTuple, Optional, Tuple, Type
 
 from muster import _lib, _wait
-from muster._lib import Options, SegmentConfig, deadline_of, ids_of, lib
+from muster._lib import Options, SegmentConfig, deadline_of, ids_of, int_of, lib
 from muster.barrier import Barriers
 from muster.errors import DeadlineExceeded, Error, FailedPrecondition, check
 from muster.event import Events
@@ -150,8 +150,8 @@ class Task:
     def state(self, task: Optional[int] = None) -> TaskState:
         """Of one task; None: of this one."""
         info = _lib.TaskInfo()
-        check(lib.muster_task_get(self._m, -1 if task is None and self.id is None else self.id if task is None else task,
-                                  ctypes.byref(info)))
+        number = self.id if task is None else int_of(task, 32)
+        check(lib.muster_task_get(self._m, -1 if number is None else number, ctypes.byref(info)))
         return _state(info)
 
     def states(self) -> List[TaskState]:
@@ -161,6 +161,7 @@ class Task:
     def watch_states(self, version: int, timeout: Optional[float] = None) -> Tuple[int, List[TaskState]]:
         """Wait until the job's state is newer than `version` (0: at once): every registration, departure and error makes
         it newer. The version now, and the states. Errors do not end this wait, they are what it waits for."""
+        version = int_of(version, 64, False)
         infos, count, now = (_lib.TaskInfo * self.num_tasks)(), ctypes.c_size_t(), ctypes.c_uint64()
         check(_wait.wait(self._m, deadline_of(timeout),
                          lambda until: int(lib.muster_task_watch(self._m, version, until, infos, self.num_tasks,
@@ -178,8 +179,8 @@ class Task:
 
     def report_error(self, message: str, code: int = _lib.ABORTED, task: Optional[int] = None) -> None:
         """Put a task (None: this one) in error: the waits of all that need it end, with this message."""
-        number = self.id if task is None else task
-        check(lib.muster_error_report(self._m, -1 if number is None else number, code,
+        number = self.id if task is None else int_of(task, 32)
+        check(lib.muster_error_report(self._m, -1 if number is None else number, int_of(code, 32),
                                       message.replace("\0", " ").encode()))
 
     def wait_error(self, timeout: Optional[float] = None) -> TaskError:
@@ -213,13 +214,14 @@ class Task:
 
     def reset(self, task: int) -> None:
         """Disconnect a task, clearing its error, so that it may join anew."""
-        check(lib.muster_task_reset(self._m, task))
+        check(lib.muster_task_reset(self._m, int_of(task, 32)))
 
     # ---- NCCL, topology ----
 
     def nccl_unique_id(self, name: str, size: int, rank: int, timeout: Optional[float] = None) -> Tuple[bytes, int]:
         """The 128 bytes of ncclUniqueId of the communicator `name` for this rank, and its generation (muster/nccl.h)."""
         got, generation = ctypes.create_string_buffer(128), ctypes.c_uint64()
+        size, rank = int_of(size, 32, False), int_of(rank, 32, False)
         check(_wait.wait(self._m, deadline_of(timeout),
                          lambda until: int(lib.muster_nccl_unique_id(self._m, name.encode(), size, rank, None, until,
                                                                      got, ctypes.byref(generation)))))
@@ -285,17 +287,17 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
     if task is not None:
         if task < 0:
             raise ValueError("task %d: tasks are numbered from 0" % task)
-        options.task_id = task
-    options.num_tasks = num_tasks or 0
-    options.incarnation = incarnation
+        options.task_id = int_of(task, 32)
+    options.num_tasks = int_of(num_tasks or 0, 32, False)
+    options.incarnation = int_of(incarnation, 64, False)
     options.deadline = 0 if timeout is None else max(1, deadline_of(timeout))
     for wanted, flag in ((recoverable, _lib.JOIN_RECOVERABLE), (observer, _lib.JOIN_OBSERVER),
                          (read_only, _lib.JOIN_READ_ONLY), (transient, _lib.JOIN_TRANSIENT),
                          (not create, _lib.JOIN_NO_CREATE), (not heartbeat, _lib.JOIN_NO_HEARTBEAT)):
         options.flags |= flag if wanted else 0
     if heap_bytes or heartbeat_timeout:
-        config.heap_bytes = heap_bytes
-        config.heartbeat_timeout_ns = int(heartbeat_timeout * 1e9)
+        config.heap_bytes = int_of(heap_bytes, 64, False)
+        config.heartbeat_timeout_ns = int_of(int(heartbeat_timeout * 1e9), 64, False)
         options.config = ctypes.pointer(config)
     check(lib.muster_join(ctypes.byref(options), ctypes.byref(handle)))
     assert handle.value
