@@ -21,7 +21,7 @@ def has_torch():
 def compiled():
     """A copy of the package with muster._fast in it, or the package as it is."""
     folder = os.path.join(os.environ["TMPDIR"], "src")
-    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     compiler = shutil.which("cc")
     headers = sysconfig.get_paths()["include"]
     if not compiler or not os.path.exists(os.path.join(headers, "Python.h")):
@@ -33,11 +33,83 @@ def compiled():
 
 
 def test_the_checks_of_pytorch_hold_on_the_segment():
-    source = compiled()
+    source = COMPILED
     done = subprocess.run([MUSTER, "run", "-n", "1", "--job", job_name(), "--", sys.executable,
                            os.path.join(TOP, "tests/interop/programs/torch_checks.py"), "muster"], capture_output=True,
                           text=True, env=dict(os.environ, PYTHONPATH=source, MUSTER_CHECKS_FAST=str(int(source != SOURCE))))
     assert done.returncode == 0 and "0 checks of PyTorch" in done.stdout, done.stdout + done.stderr
+
+
+STORE = r"""
+import os, sys
+import muster.torch
+
+def raises(kind, call, *args):
+    try:
+        got = call(*args)
+    except kind:
+        return
+    raise AssertionError("%s: nothing was raised; it gave %r" % (kind.__name__, got))
+
+def check(store):
+    for value in (5, None, 1.5):
+        raises(TypeError, store.set, "k", value)
+    raises(TypeError, store.set, 5, "v")
+    assert not store.check(["k"])
+    raises(OverflowError, store.add, "n", 1 << 63)
+    assert store.add("n", (1 << 63) - 1) == (1 << 63) - 1 and store.add("n", 2) == 1 - (1 << 63)
+    assert store.get("n") == b"-%d" % ((1 << 63) - 1)
+    store.set(b"odd/\xff", b"1")
+    odd = [key for key in muster.torch.Store.list_keys(store) if key.startswith("odd")]
+    assert odd == ["odd/\udcff"] and store.get(odd[0]) == b"1" and store.delete_key(odd[0]), odd
+    store.set(key="k", value="v")
+    assert store.get(key="k") == b"v" and store.add(key="n", by=1) == 2 - (1 << 63) and store.check(keys=["k"])
+    assert store.compare_set("k", expected="v", desired="w") == b"w" and store.wait(["k"], timeout=1) is None
+    store.delete_key("k"), store.delete_key("n")
+
+class Derived(muster.torch.Store):
+    def get(self, key):
+        return b"derived " + super().get(key)
+
+store = muster.torch.Store(timeout=50)
+hurried = {"get", "check", "wait"} & set(vars(store)), {"set", "add", "compare_set"} & set(vars(store))
+assert hurried == (({"get", "check", "wait"}, {"set", "add", "compare_set"}) if muster.torch._fast else (set(), set()))
+check(store)
+store.set("d", "1")
+assert Derived().get("d") == b"derived 1"
+os.environ["MUSTER_JOB"] += "-other"  # of whose hosts this one knows nothing
+assert "set" not in vars(muster.torch.Store(store._task))
+check(muster.torch.Store(store._task))
+muster.torch._fast = None
+check(muster.torch.Store(store._task))
+print("sound")
+"""
+
+
+def test_what_a_store_takes_by_either_way():
+    program = os.path.join(os.environ["TMPDIR"], "store.py")
+    with open(program, "w") as file:
+        file.write(STORE)
+    said = common.python("import runpy, sys; runpy.run_path(sys.argv[1])", program, environment={"PYTHONPATH": COMPILED},
+                         command=(MUSTER, "run", "-n", "1", "--job", job_name(), "--"))
+    assert said == "sound\n", said
+
+
+def test_an_unmodified_program_meets_the_module_that_it_imports():
+    program = os.path.join(os.environ["TMPDIR"], "train.py")
+    with open(program, "w") as file:
+        file.write("""
+import torch.distributed as dist, muster.torch
+dist.init_process_group("gloo")
+try:
+    dist.distributed_c10d._get_default_store().wait(["owed"], __import__("datetime").timedelta(milliseconds=1))
+except muster.torch.StoreError as error:
+    print("caught: %s" % error)
+assert [type(store) for store in muster.torch._kept] == [muster.torch.Store]
+""")
+    done = subprocess.run([MUSTER, "run", "-n", "1", "--job", job_name(), "--", sys.executable, "-m", "muster.torch", program],
+                          capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=COMPILED))
+    assert done.returncode == 0 and "caught: wait timeout after 1ms" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_rank_that_dies_is_named_and_others_see_the_same_keys():
@@ -51,8 +123,9 @@ def test_a_rank_that_dies_is_named_and_others_see_the_same_keys():
             task.kv.get("tcpstore/:waits", wait=50)
             os.kill(os.getpid(), signal.SIGKILL)
         import muster.torch
+        muster.torch._fast = None
         store = muster.torch.Store(timeout=50)
-        assert muster.torch._fast is None and store.add("a/b:", 1) == 1
+        assert store.add("a/b:", 1) == 1
         assert store.get("from/C") == b"hello" and sorted(store.list_keys() if hasattr(store, "list_keys") else []) == [
             "a/b:", "from/C"]
         store.set("n", " 12 apples")
@@ -78,4 +151,5 @@ def test_a_rank_that_dies_is_named_and_others_see_the_same_keys():
 if not has_torch():
     print("PyTorch is not here: apt-get install python3-torch, and a python3 that sees it")
     sys.exit(77)
+COMPILED = compiled()
 common.main(sys.modules[__name__])

@@ -3,9 +3,9 @@
  *
  * ctypes takes ten times as long for a call as the call itself. What is here is the frequent case of each operation: a
  * key without odd characters, a value that fits, an answer that is there at once. Whatever else comes (a key to be
- * waited for, an error, a long value, a handle that is closed) is given to the Python method of the same name, which
- * knows everything: so nothing is decided here. The library is the one that muster._lib has opened: its addresses are
- * given. The interpreter's lock is held: all of these calls end within a microsecond.
+ * waited for, an error, a long value, keywords, a handle that is closed) is given to the Python method of the same
+ * name, which knows everything: so nothing is decided here. The library is the one that muster._lib has opened: its
+ * addresses are given. The interpreter's lock is held: all of these calls end within a microsecond.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -42,13 +42,13 @@ struct value {
     char bytes[VALUE_MAX_BYTES];
 };
 
-static PyObject *go_slow(struct calls *self, enum call call, PyObject *const *args, Py_ssize_t count)
+static PyObject *go_slow(struct calls *self, enum call call, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     if (!self->slow[call]) {
         PyErr_Format(PyExc_AttributeError, "this store has no short %s()", call_names[call]);
         return NULL;
     }
-    return PyObject_Vectorcall(self->slow[call], args, (size_t)count, NULL);
+    return PyObject_Vectorcall(self->slow[call], args, (size_t)count, names);
 }
 
 /* False: the key is none of the plain ones, or the job was left. */
@@ -96,14 +96,14 @@ static const char *bytes_of(PyObject *object, size_t *ret_len)
     return len <= VALUE_MAX_BYTES ? bytes : NULL;
 }
 
-static PyObject *calls_get(struct calls *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *calls_get(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     struct name name;
     struct value value;
 
-    if (count == 1 && name_it(self, args[0], &name) && look(self, &name, &value))
+    if (!names && count == 1 && name_it(self, args[0], &name) && look(self, &name, &value))
         return PyBytes_FromStringAndSize(value.bytes, (Py_ssize_t)value.len);
-    return go_slow(self, GET, args, count);
+    return go_slow(self, GET, args, count, names);
 }
 
 /* Is each key of a list there? 0 also when that is not for us to say. */
@@ -120,51 +120,51 @@ static int all_there(const struct calls *self, PyObject *keys)
     return 1;
 }
 
-static PyObject *calls_check(struct calls *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *calls_check(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (count == 1 && all_there(self, args[0]))
+    if (!names && count == 1 && all_there(self, args[0]))
         Py_RETURN_TRUE;
-    return go_slow(self, CHECK, args, count);
+    return go_slow(self, CHECK, args, count, names);
 }
 
-static PyObject *calls_wait(struct calls *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *calls_wait(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (count >= 1 && count <= 2 && all_there(self, args[0]))
+    if (!names && count >= 1 && count <= 2 && all_there(self, args[0]))
         Py_RETURN_NONE;
-    return go_slow(self, WAIT, args, count);
+    return go_slow(self, WAIT, args, count, names);
 }
 
-static PyObject *calls_set(struct calls *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *calls_set(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     struct name name;
     size_t len;
     const char *bytes;
 
-    if (count == 2 && (bytes = bytes_of(args[1], &len)) && name_it(self, args[0], &name) &&
+    if (!names && count == 2 && (bytes = bytes_of(args[1], &len)) && name_it(self, args[0], &name) &&
         self->kv_set(*self->handle, name.bytes, name.len, bytes, len, NULL) == 0)
         Py_RETURN_NONE;
-    return PyErr_Occurred() ? NULL : go_slow(self, SET, args, count);
+    return PyErr_Occurred() ? NULL : go_slow(self, SET, args, count, names);
 }
 
-static PyObject *calls_add(struct calls *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *calls_add(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     struct name name;
     int64_t sum;
     int overflow = 1;
-    long long by = count == 2 && PyLong_Check(args[1]) ? PyLong_AsLongLongAndOverflow(args[1], &overflow) : 0;
+    long long by = !names && count == 2 && PyLong_Check(args[1]) ? PyLong_AsLongLongAndOverflow(args[1], &overflow) : 0;
 
     if (!overflow && name_it(self, args[0], &name) &&
         self->increment(*self->handle, name.bytes, name.len, by, &sum) == 0)
         return PyLong_FromLongLong(sum);
-    return PyErr_Occurred() ? NULL : go_slow(self, ADD, args, count);
+    return PyErr_Occurred() ? NULL : go_slow(self, ADD, args, count, names);
 }
 
-static PyObject *calls_compare_set(struct calls *self, PyObject *const *args, Py_ssize_t count)
+static PyObject *calls_compare_set(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     struct name name;
     struct value value;
     size_t old_len, new_len;
-    const char *old = count == 3 ? bytes_of(args[1], &old_len) : NULL;
+    const char *old = !names && count == 3 ? bytes_of(args[1], &old_len) : NULL;
     const char *desired = old ? bytes_of(args[2], &new_len) : NULL;
 
     if (desired && name_it(self, args[0], &name) && look(self, &name, &value)) {
@@ -173,7 +173,7 @@ static PyObject *calls_compare_set(struct calls *self, PyObject *const *args, Py
         if (self->compare_and_set(*self->handle, name.bytes, name.len, value.version, desired, new_len, NULL) == 0)
             return PyBytes_FromStringAndSize(desired, (Py_ssize_t)new_len);
     }
-    return PyErr_Occurred() ? NULL : go_slow(self, COMPARE_SET, args, count);
+    return PyErr_Occurred() ? NULL : go_slow(self, COMPARE_SET, args, count, names);
 }
 
 static int take_address(PyObject *addresses, const char *name, void *ret_function)
@@ -247,7 +247,7 @@ static void calls_dealloc(struct calls *self)
 
 #define METHOD(name)                                                                                                   \
     {                                                                                                                  \
-#name, (PyCFunction)(void (*)(void))calls_##name, METH_FASTCALL, NULL                                          \
+#name, (PyCFunction)(void (*)(void))calls_##name, METH_FASTCALL | METH_KEYWORDS, NULL                          \
     }
 static PyMethodDef methods[] = {METHOD(get), METHOD(check),       METHOD(wait),         METHOD(set),
                                 METHOD(add), METHOD(compare_set), {NULL, NULL, 0, NULL}};

@@ -30,6 +30,7 @@ import torch.distributed as dist
 
 import muster
 from muster import _lib, _wait, errors
+from muster.kv import key_bytes, value_bytes
 from muster.task import _tasks
 
 try:
@@ -64,7 +65,7 @@ _ODD = re.compile(rb"[:%\x00-\x1f\x7f]")
 
 def name_of(directory: bytes, key: Bytes) -> bytes:
     """The name in the job's store of a key of TCPStore's clients, as the server of --tcpstore writes it."""
-    raw = key.encode() if isinstance(key, str) else bytes(key)
+    raw = key_bytes(key)
     part = b":" + _ODD.sub(_escape, raw).replace(b"/", b":")
     if len(part) > PART_MAX:
         raise ValueError("a key of %d bytes, %d as it is written; %d is the most" % (len(raw), len(part), PART_MAX))
@@ -84,11 +85,12 @@ _named = functools.lru_cache(4096)(functools.partial(name_of, DIRECTORY))
 
 
 def _bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+    """A list of numbers is what C++ of PyTorch 1.13 gives compare_set()."""
+    return bytes(value) if type(value) is list else value_bytes(value)
 
 
 def _shown(key: Bytes) -> str:
-    return "/" + (key if isinstance(key, str) else key.decode(errors="replace"))
+    return "/" + key_bytes(key).decode(errors="replace")
 
 
 def _seconds(timeout: Any) -> float:
@@ -111,14 +113,15 @@ class Store(dist.Store):  # type: ignore[misc]
         self._task = task if task is not None else joined()
         self._cell = self._task._cell
         self.set_timeout(timeout if isinstance(timeout, datetime.timedelta) else datetime.timedelta(seconds=timeout))
-        if _fast is not None:
+        if _fast is not None and type(self) is Store:  # what is derived may have methods of its own
             self._hurry()
         _kept.append(self)
 
     def _hurry(self) -> None:
         """Calls of the compiled module in place of the methods, which it falls back on. Bare, C++ would not see them."""
         names = ["get", "check", "wait"]
-        if os.environ.get("MUSTER_NUM_NODES", "1") == "1":  # elsewhere a change asks another host, without the lock
+        here = os.environ.get("MUSTER_NUM_NODES") == "1" and os.environ.get("MUSTER_JOB") == self._task.job
+        if here:  # elsewhere a change may ask another host, for which the interpreter's lock is given up
             names += ["set", "add", "compare_set"]
         addresses = {name: ctypes.cast(getattr(_lib.lib, "muster_kv_" + name), ctypes.c_void_p).value
                      for name in ("try_get", "set", "increment", "compare_and_set")}
@@ -165,7 +168,7 @@ class Store(dist.Store):  # type: ignore[misc]
             return found
 
     def add(self, key: Bytes, by: int) -> int:
-        name, total = _named(key), ctypes.c_int64()
+        name, by, total = _named(key), _lib.int_of(by, 64), ctypes.c_int64()
         status = _lib.lib.muster_kv_increment(self._handle, name, len(name), by, ctypes.byref(total))
         if status == _lib.OK:
             return total.value
@@ -174,13 +177,14 @@ class Store(dist.Store):  # type: ignore[misc]
         return self._add_to_text(name, by)
 
     def _add_to_text(self, name: bytes, by: int) -> int:
-        """As TCPStore: the number that the text begins with counts, and the rest is gone."""
+        """As TCPStore: the number that the text begins with counts, the rest is gone, and a sum past 64 bits goes round."""
         while True:
             found = self._look(name)
             number = _NUMBER.match(found[0]) if found else None
             if found and not number:
-                raise StoreError("%s holds no number to add to" % name.decode())
+                raise StoreError("%s holds no number to add to" % name.decode(errors="replace"))
             total = (int(number.group(1)) if number else 0) + by
+            total = (total + (1 << 63)) % (1 << 64) - (1 << 63)
             if self._swap(name, found[1] if found else 0, b"%d" % total):
                 return total
 
@@ -384,7 +388,7 @@ def use_for_env() -> None:
     _rendezvous._rendezvous_handlers["env"] = meet
 
 
-if "muster" not in _rendezvous._rendezvous_handlers:
+if __name__ != "__main__" and "muster" not in _rendezvous._rendezvous_handlers:
     dist.register_rendezvous_handler("muster", _meet)
 
 
@@ -398,5 +402,5 @@ def main() -> None:
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
-if __name__ == "__main__":
-    main()
+if __name__ == "__main__":  # of this module there is one more now: the program's is the one that it can import
+    importlib.import_module("muster.torch").main()
