@@ -172,6 +172,7 @@ void mu_agent_close_job(struct mu_agent *agent)
     if (agent->watching)
         pthread_join(agent->watcher, NULL);
     mu_agent_close_bridge(agent);
+    mu_agent_end_gathers(agent, "the job has ended"); /* of one who adopted it: it hears of lost hosts as others do */
     if (agent->muster)
         muster_leave(agent->muster);
     if (agent->segment)
