@@ -2,7 +2,8 @@
 # muster serve --tcpstore: PyTorch's store for tasks that others start, alone or beside the coordination service.
 . "$(dirname "$0")/common.sh"
 [ ! -x /usr/bin/python3 ] || PYTHON=/usr/bin/python3
-STORE="$PYTHON -S -E $TOP/tests/launch/store.py"
+cp "$TOP/tests/launch/store.py" "$TMPDIR/store.py" # a path without blanks
+STORE="$PYTHON -S -E $TMPDIR/store.py"
 
 # begin OPTIONS...: $SERVE serves job $JOB; what it says is in $OUT.serve.
 begin()

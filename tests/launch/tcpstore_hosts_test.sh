@@ -5,7 +5,8 @@
 # timeout: 240
 . "$(dirname "$0")/../cli/common.sh"
 [ ! -x /usr/bin/python3 ] || PYTHON=/usr/bin/python3
-STORE="$PYTHON -S -E $TOP/tests/launch/store.py" # begun so often that what it imports counts
+cp "$TOP/tests/launch/store.py" "$TMPDIR/store.py" # a path without blanks
+STORE="$PYTHON -S -E $TMPDIR/store.py" # begun so often that what it imports counts
 MARK=MUSTER_TEST_MARK=$$-$RANDOM
 export "${MARK?}"
 

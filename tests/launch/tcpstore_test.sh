@@ -6,7 +6,8 @@
 . "$(dirname "$0")/../cli/common.sh"
 set -m # background jobs get SIGINT
 [ ! -x /usr/bin/python3 ] || PYTHON=/usr/bin/python3
-STORE="$PYTHON -S -E $TOP/tests/launch/store.py" # begun so often that what it imports counts
+cp "$TOP/tests/launch/store.py" "$TMPDIR/store.py" # a path without blanks
+STORE="$PYTHON -S -E $TMPDIR/store.py" # begun so often that what it imports counts
 unset MASTER_ADDR MASTER_PORT TORCHELASTIC_USE_AGENT_STORE
 run() { "$MUSTER" run --job "$JOB" "$@"; }
 
