@@ -416,6 +416,7 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
         mu_launch_terminal_take(&agent->terminal);
     mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
     mu_agent_look_desk(agent);
+    mu_pmi1_look(agent->pmi1); /* behind the word of its end, which is why the others wait in vain */
 }
 
 void mu_agent_reap(struct mu_agent *agent)

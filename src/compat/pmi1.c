@@ -74,8 +74,7 @@ static void forget(struct mu_pmi1_client *client)
         client->server->waiting--;
     if (task && task->client == client) {
         task->client = NULL;
-        task->state = client->state;
-        task->gone = true;
+        task->state = client->state; /* that it is gone is for its process's end to say: mu_pmi1_task_ended() */
     }
     unlink_stranger(client);
     /* Said, for a close alone is not enough: a process that is on its way to exec has it, too. */
@@ -90,6 +89,9 @@ void mu_pmi1_give_up(struct mu_pmi1_client *client, const char *why)
 {
     char line[200];
 
+    if (client->is_closed)
+        return;
+    client->is_closed = true;
     if (why && client->task != UINT32_MAX) {
         snprintf(line, sizeof line, "task %u %s: its PMI connection is closed", client->task, why);
         client->server->options.said(client->server->options.arg, line);
@@ -150,7 +152,7 @@ void mu_pmi1_reply(struct mu_pmi1_client *client, const char *format, ...)
 
 static bool may_speak(const struct mu_pmi1_client *client)
 {
-    return client->out_len == 0 && !client->in_barrier && client->state != MU_PMI1_GIVEN_UP;
+    return client->out_len == 0 && !client->in_barrier && !client->is_closed && client->state != MU_PMI1_GIVEN_UP;
 }
 
 /* Each whole line, for as long as its answers are taken. */
@@ -202,7 +204,7 @@ static int read_some(struct mu_pmi1_client *client)
         return errno == EAGAIN ? INCOMPLETE : -1;
     if (n == 0)
         return -1;
-    client->in_len += (size_t)n;
+    client->in_len += client->is_closed ? 0 : (size_t)n;
     let_go(client);
     hear_lines(client);
     return COMPLETE;
@@ -318,7 +320,7 @@ void mu_pmi1_look(struct mu_pmi1 *server)
     uint32_t gone;
     char why[160];
 
-    if (server->is_exchanging || server->waiting == 0)
+    if (!server || server->is_exchanging || server->waiting == 0)
         return;
     if (server->waiting == server->options.local_tasks) {
         give(server, NULL);
@@ -378,7 +380,6 @@ enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task_id)
     if (task->client)
         forget(task->client);
     task->gone = true;
-    mu_pmi1_look(server);
     switch (task->state) {
     case MU_PMI1_IN: return MU_PMI1_OPEN;
     case MU_PMI1_OUT: return MU_PMI1_FINALIZED;

@@ -62,8 +62,11 @@ enum mu_pmi1_end {
     MU_PMI1_OPEN,      /* it is still one of the others' MPI world */
     MU_PMI1_ABORTED,
 };
-/* The task's process has ended: what it had said is heard, and its socket closed. */
+/* The task's process has ended: what it had said is heard, and its socket closed. Who waits for it in vain is told by
+ * mu_pmi1_look(), when the task's own end has been. */
 enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task);
+/* All that can come to the barrier may be there now, or one of them never will. NULL is allowed. */
+void mu_pmi1_look(struct mu_pmi1 *server);
 /* How many tasks of this host wait in the barrier; have said init. */
 uint32_t mu_pmi1_waiting(const struct mu_pmi1 *server);
 uint32_t mu_pmi1_spoken(const struct mu_pmi1 *server);

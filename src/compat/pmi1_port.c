@@ -7,9 +7,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -20,43 +17,27 @@
 
 #include "base/error.h"
 #include "compat/pmi1_private.h"
+#include "compat/tcpstore_peer.h"
 
 enum { STRANGERS_MAX = 256, BACKLOG = 1024 };
 
-/* The user of the other end of a connection within this machine; -1: not known. */
-static long user_of_peer(int fd)
+/* The other end's process is of this user, or root's. What cannot be told is of somebody else: who has closed already
+ * is nobody's. */
+static bool is_ours(int fd)
 {
-    struct sockaddr_in here, there;
+    struct sockaddr_storage here, there;
     socklen_t len = sizeof here;
-    struct {
-        struct nlmsghdr head;
-        struct inet_diag_req_v2 what;
-    } ask = {.head = {.nlmsg_len = sizeof ask, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST},
-             .what = {.sdiag_family = AF_INET, .sdiag_protocol = IPPROTO_TCP, .idiag_states = ~0u}};
-    union {
-        struct nlmsghdr head;
-        char bytes[4096];
-    } answer;
-    long user = -1;
-    int netlink;
+    struct mu_ts_peers peers;
+    uid_t user;
+    bool known;
 
     if (getsockname(fd, (struct sockaddr *)&here, &len) || (len = sizeof there, 0) ||
         getpeername(fd, (struct sockaddr *)&there, &len))
-        return -1;
-    ask.what.id.idiag_sport = there.sin_port; /* as the peer's socket sees it */
-    ask.what.id.idiag_dport = here.sin_port;
-    ask.what.id.idiag_src[0] = there.sin_addr.s_addr;
-    ask.what.id.idiag_dst[0] = here.sin_addr.s_addr;
-    ask.what.id.idiag_cookie[0] = ask.what.id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
-    netlink = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    if (netlink < 0)
-        return -1;
-    if (send(netlink, &ask, sizeof ask, 0) == (ssize_t)sizeof ask &&
-        recv(netlink, &answer, sizeof answer, 0) >= (ssize_t)NLMSG_LENGTH(sizeof(struct inet_diag_msg)) &&
-        answer.head.nlmsg_type == SOCK_DIAG_BY_FAMILY)
-        user = ((const struct inet_diag_msg *)NLMSG_DATA(&answer.head))->idiag_uid;
-    close(netlink);
-    return user;
+        return false;
+    mu_ts_peers_open(&peers);
+    known = mu_ts_peer_user(&peers, (struct sockaddr *)&there, (struct sockaddr *)&here, &user);
+    mu_ts_peers_close(&peers);
+    return known && (user == geteuid() || user == 0);
 }
 
 static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
@@ -68,11 +49,12 @@ static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
 static void accept_one(struct mu_pmi1 *server, int fd)
 {
     struct mu_pmi1_client *client;
-    long user = user_of_peer(fd);
     int on = 1;
 
-    if (user >= 0 && user != (long)geteuid() && user != 0) {
-        refuse_stranger(server, fd, "another user's process wanted to be a task of this job's MPI: it is refused");
+    if (!is_ours(fd)) {
+        refuse_stranger(server, fd,
+                        "a process that is not known to be this user's wanted to be a task of this job's MPI: it is "
+                        "refused");
         return;
     }
     if (server->num_strangers >= STRANGERS_MAX) {

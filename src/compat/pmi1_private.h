@@ -42,6 +42,7 @@ struct mu_pmi1_client {
     uint32_t events; /* that are waited for */
     enum mu_pmi1_state state;
     bool in_barrier, in_spawn, is_hearing;
+    bool is_closed;   /* given up: what it still says is thrown away */
     long spawns_left; /* blocks of mcmd=spawn */
     uint32_t puts;
     struct mu_pmi1_text *text; /* NULL: it has not said anything */
@@ -51,7 +52,7 @@ struct mu_pmi1_client {
 struct mu_pmi1_task {
     struct mu_pmi1_client *client; /* NULL: none */
     enum mu_pmi1_state state;      /* of the last one */
-    bool gone;                     /* it will not come to a barrier: its process, or its connection, has ended */
+    bool gone;                     /* it will not come to a barrier: its process has ended */
 };
 
 struct mu_pmi1 {
@@ -78,8 +79,6 @@ void mu_pmi1_reply(struct mu_pmi1_client *client, const char *format, ...) __att
 void mu_pmi1_give_up(struct mu_pmi1_client *client, const char *why);
 /* Answer all that wait in the barrier. */
 void mu_pmi1_release(struct mu_pmi1 *server, const char *why);
-/* All that can come may be there now. */
-void mu_pmi1_look(struct mu_pmi1 *server);
 
 /* pmi1_words.c: a line without its end. */
 void mu_pmi1_hear(struct mu_pmi1_client *client, char *line);

@@ -236,14 +236,16 @@ static void answer_singinit(struct mu_pmi1_client *client, const struct mu_pmi1_
                   client->server->options.kvsname);
 }
 
+enum { SPAWNS_MAX = 1 << 20 };
+
 /* Lines, of one block for each command, until the last block's end. */
 static void hear_spawn(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)
 {
     long all = mu_pmi1_number(line, "totspawns", 0), number = mu_pmi1_number(line, "spawnssofar", 0);
 
-    if (all > 0)
+    if (all > 0 && all <= SPAWNS_MAX && client->spawns_left <= SPAWNS_MAX)
         client->spawns_left += all;
-    if (number > 0)
+    if (number > 0 && number <= SPAWNS_MAX && client->spawns_left > -SPAWNS_MAX)
         client->spawns_left -= number;
     if (strcmp(line->count ? line->fields[0].name : "", "endcmd") != 0)
         return;

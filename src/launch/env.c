@@ -286,7 +286,9 @@ static int is_replaced(const struct mu_launch_job *job, const char *entry)
 /* What another launcher has said to its MPI programs, of which this one, and its tasks, would be taken for. */
 static int is_of_mpi(const struct variable *v, const char *entry)
 {
-    return v ? v->what == MPI_OF_TASK : strncmp(entry, "PMIX_", 5) == 0 || strncmp(entry, "HYDI_CONTROL_FD=", 16) == 0;
+    return v ? v->what == MPI_OF_TASK
+             : (strncmp(entry, "PMIX_", 5) == 0 && strncmp(entry, "PMIX_MCA_", 9) != 0) ||
+                   strncmp(entry, "HYDI_CONTROL_FD=", 16) == 0;
 }
 
 static int is_coordinator(const struct variable *v)
