@@ -2,9 +2,10 @@
  * compat/tcpstore_wait.c: WAIT, BARRIER and CANCEL_WAIT.
  *
  * A wait counts the keys that are missing when it is asked; each that comes is taken off, also when it has gone again
- * by the time the last one comes. While it waits its connection is served on. For each key two asks are at the desk:
- * a get of the key itself, and one of the next item of the queue of that name. Whoever waits for a queue that has
- * something is told so at once; who was there before is told of an item only if nobody else has been.
+ * by the time the last one comes; on a host that is not the leader's one that goes at once may be missed. While it
+ * waits its connection is served on. For each key two asks are at the desk: a get of the key itself, and one of the
+ * next item of the queue of that name. Whoever waits for a queue that has something is told so at once; who was there
+ * before is told of an item only if nobody else has been.
  *
  * At a barrier the key counts who has come; the last one leaves a sign, for which the others wait.
  */
