@@ -113,6 +113,8 @@ static void has_added(struct mu_ts_conn *conn)
         mu_ts_refused(conn);
     else if (mu_ts_number(conn->ask.value, conn->ask.len, &conn->sum))
         conn->summed(conn);
+    else
+        mu_ts_dismiss(conn, "ADD has made a value that is no number");
 }
 
 void mu_ts_sum(struct mu_ts_conn *conn, mu_ts_step take)
