@@ -226,6 +226,18 @@ static int give_socket(struct mu_agent *agent, uint32_t task_id, int *ret_fd)
     return 0;
 }
 
+/* Open MPI's own launcher takes Flux's names for a server that it could use itself, and crashes. */
+static bool is_open_mpis_launcher(const char *command)
+{
+    static const char *const names[] = {"mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi"};
+    const char *slash = strrchr(command, '/'), *base = slash ? slash + 1 : command;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(base, names[i]) == 0)
+            return true;
+    return false;
+}
+
 int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent_mpi_gift *ret_gift)
 {
     int n = 0;
@@ -247,7 +259,7 @@ int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent
     snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_SIZE=%u", agent->num_tasks);
     for (int i = 0; i < n; i++)
         ret_gift->vars[i] = ret_gift->text[i];
-    if (agent->flux_library[0]) {
+    if (agent->flux_library[0] && !is_open_mpis_launcher(agent->options->apps[agent->tasks[task_id].app].argv[0])) {
         ret_gift->vars[n++] = agent->flux_job;
         ret_gift->vars[n++] = agent->flux_library;
     }

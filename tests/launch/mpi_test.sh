@@ -95,6 +95,10 @@ PMIX_NAMESPACE=x PMI_PORT=y check 0 run -n 1 env
 grep -E '^(PMIX_NAMESPACE|PMI_PORT)=' "$OUT" && fail "another launcher's variables come through"
 check 0 run -n 2 --mpi none env
 grep -E '^(PMI_|FLUX_)' "$OUT" && fail "--mpi none says something of MPI"
+ln -s "$(command -v env)" "$TMPDIR/mpirun" # Open MPI's own would crash of them
+check 0 run -n 1 "$TMPDIR/mpirun"
+grep '^FLUX_' "$OUT" && fail "a task called mpirun is told of Flux"
+out_has '^PMI_RANK=0$'
 check 0 run -n 1 "$MUSTER" run --mpi none env # nor are those of the job that a launcher is a task of
 grep -E '^(PMI_|FLUX_)' "$OUT" && fail "a launcher's own variables come through"
 check 2 run --mpi pmi3 true
