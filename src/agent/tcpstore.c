@@ -1,9 +1,9 @@
 /*
  * agent/tcpstore.c: PyTorch's TCPStore (compat/tcpstore.h) beside a job's tasks.
  *
- * It lives as long as the job's segment: an attempt of the whole job has its own, at the same address, and with no keys
- * of the one before; a task that is started again by itself finds the keys that there are. In a job of several hosts
- * each agent serves its own host's tasks, and all see the same keys.
+ * It lives as long as the job's segment: an attempt of the whole job has its own, on the leader's host at the same
+ * address, and with no keys of the one before; a task that is started again by itself finds the keys that there are. In
+ * a job of several hosts each agent serves its own host's tasks, and all see the same keys.
  */
 #include "compat/tcpstore.h"
 

@@ -389,16 +389,6 @@ enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task_id)
     return MU_PMI1_NEVER;
 }
 
-uint32_t mu_pmi1_waiting(const struct mu_pmi1 *server)
-{
-    return server->waiting;
-}
-
-uint32_t mu_pmi1_spoken(const struct mu_pmi1 *server)
-{
-    return server->spoken;
-}
-
 const char *mu_pmi1_address(const struct mu_pmi1 *server)
 {
     return server->address;

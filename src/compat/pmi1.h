@@ -67,9 +67,6 @@ enum mu_pmi1_end {
 enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task);
 /* All that can come to the barrier may be there now, or one of them never will. NULL is allowed. */
 void mu_pmi1_look(struct mu_pmi1 *server);
-/* How many tasks of this host wait in the barrier; have said init. */
-uint32_t mu_pmi1_waiting(const struct mu_pmi1 *server);
-uint32_t mu_pmi1_spoken(const struct mu_pmi1 *server);
 /* Frees; the loop runs on. NULL is allowed. */
 void mu_pmi1_stop(struct mu_pmi1 *server);
 

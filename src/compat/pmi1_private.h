@@ -60,7 +60,7 @@ struct mu_pmi1 {
     struct mu_pmi1_task *tasks; /* of this host */
     struct mu_pmi1_keys keys, names;
     struct mu_pack fresh; /* what was put here since the last barrier: for the other hosts */
-    uint32_t waiting, spoken;
+    uint32_t waiting;
     bool is_exchanging;
     int epoll_fd; /* all connections: one handle in the loop, and one call a task that says nothing */
     uv_poll_t poll;

@@ -64,10 +64,8 @@ static void answer_init(struct mu_pmi1_client *client, const struct mu_pmi1_line
 {
     bool fits = mu_pmi1_number(line, "pmi_version", 1) == 1;
 
-    if (fits && client->state != MU_PMI1_IN) {
-        client->server->spoken++;
+    if (fits)
         client->state = MU_PMI1_IN;
-    }
     mu_pmi1_reply(client, "cmd=response_to_init rc=%d pmi_version=1 pmi_subversion=1", fits ? 0 : -1);
 }
 

@@ -9,26 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutate.h"
 #include "seed.h"
 
-static size_t mutate(struct test_random *r, uint8_t *bytes, size_t size)
-{
-    static const uint8_t strange[] = {0, 1, 0x7f, 0x80, 0xff, 'M', 'u', 16};
-
-    for (unsigned n = (unsigned)test_below(r, 4); n > 0 && size > 0; n--) {
-        size_t at = test_below(r, size), len = 1 + test_below(r, 40);
-
-        switch (test_below(r, 3)) {
-        case 0: bytes[at] = strange[test_below(r, sizeof strange)]; break;
-        case 1: bytes[at] = (uint8_t)test_random(r); break;
-        default: /* a piece out */
-            len = len < size - at ? len : size - at;
-            memmove(bytes + at, bytes + at + len, size - at - len);
-            size -= len;
-        }
-    }
-    return size;
-}
+static const struct mutation mutation = {{0, 1, 0x7f, 0x80, 0xff, 'M', 'u', 16}, 0, 3, 40};
 
 int main(void)
 {
@@ -46,7 +30,7 @@ int main(void)
     }
     for (unsigned long i = 0; i < cases; i++) {
         memcpy(bytes, session, len);
-        frame_try(bytes, mutate(&r, bytes, len), &sum);
+        frame_try(bytes, mutate(&r, &mutation, bytes, len), &sum);
     }
     printf("%lu mutations: %u messages, %u faults\n", cases, sum.messages, sum.faults);
     return cases >= 1000 && (sum.faults == 0 || sum.faults == cases);

@@ -9,26 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mutate.h"
 #include "seed.h"
 
-static size_t mutate(struct test_random *r, uint8_t *bytes, size_t size)
-{
-    static const uint8_t strange[] = {0, '\n', ' ', '=', '\r', 0xff, '-', '9'};
-
-    for (unsigned n = 1 + (unsigned)test_below(r, 6); n > 0 && size > 0; n--) {
-        size_t at = test_below(r, size), len = 1 + test_below(r, 60);
-
-        switch (test_below(r, 3)) {
-        case 0: bytes[at] = strange[test_below(r, sizeof strange)]; break;
-        case 1: bytes[at] = (uint8_t)test_random(r); break;
-        default: /* a piece out */
-            len = len < size - at ? len : size - at;
-            memmove(bytes + at, bytes + at + len, size - at - len);
-            size -= len;
-        }
-    }
-    return size;
-}
+static const struct mutation mutation = {{0, '\n', ' ', '=', '\r', 0xff, '-', '9'}, 1, 6, 60};
 
 int main(void)
 {
@@ -46,7 +30,7 @@ int main(void)
     }
     for (unsigned long i = 0; i < cases; i++) {
         memcpy(bytes, session, len);
-        pmi1_try(bytes, mutate(&r, bytes, len), &sum);
+        pmi1_try(bytes, mutate(&r, &mutation, bytes, len), &sum);
     }
     printf("%lu mutations: %u answers, %u aborts, %u closed\n", cases, sum.answers, sum.aborts, sum.closed);
     return cases >= 1000 && (sum.answers == 0 || sum.closed == 0);
