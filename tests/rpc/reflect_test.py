@@ -3,6 +3,7 @@
 versions say the same. The descriptors are read by Python's protobuf, which refuses what does not hold together."""
 import os
 import queue
+import struct
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -171,6 +172,25 @@ def silent():
             check(raw.answers[number][1].count(b"grpc.health.v1.Health") == 1, "what it had asked was not answered")
 
 
+def hoarder():
+    """Who asks for the same again and again, and takes no answer, is refused: equal answers are held once, but each counts."""
+    with served("127.0.0.1:0", "held=262144", "message=65536") as server, frames.Raw(server.address, window=0) as raw, \
+            Stream(server.address) as other:
+        number, symbol = begin(raw), b"xla.coordination.CoordinationService"
+        question = frames.message(b"\x22" + frames.literal(symbol))
+        for _ in range(100):
+            raw.send(frames.frame(frames.DATA, 0, number, question * 300), frames.frame(frames.PING, 0, 0, bytes(8)))
+            pings = raw.pings
+            while raw.pings == pings:  # what was sent has been read
+                raw.take()
+        check("mu.test.Test" in other.names(), "another client is not served")
+        window = struct.pack(">I", 1 << 30)
+        raw.send(frames.frame(frames.WINDOW_UPDATE, 0, 0, window), frames.frame(frames.WINDOW_UPDATE, 0, number, window))
+        status, words = raw.status(number)
+        kept = raw.answers[number][1].count(question[5:])
+        check(status == 8 and 0 < kept < 10000, "of 30000 answers %d were kept for who took none: %d %s", kept, status, words)
+
+
 def streams():
     """Questions that do not wait for answers, the end of both sides, and who breaks the rules."""
     with served("127.0.0.1:0", "grace=0") as server:
@@ -207,4 +227,5 @@ whole()
 symbols()
 versions()
 streams()
+hoarder()
 silent()
