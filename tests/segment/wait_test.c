@@ -1,16 +1,23 @@
 /*
- * tests/segment/wait_test.c: waits that must end: the segment cut short under them, the job closed, the waker killed.
+ * tests/segment/wait_test.c: waits that must end: the segment cut short under them, the job closed, the waker killed,
+ * the wake-up lost.
  */
 #include "cm.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "child.h"
 #include "job.h"
+#include "kv/key.h"
+#include "segment/handle.h"
+#include "segment/table.h"
 
 static struct test_gate gate;
 
@@ -165,6 +172,87 @@ static void a_waiter_learns_of_a_killed_task_by_itself(void **state)
     test_gate_close(&gate);
 }
 
+static int waits_for_a_key_without_a_deadline(void *arg)
+{
+    struct muster *m = test_join(arg, 0, 0);
+    char value[8];
+    size_t len;
+
+    CHECK(m != NULL);
+    CHECK(muster_kv_get(m, "late", 4, MUSTER_FOREVER, value, sizeof value, &len, NULL) == MUSTER_OK);
+    CHECK(muster_leave(m) == MUSTER_OK);
+    return 0;
+}
+
+/* Until when the process sleeps in futex_waitv(), by the kernel's word; 0: that cannot be read here. */
+static uint64_t sleeps_until(pid_t pid)
+{
+    enum { FUTEX_WAITV = 449 };
+    unsigned long long arguments[6];
+    struct timespec t = {0};
+    char path[64], line[256];
+    uint64_t until = 0;
+    long number = 0;
+    int fd;
+
+    snprintf(path, sizeof path, "/proc/%d/syscall", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    for (int i = 0; number != FUTEX_WAITV && i < 10000; i++) {
+        ssize_t n = pread(fd, line, sizeof line - 1, 0);
+
+        line[n > 0 ? n : 0] = 0;
+        if (sscanf(line, "%ld %llx %llx %llx %llx", &number, &arguments[0], &arguments[1], &arguments[2],
+                   &arguments[3]) != 5)
+            number = 0; /* it runs, at a recheck */
+    }
+    close(fd);
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)pid);
+    fd = number == FUTEX_WAITV ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0 && pread(fd, &t, sizeof t, (off_t)arguments[3]) == (ssize_t)sizeof t)
+        until = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    if (fd >= 0)
+        close(fd);
+    return until;
+}
+
+/* The waiter's bit is taken away behind its back, so that the commit wakes nobody; nor does anything else. */
+static void a_waiter_whose_wake_up_is_lost_looks_again_by_itself(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct test_job job;
+        struct muster *m;
+        struct mu_table t;
+        struct mu_key k;
+        uint64_t until;
+        mu_a64 *bucket;
+        pid_t waiter;
+
+        assert_ok(test_job_create(&job, NULL));
+        m = test_join(job.name, -1, 0);
+        assert_non_null(m);
+        assert_ok(mu_kv_key(m->seg, "late", 4, &k));
+        t = mu_table_kv(m->seg);
+        bucket = mu_table_bucket(&t, &k);
+        waiter = test_fork(waits_for_a_key_without_a_deadline, job.name);
+        while (!(mu_load_acquire(bucket) & MU_WORD_S)) /* acquire: pairs with the CAS in sleep_on() */
+            ;
+        test_until_asleep(waiter);
+        until = sleeps_until(waiter);
+        if (until)
+            assert_true(until <= muster_now_ns() + 100000000u); /* it may not sleep longer, whatever its deadline is */
+        else
+            print_message("not read: until when a process sleeps\n");
+        assert_true(mu_cas(bucket, MU_WORD_S, 0)); /* pairs with sleep_on(): as if nobody slept */
+        assert_ok(muster_kv_set(m, "late", 4, "x", 1, NULL));
+        assert_int_equal(test_reap(waiter), 0);
+        muster_leave(m);
+        assert_int_equal(test_job_end(&job), 0);
+    }
+}
+
 static void a_wait_says_where_it_is_to_whoever_asks(void **state)
 {
     struct muster_task_info info;
@@ -196,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_waiter_is_told_that_the_segment_was_truncated_under_it),
         cmocka_unit_test(closing_the_job_wakes_every_sleeper),
         cmocka_unit_test(a_waiter_learns_of_a_killed_task_by_itself),
+        cmocka_unit_test(a_waiter_whose_wake_up_is_lost_looks_again_by_itself),
         cmocka_unit_test(a_wait_says_where_it_is_to_whoever_asks),
     };
 
