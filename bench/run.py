@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
-"""One benchmark run: every contender of every row, interleaved, then a table, a CSV, a JSON file and a plot.
+"""One benchmark run: every contender of every row, interleaved, then a table, a CSV, a JSON file, a report and plots.
 
 The C programs print their samples (bench/measure.h); harness/rows.py says which run together; this file asks for
-each in turn, keeps what others did to the machine meanwhile, repeats what was disturbed, and writes the results.
+each in turn, keeps what others did to the machine meanwhile, repeats what was disturbed, and writes the results. What is
+measured is kept group by group, so that a run can be made in parts, and taken up where it was cut off.
 Exit status: 0 when every program that could run did, 1 when one failed, 2 for wrong usage.
 """
 import argparse
 import io
 import os
-import signal
-import subprocess
 import sys
 import time
 
@@ -17,7 +16,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path.insert(0, HERE)
 
-from harness import compat, contract, cross, growth, machine, plot, report, results as results_module, rows  # noqa: E402
+from harness import cdf, compat, contract, cross, curves, growth, kept as kept_module, machine, markdown, plot, report  # noqa: E402
+from harness import results as results_module, rows, scale, versions  # noqa: E402
 
 
 def arguments():
@@ -29,12 +29,17 @@ def arguments():
     parser.add_argument("--only", action="append", default=[], metavar="GROUP",
                         help="only this group; may be repeated (--list names them)")
     parser.add_argument("--list", action="store_true", help="print the groups and their contenders, and stop")
+    parser.add_argument("--merge", action="store_true",
+                        help="tell also of the groups that earlier runs measured into the same folder")
+    parser.add_argument("--resume", action="store_true",
+                        help="as --merge, and do not measure again what was measured at this commit")
+    parser.add_argument("--show", action="store_true", help="measure nothing: write the files anew of what was measured")
+    parser.add_argument("--report", action="store_true", help="write bench/REPORT.md and bench/plots, too")
     parser.add_argument("--build", default=os.environ.get("BUILD", os.path.join(TOP, "build/release")), metavar="DIR",
                         help="where the programs are (default $BUILD, else build/release)")
-    parser.add_argument("--out", metavar="DIR", help="where bench.csv, bench.json, bench.svg and growth.svg go (default build/bench)")
+    parser.add_argument("--out", metavar="DIR", help="where bench.csv, bench.json, REPORT.md and plots/ go (default build/bench)")
     parser.add_argument("--csv", metavar="FILE", help="write the CSV here instead")
     parser.add_argument("--json", metavar="FILE", help="write the JSON here instead")
-    parser.add_argument("--svg", metavar="FILE", help="write the plot here instead")
     options = parser.parse_args()
     options.build = os.path.abspath(options.build)
     options.out = options.out or os.path.join(os.path.dirname(options.build), "bench")
@@ -50,13 +55,13 @@ def chosen(groups, names):
     return [group for group in groups if not names or group.name in names]
 
 
-def measure(group, results, repeats, patience):
+def measure(group, record, repeats, patience):
     """All contenders of the group in turn, `repeats` times; disturbed ones up to twice more. Returns patience left."""
     able = []
     for contender in group.contenders:
         if contender.missing:
-            if (contender.who, contender.missing) not in results.missing:
-                results.missing.append((contender.who, contender.missing))
+            if [contender.who, contender.missing] not in record["missing"]:
+                record["missing"].append([contender.who, contender.missing])
         else:
             able.append(contender)
     left = {contender: min(repeats, contender.repeats or repeats) for contender in able}
@@ -68,64 +73,68 @@ def measure(group, results, repeats, patience):
             outcome = machine.run(command, contender.timeout, contender.environment)
             tries[contender] += 1
             if outcome.problem:
-                results.failures.append(("%s of group %s" % (contender.who, group.name), outcome.problem))
+                record["failures"].append(["%s of group %s" % (contender.who, group.name), outcome.problem])
                 left[contender] = 0
                 continue
-            for line in outcome.lines:
-                results.add(line, outcome.noise, tries[contender])
+            record["lines"] += [[line, outcome.noise, tries[contender]] for line in outcome.lines]
             quiet = outcome.noise < machine.NOISE_LIMIT
-            if quiet or repeats == 1 or tries[contender] >= repeats + 2:
+            if quiet or repeats == 1 or contender.repeats == 1 or tries[contender] >= repeats + 2:
                 left[contender] -= 1
     return patience
 
 
-def resident(pid):
-    """(resident bytes, those with what is shared divided by the sharers) of a process."""
-    with open("/proc/%d/smaps_rollup" % pid) as f:
-        fields = dict(line.split(":", 1) for line in f if ":" in line and line.endswith("kB\n"))
-    return int(fields["Rss"].split()[0]) << 10, int(fields["Pss"].split()[0]) << 10
+def measure_all(options, groups, kept, configuration, hosts):
+    """The groups that are due, each kept as soon as it is done."""
+    patience, began = 0 if options.quick else 120, time.monotonic()
+    for number, group in enumerate(groups, 1):
+        place = "%*d of %d" % (len(str(len(groups))), number, len(groups))
+        if options.resume and kept.has(group.name, configuration):
+            print("… %s  %-9s measured before" % (place, group.name), file=sys.stderr)
+            continue
+        record, started = kept_module.new_group(configuration), time.monotonic()
+        record["load"] = " ".join(machine.first_line("/proc/loadavg").split()[:3])
+        patience = measure(group, record, options.repeats, patience)
+        if hosts.made and group.name.startswith(("cross", "runhosts")):
+            record["lines"].append([{"fact": "hosts", "text": hosts.words()}, 0, 0])
+        record["seconds"] = round(time.monotonic() - started, 1)
+        kept.groups[group.name] = record
+        kept.save()
+        print("… %s  %-9s %4.0f s, %2.0f min in all%s" % (place, group.name, record["seconds"], (time.monotonic() - began) / 60,
+              ", FAILED: " + record["failures"][0][1] if record["failures"] else ""), file=sys.stderr, flush=True)
+    hosts.close()
 
 
-def agent_memory(tools, results, size):
-    """Memory of `muster run` while its tasks sleep."""
-    if not (tools.muster and os.access(tools.muster, os.X_OK)):
-        results.missing.append(("memory of the agent", "the muster command is not built"))
-        return
-    process = subprocess.Popen([tools.muster, "run", "-n", str(size), "--", "sleep", "60"], stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
-    try:
-        settled = 0
-        for _ in range(1000):  # until all and the guard run, and a little longer; then what it has is what it needs
-            time.sleep(0.02)
-            children = machine.first_line("/proc/%d/task/%d/children" % (process.pid, process.pid)).split()
-            settled += len(children) > size
-            if settled > 10:
-                break
-        for kind, value in zip(("", ".pss"), resident(process.pid)):
-            results.add({"metric": "memory.agent.%d%s" % (size, kind), "who": "muster", "value": value,
-                         "unit": "bytes"}, 0)
-    except (OSError, KeyError) as error:
-        results.failures.append(("memory of the agent", str(error)))
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        machine.reap_stragglers()
+def draw(folder, results, configuration):
+    """The plots, in a folder of their own; the names of those for which there was something to draw."""
+    os.makedirs(folder, exist_ok=True)
+    drawn, about = ["rows.svg"], dict(configuration)
+    plot.write_svg(os.path.join(folder, "rows.svg"), results, about)
+    for name, module in (("curves.svg", curves), ("growth.svg", growth), ("cdf.svg", cdf)):
+        if module.write_svg(os.path.join(folder, name), results, about):
+            drawn.append(name)
+    return drawn
 
 
-def save(options, results, configuration, lines):
+def save(options, results, configuration, lines, names):
     os.makedirs(options.out, exist_ok=True)
-    paths = [getattr(options, kind) or os.path.join(options.out, "bench." + kind) for kind in ("csv", "json", "svg")]
+    paths = [getattr(options, kind) or os.path.join(options.out, "bench." + kind) for kind in ("csv", "json")]
     results_module.write_csv(paths[0], results, configuration)
     results_module.write_json(paths[1], results, configuration, lines)
-    plot.write_svg(paths[2], results, dict(configuration))
-    growing = os.path.join(options.out, "growth.svg")
-    if growth.write_svg(growing, results, dict(configuration)):
-        paths.append(growing)
+    for folder in [options.out] + ([HERE] if options.report else []):
+        plots = draw(os.path.join(folder, "plots"), results, configuration)
+        paths.append(os.path.join(folder, "REPORT.md"))
+        markdown.write(paths[-1], results, configuration, lines, names, options.quick, plots)
     return paths
+
+
+def show_all(results, lines, quick):
+    table = io.StringIO()
+    report.show_rows(table, results)
+    curves.show(table, results)
+    growth.show(table, results)
+    report.show_facts(table, results)
+    report.show_contract(table, lines, quick)
+    sys.stdout.write(table.getvalue())
 
 
 def main():
@@ -134,36 +143,29 @@ def main():
     effort = rows.Effort(options.quick, options.seconds)
     tools = rows.Tools(options.build, os.environ.get("MUSTER", os.path.join(options.build, "muster")), compiler)
     hosts = cross.Hosts()
-    groups = chosen(rows.groups(tools, effort) + compat.groups(tools, effort) + cross.groups(tools, effort, hosts), options.only)
+    everything = [*rows.groups(tools, effort), *scale.groups(tools, effort), *compat.groups(tools, effort),
+                  *cross.groups(tools, effort, hosts)]
+    groups = chosen(everything, options.only)
     if options.list:
         for group in groups:
             print("%-10s %s" % (group.name, ", ".join(dict.fromkeys(c.who for c in group.contenders))))
         return 0
     machine.become_reaper()
     configuration = machine.configuration(TOP, "%s, %d repeats" % (effort, options.repeats), [compiler])
+    configuration.append(("peers", versions.words()))
     report.show_configuration(sys.stdout, configuration)
     sys.stdout.flush()
-    results = results_module.Results()
-    patience = 0 if options.quick else 120
-    for group in groups:
-        started = time.monotonic()
-        patience = measure(group, results, options.repeats, patience)
-        if group.name == "task":
-            for size in (1, 64, 512):
-                agent_memory(tools, results, size)
-        print("… %s: %.0f s" % (group.name, time.monotonic() - started), file=sys.stderr)
-    if hosts.made:
-        results.facts["hosts"] = hosts.words()
-        hosts.close()
+    kept = kept_module.Kept(options.out, options.quick)
+    kept.load()
+    if not options.show:
+        measure_all(options, groups, kept, configuration, hosts)
+    names = [group.name for group in everything]
+    told = names if options.merge or options.resume or options.show else [group.name for group in groups]
+    results = kept.results(told)
     results.settle()
     lines = contract.judged(results)
-    table = io.StringIO()
-    report.show_rows(table, results)
-    growth.show(table, results)
-    report.show_facts(table, results)
-    report.show_contract(table, lines, options.quick)
-    sys.stdout.write(table.getvalue())
-    print("\nwritten: %s" % ", ".join(save(options, results, configuration, lines)))
+    show_all(results, lines, options.quick)
+    print("\nwritten: %s" % ", ".join(save(options, results, configuration, lines, names)))
     return 1 if results.failures else 0
 
 

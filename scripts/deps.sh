@@ -48,6 +48,8 @@ bench  libopenmpi-dev      compiles the Open MPI side
 bench  redis-server        Redis over a Unix socket, to compare with
 bench  etcd-server         etcd, to compare with across hosts
 bench  python3-torch       PyTorch's TCPStore, to compare with
+bench  valgrind            counts instructions
+bench  strace              counts system calls
 TABLE
 }
 

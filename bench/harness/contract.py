@@ -1,18 +1,27 @@
-"""The performance contract: the lines of the design that hold on one node, judged by the figures of this run.
+"""The performance contract, line by line, judged by the figures of this run.
 
-p50 is judged unless the line says p99. A ratio is that of one turn of the group, the median over all turns (see
+Each line belongs to a row of the design's contract, or to what is held besides, and to the group whose run reproduces
+it. p50 is judged unless the line says p99. A ratio is that of one turn of the group, the median over all turns (see
 results.paired()). What could not be measured is said, never passed.
 """
 from harness.results import paired, paired_values
+
+
+BESIDES = "held besides"  # what is no row of the design's contract
 
 
 class Line:
     def __init__(self, what, limit):
         self.what, self.limit = what, limit
         self.measured, self.verdict = "", "NOT MEASURED"
+        self.row, self.group = BESIDES, ""  # of the design's contract; whose run measures it
 
     def record(self):
-        return {"what": self.what, "limit": self.limit, "measured": self.measured, "verdict": self.verdict}
+        return {"row": self.row, "what": self.what, "limit": self.limit, "measured": self.measured, "verdict": self.verdict,
+                "command": self.command()}
+
+    def command(self):
+        return 'make bench ARGS="--only %s"' % self.group
 
 
 def nanoseconds(value):
@@ -32,6 +41,16 @@ def count_of_bytes(value):
 class Judge:
     def __init__(self, results):
         self.results, self.lines = results, []
+        self.about_row, self.about_group = BESIDES, ""
+
+    def about(self, row, group):
+        """What the lines that come belong to."""
+        self.about_row, self.about_group = row, group
+        return self
+
+    def add(self, line):
+        line.row, line.group = self.about_row, self.about_group
+        self.lines.append(line)
 
     def row(self, metric, who="muster"):
         row = self.results.get(metric, who)
@@ -45,10 +64,10 @@ class Judge:
             if value <= bound:
                 line.verdict = "PASS"
             else:
-                line.verdict = "MISSED by %.0f %%" % (100 * (value / bound - 1))
+                line.verdict = "MISSED by %.0f %%" % (100 * (value / bound - 1)) if bound else "MISSED"
                 if any(row is not None and row.noisy for row in rows):
                     line.verdict += ", noisy"
-        self.lines.append(line)
+        self.add(line)
 
     def ratio(self, what, bound, above, below):
         """above / below <= bound, both rows of this run."""
@@ -68,7 +87,7 @@ class Judge:
             line.verdict = "PASS" if passed else "MISSED by %.0f %%" % (100 * (times / value - 1))
             if not passed and (mine.noisy or best.noisy):
                 line.verdict += ", noisy"
-        self.lines.append(line)
+        self.add(line)
 
     def time(self, what, bound, row, statistic="p50", detail=""):
         value = getattr(row, statistic) if row is not None else None
@@ -76,8 +95,11 @@ class Judge:
                      nanoseconds, detail, (row,))
 
     def size(self, what, bound, metric):
+        self.figure(what, bound, metric, count_of_bytes)
+
+    def figure(self, what, bound, metric, show, detail=""):
         row = self.results.get(metric)
-        self.at_most(what, "≤ %s" % count_of_bytes(bound), row.value if row else None, bound, count_of_bytes)
+        self.at_most(what, "≤ %s" % show(bound), row.value if row else None, bound, show, detail, (row,))
 
 
 def judge_grpc(judge, client, who, name):
@@ -96,7 +118,7 @@ def judge_grpc(judge, client, who, name):
             line.verdict = "PASS" if passed else "MISSED by %.0f %%" % (100 * (bound / value - 1))
             if not passed and row.noisy:
                 line.verdict += ", noisy"
-        judge.lines.append(line)
+        judge.add(line)
 
     timed = [(mine, theirs) for mine, theirs in pairs(lambda metric: True) if mine.value is None and theirs.value is None]
     least("p50", "≥ 1.5×", 1.5, [(paired(theirs, mine), mine) for mine, theirs in timed])
@@ -121,11 +143,12 @@ def judge_least(judge, what, bound, metrics, mine, theirs):
         line.verdict = "PASS" if value >= bound else "MISSED by %.0f %%" % (100 * (bound / value - 1))
         if value < bound and ours.noisy:
             line.verdict += ", noisy"
-    judge.lines.append(line)
+    judge.add(line)
 
 
 def judge_compat(judge):
     """Programs that are not muster's own: PyTorch's and MPI's, against what they bring themselves."""
+    judge.about(BESIDES, "store")
     for what, metrics in (
             ("10,000 clients connect", ("store.connect.10000", "store.connect.10000.service")),
             ("an ADD among 10,000 clients", ("store.idle.10000", "store.idle.10000.service")),
@@ -135,17 +158,19 @@ def judge_compat(judge):
         judge_least(judge, "TCPStore, %s, against libuv" % what, 1, metrics, "muster", "torch-libuv")
     judge_least(judge, "store operations in shared memory, against TCPStore", 50, ("store.add", "store.get", "store.compare_set"),
                 "muster-shm", "torch-libuv")
+    judge.about(BESIDES, "init")
     judge_least(judge, "init_process_group of 8 ranks, against rank 0's store", 1, ("store.init.8",), "muster", "torch-libuv")
+    judge.about(BESIDES, "mpi")
     for flavour, launcher, name in (("mpich", "hydra", "hydra"), ("openmpi", "mpirun", "Open MPI's mpirun")):
         judge_least(judge, "launch to MPI_Init, against %s" % name, 1, ["mpi.%s.%d" % (flavour, size) for size in (2, 4, 8)],
                     "muster", launcher)
 
 
-def judged(results):
-    judge = Judge(results)
-    row = judge.row
+def judge_barriers(judge):
+    row, about = judge.row, "group barrier, 2 tasks on 2 cores"
+    judge.about(about, "barrier2")
     two = row("barrier.n2.avg16")
-    over = results.get("barrier.n2.over_line")
+    over = judge.results.get("barrier.n2.over_line")
     beside = row("barrier.n2.beside_line"), row("barrier.n2.beside_line", "one-way")
     judge.at_most("group barrier, 2 tasks, over the one-way line", "≤ 2×", over.value if over else None, 2,
                   lambda v: "%.2f×" % v,
@@ -154,45 +179,128 @@ def judged(results):
                  [row("barrier.n2.avg16", "openmpi"), row("barrier.n2.avg16", "openmpi-sm")])
     judge.faster("group barrier, 2 tasks, against MPICH", 5, two, [row("barrier.n2.avg16", "mpich")])
     judge.faster("group barrier, 2 tasks, against pthread", 100, two, [row("barrier.n2.avg16", "pthread")])
+    judge.about("group barrier, 8 tasks on 2 cores", "barrier8")
     eight = row("barrier.n8")
     judge.faster("group barrier, 8 tasks, ahead of all", 1, eight,
                  [row("barrier.n8", who) for who in ("openmpi", "openmpi-sm", "mpich", "pthread")])
     judge.at_most("group barrier, 8 tasks, p99 over p50", "≤ 2×", eight.p99 / eight.p50 if eight else None, 2,
                   lambda v: "%.2f×" % v, "%s over %s" % (nanoseconds(eight.p99), nanoseconds(eight.p50)) if eight else "",
                   (eight,))
+    judge.about("named barrier, participants running on the leader's node", "named")
     judge.time("named barrier, 1 participant, an arrival", 1000, row("named.1"))
     judge.time("named barrier, 2 participants, an arrival", 1000, row("named.2"))
+
+
+def judge_keys(judge):
+    row = judge.row
+    judge.about("KV get, 64 B: hot / uniform over 50,000 keys", "kv")
     judge.time("KV get, hot", 25, row("kv.get.hot"))
     judge.ratio("KV get, uniform, over 3 dependent loads", 1.2, row("kv.get.chained"), row("kv.get.chained", "loads"))
+    judge.about("KV overwrite, 64 B: hot / uniform", "kv")
     judge.time("KV overwrite, hot", 50, row("kv.set.hot"))
     judge.ratio("KV overwrite, uniform, over the get", 1.5, row("kv.set.uniform"), row("kv.get.uniform"))
+    judge.about("get that waits: set → reader runs", "kv")
     judge.ratio("waiting get, asleep, over the futex", 1.1, row("wait.parked"), row("wait.parked", "futex"))
-    judge.time("an event of a trace", 20, row("trace.event"))
     line = row("wait.spin", "line")
     judge.time("waiting get, spinning", 200, row("wait.spin"),
                detail="a bare store takes %s" % nanoseconds(line.p50) if line else "")
+
+
+def judge_tasks(judge):
+    row = judge.row
+    judge.about("heartbeat", "task")
     judge.ratio("heartbeat without a system call, over the cheapest one", 0.25, row("heartbeat"),
                 row("heartbeat", "getppid"))
-    for metric in [m for m, who in results.rows if m.startswith("death.") and who == "muster"] or ["death.10MiB",
-                                                                                                 "death.2048MiB"]:
+    judge.about("heartbeat", "count")
+    judge.figure("heartbeat, system calls", 0, "count.heartbeat.calls", lambda v: "%.3g" % v)
+    judge.about("SIGKILL of a task → every peer's wait returns", "death")
+    for metric in [m for m, who in judge.results.rows if m.startswith("death.") and who == "muster"] or ["death.10MiB",
+                                                                                                       "death.2048MiB"]:
         pidfd = row(metric, "pidfd")
         judge.time("SIGKILL → every wait returns, %s resident" % metric[6:], 1e6, row(metric), "p99",
                    "pidfd %s" % nanoseconds(pidfd.p99) if pidfd else "")
-    judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, row("run.8"), row("run.8", "posix_spawn"))
+
+
+def judge_hosts(judge):
+    row = judge.row
+    judge.about("cross-host barrier, 2 hosts, one task each", "cross2")
     for mode, tcp in (("", "tcp"), (".latency", "tcp-poll")):
         for kind, who in (("group", "muster"), ("named", "muster-named")):
             judge.ratio("%s barrier of 2 hosts, over TCP's round trip%s" % (kind, ", polling" if mode else ""), 1.5,
                         row("cross.n2" + mode, who), row("cross.n2" + mode, tcp))
+    judge.about(BESIDES, "cross2")
     for who, name in (("openmpi-tcp", "Open MPI"), ("mpich-tcp", "MPICH")):
         judge.faster("group barrier of 2 hosts, polling, against %s" % name, 1, row("cross.n2.latency"),
                      [row("cross.n2.latency", who)])
+
+
+GROWN = (16, 1024)  # hosts: what one costs among few and among many
+
+
+def judge_growth(judge):
+    """What a host costs is flat: between 16 hosts and 1,024, each with 8 tasks."""
+    judge.about("scale, simulated hosts on loopback", "growth")
+
+    def each(phase, what, per_host):
+        rows = [judge.results.get("scale.%s.%s.%d" % (phase, what, size)) for size in GROWN]
+        return [row.value / (size if per_host else 1) for row, size in zip(rows, GROWN)] if all(rows) else None
+
+    for what, bound, phase, name, per_host in (
+            ("a barrier of 1,024 hosts × 8 tasks, messages a host, over 16 hosts'", 1.1, "barrier", "messages", True),
+            ("a barrier of 1,024 hosts × 8 tasks, bytes a host, over 16 hosts'", 1.1, "barrier", "bytes", True),
+            ("a barrier of 1,024 hosts × 8 tasks, the leader's work a host, over 16 hosts'", 1.5, "barrier", "leader", True),
+            ("a barrier of 1,024 hosts × 8 tasks, another agent's work, over 16 hosts'", 1.5, "barrier", "follower", False),
+            ("joining, 1,024 hosts × 8 tasks, messages a host, over 16 hosts'", 1.1, "join", "messages", True),
+            ("an exchange of topologies, 1,024 hosts × 8 tasks, messages a host, over 16 hosts'", 1.1, "exchange", "messages", True),
+            ("memory of another host's agent, 1,024 hosts, over 16 hosts'", 1.1, "memory", "follower", False)):
+        found = each(phase, name, per_host)
+        judge.at_most(what, "≤ %g×" % bound, found[1] / found[0] if found and found[0] else None, bound, lambda v: "%.2f×" % v,
+                      "%.3g against %.3g" % (found[1], found[0]) if found else "")
+
+
+def judge_services(judge):
+    judge.about("gRPC front-end, unary KV and barrier", "grpc")
     judge_grpc(judge, "grpc", "jaxlib", "JAX's own service")
+    for size in (2, 8, 64):
+        metric = "grpc.barrier.%d" % size
+        mine, theirs = judge.row(metric), judge.row(metric, "jaxlib")
+        judge.faster("over grpc, barrier of %d, against JAX's own service" % size, 1.5, mine, [theirs])
+        judge.at_most("over grpc, barrier of %d, p99 over that of JAX's own service" % size, "≤ 1×",
+                      mine.p99 / theirs.p99 if mine and theirs else None, 1, lambda v: "%.2f×" % v,
+                      "%s over %s" % (nanoseconds(mine.p99), nanoseconds(theirs.p99)) if mine and theirs else "", (mine, theirs))
+    judge.about(BESIDES, "grpc")
     judge_grpc(judge, "grpc", "etcd", "etcd")
+    judge.about(BESIDES, "grpcio")
     judge_grpc(judge, "grpcio", "etcd", "etcd")
     judge_compat(judge)
+
+
+def judge_sizes(judge):
+    judge.about("memory", "task")
     judge.size("memory of an empty segment", 1 << 20, "memory.empty")
     judge.size("memory of a task", 2 << 10, "memory.task")
     judge.size("memory of the launcher of 64 tasks, resident", 10 << 20, "memory.agent.64")
-    judge.time("attach", 1e6, row("attach"))
-    judge.time("audit of 1 M objects", 1e7, row("audit"))
+    judge.about("attach; audit of 1 M objects", "task")
+    judge.time("attach", 1e6, judge.row("attach"))
+    judge.time("audit of 1 M objects", 1e7, judge.row("audit"))
+    judge.about(BESIDES, "agent")
+    for name, what in (("run", "launcher of 8 tasks"), ("leader", "agent of the first of 2 hosts"),
+                       ("follower", "agent of the second of 2 hosts"), ("serving", "launcher that serves gRPC and TCPStore")):
+        judge.figure("%s, idle: share of a processor" % what, 0.1, "agent.idle." + name, lambda v: "%.3g %%" % v)
+    judge.size("memory of an agent of 2 hosts, busy, resident", 10 << 20, "agent.busy.rss.leader")
+    judge.about(BESIDES, "trace")
+    judge.time("an event of a trace", 20, judge.row("trace.event"))
+
+
+def judged(results):
+    judge = Judge(results)
+    judge_barriers(judge)
+    judge_keys(judge)
+    judge_tasks(judge)
+    judge_hosts(judge)
+    judge.about("muster run -n 8 true", "run")
+    judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, judge.row("run.8"), judge.row("run.8", "posix_spawn"))
+    judge_services(judge)
+    judge_sizes(judge)
+    judge_growth(judge)
     return judge.lines

@@ -152,7 +152,7 @@ def growth_group(tools, effort):
     return rows.Group("growth", [
         rows.Contender("muster", [path, str(size), "8", "5" if effort.quick else "100", "exchange"], timeout=900, missing=missing,
                        repeats=1)
-        for size in ((4, 16) if effort.quick else (16, 128, 1024))])
+        for size in ((2, 4, 16) if effort.quick else (2, 8, 16, 64, 128, 256, 1024))])
 
 
 def run_group(tools, effort, hosts):

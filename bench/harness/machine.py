@@ -46,13 +46,16 @@ def processor_model():
     return name
 
 
+WRITTEN = ["--", ".", ":!bench/REPORT.md", ":!bench/plots"]  # but what the harness writes is no change of what is measured
+
+
 def configuration(top, options, compilers):
     """What a reader must know to compare these figures with others: (name, value) in order."""
     cpus = sorted(os.sched_getaffinity(0))
     virtual = output_line("systemd-detect-virt", "--vm") or "none or unknown"
     memory = first_line("/proc/meminfo").split()
     load = first_line("/proc/loadavg").split()[:3]
-    dirty = output_line("git", "-C", top, "status", "--porcelain", "--untracked-files=no")
+    dirty = output_line("git", "-C", top, "status", "--porcelain", "--untracked-files=no", *WRITTEN)
     commit = output_line("git", "-C", top, "rev-parse", "--short=12", "HEAD") or "unknown"
     governor = first_line("/sys/devices/system/cpu/cpu%d/cpufreq/scaling_governor" % cpus[0])
     return [

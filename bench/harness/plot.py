@@ -5,15 +5,14 @@ is. muster is coloured, limits of hardware and kernel are hollow, the rest is gr
 machine are marked as in the table.
 """
 import math
-from xml.sax.saxutils import escape
 
+from harness import svg
 from harness.contract import nanoseconds
-from harness.rows import LIMITS, TITLES
+from harness.svg import FAINT, GRID, INK, LIMIT, MUSTER, PEER, WIDTH
+from harness.titles import LIMITS, TITLES
 
-WIDTH, LEFT, RIGHT = 1080, 250, 190
+LEFT, RIGHT = 250, 190
 LINE, HEAD, TOP, BOTTOM = 19, 34, 92, 54
-INK, FAINT, GRID = "#1f2933", "#7b8794", "#e4e7eb"
-MUSTER, PEER, LIMIT = "#d9480f", "#52606d", "#0b7285"
 
 # What a person wants to see; variants of the same row stay in the table.
 SHOWN = ["barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1", "named.2", "kv.get.hot", "kv.get.uniform",
@@ -49,8 +48,7 @@ class Canvas:
         self.parts.append(text % values if values else text)
 
     def text(self, x, y, words, size=12, color=INK, anchor="start", weight="normal"):
-        self.add('<text x="%.1f" y="%.1f" font-size="%d" fill="%s" text-anchor="%s" font-weight="%s">%s</text>',
-                 x, y, size, color, anchor, weight, escape(words))
+        self.parts.append(svg.text(x, y, words, size, color, anchor, weight))
 
     def line(self, x1, y1, x2, y2, color, width=1.0, opacity=1.0):
         self.add('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%.1f" stroke-opacity="%.2f" '
@@ -114,7 +112,4 @@ def write_svg(path, results, configuration):
             y += LINE
     canvas.text(24, height - 14, "dot: p50 · bar: to p99 · hollow: limit of hardware or kernel · !: others used the machine "
                 "meanwhile · " + configuration["date"], 11, FAINT)
-    with open(path, "w") as f:
-        f.write('<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" '
-                'font-family="DejaVu Sans, Helvetica, Arial, sans-serif">\n<rect width="100%%" height="100%%" '
-                'fill="#ffffff"/>\n%s\n</svg>\n' % (WIDTH, height, WIDTH, height, "\n".join(canvas.parts)))
+    svg.write(path, height, canvas.parts)

@@ -1,7 +1,8 @@
 """The table that a person reads."""
 from harness.contract import count_of_bytes, nanoseconds
+from harness.curves import is_curve
 from harness.growth import is_growth
-from harness.rows import LIMITS, place, title
+from harness.titles import LIMITS, place, title
 
 
 def show_configuration(out, configuration):
@@ -36,7 +37,7 @@ def show_metric(out, results, metric, rows):
 
 
 def show_rows(out, results):
-    metrics = list(dict.fromkeys(row.metric for row in results.rows.values() if not is_growth(row.metric)))
+    metrics = dict.fromkeys(row.metric for row in results.rows.values() if not is_growth(row.metric) and not is_curve(row.metric))
     for metric in sorted(metrics, key=place):
         show_metric(out, results, metric, results.of_metric(metric))
 

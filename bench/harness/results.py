@@ -39,8 +39,8 @@ def merged(repeats):
 class Row:
     """All repeats of one contender in one metric; the quiet ones count, or, when none was quiet, the quietest."""
 
-    def __init__(self, metric, who):
-        self.metric, self.who = metric, who
+    def __init__(self, metric, who, group=""):
+        self.metric, self.who, self.group = metric, who, group
         self.repeats = []
         self.values, self.value, self.unit = [], None, "ns"  # a single figure a repeat, instead of samples
 
@@ -94,12 +94,13 @@ class Results:
         self.facts = {}
         self.missing = []  # (who, why)
         self.failures = []  # (what, why)
+        self.groups = {}  # name -> how it was measured: commit, date, parameters, seconds, facts (see kept.py)
 
-    def add(self, line, noise, turn=0):
+    def add(self, line, noise, turn=0, group=""):
         if "fact" in line:
             self.facts[line["fact"]] = line["text"]
             return
-        row = self.rows.setdefault((line["metric"], line["who"]), Row(line["metric"], line["who"]))
+        row = self.rows.setdefault((line["metric"], line["who"]), Row(line["metric"], line["who"], group))
         if "value" in line:
             row.values.append((line["value"], noise))
             row.unit = line["unit"]
@@ -125,19 +126,20 @@ class Results:
 
 
 COLUMNS = ["metric", "who", "unit", "batch", "repeats", "quiet_repeats", "noise_pct", "n", "min", "p50", "p99", "max",
-           "mean", "p50_lowest_repeat", "p50_highest_repeat", "ratio_to_muster"]
+           "mean", "p50_lowest_repeat", "p50_highest_repeat", "ratio_to_muster", "group", "commit", "date"]
 
 
 def record(results, row):
     ratio = results.ratio(row)
+    when = results.groups.get(row.group, {})
+    also = {"ratio_to_muster": round(ratio, 3) if ratio is not None else None, "group": row.group,
+            "commit": when.get("commit", ""), "date": when.get("date", "")}
     if row.value is not None:
-        return {"metric": row.metric, "who": row.who, "unit": row.unit, "repeats": len(row.values), "p50": row.value,
-                "ratio_to_muster": round(ratio, 3) if ratio is not None else None}
+        return {"metric": row.metric, "who": row.who, "unit": row.unit, "repeats": len(row.values), "p50": row.value, **also}
     return {"metric": row.metric, "who": row.who, "unit": "ns", "batch": row.batch, "repeats": len(row.repeats),
             "quiet_repeats": row.quiet, "noise_pct": round(100 * row.noise, 2), "n": row.count, "min": row.low,
             "p50": row.p50, "p99": row.p99, "max": row.high, "mean": round(row.mean, 3),
-            "p50_lowest_repeat": row.p50_low, "p50_highest_repeat": row.p50_high,
-            "ratio_to_muster": round(ratio, 3) if ratio is not None else None}
+            "p50_lowest_repeat": row.p50_low, "p50_highest_repeat": row.p50_high, **also}
 
 
 def write_csv(path, results, configuration):
@@ -154,6 +156,7 @@ def write_json(path, results, configuration, contract):
     whole = {
         "configuration": dict(configuration),
         "facts": results.facts,
+        "groups": results.groups,
         "missing": [{"who": who, "why": why} for who, why in results.missing],
         "failures": [{"what": what, "why": why} for what, why in results.failures],
         "rows": [record(results, row) for row in results.rows.values()],

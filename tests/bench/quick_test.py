@@ -21,11 +21,18 @@ ALWAYS = {"barrier.n2", "barrier.n2.avg16", "barrier.n4", "barrier.n8", "named.1
           "kv.get.uniform", "kv.get.chained", "kv.set.hot", "kv.set.uniform", "kv.increment", "kv.insert",
           "death.10MiB", "death.64MiB", "heartbeat", "attach", "attach.thread", "attach.leave", "audit", "trace.event",
           "trace.off", "trace.barrier",
+          "tasks.join.2", "tasks.meet.16", "tasks.group.16", "tasks.named.16", "tasks.memory.16", "keys.get.1", "keys.set.100",
+          "keys.insert.2000", "keys.audit.2000", "keys.memory.2000", "late.8.each", "late.8.call", "late.16.last",
           "memory.empty", "memory.task", "cross.kv.get", "cross.kv.set", "cross.kv.copy", "cross.kv.set.latency"}
 # Over gRPC, where the command is built.
 GRPC = {"grpc.register", "grpc.set", "grpc.get", "grpc.wake", "grpc.barrier.2", "grpc.barrier.8", "grpc.barrier.64",
         "grpc.load.set", "grpc.load.set.rate", "grpc.load.get.rate", "grpc.load.barrier.rate", "grpc.set.service", "grpc.death"}
 GRPC_ETCD = {"grpc.set", "grpc.get", "grpc.wake", "grpc.load.set.rate", "grpc.load.get.rate"}
+# What the launcher and its agents take.
+AGENT = {"agent.idle." + name for name in ("run", "joined", "serving", "task", "leader", "follower")} | {
+    "agent.busy.run", "agent.busy.leader", "agent.busy.follower", "agent.busy.rss.follower"}
+# What may well be nothing.
+COUNTED = {"%", "system calls"}
 # A client of the TCPStore that is served, likewise.
 STORE = {"store.add", "store.get", "store.compare_set", "store.wake", "store.pipe.16", "store.pipe.1024", "store.stream",
          "store.connect.100", "store.idle.100", "store.fanout.100", "store.barrier.100", "store.connect.100.service"}
@@ -33,7 +40,8 @@ STORE = {"store.add", "store.get", "store.compare_set", "store.wake", "store.pip
 SHM = {"store.add", "store.get", "store.compare_set", "store.stream"}
 # Who is missing -> the file without which that is so.
 PEERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi", "openmpi-sm": "mpicc.openmpi", "redis": "redis-server",
-         "hydra": "mpicc.mpich", "mpirun": "mpicc.openmpi", "mpich-tcp": "mpicc.mpich", "openmpi-tcp": "mpicc.openmpi", "etcd": "etcd"}
+         "hydra": "mpicc.mpich", "mpirun": "mpicc.openmpi", "mpich-tcp": "mpicc.mpich", "openmpi-tcp": "mpicc.openmpi", "etcd": "etcd",
+         "valgrind": "valgrind", "strace": "strace"}
 
 problems = []
 
@@ -54,7 +62,7 @@ def check_rows(whole):
         wanted |= TWO
     if os.access(os.environ.get("MUSTER", ""), os.X_OK):
         wanted |= GRPC | STORE
-        wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512"}
+        wanted |= {"run.2", "run.8", "run.64", "memory.agent.1", "memory.agent.64.pss", "memory.agent.512", "tasks.status.16"} | AGENT
     expect(wanted <= mine, "no row for: %s" % " ".join(sorted(wanted - mine)))
     both = {(row["metric"], row["who"]) for row in whole["rows"]}
     for size in (2, 4, 8):
@@ -67,6 +75,8 @@ def check_rows(whole):
             expect(("mpi.%s.2" % flavour, "muster") in both, "no row for programs of %s under muster run" % flavour)
     if on_path("etcd"):
         expect(GRPC_ETCD <= {metric for metric, who in both if who == "etcd"}, "rows of etcd over gRPC are missing")
+    for tool, metric in (("valgrind", "count.group.instructions"), ("strace", "count.get.calls")):
+        expect(not on_path(tool) or (metric, "muster") in both, "no row for %s" % metric)
     limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}
     cross = {"cross.n2", "cross.n2.latency", "cross.n4", "cross.n8", "cross.kv.get", "cross.kv.set"}
     expect(cross <= limits, "no round trip for: %s" % " ".join(sorted(cross - limits)))
@@ -74,7 +84,7 @@ def check_rows(whole):
     for row in whole["rows"]:
         name = "%s of %s" % (row["metric"], row["who"])
         if row["unit"] != "ns":
-            expect(row["p50"] > 0, name + " is nothing")
+            expect(row["p50"] > 0 or row["unit"] in COUNTED, name + " is nothing")
             continue
         expect(row["n"] > 0, name + " has no sample")
         # Percentiles are steps of 0.2 %, extremes are exact.
@@ -89,13 +99,57 @@ def check_missing(whole):
         if who in PEERS:
             expect(not on_path(PEERS[who]), "%s is said to be missing (%s), but %s is there" % (who, why, PEERS[who]))
     seen = {row["who"] for row in whole["rows"]} | {entry["who"] for entry in whole["missing"]}
-    for peer in set(PEERS) - {"openmpi-sm"} | {"tcpstore", "torchrun", "pthread", "posix_spawn"}:
+    for peer in set(PEERS) - {"openmpi-sm", "valgrind", "strace"} | {"tcpstore", "torchrun", "pthread", "posix_spawn"}:
         expect(peer in seen, "%s is neither measured nor said to be missing" % peer)
 
 
+def check_report(whole):
+    """Every line of the contract stands in the report with its limit, its verdict and the command that measures it again."""
+    with open(os.path.join(OUT, "REPORT.md")) as f:
+        text = f.read()
+    for line in whole["contract"]:
+        row = next((r for r in text.splitlines() if r.startswith("| %s | %s |" % (line["what"], line["limit"]))), "")
+        expect(line["verdict"] in row and line["command"] in row, "the report lacks the line: %s" % line["what"])
+    for name in whole["groups"]:
+        expect(re.search(r"^### %s$" % name, text, re.M), "the report has no table of the group %s" % name)
+    for entry in whole["missing"]:
+        expect("* %s: " % entry["who"] in text, "the report does not say that %s is missing" % entry["who"])
+    for picture in re.findall(r"\]\((plots/[\w.]+)\)", text):
+        ElementTree.parse(os.path.join(OUT, picture))
+    expect(len(re.findall(r"\]\(plots/", text)) == 4, "the report does not show four plots")
+
+
+def run(*arguments):
+    return subprocess.run([os.path.join(TOP, "bench/run.sh"), *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+
+
+def check_parts():
+    """What is measured anew takes the place of what was kept; the rest stays."""
+    with open(os.path.join(OUT, "bench.json")) as f:
+        before = json.load(f)
+    done = run("--quick", "--out", OUT, "--only", "late", "--merge")
+    expect(done.returncode == 0, "a part of a run ended with %d: %s" % (done.returncode, done.stdout))
+    with open(os.path.join(OUT, "bench.json")) as f:
+        after = json.load(f)
+
+    def names(whole):
+        return sorted((row["metric"], row["who"]) for row in whole["rows"])
+
+    expect(names(before) == names(after), "a part of a run has changed the rows of the rest")
+    expect(before["groups"]["kv"] == after["groups"]["kv"], "a part of a run has changed when another was measured")
+    expect(before["groups"]["late"] != after["groups"]["late"], "a part of a run is not in the whole")
+    with open(os.path.join(OUT, "REPORT.md")) as f:
+        text = f.read()
+    done = run("--quick", "--out", OUT, "--show")
+    with open(os.path.join(OUT, "REPORT.md")) as f:
+        again = f.read()
+    plain = re.compile(r"^\| (date|load) \|.*$", re.M)
+    expect(done.returncode == 0 and plain.sub("", text) == plain.sub("", again), "the same results give another report")
+
+
 def main():
-    done = subprocess.run([os.path.join(TOP, "bench/run.sh"), "--quick", "--out", OUT], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = run("--quick", "--out", OUT)
     print(done.stdout)
     expect(done.returncode == 0, "bench/run.sh --quick ended with %d" % done.returncode)
     if done.returncode in (0, 1):
@@ -107,10 +161,10 @@ def main():
         with open(os.path.join(OUT, "bench.csv"), newline="") as f:
             records = list(csv.DictReader(l for l in f if not l.startswith("#")))
         expect(len(records) == len(whole["rows"]), "the CSV and the JSON have different rows")
-        ElementTree.parse(os.path.join(OUT, "bench.svg"))
-        ElementTree.parse(os.path.join(OUT, "growth.svg"))
         table = re.search(r"^(\d+) of (\d+) lines of the contract hold$", done.stdout, re.M)
         expect(table and int(table.group(2)) == len(whole["contract"]), "the contract is not shown")
+        check_report(whole)
+        check_parts()
     wrong = subprocess.run([os.path.join(TOP, "bench/run.sh"), "--only", "nothing"], stdin=subprocess.DEVNULL,
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     expect(wrong.returncode == 2 and "no group 'nothing'" in wrong.stderr, "an unknown group is not refused")
