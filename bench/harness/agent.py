@@ -54,7 +54,8 @@ def is_guard(pid):
 
 
 def used_ns(pid):
-    return sum(int(read(path).split()[0] or 0) for path in glob.glob("/proc/%d/task/*/schedstat" % pid) if read(path))
+    found = [read(path).split() for path in glob.glob("/proc/%d/task/*/schedstat" % pid)]  # [] of a thread that has just ended
+    return sum(int(fields[0]) for fields in found if fields)
 
 
 def resident(pid):
@@ -118,6 +119,9 @@ def two_hosts(folder):
 
 def watch(watched, seconds):
     """Shares of a processor, in percent, of {name: pids} while so many seconds go by."""
+    for name, pids in watched.items():
+        if not pids or not all(map(used_ns, pids)):
+            raise SystemExit("%s: no process, or the kernel does not tell what it uses" % name)
     before = {name: sum(map(used_ns, pids)) for name, pids in watched.items()}
     began = time.monotonic_ns()
     time.sleep(seconds)
