@@ -91,6 +91,7 @@ void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), voi
         return;
     store->is_stopping = true;
     mu_desk_drop(store->options.desk, &store->barriers);
+    mu_ts_looks_end(store);
     store->stopped = stopped;
     store->stopped_arg = arg;
     for (struct mu_ts_conn *conn = store->conns, *next; conn; conn = next) {
@@ -105,6 +106,7 @@ void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), voi
     uv_close((uv_handle_t *)&store->prepare, on_closed);
     uv_close((uv_handle_t *)&store->idle, on_closed);
     uv_close((uv_handle_t *)&store->tick, on_closed);
+    uv_close((uv_handle_t *)&store->sleepers.timer, on_closed);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -295,7 +297,8 @@ static int begin(struct mu_tcpstore *store)
     uv_timer_init(loop, &store->tick);
     uv_check_start(&store->check, on_check);
     uv_prepare_start(&store->prepare, on_prepare);
-    store->open = 4;
+    mu_ts_looks_begin(store);
+    store->open = 5;
     for (int i = 0; i < 4; i++) { /* none of them keeps the loop alive */
         handles[i]->data = store;
         uv_unref(handles[i]);

@@ -10,7 +10,8 @@
  *   tcpstore_keys.c     requests about keys
  *   tcpstore_change.c   those that depend on the value that is there
  *   tcpstore_queue.c    queues
- *   tcpstore_wait.c     waiting: for keys, queues, and at barriers
+ *   tcpstore_wait.c     waiting: for keys, and at barriers
+ *   tcpstore_await.c    waiting for the next item of a queue
  *
  * A request is carried out in steps. Each makes one call at the desk, whose answer says which step is the next; whether
  * it comes at once or later makes no difference, and a long pipeline does not deepen the stack.
@@ -39,7 +40,42 @@ struct mu_ts_field {
     size_t at, len; /* from the request's beginning */
 };
 
-struct mu_ts_wait;
+/* A key that a client waits for, and the queue of that name. */
+struct mu_ts_item {
+    struct mu_ask plain, queue;
+    struct mu_ts_wait *wait;
+    struct mu_ts_field key; /* in the wait's copy of the request */
+    bool has_come;
+    /* of the queue (tcpstore_await.c) */
+    uint64_t tail, head; /* the head's next item is waited for */
+    uint64_t seen;       /* the head, when it was last looked at */
+    bool is_prompt;      /* there was something when the wait came */
+    bool sleeps, was_seen;
+    struct mu_ts_item *next, *before; /* of those that sleep */
+};
+
+struct mu_ts_wait {
+    struct mu_ts_wait *next, *before;
+    struct mu_ts_conn *conn;
+    uint32_t num, missing;
+    bool is_whole; /* every key has been asked for */
+    size_t bytes;
+    uint8_t *request;
+    struct mu_ts_item items[];
+};
+
+/* Who waits for items of queues. */
+struct mu_ts_sleepers {
+    struct mu_ts_item *first, *last;
+    struct mu_ts_item *looked_at; /* by `look`, which is at the desk */
+    struct mu_ask look;
+    uint32_t count, left; /* left: to be looked at now */
+    bool is_looking, is_in_looks;
+    uv_timer_t timer;
+    struct {
+        uint64_t hash, at;
+    } told[256]; /* the items of which clients have been told, and when; by their queue */
+};
 
 struct mu_ts_conn {
     uv_tcp_t tcp; /* first */
@@ -108,8 +144,8 @@ struct mu_tcpstore {
     struct mu_tcpstore_stats stats;
     void (*stopped)(void *arg);
     void *stopped_arg;
-    struct mu_ts_name key;  /* for the call that is being made */
-    struct mu_ts_name told; /* a queue's item: the last of which a client that waits has been told */
+    struct mu_ts_name key; /* for the call that is being made */
+    struct mu_ts_sleepers sleepers;
     struct mu_ask barriers; /* how many have been passed */
     uint8_t *spare;         /* MU_TS_BUFFER bytes for answers; NULL: a connection has them */
     uint8_t in[MU_TS_BUFFER];
@@ -193,5 +229,15 @@ void mu_ts_queue_item(struct mu_ts_name *name, uint64_t number);
 
 /* ---- tcpstore_wait.c ---- */
 void mu_ts_drop_waits(struct mu_ts_conn *conn);
+void mu_ts_came(struct mu_ts_item *item); /* the wait, and the item, may be gone then */
+/* It cannot be waited for, as the desk says: the client is sent away. */
+void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask);
+void mu_ts_prepare(struct mu_ask *ask, void (*answered)(struct mu_ask *ask));
+
+/* ---- tcpstore_await.c ---- */
+void mu_ts_await(struct mu_ts_item *item); /* something in the queue of that name */
+void mu_ts_await_end(struct mu_ts_item *item);
+void mu_ts_looks_begin(struct mu_tcpstore *store); /* their timer is one of the store's handles */
+void mu_ts_looks_end(struct mu_tcpstore *store);
 
 #endif

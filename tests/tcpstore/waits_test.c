@@ -235,6 +235,82 @@ static void a_push_wakes_one(void **state)
     wire_close();
 }
 
+static void many_turns(void)
+{
+    for (int i = 0; i < 20; i++)
+        hear_nothing(client_of('B'));
+}
+
+/* What another host's client pushes and pops at once may not be seen here; what it pushes then is. */
+static void who_waits_is_told_of_what_is_pushed_after_others_have_popped(void **state)
+{
+    struct client *w, *o;
+
+    (void)state;
+    wire_open();
+    wire_start_other();
+    w = client_of('B');
+    o = client_of_other();
+    for (int round = 0; round < 3; round++) {
+        uint8_t both[64], byte;
+        size_t len = spell('B', both, sizeof both, PUSH, "ss", "/q", "gone");
+
+        len += spell('B', both + len, sizeof both - len, POP, "s", "/q");
+        say(w, WAIT, "8s", INT64_C(1), "/q");
+        wire_until_waiting(1);
+        many_turns();
+        say_bytes(o, both, len);
+        hear(o, "8s", INT64_C(1), "gone");
+        many_turns();
+        if (hears_now(w, &byte, 1)) { /* it has been seen */
+            say(w, POP, "s", "/q");
+            hear(w, "8", INT64_C(0));
+            say(w, WAIT, "8s", INT64_C(1), "/q");
+        }
+        say(o, PUSH, "ss", "/q", "stays");
+        hear(w, "1", 0u);
+        say(w, POP, "s", "/q");
+        hear(w, "8s", INT64_C(1), "stays");
+    }
+    wire_close();
+}
+
+static struct client *woken; /* one of those who wait */
+
+static bool one_hears(void *arg)
+{
+    struct client **w = arg;
+    uint8_t byte;
+
+    for (woken = NULL; *w && !woken; w++)
+        woken = hears_now(*w, &byte, 1) ? *w : NULL;
+    return woken != NULL;
+}
+
+/* Another one, and no more than one. */
+static void what_one_was_told_of_and_did_not_pop_another_is_told_of(void **state)
+{
+    struct client *c, *w[4] = {NULL};
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    for (int i = 0; i < 3; i++) {
+        w[i] = client_of('B');
+        say(w[i], WAIT, "8s", INT64_C(1), "/q");
+        wire_until_waiting((uint32_t)i + 1);
+        many_turns();
+    }
+    say(c, PUSH, "ss", "/q", "item");
+    hear(w[0], "1", 0u);
+    client_close(w[0]);
+    wire_until(one_hears, w + 1, "another one is told");
+    say(woken, POP, "s", "/q");
+    hear(woken, "8s", INT64_C(1), "item");
+    hear_nothing(woken == w[1] ? w[2] : w[1]);
+    wire_close();
+}
+
 /* Two clients play with two queues, as clone()d stores do. */
 static void queues_play_ping_pong(void **state)
 {
@@ -381,6 +457,8 @@ int main(void)
         WIRE_CASE(in_dialect_a_the_second_connection_says_nothing),
         WIRE_CASE(who_goes_takes_its_waits_along_and_leaves_its_keys),
         WIRE_CASE(a_push_wakes_one),
+        WIRE_CASE(who_waits_is_told_of_what_is_pushed_after_others_have_popped),
+        WIRE_CASE(what_one_was_told_of_and_did_not_pop_another_is_told_of),
         WIRE_CASE(queues_play_ping_pong),
         WIRE_CASE(a_barrier_lets_all_pass_when_the_last_has_come),
         WIRE_CASE(a_barrier_whose_key_was_deleted_begins_anew),

@@ -20,7 +20,9 @@ char wire_said[4096];
 unsigned wire_sentences;
 static struct client clients[CLIENTS];
 static unsigned num_clients;
-static struct sockaddr_in address;
+static struct sockaddr_in address, other_address;
+static struct mu_tcpstore *other_store;
+extern struct mu_desk *pair_desks[]; /* tests/desk/pair.h */
 
 static void on_said(void *arg, const char *sentence)
 {
@@ -29,24 +31,37 @@ static void on_said(void *arg, const char *sentence)
     snprintf(wire_said, sizeof wire_said, "%s", sentence);
 }
 
-void wire_start(const struct mu_tcpstore_options *options)
+static struct mu_tcpstore *start(struct mu_tcpstore_options o, struct sockaddr_in *ret_address)
 {
-    struct mu_tcpstore_options o = options ? *options : (struct mu_tcpstore_options){0};
+    struct mu_tcpstore *started;
     const char *port;
 
     o.loop = &counter_loop;
-    o.desk = desk;
     o.address = o.address ? o.address : "127.0.0.1:0";
     o.said = on_said;
     wire_said[0] = 0;
     wire_sentences = 0;
-    if (mu_tcpstore_start(&o, &store))
+    if (mu_tcpstore_start(&o, &started))
         fail_msg("no server: %s", muster_last_error());
-    port = strrchr(mu_tcpstore_address(store), ':');
+    port = strrchr(mu_tcpstore_address(started), ':');
     assert_non_null(port);
-    address = (struct sockaddr_in){.sin_family = AF_INET,
-                                   .sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10)),
-                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    *ret_address = (struct sockaddr_in){.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)strtoul(port + 1, NULL, 10)),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return started;
+}
+
+void wire_start(const struct mu_tcpstore_options *options)
+{
+    struct mu_tcpstore_options o = options ? *options : (struct mu_tcpstore_options){0};
+
+    o.desk = desk;
+    store = start(o, &address);
+}
+
+void wire_start_other(void)
+{
+    other_store = start((struct mu_tcpstore_options){.desk = counter_is_far ? pair_desks[0] : desk}, &other_address);
 }
 
 static void on_stopped(void *arg)
@@ -66,13 +81,21 @@ static void close_clients(void)
     num_clients = 0;
 }
 
-void wire_stop(void)
+static void stop(struct mu_tcpstore **which)
 {
     bool stopped = false;
 
-    mu_tcpstore_stop(store, on_stopped, &stopped);
-    store = NULL;
+    if (!*which)
+        return;
+    mu_tcpstore_stop(*which, on_stopped, &stopped);
+    *which = NULL;
     counter_until(is_so, &stopped, "the server has stopped");
+}
+
+void wire_stop(void)
+{
+    stop(&store);
+    stop(&other_store);
     close_clients();
 }
 
@@ -80,7 +103,7 @@ static void strike(void)
 {
     if (store && desk)
         wire_stop();
-    store = NULL;
+    store = other_store = NULL;
     close_clients();
 }
 
@@ -92,7 +115,7 @@ int wire_strike(void **state)
 
 int wire_strike_far(void **state)
 {
-    store = NULL;
+    store = other_store = NULL;
     close_clients();
     return counter_strike_far(state);
 }
@@ -112,7 +135,7 @@ void wire_until(bool (*ready)(void *arg), void *arg, const char *what)
 
 /* ---- clients ---- */
 
-struct client *client_new(void)
+static struct client *connect_to(const struct sockaddr_in *server)
 {
     struct client *c = &clients[num_clients++];
     int one = 1;
@@ -121,20 +144,34 @@ struct client *client_new(void)
     c->dialect = 0;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(c->fd >= 0);
-    assert_int_equal(connect(c->fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(connect(c->fd, (const struct sockaddr *)server, sizeof *server), 0);
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     assert_int_equal(fcntl(c->fd, F_SETFL, O_NONBLOCK), 0);
     return c;
 }
 
-struct client *client_of(char dialect)
+struct client *client_new(void)
 {
-    struct client *c = client_new();
+    return connect_to(&address);
+}
+
+static struct client *begin(struct client *c, char dialect)
+{
 
     c->dialect = dialect;
     if (dialect == 'B')
         say_bytes(c, "\x00\xCE\xF7\x85\x3C", 5);
     return c;
+}
+
+struct client *client_of(char dialect)
+{
+    return begin(client_new(), dialect);
+}
+
+struct client *client_of_other(void)
+{
+    return begin(connect_to(&other_address), 'B');
 }
 
 void client_close(struct client *c)
@@ -304,6 +341,11 @@ void hear_the_end(struct client *c)
     counter_until(has_heard, &h, "the connection is closed");
     if (!h.ended)
         fail_msg("byte %u was answered", byte);
+}
+
+bool hears_now(struct client *c, void *bytes, size_t len)
+{
+    return recv(c->fd, bytes, len, MSG_DONTWAIT) == (ssize_t)len;
 }
 
 /* Another client's question goes the same ways, and later. */

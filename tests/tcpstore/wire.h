@@ -69,6 +69,10 @@ void wire_stop(void);          /* all clients, too */
 int wire_strike(void **state); /* teardown after a failed test */
 struct mu_tcpstore_stats wire_stats(void);
 
+/* The server of another host: in a far test the leader's, else a second one at the same desk. */
+void wire_start_other(void);
+struct client *client_of_other(void); /* of dialect B */
+
 /* A connection that has said nothing, and one that has said VALIDATE where it is of dialect B. */
 struct client *client_new(void);
 struct client *client_of(char dialect);
@@ -81,6 +85,8 @@ void say_bytes(struct client *c, const void *bytes, size_t len);
 void hear_bytes(struct client *c, void *bytes, size_t len);
 /* A request as bytes: how many. */
 size_t spell(char dialect, uint8_t *to, size_t room, enum call call, const char *shape, ...);
+/* So many bytes, if they are there by now. */
+bool hears_now(struct client *c, void *bytes, size_t len);
 /* It has nothing to hear, now that the server has done all it can do. */
 void hear_nothing(struct client *c);
 void hear_the_end(struct client *c); /* it is closed, and nothing comes before that */

@@ -1,0 +1,289 @@
+/*
+ * compat/tcpstore_await.c: waiting for something in a queue.
+ *
+ * Whoever waits for a queue to which nobody has pushed yet waits for its tail, which stays once it is there. Then there
+ * is a next item, and that is waited for. Whoever comes when there is one is told of it. Of an item for which several
+ * wait one is told, the others go on to the next one.
+ *
+ * An item that is popped as soon as it is pushed may never be seen, and one of which a client was told, who did not pop
+ * it, is waited for by nobody. So those who sleep look at the queue's head now and again: from one that has passed them
+ * they go on, and back to one that has stood still for so long, of which one more is told.
+ */
+#include "compat/tcpstore_private.h"
+
+#include "base/clock.h"
+
+#define LOOKS_MS 250         /* between two looks */
+#define LOOKS    1024u       /* at so many that sleep */
+#define TOLD_NS  2000000000u /* then whoever was told of an item is not waited for any more */
+
+static struct mu_ts_name *queue_of(struct mu_ts_item *item)
+{
+    struct mu_ts_name *name = &item->wait->conn->store->key;
+
+    mu_ts_name(name, MU_TS_QUEUES, item->wait->request + item->key.at, item->key.len);
+    return name;
+}
+
+static struct mu_ts_item *item_of(struct mu_ask *ask)
+{
+    return (struct mu_ts_item *)((char *)ask - offsetof(struct mu_ts_item, queue));
+}
+
+static struct mu_ts_sleepers *sleepers_of(const struct mu_ts_item *item)
+{
+    return &item->wait->conn->store->sleepers;
+}
+
+/* ---- who sleeps -------------------------------------------------------------------------------------------------- */
+
+static void on_timer(uv_timer_t *timer);
+
+static void enlist(struct mu_ts_item *item)
+{
+    struct mu_ts_sleepers *s = sleepers_of(item);
+
+    item->sleeps = true;
+    item->next = NULL;
+    item->before = s->last;
+    *(s->last ? &s->last->next : &s->first) = item;
+    s->last = item;
+    s->count++;
+    if (!uv_is_active((uv_handle_t *)&s->timer))
+        uv_timer_start(&s->timer, on_timer, LOOKS_MS, LOOKS_MS);
+}
+
+static void delist(struct mu_ts_item *item)
+{
+    struct mu_ts_sleepers *s = sleepers_of(item);
+
+    *(item->before ? &item->before->next : &s->first) = item->next;
+    *(item->next ? &item->next->before : &s->last) = item->before;
+    item->sleeps = false;
+    s->count--;
+}
+
+void mu_ts_await_end(struct mu_ts_item *item)
+{
+    struct mu_tcpstore *store = item->wait->conn->store;
+
+    mu_desk_drop(store->options.desk, &item->queue);
+    if (item->sleeps)
+        delist(item);
+    if (store->sleepers.looked_at == item)
+        store->sleepers.looked_at = NULL;
+}
+
+/* ---- the next item ----------------------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const struct mu_ts_name *name)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+
+    for (size_t i = 0; i < name->len; i++)
+        h = (h ^ (uint8_t)name->text[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+/* One client is told of an item. */
+static bool is_told_already(struct mu_ts_item *item)
+{
+    struct mu_ts_sleepers *s = sleepers_of(item);
+    struct mu_ts_name *name = queue_of(item);
+    size_t slot = (hash_of(name) >> 32) % (sizeof s->told / sizeof s->told[0]);
+    uint64_t now = mu_now(), hash;
+
+    mu_ts_queue_item(name, item->head + 1);
+    hash = hash_of(name);
+    if (s->told[slot].hash == hash && now - s->told[slot].at < TOLD_NS)
+        return true;
+    s->told[slot].hash = hash;
+    s->told[slot].at = now;
+    return false;
+}
+
+static void wait_for_item(struct mu_ts_item *item);
+
+static void item_answered(struct mu_ask *ask)
+{
+    struct mu_ts_item *item = item_of(ask);
+
+    if (ask->status) {
+        mu_ts_cannot_wait(item, ask);
+    } else if (!is_told_already(item) || item->is_prompt) {
+        mu_ts_came(item);
+    } else {
+        item->head++;
+        wait_for_item(item);
+    }
+}
+
+static void wait_for_item(struct mu_ts_item *item)
+{
+    struct mu_ts_name *name = queue_of(item);
+
+    if (!item->sleeps)
+        enlist(item);
+    mu_ts_queue_item(name, item->head + 1);
+    mu_ts_prepare(&item->queue, item_answered);
+    mu_desk_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
+}
+
+/* ---- the queue's counts ------------------------------------------------------------------------------------------ */
+
+static uint64_t count_in(const struct mu_ask *ask)
+{
+    int64_t count;
+
+    return ask->status == MUSTER_OK && mu_ts_number(ask->value, ask->len, &count) && count > 0 ? (uint64_t)count : 0;
+}
+
+static bool has_failed(struct mu_ts_item *item, const struct mu_ask *ask)
+{
+    if (!ask->status || ask->status == MUSTER_NOT_FOUND)
+        return false;
+    mu_ts_cannot_wait(item, ask);
+    return true;
+}
+
+/* In a job of several hosts what lies here may be older than what its clients have done elsewhere, and who waited for
+ * an item that is gone would wait for the next look: adding nothing asks the leader. */
+static void read_count(struct mu_ts_item *item, const char *part, bool is_old, void (*answered)(struct mu_ask *ask))
+{
+    struct mu_desk *desk = item->wait->conn->store->options.desk;
+    struct mu_ts_name *name = queue_of(item);
+
+    mu_ts_name_under(name, part);
+    mu_ts_prepare(&item->queue, answered);
+    if (is_old && mu_desk_options(desk)->lanes)
+        mu_desk_increment(desk, &item->queue, name->text, name->len, 0);
+    else
+        mu_desk_try_get(desk, &item->queue, name->text, name->len);
+}
+
+/* What the tail counts may be on its way still. */
+static void head_answered(struct mu_ask *ask)
+{
+    struct mu_ts_item *item = item_of(ask);
+
+    if (has_failed(item, ask))
+        return;
+    item->head = count_in(ask);
+    item->is_prompt = item->tail > item->head;
+    wait_for_item(item);
+}
+
+static void true_tail_answered(struct mu_ask *ask)
+{
+    struct mu_ts_item *item = item_of(ask);
+
+    if (has_failed(item, ask))
+        return;
+    item->tail = count_in(ask);
+    read_count(item, "head", true, head_answered);
+}
+
+/* The first item is being pushed. If it has been popped, too, the next look tells. */
+static void tail_came(struct mu_ask *ask)
+{
+    struct mu_ts_item *item = item_of(ask);
+
+    if (!has_failed(item, ask))
+        wait_for_item(item);
+}
+
+static void tail_answered(struct mu_ask *ask)
+{
+    struct mu_ts_item *item = item_of(ask);
+    struct mu_ts_name *name;
+
+    if (has_failed(item, ask))
+        return;
+    if (count_in(ask)) {
+        read_count(item, "tail", true, true_tail_answered);
+        return;
+    }
+    name = queue_of(item); /* the leader has no such queue either */
+    mu_ts_name_under(name, "tail");
+    mu_ts_prepare(&item->queue, tail_came);
+    mu_desk_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
+}
+
+void mu_ts_await(struct mu_ts_item *item)
+{
+    read_count(item, "tail", false, tail_answered);
+}
+
+/* ---- looks ------------------------------------------------------------------------------------------------------- */
+
+/* From where it waits to the item behind that head. */
+static void go_to(struct mu_ts_item *item, uint64_t head)
+{
+    mu_desk_drop(item->wait->conn->store->options.desk, &item->queue);
+    item->head = head;
+    wait_for_item(item);
+}
+
+static void look_on(struct mu_ts_sleepers *s);
+
+static void head_seen(struct mu_ask *ask)
+{
+    struct mu_ts_sleepers *s = (struct mu_ts_sleepers *)((char *)ask - offsetof(struct mu_ts_sleepers, look));
+    struct mu_ts_item *item = s->looked_at;
+    uint64_t head = count_in(ask);
+    bool stands = item && item->was_seen && item->seen == head;
+
+    s->looked_at = NULL;
+    s->is_looking = false;
+    if (item && (!ask->status || ask->status == MUSTER_NOT_FOUND)) {
+        item->was_seen = true;
+        item->seen = head;
+        if (head > item->head || (head < item->head && stands))
+            go_to(item, head);
+    }
+    look_on(s);
+}
+
+/* One after another; what is answered at once does not deepen the stack. */
+static void look_on(struct mu_ts_sleepers *s)
+{
+    if (s->is_in_looks)
+        return;
+    s->is_in_looks = true;
+    while (s->left > 0 && s->first && !s->is_looking) {
+        struct mu_ts_item *item = s->first;
+        struct mu_ts_name *name = queue_of(item);
+
+        s->left--;
+        delist(item);
+        enlist(item); /* behind all others */
+        s->looked_at = item;
+        s->is_looking = true;
+        mu_ts_name_under(name, "head");
+        mu_ts_prepare(&s->look, head_seen);
+        mu_desk_try_get(item->wait->conn->store->options.desk, &s->look, name->text, name->len);
+    }
+    s->is_in_looks = false;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct mu_ts_sleepers *s = &((struct mu_tcpstore *)timer->data)->sleepers;
+
+    if (!s->first)
+        uv_timer_stop(timer);
+    s->left = s->count < LOOKS ? s->count : LOOKS;
+    look_on(s);
+}
+
+void mu_ts_looks_begin(struct mu_tcpstore *store)
+{
+    uv_timer_init(store->options.loop, &store->sleepers.timer);
+    store->sleepers.timer.data = store;
+    uv_unref((uv_handle_t *)&store->sleepers.timer);
+}
+
+void mu_ts_looks_end(struct mu_tcpstore *store)
+{
+    mu_desk_drop(store->options.desk, &store->sleepers.look);
+}
