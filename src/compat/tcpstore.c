@@ -277,6 +277,8 @@ static void watch_listeners(uv_timer_t *timer)
     struct mu_tcpstore *store = timer->data;
 
     store->is_paused = false;
+    if (store->reserve_fd < 0)
+        store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     for (unsigned i = 0; i < store->listen.count; i++)
         if (uv_poll_start(&store->listeners[i], UV_READABLE, on_connection))
             uv_timer_start(&store->tick, watch_listeners, PAUSE_MS, 0);

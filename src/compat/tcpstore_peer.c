@@ -2,7 +2,10 @@
  * compat/tcpstore_peer.c: whose socket it is: asked of the kernel by netlink, for this one socket; where there is no
  * such netlink, looked up in /proc/net/tcp.
  *
- * A socket that its process has closed already has no owner any more: the kernel names user 0 for it, and no inode.
+ * A socket that its process has closed has no inode any more. Until its end has been acknowledged some kernels (6.18 is
+ * one) still name the user whose it was; others, and all of them later, when only the connection's numbers are kept,
+ * name user 0, whosever it was. So another user than 0 is believed, and 0 only of a socket that somebody has: nothing
+ * else tells whose a closed one was.
  */
 #include "compat/tcpstore_peer.h"
 
@@ -66,7 +69,7 @@ static int hear(struct mu_ts_peers *peers, uid_t *ret_user)
         if (answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY || n < (ssize_t)NLMSG_LENGTH(sizeof *m))
             return -1;
         *ret_user = m->idiag_uid;
-        return m->idiag_inode != 0;
+        return m->idiag_inode != 0 || m->idiag_uid != 0;
     }
 }
 
@@ -120,7 +123,7 @@ static bool look_up(const struct sockaddr *peer, const struct sockaddr *own, uid
     print_name(own, remote);
     while (!found && fgets(line, sizeof line, f))
         if (sscanf(line, "%*s %47s %47s %*s %*s %*s %*s %u %*s %lu", a, b, &user, &inode) == 4 && !strcmp(a, local) &&
-            !strcmp(b, remote) && inode) {
+            !strcmp(b, remote) && (inode || user)) {
             *ret_user = user;
             found = true;
         }

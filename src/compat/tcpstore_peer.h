@@ -14,8 +14,8 @@ struct mu_ts_peers {
 void mu_ts_peers_open(struct mu_ts_peers *peers);
 void mu_ts_peers_close(struct mu_ts_peers *peers);
 
-/* The user whose process has the socket that is bound to `peer` and connected to `own`. False: nobody has it, or that
- * cannot be told. */
+/* The user whose process has, or had, the socket that is bound to `peer` and connected to `own`. False: that cannot be
+ * told. */
 bool mu_ts_peer_user(struct mu_ts_peers *peers, const struct sockaddr *peer, const struct sockaddr *own,
                      uid_t *ret_user);
 

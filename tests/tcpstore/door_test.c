@@ -1,0 +1,178 @@
+/*
+ * tests/tcpstore/door_test.c: who comes when no descriptor is left, and whose a client is that has gone again already.
+ */
+#include "wire.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compat/tcpstore_peer.h"
+
+static void is_served(struct client *c)
+{
+    say(c, SET, "ss", "/served", "v");
+    say(c, GET, "s", "/served");
+    hear(c, "s", "v");
+}
+
+static bool has_refused(void *arg)
+{
+    return wire_stats().refused >= *(uint64_t *)arg;
+}
+
+static bool has_said(void *arg)
+{
+    return strstr(wire_said, arg) != NULL;
+}
+
+/* All descriptors below the limit are taken: how many more that took. */
+static int take_all_descriptors(int *taken, int room)
+{
+    int n = 0;
+
+    while (n < room && (taken[n] = dup(STDERR_FILENO)) >= 0)
+        n++;
+    assert_int_equal(errno, EMFILE);
+    return n;
+}
+
+static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
+{
+    enum { ROOM = 256 };
+    static int taken[ROOM];
+    struct client *c, *late;
+    struct rlimit before, low;
+    uint64_t one = 1;
+    int n;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    is_served(c);
+    late = client_new();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = (rlim_t)late->fd + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    n = take_all_descriptors(taken, ROOM);
+    wire_until(has_refused, &one, "who came is refused");
+    is_served(c);
+    while (n-- > 0)
+        close(taken[n]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    hear_the_end(late);
+    assert_non_null(strstr(wire_said, "no file descriptor is left (ulimit -n)"));
+    is_served(client_of('B'));
+    wire_close();
+}
+
+/* Where not even the reserved one can be had: they wait, the loop sleeps meanwhile, and they are taken later. */
+static void without_any_descriptor_who_comes_waits(void **state)
+{
+    struct rlimit before, low;
+    struct client *c, *late;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    is_served(c);
+    late = client_new();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    wire_until(has_said, "clients have to wait: ", "it is said");
+    is_served(c);
+    assert_int_equal(wire_stats().connections, 1);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    late->dialect = 'B';
+    say_bytes(late, "\x00\xCE\xF7\x85\x3C", 5);
+    is_served(late);
+    assert_non_null(strstr(wire_said, "clients are taken again"));
+    assert_int_equal(wire_stats().refused, 0);
+    wire_close();
+}
+
+/* In the child. */
+static int come_and_go(const struct sockaddr_in *to)
+{
+    int fd;
+
+    if (setgid(65534) || setuid(65534))
+        return 2;
+    fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return connect(fd, (const struct sockaddr *)to, sizeof *to) || send(fd, "x", 1, MSG_NOSIGNAL) != 1;
+}
+
+/* What the kernel says of the socket: 0 also when there is none any more. */
+static unsigned user_now(const struct sockaddr_in *local, const struct sockaddr_in *remote)
+{
+    FILE *f = fopen("/proc/net/tcp", "re");
+    char line[400], ports[2][16];
+    unsigned user = 0, u;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "%*s %*[^:]:%4s %*[^:]:%4s %*s %*s %*s %*s %u", ports[0], ports[1], &u) == 3 &&
+            strtoul(ports[0], NULL, 16) == ntohs(local->sin_port) &&
+            strtoul(ports[1], NULL, 16) == ntohs(remote->sin_port))
+            user = u;
+    if (f)
+        fclose(f);
+    return user;
+}
+
+/* Known as long as the kernel knows it, and never taken for root's. */
+static void whose_a_socket_was_that_is_closed(void **state)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, peer;
+    struct mu_ts_peers peers, none = {.fd = -1};
+    socklen_t size = sizeof own;
+    uid_t user = 0;
+    int listener, fd, status = 0;
+    pid_t child;
+    bool is_told;
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can be somebody else\n");
+        skip();
+    }
+    listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&own, sizeof own), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&own, &size), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    mu_ts_peers_open(&peers);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(come_and_go(&own));
+    assert_int_equal(waitpid(child, &status, 0), child);
+    fd = accept(listener, (struct sockaddr *)&peer, &size);
+    is_told = mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        assert_true(is_told ? user == 65534 : user_now(&peer, &own) == 0);
+        is_told = mu_ts_peer_user(&none, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
+        assert_true(is_told ? user == 65534 : user_now(&peer, &own) == 0);
+    }
+    mu_ts_peers_close(&peers);
+    close(fd);
+    close(listener);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WIRE_CASE(without_a_descriptor_who_comes_is_refused_in_words),
+        WIRE_CASE(without_any_descriptor_who_comes_waits),
+        WIRE_CASE(whose_a_socket_was_that_is_closed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
