@@ -238,12 +238,12 @@ GROWN = (16, 1024)  # hosts: what one costs among few and among many
 
 
 def judge_growth(judge):
-    """What a host costs is flat: between 16 hosts and 1,024, each with 8 tasks."""
+    """What a host besides the leader's costs is flat: between 16 hosts and 1,024, each with 8 tasks."""
     judge.about("scale, simulated hosts on loopback", "growth")
 
     def each(phase, what, per_host):
         rows = [judge.results.get("scale.%s.%s.%d" % (phase, what, size)) for size in GROWN]
-        return [row.value / (size if per_host else 1) for row, size in zip(rows, GROWN)] if all(rows) else None
+        return [row.value / (size - 1 if per_host else 1) for row, size in zip(rows, GROWN)] if all(rows) else None
 
     for what, bound, phase, name, per_host in (
             ("a barrier of 1,024 hosts × 8 tasks, messages a host, over 16 hosts'", 1.1, "barrier", "messages", True),
