@@ -234,7 +234,7 @@ void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t s
 struct mu_question;
 /* A key, and all who want it. */
 struct mu_wish {
-    struct mu_wish *next; /* of its spot */
+    struct mu_wish *next, *before; /* of its spot */
     struct mu_wish_spot *spot;
     struct mu_parked_list asks;   /* gets that wait for it, in the order in which they came */
     struct mu_parked_list tries;  /* gets that want to know whether it is there, on a host that is not the leader's */

@@ -61,11 +61,10 @@ static struct mu_wish *find(const struct mu_wish_spot *s, const struct mu_key *k
 void mu_wish_drop(struct mu_desk *desk, struct mu_wish *w)
 {
     struct mu_wish_spot *s = w->spot;
-    struct mu_wish **at = &s->wishes;
 
-    while (*at != w)
-        at = &(*at)->next;
-    *at = w->next;
+    *(w->before ? &w->before->next : &s->wishes) = w->next;
+    if (w->next)
+        w->next->before = w->before;
     if (w->question)
         mu_question_drop(desk, w->question);
     free(w);
@@ -92,6 +91,8 @@ static struct mu_wish *wish_for(struct mu_desk *desk, const struct mu_key *k, ui
         w->len = k->len;
         memcpy(w->key, k->words, k->len);
         w->next = s->wishes;
+        if (w->next)
+            w->next->before = w;
         s->wishes = w;
     } else if (!s->wishes) {
         drop_spot(desk, s);
