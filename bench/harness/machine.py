@@ -7,6 +7,7 @@ import platform
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -119,7 +120,8 @@ def wait_until_idle(patience):
 
 
 def become_reaper():
-    """Orphans of what we start come to us, so that none can be overlooked."""
+    """Orphans of what we start come to us, so that none can be overlooked; who ends us ends what we have started."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -150,11 +152,24 @@ def reap_stragglers():
 
 def remove_segments(pid):
     """Segments that a killed bench program left in /dev/shm; their names carry its pid."""
-    for path in glob.glob("/dev/shm/muster-%d-bench-%d-*" % (os.getuid(), pid)):
+    simulated = [path for ending in ("", ".h*") for path in glob.glob("/dev/shm/muster-%d-bridgesim-%d%s" % (os.getuid(), pid, ending))]
+    for path in glob.glob("/dev/shm/muster-%d-bench-%d-*" % (os.getuid(), pid)) + simulated:
         try:
             os.unlink(path)
         except OSError:
             pass
+
+
+def end(process):
+    """Nothing of the program stays, however it ended and whatever ends us."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+    process.stdout.close()
+    reap_stragglers()
+    remove_segments(process.pid)
 
 
 class Outcome:
@@ -180,15 +195,9 @@ def run(command, timeout, environment=None):
                 outcome.problem = "ended with %d" % process.returncode
         except subprocess.TimeoutExpired:
             text, outcome.problem = b"", "did not end within %d s" % timeout
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
-        process.stdout.close()
-        reap_stragglers()
+        finally:
+            end(process)
         outcome.noise = meter.others()
-        remove_segments(process.pid)
         if outcome.problem:
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip().splitlines()

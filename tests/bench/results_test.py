@@ -3,8 +3,10 @@
 import csv
 import json
 import os
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import xml.etree.ElementTree as ElementTree
 
@@ -131,6 +133,24 @@ class Verdicts(unittest.TestCase):
     def test_shared_memory_is_compared_with_the_store_of_pytorch(self):
         entries = [(line("store.add", who, [[value, 1]]), 0, 1) for who, value in (("muster-shm", 10), ("torch-libuv", 400))]
         self.assertEqual(verdict(contract.judged(settled(*entries)), "store operations in shared"), "MISSED by 25 %")
+
+
+class Programs(unittest.TestCase):
+    def test_who_ends_the_run_ends_its_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pid_file = os.path.join(folder, "pid")
+            script = 'echo $$ > "$0.new"; mv "$0.new" "$0"; exec sleep 100'
+            run = subprocess.Popen([sys.executable, "-c", "import sys; from harness import machine; machine.become_reaper(); "
+                                    "machine.run(['sh', '-c', *sys.argv[1:]], 100)", script, pid_file],
+                                   cwd=os.path.join(TOP, "bench"))
+            while not os.path.exists(pid_file):
+                self.assertIsNone(run.poll())
+                time.sleep(0.01)
+            with open(pid_file) as f:
+                pid = int(f.read())
+            run.terminate()
+            self.assertEqual(run.wait(), 143)
+            self.assertFalse(os.path.exists("/proc/%d" % pid))
 
 
 class Files(unittest.TestCase):
