@@ -19,20 +19,16 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bridge/bridge_private.h"
-#include "bridge/control.h"
 #include "bridge/ear.h"
 #include "segment/handle.h"
 #include "segment/wait.h"
 
 #define TIMEOUT_NS 10000000000u
-#define RECHECK_NS 100000000u /* the hosts' rows */
+#define RECHECK_NS 100000000u /* the hosts' rows; a bell that a dead ringer did not ring */
 #define LINGER_NS  2000000u   /* with latency: polling goes on for so long after nobody waits */
 #define MOMENT_NS  100000u    /* without: after work; two round trips of a fast network */
 #define STAR_HOSTS 64u        /* of a job of more hosts most come to the leader by relays */
 #define EARLY_MAX  (16u << 20)
-#ifndef MU_BRIDGE_RECHECK_NS
-#define MU_BRIDGE_RECHECK_NS 100000000u /* a bell that a dead ringer did not ring; a test has another */
-#endif
 
 /* ---- what the link tells ---- */
 
@@ -447,7 +443,7 @@ static void *run_bell(void *arg)
             continue;
         }
         until = mu_core_next(&b->core);
-        until = until < b->now + MU_BRIDGE_RECHECK_NS ? until : b->now + MU_BRIDGE_RECHECK_NS;
+        until = until < b->now + RECHECK_NS ? until : b->now + RECHECK_NS;
         pthread_mutex_unlock(&b->lock);
         mu_bell_wait(seg, until);
         pthread_mutex_lock(&b->lock);
@@ -561,13 +557,16 @@ enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, str
     return hand_over(b, status, ret_bridge);
 }
 
-void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+/* The first one arms the bell again when it ends its polling: before that the other could not be rung out of its sleep.
+ */
+static void end_threads(struct mu_bridge *b)
 {
-    pthread_mutex_lock(&bridge->lock);
-    if (bridge->has_core)
-        mu_control_send(&bridge->core, host, kind, bytes, len);
-    pthread_mutex_unlock(&bridge->lock);
-    mu_link_poke(bridge->link);
+    for (unsigned i = 0; i < b->num_threads; i++) {
+        if (i > 0)
+            mu_bell_ring_always(b->core.seg);
+        pthread_join(b->threads[i], NULL);
+    }
+    b->num_threads = 0;
 }
 
 void mu_bridge_stop(struct mu_bridge *bridge)
@@ -586,10 +585,7 @@ void mu_bridge_stop(struct mu_bridge *bridge)
     pthread_mutex_unlock(&b->lock);
     if (b->link)
         mu_link_poke(b->link);
-    if (b->num_threads > 1)
-        mu_bell_ring_always(b->core.seg);
-    while (b->num_threads > 0)
-        pthread_join(b->threads[--b->num_threads], NULL);
+    end_threads(b);
     mu_link_free(b->link);
     if (b->has_core)
         mu_core_done(&b->core);

@@ -1,8 +1,10 @@
 /*
- * bridge/bridge_lanes.c: the lanes of a bridge (bridge/lanes.h): made and freed under the bridge's lock, which its
- * threads hold whenever they are at work with them. So whoever has freed them hears nothing more.
+ * bridge/bridge_lanes.c: what the agent's loop says by its bridge: messages to other agents, and by lanes
+ * (bridge/lanes.h). Those are made and freed under the bridge's lock, which its threads hold whenever they are at work
+ * with them. So whoever has freed them hears nothing more.
  */
 #include "bridge/bridge_private.h"
+#include "bridge/control.h"
 
 enum muster_status mu_bridge_lanes(struct mu_bridge *bridge, struct mu_lanes **ret_lanes)
 {
@@ -19,4 +21,13 @@ void mu_bridge_end_lanes(struct mu_bridge *bridge, struct mu_lanes *lanes)
     pthread_mutex_lock(&bridge->lock);
     mu_lanes_free(lanes);
     pthread_mutex_unlock(&bridge->lock);
+}
+
+void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+{
+    pthread_mutex_lock(&bridge->lock);
+    if (bridge->has_core)
+        mu_control_send(&bridge->core, host, kind, bytes, len);
+    pthread_mutex_unlock(&bridge->lock);
+    mu_link_poke(bridge->link);
 }

@@ -1,12 +1,23 @@
 /*
  * tests/bridge/bridge_lanes_test.c: two whole bridges in one process, over loopback, with a loop on each that asks by
  * lanes and listens to the bell. Neither bridge looks again by itself here: a ring that is lost between its two threads
- * and the listener leaves the test hanging, and it fails.
+ * and the listener leaves the test hanging, and it fails. So does an end that a thread which sleeps on the bell does
+ * not hear of.
  */
 /* variants: release asan tsan */
-#define MU_BRIDGE_RECHECK_NS 3600000000000u
-#define MU_EAR_RECHECK_NS    3600000000000u
-#include "bridge/bridge.c" /* with times of its own */
+#define MU_EAR_RECHECK_NS 3600000000000u
+#include "segment/hosts.h"
+
+/* What time makes due is the other thread's to find, too. */
+static bool wait_for_a_ring(struct muster_segment *seg, muster_deadline deadline)
+{
+    (void)deadline;
+    return mu_bell_wait(seg, MUSTER_FOREVER);
+}
+
+#define mu_bell_wait wait_for_a_ring
+#include "bridge/bridge.c" /* with a wait of its own */
+#undef mu_bell_wait
 #include "bridge/ear.c"
 
 #include "cm.h"
@@ -17,20 +28,21 @@
 
 #include <sched.h>
 #include <semaphore.h>
+#include <unistd.h>
 
 #include <muster/kv.h>
 
 #ifdef MU_TSAN
-enum { ROUNDS = 100 };
+enum { ROUNDS = 100, ENDS = 8 };
 #else
-enum { ROUNDS = 400 };
+enum { ROUNDS = 400, ENDS = 16 };
 #endif
 
 static char job[128], address[64];
 static sem_t has_address;
 
 struct side {
-    bool leader, latency;
+    bool leader, latency, ends; /* ends: no loop; the bridge is stopped when it has just been at work */
     pthread_t thread;
     struct mu_bridge *bridge;
     struct test_job mine;
@@ -193,6 +205,44 @@ static enum muster_status make_segment(struct side *s)
 /* Until both are through: who stops first would be the other's lost leader, or follower. */
 static pthread_barrier_t both;
 
+static bool polls(struct side *s)
+{
+    bool is_polling;
+
+    pthread_mutex_lock(&s->bridge->lock);
+    is_polling = s->bridge->is_polling;
+    pthread_mutex_unlock(&s->bridge->lock);
+    return is_polling;
+}
+
+/* The leader's thread of the sockets polls as long as the follower asks; its other one sleeps, with the bell off. */
+static void end_at_work(struct side *s)
+{
+    pthread_barrier_wait(&both); /* both have begun */
+    if (s->leader) {
+        while (!polls(s))
+            sched_yield();
+        mu_bridge_stop(s->bridge);
+    } else {
+        usleep(2000); /* sleep: by then the leader's threads do, too */
+        while (!muster_kv_set(s->m, "go", MUSTER_NTS, "x", 1, NULL))
+            ;
+    }
+    pthread_barrier_wait(&both);
+    if (!s->leader)
+        mu_bridge_stop(s->bridge);
+}
+
+static void play_by_lanes(struct side *s)
+{
+    mu_lanes_listen(s->lanes, rung, &s->rung);
+    play(s);
+    pthread_barrier_wait(&both);
+    mu_lanes_listen(s->lanes, NULL, NULL);
+    mu_bridge_end_lanes(s->bridge, s->lanes);
+    mu_bridge_stop(s->bridge);
+}
+
 static void *run_side(void *arg)
 {
     struct side *s = arg;
@@ -204,25 +254,21 @@ static void *run_side(void *arg)
         s->status = mu_join_open(s->mine.segment, &s->m);
     if (!s->status)
         s->status = mu_bridge_start(s->bridge, s->m);
-    if (!s->status)
+    if (!s->status && !s->ends)
         s->status = mu_bridge_lanes(s->bridge, &s->lanes);
     if (s->status) {
         printf("%s: %s\n", s->leader ? "leader" : "follower", muster_last_error());
         fflush(stdout);
         abort();
     }
-    mu_lanes_listen(s->lanes, rung, &s->rung);
-    play(s);
-    pthread_barrier_wait(&both);
-    mu_lanes_listen(s->lanes, NULL, NULL);
-    mu_bridge_end_lanes(s->bridge, s->lanes);
-    mu_bridge_stop(s->bridge);
+    (s->ends ? end_at_work : play_by_lanes)(s);
     return NULL;
 }
 
-static void run_both(bool latency)
+static void run_both(bool latency, bool ends, unsigned seed)
 {
-    struct side sides[2] = {{.leader = true, .latency = latency, .seed = 1}, {.latency = latency, .seed = 2}};
+    struct side sides[2] = {{.leader = true, .latency = latency, .ends = ends, .seed = seed},
+                            {.latency = latency, .ends = ends, .seed = seed + 1}};
 
     test_name(job, "lanes");
     assert_int_equal(sem_init(&has_address, 0, 0), 0);
@@ -248,13 +294,22 @@ static void run_both(bool latency)
 static void keys_go_to_and_fro(void **state)
 {
     (void)state;
-    run_both(false);
+    run_both(false, false, 1);
 }
 
 static void keys_go_to_and_fro_beside_one_who_polls(void **state)
 {
     (void)state;
-    run_both(true);
+    run_both(true, false, 1);
+}
+
+static void an_end_is_heard_by_who_sleeps(void **state)
+{
+    (void)state;
+    alarm(120); /* a thread that is not told sleeps for minutes */
+    for (unsigned i = 0; i < ENDS; i++)
+        run_both(i % 2, true, 0);
+    alarm(0);
 }
 
 int main(void)
@@ -262,6 +317,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_go_to_and_fro),
         cmocka_unit_test(keys_go_to_and_fro_beside_one_who_polls),
+        cmocka_unit_test(an_end_is_heard_by_who_sleeps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
