@@ -77,7 +77,8 @@ static int raise_file_limit(struct mu_agent *agent)
     getrlimit(RLIMIT_NOFILE, &agent->files_before);
     limit = agent->files_before;
     if (need > limit.rlim_max && agent->options->mpi == MU_AGENT_MPI_AUTO) { /* most programs are none of MPI's */
-        agent->has_no_room_for_mpi = 1;
+        agent->has_no_room_for_mpi = 1;                                      /* mpi.c says so */
+        agent->files_for_mpi = (unsigned long long)need;
         need = files_needed(agent);
     }
     if (limit.rlim_cur >= need)
@@ -463,6 +464,7 @@ static void clean_up(struct mu_agent *agent)
     mu_agent_end_pmix(agent);
     mu_agent_stop_clients(agent, GRPC_GRACE_NS);
     mu_agent_end_leftovers(agent);
+    mu_agent_remove_mpi_folder(agent);
     mu_launch_feed_stop(agent->feed);
     agent->feed = NULL;
     mu_metrics_stop(agent->metrics);

@@ -65,7 +65,7 @@ enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REP
 
 /* What MPI programs find in their environment. */
 enum mu_agent_mpi {
-    MU_AGENT_MPI_AUTO, /* PMI-1 by a socket that they inherit; without it where there is no room for the sockets */
+    MU_AGENT_MPI_AUTO, /* PMI-1 by a socket that they inherit; without it, and said, where there is no room for them */
     MU_AGENT_MPI_PMI1,
     MU_AGENT_MPI_PORT, /* PMI-1 by a port on the loopback */
     MU_AGENT_MPI_PMIX, /* by libpmix */

@@ -41,6 +41,11 @@ static void said(void *arg, const char *sentence)
     mu_agent_say("%s", sentence);
 }
 
+static void begins(void *arg)
+{
+    mu_agent_make_mpi_folder(arg);
+}
+
 static void aborted(void *arg, uint32_t task_id, int code, const char *message)
 {
     /* The program has mostly said why by itself; these are what MPICH and Open MPI say always. */
@@ -124,8 +129,7 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 {
     if (agent->pmi1 && mu_pmi1_task_ended(agent->pmi1, task_id) == MU_PMI1_OPEN && wait_status == 0)
         mu_agent_condemn(agent, task_id, 1, "exited with status 0 between MPI_Init and MPI_Finalize");
-    if (wait_status == 0 && mu_agent_pmix_within(agent, task_id))
-        mu_agent_condemn(agent, task_id, 1, "exited with status 0 between PMIx_Init and PMIx_Finalize (or MPI's)");
+    mu_agent_judge_pmix(agent, task_id, wait_status);
 }
 
 /* ---- the server ---- */
@@ -182,6 +186,7 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
         .port = agent->options->mpi == MU_AGENT_MPI_PORT,
         .arg = agent,
         .app_of = app_of,
+        .begins = begins,
         .exchange = exchange,
         .aborted = aborted,
         .stranded = stranded,
@@ -189,10 +194,18 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
         .said = said,
     };
 
-    if (agent->options->mpi >= MU_AGENT_MPI_PMIX || agent->has_no_room_for_mpi)
+    if (agent->options->mpi >= MU_AGENT_MPI_PMIX)
         return 0;
+    if (agent->has_no_room_for_mpi) {
+        mu_agent_say(
+            "MPI programs are not served, each task is alone to them: with it %u tasks need %llu open files, the "
+            "limit is %llu (root may raise it: 'ulimit -n'; --mpi none does without)",
+            agent->local_tasks, agent->files_for_mpi, (unsigned long long)agent->files_before.rlim_max);
+        return 0;
+    }
     name_job(agent);
     find_library(agent->flux_library, sizeof agent->flux_library);
+    mu_agent_name_mpi_folder(agent);
     if (mu_pmi1_start(&options, &agent->pmi1) == MUSTER_OK)
         return 0;
     mu_agent_say("MPI programs cannot be served: %s (--mpi none does without)", muster_last_error());
@@ -262,6 +275,7 @@ int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent
     if (agent->flux_library[0] && !is_open_mpis_launcher(agent->options->apps[agent->tasks[task_id].app].argv[0])) {
         ret_gift->vars[n++] = agent->flux_job;
         ret_gift->vars[n++] = agent->flux_library;
+        n += mu_agent_list_mpi_places(agent, task_id, ret_gift->vars + n);
     }
     ret_gift->vars[n] = NULL;
     return 0;

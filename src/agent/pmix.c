@@ -20,7 +20,7 @@
 
 #define PIECE     (512u << 10) /* bytes of a message, most */
 #define HEARD_MAX (256u << 20)
-#define FOLDER    "pmix-muster-XXXXXX"
+#define FOLDER    MU_LAUNCH_MPI_FOLDER "XXXXXX"
 
 struct mu_agent_pmix {
     struct mu_pmix *server;
@@ -116,9 +116,31 @@ static void aborted(void *arg, uint32_t task, int status, const char *text)
                      says_why ? ": " : "", says_why ? text : "");
 }
 
-int mu_agent_pmix_within(const struct mu_agent *agent, uint32_t task_id)
+static void stranded(void *arg, uint32_t task, uint32_t missing)
 {
-    return agent->pmix && mu_pmix_is_within(agent->pmix->server, task_id);
+    mu_agent_condemn(arg, task, 1, "waited in vain in PMIx (or MPI): task %u has ended without it", missing);
+}
+
+void mu_agent_judge_pmix(struct mu_agent *agent, uint32_t task_id, int wait_status)
+{
+    uint32_t other;
+
+    if (!agent->pmix)
+        return;
+    switch (mu_pmix_task_ended(agent->pmix->server, task_id, &other)) {
+    case MU_PMIX_OPEN:
+        if (wait_status == 0)
+            mu_agent_condemn(agent, task_id, 1, "exited with status 0 between PMIx_Init and PMIx_Finalize (or MPI's)");
+        break;
+    case MU_PMIX_MISSED:
+        if (wait_status == 0)
+            mu_agent_condemn(agent, task_id, 1, "exited with status 0 before PMIx_Init (or MPI_Init), and others wait");
+        if (agent->options->keep_going) /* one: libpmix lets the others of its fence go when it is lost */
+            stranded(agent, other, task_id);
+        break;
+    case MU_PMIX_NEVER:
+    case MU_PMIX_FINALIZED: break;
+    }
 }
 
 /*
@@ -129,6 +151,8 @@ static const char *const for_open_mpi[][2] = {
     {"JSM_JSRUN_PORT", "1"},
     {"OMPI_MCA_btl_vader_backing_directory", NULL}, /* NULL: the folder */
     {"OMPI_MCA_btl_sm_backing_directory", NULL},
+    {"OMPI_MCA_osc_sm_backing_directory", NULL},
+    {"OMPI_MCA_osc_rdma_backing_directory", NULL},
 };
 #define NUM_FOR_OPEN_MPI (sizeof for_open_mpi / sizeof for_open_mpi[0])
 
@@ -203,9 +227,9 @@ static int make_directory(struct mu_agent *agent, struct mu_agent_pmix *pmix)
 {
     const char *above = getenv("TMPDIR");
 
-    snprintf(pmix->directory, sizeof pmix->directory, "/dev/shm/%s", FOLDER);
+    snprintf(pmix->directory, sizeof pmix->directory, "/dev/shm%s", FOLDER);
     if (!mkdtemp(pmix->directory)) {
-        snprintf(pmix->directory, sizeof pmix->directory, "%.180s/%s", above && *above == '/' ? above : "/tmp", FOLDER);
+        snprintf(pmix->directory, sizeof pmix->directory, "%.180s%s", above && *above == '/' ? above : "/tmp", FOLDER);
         if (!mkdtemp(pmix->directory)) {
             mu_agent_say("--mpi pmix: cannot make %s: %s", pmix->directory, strerror(errno));
             pmix->directory[0] = 0;
@@ -220,8 +244,13 @@ static int open_server(struct mu_agent *agent, const struct mu_bridge_shape *sha
 {
     struct mu_agent_pmix *pmix;
     char name[256];
-    struct mu_pmix_options options = {
-        .loop = &agent->loop, .host_name = name, .tell = tell, .gather = gather, .aborted = aborted, .arg = agent};
+    struct mu_pmix_options options = {.loop = &agent->loop,
+                                      .host_name = name,
+                                      .tell = tell,
+                                      .gather = gather,
+                                      .aborted = aborted,
+                                      .stranded = stranded,
+                                      .arg = agent};
 
     if (agent->pmix)
         return 0;

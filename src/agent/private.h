@@ -14,6 +14,7 @@
  * notes.c    what is served where, for people
  * serve.c    the same without tasks
  * pmix.c     PMIx for the tasks, by libpmix
+ * mpi_folder.c  what its programs share on a host
  * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
@@ -50,6 +51,7 @@
 #include "task/task.h"
 
 enum { MU_AGENT_GRPC, MU_AGENT_TCPSTORE, MU_AGENT_SERVED }; /* what an agent may serve */
+enum { MU_AGENT_MPI_PLACES = 4 };                           /* variables that name a folder for Open MPI */
 #define MU_AGENT_NOTE 220u                                  /* bytes that say it */
 
 struct mu_agent_task {
@@ -147,6 +149,10 @@ struct mu_agent {
     char pmi1_name[64], pmi1_map[MU_PMI1_VALUE_MAX]; /* what MPI programs are told: of their keys; who is where */
     char flux_job[32], flux_library[4200];           /* by which Open MPI is led to our libpmi; "": not found */
     int has_no_room_for_mpi;
+    unsigned long long files_for_mpi; /* where there is no room: how many open files there would have to be */
+    char mpi_folder[160];             /* of what Open MPI's tasks here share; "": none */
+    int has_mpi_folder;               /* it has been made, or tried to be */
+    char mpi_places[MU_AGENT_MPI_PLACES][224];
     struct mu_agent_pmix *pmix; /* NULL: it is not served */
     struct mu_gathers *gathers; /* NULL: nothing has been gathered */
 };
@@ -232,9 +238,9 @@ void mu_agent_end_notes(struct mu_agent *agent);
 /* What a task that may be an MPI program is given: variables, and a socket. */
 struct mu_agent_mpi_gift {
     char text[4][64];
-    char *vars[8]; /* a NULL behind them */
-    char **pmix;   /* instead of these, in one block; NULL: not */
-    int fd;        /* the child's, which the server closes; -1: none */
+    char *vars[8 + MU_AGENT_MPI_PLACES]; /* a NULL behind them */
+    char **pmix;                         /* instead of these, in one block; NULL: not */
+    int fd;                              /* the child's, which the server closes; -1: none */
 };
 
 /* Before the tasks are started. 0, or -1 with the reason said. */
@@ -246,13 +252,21 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 void mu_agent_look_mpi(struct mu_agent *agent);
 void mu_agent_stop_mpi(struct mu_agent *agent);
 
+/* ---- mpi_folder.c ---- */
+/* For an attempt, before its tasks are started. */
+void mu_agent_name_mpi_folder(struct mu_agent *agent);
+void mu_agent_make_mpi_folder(struct mu_agent *agent);
+void mu_agent_remove_mpi_folder(struct mu_agent *agent);
+/* NAME=FOLDER, of a task; how many. */
+int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t task_id, char **ret_vars);
+
 /* ---- pmix.c ---- */
 /* With --mpi pmix: serve it to the attempt's tasks, which are started after it. 0, or -1 with the reason said. */
 int mu_agent_serve_pmix(struct mu_agent *agent);
 /* A task's variables, in one block to be freed; NULL: none. 0, or -1 with the reason said. */
 int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_vars);
-/* The task, which has ended, had begun PMIx and not ended it. */
-int mu_agent_pmix_within(const struct mu_agent *agent, uint32_t task_id);
+/* A task of this host has ended: whether others still count on it in PMIx; then it, or one of them, is condemned. */
+void mu_agent_judge_pmix(struct mu_agent *agent, uint32_t task_id, int wait_status);
 void mu_agent_hear_pmix(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 /* Tasks are about to be ended that may wait in it, and it will not be needed again. */
 void mu_agent_halt_pmix(struct mu_agent *agent);

@@ -35,6 +35,7 @@ struct mu_pmi1_options {
     bool port;           /* tasks connect over TCP, on the loopback */
     void *arg;
     uint32_t (*app_of)(void *arg, uint32_t task);
+    void (*begins)(void *arg); /* a task says init; NULL: nothing to be done */
     /* All tasks here are at the barrier, or cannot all come any more: mu_pmi1_exchanged() answers. */
     void (*exchange)(void *arg, const void *bytes, size_t len);
     void (*aborted)(void *arg, uint32_t task, int code, const char *message);

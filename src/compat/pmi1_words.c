@@ -66,6 +66,8 @@ static void answer_init(struct mu_pmi1_client *client, const struct mu_pmi1_line
 
     if (fits)
         client->state = MU_PMI1_IN;
+    if (fits && client->server->options.begins)
+        client->server->options.begins(client->server->options.arg);
     mu_pmi1_reply(client, "cmd=response_to_init rc=%d pmi_version=1 pmi_subversion=1", fits ? 0 : -1);
 }
 

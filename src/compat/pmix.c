@@ -329,6 +329,7 @@ enum muster_status mu_pmix_begin(struct mu_pmix *pmix, const struct mu_pmix_job 
     pmix->num_hosts = job->num_hosts;
     pmix->m = job->m;
     pmix->first_task = 0;
+    pmix->left = UINT32_MAX;
     snprintf(pmix->nspace, sizeof pmix->nspace, "%s", job->nspace);
     pmix->host_tasks = malloc(job->num_hosts * sizeof *pmix->host_tasks);
     pmix->clients = calloc((size_t)job->host_tasks[job->host] + 1, sizeof *pmix->clients);
@@ -361,12 +362,18 @@ enum muster_status mu_pmix_environment(struct mu_pmix *pmix, uint32_t task, char
     return mu_fail(MUSTER_INTERNAL, "libpmix does not take task %u: %s", task, pmix->library.PMIx_Error_string(status));
 }
 
-bool mu_pmix_is_within(const struct mu_pmix *pmix, uint32_t task)
+enum mu_pmix_state mu_pmix_state_of(const struct mu_pmix *pmix, uint32_t task)
 {
     if (!pmix->has_job || task - pmix->first_task >= pmix->local_tasks)
-        return false;
+        return MU_PMIX_OUTSIDE;
     /* acquire, process-local: pairs with connected() and finalized(); what the task has done before it ended */
-    return atomic_load_explicit(&pmix->clients[task - pmix->first_task].within, memory_order_acquire);
+    return (enum mu_pmix_state)atomic_load_explicit(&pmix->clients[task - pmix->first_task].state,
+                                                    memory_order_acquire);
+}
+
+bool mu_pmix_is_within(const struct mu_pmix *pmix, uint32_t task)
+{
+    return mu_pmix_state_of(pmix, task) == MU_PMIX_WITHIN;
 }
 
 void mu_pmix_stats(const struct mu_pmix *pmix, struct mu_pmix_stats *ret_stats)

@@ -37,6 +37,8 @@ struct mu_pmix_options {
                    size_t len, uint32_t id);
     /* A task has asked for the end of the job. `text` may be NULL. */
     void (*aborted)(void *arg, uint32_t task, int status, const char *text);
+    /* A task of this host speaks PMIx, which waits for all, and another has ended without it. */
+    void (*stranded)(void *arg, uint32_t task, uint32_t missing);
     void *arg;
 };
 
@@ -63,6 +65,15 @@ void mu_pmix_gathered(struct mu_pmix *pmix, uint32_t id, bool failed, void *byte
 /* Whether a task of this host speaks PMIx: it has begun to (PMIx_Init) and not ended it (PMIx_Finalize). Exact once its
  * process has ended, from any thread. */
 bool mu_pmix_is_within(const struct mu_pmix *pmix, uint32_t task);
+
+enum mu_pmix_end {
+    MU_PMIX_NEVER,     /* it has not begun PMIx; others who will, on any host, are stranded() */
+    MU_PMIX_MISSED,    /* nor that, and another task of this host is within PMIx */
+    MU_PMIX_OPEN,      /* it was within PMIx */
+    MU_PMIX_FINALIZED, /* it had ended it */
+};
+/* The process of a task of this host has ended. MU_PMIX_MISSED: `ret_other` is who misses it. NULL is allowed. */
+enum mu_pmix_end mu_pmix_task_ended(struct mu_pmix *pmix, uint32_t task, uint32_t *ret_other);
 
 struct mu_pmix_stats {
     uint64_t connected, finalized, fences, modexes, published;

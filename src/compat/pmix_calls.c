@@ -72,11 +72,14 @@ static mu_pmix_status connected(const struct mu_pmix_proc *proc, void *object, s
                                 size_t num_info, mu_pmix_done *done, void *data)
 {
     struct mu_pmix_client *client = client_of(proc);
+    struct mu_pmix_call *call;
 
     (void)object, (void)info, (void)num_info, (void)done, (void)data;
-    if (client) /* release, process-local: pairs with mu_pmix_is_within(), once the task has been answered, and has
+    if (client) /* release, process-local: pairs with mu_pmix_state_of(), once the task has been answered, and has
                    ended */
-        atomic_store_explicit(&client->within, 1, memory_order_release);
+        atomic_store_explicit(&client->state, MU_PMIX_WITHIN, memory_order_release);
+    if (client && (call = new_call(MU_PMIX_CALL_BEGUN, proc, NULL)))
+        mu_pmix_push(mu_pmix_serving, call);
     return MU_PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -86,7 +89,7 @@ static mu_pmix_status finalized(const struct mu_pmix_proc *proc, void *object, m
 
     (void)object, (void)done, (void)data;
     if (client) /* release, process-local: as in connected() */
-        atomic_store_explicit(&client->within, 0, memory_order_release);
+        atomic_store_explicit(&client->state, MU_PMIX_PAST, memory_order_release);
     return MU_PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -258,6 +261,7 @@ static void take(struct mu_pmix *pmix, struct mu_pmix_call *call)
     case MU_PMIX_CALL_PUBLISH:
     case MU_PMIX_CALL_LOOKUP:
     case MU_PMIX_CALL_UNPUBLISH: mu_pmix_ask_store(pmix, call); break;
+    case MU_PMIX_CALL_BEGUN: mu_pmix_begun(pmix, call); break;
     }
 }
 

@@ -280,6 +280,75 @@ static void hear_had(struct mu_pmix *pmix, struct mu_unpack *u)
     }
 }
 
+/* ---- who will not come --------------------------------------------------------------------------------------------
+ */
+
+/*
+ * libpmix completes a fence when all have come, and says nothing of one for which a task is missing. So, as with other
+ * launchers: once one task has begun PMIx all have to, and who ends without it leaves the others waiting.
+ */
+
+static uint32_t first_within(const struct mu_pmix *pmix)
+{
+    for (uint32_t i = 0; i < pmix->local_tasks; i++)
+        if (mu_pmix_is_within(pmix, pmix->first_task + i))
+            return pmix->first_task + i;
+    return UINT32_MAX;
+}
+
+/* To all other hosts but who has said it; only host 0 tells others than host 0. */
+static void say_left(struct mu_pmix *pmix, uint32_t task, uint32_t except)
+{
+    for (uint32_t host = 0; host < (pmix->host == 0 ? pmix->num_hosts : 1); host++) {
+        struct mu_pack p = {.bytes = NULL};
+
+        if (host == pmix->host || host == except)
+            continue;
+        mu_pack_u8(&p, MU_PMIX_SAYS_LEFT);
+        mu_pack_u32(&p, task);
+        mu_pmix_say(pmix, host, &p);
+    }
+}
+
+enum mu_pmix_end mu_pmix_task_ended(struct mu_pmix *pmix, uint32_t task, uint32_t *ret_other)
+{
+    if (!pmix || !pmix->has_job || task - pmix->first_task >= pmix->local_tasks)
+        return MU_PMIX_FINALIZED;
+    switch (mu_pmix_state_of(pmix, task)) {
+    case MU_PMIX_WITHIN: return MU_PMIX_OPEN;
+    case MU_PMIX_PAST: return MU_PMIX_FINALIZED;
+    case MU_PMIX_OUTSIDE: break;
+    }
+    if (pmix->left == UINT32_MAX) {
+        pmix->left = task;
+        say_left(pmix, task, pmix->host);
+    }
+    *ret_other = first_within(pmix);
+    return *ret_other == UINT32_MAX ? MU_PMIX_NEVER : MU_PMIX_MISSED;
+}
+
+void mu_pmix_begun(struct mu_pmix *pmix, struct mu_pmix_call *call)
+{
+    uint32_t task = call->task;
+
+    mu_pmix_free_call(call);
+    if (pmix->left != UINT32_MAX && mu_pmix_is_within(pmix, task))
+        pmix->options.stranded(pmix->options.arg, task, pmix->left);
+}
+
+static void hear_left(struct mu_pmix *pmix, uint32_t host, struct mu_unpack *u)
+{
+    uint32_t task = mu_unpack_u32(u), other;
+
+    if (u->failed || task >= pmix->num_tasks || pmix->left != UINT32_MAX)
+        return;
+    pmix->left = task;
+    say_left(pmix, task, host);
+    other = first_within(pmix);
+    if (other != UINT32_MAX)
+        pmix->options.stranded(pmix->options.arg, other, task);
+}
+
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 static void hear_found(struct mu_pmix *pmix, struct mu_unpack *u)
@@ -308,5 +377,6 @@ void mu_pmix_told(struct mu_pmix *pmix, uint32_t host, const void *bytes, size_t
     case MU_PMIX_SAYS_LOOKUP:
     case MU_PMIX_SAYS_UNPUBLISH: mu_pmix_asked_store(pmix, host, word, &u); break;
     case MU_PMIX_SAYS_FOUND: hear_found(pmix, &u); break;
+    case MU_PMIX_SAYS_LEFT: hear_left(pmix, host, &u); break;
     }
 }

@@ -24,6 +24,7 @@ enum mu_pmix_kind {
     MU_PMIX_CALL_PUBLISH,
     MU_PMIX_CALL_LOOKUP,
     MU_PMIX_CALL_UNPUBLISH,
+    MU_PMIX_CALL_BEGUN,
     MU_PMIX_CALL_MODEX_HAD, /* not a call: an answer to what we asked libpmix for another host */
 };
 
@@ -47,9 +48,11 @@ struct mu_pmix_call {
     void *data; /* for `done` */
 };
 
+enum mu_pmix_state { MU_PMIX_OUTSIDE, MU_PMIX_WITHIN, MU_PMIX_PAST };
+
 /* Of a task of this host. */
 struct mu_pmix_client {
-    _Atomic int within; /* process-local: between PMIx_Init and PMIx_Finalize */
+    _Atomic int state; /* process-local: before PMIx_Init, after it, after PMIx_Finalize */
 };
 
 struct mu_pmix_search;
@@ -76,6 +79,7 @@ struct mu_pmix {
     uint32_t num_tasks, first_task, local_tasks, host, num_hosts;
     uint32_t *host_tasks;
     struct mu_pmix_client *clients; /* of local_tasks */
+    uint32_t left;                  /* a task of any host that has ended without PMIx; UINT32_MAX: none */
     struct muster *m;
     struct mu_pmix_search *searches; /* host 0: who waits for something to be published */
     struct mu_pmix_stats stats;
@@ -85,6 +89,7 @@ struct mu_pmix {
 extern struct mu_pmix *mu_pmix_serving; /* the one; set before libpmix calls anything */
 uint32_t mu_pmix_host_of(const struct mu_pmix *pmix, uint32_t task);
 struct mu_pmix_proc mu_pmix_proc_of(const struct mu_pmix *pmix, uint32_t task);
+enum mu_pmix_state mu_pmix_state_of(const struct mu_pmix *pmix, uint32_t task);
 
 /* ---- pmix_calls.c ---- */
 extern struct mu_pmix_module mu_pmix_module;
@@ -104,6 +109,8 @@ void mu_pmix_say(struct mu_pmix *pmix, uint32_t host, struct mu_pack *p);
 void mu_pmix_fence(struct mu_pmix *pmix, struct mu_pmix_call *call);
 void mu_pmix_modex(struct mu_pmix *pmix, struct mu_pmix_call *call);
 void mu_pmix_modex_had(struct mu_pmix *pmix, struct mu_pmix_call *call);
+/* A task of this host is within PMIx. */
+void mu_pmix_begun(struct mu_pmix *pmix, struct mu_pmix_call *call);
 /* Those that have waited for too long, or (all) will not be answered any more. */
 void mu_pmix_expire(struct mu_pmix *pmix, bool all);
 
@@ -115,6 +122,7 @@ enum mu_pmix_word {
     MU_PMIX_SAYS_LOOKUP = 4,
     MU_PMIX_SAYS_UNPUBLISH = 5,
     MU_PMIX_SAYS_FOUND = 6, /* u32 id, u32 status, blob */
+    MU_PMIX_SAYS_LEFT = 7,  /* u32 task: it has ended without PMIx; host 0 says it to the others, too */
 };
 
 /* ---- pmix_publish.c ---- */

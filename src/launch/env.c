@@ -288,6 +288,7 @@ static int is_of_mpi(const struct variable *v, const char *entry)
 {
     return v ? v->what == MPI_OF_TASK
              : (strncmp(entry, "PMIX_", 5) == 0 && strncmp(entry, "PMIX_MCA_", 9) != 0) ||
+                   (strncmp(entry, "OMPI_MCA_", 9) == 0 && strstr(entry, MU_LAUNCH_MPI_FOLDER)) ||
                    strncmp(entry, "HYDI_CONTROL_FD=", 16) == 0;
 }
 

@@ -9,6 +9,7 @@
  *   subset         the first and the last task fence three times, the others do not come
  *   publish        task 0 looks up, waiting, what the last task publishes, and then unpublishes
  *   abort CODE     the last task aborts, the others wait in a fence
+ *   stay           be within PMIx, and wait for a signal
  *   leave          the last task exits with status 0 within PMIx, the others wait in a fence
  *   facts          say what the server tells of this task
  */
@@ -216,6 +217,8 @@ int main(int argc, char **argv)
         publish();
     } else if (strcmp(what, "facts") == 0) {
         facts();
+    } else if (strcmp(what, "stay") == 0) {
+        pause();
     } else if (me.rank == size - 1 && strcmp(what, "abort") == 0) {
         pmix.PMIx_Abort((int)strtol(argv[2], NULL, 10), "no such matrix", NULL, 0);
         pause();

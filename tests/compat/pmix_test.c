@@ -36,7 +36,7 @@ static struct {
     pid_t pids[TASKS];
     int statuses[TASKS];
     uint32_t running;
-    int aborted_task, aborted_status;
+    int aborted_task, aborted_status, stranded_task, missing_task;
     char aborted_text[256];
 } run;
 
@@ -52,6 +52,13 @@ static void gather(void *arg, const uint32_t *hosts, uint32_t num_hosts, const c
 {
     (void)arg, (void)hosts, (void)num_hosts, (void)name, (void)bytes, (void)len;
     mu_pmix_gathered(server, id, true, NULL, 0);
+}
+
+static void stranded(void *arg, uint32_t task, uint32_t missing)
+{
+    (void)arg;
+    run.stranded_task = (int)task;
+    run.missing_task = (int)missing;
 }
 
 static void aborted(void *arg, uint32_t task, int status, const char *text)
@@ -120,7 +127,7 @@ static void begin(const char *nspace)
 static void run_all(const char *what, const char *argument, bool (*until)(void))
 {
     memset(&run, 0, sizeof run);
-    run.aborted_task = -1;
+    run.aborted_task = run.stranded_task = run.missing_task = -1;
     unlink(output);
     for (uint32_t i = 0; i < TASKS; i++)
         start(i, what, argument);
@@ -228,6 +235,54 @@ static void who_leaves_without_a_word_is_within(void **state)
     assert_false(mu_pmix_is_within(server, TASKS - 1)); /* of no job */
 }
 
+static bool is_within(void)
+{
+    return mu_pmix_is_within(server, 0);
+}
+
+static bool has_stranded(void)
+{
+    return run.stranded_task >= 0;
+}
+
+/* Before the others begin, while they wait, and where another host says so. */
+static void who_ends_without_it_is_missed(void **state)
+{
+    struct mu_pack word = {.bytes = NULL};
+    uint32_t other = 77;
+
+    (void)state;
+    mu_pack_u8(&word, 7);
+    mu_pack_u32(&word, TASKS - 1);
+    begin("sixth");
+    assert_int_equal(mu_pmix_task_ended(server, TASKS - 1, &other), MU_PMIX_NEVER);
+    run_all("stay", NULL, has_stranded);
+    assert_int_equal(run.missing_task, TASKS - 1);
+    assert_in_range(run.stranded_task, 0, TASKS - 1);
+    end_all();
+    mu_pmix_end(server);
+
+    begin("seventh");
+    run_all("stay", NULL, is_within);
+    assert_int_equal(mu_pmix_task_ended(server, 0, &other), MU_PMIX_OPEN);
+    for (uint32_t i = 1; i < TASKS; i++) /* of one that is on its way it cannot be told */
+        if (!mu_pmix_is_within(server, i)) {
+            assert_int_equal(mu_pmix_task_ended(server, i, &other), MU_PMIX_MISSED);
+            assert_int_equal(other, 0);
+        }
+    end_all();
+    mu_pmix_end(server);
+
+    begin("eighth");
+    run_all("stay", NULL, is_within);
+    mu_pmix_told(server, 0, word.bytes, word.len);
+    assert_int_equal(run.stranded_task, 0);
+    assert_int_equal(run.missing_task, TASKS - 1);
+    mu_pack_done(&word);
+    end_all();
+    mu_pmix_end(server);
+}
+
 /* The words 1 and 2 name tasks of libpmix's: only broken ones of these. */
 static void whatever_is_said_is_taken_or_dropped(void **state)
 {
@@ -276,7 +331,14 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 static int set_up(void **state)
 {
     const struct mu_pmix_options options = {
-        .loop = &loop, .directory = folder, .host_name = "here", .tell = tell, .gather = gather, .aborted = aborted};
+        .loop = &loop,
+        .directory = folder,
+        .host_name = "here",
+        .tell = tell,
+        .gather = gather,
+        .aborted = aborted,
+        .stranded = stranded,
+    };
 
     (void)state;
     snprintf(folder, sizeof folder, "%s/pmix-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
@@ -311,6 +373,7 @@ int main(void)
         cmocka_unit_test(tasks_find_each_other),
         cmocka_unit_test(what_is_published_is_in_the_store),
         cmocka_unit_test(who_leaves_without_a_word_is_within),
+        cmocka_unit_test(who_ends_without_it_is_missed),
         cmocka_unit_test(whatever_is_said_is_taken_or_dropped),
         cmocka_unit_test(a_library_that_does_not_do_is_named),
         cmocka_unit_test(who_aborts_is_named), /* the last */

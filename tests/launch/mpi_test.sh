@@ -14,10 +14,10 @@ clean()
     [ -z "$(compgen -G "$(segment_file "$JOB")*")" ] || fail "a segment is left"
 }
 
-# Two "hosts" are this machine. Open MPI's files of shared memory are called by host name, job and number on the host:
-# each host here needs a folder of its own for them, as it has its own /dev/shm elsewhere. And where its tasks are
-# killed it leaves them: so in $TMPDIR. It is spared looking for networks, which takes it most of a start's time.
-export OMPI_MCA_btl_vader_backing_directory=$TMPDIR OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self
+# Open MPI is spared looking for networks, which takes it most of a start's time, and told that there are more tasks
+# than processors. Two "hosts" are this machine.
+unset "${!OMPI_@}"
+export OMPI_MCA_pml=ob1 OMPI_MCA_btl=vader,tcp,self OMPI_MCA_mpi_yield_when_idle=1
 cat > "$TMPDIR/rsh" <<'EOS'
 #!/bin/sh
 host=$1; shift
@@ -25,20 +25,52 @@ cd /
 eval "exec env PMI_RANK=77 $*" # what stands there of another launcher's must not be taken for ours
 EOS
 chmod +x "$TMPDIR/rsh"
-mkdir "$TMPDIR/here" "$TMPDIR/b"
-# Its own folder, by the host that it is on.
-cat > "$TMPDIR/apart" <<'EOS'
-#!/bin/sh
-case $MUSTER_NODE_ID in 0) dir=here ;; *) dir=b ;; esac
-OMPI_MCA_btl_vader_backing_directory=$TMPDIR/$dir exec "$@"
-EOS
-chmod +x "$TMPDIR/apart"
 export TMPDIR
+
+# What tasks of Open MPI share lies in a folder of the job's on this host, told to them when $TMPDIR/folder is written.
+held() { grep -q '^held$' "$OUT.held"; }
+is_no_folder() { [ ! -e "$folder" ]; }
+hold() # in the background, its pid in $HELD
+{
+    : > "$OUT.held"
+    rm -f "$TMPDIR/folder"
+    "$MUSTER" run --job "$JOB-held" -n 2 sh -c '[ $RANK = 1 ] || echo "$OMPI_MCA_orte_tmpdir_base" > "$TMPDIR/folder"
+        FLUX_JOB_ID=77 exec "$1" hold "$TMPDIR/go"' sh "$RING" > "$OUT.held" 2> "$ERR.held" < /dev/null &
+    HELD=$!
+    await "the ring is held" held
+    folder=$(cat "$TMPDIR/folder")
+    [ -d "$folder" ] || fail "no folder '$folder'"
+}
+try_folders()
+{
+    # Two jobs at once that have one number, and a third within a task: each has its own.
+    rm -f "$TMPDIR/go"
+    hold
+    check 0 run -n 2 env FLUX_JOB_ID=77 "$RING"
+    sorted_is "$(printf 'ring of 2: 101\nsum over 2: 3')"
+    check 0 run -n 1 sh -c 'echo "$OMPI_MCA_orte_tmpdir_base"; exec "$MUSTER" run -n 2 "$1"' sh "$RING"
+    out_has '^sum over 2: 3$'
+    : > "$TMPDIR/go"
+    wait $HELD || fail "who was held ends with $?: $(cat "$ERR.held")"
+    [ "$(grep -c '^ring of 2: 101$' "$OUT.held")" = 2 ] || fail "who was held says: $(cat "$OUT.held")"
+    is_no_folder || fail "the folder is left"
+
+    # It goes when ranks are killed, and when the launcher is.
+    check 7 run -l -n 2 sh -c 'echo "$OMPI_MCA_orte_tmpdir_base" > "$TMPDIR/folder"; exec "$1" abort' sh "$RING"
+    folder=$(cat "$TMPDIR/folder")
+    is_no_folder || fail "an aborted job leaves $folder"
+    rm "$TMPDIR/go"
+    hold
+    kill -KILL $HELD
+    wait $HELD 2> /dev/null
+    await "the folder is gone" is_no_folder
+    clean
+}
 
 try_all()
 {
     # The ring, and a sum of all.
-    for n in 2 4; do
+    for n in 2 4 8; do
         check 0 run -n $n "$RING"
         sorted_is "$(printf 'ring of %d: %d\nsum over %d: %d' $n $((100 + n * (n - 1) / 2)) $n $(((1 << n) - 1)))"
         err_is_empty
@@ -64,8 +96,10 @@ try_all()
     clean
 
     # What goes wrong: its status, and who. Lines are whole with -l: a rank that is killed may be within one.
-    check 7 run -l -n 4 "$RING" abort
-    err_has '^muster run: task 1 (pid [0-9]*) called MPI_Abort with status 7; ending the other 3 tasks$'
+    for n in 2 4 8; do
+        check 7 run -l -n $n "$RING" abort
+        err_has "^muster run: task 1 (pid [0-9]*) called MPI_Abort with status 7; ending the other $((n - 1)) task"
+    done
     check 1 run -l -n 2 "$RING" leave
     err_has '^muster run: task 1 (pid [0-9]*) exited with status 0 between MPI_Init and MPI_Finalize; ending the other 1 task$'
     check 0 run -n 2 "$RING" never
@@ -80,12 +114,14 @@ try_all()
     clean
 
     # Two hosts.
-    check 0 run --rsh "$TMPDIR/rsh" --hosts localhost:2,b:2 "$TMPDIR/apart" "$RING"
-    sorted_is "$(printf 'ring of 4: 106\nsum over 4: 15')"
-    check 0 run --rsh "$TMPDIR/rsh" --hosts localhost:1,b:1 "$TMPDIR/apart" "$RING"
-    sorted_is "$(printf 'ring of 2: 101\nsum over 2: 3')"
-    check 7 run -l --rsh "$TMPDIR/rsh" --hosts localhost:1,b:2 "$TMPDIR/apart" "$RING" abort
-    err_has '^muster run: task 1 (host b, pid [0-9]*) called MPI_Abort with status 7; ending the other 2 tasks$'
+    for n in 2 4 8; do
+        check 0 run --rsh "$TMPDIR/rsh" --hosts localhost:$((n / 2)),b:$((n / 2)) "$RING"
+        sorted_is "$(printf 'ring of %d: %d\nsum over %d: %d' $n $((100 + n * (n - 1) / 2)) $n $(((1 << n) - 1)))"
+    done
+    for n in 1 4; do
+        check 7 run -l --rsh "$TMPDIR/rsh" --hosts localhost:1,b:$n "$RING" abort
+        err_has "^muster run: task 1 (host b, pid [0-9]*) called MPI_Abort with status 7; ending the other $n task"
+    done
     check 1 run -l --rsh "$TMPDIR/rsh" --hosts localhost:1,b:1 sh -c '[ $RANK = 0 ] && exec "$1"; exit 0' sh "$RING"
     err_has '^muster run: task 0 (host .*, pid [0-9]*) waited in vain in MPI: task 1 has ended'
     check 1 run -l --rsh "$TMPDIR/rsh" --hosts localhost:1,b:2 sh -c '[ $RANK != 1 ] && exec "$1"; exit 0' sh "$RING"
@@ -111,7 +147,13 @@ out_has '^PMI_RANK=0$'
 check 0 run -n 1 "$MUSTER" run --mpi none env # nor are those of the job that a launcher is a task of
 grep -E '^(PMI_|FLUX_)' "$OUT" && fail "a launcher's own variables come through"
 check 2 run --mpi pmi3 true
-(ulimit -n 150; check 0 run -n 40 true; err_is_empty; check 125 run -n 40 --mpi pmi1 true; err_has 'open files') || exit 1
+OMPI_MCA_btl_vader_backing_directory=/mine check 0 run -n 1 env # the user's own counts
+[ "$(grep '^OMPI_MCA_btl_vader' "$OUT")" = OMPI_MCA_btl_vader_backing_directory=/mine ] || fail "not his: $(cat "$OUT")"
+out_has '^OMPI_MCA_osc_sm_backing_directory=/[^ ]*/mpi-muster-[0-9a-f]*$'
+(ulimit -n 150; check 0 run -n 40 true; err_is_one_line
+ err_has '^muster run: MPI programs are not served, .*: with it 40 tasks need [0-9]* open files, the limit is 150 (.*ulimit -n.*--mpi none'
+ check 0 run -n 40 --mpi none true; err_is_empty
+ check 125 run -n 40 --mpi pmi1 true; err_has 'open files') || exit 1
 
 tried=0
 for compiler in mpicc.mpich mpicc.openmpi; do
@@ -123,6 +165,7 @@ for compiler in mpicc.mpich mpicc.openmpi; do
     # As any user would, without what this build gives to compilers.
     env -u CFLAGS -u LDFLAGS $compiler -o "$RING" "$HERE/programs/mpi_ring.c" || fail "$compiler does not compile"
     try_all
+    case $compiler in *openmpi) try_folders ;; esac
     tried=1
 done
 [ $tried = 1 ] || skip "neither MPICH nor Open MPI is installed: what their programs do under muster run is not tried"

@@ -45,6 +45,14 @@ for where in 1 3; do
     err_has "task $last (.*) called PMIx_Abort (or MPI_Abort) with status 9: no such matrix; ending the other"
     on $where 1 "$CLIENT" leave
     err_has "task $last (.*) exited with status 0 between PMIx_Init and PMIx_Finalize"
+    # Who ends without PMIx, before the others begin (f: when they may) or while they wait, is missed: the job ends.
+    for order in first later; do
+        rm -f "$TMPDIR/f"
+        on $where 1 sh -c 'if [ $RANK = $1 ]; then [ $2 = first ] || sleep 0.5; : > "$3"; exit 0; fi
+            until [ $2 = later ] || [ -e "$3" ]; do sleep 0.02; done
+            exec "$4" wait' sh $last $order "$TMPDIR/f" "$CLIENT"
+        err_has "task [0-9]* (.*) \(waited in vain in PMIx (or MPI): task $last has ended without it\|exited with status 0 before PMIx_Init (or MPI_Init), and others wait\)"
+    done
 done
 on 3 0 "$CLIENT" facts
 lines "of 4, " 4
@@ -99,3 +107,5 @@ on 3 0 "$TMPDIR/ring"
 lines 'of 4: 6$' 4
 on 1 7 "$TMPDIR/ring" abort
 err_has 'task 1 (.*) called PMIx_Abort (or MPI_Abort) with status 7; ending the other'
+on 1 1 sh -c '[ $RANK != 1 ] && exec "$1"; exit 0' sh "$TMPDIR/ring"
+err_has 'task [02] (.*) waited in vain in PMIx\|task 1 (.*) exited with status 0 before PMIx_Init'

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 
@@ -35,6 +36,19 @@ static void sum(void)
         printf("sum over %d: %d\n", size, all);
 }
 
+/* Between two rings, until the file is there. */
+static void hold(const char *path)
+{
+    ring();
+    if (rank == 0) {
+        printf("held\n");
+        fflush(stdout);
+        while (access(path, F_OK) != 0)
+            usleep(20000); /* sleep: between two looks */
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -55,6 +69,8 @@ int main(int argc, char **argv)
         MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &appnum, &found);
         printf("rank %d is of command %d\n", rank, found ? *appnum : -1);
     }
+    if (strcmp(what, "hold") == 0)
+        hold(argv[2]);
     ring();
     sum();
     MPI_Finalize();
