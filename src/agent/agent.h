@@ -61,6 +61,9 @@ struct mu_agent_tcpstore {
 #define MU_AGENT_TCPSTORE_KEY       "muster/tcpstore"
 #define MU_AGENT_TCPSTORE_HOSTS_KEY "muster/tcpstore-hosts"
 
+/* Below this who waits in MPI on a host, in words: "muster/mpi/3"; "": nobody. */
+#define MU_AGENT_MPI_WAITS "muster/mpi"
+
 enum mu_agent_report { MU_AGENT_REPORT_NONE, MU_AGENT_REPORT_TABLE, MU_AGENT_REPORT_JSON };
 
 /* What MPI programs find in their environment. */

@@ -137,6 +137,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
         break;
     case MU_TALK_DESK: mu_agent_hear_desk(agent, 0, u); break;
     case MU_TALK_GATHER: mu_agent_hear_gather(agent, 0, u); break;
+    case MU_TALK_MPI: mu_agent_hear_mpi(agent, 0, u); break;
     case MU_TALK_PMIX: mu_agent_hear_pmix(agent, 0, u); break;
     case MU_TALK_OVER:
         b->told_status = (int)mu_unpack_u32(u) & 0xff;

@@ -172,6 +172,7 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
         mu_agent_hear_gather(agent, host_id, u);
         mu_agent_look_mpi(agent);
         break;
+    case MU_TALK_MPI: mu_agent_hear_mpi(agent, host_id, u); break;
     case MU_TALK_PMIX: mu_agent_hear_pmix(agent, host_id, u); break;
     case MU_TALK_SERVES: mu_agent_hear_note(agent, host_id, u); break;
     case MU_TALK_TOLD:

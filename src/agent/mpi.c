@@ -188,6 +188,8 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
         .app_of = app_of,
         .begins = begins,
         .exchange = exchange,
+        .tell = mu_agent_tell_mpi,
+        .waits = mu_agent_mpi_waits,
         .aborted = aborted,
         .stranded = stranded,
         .shown = mu_agent_follows(agent) ? NULL : shown,
@@ -214,6 +216,7 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
 
 void mu_agent_stop_mpi(struct mu_agent *agent)
 {
+    mu_agent_stop_mpi_waits(agent);
     mu_pmi1_stop(agent->pmi1);
     agent->pmi1 = NULL;
 }

@@ -121,6 +121,13 @@ static void stranded(void *arg, uint32_t task, uint32_t missing)
     mu_agent_condemn(arg, task, 1, "waited in vain in PMIx (or MPI): task %u has ended without it", missing);
 }
 
+void mu_agent_describe_pmix(const struct mu_agent *agent, char *text, size_t size)
+{
+    text[0] = 0;
+    if (agent->pmix && agent->pmix->server)
+        mu_pmix_describe(agent->pmix->server, text, size);
+}
+
 void mu_agent_judge_pmix(struct mu_agent *agent, uint32_t task_id, int wait_status)
 {
     uint32_t other;
@@ -250,6 +257,7 @@ static int open_server(struct mu_agent *agent, const struct mu_bridge_shape *sha
                                       .gather = gather,
                                       .aborted = aborted,
                                       .stranded = stranded,
+                                      .waits = mu_agent_mpi_waits,
                                       .arg = agent};
 
     if (agent->pmix)

@@ -14,6 +14,7 @@
  * notes.c    what is served where, for people
  * serve.c    the same without tasks
  * pmix.c     PMIx for the tasks, by libpmix
+ * mpi_wait.c who waits in it
  * mpi_folder.c  what its programs share on a host
  * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
  * report.c   what is said on stderr
@@ -152,6 +153,9 @@ struct mu_agent {
     unsigned long long files_for_mpi; /* where there is no room: how many open files there would have to be */
     char mpi_folder[160];             /* of what Open MPI's tasks here share; "": none */
     int has_mpi_folder;               /* it has been made, or tried to be */
+    uv_timer_t mpi_timer;
+    int has_mpi_timer;
+    char mpi_waits[MU_AGENT_NOTE]; /* what is known of who waits in MPI here */
     char mpi_places[MU_AGENT_MPI_PLACES][224];
     struct mu_agent_pmix *pmix; /* NULL: it is not served */
     struct mu_gathers *gathers; /* NULL: nothing has been gathered */
@@ -252,6 +256,16 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 void mu_agent_look_mpi(struct mu_agent *agent);
 void mu_agent_stop_mpi(struct mu_agent *agent);
 
+/* ---- mpi_wait.c ---- */
+/* Tasks here wait: it is looked at, for people, from now on. `agent`: as the servers' arg. */
+void mu_agent_mpi_waits(void *agent);
+/* Now: before a report. */
+void mu_agent_note_mpi_waits(struct mu_agent *agent);
+void mu_agent_stop_mpi_waits(struct mu_agent *agent);
+/* What our tasks have published, to the other hosts; `agent`: likewise. */
+void mu_agent_tell_mpi(void *agent, const void *bytes, size_t len);
+void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+
 /* ---- mpi_folder.c ---- */
 /* For an attempt, before its tasks are started. */
 void mu_agent_name_mpi_folder(struct mu_agent *agent);
@@ -265,6 +279,8 @@ int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t task_id, char **re
 int mu_agent_serve_pmix(struct mu_agent *agent);
 /* A task's variables, in one block to be freed; NULL: none. 0, or -1 with the reason said. */
 int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_vars);
+/* Who waits in it here; "": nobody, or it is not served. */
+void mu_agent_describe_pmix(const struct mu_agent *agent, char *text, size_t size);
 /* A task of this host has ended: whether others still count on it in PMIx; then it, or one of them, is condemned. */
 void mu_agent_judge_pmix(struct mu_agent *agent, uint32_t task_id, int wait_status);
 void mu_agent_hear_pmix(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);

@@ -268,6 +268,7 @@ static void report(const struct mu_agent *agent)
 
 void mu_agent_say_timeout(struct mu_agent *agent)
 {
+    mu_agent_note_mpi_waits(agent);
     mu_agent_say("timed out after %.6g s with %u of %u tasks running: ending the job",
                  (double)agent->options->timeout_ns / 1e9, mu_agent_running_everywhere(agent), agent->num_tasks);
     report(agent);

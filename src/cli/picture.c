@@ -301,6 +301,14 @@ static void take_served(struct muster *muster, unsigned what, struct mu_cli_pict
     picture->served[what] = picture->hosts[picture->own_host].served[what];
 }
 
+/* Another host's agent than the leader's would have to ask. */
+static void take_mpi(struct muster *muster, struct mu_cli_picture *picture)
+{
+    if (!picture->creator_gone && !picture->segment.closed && !picture->own_host &&
+        muster_kv_get_dir(muster, MU_AGENT_MPI_WAITS, MUSTER_NTS, &picture->mpi) != MUSTER_OK)
+        picture->mpi = NULL;
+}
+
 enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cli_picture *before,
                                        struct mu_cli_picture *ret_picture)
 {
@@ -324,6 +332,7 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     picture.creator_gone = is_creator_gone(muster, &picture);
     for (unsigned what = 0; what < MU_CLI_SERVED; what++)
         take_served(muster, what, &picture);
+    take_mpi(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))
         abort();
@@ -335,6 +344,8 @@ void mu_cli_picture_free(struct mu_cli_picture *picture)
 {
     free(picture->tasks);
     free(picture->hosts);
+    if (picture->mpi)
+        muster_kv_list_free(picture->mpi);
     mu_meeting_free(picture->meetings, picture->num_meetings);
     free(picture->findings);
     *picture = (struct mu_cli_picture){.tasks = NULL};

@@ -73,7 +73,8 @@ struct mu_cli_picture {
     struct mu_cli_served served[MU_CLI_SERVED]; /* of several hosts this one's */
     struct mu_cli_host *hosts;                  /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
-    int in_error; /* some non-recoverable task is: */
+    struct muster_kv_list *mpi; /* who waits in MPI, by host; NULL: not known here */
+    int in_error;               /* some non-recoverable task is: */
     struct muster_error error;
     struct mu_cli_finding *findings; /* the most telling first; at least one */
     size_t num_findings;

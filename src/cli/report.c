@@ -4,6 +4,7 @@
  * To stdout with colours where it shows them; to anything else, as the launcher's stderr, without.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -192,6 +193,24 @@ static void print_served(const struct mu_cli_picture *picture, unsigned what, co
     putc('\n', out);
 }
 
+static void print_mpi(const struct mu_cli_picture *picture, FILE *out)
+{
+    for (size_t i = 0; picture->mpi && i < picture->mpi->count; i++) {
+        const struct muster_kv_entry *entry = &picture->mpi->entries[i];
+        const char *number = strrchr(entry->key, '/');
+        char text[256];
+
+        snprintf(text, sizeof text, "%.*s", (int)entry->value_len, (const char *)entry->value);
+        if (!*text)
+            continue;
+        fprintf(out, "mpi      ");
+        if (picture->num_hosts && number)
+            fprintf(out, "host %lu: ", strtoul(number + 1, NULL, 10));
+        mu_cli_print_line(out, text);
+        putc('\n', out);
+    }
+}
+
 static void print_job(const struct mu_cli_picture *picture, FILE *out)
 {
     const struct muster_segment_info *segment = &picture->segment;
@@ -217,6 +236,7 @@ static void print_job(const struct mu_cli_picture *picture, FILE *out)
     }
     print_served(picture, MU_CLI_GRPC, "grpc", out);
     print_served(picture, MU_CLI_TCPSTORE, "tcpstore", out);
+    print_mpi(picture, out);
     if (picture->in_error) {
         fprintf(out, "%serror%s    task %d ", colour(out, MU_CLI_RED), colour(out, MU_CLI_PLAIN),
                 (int)picture->error.task_id);
@@ -252,6 +272,7 @@ enum muster_status mu_cli_report(struct muster *muster, FILE *out)
     if (status != MUSTER_OK)
         return status;
     mu_cli_print_findings(&picture, out);
+    print_mpi(&picture, out);
     mu_cli_print_tasks(&picture, out);
     mu_cli_print_meetings(&picture, out);
     fflush(out);

@@ -333,6 +333,33 @@ void mu_pmi1_look(struct mu_pmi1 *server)
     give(server, why);
 }
 
+static bool is_in_barrier(const void *arg, uint32_t task)
+{
+    const struct mu_pmi1 *server = arg;
+    const struct mu_pmi1_client *client = client_at(server, task - server->options.first_task);
+
+    return client && client->in_barrier;
+}
+
+static bool is_elsewhere(const void *arg, uint32_t task)
+{
+    return !is_in_barrier(arg, task);
+}
+
+void mu_pmi1_describe(const struct mu_pmi1 *server, char *text, size_t size)
+{
+    uint32_t first = server->options.first_task, count = server->options.local_tasks;
+    char here[80], missing[80];
+
+    text[0] = 0;
+    if (mu_pmi1_list(here, sizeof here, first, count, is_in_barrier, server) == 0)
+        return;
+    if (mu_pmi1_list(missing, sizeof missing, first, count, is_elsewhere, server) > 0)
+        snprintf(text, size, "%s in MPI's barrier (PMI) for %s", here, missing);
+    else
+        snprintf(text, size, "%s in MPI's barrier (PMI) for other hosts", here);
+}
+
 void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32_t num_parts, const struct iovec *parts,
                        const char *why)
 {

@@ -38,6 +38,10 @@ struct mu_pmi1_options {
     void (*begins)(void *arg); /* a task says init; NULL: nothing to be done */
     /* All tasks here are at the barrier, or cannot all come any more: mu_pmi1_exchanged() answers. */
     void (*exchange)(void *arg, const void *bytes, size_t len);
+    /* To all other hosts' servers, at once: mu_pmi1_told() takes it. NULL: with the next barrier. */
+    void (*tell)(void *arg, const void *bytes, size_t len);
+    /* Tasks here wait for others, as mu_pmi1_describe() says; NULL: nobody wants to know. */
+    void (*waits)(void *arg);
     void (*aborted)(void *arg, uint32_t task, int code, const char *message);
     /* It waited in the barrier for somebody who does not come. It has been told, but MPICH does not listen. */
     void (*stranded)(void *arg, uint32_t task, const char *why);
@@ -56,6 +60,11 @@ void mu_pmi1_hold(struct mu_pmi1 *server, uint32_t task, int fd);
 /* Of what the hosts gave to an exchange; a failure of that itself says why. */
 void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32_t num_parts, const struct iovec *parts,
                        const char *why);
+
+/* What another host's server tells. */
+void mu_pmi1_told(struct mu_pmi1 *server, const void *bytes, size_t len);
+/* Who waits here, for whom; "": nobody does. */
+void mu_pmi1_describe(const struct mu_pmi1 *server, char *text, size_t size);
 
 enum mu_pmi1_end {
     MU_PMI1_NEVER,     /* it said nothing, or nothing that matters */
@@ -91,6 +100,10 @@ const char *mu_pmi1_field(const struct mu_pmi1_line *line, const char *name);
 long mu_pmi1_number(const struct mu_pmi1_line *line, const char *name, long otherwise);
 
 /* ---- pmi1_map.c ------------------------------------------------------------------------------------------------- */
+
+/* "task 3" or "tasks 0-2,5": those of so many for which it is true; shortened to fit. Their number. */
+uint32_t mu_pmi1_list(char *text, size_t size, uint32_t first, uint32_t count,
+                      bool (*is)(const void *arg, uint32_t task), const void *arg);
 
 /* "(vector,(0,2,4))": host after host its tasks. "" where that is longer than a value. */
 void mu_pmi1_map(const uint32_t *tasks, uint32_t num_hosts, char *ret_text, size_t size);

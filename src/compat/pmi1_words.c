@@ -56,6 +56,29 @@ bool mu_pmi1_take_notes(struct mu_pmi1 *server, struct mu_unpack *u)
     return true;
 }
 
+/* A name's: other hosts have it at once, and for certain behind the next barrier (theirs may not serve yet). */
+static void spread(struct mu_pmi1 *server, char kind, const char *service, const char *port)
+{
+    struct mu_pack what = {.bytes = NULL};
+
+    mu_pmi1_note(server, kind, service, strlen(service), port, strlen(port));
+    if (!server->options.has_others || !server->options.tell)
+        return;
+    mu_pack_u8(&what, (uint8_t)kind);
+    mu_pack_blob(&what, service, strlen(service));
+    mu_pack_blob(&what, port, strlen(port));
+    if (!what.failed)
+        server->options.tell(server->options.arg, what.bytes, what.len);
+    mu_pack_done(&what);
+}
+
+void mu_pmi1_told(struct mu_pmi1 *server, const void *bytes, size_t len)
+{
+    struct mu_unpack u = mu_unpack_of(bytes, len);
+
+    mu_pmi1_take_notes(server, &u);
+}
+
 /* ---- the messages ---- */
 
 typedef void answer(struct mu_pmi1_client *client, const struct mu_pmi1_line *line);
@@ -154,6 +177,8 @@ static void answer_barrier(struct mu_pmi1_client *client, const struct mu_pmi1_l
     client->in_barrier = true;
     client->server->waiting++;
     mu_pmi1_look(client->server);
+    if (client->in_barrier && client->server->options.waits)
+        client->server->options.waits(client->server->options.arg);
 }
 
 static void answer_finalize(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)
@@ -196,7 +221,7 @@ static void answer_publish(struct mu_pmi1_client *client, const struct mu_pmi1_l
         mu_pmi1_reply(client, "cmd=publish_result rc=-1 msg=out_of_memory");
     else {
         client->puts++;
-        mu_pmi1_note(server, 'n', service, strlen(service), port, strlen(port));
+        spread(server, 'n', service, port);
         mu_pmi1_reply(client, "cmd=publish_result rc=0");
     }
 }
@@ -207,7 +232,7 @@ static void answer_unpublish(struct mu_pmi1_client *client, const struct mu_pmi1
     struct mu_pmi1 *server = client->server;
 
     if (service && mu_pmi1_keys_delete(&server->names, service, strlen(service))) {
-        mu_pmi1_note(server, 'u', service, strlen(service), "", 0);
+        spread(server, 'u', service, "");
         mu_pmi1_reply(client, "cmd=unpublish_result rc=0");
     } else {
         mu_pmi1_reply(client, "cmd=unpublish_result rc=-1 msg=service_not_found");

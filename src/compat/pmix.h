@@ -39,6 +39,8 @@ struct mu_pmix_options {
     void (*aborted)(void *arg, uint32_t task, int status, const char *text);
     /* A task of this host speaks PMIx, which waits for all, and another has ended without it. */
     void (*stranded)(void *arg, uint32_t task, uint32_t missing);
+    /* Tasks here may wait for others, as mu_pmix_describe() says; NULL: nobody wants to know. */
+    void (*waits)(void *arg);
     void *arg;
 };
 
@@ -74,6 +76,9 @@ enum mu_pmix_end {
 };
 /* The process of a task of this host has ended. MU_PMIX_MISSED: `ret_other` is who misses it. NULL is allowed. */
 enum mu_pmix_end mu_pmix_task_ended(struct mu_pmix *pmix, uint32_t task, uint32_t *ret_other);
+
+/* Who waits here, as far as libpmix lets us know, and for whom; "": nobody that we know of. */
+void mu_pmix_describe(const struct mu_pmix *pmix, char *text, size_t size);
 
 struct mu_pmix_stats {
     uint64_t connected, finalized, fences, modexes, published;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compat/pmi1.h"
 #include "compat/pmix_private.h"
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
@@ -146,6 +147,8 @@ void mu_pmix_fence(struct mu_pmix *pmix, struct mu_pmix_call *call)
     } else {
         name_fence(pmix, &call->who, name, sizeof name);
         mu_pmix_await(pmix, call);
+        if (pmix->options.waits)
+            pmix->options.waits(pmix->options.arg);
         pmix->options.gather(pmix->options.arg, hosts, count, name, what.bytes, what.len, call->id);
         mu_pack_done(&what);
     }
@@ -288,6 +291,33 @@ static void hear_had(struct mu_pmix *pmix, struct mu_unpack *u)
  * launchers: once one task has begun PMIx all have to, and who ends without it leaves the others waiting.
  */
 
+static bool is_within(const void *arg, uint32_t task)
+{
+    return mu_pmix_is_within(arg, task);
+}
+
+static bool is_outside(const void *arg, uint32_t task)
+{
+    return mu_pmix_state_of(arg, task) == MU_PMIX_OUTSIDE;
+}
+
+void mu_pmix_describe(const struct mu_pmix *pmix, char *text, size_t size)
+{
+    const struct mu_pmix_call *call = pmix->waiting;
+    char here[80], missing[80];
+
+    text[0] = 0;
+    if (!pmix->has_job || mu_pmi1_list(here, sizeof here, pmix->first_task, pmix->local_tasks, is_within, pmix) == 0)
+        return;
+    while (call && call->kind != MU_PMIX_CALL_FENCE)
+        call = call->next;
+    if (call)
+        snprintf(text, size, "%s in a fence of PMIx for other hosts", here);
+    else if (mu_pmi1_list(missing, sizeof missing, pmix->first_task, pmix->local_tasks, is_outside, pmix) > 0)
+        snprintf(text, size, "%s within PMIx, which %s %s not begun", here, missing,
+                 strncmp(missing, "tasks", 5) == 0 ? "have" : "has");
+}
+
 static uint32_t first_within(const struct mu_pmix *pmix)
 {
     for (uint32_t i = 0; i < pmix->local_tasks; i++)
@@ -332,6 +362,8 @@ void mu_pmix_begun(struct mu_pmix *pmix, struct mu_pmix_call *call)
     uint32_t task = call->task;
 
     mu_pmix_free_call(call);
+    if (pmix->options.waits)
+        pmix->options.waits(pmix->options.arg);
     if (pmix->left != UINT32_MAX && mu_pmix_is_within(pmix, task))
         pmix->options.stranded(pmix->options.arg, task, pmix->left);
 }

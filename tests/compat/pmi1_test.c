@@ -23,7 +23,7 @@ struct host {
     char gift[4096]; /* what it has given to the exchange; gift_len 0: nothing that waits */
     size_t gift_len;
     int aborted, code, stranded, said;
-    char message[200], why[200];
+    char message[200], why[200], waits[200];
 };
 
 static uv_loop_t loop;
@@ -50,6 +50,20 @@ static void exchange(void *arg, const void *bytes, size_t len)
     }
     for (int i = 0; i < num_hosts; i++)
         mu_pmi1_exchanged(hosts[i].server, MUSTER_OK, (uint32_t)num_hosts, parts, "");
+}
+
+static void tell(void *arg, const void *bytes, size_t len)
+{
+    for (int i = 0; i < num_hosts; i++)
+        if (&hosts[i] != (struct host *)arg)
+            mu_pmi1_told(hosts[i].server, bytes, len);
+}
+
+static void waits(void *arg)
+{
+    struct host *host = arg;
+
+    mu_pmi1_describe(host->server, host->waits, sizeof host->waits);
 }
 
 static void aborted(void *arg, uint32_t task, int code, const char *message)
@@ -94,6 +108,8 @@ static void start(int count, bool port)
             .port = port,
             .arg = &hosts[i],
             .exchange = exchange,
+            .tell = tell,
+            .waits = waits,
             .aborted = aborted,
             .stranded = stranded,
             .said = said,
@@ -399,6 +415,39 @@ static void who_does_not_listen_is_not_heard(void **state)
     assert_int_equal(bytes, asked * (sizeof answer - 1));
 }
 
+static void a_name_is_on_other_hosts_at_once(void **state)
+{
+    (void)state;
+    for (int host = 0; host < 2; host++)
+        ask(hosts[host].fds[0], INIT, INIT_DONE);
+    ask(hosts[1].fds[0], "cmd=publish_name service=s port=p\n", "cmd=publish_result rc=0\n");
+    ask(hosts[0].fds[0], "cmd=lookup_name service=s\n", "cmd=lookup_result rc=0 port=p\n");
+    ask(hosts[1].fds[0], "cmd=unpublish_name service=s\n", "cmd=unpublish_result rc=0\n");
+    ask(hosts[0].fds[0], "cmd=lookup_name service=s\n", "cmd=lookup_result rc=-1 msg=service_not_found\n");
+}
+
+static void who_waits_is_said(void **state)
+{
+    char text[200];
+
+    (void)state;
+    for (int host = 0; host < 2; host++)
+        for (int task = 0; task < TASKS; task++)
+            ask(hosts[host].fds[task], INIT, INIT_DONE);
+    mu_pmi1_describe(hosts[1].server, text, sizeof text);
+    assert_string_equal(text, "");
+    say(hosts[1].fds[1], "cmd=barrier_in\n");
+    assert_string_equal(hosts[1].waits, "task 4 in MPI's barrier (PMI) for tasks 3,5");
+    say(hosts[1].fds[0], "cmd=barrier_in\n");
+    assert_string_equal(hosts[1].waits, "tasks 3-4 in MPI's barrier (PMI) for task 5");
+    say(hosts[1].fds[2], "cmd=barrier_in\n");
+    assert_string_equal(hosts[1].waits, "tasks 3-5 in MPI's barrier (PMI) for other hosts");
+    for (int task = 0; task < TASKS; task++)
+        say(hosts[0].fds[task], "cmd=barrier_in\n");
+    mu_pmi1_describe(hosts[1].server, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 static void two_hosts_have_one_barrier_and_what_was_put_before_it(void **state)
 {
     (void)state;
@@ -473,6 +522,8 @@ int main(void)
         TEST(start_one, an_abort_has_a_code_and_perhaps_a_reason),
         TEST(start_one, hostile_clients_harm_themselves),
         TEST(start_one, who_does_not_listen_is_not_heard),
+        TEST(start_two, a_name_is_on_other_hosts_at_once),
+        TEST(start_two, who_waits_is_said),
         TEST(start_two, two_hosts_have_one_barrier_and_what_was_put_before_it),
         cmocka_unit_test(the_mapping_is_without_a_blank),
     };

@@ -37,6 +37,25 @@ static void exchange(void *arg, const void *bytes, size_t len)
     mu_pmi1_exchanged(world->server, MUSTER_OK, 1, &part, "");
 }
 
+/* As another host's would hear it. */
+static void tell(void *arg, const void *bytes, size_t len)
+{
+    struct world *world = arg;
+
+    mu_pmi1_told(world->server, bytes, len);
+    mu_pmi1_told(world->server, bytes, len / 2);
+}
+
+static void waits(void *arg)
+{
+    struct world *world = arg;
+    char text[64];
+
+    mu_pmi1_describe(world->server, text, sizeof text);
+    if (strncmp(text, "task", 4) != 0)
+        abort();
+}
+
 static void aborted(void *arg, uint32_t task, int code, const char *message)
 {
     struct world *world = arg;
@@ -108,6 +127,8 @@ void pmi1_try(const uint8_t *data, size_t size, struct pmi1_sum *sum)
                                       .mapping = "(vector,(0,1,2))",
                                       .arg = &world,
                                       .exchange = exchange,
+                                      .tell = tell,
+                                      .waits = waits,
                                       .aborted = aborted,
                                       .stranded = stranded,
                                       .said = said};
@@ -128,6 +149,7 @@ void pmi1_try(const uint8_t *data, size_t size, struct pmi1_sum *sum)
             break;
         turn(&loop, pairs[0][1], sum);
     }
+    mu_pmi1_told(world.server, data, size);
     check_other(&loop, pairs[1][1]);
     close(pairs[0][1]);
     mu_pmi1_task_ended(world.server, 0);

@@ -155,6 +155,22 @@ out_has '^OMPI_MCA_osc_sm_backing_directory=/[^ ]*/mpi-muster-[0-9a-f]*$'
  check 0 run -n 40 --mpi none true; err_is_empty
  check 125 run -n 40 --mpi pmi1 true; err_has 'open files') || exit 1
 
+# Who waits in MPI, and for whom, in `muster status` and at a timeout; on two hosts, too. (sleep: until it is ended.)
+cat > "$TMPDIR/wait" <<'EOS'
+[ "$RANK" = "$1" ] || printf 'cmd=init pmi_version=1 pmi_subversion=1\ncmd=barrier_in\n' >&"$PMI_FD"
+exec sleep 60
+EOS
+check 124 run -n 3 --timeout 4s bash "$TMPDIR/wait" 2
+grep -qxF "mpi      tasks 0-1 in MPI's barrier (PMI) for task 2" "$ERR" || fail "the report: $(cat "$ERR")"
+"$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --hosts localhost:1,b:2 bash "$TMPDIR/wait" 1 > /dev/null 2>&1 < /dev/null &
+RUN=$!
+says() { "$MUSTER" status --job "$JOB" 2> /dev/null | grep -qxF "$1"; }
+await "host 0's wait" says "mpi      host 0: task 0 in MPI's barrier (PMI) for other hosts: b"
+await "host 1's wait" says "mpi      host 1: task 2 in MPI's barrier (PMI) for task 1"
+kill $RUN
+wait $RUN
+clean
+
 tried=0
 for compiler in mpicc.mpich mpicc.openmpi; do
     if ! command -v $compiler > /dev/null; then
