@@ -4,11 +4,14 @@
  */
 #include "cm.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -134,6 +137,13 @@ static int start_one(void **state)
     return 0;
 }
 
+static int start_port(void **state)
+{
+    (void)state;
+    start(1, true);
+    return 0;
+}
+
 static int start_two(void **state)
 {
     (void)state;
@@ -235,6 +245,8 @@ static void each_message_has_its_answer(void **state)
         {"   cmd=get_appnum  more=1 \n", "cmd=appnum rc=0 appnum=0\n"},
         {"mcmd=spawn\nnprocs=1\nexecname=a\ntotspawns=2\nspawnssofar=1\nendcmd\n", ""},
         {"mcmd=spawn\nnprocs=1\nexecname=b\ntotspawns=2\nspawnssofar=2\nargcnt=0\nendcmd\n",
+         "cmd=spawn_result rc=-1 msg=a_job_of_muster_has_as_many_tasks_as_it_began_with\n"},
+        {"mcmd=spawn\ntotspawns=9223372036854775807\ntotspawns=9223372036854775807\nspawnssofar=1\nendcmd\n",
          "cmd=spawn_result rc=-1 msg=a_job_of_muster_has_as_many_tasks_as_it_began_with\n"},
         {"cmd=finalize\n", "cmd=finalize_ack rc=0\n"},
         {"cmd=get_appnum\n", "cmd=get_appnum_result rc=-1 msg=init_comes_first\n"},
@@ -415,6 +427,60 @@ static void who_does_not_listen_is_not_heard(void **state)
     assert_int_equal(bytes, asked * (sizeof answer - 1));
 }
 
+static int connect_to_port(void)
+{
+    const char *at = mu_pmi1_address(hosts[0].server);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    address.sin_port = htons((uint16_t)strtoul(strchr(at, ':') + 1, NULL, 10));
+    return connect(fd, (struct sockaddr *)&address, sizeof address) ? -1 : fd;
+}
+
+#define WELCOME "cmd=initack rc=0\ncmd=set size=3\ncmd=set rank=1\ncmd=set debug=0\n"
+
+static void who_comes_by_the_port_says_which_task_it_is_once(void **state)
+{
+    int fd = connect_to_port(), other = connect_to_port();
+
+    (void)state;
+    assert_true(fd >= 0 && other >= 0);
+    ask(fd, "cmd=initack pmiid=1\n", WELCOME);
+    ask(fd, INIT, INIT_DONE);
+    ask(other, "cmd=initack pmiid=1\n", "cmd=initack rc=-1 msg=that_task_is_there_already\n");
+    ask(fd, "cmd=get_appnum\n", "cmd=appnum rc=0 appnum=0\n");
+    close(fd);
+    close(other);
+}
+
+/* Its end, for as long as that takes. 0: its connection was closed before it was told anything. */
+static void who_is_another_user_is_not_heard_at_the_port(void **state)
+{
+    static const char hello[] = "cmd=initack pmiid=1\n";
+    pid_t pid;
+    int status = 0, fd;
+    char byte;
+
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    pid = fork();
+    if (pid == 0) {
+        if (setgid(65534) || setuid(65534) || (fd = connect_to_port()) < 0)
+            _exit(2);
+        send(fd, hello, sizeof hello - 1, MSG_NOSIGNAL);
+        _exit(recv(fd, &byte, 1, 0) > 0);
+    }
+    while (waitpid(pid, &status, WNOHANG) == 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+    assert_int_equal(status, 0);
+    assert_int_equal(hosts[0].said, 1);
+    assert_non_null(strstr(hosts[0].why, "is not known to be this user's"));
+    fd = connect_to_port();
+    ask(fd, "cmd=initack pmiid=1\n", WELCOME);
+    close(fd);
+}
+
 static void a_name_is_on_other_hosts_at_once(void **state)
 {
     (void)state;
@@ -522,6 +588,8 @@ int main(void)
         TEST(start_one, an_abort_has_a_code_and_perhaps_a_reason),
         TEST(start_one, hostile_clients_harm_themselves),
         TEST(start_one, who_does_not_listen_is_not_heard),
+        TEST(start_port, who_comes_by_the_port_says_which_task_it_is_once),
+        TEST(start_port, who_is_another_user_is_not_heard_at_the_port),
         TEST(start_two, a_name_is_on_other_hosts_at_once),
         TEST(start_two, who_waits_is_said),
         TEST(start_two, two_hosts_have_one_barrier_and_what_was_put_before_it),

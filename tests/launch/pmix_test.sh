@@ -3,12 +3,13 @@
 # or exits in between, is named and is the job's end; nothing is left behind, whoever is killed; a libpmix that is
 # missing is named with its package. Open MPI's programs run the same way, where Open MPI is installed.
 # timeout: 180
-# variants: release
 . "$(dirname "$0")/../cli/common.sh"
 MARK=MUSTER_TEST_MARK=$$-$RANDOM
 export "${MARK?}"
 CLIENT=$BUILD/tests/compat/pmix_client
 unset "${!PMIX_@}" "${!OMPI_@}"
+printf 'leak:%s\n' libpmix libhwloc libevent mca_ > "$TMPDIR/kept" # what they keep until the process ends
+export LSAN_OPTIONS=suppressions=$TMPDIR/kept:print_suppressions=0
 
 check 125 env MUSTER_PMIX_LIBRARY=/no/libpmix.so "$MUSTER" run --job "$JOB" -n 2 --mpi pmix -- true
 err_has 'muster run: --mpi pmix: cannot load libpmix (/no/libpmix.so: .*); install it (Debian: apt-get install libpmix2)'
