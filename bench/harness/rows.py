@@ -152,6 +152,9 @@ def launchers(tools, size, python):
     hydra, orte = shutil.which("mpiexec.hydra"), shutil.which("mpirun.openmpi")
     muster = tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
     size = str(size)
+    bare = tools.program("floor")
+    for who, words in (("bare", []), ("bare-guard", ["guard"])):
+        yield who, [bare, *words, size, "true"], {}, "" if bare else "%s/floor is not built" % tools.folder
     yield "muster", [muster, "run", "-n", size, "--", "true"], {}, "" if muster else "the muster command is not built"
     yield ("mpich", [hydra, "-bind-to", "none", "-n", size, "true"], {},
            "" if hydra else "mpiexec.hydra is not installed")
