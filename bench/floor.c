@@ -1,6 +1,6 @@
 /*
- * bench/floor.c: the least that a launcher can be: N copies of a command started by posix_spawn and reaped, and nothing
- * else. As a launcher is, it is measured with its own exec and exit (bench/spawn.c).
+ * bench/floor.c: the least that a launcher by posix_spawn can be: N copies of a command are started and reaped, and
+ * nothing else is done. As a launcher is, it is measured with its own exec and exit (bench/spawn.c).
  *
  * With `guard` it has a second process beside it, as muster has: forked before the copies are started, asleep until
  * the first one is dead, killed and reaped behind them. It does nothing, so it is a limit, not a launcher.
