@@ -210,4 +210,45 @@ def test_ctrl_c_ends_a_group_barrier():
     assert "interrupted" in out and "told" in out, out
 
 
+CALLS = """
+import sys, threading, time
+import muster
+task = muster.join()
+begun, ends = threading.Semaphore(0), []
+def work(call):
+    begun.release()
+    try:
+        while True:
+            call()
+    except muster.Error as error:
+        ends.append(error.code)
+for i in range(2000):
+    task.kv["key/%d" % i] = b"1"
+big = b"x" * (1 << 22)
+task.kv["big"] = big
+calls = [lambda: list(task.kv), lambda: task.kv.set("big", big), lambda: task.kv["big"], lambda: task.kv.read("big"), task.states,
+         lambda: task.kv.append("log", b"x"), lambda: task.events.send(1, b"x")]
+threads = [threading.Thread(target=work, args=(call,), daemon=True) for call in calls for _ in (0, 1)]
+for one in threads:
+    one.start()
+for one in threads:
+    begun.acquire()
+time.sleep(float(sys.argv[2]))  # sleep: they go round meanwhile
+if sys.argv[1] == "leave":
+    task.leave()
+    for one in threads:
+        one.join(60)
+    assert ends == ["INVALID_ARGUMENT"] * len(threads), ends
+print("sound", flush=True)
+"""
+
+
+def test_the_job_is_left_and_the_program_ends_while_threads_make_calls():
+    """Daemons: at the program's end nobody waits for them but muster."""
+    for turn in range(6):
+        for way in ("leave", "exit"):
+            out = common.run(1, CALLS, way, str(turn / 100))
+            assert out.endswith("sound\n") or way == "exit" and "sound\n" in out, out  # then each may say that the job is left
+
+
 common.main(sys.modules[__name__])

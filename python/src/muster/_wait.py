@@ -19,9 +19,11 @@ import concurrent.futures
 import os
 import signal
 import socket
+import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from types import FrameType
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from muster import _lib
 from muster._lib import lib
@@ -132,7 +134,10 @@ class _Users:
 _main = _Main()
 _users = _Users()
 interrupted: Set[int] = set()  # handles whose owner wants all their waits ended
+bystanders: List[Callable[[int], bool]] = []  # others that know of calls on a handle, short ones: are there any?
 PATIENCE = 10.0
+SHORT_PATIENCE = 1.0
+_HERE = os.path.dirname(__file__)
 
 
 def _after_fork() -> None:
@@ -153,11 +158,37 @@ def joined(handle: int) -> None:
     _users.count[handle] = 0
 
 
+def _are_others_in_calls() -> bool:
+    """Is another thread in a call that does not wait, or on its way into one? Its innermost frame is of this package then.
+    Those that wait are counted, and the listener makes none."""
+    for ident, innermost in sys._current_frames().items():
+        frame: Optional[FrameType] = innermost
+        if ident == threading.get_ident():
+            continue
+        while frame is not None and os.path.dirname(frame.f_code.co_filename) == _HERE:
+            if frame.f_code in _COUNTED:
+                break
+            frame = frame.f_back
+        else:
+            if frame is not innermost:
+                return True
+    return False
+
+
+def let_calls_end() -> None:
+    """Of other threads, daemons at the program's end, say: the handle goes after it. They are short, and no new ones begin
+    on a handle that is hidden from them."""
+    end = time.monotonic() + SHORT_PATIENCE
+    while _are_others_in_calls() and time.monotonic() < end:
+        time.sleep(0.0005)
+
+
 def leaving(handle: int) -> bool:
     """No wait begins on the handle any more, and those of other threads are ended. False: they do not end."""
     def is_quiet() -> bool:
         other = threading.current_thread() is not threading.main_thread()
-        return not _users.count.get(handle) and not (other and _main.handle == handle)
+        return (not _users.count.get(handle) and not (other and _main.handle == handle) and
+                not any(is_in(handle) for is_in in bystanders))
 
     end = time.monotonic() + PATIENCE
     with _users.change:
@@ -255,6 +286,9 @@ def _turn(task: Any, step: Callable[[int], Any], deadline: int, length: float) -
     finally:
         lib.muster_thread_detach(handle)
         _users.end(handle)
+
+
+_COUNTED = {one.__code__ for one in (wait, _wait_in_main, wait_in_group, _turn, _Main.listen, let_calls_end)}
 
 
 class NotYet:

@@ -93,8 +93,8 @@ class Task:
     # ---- going ----
 
     def leave(self) -> None:
-        """Leave the job; also when called again. Waits of other threads end with `Cancelled` before; other calls of
-        theirs must be over."""
+        """Leave the job; also when called again. Waits of other threads end with `Cancelled` before; what else they have
+        called comes to its end, and what they call later fails with `InvalidArgument`."""
         m, self._m = self._m, None
         self._cell.value = None
         if m is None:
@@ -104,6 +104,7 @@ class Task:
             raise FailedPrecondition("threads of this process are still in calls of job %s: it cannot be left" % self.job)
         for group in list(self._groups):
             group.close()
+        _wait.let_calls_end()
         status = lib.muster_leave(m)
         if self._pid == os.getpid():  # a forked child's copy is only freed
             check(status)
