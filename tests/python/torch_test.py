@@ -72,8 +72,8 @@ class Derived(muster.torch.Store):
         return b"derived " + super().get(key)
 
 store = muster.torch.Store(timeout=50)
-hurried = {"get", "check", "wait"} & set(vars(store)), {"set", "add", "compare_set"} & set(vars(store))
-assert hurried == (({"get", "check", "wait"}, {"set", "add", "compare_set"}) if muster.torch._fast else (set(), set()))
+hurried = {"get", "multi_get", "check", "wait"} & set(vars(store)), {"set", "add", "compare_set"} & set(vars(store))
+assert hurried == (({"get", "multi_get", "check", "wait"}, {"set", "add", "compare_set"}) if muster.torch._fast else (set(), set()))
 check(store)
 store.set("d", "1")
 assert Derived().get("d") == b"derived 1"
@@ -93,6 +93,72 @@ def test_what_a_store_takes_by_either_way():
     said = common.python("import runpy, sys; runpy.run_path(sys.argv[1])", program, environment={"PYTHONPATH": COMPILED},
                          command=(MUSTER, "run", "-n", "1", "--job", job_name(), "--"))
     assert said == "sound\n", said
+
+
+LINGER = r"""
+import os, sys, threading, time
+import muster.torch
+
+def ended(call, *arguments):
+    "It ends with an error, and not by itself."
+    try:
+        call(*arguments)
+    except (muster.FailedPrecondition, muster.Cancelled, muster.torch.StoreError):
+        return
+    raise AssertionError("nothing was raised")
+
+def loop(store, number, ends):
+    store.wait(["begin"])
+    while True:
+        try:
+            store.wait(["never/%d" % number], 1e-9)
+        except muster.torch.StoreError:
+            pass
+        except (muster.FailedPrecondition, muster.Cancelled):
+            return ends.append(number)
+
+store = muster.torch.Store(timeout=50)
+store.set("there", "1")
+assert store.multi_get(["there", "there"]) == [b"1", b"1"] and store.multi_get([]) == []
+threading.Timer(0.05, store.set, ("late", "2")).start()
+assert store.multi_get(["there", "late"]) == [b"1", b"2"]
+
+for by in ("queue", "key"):  # wait() of what is a queue in the end, or a key
+    waiter = threading.Thread(target=store.wait, args=(["some " + by],))
+    waiter.start()
+    time.sleep(0.05)  # sleep: so that it waits as a rule; it may also come late
+    assert waiter.is_alive()
+    store.queue_push("some queue", "x") if by == "queue" else store.set("some key", "x")
+    waiter.join(20)
+    assert not waiter.is_alive(), by
+assert store.queue_pop("some queue") == b"x"
+try:
+    store.wait(["some queue"], 0.01)
+    raise AssertionError("the queue is empty")
+except muster.torch.StoreError as error:
+    assert "timeout" in str(error)
+
+# who leaves waits for calls of other threads, also for those that are in the library for a moment
+ends = []
+threads = [threading.Thread(target=loop, args=(store, number, ends)) for number in range(4)]
+for thread in threads:
+    thread.start()
+store.set("begin", "")
+time.sleep(float(sys.argv[1]))  # sleep: they go round meanwhile
+store._task.leave()
+for thread in threads:
+    thread.join(20)
+assert sorted(ends) == [0, 1, 2, 3], ends
+ended(store.get, "there"), ended(store.wait, ["never"])
+print("sound")
+"""
+
+
+def test_waits_of_queues_and_threads_that_wait_when_the_job_is_left():
+    for milliseconds in (0, 1, 3, 10, 30):
+        said = common.python(LINGER, str(milliseconds / 1000), environment={"PYTHONPATH": COMPILED},
+                             command=(MUSTER, "run", "-n", "1", "--job", job_name(), "--"))
+        assert said == "sound\n", said
 
 
 def test_an_unmodified_program_meets_the_module_that_it_imports():

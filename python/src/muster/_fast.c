@@ -2,10 +2,11 @@
  * muster/_fast.c: the short way from a store of torch.distributed to the job's keys; optional.
  *
  * ctypes takes ten times as long for a call as the call itself. What is here is the frequent case of each operation: a
- * key without odd characters, a value that fits, an answer that is there at once. Whatever else comes (a key to be
- * waited for, an error, a long value, keywords, a handle that is closed) is given to the Python method of the same
- * name, which knows everything: so nothing is decided here. The library is the one that muster._lib has opened: its
- * addresses are given. The interpreter's lock is held: all of these calls end within a microsecond.
+ * key without odd characters, a value that fits, an answer that is there at once or comes while the library spins.
+ * Whatever else comes (a key to be slept for, an error, a long value, keywords, a handle that is closed) is given to
+ * the Python method of the same name, which knows everything: so nothing is decided here. The library is the one that
+ * muster._lib has opened: its addresses are given. The interpreter's lock is held, for these calls end within a
+ * microsecond; but not while a key is awaited: linger().
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -15,11 +16,12 @@
 
 #define NAME_MAX_BYTES  512 /* longer names go the long way */
 #define VALUE_MAX_BYTES 4096
+#define LINGER_NS       1000         /* long enough for the library to look before it has passed */
 #define PREFIX          "tcpstore/:" /* as muster.torch.name_of() */
 
-enum call { GET, CHECK, WAIT, SET, ADD, COMPARE_SET, NUM_CALLS };
+enum call { GET, MULTI_GET, CHECK, WAIT, SET, ADD, COMPARE_SET, NUM_CALLS };
 
-static const char *const call_names[NUM_CALLS] = {"get", "check", "wait", "set", "add", "compare_set"};
+static const char *const call_names[NUM_CALLS] = {"get", "multi_get", "check", "wait", "set", "add", "compare_set"};
 
 struct calls {
     PyObject_HEAD PyObject *cell; /* keeps *handle where it is */
@@ -29,6 +31,9 @@ struct calls {
     int (*kv_set)(void *, const char *, size_t, const void *, size_t, uint64_t *);
     int (*increment)(void *, const char *, size_t, int64_t, int64_t *);
     int (*compare_and_set)(void *, const char *, size_t, uint64_t, const void *, size_t, uint64_t *);
+    int (*kv_get)(void *, const char *, size_t, uint64_t, void *, size_t, size_t *,
+                  uint64_t *); /* NULL: see linger() */
+    uint64_t (*after_ns)(uint64_t);
 };
 
 struct name {
@@ -41,6 +46,15 @@ struct value {
     uint64_t version;
     char bytes[VALUE_MAX_BYTES];
 };
+
+/* The calls that await a key without the interpreter's lock, which guards the list: who leaves the job waits for them.
+ */
+struct lingerer {
+    void *handle;
+    struct lingerer *next;
+};
+
+static struct lingerer *lingerers;
 
 static PyObject *go_slow(struct calls *self, enum call call, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -80,6 +94,29 @@ static int look(const struct calls *self, const struct name *name, struct value 
                          &value->version) == 0;
 }
 
+/*
+ * The key is not there: what the library does before it sleeps, a few microseconds of spinning and some yields of the
+ * processor, so that an answer on its way is met here. The deadline has passed when it would sleep. Not where a miss
+ * asks another host: there no address is given.
+ */
+static int linger(const struct calls *self, const struct name *name, struct value *value)
+{
+    struct lingerer me = {*self->handle, lingerers}, **at = &lingerers;
+    int status;
+
+    if (!self->kv_get)
+        return 0;
+    lingerers = &me;
+    Py_BEGIN_ALLOW_THREADS;
+    status = self->kv_get(me.handle, name->bytes, name->len, self->after_ns(LINGER_NS), value->bytes,
+                          sizeof value->bytes, &value->len, &value->version);
+    Py_END_ALLOW_THREADS;
+    while (*at != &me)
+        at = &(*at)->next;
+    *at = me.next;
+    return status == 0;
+}
+
 /* The bytes of a str or bytes; NULL: it is something else, or long. */
 static const char *bytes_of(PyObject *object, size_t *ret_len)
 {
@@ -101,13 +138,14 @@ static PyObject *calls_get(struct calls *self, PyObject *const *args, Py_ssize_t
     struct name name;
     struct value value;
 
-    if (!names && count == 1 && name_it(self, args[0], &name) && look(self, &name, &value))
+    if (!names && count == 1 && name_it(self, args[0], &name) &&
+        (look(self, &name, &value) || linger(self, &name, &value)))
         return PyBytes_FromStringAndSize(value.bytes, (Py_ssize_t)value.len);
     return go_slow(self, GET, args, count, names);
 }
 
-/* Is each key of a list there? 0 also when that is not for us to say. */
-static int all_there(const struct calls *self, PyObject *keys)
+/* Is each key of a list there? 0 also when that is not for us to say. The list may change while one is awaited. */
+static int all_there(const struct calls *self, PyObject *keys, int waits)
 {
     struct name name;
     struct value value;
@@ -115,21 +153,47 @@ static int all_there(const struct calls *self, PyObject *keys)
     if (!PyList_Check(keys))
         return 0;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(keys); i++)
-        if (!name_it(self, PyList_GET_ITEM(keys, i), &name) || !look(self, &name, &value))
+        if (!name_it(self, PyList_GET_ITEM(keys, i), &name) ||
+            !(look(self, &name, &value) || (waits && linger(self, &name, &value))))
             return 0;
     return 1;
 }
 
+static PyObject *calls_multi_get(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *keys = !names && count == 1 && PyList_Check(args[0]) ? args[0] : NULL, *found;
+    Py_ssize_t len = keys ? PyList_GET_SIZE(keys) : 0, i;
+    struct name name;
+    struct value value;
+
+    if (!keys)
+        return go_slow(self, MULTI_GET, args, count, names);
+    found = PyList_New(len);
+    for (i = 0; found && i < len && i < PyList_GET_SIZE(keys); i++) { /* a collector's run may change it */
+        PyObject *bytes = NULL;
+
+        if (name_it(self, PyList_GET_ITEM(keys, i), &name) && look(self, &name, &value))
+            bytes = PyBytes_FromStringAndSize(value.bytes, (Py_ssize_t)value.len);
+        if (!bytes)
+            break;
+        PyList_SET_ITEM(found, i, bytes);
+    }
+    if (found && i == len)
+        return found;
+    Py_XDECREF(found);
+    return PyErr_Occurred() ? NULL : go_slow(self, MULTI_GET, args, count, names);
+}
+
 static PyObject *calls_check(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (!names && count == 1 && all_there(self, args[0]))
+    if (!names && count == 1 && all_there(self, args[0], 0))
         Py_RETURN_TRUE;
     return go_slow(self, CHECK, args, count, names);
 }
 
 static PyObject *calls_wait(struct calls *self, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
-    if (!names && count >= 1 && count <= 2 && all_there(self, args[0]))
+    if (!names && count >= 1 && count <= 2 && all_there(self, args[0], 1))
         Py_RETURN_NONE;
     return go_slow(self, WAIT, args, count, names);
 }
@@ -183,7 +247,7 @@ static int take_address(PyObject *addresses, const char *name, void *ret_functio
 
     if (!address) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "no address of muster_kv_%s is given", name);
+            PyErr_Format(PyExc_ValueError, "no address of %s() is given", name);
         return -1;
     }
     memcpy(ret_function, &address, sizeof address);
@@ -204,6 +268,9 @@ static int calls_init(struct calls *self, PyObject *args, PyObject *keywords)
     if (take_address(addresses, "try_get", &self->try_get) || take_address(addresses, "set", &self->kv_set) ||
         take_address(addresses, "increment", &self->increment) ||
         take_address(addresses, "compare_and_set", &self->compare_and_set))
+        return -1;
+    if (PyDict_GetItemString(addresses, "get") &&
+        (take_address(addresses, "get", &self->kv_get) || take_address(addresses, "after_ns", &self->after_ns)))
         return -1;
     for (int i = 0; i < NUM_CALLS; i++) {
         Py_XINCREF(PyDict_GetItemString(slow, call_names[i]));
@@ -249,8 +316,8 @@ static void calls_dealloc(struct calls *self)
     {                                                                                                                  \
 #name, (PyCFunction)(void (*)(void))calls_##name, METH_FASTCALL | METH_KEYWORDS, NULL                          \
     }
-static PyMethodDef methods[] = {METHOD(get), METHOD(check),       METHOD(wait),         METHOD(set),
-                                METHOD(add), METHOD(compare_set), {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {METHOD(get), METHOD(multi_get), METHOD(check),       METHOD(wait),
+                                METHOD(set), METHOD(add),       METHOD(compare_set), {NULL, NULL, 0, NULL}};
 
 static PyType_Slot slots[] = {{Py_tp_methods, methods},
                               {Py_tp_init, calls_init},
@@ -264,7 +331,32 @@ static PyType_Spec spec = {.name = "muster._fast.Calls",
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
                            .slots = slots};
 
-static struct PyModuleDef module = {.m_base = PyModuleDef_HEAD_INIT, .m_name = "muster._fast", .m_size = -1};
+/* lingers(handle): is a thread of this process in linger() with it? */
+static PyObject *lingers(PyObject *module, PyObject *number)
+{
+    void *handle = PyLong_AsVoidPtr(number);
+
+    (void)module;
+    if (!handle && PyErr_Occurred())
+        return NULL;
+    for (const struct lingerer *one = lingerers; one; one = one->next)
+        if (one->handle == handle)
+            Py_RETURN_TRUE;
+    Py_RETURN_FALSE;
+}
+
+/* forget(): in the child of a fork, which has not the other threads. */
+static PyObject *forget(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    lingerers = NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"lingers", lingers, METH_O, NULL}, {"forget", forget, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "muster._fast", .m_size = -1, .m_methods = functions};
 
 PyMODINIT_FUNC PyInit__fast(void)
 {

@@ -35,6 +35,8 @@ from muster.task import _tasks
 
 try:
     from muster import _fast  # type: ignore[attr-defined]
+    _wait.bystanders.append(_fast.lingers)
+    os.register_at_fork(after_in_child=_fast.forget)
 except ImportError:  # not compiled: ctypes does the same, slower
     _fast = None
 
@@ -44,6 +46,7 @@ DIRECTORY = b"tcpstore"
 QUEUES = b"tcpstore-queue"
 BARRIERS = b"tcpstore-barrier"
 PART_MAX = 3990
+QUEUE_FIRST_NS, QUEUE_LAST_NS = 1000000, 100000000  # between two looks whether what is waited for is a queue
 _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?\d+)")  # as C's strtoll() reads
 _Base: Any = getattr(dist, "DistStoreError", RuntimeError)
 
@@ -119,12 +122,14 @@ class Store(dist.Store):  # type: ignore[misc]
 
     def _hurry(self) -> None:
         """Calls of the compiled module in place of the methods, which it falls back on. Bare, C++ would not see them."""
-        names = ["get", "check", "wait"]
+        names = ["get", "multi_get", "check", "wait"]
+        used = ["kv_try_get", "kv_set", "kv_increment", "kv_compare_and_set"]
         here = os.environ.get("MUSTER_NUM_NODES") == "1" and os.environ.get("MUSTER_JOB") == self._task.job
-        if here:  # elsewhere a change may ask another host, for which the interpreter's lock is given up
+        if here:  # elsewhere a change, and a wait, may ask another host, and that takes longer
             names += ["set", "add", "compare_set"]
-        addresses = {name: ctypes.cast(getattr(_lib.lib, "muster_kv_" + name), ctypes.c_void_p).value
-                     for name in ("try_get", "set", "increment", "compare_and_set")}
+            used += ["kv_get", "after_ns"]
+        addresses = {name.replace("kv_", ""): ctypes.cast(getattr(_lib.lib, "muster_" + name), ctypes.c_void_p).value
+                     for name in used}
         calls = _fast.Calls(self._cell, ctypes.addressof(self._cell), addresses,
                             {name: getattr(self, name) for name in names})
         for name in names:
@@ -220,8 +225,10 @@ class Store(dist.Store):  # type: ignore[misc]
     # several
 
     def multi_get(self, keys: Sequence[Bytes]) -> List[bytes]:
-        self.wait(keys)
-        return [self.get(key) for key in keys]
+        found = [self._look(_named(key)) for key in keys]
+        if None in found:
+            self.wait([key for key, one in zip(keys, found) if one is None])
+        return [self.get(key) if one is None else one[0] for key, one in zip(keys, found)]
 
     def multi_set(self, keys: Sequence[Bytes], values: Sequence[Bytes]) -> None:
         if len(keys) != len(values):
@@ -261,19 +268,28 @@ class Store(dist.Store):  # type: ignore[misc]
         return all(self._is_there(_named(key)) or self.queue_len(key) > 0 for key in keys)
 
     def wait(self, keys: Sequence[Bytes], timeout: Any = None) -> None:
-        """Of a queue, too, if it has something by now; one that is empty is waited for by queue_pop()."""
+        """Also until something is in a queue of such a name: that is looked for in between."""
         missing = [(key, _named(key)) for key in keys if not self._is_there(_named(key)) and not self.queue_len(key)]
         if missing:
-            self._wait_for(missing, self.timeout if timeout is None else timeout)
+            timeout = self.timeout if timeout is None else timeout
+            self._wait_until(_lib.deadline_of(max(_seconds(timeout), 1e-9)), timeout, missing, may_be_queues=True)
 
     def _wait_for(self, names: Sequence[Tuple[Bytes, bytes]], timeout: Any) -> None:
         self._wait_until(_lib.deadline_of(max(_seconds(timeout), 1e-9)), timeout, names)
 
-    def _wait_until(self, deadline: int, timeout: Any, names: Sequence[Tuple[Bytes, bytes]]) -> None:
+    def _wait_until(self, deadline: int, timeout: Any, names: Sequence[Tuple[Bytes, bytes]], may_be_queues: bool = False) -> None:
         """Until each of the names is there; the keys before them are what people call them."""
         for key, name in names:
-            status = _wait.wait(self._handle, deadline, lambda until: int(_lib.lib.muster_kv_get(
-                self._handle, name, len(name), until, None, 0, None, None)))
+            slice_ns, status = QUEUE_FIRST_NS, _lib.DEADLINE_EXCEEDED
+            while status == _lib.DEADLINE_EXCEEDED:
+                until = min(deadline, int(_lib.lib.muster_after_ns(slice_ns))) if may_be_queues else deadline
+                status = _wait.wait(self._handle, until, lambda until: int(_lib.lib.muster_kv_get(
+                    self._handle, name, len(name), until, None, 0, None, None)))
+                if may_be_queues and status == _lib.DEADLINE_EXCEEDED and self.queue_len(key):
+                    status = _lib.OK
+                if until == deadline:
+                    break
+                slice_ns = min(2 * slice_ns, QUEUE_LAST_NS)
             if status == _lib.DEADLINE_EXCEEDED:
                 raise StoreError("wait timeout after %dms, keys: %s" % (
                     round(_seconds(timeout) * 1000), ", ".join(_shown(one) for one, _ in names)))
