@@ -2,11 +2,11 @@
  * bench/store.c: what clients of PyTorch's TCPStore wait for, and how many of them a server can have: one process that
  * speaks the protocol on the wire, with today's numbers or with those of PyTorch 1.13, to whatever listens at ADDRESS.
  *
- * One at a time: ADD; a get, which is WAIT and GET; COMPARE_SET of 64 bytes; from a SET until the WAIT of another
- * connection is answered. Pipelined: 16, 128, 1,024 ADDs in one write, then their answers. Streamed: SETs of 64 bytes
- * to 512 keys, which have no answer, an ADD behind them. Scaling: so many clients connect, VALIDATE and PING, at most
- * 256 of them on the way; ADD while all of them are idle; one SET that all of them wait for; a barrier of all of them
- * as PyTorch makes it: ADD, the last one SETs, all WAIT.
+ * One at a time: SET, a send each; ADD; a get, which is WAIT and GET; COMPARE_SET of 64 bytes; from a SET until the
+ * WAIT of another connection is answered. Pipelined: 16, 128, 1,024 ADDs in one write, then their answers. Streamed:
+ * SETs of 64 bytes to 512 keys, which have no answer, an ADD behind them. Scaling: so many clients connect, VALIDATE
+ * and PING, at most 256 of them on the way; ADD while all of them are idle; one SET that all of them wait for; a
+ * barrier of all of them as PyTorch makes it: ADD, the last one SETs, all WAIT.
  *
  * The server is on the second processor. Where many requests are on the way the client is on the first; for those of
  * one at a time it goes to the server's: between two processors they would be two wake-ups of an idle one, tens of
@@ -27,6 +27,7 @@
 #define ALARM      200 /* seconds */
 #define VALUE_LEN  64
 #define BLOCK      512 /* SETs of one write */
+#define SENDS      16  /* SETs of a sample */
 #define ON_THE_WAY 256 /* connections that await their first answer */
 #define ROUNDS     3
 
@@ -259,13 +260,38 @@ static void measure(const char *metric, exchange once, const struct request *req
     bench_pin(&cpus, CLIENT);
 }
 
+/* As PyTorch's client has it: each SET is one send, and waits for nothing. An ADD, not timed, lets the server come
+ * after.
+ */
+static void measure_sets(const struct request *set, const struct request *add)
+{
+    uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
+    struct bench_samples samples;
+
+    bench_pin(&cpus, SERVER);
+    bench_samples_init(&samples, SAMPLES);
+    while (bench_goes_on(&samples, end)) {
+        uint64_t start = bench_ticks();
+
+        for (int i = 0; i < SENDS; i++)
+            give(ones[0], set);
+        bench_add(&samples, bench_ticks() - start);
+        exchange_add(add);
+    }
+    bench_emit("store.set", who, &samples, tick_ns, SENDS, SENDS);
+    bench_samples_free(&samples);
+    bench_pin(&cpus, CLIENT);
+}
+
 static void measure_one_client(void)
 {
     struct request two[2] = {request_of(256), request_of(256)};
 
     add_set(&two[0], "/bench/0//key");
     give(ones[0], &two[0]);
-    two[0].len = 0;
+    add_add(&two[1], "/bench/0//sum");
+    measure_sets(&two[0], &two[1]);
+    two[0].len = two[1].len = 0;
     add_add(&two[0], "/bench/0//sum");
     measure("store.add", exchange_add, two);
     two[0].len = 0;

@@ -50,6 +50,12 @@ static void compare_set(void)
         bench_die("muster_kv_compare_and_set: %s", muster_last_error());
 }
 
+static void set(void)
+{
+    if (muster_kv_set(muster, "tcpstore/:bench:0::key", MUSTER_NTS, value, sizeof value, NULL))
+        bench_die("muster_kv_set: %s", muster_last_error());
+}
+
 static void stream(void)
 {
     char key[48];
@@ -97,6 +103,7 @@ int main(int argc, char **argv)
     muster = bench_job_join(&job, 0, 0);
     memset(value, 'v', sizeof value);
     bench_ok(muster_kv_set(muster, "tcpstore/:bench:0::key", MUSTER_NTS, value, sizeof value, NULL), "muster_kv_set");
+    run("store.set", set, seconds, tick_ns);
     run("store.add", add, seconds, tick_ns);
     run("store.get", get, seconds, tick_ns);
     run("store.compare_set", compare_set, seconds, tick_ns);

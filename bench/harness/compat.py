@@ -1,6 +1,7 @@
 """The rows of programs that are not muster's own: PyTorch's stores and process groups, MPI's launch."""
 import os
 import shutil
+import subprocess
 import sys
 
 from harness import rows
@@ -59,6 +60,36 @@ def init_group(tools, effort):
     return Group("init", found)
 
 
+def package_of(tools, python):
+    """(a folder with the Python package and muster._fast, compiled for that Python; why there is none)"""
+    source, folder = os.path.join(os.path.dirname(rows.HERE), "python/src"), os.path.join(tools.folder, "peers/python")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info"))
+    asked = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['include'])"], stdin=subprocess.DEVNULL,
+                           capture_output=True, text=True)
+    headers = asked.stdout.strip()
+    if not os.path.exists(os.path.join(headers, "Python.h")):
+        return folder, "no headers of %s: Debian's python3-dev has them" % python
+    done = subprocess.run([tools.compiler, "-O2", "-shared", "-fPIC", "-I" + headers, os.path.join(folder, "muster/_fast.c"), "-o",
+                           os.path.join(folder, "muster/_fast.so")], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return folder, "muster._fast cannot be compiled: " + (done.stderr.splitlines() or ["?"])[0] if done.returncode else ""
+
+
+def torch_group(tools, effort):
+    """PyTorch's own client from Python beside muster.torch. Not in the quick form, as all of PyTorch."""
+    python, muster, script = newest_torch(), able_muster(tools), os.path.join(PEERS, "store_torch.py")
+    if effort.quick:
+        return Group("torch", [])
+    why = "the muster command is not built" if not muster else "" if python else (
+        "no Python here has PyTorch 2.4 or later ($MUSTER_BENCH_TORCH, or make interop)")
+    package, no_fast = package_of(tools, python) if not why else ("", "")
+    more = {} if why else {"PYTHONPATH": package, "PYTHONDONTWRITEBYTECODE": "1",
+                           "MUSTER_LIBRARY": os.path.join(os.path.dirname(muster), "libmuster.so.0")}
+    return Group("torch", [Contender(who, [muster, "run", "-n", "2", "--", python, script, who, str(min(effort.slice / 2, 1))],
+                                     environment=more, timeout=120, repeats=3, missing=why or (no_fast if who == "muster" else ""))
+                           for who in ("torch-libuv", "muster", "muster-ctypes")])
+
+
 def mpi_launchers(tools, flavour, size):
     """(who, the launcher's words before the program)"""
     muster = able_muster(tools)
@@ -86,4 +117,4 @@ def mpi_group(tools, effort):
 
 
 def groups(tools, effort):
-    return [store_group(tools, effort), init_group(tools, effort), mpi_group(tools, effort)]
+    return [store_group(tools, effort), torch_group(tools, effort), init_group(tools, effort), mpi_group(tools, effort)]

@@ -158,6 +158,15 @@ def judge_compat(judge):
         judge_least(judge, "TCPStore, %s, against libuv" % what, 1, metrics, "muster", "torch-libuv")
     judge_least(judge, "store operations in shared memory, against TCPStore", 50, ("store.add", "store.get", "store.compare_set"),
                 "muster-shm", "torch-libuv")
+    judge_least(judge, "a SET in shared memory, against the bare send of one", 10, ("store.set",), "muster-shm", "torch-libuv")
+    judge.about(BESIDES, "torch")
+    judge_least(judge, "muster.torch, what TCPStore's client waits for", 50,
+                ["torch." + what for what in ("get", "add", "compare_set", "wait", "check", "multi_get")], "muster", "torch-libuv")
+    judge_least(judge, "muster.torch by ctypes alone, the same", 2,
+                ["torch." + what for what in ("get", "add", "compare_set", "wait", "check", "multi_get")], "muster-ctypes", "torch-libuv")
+    judge_least(judge, "muster.torch, set, against TCPStore's send", 8, ("torch.set", "torch.set.stream"), "muster", "torch-libuv")
+    judge_least(judge, "muster.torch, set → another's get returns", 50, ("torch.wake",), "muster", "torch-libuv")
+    judge_least(judge, "muster.torch, the same of one that sleeps", 1, ("torch.wake.asleep",), "muster", "torch-libuv")
     judge.about(BESIDES, "init")
     judge_least(judge, "init_process_group of 8 ranks, against rank 0's store", 1, ("store.init.8",), "muster", "torch-libuv")
     judge.about(BESIDES, "mpi")

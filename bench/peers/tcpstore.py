@@ -35,11 +35,11 @@ def step(nanoseconds):
     return (picoseconds >> shift << shift) / 1000
 
 
-def emit(metric, samples, who=WHO):
+def emit(metric, samples, who=WHO, batch=1):
     steps = {}
     for sample in samples:
         steps[step(sample)] = steps.get(step(sample), 0) + 1
-    print(json.dumps({"metric": metric, "who": who, "batch": 1, "n": len(samples), "mean": sum(samples) / len(samples),
+    print(json.dumps({"metric": metric, "who": who, "batch": batch, "n": len(samples), "mean": sum(samples) / len(samples),
                       "min": min(samples), "max": max(samples), "hist": sorted(steps.items())}), flush=True)
 
 
