@@ -14,6 +14,7 @@ import kit
 from kit import verdict
 
 SOURCE = os.path.join(kit.TOP, "python/src")
+SIZES = (2, 4, 8)
 WAYS = {  # name: (options of muster run, what is before the program)
     "own": ((), ()),
     "tcpstore": (("--tcpstore",), ()),
@@ -50,7 +51,7 @@ def each_says(version, way, what, count, result, pattern, code=0):
 
 
 def trains(version, python, way):
-    for count in (2, 4):
+    for count in SIZES:
         each_says(version, way, "init_process_group() of env://, all_reduce, new_group, DDP, %d ranks" % count, count, job(
             "%s-%s-train%d" % (version, way, count), count, python, way, "torch_train.py"), r"all_reduce, [^\n]*")
 
@@ -63,16 +64,18 @@ def on_two_hosts(version, python, way):
 
 
 def missing_is_named(version, python, way):
-    _, text = job("%s-%s-missing" % (version, way), 4, python, way, "torch_missing.py", options=("--kill-on-fail=no",))
-    said = re.findall(r"process 0 of 4: monitored_barrier: ([^\n]*)", text)
-    verdict(version, "%s: monitored_barrier() names the rank that is missing" % way,
-            None if said and re.search(r"Ranks 2 failed to pass", said[0]) else text, said[0] if said else "")
+    for count in SIZES:
+        _, text = job("%s-%s-missing%d" % (version, way, count), count, python, way, "torch_missing.py", options=("--kill-on-fail=no",))
+        said = re.findall(r"process 0 of %d: monitored_barrier: ([^\n]*)" % count, text)
+        verdict(version, "%s: monitored_barrier() names the rank that is missing, %d ranks" % (way, count),
+                None if said and re.search(r"Ranks %d failed to pass" % (count // 2), said[0]) else text, said[0] if said else "")
 
 
 def starts_again(version, python, way):
-    each_says(version, way, "rank 1 is killed by SIGKILL, --restarts 1: the second attempt ends well", 3, job(
-        "%s-%s-killed" % (version, way), 3, python, way, "torch_killed.py", options=("--restarts", "1")),
-        r"ten all_reduces in attempt 1")
+    for count in SIZES:
+        what = "rank 1 is killed by SIGKILL, --restarts 1: the second attempt ends well, %d ranks" % count
+        each_says(version, way, what, count, job("%s-%s-killed%d" % (version, way, count), count, python, way, "torch_killed.py",
+                                                 options=("--restarts", "1")), r"ten all_reduces in attempt 1")
 
 
 def calls(version, python, way):
