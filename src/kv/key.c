@@ -157,8 +157,9 @@ static inline const char *trim(const char *key, size_t *ret_len)
     return key;
 }
 
-/* Take the key apart and try again. */
-static enum muster_status repair(const struct muster_segment *seg, const char *key, size_t len, struct mu_key *ret_key)
+/* Take the key apart and try again. Out of line, as take_any(): the usual key's call saves no registers for them. */
+static __attribute__((noinline)) enum muster_status repair(const struct muster_segment *seg, const char *key,
+                                                           size_t len, struct mu_key *ret_key)
 {
     char copy[MUSTER_KEY_MAX + 8];
     enum muster_status status = rebuild(key, len, copy, &len);
@@ -166,6 +167,15 @@ static enum muster_status repair(const struct muster_segment *seg, const char *k
     if (status)
         return status;
     mu_key_make(ret_key, seg, copy, len);
+    return MUSTER_OK;
+}
+
+/* Of any length, the short ones' too where they need rebuilding. */
+static __attribute__((noinline)) enum muster_status take_any(const struct muster_segment *seg, const char *key,
+                                                             size_t len, struct mu_key *k)
+{
+    if (len > MUSTER_KEY_MAX || take(k, seg, key, len))
+        return repair(seg, key, len, k);
     return MUSTER_OK;
 }
 
@@ -178,10 +188,9 @@ enum muster_status mu_kv_key(const struct muster_segment *seg, const char *key, 
     key = trim(key, &len);
     if (!len)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is empty");
-    if (len >= 8 && len <= 16 ? take_short(ret_key, seg, key, len)
-                              : len > MUSTER_KEY_MAX || take(ret_key, seg, key, len))
-        return repair(seg, key, len, ret_key);
-    return MUSTER_OK;
+    if (len >= 8 && len <= 16 && !take_short(ret_key, seg, key, len))
+        return MUSTER_OK;
+    return take_any(seg, key, len, ret_key);
 }
 
 enum muster_status mu_kv_directory(const char *directory, size_t len, char *ret_prefix, size_t *ret_len)

@@ -65,8 +65,11 @@ static inline void mu_commit_free_olds(struct mu_txn *t)
 {
     struct mu_ctx *ctx = t->ctx;
 
-    for (uint32_t i = 0; i < t->num_olds; i++)
-        if (i == 0 || !mu_pin_others(ctx->seg, t->olds[i], ctx->slot)) /* roots are never pinned */
+    if (t->num_olds) /* a root: never pinned, without parts, and its index was looked at when it was read */
+        mu_heap_free_word(ctx->seg, ctx, MU_REF_INDEX(t->olds[0]),
+                          MU_BLOCK_WORD(MU_REF_GENERATION(t->olds[0]), 0, 0, MU_LIVE));
+    for (uint32_t i = 1; i < t->num_olds; i++)
+        if (!mu_pin_others(ctx->seg, t->olds[i], ctx->slot))
             mu_heap_free(ctx->seg, ctx, t->olds[i]);
 }
 

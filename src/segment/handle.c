@@ -261,12 +261,8 @@ static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
     return MUSTER_OK;
 }
 
-enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx)
+enum muster_status mu_handle_claim(struct muster *m, struct mu_ctx **ret_ctx)
 {
-    if (mu_last_use.handle_id == m->id) {
-        *ret_ctx = mu_last_use.ctx;
-        return MUSTER_OK;
-    }
     if (!m->seg->writable)
         return mu_fail(MUSTER_PERMISSION_DENIED, "job %s is open read-only here", m->seg->job);
     return attach(m, ret_ctx);
@@ -281,24 +277,6 @@ struct mu_ctx *mu_handle_find(struct muster *m)
             return &u->ctx;
         }
     return NULL;
-}
-
-enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
-{
-    enum muster_status status = mu_enter_read(m);
-
-    if (status)
-        return status;
-    status = mu_handle_context(m, ret_ctx);
-    if (status)
-        mu_exit_read();
-    return status;
-}
-
-void mu_exit(struct mu_ctx *ctx)
-{
-    (void)ctx;
-    mu_exit_read();
 }
 
 enum muster_status mu_enter_wait(struct muster *m, struct mu_ctx **ret_ctx)

@@ -36,14 +36,6 @@ struct muster *mu_handle_new(struct muster_segment *seg, uint32_t flags);
 /* Mark it left and put it away, and let go of the segment. In a forked child: of its copies. */
 void mu_handle_put_away(struct muster *m);
 
-/*
- * Begin a call that writes: refuses handles that were left or inherited through fork, read-only ones, and calls from
- * a signal handler that interrupted another; finds the thread's context or claims a slot for it. After MUSTER_OK the
- * call must end with mu_exit().
- */
-enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx);
-void mu_exit(struct mu_ctx *ctx);
-
 /* Reached without a call, also in a shared library: only for a few words, for the loader's room for them is small. */
 #define MU_TLS_FAST __attribute__((tls_model("initial-exec")))
 
@@ -85,7 +77,36 @@ static inline void mu_exit_read(void)
 }
 
 /* Within such a call: the calling thread's context, claiming a slot if it has none yet. */
-enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx);
+enum muster_status mu_handle_claim(struct muster *m, struct mu_ctx **ret_ctx); /* the thread used another last */
+static inline enum muster_status mu_handle_context(struct muster *m, struct mu_ctx **ret_ctx)
+{
+    if (mu_last_use.handle_id != m->id)
+        return mu_handle_claim(m, ret_ctx);
+    *ret_ctx = mu_last_use.ctx;
+    return MUSTER_OK;
+}
+
+/*
+ * Begin a call that writes: refuses handles that were left or inherited through fork, read-only ones, and calls from
+ * a signal handler that interrupted another; finds the thread's context or claims a slot for it. After MUSTER_OK the
+ * call must end with mu_exit().
+ */
+static inline enum muster_status mu_enter(struct muster *m, struct mu_ctx **ret_ctx)
+{
+    enum muster_status status = mu_enter_read(m);
+
+    if (status)
+        return status;
+    status = mu_handle_context(m, ret_ctx);
+    if (status)
+        mu_exit_read();
+    return status;
+}
+static inline void mu_exit(struct mu_ctx *ctx)
+{
+    (void)ctx;
+    mu_exit_read();
+}
 
 /* The same, if it has one already; else NULL. */
 struct mu_ctx *mu_handle_find(struct muster *m);

@@ -66,8 +66,17 @@ static inline void put(mu_a64 *to, const void *bytes, size_t len)
 
 static inline void carry_over(mu_a64 *to, const mu_a64 *from, uint32_t words)
 {
-    for (uint32_t i = 0; i < words; i++)
-        mu_store_relaxed(&to[i], mu_load_relaxed(&from[i])); /* relaxed: the commit CAS confirms, and publishes */
+    uint32_t i = 0;
+
+    /* relaxed, all of them: the commit CAS confirms, and publishes */
+    for (; i + 4 <= words; i += 4) {
+        mu_store_relaxed(&to[i], mu_load_relaxed(&from[i]));
+        mu_store_relaxed(&to[i + 1], mu_load_relaxed(&from[i + 1]));
+        mu_store_relaxed(&to[i + 2], mu_load_relaxed(&from[i + 2]));
+        mu_store_relaxed(&to[i + 3], mu_load_relaxed(&from[i + 3]));
+    }
+    for (; i < words; i++)
+        mu_store_relaxed(&to[i], mu_load_relaxed(&from[i])); /* relaxed: likewise */
 }
 
 bool mu_table_overwrite(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, const void *value,

@@ -37,10 +37,13 @@ static inline void copy_bytes(void *to, const mu_a64 *from, size_t len)
     size_t words = len / 8, i = 0;
 
     for (; i + 4 <= words; i += 4) {
-        uint64_t v[4] = {mu_load_relaxed(&from[i]), mu_load_relaxed(&from[i + 1]), mu_load_relaxed(&from[i + 2]),
-                         mu_load_relaxed(&from[i + 3])}; /* relaxed: the caller re-checks */
+        uint64_t a = mu_load_relaxed(&from[i]), b = mu_load_relaxed(&from[i + 1]); /* relaxed: the caller re-checks */
+        uint64_t c = mu_load_relaxed(&from[i + 2]), d = mu_load_relaxed(&from[i + 3]); /* relaxed: likewise */
 
-        memcpy(out + i * 8, v, 32);
+        memcpy(out + i * 8, &a, 8);
+        memcpy(out + i * 8 + 8, &b, 8);
+        memcpy(out + i * 8 + 16, &c, 8);
+        memcpy(out + i * 8 + 24, &d, 8);
     }
     for (; i < words; i++) {
         uint64_t v = mu_load_relaxed(&from[i]); /* relaxed: likewise */
@@ -294,13 +297,13 @@ static int get_inline(const struct mu_table *t, const mu_a64 *bucket, const stru
     return mu_word_same(mu_recheck(bucket), w);
 }
 
-enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
-                                size_t capacity, struct mu_found *ret_found)
+/* Anything else. Not inline: the usual case saves no registers for it. */
+static __attribute__((noinline)) enum muster_status get_any(const struct mu_table *t, struct mu_ctx *ctx,
+                                                            const struct mu_key *k, void *buffer, size_t capacity,
+                                                            struct mu_found *ret_found)
 {
     const mu_a64 *bucket = mu_table_bucket(t, k);
 
-    if (get_inline(t, bucket, k, buffer, capacity, ret_found))
-        return MUSTER_OK;
     for (uint32_t tries = 0;; tries++) {
         int rc = get_once(t, tries < MU_TRIES_UNPINNED ? NULL : ctx, bucket, k, buffer, capacity, ret_found);
 
@@ -312,6 +315,14 @@ enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, co
         if (tries >= MU_TRIES_UNPINNED && !ctx)
             return mu_fail(MUSTER_ABORTED, "the value changes faster than it can be copied");
     }
+}
+
+enum muster_status mu_table_get(const struct mu_table *t, struct mu_ctx *ctx, const struct mu_key *k, void *buffer,
+                                size_t capacity, struct mu_found *ret_found)
+{
+    if (get_inline(t, mu_table_bucket(t, k), k, buffer, capacity, ret_found))
+        return MUSTER_OK;
+    return get_any(t, ctx, k, buffer, capacity, ret_found);
 }
 
 bool mu_page_open(struct mu_page *p, const struct mu_root *root)
