@@ -11,7 +11,6 @@
 
 #include "barrier/meeting.h"
 #include "base/clock.h"
-#include "base/process.h"
 #include "segment/file.h"
 #include "segment/wait.h"
 #include "sync/futex.h"
@@ -150,7 +149,9 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
     if (status && g->mine)
         leave(g, ctx);
     g->turn = mu_wait_pauses(YIELD_NS);
-    g->spins = g->num_waits <= mu_processors() ? mu_wait_pauses(g->spans ? SPAN_SPIN_NS : SPIN_NS) : 0;
+    g->spins = g->num_waits <= mu_wait_processors(g->muster->seg, g->num_waits)
+                   ? mu_wait_pauses(g->spans ? SPAN_SPIN_NS : SPIN_NS)
+                   : 0;
     return status;
 }
 

@@ -2,7 +2,9 @@
  * segment/wait.c: the three-stage wait.
  *
  * Stage 1 spins for a few microseconds, stage 2 yields the processor some twenty times, stage 3 sleeps. Stage 1 is
- * skipped when the job has more tasks than the caller has processors: the awaited one is then likely not running.
+ * skipped when the job has more tasks here than processors: the awaited one is then likely not running. Tasks may be
+ * bound each to its own, by muster's launcher, which tells how many they are together, or by another, which does not:
+ * then their processes are asked.
  *
  * No wake-up is lost: the sleepers bit is set by CAS in the very word that was looked at, so a commit in between makes
  * it fail, and one after it sees the bit; the commit that clears it wakes. A waker that dies between commit and wake
@@ -12,12 +14,14 @@
 #include "segment/wait.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
+#include "segment/slot.h"
 #include "segment/stats.h"
 #include "sync/futex.h"
 
@@ -66,20 +70,79 @@ uint32_t mu_wait_pauses(uint32_t ns)
     return (uint32_t)((uint64_t)ns * n / 1000u) + 1;
 }
 
+#if defined(MU_SIM) || defined(MU_GENMC)
+unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough)
+{
+    (void)seg;
+    (void)enough;
+    return mu_processors();
+}
+#else
+enum { IN_VAIN = 16, SETS = 16 }; /* a set of 1024 is refused where the kernel knows more */
+
+unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough)
+{
+    static _Atomic uint64_t own_namespace; /* process-local, relaxed: whoever asks first, or both, find the same */
+    unsigned own = mu_processors(), all;
+    uint32_t high = own < enough ? mu_slot_high(seg) : 0, last = 0;
+    cpu_set_t sets[SETS], theirs[SETS];
+    uint64_t namespace;
+
+    if (!high || sched_getaffinity(0, sizeof sets, sets))
+        return own;
+    /* process-local, relaxed, like the store: see above */
+    namespace = atomic_load_explicit(&own_namespace, memory_order_relaxed);
+    if (!namespace) {
+        namespace = mu_namespace("pid");
+        atomic_store_explicit(&own_namespace, namespace, memory_order_relaxed);
+    }
+    all = (unsigned)CPU_COUNT_S(sizeof sets, sets);
+    for (uint32_t i = 0, vain = 0; namespace && i < high && all < enough && vain < IN_VAIN; i++) {
+        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
+        uint32_t pid = MU_SLOT_PID(w);
+        unsigned before = all;
+
+        /* relaxed: of this owner or of its successor, and a wrong guess costs some time of spinning, or of sleeping */
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || pid == last ||
+            mu_load_relaxed(&seg->slots[i].pid_namespace) != namespace)
+            continue;
+        last = pid;
+        if (sched_getaffinity((pid_t)pid, sizeof theirs, theirs))
+            continue;
+        CPU_OR_S(sizeof sets, sets, sets, theirs);
+        all = (unsigned)CPU_COUNT_S(sizeof sets, sets);
+        vain = all > before ? 0 : vain + 1;
+    }
+    return all > own ? all : own;
+}
+#endif
+
+/* Whether all tasks of this host may run at once. Asked once a thread, and again while more come. */
+static bool are_apart(const struct muster_segment *seg)
+{
+    static _Thread_local struct {
+        const struct muster_segment *seg;
+        uint32_t high;
+        unsigned processors;
+    } last;
+
+    if (last.seg == seg && (last.processors >= seg->local_tasks || last.high == mu_slot_high(seg)))
+        return last.processors >= seg->local_tasks;
+    last.seg = seg;
+    last.high = mu_slot_high(seg);
+    last.processors = mu_wait_processors(seg, seg->local_tasks);
+    return last.processors >= seg->local_tasks;
+}
+
 void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
                    const char *what)
 {
-    static _Thread_local unsigned processors;
-
-    if (!processors)
-        processors = mu_processors();
     memset(w, 0, sizeof *w);
     w->seg = seg;
     w->ctx = ctx;
     w->deadline = deadline;
     w->interrupt = ctx ? ctx->interrupt : NULL;
     w->what = what;
-    w->spins = seg->local_tasks <= processors ? mu_wait_pauses(SPIN_NS) : 0;
     w->yields = YIELDS;
 }
 
@@ -233,8 +296,9 @@ static bool is_over(const struct mu_wait *w)
 
 enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
-    if (!w->looked) {
+    if (!w->looked) { /* not before: most waits find what they wait for at once */
         w->looked = true;
+        w->spins = !w->far && are_apart(w->seg) ? mu_wait_pauses(SPIN_NS) : 0;
         if (w->deadline != MUSTER_FOREVER && w->deadline <= mu_now())
             return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the deadline passed while waiting for %s", w->what);
     }

@@ -25,7 +25,7 @@ struct mu_wait {
     const mu_a32 *interrupt; /* of the process's handle: the context's, or set by who waits without one; may be NULL */
     const char *what;        /* for people: "barrier epoch-7"; NUL-terminated, lives as long as the wait */
     uint32_t epoch;
-    uint32_t spins, yields; /* left */
+    uint32_t spins, yields; /* left; 0 skips the stage. Spins are chosen by the first mu_wait_on() */
     bool told;              /* the slot says where it sleeps */
     uint64_t since;         /* then: since when */
     enum mu_wait_kind kind; /* MU_WAIT_OTHER unless set after mu_wait_begin() */
@@ -33,7 +33,6 @@ struct mu_wait {
     bool looked;            /* past the first look: the deadline may end it */
 };
 
-/* How long the first stage may last, in pauses; 0 skips it. Chosen by mu_wait_begin() from the processors at hand. */
 void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
                    const char *what);
 
@@ -58,6 +57,13 @@ void mu_wait_end(struct mu_wait *w);
 
 /* Pauses that take about `ns` nanoseconds on this processor. */
 uint32_t mu_wait_pauses(uint32_t ns);
+
+/*
+ * Processors that the tasks of this host share: those that the calling thread may use, or that the launcher told of, or
+ * those of all tasks' processes that have joined, whichever is more. The search ends at `enough`, and where process
+ * after process adds none.
+ */
+unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough);
 
 /* Called by waiters at each recheck (100 ms): somebody may be dead. Set by the task room at every join, to the same. */
 extern void (*_Atomic mu_wait_recheck)(struct mu_ctx *ctx);

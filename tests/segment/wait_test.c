@@ -1,11 +1,12 @@
 /*
  * tests/segment/wait_test.c: waits that must end: the segment cut short under them, the job closed, the waker killed,
- * the wake-up lost.
+ * the wake-up lost; and who spins before it sleeps.
  */
 #include "cm.h"
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +19,9 @@
 #include "kv/key.h"
 #include "segment/handle.h"
 #include "segment/table.h"
+#include "segment/wait.h"
 
-static struct test_gate gate;
+static struct test_gate gate, second;
 
 static int waits_on_a_segment_that_is_cut(void *arg)
 {
@@ -278,6 +280,100 @@ static void a_wait_says_where_it_is_to_whoever_asks(void **state)
     test_gate_close(&gate);
 }
 
+struct bound {
+    const char *job;
+    int first, other; /* processors */
+};
+
+static void bind_to(int processor)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
+}
+
+/* Whether a wait that begins now spins: for a word that has changed already, so spins or yields are left over. */
+static bool would_spin(struct muster *m)
+{
+    mu_a64 word = MU_WORD(1, 1);
+    struct mu_wait w;
+
+    mu_wait_begin(&w, muster_segment_of(m), NULL, MUSTER_FOREVER, "nothing");
+    mu_wait_look(&w);
+    CHECK(mu_wait_on(&w, &word, 0) == MUSTER_OK);
+    mu_wait_end(&w);
+    return w.spins > 0;
+}
+
+static int is_bound_and_looks(void *arg)
+{
+    const struct bound *b = arg;
+    struct muster *m;
+
+    bind_to(b->first);
+    m = test_join(b->job, 0, 0);
+    CHECK(m != NULL);
+    CHECK(mu_wait_processors(muster_segment_of(m), 2) == 1 && !would_spin(m)); /* the other has not come yet */
+    test_gate_arrive(&gate);
+    test_gate_pass(&gate);
+    CHECK(mu_wait_processors(muster_segment_of(m), 2) == (b->first == b->other ? 1 : 2));
+    CHECK(would_spin(m) == (b->first != b->other));
+    CHECK(muster_leave(m) == MUSTER_OK);
+    return 0;
+}
+
+static int is_bound_and_stays(void *arg)
+{
+    const struct bound *b = arg;
+    struct muster *m;
+
+    bind_to(b->other);
+    m = test_join(b->job, 1, 0);
+    CHECK(m != NULL);
+    test_gate_arrive(&second);
+    test_gate_pass(&second);
+    CHECK(muster_leave(m) == MUSTER_OK);
+    return 0;
+}
+
+static void who_is_bound_spins_when_the_others_are_bound_elsewhere(void **state)
+{
+    const struct muster_segment_config two = {.num_tasks = 2};
+    int found[2], n = 0;
+    cpu_set_t set;
+
+    (void)state;
+    if (sched_getaffinity(0, sizeof set, &set))
+        skip();
+    for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
+        if (CPU_ISSET(i, &set))
+            found[n++] = i;
+    if (n < 2)
+        skip();
+    for (int apart = 0; apart < 2; apart++) {
+        struct test_job job;
+        struct bound b = {job.name, found[0], found[apart]};
+        pid_t looks, stays;
+
+        assert_int_equal(test_gate_open(&gate), 0);
+        assert_int_equal(test_gate_open(&second), 0);
+        assert_ok(test_job_create(&job, &two));
+        looks = test_fork(is_bound_and_looks, &b);
+        test_gate_await(&gate);
+        stays = test_fork(is_bound_and_stays, &b);
+        test_gate_await(&second);
+        test_gate_release(&gate);
+        assert_int_equal(test_reap(looks), 0);
+        test_gate_release(&second);
+        assert_int_equal(test_reap(stays), 0);
+        assert_int_equal(test_job_end(&job), 0);
+        test_gate_close(&gate);
+        test_gate_close(&second);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +382,7 @@ int main(void)
         cmocka_unit_test(a_waiter_learns_of_a_killed_task_by_itself),
         cmocka_unit_test(a_waiter_whose_wake_up_is_lost_looks_again_by_itself),
         cmocka_unit_test(a_wait_says_where_it_is_to_whoever_asks),
+        cmocka_unit_test(who_is_bound_spins_when_the_others_are_bound_elsewhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
