@@ -90,7 +90,6 @@ void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), voi
     if (store->is_stopping)
         return;
     store->is_stopping = true;
-    mu_desk_drop(store->options.desk, &store->barriers);
     mu_ts_looks_end(store);
     store->stopped = stopped;
     store->stopped_arg = arg;
@@ -332,24 +331,6 @@ static void prepare_listener(struct mu_tcpstore *store, unsigned i)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_ms, sizeof user_ms);
 }
 
-static void has_counted(struct mu_ask *ask)
-{
-    struct mu_tcpstore *store = (struct mu_tcpstore *)((char *)ask - offsetof(struct mu_tcpstore, barriers));
-
-    store->has_barriers |= ask->status || ask->counter > 0;
-}
-
-/* Whether an agent before this one has let somebody pass. On other hosts that may happen at any time. */
-static void count_barriers(struct mu_tcpstore *store)
-{
-    const char *directory = mu_ts_directory[MU_TS_BARRIERS];
-
-    store->barriers.answered = has_counted;
-    store->has_barriers = mu_desk_options(store->options.desk)->lanes != NULL;
-    if (!store->has_barriers)
-        mu_desk_count(store->options.desk, &store->barriers, directory, strlen(directory));
-}
-
 static enum muster_status open_listeners(struct mu_tcpstore *store)
 {
     const char *address = store->options.address;
@@ -398,7 +379,6 @@ enum muster_status mu_tcpstore_start(const struct mu_tcpstore_options *options, 
         mu_tcpstore_stop(store, NULL, NULL);
         return MUSTER_UNAVAILABLE;
     }
-    count_barriers(store);
     *ret_store = store;
     return MUSTER_OK;
 }

@@ -93,7 +93,7 @@ static bool is_told_already(struct mu_ts_item *item)
     size_t slot = (hash_of(name) >> 32) % (sizeof s->told / sizeof s->told[0]);
     uint64_t now = mu_now(), hash;
 
-    mu_ts_queue_item(name, item->head + 1);
+    mu_ts_name_number(name, item->head + 1);
     hash = hash_of(name);
     if (s->told[slot].hash == hash && now - s->told[slot].at < TOLD_NS)
         return true;
@@ -124,7 +124,7 @@ static void wait_for_item(struct mu_ts_item *item)
 
     if (!item->sleeps)
         enlist(item);
-    mu_ts_queue_item(name, item->head + 1);
+    mu_ts_name_number(name, item->head + 1);
     mu_ts_prepare(&item->queue, item_answered);
     mu_desk_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
 }

@@ -157,6 +157,17 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->fd = -1;
 }
 
+void mu_ts_lost(struct mu_ts_conn *conn)
+{
+    if (!conn->step) {
+        mu_ts_close(conn);
+        return;
+    }
+    conn->is_ended = conn->is_lost = true;
+    drop_out(conn);
+    read_or_not(conn, false);
+}
+
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...)
 {
     char why[300];
@@ -171,7 +182,7 @@ void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...)
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
 
-/* Behind what is under way. False: the connection is closed. */
+/* Behind what is under way. False: the connection is closed, or lost. */
 static bool push(struct mu_ts_conn *conn)
 {
     while (conn->out_len > 0 && !conn->going) {
@@ -180,9 +191,9 @@ static bool push(struct mu_ts_conn *conn)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN)
-            mu_ts_close(conn);
+            mu_ts_lost(conn);
         if (n < 0)
-            return !conn->is_closed;
+            return !conn->is_closed && !conn->is_lost;
         conn->out_at += (size_t)n;
         conn->out_len -= (size_t)n;
         conn->store->stats.bytes_out += (uint64_t)n;
@@ -232,7 +243,7 @@ uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len)
 {
     uint8_t *to;
 
-    if (conn->is_closed)
+    if (conn->is_closed || conn->is_lost)
         return NULL;
     if (!conn->out)
         begin_out(conn);
@@ -253,7 +264,7 @@ static void on_written(uv_write_t *write, int status)
     free(conn->going);
     conn->going = NULL;
     if (status)
-        mu_ts_close(conn);
+        mu_ts_lost(conn);
     else
         mu_ts_flush(conn);
 }
@@ -277,7 +288,7 @@ static void leave_to_loop(struct mu_ts_conn *conn)
         mu_ts_unhold(conn, conn->going_room);
         free(conn->going);
         conn->going = NULL;
-        mu_ts_close(conn);
+        mu_ts_lost(conn);
     }
 }
 
@@ -404,7 +415,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
         return;
     }
     if (n < 0 && n != UV_EOF) {
-        mu_ts_close(conn);
+        mu_ts_lost(conn);
         return;
     }
     conn->has_filled = n > 0 && (size_t)n == room->len;

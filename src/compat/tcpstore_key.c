@@ -6,6 +6,7 @@
  */
 #include "compat/tcpstore_key.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -77,6 +78,14 @@ void mu_ts_name_under(struct mu_ts_name *name, const char *part)
     name->text[name->len++] = '/';
     memcpy(name->text + name->len, part, n);
     name->len += n;
+}
+
+void mu_ts_name_number(struct mu_ts_name *name, uint64_t number)
+{
+    char part[24];
+
+    snprintf(part, sizeof part, "%" PRIu64, number);
+    mu_ts_name_under(name, part);
 }
 
 static int digit(char c)

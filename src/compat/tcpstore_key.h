@@ -23,6 +23,7 @@ struct mu_ts_name {
 };
 void mu_ts_name(struct mu_ts_name *name, enum mu_ts_place place, const uint8_t *key, size_t len);
 void mu_ts_name_under(struct mu_ts_name *name, const char *part); /* then that below it: "/part" */
+void mu_ts_name_number(struct mu_ts_name *name, uint64_t number); /* the same, of a number */
 
 /* Back, from a name without its directory. `to` has room for len bytes. False: it is a hash. */
 bool mu_ts_key(const char *name, size_t len, uint8_t *to, size_t *ret_len);

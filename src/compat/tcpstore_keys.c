@@ -230,30 +230,9 @@ static void has_deleted(struct mu_ts_conn *conn)
     mu_ts_finish(conn);
 }
 
-static void delete_key(struct mu_ts_conn *conn)
+void mu_ts_delete(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
 
     mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_deleted), name->text, name->len);
-}
-
-static void has_reset(struct mu_ts_conn *conn)
-{
-    if (conn->ask.status)
-        mu_ts_refused(conn);
-    else
-        mu_ts_then(conn, delete_key);
-}
-
-/* Before it: of a barrier that has been passed, that it has. */
-void mu_ts_delete(struct mu_ts_conn *conn)
-{
-    const struct mu_ts_name *name;
-
-    if (!conn->store->has_barriers) {
-        delete_key(conn);
-        return;
-    }
-    name = mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
-    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_reset), name->text, name->len);
 }

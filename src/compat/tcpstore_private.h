@@ -86,6 +86,7 @@ struct mu_ts_conn {
     bool is_closed, has_turn, is_dirty, reads;
     bool has_filled; /* its room, the last piece read: there may be more */
     bool is_ended;   /* nothing more comes */
+    bool is_lost;    /* its socket has failed */
     bool is_full;    /* too much of its answers waits: nothing more is done */
     bool has_spare;  /* its answers are gathered in the server's buffer */
     char name[64];
@@ -107,6 +108,7 @@ struct mu_ts_conn {
     bool is_hash;                 /* the name of the key that was asked for */
     int64_t number, sum, world;   /* what is to be added; what that has come to; how many a barrier waits for */
     uint64_t head, tail, version; /* of a queue; of its head, or of the value that is there */
+    uint64_t passes;              /* of a barrier */
     mu_ts_step looked, summed;    /* where it goes on then */
     uint8_t *kept;                /* bytes that outlive a step */
     size_t kept_len;
@@ -136,7 +138,6 @@ struct mu_tcpstore {
     uint32_t open; /* handles */
     struct mu_ts_conn *conns, *first_turn, **last_turn, *dirty;
     bool is_stopping, is_paused, was_paused;
-    bool has_barriers; /* a barrier may have been passed, ever: deletes look for that */
     int reserve_fd;
     size_t held;
     uint32_t sentences; /* that may be said */
@@ -146,8 +147,7 @@ struct mu_tcpstore {
     void *stopped_arg;
     struct mu_ts_name key; /* for the call that is being made */
     struct mu_ts_sleepers sleepers;
-    struct mu_ask barriers; /* how many have been passed */
-    uint8_t *spare;         /* MU_TS_BUFFER bytes for answers; NULL: a connection has them */
+    uint8_t *spare; /* MU_TS_BUFFER bytes for answers; NULL: a connection has them */
     uint8_t in[MU_TS_BUFFER];
 };
 
@@ -161,6 +161,8 @@ void mu_ts_dirty(struct mu_ts_conn *conn);      /* it has something to say: soon
 /* Takes the descriptor. NULL: no memory. */
 struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer);
 void mu_ts_close(struct mu_ts_conn *conn);
+/* Its socket has failed. The request that is under way is carried out first: others may count on its other half. */
+void mu_ts_lost(struct mu_ts_conn *conn);
 /* It is said why. */
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mu_ts_go_on(struct mu_ts_conn *conn); /* a turn */
@@ -180,6 +182,8 @@ void mu_ts_finish(struct mu_ts_conn *conn);
 void mu_ts_then(struct mu_ts_conn *conn, mu_ts_step next);
 /* The desk has refused: the client is sent away. */
 void mu_ts_refused(struct mu_ts_conn *conn);
+/* A count that the desk has read or changed; 0: it is absent. False: the client is sent away. */
+bool mu_ts_count(struct mu_ts_conn *conn, uint64_t *ret_count);
 struct mu_ts_field mu_ts_next_field(struct mu_ts_conn *conn);
 static inline const uint8_t *mu_ts_at(const struct mu_ts_conn *conn, struct mu_ts_field f)
 {
@@ -225,7 +229,6 @@ void mu_ts_sum(struct mu_ts_conn *conn, mu_ts_step take);
 /* ---- tcpstore_queue.c ---- */
 /* How many are in the queue of f[0]: conn->tail - conn->head, when `take` is called. */
 void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take);
-void mu_ts_queue_item(struct mu_ts_name *name, uint64_t number);
 
 /* ---- tcpstore_wait.c ---- */
 void mu_ts_drop_waits(struct mu_ts_conn *conn);

@@ -20,33 +20,11 @@ static const struct mu_ts_name *part_of(struct mu_ts_conn *conn, const char *par
     return &conn->store->key;
 }
 
-void mu_ts_queue_item(struct mu_ts_name *name, uint64_t number)
-{
-    char part[24];
-
-    snprintf(part, sizeof part, "%" PRIu64, number);
-    mu_ts_name_under(name, part);
-}
-
 static const struct mu_ts_name *item_of(struct mu_ts_conn *conn, uint64_t number)
 {
     mu_ts_name_of(conn, MU_TS_QUEUES, conn->f[0]);
-    mu_ts_queue_item(&conn->store->key, number);
+    mu_ts_name_number(&conn->store->key, number);
     return &conn->store->key;
-}
-
-/* A count that has been read; 0: it is absent. False: the client is sent away. */
-static bool take_count(struct mu_ts_conn *conn, uint64_t *ret_count)
-{
-    const struct mu_ask *ask = &conn->ask;
-    int64_t count = 0;
-
-    if (ask->status && ask->status != MUSTER_NOT_FOUND)
-        mu_ts_refused(conn);
-    else if (!ask->status && (!mu_ts_number(ask->value, ask->len, &count) || count < 0))
-        mu_ts_dismiss(conn, "a queue's count is no number any more");
-    *ret_count = (uint64_t)count;
-    return !conn->is_closed;
 }
 
 /* ---- how many there are ------------------------------------------------------------------------------------------ */
@@ -54,7 +32,7 @@ static bool take_count(struct mu_ts_conn *conn, uint64_t *ret_count)
 static void has_read_head(struct mu_ts_conn *conn)
 {
     conn->version = conn->ask.status ? 0 : (uint64_t)conn->ask.version;
-    if (take_count(conn, &conn->head))
+    if (mu_ts_count(conn, &conn->head))
         conn->looked(conn);
 }
 
@@ -68,7 +46,7 @@ static void read_head(struct mu_ts_conn *conn)
 static void has_read_tail(struct mu_ts_conn *conn)
 {
     conn->head = 0;
-    if (!take_count(conn, &conn->tail))
+    if (!mu_ts_count(conn, &conn->tail))
         return;
     if (conn->tail)
         mu_ts_then(conn, read_head);
@@ -115,7 +93,7 @@ static void push(struct mu_ts_conn *conn)
 
 static void has_number(struct mu_ts_conn *conn)
 {
-    if (take_count(conn, &conn->tail))
+    if (mu_ts_count(conn, &conn->tail))
         mu_ts_then(conn, push);
 }
 

@@ -229,6 +229,19 @@ void mu_ts_refused(struct mu_ts_conn *conn)
     mu_ts_dismiss(conn, "%s: %s", mu_ts_op_name(conn->scan.op), why);
 }
 
+bool mu_ts_count(struct mu_ts_conn *conn, uint64_t *ret_count)
+{
+    const struct mu_ask *ask = &conn->ask;
+    int64_t count = 0;
+
+    if (ask->status && ask->status != MUSTER_NOT_FOUND)
+        mu_ts_refused(conn);
+    else if (!ask->status && (!mu_ts_number(ask->value, ask->len, &count) || count < 0))
+        mu_ts_dismiss(conn, "%s: a count below its key is no number any more", mu_ts_op_name(conn->scan.op));
+    *ret_count = (uint64_t)count;
+    return !conn->is_closed;
+}
+
 /* The next request, if it is whole. */
 static bool begin(struct mu_ts_conn *conn)
 {
@@ -253,6 +266,10 @@ void mu_ts_run(struct mu_ts_conn *conn)
     while (!conn->is_closed) {
         if (conn->step && !conn->is_answered)
             break; /* it waits for the desk */
+        if (conn->is_lost && !conn->step) {
+            mu_ts_close(conn);
+            break;
+        }
         if (conn->out_len > MU_TS_OUT_MAX) {
             conn->is_full = true;
             break;

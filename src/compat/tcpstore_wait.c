@@ -6,7 +6,10 @@
  * waits its connection is served on. For each key two asks are at the desk: a get of the key itself, and one of what
  * tells of the queue of that name (tcpstore_await.c).
  *
- * At a barrier the key counts who has come; the last one leaves a sign, for which the others wait.
+ * At a barrier the key counts who has come, and .../passes how often it has been passed. Who comes reads the passes,
+ * then counts the key up; who finds that all have come counts the passes up and leaves a sign under that number, for
+ * which the others wait: it is the next after the passes that they had read, and so never one of an earlier time. A
+ * sign goes two passes later: then all who waited for it have come again.
  */
 #include "compat/tcpstore_private.h"
 
@@ -182,6 +185,20 @@ void mu_ts_cancel_wait(struct mu_ts_conn *conn)
 
 /* ---- BARRIER ----------------------------------------------------------------------------------------------------- */
 
+static const struct mu_ts_name *sign_of(struct mu_ts_conn *conn, uint64_t pass)
+{
+    mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
+    mu_ts_name_number(&conn->store->key, pass);
+    return &conn->store->key;
+}
+
+static const struct mu_ts_name *passes_of(struct mu_ts_conn *conn)
+{
+    mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
+    mu_ts_name_under(&conn->store->key, "passes");
+    return &conn->store->key;
+}
+
 static void wait_for_others(struct mu_ts_conn *conn)
 {
     struct mu_ts_wait *w = new_wait(conn, 1);
@@ -192,7 +209,7 @@ static void wait_for_others(struct mu_ts_conn *conn)
         return;
     item = new_item(w, conn->f[0]);
     w->is_whole = true;
-    name = mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
+    name = sign_of(conn, conn->passes + 1);
     mu_desk_get(conn->store->options.desk, &item->plain, name->text, name->len);
     if (!conn->is_closed)
         mu_ts_finish(conn);
@@ -208,22 +225,62 @@ static void has_let_pass(struct mu_ts_conn *conn)
     mu_ts_finish(conn);
 }
 
-static void let_pass(struct mu_ts_conn *conn)
+static void drop_sign(struct mu_ts_conn *conn)
 {
-    const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_BARRIERS, conn->f[0]);
+    const struct mu_ts_name *name = sign_of(conn, conn->passes - 2);
 
-    conn->store->has_barriers = true;
-    mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_let_pass), name->text, name->len, "passed", 6, true);
+    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_let_pass), name->text, name->len);
+}
+
+static void has_put_sign(struct mu_ts_conn *conn)
+{
+    if (conn->ask.status || conn->passes <= 2)
+        has_let_pass(conn);
+    else
+        mu_ts_then(conn, drop_sign);
+}
+
+static void put_sign(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = sign_of(conn, conn->passes);
+
+    mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_put_sign), name->text, name->len, "passed", 6, true);
+}
+
+static void has_counted_pass(struct mu_ts_conn *conn)
+{
+    if (mu_ts_count(conn, &conn->passes))
+        mu_ts_then(conn, put_sign);
+}
+
+static void count_pass(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = passes_of(conn);
+
+    mu_desk_increment(conn->store->options.desk, mu_ts_ask(conn, has_counted_pass), name->text, name->len, 1);
 }
 
 static void has_come(struct mu_ts_conn *conn)
 {
-    mu_ts_then(conn, conn->sum >= conn->world ? let_pass : wait_for_others);
+    mu_ts_then(conn, conn->sum >= conn->world ? count_pass : wait_for_others);
 }
 
-void mu_ts_barrier(struct mu_ts_conn *conn)
+static void come(struct mu_ts_conn *conn)
 {
     conn->world = conn->number;
     conn->number = 1;
     mu_ts_sum(conn, has_come);
+}
+
+static void has_read_passes(struct mu_ts_conn *conn)
+{
+    if (mu_ts_count(conn, &conn->passes))
+        mu_ts_then(conn, come);
+}
+
+void mu_ts_barrier(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = passes_of(conn);
+
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_passes), name->text, name->len);
 }

@@ -138,6 +138,39 @@ try:
 except muster.torch.StoreError as error:
     assert "timeout" in str(error)
 
+# who pops sleeps for an item that another one pops as soon as it is pushed: it gets the next one that stays
+got, missed = [], 0
+popper = threading.Thread(target=lambda: got.append(store.queue_pop("shared queue")))
+popper.start()
+time.sleep(0.05)  # sleep: so that it waits as a rule
+while not got and missed < 50:
+    store.queue_push("shared queue", "gone")
+    try:
+        store.queue_pop("shared queue", False)
+        missed += 1
+    except muster.torch._Empty:
+        break
+store.queue_push("shared queue", "stays")
+popper.join(20)
+assert got in ([b"gone"], [b"stays"]), (got, missed)
+
+# a barrier is passed again when its key is deleted, or set back, and at once
+others = []
+for turn in range(40):
+    other = threading.Thread(target=lambda: others.append(store.barrier("bar", 2)))
+    other.start()
+    store.barrier("bar", 2)
+    store.delete_key("bar") if turn % 2 else store.set("bar", "0")
+    other.join(20)
+    assert len(others) == turn + 1
+late = threading.Thread(target=lambda: others.append(store.barrier("bar", 2)))
+late.start()
+time.sleep(0.02)  # sleep: nothing lets it pass meanwhile
+assert late.is_alive() and len(others) == 40
+store.barrier("bar", 2)
+late.join(20)
+assert len(others) == 41
+
 # who leaves waits for calls of other threads, also for those that are in the library for a moment
 ends = []
 threads = [threading.Thread(target=loop, args=(store, number, ends)) for number in range(4)]

@@ -388,6 +388,59 @@ static void a_barrier_whose_key_was_deleted_begins_anew(void **state)
     wire_close();
 }
 
+/* Also who asks for more of them than have passed it before waits for these. */
+static void a_barrier_whose_key_is_set_back_begins_anew(void **state)
+{
+    struct client *c[3];
+
+    (void)state;
+    wire_open();
+    for (int i = 0; i < 3; i++)
+        c[i] = client_of('B');
+    for (int round = 0; round < 4; round++) {
+        say(c[0], BARRIER, "s8", "/bar", INT64_C(2));
+        wire_until_waiting(1);
+        hear_nothing(c[0]);
+        say(c[1], BARRIER, "s8", "/bar", INT64_C(2));
+        hear(c[0], "1", 0u);
+        hear(c[1], "1", 0u);
+        say(c[0], BARRIER, "s8", "/bar", INT64_C(4));
+        wire_until_waiting(1);
+        hear_nothing(c[0]);
+        say(c[2], BARRIER, "s8", "/bar", INT64_C(4));
+        hear(c[2], "1", 0u);
+        hear(c[0], "1", 0u);
+        say(c[2], SET, "ss", "/bar", "0");
+        say(c[2], GET, "s", "/bar");
+        hear(c[2], "s", "0");
+    }
+    wire_close();
+}
+
+/* Who lets the others pass deletes the key at once, on another host. */
+static void nobody_misses_that_a_barrier_is_passed(void **state)
+{
+    struct client *w, *o;
+
+    (void)state;
+    wire_open();
+    wire_start_other();
+    w = client_of('B');
+    o = client_of_other();
+    for (int round = 0; round < 20; round++) {
+        uint8_t both[64];
+        size_t len = spell('B', both, sizeof both, BARRIER, "s8", "/bar", INT64_C(2));
+
+        len += spell('B', both + len, sizeof both - len, DELETE, "s", "/bar");
+        say(w, BARRIER, "s8", "/bar", INT64_C(2));
+        wire_until_waiting(1);
+        say_bytes(o, both, len);
+        hear(w, "1", 0u);
+        hear(o, "18", 0u, INT64_C(1));
+    }
+    wire_close();
+}
+
 /* All of them, by one SET. */
 static void hundreds_are_woken_by_one(void **state)
 {
@@ -462,6 +515,8 @@ int main(void)
         WIRE_CASE(queues_play_ping_pong),
         WIRE_CASE(a_barrier_lets_all_pass_when_the_last_has_come),
         WIRE_CASE(a_barrier_whose_key_was_deleted_begins_anew),
+        WIRE_CASE(a_barrier_whose_key_is_set_back_begins_anew),
+        WIRE_CASE(nobody_misses_that_a_barrier_is_passed),
         WIRE_CASE(hundreds_are_woken_by_one),
         WIRE_CASE(a_wait_for_thousands_of_keys),
     };

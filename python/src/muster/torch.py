@@ -49,6 +49,7 @@ PART_MAX = 3990
 QUEUE_FIRST_NS, QUEUE_LAST_NS = 1000000, 100000000  # between two looks whether what is waited for is a queue
 _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?\d+)")  # as C's strtoll() reads
 _Base: Any = getattr(dist, "DistStoreError", RuntimeError)
+_Empty: Any = getattr(dist, "QueueEmptyError", _Base)  # older ones have none
 
 
 class StoreError(_Base):  # type: ignore[misc]
@@ -217,8 +218,6 @@ class Store(dist.Store):  # type: ignore[misc]
 
     def delete_key(self, key: Bytes) -> bool:
         name, count = _named(key), ctypes.c_size_t()
-        sign = name_of(BARRIERS, key)  # a barrier of that name begins anew
-        errors.check(_lib.lib.muster_kv_delete(self._handle, sign, len(sign), None))
         errors.check(_lib.lib.muster_kv_delete(self._handle, name, len(name), ctypes.byref(count)))
         return bool(count.value)
 
@@ -299,13 +298,23 @@ class Store(dist.Store):  # type: ignore[misc]
             if status not in (_lib.OK, _lib.OUT_OF_RANGE):
                 raise errors.error_of(status)
 
+    def _pass(self, key: Bytes, by: int) -> int:
+        """How often the barrier has been passed, then; asked of the leader, for a copy may be of an earlier time."""
+        name, number = name_of(BARRIERS, key) + b"/passes", ctypes.c_int64()
+        errors.check(_lib.lib.muster_kv_increment(self._handle, name, len(name), by, ctypes.byref(number)))
+        return number.value
+
     def barrier(self, key: str, world_size: int, timeout: Any = None) -> None:
-        """All that come count the key up; the last leaves a sign that the others wait for."""
-        sign = name_of(BARRIERS, key)
-        if self.add(key, 1) >= world_size:
-            errors.check(_lib.lib.muster_kv_set(self._handle, sign, len(sign), b"passed", 6, None))
-        else:
-            self._wait_for([(key, sign)], self.timeout if timeout is None else timeout)
+        """All that come count the key up; the last leaves the sign of the next pass, for which the others wait."""
+        sign, passes = name_of(BARRIERS, key), self._pass(key, 0)
+        if self.add(key, 1) < world_size:
+            self._wait_for([(key, sign + b"/%d" % (passes + 1))], self.timeout if timeout is None else timeout)
+            return
+        passes = self._pass(key, 1)
+        name, old = sign + b"/%d" % passes, sign + b"/%d" % (passes - 2)
+        errors.check(_lib.lib.muster_kv_set(self._handle, name, len(name), b"passed", 6, None))
+        if passes > 2:
+            errors.check(_lib.lib.muster_kv_delete(self._handle, old, len(old), None))
 
     # queues: so many were pushed, so many of these popped, and each of the others under its number, from 1
 
@@ -333,8 +342,8 @@ class Store(dist.Store):  # type: ignore[misc]
             found = self._look(item)
             if found is None and self._count(key, b"/head")[0] == head:  # else somebody has popped it just now
                 if not block:
-                    raise dist.QueueEmptyError("queue %s is empty" % _shown(key))
-                self._wait_until(end, self.timeout, [(key, item)])
+                    raise _Empty("queue %s is empty" % _shown(key))
+                self._wait_until(end, self.timeout, [(key, item)], may_be_queues=True)  # another may pop just that item
             elif found is not None and self._swap(queue + b"/head", version, b"%d" % (head + 1)):
                 errors.check(_lib.lib.muster_kv_delete(self._handle, item, len(item), None))
                 return found[0]
