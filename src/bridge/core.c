@@ -254,11 +254,11 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
     }
     core->now = now;
     core->peers[host].heard = now;
-    mu_core_host_name(core, host, name);
+    if (!why && kind->take(core, host, &u))
+        return;
+    mu_core_host_name(core, host, name); /* not of every frame: it takes as long as half of them */
     if (why)
         snprintf(text, sizeof text, "%s sent a frame (type %u, %zu bytes) %s", name, type, len, why);
-    else if (kind->take(core, host, &u))
-        return;
     else
         snprintf(text, sizeof text, "%s sent a %s frame (%zu bytes) that is not well formed: %s", name, kind->name, len,
                  muster_last_error());
