@@ -3,12 +3,36 @@
 IDLE = ("three of its threads look again every 100 ms, as I3 asks of every wait: some 30 `futex_waitv` a second that time out, each "
         "with what is then looked at. The next idea: one thread that looks again for all three.")
 
+POLLING = ("task and agent of both hosts poll: four on two processors, and what the profile shows is switching between them, TLS and TCP "
+           "below 1 % each. The MPIs have one process a host. Asleep, where nobody is in another's way, a barrier takes half a round trip of TCP. "
+           "It wants a processor for each of the four, which this machine has not.")
+LIMITS = "[README.md](README.md#limits) has what was found, and what comes next."
+
 WHY = {
+    "group barrier of 2 hosts, over TCP's round trip, polling": POLLING,
+    "named barrier of 2 hosts, over TCP's round trip, polling": POLLING,
+    "group barrier of 2 hosts, polling, against Open MPI": POLLING,
+    "group barrier of 2 hosts, polling, against MPICH": POLLING,
+    "waiting get, spinning": LIMITS,
+    "SIGKILL → every wait returns, 2048MiB resident": LIMITS,
+    "SIGKILL → every wait returns, 10MiB resident": LIMITS,
+    "audit of 1 M objects": LIMITS,
+    "group barrier, 8 tasks, p99 over p50":
+        "eight tasks take turns on two processors: a round is as long as the scheduler's turns, and the p99 one turn more.",
+    "over grpcio, p50, against etcd": "the client, Python's grpcio, takes most of the time; in C the same lines hold.",
+    "over grpcio, p99, against etcd": "the client, Python's grpcio, takes most of the time; in C the same lines hold.",
     "agent of the first of 2 hosts, idle: share of a processor": IDLE,
     "agent of the second of 2 hosts, idle: share of a processor": IDLE,
     "muster run -n 8 true, over posix_spawn of 8":
         "no launcher reaches the limit, which has no start of its own: a C program that only spawns eight `true` and reaps them "
         "takes about 1.2 times as long. The rest is the segment, the pidfds and the guard: the system calls are counted under count.",
+    "TCPStore, 10,000 clients connect, until the last is served, against libuv":
+        "the client, one process on a processor of its own, takes longer for a connection (39 µs) than either server does: "
+        "it is the client that is waited for, and runs differ by a tenth either way.",
+    "a barrier of 1,024 hosts × 8 tasks, another agent's work, over 16 hosts'":
+        "memory, not work: in instructions a host with its 8 tasks takes 247,000 a barrier among 16 hosts, and 287,000 among 128 (callgrind). "
+        "But all hosts are one thread here, and each finds its 0.8 MiB of segment gone from the caches when it is its turn. On hosts of "
+        "their own there is one in each.",
     "group barrier, 2 tasks, over the one-way line":
         "a barrier is two lines that cross, each of which its writer must own again: one transfer to take it back, one to hand it on.",
 }

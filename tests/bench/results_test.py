@@ -123,12 +123,12 @@ class Verdicts(unittest.TestCase):
 
     def test_of_the_store_the_row_with_the_least_lead_is_judged_also_of_single_figures(self):
         def cost(who, value):
-            return {"metric": "store.connect.10000.service", "who": who, "value": value, "unit": "µs"}, 0, 1
+            return {"metric": "store.idle.10000.service", "who": who, "value": value, "unit": "µs"}, 0, 1
 
-        entries = [(line("store.connect.10000", who, [[value, 1]]), 0, 1) for who, value in (("muster", 10), ("torch-libuv", 40))]
-        self.assertEqual(verdict(contract.judged(settled(*entries)), "TCPStore, 10,000 clients connect"), "PASS")
+        entries = [(line("store.idle.10000", who, [[value, 1]]), 0, 1) for who, value in (("muster", 10), ("torch-libuv", 40))]
+        self.assertEqual(verdict(contract.judged(settled(*entries)), "TCPStore, an ADD among 10,000 clients"), "PASS")
         lines = contract.judged(settled(*entries, cost("muster", 5), cost("torch-libuv", 4)))
-        self.assertEqual(verdict(lines, "TCPStore, 10,000 clients connect"), "MISSED by 25 %")
+        self.assertEqual(verdict(lines, "TCPStore, an ADD among 10,000 clients"), "MISSED by 25 %")
 
     def test_shared_memory_is_compared_with_the_store_of_pytorch(self):
         entries = [(line("store.add", who, [[value, 1]]), 0, 1) for who, value in (("muster-shm", 10), ("torch-libuv", 400))]
