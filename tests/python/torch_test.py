@@ -76,7 +76,7 @@ hurried = {"get", "multi_get", "check", "wait"} & set(vars(store)), {"set", "add
 assert hurried == (({"get", "multi_get", "check", "wait"}, {"set", "add", "compare_set"}) if muster.torch._fast else (set(), set()))
 check(store)
 store.set("d", "1")
-assert Derived().get("d") == b"derived 1"
+assert Derived().get("d") == b"derived 1" and Derived().multi_get(["d"]) == [b"derived 1"]
 os.environ["MUSTER_JOB"] += "-other"  # of whose hosts this one knows nothing
 assert "set" not in vars(muster.torch.Store(store._task))
 check(muster.torch.Store(store._task))
@@ -96,8 +96,9 @@ def test_what_a_store_takes_by_either_way():
 
 
 LINGER = r"""
-import os, sys, threading, time
+import ctypes, datetime, os, sys, threading, time
 import muster.torch
+from muster import _lib
 
 def ended(call, *arguments):
     "It ends with an error, and not by itself."
@@ -137,6 +138,18 @@ try:
     raise AssertionError("the queue is empty")
 except muster.torch.StoreError as error:
     assert "timeout" in str(error)
+
+# an item that was counted and has not come, for its sender was killed between the two, is waited for as long as any
+count = ctypes.c_int64()
+tail = muster.torch.name_of(muster.torch.QUEUES, "half queue") + b"/tail"
+assert not _lib.lib.muster_kv_increment(store._handle, tail, len(tail), 1, ctypes.byref(count)) and count.value == 1
+store.set_timeout(datetime.timedelta(milliseconds=50))
+try:
+    store.queue_pop("half queue")
+    raise AssertionError("there is no item")
+except muster.torch.StoreError as error:
+    assert "timeout" in str(error)
+store.set_timeout(datetime.timedelta(seconds=50))
 
 # who pops sleeps for an item that another one pops as soon as it is pushed: it gets the next one that stays
 got, missed = [], 0
@@ -192,6 +205,52 @@ def test_waits_of_queues_and_threads_that_wait_when_the_job_is_left():
         said = common.python(LINGER, str(milliseconds / 1000), environment={"PYTHONPATH": COMPILED},
                              command=(MUSTER, "run", "-n", "1", "--job", job_name(), "--"))
         assert said == "sound\n", said
+
+
+ASKS = r"""
+import os, signal, subprocess, sys, threading, time
+import muster.torch
+
+def state(pid):
+    with open("/proc/%d/stat" % pid) as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+
+store = muster.torch.Store(timeout=50)
+if os.environ["RANK"] == "0":
+    store.set("agent", str(os.getppid()))
+    store.get("over")
+else:
+    agent, begun, seen = int(store.get("agent")), threading.Event(), []
+    def look():
+        begun.wait()
+        time.sleep(0.1)  # sleep: so that the other thread asks meanwhile
+        seen.append(state(agent))
+        os.kill(agent, signal.SIGCONT)
+    thread = threading.Thread(target=look)
+    thread.start()
+    rescue = subprocess.Popen([sys.executable, "-c", "import os, time; time.sleep(4); os.kill(%d, 18)" % agent])
+    os.kill(agent, signal.SIGSTOP)
+    while state(agent) != "T":
+        pass
+    begun.set()
+    assert not store.check(["missing"])
+    thread.join()
+    rescue.kill()
+    rescue.wait()
+    assert seen == ["T"], seen
+    store.set("over", "")
+    print("sound")
+"""
+
+
+def test_other_threads_run_while_another_host_is_asked():
+    rsh = os.path.join(os.environ["TMPDIR"], "rsh")
+    with open(rsh, "w") as file:
+        file.write('#!/bin/sh\nshift\neval "$*"\n')
+    os.chmod(rsh, 0o755)
+    said = common.python(ASKS, environment={"PYTHONPATH": COMPILED},
+                         command=(MUSTER, "run", "--hosts", "localhost:1,b:1", "--rsh", rsh, "--job", job_name(), "--"))
+    assert said == "sound\n", said
 
 
 def test_an_unmodified_program_meets_the_module_that_it_imports():

@@ -251,4 +251,67 @@ def test_the_job_is_left_and_the_program_ends_while_threads_make_calls():
             assert out.endswith("sound\n") or way == "exit" and "sound\n" in out, out  # then each may say that the job is left
 
 
+PACKAGE = """
+import os, threading, time
+from muster import _wait
+def of_the_package(text, **names):
+    "A function of this text in a file of the package."
+    exec(compile(text, os.path.join(_wait._HERE, "made.py"), "exec"), names)
+    return names["call"]
+"""
+
+
+def test_who_leaves_waits_for_calls_under_way_and_for_no_others():
+    out = common.python(PACKAGE + """
+ended, stop, begun = [], [], threading.Semaphore(0)
+long = of_the_package("def call(): begun.release(); sleep(2); ended.append(1)", begun=begun, sleep=time.sleep, ended=ended)
+short = of_the_package("def call(): begun.release(); sleep(0.01)", begun=begun, sleep=time.sleep)
+def again_and_again():
+    while not stop:
+        short()
+one = threading.Thread(target=long)
+one.start()
+begun.acquire()
+assert _wait.let_calls_end(0) and ended  # it lasts longer than most
+one.join()
+_wait.PATIENCE = 1.0
+one = threading.Thread(target=again_and_again)
+one.start()
+begun.acquire()
+assert _wait.let_calls_end(0)  # on another handle, as far as we can know: each of them ends
+_wait.PATIENCE = 0.05
+two = threading.Thread(target=long)
+two.start()
+for _ in range(5):
+    begun.acquire()
+assert not _wait.let_calls_end(0)
+stop.append(1)
+one.join()
+two.join()
+print("sound")
+""")
+    assert out == "sound\n", out
+
+
+def test_groups_go_after_the_calls_on_them():
+    out = common.run(1, PACKAGE + """
+import muster, muster.group
+order, begun, lib = [], threading.Semaphore(0), muster.group.lib
+task = muster.join()
+group = task.group("g")
+free = lib.muster_group_free
+lib.muster_group_free = lambda g: (order.append("freed"), free(g))
+call = of_the_package("def call(): g = group._g; begun.release(); sleep(0.2); order.append('called' if g else 'closed')",
+                      begun=begun, sleep=time.sleep, order=order, group=group)
+one = threading.Thread(target=call)
+one.start()
+begun.acquire()
+task.leave()
+one.join()
+assert order == ["called", "freed"], order
+print("sound")
+""")
+    assert out == "sound\n", out
+
+
 common.main(sys.modules[__name__])

@@ -6,7 +6,7 @@
  * Whatever else comes (a key to be slept for, an error, a long value, keywords, a handle that is closed) is given to
  * the Python method of the same name, which knows everything: so nothing is decided here. The library is the one that
  * muster._lib has opened: its addresses are given. The interpreter's lock is held, for these calls end within a
- * microsecond; but not while a key is awaited: linger().
+ * microsecond; but not while a key is awaited, or another host may be asked for it: look_unlocked().
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -32,7 +32,7 @@ struct calls {
     int (*increment)(void *, const char *, size_t, int64_t, int64_t *);
     int (*compare_and_set)(void *, const char *, size_t, uint64_t, const void *, size_t, uint64_t *);
     int (*kv_get)(void *, const char *, size_t, uint64_t, void *, size_t, size_t *,
-                  uint64_t *); /* NULL: see linger() */
+                  uint64_t *); /* NULL: the job has other hosts, as far as is known */
     uint64_t (*after_ns)(uint64_t);
 };
 
@@ -47,7 +47,9 @@ struct value {
     char bytes[VALUE_MAX_BYTES];
 };
 
-/* The calls that await a key without the interpreter's lock, which guards the list: who leaves the job waits for them.
+/*
+ * The calls that look for a key, or await one, without the interpreter's lock, which guards the list: who leaves the
+ * job waits for them.
  */
 struct lingerer {
     void *handle;
@@ -88,10 +90,34 @@ static int name_it(const struct calls *self, PyObject *key, struct name *name)
     return 1;
 }
 
+static int try_it(const struct calls *self, void *handle, const struct name *name, struct value *value)
+{
+    return self->try_get(handle, name->bytes, name->len, value->bytes, sizeof value->bytes, &value->len,
+                         &value->version);
+}
+
+/* Without the interpreter's lock: the key as it is; or, to linger, as it becomes before the library would sleep. */
+static int look_unlocked(const struct calls *self, const struct name *name, struct value *value, int lingers)
+{
+    struct lingerer me = {*self->handle, lingerers}, **at = &lingerers;
+    int status;
+
+    lingerers = &me;
+    Py_BEGIN_ALLOW_THREADS;
+    status = lingers ? self->kv_get(me.handle, name->bytes, name->len, self->after_ns(LINGER_NS), value->bytes,
+                                    sizeof value->bytes, &value->len, &value->version)
+                     : try_it(self, me.handle, name, value);
+    Py_END_ALLOW_THREADS;
+    while (*at != &me)
+        at = &(*at)->next;
+    *at = me.next;
+    return status == 0;
+}
+
+/* In a job of several hosts a miss asks another one. */
 static int look(const struct calls *self, const struct name *name, struct value *value)
 {
-    return self->try_get(*self->handle, name->bytes, name->len, value->bytes, sizeof value->bytes, &value->len,
-                         &value->version) == 0;
+    return self->kv_get ? try_it(self, *self->handle, name, value) == 0 : look_unlocked(self, name, value, 0);
 }
 
 /*
@@ -101,20 +127,7 @@ static int look(const struct calls *self, const struct name *name, struct value 
  */
 static int linger(const struct calls *self, const struct name *name, struct value *value)
 {
-    struct lingerer me = {*self->handle, lingerers}, **at = &lingerers;
-    int status;
-
-    if (!self->kv_get)
-        return 0;
-    lingerers = &me;
-    Py_BEGIN_ALLOW_THREADS;
-    status = self->kv_get(me.handle, name->bytes, name->len, self->after_ns(LINGER_NS), value->bytes,
-                          sizeof value->bytes, &value->len, &value->version);
-    Py_END_ALLOW_THREADS;
-    while (*at != &me)
-        at = &(*at)->next;
-    *at = me.next;
-    return status == 0;
+    return self->kv_get && look_unlocked(self, name, value, 1);
 }
 
 /* The bytes of a str or bytes; NULL: it is something else, or long. */
@@ -144,7 +157,7 @@ static PyObject *calls_get(struct calls *self, PyObject *const *args, Py_ssize_t
     return go_slow(self, GET, args, count, names);
 }
 
-/* Is each key of a list there? 0 also when that is not for us to say. The list may change while one is awaited. */
+/* Is each key of a list there? 0 also when that is not for us to say. The list may change meanwhile. */
 static int all_there(const struct calls *self, PyObject *keys, int waits)
 {
     struct name name;
@@ -169,7 +182,7 @@ static PyObject *calls_multi_get(struct calls *self, PyObject *const *args, Py_s
     if (!keys)
         return go_slow(self, MULTI_GET, args, count, names);
     found = PyList_New(len);
-    for (i = 0; found && i < len && i < PyList_GET_SIZE(keys); i++) { /* a collector's run may change it */
+    for (i = 0; found && i < len && i < PyList_GET_SIZE(keys); i++) { /* others may change it */
         PyObject *bytes = NULL;
 
         if (name_it(self, PyList_GET_ITEM(keys, i), &name) && look(self, &name, &value))
@@ -331,7 +344,7 @@ static PyType_Spec spec = {.name = "muster._fast.Calls",
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
                            .slots = slots};
 
-/* lingers(handle): is a thread of this process in linger() with it? */
+/* lingers(handle): is a thread of this process in look_unlocked() with it? */
 static PyObject *lingers(PyObject *module, PyObject *number)
 {
     void *handle = PyLong_AsVoidPtr(number);

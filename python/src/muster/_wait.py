@@ -136,7 +136,6 @@ _users = _Users()
 interrupted: Set[int] = set()  # handles whose owner wants all their waits ended
 bystanders: List[Callable[[int], bool]] = []  # others that know of calls on a handle, short ones: are there any?
 PATIENCE = 10.0
-SHORT_PATIENCE = 1.0
 _HERE = os.path.dirname(__file__)
 
 
@@ -158,29 +157,44 @@ def joined(handle: int) -> None:
     _users.count[handle] = 0
 
 
-def _are_others_in_calls() -> bool:
-    """Is another thread in a call that does not wait, or on its way into one? Its innermost frame is of this package then.
-    Those that wait are counted, and the listener makes none."""
+def _calls_of_others() -> List[Tuple[int, FrameType]]:
+    """Calls of other threads that do not wait, or are on their way into it: the thread, and the outermost of its frames that
+    are of this package down to the innermost. Those that wait are counted, and the listener makes none."""
+    found = []
     for ident, innermost in sys._current_frames().items():
-        frame: Optional[FrameType] = innermost
-        if ident == threading.get_ident():
-            continue
+        frame: Optional[FrameType] = innermost if ident != threading.get_ident() else None
+        call: Optional[FrameType] = None
         while frame is not None and os.path.dirname(frame.f_code.co_filename) == _HERE:
-            if frame.f_code in _COUNTED:
+            if frame.f_code in COUNTED:
+                call = None
                 break
-            frame = frame.f_back
-        else:
-            if frame is not innermost:
-                return True
-    return False
+            call, frame = frame, frame.f_back
+        if call is not None:
+            found.append((ident, call))
+    return found
 
 
-def let_calls_end() -> None:
-    """Of other threads, daemons at the program's end, say: the handle goes after it. They are short, and no new ones begin
-    on a handle that is hidden from them."""
-    end = time.monotonic() + SHORT_PATIENCE
-    while _are_others_in_calls() and time.monotonic() < end:
+def _is_under_way(call: FrameType, innermost: Optional[FrameType]) -> bool:
+    while innermost is not None and innermost is not call:
+        innermost = innermost.f_back
+    return innermost is call
+
+
+def let_calls_end(handle: int) -> bool:
+    """Of other threads, daemons at the program's end, say: the handle goes after it. Only those that are under way now: it is
+    hidden from those that come, which are on another or fail. False: some do not end. One that asks another host may take
+    long, and is ended."""
+    begin, told = time.monotonic(), False
+    calls = _calls_of_others()
+    while calls and time.monotonic() < begin + PATIENCE:
         time.sleep(0.0005)
+        if not told and time.monotonic() > begin + 1:
+            told = True
+            lib.muster_interrupt(handle)
+        frames = sys._current_frames()
+        calls = [(ident, call) for ident, call in calls if _is_under_way(call, frames.get(ident))]
+        del frames  # this one is among them
+    return not calls
 
 
 def leaving(handle: int) -> bool:
@@ -288,7 +302,7 @@ def _turn(task: Any, step: Callable[[int], Any], deadline: int, length: float) -
         _users.end(handle)
 
 
-_COUNTED = {one.__code__ for one in (wait, _wait_in_main, wait_in_group, _turn, _Main.listen, let_calls_end)}
+COUNTED = {one.__code__ for one in (wait, _wait_in_main, wait_in_group, _turn, _Main.listen, let_calls_end)}
 
 
 class NotYet:
@@ -317,4 +331,3 @@ def sliced(status: int) -> bool:
     """Did this slice end without an answer: by its own deadline, or by an interrupt that another thread was meant by?"""
     sentence = last_sentence()
     return is_impatience(status, sentence) or is_interruption(status, sentence)
-

@@ -50,15 +50,15 @@ class Group:
     def barrier(self, timeout: Optional[float] = None) -> None:
         """Wait for all. `Unavailable` names who is lost, `DeadlineExceeded` who had not arrived; either is the end of
         the group, and so is a Ctrl-C."""
-        deadline, g = deadline_of(timeout), self._g
-        status = _wait.wait_in_group(self._task._m, lambda: int(lib.muster_group_barrier(g, deadline)))
+        deadline = deadline_of(timeout)
+        status = _wait.wait_in_group(self._task._m, lambda: int(lib.muster_group_barrier(self._g, deadline)))
         if status:
             check(status)
 
     def _allgather(self, address: int, length: int, timeout: Optional[float], all_: int) -> None:
-        deadline, g = deadline_of(timeout), self._g
+        deadline = deadline_of(timeout)
         check(_wait.wait_in_group(self._task._m,
-                                  lambda: int(lib.muster_group_allgather(g, address, length, all_, deadline))))
+                                  lambda: int(lib.muster_group_allgather(self._g, address, length, all_, deadline))))
 
     def allgather(self, value: Any, timeout: Optional[float] = None) -> Any:
         """Each gives a value, all get all of them by rank.
@@ -109,11 +109,11 @@ class Group:
         return value
 
     def _broadcast(self, root: int, address: int, length: int, timeout: Optional[float]) -> None:
-        deadline, g = deadline_of(timeout), self._g
+        deadline = deadline_of(timeout)
         if not 0 <= root < self.size:
             raise ValueError("there is no rank %d in group %s of %d" % (root, self.name, self.size))
         check(_wait.wait_in_group(self._task._m,
-                                  lambda: int(lib.muster_group_broadcast(g, root, address, length, deadline))))
+                                  lambda: int(lib.muster_group_broadcast(self._g, root, address, length, deadline))))
 
     def _broadcast_bytes(self, value: Any, root: int, timeout: Optional[float]) -> bytes:
         given, room = b"", self.data_bytes - _HEAD.size
@@ -151,9 +151,9 @@ class Group:
         return cell.value  # type: ignore[no-any-return]
 
     def _reduce(self, address: int, count: int, kind: int, op: str, timeout: Optional[float]) -> None:
-        deadline, g = deadline_of(timeout), self._g
+        deadline = deadline_of(timeout)
         check(_wait.wait_in_group(
-            self._task._m, lambda: int(lib.muster_group_allreduce(g, address, count, kind, _OPS[op], deadline))))
+            self._task._m, lambda: int(lib.muster_group_allreduce(self._g, address, count, kind, _OPS[op], deadline))))
 
     def missing(self) -> Tuple[int, ...]:
         """Who has not arrived at the instance that this member waits in, or would. From any thread."""
@@ -163,10 +163,15 @@ class Group:
 
     def close(self) -> None:
         """Take part no more; the others' next wait fails. No other thread may be in a call on the group."""
-        g, self._g = self._g, None
-        self._task._groups.discard(self)
+        g = self._hide()
         if g:
             lib.muster_group_free(g)
+
+    def _hide(self) -> Optional[int]:
+        """No call begins on it any more. What is to be freed."""
+        g, self._g = self._g, None
+        self._task._groups.discard(self)
+        return g
 
     def __enter__(self) -> "Group":
         return self

@@ -100,11 +100,12 @@ class Task:
         if m is None:
             return
         _tasks.discard(self)
-        if not _wait.leaving(m):
+        groups = [group._hide() for group in list(self._groups)]
+        if not _wait.leaving(m) or not _wait.let_calls_end(m):
             raise FailedPrecondition("threads of this process are still in calls of job %s: it cannot be left" % self.job)
-        for group in list(self._groups):
-            group.close()
-        _wait.let_calls_end()
+        groups += [group._hide() for group in list(self._groups)]  # that were about to be made
+        for g in filter(None, groups):
+            lib.muster_group_free(g)
         status = lib.muster_leave(m)
         if self._pid == os.getpid():  # a forked child's copy is only freed
             check(status)
@@ -303,4 +304,7 @@ def join(job: Optional[str] = None, task: Optional[int] = None, num_tasks: Optio
     check(lib.muster_join(ctypes.byref(options), ctypes.byref(handle)))
     assert handle.value
     return Task(handle.value)
+
+
+_wait.COUNTED.add(join.__code__)  # it has no handle yet that could go
 

@@ -23,7 +23,7 @@ import re
 import runpy
 import sys
 import urllib.parse
-from typing import Any, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import torch
 import torch.distributed as dist
@@ -46,7 +46,7 @@ DIRECTORY = b"tcpstore"
 QUEUES = b"tcpstore-queue"
 BARRIERS = b"tcpstore-barrier"
 PART_MAX = 3990
-QUEUE_FIRST_NS, QUEUE_LAST_NS = 1000000, 100000000  # between two looks whether what is waited for is a queue
+QUEUE_FIRST_NS, QUEUE_LAST_NS = 1000000, 100000000  # between two looks whether something is in a queue, or was popped
 _NUMBER = re.compile(rb"[ \t\n\v\f\r]*([+-]?\d+)")  # as C's strtoll() reads
 _Base: Any = getattr(dist, "DistStoreError", RuntimeError)
 _Empty: Any = getattr(dist, "QueueEmptyError", _Base)  # older ones have none
@@ -224,7 +224,8 @@ class Store(dist.Store):  # type: ignore[misc]
     # several
 
     def multi_get(self, keys: Sequence[Bytes]) -> List[bytes]:
-        found = [self._look(_named(key)) for key in keys]
+        whole = type(self).get is Store.get  # what is derived may have one of its own
+        found = [self._look(_named(key)) if whole else None for key in keys]
         if None in found:
             self.wait([key for key, one in zip(keys, found) if one is None])
         return [self.get(key) if one is None else one[0] for key, one in zip(keys, found)]
@@ -271,20 +272,22 @@ class Store(dist.Store):  # type: ignore[misc]
         missing = [(key, _named(key)) for key in keys if not self._is_there(_named(key)) and not self.queue_len(key)]
         if missing:
             timeout = self.timeout if timeout is None else timeout
-            self._wait_until(_lib.deadline_of(max(_seconds(timeout), 1e-9)), timeout, missing, may_be_queues=True)
+            self._wait_until(_lib.deadline_of(max(_seconds(timeout), 1e-9)), timeout, missing, lambda key: self.queue_len(key) > 0)
 
     def _wait_for(self, names: Sequence[Tuple[Bytes, bytes]], timeout: Any) -> None:
         self._wait_until(_lib.deadline_of(max(_seconds(timeout), 1e-9)), timeout, names)
 
-    def _wait_until(self, deadline: int, timeout: Any, names: Sequence[Tuple[Bytes, bytes]], may_be_queues: bool = False) -> None:
-        """Until each of the names is there; the keys before them are what people call them."""
+    def _wait_until(self, deadline: int, timeout: Any, names: Sequence[Tuple[Bytes, bytes]],
+                    is_over: Optional[Callable[[Bytes], bool]] = None) -> None:
+        """Until each of the names is there, or the wait for it is over, which is looked for in between; the keys before them
+        are what people call them."""
         for key, name in names:
             slice_ns, status = QUEUE_FIRST_NS, _lib.DEADLINE_EXCEEDED
             while status == _lib.DEADLINE_EXCEEDED:
-                until = min(deadline, int(_lib.lib.muster_after_ns(slice_ns))) if may_be_queues else deadline
+                until = min(deadline, int(_lib.lib.muster_after_ns(slice_ns))) if is_over else deadline
                 status = _wait.wait(self._handle, until, lambda until: int(_lib.lib.muster_kv_get(
                     self._handle, name, len(name), until, None, 0, None, None)))
-                if may_be_queues and status == _lib.DEADLINE_EXCEEDED and self.queue_len(key):
+                if is_over and status == _lib.DEADLINE_EXCEEDED and is_over(key):
                     status = _lib.OK
                 if until == deadline:
                     break
@@ -343,7 +346,8 @@ class Store(dist.Store):  # type: ignore[misc]
             if found is None and self._count(key, b"/head")[0] == head:  # else somebody has popped it just now
                 if not block:
                     raise _Empty("queue %s is empty" % _shown(key))
-                self._wait_until(end, self.timeout, [(key, item)], may_be_queues=True)  # another may pop just that item
+                # another may pop just that item
+                self._wait_until(end, self.timeout, [(key, item)], lambda _: self._count(key, b"/head")[0] != head)
             elif found is not None and self._swap(queue + b"/head", version, b"%d" % (head + 1)):
                 errors.check(_lib.lib.muster_kv_delete(self._handle, item, len(item), None))
                 return found[0]
