@@ -163,6 +163,8 @@ def main():
     told = names if options.merge or options.resume or options.show else [group.name for group in groups]
     results = kept.results(told)
     results.settle()
+    if options.show:
+        configuration = kept_module.as_measured(configuration, results.groups)
     lines = contract.judged(results)
     show_all(results, lines, options.quick)
     print("\nwritten: %s" % ", ".join(save(options, results, configuration, lines, names)))

@@ -58,6 +58,13 @@ def same_place(group, configuration):
             and group["parameters"] == configuration["parameters"] and group["machine"] == machine_words(configuration))
 
 
+def as_measured(configuration, groups):
+    """The configuration with the commits and the last time at which the groups were measured, not those of now."""
+    of_then = {"commit": ", ".join(sorted({group["commit"] for group in groups.values()})),
+               "date": max((group["date"] for group in groups.values()), default=""), "load": "beside each group"}
+    return [(name, of_then.get(name, words) if groups else words) for name, words in configuration]
+
+
 def machine_words(configuration):
     return "%s, %s" % (configuration["processor"], configuration["kernel"])
 

@@ -33,7 +33,7 @@ class Panel:
     def __init__(self, number, found, values):
         self.left = LEFT + number % COLUMNS * ((WIDTH - 2 * LEFT) / COLUMNS) + 8
         self.top = TOP + number // COLUMNS * PANEL + 30
-        self.width, self.height = (WIDTH - 2 * LEFT) / COLUMNS - 110, PANEL - 74
+        self.width, self.height = (WIDTH - 2 * LEFT) / COLUMNS - 134, PANEL - 74
         self.first, self.last = math.log(found[0]), math.log(found[-1])
         self.low = math.floor(math.log10(max(min(values), 1e-6)))
         self.high = max(math.ceil(math.log10(max(max(values), 1e-6))), self.low + 1)
@@ -64,7 +64,8 @@ def draw(number, title, lines, unit, dashed):
         points = sorted(values.items())
         first = points[0]
         if dashed:
-            parts.append(line([(panel.x(s), panel.y(first[1] * s / first[0])) for s, _ in points], FAINT, 1, "3 4"))
+            last = min(points[-1][0], first[0] * 10.0 ** panel.high / first[1]) if first[1] > 0 else first[0]
+            parts.append(line([(panel.x(s), panel.y(first[1] * s / first[0])) for s in (first[0], last)], FAINT, 1, "3 4"))
         parts.append(line([(panel.x(s), panel.y(v)) for s, v in points], color, 2))
         parts += [dot(panel.x(s), panel.y(v), color) for s, v in points]
         y = beside(panel.y(points[-1][1]) + 4, taken)
