@@ -87,6 +87,10 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 
 void mu_launch_remove_folder(const char *path)
 {
+    const char *last = strrchr(path, '/');
+
+    if (!last || strncmp(last, MU_LAUNCH_MPI_FOLDER, strlen(MU_LAUNCH_MPI_FOLDER)) != 0)
+        return; /* not of a launcher's making */
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
@@ -230,8 +234,16 @@ pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
 
 void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path)
 {
-    if (guard)
-        snprintf(guard->table->folder, sizeof guard->table->folder, "%s", path ? path : "");
+    char whole[sizeof guard->table->folder];
+
+    if (!guard)
+        return;
+    snprintf(whole, sizeof whole, "%s", path ? path : "");
+    guard->table->folder[0] = 0;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: half a name is none, where we are killed in it */
+    memcpy(guard->table->folder + 1, whole + 1, sizeof whole - 1);
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: likewise */
+    guard->table->folder[0] = whole[0];
 }
 
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)

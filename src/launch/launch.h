@@ -194,9 +194,9 @@ void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t
 void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_role *part);
 /* This folder, with all that lies in it, goes when the launcher is killed; NULL: none does. */
 void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path);
-/* Remove a folder, and all that lies in it; what cannot be removed stays. */
+/* Remove a folder for MPI's programs, and all that lies in it; what cannot be removed stays, and any other folder. */
 void mu_launch_remove_folder(const char *path);
-/* What the name of a folder for MPI's programs begins with: a job within the job must not take it for its user's. */
+/* What the name of such a folder begins with: a job within the job must not take it for its user's. */
 #define MU_LAUNCH_MPI_FOLDER "/mpi-muster-"
 /* Its pid (0: none is running): the one child of the launcher that is not of the job. */
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);

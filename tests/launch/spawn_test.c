@@ -4,6 +4,7 @@
 #include "cm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -458,6 +459,46 @@ static void where_only_vfork_is_allowed_processes_start_alone(void **state)
     assert_int_equal(test_in_child(may_only_vfork, NULL), 0);
 }
 
+static void make(const char *folder, const char *name, const char *target)
+{
+    char path[200];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (target) {
+        assert_int_equal(symlink(target, path), 0);
+        return;
+    }
+    fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* The guard reads its name where a killed process may have left half of it; and tasks write what they like into it. */
+static void a_folder_is_removed_that_is_mpis_and_nothing_beside_it(void **state)
+{
+    char outer[] = "/tmp/muster-test-XXXXXX", inner[80], file[80];
+
+    (void)state;
+    assert_non_null(mkdtemp(outer));
+    snprintf(file, sizeof file, "%s/file", outer);
+    snprintf(inner, sizeof inner, "%s" MU_LAUNCH_MPI_FOLDER "1", outer);
+    make(outer, "file", NULL);
+    assert_int_equal(mkdir(inner, 0700), 0);
+    make(inner, "file", NULL);
+    make(inner, "link", outer);
+    make(inner, "nowhere", "/nowhere");
+    mu_launch_remove_folder("");
+    mu_launch_remove_folder(outer);
+    assert_int_equal(access(file, F_OK), 0);
+    assert_int_equal(access(inner, F_OK), 0);
+    mu_launch_remove_folder(inner);
+    assert_int_equal(access(inner, F_OK), -1);
+    assert_int_equal(access(file, F_OK), 0);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(outer), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +515,7 @@ int main(void)
         cmocka_unit_test(who_is_stopped_on_its_way_to_exec_does_not_stop_us),
         cmocka_unit_test(who_is_killed_on_its_way_to_exec_is_reaped_as_such),
         cmocka_unit_test(where_only_vfork_is_allowed_processes_start_alone),
+        cmocka_unit_test(a_folder_is_removed_that_is_mpis_and_nothing_beside_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
