@@ -1,5 +1,5 @@
 /*
- * compat/tcpstore_await.c: waiting for something in a queue.
+ * compat/tcpstore_await.c: waiting for something in a queue, and looks at what may have been missed.
  *
  * Whoever waits for a queue to which nobody has pushed yet waits for its tail, which stays once it is there. Then there
  * is a next item, and that is waited for. Whoever comes when there is one is told of it. Of an item for which several
@@ -7,7 +7,8 @@
  *
  * An item that is popped as soon as it is pushed may never be seen, and one of which a client was told, who did not pop
  * it, is waited for by nobody. So those who sleep look at the queue's head now and again: from one that has passed them
- * they go on, and back to one that has stood still for so long, of which one more is told.
+ * they go on, and back to one that has stood still for so long, of which one more is told. So do those who wait at a
+ * barrier, at how often it has been passed.
  */
 #include "compat/tcpstore_private.h"
 
@@ -216,6 +217,23 @@ void mu_ts_await(struct mu_ts_item *item)
 
 /* ---- looks ------------------------------------------------------------------------------------------------------- */
 
+void mu_ts_await_pass(struct mu_ts_item *item, uint64_t passes)
+{
+    item->is_pass = true;
+    item->head = passes;
+    enlist(item);
+}
+
+/* What says how far it has come. */
+static struct mu_ts_name *count_of(struct mu_ts_item *item)
+{
+    struct mu_ts_name *name = &item->wait->conn->store->key;
+
+    mu_ts_name(name, item->is_pass ? MU_TS_BARRIERS : MU_TS_QUEUES, item->wait->request + item->key.at, item->key.len);
+    mu_ts_name_under(name, item->is_pass ? "passes" : "head");
+    return name;
+}
+
 /* From where it waits to the item behind that head. */
 static void go_to(struct mu_ts_item *item, uint64_t head)
 {
@@ -235,7 +253,10 @@ static void head_seen(struct mu_ask *ask)
 
     s->looked_at = NULL;
     s->is_looking = false;
-    if (item && (!ask->status || ask->status == MUSTER_NOT_FOUND)) {
+    if (item && item->is_pass) {
+        if (head > item->head)
+            mu_ts_came(item);
+    } else if (item && (!ask->status || ask->status == MUSTER_NOT_FOUND)) {
         item->was_seen = true;
         item->seen = head;
         if (head > item->head || (head < item->head && stands))
@@ -252,14 +273,14 @@ static void look_on(struct mu_ts_sleepers *s)
     s->is_in_looks = true;
     while (s->left > 0 && s->first && !s->is_looking) {
         struct mu_ts_item *item = s->first;
-        struct mu_ts_name *name = queue_of(item);
+        struct mu_ts_name *name;
 
         s->left--;
         delist(item);
         enlist(item); /* behind all others */
         s->looked_at = item;
         s->is_looking = true;
-        mu_ts_name_under(name, "head");
+        name = count_of(item);
         mu_ts_prepare(&s->look, head_seen);
         mu_desk_try_get(item->wait->conn->store->options.desk, &s->look, name->text, name->len);
     }

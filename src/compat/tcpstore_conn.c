@@ -21,6 +21,9 @@
 #define ALL_MAX  (2ull << 30) /* and of all of them */
 #define GROWTH   4            /* times what has come of a request is held for it, at most */
 
+#define ASKS_MAX  (2 * MU_TS_KEYS_MAX + 64) /* of a connection, that wait at the desk: the longest WAIT's, */
+#define BYTES_MAX (256u << 20)              /* and bytes of theirs: half of what all may have */
+
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_room);
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room);
 
@@ -76,14 +79,21 @@ struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struc
     if (!conn)
         return NULL;
     conn->store = store;
+    mu_link_print(peer, conn->name, sizeof conn->name);
+    conn->line = mu_desk_line(store->options.desk, 0, conn->name);
+    if (!conn->line) {
+        free(conn);
+        return NULL;
+    }
+    mu_desk_line_may(conn->line, ASKS_MAX, BYTES_MAX);
     uv_tcp_init(store->options.loop, &conn->tcp);
     store->open++;
     if (uv_tcp_open(&conn->tcp, fd)) {
         uv_close((uv_handle_t *)&conn->tcp, on_closed);
+        mu_desk_hang_up(conn->line, "it cannot be read");
         return NULL;
     }
     conn->fd = fd;
-    mu_link_print(peer, conn->name, sizeof conn->name);
     uv_unref((uv_handle_t *)&conn->tcp);
     store->stats.connections++;
     store->stats.accepted++;
@@ -149,6 +159,7 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->store->stats.connections--;
     mu_desk_drop(conn->store->options.desk, &conn->ask);
     mu_ts_drop_waits(conn);
+    mu_desk_hang_up(conn->line, "it is closed");
     free(conn->kept);
     conn->kept = NULL;
     drop_out(conn);
@@ -157,15 +168,33 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->fd = -1;
 }
 
+/* Of a request of this kind nothing is left but its answer. */
+static bool only_reads(enum mu_ts_op op)
+{
+    switch (op) {
+    case MU_TS_GET:
+    case MU_TS_MULTI_GET:
+    case MU_TS_CHECK:
+    case MU_TS_WAIT:
+    case MU_TS_NUM_KEYS:
+    case MU_TS_LIST_KEYS:
+    case MU_TS_PING:
+    case MU_TS_QUEUE_LEN: return true;
+    default: return false;
+    }
+}
+
 void mu_ts_lost(struct mu_ts_conn *conn)
 {
-    if (!conn->step) {
+    if (!conn->step || only_reads(conn->scan.op)) {
         mu_ts_close(conn);
         return;
     }
     conn->is_ended = conn->is_lost = true;
+    conn->is_full = false; /* it may have stood still for its answers */
     drop_out(conn);
     read_or_not(conn, false);
+    mu_ts_turn(conn);
 }
 
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...)

@@ -11,7 +11,7 @@
  *   tcpstore_change.c   those that depend on the value that is there
  *   tcpstore_queue.c    queues
  *   tcpstore_wait.c     waiting: for keys, and at barriers
- *   tcpstore_await.c    waiting for the next item of a queue
+ *   tcpstore_await.c    waiting for the next item of a queue; looks at what may have been missed
  *
  * A request is carried out in steps. Each makes one call at the desk, whose answer says which step is the next; whether
  * it comes at once or later makes no difference, and a long pipeline does not deepen the stack.
@@ -47,6 +47,7 @@ struct mu_ts_item {
     struct mu_ts_field key; /* in the wait's copy of the request */
     bool has_come;
     /* of the queue (tcpstore_await.c) */
+    bool is_pass;        /* it is none: a barrier's pass is waited for, the next after `head` */
     uint64_t tail, head; /* the head's next item is waited for */
     uint64_t seen;       /* the head, when it was last looked at */
     bool is_prompt;      /* there was something when the wait came */
@@ -64,7 +65,7 @@ struct mu_ts_wait {
     struct mu_ts_item items[];
 };
 
-/* Who waits for items of queues. */
+/* Who waits for items of queues, or at barriers. */
 struct mu_ts_sleepers {
     struct mu_ts_item *first, *last;
     struct mu_ts_item *looked_at; /* by `look`, which is at the desk */
@@ -116,6 +117,7 @@ struct mu_ts_conn {
 
     struct mu_ts_wait *waits;
     uint32_t num_waits;
+    struct mu_line *line; /* at the desk */
 
     /* out */
     uint8_t *out, few[16];
@@ -161,7 +163,8 @@ void mu_ts_dirty(struct mu_ts_conn *conn);      /* it has something to say: soon
 /* Takes the descriptor. NULL: no memory. */
 struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer);
 void mu_ts_close(struct mu_ts_conn *conn);
-/* Its socket has failed. The request that is under way is carried out first: others may count on its other half. */
+/* Its socket has failed. A request that is under way and changes something is carried out first: others may count on
+ * its other half. */
 void mu_ts_lost(struct mu_ts_conn *conn);
 /* It is said why. */
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -240,7 +243,8 @@ void mu_ts_prepare(struct mu_ask *ask, void (*answered)(struct mu_ask *ask));
 /* ---- tcpstore_await.c ---- */
 void mu_ts_await(struct mu_ts_item *item); /* something in the queue of that name */
 void mu_ts_await_end(struct mu_ts_item *item);
-void mu_ts_looks_begin(struct mu_tcpstore *store); /* their timer is one of the store's handles */
+void mu_ts_await_pass(struct mu_ts_item *item, uint64_t passes); /* looks whether there are more than these */
+void mu_ts_looks_begin(struct mu_tcpstore *store);               /* their timer is one of the store's handles */
 void mu_ts_looks_end(struct mu_tcpstore *store);
 
 #endif

@@ -193,7 +193,7 @@ struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
 
     ask->answered = answered;
     ask->write = NULL;
-    ask->line = NULL;
+    ask->line = conn->line;
     ask->value = NULL;
     ask->len = 0;
     ask->entries = NULL;

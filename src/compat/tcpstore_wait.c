@@ -9,7 +9,8 @@
  * At a barrier the key counts who has come, and .../passes how often it has been passed. Who comes reads the passes,
  * then counts the key up; who finds that all have come counts the passes up and leaves a sign under that number, for
  * which the others wait: it is the next after the passes that they had read, and so never one of an earlier time. A
- * sign goes two passes later: then all who waited for it have come again.
+ * sign goes two passes later. Who comes without setting the key back passes at once, so some may not have seen it by
+ * then: they look at the passes, too (tcpstore_await.c).
  */
 #include "compat/tcpstore_private.h"
 
@@ -142,6 +143,7 @@ static struct mu_ts_item *new_item(struct mu_ts_wait *w, struct mu_ts_field key)
     w->missing++;
     item->wait = w;
     item->key = key;
+    item->plain.line = item->queue.line = w->conn->line;
     mu_ts_prepare(&item->plain, key_answered);
     return item;
 }
@@ -208,11 +210,16 @@ static void wait_for_others(struct mu_ts_conn *conn)
     if (!w)
         return;
     item = new_item(w, conn->f[0]);
-    w->is_whole = true;
     name = sign_of(conn, conn->passes + 1);
     mu_desk_get(conn->store->options.desk, &item->plain, name->text, name->len);
-    if (!conn->is_closed)
-        mu_ts_finish(conn);
+    if (conn->is_closed)
+        return;
+    w->is_whole = true;
+    if (item->has_come)
+        wake_if_all_have_come(w);
+    else
+        mu_ts_await_pass(item, conn->passes);
+    mu_ts_finish(conn);
 }
 
 static void has_let_pass(struct mu_ts_conn *conn)
@@ -278,9 +285,16 @@ static void has_read_passes(struct mu_ts_conn *conn)
         mu_ts_then(conn, come);
 }
 
+/* In a job of several hosts what lies here may be of an earlier time, and so would the sign be that is waited for:
+ * adding nothing asks the leader. */
 void mu_ts_barrier(struct mu_ts_conn *conn)
 {
+    struct mu_desk *desk = conn->store->options.desk;
+    struct mu_ask *ask = mu_ts_ask(conn, has_read_passes);
     const struct mu_ts_name *name = passes_of(conn);
 
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_passes), name->text, name->len);
+    if (mu_desk_options(desk)->lanes)
+        mu_desk_increment(desk, ask, name->text, name->len, 0);
+    else
+        mu_desk_try_get(desk, ask, name->text, name->len);
 }

@@ -104,6 +104,8 @@ void mu_desk_free(struct mu_desk *desk);
 /* A client's connection. pid: of its peer, 0 when that is not known; name: for people. NULL: no memory. */
 struct mu_line;
 struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *name);
+/* So many of its asks may wait, of so many bytes: for who asks more in one request than the lines of gRPC may. */
+void mu_desk_line_may(struct mu_line *line, uint32_t asks, size_t bytes);
 /*
  * It is gone; its asks have been dropped, or are now. Tasks that spoke through it are lost: at once, when they polled
  * for errors here, else when they do not come back on another line (lost_ns). why: "closed by its peer".

@@ -26,6 +26,9 @@
 #define LOOK_NS  1000000000u /* between two looks at the process of a task that has no line */
 #define WORDS_NS 200000000u  /* the launcher has said by then how a process ended, even a large one */
 
+#define ASKS  32768u      /* of a line that may wait, */
+#define BYTES (32u << 20) /* and bytes of theirs */
+
 /* What a line hears of its peer's end; outlives it by a turn of the loop. */
 struct mu_ear {
     uv_poll_t poll;
@@ -69,6 +72,12 @@ static void stop_listening(struct mu_line *line)
     line->ear = NULL;
 }
 
+void mu_desk_line_may(struct mu_line *line, uint32_t asks, size_t bytes)
+{
+    line->most = asks;
+    line->most_bytes = bytes;
+}
+
 struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *name)
 {
     struct mu_line *line = calloc(1, sizeof *line);
@@ -79,6 +88,7 @@ struct mu_line *mu_desk_line(struct mu_desk *desk, uint32_t pid, const char *nam
     }
     line->desk = desk;
     line->pid = pid;
+    mu_desk_line_may(line, ASKS, BYTES);
     snprintf(line->name, sizeof line->name, "%s", name);
     line->next = desk->lines;
     if (line->next)
@@ -94,6 +104,7 @@ void mu_line_speaks(struct mu_desk *desk, struct mu_line *line, int32_t task, ui
 
     if (!line)
         return;
+    line->speaks = true;
     t->line = line;
     t->spoke = incarnation;
     t->lost_at = 0;
@@ -219,7 +230,7 @@ void mu_desk_hang_up(struct mu_line *line, const char *why)
     else /* the server's own reason: a sentence, or the system's word */
         snprintf(text, sizeof text, "its connection (%s) has ended without a shutdown: %s", line->name, why);
     entered = !desk->stopped && !mu_enter(desk->m, &ctx);
-    for (uint32_t i = 0; i < desk->num_tasks; i++) {
+    for (uint32_t i = 0; line->speaks && i < desk->num_tasks; i++) {
         struct mu_desk_task *t = &desk->tasks[i];
 
         if (t->line == line && entered)

@@ -11,10 +11,8 @@
 
 #include "rpc/desk_private.h"
 
-#define ASKS_OF_LINE  32768u       /* asks of a line that may wait, */
-#define BYTES_OF_LINE (32u << 20)  /* and bytes of theirs */
-#define ASKS_OF_ALL   1000000u     /* the same of all lines */
-#define BYTES_OF_ALL  (512u << 20) /* likewise */
+#define ASKS_OF_ALL  1000000u     /* of all lines, that may wait, */
+#define BYTES_OF_ALL (512u << 20) /* and bytes of theirs */
 
 /* ---- lists ---- */
 
@@ -70,24 +68,31 @@ static void join_line(struct mu_parked *p, struct mu_line *line)
 
 /* ---- coming ---- */
 
-static const char *too_much(const struct mu_desk *desk, const struct mu_ask *ask, size_t bytes)
+static bool is_too_much(const struct mu_desk *desk, const struct mu_ask *ask, size_t bytes)
 {
     const struct mu_line *line = ask->line;
 
-    if (line && (line->count >= ASKS_OF_LINE || line->bytes + bytes > BYTES_OF_LINE))
-        return "too many calls of this connection wait: 32768 of them, or 32 MiB, are the most";
-    if (desk->num_parked >= ASKS_OF_ALL || desk->parked_bytes + bytes > BYTES_OF_ALL)
-        return "too many calls of this job wait: 1000000 of them, or 512 MiB, are the most";
-    return NULL;
+    if (line && (line->count >= line->most || line->bytes + bytes > line->most_bytes))
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                "too many calls of this connection wait: %u of them, or %zu MiB, are the most", line->most,
+                line->most_bytes >> 20);
+    else if (desk->num_parked >= ASKS_OF_ALL || desk->parked_bytes + bytes > BYTES_OF_ALL)
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                "too many calls of this job wait: 1000000 of them, or 512 MiB, are the most");
+    else
+        return false;
+    return true;
 }
 
 struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct mu_parked_list *list, size_t bytes)
 {
-    const char *why = too_much(desk, ask, bytes + sizeof(struct mu_parked));
-    struct mu_parked *p = why ? NULL : calloc(1, sizeof *p);
+    struct mu_parked *p;
 
+    if (is_too_much(desk, ask, bytes + sizeof *p))
+        return NULL;
+    p = calloc(1, sizeof *p);
     if (!p) {
-        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s", why ? why : "no memory for a call that waits");
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call that waits");
         return NULL;
     }
     p->ask = ask;

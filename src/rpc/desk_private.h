@@ -135,6 +135,9 @@ struct mu_line {
     struct mu_parked *parked; /* its asks that wait */
     uint32_t count, far;      /* far: of those that have a call to the leader */
     size_t bytes;
+    uint32_t most;     /* asks that may wait, */
+    size_t most_bytes; /* and bytes of theirs */
+    bool speaks;       /* for a task, or has: tasks point to it */
     uint32_t pid;
     struct mu_ear *ear; /* NULL: nothing is heard of its process */
     char name[64];

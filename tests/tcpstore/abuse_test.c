@@ -401,6 +401,146 @@ static void somebody_elses_client_is_refused(void **state)
     wire_close();
 }
 
+static bool one_is_left(void *arg)
+{
+    (void)arg;
+    return wire_stats().connections == 1;
+}
+
+/* Without taking what there is for it: the server hears of it when it sends. */
+static void leave(struct client *c)
+{
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+
+    assert_int_equal(setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    client_close(c);
+    wire_until(one_is_left, NULL, "the connection is gone");
+    assert_int_equal(wire_stats().held, 0);
+}
+
+/* The value of /big, or an item of the queue /big. */
+static void put_big(struct client *c, enum call call, size_t size)
+{
+    char *value = calloc(1, size);
+    uint8_t head[64];
+
+    say_bytes(c, head, spell('B', head, sizeof head, call, "s8", "/big", (int64_t)size));
+    say_bytes(c, value, size);
+    free(value);
+    is_served(c);
+}
+
+static void who_goes_before_its_long_answer_is_made_is_gone(void **state)
+{
+    enum { KEYS = 40 };
+    uint64_t much = 1 << 18;
+    uint8_t head[64];
+    struct client *c;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    put_big(c, SET, 1 << 20);
+    slow = new_slow();
+    say_bytes(slow, head, spell('B', head, sizeof head, MULTI_GET, "8", (int64_t)KEYS));
+    for (int i = 0; i < KEYS; i++)
+        say_bytes(slow, "\x04\x00\x00\x00\x00\x00\x00\x00/big", 12);
+    wire_until(holds_much, &much, "the server holds answers back");
+    leave(slow);
+    wire_close();
+}
+
+/* Before the server has read that it asks for them. */
+static void who_goes_before_it_has_the_list_of_keys_is_gone(void **state)
+{
+    static char key[3900];
+    uint8_t both[16];
+    struct client *c, *gone;
+    size_t len;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    memset(key, 'k', sizeof key - 1);
+    for (int i = 0; i < 40; i++) { /* more than the server's buffer */
+        key[0] = (char)('0' + i);
+        say(c, SET, "ss", key, "v");
+    }
+    is_served(c);
+    gone = client_of('B');
+    is_served(gone);
+    len = spell('B', both, sizeof both, PING, "4", 1u);
+    len += spell('B', both + len, sizeof both - len, LIST, "");
+    assert_int_equal(send(gone->fd, both, len, MSG_NOSIGNAL), len);
+    leave(gone);
+    is_served(c);
+    wire_close();
+}
+
+/* What it popped is of nobody any more. */
+static void who_goes_before_it_has_its_item_leaves_nothing_of_it(void **state)
+{
+    uint64_t much = 1 << 23;
+    struct client *c;
+
+    (void)state;
+    wire_open();
+    c = client_of('B');
+    put_big(c, PUSH, 1 << 24);
+    slow = new_slow();
+    say(slow, POP, "s", "/big");
+    wire_until(holds_much, &much, "the server holds the item back");
+    leave(slow);
+    say(c, LEN, "s", "/big");
+    hear(c, "8", INT64_C(0));
+    assert_answer(do_try_get(0, "tcpstore-queue/:big/1"), MUSTER_NOT_FOUND);
+    wire_close();
+}
+
+/* For the same key, over and over: as many as one request has. */
+static void wait_for_all(struct client *c)
+{
+    enum { EACH = 8 + 2 };
+    size_t size = 9 + (size_t)MU_TS_KEYS_MAX * EACH;
+    uint8_t *bytes = malloc(size);
+
+    spell('B', bytes, 9, WAIT, "8", (int64_t)MU_TS_KEYS_MAX);
+    for (size_t i = 0; i < MU_TS_KEYS_MAX; i++)
+        memcpy(bytes + 9 + i * EACH, "\x02\x00\x00\x00\x00\x00\x00\x00/k", EACH);
+    say_bytes(c, bytes, size);
+    free(bytes);
+}
+
+/* The longest request may wait, a second one not: others are to wait, too. */
+static void who_waits_for_more_than_its_part_is_sent_away(void **state)
+{
+    struct client *much, *w, *c;
+
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("skipped: half a million calls that wait take the sanitizer minutes\n");
+    skip();
+#endif
+    wire_open();
+    c = client_of('B');
+    w = client_of('B');
+    much = client_of('B');
+    say(w, WAIT, "8s", INT64_C(1), "/k");
+    wait_for_all(much);
+    wire_until_waiting(2);
+    wait_for_all(much);
+    hear_the_end(much);
+    assert_non_null(strstr(wire_said, "too many calls of this connection wait"));
+    assert_int_equal(wire_stats().waiting, 1);
+    much = client_of('B');
+    wait_for_all(much);
+    wire_until_waiting(2);
+    say(c, SET, "ss", "/k", "v");
+    hear(w, "1", 0u);
+    hear(much, "1", 0u);
+    wire_close();
+}
+
 static void who_ends_speaking_hears_the_rest(void **state)
 {
     struct client *c;
@@ -445,6 +585,10 @@ int main(void)
         WIRE_CASE(a_thousand_bad_clients_are_few_sentences),
         WIRE_CASE(an_address_that_others_reach_is_refused_unless_it_is_meant),
         WIRE_CASE(somebody_elses_client_is_refused),
+        WIRE_CASE(who_goes_before_its_long_answer_is_made_is_gone),
+        WIRE_CASE(who_goes_before_it_has_the_list_of_keys_is_gone),
+        WIRE_CASE(who_goes_before_it_has_its_item_leaves_nothing_of_it),
+        WIRE_CASE(who_waits_for_more_than_its_part_is_sent_away),
         WIRE_CASE(who_ends_speaking_hears_the_rest),
         WIRE_CASE(a_server_that_stops_drops_all),
     };

@@ -441,6 +441,66 @@ static void nobody_misses_that_a_barrier_is_passed(void **state)
     wire_close();
 }
 
+/* However often it was passed before, on another host. */
+static void nobody_passes_a_barrier_by_an_earlier_sign(void **state)
+{
+    struct client *w, *o;
+
+    (void)state;
+    wire_open();
+    wire_start_other();
+    w = client_of('B');
+    o = client_of_other();
+    for (int round = 0; round < 20; round++) {
+        uint8_t three[96];
+        size_t len = spell('B', three, sizeof three, BARRIER, "s8", "/bar", INT64_C(1));
+
+        len += spell('B', three + len, sizeof three - len, SET, "ss", "/bar", "0");
+        len += spell('B', three + len, sizeof three - len, GET, "s", "/bar");
+        say_bytes(o, three, len);
+        hear(o, "1s", 0u, "0");
+        say(w, BARRIER, "s8", "/bar", INT64_C(2));
+        wire_until_waiting(1);
+        hear_nothing(w);
+        say(o, BARRIER, "s8", "/bar", INT64_C(2));
+        hear(w, "1", 0u);
+        hear(o, "1", 0u);
+        say(o, SET, "ss", "/bar", "0");
+        say(o, GET, "s", "/bar");
+        hear(o, "s", "0");
+    }
+    wire_close();
+}
+
+/* Who comes again and again passes at once, and takes the old signs away. */
+static void nobody_misses_a_pass_that_is_followed_by_others(void **state)
+{
+    enum { AGAIN = 5 };
+    struct client *w, *o;
+
+    (void)state;
+    wire_open();
+    wire_start_other();
+    w = client_of('B');
+    o = client_of_other();
+    for (int round = 0; round < 5; round++) {
+        uint8_t all[AGAIN * 32];
+        size_t len = 0;
+
+        say(w, BARRIER, "s8", "/bar", INT64_C(2));
+        wire_until_waiting(1);
+        for (int i = 0; i < AGAIN; i++)
+            len += spell('B', all + len, sizeof all - len, BARRIER, "s8", "/bar", INT64_C(2));
+        say_bytes(o, all, len);
+        hear(w, "1", 0u);
+        for (int i = 0; i < AGAIN; i++)
+            hear(o, "1", 0u);
+        say(w, DELETE, "s", "/bar");
+        hear(w, "8", INT64_C(1));
+    }
+    wire_close();
+}
+
 /* All of them, by one SET. */
 static void hundreds_are_woken_by_one(void **state)
 {
@@ -517,6 +577,8 @@ int main(void)
         WIRE_CASE(a_barrier_whose_key_was_deleted_begins_anew),
         WIRE_CASE(a_barrier_whose_key_is_set_back_begins_anew),
         WIRE_CASE(nobody_misses_that_a_barrier_is_passed),
+        WIRE_CASE(nobody_passes_a_barrier_by_an_earlier_sign),
+        WIRE_CASE(nobody_misses_a_pass_that_is_followed_by_others),
         WIRE_CASE(hundreds_are_woken_by_one),
         WIRE_CASE(a_wait_for_thousands_of_keys),
     };
