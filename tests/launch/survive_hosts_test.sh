@@ -3,23 +3,7 @@
 # nothing that was acknowledged is lost, nothing is made twice. The other hosts are this machine again.
 # timeout: 240
 . "$(dirname "$0")/../cli/common.sh"
-MARK=MUSTER_TEST_MARK=$$-$RANDOM
-export "${MARK?}"
-cat > "$TMPDIR/rsh" <<'EOS'
-#!/bin/sh
-host=$1; shift
-echo "$$ $host $*" >> "$RSH_LOG"
-cd /
-eval "exec $*" # as a shell at the other end would: words come quoted
-EOS
-chmod +x "$TMPDIR/rsh"
-export RSH_LOG=$TMPDIR/rsh.log
-no_segments() { [ -z "$(compgen -G "$(segment_file "$JOB")*")" ]; }
-clean()
-{
-    await "no process is left" none_with_mark "$MARK"
-    await "no segment is left" no_segments
-}
+. "$(dirname "$0")/three_hosts.sh"
 # begin WITHIN COMMAND...: four tasks on three hosts. The first agents are $LEADER, and $B and $C of the other hosts.
 begin()
 {
@@ -31,18 +15,10 @@ begin()
         --output "$TMPDIR/out-{rank}" "$@" > "$OUT" 2> "$ERR" < /dev/null &
     LEADER=$!
     disown $LEADER
-    both() { B=$(awk '$2 == "b" { print $1 }' "$RSH_LOG") C=$(awk '$2 == "c" { print $1 }' "$RSH_LOG"); [ -n "$B" ] && [ -n "$C" ]; }
+    both() { B=$(rsh_pid b) C=$(rsh_pid c); [ -n "$B" ] && [ -n "$C" ]; }
     await "the other hosts are called" both
 }
 counts() { begin "$1" "$BUILD/tests/launch/counts" "$TMPDIR"; goes_on; }
-round() { cat "$TMPDIR/round" 2> /dev/null || echo 0; }
-goes_on() # the tasks do several rounds, from here on
-{
-    local from
-    from=$(round)
-    further() { [ "$(round)" -ge $((from + 5)) ]; }
-    await "the tasks go on" further
-}
 # adopt PART [OPTION...]: $ADOPTER is the agent, what it says is in $TMPDIR/adopted.PART
 adopt()
 {
@@ -53,7 +29,6 @@ adopt()
     ADOPTER=$!
     await "$part is adopted" grep -q "job $part adopted: " "$TMPDIR/adopted.$part"
 }
-task_pid() { for pid in $(with_mark "MUSTER_TASK_ID=$1"); do grep -qzxF "$MARK" "/proc/$pid/environ" 2> /dev/null && echo "$pid"; done; }
 # With all of its threads: the last of them lets go of what it had open.
 is_wholly_gone() { is_gone "$1" && [ "$(ls "/proc/$1/task" 2> /dev/null | wc -l)" -le 1 ]; }
 killed() { kill -KILL "$@"; for pid in "$@"; do await "$pid is gone" is_wholly_gone "$pid"; done; }
@@ -131,6 +106,42 @@ ended $SECOND 0
 ended $ADOPTER 0
 clean
 every_count_is_right
+
+# The same where one of the other hosts is connected by the other: the agents of both, the leader's, then all at once.
+listens() # PID: for others' connections
+{
+    local sockets
+    sockets=$(find "/proc/$1/fd" -lname 'socket:*' -printf '%l ' 2> /dev/null | tr -dc '0-9 ')
+    awk -v sockets=" $sockets " '$4 == "0A" && index(sockets, " " $10 " ") { n++ } END { exit !n }' "/proc/$1/net/tcp" "/proc/$1/net/tcp6"
+}
+one_relays() { listens "$B" || listens "$C"; }
+export MUSTER_STAR_HOSTS=1
+counts 2m
+await "a host relays" one_relays
+killed "$B"
+adopt "$JOB.h1"
+B=$ADOPTER
+goes_on
+killed "$C"
+adopt "$JOB.h2"
+C=$ADOPTER
+goes_on
+killed "$LEADER"
+adopt "$JOB"
+goes_on
+await "a host relays" one_relays
+killed "$ADOPTER" "$B" "$C"
+adopt "$JOB.h2"
+C=$ADOPTER
+adopt "$JOB"
+LEADER=$ADOPTER
+adopt "$JOB.h1"
+goes_on
+: > "$TMPDIR/stop"
+for pid in $LEADER $C $ADOPTER; do ended "$pid" 0; done
+clean
+every_count_is_right
+unset MUSTER_STAR_HOSTS
 
 # The statuses of those whose agent lives are known, also to a new leader; a task that dies unseen is in error.
 begin 2m sh -c 'until [ -e "$1/stop" ]; do sleep 0.1; done; exit $RANK' sh "$TMPDIR" # sleep: until told

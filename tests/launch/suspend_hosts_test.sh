@@ -2,32 +2,8 @@
 # ^Z of a job of several hosts: the tasks of all of them stop, and the launcher; the other agents do not, and take nobody
 # for lost, however long it lasts. The other hosts are this machine again.
 . "$(dirname "$0")/../cli/common.sh"
+. "$(dirname "$0")/three_hosts.sh"
 set -m # the launcher has a process group of its own, so the kernel lets it stop
-MARK=MUSTER_TEST_MARK=$$-$RANDOM
-export "${MARK?}"
-cat > "$TMPDIR/rsh" <<'EOS'
-#!/bin/sh
-host=$1; shift
-echo "$$ $host $*" >> "$RSH_LOG"
-eval "exec $*" # as a shell at the other end would: words come quoted
-EOS
-chmod +x "$TMPDIR/rsh"
-export RSH_LOG=$TMPDIR/rsh.log
-no_segments() { [ -z "$(compgen -G "$(segment_file "$JOB")*")" ]; }
-clean()
-{
-    await "no process is left" none_with_mark "$MARK"
-    await "no segment is left" no_segments
-}
-round() { cat "$TMPDIR/round" 2> /dev/null || echo 0; }
-goes_on() # the tasks do several rounds, from here on
-{
-    local from
-    from=$(round)
-    further() { [ "$(round)" -ge $((from + 3)) ]; }
-    await "the tasks go on" further
-}
-task_pid() { for pid in $(with_mark "MUSTER_TASK_ID=$1"); do grep -qzxF "$MARK" "/proc/$pid/environ" 2> /dev/null && echo "$pid"; done; }
 # begin TIMEOUT OPTION...: four tasks on three hosts, which count and meet in rounds. $RUN, $B and $C are the agents.
 begin()
 {
@@ -39,7 +15,7 @@ begin()
         "$@" "$BUILD/tests/launch/counts" "$TMPDIR" > "$OUT" 2> "$ERR" < /dev/null &
     RUN=$!
     goes_on
-    B=$(awk '$2 == "b" { print $1 }' "$RSH_LOG") C=$(awk '$2 == "c" { print $1 }' "$RSH_LOG")
+    B=$(rsh_pid b) C=$(rsh_pid c)
     TASKS="$(task_pid 0) $(task_pid 1) $(task_pid 2) $(task_pid 3)"
     [ "$(wc -w <<< "$TASKS")" -eq 4 ] || fail "the tasks: '$TASKS'"
 }
