@@ -10,8 +10,8 @@
  * launcher created, says so, and ends. Where the tasks are to survive, it waits until the last of them has ended, and
  * then does the same; who adopts such a job finds the tasks by the guard's table. One of several hosts is waited for by
  * the others, whatever its own tasks do: so the guard gives whoever may adopt it the time that they do, and then ends
- * it. A launcher that ends by itself has cleaned up by then and kills the guard; one whose guard was killed starts
- * another.
+ * it. The commands that started other hosts go last then, and not at once: they may be those hosts' agents. A launcher
+ * that ends by itself has cleaned up by then and kills the guard; one whose guard was killed starts another.
  *
  * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
  * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off). An adopter
@@ -41,7 +41,8 @@
 
 #define SWEEP_PAUSE_MS   5
 #define ADOPTER_PAUSE_MS 50
-#define SWEEP_MAX        6000 /* passes: 30 s, for processes that die slowly */
+#define SWEEP_MAX        6000          /* passes: 30 s, for processes that die slowly */
+#define PART_NS          3000000000ull /* for other hosts' agents, to hear of the end and for what their tasks left */
 
 struct table {
     pid_t launcher, session;
@@ -278,24 +279,18 @@ static void close_all_but(int one, int other)
     close_range((unsigned)high + 1, ~0u, 0);
 }
 
-/* How many processes were found; several passes, because what is found may be making more. */
-static size_t end_all(const struct table *table)
+/* What bears the job's mark, or is of the first `num_groups` of the table. */
+static struct mu_launch_mark mark_of(const struct table *table, uint32_t num_groups)
 {
-    struct mu_launch_mark mark = {.run_id = table->run_id,
-                                  .session = table->session,
-                                  .groups = table->groups,
-                                  .num_groups = (size_t)table->num_tasks + table->num_commands};
-    size_t most = 0;
+    return (struct mu_launch_mark){
+        .run_id = table->run_id, .session = table->session, .groups = table->groups, .num_groups = num_groups};
+}
 
-    for (int pass = 0; pass < SWEEP_MAX; pass++) {
-        size_t found = mu_launch_sweep(&mark, SIGKILL, NULL, NULL);
-
-        most = found > most ? found : most;
-        if (found == 0)
-            break;
+/* Several passes, because what is found may be making more. */
+static void end_all(const struct mu_launch_mark *mark)
+{
+    for (int pass = 0; pass < SWEEP_MAX && mu_launch_sweep(mark, SIGKILL, NULL, NULL) > 0; pass++)
         poll(NULL, 0, SWEEP_PAUSE_MS);
-    }
-    return most;
 }
 
 /*
@@ -363,6 +358,42 @@ static void await_adopters(const struct mu_launch_guard *guard)
     }
 }
 
+/* The commands that started other hosts, for so long, or until we are told to end. 0: all have ended. */
+static uint32_t await_commands(const struct table *table, uint64_t patience_ns)
+{
+    uint64_t until = muster_after_ns(patience_ns);
+    uint32_t left = 0;
+
+    for (uint32_t i = table->num_tasks; i < table->num_tasks + table->num_commands; i++) {
+        pid_t pid = table->groups[i];
+        struct pollfd pfd = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
+        int lives = pfd.fd >= 0 && getsid(pid) == table->session; /* else the number is somebody else's by now */
+
+        while (lives && poll(&pfd, 1, 0) < 1 && !told_to_end && muster_now_ns() < until)
+            poll(&pfd, 1, ADOPTER_PAUSE_MS);
+        left += lives && poll(&pfd, 1, 0) < 1;
+        if (pfd.fd >= 0)
+            close(pfd.fd);
+    }
+    return left;
+}
+
+/*
+ * The other hosts' agents have been told of the end by who adopted the job, or find that nobody leads them. Where a
+ * command is the agent itself and is killed before that, the guard there waits for an adopter, and tasks go on.
+ */
+static void part(const struct table *table)
+{
+    struct mu_launch_mark mark = mark_of(table, table->num_tasks + table->num_commands);
+
+    signal(SIGTERM, on_sigterm);
+    if (await_commands(table, PART_NS) > 0) {
+        mu_launch_sweep(&mark, SIGTERM, NULL, NULL);
+        await_commands(table, table->part.adopt_ns);
+    }
+    end_all(&mark);
+}
+
 static void say(const struct table *table, const char *what)
 {
     struct pollfd err = {.fd = 2, .events = POLLOUT};
@@ -422,19 +453,24 @@ static int guard_main(struct mu_launch_guard *guard)
 {
     struct pollfd pfd = {.fd = guard->launcher_fd, .events = POLLIN};
     const struct table *table = guard->table;
-    int removed, said;
+    struct mu_launch_mark mark;
+    int removed, said, parts;
 
     settle(guard);
     mprotect(guard->table, guard->table_size, PROT_READ);
     while (poll(&pfd, 1, -1) < 1)
         ;
     said = let_survive(guard);
-    end_all(table);
+    parts = table->survive && table->part.adopt_ns; /* the hosts have met */
+    mark = mark_of(table, table->num_tasks + (parts ? 0 : table->num_commands));
+    end_all(&mark);
     if (table->folder[0])
         mu_launch_remove_folder(table->folder);
     removed = mu_launch_remove_segment(table->job, table->launcher);
     if (!said)
         say(table, removed ? "are ended, its segment is removed" : "are ended");
+    if (parts)
+        part(table);
     return 0;
 }
 

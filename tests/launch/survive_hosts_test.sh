@@ -234,6 +234,18 @@ kill -TERM $ADOPTER
 ended $ADOPTER 143
 clean
 
+# An agent that the new leader has given up, and the dead one had started, is not killed by the guard of that, but told.
+begin 2m --heartbeat-timeout 100s sleep 900
+await "all are there" all_there
+killed "$LEADER"
+kill -STOP "$B"
+adopt "$JOB" --grace 500ms
+kill -TERM $ADOPTER
+ended $ADOPTER 143
+grep -q '^muster agent: host b is lost: the job ends, and it has no agent; ' "$TMPDIR/adopted.$JOB" || fail "host b is not lost"
+kill -CONT "$B"
+clean # else its guard waits on
+
 # A host that was lost before is not waited for by a new leader.
 begin 2m --kill-on-fail=no --heartbeat-timeout 4s sh -c 'until [ -e "$1/stop" ]; do sleep 0.1; done' sh "$TMPDIR" # sleep: until told
 await "all are there" all_there
