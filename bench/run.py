@@ -24,7 +24,7 @@ def arguments():
     parser = argparse.ArgumentParser(prog="bench/run.sh", description="Measure muster beside its alternatives.")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one repeat, seconds in all: for `make check`")
     parser.add_argument("--seconds", type=float, default=60, metavar="N",
-                        help="effort: a timed loop lasts N/100 s (default 60; the whole takes some 5 times N)")
+                        help="effort: a timed loop lasts N/100 s (default 60; the whole then takes some 25 minutes)")
     parser.add_argument("--repeats", type=int, default=0, metavar="N", help="of each contender (default 5, quick 1)")
     parser.add_argument("--only", action="append", default=[], metavar="GROUP",
                         help="only this group; may be repeated (--list names them)")
@@ -55,17 +55,17 @@ def chosen(groups, names):
     return [group for group in groups if not names or group.name in names]
 
 
+def absent(group):
+    """[who, why] of the contenders that cannot run here."""
+    return [list(entry) for entry in dict.fromkeys((c.who, c.missing) for c in group.contenders if c.missing)]
+
+
 def measure(group, record, repeats, patience):
     """All contenders of the group in turn, `repeats` times; disturbed ones up to twice more. Returns patience left."""
-    able = []
-    for contender in group.contenders:
-        if contender.missing:
-            if [contender.who, contender.missing] not in record["missing"]:
-                record["missing"].append([contender.who, contender.missing])
-        else:
-            able.append(contender)
-    left = {contender: min(repeats, contender.repeats or repeats) for contender in able}
-    tries = {contender: 0 for contender in able}
+    able = [contender for contender in group.contenders if not contender.missing]
+    wanted = {contender: min(repeats, contender.repeats or repeats) for contender in able}
+    left, tries = dict(wanted), {contender: 0 for contender in able}
+    record["missing"] = absent(group)
     while any(left.values()):
         for contender in [c for c in able if left[c]]:
             patience -= machine.wait_until_idle(min(patience, 10))
@@ -78,7 +78,7 @@ def measure(group, record, repeats, patience):
                 continue
             record["lines"] += [[line, outcome.noise, tries[contender]] for line in outcome.lines]
             quiet = outcome.noise < machine.NOISE_LIMIT
-            if quiet or repeats == 1 or contender.repeats == 1 or tries[contender] >= repeats + 2:
+            if quiet or wanted[contender] == 1 or tries[contender] >= wanted[contender] + 2:
                 left[contender] -= 1
     return patience
 
@@ -88,7 +88,7 @@ def measure_all(options, groups, kept, configuration, hosts):
     patience, began = 0 if options.quick else 120, time.monotonic()
     for number, group in enumerate(groups, 1):
         place = "%*d of %d" % (len(str(len(groups))), number, len(groups))
-        if options.resume and kept.has(group.name, configuration):
+        if options.resume and kept.has(group.name, configuration, absent(group)):
             print("… %s  %-9s measured before" % (place, group.name), file=sys.stderr)
             continue
         record, started = kept_module.new_group(configuration), time.monotonic()

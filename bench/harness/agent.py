@@ -101,10 +101,12 @@ class Job:
 
 def memory(muster, tasks):
     job = Job(muster, int(tasks), "-n", tasks, "--", "sleep", "60")
-    job.wait_for_all()
-    time.sleep(0.2)  # a little longer; then what it has is what it needs
-    rss, pss = resident(job.process.pid)
-    job.end()
+    try:
+        job.wait_for_all()
+        time.sleep(0.2)  # a little longer; then what it has is what it needs
+        rss, pss = resident(job.process.pid)
+    finally:
+        job.end()
     emit("memory.agent.%s" % tasks, rss, "bytes")
     emit("memory.agent.%s.pss" % tasks, pss, "bytes")
 
@@ -122,11 +124,14 @@ def watch(watched, seconds):
     for name, pids in watched.items():
         if not pids or not all(map(used_ns, pids)):
             raise SystemExit("%s: no process, or the kernel does not tell what it uses" % name)
-    before = {name: sum(map(used_ns, pids)) for name, pids in watched.items()}
+    before = {pid: used_ns(pid) for pids in watched.values() for pid in pids}
     began = time.monotonic_ns()
     time.sleep(seconds)
     wall = time.monotonic_ns() - began
-    return {name: 100.0 * (sum(map(used_ns, pids)) - before[name]) / wall for name, pids in watched.items()}
+    used = {pid: used_ns(pid) - before[pid] for pid in before}
+    if min(used.values()) < 0:
+        raise SystemExit("a process or a thread that was watched has ended: what it used is not known")
+    return {name: 100.0 * sum(used[pid] for pid in pids) / wall for name, pids in watched.items()}
 
 
 def idle(muster, tenant, seconds):

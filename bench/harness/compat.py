@@ -117,4 +117,5 @@ def mpi_group(tools, effort):
 
 
 def groups(tools, effort):
-    return [store_group(tools, effort), torch_group(tools, effort), init_group(tools, effort), mpi_group(tools, effort)]
+    return [rows.later(name, make, tools, effort) for name, make in (("store", store_group), ("torch", torch_group), ("init", init_group),
+                                                                     ("mpi", mpi_group))]

@@ -187,5 +187,5 @@ def run_group(tools, effort, hosts):
 
 
 def groups(tools, effort, hosts):
-    return [*(barrier_group(tools, effort, hosts, size) for size in (2, 4, MOST)), kv_group(tools, effort, hosts),
-            run_group(tools, effort, hosts), growth_group(tools, effort)]
+    return [*(rows.later("cross%d" % size, barrier_group, tools, effort, hosts, size) for size in (2, 4, MOST)),
+            rows.later("crosskv", kv_group, tools, effort, hosts), run_group(tools, effort, hosts), growth_group(tools, effort)]

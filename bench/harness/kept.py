@@ -32,10 +32,11 @@ class Kept:
             json.dump({"form": FORM, "groups": self.groups}, f, ensure_ascii=False)
         os.replace(self.path + ".new", self.path)
 
-    def has(self, name, configuration):
-        """The group was measured at this commit, on this machine, with these parameters, and nothing failed."""
+    def has(self, name, configuration, missing=()):
+        """The group was measured at this commit, on this machine, with these parameters and peers, and nothing failed."""
         group = self.groups.get(name)
-        return bool(group) and not group["failures"] and same_place(group, dict(configuration))
+        return (bool(group) and not group["failures"] and group["missing"] == list(missing)
+                and same_place(group, dict(configuration)))
 
     def results(self, names):
         """All that is kept of these groups, in their order."""
@@ -49,13 +50,14 @@ class Kept:
             found.missing += [tuple(entry) for entry in group["missing"] if tuple(entry) not in found.missing]
             found.failures += [tuple(entry) for entry in group["failures"]]
             found.groups[name] = {key: group[key] for key in ("commit", "date", "parameters", "seconds", "load", "machine")}
+            found.groups[name]["peers"] = group.get("peers", "")
             found.groups[name]["facts"] = {line["fact"]: line["text"] for line, _, _ in group["lines"] if "fact" in line}
         return found
 
 
 def same_place(group, configuration):
-    return (group["commit"] == configuration["commit"] and "uncommitted" not in group["commit"]
-            and group["parameters"] == configuration["parameters"] and group["machine"] == machine_words(configuration))
+    return (group["commit"] == configuration["commit"] and "uncommitted" not in group["commit"] and group["commit"] != "unknown"
+            and group.get("peers", "") == configuration.get("peers", "") and group["parameters"] == configuration["parameters"] and group["machine"] == machine_words(configuration))
 
 
 def as_measured(configuration, groups):
@@ -74,4 +76,4 @@ def new_group(configuration):
     configuration = dict(configuration)
     return {"commit": configuration["commit"], "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
             "parameters": configuration["parameters"], "machine": machine_words(configuration),
-            "load": configuration["load"], "seconds": 0, "lines": [], "missing": [], "failures": []}
+            "peers": configuration.get("peers", ""), "load": configuration["load"], "seconds": 0, "lines": [], "missing": [], "failures": []}

@@ -5,6 +5,7 @@ import json
 import os
 import platform
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 TICK = os.sysconf("SC_CLK_TCK")
 NOISE_LIMIT = 0.04  # share of all processors that others may use while a figure counts as quiet
 PR_SET_CHILD_SUBREAPER = 36
+GUARD_PATIENCE = 5.0  # seconds
 
 
 def first_line(path):
@@ -136,28 +138,38 @@ def children_of_ours():
     return found
 
 
+def is_guard(pid):
+    """A launcher's, which removes the segment and whatever else its job has when the launcher has been killed."""
+    return first_line("/proc/%d/cmdline" % pid).startswith("muster-guard")
+
+
 def reap_stragglers():
-    """Kill and reap every process that a finished program left to us."""
-    for _ in range(1000):
-        left = children_of_ours()
-        if not left:
-            return
-        for pid in left:
+    """Kill and reap every process that a finished program left to us; but guards clean up first, and end by themselves."""
+    patience = time.monotonic() + GUARD_PATIENCE
+    for left in iter(children_of_ours, []):
+        waiting = [pid for pid in left if is_guard(pid) and time.monotonic() < patience]
+        for pid in set(left) - set(waiting):
             try:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
             except (ProcessLookupError, ChildProcessError):
                 pass
+        if waiting:
+            time.sleep(0.002)
 
 
-def remove_segments(pid):
-    """Segments that a killed bench program left in /dev/shm; their names carry its pid."""
-    simulated = [path for ending in ("", ".h*") for path in glob.glob("/dev/shm/muster-%d-bridgesim-%d%s" % (os.getuid(), pid, ending))]
-    for path in glob.glob("/dev/shm/muster-%d-bench-%d-*" % (os.getuid(), pid)) + simulated:
-        try:
-            os.unlink(path)
-        except OSError:
-            pass
+def remove_files(pid):
+    """What a killed bench program left in /dev/shm: segments and others; their names carry its pid."""
+    for name in ("muster-%d-bench-%d-*" % (os.getuid(), pid), "muster-%d-bridgesim-%d" % (os.getuid(), pid),
+                 "muster-%d-bridgesim-%d.h*" % (os.getuid(), pid), "bench-%d-*" % pid):
+        for path in glob.glob("/dev/shm/" + name):
+            if os.path.isdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+                continue
+            try:
+                os.unlink(path)
+            except OSError:
+                pass
 
 
 def end(process):
@@ -169,7 +181,7 @@ def end(process):
     process.wait()
     process.stdout.close()
     reap_stragglers()
-    remove_segments(process.pid)
+    remove_files(process.pid)
 
 
 class Outcome:

@@ -1,6 +1,7 @@
 """bench/REPORT.md: the contract with what was measured, and every group's table. Its form is the same for the same results."""
 from harness import curves, growth
 from harness.contract import count_of_bytes, nanoseconds
+from harness.kept import machine_words
 from harness.report import ratio_text
 from harness.titles import LIMITS, place, title
 from harness.why import WHY
@@ -79,10 +80,10 @@ def name_of(row):
 
 
 def cells(results, row):
+    notes = ["others used %.0f %% of the machine" % (100 * row.noise)] if row.noisy else []
     if row.value is not None:
         shown = count_of_bytes(row.value) if row.unit == "bytes" else "%.4g %s" % (row.value, row.unit)
-        return [name_of(row), "", shown, "", "", "", ratio_text(results, row), ""]
-    notes = ["others used %.0f %% of the machine" % (100 * row.noise)] if row.noisy else []
+        return [name_of(row), "", shown, "", "", "", ratio_text(results, row), *(notes or [""])]
     if row.unsteady():
         notes.append("repeats differ: p50 %s to %s" % (nanoseconds(row.p50_low), nanoseconds(row.p50_high)))
     if row.batch > 1:
@@ -125,13 +126,14 @@ def show_group(out, results, name):
 def show_configuration(out, configuration, results):
     heading(out, 2, "The machine")
     table(out, ["", ""], [(name, words) for name, words in configuration])
-    commits = sorted({group["commit"] for group in results.groups.values()})
-    machines = sorted({group["machine"] for group in results.groups.values()})
-    parameters = sorted({group["parameters"] for group in results.groups.values()})
-    for what, found in (("commits", commits), ("machines", machines), ("parameters", parameters)):
+    of_now = {**dict(configuration), "machine": machine_words(dict(configuration))}
+    for what, name in (("commits", "commit"), ("machines", "machine"), ("parameters", "parameters"), ("versions of peers", "peers")):
+        found = sorted({group[name] for group in results.groups.values() if group.get(name)})
         if len(found) > 1:
             print("The groups were measured with several %s, each with what its heading or its CSV says: %s.\n"
                   % (what, "; ".join(found)), file=out)
+        elif found and found[0] != of_now.get(name):
+            print("The table is of when this was written; all groups were measured with another %s: %s.\n" % (name, found[0]), file=out)
 
 
 def show_absent(out, results, absent):
@@ -159,8 +161,9 @@ def write(path, results, configuration, lines, all_groups, quick, plots):
             if name in plots:
                 print("![%s](plots/%s)\n" % (words, name), file=out)
         heading(out, 2, "Every group")
-        print("p50, p99 and max are of all samples of the quiet repeats; \"to muster\" is how many times muster's p50, or of a rate "
-              "muster's over it, taken within one turn.\n", file=out)
+        print("p50, p99 and max are of all samples of the quiet repeats, or of the quietest where none was; p99 of fewer than 100 "
+              "samples is their largest. \"to muster\" is how many times muster's p50, taken within one turn; of single figures "
+              "(rates, processor time) that of their medians, above 1 where muster's is the better one.\n", file=out)
         for name in all_groups:
             if name in results.groups:
                 show_group(out, results, name)

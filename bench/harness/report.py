@@ -23,15 +23,16 @@ def show_metric(out, results, metric, rows):
                                               "to muster"), file=out)
     for row in sorted(rows, key=lambda r: (r.who not in LIMITS, not r.who.startswith("muster"))):
         name = row.who + (" (limit)" if row.who in LIMITS else "")
+        note = "  others used %.0f %% of the machine" % (100 * row.noise) if row.noisy else ""
+        mark = "!" if row.noisy else " "
         if row.value is not None:
             shown = count_of_bytes(row.value) if row.unit == "bytes" else "%.3g %s" % (row.value, row.unit)
-            print(("  %-52s %9s %9s %40s" % (name, "", shown, ratio_text(results, row))).rstrip(), file=out)
+            print(("%s %-52s %9s %9s %40s%s" % (mark, name, "", shown, ratio_text(results, row), note)).rstrip(), file=out)
             continue
-        note = "  others used %.0f %% of the machine" % (100 * row.noise) if row.noisy else ""
         if row.unsteady():
             note += "  repeats differ: p50 %s to %s" % (nanoseconds(row.p50_low), nanoseconds(row.p50_high))
         print("%s %-52s %9d %9s %9s %9s %9s %10s%s" % (
-            "!" if row.noisy else " ", name + (", mean of %d" % row.batch if row.batch > 1 and "avg" not in metric else ""),
+            mark, name + (", mean of %d" % row.batch if row.batch > 1 and "avg" not in metric else ""),
             row.count, nanoseconds(row.p50), nanoseconds(row.p99), nanoseconds(row.high), nanoseconds(row.mean),
             ratio_text(results, row), note), file=out)
 

@@ -46,9 +46,10 @@ class Row:
 
     def settle(self):
         if self.values:
-            quiet = [value for value, noise in self.values if noise < NOISE_LIMIT]
-            self.value = statistics.median(quiet or [value for value, _ in self.values])
-            self.noisy = not quiet
+            quiet = [one for one in self.values if one[1] < NOISE_LIMIT]
+            self.value = statistics.median(value for value, _ in quiet or self.values)
+            self.quiet, self.noisy = len(quiet), not quiet
+            self.noise = max(noise for _, noise in quiet or self.values)
             return
         quiet = [r for r in self.repeats if r.noise < NOISE_LIMIT]
         used = quiet or [min(self.repeats, key=lambda r: r.noise)]
@@ -132,12 +133,11 @@ COLUMNS = ["metric", "who", "unit", "batch", "repeats", "quiet_repeats", "noise_
 def record(results, row):
     ratio = results.ratio(row)
     when = results.groups.get(row.group, {})
-    also = {"ratio_to_muster": round(ratio, 3) if ratio is not None else None, "group": row.group,
-            "commit": when.get("commit", ""), "date": when.get("date", "")}
+    also = {"ratio_to_muster": round(ratio, 3) if ratio is not None else None, "quiet_repeats": row.quiet,
+            "noise_pct": round(100 * row.noise, 2), "group": row.group, "commit": when.get("commit", ""), "date": when.get("date", "")}
     if row.value is not None:
         return {"metric": row.metric, "who": row.who, "unit": row.unit, "repeats": len(row.values), "p50": row.value, **also}
-    return {"metric": row.metric, "who": row.who, "unit": "ns", "batch": row.batch, "repeats": len(row.repeats),
-            "quiet_repeats": row.quiet, "noise_pct": round(100 * row.noise, 2), "n": row.count, "min": row.low,
+    return {"metric": row.metric, "who": row.who, "unit": "ns", "batch": row.batch, "repeats": len(row.repeats), "n": row.count, "min": row.low,
             "p50": row.p50, "p99": row.p99, "max": row.high, "mean": round(row.mean, 3),
             "p50_lowest_repeat": row.p50_low, "p50_highest_repeat": row.p50_high, **also}
 

@@ -21,8 +21,21 @@ class Contender:
 
 
 class Group:
+    """contenders: a list, or a function that makes it when it is asked for: peers are looked for and compiled then"""
+
     def __init__(self, name, contenders):
-        self.name, self.contenders = name, contenders
+        self.name, self.found = name, contenders
+
+    @property
+    def contenders(self):
+        if callable(self.found):
+            self.found = self.found()
+        return self.found
+
+
+def later(name, make, *arguments):
+    """The group of this name that make(*arguments) makes, when its contenders are asked for."""
+    return Group(name, lambda: make(*arguments).contenders)
 
 
 class Tools:
@@ -72,6 +85,7 @@ class Effort:
         self.small_kills = 3 if quick else 15
         self.large_kills, self.large_mib = (2, 64) if quick else (6, 2048)
         self.runs = 3 if quick else 10
+        self.many = 16 if quick else 128  # tasks
 
     def __str__(self):
         return ("%.2f s a timed loop, %d keys of 64 bytes, %d objects audited, %d kills at 10 MiB and %d at %d MiB a "
@@ -173,7 +187,7 @@ def run_group(tools, effort):
         contenders.append(own(tools, "posix_spawn", "spawn", metric, "posix_spawn", effort.runs, size, "true"))
         for who, command, environment, why in launchers(tools, size, python):
             slow = who == "torchrun"  # seconds each
-            if slow and size != 8 or who == "openmpi" and size == 64:  # where mpirun 4.1.4 often does not end
+            if slow and size != (2 if effort.quick else 8) or who == "openmpi" and size == 64:  # where mpirun 4.1.4 often does not end
                 continue
             missing = why if spawn else "%s/spawn is not built" % tools.folder
             contenders.append(Contender(who, [spawn, metric, who, "1" if slow else str(effort.runs), "1", *command],
@@ -229,16 +243,16 @@ def grpcio_group(tools, effort):
 
 def groups(tools, effort):
     return [
-        *(barrier_group(tools, effort, size) for size in (2, 4, 8)),
+        *(later("barrier%d" % size, barrier_group, tools, effort, size) for size in (2, 4, 8)),
         Group("named", [own(tools, "muster", "named", effort.slice)]),
-        kv_group(tools, effort),
+        later("kv", kv_group, tools, effort),
         Group("death", [own(tools, "muster", "death", effort.small_kills, 10),
                         own(tools, "muster", "death", effort.large_kills, effort.large_mib, timeout=180)]),
         Group("stream", [own(tools, "muster", "stream", 2, effort.waits * 10, effort.small_kills)]),
         Group("trace", [own(tools, "muster", "trace", effort.slice)]),
-        Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, 128)]),
-        Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, 128)]),
-        grpc_group(tools, effort),
-        grpcio_group(tools, effort),
-        run_group(tools, effort),
+        Group("topology", [own(tools, "muster", "topology", tasks, effort.runs) for tasks in (8, effort.many)]),
+        Group("exchange", [own(tools, "muster", "exchange", tasks, effort.runs) for tasks in (8, effort.many)]),
+        later("grpc", grpc_group, tools, effort),
+        later("grpcio", grpcio_group, tools, effort),
+        later("run", run_group, tools, effort),
     ]

@@ -70,7 +70,7 @@ def start_service(who, program, folder):
 
 def main():
     who, program, seconds, *client = sys.argv[1:]
-    folder = tempfile.mkdtemp(prefix="bench-etcd-", dir="/dev/shm") if who == "etcd" else None
+    folder = tempfile.mkdtemp(prefix="bench-%d-etcd-" % os.getpid(), dir="/dev/shm") if who == "etcd" else None
     service, host, port = start_service(who, program, folder)
     try:
         if not port:

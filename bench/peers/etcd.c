@@ -177,7 +177,7 @@ int main(int argc, char **argv)
     tick_ns = bench_tick_ns();
     owner = getpid();
     atexit(clean_up);
-    snprintf(folder, sizeof(folder), "/dev/shm/bench-etcd-XXXXXX");
+    snprintf(folder, sizeof(folder), "/dev/shm/bench-%d-etcd-XXXXXX", (int)owner); /* harness/machine.py */
     if (!mkdtemp(folder))
         bench_die("%s: %s", folder, strerror(errno));
     bench_enter(&hosts[0]);

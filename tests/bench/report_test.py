@@ -138,6 +138,22 @@ class Kept(Folder):
         self.measured("kv", failures=[["muster of group kv", "ended with 1"]])
         self.assertFalse(self.kept.has("kv", CONFIGURATION))
 
+    def test_a_group_is_measured_again_where_another_peer_is_there_or_the_commit_is_not_known(self):
+        self.measured("kv", missing=[["etcd", "etcd is not installed"]])
+        self.assertTrue(self.kept.has("kv", CONFIGURATION, [["etcd", "etcd is not installed"]]))
+        self.assertFalse(self.kept.has("kv", CONFIGURATION))
+        self.measured("kv")
+        self.assertFalse(self.kept.has("kv", [*CONFIGURATION, ("peers", "etcd 3.5")]))
+        nowhere = [(n, "unknown" if n == "commit" else w) for n, w in CONFIGURATION]
+        self.measured("kv", commit="unknown")
+        self.assertFalse(self.kept.has("kv", nowhere))
+
+    def test_a_report_that_is_written_later_says_what_was_measured_when(self):
+        self.measured("kv", commit="abc")
+        self.assertIn("all groups were measured with another commit: abc", self.report(self.results(), ["kv"]))
+        self.measured("kv")
+        self.assertNotIn("another", self.report(self.results(), ["kv"]).split("## The contract")[0])
+
     def test_a_row_keeps_its_commit_and_time(self):
         self.measured("kv", samples("kv.get.hot", "muster", 7), commit="abc", date="yesterday")
         self.measured("named", samples("named.1", "muster", 7))

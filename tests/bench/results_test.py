@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The benchmark's arithmetic: percentiles, merging, noise, paired ratios, verdicts, and files that others can read."""
 import csv
+import glob
 import json
 import os
 import subprocess
@@ -9,12 +10,13 @@ import tempfile
 import time
 import unittest
 import xml.etree.ElementTree as ElementTree
+from unittest import mock
 
 TOP = os.environ.get("TOP") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, "bench"))
 
-from harness import contract, growth, plot, report, results as module  # noqa: E402
+from harness import agent, contract, growth, plot, report, results as module  # noqa: E402
 
 
 def line(metric, who, steps, batch=1):
@@ -81,6 +83,16 @@ class Arithmetic(unittest.TestCase):
         self.assertIsNone(results.ratio(results.get("lone", "peer")))
 
 
+    def test_a_single_figure_says_how_disturbed_it_was(self):
+        def idle(value, noise):
+            return {"metric": "agent.idle.run", "who": "muster", "value": value, "unit": "%"}, noise, 1
+
+        row = settled(idle(0.5, 0.3), idle(0.1, 0.2)).get("agent.idle.run")
+        self.assertEqual((row.noisy, row.quiet, row.noise), (True, 0, 0.3))
+        row = settled(idle(0.5, 0.3), idle(0.1, 0.01)).get("agent.idle.run")
+        self.assertEqual((row.noisy, row.quiet, row.noise, row.value), (False, 1, 0.01, 0.1))
+
+
 class Verdicts(unittest.TestCase):
     def test_nothing_measured_is_not_passed(self):
         self.assertEqual({l.verdict for l in contract.judged(settled())}, {"NOT MEASURED"})
@@ -94,6 +106,32 @@ class Verdicts(unittest.TestCase):
     def test_a_miss_on_a_noisy_machine_says_so(self):
         lines = contract.judged(settled((line("attach", "muster", [[2e6, 1]]), 0.5, 1)))
         self.assertEqual(verdict(lines, "attach"), "MISSED by 100 %, noisy")
+
+    def test_what_holds_only_beside_a_disturbed_peer_is_not_held(self):
+        for noise, wanted in ((0, "PASS"), (0.5, "PASS, noisy")):
+            lines = contract.judged(settled((line("barrier.n2.avg16", "muster", [[50, 1]]), 0, 1),
+                                            (line("barrier.n2.avg16", "mpich", [[500, 1]]), noise, 1),
+                                            (line("wait.parked", "muster", [[50, 1]]), 0, 1),
+                                            (line("wait.parked", "futex", [[50, 1]]), noise, 1),
+                                            (line("store.init.8", "muster", [[50, 1]]), 0, 1),
+                                            (line("store.init.8", "torch-libuv", [[60, 1]]), noise, 1)))
+            for start in ("group barrier, 2 tasks, against MPICH", "waiting get, asleep", "init_process_group"):
+                self.assertEqual(verdict(lines, start), wanted)
+
+    def test_what_holds_against_some_of_the_peers_or_in_some_of_the_rows_says_which_are_not_there(self):
+        entries = [(line("barrier.n8", who, [[value, 1]]), 0, 1) for who, value in (("muster", 50), ("pthread", 60), ("openmpi", 70))]
+        entries += [(line("mpi.mpich.%d" % size, who, [[value, 1]]), 0, 1) for size in (2, 8)
+                    for who, value in (("muster", 50), ("hydra", 60))]
+        lines = contract.judged(settled(*entries))
+        self.assertEqual(verdict(lines, "group barrier, 8 tasks, ahead"), "PASS, without mpich")
+        self.assertEqual(verdict(lines, "launch to MPI_Init, against hydra"), "PASS, without mpi.mpich.4")
+        lines = contract.judged(settled(*entries, (line("barrier.n8", "mpich", [[55, 1]]), 0, 1)))
+        self.assertEqual(verdict(lines, "group barrier, 8 tasks, ahead"), "PASS")
+
+    def test_a_death_that_could_not_be_measured_keeps_its_line(self):
+        lines = contract.judged(settled((line("death.10MiB", "muster", [[1e5, 1]]), 0, 1)))
+        self.assertEqual(verdict(lines, "SIGKILL → every wait returns, 10MiB"), "PASS")
+        self.assertEqual(verdict(lines, "SIGKILL → every wait returns, 2048MiB"), "NOT MEASURED")
 
     def test_the_fastest_peer_is_the_one_to_beat(self):
         lines = contract.judged(settled((line("barrier.n2.avg16", "muster", [[50, 1]]), 0, 1),
@@ -126,7 +164,8 @@ class Verdicts(unittest.TestCase):
             return {"metric": "store.idle.10000.service", "who": who, "value": value, "unit": "µs"}, 0, 1
 
         entries = [(line("store.idle.10000", who, [[value, 1]]), 0, 1) for who, value in (("muster", 10), ("torch-libuv", 40))]
-        self.assertEqual(verdict(contract.judged(settled(*entries)), "TCPStore, an ADD among 10,000 clients"), "PASS")
+        self.assertEqual(verdict(contract.judged(settled(*entries)), "TCPStore, an ADD among 10,000 clients"),
+                         "PASS, without store.idle.10000.service")
         lines = contract.judged(settled(*entries, cost("muster", 5), cost("torch-libuv", 4)))
         self.assertEqual(verdict(lines, "TCPStore, an ADD among 10,000 clients"), "MISSED by 25 %")
 
@@ -151,6 +190,37 @@ class Programs(unittest.TestCase):
             run.terminate()
             self.assertEqual(run.wait(), 143)
             self.assertFalse(os.path.exists("/proc/%d" % pid))
+
+
+    @unittest.skipUnless(os.access(os.environ.get("MUSTER", ""), os.X_OK), "the muster command is not built")
+    def test_the_guard_of_a_launcher_that_a_program_left_cleans_up(self):
+        job = "bench-left-%d" % os.getpid()
+        script = '"$0" run -n 2 --job "$1" -- sleep 100 > /dev/null & until "$0" kv set --job "$1" a b; do sleep 0.01; done; exit 3'
+        done = subprocess.run([sys.executable, "-c", "import sys; from harness import machine; machine.become_reaper(); "
+                               "print(machine.run(['sh', '-c', *sys.argv[1:]], 100).problem)", script, os.environ["MUSTER"], job],
+                              cwd=os.path.join(TOP, "bench"), stdout=subprocess.PIPE, text=True)
+        self.assertIn("ended with 3", done.stdout)
+        self.assertFalse(os.path.exists("/dev/shm/muster-%d-%s" % (os.getuid(), job)))
+
+    def test_files_of_a_program_that_was_killed_are_removed(self):
+        script = 'mkdir "/dev/shm/bench-$$-a-$1"; touch "/dev/shm/bench-$$-a-$1/b" "/dev/shm/bench-$$-c-$1"; kill -9 $$'
+        subprocess.run([sys.executable, "-c", "import sys; from harness import machine; machine.become_reaper(); "
+                        "machine.run(['sh', '-c', *sys.argv[1:]], 100)", script, "sh", str(os.getpid())],
+                       cwd=os.path.join(TOP, "bench"), check=True)
+        self.assertEqual(glob.glob("/dev/shm/bench-*-%d" % os.getpid()), [])
+
+    def test_a_watched_process_that_ends_has_no_share(self):
+        child = subprocess.Popen(["sleep", "100"])
+        self.addCleanup(child.wait)
+        while not agent.used_ns(child.pid):
+            pass
+
+        def instead_of_sleeping(seconds):
+            child.kill()
+            child.wait()
+
+        with mock.patch.object(agent.time, "sleep", instead_of_sleeping), self.assertRaisesRegex(SystemExit, "has ended"):
+            agent.watch({"one": [child.pid]}, 1)
 
 
 class Files(unittest.TestCase):
