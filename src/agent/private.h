@@ -14,9 +14,10 @@
  * notes.c    what is served where, for people
  * serve.c    the same without tasks
  * pmix.c     PMIx for the tasks, by libpmix
- * mpi_wait.c who waits in it
- * mpi_folder.c  what its programs share on a host
  * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
+ * mpi_wait.c who waits in MPI, by either, and for whom
+ * mpi_folder.c  what Open MPI's tasks share on a host
+ * metrics.c  what Prometheus is told (with metrics_address.c, metrics_text.c, and http.c, which serves it)
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
  * adopt.c    a job whose launcher has died
