@@ -9,6 +9,7 @@
 
 #include "child.h"
 #include "job.h"
+#include "segment/audit.h"
 #include "segment/entry.h"
 #include "segment/file.h"
 #include "segment/heap.h"
@@ -113,6 +114,25 @@ static void refers_to_a_block_twice(void)
     mu_a64 *a = &root_of(bucket_with(1, 0))->body[0], *b = &root_of(bucket_with(1, 1))->body[0];
 
     mu_store_relaxed(a, mu_load_relaxed(b));
+}
+
+/* The reference of a page that is that walker's of two. */
+static mu_a64 *ref_of_walker(uint32_t walker)
+{
+    for (uint32_t i = 0; i < seg->num_buckets; i++) {
+        uint32_t index = MU_WORD_INDEX(mu_load_relaxed(&seg->buckets[i]));
+
+        if (index && (index - 1) / MU_CHUNK_GRANULES / MU_AUDIT_STRIPE % 2 == walker &&
+            MU_META_REFS(mu_load_relaxed(&root_of(&seg->buckets[i])->meta)))
+            return &root_of(&seg->buckets[i])->body[0];
+    }
+    fail_msg("no such page");
+    return NULL;
+}
+
+static void two_walkers_meet_one_block(void)
+{
+    mu_store_relaxed(ref_of_walker(0), mu_load_relaxed(ref_of_walker(1)));
 }
 
 static void two_words_name_one_block(void)
@@ -390,6 +410,7 @@ static const struct {
     DAMAGE(points_into_a_block, "where no block can be"),
     DAMAGE(refers_to_another_generation, "not alive"),
     DAMAGE(refers_to_a_block_twice, "something else refers to as well"),
+    DAMAGE(two_walkers_meet_one_block, "something else refers to as well"),
     DAMAGE(two_words_name_one_block, "something else names as well"),
     DAMAGE(root_is_free, "not alive"),
     DAMAGE(root_is_owned, "not alive"),
@@ -426,6 +447,21 @@ static const struct {
     DAMAGE(cluster_word_is_wild, "cluster"),
 };
 
+/* By one walker or by two: before the damage nothing is found, then what it is. */
+static struct muster_audit check(size_t i, enum mu_audit_how how, bool sound)
+{
+    struct findings f = {.part = damages[i].part};
+    struct muster_audit sum;
+
+    assert_ok(mu_audit_check(seg, how, note, &f, &sum));
+    assert_int_equal(sum.problems, f.count);
+    if (sound && sum.problems)
+        fail_msg("before %s: %s", damages[i].name, f.first);
+    if (!sound && !f.found)
+        fail_msg("%s: %lu problems, none says \"%s\"; the first is: %s", damages[i].name, f.count, f.part, f.first);
+    return sum;
+}
+
 static void every_kind_of_damage_is_found_and_named(void **state)
 {
     /* few enough for entries to share a page, and for some to stay empty */
@@ -433,21 +469,19 @@ static void every_kind_of_damage_is_found_and_named(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
-        struct findings f = {.part = damages[i].part};
-        struct muster_audit sum;
+        struct muster_audit alone, helped;
         struct test_job job;
 
         assert_ok(test_job_create(&job, &config));
         make_content(job.name);
         assert_ok(mu_segment_open(job.name, true, &seg));
-        assert_ok(muster_segment_check(seg, note, &f, &sum));
-        if (sum.problems)
-            fail_msg("before %s: %s", damages[i].name, f.first);
+        alone = check(i, MU_AUDIT_ALONE, true);
+        helped = check(i, MU_AUDIT_HELPED, true);
+        assert_memory_equal(&alone, &helped, sizeof alone);
         damages[i].plant();
-        assert_ok(muster_segment_check(seg, note, &f, &sum));
-        assert_int_equal(sum.problems, f.count);
-        if (!f.found)
-            fail_msg("%s: %lu problems, none says \"%s\"; the first is: %s", damages[i].name, f.count, f.part, f.first);
+        alone = check(i, MU_AUDIT_ALONE, false);
+        helped = check(i, MU_AUDIT_HELPED, false);
+        assert_memory_equal(&alone, &helped, sizeof alone);
         muster_segment_close(seg);
         assert_ok(muster_segment_remove(job.name));
         muster_segment_close(job.segment);
