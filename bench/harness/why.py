@@ -1,7 +1,7 @@
 """Why a line of the contract that is missed is missed, as measured, and what comes next; shown beside the line in the report."""
 
-IDLE = ("three of its threads look again every 100 ms, as I3 asks of every wait: some 30 `futex_waitv` a second that time out, each "
-        "with what is then looked at. The next idea: one thread that looks again for all three.")
+IDLE = ("the watcher of deaths and the bridge's thread at the bell look again every 100 ms, as I3 asks of every wait; its thread at the "
+        "sockets wakes 3 to 7 times a second. A wake-up takes 30 to 60 µs. The next idea: the watcher looks at the bell, too.")
 
 POLLING = ("task and agent of both hosts poll: four on two processors, and what the profile shows is switching between them, TLS and TCP "
            "below 1 % each. The MPIs have one process a host. Asleep, where nobody is in another's way, a barrier takes half a round trip of TCP. "

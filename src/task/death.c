@@ -16,8 +16,8 @@
 #include "task/task.h"
 
 enum { WORDS = 126 };
-#define TURN_NS  2000000u  /* a turn, when there are more slots than one sleep can watch */
-#define SLEEP_NS 50000000u /* a new slot is noticed after this at the latest, and nothing is ever missed for long */
+#define TURN_NS  2000000u   /* a turn, when there are more slots than one sleep can watch */
+#define SLEEP_NS 100000000u /* I3; a new slot is noticed after this at the latest, and nothing is missed for longer */
 
 enum muster_status muster_scavenge(struct muster *muster, size_t *ret_deaths)
 {

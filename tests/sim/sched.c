@@ -133,7 +133,7 @@ bool sim_pass_deadline(void)
 }
 
 /* At a death, most of those who wait for one beside the library; or all, for nobody else can run. Who sleeps in
- * muster_death_wait() is then late: it looks again by itself after 50 ms. */
+ * muster_death_wait() is then late: it looks again by itself after 100 ms. */
 void sim_wake_scavengers(bool all)
 {
     for (uint32_t i = 0; i < sim.count; i++) {
