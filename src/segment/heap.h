@@ -108,15 +108,19 @@ static inline bool mu_heap_free_word(struct muster_segment *seg, struct mu_ctx *
     if (!mu_cas_seq_cst(&b->word, seen, MU_BLOCK_WORD(MU_BLOCK_GENERATION(seen) + 1, 0, 0, MU_FREE)))
         return false;
     if (ctx) {
-        /* relaxed: the block was used, so its chunk was claimed */
+        /* relaxed: the block was used, so its chunk was claimed; unless somebody has written over that */
         uint32_t cw = mu_load32_relaxed(&seg->chunks[(index - 1) / MU_CHUNK_GRANULES]);
-        struct mu_hints *h = &ctx->hints[cw & MU_CHUNK_SYSTEM ? 1 : 0][MU_CHUNK_CLASS(cw) - 1];
+        uint32_t class_index = MU_CHUNK_CLASS(cw) - 1;
+        struct mu_hints *h;
 
+        if (class_index >= MU_CLASSES)
+            return true;
+        h = &ctx->hints[cw & MU_CHUNK_SYSTEM ? 1 : 0][class_index];
         if (h->count < MU_HINTS) {
             h->ring[(h->head + h->count) % MU_HINTS] = index;
             h->count++;
         }
-        mu_heap_tell(seg, MU_CHUNK_CLASS(cw) - 1);
+        mu_heap_tell(seg, class_index);
     }
     return true;
 }

@@ -102,8 +102,9 @@ unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough)
         uint32_t pid = MU_SLOT_PID(w);
         unsigned before = all;
 
-        /* relaxed: of this owner or of its successor, and a wrong guess costs some time of spinning, or of sleeping */
-        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || pid == last ||
+        /* relaxed: of this owner or of its successor, and a wrong guess costs some time of spinning, or of sleeping.
+         * Observers, and the agent, have processors that no task has */
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || pid == last || !mu_load_relaxed(&seg->slots[i].task) ||
             mu_load_relaxed(&seg->slots[i].pid_namespace) != namespace)
             continue;
         last = pid;
@@ -122,13 +123,16 @@ static bool are_apart(const struct muster_segment *seg)
 {
     static _Thread_local struct {
         const struct muster_segment *seg;
+        uint64_t run; /* its memory may be another's by now */
         uint32_t high;
         unsigned processors;
     } last;
 
-    if (last.seg == seg && (last.processors >= seg->local_tasks || last.high == mu_slot_high(seg)))
+    if (last.seg == seg && last.run == seg->header->run_id[0] &&
+        (last.processors >= seg->local_tasks || last.high == mu_slot_high(seg)))
         return last.processors >= seg->local_tasks;
     last.seg = seg;
+    last.run = seg->header->run_id[0];
     last.high = mu_slot_high(seg);
     last.processors = mu_wait_processors(seg, seg->local_tasks);
     return last.processors >= seg->local_tasks;
@@ -143,6 +147,7 @@ void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx 
     w->deadline = deadline;
     w->interrupt = ctx ? ctx->interrupt : NULL;
     w->what = what;
+    w->spins = MU_WAIT_UNCHOSEN;
     w->yields = YIELDS;
 }
 
@@ -298,9 +303,10 @@ enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen)
 {
     if (!w->looked) { /* not before: most waits find what they wait for at once */
         w->looked = true;
-        w->spins = !w->far && are_apart(w->seg) ? mu_wait_pauses(SPIN_NS) : 0;
         if (w->deadline != MUSTER_FOREVER && w->deadline <= mu_now())
             return mu_fail(MUSTER_DEADLINE_EXCEEDED, "the deadline passed while waiting for %s", w->what);
+        if (w->spins == MU_WAIT_UNCHOSEN)
+            w->spins = are_apart(w->seg) ? mu_wait_pauses(SPIN_NS) : 0;
     }
     while (w->spins) {
         w->spins--;

@@ -18,6 +18,7 @@
 /* As what the wait is counted, when it slept. */
 enum mu_wait_kind { MU_WAIT_OTHER, MU_WAIT_KEY, MU_WAIT_BARRIER };
 
+#define MU_WAIT_UNCHOSEN UINT32_MAX
 struct mu_wait {
     struct muster_segment *seg;
     struct mu_ctx *ctx; /* NULL: read-only; the wait polls */
@@ -25,7 +26,7 @@ struct mu_wait {
     const mu_a32 *interrupt; /* of the process's handle: the context's, or set by who waits without one; may be NULL */
     const char *what;        /* for people: "barrier epoch-7"; NUL-terminated, lives as long as the wait */
     uint32_t epoch;
-    uint32_t spins, yields; /* left; 0 skips the stage. Spins are chosen by the first mu_wait_on() */
+    uint32_t spins, yields; /* left; 0 skips the stage. The first mu_wait_on() chooses the spins where nobody has */
     bool told;              /* the slot says where it sleeps */
     uint64_t since;         /* then: since when */
     enum mu_wait_kind kind; /* MU_WAIT_OTHER unless set after mu_wait_begin() */

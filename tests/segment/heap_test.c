@@ -97,6 +97,30 @@ static void a_generation_wraps_without_harm(void **state)
     assert_int_equal(MU_BLOCK_GENERATION(mu_load_relaxed(&b->word)), 0);
 }
 
+/* Somebody has written over the chunk's word since the block was looked at. */
+static void a_block_of_a_chunk_of_no_class_is_freed_and_not_remembered(void **state)
+{
+    static const uint32_t words[] = {0, MU_CLASSES + 1, 0xff, MU_CHUNK_SYSTEM};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        struct mu_block *b;
+        uint32_t was;
+        uint64_t ref;
+        mu_a32 *chunk;
+
+        assert_ok(mu_heap_alloc(ctx, 100, 0, &ref, &b));
+        mu_heap_publish(ctx, ref);
+        chunk = &seg->chunks[(MU_REF_INDEX(ref) - 1) / MU_CHUNK_GRANULES];
+        was = mu_load32_relaxed(chunk);
+        mu_store32_release(chunk, words[i]);
+        assert_true(
+            mu_heap_free_word(seg, ctx, MU_REF_INDEX(ref), MU_BLOCK_WORD(MU_REF_GENERATION(ref), 0, 0, MU_LIVE)));
+        mu_store32_release(chunk, was);
+        assert_int_equal(MU_BLOCK_STATE(mu_load_relaxed(&b->word)), MU_FREE);
+    }
+}
+
 static int by_index(const void *a, const void *b)
 {
     uint32_t x = MU_REF_INDEX(*(const uint64_t *)a), y = MU_REF_INDEX(*(const uint64_t *)b);
@@ -318,6 +342,7 @@ int main(void)
         TEST(the_class_of_a_size_is_the_smallest_that_holds_it),
         TEST(a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on),
         TEST(a_generation_wraps_without_harm),
+        TEST(a_block_of_a_chunk_of_no_class_is_freed_and_not_remembered),
         TEST(all_of_the_heap_can_be_had_once_in_blocks_of_any_class),
         TEST(in_a_full_heap_a_larger_block_serves),
         TEST(what_another_frees_in_a_full_heap_is_found_at_once),

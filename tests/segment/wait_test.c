@@ -280,6 +280,34 @@ static void a_wait_says_where_it_is_to_whoever_asks(void **state)
     test_gate_close(&gate);
 }
 
+/* Who has spun before, a group's member say, takes that stage away; also of a wait that would have it. */
+static void a_wait_whose_spins_were_taken_away_does_not_spin(void **state)
+{
+    const struct muster_segment_config one = {.num_tasks = 1};
+    mu_a64 word = MU_WORD(1, 1);
+    struct test_job job;
+    struct muster *m;
+
+    (void)state;
+    assert_ok(test_job_create(&job, &one));
+    m = test_join(job.name, -1, 0);
+    assert_non_null(m);
+    for (int taken = 0; taken < 2; taken++) {
+        struct mu_wait w;
+
+        mu_wait_begin(&w, m->seg, NULL, MUSTER_FOREVER, "nothing");
+        if (taken)
+            w.spins = 0;
+        mu_wait_look(&w);
+        assert_ok(mu_wait_on(&w, &word, 0)); /* changed already: what is left is seen */
+        mu_wait_end(&w);
+        assert_true(taken ? w.spins == 0 : w.spins > 0);
+        assert_true(w.spins < MU_WAIT_UNCHOSEN);
+    }
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
 struct bound {
     const char *job;
     int first, other; /* processors */
@@ -355,6 +383,7 @@ static void who_is_bound_spins_when_the_others_are_bound_elsewhere(void **state)
     for (int apart = 0; apart < 2; apart++) {
         struct test_job job;
         struct bound b = {job.name, found[0], found[apart]};
+        struct muster *observer;
         pid_t looks, stays;
 
         assert_int_equal(test_gate_open(&gate), 0);
@@ -364,8 +393,12 @@ static void who_is_bound_spins_when_the_others_are_bound_elsewhere(void **state)
         test_gate_await(&gate);
         stays = test_fork(is_bound_and_stays, &b);
         test_gate_await(&second);
+        observer = test_join(job.name, -1, 0); /* its processors are no task's */
+        assert_non_null(observer);
+        assert_ok(muster_kv_set(observer, "here", 4, "", 0, NULL));
         test_gate_release(&gate);
         assert_int_equal(test_reap(looks), 0);
+        muster_leave(observer);
         test_gate_release(&second);
         assert_int_equal(test_reap(stays), 0);
         assert_int_equal(test_job_end(&job), 0);
@@ -382,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_waiter_learns_of_a_killed_task_by_itself),
         cmocka_unit_test(a_waiter_whose_wake_up_is_lost_looks_again_by_itself),
         cmocka_unit_test(a_wait_says_where_it_is_to_whoever_asks),
+        cmocka_unit_test(a_wait_whose_spins_were_taken_away_does_not_spin),
         cmocka_unit_test(who_is_bound_spins_when_the_others_are_bound_elsewhere),
     };
 

@@ -311,7 +311,9 @@ class Store(dist.Store):  # type: ignore[misc]
         """All that come count the key up; the last leaves the sign of the next pass, for which the others wait."""
         sign, passes = name_of(BARRIERS, key), self._pass(key, 0)
         if self.add(key, 1) < world_size:
-            self._wait_for([(key, sign + b"/%d" % (passes + 1))], self.timeout if timeout is None else timeout)
+            timeout = self.timeout if timeout is None else timeout
+            end = _lib.deadline_of(max(_seconds(timeout), 1e-9))  # a sign that others have taken away again may have been missed
+            self._wait_until(end, timeout, [(key, sign + b"/%d" % (passes + 1))], lambda _: self._pass(key, 0) > passes)
             return
         passes = self._pass(key, 1)
         name, old = sign + b"/%d" % passes, sign + b"/%d" % (passes - 2)
