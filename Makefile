@@ -225,27 +225,29 @@ $(BUILD)/muster.pc: muster.pc.in include/muster/muster.h Makefile | $(DEPS)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< > $@
 
 INSTALLED_MAN = $(foreach m,$(wildcard man/*.[1-8]),$(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
+# Where it is installed, for the shell: DESTDIR may have a blank in it.
+IN = "$(DESTDIR)"$(PREFIX)
 install: all
-	install -d $(DESTDIR)$(PREFIX)/{bin,include/muster,lib/pkgconfig}
-	install -m 644 include/muster/*.h $(DESTDIR)$(PREFIX)/include/muster/
-	install -m 644 $(BUILD)/$(V)/libmuster.a $(DESTDIR)$(PREFIX)/lib/
-	install -m 755 $(BUILD)/$(V)/libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/
-	ln -sfn libmuster.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
-	ln -sfn $(SONAME) $(DESTDIR)$(PREFIX)/lib/libmuster.so
-	$(if $(PLUGINS),install -m 755 $(PLUGINS:%=$(BUILD)/$(V)/%) $(DESTDIR)$(PREFIX)/lib/)
-	$(if $(LIBPMI),install -D -m 755 $(BUILD)/$(V)/$(LIBPMI) $(DESTDIR)$(PREFIX)/lib/muster/$(LIBPMI))
+	install -d $(IN)/{bin,include/muster,lib/pkgconfig}
+	install -m 644 include/muster/*.h $(IN)/include/muster/
+	install -m 644 $(BUILD)/$(V)/libmuster.a $(IN)/lib/
+	install -m 755 $(BUILD)/$(V)/libmuster.so.$(VERSION) $(IN)/lib/
+	ln -sfn libmuster.so.$(VERSION) $(IN)/lib/$(SONAME)
+	ln -sfn $(SONAME) $(IN)/lib/libmuster.so
+	$(if $(PLUGINS),install -m 755 $(PLUGINS:%=$(BUILD)/$(V)/%) $(IN)/lib/)
+	$(if $(LIBPMI),install -D -m 755 $(BUILD)/$(V)/$(LIBPMI) $(IN)/lib/muster/$(LIBPMI))
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
-		> $(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc
-	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(DESTDIR)$(PREFIX)/share/muster/proto/$(p:src/%=%);)
-	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(DESTDIR)$(PREFIX)/bin/)
-	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) $(DESTDIR)$(m);)
-	install -D -m 644 completions/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
+		> $(IN)/lib/pkgconfig/muster.pc
+	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(IN)/share/muster/proto/$(p:src/%=%);)
+	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(IN)/bin/)
+	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) "$(DESTDIR)"$(m);)
+	install -D -m 644 completions/muster $(IN)/share/bash-completion/completions/muster
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/muster $(DESTDIR)$(PREFIX)/lib/libmuster.{a,so,so.*} \
-		$(PLUGINS:%=$(DESTDIR)$(PREFIX)/lib/%) \
-		$(DESTDIR)$(PREFIX)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(DESTDIR)%)
-	rm -rf $(DESTDIR)$(PREFIX)/include/muster $(DESTDIR)$(PREFIX)/lib/muster $(DESTDIR)$(PREFIX)/share/muster $(DESTDIR)$(PREFIX)/share/bash-completion/completions/muster
+	rm -f $(IN)/bin/muster $(IN)/lib/libmuster.{a,so,so.*} \
+		$(PLUGINS:%=$(IN)/lib/%) \
+		$(IN)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%="$(DESTDIR)"%)
+	rm -rf $(IN)/include/muster $(IN)/lib/muster $(IN)/share/muster $(IN)/share/bash-completion/completions/muster
 
 format:
 	clang-format -i $(FORMATTED)

@@ -14,6 +14,10 @@ quiet_make() {
     }
 }
 quiet_make install
+quiet_make install DESTDIR="$TMPDIR/a blank"
+diff -r "$root" "$TMPDIR/a blank" || { echo "another folder got something else"; exit 1; }
+quiet_make uninstall DESTDIR="$TMPDIR/a blank"
+[ -z "$(find "$TMPDIR/a blank" -type f)" ] || { echo "left behind:"; find "$TMPDIR/a blank" -type f; exit 1; }
 
 for file in lib/libmuster.a lib/libmuster.so lib/muster_nvshmem_bootstrap.so include/muster/muster.h lib/pkgconfig/muster.pc; do
     [ -e "$root/usr/$file" ] || { echo "not installed: $file"; exit 1; }
