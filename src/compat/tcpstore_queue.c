@@ -75,12 +75,51 @@ void mu_ts_queue_len(struct mu_ts_conn *conn)
 
 /* ---- push -------------------------------------------------------------------------------------------------------- */
 
+static void has_failed(struct mu_ts_conn *conn)
+{
+    mu_ts_dismiss(conn, "%s: %.*s", mu_ts_op_name(conn->scan.op), (int)conn->kept_len, (const char *)conn->kept);
+}
+
+static void lower_tail(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = part_of(conn, "tail");
+    char text[24];
+    int len = snprintf(text, sizeof text, "%" PRIu64, conn->tail - 1);
+
+    mu_desk_compare_and_set(conn->store->options.desk, mu_ts_ask(conn, has_failed), name->text, name->len,
+                            conn->version, text, (size_t)len);
+}
+
+static void has_read_own(struct mu_ts_conn *conn)
+{
+    uint64_t last;
+
+    conn->version = (uint64_t)conn->ask.version;
+    if (mu_ts_count(conn, &last)) /* another's: there are items behind it */
+        mu_ts_then(conn, last == conn->tail ? lower_tail : has_failed);
+}
+
+/* Its number, for which there is no item now, unless others have pushed behind it: whoever pops would stop there. */
+static void give_back_number(struct mu_ts_conn *conn)
+{
+    const struct mu_ts_name *name = part_of(conn, "tail");
+
+    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_own), name->text, name->len);
+}
+
 static void has_pushed(struct mu_ts_conn *conn)
 {
-    if (conn->ask.status)
-        mu_ts_refused(conn);
-    else
+    if (!conn->ask.status) {
         mu_ts_finish(conn);
+        return;
+    }
+    conn->kept = (uint8_t *)strdup(conn->ask.text ? conn->ask.text : "");
+    if (!conn->kept) {
+        mu_ts_refused(conn);
+        return;
+    }
+    conn->kept_len = strlen((const char *)conn->kept);
+    mu_ts_then(conn, give_back_number);
 }
 
 static void push(struct mu_ts_conn *conn)

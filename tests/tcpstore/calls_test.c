@@ -436,6 +436,34 @@ static void tasks_of_the_library_see_the_keys(void **state)
     wire_close();
 }
 
+/* There is no room for its item: those who push and pop then do not meet the number that it had. */
+static void a_push_that_is_refused_leaves_no_hole(void **state)
+{
+    const size_t size = 40u << 20;
+    char *value = calloc(1, size);
+    struct client *c, *d;
+    uint8_t head[64];
+
+    (void)state;
+    assert_non_null(value);
+    wire_open();
+    c = client_of('B');
+    for (int i = 0; i < 2; i++) { /* in the heap there are 64 MiB */
+        say_bytes(c, head, spell('B', head, sizeof head, i ? PUSH : SET, "s8", "/big", (int64_t)size));
+        say_bytes(c, value, size);
+    }
+    free(value);
+    hear_the_end(c);
+    assert_non_null(strstr(wire_said, "QUEUE_PUSH"));
+    d = client_of('B');
+    say(d, PUSH, "ss", "/big", "x");
+    say(d, LEN, "s", "/big");
+    hear(d, "8", INT64_C(1));
+    say(d, POP, "s", "/big");
+    hear(d, "8s", INT64_C(1), "x");
+    wire_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +482,7 @@ int main(void)
         WIRE_CASE(validate_may_come_in_pieces_and_ping_is_not_needed),
         WIRE_CASE(large_keys_and_values_are_taken),
         WIRE_CASE(tasks_of_the_library_see_the_keys),
+        WIRE_CASE(a_push_that_is_refused_leaves_no_hole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

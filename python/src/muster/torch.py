@@ -337,7 +337,13 @@ class Store(dist.Store):  # type: ignore[misc]
         tail = queue + b"/tail"
         errors.check(_lib.lib.muster_kv_increment(self._handle, tail, len(tail), 1, ctypes.byref(number)))
         item = queue + b"/%d" % number.value
-        errors.check(_lib.lib.muster_kv_set(self._handle, item, len(item), data, len(data), None))
+        try:
+            errors.check(_lib.lib.muster_kv_set(self._handle, item, len(item), data, len(data), None))
+        except errors.Error:  # its number goes back, or whoever pops would wait for the item
+            last, version = self._count(key, b"/tail")
+            if last == number.value:
+                self._swap(tail, version, b"%d" % (last - 1))
+            raise
 
     def queue_pop(self, key: Bytes, block: bool = True) -> bytes:
         queue, end = name_of(QUEUES, key), _lib.deadline_of(max(_seconds(self.timeout), 1e-9))
