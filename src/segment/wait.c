@@ -77,6 +77,12 @@ unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough)
     (void)enough;
     return mu_processors();
 }
+
+/* Nothing is kept: a schedule takes the same steps alone and behind others. */
+static bool are_apart(const struct muster_segment *seg)
+{
+    return mu_processors() >= seg->local_tasks;
+}
 #else
 enum { IN_VAIN = 16, SETS = 16 }; /* a set of 1024 is refused where the kernel knows more */
 
@@ -116,7 +122,6 @@ unsigned mu_wait_processors(const struct muster_segment *seg, uint32_t enough)
     }
     return all > own ? all : own;
 }
-#endif
 
 /* Whether all tasks of this host may run at once. Asked once a thread, and again while more come. */
 static bool are_apart(const struct muster_segment *seg)
@@ -137,6 +142,7 @@ static bool are_apart(const struct muster_segment *seg)
     last.processors = mu_wait_processors(seg, seg->local_tasks);
     return last.processors >= seg->local_tasks;
 }
+#endif
 
 void mu_wait_begin(struct mu_wait *w, struct muster_segment *seg, struct mu_ctx *ctx, muster_deadline deadline,
                    const char *what)
