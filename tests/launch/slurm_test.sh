@@ -66,6 +66,11 @@ PIDS=()
 end_all()
 {
     kill "${PIDS[@]}" 2> /dev/null
+    local end=$((SECONDS + 10)) # a slurmd was seen that slept in a lock of its own, whatever it was sent
+    while [ -n "$(jobs -pr)" ] && [ $SECONDS -lt $end ]; do
+        sleep 0.1 # sleep: between two looks at the condition
+    done
+    kill -KILL $(jobs -pr) 2> /dev/null
     wait 2> /dev/null
     end_munge
 }
