@@ -150,6 +150,18 @@ static inline void bench_pin(const struct bench_cpus *cpus, int rank)
         bench_die("sched_setaffinity: %s", strerror(errno));
 }
 
+/* All of them again, for what has threads of its own. */
+static inline void bench_unpin(const struct bench_cpus *cpus)
+{
+    cpu_set_t sets[BENCH_CPUS_MAX / CPU_SETSIZE];
+
+    CPU_ZERO_S(sizeof(sets), sets);
+    for (int i = 0; i < (int)cpus->count; i++)
+        CPU_SET_S(cpus->ids[i], sizeof(sets), sets);
+    if (sched_setaffinity(0, sizeof(sets), sets))
+        bench_die("sched_setaffinity: %s", strerror(errno));
+}
+
 /* Memory shared with forked children, zeroed and touched. */
 static inline void *bench_shared(size_t bytes)
 {

@@ -229,7 +229,9 @@ int main(int argc, char **argv)
     tick_ns = bench_tick_ns();
     row_heartbeat(seconds, tick_ns);
     row_attach(seconds < 0.2 ? 50 : 500, tick_ns);
+    bench_unpin(&cpus); /* a large segment is audited by two threads */
     row_audit(objects, tick_ns);
+    bench_pin(&cpus, 0);
     rows_memory();
     return 0;
 }
