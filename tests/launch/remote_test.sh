@@ -4,26 +4,9 @@
 # its host.
 # timeout: 240
 . "$(dirname "$0")/../cli/common.sh"
-MARK=MUSTER_TEST_MARK=$$-$RANDOM
-export "${MARK?}"
-
-# rsh HOST COMMAND...: here, in a folder of its own, with little of our environment.
-cat > "$TMPDIR/rsh" <<'EOS'
-#!/bin/sh
-host=$1; shift
-echo "$$ $host $*" >> "$RSH_LOG"
-cd /
-eval "exec env -u WILL $*" # as a shell at the other end would: words come quoted
-EOS
-chmod +x "$TMPDIR/rsh"
-export RSH_LOG=$TMPDIR/rsh.log
+export RSH_WITHOUT=WILL # of our environment
+. "$(dirname "$0")/three_hosts.sh"
 run() { "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" "$@"; }
-no_segments() { [ -z "$(compgen -G "$(segment_file "$JOB")*")" ]; }
-clean()
-{
-    await "no process is left" none_with_mark "$MARK"
-    await "no segment is left" no_segments
-}
 sorted_is() { [ "$(sort "$OUT")" = "$1" ] || fail "sorted, stdout is not: $1"; }
 
 # 2, 3 and 8 hosts; this one with tasks and without.

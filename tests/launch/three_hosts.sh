@@ -1,6 +1,7 @@
-# What tests of jobs of three hosts share whose tasks count and meet in rounds (counts_main.c): source it behind
-# cli/common.sh. The other hosts are this machine again, by $TMPDIR/rsh, which notes its pid, the host and the command in
-# $RSH_LOG; every process of the test has $MARK in its environment.
+# What tests of jobs of several hosts share, also those whose tasks count and meet in rounds (counts_main.c): source it
+# behind cli/common.sh. The other hosts are this machine again, by $TMPDIR/rsh, which notes its pid, the host and the
+# command in $RSH_LOG, and leaves the variable that RSH_WITHOUT names behind; every process of the test has $MARK in its
+# environment.
 MARK=MUSTER_TEST_MARK=$$-$RANDOM
 export "${MARK?}"
 cat > "$TMPDIR/rsh" <<'EOS'
@@ -8,7 +9,7 @@ cat > "$TMPDIR/rsh" <<'EOS'
 host=$1; shift
 echo "$$ $host $*" >> "$RSH_LOG"
 cd /
-eval "exec $*" # as a shell at the other end would: words come quoted
+eval "exec ${RSH_WITHOUT:+env -u $RSH_WITHOUT} $*" # as a shell at the other end would: words come quoted
 EOS
 chmod +x "$TMPDIR/rsh"
 export RSH_LOG=$TMPDIR/rsh.log

@@ -43,12 +43,23 @@ static int take_all_descriptors(int *taken, int room)
     return n;
 }
 
+/* No descriptor of that number, or above it, is given any more. */
+static void descriptors_end_at(int first, struct rlimit *ret_before)
+{
+    struct rlimit low;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, ret_before), 0);
+    low = *ret_before;
+    low.rlim_cur = (rlim_t)first;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+}
+
 static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
 {
     enum { ROOM = 256 };
     static int taken[ROOM];
     struct client *c, *late;
-    struct rlimit before, low;
+    struct rlimit before;
     uint64_t one = 1;
     int n;
 
@@ -57,10 +68,7 @@ static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
     c = client_of('B');
     is_served(c);
     late = client_new();
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    low = before;
-    low.rlim_cur = (rlim_t)late->fd + 1;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    descriptors_end_at(late->fd + 1, &before);
     n = take_all_descriptors(taken, ROOM);
     wire_until(has_refused, &one, "who came is refused");
     is_served(c);
@@ -76,7 +84,7 @@ static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
 /* Where not even the reserved one can be had: they wait, the loop sleeps meanwhile, and they are taken later. */
 static void without_any_descriptor_who_comes_waits(void **state)
 {
-    struct rlimit before, low;
+    struct rlimit before;
     struct client *c, *late;
 
     (void)state;
@@ -84,10 +92,7 @@ static void without_any_descriptor_who_comes_waits(void **state)
     c = client_of('B');
     is_served(c);
     late = client_new();
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    low = before;
-    low.rlim_cur = 3;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    descriptors_end_at(3, &before);
     wire_until(has_said, "clients have to wait: ", "it is said");
     is_served(c);
     assert_int_equal(wire_stats().connections, 1);

@@ -241,16 +241,22 @@ static void many_turns(void)
         hear_nothing(client_of('B'));
 }
 
+/* Two clients, each at the server of a host. */
+static void open_two(struct client **ret_here, struct client **ret_other)
+{
+    wire_open();
+    wire_start_other();
+    *ret_here = client_of('B');
+    *ret_other = client_of_other();
+}
+
 /* What another host's client pushes and pops at once may not be seen here; what it pushes then is. */
 static void who_waits_is_told_of_what_is_pushed_after_others_have_popped(void **state)
 {
     struct client *w, *o;
 
     (void)state;
-    wire_open();
-    wire_start_other();
-    w = client_of('B');
-    o = client_of_other();
+    open_two(&w, &o);
     for (int round = 0; round < 3; round++) {
         uint8_t both[64], byte;
         size_t len = spell('B', both, sizeof both, PUSH, "ss", "/q", "gone");
@@ -423,10 +429,7 @@ static void nobody_misses_that_a_barrier_is_passed(void **state)
     struct client *w, *o;
 
     (void)state;
-    wire_open();
-    wire_start_other();
-    w = client_of('B');
-    o = client_of_other();
+    open_two(&w, &o);
     for (int round = 0; round < 20; round++) {
         uint8_t both[64];
         size_t len = spell('B', both, sizeof both, BARRIER, "s8", "/bar", INT64_C(2));
@@ -447,10 +450,7 @@ static void nobody_passes_a_barrier_by_an_earlier_sign(void **state)
     struct client *w, *o;
 
     (void)state;
-    wire_open();
-    wire_start_other();
-    w = client_of('B');
-    o = client_of_other();
+    open_two(&w, &o);
     for (int round = 0; round < 20; round++) {
         uint8_t three[96];
         size_t len = spell('B', three, sizeof three, BARRIER, "s8", "/bar", INT64_C(1));
@@ -479,10 +479,7 @@ static void nobody_misses_a_pass_that_is_followed_by_others(void **state)
     struct client *w, *o;
 
     (void)state;
-    wire_open();
-    wire_start_other();
-    w = client_of('B');
-    o = client_of_other();
+    open_two(&w, &o);
     for (int round = 0; round < 5; round++) {
         uint8_t all[AGAIN * 32];
         size_t len = 0;
