@@ -11,6 +11,7 @@
  */
 #include "bridge/calls.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,12 +177,23 @@ static void answer_own(struct mu_core *core, struct entry *e, uint32_t slot, enu
     mu_asked_settle(core, slot, e->number);
 }
 
+/* It is read on another host, which may have the room that is lacking here. */
+static const char *with_place(const struct mu_core *core, const char *text, char *words, size_t size)
+{
+    char name[64];
+
+    mu_host_name(core->seg, core->host, name, sizeof name);
+    snprintf(words, size, "on host %s, which leads the job: %s", name, text);
+    return words;
+}
+
 void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
                     const char *text, const void *body, size_t len)
 {
     struct host_calls *h = mu_host_calls(core, host);
     struct entry *e = find_entry(h, slot);
     struct mu_pack p = {0};
+    char words[1024];
 
     if (!e || e->number != number || e->fate != OPEN)
         return;
@@ -191,6 +203,8 @@ void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t
         answer_own(core, e, slot, status, text, body, len);
         return;
     }
+    if (status == MUSTER_RESOURCE_EXHAUSTED)
+        text = with_place(core, text, words, sizeof words);
     if (len > WINDOW - KEPT_MAX) {
         mu_fail(MUSTER_RESOURCE_EXHAUSTED, "the answer is %zu bytes long; %zu is the most", len, WINDOW - KEPT_MAX);
         mu_call_answer(core, host, slot, number, MUSTER_RESOURCE_EXHAUSTED, NULL, NULL, 0);
