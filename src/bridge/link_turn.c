@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -190,6 +191,21 @@ static void end_unjoined(struct mu_link_peer *p)
                   p->state == MU_LINK_CONNECTING ? "it does not answer" : "it did not shake hands in time");
 }
 
+/*
+ * TCP's own probes (set_socket()) ask an idle connection alone. One that has sent something sends it again, for a
+ * quarter of an hour; as long as the probes would take is enough here. A process that is stopped and has no room left
+ * is asked by its sender's kernel, ever more seldom, and answers: it is in reach.
+ */
+static bool is_out_of_reach(const struct mu_link_peer *p)
+{
+    struct tcp_info info = {0};
+    socklen_t len = sizeof info;
+
+    return getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+           (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) &&
+           info.tcpi_last_ack_recv > 2 * (p->link->options.timeout_ns / 1000000u);
+}
+
 /* One peer's timers; when it must be looked at again. */
 static uint64_t check_peer(struct mu_link_peer *p)
 {
@@ -218,8 +234,13 @@ static uint64_t check_peer(struct mu_link_peer *p)
     }
     if (p->is_paused)
         p->heard = link->now;
-    if (link->is_patient && !p->is_relayed && !p->is_moving) /* its kernel answers for it: set_socket() */
+    if (link->is_patient && !p->is_relayed && !p->is_moving) { /* its kernel answers for it */
+        if (is_out_of_reach(p)) {
+            mu_peer_close(p, MU_LINK_QUIET, "its host does not answer what was sent");
+            return UINT64_MAX;
+        }
         p->heard = p->pinged = link->now;
+    }
     if (p->is_moving && link->now >= join_limit(p)) {
         mu_peer_close(p, MU_LINK_QUIET, "the leader's answer has not come through it in time");
         return UINT64_MAX;
