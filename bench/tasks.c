@@ -3,6 +3,7 @@
  *
  *   tasks.join.N     muster_join() of each task in turn, with its heartbeat thread
  *   tasks.meet.N     all have joined and come to their first named barrier at once, until the last has left it
+ *   tasks.build.N    then a group of all is built, until the last has left its first barrier
  *   tasks.group.N    the period of back-to-back group barriers of all, at task 0
  *   tasks.named.N    the same of named barriers
  *   tasks.status.N   `muster status --json` of the job, the command's start and end included, while all others wait
@@ -36,6 +37,7 @@ struct plan {
     struct {
         _Atomic uint32_t joins, meets; /* gates: it may */
         uint64_t join_ticks, left_ns;  /* of its join; when it had left the first barrier */
+        uint64_t built_ns;             /* when it had left that of the group */
     } * seats;
     volatile uint64_t *met_ns; /* when all could come to it */
 };
@@ -107,32 +109,38 @@ static void join_and_meet(struct member *self, int rank)
         for (int other = 0; other < plan->size; other++)
             bench_gate_open(&plan->seats[other].meets, 1);
     bench_gate_wait(&plan->seats[rank].meets, 1);
-    self->committed = committed(self);
+    if (rank == 0) /* it asks the kernel about each slot: n tasks would ask n * n times */
+        self->committed = committed(self);
     bench_ok(muster_barrier_wait(self->muster, "all", 0, NULL, 0, 0, muster_after_ms(60000)), "the first barrier");
     plan->seats[rank].left_ns = bench_now_ns();
     bench_ok(muster_group_create(self->muster, "bench", NULL, 0, 0, muster_after_ms(60000), &self->group),
              "muster_group_create");
+    arrive_group(self);
+    plan->seats[rank].built_ns = bench_now_ns();
 }
 
 static void emit_joins(const struct plan *plan, double tick_ns)
 {
-    struct bench_samples joins, meeting;
-    uint64_t last = 0;
+    struct bench_samples joins, meeting, building;
+    uint64_t left = 0, built = 0;
     char metric[64];
 
     bench_samples_init(&joins, (size_t)plan->size);
     bench_samples_init(&meeting, 1);
+    bench_samples_init(&building, 1);
     for (int rank = 0; rank < plan->size; rank++) {
-        uint64_t left = plan->seats[rank].left_ns;
-
         bench_add(&joins, plan->seats[rank].join_ticks);
-        last = left > last ? left : last;
+        left = plan->seats[rank].left_ns > left ? plan->seats[rank].left_ns : left;
+        built = plan->seats[rank].built_ns > built ? plan->seats[rank].built_ns : built;
     }
-    bench_add(&meeting, last - *plan->met_ns);
+    bench_add(&meeting, left - *plan->met_ns);
+    bench_add(&building, built - left);
     snprintf(metric, sizeof(metric), "tasks.join.%d", plan->size);
     bench_emit(metric, "muster", &joins, tick_ns, 1, 1);
     snprintf(metric, sizeof(metric), "tasks.meet.%d", plan->size);
     bench_emit(metric, "muster", &meeting, 1, 1, 1);
+    snprintf(metric, sizeof(metric), "tasks.build.%d", plan->size);
+    bench_emit(metric, "muster", &building, 1, 1, 1);
 }
 
 static void emit_status(const struct plan *plan, double tick_ns)

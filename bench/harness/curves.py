@@ -10,6 +10,7 @@ TABLES = {
     "tasks on one node": [
         ("tasks.join", "muster", "join, one after the other"),
         ("tasks.meet", "muster", "the first barrier of all, until the last has left it"),
+        ("tasks.build", "muster", "a group of all is built, until the last has left its first barrier"),
         ("tasks.group", "muster", "group barrier"),
         ("tasks.named", "muster", "named barrier"),
         ("tasks.status", "muster", "`muster status`"),

@@ -64,6 +64,42 @@ static enum muster_status attach(struct muster_group *g, struct mu_ctx *ctx)
     return status;
 }
 
+/* All of them have it: who has left since had it, too. */
+static bool is_whole(const struct muster_group *g, const struct mu_roll *r)
+{
+    return r->there == g->size && (!g->spans || r->proxy);
+}
+
+/*
+ * What the entry says, and whether anything speaks against it. The records are looked at again only when the epoch has
+ * moved since the last look that found nothing: every change of a task's record moves it.
+ */
+static enum muster_status look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
+{
+    enum muster_status status = mu_roll_read(g->muster->seg, ctx, &g->key, g->name, r);
+
+    g->proxy = r->proxy;
+    if (status || is_whole(g, r) || (g->looked && g->epoch == epoch && r->left < 0))
+        return status;
+    status = mu_roll_lost(g->muster->seg, g->name, r);
+    g->looked = !status;
+    g->epoch = epoch;
+    return status;
+}
+
+/* The deadline is over: a last look, for those who came woke nobody, but the last. */
+static enum muster_status late(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
+{
+    enum muster_status status = look(g, ctx, r, epoch);
+
+    if (status || is_whole(g, r))
+        return status;
+    if (r->missing < 0)
+        return MUSTER_DEADLINE_EXCEEDED;
+    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "group %s: %u of %u members came before the deadline; task %u is missing",
+                   g->name, r->there, g->size, g->members[r->missing].task);
+}
+
 static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline)
 {
     struct muster_segment *seg = g->muster->seg;
@@ -80,21 +116,17 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
         struct mu_roll r = {.size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
 
         mu_wait_look(&w);
-        status = mu_roll_read(seg, ctx, &g->key, g->name, &r);
-        g->proxy = r.proxy;
-        if (!status && r.there == g->size && (!g->spans || r.proxy)) /* who has left since had it, too */
+        status = look(g, ctx, &r, w.epoch);
+        if (status || is_whole(g, &r))
             break;
-        if (!status)
-            status = mu_roll_lost(seg, g->name, &r);
-        if (!status)
-            status = mu_wait_on(&w, bucket, r.word);
-        if (status == MUSTER_DEADLINE_EXCEEDED && r.missing >= 0)
-            status = mu_fail(status, "group %s: %u of %u members came before the deadline; task %u is missing", g->name,
-                             r.there, g->size, g->members[r.missing].task);
+        status = mu_wait_on(&w, bucket, r.word);
+        if (status == MUSTER_DEADLINE_EXCEEDED)
+            status = late(g, ctx, &r, w.epoch);
         if (status)
             break;
     }
     mu_wait_end(&w);
+    g->looked = false; /* what is lost to a group that is built is more: see collective.c */
     return status;
 }
 

@@ -79,6 +79,12 @@ enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, 
 enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, const struct mu_group_head *head,
                                 const struct mu_group_member *members);
 
+/* The members of an entry's value. */
+static inline struct mu_group_member *mu_roll_members(void *value)
+{
+    return (struct mu_group_member *)((uint8_t *)value + sizeof(struct mu_group_head));
+}
+
 /* Bytes of a member's area. */
 static inline size_t mu_area_bytes(uint32_t data_bytes)
 {

@@ -387,8 +387,10 @@ static enum mu_verdict arrive_all(struct mu_edit *e)
             if (w->calls[told]->waiting && !w->calls[told]->leaves) /* who left is told by its next call */
                 answered(w->calls[told], &b, w->n->id);
     }
-    if (changed && !e->status)
+    if (changed && !e->status) {
+        e->quiet = e->version && mu_barrier_has_only_more(&b, e->old);
         verdict = put(e, w->n, &b);
+    }
     mu_barrier_done(&b);
     return verdict;
 }
@@ -441,8 +443,10 @@ static enum mu_verdict give_up(struct mu_edit *e)
     c->waiting = true;
     if (!e->version || !mu_barrier_decode(&b, e->old, e->old_len))
         return MU_KEEP;
-    if (!answered(c, &b, w->n->id) && mark_untold(c, &b))
+    if (!answered(c, &b, w->n->id) && mark_untold(c, &b)) {
+        e->quiet = true; /* no answer for anybody else */
         verdict = put(e, w->n, &b);
+    }
     mu_barrier_done(&b);
     return verdict;
 }

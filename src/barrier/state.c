@@ -104,6 +104,28 @@ uint32_t mu_barrier_arrived(const struct mu_barrier *b)
     return n;
 }
 
+bool mu_barrier_has_only_more(const struct mu_barrier *b, const void *before)
+{
+    struct mu_barrier_head old;
+    const uint8_t *marks = (const uint8_t *)before + sizeof old;
+
+    memcpy(&old, before, sizeof old);
+    if (old.passed || b->h.passed || old.counter != b->h.counter || old.deadline != b->h.deadline ||
+        old.num != b->h.num || old.all != b->h.all)
+        return false;
+    if (!b->h.version) /* whoever is out has come: who waits is to look */
+        return false;
+    marks += old.all ? 0 : (size_t)old.num * 4;
+    for (uint32_t i = 0; i < old.num; i++) {
+        uint32_t mark;
+
+        memcpy(&mark, marks + (size_t)i * 4, sizeof mark);
+        if ((mark & MU_MARK_ARRIVED) && ((mark ^ b->marks[i]) & ~MU_MARK_UNTOLD))
+            return false;
+    }
+    return true;
+}
+
 void mu_barrier_end(struct mu_barrier *b, enum muster_status code, const char *format, ...)
 {
     va_list args;

@@ -42,6 +42,12 @@ static inline int64_t mu_barrier_number(uint64_t counter)
 int32_t mu_barrier_find(const struct mu_barrier *b, uint32_t task);
 uint32_t mu_barrier_arrived(const struct mu_barrier *b);
 
+/*
+ * Whether it differs from what it was, which is well formed, in new arrivals alone, at an instance that goes on: nobody
+ * who waits in it has an answer by them.
+ */
+bool mu_barrier_has_only_more(const struct mu_barrier *b, const void *before);
+
 /* End the instance. */
 void mu_barrier_end(struct mu_barrier *b, enum muster_status code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -73,8 +73,11 @@ static inline void mu_commit_free_olds(struct mu_txn *t)
             mu_heap_free(ctx->seg, ctx, t->olds[i]);
 }
 
-/* The word's tag becomes `tag`, which nobody has seen there before. */
-static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag)
+/*
+ * The word's tag becomes `tag`, which nobody has seen there before. Quietly: those who sleep sleep on, and S stays for
+ * the commit that is for them.
+ */
+static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag, bool quietly)
 {
     struct mu_ctx *ctx = t->ctx;
     uint32_t index = MU_WORD_INDEX(t->seen);
@@ -92,10 +95,10 @@ static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag)
     mu_commit_publish(t);
     /* The commit. acq_rel: releases the new blocks to every reader of the word; acquires the last commit, whose blocks
      * we are about to free. Fails spuriously for us when only S came: then the object is the same and we go on. */
-    while (!mu_cas_seen(t->word, &seen, next))
+    while (!mu_cas_seen(t->word, &seen, quietly ? next | (seen & MU_WORD_S) : next))
         if (!mu_word_same(seen, t->seen))
             return MU_RETRY;
-    if (seen & MU_WORD_S)
+    if (!quietly && (seen & MU_WORD_S))
         mu_futex_wake(t->word);
     mu_commit_free_olds(t);
     mu_commit_forget(t);
@@ -104,7 +107,7 @@ static inline enum mu_commit mu_commit_as(struct mu_txn *t, uint64_t tag)
 
 static inline enum mu_commit mu_commit_try(struct mu_txn *t)
 {
-    return mu_commit_as(t, MU_WORD_TAG(t->seen) + 1);
+    return mu_commit_as(t, MU_WORD_TAG(t->seen) + 1, false);
 }
 
 #endif

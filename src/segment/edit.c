@@ -331,7 +331,7 @@ static enum muster_status attempt(struct edit *d, enum mu_verdict verdict, bool 
         return status;
     write_refs(d, &s, body);
     write_data(d, &s, commits, body + s.refs);
-    *ret_commit = mu_txn_commit(&d->txn);
+    *ret_commit = d->e->quiet ? mu_txn_commit_quietly(&d->txn) : mu_txn_commit(&d->txn);
     if (*ret_commit == MU_COMMITTED && ret_version)
         *ret_version = commits;
     return MUSTER_OK;
@@ -413,6 +413,7 @@ enum muster_status mu_table_edit(const struct mu_table *t, struct mu_ctx *ctx, c
             continue;
         describe(&d, wants_old);
         e->ref_at = -1;
+        e->quiet = false;
         verdict = fn(e);
         if (verdict == MU_KEEP || (verdict == MU_DELETE && !d.old.words && !d.forgets)) {
             status = e->status;

@@ -8,12 +8,12 @@
  * it unless its object names it). There are no free lists: nothing to corrupt, nothing to lose.
  *
  * Search: first this thread's last frees (still in its cache, oldest first, so that one block is not recycled at
- * once), then on through the current chunk and another of the class, then a fresh chunk. In a full heap: what this
- * thread freed of larger classes, then every block of the class, then of the larger ones. A thread
- * that searched everything in vain does not search again before somebody has freed a block that would have served: a
- * full heap says so at once, and never when it is not (the header's word `wanted`, see search_all()). Deletes have a
- * reserve of blocks that hold any page, so that a full store can be emptied. Chunks are committed (fallocate) before
- * they are claimed: no access ever meets a page that the file system lacks.
+ * once), then on through the current chunk, another of the class and its newest, then a fresh chunk. In a full heap:
+ * what this thread freed of larger classes, then every block of the class, then of the larger ones. A thread that
+ * searched everything in vain does not search again before somebody has freed a block that would have served: a full
+ * heap says so at once, and never when it is not (the header's word `wanted`, see search_all()). Deletes have a reserve
+ * of blocks that hold any page, so that a full store can be emptied. Chunks are committed (fallocate) before they are
+ * claimed: no access ever meets a page that the file system lacks.
  */
 #include "segment/heap.h"
 
@@ -154,32 +154,41 @@ static enum muster_status no_memory(const struct muster_segment *seg, int why)
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot commit memory of job %s: %s", seg->job, strerror(why));
 }
 
-/* A thread's first search shares a chunk that others claimed, from a place of its own. */
-static void first_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system)
+/*
+ * Share the newest chunk of the class, which has room if any has, from a place of this thread's own: many threads that
+ * need a block each would else find the old ones full and claim a chunk each. False: h is there already, or there is
+ * none.
+ */
+static bool newest_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system)
 {
     const struct muster_segment *seg = ctx->seg;
+    uint32_t want = chunk_word(class_index, system), c;
 
     if (ctx->unclaimed < seg->num_system_chunks)
         ctx->unclaimed = seg->num_system_chunks;
     while (ctx->unclaimed < seg->num_chunks && mu_load32_relaxed(&seg->chunks[ctx->unclaimed])) /* relaxed: a hint */
         ctx->unclaimed++;
-    if (next_chunk(ctx, h, class_index, system))
-        h->next = ctx->slot * 29 % mu_heap_chunk_blocks(class_index);
+    c = system ? seg->num_system_chunks : ctx->unclaimed;
+    while (c && mu_load32_acquire(&seg->chunks[c - 1]) != want) /* acquire: pairs with chunk_claim() */
+        c--;
+    if (!c || c == h->chunk)
+        return false;
+    h->chunk = c;
+    h->next = ctx->slot * 29 % mu_heap_chunk_blocks(class_index);
+    return true;
 }
 
-/* Beyond the hints: current chunk, another one, a fresh one. */
+/* Beyond the hints: current chunk, another one, the newest, a fresh one. */
 static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system, int *why)
 {
     uint64_t ref = 0;
 
-    if (!h->chunk)
-        first_chunk(ctx, h, class_index, system);
-    for (int tries = 0; !ref && tries < 2; tries++) {
-        if (h->chunk)
-            ref = take_from_chunk(ctx, h, class_index, PROBES);
-        if (!ref && !next_chunk(ctx, h, class_index, system))
-            break;
-    }
+    if (h->chunk)
+        ref = take_from_chunk(ctx, h, class_index, PROBES);
+    if (!ref && h->chunk && next_chunk(ctx, h, class_index, system))
+        ref = take_from_chunk(ctx, h, class_index, PROBES);
+    if (!ref && newest_chunk(ctx, h, class_index, system))
+        ref = take_from_chunk(ctx, h, class_index, PROBES);
     while (!ref) {
         *why = chunk_claim(ctx, h, class_index, system);
         if (*why)

@@ -198,7 +198,12 @@ enum mu_commit mu_txn_commit(struct mu_txn *t)
 
 enum mu_commit mu_txn_commit_as(struct mu_txn *t, uint64_t tag)
 {
-    return mu_commit_as(t, tag);
+    return mu_commit_as(t, tag, false);
+}
+
+enum mu_commit mu_txn_commit_quietly(struct mu_txn *t)
+{
+    return mu_commit_as(t, MU_WORD_TAG(t->seen) + 1, true);
 }
 
 void mu_txn_abort(struct mu_txn *t)

@@ -112,6 +112,7 @@ struct mu_edit {
     uint32_t num_refs;   /* for a new entry: how many reference places it has, all empty */
     int32_t ref_at;      /* -1: none; else this place gets new_ref (0: becomes empty) */
     uint64_t new_ref;    /* OWNED by the caller's context, filled */
+    bool quiet;          /* nobody who sleeps on the entry waits for this change: nobody is woken */
     uint64_t version_as; /* not 0: a copy, of this version elsewhere, which is kept instead of the bucket's count */
     /* on behalf of another host's task; NULL: not */
     struct mu_done *done;

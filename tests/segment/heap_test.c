@@ -334,6 +334,42 @@ static void freed_blocks_are_used_again_before_new_memory(void **state)
     assert_int_equal(before.committed_bytes, after.committed_bytes);
 }
 
+static uint32_t chunks_claimed(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t c = 0; c < seg->num_chunks; c++)
+        n += mu_load32_acquire(&seg->chunks[c]) != 0;
+    return n;
+}
+
+/* As the members of a group take an area each: every other thread has been in the oldest chunk, which fills up. */
+static void threads_that_need_one_block_each_share_chunks(void **state)
+{
+    const struct muster_segment_config config = {.heap_bytes = 32 << 20};
+    uint32_t class_index = mu_heap_class(1000), first = 0, before, threads = 5 * mu_heap_chunk_blocks(class_index);
+    uint64_t refs[5 * MU_CHUNK / 1000];
+    struct mu_block *b;
+
+    (void)state;
+    assert_int_equal(teardown(NULL), 0);
+    ctx = malloc(sizeof *ctx);
+    assert_ok(test_job_create(&job, &config));
+    assert_ok(mu_segment_open(job.name, true, &seg));
+    assert_ok(mu_slot_claim(seg, 0, ctx));
+    assert_true(threads <= sizeof refs / sizeof refs[0]);
+    before = chunks_claimed();
+    for (uint32_t i = 0; i < threads; i++) {
+        memset(ctx->hints, 0, sizeof ctx->hints); /* another thread's */
+        ctx->unclaimed = 0;
+        ctx->hints[0][class_index].chunk = i % 2 ? first : 0;
+        assert_ok(mu_heap_alloc(ctx, 1000, 0, &refs[i], &b));
+        first = i ? first : ctx->hints[0][class_index].chunk;
+    }
+    assert_true(chunks_claimed() - before <= 6);
+    discard(ctx, refs, threads);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -350,6 +386,7 @@ int main(void)
         TEST(a_deep_free_takes_the_parts_and_may_be_repeated),
         TEST(wild_indices_name_no_block),
         TEST(freed_blocks_are_used_again_before_new_memory),
+        TEST(threads_that_need_one_block_each_share_chunks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

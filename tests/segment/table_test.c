@@ -322,6 +322,35 @@ static void an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers(vo
     }
 }
 
+static enum mu_verdict put_quietly(struct mu_edit *e)
+{
+    e->quiet = true;
+    return MU_PUT;
+}
+
+static void a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not(void **state)
+{
+    struct mu_edit e = {.value = "2", .len = 1};
+    struct mu_key k;
+    mu_a64 *bucket;
+    uint64_t w;
+
+    (void)state;
+    mu_key_make(&k, seg, "/key", 4);
+    bucket = mu_table_bucket(&table, &k);
+    assert_ok(set(&k, "1", 1, NULL));
+    assert_ok(mu_table_edit(&table, ctx, &k, 0, put_quietly, &e, NULL));
+    w = mu_load_acquire(bucket);
+    assert_false(w & MU_WORD_S); /* nobody slept */
+    assert_true(mu_cas(bucket, w, w | MU_WORD_S));
+    assert_ok(mu_table_edit(&table, ctx, &k, 0, put_quietly, &e, NULL));
+    assert_false(mu_word_same(mu_load_acquire(bucket), w));
+    assert_true(mu_load_acquire(bucket) & MU_WORD_S);
+    assert_ok(set(&k, "3", 1, NULL));
+    assert_false(mu_load_acquire(bucket) & MU_WORD_S);
+    assert_found(&k, "3", 1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -333,6 +362,7 @@ int main(void)
         TEST(versions_go_on_when_a_bucket_was_empty),
         TEST(an_entry_keeps_its_references_and_frees_those_replaced),
         TEST(a_walk_ends_with_the_visitors_status),
+        TEST(a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not),
         TEST(an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers),
     };
 

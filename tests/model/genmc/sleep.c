@@ -9,6 +9,9 @@
  * sleeper under one lock, which a wake takes too. When the writer dies, the scavenger's epoch must wake the sleeper;
  * whether the value was changed is then for it to see.
  *
+ * With QUIET the waiter waits for ten more, and a third thread adds one, quietly (mu_txn_commit_quietly()): it wakes
+ * nobody, and leaves the sleeper to the writer.
+ *
  * RUN short ok    -                             : the waiter is woken, or does not sleep
  * RUN short ok    -DDEAD_WRITER                 : the writer may die at any access
  * RUN short reach -DREACH                       : the waiter does sleep
@@ -16,6 +19,10 @@
  * RUN short hang  -DBREAK_NO_WAKE               : the commit does not wake
  * RUN short hang  -DBREAK_KERNEL_SEES_NOTHING   : the word is not compared when the sleeper is queued
  * RUN short hang  -DDEAD_WRITER -DBREAK_NO_EPOCH : a death does not move the epoch
+ * RUN short ok    -DQUIET                       : the waiter is woken, whatever is committed quietly before, or after
+ * RUN short reach -DQUIET -DREACH               : the waiter does sleep
+ * RUN short hang  -DQUIET -DBREAK_QUIET_CLEARS  : a quiet commit takes the sign of the sleeper out
+ * RUN short hang  -DQUIET -DBREAK_ALL_QUIET     : what is waited for is committed quietly
  */
 #define MODEL_FUTEX
 #include "mechanism.h"
@@ -40,6 +47,10 @@ void mu_futex_wake(mu_a64 *word)
 {
     (void)word;
     mu_point(NULL);
+#ifdef BREAK_QUIET_CLEARS /* it is a commit that has cleared S, and wakes nobody */
+    if (own()->slot == MAIN)
+        return;
+#endif
     queue_wake();
 }
 
@@ -65,6 +76,32 @@ bool mu_segment_is_whole(const struct muster_segment *segment)
 /* The writer is known to be dead: its wait ends, as a wait does for a task in error. */
 static _Atomic(int) in_error;
 
+#ifdef QUIET
+#ifdef BREAK_QUIET_CLEARS
+#define mu_txn_commit_quietly(txn) mu_txn_commit(txn)
+#endif
+static void add(uint64_t more, bool quietly)
+{
+    enum mu_commit commit = MU_RETRY;
+
+    while (commit == MU_RETRY) {
+        uint64_t value = get() + more;
+        mu_a64 *body;
+
+        mu_txn_begin(txn(), own(), OBJECT);
+        txn()->seen = root()->word;
+        txn()->num_olds = 1;
+        if (!mu_txn_root(txn(), MU_TYPE_PAGE, 0, VALUE_WORDS * 8, 0, &body)) {
+            for (uint32_t i = 0; i < VALUE_WORDS; i++)
+                mu_store_relaxed(&body[i], value);
+            commit = quietly ? mu_txn_commit_quietly(txn()) : mu_txn_commit(txn());
+        }
+        if (commit == MU_RETRY)
+            mu_txn_abort(txn());
+    }
+}
+#endif
+
 static void *waiter(void *arg)
 {
     struct mu_wait *w = waiting();
@@ -81,14 +118,22 @@ static void *waiter(void *arg)
         uint64_t seen;
 
         mu_wait_look(w);
+#ifdef QUIET
+        if (get() >= 10)
+            break;
+        seen = root()->word;
+#else
         seen = mu_load_acquire(OBJECT);
         if (MU_WORD_TAG(seen) != 1)
             break;
+#endif
         if (atomic_load_explicit(&in_error, memory_order_relaxed))
             return NULL;
         MUST(status, mu_wait_on(w, OBJECT, seen) == MUSTER_OK);
     }
+#ifndef QUIET
     MUST(lost, get() == 10);
+#endif
     return NULL;
 }
 
@@ -99,7 +144,13 @@ static void *writer(void *arg)
 #ifdef DEAD_WRITER
     mortal = 2;
 #endif
+#ifndef QUIET
     put(10);
+#elif defined(BREAK_ALL_QUIET)
+    add(10, true);
+#else
+    add(10, false);
+#endif
     mortal = 0;
     return NULL;
 }
@@ -120,6 +171,9 @@ int main(void)
     pthread_create(&w, NULL, writer, NULL);
 #ifdef DEAD_WRITER
     kill_owner(1);
+#endif
+#ifdef QUIET
+    add(1, true);
 #endif
     pthread_join(w, &died);
 #ifdef REACH_DEATH
