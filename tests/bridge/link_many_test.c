@@ -53,6 +53,7 @@ static bool have_echo(void *arg)
     return true;
 }
 
+/* `count` followers. star_hosts: of so many hosts all connect to the leader. */
 static void come_all(unsigned count, const uint8_t *key, uint32_t star_hosts)
 {
     static char bytes[20000];
@@ -90,7 +91,8 @@ static void come_all(unsigned count, const uint8_t *key, uint32_t star_hosts)
     ends_until(all, count + 1, are_up, &count, "all are up");
     for (unsigned i = 1; i <= count; i++)
         behind += mu_link_relay_of(leader.link, i) != 0;
-    assert_true(star_hosts ? behind > count / 2 : behind == 0); /* in time all; whoever was late comes directly */
+    /* in time all; whoever was late comes directly */
+    assert_true(star_hosts && count + 1 > star_hosts ? behind > count / 2 : behind == 0);
     for (unsigned i = 0; i < count; i++)
         assert_true(mu_link_send(followers[i].link, 0, 16, bytes, i * 190));
     ends_until(all, count + 1, have_echo, &count, "all have their echo");
@@ -119,6 +121,18 @@ static void a_hundred_with_a_key(void **state)
     come_all(100, end_key, 0);
 }
 
+static void sixty_four_hosts_are_still_a_star(void **state)
+{
+    (void)state;
+    come_all(63, end_key, 64);
+}
+
+static void sixty_five_hosts_are_none_any_more(void **state)
+{
+    (void)state;
+    come_all(64, end_key, 64);
+}
+
 static void sixty_five_by_relays_in_the_clear(void **state)
 {
     (void)state;
@@ -134,9 +148,13 @@ static void a_hundred_by_relays_with_a_key(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixty_five_in_the_clear),        cmocka_unit_test(sixty_five_with_a_key),
-        cmocka_unit_test(a_hundred_with_a_key),           cmocka_unit_test(sixty_five_by_relays_in_the_clear),
+        cmocka_unit_test(sixty_five_in_the_clear),
+        cmocka_unit_test(sixty_five_with_a_key),
+        cmocka_unit_test(a_hundred_with_a_key),
+        cmocka_unit_test(sixty_five_by_relays_in_the_clear),
         cmocka_unit_test(a_hundred_by_relays_with_a_key),
+        cmocka_unit_test(sixty_four_hosts_are_still_a_star),
+        cmocka_unit_test(sixty_five_hosts_are_none_any_more),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
