@@ -133,7 +133,7 @@ static void pass_time(void)
         if (sim.tasks[i].state == SIM_ASLEEP && sim.tasks[i].until < next)
             next = sim.tasks[i].until;
     for (uint32_t h = 0; h < sim.num_hosts; h++) {
-        uint64_t at = sim.hosts[h].agent ? mu_core_next(&sim.hosts[h].core) : next;
+        uint64_t at = sim.hosts[h].agent ? sim_instant(h, mu_core_next(&sim.hosts[h].core)) : next;
 
         next = at < next ? at : next;
         sim.hosts[h].awake = true; /* the bell, or its time */
@@ -234,9 +234,9 @@ static bool batch(uint64_t first, uint64_t count, struct sim_totals *shared)
     while (waitpid(pid, &status, 0) < 0)
         ;
     if (WIFSIGNALED(status))
-        fprintf(stderr, "seed %llu: signal %d\nreplay: %s%s%s%s --seed %llu --trace\n",
+        fprintf(stderr, "seed %llu: signal %d\nreplay: %s%s%s%s%s --seed %llu --trace\n",
                 (unsigned long long)(first + shared->schedules % BATCH), WTERMSIG(status), sim_program,
-                sim_relays ? " --relays" : "", sim_mutation ? " --mutation " : "",
+                sim_relays ? " --relays" : "", sim_clocks ? " --clocks" : "", sim_mutation ? " --mutation " : "",
                 sim_mutation ? sim_mutations[sim_mutation] : "",
                 (unsigned long long)(first + shared->schedules % BATCH));
     return status == 0;
@@ -257,8 +257,8 @@ static void report(const struct sim_totals *t, double seconds)
 
 static int usage(void)
 {
-    fprintf(stderr,
-            "usage: bridgesim [--seed N] [--count N | --seconds N] [--mutation NAME] [--relays] [--trace]\nmutations:");
+    fprintf(stderr, "usage: bridgesim [--seed N] [--count N | --seconds N] [--mutation NAME] [--relays] [--clocks] "
+                    "[--trace]\nmutations:");
     for (int i = 0; i < SIM_MUTATIONS; i++)
         fprintf(stderr, " %s", sim_mutations[i]);
     fprintf(stderr, "\n");
@@ -269,7 +269,7 @@ int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"seed", 1, NULL, 's'},  {"count", 1, NULL, 'n'},  {"seconds", 1, NULL, 't'}, {"mutation", 1, NULL, 'm'},
-        {"trace", 0, NULL, 'T'}, {"relays", 0, NULL, 'r'}, {NULL, 0, NULL, 0}};
+        {"trace", 0, NULL, 'T'}, {"relays", 0, NULL, 'r'}, {"clocks", 0, NULL, 'c'},  {NULL, 0, NULL, 0}};
     struct sim_totals *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     uint64_t seed = 1, count = 100, done = 0;
     double seconds = 0, began = seconds_now();
@@ -293,6 +293,7 @@ int main(int argc, char **argv)
             break;
         case 'T': sim_trace = true; break;
         case 'r': sim_relays = true; break;
+        case 'c': sim_clocks = true; break;
         default: known = false;
         }
         if (!known)

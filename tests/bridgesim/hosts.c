@@ -16,6 +16,35 @@
 
 enum { WAY_MAX = 4000 };
 
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
+
+uint64_t sim_clock(uint32_t host)
+{
+    const struct sim_host *h = &sim.hosts[host];
+
+    sim.at = host;
+    return h->ahead + sim.now / 1000 * h->speed + sim.now % 1000 * h->speed / 1000;
+}
+
+uint64_t sim_instant(uint32_t host, uint64_t at)
+{
+    const struct sim_host *h = &sim.hosts[host];
+    uint64_t left = at > h->ahead ? at - h->ahead : 0;
+
+    if (at >= UINT64_MAX / 4)
+        return at;
+    return left / h->speed * 1000 + (left % h->speed + 1) * 1000 / h->speed + 1;
+}
+
+static void draw_clock(struct sim_host *h)
+{
+    h->speed = 1000;
+    if (!sim_clocks)
+        return;
+    h->ahead = sim_random(20) * 3600000000000u;
+    h->speed = 900 + (uint32_t)sim_random(201);
+}
+
 /* ---- ways -------------------------------------------------------------------------------------------------------- */
 
 void sim_way_add(struct sim_way *w, struct sim_frame *f)
@@ -158,7 +187,7 @@ static void tell_down(struct sim_host *end, uint32_t peer, struct sim_way *in, e
     *state = SIM_END_DOWN;
     end->awake = true;
     if (end->agent)
-        mu_core_down(&end->core, peer, "the connection broke", sim.now);
+        mu_core_down(&end->core, peer, "the connection broke", sim_clock((uint32_t)(end - sim.hosts)));
 }
 
 static void connect_link(uint32_t host)
@@ -182,8 +211,8 @@ static void connect_link(uint32_t host)
     sim_relay_connect(host);
     link->leader = link->follower = SIM_END_UP;
     leader->awake = follower->awake = true;
-    mu_core_up(&leader->core, host, sim.now);
-    mu_core_up(&follower->core, 0, sim.now);
+    mu_core_up(&leader->core, host, sim_clock(0));
+    mu_core_up(&follower->core, 0, sim_clock(host));
 }
 
 bool sim_link_step(uint32_t host)
@@ -195,7 +224,7 @@ bool sim_link_step(uint32_t host)
         if (sim_mutation == SIM_STRAYS) {
             link->leader = SIM_END_DOWN;
             if (leader->agent)
-                mu_core_down(&leader->core, host, "the connection broke", sim.now);
+                mu_core_down(&leader->core, host, "the connection broke", sim_clock(0));
         } else {
             tell_down(leader, host, &link->up, &link->leader);
         }
@@ -206,7 +235,7 @@ bool sim_link_step(uint32_t host)
             link->broken = false;
             link->leader = link->follower = SIM_END_UP;
             sim_way_clear(&link->down, 0);
-            mu_core_up(&leader->core, host, sim.now);
+            mu_core_up(&leader->core, host, sim_clock(0));
         } else {
             tell_down(follower, 0, &link->down, &link->follower);
         }
@@ -238,7 +267,7 @@ bool sim_deliver(uint32_t host, bool up)
         return true;
     }
     sim_say("%s host %u: frame %u of %zu bytes", up ? "from" : "to", host, f->type, f->len);
-    mu_core_frame(&to->core, up ? host : 0, f->type, f->payload, f->len, sim.now);
+    mu_core_frame(&to->core, up ? host : 0, f->type, f->payload, f->len, sim_clock(up ? 0 : host));
     free(f);
     to->awake = true;
     return true;
@@ -251,13 +280,14 @@ void sim_agent_start(uint32_t host)
     struct sim_host *h = &sim.hosts[host];
     struct mu_wire wire = {.arg = h, .send = wire_send, .drop = wire_drop};
 
+    sim.at = host;
     if (mu_join_open(h->seg, &h->agent) != MUSTER_OK)
         sim_fail("the agent of host %u cannot join: %s", host, muster_last_error());
     memset(&h->core, 0, sizeof h->core);
     h->core.timeout = UINT64_MAX / 4;
     h->dies_after = -1;
     h->awake = true;
-    if (mu_core_init(&h->core, h->agent, &wire, sim.now) != MUSTER_OK)
+    if (mu_core_init(&h->core, h->agent, &wire, sim_clock(host)) != MUSTER_OK)
         sim_fail("the agent of host %u cannot start: %s", host, muster_last_error());
     sim_lanes_begin(host);
     sim_say("the agent of host %u starts", host);
@@ -293,6 +323,7 @@ void sim_agent_kill(uint32_t host)
 
     sim_say("the agent of host %u is killed", host);
     sim_totals.agent_kills++;
+    sim.at = host;
     if (host == 0 && sim_mutation == SIM_FORGET_DONE)
         forget_records(h);
     sim_slot_kill(h->agent);
@@ -334,9 +365,10 @@ bool sim_turn(uint32_t host)
     if (!h->agent)
         return false;
     sim_totals.turns++;
+    sim.at = host;
     if (h->buries)
         bury(h);
-    worked = mu_core_turn(&h->core, sim.now);
+    worked = mu_core_turn(&h->core, sim_clock(host));
     if (host == 0 && (h->dies_after != 0 || sim_chance(2)))
         sim_relay_flush();
     h->awake = worked;
@@ -361,6 +393,8 @@ void sim_hosts_make(const struct muster_segment_config *wanted)
         struct sim_host *h = &sim.hosts[i];
         struct mu_hosts_config hosts = {.num_hosts = sim.num_hosts, .host = i, .num_tasks = tasks, .run_id = {7, 7}};
 
+        draw_clock(h);
+        sim.at = i;
         snprintf(h->name, sizeof h->name, i ? "bridgesim-%d.h%u" : "bridgesim-%d", (int)getpid(), i);
         if (mu_segment_create_hosts(h->name, &config, &hosts, true, &h->seg) != MUSTER_OK)
             sim_fail("host %u has no segment: %s", i, muster_last_error());

@@ -153,7 +153,7 @@ static void pass_up(struct sim_host *h, const struct mu_via_message *m)
     if (!h || h->link.leader == SIM_END_DOWN)
         return;
     sim_say("from host %u, by a relay: frame %u of %zu bytes", (unsigned)(h - sim.hosts), m->type, m->len);
-    mu_core_frame(&sim.hosts[0].core, (uint32_t)(h - sim.hosts), m->type, m->payload, m->len, sim.now);
+    mu_core_frame(&sim.hosts[0].core, (uint32_t)(h - sim.hosts), m->type, m->payload, m->len, sim_clock(0));
     sim.hosts[0].awake = true;
 }
 

@@ -65,6 +65,8 @@ struct sim_host {
     struct mu_via_route route;
     struct sim_way trunk_up, trunk_down; /* of a relay: messages for those behind it */
     struct mu_via_batch batch;
+    uint64_t ahead; /* its clock, of the run's, ns; and how far that goes while the run's goes a thousand */
+    uint32_t speed;
     bool awake;     /* it may have something to do */
     bool buries;    /* a task of its has died, and it has not noticed */
     int dies_after; /* frames sent, within the turn; below 0: not now */
@@ -94,6 +96,7 @@ struct sim {
     struct sim_host *hosts;
     struct sim_task *tasks;
     struct sim_task *current;
+    uint32_t at; /* the host whose agent acts; pairs with sim_clock() */
     uint32_t channels;
     uint32_t breaks_left, kills_left, deaths_left;
     bool quiet; /* no more faults */
@@ -104,6 +107,7 @@ extern struct sim sim;
 extern enum sim_mutation sim_mutation;
 extern const char *const sim_mutations[SIM_MUTATIONS];
 extern bool sim_trace, sim_relays; /* hosts come by others */
+extern bool sim_clocks;            /* each has a clock of its own: hours from the others', and faster or slower */
 extern const char *sim_program;
 
 struct sim_totals {
@@ -133,6 +137,8 @@ void sim_task_kill(struct sim_task *t);
 void sim_slot_kill(struct muster *m); /* as the kernel would: none of its threads lives */
 
 /* hosts.c */
+uint64_t sim_clock(uint32_t host);                /* what it shows; and that host acts from now on */
+uint64_t sim_instant(uint32_t host, uint64_t at); /* when it will show that, by the run's; UINT64_MAX: never */
 void sim_hosts_make(const struct muster_segment_config *config);
 void sim_hosts_end(void);
 void sim_agent_start(uint32_t host);

@@ -14,6 +14,10 @@ sim=$BUILD/tests/bridgesim/bridgesim
 # Hosts that come by others.
 "$sim" --relays --count 200 || exit 1
 
+# Hosts whose clocks are hours apart, and faster or slower.
+"$sim" --clocks --count 200 || exit 1
+"$sim" --clocks --relays --count 50 || exit 1
+
 # caught MUTATION: within some hundred schedules, with a sentence and a way to replay it.
 caught() {
     local out

@@ -81,7 +81,7 @@ static void sleep_until(uint64_t until)
 {
     struct sim_task *t = sim.current;
 
-    t->until = until;
+    t->until = sim_instant(t->host, until);
     t->state = SIM_ASLEEP;
     t->inside = mu_inside;
     swapcontext(&t->context, &scheduler);
@@ -105,7 +105,7 @@ int __real_pthread_mutex_unlock(pthread_mutex_t *m);
 
 uint64_t __wrap_mu_now(void)
 {
-    return sim.now;
+    return sim_clock(sim.current ? sim.current->host : sim.at);
 }
 
 void __wrap_mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoch, uint32_t seen,
@@ -124,6 +124,7 @@ void __wrap_mu_futex_wait(const mu_a64 *word, uint32_t value, const mu_a32 *epoc
 void __wrap_mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t count, muster_deadline deadline)
 {
     struct sim_task *t = sim.current;
+    uint64_t now;
 
     (void)words;
     (void)values;
@@ -131,7 +132,8 @@ void __wrap_mu_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size
     SIM_CHECK(t, "an agent sleeps on words");
     t->word = NULL;
     t->epoch = NULL;
-    sleep_until(deadline < sim.now + 1000000 ? deadline : sim.now + 1000000);
+    now = sim_clock(sim.current->host);
+    sleep_until(deadline < now + 1000000 ? deadline : now + 1000000);
 }
 
 void __wrap_mu_random(void *buffer, size_t length)
@@ -156,7 +158,7 @@ int __wrap_nanosleep(const struct timespec *time, struct timespec *left)
     SIM_CHECK(sim.current, "an agent sleeps");
     sim.current->word = NULL;
     sim.current->epoch = NULL;
-    sleep_until(sim.now + (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec);
+    sleep_until(sim_clock(sim.current->host) + (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec);
     return 0;
 }
 

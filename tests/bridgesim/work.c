@@ -181,10 +181,15 @@ static void read_causal(struct sim_task *t, bool waits)
     snprintf(key, sizeof key, "v/%u", k);
     doing(t, "%s %s", waits ? "waits for" : "reads", key);
     sim_totals.reads++;
-    if (waits)
-        status = muster_kv_get(t->m, key, MUSTER_NTS, sim.now + 50000000, &c, sizeof c, &len, &version);
-    else
+    if (waits) {
+        uint64_t deadline = sim_clock(t->host) + 50000000;
+
+        status = muster_kv_get(t->m, key, MUSTER_NTS, deadline, &c, sizeof c, &len, &version);
+        SIM_CHECK(status != MUSTER_DEADLINE_EXCEEDED || sim_clock(t->host) >= deadline, "task %u, %s: too early", t->id,
+                  t->doing);
+    } else {
         status = muster_kv_try_get(t->m, key, MUSTER_NTS, &c, sizeof c, &len, &version);
+    }
     if (status == MUSTER_NOT_FOUND) {
         SIM_CHECK(!t->known[k], "task %u: key %s is gone, and it knows of version %" PRIu64, t->id, key, t->known[k]);
         return;
@@ -226,18 +231,32 @@ static void list(struct sim_task *t)
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
 
+/* The leader's tasks are quicker than the others, whose first arrival is what begins a barrier's time. */
+static void dawdle(struct sim_task *t)
+{
+    uint64_t deadline = sim_clock(t->host) + 500000000;
+    char byte;
+
+    doing(t, "dawdles");
+    if (muster_kv_get(t->m, "never", MUSTER_NTS, deadline, &byte, 1, NULL, NULL) == MUSTER_DEADLINE_EXCEEDED)
+        SIM_CHECK(sim_clock(t->host) >= deadline, "task %u, %s: too early", t->id, t->doing);
+}
+
 static void meet(struct sim_task *t, uint32_t n)
 {
     enum muster_status status;
     char id[16];
 
+    if (sim_clocks && t->host == 0 && n % 2)
+        dawdle(t);
     snprintf(id, sizeof id, "meeting/%u", n);
     doing(t, "comes to %s", id);
     truth.came[n]++;
     for (uint32_t k = 0; k < SIM_KEYS; k++)
         if (t->known[k] > truth.before[n][k])
             truth.before[n][k] = t->known[k];
-    status = muster_barrier_wait(t->m, id, 0, NULL, 0, 0, MUSTER_FOREVER);
+    /* an hour is more than a run has, and less than clocks are apart */
+    status = muster_barrier_wait(t->m, id, 0, NULL, 0, n % 2 ? 3600000000000u : 0, MUSTER_FOREVER);
     if (status == MUSTER_OK) {
         truth.passed[n]++;
         SIM_CHECK(truth.came[n] == sim.num_tasks, "task %u: %s is passed, and %u of %u have come", t->id, id,

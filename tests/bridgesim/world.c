@@ -12,7 +12,7 @@
 struct sim sim;
 struct sim_totals sim_totals;
 enum sim_mutation sim_mutation;
-bool sim_trace;
+bool sim_trace, sim_clocks;
 const char *sim_program;
 
 const char *const sim_mutations[SIM_MUTATIONS] = {"none",   "late-copies", "forget-done",
@@ -63,9 +63,9 @@ void sim_fail(const char *format, ...)
         fprintf(stderr, "  host %u: agent %s; link %s, %u frames up, %u down\n", i,
                 sim.hosts[i].agent ? "lives" : "is dead", sim.hosts[i].link.broken ? "broken" : "whole",
                 sim.hosts[i].link.up.count, sim.hosts[i].link.down.count);
-    fprintf(stderr, "replay: %s%s%s%s --seed %llu --trace\n", sim_program, sim_relays ? " --relays" : "",
-            sim_mutation ? " --mutation " : "", sim_mutation ? sim_mutations[sim_mutation] : "",
-            (unsigned long long)sim.seed);
+    fprintf(stderr, "replay: %s%s%s%s%s --seed %llu --trace\n", sim_program, sim_relays ? " --relays" : "",
+            sim_clocks ? " --clocks" : "", sim_mutation ? " --mutation " : "",
+            sim_mutation ? sim_mutations[sim_mutation] : "", (unsigned long long)sim.seed);
     fflush(stderr);
     for (uint32_t i = 0; i < sim.num_hosts; i++)
         if (sim.hosts[i].name[0])
