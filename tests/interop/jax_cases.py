@@ -12,6 +12,9 @@ import environments
 import kit
 from kit import crowd, service, verdict
 
+sys.path.append(os.path.join(os.path.dirname(kit.HERE), "bridge"))
+from field import Field, NotHere  # noqa: E402
+
 REFERENCE = {"newest": "A", "0.9.2": "B", "0.4.13": "C"}  # versions whose own services are asked the checks, too
 
 
@@ -39,6 +42,30 @@ def two_hosts(version, python):
         said = re.findall(r"process \d+ of 4, jax [\d.]+: ([a-z_, ]+)", text.replace("process ", "\nprocess "))
         verdict(version, "muster run --hosts localhost:2,b:2 --grpc -- train.py: each host's agent serves its own",
                 None if code == 0 and len(said) == 4 else "exit status %s\n%s" % (code, text), said[0] if said else "")
+
+
+def two_networks(version, python):
+    """Two hosts that are network namespaces, with names of their own."""
+    what = "the same on two hosts with networks of their own: JAX's gloo goes between them"
+    try:
+        field = Field(2, "switch")
+    except (NotHere, OSError) as error:
+        kit.skip(version, "%s: %s" % (what, error))
+        return
+    with field:
+        names = os.path.join(field.folder.name, "hosts")
+        with open(names, "w") as file:
+            file.write("127.0.0.1 localhost\n" + "".join("%s %s\n" % (host.address, host.name) for host in field.hosts))
+        first, second = field.hosts
+        command = [*first.prefix(), "unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', names, kit.MUSTER,
+                   "run", "--grpc", "--hosts", "localhost:2,%s:2" % second.address, "--address", first.address, "--rsh", field.rsh(),
+                   "--timeout", "%ds" % kit.MINUTES, "--", python, os.path.join(kit.HERE, "programs/train.py")]
+        log, process = kit.start(version + "-networks", command)
+        text = kit.until(log, process, lambda text: False)
+        process.kill()
+        code = process.wait()
+    said = re.findall(r"process \d+ of 4, jax [\d.]+: ([a-z_, ]+)", text.replace("process ", "\nprocess "))
+    verdict(version, what, None if code == 0 and len(said) == 4 else "exit status %s\n%s" % (code, text), said[0] if said else "")
 
 
 def one_of_two_hosts_killed(version, python):
@@ -235,6 +262,7 @@ def all_cases(version, python, ask):
             sums(version, python, 2)
             sums(version, python, 4)
             two_hosts(version, python)
+            two_networks(version, python)
             one_of_two_hosts_killed(version, python)
         by_arguments(version, python)
         late_joiner(version, python)
