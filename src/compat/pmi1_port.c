@@ -4,9 +4,13 @@
  * For programs whose starter closes what it does not know (Python's subprocess), or that run where descriptors do not
  * come along. The protocol has nothing by which a client could prove who it is, so only the loopback is listened at,
  * only processes of this user are heard, and each task is somebody's once.
+ *
+ * Whose a connection is costs a descriptor to ask. So one is held in reserve for it, and nobody is accepted without:
+ * where none is left the listener rests a while, for a connection that nobody takes would wake the loop for ever.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -19,7 +23,7 @@
 #include "compat/pmi1_private.h"
 #include "compat/tcpstore_peer.h"
 
-enum { STRANGERS_MAX = 256, BACKLOG = 1024 };
+enum { STRANGERS_MAX = 256, BACKLOG = 1024, AT_ONCE = 64, REST_MS = 100 };
 
 /* The other end's process is of this user, or root's. What cannot be told is of somebody else: who has closed already
  * is nobody's. */
@@ -46,12 +50,29 @@ static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
     close(fd);
 }
 
+static void let_go_of_reserve(struct mu_pmi1 *server)
+{
+    if (server->reserve_fd >= 0)
+        close(server->reserve_fd);
+    server->reserve_fd = -1;
+}
+
+static bool has_reserve(struct mu_pmi1 *server)
+{
+    if (server->reserve_fd < 0)
+        server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return server->reserve_fd >= 0;
+}
+
 static void accept_one(struct mu_pmi1 *server, int fd)
 {
     struct mu_pmi1_client *client;
     int on = 1;
+    bool ours;
 
-    if (!is_ours(fd)) {
+    let_go_of_reserve(server);
+    ours = is_ours(fd);
+    if (!ours) {
         refuse_stranger(server, fd,
                         "a process that is not known to be this user's wanted to be a task of this job's MPI: it is "
                         "refused");
@@ -74,15 +95,58 @@ static void accept_one(struct mu_pmi1 *server, int fd)
     server->num_strangers++;
 }
 
+static void somebody_comes(uv_poll_t *poll, int status, int events);
+
+static void go_on(uv_timer_t *timer)
+{
+    struct mu_pmi1 *server = timer->data;
+
+    uv_poll_start(&server->listener, UV_READABLE, somebody_comes);
+}
+
+static void rest(struct mu_pmi1 *server, int error)
+{
+    char line[160];
+
+    snprintf(line, sizeof line, "tasks that come to the PMI port have to wait: %s", strerror(error));
+    if (!server->has_rested)
+        server->options.said(server->options.arg, line);
+    server->has_rested = true;
+    uv_poll_stop(&server->listener);
+    uv_timer_start(&server->rest, go_on, REST_MS, 0);
+}
+
+/* The network's own errors are of connections that have broken before they were accepted. */
+static bool is_of_nobody(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
 static void somebody_comes(uv_poll_t *poll, int status, int events)
 {
     struct mu_pmi1 *server = poll->data;
-    int fd;
 
     (void)status;
     (void)events;
-    for (int i = 0; i < 64 && (fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; i++)
+    for (int i = 0; i < AT_ONCE; i++) {
+        int fd = has_reserve(server) ? accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+
+        if (fd < 0 && is_of_nobody(errno))
+            rest(server, errno);
+        if (fd < 0)
+            return;
+        server->has_rested = false;
         accept_one(server, fd);
+    }
+}
+
+void mu_pmi1_stop_listening(struct mu_pmi1 *server, uv_close_cb closed)
+{
+    if (server->listen_fd < 0)
+        return;
+    let_go_of_reserve(server);
+    uv_close((uv_handle_t *)&server->listener, closed);
+    uv_close((uv_handle_t *)&server->rest, closed);
 }
 
 void mu_pmi1_introduce(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)
@@ -130,8 +194,10 @@ enum muster_status mu_pmi1_listen(struct mu_pmi1 *server)
         server->listen_fd = -1;
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "the loopback cannot be listened at: %s", uv_strerror(error));
     }
-    server->listener.data = server;
-    server->handles++;
+    uv_timer_init(server->options.loop, &server->rest);
+    server->listener.data = server->rest.data = server;
+    server->handles += 2;
+    has_reserve(server);
     uv_poll_start(&server->listener, UV_READABLE, somebody_comes);
     snprintf(server->address, sizeof server->address, "127.0.0.1:%u", ntohs(address.sin_port));
     return MUSTER_OK;

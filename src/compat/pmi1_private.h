@@ -66,6 +66,9 @@ struct mu_pmi1 {
     uv_poll_t poll;
     int listen_fd;
     uv_poll_t listener;
+    uv_timer_t rest; /* of the listener, while no descriptor is left */
+    bool has_rested; /* and that was said */
+    int reserve_fd;
     char address[32];
     struct mu_pmi1_client *strangers;
     uint32_t num_strangers;
@@ -89,6 +92,7 @@ bool mu_pmi1_take_notes(struct mu_pmi1 *server, struct mu_unpack *u);
 
 /* pmi1_port.c */
 enum muster_status mu_pmi1_listen(struct mu_pmi1 *server);
+void mu_pmi1_stop_listening(struct mu_pmi1 *server, uv_close_cb closed);
 /* initack: it says which task it is. */
 void mu_pmi1_introduce(struct mu_pmi1_client *client, const struct mu_pmi1_line *line);
 
