@@ -200,18 +200,19 @@ static void process_ended(uv_poll_t *poll, int status, int events)
     mu_desk_deliver(desk);
 }
 
-/* All of them, also those that are answered because another one is dropped. */
+/* All of them, also those that are answered because another one is dropped, and those whose ask its client has used
+ * again meanwhile: the ask does not lead to them any more. */
 static void drop_asks(struct mu_desk *desk, const struct mu_line *line)
 {
     bool delivering = desk->delivering;
 
     desk->delivering = true; /* nobody is called back meanwhile */
     while (line->parked)
-        mu_desk_drop(desk, line->parked->ask);
+        mu_desk_drop_parked(desk, line->parked);
     for (struct mu_parked *p = desk->ready.first, *next; p; p = next) {
         next = p->next;
         if (p->ask->line == line)
-            mu_desk_drop(desk, p->ask);
+            mu_desk_drop_parked(desk, p);
     }
     desk->delivering = delivering;
 }

@@ -217,13 +217,10 @@ void mu_desk_deliver(struct mu_desk *desk)
     desk->delivering = false;
 }
 
-void mu_desk_drop(struct mu_desk *desk, struct mu_ask *ask)
+void mu_desk_drop_parked(struct mu_desk *desk, struct mu_parked *p)
 {
-    struct mu_parked *p = ask->parked;
-
-    if (!p)
-        return;
-    ask->parked = NULL;
+    if (p->ask->parked == p)
+        p->ask->parked = NULL;
     if (p->list == &desk->ready) {
         unlink_parked(p);
     } else {
@@ -233,4 +230,10 @@ void mu_desk_drop(struct mu_desk *desk, struct mu_ask *ask)
     }
     free_parked(p);
     mu_desk_deliver(desk);
+}
+
+void mu_desk_drop(struct mu_desk *desk, struct mu_ask *ask)
+{
+    if (ask->parked)
+        mu_desk_drop_parked(desk, ask->parked);
 }

@@ -74,6 +74,8 @@ struct mu_parked {
     struct mu_shared *shared;
 };
 
+/* mu_desk_drop() of what waits, wherever its ask leads by now. */
+void mu_desk_drop_parked(struct mu_desk *desk, struct mu_parked *p);
 /* The ask waits, there. NULL, RESOURCE_EXHAUSTED, with a sentence: its line or the service has too many of them. */
 struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct mu_parked_list *list, size_t bytes);
 /* It has its answer, which mu_desk_deliver() delivers. The text is copied; may be NULL. It is in no list but `ready`.

@@ -227,6 +227,24 @@ static void an_old_line_says_nothing_about_a_new_incarnation(void **state)
     counter_close();
 }
 
+/* Which a client must not do; it is its own harm. The line's end is one all the same. */
+static void an_ask_that_was_used_again_while_it_waits_goes_with_its_line(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    a = do_get(0, "/first");
+    mu_desk_get(desk, &a->ask, "/second", 7);
+    assert_waits(a);
+    hang_up(0, "closed by its peer");
+    assert_answer(do_insert(1, "/first", "1", false), MUSTER_OK);
+    assert_answer(do_insert(1, "/second", "2", false), MUSTER_OK);
+    counter_turn();
+    assert_waits(a); /* nobody answers it any more */
+    counter_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +259,7 @@ int main(void)
         NEAR_CASE(a_process_outlives_its_line),
         CASE(who_has_left_may_hang_up),
         CASE(an_old_line_says_nothing_about_a_new_incarnation),
+        CASE(an_ask_that_was_used_again_while_it_waits_goes_with_its_line),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
