@@ -81,35 +81,6 @@ const char *mu_pmi1_keys_get(const struct mu_pmi1_keys *keys, const char *key, s
     return entry->bytes + key_len + 1;
 }
 
-/* Those behind it move up, where they would not be found over the gap. */
-static void close_gap(struct mu_pmi1_keys *keys, size_t gap)
-{
-    size_t mask = keys->size - 1;
-
-    for (size_t at = (gap + 1) & mask; keys->slots[at]; at = (at + 1) & mask) {
-        size_t home = keys->slots[at]->hash & mask;
-
-        if (((at - home) & mask) < ((at - gap) & mask))
-            continue;
-        keys->slots[gap] = keys->slots[at];
-        keys->slots[at] = NULL;
-        gap = at;
-    }
-}
-
-bool mu_pmi1_keys_delete(struct mu_pmi1_keys *keys, const char *key, size_t key_len)
-{
-    size_t at = keys->size ? find(keys, hash_of(key, key_len), key, key_len) : 0;
-
-    if (!keys->size || !keys->slots[at])
-        return false;
-    free(keys->slots[at]);
-    keys->slots[at] = NULL;
-    keys->count--;
-    close_gap(keys, at);
-    return true;
-}
-
 void mu_pmi1_keys_done(struct mu_pmi1_keys *keys)
 {
     for (size_t i = 0; i < keys->size; i++)

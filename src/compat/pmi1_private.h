@@ -22,7 +22,6 @@ struct mu_pmi1_keys {
 int mu_pmi1_keys_put(struct mu_pmi1_keys *keys, const char *key, size_t key_len, const char *value, size_t value_len);
 /* NULL: there is none. */
 const char *mu_pmi1_keys_get(const struct mu_pmi1_keys *keys, const char *key, size_t key_len, size_t *ret_len);
-bool mu_pmi1_keys_delete(struct mu_pmi1_keys *keys, const char *key, size_t key_len);
 void mu_pmi1_keys_done(struct mu_pmi1_keys *keys);
 
 /* ---- a task's connection ---- */
@@ -59,7 +58,8 @@ struct mu_pmi1 {
     struct mu_pmi1_options options;
     struct mu_pmi1_task *tasks; /* of this host */
     struct mu_pmi1_keys keys, names;
-    struct mu_pack fresh; /* what was put here since the last barrier: for the other hosts */
+    uint64_t name_changes; /* the highest number of a change of a name that was heard of */
+    struct mu_pack fresh;  /* what was put here since the last barrier: for the other hosts */
     uint32_t waiting;
     bool is_exchanging;
     int epoll_fd; /* all connections: one handle in the loop, and one call a task that says nothing */

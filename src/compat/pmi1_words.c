@@ -4,6 +4,7 @@
  * Answers bear rc=0 everywhere: there are clients that take its absence for a failure. What is not known is answered,
  * with rc=-1, and the client goes on. A message's "msg" is one word.
  */
+#include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,52 @@ static void show(struct mu_pmi1 *server, const char *key, size_t key_len, const 
         server->options.shown(server->options.arg, key, key_len, value, value_len);
 }
 
+/*
+ * Of a name the last change is kept, also when it is that it went: its number (8 bytes, the highest first), 'n' or 'u',
+ * the port. A change has a number above all that its host has heard of, and of two the higher stays, whenever they
+ * come: those that a host tells at once come again behind the barrier, where newer ones of other hosts are known. Of
+ * changes that knew nothing of each other all hosts keep the same.
+ */
+enum { NAME_HEAD = 9 };
+
+static bool take_name(struct mu_pmi1 *server, const char *service, size_t service_len, const char *change, size_t len)
+{
+    size_t kept_len;
+    const char *kept = mu_pmi1_keys_get(&server->names, service, service_len, &kept_len);
+    int order = kept ? memcmp(change, kept, len < kept_len ? len : kept_len) : 1;
+    uint64_t number;
+
+    if (len < NAME_HEAD)
+        return false;
+    if (order < 0 || (order == 0 && len <= kept_len))
+        return true;
+    memcpy(&number, change, sizeof number);
+    number = be64toh(number);
+    server->name_changes = number > server->name_changes ? number : server->name_changes;
+    return mu_pmi1_keys_put(&server->names, service, service_len, change, len) >= 0;
+}
+
+/* NULL: the name is not published. */
+static const char *port_of(const struct mu_pmi1 *server, const char *service)
+{
+    size_t len;
+    const char *kept = mu_pmi1_keys_get(&server->names, service, strlen(service), &len);
+
+    return kept && kept[NAME_HEAD - 1] == 'n' ? kept + NAME_HEAD : NULL;
+}
+
+static bool change_name(struct mu_pmi1 *server, char kind, const char *service, const char *port)
+{
+    char change[NAME_HEAD + MU_PMI1_VALUE_MAX];
+    uint64_t number = htobe64(server->name_changes + 1);
+    size_t len = strlen(port);
+
+    memcpy(change, &number, sizeof number);
+    change[NAME_HEAD - 1] = kind;
+    memcpy(change + NAME_HEAD, port, len);
+    return take_name(server, service, strlen(service), change, NAME_HEAD + len);
+}
+
 bool mu_pmi1_take_notes(struct mu_pmi1 *server, struct mu_unpack *u)
 {
     while (u->left > 0) {
@@ -46,9 +93,8 @@ bool mu_pmi1_take_notes(struct mu_pmi1 *server, struct mu_unpack *u)
 
         if (u->failed || !key || !value)
             return false;
-        if (kind == 'u')
-            mu_pmi1_keys_delete(&server->names, key, key_len);
-        else if (mu_pmi1_keys_put(kind == 'n' ? &server->names : &server->keys, key, key_len, value, value_len) < 0)
+        if (kind == 'n' ? !take_name(server, key, key_len, value, value_len)
+                        : mu_pmi1_keys_put(&server->keys, key, key_len, value, value_len) < 0)
             return false;
         if (kind == 'k')
             show(server, key, key_len, value, value_len);
@@ -56,17 +102,20 @@ bool mu_pmi1_take_notes(struct mu_pmi1 *server, struct mu_unpack *u)
     return true;
 }
 
-/* A name's: other hosts have it at once, and for certain behind the next barrier (theirs may not serve yet). */
-static void spread(struct mu_pmi1 *server, char kind, const char *service, const char *port)
+/* The last change of a name: other hosts have it at once, and for certain behind the next barrier (theirs may not serve
+ * yet). */
+static void spread(struct mu_pmi1 *server, const char *service)
 {
     struct mu_pack what = {.bytes = NULL};
+    size_t len;
+    const char *kept = mu_pmi1_keys_get(&server->names, service, strlen(service), &len);
 
-    mu_pmi1_note(server, kind, service, strlen(service), port, strlen(port));
+    mu_pmi1_note(server, 'n', service, strlen(service), kept, len);
     if (!server->options.has_others || !server->options.tell)
         return;
-    mu_pack_u8(&what, (uint8_t)kind);
+    mu_pack_u8(&what, 'n');
     mu_pack_blob(&what, service, strlen(service));
-    mu_pack_blob(&what, port, strlen(port));
+    mu_pack_blob(&what, kept, len);
     if (!what.failed)
         server->options.tell(server->options.arg, what.bytes, what.len);
     mu_pack_done(&what);
@@ -209,19 +258,18 @@ static void answer_publish(struct mu_pmi1_client *client, const struct mu_pmi1_l
 {
     const char *service = mu_pmi1_field(line, "service"), *port = mu_pmi1_field(line, "port");
     struct mu_pmi1 *server = client->server;
-    size_t len;
 
     if (!service || !*service || !port || strlen(port) > MU_PMI1_VALUE_MAX)
         mu_pmi1_reply(client, "cmd=publish_result rc=-1 msg=no_%s", service && *service ? "port" : "service");
-    else if (mu_pmi1_keys_get(&server->names, service, strlen(service), &len))
+    else if (port_of(server, service))
         mu_pmi1_reply(client, "cmd=publish_result rc=-1 msg=it_is_published_already");
     else if (client->puts >= MU_PMI1_PUTS_MAX)
         mu_pmi1_reply(client, "cmd=publish_result rc=-1 msg=a_task_publishes_at_most_%u_names", MU_PMI1_PUTS_MAX);
-    else if (mu_pmi1_keys_put(&server->names, service, strlen(service), port, strlen(port)) < 0)
+    else if (!change_name(server, 'n', service, port))
         mu_pmi1_reply(client, "cmd=publish_result rc=-1 msg=out_of_memory");
     else {
         client->puts++;
-        spread(server, 'n', service, port);
+        spread(server, service);
         mu_pmi1_reply(client, "cmd=publish_result rc=0");
     }
 }
@@ -231,8 +279,8 @@ static void answer_unpublish(struct mu_pmi1_client *client, const struct mu_pmi1
     const char *service = mu_pmi1_field(line, "service");
     struct mu_pmi1 *server = client->server;
 
-    if (service && mu_pmi1_keys_delete(&server->names, service, strlen(service))) {
-        spread(server, 'u', service, "");
+    if (service && port_of(server, service) && change_name(server, 'u', service, "")) {
+        spread(server, service);
         mu_pmi1_reply(client, "cmd=unpublish_result rc=0");
     } else {
         mu_pmi1_reply(client, "cmd=unpublish_result rc=-1 msg=service_not_found");
@@ -241,11 +289,8 @@ static void answer_unpublish(struct mu_pmi1_client *client, const struct mu_pmi1
 
 static void answer_lookup(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)
 {
-    const char *service = mu_pmi1_field(line, "service"), *port = NULL;
-    size_t len;
+    const char *service = mu_pmi1_field(line, "service"), *port = service ? port_of(client->server, service) : NULL;
 
-    if (service)
-        port = mu_pmi1_keys_get(&client->server->names, service, strlen(service), &len);
     if (port)
         mu_pmi1_reply(client, "cmd=lookup_result rc=0 port=%s", port);
     else
