@@ -162,6 +162,17 @@ static void done(struct muster_group *g)
     free(g);
 }
 
+/* Pauses before it sleeps. The proxy has no processor of its own: its agent yields, too, so a member that has one may
+ * share it with the agent, and each has it when the other waits. */
+static uint32_t patience(const struct muster_group *g)
+{
+    uint32_t members = g->spans ? g->num_waits - 1 : g->num_waits;
+
+    if (members > mu_wait_processors(g->muster->seg, members))
+        return 0;
+    return mu_wait_pauses(g->spans ? SPAN_SPIN_NS : SPIN_NS);
+}
+
 /* Meet the others. */
 static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline)
 {
@@ -181,9 +192,7 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
     if (status && g->mine)
         leave(g, ctx);
     g->turn = mu_wait_pauses(YIELD_NS);
-    g->spins = g->num_waits <= mu_wait_processors(g->muster->seg, g->num_waits)
-                   ? mu_wait_pauses(g->spans ? SPAN_SPIN_NS : SPIN_NS)
-                   : 0;
+    g->spins = patience(g);
     return status;
 }
 

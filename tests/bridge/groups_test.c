@@ -5,6 +5,7 @@
  */
 #include "cm.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include <muster/muster.h>
 
+#include "barrier/group.h"
 #include "child.h"
 #include "gang.h"
 
@@ -55,6 +57,61 @@ static void dawdle(void)
 {
     for (volatile uint64_t i = test_below(&dice, 3000000); i; i--)
         ;
+}
+
+/* ---- who yields, and who sleeps at once -------------------------------------------------------------------------- */
+
+/* The first processor that it may use is its only one from now on. How often it would yield before it sleeps. */
+static int bind_and_meet(struct muster *m, void *arg)
+{
+    bool yields = false, *expected = arg;
+    struct muster_group *g;
+    cpu_set_t set;
+    int first = 0;
+
+    if (sched_getaffinity(0, sizeof set, &set))
+        return 77; /* more processors than such a set holds */
+    while (!CPU_ISSET(first, &set))
+        first++;
+    CPU_ZERO(&set);
+    CPU_SET(first, &set);
+    if (sched_setaffinity(0, sizeof set, &set) ||
+        muster_barrier_wait(m, "all are bound", 0, NULL, 0, 0, muster_after_ms(50000)) ||
+        muster_group_create(m, "bound", NULL, 0, 0, muster_after_ms(50000), &g))
+        return 1;
+    yields = g->spins > 0;
+    for (int i = 0; i < 50; i++)
+        if (muster_group_barrier(g, muster_after_ms(50000)))
+            return 2;
+    muster_group_free(g);
+    return yields == *expected ? 0 : 3;
+}
+
+static void bound(const struct hosts_config *config, uint32_t tasks, bool yields)
+{
+    struct hosts *h = hosts_open(config);
+    pid_t pids[GANG_MAX] = {0};
+
+    for (uint32_t i = 0; i < tasks; i++)
+        pids[i] = hosts_task(h, i, bind_and_meet, &yields);
+    for (uint32_t i = 0; i < tasks; i++) {
+        int result = hosts_reap(h, pids[i]);
+
+        assert_true(result == 0 || result == 77);
+    }
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void members_with_a_processor_each_yield_before_they_sleep(void **state)
+{
+    (void)state;
+    bound(&(struct hosts_config){.tasks = {1, 1}}, 2, true);
+}
+
+static void members_of_one_processor_sleep_at_once(void **state)
+{
+    (void)state;
+    bound(&(struct hosts_config){.tasks = {2, 2}}, 4, false);
 }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------- */
@@ -480,6 +537,8 @@ int main(void)
         cmocka_unit_test(who_gives_up_building_spoils_nothing_for_the_next),
         cmocka_unit_test(members_that_leave_at_once_have_had_the_same_group),
         cmocka_unit_test(members_that_do_not_fit_are_told_so),
+        cmocka_unit_test(members_with_a_processor_each_yield_before_they_sleep),
+        cmocka_unit_test(members_of_one_processor_sleep_at_once),
     };
 
     dice = (struct test_random){test_seed()};
