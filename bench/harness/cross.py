@@ -62,6 +62,13 @@ def tcp(tools, effort, hosts, metric, who, mode):
                           missing="" if path else "%s/tcp is not built" % tools.folder)
 
 
+def relay(tools, effort, hosts, metric):
+    """What a task pays that leaves the network to another process of its host."""
+    path = tools.program("relay")
+    return rows.Contender("tcp-relay-poll", lambda: [path, metric, "tcp-relay-poll", str(effort.slice), *hosts.first(2)],
+                          missing="" if path else "%s/relay is not built" % tools.folder)
+
+
 def muster(tools, effort, hosts, size, what, mode):
     path = tools.program("cross")
     return rows.Contender("muster-named" if what == "named" else "muster", lambda: [path, what, mode, *loop_words(effort), *hosts.first(size)],
@@ -120,6 +127,7 @@ def barrier_group(tools, effort, hosts, size):
                   muster(tools, effort, hosts, size, "group", "block"),
                   muster(tools, effort, hosts, size, "named", "block"),
                   tcp(tools, effort, hosts, awake, "tcp-poll", "poll"),
+                  *([relay(tools, effort, hosts, awake)] if size == 2 else []),
                   muster(tools, effort, hosts, size, "group", "poll"),
                   muster(tools, effort, hosts, size, "named", "poll"),
                   openmpi(tools, effort, hosts, size, awake)]

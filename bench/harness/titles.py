@@ -165,4 +165,4 @@ def place(metric):
 
 
 # What stands for hardware or kernel alone, not for another implementation.
-LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn", "bare", "bare-guard", "tcp", "tcp-poll"}
+LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn", "bare", "bare-guard", "tcp", "tcp-poll", "tcp-relay-poll"}

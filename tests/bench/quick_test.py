@@ -80,6 +80,7 @@ def check_rows(whole):
     limits = {row["metric"] for row in whole["rows"] if row["who"].startswith("tcp")}
     cross = {"cross.n2", "cross.n2.latency", "cross.n4", "cross.n8", "cross.kv.get", "cross.kv.set"}
     expect(cross <= limits, "no round trip for: %s" % " ".join(sorted(cross - limits)))
+    expect(("cross.n2.latency", "tcp-relay-poll") in both, "no row for two processes a host over bare TCP")
     expect(whole["facts"].get("hosts"), "what the hosts were is not said")
     for row in whole["rows"]:
         name = "%s of %s" % (row["metric"], row["who"])
