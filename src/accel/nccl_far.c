@@ -268,7 +268,7 @@ enum muster_status mu_nccl_read_far(struct mu_nccl_call *call, struct mu_ctx *ct
             call->round = round;
             *ret_there = call->told = a.what == MU_READ_VALUE;
         }
-        free(a.value);
+        free(a.memory);
         flags |= MU_READ_WHOLE; /* the copy went as fast as it had come */
     } while (!status && a.what == MU_READ_COPIED);
     call->asker.now = 0; /* the leader's clock is not ours */

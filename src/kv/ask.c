@@ -40,18 +40,31 @@ static enum muster_status ask_once(struct muster *m, struct mu_ctx *ctx, const s
     return MUSTER_OK;
 }
 
-/* The answer holds a piece of the value from `from` on. */
-static enum muster_status keep_piece(struct mu_kv_answer *a, const struct mu_answer *piece, uint64_t from)
+static void forget_value(struct mu_kv_answer *a)
+{
+    free(a->memory);
+    a->memory = NULL;
+    a->value = NULL;
+}
+
+/* The answer holds a piece of the value from `from` on: where that is all of it, it stays where it lies. */
+static enum muster_status keep_piece(struct mu_kv_answer *a, struct mu_answer *piece, uint64_t from)
 {
     size_t n = piece->body.left;
 
-    if (!a->value)
-        a->value = malloc(a->len + 1);
-    if (!a->value)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", a->len);
     if (n > a->len - from || (!n && from < a->len))
         return mu_fail(MUSTER_DATA_LOSS, "a piece of a value has %zu bytes, which cannot be", n);
-    memcpy((uint8_t *)a->value + from, piece->body.at, n);
+    if (!a->value && n == a->len) {
+        a->value = piece->body.at;
+        a->memory = piece->memory;
+        piece->memory = NULL;
+        return MUSTER_OK;
+    }
+    if (!a->value)
+        a->value = a->memory = malloc(a->len + 1);
+    if (!a->value)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", a->len);
+    memcpy((uint8_t *)a->memory + from, piece->body.at, n);
     return MUSTER_OK;
 }
 
@@ -70,8 +83,7 @@ enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct 
 
         status = ask_once(m, ctx, k, flags, from, deadline, a, &piece);
         if (!status && a->what == MU_READ_VALUE && from && a->version != version) {
-            free(a->value); /* it changed between two pieces: from the beginning */
-            a->value = NULL;
+            forget_value(a); /* it changed between two pieces: from the beginning */
             from = 0;
         } else if (!status && a->what == MU_READ_VALUE && from && a->len != len) {
             status = mu_fail(MUSTER_DATA_LOSS, "a value cannot be %" PRIu64 " bytes long and %zu", len, a->len);
@@ -84,9 +96,7 @@ enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct 
         mu_answer_done(&piece);
         flags |= MU_READ_WHOLE;
     } while (!status && a->what == MU_READ_VALUE && (!a->value || from < a->len));
-    if (status || a->what != MU_READ_VALUE) {
-        free(a->value);
-        a->value = NULL;
-    }
+    if (status || a->what != MU_READ_VALUE)
+        forget_value(a);
     return status;
 }

@@ -24,12 +24,13 @@ enum { MU_READ_ABSENT = 0, MU_READ_COPIED = 1, MU_READ_VALUE = 2 };
 #define MU_LISTED_MAX (1u << 20)
 #define MU_LISTED_CUT (8u << 20) /* of one answer: no more entries behind this many bytes */
 
-/* The leader's answer. The value, when it has one, is malloc()ed and whole. */
+/* The leader's answer. The value, when it has one, is whole, and lies in `memory`, which the caller frees. */
 struct mu_kv_answer {
     int what;
     uint64_t version;
     size_t len;
-    void *value;
+    const uint8_t *value;
+    void *memory;
 };
 enum muster_status mu_kv_ask(struct muster *m, struct mu_ctx *ctx, const struct mu_key *k, uint8_t flags,
                              muster_deadline deadline, struct mu_kv_answer *ret_answer);

@@ -52,7 +52,7 @@ static enum muster_status fetch_value(struct muster *m, struct mu_ctx *ctx, cons
         status = changed();
     if (!status)
         status = mu_snapshot_add(s, key, key_len, a.value, a.len, version);
-    free(a.value);
+    free(a.memory);
     return status;
 }
 

@@ -27,6 +27,7 @@ static enum muster_status edit(struct muster_segment *seg, struct mu_ctx *ctx, s
 
     e.value = c->value;
     e.len = c->len;
+    e.more_len = 0;
     e.num_refs = 0;
     e.new_ref = 0;
     e.version_as = 0;

@@ -73,7 +73,7 @@ static __attribute__((noinline)) enum muster_status try_ask(struct muster *m, co
         if (a.len <= capacity && a.len)
             memcpy(buffer, a.value, a.len);
     }
-    free(a.value);
+    free(a.memory);
     mu_exit(ctx);
     return status;
 }
@@ -134,20 +134,29 @@ static void begin(struct search *s)
     s->w.kind = MU_WAIT_KEY;
 }
 
-/* The value that came with the leader's answer; it owns a->value. */
-static void take_value(struct search *s, struct mu_kv_answer *a, struct mu_found *f)
+/* The value that came with the leader's answer; it frees that. */
+static enum muster_status take_value(struct search *s, struct mu_kv_answer *a, struct mu_found *f)
 {
+    enum muster_status status = MUSTER_OK;
+    bool is_new = a->version > s->after;
+
     f->version = a->version;
     f->len = a->len;
-    if (s->alloc && a->version > s->after) {
-        free(*s->alloc);
-        *s->alloc = a->value;
-        s->capacity = a->len;
-        return;
+    if (s->alloc && is_new && a->len > s->capacity) {
+        void *more = malloc(a->len + 1);
+
+        if (more) {
+            free(*s->alloc);
+            *s->alloc = more;
+            s->capacity = a->len;
+        } else {
+            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", a->len);
+        }
     }
-    if (!s->alloc && a->version > s->after && a->len <= s->capacity && a->len)
-        memcpy(s->buffer, a->value, a->len);
-    free(a->value);
+    if (is_new && a->len && a->len <= s->capacity)
+        memcpy(s->alloc ? *s->alloc : s->buffer, a->value, a->len);
+    free(a->memory);
+    return status;
 }
 
 /* The follower's table does not have it. f->version: what the leader says; f->word stays as it was before it was asked.
@@ -178,11 +187,11 @@ static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu
         return status; /* a copy, then */
     f->word = word;
     if (a.what == MU_READ_VALUE)
-        take_value(s, &a, f);
+        status = take_value(s, &a, f);
     s->asked = true;
     s->round = round;
     s->told = f->version;
-    return MUSTER_OK;
+    return status;
 }
 
 static enum muster_status find(struct search *s, struct mu_found *f)

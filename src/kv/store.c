@@ -26,7 +26,8 @@ static enum muster_status check_value(const void *value, size_t *len)
 static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
     struct mu_pack request = {0};
-    struct mu_remote_call call = {.op = c->op, .request = &request, .deadline = MUSTER_FOREVER};
+    struct mu_remote_call call = {
+        .op = c->op, .request = &request, .value = c->value, .value_len = c->len, .deadline = MUSTER_FOREVER};
     struct mu_answer answer;
     enum muster_status status;
     char what[160] = "the leader's word on all keys";
@@ -36,7 +37,6 @@ static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, struct mu_kv
     call.what = what;
     mu_pack_blob(&request, c->key ? (const void *)c->key->words : "", c->key ? c->key->len : 0);
     mu_pack_u64(&request, c->number);
-    mu_pack_raw(&request, c->value, c->len);
     status = mu_remote_call(m, ctx, &call, &answer);
     mu_pack_done(&request);
     c->result = answer.memory ? mu_unpack_u64(&answer.body) : 0;

@@ -103,35 +103,9 @@ static void describe(struct edit *d, bool wants_old)
     e->old_refs = d->old.words ? d->old.refs - own : 0;
 }
 
-/* Allocate one block of the value and copy bytes in behind `skip` words. */
-static enum muster_status fill_part(struct edit *d, const uint8_t *from, size_t n, uint64_t *ret_ref)
-{
-    struct mu_block *b;
-    enum muster_status status = mu_heap_alloc(d->ctx, n, 0, ret_ref, &b);
-    size_t words = n / 8;
-
-    if (status)
-        return status;
-    mu_store_relaxed(&b->meta, MU_META(n, 0, MU_TYPE_PART)); /* relaxed, as all here: the commit CAS publishes */
-    for (size_t i = 0; i < words; i++) {
-        uint64_t v;
-
-        memcpy(&v, from + i * 8, 8);
-        mu_store_relaxed(&b->body[i], v);
-    }
-    if (n % 8) {
-        uint64_t v = 0;
-
-        memcpy(&v, from + words * 8, n % 8);
-        mu_store_relaxed(&b->body[words], v);
-    }
-    return MUSTER_OK;
-}
-
 /* Store bytes as words. Relaxed: our own unpublished block. */
-static void put_bytes(mu_a64 *to, const void *bytes, size_t len)
+static void put_bytes(mu_a64 *to, const uint8_t *from, size_t len)
 {
-    const uint8_t *from = bytes;
     size_t words = len / 8;
 
     for (size_t i = 0; i < words; i++) {
@@ -148,10 +122,46 @@ static void put_bytes(mu_a64 *to, const void *bytes, size_t len)
     }
 }
 
+/* The new value's bytes from `at` on, wherever they lie. */
+static void put_value(const struct mu_edit *e, size_t at, size_t len, mu_a64 *to)
+{
+    size_t first = e->len - e->more_len, n, words;
+    uint8_t joint[8];
+
+    if (at < first && at + len > first) { /* whole words of the first piece, then the word that has some of both */
+        words = (first - at) / 8;
+        put_bytes(to, (const uint8_t *)e->value + at, words * 8);
+        at += words * 8;
+        len -= words * 8;
+        to += words;
+        n = first - at;
+        memcpy(joint, (const uint8_t *)e->value + at, n);
+        words = len < 8 ? len : 8;
+        memcpy(joint + n, e->more, words - n);
+        put_bytes(to++, joint, words);
+        at += words;
+        len -= words;
+    }
+    if (len)
+        put_bytes(to, at < first ? (const uint8_t *)e->value + at : (const uint8_t *)e->more + (at - first), len);
+}
+
+/* One block of the value. */
+static enum muster_status fill_part(struct edit *d, size_t at, size_t n, uint64_t *ret_ref)
+{
+    struct mu_block *b;
+    enum muster_status status = mu_heap_alloc(d->ctx, n, 0, ret_ref, &b);
+
+    if (status)
+        return status;
+    mu_store_relaxed(&b->meta, MU_META(n, 0, MU_TYPE_PART)); /* relaxed: the commit CAS publishes */
+    put_value(d->e, at, n, b->body);
+    return MUSTER_OK;
+}
+
 /* Key and value into a block of their own, or the key and a list of parts. Joins the transaction at once. */
 static enum muster_status make_value(struct edit *d)
 {
-    const uint8_t *value = d->e->value;
     size_t key_bytes = mu_words(d->k->len) * 8, len = d->e->len;
     bool in_parts = key_bytes + len > MU_BODY_MAX;
     uint32_t parts = in_parts ? (uint32_t)((len + MU_BODY_MAX - 1) / MU_BODY_MAX) : 0;
@@ -169,11 +179,11 @@ static enum muster_status make_value(struct edit *d)
     mu_txn_new(&d->txn, ref | (in_parts ? MU_REF_DEEP : 0));
     d->has_value = true;
     if (!in_parts)
-        put_bytes(b->body + key_bytes / 8, value, len);
+        put_value(d->e, 0, len, b->body + key_bytes / 8);
     for (uint32_t i = 0; i < parts && !status; i++) {
         size_t at = (size_t)i * MU_BODY_MAX, n = len - at < MU_BODY_MAX ? len - at : MU_BODY_MAX;
 
-        status = fill_part(d, value + at, n, &ref);
+        status = fill_part(d, at, n, &ref);
         if (!status)
             mu_store_relaxed(&b->body[i], ref);
     }
@@ -253,7 +263,7 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
         mu_store_relaxed(&to[n + 3], d->e->len);
         if (!s->external) {
             mu_copy_in(to + n + MU_ENTRY_WORDS, d->k->words, key_words);
-            put_bytes(to + n + MU_ENTRY_WORDS + key_words, d->e->value, d->e->len);
+            put_value(d->e, 0, d->e->len, to + n + MU_ENTRY_WORDS + key_words);
         }
         n += s->entry_words;
     }

@@ -49,7 +49,7 @@ void mu_answer_done(struct mu_answer *a)
 
 void mu_request_done(struct mu_request *r)
 {
-    free(r->memory);
+    mu_blob_drop(r->memory);
     r->memory = NULL;
 }
 
@@ -82,11 +82,21 @@ static enum muster_status fetch(struct mu_ctx *ctx, const struct mu_key *k, void
 /* ---- the caller's side ------------------------------------------------------------------------------------------- */
 
 struct post {
-    uint8_t *value;
-    size_t len;
+    uint8_t *head;
+    size_t len; /* of it all */
+    const void *more;
+    size_t more_len;
     uint64_t number;
-    bool again; /* the same number: only the room is given back */
 };
+
+static enum mu_verdict put(struct mu_edit *e, const struct post *p)
+{
+    e->value = p->head;
+    e->len = p->len;
+    e->more = p->more;
+    e->more_len = p->more_len;
+    return MU_PUT;
+}
 
 static enum mu_verdict put_call(struct mu_edit *e)
 {
@@ -95,16 +105,14 @@ static enum mu_verdict put_call(struct mu_edit *e)
 
     if (e->version && e->old_len >= sizeof before)
         memcpy(&before, e->old, sizeof before);
-    p->number = p->again ? before : before + 1;
-    memcpy(p->value, &p->number, sizeof p->number);
-    e->value = p->value;
-    e->len = p->len;
-    return MU_PUT;
+    p->number = before + 1;
+    memcpy(p->head, &p->number, sizeof p->number);
+    return put(e, p);
 }
 
-/* The call as a value; NULL: no memory. */
-static uint8_t *compose(const struct muster *m, const struct mu_ctx *ctx, const struct mu_remote_call *call,
-                        size_t *ret_len)
+/* The call as what is to be put. False: no memory. */
+static bool compose(const struct muster *m, const struct mu_ctx *ctx, const struct mu_remote_call *call,
+                    struct post *ret_post)
 {
     size_t body = call->request ? call->request->len : 0;
     struct call_head h = {.op = (uint16_t)call->op,
@@ -112,19 +120,20 @@ static uint8_t *compose(const struct muster *m, const struct mu_ctx *ctx, const 
                           .flags = m->flags,
                           .incarnation = m->incarnation,
                           .holder = ctx->incarnation};
-    uint8_t *value = malloc(sizeof h + body);
+    uint8_t *head = call->request && call->request->failed ? NULL : malloc(sizeof h + body);
     struct mu_task_record r;
     struct mu_cluster cluster;
 
-    if (!value)
-        return NULL;
+    if (!head)
+        return false;
     if (m->task_id >= 0 && !mu_cluster_task(m->seg, (uint32_t)m->task_id, &r, NULL, &cluster))
         h.attempt = r.attempt;
-    memcpy(value, &h, sizeof h);
+    memcpy(head, &h, sizeof h);
     if (body)
-        memcpy(value + sizeof h, call->request->bytes, body);
-    *ret_len = sizeof h + body;
-    return value;
+        memcpy(head + sizeof h, call->request->bytes, body);
+    *ret_post = (struct post){
+        .head = head, .len = sizeof h + body + call->value_len, .more = call->value, .more_len = call->value_len};
+    return true;
 }
 
 /* Whether the wait for an answer must end: the agent has given the leader up, or has died and nobody took over. */
@@ -178,28 +187,31 @@ static enum muster_status wait_for_answer(const struct mu_remote_call *call, str
     return status;
 }
 
+/* Only the room is given back: what is there has the number that this has. */
+static enum mu_verdict put_rest(struct mu_edit *e)
+{
+    (void)e;
+    return MU_PUT;
+}
+
 /* Large values are not kept until this slot's next call. */
-static void give_back(struct mu_ctx *ctx, struct post *p, size_t answer_len)
+static void give_back(struct mu_ctx *ctx, const struct post *p, size_t answer_len)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
-    struct mu_edit e = {.arg = p};
-    struct call_head h = {.op = MU_OP_NONE};
+    struct call_head h = {.number = p->number, .op = MU_OP_NONE};
+    struct answer_head a = {.number = p->number};
+    struct mu_edit e;
     struct mu_key k;
 
     if (p->len > sizeof h + SMALL) {
-        p->again = true;
-        p->len = sizeof h;
-        memcpy(p->value, &h, sizeof h);
+        e = (struct mu_edit){.value = &h, .len = sizeof h};
         cell_key(&k, ctx->seg, 'Q', ctx->slot);
-        mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
+        mu_table_edit(&t, ctx, &k, 0, put_rest, &e, NULL);
     }
-    if (answer_len > sizeof(struct answer_head) + SMALL) {
-        struct answer_head a = {.number = p->number};
-        struct post z = {.value = (uint8_t *)&a, .len = sizeof a, .again = true};
-
-        e = (struct mu_edit){.arg = &z};
+    if (answer_len > sizeof a + SMALL) {
+        e = (struct mu_edit){.value = &a, .len = sizeof a};
         cell_key(&k, ctx->seg, 'Z', ctx->slot);
-        mu_table_edit(&t, ctx, &k, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
+        mu_table_edit(&t, ctx, &k, 0, put_rest, &e, NULL);
     }
 }
 
@@ -234,8 +246,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
                        call->what, m->seg->job);
     if (!mu_is_bridged(m->seg))
         return mu_fail(MUSTER_INTERNAL, "%s: job %s has no other hosts", call->what, m->seg->job);
-    p.value = call->request && call->request->failed ? NULL : compose(m, ctx, call, &p.len);
-    if (!p.value)
+    if (!compose(m, ctx, call, &p))
         return no_memory();
     cell_key(&q, m->seg, 'Q', ctx->slot);
     status = mu_table_edit(&t, ctx, &q, MU_EDIT_WANTS_OLD, put_call, &e, NULL);
@@ -250,7 +261,7 @@ enum muster_status mu_remote_call(struct muster *m, struct mu_ctx *ctx, const st
         if (status != MUSTER_DATA_LOSS) /* truncated: hands off */
             give_back(ctx, &p, len);
     }
-    free(p.value);
+    free(p.head);
     if (status) {
         mu_answer_done(ret_answer);
         return status;
@@ -277,6 +288,26 @@ void mu_remote_collect_all(struct muster_segment *seg, void (*visit)(void *arg, 
         visit(arg, i);
 }
 
+/* Read a cell's value into memory of its own; *ret_blob NULL: there is none. What its writer does to the cell
+ * meanwhile, or afterwards, changes nothing of it. */
+static enum muster_status fetch_blob(struct mu_ctx *ctx, const struct mu_key *k, struct mu_blob **ret_blob,
+                                     struct mu_found *f)
+{
+    struct mu_table t = mu_table_cells(ctx->seg);
+    enum muster_status status = mu_table_get(&t, ctx, k, NULL, 0, f);
+    struct mu_blob *blob = NULL;
+
+    while (!status && f->version && (!blob || f->len > blob->len)) {
+        mu_blob_drop(blob);
+        blob = mu_blob_new(f->len);
+        status = blob ? mu_table_get(&t, ctx, k, blob->bytes, blob->len, f) : no_memory();
+    }
+    *ret_blob = status || !f->version ? NULL : blob;
+    if (!*ret_blob)
+        mu_blob_drop(blob);
+    return status;
+}
+
 /* The number of the slot's last answer, 0: none; and the bytes of it all. */
 static enum muster_status last_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t *ret_number, size_t *ret_len)
 {
@@ -301,33 +332,33 @@ enum muster_status mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_r
     struct call_head h;
     struct mu_found f;
     struct mu_key q;
-    void *buffer = NULL;
-    size_t capacity = 0, answer_len;
+    struct mu_blob *blob;
+    size_t answer_len;
     uint64_t answered = 0;
     enum muster_status status;
 
     *ret_request = (struct mu_request){.host = ctx->seg->host, .slot = slot};
     cell_key(&q, ctx->seg, 'Q', slot);
-    status = fetch(ctx, &q, &buffer, &capacity, &f);
-    if (!status && f.version)
+    status = fetch_blob(ctx, &q, &blob, &f);
+    if (!status && blob)
         status = last_answer(ctx, slot, &answered, &answer_len);
-    if (status || !f.version || f.len < sizeof h) {
-        free(buffer);
+    if (status || !blob || f.len < sizeof h) {
+        mu_blob_drop(blob);
         return status;
     }
-    memcpy(&h, buffer, sizeof h);
+    memcpy(&h, blob->bytes, sizeof h);
     ret_request->number = h.number;
     if (h.op == MU_OP_NONE || h.number <= answered) {
-        free(buffer);
+        mu_blob_drop(blob);
         return MUSTER_OK;
     }
-    ret_request->memory = buffer;
+    ret_request->memory = blob;
     ret_request->op = h.op;
     ret_request->task = h.task;
     ret_request->flags = h.flags;
     ret_request->attempt = h.attempt;
     ret_request->incarnation = h.incarnation;
-    ret_request->body = mu_unpack_of((uint8_t *)buffer + sizeof h, f.len - sizeof h);
+    ret_request->body = mu_unpack_of(blob->bytes + sizeof h, f.len - sizeof h);
     return MUSTER_OK;
 }
 
@@ -339,11 +370,7 @@ static enum mu_verdict put_answer(struct mu_edit *e)
     e->status = MUSTER_OK;
     if (e->version && e->old_len >= sizeof before)
         memcpy(&before, e->old, sizeof before);
-    if (before >= p->number)
-        return MU_KEEP;
-    e->value = p->value;
-    e->len = p->len;
-    return MU_PUT;
+    return before >= p->number ? MU_KEEP : put(e, p);
 }
 
 enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t number, enum muster_status status,
@@ -352,20 +379,22 @@ enum muster_status mu_remote_answer(struct mu_ctx *ctx, uint32_t slot, uint64_t 
     struct mu_table t = mu_table_cells(ctx->seg);
     size_t text_len = text && status ? strlen(text) : 0;
     struct answer_head h = {.number = number, .status = status, .text_len = (uint32_t)text_len};
-    struct post p = {.value = malloc(sizeof h + text_len + len), .len = sizeof h + text_len + len, .number = number};
+    struct post p = {.head = malloc(sizeof h + text_len),
+                     .len = sizeof h + text_len + len,
+                     .more = body,
+                     .more_len = len,
+                     .number = number};
     struct mu_edit e = {.arg = &p};
     struct mu_key z;
 
-    if (!p.value)
+    if (!p.head)
         return no_memory();
-    memcpy(p.value, &h, sizeof h);
+    memcpy(p.head, &h, sizeof h);
     if (text_len)
-        memcpy(p.value + sizeof h, text, text_len);
-    if (len)
-        memcpy(p.value + sizeof h + text_len, body, len);
+        memcpy(p.head + sizeof h, text, text_len);
     cell_key(&z, ctx->seg, 'Z', slot);
     status = mu_table_edit(&t, ctx, &z, MU_EDIT_WANTS_OLD, put_answer, &e, NULL);
-    free(p.value);
+    free(p.head);
     return status;
 }
 

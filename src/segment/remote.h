@@ -10,6 +10,7 @@
 #ifndef MU_SEGMENT_REMOTE_H
 #define MU_SEGMENT_REMOTE_H
 
+#include "base/blob.h"
 #include "base/pack.h"
 #include "segment/handle.h"
 #include "segment/hosts.h"
@@ -66,6 +67,8 @@ void mu_answer_done(struct mu_answer *a);
 struct mu_remote_call {
     enum mu_op op;
     const struct mu_pack *request;
+    const void *value; /* the request's last value_len bytes: they go from here into the cell */
+    size_t value_len;
     muster_deadline deadline;
     const char *what;
     enum mu_wait_kind kind;
@@ -87,7 +90,7 @@ struct mu_request {
     uint64_t incarnation;
     bool resent; /* it may have been carried out before */
     struct mu_unpack body;
-    void *memory; /* NULL when the body lies elsewhere */
+    struct mu_blob *memory; /* NULL when the body lies elsewhere */
 };
 void mu_request_done(struct mu_request *r);
 

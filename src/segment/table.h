@@ -109,6 +109,8 @@ struct mu_edit {
     /* what is wanted; filled by the callback */
     const void *value;
     size_t len;
+    const void *more;    /* the last more_len of the value's bytes lie here, and not behind the others */
+    size_t more_len;     /* 0: they all lie at `value` */
     uint32_t num_refs;   /* for a new entry: how many reference places it has, all empty */
     int32_t ref_at;      /* -1: none; else this place gets new_ref (0: becomes empty) */
     uint64_t new_ref;    /* OWNED by the caller's context, filled */

@@ -353,6 +353,30 @@ static void a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not(void **stat
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* The value's end lies elsewhere: wherever it is cut, in the page, in a block, across parts. */
+static void a_value_in_two_pieces_is_one_value(void **state)
+{
+    static const size_t sizes[] = {0, 1, 7, 8, 9, 33, 600, 4096, MU_BODY_MAX - 8, MU_BODY_MAX, MU_BODY_MAX + 1, 200001};
+    uint8_t *bytes = malloc(200001);
+    struct mu_key k;
+
+    (void)state;
+    for (size_t i = 0; i < 200001; i++)
+        bytes[i] = (uint8_t)(i * 2654435761u >> 11);
+    mu_key_make(&k, seg, "in two", 6);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+        for (size_t first = 0; first <= sizes[s]; first += first < 40 ? 1 : sizes[s] / 13 + 1) {
+            uint8_t *end = malloc(sizes[s] - first + 1); /* exactly: what is behind is seen */
+            struct mu_edit e = {.value = bytes, .len = sizes[s], .more = end, .more_len = sizes[s] - first};
+
+            memcpy(end, bytes + first, sizes[s] - first);
+            assert_ok(mu_table_edit(&table, ctx, &k, 0, put, &e, NULL));
+            assert_found(&k, bytes, sizes[s]);
+            free(end);
+        }
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +388,7 @@ int main(void)
         TEST(a_walk_ends_with_the_visitors_status),
         TEST(a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not),
         TEST(an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers),
+        TEST(a_value_in_two_pieces_is_one_value),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,6 +163,7 @@ static uint64_t edit(uint32_t key, uint64_t value)
 
     table(&t);
     e.arg = &value;
+    e.more_len = 0;
     e.num_refs = 0;
     e.new_ref = 0;
     e.version_as = 0;
