@@ -457,16 +457,18 @@ static void *run_bell(void *arg)
 
 static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    struct mu_bridge *b = arg;
+    return mu_link_send(((struct mu_bridge *)arg)->link, host, type, payload, len);
+}
 
-    return mu_link_send(b->link, host, type, payload, len);
+static bool wire_send_slice(void *arg, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                            const struct mu_slice *body)
+{
+    return mu_link_send_slice(((struct mu_bridge *)arg)->link, host, type, head, head_len, body);
 }
 
 static void wire_drop(void *arg, uint32_t host, const char *why)
 {
-    struct mu_bridge *b = arg;
-
-    mu_link_drop(b->link, host, why);
+    mu_link_drop(((struct mu_bridge *)arg)->link, host, why);
 }
 
 static void replay_early(struct mu_bridge *b)
@@ -487,7 +489,7 @@ static void replay_early(struct mu_bridge *b)
 
 static enum muster_status make_core(struct mu_bridge *b, struct muster *m)
 {
-    const struct mu_wire wire = {b, wire_send, wire_drop};
+    const struct mu_wire wire = {.arg = b, .send = wire_send, .drop = wire_drop, .send_slice = wire_send_slice};
     enum muster_status status;
 
     b->core = (struct mu_core){.latency = b->options.latency,

@@ -132,6 +132,7 @@ void mu_asked_later(struct mu_core *core, uint32_t slot)
 
 bool mu_send_call(struct mu_core *core, const struct mu_request *r)
 {
+    struct mu_slice body = {r->memory, r->memory ? (size_t)(r->body.at - r->memory->bytes) : 0, r->body.left};
     struct mu_pack p = {0};
     bool failed;
 
@@ -144,7 +145,9 @@ bool mu_send_call(struct mu_core *core, const struct mu_request *r)
     mu_pack_u64(&p, r->incarnation);
     mu_pack_u8(&p, r->resent);
     failed = p.failed;
-    if (!failed)
+    if (!failed && r->memory && r->body.left > mu_slice_min)
+        mu_core_send_slice(core, 0, MU_FRAME_CALL, p.bytes, p.len, &body);
+    else if (!failed)
         mu_core_send_parts(core, 0, MU_FRAME_CALL, p.bytes, p.len, r->body.at, r->body.left);
     mu_pack_done(&p);
     return !failed;

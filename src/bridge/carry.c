@@ -187,11 +187,35 @@ static const char *with_place(const struct mu_core *core, const char *text, char
     return words;
 }
 
+/* Whether so long an answer can go to the other host now; where it is to be asked for again, that has been said. */
+static bool may_answer(struct mu_core *core, uint32_t host, const struct entry *e, uint32_t slot, size_t len)
+{
+    const struct host_calls *h = mu_host_calls(core, host);
+
+    if (len <= KEPT_MAX || !h->unsettled || h->unsettled + len <= WINDOW)
+        return true;
+    mu_call_later(core, host, slot, e->number); /* a peer's queue is bounded: when it has taken the others */
+    return false;
+}
+
+/* The call is answered with so much; what goes before that. */
+static void begin_answer(struct mu_core *core, uint32_t host, struct entry *e, uint32_t slot, size_t len,
+                         enum muster_status status, const char *text, struct mu_pack *p)
+{
+    mu_pack_u32(p, slot);
+    mu_pack_u64(p, e->number);
+    mu_pack_u8(p, 0);
+    mu_pack_u32(p, status);
+    mu_pack_text(p, text);
+    become(core, host, e, ANSWERED);
+    e->unsettled = len;
+    mu_host_calls(core, host)->unsettled += len;
+}
+
 void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
                     const char *text, const void *body, size_t len)
 {
-    struct host_calls *h = mu_host_calls(core, host);
-    struct entry *e = find_entry(h, slot);
+    struct entry *e = find_entry(mu_host_calls(core, host), slot);
     struct mu_pack p = {0};
     char words[1024];
 
@@ -210,25 +234,40 @@ void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t
         mu_call_answer(core, host, slot, number, MUSTER_RESOURCE_EXHAUSTED, NULL, NULL, 0);
         return;
     }
-    if (len > KEPT_MAX && h->unsettled &&
-        h->unsettled + len > WINDOW) { /* a peer's queue is bounded: when it has taken the others */
-        mu_call_later(core, host, slot, number);
+    if (!may_answer(core, host, e, slot, len))
         return;
-    }
-    mu_pack_u32(&p, slot);
-    mu_pack_u64(&p, number);
-    mu_pack_u8(&p, 0);
-    mu_pack_u32(&p, status);
-    mu_pack_text(&p, status ? text : "");
-    become(core, host, e, ANSWERED);
-    e->unsettled = len;
-    h->unsettled += len;
+    begin_answer(core, host, e, slot, len, status, status ? text : "", &p);
     mu_core_send_parts(core, host, MU_FRAME_ANSWER, p.bytes, p.len, body, len);
     if (p.len + len <= KEPT_MAX) {
         mu_pack_raw(&p, body, len);
         e->len = p.len;
         e->answer = p.failed ? NULL : p.bytes;
         p.bytes = p.failed ? p.bytes : NULL;
+    }
+    mu_pack_done(&p);
+}
+
+void mu_call_answer_slice(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number,
+                          const struct mu_pack *head, const struct mu_slice *body)
+{
+    struct entry *e = find_entry(mu_host_calls(core, host), slot);
+    struct mu_pack p = {0};
+
+    if (head->failed) {
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for an answer of %zu bytes", body->len);
+        mu_call_answer(core, host, slot, number, MUSTER_RESOURCE_EXHAUSTED, NULL, NULL, 0);
+        return;
+    }
+    if (host == core->host || body->len <= KEPT_MAX) {
+        mu_pack_raw(&p, head->bytes, head->len);
+        mu_pack_raw(&p, mu_slice_bytes(body), body->len);
+        mu_call_answer(core, host, slot, number, p.failed ? MUSTER_RESOURCE_EXHAUSTED : MUSTER_OK,
+                       p.failed ? "no memory for an answer" : NULL, p.bytes, p.failed ? 0 : p.len);
+    } else if (e && e->number == number && e->fate == OPEN && may_answer(core, host, e, slot, head->len + body->len)) {
+        begin_answer(core, host, e, slot, head->len + body->len, MUSTER_OK, "", &p);
+        mu_pack_raw(&p, head->bytes, head->len);
+        mu_core_send_slice(core, host, MU_FRAME_ANSWER, p.bytes, p.len, body);
+        core->peers[host].tail.failed |= p.failed;
     }
     mu_pack_done(&p);
 }

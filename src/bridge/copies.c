@@ -21,14 +21,6 @@
 
 #include "kv/ask.h"
 
-struct mu_outgoing {
-    struct mu_pack items; /* of the batch that is being made */
-    struct mu_pack names; /* GONE for each key in it of which the host has a copy */
-    uint32_t num_items, num_names, num_values;
-    bool anew;
-    uint64_t sent, taken; /* bytes of COPIES on this connection */
-};
-
 static bool init(struct mu_core *core, void **ret_state)
 {
     struct mu_copies *c = calloc(1, sizeof *c);
@@ -50,12 +42,10 @@ static void done(struct mu_core *core)
 
     mu_held_free(c->held);
     for (uint32_t i = 0; c->out && i < core->num_hosts; i++) {
-        mu_pack_done(&c->out[i].items);
-        mu_pack_done(&c->out[i].names);
+        mu_batch_done(&c->out[i]);
     }
     mu_interest_done(&c->in);
     mu_pack_done(&c->taken);
-    free(c->value);
     free(c->out);
     free(c);
 }
@@ -70,16 +60,32 @@ static bool is_wanted(const struct mu_wanted *k, uint64_t version)
     return false;
 }
 
-/* For a value of so many bytes. */
-static bool has_space(struct mu_copies *c, size_t len)
+/* The value of a key whose version is wanted, read once for all hosts. What is long is never copied again on its way.
+ */
+static void take_value(struct mu_core *core, struct mu_ctx *ctx, const struct mu_key *k, struct mu_wanted *w,
+                       struct mu_found *f)
 {
-    void *more = len > c->value_size || !c->value ? realloc(c->value, len + 1) : NULL;
+    struct mu_copies *c = mu_copies_of(core);
+    struct mu_table t = mu_table_kv(core->seg);
+    size_t size = f->len;
+    uint8_t small[MU_SLICE_MIN];
 
-    if (more) {
-        c->value = more;
-        c->value_size = len;
+    if (size > mu_slice_min) {
+        w->blob = mu_blob_new(size);
+        if (!w->blob)
+            return;
     }
-    return c->value && len <= c->value_size;
+    if (mu_table_get(&t, ctx, k, w->blob ? w->blob->bytes : small, size, f))
+        return;
+    w->version = f->version;
+    if (!f->version || f->len > size) /* another meanwhile: its bucket is late */
+        return;
+    w->at = c->taken.len;
+    w->len = f->len;
+    if (!w->blob)
+        mu_pack_raw(&c->taken, small, f->len);
+    c->taken_bytes += f->len;
+    w->taken = !c->taken.failed;
 }
 
 /* The key's version and, if a host lacks it and it is not too large, its value. */
@@ -97,17 +103,20 @@ static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted 
     if (mu_table_get(&t, ctx, &k, NULL, 0, &f) || !f.version)
         return;
     w->version = f.version;
-    if (f.len > MU_COPY_MAX || !is_wanted(w, f.version) || c->taken.len > MU_COPIES_ROOM)
-        return;
-    if (!has_space(c, f.len) || mu_table_get(&t, ctx, &k, c->value, c->value_size, &f))
-        return;
-    w->version = f.version;
-    if (!f.version || f.len > c->value_size) /* another meanwhile: its bucket is late */
-        return;
-    w->at = c->taken.len;
-    w->len = f.len;
-    mu_pack_raw(&c->taken, c->value, f.len);
-    w->taken = !c->taken.failed;
+    if (f.len <= MU_COPY_MAX && is_wanted(w, f.version) && c->taken_bytes <= MU_COPIES_ROOM)
+        take_value(core, ctx, &k, w, &f);
+}
+
+/* What was taken is on its way to all whom it is for. */
+static void forget_taken(struct mu_copies *c)
+{
+    for (uint32_t i = 0; i < c->in.count; i++)
+        for (struct mu_wanted *k = c->in.watched[i].touched ? c->in.watched[i].keys : NULL; k; k = k->next) {
+            mu_blob_drop(k->blob);
+            k->blob = NULL;
+        }
+    c->taken_bytes = 0;
+    mu_core_trim(&c->taken);
 }
 
 static uint64_t word_of(const struct mu_core *core, const struct mu_watched *w)
@@ -152,61 +161,21 @@ static void look_again(struct mu_core *core)
 
 /* ---- saying ------------------------------------------------------------------------------------------------------ */
 
-static void pack_item(struct mu_pack *p, const struct mu_wanted *k, uint8_t kind, const void *value, size_t len)
-{
-    mu_pack_u8(p, kind);
-    mu_pack_u64(p, kind == MU_COPY_VALUE ? k->version : 0);
-    mu_pack_blob(p, k->key, k->key_len);
-    mu_pack_blob(p, value, len);
-}
-
-/* The host's copy, if it has one, is not to be read any more. */
-static void say_gone(struct mu_outgoing *o, const struct mu_wanted *k, struct mu_want *want)
-{
-    if (want->sent && !want->bare) {
-        pack_item(&o->names, k, MU_COPY_GONE, NULL, 0);
-        o->num_names++;
-        pack_item(&o->items, k, MU_COPY_GONE, NULL, 0);
-        o->num_items++;
-    }
-    want->sent = 0;
-    want->bare = false;
-}
-
-static void say_value(struct mu_copies *c, struct mu_outgoing *o, const struct mu_wanted *k, struct mu_want *want)
-{
-    if (want->sent && !want->bare) {
-        pack_item(&o->names, k, MU_COPY_GONE, NULL, 0);
-        o->num_names++;
-    }
-    pack_item(&o->items, k, MU_COPY_VALUE, c->taken.bytes + k->at, k->len);
-    o->num_items++;
-    o->num_values++;
-    want->sent = k->version;
-    want->at = o->sent; /* the batch's frames are counted when they go */
-    want->bare = false;
-}
-
-static bool has_room(const struct mu_outgoing *o, const struct mu_wanted *k)
-{
-    return o->sent - o->taken + o->items.len + k->key_len + k->len <= MU_COPIES_ROOM;
-}
-
 static void say_change(struct mu_copies *c, struct mu_watched *w, const struct mu_wanted *k, struct mu_want *want)
 {
     struct mu_outgoing *o = &c->out[want->host];
     bool was_bare = want->bare;
 
     if (w->late) {
-        say_gone(o, k, want); /* and what is there now with the next turn */
+        mu_batch_gone(o, k, want); /* and what is there now with the next turn */
         w->again = true;
     } else if (want->sent == k->version) {
         return;
-    } else if (k->taken && has_room(o, k)) {
-        say_value(c, o, k, want);
+    } else if (k->taken && mu_batch_has_room(o, k)) {
+        mu_batch_value(c, o, k, want);
         return;
     } else {
-        say_gone(o, k, want);
+        mu_batch_gone(o, k, want);
         w->again |= k->taken; /* when there is room */
         if (k->version && !k->taken && want->waits) {
             want->sent = k->version;
@@ -229,61 +198,6 @@ static void say_bucket(struct mu_copies *c, struct mu_watched *w)
     for (struct mu_wanted *k = w->keys; k; k = k->next)
         for (uint32_t i = 0; i < k->count; i++)
             say_change(c, w, k, &k->wants[i]);
-}
-
-/* A frame of items, from the `*at`th byte on; *at moves behind them. */
-static void send_some(struct mu_core *core, uint32_t host, const struct mu_pack *items, size_t *at, uint8_t flags)
-{
-    struct mu_outgoing *o = &mu_copies_of(core)->out[host];
-    struct mu_unpack u = mu_unpack_of(items->bytes + *at, items->len - *at);
-    struct mu_pack frame = {0};
-    size_t n = 0, len;
-    uint32_t count = 0;
-
-    while (u.left && n < MU_COPIES_CUT) {
-        mu_unpack_u8(&u);
-        mu_unpack_u64(&u);
-        mu_unpack_blob(&u, SIZE_MAX, &len);
-        mu_unpack_blob(&u, SIZE_MAX, &len);
-        n = items->len - *at - u.left;
-        count++;
-    }
-    mu_pack_u8(&frame, flags);
-    mu_pack_u32(&frame, count);
-    mu_pack_raw(&frame, items->bytes + *at, n);
-    mu_core_send_ahead(core, host, MU_FRAME_COPIES, frame.bytes, frame.len);
-    if (frame.failed)
-        core->peers[host].ahead.failed = true;
-    o->sent += frame.len;
-    *at += n;
-    mu_pack_done(&frame);
-}
-
-/*
- * The batch, as one frame where that is short. Else all names go first, as GONE, and then the values: what one frame
- * does to the copies, several then do in that order.
- */
-static void send_batch(struct mu_core *core, uint32_t host)
-{
-    struct mu_outgoing *o = &mu_copies_of(core)->out[host];
-    uint8_t flags = o->anew ? MU_COPIES_ANEW : 0;
-    size_t at = 0;
-
-    if (o->items.failed || o->names.failed)
-        core->peers[host].ahead.failed = true; /* the core breaks the connection */
-    if (o->num_items && o->items.len > MU_COPIES_CUT)
-        while (at < o->names.len)
-            send_some(core, host, &o->names, &at, 0);
-    at = 0;
-    if (o->num_items || o->anew)
-        do {
-            send_some(core, host, &o->items, &at, flags);
-            flags = 0;
-        } while (at < o->items.len);
-    o->num_items = o->num_names = o->num_values = 0;
-    o->anew = false;
-    mu_core_trim(&o->items); /* at once: there is one for each host */
-    mu_core_trim(&o->names);
 }
 
 static void collect(struct mu_core *core)
@@ -317,14 +231,9 @@ static void collect(struct mu_core *core)
     }
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (c->out[h].num_items || c->out[h].anew)
-            send_batch(core, h);
-    if (c->taken.capacity > MU_COPIES_CUT)
-        mu_pack_done(&c->taken);
-    if (c->value_size > MU_COPIES_CUT) {
-        free(c->value);
-        c->value = NULL;
-        c->value_size = 0;
-    }
+            mu_batch_send(core, h);
+    if (any)
+        forget_taken(c);
 }
 
 /* ---- calls and frames -------------------------------------------------------------------------------------------- */
@@ -358,38 +267,67 @@ static struct mu_want *want_key(struct mu_core *core, const struct mu_request *r
     return want;
 }
 
+/* The value as it is now; NULL: it is not there, or the status says why. */
+static struct mu_blob *read_value(struct mu_core *core, const struct mu_key *k, struct mu_found *f,
+                                  enum muster_status *ret_status)
+{
+    struct mu_table t = mu_table_kv(core->seg);
+    struct mu_blob *value = NULL;
+    struct mu_ctx *ctx = NULL;
+    enum muster_status status = mu_enter(core->m, &ctx);
+
+    while (!status && f->version && (!value || f->len > value->len)) {
+        mu_blob_drop(value);
+        value = mu_blob_new(f->len);
+        status = value ? mu_table_get(&t, ctx, k, value->bytes, value->len, f)
+                       : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
+    }
+    if (ctx)
+        mu_exit(ctx);
+    *ret_status = status;
+    if (!status && f->version)
+        return value;
+    mu_blob_drop(value);
+    return NULL;
+}
+
+/* One of several pieces in memory of its own: what waits to be sent is not to hold the whole value. NULL: no memory. */
+static struct mu_blob *cut_piece(struct mu_blob *value, size_t from, size_t len)
+{
+    struct mu_blob *piece = mu_blob_new(len);
+
+    if (piece)
+        memcpy(piece->bytes, value->bytes + from, len);
+    mu_blob_drop(value);
+    return piece;
+}
+
 /* A piece of the value, from `from` on, into the answer. */
 static void answer_value(struct mu_core *core, const struct mu_request *r, const struct mu_key *k, uint64_t from,
                          struct mu_found *f)
 {
-    struct mu_table t = mu_table_kv(core->seg);
-    uint8_t *value = NULL;
+    enum muster_status status;
+    struct mu_slice body = {.blob = read_value(core, k, f, &status)};
     struct mu_pack p = {0};
-    struct mu_ctx *ctx = NULL;
-    enum muster_status status = mu_enter(core->m, &ctx);
 
-    for (size_t capacity = 0; !status && f->version && (!value || f->len > capacity);) {
-        free(value);
-        capacity = f->len;
-        value = malloc(capacity + 1);
-        status = value ? mu_table_get(&t, ctx, k, value, capacity, f)
-                       : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", capacity);
-    }
-    if (ctx)
-        mu_exit(ctx);
-    if (!status) {
-        size_t left = from < f->len ? f->len - from : 0;
-
-        mu_pack_u8(&p, f->version ? MU_READ_VALUE : MU_READ_ABSENT);
-        mu_pack_u64(&p, f->version);
-        mu_pack_u64(&p, f->len);
-        mu_pack_raw(&p, value + (left ? from : 0), left < MU_READ_PIECE ? left : MU_READ_PIECE);
-        if (p.failed)
+    if (!status && body.blob && from < f->len)
+        body.len = f->len - from < MU_READ_PIECE ? f->len - from : MU_READ_PIECE;
+    if (body.len && f->len > MU_READ_PIECE) {
+        body.blob = cut_piece(body.blob, from, body.len);
+        if (!body.blob)
             status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
+    } else if (body.len) {
+        body.at = from;
     }
-    mu_call_answer(core, r->host, r->slot, r->number, status, NULL, p.bytes, status ? 0 : p.len);
+    mu_pack_u8(&p, f->version ? MU_READ_VALUE : MU_READ_ABSENT);
+    mu_pack_u64(&p, f->version);
+    mu_pack_u64(&p, f->len);
+    if (status)
+        mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);
+    else
+        mu_call_answer_slice(core, r->host, r->slot, r->number, &p, &body);
     mu_pack_done(&p);
-    free(value);
+    mu_blob_drop(body.blob);
 }
 
 static void answer_found(struct mu_core *core, const struct mu_request *r, const struct mu_found *f)

@@ -1,5 +1,6 @@
 /*
- * bridge/copies.h: what the two ends of the copies share: bridge/copies.c, the leader, and bridge/held.c, a follower.
+ * bridge/copies.h: what the two ends of the copies share: bridge/copies.c and bridge/copies_batch.c, the leader, and
+ * bridge/held.c, a follower.
  */
 #ifndef MU_BRIDGE_COPIES_H
 #define MU_BRIDGE_COPIES_H
@@ -30,16 +31,42 @@ void mu_copies_bound(struct mu_core *core, uint32_t most, size_t most_bytes);
 /* Bytes of COPIES that the leader has sent to the host over this connection, for tests. */
 uint64_t mu_copies_sent(struct mu_core *core, uint32_t host);
 
+/* ---- copies_batch.c: what is said to one host ---- */
+
+/* A long value (mu_slice_min) among the items: it belongs behind so many bytes of them. */
+struct mu_batch_slice {
+    size_t behind;
+    struct mu_slice slice;
+};
+
+struct mu_outgoing {
+    struct mu_pack items;  /* of the batch that is being made, but for long values */
+    struct mu_pack slices; /* these: struct mu_batch_slice each */
+    size_t slice_bytes;
+    struct mu_pack names; /* GONE for each key in it of which the host has a copy */
+    uint32_t num_items, num_names, num_values;
+    bool anew;
+    uint64_t sent, taken; /* bytes of COPIES on this connection */
+};
+
+struct mu_copies;
+/* The host's copy, if it has one, is not to be read any more. */
+void mu_batch_gone(struct mu_outgoing *o, const struct mu_wanted *k, struct mu_want *want);
+void mu_batch_value(struct mu_copies *c, struct mu_outgoing *o, const struct mu_wanted *k, struct mu_want *want);
+bool mu_batch_has_room(const struct mu_outgoing *o, const struct mu_wanted *k); /* for its value */
+void mu_batch_send(struct mu_core *core, uint32_t host);
+/* What was not sent is forgotten. */
+void mu_batch_done(struct mu_outgoing *o);
+
 struct mu_copies {
     struct mu_held *held; /* the follower's; NULL: the leader */
     /* the leader's */
     struct mu_interest in;
     struct mu_outgoing *out; /* by host */
-    uint8_t *value;          /* room for one */
-    size_t value_size;
-    struct mu_pack taken; /* the values of this collection */
-    bool collected;       /* in this turn */
-    bool room;            /* a host has said that it took some: what did not fit may fit now */
+    struct mu_pack taken;    /* the values of this collection, but for long ones */
+    size_t taken_bytes;      /* of all */
+    bool collected;          /* in this turn */
+    bool room;               /* a host has said that it took some: what did not fit may fit now */
 };
 static inline struct mu_copies *mu_copies_of(struct mu_core *core)
 {

@@ -14,7 +14,9 @@
 
 #include "bridge/ear.h"
 
-enum { FRAME_HEAD = 5, KEPT_ROOM = 8192, HELD_MOST = 256 << 20 };
+enum { KEPT_ROOM = 8192, HELD_MOST = 256 << 20 };
+
+size_t mu_slice_min = MU_SLICE_MIN;
 
 /* The peer's states as rows, what happens as columns. Lost is for good. */
 const enum mu_peer_act mu_peer_steps[MU_PEER_STATES][MU_PEER_EVENTS] = {
@@ -110,6 +112,30 @@ enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const st
     return status;
 }
 
+/* Nothing of it goes out. */
+static void forget_said(struct mu_pack *p)
+{
+    struct mu_unpack u = mu_unpack_of(p->bytes, p->len);
+    const void *at;
+
+    while ((at = mu_unpack_raw(&u, sizeof(struct mu_spoken)))) {
+        struct mu_spoken s;
+
+        memcpy(&s, at, sizeof s);
+        mu_blob_drop(s.body.blob);
+        mu_unpack_raw(&u, s.head_len);
+    }
+    mu_pack_done(p);
+}
+
+static void forget_all_said(struct mu_peer *p)
+{
+    forget_said(&p->ahead);
+    forget_said(&p->front);
+    forget_said(&p->tail);
+    p->slices = 0;
+}
+
 void mu_core_done(struct mu_core *core)
 {
     for (uint32_t i = MU_CORE_MODULES; i-- > 0;)
@@ -117,11 +143,8 @@ void mu_core_done(struct mu_core *core)
             mu_modules[i]->done(core);
             core->state[i] = NULL;
         }
-    for (uint32_t i = 0; core->peers && i < (core->leader ? core->num_hosts : 1); i++) {
-        mu_pack_done(&core->peers[i].ahead);
-        mu_pack_done(&core->peers[i].front);
-        mu_pack_done(&core->peers[i].tail);
-    }
+    for (uint32_t i = 0; core->peers && i < (core->leader ? core->num_hosts : 1); i++)
+        forget_all_said(&core->peers[i]);
     free(core->peers);
     core->peers = NULL;
 }
@@ -133,9 +156,7 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
     struct mu_peer *p = &core->peers[host];
 
     /* nothing that was meant for the old connection may reach the next */
-    mu_pack_done(&p->ahead);
-    mu_pack_done(&p->front);
-    mu_pack_done(&p->tail);
+    forget_all_said(p);
     p->may_go = SIZE_MAX;
     p->wanted = false;
     p->state = state;
@@ -274,42 +295,69 @@ static bool is_up(const struct mu_core *core, uint32_t host)
 
 enum place { AHEAD, FRONT, TAIL };
 
+/* What is short goes behind its head, what is long is copied once, here; a slice's blob is held. */
 static void append(struct mu_core *core, uint32_t host, enum place place, uint8_t type, const void *head,
-                   size_t head_len, const void *body, size_t len)
+                   size_t head_len, const void *body, size_t len, const struct mu_slice *slice)
 {
+    struct mu_spoken s = {.head_len = (uint32_t)(head_len + len), .type = type};
+    struct mu_peer *p = &core->peers[host];
     struct mu_pack *to;
 
     if (!is_up(core, host))
         return;
-    to = place == AHEAD   ? &core->peers[host].ahead
-         : place == FRONT ? &core->peers[host].front
-                          : &core->peers[host].tail;
-    mu_pack_u8(to, type);
-    mu_pack_u32(to, (uint32_t)(head_len + len));
+    to = place == AHEAD ? &p->ahead : place == FRONT ? &p->front : &p->tail;
+    if (slice && slice->len) {
+        s.body = *slice;
+        mu_blob_hold(s.body.blob);
+    } else if (len > mu_slice_min) {
+        s.body = (struct mu_slice){.blob = mu_blob_new(len), .len = len};
+        to->failed |= !s.body.blob;
+        if (s.body.blob)
+            memcpy(s.body.blob->bytes, body, len);
+        s.head_len = (uint32_t)head_len;
+        len = 0;
+    }
+    mu_pack_raw(to, &s, sizeof s);
+    if (to->failed)
+        mu_blob_drop(s.body.blob);
+    else if (place == TAIL)
+        p->slices += s.body.len;
     mu_pack_raw(to, head, head_len);
     mu_pack_raw(to, body, len);
-    core->peers[host].wanted = true;
+    p->wanted = true;
 }
 
 void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, TAIL, type, payload, len, NULL, 0);
+    append(core, host, TAIL, type, NULL, 0, payload, len, NULL);
 }
 
 void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const void *body, size_t len)
 {
-    append(core, host, TAIL, type, head, head_len, body, len);
+    append(core, host, TAIL, type, head, head_len, body, len, NULL);
+}
+
+void mu_core_send_slice(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                        const struct mu_slice *body)
+{
+    append(core, host, TAIL, type, head, head_len, NULL, 0, body);
 }
 
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, AHEAD, type, payload, len, NULL, 0);
+    append(core, host, AHEAD, type, NULL, 0, payload, len, NULL);
+}
+
+void mu_core_send_slice_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                              const struct mu_slice *body)
+{
+    append(core, host, AHEAD, type, head, head_len, NULL, 0, body);
 }
 
 void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, FRONT, type, payload, len, NULL, 0);
+    append(core, host, FRONT, type, NULL, 0, payload, len, NULL);
 }
 
 void mu_core_want(struct mu_core *core, uint32_t host)
@@ -331,20 +379,44 @@ void mu_core_hold(struct mu_core *core, uint32_t host, size_t may_go)
     core->peers[host].may_go = may_go;
 }
 
-/* The frames of a buffer to the wire, up to here. False: the connection is gone. */
+/* A wire that takes no slices gets the message in one piece. */
+static bool send_whole(struct mu_core *core, uint32_t host, const struct mu_spoken *s, const uint8_t *head)
+{
+    struct mu_pack whole = {0};
+    bool ok;
+
+    mu_pack_raw(&whole, head, s->head_len);
+    mu_pack_raw(&whole, mu_slice_bytes(&s->body), s->body.len);
+    ok = !whole.failed && core->wire.send(core->wire.arg, host, s->type, whole.bytes, whole.len);
+    mu_pack_done(&whole);
+    return ok;
+}
+
+static bool send_said(struct mu_core *core, uint32_t host, const struct mu_spoken *s, const uint8_t *head)
+{
+    if (!s->body.blob)
+        return core->wire.send(core->wire.arg, host, s->type, head, s->head_len);
+    if (!core->wire.send_slice)
+        return send_whole(core, host, s, head);
+    return core->wire.send_slice(core->wire.arg, host, s->type, head, s->head_len, &s->body);
+}
+
+/* The messages of a buffer to the wire, up to here. False: the connection is gone. */
 static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p, size_t until)
 {
     size_t at = 0;
+    bool ok = true;
 
-    while (at < p->len && at < until) {
-        struct mu_unpack u = mu_unpack_of(p->bytes + at, p->len - at);
-        uint8_t type = mu_unpack_u8(&u);
-        uint32_t len = mu_unpack_u32(&u);
+    while (ok && at < p->len && at < until) {
+        struct mu_spoken s;
 
-        if (!core->wire.send(core->wire.arg, host, type, p->bytes + at + FRAME_HEAD, len))
-            return false;
-        core->worked = true;
-        at += FRAME_HEAD + (size_t)len;
+        memcpy(&s, p->bytes + at, sizeof s);
+        ok = send_said(core, host, &s, p->bytes + at + sizeof s);
+        at += sizeof s + s.head_len;
+        mu_blob_drop(s.body.blob);
+        if (p == &core->peers[host].tail)
+            core->peers[host].slices -= s.body.len;
+        core->worked |= ok;
     }
     if (at < p->len) {
         memmove(p->bytes, p->bytes + at, p->len - at);
@@ -352,7 +424,7 @@ static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p, size_t
     } else {
         mu_core_trim(p);
     }
-    return true;
+    return ok;
 }
 
 static bool is_spoken_to(const struct mu_core *core, uint32_t host)
@@ -381,7 +453,7 @@ static bool speak(struct mu_core *core, uint32_t host)
     tail = p->tail.len;
     if (p->ahead.failed || p->front.failed || p->tail.failed)
         drop(core, host, "there is no memory for what it must be told");
-    else if (p->may_go != SIZE_MAX && tail > HELD_MOST)
+    else if (p->may_go != SIZE_MAX && tail + p->slices > HELD_MOST)
         drop(core, host, "it does not say that it has taken its events, and asks on");
     else if (!flush(core, host, &p->ahead, SIZE_MAX) || !flush(core, host, &p->front, SIZE_MAX) ||
              !flush(core, host, &p->tail, p->may_go))

@@ -13,6 +13,7 @@
 #ifndef MU_BRIDGE_CORE_H
 #define MU_BRIDGE_CORE_H
 
+#include "base/blob.h"
 #include "base/pack.h"
 #include "segment/remote.h"
 
@@ -27,6 +28,10 @@ struct mu_wire {
     bool (*send)(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len);
     /* Break the connection, with the reason for both sides' messages. */
     void (*drop)(void *arg, uint32_t host, const char *why);
+    /* The same as send, of a message whose end lies in a blob, which the wire holds for as long as it needs it. NULL:
+     * such a message is put together first. */
+    bool (*send_slice)(void *arg, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                       const struct mu_slice *body);
 };
 
 struct mu_module {
@@ -101,10 +106,21 @@ enum mu_peer_act {
 extern const enum mu_peer_act mu_peer_steps[MU_PEER_STATES][MU_PEER_EVENTS];
 extern const char *const mu_peer_state_names[MU_PEER_STATES];
 
+/* A message in one of a peer's three buffers; its head follows. What is long lies in a blob, so that it is not copied
+ * again on its way. */
+#define MU_SLICE_MIN 4096u
+extern size_t mu_slice_min; /* what is longer; less than MU_SLICE_MIN for tests alone */
+struct mu_spoken {
+    struct mu_slice body; /* blob NULL: none */
+    uint32_t head_len;
+    uint8_t type;
+};
+
 struct mu_peer {
     enum mu_peer_state state;
     uint64_t since, heard;             /* CLOCK_MONOTONIC ns */
-    struct mu_pack ahead, front, tail; /* frames of this turn, each {type 1, length 4, payload} */
+    struct mu_pack ahead, front, tail; /* messages of this turn: struct mu_spoken each, and its head */
+    size_t slices;                     /* bytes that those of the tail have elsewhere */
     size_t may_go;                     /* bytes of the tail; what is behind them stays (mu_core_hold) */
     bool wanted;                       /* something must go out to it this turn, if only what is ahead */
     bool timed;                        /* `heard` is kept by mu_core_heard(), too */
@@ -172,6 +188,11 @@ void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void 
 /* The payload in two pieces: what a value's bytes are not copied together for. */
 void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const void *body, size_t len);
+/* The second in a blob, which is held until it has gone out: no copy. */
+void mu_core_send_slice(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                        const struct mu_slice *body);
+void mu_core_send_slice_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                              const struct mu_slice *body);
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
 void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len);
 /* For a module's `front` that has more to say than it may at once: only so many bytes of what is in the tail go now,
@@ -209,7 +230,9 @@ extern const size_t mu_op_kinds_count;
  */
 void mu_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
                     const char *text, const void *body, size_t len);
-
+/* The same with status OK; the answer's end lies in a blob, which is held until it has gone. */
+void mu_call_answer_slice(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number,
+                          const struct mu_pack *head, const struct mu_slice *body);
 /* It cannot be carried out now, for want of something that comes by itself, and nothing was changed: the asking host
  * sends it again in a while, so that nobody has to keep it here. */
 void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);

@@ -3,7 +3,8 @@
  *
  * A reader is fed whatever a socket gave. It collects 16 bytes of header, judges them all, and only then has room for
  * the payload: exactly as much as one frame announces, so that at most 64 KiB are held for bytes that have not come.
- * A frame whose payload lies whole in what was fed is not copied. The first fault sticks: the stream has no meaning
+ * A frame whose payload lies whole in what was fed is not copied, nor is what was read to where it belongs at once
+ * (mu_frame_room). The first fault sticks: the stream has no meaning
  * behind it.
  */
 #include "bridge/frame.h"
@@ -185,6 +186,21 @@ int mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, s
             return 1;
         }
     }
+}
+
+uint8_t *mu_frame_room(struct mu_frame_reader *r, size_t *ret_size)
+{
+    *ret_size = 0;
+    if (r->fault || r->head_len < MU_FRAME_HEADER || !r->part_left || !reserve(r, r->body_len + r->part_left))
+        return NULL;
+    *ret_size = r->part_left;
+    return r->body + r->body_len;
+}
+
+void mu_frame_fill(struct mu_frame_reader *r, size_t len)
+{
+    r->body_len += len;
+    r->part_left -= len;
 }
 
 void mu_frame_say(const struct mu_frame_reader *r, char *why, size_t size)

@@ -21,6 +21,7 @@ bool mu_interest_init(struct mu_interest *in, uint32_t num_buckets, uint32_t num
 
 static void free_key(struct mu_wanted *k)
 {
+    mu_blob_drop(k->blob);
     free(k->wants);
     free(k);
 }

@@ -25,8 +25,9 @@ struct mu_wanted {
     uint32_t count, capacity;
     struct mu_want *wants;
     /* while it is collected */
-    uint64_t version; /* 0: absent */
-    size_t at, len;   /* its value, among those taken */
+    uint64_t version;     /* 0: absent */
+    size_t at, len;       /* its value, among those taken */
+    struct mu_blob *blob; /* or there, when it is long */
     bool taken;
     char key[];
 };

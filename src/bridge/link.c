@@ -265,6 +265,14 @@ bool mu_link_send(struct mu_link *link, uint32_t host, uint8_t type, const void 
     return p && mu_peer_send(p, type, payload, len);
 }
 
+bool mu_link_send_slice(struct mu_link *link, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                        const struct mu_slice *body)
+{
+    struct mu_link_peer *p = host < link->options.num_hosts ? link->hosts[host].peer : NULL;
+
+    return p && mu_peer_send_slice(p, type, head, head_len, body);
+}
+
 void mu_link_flush(struct mu_link *link)
 {
     while (link->dirty) {

@@ -6,6 +6,7 @@
 #ifndef MU_BRIDGE_LINK_H
 #define MU_BRIDGE_LINK_H
 
+#include "base/blob.h"
 #include "base/pack.h"
 #include "bridge/frame.h"
 #include "muster/status.h"
@@ -68,6 +69,9 @@ void mu_link_free(struct mu_link *link); /* says LEAVE to all that are up, and c
 
 /* A message of any length up to 65 MiB: split into frames. false: no such peer, or its queue is full: it is dropped. */
 bool mu_link_send(struct mu_link *link, uint32_t host, uint8_t type, const void *payload, size_t len);
+/* One whose end lies in a blob: that is held until it has been written from there. */
+bool mu_link_send_slice(struct mu_link *link, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                        const struct mu_slice *body);
 void mu_link_flush(struct mu_link *link); /* write what the sockets take now: one writev a peer */
 /* With the reason for both sides. down() is called by the next turn. */
 void mu_link_drop(struct mu_link *link, uint32_t host, const char *why);

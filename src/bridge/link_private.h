@@ -24,8 +24,9 @@ enum {
     MU_LINK_SILENT = 1000,      /* so many of them that said nothing are worth a word */
     MU_LINK_JOIN_BYTES = 1024,  /* most that such a one may send */
     MU_LINK_BUFFER = 256 << 10, /* of one read; one for all peers */
+    MU_LINK_DIRECT = 4096,      /* so much of a payload is read to where it belongs, and not through that buffer */
     MU_LINK_CHUNK = 16 << 10,   /* small frames share one of these, which is one TLS record */
-    MU_LINK_VECTOR = 64,        /* chunks of one writev */
+    MU_LINK_VECTOR = 64,        /* pieces of one writev */
     MU_LINK_EVENTS_AT_ONCE = 64,
     MU_LINK_FAN = 64,                            /* relays at most, and hosts behind one */
     MU_LINK_VIA_MOST = MU_FRAME_MESSAGE + 32768, /* of a message that a relay passes on, with what goes before it */
@@ -40,9 +41,11 @@ enum {
 #define MU_LINK_LOOK_NS  100000000u   /* between looks whether one listens that was asked to */
 #define MU_LINK_MOVE_NS  10000000000u /* at most, for the leader's answer to come through it */
 
+/* What waits to be written: bytes of its own, then perhaps some that lie elsewhere. */
 struct mu_link_chunk {
     struct mu_link_chunk *next;
-    size_t at, len, capacity;
+    size_t at, len, capacity; /* at: of both together, how many have gone */
+    struct mu_slice slice;
     uint8_t bytes[];
 };
 
@@ -178,6 +181,8 @@ void mu_link_say(struct mu_link *link, const char *format, ...) __attribute__((f
 bool mu_peer_send(struct mu_link_peer *p, uint8_t type, const void *payload, size_t len);
 bool mu_peer_send_parts(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
                         size_t len);
+bool mu_peer_send_slice(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len,
+                        const struct mu_slice *body);
 bool mu_peer_is_full(const struct mu_link_peer *p, size_t queued, size_t more); /* no more for this peer */
 void mu_peer_touch(struct mu_link_peer *p);                                     /* the next flush is its, too */
 void mu_peer_pause(struct mu_link_peer *p, bool pause);

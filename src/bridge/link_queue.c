@@ -1,9 +1,11 @@
 /*
  * bridge/link_queue.c: what goes out to one peer, and what comes in.
  *
- * A frame is copied once, behind the others, into chunks; one writev (or one TLS record a chunk) takes many. A peer
- * that reads more slowly than it is written to is dropped when its queue is full. Reading takes what there is up to a
- * bound, so that one peer cannot keep the others waiting, through one buffer for all.
+ * A frame is copied once, behind the others, into chunks; one writev (or one TLS record a chunk) takes many. What lies
+ * in a blob is not copied: each of its frames is a chunk, with the header and where the payload is. A peer that reads
+ * more slowly than it is written to is dropped when its queue is full. Reading takes what there is up to a bound, so
+ * that one peer cannot keep the others waiting, through one buffer for all; the middle of a long frame goes straight to
+ * where its message is put together.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,42 +28,68 @@ bool mu_peer_is_full(const struct mu_link_peer *p, size_t queued, size_t more)
 
 static void free_chunk(struct mu_link *link, struct mu_link_chunk *chunk)
 {
+    mu_blob_drop(chunk->slice.blob);
     if (!link->spare && chunk->capacity == MU_LINK_CHUNK)
         link->spare = chunk;
     else
         free(chunk);
 }
 
-/* Room for n bytes at the end of the queue, in one piece. */
-static uint8_t *room(struct mu_link_peer *p, size_t n)
+/* A new one at the end of the queue. */
+static struct mu_link_chunk *add_chunk(struct mu_link_peer *p, size_t capacity)
+{
+    struct mu_link_chunk *chunk = capacity == MU_LINK_CHUNK ? p->link->spare : NULL;
+
+    if (chunk)
+        p->link->spare = NULL;
+    else
+        chunk = malloc(sizeof *chunk + capacity);
+    if (!chunk)
+        return NULL;
+    *chunk = (struct mu_link_chunk){.capacity = capacity};
+    if (p->tail)
+        p->tail->next = chunk;
+    else
+        p->head = chunk;
+    p->tail = chunk;
+    return chunk;
+}
+
+/* Room for n bytes at the end of the queue, in one piece; the slice is what follows them. */
+static uint8_t *room(struct mu_link_peer *p, size_t n, const struct mu_slice *slice)
 {
     struct mu_link_chunk *chunk = p->tail;
-    size_t capacity = n > MU_LINK_CHUNK ? n : MU_LINK_CHUNK;
 
-    if (!chunk || chunk->capacity - chunk->len < n) {
-        chunk = capacity == MU_LINK_CHUNK ? p->link->spare : NULL;
-        if (chunk)
-            p->link->spare = NULL;
-        else
-            chunk = malloc(sizeof *chunk + capacity);
-        if (!chunk)
-            return NULL;
-        *chunk = (struct mu_link_chunk){.capacity = capacity};
-        if (p->tail)
-            p->tail->next = chunk;
-        else
-            p->head = chunk;
-        p->tail = chunk;
+    if (slice->blob)
+        chunk = add_chunk(p, n);
+    else if (!chunk || chunk->slice.blob || chunk->capacity - chunk->len < n)
+        chunk = add_chunk(p, n > MU_LINK_CHUNK ? n : MU_LINK_CHUNK);
+    if (!chunk)
+        return NULL;
+    if (slice->blob) {
+        chunk->slice = *slice;
+        mu_blob_hold(slice->blob);
     }
     chunk->len += n;
-    p->queued += n;
+    p->queued += n + slice->len;
     return chunk->bytes + chunk->len - n;
 }
 
-static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const uint8_t *head, size_t head_len,
-                      const uint8_t *payload, size_t len)
+/* What a message is made of: bytes that are copied, and then perhaps some that are not. */
+struct parts {
+    const uint8_t *head, *payload;
+    size_t head_len, len;
+    struct mu_slice slice;
+};
+
+static size_t length(const struct parts *m)
 {
-    uint8_t *to = room(p, MU_FRAME_HEADER + head_len + len);
+    return m->head_len + m->len + m->slice.len;
+}
+
+static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const struct parts *m)
+{
+    uint8_t *to = room(p, MU_FRAME_HEADER + m->head_len + m->len, &m->slice);
 
     if (!to)
         return false;
@@ -69,12 +97,12 @@ static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const
                                                .version = MU_BRIDGE_VERSION,
                                                .type = type,
                                                .flags = flags,
-                                               .length = (uint32_t)(head_len + len),
+                                               .length = (uint32_t)length(m),
                                                .sequence = p->sequence++});
-    if (head_len)
-        memcpy(to + MU_FRAME_HEADER, head, head_len);
-    if (len)
-        memcpy(to + MU_FRAME_HEADER + head_len, payload, len);
+    if (m->head_len)
+        memcpy(to + MU_FRAME_HEADER, m->head, m->head_len);
+    if (m->len)
+        memcpy(to + MU_FRAME_HEADER + m->head_len, m->payload, m->len);
     p->stats->frames_out++;
     return true;
 }
@@ -88,40 +116,60 @@ void mu_peer_touch(struct mu_link_peer *p)
     p->link->dirty = p;
 }
 
-/* Frames that are full, then the rest. The head is short, and goes into the first. */
-static bool add_message(struct mu_link_peer *p, uint8_t type, const uint8_t *head, size_t head_len, const uint8_t *at,
-                        size_t len)
+/* Frames that are full, then the rest. The head is short, and goes into the first; then either a payload or a slice. */
+static bool add_message(struct mu_link_peer *p, uint8_t type, struct parts m)
 {
-    while (head_len + len > MU_FRAME_PAYLOAD) {
-        size_t n = MU_FRAME_PAYLOAD - head_len;
+    while (length(&m) > MU_FRAME_PAYLOAD) {
+        struct parts first = m;
+        size_t n = MU_FRAME_PAYLOAD - m.head_len;
 
-        if (!add_frame(p, type, MU_FRAME_MORE, head, head_len, at, n))
+        if (m.slice.blob) {
+            first.slice.len = n;
+            m.slice.at += n;
+            m.slice.len -= n;
+        } else {
+            first.len = n;
+            m.payload += n;
+            m.len -= n;
+        }
+        m.head_len = 0;
+        if (!add_frame(p, type, MU_FRAME_MORE, &first))
             return false;
-        head_len = 0;
-        at += n;
-        len -= n;
     }
-    return add_frame(p, type, 0, head, head_len, at, len);
+    return add_frame(p, type, 0, &m);
 }
 
-bool mu_peer_send_parts(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
-                        size_t len)
+static bool send_message(struct mu_link_peer *p, uint8_t type, const struct parts *m)
 {
-    size_t most = type == MU_FRAME_VIA ? MU_LINK_VIA_MOST : MU_FRAME_MESSAGE;
+    size_t most = type == MU_FRAME_VIA ? MU_LINK_VIA_MOST : MU_FRAME_MESSAGE, len = m->len + m->slice.len;
     bool ok;
 
-    if (p->relay)
-        return mu_branch_send(p, type, head, head_len, payload, len);
     if (mu_peer_is_full(p, p->queued, len)) {
         mu_peer_close(p, MU_LINK_QUIET, "it does not read what it is sent: %zu MiB wait for it", p->queued >> 20);
         return false;
     }
-    ok = head_len <= MU_FRAME_PAYLOAD && head_len + len <= most && add_message(p, type, head, head_len, payload, len);
+    ok = m->head_len <= MU_FRAME_PAYLOAD && m->head_len + len <= most && add_message(p, type, *m);
     if (!ok) /* half a message may be in the queue: this connection is of no use any more */
         mu_peer_close(p, MU_LINK_QUIET, "there is no memory for what is to be sent");
     else
         mu_peer_touch(p);
     return ok;
+}
+
+bool mu_peer_send_parts(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
+                        size_t len)
+{
+    if (p->relay)
+        return mu_branch_send(p, type, head, head_len, payload, len);
+    return send_message(p, type, &(struct parts){.head = head, .head_len = head_len, .payload = payload, .len = len});
+}
+
+bool mu_peer_send_slice(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len,
+                        const struct mu_slice *body)
+{
+    if (p->relay)
+        return mu_branch_send(p, type, head, head_len, mu_slice_bytes(body), body->len);
+    return send_message(p, type, &(struct parts){.head = head, .head_len = head_len, .slice = *body});
 }
 
 bool mu_peer_send(struct mu_link_peer *p, uint8_t type, const void *payload, size_t len)
@@ -135,7 +183,7 @@ void mu_peer_forget_queue(struct mu_link_peer *p)
         struct mu_link_chunk *chunk = p->head;
 
         p->head = chunk->next;
-        free(chunk);
+        free_chunk(p->link, chunk);
     }
     p->tail = NULL;
     p->queued = 0;
@@ -162,7 +210,7 @@ static void consume(struct mu_link_peer *p, size_t n)
     p->queued -= n;
     while (n) {
         struct mu_link_chunk *chunk = p->head;
-        size_t left = chunk->len - chunk->at;
+        size_t left = chunk->len + chunk->slice.len - chunk->at;
 
         if (n < left) {
             chunk->at += n;
@@ -176,16 +224,30 @@ static void consume(struct mu_link_peer *p, size_t n)
     }
 }
 
+/* What is left of a chunk: one or two pieces. */
+static size_t pieces(const struct mu_link_chunk *chunk, struct iovec piece[2])
+{
+    size_t gone = chunk->at > chunk->len ? chunk->at - chunk->len : 0, n = 0;
+
+    if (chunk->at < chunk->len)
+        piece[n++] = (struct iovec){(void *)(chunk->bytes + chunk->at), chunk->len - chunk->at};
+    if (chunk->slice.len > gone)
+        piece[n++] = (struct iovec){(void *)(mu_slice_bytes(&chunk->slice) + gone), chunk->slice.len - gone};
+    return n;
+}
+
 static ssize_t write_some(struct mu_link_peer *p)
 {
-    struct iovec parts[MU_LINK_VECTOR];
+    struct iovec parts[MU_LINK_VECTOR + 1];
     struct msghdr message = {.msg_iov = parts};
     ssize_t n;
 
-    if (p->ssl)
-        return mu_tls_write(p, p->head->bytes + p->head->at, p->head->len - p->head->at);
+    if (p->ssl) {
+        pieces(p->head, parts);
+        return mu_tls_write(p, parts[0].iov_base, parts[0].iov_len);
+    }
     for (struct mu_link_chunk *c = p->head; c && message.msg_iovlen < MU_LINK_VECTOR; c = c->next)
-        parts[message.msg_iovlen++] = (struct iovec){c->bytes + c->at, c->len - c->at};
+        message.msg_iovlen += pieces(c, parts + message.msg_iovlen);
     do
         n = sendmsg(p->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
@@ -250,14 +312,38 @@ void mu_peer_flush(struct mu_link_peer *p)
 
 /* ---- reading ---- */
 
-static ssize_t read_some(struct mu_link_peer *p)
+/* What one read may take: first the rest of a long frame's payload, to where its message is; then what comes behind it,
+ * to the buffer. Behind a frame whose message goes on that is the next one's header, so that its payload can go where
+ * it belongs as well. */
+struct intake {
+    struct iovec parts[2];
+    size_t most; /* of both */
+};
+
+static void plan_read(struct mu_link_peer *p, struct intake *in)
 {
+    size_t size, behind = mu_frame_goes_on(&p->reader) ? MU_FRAME_HEADER : MU_LINK_BUFFER;
+    uint8_t *room = mu_frame_room(&p->reader, &size);
+
+    if (size < MU_LINK_DIRECT) {
+        size = 0;
+        behind = MU_LINK_BUFFER;
+    }
+    in->parts[0] = (struct iovec){room, size};
+    in->parts[1] = (struct iovec){p->link->buffer, behind};
+    in->most = size + behind;
+}
+
+static ssize_t read_some(struct mu_link_peer *p, struct intake *in)
+{
+    struct iovec *first = &in->parts[in->parts[0].iov_len == 0];
+    struct msghdr message = {.msg_iov = first, .msg_iovlen = (size_t)(in->parts + 2 - first)};
     ssize_t n;
 
     if (p->ssl)
-        return mu_tls_read(p, p->link->buffer, MU_LINK_BUFFER);
+        return mu_tls_read(p, first->iov_base, first->iov_len);
     do
-        n = recv(p->fd, p->link->buffer, MU_LINK_BUFFER, MSG_DONTWAIT);
+        n = recvmsg(p->fd, &message, MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
     if (n > 0)
         p->stats->bytes_in += (uint64_t)n;
@@ -315,7 +401,12 @@ void mu_peer_read(struct mu_link_peer *p)
 {
     set_again(p, false);
     for (int i = 0; i < 16; i++) {
-        ssize_t n = read_some(p);
+        struct intake in;
+        ssize_t n;
+        size_t filled;
+
+        plan_read(p, &in);
+        n = read_some(p, &in);
 
         if (n < 0 && errno == EAGAIN)
             return;
@@ -326,9 +417,11 @@ void mu_peer_read(struct mu_link_peer *p)
         if (n <= 0)
             return;
         p->heard = p->link->now;
+        filled = (size_t)n < in.parts[0].iov_len ? (size_t)n : in.parts[0].iov_len;
+        mu_frame_fill(&p->reader, filled);
         if (p->state != MU_LINK_ENDING) /* then nothing that it says counts any more */
-            feed(p, p->link->buffer, (size_t)n);
-        if (p->state == MU_LINK_CLOSED || p->is_paused || (!p->ssl && n < MU_LINK_BUFFER) ||
+            feed(p, p->link->buffer, (size_t)n - filled);
+        if (p->state == MU_LINK_CLOSED || p->is_paused || (!p->ssl && (size_t)n < in.most) ||
             (p->ssl && !SSL_has_pending(p->ssl)))
             return;
     }

@@ -69,15 +69,17 @@ static int carry(struct end *from, uint32_t host, struct end *to, uint32_t as, i
 
     assert_false(p->failed);
     while (all.left > 0 && count < most) {
-        const void *payload;
+        const void *at = mu_unpack_raw(&all, sizeof(struct mu_spoken));
+        struct mu_spoken said;
         struct mu_unpack u;
-        size_t len;
 
-        assert_int_equal(mu_unpack_u8(&all), MU_FRAME_CONTROL);
-        len = mu_unpack_u32(&all);
-        payload = mu_unpack_raw(&all, len);
-        assert_non_null(payload);
-        u = mu_unpack_of(payload, len);
+        assert_non_null(at);
+        memcpy(&said, at, sizeof said);
+        assert_int_equal(said.type, MU_FRAME_CONTROL);
+        assert_null(said.body.blob); /* none here is long */
+        at = mu_unpack_raw(&all, said.head_len);
+        assert_non_null(at);
+        u = mu_unpack_of(at, said.head_len);
         assert_int_equal(mu_take_control(&to->core, as, &u), !to->is_full);
         if (to->is_full)
             break;

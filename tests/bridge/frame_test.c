@@ -149,6 +149,22 @@ static size_t build(uint8_t *to, const uint32_t *lengths, const uint8_t *flags, 
     return len;
 }
 
+/* The rest of a payload to where it belongs, as a link reads it. */
+static void fill(const uint8_t **at, size_t *left)
+{
+    size_t size;
+    uint8_t *room = mu_frame_room(&reader, &size);
+
+    if (!room)
+        return;
+    size = size < *left ? size : *left;
+    if (size)
+        memcpy(room, *at, size);
+    mu_frame_fill(&reader, size);
+    *at += size;
+    *left -= size;
+}
+
 static void a_stream_reads_the_same_wherever_it_is_cut(void **state)
 {
     static const uint32_t lengths[] = {0, 1, 40, 0, 17};
@@ -171,6 +187,8 @@ static void a_stream_reads_the_same_wherever_it_is_cut(void **state)
                 size_t left = ends[part] - from;
 
                 memcpy(piece, bytes + from, left);
+                if (second % 2)
+                    fill(&at, &left);
                 while (mu_frame_read(&reader, &at, &left, &message) == 1) {
                     assert_int_equal(message.len, lengths[got]);
                     for (uint32_t b = 0; b < message.len; b++)
@@ -201,15 +219,48 @@ static void a_message_in_one_piece_is_not_copied(void **state)
     assert_null(reader.body);
 }
 
+/* Nobody is given more room than the frame announces, and none for a header or what has all come. */
+static void there_is_room_for_the_rest_of_a_frame_alone(void **state)
+{
+    static const uint32_t lengths[] = {MU_FRAME_PAYLOAD, 3};
+    static const uint8_t flags[] = {MU_FRAME_MORE, 0};
+    uint8_t *bytes = malloc(2 * MU_FRAME_PAYLOAD);
+    const uint8_t *at = bytes;
+    size_t len = build(bytes, lengths, flags, 2, 0), left = MU_FRAME_HEADER - 1, size;
+
+    (void)state;
+    mu_frame_reader_init(&reader, MU_FRAME_MESSAGE);
+    assert_null(mu_frame_room(&reader, &size));
+    assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 0);
+    assert_null(mu_frame_room(&reader, &size));
+    left = 101;
+    assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 0);
+    assert_true(mu_frame_goes_on(&reader));
+    assert_non_null(mu_frame_room(&reader, &size));
+    assert_int_equal(size, MU_FRAME_PAYLOAD - 100);
+    left = len - (size_t)(at - bytes);
+    fill(&at, &left);
+    assert_null(mu_frame_room(&reader, &size));
+    assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 1);
+    assert_int_equal(message.len, MU_FRAME_PAYLOAD + 3);
+    assert_memory_equal(message.bytes, bytes + MU_FRAME_HEADER, MU_FRAME_PAYLOAD);
+    assert_null(mu_frame_room(&reader, &size));
+    left = 0;
+    assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 0);
+    mu_frame_reader_done(&reader);
+    free(bytes);
+}
+
 static void a_long_message_comes_in_full_frames(void **state)
 {
     static const uint32_t lengths[] = {MU_FRAME_PAYLOAD, MU_FRAME_PAYLOAD, 3, 2};
     static const uint8_t flags[] = {MU_FRAME_MORE, MU_FRAME_MORE, 0, 0};
     uint8_t *bytes = malloc(3 * MU_FRAME_PAYLOAD);
     size_t len = build(bytes, lengths, flags, 4, 0), step = 1;
+    unsigned rounds = 0;
 
     (void)state;
-    for (; step < len; step = step * 3 + 1) {
+    for (; step < len; step = rounds++ % 2 ? step * 3 + 1 : step) {
         unsigned got = 0;
 
         mu_frame_reader_init(&reader, 2 * MU_FRAME_PAYLOAD + 3);
@@ -217,6 +268,8 @@ static void a_long_message_comes_in_full_frames(void **state)
             const uint8_t *at = bytes + from;
             size_t left = len - from < step ? len - from : step;
 
+            if (rounds % 2)
+                fill(&at, &left);
             while (mu_frame_read(&reader, &at, &left, &message) == 1) {
                 assert_int_equal(message.len, got ? 2u : 2 * MU_FRAME_PAYLOAD + 3);
                 if (!got)
@@ -322,6 +375,7 @@ int main(void)
         TEST(a_fault_is_said_in_words),
         TEST(a_stream_reads_the_same_wherever_it_is_cut),
         TEST(a_message_in_one_piece_is_not_copied),
+        TEST(there_is_room_for_the_rest_of_a_frame_alone),
         TEST(a_long_message_comes_in_full_frames),
         TEST(a_message_longer_than_allowed_is_refused_before_its_bytes),
         TEST(another_type_within_a_message_is_refused),

@@ -119,10 +119,34 @@ static bool has_echo(void *arg)
     return follower.frames == *(uint64_t *)arg;
 }
 
+static const size_t lengths[] = {0, 1, 15, 16359, 16360, 16368, 16384, 65535, 65536, 65537, 200000, 3 << 20};
+
+/* The same once more, the end of each in a blob that others hold as well; short ones in between. */
+static void talk_in_slices(const uint8_t *bytes, uint64_t *sent, uint64_t *sum)
+{
+    struct mu_blob *blob = mu_blob_new((3 << 20) + 1000);
+
+    memcpy(blob->bytes + 1000, bytes, 3 << 20);
+    for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+        size_t len = lengths[n], head = len < 40 ? len : 40;
+        const struct mu_slice rest = {blob, 1000 + head, len - head};
+
+        assert_true(mu_link_send(follower.link, 0, 99, bytes, 3));
+        assert_true(mu_link_send_slice(follower.link, 0, (uint8_t)(16 + n), bytes, head, &rest));
+        *sent += 2;
+        for (size_t i = 0; i < 3; i++)
+            *sum = *sum * 31 + bytes[i];
+        for (size_t i = 0; i<len; i += len> 100000 ? 997 : 1)
+            *sum = *sum * 31 + bytes[i];
+    }
+    ends_until(all, 3, has_echo, sent, "all has come back, from where it lies");
+    assert_int_equal(blob->holders, 1);
+    mu_blob_drop(blob);
+}
+
 /* Lengths about every limit come back as they went. */
 static void talk(void)
 {
-    static const size_t lengths[] = {0, 1, 15, 16359, 16360, 16368, 16384, 65535, 65536, 65537, 200000, 3 << 20};
     uint64_t sent = 0, sum = 0;
     uint8_t *bytes = malloc(3 << 20);
 
@@ -136,6 +160,7 @@ static void talk(void)
             sum = sum * 31 + bytes[i];
     }
     ends_until(all, 3, has_echo, &sent, "all has come back");
+    talk_in_slices(bytes, &sent, &sum);
     assert_int_equal(follower.sum, sum);
     assert_int_equal(leader.sum, sum);
     assert_int_equal(follower.last_type, 16 + sizeof lengths / sizeof lengths[0] - 1);

@@ -76,7 +76,7 @@ static bool connect_task(struct mu_task_change *change)
 /* An agent, to which all hosts have come. */
 static void start(void)
 {
-    static const struct mu_wire wire = {NULL, wire_send, wire_drop};
+    static const struct mu_wire wire = {.send = wire_send, .drop = wire_drop};
 
     memset(&w.core, 0, sizeof w.core);
     w.core.timeout = UINT64_MAX / 2;

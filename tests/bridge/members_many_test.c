@@ -56,7 +56,7 @@ static int setup(void **state)
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .num_tasks = tasks, .run_id = {7, 8}};
     const struct muster_segment_config config = {
         .num_tasks = TASKS, .num_slots = 16, .num_buckets = 64, .num_events = 16, .heap_bytes = 4 << 20};
-    const struct mu_wire wire = {NULL, count, drop};
+    const struct mu_wire wire = {.send = count, .drop = drop};
 
     (void)state;
     for (uint32_t i = 0; i < HOSTS; i++)

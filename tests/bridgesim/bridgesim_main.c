@@ -277,6 +277,7 @@ int main(int argc, char **argv)
     int c;
 
     sim_program = argv[0];
+    mu_slice_min = 8; /* what is long elsewhere is a key's value here */
     while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
         bool known = c != 'm';
 

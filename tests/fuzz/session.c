@@ -196,7 +196,7 @@ static void begin(struct world *w, uint32_t host)
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .host = host, .num_tasks = tasks, .run_id = {1, 2}};
     const struct muster_segment_config config = {
         .num_tasks = TASKS, .num_slots = 8, .num_buckets = 16, .num_events = 8, .heap_bytes = 2u << 20, .memfd = 1};
-    const struct mu_wire wire = {w, wire_send, wire_drop};
+    const struct mu_wire wire = {.arg = w, .send = wire_send, .drop = wire_drop};
 
     if (mu_segment_create_hosts("session", &config, &hosts, true, &w->seg) || mu_join_open(w->seg, &w->agent))
         die("a segment for the session");
