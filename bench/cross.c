@@ -5,9 +5,10 @@
  * Each host is a process with its agent's bridge, in its network namespace, and a task that it forks before the
  * bridge's threads run. Barriers go by the loop of all contenders, at the leader's task. Keys are those of a follower's
  * task: one that it has no copy of yet (the leader answers), one that it has, and an overwrite that the leader
- * acknowledges. Agents are not pinned: a host's agent and its task take turns on the processors that there are.
+ * acknowledges; "values" are the same with large ones. Agents are not pinned: a host's agent and its task take turns on
+ * the processors that there are.
  *
- * Usage: cross group|named|keys block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...     (bench/net.h)
+ * Usage: cross group|named|keys|values block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...     (bench/net.h)
  */
 #include "barrier_loop.h"
 #include "job.h"
@@ -19,7 +20,7 @@
 #include "sync/futex.h"
 #include "task/task.h"
 
-enum { HOSTS_MAX = 16, FRESH = 20000 };
+enum { HOSTS_MAX = 16, FRESH = 20000, FRESH_BYTES = 32 << 20 };
 
 struct run {
     uint32_t num_hosts, host;
@@ -132,6 +133,59 @@ static void run_keys(const struct run *run, struct rank *r)
     arrive(r);
 }
 
+/* Fresh gets of so many bytes, then overwrites of a key that its host has no copy of: what is set does not come back.
+ */
+static void time_value(const struct run *run, const struct rank *r, char *value, size_t size, const char *name,
+                       int is_set)
+{
+    uint64_t end = bench_now_ns() + (uint64_t)(run->seconds * 1e9);
+    struct bench_samples samples;
+    char key[BENCH_KEY_ROOM], metric[64];
+    size_t len;
+
+    bench_samples_init(&samples, is_set ? 1u << 18 : FRESH_BYTES / size);
+    while (bench_goes_on(&samples, end)) {
+        uint64_t start;
+
+        bench_key(key, is_set ? FRESH : (uint32_t)samples.count);
+        start = bench_ticks();
+        if (is_set)
+            bench_ok(muster_kv_set(r->muster, key, BENCH_KEY_LEN, value, size, NULL), "muster_kv_set");
+        else
+            bench_ok(muster_kv_try_get(r->muster, key, BENCH_KEY_LEN, value, size, &len, NULL), "muster_kv_try_get");
+        bench_add(&samples, bench_ticks() - start);
+    }
+    snprintf(metric, sizeof(metric), "cross.kv.%s.%s", is_set ? "set" : "get", name);
+    bench_emit(metric, "muster", &samples, bench_tick_ns(), 1, 1);
+    bench_samples_free(&samples);
+}
+
+static void run_values(const struct run *run, struct rank *r)
+{
+    static const struct {
+        const char *name;
+        size_t size;
+    } sizes[] = {{"64k", 64 << 10}, {"1m", 1 << 20}};
+    char *value = calloc(1, 1 << 20), key[BENCH_KEY_ROOM];
+
+    if (!value)
+        bench_die("no memory for a value");
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+        for (uint32_t i = 0; i < FRESH_BYTES / sizes[s].size && run->host == 0; i++) {
+            bench_key(key, i);
+            bench_ok(muster_kv_set(r->muster, key, BENCH_KEY_LEN, value, sizes[s].size, NULL), "muster_kv_set");
+        }
+        arrive(r);
+        for (int is_set = 0; is_set < 2 && run->host == run->num_hosts - 1; is_set++)
+            time_value(run, r, value, sizes[s].size, sizes[s].name, is_set);
+        arrive(r);
+        if (run->host == 0) /* the next ones are not seen before */
+            bench_ok(muster_kv_delete(r->muster, "bench", MUSTER_NTS, NULL), "muster_kv_delete");
+        arrive(r);
+    }
+    free(value);
+}
+
 static void run_task(const struct run *run, const char *segment)
 {
     struct rank r = {.rank = run->host};
@@ -145,6 +199,8 @@ static void run_task(const struct run *run, const char *segment)
     bench_ok(muster_barrier_wait(r.muster, "all", 0, NULL, 0, 0, muster_after_ms(60000)), "the first barrier");
     if (run->what[0] == 'k')
         run_keys(run, &r);
+    else if (run->what[0] == 'v')
+        run_values(run, &r);
     else
         run_barriers(run, &r);
     bench_ok(muster_barrier_wait(r.muster, "end", 0, NULL, 0, 0, muster_after_ms(60000)), "the last barrier");
@@ -246,7 +302,7 @@ int main(int argc, char **argv)
         .num_hosts = (uint32_t)(argc - 6) / 2, .what = argv[1], .mode = argv[2], .key = "of the benchmark"};
 
     if (argc < 10 || argc % 2 || run.num_hosts > HOSTS_MAX)
-        bench_die("usage: cross group|named|keys block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...");
+        bench_die("usage: cross group|named|keys|values block|poll SECONDS LEAST MOST NET ADDRESS NET ADDRESS...");
     run.seconds = bench_number(argv[3], 0.001, 60);
     run.least = (uint64_t)bench_number(argv[4], 16, 1e8);
     run.most = (uint64_t)bench_number(argv[5], 16, 1e8);

@@ -56,9 +56,9 @@ class Hosts:
             self.made = None
 
 
-def tcp(tools, effort, hosts, metric, who, mode):
+def tcp(tools, effort, hosts, metric, who, mode, size=64):
     path = tools.program("tcp")
-    return rows.Contender(who, lambda: [path, metric, who, mode, str(effort.slice), *hosts.first(2)],
+    return rows.Contender(who, lambda: [path, metric, who, mode, str(effort.slice), *hosts.first(2), str(size)],
                           missing="" if path else "%s/tcp is not built" % tools.folder)
 
 
@@ -147,6 +147,9 @@ def kv_group(tools, effort, hosts):
         tcp(tools, effort, hosts, "cross.kv.get.latency", "tcp-poll", "poll"),
         tcp(tools, effort, hosts, "cross.kv.set.latency", "tcp-poll", "poll"),
         muster(tools, effort, hosts, 2, "keys", "poll"),
+        *(tcp(tools, effort, hosts, "cross.kv.%s.%s" % (what, name), "tcp", "block", size)
+          for name, size in (("64k", 64 << 10), ("1m", 1 << 20)) for what in ("get", "set")),
+        muster(tools, effort, hosts, 2, "values", "block"),
         rows.Contender("tcpstore", lambda: [python, store, str(effort.slice), "1", *hosts.first(2)],
                        missing="" if python else "no Python here has torch.distributed (Debian: python3-torch)"),
         rows.Contender("etcd", lambda: [etcd, str(effort.slice), *hosts.first(2)], missing=no_etcd),
