@@ -167,38 +167,6 @@ static void a_connection_begins_without_copies(void **state)
     close_pair(&p);
 }
 
-static void assert_value(struct muster *m, const char *key, const void *value, size_t size)
-{
-    void *got;
-    size_t len;
-
-    assert_ok(muster_kv_get_alloc(m, key, MUSTER_NTS, MUSTER_FOREVER, &got, &len, NULL));
-    assert_int_equal(len, size);
-    assert_int_equal(memcmp(got, value, len), 0);
-    free(got);
-}
-
-static void values_of_every_size_go_both_ways(void **state)
-{
-    static const size_t sizes[] = {0, 1, 511, 4096, 1u << 20, MU_COPY_MAX, MU_COPY_MAX + 1, (16u << 20) + 5, 64u << 20};
-    struct pair p = open_pair(&(struct hosts_config){.segment = {.heap_bytes = 512u << 20}});
-    uint8_t *value = malloc(64u << 20);
-
-    (void)state;
-    assert_non_null(value);
-    for (size_t i = 0; i < 64u << 20; i++)
-        value[i] = (uint8_t)(i * 2654435761u >> 13);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        assert_ok(muster_kv_set(p.leader, "v", MUSTER_NTS, value, sizes[i], NULL));
-        fresh(p.follower);
-        assert_value(p.follower, "v", value, sizes[i]);
-        assert_ok(muster_kv_set(p.follower, "w", MUSTER_NTS, value, sizes[i], NULL));
-        assert_value(p.leader, "w", value, sizes[i]);
-    }
-    free(value);
-    close_pair(&p);
-}
-
 struct waiting {
     struct muster *m;
     enum muster_status status;
@@ -589,7 +557,6 @@ int main(void)
         cmocka_unit_test(a_miss_asks_and_a_hit_does_not),
         cmocka_unit_test(changes_come_by_themselves),
         cmocka_unit_test(a_connection_begins_without_copies),
-        cmocka_unit_test(values_of_every_size_go_both_ways),
         cmocka_unit_test(waits_end_as_on_one_node),
         cmocka_unit_test(large_values_are_watched),
         cmocka_unit_test(what_is_held_is_bounded),
