@@ -325,6 +325,26 @@ static int count_together(struct muster *m, void *arg)
     return 0;
 }
 
+/* A follower's task writes and reads values of every length about those of frames and reads: each goes both ways. */
+static int pass_values(struct muster *m, void *arg)
+{
+    static uint8_t value[300000], got[300000];
+    const struct plan *plan = arg;
+    size_t len;
+
+    for (uint32_t i = 1; i <= (uint32_t)plan->often && plan->host; i++) {
+        const char *key_of = i % 2 ? "/value" : "/other";
+        size_t size = i * 7919u % sizeof value;
+
+        for (size_t b = 0; b < size; b++)
+            value[b] = (uint8_t)((b + i) * 2654435761u >> 13);
+        CHECK(muster_kv_set(m, key_of, MUSTER_NTS, value, size, NULL) == MUSTER_OK);
+        CHECK(muster_kv_try_get(m, key_of, MUSTER_NTS, got, sizeof got, &len, NULL) == MUSTER_OK);
+        CHECK(len == size && memcmp(got, value, size) == 0);
+    }
+    return 0;
+}
+
 static void tasks_of_all_hosts_change_the_same_keys(void **state)
 {
     (void)state;
@@ -335,11 +355,13 @@ static void calls_go_over_tcp(void **state)
 {
     (void)state;
     run_hosts((struct plan){.tasks_here = 2, .task = ask_often, .often = 200}, 2);
+    run_hosts((struct plan){.tasks_here = 1, .task = pass_values, .often = 100}, 2);
 }
 
 static void calls_go_over_tls_between_four(void **state)
 {
     (void)state;
+    run_hosts((struct plan){.tasks_here = 1, .task = pass_values, .often = 100, .key = key}, 2);
     run_hosts((struct plan){.tasks_here = 1, .task = ask_often, .often = 100, .key = key}, 4);
 }
 
@@ -349,29 +371,36 @@ static void calls_go_with_polling(void **state)
     run_hosts((struct plan){.tasks_here = 1, .task = ask_often, .often = 300, .latency = true}, 2);
 }
 
-static void calls_go_on_after_the_connection_broke(void **state)
+/* Reset after about so many bytes, again and again. */
+static void break_often(int (*task)(struct muster *m, void *arg), int often, size_t bytes)
 {
-    struct plan leader = {.num_hosts = 2, .task = ask_often}, follower = {.host = 1, .tasks_here = 1, .often = 1000};
+    struct plan leader = {.num_hosts = 2, .task = task};
+    struct plan follower = {.host = 1, .tasks_here = 1, .often = often, .task = task};
     char through[64];
     struct cutter *c;
     pid_t pids[2];
     int status;
 
-    (void)state;
-    follower.task = ask_often;
     pids[0] = begin_leader(&leader);
     c = cutter_new(address, through);
     follower.address = through;
     pids[1] = test_fork(run_host, &follower);
-    cutter_limit(c, 6000, 6000, true);
+    cutter_limit(c, bytes + 1000, bytes + 1000, true);
     while (waitpid(pids[1], &status, WNOHANG) == 0) {
         cutter_turn(c, 20);
-        cutter_limit(c, 5000 + cutter_cuts(c) % 700, 5000 + cutter_cuts(c) % 500, cutter_cuts(c) % 2);
+        cutter_limit(c, bytes + cutter_cuts(c) % 700, bytes + cutter_cuts(c) % 500, cutter_cuts(c) % 2);
     }
     assert_true(cutter_cuts(c) > 3);
     cutter_free(c);
     assert_int_equal(status, 0);
     assert_int_equal(test_reap(pids[0]), 0);
+}
+
+static void calls_go_on_after_the_connection_broke(void **state)
+{
+    (void)state;
+    break_often(ask_often, 1000, 5000);
+    break_often(pass_values, 60, 450000); /* within values: each is sent again, whole */
 }
 
 /* ---- meeting ---- */
