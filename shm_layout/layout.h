@@ -346,7 +346,9 @@ struct mu_area {
     uint8_t pad1[MU_LINE - 16];
     struct {
         mu_a64 instance; /* the last one arrived at, stored after `arrived`: what those who spin read */
-        mu_a64 given;    /* in a group that spans hosts: instance << 15 | bytes that the member gave to it */
+        /* In a group that spans hosts: instance << 15 | bytes that the member gave to it. In another, where members
+         * take turns on a processor: that which it arrived on, + 1; 0: not said. A hint. */
+        mu_a64 given;
         uint8_t pad[MU_LINE - 16];
     } sign[2]; /* in turn, by the instance's lowest bit */
     mu_a64 data[];

@@ -265,12 +265,37 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
     return settle(g, instance, reason, deadline);
 }
 
+/*
+ * Members take turns on processors, and we have arrived. Are all that are missing on others? Then none of ours has
+ * anything to do before they come, and to look on costs less than to let each of ours look in vain, a turn each.
+ */
+static __attribute__((noinline)) bool are_elsewhere(const struct muster_group *g, uint64_t instance)
+{
+    uint64_t here = mu_place();
+
+    for (uint32_t i = 0; i < g->num_waits; i++) {
+        const struct mu_area *a = g->waits[i];
+        uint64_t place;
+
+        if (has_signed(a, instance))
+            continue;
+        /* relaxed: where it arrived two instances ago, stored by meet(); a wrong guess costs a spin, or a turn */
+        place = mu_load_relaxed(&a->sign[instance & 1].given);
+        if (!place || place == here)
+            return false;
+    }
+    return true;
+}
+
 /* Arrive at the next instance and wait for all. */
 static inline enum muster_status meet(struct muster_group *g, uint64_t instance, muster_deadline deadline, bool spans)
 {
     struct mu_ctx *ctx;
     uint32_t spins = g->spins, left = g->num_waits - 1, i = g->place + 1; /* our own line is on its way to others */
+    uint32_t patience = spans ? 0 : g->patience;
 
+    if (patience) /* relaxed: a hint, for are_elsewhere(); on the line that the sign goes into */
+        mu_store_relaxed(&g->mine->sign[instance & 1].given, mu_place());
     if (!arrive(g->mine, instance))
         return settle(g, instance, 0, deadline);
     if (spans) {
@@ -288,6 +313,9 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
         } else if (spins) {
             spins--;
             mu_pause();
+        } else if (patience) {
+            spins = are_elsewhere(g, instance) ? patience : 0;
+            patience = 0;
         } else {
             enum muster_status status = wait_slowly(g, instance, deadline);
 

@@ -193,6 +193,7 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
         leave(g, ctx);
     g->turn = mu_wait_pauses(YIELD_NS);
     g->spins = patience(g);
+    g->patience = g->spins || g->spans ? 0 : mu_wait_pauses(SPIN_NS);
     return status;
 }
 

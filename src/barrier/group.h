@@ -20,6 +20,7 @@ struct muster_group {
     uint32_t rank, size;
     uint32_t data_bytes;
     uint32_t spins, turn; /* pauses before it yields and sleeps; pauses that a yield stands for, if it spans hosts */
+    uint32_t patience;    /* where members take turns on a processor: pauses of the one that comes last there; else 0 */
     _Atomic uint64_t instance; /* the last one passed; process-local */
     bool failed;
     bool traced;   /* each barrier is noted */

@@ -197,6 +197,18 @@ static inline void mu_yield(void)
 #endif
 }
 
+/* The processor that we are on, + 1: of no worth a moment later, when we may be moved. 0: not to be had. */
+static inline uint64_t mu_place(void)
+{
+#if defined(MU_SIM) || defined(MU_GENMC)
+    return 0;
+#else
+    int cpu = sched_getcpu();
+
+    return cpu < 0 ? 0 : (uint64_t)cpu + 1;
+#endif
+}
+
 static inline void mu_pause(void)
 {
 #if defined(MU_SIM) || defined(MU_GENMC)
