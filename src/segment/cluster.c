@@ -55,38 +55,43 @@ static int copy_block(const struct muster_segment *seg, uint64_t ref, uint64_t *
     return mu_recheck(&b->word) == live;
 }
 
-/* Root into `body`: 1, 0 changed, -1 corrupt. */
-static int copy_root(const struct muster_segment *seg, uint64_t *body, struct mu_cluster *c)
+/*
+ * The root's numbers, and of its references `count` from `first` on, into `refs`: 1, 0 changed, -1 corrupt. Who wants
+ * one record does not copy what names all the others: with thousands of tasks that would be most of the work.
+ */
+static int copy_root(const struct muster_segment *seg, uint32_t first, uint32_t count, uint64_t *refs,
+                     struct mu_cluster *c)
 {
     const mu_a64 *word = &seg->header->cluster;
-    uint32_t limit, refs = num_blocks(seg);
+    uint32_t limit, all = num_blocks(seg);
+    uint64_t meta, numbers[ROOT_WORDS];
     struct mu_block *b;
-    uint64_t meta;
 
     memset(c, 0, sizeof *c);
-    memset(body, 0, (refs + ROOT_WORDS) * 8);
+    memset(refs, 0, count * sizeof *refs);
     c->word = mu_load_acquire(word); /* acquire: pairs with the commit CAS */
     if (!MU_WORD_INDEX(c->word))
         return 1;
     b = mu_heap_block(seg, MU_WORD_INDEX(c->word), &limit);
     meta = b ? mu_load_relaxed(&b->meta) : 0; /* relaxed: re-checked below */
-    if (!b || MU_META_REFS(meta) != refs || MU_META_BYTES(meta) != ROOT_WORDS * 8 ||
-        MU_BLOCK_HEADER + (refs + ROOT_WORDS) * 8 > limit)
+    if (!b || MU_META_REFS(meta) != all || MU_META_BYTES(meta) != ROOT_WORDS * 8 ||
+        MU_BLOCK_HEADER + (all + ROOT_WORDS) * 8 > limit)
         return mu_word_same(mu_recheck(word), c->word) ? -1 : 0;
-    mu_copy_out(body, b->body, refs + ROOT_WORDS);
+    mu_copy_out(refs, b->body + first, count);
+    mu_copy_out(numbers, b->body + all, ROOT_WORDS);
     if (!mu_word_same(mu_recheck(word), c->word))
         return 0;
-    memcpy(&c->root, body + refs, sizeof c->root);
+    memcpy(&c->root, numbers, sizeof c->root);
     return 1;
 }
 
 enum muster_status mu_cluster_look(const struct muster_segment *seg, struct mu_cluster *ret_cluster)
 {
-    uint64_t body[REFS_MAX + ROOT_WORDS];
+    uint64_t none;
     int rc;
 
     do
-        rc = copy_root(seg, body, ret_cluster);
+        rc = copy_root(seg, 0, 0, &none, ret_cluster);
     while (!rc);
     return rc < 0 ? corrupt(seg) : MUSTER_OK;
 }
@@ -120,15 +125,15 @@ static int copy_tasks(const struct muster_segment *seg, uint64_t ref, struct mu_
 enum muster_status mu_cluster_task(const struct muster_segment *seg, uint32_t task, struct mu_task_record *ret_record,
                                    char text[MU_TEXT_MAX], struct mu_cluster *ret_cluster)
 {
-    uint64_t body[REFS_MAX + ROOT_WORDS];
+    uint64_t ref;
     int rc;
 
     if (task >= seg->num_tasks) /* callers take task numbers from shared memory, too */
         return corrupt(seg);
     do {
-        rc = copy_root(seg, body, ret_cluster);
+        rc = copy_root(seg, task / MU_TASKS_PER_BLOCK, 1, &ref, ret_cluster);
         if (rc > 0)
-            rc = copy_tasks(seg, body[task / MU_TASKS_PER_BLOCK], ret_record, task % MU_TASKS_PER_BLOCK, 1,
+            rc = copy_tasks(seg, ref, ret_record, task % MU_TASKS_PER_BLOCK, 1,
                             text ? (char(*)[MU_TEXT_MAX])text : NULL);
         if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))
             rc = -1; /* the current root names something that is not there */
@@ -146,16 +151,17 @@ enum muster_status mu_cluster_run(const struct muster_segment *seg, uint32_t fir
                                   struct mu_task_record *ret_records, char (*ret_texts)[MU_TEXT_MAX],
                                   struct mu_cluster *ret_cluster)
 {
-    uint64_t body[REFS_MAX + ROOT_WORDS];
+    uint64_t refs[REFS_MAX];
+    uint32_t from = first / MU_TASKS_PER_BLOCK, to = (first + count + MU_TASKS_PER_BLOCK - 1) / MU_TASKS_PER_BLOCK;
     int rc;
 
     do {
-        rc = copy_root(seg, body, ret_cluster);
+        rc = copy_root(seg, from, to - from, refs, ret_cluster);
         for (uint32_t i = 0, n; rc > 0 && i < count; i += n) {
             uint32_t at = (first + i) % MU_TASKS_PER_BLOCK;
 
             n = MU_TASKS_PER_BLOCK - at < count - i ? MU_TASKS_PER_BLOCK - at : count - i;
-            rc = copy_tasks(seg, body[(first + i) / MU_TASKS_PER_BLOCK], ret_records + i, at, n,
+            rc = copy_tasks(seg, refs[(first + i) / MU_TASKS_PER_BLOCK - from], ret_records + i, at, n,
                             ret_texts ? ret_texts + i : NULL);
         }
         if (!rc && mu_word_same(mu_recheck(&seg->header->cluster), ret_cluster->word))

@@ -28,17 +28,27 @@ uint32_t mu_host_of(const struct muster_segment *seg, uint32_t task)
     return low;
 }
 
+/* Names are read for every host whenever all hosts tell one another of all: no printf. */
+static void copy_name(char *to, size_t size, const char *from)
+{
+    size_t len = strnlen(from, 63);
+
+    len = len < size ? len : size - 1;
+    memcpy(to, from, len);
+    to[len] = 0;
+}
+
 void mu_host_name(const struct muster_segment *seg, uint32_t host, char *name, size_t size)
 {
     uint64_t words[8];
 
     if (!mu_is_bridged(seg) || host >= seg->num_hosts) {
-        snprintf(name, size, "%.63s", seg->header->host);
+        copy_name(name, size, seg->header->host);
         return;
     }
     mu_copy_out(words, seg->hosts[host].name, 8); /* set once as a rule; of two names at worst a mixture is shown */
     if (*(char *)words)
-        snprintf(name, size, "%.63s", (char *)words);
+        copy_name(name, size, (char *)words);
     else
         snprintf(name, size, "host %u", host);
 }
@@ -47,7 +57,7 @@ void mu_host_set_name(struct muster_segment *seg, uint32_t host, const char *nam
 {
     uint64_t words[8] = {0};
 
-    snprintf((char *)words, sizeof words, "%s", name);
+    copy_name((char *)words, sizeof words, name);
     mu_copy_in(seg->hosts[host].name, words, 8);
 }
 

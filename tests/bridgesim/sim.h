@@ -20,6 +20,7 @@
 #include "bridge/frame.h"
 #include "bridge/modules.h"
 #include "bridge/via.h"
+#include "segment/handle.h"
 
 enum { SIM_HOSTS = 5, SIM_TASKS = 10, SIM_KEYS = 6 }; /* of a schedule, at most */
 
@@ -80,6 +81,8 @@ struct sim_task {
     void (*body)(struct sim_task *t);
     struct muster *m;
     uint32_t inside; /* the library's thread-local flag, kept over switches */
+    struct mu_last_use
+        last_use; /* and the handle that its thread used last: else each call would look for it among all */
     /* asleep */
     const mu_a64 *word;
     const mu_a32 *epoch;

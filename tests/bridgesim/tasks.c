@@ -53,6 +53,7 @@ void sim_task_start(struct sim_task *t, void (*body)(struct sim_task *t))
     makecontext(&t->context, entry, 0);
     t->body = body;
     t->state = SIM_READY;
+    t->last_use.handle_id = 0;
 }
 
 static bool word_moved(const struct sim_task *t)
@@ -69,10 +70,15 @@ bool sim_task_can_run(const struct sim_task *t)
 
 void sim_task_run(struct sim_task *t)
 {
+    struct mu_last_use own = mu_last_use;
+
     sim.current = t;
     t->state = SIM_READY;
     mu_inside = t->inside;
+    mu_last_use = t->last_use;
     swapcontext(&scheduler, &t->context);
+    t->last_use = mu_last_use;
+    mu_last_use = own;
     mu_inside = 0;
     sim.current = NULL;
 }
