@@ -35,6 +35,9 @@ TITLES = {
     "kv.increment": "KV increment, one key",
     "kv.insert": "KV insert of a new key",
     "wait.spin": "set → reader of a waiting get runs, spinning",
+    "wait.over": "overwrite → reader of a watch runs, spinning",
+    "wait.set": "KV set of an absent key, the call alone",
+    "wait.get": "KV get of a key that another processor has just set",
     "wait.parked": "set → reader of a waiting get runs, asleep",
     "death.10MiB": "SIGKILL → peers' waits return, 10 MiB resident",
     "death.2048MiB": "SIGKILL → peers' waits return, 2 GiB resident",
@@ -169,4 +172,5 @@ def place(metric):
 
 
 # What stands for hardware or kernel alone, not for another implementation.
-LIMITS = {"one-way", "loads", "line", "futex", "getppid", "posix_spawn", "bare", "bare-guard", "tcp", "tcp-poll", "tcp-relay-poll"}
+LIMITS = {"one-way", "loads", "line", "2 lines", "3 lines", "4 lines", "futex", "getppid", "posix_spawn", "bare", "bare-guard",
+          "tcp", "tcp-poll", "tcp-relay-poll"}

@@ -15,12 +15,19 @@ WHY = {
     "named barrier of 2 hosts, over TCP's round trip, polling": POLLING,
     "group barrier of 2 hosts, polling, against Open MPI": POLLING,
     "group barrier of 2 hosts, polling, against MPICH": POLLING,
-    "waiting get, spinning": LIMITS,
+    "waiting get, spinning":
+        "a message of two lines, a word and one line that it names, as a bucket and its page are, takes 270 ns by itself (the rows `2 lines` to "
+        "`4 lines`): more than the limit. The rows beside it say what the rest is; [README.md](README.md#limits) adds them up.",
+    "a barrier of 1,024 hosts × 8 tasks, the leader's work a host, over 16 hosts'":
+        "memory, not work: the leader takes 42,100 instructions a host among 16, and 46,300 among 128 (callgrind), but 18 and 86 misses of a 1 MiB cache. "
+        "[README.md](README.md#limits) has the command.",
     "SIGKILL → every wait returns, 2048MiB resident": LIMITS,
     "SIGKILL → every wait returns, 10MiB resident": LIMITS,
     "audit of 1 M objects": LIMITS,
     "group barrier, 8 tasks, p99 over p50":
-        "eight tasks take turns on two processors: a round is as long as the scheduler's turns, and the p99 one turn more.",
+        "a barrier is four switches on each of two processors (trace of the scheduler). The slow ones have eight, where somebody who came "
+        "last of its processor looked on in vain for 8 µs, or another process had a processor: it kept one in 96 % of the slowest hundredth "
+        "of a run beside other load. [README.md](README.md#limits) has the command.",
     "over grpcio, p50, against etcd": "the client, Python's grpcio, takes most of the time; in C the same lines hold.",
     "over grpcio, p99, against etcd": "the client, Python's grpcio, takes most of the time; in C the same lines hold.",
     "agent of the first of 2 hosts, idle: share of a processor": IDLE,
@@ -32,7 +39,7 @@ WHY = {
         "the client, one process on a processor of its own, takes longer for a connection (39 µs) than either server does: "
         "it is the client that is waited for, and runs differ by a tenth either way.",
     "a barrier of 1,024 hosts × 8 tasks, another agent's work, over 16 hosts'":
-        "memory, not work: in instructions a host with its 8 tasks takes 247,000 a barrier among 16 hosts, and 287,000 among 128 (callgrind). "
+        "memory, not work: in instructions a host with its 8 tasks takes 244,000 a barrier among 16 hosts, and 258,000 among 128 (callgrind). "
         "But all hosts are one thread here, and each finds its 0.8 MiB of segment gone from the caches when it is its turn. On hosts of "
         "their own there is one in each.",
     "group barrier, 2 tasks, over the one-way line":

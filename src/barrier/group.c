@@ -164,7 +164,7 @@ static void done(struct muster_group *g)
 
 /* Pauses before it sleeps. The proxy has no processor of its own: its agent yields, too, so a member that has one may
  * share it with the agent, and each has it when the other waits. */
-static uint32_t patience(const struct muster_group *g)
+static uint32_t spins_of(const struct muster_group *g)
 {
     uint32_t members = g->spans ? g->num_waits - 1 : g->num_waits;
 
@@ -192,7 +192,7 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
     if (status && g->mine)
         leave(g, ctx);
     g->turn = mu_wait_pauses(YIELD_NS);
-    g->spins = patience(g);
+    g->spins = spins_of(g);
     g->patience = g->spins || g->spans ? 0 : mu_wait_pauses(SPIN_NS);
     return status;
 }
