@@ -188,7 +188,7 @@ struct mu_header {
     uint32_t num_cells;         /* 132: buckets of muster's own table (barriers, groups); power of two */
     uint32_t num_events;        /* 136: power of two */
     uint32_t num_chunks;        /* 140 */
-    uint32_t num_system_chunks; /* 144: committed at creation, for the cluster's records alone */
+    uint32_t num_system_chunks; /* 144: committed before anybody joins, for the cluster's records alone */
     uint32_t flags;             /* 148: MU_FLAG_* */
     uint64_t slots_offset;      /* 152 */
     uint64_t chunks_offset;     /* 160 */

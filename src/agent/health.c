@@ -98,7 +98,8 @@ static void put_in_error(struct mu_agent *agent, uint32_t task_id, const char *m
     const struct mu_agent_task *task = &agent->tasks[task_id];
 
     /* A program that has not joined cannot be in error there; it ends with the job all the same. */
-    muster_error_report(agent->muster, (int32_t)task_id, MUSTER_UNAVAILABLE, message);
+    if (mu_agent_be_there(agent) == 0)
+        muster_error_report(agent->muster, (int32_t)task_id, MUSTER_UNAVAILABLE, message);
     if (agent->options->restart_tasks && !agent->adopted) /* its successor may be luckier; its end is its failure */
         kill(-task->pid, SIGKILL);
     else if (!agent->options->keep_going && agent->root_cause < 0) {

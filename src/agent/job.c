@@ -1,11 +1,12 @@
 /*
  * agent/job.c: the job's segment and the launcher's part in it.
  *
- * The launcher creates the segment and joins it as an observer. A thread, the watcher, waits for the kernel to report
- * the death of a thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a large process takes
- * hundreds; the pidfds, in the event loop, remain the authority. Between deaths it looks for tasks whose heartbeats
- * have stopped: when every task of a job is stopped, nobody else would. At the end: the thread is called back, the
- * observer leaves, the segment is closed and its name goes.
+ * The launcher creates the segment and joins it as an observer; where it need not before, when the first task has, or
+ * the job is a while old: a job of which nobody makes use has cost a name and some pages. A thread, the watcher, waits
+ * for the kernel to report the death of a thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a
+ * large process takes hundreds; the pidfds, in the event loop, remain the authority. Between deaths it looks for tasks
+ * whose heartbeats have stopped: when every task of a job is stopped, nobody else would. At the end: the thread is
+ * called back, the observer leaves, the segment is closed and its name goes.
  *
  * The watcher is started a while after the tasks (company.c).
  */
@@ -19,6 +20,7 @@
 
 #include "base/process.h"
 #include "segment/file.h"
+#include "segment/reserve.h"
 #include "topology/share.h"
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
@@ -61,6 +63,11 @@ static void *watch(void *arg)
 
 void mu_agent_watch_job(struct mu_agent *agent)
 {
+    if (mu_agent_be_there(agent)) {
+        agent->broken = 1;
+        mu_agent_begin_end(agent);
+        return;
+    }
     agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);
     if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
         agent->watching = 1;
@@ -86,6 +93,15 @@ void mu_agent_name_job(struct mu_agent *agent)
         snprintf(agent->job, sizeof agent->job, "%.195s.h%u", agent->title, hosts->node);
 }
 
+/* A job whose launcher may join later, and leave the segment's pages to whoever is the first. */
+static bool joins_late(const struct mu_agent *agent)
+{
+    const struct mu_agent_options *options = agent->options;
+
+    return agent->num_tasks && options->num_apps && !options->hosts && !options->metrics && !mu_agent_has_desk(agent) &&
+           !options->survive && !options->trace_events && !options->restart_tasks && options->mpi < MU_AGENT_MPI_PMIX;
+}
+
 static enum muster_status create(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
@@ -98,11 +114,12 @@ static enum muster_status create(struct mu_agent *agent)
         .listened = mu_agent_has_desk(agent),
     };
     struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
-    enum muster_status status = mu_segment_create_hosts(agent->job, &config, hosts, true, &agent->segment);
+    unsigned how = MU_SEGMENT_KEPT | (joins_late(agent) ? MU_SEGMENT_LATE : 0);
+    enum muster_status status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
 
     if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd && !options->survive) {
         config.memfd = 1;
-        status = mu_segment_create_hosts(agent->job, &config, hosts, true, &agent->segment);
+        status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
         if (status == MUSTER_OK)
             mu_agent_say("/dev/shm cannot hold the segment: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
                          (int)getpid(), muster_segment_fd(agent->segment));
@@ -139,6 +156,19 @@ int mu_agent_join_job(struct mu_agent *agent)
     return -1;
 }
 
+int mu_agent_be_there(struct mu_agent *agent)
+{
+    if (agent->muster)
+        return 0;
+    if (mu_agent_join_job(agent))
+        return -1;
+    for (uint32_t i = agent->first_task; agent->tasks && i < mu_agent_tasks_end(agent); i++)
+        if (agent->tasks[i].ended)
+            mu_task_process_ended(agent->muster, (int32_t)i, (uint32_t)agent->tasks[i].pid,
+                                  agent->tasks[i].wait_status);
+    return 0;
+}
+
 int mu_agent_open_job(struct mu_agent *agent)
 {
     enum muster_status status = create(agent);
@@ -154,7 +184,7 @@ int mu_agent_open_job(struct mu_agent *agent)
     agent->topology_fd = mu_share_create(agent->topology_text, sizeof agent->topology_text);
     if (agent->topology_fd < 0)
         agent->topology_text[0] = '\0'; /* each task that asks loads hwloc for itself */
-    return mu_agent_join_job(agent);
+    return mu_segment_is_committed(agent->segment) ? mu_agent_join_job(agent) : 0;
 }
 
 /* The name is removed only if it is still our segment's. One that was cut short must not be touched. */

@@ -62,11 +62,11 @@ static void stranded(void *arg, uint32_t task_id, const char *why)
 
 static void shown(void *arg, const char *key, size_t key_len, const char *value, size_t value_len)
 {
-    const struct mu_agent *agent = arg;
+    struct mu_agent *agent = arg;
     char path[sizeof agent->pmi1_name + MU_PMI1_KEY_MAX + 16];
     int len = snprintf(path, sizeof path, "pmi/%s/%.*s", agent->pmi1_name, (int)key_len, key);
 
-    if (agent->muster && len < (int)sizeof path)
+    if (agent->segment && len < (int)sizeof path && mu_agent_be_there(agent) == 0)
         muster_kv_set(agent->muster, path, (size_t)len, value, value_len, NULL);
 }
 

@@ -20,7 +20,7 @@ static void set_waits(struct mu_agent *agent, uint32_t host, const char *text)
     char key[64];
 
     snprintf(key, sizeof key, MU_AGENT_MPI_WAITS "/%u", host);
-    if (agent->muster)
+    if (agent->segment && mu_agent_be_there(agent) == 0)
         muster_kv_set(agent->muster, key, MUSTER_NTS, text, strlen(text), NULL);
 }
 

@@ -86,7 +86,7 @@ struct mu_agent {
     int topology_fd; /* for hwloc's tree, which the first task that asks fills in; only with its path above */
 
     struct muster_segment *segment;
-    struct muster *muster;
+    struct muster *muster; /* NULL also while nobody has joined, see mu_agent_be_there() */
     pthread_t watcher;
     int watching;
     uint64_t watch_at;     /* when the watcher is to be started; 0: not */
@@ -306,6 +306,8 @@ void mu_agent_name_job(struct mu_agent *agent);
 int mu_agent_open_job(struct mu_agent *agent);
 /* Join the open segment as an observer: what opening the job ends with. */
 int mu_agent_join_job(struct mu_agent *agent);
+/* In a job where the launcher has not joined yet: have it join, and know what has happened so far. */
+int mu_agent_be_there(struct mu_agent *agent);
 /* Start the thread that watches for deaths. Without it the pidfds alone must do. */
 void mu_agent_watch_job(struct mu_agent *agent);
 /* Mark the job closed and remove its name: this calls the watcher back, too. */

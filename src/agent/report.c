@@ -252,13 +252,14 @@ void mu_agent_say_bindings(struct mu_agent *agent)
     free(text);
 }
 
-static void report(const struct mu_agent *agent)
+static void report(struct mu_agent *agent)
 {
     char *text = NULL;
     size_t size;
     FILE *file;
 
-    if (!agent->options->report || !agent->muster || !(file = open_memstream(&text, &size)))
+    if (!agent->options->report || !agent->segment || mu_agent_be_there(agent) ||
+        !(file = open_memstream(&text, &size)))
         return;
     agent->options->report(agent->muster, file);
     if (fclose(file) == 0)

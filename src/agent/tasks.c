@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "segment/reserve.h"
+
 static const struct mu_agent_app *app_of(const struct mu_agent *agent, uint32_t task_id)
 {
     return &agent->options->apps[agent->tasks[task_id].app];
@@ -414,7 +416,10 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     agent->running--;
     if ((int32_t)task_id == agent->options->stdin_to)
         mu_launch_terminal_take(&agent->terminal);
-    mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
+    if (agent->muster)
+        mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
+    else if (mu_segment_is_committed(agent->segment)) /* somebody has joined; until then nobody is to be told */
+        mu_agent_be_there(agent);
     mu_agent_look_desk(agent);
     mu_pmi1_look(agent->pmi1); /* behind the word of its end, which is why the others wait in vain */
 }

@@ -27,6 +27,7 @@
 #include "segment/heap.h"
 #include "segment/hosts.h"
 #include "segment/object.h"
+#include "segment/reserve.h"
 #include "segment/slot.h"
 #include "segment/table.h"
 
@@ -276,8 +277,12 @@ enum muster_status mu_audit_check(struct muster_segment *seg, enum mu_audit_how 
                                   struct muster_audit *ret_audit)
 {
     struct mu_auditor *a = calloc(1, sizeof *a);
-    enum muster_status status = MUSTER_OK;
+    enum muster_status status = mu_segment_commit(seg);
 
+    if (status) {
+        free(a);
+        return status;
+    }
     if (!a)
         return no_memory(seg);
     a->seg = seg;

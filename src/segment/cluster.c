@@ -5,7 +5,8 @@
  * instant.
  *
  * Blocks below the root are read like values: copied, then checked by their own word at the generation that the root
- * named. The records use chunks kept for them alone, committed at creation: a death can be recorded in a full segment.
+ * named. The records use chunks kept for them alone, committed before anybody joins: a death can be recorded in a full
+ * segment.
  */
 #include "segment/cluster.h"
 

@@ -11,12 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -305,30 +307,44 @@ void mu_segment_last_out(struct muster_segment *seg)
     mu_segment_unlink(seg);
 }
 
-/* A file without a name, all its first pages committed, filled in. */
-static int build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool memfd, const char *job)
+/* Whether what is left to the first who joins is there: twice that, for we may not be the only ones. */
+static bool has_room(int fd, const struct mu_header *h)
 {
+    struct statfs fs;
+
+    return !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC &&
+           (fs.f_blocks == 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= 2 * mu_format_committed(h));
+}
+
+/* A file without a name, filled in, all its first pages committed: `late`, if it may be, those that are written here.
+ */
+static int build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool late, const char *job)
+{
+    bool memfd = h->flags & MU_FLAG_MEMFD;
     int fd = memfd ? memfd_create(job, MFD_CLOEXEC | MFD_ALLOW_SEALING)
                    : open(directory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    uint64_t bytes = mu_format_committed(h);
     uint8_t *base = MAP_FAILED;
     int rc = 0;
 
     if (fd < 0)
         return -errno;
+    if (late && !memfd && !hosts && has_room(fd, h))
+        bytes = mu_format_written(h);
     if (ftruncate(fd, (off_t)h->total_bytes))
         rc = errno;
-    while (!rc && fallocate(fd, 0, 0, (off_t)mu_format_committed(h)))
+    while (!rc && fallocate(fd, 0, 0, (off_t)bytes))
         if (errno != EINTR)
             rc = errno;
     if (!rc) {
-        base = mmap(NULL, mu_format_committed(h), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         rc = base == MAP_FAILED ? errno : 0;
     }
     if (!rc) {
         mu_format_write(base, h);
         if (hosts)
             mu_format_write_hosts(base, h, hosts);
-        munmap(base, mu_format_committed(h));
+        munmap(base, bytes);
         if (memfd && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
             rc = errno;
     }
@@ -380,17 +396,17 @@ static enum muster_status name_taken(const char *path)
 enum muster_status muster_segment_create(const char *job, const struct muster_segment_config *config,
                                          struct muster_segment **ret_segment)
 {
-    return mu_segment_create(job, config, true, ret_segment);
+    return mu_segment_create(job, config, MU_SEGMENT_KEPT, ret_segment);
 }
 
-enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, bool kept,
+enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, unsigned how,
                                      struct muster_segment **ret_segment)
 {
-    return mu_segment_create_hosts(job, config, NULL, kept, ret_segment);
+    return mu_segment_create_hosts(job, config, NULL, how, ret_segment);
 }
 
 enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
-                                           const struct mu_hosts_config *hosts, bool kept,
+                                           const struct mu_hosts_config *hosts, unsigned how,
                                            struct muster_segment **ret_segment)
 {
     struct muster_segment_config none = {0};
@@ -403,8 +419,8 @@ enum muster_status mu_segment_create_hosts(const char *job, const struct muster_
 
     if (status)
         return status;
-    h.flags |= kept ? MU_FLAG_KEPT : 0;
-    fd = build(&h, hosts, memfd, job);
+    h.flags |= how & MU_SEGMENT_KEPT ? MU_FLAG_KEPT : 0;
+    fd = build(&h, hosts, how & MU_SEGMENT_LATE, job);
     if (fd < 0)
         return build_failed(-fd, &h);
     path_of(job, path, sizeof path);

@@ -32,12 +32,17 @@ bool mu_segment_is_closed(const struct muster_segment *seg);
 /* Mark it closed and wake everybody. */
 void mu_segment_mark_closed(struct muster_segment *seg);
 
-/* Create; `kept`: a launcher removes it, so the last task to leave does not. */
-enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, bool kept,
+enum {
+    MU_SEGMENT_KEPT = 1, /* a launcher removes it, so the last task to leave does not */
+    MU_SEGMENT_LATE = 2  /* its pages may be committed by the first who joins (reserve.h): a start without them */
+};
+
+/* Create; `how`: of the bits above. */
+enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, unsigned how,
                                      struct muster_segment **ret_segment);
 /* The same of one of several hosts; by custom a follower's is named "JOB.h3". */
 enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
-                                           const struct mu_hosts_config *hosts, bool kept,
+                                           const struct mu_hosts_config *hosts, unsigned how,
                                            struct muster_segment **ret_segment);
 
 /* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */

@@ -196,6 +196,11 @@ uint64_t mu_format_committed(const struct mu_header *header)
     return header->heap_offset + (uint64_t)header->num_system_chunks * MU_CHUNK;
 }
 
+uint64_t mu_format_written(const struct mu_header *header)
+{
+    return header->chunks_offset + align_to((uint64_t)header->num_system_chunks * 4, SECTION);
+}
+
 void mu_format_write(uint8_t *base, const struct mu_header *header)
 {
     struct mu_header *h = (struct mu_header *)base;

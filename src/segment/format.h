@@ -16,6 +16,8 @@ enum muster_status mu_format_plan_hosts(const char *job, const struct muster_seg
 
 /* Bytes from the start that must be committed before the segment is used. */
 uint64_t mu_format_committed(const struct mu_header *header);
+/* Bytes from the start that mu_format_write() writes to, and that a look at who is there reads. */
+uint64_t mu_format_written(const struct mu_header *header);
 
 /* Write a whole empty segment into zeroed memory of header->total_bytes. */
 void mu_format_write(uint8_t *base, const struct mu_header *header);

@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "segment/file.h"
 #include "segment/hosts.h"
+#include "segment/reserve.h"
 #include "segment/slot.h"
 #include "segment/wait.h"
 #include "task/task.h"
@@ -190,19 +191,20 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
 {
     struct muster *m = mu_handle_new(seg, p->o.flags);
     struct mu_ctx *ctx = NULL;
-    enum muster_status status = MUSTER_OK;
+    enum muster_status status;
 
     if (!m) {
         mu_segment_unref(seg);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
+    status = mu_segment_commit(seg);
     mu_wait_recheck = recheck;
     m->incarnation = p->o.incarnation;
     while (!m->incarnation)
         mu_random(&m->incarnation, sizeof m->incarnation);
     if (!(p->o.flags & (MUSTER_JOIN_OBSERVER | MUSTER_JOIN_READ_ONLY)))
         m->task_id = p->o.task_id;
-    if (m->task_id >= 0 && (uint32_t)m->task_id >= seg->num_tasks)
+    if (!status && m->task_id >= 0 && (uint32_t)m->task_id >= seg->num_tasks)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "task id %d; job %s has tasks 0 to %u", m->task_id, seg->job,
                          seg->num_tasks - 1);
     if (!status && m->task_id >= 0 && !mu_is_local_task(seg, (uint32_t)m->task_id))

@@ -1,0 +1,232 @@
+/*
+ * tests/segment/reserve_test.c: a segment whose first pages are left to whoever joins first: until then it costs a few,
+ * and afterwards, or where there is no room for them, it is as any other.
+ */
+#include "cm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "job.h"
+#include "segment/file.h"
+#include "segment/reserve.h"
+#include "task/task.h"
+
+enum { NOT_ALLOWED = 77, FEW = 128 << 10, ALL = 700 << 10 };
+
+static const struct muster_segment_config config = {.num_tasks = 8};
+
+static struct test_job new_job(void)
+{
+    struct test_job job;
+
+    test_name(job.name, "reserve");
+    CHECK(mu_segment_create_hosts(job.name, &config, NULL, MU_SEGMENT_KEPT | MU_SEGMENT_LATE, &job.segment) ==
+          MUSTER_OK);
+    return job;
+}
+
+static uint64_t committed(struct muster_segment *segment)
+{
+    struct muster_segment_info info;
+
+    CHECK(muster_segment_info(segment, &info) == MUSTER_OK);
+    return info.committed_bytes;
+}
+
+static void until_somebody_joins_it_has_few_pages_and_then_all(void **state)
+{
+    struct test_job job = new_job();
+    struct muster_segment *other;
+    struct muster *m;
+
+    (void)state;
+    assert_true(committed(job.segment) < FEW);
+    assert_false(mu_segment_is_committed(job.segment));
+    assert_int_equal(muster_segment_open(job.name, &other), MUSTER_OK); /* to look who is there adds none */
+    assert_true(committed(other) < FEW);
+    muster_segment_close(other);
+    m = test_join(job.name, 3, 0);
+    assert_non_null(m);
+    assert_true(committed(job.segment) > ALL);
+    assert_true(mu_segment_is_committed(job.segment));
+    assert_int_equal(muster_kv_set(m, "a", MUSTER_NTS, "b", 1, NULL), MUSTER_OK);
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void who_only_reads_has_them_first_as_well(void **state)
+{
+    struct test_job job = new_job();
+    struct muster *m = test_join(job.name, -1, MUSTER_JOIN_READ_ONLY);
+    size_t n = 7;
+
+    (void)state;
+    assert_non_null(m);
+    assert_true(mu_segment_is_committed(job.segment));
+    assert_int_equal(muster_kv_count(m, "", MUSTER_NTS, &n), MUSTER_OK);
+    assert_int_equal(n, 0);
+    muster_leave(m);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void the_creator_joins_like_anybody(void **state)
+{
+    struct test_job job = new_job();
+    struct muster *m;
+
+    (void)state;
+    assert_int_equal(mu_join_open(job.segment, &m), MUSTER_OK);
+    assert_true(mu_segment_is_committed(job.segment));
+    assert_int_equal(muster_leave(m), MUSTER_OK);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void an_audit_of_one_that_nobody_has_joined_finds_it_sound(void **state)
+{
+    struct test_job job = new_job();
+
+    (void)state;
+    assert_int_equal(test_audit(job.name), 0);
+    assert_int_equal(test_job_end(&job), 0);
+}
+
+static void one_that_nobody_has_joined_is_removed_as_any(void **state)
+{
+    struct test_job job = new_job();
+
+    (void)state;
+    assert_int_equal(muster_segment_remove(job.name), MUSTER_OK);
+    assert_false(test_exists(job.name));
+    assert_true(committed(job.segment) < FEW);
+    muster_segment_close(job.segment);
+}
+
+/* A /dev/shm of its own, of so many bytes; false: it may not be had. */
+static bool small_shm(size_t bytes, char directory[64])
+{
+    char options[64];
+
+    snprintf(directory, 64, "/tmp/muster-reserve-%d", (int)getpid());
+    snprintf(options, sizeof options, "size=%zu,mode=1777", bytes);
+    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+        return false;
+    mkdir(directory, 0777);
+    if (mount("tmpfs", directory, "tmpfs", 0, options)) {
+        rmdir(directory);
+        return false;
+    }
+    setenv("MUSTER_SHM_DIR", directory, 1);
+    return true;
+}
+
+static void fill_up(const char *directory, char path[128])
+{
+    static char block[4096];
+    int fd;
+
+    snprintf(path, 128, "%s/ballast", directory);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    CHECK(fd >= 0);
+    while (write(fd, block, sizeof block) == sizeof block)
+        ;
+    CHECK(errno == ENOSPC);
+    close(fd);
+}
+
+static int joins_in_a_full_one(void *arg)
+{
+    struct muster_options options;
+    char directory[64], path[128];
+    struct muster_audit audit;
+    struct test_job job;
+    struct muster *m;
+
+    (void)arg;
+    if (!small_shm(4 << 20, directory))
+        return NOT_ALLOWED;
+    job = new_job();
+    CHECK(!mu_segment_is_committed(job.segment));
+    fill_up(directory, path);
+    muster_options_init(&options);
+    options.job = job.name;
+    for (int reader = 0; reader < 2; reader++) {
+        options.task_id = reader ? -1 : 2;
+        options.flags = MUSTER_JOIN_NO_CREATE | (reader ? MUSTER_JOIN_READ_ONLY : 0);
+        CHECK(muster_join(&options, &m) == MUSTER_RESOURCE_EXHAUSTED);
+        CHECK(strstr(muster_last_error(), "/dev/shm is full") && strstr(muster_last_error(), job.name));
+    }
+    CHECK(muster_segment_check(job.segment, NULL, NULL, &audit) == MUSTER_RESOURCE_EXHAUSTED);
+    CHECK(committed(job.segment) < FEW); /* nothing is left of the attempts */
+    unlink(path);
+    m = test_join(job.name, 2, 0);
+    CHECK(m != NULL && muster_kv_set(m, "a", MUSTER_NTS, "b", 1, NULL) == MUSTER_OK);
+    muster_leave(m);
+    CHECK(test_job_end(&job) == 0);
+    umount2(directory, MNT_DETACH);
+    rmdir(directory);
+    return 0;
+}
+
+static int creates_where_room_is_short(void *arg)
+{
+    struct muster_segment *segment;
+    char directory[64];
+
+    (void)arg;
+    if (!small_shm(1 << 20, directory))
+        return NOT_ALLOWED;
+    CHECK(mu_segment_create_hosts("short", &config, NULL, MU_SEGMENT_KEPT | MU_SEGMENT_LATE, &segment) == MUSTER_OK);
+    CHECK(mu_segment_is_committed(segment));
+    muster_segment_close(segment);
+    umount2(directory, MNT_DETACH);
+    rmdir(directory);
+    return 0;
+}
+
+static void in_child(int (*what)(void *arg))
+{
+    int rc = test_in_child(what, NULL);
+
+    if (rc == NOT_ALLOWED) {
+        print_message("skipped: mounting a small file system needs root\n");
+        skip();
+    }
+    assert_int_equal(rc, 0);
+}
+
+static void where_shm_has_been_filled_meanwhile_joining_fails_in_words(void **state)
+{
+    (void)state;
+    in_child(joins_in_a_full_one);
+}
+
+static void where_room_is_short_nothing_is_left_for_later(void **state)
+{
+    (void)state;
+    in_child(creates_where_room_is_short);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(until_somebody_joins_it_has_few_pages_and_then_all),
+        cmocka_unit_test(who_only_reads_has_them_first_as_well),
+        cmocka_unit_test(the_creator_joins_like_anybody),
+        cmocka_unit_test(an_audit_of_one_that_nobody_has_joined_finds_it_sound),
+        cmocka_unit_test(one_that_nobody_has_joined_is_removed_as_any),
+        cmocka_unit_test(where_shm_has_been_filled_meanwhile_joining_fails_in_words),
+        cmocka_unit_test(where_room_is_short_nothing_is_left_for_later),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
