@@ -59,6 +59,8 @@ struct mu_launch_begun {
 /* As mu_launch_spawn(), but without waiting; `image`, and all that it names, stays as it is until it is settled. */
 int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun *ret_begun,
                     struct mu_launch_failure *ret_failure);
+/* Until it has exec'ed, or failed; it is still to be settled. */
+void mu_launch_await(const struct mu_launch_begun *begun);
 /*
  * When it returns 0, the new process has exec'ed: it may be another than the one begun, which had failed. -1 with
  * *ret_failure: there is none. Nobody must reap children between begin and settle.

@@ -169,16 +169,17 @@ MU_RAW_ON_CHILD_STACK static int child_main(void *arg)
 /*
  * The file that execvpe() will find for `name`; NULL: it must search. A job's tasks are mostly copies of one command,
  * so it is looked for once, as by a shell, and not by failing execs of every task. No entry of PATH before the file has
- * anything that may be executed; relative entries mean another folder after chdir() and end the search.
+ * anything that may be executed; relative entries mean another folder after chdir() and end the search. Who will not
+ * `look` whether the one that is known is still there must be ready for its not being there.
  */
-static const char *find(const char *name)
+static const char *find(const char *name, int look)
 {
     static char known_name[NAME_MAX + 1], known_path[PATH_MAX], file[PATH_MAX];
     const char *path = getenv("PATH");
 
     if (!path || !*name || strchr(name, '/') || strlen(name) > NAME_MAX || strlen(path) >= sizeof known_path)
         return NULL;
-    if (strcmp(name, known_name) == 0 && strcmp(path, known_path) == 0 && access(file, X_OK) == 0)
+    if (strcmp(name, known_name) == 0 && strcmp(path, known_path) == 0 && (!look || access(file, X_OK) == 0))
         return file;
     known_name[0] = 0;
     for (const char *at = path, *end; *at == '/'; at = end + 1) {
@@ -265,7 +266,7 @@ int mu_launch_spawn(const struct mu_launch_image *image, pid_t *ret_pid, int *re
                     struct mu_launch_failure *ret_failure)
 {
     struct child child = {
-        .image = image, .parent = getpid(), .file = image->path ? image->path : find(image->argv[0]), .alone = 1};
+        .image = image, .parent = getpid(), .file = image->path ? image->path : find(image->argv[0], 1), .alone = 1};
     size_t size = stack_needed(image->argv);
     char *stack = stack_alone(size);
     int pidfd = -1;
@@ -309,7 +310,7 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
                     struct mu_launch_failure *ret_failure)
 {
     const char *name = image->argv[0];
-    const char *file = image->path ? image->path : strchr(name, '/') ? name : find(name);
+    const char *file = image->path ? image->path : strchr(name, '/') ? name : find(name, 0);
     struct place *place =
         MU_RAW_IS_APART && file && strlen(file) < PATH_MAX && strcmp(name, vain) ? take_place() : NULL;
 
@@ -349,6 +350,12 @@ static void wait_for(struct place *place, pid_t pid)
             return;
         kill(pid, SIGCONT);
     }
+}
+
+void mu_launch_await(const struct mu_launch_begun *begun)
+{
+    if (begun->place)
+        wait_for(begun->place, begun->pid);
 }
 
 int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun *begun,
