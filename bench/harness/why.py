@@ -34,7 +34,8 @@ WHY = {
     "agent of the second of 2 hosts, idle: share of a processor": IDLE,
     "muster run -n 8 true, over posix_spawn of 8":
         "no launcher reaches the limit, which has no start of its own: the rows bare and bare-guard say what a C program takes that only "
-        "spawns eight `true` and reaps them. The rest is the segment and the pidfds: the system calls are counted under count.",
+        "spawns eight `true` and reaps them. The rest is the loader, the guard's fork, the segment's first pages and the end: "
+        "docs/DESIGN.md has them in milliseconds. The system calls are counted under count.",
     "TCPStore, 10,000 clients connect, until the last is served, against libuv":
         "the client, one process on a processor of its own, takes longer for a connection (39 µs) than either server does: "
         "it is the client that is waited for, and runs differ by a tenth either way.",
