@@ -139,6 +139,14 @@ static void on_said(void *arg, const char *sentence)
         b->options.said(b->options.arg, sentence);
 }
 
+static void on_port(void *arg, const char *address)
+{
+    struct mu_bridge *b = arg;
+
+    if (b->options.listens)
+        b->options.listens(b->options.arg, address);
+}
+
 /* ---- meeting ---- */
 
 static uint64_t sum(uint64_t a, uint64_t b)
@@ -155,28 +163,21 @@ static uint64_t silence_of(uint64_t timeout)
 
 static enum muster_status open_link(struct mu_bridge *b)
 {
-    struct mu_link_options *o = &b->options.link;
-    enum muster_status status;
+    struct mu_link_options *o = &b->options.link, first;
 
-    o->events = (struct mu_link_events){b, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said};
+    o->events =
+        (struct mu_link_events){b, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said, on_port};
     o->num_hosts = b->options.leader ? b->options.num_hosts : 1;
     o->star_hosts = o->star_hosts ? o->star_hosts : STAR_HOSTS;
     o->timeout_ns = silence_of(o->timeout_ns);
     o->join.num_tasks = b->options.num_tasks;
     snprintf(o->join.job, sizeof o->join.job, "%s", b->options.job ? b->options.job : "");
-    if (!b->options.leader && b->is_met)
-        return mu_link_connect(o, &b->link);
-    if (!b->options.leader) {
-        struct mu_link_options first = *o; /* until the leader has said what holds */
-
-        if (!first.patience_ns)
-            first.patience_ns = b->options.join_until > b->now ? b->options.join_until - b->now : 0;
-        return mu_link_connect(&first, &b->link);
-    }
-    status = mu_link_listen(o, &b->link);
-    if (!status && b->options.listens)
-        b->options.listens(b->options.arg, mu_link_address(b->link));
-    return status;
+    if (b->options.leader)
+        return mu_link_listen(o, &b->link);
+    first = *o;
+    if (!b->is_met && !first.patience_ns) /* until the leader has said what holds */
+        first.patience_ns = b->options.join_until > b->now ? b->options.join_until - b->now : 0;
+    return mu_link_connect(&first, &b->link);
 }
 
 static void make_lock(struct mu_bridge *b)

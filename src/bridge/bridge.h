@@ -32,7 +32,7 @@ struct mu_bridge_options {
     uint64_t heap_bytes, heartbeat_timeout_ns;
     uint64_t join_until; /* CLOCK_MONOTONIC: all hosts must have come */
     void *arg;
-    void (*listens)(void *arg, const char *address); /* leader: from within meet, once; may be NULL */
+    void (*listens)(void *arg, const char *address); /* leader: from within meet, once; may be NULL. As the link's */
     /* Leader: what the user calls a host that has not come; NULL, or "": it has no name yet. May be NULL. */
     const char *(*name_of)(void *arg, uint32_t host);
     void (*said)(void *arg, const char *sentence); /* something the user should read: a refused peer, a lost host */

@@ -50,7 +50,7 @@ static enum muster_status make(const struct mu_link_options *options, enum mu_li
     else
         status = mu_link_name_parse(options->address, &link->dial.name);
     if (!status)
-        status = mu_tls_context(link, &link->tls);
+        status = mu_tls_look(&link->options, &link->is_secure);
     if (side == MU_LINK_LEADER)
         mu_tree_begin(link);
     if (status)
@@ -99,7 +99,7 @@ static int listen_at(struct mu_link *link, const struct sockaddr *a, socklen_t l
 /* No host: everywhere with a key, on loopback without. */
 static const char *default_host(const struct mu_link *link)
 {
-    return link->tls ? "::" : "127.0.0.1";
+    return link->is_secure ? "::" : "127.0.0.1";
 }
 
 static enum muster_status listen_by_name(struct mu_link *link)
@@ -115,7 +115,7 @@ static enum muster_status listen_by_name(struct mu_link *link)
     if (error)
         return mu_fail(MUSTER_NOT_FOUND, "the name '%s' to listen at does not resolve: %s", host, gai_strerror(error));
     for (struct addrinfo *a = list; a && !status; a = a->ai_next)
-        if (!link->tls && !mu_link_is_loopback(a->ai_addr))
+        if (!link->is_secure && !mu_link_is_loopback(a->ai_addr))
             status = mu_fail(MUSTER_FAILED_PRECONDITION,
                              "%s is not loopback: without a key or certificates anybody there could change the job, so "
                              "the bridge does not listen",
@@ -123,7 +123,7 @@ static enum muster_status listen_by_name(struct mu_link *link)
     error = EADDRNOTAVAIL;
     for (struct addrinfo *a = list; a && !status && error; a = a->ai_next)
         error = listen_at(link, a->ai_addr, a->ai_addrlen);
-    if (error && !name->host[0] && link->tls) { /* a host without IPv6 */
+    if (error && !name->host[0] && link->is_secure) { /* a host without IPv6 */
         struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(name->port, NULL, 10))};
 
         error = listen_at(link, (struct sockaddr *)&any, sizeof any);
@@ -140,6 +140,10 @@ enum muster_status mu_link_listen(const struct mu_link_options *options, struct 
     if (status)
         return status;
     status = listen_by_name(link);
+    if (!status && options->events.listens)
+        options->events.listens(options->events.arg, link->address);
+    if (!status)
+        status = mu_tls_open(link);
     if (status)
         mu_link_free(link);
     else
@@ -159,9 +163,13 @@ enum muster_status mu_link_connect(const struct mu_link_options *options, struct
         return mu_fail(MUSTER_INVALID_ARGUMENT, "'%.80s' has no port to connect to", options->address);
     }
     snprintf(link->address, sizeof link->address, "%s", link->options.address);
-    mu_dial_begin(link);
-    *ret_link = link;
-    return MUSTER_OK;
+    mu_dial_begin(link); /* its name is looked up while OpenSSL is opened */
+    status = mu_tls_open(link);
+    if (status)
+        mu_link_free(link);
+    else
+        *ret_link = link;
+    return status;
 }
 
 /* ---- the end ---- */

@@ -26,8 +26,8 @@ struct mu_join {
 
 enum mu_join_verdict { MU_JOIN_REFUSED, MU_JOIN_ACCEPTED, MU_JOIN_LATER };
 
-/* All are called from mu_link_turn() and mu_link_welcome() alone; they may call anything here but mu_link_turn() and
- * mu_link_free(). */
+/* All but the last are called from mu_link_turn() and mu_link_welcome() alone; they may call anything here but
+ * mu_link_turn() and mu_link_free(). */
 struct mu_link_events {
     void *arg;
     /* Leader: the peer has proved that it knows the key. Accept: *ret_host, fill `welcome`; an older connection of that
@@ -47,6 +47,9 @@ struct mu_link_events {
     void (*frame)(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len);
     /* Something that a person should read: who was refused, and why. Few a second at most. May be NULL. */
     void (*said)(void *arg, const char *sentence);
+    /* Leader: the port is open. Told from within mu_link_listen(), before OpenSSL is opened and may be found missing:
+     * that takes 3 ms, in which the others can be on their way. May be NULL. */
+    void (*listens)(void *arg, const char *address);
 };
 
 struct mu_link_options {

@@ -69,7 +69,7 @@ static bool try_address(struct mu_link *link, const struct addrinfo *a)
     int fd;
 
     mu_link_print(a->ai_addr, text, sizeof text);
-    if (!link->tls && !mu_link_is_loopback(a->ai_addr)) {
+    if (!link->is_secure && !mu_link_is_loopback(a->ai_addr)) {
         char why[480];
 
         snprintf(why, sizeof why,

@@ -48,7 +48,7 @@ static struct mu_link_peer *reach(struct mu_link *link, const struct addrinfo *a
     int fd;
 
     mu_link_print(a->ai_addr, text, sizeof text);
-    if (!link->tls && !mu_link_is_loopback(a->ai_addr)) {
+    if (!link->is_secure && !mu_link_is_loopback(a->ai_addr)) {
         snprintf(why, size, "%s is not on this host, and there is neither a key nor certificates", text);
         return NULL;
     }

@@ -129,6 +129,7 @@ struct mu_link {
     struct mu_link_options options;
     uint8_t key[MU_KEY_BYTES];
     enum mu_link_side side;
+    bool is_secure; /* with a key or certificates; tls: from when OpenSSL is open */
     SSL_CTX *tls;
     int epoll, listener, poke;
     bool is_paused;  /* nobody is accepted */
@@ -202,7 +203,9 @@ void mu_peer_ping(struct mu_link_peer *p);
 void mu_peer_secured(struct mu_link_peer *p);
 
 /* link_tls.c */
-enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_context);
+/* *ret_is_secure: there is a key, or certificates; MUSTER_INVALID_ARGUMENT: what is there is not as it should be. */
+enum muster_status mu_tls_look(const struct mu_link_options *options, bool *ret_is_secure);
+enum muster_status mu_tls_open(struct mu_link *link); /* of one that is to be secure; else nothing happens */
 bool mu_tls_begin(struct mu_link_peer *p);
 void mu_tls_shake(struct mu_link_peer *p);
 bool mu_tls_has_begun(

@@ -261,7 +261,8 @@ static bool listen_below(struct mu_link_relay *r, const struct mu_link_peer *p)
     o.address = address;
     o.num_hosts = r->num_hosts;
     o.star_hosts = 0;
-    o.events = (struct mu_link_events){r, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said};
+    o.events =
+        (struct mu_link_events){r, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said, NULL};
     if (mu_link_listen(&o, &r->down))
         return false;
     event.data.ptr = &r->up->relay_tag;

@@ -109,11 +109,21 @@ static const char *last_words(void)
     return reason ? reason : "for no reason that it gives";
 }
 
-static enum muster_status load_files(SSL_CTX *tls, const struct mu_link_options *o)
+enum muster_status mu_tls_look(const struct mu_link_options *o, bool *ret_is_secure)
 {
-    if (!o->certificate || !o->private_key || !o->authority)
+    bool has_files = o->certificate || o->private_key || o->authority;
+
+    *ret_is_secure = o->key || has_files;
+    if (o->key && has_files)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "give either a key or certificates, not both");
+    if (has_files && (!o->certificate || !o->private_key || !o->authority))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "certificates need all three: one's own, its private key, and that of "
                                                 "the authority which signed both sides'");
+    return MUSTER_OK;
+}
+
+static enum muster_status load_files(SSL_CTX *tls, const struct mu_link_options *o)
+{
     if (SSL_CTX_use_certificate_chain_file(tls, o->certificate) != 1)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the certificate %s cannot be used: %s", o->certificate, last_words());
     if (SSL_CTX_use_PrivateKey_file(tls, o->private_key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(tls) != 1)
@@ -124,20 +134,15 @@ static enum muster_status load_files(SSL_CTX *tls, const struct mu_link_options 
     return MUSTER_OK;
 }
 
-/* *ret stays NULL where there is neither a key nor certificates. */
-enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_context)
+enum muster_status mu_tls_open(struct mu_link *link)
 {
     const struct mu_link_options *o = &link->options;
-    bool has_files = o->certificate || o->private_key || o->authority;
     enum muster_status status = MUSTER_OK;
     char why[400];
     SSL_CTX *tls;
 
-    *ret_context = NULL;
-    if (!o->key && !has_files)
+    if (!link->is_secure)
         return MUSTER_OK;
-    if (o->key && has_files)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "give either a key or certificates, not both");
     if (mu_openssl_open(NULL, why, sizeof why))
         return mu_fail(MUSTER_UNAVAILABLE, "%s", why);
     tls = SSL_CTX_new(TLS_method());
@@ -152,7 +157,7 @@ enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_cont
                      SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
     SSL_CTX_set_read_ahead(tls, 1);
     SSL_CTX_set_verify(tls, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    if (has_files)
+    if (!o->key)
         status = load_files(tls, o);
     else if (link->side == MU_LINK_LEADER)
         SSL_CTX_set_psk_find_session_callback(tls, find_key);
@@ -161,7 +166,7 @@ enum muster_status mu_tls_context(const struct mu_link *link, SSL_CTX **ret_cont
     if (status)
         SSL_CTX_free(tls);
     else
-        *ret_context = tls;
+        link->tls = tls;
     return status;
 }
 

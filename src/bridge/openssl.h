@@ -30,7 +30,7 @@
             each(X509_verify_cert)
 #define MU_OPENSSL_CRYPTO(each)                                                                                        \
     each(ERR_clear_error) each(ERR_peek_error) each(ERR_peek_last_error) each(ERR_reason_error_string)                 \
-        each(EVP_MD_get_type) each(EVP_sha256) each(X509_VERIFY_PARAM_set1_ip_asc)
+        each(EVP_MD_get_type) each(EVP_sha256) each(OPENSSL_init_ssl) each(X509_VERIFY_PARAM_set1_ip_asc)
 #define MU_OPENSSL_SESSION(each)                                                                                       \
     each(SSL_CIPHER_find) each(SSL_SESSION_free) each(SSL_SESSION_new) each(SSL_SESSION_set1_master_key)               \
         each(SSL_SESSION_set_cipher) each(SSL_SESSION_set_protocol_version)

@@ -125,7 +125,7 @@ void end_init(struct end *e)
     e->options.patience_ns = 20000000000u;
     e->options.num_hosts = END_HOSTS;
     e->options.events =
-        (struct mu_link_events){e, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said};
+        (struct mu_link_events){e, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said, NULL};
 }
 
 void end_listen(struct end *e)
