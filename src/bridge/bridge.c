@@ -353,7 +353,8 @@ static void drive(struct mu_bridge *b)
 static void sleep_in_epoll(struct mu_bridge *b)
 {
     uint64_t link = mu_link_next(b->link), core = b->has_core ? mu_core_next(&b->core) : UINT64_MAX, now = mu_now();
-    uint64_t rows = sum(b->told_at, 10 * (uint64_t)RECHECK_NS), until = link < core ? link : core;
+    uint64_t rows = b->has_core ? sum(b->told_at, 10 * (uint64_t)RECHECK_NS) : UINT64_MAX; /* there are none before */
+    uint64_t until = link < core ? link : core;
     int ms;
 
     until = until < rows ? until : rows;

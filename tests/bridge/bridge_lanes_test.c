@@ -53,6 +53,7 @@ struct side {
     bool answered;
     enum muster_status status;
     uint8_t what;
+    uint64_t busy_ns; /* the leader's: what both took while they had nothing to do */
 };
 
 static void on_listens(void *arg, const char *text)
@@ -243,11 +244,28 @@ static void play_by_lanes(struct side *s)
     mu_bridge_stop(s->bridge);
 }
 
+/* Both have met, have no segment yet, and take their time: their threads sleep. */
+static void rest(struct side *s)
+{
+    struct timespec t[2];
+
+    pthread_barrier_wait(&both);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t[0]);
+    usleep(300000); /* sleep: what is looked at */
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t[1]);
+    pthread_barrier_wait(&both);
+    if (s->leader)
+        s->busy_ns =
+            (uint64_t)(t[1].tv_sec - t[0].tv_sec) * 1000000000u + (uint64_t)t[1].tv_nsec - (uint64_t)t[0].tv_nsec;
+}
+
 static void *run_side(void *arg)
 {
     struct side *s = arg;
 
     s->status = meet(s);
+    if (!s->status && !s->ends)
+        rest(s);
     if (!s->status)
         s->status = make_segment(s);
     if (!s->status)
@@ -283,6 +301,7 @@ static void run_both(bool latency, bool ends, unsigned seed)
         pthread_join(sides[i].thread, NULL);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sides[i].status, MUSTER_OK);
+        assert_true(sides[i].busy_ns < 10000000);
         assert_ok(muster_leave(sides[i].m));
         assert_int_equal(test_job_end(&sides[i].mine), 0);
         sem_destroy(&sides[i].rung);
