@@ -116,23 +116,37 @@ void mu_peer_touch(struct mu_link_peer *p)
     p->link->dirty = p;
 }
 
-/* Frames that are full, then the rest. The head is short, and goes into the first; then either a payload or a slice. */
+/* The message's first frame, full; it goes on behind that. */
+static struct parts cut_frame(struct parts *m)
+{
+    size_t of_head = m->head_len < MU_FRAME_PAYLOAD ? m->head_len : MU_FRAME_PAYLOAD, n = MU_FRAME_PAYLOAD - of_head;
+    struct parts first = *m;
+
+    first.head_len = of_head;
+    if (of_head) /* else it may be NULL */
+        m->head += of_head;
+    m->head_len -= of_head;
+    if (!n) { /* nothing of the rest yet */
+        first.len = 0;
+        first.slice = (struct mu_slice){0};
+    } else if (m->slice.blob) {
+        first.slice.len = n;
+        m->slice.at += n;
+        m->slice.len -= n;
+    } else {
+        first.len = n;
+        m->payload += n;
+        m->len -= n;
+    }
+    return first;
+}
+
+/* Frames that are full, then the rest: the head, then either a payload or a slice. */
 static bool add_message(struct mu_link_peer *p, uint8_t type, struct parts m)
 {
     while (length(&m) > MU_FRAME_PAYLOAD) {
-        struct parts first = m;
-        size_t n = MU_FRAME_PAYLOAD - m.head_len;
+        struct parts first = cut_frame(&m);
 
-        if (m.slice.blob) {
-            first.slice.len = n;
-            m.slice.at += n;
-            m.slice.len -= n;
-        } else {
-            first.len = n;
-            m.payload += n;
-            m.len -= n;
-        }
-        m.head_len = 0;
         if (!add_frame(p, type, MU_FRAME_MORE, &first))
             return false;
     }
@@ -148,7 +162,7 @@ static bool send_message(struct mu_link_peer *p, uint8_t type, const struct part
         mu_peer_close(p, MU_LINK_QUIET, "it does not read what it is sent: %zu MiB wait for it", p->queued >> 20);
         return false;
     }
-    ok = m->head_len <= MU_FRAME_PAYLOAD && m->head_len + len <= most && add_message(p, type, *m);
+    ok = m->head_len + len <= most && add_message(p, type, *m);
     if (!ok) /* half a message may be in the queue: this connection is of no use any more */
         mu_peer_close(p, MU_LINK_QUIET, "there is no memory for what is to be sent");
     else

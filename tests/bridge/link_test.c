@@ -120,15 +120,17 @@ static bool has_echo(void *arg)
 }
 
 static const size_t lengths[] = {0, 1, 15, 16359, 16360, 16368, 16384, 65535, 65536, 65537, 200000, 3 << 20};
+static const size_t heads[] = {40, 65520, 65535, 65536, 65537, 131072, 199999, 1 << 20};
 
-/* The same once more, the end of each in a blob that others hold as well; short ones in between. */
-static void talk_in_slices(const uint8_t *bytes, uint64_t *sent, uint64_t *sum)
+/* The same once more, the end of each in a blob that others hold as well; short ones in between. What is before that
+ * may be longer than a frame. */
+static void talk_in_slices(const uint8_t *bytes, size_t most, uint64_t *sent, uint64_t *sum)
 {
     struct mu_blob *blob = mu_blob_new((3 << 20) + 1000);
 
     memcpy(blob->bytes + 1000, bytes, 3 << 20);
     for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
-        size_t len = lengths[n], head = len < 40 ? len : 40;
+        size_t len = lengths[n], head = len < most ? len : most;
         const struct mu_slice rest = {blob, 1000 + head, len - head};
 
         assert_true(mu_link_send(follower.link, 0, 99, bytes, 3));
@@ -160,7 +162,8 @@ static void talk(void)
             sum = sum * 31 + bytes[i];
     }
     ends_until(all, 3, has_echo, &sent, "all has come back");
-    talk_in_slices(bytes, &sent, &sum);
+    for (size_t n = 0; n < sizeof heads / sizeof heads[0]; n++)
+        talk_in_slices(bytes, heads[n], &sent, &sum);
     assert_int_equal(follower.sum, sum);
     assert_int_equal(leader.sum, sum);
     assert_int_equal(follower.last_type, 16 + sizeof lengths / sizeof lengths[0] - 1);
