@@ -339,8 +339,10 @@ void mu_link_set_limits(struct mu_link *link, uint64_t timeout_ns, uint64_t pati
 
 void mu_link_be_patient(struct mu_link *link, bool is_patient, uint64_t now)
 {
-    for (struct mu_link_peer *p = link->is_patient ? link->peers : NULL; p; p = p->next)
+    for (struct mu_link_peer *p = link->is_patient ? link->peers : NULL; p; p = p->next) {
         p->heard = p->beyond_heard = now;
+        p->unanswered = 0;
+    }
     link->is_patient = is_patient;
     link->due = 0;
 }

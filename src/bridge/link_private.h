@@ -77,6 +77,7 @@ struct mu_link_peer {
     struct mu_link_chunk *head, *tail;
     size_t queued;
     uint64_t opened, heard, pinged, ping_stamp;
+    uint64_t unanswered; /* since then its kernel has not answered what was sent again; 0: it has */
     struct mu_link_stats *stats;
     char name[64]; /* of its host, as it says */
     char from[64]; /* its address */

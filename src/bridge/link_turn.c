@@ -193,17 +193,26 @@ static void end_unjoined(struct mu_link_peer *p)
 
 /*
  * TCP's own probes (set_socket()) ask an idle connection alone. One that has sent something sends it again, for a
- * quarter of an hour; as long as the probes would take is enough here. A process that is stopped and has no room left
- * is asked by its sender's kernel, ever more seldom, and answers: it is in reach.
+ * quarter of an hour; twice the timeout is enough here. It runs from when something was sent again: before that nobody
+ * need have been asked for as long, and one packet that is lost is no sign. A process that is stopped and has no room
+ * left is asked by its sender's kernel, ever more seldom, and answers: it is in reach.
  */
-static bool is_out_of_reach(const struct mu_link_peer *p)
+static bool is_out_of_reach(struct mu_link_peer *p)
 {
     struct tcp_info info = {0};
     socklen_t len = sizeof info;
+    uint64_t now = p->link->now, acked;
 
-    return getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-           (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) &&
-           info.tcpi_last_ack_recv > 2 * (p->link->options.timeout_ns / 1000000u);
+    if (getsockopt(p->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
+        (info.tcpi_retransmits == 0 && info.tcpi_probes <= 1)) {
+        p->unanswered = 0;
+        return false;
+    }
+    acked = info.tcpi_last_ack_recv * (uint64_t)1000000u;
+    acked = now > acked ? now - acked : 0;
+    if (!p->unanswered || acked > p->unanswered)
+        p->unanswered = now;
+    return now - p->unanswered > 2 * p->link->options.timeout_ns;
 }
 
 /* One peer's timers; when it must be looked at again. */
@@ -291,8 +300,10 @@ static void grant_if_late(struct mu_link *link)
     uint64_t gap = link->now - link->turned;
 
     if (link->turned && gap > link->options.timeout_ns / 2) {
-        for (struct mu_link_peer *p = link->peers; p; p = p->next)
+        for (struct mu_link_peer *p = link->peers; p; p = p->next) {
             p->heard = p->beyond_heard = link->now;
+            p->unanswered = 0;
+        }
         if (link->dial.since)
             link->dial.since += gap;
     }

@@ -1,0 +1,139 @@
+/*
+ * tests/bridge/link_patient_test.c: a link whose owner is stopped leaves it to the kernels whether the other host is
+ * there. One packet that is lost behind a long silence is sent again, and does not end the connection; a host that
+ * answers nothing does.
+ *
+ * What comes to the leader is dropped by a filter on its socket, as a network would.
+ */
+#include "cm.h"
+
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "bridge/link_private.h"
+#include "ends.h"
+
+#define TIMEOUT_NS 1000000000u
+
+static struct end leader, follower;
+static struct end *const all[] = {&leader, &follower};
+
+static bool both_up(void *arg)
+{
+    (void)arg;
+    return leader.is_up[3] && follower.is_up[0];
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    end_init(&leader);
+    end_init(&follower);
+    leader.options.timeout_ns = follower.options.timeout_ns = TIMEOUT_NS;
+    end_listen(&leader);
+    end_connect(&follower, &leader, 3);
+    ends_until(all, 2, both_up, NULL, "both are up");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    ends_free(all, 2);
+    return 0;
+}
+
+static struct tcp_info info(void)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+
+    assert_int_equal(getsockopt(follower.link->peers->fd, IPPROTO_TCP, TCP_INFO, &info, &len), 0);
+    return info;
+}
+
+static void cut(bool is_cut)
+{
+    struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+    struct sock_fprog program = {.len = 1, .filter = &drop};
+    int fd = leader.link->peers->fd, none = 0;
+
+    if (is_cut)
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+    else
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none), 0);
+}
+
+static bool is_old(void *arg)
+{
+    (void)arg;
+    return info().tcpi_last_ack_recv > 2 * (TIMEOUT_NS / 1000000u) + 100;
+}
+
+static bool is_sent_again(void *arg)
+{
+    (void)arg;
+    return follower.downs || info().tcpi_retransmits > 0;
+}
+
+static bool has_come(void *arg)
+{
+    (void)arg;
+    return follower.downs || leader.frames == 1;
+}
+
+static bool is_down(void *arg)
+{
+    (void)arg;
+    return follower.downs > 0;
+}
+
+/* Stopped, and silent for longer than a host may be silent that was asked; then something is sent, and lost. */
+static void lose_one(void)
+{
+    int zero = 0;
+
+    /* instead of a timeout so long that the kernels ask seldom */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(setsockopt(all[i]->link->peers->fd, SOL_SOCKET, SO_KEEPALIVE, &zero, sizeof zero), 0);
+    mu_link_be_patient(leader.link, true, mu_now());
+    mu_link_be_patient(follower.link, true, mu_now());
+    ends_until(all, 2, is_old, NULL, "the last answer is old");
+    cut(true);
+    assert_true(mu_link_send(follower.link, 0, 100, "word", 4));
+    ends_until(all, 2, is_sent_again, NULL, "it is sent again");
+    assert_int_equal(follower.downs, 0);
+}
+
+static void a_packet_that_is_lost_behind_a_silence_is_sent_again(void **state)
+{
+    (void)state;
+    lose_one();
+    cut(false);
+    ends_until(all, 2, has_come, NULL, "it has come");
+    assert_int_equal(follower.downs, 0);
+    assert_int_equal(leader.frames, 1);
+}
+
+static void a_host_that_answers_nothing_is_out_of_reach(void **state)
+{
+    (void)state;
+    lose_one();
+    ends_until(all, 2, is_down, NULL, "its silence is noticed");
+    assert_string_equal(follower.why, "its host does not answer what was sent");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_host_that_answers_nothing_is_out_of_reach, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
