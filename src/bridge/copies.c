@@ -291,7 +291,7 @@ static struct mu_blob *read_value(struct mu_core *core, const struct mu_key *k, 
     return NULL;
 }
 
-/* One of several pieces in memory of its own: what waits to be sent is not to hold the whole value. NULL: no memory. */
+/* A piece in memory of its own: what waits to be sent is not to hold the whole value. NULL: no memory. */
 static struct mu_blob *cut_piece(struct mu_blob *value, size_t from, size_t len)
 {
     struct mu_blob *piece = mu_blob_new(len);
@@ -312,12 +312,10 @@ static void answer_value(struct mu_core *core, const struct mu_request *r, const
 
     if (!status && body.blob && from < f->len)
         body.len = f->len - from < MU_READ_PIECE ? f->len - from : MU_READ_PIECE;
-    if (body.len && f->len > MU_READ_PIECE) {
+    if (body.len && body.len < f->len) { /* from anywhere, as a task may ask */
         body.blob = cut_piece(body.blob, from, body.len);
         if (!body.blob)
             status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
-    } else if (body.len) {
-        body.at = from;
     }
     mu_pack_u8(&p, f->version ? MU_READ_VALUE : MU_READ_ABSENT);
     mu_pack_u64(&p, f->version);

@@ -138,12 +138,15 @@ void mu_batch_send(struct mu_core *core, uint32_t host)
     struct mu_outgoing *o = &mu_copies_of(core)->out[host];
     struct run names = {&o->names, &none, 0, 0}, items = {&o->items, &o->slices, 0, 0};
     uint8_t flags = o->anew ? MU_COPIES_ANEW : 0;
+    bool failed = o->items.failed || o->names.failed || o->slices.failed;
 
-    if (o->items.failed || o->names.failed || o->slices.failed)
-        core->peers[host].ahead.failed = true; /* the core breaks the connection */
-    while (!is_one_frame(o) && names.at < o->names.len)
+    if (failed) { /* what there is of it makes no sense; the core breaks the connection */
+        core->peers[host].ahead.failed = true;
+        mu_core_want(core, host);
+    }
+    while (!failed && !is_one_frame(o) && names.at < o->names.len)
         send_some(core, host, &names, 0);
-    if (o->num_items || o->anew)
+    if (!failed && (o->num_items || o->anew))
         do {
             send_some(core, host, &items, flags);
             flags = 0;

@@ -136,6 +136,26 @@ static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payloa
     return sent;
 }
 
+static bool wire_send_slice(void *arg, uint32_t host, uint8_t type, const void *head, size_t head_len,
+                            const struct mu_slice *body)
+{
+    struct agent *a = arg;
+    size_t besides = body->blob->len - body->len;
+    struct mu_pack whole = {0};
+    bool sent;
+
+    pthread_mutex_lock(&a->h->lock);
+    a->besides = besides > a->besides ? besides : a->besides;
+    pthread_mutex_unlock(&a->h->lock);
+    mu_pack_raw(&whole, head, head_len);
+    mu_pack_raw(&whole, mu_slice_bytes(body), body->len);
+    if (whole.failed)
+        hosts_give_up("no memory for a message");
+    sent = wire_send(arg, host, type, whole.bytes, whole.len);
+    mu_pack_done(&whole);
+    return sent;
+}
+
 static void wire_drop(void *arg, uint32_t host, const char *why)
 {
     struct agent *a = arg;
@@ -267,7 +287,7 @@ static void *run(void *arg)
 
 static void begin(struct agent *a)
 {
-    struct mu_wire wire = {.arg = a, .send = wire_send, .drop = wire_drop};
+    struct mu_wire wire = {.arg = a, .send = wire_send, .drop = wire_drop, .send_slice = wire_send_slice};
 
     a->m = test_join(a->name, -1, 0);
     if (!a->m)

@@ -32,6 +32,7 @@ struct agent {
     struct message *first, **end;
     size_t queued;
     uint64_t frames[256];
+    size_t besides;            /* the most that a blob of a message of its had, and the message not */
     uint64_t knows[HOSTS_MAX]; /* by follower: the connection that its core believes it speaks on; its own */
 };
 

@@ -2,6 +2,8 @@
 #include "cm.h"
 #include "bridge/copies.h"
 #include "hosts.h"
+#include "kv/ask.h"
+#include "task/task.h"
 
 #include <muster/muster.h>
 
@@ -88,11 +90,84 @@ static void long_values_come_among_short_ones(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
+/* The last bytes of a value, of which the leader says no more than was asked for: nor keeps it for them. */
+static void the_end_of_a_value_holds_no_more_than_that(void **state)
+{
+    enum { LONG = 1 << 20, END = 5000 };
+    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
+    struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1);
+    struct mu_pack p = {0};
+    struct mu_remote_call call = {.op = MU_OP_KV_GET, .request = &p, .deadline = MUSTER_FOREVER, .what = "the end"};
+    struct mu_answer answer;
+    struct mu_ctx *ctx;
+    char *value = calloc(1, LONG);
+
+    (void)state;
+    assert_non_null(value);
+    assert_ok(muster_kv_set(leader, "v", MUSTER_NTS, value, LONG, NULL));
+    assert_value(follower, "v", value, LONG);
+    mu_pack_u8(&p, MU_READ_WHOLE);
+    mu_pack_u64(&p, LONG - END);
+    mu_pack_blob(&p, "v", 1);
+    assert_ok(mu_enter(follower, &ctx));
+    assert_ok(mu_remote_call(follower, ctx, &call, &answer));
+    mu_exit(ctx);
+    assert_int_equal(answer.body.left, 1 + 8 + 8 + END);
+    assert_true(hosts_besides(h, 0) < END);
+    mu_answer_done(&answer);
+    mu_pack_done(&p);
+    free(value);
+    assert_ok(muster_leave(leader));
+    assert_ok(muster_leave(follower));
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static struct mu_wanted *wanted(size_t value_len)
+{
+    struct mu_wanted *k = calloc(1, sizeof *k + 4);
+
+    memcpy(k->key, "key", 3);
+    k->key_len = 3;
+    k->version = 1;
+    k->len = value_len;
+    k->blob = mu_blob_new(value_len);
+    return k;
+}
+
+/* Where there was no memory to note a long value, those behind it are not taken for its bytes. */
+static void a_batch_that_lacks_memory_is_not_sent(void **state)
+{
+    struct mu_peer peers[2] = {{0}, {.state = MU_PEER_UP, .may_go = SIZE_MAX}};
+    struct mu_outgoing out[2] = {0};
+    struct mu_copies c = {.out = out};
+    struct mu_core core = {.leader = true, .num_hosts = 2, .peers = peers, .state = {[MU_M_COPIES] = &c}};
+    struct mu_wanted *k = wanted(9000);
+    struct mu_want want = {.host = 1};
+
+    (void)state;
+    mu_batch_value(&c, &out[1], k, &want);
+    out[1].slices.failed = true;
+    for (int i = 0; i < 3; i++) {
+        want.sent = 0;
+        mu_batch_value(&c, &out[1], k, &want);
+    }
+    mu_batch_send(&core, 1);
+    assert_true(peers[1].ahead.failed);
+    assert_true(peers[1].wanted); /* so the core sees it in this turn or the next */
+    assert_int_equal(peers[1].ahead.len, 0);
+    assert_int_equal(k->blob->holders, 1);
+    mu_batch_done(&out[1]);
+    mu_blob_drop(k->blob);
+    free(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_of_every_size_go_both_ways),
         cmocka_unit_test(long_values_come_among_short_ones),
+        cmocka_unit_test(the_end_of_a_value_holds_no_more_than_that),
+        cmocka_unit_test(a_batch_that_lacks_memory_is_not_sent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

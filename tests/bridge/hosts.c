@@ -74,6 +74,16 @@ const char *hosts_dropped(struct hosts *h, char why[700])
     return why;
 }
 
+size_t hosts_besides(struct hosts *h, uint32_t from)
+{
+    size_t n;
+
+    pthread_mutex_lock(&h->lock);
+    n = h->agents[from].besides;
+    pthread_mutex_unlock(&h->lock);
+    return n;
+}
+
 uint64_t hosts_frames(struct hosts *h, uint32_t from, uint8_t type)
 {
     uint64_t n;

@@ -75,6 +75,8 @@ void hosts_unlock(struct hosts *h, uint32_t host);
 /* Why a connection was last broken by an agent; "" when none was. */
 const char *hosts_dropped(struct hosts *h, char why[700]);
 uint64_t hosts_frames(struct hosts *h, uint32_t from, uint8_t type); /* sent so far; type 0: all */
+/* Bytes that a message to be sent from where they were read kept from being freed, and did not have, at most so far. */
+size_t hosts_besides(struct hosts *h, uint32_t from);
 /* A frame of the test's own making, as if that host's agent had sent it to the other. */
 void hosts_inject(struct hosts *h, uint32_t from, uint32_t to, uint8_t type, const void *payload, size_t len);
 /* An agent that neither sleeps nor acts, as if stopped; and goes on. With threads only. */
