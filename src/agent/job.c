@@ -2,7 +2,8 @@
  * agent/job.c: the job's segment and the launcher's part in it.
  *
  * The launcher creates the segment and joins it as an observer; where it need not before, when the first task has, or
- * the job is a while old: a job of which nobody makes use has cost a name and some pages. A thread, the watcher, waits
+ * the job is a while old: a job of which nobody makes use has cost a name and some pages. Its slot it takes at once. If
+ * there are no pages then, it is there when a task is: others do not need it. A thread, the watcher, waits
  * for the kernel to report the death of a thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a
  * large process takes hundreds; the pidfds, in the event loop, remain the authority. Between deaths it looks for tasks
  * whose heartbeats have stopped: when every task of a job is stopped, nobody else would. At the end: the thread is
@@ -22,6 +23,8 @@
 #include "segment/file.h"
 #include "segment/reserve.h"
 #include "topology/share.h"
+
+#define LOOK_AGAIN_NS 100000000u
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
 static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
@@ -63,9 +66,8 @@ static void *watch(void *arg)
 
 void mu_agent_watch_job(struct mu_agent *agent)
 {
-    if (mu_agent_be_there(agent)) {
-        agent->broken = 1;
-        mu_agent_begin_end(agent);
+    if ((agent->absence_said && !mu_segment_is_committed(agent->segment)) || mu_agent_be_there(agent)) {
+        agent->watch_at = muster_after_ns(LOOK_AGAIN_NS);
         return;
     }
     agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);
@@ -160,8 +162,13 @@ int mu_agent_be_there(struct mu_agent *agent)
 {
     if (agent->muster)
         return 0;
-    if (mu_agent_join_job(agent))
+    if (!agent->seat || mu_segment_commit(agent->segment) != MUSTER_OK) {
+        if (agent->seat && !agent->absence_said)
+            mu_agent_say("%s; until then no task can join", muster_last_error());
+        agent->absence_said = 1;
         return -1;
+    }
+    agent->muster = agent->seat;
     for (uint32_t i = agent->first_task; agent->tasks && i < mu_agent_tasks_end(agent); i++)
         if (agent->tasks[i].ended)
             mu_task_process_ended(agent->muster, (int32_t)i, (uint32_t)agent->tasks[i].pid,
@@ -184,7 +191,12 @@ int mu_agent_open_job(struct mu_agent *agent)
     agent->topology_fd = mu_share_create(agent->topology_text, sizeof agent->topology_text);
     if (agent->topology_fd < 0)
         agent->topology_text[0] = '\0'; /* each task that asks loads hwloc for itself */
-    return mu_segment_is_committed(agent->segment) ? mu_agent_join_job(agent) : 0;
+    if (mu_segment_is_committed(agent->segment))
+        return mu_agent_join_job(agent);
+    if (mu_join_seat(agent->segment, &agent->seat) == MUSTER_OK)
+        return 0;
+    mu_agent_say("%s", muster_last_error());
+    return -1;
 }
 
 /* The name is removed only if it is still our segment's. One that was cut short must not be touched. */
@@ -203,8 +215,8 @@ void mu_agent_close_job(struct mu_agent *agent)
         pthread_join(agent->watcher, NULL);
     mu_agent_close_bridge(agent);
     mu_agent_end_gathers(agent, "the job has ended"); /* of one who adopted it: it hears of lost hosts as others do */
-    if (agent->muster)
-        muster_leave(agent->muster);
+    if (agent->muster || agent->seat)
+        muster_leave(agent->muster ? agent->muster : agent->seat);
     if (agent->segment)
         muster_segment_close(agent->segment);
     if (agent->topology_text[0])
@@ -213,7 +225,8 @@ void mu_agent_close_job(struct mu_agent *agent)
     free(agent->beats);
     agent->watching = 0;
     agent->watch_at = 0;
-    agent->muster = NULL;
+    agent->muster = agent->seat = NULL;
+    agent->absence_said = 0;
     agent->segment = NULL;
     agent->beats = NULL;
 }

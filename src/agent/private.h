@@ -87,6 +87,8 @@ struct mu_agent {
 
     struct muster_segment *segment;
     struct muster *muster; /* NULL also while nobody has joined, see mu_agent_be_there() */
+    struct muster *seat;   /* the slot that is kept for that time */
+    int absence_said;      /* that there are no pages for it */
     pthread_t watcher;
     int watching;
     uint64_t watch_at;     /* when the watcher is to be started; 0: not */

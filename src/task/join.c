@@ -55,6 +55,7 @@ struct plan {
     struct muster_options o;
     const char *segment; /* MUSTER_SEGMENT, or NULL */
     struct muster_segment_config config;
+    bool seat; /* the slot alone */
 };
 
 static enum muster_status resolve(const struct muster_options *options, struct plan *p)
@@ -197,7 +198,7 @@ static enum muster_status enter(struct muster_segment *seg, const struct plan *p
         mu_segment_unref(seg);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a handle");
     }
-    status = mu_segment_commit(seg);
+    status = p->seat ? MUSTER_OK : mu_segment_commit(seg);
     mu_wait_recheck = recheck;
     m->incarnation = p->o.incarnation;
     while (!m->incarnation)
@@ -262,9 +263,9 @@ enum muster_status muster_join(const struct muster_options *options, struct must
     return status;
 }
 
-enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_muster)
+static enum muster_status join_open(struct muster_segment *seg, bool seat, struct muster **ret_muster)
 {
-    struct plan p = {0};
+    struct plan p = {.seat = seat};
     enum muster_status status;
 
     if (mu_inside)
@@ -277,6 +278,16 @@ enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_
     status = enter(seg, &p, ret_muster);
     mu_exit_read();
     return status;
+}
+
+enum muster_status mu_join_open(struct muster_segment *seg, struct muster **ret_muster)
+{
+    return join_open(seg, false, ret_muster);
+}
+
+enum muster_status mu_join_seat(struct muster_segment *seg, struct muster **ret_muster)
+{
+    return join_open(seg, true, ret_muster);
 }
 
 /* Without a heartbeat thread: with our slot, or another thread's when none is to be had. */

@@ -7,10 +7,10 @@ row() { "$MUSTER" segment list --json | tr '{' '\n' | grep "\"job\":\"$JOB\"" > 
 
 "$MUSTER" run -n 2 --job "$JOB" sleep 1000 2> "$ERR.run" < /dev/null &
 RUN=$!
-joined() { row && ! grep -q '"slots_live":0,' "$OUT.row"; }
+bytes() { row && sed 's/.*"committed_bytes":\([0-9]*\),.*/\1/' "$OUT.row"; }
+joined() { [ "$(bytes)" -gt 700000 ] 2> /dev/null; }
 await "the launcher has joined" joined
-bytes=$(sed 's/.*"committed_bytes":\([0-9]*\),.*/\1/' "$OUT.row")
-[ "$bytes" -gt 700000 ] || fail "$bytes bytes are committed, and the launcher has joined"
+grep -q '"slots_live":[12],' "$OUT.row" || fail "not its slot and the watcher's: $(cat "$OUT.row")"
 check 0 "$MUSTER" segment check "$JOB"
 kill -TERM $RUN
 wait $RUN
