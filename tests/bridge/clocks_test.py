@@ -15,9 +15,11 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../common"))
 import faults_test  # noqa: E402
+from preload import preloadable  # noqa: E402
 
-LIBRARY = os.path.join(os.environ["BUILD"], "tests/bridge/libfake_clock.so")
+LIBRARY = preloadable(os.path.join(os.environ["BUILD"], "tests/bridge/libfake_clock.so"))
 HOUR, DAY = 3600, 86400
 TOO_LONG = 1800  # seconds: no age of a test is more, and every clock is further apart
 LOOK = r"""

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """Checks 270 to 282: what JAX does not test of its service, and must hold of one that takes its place."""
 import glob
+import os
 import signal
+import sys
 
 from agent import *
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../common"))
+from preload import preloadable  # noqa: E402
 
 
 def every_call(task):
@@ -251,7 +256,7 @@ def _(dialect):
 def _(dialect):
     if os.environ["VARIANT"] != "release":
         return  # a sanitizer's own library has to come first
-    clock = os.path.join(os.environ["BUILD"], "tests/checks/libfake_clock.so")
+    clock = preloadable(os.path.join(os.environ["BUILD"], "tests/checks/libfake_clock.so"))
     other = Host(environment={"LD_PRELOAD": clock})
     try:
         service = Service.__new__(Service)
