@@ -8,12 +8,12 @@
  * it unless its object names it). There are no free lists: nothing to corrupt, nothing to lose.
  *
  * Search: first this thread's last frees (still in its cache, oldest first, so that one block is not recycled at
- * once), then on through the current chunk, another of the class and its newest, then a fresh chunk. In a full heap:
- * what this thread freed of larger classes, then every block of the class, then of the larger ones. A thread that
- * searched everything in vain does not search again before somebody has freed a block that would have served: a full
- * heap says so at once, and never when it is not (the header's word `wanted`, see search_all()). Deletes have a reserve
- * of blocks that hold any page, so that a full store can be emptied. Chunks are committed (fallocate) before they are
- * claimed: no access ever meets a page that the file system lacks.
+ * once), then on through the current chunk, another of the class, its newest, a little of others, then a fresh chunk.
+ * In a full heap: what this thread freed of larger classes, then every block of the class, then of the larger ones. A
+ * thread that searched everything in vain does not search again before somebody has freed a block that would have
+ * served: a full heap says so at once, and never when it is not (the header's word `wanted`, see search_all()). Deletes
+ * have a reserve of blocks that hold any page, so that a full store can be emptied. Chunks are committed (fallocate)
+ * before they are claimed: no access ever meets a page that the file system lacks.
  */
 #include "segment/heap.h"
 
@@ -25,6 +25,9 @@ const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
 enum {
     PROBES = 96, /* blocks looked at before another chunk is taken */
+    CHUNKS = 16, /* chunks of the class, anywhere, before a fresh one is claimed, */
+    LOOKS = 4,   /* and blocks looked at in each, */
+    LARGE = 16,  /* by a thread that is new, and always where no more than so many fit into a chunk */
     SEARCHES = 3 /* of everything, while others free behind the search what they take before it */
 };
 
@@ -154,6 +157,15 @@ static enum muster_status no_memory(const struct muster_segment *seg, int why)
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot commit memory of job %s: %s", seg->job, strerror(why));
 }
 
+/* Another for each thread, for the next with its slot too, and as its search goes on. */
+static uint32_t draw(const struct mu_ctx *ctx, const struct mu_hints *h)
+{
+    uint64_t seed = ((uint64_t)ctx->slot << 16) + ctx->incarnation;
+
+    seed = (seed + h->chunk * 0xbf58476d1ce4e5b9u + h->next * 0x94d049bb133111ebu) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(seed >> 32);
+}
+
 /*
  * Share the newest chunk of the class, which has room if any has, from a place of this thread's own: many threads that
  * need a block each would else find the old ones full and claim a chunk each. False: h is there already, or there is
@@ -173,14 +185,39 @@ static bool newest_chunk(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_
         c--;
     if (!c || c == h->chunk)
         return false;
+    h->next = draw(ctx, h) % mu_heap_chunk_blocks(class_index);
     h->chunk = c;
-    h->next = ctx->slot * 29 % mu_heap_chunk_blocks(class_index);
     return true;
 }
 
-/* Beyond the hints: current chunk, another one, the newest, a fresh one. */
+/*
+ * A little of some chunks of the class, from anywhere on: what was freed behind those that have gone, in chunks that
+ * are neither theirs nor the newest, would else be found by nobody before the heap is full.
+ */
+static uint64_t take_anywhere(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system)
+{
+    const struct muster_segment *seg = ctx->seg;
+    uint32_t want = chunk_word(class_index, system), end = system ? seg->num_system_chunks : ctx->unclaimed;
+    uint32_t from = draw(ctx, h), chunks = 0;
+    uint64_t ref = 0;
+
+    for (uint32_t i = 0; !ref && i < end && chunks < CHUNKS; i++) {
+        uint32_t c = (from % end + i) % end;
+
+        if (mu_load32_acquire(&seg->chunks[c]) != want) /* acquire: pairs with chunk_claim() */
+            continue;
+        chunks++;
+        h->chunk = c + 1;
+        h->next = draw(ctx, h) % mu_heap_chunk_blocks(class_index);
+        ref = take_from_chunk(ctx, h, class_index, LOOKS);
+    }
+    return ref;
+}
+
+/* Beyond the hints: current chunk, another one, the newest, a little of others, a fresh one. */
 static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_index, bool system, int *why)
 {
+    bool roams = !h->chunk || mu_heap_chunk_blocks(class_index) <= LARGE;
     uint64_t ref = 0;
 
     if (h->chunk)
@@ -189,6 +226,8 @@ static uint64_t search(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_in
         ref = take_from_chunk(ctx, h, class_index, PROBES);
     if (!ref && newest_chunk(ctx, h, class_index, system))
         ref = take_from_chunk(ctx, h, class_index, PROBES);
+    if (!ref && roams)
+        ref = take_anywhere(ctx, h, class_index, system);
     while (!ref) {
         *why = chunk_claim(ctx, h, class_index, system);
         if (*why)

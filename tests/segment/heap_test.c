@@ -370,6 +370,51 @@ static void threads_that_need_one_block_each_share_chunks(void **state)
     discard(ctx, refs, threads);
 }
 
+/* Each takes a block, frees the oldest, and goes: so `live` blocks move on, and what they leave must be found again. */
+static void churn(size_t bytes, uint32_t live, uint32_t rounds)
+{
+    uint64_t *refs = calloc(live, sizeof *refs), ref;
+    uint16_t incarnation = ctx->incarnation;
+    uint32_t before = 0;
+    struct mu_block *b;
+
+    for (uint32_t i = 0; i < live + rounds; i++) {
+        memset(ctx->hints, 0, sizeof ctx->hints); /* the slot's next owner's */
+        ctx->unclaimed = 0;
+        ctx->incarnation++;
+        assert_ok(mu_heap_alloc(ctx, bytes, 0, &ref, &b));
+        mu_heap_publish(ctx, ref);
+        if (i == live)
+            before = chunks_claimed();
+        assert_int_equal(mu_heap_free(seg, ctx, refs[i % live]), i >= live);
+        refs[i % live] = ref;
+    }
+    assert_true(chunks_claimed() <= before + 4);
+    for (uint32_t i = 0; i < live; i++)
+        assert_true(mu_heap_free(seg, ctx, refs[i]));
+    ctx->incarnation = incarnation;
+    free(refs);
+}
+
+static void threads_that_come_and_go_find_what_others_freed(void **state)
+{
+    static const size_t sizes[] = {100, 1000, 30000, 60000};
+    const struct muster_segment_config config = {.heap_bytes = 32 << 20};
+
+    (void)state;
+    assert_int_equal(teardown(NULL), 0);
+    ctx = malloc(sizeof *ctx);
+    assert_ok(test_job_create(&job, &config));
+    assert_ok(mu_segment_open(job.name, true, &seg));
+    assert_ok(mu_slot_claim(seg, 0, ctx));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint32_t blocks = mu_heap_chunk_blocks(mu_heap_class(sizes[i]));
+
+        churn(sizes[i], 1, 30 * blocks);
+        churn(sizes[i], 6 * blocks, 30 * blocks);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -387,6 +432,7 @@ int main(void)
         TEST(wild_indices_name_no_block),
         TEST(freed_blocks_are_used_again_before_new_memory),
         TEST(threads_that_need_one_block_each_share_chunks),
+        TEST(threads_that_come_and_go_find_what_others_freed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
