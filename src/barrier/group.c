@@ -72,18 +72,20 @@ static bool is_whole(const struct muster_group *g, const struct mu_roll *r)
 
 /*
  * What the entry says, and whether anything speaks against it. The records are looked at again only when the epoch has
- * moved since the last look that found nothing: every change of a task's record moves it.
+ * moved since the last look that found nothing, as every change of a task's record moves it; or when more have come:
+ * one may be of an incarnation that is over.
  */
 static enum muster_status look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
 {
     enum muster_status status = mu_roll_read(g->muster->seg, ctx, &g->key, g->name, r);
 
     g->proxy = r->proxy;
-    if (status || is_whole(g, r) || (g->looked && g->epoch == epoch && r->left < 0))
+    if (status || is_whole(g, r) || (g->looked && g->epoch == epoch && g->there == r->there && r->left < 0))
         return status;
     status = mu_roll_lost(g->muster->seg, g->name, r);
     g->looked = !status;
     g->epoch = epoch;
+    g->there = r->there;
     return status;
 }
 

@@ -23,11 +23,12 @@ struct muster_group {
     uint32_t patience;    /* where members take turns on a processor: pauses of the one that comes last there; else 0 */
     _Atomic uint64_t instance; /* the last one passed; process-local */
     bool failed;
-    bool traced;   /* each barrier is noted */
-    bool spans;    /* some members are on other hosts */
-    bool follows;  /* and the verdict is the leader's, on another host */
-    bool is_plain; /* neither traced nor spanning */
-    bool looked;   /* at epoch `epoch` no member was lost */
+    bool traced;    /* each barrier is noted */
+    bool spans;     /* some members are on other hosts */
+    bool follows;   /* and the verdict is the leader's, on another host */
+    bool is_plain;  /* neither traced nor spanning */
+    bool looked;    /* at epoch `epoch` no member was lost */
+    uint32_t there; /* members, then; while it is built */
     uint32_t epoch;
     uint64_t generation;
     struct mu_key key; /* of the entry */
