@@ -10,12 +10,12 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -60,7 +60,7 @@ static void let_go_of_reserve(struct mu_pmi1 *server)
 static bool has_reserve(struct mu_pmi1 *server)
 {
     if (server->reserve_fd < 0)
-        server->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        server->reserve_fd = eventfd(0, EFD_CLOEXEC);
     return server->reserve_fd >= 0;
 }
 
@@ -131,7 +131,7 @@ static void somebody_comes(uv_poll_t *poll, int status, int events)
     for (int i = 0; i < AT_ONCE; i++) {
         int fd = has_reserve(server) ? accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC) : -1;
 
-        if (fd < 0 && is_of_nobody(errno))
+        if (fd < 0 && (server->reserve_fd < 0 || is_of_nobody(errno)))
             rest(server, errno);
         if (fd < 0)
             return;
