@@ -52,7 +52,7 @@ static bool take_name(struct mu_pmi1 *server, const char *service, size_t servic
     int order = kept ? memcmp(change, kept, len < kept_len ? len : kept_len) : 1;
     uint64_t number;
 
-    if (len < NAME_HEAD)
+    if (len < NAME_HEAD || change[0] & 0x80) /* of 2^63 changes nobody has heard: the next number is one still */
         return false;
     if (order < 0 || (order == 0 && len <= kept_len))
         return true;

@@ -497,6 +497,19 @@ static void all_pass_a_barrier(void)
         hears(hosts[i / TASKS].fds[i % TASKS], "cmd=barrier_out rc=0\n");
 }
 
+/* Another host's agent that says that it is the last there can be takes no name from others. */
+static void a_number_that_nobody_reaches_is_not_taken(void **state)
+{
+    static const uint8_t told[] = "n\1\0\0\0s\13\0\0\0\377\377\377\377\377\377\377\377nXX";
+
+    (void)state;
+    all_init();
+    mu_pmi1_told(hosts[0].server, told, sizeof told - 1);
+    ask(hosts[0].fds[0], "cmd=publish_name service=s port=p\n", "cmd=publish_result rc=0\n");
+    for (int i = 0; i < 2; i++)
+        ask(hosts[i].fds[0], "cmd=lookup_name service=s\n", "cmd=lookup_result rc=0 port=p\n");
+}
+
 /* The barrier brings all that was told before it once more, host after host: what is newer stays. */
 static void a_barrier_brings_back_no_name_that_has_gone(void **state)
 {
@@ -578,6 +591,7 @@ int main(void)
         TEST(1 | PORT, who_is_another_user_is_not_heard_at_the_port),
         TEST(2, a_name_is_on_other_hosts_at_once),
         TEST(2, a_barrier_brings_back_no_name_that_has_gone),
+        TEST(2, a_number_that_nobody_reaches_is_not_taken),
         TEST(2, who_waits_is_said),
         TEST(2, two_hosts_have_one_barrier_and_what_was_put_before_it),
     };

@@ -4,21 +4,17 @@
  */
 #include "cm.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include <fcntl.h>
 
 #include "child.h"
 #include "job.h"
 #include "seed.h"
+#include "shm.h"
 
 /* Sets keys of `size` bytes until there is no room: returns how many went in. */
 static size_t fill(struct muster *m, const char *directory, size_t size, size_t most)
@@ -232,32 +228,6 @@ static void events_need_no_more_room_than_their_ring(void **state)
     assert_int_equal(test_job_end(&job), 0);
 }
 
-/* A file system of `bytes` that only this process sees, for segments; false: not allowed. */
-static bool small_shm(size_t bytes, char directory[64])
-{
-    char options[64];
-
-    snprintf(directory, 64, "/tmp/muster-test-%d", (int)getpid());
-    snprintf(options, sizeof options, "size=%zu,mode=1777", bytes);
-    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-        return false;
-    mkdir(directory, 0777);
-    if (mount("tmpfs", directory, "tmpfs", 0, options)) {
-        rmdir(directory);
-        return false;
-    }
-    setenv("MUSTER_SHM_DIR", directory, 1);
-    return true;
-}
-
-enum { NOT_ALLOWED = 77 };
-
-static void gone(const char *directory)
-{
-    umount2(directory, MNT_DETACH);
-    rmdir(directory);
-}
-
 static int creates_in_200_kib(void *arg)
 {
     struct muster_segment_config config = {.num_tasks = 4, .num_buckets = 256};
@@ -266,8 +236,8 @@ static int creates_in_200_kib(void *arg)
     char directory[64];
 
     (void)arg;
-    if (!small_shm(200 << 10, directory))
-        return NOT_ALLOWED;
+    if (!test_small_shm(200 << 10, directory))
+        return TEST_NOT_ALLOWED;
     CHECK(muster_segment_create("full", &config, &segment) == MUSTER_RESOURCE_EXHAUSTED);
     CHECK(strstr(muster_last_error(), directory) && strstr(muster_last_error(), "memfd"));
     CHECK(!statvfs(directory, &vfs) && vfs.f_bfree == vfs.f_blocks); /* nothing is left of the attempt */
@@ -275,20 +245,14 @@ static int creates_in_200_kib(void *arg)
     config.memfd = 1; /* what the sentence advises */
     CHECK(muster_segment_create("full", &config, &segment) == MUSTER_OK);
     muster_segment_close(segment);
-    gone(directory);
+    test_small_shm_end(directory);
     return 0;
 }
 
 static void too_small_a_shm_is_refused_at_creation_with_advice(void **state)
 {
-    int rc = test_in_child(creates_in_200_kib, NULL);
-
     (void)state;
-    if (rc == NOT_ALLOWED) {
-        print_message("skipped: mounting a small file system needs root\n");
-        skip();
-    }
-    assert_int_equal(rc, 0);
+    test_with_small_shm(creates_in_200_kib);
 }
 
 static int runs_full(void *arg)
@@ -297,26 +261,18 @@ static int runs_full(void *arg)
     char directory[64], ballast[128];
     struct muster_segment *segment;
     struct muster_kv_list *list;
-    static char block[64 << 10];
     size_t n, more, gone_keys;
     struct muster *m;
-    int fd;
 
     (void)arg;
-    if (!small_shm(6 << 20, directory))
-        return NOT_ALLOWED;
+    if (!test_small_shm(6 << 20, directory))
+        return TEST_NOT_ALLOWED;
     CHECK(muster_segment_create("full", &config, &segment) == MUSTER_OK);
     m = test_join("full", 0, TEST_WITH_HEARTBEAT);
     CHECK(m != NULL);
-    /* somebody else takes what is left */
-    snprintf(ballast, sizeof ballast, "%s/ballast", directory);
-    fd = open(ballast, O_CREAT | O_RDWR, 0600);
-    CHECK(fd >= 0);
     n = fill(m, "first", 5000, 20);
     CHECK(n == 20);
-    while (write(fd, block, sizeof block) == sizeof block)
-        ;
-    CHECK(errno == ENOSPC || errno == 0);
+    test_fill_shm(directory, ballast);
     more = fill(m, "second", 60000, SIZE_MAX);
     CHECK(strstr(muster_last_error(), "/dev/shm is full") || strstr(muster_last_error(), "shm"));
     CHECK(count(m, "first") == n && count(m, "second") == more);
@@ -329,29 +285,21 @@ static int runs_full(void *arg)
     CHECK(muster_kv_delete(m, "first", MUSTER_NTS, &gone_keys) == MUSTER_OK && gone_keys == n);
     CHECK(fill(m, "first", 5000, 20) == 20);
     /* what is freed outside too, at once */
-    CHECK(ftruncate(fd, 0) == 0);
+    unlink(ballast);
     CHECK(fill(m, "third", 60000, 10) == 10);
     CHECK(count(m, "second") == more && count(m, "first") == 20);
-    close(fd);
-    unlink(ballast);
     CHECK(muster_leave(m) == MUSTER_OK);
     CHECK(test_audit("full") == 0);
     CHECK(muster_segment_remove("full") == MUSTER_OK);
     muster_segment_close(segment);
-    gone(directory);
+    test_small_shm_end(directory);
     return 0;
 }
 
 static void a_shm_that_fills_up_in_mid_run_loses_nothing_and_serves_again(void **state)
 {
-    int rc = test_in_child(runs_full, NULL);
-
     (void)state;
-    if (rc == NOT_ALLOWED) {
-        print_message("skipped: mounting a small file system needs root\n");
-        skip();
-    }
-    assert_int_equal(rc, 0);
+    test_with_small_shm(runs_full);
 }
 
 int main(void)

@@ -4,24 +4,20 @@
  */
 #include "cm.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "child.h"
 #include "job.h"
 #include "segment/file.h"
 #include "segment/reserve.h"
+#include "shm.h"
 #include "task/task.h"
 
-enum { NOT_ALLOWED = 77, FEW = 128 << 10, ALL = 700 << 10 };
+enum { FEW = 128 << 10, ALL = 700 << 10 };
 
 static const struct muster_segment_config config = {.num_tasks = 8};
 
@@ -111,38 +107,6 @@ static void one_that_nobody_has_joined_is_removed_as_any(void **state)
     muster_segment_close(job.segment);
 }
 
-/* A /dev/shm of its own, of so many bytes; false: it may not be had. */
-static bool small_shm(size_t bytes, char directory[64])
-{
-    char options[64];
-
-    snprintf(directory, 64, "/tmp/muster-reserve-%d", (int)getpid());
-    snprintf(options, sizeof options, "size=%zu,mode=1777", bytes);
-    if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-        return false;
-    mkdir(directory, 0777);
-    if (mount("tmpfs", directory, "tmpfs", 0, options)) {
-        rmdir(directory);
-        return false;
-    }
-    setenv("MUSTER_SHM_DIR", directory, 1);
-    return true;
-}
-
-static void fill_up(const char *directory, char path[128])
-{
-    static char block[4096];
-    int fd;
-
-    snprintf(path, 128, "%s/ballast", directory);
-    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    CHECK(fd >= 0);
-    while (write(fd, block, sizeof block) == sizeof block)
-        ;
-    CHECK(errno == ENOSPC);
-    close(fd);
-}
-
 static int joins_in_a_full_one(void *arg)
 {
     struct muster_options options;
@@ -152,11 +116,11 @@ static int joins_in_a_full_one(void *arg)
     struct muster *m;
 
     (void)arg;
-    if (!small_shm(4 << 20, directory))
-        return NOT_ALLOWED;
+    if (!test_small_shm(4 << 20, directory))
+        return TEST_NOT_ALLOWED;
     job = new_job();
     CHECK(!mu_segment_is_committed(job.segment));
-    fill_up(directory, path);
+    test_fill_shm(directory, path);
     muster_options_init(&options);
     options.job = job.name;
     for (int reader = 0; reader < 2; reader++) {
@@ -172,8 +136,7 @@ static int joins_in_a_full_one(void *arg)
     CHECK(m != NULL && muster_kv_set(m, "a", MUSTER_NTS, "b", 1, NULL) == MUSTER_OK);
     muster_leave(m);
     CHECK(test_job_end(&job) == 0);
-    umount2(directory, MNT_DETACH);
-    rmdir(directory);
+    test_small_shm_end(directory);
     return 0;
 }
 
@@ -183,37 +146,25 @@ static int creates_where_room_is_short(void *arg)
     char directory[64];
 
     (void)arg;
-    if (!small_shm(1 << 20, directory))
-        return NOT_ALLOWED;
+    if (!test_small_shm(1 << 20, directory))
+        return TEST_NOT_ALLOWED;
     CHECK(mu_segment_create_hosts("short", &config, NULL, MU_SEGMENT_KEPT | MU_SEGMENT_LATE, &segment) == MUSTER_OK);
     CHECK(mu_segment_is_committed(segment));
     muster_segment_close(segment);
-    umount2(directory, MNT_DETACH);
-    rmdir(directory);
+    test_small_shm_end(directory);
     return 0;
-}
-
-static void in_child(int (*what)(void *arg))
-{
-    int rc = test_in_child(what, NULL);
-
-    if (rc == NOT_ALLOWED) {
-        print_message("skipped: mounting a small file system needs root\n");
-        skip();
-    }
-    assert_int_equal(rc, 0);
 }
 
 static void where_shm_has_been_filled_meanwhile_joining_fails_in_words(void **state)
 {
     (void)state;
-    in_child(joins_in_a_full_one);
+    test_with_small_shm(joins_in_a_full_one);
 }
 
 static void where_room_is_short_nothing_is_left_for_later(void **state)
 {
     (void)state;
-    in_child(creates_where_room_is_short);
+    test_with_small_shm(creates_where_room_is_short);
 }
 
 int main(void)
