@@ -23,10 +23,10 @@ static int compare(const struct muster_kv_entry *e, const void *key, size_t len)
 
 /* The entry at its version. ABORTED: it has gone, or changed. */
 static enum muster_status add_entry(struct mu_core *core, struct mu_ctx *ctx, const struct muster_kv_entry *e,
-                                    struct mu_pack *p)
+                                    uint32_t room, struct mu_pack *p)
 {
     struct mu_table t = mu_table_kv(core->seg);
-    size_t len = e->value_len <= MU_LISTED_MAX ? e->value_len : 0;
+    size_t len = e->value_len <= MU_LISTED_WITH(room) ? e->value_len : 0;
     struct mu_found f;
     struct mu_key k;
     size_t at;
@@ -36,10 +36,10 @@ static enum muster_status add_entry(struct mu_core *core, struct mu_ctx *ctx, co
     mu_pack_u64(p, e->value_len);
     mu_pack_blob(p, e->key, e->key_len);
     at = p->len;
-    for (size_t room = 0; room < len; room += 4096) {
+    for (size_t n = 0; n < len; n += 4096) {
         static const uint8_t zeros[4096];
 
-        mu_pack_raw(p, zeros, len - room < sizeof zeros ? len - room : sizeof zeros);
+        mu_pack_raw(p, zeros, len - n < sizeof zeros ? len - n : sizeof zeros);
     }
     if (p->failed)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the listing");
@@ -68,8 +68,8 @@ static enum muster_status make_page(struct mu_core *core, struct mu_ctx *ctx, st
     mu_pack_u64(p, s->fingerprint);
     mu_pack_u64(p, s->count);
     mu_pack_u32(p, 0);
-    for (; !status && i < s->count && p->len < MU_LISTED_CUT; i++, n++)
-        status = add_entry(core, ctx, &s->entries[i], p);
+    for (; !status && i < s->count && p->len < s->room; i++, n++)
+        status = add_entry(core, ctx, &s->entries[i], s->room, p);
     if (!status)
         mu_pack_put_u32(p, 16, n);
     return status;
@@ -96,17 +96,19 @@ bool mu_op_kv_dir(struct mu_core *core, const struct mu_request *r)
     size_t prefix_len, after_len;
     const char *prefix = mu_unpack_blob(&u, MU_KEY_MAX + 1, &prefix_len);
     const void *after = mu_unpack_blob(&u, MU_KEY_MAX, &after_len);
+    uint32_t room = mu_unpack_u32(&u);
     struct mu_pack p = {0};
     struct mu_ctx *ctx;
     enum muster_status status;
 
     if (!mu_unpack_end(&u))
         return refuse(core, r);
+    room = room < MU_LISTED_LEAST ? MU_LISTED_LEAST : room > MU_LISTED_CUT ? MU_LISTED_CUT : room;
     status = mu_enter(core->m, &ctx);
     if (!status) {
         status = MUSTER_ABORTED;
         for (int n = 0; n < TRIES && status == MUSTER_ABORTED; n++) {
-            struct mu_snapshot s = {.prefix = prefix, .prefix_len = prefix_len, .of = MU_SNAPSHOT_KEYS};
+            struct mu_snapshot s = {.prefix = prefix, .prefix_len = prefix_len, .of = MU_SNAPSHOT_KEYS, .room = room};
 
             status = make_page(core, ctx, &s, after, after_len, &p);
             mu_snapshot_done(&s);

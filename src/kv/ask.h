@@ -18,11 +18,14 @@ enum { MU_READ_WAITS = 1, MU_READ_WHOLE = 2 }; /* who asks will sleep until it c
 enum { MU_READ_ABSENT = 0, MU_READ_COPIED = 1, MU_READ_VALUE = 2 };
 #define MU_READ_PIECE (16u << 20)
 
-/* MU_OP_KV_DIR: prefix (length 4), key behind which to begin (length 4). Answer: fingerprint 8, of all keys below the
- * prefix; how many they are 8; how many of them follow 4; each: version 8, length of the value 8, key (length 4), then
- * the value unless it is longer than MU_LISTED_MAX. MU_OP_KV_COUNT: prefix (length 4). Answer: count 8. */
-#define MU_LISTED_MAX (1u << 20)
-#define MU_LISTED_CUT (8u << 20) /* of one answer: no more entries behind this many bytes */
+/* MU_OP_KV_DIR: prefix (length 4), key behind which to begin (length 4), room 4: no more entries behind so many bytes
+ * of the answer. Answer: fingerprint 8, of all keys below the prefix; how many they are 8; how many of them follow 4;
+ * each: version 8, length of the value 8, key (length 4), then the value unless it is longer than MU_LISTED_MAX, or
+ * than the room. MU_OP_KV_COUNT: prefix (length 4). Answer: count 8. */
+#define MU_LISTED_MAX        (1u << 20)
+#define MU_LISTED_CUT        (8u << 20) /* the most room */
+#define MU_LISTED_LEAST      (16u << 10)
+#define MU_LISTED_WITH(room) ((room) < MU_LISTED_MAX ? (room) : MU_LISTED_MAX) /* the longest value among its keys */
 
 /* The leader's answer. The value, when it has one, is whole, and lies in `memory`, which the caller frees. */
 struct mu_kv_answer {

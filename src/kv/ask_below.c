@@ -1,5 +1,8 @@
 /*
  * kv/ask_below.c: asking the leader for all keys below a prefix.
+ *
+ * A page comes through this host's heap. Where it finds no room there, a smaller one is asked for, and all after it are
+ * as small; below MU_LISTED_LEAST it is the heap that lacks room for anything.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +24,10 @@ static enum muster_status call(struct muster *m, struct mu_ctx *ctx, enum mu_op 
 
     snprintf(what, sizeof what, "the keys below \"%.*s\"", (int)(s->prefix_len < 120 ? s->prefix_len : 120), s->prefix);
     mu_pack_blob(&p, s->prefix, s->prefix_len);
-    if (op == MU_OP_KV_DIR)
+    if (op == MU_OP_KV_DIR) {
         mu_pack_blob(&p, after, after_len);
+        mu_pack_u32(&p, s->room);
+    }
     status = mu_remote_call(m, ctx, &c, ret_answer);
     mu_pack_done(&p);
     return status;
@@ -66,14 +71,30 @@ static enum muster_status take_entries(struct muster *m, struct mu_ctx *ctx, str
         uint64_t version = mu_unpack_u64(u), len = mu_unpack_u64(u);
         size_t key_len;
         const char *key = mu_unpack_blob(u, MUSTER_KEY_MAX, &key_len);
-        const void *value = len <= MU_LISTED_MAX ? mu_unpack_raw(u, len) : NULL;
+        const void *value = len <= MU_LISTED_WITH(s->room) ? mu_unpack_raw(u, len) : NULL;
 
         if (u->failed || !key_len || len > MUSTER_VALUE_MAX)
             return damaged();
-        if (len <= MU_LISTED_MAX)
+        if (len <= MU_LISTED_WITH(s->room))
             status = mu_snapshot_add(s, key, key_len, value, len, version);
         else
             status = fetch_value(m, ctx, key, key_len, version, s);
+    }
+    return status;
+}
+
+/* The next page, with as much room as this host has for it. */
+static enum muster_status ask_page(struct muster *m, struct mu_ctx *ctx, struct mu_snapshot *s, const void *after,
+                                   size_t after_len, struct mu_answer *ret_page)
+{
+    enum muster_status status;
+
+    if (!s->room)
+        s->room = MU_LISTED_CUT;
+    while ((status = call(m, ctx, MU_OP_KV_DIR, s, after, after_len, ret_page)) == MUSTER_RESOURCE_EXHAUSTED &&
+           s->room > MU_LISTED_LEAST) {
+        mu_answer_done(ret_page);
+        s->room /= 8;
     }
     return status;
 }
@@ -91,7 +112,7 @@ static enum muster_status list(struct muster *m, struct mu_ctx *ctx, struct mu_s
         uint64_t f, t;
         uint32_t n = 0;
 
-        status = call(m, ctx, MU_OP_KV_DIR, s, last, last_len, &page);
+        status = ask_page(m, ctx, s, last, last_len, &page);
         f = mu_unpack_u64(&page.body);
         t = mu_unpack_u64(&page.body);
         if (!status) {

@@ -17,6 +17,7 @@ struct mu_snapshot {
     uint64_t fingerprint; /* of the keys and their versions */
     uint64_t deletes;
     uint64_t looks; /* at keys */
+    uint32_t room; /* of a page of the leader's: MU_LISTED_CUT, or less where this host has not so much; 0: not known */
 };
 
 /* Set prefix and what of, zero the rest. ABORTED: so many passes, and no two alike. */

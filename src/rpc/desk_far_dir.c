@@ -43,6 +43,7 @@ static enum muster_status ask_page(struct listing *l)
 
     mu_pack_blob(&request, l->prefix, l->s.prefix_len);
     mu_pack_blob(&request, last ? l->s.bytes + (uintptr_t)last->key : "", last ? last->key_len : 0);
+    mu_pack_u32(&request, MU_LISTED_CUT);
     l->call.answered = page_came;
     return mu_far_ask(l->call.desk, &l->call, MU_OP_KV_DIR, &request);
 }
@@ -203,6 +204,7 @@ void mu_far_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, s
     snprintf(l->call.what, sizeof l->call.what, "the keys below \"%.120s\"", l->prefix);
     mu_pack_blob(&request, prefix, prefix_len);
     mu_pack_blob(&request, "", 0);
+    mu_pack_u32(&request, MU_LISTED_CUT);
     mu_far_park(desk, ask, &desk->far->asks, &l->call, MU_OP_KV_DIR, &request, sizeof *l);
 }
 

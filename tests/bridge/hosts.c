@@ -346,6 +346,7 @@ struct hosts *hosts_open(const struct hosts_config *config)
     struct hosts *h = calloc(1, sizeof *h);
     struct test_random r = {test_seed()};
     uint64_t run_id[2] = {test_random(&r), test_random(&r)};
+    struct muster_segment_config segment;
     pthread_rwlockattr_t eager;
     char job[128];
 
@@ -376,7 +377,10 @@ struct hosts *hosts_open(const struct hosts_config *config)
         a->end = &a->first;
         pthread_mutex_init(&a->core_lock, NULL);
         snprintf(a->name, sizeof a->name, i ? "%.110s.h%u" : "%.110s", job, i);
-        make_segment(h, i, &config->segment, run_id);
+        segment = config->segment;
+        if (i && config->heap_elsewhere)
+            segment.heap_bytes = config->heap_elsewhere;
+        make_segment(h, i, &segment, run_id);
     }
     h->apart = config->apart;
     for (uint32_t i = 0; i < h->count; i++)

@@ -32,6 +32,7 @@ struct hosts_config {
     bool apart;                /* begin without connections */
     uint64_t timeout_ns;       /* core.timeout; 0: 10 s */
     size_t queue_bytes;        /* on the way to one agent, most; then the connection breaks; 0: 128 MiB */
+    uint64_t heap_elsewhere;   /* of all hosts but the leader's; 0: segment's */
     struct muster_segment_config segment; /* zeros become small values */
 };
 #define HOSTS_NONE UINT32_MAX
