@@ -123,8 +123,8 @@ static enum muster_status create(struct mu_agent *agent)
         config.memfd = 1;
         status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
         if (status == MUSTER_OK)
-            mu_agent_say("/dev/shm cannot hold the segment: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
-                         (int)getpid(), muster_segment_fd(agent->segment));
+            mu_agent_say("%s cannot hold the segment: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
+                         mu_segment_folder(), (int)getpid(), muster_segment_fd(agent->segment));
     }
     return status;
 }

@@ -17,15 +17,9 @@
 
 #include "base/process.h"
 #include "cli/cli.h"
+#include "segment/file.h"
 
 #define MIB (1024.0 * 1024)
-
-static const char *directory(void)
-{
-    const char *from_env = getenv("MUSTER_SHM_DIR");
-
-    return from_env && *from_env ? from_env : "/dev/shm";
-}
 
 static void say_size(struct mu_doctor_page *page, const struct statvfs *fs)
 {
@@ -33,7 +27,7 @@ static void say_size(struct mu_doctor_page *page, const struct statvfs *fs)
            left = (double)fs->f_bavail * (double)fs->f_frsize / MIB;
 
     if (fs->f_blocks == 0)
-        mu_doctor_say(page, MU_DOCTOR_OK, "size", NULL, "%s has no limit of its own", directory());
+        mu_doctor_say(page, MU_DOCTOR_OK, "size", NULL, "%s has no limit of its own", mu_segment_folder());
     else if (size > 63.9 && size < 64.1)
         mu_doctor_say(page, MU_DOCTOR_NOTE, "size",
                       "start the container with --shm-size=8g (docker, podman) or mount an emptyDir with medium: "
@@ -55,24 +49,25 @@ static void say_mount(struct mu_doctor_page *page, const struct statvfs *fs)
 {
     struct statfs kind;
     struct stat st;
-    int is_tmpfs = statfs(directory(), &kind) == 0 && (kind.f_type == TMPFS_MAGIC || kind.f_type == HUGETLBFS_MAGIC);
+    int is_tmpfs =
+        statfs(mu_segment_folder(), &kind) == 0 && (kind.f_type == TMPFS_MAGIC || kind.f_type == HUGETLBFS_MAGIC);
 
     if (fs->f_flag & ST_RDONLY) {
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", "mount -o remount,rw /dev/shm", "%s is read-only",
-                      directory());
-    } else if (access(directory(), W_OK | X_OK)) {
+                      mu_segment_folder());
+    } else if (access(mu_segment_folder(), W_OK | X_OK)) {
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted", "chmod 1777 /dev/shm", "%s may not be written by user %u",
-                      directory(), (unsigned)geteuid());
+                      mu_segment_folder(), (unsigned)geteuid());
     } else if (!is_tmpfs) {
         mu_doctor_say(page, MU_DOCTOR_NOTE, "mounted", "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
-                      "%s is no tmpfs: a segment there is written to a disk", directory());
+                      "%s is no tmpfs: a segment there is written to a disk", mu_segment_folder());
     } else {
-        mu_doctor_say(page, MU_DOCTOR_OK, "mounted", NULL, "%s is a tmpfs%s", directory(),
+        mu_doctor_say(page, MU_DOCTOR_OK, "mounted", NULL, "%s is a tmpfs%s", mu_segment_folder(),
                       fs->f_flag & ST_NOEXEC ? " (noexec: no matter, nothing there is executed)" : "");
     }
-    if (stat(directory(), &st) == 0 && (st.st_mode & 0002) && !(st.st_mode & S_ISVTX))
+    if (stat(mu_segment_folder(), &st) == 0 && (st.st_mode & 0002) && !(st.st_mode & S_ISVTX))
         mu_doctor_say(page, MU_DOCTOR_NOTE, "sticky bit", "chmod 1777 /dev/shm",
-                      "%s has none: other users can remove this user's segments", directory());
+                      "%s has none: other users can remove this user's segments", mu_segment_folder());
 }
 
 /* A job's segment is made, as large as by default, and removed. */
@@ -112,9 +107,9 @@ void mu_doctor_shm(struct mu_doctor_page *page)
 {
     struct statvfs fs;
 
-    if (statvfs(directory(), &fs)) {
+    if (statvfs(mu_segment_folder(), &fs)) {
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, "mounted",
-                      "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 tmpfs /dev/shm", "%s: %s", directory(),
+                      "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 tmpfs /dev/shm", "%s: %s", mu_segment_folder(),
                       strerror(errno));
         return;
     }

@@ -28,16 +28,33 @@
 #include "segment/scavenge.h"
 #include "segment/slot.h"
 
-static const char *directory(void)
+const char *mu_segment_folder(void)
 {
     const char *d = getenv("MUSTER_SHM_DIR");
 
     return d && *d ? d : "/dev/shm";
 }
 
+void mu_segment_place(const struct muster_segment *seg, char *place, size_t size)
+{
+    char self[64], *end;
+    ssize_t n;
+
+    snprintf(self, sizeof self, "/proc/self/fd/%d", seg->fd);
+    n = readlink(self, place, size - 1);
+    place[n > 0 ? n : 0] = 0;
+    end = strrchr(place, '/');
+    if (!strncmp(place, "/memfd:", 7))
+        snprintf(place, size, "memory");
+    else if (end && end > place)
+        *end = 0;
+    else
+        snprintf(place, size, "%s", mu_segment_folder());
+}
+
 static void path_of(const char *job, char *path, size_t size)
 {
-    snprintf(path, size, "%s/muster-%u-%s", directory(), (unsigned)geteuid(), job);
+    snprintf(path, size, "%s/muster-%u-%s", mu_segment_folder(), (unsigned)geteuid(), job);
 }
 
 void mu_segment_ref(struct muster_segment *seg)
@@ -322,7 +339,7 @@ static int build(const struct mu_header *h, const struct mu_hosts_config *hosts,
 {
     bool memfd = h->flags & MU_FLAG_MEMFD;
     int fd = memfd ? memfd_create(job, MFD_CLOEXEC | MFD_ALLOW_SEALING)
-                   : open(directory(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+                   : open(mu_segment_folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     uint64_t bytes = mu_format_committed(h);
     uint8_t *base = MAP_FAILED;
     int rc = 0;
@@ -361,9 +378,9 @@ static enum muster_status build_failed(int rc, const struct mu_header *h)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "%s has no room for a segment (%" PRIu64 " KiB are needed at once): free some, mount it larger, "
                        "or use a memfd",
-                       directory(), mu_format_committed(h) / 1024);
+                       mu_segment_folder(), mu_format_committed(h) / 1024);
     return mu_fail(rc == EACCES || rc == EPERM ? MUSTER_PERMISSION_DENIED : MUSTER_UNAVAILABLE,
-                   "cannot create a segment in %s: %s", directory(), strerror(rc));
+                   "cannot create a segment in %s: %s", mu_segment_folder(), strerror(rc));
 }
 
 /* The name is taken: by a live job, by a left-over that we may replace (MUSTER_OK: try again), or by something else. */
@@ -503,12 +520,12 @@ enum muster_status muster_segment_remove(const char *job)
 enum muster_status muster_segment_list(int (*visit)(void *arg, const struct muster_segment_row *row), void *arg)
 {
     char prefix[32], path[512], problem[512];
-    DIR *d = opendir(directory());
+    DIR *d = opendir(mu_segment_folder());
     struct dirent *e;
     int stop = 0;
 
     if (!d)
-        return mu_fail(MUSTER_UNAVAILABLE, "cannot list %s: %s", directory(), strerror(errno));
+        return mu_fail(MUSTER_UNAVAILABLE, "cannot list %s: %s", mu_segment_folder(), strerror(errno));
     snprintf(prefix, sizeof prefix, "muster-%u-", (unsigned)geteuid());
     while (!stop && (e = readdir(d))) {
         struct muster_segment_row row = {0};
@@ -517,7 +534,7 @@ enum muster_status muster_segment_list(int (*visit)(void *arg, const struct must
 
         if (strncmp(e->d_name, prefix, strlen(prefix)))
             continue;
-        snprintf(path, sizeof path, "%s/%s", directory(), e->d_name);
+        snprintf(path, sizeof path, "%s/%s", mu_segment_folder(), e->d_name);
         row.job = e->d_name + strlen(prefix);
         row.path = path;
         if (open_path(path, false, OURS, &seg)) {

@@ -4,6 +4,12 @@
 
 #include "segment/hosts.h"
 
+/* Where segments are made by name: /dev/shm, or what MUSTER_SHM_DIR says. */
+const char *mu_segment_folder(void);
+/* Where this one lies, for words: its folder, or "memory". */
+enum { MU_PLACE_MAX = 512 };
+void mu_segment_place(const struct muster_segment *seg, char *place, size_t size);
+
 /* Open by job name, path or "fd:N"; writable or not. */
 enum muster_status mu_segment_open(const char *name, bool writable, struct muster_segment **ret_segment);
 

@@ -21,6 +21,8 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "segment/file.h"
+
 const uint16_t mu_class_granules[MU_CLASSES] = MU_CLASS_GRANULES;
 
 enum {
@@ -146,10 +148,14 @@ static int chunk_claim(struct mu_ctx *ctx, struct mu_hints *h, uint32_t class_in
 
 static enum muster_status no_memory(const struct muster_segment *seg, int why)
 {
-    if (why == ENOSPC)
+    char place[MU_PLACE_MAX];
+
+    if (why == ENOSPC) {
+        mu_segment_place(seg, place, sizeof place);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
-                       "/dev/shm is full: no room to grow the segment of job %s (free some, or mount it larger)",
+                       "%s is full: no room to grow the segment of job %s (free some, or mount it larger)", place,
                        seg->job);
+    }
     if (why == ENOMEM)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "the segment of job %s is full: all %u chunks of 64 KiB are in use (create it with more heap)",

@@ -22,6 +22,8 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "segment/file.h"
+
 static uint64_t first_bytes(const struct muster_segment *seg)
 {
     return mu_offset_of(seg, seg->heap) + (uint64_t)seg->num_system_chunks * MU_CHUNK;
@@ -38,11 +40,15 @@ bool mu_segment_is_committed(const struct muster_segment *seg)
 
 static enum muster_status failed(const struct muster_segment *seg, const char *what, int error)
 {
-    if (error == ENOSPC || error == ENOMEM)
+    char place[MU_PLACE_MAX];
+
+    if (error == ENOSPC || error == ENOMEM) {
+        mu_segment_place(seg, place, sizeof place);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
-                       "/dev/shm is full: no room for the segment of job %s, of which %llu KiB are needed at once "
+                       "%s is full: no room for the segment of job %s, of which %llu KiB are needed at once "
                        "(free some, or mount it larger)",
-                       seg->job, (unsigned long long)first_bytes(seg) / 1024);
+                       place, seg->job, (unsigned long long)first_bytes(seg) / 1024);
+    }
     return mu_fail(MUSTER_UNAVAILABLE, "cannot %s the segment of job %s, which nobody has joined yet: %s", what,
                    seg->job, strerror(error));
 }
