@@ -80,8 +80,8 @@ static void one_that_comes_after_its_successor_is_seen(void **state)
     waits = test_join(job.name, 0, 0);
     pthread_create(&thread, NULL, wait_for_the_others, waits);
     while (there(successor) < 1)
-        usleep(1000);
-    usleep(300000); /* sleep: it looks every 100 ms; if it has not looked yet, it finds the same a little later */
+        usleep(1000); /* sleep: between two looks */
+    usleep(300000);   /* sleep: it looks every 100 ms; if it has not looked yet, it finds the same a little later */
     come(successor, incarnation);
     pthread_join(thread, NULL);
     assert_int_equal(status, MUSTER_UNAVAILABLE);
