@@ -36,7 +36,7 @@ struct mu_agent_bridge {
     struct mu_bridge *bridge;
     struct mu_agent_host *hosts; /* the leader's */
     uint32_t num_hosts, open;    /* open: those that are not over */
-    char listen_at[16], port[16];
+    char listen_at[300], port[16];
     struct mu_pack welcome;
 
     pthread_t meeter; /* meeting is waited for beside the loop */

@@ -380,13 +380,12 @@ static int prepare(struct mu_agent *agent)
     const struct mu_agent_hosts *hosts = b->options;
     const struct mu_agent_grpc *grpc = agent->options->grpc;
     struct mu_agent_orders *orders = hosts->orders;
-    const char *port = hosts->address && !hosts->list ? strrchr(hosts->address, ':') : NULL;
 
     if (mu_launch_free_ports(orders->ports, 2, 1)) {
         mu_agent_say("no port is to be had: %s", strerror(errno));
         return -1;
     }
-    snprintf(b->listen_at, sizeof b->listen_at, "%s", port ? port : ":0");
+    mu_agent_find_door(hosts, b->listen_at, sizeof b->listen_at);
     orders->attempt = agent->attempt;
     orders->colour[1] = mu_agent_shows_colour(1);
     orders->colour[2] = mu_agent_shows_colour(2);

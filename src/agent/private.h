@@ -364,6 +364,8 @@ int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job);
 /* ---- rsh.c ---- */
 /* Our address towards each host, for mu_agent_start_rsh(). Asks the resolver: not from the loop. */
 void mu_agent_find_ways(struct mu_agent_bridge *bridge);
+/* Where the leader listens, as HOST:PORT or :PORT. */
+void mu_agent_find_door(const struct mu_agent_hosts *hosts, char *ret_address, size_t size);
 int mu_agent_start_rsh(struct mu_agent *agent);
 /* A child has ended, and is reaped here if it is one of them: 1. */
 int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info);

@@ -98,7 +98,7 @@ int mu_agent_rejoin(struct mu_agent *agent)
     if (b->hosts)
         recall_hosts(agent);
     snprintf(b->listen_at, sizeof b->listen_at, "%.15s", b->hosts ? b->options->address : "");
-    snprintf(b->port, sizeof b->port, "%s", b->listen_at);
+    snprintf(b->port, sizeof b->port, "%.15s", b->listen_at);
     if (mu_agent_hear_mail(agent))
         return -1;
     mu_agent_bridge_options(b, &options);

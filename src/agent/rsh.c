@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/bridge.h"
+#include "bridge/link_address.h"
 
 #define RSH "ssh -x -T -o BatchMode=yes"
 
@@ -47,6 +48,38 @@ static int address_towards(const char *host, char *ret_address, size_t size)
     }
     freeaddrinfo(all);
     return rc;
+}
+
+static int is_own(const struct addrinfo *a)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = fd < 0;
+
+    if (fd >= 0) {
+        rc = bind(fd, a->ai_addr, a->ai_addrlen) == 0 || errno != EADDRNOTAVAIL;
+        close(fd);
+    }
+    return rc;
+}
+
+/*
+ * A number is listened at if it is this host's. It may also be of one that passes connections on, and a name may be
+ * another address here than elsewhere, as a host's own is often 127.0.1.1: then the port of all addresses is.
+ */
+void mu_agent_find_door(const struct mu_agent_hosts *hosts, char *ret_address, size_t size)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *number = NULL;
+    const char *address = hosts->list ? NULL : hosts->address, *port = address ? strrchr(address, ':') : NULL;
+    struct mu_link_name name;
+
+    snprintf(ret_address, size, "%s", port ? port : ":0");
+    if (!port || mu_link_name_parse(address, &name) || !strcmp(name.host, "0.0.0.0") || !strcmp(name.host, "::") ||
+        !name.host[0] || getaddrinfo(name.host, NULL, &hints, &number))
+        return;
+    if (is_own(number))
+        snprintf(ret_address, size, "%s", address);
+    else
+        mu_agent_say("%s is no address of this host: listening at port %s of all that it has", name.host, name.port);
+    freeaddrinfo(number);
 }
 
 /* As HOST:PORT. */

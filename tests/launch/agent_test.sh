@@ -51,6 +51,28 @@ ends_with 0 $two
 [ "$(sort "$OUT.1" "$OUT.2")" = "$(printf '1/4 0\n2/4 0\n3/4 1')" ] || fail "the others: $(cat "$OUT.1" "$OUT.2")"
 clean
 
+# A number of its own is where the leader listens, and nowhere else: another job has the port at another address.
+PORT=$(free_port)
+begin 0 2 --job "$JOB.a" cat
+first=$AGENT
+listens() { "$PYTHON" -c 'import socket, sys; socket.create_connection(("127.0.0.1", sys.argv[1])).close()' "$PORT" 2> /dev/null; }
+await "the first leader listens" listens
+at() { "$MUSTER" agent --join "$1:$PORT" --node-id "$2" --nodes 2 --join-timeout 20s --job "$JOB" true; }
+at 127.0.0.2 1 > "$OUT.1" 2> "$ERR.1" < /dev/null &
+one=$!
+check 0 at 127.0.0.2 0
+ends_with 0 $one
+# One that is not its own: it says so, and listens as behind a name.
+kill "$first"
+ends_with 143 "$first"
+PORT=$(free_port)
+at 127.0.0.1 1 > "$OUT.1" 2> "$ERR.1" < /dev/null &
+one=$!
+check 0 at 203.0.113.7 0
+err_has "^muster agent (host .*): 203.0.113.7 is no address of this host: listening at port $PORT of all that it has$"
+ends_with 0 $one
+clean
+
 PORT=$(free_port)
 begin 1 2 sh -c 'exit 6'
 check 6 agent 0 2 --job "$JOB" --host-name alpha sleep 900
