@@ -206,7 +206,7 @@ RUN_SH = @test -x $(1)/run.sh || { echo "$@: there is no $(1)/run.sh"; exit 1; }
 	$(1)/run.sh $(2) $(ARGS)
 all_programs = $(WHOLE_$(1)) $(PROGRAMS_$(1)_$(2)) $(TESTS_$(1)_$(2))
 
-torture: $(call all_programs,$(V),torture)
+torture: $(call all_programs,$(V),torture) $(PROGRAMS_$(V)_lin)
 	$(call RUN_SH,tests/torture,--seconds $(SECONDS))
 sim: $(call all_programs,sim,sim)
 	$(call RUN_SH,tests/sim,--seconds $(SECONDS))

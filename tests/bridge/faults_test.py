@@ -32,14 +32,15 @@ class Job:
 
     number = 0
 
-    def __init__(self, field, rounds, *options, hosts=None, work=None):
+    def __init__(self, field, rounds, *options, hosts=None, work=None, tasks=1, label=True):
         Job.number += 1
         self.name = "faults-%d-%d" % (os.getpid(), Job.number)
         self.count = hosts or len(field.hosts)
         self.stop_file = os.path.join(field.folder.name, "stop%d" % Job.number)
-        others = ["%s:1" % host.address for host in field.hosts[1:self.count]]
-        command = [MUSTER, "run", "--job", self.name, "--hosts", ",".join(["localhost:1"] + others), "--address",
-                   field.hosts[0].address, "--rsh", field.rsh(), "-l", *options, "--"]
+        names = ["localhost"] + [host.address for host in field.hosts[1:self.count]]
+        hosts = ",".join("%s:%d" % (name, tasks) for name in names)
+        command = [MUSTER, "run", "--job", self.name, "--hosts", hosts, "--address",
+                   field.hosts[0].address, "--rsh", field.rsh(), *(["-l"] if label else []), *options, "--"]
         command += work or [WORKER, str(rounds)]
         command += [self.stop_file] if rounds == ENDLESS else []
         self.lines, self.changed = [], threading.Condition()

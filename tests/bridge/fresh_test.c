@@ -39,41 +39,6 @@ static const char *const key_names[KEYS] = {"k0", "k1", "k2"};
 
 /* ---- workers ---- */
 
-static uint32_t get(struct muster *m, const char *key, struct op *o)
-{
-    size_t len = 0;
-    uint32_t s = muster_kv_sync(m, MUSTER_FOREVER);
-
-    if (!s)
-        s = muster_kv_try_get(m, key, MUSTER_NTS, o->found, sizeof o->found, &len, &o->version);
-    o->found_len = (uint32_t)len;
-    return s;
-}
-
-static void choose(struct test_random *r, struct op *o, int self, int n, uint64_t last_version, uint32_t last_len)
-{
-    static const enum kind kinds[] = {OP_SET, OP_GET, OP_GET,       OP_GET,    OP_INSERT,    OP_DELETE,
-                                      OP_CAS, OP_CAS, OP_INCREMENT, OP_APPEND, OP_INCREMENT, OP_APPEND};
-
-    memset(o, 0, sizeof *o);
-    o->kind = kinds[test_below(r, sizeof kinds / sizeof kinds[0])];
-    if (o->kind == OP_APPEND && last_len > 30)
-        o->kind = OP_SET;
-    if (o->kind == OP_APPEND)
-        snprintf(o->bytes, sizeof o->bytes, "%d", self);
-    else if (test_below(r, 2))
-        snprintf(o->bytes, sizeof o->bytes, "%d%03d", self + 1, n);
-    else
-        snprintf(o->bytes, sizeof o->bytes, "w%d.%d.%u", self, n, (unsigned)test_below(r, 100));
-    o->len = (uint32_t)strlen(o->bytes);
-    if (o->kind == OP_CAS)
-        o->expected = test_below(r, 8) ? last_version : 0;
-    if (o->kind == OP_INCREMENT)
-        o->expected = 1 + test_below(r, 9);
-    if (o->kind == OP_GET || o->kind == OP_DELETE || o->kind == OP_INCREMENT)
-        o->len = 0;
-}
-
 static void one_entry(struct muster *m, struct test_random *r, int self, int n, uint64_t versions[KEYS],
                       uint32_t lens[KEYS])
 {
@@ -86,13 +51,11 @@ static void one_entry(struct muster *m, struct test_random *r, int self, int n, 
     o.called = muster_now_ns();
     e->op = o;
     atomic_store(&e->state, 1);
-    o.status = perform(m, key_names[e->key], &o, get);
+    o.status = perform(m, key_names[e->key], &o, get_fresh);
     o.returned = muster_now_ns();
     e->op = o;
     atomic_store(&e->state, 2);
-    if (o.kind == OP_SET || o.kind == OP_GET || o.kind == OP_CAS)
-        versions[e->key] = o.version;
-    lens[e->key] = o.kind == OP_GET || o.kind == OP_APPEND ? o.found_len : lens[e->key] + 2;
+    remember(&o, &versions[e->key], &lens[e->key]);
 }
 
 struct place {
@@ -238,7 +201,7 @@ static void check(struct director *d, uint32_t key)
 {
     static struct op ops[OPS_MAX];
     struct reg *start_state = &d->states[key];
-    uint64_t steps, highest = start_state->version;
+    uint64_t steps;
     size_t count = 0;
     enum verdict v;
 
@@ -260,7 +223,7 @@ static void check(struct director *d, uint32_t key)
         struct op *o = &ops[count++];
 
         *o = (struct op){.kind = OP_GET, .called = muster_now_ns()};
-        o->status = get(d->at[i], key_names[key], o);
+        o->status = get_fresh(d->at[i], key_names[key], o);
         o->returned = muster_now_ns();
     }
     v = history_check(start_state, ops, count, MOST, &steps);
@@ -271,16 +234,7 @@ static void check(struct director *d, uint32_t key)
         history_print(ops, count);
         fail_msg("%s", v == UNDECIDED ? "the search was given up" : "no order explains these operations");
     }
-    for (size_t i = 0; i < count; i++)
-        if (ops[i].returned != UINT64_MAX && (ops[i].kind == OP_SET || ops[i].kind == OP_GET) &&
-            ops[i].version > highest)
-            highest = ops[i].version;
-    *start_state = (struct reg){.version = highest};
-    if (ops[count - 1].status == MUSTER_OK) {
-        *start_state = (struct reg){
-            .present = true, .exact = true, .version = ops[count - 1].version, .len = ops[count - 1].found_len};
-        memcpy(start_state->bytes, ops[count - 1].found, ops[count - 1].found_len);
-    }
+    history_go_on(start_state, ops, count);
 }
 
 static void fresh_reads_make_all_hosts_linearizable(void **state)

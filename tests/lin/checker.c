@@ -133,3 +133,19 @@ enum verdict history_check(const struct reg *start, const struct op *ops, size_t
     free(s.memory);
     return found ? LINEARIZABLE : s.gave_up ? UNDECIDED : NOT_LINEARIZABLE;
 }
+
+void history_go_on(struct reg *start, const struct op *ops, size_t count)
+{
+    const struct op *last = &ops[count - 1];
+    uint64_t highest = start->version;
+
+    for (size_t i = 0; i < count; i++)
+        if (ops[i].returned != UINT64_MAX && (ops[i].kind == OP_SET || ops[i].kind == OP_GET) &&
+            ops[i].version > highest)
+            highest = ops[i].version;
+    *start = (struct reg){.version = highest};
+    if (last->status == MUSTER_OK) {
+        *start = (struct reg){.present = true, .exact = true, .version = last->version, .len = last->found_len};
+        memcpy(start->bytes, last->found, last->found_len);
+    }
+}

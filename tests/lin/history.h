@@ -49,6 +49,9 @@ enum verdict { LINEARIZABLE, NOT_LINEARIZABLE, UNDECIDED };
 enum verdict history_check(const struct reg *start, const struct op *ops, size_t count, uint64_t most,
                            uint64_t *ret_steps);
 
+/* *start moves behind the operations: the last of them is a read that nothing else was at the same time as. */
+void history_go_on(struct reg *start, const struct op *ops, size_t count);
+
 /* For people. */
 void history_print(const struct op *ops, size_t count);
 

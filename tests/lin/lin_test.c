@@ -46,18 +46,14 @@ struct shared {
 static struct shared *shared;
 static pid_t workers[WORKERS];
 static char job[48];
-static uint64_t random_state;
+static struct test_random randoms;
 static struct {
     uint64_t windows, operations, overlapped, killed, kills, undecided, steps;
 } total;
 
 static uint64_t draw(uint64_t below)
 {
-    uint64_t x = random_state += 0x9e3779b97f4a7c15u;
-
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return (x ^ (x >> 31)) % below;
+    return test_below(&randoms, below);
 }
 
 static void short_pause(long ns)
@@ -86,40 +82,6 @@ static struct muster *join(int32_t task)
     return m;
 }
 
-static uint32_t get(struct muster *m, const char *key, struct op *o)
-{
-    size_t len = 0;
-    enum muster_status s = muster_kv_try_get(m, key, MUSTER_NTS, o->found, sizeof o->found, &len, &o->version);
-
-    o->found_len = (uint32_t)len;
-    return s;
-}
-
-/* What to do: numbers and texts, so that increments find both. */
-static void choose(struct op *o, int self, int n, uint64_t last_version, uint32_t last_len)
-{
-    static const enum kind kinds[] = {OP_SET, OP_GET, OP_GET,       OP_GET,    OP_INSERT,    OP_DELETE, OP_CAS,
-                                      OP_CAS, OP_CAS, OP_INCREMENT, OP_APPEND, OP_INCREMENT, OP_APPEND, OP_APPEND};
-
-    memset(o, 0, sizeof *o);
-    o->kind = kinds[draw(sizeof kinds / sizeof kinds[0])];
-    if (o->kind == OP_APPEND && last_len > 30)
-        o->kind = OP_SET;
-    if (o->kind == OP_APPEND)
-        snprintf(o->bytes, sizeof o->bytes, "%d", self);
-    else if (draw(2))
-        snprintf(o->bytes, sizeof o->bytes, "%d%03d", self + 1, n);
-    else
-        snprintf(o->bytes, sizeof o->bytes, "w%d.%d.%u", self, n, (unsigned)draw(100));
-    o->len = (uint32_t)strlen(o->bytes);
-    if (o->kind == OP_CAS)
-        o->expected = draw(8) ? last_version : 0;
-    if (o->kind == OP_INCREMENT)
-        o->expected = 1 + draw(9);
-    if (o->kind == OP_GET || o->kind == OP_DELETE || o->kind == OP_INCREMENT)
-        o->len = 0;
-}
-
 static void key_of(uint32_t key, char name[8])
 {
     snprintf(name, 8, "k%u", key);
@@ -131,7 +93,7 @@ _Noreturn static void work(int self, uint64_t seed, uint32_t window)
     uint32_t lens[KEYS] = {0};
     struct muster *m = join(self);
 
-    random_state = seed;
+    randoms.state = seed;
     for (;;) {
         while (atomic_load(&shared->window) == window) {
             if (atomic_load(&shared->stop))
@@ -146,23 +108,18 @@ _Noreturn static void work(int self, uint64_t seed, uint32_t window)
 
             e->key = (uint32_t)draw(KEYS);
             key_of(e->key, name);
-            choose(&o, self, n, versions[e->key], lens[e->key]);
+            choose(&randoms, &o, self, n, versions[e->key], lens[e->key]);
             if (draw(40) == 0)
                 sched_yield();
             o.returned = UINT64_MAX;
             o.called = muster_now_ns();
             e->op = o;
             atomic_store(&e->state, 1);
-            o.status = perform(m, name, &o, get);
+            o.status = perform(m, name, &o, get_here);
             o.returned = muster_now_ns();
             e->op = o;
             atomic_store(&e->state, 2);
-            if (o.kind == OP_SET || o.kind == OP_GET || o.kind == OP_CAS)
-                versions[e->key] = o.version;
-            if (o.kind == OP_GET || o.kind == OP_APPEND)
-                lens[e->key] = o.found_len;
-            else
-                lens[e->key] += 2;
+            remember(&o, &versions[e->key], &lens[e->key]);
         }
         atomic_store(&shared->done[self], window);
     }
@@ -261,7 +218,7 @@ static bool check(struct muster *m, uint32_t key, struct reg *start_state)
 {
     static struct op ops[OPS_MAX];
     size_t count = 0;
-    uint64_t steps, highest = start_state->version;
+    uint64_t steps;
     char name[8];
     struct op *last;
     enum verdict v;
@@ -284,7 +241,7 @@ static bool check(struct muster *m, uint32_t key, struct reg *start_state)
     key_of(key, name);
     last = &ops[count++];
     *last = (struct op){.kind = OP_GET, .called = muster_now_ns()};
-    last->status = get(m, name, last);
+    last->status = get_here(m, name, last);
     last->returned = muster_now_ns();
     v = history_check(start_state, ops, count, MOST, &steps);
     total.steps += steps;
@@ -296,15 +253,7 @@ static bool check(struct muster *m, uint32_t key, struct reg *start_state)
         history_print(ops, count);
         return false;
     }
-    for (size_t i = 0; i < count; i++)
-        if (ops[i].returned != UINT64_MAX && (ops[i].kind == OP_SET || ops[i].kind == OP_GET) &&
-            ops[i].version > highest)
-            highest = ops[i].version;
-    *start_state = (struct reg){.version = highest};
-    if (last->status == MUSTER_OK) {
-        *start_state = (struct reg){.present = true, .exact = true, .version = last->version, .len = last->found_len};
-        memcpy(start_state->bytes, last->found, last->found_len);
-    }
+    history_go_on(start_state, ops, count);
     return true;
 }
 
@@ -388,7 +337,7 @@ int main(int argc, char **argv)
             seed = strtoull(argv[i + 1], NULL, 10);
     }
     printf("lin: %" PRIu64 " seconds, --seed %" PRIu64 "\n", seconds, seed);
-    random_state = seed;
+    randoms.state = seed;
     snprintf(job, sizeof job, "lin-%d", (int)getpid());
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)

@@ -1,10 +1,71 @@
-/* tests/lin/perform.h: an operation of a history, done by the library; how a read is made is the test's affair. */
+/*
+ * tests/lin/perform.h: operations of a history: which they are, and how the library does them; how a read is made is
+ * the test's affair.
+ */
 #ifndef TEST_LIN_PERFORM_H
 #define TEST_LIN_PERFORM_H
+
+#include <stdio.h>
+#include <string.h>
 
 #include <muster/muster.h>
 
 #include "history.h"
+#include "seed.h"
+
+/* The n-th of this worker's: numbers and texts, so that increments find both. last_*: what it knows of the key. */
+static inline void choose(struct test_random *r, struct op *o, int self, int n, uint64_t last_version,
+                          uint32_t last_len)
+{
+    static const enum kind kinds[] = {OP_SET, OP_GET, OP_GET,       OP_GET,    OP_INSERT,    OP_DELETE,
+                                      OP_CAS, OP_CAS, OP_INCREMENT, OP_APPEND, OP_INCREMENT, OP_APPEND};
+
+    memset(o, 0, sizeof *o);
+    o->kind = kinds[test_below(r, sizeof kinds / sizeof kinds[0])];
+    if (o->kind == OP_APPEND && last_len > 30)
+        o->kind = OP_SET;
+    if (o->kind == OP_APPEND)
+        snprintf(o->bytes, sizeof o->bytes, "%d", self);
+    else if (test_below(r, 2))
+        snprintf(o->bytes, sizeof o->bytes, "%d%03d", self + 1, n);
+    else
+        snprintf(o->bytes, sizeof o->bytes, "w%d.%d.%u", self, n, (unsigned)test_below(r, 100));
+    o->len = (uint32_t)strlen(o->bytes);
+    if (o->kind == OP_CAS)
+        o->expected = test_below(r, 8) ? last_version : 0;
+    if (o->kind == OP_INCREMENT)
+        o->expected = 1 + test_below(r, 9);
+    if (o->kind == OP_GET || o->kind == OP_DELETE || o->kind == OP_INCREMENT)
+        o->len = 0;
+}
+
+/* What its answer tells of the key. */
+static inline void remember(const struct op *o, uint64_t *last_version, uint32_t *last_len)
+{
+    if (o->kind == OP_SET || o->kind == OP_GET || o->kind == OP_CAS)
+        *last_version = o->version;
+    if (o->kind == OP_GET || o->kind == OP_APPEND)
+        *last_len = o->found_len;
+    else
+        *last_len += 2;
+}
+
+static inline uint32_t get_here(struct muster *m, const char *key, struct op *o)
+{
+    size_t len = 0;
+    enum muster_status s = muster_kv_try_get(m, key, MUSTER_NTS, o->found, sizeof o->found, &len, &o->version);
+
+    o->found_len = (uint32_t)len;
+    return s;
+}
+
+/* What was committed on any host before the call is seen. */
+static inline uint32_t get_fresh(struct muster *m, const char *key, struct op *o)
+{
+    uint32_t s = muster_kv_sync(m, MUSTER_FOREVER);
+
+    return s ? s : get_here(m, key, o);
+}
 
 static inline uint32_t perform(struct muster *m, const char *key, struct op *o,
                                uint32_t (*get)(struct muster *m, const char *key, struct op *o))
