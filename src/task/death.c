@@ -36,8 +36,9 @@ enum muster_status muster_scavenge(struct muster *muster, size_t *ret_deaths)
     return MUSTER_OK;
 }
 
-/* Collect living slots' words from *next on, with the waiters bit set. */
-static size_t collect(struct muster_segment *seg, uint32_t self, uint32_t *next, mu_a32 **words, uint32_t *values)
+/* Collect living slots' words from *next on, with the waiters bit set. False: one has died since the caller looked. */
+static bool collect(struct muster_segment *seg, uint32_t self, uint32_t *next, mu_a32 **words, uint32_t *values,
+                    size_t *ret_n)
 {
     uint32_t high = mu_slot_high(seg), looked;
     size_t n = 0;
@@ -51,17 +52,18 @@ static size_t collect(struct muster_segment *seg, uint32_t self, uint32_t *next,
         if (i == self || MU_SLOT_STATE(w) != MU_SLOT_LIVE)
             continue;
         v = mu_load32_acquire(word); /* acquire: pairs with the kernel's write */
-        if (v & FUTEX_TID_MASK) {
-            /* the owner's unlock, or the kernel at its death, then wakes us; where the CAS fails the word has changed,
-             * and unless to just this value, the kernel will refuse to sleep on it */
-            if (!(v & FUTEX_WAITERS))
-                mu_cas32(word, v, v | FUTEX_WAITERS);
-            v |= FUTEX_WAITERS;
-        }
+        /* of a dead one: the kernel has written there, and wakes nobody who sleeps on that */
+        if (!(v & FUTEX_TID_MASK))
+            return false;
+        /* the owner's unlock, or the kernel at its death, then wakes us; where the CAS fails the word has changed,
+         * and unless to just this value, the kernel will refuse to sleep on it */
+        if (!(v & FUTEX_WAITERS))
+            mu_cas32(word, v, v | FUTEX_WAITERS);
         words[n] = word;
-        values[n++] = v;
+        values[n++] = v | FUTEX_WAITERS;
     }
-    return n;
+    *ret_n = n;
+    return true;
 }
 
 enum muster_status muster_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths)
@@ -91,7 +93,8 @@ enum muster_status muster_death_wait(struct muster *muster, muster_deadline dead
             status = mu_fail(MUSTER_DEADLINE_EXCEEDED, "nobody died before the deadline");
         if (status)
             break;
-        n = collect(seg, ctx->slot, &next, words, values);
+        if (!collect(seg, ctx->slot, &next, words, values, &n))
+            continue;
         until = mu_now() + (high > WORDS ? TURN_NS : SLEEP_NS);
         words[n] = &seg->header->slots_high;
         values[n++] = high;

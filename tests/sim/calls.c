@@ -84,6 +84,9 @@ void mu_sim_futex_wait_any(mu_a32 *const *words, const uint32_t *values, size_t 
     for (size_t i = 0; i < count; i++)
         if (*words[i] != values[i])
             return;
+    for (size_t i = 0; i < count; i++)
+        if (sim_is_dead_word(words[i]))
+            sim_fail("a watcher of deaths goes to sleep on one: nothing will wake it");
     t->any = words;
     t->any_count = count;
     sim_idle(t);

@@ -131,6 +131,7 @@ void sim_handle(struct sim_task *t, int task_id);
 enum muster_status sim_join(struct sim_task *t, uint32_t flags);
 enum muster_status sim_leave(struct sim_task *t);
 void sim_scavenger(struct sim_task *t);
+bool sim_is_dead_word(const mu_a32 *word); /* the liveness word of a slot that is LIVE without an owner */
 bool sim_anything_dead(void);
 /* "slot 3 act", for traces */
 void sim_name_address(const volatile void *address, char *name, size_t size);

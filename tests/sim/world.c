@@ -132,14 +132,25 @@ void sim_die(struct sim_task *t)
     }
 }
 
+static bool is_dead(const struct mu_slot *s)
+{
+    return MU_SLOT_STATE(s->word) == MU_SLOT_LIVE && !(*(const mu_a32 *)&s->liveness & TID_MASK);
+}
+
+bool sim_is_dead_word(const mu_a32 *word)
+{
+    for (uint32_t i = 0; i < sim_segment.num_slots; i++)
+        if (word == (const mu_a32 *)&sim_segment.slots[i].liveness)
+            return is_dead(&sim_segment.slots[i]);
+    return false;
+}
+
 bool sim_anything_dead(void)
 {
     struct muster_segment *seg = &sim_segment;
 
     for (uint32_t i = 0; i < seg->num_slots; i++) {
-        uint32_t state = MU_SLOT_STATE(seg->slots[i].word);
-
-        if (state == MU_SLOT_DEAD || (state == MU_SLOT_LIVE && !(*(mu_a32 *)&seg->slots[i].liveness & TID_MASK)))
+        if (MU_SLOT_STATE(seg->slots[i].word) == MU_SLOT_DEAD || is_dead(&seg->slots[i]))
             return true;
     }
     return false;
