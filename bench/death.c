@@ -208,8 +208,8 @@ static void kill_once(const struct bench_cpus *cpus, size_t resident, int round,
     bench_add(&samples[ROW_PIDFD], bench_now_ns() - start);
     close(poll_victim.fd);
     waitpid(pids[0], NULL, 0);
-    table->over = 1;
     release_all(table, pids);
+    table->over = 1; /* not before: the agent is told of each of the victim's two threads */
     for (int task = 1; task <= PEERS; task++) {
         bench_reap(pids[task], "a peer");
         uint64_t after = table->peers[task].returned_ns - start;
