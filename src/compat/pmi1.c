@@ -465,7 +465,7 @@ enum muster_status mu_pmi1_start(const struct mu_pmi1_options *options, struct m
     if (!server)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "out of memory");
     server->options = *options;
-    server->listen_fd = server->reserve_fd = -1;
+    server->listen_fd = server->peers.fd = -1;
     server->tasks = calloc(options->local_tasks + 1, sizeof *server->tasks);
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     error = !server->tasks ? UV_ENOMEM : server->epoll_fd < 0 ? -errno : 0;

@@ -5,8 +5,9 @@
  * come along. The protocol has nothing by which a client could prove who it is, so only the loopback is listened at,
  * only processes of this user are heard, and each task is somebody's once.
  *
- * Whose a connection is costs a descriptor to ask. So one is held in reserve for it, and nobody is accepted without:
- * where none is left the listener rests a while, for a connection that nobody takes would wake the loop for ever.
+ * Whose a connection is costs descriptors to ask. They are held from the start, since other threads may take what is
+ * let go for it, and nobody is accepted without: where none is left the listener rests a while, for a connection that
+ * nobody takes would wake the loop for ever.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,33 +16,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "compat/pmi1_private.h"
-#include "compat/tcpstore_peer.h"
 
 enum { STRANGERS_MAX = 256, BACKLOG = 1024, AT_ONCE = 64, REST_MS = 100 };
 
 /* The other end's process is of this user, or root's. What cannot be told is of somebody else: who has closed already
  * is nobody's. */
-static bool is_ours(int fd)
+static bool is_ours(struct mu_pmi1 *server, int fd)
 {
     struct sockaddr_storage here, there;
     socklen_t len = sizeof here;
-    struct mu_ts_peers peers;
     uid_t user;
-    bool known;
 
     if (getsockname(fd, (struct sockaddr *)&here, &len) || (len = sizeof there, 0) ||
         getpeername(fd, (struct sockaddr *)&there, &len))
         return false;
-    mu_ts_peers_open(&peers);
-    known = mu_ts_peer_user(&peers, (struct sockaddr *)&there, (struct sockaddr *)&here, &user);
-    mu_ts_peers_close(&peers);
-    return known && (user == geteuid() || user == 0);
+    return mu_ts_peer_user(&server->peers, (struct sockaddr *)&there, (struct sockaddr *)&here, &user) &&
+           (user == geteuid() || user == 0);
 }
 
 static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
@@ -50,29 +45,28 @@ static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
     close(fd);
 }
 
-static void let_go_of_reserve(struct mu_pmi1 *server)
+/* What can be held for it is held. */
+static bool may_ask(struct mu_pmi1 *server)
 {
-    if (server->reserve_fd >= 0)
-        close(server->reserve_fd);
-    server->reserve_fd = -1;
-}
+    int error;
 
-static bool has_reserve(struct mu_pmi1 *server)
-{
-    if (server->reserve_fd < 0)
-        server->reserve_fd = eventfd(0, EFD_CLOEXEC);
-    return server->reserve_fd >= 0;
+    if (server->peers.fd >= 0 && server->peers.table)
+        return true;
+    mu_ts_peers_close(&server->peers);
+    if (mu_ts_peers_open(&server->peers))
+        return true;
+    error = errno;
+    mu_ts_peers_close(&server->peers);
+    errno = error;
+    return false;
 }
 
 static void accept_one(struct mu_pmi1 *server, int fd)
 {
     struct mu_pmi1_client *client;
     int on = 1;
-    bool ours;
 
-    let_go_of_reserve(server);
-    ours = is_ours(fd);
-    if (!ours) {
+    if (!is_ours(server, fd)) {
         refuse_stranger(server, fd,
                         "a process that is not known to be this user's wanted to be a task of this job's MPI: it is "
                         "refused");
@@ -129,9 +123,9 @@ static void somebody_comes(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     for (int i = 0; i < AT_ONCE; i++) {
-        int fd = has_reserve(server) ? accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+        int fd = may_ask(server) ? accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC) : -1;
 
-        if (fd < 0 && (server->reserve_fd < 0 || is_of_nobody(errno)))
+        if (fd < 0 && is_of_nobody(errno))
             rest(server, errno);
         if (fd < 0)
             return;
@@ -144,7 +138,7 @@ void mu_pmi1_stop_listening(struct mu_pmi1 *server, uv_close_cb closed)
 {
     if (server->listen_fd < 0)
         return;
-    let_go_of_reserve(server);
+    mu_ts_peers_close(&server->peers);
     uv_close((uv_handle_t *)&server->listener, closed);
     uv_close((uv_handle_t *)&server->rest, closed);
 }
@@ -197,7 +191,7 @@ enum muster_status mu_pmi1_listen(struct mu_pmi1 *server)
     uv_timer_init(server->options.loop, &server->rest);
     server->listener.data = server->rest.data = server;
     server->handles += 2;
-    has_reserve(server);
+    may_ask(server);
     uv_poll_start(&server->listener, UV_READABLE, somebody_comes);
     snprintf(server->address, sizeof server->address, "127.0.0.1:%u", ntohs(address.sin_port));
     return MUSTER_OK;

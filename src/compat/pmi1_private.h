@@ -4,6 +4,7 @@
 
 #include "base/pack.h"
 #include "compat/pmi1.h"
+#include "compat/tcpstore_peer.h"
 
 /* ---- pmi1_keys.c: keys and values ---- */
 
@@ -68,7 +69,7 @@ struct mu_pmi1 {
     uv_poll_t listener;
     uv_timer_t rest; /* of the listener, while no descriptor is left */
     bool has_rested; /* and that was said */
-    int reserve_fd;
+    struct mu_ts_peers peers;
     char address[32];
     struct mu_pmi1_client *strangers;
     uint32_t num_strangers;

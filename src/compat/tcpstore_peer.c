@@ -19,17 +19,30 @@
 #include <string.h>
 #include <unistd.h>
 
-void mu_ts_peers_open(struct mu_ts_peers *peers)
+static bool is_want(int error)
 {
-    peers->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+bool mu_ts_peers_open(struct mu_ts_peers *peers)
+{
+    bool wants;
+
     peers->sequence = 0;
+    peers->fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_SOCK_DIAG);
+    wants = peers->fd < 0 && is_want(errno);
+    peers->table = wants ? NULL : fopen("/proc/net/tcp", "re");
+    return !wants && (peers->table || !is_want(errno));
 }
 
 void mu_ts_peers_close(struct mu_ts_peers *peers)
 {
     if (peers->fd >= 0)
         close(peers->fd);
+    if (peers->table)
+        fclose(peers->table);
     peers->fd = -1;
+    peers->table = NULL;
 }
 
 static void put_name(const struct sockaddr *name, __be16 *port, __be32 address[4])
@@ -109,9 +122,11 @@ static void print_name(const struct sockaddr *name, char text[48])
     snprintf(text + n, 48 - (size_t)n, ":%04X", ntohs(port));
 }
 
-static bool look_up(const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user)
+static bool look_up(const struct mu_ts_peers *peers, const struct sockaddr *peer, const struct sockaddr *own,
+                    uid_t *ret_user)
 {
-    FILE *f = fopen(peer->sa_family == AF_INET6 ? "/proc/net/tcp6" : "/proc/net/tcp", "re");
+    bool is_v6 = peer->sa_family == AF_INET6;
+    FILE *f = !is_v6 && peers->table ? peers->table : fopen(is_v6 ? "/proc/net/tcp6" : "/proc/net/tcp", "re");
     char line[400], local[48], remote[48], a[48], b[48];
     unsigned long inode;
     unsigned user;
@@ -119,6 +134,7 @@ static bool look_up(const struct sockaddr *peer, const struct sockaddr *own, uid
 
     if (!f)
         return false;
+    rewind(f); /* it is made anew then */
     print_name(peer, local);
     print_name(own, remote);
     while (!found && fgets(line, sizeof line, f))
@@ -127,7 +143,8 @@ static bool look_up(const struct sockaddr *peer, const struct sockaddr *own, uid
             *ret_user = user;
             found = true;
         }
-    fclose(f);
+    if (f != peers->table)
+        fclose(f);
     return found;
 }
 
@@ -136,5 +153,5 @@ bool mu_ts_peer_user(struct mu_ts_peers *peers, const struct sockaddr *peer, con
 {
     int told = ask_netlink(peers, peer, own, ret_user);
 
-    return told < 0 ? look_up(peer, own, ret_user) : told > 0;
+    return told < 0 ? look_up(peers, peer, own, ret_user) : told > 0;
 }

@@ -4,14 +4,18 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 
 struct mu_ts_peers {
     int fd; /* of netlink; -1: it is not there */
     uint32_t sequence;
+    FILE *table; /* of connections without IPv6, where netlink does not tell; NULL: it is not there */
 };
-void mu_ts_peers_open(struct mu_ts_peers *peers);
+/* What it opens is kept, so that asking does not want for a descriptor. False: it wants for one, or for memory now
+ * (errno). */
+bool mu_ts_peers_open(struct mu_ts_peers *peers);
 void mu_ts_peers_close(struct mu_ts_peers *peers);
 
 /* The user whose process has, or had, the socket that is bound to `peer` and connected to `own`. False: that cannot be

@@ -4,12 +4,14 @@
 #include "cm.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -121,10 +123,56 @@ static void who_comes_when_no_descriptor_is_left_waits_for_one(void **state)
     close(fd);
 }
 
+/* Another thread, as it were, that wants descriptors: whatever is closed it takes at once. */
+static bool takes_all;
+static int taken[LIMIT], num_taken;
+
+int close(int fd)
+{
+    int rc = (int)syscall(SYS_close, fd);
+
+    if (takes_all && rc == 0 && num_taken < LIMIT && (taken[num_taken] = fcntl(STDERR_FILENO, F_DUPFD, 0)) >= 0)
+        num_taken++;
+    return rc;
+}
+
+/* Whoever it is that another thread takes descriptors from, it is not who asks whose a connection is. */
+static void what_it_takes_to_ask_is_held(void **state)
+{
+    static const char hello[] = "cmd=initack pmiid=1\n", welcome[] = "cmd=initack rc=0\n";
+    char answer[sizeof welcome] = "";
+    struct rlimit before, low;
+    int fd = connect_to_port(), held[LIMIT], num_held = 0;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    low = before;
+    low.rlim_cur = LIMIT;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    while (num_held < LIMIT && (held[num_held] = dup(fd)) >= 0)
+        num_held++;
+    close(held[--num_held]); /* for the connection itself */
+    takes_all = true;
+    uv_run(&loop, UV_RUN_NOWAIT);
+    takes_all = false;
+    while (num_held > 0)
+        close(held[--num_held]);
+    while (num_taken > 0)
+        close(taken[--num_taken]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(send(fd, hello, sizeof hello - 1, MSG_NOSIGNAL), (ssize_t)sizeof hello - 1);
+    while (recv(fd, answer, sizeof answer - 1, MSG_DONTWAIT) < 0)
+        uv_run(&loop, UV_RUN_ONCE);
+    assert_string_equal(answer, welcome); /* one who is refused would have read the end */
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_comes_when_no_descriptor_is_left_waits_for_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_it_takes_to_ask_is_held, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
