@@ -188,7 +188,7 @@ class Strangers(Agents):
             self.until("the leader says so", lambda pattern=pattern: re.search("refused host .*: " + pattern, self.text(0)))
             self.goes_on()
         self.refused(125, "has another key than this host", *self.words(1, 3, "true"), key="08" * 32)
-        self.refused(125, r"host \S+ cannot listen at :%d: Address already in use" % self.port, *self.words(0, 2, "true"))
+        self.refused(125, r"host \S+ cannot listen at 127.0.0.1:%d: Address already in use" % self.port, *self.words(0, 2, "true"))
         self.goes_on()
         self.ends_well()
         self.refused(125, "leader .%s. could not be reached for" % re.escape(self.leader),
