@@ -59,7 +59,9 @@ EQUAL(0, CU_STREAM_WRITE_VALUE_DEFAULT);
 EQUAL(1, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
 
 /* The same parameters, one by one: each assignment is refused by the compiler where a size or a pointer differs. */
-#define PARAMETERS(theirs, ...) static inline void check_##theirs(PFN_##theirs f) { (void)f(__VA_ARGS__); }
+#define PARAMETERS(theirs, ...)               \
+    void check_##theirs(PFN_##theirs f);      \
+    void check_##theirs(PFN_##theirs f) { (void)f(__VA_ARGS__); }
 PARAMETERS(cuMemHostRegister_v6050, (void *)0, (size_t)0, (unsigned)0)
 PARAMETERS(cuMemHostUnregister_v4000, (void *)0)
 PARAMETERS(cuMemHostGetDevicePointer_v3020, (mu_cuda_address *)0, (void *)0, (unsigned)0)
