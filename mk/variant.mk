@@ -96,6 +96,6 @@ $(3)/tests/$(4)/libfake_%.so: $(3)/obj/tests/$(4)/fake_%.o
 $(patsubst %.c,$(3)/%,$(if $(filter fuzz,$(2)),$(wildcard tests/$(4)/*_fuzz.c))): $(3)/%: $(3)/obj/%.o \
 	$(patsubst %.c,$(3)/obj/%.o,$(call plain_c,$(4))) $$(COMMON_OBJ_$(1)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
-	$$(Q)$$(LINK_$(1)) -fsanitize=fuzzer -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) $$(EXE_LIBS) -lm
+	$$(Q)$$(LINK_$(1)) -fsanitize=fuzzer -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_$(4)) $$(EXE_LIBS) -Wl,--as-needed -lcmocka -lm
 
 endef

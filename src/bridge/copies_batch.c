@@ -73,9 +73,9 @@ struct run {
 /* The long value behind so many bytes; NULL: there is none. */
 static const struct mu_slice *slice_behind(const struct run *r, size_t bytes)
 {
-    const struct mu_batch_slice *s = (const struct mu_batch_slice *)(const void *)r->slices->bytes + r->next;
+    const struct mu_batch_slice *all = (const struct mu_batch_slice *)(const void *)r->slices->bytes;
 
-    return r->next < r->slices->len / sizeof *s && s->behind == bytes ? &s->slice : NULL;
+    return r->next < r->slices->len / sizeof *all && all[r->next].behind == bytes ? &all[r->next].slice : NULL;
 }
 
 /* A frame of them. */

@@ -1,6 +1,6 @@
 /*
- * tests/fuzz/frame_test.c: the short form of frame_fuzz: a session's frames, then thousands of their mutations drawn
- * from a seed. `TEST_SEED=… TEST_CASES=…` repeats or prolongs it.
+ * tests/fuzz/frame_test.c: the short form of frame_fuzz: frames that were recorded, a session's that are made here,
+ * then thousands of mutations of both drawn from a seed. `TEST_SEED=… TEST_CASES=…` repeats or prolongs it.
  */
 /* variants: release asan */
 #include "frame.h"
@@ -11,8 +11,20 @@
 
 #include "mutate.h"
 #include "seed.h"
+#include "seeds.h"
 
 static const struct mutation mutation = {{0, 1, 0x7f, 0x80, 0xff, 'M', 'u', 16}, 0, 3, 40};
+static struct seed seeds[SEEDS_MOST];
+
+/* What was really said is read to its end. */
+static int replay(const struct seed *s)
+{
+    struct frame_sum sum = {0, 0};
+
+    frame_try(s->bytes, s->size, &sum);
+    printf("%s: %u messages, %u faults\n", s->name, sum.messages, sum.faults);
+    return !sum.messages || sum.faults;
+}
 
 int main(void)
 {
@@ -20,18 +32,24 @@ int main(void)
     unsigned long cases = said ? strtoul(said, NULL, 0) : 3000;
     struct test_random r = {.state = test_seed()};
     struct frame_sum sum = {0, 0};
-    uint8_t session[1000], bytes[1000];
-    size_t len = frame_session(session, sizeof session);
+    static uint8_t session[1000], bytes[SEED_BYTES_MOST];
+    size_t len = frame_session(session, sizeof session), count = seeds_load(".frames", seeds);
+    int bad = 0;
 
     frame_try(session, len, &sum);
     if (sum.messages != 6 || sum.faults) {
         printf("the session itself is not read: %u messages\n", sum.messages);
         return 1;
     }
+    for (size_t i = 0; i < count; i++)
+        bad += replay(&seeds[i]);
     for (unsigned long i = 0; i < cases; i++) {
-        memcpy(bytes, session, len);
-        frame_try(bytes, mutate(&r, &mutation, bytes, len), &sum);
+        const struct seed *s = i % 2 ? &seeds[test_below(&r, count)] : NULL;
+        size_t size = s ? s->size : len;
+
+        memcpy(bytes, s ? s->bytes : session, size);
+        frame_try(bytes, mutate(&r, &mutation, bytes, size), &sum);
     }
     printf("%lu mutations: %u messages, %u faults\n", cases, sum.messages, sum.faults);
-    return cases >= 1000 && (sum.faults == 0 || sum.faults == cases);
+    return bad || (cases >= 1000 && (sum.faults == 0 || sum.faults == cases));
 }

@@ -3,7 +3,8 @@
  *
  * The first byte says whether it leads or follows. Then each byte is an event; what it needs is taken from the bytes
  * behind it. Frames are drawn three ways: of any type and content; of a known type; and calls of a known operation with
- * a sound head, so that the bytes behind it are read by that operation. A host of the same segment's tasks acts, too.
+ * a sound head, so that the bytes behind it are read by that operation. A fourth way are frames as real agents have
+ * sent them, with what the tasks of this host had asked: record_main.c. A host of the same segment's tasks acts, too.
  */
 #include "session.h"
 
@@ -14,25 +15,27 @@
 
 #include <muster/muster.h>
 
+#include "bridge/control.h"
 #include "bridge/core.h"
 #include "segment/file.h"
 #include "task/task.h"
 
-enum { HOSTS = 3, TASKS = 6, FRAME_MAX = 2000 };
+enum { HOSTS = 3, TASKS = 6, FRAME_MAX = SESSION_FRAME_MOST };
 
 static const uint32_t tasks[HOSTS] = {2, 3, 1};
 
 struct world {
     struct mu_core core;
     struct muster_segment *seg;
-    struct muster *agent, *task;
+    struct muster *agent, *askers[SESSION_ASKERS];
+    uint32_t slots[SESSION_ASKERS]; /* theirs */
     struct mu_unpack program;
     struct session_sum *sum;
     uint64_t now;
     bool broken; /* the wire has been told to break, and the core not yet that it is */
 };
 
-static void die(const char *what)
+_Noreturn static void die(const char *what)
 {
     fprintf(stderr, "%s: %s\n", what, muster_last_error());
     abort();
@@ -54,7 +57,6 @@ static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payloa
             return len == 0 || ((const uint8_t *)payload)[len - 1] != 0xa5; /* now and then the queue is full */
         }
     die("a frame of no kind");
-    return false;
 }
 
 static void wire_drop(void *arg, uint32_t host, const char *why)
@@ -92,15 +94,20 @@ static const uint8_t *take(struct world *w, size_t most, size_t *ret_len)
 }
 
 /* From memory of its exact size, so that the sanitizer sees a read past the end. */
-static void deliver(struct world *w, uint8_t type, const uint8_t *bytes, size_t len)
+static void deliver_from(struct world *w, uint32_t host, uint8_t type, const uint8_t *bytes, size_t len)
 {
     uint8_t *exact = malloc(len ? len : 1);
 
     if (len)
         memcpy(exact, bytes, len);
     w->sum->taken++;
-    mu_core_frame(&w->core, some_host(w), type, exact, len, w->now);
+    mu_core_frame(&w->core, host, type, exact, len, w->now);
     free(exact);
+}
+
+static void deliver(struct world *w, uint8_t type, const uint8_t *bytes, size_t len)
+{
+    deliver_from(w, some_host(w), type, bytes, len);
 }
 
 static void any_frame(struct world *w)
@@ -145,6 +152,73 @@ static void call_frame(struct world *w)
     mu_pack_done(&p);
 }
 
+static const uint8_t *take_exactly(struct world *w, size_t *ret_len)
+{
+    size_t len = next(w);
+
+    len |= (size_t)next(w) << 8;
+    len = len < FRAME_MAX ? len : FRAME_MAX;
+    len = len < w->program.left ? len : w->program.left;
+    *ret_len = len;
+    return mu_unpack_raw(&w->program, len);
+}
+
+static void said_frame(struct world *w)
+{
+    uint8_t host = next(w), type = next(w), room[FRAME_MAX];
+    uint64_t self;
+    size_t len;
+    const uint8_t *bytes = take_exactly(w, &len);
+
+    if (len)
+        memcpy(room, bytes, len);
+    if (type == MU_FRAME_ANSWER && len >= sizeof w->slots[0])
+        memcpy(room, &w->slots[room[0] % SESSION_ASKERS], sizeof w->slots[0]);
+    if (type == MU_FRAME_CONTROL && len >= SESSION_SELF_AT + sizeof self) {
+        memcpy(&self, room + SESSION_SELF_AT, sizeof self);
+        if (self == SESSION_SELF)
+            memcpy(room + SESSION_SELF_AT, &SESSION_SELF_OF(&w->core), sizeof self);
+    }
+    deliver_from(w, w->core.leader ? host % (HOSTS + 1) : 0, type, room, len);
+}
+
+static void tell(struct world *w)
+{
+    uint8_t host = next(w), kind = next(w);
+    size_t len;
+    const uint8_t *bytes = take_exactly(w, &len);
+
+    mu_control_send(&w->core, host == UINT8_MAX ? UINT32_MAX : host % HOSTS, kind, bytes, len);
+}
+
+static enum muster_status do_not_wait(void *arg)
+{
+    (void)arg;
+    return MUSTER_CANCELLED;
+}
+
+/* A call is put where the agent finds it, and its answer is not waited for. */
+static void ask(struct world *w)
+{
+    struct muster *m = w->askers[next(w) % SESSION_ASKERS];
+    struct mu_remote_call call = {.op = next(w), .deadline = MUSTER_FOREVER, .what = "a call", .ends = do_not_wait};
+    struct mu_pack request = {0};
+    struct mu_answer answer;
+    struct mu_ctx *ctx;
+    size_t len;
+    const uint8_t *bytes = take_exactly(w, &len);
+
+    mu_pack_raw(&request, bytes, len);
+    call.request = &request;
+    if (mu_enter_wait(m, &ctx))
+        die("a task cannot ask");
+    if (mu_remote_call(m, ctx, &call, &answer) == MUSTER_CANCELLED)
+        w->sum->asked++;
+    mu_answer_done(&answer);
+    mu_exit(ctx);
+    mu_pack_done(&request);
+}
+
 /* What a task of this host does; only what does not wait for the leader. */
 static void act(struct world *w)
 {
@@ -169,20 +243,23 @@ static void step(struct world *w)
 {
     uint8_t b = next(w);
 
-    w->now += (uint64_t)(b >> 4) * 10000000u;
-    switch (b % 10) {
-    case 0: mu_core_up(&w->core, some_host(w), w->now); break;
-    case 1: mu_core_down(&w->core, some_host(w), "the program says so", w->now); break;
-    case 2: /* lost is for good: rarely */
-        if (next(w) % 8 == 7)
+    w->now += (uint64_t)(b >> 4) * SESSION_TICK_NS;
+    switch ((enum session_step)(b % SESSION_STEPS)) {
+    case SESSION_UP: mu_core_up(&w->core, some_host(w), w->now); break;
+    case SESSION_DOWN: mu_core_down(&w->core, some_host(w), "the program says so", w->now); break;
+    case SESSION_LOST: /* lost is for good: rarely */
+        if (next(w) % 8 == SESSION_REALLY)
             mu_core_lost(&w->core, some_host(w), "the program says so", w->now);
         break;
-    case 3: any_frame(w); break;
-    case 4:
-    case 5: known_frame(w); break;
-    case 6:
-    case 7: call_frame(w); break;
-    case 8: act(w); break;
+    case SESSION_ANY_FRAME: any_frame(w); break;
+    case SESSION_KNOWN:
+    case SESSION_KNOWN_TOO: known_frame(w); break;
+    case SESSION_CALL:
+    case SESSION_CALL_TOO: call_frame(w); break;
+    case SESSION_ACT: act(w); break;
+    case SESSION_SAID: said_frame(w); break;
+    case SESSION_ASKS: ask(w); break;
+    case SESSION_TELLS: tell(w); break;
     default:
         for (int i = 0; i < 4 && mu_core_turn(&w->core, w->now); i++)
             ;
@@ -200,6 +277,14 @@ static void begin(struct world *w, uint32_t host)
 
     if (mu_segment_create_hosts("session", &config, &hosts, true, &w->seg) || mu_join_open(w->seg, &w->agent))
         die("a segment for the session");
+    for (uint32_t i = 0; i < SESSION_ASKERS; i++) {
+        struct mu_ctx *ctx;
+
+        if (mu_join_open(w->seg, &w->askers[i]) || mu_enter(w->askers[i], &ctx))
+            die("a task of the session");
+        w->slots[i] = ctx->slot;
+        mu_exit(ctx);
+    }
     w->now = 1000000000u;
     w->core.timeout = 200000000u;
     if (mu_core_init(&w->core, w->agent, &wire, w->now))
@@ -219,6 +304,8 @@ static void end(struct world *w)
     mu_core_done(&w->core);
     if (muster_segment_check(w->seg, report, NULL, &sum) || sum.problems)
         die("the segment is not sound after the session");
+    for (uint32_t i = 0; i < SESSION_ASKERS; i++)
+        muster_leave(w->askers[i]);
     muster_leave(w->agent);
     muster_segment_close(w->seg);
 }

@@ -5,8 +5,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * What the program's bytes say: a byte is the step of its remainder by SESSION_STEPS, and lets as many ticks pass as
+ * its upper half says. What else a step needs is taken from the bytes behind it.
+ */
+enum session_step {
+    SESSION_UP,        /* a host */
+    SESSION_DOWN,      /* a host */
+    SESSION_LOST,      /* SESSION_REALLY, a host */
+    SESSION_ANY_FRAME, /* type, length, bytes, a host */
+    SESSION_KNOWN,     /* which kind of frame, length, bytes, a host */
+    SESSION_KNOWN_TOO,
+    SESSION_CALL, /* what is in its head, length, bytes, a host */
+    SESSION_CALL_TOO,
+    SESSION_ACT, /* which key, what, a character */
+    SESSION_TURN,
+    SESSION_SAID,  /* a host, a type, length (2), bytes: a frame as it was recorded (record_main.c) */
+    SESSION_ASKS,  /* which asker, what (enum mu_op), length (2), bytes: a call of a task of this host */
+    SESSION_TELLS, /* a host or all, a kind, length (2), bytes: what this agent tells others */
+    SESSION_STEPS
+};
+enum { SESSION_REALLY = 7, SESSION_EVENT = 2, SESSION_ASKERS = 4, SESSION_FRAME_MOST = 2000 };
+/* A frame of control names the agent that it is for: where that is the one that it came to, these are the bytes. */
+#define SESSION_SELF 0x7365535f666c6553u
+enum { SESSION_SELF_AT = 24 };
+/* Which agent this is: the first that its module of control has. */
+#define SESSION_SELF_OF(core) (*(const uint64_t *)(core)->state[MU_M_CONTROL])
+#define SESSION_TICK_NS       10000000u
+
+/* The byte of a step before which so many ticks pass, at most 15. */
+static inline uint8_t session_step_at(enum session_step step, unsigned ticks)
+{
+    unsigned first = ticks << 4;
+
+    return (uint8_t)(first + (step + SESSION_STEPS - first % SESSION_STEPS) % SESSION_STEPS);
+}
+
 struct session_sum {
     unsigned taken, refused, sent; /* frames */
+    unsigned asked;                /* calls of this host's tasks */
 };
 
 /*
