@@ -6,12 +6,13 @@
  * there are no pages then, it is there when a task is: others do not need it. A thread, the watcher, waits
  * for the kernel to report the death of a thread that holds a slot: about 0.15 ms after SIGKILL, where the pidfd of a
  * large process takes hundreds; the pidfds, in the event loop, remain the authority. Between deaths it looks for tasks
- * whose heartbeats have stopped: when every task of a job is stopped, nobody else would. At the end: the thread is
- * called back, the observer leaves, the segment is closed and its name goes.
+ * whose heartbeats have stopped: when every task of a job is stopped, nobody else would. Of several hosts it looks for
+ * the bridge, too, so that not both wake up for it; but not where it was started before the bridge, in one that adopts.
+ * At the end: the thread is called back, the observer leaves, the segment is closed and its name goes.
  *
  * The watcher is started a while after the tasks (company.c).
  */
-#include "agent/private.h"
+#include "agent/bridge.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,12 +20,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
 #include "segment/reserve.h"
 #include "topology/share.h"
 
-#define LOOK_AGAIN_NS 100000000u
+#define LOOK_NS 100000000u /* as every wait */
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
 static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
@@ -40,26 +42,44 @@ static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
         mu_agent_say("%s is in error: %s", mu_agent_task_name(agent, (uint32_t)task, name, sizeof name), error.message);
 }
 
+/* What is looked at when somebody has died, and in each period. */
+static void look_at_tasks(struct mu_agent *agent, uint64_t *last_check, uint64_t *said)
+{
+    struct mu_ctx *ctx;
+
+    if (agent->is_suspended) {
+        *last_check = 1; /* long ago: then all have their time anew */
+    } else if (mu_enter(agent->muster, &ctx) == MUSTER_OK) {
+        mu_beats_check(ctx, agent->beats, last_check);
+        mu_exit(ctx);
+    }
+    if (!mu_agent_follows(agent)) /* the leader's agent hears of it, too */
+        say_living_error(agent, said);
+}
+
 static void *watch(void *arg)
 {
     struct mu_agent *agent = arg;
-    uint64_t period = agent->muster->seg->heartbeat_timeout / 8, last_check = 0, said = 0;
+    struct mu_bridge *bridge = agent->bridge && !agent->adopted ? agent->bridge->bridge : NULL;
+    uint64_t period = agent->muster->seg->heartbeat_timeout / 8, last_check = 0, said = 0, check_at = 0;
+    uint64_t turn = bridge ? period / (period / LOOK_NS + 1) : period; /* parts of a period: no wake-up more for it */
     enum muster_status status;
-    struct mu_ctx *ctx;
 
+    if (bridge)
+        mu_bridge_be_looked_after(bridge, true);
     for (;;) {
-        status = muster_death_wait(agent->muster, muster_after_ns(period), NULL);
+        status = muster_death_wait(agent->muster, muster_after_ns(turn), NULL);
         if (status != MUSTER_OK && status != MUSTER_DEADLINE_EXCEEDED)
             break; /* CANCELLED: called back. Anything else: the pidfds alone must do */
-        if (agent->is_suspended) {
-            last_check = 1; /* long ago: then all have their time anew */
-        } else if (mu_enter(agent->muster, &ctx) == MUSTER_OK) {
-            mu_beats_check(ctx, agent->beats, &last_check);
-            mu_exit(ctx);
-        }
-        if (!mu_agent_follows(agent)) /* the leader's agent hears of it, too */
-            say_living_error(agent, &said);
+        if (bridge)
+            mu_bridge_look(bridge);
+        if (status && mu_now() < check_at)
+            continue;
+        check_at = muster_after_ns(period - turn / 2);
+        look_at_tasks(agent, &last_check, &said);
     }
+    if (bridge)
+        mu_bridge_be_looked_after(bridge, false);
     muster_thread_detach(agent->muster);
     return NULL;
 }
@@ -67,7 +87,7 @@ static void *watch(void *arg)
 void mu_agent_watch_job(struct mu_agent *agent)
 {
     if ((agent->absence_said && !mu_segment_is_committed(agent->segment)) || mu_agent_be_there(agent)) {
-        agent->watch_at = muster_after_ns(LOOK_AGAIN_NS);
+        agent->watch_at = muster_after_ns(LOOK_NS);
         return;
     }
     agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);

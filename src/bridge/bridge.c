@@ -2,7 +2,8 @@
  * bridge/bridge.c: a core and a link, tied together, and driven by two threads.
  *
  * Everything happens under one lock. The first thread sleeps in epoll: for what comes from other hosts, for what time
- * makes due, and for whoever pokes it. The second sleeps on the segment's bell: for what the tasks of this host do.
+ * makes due at the link, and for whoever pokes it. The second sleeps on the segment's bell: for what the tasks of this
+ * host do, and what time makes due at the core; the first wakes up for that only where it comes before the second does.
  * Whichever wakes does all there is to do and sends it, so nothing is handed from one to the other. After work the
  * first does not sleep for a moment, in which an answer, or the next call, is likely to come: being woken takes longer
  * than most answers. The second rests meanwhile, and the bell is off, so that tasks pay nothing for ringing it. With
@@ -24,10 +25,11 @@
 #include "segment/wait.h"
 
 #define TIMEOUT_NS 10000000000u
-#define RECHECK_NS 100000000u /* the hosts' rows; a bell that a dead ringer did not ring */
-#define LINGER_NS  2000000u   /* with latency: polling goes on for so long after nobody waits */
-#define MOMENT_NS  100000u    /* without: after work; two round trips of a fast network */
-#define STAR_HOSTS 64u        /* of a job of more hosts most come to the leader by relays */
+#define RECHECK_NS MU_BRIDGE_RECHECK_NS
+#define LONGEST_NS 2000000000u /* nobody sleeps for longer, whoever looks after it */
+#define LINGER_NS  2000000u    /* with latency: polling goes on for so long after nobody waits */
+#define MOMENT_NS  100000u     /* without: after work; two round trips of a fast network */
+#define STAR_HOSTS 64u         /* of a job of more hosts most come to the leader by relays */
 #define EARLY_MAX  (16u << 20)
 
 /* ---- what the link tells ---- */
@@ -294,31 +296,6 @@ const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge)
 
 /* ---- turns, under the lock ---- */
 
-/* What is measured of the connections, for status, top and metrics. */
-static void tell_hosts(struct mu_bridge *b)
-{
-    struct muster_segment *seg = b->core.seg;
-    uint32_t hosts = b->options.leader ? b->shape.num_hosts : 1;
-
-    b->told_at = b->now;
-    for (uint32_t i = b->options.leader; i < hosts; i++) {
-        struct mu_host *host = &seg->hosts[i];
-        struct mu_link_stats s;
-
-        if (!mu_link_stats(b->link, i, &s) || !s.connects)
-            continue;
-        /* relaxed, all of them: figures to be shown, each for itself; mu_host_* of whoever shows them */
-        mu_store_relaxed(&host->heard, s.heard_ns);
-        mu_store_relaxed(&host->rtt, s.rtt_ns);
-        mu_store_relaxed(&host->rtt_min, s.rtt_min_ns);
-        mu_store_relaxed(&host->bytes_in, s.bytes_in);
-        mu_store_relaxed(&host->bytes_out, s.bytes_out);
-        mu_store_relaxed(&host->frames_in, s.frames_in);
-        mu_store_relaxed(&host->frames_out, s.frames_out);
-        mu_store_relaxed(&host->connects, s.connects);
-    }
-}
-
 /* Everything that the segment, and frames that have been taken, ask for. True: there was something. */
 static bool drive_core(struct mu_bridge *b)
 {
@@ -345,25 +322,28 @@ static void drive(struct mu_bridge *b)
             break;
     }
     if (b->has_core && b->now - b->told_at > RECHECK_NS)
-        tell_hosts(b);
+        mu_bridge_tell_hosts(b);
 }
 
 /* ---- the first thread ---- */
 
+/* What is due at the core is the other thread's, which sleeps until then; unless it sleeps for longer. */
 static void sleep_in_epoll(struct mu_bridge *b)
 {
     uint64_t link = mu_link_next(b->link), core = b->has_core ? mu_core_next(&b->core) : UINT64_MAX, now = mu_now();
-    uint64_t rows = b->has_core ? sum(b->told_at, 10 * (uint64_t)RECHECK_NS) : UINT64_MAX; /* there are none before */
-    uint64_t until = link < core ? link : core;
+    uint64_t rows = mu_bridge_rows_at(b), until = core < b->bell_until ? core : UINT64_MAX;
     int ms;
 
+    until = link < until ? link : until;
     until = until < rows ? until : rows;
-    ms = until <= now ? 0 : until - now > 1000000000u ? 1000 : (int)((until - now + 999999) / 1000000);
+    until = until < now + LONGEST_NS ? until : now + LONGEST_NS;
+    ms = until <= now ? 0 : (int)((until - now + 999999) / 1000000);
     b->sleeps_until = until;
     pthread_mutex_unlock(&b->lock);
     mu_link_wait(b->link, ms);
     pthread_mutex_lock(&b->lock);
     b->sleeps_until = 0;
+    b->core.is_calm = true; /* until something comes: the bell was armed meanwhile */
 }
 
 static bool should_poll(struct mu_bridge *b)
@@ -417,8 +397,8 @@ static void *run_epoll(void *arg)
 
 /* ---- the second thread ---- */
 
-/* It was rung, or it looks anyway. What the link has to do earlier than the other one sleeps, that one must know. */
-static bool answer_bell(struct mu_bridge *b)
+/* What the link has to do earlier than the other one sleeps, that one must know. */
+bool mu_bridge_answer_bell(struct mu_bridge *b)
 {
     bool worked = drive_core(b);
 
@@ -431,7 +411,7 @@ static void *run_bell(void *arg)
 {
     struct mu_bridge *b = arg;
     struct muster_segment *seg = b->core.seg;
-    uint64_t until;
+    uint64_t until, look;
 
     pthread_mutex_lock(&b->lock);
     while (!b->is_stopping) {
@@ -440,15 +420,17 @@ static void *run_bell(void *arg)
             continue;
         }
         mu_ear_bell_on(&b->core);
-        if (answer_bell(b)) {
+        if (mu_bridge_answer_bell(b)) {
             mu_ear_bell_off(&b->core);
             continue;
         }
         until = mu_core_next(&b->core);
-        until = until < b->now + RECHECK_NS ? until : b->now + RECHECK_NS;
+        look = b->now + (b->is_looked_after ? LONGEST_NS : RECHECK_NS);
+        b->bell_until = until = until < look ? until : look;
         pthread_mutex_unlock(&b->lock);
         mu_bell_wait(seg, until);
         pthread_mutex_lock(&b->lock);
+        b->bell_until = 0;
         mu_ear_changed(&b->core);
     }
     pthread_mutex_unlock(&b->lock);
@@ -582,7 +564,7 @@ void mu_bridge_stop(struct mu_bridge *bridge)
     pthread_mutex_lock(&b->lock);
     if (b->has_core) {
         drive_core(b); /* what was said last goes out before the goodbye */
-        tell_hosts(b);
+        mu_bridge_tell_hosts(b);
     }
     b->is_stopping = true;
     pthread_cond_signal(&b->rest);

@@ -36,8 +36,8 @@ struct mu_bridge_options {
     /* Leader: what the user calls a host that has not come; NULL, or "": it has no name yet. May be NULL. */
     const char *(*name_of)(void *arg, uint32_t host);
     void (*said)(void *arg, const char *sentence); /* something the user should read: a refused peer, a lost host */
-    bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);   /* bridge's thread */
-    void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why); /* bridge's thread */
+    bool (*control)(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len);   /* bridge's thread, */
+    void (*host_changed)(void *arg, uint32_t host, enum mu_peer_state state, const char *why); /* or who looks */
 };
 
 struct mu_bridge_shape {
@@ -79,6 +79,11 @@ void mu_bridge_end_lanes(struct mu_bridge *bridge, struct mu_lanes *lanes);
 /* A follower: the leader has said that its process will be stopped, and that its silence means nothing; or that it goes
  * on. Until then only the end of the connection is its end. Any thread. */
 void mu_bridge_be_patient(struct mu_bridge *bridge, bool is_patient);
+/* Another thread looks every 100 ms, by the second of these, whether somebody changed something and was killed or
+ * stopped before it rang the bell; or no longer. For one that wakes up as often anyway: the bridge's own then does not.
+ * Once the bridge has started, and before it is stopped. */
+void mu_bridge_be_looked_after(struct mu_bridge *bridge, bool is);
+void mu_bridge_look(struct mu_bridge *bridge);
 /* Orderly: the others see LEAVE; joins the threads; frees. NULL is fine. Not from within the bridge's thread. */
 void mu_bridge_stop(struct mu_bridge *bridge);
 

@@ -1,4 +1,5 @@
-/* bridge/bridge_private.h: what bridge.c (the two threads) and bridge_meet.c (who comes, and the shape) share. */
+/* bridge/bridge_private.h: what bridge.c (the two threads), bridge_meet.c (who comes, and the shape) and bridge_look.c
+ * (who looks for them) share. */
 #ifndef MU_BRIDGE_BRIDGE_PRIVATE_H
 #define MU_BRIDGE_BRIDGE_PRIVATE_H
 
@@ -6,7 +7,8 @@
 
 #include "bridge/bridge.h"
 
-#define MU_SHAPE_BYTES_MAX (64u << 20) /* of the owner's part of a welcome */
+#define MU_SHAPE_BYTES_MAX   (64u << 20) /* of the owner's part of a welcome */
+#define MU_BRIDGE_RECHECK_NS 100000000u  /* the hosts' rows; a bell that a dead or stopped ringer did not ring */
 
 /* The leader's: a host's place in the job. */
 struct mu_bridge_seat {
@@ -41,11 +43,20 @@ struct mu_bridge {
     pthread_t threads[2];
     unsigned num_threads;
     bool is_stopping, is_polling;
+    bool is_looked_after;  /* bridge_look.c */
     bool worked;           /* since should_poll() last asked */
     uint64_t sleeps_until; /* the first thread; 0: it is awake */
+    uint64_t bell_until;   /* the second; likewise */
     uint64_t poll_until;
     uint64_t told_at; /* when the hosts' rows were last written */
 };
+
+/* bridge.c: do what the bell is rung for. With the lock held. True: there was something. */
+bool mu_bridge_answer_bell(struct mu_bridge *b);
+
+/* bridge_look.c: write the hosts' rows; when they are to be written though nothing happens. With the lock held. */
+void mu_bridge_tell_hosts(struct mu_bridge *b);
+uint64_t mu_bridge_rows_at(const struct mu_bridge *b);
 
 /* bridge_meet.c */
 enum muster_status mu_bridge_begin_meeting(struct mu_bridge *b);

@@ -175,6 +175,7 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
         else if (state == MU_PEER_LOST && module->lost)
             module->lost(core, host, why);
     }
+    core->is_calm = false;
     if (!core->leader)
         say(core, said[state]); /* where it fails the tasks go on believing what was said before */
     mu_ear_changed(core);
@@ -274,6 +275,7 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
         return;
     }
     core->now = now;
+    core->is_calm = false;
     core->peers[host].heard = now;
     if (!why && kind->take(core, host, &u))
         return;
@@ -477,6 +479,7 @@ bool mu_core_turn(struct mu_core *core, uint64_t now)
     for (uint32_t h = 0; h < hosts; h++)
         if (is_spoken_to(core, h) && !speak(core, h))
             decide(core, h + 1, hosts); /* of the one that went others may hear, and before that what came before it */
+    core->is_calm = false;
     return core->worked;
 }
 

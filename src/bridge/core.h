@@ -133,6 +133,7 @@ struct mu_core {
     bool leader;
     bool latency;
     bool worked;      /* in this turn: another may find more */
+    bool is_calm;     /* the caller's: nobody has rung, nothing has come; this turn looks again, for time's sake */
     uint64_t now;     /* as of this turn */
     uint64_t timeout; /* ns: a host silent for longer is lost */
     uint64_t adopt;   /* ns: one whose agent has died, rather than fallen silent, has so long to be back; 0: as above */

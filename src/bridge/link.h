@@ -92,6 +92,8 @@ void mu_link_poke(struct mu_link *link);               /* any thread */
 int mu_link_fd(const struct mu_link *link);            /* an epoll descriptor: readable when there is something to do */
 uint64_t mu_link_next(const struct mu_link *link);     /* CLOCK_MONOTONIC ns: when turn must be called at the latest */
 void mu_link_turn(struct mu_link *link, uint64_t now); /* accept, read, write, heartbeats, timeouts: calls events */
+/* Between turns, for any thread: the heartbeats that are due, or nearly, so that nobody wakes up for them. */
+void mu_link_beat(struct mu_link *link, uint64_t now);
 /* The address that it listens at, with the real port: "192.0.2.1:4711"; a follower's: the leader's. */
 const char *mu_link_address(const struct mu_link *link);
 /* Where a host's connection comes from, "192.0.2.7:50112"; "" while there is none. */

@@ -270,7 +270,10 @@ void mu_peer_take(struct mu_link_peer *p, const struct mu_message *message)
     case MU_FRAME_REFUSE:
     case MU_FRAME_DROP: take_text(p, message); break;
     case MU_FRAME_LEAVE: mu_peer_close(p, p->state == MU_LINK_UP ? MU_LINK_LEFT : MU_LINK_QUIET, "it has left"); break;
-    case MU_FRAME_PING: mu_peer_send(p, MU_FRAME_PONG, message->bytes, message->len); break;
+    case MU_FRAME_PING:
+        mu_peer_send(p, MU_FRAME_PONG, message->bytes, message->len);
+        mu_peer_beat_along(p);
+        break;
     case MU_FRAME_PONG: take_pong(p, message); break;
     case MU_FRAME_RELAY:
     case MU_FRAME_MOVE:

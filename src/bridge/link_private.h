@@ -137,6 +137,7 @@ struct mu_link {
     bool is_rush;    /* others wait to be accepted: seen when the timers were last looked at */
     bool is_over;    /* follower: refused, or the leader left */
     bool is_patient; /* follower: the leader is silent, and has said so */
+    bool has_beaten; /* before it was due: the timers are to be looked at again */
     uint64_t now, turned, due, resume_at;
     uint32_t num_pending, num_silent, next_connection, num_again; /* num_silent: closed, to make room */
     struct mu_link_host *hosts;
@@ -201,6 +202,7 @@ void mu_peer_ask(struct mu_link_peer *p, const struct mu_join *join); /* the own
 void mu_peer_join(struct mu_link_peer *p, const void *bytes, size_t len);
 void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, size_t len);
 void mu_peer_ping(struct mu_link_peer *p);
+void mu_peer_beat_along(struct mu_link_peer *p); /* it has sent its own */
 void mu_peer_secured(struct mu_link_peer *p);
 
 /* link_tls.c */

@@ -144,6 +144,43 @@ static uint64_t ping_period(const struct mu_link *link)
     return link->options.timeout_ns / 4 ? link->options.timeout_ns / 4 : 1;
 }
 
+/* Its next heartbeat is; within an eighth of the period. */
+static bool is_near(const struct mu_link_peer *p)
+{
+    return p->link->now - p->pinged >= ping_period(p->link) - ping_period(p->link) / 8;
+}
+
+static bool has_beats(const struct mu_link_peer *p)
+{
+    bool is_spared = p->link->is_patient && !p->is_relayed && !p->is_moving;
+
+    return !p->relay && !is_spared && (p->state == MU_LINK_WAITING || p->state == MU_LINK_UP);
+}
+
+static void beat(struct mu_link_peer *p)
+{
+    mu_peer_ping(p);
+    p->link->has_beaten = true;
+}
+
+/* When the next are due, the turn finds that takes the answers. */
+void mu_link_beat(struct mu_link *link, uint64_t now)
+{
+    link->now = now;
+    for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
+        next = p->next;
+        if (has_beats(p) && is_near(p))
+            beat(p);
+    }
+}
+
+/* It wakes up for our answer anyway, and so do we for its own: then neither has to for the other's next one. */
+void mu_peer_beat_along(struct mu_link_peer *p)
+{
+    if (has_beats(p) && p->link->now - p->pinged >= ping_period(p->link) / 2)
+        beat(p);
+}
+
 /* Nothing has come that a stranger could not have sent; what lies in the socket is not known yet. */
 static bool is_silent(const struct mu_link_peer *p)
 {
@@ -258,7 +295,7 @@ static uint64_t check_peer(struct mu_link_peer *p)
         mu_peer_close(p, MU_LINK_QUIET, "nothing has come from it for %.1f s", (double)(link->now - p->heard) / 1e9);
         return UINT64_MAX;
     }
-    if (link->now - p->pinged >= ping_period(link) - ping_period(link) / 8)
+    if (is_near(p))
         mu_peer_ping(p);
     limit = p->heard + link->options.timeout_ns + 1;
     limit = limit < p->pinged + ping_period(link) ? limit : p->pinged + ping_period(link);
@@ -274,6 +311,7 @@ static void timers(struct mu_link *link)
     uint64_t due = UINT64_MAX, at;
 
     link->due = UINT64_MAX;
+    link->has_beaten = false;
     link->is_rush = link->num_pending >= MU_LINK_PENDING;
     if (link->side == MU_LINK_FOLLOWER)
         mu_dial_timers(link);
@@ -391,7 +429,7 @@ void mu_link_turn(struct mu_link *link, uint64_t now)
     }
     if (link->relay)
         mu_relay_turn(link);
-    if (now >= link->due)
+    if (now >= link->due || link->has_beaten)
         timers(link);
     set_accepting(link);
     do {

@@ -324,7 +324,7 @@ static void look(struct mu_core *core)
 
     if (!core->leader)
         return;
-    if (mu_cluster_look(core->seg, &cluster))
+    if (s->list && mu_cluster_look(core->seg, &cluster))
         cluster.root.version = 0;
     for (struct meeting *m = s->list, *next; m; m = next) {
         next = m->next;

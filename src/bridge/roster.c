@@ -10,7 +10,8 @@
 
 #include "bridge/members.h"
 
-#define MEASURED_NS 1000000000u /* between two tellings of round trips; with many hosts longer */
+#define MEASURED_NS 4000000000u /* between two tellings of round trips; with many hosts longer */
+#define RIDE_NS     200000000u  /* a turn that comes by itself meanwhile will do */
 
 static struct mu_host *host_at(const struct mu_core *core, uint32_t host)
 {
@@ -146,7 +147,7 @@ void mu_roster_look(struct mu_core *core)
 
     if (!core->leader || core->now < m->roster_at)
         return;
-    m->roster_at = core->now + MEASURED_NS + (uint64_t)core->num_hosts * (MEASURED_NS / 100);
+    m->roster_at = core->now + MEASURED_NS + (uint64_t)core->num_hosts * 10000000u;
     for (uint32_t i = 0; i < core->num_hosts; i++) {
         uint64_t rtt = get(&host_at(core, i)->rtt);
 
@@ -159,7 +160,7 @@ void mu_roster_look(struct mu_core *core)
 
 uint64_t mu_roster_next(struct mu_core *core)
 {
-    return core->leader ? mu_members_of(core)->roster_at : UINT64_MAX;
+    return core->leader ? mu_members_of(core)->roster_at + RIDE_NS : UINT64_MAX;
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */

@@ -2,7 +2,8 @@
  * bridge/sight.c: how the leader's barriers are seen on the other hosts, by status, top, metrics and
  * muster_barrier_list().
  *
- * For people: late by 50 ms or what the number of bytes demands, never on a barrier's way. The leader's agent compares
+ * For people: late by 50 ms or what the number of bytes demands, never on a barrier's way; by a second where whoever
+ * made the change was stopped before it rang. The leader's agent compares
  * the cells' words with those of its last look, and sends what barriers there are newer; the others' agents put it into
  * their own cells, where no task of theirs looks. Times travel as durations. A host that comes (again) forgets what it
  * had, and gets all barriers that wait, and of those that have ended as many as are cheap.
@@ -15,6 +16,7 @@
 #include "bridge/meetings.h"
 
 #define PERIOD_NS   50000000u
+#define SELDOM_NS   1000000000u  /* while nobody rings and nothing comes */
 #define BYTE_NS     125u         /* 8 MB/s at most, to all hosts together */
 #define FRAME_BYTES (1u << 20)   /* no more entries after so much */
 #define ENDED_BYTES (256u << 10) /* of barriers that have ended, to a host that comes */
@@ -147,8 +149,14 @@ void mu_sight_look(struct mu_core *core)
     struct mu_walk walk = {is_shared, show, &w, false};
     struct mu_table t = mu_table_cells(core->seg);
 
-    s->stale = core->now < s->at;
-    if (s->stale || !anybody_is_up(core))
+    if (!s->stale && core->is_calm && !core->worked && core->now < s->at + SELDOM_NS)
+        return;
+    if (core->now < s->at) {
+        s->stale = true;
+        return;
+    }
+    s->stale = false;
+    if (!anybody_is_up(core))
         return;
     mu_pack_u8(&w.p, 0);
     for (uint32_t i = 0; i <= t.mask; i++) {

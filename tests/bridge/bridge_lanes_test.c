@@ -2,24 +2,25 @@
  * tests/bridge/bridge_lanes_test.c: two whole bridges in one process, over loopback, with a loop on each that asks by
  * lanes and listens to the bell. Neither bridge looks again by itself here: a ring that is lost between its two threads
  * and the listener leaves the test hanging, and it fails. So does an end that a thread which sleeps on the bell does
- * not hear of.
+ * not hear of. What nobody rang for is found by who looks for them, and by the bridge itself when nobody does any more.
  */
 /* variants: release asan tsan */
 #define MU_EAR_RECHECK_NS 3600000000000u
 #include "segment/hosts.h"
-
-/* What time makes due is the other thread's to find, too. */
-static bool wait_for_a_ring(struct muster_segment *seg, muster_deadline deadline)
-{
-    (void)deadline;
-    return mu_bell_wait(seg, MUSTER_FOREVER);
-}
 
 #include <stdatomic.h>
 
 #include "bridge/link.h"
 
 static atomic_uint num_sleeps; /* relaxed adds: the barriers of those who read it order them */
+static bool looks_again;       /* set while there is no bridge */
+
+/* What time makes due is the other thread's to find, too. */
+static bool wait_for_a_ring(struct muster_segment *seg, muster_deadline deadline)
+{
+    atomic_fetch_add_explicit(&num_sleeps, 1, memory_order_relaxed);
+    return mu_bell_wait(seg, looks_again ? deadline : MUSTER_FOREVER);
+}
 
 static void sleep_and_count(struct mu_link *link, int ms)
 {
@@ -32,6 +33,7 @@ static void sleep_and_count(struct mu_link *link, int ms)
 #include "bridge/bridge.c" /* with waits of its own */
 #undef mu_bell_wait
 #undef mu_link_wait
+#include "bridge/bridge_look.c"
 #include "bridge/ear.c"
 
 #include "cm.h"
@@ -44,6 +46,7 @@ static void sleep_and_count(struct mu_link *link, int ms)
 #include <semaphore.h>
 #include <unistd.h>
 
+#include <muster/event.h>
 #include <muster/kv.h>
 
 #ifdef MU_TSAN
@@ -56,7 +59,8 @@ static char job[128], address[64];
 static sem_t has_address;
 
 struct side {
-    bool leader, latency, ends; /* ends: no loop; the bridge is stopped when it has just been at work */
+    bool leader, latency;
+    void (*plays)(struct side *s);
     pthread_t thread;
     struct mu_bridge *bridge;
     struct test_job mine;
@@ -68,6 +72,7 @@ struct side {
     enum muster_status status;
     uint8_t what;
     unsigned sleeps; /* of both, while they rested */
+    uint64_t rested_ns;
 };
 
 static void on_listens(void *arg, const char *text)
@@ -248,8 +253,90 @@ static void end_at_work(struct side *s)
         mu_bridge_stop(s->bridge);
 }
 
+/* With the bell off nobody rings it. */
+static enum muster_status send_without_a_ring(struct side *s)
+{
+    enum muster_status status;
+
+    pthread_mutex_lock(&s->bridge->lock);
+    while (s->bridge->is_polling || !s->bridge->bell_until) {
+        pthread_mutex_unlock(&s->bridge->lock);
+        sched_yield();
+        pthread_mutex_lock(&s->bridge->lock);
+    }
+    mu_bell_disarm(s->m->seg);
+    status = muster_event_send(s->m, 0, "e", 1, NULL);
+    mu_bell_arm(s->m->seg);
+    pthread_mutex_unlock(&s->bridge->lock);
+    return status;
+}
+
+static uint64_t frames_out(struct side *s)
+{
+    struct mu_link_stats stats = {0};
+
+    pthread_mutex_lock(&s->bridge->lock);
+    mu_link_stats(s->bridge->link, 1, &stats);
+    pthread_mutex_unlock(&s->bridge->lock);
+    return stats.frames_out;
+}
+
+/* It is the look that tells the follower, and when nobody looks any more, the thread at the bell. */
+static void look_for_the_bridge(struct side *s)
+{
+    uint64_t before;
+
+    pthread_barrier_wait(&both);
+    if (s->leader) {
+        mu_bridge_be_looked_after(s->bridge, true);
+        s->status = send_without_a_ring(s);
+        for (before = frames_out(s); !s->status && frames_out(s) == before; sched_yield())
+            mu_bridge_look(s->bridge);
+        if (!s->status)
+            s->status = send_without_a_ring(s);
+        before = frames_out(s);
+        mu_bridge_be_looked_after(s->bridge, false);
+        while (!s->status && frames_out(s) == before)
+            sched_yield();
+    }
+    pthread_barrier_wait(&both);
+    mu_bridge_stop(s->bridge);
+}
+
+/* For some seconds time asks for nothing but what who looks after them does. A thread that looked again by itself would
+ * do so ten times a second. */
+static void rest_looked_after(struct side *s)
+{
+    uint64_t began;
+    unsigned before;
+
+    mu_bridge_be_looked_after(s->bridge, true);
+    pthread_barrier_wait(&both);
+    usleep(500000); /* sleep: there is something to be said at the beginning */
+    mu_bridge_look(s->bridge);
+    pthread_barrier_wait(&both);
+    before = atomic_load(&num_sleeps);
+    began = mu_now();
+    for (int i = 0; i < 20; i++) {
+        usleep(100000); /* sleep: what is looked at */
+        mu_bridge_look(s->bridge);
+    }
+    pthread_barrier_wait(&both);
+    s->sleeps = atomic_load(&num_sleeps) - before;
+    s->rested_ns = mu_now() - began;
+    pthread_barrier_wait(&both);
+    mu_bridge_be_looked_after(s->bridge, false);
+    mu_bridge_stop(s->bridge);
+}
+
 static void play_by_lanes(struct side *s)
 {
+    s->status = mu_bridge_lanes(s->bridge, &s->lanes);
+    if (s->status) {
+        printf("%s\n", muster_last_error());
+        fflush(stdout);
+        abort();
+    }
     mu_lanes_listen(s->lanes, rung, &s->rung);
     play(s);
     pthread_barrier_wait(&both);
@@ -276,7 +363,7 @@ static void *run_side(void *arg)
     struct side *s = arg;
 
     s->status = meet(s);
-    if (!s->status && !s->ends)
+    if (!s->status && s->plays != end_at_work)
         rest(s);
     if (!s->status)
         s->status = make_segment(s);
@@ -284,21 +371,19 @@ static void *run_side(void *arg)
         s->status = mu_join_open(s->mine.segment, &s->m);
     if (!s->status)
         s->status = mu_bridge_start(s->bridge, s->m);
-    if (!s->status && !s->ends)
-        s->status = mu_bridge_lanes(s->bridge, &s->lanes);
     if (s->status) {
         printf("%s: %s\n", s->leader ? "leader" : "follower", muster_last_error());
         fflush(stdout);
         abort();
     }
-    (s->ends ? end_at_work : play_by_lanes)(s);
+    s->plays(s);
     return NULL;
 }
 
-static void run_both(bool latency, bool ends, unsigned seed)
+static void run_both(bool latency, void (*plays)(struct side *s), unsigned seed)
 {
-    struct side sides[2] = {{.leader = true, .latency = latency, .ends = ends, .seed = seed},
-                            {.latency = latency, .ends = ends, .seed = seed + 1}};
+    struct side sides[2] = {{.leader = true, .latency = latency, .plays = plays, .seed = seed},
+                            {.latency = latency, .plays = plays, .seed = seed + 1}};
 
     test_name(job, "lanes");
     assert_int_equal(sem_init(&has_address, 0, 0), 0);
@@ -313,7 +398,7 @@ static void run_both(bool latency, bool ends, unsigned seed)
         pthread_join(sides[i].thread, NULL);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(sides[i].status, MUSTER_OK);
-        assert_true(sides[i].sleeps < 100);
+        assert_true(sides[i].sleeps < (plays == rest_looked_after ? 10 + 2 * sides[i].rested_ns / 1000000000u : 100));
         assert_ok(muster_leave(sides[i].m));
         assert_int_equal(test_job_end(&sides[i].mine), 0);
         sem_destroy(&sides[i].rung);
@@ -325,13 +410,13 @@ static void run_both(bool latency, bool ends, unsigned seed)
 static void keys_go_to_and_fro(void **state)
 {
     (void)state;
-    run_both(false, false, 1);
+    run_both(false, play_by_lanes, 1);
 }
 
 static void keys_go_to_and_fro_beside_one_who_polls(void **state)
 {
     (void)state;
-    run_both(true, false, 1);
+    run_both(true, play_by_lanes, 1);
 }
 
 static void an_end_is_heard_by_who_sleeps(void **state)
@@ -339,8 +424,25 @@ static void an_end_is_heard_by_who_sleeps(void **state)
     (void)state;
     alarm(120); /* a thread that is not told sleeps for minutes */
     for (unsigned i = 0; i < ENDS; i++)
-        run_both(i % 2, true, 0);
+        run_both(i % 2, end_at_work, 0);
     alarm(0);
+}
+
+static void who_looks_for_the_bridge_finds_what_nobody_rang_for(void **state)
+{
+    (void)state;
+    alarm(120);
+    for (unsigned i = 0; i < ENDS; i++)
+        run_both(false, look_for_the_bridge, 0);
+    alarm(0);
+}
+
+static void a_bridge_that_is_looked_after_sleeps(void **state)
+{
+    (void)state;
+    looks_again = true;
+    run_both(false, rest_looked_after, 0);
+    looks_again = false;
 }
 
 int main(void)
@@ -349,6 +451,8 @@ int main(void)
         cmocka_unit_test(keys_go_to_and_fro),
         cmocka_unit_test(keys_go_to_and_fro_beside_one_who_polls),
         cmocka_unit_test(an_end_is_heard_by_who_sleeps),
+        cmocka_unit_test(a_bridge_that_is_looked_after_sleeps),
+        cmocka_unit_test(who_looks_for_the_bridge_finds_what_nobody_rang_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "certificates.h"
 #include "ends.h"
 
@@ -263,6 +264,50 @@ static void counts_what_went_over_it(void **state)
     mu_link_drop(leader.link, UINT32_MAX, "nobody");
 }
 
+/* ---- heartbeats ---- */
+
+static uint64_t frames_in(const struct end *e, uint32_t host)
+{
+    struct mu_link_stats s;
+
+    assert_true(mu_link_stats(e->link, host, &s));
+    return s.frames_in;
+}
+
+static uint64_t first[2]; /* how many frames each had heard */
+
+static bool have_heard(void *arg)
+{
+    (void)arg;
+    return frames_in(&leader, 3) == first[0] + 2 && frames_in(&follower, 0) == first[1] + 2;
+}
+
+/* The leader's owner beats between turns, when the next heartbeat is near; the follower's goes with its answer. Nobody
+ * has to wake up again, for time's sake, before most of another period has passed. */
+static void who_is_asked_asks_along_and_nobody_wakes_up_for_it(void **state)
+{
+    const uint64_t period = leader.options.timeout_ns / 4;
+
+    (void)state;
+    meet();
+    ends_until(all, 3, has_rtt, NULL, "the round trip is known on both sides");
+    first[0] = frames_in(&leader, 3);
+    first[1] = frames_in(&follower, 0);
+    leader.ahead += period - period / 10;
+    follower.ahead += period / 2 + period / 10;
+    mu_link_beat(leader.link, mu_now() + leader.ahead);
+    mu_link_flush(leader.link);
+    ends_until(all, 3, have_heard, NULL, "each has asked and answered");
+    for (int i = 0; i < 3; i++)
+        ends_turn(all, 3);
+    assert_true(have_heard(NULL));
+    for (int i = 0; i < 2; i++)
+        assert_true(mu_link_next(all[i]->link) > mu_now() + all[i]->ahead + period / 2);
+    mu_link_beat(leader.link, mu_now() + leader.ahead); /* not yet */
+    ends_turn(all, 3);
+    assert_true(have_heard(NULL));
+}
+
 /* ---- refusals ---- */
 
 static void another_key_is_refused(void **state)
@@ -462,6 +507,7 @@ int main(void)
         TEST(without_a_host_a_leader_with_a_key_listens_everywhere),
         TEST(counts_what_went_over_it),
         TEST(what_was_said_is_heard_though_who_said_it_is_gone),
+        TEST(who_is_asked_asks_along_and_nobody_wakes_up_for_it),
         TEST(another_key_is_refused),
         TEST(no_key_where_one_is_needed_is_refused),
         TEST(a_key_where_there_is_none_is_refused),
