@@ -102,9 +102,10 @@ int muster_segment_fd(struct muster_segment *segment)
  */
 enum whose { OURS, ROOT_MAY };
 
-/* Map a checked file. Takes the descriptor over, also when it fails. `path` may be NULL: that of the job's name. */
+/* Map a checked file. Takes the descriptor over, also when it fails. `path` may be NULL: that of the job's name.
+ * `made`: what we have just written there; NULL: another may have. */
 static enum muster_status map(int fd, bool writable, const char *name, const char *path, enum whose whose,
-                              struct muster_segment **ret_segment)
+                              const struct mu_header *made, struct muster_segment **ret_segment)
 {
     struct muster_segment *seg = calloc(1, sizeof *seg);
     struct mu_header h;
@@ -116,6 +117,11 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
     if (!seg) {
         close(fd);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to open %s", name);
+    }
+    if (made) {
+        seg->maker = made->creator_pid;
+        seg->maker_start = made->creator_start;
+        seg->maker_namespace = made->pid_namespace;
     }
     /* read, not mapped: a truncated file gives a short read instead of a signal */
     n = pread(fd, &h, sizeof h, 0);
@@ -130,7 +136,8 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
         status = mu_fail(MUSTER_DATA_LOSS, "%s is truncated: %zd bytes are too few for a header", name, n);
     else
         status = mu_format_check(&h, (uint64_t)st.st_size, name, seg);
-    if (!status && writable && h.time_namespace && (time = mu_namespace("time")) != 0 && h.time_namespace != time)
+    if (!status && !made && writable && h.time_namespace && (time = mu_namespace("time")) != 0 &&
+        h.time_namespace != time)
         status = mu_fail(MUSTER_FAILED_PRECONDITION,
                          "%s was made in another time namespace: its deadlines mean other instants here", name);
     if (!status) {
@@ -174,7 +181,7 @@ static enum muster_status open_path(const char *path, bool writable, enum whose 
     struct stat st;
 
     if (fd >= 0)
-        return map(fd, writable, path, path, whose, ret_segment);
+        return map(fd, writable, path, path, whose, NULL, ret_segment);
     if (errno == ENOENT)
         return mu_fail(MUSTER_NOT_FOUND, "there is no job here with the segment %s", path);
     if (errno == ELOOP)
@@ -197,7 +204,7 @@ enum muster_status mu_segment_open(const char *name, bool writable, struct muste
 
         if (fd < 0)
             return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is not an open descriptor of a segment", name);
-        return map(fd, writable, name, NULL, ROOT_MAY, ret_segment);
+        return map(fd, writable, name, NULL, ROOT_MAY, NULL, ret_segment);
     }
     if (name && strchr(name, '/'))
         return open_path(name, writable, ROOT_MAY, ret_segment);
@@ -340,21 +347,22 @@ static int build(const struct mu_header *h, const struct mu_hosts_config *hosts,
     bool memfd = h->flags & MU_FLAG_MEMFD;
     int fd = memfd ? memfd_create(job, MFD_CLOEXEC | MFD_ALLOW_SEALING)
                    : open(mu_segment_folder(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    uint64_t bytes = mu_format_committed(h);
+    uint64_t bytes = mu_format_committed(h), written = 0;
     uint8_t *base = MAP_FAILED;
     int rc = 0;
 
     if (fd < 0)
         return -errno;
     if (late && !memfd && !hosts && has_room(fd, h))
-        bytes = mu_format_written(h);
+        bytes = written = mu_format_written(h);
     if (ftruncate(fd, (off_t)h->total_bytes))
         rc = errno;
     while (!rc && fallocate(fd, 0, 0, (off_t)bytes))
         if (errno != EINTR)
             rc = errno;
     if (!rc) {
-        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        /* filled at once: `written` bytes are all written, by one fault each otherwise */
+        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (written ? MAP_POPULATE : 0), fd, 0);
         rc = base == MAP_FAILED ? errno : 0;
     }
     if (!rc) {
@@ -441,7 +449,7 @@ enum muster_status mu_segment_create_hosts(const char *job, const struct muster_
     if (fd < 0)
         return build_failed(-fd, &h);
     path_of(job, path, sizeof path);
-    status = map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &seg);
+    status = map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, &seg);
     if (status)
         return status;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);

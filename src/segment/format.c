@@ -327,7 +327,8 @@ enum muster_status mu_format_check(const struct mu_header *header, uint64_t file
     seg->trace_tsc = h->trace_tsc != 0;
     seg->hash_seed = h->hash_seed;
     seg->heartbeat_timeout = h->heartbeat_timeout ? h->heartbeat_timeout : DEFAULT_HEARTBEAT;
-    seg->foreign = h->pid_namespace != mu_namespace("pid") || h->time_namespace != mu_namespace("time");
+    seg->foreign =
+        !seg->maker && (h->pid_namespace != mu_namespace("pid") || h->time_namespace != mu_namespace("time"));
     memcpy(seg->job, h->job, sizeof seg->job);
     return MUSTER_OK;
 }

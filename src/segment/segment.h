@@ -20,6 +20,9 @@ struct muster_segment {
     bool writable;
     bool listened; /* of several hosts, or made so: who changes something looks at the bell */
     bool foreign;  /* made in another pid or time namespace: pids mean nothing, liveness words do */
+    /* of who has made it himself, and so need not ask the kernel again: who he is; 0: another */
+    uint32_t maker;
+    uint64_t maker_start, maker_namespace;
     struct mu_header *header;
     struct mu_slot *slots;
     mu_a32 *chunks;

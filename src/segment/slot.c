@@ -97,13 +97,15 @@ bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t
     return false; /* nobody execs here */
 }
 
-static uint64_t pid_namespace(void)
+static uint64_t pid_namespace(const struct muster_segment *seg)
 {
+    (void)seg;
     return 0;
 }
 
-static uint32_t identity(uint32_t *start)
+static uint32_t identity(const struct muster_segment *seg, uint32_t *start)
 {
+    (void)seg;
     *start = 0;
 #ifdef MU_SIM
     return mu_sim_pid();
@@ -143,9 +145,9 @@ bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t
            namespace == mu_namespace("pid");
 }
 
-static uint64_t pid_namespace(void)
+static uint64_t pid_namespace(const struct muster_segment *seg)
 {
-    return mu_namespace("pid");
+    return seg->maker == (uint32_t)getpid() ? seg->maker_namespace : mu_namespace("pid");
 }
 
 static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
@@ -163,12 +165,12 @@ static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
     pthread_mutex_unlock(&seg->slots[slot].liveness);
 }
 
-static uint32_t identity(uint32_t *start)
+static uint32_t identity(const struct muster_segment *seg, uint32_t *start)
 {
-    pid_t pid = getpid();
+    uint32_t pid = (uint32_t)getpid();
 
-    *start = (uint32_t)mu_process_start(pid);
-    return (uint32_t)pid;
+    *start = (uint32_t)(seg->maker == pid ? seg->maker_start : mu_process_start((pid_t)pid));
+    return pid;
 }
 #endif
 
@@ -189,7 +191,7 @@ bool mu_slot_settle(struct muster_segment *seg, uint32_t slot)
 
 /* What the slot's last owner left in its private lines; we hold the mutex and the slot is FREE, so nobody else cares.
  */
-static void clean(struct mu_slot *s, uint64_t task)
+static void clean(const struct muster_segment *seg, struct mu_slot *s, uint64_t task)
 {
     /* relaxed, as all here: the claiming CAS publishes them */
     if (mu_load_relaxed(&s->task) != task) {
@@ -200,7 +202,7 @@ static void clean(struct mu_slot *s, uint64_t task)
     mu_store_relaxed(&s->pin, 0);
     mu_store_relaxed(&s->pin_object, 0);
     mu_store_relaxed(&s->heartbeat, 0);
-    mu_store_relaxed(&s->pid_namespace, pid_namespace());
+    mu_store_relaxed(&s->pid_namespace, pid_namespace(seg));
     mu_store_relaxed(&s->wait_since, 0);
 }
 
@@ -226,8 +228,8 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
         return false;
     }
     raise_high(seg, slot);
-    clean(s, task);
-    pid = identity(&start);
+    clean(seg, s, task);
+    pid = identity(seg, &start);
     /* acq_rel: releases the cleaned lines to scavengers */
     if (!mu_cas(&s->word, w, MU_SLOT_WORD(start, pid, MU_SLOT_INCARNATION(w), MU_SLOT_LIVE))) {
         liveness_unlock(seg, slot);
