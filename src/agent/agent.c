@@ -482,8 +482,8 @@ static void forget_task(struct mu_agent_task *task)
 
 /*
  * Whatever was set up is taken down. Once nothing of the job lives and the segment has no name, nothing is left that
- * the guard could be needed for; it ends, as does the thread that relays output, while the segment's memory is given
- * back, and is reaped last.
+ * the guard could be needed for; it ends, as does the thread that relays output, while all else is given back, and is
+ * reaped last.
  */
 static void finish(struct mu_agent *agent)
 {
@@ -496,7 +496,6 @@ static void finish(struct mu_agent *agent)
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
     mu_agent_flush(1);
     mu_launch_output_finish(agent->output);
-    mu_launch_guard_free(agent->guard);
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->envs[i]);
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)
@@ -505,6 +504,7 @@ static void finish(struct mu_agent *agent)
     free(agent->envs);
     free(agent->tasks);
     close(agent->null_fd);
+    mu_launch_guard_free(agent->guard);
 }
 
 int mu_agent_run(const struct mu_agent_options *options)
