@@ -47,18 +47,23 @@ MUSTER_TEST_RECORD=$folder/failure run seeds-3 -- sh -c '"$MUSTER" barrier wait 
 export MUSTER_TEST_RECORD=$folder/survive
 # shellcheck disable=SC2016
 run seeds-4 --survive=1m --output "$dir/out-{rank}" -- sh -c 'i=0
-    until [ -e /mnt/stop ]; do
+    while [ $i -lt 12 ]; do
         "$MUSTER" kv increment count; "$MUSTER" kv set "of/$RANK" $i; "$MUSTER" kv get "of/$RANK"; "$MUSTER" event send "of $RANK"
         "$MUSTER" barrier wait --timeout 1m "round-$i"; echo "round $((i += 1))"; sleep 0.1 # sleep: a round is not to fill the record
-        [ "$RANK" != 0 ] || [ $i -lt 12 ] || : > /mnt/stop
     done' &
 leader=$!
+adopted() # HOST NAME: not while the one before is still ending
+{
+    "$record" agent --adopt "$2" < /dev/null > "$dir/adopted.$1" 2>&1 &
+    until grep -q adopted: "$dir/adopted.$1"; do
+        kill -0 $! 2> /dev/null || return 1
+        sleep 0.01 # sleep: between looks
+    done
+}
 part() # HOST NAME PID
 {
     kill -KILL "$3"
-    sleep 0.2 # sleep: until its guard has seen that
-    "$record" agent --adopt "$2" < /dev/null > "$dir/adopted.$1" 2>&1 &
-    await grep -q adopted: "$dir/adopted.$1"
+    await adopted "$1" "$2"
 }
 ready() { grep -q 'round 1' "$dir/out-3"* 2> /dev/null; }
 await ready
