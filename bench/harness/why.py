@@ -1,8 +1,8 @@
 """Why a line of the contract that is missed is missed, as measured, and what comes next; shown beside the line in the report."""
 
 IDLE = ("the leader's agent wakes 12.5 times a second, the other's 12.2: 10.4 are the watcher's, which looks for the bridge, too, as I3 asks of "
-        "every wait; the rest are heartbeats. A wake-up takes 55 to 110 µs here, with the processor's clock and its neighbours; of the watcher's "
-        "some 30 are its own: 16 a turn of the bridge, 7 the sentence of a wait that has ended.")
+        "every wait; the rest are heartbeats. A wake-up took 55 to 110 µs in four runs; of the watcher's some 30 are its own (time stamps): "
+        "16 a turn of the bridge, 7 the sentence of a wait that has ended. Next: that sentence, and a turn that looks at less.")
 
 POLLING = ("tcp-relay-poll is the same barrier by two processes a host over bare TCP, with no work of their own: 1.4 times the round trip. "
            "TLS, both ways, is a sixth of muster's (49 and 42 µs with and without, on a busy machine). Time stamps in both processes: of a "
