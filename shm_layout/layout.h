@@ -17,8 +17,8 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 3u
-#define MU_LAYOUT_MINOR 2u
+#define MU_LAYOUT_MAJOR 4u
+#define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -341,9 +341,10 @@ struct mu_cluster_root {
  */
 struct mu_area {
     uint8_t pad0[MU_LINE - MU_BLOCK_HEADER]; /* so that the arrival word has a line of its own */
-    mu_a64 arrived;                          /* instance << 3 | timeout | closed | S: what counts */
-    mu_a64 wish; /* of a proxy: instance << 3 | timeout: the last one whose end a member asked the agent for */
-    uint8_t pad1[MU_LINE - 16];
+    mu_a64 arrived;                          /* instance << 4 | trusted | timeout | closed | S: what counts */
+    mu_a64 wish;   /* of a proxy: instance << 4 | timeout: the last one whose end a member asked the agent for */
+    mu_a64 keeper; /* of a proxy: the host that was entrusted last; behind it goes TRUSTED */
+    uint8_t pad1[MU_LINE - 24];
     struct {
         mu_a64 instance; /* the last one arrived at, stored after `arrived`: what those who spin read */
         /* In a group that spans hosts: instance << 15 | bytes that the member gave to it. In another, where members
@@ -356,11 +357,14 @@ struct mu_area {
 #define MU_GIVEN(instance, len) (((uint64_t)(instance) << 15) | (len))
 #define MU_GIVEN_INSTANCE(w)    ((w) >> 15)
 #define MU_GIVEN_LEN(w)         ((uint32_t)(w)&0x7fffu)
-#define MU_ARRIVED(instance)    ((uint64_t)(instance) << 3)
-#define MU_ARRIVED_INSTANCE(w)  ((w) >> 3)
+#define MU_ARRIVED(instance)    ((uint64_t)(instance) << 4)
+#define MU_ARRIVED_INSTANCE(w)  ((w) >> 4)
 #define MU_ARRIVED_S            1ull
 #define MU_ARRIVED_CLOSED       2ull /* it did not arrive at `instance`, and never will */
 #define MU_ARRIVED_TIMEOUT      4ull /* with CLOSED: because a deadline passed; else a member was lost */
+/* Of the leader's proxy: another host has the last word on the next instance. Of any, with CLOSED: that host is lost,
+ * and whether it let its members pass is not known. */
+#define MU_ARRIVED_TRUSTED 8ull
 
 /*
  * A slot's trace ring: this, then trace_names names, then trace_events events; filled up to a multiple of

@@ -33,18 +33,42 @@
 #include "segment/wait.h"
 #include "sync/futex.h"
 
-uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason)
+static uint64_t close_unless(mu_a64 *word, uint64_t instance, uint64_t reason, uint64_t barred)
 {
     uint64_t w = mu_load_acquire(word); /* acquire: pairs with arrive() and other closers */
 
-    /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it */
-    while (!mu_has_arrived(w, instance) && !mu_is_closed_at(w, instance))
+    /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it; of a proxy also
+     * that it became trusted */
+    while (!mu_has_arrived(w, instance) && !mu_is_closed_at(w, instance) && !(w & barred))
         if (mu_cas_seen(word, &w, MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason)) {
             if (w & MU_ARRIVED_S)
                 mu_futex_wake(word);
             w = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason;
         }
     return w;
+}
+
+uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason)
+{
+    return close_unless(word, instance, reason, MU_ARRIVED_TRUSTED);
+}
+
+uint64_t mu_area_end(mu_a64 *word, uint64_t instance, uint64_t reason)
+{
+    return close_unless(word, instance, reason, 0);
+}
+
+bool mu_area_trust(struct mu_area *a, uint64_t instance, uint32_t host)
+{
+    uint64_t w = MU_ARRIVED(instance - 1);
+
+    /* relaxed: the CAS releases it; pairs with keeper_of() in groups_lead.c, span.c */
+    mu_store_relaxed(&a->keeper, host);
+    /* a closer that comes later finds it trusted: pairs with close_unless() */
+    while (!mu_cas_seen(&a->arrived, &w, w | MU_ARRIVED_TRUSTED))
+        if (w != (MU_ARRIVED(instance - 1) | MU_ARRIVED_S))
+            return false;
+    return true;
 }
 
 bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason)
@@ -71,7 +95,7 @@ static inline bool arrive(struct mu_area *a, uint64_t instance)
 
     /* acq_rel: releases what we wrote before the barrier to all who see us arrived */
     while (!mu_cas_seen(word, &w, MU_ARRIVED(instance)))
-        if (w != (MU_ARRIVED(instance - 1) | MU_ARRIVED_S))
+        if ((w & ~(MU_ARRIVED_S | MU_ARRIVED_TRUSTED)) != MU_ARRIVED(instance - 1))
             return false;
     /* release: the same for those who see the sign only; pairs with the acquire of has_signed() */
     mu_store_release(&a->sign[instance & 1].instance, instance);
@@ -141,20 +165,22 @@ static void name_culprits(struct muster_group *g, uint64_t instance, char *text,
 static enum muster_status report(struct muster_group *g, uint64_t instance)
 {
     char names[512];
-    bool timeout = false;
+    bool timeout = false, unknown = false;
 
     for (uint32_t i = g->spans ? g->num_waits - 1 : 0; i < g->num_waits; i++) {
         uint64_t w = mu_load_acquire(&g->waits[i]->arrived); /* acquire: as in mu_area_close() */
 
         if (mu_is_closed_at(w, instance)) {
             timeout = w & MU_ARRIVED_TIMEOUT;
+            unknown = w & MU_ARRIVED_TRUSTED;
             break;
         }
     }
     name_culprits(g, instance, names, sizeof names);
     g->failed = true;
-    return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE, "group %s failed at its instance %llu: %s",
-                   g->name, (unsigned long long)instance, names);
+    return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE,
+                   "group %s failed at its instance %llu: %s%s", g->name, (unsigned long long)instance, names,
+                   unknown ? "; that host had the last word, and may have let its members pass" : "");
 }
 
 /*
@@ -211,13 +237,20 @@ static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, 
     return pick;
 }
 
+/* All of this host had arrived: whether the verdict is still to come, or is that it failed. */
+static bool is_undecided(const struct muster_group *g, uint64_t instance)
+{
+    /* acquire: pairs with the agent's CAS; the look at the members' words came before, and they are final */
+    return !mu_has_arrived(mu_load_acquire(&g->proxy->arrived), instance);
+}
+
 /* Given up, or somebody is closed: what became of the instance. OK: all have arrived, whatever happened since. */
 static enum muster_status settle(struct muster_group *g, uint64_t instance, uint64_t reason, muster_deadline deadline)
 {
     bool failed = mu_group_close(g, instance, reason), known = true;
     enum muster_status status = MUSTER_OK;
 
-    if (g->follows) {
+    if (g->follows || (g->spans && !failed && is_undecided(g, instance))) {
         status = mu_span_verdict(g, instance, reason, deadline, &known);
         failed = status != MUSTER_OK;
     } else if (g->spans && failed) {

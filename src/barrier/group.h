@@ -60,8 +60,17 @@ static inline bool mu_is_closed_at(uint64_t w, uint64_t instance)
 {
     return (w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) <= instance;
 }
-/* Close one word, unless it has arrived or is closed; as it is then. */
+/* Another host has the last word on the next instance. */
+static inline bool mu_is_trusted(uint64_t w)
+{
+    return (w & (MU_ARRIVED_TRUSTED | MU_ARRIVED_CLOSED)) == MU_ARRIVED_TRUSTED;
+}
+/* Close one word, unless it has arrived, is closed or is trusted; as it is then. */
 uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason);
+/* The same though it is trusted. For who has heard of the host that is, or that it is lost: the agent alone. */
+uint64_t mu_area_end(mu_a64 *word, uint64_t instance, uint64_t reason);
+/* Trust another host with the instance. False: it was closed, or is not at the one before. The agent alone. */
+bool mu_area_trust(struct mu_area *a, uint64_t instance, uint32_t host);
 /* Let a word arrive at the instance, with its sign; false: it was closed, or is not at the one before. The word's owner
  * alone. */
 bool mu_area_arrive(struct mu_area *a, uint64_t instance);
@@ -79,8 +88,9 @@ void mu_span_arrived(struct muster_group *g, uint64_t instance);
 /* The agent shall look: something ended. */
 void mu_span_wish(struct muster_group *g, uint64_t instance, uint64_t reason);
 /*
- * On a follower, given up, with whoever of this host was missing closed: what the leader says. MUSTER_OK: all had
- * arrived; else *ret_known: the instance failed, for all. Not known: it is lost, or out of reach past the deadline.
+ * Given up, with whoever of this host was missing closed, where another host has the last word: what it says. That is
+ * the leader on a follower, and on the leader's host the one that was entrusted. MUSTER_OK: all had arrived; else
+ * *ret_known: the instance failed, for all. Not known: that host is lost, or out of reach past the deadline.
  */
 enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, uint64_t reason, muster_deadline deadline,
                                    bool *ret_known);

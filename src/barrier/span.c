@@ -9,6 +9,10 @@
  * or finds that it has arrived. On any other host a member that gives up closes whom it can of its own host, writes its
  * wish into the proxy, and waits for what the leader says: it alone decides, and says the same to all (model:
  * spans.pml). Only who cannot hear the leader any more returns without knowing.
+ *
+ * Trust, with --latency. When but one host is missing the leader lets that one have the last word: its members then
+ * need not wait for an answer. The verdict says so (MU_ARRIVED_TRUSTED), nobody closes it any more, and who gives up on
+ * the leader's host does as those of other hosts do: a wish, and a wait for what the host that is trusted says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,26 +158,50 @@ void mu_span_wish(struct muster_group *g, uint64_t instance, uint64_t reason)
 {
     mu_a64 *wish = &g->proxy->wish;
     uint64_t w = mu_load_relaxed(wish); /* relaxed: the CAS decides */
+    uint64_t p = MU_ARRIVED_TRUSTED;
 
     if (!g->follows) {                           /* the leader's proxy may be closed by anybody here */
-        w = mu_load_acquire(&g->proxy->arrived); /* acquire: as in mu_area_close() */
-        if (!(w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) + 1 == instance)
-            mu_area_close(&g->proxy->arrived, instance, reason);
-    } else {
-        while (MU_ARRIVED_INSTANCE(w) < instance && !mu_cas_seen(wish, &w, MU_ARRIVED(instance) | reason))
-            ; /* pairs with the agent's look at wishes */
+        p = mu_load_acquire(&g->proxy->arrived); /* acquire: as in mu_area_close() */
+        if (!(p & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(p) + 1 == instance)
+            p = mu_area_close(&g->proxy->arrived, instance, reason);
     }
+    while (mu_is_trusted(p) && MU_ARRIVED_INSTANCE(w) < instance)
+        if (mu_cas_seen(wish, &w, MU_ARRIVED(instance) | reason)) /* pairs with the agent's look at wishes */
+            break;
     mu_bell_ring_always(g->muster->seg);
+}
+
+/* The host that has the last word: the leader's, or the one that it trusts. */
+static uint32_t keeper_of(const struct muster_group *g)
+{
+    /* relaxed: who has seen TRUSTED sees it; of another instance it is a name in a sentence */
+    uint64_t host = g->follows ? 0 : mu_load_relaxed(&g->proxy->keeper);
+
+    return host < g->muster->seg->num_hosts ? (uint32_t)host : 0;
+}
+
+/* Whether it can be heard. */
+static enum mu_bridge_state reach(const struct muster_group *g)
+{
+    struct muster_segment *seg = g->muster->seg;
+    enum mu_bridge_state state = mu_bridge_state(seg);
+
+    if (state == MU_BRIDGE_UP && !mu_bridge_agent_lives(seg))
+        state = MU_BRIDGE_DOWN;
+    if (state == MU_BRIDGE_UP && !g->follows)
+        /* relaxed: a word that the agent writes; of a host that is lost it says so in the verdict */
+        state = mu_load_relaxed(&seg->hosts[keeper_of(g)].state) == MU_HOST_UP ? MU_BRIDGE_UP : MU_BRIDGE_DOWN;
+    return state;
 }
 
 static enum muster_status unknown(struct muster_group *g, uint64_t instance, enum mu_bridge_state state)
 {
     char name[64];
 
-    mu_host_name(g->muster->seg, 0, name, sizeof name);
-    return mu_fail(MUSTER_UNAVAILABLE,
-                   "group %s: how its instance %llu ended is not known here: the leader, host %s, is %s", g->name,
-                   (unsigned long long)instance, name, state == MU_BRIDGE_LOST ? "lost" : "out of reach");
+    mu_host_name(g->muster->seg, keeper_of(g), name, sizeof name);
+    return mu_fail(MUSTER_UNAVAILABLE, "group %s: how its instance %llu ended is not known here: %s, host %s, is %s",
+                   g->name, (unsigned long long)instance, g->follows ? "the leader" : "who had the last word", name,
+                   state == MU_BRIDGE_LOST ? "lost" : "out of reach");
 }
 
 enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, uint64_t reason, muster_deadline deadline,
@@ -196,15 +224,13 @@ enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, ui
         uint64_t p;
 
         mu_wait_look(&w);
-        state = mu_bridge_state(seg);
+        state = reach(g);
         p = mu_load_acquire(&g->proxy->arrived); /* acquire: pairs with the agent's CAS */
         *ret_known = mu_has_arrived(p, instance) || mu_is_closed_at(p, instance);
         if (*ret_known) {
             status = mu_is_closed_at(p, instance) ? MUSTER_UNAVAILABLE : MUSTER_OK;
             break;
         }
-        if (state == MU_BRIDGE_UP && !mu_bridge_agent_lives(seg))
-            state = MU_BRIDGE_DOWN;
         if (state == MU_BRIDGE_LOST || (state == MU_BRIDGE_DOWN && deadline <= mu_now()))
             status = unknown(g, instance, state);
         else

@@ -131,7 +131,7 @@ struct mu_core {
     struct muster_segment *seg;
     uint32_t num_hosts, host;
     bool leader;
-    bool latency;
+    bool latency;     /* a leader's: of a group's barrier the last host is trusted with the verdict */
     bool worked;      /* in this turn: another may find more */
     bool is_calm;     /* the caller's: nobody has rung, nothing has come; this turn looks again, for time's sake */
     uint64_t now;     /* as of this turn */

@@ -390,8 +390,10 @@ static void up(struct mu_core *core, uint32_t host)
 
     mu_groups_start(core);
     for (struct span *s = g->first; s; s = s->next) {
-        s->said = s->wished = s->shown_instance = 0;
-        s->over = false;
+        if (!core->leader)
+            s->said = s->wished = s->trusted = 0;
+        s->shown_instance = 0;
+        s->is_anew = s->over = false;
         if (core->leader)
             mu_lead_up(core, s, host);
     }

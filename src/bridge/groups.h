@@ -1,6 +1,6 @@
 /*
- * bridge/groups.h: groups that span hosts: what the three files of the module share. groups.c: what agents know of
- * them, and what both ends say; groups_lead.c: the leader's part; groups_follow.c: the others'.
+ * bridge/groups.h: groups that span hosts: what the four files of the module share. groups.c: what agents know of
+ * them, and what both ends say; groups_build.c, groups_lead.c: the leader's part; groups_follow.c: the others'.
  */
 #ifndef MU_BRIDGE_GROUPS_H
 #define MU_BRIDGE_GROUPS_H
@@ -15,8 +15,10 @@ enum mu_group_say {
     MU_SAY_RELEASED = 3, /* leader: all have arrived; the other hosts' gave this */
     MU_SAY_SO_FAR = 4,   /* who has arrived until now: follower: of its own; leader: of all */
     MU_SAY_GONE = 5,     /* leader: a member of the other host has given up before it knew the group */
+    MU_SAY_TRUSTED = 6,  /* leader: all others have arrived, and gave this: the receiver has the last word */
     MU_SAY_FAILED = 1,   /* follower: is asked for; leader: is so */
     MU_SAY_OVER = 2,     /* follower: none of its members is left; leader: heard */
+    MU_SAY_ASKED = 3,    /* leader: of a host that is trusted the end is asked for */
 };
 
 /* A host's part, on the leader. */
@@ -46,13 +48,18 @@ struct span {
     /* who has arrived so far, as last said */
     uint8_t *shown, *bits;
     uint64_t shown_instance, show_at;
-    /* a follower's: the last instance that it said ARRIVED, FAILED of on this connection */
-    uint64_t said, wished;
+    /* a follower's: the last instance that it said ARRIVED, FAILED of on this connection, and of which it has the last
+     * word; and whether it has said what it had passed before */
+    uint64_t said, wished, trusted;
+    bool is_anew;
     bool gone; /* no member of this host can touch an area any more */
     bool over; /* said so, on this connection */
     /* the leader's */
     struct side *sides;
     uint64_t end_said; /* the instance whose end all were told */
+    /* the last instance with which a host was trusted on its connection; of which it was asked for the end; of which
+     * another host wants it, for this reason */
+    uint64_t trusting, asked, wanted, want_reason;
     struct waiter *waiters;
     uint32_t num_waiters;
     char name[MUSTER_GROUP_NAME_MAX + 1];
@@ -114,6 +121,15 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host);
 void mu_lead_lost(struct mu_core *core, struct span *s, uint32_t host);
 bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say, const char *name, uint64_t generation,
                   struct mu_unpack *u);
+/* Whether it is said to the host what becomes of the group: it has members left, and is up. */
+bool mu_lead_hears(const struct mu_core *core, const struct span *s, uint32_t host);
+bool mu_lead_any_host_is_left(const struct mu_core *core, const struct span *s);
+void mu_lead_say_made(struct mu_core *core, struct span *s, uint32_t host);
+
+/* groups_build.c */
+/* It is not complete, or some wait for the answer that it is. The span may be gone afterwards. */
+void mu_build_look(struct mu_core *core, struct span *s);
+/* Whether an entry that was found is of use. */
 bool mu_lead_loaded(struct mu_core *core, struct span *s);
 
 /* groups_follow.c */

@@ -5,6 +5,10 @@
  * host's members is told. Then, instance by instance: when the last of them has arrived, that and what they gave is
  * said; what the leader answers, released or failed, becomes the proxy's word. Nothing else ever moves that word: who
  * gives up here can only ask (I16).
+ *
+ * Trust. The leader may say that all others have arrived. Then what it hears first of this host on this connection
+ * decides; so when that is ARRIVED, the proxy arrives without an answer. On the next connection the leader may not have
+ * heard it: what the proxy has passed is said anew before all else. Trust itself ends with its connection.
  */
 #include "bridge/groups.h"
 
@@ -26,6 +30,7 @@ static void say_over(struct mu_core *core, struct span *s)
     s->over = true;
 }
 
+/* s->said is the caller's affair. */
 static void say_arrived(struct mu_core *core, struct span *s, uint64_t instance)
 {
     struct mu_pack p = {0};
@@ -34,7 +39,6 @@ static void say_arrived(struct mu_core *core, struct span *s, uint64_t instance)
     mu_pack_u64(&p, instance);
     mu_span_pack_data(core, &p, s, instance, is_own, 0);
     mu_span_send(core, 0, MU_FRAME_GROUP, &p);
-    s->said = instance;
 }
 
 static void say_failed(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
@@ -67,6 +71,21 @@ static void end(struct mu_core *core, struct span *s)
     mu_span_drop(core, s);
 }
 
+/* The leader trusts this host with the instance, and what it hears first of it is that all have arrived. */
+static void pass(struct mu_core *core, struct span *s, uint64_t instance)
+{
+    if (s->trusted == instance && s->said == instance && mu_area_arrive(s->proxy, instance))
+        mu_core_worked(core);
+}
+
+/* On a new connection: the leader may not have heard of what was passed here. */
+static void say_passed(struct mu_core *core, struct span *s, uint64_t instance)
+{
+    if (!s->is_anew && instance)
+        say_arrived(core, s, instance);
+    s->is_anew = true;
+}
+
 /* The instance that is under way: what is to be said of it. */
 static void look_at_instance(struct mu_core *core, struct span *s, uint64_t instance)
 {
@@ -85,8 +104,13 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
     if (!there && !closed && MU_ARRIVED_INSTANCE(wish) < instance)
         return;
     mu_groups_of(core)->busy = true;
-    if (there == s->num_own && s->said < instance)
+    if (there == s->num_own && s->said < instance && s->wished < instance) {
         say_arrived(core, s, instance);
+        s->said = instance;
+        pass(core, s, instance);
+    }
+    if (mu_passed(mu_load_relaxed(&s->proxy->arrived)) >= instance) /* relaxed: only this agent moves it on */
+        return;
     if ((closed || MU_ARRIVED_INSTANCE(wish) >= instance) && s->wished < instance)
         say_failed(core, s, instance, wish & MU_ARRIVED_TIMEOUT);
     if (there < s->num_own && mu_span_shows(core, s, instance))
@@ -112,6 +136,8 @@ void mu_follow_look(struct mu_core *core, struct span *s)
         end(core, s);
         return;
     }
+    if (leader == MU_PEER_UP)
+        say_passed(core, s, mu_passed(w));
     if (s->gone && !s->over && leader == MU_PEER_UP)
         say_over(core, s);
     if (leader == MU_PEER_UP && !s->over && !(w & MU_ARRIVED_CLOSED))
@@ -189,13 +215,41 @@ static bool take_released(struct mu_core *core, struct span *s, struct mu_unpack
 
 static bool take_failed(struct mu_core *core, struct span *s, struct mu_unpack *u)
 {
-    uint64_t instance = mu_unpack_u64(u), reason = mu_unpack_u8(u) ? MU_ARRIVED_TIMEOUT : 0;
+    uint64_t instance = mu_unpack_u64(u);
+    uint8_t why = mu_unpack_u8(u);
+    uint64_t reason = why == 1 ? MU_ARRIVED_TIMEOUT : why ? MU_ARRIVED_TRUSTED : 0;
 
     if (!is_due(s, instance))
         return true;
     if (!mu_span_take_bits(core, s, instance, u, MU_ARRIVED_CLOSED | reason))
         return false;
     mu_area_close(&s->proxy->arrived, instance, reason);
+    return true;
+}
+
+/* All others have arrived, and gave this. */
+static bool take_trusted(struct mu_core *core, struct span *s, struct mu_unpack *u)
+{
+    uint64_t instance = mu_unpack_u64(u);
+
+    if (!is_due(s, instance))
+        return true;
+    if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
+        return false;
+    s->trusted = instance;
+    pass(core, s, instance);
+    return true;
+}
+
+/* Somebody has given up: unless the leader hears first that all of this host have arrived, that is what it hears. */
+static bool take_asked(struct mu_core *core, struct span *s, struct mu_unpack *u)
+{
+    uint64_t instance = mu_unpack_u64(u), reason = mu_unpack_u8(u) == 1 ? MU_ARRIVED_TIMEOUT : 0;
+
+    if (!mu_unpack_end(u))
+        return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: what was asked is too long", s->name);
+    if (is_due(s, instance) && s->said < instance && s->wished < instance)
+        say_failed(core, s, instance, reason);
     return true;
 }
 
@@ -243,6 +297,10 @@ bool mu_follow_take(struct mu_core *core, uint8_t type, uint8_t say, const char 
         return take_failed(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_RELEASED)
         return take_released(core, s, u);
+    if (type == MU_FRAME_GROUP && say == MU_SAY_TRUSTED)
+        return take_trusted(core, s, u);
+    if (type == MU_FRAME_GROUP_END && say == MU_SAY_ASKED)
+        return take_asked(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_SO_FAR)
         return take_so_far(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_GONE)

@@ -1,15 +1,15 @@
 /*
  * bridge/groups_lead.c: groups that span hosts, on the leader.
  *
- * Building. A member on another host comes by a call, which comes for it to the entry here, as members of this host do
- * themselves. When all have come and none has left, one edit gives the entry its proxy: that makes the group complete.
- * Then every host is told who its members are, and every call is answered. The entry remembers by which call a member
- * came, so one that is sent again after this agent was replaced is known.
- *
  * An instance. Every host says when all of its members have arrived, and what they gave. When all have, those of this
  * host, too, the CAS of the proxy's word is the verdict; or somebody closes it before: a member here that gives up, or
- * this agent, because a host asks for it, a host is lost, or none of a host's members is left. Whatever is said of an
- * instance that has its verdict is answered by that.
+ * this agent, because a host asks for it, a host is lost, or none of a host's members is left. A host that connects is
+ * told the last verdict; what is said of an instance that has its verdict is passed over.
+ *
+ * Trust, with --latency. When one host alone is missing, it is trusted with the verdict: it is told what it would be
+ * told by RELEASED, and lets its members pass as soon as all are there. So what takes a round trip otherwise takes one
+ * way. The proxy's word says so, and then only what that host says moves it: ARRIVED, or FAILED, for which it is asked
+ * when anybody here or elsewhere gives up. When it is lost, nobody knows (model: spans.pml).
  */
 #include "bridge/groups.h"
 
@@ -29,19 +29,25 @@ static bool is_elsewhere(const struct mu_core *core, uint32_t task, uint32_t hos
     return mu_host_of(core->seg, task) != host;
 }
 
-static bool hears(const struct mu_core *core, const struct span *s, uint32_t host)
+bool mu_lead_hears(const struct mu_core *core, const struct span *s, uint32_t host)
 {
     return s->sides[host].in && !s->sides[host].over && core->peers[host].state == MU_PEER_UP;
 }
 
-static void say_released(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
+/* RELEASED, or TRUSTED: with what the other hosts' members gave. */
+static void say_data(struct mu_core *core, struct span *s, uint32_t host, uint8_t say, uint64_t instance)
 {
     struct mu_pack p = {0};
 
-    mu_span_pack(&p, MU_SAY_RELEASED, s);
+    mu_span_pack(&p, say, s);
     mu_pack_u64(&p, instance);
     mu_span_pack_data(core, &p, s, instance, is_elsewhere, host);
     mu_span_send(core, host, MU_FRAME_GROUP, &p);
+}
+
+static uint8_t reason_of(uint64_t w)
+{
+    return (w & MU_ARRIVED_TRUSTED) ? 2 : (w & MU_ARRIVED_TIMEOUT) ? 1 : 0;
 }
 
 /* s->bits are those of the instance. */
@@ -51,7 +57,7 @@ static void say_failed(struct mu_core *core, struct span *s, uint32_t host, uint
 
     mu_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
-    mu_pack_u8(&p, (verdict_of(s) & MU_ARRIVED_TIMEOUT) != 0);
+    mu_pack_u8(&p, reason_of(verdict_of(s)));
     mu_span_pack_bits(&p, s);
     mu_span_send(core, host, MU_FRAME_GROUP_END, &p);
 }
@@ -66,68 +72,93 @@ static void pass_on_end(struct mu_core *core, struct span *s)
     s->end_said = instance;
     mu_span_bits(core, s, instance);
     for (uint32_t h = 1; h < core->num_hosts; h++)
-        if (hears(core, s, h))
+        if (mu_lead_hears(core, s, h))
             say_failed(core, s, h, instance);
 }
 
-/* The next instance fails, unless it has its verdict, or the last one was the last. */
-static void fail(struct mu_core *core, struct span *s, uint64_t reason)
+/* The host that is trusted with the next instance; 0: none is. */
+static uint32_t keeper_of(const struct mu_core *core, const struct span *s)
 {
-    uint64_t w = verdict_of(s);
+    /* relaxed: written by this agent, or by one before it whose CAS verdict_of() has acquired */
+    uint64_t host = mu_is_trusted(verdict_of(s)) ? mu_load_relaxed(&s->proxy->keeper) : 0;
 
+    return host < core->num_hosts ? (uint32_t)host : 0;
+}
+
+/*
+ * The next instance fails, unless it has its verdict, or the last one was the last: because a host says or is so. If
+ * another one is trusted, that is asked.
+ */
+static void fail(struct mu_core *core, struct span *s, uint32_t host, uint64_t reason)
+{
+    uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
+    uint32_t keeper = keeper_of(core, s);
+
+    if (!(w & MU_ARRIVED_CLOSED) && keeper && keeper != host) {
+        if (s->wanted < instance)
+            s->want_reason = reason;
+        s->wanted = instance;
+        mu_core_worked(core);
+        return;
+    }
     if (!(w & MU_ARRIVED_CLOSED))
-        mu_area_close(&s->proxy->arrived, MU_ARRIVED_INSTANCE(w) + 1, reason);
+        mu_area_end(&s->proxy->arrived, instance, reason);
     pass_on_end(core, s);
 }
 
 /* All have arrived at the instance: the verdict, unless somebody has given up. */
 static void release(struct mu_core *core, struct span *s, uint64_t instance)
 {
+    uint32_t keeper = keeper_of(core, s);
+
     if (!mu_area_arrive(s->proxy, instance)) {
         pass_on_end(core, s);
         return;
     }
     mu_core_worked(core);
     for (uint32_t h = 1; h < core->num_hosts; h++)
-        if (hears(core, s, h))
-            say_released(core, s, h, instance);
+        if (mu_lead_hears(core, s, h) && !(h == keeper && s->trusting == instance)) /* that one knows */
+            say_data(core, s, h, MU_SAY_RELEASED, instance);
 }
 
-static bool all_hosts_are_there(const struct mu_core *core, const struct span *s, uint64_t instance)
+/* Only this host is missing. */
+static void trust(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
 {
-    for (uint32_t h = 1; h < core->num_hosts; h++)
-        if (s->sides[h].in && s->sides[h].there < instance)
-            return false;
-    return true;
+    if (!mu_lead_hears(core, s, host) || !mu_area_trust(s->proxy, instance, host))
+        return; /* a member here has given up: the next look finds it */
+    say_data(core, s, host, MU_SAY_TRUSTED, instance);
+    s->trusting = instance;
+    mu_core_worked(core);
 }
 
-/* The instance that is under way. */
-static void consider_instance(struct mu_core *core, struct span *s)
+/* Whether anybody wants the end of what a host is trusted with. That one knows who has arrived, and why it ends. */
+static void ask(struct mu_core *core, struct span *s, uint64_t instance)
 {
-    uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
-    uint32_t there = 0;
-    bool waits = false;
+    uint32_t keeper = keeper_of(core, s);
+    uint64_t wish = mu_load_acquire(&s->proxy->wish); /* acquire: pairs with mu_span_wish() */
+    bool is_wished = MU_ARRIVED_INSTANCE(wish) >= instance;
+    struct mu_pack p = {0};
 
-    if (w & MU_ARRIVED_CLOSED) {
-        pass_on_end(core, s);
+    bool is_wanted = is_wished || s->wanted >= instance;
+
+    for (uint32_t h = 1; h < core->num_hosts; h++) /* its members are gone: they will not come to the next one */
+        is_wanted |= s->sides[h].in && s->sides[h].over;
+    if (s->asked == instance || !is_wanted || !mu_lead_hears(core, s, keeper))
         return;
-    }
-    for (uint32_t k = 0; k < s->num_own; k++)
-        /* acquire: pairs with arrive(); what the member gave is visible */
-        there += mu_has_arrived(mu_load_acquire(&s->areas[s->own[k]]->arrived), instance);
-    if (there == s->num_own && all_hosts_are_there(core, s, instance)) {
-        release(core, s, instance);
-        return;
-    }
-    for (uint32_t h = 1; h < core->num_hosts; h++)
-        waits |= s->sides[h].in && s->sides[h].there >= instance;
-    if (!there && !waits)
-        return;
-    mu_groups_of(core)->busy = true;
+    s->asked = instance;
+    mu_span_pack(&p, MU_SAY_ASKED, s);
+    mu_pack_u64(&p, instance);
+    mu_pack_u8(&p, reason_of(is_wished ? wish : s->want_reason));
+    mu_span_send(core, keeper, MU_FRAME_GROUP_END, &p);
+}
+
+/* To people: who has arrived until now. */
+static void show(struct mu_core *core, struct span *s, uint64_t instance)
+{
     if (!mu_span_shows(core, s, instance))
         return;
     for (uint32_t h = 1; h < core->num_hosts; h++)
-        if (hears(core, s, h)) {
+        if (mu_lead_hears(core, s, h)) {
             struct mu_pack p = {0};
 
             mu_span_pack(&p, MU_SAY_SO_FAR, s);
@@ -137,9 +168,43 @@ static void consider_instance(struct mu_core *core, struct span *s)
         }
 }
 
+/* The instance that is under way. */
+static void consider_instance(struct mu_core *core, struct span *s)
+{
+    uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
+    uint32_t there = 0, hosts = 0, missing = 0, last = 0;
+
+    if (w & MU_ARRIVED_CLOSED) {
+        pass_on_end(core, s);
+        return;
+    }
+    for (uint32_t k = 0; k < s->num_own; k++)
+        /* acquire: pairs with arrive(); what the member gave is visible */
+        there += mu_has_arrived(mu_load_acquire(&s->areas[s->own[k]]->arrived), instance);
+    for (uint32_t h = 1; h < core->num_hosts; h++)
+        if (s->sides[h].in && s->sides[h].there >= instance) {
+            hosts++;
+        } else if (s->sides[h].in) {
+            missing++;
+            last = h;
+        }
+    if (mu_is_trusted(w)) {
+        ask(core, s, instance);
+    } else if (there == s->num_own && !missing) {
+        release(core, s, instance);
+        return;
+    } else if (core->latency && there == s->num_own && missing == 1 && there + hosts) {
+        trust(core, s, last, instance);
+    }
+    if (there + hosts) {
+        mu_groups_of(core)->busy = true;
+        show(core, s, instance);
+    }
+}
+
 /* ---- hosts come, go and are done --------------------------------------------------------------------------------- */
 
-static void say_made(struct mu_core *core, struct span *s, uint32_t host)
+void mu_lead_say_made(struct mu_core *core, struct span *s, uint32_t host)
 {
     struct mu_pack p = {0};
 
@@ -169,21 +234,7 @@ static void say_over(struct mu_core *core, uint32_t host, const char *name, uint
     mu_span_send(core, host, MU_FRAME_GROUP_END, &p);
 }
 
-/* Which hosts have a part; those whose members have all left are done with it. */
-static void find_sides(struct mu_core *core, struct span *s)
-{
-    for (uint32_t h = 0; h < core->num_hosts; h++)
-        s->sides[h].over = true;
-    for (uint32_t i = 0; i < s->size; i++) {
-        struct side *side = &s->sides[mu_host_of(core->seg, s->members[i].task)];
-
-        side->in = true;
-        side->over &= (s->members[i].flags & MU_MEMBER_LEFT) != 0;
-    }
-    s->sides[0].in = false;
-}
-
-static bool any_host_is_left(const struct mu_core *core, const struct span *s)
+bool mu_lead_any_host_is_left(const struct mu_core *core, const struct span *s)
 {
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (s->sides[h].in && !s->sides[h].over)
@@ -192,14 +243,15 @@ static bool any_host_is_left(const struct mu_core *core, const struct span *s)
 }
 
 /* None of the host's members is left. The verdict comes before the marks: with the last of them the areas may go. */
-static void end_side(struct mu_core *core, struct span *s, uint32_t host)
+static void end_side(struct mu_core *core, struct span *s, uint32_t host, bool is_lost)
 {
+    is_lost &= keeper_of(core, s) == host; /* whether it let its members pass, nobody here will know */
     if (s->sides[host].over)
         return;
     s->sides[host].over = true;
-    fail(core, s, 0);
+    fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
     mu_span_leave(core, s, host);
-    if (!any_host_is_left(core, s))
+    if (!mu_lead_any_host_is_left(core, s))
         mu_span_drop(core, s);
 }
 
@@ -207,10 +259,14 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
 {
     uint64_t w;
 
-    if (!s->proxy || !hears(core, s, host))
+    if (!s->proxy || !mu_lead_hears(core, s, host))
         return;
-    say_made(core, s, host);
+    mu_lead_say_made(core, s, host);
+    if (keeper_of(core, s) == host)
+        s->trusting = s->asked = 0;
     w = verdict_of(s);
+    if (mu_passed(w))
+        say_data(core, s, host, MU_SAY_RELEASED, mu_passed(w));
     if (w & MU_ARRIVED_CLOSED) {
         mu_span_bits(core, s, MU_ARRIVED_INSTANCE(w));
         say_failed(core, s, host, MU_ARRIVED_INSTANCE(w));
@@ -220,279 +276,28 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
 void mu_lead_lost(struct mu_core *core, struct span *s, uint32_t host)
 {
     if (s->proxy)
-        end_side(core, s, host);
+        end_side(core, s, host, true);
     else
         mu_span_leave(core, s, host); /* those who wait are told at the next look */
 }
 
-/* ---- building ---------------------------------------------------------------------------------------------------- */
-
-static void answer(struct mu_core *core, const struct waiter *w, enum muster_status status, const char *text,
-                   uint64_t generation)
-{
-    mu_call_answer(core, w->host, w->slot, w->number, status, text, &generation, status ? 0 : sizeof generation);
-}
-
-/* It will never be complete: all who wait are told why, and with that they have left. */
-static void give_up(struct mu_core *core, struct span *s, enum muster_status status)
-{
-    char text[512];
-
-    snprintf(text, sizeof text, "%s", muster_last_error());
-    for (uint32_t i = 0; i < s->num_waiters; i++) {
-        mu_span_leave_one(core, s, s->waiters[i].rank);
-        answer(core, &s->waiters[i], status, text, 0);
-    }
-    mu_span_drop(core, s);
-}
-
-static void make(struct mu_core *core, struct span *s)
-{
-    find_sides(core, s);
-    for (uint32_t h = 1; h < core->num_hosts; h++)
-        if (hears(core, s, h))
-            say_made(core, s, h);
-    for (uint32_t i = 0; i < s->num_waiters; i++)
-        answer(core, &s->waiters[i], MUSTER_OK, NULL, s->generation);
-    s->num_waiters = 0;
-}
-
-static enum muster_status complete(struct mu_core *core, struct span *s, bool *ret_complete)
-{
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(core->m, &ctx);
-
-    if (status)
-        return status;
-    status = mu_roll_complete(ctx, &s->key, s->data_bytes, ret_complete);
-    mu_exit(ctx);
-    return status;
-}
-
-/* Whether it is complete by now, or never will be. The span may be gone afterwards. */
-static void consider_building(struct mu_core *core, struct span *s)
-{
-    struct mu_roll r;
-    bool is_complete = false;
-    enum muster_status status = mu_span_load(core, s, &r);
-
-    if (!status && !r.found)
-        status = mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: its members are gone", s->name);
-    if (!status && r.there == s->size && r.left < 0 && !s->proxy) {
-        status = complete(core, s, &is_complete);
-        if (!status && is_complete)
-            status = mu_span_load(core, s, &r);
-    }
-    if (!status && s->proxy) {
-        make(core, s);
-        return;
-    }
-    if (!status)
-        status = mu_roll_lost(core->seg, s->name, &r);
-    if (status)
-        give_up(core, s, status);
-}
-
-/* Callers that have given up: their members have left. */
-static bool let_go(struct mu_core *core, struct span *s)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < s->num_waiters; i++)
-        if (s->waiters[i].gone)
-            mu_span_leave_one(core, s, s->waiters[i].rank);
-        else
-            s->waiters[kept++] = s->waiters[i];
-    if (kept == s->num_waiters)
-        return false;
-    s->num_waiters = kept;
-    return true;
-}
-
-bool mu_lead_loaded(struct mu_core *core, struct span *s)
-{
-    if (!s->proxy)
-        return true;
-    find_sides(core, s);
-    return any_host_is_left(core, s);
-}
-
 void mu_lead_look(struct mu_core *core, struct span *s)
 {
-    if (s->proxy && s->num_waiters) /* calls that were sent again: it is complete already */
-        make(core, s);
-    if (s->proxy)
+    bool is_complete = s->proxy != NULL;
+
+    if (!is_complete || s->num_waiters)
+        mu_build_look(core, s);
+    if (is_complete)
         consider_instance(core, s);
-    else if (let_go(core, s) || mu_span_changed(core, s))
-        consider_building(core, s);
-}
-
-/* ---- the calls --------------------------------------------------------------------------------------------------- */
-
-struct opening {
-    char name[MUSTER_GROUP_NAME_MAX + 1];
-    struct mu_coming c;
-    struct mu_group_member *members;
-};
-
-static enum muster_status unpack_opening(struct mu_core *core, const struct mu_request *r, struct opening *o)
-{
-    struct mu_unpack u = r->body;
-    bool sound = true, spans = false;
-
-    mu_unpack_text(&u, o->name, sizeof o->name);
-    o->c.data_bytes = mu_unpack_u32(&u);
-    o->c.rank = mu_unpack_u32(&u);
-    o->c.size = mu_unpack_u32(&u);
-    if (u.failed || !*o->name || o->c.data_bytes > MUSTER_GROUP_DATA_MAX || !o->c.size ||
-        o->c.size > MUSTER_GROUP_SIZE_MAX || o->c.rank >= o->c.size || !r->task || u.left != o->c.size * 4ul)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "a group that cannot be");
-    o->members = calloc(o->c.size, sizeof *o->members);
-    if (!o->members)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: no memory for %u members", o->name, o->c.size);
-    for (uint32_t i = 0; i < o->c.size; i++) {
-        o->members[i].task = mu_unpack_u32(&u);
-        sound &= o->members[i].task < core->seg->num_tasks;
-        spans |= sound && mu_host_of(core->seg, o->members[i].task) != r->host;
-    }
-    if (!sound || !spans || o->members[o->c.rank].task != r->task - 1)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "group %s has members that cannot be", o->name);
-    o->c.name = o->name;
-    o->c.members = o->members;
-    o->c.spans = true;
-    o->c.incarnation = r->incarnation;
-    o->c.call = MU_MEMBER_CALL(r->slot, r->number);
-    o->c.again = r->resent;
-    return MUSTER_OK;
-}
-
-/* The caller's host has yet to tell that it has joined: the call comes again. */
-static bool is_early(struct mu_core *core, const struct mu_request *r)
-{
-    struct mu_task_record record;
-    struct mu_cluster cluster;
-
-    return r->task && r->task <= core->seg->num_tasks &&
-           !mu_cluster_task(core->seg, r->task - 1, &record, NULL, &cluster) && record.attempt < r->attempt;
-}
-
-static enum muster_status come(struct mu_core *core, struct opening *o)
-{
-    struct mu_ctx *ctx;
-    enum muster_status status = mu_enter(core->m, &ctx);
-
-    if (status)
-        return status;
-    status = mu_roll_come(ctx, &o->c);
-    mu_exit(ctx);
-    return status;
-}
-
-/* The caller waits. */
-static bool keep(struct mu_core *core, const struct opening *o, const struct mu_request *r)
-{
-    struct span *s = mu_span_find(core, o->name, o->c.generation);
-    struct waiter *more;
-
-    if (!s)
-        s = mu_span_new(core, o->name, o->c.generation, o->c.size, o->c.data_bytes);
-    more = s ? realloc(s->waiters, (s->num_waiters + 1) * sizeof *more) : NULL;
-    if (!more)
-        return false;
-    s->waiters = more;
-    s->waiters[s->num_waiters++] = (struct waiter){r->number, r->host, r->slot, o->c.rank, false};
-    s->word = 0; /* at the next look, which comes after what is to be told of tasks */
-    mu_core_worked(core);
-    return true;
-}
-
-bool mu_op_group_open(struct mu_core *core, const struct mu_request *r)
-{
-    struct opening o = {0};
-    enum muster_status status;
-
-    if (is_early(core, r)) {
-        mu_call_later(core, r->host, r->slot, r->number);
-        return true;
-    }
-    mu_groups_start(core);
-    status = unpack_opening(core, r, &o);
-    if (!status)
-        status = come(core, &o);
-    if (!status && !keep(core, &o, r))
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: no memory", o.name);
-    if (status)
-        mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);
-    free(o.members);
-    return status != MUSTER_OK;
-}
-
-void mu_op_group_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
-{
-    for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
-        for (uint32_t i = 0; i < s->num_waiters; i++)
-            if (s->waiters[i].host == host && s->waiters[i].slot == slot && s->waiters[i].number == number) {
-                s->waiters[i].gone = true; /* seen to at the next look */
-                mu_core_worked(core);
-            }
-}
-
-/* The member that came by this call. */
-static struct span *find_call(struct mu_core *core, uint32_t host, uint32_t call, uint32_t *ret_rank)
-{
-    for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
-        for (uint32_t i = 0; i < s->size; i++)
-            if (MU_MEMBER_CALL_OF(s->members[i].flags) == call && !(s->members[i].flags & MU_MEMBER_LEFT) &&
-                mu_host_of(core->seg, s->members[i].task) == host) {
-                *ret_rank = i;
-                return s;
-            }
-    return NULL;
-}
-
-/* The caller's last call was to open a group, and it gave up: how many had come, and who is missing. */
-bool mu_op_group_close(struct mu_core *core, const struct mu_request *r)
-{
-    uint32_t rank = 0, count[2] = {0};
-    struct span *s;
-
-    mu_groups_start(core);
-    s = find_call(core, r->host, MU_MEMBER_CALL(r->slot, r->number - 1), &rank);
-    if (s) {
-        count[1] = UINT32_MAX;
-        for (uint32_t i = 0; i < s->size; i++) {
-            bool there = s->members[i].flags & MU_MEMBER_THERE;
-
-            count[0] += there;
-            count[1] = there || count[1] != UINT32_MAX ? count[1] : s->members[i].task;
-        }
-        if (!s->proxy) {
-            mu_span_leave_one(core, s, rank);
-        } else if (hears(core, s, r->host)) { /* it has become complete meanwhile: its host has the entry */
-            struct mu_pack p = {0};
-
-            mu_span_pack(&p, MU_SAY_GONE, s);
-            mu_pack_u32(&p, rank);
-            mu_span_send(core, r->host, MU_FRAME_GROUP, &p);
-        }
-    }
-    mu_call_answer(core, r->host, r->slot, r->number, MUSTER_OK, NULL, count, sizeof count);
-    return true;
 }
 
 /* ---- what the others say ----------------------------------------------------------------------------------------- */
 
-/* What is said of an instance that has its verdict. False: it has none. */
-static bool answer_verdict(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
+/* It was or is said to all. */
+static bool has_verdict(const struct span *s, uint64_t instance)
 {
     uint64_t w = verdict_of(s);
 
-    if (mu_passed(w) == instance) {
-        say_released(core, s, host, instance);
-    } else if ((w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) == instance) {
-        mu_span_bits(core, s, instance);
-        say_failed(core, s, host, instance);
-    }
     return mu_passed(w) >= instance || (w & MU_ARRIVED_CLOSED);
 }
 
@@ -508,7 +313,7 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
 {
     uint64_t instance = mu_unpack_u64(u);
 
-    if (answer_verdict(core, s, host, instance))
+    if (has_verdict(s, instance))
         return true;
     if (instance != mu_passed(verdict_of(s)) + 1)
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: instance %llu is not under way", s->name,
@@ -518,7 +323,10 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
     if (!mu_span_take_data(core, s, instance, u, host))
         return false;
     s->sides[host].there = instance;
-    consider_instance(core, s);
+    if (keeper_of(core, s) == host)
+        release(core, s, instance);
+    else
+        consider_instance(core, s);
     if (mu_passed(verdict_of(s)) < instance)
         mark_there(core, s, host, instance);
     return true;
@@ -528,14 +336,14 @@ static bool take_failed(struct mu_core *core, struct span *s, uint32_t host, str
 {
     uint64_t instance = mu_unpack_u64(u), reason = mu_unpack_u8(u) ? MU_ARRIVED_TIMEOUT : 0;
 
-    if (answer_verdict(core, s, host, instance))
+    if (has_verdict(s, instance))
         return true;
     if (instance != mu_passed(verdict_of(s)) + 1)
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: instance %llu is not under way", s->name,
                         (unsigned long long)instance);
     if (!mu_span_take_bits(core, s, instance, u, 0))
         return false;
-    fail(core, s, reason);
+    fail(core, s, host, reason);
     return true;
 }
 
@@ -558,7 +366,7 @@ bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_FAILED)
         return take_failed(core, s, host, u);
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_OVER) {
-        end_side(core, s, host);
+        end_side(core, s, host, false);
         say_over(core, host, name, generation);
         return true;
     }

@@ -294,6 +294,7 @@ static void begin(struct agent *a)
         hosts_give_up("an agent cannot join");
     memset(&a->core, 0, sizeof a->core);
     a->core.timeout = a->h->timeout;
+    a->core.latency = a->h->latency;
     if (mu_core_init(&a->core, a->m, &wire, now_of(a->h)))
         hosts_give_up("an agent cannot begin");
 }

@@ -30,6 +30,7 @@ struct hosts_config {
     uint32_t tasks[HOSTS_MAX]; /* of each host; the first 0 after host 1 ends the list, HOSTS_NONE is a host without */
     bool stepped;              /* no threads: the test calls hosts_step() and hosts_until() */
     bool apart;                /* begin without connections */
+    bool latency;              /* core.latency */
     uint64_t timeout_ns;       /* core.timeout; 0: 10 s */
     size_t queue_bytes;        /* on the way to one agent, most; then the connection breaks; 0: 128 MiB */
     uint64_t heap_elsewhere;   /* of all hosts but the leader's; 0: segment's */
