@@ -134,7 +134,8 @@ static bool look_up(const struct mu_ts_peers *peers, const struct sockaddr *peer
 
     if (!f)
         return false;
-    rewind(f); /* it is made anew then */
+    rewind(f);
+    fflush(f); /* what had been read of it before is forgotten, else glibc goes on with that */
     print_name(peer, local);
     print_name(own, remote);
     while (!found && fgets(line, sizeof line, f))

@@ -171,12 +171,55 @@ static void whose_a_socket_was_that_is_closed(void **state)
     close(listener);
 }
 
+/* One line of /proc/net/tcp: user's socket, bound to 127.0.0.1:port and connected to 127.0.0.1:1. */
+static void write_table(const char *path, unsigned port, unsigned user)
+{
+    FILE *f = fopen(path, "we");
+
+    assert_non_null(f);
+    fprintf(f, "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n");
+    for (unsigned n = 0; n < 3; n++)
+        fprintf(f, "%4u: %08X:%04X %08X:0001 01 00000000:00000000 00:00000000 00000000 %5u        0 %u 1 0\n", n,
+                htonl(INADDR_LOOPBACK), port + n, htonl(INADDR_LOOPBACK), user, 77 + n);
+    fclose(f);
+}
+
+/* What was read of the table before, when the first lines told all, is not taken for what it says now. */
+static void a_table_that_is_kept_is_read_anew(void **state)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in peer = own;
+    struct mu_ts_peers peers = {.fd = -1};
+    char path[4096];
+    uid_t user = 0;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/door-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
+    write_table(path, 4096, 1000);
+    peers.table = fopen(path, "re");
+    assert_non_null(peers.table);
+    peer.sin_port = htons(4096);
+    assert_true(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_int_equal(user, 1000);
+    write_table(path, 4096, 1001);
+    assert_true(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_int_equal(user, 1001);
+    write_table(path, 8192, 1002);
+    assert_false(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    peer.sin_port = htons(8192);
+    assert_true(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_int_equal(user, 1002);
+    mu_ts_peers_close(&peers);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         WIRE_CASE(without_a_descriptor_who_comes_is_refused_in_words),
         WIRE_CASE(without_any_descriptor_who_comes_waits),
         WIRE_CASE(whose_a_socket_was_that_is_closed),
+        WIRE_CASE(a_table_that_is_kept_is_read_anew),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
