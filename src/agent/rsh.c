@@ -52,10 +52,10 @@ static int address_towards(const char *host, char *ret_address, size_t size)
 
 static int is_own(const struct addrinfo *a)
 {
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = fd < 0;
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0;
 
     if (fd >= 0) {
-        rc = bind(fd, a->ai_addr, a->ai_addrlen) == 0 || errno != EADDRNOTAVAIL;
+        rc = bind(fd, a->ai_addr, a->ai_addrlen) == 0; /* to any port: a host without IPv6 has none of its addresses */
         close(fd);
     }
     return rc;

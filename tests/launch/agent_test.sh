@@ -72,6 +72,14 @@ check 0 at 203.0.113.7 0
 err_has "^muster agent (host .*): 203.0.113.7 is no address of this host: listening at port $PORT of all that it has$"
 ends_with 0 $one
 clean
+# Nor is one that nothing can be bound to: of one link, and which is not said.
+PORT=$(free_port)
+at 127.0.0.1 1 > "$OUT.1" 2> "$ERR.1" < /dev/null &
+one=$!
+check 0 at "[fe80::1]" 0
+err_has "^muster agent (host .*): fe80::1 is no address of this host: listening at port $PORT of all that it has$"
+ends_with 0 $one
+clean
 
 PORT=$(free_port)
 begin 1 2 sh -c 'exit 6'
