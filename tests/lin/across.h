@@ -6,6 +6,7 @@
 #define TEST_LIN_ACROSS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "causal.h"
@@ -36,6 +37,7 @@ struct worker {
 struct board {
     _Atomic uint32_t window; /* moves: go */
     _Atomic uint32_t stop;
+    _Atomic uint32_t directed;                       /* the director holds the lock of the file as long as it lives */
     _Atomic uint32_t lies;                           /* reads answer what they had answered before */
     _Atomic uint64_t caught;                         /* reads that were not causal meanwhile */
     _Atomic uint64_t reads, learned, writes, events; /* of the causal kind; learned: a read that taught something */
@@ -44,6 +46,8 @@ struct board {
 };
 
 struct board *board_open(const char *path);
+/* The director's: before it, nobody asks whether it lives. */
+bool board_direct(struct board *board);
 extern const char *const across_keys[KEYS];
 
 /* A task of the job: its exit status. */

@@ -286,6 +286,8 @@ static int direct(const char *job)
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     d.random.state = test_seed();
+    if (!board_direct(d.board))
+        fail("its file cannot be locked");
     join_all(job);
     while (!input_has_ended())
         one_window();

@@ -224,6 +224,7 @@ def main():
     parser.add_argument("--seed", type=int, default=int(os.environ.get("TEST_SEED") or random.SystemRandom().getrandbits(31)))
     parser.add_argument("--kind")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what survives agents is ended, too
     print("TEST_SEED=%d" % options.seed)
     os.environ["TEST_SEED"] = str(options.seed)
     with tempfile.TemporaryDirectory(prefix="across-") as folder, Field(HOSTS, options.kind, folder) as field:

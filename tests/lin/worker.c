@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -40,6 +41,8 @@ struct self {
     struct knowledge told_by[CAUSAL_KEYS];
 };
 
+static int board_fd = -1;
+
 struct board *board_open(const char *path)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -47,9 +50,22 @@ struct board *board_open(const char *path)
 
     if (fd >= 0 && ftruncate(fd, sizeof *b) == 0)
         b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (fd >= 0)
-        close(fd);
+    board_fd = fd;
     return b == MAP_FAILED ? NULL : b;
+}
+
+bool board_direct(struct board *board)
+{
+    bool is_locked = flock(board_fd, LOCK_EX) == 0;
+
+    atomic_store(&board->directed, is_locked);
+    return is_locked;
+}
+
+/* Killed, perhaps, with all that would have ended this job, whose tasks survive that. */
+static bool is_director_dead(const struct board *board)
+{
+    return atomic_load(&board->directed) && flock(board_fd, LOCK_SH | LOCK_NB) == 0 && !atomic_load(&board->stop);
 }
 
 /* What must not be: the director reads it, and ends everything. */
@@ -270,14 +286,14 @@ int across_work(struct board *board)
     long number = task ? strtol(task, NULL, 10) : -1, node = host ? strtol(host, NULL, 10) : -1;
     struct self s = {.board = board, .number = (int)number};
     int status = 0;
-    pid_t self = getpid(), pid;
+    pid_t self = getpid(), pid, ended;
 
     if (number < 0 || number >= WORKERS_MOST || node < 0 || node >= HOSTS_MOST)
         return 2;
     s.worker = &board->workers[number];
     s.known = &board->known[node];
     for (uint32_t life = 0;; life++) {
-        while (atomic_load(&s.worker->lives) < life)
+        while (atomic_load(&s.worker->lives) < life && !is_director_dead(board))
             nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL); /* sleep: between looks for the director's word */
         pid = fork();
         if (pid < 0)
@@ -288,8 +304,11 @@ int across_work(struct board *board)
                 _exit(3);
             live(&s);
         }
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
+        while ((ended = waitpid(pid, &status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+            if (is_director_dead(board))
+                return 5;                                            /* and the worker with us */
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* sleep: between two looks */
+        }
         atomic_store(&s.worker->pid, 0);
         if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
             return WIFEXITED(status) ? WEXITSTATUS(status) : 4;
