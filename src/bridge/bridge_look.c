@@ -67,6 +67,8 @@ void mu_bridge_look(struct mu_bridge *bridge)
         bridge->core.is_calm = true;
         mu_bridge_answer_bell(bridge);
         mu_ear_changed(&bridge->core);
+        if (bridge->bell_until)
+            mu_bell_wake(bridge->core.seg);
         if (bridge->now - bridge->told_at > 10 * (uint64_t)RECHECK_NS)
             mu_bridge_tell_hosts(bridge);
     }

@@ -130,6 +130,14 @@ bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline)
     return mu_bell_disarm(seg);
 }
 
+void mu_bell_wake(struct muster_segment *seg)
+{
+    mu_a32 *bell = &seg->header->bell;
+
+    if (mu_load32_relaxed(bell) != MU_BELL_ARMED) /* relaxed: only a reason to wake; who wakes takes it back */
+        mu_futex_wake32(bell);
+}
+
 void mu_asks_set(struct muster_segment *seg, uint32_t slot)
 {
     mu_a64 *word = &seg->asks[slot / 64];

@@ -71,6 +71,9 @@ static inline void mu_bell_ring(struct muster_segment *seg)
 void mu_bell_arm(struct muster_segment *seg);
 /* Sleep while it is armed, until the deadline at most; the bell is off afterwards. True: it was rung. */
 bool mu_bell_wait(struct muster_segment *seg, muster_deadline deadline);
+/* Who sleeps on it though it is not armed is woken: a ringer was killed, or stopped, between its ring and its wake, and
+ * until the ring is taken back nobody else rings. For who looks in the sleeper's stead. */
+void mu_bell_wake(struct muster_segment *seg);
 /* Take the ring back without sleeping: true when it had been rung. For who found work between arming and sleeping. */
 bool mu_bell_disarm(struct muster_segment *seg);
 

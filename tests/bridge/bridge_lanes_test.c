@@ -253,17 +253,23 @@ static void end_at_work(struct side *s)
         mu_bridge_stop(s->bridge);
 }
 
-/* With the bell off nobody rings it. */
-static enum muster_status send_without_a_ring(struct side *s)
+/* The thread at the bell, or nearly; with the bridge's lock. */
+static void wait_until_it_sleeps(struct side *s)
 {
-    enum muster_status status;
-
     pthread_mutex_lock(&s->bridge->lock);
     while (s->bridge->is_polling || !s->bridge->bell_until) {
         pthread_mutex_unlock(&s->bridge->lock);
         sched_yield();
         pthread_mutex_lock(&s->bridge->lock);
     }
+}
+
+/* With the bell off nobody rings it. */
+static enum muster_status send_without_a_ring(struct side *s)
+{
+    enum muster_status status;
+
+    wait_until_it_sleeps(s);
     mu_bell_disarm(s->m->seg);
     status = muster_event_send(s->m, 0, "e", 1, NULL);
     mu_bell_arm(s->m->seg);
@@ -281,6 +287,20 @@ static uint64_t frames_out(struct side *s)
     return stats.frames_out;
 }
 
+/* As one does who is killed between its ring and its wake. Until that is taken back nobody else can ring. */
+static void ring_and_wake_nobody(struct side *s)
+{
+    bool rung;
+
+    wait_until_it_sleeps(s);
+    rung = mu_cas32(&s->m->seg->header->bell, MU_BELL_ARMED, MU_BELL_RUNG);
+    pthread_mutex_unlock(&s->bridge->lock);
+    while (rung && mu_load32_acquire(&s->m->seg->header->bell) != MU_BELL_ARMED) { /* acquire: as who rings */
+        mu_bridge_look(s->bridge);
+        sched_yield();
+    }
+}
+
 /* It is the look that tells the follower, and when nobody looks any more, the thread at the bell. */
 static void look_for_the_bridge(struct side *s)
 {
@@ -289,6 +309,7 @@ static void look_for_the_bridge(struct side *s)
     pthread_barrier_wait(&both);
     if (s->leader) {
         mu_bridge_be_looked_after(s->bridge, true);
+        ring_and_wake_nobody(s);
         s->status = send_without_a_ring(s);
         for (before = frames_out(s); !s->status && frames_out(s) == before; sched_yield())
             mu_bridge_look(s->bridge);
