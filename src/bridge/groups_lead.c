@@ -131,24 +131,33 @@ static void trust(struct mu_core *core, struct span *s, uint32_t host, uint64_t 
     mu_core_worked(core);
 }
 
-/* Whether anybody wants the end of what a host is trusted with. That one knows who has arrived, and why it ends. */
-static void ask(struct mu_core *core, struct span *s, uint64_t instance)
+/*
+ * Whether the instance's end is wanted though its word is not closed: while a host is trusted, or because one was with
+ * the instance before, when somebody gave up or left.
+ */
+static bool is_wanted(const struct mu_core *core, const struct span *s, uint64_t instance, uint64_t *ret_reason)
+{
+    uint64_t wish = mu_load_acquire(&s->proxy->wish); /* acquire: pairs with mu_span_wish() */
+    bool is_wished = MU_ARRIVED_INSTANCE(wish) >= instance, wanted = is_wished || s->wanted >= instance;
+
+    *ret_reason = (is_wished ? wish : wanted ? s->want_reason : 0) & MU_ARRIVED_TIMEOUT;
+    for (uint32_t h = 1; h < core->num_hosts; h++) /* its members are gone: they will not come to the next one */
+        wanted |= s->sides[h].in && s->sides[h].over;
+    return wanted;
+}
+
+/* The end of what a host is trusted with. That one knows who has arrived, and why it ends. */
+static void ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
 {
     uint32_t keeper = keeper_of(core, s);
-    uint64_t wish = mu_load_acquire(&s->proxy->wish); /* acquire: pairs with mu_span_wish() */
-    bool is_wished = MU_ARRIVED_INSTANCE(wish) >= instance;
     struct mu_pack p = {0};
 
-    bool is_wanted = is_wished || s->wanted >= instance;
-
-    for (uint32_t h = 1; h < core->num_hosts; h++) /* its members are gone: they will not come to the next one */
-        is_wanted |= s->sides[h].in && s->sides[h].over;
-    if (s->asked == instance || !is_wanted || !mu_lead_hears(core, s, keeper))
+    if (s->asked == instance || !mu_lead_hears(core, s, keeper))
         return;
     s->asked = instance;
     mu_span_pack(&p, MU_SAY_ASKED, s);
     mu_pack_u64(&p, instance);
-    mu_pack_u8(&p, reason_of(is_wished ? wish : s->want_reason));
+    mu_pack_u8(&p, reason_of(reason));
     mu_span_send(core, keeper, MU_FRAME_GROUP_END, &p);
 }
 
@@ -173,7 +182,11 @@ static void consider_instance(struct mu_core *core, struct span *s)
 {
     uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
     uint32_t there = 0, hosts = 0, missing = 0, last = 0;
+    uint64_t reason = 0;
+    bool wanted = is_wanted(core, s, instance, &reason);
 
+    if (wanted && !(w & (MU_ARRIVED_CLOSED | MU_ARRIVED_TRUSTED)))
+        w = mu_area_close(&s->proxy->arrived, instance, reason);
     if (w & MU_ARRIVED_CLOSED) {
         pass_on_end(core, s);
         return;
@@ -189,7 +202,8 @@ static void consider_instance(struct mu_core *core, struct span *s)
             last = h;
         }
     if (mu_is_trusted(w)) {
-        ask(core, s, instance);
+        if (wanted)
+            ask(core, s, instance, reason);
     } else if (there == s->num_own && !missing) {
         release(core, s, instance);
         return;
