@@ -68,7 +68,7 @@ static void *watch(void *arg)
     if (bridge)
         mu_bridge_be_looked_after(bridge, true);
     for (;;) {
-        status = muster_death_wait(agent->muster, muster_after_ns(turn), NULL);
+        status = mu_death_wait(agent->muster, muster_after_ns(turn), NULL);
         if (status != MUSTER_OK && status != MUSTER_DEADLINE_EXCEEDED)
             break; /* CANCELLED: called back. Anything else: the pidfds alone must do */
         if (bridge)

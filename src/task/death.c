@@ -4,7 +4,8 @@
  * The liveness word of every slot is a robust futex: at a thread's death the kernel clears the owner, sets OWNER_DIED
  * and, if the waiters bit is set, wakes one sleeper. The watcher sets that bit in every living slot's word and sleeps
  * on up to 126 of them, the epoch and slots_high (claims) at once, in turns of a few milliseconds when there are more.
- * It wakes about 0.15 ms after a SIGKILL, long before the process's memory is torn down.
+ * It wakes about 0.15 ms after a SIGKILL, long before the process's memory is torn down. Threads of its own process are
+ * left out: they are not killed without it. One that ends and keeps its slot is found at the next look.
  */
 #include <linux/futex.h>
 
@@ -37,9 +38,11 @@ enum muster_status muster_scavenge(struct muster *muster, size_t *ret_deaths)
 }
 
 /* Collect living slots' words from *next on, with the waiters bit set. False: one has died since the caller looked. */
-static bool collect(struct muster_segment *seg, uint32_t self, uint32_t *next, mu_a32 **words, uint32_t *values,
-                    size_t *ret_n)
+static bool collect(const struct mu_ctx *ctx, uint32_t *next, mu_a32 **words, uint32_t *values, size_t *ret_n)
 {
+    struct muster_segment *seg = ctx->seg;
+    uint32_t self = MU_SLOT_PID(mu_load_acquire(&ctx->own->word));  /* acquire: of no consequence, it is our own */
+    uint64_t namespace = mu_load_relaxed(&ctx->own->pid_namespace); /* relaxed: likewise */
     uint32_t high = mu_slot_high(seg), looked;
     size_t n = 0;
 
@@ -49,7 +52,10 @@ static bool collect(struct muster_segment *seg, uint32_t self, uint32_t *next, m
         mu_a32 *word = mu_slot_liveness(seg, i);
 
         *next = i + 1;
-        if (i == self || MU_SLOT_STATE(w) != MU_SLOT_LIVE)
+        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE)
+            continue;
+        /* relaxed: of this owner or of its successor, whose process it is that is ours only if the pid is */
+        if (MU_SLOT_PID(w) == self && mu_load_relaxed(&seg->slots[i].pid_namespace) == namespace)
             continue;
         v = mu_load32_acquire(word); /* acquire: pairs with the kernel's write */
         /* of a dead one: the kernel has written there, and wakes nobody who sleeps on that */
@@ -66,7 +72,7 @@ static bool collect(struct muster_segment *seg, uint32_t self, uint32_t *next, m
     return true;
 }
 
-enum muster_status muster_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths)
+enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(muster, &ctx);
@@ -90,10 +96,10 @@ enum muster_status muster_death_wait(struct muster *muster, muster_deadline dead
         else if (mu_segment_is_closed(seg))
             status = mu_fail(MUSTER_CANCELLED, "job %s was closed", seg->job);
         else if (deadline <= mu_now())
-            status = mu_fail(MUSTER_DEADLINE_EXCEEDED, "nobody died before the deadline");
+            status = MUSTER_DEADLINE_EXCEEDED;
         if (status)
             break;
-        if (!collect(seg, ctx->slot, &next, words, values, &n))
+        if (!collect(ctx, &next, words, values, &n))
             continue;
         until = mu_now() + (high > WORDS ? TURN_NS : SLEEP_NS);
         words[n] = &seg->header->slots_high;
@@ -105,5 +111,14 @@ enum muster_status muster_death_wait(struct muster *muster, muster_deadline dead
     if (ret_deaths)
         *ret_deaths = deaths;
     mu_exit(ctx);
+    return status;
+}
+
+enum muster_status muster_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths)
+{
+    enum muster_status status = mu_death_wait(muster, deadline, ret_deaths);
+
+    if (status == MUSTER_DEADLINE_EXCEEDED)
+        mu_fail(status, "nobody died before the deadline");
     return status;
 }

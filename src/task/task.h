@@ -27,6 +27,9 @@ enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint
 /* Clean up after all who are dead now; their tasks are put in error. Returns how many slots. */
 uint32_t mu_task_scavenge(struct mu_ctx *ctx);
 
+/* As muster_death_wait(), without a sentence at the deadline: for who waits again at once. */
+enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths);
+
 /* Put a task in error (keeps an earlier one); with `incarnation`, only if it is that one still. */
 enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, enum mu_task_event event,
                                 enum muster_status code, enum muster_cause cause, const char *text);
