@@ -1,8 +1,8 @@
 """Why a line of the contract that is missed is missed, as measured, and what comes next; shown beside the line in the report."""
 
 IDLE = ("the leader's agent wakes 12.5 times a second, the other's 12.2: 10.4 are the watcher's, which looks for the bridge, too, as I3 asks of "
-        "every wait; the rest are heartbeats. A wake-up took 55 to 110 µs in four runs; of the watcher's some 30 are its own (time stamps): "
-        "16 a turn of the bridge, 7 the sentence of a wait that has ended. Next: that sentence, and a turn that looks at less.")
+        "every wait; the rest are heartbeats. The watcher's wake-up took 59 to 65 µs in two runs of 26 s (66 to 74 with a sentence at each "
+        "deadline and its own process's slots watched): 16 of it are a turn of the bridge (time stamps). Next: a turn that looks at less.")
 
 POLLING = ("tcp-relay-poll is the same barrier by two processes a host over bare TCP, with no work of their own: 1.4 times the round trip. "
            "TLS, both ways, is a sixth of muster's (49 and 42 µs with and without, on a busy machine). Time stamps in both processes: of a "
