@@ -306,6 +306,26 @@ static void a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_n
     ended_for_those_who_are_left(h, pids, 3, 1);
 }
 
+/* The leader's agent dies between giving the host up and saying so in the verdict; its heir finds the row. */
+static void who_was_given_up_by_an_agent_that_died_is_not_waited_for(void **state)
+{
+    pid_t pids[2];
+    struct hosts *h = trusting(true, 0, pids);
+
+    (void)state;
+    hosts_cut(h, 1);
+    hosts_kill(h, 0);
+    mu_store_release(&hosts_segment(h, 0)->hosts[1].state,
+                     MU_HOST_LOST); /* release: as the agent does; pairs with remember() */
+    hosts_start(h, 0);
+    assert_true(hosts_until(h, has_returned, &ranks[0]));
+    assert_int_equal(gang->places[0].status, MUSTER_UNAVAILABLE);
+    assert_non_null(strstr(gang->places[0].text, "that host had the last word"));
+    hosts_lose(h, 1, 0, "host 0 is lost");
+    atomic_store(&gang->go, 1);
+    end(h, pids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +334,7 @@ int main(void)
         cmocka_unit_test(who_gives_up_elsewhere_asks_it),
         cmocka_unit_test(out_of_reach_it_is_not_waited_for_past_the_deadline),
         cmocka_unit_test(when_it_is_lost_nobody_knows),
+        cmocka_unit_test(who_was_given_up_by_an_agent_that_died_is_not_waited_for),
         cmocka_unit_test(who_left_without_knowing_is_not_waited_for_at_the_next),
         cmocka_unit_test(a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_next),
     };
