@@ -22,11 +22,6 @@
 
 enum { WORKERS = 5, KEYS = 3, PER_WINDOW = 24, WINDOWS = 120, MOST = 4000000 };
 
-struct entry {
-    _Atomic uint32_t state; /* 0 not begun, 1 called, 2 returned */
-    uint32_t key;
-    struct op op;
-};
 struct shared {
     _Atomic uint32_t window, stop;
     _Atomic uint32_t done[WORKERS];
@@ -47,14 +42,10 @@ static void one_entry(struct muster *m, struct test_random *r, int self, int n, 
 
     e->key = (uint32_t)test_below(r, KEYS);
     choose(r, &o, self, n, versions[e->key], lens[e->key]);
-    o.returned = UINT64_MAX;
-    o.called = muster_now_ns();
-    e->op = o;
-    atomic_store(&e->state, 1);
+    entry_call(e, &o);
     o.status = perform(m, key_names[e->key], &o, get_fresh);
     o.returned = muster_now_ns();
-    e->op = o;
-    atomic_store(&e->state, 2);
+    entry_return(e, &o);
     remember(&o, &versions[e->key], &lens[e->key]);
 }
 
@@ -206,18 +197,7 @@ static void check(struct director *d, uint32_t key)
     enum verdict v;
 
     for (int w = 0; w < WORKERS; w++)
-        for (int n = 0; n < PER_WINDOW; n++) {
-            struct entry *e = &shared->log[w][n];
-            uint32_t state = atomic_load(&e->state);
-
-            if (!state || e->key != key)
-                continue;
-            ops[count] = e->op;
-            if (state != 2)
-                ops[count].returned = UINT64_MAX;
-            d->cut_off += state != 2;
-            count++;
-        }
+        count += entries_of(shared->log[w], PER_WINDOW, key, ops + count, &d->cut_off);
     d->operations += count;
     for (int i = 2; i >= 0; i--) {
         struct op *o = &ops[count++];

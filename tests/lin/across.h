@@ -10,15 +10,9 @@
 #include <stdint.h>
 
 #include "causal.h"
-#include "history.h"
+#include "perform.h"
 
 enum { HOSTS_MOST = 3, WORKERS_MOST = 6, KEYS = 3, PER_WINDOW = 32 };
-
-struct entry {
-    _Atomic uint32_t state; /* 0 not begun, 1 called, 2 returned */
-    uint32_t key;
-    struct op op;
-};
 
 /*
  * A worker is a process that a task of the job has started, and starts again when it was killed. It does a window's

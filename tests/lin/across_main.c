@@ -23,10 +23,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "perform.h"
 #include "segment/remote.h"
 
-enum { MOST = 4000000, LIES_MOST = 200 };
+enum { MOST = 4000000, LIES_MOST = 200, WINDOWS_MOST = 400 };
 
 static struct {
     struct board *board;
@@ -84,27 +83,30 @@ static bool has_begun(uint32_t w)
     return atomic_load(&d.board->workers[w].log[test_below(&d.random, PER_WINDOW)].state) != 0;
 }
 
+struct calls {
+    uint32_t host, open;
+};
+
 static void count_open(void *arg, uint32_t slot)
 {
-    struct muster *m = d.at[*(uint32_t *)arg];
+    struct calls *calls = arg;
     struct mu_request r;
     struct mu_ctx *ctx;
 
-    must("a look at a call", mu_enter(m, &ctx));
+    must("a look at a call", mu_enter(d.at[calls->host], &ctx));
     must("a look at a call", mu_remote_read(ctx, slot, &r));
     mu_exit(ctx);
-    if (r.op != MU_OP_NONE)
-        *(uint32_t *)arg = HOSTS_MOST;
+    calls->open += r.op != MU_OP_NONE;
     mu_request_done(&r);
 }
 
 /* A killed worker's call has been taken back, or was answered. */
 static bool is_call_open(uint32_t host)
 {
-    uint32_t state = host;
+    struct calls calls = {.host = host};
 
-    mu_remote_collect_all(d.at[host]->seg, count_open, &state);
-    return state == HOSTS_MOST;
+    mu_remote_collect_all(d.at[host]->seg, count_open, &calls);
+    return calls.open > 0;
 }
 
 static void run_window(void)
@@ -137,25 +139,9 @@ static size_t collect(uint32_t key, struct op *ops)
     size_t count = 0;
 
     for (uint32_t w = 0; w < d.workers; w++)
-        for (int n = 0; n < PER_WINDOW; n++) {
-            struct entry *e = &d.board->workers[w].log[n];
-            uint32_t state = atomic_load(&e->state);
-
-            if (!state || e->key != key)
-                continue;
-            ops[count] = e->op;
-            if (state != 2)
-                ops[count].returned = UINT64_MAX;
-            d.cut_off += state != 2;
-            count++;
-        }
+        count += entries_of(d.board->workers[w].log, PER_WINDOW, key, ops + count, &d.cut_off);
     d.operations += count;
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < count; k++)
-            if (k != i && ops[k].called < ops[i].returned && ops[i].called < ops[k].returned) {
-                d.overlapping++;
-                break;
-            }
+    d.overlapping += count_overlapped(ops, count);
     for (uint32_t host = d.hosts; host-- > 0;) {
         struct op *o = &ops[count++];
 
@@ -280,6 +266,12 @@ static void end_all(void)
     atomic_store(&d.board->stop, 1);
 }
 
+/* It was worth judging. */
+static bool has_seen_enough(void)
+{
+    return d.overlapping && d.cut_off && d.swapped && atomic_load(&d.board->learned);
+}
+
 static int direct(const char *job)
 {
     uint32_t lies = 0, noticed = 0;
@@ -289,7 +281,7 @@ static int direct(const char *job)
     if (!board_direct(d.board))
         fail("its file cannot be locked");
     join_all(job);
-    while (!input_has_ended())
+    while (!input_has_ended() || (!has_seen_enough() && atomic_load(&d.board->window) < WINDOWS_MOST))
         one_window();
     printf("%u windows, %" PRIu64 " operations, %" PRIu64 " of them overlapping, %" PRIu64 " workers killed, %" PRIu64
            " operations cut off by it: linearizable, %" PRIu64
@@ -299,7 +291,7 @@ static int direct(const char *job)
            " events: causal\n",
            atomic_load(&d.board->reads), atomic_load(&d.board->learned), atomic_load(&d.board->writes),
            atomic_load(&d.board->events));
-    if (!d.overlapping || !d.cut_off || !d.swapped || !atomic_load(&d.board->learned))
+    if (!has_seen_enough())
         fail("it has seen nothing worth judging: some of these are 0");
     atomic_store(&d.board->lies, 1);
     while ((!noticed || !atomic_load(&d.board->caught)) && lies++ < LIES_MOST)

@@ -31,11 +31,6 @@
 
 enum { WORKERS = 4, KEYS = 3, PER_WINDOW = 60, MOST = 4000000 };
 
-struct entry {
-    _Atomic uint32_t state; /* 0 not begun, 1 called, 2 returned */
-    uint32_t key;
-    struct op op;
-};
 struct shared {
     _Atomic uint32_t window; /* moves: go */
     _Atomic uint32_t stop;
@@ -111,14 +106,10 @@ _Noreturn static void work(int self, uint64_t seed, uint32_t window)
             choose(&randoms, &o, self, n, versions[e->key], lens[e->key]);
             if (draw(40) == 0)
                 sched_yield();
-            o.returned = UINT64_MAX;
-            o.called = muster_now_ns();
-            e->op = o;
-            atomic_store(&e->state, 1);
+            entry_call(e, &o);
             o.status = perform(m, name, &o, get_here);
             o.returned = muster_now_ns();
-            e->op = o;
-            atomic_store(&e->state, 2);
+            entry_return(e, &o);
             remember(&o, &versions[e->key], &lens[e->key]);
         }
         atomic_store(&shared->done[self], window);
@@ -199,20 +190,6 @@ static bool finish(uint32_t window)
     return true;
 }
 
-/* Operations that another one was at the same time as: only they leave the checker a choice. */
-static uint64_t count_overlapped(const struct op *ops, size_t count)
-{
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < count; k++)
-            if (k != i && ops[k].called < ops[i].returned && ops[i].called < ops[k].returned) {
-                n++;
-                break;
-            }
-    return n;
-}
-
 /* One key's window, with the director's reading at its end, which becomes the next start. */
 static bool check(struct muster *m, uint32_t key, struct reg *start_state)
 {
@@ -224,18 +201,7 @@ static bool check(struct muster *m, uint32_t key, struct reg *start_state)
     enum verdict v;
 
     for (int w = 0; w < WORKERS; w++)
-        for (int n = 0; n < PER_WINDOW; n++) {
-            struct entry *e = &shared->log[w][n];
-            uint32_t state = atomic_load(&e->state);
-
-            if (!state || e->key != key)
-                continue;
-            ops[count] = e->op;
-            if (state != 2)
-                ops[count].returned = UINT64_MAX;
-            total.killed += state != 2;
-            count++;
-        }
+        count += entries_of(shared->log[w], PER_WINDOW, key, ops + count, &total.killed);
     total.operations += count;
     total.overlapped += count_overlapped(ops, count);
     key_of(key, name);

@@ -1,10 +1,11 @@
 /*
- * tests/lin/perform.h: operations of a history: which they are, and how the library does them; how a read is made is
- * the test's affair.
+ * tests/lin/perform.h: operations of a history: which they are, how the library does them, and how they are written
+ * down; how a read is made is the test's affair.
  */
 #ifndef TEST_LIN_PERFORM_H
 #define TEST_LIN_PERFORM_H
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,60 @@
 
 #include "history.h"
 #include "seed.h"
+
+/* An operation as it is written down where it outlives its process. */
+struct entry {
+    _Atomic uint32_t state; /* 0 not begun, 1 called, 2 returned */
+    uint32_t key;
+    struct op op;
+};
+
+static inline void entry_call(struct entry *e, struct op *o)
+{
+    o->returned = UINT64_MAX;
+    o->called = muster_now_ns();
+    e->op = *o;
+    atomic_store(&e->state, 1);
+}
+
+static inline void entry_return(struct entry *e, const struct op *o)
+{
+    e->op = *o;
+    atomic_store(&e->state, 2);
+}
+
+/* Those of a log that are of this key: how many. What was cut off may have happened at any time since. */
+static inline size_t entries_of(struct entry *log, int len, uint32_t key, struct op *ops, uint64_t *cut_off)
+{
+    size_t count = 0;
+
+    for (struct entry *e = log; e < log + len; e++) {
+        uint32_t state = atomic_load(&e->state);
+
+        if (!state || e->key != key)
+            continue;
+        ops[count] = e->op;
+        if (state != 2)
+            ops[count].returned = UINT64_MAX;
+        *cut_off += state != 2;
+        count++;
+    }
+    return count;
+}
+
+/* Operations that another one was at the same time as: only they leave the checker a choice. */
+static inline uint64_t count_overlapped(const struct op *ops, size_t count)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++)
+            if (k != i && ops[k].called < ops[i].returned && ops[i].called < ops[k].returned) {
+                n++;
+                break;
+            }
+    return n;
+}
 
 /* The n-th of this worker's: numbers and texts, so that increments find both. last_*: what it knows of the key. */
 static inline void choose(struct test_random *r, struct op *o, int self, int n, uint64_t last_version,

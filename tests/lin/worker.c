@@ -20,8 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "perform.h"
-
 #define PATIENCE_NS 120000000000u
 
 const char *const across_keys[KEYS] = {"k0", "k1", "k2"};
@@ -107,18 +105,14 @@ static void one_entry(struct self *s, int n)
     struct op o;
 
     choose(&s->random, &o, s->number, n, s->versions[key], s->lens[key]);
-    o.returned = UINT64_MAX;
-    o.called = muster_now_ns();
-    e->op = o;
-    atomic_store(&e->state, 1);
+    entry_call(e, &o);
     o.status = perform(s->m, across_keys[key], &o, get_fresh);
     o.returned = muster_now_ns();
     if (o.kind == OP_GET && atomic_load(&s->board->lies) && s->got[key].version)
         lie(s, key, &o);
     else if (o.kind == OP_GET)
         s->got[key] = o;
-    e->op = o;
-    atomic_store(&e->state, 2);
+    entry_return(e, &o);
     remember(&o, &s->versions[key], &s->lens[key]);
 }
 
