@@ -27,6 +27,31 @@ PATIENCE = 120
 ENDLESS = 1000000
 
 
+def sockets(pid, state):
+    """The TCP sockets of a process that are in this state, in whatever network it is."""
+    inodes = set()
+    for fd in os.listdir("/proc/%d/fd" % pid):
+        try:
+            at = os.readlink("/proc/%d/fd/%s" % (pid, fd))
+        except OSError:
+            continue
+        if at.startswith("socket:["):
+            inodes.add(at[8:-1])
+    count = 0
+    for name in ("tcp", "tcp6"):
+        with open("/proc/%d/net/%s" % (pid, name)) as f:
+            count += sum(words[3] == state and words[9] in inodes for words in map(str.split, list(f)[1:]))
+    return count
+
+
+def connections(pid):
+    return sockets(pid, "01")
+
+
+def listens(pid):
+    return sockets(pid, "0A") > 0
+
+
 class Job:
     """muster run on the hosts of a field, from the first one; its output is read as it comes."""
 
@@ -100,17 +125,19 @@ class Job:
         self.process.stdout.close()
 
     def agents(self):
-        """The followers' agents, by host name."""
-        found = {}
+        """The followers' agents, by host; a child of one that does not look like anything else yet is none."""
+        nodes, parents = {}, {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open("/proc/%s/cmdline" % pid, "rb") as f:
                     words = f.read().decode(errors="replace").split("\0")
+                with open("/proc/%s/stat" % pid) as f:
+                    parents[int(pid)] = int(f.read().rpartition(")")[2].split()[1])
             except OSError:
                 continue
             if len(words) > 2 and words[0].endswith("muster") and words[1] == "agent" and self.name in words:
-                found[words[words.index("--node-id") + 1]] = int(pid)
-        return found
+                nodes[int(pid)] = words[words.index("--node-id") + 1]
+        return {node: pid for pid, node in nodes.items() if parents.get(pid) not in nodes}
 
 
 class Faults(unittest.TestCase):

@@ -17,36 +17,12 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import faults_test  # noqa: E402
+from faults_test import connections, listens  # noqa: E402
 from field import NotHere  # noqa: E402
 
 os.environ["MUSTER_STAR_HOSTS"] = "2"
 os.environ["WORKER_DOES"] = "all"
 HOSTS, RELAYS = 8, 2  # so five are behind the two
-
-
-def sockets(pid, state):
-    """The TCP sockets of a process that are in this state, in whatever network it is."""
-    inodes = set()
-    for fd in os.listdir("/proc/%d/fd" % pid):
-        try:
-            at = os.readlink("/proc/%d/fd/%s" % (pid, fd))
-        except OSError:
-            continue
-        if at.startswith("socket:["):
-            inodes.add(at[8:-1])
-    count = 0
-    for name in ("tcp", "tcp6"):
-        with open("/proc/%d/net/%s" % (pid, name)) as f:
-            count += sum(words[3] == state and words[9] in inodes for words in map(str.split, list(f)[1:]))
-    return count
-
-
-def connections(pid):
-    return sockets(pid, "01")
-
-
-def listens(pid):
-    return sockets(pid, "0A") > 0
 
 
 class Trees(faults_test.Faults):

@@ -5,8 +5,8 @@
  * round must be in it. When FILE exists, task 0 says by a key that this round is the last, before it meets the
  * others: all of them must see that behind the barrier, and end after the same round. What goes wrong is said with the
  * library's sentence; exit status 7. With WORKER_DOES=all in the environment each also adds numbers up in a group of
- * all, sets a key of its own, which all others read behind the barrier, and sends an event, of which none may be
- * missing.
+ * all, passes its barrier, sets a key of its own, which all others read behind the named barrier, and sends an event,
+ * of which none may be missing. With WORKER_DOES=late one of them, each in its turn, comes late to the group's barrier.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -24,7 +24,7 @@ static int fail(const char *what)
 }
 
 static struct {
-    bool does;
+    bool does, late;
     struct muster_group *g;
     uint64_t position;        /* of events */
     uint32_t seen, seen_next; /* events of this round, and of the one that comes */
@@ -34,12 +34,30 @@ static int begin_all(struct muster *m)
 {
     const char *does = getenv("WORKER_DOES");
 
-    all.does = does && strcmp(does, "all") == 0;
+    all.late = does && strcmp(does, "late") == 0;
+    all.does = all.late || (does && strcmp(does, "all") == 0);
     if (!all.does)
         return 0;
     if (muster_event_next(m, &all.position) != MUSTER_OK) /* nobody sends one before all are in the group */
         return fail("events");
     return muster_group_create(m, "all", NULL, 0, 0, MUSTER_FOREVER, &all.g) == MUSTER_OK ? 0 : fail("group");
+}
+
+/* All have counted this round before they came here, and nobody counts the next one before the named barrier. */
+static int meet_group(struct muster *m, long i)
+{
+    int64_t tasks = muster_num_tasks(m), count;
+
+    if (all.late && i % tasks == muster_task_id(m))
+        usleep(20000); /* sleep: so long the others wait for it */
+    if (muster_group_barrier(all.g, MUSTER_FOREVER) != MUSTER_OK)
+        return fail("group barrier");
+    if (muster_kv_increment(m, "count", MUSTER_NTS, 0, &count) != MUSTER_OK)
+        return fail("read");
+    if (count == (i + 1) * tasks)
+        return 0;
+    printf("failed: behind the group's barrier of round %ld the counter is %" PRId64 "\n", i, count);
+    return 8;
 }
 
 static int before_barrier(struct muster *m, long i)
@@ -53,6 +71,8 @@ static int before_barrier(struct muster *m, long i)
         printf("failed: the sum of round %ld is %" PRId64 "\n", i, sum);
         return 8;
     }
+    if (meet_group(m, i))
+        return 7;
     snprintf(key, sizeof key, "of/%d", (int)muster_task_id(m));
     if (muster_kv_set(m, key, MUSTER_NTS, &i, sizeof i, NULL) != MUSTER_OK)
         return fail("set");

@@ -3,7 +3,8 @@
 
 Two tasks a host do operations whose calls and answers are written down, and local reads; across_main.c says how they are
 judged, and kills tasks' processes. Here agents are killed, the leader's too, and others adopt what they leave; connections
-are reset; agents stop for a while; hosts are cut off for a moment. Run by hand, `across_test.py --seconds N [--seed S]
+are reset; agents stop for a while; hosts are cut off for a moment. All that in four jobs: as they are; with --latency;
+with one host behind the other, which relays; with both. Run by hand, `across_test.py --seconds N [--seed S]
 [--kind loopback]` goes on for so long.
 
 timeout: 300
@@ -11,7 +12,6 @@ timeout: 300
 import argparse
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -23,29 +23,12 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "bridge"))
 import faults_test  # noqa: E402
 from field import Field, NotHere  # noqa: E402
+from survivors import PATIENCE, Agents, until  # noqa: E402
 
 ACROSS = os.path.join(os.environ["BUILD"], "tests/lin/across")
 HOSTS, TASKS = 3, 2
-PATIENCE = 120
-SHORT = 20 if os.environ.get("VARIANT") == "asan" else 60  # faults
-
-
-def is_gone(pid):
-    """With all of its threads: the last of them lets go of what it had open."""
-    try:
-        with open("/proc/%d/stat" % pid) as f:
-            state = f.read().rpartition(")")[2].split()[0]
-        return state in "ZX" and len(os.listdir("/proc/%d/task" % pid)) <= 1
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
-def until(what, holds):
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        if time.monotonic() > end:
-            raise AssertionError("waited in vain until " + what)
-        time.sleep(0.01)  # sleep: between two looks
+SHORT = 7 if os.environ.get("VARIANT") == "asan" else 16  # faults, of each shape
+SHAPES = ((), ("latency",), ("relay",), ("latency", "relay"))
 
 
 class Lines:
@@ -78,45 +61,31 @@ class Lines:
 
 
 class Run:
-    def __init__(self, field, folder, draw):
-        self.field, self.folder, self.draw = field, folder, draw
+    def __init__(self, field, folder, draw, shape):
+        self.field, self.folder, self.draw, self.shape = field, folder, draw, shape
         self.done = {}
-        self.can_reset = self.can_cut = True
         board = os.path.join(folder, "board")
-        self.job = faults_test.Job(field, 0, "--survive=5m", "--heartbeat-timeout", "60s", "--output",
-                                   os.path.join(folder, "out-{rank}"), work=[ACROSS, "work", board], tasks=TASKS, label=False)
-        self.agents = [self.job.process] + [None] * (HOSTS - 1)
-        self.pids = [self.job.process.pid] + [0] * (HOSTS - 1)
+        os.environ["MUSTER_STAR_HOSTS"] = "1" if "relay" in shape else str(HOSTS)
+        self.job = faults_test.Job(field, 0, *(["--latency"] if "latency" in shape else []), "--survive=5m",
+                                   "--heartbeat-timeout", "60s", "--output", os.path.join(folder, "out-{rank}"),
+                                   work=[ACROSS, "work", board], tasks=TASKS, label=False)
+        self.agents = Agents(field, self.job, folder)
         self.director = subprocess.Popen([ACROSS, "direct", board, self.job.name, str(HOSTS), str(HOSTS * TASKS)],
                                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                          text=True)
         self.said = Lines(self.director)
 
-    def all_there(self):
-        found = self.job.agents()
-        for host in range(1, HOSTS):
-            self.pids[host] = found.get(str(host), 0)
-        return all(self.pids)
-
     def end(self):
-        """Whatever has become of it: without tasks, agents end by themselves, and guards remove the segments."""
-        board = os.path.join(self.folder, "board").encode()
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open("/proc/%s/cmdline" % pid, "rb") as f:
-                    words = f.read().split(b"\0")
-                if words[0] == ACROSS.encode() and board in words:
-                    os.kill(int(pid), signal.SIGKILL)
-            except OSError:
-                continue
+        """Whatever has become of it."""
+        self.agents.end_tasks(ACROSS, os.path.join(self.folder, "board"))
         self.director.wait()
-        for process in [agent for agent in self.agents if agent]:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self.job.kill()
+        self.agents.end()
+
+    def begins(self):
+        self.goes_on()
+        until("all agents are there", self.agents.all_there)
+        if "relay" in self.shape:
+            until("a host relays", lambda: any(map(faults_test.listens, self.agents.pids[1:])))
 
     def goes_on(self):
         """A window more has been judged."""
@@ -125,61 +94,37 @@ class Run:
 
     # ---- what happens ----
 
-    def part(self, host):
-        return self.job.name + (".h%d" % host if host else "")
-
-    def kill(self, *hosts):
-        for host in hosts:
-            os.kill(self.pids[host], signal.SIGKILL)
-        for host in hosts:
-            if self.agents[host]:
-                self.agents[host].wait()
-            until("agent %d is gone" % host, lambda pid=self.pids[host]: is_gone(pid))
-            self.agents[host], self.pids[host] = None, 0
-
-    def adopt(self, host):
-        path = os.path.join(self.folder, "adopted.%d" % host)
-        with open(path, "w") as out:
-            command = [faults_test.MUSTER, "agent", "--adopt", self.part(host)]
-            self.agents[host] = self.field.hosts[host].popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        self.pids[host] = self.agents[host].pid
-
-        def adopted():
-            with open(path) as f:
-                text = f.read()
-            if self.agents[host].poll() is not None:
-                raise AssertionError("the agent of host %d has ended:\n%s" % (host, text))
-            return " adopted: " in text
-
-        until("host %d is adopted" % host, adopted)
-
     def kill_follower(self):
         host = self.draw.randrange(1, HOSTS)
-        self.kill(host)
-        self.adopt(host)
+        self.agents.kill(host)
+        self.agents.adopt(host)
 
     def kill_leader(self):
-        self.kill(0)
-        self.adopt(0)
+        self.agents.kill(0)
+        self.agents.adopt(0)
 
     def kill_several(self):
         hosts = self.draw.sample(range(HOSTS), self.draw.randrange(2, HOSTS + 1))
-        self.kill(*hosts)
+        self.agents.kill(*hosts)
         for host in self.draw.sample(hosts, len(hosts)):
-            self.adopt(host)
+            self.agents.adopt(host)
+
+    def two_hosts(self):
+        """Which talk to each other; with a relay any two may."""
+        return self.draw.sample(range(HOSTS), 2) if "relay" in self.shape else (self.draw.randrange(1, HOSTS), 0)
 
     def reset(self):
         for _ in range(self.draw.randrange(1, 6)):
-            self.field.reset(self.draw.randrange(1, HOSTS), 0)
+            self.field.reset(*self.two_hosts())
             time.sleep(self.draw.random() * 0.02)  # sleep: so far apart they are
 
     def cut(self):
-        self.field.cut(self.draw.randrange(1, HOSTS), 0, back=self.draw.random() < 0.5)
+        self.field.cut(*self.two_hosts(), back=self.draw.random() < 0.5)
         time.sleep(0.2)  # sleep: so long the cut lasts
         self.field.heal()
 
     def stop(self):
-        pid = self.pids[self.draw.randrange(HOSTS)]
+        pid = self.agents.pids[self.draw.randrange(HOSTS)]
         os.kill(pid, signal.SIGSTOP)
         time.sleep(0.1)  # sleep: so long it is stopped
         os.kill(pid, signal.SIGCONT)
@@ -210,30 +155,18 @@ class Run:
         self.said.wait("the director has ended", lambda lines: lines[-1:] == [None])
         if self.director.wait(PATIENCE):
             raise AssertionError("the director:\n" + self.said.text())
-        for process in [agent for agent in self.agents if agent]:
-            status = process.wait(PATIENCE)
-            if status:
-                raise AssertionError("an agent ended with status %d" % status)
+        self.agents.all_end()
         print("\n".join(line for line in self.said.lines if line and not line.startswith("window ")))
         print("faults: " + ", ".join("%s %d" % item for item in sorted(self.done.items())))
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=0)
-    parser.add_argument("--seed", type=int, default=int(os.environ.get("TEST_SEED") or random.SystemRandom().getrandbits(31)))
-    parser.add_argument("--kind")
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what survives agents is ended, too
-    print("TEST_SEED=%d" % options.seed)
-    os.environ["TEST_SEED"] = str(options.seed)
-    with tempfile.TemporaryDirectory(prefix="across-") as folder, Field(HOSTS, options.kind, folder) as field:
+def one_shape(draw, shape, seconds, kind):
+    with tempfile.TemporaryDirectory(prefix="across-") as folder, Field(HOSTS, kind, folder) as field:
         print(field.words, flush=True)
-        run = Run(field, folder, random.Random(options.seed))
+        run = Run(field, folder, draw, shape)
         try:
-            run.goes_on()  # guards, which are forked from agents, do not look like them any more
-            until("all agents are there", run.all_there)
-            end, number = time.monotonic() + options.seconds, 0
+            run.begins()
+            end, number = time.monotonic() + seconds, 0
             while number < SHORT or time.monotonic() < end:
                 run.one_fault(number)
                 number += 1
@@ -247,6 +180,21 @@ def main():
             raise
         finally:
             run.end()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=0)
+    parser.add_argument("--seed", type=int, default=int(os.environ.get("TEST_SEED") or random.SystemRandom().getrandbits(31)))
+    parser.add_argument("--kind")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what survives agents is ended, too
+    print("TEST_SEED=%d" % options.seed)
+    os.environ["TEST_SEED"] = str(options.seed)
+    draw = random.Random(options.seed)
+    for shape in SHAPES:
+        print("== " + (" and ".join(shape) or "plain"), flush=True)
+        one_shape(draw, shape, options.seconds / len(SHAPES), options.kind)
 
 
 if __name__ == "__main__":
