@@ -107,10 +107,10 @@ static void a_fault_is_said_in_words(void **state)
         {{.magic = 0x4547}, "does not speak muster's protocol (it begins with 47 45 00 00)"},
         {{.magic = 0x0316}, "speaks TLS, and here there is no key"},
         {{.magic = MU_FRAME_MAGIC, .version = 9}, "speaks version 9 of the bridge's protocol"},
-        {{.magic = MU_FRAME_MAGIC, .version = 1, .flags = 0x80}, "unknown flags (80, 000000)"},
-        {{.magic = MU_FRAME_MAGIC, .version = 1, .length = UINT32_MAX},
+        {{.magic = MU_FRAME_MAGIC, .version = MU_BRIDGE_VERSION, .flags = 0x80}, "unknown flags (80, 000000)"},
+        {{.magic = MU_FRAME_MAGIC, .version = MU_BRIDGE_VERSION, .length = UINT32_MAX},
          "sent a frame of 4294967295 bytes; the most is 65536"},
-        {{.magic = MU_FRAME_MAGIC, .version = 1, .sequence = 7}, "sent frame 7 where 0 was expected"},
+        {{.magic = MU_FRAME_MAGIC, .version = MU_BRIDGE_VERSION, .sequence = 7}, "sent frame 7 where 0 was expected"},
     };
     uint8_t bytes[MU_FRAME_HEADER];
     char why[200];

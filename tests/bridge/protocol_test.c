@@ -1,6 +1,7 @@
 /* tests/bridge/protocol_test.c: PROTOCOL.md says what the tables say: what a host is to another, which frames there
  * are, which calls. */
 #include "cm.h"
+#include "bridge/frame.h"
 #include "bridge/modules.h"
 
 #include <ctype.h>
@@ -29,6 +30,17 @@ static int unload(void **state)
     (void)state;
     free(document);
     return 0;
+}
+
+static void the_version_is_the_documents(void **state)
+{
+    char title[80], field[80];
+
+    (void)state;
+    snprintf(title, sizeof title, "# The bridge's protocol, version %u\n", MU_BRIDGE_VERSION);
+    snprintf(field, sizeof field, "\n| 2 | 1 | version | %u. ", MU_BRIDGE_VERSION);
+    assert_int_equal(strncmp(document, title, strlen(title)), 0);
+    assert_non_null(strstr(document, field));
 }
 
 static void every_step_of_a_peer_is_in_the_document(void **state)
@@ -93,6 +105,7 @@ static void every_call_is_in_the_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_version_is_the_documents),
         cmocka_unit_test(every_step_of_a_peer_is_in_the_document),
         cmocka_unit_test(every_frame_has_a_section_and_every_section_a_frame),
         cmocka_unit_test(every_call_is_in_the_document),

@@ -19,6 +19,8 @@ import time
 import unittest
 
 MUSTER = os.environ["MUSTER"]
+with open(os.path.join(os.environ["TOP"], "src/bridge/frame.h")) as header:
+    VERSION = int(re.search(r"define MU_BRIDGE_VERSION (\d+)u", header.read()).group(1))
 KEY = "07" * 32
 PATIENCE = 60
 COUNT = 'n=0; until [ -e "$1" ]; do "$MUSTER" kv increment count > /dev/null || exit 7; echo round $((n += 1)); done'
@@ -61,7 +63,7 @@ class Peer:
         except BrokenPipeError:
             pass  # it had gone before
 
-    def send(self, kind, payload=b"", version=1, length=None, flags=0, sequence=None, magic=b"Mu"):
+    def send(self, kind, payload=b"", version=VERSION, length=None, flags=0, sequence=None, magic=b"Mu"):
         sequence = self.sequence if sequence is None else sequence
         self.sequence = (sequence + 1) % 2 ** 32
         length = len(payload) if length is None else length
@@ -222,7 +224,7 @@ class Strangers(Agents):
             kind, text = peer.hear(WELCOME, REFUSE)
             self.assertEqual((kind, peer.hear(WELCOME)[0]), (REFUSE, 0))
             self.assertIn(pattern, text)
-        for pattern, how in (("speaks version 0 of", {"version": 0}), ("speaks version 2 of", {"version": 2}),
+        for pattern, how in (("speaks version 0 of", {"version": 0}), ("speaks version %d of" % (VERSION - 1), {"version": VERSION - 1}),
                              ("speaks version 255 of", {"version": 255}), ("4294967295 bytes", {"length": NEVER}),
                              ("65537 bytes", {"length": 65537}), ("flags", {"flags": 255}), ("flags", {"flags": 2}),
                              ("frame 1 where 0 was expected", {"sequence": 1}), ("does not speak muster", {"magic": b"mU"}),
@@ -268,7 +270,7 @@ class Strangers(Agents):
                     (CALL, call(op=NEVER)), (CALL, call(task=1)), (CALL, call(task=NEVER)), (PING, b"1234567"),
                     (ACK, struct.pack("<IQ", 16384, 1)), (ACK, struct.pack("<IQI", 1, 1, 1)),
                     (HOSTS, b"\x01\x01" + b"\0" * 6), (PING, b"x" * 8, {"length": NEVER}), (PING, b"x" * 8, {"flags": 128}),
-                    (PING, b"x" * 8, {"sequence": 0}), (PING, b"x" * 8, {"sequence": 7}), (PING, b"x" * 8, {"version": 3})]
+                    (PING, b"x" * 8, {"sequence": 0}), (PING, b"x" * 8, {"sequence": 7}), (PING, b"x" * 8, {"version": VERSION + 1})]
         for frame in dropped:
             text = self.says(number, frame)
             self.assertTrue(text, "%s was taken" % (frame,))
