@@ -15,6 +15,8 @@
 #include "bridge/control.h"
 #include "bridge/core.h"
 #include "bridge/frame.h"
+#include "bridge/modules.h"
+#include "bridge/lanes.h"
 #include "session.h"
 
 enum { SESSION_MOST = 7000, FRAMES_MOST = 3000, READERS = 8 };
@@ -27,7 +29,8 @@ static struct {
     bool any;                       /* since the last turn */
     uint32_t slots[SESSION_ASKERS]; /* + 1 */
     uint64_t asked[SESSION_ASKERS]; /* the last call of each */
-} out = {.fd = -1};
+    pthread_mutex_t lock;           /* of the bridge's threads and the agent's loop, while one notes */
+} out = {.fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
 static struct {
     const struct mu_frame_reader *of;
     int fd;
@@ -49,14 +52,13 @@ static int create(const char *kind, int number)
 
 static void note(const void *bytes, size_t len)
 {
-    if (out.fd < 0)
-        return;
-    if (out.written + len > SESSION_MOST || write(out.fd, bytes, len) != (ssize_t)len) {
+    pthread_mutex_lock(&out.lock);
+    if (out.fd >= 0 && (out.written + len > SESSION_MOST || write(out.fd, bytes, len) != (ssize_t)len)) {
         close(out.fd);
         out.fd = -1;
-        return;
     }
     out.written += len;
+    pthread_mutex_unlock(&out.lock);
 }
 
 static void note_step(enum session_step step, uint32_t host)
@@ -115,6 +117,14 @@ void __real_mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, 
 void __wrap_mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len);
 enum muster_status __real_mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_request *r);
 enum muster_status __wrap_mu_remote_read(struct mu_ctx *ctx, uint32_t slot, struct mu_request *r);
+enum muster_status __real_mu_lanes_ask(struct mu_lanes *lanes, struct mu_lane_call *call);
+enum muster_status __wrap_mu_lanes_ask(struct mu_lanes *lanes, struct mu_lane_call *call);
+enum muster_status __real_mu_lanes_again(struct mu_lanes *lanes, struct mu_lane_call *call);
+enum muster_status __wrap_mu_lanes_again(struct mu_lanes *lanes, struct mu_lane_call *call);
+void __real_mu_lanes_drop(struct mu_lanes *lanes, struct mu_lane_call *call);
+void __wrap_mu_lanes_drop(struct mu_lanes *lanes, struct mu_lane_call *call);
+void __real_mu_lanes_take(struct mu_lanes *lanes);
+void __wrap_mu_lanes_take(struct mu_lanes *lanes);
 int __real_mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, struct mu_message *m);
 int __wrap_mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, struct mu_message *m);
 
@@ -169,8 +179,9 @@ void __wrap_mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, con
         /* not noted */
     } else if (type == MU_FRAME_ANSWER && len >= sizeof slot) { /* the session has slots of its own */
         memcpy(&slot, copy, sizeof slot);
-        asker = asker_of(slot);
-        memcpy(copy, &asker, sizeof asker);
+        asker = MU_FRAME_SLOTS - 1 - slot < SESSION_LANES ? 0 : asker_of(slot);
+        slot = MU_FRAME_SLOTS - 1 - slot < SESSION_LANES ? SESSION_TO_LANE + MU_FRAME_SLOTS - 1 - slot : asker;
+        memcpy(copy, &slot, sizeof slot);
     } else if (type == MU_FRAME_CONTROL && len >= SESSION_SELF_AT + sizeof us) {
         memcpy(&us, copy + SESSION_SELF_AT, sizeof us);
         if (us == SESSION_SELF_OF(core))
@@ -213,6 +224,52 @@ void __wrap_mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, 
 {
     note_long(SESSION_TELLS, host, kind, bytes, len);
     __real_mu_control_send(core, host, kind, bytes, len);
+}
+
+/* ---- what the agent asks by its lanes ---- */
+
+static void note_lane(uint32_t lane, enum session_how how, uint32_t task, const uint8_t *bytes, size_t len)
+{
+    if (lane - 1 < SESSION_LANES)
+        note_long(SESSION_LANE, lane - 1, (uint32_t)how + task % 32 * SESSION_HOWS, bytes, len);
+}
+
+/* Its lane is known when it has been asked; then its request is not the call's any more. */
+static enum muster_status note_asked(enum muster_status (*ask)(struct mu_lanes *lanes, struct mu_lane_call *call),
+                                     enum session_how how, struct mu_lanes *lanes, struct mu_lane_call *call)
+{
+    uint8_t bytes[SESSION_FRAME_MOST] = {(uint8_t)call->op};
+    size_t len = 1 + call->request.len;
+    enum muster_status status;
+
+    if (len <= sizeof bytes && len > 1)
+        memcpy(bytes + 1, call->request.bytes, len - 1);
+    status = ask(lanes, call);
+    if (!status && len <= sizeof bytes)
+        note_lane(call->lane, how, call->task, bytes, len);
+    return status;
+}
+
+enum muster_status __wrap_mu_lanes_ask(struct mu_lanes *lanes, struct mu_lane_call *call)
+{
+    return note_asked(__real_mu_lanes_ask, SESSION_LANE_ASK, lanes, call);
+}
+
+enum muster_status __wrap_mu_lanes_again(struct mu_lanes *lanes, struct mu_lane_call *call)
+{
+    return note_asked(__real_mu_lanes_again, SESSION_LANE_AGAIN, lanes, call);
+}
+
+void __wrap_mu_lanes_drop(struct mu_lanes *lanes, struct mu_lane_call *call)
+{
+    note_lane(call->lane, SESSION_LANE_DROP, 0, NULL, 0);
+    __real_mu_lanes_drop(lanes, call);
+}
+
+void __wrap_mu_lanes_take(struct mu_lanes *lanes)
+{
+    note_lane(1, SESSION_LANE_TAKE, 0, NULL, 0);
+    __real_mu_lanes_take(lanes);
 }
 
 /* The frame that has been read whole, as it came; of more than one frame nothing is kept any more. */

@@ -4,7 +4,7 @@
  * The first byte says whether it leads or follows. Then each byte is an event; what it needs is taken from the bytes
  * behind it. Frames are drawn three ways: of any type and content; of a known type; and calls of a known operation with
  * a sound head, so that the bytes behind it are read by that operation. A fourth way are frames as real agents have
- * sent them, with what the tasks of this host had asked: record_main.c. A host of the same segment's tasks acts, too.
+ * sent them, with what the tasks of this host and its agent had asked: record_main.c. A task of this host acts, too.
  */
 #include "session.h"
 
@@ -17,6 +17,7 @@
 
 #include "bridge/control.h"
 #include "bridge/core.h"
+#include "bridge/lanes_private.h"
 #include "segment/file.h"
 #include "task/task.h"
 
@@ -24,8 +25,14 @@ enum { HOSTS = 3, TASKS = 6, FRAME_MAX = SESSION_FRAME_MOST };
 
 static const uint32_t tasks[HOSTS] = {2, 3, 1};
 
+struct lane_call {
+    struct mu_lane_call call;
+    struct world *w;
+};
 struct world {
     struct mu_core core;
+    struct mu_lanes *lanes;
+    struct lane_call calls[SESSION_LANES]; /* by the lane that was recorded */
     struct muster_segment *seg;
     struct muster *agent, *askers[SESSION_ASKERS];
     uint32_t slots[SESSION_ASKERS]; /* theirs */
@@ -163,16 +170,31 @@ static const uint8_t *take_exactly(struct world *w, size_t *ret_len)
     return mu_unpack_raw(&w->program, len);
 }
 
+/* What is answered there is what is asked there now; when nothing is, it is passed over. */
+static void to_lane(const struct world *w, uint8_t *bytes)
+{
+    const struct mu_lane_call *call = &w->calls[bytes[0] % SESSION_LANES].call;
+    uint32_t slot = MU_FRAME_SLOTS - (call->lane ? call->lane : 1);
+    uint64_t number = call->lane ? w->lanes->lanes[call->lane - 1].asked.number : 1;
+
+    memcpy(bytes, &slot, sizeof slot);
+    memcpy(bytes + sizeof slot, &number, sizeof number);
+}
+
 static void said_frame(struct world *w)
 {
-    uint8_t host = next(w), type = next(w), room[FRAME_MAX];
+    uint8_t host = next(w), type = next(w), room[FRAME_MAX] = {0};
     uint64_t self;
+    uint32_t slot;
     size_t len;
     const uint8_t *bytes = take_exactly(w, &len);
 
     if (len)
         memcpy(room, bytes, len);
-    if (type == MU_FRAME_ANSWER && len >= sizeof w->slots[0])
+    memcpy(&slot, room, sizeof slot);
+    if (type == MU_FRAME_ANSWER && len >= sizeof slot + sizeof self && slot >> 8 == SESSION_TO_LANE >> 8)
+        to_lane(w, room);
+    else if (type == MU_FRAME_ANSWER && len >= sizeof w->slots[0])
         memcpy(room, &w->slots[room[0] % SESSION_ASKERS], sizeof w->slots[0]);
     if (type == MU_FRAME_CONTROL && len >= SESSION_SELF_AT + sizeof self) {
         memcpy(&self, room + SESSION_SELF_AT, sizeof self);
@@ -219,6 +241,52 @@ static void ask(struct world *w)
     mu_pack_done(&request);
 }
 
+/* ---- what the agent itself asks ---- */
+
+static void answered(struct mu_lane_call *call, enum muster_status status, const char *text, struct mu_unpack body)
+{
+    struct world *w = ((struct lane_call *)call)->w;
+    uint8_t sum = (uint8_t)strlen(text);
+
+    while (body.left) /* all of it is there */
+        sum ^= mu_unpack_u8(&body);
+    w->sum->answered++;
+    if (sum == 0xff && status == MUSTER_OK) /* asked again within */
+        (void)mu_lanes_ask(w->lanes, call);
+}
+
+static void rung(void *arg)
+{
+    (void)arg;
+}
+
+static void lane(struct world *w)
+{
+    struct lane_call *c = &w->calls[next(w) % SESSION_LANES];
+    uint8_t what = next(w);
+    size_t len;
+    const uint8_t *bytes = take_exactly(w, &len);
+    enum session_how how = what % SESSION_HOWS;
+
+    if (how == SESSION_LANE_TAKE) {
+        mu_lanes_arm(w->lanes);
+        mu_lanes_take(w->lanes);
+    } else if (how == SESSION_LANE_DROP) {
+        mu_lanes_drop(w->lanes, &c->call);
+    } else if (len) {
+        if (how == SESSION_LANE_ASK)
+            mu_lanes_drop(w->lanes, &c->call);
+        c->w = w;
+        c->call.op = (enum mu_op)bytes[0];
+        c->call.task = what / SESSION_HOWS;
+        c->call.what = "a call of the agent";
+        c->call.answered = answered;
+        mu_pack_raw(&c->call.request, bytes + 1, len - 1);
+        w->sum->lanes += !mu_lanes_again(w->lanes, &c->call);
+        mu_pack_done(&c->call.request); /* where it was not taken over */
+    }
+}
+
 /* What a task of this host does; only what does not wait for the leader. */
 static void act(struct world *w)
 {
@@ -260,9 +328,11 @@ static void step(struct world *w)
     case SESSION_SAID: said_frame(w); break;
     case SESSION_ASKS: ask(w); break;
     case SESSION_TELLS: tell(w); break;
+    case SESSION_LANE: lane(w); break;
     default:
         for (int i = 0; i < 4 && mu_core_turn(&w->core, w->now); i++)
             ;
+        mu_lanes_take(w->lanes);
     }
 }
 
@@ -289,6 +359,9 @@ static void begin(struct world *w, uint32_t host)
     w->core.timeout = 200000000u;
     if (mu_core_init(&w->core, w->agent, &wire, w->now))
         die("a core for the session");
+    if (mu_lanes_make(&w->core, &w->lanes))
+        die("lanes for the session");
+    mu_lanes_listen(w->lanes, rung, w);
 }
 
 static void report(void *arg, const char *sentence)
@@ -300,8 +373,15 @@ static void report(void *arg, const char *sentence)
 static void end(struct world *w)
 {
     struct muster_audit sum;
+    bool first = w->now & SESSION_TICK_NS; /* either may go first */
 
+    if (first)
+        mu_lanes_free(w->lanes);
     mu_core_done(&w->core);
+    if (!first) {
+        mu_lanes_take(w->lanes);
+        mu_lanes_free(w->lanes);
+    }
     if (muster_segment_check(w->seg, report, NULL, &sum) || sum.problems)
         die("the segment is not sound after the session");
     for (uint32_t i = 0; i < SESSION_ASKERS; i++)

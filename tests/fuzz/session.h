@@ -23,9 +23,15 @@ enum session_step {
     SESSION_SAID,  /* a host, a type, length (2), bytes: a frame as it was recorded (record_main.c) */
     SESSION_ASKS,  /* which asker, what (enum mu_op), length (2), bytes: a call of a task of this host */
     SESSION_TELLS, /* a host or all, a kind, length (2), bytes: what this agent tells others */
+    SESSION_LANE, /* which lane, how (enum session_how) and for which task, length (2), what, bytes: what the agent asks
+                   */
     SESSION_STEPS
 };
-enum { SESSION_REALLY = 7, SESSION_EVENT = 2, SESSION_ASKERS = 4, SESSION_FRAME_MOST = 2000 };
+enum { SESSION_REALLY = 7, SESSION_EVENT = 2, SESSION_ASKERS = 4, SESSION_LANES = 16, SESSION_FRAME_MOST = 2000 };
+/* A call by a lane: the task's number + 1 is the rest. */
+enum session_how { SESSION_LANE_ASK, SESSION_LANE_AGAIN, SESSION_LANE_DROP, SESSION_LANE_TAKE, SESSION_HOWS };
+/* An answer to a lane has this in place of the slot, the lane in its lowest byte; the number is what is asked there. */
+#define SESSION_TO_LANE 0x6e614c00u
 /* A frame of control names the agent that it is for: where that is the one that it came to, these are the bytes. */
 #define SESSION_SELF 0x7365535f666c6553u
 enum { SESSION_SELF_AT = 24 };
@@ -44,6 +50,7 @@ static inline uint8_t session_step_at(enum session_step step, unsigned ticks)
 struct session_sum {
     unsigned taken, refused, sent; /* frames */
     unsigned asked;                /* calls of this host's tasks */
+    unsigned lanes, answered;      /* calls of the agent itself */
 };
 
 /*
