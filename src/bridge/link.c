@@ -205,16 +205,13 @@ static void say_goodbye(struct mu_link *link)
     }
 }
 
-static bool is_no_peer(const struct mu_link *link, const void *tag)
-{
-    return tag == &link->listener_tag || tag == &link->lookup_tag || tag == &link->poke_tag || tag == &link->relay_tag;
-}
-
-/* Until everybody has closed: only then do we know that they have read it. */
+/* Until everybody has closed: only then do we know that they have read it. Nothing but peers is left in epoll then: a
+ * poke that nobody has read would end every sleep at once. */
 static void await_goodbyes(struct mu_link *link)
 {
     uint64_t until = mu_now() + MU_LINK_END_NS;
 
+    epoll_ctl(link->epoll, EPOLL_CTL_DEL, link->poke, NULL);
     while (link->peers) {
         uint64_t now = mu_now();
         struct epoll_event events[64];
@@ -225,7 +222,7 @@ static void await_goodbyes(struct mu_link *link)
         for (int i = 0; i < n; i++) {
             struct mu_link_peer *p = events[i].data.ptr;
 
-            if (is_no_peer(link, events[i].data.ptr) || p->state == MU_LINK_CLOSED)
+            if (p->state == MU_LINK_CLOSED)
                 continue;
             if (events[i].events & EPOLLOUT)
                 mu_peer_flush(p);

@@ -1,7 +1,7 @@
 /*
  * tests/bridge/link_patient_test.c: a link whose owner is stopped leaves it to the kernels whether the other host is
  * there. One packet that is lost behind a long silence is sent again, and does not end the connection; a host that
- * answers nothing does.
+ * answers nothing does. And one that ends waits asleep until its goodbye has been read.
  *
  * What comes to the leader is dropped by a filter on its socket, as a network would.
  */
@@ -12,6 +12,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -128,11 +129,37 @@ static void a_host_that_answers_nothing_is_out_of_reach(void **state)
     assert_string_equal(follower.why, "its host does not answer what was sent");
 }
 
+/* Processor time of this thread: what else runs here does not count. */
+static uint64_t used_ns(void)
+{
+    struct timespec used;
+
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used), 0);
+    return (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+}
+
+/* An owner that ends pokes its thread, which may be gone before it reads that. */
+static void who_waits_until_its_goodbye_is_read_sleeps(void **state)
+{
+    uint64_t used;
+
+    (void)state;
+    cut(true);
+    mu_link_poke(follower.link);
+    used = used_ns();
+    mu_link_free(follower.link);
+    follower.link = NULL;
+    used = used_ns() - used;
+    assert_int_equal(leader.lefts, 0); /* nobody has read it: it has waited as long as it does, a second */
+    assert_true(used < 200000000u);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_host_that_answers_nothing_is_out_of_reach, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_waits_until_its_goodbye_is_read_sleeps, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
