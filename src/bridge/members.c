@@ -353,6 +353,7 @@ static void done(struct mu_core *core)
 
     mu_pack_done(&m->frame);
     mu_pack_done(&m->list);
+    mu_pack_done(&m->news.list);
     free(m->ends);
     free(m->hosts_changed);
     free(m->named);

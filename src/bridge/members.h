@@ -29,6 +29,12 @@ struct told {
     bool is_replaced;     /* with `gone`: its agent has died, rather than the host, and may be replaced until then */
 };
 
+/* What the leader says of the hosts to those who were told up to `told`, as it was at a turn. */
+struct mu_news {
+    struct mu_pack list;
+    uint64_t told, roster, at; /* roster: of members then, 0: none of this turn; at: when */
+};
+
 struct members {
     struct mu_task_record *records; /* ours to tell: the leader's all, another's own; as of `version` */
     uint32_t first, count;
@@ -56,6 +62,7 @@ struct members {
     uint64_t *hosts_changed; /* the last of them that was its */
     uint64_t *named;         /* the last that gave it another name */
     uint64_t *rtt_told;
+    struct mu_news news;
 };
 
 static inline struct members *mu_members_of(struct mu_core *core)

@@ -114,24 +114,45 @@ static void pack_host(struct mu_core *core, struct mu_pack *p, uint32_t host, bo
     mu_pack_raw(p, name, strlen(name));
 }
 
+/* What is new to who was told up to `told`. It is packed once for all of a turn who were: all of a job, mostly. */
+static const struct mu_pack *news_since(struct mu_core *core, uint64_t told)
+{
+    struct members *m = mu_members_of(core);
+    struct mu_news *n = &m->news;
+
+    if (n->roster == m->roster && n->told == told && n->at == core->now && !n->list.failed)
+        return &n->list;
+    mu_pack_reset(&n->list);
+    for (uint32_t i = 0; i < core->num_hosts; i++)
+        if (!told || m->hosts_changed[i] > told)
+            pack_host(core, &n->list, i, !told || m->named[i] > told);
+    n->roster = m->roster;
+    n->told = told;
+    n->at = core->now;
+    return &n->list;
+}
+
+static const struct mu_pack *own_news(struct mu_core *core)
+{
+    struct mu_pack *list = &mu_members_of(core)->news.list;
+
+    mu_pack_reset(list);
+    pack_host(core, list, core->host, true);
+    return list;
+}
+
 void mu_roster_tell(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
-    uint64_t told = m->told[host].roster;
+    const struct mu_pack *list;
 
-    if (told == m->roster)
+    if (m->told[host].roster == m->roster)
         return;
-    mu_pack_reset(&m->frame);
-    for (uint32_t i = core->leader ? 0 : core->host; i < core->num_hosts; i++) {
-        if (!core->leader || !told || m->hosts_changed[i] > told)
-            pack_host(core, &m->frame, i, !core->leader || !told || m->named[i] > told);
-        if (!core->leader)
-            break;
-    }
-    if (m->frame.failed)
+    list = core->leader ? news_since(core, m->told[host].roster) : own_news(core);
+    if (list->failed)
         core->peers[host].front.failed = true;
-    else if (m->frame.len)
-        mu_core_send_front(core, host, MU_FRAME_HOSTS, m->frame.bytes, m->frame.len);
+    else if (list->len)
+        mu_core_send_front(core, host, MU_FRAME_HOSTS, list->bytes, list->len);
     m->told[host].roster = m->roster;
 }
 
@@ -145,6 +166,8 @@ void mu_roster_look(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
 
+    mu_core_trim(&m->news.list);
+    m->news.roster = 0;
     if (!core->leader || core->now < m->roster_at)
         return;
     m->roster_at = core->now + MEASURED_NS + (uint64_t)core->num_hosts * 10000000u;
