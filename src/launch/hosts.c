@@ -335,15 +335,18 @@ int mu_launch_hosts_read(struct mu_launch_hosts *hosts, const char *path, char *
 
 /* ---- where tasks run --------------------------------------------------------------------------------------------- */
 
-static int has_address(const struct ifaddrs *all, const char *text)
+/* A number, which is of this host if one of its addresses is; the kernel is asked for these once, and only for a
+ * number.
+ */
+static int has_address(struct ifaddrs **all, const char *text)
 {
     struct in_addr four;
     struct in6_addr six;
     int is_four = inet_pton(AF_INET, text, &four) == 1, is_six = inet_pton(AF_INET6, text, &six) == 1;
 
-    if (!is_four && !is_six)
+    if ((!is_four && !is_six) || (!*all && getifaddrs(all)))
         return 0;
-    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+    for (const struct ifaddrs *one = *all; one; one = one->ifa_next) {
         if (!one->ifa_addr)
             continue;
         if (is_four && one->ifa_addr->sa_family == AF_INET &&
@@ -356,12 +359,10 @@ static int has_address(const struct ifaddrs *all, const char *text)
     return 0;
 }
 
-int mu_launch_host_is_here(const char *name)
+static int is_here(const char *name, struct ifaddrs **all)
 {
     char own[NAME_MAX_LEN + 1] = "";
     size_t own_len, len;
-    struct ifaddrs *all;
-    int found;
 
     gethostname(own, sizeof own - 1);
     own_len = strcspn(own, ".");
@@ -371,9 +372,14 @@ int mu_launch_host_is_here(const char *name)
     /* One of the two is without its domain. */
     if (own_len == len && strncasecmp(name, own, len) == 0 && (!name[len] || !own[own_len]) && own_len > 0)
         return 1;
-    if (getifaddrs(&all))
-        return 0;
-    found = has_address(all, name);
+    return has_address(all, name);
+}
+
+int mu_launch_host_is_here(const char *name)
+{
+    struct ifaddrs *all = NULL;
+    int found = is_here(name, &all);
+
     freeifaddrs(all);
     return found;
 }
@@ -382,18 +388,20 @@ int mu_launch_host_is_here(const char *name)
 static int gather_here(struct mu_launch_hosts *hosts, const char *here, char *ret_why, size_t size)
 {
     struct mu_launch_host first = {.name = NULL}, *more;
+    struct ifaddrs *all = NULL;
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < hosts->count; i++) {
         struct mu_launch_host *it = &hosts->list[i];
 
-        if (mu_launch_host_is_here(it->name)) {
+        if (is_here(it->name, &all)) {
             first.slots += it->slots;
             free(it->name);
         } else {
             hosts->list[kept++] = *it;
         }
     }
+    freeifaddrs(all);
     hosts->count = kept;
     more = realloc(hosts->list, (hosts->count + 1) * sizeof *more);
     if (more)

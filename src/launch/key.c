@@ -58,22 +58,26 @@ int mu_launch_key_parse(const char *text, uint8_t ret_key[MU_LAUNCH_KEY_BYTES])
     return 0;
 }
 
-/* Byte by byte: what follows is somebody else's. */
+/* What follows is somebody else's: as much at once as a key has, and the rest of the line byte by byte. */
 static int read_line(char *text, size_t size, char *ret_why, size_t why_size)
 {
     size_t len = 0;
+    char *end = NULL;
     ssize_t n;
 
-    for (;;) {
-        n = read(0, text + len, 1);
+    while (!end && len + 1 < size) {
+        n = read(0, text + len, len < 2 * MU_LAUNCH_KEY_BYTES ? 2 * MU_LAUNCH_KEY_BYTES - len : 1);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0 || text[len] == '\n' || len + 1 == size)
+        if (n <= 0)
             break;
-        len++;
+        end = memchr(text + len, '\n', (size_t)n);
+        len += (size_t)n;
     }
+    if (end)
+        len = (size_t)(end - text);
     text[len] = 0;
-    if (n == 1 && len + 1 < size)
+    if (end)
         return 0;
     snprintf(ret_why, why_size, "standard input has no line with a key");
     return -1;

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "launch/hosts.h"
@@ -482,6 +484,60 @@ static void a_keys_file_is_its_owners_alone(void **state)
 }
 
 /* The first makes it, all others find the same. */
+/* What lies in standard input, in pieces as another process writes them; what is left there comes back. */
+static int read_from_input(const char *const *pieces, uint8_t *key, char *ret_rest, size_t size)
+{
+    int before = dup(0), ends[2], rc;
+    ssize_t n;
+    pid_t pid;
+
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(dup2(ends[0], 0), 0);
+    close(ends[0]);
+    pid = fork();
+    if (pid == 0) {
+        for (; *pieces; pieces++) {
+            int waits = 1;
+
+            if (write(ends[1], *pieces, strlen(*pieces)) < 0)
+                _exit(1);
+            while (pieces[1] && ioctl(ends[1], FIONREAD, &waits) == 0 && waits > 0) /* until that one is read */
+                usleep(1000); /* sleep: the other side reads, and nothing tells of it */
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    rc = mu_launch_key_read("-", key, why, sizeof why);
+    waitpid(pid, NULL, 0);
+    n = read(0, ret_rest, size - 1);
+    ret_rest[n > 0 ? n : 0] = 0;
+    dup2(before, 0);
+    close(before);
+    return rc;
+}
+
+static void a_key_from_standard_input_ends_with_its_line(void **state)
+{
+    static const char half[] = "00112233445566778899aabbccddeeff", other[] = "00112233445566778899AABBCCDDEEFF";
+    uint8_t key[MU_LAUNCH_KEY_BYTES];
+    char line[100], rest[100];
+
+    (void)state;
+    snprintf(line, sizeof line, "%s%s\nfor a task\nmore", half, other);
+    assert_int_equal(read_from_input((const char *const[]){line, NULL}, key, rest, sizeof rest), 0);
+    assert_int_equal(key[31], 0xff);
+    assert_string_equal(rest, "for a task\nmore");
+    assert_int_equal(
+        read_from_input((const char *const[]){half, "0", other + 1, " \r", "\nrest", NULL}, key, rest, sizeof rest), 0);
+    assert_int_equal(key[31], 0xff);
+    assert_string_equal(rest, "rest");
+    assert_int_equal(read_from_input((const char *const[]){"short\n", NULL}, key, rest, sizeof rest), -1);
+    assert_non_null(strstr(why, "standard input holds no key"));
+    snprintf(line, sizeof line, "%s%s", half, other);
+    assert_int_equal(read_from_input((const char *const[]){line, NULL}, key, rest, sizeof rest), -1);
+    assert_string_equal(why, "standard input has no line with a key");
+}
+
 static void a_users_key_is_made_once(void **state)
 {
     uint8_t key[MU_LAUNCH_KEY_BYTES], again[MU_LAUNCH_KEY_BYTES];
@@ -519,6 +575,7 @@ int main(void)
         cmocka_unit_test(what_a_launcher_says_is_checked),
         cmocka_unit_test(keys_come_back_as_they_were_made),
         cmocka_unit_test(a_keys_file_is_its_owners_alone),
+        cmocka_unit_test(a_key_from_standard_input_ends_with_its_line),
         cmocka_unit_test(a_users_key_is_made_once),
     };
 
