@@ -2,6 +2,8 @@
 #ifndef MU_AGENT_BRIDGE_H
 #define MU_AGENT_BRIDGE_H
 
+#include <semaphore.h>
+
 #include "agent/orders.h"
 #include "agent/private.h"
 #include "bridge/bridge.h"
@@ -41,6 +43,7 @@ struct mu_agent_bridge {
 
     pthread_t meeter; /* meeting is waited for beside the loop */
     int meeting;
+    sem_t called;     /* the first host's command has been started, or all is said to those who look for us */
     _Atomic int stop; /* process-local: the meeting is to end */
     enum muster_status met;
     char why[1024];

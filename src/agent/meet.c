@@ -56,11 +56,20 @@ static void hear_sentence(void *arg, const char *sentence)
     mu_agent_say("%s", sentence);
 }
 
-/* In the meeting's thread: names may take long to be found, and the loop has signals and the clock to look after. */
+/*
+ * In the meeting's thread: names may take long to be found, and the loop has signals and the clock to look after. What
+ * comes next here, to open OpenSSL, takes a processor for 3 ms; the first host's command, of which the kernel may put
+ * the child behind us, shall have it before.
+ */
 static void hear_listens(void *arg, const char *address)
 {
-    mu_agent_find_ways(arg);
-    put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address));
+    struct mu_agent_bridge *b = arg;
+
+    mu_agent_find_ways(b);
+    if (!put_mail(b, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address)))
+        return;
+    while (sem_wait(&b->called) != 0) /* interrupted */
+        ;
 }
 
 static bool hear_talk(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
@@ -115,6 +124,7 @@ static void call_others(struct mu_agent *agent, const char *address)
         agent->broken = 1;
         b->stop = 1;
     }
+    sem_post(&b->called);
 }
 
 static struct mu_agent_mail *take_mail(struct mu_agent_bridge *b)
@@ -182,6 +192,7 @@ struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options
     b->num_hosts = options->nodes;
     b->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pthread_mutex_init(&b->lock, NULL);
+    sem_init(&b->called, 0, 0);
     if (options->node == 0)
         b->hosts = calloc(options->nodes, sizeof *b->hosts);
     if (b->event_fd >= 0 && (b->hosts || options->node > 0))

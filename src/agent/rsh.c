@@ -351,11 +351,14 @@ int mu_agent_start_rsh(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
 
-    for (uint32_t i = 1; i < b->num_hosts && b->options->list; i++)
+    for (uint32_t i = 1; i < b->num_hosts && b->options->list; i++) {
         if (start_one(agent, i)) {
             agent->broken = 1;
             return -1;
         }
+        if (i == 1)
+            sem_post(&b->called);
+    }
     return 0;
 }
 
