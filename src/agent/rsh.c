@@ -103,8 +103,16 @@ void mu_agent_find_ways(struct mu_agent_bridge *b)
             b->hosts[i].way[0] = '\0';
 }
 
+/* By which the other hosts find this one, if it is a name or a number, and not whatever this host has. */
+static int is_host(const struct mu_agent_hosts *hosts, struct mu_link_name *ret_name)
+{
+    return hosts->nodes > 1 && hosts->address && !mu_link_name_parse(hosts->address, ret_name) && ret_name->host[0] &&
+           strcmp(ret_name->host, "0.0.0.0") != 0 && strcmp(ret_name->host, "::") != 0;
+}
+
 void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, size_t size)
 {
+    struct mu_link_name name;
     const char *at;
 
     ret_master[0] = 0;
@@ -113,6 +121,8 @@ void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, 
         snprintf(ret_master, size, "%s", at ? at + 1 : hosts->list->list[1].name);
     } else if (hosts->list && hosts->address) {
         snprintf(ret_master, size, "%s", hosts->address);
+    } else if (!hosts->list && is_host(hosts, &name)) {
+        snprintf(ret_master, size, "%s", name.host);
     } else if (!hosts->list || address_towards(hosts->list->list[1].name, ret_master, size)) {
         gethostname(ret_master, size - 1);
     }

@@ -51,6 +51,19 @@ ends_with 0 $two
 [ "$(sort "$OUT.1" "$OUT.2")" = "$(printf '1/4 0\n2/4 0\n3/4 1')" ] || fail "the others: $(cat "$OUT.1" "$OUT.2")"
 clean
 
+# Where task 0 is, is what --join calls it, on all hosts; where that names no host, what node 0 calls itself.
+for address in 127.0.0.2 "" 0.0.0.0; do
+    PORT=$(free_port)
+    "$MUSTER" agent --join "127.0.0.2:$PORT" --node-id 1 --nodes 2 --join-timeout 20s sh -c 'echo $MASTER_ADDR' > "$OUT.1" 2> "$ERR.1" < /dev/null &
+    one=$!
+    check 0 "$MUSTER" agent --join "$address:$PORT" --node-id 0 --nodes 2 --join-timeout 20s --job "$JOB" sh -c 'echo $MASTER_ADDR'
+    ends_with 0 $one
+    called=$address
+    [ "$address" = 127.0.0.2 ] || called=$(hostname)
+    [ "$(cat "$OUT" "$OUT.1")" = "$called"$'\n'"$called" ] || fail "MASTER_ADDR, node 0 at '$address': $(cat "$OUT" "$OUT.1")"
+done
+clean
+
 # A number of its own is where the leader listens, and nowhere else: another job has the port at another address.
 PORT=$(free_port)
 begin 0 2 --job "$JOB.a" cat
