@@ -34,7 +34,8 @@ struct topic {
 static const struct topic topics[] = {
     {"kernel", mu_doctor_kernel, 5, NULL},
     {"clock", mu_doctor_clock, 5, NULL},
-    {"shm", mu_doctor_shm, 5, "look at /dev/shm and at 'ulimit -a' (file size, virtual memory)"},
+    {"shm", mu_doctor_shm, 5,
+     "look at the folder of segments (/dev/shm, or MUSTER_SHM_DIR) and at 'ulimit -a' (file size, virtual memory)"},
     {"segments", mu_doctor_segments, 10, NULL},
     {"limits", mu_doctor_limits, 5, NULL},
     {"processors", mu_doctor_processors, 5, NULL},

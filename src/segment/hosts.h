@@ -56,8 +56,9 @@ enum mu_host_state {
 /*
  * The bell: how a task, or any writer of the leader's segment, calls its agent's attention. The ringer has made its
  * change, by a CAS; a full fence; then it looks at the bell, and if that is armed, rings and wakes. The agent arms the
- * bell; a full fence; looks at everything once more; sleeps. So one of the two sees the other. A ringer that dies in
- * between is made good by the agent's next look, at most 100 ms later.
+ * bell; a full fence; looks at everything once more; sleeps. So one of the two sees the other. What a ringer that
+ * dies in between has changed is found by the agent's next look, at most 100 ms later; where another thread looks in
+ * its place (mu_bridge_be_looked_after()) by that, and if that hangs, 2 s later.
  *
  * A job of one host has an agent that listens only where its segment was made so (muster_segment_config.listened): for
  * guests' calls that wait. One thread sleeps on it, never two.

@@ -169,6 +169,11 @@ doctor 0 env LD_LIBRARY_PATH="$LIB" "$MUSTER"
 fact_has openssl OpenSSL 'note: the library has no OpenSSL_version'
 rm "$LIB/libssl.so.3"
 
+# Another folder for segments: what mends it is said of that one.
+doctor 1 env MUSTER_SHM_DIR="$TMPDIR/there-is-none" "$MUSTER"
+fact_has shm mounted 'problem: .*/there-is-none: '
+mend_has shm mounted 'mkdir -p .*/there-is-none .*tmpfs .*/there-is-none$'
+
 # What only root can take away.
 if [ "$(id -u)" != 0 ] || ! unshare --mount true 2> /dev/null; then
     echo "not tested: odd mounts and control groups (may not mount here)"
