@@ -17,7 +17,7 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 4u
+#define MU_LAYOUT_MAJOR 5u
 #define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
@@ -362,9 +362,40 @@ struct mu_area {
 #define MU_ARRIVED_S            1ull
 #define MU_ARRIVED_CLOSED       2ull /* it did not arrive at `instance`, and never will */
 #define MU_ARRIVED_TIMEOUT      4ull /* with CLOSED: because a deadline passed; else a member was lost */
-/* Of the leader's proxy: another host has the last word on the next instance. Of any, with CLOSED: that host is lost,
- * and whether it let its members pass is not known. */
+/* Of a proxy: this host can make the next instance fail no more, another one has the last word on it. Of any, with
+ * CLOSED: that host is lost, and whether it let its members pass is not known. */
 #define MU_ARRIVED_TRUSTED 8ull
+/* Of a follower's proxy, without CLOSED: the agent has said that the next instance failed here; TRUSTED comes no more.
+ */
+#define MU_ARRIVED_BARRED MU_ARRIVED_TIMEOUT
+
+/*
+ * The shortcut of a group whose members are on two hosts (barrier/shortcut.h): in the data of the proxy's area. The
+ * agent writes all but two words.
+ */
+#define MU_SHORTCUT_WATCHED 48u
+struct mu_shortcut {
+    mu_a64 state;                 /* number of the shortcut << 2 | MU_SHORTCUT_* */
+    mu_a64 ask;                   /* instances up to this one go by the agents; raised by members and agents */
+    mu_a64 port;                  /* the speaker's: number << 16 | the UDP port where it listens */
+    mu_a64 taken;                 /* messages of this connection that have been taken here */
+    mu_a64 sight;                 /* odd: what follows is being written */
+    mu_a64 told;                  /* messages given to this connection; what follows was true before that */
+    mu_a64 cluster, events;       /* the records' word, and the ring's next event (all ones: not ours to tell) */
+    mu_a64 watched;               /* how many of the buckets below; all ones: more than there is room for */
+    mu_a64 host;                  /* the other */
+    mu_a64 own[3], peer[3];       /* addresses, as mu_shortcut_encode() has them; own: any port */
+    mu_a64 key_in[2], key_out[2]; /* of what comes, of what goes */
+    struct {
+        mu_a64 bucket, word; /* of the store; as the other host was told last */
+    } bucket[MU_SHORTCUT_WATCHED];
+};
+#define MU_SHORTCUT_OFF               0u
+#define MU_SHORTCUT_WANTED            1u /* a speaker may open its socket */
+#define MU_SHORTCUT_LIVE              2u
+#define MU_SHORTCUT_IS(s)             ((uint32_t)(s)&3u)
+#define MU_SHORTCUT_NUMBER(s)         ((s) >> 2)
+#define MU_SHORTCUT_STATE(number, is) ((uint64_t)(number) << 2 | (is))
 
 /*
  * A slot's trace ring: this, then trace_names names, then trace_events events; filled up to a multiple of

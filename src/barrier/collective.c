@@ -33,29 +33,40 @@
 #include "segment/wait.h"
 #include "sync/futex.h"
 
-static uint64_t close_unless(mu_a64 *word, uint64_t instance, uint64_t reason, uint64_t barred)
+enum { TURNS = 8 }; /* of a speaker's looks at its socket, one of so many yields */
+
+/* The reason is that of the word which it replaces: of one that is trusted another. */
+static uint64_t close_unless(mu_a64 *word, uint64_t instance, uint64_t reason, uint64_t if_trusted, uint64_t barred)
 {
     uint64_t w = mu_load_acquire(word); /* acquire: pairs with arrive() and other closers */
 
     /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it; of a proxy also
      * that it became trusted */
-    while (!mu_has_arrived(w, instance) && !mu_is_closed_at(w, instance) && !(w & barred))
-        if (mu_cas_seen(word, &w, MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason)) {
+    while (!mu_has_arrived(w, instance) && !mu_is_closed_at(w, instance) && !(w & barred)) {
+        uint64_t next = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | (mu_is_trusted(w) ? if_trusted : reason);
+
+        if (mu_cas_seen(word, &w, next)) { /* pairs with arrive(), and with mu_area_trust() */
             if (w & MU_ARRIVED_S)
                 mu_futex_wake(word);
-            w = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | reason;
+            w = next;
         }
+    }
     return w;
 }
 
 uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason)
 {
-    return close_unless(word, instance, reason, MU_ARRIVED_TRUSTED);
+    return close_unless(word, instance, reason, reason, MU_ARRIVED_TRUSTED);
 }
 
 uint64_t mu_area_end(mu_a64 *word, uint64_t instance, uint64_t reason)
 {
-    return close_unless(word, instance, reason, 0);
+    return close_unless(word, instance, reason, reason, 0);
+}
+
+uint64_t mu_area_abandon(mu_a64 *word, uint64_t instance)
+{
+    return close_unless(word, instance, 0, MU_ARRIVED_TRUSTED, 0);
 }
 
 bool mu_area_trust(struct mu_area *a, uint64_t instance, uint32_t host)
@@ -69,6 +80,16 @@ bool mu_area_trust(struct mu_area *a, uint64_t instance, uint32_t host)
         if (w != (MU_ARRIVED(instance - 1) | MU_ARRIVED_S))
             return false;
     return true;
+}
+
+bool mu_area_bar(struct mu_area *a, uint64_t instance)
+{
+    uint64_t w = mu_load_relaxed(&a->arrived); /* relaxed: the CAS decides */
+
+    /* of this CAS and the one of mu_area_trust() one comes first */
+    while ((w & ~MU_ARRIVED_S) == MU_ARRIVED(instance - 1) && !mu_cas_seen(&a->arrived, &w, w | MU_ARRIVED_BARRED))
+        ;
+    return !(mu_is_trusted(w) && MU_ARRIVED_INSTANCE(w) == instance - 1);
 }
 
 bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason)
@@ -95,7 +116,7 @@ static inline bool arrive(struct mu_area *a, uint64_t instance)
 
     /* acq_rel: releases what we wrote before the barrier to all who see us arrived */
     while (!mu_cas_seen(word, &w, MU_ARRIVED(instance)))
-        if ((w & ~(MU_ARRIVED_S | MU_ARRIVED_TRUSTED)) != MU_ARRIVED(instance - 1))
+        if ((w & ~(MU_ARRIVED_S | MU_ARRIVED_TRUSTED | MU_ARRIVED_BARRED)) != MU_ARRIVED(instance - 1))
             return false;
     /* release: the same for those who see the sign only; pairs with the acquire of has_signed() */
     mu_store_release(&a->sign[instance & 1].instance, instance);
@@ -268,6 +289,8 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
     uint64_t reason = 0;
     enum muster_status status = MUSTER_OK;
 
+    if (g->end.way)
+        mu_shortcut_ask(g, instance);
     if (mu_handle_context(g->muster, &ctx)) /* to be woken, a sleeper needs a slot; without one it looks every 2 ms */
         ctx = NULL;
     mu_wait_begin(&w, g->muster->seg, ctx, deadline, g->what);
@@ -325,7 +348,7 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
 {
     struct mu_ctx *ctx;
     uint32_t spins = g->spins, left = g->num_waits - 1, i = g->place + 1; /* our own line is on its way to others */
-    uint32_t patience = spans ? 0 : g->patience;
+    uint32_t patience = spans ? 0 : g->patience, turns = 1;
 
     if (patience) /* relaxed: a hint, for are_elsewhere(); on the line that the sign goes into */
         mu_store_relaxed(&g->mine->sign[instance & 1].given, mu_place());
@@ -334,6 +357,8 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
     if (spans) {
         mu_span_arrived(g, instance);
         spins = mu_wait_is_crowded() ? 0 : spins;
+        if (g->end.is_live)
+            mu_shortcut_turn(g, instance);
     }
     while (left) {
         i = i < g->num_waits ? i : 0;
@@ -342,7 +367,10 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
             i++;
         } else if (spins && spans) {
             spins -= spins < g->turn ? spins : g->turn;
-            spins = mu_wait_yield() ? spins : 0; /* the agents want a processor, too */
+            if (g->end.is_live && mu_shortcut_turn(g, instance))
+                continue;
+            if (!g->end.is_live || turns++ % TURNS == 0)
+                spins = mu_wait_yield() ? spins : 0; /* the agents want a processor, too */
         } else if (spins) {
             spins--;
             mu_pause();
@@ -359,6 +387,8 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
     }
     /* relaxed, process-local: one thread at a time is in a call on a group; muster_group_missing() only looks */
     atomic_store_explicit(&g->instance, instance, memory_order_relaxed);
+    if (spans && g->end.is_live)
+        mu_shortcut_passed(g, instance);
     ctx = mu_handle_peek(g->muster);
     if (ctx)
         mu_count(&ctx->own->group_barriers, 1);

@@ -157,6 +157,7 @@ static enum muster_status take_members(struct muster_group *g, const int32_t *ta
 
 static void done(struct muster_group *g)
 {
+    mu_shortcut_end(g);
     if (g->waits != g->areas)
         free(g->waits);
     free(g->members);
@@ -193,6 +194,8 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for group %s", g->name);
     if (status && g->mine)
         leave(g, ctx);
+    else if (!status)
+        mu_shortcut_begin(g);
     g->turn = mu_wait_pauses(YIELD_NS);
     g->spins = spins_of(g);
     g->patience = g->spins || g->spans ? 0 : mu_wait_pauses(SPIN_NS);

@@ -12,6 +12,7 @@
 #include <muster/group.h>
 
 #include "barrier/roll.h"
+#include "barrier/shortcut.h"
 #include "segment/handle.h"
 
 struct muster_group {
@@ -40,6 +41,7 @@ struct muster_group {
     struct mu_area **waits;
     uint32_t num_waits, place;
     struct mu_area *proxy; /* NULL: all members are on this host */
+    struct mu_shortcut_end end;
 };
 
 /* When traced: that we come to the instance, or go from it. */
@@ -69,10 +71,16 @@ static inline bool mu_is_trusted(uint64_t w)
 uint64_t mu_area_close(mu_a64 *word, uint64_t instance, uint64_t reason);
 /* The same though it is trusted. For who has heard of the host that is, or that it is lost: the agent alone. */
 uint64_t mu_area_end(mu_a64 *word, uint64_t instance, uint64_t reason);
-/* Trust another host with the instance. False: it was closed, or is not at the one before. The agent alone. */
+/* The other host is lost, or knows it no more. If that is trusted, how the instance ended is not known. */
+uint64_t mu_area_abandon(mu_a64 *word, uint64_t instance);
+/* Of a follower's proxy, which is not TRUSTED: it will not become so at this instance. False: it is. The agent alone.
+ */
+bool mu_area_bar(struct mu_area *a, uint64_t instance);
+/* Trust another host with the instance. False: it was closed or barred, or is not at the one before. The agent, and the
+ * speaker of a shortcut, which trusts the same host. */
 bool mu_area_trust(struct mu_area *a, uint64_t instance, uint32_t host);
 /* Let a word arrive at the instance, with its sign; false: it was closed, or is not at the one before. The word's owner
- * alone. */
+ * alone; of a proxy the agent, or the speaker of a shortcut. */
 bool mu_area_arrive(struct mu_area *a, uint64_t instance);
 
 /* ---- span.c ---- */

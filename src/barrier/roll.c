@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "barrier/generation.h"
+#include "barrier/shortcut.h"
 
 enum { ATTACHED, NEXT, REFUSED };
 
@@ -254,12 +255,12 @@ static bool is_wanted(void *arg, const char *key, uint32_t key_len)
 }
 
 /* The area that a reference names; NULL when it is not sound. */
-static struct mu_area *area_at(const struct reading *r, uint64_t ref)
+static struct mu_area *area_at(const struct reading *r, uint64_t ref, uint32_t data_bytes)
 {
     uint32_t limit;
     struct mu_block *b = mu_heap_block(r->seg, MU_REF_INDEX(ref), &limit);
 
-    return b && limit >= MU_BLOCK_HEADER + mu_area_bytes(r->roll->data_bytes) ? (struct mu_area *)b->body : NULL;
+    return b && limit >= MU_BLOCK_HEADER + mu_area_bytes(data_bytes) ? (struct mu_area *)b->body : NULL;
 }
 
 static enum muster_status call_roll(void *arg, const struct mu_item *item)
@@ -282,12 +283,12 @@ static enum muster_status call_roll(void *arg, const struct mu_item *item)
             roll->missing = roll->missing < 0 ? (int32_t)i : roll->missing;
             continue;
         }
-        roll->areas[i] = area_at(r, item->refs[i]);
+        roll->areas[i] = area_at(r, item->refs[i], roll->data_bytes);
         if (!roll->areas[i])
             return mu_fail(MUSTER_DATA_LOSS, "group %s has no sound area for member %u", r->name, i);
     }
     if (item->num_refs > roll->size && item->refs[roll->size])
-        roll->proxy = area_at(r, item->refs[roll->size]);
+        roll->proxy = area_at(r, item->refs[roll->size], mu_shortcut_room(roll->data_bytes));
     return MUSTER_OK;
 }
 
@@ -357,7 +358,7 @@ enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, 
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct mu_edit e = {.arg = ret_complete};
-    enum muster_status status = new_area(ctx, data_bytes, &e.new_ref);
+    enum muster_status status = new_area(ctx, mu_shortcut_room(data_bytes), &e.new_ref);
 
     *ret_complete = false;
     return status ? status : mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, complete, &e, NULL);
@@ -402,6 +403,7 @@ enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, cons
     struct mu_table t = mu_table_cells(ctx->seg);
     struct making m = {.len = sizeof *head + head->size * sizeof *members, .size = head->size};
     uint8_t *value = malloc(m.len);
+    bool is_first = true; /* the proxy, but where an agent before this one began: then a member's area is too large */
     enum muster_status status =
         value ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a group of %u", head->size);
 
@@ -413,7 +415,8 @@ enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, cons
     while (!status && !m.whole) {
         struct mu_edit e = {.arg = &m};
 
-        status = new_area(ctx, head->data_bytes, &e.new_ref);
+        status = new_area(ctx, is_first ? mu_shortcut_room(head->data_bytes) : head->data_bytes, &e.new_ref);
+        is_first = false;
         if (!status)
             status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, make, &e, NULL);
     }

@@ -145,12 +145,14 @@ void mu_span_arrived(struct muster_group *g, uint64_t instance)
 {
     uint32_t others = 0, members = g->num_waits - 1;
 
+    mu_shortcut_look(g);
     /* seq_cst: our arrival comes before our look at the others'; of the last two at least one sees both */
     mu_fence_seq_cst();
     for (uint32_t i = 0; i < members; i++)
         /* acquire: pairs with arrive() */
         others += i != g->place && mu_has_arrived(mu_load_acquire(&g->waits[i]->arrived), instance);
-    if (!others || others == members - 1) /* the first: a wait begins; the last: all of this host are there */
+    if ((!others || others == members - 1) &&
+        !mu_shortcut_covers(g, instance)) /* the first: a wait begins; the last: all of this host are there */
         mu_bell_ring_always(g->muster->seg);
 }
 

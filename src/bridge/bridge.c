@@ -455,6 +455,11 @@ static void wire_drop(void *arg, uint32_t host, const char *why)
     mu_link_drop(((struct mu_bridge *)arg)->link, host, why);
 }
 
+static bool wire_path(void *arg, uint32_t host, struct sockaddr_storage *ret_own, struct sockaddr_storage *ret_peer)
+{
+    return mu_link_path(((struct mu_bridge *)arg)->link, host, ret_own, ret_peer);
+}
+
 static void replay_early(struct mu_bridge *b)
 {
     struct mu_unpack u = mu_unpack_of(b->early.bytes, b->early.len);
@@ -473,7 +478,8 @@ static void replay_early(struct mu_bridge *b)
 
 static enum muster_status make_core(struct mu_bridge *b, struct muster *m)
 {
-    const struct mu_wire wire = {.arg = b, .send = wire_send, .drop = wire_drop, .send_slice = wire_send_slice};
+    const struct mu_wire wire = {
+        .arg = b, .send = wire_send, .drop = wire_drop, .send_slice = wire_send_slice, .path = wire_path};
     enum muster_status status;
 
     b->core = (struct mu_core){.latency = b->options.latency,

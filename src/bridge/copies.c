@@ -215,6 +215,7 @@ static void collect(struct mu_core *core)
     any = take_changes(core, ctx);
     mu_exit(ctx);
     if (any) {
+        c->collections++;
         look_again(core);
         for (uint32_t i = 0; i < c->in.count; i++)
             if (c->in.watched[i].touched)
@@ -385,6 +386,38 @@ bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r)
         }
     }
     return true;
+}
+
+static bool is_wanted_by(const struct mu_watched *w, uint32_t host)
+{
+    for (const struct mu_wanted *k = w->keys; k; k = k->next)
+        for (uint32_t i = 0; i < k->count; i++)
+            if (k->wants[i].host == host)
+                return true;
+    return false;
+}
+
+uint64_t mu_copies_collections(struct mu_core *core)
+{
+    return mu_copies_of(core)->collections;
+}
+
+size_t mu_copies_told(struct mu_core *core, uint32_t host, uint32_t *ret_buckets, uint64_t *ret_words, size_t most)
+{
+    const struct mu_interest *in = &mu_copies_of(core)->in;
+    size_t n = 0;
+
+    if (!core->leader || !in->shares[host].keys)
+        return 0;
+    for (uint32_t i = 0; i < in->count; i++) {
+        if (!is_wanted_by(&in->watched[i], host))
+            continue;
+        if (n == most)
+            return SIZE_MAX;
+        ret_buckets[n] = in->watched[i].bucket;
+        ret_words[n++] = in->watched[i].seen;
+    }
+    return n;
 }
 
 uint64_t mu_copies_sent(struct mu_core *core, uint32_t host)

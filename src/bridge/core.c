@@ -161,8 +161,10 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
     p->wanted = false;
     p->state = state;
     p->since = core->now;
-    if (state == MU_PEER_UP)
+    if (state == MU_PEER_UP) {
         p->heard = core->now;
+        p->told = p->taken = 0;
+    }
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++) {
         const struct mu_module *module = mu_modules[i];
 
@@ -277,8 +279,13 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
     core->now = now;
     core->is_calm = false;
     core->peers[host].heard = now;
-    if (!why && kind->take(core, host, &u))
+    if (!why && kind->take(core, host, &u)) {
+        core->peers[host].taken++;
+        for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+            if (mu_modules[i] && mu_modules[i]->took)
+                mu_modules[i]->took(core, host);
         return;
+    }
     mu_core_host_name(core, host, name); /* not of every frame: it takes as long as half of them */
     if (why)
         snprintf(text, sizeof text, "%s sent a frame (type %u, %zu bytes) %s", name, type, len, why);
@@ -419,6 +426,7 @@ static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p, size_t
         if (p == &core->peers[host].tail)
             core->peers[host].slices -= s.body.len;
         core->worked |= ok;
+        core->peers[host].told += ok;
     }
     if (at < p->len) {
         memmove(p->bytes, p->bytes + at, p->len - at);
@@ -451,6 +459,9 @@ static bool speak(struct mu_core *core, uint32_t host)
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (mu_modules[i] && mu_modules[i]->ahead)
             mu_modules[i]->ahead(core, host);
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->says)
+            mu_modules[i]->says(core, host);
     p->wanted = false;
     tail = p->tail.len;
     if (p->ahead.failed || p->front.failed || p->tail.failed)
@@ -479,6 +490,9 @@ bool mu_core_turn(struct mu_core *core, uint64_t now)
     for (uint32_t h = 0; h < hosts; h++)
         if (is_spoken_to(core, h) && !speak(core, h))
             decide(core, h + 1, hosts); /* of the one that went others may hear, and before that what came before it */
+    for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
+        if (mu_modules[i] && mu_modules[i]->rest)
+            mu_modules[i]->rest(core);
     core->is_calm = false;
     return core->worked;
 }

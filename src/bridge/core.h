@@ -13,6 +13,8 @@
 #ifndef MU_BRIDGE_CORE_H
 #define MU_BRIDGE_CORE_H
 
+#include <sys/socket.h>
+
 #include "base/blob.h"
 #include "base/pack.h"
 #include "segment/remote.h"
@@ -32,6 +34,8 @@ struct mu_wire {
      * such a message is put together first. */
     bool (*send_slice)(void *arg, uint32_t host, uint8_t type, const void *head, size_t head_len,
                        const struct mu_slice *body);
+    /* The two ends of the connection. False: the host is not there, or comes through another. NULL: never. */
+    bool (*path)(void *arg, uint32_t host, struct sockaddr_storage *ret_own, struct sockaddr_storage *ret_peer);
 };
 
 struct mu_module {
@@ -44,6 +48,9 @@ struct mu_module {
     void (*look)(struct mu_core *core);                 /* every turn: what changed in our own segment */
     void (*front)(struct mu_core *core, uint32_t host); /* members and events: see above */
     void (*ahead)(struct mu_core *core, uint32_t host); /* copies only, after all fronts */
+    void (*says)(struct mu_core *core, uint32_t host);  /* all that is decided goes out to it now */
+    void (*took)(struct mu_core *core, uint32_t host);  /* a frame of its has been taken */
+    void (*rest)(struct mu_core *core);                 /* the turn is over */
     uint64_t (*next)(struct mu_core *core);             /* when it must look again though nothing happens; UINT64_MAX */
     bool (*busy)(struct mu_core *core); /* somebody waits for an answer that will come soon: --latency polls */
 };
@@ -119,6 +126,7 @@ struct mu_spoken {
 struct mu_peer {
     enum mu_peer_state state;
     uint64_t since, heard;             /* CLOCK_MONOTONIC ns */
+    uint64_t told, taken;              /* messages of this connection */
     struct mu_pack ahead, front, tail; /* messages of this turn: struct mu_spoken each, and its head */
     size_t slices;                     /* bytes that those of the tail have elsewhere */
     size_t may_go;                     /* bytes of the tail; what is behind them stays (mu_core_hold) */

@@ -172,6 +172,17 @@ static void front(struct mu_core *core, uint32_t host)
     hold(core, host, tail);
 }
 
+bool mu_events_told(struct mu_core *core, uint32_t host, uint64_t *ret_next)
+{
+    uint64_t tail;
+
+    *ret_next = UINT64_MAX;
+    if (!core->leader)
+        return true;
+    *ret_next = events_of(core)->listeners[host].next;
+    return core->peers[host].may_go == SIZE_MAX && !mu_event_tail(core->seg, &tail) && *ret_next >= tail;
+}
+
 bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
     struct listener *l = &events_of(core)->listeners[host];

@@ -98,6 +98,8 @@ enum muster_status mu_span_load(struct mu_core *core, struct span *s, struct mu_
             s->own[s->num_own++] = i;
             s->gone &= mu_roll_is_gone(core->seg, &s->members[i], true);
         }
+    if (s->proxy && !s->way)
+        mu_way_attach(core, s);
     return MUSTER_OK;
 }
 
@@ -377,6 +379,7 @@ static void look(struct mu_core *core)
     g->next = UINT64_MAX;
     for (struct span *s = g->first, *next; s; s = next) {
         next = s->next;
+        mu_way_look(core, s);
         if (core->leader)
             mu_lead_look(core, s);
         else
@@ -394,15 +397,43 @@ static void up(struct mu_core *core, uint32_t host)
             s->said = s->wished = s->trusted = 0;
         s->shown_instance = 0;
         s->is_anew = s->over = false;
+        if (s->way && s->way_host == host)
+            s->released = 0;
         if (core->leader)
             mu_lead_up(core, s, host);
     }
+}
+
+static void way_ends(struct mu_core *core, uint32_t host)
+{
+    for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
+        if (s->way && s->way_host == host)
+            mu_way_off(s);
+}
+
+static void says(struct mu_core *core, uint32_t host)
+{
+    for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
+        mu_way_says(core, s, host);
+}
+
+static void took(struct mu_core *core, uint32_t host)
+{
+    for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
+        mu_way_took(core, s, host);
+}
+
+static void rest(struct mu_core *core)
+{
+    for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
+        mu_way_rest(core, s);
 }
 
 static void lost(struct mu_core *core, uint32_t host, const char *why)
 {
     (void)why;
     mu_groups_start(core);
+    way_ends(core, host);
     for (struct span *s = mu_groups_of(core)->first, *next; s && core->leader; s = next) {
         next = s->next;
         mu_lead_lost(core, s, host);
@@ -419,8 +450,18 @@ static bool busy(struct mu_core *core)
     return mu_groups_of(core)->busy;
 }
 
-const struct mu_module mu_module_groups = {
-    .name = "groups", .init = init, .done = done, .up = up, .lost = lost, .look = look, .next = next, .busy = busy};
+const struct mu_module mu_module_groups = {.name = "groups",
+                                           .init = init,
+                                           .done = done,
+                                           .up = up,
+                                           .down = way_ends,
+                                           .lost = lost,
+                                           .look = look,
+                                           .says = says,
+                                           .took = took,
+                                           .rest = rest,
+                                           .next = next,
+                                           .busy = busy};
 
 static bool take(struct mu_core *core, uint32_t host, uint8_t type, struct mu_unpack *u)
 {

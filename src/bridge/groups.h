@@ -1,6 +1,7 @@
 /*
- * bridge/groups.h: groups that span hosts: what the four files of the module share. groups.c: what agents know of
- * them, and what both ends say; groups_build.c, groups_lead.c: the leader's part; groups_follow.c: the others'.
+ * bridge/groups.h: groups that span hosts: what the files of the module share. groups.c: what agents know of them,
+ * and what both ends say; groups_build.c, groups_lead.c: the leader's part; groups_follow.c: the others';
+ * groups_shortcut.c: of those on two hosts, the datagrams between tasks.
  */
 #ifndef MU_BRIDGE_GROUPS_H
 #define MU_BRIDGE_GROUPS_H
@@ -16,6 +17,7 @@ enum mu_group_say {
     MU_SAY_SO_FAR = 4,   /* who has arrived until now: follower: of its own; leader: of all */
     MU_SAY_GONE = 5,     /* leader: a member of the other host has given up before it knew the group */
     MU_SAY_TRUSTED = 6,  /* leader: all others have arrived, and gave this: the receiver has the last word */
+    MU_SAY_SHORTCUT = 7, /* either: where datagrams of the receiver's go, and under which key */
     MU_SAY_FAILED = 1,   /* follower: is asked for; leader: is so */
     MU_SAY_OVER = 2,     /* follower: none of its members is left; leader: heard */
     MU_SAY_ASKED = 3,    /* leader: of a host that is trusted the end is asked for */
@@ -62,6 +64,14 @@ struct span {
     uint64_t trusting, asked, wanted, want_reason;
     struct waiter *waiters;
     uint32_t num_waiters;
+    /* of the shortcut (groups_shortcut.c) */
+    struct mu_shortcut *way; /* NULL: the members are not on two hosts, with the leader's one of them */
+    uint32_t way_host;       /* the other */
+    uint16_t way_port;       /* its speaker's */
+    bool way_is_wanted, way_said, way_heard, way_is_live; /* in this order, on this connection */
+    bool way_is_stale;                                    /* what is written down of it is no more true */
+    uint64_t way_number, way_cluster, way_collections, way_key[2], way_key_out[2];
+    uint64_t released; /* the leader's: the last instance that the host was told to have passed, on its connection */
     char name[MUSTER_GROUP_NAME_MAX + 1];
 };
 
@@ -131,6 +141,22 @@ void mu_lead_say_made(struct mu_core *core, struct span *s, uint32_t host);
 void mu_build_look(struct mu_core *core, struct span *s);
 /* Whether an entry that was found is of use. */
 bool mu_lead_loaded(struct mu_core *core, struct span *s);
+
+/* groups_shortcut.c */
+/* The span's proxy and members are known: may it have a shortcut? One that a dead agent left is off. */
+void mu_way_attach(struct mu_core *core, struct span *s);
+void mu_way_look(struct mu_core *core, struct span *s);
+void mu_way_off(struct span *s);
+bool mu_way_take(struct mu_core *core, struct span *s, struct mu_unpack *u);
+/* Nobody has asked for the instance: nothing is said of it. */
+bool mu_way_covers(const struct span *s, uint64_t instance);
+/* Somebody has. */
+bool mu_way_is_asked(const struct span *s, uint64_t instance);
+/* It goes by the agents: the other one has begun to. */
+void mu_way_raise(struct span *s, uint64_t instance);
+void mu_way_says(struct mu_core *core, struct span *s, uint32_t host);
+void mu_way_took(struct mu_core *core, struct span *s, uint32_t host);
+void mu_way_rest(struct mu_core *core, struct span *s);
 
 /* groups_follow.c */
 void mu_follow_look(struct mu_core *core, struct span *s);

@@ -15,22 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Moved by this agent, and by the speaker of a shortcut. */
+static uint64_t verdict_of(const struct span *s)
+{
+    return mu_load_acquire(&s->proxy->arrived); /* acquire: pairs with the speaker's CAS */
+}
+
 static bool is_own(const struct mu_core *core, uint32_t task, uint32_t host)
 {
     (void)host;
     return mu_is_local_task(core->seg, task);
 }
 
-static void say_over(struct mu_core *core, struct span *s)
-{
-    struct mu_pack p = {0};
-
-    mu_span_pack(&p, MU_SAY_OVER, s);
-    mu_span_send(core, 0, MU_FRAME_GROUP_END, &p);
-    s->over = true;
-}
-
-/* s->said is the caller's affair. */
 static void say_arrived(struct mu_core *core, struct span *s, uint64_t instance)
 {
     struct mu_pack p = {0};
@@ -39,12 +35,63 @@ static void say_arrived(struct mu_core *core, struct span *s, uint64_t instance)
     mu_pack_u64(&p, instance);
     mu_span_pack_data(core, &p, s, instance, is_own, 0);
     mu_span_send(core, 0, MU_FRAME_GROUP, &p);
+    s->said = instance;
 }
 
+/* What was passed by the shortcut is told before all that comes after it: the leader may not have heard it. */
+static void catch_up(struct mu_core *core, struct span *s)
+{
+    uint64_t passed = mu_passed(verdict_of(s));
+
+    if (s->way && s->said < passed)
+        say_arrived(core, s, passed);
+}
+
+static void say_over(struct mu_core *core, struct span *s)
+{
+    struct mu_pack p = {0};
+
+    catch_up(core, s);
+    mu_span_pack(&p, MU_SAY_OVER, s);
+    mu_span_send(core, 0, MU_FRAME_GROUP_END, &p);
+    s->over = true;
+}
+
+/* The leader trusts this host with the instance, and what it hears first of it is that all have arrived. */
+static void pass(struct mu_core *core, struct span *s, uint64_t instance)
+{
+    if (s->trusted == instance && s->said == instance && mu_area_arrive(s->proxy, instance))
+        mu_core_worked(core);
+}
+
+/* All of this host are there. */
+static void come(struct mu_core *core, struct span *s, uint64_t instance)
+{
+    catch_up(core, s);
+    if (s->said < instance)
+        say_arrived(core, s, instance);
+    pass(core, s, instance);
+}
+
+/* The speaker commits to the instance no more; or it has: then the leader is told that first. False: and it has passed.
+ */
+static bool bar(struct mu_core *core, struct span *s, uint64_t instance)
+{
+    if (s->way && !mu_area_bar(s->proxy, instance))
+        come(core, s, instance);
+    return mu_passed(verdict_of(s)) < instance;
+}
+
+/* A member here has given up. */
 static void say_failed(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
 {
     struct mu_pack p = {0};
 
+    if (!bar(core, s, instance)) {
+        catch_up(core, s);
+        return;
+    }
+    catch_up(core, s);
     mu_span_bits(core, s, instance);
     mu_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
@@ -69,13 +116,6 @@ static void end(struct mu_core *core, struct span *s)
 {
     mu_span_leave(core, s, UINT32_MAX);
     mu_span_drop(core, s);
-}
-
-/* The leader trusts this host with the instance, and what it hears first of it is that all have arrived. */
-static void pass(struct mu_core *core, struct span *s, uint64_t instance)
-{
-    if (s->trusted == instance && s->said == instance && mu_area_arrive(s->proxy, instance))
-        mu_core_worked(core);
 }
 
 /* On a new connection: the leader may not have heard of what was passed here. */
@@ -103,13 +143,12 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
     }
     if (!there && !closed && MU_ARRIVED_INSTANCE(wish) < instance)
         return;
+    if (!closed && MU_ARRIVED_INSTANCE(wish) < instance && mu_way_covers(s, instance))
+        return;
     mu_groups_of(core)->busy = true;
-    if (there == s->num_own && s->said < instance && s->wished < instance) {
-        say_arrived(core, s, instance);
-        s->said = instance;
-        pass(core, s, instance);
-    }
-    if (mu_passed(mu_load_relaxed(&s->proxy->arrived)) >= instance) /* relaxed: only this agent moves it on */
+    if ((there == s->num_own || mu_is_trusted(verdict_of(s))) && s->said < instance && s->wished < instance)
+        come(core, s, instance);
+    if (mu_passed(verdict_of(s)) >= instance)
         return;
     if ((closed || MU_ARRIVED_INSTANCE(wish) >= instance) && s->wished < instance)
         say_failed(core, s, instance, wish & MU_ARRIVED_TIMEOUT);
@@ -120,7 +159,7 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
 void mu_follow_look(struct mu_core *core, struct span *s)
 {
     enum mu_peer_state leader = core->peers[0].state;
-    uint64_t w = mu_load_relaxed(&s->proxy->arrived); /* relaxed: only this agent moves it on */
+    uint64_t w = verdict_of(s);
 
     if (mu_span_changed(core, s)) {
         struct mu_roll r;
@@ -138,6 +177,8 @@ void mu_follow_look(struct mu_core *core, struct span *s)
     }
     if (leader == MU_PEER_UP)
         say_passed(core, s, mu_passed(w));
+    if (leader == MU_PEER_UP && mu_way_is_asked(s, mu_passed(w)))
+        catch_up(core, s); /* the leader asked for it, and it was passed by the shortcut before or after */
     if (s->gone && !s->over && leader == MU_PEER_UP)
         say_over(core, s);
     if (leader == MU_PEER_UP && !s->over && !(w & MU_ARRIVED_CLOSED))
@@ -196,7 +237,7 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
 /* The verdict on the instance: of the one after the last. Any other was said before. */
 static bool is_due(const struct span *s, uint64_t instance)
 {
-    uint64_t w = mu_load_relaxed(&s->proxy->arrived); /* relaxed: only this agent moves it on */
+    uint64_t w = verdict_of(s);
 
     return !(w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) + 1 == instance;
 }
@@ -223,7 +264,7 @@ static bool take_failed(struct mu_core *core, struct span *s, struct mu_unpack *
         return true;
     if (!mu_span_take_bits(core, s, instance, u, MU_ARRIVED_CLOSED | reason))
         return false;
-    mu_area_close(&s->proxy->arrived, instance, reason);
+    mu_area_end(&s->proxy->arrived, instance, reason);
     return true;
 }
 
@@ -232,6 +273,7 @@ static bool take_trusted(struct mu_core *core, struct span *s, struct mu_unpack 
 {
     uint64_t instance = mu_unpack_u64(u);
 
+    mu_way_raise(s, instance); /* before the look at what has become of it */
     if (!is_due(s, instance))
         return true;
     if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
@@ -248,6 +290,7 @@ static bool take_asked(struct mu_core *core, struct span *s, struct mu_unpack *u
 
     if (!mu_unpack_end(u))
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: what was asked is too long", s->name);
+    mu_way_raise(s, instance);
     if (is_due(s, instance) && s->said < instance && s->wished < instance)
         say_failed(core, s, instance, reason);
     return true;
@@ -274,10 +317,10 @@ static bool take_gone(struct mu_core *core, struct span *s, struct mu_unpack *u)
 
 static bool take_over(struct mu_core *core, struct span *s)
 {
-    uint64_t w = mu_load_relaxed(&s->proxy->arrived); /* relaxed: only this agent moves it on */
+    uint64_t w = verdict_of(s);
 
     if (!(w & MU_ARRIVED_CLOSED)) /* the leader does not know it: whoever is left must end, too */
-        mu_area_close(&s->proxy->arrived, mu_passed(w) + 1, 0);
+        mu_area_abandon(&s->proxy->arrived, mu_passed(w) + 1);
     end(core, s);
     return true;
 }
@@ -303,6 +346,8 @@ bool mu_follow_take(struct mu_core *core, uint8_t type, uint8_t say, const char 
         return take_asked(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_SO_FAR)
         return take_so_far(core, s, u);
+    if (type == MU_FRAME_GROUP && say == MU_SAY_SHORTCUT)
+        return mu_way_take(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_GONE)
         return take_gone(core, s, u);
     return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: a leader does not say %u", name, say);

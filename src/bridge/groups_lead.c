@@ -45,6 +45,17 @@ static void say_data(struct mu_core *core, struct span *s, uint32_t host, uint8_
     mu_span_send(core, host, MU_FRAME_GROUP, &p);
 }
 
+/* What was passed by the shortcut is told before what comes after it: the host may not have heard it. */
+static void catch_up(struct mu_core *core, struct span *s, uint32_t host)
+{
+    uint64_t passed = mu_passed(verdict_of(s));
+
+    if (!s->way || s->way_host != host || s->released >= passed)
+        return;
+    say_data(core, s, host, MU_SAY_RELEASED, passed);
+    s->released = passed;
+}
+
 static uint8_t reason_of(uint64_t w)
 {
     return (w & MU_ARRIVED_TRUSTED) ? 2 : (w & MU_ARRIVED_TIMEOUT) ? 1 : 0;
@@ -55,6 +66,7 @@ static void say_failed(struct mu_core *core, struct span *s, uint32_t host, uint
 {
     struct mu_pack p = {0};
 
+    catch_up(core, s, host);
     mu_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason_of(verdict_of(s)));
@@ -101,7 +113,9 @@ static void fail(struct mu_core *core, struct span *s, uint32_t host, uint64_t r
         mu_core_worked(core);
         return;
     }
-    if (!(w & MU_ARRIVED_CLOSED))
+    if (!(w & MU_ARRIVED_CLOSED) && reason == MU_ARRIVED_TRUSTED)
+        mu_area_abandon(&s->proxy->arrived, instance);
+    else if (!(w & MU_ARRIVED_CLOSED))
         mu_area_end(&s->proxy->arrived, instance, reason);
     pass_on_end(core, s);
 }
@@ -119,6 +133,15 @@ static void release(struct mu_core *core, struct span *s, uint64_t instance)
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (mu_lead_hears(core, s, h) && !(h == keeper && s->trusting == instance)) /* that one knows */
             say_data(core, s, h, MU_SAY_RELEASED, instance);
+    s->released = instance;
+}
+
+static void say_trusted(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
+{
+    catch_up(core, s, host);
+    say_data(core, s, host, MU_SAY_TRUSTED, instance);
+    s->trusting = instance;
+    mu_core_worked(core);
 }
 
 /* Only this host is missing. */
@@ -126,9 +149,7 @@ static void trust(struct mu_core *core, struct span *s, uint32_t host, uint64_t 
 {
     if (!mu_lead_hears(core, s, host) || !mu_area_trust(s->proxy, instance, host))
         return; /* a member here has given up: the next look finds it */
-    say_data(core, s, host, MU_SAY_TRUSTED, instance);
-    s->trusting = instance;
-    mu_core_worked(core);
+    say_trusted(core, s, host, instance);
 }
 
 /*
@@ -155,6 +176,7 @@ static void ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_
     if (s->asked == instance || !mu_lead_hears(core, s, keeper))
         return;
     s->asked = instance;
+    catch_up(core, s, keeper);
     mu_span_pack(&p, MU_SAY_ASKED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason_of(reason));
@@ -179,6 +201,7 @@ static void show(struct mu_core *core, struct span *s, uint64_t instance)
         if (mu_lead_hears(core, s, h)) {
             struct mu_pack p = {0};
 
+            catch_up(core, s, h);
             mu_span_pack(&p, MU_SAY_SO_FAR, s);
             mu_pack_u64(&p, instance);
             mu_span_pack_bits(&p, s);
@@ -215,7 +238,16 @@ static void consider_instance(struct mu_core *core, struct span *s)
         pass_on_end(core, s);
         return;
     }
+    if (!wanted && mu_way_covers(s, instance))
+        return;
+    if (mu_is_trusted(w) && s->way && s->sides[s->way_host].there >= instance) {
+        release(core, s, instance); /* it arrived before our speaker trusted it */
+        return;
+    }
     if (mu_is_trusted(w)) {
+        /* by the speaker, who has asked us then; or it was said on another connection */
+        if (s->way && s->trusting != instance && mu_lead_hears(core, s, s->way_host))
+            say_trusted(core, s, s->way_host, instance);
         if (wanted)
             ask(core, s, instance, reason);
     } else if (there == s->num_own && !missing) {
@@ -273,7 +305,8 @@ bool mu_lead_any_host_is_left(const struct mu_core *core, const struct span *s)
 /* None of the host's members is left. The verdict comes before the marks: with the last of them the areas may go. */
 static void end_side(struct mu_core *core, struct span *s, uint32_t host, bool is_lost)
 {
-    is_lost &= keeper_of(core, s) == host; /* whether it let its members pass, nobody here will know */
+    /* whether it let its members pass, nobody here will know */
+    is_lost &= keeper_of(core, s) == host || (s->way && s->way_host == host);
     if (s->sides[host].over)
         return;
     s->sides[host].over = true;
@@ -295,6 +328,7 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
     w = verdict_of(s);
     if (mu_passed(w))
         say_data(core, s, host, MU_SAY_RELEASED, mu_passed(w));
+    s->released = s->way && s->way_host == host ? mu_passed(w) : s->released;
     if (w & MU_ARRIVED_CLOSED) {
         mu_span_bits(core, s, MU_ARRIVED_INSTANCE(w));
         say_failed(core, s, host, MU_ARRIVED_INSTANCE(w));
@@ -309,14 +343,26 @@ void mu_lead_lost(struct mu_core *core, struct span *s, uint32_t host)
         mu_span_leave(core, s, host); /* those who wait are told at the next look */
 }
 
+/*
+ * The other host spoke of an instance by its agent, and it was passed by the shortcut: it may not have heard that. By
+ * the state of things in every look, for the one may come before or after the other.
+ */
+static void answer_passed(struct mu_core *core, struct span *s)
+{
+    if (s->way && mu_lead_hears(core, s, s->way_host) && s->sides[s->way_host].there >= mu_passed(verdict_of(s)))
+        catch_up(core, s, s->way_host);
+}
+
 void mu_lead_look(struct mu_core *core, struct span *s)
 {
     bool is_complete = s->proxy != NULL;
 
     if (!is_complete || s->num_waiters)
         mu_build_look(core, s);
-    if (is_complete)
+    if (is_complete) {
+        answer_passed(core, s);
         consider_instance(core, s);
+    }
 }
 
 /* ---- what the others say ----------------------------------------------------------------------------------------- */
@@ -341,11 +387,14 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
 {
     uint64_t instance = mu_unpack_u64(u);
 
-    if (has_verdict(s, instance))
+    if (has_verdict(s, instance)) {
+        catch_up(core, s, host);
         return true;
+    }
     if (instance != mu_passed(verdict_of(s)) + 1)
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: instance %llu is not under way", s->name,
                         (unsigned long long)instance);
+    mu_way_raise(s, instance);
     if (s->sides[host].there >= instance) /* said again on a new connection: the same */
         return true;
     if (!mu_span_take_data(core, s, instance, u, host))
@@ -371,7 +420,13 @@ static bool take_failed(struct mu_core *core, struct span *s, uint32_t host, str
                         (unsigned long long)instance);
     if (!mu_span_take_bits(core, s, instance, u, 0))
         return false;
-    fail(core, s, host, reason);
+    if (s->way && s->sides[host].there >= instance) { /* it can but ask, if our speaker trusts it by now */
+        if (mu_is_trusted(mu_area_close(&s->proxy->arrived, instance, reason)))
+            release(core, s, instance);
+        pass_on_end(core, s);
+    } else {
+        fail(core, s, host, reason);
+    }
     return true;
 }
 
@@ -384,8 +439,12 @@ bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say
         say_over(core, host, name, generation); /* nobody here knows it any more */
         return true;
     }
+    if (s->way) /* what was heard before, and what the speaker has done since, comes before this */
+        consider_instance(core, s);
     if (type == MU_FRAME_GROUP && say == MU_SAY_ARRIVED)
         return take_arrived(core, s, host, u);
+    if (type == MU_FRAME_GROUP && say == MU_SAY_SHORTCUT)
+        return mu_way_take(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_SO_FAR) {
         uint64_t instance = mu_unpack_u64(u);
 

@@ -373,6 +373,16 @@ uint32_t mu_link_relay_of(const struct mu_link *link, uint32_t host)
     return p && p->relay ? p->relay->host : 0;
 }
 
+bool mu_link_path(const struct mu_link *link, uint32_t host, struct sockaddr_storage *ret_own,
+                  struct sockaddr_storage *ret_peer)
+{
+    const struct mu_link_peer *p = host < link->options.num_hosts ? link->hosts[host].peer : NULL;
+    socklen_t own = sizeof *ret_own, peer = sizeof *ret_peer;
+
+    return p && !p->relay && p->fd >= 0 && getsockname(p->fd, (struct sockaddr *)ret_own, &own) == 0 &&
+           getpeername(p->fd, (struct sockaddr *)ret_peer, &peer) == 0;
+}
+
 bool mu_link_stats(const struct mu_link *link, uint32_t host, struct mu_link_stats *ret_stats)
 {
     const struct mu_link_peer *p;

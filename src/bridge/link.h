@@ -6,6 +6,8 @@
 #ifndef MU_BRIDGE_LINK_H
 #define MU_BRIDGE_LINK_H
 
+#include <sys/socket.h>
+
 #include "base/blob.h"
 #include "base/pack.h"
 #include "bridge/frame.h"
@@ -98,6 +100,10 @@ void mu_link_beat(struct mu_link *link, uint64_t now);
 const char *mu_link_address(const struct mu_link *link);
 /* Where a host's connection comes from, "192.0.2.7:50112"; "" while there is none. */
 const char *mu_link_peer_address(const struct mu_link *link, uint32_t host);
+
+/* The two ends of the host's connection. False: there is none, or it comes through a relay. */
+bool mu_link_path(const struct mu_link *link, uint32_t host, struct sockaddr_storage *ret_own,
+                  struct sockaddr_storage *ret_peer);
 
 struct mu_link_stats {
     uint64_t rtt_ns, rtt_min_ns, bytes_in, bytes_out, frames_in, frames_out, connects, heard_ns;

@@ -202,6 +202,17 @@ static void front(struct mu_core *core, uint32_t host)
         tell_records(core, host);
 }
 
+bool mu_members_told(struct mu_core *core, uint32_t host, uint64_t *ret_word)
+{
+    const struct told *told = &mu_members_of(core)->told[host];
+    struct mu_cluster c;
+
+    if (mu_cluster_look(core->seg, &c))
+        return false;
+    *ret_word = c.word;
+    return told->version == c.root.version && told->first_error == (core->leader ? c.root.first_error : 0);
+}
+
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
 static bool bad(const char *what, uint32_t task)

@@ -48,6 +48,8 @@ extern const struct mu_module mu_module_members;
 #define MU_FRAME_RECORDS_MAX (8u + 8192u * (52u + 256u)) /* each a run of its own, with an error's words */
 #define MU_FRAME_HOSTS_MIN   8u
 #define MU_FRAME_HOSTS_MAX   (MU_HOSTS_MAX * (52u + 64u))
+/* The host has been told all records as of this word of theirs. False: not yet all. */
+bool mu_members_told(struct mu_core *core, uint32_t host, uint64_t *ret_word);
 bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_to_owner(struct mu_core *core, uint32_t host, struct mu_unpack *u);
@@ -63,6 +65,8 @@ extern const struct mu_module mu_module_events;
 bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_events_from(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_events_taken(struct mu_core *core, uint32_t host, struct mu_unpack *u);
+/* The host has been told all events before this one. False: not yet all. A follower tells of none: UINT64_MAX. */
+bool mu_events_told(struct mu_core *core, uint32_t host, uint64_t *ret_next);
 bool mu_op_event_send(struct mu_core *core, const struct mu_request *r);
 
 /* copies.c, held.c */
@@ -72,6 +76,9 @@ extern const struct mu_module mu_module_copies;
 bool mu_take_copies(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r);
+/* What the host was told last of the buckets with keys that it wants: how many; more than `most`: SIZE_MAX. */
+uint64_t mu_copies_collections(struct mu_core *core); /* moves when it does */
+size_t mu_copies_told(struct mu_core *core, uint32_t host, uint32_t *ret_buckets, uint64_t *ret_words, size_t most);
 /* listing.c */
 bool mu_op_kv_dir(struct mu_core *core, const struct mu_request *r);
 bool mu_op_kv_count(struct mu_core *core, const struct mu_request *r);

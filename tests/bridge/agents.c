@@ -8,6 +8,7 @@
  */
 #include "agents.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,6 +157,20 @@ static bool wire_send_slice(void *arg, uint32_t host, uint8_t type, const void *
     return sent;
 }
 
+/* Every host is this machine. */
+static bool wire_path(void *arg, uint32_t host, struct sockaddr_storage *ret_own, struct sockaddr_storage *ret_peer)
+{
+    struct sockaddr_in *own = (struct sockaddr_in *)ret_own;
+
+    (void)arg;
+    (void)host;
+    memset(ret_own, 0, sizeof *ret_own);
+    own->sin_family = AF_INET;
+    own->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    *ret_peer = *ret_own;
+    return true;
+}
+
 static void wire_drop(void *arg, uint32_t host, const char *why)
 {
     struct agent *a = arg;
@@ -287,7 +302,11 @@ static void *run(void *arg)
 
 static void begin(struct agent *a)
 {
-    struct mu_wire wire = {.arg = a, .send = wire_send, .drop = wire_drop, .send_slice = wire_send_slice};
+    struct mu_wire wire = {.arg = a,
+                           .send = wire_send,
+                           .drop = wire_drop,
+                           .send_slice = wire_send_slice,
+                           .path = a->h->shortcuts ? wire_path : NULL};
 
     a->m = test_join(a->name, -1, 0);
     if (!a->m)

@@ -47,7 +47,7 @@ struct hosts {
     bool stepped, apart;
     size_t queue_bytes;
     uint64_t timeout, passed, connections;
-    bool latency;
+    bool latency, shortcuts;
     uint32_t tasks[HOSTS_MAX], first_task[HOSTS_MAX + 1];
     pthread_rwlock_t quiet; /* held while a process is forked; hosts_calls() */
     pthread_mutex_t lock;

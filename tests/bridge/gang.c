@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include <muster/muster.h>
 
@@ -203,6 +204,44 @@ void gang_let_run(struct hosts *h, const struct gang_work *w, uint32_t rank, uin
 
     if (!hosts_until(h, all_have_it, (void *)(uintptr_t)w) || !hosts_until(h, is_reached, &goal)) {
         printf("the group does not go on\n");
+        exit(1);
+    }
+}
+
+bool gang_one_outcome(uint32_t members, const bool *returned)
+{
+    uint64_t failed = 0;
+    uint32_t status = 0;
+
+    for (uint32_t i = 0; i < members; i++)
+        if (returned[i]) {
+            failed = failed ? failed : gang->places[i].failed;
+            status = status ? status : gang->places[i].status;
+        }
+    for (uint32_t i = 0; i < members; i++) {
+        struct gang_place *p = &gang->places[i];
+        bool is_odd = returned[i] ? p->failed != failed || p->last_ok != failed - 1 || p->status != status
+                                  : p->last_ok >= failed || (p->failed && (p->failed != failed || p->status != status));
+
+        if (is_odd || !failed) {
+            printf("member %u: passed %llu, failed %llu with %s (%s); others failed %llu with %s\n", i,
+                   (unsigned long long)p->last_ok, (unsigned long long)p->failed,
+                   muster_status_name((enum muster_status)p->status), p->text, (unsigned long long)failed,
+                   muster_status_name((enum muster_status)status));
+            fflush(stdout);
+            return false;
+        }
+    }
+    return true;
+}
+
+void gang_find_the_dead(struct hosts *h, uint32_t host, pid_t pid)
+{
+    struct muster *m = hosts_observer(h, host);
+    siginfo_t info;
+
+    if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) || muster_scavenge(m, NULL) || muster_leave(m)) {
+        printf("nobody finds the dead: %s\n", muster_last_error());
         exit(1);
     }
 }

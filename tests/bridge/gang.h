@@ -47,6 +47,13 @@ int gang_member(struct muster *m, void *gang_work);
 /* The instances of a group that is there; how the last one ended. */
 enum muster_status gang_run(struct muster_group *g, const struct gang_work *w, struct gang_place *place);
 
+/* All who returned, and know: one failed instance, one status; nobody passed it, nobody missed one before. Else it says
+ * what is odd. */
+bool gang_one_outcome(uint32_t members, const bool *returned);
+
+/* What its launcher does when a member is killed; else a member of its host finds it. */
+void gang_find_the_dead(struct hosts *h, uint32_t host, pid_t pid);
+
 /* Until all have made the group (what happens before that fails its making), and a member is at this instance. */
 void gang_let_run(struct hosts *h, const struct gang_work *w, uint32_t rank, uint64_t instance);
 

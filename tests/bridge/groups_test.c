@@ -232,41 +232,6 @@ static void agents_that_are_killed_and_replaced_change_nothing(void **state)
 
 /* ---- one outcome ------------------------------------------------------------------------------------------------- */
 
-/* All who returned, and know: one failed instance, one status; nobody passed it, nobody missed one before. */
-static void assert_one_outcome(uint32_t members, const bool *returned)
-{
-    uint64_t failed = 0;
-    uint32_t status = 0;
-
-    for (uint32_t i = 0; i < members; i++)
-        if (returned[i]) {
-            failed = failed ? failed : gang->places[i].failed;
-            status = status ? status : gang->places[i].status;
-        }
-    assert_true(failed > 0);
-    for (uint32_t i = 0; i < members; i++) {
-        struct gang_place *p = &gang->places[i];
-        bool is_odd = returned[i] ? p->failed != failed || p->last_ok != failed - 1 || p->status != status
-                                  : p->last_ok >= failed || (p->failed && (p->failed != failed || p->status != status));
-
-        if (is_odd)
-            fail_msg("member %u: passed %llu, failed %llu with %s (%s); others failed %llu with %s", i,
-                     (unsigned long long)p->last_ok, (unsigned long long)p->failed,
-                     muster_status_name((enum muster_status)p->status), p->text, (unsigned long long)failed,
-                     muster_status_name((enum muster_status)status));
-    }
-}
-
-static void find_the_dead(struct hosts *h, uint32_t host, pid_t pid)
-{
-    struct muster *m = hosts_observer(h, host);
-    siginfo_t info;
-
-    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
-    assert_ok(muster_scavenge(m, NULL));
-    assert_ok(muster_leave(m));
-}
-
 static void a_member_that_is_killed_at_any_moment_fails_one_instance_for_all(void **state)
 {
     (void)state;
@@ -282,7 +247,7 @@ static void a_member_that_is_killed_at_any_moment_fails_one_instance_for_all(voi
         gang_let_run(h, &w, victim, 1 + test_below(&dice, 20));
         kill(pids[victim], SIGKILL);
         if (victim == 4 || round % 4) /* what its launcher does; else a member of its host finds it */
-            find_the_dead(h, victim < 4 ? victim / 2 : 2, pids[victim]);
+            gang_find_the_dead(h, victim < 4 ? victim / 2 : 2, pids[victim]);
         snprintf(name, sizeof name, "task %u (pid", victim);
         for (uint32_t i = 0; i < 5; i++) {
             returned[i] = i != victim;
@@ -290,7 +255,7 @@ static void a_member_that_is_killed_at_any_moment_fails_one_instance_for_all(voi
             if (i != victim && !strstr(gang->places[i].text, name))
                 fail_msg("member %u was told \"%s\", without %s", i, gang->places[i].text, name);
         }
-        assert_one_outcome(5, returned);
+        assert_true(gang_one_outcome(5, returned));
         assert_int_equal(hosts_close(h), 0);
     }
 }
@@ -316,7 +281,7 @@ static void who_loses_patience_and_who_does_not_agree_across_hosts(void **state)
             pids[i] = hosts_task(h, i, gang_member, &w[i]);
         }
         all_end_well(h, &w[0], pids);
-        assert_one_outcome(5, all);
+        assert_true(gang_one_outcome(5, all));
         assert_int_equal(hosts_close(h), 0);
     }
 }
@@ -412,7 +377,7 @@ static void a_lost_host_ends_the_others_instance_and_its_own_do_not_know(void **
             assert_true(gang->places[i].last_ok < gang->places[0].failed);
             gang->places[i].failed = 0;
         }
-        assert_one_outcome(6, returned);
+        assert_true(gang_one_outcome(6, returned));
         assert_int_equal(hosts_close(h), 0);
     }
 }

@@ -356,6 +356,7 @@ struct hosts *hosts_open(const struct hosts_config *config)
     h->stepped = config->stepped;
     h->timeout = config->timeout_ns ? config->timeout_ns : 10000000000u;
     h->latency = config->latency;
+    h->shortcuts = config->shortcuts;
     h->queue_bytes = config->queue_bytes ? config->queue_bytes : 128u << 20;
     pthread_rwlockattr_init(&eager);
     pthread_rwlockattr_setkind_np(&eager, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);

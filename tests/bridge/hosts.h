@@ -31,6 +31,7 @@ struct hosts_config {
     bool stepped;              /* no threads: the test calls hosts_step() and hosts_until() */
     bool apart;                /* begin without connections */
     bool latency;              /* core.latency */
+    bool shortcuts;            /* with it: tasks may send datagrams to each other */
     uint64_t timeout_ns;       /* core.timeout; 0: 10 s */
     size_t queue_bytes;        /* on the way to one agent, most; then the connection breaks; 0: 128 MiB */
     uint64_t heap_elsewhere;   /* of all hosts but the leader's; 0: segment's */

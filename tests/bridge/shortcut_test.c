@@ -1,0 +1,615 @@
+/*
+ * tests/bridge/shortcut_test.c: barriers of two hosts by datagrams between tasks (barrier/shortcut.h): they need no
+ * agent; datagrams that are lost, doubled or forged, connections that break, agents and members that are killed, and
+ * patience that ends change no outcome (I16), and nobody hangs; who passes sees every write that came before (I10).
+ */
+#include "cm.h"
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <muster/muster.h>
+
+#include "barrier/group.h"
+#include "base/clock.h"
+#include "bridge/groups.h"
+#include "child.h"
+#include "gang.h"
+
+static struct test_random dice;
+static const struct timespec a_moment = {0, 1000000};
+
+static struct gang_work work_of(uint32_t count, uint64_t rounds, uint32_t kind)
+{
+    struct gang_work w = {
+        .name = "g", .count = count, .data_bytes = 256, .rounds = rounds, .max_len = 256, .kind = kind};
+
+    w.seed = test_below(&dice, 1u << 30);
+    for (uint32_t i = 0; i < count; i++)
+        w.tasks[i] = (int32_t)i;
+    return w;
+}
+
+static struct hosts *open_two(uint32_t here, uint32_t there, bool stepped)
+{
+    return hosts_open(
+        &(struct hosts_config){.tasks = {here, there}, .latency = true, .shortcuts = true, .stepped = stepped});
+}
+
+static void start(struct hosts *h, const struct gang_work *w, pid_t *pids)
+{
+    gang_wipe();
+    for (uint32_t i = 0; i < w->count; i++)
+        pids[i] = hosts_task(h, i, gang_member, (void *)(uintptr_t)w);
+}
+
+static void all_end_well(struct hosts *h, const struct gang_work *w, const pid_t *pids)
+{
+    for (uint32_t i = 0; i < w->count; i++) {
+        int result = hosts_reap(h, pids[i]);
+
+        if (result)
+            fail_msg("member %u ended with %d: %s", i, result, gang->places[i].text);
+    }
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* No synchronisation: some time goes by, so that faults come at all moments. */
+static void dawdle(void)
+{
+    for (volatile uint64_t i = test_below(&dice, 3000000); i; i--)
+        ;
+}
+
+/* ---- what becomes of datagrams ----------------------------------------------------------------------------------- */
+
+/* By chance, the same for nobody: none, one or two. */
+static unsigned uncertain(uint64_t instance)
+{
+    uint64_t x = (instance * 2654435761u) ^ ((uint64_t)getpid() * 0x9e3779b97f4a7c15u);
+
+    x ^= x >> 29;
+    x *= 0xbf58476d1ce4e5b9u;
+    return (unsigned)(x >> 40) % 3;
+}
+
+static unsigned never(uint64_t instance)
+{
+    (void)instance;
+    return 0;
+}
+
+/* ---- without agents ---------------------------------------------------------------------------------------------- */
+
+static uint64_t slowest(uint32_t count)
+{
+    uint64_t at = UINT64_MAX;
+
+    for (uint32_t i = 0; i < count; i++)
+        at = gang->places[i].last_ok < at ? gang->places[i].last_ok : at;
+    return at;
+}
+
+/* Instances that pass while no agent takes a step. Who waits too long for the other asks the agents: then they must. */
+static void barriers_pass_without_a_step_of_an_agent(void **state)
+{
+    for (uint32_t members = 1; members <= 2; members++) {
+        struct hosts *h = open_two(members, members, true);
+        struct gang_work w = work_of(2 * members, 0, GANG_BARRIER);
+        uint64_t most = 0, until = mu_now() + 50000000000u;
+        pid_t pids[GANG_MAX] = {0};
+        struct test_random random = {test_seed()};
+
+        (void)state;
+        start(h, &w, pids);
+        gang_let_run(h, &w, 0, 3);
+        while (most < 10 && mu_now() < until) {
+            uint64_t from, passed;
+
+            hosts_settle(h, &random);
+            from = slowest(w.count);
+            nanosleep(&a_moment, NULL); /* sleep: the tasks go on, or wait for an agent */
+            passed = slowest(w.count) - from;
+            most = passed > most ? passed : most;
+        }
+        assert_true(most >= 10);
+        kill(pids[0], SIGKILL);
+        gang_find_the_dead(h, 0, pids[0]);
+        assert_int_equal(hosts_reap(h, pids[0]), 1000 + SIGKILL);
+        for (uint32_t i = 1; i < w.count; i++)
+            assert_int_equal(hosts_reap(h, pids[i]), 0);
+        assert_int_equal(hosts_close(h), 0);
+    }
+}
+
+static void what_members_give_arrives_though_barriers_go_another_way(void **state)
+{
+    struct hosts *h = open_two(2, 2, false);
+    struct gang_work w = work_of(4, 400, GANG_ANY);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    w.twice = true;
+    start(h, &w, pids);
+    all_end_well(h, &w, pids);
+}
+
+/* ---- datagrams that do not come, or are none of theirs ----------------------------------------------------------- */
+
+static void who_hears_nothing_goes_by_the_agents(void **state)
+{
+    struct hosts *h = open_two(1, 1, false);
+    struct gang_work w = work_of(2, 300, GANG_BARRIER);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    mu_shortcut_fate = never;
+    start(h, &w, pids);
+    all_end_well(h, &w, pids);
+    mu_shortcut_fate = NULL;
+}
+
+static void lost_and_doubled_ones_change_nothing(void **state)
+{
+    struct hosts *h = open_two(2, 1, false);
+    struct gang_work w = work_of(3, 2000, GANG_BARRIER);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    mu_shortcut_fate = uncertain;
+    start(h, &w, pids);
+    all_end_well(h, &w, pids);
+    mu_shortcut_fate = NULL;
+}
+
+static struct span *span_of(struct hosts *h, uint32_t host)
+{
+    return mu_groups_of(hosts_lock(h, host))->first;
+}
+
+/* Stepped: the speakers of both hosts have sockets, and no agent has told the other of them. */
+static bool have_sockets(void *arg)
+{
+    struct hosts *h = arg;
+    struct span *s = span_of(h, 0);
+    bool are = s && s->way && MU_SHORTCUT_IS(mu_load_acquire(&s->way->state)) == MU_SHORTCUT_WANTED &&
+               mu_load_acquire(&s->way->port) >> 16; /* acquire: pairs with offer() in shortcut.c */
+
+    hosts_unlock(h, 0);
+    return are;
+}
+
+static int hold_then_meet(struct muster *m, void *arg)
+{
+    const struct gang_work *w = arg;
+    struct gang_place *place = &gang->places[muster_task_id(m)];
+    struct muster_group *g;
+
+    CHECK(!muster_group_create(m, w->name, w->tasks, w->count, w->data_bytes, muster_after_ms(50000), &g));
+    place->made = 1;
+    gang_run(g, w, place);
+    muster_group_free(g);
+    return (int)atomic_load(&place->wrong);
+}
+
+/* To the leader's speaker, before it takes none but the other speaker's: what is too short, too long, not signed. */
+static void forged_ones_are_not_believed(void **state)
+{
+    struct hosts *h = open_two(1, 1, true);
+    struct gang_work w = work_of(2, 200, GANG_BARRIER);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    gang_wipe();
+    for (uint32_t i = 0; i < 2; i++)
+        pids[i] = hosts_task(h, i, hold_then_meet, &w);
+    assert_true(hosts_until(h, have_sockets, h));
+    to.sin_port = htons((uint16_t)mu_load_relaxed(&span_of(h, 0)->way->port)); /* relaxed: it was acquired */
+    hosts_unlock(h, 0);
+    for (uint64_t n = 1; n < 40; n++) {
+        struct mu_datagram d[2] = {{MU_DATAGRAM_MAGIC, n * 4, 0, {n, n}}};
+
+        assert_true(sendto(s, d, n % 4 ? sizeof d[0] : n % 8 ? 39 : 41, 0, (struct sockaddr *)&to, sizeof to) > 0);
+    }
+    close(s);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(gang->places[0].last_ok, w.rounds);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void a_port_that_cannot_be_breaks_the_connection_with_words(void **state)
+{
+    struct hosts *h = open_two(1, 1, true);
+    struct gang_work w = work_of(2, 0, GANG_BARRIER);
+    struct mu_pack p = {0};
+    pid_t pids[GANG_MAX] = {0};
+    char why[700];
+
+    (void)state;
+    start(h, &w, pids);
+    gang_let_run(h, &w, 0, 2);
+    mu_span_pack(&p, MU_SAY_SHORTCUT, span_of(h, 0));
+    hosts_unlock(h, 0);
+    mu_pack_u32(&p, 65536);
+    mu_pack_u64(&p, 1);
+    mu_pack_u64(&p, 2);
+    hosts_inject(h, 1, 0, MU_FRAME_GROUP, p.bytes, p.len);
+    mu_pack_done(&p);
+    while (!strstr(hosts_dropped(h, why), "a shortcut to port 65536"))
+        hosts_step(h, 0);
+    hosts_mend(h);
+    kill(pids[0], SIGKILL);
+    gang_find_the_dead(h, 0, pids[0]);
+    assert_int_equal(hosts_reap(h, pids[0]), 1000 + SIGKILL);
+    assert_int_equal(hosts_reap(h, pids[1]), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
+
+static bool has_gone_on(void *arg)
+{
+    return slowest(2) >= *(uint64_t *)arg;
+}
+
+static void broken_connections_and_killed_agents_change_nothing(void **state)
+{
+    struct hosts *h = open_two(2, 2, false);
+    struct gang_work w = work_of(4, 3000, GANG_BARRIER);
+    pid_t pids[GANG_MAX] = {0};
+
+    (void)state;
+    mu_shortcut_fate = uncertain;
+    start(h, &w, pids);
+    for (uint64_t goal = 1; goal < w.rounds; goal += 60) {
+        uint32_t host = (uint32_t)test_below(&dice, 2);
+
+        switch (test_below(&dice, 3)) {
+        case 0: hosts_cut(h, 1); break;
+        case 1:
+            hosts_cut_after(h, 1, (uint32_t)test_below(&dice, 12));
+            dawdle();
+            hosts_cut(h, 1);
+            break;
+        default:
+            hosts_kill_after(h, host, (uint32_t)test_below(&dice, 40));
+            dawdle();
+            hosts_kill(h, host);
+            hosts_start(h, host);
+            break;
+        }
+        hosts_join(h, 1);
+        assert_true(hosts_until(h, has_gone_on, &goal));
+    }
+    hosts_mend(h);
+    all_end_well(h, &w, pids);
+    mu_shortcut_fate = NULL;
+}
+
+static void a_member_that_is_killed_fails_one_instance_for_all(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct hosts *h = open_two(2, 2, false);
+        struct gang_work w = work_of(4, 0, GANG_BARRIER);
+        uint32_t victim = (uint32_t)test_below(&dice, 4);
+        bool returned[GANG_MAX];
+        pid_t pids[GANG_MAX] = {0};
+
+        mu_shortcut_fate = round % 2 ? uncertain : NULL;
+        start(h, &w, pids);
+        gang_let_run(h, &w, victim, 1 + test_below(&dice, 100));
+        kill(pids[victim], SIGKILL);
+        for (uint32_t i = 0; i < 4; i++) {
+            returned[i] = i != victim;
+            assert_int_equal(hosts_reap(h, pids[i]), i == victim ? 1000 + SIGKILL : 0);
+        }
+        assert_true(gang_one_outcome(4, returned));
+        assert_int_equal(hosts_close(h), 0);
+    }
+    mu_shortcut_fate = NULL;
+}
+
+static void who_loses_patience_agrees_with_who_does_not(void **state)
+{
+    bool all[GANG_MAX];
+
+    (void)state;
+    memset(all, 1, sizeof all);
+    for (int round = 0; round < 40; round++) {
+        struct hosts *h = open_two(2, 1, false);
+        struct gang_work w[3];
+        pid_t pids[GANG_MAX] = {0};
+
+        mu_shortcut_fate = round % 2 ? uncertain : NULL;
+        gang_wipe();
+        w[0] = work_of(3, 0, GANG_BARRIER);
+        for (uint32_t i = 0; i < 3; i++) { /* from some instance on, each has about as much time as one takes */
+            w[i] = w[0];
+            w[i].patient_at = 50;
+            w[i].patience_ns = 3000 + test_below(&dice, round % 4 < 2 ? 60000 : 2000000);
+            w[i].twice = true;
+            pids[i] = hosts_task(h, i, gang_member, &w[i]);
+        }
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(hosts_reap(h, pids[i]), 0);
+        assert_true(gang_one_outcome(3, all));
+        assert_int_equal(hosts_close(h), 0);
+    }
+    mu_shortcut_fate = NULL;
+}
+
+/* The other host is lost: whoever had committed, and did not hear, is told that it is not known. */
+static void of_a_lost_host_nobody_claims_to_know(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 10; round++) {
+        struct hosts *h = open_two(1, 1, false);
+        struct gang_work w = work_of(2, 0, GANG_BARRIER);
+        pid_t pids[GANG_MAX] = {0};
+
+        mu_shortcut_fate = uncertain;
+        start(h, &w, pids);
+        gang_let_run(h, &w, 0, 1 + test_below(&dice, 200));
+        hosts_cut(h, 1);
+        hosts_lose(h, 0, 1, "host 1 is lost");
+        hosts_lose(h, 1, 0, "host 0 is lost");
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_equal(hosts_reap(h, pids[i]), 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct gang_place *own = &gang->places[i], *other = &gang->places[!i];
+
+            assert_int_equal(own->status, MUSTER_UNAVAILABLE);
+            /* passed there, failed here: then this one says that it does not know */
+            if (other->last_ok >= own->failed)
+                assert_true(strstr(own->text, "is not known here") || strstr(own->text, "had the last word"));
+        }
+        assert_int_equal(hosts_close(h), 0);
+    }
+    mu_shortcut_fate = NULL;
+}
+
+/* ---- causality --------------------------------------------------------------------------------------------------- */
+
+enum { WRITES = 1500, EVERY = 3 };
+
+static int value_of(struct muster *m, const char *key)
+{
+    char text[16];
+    size_t len;
+
+    if (muster_kv_get(m, key, MUSTER_NTS, muster_after_ms(50000), text, sizeof text, &len, NULL))
+        return -1;
+    return (int)strtol(text, NULL, 10);
+}
+
+/* Each host's task writes a key, now and then, before a barrier; the other reads it behind that, from its own copies.
+ */
+static int write_and_read(struct muster *m, void *arg)
+{
+    int own = muster_task_id(m), other = !own, written[2] = {0, 0};
+    const char *keys[] = {"of the leader's", "of the other's"};
+    struct muster_group *g;
+
+    (void)arg;
+    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
+    for (int n = 1; n <= WRITES; n++) {
+        char text[16];
+
+        for (int i = 0; i < 2; i++)
+            if (n % EVERY == 0 && n / EVERY % 2 == i)
+                written[i] = n;
+        snprintf(text, sizeof text, "%d", n);
+        if (written[own] == n)
+            CHECK(!muster_kv_set(m, keys[own], MUSTER_NTS, text, strlen(text) + 1, NULL));
+        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+        if (written[other] && value_of(m, keys[other]) != written[other]) {
+            printf("behind barrier %d the key is %d, not %d\n", n, value_of(m, keys[other]), written[other]);
+            fflush(stdout);
+            return 3;
+        }
+        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    }
+    muster_group_free(g);
+    return 0;
+}
+
+static void who_passes_sees_what_was_written_before(void **state)
+{
+    struct hosts *h = open_two(1, 1, false);
+    pid_t pids[2];
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++)
+        pids[i] = hosts_task(h, i, write_and_read, NULL);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+enum { SET_UP = 20, TOLD = SET_UP + 1 };
+
+/* Some barriers, until the shortcut is there; then, when the test says so, the leader's task writes and both meet. What
+ * the other reads behind it goes to the board. */
+static int write_when_told(struct muster *m, void *arg)
+{
+    struct gang_place *place = &gang->places[muster_task_id(m)];
+    struct muster_group *g;
+
+    (void)arg;
+    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
+    if (!muster_task_id(m))
+        CHECK(!muster_kv_set(m, "k", MUSTER_NTS, "1", 2, NULL));
+    for (place->at = 1; place->at <= SET_UP; place->at++)
+        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    CHECK(value_of(m, "k") == 1);
+    place->made = 1;
+    while (atomic_load(&gang->go) < 1)
+        nanosleep(&a_moment, NULL); /* sleep: until the test lets it go on */
+    if (!muster_task_id(m))
+        CHECK(!muster_kv_set(m, "k", MUSTER_NTS, "2", 2, NULL));
+    place->made = 2;
+    while (atomic_load(&gang->go) < 2)
+        nanosleep(&a_moment, NULL); /* sleep: likewise */
+    CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    place->last_ok = (uint64_t)value_of(m, "k");
+    muster_group_free(g);
+    return 0;
+}
+
+static bool both_are_at(void *arg)
+{
+    return gang->places[0].made >= *(uint32_t *)arg && gang->places[1].made >= *(uint32_t *)arg;
+}
+
+static bool both_live(struct hosts *h)
+{
+    bool live = true;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        live &= span_of(h, i)->way_is_live;
+        hosts_unlock(h, i);
+    }
+    return live;
+}
+
+/* Stepped. What the leader's task wrote is there; of the agents none has told, or (told) the leader's alone. */
+static void written_and(bool told)
+{
+    struct hosts *h = open_two(1, 1, true);
+    struct test_random random = {test_seed()};
+    uint32_t one = 1, two = 2;
+    pid_t pids[2];
+
+    gang_wipe();
+    for (uint32_t i = 0; i < 2; i++)
+        pids[i] = hosts_task(h, i, write_when_told, NULL);
+    assert_true(hosts_until(h, both_are_at, &one));
+    hosts_settle(h, &random);
+    assert_true(both_live(h));
+    atomic_store(&gang->go, 1);
+    while (!both_are_at(&two))
+        nanosleep(&a_moment, NULL); /* sleep: the tasks need no agent now */
+    while (told && hosts_step(h, 0))
+        ;
+    atomic_store(&gang->go, 2);
+    for (int i = 0; i < 50; i++) {
+        nanosleep(&a_moment, NULL); /* sleep: so that who may pass does */
+        assert_int_equal(gang->places[1].last_ok, 0);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(gang->places[1].last_ok, 2);
+    assert_int_equal(hosts_close(h), 0);
+}
+
+static void nobody_passes_before_the_other_agent_was_told(void **state)
+{
+    (void)state;
+    written_and(false);
+}
+
+static void nobody_passes_before_his_agent_has_taken_it(void **state)
+{
+    (void)state;
+    written_and(true);
+}
+
+/* ---- who passed and is silent ------------------------------------------------------------------------------------ */
+
+static unsigned not_the_last(uint64_t instance)
+{
+    return instance != TOLD;
+}
+
+/* The last datagram of the task `*lost` does not come; it passes, and does nothing more until the other has, too. */
+static int pass_and_be_silent(struct muster *m, void *arg)
+{
+    const int *lost = arg;
+    struct muster_group *g;
+
+    mu_shortcut_fate = muster_task_id(m) == *lost ? not_the_last : NULL;
+    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
+    for (int i = 1; i <= TOLD; i++)
+        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    atomic_fetch_add(&gang->told, 1);
+    while (atomic_load(&gang->told) < 2)
+        nanosleep(&a_moment, NULL); /* sleep: until the other has passed */
+    muster_group_free(g);
+    return 0;
+}
+
+static void who_did_not_hear_it_is_told_by_the_agents(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++)
+        for (int round = 0; round < 10; round++) {
+            struct hosts *h = open_two(1, 1, false);
+            pid_t pids[2];
+
+            gang_wipe();
+            for (uint32_t i = 0; i < 2; i++)
+                pids[i] = hosts_task(h, i, pass_and_be_silent, &lost);
+            for (uint32_t i = 0; i < 2; i++)
+                assert_int_equal(hosts_reap(h, pids[i]), 0);
+            assert_int_equal(hosts_close(h), 0);
+        }
+}
+
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
+
+static void addresses_come_back_as_they_were(void **state)
+{
+    struct sockaddr_storage a, b;
+    struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a;
+    uint64_t words[3];
+
+    (void)state;
+    memset(&a, 0, sizeof a);
+    v6->sin6_family = AF_INET6;
+    v6->sin6_scope_id = 3;
+    v6->sin6_port = htons(4711);
+    for (uint8_t i = 0; i < 16; i++)
+        v6->sin6_addr.s6_addr[i] = (uint8_t)(i + 1);
+    assert_true(mu_shortcut_encode(&a, words));
+    assert_int_equal(mu_shortcut_decode(words, 4711, &b), sizeof *v6);
+    assert_memory_equal(&a, &b, sizeof *v6);
+    memset(&a, 0, sizeof a);
+    a.ss_family = AF_UNIX;
+    assert_false(mu_shortcut_encode(&a, words));
+    assert_int_equal(mu_shortcut_decode(words, 1, &b), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_come_back_as_they_were),
+        cmocka_unit_test(barriers_pass_without_a_step_of_an_agent),
+        cmocka_unit_test(what_members_give_arrives_though_barriers_go_another_way),
+        cmocka_unit_test(who_hears_nothing_goes_by_the_agents),
+        cmocka_unit_test(lost_and_doubled_ones_change_nothing),
+        cmocka_unit_test(forged_ones_are_not_believed),
+        cmocka_unit_test(a_port_that_cannot_be_breaks_the_connection_with_words),
+        cmocka_unit_test(broken_connections_and_killed_agents_change_nothing),
+        cmocka_unit_test(a_member_that_is_killed_fails_one_instance_for_all),
+        cmocka_unit_test(who_loses_patience_agrees_with_who_does_not),
+        cmocka_unit_test(of_a_lost_host_nobody_claims_to_know),
+        cmocka_unit_test(who_passes_sees_what_was_written_before),
+        cmocka_unit_test(nobody_passes_before_the_other_agent_was_told),
+        cmocka_unit_test(nobody_passes_before_his_agent_has_taken_it),
+        cmocka_unit_test(who_did_not_hear_it_is_told_by_the_agents),
+    };
+
+    dice = (struct test_random){test_seed()};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
