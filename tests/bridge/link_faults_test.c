@@ -466,8 +466,8 @@ static void a_false_leader_is_refused_with_a_sentence(void **state)
     follow((const uint8_t *)"SSH-2.0-OpenSSH_9.2p1\r\n", 23,
            "does not speak muster's protocol (it begins with 53 53 48 2d)");
     len = end_frame(bytes, MU_FRAME_WELCOME, 0, "", 0);
-    bytes[2] = 1;
-    follow(bytes, len, "speaks version 1 of the bridge's protocol instead of 2");
+    bytes[2] = MU_BRIDGE_VERSION - 1;
+    follow(bytes, len, "speaks version 2 of the bridge's protocol instead of 3");
     len = end_frame(bytes, MU_FRAME_REFUSE, 0, "no\x1b[2J\n", 7);
     follow(bytes, len, "refused this host: no?[2J?"); /* no control characters reach a terminal */
 }
