@@ -1,7 +1,7 @@
 /*
  * tests/bridge/shortcut_test.c: barriers of two hosts by datagrams between tasks (barrier/shortcut.h): they need no
  * agent; datagrams that are lost, doubled or forged, connections that break, agents and members that are killed, and
- * patience that ends change no outcome (I16), and nobody hangs; who passes sees every write that came before (I10).
+ * patience that ends change no outcome (I16), and nobody hangs. What who passes must know is shortcut_told_test.c's.
  */
 #include "cm.h"
 
@@ -379,193 +379,6 @@ static void of_a_lost_host_nobody_claims_to_know(void **state)
     mu_shortcut_fate = NULL;
 }
 
-/* ---- causality --------------------------------------------------------------------------------------------------- */
-
-enum { WRITES = 1500, EVERY = 3 };
-
-static int value_of(struct muster *m, const char *key)
-{
-    char text[16];
-    size_t len;
-
-    if (muster_kv_get(m, key, MUSTER_NTS, muster_after_ms(50000), text, sizeof text, &len, NULL))
-        return -1;
-    return (int)strtol(text, NULL, 10);
-}
-
-/* Each host's task writes a key, now and then, before a barrier; the other reads it behind that, from its own copies.
- */
-static int write_and_read(struct muster *m, void *arg)
-{
-    int own = muster_task_id(m), other = !own, written[2] = {0, 0};
-    const char *keys[] = {"of the leader's", "of the other's"};
-    struct muster_group *g;
-
-    (void)arg;
-    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
-    for (int n = 1; n <= WRITES; n++) {
-        char text[16];
-
-        for (int i = 0; i < 2; i++)
-            if (n % EVERY == 0 && n / EVERY % 2 == i)
-                written[i] = n;
-        snprintf(text, sizeof text, "%d", n);
-        if (written[own] == n)
-            CHECK(!muster_kv_set(m, keys[own], MUSTER_NTS, text, strlen(text) + 1, NULL));
-        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
-        if (written[other] && value_of(m, keys[other]) != written[other]) {
-            printf("behind barrier %d the key is %d, not %d\n", n, value_of(m, keys[other]), written[other]);
-            fflush(stdout);
-            return 3;
-        }
-        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
-    }
-    muster_group_free(g);
-    return 0;
-}
-
-static void who_passes_sees_what_was_written_before(void **state)
-{
-    struct hosts *h = open_two(1, 1, false);
-    pid_t pids[2];
-
-    (void)state;
-    for (uint32_t i = 0; i < 2; i++)
-        pids[i] = hosts_task(h, i, write_and_read, NULL);
-    for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(hosts_reap(h, pids[i]), 0);
-    assert_int_equal(hosts_close(h), 0);
-}
-
-enum { SET_UP = 20, TOLD = SET_UP + 1 };
-
-/* Some barriers, until the shortcut is there; then, when the test says so, the leader's task writes and both meet. What
- * the other reads behind it goes to the board. */
-static int write_when_told(struct muster *m, void *arg)
-{
-    struct gang_place *place = &gang->places[muster_task_id(m)];
-    struct muster_group *g;
-
-    (void)arg;
-    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
-    if (!muster_task_id(m))
-        CHECK(!muster_kv_set(m, "k", MUSTER_NTS, "1", 2, NULL));
-    for (place->at = 1; place->at <= SET_UP; place->at++)
-        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
-    CHECK(value_of(m, "k") == 1);
-    place->made = 1;
-    while (atomic_load(&gang->go) < 1)
-        nanosleep(&a_moment, NULL); /* sleep: until the test lets it go on */
-    if (!muster_task_id(m))
-        CHECK(!muster_kv_set(m, "k", MUSTER_NTS, "2", 2, NULL));
-    place->made = 2;
-    while (atomic_load(&gang->go) < 2)
-        nanosleep(&a_moment, NULL); /* sleep: likewise */
-    CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
-    place->last_ok = (uint64_t)value_of(m, "k");
-    muster_group_free(g);
-    return 0;
-}
-
-static bool both_are_at(void *arg)
-{
-    return gang->places[0].made >= *(uint32_t *)arg && gang->places[1].made >= *(uint32_t *)arg;
-}
-
-static bool both_live(struct hosts *h)
-{
-    bool live = true;
-
-    for (uint32_t i = 0; i < 2; i++) {
-        live &= span_of(h, i)->way_is_live;
-        hosts_unlock(h, i);
-    }
-    return live;
-}
-
-/* Stepped. What the leader's task wrote is there; of the agents none has told, or (told) the leader's alone. */
-static void written_and(bool told)
-{
-    struct hosts *h = open_two(1, 1, true);
-    struct test_random random = {test_seed()};
-    uint32_t one = 1, two = 2;
-    pid_t pids[2];
-
-    gang_wipe();
-    for (uint32_t i = 0; i < 2; i++)
-        pids[i] = hosts_task(h, i, write_when_told, NULL);
-    assert_true(hosts_until(h, both_are_at, &one));
-    hosts_settle(h, &random);
-    assert_true(both_live(h));
-    atomic_store(&gang->go, 1);
-    while (!both_are_at(&two))
-        nanosleep(&a_moment, NULL); /* sleep: the tasks need no agent now */
-    while (told && hosts_step(h, 0))
-        ;
-    atomic_store(&gang->go, 2);
-    for (int i = 0; i < 50; i++) {
-        nanosleep(&a_moment, NULL); /* sleep: so that who may pass does */
-        assert_int_equal(gang->places[1].last_ok, 0);
-    }
-    for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(hosts_reap(h, pids[i]), 0);
-    assert_int_equal(gang->places[1].last_ok, 2);
-    assert_int_equal(hosts_close(h), 0);
-}
-
-static void nobody_passes_before_the_other_agent_was_told(void **state)
-{
-    (void)state;
-    written_and(false);
-}
-
-static void nobody_passes_before_his_agent_has_taken_it(void **state)
-{
-    (void)state;
-    written_and(true);
-}
-
-/* ---- who passed and is silent ------------------------------------------------------------------------------------ */
-
-static unsigned not_the_last(uint64_t instance)
-{
-    return instance != TOLD;
-}
-
-/* The last datagram of the task `*lost` does not come; it passes, and does nothing more until the other has, too. */
-static int pass_and_be_silent(struct muster *m, void *arg)
-{
-    const int *lost = arg;
-    struct muster_group *g;
-
-    mu_shortcut_fate = muster_task_id(m) == *lost ? not_the_last : NULL;
-    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
-    for (int i = 1; i <= TOLD; i++)
-        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
-    atomic_fetch_add(&gang->told, 1);
-    while (atomic_load(&gang->told) < 2)
-        nanosleep(&a_moment, NULL); /* sleep: until the other has passed */
-    muster_group_free(g);
-    return 0;
-}
-
-static void who_did_not_hear_it_is_told_by_the_agents(void **state)
-{
-    (void)state;
-    for (int lost = 0; lost < 2; lost++)
-        for (int round = 0; round < 10; round++) {
-            struct hosts *h = open_two(1, 1, false);
-            pid_t pids[2];
-
-            gang_wipe();
-            for (uint32_t i = 0; i < 2; i++)
-                pids[i] = hosts_task(h, i, pass_and_be_silent, &lost);
-            for (uint32_t i = 0; i < 2; i++)
-                assert_int_equal(hosts_reap(h, pids[i]), 0);
-            assert_int_equal(hosts_close(h), 0);
-        }
-}
-
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 static void addresses_come_back_as_they_were(void **state)
@@ -604,10 +417,6 @@ int main(void)
         cmocka_unit_test(a_member_that_is_killed_fails_one_instance_for_all),
         cmocka_unit_test(who_loses_patience_agrees_with_who_does_not),
         cmocka_unit_test(of_a_lost_host_nobody_claims_to_know),
-        cmocka_unit_test(who_passes_sees_what_was_written_before),
-        cmocka_unit_test(nobody_passes_before_the_other_agent_was_told),
-        cmocka_unit_test(nobody_passes_before_his_agent_has_taken_it),
-        cmocka_unit_test(who_did_not_hear_it_is_told_by_the_agents),
     };
 
     dice = (struct test_random){test_seed()};
