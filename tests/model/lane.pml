@@ -33,9 +33,9 @@
  * The protocol (one member a host, unless LEADS, FOLLOWS say more; GIVES=1: one gives up by itself, which the others follow;
  * CALLED: the agents are called once more):
  * RUN short ok     -DPATIENT -DINSTANCES=1                        : nobody gives up without a cause: always OK
- * RUN short ok     -DPATIENT -DINSTANCES=1 -DCUTS=1               : the connection breaks
- * RUN short ok     -DPATIENT -DINSTANCES=1 -DRESTARTS=1           : an agent is killed and replaced at any step
- * RUN short ok     -DPATIENT -DINSTANCES=1 -DDEATHS=1             : a member dies at any step
+ * RUN full  ok     -DPATIENT -DINSTANCES=1 -DCUTS=1               : the connection breaks
+ * RUN full  ok     -DPATIENT -DINSTANCES=1 -DRESTARTS=1           : an agent is killed and replaced at any step
+ * RUN full  ok     -DPATIENT -DINSTANCES=1 -DDEATHS=1             : a member dies at any step
  * RUN short ok     -DINSTANCES=1 -DGIVES=1                        : one gives up
  * RUN full  ok     -DPATIENT -DINSTANCES=1 -DLEADS=2              : two members on the leader's host
  * RUN full  ok     -DINSTANCES=1                                  : all may give up
@@ -46,16 +46,15 @@
  * RUN full  ok     -DPATIENT                                      : two instances, nobody gives up
  * RUN full  ok     -DINSTANCES=1 -DGIVES=1 -DCUTS=1 -DOLD_DATAGRAMS : datagrams of an older connection are taken: as good
  * One rule dropped:
- * RUN short stuck  -DINSTANCES=1 -DGIVES=1 -DCALLED -DNO_BAR      : F says FAILED and does not bar the instance
- * RUN short stuck  -DINSTANCES=1 -DGIVES=1 -DFAILED_FIRST         : F is committed and says FAILED without ARRIVED
+ * RUN full  stuck  -DINSTANCES=1 -DGIVES=1 -DCALLED -DNO_BAR      : F says FAILED and does not bar the instance
+ * RUN full  stuck  -DINSTANCES=1 -DGIVES=1 -DFAILED_FIRST         : F is committed and says FAILED without ARRIVED
  * RUN short stuck  -DPATIENT -DINSTANCES=1 -DNOT_ANSWERED         : L does not answer ARRIVED of what it passed
  * RUN short stuck  -DINSTANCES=1 -DGIVES=1 -DANSWERED_AT_ONCE     : L does so only when the frame comes, not when it passes later
  * RUN short stuck  -DPATIENT -DINSTANCES=1 -DNOT_LATER            : F does not say ARRIVED of what was passed while it was asked for
  * RUN short stuck  -DPATIENT -DINSTANCES=1 -DNOT_RAISED           : agents do not raise ask
- * RUN short stuck  -DPATIENT -DINSTANCES=1 -DLEADS=2 -DNO_SECOND_LOOK : a speaker does not look at ask again
+ * RUN full  stuck  -DPATIENT -DINSTANCES=1 -DLEADS=2 -DNO_SECOND_LOOK : a speaker does not look at ask again
  * RUN full  assert -DPATIENT -DNOT_FIRST                          : F does not say ARRIVED n-1 before it speaks of n
  * RUN full  stuck  -DPATIENT -DNOT_RELEASED_FIRST                 : L does not say RELEASED n-1 before TRUSTED n
- * RUN full  stuck  -DGIVES=1 -DNOT_RELEASED_BEFORE_END            : nor before FAILED n
  * RUN full  assert -DPATIENT -DDEFERS                             : L takes more frames before it acts on ARRIVED
  * RUN short assert -DINSTANCES=1 -DGIVES=1 -DDEFERS -DCLOSES_THOUGH_ARRIVED : and closes on FAILED though ARRIVED came before
  */
@@ -148,10 +147,13 @@ byte gives;
 #define ALL(h, n) ((h == 0 && ALL0(n)) || (h == 1 && ALL1(n)))
 #define ANY(h, n) ((h == 0 && ANY0(n)) || (h == 1 && ANY1(n)))
 #define IS_SPEAKER (me == 0 || me == F0)
+/* F: what it passed is said: before it speaks of the next, and when it was asked for */
 #ifdef NOT_LATER
-#define FIX_LATE(n)
+#define SAYS_LAST(n) (ask[1] >= n || wished)
+#elif defined(NOT_FIRST)
+#define SAYS_LAST(n) (!(ask[1] >= n || wished) && ask[1] >= n - 1)
 #else
-#define FIX_LATE(n) || ask[1] >= n - 1
+#define SAYS_LAST(n) (ask[1] >= n - 1 || wished)
 #endif
 #define RAISE(w, n) w = (w < n -> n : w)
 
@@ -399,12 +401,10 @@ look:
 #else
         wished = wish[1] >= n || ANY(1, n);
 #endif
-#ifndef NOT_FIRST
         if
-        :: (ask[1] >= n || wished FIX_LATE(n)) && said < n - 1 -> say_arrived(n - 1)
+        :: SAYS_LAST(n) && said < n - 1 -> say_arrived(n - 1)
         :: else
         fi;
-#endif
         if
 #ifdef FAILED_FIRST
         :: !wished && ask[1] >= n && all && said < n && told < n -> say_arrived(n)
@@ -431,10 +431,12 @@ bar:
         :: !fresh[1] && !OPEN(1, n) -> goto look
         :: else
         fi;
+#ifndef NOT_FIRST
         if
         :: said < n - 1 -> say_arrived(n - 1)
         :: else
         fi;
+#endif
         if
 #ifdef NO_BAR
         :: true
