@@ -4,22 +4,15 @@ IDLE = ("the leader's agent wakes 12.5 times a second, the other's 12.2: 10.4 ar
         "every wait; the rest are heartbeats. The watcher's wake-up took 59 to 65 µs in two runs of 26 s (66 to 74 with a sentence at each "
         "deadline and its own process's slots watched): 16 of it are a turn of the bridge (time stamps). Next: a turn that looks at less.")
 
-POLLING = ("tcp-relay-poll is the same barrier by two processes a host over bare TCP, with no work of their own. Two hosts that come at once "
-           "send one frame each, and neither waits for an answer, as in the MPIs (a leader that always answers: 27 µs against 20 in one run); but "
-           "the MPIs need no second process. Of the samples of a run (`perf record -e cpu-clock`) three fifths are yields between task and agent, "
-           "system calls' ends and clocks, a quarter the network's code, a tenth muster's, a twentieth TLS. A task that sleeps at once is slower, and "
-           "looks without a yield, and the host's processes on one processor, change nothing that shows.")
-NAMED = ("a named barrier is the leader's alone to decide, as the coordination service has it: a round trip between the agents, besides what the line "
-         "of the group's barrier says.")
+NAMED = ("a named barrier is the leader's alone to decide, as the coordination service has it: a round trip between the agents, with four processes "
+         "that poll on two processors. Of the samples of a run (`perf record -e cpu-clock`) three fifths are yields between task and agent, "
+         "system calls' ends and clocks, a quarter the network's code, a tenth muster's, a twentieth TLS.")
 RUNS = ("the least of the rows is one that wakes sleeping clients, and it differs from run to run: 0.91 and 0.99 on one day, above 1 in the run before. "
         "In between lies the kernel's wake-up of a client, which both servers pay. Not traced.")
 LIMITS = "[README.md](README.md#limits) has what was found, and what comes next."
 
 WHY = {
-    "group barrier of 2 hosts, over TCP's round trip, polling": POLLING,
     "named barrier of 2 hosts, over TCP's round trip, polling": NAMED,
-    "group barrier of 2 hosts, polling, against Open MPI": POLLING,
-    "group barrier of 2 hosts, polling, against MPICH": POLLING,
     "waiting get, spinning":
         "a message of two lines, a word and one line that it names, as a bucket and its page are, takes 270 ns by itself (the rows `2 lines` to "
         "`4 lines`): more than the limit. The rows beside it say what the rest is; [README.md](README.md#limits) adds them up.",
