@@ -6,7 +6,8 @@
  * others: all of them must see that behind the barrier, and end after the same round. What goes wrong is said with the
  * library's sentence; exit status 7. With WORKER_DOES=all in the environment each also adds numbers up in a group of
  * all, passes its barrier, sets a key of its own, which all others read behind the named barrier, and sends an event,
- * of which none may be missing. With WORKER_DOES=late one of them, each in its turn, comes late to the group's barrier.
+ * of which none may be missing. With WORKER_DOES=late one of them, each in its turn, comes late to the group's barrier;
+ * with WORKER_DOES=swift all pass that of another group a hundred times, before they come to it.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -24,10 +25,10 @@ static int fail(const char *what)
 }
 
 static struct {
-    bool does, late;
-    struct muster_group *g;
-    uint64_t position;        /* of events */
-    uint32_t seen, seen_next; /* events of this round, and of the one that comes */
+    bool does, late, swift;
+    struct muster_group *g, *bare; /* bare: nobody gives anything there */
+    uint64_t position;             /* of events */
+    uint32_t seen, seen_next;      /* events of this round, and of the one that comes */
 } all;
 
 static int begin_all(struct muster *m)
@@ -35,11 +36,14 @@ static int begin_all(struct muster *m)
     const char *does = getenv("WORKER_DOES");
 
     all.late = does && strcmp(does, "late") == 0;
-    all.does = all.late || (does && strcmp(does, "all") == 0);
+    all.swift = does && strcmp(does, "swift") == 0;
+    all.does = all.late || all.swift || (does && strcmp(does, "all") == 0);
     if (!all.does)
         return 0;
     if (muster_event_next(m, &all.position) != MUSTER_OK) /* nobody sends one before all are in the group */
         return fail("events");
+    if (all.swift && muster_group_create(m, "bare", NULL, 0, 0, MUSTER_FOREVER, &all.bare) != MUSTER_OK)
+        return fail("bare group");
     return muster_group_create(m, "all", NULL, 0, 0, MUSTER_FOREVER, &all.g) == MUSTER_OK ? 0 : fail("group");
 }
 
@@ -50,6 +54,9 @@ static int meet_group(struct muster *m, long i)
 
     if (all.late && i % tasks == muster_task_id(m))
         usleep(20000); /* sleep: so long the others wait for it */
+    for (int k = 0; all.swift && k < 100; k++)
+        if (muster_group_barrier(all.bare, MUSTER_FOREVER) != MUSTER_OK)
+            return fail("bare group's barrier");
     if (muster_group_barrier(all.g, MUSTER_FOREVER) != MUSTER_OK)
         return fail("group barrier");
     if (muster_kv_increment(m, "count", MUSTER_NTS, 0, &count) != MUSTER_OK)
