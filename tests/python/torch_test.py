@@ -109,9 +109,12 @@ def ended(call, *arguments):
     raise AssertionError("nothing was raised")
 
 def loop(store, number, ends):
-    store.wait(["begin"])
+    begun = False
     while True:
         try:
+            if not begun:  # the job may have been left before
+                store.wait(["begin"])
+                begun = True
             store.wait(["never/%d" % number], 1e-9)
         except muster.torch.StoreError:
             pass
