@@ -206,7 +206,7 @@ static void say_goodbye(struct mu_link *link)
 }
 
 /* Until everybody has closed: only then do we know that they have read it. Nothing but peers is left in epoll then: a
- * poke that nobody has read would end every sleep at once. */
+ * poke that nobody has read would end every sleep at once, and what is told here is taken for a peer. */
 static void await_goodbyes(struct mu_link *link)
 {
     uint64_t until = mu_now() + MU_LINK_END_NS;
@@ -240,8 +240,10 @@ void mu_link_free(struct mu_link *link)
     if (link->relay)
         mu_relay_end(link);
     mu_dial_done(link);
-    if (link->listener >= 0)
+    if (link->listener >= 0) {
+        epoll_ctl(link->epoll, EPOLL_CTL_DEL, link->listener, NULL); /* a child on its way to exec keeps it open */
         close(link->listener);
+    }
     say_goodbye_behind(link);
     say_goodbye(link);
     await_goodbyes(link);

@@ -240,6 +240,8 @@ void mu_relay_report(struct mu_link_peer *p)
 
 static void free_relay(struct mu_link_relay *r)
 {
+    if (r->down) /* a child on its way to exec keeps it open */
+        epoll_ctl(r->up->epoll, EPOLL_CTL_DEL, r->down->epoll, NULL);
     mu_link_free(r->down);
     free(r->channels);
     free(r);

@@ -7,11 +7,15 @@
  */
 #include "cm.h"
 
+#include <errno.h>
 #include <linux/filter.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,12 +158,49 @@ static void who_waits_until_its_goodbye_is_read_sleeps(void **state)
     assert_true(used < 200000000u);
 }
 
+/* A child between its clone() and exec() has the descriptors still: what they stand for is not closed with ours. */
+static void who_ends_hears_nothing_at_a_listener_that_a_child_keeps(void **state)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *to = NULL;
+    char address[64];
+    int ends[2], fd;
+    uint64_t used;
+    pid_t pid;
+
+    (void)state;
+    snprintf(address, sizeof address, "%s", mu_link_address(leader.link));
+    *strrchr(address, ':') = 0;
+    assert_int_equal(getaddrinfo(address, strrchr(mu_link_address(leader.link), ':') + 1, &hints, &to), 0);
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0) {
+        char byte;
+
+        close(ends[1]);
+        _exit(read(ends[0], &byte, 1) != 0);
+    }
+    close(ends[0]);
+    fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    assert_true(connect(fd, to->ai_addr, to->ai_addrlen) == 0 || errno == EINPROGRESS);
+    freeaddrinfo(to);
+    cut(true); /* nobody reads it: it is waited for */
+    used = used_ns();
+    mu_link_free(leader.link);
+    leader.link = NULL;
+    used = used_ns() - used;
+    assert_true(used < 200000000u);
+    close(fd);
+    close(ends[1]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_host_that_answers_nothing_is_out_of_reach, setup, teardown),
         cmocka_unit_test_setup_teardown(who_waits_until_its_goodbye_is_read_sleeps, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_ends_hears_nothing_at_a_listener_that_a_child_keeps, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
