@@ -317,10 +317,13 @@ static bool commit(struct muster_group *g, uint64_t instance)
 static void believe(struct mu_shortcut_end *e)
 {
     /* acquire: pairs with the agent's release; what it took is visible to whom we let pass */
-    if (e->late && mu_load_acquire(&e->way->taken) >= e->late_told) {
-        e->heard = e->late > e->heard ? e->late : e->heard;
-        e->late = 0;
-    }
+    if (!e->late || mu_load_acquire(&e->way->taken) < e->late_told)
+        return;
+    /* relaxed: behind the acquire. It is counted anew on the next connection, and before that this state is over */
+    if (mu_load_relaxed(&e->way->state) != e->state)
+        return;
+    e->heard = e->late > e->heard ? e->late : e->heard;
+    e->late = 0;
 }
 
 /* One datagram, if there is one. */
@@ -341,6 +344,14 @@ static void hear(struct mu_shortcut_end *e)
     e->late_told = in.d.told;
 }
 
+/* What waits to be believed is not driven out by that of the next instance, which may lie behind it. */
+static void listen_for(struct mu_shortcut_end *e, uint64_t instance)
+{
+    if (e->late < instance)
+        hear(e);
+    believe(e);
+}
+
 bool mu_shortcut_turn(struct muster_group *g, uint64_t instance)
 {
     struct mu_shortcut_end *e = &g->end;
@@ -348,11 +359,11 @@ bool mu_shortcut_turn(struct muster_group *g, uint64_t instance)
     if (e->committed != instance && !commit(g, instance))
         return false;
     /* relaxed: keys and socket are that state's; a later one is looked at with the next instance */
-    if (e->heard < instance && mu_load_relaxed(&e->way->state) == e->state) {
-        hear(e);
-        believe(e);
-    }
-    return e->heard >= instance && mu_area_arrive(g->proxy, instance);
+    if (e->heard < instance && mu_load_relaxed(&e->way->state) == e->state)
+        listen_for(e, instance);
+    /* That of a later one says that the other host has passed this one, perhaps by its agent, with what its members
+     * gave: our agent has not brought that yet. */
+    return e->heard == instance && mu_area_arrive(g->proxy, instance);
 }
 
 void mu_shortcut_passed(struct muster_group *g, uint64_t instance)
@@ -361,10 +372,8 @@ void mu_shortcut_passed(struct muster_group *g, uint64_t instance)
 
     if (e->committed != instance)
         return;
-    if (e->heard < instance) { /* it may have come while we slept */
-        hear(e);
-        believe(e);
-    }
+    if (e->heard < instance) /* it may have come while we slept */
+        listen_for(e, instance);
     if (e->heard >= instance || e->late >= instance)
         e->missed = 0;
     else

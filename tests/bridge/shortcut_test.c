@@ -19,6 +19,7 @@
 
 #include "barrier/group.h"
 #include "base/clock.h"
+#include "base/siphash.h"
 #include "bridge/groups.h"
 #include "child.h"
 #include "gang.h"
@@ -255,6 +256,93 @@ static void a_port_that_cannot_be_breaks_the_connection_with_words(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
+/* ---- what a datagram says ---------------------------------------------------------------------------------------- */
+
+/* A speaker that is committed to instance 7, its agent, and the other host's speaker. */
+struct pair {
+    struct muster_group g;
+    struct mu_shortcut way;
+    struct mu_area proxy;
+    int other;
+};
+
+static void pair_open(struct pair *p)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct mu_shortcut_end *e = &p->g.end;
+    socklen_t len = sizeof a;
+
+    *p = (struct pair){.g.proxy = &p->proxy, .g.end = {.way = &p->way, .is_speaker = true, .is_live = true}};
+    e->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    p->other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(e->fd, (struct sockaddr *)&a, len), 0);
+    assert_int_equal(getsockname(e->fd, (struct sockaddr *)&a, &len), 0);
+    assert_int_equal(connect(p->other, (struct sockaddr *)&a, len), 0);
+    e->state = MU_SHORTCUT_STATE(1, MU_SHORTCUT_LIVE);
+    e->committed = 7;
+    mu_store_relaxed(&p->way.state, e->state); /* relaxed, all here: one thread */
+    mu_store_relaxed(&p->way.taken, 5);
+    mu_store_relaxed(&p->proxy.arrived, MU_ARRIVED(6) | MU_ARRIVED_TRUSTED);
+}
+
+static void pair_say(struct pair *p, uint64_t instance, uint64_t told)
+{
+    struct mu_datagram d = {.magic = MU_DATAGRAM_MAGIC, .instance = instance, .told = told};
+
+    mu_siphash(p->g.end.key_in, &d, offsetof(struct mu_datagram, tag), d.tag);
+    assert_int_equal(send(p->other, &d, sizeof d, 0), sizeof d);
+}
+
+static void pair_close(struct pair *p)
+{
+    close(p->g.end.fd);
+    close(p->other);
+}
+
+/* The other host has passed 7 if it is at 8; but if it did so by its agent, what its members gave is still to come. */
+static void that_of_a_later_instance_lets_nobody_pass(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    pair_say(&p, 8, 5);
+    for (int i = 0; i < 3; i++)
+        assert_false(mu_shortcut_turn(&p.g, 7));
+    assert_int_equal(MU_ARRIVED_INSTANCE(mu_load_relaxed(&p.proxy.arrived)), 6); /* relaxed: one thread */
+    pair_close(&p);
+}
+
+static void what_is_not_believed_yet_is_kept_though_the_next_has_come(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    pair_say(&p, 7, 6);
+    pair_say(&p, 8, 9);
+    for (int i = 0; i < 3; i++)
+        assert_false(mu_shortcut_turn(&p.g, 7));
+    mu_store_relaxed(&p.way.taken, 6); /* relaxed: one thread */
+    assert_true(mu_shortcut_turn(&p.g, 7));
+    assert_int_equal(p.g.end.heard, 7);
+    pair_close(&p);
+}
+
+/* What was said on a connection that is over is not measured by what has been taken of the next one. */
+static void what_was_taken_of_another_connection_does_not_count(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    pair_open(&p);
+    mu_store_relaxed(&p.way.state, MU_SHORTCUT_STATE(2, MU_SHORTCUT_LIVE)); /* relaxed: one thread */
+    pair_say(&p, 8, 4);
+    mu_shortcut_passed(&p.g, 7);
+    assert_int_equal(p.g.end.heard, 0);
+    pair_close(&p);
+}
+
 /* ---- faults ------------------------------------------------------------------------------------------------------ */
 
 static bool has_gone_on(void *arg)
@@ -413,6 +501,9 @@ int main(void)
         cmocka_unit_test(lost_and_doubled_ones_change_nothing),
         cmocka_unit_test(forged_ones_are_not_believed),
         cmocka_unit_test(a_port_that_cannot_be_breaks_the_connection_with_words),
+        cmocka_unit_test(that_of_a_later_instance_lets_nobody_pass),
+        cmocka_unit_test(what_is_not_believed_yet_is_kept_though_the_next_has_come),
+        cmocka_unit_test(what_was_taken_of_another_connection_does_not_count),
         cmocka_unit_test(broken_connections_and_killed_agents_change_nothing),
         cmocka_unit_test(a_member_that_is_killed_fails_one_instance_for_all),
         cmocka_unit_test(who_loses_patience_agrees_with_who_does_not),

@@ -8,7 +8,7 @@
  * Each host has an arrival word for each of its members and one for its proxy, "the other host". L's proxy is the verdict.
  *   speaker, one member of each host: all of its host have arrived at n, and nobody has asked the agents (ask < n): CAS of
  *       its proxy n-1 -> COMMITTED(n-1), then a datagram D(n), which may be lost, doubled, late; then it looks at ask
- *       again. Committed, and it has heard D(m), m >= n, of the other: proxy -> n.
+ *       again. Committed, and it has heard D(n) of the other: proxy -> n.
  *   ask: who has waited long enough, and an agent that hears of n, raises it to n; then the agents are called. The last
  *       to arrive calls them when ask >= n.
  *   agent of F: silent about n while ask < n and nobody has given up; but what it passed that was asked for it says, always.
@@ -238,8 +238,7 @@ wait:
         :: !PASSED(h, n) && ask[h] < n -> ask[h] = n; bell[h] = true; goto wait /* in one step: nobody dies between */
 #endif
         :: IS_SPEAKER && OPEN(h, n) && heard < n && (air[1 - h] & (1 << n)) -> heard = n; goto wait
-        :: IS_SPEAKER && OPEN(h, n) && heard < n && (air[1 - h] & (2 << n)) -> heard = n + 1; goto wait
-        :: IS_SPEAKER && OPEN(h, n) && heard >= n && proxy[h].trusted -> move_on(h, n); goto wait
+        :: IS_SPEAKER && OPEN(h, n) && heard == n && proxy[h].trusted -> move_on(h, n); goto wait
         :: IS_SPEAKER && OPEN(h, n) && !proxy[h].trusted && !proxy[h].barred && ask[h] < n && ALL(h, n) /* commits: below */
         :: MAY_DIE && !PASSED(h, n) -> deaths++; goto done
         fi
