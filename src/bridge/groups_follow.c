@@ -317,9 +317,10 @@ static bool take_gone(struct mu_core *core, struct span *s, struct mu_unpack *u)
 
 static bool take_over(struct mu_core *core, struct span *s)
 {
-    uint64_t w = verdict_of(s);
+    uint64_t w;
 
-    if (!(w & MU_ARRIVED_CLOSED)) /* the leader does not know it: whoever is left must end, too */
+    /* the leader does not know it: whoever is left must end, too; at the next one if the speaker is faster */
+    while (!((w = verdict_of(s)) & MU_ARRIVED_CLOSED))
         mu_area_abandon(&s->proxy->arrived, mu_passed(w) + 1);
     end(core, s);
     return true;

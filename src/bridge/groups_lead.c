@@ -311,6 +311,8 @@ static void end_side(struct mu_core *core, struct span *s, uint32_t host, bool i
         return;
     s->sides[host].over = true;
     fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
+    if (s->way && !(verdict_of(s) & MU_ARRIVED_CLOSED)) /* our speaker was faster: then it is the next one */
+        fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
     mu_span_leave(core, s, host);
     if (!mu_lead_any_host_is_left(core, s))
         mu_span_drop(core, s);
