@@ -62,12 +62,14 @@ static uint32_t read_buckets(struct mu_core *core, struct span *s)
     return n == SIZE_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-/* What the other host has been told, with how many messages. */
+/* What the other host has been told, with how many messages. Not all, where something for it waits for the next turn:
+ * what was collected for all hosts behind its own turn to be spoken to is as good as told to the modules. */
 static void write_down(struct mu_core *core, struct span *s)
 {
     uint64_t cluster = 0, events = 0, told = core->peers[s->way_host].told, watched;
-    bool all = mu_members_told(core, s->way_host, &cluster);
+    bool all = !core->peers[s->way_host].wanted;
 
+    all &= mu_members_told(core, s->way_host, &cluster);
     all &= mu_events_told(core, s->way_host, &events);
     begin_write(s->way);
     watched = read_buckets(core, s);

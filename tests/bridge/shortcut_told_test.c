@@ -93,18 +93,20 @@ static void who_passes_sees_what_was_written_before(void **state)
 enum { SET_UP = 20, TOLD = SET_UP + 1 };
 
 /* Some barriers, until the shortcut is there; then, when the test says so, the leader's task writes and both meet. What
- * the other reads behind it goes to the board. */
+ * the other reads behind it goes to the board. Of three (arg) the third has a copy of the key before the second. */
 static int write_when_told(struct muster *m, void *arg)
 {
+    static const int32_t both[] = {0, 1};
     struct gang_place *place = &gang->places[muster_task_id(m)];
     struct muster_group *g;
 
-    (void)arg;
-    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
+    CHECK(!muster_group_create(m, "g", both, 2, 8, muster_after_ms(50000), &g));
     if (!muster_task_id(m))
         CHECK(!muster_kv_set(m, "k", MUSTER_NTS, "1", 2, NULL));
     for (place->at = 1; place->at <= SET_UP; place->at++)
         CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    while (arg && !gang->places[2].made)
+        nanosleep(&a_moment, NULL); /* sleep: until it has it */
     CHECK(value_of(m, "k") == 1);
     place->made = 1;
     while (atomic_load(&gang->go) < 1)
@@ -125,31 +127,46 @@ static bool both_are_at(void *arg)
     return gang->places[0].made >= *(uint32_t *)arg && gang->places[1].made >= *(uint32_t *)arg;
 }
 
-/* Stepped. What the leader's task wrote is there; of the agents none has told, or (told) the leader's alone. */
-static void written_and(bool told)
+/* Has its copy, and waits until the others are done. */
+static int read_first(struct muster *m, void *arg)
 {
-    struct hosts *h = open_two(true);
+    (void)arg;
+    CHECK(value_of(m, "k") == 1);
+    gang->places[2].made = 1;
+    while (!gang->places[1].last_ok)
+        nanosleep(&a_moment, NULL); /* sleep: likewise */
+    return 0;
+}
+
+/* Stepped. What the leader's task wrote is there; of the agents none has told, or the leader's alone, in so many turns.
+ */
+static void written_and_told_in(int turns, bool third)
+{
+    struct hosts *h = hosts_open(
+        &(struct hosts_config){.tasks = {1, 1, third}, .latency = true, .shortcuts = true, .stepped = true});
     struct test_random random = {test_seed()};
     uint32_t one = 1, two = 2;
-    pid_t pids[2];
+    pid_t pids[3];
 
     gang_wipe();
     for (uint32_t i = 0; i < 2; i++)
-        pids[i] = hosts_task(h, i, write_when_told, NULL);
+        pids[i] = hosts_task(h, i, write_when_told, third ? h : NULL);
+    if (third)
+        pids[2] = hosts_task(h, 2, read_first, NULL);
     assert_true(hosts_until(h, both_are_at, &one));
     hosts_settle(h, &random);
     assert_true(is_live(h, 0) && is_live(h, 1));
     atomic_store(&gang->go, 1);
     while (!both_are_at(&two))
         nanosleep(&a_moment, NULL); /* sleep: the tasks need no agent now */
-    while (told && hosts_step(h, 0))
+    while (turns-- && hosts_step(h, 0))
         ;
     atomic_store(&gang->go, 2);
     for (int i = 0; i < 50; i++) {
         nanosleep(&a_moment, NULL); /* sleep: so that who may pass does */
         assert_int_equal(gang->places[1].last_ok, 0);
     }
-    for (uint32_t i = 0; i < 2; i++)
+    for (uint32_t i = 0; i < 2u + third; i++)
         assert_int_equal(hosts_reap(h, pids[i]), 0);
     assert_int_equal(gang->places[1].last_ok, 2);
     assert_int_equal(hosts_close(h), 0);
@@ -158,13 +175,22 @@ static void written_and(bool told)
 static void nobody_passes_before_the_other_agent_was_told(void **state)
 {
     (void)state;
-    written_and(false);
+    written_and_told_in(0, false);
 }
 
 static void nobody_passes_before_his_agent_has_taken_it(void **state)
 {
     (void)state;
-    written_and(true);
+    written_and_told_in(-1, false);
+}
+
+/* A batch for another host that has the key, too: what goes to ours is collected with it, and waits for the next turn.
+ */
+static void nobody_passes_before_what_was_collected_has_gone(void **state)
+{
+    (void)state;
+    for (int turns = 0; turns < 4; turns++)
+        written_and_told_in(turns, true);
 }
 
 /* ---- who passed and is silent ------------------------------------------------------------------------------------ */
@@ -214,6 +240,7 @@ int main(void)
         cmocka_unit_test(who_passes_sees_what_was_written_before),
         cmocka_unit_test(nobody_passes_before_the_other_agent_was_told),
         cmocka_unit_test(nobody_passes_before_his_agent_has_taken_it),
+        cmocka_unit_test(nobody_passes_before_what_was_collected_has_gone),
         cmocka_unit_test(who_did_not_hear_it_is_told_by_the_agents),
     };
 
