@@ -57,10 +57,14 @@ static void say_over(struct mu_core *core, struct span *s)
     s->over = true;
 }
 
-/* The leader trusts this host with the instance, and what it hears first of it is that all have arrived. */
+/* The leader trusts this host with the instance, and what it hears first of it is that all have arrived: also before
+ * what comes by the shortcut. */
 static void pass(struct mu_core *core, struct span *s, uint64_t instance)
 {
-    if (s->trusted == instance && s->said == instance && mu_area_arrive(s->proxy, instance))
+    if (s->trusted != instance || s->said != instance)
+        return;
+    mu_way_says(core, s, s->way_host);
+    if (mu_area_arrive(s->proxy, instance))
         mu_core_worked(core);
 }
 

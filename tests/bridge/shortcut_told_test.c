@@ -142,8 +142,8 @@ static int read_first(struct muster *m, void *arg)
  */
 static void written_and_told_in(int turns, bool third)
 {
-    struct hosts *h = hosts_open(
-        &(struct hosts_config){.tasks = {1, 1, third}, .latency = true, .shortcuts = true, .stepped = true});
+    struct hosts *h =
+        hosts_open(&(struct hosts_config){.tasks = {1, 1, third}, .latency = true, .shortcuts = true, .stepped = true});
     struct test_random random = {test_seed()};
     uint32_t one = 1, two = 2;
     pid_t pids[3];
@@ -191,6 +191,99 @@ static void nobody_passes_before_what_was_collected_has_gone(void **state)
     (void)state;
     for (int turns = 0; turns < 4; turns++)
         written_and_told_in(turns, true);
+}
+
+/* The other host's speaker has committed to the instance, and looks no further before the test says so. */
+static unsigned stay(uint64_t instance)
+{
+    if (instance == TOLD && !atomic_load(&gang->places[0].last_ok))
+        gang->told = 1;
+    while (instance == TOLD && atomic_load(&gang->go) < 3)
+        nanosleep(&a_moment, NULL); /* sleep: until the test lets it go on */
+    return 1;
+}
+
+/* The first instance behind the setting up carries data of the leader's task's; the next one does not. */
+static int give_and_go_on(struct muster *m, void *arg)
+{
+    int task = muster_task_id(m);
+    struct gang_place *place = &gang->places[task];
+    struct muster_group *g;
+    uint64_t given = task ? 0 : 42;
+
+    (void)arg;
+    mu_shortcut_fate = task == 1 ? stay : NULL;
+    CHECK(!muster_group_create(m, "g", NULL, 0, 8, muster_after_ms(50000), &g));
+    for (place->at = 1; place->at <= SET_UP; place->at++)
+        CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    place->made = 1;
+    while (atomic_load(&gang->go) < (task ? 1u : 2u))
+        if (!task)
+            nanosleep(&a_moment, NULL); /* sleep: likewise; the others come at once */
+    CHECK(!muster_group_broadcast(g, 0, &given, sizeof given, muster_after_ms(50000)));
+    place->wrong = given != 42;
+    place->last_ok = 1;
+    CHECK(!muster_group_barrier(g, muster_after_ms(50000)));
+    muster_group_free(g);
+    return 0;
+}
+
+static bool all_are_ready(void *arg)
+{
+    (void)arg;
+    return gang->places[0].made && gang->places[1].made && gang->places[2].made;
+}
+
+/* Stepped. The leader's agent has heard that the other host has arrived, and lets its own task pass: what that gave is
+ * not on its way yet when it goes on by datagrams. True: the other's speaker had committed before its agent was asked.
+ */
+static bool give_and_go_on_before_it_is_sent(void)
+{
+    struct hosts *h =
+        hosts_open(&(struct hosts_config){.tasks = {1, 2}, .latency = true, .shortcuts = true, .stepped = true});
+    struct test_random random = {test_seed()};
+    uint64_t said;
+    bool committed;
+    pid_t pids[3];
+
+    gang_wipe();
+    for (uint32_t i = 0; i < 3; i++)
+        pids[i] = hosts_task(h, i, give_and_go_on, NULL);
+    assert_true(hosts_until(h, all_are_ready, NULL));
+    hosts_settle(h, &random);
+    assert_true(is_live(h, 0) && is_live(h, 1));
+    said = hosts_frames(h, 1, MU_FRAME_GROUP);
+    atomic_store(&gang->go, 1);
+    while (hosts_frames(h, 1, MU_FRAME_GROUP) == said) {
+        hosts_step(h, 1);
+        nanosleep(&a_moment, NULL); /* sleep: until a task has asked its agent */
+    }
+    atomic_store(&gang->go, 2);
+    for (int i = 0; i < 20; i++) {
+        for (int k = 0; k < 20 && !gang->places[0].last_ok; k++)
+            nanosleep(&a_moment, NULL); /* sleep: so that the leader's task arrives, and passes */
+        if (!gang->places[0].last_ok)
+            hosts_step(h, 0);
+    }
+    for (int i = 0; i < 20; i++)
+        nanosleep(&a_moment, NULL); /* sleep: so that it goes on */
+    committed = gang->told;
+    atomic_store(&gang->go, 3);
+    for (int i = 0; i < 20; i++)
+        nanosleep(&a_moment, NULL); /* sleep: so that who may pass does */
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(gang->places[i].wrong, 0);
+    assert_int_equal(hosts_close(h), 0);
+    return committed;
+}
+
+static void what_was_given_comes_before_the_next_datagram(void **state)
+{
+    (void)state;
+    for (int round = 0, met = 0; round < 20 && met < 3; round++)
+        met += give_and_go_on_before_it_is_sent();
 }
 
 /* ---- who passed and is silent ------------------------------------------------------------------------------------ */
@@ -241,6 +334,7 @@ int main(void)
         cmocka_unit_test(nobody_passes_before_the_other_agent_was_told),
         cmocka_unit_test(nobody_passes_before_his_agent_has_taken_it),
         cmocka_unit_test(nobody_passes_before_what_was_collected_has_gone),
+        cmocka_unit_test(what_was_given_comes_before_the_next_datagram),
         cmocka_unit_test(who_did_not_hear_it_is_told_by_the_agents),
     };
 
