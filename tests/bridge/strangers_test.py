@@ -30,10 +30,12 @@ TO_OWNER, OWNER_SAYS, EVENTS, EVENTS_FROM, EVENTS_TAKEN, GROUP, GROUP_END, CONTR
 NEVER, MOST = 2 ** 32 - 1, 2 ** 64 - 1
 
 
-def free_port(family=socket.AF_INET, address="127.0.0.1"):
-    with socket.socket(family) as one:
-        one.bind((address, 0))
-        return one.getsockname()[1]
+def keep_port(family, address):
+    """A socket whose port nobody else is given; who asks for just that one, as the leader does, gets it."""
+    kept = socket.socket(family)
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind((address, 0))
+    return kept
 
 
 def join(node, nodes=3, tasks=1, job="", host="stranger", incarnation=b"s" * 16):
@@ -108,7 +110,9 @@ class Agents(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory(prefix="strangers-")
         self.addCleanup(self.folder.cleanup)
         self.stop_file = os.path.join(self.folder.name, "stop")
-        self.port = free_port(self.family, self.address)
+        kept = keep_port(self.family, self.address)
+        self.addCleanup(kept.close)
+        self.port = kept.getsockname()[1]
         self.leader = ("[%s]:%d" if ":" in self.address else "%s:%d") % (self.address, self.port)
         self.job = "t%d-%s" % (os.getpid(), self.id().rsplit(".", 1)[1][:40])
         self.agents, self.extra = {}, []
