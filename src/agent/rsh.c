@@ -103,11 +103,12 @@ void mu_agent_find_ways(struct mu_agent_bridge *b)
             b->hosts[i].way[0] = '\0';
 }
 
-/* By which the other hosts find this one, if it is a name or a number, and not whatever this host has. */
+/* By which the other hosts find this one, if it is a name or a number, not whatever this host has, nor themselves. */
 static int is_host(const struct mu_agent_hosts *hosts, struct mu_link_name *ret_name)
 {
     return hosts->nodes > 1 && hosts->address && !mu_link_name_parse(hosts->address, ret_name) && ret_name->host[0] &&
-           strcmp(ret_name->host, "0.0.0.0") != 0 && strcmp(ret_name->host, "::") != 0;
+           strcmp(ret_name->host, "0.0.0.0") != 0 && strcmp(ret_name->host, "::") != 0 &&
+           strcasecmp(ret_name->host, "localhost") != 0;
 }
 
 void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, size_t size)

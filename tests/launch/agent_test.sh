@@ -51,8 +51,9 @@ ends_with 0 $two
 [ "$(sort "$OUT.1" "$OUT.2")" = "$(printf '1/4 0\n2/4 0\n3/4 1')" ] || fail "the others: $(cat "$OUT.1" "$OUT.2")"
 clean
 
-# Where task 0 is, is what --join calls it, on all hosts; where that names no host, what node 0 calls itself.
-for address in 127.0.0.2 "" 0.0.0.0; do
+# Where task 0 is, is what --join calls it, on all hosts; where that names no host, or each host itself, what
+# node 0 calls itself.
+for address in 127.0.0.2 "" 0.0.0.0 localhost; do
     PORT=$(free_port)
     "$MUSTER" agent --join "127.0.0.2:$PORT" --node-id 1 --nodes 2 --join-timeout 20s sh -c 'echo $MASTER_ADDR' > "$OUT.1" 2> "$ERR.1" < /dev/null &
     one=$!
