@@ -258,6 +258,7 @@ static struct mu_want *want_key(struct mu_core *core, const struct mu_request *r
         return NULL;
     want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
     if (!want && waits) { /* keys that never came: who still waits for one asks again */
+        c->collections++;
         mu_interest_drop(&c->in, r->host, sleeps_in_vain, NULL);
         c->out[r->host].anew = true;
         want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
@@ -455,6 +456,7 @@ bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     }
     o->taken = taken;
     c->room = true;
+    c->collections++; /* what it forgets it is not told any more */
     while (!u->failed && u->left) {
         struct forgotten g = {.host = host, .version = mu_unpack_u64(u), .taken = taken};
         struct mu_key k;

@@ -65,7 +65,7 @@ struct mu_copies {
     struct mu_outgoing *out; /* by host */
     struct mu_pack taken;    /* the values of this collection, but for long ones */
     size_t taken_bytes;      /* of all */
-    uint64_t collections;    /* in which anything had changed */
+    uint64_t collections;    /* in which anything had changed; and other changes of what any host is told */
     bool collected;          /* in this turn */
     bool room;               /* a host has said that it took some: what did not fit may fit now */
 };

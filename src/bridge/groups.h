@@ -70,7 +70,7 @@ struct span {
     uint16_t way_port;       /* its speaker's */
     bool way_is_wanted, way_said, way_heard, way_is_live; /* in this order, on this connection */
     bool way_is_stale;                                    /* what is written down of it is no more true */
-    uint64_t way_number, way_cluster, way_collections, way_key[2], way_key_out[2];
+    uint64_t way_number, way_cluster, way_collections, way_watched, way_key[2], way_key_out[2];
     uint64_t released; /* the leader's: the last instance that the host was told to have passed, on its connection */
     char name[MUSTER_GROUP_NAME_MAX + 1];
 };

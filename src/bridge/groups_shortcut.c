@@ -48,18 +48,23 @@ static void set_state(struct span *s, uint32_t is)
     mu_fence_seq_cst(); /* members who arrive see it, or we see them: pairs with the fence in mu_span_arrived() */
 }
 
-static uint32_t read_buckets(struct mu_core *core, struct span *s)
+/* Only when they may have changed: it is a walk over all that any host wants. */
+static void write_buckets(struct mu_core *core, struct span *s)
 {
     uint32_t buckets[MU_SHORTCUT_WATCHED];
     uint64_t words[MU_SHORTCUT_WATCHED];
-    size_t n = mu_copies_told(core, s->way_host, buckets, words, MU_SHORTCUT_WATCHED);
+    size_t n;
 
+    if (s->way_collections == mu_copies_collections(core))
+        return;
+    s->way_collections = mu_copies_collections(core);
+    n = mu_copies_told(core, s->way_host, buckets, words, MU_SHORTCUT_WATCHED);
+    s->way_watched = n == SIZE_MAX ? UINT64_MAX : n;
     for (size_t i = 0; n != SIZE_MAX && i < n; i++) {
         uint64_t pair[2] = {buckets[i], words[i]};
 
         write_words(&s->way->bucket[i].bucket, pair, 2);
     }
-    return n == SIZE_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
 /* What the other host has been told, with how many messages. Not all, where something for it waits for the next turn:
@@ -72,15 +77,14 @@ static void write_down(struct mu_core *core, struct span *s)
     all &= mu_members_told(core, s->way_host, &cluster);
     all &= mu_events_told(core, s->way_host, &events);
     begin_write(s->way);
-    watched = read_buckets(core, s);
-    watched = all && watched != UINT32_MAX ? watched : UINT64_MAX;
+    write_buckets(core, s);
+    watched = all ? s->way_watched : UINT64_MAX;
     write_words(&s->way->told, &told, 1);
     write_words(&s->way->cluster, &cluster, 1);
     write_words(&s->way->events, &events, 1);
     write_words(&s->way->watched, &watched, 1);
     end_write(s->way);
     s->way_cluster = cluster;
-    s->way_collections = mu_copies_collections(core);
     s->way_is_stale = !all;
 }
 
@@ -95,7 +99,8 @@ void mu_way_says(struct mu_core *core, struct span *s, uint32_t host)
 
 void mu_way_took(struct mu_core *core, struct span *s, uint32_t host)
 {
-    if (s->way && s->way_host == host) /* release: pairs with believe() in shortcut.c; all it brought is in place */
+    if (s->way_is_wanted &&
+        s->way_host == host) /* release: pairs with believe() in shortcut.c; all it brought is in place */
         mu_store_release(&s->way->taken, core->peers[host].taken);
 }
 
@@ -173,6 +178,7 @@ static void go_live(struct mu_core *core, struct span *s)
     begin_write(s->way);
     write_words(s->way->peer, &to, 1);
     write_words(s->way->key_out, s->way_key_out, 2);
+    s->way_collections = UINT64_MAX;
     write_down(core, s);
     s->way_is_live = true;
     set_state(s, MU_SHORTCUT_LIVE);
@@ -202,7 +208,7 @@ void mu_way_look(struct mu_core *core, struct span *s)
     if (!s->way_is_wanted)
         return;
     port = mu_load_acquire(&s->way->port); /* acquire: pairs with offer() in shortcut.c */
-    if (!s->way_said && port >> 16 == s->way_number)
+    if (!s->way_said && port >> 16 == s->way_number && (port & 0xffff))
         say_port(core, s, port);
     if (s->way_said && s->way_heard)
         go_live(core, s);
