@@ -229,6 +229,14 @@ int mu_cli_parse(struct mu_cli_call *call, int argc, char **argv)
     return 0;
 }
 
+/* Of a verb without operands it is perhaps the job that was meant. */
+static int refuse_operand(struct mu_cli_call *call, const char *operand)
+{
+    if (!call->verb->max && !call->values[MU_OPT_JOB] && mu_cli_find_option(call->verb, "job", 3, 0))
+        return mu_cli_usage(call, "operand '%s' is too much; a job is named by --job %s", operand, operand);
+    return mu_cli_usage(call, "operand '%s' is too much", operand);
+}
+
 static int run_verb(struct mu_cli_call *call, int argc, char **argv)
 {
     const struct mu_cli_verb *verb = call->verb;
@@ -247,7 +255,7 @@ static int run_verb(struct mu_cli_call *call, int argc, char **argv)
         return call->count == 0 && verb->min > 0 ? mu_cli_usage(call, "%s is missing", verb->operands)
                                                  : mu_cli_usage(call, "too few operands: %s", verb->operands);
     if (verb->max >= 0 && call->count > verb->max)
-        return mu_cli_usage(call, "operand '%s' is too much", call->operands[verb->max]);
+        return refuse_operand(call, call->operands[verb->max]);
     return verb->run(call);
 }
 

@@ -30,6 +30,8 @@ usage "muster kv get: unknown option -x (see 'muster kv get --help')" kv get -x 
 usage "muster kv: unknown command 'frob' (see 'muster kv --help')" kv frob
 usage "muster kv get: KEY is missing (see 'muster kv get --help')" kv get
 usage "muster kv get: operand 'b' is too much (see 'muster kv get --help')" kv get a b
+usage "muster status: operand 'b' is too much; a job is named by --job b (see 'muster status --help')" status b
+usage "muster status: operand 'b' is too much (see 'muster status --help')" status --job a b
 usage "muster kv set: too few operands: KEY VALUE|- (see 'muster kv set --help')" kv set a
 usage "muster status: option --json takes no value (see 'muster status --help')" status --json=yes
 usage "muster status: option --job needs a value: NAME (see 'muster status --help')" status --job
