@@ -3,8 +3,9 @@
  * span.c (groups with members on several hosts).
  *
  * The members of this host are waited for by their areas. Those of the others have areas here, too, for their data; but
- * for them all stands the proxy, whose words the agent writes. On the leader's host the proxy's word is the verdict on
- * an instance, so whoever gives up may close it. Elsewhere only the agent may, when the leader has said so.
+ * for them all stands the proxy, whose words the agent writes, and the speaker of a shortcut. On the leader's host the
+ * proxy's word is the verdict on an instance, so whoever gives up may close it. Elsewhere only the agent may, when the
+ * leader has said so.
  */
 #ifndef MU_BARRIER_GROUP_H
 #define MU_BARRIER_GROUP_H

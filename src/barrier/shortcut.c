@@ -216,7 +216,7 @@ bool mu_shortcut_covers(struct muster_group *g, uint64_t instance)
 static bool are_here(const struct muster_group *g, uint64_t instance)
 {
     for (uint32_t i = 0; i + 1 < g->num_waits; i++)
-        /* acquire, both: pairs with arrive(); what they did before is visible to is_clean() */
+        /* acquire, both: pairs with arrive(); what they did before is visible to look_back() */
         if (mu_load_acquire(&g->waits[i]->sign[instance & 1].instance) < instance &&
             !mu_has_arrived(mu_load_acquire(&g->waits[i]->arrived), instance))
             return false;
@@ -298,7 +298,7 @@ static bool commit(struct muster_group *g, uint64_t instance)
         mu_shortcut_ask(g, instance);
         return false;
     }
-    /* relaxed: constant while the shortcut is live */
+    /* relaxed: constant while the shortcut is live; pairs with want() in groups_shortcut.c */
     if (!mu_area_trust(g->proxy, instance, (uint32_t)mu_load_relaxed(&e->way->host)))
         return false;
     e->committed = instance;

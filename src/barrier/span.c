@@ -12,7 +12,8 @@
  *
  * Trust, with --latency. When but one host is missing the leader lets that one have the last word: its members then
  * need not wait for an answer. The verdict says so (MU_ARRIVED_TRUSTED), nobody closes it any more, and who gives up on
- * the leader's host does as those of other hosts do: a wish, and a wait for what the host that is trusted says.
+ * the leader's host does as those of other hosts do: a wish, and a wait for what the host that is trusted says. Two
+ * hosts may trust each other at once, by what their members say to each other: shortcut.h.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,12 +3,13 @@
  *
  * The leader says that a group's members have all come; the entry is made here, with areas for all, before any of this
  * host's members is told. Then, instance by instance: when the last of them has arrived, that and what they gave is
- * said; what the leader answers, released or failed, becomes the proxy's word. Nothing else ever moves that word: who
- * gives up here can only ask (I16).
+ * said; what the leader answers, released or failed, becomes the proxy's word. Nothing else ever moves that word, but a
+ * shortcut's speaker (barrier/shortcut.h): who gives up here can only ask (I16).
  *
  * Trust. The leader may say that all others have arrived. Then what it hears first of this host on this connection
  * decides; so when that is ARRIVED, the proxy arrives without an answer. On the next connection the leader may not have
- * heard it: what the proxy has passed is said anew before all else. Trust itself ends with its connection.
+ * heard it: what the proxy has passed is said anew before all else. Trust itself ends with its connection, and is said
+ * again where the group may have a shortcut.
  */
 #include "bridge/groups.h"
 
@@ -272,12 +273,19 @@ static bool take_failed(struct mu_core *core, struct span *s, struct mu_unpack *
     return true;
 }
 
+/* The leader has begun to speak of an instance: of none that cannot be under way. */
+static void raise_ask(struct span *s, uint64_t instance)
+{
+    if (instance <= mu_passed(verdict_of(s)) + 1)
+        mu_way_raise(s, instance);
+}
+
 /* All others have arrived, and gave this. */
 static bool take_trusted(struct mu_core *core, struct span *s, struct mu_unpack *u)
 {
     uint64_t instance = mu_unpack_u64(u);
 
-    mu_way_raise(s, instance); /* before the look at what has become of it */
+    raise_ask(s, instance); /* before the look at what has become of it */
     if (!is_due(s, instance))
         return true;
     if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
@@ -294,7 +302,7 @@ static bool take_asked(struct mu_core *core, struct span *s, struct mu_unpack *u
 
     if (!mu_unpack_end(u))
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: what was asked is too long", s->name);
-    mu_way_raise(s, instance);
+    raise_ask(s, instance);
     if (is_due(s, instance) && s->said < instance && s->wished < instance)
         say_failed(core, s, instance, reason);
     return true;

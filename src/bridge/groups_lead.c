@@ -10,6 +10,10 @@
  * told by RELEASED, and lets its members pass as soon as all are there. So what takes a round trip otherwise takes one
  * way. The proxy's word says so, and then only what that host says moves it: ARRIVED, or FAILED, for which it is asked
  * when anybody here or elsewhere gives up. When it is lost, nobody knows (model: spans.pml).
+ *
+ * Of a group on two hosts a speaker here may trust the other host, too, and let the proxy arrive, without this agent
+ * (barrier/shortcut.h): so every look is at the word as it is, and what the speaker did is said before what comes after
+ * it (catch_up(); model: shortcut.pml).
  */
 #include "bridge/groups.h"
 

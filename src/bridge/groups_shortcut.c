@@ -99,8 +99,8 @@ void mu_way_says(struct mu_core *core, struct span *s, uint32_t host)
 
 void mu_way_took(struct mu_core *core, struct span *s, uint32_t host)
 {
-    if (s->way_is_wanted &&
-        s->way_host == host) /* release: pairs with believe() in shortcut.c; all it brought is in place */
+    if (s->way_is_wanted && s->way_host == host)
+        /* release: pairs with believe() in shortcut.c; all it brought is in place */
         mu_store_release(&s->way->taken, core->peers[host].taken);
 }
 

@@ -286,6 +286,39 @@ static void what_was_given_comes_before_the_next_datagram(void **state)
         met += give_and_go_on_before_it_is_sent();
 }
 
+/* A leader that is mad asks the agents for instances that nobody can be at: they do not go their way for that. */
+static void what_cannot_be_under_way_is_not_asked_for(void **state)
+{
+    struct hosts *h = open_two(true);
+    struct test_random random = {test_seed()};
+    uint32_t one = 1;
+    struct mu_pack p = {0};
+    struct span *s;
+    pid_t pids[2];
+
+    (void)state;
+    gang_wipe();
+    for (uint32_t i = 0; i < 2; i++)
+        pids[i] = hosts_task(h, i, write_when_told, NULL);
+    assert_true(hosts_until(h, both_are_at, &one));
+    hosts_settle(h, &random);
+    s = mu_groups_of(hosts_lock(h, 1))->first;
+    mu_span_pack(&p, MU_SAY_TRUSTED, s);
+    mu_pack_u64(&p, 1u << 20);
+    mu_pack_u32(&p, 0);
+    hosts_inject(h, 0, 1, MU_FRAME_GROUP, p.bytes, p.len);
+    hosts_unlock(h, 1);
+    mu_pack_done(&p);
+    hosts_settle(h, &random);
+    s = mu_groups_of(hosts_lock(h, 1))->first;
+    assert_true(s->way_is_live && mu_load_relaxed(&s->way->ask) <= TOLD); /* relaxed: nobody moves it now */
+    hosts_unlock(h, 1);
+    atomic_store(&gang->go, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(hosts_reap(h, pids[i]), 0);
+    assert_int_equal(hosts_close(h), 0);
+}
+
 /* ---- who passed and is silent ------------------------------------------------------------------------------------ */
 
 static unsigned not_the_last(uint64_t instance)
@@ -335,6 +368,7 @@ int main(void)
         cmocka_unit_test(nobody_passes_before_his_agent_has_taken_it),
         cmocka_unit_test(nobody_passes_before_what_was_collected_has_gone),
         cmocka_unit_test(what_was_given_comes_before_the_next_datagram),
+        cmocka_unit_test(what_cannot_be_under_way_is_not_asked_for),
         cmocka_unit_test(who_did_not_hear_it_is_told_by_the_agents),
     };
 
