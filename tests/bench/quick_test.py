@@ -145,7 +145,7 @@ def check_parts():
     done = run("--quick", "--out", OUT, "--show")
     with open(os.path.join(OUT, "REPORT.md")) as f:
         again = f.read()
-    plain = re.compile(r"^\| (date|load) \|.*$", re.M)
+    plain = re.compile(r"^\| (date|commit|load) \|.*$", re.M)
     expect(done.returncode == 0 and plain.sub("", text) == plain.sub("", again), "the same results give another report")
 
 

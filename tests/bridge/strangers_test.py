@@ -18,6 +18,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../common"))
+from ports import keep_port, port_of
+
 MUSTER = os.environ["MUSTER"]
 with open(os.path.join(os.environ["TOP"], "src/bridge/frame.h")) as header:
     VERSION = int(re.search(r"define MU_BRIDGE_VERSION (\d+)u", header.read()).group(1))
@@ -28,14 +31,6 @@ JOIN, WELCOME, REFUSE, LEAVE, PING, PONG, DROP = range(1, 8)
 CALL, ANSWER, ACK, COPIES, FORGET, MEETING, RECORDS, HOSTS = 16, 17, 18, 24, 25, 32, 40, 41
 TO_OWNER, OWNER_SAYS, EVENTS, EVENTS_FROM, EVENTS_TAKEN, GROUP, GROUP_END, CONTROL = 42, 43, 48, 49, 50, 56, 57, 64
 NEVER, MOST = 2 ** 32 - 1, 2 ** 64 - 1
-
-
-def keep_port(family, address):
-    """A socket whose port nobody else is given; who asks for just that one, as the leader does, gets it."""
-    kept = socket.socket(family)
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    kept.bind((address, 0))
-    return kept
 
 
 def join(node, nodes=3, tasks=1, job="", host="stranger", incarnation=b"s" * 16):
@@ -104,15 +99,15 @@ class Peer:
 
 
 class Agents(unittest.TestCase):
-    family, address = socket.AF_INET, "127.0.0.1"
+    address = "127.0.0.1"
 
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory(prefix="strangers-")
         self.addCleanup(self.folder.cleanup)
         self.stop_file = os.path.join(self.folder.name, "stop")
-        kept = keep_port(self.family, self.address)
+        kept = keep_port(self.address)
         self.addCleanup(kept.close)
-        self.port = kept.getsockname()[1]
+        self.port = port_of(kept)
         self.leader = ("[%s]:%d" if ":" in self.address else "%s:%d") % (self.address, self.port)
         self.job = "t%d-%s" % (os.getpid(), self.id().rsplit(".", 1)[1][:40])
         self.agents, self.extra = {}, []
@@ -296,7 +291,7 @@ class Strangers(Agents):
 
 @unittest.skipUnless(os.path.exists("/proc/net/if_inet6"), "there is no IPv6 here")
 class Six(Agents):
-    family, address = socket.AF_INET6, "::1"
+    address = "::1"
 
     def test_hosts_meet_by_ipv6(self):
         for node in (0, 1, 2):

@@ -4,8 +4,11 @@
 What its Python interface cannot set is left at JAX's: the register barrier is on, times are whole seconds.
 """
 import math
-import socket
+import os
 import sys
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../common"))
+import ports
 
 try:
     from jaxlib import _jax as native
@@ -13,10 +16,12 @@ except ImportError:
     from jaxlib import xla_extension as native
 
 
+kept = []  # sockets that keep ports
+
+
 def free_address():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % one.getsockname()[1]
+    kept.append(ports.keep_port())
+    return "127.0.0.1:%d" % ports.port_of(kept[-1])
 
 
 def seconds(text):

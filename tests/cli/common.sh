@@ -62,6 +62,18 @@ print(result if isinstance(result, str) else json.dumps(result))' "$1" "${2:-$OU
 }
 json_is() { [ "$(json "$1")" = "$2" ] || fail "JSON: $1 is $(json "$1"), not $2"; }
 
+# keep_ports N: that nobody else is given before we end; next_port: the next of them is $PORT.
+keep_ports()
+{
+    read -ra PORTS <<< "$(env -i PATH="$PATH" "$PYTHON" "$(dirname "$0")/../common/ports.py" "$1" $$)"
+    [ ${#PORTS[@]} -eq "$1" ] || fail "there are no $1 ports"
+}
+next_port()
+{
+    [ ${#PORTS[@]} -gt 0 ] || fail "keep_ports is to keep more"
+    PORT=${PORTS[0]} PORTS=("${PORTS[@]:1}")
+}
+
 segment_file() { echo "/dev/shm/muster-$(id -u)-$1"; }
 no_segment() { [ ! -e "$(segment_file "$1")" ]; }
 has_segment() { [ -e "$(segment_file "$1")" ]; }

@@ -4,9 +4,12 @@ import os
 import re
 import resource
 import signal
-import socket
 import subprocess
+import sys
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../common"))
+import ports
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
@@ -15,6 +18,7 @@ FOLDER = os.environ.get("MUSTER_TEST_INTEROP") or os.path.join(TOP, "build/inter
 LOGS = os.path.join(FOLDER, "logs")
 MINUTES = 180  # seconds that a program may take; imports alone take ten on a busy machine
 failures, passed, skipped = [], [], []
+kept = []  # sockets that keep ports
 
 
 def begin():
@@ -119,9 +123,8 @@ def service(name, tasks, *options, address="127.0.0.1:0"):
 
 
 def free_address():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return "127.0.0.1:%d" % one.getsockname()[1]
+    kept.append(ports.keep_port())
+    return "127.0.0.1:%d" % ports.port_of(kept[-1])
 
 
 def under_run(name, count, python, program, *options, arguments=()):

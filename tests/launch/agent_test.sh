@@ -8,8 +8,7 @@ export "${MARK?}" HOME=$TMPDIR/home
 mkdir "$HOME"
 unset MUSTER_KEY MUSTER_KEY_FILE
 
-free_port() { "$PYTHON" -c 'import socket
-s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+keep_ports 20
 # agent I H WORDS...: node I of H, in the foreground.
 agent()
 {
@@ -39,7 +38,7 @@ clean()
 }
 
 # Three nodes by hand, with a key that node 0 makes; the leader's status is everybody's.
-PORT=$(free_port)
+next_port
 begin 2 3 -n 2 sh -c 'muster barrier wait b > /dev/null; echo $RANK/$WORLD_SIZE $LOCAL_RANK'
 two=$AGENT
 begin 1 3 sh -c 'muster barrier wait b > /dev/null; echo $RANK/$WORLD_SIZE $LOCAL_RANK'
@@ -54,7 +53,7 @@ clean
 # Where task 0 is, is what --join calls it, on all hosts; where that names no host, or each host itself, what
 # node 0 calls itself.
 for address in 127.0.0.2 "" 0.0.0.0 localhost; do
-    PORT=$(free_port)
+    next_port
     "$MUSTER" agent --join "127.0.0.2:$PORT" --node-id 1 --nodes 2 --join-timeout 20s sh -c 'echo $MASTER_ADDR' > "$OUT.1" 2> "$ERR.1" < /dev/null &
     one=$!
     check 0 "$MUSTER" agent --join "$address:$PORT" --node-id 0 --nodes 2 --join-timeout 20s --job "$JOB" sh -c 'echo $MASTER_ADDR'
@@ -66,7 +65,7 @@ done
 clean
 
 # A number of its own is where the leader listens, and nowhere else: another job has the port at another address.
-PORT=$(free_port)
+next_port
 begin 0 2 --job "$JOB.a" cat
 first=$AGENT
 listens() { "$PYTHON" -c 'import socket, sys; socket.create_connection(("127.0.0.1", sys.argv[1])).close()' "$PORT" 2> /dev/null; }
@@ -79,7 +78,7 @@ ends_with 0 $one
 # One that is not its own: it says so, and listens as behind a name.
 kill "$first"
 ends_with 143 "$first"
-PORT=$(free_port)
+next_port
 at 127.0.0.1 1 > "$OUT.1" 2> "$ERR.1" < /dev/null &
 one=$!
 check 0 at 203.0.113.7 0
@@ -87,7 +86,7 @@ err_has "^muster agent (host .*): 203.0.113.7 is no address of this host: listen
 ends_with 0 $one
 clean
 # Nor is one that nothing can be bound to: of one link, and which is not said.
-PORT=$(free_port)
+next_port
 at 127.0.0.1 1 > "$OUT.1" 2> "$ERR.1" < /dev/null &
 one=$!
 check 0 at "[fe80::1]" 0
@@ -95,14 +94,14 @@ err_has "^muster agent (host .*): fe80::1 is no address of this host: listening 
 ends_with 0 $one
 clean
 
-PORT=$(free_port)
+next_port
 begin 1 2 sh -c 'exit 6'
 check 6 agent 0 2 --job "$JOB" --host-name alpha sleep 900
 err_has "^muster agent (host alpha): task 1 (host .*, pid [0-9]*) exited with status 6; ending the other 1 task$"
 ends_with 6 $AGENT
 
 # A leader that dies; one that never comes.
-PORT=$(free_port)
+next_port
 begin 0 2 --job "$JOB" sh -c 'echo up; exec sleep 900'
 leader=$AGENT
 disown $leader
@@ -113,7 +112,7 @@ kill -INT "$AGENT" # ends all
 ends_with 130 "$AGENT"
 await "the leader has ended" is_gone $leader
 clean
-PORT=$(free_port)
+next_port
 begin 0 2 --job "$JOB" --heartbeat-timeout 1s sh -c 'echo up; exec sleep 900'
 leader=$AGENT
 disown $leader
@@ -123,7 +122,7 @@ kill -KILL $leader
 ends_with 125 "$AGENT"
 is_said 'the leader is lost: .*; ending 1 task$' 1 || fail "the loss: $(cat "$ERR.1")"
 clean
-PORT=$(free_port)
+next_port
 check 125 agent 1 2 --join-timeout 300ms true
 err_has "127.0.0.1:$PORT"
 check 125 agent 0 3 --job "$JOB" --join-timeout 300ms true
@@ -131,7 +130,7 @@ err_has 'hosts 1, 2 of 3 have not come in time'
 clean
 
 # Twice the same node, and a wrong number of nodes: refused, and the others go on.
-PORT=$(free_port)
+next_port
 begin 1 3 true
 one=$AGENT
 begin 0 3 --job "$JOB" true
@@ -144,7 +143,7 @@ ends_with 0 $leader
 ends_with 0 $one
 ends_with 0 $two
 # Of two that say that they are node 1 one is refused, whichever.
-PORT=$(free_port)
+next_port
 begin 0 3 --job "$JOB" true
 leader=$AGENT
 begin 1 3 true
@@ -169,7 +168,7 @@ err_has 'may be used by others (mode 644)'
 check 125 env MUSTER_KEY_FILE="$TMPDIR/key" "$MUSTER" agent --join a:1 --node-id 1 --nodes 2 true
 err_has 'may be used by others (mode 644)'
 chmod 600 "$TMPDIR/key"
-PORT=$(free_port)
+next_port
 begin 0 2 --job "$JOB" --key-file "$TMPDIR/key" --join-timeout 4s true
 leader=$AGENT
 check 125 agent 1 2 true # with this user's
@@ -181,7 +180,7 @@ clean
 # OpenSSL is opened for hosts alone: a job of one does without it, others say what they lack.
 mkdir "$TMPDIR/broken"
 echo "no library" > "$TMPDIR/broken/libssl.so.3"
-PORT=$(free_port)
+next_port
 LD_LIBRARY_PATH=$TMPDIR/broken check 125 agent 0 2 --job "$JOB" true
 err_has "cannot load OpenSSL ($TMPDIR/broken/libssl.so.3: "
 err_has 'apt-get install libssl3'
@@ -229,7 +228,7 @@ hydra() # STATUS WORDS...
     [ $got -eq "$1" ] || fail "exit status $got instead of $1: mpiexec.hydra ${*:2}"
 }
 if command -v mpiexec.hydra > /dev/null; then
-    PORT=$(free_port)
+    next_port
     STAGE=$TMPDIR/n.sh
     printf '#!/bin/sh\nn=1; [ $PMI_RANK = 1 ] || n=2\nexec "$MUSTER" agent --join 127.0.0.1:$1 -n $n -- sh -c "$2"\n' > "$STAGE"
     chmod +x "$STAGE"

@@ -149,8 +149,8 @@ check 0 run --hosts localhost:1,b:1 --grpc --restarts 1 --restart-delay 0 -l -- 
 [ "$(grep -c '\] 2$' "$OUT")" -eq 4 ] || fail "the second attempt has other keys"
 clean
 
-PORT=$("$PYTHON" -c 'import socket
-s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+keep_ports 1
+next_port
 export MUSTER_KEY
 MUSTER_KEY=$(printf %064d 7)
 agent() { "$MUSTER" agent --join "127.0.0.1:$PORT" --node-id "$1" --nodes 2 --join-timeout 30s "${@:2}"; }

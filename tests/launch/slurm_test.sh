@@ -25,13 +25,8 @@ if [ -z "${SLURM_TEST_MOUNTED:-}" ]; then
     exec unshare --mount bash -c 'mount --bind "$1" /etc/hosts && exec bash "$2"' - "$D/hosts" "$0"
 fi
 
-# Ports that nobody has: the controller's, and the daemons'.
-PORTS=$("$PYTHON" -c 'import socket
-all = [socket.socket() for i in range(4)]
-for one in all:
-    one.bind(("127.0.0.1", 0))
-print(*[one.getsockname()[1] for one in all])')
-set -- $PORTS
+keep_ports 4 # the controller's, and the daemons'
+set -- "${PORTS[@]}"
 cat > "$SLURM_CONF" <<EOT
 ClusterName=muster$$
 SlurmctldHost=$(hostname -s)(127.0.0.1)

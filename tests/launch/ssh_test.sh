@@ -38,18 +38,16 @@ if [ "$(id -u)" = 0 ]; then # root's sshd wants that folder; the machine's /run 
 fi
 "$SSHD" -T -f "$D/sshd_config" 2> /dev/null | grep -qi '^persourcepenalties' && echo "PerSourcePenalties no" >> "$D/sshd_config"
 listens() { grep -q 'Server listening' "$D/log" || is_gone "$SERVER"; }
-for try in 1 2 3 4 5; do # somebody else may take the port
-    PORT=$("$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-    if [ "$PREPARE" = : ]; then
-        "$SSHD" -D -e -p "$PORT" -f "$D/sshd_config" 2> "$D/log" &
-    else
-        unshare --mount sh -c "$PREPARE && exec \"\$@\"" sh "$SSHD" -D -e -p "$PORT" -f "$D/sshd_config" 2> "$D/log" &
-    fi
-    SERVER=$!
-    trap 'kill $SERVER 2> /dev/null; wait $SERVER 2> /dev/null' EXIT
-    await "sshd listens" listens
-    is_gone $SERVER || break
-done
+keep_ports 1
+next_port
+if [ "$PREPARE" = : ]; then
+    "$SSHD" -D -e -p "$PORT" -f "$D/sshd_config" 2> "$D/log" &
+else
+    unshare --mount sh -c "$PREPARE && exec \"\$@\"" sh "$SSHD" -D -e -p "$PORT" -f "$D/sshd_config" 2> "$D/log" &
+fi
+SERVER=$!
+trap 'kill $SERVER 2> /dev/null; wait $SERVER 2> /dev/null' EXIT
+await "sshd listens" listens
 is_gone $SERVER && skip "sshd does not start here: $(head -n 1 "$D/log")"
 
 # config NAME KEY LINE...: for ssh -F. The first value of an option counts.

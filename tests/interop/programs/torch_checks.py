@@ -11,11 +11,12 @@ import inspect
 import os
 import re
 import signal
-import socket
 import sys
 import threading
 import traceback
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../common"))
+import ports
 import torch
 import torch.distributed as dist
 
@@ -26,6 +27,7 @@ if MODE == "muster":
 RELEASE = tuple(int(part) for part in re.findall(r"\d+", torch.__version__)[:2])
 NEW = RELEASE >= (2, 0)
 failed, checks = [], []
+kept = []  # sockets that keep ports
 
 
 class NotHere(Exception):
@@ -293,9 +295,8 @@ def group_and_rpc(store, p):
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    kept.append(ports.keep_port())
+    return ports.port_of(kept[-1])
 
 
 @check(20, modes=(), why="the server is not PyTorch's, which a listening socket could be given to")
