@@ -159,6 +159,7 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
         return -1;
     find_failed(agent);
     mu_health_start(agent);
+    mu_agent_begin_sights(agent);
     mu_agent_say("job %s adopted: %u of %u tasks are running (their exit statuses, and how the others ended, are lost)",
                  agent->job, agent->running, agent->local_tasks);
     return 0;
@@ -198,6 +199,7 @@ static void see_to_the_end(struct mu_agent *agent, const struct mu_launch_orphan
         agent->timeout_at = muster_after_ns(agent->options->timeout_ns);
     supervise(agent);
     mu_health_stop(agent);
+    mu_agent_end_sights(agent);
     mu_agent_part(agent);
     end_rest(agent);
     if (agent->watching)

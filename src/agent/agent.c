@@ -449,6 +449,7 @@ static void run_once(struct mu_agent *agent)
     } else {
         mu_agent_tell_started(agent, agent->first_task, agent->local_tasks);
         mu_health_start(agent);
+        mu_agent_begin_sights(agent);
     }
     supervise(agent);
 }
@@ -457,6 +458,7 @@ static void run_once(struct mu_agent *agent)
 static void clean_up(struct mu_agent *agent)
 {
     mu_health_stop(agent);
+    mu_agent_end_sights(agent);
     mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     mu_agent_part(agent);
     mu_agent_end_gathers(agent, "the job ends");

@@ -131,6 +131,7 @@ static void take_another(struct mu_agent *agent, const struct mu_agent_host *hos
     mu_agent_say(
         "host %s has another agent: how its tasks end is not known from now on, only whether they are in error",
         host->name);
+    mu_agent_forget_sights(agent, host_id);
     mu_agent_gather_lost(agent, host_id, "a host has another agent, which knows nothing of what was gathered before");
     if (agent->phase == MU_AGENT_ENDING)
         mu_agent_tell(agent, host_id, MU_TALK_END, NULL);
@@ -174,6 +175,7 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
         break;
     case MU_TALK_MPI: mu_agent_hear_mpi(agent, host_id, u); break;
     case MU_TALK_PMIX: mu_agent_hear_pmix(agent, host_id, u); break;
+    case MU_TALK_SEES: mu_agent_hear_sights(agent, host_id, u); break;
     case MU_TALK_SERVES: mu_agent_hear_note(agent, host_id, u); break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);
@@ -264,6 +266,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         agent->tasks[i].ended = 1;
     }
     agent->broken = 1;
+    mu_agent_forget_sights(agent, host_id);
     snprintf(lost, sizeof lost, "host %s is lost: %s", host->name, why);
     mu_agent_gather_lost(agent, host_id, lost);
     if (host->rsh) /* nothing that it could still do is waited for; its agent, if it lives, ends its tasks by itself */

@@ -13,7 +13,7 @@
 #include "agent/orders.h"
 #include "base/error.h"
 
-enum { ORDERS_FORM = 2, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
+enum { ORDERS_FORM = 3, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
 
 /* Which of the leader's variables are not for another host. */
 static int stays(const char *variable)

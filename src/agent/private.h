@@ -12,6 +12,7 @@
  * grpc.c     the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
+ * sights.c   what another host's tasks do and wait for, for people
  * serve.c    the same without tasks
  * pmix.c     PMIx for the tasks, by libpmix
  * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
@@ -146,6 +147,9 @@ struct mu_agent {
     uv_timer_t notes_timer;
     int has_notes;
     char notes[MU_AGENT_SERVED][MU_AGENT_NOTE]; /* what stands in their keys */
+    uv_timer_t sights_timer;
+    int has_sights_timer;
+    struct mu_agent_sights *sights; /* a follower's, while it looks */
     struct mu_health *health;
     int gpu_failed;                                  /* the root cause is a GPU's failure */
     struct mu_agent_bridge *bridge;                  /* to the other hosts; NULL: there are none */
@@ -234,6 +238,15 @@ void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns);
 int mu_agent_serve_tcpstore(struct mu_agent *agent);
 void mu_agent_describe_tcpstore(const struct mu_agent *agent, char *text, size_t size);
 void mu_agent_stop_tcpstore(struct mu_agent *agent);
+
+/* ---- sights.c ---- */
+/* A follower tells the leader's agent from now on what its tasks do; not any more; and anew, for it may not know. */
+void mu_agent_begin_sights(struct mu_agent *agent);
+void mu_agent_end_sights(struct mu_agent *agent);
+void mu_agent_tell_sights_again(struct mu_agent *agent);
+/* The leader hears of a host, or knows nothing of its tasks any more. */
+void mu_agent_hear_sights(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+void mu_agent_forget_sights(struct mu_agent *agent, uint32_t host);
 
 /* ---- notes.c ---- */
 void mu_agent_begin_notes(struct mu_agent *agent);

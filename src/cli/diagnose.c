@@ -91,7 +91,7 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     const struct mu_cli_task *task;
     const struct muster_task_info *info;
     const struct mu_cli_host *other;
-    char age[32], pid[32] = "";
+    char age[32], pid[32] = "", host[80] = "";
 
     if (task_id < 0 || (size_t)task_id >= picture->count)
         return "unknown";
@@ -99,27 +99,29 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     info = &task->info;
     if (info->pid || !info->guest)
         snprintf(pid, sizeof pid, ", pid %u", info->pid);
+    other = mu_cli_other_host(picture, task_id);
+    if (other)
+        snprintf(host, sizeof host, " on host %s", other->view.name);
     switch (mu_cli_kind_of(picture, task)) {
     case MU_CLI_ABSENT: return "never registered";
     case MU_CLI_GONE: snprintf(buffer, 192, "left %s ago", mu_cli_age(info->since_ns, age)); break;
     case MU_CLI_IN_ERROR: snprintf(buffer, 192, "in error (%s)", mu_cli_cause_name(info->cause)); break;
     case MU_CLI_WAITS:
-        snprintf(buffer, 192, "waits in %s for %s", info->waiting, mu_cli_age(info->waiting_since_ns, age));
+        snprintf(buffer, 192, "waits%s in %.90s for %s", host, info->waiting, mu_cli_age(info->waiting_since_ns, age));
         break;
     case MU_CLI_RUNS:
-        other = mu_cli_other_host(picture, task_id);
         if (other)
-            snprintf(buffer, 192, "alive on host %s, pid %u", other->view.name, info->pid);
+            snprintf(buffer, 192, "%s%s, pid %u", task->letter ? "running" : "alive", host, info->pid);
         else
             snprintf(buffer, 192, "%s%s", info->guest ? "connected as a guest" : "running elsewhere", pid);
         break;
     case MU_CLI_SLEEPS:
     case MU_CLI_BLOCKED:
     case MU_CLI_STOPPED:
-        snprintf(buffer, 192, "%s, pid %u%s%s", mu_cli_process_word(task), info->pid, task->last_ran ? ", for " : "",
-                 task->last_ran ? mu_cli_age(task->last_ran, age) : "");
+        snprintf(buffer, 192, "%s%s, pid %u%s%s", mu_cli_process_word(task), host, info->pid,
+                 task->last_ran ? ", for " : "", task->last_ran ? mu_cli_age(task->last_ran, age) : "");
         break;
-    default: snprintf(buffer, 192, "%s%s", mu_cli_process_word(task), pid);
+    default: snprintf(buffer, 192, "%s%s%s", mu_cli_process_word(task), host, pid);
     }
     return buffer;
 }
@@ -140,6 +142,7 @@ __attribute__((format(printf, 3, 4))) static void add(char *text, size_t size, c
 static void add_tasks(char *text, size_t size, const struct mu_cli_picture *picture, const int32_t *ids, uint32_t count)
 {
     uint32_t pid = count ? picture->tasks[ids[0]].info.pid : 0;
+    const struct mu_cli_host *other;
 
     add(text, size, count == 1 ? "task" : "tasks");
     for (uint32_t i = 0, said = 0; i < count; said++) {
@@ -158,17 +161,20 @@ static void add_tasks(char *text, size_t size, const struct mu_cli_picture *pict
             add(text, size, "-%d", (int)ids[last]);
         i = last + 1;
     }
-    if (count == 1 && pid) {
-        const struct mu_cli_host *other = mu_cli_other_host(picture, ids[0]);
-
+    if (count == 0)
+        return;
+    other = mu_cli_other_host(picture, ids[0]);
+    if (count == 1 && pid)
         add(text, size, other ? " (pid %u on host %s)" : " (pid %u)", pid, other ? other->view.name : "");
-    }
+    else if (other && mu_cli_other_host(picture, ids[count - 1]) == other) /* a host's tasks follow each other */
+        add(text, size, " (on host %s)", other->view.name);
 }
 
-static bool are_all_on_other_hosts(const struct mu_cli_picture *picture, const int32_t *ids, uint32_t count)
+/* All are on other hosts, and no more is known of them than that they are connected. */
+static bool are_out_of_sight(const struct mu_cli_picture *picture, const int32_t *ids, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (!mu_cli_other_host(picture, ids[i]))
+        if (!mu_cli_other_host(picture, ids[i]) || picture->tasks[ids[i]].letter)
             return false;
     return true;
 }
@@ -243,8 +249,11 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
         }
         break;
     default:
-        if (are_all_on_other_hosts(picture, ids, count)) { /* what it does is not to be seen from here */
+        if (are_out_of_sight(picture, ids, count)) {
             add(text, size, count == 1 ? " is alive" : " are alive on other hosts");
+            if (picture->own_host)
+                add(text, size, " (what %s is known on host %s)", count == 1 ? "it does" : "they do",
+                    picture->hosts[0].view.name);
             break;
         }
         add(text, size, " %s running elsewhere", are);

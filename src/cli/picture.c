@@ -2,8 +2,9 @@
  * cli/picture.c: taking one look at a job.
  *
  * From the segment: tasks, barriers, groups, keys, the first error; nothing there is waited for. From /proc: what the
- * processes do. A pid may have been given to another process since, or mean another one in our pid namespace: /proc is
- * believed only where the start time is the one that the task registered with.
+ * processes do; of those on other hosts their agents tell the leader's. A pid may have been given to another process
+ * since, or mean another one in our pid namespace: /proc is believed only where the start time is the one that the task
+ * registered with.
  *
  * A heartbeat is one store without a clock, so its age is what the looks before allow to say: a counter that moved
  * between two looks moved in between; one that has not moved is as old as the first look, or as the instant at which
@@ -18,77 +19,24 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "base/process.h"
+#include "base/activity.h"
 #include "kv/size.h"
-#include "segment/cluster.h"
 #include "segment/handle.h"
+#include "task/task.h"
 
-static ssize_t read_proc(uint32_t pid, const char *name, char *buffer, size_t size)
+static void look_at_process(struct mu_cli_task *task, const struct mu_activity_clock *clock, uint64_t start)
 {
-    char path[64];
-
-    snprintf(path, sizeof path, "/proc/%u/%s", pid, name);
-    return mu_read_file(path, buffer, size);
-}
-
-/* Of /proc/PID/stat: fields 3, 14, 15 and 22. */
-static int read_stat(uint32_t pid, struct mu_cli_task *task)
-{
-    char text[1024], *at, *field[23] = {NULL};
-    uint64_t ticks = (uint64_t)sysconf(_SC_CLK_TCK);
-
-    if (read_proc(pid, "stat", text, sizeof text) <= 0)
-        return -1;
-    at = strrchr(text, ')'); /* the name before it may hold anything */
-    for (int i = 3; at && i <= 22; i++) {
-        at = strchr(at + 1, ' ');
-        field[i] = at ? at + 1 : NULL;
-    }
-    if (!field[22])
-        return -1;
-    task->letter = field[3][0];
-    task->cpu_ns = (strtoull(field[14], NULL, 10) + strtoull(field[15], NULL, 10)) * (1000000000u / ticks);
-    task->start = strtoull(field[22], NULL, 10);
-    return 0;
-}
-
-/* When the first thread was last given a processor, by the scheduler's clock, in ns; 0 where the kernel hides it. */
-static uint64_t last_run(uint32_t pid)
-{
-    char text[1024], *at;
-
-    if (read_proc(pid, "sched", text, sizeof text) <= 0)
-        return 0;
-    at = strstr(text, "se.exec_start");
-    at = at ? strchr(at, ':') : NULL;
-    return at ? (uint64_t)(strtod(at + 1, NULL) * 1e6) : 0;
-}
-
-/*
- * That clock drifts against CLOCK_MONOTONIC, so only differences count. Our own thread, which reads this, last ran a
- * moment ago.
- */
-struct scheduler {
-    uint64_t clock, now;
-};
-
-static void look_at_process(struct mu_cli_task *task, const struct scheduler *scheduler, uint64_t registered_start)
-{
-    struct mu_cli_task seen = *task;
-    uint64_t ran;
+    struct mu_activity seen;
 
     task->cpu_percent = -1;
-    if (!task->info.pid || read_stat(task->info.pid, &seen) || seen.start != registered_start)
+    if (!mu_activity_look(task->info.pid, start, clock, &seen))
         return;
-    *task = seen;
-    task->cpu_percent = -1;
-    if (task->letter == 'R' || task->letter == 'Z' || !scheduler->clock)
-        return;
-    ran = last_run(task->info.pid);
-    if (ran && ran < scheduler->clock)
-        task->last_ran = scheduler->now - (scheduler->clock - ran);
-    else if (ran)
-        task->last_ran = scheduler->now;
+    task->letter = seen.letter;
+    task->start = seen.start;
+    task->cpu_ns = seen.cpu_ns;
+    task->last_ran = seen.last_ran;
+    if (task->last_ran && task->last_ran < task->info.since_ns && task->info.state == MUSTER_TASK_CONNECTED)
+        task->last_ran = task->info.since_ns; /* its own doing */
 }
 
 /* ---- what two looks tell ----------------------------------------------------------------------------------------- */
@@ -151,41 +99,22 @@ static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, co
 
 /* ---- the picture ------------------------------------------------------------------------------------------------- */
 
-/* Start times as registered, malloc()ed; NULL: none is known. */
-static uint64_t *registered_starts(struct muster *muster, size_t count)
-{
-    struct mu_task_record *records = calloc(count ? count : 1, sizeof *records);
-    uint64_t *starts = calloc(count ? count : 1, sizeof *starts);
-    struct mu_cluster cluster;
-
-    if (!records || !starts)
-        abort();
-    if (mu_enter_read(muster) == MUSTER_OK) {
-        if (mu_cluster_all(muster->seg, records, NULL, &cluster) == MUSTER_OK)
-            for (size_t i = 0; i < count; i++)
-                starts[i] = records[i].start;
-        mu_exit_read();
-    }
-    free(records);
-    return starts;
-}
-
 static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_picture *before,
                                      struct mu_cli_picture *picture)
 {
-    struct muster_task_info *infos;
-    struct scheduler scheduler;
-    uint64_t *starts;
-    enum muster_status status = mu_cli_tasks(muster, &infos, &picture->count, NULL);
+    uint32_t count = (uint32_t)muster_num_tasks(muster);
+    struct muster_task_info *infos = calloc(count + 1, sizeof *infos);
+    uint64_t *starts = calloc(count + 1, sizeof *starts);
+    struct mu_activity_clock clock;
+    enum muster_status status;
 
-    if (status != MUSTER_OK)
-        return status;
-    picture->tasks = calloc(picture->count ? picture->count : 1, sizeof *picture->tasks);
-    if (!picture->tasks)
+    picture->tasks = calloc(count + 1, sizeof *picture->tasks);
+    if (!infos || !starts || !picture->tasks)
         abort();
-    starts = registered_starts(muster, picture->count);
-    scheduler = (struct scheduler){last_run((uint32_t)getpid()), muster_now_ns()};
-    picture->now_ns = scheduler.now;
+    status = mu_task_run(muster, 0, count, infos, starts);
+    picture->count = status == MUSTER_OK ? count : 0;
+    mu_activity_clock(&clock);
+    picture->now_ns = clock.now;
     for (size_t i = 0; i < picture->count; i++) {
         struct mu_cli_task *task = &picture->tasks[i];
         const struct mu_cli_task *old;
@@ -193,7 +122,7 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
         task->info = infos[i];
         task->cpu_percent = -1;
         if (!picture->foreign && mu_is_local_task(muster->seg, (uint32_t)i))
-            look_at_process(task, &scheduler, starts[i]);
+            look_at_process(task, &clock, starts[i]);
         old = same_task(before, i, task);
         time_heartbeat(task, old, before, picture);
         time_cpu(task, old, before, picture->now_ns);
@@ -203,18 +132,19 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
     }
     free(starts);
     free(infos);
-    return MUSTER_OK;
+    return status;
 }
 
 /* A pid alone may be another's by now. Of one in another pid namespace nothing is known. */
 static int is_creator_gone(struct muster *muster, const struct mu_cli_picture *picture)
 {
-    struct mu_cli_task creator;
+    uint64_t start = muster_segment_of(muster)->header->creator_start;
+    struct mu_activity creator;
 
     if (picture->foreign)
         return 0;
-    return read_stat(picture->segment.creator_pid, &creator) || creator.letter == 'Z' || creator.letter == 'X' ||
-           creator.start != muster_segment_of(muster)->header->creator_start;
+    return !mu_activity_look(picture->segment.creator_pid, start, NULL, &creator) || creator.letter == 'Z' ||
+           creator.letter == 'X';
 }
 
 /* A group's members leave no time: what those say who have waited long enough to say so. */
@@ -320,6 +250,8 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
         status = take_tasks(muster, before, &picture);
     if (status == MUSTER_OK)
         mu_cli_take_hosts(muster_segment_of(muster), &picture);
+    if (status == MUSTER_OK)
+        mu_cli_take_sights(muster, &picture);
     if (status == MUSTER_OK)
         status = mu_meeting_list(muster, &picture.meetings, &picture.num_meetings);
     if (status == MUSTER_OK)

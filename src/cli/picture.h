@@ -16,7 +16,7 @@
 
 struct mu_cli_task {
     struct muster_task_info info;
-    char letter;         /* of its first thread, from /proc; 0: not known here */
+    char letter;         /* of its first thread, from /proc, or as its host's agent says; 0: not known here */
     uint64_t start;      /* of the process, in ticks since boot; 0: not known */
     uint64_t cpu_ns;     /* user and system, so far */
     double cpu_percent;  /* of one processor; below 0: not known */
@@ -96,8 +96,12 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
 
 /* picture_hosts.c: the hosts of a job that has several; what is wrong with one, if anything is. */
 void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *picture);
+/* What other hosts' agents have said of their tasks; the hosts are taken. */
+void mu_cli_take_sights(struct muster *muster, struct mu_cli_picture *picture);
 /* Where the task is, if not on the host that is looked at; else NULL. */
 const struct mu_cli_host *mu_cli_other_host(const struct mu_cli_picture *picture, int32_t task_id);
+/* The name of the task's host, of a job that has several. */
+const char *mu_cli_host_of(const struct mu_cli_picture *picture, int32_t task_id);
 enum mu_cli_kind mu_cli_host_kind(const struct mu_cli_host *host);
 void mu_cli_accuse_host(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size);
 /* "3: 2 up, 1 lost" */

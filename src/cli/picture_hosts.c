@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "agent/sights.h"
+#include "base/process.h"
 #include "cli/picture.h"
 
 void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *picture)
@@ -31,15 +33,76 @@ void mu_cli_take_hosts(const struct muster_segment *seg, struct mu_cli_picture *
     }
 }
 
+/* ---- what their agents say of their tasks ---- */
+
+static void take_sight(struct mu_cli_picture *picture, const struct mu_sight *sight)
+{
+    struct mu_cli_task *task = &picture->tasks[sight->task];
+
+    if (task->info.incarnation != sight->incarnation || !task->info.alive) /* of another process than now */
+        return;
+    task->letter = sight->letter;
+    task->last_ran = sight->ran;
+    if ((task->letter == 'T' || task->letter == 't') && sight->ran && sight->ran < task->beat_until)
+        task->beat_until = sight->ran;
+    if (sight->waiting[0] && sight->since) {
+        memcpy(task->info.waiting, sight->waiting, sizeof task->info.waiting);
+        task->info.waiting_since_ns = sight->since;
+    }
+}
+
+/* "muster/sights/3": any task could have written something else there. */
+static void read_sights(struct mu_cli_picture *picture, const struct muster_kv_entry *entry)
+{
+    const char *number = strrchr(entry->key, '/');
+    struct mu_unpack u = mu_unpack_of(entry->value, entry->value_len);
+    uint64_t came = mu_unpack_u64(&u);
+    unsigned long host = number ? strtoul(number + 1, NULL, 10) : 0;
+    const struct mu_host_view *view;
+    struct mu_sight sight;
+
+    if (host >= picture->num_hosts || host == picture->own_host || came > muster_now_ns())
+        return;
+    view = &picture->hosts[host].view;
+    while (view->state == MU_HOST_UP && u.left && mu_sight_unpack(&u, came, &sight))
+        if (sight.task - view->first_task < view->num_tasks && sight.task < picture->count)
+            take_sight(picture, &sight);
+}
+
+/* What an agent said that has died since would be taken for news. */
+void mu_cli_take_sights(struct muster *muster, struct mu_cli_picture *picture)
+{
+    struct muster_kv_list *list;
+
+    if (!picture->num_hosts || picture->own_host || picture->segment.closed ||
+        !mu_process_start((pid_t)picture->hosts[0].view.agent_pid) ||
+        muster_kv_get_dir(muster, MU_AGENT_SIGHTS, MUSTER_NTS, &list) != MUSTER_OK)
+        return;
+    for (size_t i = 0; i < list->count; i++)
+        read_sights(picture, &list->entries[i]);
+    muster_kv_list_free(list);
+}
+
+static const struct mu_cli_host *host_of(const struct mu_cli_picture *picture, int32_t task_id)
+{
+    for (uint32_t i = 0; i < picture->num_hosts; i++)
+        if ((uint32_t)task_id - picture->hosts[i].view.first_task < picture->hosts[i].view.num_tasks)
+            return &picture->hosts[i];
+    return NULL;
+}
+
 const struct mu_cli_host *mu_cli_other_host(const struct mu_cli_picture *picture, int32_t task_id)
 {
-    for (uint32_t i = 0; i < picture->num_hosts; i++) {
-        const struct mu_cli_host *host = &picture->hosts[i];
+    const struct mu_cli_host *host = host_of(picture, task_id);
 
-        if ((uint32_t)task_id - host->view.first_task < host->view.num_tasks)
-            return i == picture->own_host ? NULL : host;
-    }
-    return NULL;
+    return host && host->view.host != picture->own_host ? host : NULL;
+}
+
+const char *mu_cli_host_of(const struct mu_cli_picture *picture, int32_t task_id)
+{
+    const struct mu_cli_host *host = host_of(picture, task_id);
+
+    return host ? host->view.name : "-";
 }
 
 const char *mu_cli_host_summary(const struct mu_cli_picture *picture, char buffer[160])

@@ -63,7 +63,7 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
     const struct muster_task_info *info = &task->info;
     unsigned state = (unsigned)info->state < 3 ? (unsigned)info->state : 0;
     enum mu_cli_kind kind = mu_cli_kind_of(picture, task);
-    char age[32], beat[32], pid[16] = "-", cpu[16] = "-", seconds[32] = "-";
+    char age[32], beat[32], pid[16] = "-", cpu[16] = "-", seconds[32] = "-", host[80] = "";
 
     if (info->pid)
         snprintf(pid, sizeof pid, "%u", info->pid);
@@ -71,8 +71,12 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
         snprintf(cpu, sizeof cpu, "%.0f", task->cpu_percent);
     if (task->start)
         snprintf(seconds, sizeof seconds, "%.2f", (double)task->cpu_ns / 1e9);
-    fprintf(out, "%-5d %s%-12s%s %s%-8s%s %-8s %-3u %-8s %-9s %-5s %-10" PRIu64 " %-*s", (int)info->task_id,
-            colour(out, colours[state]), mu_cli_state_name(info->state), colour(out, MU_CLI_PLAIN),
+    if (picture->num_hosts)
+        snprintf(host, sizeof host, "%-12.12s ", mu_cli_host_of(picture, info->task_id));
+    fprintf(out, "%-5d ", (int)info->task_id);
+    mu_cli_print_line(out, host);
+    fprintf(out, "%s%-12s%s %s%-8s%s %-8s %-3u %-8s %-9s %-5s %-10" PRIu64 " %-*s", colour(out, colours[state]),
+            mu_cli_state_name(info->state), colour(out, MU_CLI_PLAIN),
             kind <= MU_CLI_STOPPED ? colour(out, MU_CLI_RED) : "", mu_cli_process_word(task),
             kind <= MU_CLI_STOPPED ? colour(out, MU_CLI_PLAIN) : "", pid, info->attempt,
             mu_cli_age(info->since_ns, age), seconds, cpu, info->heartbeats, info->waiting[0] ? 9 : 0,
@@ -93,9 +97,9 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
 
 void mu_cli_print_tasks(const struct mu_cli_picture *picture, FILE *out)
 {
-    fprintf(out, "%s%-5s %-12s %-8s %-8s %-3s %-8s %-9s %-5s %-10s %-9s %s%s\n", colour(out, MU_CLI_BOLD), "TASK",
-            "STATE", "PROCESS", "PID", "TRY", "SINCE", "CPU-SEC", "CPU%", "HEARTBEATS", "LAST", "WAITING",
-            colour(out, MU_CLI_PLAIN));
+    fprintf(out, "%s%-5s %s%-12s %-8s %-8s %-3s %-8s %-9s %-5s %-10s %-9s %s%s\n", colour(out, MU_CLI_BOLD), "TASK",
+            picture->num_hosts ? "HOST         " : "", "STATE", "PROCESS", "PID", "TRY", "SINCE", "CPU-SEC", "CPU%",
+            "HEARTBEATS", "LAST", "WAITING", colour(out, MU_CLI_PLAIN));
     for (size_t i = 0; i < picture->count; i++)
         print_task(picture, &picture->tasks[i], out);
 }

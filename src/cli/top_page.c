@@ -286,7 +286,9 @@ static int draw_process(const struct mu_cli_picture *picture, const struct mu_cl
     if (info->waiting[0])
         put(row++, 0, A_BOLD, "waits        in %s, for %s", info->waiting, mu_cli_age(info->waiting_since_ns, age));
     else
-        put(row++, 0, A_NORMAL, "waits        for nothing in muster");
+        put(row++, 0, A_NORMAL, "waits        %s",
+            mu_cli_other_host(picture, info->task_id) && !task->letter ? "it is not known here"
+                                                                       : "for nothing in muster");
     return row;
 }
 

@@ -27,6 +27,13 @@ enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint
 /* Clean up after all who are dead now; their tasks are put in error. Returns how many slots. */
 uint32_t mu_task_scavenge(struct mu_ctx *ctx);
 
+/*
+ * As muster_task_list(), of a run of tasks alone, which are the job's; and when the process of each began, as it
+ * registered (clock ticks; means nothing of another host's).
+ */
+enum muster_status mu_task_run(struct muster *muster, uint32_t first, uint32_t count,
+                               struct muster_task_info *ret_infos, uint64_t *ret_starts);
+
 /* As muster_death_wait(), without a sentence at the deadline: for who waits again at once. */
 enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline, size_t *ret_deaths);
 

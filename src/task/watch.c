@@ -88,6 +88,41 @@ enum muster_status muster_task_get(struct muster *muster, int32_t task_id, struc
     return status;
 }
 
+static enum muster_status look_at_run(const struct muster_segment *seg, uint32_t first, uint32_t count,
+                                      struct muster_task_info *ret_infos, uint64_t *ret_starts)
+{
+    struct mu_task_record *records = calloc(count ? count : 1, sizeof *records);
+    char(*texts)[MU_TEXT_MAX] = calloc(count ? count : 1, sizeof *texts);
+    struct mu_cluster c;
+    enum muster_status status;
+
+    if (!records || !texts)
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to look at %u tasks", count);
+    else
+        status = mu_cluster_run(seg, first, count, records, texts, &c);
+    for (uint32_t i = 0; !status && i < count; i++) {
+        fill(seg, first + i, &records[i], texts[i], &ret_infos[i]);
+        ret_starts[i] = records[i].start;
+    }
+    if (!status)
+        fill_waiting(seg, ret_infos, count);
+    free(records);
+    free(texts);
+    return status;
+}
+
+enum muster_status mu_task_run(struct muster *muster, uint32_t first, uint32_t count,
+                               struct muster_task_info *ret_infos, uint64_t *ret_starts)
+{
+    enum muster_status status = mu_enter_read(muster);
+
+    if (status)
+        return status;
+    status = look_at_run(muster->seg, first, count, ret_infos, ret_starts);
+    mu_exit_read();
+    return status;
+}
+
 static enum muster_status list(const struct muster_segment *seg, struct muster_task_info *ret_infos, size_t capacity,
                                size_t *ret_count, uint64_t *ret_version)
 {

@@ -107,38 +107,77 @@ static void many_tasks_are_one_sentence(void **state)
     setup(state);
 }
 
-/* Seen from host 1 of three, which has tasks 4 to 7. */
-static void tasks_of_other_hosts_are_named_with_their_host(void **state)
+/* Of three, with four tasks each, one looks. */
+static void three_hosts(uint32_t own)
 {
     static struct mu_cli_host hosts[3];
-    char buffer[192];
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         hosts[i].view = (struct mu_host_view){.host = i, .first_task = i * 4, .num_tasks = 4, .state = MU_HOST_UP};
         snprintf(hosts[i].view.name, sizeof hosts[i].view.name, "n%u", i);
     }
     picture.hosts = hosts;
     picture.num_hosts = 3;
-    picture.own_host = 1;
-    tasks[9].letter = tasks[1].letter = tasks[2].letter = 0;
-    lack("9,");
+    picture.own_host = own;
+}
+
+static void lack_again(const char *who)
+{
+    free(picture.findings);
+    picture.findings = NULL;
+    picture.num_findings = 0;
+    lack(who);
     assert_int_equal(mu_cli_diagnose(&picture), 0);
-    says(0, "task 9 (pid 109 on host n2) is alive: 11 tasks wait for it in barrier b since ");
+}
+
+static void tasks_of_other_hosts_are_named_with_their_host(void **state)
+{
+    char buffer[192];
+
+    (void)state;
+    three_hosts(1);
+    tasks[9].letter = tasks[1].letter = tasks[2].letter = 0;
+    lack_again("9,");
+    says(0,
+         "task 9 (pid 109 on host n2) is alive (what it does is known on host n0): 11 tasks wait for it in barrier b");
     assert_string_equal(mu_cli_why_missing(&picture, 9, buffer), "alive on host n2, pid 109");
     assert_string_equal(mu_cli_why_missing(&picture, 4, buffer), "running elsewhere, pid 104");
-    free(picture.findings);
-    picture.findings = NULL;
-    picture.num_findings = 0;
-    lack("1,2,9,");
-    assert_int_equal(mu_cli_diagnose(&picture), 0);
-    says(0, "tasks 1, 2 and 9 are alive on other hosts: 9 tasks");
-    free(picture.findings);
-    picture.findings = NULL;
-    picture.num_findings = 0;
-    lack("4,9,");
-    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    lack_again("1,2,9,");
+    says(0, "tasks 1, 2 and 9 are alive on other hosts (what they do is known on host n0): 9 tasks");
+    lack_again("4,9,");
     says(0, "tasks 4 and 9 are running elsewhere: 10 tasks");
+}
+
+/* Seen from host 0, whose agent is told by the others'. */
+static void what_tasks_of_other_hosts_do_is_said(void **state)
+{
+    char buffer[192];
+
+    (void)state;
+    three_hosts(0);
+    tasks[9].letter = 0;
+    lack_again("9,");
+    says(0, "task 9 (pid 109 on host n2) is alive: 11 tasks wait for it in barrier b since ");
+    tasks[9].letter = 'R';
+    lack_again("9,");
+    says(0, "task 9 (pid 109 on host n2) is running elsewhere: 11 tasks");
+    assert_string_equal(mu_cli_why_missing(&picture, 9, buffer), "running on host n2, pid 109");
+    tasks[9].letter = 'T';
+    lack_again("9,");
+    says(0, "task 9 (pid 109 on host n2) is stopped: 11 tasks wait for it in barrier b since ");
+    assert_string_equal(mu_cli_why_missing(&picture, 9, buffer), "stopped on host n2, pid 109");
+    tasks[8].letter = 'T';
+    lack_again("8,9,");
+    says(0, "tasks 8 and 9 (on host n2) are stopped: 10 tasks wait for them in barrier b since ");
+    tasks[2].letter = tasks[4].letter = 'T';
+    lack_again("2,8,");
+    says(0, "tasks 2 and 8 are stopped: 10 tasks"); /* of two hosts: the table has which */
+    lack_again("4,8,");
+    says(0, "tasks 4 and 8 are stopped: 10 tasks");
+    tasks[8].letter = tasks[9].letter = 'S';
+    wait_for(9, "key never", 2000000000u);
+    lack_again("9,");
+    assert_non_null(strstr(mu_cli_why_missing(&picture, 9, buffer), "waits on host n2 in key never for 2."));
 }
 
 /* Only what two looks have seen counts: a life in which it has worked says nothing of now. */
@@ -204,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(tasks_of_other_hosts_are_named_with_their_host, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_tasks_of_other_hosts_do_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(many_tasks_are_one_sentence, setup, teardown),
         cmocka_unit_test_setup_teardown(who_has_a_thread_that_works_does_not_sleep, setup, teardown),
         cmocka_unit_test_setup_teardown(a_key_that_is_cut_off_is_not_said_to_be_one, setup, teardown),

@@ -1,0 +1,123 @@
+#!/bin/bash
+# A hung job of two hosts is diagnosed on the first of them: one `muster status` there names the one task that the others
+# wait for, on whichever host it is, says which host that is, and what is the matter with it; so does the report of a
+# timeout. The other host is this machine again.
+. "$(dirname "$0")/common.sh"
+. "$(dirname "$0")/../launch/relay.sh"
+WORKER=$BUILD/tests/cli/worker
+[ -x "$WORKER" ] || fail "$WORKER is not built"
+SECONDS_AGO='([0-9.]+ (us|ms|s))'
+
+what_they_said() { [ "$1" -eq 0 ] || tail -n 5 "$ERR".run "$ERR".adopted* 2> /dev/null; }
+
+# begin COMMAND...: tasks 0 and 1 here, 2 and 3 on host b; connected, all four
+begin()
+{
+    "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --hosts localhost:2,b:2 --heartbeat-timeout 10m \
+        ${OPTIONS[@]+"${OPTIONS[@]}"} -- "$@" > "$OUT.run" 2> "$ERR.run" < /dev/null &
+    RUN=$!
+    trap 'what_they_said $?; kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+    await "all four are connected" connected 4
+}
+# says PATTERN [PART]: the whole first line of a status
+says()
+{
+    "$MUSTER" status --job "${2:-$JOB}" > "$OUT" 2> "$ERR" || return 1
+    head -n 1 "$OUT" | grep -qxE "$1"
+}
+await_says() { await "status says: $1" says "$@"; }
+pid_of() { "$MUSTER" status --job "$JOB" --json > "$OUT.pids" && json "it['tasks'][$1]['pid']" "$OUT.pids"; }
+end_job()
+{
+    kill -KILL $RUN
+    wait $RUN 2> /dev/null
+    clean
+}
+sights() { "$MUSTER" kv list --job "$JOB" muster/sights 2> /dev/null; }
+no_sights() { [ -z "$(sights)" ]; }
+
+# A task of the other host is stopped, wherever it was: named at once, and what is the matter soon after. It goes on, the
+# job too, and nothing is left of what was told.
+for what in epochs group; do
+    begin "$WORKER" $what
+    pid=$(pid_of 3)
+    kill -STOP "$pid"
+    case $what in
+    epochs) place='barrier epoch \(instance [0-9]+\)' ;;
+    group) place='group workers' ;;
+    esac
+    await_says "task 3 \(pid $pid on host b\) is stopped since $SECONDS_AGO: 3 tasks wait for it in $place since $SECONDS_AGO"
+    out_has "^TASK  HOST  *STATE  *PROCESS "
+    out_has "^3     b  *CONNECTED *stopped *$pid "
+    out_has "^  missing: task 3, stopped on host b, pid $pid, for "
+    waits() { says '.*' && grep -qE "^2     b  *CONNECTED *sleeping .* (barrier epoch|group workers), for " "$OUT"; }
+    await "the wait of the other one there shows" waits
+    check 0 "$MUSTER" status --job "$JOB" --json
+    json_is '[m["task"] for b in it["barriers"] + it["groups"] for m in b["missing"] if b["arrived"] == 3]' '[3]'
+    json_is '[(t["process_state"], t["host"], (t["waiting"] or {"in": ""})["in"][:5]) for t in it["tasks"][2:3]]' \
+        "[[\"sleeping\", \"b\", \"$(echo "${place:0:5}")\"]]"
+    json_is 'it["tasks"][3]["process_state"]' stopped
+    kill -CONT "$pid"
+    await "nothing is told of tasks that work" no_sights
+    # And one of this host, seen from the other: it says where to look.
+    pid=$(pid_of 1)
+    kill -STOP "$pid"
+    await_says "task 1 \(pid $pid\) is stopped since $SECONDS_AGO: 3 tasks wait for it in $place since $SECONDS_AGO"
+    await_says "task 1 \(pid $pid on host [^ ]+\) is alive \(what it does is known on host [^ ]+\): 3 tasks wait for it in $place since $SECONDS_AGO" "$JOB.h1"
+    kill -KILL "$pid"
+    end_job
+done
+
+# Not stopped, and yet not there.
+for how in sleep spin key; do
+    begin "$WORKER" away 2 $how
+    case $how in
+    sleep) matter="sleeps elsewhere since $SECONDS_AGO" ;;
+    spin) matter='is running elsewhere' ;;
+    key) matter="waits in key never since $SECONDS_AGO" ;;
+    esac
+    await_says "task 2 \(pid [0-9]+ on host b\) $matter: 3 tasks wait for it in barrier late since $SECONDS_AGO"
+    end_job
+done
+
+# All wait for a key; two of the other host are stopped, and are one sentence.
+begin "$WORKER" stay key
+await_says "tasks 0-3 wait for key never since $SECONDS_AGO"
+kill -STOP "$(pid_of 2)" "$(pid_of 3)"
+await_says "tasks 2 and 3 \(on host b\) are stopped since $SECONDS_AGO"
+end_job
+
+# The report of a timeout says the same.
+OPTIONS=(--timeout 4s --grace 100ms)
+begin "$WORKER" away 2 key
+wait $RUN
+trap - EXIT
+grep -qE "^task 2 \(pid [0-9]+ on host b\) waits in key never since $SECONDS_AGO: 3 tasks wait for it in barrier late since" "$ERR.run" ||
+    fail "the timeout's report: $(cat "$ERR.run")"
+clean
+
+# The leader's agent dies, and another takes its place: it is told all anew; so it is when the other host's has died.
+OPTIONS=(--survive=2m --output "$TMPDIR/out-{rank}")
+begin "$WORKER" away 2 key
+pid=$(pid_of 2)
+waits_there="task 2 \(pid $pid on host b\) waits in key never since $SECONDS_AGO: 3 tasks wait for it in .*"
+await_says "$waits_there"
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+await_says "task 2 \(pid $pid on host b\) is alive: .*" # what a dead agent was told is old
+"$MUSTER" agent --adopt "$JOB" > "$OUT.adopted" 2> "$ERR.adopted" < /dev/null &
+RUN=$!
+await "it is adopted" grep -q "adopted: " "$ERR.adopted"
+await_says "$waits_there"
+agent=$("$MUSTER" status --job "$JOB" --json > "$OUT" && json 'it["hosts"][1]["agent_pid"]')
+kill -KILL "$agent"
+await_says "host 1 \(b\) is not connected since .*: tasks 2 to 3 are there.*"
+out_has "^task 2 (pid $pid on host b) is alive: "
+"$MUSTER" agent --adopt "$JOB.h1" > "$OUT.adopted.h1" 2> "$ERR.adopted.h1" < /dev/null &
+await "the other one is adopted" grep -q "adopted: " "$ERR.adopted.h1"
+await_says "$waits_there"
+kill -KILL "$pid"
+wait $RUN
+trap - EXIT
+clean
+exit 0
