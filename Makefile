@@ -23,6 +23,7 @@
 #   plugins/X.c       -> <variant>/X.so, which another library loads: the same way, with libmuster.so beside it; installed
 #   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
 #   plugins/libpmi.c  -> <variant>/libpmi.so.0, which MPI programs load: libc alone, without libmuster
+#   plugins/guard.c   -> <variant>/muster-guard, which sleeps until a launcher is killed: without libc
 #   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
 #   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
 #   tests/D/X_fuzz.c  -> fuzz/tests/D/X_fuzz, a libFuzzer target
@@ -72,8 +73,10 @@ EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
 PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
 PROTO_H := $(PROTO_C:.c=.h) $(BUILD)/proto/rpc/descriptors.inc
 EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
-PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(filter-out plugins/libpmi.c,$(wildcard plugins/*.c))))
+PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(filter-out plugins/libpmi.c plugins/guard.c,$(wildcard plugins/*.c))))
 LIBPMI := $(if $(wildcard plugins/libpmi.c),libpmi.so.0)
+# For machines that it is written for: a launcher without it forks its guard.
+GUARD := $(if $(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine)),muster-guard)
 BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
 TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
 TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))
@@ -235,7 +238,7 @@ install: all
 	ln -sfn libmuster.so.$(VERSION) $(IN)/lib/$(SONAME)
 	ln -sfn $(SONAME) $(IN)/lib/libmuster.so
 	$(if $(PLUGINS),install -m 755 $(PLUGINS:%=$(BUILD)/$(V)/%) $(IN)/lib/)
-	$(if $(LIBPMI),install -D -m 755 $(BUILD)/$(V)/$(LIBPMI) $(IN)/lib/muster/$(LIBPMI))
+	$(foreach f,$(LIBPMI) $(GUARD),install -D -m 755 $(BUILD)/$(V)/$(f) $(IN)/lib/muster/$(f);)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
 		> $(IN)/lib/pkgconfig/muster.pc
 	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(IN)/share/muster/proto/$(p:src/%=%);)

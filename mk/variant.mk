@@ -13,7 +13,7 @@ COMMON_OBJ_$(1) := $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard tests/common/*.c))
 ARCHIVES_$(1) := $(if $(EXE_SRC),$(3)/libtool.a) $(3)/libmuster.a
 SHARED_$(1) := $(if $(call is_whole,$(2)),$(if $(LIB_SRC),$(3)/libmuster.so.$(VERSION)))
 WHOLE_$(1) := $(3)/libmuster.a $$(SHARED_$(1)) $(if $(call is_whole,$(2)),$(if $(EXE_SRC),$(3)/muster) \
-	$(EXAMPLES:%=$(3)/examples/%) $(PLUGINS:%=$(3)/%) $(LIBPMI:%=$(3)/%)) $(if $(filter $(2),$(BENCH_KINDS)),$(BENCHES:%=$(3)/bench/%))
+	$(EXAMPLES:%=$(3)/examples/%) $(PLUGINS:%=$(3)/%) $(LIBPMI:%=$(3)/%) $(GUARD:%=$(3)/%)) $(if $(filter $(2),$(BENCH_KINDS)),$(BENCHES:%=$(3)/bench/%))
 LINK_$(1) = $$(CC_$(1)) $$(LDFLAGS_$(2)) $$(EXTRA_LDFLAGS)
 
 # The command line and the list of sources are kept in files, so that what they change is made again.
@@ -68,12 +68,19 @@ $(3)/libpmi.so.0: plugins/libpmi.c $(3)/flags | $$(DEPS)
 	$$(Q)$$(CC_$(1)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -fvisibility=hidden -O2 -g -fPIC $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS) \
 		-MMD -MP -MF $$@.d -shared -Wl,-soname,libpmi.so.0 -Wl,--no-undefined -o $$@ $$<
 
+# What sleeps until a launcher is killed: no libc, one segment, as small as a program can be.
+$(3)/muster-guard: plugins/guard.c $(3)/flags | $$(DEPS)
+	@mkdir -p $$(@D)$$(call say,cc,$$@)
+	$$(Q)$$(CC_$(1)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -Isrc -O2 -ffreestanding -fno-pie -fno-stack-protector \
+		-fno-asynchronous-unwind-tables $$(EXTRA_CFLAGS) -U_FORTIFY_SOURCE -MMD -MP -MF $$@.d -nostdlib -static \
+		-Wl,--build-id=none,-z,noseparate-code,-z,norelro,-z,noexecstack -o $$@ $$<
+
 $(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard bench/common/*.c)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) $$(EXE_LIBS) -lm
 
 $(foreach d,$(TEST_DIRS),$(call test_dir_rules,$(1),$(2),$(3),$(d)))
--include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d)
+-include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d $(3)/muster-guard.d)
 endef
 
 # $(call test_dir_rules,VARIANT,KIND,FOLDER,DIR)

@@ -1,126 +1,139 @@
 /*
- * launch/guard.c: what keeps a killed launcher from leaving anything behind.
+ * launch/guard.c: what keeps a killed launcher from leaving anything behind: the launcher's side of it.
  *
- * The guard is a process of its own, forked from the launcher before that has anything large in its memory, in its own
- * session, holding a pidfd of the launcher and a table that they share. (Exec'ed, it would start as slowly as a task,
- * 0.7 ms of a processor, of which in a virtual machine 0.3 ms are libc's questions about the processor; forked it takes
- * 0.1 ms.) It sleeps until the kernel says that the launcher is dead. Then it kills what
- * is left of the job (the tasks have had their parent's death signal already; this finds their descendants and
- * set-user-id tasks, and what the commands that started other hosts had started in turn), removes the segment that the
- * launcher created, says so, and ends. Where the tasks are to survive, it waits until the last of them has ended, and
- * then does the same; who adopts such a job finds the tasks by the guard's table. One of several hosts is waited for by
- * the others, whatever its own tasks do: so the guard gives whoever may adopt it the time that they do, and then ends
- * it. The commands that started other hosts go last then, and not at once: they may be those hosts' agents. A launcher
- * that ends by itself has cleaned up by then and kills the guard; one whose guard was killed starts another.
+ * The guard is a process of its own, made before the launcher has anything large in its memory, in its own session,
+ * holding a pidfd of the launcher and a table that they share (guard.h). It sleeps until the kernel says that the
+ * launcher is dead; what it does then is in guard_watch.c. A launcher that ends by itself has cleaned up by then and
+ * kills the guard; one whose guard was killed starts another.
  *
- * The table is written by the launcher alone and read by the guard only after the launcher's death, which the kernel
- * reports after every store of the dead; so plain stores do (volatile: the compiler shall not put them off). An adopter
- * holds a lock of the table's file, which its death releases; `over` is the one word that it writes.
+ * For all its life but the end the guard has one thing to do, sleep. So where there is one, a program of a few system
+ * calls does that, muster-guard (plugins/guard.c): begun in the launcher's memory, as tasks are (spawn.c), it is on its
+ * way to exec while the launcher goes on, has two pages, and execs this executable when its work begins: the very file
+ * that the launcher is, by a descriptor, whatever has become of its name. Else the launcher is forked: that takes 0.1
+ * ms of its time, as much again when pages are copied that both have, and as much at its end. An executable that libc
+ * has to set up would take 0.7 ms of a processor.
  */
-#include "launch/launch.h"
+#include "launch/guard.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <poll.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <muster/segment.h>
+#include "launch/raw.h"
 
-#include "base/process.h"
-
-#define SWEEP_PAUSE_MS   5
-#define ADOPTER_PAUSE_MS 50
-#define SWEEP_MAX        6000          /* passes: 30 s, for processes that die slowly */
-#define PART_NS          3000000000ull /* for other hosts' agents, to hear of the end and for what their tasks left */
-
-struct table {
-    pid_t launcher, session;
-    uint32_t num_tasks, num_commands;
-    int survive; /* the tasks are to outlive the launcher */
-    char job[208], run_id[40];
-    struct mu_launch_role part;
-    char folder[256];        /* of the launcher's, that goes with it; "": none */
-    volatile int has_part;   /* set after it, cleared before */
-    volatile int over;       /* an adopter has cleaned up */
-    volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */
-};
-
-static size_t table_size(uint32_t num_tasks, uint32_t num_commands)
-{
-    return sizeof(struct table) + ((size_t)num_tasks + num_commands) * sizeof(pid_t);
-}
-
-static size_t size_of(const struct table *table)
-{
-    return table_size(table->num_tasks, table->num_commands);
-}
+#define SLEEPER_STACK 8192 /* system calls take less than a page */
+#define ASIDE         10   /* a descriptor above those that the guard is to have */
 
 struct mu_launch_guard {
-    struct table *table;
+    struct mu_guard_table *table;
     size_t table_size;
     int table_fd, launcher_fd;
-    sigset_t mask;
-    struct rlimit files;
     struct mu_launch_env env;
     pid_t pid;
     int pidfd;
+    char sleeper[4096]; /* the program that sleeps for it; "": there is none, or one has ended: it may not be let */
+    char *words[3];
+    _Alignas(16) char stack[SLEEPER_STACK];
 };
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
+/* ---- a guard that is exec'ed --------------------------------------------------------------------------------------
+ */
+
+/* 0, or a negative errno. */
+MU_RAW_ON_CHILD_STACK static long put_in_order(const struct mu_launch_guard *guard)
 {
-    (void)st;
-    (void)kind;
-    (void)place;
-    remove(path);
-    return 0;
+    const int sources[2] = {guard->table_fd, guard->launcher_fd};
+    long aside[3], null_fd, exe_fd, rc = 0;
+
+    null_fd = mu_raw(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR, 0);
+    exe_fd = mu_raw(SYS_openat, AT_FDCWD, "/proc/self/exe", O_PATH, 0);
+    if (null_fd < 0 || exe_fd < 0)
+        return null_fd < 0 ? null_fd : exe_fd;
+    for (int i = 0; i < 3 && rc >= 0; i++) /* out of the way first */
+        rc = aside[i] = mu_raw(SYS_fcntl, i < 2 ? sources[i] : exe_fd, F_DUPFD, ASIDE, 0);
+    for (int i = 0; i < 2 && rc >= 0; i++)
+        rc = mu_raw(SYS_dup3, null_fd, i, 0, 0);
+    for (int i = 0; i < 3 && rc >= 0; i++)
+        rc = mu_raw(SYS_dup3, aside[i], MU_GUARD_TABLE_FD + i, 0, 0);
+    if (rc >= 0)
+        rc = mu_raw(SYS_close_range, MU_GUARD_EXE_FD + 1, ~0u, 0, 0);
+    return rc;
 }
 
-void mu_launch_remove_folder(const char *path)
+/* In the launcher's memory until exec, with all signals blocked, also behind it: until its work begins. */
+MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
 {
-    const char *last = strrchr(path, '/');
+    struct mu_launch_guard *guard = arg;
 
-    if (!last || strncmp(last, MU_LAUNCH_MPI_FOLDER, strlen(MU_LAUNCH_MPI_FOLDER)) != 0)
-        return; /* not of a launcher's making */
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    mu_raw(SYS_setsid, 0, 0, 0, 0);
+    if (put_in_order(guard) >= 0 && mu_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, &guard->table->files, NULL) >= 0) {
+        mu_raw(SYS_chdir, "/", 0, 0, 0); /* else it would keep a file system busy: no more than that */
+        mu_raw(SYS_execve, guard->sleeper, guard->words, guard->env.vars, 0);
+    }
+    mu_raw(SYS_exit_group, 127, 0, 0, 0);
+    return 127;
 }
 
-int mu_launch_remove_segment(const char *job, pid_t creator)
+/* Beside the executable, as in the build's folder; or as it is installed. Ours or root's, and nobody else may write it:
+ * a command may lie where others may put a file beside it. */
+static void find_sleeper(struct mu_launch_guard *guard)
 {
-    struct muster_segment *segment;
-    struct muster_segment_info info;
-    int ours = 0;
+    static const char *const places[] = {MU_LAUNCH_GUARD_NAME, "../lib/muster/" MU_LAUNCH_GUARD_NAME};
+    char self[sizeof guard->sleeper - 64], *slash;
+    ssize_t len = MU_RAW_IS_APART ? readlink("/proc/self/exe", self, sizeof self - 1) : -1;
+    struct stat st;
 
-    if (muster_segment_open(job, &segment) != MUSTER_OK)
-        return 0;
-    if (muster_segment_info(segment, &info) == MUSTER_OK)
-        ours = info.creator_pid == (uint32_t)creator;
-    muster_segment_close(segment);
-    return ours && muster_segment_remove(job) == MUSTER_OK;
+    self[len > 0 ? len : 0] = 0;
+    slash = strrchr(self, '/');
+    for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
+        snprintf(guard->sleeper, sizeof guard->sleeper, "%.*s/%s", (int)(slash - self), self, places[i]);
+        if (stat(guard->sleeper, &st) == 0 && S_ISREG(st.st_mode) && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
+            (st.st_uid == 0 || st.st_uid == geteuid()))
+            return;
+    }
+    guard->sleeper[0] = 0;
 }
 
-/* ---- the launcher's side ---------------------------------------------------------------------------------------- */
+/* The pid; -1: there is no such program, or no such way of starting one. */
+static pid_t begin_sleeper(struct mu_launch_guard *guard)
+{
+    static char name[] = MU_LAUNCH_GUARD_NAME;
+    sigset_t all, before;
+    pid_t pid;
 
-static int guard_main(struct mu_launch_guard *guard);
+    if (!guard->sleeper[0])
+        return -1;
+    guard->words[0] = name;
+    guard->words[1] = guard->table->job;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pid = clone(sleeper_main, guard->stack + SLEEPER_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, guard, &guard->pidfd);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return pid;
+}
+
+/* ---- either -------------------------------------------------------------------------------------------------------
+ */
 
 static int start(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
 {
-    /* libc's: it sees to it that the child can allocate memory, whatever our threads are doing */
-    pid_t pid = fork();
+    pid_t pid = begin_sleeper(guard);
 
-    guard->pid = 0;
+    guard->pid = pid > 0 ? pid : 0;
+    if (pid > 0)
+        return 0;
+    pid = fork(); /* libc's: it sees to it that the child can allocate memory, whatever our threads are doing */
     if (pid == 0)
-        _exit(guard_main(guard));
+        _exit(mu_guard_forked(guard->table, guard->table_fd, guard->launcher_fd, guard->env.vars));
     if (pid < 0) {
         *ret_failure = (struct mu_launch_failure){"fork", errno};
         return -1;
@@ -147,6 +160,7 @@ void mu_launch_guard_reap(struct mu_launch_guard *guard)
         ;
     close(guard->pidfd);
     guard->pid = 0;
+    guard->sleeper[0] = 0; /* whatever ended it: the next is forked */
 }
 
 static void release(struct mu_launch_guard *guard)
@@ -169,14 +183,12 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     *ret_failure = (struct mu_launch_failure){"guard", ENOMEM};
     if (!guard)
         return -1;
-    guard->mask = ward->mask;
-    guard->files = ward->files;
     guard->table_fd = guard->launcher_fd = -1;
     if (mu_launch_env_init(&guard->env, environ, NULL)) {
         release(guard);
         return -1;
     }
-    guard->table_size = table_size(ward->num_tasks, ward->num_commands);
+    guard->table_size = mu_guard_table_size(ward->num_tasks, ward->num_commands);
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (guard->launcher_fd >= 0 && guard->table_fd >= 0 && ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
@@ -194,8 +206,11 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     guard->table->num_tasks = ward->num_tasks;
     guard->table->num_commands = ward->num_commands;
     guard->table->survive = ward->survive;
+    guard->table->mask = ward->mask;
+    guard->table->files = ward->files;
     snprintf(guard->table->job, sizeof guard->table->job, "%s", ward->job);
     snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", ward->run_id);
+    find_sleeper(guard);
     if (start(guard, ret_failure)) {
         release(guard);
         return -1;
@@ -264,319 +279,4 @@ void mu_launch_guard_free(struct mu_launch_guard *guard)
         return;
     mu_launch_guard_reap(guard);
     release(guard);
-}
-
-/* ---- the guard's side ------------------------------------------------------------------------------------------- */
-
-static void close_all_but(int one, int other)
-{
-    int low = one < other ? one : other, high = one < other ? other : one;
-
-    if (low > 3)
-        close_range(3, (unsigned)low - 1, 0);
-    if (high > low + 1)
-        close_range((unsigned)low + 1, (unsigned)high - 1, 0);
-    close_range((unsigned)high + 1, ~0u, 0);
-}
-
-/* What bears the job's mark, or is of the first `num_groups` of the table. */
-static struct mu_launch_mark mark_of(const struct table *table, uint32_t num_groups)
-{
-    return (struct mu_launch_mark){
-        .run_id = table->run_id, .session = table->session, .groups = table->groups, .num_groups = num_groups};
-}
-
-/* Several passes, because what is found may be making more. */
-static void end_all(const struct mu_launch_mark *mark)
-{
-    for (int pass = 0; pass < SWEEP_MAX && mu_launch_sweep(mark, SIGKILL, NULL, NULL) > 0; pass++)
-        poll(NULL, 0, SWEEP_PAUSE_MS);
-}
-
-/*
- * The tasks that go on without their launcher: their number; with `wait` sleep until the last of them has ended. One
- * after the other: however many they are, one descriptor will do.
- */
-static uint32_t outlive(const struct table *table, int wait)
-{
-    uint32_t alive = 0;
-
-    for (uint32_t i = 0; i < table->num_tasks; i++) {
-        struct pollfd pfd = {.fd = table->groups[i] ? (int)syscall(SYS_pidfd_open, table->groups[i], 0) : -1,
-                             .events = POLLIN};
-
-        if (pfd.fd < 0)
-            continue;
-        if (mu_launch_bears_mark(table->groups[i], table->run_id)) { /* else the number is somebody else's by now */
-            alive++;
-            while (wait && poll(&pfd, 1, -1) < 1)
-                ;
-        }
-        close(pfd.fd);
-    }
-    return alive;
-}
-
-/* ---- the lock of who has adopted the job ---- */
-
-static int set_lock(int fd, int type)
-{
-    struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_len = 1};
-
-    return fcntl(fd, F_OFD_SETLK, &lock);
-}
-
-/* Somebody else has it; asking does not take it, so nobody is refused because of us. */
-static int is_held(int fd)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-
-    return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
-}
-
-static volatile sig_atomic_t told_to_end;
-
-static void on_sigterm(int number)
-{
-    told_to_end = number;
-}
-
-/* One of several hosts: until an adopter has seen to its end, or none has come in time, or SIGTERM says that none will.
- * The job is ours then. */
-static void await_adopters(const struct mu_launch_guard *guard)
-{
-    const struct table *table = guard->table;
-    uint64_t until = muster_after_ns(table->part.adopt_ns);
-
-    signal(SIGTERM, on_sigterm);
-    while (!table->over && !told_to_end) {
-        if (is_held(guard->table_fd))
-            until = muster_after_ns(table->part.adopt_ns);
-        else if (muster_now_ns() >= until && set_lock(guard->table_fd, F_WRLCK) == 0)
-            break;
-        poll(NULL, 0, ADOPTER_PAUSE_MS);
-    }
-}
-
-/* The commands that started other hosts, for so long, or until we are told to end. 0: all have ended. */
-static uint32_t await_commands(const struct table *table, uint64_t patience_ns)
-{
-    uint64_t until = muster_after_ns(patience_ns);
-    uint32_t left = 0;
-
-    for (uint32_t i = table->num_tasks; i < table->num_tasks + table->num_commands; i++) {
-        pid_t pid = table->groups[i];
-        struct pollfd pfd = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
-        int lives = pfd.fd >= 0 && getsid(pid) == table->session; /* else the number is somebody else's by now */
-
-        while (lives && poll(&pfd, 1, 0) < 1 && !told_to_end && muster_now_ns() < until)
-            poll(&pfd, 1, ADOPTER_PAUSE_MS);
-        left += lives && poll(&pfd, 1, 0) < 1;
-        if (pfd.fd >= 0)
-            close(pfd.fd);
-    }
-    return left;
-}
-
-/*
- * The other hosts' agents have been told of the end by who adopted the job, or find that nobody leads them. Where a
- * command is the agent itself and is killed before that, the guard there waits for an adopter, and tasks go on.
- */
-static void part(const struct table *table)
-{
-    struct mu_launch_mark mark = mark_of(table, table->num_tasks + table->num_commands);
-
-    signal(SIGTERM, on_sigterm);
-    if (await_commands(table, PART_NS) > 0) {
-        mu_launch_sweep(&mark, SIGTERM, NULL, NULL);
-        await_commands(table, table->part.adopt_ns);
-    }
-    end_all(&mark);
-}
-
-static void say(const struct table *table, const char *what)
-{
-    struct pollfd err = {.fd = 2, .events = POLLOUT};
-
-    if (poll(&err, 1, 0) == 1 && (err.revents & POLLOUT))
-        dprintf(2, "muster run: the %s of job %s (pid %d) was killed: its tasks %s\n",
-                table->has_part && table->part.node ? "agent" : "launcher", table->job, (int)table->launcher, what);
-}
-
-/* Nothing of the launcher's but the table, its pidfd and stderr. */
-static void settle(const struct mu_launch_guard *guard)
-{
-    int null_fd;
-
-    setsid();
-    mu_launch_title_set(MU_LAUNCH_GUARD_NAME, guard->table->job);
-    environ = guard->env.vars;
-    for (int number = 1; number < SIGRTMIN; number++)
-        if (number != SIGSEGV && number != SIGBUS && number != SIGILL && number != SIGFPE && number != SIGCHLD)
-            signal(number, SIG_IGN);
-    pthread_sigmask(SIG_SETMASK, &guard->mask, NULL);
-    close_all_but(guard->table_fd, guard->launcher_fd);
-    null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    dup2(null_fd, 0);
-    dup2(null_fd, 1);
-    close(null_fd);
-    setrlimit(RLIMIT_NOFILE, &guard->files);
-    if (chdir("/")) /* else it would keep a file system busy: no more than that */
-        return;
-}
-
-/* The launcher is dead, and the tasks need not end now. 1: what there is to say has been said. */
-static int let_survive(const struct mu_launch_guard *guard)
-{
-    const struct table *table = guard->table;
-    char what[400];
-
-    if (!table->survive || (!table->has_part && outlive(table, 0) == 0))
-        return 0;
-    if (!table->has_part) {
-        say(table, "go on; 'muster agent --adopt' takes them over");
-        outlive(table, 1);
-        while (set_lock(guard->table_fd, F_WRLCK)) /* an adopter cleans up, and may die in it */
-            poll(NULL, 0, ADOPTER_PAUSE_MS);
-        return 1;
-    }
-    snprintf(what, sizeof what, "go on for %.6g s, in which 'muster agent --adopt %s' on this host takes them over",
-             (double)table->part.adopt_ns / 1e9, table->job);
-    say(table, what);
-    await_adopters(guard);
-    if (!table->over && !told_to_end)
-        say(table, "are ended: nobody has adopted it in time");
-    return 1;
-}
-
-static int guard_main(struct mu_launch_guard *guard)
-{
-    struct pollfd pfd = {.fd = guard->launcher_fd, .events = POLLIN};
-    const struct table *table = guard->table;
-    struct mu_launch_mark mark;
-    int removed, said, parts;
-
-    settle(guard);
-    mprotect(guard->table, guard->table_size, PROT_READ);
-    while (poll(&pfd, 1, -1) < 1)
-        ;
-    said = let_survive(guard);
-    parts = table->survive && table->part.adopt_ns; /* the hosts have met */
-    mark = mark_of(table, table->num_tasks + (parts ? 0 : table->num_commands));
-    end_all(&mark);
-    if (table->folder[0])
-        mu_launch_remove_folder(table->folder);
-    removed = mu_launch_remove_segment(table->job, table->launcher);
-    if (!said)
-        say(table, removed ? "are ended, its segment is removed" : "are ended");
-    if (parts)
-        part(table);
-    return 0;
-}
-
-/* ---- for who adopts the job ------------------------------------------------------------------------------------ */
-
-static struct table *map_table(int fd)
-{
-    off_t size = lseek(fd, 0, SEEK_END);
-    struct table *table;
-
-    if (size < (off_t)sizeof *table)
-        return NULL;
-    table = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (table == MAP_FAILED || (size_t)size != size_of(table))
-        return NULL;
-    return table;
-}
-
-/* The descriptor of a guard's table, opened anew; -1: the process has none. */
-static int open_table(const char *pid)
-{
-    char path[300], target[64];
-    struct dirent *item;
-    int fd = -1;
-    DIR *dir;
-
-    snprintf(path, sizeof path, "/proc/%.16s/fd", pid);
-    dir = opendir(path);
-    while (dir && fd < 0 && (item = readdir(dir))) {
-        ssize_t n = readlinkat(dirfd(dir), item->d_name, target, sizeof target - 1);
-
-        target[n > 0 ? n : 0] = 0;
-        if (strcmp(target, "/memfd:" MU_LAUNCH_GUARD_NAME " (deleted)") == 0)
-            fd = openat(dirfd(dir), item->d_name, O_RDWR | O_CLOEXEC);
-    }
-    if (dir)
-        closedir(dir);
-    return fd;
-}
-
-/* The table of a guard of this job, and its file; NULL: the process is none. */
-static struct table *table_of(const char *pid, const char *job, pid_t launcher, uint32_t num_tasks, int *ret_fd)
-{
-    char path[64], name[32];
-    struct table *table;
-    struct stat st;
-    int fd;
-
-    snprintf(path, sizeof path, "/proc/%.16s", pid);
-    if (stat(path, &st) || st.st_uid != geteuid()) /* another user's job may have the same name */
-        return NULL;
-    snprintf(path, sizeof path, "/proc/%.16s/comm", pid);
-    if (mu_read_file(path, name, sizeof name) <= 0 || strcmp(name, MU_LAUNCH_GUARD_NAME "\n") != 0)
-        return NULL;
-    fd = open_table(pid);
-    if (fd < 0)
-        return NULL;
-    table = map_table(fd);
-    if (table && (strcmp(table->job, job) != 0 || table->launcher != launcher ||
-                  table->num_tasks != num_tasks)) { /* not of the segment that we have */
-        munmap(table, size_of(table));
-        table = NULL;
-    }
-    if (table)
-        *ret_fd = fd;
-    else
-        close(fd);
-    return table;
-}
-
-int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans)
-{
-    DIR *dir = opendir("/proc");
-    struct table *table = NULL;
-    struct dirent *item;
-
-    *ret_orphans = (struct mu_launch_orphans){.fd = -1};
-    while (dir && !table && (item = readdir(dir)))
-        if (item->d_name[0] >= '0' && item->d_name[0] <= '9' &&
-            (table = table_of(item->d_name, job, launcher, num_tasks, &ret_orphans->fd)))
-            ret_orphans->launcher_lives = mu_launch_parent((pid_t)strtol(item->d_name, NULL, 10)) == table->launcher;
-    if (dir)
-        closedir(dir);
-    if (!table)
-        return -1;
-    ret_orphans->adopted = set_lock(ret_orphans->fd, F_WRLCK) != 0;
-    ret_orphans->launcher = table->launcher;
-    ret_orphans->survive = table->survive;
-    ret_orphans->num_tasks = table->num_tasks;
-    ret_orphans->has_part = table->has_part;
-    if (table->has_part)
-        ret_orphans->part = table->part;
-    snprintf(ret_orphans->run_id, sizeof ret_orphans->run_id, "%.*s", (int)sizeof table->run_id - 1, table->run_id);
-    ret_orphans->pids = calloc(table->num_tasks, sizeof *ret_orphans->pids);
-    for (uint32_t i = 0; ret_orphans->pids && i < table->num_tasks; i++)
-        ret_orphans->pids[i] = table->groups[i];
-    munmap(table, size_of(table));
-    return ret_orphans->pids ? 0 : -1;
-}
-
-void mu_launch_guard_over(const struct mu_launch_orphans *orphans)
-{
-    struct table *table = orphans->fd >= 0 ? map_table(orphans->fd) : NULL;
-
-    if (!table)
-        return;
-    table->over = 1;
-    munmap(table, size_of(table));
 }

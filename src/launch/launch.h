@@ -185,7 +185,7 @@ struct mu_launch_role {
     char job[208];     /* as the other hosts call it */
 };
 
-/* Start it: it is forked, so the less memory we use by now the better. -1 with *ret_failure. */
+/* Start it: where it must be forked, the less memory we use by now the better. -1 with *ret_failure. */
 int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
 /* Task `task_id` has this process group (0: it has ended). */
@@ -205,6 +205,8 @@ pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard);
 /* Wait for the dead guard; then another may be started. */
 void mu_launch_guard_reap(struct mu_launch_guard *guard);
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure);
+/* main() of this executable where it is exec'ed as a guard: its words begin with MU_LAUNCH_GUARD_NAME. */
+int mu_launch_guard_main(void);
 /* Tell it to end: the launcher has cleaned up by itself. Does not wait. NULL is allowed, also below. */
 void mu_launch_guard_dismiss(struct mu_launch_guard *guard);
 /* Reap the dismissed guard. */

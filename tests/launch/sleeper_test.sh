@@ -1,0 +1,98 @@
+#!/bin/bash
+# muster-guard sleeps until the launcher is killed, then is the guard: whatever has become of the files meanwhile. Where
+# it cannot be started, or others could have put it there, the guard is forked.
+. "$(dirname "$0")/../cli/common.sh"
+MARK=MUSTER_TEST_MARK=$$-$RANDOM
+export "${MARK?}"
+HERE="$TMPDIR/a folder"
+mkdir "$HERE"
+[ -x "$(dirname "$MUSTER")/muster-guard" ] || skip "this machine's launchers fork their guards"
+
+guards() { for p in $(with_mark "$MARK"); do
+    [ "$(cat "/proc/$p/comm" 2> /dev/null)" = muster-guard ] && echo "$p"; done; }
+has_guard() { [ "$(guards | wc -l)" -eq 1 ] && [ "$(readlink "/proc/$(guards)/exe")" = "$(realpath "$1")" ]; }
+running() { [ "$(with_mark "$MARK" | wc -l)" -ge 5 ]; } # two tasks, a child each, the launcher
+
+# begin PROGRAM: a job of the copy, whose guard becomes PROGRAM.
+begin()
+{
+    "$HERE/muster" run -n 2 --job "$JOB" sh -c 'setsid sleep 1000 & exec sleep 1000' > "$OUT" 2> "$ERR" < /dev/null &
+    RUN=$!
+    disown $RUN # the shell need not say that it was killed
+    await "all are running" running
+    await "the guard is $1" has_guard "$1"
+    has_segment "$JOB" || fail "no segment"
+}
+nothing_left()
+{
+    await "no process is left" none_with_mark "$MARK"
+    await "no segment is left" no_segment "$JOB"
+    err_has "the launcher of job $JOB (pid $RUN) was killed: its tasks are ended, its segment is removed"
+}
+copy()
+{
+    rm -rf "${HERE:?}"/*
+    cp "$MUSTER" "$(dirname "$MUSTER")/muster-guard" "$HERE/"
+}
+
+copy
+begin "$HERE/muster-guard"
+[ "$(awk '/VmRSS/ { print $2 }' "/proc/$(guards)/status")" -le 64 ] || fail "it sleeps in $(grep VmRSS "/proc/$(guards)/status")"
+kill -TERM "$(guards)"; kill -HUP "$(guards)" # not to be talked out of it
+kill -KILL $RUN
+nothing_left
+
+# Both files are other ones by then, and then none: a new version was installed.
+copy
+begin "$HERE/muster-guard"
+guard=$(guards)
+for file in muster muster-guard; do
+    printf '#!/bin/sh\nexit 9\n' > "$HERE/new"
+    chmod 755 "$HERE/new"
+    mv "$HERE/new" "$HERE/$file"
+done
+kill -STOP "$guard" # SIGKILL to the launcher comes while it cannot run
+kill -KILL $RUN
+rm "$HERE/muster" "$HERE/muster-guard"
+kill -CONT "$guard"
+nothing_left
+
+# One that ends is followed by one that is forked; so is one that cannot be exec'ed.
+copy
+begin "$HERE/muster-guard"
+kill -KILL "$(guards)"
+await "another is there" has_guard "$HERE/muster"
+kill -KILL $RUN
+nothing_left
+copy
+printf 'no program' > "$HERE/muster-guard"
+begin "$HERE/muster"
+kill -KILL $RUN
+nothing_left
+
+# One that others may write is not ours.
+copy
+chmod g+w "$HERE/muster-guard"
+begin "$HERE/muster"
+kill -KILL $RUN
+nothing_left
+
+# As it is installed.
+copy
+mkdir "$HERE/bin" "$HERE/lib" "$HERE/lib/muster"
+mv "$HERE/muster" "$HERE/bin/"
+mv "$HERE/muster-guard" "$HERE/lib/muster/"
+OLD=$HERE
+HERE="$HERE/bin"
+begin "$OLD/lib/muster/muster-guard"
+kill -KILL $RUN
+nothing_left
+
+# Started by somebody else, either says what it is.
+code=0
+said=$("$OLD/lib/muster/muster-guard" 2>&1 4<&- < /dev/null) || code=$?
+[ $code -eq 2 ] && [[ $said == "muster-guard: this is started by 'muster run'"* ]] || fail "alone it says, with status $code: $said"
+code=0
+said=$(exec -a muster-guard "$MUSTER" 2>&1 < /dev/null) || code=$?
+[ $code -eq 2 ] && [[ $said == "muster-guard: this is started by 'muster run'"* ]] || fail "by its name: $code, $said"
+exit 0
