@@ -236,6 +236,7 @@ static int set_up(struct mu_agent *agent)
                                               .colour = {0, mu_agent_shows_colour(1) || (others && others[1]),
                                                          mu_agent_shows_colour(2) || (others && others[2])}};
 
+    mu_launch_note_elders();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
     agent->catch_both = agent->catch_err && is_one_file();

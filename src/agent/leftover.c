@@ -2,7 +2,7 @@
  * agent/leftover.c: what the tasks left behind when the last of them has ended.
  *
  * Their descendants have a second to end by themselves, then SIGTERM and the grace, then SIGKILL. Nothing of the job is
- * alive once the guard is the launcher's only child.
+ * alive once the guard is the launcher's only child, but for those that the launcher had before it was one.
  */
 #include "agent/private.h"
 

@@ -448,8 +448,10 @@ void mu_agent_reap(struct mu_agent *agent)
                 break;
         if (agent->tasks && i < mu_agent_tasks_end(agent))
             task_ended(agent, i, &info);
-        else if (!mu_agent_rsh_ended(agent, &info))
-            waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan */
+        else if (!mu_agent_rsh_ended(agent, &info)) {
+            waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan, or an elder */
+            mu_launch_forget_elder(info.si_pid);
+        }
     }
 }
 

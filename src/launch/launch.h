@@ -128,7 +128,7 @@ void mu_launch_env_done(struct mu_launch_env *env);
 /* Which processes are the job's: any of these. */
 struct mu_launch_mark {
     const char *run_id;           /* MUSTER_RUN_ID=this stood in its environment at exec */
-    pid_t parent;                 /* a child of this process; 0: not asked */
+    pid_t parent;                 /* a child of this process, no elder; 0: not asked */
     pid_t except;                 /* never this one */
     const char *spare;            /* nor one of this name; NULL: none */
     pid_t session;                /* in this session and ... */
@@ -148,7 +148,15 @@ pid_t mu_launch_parent(pid_t pid);
 /* Whether the process is stopped by a signal. */
 int mu_launch_is_stopped(pid_t pid);
 
-/* Whether the calling thread has a child other than `except`, dead or alive. */
+/*
+ * The children that the calling process has now are not the job's, nor looked for below: who became the launcher by
+ * exec may have had some ("exec > >(tee log); exec muster run ..."). Up to 64 of them, known where the kernel lists
+ * children. One that was reaped is to be forgotten: its number may be another's.
+ */
+void mu_launch_note_elders(void);
+void mu_launch_forget_elder(pid_t pid);
+
+/* Whether the calling thread has a child other than `except` and the elders, dead or alive. */
 int mu_launch_has_children(pid_t except);
 
 /* ---- guard.c -------------------------------------------------------------------------------------------------- */

@@ -15,11 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/process.h"
 
 #define ENVIRON_MAX (4u << 20)
+
+enum { ELDERS_MAX = 64, PID_TEXT = 11 };
+
+static pid_t elders[ELDERS_MAX]; /* of this process, which has one launcher at most; 0: free */
+static int num_elders;           /* as many as were noted: nearly always none */
 
 struct facts {
     pid_t parent, group, session;
@@ -78,10 +84,18 @@ int mu_launch_bears_mark(pid_t pid, const char *run_id)
     return found;
 }
 
+static int is_elder(pid_t pid)
+{
+    for (int i = 0; i < num_elders; i++)
+        if (elders[i] == pid)
+            return 1;
+    return 0;
+}
+
 static int bears(const struct mu_launch_mark *mark, pid_t pid, const struct facts *facts)
 {
     if (mark->parent && facts->parent == mark->parent)
-        return 1;
+        return !is_elder(pid);
     if (facts->session == mark->session)
         for (size_t i = 0; i < mark->num_groups; i++)
             if (mark->groups[i] && facts->group == mark->groups[i])
@@ -159,16 +173,42 @@ int mu_launch_is_stopped(pid_t pid)
     return read_facts(pid, &facts) == 0 && facts.state == 'T';
 }
 
+/* The calling thread's children, as the kernel lists them. -1: by a kernel without CONFIG_PROC_CHILDREN it does not. */
+static int read_children(char *text, size_t size)
+{
+    return mu_read_file("/proc/thread-self/children", text, size) < 0 ? -1 : 0;
+}
+
+void mu_launch_note_elders(void)
+{
+    char text[ELDERS_MAX * PID_TEXT + 1], *at = text, *end;
+    siginfo_t info;
+
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || read_children(text, sizeof text))
+        return; /* ECHILD, as a rule */
+    for (long pid = strtol(at, &end, 10); end > at && num_elders < ELDERS_MAX; pid = strtol(at, &end, 10)) {
+        elders[num_elders++] = (pid_t)pid;
+        at = end;
+    }
+}
+
+void mu_launch_forget_elder(pid_t pid)
+{
+    for (int i = 0; i < num_elders; i++)
+        if (elders[i] == pid)
+            elders[i] = 0;
+}
+
 int mu_launch_has_children(pid_t except)
 {
     struct mu_launch_mark mark = {.run_id = "-", .parent = getpid(), .except = except, .session = -1};
-    char text[64], *at = text, *end; /* two numbers fit: one of them is enough */
+    char text[(ELDERS_MAX + 2) * PID_TEXT + 1], *at = text, *end; /* these, and two more: one of them is enough */
     int found = 0;
 
-    if (mu_read_file("/proc/thread-self/children", text, sizeof text) < 0) /* a kernel without CONFIG_PROC_CHILDREN */
+    if (read_children(text, sizeof text))
         return mu_launch_sweep(&mark, 0, NULL, NULL) > 0;
     for (long pid = strtol(at, &end, 10); !found && end > at; pid = strtol(at, &end, 10)) {
-        found = pid != except;
+        found = pid != except && !is_elder((pid_t)pid);
         at = end;
     }
     return found;

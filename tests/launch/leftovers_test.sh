@@ -21,6 +21,17 @@ check 0 "$MUSTER" run sh -c '{ sleep 0.1; echo late; } &'
 out_is late
 err_is_empty
 
+# What was the launcher's child before its exec, as a script's tee, is not the tasks': it gets all output, and lives on.
+: > "$TMPDIR/log"
+check 3 bash -c 'exec > >(sleep 0.3; exec cat > "$1") 2>&1; exec "$2" run -l -n 2 sh -c "echo hi; exit 3"' bash \
+    "$TMPDIR/log" "$MUSTER"
+end_of_log() { grep -q "exited with status 3" "$TMPDIR/log" && grep -q "^.[01]. hi$" "$TMPDIR/log"; }
+await "the script's own child has written everything" end_of_log
+grep -q 'left .* behind' "$TMPDIR/log" && fail "a process that the tasks did not leave is ended: $(cat "$TMPDIR/log")"
+check 0 bash -c 'sleep 1000.5 & echo $! > "$1"; exec "$2" run -n 2 true' bash "$TMPDIR/elder" "$MUSTER"
+err_is_empty
+kill "$(cat "$TMPDIR/elder")" || fail "a process that is none of the tasks' was ended"
+
 # Failure: descendants go with their task.
 check 3 "$MUSTER" run -n 2 --grace 100ms sh -c 'sleep 1000 & [ $RANK = 1 ] && exit 3; wait'
 none_with_mark "$MARK" || fail "a process is left"
