@@ -117,7 +117,7 @@ static void sizes(struct mu_doctor_page *page)
 
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && (double)limit.rlim_cur < 1.1 * GIB)
         mu_doctor_say(page, MU_DOCTOR_PROBLEM, "file size", "ulimit -f unlimited",
-                      "%llu bytes: the segment is a file of 1 GiB; who makes it is killed by SIGXFSZ",
+                      "%llu bytes: the segment is a sparse file of 1 GiB, unless --heap makes it smaller",
                       (unsigned long long)limit.rlim_cur);
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && (double)limit.rlim_cur < 4 * GIB)
         mu_doctor_say(page, MU_DOCTOR_NOTE, "virtual memory", "ulimit -v unlimited, or run jobs with a smaller --heap",

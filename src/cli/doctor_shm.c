@@ -101,7 +101,8 @@ static void try_segment(struct mu_doctor_page *page, int memfd)
         if (!memfd)
             muster_segment_remove(job);
         muster_segment_close(segment);
-    } else if (status == MUSTER_RESOURCE_EXHAUSTED && !memfd && !strstr(muster_last_error(), "cannot map")) {
+    } else if (status == MUSTER_RESOURCE_EXHAUSTED && !memfd && !strstr(muster_last_error(), "cannot map") &&
+               !strstr(muster_last_error(), "ulimit -f")) {
         mu_doctor_say(
             page, MU_DOCTOR_NOTE, "segment",
             mend("make it larger: --shm-size=8g for a container, else mount -o remount,size=8g ", ""),

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
@@ -340,6 +341,14 @@ static bool has_room(int fd, const struct mu_header *h)
            (fs.f_blocks == 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= 2 * mu_format_committed(h));
 }
 
+/* Beyond this limit a file's growth is not refused, but SIGXFSZ. */
+static bool may_be_so_large(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) || bytes <= limit.rlim_cur;
+}
+
 /* A file without a name, filled in, all its first pages committed: `late`, if it may be, those that are written here.
  */
 static int build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool late, const char *job)
@@ -355,7 +364,9 @@ static int build(const struct mu_header *h, const struct mu_hosts_config *hosts,
         return -errno;
     if (late && !memfd && !hosts && has_room(fd, h))
         bytes = written = mu_format_written(h);
-    if (ftruncate(fd, (off_t)h->total_bytes))
+    if (!may_be_so_large(h->total_bytes))
+        rc = EFBIG;
+    else if (ftruncate(fd, (off_t)h->total_bytes))
         rc = errno;
     while (!rc && fallocate(fd, 0, 0, (off_t)bytes))
         if (errno != EINTR)
@@ -382,7 +393,13 @@ static int build(const struct mu_header *h, const struct mu_hosts_config *hosts,
 
 static enum muster_status build_failed(int rc, const struct mu_header *h)
 {
-    if (rc == ENOSPC || rc == EFBIG || rc == ENOMEM)
+    if (rc == EFBIG)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                       "no file may be as large as the segment (%" PRIu64
+                       " KiB, sparse): raise the limit ('ulimit -f'), "
+                       "or make the heap smaller",
+                       h->total_bytes / 1024);
+    if (rc == ENOSPC || rc == ENOMEM)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                        "%s has no room for a segment (%" PRIu64 " KiB are needed at once): free some, mount it larger, "
                        "or use a memfd",

@@ -60,7 +60,7 @@ doctor 0 bash -c 'ulimit -n 100; exec "$@"' - "$MUSTER"
 fact_has limits 'open files' 'note: 100 .* 36 tasks'
 doctor 1 bash -c 'ulimit -f 10; exec "$@"' - "$MUSTER" # its own output is shorter
 fact_has limits 'file size' 'problem: 10240 '
-fact_has shm shm 'problem: looking at it kills the process: File size'
+fact_has shm segment 'problem: no file may be as large as the segment'
 mend_has limits 'file size' 'ulimit -f'
 if [[ $VARIANT != asan* ]]; then # which needs terabytes of addresses
     start_job 1 sleep 1000
