@@ -148,7 +148,7 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     }
 }
 
-void mu_agent_leader_lost(struct mu_agent *agent, const char *why)
+static void give_up(struct mu_agent *agent, const char *what, const char *why)
 {
     struct mu_agent_bridge *b = agent->bridge;
 
@@ -156,12 +156,22 @@ void mu_agent_leader_lost(struct mu_agent *agent, const char *why)
         return;
     b->is_over = 1;
     agent->broken = 1;
-    mu_agent_gather_lost(agent, 0, "the leader is lost");
+    mu_agent_gather_lost(agent, 0, what);
     if (agent->running > 0)
-        mu_agent_say("the leader is lost: %s; ending %u task%s", why, agent->running, agent->running == 1 ? "" : "s");
+        mu_agent_say("%s: %s; ending %u task%s", what, why, agent->running, agent->running == 1 ? "" : "s");
     else
-        mu_agent_say("the leader is lost: %s", why);
+        mu_agent_say("%s: %s", what, why);
     mu_agent_begin_end(agent);
+}
+
+void mu_agent_leader_lost(struct mu_agent *agent, const char *why)
+{
+    give_up(agent, "the leader is lost", why);
+}
+
+void mu_agent_input_ended(struct mu_agent *agent)
+{
+    give_up(agent, "standard input has ended", "with --key-file - that is the launcher's death");
 }
 
 void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)

@@ -63,6 +63,9 @@ void mu_agent_go(struct mu_agent_hosts *hosts);
 void mu_agent_call_me(const char *name);
 /* An address or a name of the host of task 0, for the tasks' environment. */
 void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, size_t size);
+/* What this host calls that: where a number leads here from elsewhere and is none of ours, as through a NAT, loopback.
+ */
+const char *mu_agent_master_here(const struct mu_agent_hosts *hosts);
 
 void mu_agent_orders_done(struct mu_agent_orders *orders);
 

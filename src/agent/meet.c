@@ -316,7 +316,8 @@ int mu_agent_come(struct mu_agent_hosts *hosts, const char *job)
     if (watched)
         stop_watching(b, watcher);
     if (status != MUSTER_OK) {
-        mu_agent_say("%s", muster_last_error());
+        mu_agent_say("%s%s", b->stop ? "standard input, where --key-file - has the key, has ended: " : "",
+                     muster_last_error());
         free_bridge(b);
         return MU_AGENT_EXIT_FAILED;
     }
@@ -512,7 +513,10 @@ static void input_ended(uv_poll_t *poll, int status, int events)
     if (!(events & UV_DISCONNECT))
         return;
     uv_poll_stop(poll);
-    mu_agent_leader_lost(agent, "the command that started this host's part has ended");
+    if (agent->options->hosts->orders->words)
+        mu_agent_leader_lost(agent, "the command that started this host's part has ended");
+    else
+        mu_agent_input_ended(agent);
 }
 
 int mu_agent_cross(struct mu_agent *agent)
@@ -544,7 +548,7 @@ int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job)
                                                .nodes = hosts->nodes,
                                                .first_task = agent->first_task,
                                                .tasks = agent->local_tasks,
-                                               .master = hosts->orders->master};
+                                               .master = mu_agent_master_here(hosts)};
     return 1;
 }
 

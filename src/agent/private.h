@@ -410,6 +410,7 @@ const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, c
 /* ---- follow.c ---- */
 void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_unpack *u);
 void mu_agent_leader_lost(struct mu_agent *agent, const char *why);
+void mu_agent_input_ended(struct mu_agent *agent);
 void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why);
 void mu_agent_tell_ended(struct mu_agent *agent, uint32_t task_id);
 /* One that was adopted has ended: nobody knows how. */

@@ -129,6 +129,19 @@ void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, 
     }
 }
 
+const char *mu_agent_master_here(const struct mu_agent_hosts *hosts)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *number = NULL;
+    const char *master = hosts->orders->master, *here = master;
+
+    if (hosts->node > 0 || hosts->tasks_here == 0 || getaddrinfo(master, NULL, &hints, &number))
+        return master;
+    if (!is_own(number))
+        here = number->ai_family == AF_INET6 ? "::1" : "127.0.0.1";
+    freeaddrinfo(number);
+    return here;
+}
+
 /* ---- the command --------------------------------------------------------------------------------------------------
  */
 

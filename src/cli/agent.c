@@ -302,7 +302,7 @@ static int join(struct mu_cli_call *call)
 {
     struct agent agent = {.leader = ""};
     struct mu_cli_job job = {.apps.num_tasks = 0};
-    char name[120];
+    char name[120], host[256];
     int code;
 
     if (call->values[MU_OPT_ADOPT])
@@ -312,7 +312,10 @@ static int join(struct mu_cli_call *call)
         mu_cli_job_done(&job);
         return code;
     }
-    snprintf(name, sizeof name, "muster agent (host %.80s)", agent.hosts.name ? agent.hosts.name : "?");
+    snprintf(host, sizeof host, "%s", agent.hosts.name ? agent.hosts.name : "");
+    if (!agent.hosts.name)
+        gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "muster agent (host %.80s)", host);
     mu_agent_call_me(name);
     if (agent.node.nodes > 1 && agent.node.node > 0)
         code = mu_agent_come(&agent.hosts, call->values[MU_OPT_JOB]);

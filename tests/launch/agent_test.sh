@@ -8,7 +8,7 @@ export "${MARK?}" HOME=$TMPDIR/home
 mkdir "$HOME"
 unset MUSTER_KEY MUSTER_KEY_FILE
 
-keep_ports 20
+keep_ports 23
 # agent I H WORDS...: node I of H, in the foreground.
 agent()
 {
@@ -62,6 +62,16 @@ for address in 127.0.0.2 "" 0.0.0.0 localhost; do
     [ "$address" = 127.0.0.2 ] || called=$(hostname)
     [ "$(cat "$OUT" "$OUT.1")" = "$called"$'\n'"$called" ] || fail "MASTER_ADDR, node 0 at '$address': $(cat "$OUT" "$OUT.1")"
 done
+clean
+
+# A number that leads to node 0 only from elsewhere, as through a NAT, is for the tasks that are elsewhere.
+next_port
+"$MUSTER" agent --join "127.0.0.2:$PORT" --node-id 1 --nodes 2 --join-timeout 20s sh -c 'echo $MASTER_ADDR' > "$OUT.1" 2> "$ERR.1" < /dev/null &
+one=$!
+check 0 "$MUSTER" agent --join "192.0.2.7:$PORT" --node-id 0 --nodes 2 --join-timeout 20s --job "$JOB" sh -c 'echo $MASTER_ADDR ${JAX_COORDINATOR_ADDRESS%:*}'
+ends_with 0 $one
+[ "$(cat "$OUT" "$OUT.1")" = "127.0.0.1 127.0.0.1"$'\n'"192.0.2.7" ] || fail "MASTER_ADDR behind a NAT: $(cat "$OUT" "$OUT.1")"
+err_has '^muster agent (host [^?]*): 192.0.2.7 is no address of this host'
 clean
 
 # A number of its own is where the leader listens, and nowhere else: another job has the port at another address.
@@ -175,6 +185,24 @@ check 125 agent 1 2 true # with this user's
 err_has 'has another key than this host'
 MUSTER_KEY=$(cat "$TMPDIR/key") check 0 agent 1 2 true
 ends_with 0 $leader
+clean
+
+# The key by standard input: a plain file is only read; the end of a pipe is the launcher's death, and said to be.
+next_port
+MUSTER_KEY=$(cat "$TMPDIR/key") begin 1 2 true
+one=$AGENT
+"$MUSTER" agent --join "127.0.0.1:$PORT" --node-id 0 --nodes 2 --join-timeout 20s --job "$JOB" --key-file - true \
+    < "$TMPDIR/key" > "$OUT" 2> "$ERR" || fail "the key from a plain file: $(cat "$ERR")"
+ends_with 0 $one
+clean
+next_port
+MUSTER_KEY=$(cat "$TMPDIR/key") begin 1 2 sleep 60
+one=$AGENT
+"$MUSTER" agent --join "127.0.0.1:$PORT" --node-id 0 --nodes 2 --join-timeout 20s --job "$JOB" --key-file - sleep 60 \
+    < <(cat "$TMPDIR/key") > "$OUT" 2> "$ERR"
+[ $? -eq 125 ] || fail "exit status"
+err_has "^muster agent (host .*): standard input has ended: with --key-file - that is the launcher's death; ending 1 task$"
+ends_with 125 $one
 clean
 
 # OpenSSL is opened for hosts alone: a job of one does without it, others say what they lack.
