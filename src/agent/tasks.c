@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +24,19 @@
 static const struct mu_agent_app *app_of(const struct mu_agent *agent, uint32_t task_id)
 {
     return &agent->options->apps[agent->tasks[task_id].app];
+}
+
+/* What the kernel's word for it hides, of a path that tells from here. */
+static const char *reason(const struct mu_agent_app *app, int error)
+{
+    const char *command = app->argv[0];
+    struct stat st;
+
+    if (!strchr(command, '/') || (app->directory && command[0] != '/') || stat(command, &st))
+        return "";
+    if (S_ISDIR(st.st_mode))
+        return " (it is a directory)";
+    return error == ENOENT ? " (it is there: what is not is its interpreter, or its loader)" : "";
 }
 
 static void say_not_started(struct mu_agent *agent, uint32_t task_id, const struct mu_launch_failure *failure)
@@ -34,14 +48,17 @@ static void say_not_started(struct mu_agent *agent, uint32_t task_id, const stru
     if (strcmp(failure->step, "exec") == 0) {
         agent->spawn_status =
             failure->error == ENOENT || failure->error == ENOTDIR ? MU_AGENT_EXIT_NO_FILE : MU_AGENT_EXIT_NOT_EXEC;
-        if (agent->spawn_status == MU_AGENT_EXIT_NO_FILE && !strchr(command, '/'))
+        if (!*command)
+            mu_agent_say("the command is an empty word");
+        else if (agent->spawn_status == MU_AGENT_EXIT_NO_FILE && !strchr(command, '/'))
             mu_agent_say("%s: command not found", command);
         else
-            mu_agent_say("cannot run %s: %s", command, strerror(failure->error));
+            mu_agent_say("cannot run %s: %s%s", command, strerror(failure->error), reason(app, failure->error));
     } else if (strcmp(failure->step, "chdir") == 0) {
         mu_agent_say("cannot change to %s: %s", app->directory, strerror(failure->error));
     } else {
-        mu_agent_say("cannot start task %u: %s: %s", task_id, failure->step, strerror(failure->error));
+        mu_agent_say("cannot start task %u: %s: %s%s", task_id, failure->step, strerror(failure->error),
+                     failure->error == EAGAIN ? " (see 'ulimit -u', and the cgroup's pids.max)" : "");
     }
 }
 

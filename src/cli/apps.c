@@ -107,6 +107,8 @@ static int add_app(struct mu_cli_apps *apps, const struct mu_cli_call *common, c
 
     if (!argv[0] || strcmp(argv[0], ":") == 0)
         return mu_cli_usage(common, "at a ':' a command is missing");
+    if (call->values[MU_OPT_CHDIR] && !*call->values[MU_OPT_CHDIR])
+        return mu_cli_usage(call, "--chdir: the name is empty");
 
     apps->list = realloc(apps->list, (apps->count + 1) * sizeof *apps->list);
     if (!apps->list)
@@ -166,6 +168,21 @@ static const struct mu_cli_option app_options[] = {
 static const struct mu_cli_verb app_verb = {
     .name = "run", .operands = "", .options = app_options, .min = 1, .max = -1, .is_command = 1};
 
+/* An option of the whole job behind a ':' is said to be one. */
+static int holds_for_all(const struct mu_cli_call *call, char *const *argv)
+{
+    const char *word = argv[0], *name = word[0] == '-' && word[1] == '-' ? word + 2 : NULL;
+    size_t len = name ? strcspn(name, "=") : 0;
+    char letter = word[0] == '-' && word[1] != '-' ? word[1] : 0;
+
+    if ((!len && !letter) || mu_cli_find_option(&app_verb, name, len, letter) ||
+        !mu_cli_find_option(call->verb, name, len, letter))
+        return 0;
+    mu_cli_usage(call, "%.*s holds for the whole job: say it before the first command, not behind a ':'",
+                 len ? (int)len + 2 : 2, word);
+    return 1;
+}
+
 int mu_cli_take_apps(const struct mu_cli_call *call, struct mu_cli_apps *apps)
 {
     char **argv = call->operands, **end = end_of_command(argv);
@@ -188,7 +205,7 @@ int mu_cli_take_apps(const struct mu_cli_call *call, struct mu_cli_apps *apps)
         snprintf(next->path, sizeof next->path, "%s", call->path);
         while (argv[argc])
             argc++;
-        code = mu_cli_parse(next, argc, argv);
+        code = holds_for_all(call, argv) ? 2 : mu_cli_parse(next, argc, argv);
         if (code)
             break;
         if (next->count == 0)

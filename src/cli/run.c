@@ -261,6 +261,8 @@ static int take_heap(struct mu_cli_call *call, uint64_t *ret_bytes)
     int code = mu_cli_size(call, MU_OPT_HEAP, ret_bytes);
 
     config.heap_bytes = *ret_bytes;
+    if (!code && call->values[MU_OPT_HEAP] && *ret_bytes == 0) /* it would be the default's sign */
+        return mu_cli_usage(call, "--heap 0: 1 MiB to 8 GiB is possible");
     if (code || !call->values[MU_OPT_HEAP] || mu_format_plan("any", &config, &header) == MUSTER_OK)
         return code;
     return mu_cli_usage(call, "--heap %s: %s", call->values[MU_OPT_HEAP], muster_last_error());

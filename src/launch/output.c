@@ -101,8 +101,11 @@ static int write_all(int fd, const char *data, size_t len)
 
 static void forward(struct mu_launch_output *output, int fd, const char *data, size_t len)
 {
-    if (len > 0 && !output->broken[fd] && write_all(fd, data, len))
+    if (len > 0 && !output->broken[fd] && write_all(fd, data, len)) {
         output->broken[fd] = 1;
+        if (fd == 1 && errno != EPIPE) /* whose reader is gone wants no more */
+            dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", strerror(errno));
+    }
     if (len > 0 && fd == 2)
         output->midline = data[len - 1] != '\n';
 }

@@ -35,7 +35,13 @@ no_segment "$JOB" || fail "a segment is left"
 
 # Wrong words.
 check 2 run true : --label true
-err_has 'unknown option --label'
+err_has '^muster run: --label holds for the whole job: say it before the first command, '
+check 2 run true : -l true
+err_has '^muster run: -l holds for the whole job'
+check 2 run true : --lable true
+err_has 'unknown option --lable'
+check 2 run true : --chdir '' true
+err_has -- '--chdir: the name is empty'
 check 2 run true : -n 2
 err_has 'missing'
 check 2 run true : : true

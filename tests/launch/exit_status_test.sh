@@ -9,6 +9,17 @@ err_has "^muster run: no-such-command-$$: command not found$"
 err_is_one_line
 check 127 run /no/such/file
 err_has '^muster run: cannot run /no/such/file: No such file or directory$'
+check 127 "$MUSTER" run ''
+err_has '^muster run: the command is an empty word$'
+check 126 "$MUSTER" run /
+err_has '^muster run: cannot run /: Permission denied (it is a directory)$'
+printf '#!/no/such/interpreter\n' > "$TMPDIR/script"
+chmod 755 "$TMPDIR/script"
+check 127 "$MUSTER" run "$TMPDIR/script"
+err_has ': No such file or directory (it is there: what is not is its interpreter, or its loader)$'
+check 125 bash -c 'ulimit -f 1000000; exec "$@"' - "$MUSTER" run true # of 1 KiB; the heap has 1 GiB
+err_has "no file may be as large as the segment .*'ulimit -f'"
+check 0 bash -c 'ulimit -f 1000000; exec "$@"' - "$MUSTER" run --heap 64M true
 check 126 run /etc/passwd
 err_has 'cannot run /etc/passwd: Permission denied'
 check 126 run /

@@ -57,6 +57,8 @@ else
     check 0 run --label --output /dev/full echo shown
     out_is '[0] shown'
     err_has "cannot write task 0's output file: No space left"
+    "$MUSTER" run --label echo lost > /dev/full 2> "$ERR"
+    err_has "^muster run: cannot write standard output: No space left on device: the tasks' output is lost$"
 fi
 no_segment "$JOB" || fail "a segment is left"
 exit 0
