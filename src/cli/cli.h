@@ -256,6 +256,7 @@ enum mu_cli_colour { MU_CLI_PLAIN, MU_CLI_RED, MU_CLI_GREEN, MU_CLI_YELLOW, MU_C
 /* "" unless stdout is a terminal that shows colours and NO_COLOR is not set. */
 const char *mu_cli_colour(enum mu_cli_colour colour);
 const char *mu_cli_age(uint64_t since_ns, char buffer[32]); /* "-" when 0 */
+void mu_cli_age_at(uint64_t now_ns);                        /* ages are of then, from now on; 0: of the call */
 const char *mu_cli_bytes(uint64_t bytes, char buffer[32]);
 const char *mu_cli_state_name(enum muster_task_state state);
 const char *mu_cli_cause_name(enum muster_cause cause);

@@ -25,9 +25,16 @@ const char *mu_cli_colour(enum mu_cli_colour colour)
     return on ? codes[colour] : "";
 }
 
+static uint64_t age_at;
+
+void mu_cli_age_at(uint64_t now_ns)
+{
+    age_at = now_ns;
+}
+
 const char *mu_cli_age(uint64_t since_ns, char buffer[32])
 {
-    uint64_t now = muster_now_ns(), ns = now > since_ns ? now - since_ns : 0;
+    uint64_t now = age_at ? age_at : muster_now_ns(), ns = now > since_ns ? now - since_ns : 0;
     double seconds = (double)ns / 1e9;
 
     if (since_ns == 0 || since_ns == UINT64_MAX)

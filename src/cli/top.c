@@ -33,6 +33,7 @@ static enum muster_status look(struct mu_top *top)
     top->is_over = mu_cli_watch_is_over(top->muster);
     if (top->is_over && (top->has_picture || !mu_cli_watch_is_whole(top->muster)))
         return MUSTER_OK;
+    mu_cli_age_at(0);
     status = mu_cli_picture_take(top->muster, top->has_picture ? &top->picture : NULL, &now);
     if (status == MUSTER_ABORTED)
         return MUSTER_OK; /* something changes too fast to be read: the last picture, if any, stays */
@@ -151,6 +152,7 @@ static enum muster_status redraw(struct mu_top *top)
     mu_top_place(top);
     if (top->page == MU_TOP_TASK && !top->is_over)
         status = muster_stats_get(top->muster, (int32_t)top->task, &top->task_stats);
+    mu_cli_age_at(top->picture.now_ns); /* a picture that stays does not grow older line by line */
     mu_top_draw(top);
     return status;
 }

@@ -265,8 +265,13 @@ try:
     long.wait_for(r"THE JOB HAS ENDED")
     run.wait()
     wait_rows(long, [0, 1, 2, 3, 4, 5, 6, 7])
+    last = long.screen.text()
+    time.sleep(0.3)  # its ages stay, too
     long.type("b")
     long.wait_for(r"^BARRIER, GROUP")
+    long.type("t")
+    wait_rows(long, [0, 1, 2, 3, 4, 5, 6, 7])
+    long.wait("the picture is the last one", lambda text: text == last)
     long.type("q")
     long.ends_with(0)
     given_back(long)
