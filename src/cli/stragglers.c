@@ -3,6 +3,9 @@
  *
  * In order of time, so that the last lines tell of now. What a meeting costs is the time from the last arrival but one,
  * when one task alone was missing, and the time from the first. Meetings of one arrival tell nothing and are left out.
+ *
+ * Of a job of several hosts this is one's: where its tasks all waited on, somebody elsewhere came last, and none of
+ * them is blamed.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,21 +46,40 @@ static const char *state_of(const struct mu_cli_meeting *m)
 /* "task 2", or an observer's: never at a barrier, but a damaged trace may say so. */
 static void print_meeting(const struct mu_cli_meeting *m, FILE *out)
 {
-    char name[80], behind[32], spread[32];
+    char name[80], last[16], behind[32], spread[32];
+    uint64_t end = m->last_ns + m->elsewhere_ns;
 
     if (*m->name)
         snprintf(name, sizeof name, "%s", m->name);
     else
         snprintf(name, sizeof name, "#%016" PRIx64, m->object);
     mu_cli_print_text(out, name, strlen(name));
-    fprintf(out, "%*s %-9" PRIu64 " %-6u %-5d %-10s %-10s %s\n", strlen(name) < 24 ? 24 - (int)strlen(name) : 0, "",
-            m->instance, m->count, m->last_task, length(m->last_ns - m->before_ns, behind),
-            length(m->last_ns - m->first_ns, spread), state_of(m));
+    snprintf(last, sizeof last, m->elsewhere_ns ? "other" : "%d", m->last_task);
+    fprintf(out, "%*s %-9" PRIu64 " %-6u %-5s %-10s %-10s %s\n", strlen(name) < 24 ? 24 - (int)strlen(name) : 0, "",
+            m->instance, m->count, last, length(m->elsewhere_ns ? m->elsewhere_ns : m->last_ns - m->before_ns, behind),
+            length(end - m->first_ns, spread), state_of(m));
 }
 
 struct total {
     uint64_t meetings, last, behind_ns, waited_ns;
 };
+
+static int is_shown(const struct mu_cli_meeting *m)
+{
+    return m->count > 1 || m->elsewhere_ns;
+}
+
+/* Those that were waited for are not named: their hosts' traces name them. */
+static void print_others(const struct mu_cli_timeline *t, const struct total *others, FILE *out)
+{
+    char behind[32];
+
+    if (others->last)
+        fprintf(out, "%-6s %-9s %-6" PRIu64 " %-10s -\n", "other", "-", others->last,
+                length(others->behind_ns, behind));
+    if (t->is_part)
+        fputs("this is one host's trace: 'other' is a task of another host, which the trace there names\n", out);
+}
 
 static void print_totals(const struct mu_cli_timeline *t, struct total *totals, uint32_t num_tasks, FILE *out)
 {
@@ -66,7 +88,7 @@ static void print_totals(const struct mu_cli_timeline *t, struct total *totals, 
     for (size_t i = 0; i < t->num_spans; i++) {
         const struct mu_cli_span *span = &t->spans[i];
 
-        if (span->meeting < 0 || span->enter->task < 0 || t->meetings[span->meeting].count < 2)
+        if (span->meeting < 0 || span->enter->task < 0 || !is_shown(&t->meetings[span->meeting]))
             continue;
         totals[span->enter->task].meetings += !span->again;
         totals[span->enter->task].waited_ns += span->end_ns - span->enter->time_ns;
@@ -82,7 +104,7 @@ static void print_totals(const struct mu_cli_timeline *t, struct total *totals, 
 enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timeline, uint32_t num_tasks, FILE *out)
 {
     const struct mu_cli_meeting **order = calloc(timeline->num_meetings + 1, sizeof(void *));
-    struct total *totals = calloc(num_tasks, sizeof *totals);
+    struct total *totals = calloc(num_tasks, sizeof *totals), others = {.last = 0};
     size_t count = 0;
 
     if (!order || !totals) {
@@ -91,7 +113,7 @@ enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timelin
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to sort %zu meetings", timeline->num_meetings);
     }
     for (size_t i = 0; i < timeline->num_meetings; i++)
-        if (timeline->meetings[i].count > 1)
+        if (is_shown(&timeline->meetings[i]))
             order[count++] = &timeline->meetings[i];
     qsort(order, count, sizeof(void *), by_last);
     fprintf(out, "%s%-24s %-9s %-6s %-5s %-10s %-10s %s%s\n", mu_cli_colour(MU_CLI_BOLD), "BARRIER", "INSTANCE",
@@ -100,13 +122,17 @@ enum muster_status mu_cli_print_stragglers(const struct mu_cli_timeline *timelin
         const struct mu_cli_meeting *m = order[i];
 
         print_meeting(m, out);
-        if (m->last_task >= 0) {
+        if (m->elsewhere_ns) {
+            others.last++;
+            others.behind_ns += m->elsewhere_ns;
+        } else if (m->last_task >= 0) {
             totals[m->last_task].last++;
             totals[m->last_task].behind_ns += m->last_ns - m->before_ns;
         }
     }
     fputc('\n', out);
     print_totals(timeline, totals, num_tasks, out);
+    print_others(timeline, &others, out);
     if (timeline->lost)
         fprintf(out, "%" PRIu64 " earlier events have been overwritten\n", timeline->lost);
     free(order);

@@ -5,11 +5,17 @@
  * has been overwritten is left out; an entry without an exit is a call that goes on, or in which its thread died,
  * unless its slot enters another: then it is over, and how is not known. Spans of one barrier and instance
  * are a meeting; a call that was refused for its arguments is none of them.
+ *
+ * A host's trace has its own tasks alone. That others came later still shows: all who are here have come, and nobody
+ * leaves, for longer than it takes to be told of the verdict.
  */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "cli/timeline.h"
+#include "segment/host_view.h"
+
+#define SLACK_NS 1000000u /* beyond two round trips: for agents and tasks to be woken */
 
 static int is_entry(const struct mu_traced *e)
 {
@@ -90,8 +96,11 @@ static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
     m->open += span->open != 0;
     if (span->unknown)
         return;
-    if (!span->open && span->status == MUSTER_OK)
+    if (!span->open && span->status == MUSTER_OK) {
         m->passed = 1;
+        if (!m->left_ns || span->end_ns < m->left_ns)
+            m->left_ns = span->end_ns;
+    }
     if (m->passed)
         m->status = MUSTER_OK;
     else if (!span->open && m->status == MUSTER_OK)
@@ -115,6 +124,36 @@ static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_
         if (e->task >= 0)
             seen[e->task] = t->num_meetings;
         arrivals[i]->meeting = (long)t->num_meetings - 1;
+    }
+}
+
+/* The longest round trip to a host, between the agents. */
+static uint64_t longest_way(const struct muster_segment *segment)
+{
+    uint64_t longest = 0;
+
+    for (uint32_t i = 0; i < segment->num_hosts; i++) {
+        struct mu_host_view view;
+
+        mu_host_look(segment, i, &view);
+        longest = view.rtt > longest ? view.rtt : longest;
+    }
+    return longest;
+}
+
+static void look_elsewhere(struct mu_cli_timeline *t, const struct muster_segment *segment)
+{
+    uint64_t slack;
+
+    t->is_part = mu_is_bridged(segment);
+    if (!t->is_part)
+        return;
+    slack = 2 * longest_way(segment) + SLACK_NS;
+    for (size_t i = 0; i < t->num_meetings; i++) {
+        struct mu_cli_meeting *m = &t->meetings[i];
+
+        if (m->left_ns > m->last_ns && m->left_ns - m->last_ns > slack)
+            m->elsewhere_ns = m->left_ns - m->last_ns;
     }
 }
 
@@ -156,6 +195,7 @@ enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, ui
     if (t.spans && t.meetings && arrivals && inside && seen) {
         pair(&t, inside, segment->num_slots);
         meet(&t, arrivals, pick(&t, now_ns, arrivals), seen);
+        look_elsewhere(&t, segment);
         *ret = t;
     } else {
         mu_cli_timeline_done(&t);

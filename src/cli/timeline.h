@@ -17,6 +17,8 @@ struct mu_cli_meeting {
     uint32_t open;                         /* of them, without an end */
     int32_t last_task;                     /* who came last */
     uint64_t first_ns, before_ns, last_ns; /* the first arrival, the last but one, the last */
+    uint64_t left_ns;                      /* the first return with OK; 0: none */
+    uint64_t elsewhere_ns;                 /* all who came here waited so long for others elsewhere; 0: for nobody */
     int passed;                            /* somebody returned with OK */
     enum muster_status status;             /* OK then; else the first that is not, of those who have left */
 };
@@ -42,6 +44,7 @@ struct mu_cli_timeline {
     size_t num_spans;
     struct mu_cli_meeting *meetings;
     size_t num_meetings;
+    int is_part; /* of a job of several hosts, of which this is one */
 };
 
 /* Calls without an end last until `now_ns`, or the last event. */
