@@ -7,7 +7,8 @@
  * library's sentence; exit status 7. With WORKER_DOES=all in the environment each also adds numbers up in a group of
  * all, passes its barrier, sets a key of its own, which all others read behind the named barrier, and sends an event,
  * of which none may be missing. With WORKER_DOES=late one of them, each in its turn, comes late to the group's barrier;
- * with WORKER_DOES=swift all pass that of another group a hundred times, before they come to it.
+ * with WORKER_DOES=swift all pass that of another group a hundred times, before they come to it. With WORKER_DOES=pair
+ * all but the last task do nothing but pass the barrier of a group of theirs, ROUNDS times.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -119,8 +120,31 @@ static int behind_barrier(struct muster *m, long i)
     return read_events(m, i);
 }
 
+static int pass_pair(struct muster *m, long rounds)
+{
+    int32_t tasks[64], count = (int32_t)muster_num_tasks(m) - 1;
+    struct muster_group *g;
+
+    for (int32_t i = 0; i < count; i++)
+        tasks[i] = i;
+    if (muster_task_id(m) == count)
+        return muster_leave(m) != MUSTER_OK;
+    if (muster_group_create(m, "pair", tasks, (size_t)count, 0, MUSTER_FOREVER, &g) != MUSTER_OK)
+        return fail("group");
+    for (long i = 0; i < rounds; i++) {
+        if (muster_group_barrier(g, MUSTER_FOREVER) != MUSTER_OK)
+            return fail("barrier");
+        if (i % 10 == 0 && muster_kv_increment(m, "count", MUSTER_NTS, 1, NULL) != MUSTER_OK)
+            return fail("increment");
+        usleep(1000); /* sleep: its agent is to see it come, now and then */
+    }
+    muster_group_free(g);
+    return muster_leave(m) != MUSTER_OK;
+}
+
 int main(int argc, char **argv)
 {
+    const char *does = getenv("WORKER_DOES");
     long rounds = argc >= 2 ? strtol(argv[1], NULL, 10) : 0;
     struct muster *m;
     int64_t count;
@@ -130,6 +154,8 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (muster_join(NULL, &m) != MUSTER_OK)
         return fail("join");
+    if (does && strcmp(does, "pair") == 0)
+        return pass_pair(m, rounds);
     if (begin_all(m))
         return 7;
     for (long i = 0; i < rounds; i++) {

@@ -28,7 +28,7 @@ agent() { pgrep -f "^$record agent .*--node-id $2 .*$1|^$record agent .*$1.*--no
 
 # Keys, barriers, a group, events; and the end of a job.
 run() { "$record" run --job "$1" --hosts localhost:2,b:3,c:1 --address 127.0.0.1 --rsh "$dir/rsh" "${@:2}" < /dev/null > "$dir/out" 2>&1 || { tail -n 5 "$dir/out" >&2; false; }; }
-mkdir "$folder/plain" "$folder/calls" "$folder/lanes" "$folder/failure" "$folder/survive"
+mkdir "$folder/plain" "$folder/calls" "$folder/lanes" "$folder/pair" "$folder/failure" "$folder/survive"
 MUSTER_TEST_RECORD=$folder/plain run seeds-1 -- "$worker" 3
 # Every call of the command line's.
 # shellcheck disable=SC2016 # for the tasks' shells
@@ -43,6 +43,8 @@ MUSTER_TEST_RECORD=$folder/calls run seeds-2 -- sh -c '
 # shellcheck disable=SC2016
 MUSTER_TEST_RECORD=$folder/lanes run seeds-5 --tcpstore -- sh -c 'exec python3 -S -E /mnt/store.py set "from/$RANK" "v$RANK" \
     get from/0 get from/3 add n 1 barrier all ask "never/$RANK" check from/3 delete "from/$RANK" barrier gone add n 0 count'
+# Groups of two of the hosts, whose tasks speak to each other.
+WORKER_DOES=pair MUSTER_TEST_RECORD=$folder/pair run seeds-6 --latency -- "$worker" 60
 # A task that fails, which ends the job.
 # shellcheck disable=SC2016
 MUSTER_TEST_RECORD=$folder/failure run seeds-3 -- sh -c '"$MUSTER" barrier wait begun; [ $RANK != 3 ] || exit 7
@@ -79,7 +81,7 @@ wait
 # What is kept: of each job the leader's side and one follower's; where agents died, those of their successors.
 rm -f "$seeds"/*.session "$seeds"/*.frames
 keep() { cp "$(ls -t "$folder/$1"/$2 | head -n 1)" "$seeds/$3"; }
-for job in plain calls lanes failure survive; do
+for job in plain calls lanes pair failure survive; do
     keep $job 'session.*.0' $job-leader.session
     keep $job 'session.*.1' $job-follower.session
 done

@@ -15,11 +15,12 @@
 #include "bridge/control.h"
 #include "bridge/core.h"
 #include "bridge/frame.h"
+#include "bridge/groups.h"
 #include "bridge/modules.h"
 #include "bridge/lanes.h"
 #include "session.h"
 
-enum { SESSION_MOST = 7000, FRAMES_MOST = 3000, READERS = 8 };
+enum { SESSION_MOST = 7000, FRAMES_MOST = 3000, READERS = 8, GROUPS = 4 };
 
 static struct {
     int fd; /* -1: nothing is written */
@@ -38,6 +39,9 @@ static struct {
     uint64_t frames;
 } readers[READERS];
 static unsigned readers_count;
+static struct {
+    uint64_t port, at, ask;
+} groups[GROUPS]; /* as last noted, in the agent's order */
 
 static int create(const char *kind, int number)
 {
@@ -131,7 +135,8 @@ int __wrap_mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *
 enum muster_status __wrap_mu_core_init(struct mu_core *core, struct muster *m, const struct mu_wire *wire, uint64_t now)
 {
     enum muster_status status = __real_mu_core_init(core, m, wire, now);
-    const uint8_t first = (uint8_t)core->host, an_event[] = {SESSION_ACT, 0, SESSION_EVENT, 'x'};
+    const uint8_t first = (uint8_t)(core->host | (core->latency ? SESSION_LATENCY : 0)),
+                  an_event[] = {SESSION_ACT, 0, SESSION_EVENT, 'x'};
     uint64_t events, sent = 0;
 
     if (!status && core->host < 2) {
@@ -192,9 +197,46 @@ void __wrap_mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, con
     __real_mu_core_frame(core, host, type, bytes, len, now);
 }
 
+static void note_member(uint8_t group, enum session_member what)
+{
+    const uint8_t step[] = {SESSION_GROUP, group, (uint8_t)what};
+
+    note(step, sizeof step);
+    out.any = true;
+}
+
+/* What the members of this host have done in the segment since the last turn. */
+static void note_groups(struct mu_core *core)
+{
+    uint8_t n = 0;
+
+    for (const struct span *s = mu_groups_of(core)->first; s && n < GROUPS; s = s->next, n++) {
+        uint64_t port, ask, at;
+
+        if (!s->proxy || !s->num_own || core != out.core)
+            continue;
+        at = MU_ARRIVED_INSTANCE(mu_load_relaxed(&s->areas[s->own[0]]->arrived)); /* relaxed, all: it is only noted */
+        port = s->way ? mu_load_relaxed(&s->way->port) : 0;
+        ask = s->way ? mu_load_relaxed(&s->way->ask) : 0;
+        if (port != groups[n].port)
+            note_member(n, SESSION_OFFER);
+        if (at > groups[n].at)
+            note_member(n, SESSION_COME);
+        if (at > groups[n].at && s->way_is_live)
+            note_member(n, SESSION_COMMIT);
+        if (ask > groups[n].ask)
+            note_member(n, SESSION_ASK);
+        groups[n].port = port;
+        groups[n].at = at;
+        groups[n].ask = ask;
+    }
+}
+
 bool __wrap_mu_core_turn(struct mu_core *core, uint64_t now)
 {
     uint64_t passed = (now - out.turned_at) / SESSION_TICK_NS;
+
+    note_groups(core);
 
     if (out.any) {
         uint8_t step = session_step_at(SESSION_TURN, passed > 15 ? 15 : (unsigned)passed);

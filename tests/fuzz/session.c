@@ -17,6 +17,7 @@
 
 #include "bridge/control.h"
 #include "bridge/core.h"
+#include "bridge/groups.h"
 #include "bridge/lanes_private.h"
 #include "segment/file.h"
 #include "task/task.h"
@@ -73,6 +74,14 @@ static void wire_drop(void *arg, uint32_t host, const char *why)
     if (!why || !*why || host >= HOSTS)
         die("a connection is broken without a reason");
     w->sum->refused++;
+}
+
+static bool wire_path(void *arg, uint32_t host, struct sockaddr_storage *ret_own, struct sockaddr_storage *ret_peer)
+{
+    (void)arg;
+    (void)host;
+    *ret_own = *ret_peer = (struct sockaddr_storage){.ss_family = AF_INET};
+    return true;
 }
 
 /* ---- the program ---- */
@@ -287,6 +296,57 @@ static void lane(struct world *w)
     }
 }
 
+/* ---- what members of groups do ---- */
+
+static void come(struct span *s, uint64_t instance)
+{
+    for (uint32_t i = 0; i < s->num_own; i++)
+        mu_area_arrive(s->areas[s->own[i]], instance);
+}
+
+static bool have_come(const struct span *s, uint64_t instance)
+{
+    for (uint32_t i = 0; i < s->num_own; i++)
+        if (!mu_has_arrived(mu_load_relaxed(&s->areas[s->own[i]]->arrived), instance)) /* relaxed, all: one thread */
+            return false;
+    return true;
+}
+
+/* What barrier/shortcut.c does for the speaker, where it may. */
+static void speak(struct span *s, enum session_member what, uint64_t instance)
+{
+    uint64_t state = mu_load_relaxed(&s->way->state);
+    bool covers = MU_SHORTCUT_IS(state) == MU_SHORTCUT_LIVE && mu_load_relaxed(&s->way->ask) < instance;
+
+    if (what == SESSION_ASK)
+        mu_shortcut_raise(&s->way->ask, instance);
+    else if (what == SESSION_OFFER && MU_SHORTCUT_IS(state) == MU_SHORTCUT_WANTED)
+        mu_store_release(&s->way->port, MU_SHORTCUT_NUMBER(state) << 16 | 4711); /* release: as offer() does */
+    else if (what == SESSION_COMMIT && covers && have_come(s, instance))
+        mu_area_trust(s->proxy, instance, (uint32_t)mu_load_relaxed(&s->way->host));
+    else if (what == SESSION_PASS && mu_is_trusted(mu_load_relaxed(&s->proxy->arrived)))
+        mu_area_arrive(s->proxy, instance);
+}
+
+static void act_in_group(struct world *w)
+{
+    uint8_t which = next(w);
+    enum session_member what = next(w) % SESSION_MEMBERS;
+    struct span *s = mu_groups_of(&w->core)->first;
+    uint64_t instance;
+
+    while (s && s->next && which--)
+        s = s->next;
+    if (!s || !s->proxy || !s->num_own)
+        return;
+    instance = mu_passed(mu_load_relaxed(&s->proxy->arrived)) + 1;
+    if (what == SESSION_COME)
+        come(s, instance);
+    else if (s->way)
+        speak(s, what, instance);
+    w->sum->live += s->way_is_live;
+}
+
 /* What a task of this host does; only what does not wait for the leader. */
 static void act(struct world *w)
 {
@@ -329,6 +389,7 @@ static void step(struct world *w)
     case SESSION_ASKS: ask(w); break;
     case SESSION_TELLS: tell(w); break;
     case SESSION_LANE: lane(w); break;
+    case SESSION_GROUP: act_in_group(w); break;
     default:
         for (int i = 0; i < 4 && mu_core_turn(&w->core, w->now); i++)
             ;
@@ -343,7 +404,7 @@ static void begin(struct world *w, uint32_t host)
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .host = host, .num_tasks = tasks, .run_id = {1, 2}};
     const struct muster_segment_config config = {
         .num_tasks = TASKS, .num_slots = 8, .num_buckets = 16, .num_events = 8, .heap_bytes = 2u << 20, .memfd = 1};
-    const struct mu_wire wire = {.arg = w, .send = wire_send, .drop = wire_drop};
+    const struct mu_wire wire = {.arg = w, .send = wire_send, .drop = wire_drop, .path = wire_path};
 
     if (mu_segment_create_hosts("session", &config, &hosts, true, &w->seg) || mu_join_open(w->seg, &w->agent))
         die("a segment for the session");
@@ -400,6 +461,7 @@ void session_try(const uint8_t *data, size_t size, struct session_sum *sum)
     }
     w->sum = sum;
     w->program = mu_unpack_of(data + 1, size - 1);
+    w->core.latency = data[0] & SESSION_LATENCY;
     begin(w, data[0] % 2);
     mu_core_up(&w->core, w->core.leader ? 1 : 0, w->now);
     while (w->program.left)

@@ -25,11 +25,22 @@ enum session_step {
     SESSION_TELLS, /* a host or all, a kind, length (2), bytes: what this agent tells others */
     SESSION_LANE, /* which lane, how (enum session_how) and for which task, length (2), what, bytes: what the agent asks
                    */
+    SESSION_GROUP, /* which group, what (enum session_member): what this host's members do in the segment */
     SESSION_STEPS
 };
 enum { SESSION_REALLY = 7, SESSION_EVENT = 2, SESSION_ASKERS = 4, SESSION_LANES = 16, SESSION_FRAME_MOST = 2000 };
 /* A call by a lane: the task's number + 1 is the rest. */
 enum session_how { SESSION_LANE_ASK, SESSION_LANE_AGAIN, SESSION_LANE_DROP, SESSION_LANE_TAKE, SESSION_HOWS };
+enum session_member {
+    SESSION_COME,   /* all of them come to the next instance */
+    SESSION_OFFER,  /* their speaker has the socket that the agent wants */
+    SESSION_COMMIT, /* it commits to the instance */
+    SESSION_PASS,   /* it has heard that the other host has, too */
+    SESSION_ASK,    /* the agents shall do it */
+    SESSION_MEMBERS
+};
+/* In the first byte, beside which host it is. */
+#define SESSION_LATENCY 2u
 /* An answer to a lane has this in place of the slot, the lane in its lowest byte; the number is what is asked there. */
 #define SESSION_TO_LANE 0x6e614c00u
 /* A frame of control names the agent that it is for: where that is the one that it came to, these are the bytes. */
@@ -51,6 +62,7 @@ struct session_sum {
     unsigned taken, refused, sent; /* frames */
     unsigned asked;                /* calls of this host's tasks */
     unsigned lanes, answered;      /* calls of the agent itself */
+    unsigned live;                 /* acts of members while their shortcut was live */
 };
 
 /*

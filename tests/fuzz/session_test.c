@@ -13,9 +13,9 @@
 #include "seeds.h"
 
 static const struct mutation mutation = {
-    {0, 1, 0xff, SESSION_DOWN, SESSION_UP, SESSION_TURN, SESSION_SAID, SESSION_ASKS}, 1, 8, 40};
+    {0, 1, 0xff, SESSION_DOWN, SESSION_UP, SESSION_TURN, SESSION_SAID, SESSION_GROUP}, 1, 8, 40};
 static struct seed seeds[SEEDS_MOST];
-static unsigned by_lanes; /* calls that were answered in what was recorded */
+static unsigned by_lanes, live; /* calls that were answered, and acts with a live shortcut, in what was recorded */
 
 static void draw(struct test_random *r, struct session_sum *sum)
 {
@@ -50,9 +50,11 @@ static int replay(const struct seed *s)
     struct session_sum sum = {0};
 
     session_try(s->bytes, s->size, &sum);
-    printf("%s: %u frames in, %u of them refused, %u calls asked, %u by lanes, %u of them answered, %u frames out\n",
-           s->name, sum.taken, sum.refused, sum.asked, sum.lanes, sum.answered, sum.sent);
+    printf("%s: %u frames in, %u of them refused, %u calls asked, %u by lanes, %u of them answered, %u frames out, "
+           "%u acts beside a shortcut\n",
+           s->name, sum.taken, sum.refused, sum.asked, sum.lanes, sum.answered, sum.sent, sum.live);
     by_lanes += sum.answered;
+    live += sum.live;
     return !sum.taken || sum.refused;
 }
 
@@ -75,9 +77,10 @@ int main(void)
     }
     printf("%lu sessions: drawn: %u frames in, %u of them refused, %u frames out; changed: %u, %u, %u\n", cases,
            drawn.taken, drawn.refused, drawn.sent, changed.taken, changed.refused, changed.sent);
-    if (!by_lanes)
-        printf("of the agents' own calls none was answered\n");
+    if (!by_lanes || !live)
+        printf("of the agents' own calls none was answered, or no group's shortcut was live\n");
     if (bad)
         printf("of %d recorded sessions frames were refused\n", bad);
-    return bad || !by_lanes || (cases >= 100 && (!drawn.sent || !drawn.refused || drawn.refused >= drawn.taken));
+    return bad || !by_lanes || !live ||
+           (cases >= 100 && (!drawn.sent || !drawn.refused || drawn.refused >= drawn.taken));
 }
