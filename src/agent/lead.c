@@ -212,7 +212,7 @@ void mu_agent_await_briefly(struct mu_agent *agent)
     struct mu_agent_bridge *b = agent->bridge;
     uint64_t until;
 
-    if (!b || !b->options->adopt_ns || agent->phase == MU_AGENT_RUNNING)
+    if (!b || agent->phase == MU_AGENT_RUNNING)
         return;
     until = muster_after_ns(agent->options->grace_ns + GIVE_UP_NS);
     if (!b->hosts && b->away)
