@@ -167,7 +167,7 @@ def launchers(tools, size, python):
     muster = tools.muster if tools.muster and os.access(tools.muster, os.X_OK) else None
     size = str(size)
     bare = tools.program("floor")
-    for who, words in (("bare", []), ("bare-guard", ["guard"])):
+    for who, words in (("bare", []), ("bare-guard", ["guard"]), ("bare-clone", ["clone"])):
         yield who, [bare, *words, size, "true"], {}, "" if bare else "%s/floor is not built" % tools.folder
     yield "muster", [muster, "run", "-n", size, "--", "true"], {}, "" if muster else "the muster command is not built"
     yield ("mpich", [hydra, "-bind-to", "none", "-n", size, "true"], {},

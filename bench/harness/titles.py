@@ -172,5 +172,5 @@ def place(metric):
 
 
 # What stands for hardware or kernel alone, not for another implementation.
-LIMITS = {"one-way", "loads", "line", "2 lines", "3 lines", "4 lines", "futex", "getppid", "posix_spawn", "bare", "bare-guard",
+LIMITS = {"one-way", "loads", "line", "2 lines", "3 lines", "4 lines", "futex", "getppid", "posix_spawn", "bare", "bare-guard", "bare-clone",
           "tcp", "tcp-poll", "tcp-relay-poll"}

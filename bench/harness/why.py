@@ -35,10 +35,10 @@ WHY = {
     "agent of the first of 2 hosts, idle: share of a processor": IDLE,
     "agent of the second of 2 hosts, idle: share of a processor": IDLE,
     "muster run -n 8 true, over posix_spawn of 8":
-        "the rows bare and bare-guard say what a C program takes that only spawns eight `true` and reaps them: the limit has no start of "
-        "its own. The 8 tasks take no longer than those of bare-guard; the launcher has 0.4 ms more before the guard's fork (100 page "
-        "faults of 2 to 3 µs), 0.6 more until the first task's (segment, environment, ports) and 0.4 more at the end. "
-        "docs/DESIGN.md has them. The system calls are counted under count.",
+        "the limit has no start of its own: a C program that does only that by posix_spawn takes 1.2 to 1.3 times as long from its exec to its "
+        "exit (bare), one that starts its children as muster does 1.0 (bare-clone). What a launcher has besides was added to that piece by "
+        "piece: a guard 0.1, a segment 0.1, its tasks' pipes, sockets, pidfds, environment and signals 0.2, the pages of a larger program "
+        "0.1, its loader and what is left 0.1. docs/DESIGN.md has them. The system calls are counted under count.",
     "TCPStore, 10,000 clients wake, and meet, against libuv": RUNS,
     "TCPStore, a call at a time, against libuv": RUNS,
     "TCPStore, 10,000 clients connect, until the last is served, against libuv":
