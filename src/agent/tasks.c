@@ -374,8 +374,14 @@ static int make_environments(struct mu_agent *agent)
 
 int mu_agent_start_tasks(struct mu_agent *agent)
 {
+    struct mu_launch_failure failure;
+
     if (make_environments(agent))
         return -1;
+    if (mu_launch_guard_settle(agent->guard, &failure)) {
+        mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
+        return -1;
+    }
     if (mu_agent_needs_feed(agent) &&
         (mu_launch_feed_new(agent->local_tasks + mu_agent_num_rsh(agent), &agent->feed) || mu_agent_feed_rsh(agent))) {
         mu_agent_say("cannot pass standard input on: %s", strerror(errno));

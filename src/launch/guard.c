@@ -39,9 +39,12 @@ struct mu_launch_guard {
     int table_fd, launcher_fd;
     struct mu_launch_env env;
     pid_t pid;
-    int pidfd;
+    int pidfd, settled;
     char sleeper[4096]; /* the program that sleeps for it; "": there is none, or one has ended: it may not be let */
     char *words[3];
+    /* not 0 from begin_sleeper() until the kernel, having done with the child's stores, clears it; read by
+     * mu_launch_await_word() */
+    _Atomic uint32_t on_its_way;
     _Alignas(16) char stack[SLEEPER_STACK];
 };
 
@@ -114,10 +117,15 @@ static pid_t begin_sleeper(struct mu_launch_guard *guard)
         return -1;
     guard->words[0] = name;
     guard->words[1] = guard->table->job;
+    /* relaxed, process-local: the child does not read it, and clone() is a barrier to the kernel */
+    atomic_store_explicit(&guard->on_its_way, 1, memory_order_relaxed);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid = clone(sleeper_main, guard->stack + SLEEPER_STACK, CLONE_VM | CLONE_PIDFD | SIGCHLD, guard, &guard->pidfd);
+    pid = clone(sleeper_main, guard->stack + SLEEPER_STACK, CLONE_VM | CLONE_PIDFD | CLONE_CHILD_CLEARTID | SIGCHLD,
+                guard, &guard->pidfd, NULL, &guard->on_its_way);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pid < 0) /* relaxed, process-local: there is no child */
+        atomic_store_explicit(&guard->on_its_way, 0, memory_order_relaxed);
     return pid;
 }
 
@@ -161,6 +169,22 @@ void mu_launch_guard_reap(struct mu_launch_guard *guard)
     close(guard->pidfd);
     guard->pid = 0;
     guard->sleeper[0] = 0; /* whatever ended it: the next is forked */
+    /* relaxed, process-local: a core dump leaves it, on old kernels */
+    atomic_store_explicit(&guard->on_its_way, 0, memory_order_relaxed);
+}
+
+int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    if (!guard->pid || !guard->sleeper[0] || guard->settled)
+        return 0;
+    guard->settled = 1;
+    mu_launch_await_word(&guard->on_its_way, guard->pid);
+    if (waitid(P_PIDFD, (id_t)guard->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0)
+        return 0;
+    mu_launch_guard_reap(guard);
+    return start(guard, ret_failure);
 }
 
 static void release(struct mu_launch_guard *guard)

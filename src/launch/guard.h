@@ -8,6 +8,8 @@
 #ifndef MU_LAUNCH_GUARD_H
 #define MU_LAUNCH_GUARD_H
 
+#include <stdatomic.h>
+
 #include "launch/launch.h"
 
 struct mu_guard_table {
@@ -37,6 +39,10 @@ int mu_guard_lock(int table_fd, int type);
 /* The guard's life, in a process of its own, forked from the launcher: its exit status. `environment`: as it is to be
  * shown. */
 int mu_guard_forked(struct mu_guard_table *table, int table_fd, int launcher_fd, char **environment);
+
+/* spawn.c: until a child in our memory has let go of it, by exec or by its end; the kernel clears the word then
+ * (CLONE_CHILD_CLEARTID). */
+void mu_launch_await_word(_Atomic uint32_t *word, pid_t pid);
 
 /* The descriptors of a guard that was exec'ed: also what plugins/guard.c goes by. */
 enum { MU_GUARD_TABLE_FD = 3, MU_GUARD_LAUNCHER_FD = 4, MU_GUARD_EXE_FD = 5 };

@@ -196,6 +196,9 @@ struct mu_launch_role {
 /* Start it: where it must be forked, the less memory we use by now the better. -1 with *ret_failure. */
 int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
+/* Before the first task begins: until the guard is a process that nothing takes for the launcher; another is started
+ * where it could not be. Does not wait again. -1 with *ret_failure. */
+int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure);
 /* Task `task_id` has this process group (0: it has ended). */
 void mu_launch_guard_task(struct mu_launch_guard *guard, uint32_t task_id, pid_t group);
 /* So has the command that starts a host. It dies with the launcher, but what it has started in turn need not. */

@@ -16,7 +16,7 @@
  * death signal to the *thread* that made the child, so tasks are spawned by the launcher's main thread, which lives as
  * long as the process. A set-user-id program clears it at exec: those are the guard's to end.
  */
-#include "launch/launch.h"
+#include "launch/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,8 @@ struct child {
 
 /* Of a child that was begun: what it uses until exec. */
 struct place {
-    /* not 0 from begin() until the kernel, having done with the child's stores, clears it; read by wait_for() */
+    /* not 0 from begin() until the kernel, having done with the child's stores, clears it; read by
+     * mu_launch_await_word() */
     _Atomic uint32_t taken;
     int begun; /* it is somebody's, from begin() to settle(): what the child has said is not read before */
     struct child child;
@@ -331,19 +332,19 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
 }
 
 /*
- * Until the child has let go. It may have been stopped before exec, by somebody who stops all that he sees: it goes on,
- * for it is in our memory, and we wait for nothing else meanwhile. Or have ended by a signal that dumps core: then
- * kernels before 5.17 leave the word as it is.
+ * It may have been stopped before exec, by somebody who stops all that he sees: it goes on, for it is in our memory,
+ * and we wait for nothing else meanwhile. Or have ended by a signal that dumps core: then kernels before 5.17 leave the
+ * word as it is.
  */
-static void wait_for(struct place *place, pid_t pid)
+void mu_launch_await_word(_Atomic uint32_t *word, pid_t pid)
 {
     const struct timespec patience = {.tv_nsec = LOOK_NS};
 
     /* acquire, process-local: pairs with the kernel's clearing it, after the child's last store */
-    while (atomic_load_explicit(&place->taken, memory_order_acquire)) {
+    while (atomic_load_explicit(word, memory_order_acquire)) {
         siginfo_t info = {.si_pid = 0};
 
-        if (syscall(SYS_futex, &place->taken, FUTEX_WAIT, 1, &patience, NULL, 0) == 0 || errno != ETIMEDOUT ||
+        if (syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, NULL, 0) == 0 || errno != ETIMEDOUT ||
             waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || info.si_pid == 0)
             continue;
         if (info.si_code != CLD_STOPPED)
@@ -355,7 +356,7 @@ static void wait_for(struct place *place, pid_t pid)
 void mu_launch_await(const struct mu_launch_begun *begun)
 {
     if (begun->place)
-        wait_for(begun->place, begun->pid);
+        mu_launch_await_word(&begun->place->taken, begun->pid);
 }
 
 int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun *begun,
@@ -367,7 +368,7 @@ int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun
     if (!place)
         return 0;
     begun->place = NULL;
-    wait_for(place, begun->pid);
+    mu_launch_await_word(&place->taken, begun->pid);
     place->begun = 0;
     if (!place->child.error) {
         if (image->ret_memory_error)

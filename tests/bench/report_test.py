@@ -87,7 +87,7 @@ class Contract(Folder):
         self.measured("run", samples("run.8", "muster", 200), samples("run.8", "posix_spawn", 100))
         text = self.report(self.results(), ["run"])
         self.assertIn("**MISSED by 54 %**", text)
-        self.assertIn("*muster run -n 8 true, over posix_spawn of 8*: the rows bare", text)
+        self.assertIn("*muster run -n 8 true, over posix_spawn of 8*: the limit has no start", text)
 
     def test_what_a_host_costs_is_compared_between_16_and_1024(self):
         self.measured("growth", *(figure("scale.%s.%d" % (what, size), value) for what, few, many in (
