@@ -29,17 +29,21 @@ class Pair(tree_latency_test.Latency):
             names, values = [line.split() for line in f if line.startswith("Udp:")]
         return int(values[names.index("OutDatagrams")])
 
+    def tasks_speak(self):
+        """Agents decide what comes before their tasks have a way to each other, which on a loaded machine is much."""
+        before, give_up = self.datagrams(), time.monotonic() + 100
+        self.goes_on()
+        while self.datagrams() - before <= 30:
+            self.assertLess(time.monotonic(), give_up, "%d datagrams were sent" % (self.datagrams() - before))
+            self.goes_on()
+
     def test_datagrams_are_sent_and_go_on_when_agents_were_replaced(self):
         self.begin()
-        before = self.datagrams()
-        self.goes_on()
-        self.assertGreater(self.datagrams() - before, 30)
+        self.tasks_speak()
         self.renew(1)
         self.renew(0)
         self.renew(0, 1)
-        before = self.datagrams()
-        self.goes_on()
-        self.assertGreater(self.datagrams() - before, 30)
+        self.tasks_speak()
         self.all_passed()
 
     def test_connections_are_reset(self):
