@@ -2,8 +2,9 @@
  * cli/top.c: `muster top`: the picture of `muster status`, live, on the whole screen.
  *
  * One loop: a picture when it is due, the page drawn from it, then sleep until the next one, a key or a signal. Signals
- * come only while it sleeps, so whatever ends it, the terminal is given back by the one path out. ^Z is curses' own. A
- * job that ends stays on the screen as it was last seen.
+ * come only while it sleeps, so whatever ends it, the terminal is given back by the one path out. ^Z is not left to
+ * curses, which has SIGTSTP ignored while it draws: one that had come before would be gone. A job that ends stays on
+ * the screen as it was last seen.
  */
 #define NCURSES_WIDECHAR 1
 #include <locale.h>
@@ -23,6 +24,44 @@ static volatile sig_atomic_t quit_signal; /* SIGQUIT, which ends other verbs at 
 static void on_quit(int number)
 {
     quit_signal = number;
+}
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_stop(int number)
+{
+    stop_signal = number;
+}
+
+/* Curses takes SIGTSTP only where nobody has a handler. Without job control it is ignored, and stays so. */
+static void take_stops(void)
+{
+    struct sigaction before;
+
+    if (sigaction(SIGTSTP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGTSTP, &(struct sigaction){.sa_handler = on_stop}, NULL);
+}
+
+/* The shell has the terminal until it is told to go on. SIGTSTP is blocked here; the next drawing takes the screen. */
+static void suspend(void)
+{
+    sigset_t held, open, quiet;
+
+    stop_signal = 0;
+    sigemptyset(&quiet);
+    sigaddset(&quiet, SIGTTOU); /* the shell may have the terminal already: it is given back all the same */
+    sigprocmask(SIG_BLOCK, &quiet, &held);
+    endwin();
+    sigaction(SIGTSTP, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+    raise(SIGTSTP);
+    open = held;
+    sigdelset(&open, SIGTSTP);
+    sigprocmask(SIG_SETMASK, &open, NULL); /* here it stops */
+    sigprocmask(SIG_SETMASK, &held, NULL);
+    take_stops();
+    if (tcgetpgrp(0) == getpgrp())
+        def_shell_mode();
+    raise(SIGWINCH); /* the size may be another; only who has the terminal is told */
 }
 
 static enum muster_status look(struct mu_top *top)
@@ -168,6 +207,8 @@ static enum muster_status run(struct mu_top *top)
         uint64_t now = muster_now_ns();
         int key, keys = 0, is_still, readable;
 
+        if (stop_signal)
+            suspend();
         if (!top->is_over && ((now >= next && !top->is_paused) || !top->has_picture)) {
             status = look(top);
             next = now + top->interval_ns;
@@ -231,6 +272,7 @@ static int top_run(struct mu_cli_call *call)
     if (code)
         return code;
     setlocale(LC_CTYPE, "");
+    take_stops();
     screen = newterm(NULL, stdout, stdin);
     if (!screen) {
         fprintf(stderr, "%s: the terminal '%s' is not known (see $TERM)\n", call->path,

@@ -3,6 +3,7 @@
 after barrier, of which one is then stopped."""
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -182,6 +183,29 @@ def stop_and_go_on():
     s.close()
 
 
+def stop_while_it_draws():
+    """A SIGTSTP that comes when it does not sleep is not lost: here it draws, held up by ^S, and then takes a key. The
+    window is another when it goes on."""
+    s = screen.Session(["/bin/bash", "-mc", '"$MUSTER" top --job %s --every=50ms; echo in-the-shell; read -r line; fg; '
+                        'echo again-$?' % JOB])
+    s.wait_for(r"^muster top  %s" % JOB)
+    s.type("\x13")
+    while select.select([s.master], [], [], 0.5)[0]:
+        s.pump(0)
+    os.killpg(os.tcgetpgrp(s.master), signal.SIGTSTP)
+    s.type("b\x11")
+    s.wait_for(r"^in-the-shell")
+    if s.screen.alternate:
+        s.fail("the shell is on the alternate screen")
+    s.resize(30, 110)
+    s.type("\n")
+    s.wait("the foot is on the last line", lambda text: s.screen.lines()[29].startswith("q quit"))
+    s.type("q")
+    s.wait_for(r"^again-0")
+    s.ends_with(0)
+    s.close()
+
+
 def options():
     s = top("--sort=state", "--state", "trouble", rows=10)
     wait_rows(s, [3])
@@ -258,6 +282,7 @@ try:
     change_size(long)
     signals()
     stop_and_go_on()
+    stop_while_it_draws()
     options()
     hosts()
     # The job ends while it is shown: the last picture stays until a key.
