@@ -274,8 +274,8 @@ int mu_guard_forked(struct mu_guard_table *table, int table_fd, int launcher_fd,
 int mu_launch_guard_main(void)
 {
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    struct mu_guard_table *table =
-        fcntl(MU_GUARD_TABLE_FD, F_GET_SEALS) == seals ? mu_guard_map(MU_GUARD_TABLE_FD) : NULL;
+    const int has = fcntl(MU_GUARD_TABLE_FD, F_GET_SEALS); /* -1; or one more, by vm.memfd_noexec */
+    struct mu_guard_table *table = has >= 0 && (has & seals) == seals ? mu_guard_map(MU_GUARD_TABLE_FD) : NULL;
 
     if (!table || fcntl(MU_GUARD_LAUNCHER_FD, F_GETFD) < 0) {
         fprintf(stderr, "%s: this is started by 'muster run' and 'muster agent', for themselves alone\n",
