@@ -68,12 +68,14 @@ $(3)/libpmi.so.0: plugins/libpmi.c $(3)/flags | $$(DEPS)
 	$$(Q)$$(CC_$(1)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -fvisibility=hidden -O2 -g -fPIC $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS) \
 		-MMD -MP -MF $$@.d -shared -Wl,-soname,libpmi.so.0 -Wl,--no-undefined -o $$@ $$<
 
-# What sleeps until a launcher is killed: no libc, one segment, as small as a program can be.
+# What sleeps until a launcher is killed: no libc, one segment, as small as a program can be. What EXTRA_CFLAGS says of
+# code that has libc does not hold for it, and no umask makes it a file that others may write (launch/guard.c).
 $(3)/muster-guard: plugins/guard.c $(3)/flags | $$(DEPS)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
-	$$(Q)$$(CC_$(1)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -Isrc -O2 -ffreestanding -fno-pie -fno-stack-protector \
-		-fno-asynchronous-unwind-tables $$(EXTRA_CFLAGS) -U_FORTIFY_SOURCE -MMD -MP -MF $$@.d -nostdlib -static \
-		-Wl,--build-id=none,-z,noseparate-code,-z,norelro,-z,noexecstack -o $$@ $$<
+	$$(Q)$$(CC_$(1)) $$(filter-out --coverage,$$(EXTRA_CFLAGS)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -Isrc -O2 -ffreestanding \
+		-fno-pie -fno-stack-protector -fno-asynchronous-unwind-tables -fno-sanitize=all -fno-lto -U_FORTIFY_SOURCE \
+		-MMD -MP -MF $$@.d -nostdlib -static -Wl,--build-id=none,-z,noseparate-code,-z,norelro,-z,noexecstack -o $$@ $$<
+	@chmod 755 $$@
 
 $(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)/obj/%.o,$$(wildcard bench/common/*.c)) $$(ARCHIVES_$(1))
 	@mkdir -p $$(@D)$$(call say,ld,$$@)
