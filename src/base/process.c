@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -126,6 +127,13 @@ unsigned mu_processors(void)
     /* process-local: relaxed, see mu_processors_learn() */
     learnt = atomic_load_explicit(&processors_of_job, memory_order_relaxed);
     return learnt > own ? learnt : own;
+}
+
+bool mu_file_may_have(uint64_t bytes)
+{
+    struct rlimit limit;
+
+    return getrlimit(RLIMIT_FSIZE, &limit) || bytes <= limit.rlim_cur;
 }
 
 /* Threads of muster's own, below the pid that they are of: a forked child has none of them. */

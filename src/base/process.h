@@ -22,6 +22,8 @@ bool mu_process_is_ending(pid_t pid);
 uint64_t mu_namespace(const char *kind);
 /* This boot's id; zeros when it cannot be read. */
 void mu_boot_id(uint8_t id[16]);
+/* Whether the limit of file sizes lets a file grow to so many bytes: beyond it growth is not refused, but SIGXFSZ. */
+bool mu_file_may_have(uint64_t bytes);
 /* Random bytes from the kernel. */
 void mu_random(void *buffer, size_t length);
 /* Processors that the tasks of a job share: those that this thread may use, or more if more have been learnt of. */

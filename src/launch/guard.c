@@ -28,6 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "launch/raw.h"
 
 #define SLEEPER_STACK 8192 /* system calls take less than a page */
@@ -215,7 +216,10 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     guard->table_size = mu_guard_table_size(ward->num_tasks, ward->num_commands);
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (guard->launcher_fd >= 0 && guard->table_fd >= 0 && ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
+    if (!mu_file_may_have(guard->table_size))
+        errno = EFBIG;
+    else if (guard->launcher_fd >= 0 && guard->table_fd >= 0 &&
+             ftruncate(guard->table_fd, (off_t)guard->table_size) == 0)
         guard->table = mmap(NULL, guard->table_size, PROT_READ | PROT_WRITE, MAP_SHARED, guard->table_fd, 0);
     if (guard->table && guard->table != MAP_FAILED) /* who adopts the job maps it, too */
         fcntl(guard->table_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);

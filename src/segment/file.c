@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
@@ -341,14 +340,6 @@ static bool has_room(int fd, const struct mu_header *h)
            (fs.f_blocks == 0 || (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize >= 2 * mu_format_committed(h));
 }
 
-/* Beyond this limit a file's growth is not refused, but SIGXFSZ. */
-static bool may_be_so_large(uint64_t bytes)
-{
-    struct rlimit limit;
-
-    return getrlimit(RLIMIT_FSIZE, &limit) || bytes <= limit.rlim_cur;
-}
-
 /* A file without a name, filled in, all its first pages committed: `late`, if it may be, those that are written here.
  */
 static int build(const struct mu_header *h, const struct mu_hosts_config *hosts, bool late, const char *job)
@@ -364,7 +355,7 @@ static int build(const struct mu_header *h, const struct mu_hosts_config *hosts,
         return -errno;
     if (late && !memfd && !hosts && has_room(fd, h))
         bytes = written = mu_format_written(h);
-    if (!may_be_so_large(h->total_bytes))
+    if (!mu_file_may_have(h->total_bytes))
         rc = EFBIG;
     else if (ftruncate(fd, (off_t)h->total_bytes))
         rc = errno;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/process.h"
 #include "topology/node.h"
 
 #define SEALS         (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
@@ -174,7 +175,8 @@ static int write_all(const struct mu_hwloc *hwloc, int fd, hwloc_topology_t topo
     head.image_length = (length + page - 1) / page * page;
     head.size = head.image + head.image_length;
     head.address = find_address(head.image_length);
-    if (!head.address || ftruncate(fd, 0) || pwrite(fd, xml, head.xml_length, (off_t)head.xml) != xml_length ||
+    if (!head.address || !mu_file_may_have(head.size) || ftruncate(fd, 0) ||
+        pwrite(fd, xml, head.xml_length, (off_t)head.xml) != xml_length ||
         pwrite(fd, &head, sizeof head, 0) != (ssize_t)sizeof head)
         return -1;
     if (hwloc->hwloc_shmem_topology_write(topology, fd, head.image, (void *)(uintptr_t)head.address, head.image_length,

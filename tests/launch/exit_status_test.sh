@@ -19,6 +19,8 @@ check 127 "$MUSTER" run "$TMPDIR/script"
 err_has ': No such file or directory (it is there: what is not is its interpreter, or its loader)$'
 check 125 bash -c 'ulimit -f 1000000; exec "$@"' - "$MUSTER" run true # of 1 KiB; the heap has 1 GiB
 err_has "no file may be as large as the segment .*'ulimit -f'"
+check 125 bash -c 'ulimit -f 1; exec "$@"' - "$MUSTER" run true # less than the guard's table
+err_has '^muster run: cannot start the guard: guard: File too large$'
 check 0 bash -c 'ulimit -f 1000000; exec "$@"' - "$MUSTER" run --heap 64M true
 check 126 run /etc/passwd
 err_has 'cannot run /etc/passwd: Permission denied'

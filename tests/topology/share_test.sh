@@ -25,6 +25,10 @@ for path in /nowhere /dev/null /proc/self/fd/1; do
     [ "$(count loaded)" = 1 ] || fail "$path: $(cat "$OUT")"
 done
 
+# Nor does a task die that may not write so much: the next fills it.
+check 0 "$MUSTER" run -n 1 bash -c '(ulimit -f 8; exec "$0") && "$0"' "$SHARE"
+[ "$(count loaded)/$(count filled)" = 1/1 ] || fail "under a limit of file sizes: $(cat "$OUT")"
+
 # No hwloc is shared that reads another machine.
 check 0 env HWLOC_SYNTHETIC='package:2 core:3 pu:1' "$MUSTER" run -n 2 "$SHARE"
 [ "$(grep -c '^loaded 6$' "$OUT")" = 2 ] || fail "$(cat "$OUT")"
