@@ -2,8 +2,8 @@
  * agent/sights.c: what this host's tasks do and wait for, told to the leader's agent, for `muster status` there.
  *
  * A host of which a task is stopped, sleeps or waits in muster for long is hung, or holds others up: that is looked for
- * once a second (less often with many hosts), and told when it is other than before; of a host whose tasks all work
- * nothing is told, and no key is there. The leader's agent keeps it as it came, for whoever looks at its segment.
+ * every few seconds, and told when it is other than before; of a host whose tasks all work nothing is told, and no key
+ * is there. The leader's agent keeps it as it came, for whoever looks at its segment.
  */
 #include "agent/sights.h"
 
@@ -12,10 +12,11 @@
 
 #include <muster/kv.h>
 
-#include "agent/private.h"
+#include "agent/bridge.h"
 #include "base/activity.h"
 
-enum { LOOK_MS = 1000, LOOK_MS_A_HOST = 10 };
+/* A task takes 0.1 ms of a look, and the agent of an idle job has 1 ms a second for all that it does. */
+enum { LOOK_MS = 1000, LOOK_MS_A_TASK = 500, LOOK_MS_OF_TASKS_MAX = 9000, LOOK_MS_A_HOST = 10 };
 #define LONG_NS 1000000000u /* shorter waits and pauses are a task's work */
 
 /* What the last look saw of a task. */
@@ -152,7 +153,8 @@ static void look(uv_timer_t *timer)
     struct mu_activity_clock clock;
     bool has_changed = false;
 
-    if (!agent->muster ||
+    /* While the leader is away what is said to it piles up: at its return one look tells all. */
+    if (!agent->muster || agent->bridge->away ||
         mu_task_run(agent->muster, agent->first_task, agent->local_tasks, s->infos, s->starts) != MUSTER_OK)
         return;
     mu_activity_clock(&clock);
@@ -172,13 +174,14 @@ static void look(uv_timer_t *timer)
 void mu_agent_begin_sights(struct mu_agent *agent)
 {
     struct mu_agent_sights *s;
-    uint64_t pause = LOOK_MS;
+    uint64_t pause = (uint64_t)agent->local_tasks * LOOK_MS_A_TASK;
     uint32_t n = agent->local_tasks + 1;
 
     if (!mu_agent_follows(agent) || agent->sights || !(s = calloc(1, sizeof *s)))
         return;
     agent->sights = s;
     s->looked = muster_now_ns();
+    s->is_told = agent->adopted; /* by who was here before us, perhaps */
     s->told = calloc(n, sizeof *s->told);
     s->infos = calloc(n, sizeof *s->infos);
     s->starts = calloc(n, sizeof *s->starts);
@@ -190,6 +193,7 @@ void mu_agent_begin_sights(struct mu_agent *agent)
     if (!agent->has_sights_timer)
         uv_timer_init(&agent->loop, &agent->sights_timer);
     agent->has_sights_timer = 1;
+    pause = LOOK_MS + (pause < LOOK_MS_OF_TASKS_MAX ? pause : LOOK_MS_OF_TASKS_MAX);
     pause += (uint64_t)agent->options->hosts->nodes * LOOK_MS_A_HOST;
     uv_timer_start(&agent->sights_timer, look, pause, pause);
 }

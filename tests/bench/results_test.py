@@ -195,8 +195,8 @@ class Programs(unittest.TestCase):
     @unittest.skipUnless(os.access(os.environ.get("MUSTER", ""), os.X_OK), "the muster command is not built")
     def test_the_guard_of_a_launcher_that_a_program_left_cleans_up(self):
         job = "bench-left-%d" % os.getpid()
-        script = ('"$0" run -n 2 --job "$1" -- sh -c "\"\\$0\" kv set a b > /dev/null; exec sleep 100" "$0" > /dev/null & '
-                  'until [ "$("$0" kv get --job "$1" a)" = b ]; do sleep 0.01; done; exit 3')
+        script = """"$0" run -n 2 --job "$1" -- sh -c '"$0" kv set a b > /dev/null; exec sleep 100' "$0" > /dev/null &
+                 until [ "$("$0" kv list --job "$1" | cut -c1)" = a ]; do sleep 0.01; done; exit 3"""
         done = subprocess.run([sys.executable, "-c", "import sys; from harness import machine; machine.become_reaper(); "
                                "print(machine.run(['sh', '-c', *sys.argv[1:]], 100).problem)", script, os.environ["MUSTER"], job],
                               cwd=os.path.join(TOP, "bench"), stdout=subprocess.PIPE, text=True)

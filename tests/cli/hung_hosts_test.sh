@@ -88,7 +88,7 @@ await_says "tasks 2 and 3 \(on host b\) are stopped since $SECONDS_AGO"
 end_job
 
 # The report of a timeout says the same.
-OPTIONS=(--timeout 4s --grace 100ms)
+OPTIONS=(--timeout 10s --grace 100ms)
 begin "$WORKER" away 2 key
 wait $RUN
 trap - EXIT
@@ -116,6 +116,28 @@ out_has "^task 2 (pid $pid on host b) is alive: "
 "$MUSTER" agent --adopt "$JOB.h1" > "$OUT.adopted.h1" 2> "$ERR.adopted.h1" < /dev/null &
 await "the other one is adopted" grep -q "adopted: " "$ERR.adopted.h1"
 await_says "$waits_there"
+kill -KILL "$pid"
+wait $RUN
+trap - EXIT
+clean
+
+# Both agents die, and what was told before is old when others have taken their places.
+begin "$WORKER" epochs
+pid=$(pid_of 3)
+kill -STOP "$pid"
+await_says "task 3 \(pid $pid on host b\) is stopped .*"
+agent=$("$MUSTER" status --job "$JOB" --json > "$OUT" && json 'it["hosts"][1]["agent_pid"]')
+kill -KILL $RUN "$agent"
+wait $RUN 2> /dev/null
+is_gone() { ! kill -0 "$agent" 2> /dev/null; }
+await "the other agent has ended" is_gone
+kill -CONT "$pid"
+"$MUSTER" agent --adopt "$JOB" > "$OUT.adopted" 2> "$ERR.adopted" < /dev/null &
+RUN=$!
+"$MUSTER" agent --adopt "$JOB.h1" > "$OUT.adopted.h1" 2> "$ERR.adopted.h1" < /dev/null &
+await "it is adopted" grep -q "adopted: " "$ERR.adopted"
+await "the other one is adopted" grep -q "adopted: " "$ERR.adopted.h1"
+await "nothing is left of what was told before" no_sights
 kill -KILL "$pid"
 wait $RUN
 trap - EXIT
