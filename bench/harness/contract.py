@@ -313,6 +313,7 @@ def judged(results):
     judge_hosts(judge)
     judge.about("muster run -n 8 true", "run")
     judge.ratio("muster run -n 8 true, over posix_spawn of 8", 1.3, judge.row("run.8"), judge.row("run.8", "posix_spawn"))
+    judge.ratio("the same, over a program that does that, from exec to exit", 1.3, judge.row("run.8"), judge.row("run.8", "bare"))
     judge_services(judge)
     judge_sizes(judge)
     judge_growth(judge)

@@ -84,8 +84,9 @@ class Contract(Folder):
             ElementTree.parse(os.path.join(TOP, "bench", picture))
 
     def test_a_line_that_is_missed_is_explained_where_that_is_known(self):
-        self.measured("run", samples("run.8", "muster", 200), samples("run.8", "posix_spawn", 100))
+        self.measured("run", samples("run.8", "muster", 200), samples("run.8", "posix_spawn", 100), samples("run.8", "bare", 160))
         text = self.report(self.results(), ["run"])
+        self.assertIn("1.25× (200.0 ns over 160.0 ns) | PASS", text)
         self.assertIn("**MISSED by 54 %**", text)
         self.assertIn("*muster run -n 8 true, over posix_spawn of 8*: the limit has no start", text)
 
