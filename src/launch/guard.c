@@ -32,6 +32,7 @@
 #include "launch/raw.h"
 
 #define SLEEPER_STACK 8192 /* system calls take less than a page */
+#define SLEEPER_FILES 32   /* the least limit: it starts with six open, and a loader and its work take some more */
 #define ASIDE         10   /* a descriptor above those that the guard is to have */
 
 struct mu_launch_guard {
@@ -238,7 +239,8 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     guard->table->files = ward->files;
     snprintf(guard->table->job, sizeof guard->table->job, "%s", ward->job);
     snprintf(guard->table->run_id, sizeof guard->table->run_id, "%s", ward->run_id);
-    find_sleeper(guard);
+    if (ward->files.rlim_cur >= SLEEPER_FILES)
+        find_sleeper(guard);
     if (start(guard, ret_failure)) {
         release(guard);
         return -1;

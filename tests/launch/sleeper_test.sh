@@ -71,6 +71,17 @@ begin "$HERE/muster"
 kill -KILL $RUN
 nothing_left
 
+# With few descriptors for itself, which the launcher may raise, it could not start a program: it is forked, and has enough.
+copy
+(
+    ulimit -S -n 7
+    begin "$HERE/muster"
+    kill -KILL $RUN
+    echo $RUN > "$TMPDIR/run"
+) || exit 1
+RUN=$(cat "$TMPDIR/run")
+nothing_left
+
 # One that others may write is not ours.
 copy
 chmod g+w "$HERE/muster-guard"
