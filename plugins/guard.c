@@ -22,6 +22,9 @@
 static const char stranger[] =
     "muster-guard: this is started by 'muster run' and 'muster agent', for themselves alone\n";
 
+static const char vain[] = "muster-guard: the launcher was killed, and its executable cannot be started to clean up "
+                           "('muster segment list' and 'muster doctor' show what it left)\n";
+
 __attribute__((noreturn)) static void end(int status)
 {
     for (;;)
@@ -49,6 +52,7 @@ __attribute__((noreturn, used)) static void sleeper(char **stack)
         mu_raw(SYS_execve, EXE_PATH, words, environment, 0);
         mu_raw(SYS_nanosleep, &pause, NULL, 0, 0);
     }
+    mu_raw(SYS_write, 2, vain, sizeof vain - 1, 0);
     end(1);
 }
 

@@ -137,8 +137,10 @@ static enum muster_status create(struct mu_agent *agent)
     };
     struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
     unsigned how = MU_SEGMENT_KEPT | (joins_late(agent) ? MU_SEGMENT_LATE : 0);
-    enum muster_status status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
+    enum muster_status status;
 
+    mu_launch_guard_await(agent->guard);
+    status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
     if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd && !options->survive) {
         config.memfd = 1;
         status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);

@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -80,6 +81,9 @@ MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
     struct mu_launch_guard *guard = arg;
 
     mu_raw(SYS_setsid, 0, 0, 0, 0);
+    /* release: pairs with mu_launch_await_word() */
+    atomic_store_explicit(&guard->table->beside_us, 0, memory_order_release);
+    mu_raw(SYS_futex, &guard->table->beside_us, FUTEX_WAKE, 1, 0);
     if (put_in_order(guard) >= 0 && mu_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, &guard->table->files, NULL) >= 0) {
         mu_raw(SYS_chdir, "/", 0, 0, 0); /* else it would keep a file system busy: no more than that */
         mu_raw(SYS_execve, guard->sleeper, guard->words, guard->env.vars, 0);
@@ -136,8 +140,11 @@ static pid_t begin_sleeper(struct mu_launch_guard *guard)
 
 static int start(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
 {
-    pid_t pid = begin_sleeper(guard);
+    pid_t pid;
 
+    /* relaxed: the child that clears it is made below, and clone() is a barrier to the kernel */
+    atomic_store_explicit(&guard->table->beside_us, 1, memory_order_relaxed);
+    pid = begin_sleeper(guard);
     guard->pid = pid > 0 ? pid : 0;
     if (pid > 0)
         return 0;
@@ -173,6 +180,12 @@ void mu_launch_guard_reap(struct mu_launch_guard *guard)
     guard->sleeper[0] = 0; /* whatever ended it: the next is forked */
     /* relaxed, process-local: a core dump leaves it, on old kernels */
     atomic_store_explicit(&guard->on_its_way, 0, memory_order_relaxed);
+}
+
+void mu_launch_guard_await(struct mu_launch_guard *guard)
+{
+    if (guard && guard->pid)
+        mu_launch_await_word(&guard->table->beside_us, guard->pid);
 }
 
 int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)

@@ -20,9 +20,12 @@ struct mu_guard_table {
     struct rlimit files; /* the guard's RLIMIT_NOFILE */
     char job[208], run_id[40];
     struct mu_launch_role part;
-    char folder[256];        /* of the launcher's, that goes with it; "": none */
-    volatile int has_part;   /* set after it, cleared before */
-    volatile int over;       /* an adopter has cleaned up */
+    char folder[256];      /* of the launcher's, that goes with it; "": none */
+    volatile int has_part; /* set after it, cleared before */
+    volatile int over;     /* an adopter has cleaned up */
+    /* not 0 until the guard, in a session of its own, clears it (is_apart(), sleeper_main()); read by
+     * mu_launch_await_word() */
+    _Atomic uint32_t beside_us;
     volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */
 };
 
@@ -40,8 +43,8 @@ int mu_guard_lock(int table_fd, int type);
  * shown. */
 int mu_guard_forked(struct mu_guard_table *table, int table_fd, int launcher_fd, char **environment);
 
-/* spawn.c: until a child in our memory has let go of it, by exec or by its end; the kernel clears the word then
- * (CLONE_CHILD_CLEARTID). */
+/* spawn.c: until a child has cleared the word, or the kernel has: that it does when the child lets go of our memory, by
+ * exec or by its end (CLONE_CHILD_CLEARTID). Or until the child has ended. */
 void mu_launch_await_word(_Atomic uint32_t *word, pid_t pid);
 
 /* The descriptors of a guard that was exec'ed: also what plugins/guard.c goes by. */

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -200,12 +201,20 @@ static void settle_signals(const struct mu_guard_table *table)
     pthread_sigmask(SIG_SETMASK, &table->mask, NULL);
 }
 
+static void is_apart(struct mu_guard_table *table)
+{
+    /* release: pairs with mu_launch_await_word() */
+    atomic_store_explicit(&table->beside_us, 0, memory_order_release);
+    syscall(SYS_futex, &table->beside_us, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 /* Nothing of the launcher's but the table, its pidfd and stderr. */
-static void settle_forked(const struct mu_guard_table *table, int table_fd, int launcher_fd, char **environment)
+static void settle_forked(struct mu_guard_table *table, int table_fd, int launcher_fd, char **environment)
 {
     int null_fd;
 
     setsid();
+    is_apart(table);
     mu_launch_title_set(MU_LAUNCH_GUARD_NAME, table->job);
     environ = environment;
     settle_signals(table);

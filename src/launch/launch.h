@@ -196,6 +196,9 @@ struct mu_launch_role {
 /* Start it: where it must be forked, the less memory we use by now the better. -1 with *ret_failure. */
 int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_guard **ret_guard,
                           struct mu_launch_failure *ret_failure);
+/* Before anything has a name that the guard removes: until nobody who ends the launcher's process group ends it, too.
+ */
+void mu_launch_guard_await(struct mu_launch_guard *guard);
 /* Before the first task begins: until the guard is a process that nothing takes for the launcher; another is started
  * where it could not be. Does not wait again. -1 with *ret_failure. */
 int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure);

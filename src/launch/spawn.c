@@ -340,12 +340,19 @@ void mu_launch_await_word(_Atomic uint32_t *word, pid_t pid)
 {
     const struct timespec patience = {.tv_nsec = LOOK_NS};
 
-    /* acquire, process-local: pairs with the kernel's clearing it, after the child's last store */
+    /* acquire: pairs with the kernel's clearing it, after the child's last store, or with a guard's, is_apart() and
+     * sleeper_main() */
     while (atomic_load_explicit(word, memory_order_acquire)) {
         siginfo_t info = {.si_pid = 0};
 
-        if (syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, NULL, 0) == 0 || errno != ETIMEDOUT ||
-            waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) || info.si_pid == 0)
+        if (syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, NULL, 0) == 0 || errno != ETIMEDOUT)
+            continue;
+        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT)) {
+            if (errno == ECHILD)
+                return;
+            continue;
+        }
+        if (info.si_pid == 0)
             continue;
         if (info.si_code != CLD_STOPPED)
             return;
