@@ -81,8 +81,7 @@ MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
     struct mu_launch_guard *guard = arg;
 
     mu_raw(SYS_setsid, 0, 0, 0, 0);
-    /* release: pairs with mu_launch_await_word() */
-    atomic_store_explicit(&guard->table->beside_us, 0, memory_order_release);
+    mu_store32_release(&guard->table->beside_us, 0); /* release: pairs with mu_launch_await_word() */
     mu_raw(SYS_futex, &guard->table->beside_us, FUTEX_WAKE, 1, 0);
     if (put_in_order(guard) >= 0 && mu_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, &guard->table->files, NULL) >= 0) {
         mu_raw(SYS_chdir, "/", 0, 0, 0); /* else it would keep a file system busy: no more than that */
@@ -142,8 +141,8 @@ static int start(struct mu_launch_guard *guard, struct mu_launch_failure *ret_fa
 {
     pid_t pid;
 
-    /* relaxed: the child that clears it is made below, and clone() is a barrier to the kernel */
-    atomic_store_explicit(&guard->table->beside_us, 1, memory_order_relaxed);
+    /* relaxed: the child that clears it is made below, and clone() and fork() are barriers to the kernel */
+    mu_store32_relaxed(&guard->table->beside_us, 1);
     pid = begin_sleeper(guard);
     guard->pid = pid > 0 ? pid : 0;
     if (pid > 0)

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "launch/launch.h"
+#include "sync/shm.h"
 
 struct mu_guard_table {
     pid_t launcher, session;
@@ -25,7 +26,7 @@ struct mu_guard_table {
     volatile int over;     /* an adopter has cleaned up */
     /* not 0 until the guard, in a session of its own, clears it (is_apart(), sleeper_main()); read by
      * mu_launch_await_word() */
-    _Atomic uint32_t beside_us;
+    mu_a32 beside_us;
     volatile pid_t groups[]; /* of the tasks, then of the commands that start other hosts */
 };
 
@@ -45,7 +46,7 @@ int mu_guard_forked(struct mu_guard_table *table, int table_fd, int launcher_fd,
 
 /* spawn.c: until a child has cleared the word, or the kernel has: that it does when the child lets go of our memory, by
  * exec or by its end (CLONE_CHILD_CLEARTID). Or until the child has ended. */
-void mu_launch_await_word(_Atomic uint32_t *word, pid_t pid);
+void mu_launch_await_word(mu_a32 *word, pid_t pid);
 
 /* The descriptors of a guard that was exec'ed: also what plugins/guard.c goes by. */
 enum { MU_GUARD_TABLE_FD = 3, MU_GUARD_LAUNCHER_FD = 4, MU_GUARD_EXE_FD = 5 };

@@ -203,8 +203,7 @@ static void settle_signals(const struct mu_guard_table *table)
 
 static void is_apart(struct mu_guard_table *table)
 {
-    /* release: pairs with mu_launch_await_word() */
-    atomic_store_explicit(&table->beside_us, 0, memory_order_release);
+    mu_store32_release(&table->beside_us, 0); /* release: pairs with mu_launch_await_word() */
     syscall(SYS_futex, &table->beside_us, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 

@@ -336,13 +336,13 @@ int mu_launch_begin(const struct mu_launch_image *image, struct mu_launch_begun 
  * and we wait for nothing else meanwhile. Or have ended by a signal that dumps core: then kernels before 5.17 leave the
  * word as it is.
  */
-void mu_launch_await_word(_Atomic uint32_t *word, pid_t pid)
+void mu_launch_await_word(mu_a32 *word, pid_t pid)
 {
     const struct timespec patience = {.tv_nsec = LOOK_NS};
 
     /* acquire: pairs with the kernel's clearing it, after the child's last store, or with a guard's, is_apart() and
      * sleeper_main() */
-    while (atomic_load_explicit(word, memory_order_acquire)) {
+    while (mu_load32_acquire(word)) {
         siginfo_t info = {.si_pid = 0};
 
         if (syscall(SYS_futex, word, FUTEX_WAIT, 1, &patience, NULL, 0) == 0 || errno != ETIMEDOUT)
