@@ -4,9 +4,7 @@
 # timeout. The other host is this machine again.
 . "$(dirname "$0")/common.sh"
 . "$(dirname "$0")/../launch/relay.sh"
-WORKER=$BUILD/tests/cli/worker
-[ -x "$WORKER" ] || fail "$WORKER is not built"
-SECONDS_AGO='([0-9.]+ (us|ms|s))'
+. "$(dirname "$0")/hung.sh"
 
 what_they_said() { [ "$1" -eq 0 ] || tail -n 5 "$ERR".run "$ERR".adopted* 2> /dev/null; }
 
@@ -19,13 +17,6 @@ begin()
     trap 'what_they_said $?; kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
     await "all four are connected" connected 4
 }
-# says PATTERN [PART]: the whole first line of a status
-says()
-{
-    "$MUSTER" status --job "${2:-$JOB}" > "$OUT" 2> "$ERR" || return 1
-    head -n 1 "$OUT" | grep -qxE "$1"
-}
-await_says() { await "status says: $1" says "$@"; }
 pid_of() { "$MUSTER" status --job "$JOB" --json > "$OUT.pids" && json "it['tasks'][$1]['pid']" "$OUT.pids"; }
 end_job()
 {
@@ -40,12 +31,7 @@ no_sights() { [ -z "$(sights)" ]; }
 # job too, and nothing is left of what was told.
 for what in epochs group; do
     begin "$WORKER" $what
-    pid=$(pid_of 3)
-    kill -STOP "$pid"
-    case $what in
-    epochs) place='barrier epoch \(instance [0-9]+\)' ;;
-    group) place='group workers' ;;
-    esac
+    stop 3 $what
     await_says "task 3 \(pid $pid on host b\) is stopped since $SECONDS_AGO: 3 tasks wait for it in $place since $SECONDS_AGO"
     out_has "^TASK  HOST  *STATE  *PROCESS "
     out_has "^3     b  *CONNECTED *stopped *$pid "
@@ -60,8 +46,7 @@ for what in epochs group; do
     kill -CONT "$pid"
     await "nothing is told of tasks that work" no_sights
     # And one of this host, seen from the other: it says where to look.
-    pid=$(pid_of 1)
-    kill -STOP "$pid"
+    stop 1 $what
     await_says "task 1 \(pid $pid\) is stopped since $SECONDS_AGO: 3 tasks wait for it in $place since $SECONDS_AGO"
     await_says "task 1 \(pid $pid on host [^ ]+\) is alive \(what it does is known on host [^ ]+\): 3 tasks wait for it in $place since $SECONDS_AGO" "$JOB.h1"
     kill -KILL "$pid"

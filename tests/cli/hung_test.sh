@@ -2,17 +2,9 @@
 # A hung job is diagnosed by one `muster status`: its first line names the one task that the others wait for, and says
 # what is the matter with it. Real processes: stopped, dead, in a system call, spinning, waiting elsewhere.
 . "$(dirname "$0")/common.sh"
-WORKER=$BUILD/tests/cli/worker
-[ -x "$WORKER" ] || fail "$WORKER is not built"
+. "$(dirname "$0")/hung.sh"
 RUN_OPTIONS="--heartbeat-timeout 10m"
 
-# says PATTERN: the whole first line of a status.
-says()
-{
-    "$MUSTER" status --job "$JOB" > "$OUT" 2> "$ERR" || return 1
-    head -n 1 "$OUT" | grep -qxE "$1"
-}
-await_says() { await "status says: $1" says "$1"; }
 pid_of() { json "it['tasks'][$1]['pid']"; }
 all_there() { "$MUSTER" task list --job "$JOB" --json > "$OUT" 2> "$ERR" && [ "$(json 'sum(t["state"] == "CONNECTED" for t in it["tasks"])')" = 8 ]; }
 silent() { "$MUSTER" status --job "$JOB" --json > "$OUT" && [ "$(json 'it["tasks"][3]["heartbeat_age"]["min_ns"] > 0')" = true ]; }
@@ -22,18 +14,12 @@ end_job()
     wait $RUN 2> /dev/null
     await "the segment is gone" no_segment "$JOB"
 }
-SECONDS_AGO='([0-9.]+ (us|ms|s))'
 
 # One of eight is stopped, wherever it was: sooner or later all others wait for it.
 for what in epochs group; do
     start_job 8 "$WORKER" $what
     await "all eight are connected" all_there
-    pid=$(pid_of 3)
-    kill -STOP "$pid"
-    case $what in
-    epochs) place='barrier epoch \(instance [0-9]+\)' ;;
-    group) place='group workers' ;;
-    esac
+    stop 3 $what
     await_says "task 3 \(pid $pid\) is stopped since $SECONDS_AGO: 7 tasks wait for it in $place since $SECONDS_AGO"
     out_has "^3 *CONNECTED *stopped *$pid "
     out_has "^  missing: task 3, stopped, pid $pid"
