@@ -28,6 +28,7 @@
 
 static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
 static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+static const int refusals[] = {SIGPIPE, SIGXFSZ}; /* of a write, whose errno says it too */
 
 /* Take over the signals that we act on. Those that our parent had ignored (nohup) stay ignored. */
 static void block_signals(struct mu_agent *agent)
@@ -45,11 +46,11 @@ static void block_signals(struct mu_agent *agent)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         sigaddset(&agent->handled, others[i]);
     sigaction(SIGCHLD, &by_default, NULL); /* an inherited SIG_IGN would lose the exit statuses */
-    sigaction(SIGPIPE, NULL, &now);
-    if (now.sa_handler != SIG_IGN) {
-        sigaction(SIGPIPE, &ignore, NULL);
-        sigaddset(&agent->defaults, SIGPIPE);
-    }
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
+        if (sigaction(refusals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+            sigaction(refusals[i], &ignore, NULL);
+            sigaddset(&agent->defaults, refusals[i]);
+        }
     pthread_sigmask(SIG_BLOCK, &agent->handled, &agent->mask_before);
     sigdelset(&agent->mask_before, SIGCHLD);
 }
@@ -486,10 +487,12 @@ static void forget_task(struct mu_agent_task *task)
 /*
  * Whatever was set up is taken down. Once nothing of the job lives and the segment has no name, nothing is left that
  * the guard could be needed for; it ends, as does the thread that relays output, while all else is given back, and is
- * reaped last.
+ * reaped last. 1: output was lost.
  */
-static void finish(struct mu_agent *agent)
+static int finish(struct mu_agent *agent)
 {
+    int lost;
+
     mu_agent_close_pmix(agent);
     mu_launch_guard_dismiss(agent->guard);
     mu_agent_expect_no_output(agent);
@@ -498,7 +501,7 @@ static void finish(struct mu_agent *agent)
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
     mu_agent_flush(1);
-    mu_launch_output_finish(agent->output);
+    lost = mu_launch_output_finish(agent->output);
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->envs[i]);
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)
@@ -508,6 +511,7 @@ static void finish(struct mu_agent *agent)
     free(agent->tasks);
     close(agent->null_fd);
     mu_launch_guard_free(agent->guard);
+    return lost;
 }
 
 int mu_agent_run(const struct mu_agent_options *options)
@@ -537,6 +541,5 @@ int mu_agent_run(const struct mu_agent_options *options)
         } while (mu_agent_job_again(&agent));
     }
     status = mu_agent_exit_status(&agent);
-    finish(&agent);
-    return status;
+    return finish(&agent) && status == 0 ? MU_AGENT_EXIT_FAILED : status;
 }

@@ -110,25 +110,3 @@ int mu_launch_files_open(char *path)
         fcntl(fd, F_SETFL, flags & O_APPEND);
     return fd;
 }
-
-char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what, size_t *ret_len)
-{
-    struct mu_launch_tail tail = {.task_id = task_id, .what = what};
-    char text[8192], *said = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    struct stat st;
-
-    if (fd < 0)
-        return NULL;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        off_t from = st.st_size > (off_t)sizeof text ? st.st_size - (off_t)sizeof text : 0;
-        ssize_t n = pread(fd, text, sizeof text, from);
-
-        tail.text = text;
-        tail.len = n > 0 ? (size_t)n : 0;
-        tail.cut = from > 0;
-        said = mu_launch_tail_text(&tail, ret_len);
-    }
-    close(fd);
-    return said;
-}

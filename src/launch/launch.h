@@ -290,19 +290,8 @@ void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
 int mu_launch_output_explain(struct mu_launch_output *output, uint32_t host, const char *sentence);
 /* There will be no more pipes: the thread ends when those that there are have ended. NULL is allowed, also below. */
 void mu_launch_output_end(struct mu_launch_output *output);
-/* Wait until every pipe has ended and all of it is written; free. */
-void mu_launch_output_finish(struct mu_launch_output *output);
-
-/* The end of what a task wrote. */
-struct mu_launch_tail {
-    const char *text;
-    size_t len;
-    int cut; /* something was before it */
-    uint32_t task_id;
-    const char *what; /* "stderr", "output" */
-};
-/* Its last lines, below a line that says whose they are; malloc()ed. NULL: there are none. */
-char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len);
+/* Wait until every pipe has ended and all of it is written; free. 1: some could not be, and that has been said. */
+int mu_launch_output_finish(struct mu_launch_output *output);
 
 /* ---- files.c -------------------------------------------------------------------------------------------------- */
 
@@ -320,6 +309,19 @@ int mu_launch_files_are_apart(const char *template);
 char *mu_launch_files_path(const char *template, const struct mu_launch_file *file);
 /* An empty file and the folders above it; -1: errno says why. */
 int mu_launch_files_open(char *path);
+
+/* ---- tail.c --------------------------------------------------------------------------------------------------- */
+
+/* The end of what a task wrote. */
+struct mu_launch_tail {
+    const char *text;
+    size_t len;
+    int cut; /* something was before it */
+    uint32_t task_id;
+    const char *what; /* "stderr", "output" */
+};
+/* Its last lines, below a line that says whose they are; malloc()ed. NULL: there are none. */
+char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len);
 /* mu_launch_tail_text() of a file's end. */
 char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what, size_t *ret_len);
 

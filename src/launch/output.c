@@ -6,6 +6,7 @@
  * whole lines only, each behind "[task] "; another one leaves as it comes. Either may be copied to a file as well. Of
  * what goes to stderr the end is kept: it is said again below the root cause of a failure.
  * When stdout or stderr is closed (EPIPE) the pipes that feed it alone are closed too: the tasks get their own SIGPIPE.
+ * What cannot be written otherwise (a full disk, 'ulimit -f') is said to be lost, and counts as a failure at the end.
  *
  * The main thread adds streams (a task that is started again has new ones), may ask for a task's last lines, and at
  * last says that no more will come; the eventfd only wakes the thread, what is asked lies behind the lock. The thread
@@ -58,6 +59,7 @@ struct mu_launch_output {
     char *out;    /* what is about to be written */
     size_t out_len, out_cap;
     int broken[3];
+    int lost;              /* what should be in a file, or came for stdout, is not there */
     int midline;           /* the last that went to stderr did not end its line */
     char input[READ_SIZE]; /* last: its pages are not touched before they are needed */
 };
@@ -99,12 +101,19 @@ static int write_all(int fd, const char *data, size_t len)
     return 0;
 }
 
+/* errno's words, and what can be done. */
+static const char *reason(void)
+{
+    return errno == EFBIG ? "File too large (raise the limit: 'ulimit -f')" : strerror(errno);
+}
+
 static void forward(struct mu_launch_output *output, int fd, const char *data, size_t len)
 {
     if (len > 0 && !output->broken[fd] && write_all(fd, data, len)) {
         output->broken[fd] = 1;
-        if (fd == 1 && errno != EPIPE) /* whose reader is gone wants no more */
-            dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", strerror(errno));
+        output->lost |= errno != EPIPE && (fd == 1 || output->options.both); /* whose reader is gone wants no more */
+        if (fd == 1 && errno != EPIPE)
+            dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", reason());
     }
     if (len > 0 && fd == 2)
         output->midline = data[len - 1] != '\n';
@@ -169,14 +178,26 @@ static void keep_tail(struct stream *stream, const char *data, size_t len)
     stream->tail_len += len;
 }
 
+static void lose_file(struct mu_launch_output *output, struct stream *stream)
+{
+    const char *why = reason();
+    char self[40], path[4096];
+    ssize_t n;
+
+    snprintf(self, sizeof self, "/proc/self/fd/%d", stream->file);
+    n = readlink(self, path, sizeof path - 1);
+    path[n > 0 ? n : 0] = 0;
+    dprintf(2, "muster run: cannot write %s: %s: the rest of task %u's output is lost there\n", path, why,
+            stream->task_id);
+    output->lost = 1;
+    close(stream->file);
+    stream->file = -1;
+}
+
 static void take(struct mu_launch_output *output, struct stream *stream, const char *data, size_t len)
 {
-    if (stream->file >= 0 && write_all(stream->file, data, len)) {
-        dprintf(2, "muster run: cannot write task %u's output file: %s: the rest of it is lost\n", stream->task_id,
-                strerror(errno));
-        close(stream->file);
-        stream->file = -1;
-    }
+    if (stream->file >= 0 && write_all(stream->file, data, len))
+        lose_file(output, stream);
     if (stream->out == 2)
         keep_tail(stream, data, len);
     if (stream->lines)
@@ -243,42 +264,6 @@ static int serve(struct mu_launch_output *output, struct stream *stream)
         return 1;
     end_stream(output, stream);
     return 0;
-}
-
-char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len)
-{
-    const char *text = tail->text;
-    size_t len = tail->len, lines = 0, start;
-    char *said = NULL;
-    FILE *file;
-
-    while (len > 0 && text[len - 1] == '\n')
-        len--;
-    for (start = len; start > 0; start--)
-        if (text[start - 1] == '\n' && ++lines == MU_LAUNCH_TAIL_LINES)
-            break;
-    if (start == 0 && len > 0)
-        lines++;
-    if (len == 0 || !(file = open_memstream(&said, ret_len)))
-        return NULL;
-    if (lines == 1)
-        fprintf(file, "muster run: the last line of task %u's %s:\n", tail->task_id, tail->what);
-    else
-        fprintf(file, "muster run: the last %zu lines of task %u's %s:\n", lines, tail->task_id, tail->what);
-    for (int first = 1; start < len; first = 0) {
-        const char *end = memchr(text + start, '\n', len - start);
-        size_t n = end ? (size_t)(end - text) - start : len - start;
-
-        fputs(first && start == 0 && tail->cut ? "    ..." : "    ", file);
-        fwrite(text + start, 1, n, file);
-        putc('\n', file);
-        start += n + 1;
-    }
-    if (fclose(file)) {
-        free(said);
-        return NULL;
-    }
-    return said;
 }
 
 /* "SENTENCE: LAST LINE", the line as plain text. */
@@ -571,14 +556,18 @@ void mu_launch_output_end(struct mu_launch_output *output)
     wake(output);
 }
 
-void mu_launch_output_finish(struct mu_launch_output *output)
+int mu_launch_output_finish(struct mu_launch_output *output)
 {
+    int lost;
+
     if (!output)
-        return;
+        return 0;
     mu_launch_output_end(output);
     if (output->runs)
         pthread_join(output->thread, NULL);
     else
         output_main(output);
+    lost = output->lost;
     release(output);
+    return lost;
 }

@@ -54,11 +54,37 @@ err_has "^muster run: cannot write $D/fifo-0: No such device or address$"
 if [ ! -e /dev/full ]; then
     echo "not tested: a full file system (there is no /dev/full)"
 else
-    check 0 run --label --output /dev/full echo shown
+    check 125 run --label --output /dev/full echo shown
     out_is '[0] shown'
-    err_has "cannot write task 0's output file: No space left"
-    "$MUSTER" run --label echo lost > /dev/full 2> "$ERR"
+    err_has "^muster run: cannot write /dev/full: No space left on device: the rest of task 0's output is lost there$"
+    check 3 run --label --output /dev/full sh -c 'echo lost; exit 3'
+    # to_full STATUS ARGUMENT...: whose standard output is lost. Without labels the tasks write themselves.
+    to_full()
+    {
+        local want=$1 got=0
+        shift
+        run "$@" > /dev/full 2> "$ERR" || got=$?
+        [ $got -eq "$want" ] || fail "exit status $got instead of $want, and the output is lost: $*"
+    }
+    to_full 125 --label sh -c 'echo lost; exit 0'
     err_has "^muster run: cannot write standard output: No space left on device: the tasks' output is lost$"
+    to_full 3 --label sh -c 'echo lost; exit 3'
+    to_full 1 cat "$0"
+    run sh -c 'echo lost; exit 0' > /dev/full 2>&1 # the launcher writes: it may have to say it again
+    [ $? -eq 125 ] || fail "both streams are lost, and the exit status is not 125"
 fi
+
+# 'ulimit -f' is like a full disk for what the launcher writes: no signal ends it, and the tasks have theirs.
+limited() { bash -c 'ulimit -f 3000; exec "$@"' - "$MUSTER" run --heap 1M "$@"; } # of 1 KiB
+MUCH='yes "$(printf %99s)" | head -n 40000' # 4 MB
+limited --label --output "$D/limited-{rank}" sh -c "$MUCH; echo end" 2> "$ERR" | tail -n 1 > "$OUT"
+[ "${PIPESTATUS[0]}" -eq 125 ] || fail "exit status ${PIPESTATUS[0]}"
+err_has "^muster run: cannot write $D/limited-0: File too large (raise the limit: 'ulimit -f'): the rest of task 0's output is lost there$"
+out_is '[0] end'
+[ "$(stat -c %s "$D/limited-0")" -eq 3072000 ] || fail "the file has not all that the limit lets be there"
+check 125 limited --label sh -c "trap '' PIPE; $MUCH 2> /dev/null; exit 0" # its standard output is a file, too
+err_has "^muster run: cannot write standard output: File too large (raise the limit: 'ulimit -f'): the tasks' output is lost$"
+check 153 limited --output "$D/limited-{rank}" head -c 4000000 /dev/zero
+err_has 'was killed by signal 25 (SIGXFSZ): its limit of file size, ulimit -f$'
 no_segment "$JOB" || fail "a segment is left"
 exit 0
