@@ -15,6 +15,7 @@
 #include "agent/bridge.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +125,14 @@ static bool joins_late(const struct mu_agent *agent)
            !options->survive && !options->trace_events && !options->restart_tasks && options->mpi < MU_AGENT_MPI_PMIX;
 }
 
+/* Why nobody like us can make a file where segments are; 0: that is not why. A name that is taken is another matter. */
+static int refusal_to_write(enum muster_status status)
+{
+    if (status == MUSTER_OK || faccessat(AT_FDCWD, mu_segment_folder(), W_OK | X_OK, AT_EACCESS) == 0)
+        return 0;
+    return errno == EROFS || errno == EACCES ? errno : 0;
+}
+
 static enum muster_status create(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
@@ -138,15 +147,18 @@ static enum muster_status create(struct mu_agent *agent)
     struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
     unsigned how = MU_SEGMENT_KEPT | (joins_late(agent) ? MU_SEGMENT_LATE : 0);
     enum muster_status status;
+    int refusal = 0;
 
     mu_launch_guard_await(agent->guard);
     status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
-    if (status == MUSTER_RESOURCE_EXHAUSTED && !config.memfd && !options->survive) {
+    if ((status == MUSTER_RESOURCE_EXHAUSTED || (refusal = refusal_to_write(status))) && !config.memfd &&
+        !options->survive) {
         config.memfd = 1;
         status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
         if (status == MUSTER_OK)
-            mu_agent_say("%s cannot hold the segment: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
-                         mu_segment_folder(), (int)getpid(), muster_segment_fd(agent->segment));
+            mu_agent_say("%s cannot hold the segment%s%s: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
+                         mu_segment_folder(), refusal ? ": " : "", refusal ? strerror(refusal) : "", (int)getpid(),
+                         muster_segment_fd(agent->segment));
     }
     return status;
 }
