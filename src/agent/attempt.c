@@ -105,6 +105,10 @@ int mu_agent_job_again(struct mu_agent *agent)
     if (agent->options->restart_tasks || mu_agent_follows(agent) || agent->attempt >= agent->options->restarts ||
         agent->root_cause < 0 || agent->told_to_end || agent->timed_out || agent->broken || agent->spawn_status)
         return 0;
+    if (agent->gave_up) { /* its network alone may be gone: no task is to run twice */
+        mu_agent_say("the job is not started again: nobody knows whether the lost host's tasks have ended");
+        return 0;
+    }
     ns = delay(agent, agent->attempt);
     mu_agent_close_job(agent);
     mu_agent_say("starting the job again in %.3g s (%u of %u)", (double)ns / 1e9, agent->attempt + 1,

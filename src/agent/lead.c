@@ -239,10 +239,12 @@ void mu_agent_give_up_away(struct mu_agent *agent)
 
         if (!b->hosts[i].away || b->hosts[i].over || !until)
             continue;
-        if (until <= now)
+        if (until <= now) {
+            agent->gave_up = 1;
             mu_agent_host_lost(agent, i, why);
-        else if (until < agent->give_up_at)
+        } else if (until < agent->give_up_at) {
             agent->give_up_at = until;
+        }
     }
     if (b && b->hosts)
         agent->broken = broken;
