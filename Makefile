@@ -14,7 +14,8 @@
 #
 # Sources are found by wildcard; nobody lists a file here.
 #   shm_layout/*.c src/<library room>/*.c   -> libmuster.a, libmuster.so.<version>
-#   src/<executable room>/*.c               -> muster (its main() is in src/cli/main.c)
+#   src/<executable room>/*.c               -> muster (its main() is in src/cli/main.c), twice: whole/muster, and muster,
+#                         which has no loader and hands on what it cannot do (src/cli/quick.c)
 #   src/<room>/X.proto -> proto/<room>/X.pb-c.{c,h} by protoc-c, once for all variants, compiled with its room and
 #                         included as "<room>/X.pb-c.h". Packages are named mu.…, so that symbols begin with mu_.
 #                         Those of src/rpc that are served are described to clients: scripts/descriptors.sh
@@ -67,7 +68,9 @@ SONAME := libmuster.so.$(call version_part,MAJOR)
 LIB_ROOMS := base sync segment task kv barrier event topology accel object
 EXE_ROOMS := schedule session bridge rpc compat launch agent cli
 LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c)))
-EXE_SRC := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c)))
+QUICK_SRC := src/cli/quick.c
+QUICK_WRAPS := dlopen getaddrinfo freeaddrinfo getpwuid getpwuid_r
+EXE_SRC := $(filter-out $(QUICK_SRC),$(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c))))
 LIB_PROTO := $(sort $(wildcard $(LIB_ROOMS:%=src/%/*.proto)))
 EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
 PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
@@ -92,6 +95,11 @@ LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
 # 0.9 ms as shared libraries, is opened when hosts are to be connected: bridge/openssl.h. Nor do nghttp2 and zlib, which
 # serve gRPC, cost a start anything that can be measured: as archives they bring 260 relocations to 2,100.
 EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libnghttp2.a -l:libz.a -l:libncursesw.a -l:libtinfo.a
+
+# Where the command is linked without a loader, and the whole one lies beside it (src/cli/quick.c): where libc is there
+# as an archive, which a sanitizer cannot use. `make QUICK_KINDS=`: the whole one alone.
+QUICK_KINDS := $(if $(filter /%,$(shell $(CC) -print-file-name=libc.a)),release debug)
+is_quick = $(filter $(QUICK_KINDS),$(call kind_of,$(1)))
 
 # ---- variants ------------------------------------------------------------------------------------------------------
 
@@ -243,6 +251,7 @@ install: all
 		> $(IN)/lib/pkgconfig/muster.pc
 	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(IN)/share/muster/proto/$(p:src/%=%);)
 	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(IN)/bin/)
+	$(if $(call is_quick,$(V)),install -D -m 755 $(BUILD)/$(V)/whole/muster $(IN)/lib/muster/muster,rm -f $(IN)/lib/muster/muster)
 	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) "$(DESTDIR)"$(m);)
 	install -D -m 644 completions/muster $(IN)/share/bash-completion/completions/muster
 

@@ -46,9 +46,14 @@ $(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) $(3)/sources | 
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
 	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
 
-$(3)/muster: $$(EXE_OBJ_$(1)) $(3)/libmuster.a
-	@:$$(call say,ld,$$@)
+$(if $(call is_quick,$(1)),$(3)/whole/muster,$(3)/muster): $$(EXE_OBJ_$(1)) $(3)/libmuster.a
+	@mkdir -p $$(@D)$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a $$(EXE_LIBS)
+ifneq ($(call is_quick,$(1)),)
+$(3)/muster: $$(EXE_OBJ_$(1)) $$(QUICK_SRC:%.c=$(3)/obj/%.o) $(3)/libmuster.a | $(3)/whole/muster
+	@:$$(call say,ld,$$@)
+	$$(Q)$$(LINK_$(1)) -static-pie $$(QUICK_WRAPS:%=-Wl,--wrap=%) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a $$(EXE_LIBS)
+endif
 
 # Examples see what an installed muster gives: public headers and the shared library.
 $(3)/examples/%: examples/%.c $(3)/libmuster.so.$(VERSION) $(3)/flags | $$(DEPS)

@@ -38,7 +38,7 @@ WHY = {
         "the limit has no start of its own: a C program that does only that by posix_spawn takes 1.2 to 1.3 times as long from its exec to its "
         "exit (bare), one that starts its children as muster does 1.0 (bare-clone). What a launcher has besides was added to that piece by "
         "piece: a guard 0.1, a segment 0.1, its tasks' pipes, sockets, pidfds, environment and signals 0.2, the pages of a larger program "
-        "0.1, its loader and what is left 0.1. docs/DESIGN.md has them. The system calls are counted under count.",
+        "0.1, what is left 0.1. docs/DESIGN.md has them. The system calls are counted under count.",
     "TCPStore, 10,000 clients wake, and meet, against libuv": RUNS,
     "TCPStore, a call at a time, against libuv": RUNS,
     "TCPStore, 10,000 clients connect, until the last is served, against libuv":

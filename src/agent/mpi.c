@@ -23,6 +23,7 @@
 #include <muster/kv.h>
 
 #include "agent/bridge.h"
+#include "base/process.h"
 
 static const char round_name[] = "pmi1";
 
@@ -138,12 +139,10 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 static void find_library(char *entry, size_t size)
 {
     static const char *const places[] = {"libpmi.so.0", "../lib/muster/libpmi.so.0"};
-    char self[4000];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *slash;
+    char self[4000], *slash;
 
     entry[0] = 0;
-    self[len > 0 ? len : 0] = 0;
+    mu_command_path(self, sizeof self);
     slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         size_t head = (size_t)snprintf(entry, size, "FLUX_PMI_LIBRARY_PATH=");

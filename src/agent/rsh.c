@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "agent/bridge.h"
+#include "base/process.h"
 #include "bridge/link_address.h"
 
 #define RSH "ssh -x -T -o BatchMode=yes"
@@ -209,13 +210,11 @@ static int make_command(const struct mu_agent *agent, uint32_t host, struct comm
     const char *name = b->hosts[host].name;
     uint64_t heartbeat = b->options->heartbeat_timeout_ns;
     char self[4096], leader[400], number[5][32], *save, *word;
-    ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
 
     *ret_command = (struct command){.count = 0};
     ret_command->rsh = strdup(b->options->rsh ? b->options->rsh : RSH);
-    if (!ret_command->rsh || len <= 0)
+    if (!ret_command->rsh || mu_command_path(self, sizeof self))
         return -1;
-    self[len] = 0;
     for (word = strtok_r(ret_command->rsh, " \t", &save); word && ret_command->count < WORDS_MAX / 2;
          word = strtok_r(NULL, " \t", &save))
         ret_command->words[ret_command->count++] = word;

@@ -3,6 +3,7 @@
 #define MU_BASE_PROCESS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -24,6 +25,11 @@ uint64_t mu_namespace(const char *kind);
 void mu_boot_id(uint8_t id[16]);
 /* Whether the limit of file sizes lets a file grow to so many bytes: beyond it growth is not refused, but SIGXFSZ. */
 bool mu_file_may_have(uint64_t bytes);
+/*
+ * The path of the `muster` that this process is, as it may be told to others: of the whole one, which lies beside it
+ * (cli/quick.c), that of the command, if that is there. 0, or -1 with errno: "" then.
+ */
+int mu_command_path(char *path, size_t size);
 /* Random bytes from the kernel. */
 void mu_random(void *buffer, size_t length);
 /* Processors that the tasks of a job share: those that this thread may use, or more if more have been learnt of. */

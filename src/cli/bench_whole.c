@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 
+#include "base/process.h"
 #include "cli/cli.h"
 
 extern char **environ;
@@ -193,13 +194,11 @@ static int launch(struct mu_bench *bench, const char *path, char **argv, uint32_
 int mu_bench_launch(struct mu_bench *bench, const struct mu_bench_row *row)
 {
     char path[4096], number[16];
-    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
     char *argv[] = {"muster", "run", "-n", number, "true", NULL};
 
     (void)row;
-    if (len <= 0)
+    if (mu_command_path(path, sizeof path))
         return mu_bench_fail(bench->table, "/proc/self/exe: %s", strerror(errno));
-    path[len] = 0;
     snprintf(number, sizeof number, "%u", bench->tasks);
     return launch(bench, path, argv, 1);
 }

@@ -166,6 +166,8 @@ extern const struct mu_cli_verb mu_cli_run, mu_cli_serve, mu_cli_agent, mu_cli_s
 /* All of them, ended by NULL. */
 extern const struct mu_cli_verb *const mu_cli_verbs[];
 
+/* Of the executable without a loader alone (quick.c): what it does not do itself is the whole one's from here on. */
+void mu_cli_quick(char **argv) __attribute__((weak));
 /* verbs.c: dispatch, parsing, complaints. */
 int mu_cli_main(int argc, char **argv);
 /* Options into call->values, the rest into call->operands; both arrays of the call are malloc()ed. 0, or 2. */

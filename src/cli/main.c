@@ -14,10 +14,12 @@ int main(int argc, char **argv)
 {
     int fd;
 
-    if (argc > 0 && strcmp(argv[0], MU_HEALTH_NAME) == 0)
-        return mu_health_main(argc, argv);
     if (argc > 0 && strcmp(argv[0], MU_LAUNCH_GUARD_NAME) == 0)
         return mu_launch_guard_main();
+    if (mu_cli_quick)
+        mu_cli_quick(argv);
+    if (argc > 0 && strcmp(argv[0], MU_HEALTH_NAME) == 0)
+        return mu_health_main(argc, argv);
     mu_launch_title_init(argv);
     while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= 2) /* started with one of 0, 1, 2 closed */
         ;

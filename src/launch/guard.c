@@ -96,11 +96,11 @@ MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
 static void find_sleeper(struct mu_launch_guard *guard)
 {
     static const char *const places[] = {MU_LAUNCH_GUARD_NAME, "../lib/muster/" MU_LAUNCH_GUARD_NAME};
-    char self[sizeof guard->sleeper - 64], *slash;
-    ssize_t len = MU_RAW_IS_APART ? readlink("/proc/self/exe", self, sizeof self - 1) : -1;
+    char self[sizeof guard->sleeper - 64] = "", *slash;
     struct stat st;
 
-    self[len > 0 ? len : 0] = 0;
+    if (MU_RAW_IS_APART)
+        mu_command_path(self, sizeof self);
     slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         snprintf(guard->sleeper, sizeof guard->sleeper, "%.*s/%s", (int)(slash - self), self, places[i]);

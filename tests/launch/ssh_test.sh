@@ -146,11 +146,12 @@ come stranger 'Permission denied'
 come unknown 'Host key verification failed'
 come closed 'Connection refused'
 come nowhere "Can't open user config file"
+[ ! -e "$(dirname "$MUSTER")/whole" ] || cp -r "$(dirname "$MUSTER")/whole" "$D/"
 cp "$MUSTER" "$D/mine" # which the other side does not have by that name when it looks for it
-printf '#!/bin/sh\nrm -f %s/mine\nexec %s %s/config "$@"\n' "$D" "$RSH" "$D" > "$D/late"
+printf '#!/bin/sh\nrm -fr %s/mine %s/whole\nexec %s %s/config "$@"\n' "$D" "$D" "$RSH" "$D" > "$D/late"
 chmod +x "$D/late"
 check 125 "$D/mine" run --job "$JOB" --hosts localhost:1,$AWAY:1 --rsh "$D/late" true
-err_has "^muster run: host $AWAY has not come: its command (.*/late) exited with status 127: muster was not found there, or could not be run: .*/mine"
+err_has "^muster run: host $AWAY has not come: its command (.*/late) exited with status 127: muster was not found there, or could not be run: .*/\(mine\|whole/muster\)"
 clean
 
 # ---- while it runs ----

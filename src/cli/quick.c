@@ -1,0 +1,185 @@
+/*
+ * cli/quick.c: what the statically linked `muster` does first: most calls are its own, the others the whole one's.
+ *
+ * A job of plain programs is started by what needs nothing but the kernel, and of such a job's time the loader's work
+ * for a launcher is a twentieth. So `muster` is linked without a loader (static-pie), and beside it lies the whole one,
+ * of the same objects, for all that opens libraries or asks libc's for names: bindings, GPUs, several hosts, services.
+ * Which it is to be is seen by the words alone; what is not known here is the whole one's. The few functions of libc
+ * that would load something are answered here: nobody comes to them.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netdb.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "agent/health.h"
+
+/* Of `run`: what changes nothing about who is asked for what. `argument`: 1, in the next word or behind '='; 0: there
+ * is none, or behind '=' alone. */
+static const struct {
+    const char *name;
+    int argument;
+} plain[] = {
+    {"label", 0},
+    {"memfd", 0},
+    {"kill-on-fail", 0},
+    {"survive", 0},
+    {"trace", 0},
+    {"job", 1},
+    {"env", 1},
+    {"chdir", 1},
+    {"output", 1},
+    {"timeout", 1},
+    {"grace", 1},
+    {"heap", 1},
+    {"stdin", 1},
+    {"restarts", 1},
+    {"restart-policy", 1},
+    {"restart-delay", 1},
+    {"heartbeat-timeout", 1},
+    {NULL, 0},
+};
+
+static int is_number(const char *word)
+{
+    return *word && !word[strspn(word, "0123456789")];
+}
+
+/* How many words the option takes; 0: it is none of those. */
+static int plain_option(char **argv)
+{
+    const char *word = argv[0];
+    size_t len;
+
+    if (strcmp(word, "-l") == 0)
+        return 1;
+    if (strcmp(word, "-n") == 0 || strcmp(word, "-np") == 0)
+        return argv[1] && is_number(argv[1]) ? 2 : 0;
+    if (strncmp(word, "-n", 2) == 0)
+        return is_number(word + 2);
+    if (strncmp(word, "--", 2) != 0)
+        return 0;
+    len = strcspn(word + 2, "=");
+    for (size_t i = 0; plain[i].name; i++) {
+        if (strlen(plain[i].name) != len || strncmp(plain[i].name, word + 2, len) != 0)
+            continue;
+        if (!plain[i].argument || word[2 + len])
+            return 1;
+        return argv[1] ? 2 : 0;
+    }
+    return 0;
+}
+
+/* The words behind "run": options of those above, one command. */
+static int is_plain_job(char **argv)
+{
+    int words;
+
+    while (*argv && **argv == '-' && strcmp(*argv, "--") != 0) {
+        words = plain_option(argv);
+        if (words == 0)
+            return 0;
+        argv += words;
+    }
+    if (*argv && strcmp(*argv, "--") == 0)
+        argv++;
+    if (!*argv)
+        return 0;
+    for (; *argv; argv++)
+        if (strcmp(*argv, ":") == 0) /* another command, with options of its own */
+            return 0;
+    return 1;
+}
+
+static int is_ours(char **argv)
+{
+    static const char *const verbs[] = {"kv", "barrier", "event", "task", "segment", "status", "version", NULL};
+
+    if (!argv[0] || !argv[1] || strcmp(argv[0], MU_HEALTH_NAME) == 0)
+        return 0;
+    if (getenv("LD_PRELOAD") || getenv("LD_AUDIT") || getenv("MUSTER_TCPSTORE"))
+        return 0;
+    for (size_t i = 0; verbs[i]; i++)
+        if (strcmp(argv[1], verbs[i]) == 0)
+            return 1;
+    return strcmp(argv[1], "run") == 0 && is_plain_job(argv + 2);
+}
+
+void mu_cli_quick(char **argv)
+{
+    static const char *const places[] = {"whole/muster", "../lib/muster/muster"};
+    char self[PATH_MAX], path[PATH_MAX + 64] = "", *slash;
+    ssize_t len;
+
+    if (is_ours(argv))
+        return;
+    len = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[len > 0 ? len : 0] = 0;
+    if (len <= 0 && !realpath((const char *)getauxval(AT_EXECFN), self)) /* no /proc, which doctor can say */
+        self[0] = 0;
+    slash = strrchr(self, '/');
+    errno = ENOENT;
+    for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
+        snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self), self, places[i]);
+        execv(path, argv);
+        if (errno != ENOENT)
+            break;
+    }
+    fprintf(stderr,
+            "muster: these words need its other part, %s: %s; whoever copies muster copies that, too ('make install' "
+            "installs both)\n",
+            path, strerror(errno));
+    _exit(127);
+}
+
+/* ---- what would load something: the linker gives these their names (--wrap) -----------------------------------------
+ */
+
+void *__wrap_dlopen(const char *file, int mode);
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret_list);
+void __wrap_freeaddrinfo(struct addrinfo *list);
+struct passwd *__wrap_getpwuid(uid_t uid);
+int __wrap_getpwuid_r(uid_t uid, struct passwd *passwd, char *buffer, size_t size, struct passwd **ret_passwd);
+
+void *__wrap_dlopen(const char *file, int mode)
+{
+    (void)file;
+    (void)mode;
+    return NULL;
+}
+
+int __wrap_getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret_list)
+{
+    (void)node;
+    (void)service;
+    (void)hints;
+    *ret_list = NULL;
+    return EAI_FAIL;
+}
+
+void __wrap_freeaddrinfo(struct addrinfo *list)
+{
+    (void)list;
+}
+
+struct passwd *__wrap_getpwuid(uid_t uid)
+{
+    (void)uid;
+    return NULL;
+}
+
+int __wrap_getpwuid_r(uid_t uid, struct passwd *passwd, char *buffer, size_t size, struct passwd **ret_passwd)
+{
+    (void)uid;
+    (void)passwd;
+    (void)buffer;
+    (void)size;
+    *ret_passwd = NULL;
+    return ENOENT;
+}

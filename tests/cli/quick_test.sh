@@ -1,0 +1,51 @@
+#!/bin/bash
+# The installed command has no loader and does the plain things itself; all else is done by the whole one that lies
+# beside it, whatever the way to the command; where that is missing, one line says so.
+# variants: release
+set -euo pipefail
+fail() { echo "FAIL: $*"; exit 1; }
+whole=$(dirname "$MUSTER")/whole/muster
+[ -x "$whole" ] || { echo "this command is the whole one"; exit 77; }
+
+# who ARGUMENT...: the program that a launcher of these words is
+who() { "$1" run "${@:2}" -- sh -c 'readlink "/proc/$PPID/exe"'; }
+
+for words in "-n 2" "-n2" "-np 2" "-l" "--job quick-$$" "--env A=1 --chdir=/" "--timeout 9s" "--survive --kill-on-fail=no"; do
+    # shellcheck disable=SC2086
+    is_quick_out=$(who "$MUSTER" $words | sed 's/^\[[0-9]*\] //' | sort -u)
+    [ "$is_quick_out" = "$(realpath "$MUSTER")" ] || fail "run $words is done by $is_quick_out"
+done
+for words in "--num-tasks 2" "--bind-to none" "-n auto" "--mpi none"; do
+    # shellcheck disable=SC2086
+    [ "$(who "$MUSTER" $words | sort -u)" = "$(realpath "$whole")" ] || fail "run $words is not done by the whole one"
+done
+[ "$(LD_PRELOAD=libc.so.6 who "$MUSTER" -n 1)" = "$(realpath "$whole")" ] || fail "what is preloaded is not"
+[ "$("$MUSTER" run true : true 2>&1)" = "" ] || fail "two commands are not started"
+"$MUSTER" version >/dev/null || fail "version"
+"$MUSTER" help >/dev/null || fail "help"
+
+# Installed, in a folder with a blank, and by a link.
+root="$TMPDIR/a root"
+mkdir -p "$root/bin" "$root/lib/muster"
+cp "$MUSTER" "$root/bin/muster"
+cp "$whole" "$root/lib/muster/muster"
+ln -s "$root/bin/muster" "$TMPDIR/link"
+[ "$(who "$TMPDIR/link" -n 1)" = "$root/bin/muster" ] || fail "by a link"
+[ "$(who "$TMPDIR/link" --mpi none)" = "$root/lib/muster/muster" ] || fail "by a link, the whole one"
+
+# Other hosts are told of the command, not of its other part.
+printf '#!/bin/sh\necho "$2" > "%s/told"\nexit 1\n' "$TMPDIR" > "$TMPDIR/rsh"
+chmod +x "$TMPDIR/rsh"
+for muster in "$MUSTER" "$root/bin/muster"; do
+    "$muster" run --hosts localhost:1,b:1 --rsh "$TMPDIR/rsh" true > /dev/null 2>&1 && fail "a host came that is none"
+    [ "$(eval "echo $(cat "$TMPDIR/told")")" = "$(realpath "$muster")" ] || fail "told of $(cat "$TMPDIR/told")"
+done
+
+rm "$root/lib/muster/muster"
+[ "$(who "$root/bin/muster" -n 1)" = "$root/bin/muster" ] || fail "alone"
+code=0
+said=$("$root/bin/muster" run --mpi none true 2>&1) || code=$?
+[ $code -eq 127 ] || fail "without the whole one: $code, $said"
+[[ $said == "muster: these words need its other part, $root/bin/../lib/muster/muster: No such file"*"copies that, too"* ]] ||
+    fail "without the whole one: $said"
+echo "plain words are done without a loader, others by the whole one"
