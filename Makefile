@@ -250,8 +250,9 @@ install: all
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' muster.pc.in \
 		> $(IN)/lib/pkgconfig/muster.pc
 	$(foreach p,$(LIB_PROTO),install -D -m 644 $(p) $(IN)/share/muster/proto/$(p:src/%=%);)
+	$(if $(call is_quick,$(V)),install -D -m 755 $(BUILD)/$(V)/whole/muster $(IN)/lib/muster/muster)
 	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(IN)/bin/)
-	$(if $(call is_quick,$(V)),install -D -m 755 $(BUILD)/$(V)/whole/muster $(IN)/lib/muster/muster,rm -f $(IN)/lib/muster/muster)
+	$(if $(call is_quick,$(V)),,rm -f $(IN)/lib/muster/muster)
 	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) "$(DESTDIR)"$(m);)
 	install -D -m 644 completions/muster $(IN)/share/bash-completion/completions/muster
 

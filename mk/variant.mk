@@ -21,6 +21,8 @@ $(3)/flags: FORCE
 	@$$(call keep,$$@,$$(CC_$(1)) $$(BASE_CFLAGS) $$(CFLAGS_$(2)) $$(EXTRA_CFLAGS) $$(EXTRA_LDFLAGS))
 $(3)/sources: FORCE
 	@$$(call keep,$$@,$$(LIB_SRC) $$(EXE_SRC) $$(LIB_PROTO) $$(EXE_PROTO))
+$(3)/parts: FORCE
+	@$$(call keep,$$@,$(if $(call is_quick,$(1)),muster whole/muster $$(QUICK_WRAPS),muster))
 
 $(3)/obj/%.o: %.c $(3)/flags | $$(DEPS) $$(PROTO_H)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
@@ -46,11 +48,11 @@ $(3)/libtool.a: $$(filter-out %/src/cli/main.o,$$(EXE_OBJ_$(1))) $(3)/sources | 
 	@mkdir -p $$(@D); rm -f $$@$$(call say,ar,$$@)
 	$$(Q)ar rcs $$@ $$(filter %.o,$$^)
 
-$(if $(call is_quick,$(1)),$(3)/whole/muster,$(3)/muster): $$(EXE_OBJ_$(1)) $(3)/libmuster.a
-	@mkdir -p $$(@D)$$(call say,ld,$$@)
+$(if $(call is_quick,$(1)),$(3)/whole/muster,$(3)/muster): $$(EXE_OBJ_$(1)) $(3)/libmuster.a $(3)/parts
+	@mkdir -p $$(@D)$(if $(call is_quick,$(1)),,; rm -rf $(3)/whole)$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a $$(EXE_LIBS)
 ifneq ($(call is_quick,$(1)),)
-$(3)/muster: $$(EXE_OBJ_$(1)) $$(QUICK_SRC:%.c=$(3)/obj/%.o) $(3)/libmuster.a | $(3)/whole/muster
+$(3)/muster: $$(EXE_OBJ_$(1)) $$(QUICK_SRC:%.c=$(3)/obj/%.o) $(3)/libmuster.a $(3)/parts | $(3)/whole/muster
 	@:$$(call say,ld,$$@)
 	$$(Q)$$(LINK_$(1)) -static-pie $$(QUICK_WRAPS:%=-Wl,--wrap=%) -o $$@ $$(filter %.o,$$^) $(3)/libmuster.a $$(EXE_LIBS)
 endif
@@ -87,7 +89,7 @@ $(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) $$(EXE_LIBS) -lm
 
 $(foreach d,$(TEST_DIRS),$(call test_dir_rules,$(1),$(2),$(3),$(d)))
--include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d $(3)/muster-guard.d)
+-include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $$(QUICK_SRC:%.c=$(3)/obj/%.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d $(3)/muster-guard.d)
 endef
 
 # $(call test_dir_rules,VARIANT,KIND,FOLDER,DIR)

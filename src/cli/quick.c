@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/health.h"
@@ -111,10 +112,40 @@ static int is_ours(char **argv)
     return strcmp(argv[1], "run") == 0 && is_plain_job(argv + 2);
 }
 
+/*
+ * The other part lies in folders that root has made, or we, or who can exchange the command anyway: its owner and its
+ * folder's. Where everybody may put files, as in /tmp, a stranger may have put his own beside it. Links are not
+ * followed: what one of theirs has put there no stranger exchanges. NULL: it may be run; else why not, or errno.
+ */
+static const char *forbids(const char *path, size_t folder_len, const struct stat *command)
+{
+    char part[PATH_MAX + 64];
+    struct stat folder, st;
+
+    snprintf(part, sizeof part, "%.*s/", (int)folder_len, path);
+    errno = 0;
+    if (stat(part, &folder))
+        return "";
+    for (size_t len = folder_len; path[len];) {
+        len += 1 + strcspn(path + len + 1, "/");
+        snprintf(part, sizeof part, "%.*s", (int)len, path);
+        if (lstat(part, &st))
+            return "";
+        if (strcmp(part + len - 3, "/..") != 0 && st.st_uid != 0 && st.st_uid != geteuid() &&
+            st.st_uid != command->st_uid && st.st_uid != folder.st_uid)
+            return "another user has put it there";
+    }
+    if (stat(path, &st))
+        return "";
+    return st.st_dev == command->st_dev && st.st_ino == command->st_ino ? "that is this one" : NULL;
+}
+
 void mu_cli_quick(char **argv)
 {
     static const char *const places[] = {"whole/muster", "../lib/muster/muster"};
     char self[PATH_MAX], path[PATH_MAX + 64] = "", *slash;
+    const char *why = "";
+    struct stat command;
     ssize_t len;
 
     if (is_ours(argv))
@@ -125,16 +156,22 @@ void mu_cli_quick(char **argv)
         self[0] = 0;
     slash = strrchr(self, '/');
     errno = ENOENT;
+    if (stat(len > 0 ? "/proc/self/exe" : self, &command))
+        slash = NULL;
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self), self, places[i]);
-        execv(path, argv);
-        if (errno != ENOENT)
+        why = forbids(path, (size_t)(slash - self), &command);
+        if (!why) {
+            execv(path, argv);
+            why = "";
+        }
+        if (*why || errno != ENOENT)
             break;
     }
     fprintf(stderr,
             "muster: these words need its other part, %s: %s; whoever copies muster copies that, too ('make install' "
             "installs both)\n",
-            path, strerror(errno));
+            path, *why ? why : strerror(errno));
     _exit(127);
 }
 

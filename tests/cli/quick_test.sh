@@ -41,6 +41,38 @@ for muster in "$MUSTER" "$root/bin/muster"; do
     [ "$(eval "echo $(cat "$TMPDIR/told")")" = "$(realpath "$muster")" ] || fail "told of $(cat "$TMPDIR/told")"
 done
 
+# What a stranger has put beside a command, where everybody may put files, is not run; nor does the command run itself.
+open="$TMPDIR/open"
+refused() {
+    code=0
+    said=$("$open/bin/muster" help 2>&1) || code=$?
+    [[ $code -eq 127 && $said == "muster: these words need its other part, $open/bin/$1: $2; "* ]] || fail "$1: $code, $said"
+}
+mkdir -p "$open/bin/whole" "$open/lib"
+cp "$MUSTER" "$open/bin/muster"
+cp "$whole" "$open/bin/whole/muster"
+"$open/bin/muster" help > /dev/null || fail "beside a copy"
+if chown 65534 "$open/bin/whole/muster" 2> /dev/null; then
+    refused whole/muster "another user has put it there"
+    chown 0 "$open/bin/whole/muster"
+    chown 65534 "$open/bin/whole"
+    refused whole/muster "another user has put it there"
+    mv "$open/bin/whole" "$open/lib/muster"
+    refused ../lib/muster/muster "another user has put it there"
+    ln -s "$open/lib/muster" "$open/bin/whole"
+    chown 0 "$open/lib/muster"
+    "$open/bin/muster" help > /dev/null || fail "by a link to the folder"
+    chown -h 65534 "$open/bin/whole"
+    refused whole/muster "another user has put it there"
+    rm "$open/bin/whole"
+    chown -R 65534 "$open" # who installs for others
+    "$open/bin/muster" help > /dev/null || fail "another user's, all of it"
+fi
+rm -rf "$open/bin/whole" "$open/lib"
+mkdir "$open/bin/whole"
+ln -s ../muster "$open/bin/whole/muster"
+refused whole/muster "that is this one"
+
 rm "$root/lib/muster/muster"
 [ "$(who "$root/bin/muster" -n 1)" = "$root/bin/muster" ] || fail "alone"
 code=0
