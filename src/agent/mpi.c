@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -135,20 +136,23 @@ void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_statu
 
 /* ---- the server ---- */
 
-/* Beside the executable, as in the build's folder; or as it is installed. */
+/* Beside the executable, as in the build's folder; or as it is installed: not a stranger's, for the tasks load it. */
 static void find_library(char *entry, size_t size)
 {
     static const char *const places[] = {"libpmi.so.0", "../lib/muster/libpmi.so.0"};
     char self[4000], *slash;
+    struct stat exe;
 
     entry[0] = 0;
+    if (stat("/proc/self/exe", &exe))
+        return;
     mu_command_path(self, sizeof self);
     slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         size_t head = (size_t)snprintf(entry, size, "FLUX_PMI_LIBRARY_PATH=");
 
         snprintf(entry + head, size - head, "%.*s/%s", (int)(slash - self), self, places[i]);
-        if (access(entry + head, R_OK) == 0)
+        if (mu_is_beside(entry + head, (size_t)(slash - self), exe.st_uid) && access(entry + head, R_OK) == 0)
             return;
         entry[0] = 0;
     }

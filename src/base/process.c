@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -153,6 +154,33 @@ int mu_command_path(char *path, size_t size)
         memcpy(path + len - end, places[i].whole, end + 1);
     }
     return 0;
+}
+
+bool mu_is_beside(const char *path, size_t folder_len, uid_t owner)
+{
+    char part[PATH_MAX + 64];
+    struct stat folder, st;
+    size_t len = folder_len;
+
+    if (strlen(path) >= sizeof part - 1) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    snprintf(part, sizeof part, "%.*s/", (int)folder_len, path);
+    if (stat(part, &folder))
+        return false;
+    while (path[len]) {
+        len += 1 + strcspn(path + len + 1, "/");
+        snprintf(part, sizeof part, "%.*s", (int)len, path);
+        if (lstat(part, &st))
+            return false;
+        if (strcmp(part + len - 3, "/..") != 0 && st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != owner &&
+            st.st_uid != folder.st_uid) {
+            errno = EPERM;
+            return false;
+        }
+    }
+    return true;
 }
 
 bool mu_file_may_have(uint64_t bytes)

@@ -30,6 +30,13 @@ bool mu_file_may_have(uint64_t bytes);
  * (cli/quick.c), that of the command, if that is there. 0, or -1 with errno: "" then.
  */
 int mu_command_path(char *path, size_t size);
+/*
+ * Whether what belongs to a command, by a way from its folder (of `folder_len` bytes), is there, and was put there by
+ * root, us, or who can exchange the command anyway: its owner and its folder's. Where everybody may put files, as in
+ * /tmp, a stranger may have put his own beside it. Links are not followed: what one of theirs has put there no stranger
+ * exchanges. Else errno, EPERM: it is a stranger's.
+ */
+bool mu_is_beside(const char *path, size_t folder_len, uid_t owner);
 /* Random bytes from the kernel. */
 void mu_random(void *buffer, size_t length);
 /* Processors that the tasks of a job share: those that this thread may use, or more if more have been learnt of. */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "agent/health.h"
+#include "base/process.h"
 
 /* Of `run`: what changes nothing about who is asked for what. `argument`: 1, in the next word or behind '='; 0: there
  * is none, or behind '=' alone. */
@@ -112,29 +113,13 @@ static int is_ours(char **argv)
     return strcmp(argv[1], "run") == 0 && is_plain_job(argv + 2);
 }
 
-/*
- * The other part lies in folders that root has made, or we, or who can exchange the command anyway: its owner and its
- * folder's. Where everybody may put files, as in /tmp, a stranger may have put his own beside it. Links are not
- * followed: what one of theirs has put there no stranger exchanges. NULL: it may be run; else why not, or errno.
- */
+/* NULL: it may be run; else why not, or errno. */
 static const char *forbids(const char *path, size_t folder_len, const struct stat *command)
 {
-    char part[PATH_MAX + 64];
-    struct stat folder, st;
+    struct stat st;
 
-    snprintf(part, sizeof part, "%.*s/", (int)folder_len, path);
-    errno = 0;
-    if (stat(part, &folder))
-        return "";
-    for (size_t len = folder_len; path[len];) {
-        len += 1 + strcspn(path + len + 1, "/");
-        snprintf(part, sizeof part, "%.*s", (int)len, path);
-        if (lstat(part, &st))
-            return "";
-        if (strcmp(part + len - 3, "/..") != 0 && st.st_uid != 0 && st.st_uid != geteuid() &&
-            st.st_uid != command->st_uid && st.st_uid != folder.st_uid)
-            return "another user has put it there";
-    }
+    if (!mu_is_beside(path, folder_len, command->st_uid))
+        return errno == EPERM ? "another user has put it there" : "";
     if (stat(path, &st))
         return "";
     return st.st_dev == command->st_dev && st.st_ino == command->st_ino ? "that is this one" : NULL;

@@ -55,6 +55,11 @@ cp "$whole" "$open/bin/whole/muster"
 if chown 65534 "$open/bin/whole/muster" 2> /dev/null; then
     refused whole/muster "another user has put it there"
     chown 0 "$open/bin/whole/muster"
+    if cp "$(dirname "$MUSTER")/libpmi.so.0" "$open/bin/" 2> /dev/null; then # which MPI programs load
+        [[ $("$open/bin/muster" run env) == *"FLUX_PMI_LIBRARY_PATH=$open/bin/libpmi.so.0"* ]] || fail "libpmi"
+        chown 65534 "$open/bin/libpmi.so.0"
+        [[ $("$open/bin/muster" run env) != *FLUX_PMI_LIBRARY_PATH* ]] || fail "a stranger's libpmi"
+    fi
     chown 65534 "$open/bin/whole"
     refused whole/muster "another user has put it there"
     mv "$open/bin/whole" "$open/lib/muster"
