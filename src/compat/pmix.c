@@ -73,30 +73,36 @@ static void free_facts(struct facts *facts)
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */
 
-/* The environment in which libpmix starts; the strings are those of the real one. Kept: it may hold on to it. */
-static char **bare_environment(void)
+/*
+ * The environment in which libpmix starts; the strings are those of the real one. Kept: it may hold on to it.
+ * libpmix 4 would share what it has with the tasks behind locks that nobody repairs: a task that is killed with one
+ * stops the server for good. Without, it sends it; no slower with 64 tasks of Open MPI.
+ */
+static char **bare_environment(const struct mu_pmix *pmix)
 {
-    static char no_plugins[] = "HWLOC_PLUGINS_PATH=/dev/null";
+    static char no_plugins[] = "HWLOC_PLUGINS_PATH=/dev/null", no_locks[] = "PMIX_MCA_gds=hash";
     static char **copy;
     size_t count = 0, n = 0;
 
     while (environ && environ[count])
         count++;
     free(copy); /* of a server that has ended */
-    copy = calloc(count + 2, sizeof *copy);
+    copy = calloc(count + 3, sizeof *copy);
     if (!copy)
         return NULL;
     copy[n++] = no_plugins; /* the first of a name is found */
     for (size_t i = 0; i < count; i++)
         if (strncmp(environ[i], "PMIX_", 5) != 0 || strncmp(environ[i], "PMIX_MCA_", 9) == 0)
             copy[n++] = environ[i];
+    if (pmix->library.major == 4)
+        copy[n++] = no_locks; /* after the user's word */
     return copy;
 }
 
 static mu_pmix_status start(struct mu_pmix *pmix)
 {
     struct facts facts = new_facts(pmix, INFOS_MAX);
-    char **bare = bare_environment(), **real = environ;
+    char **bare = bare_environment(pmix), **real = environ;
     mu_pmix_status status;
 
     add(&facts, MU_PMIX_SERVER_TMPDIR, pmix->directory, MU_PMIX_STRING);
@@ -319,30 +325,45 @@ static mu_pmix_status register_all(struct mu_pmix *pmix, const struct mu_pmix_jo
     return status;
 }
 
+/* What libpmix's thread looks at when a task calls. */
+static bool take_job(struct mu_pmix *pmix, const struct mu_pmix_job *job)
+{
+    uint32_t *host_tasks = malloc(job->num_hosts * sizeof *host_tasks);
+    struct mu_pmix_client *clients = calloc((size_t)job->host_tasks[job->host] + 1, sizeof *clients);
+
+    if (!host_tasks || !clients) {
+        free(host_tasks);
+        free(clients);
+        return false;
+    }
+    memcpy(host_tasks, job->host_tasks, job->num_hosts * sizeof *host_tasks);
+    pthread_mutex_lock(&pmix->lock);
+    pmix->host_tasks = host_tasks;
+    pmix->clients = clients;
+    pmix->num_tasks = job->num_tasks;
+    pmix->host = job->host;
+    pmix->num_hosts = job->num_hosts;
+    pmix->first_task = 0;
+    for (uint32_t i = 0; i < job->host; i++)
+        pmix->first_task += job->host_tasks[i];
+    pmix->local_tasks = job->host_tasks[job->host];
+    snprintf(pmix->nspace, sizeof pmix->nspace, "%s", job->nspace);
+    pmix->has_job = true;
+    pthread_mutex_unlock(&pmix->lock);
+    return true;
+}
+
 enum muster_status mu_pmix_begin(struct mu_pmix *pmix, const struct mu_pmix_job *job)
 {
     mu_pmix_status status;
 
     mu_pmix_end(pmix); /* what was not ended */
-    pmix->num_tasks = job->num_tasks;
-    pmix->host = job->host;
-    pmix->num_hosts = job->num_hosts;
+    if (pmix->hangs)
+        return mu_fail(MUSTER_INTERNAL, "libpmix does not answer any more: it takes no further attempt of the job");
     pmix->m = job->m;
-    pmix->first_task = 0;
     pmix->left = UINT32_MAX;
-    snprintf(pmix->nspace, sizeof pmix->nspace, "%s", job->nspace);
-    pmix->host_tasks = malloc(job->num_hosts * sizeof *pmix->host_tasks);
-    pmix->clients = calloc((size_t)job->host_tasks[job->host] + 1, sizeof *pmix->clients);
-    if (!pmix->host_tasks || !pmix->clients) {
-        free(pmix->host_tasks);
-        free(pmix->clients);
+    if (!take_job(pmix, job))
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "out of memory");
-    }
-    memcpy(pmix->host_tasks, job->host_tasks, job->num_hosts * sizeof *pmix->host_tasks);
-    for (uint32_t i = 0; i < job->host; i++)
-        pmix->first_task += job->host_tasks[i];
-    pmix->local_tasks = job->host_tasks[job->host];
-    pmix->has_job = true;
     status = register_all(pmix, job);
     if (status == MU_PMIX_SUCCESS)
         return MUSTER_OK;
@@ -383,34 +404,91 @@ void mu_pmix_stats(const struct mu_pmix *pmix, struct mu_pmix_stats *ret_stats)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-/* On libpmix's thread: it has done what came before. */
-static void settled(mu_pmix_status status, void *data)
+static void say_settled(struct mu_pmix *pmix)
 {
-    struct mu_pmix *pmix = data;
-
-    (void)status;
     pthread_mutex_lock(&pmix->lock);
     pmix->settled = true;
     pthread_cond_signal(&pmix->has_settled);
     pthread_mutex_unlock(&pmix->lock);
 }
 
-/* The name space goes. False: its thread hangs. */
-static bool settle(struct mu_pmix *pmix)
+/* False: libpmix hangs. */
+static bool await_settled(struct mu_pmix *pmix)
 {
     struct timespec until;
     bool done;
 
-    pmix->settled = false;
-    pmix->library.PMIx_server_deregister_nspace(pmix->nspace, settled, pmix);
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += PATIENCE_S;
     pthread_mutex_lock(&pmix->lock);
     while (!pmix->settled && pthread_cond_timedwait(&pmix->has_settled, &pmix->lock, &until) == 0)
         ;
     done = pmix->settled;
+    pmix->settled = false; /* for the next */
     pthread_mutex_unlock(&pmix->lock);
+    pmix->hangs |= !done;
     return done;
+}
+
+/* On libpmix's thread: it has done what came before. */
+static void settled(mu_pmix_status status, void *data)
+{
+    (void)status;
+    say_settled(data);
+}
+
+/* The same, and it does nothing any more, until the process ends. */
+static void frozen(mu_pmix_status status, void *data)
+{
+    (void)status;
+    say_settled(data);
+    for (;;)
+        pause();
+}
+
+/* `done` is called on libpmix's thread after what came before; it looks for a job of that name, and there is none. */
+static bool pass_by(struct mu_pmix *pmix, mu_pmix_done *done)
+{
+    static const struct mu_pmix_proc nobody = {.nspace = "muster: no job"};
+
+    pmix->library.PMIx_server_deregister_client(&nobody, done, pmix);
+    return await_settled(pmix);
+}
+
+static void *finalize(void *arg)
+{
+    struct mu_pmix *pmix = arg;
+
+    pmix->library.PMIx_server_finalize(); /* its thread has ended after it */
+    say_settled(pmix);
+    return NULL;
+}
+
+/* libpmix ends. On a thread of its own: it has been seen to wait for ever for a lock in freed memory. */
+static void finalize_library(struct mu_pmix *pmix)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, finalize, pmix)) {
+        pmix->frozen = true;
+        pass_by(pmix, frozen);
+    } else if (await_settled(pmix)) {
+        pthread_join(thread, NULL);
+    } else {
+        pthread_detach(thread);
+    }
+}
+
+/*
+ * Whether a task of this host may have gone in the midst of PMIx_Init: libpmix (4.2 to 6.1) then frees what it keeps of
+ * the task, and leaves it in the list of the job's, whose end frees it again: it crashes, or waits for ever.
+ */
+static bool may_be_broken(const struct mu_pmix *pmix)
+{
+    for (uint32_t i = 0; i < pmix->local_tasks; i++)
+        if (mu_pmix_state_of(pmix, pmix->first_task + i) == MU_PMIX_OUTSIDE)
+            return true;
+    return false;
 }
 
 static void drop_calls(struct mu_pmix *pmix)
@@ -429,24 +507,31 @@ static void drop_calls(struct mu_pmix *pmix)
     }
 }
 
-static bool end_job(struct mu_pmix *pmix)
+/* The job's name space goes, or is kept until the process ends: see may_be_broken(). */
+static void end_job(struct mu_pmix *pmix)
 {
-    bool lives;
+    uint32_t *host_tasks = pmix->host_tasks;
+    struct mu_pmix_client *clients = pmix->clients;
 
     if (!pmix->has_job)
-        return true;
+        return;
     mu_pmix_expire(pmix, true);
-    lives = settle(pmix);
+    if (may_be_broken(pmix)) {
+        pmix->broken = true;
+        pass_by(pmix, settled);
+    } else {
+        pmix->library.PMIx_server_deregister_nspace(pmix->nspace, settled, pmix);
+        await_settled(pmix);
+    }
     drop_calls(pmix);
     mu_pmix_forget_searches(pmix);
+    pthread_mutex_lock(&pmix->lock);
     pmix->has_job = false;
-    if (lives) { /* else it may yet look */
-        free(pmix->host_tasks);
-        free(pmix->clients);
-    }
     pmix->host_tasks = NULL;
     pmix->clients = NULL;
-    return lives;
+    pthread_mutex_unlock(&pmix->lock);
+    free(host_tasks);
+    free(clients);
 }
 
 void mu_pmix_end(struct mu_pmix *pmix)
@@ -458,10 +543,13 @@ void mu_pmix_halt(struct mu_pmix *pmix)
 {
     if (!pmix || pmix->halted)
         return;
-    if (end_job(pmix))
-        pmix->library.PMIx_server_finalize(); /* its thread has ended after it */
-    else
-        pmix->hangs = true;
+    end_job(pmix);
+    if (pmix->broken && !pmix->hangs) {
+        pmix->frozen = true;
+        pass_by(pmix, frozen);
+    } else if (!pmix->hangs) {
+        finalize_library(pmix);
+    }
     pthread_mutex_lock(&pmix->lock);
     pmix->halted = true;
     pthread_mutex_unlock(&pmix->lock);
@@ -474,7 +562,7 @@ void mu_pmix_close(struct mu_pmix *pmix)
         return;
     mu_pmix_halt(pmix);
     close_handles(pmix);
-    if (pmix->hangs) /* its thread may look at it yet, until the process ends */
+    if (pmix->hangs || pmix->frozen) /* its threads may look at it yet, until the process ends */
         return;
     mu_pmix_serving = NULL;
     pthread_cond_destroy(&pmix->has_settled);

@@ -90,7 +90,8 @@ void mu_pmix_end(struct mu_pmix *pmix);
 /*
  * The same, and libpmix is stopped: before tasks are killed that may be in a fence, for it (4.2 to 6.0) takes the loss
  * of two of one fence for two ends of the fence, and uses freed memory. Nothing but close may follow. May be called
- * from within the loop, and NULL is allowed, also below. It does not wait for a libpmix that hangs.
+ * from within the loop, and NULL is allowed, also below. It does not wait for a libpmix that hangs. Where a task may
+ * have gone in the midst of PMIx_Init libpmix is not ended, but its thread is stopped, until the process ends.
  */
 void mu_pmix_halt(struct mu_pmix *pmix);
 /* Runs the loop until nothing of it is left there. */

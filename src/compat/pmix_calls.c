@@ -59,37 +59,37 @@ static mu_pmix_status pass(struct mu_pmix_call *call, mu_pmix_status status)
 
 /* ---- on libpmix's thread ----------------------------------------------------------------------------------------- */
 
-static struct mu_pmix_client *client_of(const struct mu_pmix_proc *proc)
+/* False: the task is none of this attempt's. */
+static bool note_state(const struct mu_pmix_proc *proc, enum mu_pmix_state state)
 {
     struct mu_pmix *pmix = mu_pmix_serving;
+    bool is_ours;
 
-    if (!pmix->has_job || strcmp(proc->nspace, pmix->nspace) != 0 || proc->rank - pmix->first_task >= pmix->local_tasks)
-        return NULL;
-    return &pmix->clients[proc->rank - pmix->first_task];
+    pthread_mutex_lock(&pmix->lock);
+    is_ours =
+        pmix->has_job && strcmp(proc->nspace, pmix->nspace) == 0 && proc->rank - pmix->first_task < pmix->local_tasks;
+    if (is_ours) /* release, process-local: pairs with mu_pmix_state_of(), once the task has been answered, and has
+                    ended */
+        atomic_store_explicit(&pmix->clients[proc->rank - pmix->first_task].state, state, memory_order_release);
+    pthread_mutex_unlock(&pmix->lock);
+    return is_ours;
 }
 
 static mu_pmix_status connected(const struct mu_pmix_proc *proc, void *object, struct mu_pmix_info *info,
                                 size_t num_info, mu_pmix_done *done, void *data)
 {
-    struct mu_pmix_client *client = client_of(proc);
     struct mu_pmix_call *call;
 
     (void)object, (void)info, (void)num_info, (void)done, (void)data;
-    if (client) /* release, process-local: pairs with mu_pmix_state_of(), once the task has been answered, and has
-                   ended */
-        atomic_store_explicit(&client->state, MU_PMIX_WITHIN, memory_order_release);
-    if (client && (call = new_call(MU_PMIX_CALL_BEGUN, proc, NULL)))
+    if (note_state(proc, MU_PMIX_WITHIN) && (call = new_call(MU_PMIX_CALL_BEGUN, proc, NULL)))
         mu_pmix_push(mu_pmix_serving, call);
     return MU_PMIX_OPERATION_SUCCEEDED;
 }
 
 static mu_pmix_status finalized(const struct mu_pmix_proc *proc, void *object, mu_pmix_done *done, void *data)
 {
-    struct mu_pmix_client *client = client_of(proc);
-
     (void)object, (void)done, (void)data;
-    if (client) /* release, process-local: as in connected() */
-        atomic_store_explicit(&client->state, MU_PMIX_PAST, memory_order_release);
+    note_state(proc, MU_PMIX_PAST);
     return MU_PMIX_OPERATION_SUCCEEDED;
 }
 
@@ -126,12 +126,13 @@ static int by_number(const void *left, const void *right)
 /* The tasks of a fence, each once, in order; all of them: nothing. */
 static mu_pmix_status pack_tasks(struct mu_pack *p, const struct mu_pmix_proc *procs, size_t count)
 {
-    const struct mu_pmix *pmix = mu_pmix_serving;
+    struct mu_pmix *pmix = mu_pmix_serving;
     uint32_t *ranks = malloc((count + 1) * sizeof *ranks);
     size_t n = 0, different = 0;
     mu_pmix_status status = ranks ? MU_PMIX_SUCCESS : MU_PMIX_ERR_NOMEM;
     bool all = false;
 
+    pthread_mutex_lock(&pmix->lock);
     for (size_t i = 0; status == MU_PMIX_SUCCESS && i < count; i++) {
         all |= procs[i].rank == MU_PMIX_RANK_WILDCARD;
         if (strcmp(procs[i].nspace, pmix->nspace) != 0)
@@ -148,6 +149,7 @@ static mu_pmix_status pack_tasks(struct mu_pack *p, const struct mu_pmix_proc *p
             ranks[different++] = ranks[i];
     for (size_t i = 0; !all && different < pmix->num_tasks && i < different; i++)
         mu_pack_u32(p, ranks[i]);
+    pthread_mutex_unlock(&pmix->lock);
     free(ranks);
     return status;
 }
@@ -174,8 +176,12 @@ static mu_pmix_status modex(const struct mu_pmix_proc *proc, const struct mu_pmi
 {
     struct mu_pmix *pmix = mu_pmix_serving;
     struct mu_pmix_call *call;
+    bool is_ours;
 
-    if (strcmp(proc->nspace, pmix->nspace) != 0 || proc->rank >= pmix->num_tasks)
+    pthread_mutex_lock(&pmix->lock);
+    is_ours = strcmp(proc->nspace, pmix->nspace) == 0 && proc->rank < pmix->num_tasks;
+    pthread_mutex_unlock(&pmix->lock);
+    if (!is_ours)
         return MU_PMIX_ERR_NOT_FOUND;
     call = new_call(MU_PMIX_CALL_MODEX, proc, data);
     if (!call)

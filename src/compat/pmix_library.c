@@ -53,7 +53,8 @@ int mu_pmix_library_open(const char *library, struct mu_pmix_library *ret_librar
         }
         memcpy((char *)&found + calls[i].offset, &address, sizeof address);
     }
-    if (major_of(found.PMIx_Get_version()) < MAJOR_MIN) {
+    found.major = major_of(found.PMIx_Get_version());
+    if (found.major < MAJOR_MIN) {
         snprintf(why, size, "libpmix is too old, muster needs 4.2 (it is %.80s); " MEND, found.PMIx_Get_version());
         dlclose(handle);
         return -1;

@@ -45,6 +45,7 @@ struct mu_pmix_library {
 #define MEMBER(result, name, parameters) result(*name) parameters;
     MU_PMIX_CALLS(MEMBER)
 #undef MEMBER
+    unsigned major; /* its version's first number */
 };
 
 /*

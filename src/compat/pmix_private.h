@@ -65,16 +65,17 @@ struct mu_pmix {
     uv_timer_t timer;
     int handles; /* of the loop, that are not closed yet */
 
-    pthread_mutex_t lock; /* over the next, which libpmix's thread changes */
+    pthread_mutex_t lock; /* over the next, which libpmix's thread changes, and the job, which it reads */
     struct mu_pmix_call *first, *last;
     pthread_cond_t has_settled;
     bool settled, halted;
-    bool hangs; /* the loop's own: libpmix does not answer any more */
+    bool broken, frozen; /* the loop's own: libpmix's lists may be; its thread is stopped */
+    bool hangs;          /* it does not answer any more */
 
     struct mu_pmix_call *waiting; /* answers of other hosts are awaited */
     uint32_t next_id;
 
-    bool has_job;
+    bool has_job; /* to `clients`: changed by the loop alone, under the lock */
     char nspace[MU_PMIX_NSPACE_MAX + 1];
     uint32_t num_tasks, first_task, local_tasks, host, num_hosts;
     uint32_t *host_tasks;

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,20 +209,26 @@ static void who_aborts_is_named(void **state)
     end_all();
 }
 
-/* The others wait for it no longer. */
-static bool last_has_left(void)
+/* How often they have said that. */
+static int count_of(const char *what)
 {
     char text[256] = "";
-    FILE *file = run.pids[TASKS - 1] == 0 ? fopen(output, "re") : NULL;
-    int lines = 0;
+    FILE *file = fopen(output, "re");
+    int count = 0;
 
     if (file) {
         text[fread(text, 1, sizeof text - 1, file)] = 0;
         fclose(file);
     }
-    for (const char *at = text; (at = strstr(at, "released")); at++)
-        lines++;
-    return lines == TASKS - 1;
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        count++;
+    return count;
+}
+
+/* The others wait for it no longer. */
+static bool last_has_left(void)
+{
+    return run.pids[TASKS - 1] == 0 && count_of("released") == TASKS - 1;
 }
 
 static void who_leaves_without_a_word_is_within(void **state)
@@ -282,6 +289,32 @@ static void who_ends_without_it_is_missed(void **state)
     mu_pack_done(&word);
     end_all();
     mu_pmix_end(server);
+}
+
+/*
+ * libpmix has then freed what it keeps of one, and has it in a list; and the server is used, and ends, all the same.
+ * Unmended, it waited for ever at the one or the other, or crashed.
+ */
+static void who_goes_in_the_midst_of_its_beginning_does_no_harm(void **state)
+{
+    char nspace[32];
+
+    (void)state;
+    mallopt(M_PERTURB, 0x5a); /* what lies in freed memory must not pass for what was there */
+    for (int i = 0; i < 3; i++) {
+        snprintf(nspace, sizeof nspace, "ninth-%d", i);
+        begin(nspace);
+        unlink(output);
+        start((uint32_t)i % TASKS, "half", NULL); /* no other: libpmix would look for it in that list */
+        while (run.running > 0)
+            uv_run(&loop, UV_RUN_ONCE);
+        assert_int_equal(count_of("went halfway"), 1);
+        mu_pmix_end(server);
+    }
+    begin("tenth");
+    must_succeed("ring", NULL);
+    mu_pmix_end(server);
+    mallopt(M_PERTURB, 0);
 }
 
 /* The words 1 and 2 name tasks of libpmix's: only broken ones of these. */
@@ -376,6 +409,7 @@ int main(void)
         cmocka_unit_test(what_is_published_is_in_the_store),
         cmocka_unit_test(who_leaves_without_a_word_is_within),
         cmocka_unit_test(who_ends_without_it_is_missed),
+        cmocka_unit_test(who_goes_in_the_midst_of_its_beginning_does_no_harm),
         cmocka_unit_test(whatever_is_said_is_taken_or_dropped),
         cmocka_unit_test(a_library_that_does_not_do_is_named),
         cmocka_unit_test(who_aborts_is_named), /* the last */
