@@ -62,7 +62,8 @@ static bool wire_send(void *arg, uint32_t host, uint8_t type, const void *payloa
             if (!(mu_frame_kinds[i].from & (w->core.leader ? MU_FROM_LEADER : MU_FROM_FOLLOWER)))
                 die("a frame that this side does not send");
             w->sum->sent++;
-            return len == 0 || ((const uint8_t *)payload)[len - 1] != 0xa5; /* now and then the queue is full */
+            return w->sum->has_room || len == 0 ||
+                   ((const uint8_t *)payload)[len - 1] != 0xa5; /* now and then the queue is full */
         }
     die("a frame of no kind");
 }

@@ -2,6 +2,7 @@
 #ifndef TEST_SESSION_H
 #define TEST_SESSION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,6 +60,7 @@ static inline uint8_t session_step_at(enum session_step step, unsigned ticks)
 }
 
 struct session_sum {
+    bool has_room;                 /* said by the caller: the queues never are full */
     unsigned taken, refused, sent; /* frames */
     unsigned asked;                /* calls of this host's tasks */
     unsigned lanes, answered;      /* calls of the agent itself */
