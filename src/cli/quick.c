@@ -125,6 +125,15 @@ static const char *forbids(const char *path, size_t folder_len, const struct sta
     return st.st_dev == command->st_dev && st.st_ino == command->st_ino ? "that is this one" : NULL;
 }
 
+/* Who was to watch GPUs says so to the launcher, which says it: GPUs are not watched any more. */
+static void tell_launcher(const char *descriptor, const char *path, const char *why)
+{
+    struct mu_health_record record = {.magic = MU_HEALTH_MAGIC, .kind = MU_HEALTH_END, .gpu_instance = -1};
+
+    snprintf(record.text, sizeof record.text, "muster's other part (%s): %s", why, path);
+    (void)!write((int)strtol(descriptor, NULL, 10), &record, sizeof record); /* who does not listen has ended */
+}
+
 void mu_cli_quick(char **argv)
 {
     static const char *const places[] = {"whole/muster", "../lib/muster/muster"};
@@ -153,10 +162,13 @@ void mu_cli_quick(char **argv)
         if (*why || errno != ENOENT)
             break;
     }
+    why = *why ? why : strerror(errno);
+    if (argv[0] && argv[1] && strcmp(argv[0], MU_HEALTH_NAME) == 0)
+        tell_launcher(argv[1], path, why);
     fprintf(stderr,
             "muster: these words need its other part, %s: %s; whoever copies muster copies that, too ('make install' "
             "installs both)\n",
-            path, *why ? why : strerror(errno));
+            path, why);
     _exit(127);
 }
 

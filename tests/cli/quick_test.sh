@@ -85,4 +85,9 @@ said=$("$root/bin/muster" run --mpi none true 2>&1) || code=$?
 [ $code -eq 127 ] || fail "without the whole one: $code, $said"
 [[ $said == "muster: these words need its other part, $root/bin/../lib/muster/muster: No such file"*"copies that, too"* ]] ||
     fail "without the whole one: $said"
+# Nor is a GPU watched without it, which is said, and no more.
+MUSTER_NVML=/no/nvml "$root/bin/muster" run --timeout 60s \
+    sh -c 'until [ -s "$0" ]; do sleep 0.01; done' "$TMPDIR/said" 2> "$TMPDIR/said" || fail "of the GPUs nothing was said"
+[[ $(cat "$TMPDIR/said") == "muster run: GPUs are not watched any more: muster's other part (No such file or directory): "* ]] ||
+    fail "of the GPUs it said: $(cat "$TMPDIR/said")"
 echo "plain words are done without a loader, others by the whole one"
