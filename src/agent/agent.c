@@ -501,7 +501,7 @@ static int finish(struct mu_agent *agent)
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
     mu_agent_flush(1);
-    lost = mu_launch_output_finish(agent->output);
+    lost = mu_launch_output_finish(agent->output) | agent->lost_output;
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->envs[i]);
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)

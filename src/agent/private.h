@@ -117,6 +117,7 @@ struct mu_agent {
     int told_to_end;       /* by a signal, whatever had ended the job before: it is not started again */
     int timed_out, broken; /* broken: the launcher itself cannot go on */
     int gave_up;           /* a host: whether its tasks live is not known */
+    int lost_output;       /* another host's agent could not write what its tasks wrote, and has said so */
     int spawn_status;      /* 125 to 127 when a task could not be started; 0: all were */
     unsigned guard_restarts;
     uint64_t oom_kills; /* of the machine, when the tasks were started */

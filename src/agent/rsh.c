@@ -427,8 +427,10 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
         mu_launch_guard_command(agent->guard, i, 0);
         waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
         host->rsh = 0;
-        if (host->over || b->is_over || agent->broken)
+        if (host->over || b->is_over || agent->broken) {
+            agent->lost_output |= info->si_code == CLD_EXITED && info->si_status == MU_AGENT_EXIT_FAILED;
             return 1;
+        }
         say_why(agent, info, why, sizeof why);
         if (!b->meeting && b->options->adopt_ns) {
             mu_agent_say("host %s: %s; its agent, if it lives, or another can go on", host->name, why);

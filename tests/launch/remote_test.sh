@@ -75,6 +75,14 @@ done
 check 0 run --hosts localhost:1,b:1 --output "$TMPDIR/o/{job}-{rank}.{stream}" sh -c 'echo out $RANK; echo err $RANK >&2'
 [ "$(cat "$TMPDIR/o/$JOB-1.stdout" "$TMPDIR/o/$JOB-0.stderr")" = "$(printf 'out 1\nerr 0')" ] || fail "files: $(ls "$TMPDIR/o")"
 
+if [ -e /dev/full ]; then # on one of them there is no room: that it could not be written is not lost
+    ln -s /dev/full "$TMPDIR/o/full-1"
+    check 125 run --hosts localhost:1,b:1 --label --output "$TMPDIR/o/full-{rank}" echo written
+    err_has "cannot write /dev/full: No space left on device: the rest of task 1's output is lost there"
+    [ "$(cat "$TMPDIR/o/full-0")" = written ] || fail "the other host's output"
+    check 3 run --hosts localhost:1,b:1 --label --output "$TMPDIR/o/full-{rank}" sh -c 'echo lost; exit 3'
+fi
+
 # Standard input: task 0's, wherever it is; all; one.
 seq 1 20000 > "$TMPDIR/in"
 for hosts in localhost:1,b:1 b:1,c:1; do
