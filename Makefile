@@ -235,9 +235,9 @@ $(BUILD)/muster.pc: muster.pc.in include/muster/muster.h Makefile | $(DEPS)
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $< > $@
 
-INSTALLED_MAN = $(foreach m,$(wildcard man/*.[1-8]),$(PREFIX)/share/man/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
-# Where it is installed, for the shell: DESTDIR may have a blank in it.
-IN = "$(DESTDIR)"$(PREFIX)
+INSTALLED_MAN = $(foreach m,$(wildcard man/*.[1-8]),share/man/man$(patsubst .%,%,$(suffix $(m)))/$(notdir $(m)))
+# Where it is installed, for the shell: there may be a blank in it.
+IN = "$(DESTDIR)$(PREFIX)"
 install: all
 	install -d $(IN)/{bin,include/muster,lib/pkgconfig}
 	install -m 644 include/muster/*.h $(IN)/include/muster/
@@ -253,13 +253,13 @@ install: all
 	$(if $(call is_quick,$(V)),install -D -m 755 $(BUILD)/$(V)/whole/muster $(IN)/lib/muster/muster)
 	$(if $(EXE_SRC),install -m 755 $(BUILD)/$(V)/muster $(IN)/bin/)
 	$(if $(call is_quick,$(V)),,rm -f $(IN)/lib/muster/muster)
-	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) "$(DESTDIR)"$(m);)
+	$(foreach m,$(INSTALLED_MAN),install -D -m 644 man/$(notdir $(m)) $(IN)/$(m);)
 	install -D -m 644 completions/muster $(IN)/share/bash-completion/completions/muster
 
 uninstall:
 	rm -f $(IN)/bin/muster $(IN)/lib/libmuster.{a,so,so.*} \
 		$(PLUGINS:%=$(IN)/lib/%) \
-		$(IN)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%="$(DESTDIR)"%)
+		$(IN)/lib/pkgconfig/muster.pc $(INSTALLED_MAN:%=$(IN)/%)
 	rm -rf $(IN)/include/muster $(IN)/lib/muster $(IN)/share/muster $(IN)/share/bash-completion/completions/muster
 
 format:

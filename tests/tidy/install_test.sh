@@ -16,6 +16,16 @@ quiet_make() {
 quiet_make install
 quiet_make install DESTDIR="$TMPDIR/a blank"
 diff -r "$root" "$TMPDIR/a blank" || { echo "another folder got something else"; exit 1; }
+quiet_make install DESTDIR= PREFIX="$TMPDIR/a blank/pre fix"
+said=$(PKG_CONFIG_PATH="$TMPDIR/a blank/pre fix/lib/pkgconfig" pkg-config --cflags --libs muster)
+eval "words=($said)" # as make's and autoconf's shells do
+[ "${words[*]}" = "-I$TMPDIR/a blank/pre fix/include -L$TMPDIR/a blank/pre fix/lib -lmuster" ] && [ ${#words[@]} -eq 3 ] || {
+    echo "pkg-config says: $said"
+    exit 1
+}
+(cd "$TMPDIR/a blank" && mv "pre fix" usr2 && diff -r usr usr2 --exclude muster.pc) || { echo "another prefix got something else"; exit 1; }
+mv "$TMPDIR/a blank/usr2" "$TMPDIR/a blank/pre fix"
+quiet_make uninstall DESTDIR= PREFIX="$TMPDIR/a blank/pre fix"
 quiet_make uninstall DESTDIR="$TMPDIR/a blank"
 [ -z "$(find "$TMPDIR/a blank" -type f)" ] || { echo "left behind:"; find "$TMPDIR/a blank" -type f; exit 1; }
 
