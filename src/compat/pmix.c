@@ -437,12 +437,16 @@ static void settled(mu_pmix_status status, void *data)
     say_settled(data);
 }
 
-/* The same, and it does nothing any more, until the process ends. */
+/* The same, and it does nothing any more, until the process ends. Where libpmix is not there, or has no memory, it
+ * calls from within pass_by(). */
 static void frozen(mu_pmix_status status, void *data)
 {
+    struct mu_pmix *pmix = data;
+    bool is_ours = pthread_equal(pthread_self(), pmix->loops);
+
     (void)status;
-    say_settled(data);
-    for (;;)
+    say_settled(pmix);
+    while (!is_ours)
         pause();
 }
 
@@ -451,6 +455,7 @@ static bool pass_by(struct mu_pmix *pmix, mu_pmix_done *done)
 {
     static const struct mu_pmix_proc nobody = {.nspace = "muster: no job"};
 
+    pmix->loops = pthread_self();
     pmix->library.PMIx_server_deregister_client(&nobody, done, pmix);
     return await_settled(pmix);
 }
