@@ -114,6 +114,7 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
     status = mu_task_run(muster, 0, count, infos, starts);
     picture->count = status == MUSTER_OK ? count : 0;
     mu_activity_clock(&clock);
+    clock.asks_processors = true;
     picture->now_ns = clock.now;
     for (size_t i = 0; i < picture->count; i++) {
         struct mu_cli_task *task = &picture->tasks[i];
