@@ -179,10 +179,11 @@ static void ask(struct processor *p, int processor, uint64_t now)
 /* When it was so late by the scheduler's clock on that processor; 0: not known. */
 static uint64_t when_there(int processor, uint64_t run, uint64_t now)
 {
-    struct processor *p = &processors[processor];
+    struct processor *p;
 
     if (processor < 0 || (size_t)processor >= sizeof processors / sizeof processors[0])
         return 0;
+    p = &processors[processor];
     if (!p->never_again && lost_probes < PROBES_MAX && (!p->asked || now - p->asked > KNOWN_NS))
         ask(p, processor, now);
     if (!p->is_known)
