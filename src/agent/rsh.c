@@ -428,7 +428,9 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
         waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
         host->rsh = 0;
         if (host->over || b->is_over || agent->broken) {
-            agent->lost_output |= info->si_code == CLD_EXITED && info->si_status == MU_AGENT_EXIT_FAILED;
+            /* of its own accord: where the job has failed, it ends with the status that it was told */
+            agent->lost_output |= info->si_code == CLD_EXITED && info->si_status == MU_AGENT_EXIT_FAILED &&
+                                  mu_agent_exit_status(agent) == 0;
             return 1;
         }
         say_why(agent, info, why, sizeof why);

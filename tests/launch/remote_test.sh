@@ -117,6 +117,8 @@ clean
 check 0 run --hosts localhost:1,b:1 --restarts 2 --restart-delay 10ms sh -c \
     'echo $RANK:$MUSTER_ATTEMPT; if [ $RANK.$MUSTER_ATTEMPT = 1.0 ]; then exit 5; fi; [ $MUSTER_ATTEMPT = 1 ] || exec sleep 900'
 [ "$(grep -c ':1$' "$OUT")" -eq 2 ] || fail "the second attempt"
+check 0 run --hosts localhost:1,b:1 --restarts 1 --restart-delay 10ms sh -c \
+    '[ $MUSTER_ATTEMPT = 1 ] || exit 125' # which an agent says for itself where it has lost output
 check 0 run --hosts localhost:1,b:2 --restarts 1 --restart-policy task --restart-delay 10ms sh -c \
     'if [ $RANK.$MUSTER_ATTEMPT = 2.0 ]; then exit 5; fi; echo $RANK:$MUSTER_ATTEMPT'
 sorted_is "$(printf '0:0\n1:0\n2:1')"
