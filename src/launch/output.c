@@ -111,7 +111,7 @@ static void forward(struct mu_launch_output *output, int fd, const char *data, s
 {
     if (len > 0 && !output->broken[fd] && write_all(fd, data, len)) {
         output->broken[fd] = 1;
-        output->lost |= errno != EPIPE && (fd == 1 || output->options.both); /* whose reader is gone wants no more */
+        output->lost |= errno != EPIPE; /* whose reader is gone wants no more */
         if (fd == 1 && errno != EPIPE)
             dprintf(2, "muster run: cannot write standard output: %s: the tasks' output is lost\n", reason());
     }

@@ -70,6 +70,11 @@ else
     err_has "^muster run: cannot write standard output: No space left on device: the tasks' output is lost$"
     to_full 3 --label sh -c 'echo lost; exit 3'
     to_full 1 cat "$0"
+    for option in --label --kill-on-fail; do # what cannot be said is counted
+        got=0
+        run $option sh -c 'echo lost >&2; exit 0' > "$OUT" 2> /dev/full || got=$?
+        [ $got -eq 125 ] || fail "standard error is lost, and the exit status is $got"
+    done
     run sh -c 'echo lost; exit 0' > /dev/full 2>&1 # the launcher writes: it may have to say it again
     [ $? -eq 125 ] || fail "both streams are lost, and the exit status is not 125"
 fi
