@@ -128,9 +128,23 @@ static bool joins_late(const struct mu_agent *agent)
 /* Why nobody like us can make a file where segments are; 0: that is not why. A name that is taken is another matter. */
 static int refusal_to_write(enum muster_status status)
 {
-    if (status == MUSTER_OK || faccessat(AT_FDCWD, mu_segment_folder(), W_OK | X_OK, AT_EACCESS) == 0)
+    if (status == MUSTER_OK || status == MUSTER_ALREADY_EXISTS ||
+        faccessat(AT_FDCWD, mu_segment_folder(), W_OK | X_OK, AT_EACCESS) == 0)
         return 0;
     return errno == EROFS || errno == EACCES ? errno : 0;
+}
+
+/* By a job that runs; where no file can be made nobody has looked. */
+static bool is_name_held(const struct mu_agent *agent)
+{
+    struct muster_segment *other;
+    bool held;
+
+    if (muster_segment_open(agent->job, &other))
+        return false;
+    held = !mu_segment_is_stale(other);
+    muster_segment_close(other);
+    return held;
 }
 
 static enum muster_status create(struct mu_agent *agent)
@@ -153,6 +167,8 @@ static enum muster_status create(struct mu_agent *agent)
     status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
     if ((status == MUSTER_RESOURCE_EXHAUSTED || (refusal = refusal_to_write(status))) && !config.memfd &&
         !options->survive) {
+        if (is_name_held(agent))
+            return mu_fail(MUSTER_ALREADY_EXISTS, "job %s is running here already", agent->job);
         config.memfd = 1;
         status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
         if (status == MUSTER_OK)

@@ -46,4 +46,17 @@ mount -t tmpfs -o uid=65534,mode=755 another /dev/shm || fail "cannot mount anot
 weak=(setpriv --bounding-set=-dac_override,-dac_read_search)
 "${weak[@]}" true 2> /dev/null && ! "${weak[@]}" touch /dev/shm/a 2> /dev/null || exit 0 # no setpriv
 in_memfd ': Permission denied' "${weak[@]}"
+# A name that is taken is so there, too.
+mount -t tmpfs small /dev/shm || fail "cannot mount /dev/shm"
+"$MUSTER" run --job "$JOB" sleep 1000 > "$OUT.run" 2> "$ERR.run" < /dev/null &
+RUN=$!
+there() { "$MUSTER" status --job "$JOB" > /dev/null 2>&1; }
+await "the job is there" there
+chmod 755 /dev/shm
+chown 65534 /dev/shm
+check 125 "${weak[@]}" "$MUSTER" run --job "$JOB" true
+err_has "^muster run: job $JOB is running already: pid $RUN holds the name"
+kill -TERM $RUN
+wait $RUN
+[ $? -eq 143 ] || fail "exit status"
 exit 0
