@@ -86,26 +86,29 @@ MU_RAW_ON_CHILD_STACK static int sleeper_main(void *arg)
     if (put_in_order(guard) >= 0 && mu_raw(SYS_prlimit64, 0, RLIMIT_NOFILE, &guard->table->files, NULL) >= 0) {
         mu_raw(SYS_chdir, "/", 0, 0, 0); /* else it would keep a file system busy: no more than that */
         mu_raw(SYS_execve, guard->sleeper, guard->words, guard->env.vars, 0);
+        /* What was found there cannot be executed. The segment may have its name by now: no moment without a guard. */
+        mu_raw(SYS_execve, "/proc/self/exe", guard->words, guard->env.vars, 0);
     }
     mu_raw(SYS_exit_group, 127, 0, 0, 0);
     return 127;
 }
 
-/* Beside the executable, as in the build's folder; or as it is installed. Ours or root's, and nobody else may write it:
- * a command may lie where others may put a file beside it. */
+/* Beside the executable, as in the build's folder; or as it is installed. Ours or root's, and nobody else may write it,
+ * nor has a stranger put a link there: a command may lie where others may put a file beside it. */
 static void find_sleeper(struct mu_launch_guard *guard)
 {
     static const char *const places[] = {MU_LAUNCH_GUARD_NAME, "../lib/muster/" MU_LAUNCH_GUARD_NAME};
     char self[sizeof guard->sleeper - 64] = "", *slash;
-    struct stat st;
+    struct stat st, exe = {0};
 
-    if (MU_RAW_IS_APART)
+    if (MU_RAW_IS_APART && stat("/proc/self/exe", &exe) == 0)
         mu_command_path(self, sizeof self);
     slash = strrchr(self, '/');
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
         snprintf(guard->sleeper, sizeof guard->sleeper, "%.*s/%s", (int)(slash - self), self, places[i]);
-        if (stat(guard->sleeper, &st) == 0 && S_ISREG(st.st_mode) && !(st.st_mode & (S_IWGRP | S_IWOTH)) &&
-            (st.st_uid == 0 || st.st_uid == geteuid()))
+        if (mu_is_beside(guard->sleeper, (size_t)(slash - self), exe.st_uid) && stat(guard->sleeper, &st) == 0 &&
+            S_ISREG(st.st_mode) && !(st.st_mode & (S_IWGRP | S_IWOTH)) && (st.st_uid == 0 || st.st_uid == geteuid()) &&
+            access(guard->sleeper, X_OK) == 0)
             return;
     }
     guard->sleeper[0] = 0;
@@ -198,7 +201,7 @@ int mu_launch_guard_settle(struct mu_launch_guard *guard, struct mu_launch_failu
     if (waitid(P_PIDFD, (id_t)guard->pidfd, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0)
         return 0;
     mu_launch_guard_reap(guard);
-    return start(guard, ret_failure);
+    return mu_launch_guard_restart(guard, ret_failure);
 }
 
 static void release(struct mu_launch_guard *guard)
@@ -306,7 +309,10 @@ void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path)
 
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)
 {
-    return start(guard, ret_failure);
+    int rc = start(guard, ret_failure);
+
+    mu_launch_guard_await(guard); /* there is a segment to remove, so it is not to die with our process group */
+    return rc;
 }
 
 void mu_launch_guard_dismiss(struct mu_launch_guard *guard)

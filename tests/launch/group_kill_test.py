@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SIGKILL to the launcher's whole process group, at the moment its segment gets its name: it is removed all the same.
 
-The guard has a session of its own by then, be it a program of its own or forked.
+The guard has a session of its own by then, be it a program of its own or forked, or be what lies there no program.
 timeout: 180
 """
 import ctypes
@@ -73,7 +73,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         alone = shutil.copy(MUSTER, os.path.join(folder, "muster"))
         kill_some(watch, alone, 20, "forked")
-    print("80 groups killed when the segment got its name: none is left")
+        guard = os.path.join(folder, "muster-guard")
+        for mode in (0o644, 0o755):  # neither of which can be executed
+            with open(guard, "w") as f:
+                f.write("garbage")
+            os.chmod(guard, mode)
+            kill_some(watch, alone, 20, "broken-%o" % mode)
+    print("120 groups killed when the segment got its name: none is left")
 
 
 main()
