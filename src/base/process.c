@@ -130,6 +130,15 @@ unsigned mu_processors(void)
     return learnt > own ? learnt : own;
 }
 
+/* A program, and no stranger's. */
+static bool is_command(const char *path, size_t folder_len)
+{
+    struct stat exe, st;
+
+    return stat("/proc/self/exe", &exe) == 0 && mu_is_beside(path, folder_len, exe.st_uid) && stat(path, &st) == 0 &&
+           S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
 int mu_command_path(char *path, size_t size)
 {
     static const struct {
@@ -149,11 +158,17 @@ int mu_command_path(char *path, size_t size)
         if ((size_t)len < end || strcmp(path + len - end, places[i].whole) != 0)
             continue;
         memcpy(path + len - end, places[i].command, strlen(places[i].command) + 1); /* which is shorter */
-        if (access(path, X_OK) == 0)
+        if (is_command(path, (size_t)len - end))
             return 0;
         memcpy(path + len - end, places[i].whole, end + 1);
     }
     return 0;
+}
+
+/* A link has no mode of its own; and in a folder as /tmp is, nobody exchanges what is another's. */
+static bool anybody_writes(const struct stat *st)
+{
+    return (st->st_mode & S_IWOTH) && !S_ISLNK(st->st_mode) && !(S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX));
 }
 
 bool mu_is_beside(const char *path, size_t folder_len, uid_t owner)
@@ -174,8 +189,10 @@ bool mu_is_beside(const char *path, size_t folder_len, uid_t owner)
         snprintf(part, sizeof part, "%.*s", (int)len, path);
         if (lstat(part, &st))
             return false;
-        if (strcmp(part + len - 3, "/..") != 0 && st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != owner &&
-            st.st_uid != folder.st_uid) {
+        if (strcmp(part + len - 3, "/..") == 0)
+            continue;
+        if ((st.st_uid != 0 && st.st_uid != geteuid() && st.st_uid != owner && st.st_uid != folder.st_uid) ||
+            anybody_writes(&st)) {
             errno = EPERM;
             return false;
         }

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/agent.h"
 #include "agent/health.h"
 #include "base/process.h"
 
@@ -113,15 +114,16 @@ static int is_ours(char **argv)
     return strcmp(argv[1], "run") == 0 && is_plain_job(argv + 2);
 }
 
-/* NULL: it may be run; else why not, or errno. */
+/* NULL: it may be run; else why not, with errno ENOENT where it is not there. */
 static const char *forbids(const char *path, size_t folder_len, const struct stat *command)
 {
     struct stat st;
 
     if (!mu_is_beside(path, folder_len, command->st_uid))
-        return errno == EPERM ? "another user has put it there" : "";
+        return errno == EPERM ? "another user has put it there, or may" : strerror(errno);
     if (stat(path, &st))
-        return "";
+        return strerror(errno);
+    errno = 0;
     return st.st_dev == command->st_dev && st.st_ino == command->st_ino ? "that is this one" : NULL;
 }
 
@@ -134,12 +136,26 @@ static void tell_launcher(const char *descriptor, const char *path, const char *
     (void)!write((int)strtol(descriptor, NULL, 10), &record, sizeof record); /* who does not listen has ended */
 }
 
+/* Runs it; else why not. `ret_is_there`: something is there. */
+static const char *try_whole(const char *path, size_t folder_len, const struct stat *command, char **argv,
+                             int *ret_is_there)
+{
+    const char *why = forbids(path, folder_len, command);
+
+    *ret_is_there = !why || errno != ENOENT;
+    if (why)
+        return why;
+    execv(path, argv);
+    return errno == ENOENT ? "it is there: what is not is its loader" : strerror(errno);
+}
+
 void mu_cli_quick(char **argv)
 {
     static const char *const places[] = {"whole/muster", "../lib/muster/muster"};
     char self[PATH_MAX], path[PATH_MAX + 64] = "", *slash;
-    const char *why = "";
+    const char *why = strerror(ENOENT);
     struct stat command;
+    int is_there = 0;
     ssize_t len;
 
     if (is_ours(argv))
@@ -149,27 +165,28 @@ void mu_cli_quick(char **argv)
     if (len <= 0 && !realpath((const char *)getauxval(AT_EXECFN), self)) /* no /proc, which doctor can say */
         self[0] = 0;
     slash = strrchr(self, '/');
-    errno = ENOENT;
-    if (stat(len > 0 ? "/proc/self/exe" : self, &command))
+    if (slash && stat(len > 0 ? "/proc/self/exe" : self, &command))
         slash = NULL;
     for (size_t i = 0; slash && i < sizeof places / sizeof places[0]; i++) {
-        snprintf(path, sizeof path, "%.*s/%s", (int)(slash - self), self, places[i]);
-        why = forbids(path, (size_t)(slash - self), &command);
-        if (!why) {
-            execv(path, argv);
-            why = "";
+        char place[sizeof path];
+        const char *reason;
+        int there;
+
+        snprintf(place, sizeof place, "%.*s/%s", (int)(slash - self), self, places[i]);
+        reason = try_whole(place, (size_t)(slash - self), &command, argv, &there);
+        if (!is_there) { /* the first that is there, or else the last place, is what is spoken of */
+            snprintf(path, sizeof path, "%s", place);
+            why = reason;
+            is_there = there;
         }
-        if (*why || errno != ENOENT)
-            break;
     }
-    why = *why ? why : strerror(errno);
     if (argv[0] && argv[1] && strcmp(argv[0], MU_HEALTH_NAME) == 0)
         tell_launcher(argv[1], path, why);
     fprintf(stderr,
             "muster: these words need its other part, %s: %s; whoever copies muster copies that, too ('make install' "
             "installs both)\n",
             path, why);
-    _exit(127);
+    _exit(strcmp(argv[1] ? argv[1] : "", "run") == 0 ? MU_AGENT_EXIT_FAILED : 127);
 }
 
 /* ---- what would load something: the linker gives these their names (--wrap) -----------------------------------------
