@@ -43,6 +43,7 @@ static void adopted_ended(uv_poll_t *poll, int status, int events)
     }
     if (muster_task_get(agent->muster, (int32_t)task_id, &info) != MUSTER_OK || info.state != MUSTER_TASK_ERROR)
         return;
+    agent->failures += !task->by_us;
     if (!task->by_us && agent->root_cause < 0) {
         agent->root_said = 1;
         agent->root_cause = (int32_t)task_id;

@@ -146,6 +146,14 @@ int mu_agent_set_up_loop(struct mu_agent *agent)
     return error ? -1 : 0;
 }
 
+static int lives(const void *arg, uint32_t task_id)
+{
+    const struct mu_agent *agent = arg;
+
+    return agent->tasks && mu_agent_has_task(agent, task_id) && agent->tasks[task_id].started &&
+           !agent->tasks[task_id].ended;
+}
+
 int mu_agent_serve_metrics(struct mu_agent *agent)
 {
     char why[256];
@@ -157,6 +165,7 @@ int mu_agent_serve_metrics(struct mu_agent *agent)
         return -1;
     }
     mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
+    mu_metrics_launcher(agent->metrics, &(struct mu_metrics_launcher){lives, agent, &agent->failures});
     if (agent->attempt == 0)
         mu_agent_say("metrics at %s", mu_metrics_address(agent->metrics));
     return 0;

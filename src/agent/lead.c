@@ -82,6 +82,7 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
     task->by_us = by_us;
     free(task->words);
     task->words = strdup(words);
+    agent->failures += !by_us && mu_launch_code(task->wait_status) != 0;
     if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
     mu_agent_look_mpi(agent);
@@ -105,6 +106,7 @@ static void take_gone(struct mu_agent *agent, struct mu_agent_host *host, struct
     task->by_us = agent->phase != MU_AGENT_RUNNING;
     free(task->words);
     task->words = strdup(words);
+    agent->failures += !task->by_us && has_failed;
     if (!task->by_us && agent->root_cause < 0 && has_failed)
         agent->root_cause = (int32_t)task_id;
 }

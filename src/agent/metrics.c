@@ -504,6 +504,11 @@ void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store)
         mu_metrics_view_tcpstore(metrics->view, store);
 }
 
+void mu_metrics_launcher(struct mu_metrics *metrics, const struct mu_metrics_launcher *launcher)
+{
+    mu_metrics_view_launcher(metrics->view, launcher);
+}
+
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count)
 {
     metrics->restarts += count;

@@ -6,6 +6,8 @@
  */
 #include "agent/metrics_text.h"
 
+#include "agent/metrics.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,8 +30,9 @@ struct beat {
 
 struct mu_metrics_view {
     struct muster *muster;
-    struct mu_service *service; /* NULL: none is served */
-    struct mu_tcpstore *store;  /* likewise */
+    struct mu_service *service;          /* NULL: none is served */
+    struct mu_tcpstore *store;           /* likewise */
+    struct mu_metrics_launcher launcher; /* .lives NULL: there is none */
     uint32_t num_tasks;
     struct beat *beats;
     struct muster_task_info *infos;
@@ -146,6 +149,11 @@ void mu_metrics_view_tcpstore(struct mu_metrics_view *view, struct mu_tcpstore *
     view->store = store;
 }
 
+void mu_metrics_view_launcher(struct mu_metrics_view *view, const struct mu_metrics_launcher *launcher)
+{
+    view->launcher = *launcher;
+}
+
 void mu_metrics_view_free(struct mu_metrics_view *view)
 {
     if (!view)
@@ -192,6 +200,7 @@ static void put_states(struct text *text, const struct mu_metrics_view *view)
 static void put_each_task(struct text *text, const struct mu_metrics_view *view, uint64_t now)
 {
     const struct muster_task_info *info = view->infos, *end = view->infos + view->count;
+    const struct mu_metrics_launcher *launcher = &view->launcher;
 
     head(text, "muster_task_info", "gauge", "Where a task that has joined runs; always 1.");
     for (; info < end; info++) {
@@ -201,9 +210,11 @@ static void put_each_task(struct text *text, const struct mu_metrics_view *view,
         put_label(text, info->host);
         put(text, "\"} 1\n");
     }
-    head(text, "muster_task_alive", "gauge", "1 while the kernel says that the task's process lives.");
+    head(text, "muster_task_alive", "gauge",
+         "1 while the kernel says that the task's process lives, whether it has joined or not.");
     for (info = view->infos; info < end; info++)
-        put(text, "muster_task_alive{task=\"%d\"} %d\n", (int)info->task_id, info->alive != 0);
+        put(text, "muster_task_alive{task=\"%d\"} %d\n", (int)info->task_id,
+            info->alive != 0 || (launcher->lives && launcher->lives(launcher->arg, (uint32_t)info->task_id)));
     head(text, "muster_task_joins_total", "counter", "How often a process has joined as this task.");
     for (info = view->infos; info < end; info++)
         put(text, "muster_task_joins_total{task=\"%d\"} %u\n", (int)info->task_id, info->attempt);
@@ -390,6 +401,9 @@ char *mu_metrics_render(struct mu_metrics_view *view, uint64_t restarts, size_t 
     put_states(&text, view);
     put_each_task(&text, view, muster_now_ns());
     put_stats(&text, &stats);
+    if (view->launcher.failures)
+        counter(&text, "muster_failures_total", "Processes of tasks that ended badly by themselves, joined or not.",
+                *view->launcher.failures);
     counter(&text, "muster_restarts_total", "Tasks that the launcher has started anew.", restarts);
     put_segment(&text, &info);
     if (mu_is_bridged(muster_segment_of(view->muster)))

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct muster;
+struct mu_metrics_launcher;
 struct mu_metrics_view;
 struct mu_service;
 struct mu_tcpstore;
@@ -15,7 +16,8 @@ struct mu_metrics_view *mu_metrics_view_new(struct muster *muster);
 void mu_metrics_view_free(struct mu_metrics_view *view);
 /* Tell of that, too, until it is NULL. */
 void mu_metrics_view_service(struct mu_metrics_view *view, struct mu_service *service);
-void mu_metrics_view_tcpstore(struct mu_metrics_view *view, struct mu_tcpstore *store); /* likewise */
+void mu_metrics_view_tcpstore(struct mu_metrics_view *view, struct mu_tcpstore *store);                  /* likewise */
+void mu_metrics_view_launcher(struct mu_metrics_view *view, const struct mu_metrics_launcher *launcher); /* copied */
 /* Look at every task's heartbeat: as often as its age is to be exact. */
 void mu_metrics_look(struct mu_metrics_view *view);
 /* The text, malloc()ed; NULL with *ret_why said. `restarts`: how often a task has been started anew. */

@@ -103,7 +103,8 @@ struct mu_agent {
     int any_started, adopted;
     int32_t root_cause; /* the task that failed first; -1: none */
     int root_said;
-    int memory_said; /* that memory cannot be preferred */
+    uint64_t failures; /* processes of tasks that ended badly by themselves */
+    int memory_said;   /* that memory cannot be preferred */
 
     enum mu_agent_phase phase;
     uint64_t timeout_at, kill_at; /* UINT64_MAX: not set */

@@ -14,6 +14,7 @@
 
 #include "agent/bridge.h"
 #include "base/activity.h"
+#include "base/process.h"
 
 /* A task takes 0.1 ms of a look, and the agent of an idle job has 1 ms a second for all that it does. */
 enum { LOOK_MS = 1000, LOOK_MS_A_TASK = 500, LOOK_MS_OF_TASKS_MAX = 9000, LOOK_MS_A_HOST = 10 };
@@ -50,6 +51,7 @@ void mu_sight_pack(struct mu_pack *p, const struct mu_sight *sight, uint64_t now
 {
     mu_pack_u32(p, sight->task);
     mu_pack_u64(p, sight->incarnation);
+    mu_pack_u32(p, sight->pid);
     mu_pack_u8(p, (uint8_t)sight->letter);
     mu_pack_u64(p, age(sight->ran, now));
     mu_pack_u64(p, age(sight->since, now));
@@ -60,6 +62,7 @@ bool mu_sight_unpack(struct mu_unpack *u, uint64_t now, struct mu_sight *ret_sig
 {
     ret_sight->task = mu_unpack_u32(u);
     ret_sight->incarnation = mu_unpack_u64(u);
+    ret_sight->pid = mu_unpack_u32(u);
     ret_sight->letter = (char)mu_unpack_u8(u);
     ret_sight->ran = when(mu_unpack_u64(u), now);
     ret_sight->since = when(mu_unpack_u64(u), now);
@@ -96,19 +99,27 @@ static char letter_of(struct mu_agent_sights *s, struct past *past, const struct
     }
 }
 
-static struct mu_sight see(struct mu_agent_sights *s, uint32_t i, const struct mu_activity_clock *clock)
+/* Whose process is there, and has not joined, or not again: its pid; else 0. */
+static uint32_t unjoined_pid(const struct mu_agent_task *task, const struct muster_task_info *info)
+{
+    return !info->alive && task->started && !task->ended && (uint32_t)task->pid != info->pid ? (uint32_t)task->pid : 0;
+}
+
+static struct mu_sight see(struct mu_agent_sights *s, const struct mu_agent *agent, uint32_t i,
+                           const struct mu_activity_clock *clock)
 {
     const struct muster_task_info *info = &s->infos[i];
-    struct mu_sight sight = {.task = (uint32_t)info->task_id, .incarnation = info->incarnation};
+    uint32_t pid = unjoined_pid(&agent->tasks[agent->first_task + i], info);
+    struct mu_sight sight = {.task = agent->first_task + i, .incarnation = info->incarnation, .pid = pid};
     struct mu_activity seen = {.letter = 0};
 
-    if (!info->alive)
+    if (!info->alive && !pid)
         return (struct mu_sight){.task = 0};
-    if (mu_activity_look(info->pid, s->starts[i], clock, &seen)) {
+    if (mu_activity_look(pid ? pid : info->pid, pid ? mu_process_start((pid_t)pid) : s->starts[i], clock, &seen)) {
         sight.letter = letter_of(s, &s->past[i], &seen, clock->now);
         sight.ran = sight.letter == 'R' ? 0 : s->past[i].quiet_since;
     }
-    if (info->waiting[0] && clock->now > info->waiting_since_ns + LONG_NS) {
+    if (!pid && info->waiting[0] && clock->now > info->waiting_since_ns + LONG_NS) {
         sight.since = info->waiting_since_ns;
         memcpy(sight.waiting, info->waiting, sizeof sight.waiting);
         if (seen.letter == 'S')
@@ -119,8 +130,8 @@ static struct mu_sight see(struct mu_agent_sights *s, uint32_t i, const struct m
 
 static bool is_as_told(const struct mu_sight *told, const struct mu_sight *now)
 {
-    return told->incarnation == now->incarnation && told->letter == now->letter && told->ran == now->ran &&
-           told->since == now->since && strcmp(told->waiting, now->waiting) == 0;
+    return told->incarnation == now->incarnation && told->pid == now->pid && told->letter == now->letter &&
+           told->ran == now->ran && told->since == now->since && strcmp(told->waiting, now->waiting) == 0;
 }
 
 static bool is_worth_telling(const struct mu_sight *sight)
@@ -137,7 +148,7 @@ static void tell(struct mu_agent *agent, uint64_t now)
     for (uint32_t i = 0; i < agent->local_tasks; i++)
         is_worth |= is_worth_telling(&s->told[i]);
     for (uint32_t i = 0; i < agent->local_tasks && is_worth; i++)
-        if (s->told[i].incarnation)
+        if (s->told[i].incarnation || s->told[i].pid)
             mu_sight_pack(&what, &s->told[i], now);
     if (!what.failed && (is_worth || s->is_told)) {
         mu_agent_tell(agent, 0, MU_TALK_SEES, &what);
@@ -159,7 +170,7 @@ static void look(uv_timer_t *timer)
         return;
     mu_activity_clock(&clock);
     for (uint32_t i = 0; i < agent->local_tasks; i++) {
-        struct mu_sight sight = see(s, i, &clock);
+        struct mu_sight sight = see(s, agent, i, &clock);
 
         if (!is_as_told(&s->told[i], &sight)) {
             s->told[i] = sight;

@@ -429,6 +429,7 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     mu_agent_judge_mpi(agent, task_id, task->wait_status);
     if (task->verdict)
         task->wait_status = task->verdict;
+    agent->failures += !task->by_us && mu_launch_code(task->wait_status) != 0;
     if (mu_launch_code(task->wait_status) != 0 && mu_agent_task_again(agent, task_id))
         kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */
     else if (mu_agent_follows(agent))

@@ -25,8 +25,8 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
 {
     const struct muster_task_info *info = &task->info;
 
-    if (info->attempt == 0)
-        return MU_CLI_ABSENT;
+    if (info->attempt == 0 || task->unjoined)
+        return task->unjoined && (task->letter == 'T' || task->letter == 't') ? MU_CLI_STOPPED : MU_CLI_ABSENT;
     if (!info->alive) {
         if (info->state == MUSTER_TASK_DISCONNECTED)
             return MU_CLI_GONE;
@@ -49,7 +49,7 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
 
 const char *mu_cli_process_word(const struct mu_cli_task *task)
 {
-    if (task->info.attempt == 0)
+    if (task->info.attempt == 0 && !task->unjoined)
         return "-";
     if (!task->info.alive && task->letter == 'Z')
         return "zombie";
@@ -103,7 +103,11 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     if (other)
         snprintf(host, sizeof host, " on host %s", other->view.name);
     switch (mu_cli_kind_of(picture, task)) {
-    case MU_CLI_ABSENT: return "never registered";
+    case MU_CLI_ABSENT:
+        if (!task->unjoined)
+            return "never registered";
+        snprintf(buffer, 192, "%s%s, not registered%s", mu_cli_process_word(task), pid, info->attempt ? " again" : "");
+        break;
     case MU_CLI_GONE: snprintf(buffer, 192, "left %s ago", mu_cli_age(info->since_ns, age)); break;
     case MU_CLI_IN_ERROR: snprintf(buffer, 192, "in error (%s)", mu_cli_cause_name(info->cause)); break;
     case MU_CLI_WAITS:
@@ -118,8 +122,9 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     case MU_CLI_SLEEPS:
     case MU_CLI_BLOCKED:
     case MU_CLI_STOPPED:
-        snprintf(buffer, 192, "%s%s, pid %u%s%s", mu_cli_process_word(task), host, info->pid,
-                 task->last_ran ? ", for " : "", task->last_ran ? mu_cli_age(task->last_ran, age) : "");
+        snprintf(buffer, 192, "%s%s, pid %u%s%s%s", mu_cli_process_word(task), host, info->pid,
+                 task->last_ran ? ", for " : "", task->last_ran ? mu_cli_age(task->last_ran, age) : "",
+                 task->unjoined ? ", not registered" : "");
         break;
     default: snprintf(buffer, 192, "%s%s%s", mu_cli_process_word(task), host, pid);
     }
@@ -201,6 +206,33 @@ static void add_since(char *text, size_t size, uint64_t since)
         add(text, size, " since %s", mu_cli_age(since, age));
 }
 
+/* Of tasks whose processes are all there, and have not joined. */
+static void add_unjoined(char *text, size_t size, const struct mu_cli_picture *picture, const int32_t *ids,
+                         uint32_t count)
+{
+    const struct mu_cli_task *first = &picture->tasks[ids[0]];
+
+    for (uint32_t i = 0; i < count; i++)
+        if (!picture->tasks[ids[i]].unjoined)
+            return;
+    add(text, size, count == 1 ? ", and has not joined%s" : ", and have not joined",
+        first->info.attempt ? " again" : "");
+}
+
+/* ... and what it does instead. */
+static void add_instead(char *text, size_t size, const struct mu_cli_picture *picture, const struct mu_cli_task *task)
+{
+    if (task->letter == 'D')
+        add(text, size, ", and is blocked in the kernel (disk, network file system, driver)");
+    else if (task->letter != 'S' || is_busy(task))
+        add(text, size, task->cpu_percent < 0 ? ", and runs" : ", and runs (%.0f %% CPU%s)", task->cpu_percent,
+            task->cpu_is_recent ? "" : " so far");
+    else if (task->last_ran && picture->now_ns - task->last_ran > IDLE_NS) {
+        add(text, size, ", and sleeps");
+        add_since(text, size, task->last_ran);
+    }
+}
+
 /* What is the matter with them, all of one kind. */
 static void add_matter(char *text, size_t size, const struct mu_cli_picture *picture, enum mu_cli_kind kind,
                        const int32_t *ids, uint32_t count)
@@ -219,7 +251,8 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
     case MU_CLI_STOPPED:
         add(text, size, " %s stopped%s", are, first->letter == 't' && count == 1 ? " by a debugger" : "");
         add_since(text, size, oldest_run(picture, ids, count));
-        if (first->info.state == MUSTER_TASK_ERROR && count == 1)
+        add_unjoined(text, size, picture, ids, count);
+        if (first->info.state == MUSTER_TASK_ERROR && count == 1 && !first->unjoined)
             add(text, size, ", and in error (%s: %s)", mu_cli_cause_name(first->info.cause), first->info.message);
         break;
     case MU_CLI_IN_ERROR:
@@ -234,7 +267,12 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
         else
             add(text, size, " have left the job");
         break;
-    case MU_CLI_ABSENT: add(text, size, count == 1 ? " has never joined" : " have never joined"); break;
+    case MU_CLI_ABSENT:
+        add(text, size, count > 1 ? " have %s" : " has %s",
+            first->unjoined && first->info.attempt ? "not joined again" : "never joined");
+        if (count == 1 && first->unjoined)
+            add_instead(text, size, picture, first);
+        break;
     case MU_CLI_BLOCKED: add(text, size, " %s blocked in the kernel (disk, network file system, driver)", are); break;
     case MU_CLI_SLEEPS:
         add(text, size, count == 1 ? " sleeps elsewhere" : " sleep elsewhere");
@@ -460,6 +498,13 @@ static void say_that_nobody_is_late(const struct mu_cli_picture *picture, int32_
     add_since(text, size, info->waiting_since_ns);
 }
 
+static void say_that_none_has_joined(const struct mu_cli_picture *picture, char *text, size_t size)
+{
+    snprintf(text, size, "no task has joined: still starting, or none uses muster");
+    if (picture->alive) /* as the launcher knows */
+        add(text, size, "; the processes of %u of %zu live", picture->alive, picture->count);
+}
+
 static int say_that_all_is_well(struct search *s)
 {
     const struct mu_cli_picture *picture = s->picture;
@@ -477,7 +522,7 @@ static int say_that_all_is_well(struct search *s)
         snprintf(finding->text, sizeof finding->text, "no wait is longer than 0.1 s: %u of %zu tasks connected",
                  connected, picture->count);
     else if (absent == picture->count)
-        snprintf(finding->text, sizeof finding->text, "no task has joined: still starting, or none uses muster");
+        say_that_none_has_joined(picture, finding->text, sizeof finding->text);
     else if (absent == 0)
         snprintf(finding->text, sizeof finding->text, "all tasks have left");
     else

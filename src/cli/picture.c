@@ -1,7 +1,8 @@
 /*
  * cli/picture.c: taking one look at a job.
  *
- * From the segment: tasks, barriers, groups, keys, the first error; nothing there is waited for. From /proc: what the
+ * From the segment: tasks, barriers, groups, keys, the first error; nothing there is waited for. From the guard of the
+ * launcher: the processes of tasks that have not joined, if it is of this host. From /proc: what the
  * processes do; of those on other hosts their agents tell the leader's. A pid may have been given to another process
  * since, or mean another one in our pid namespace: /proc is believed only where the start time is the one that the task
  * registered with.
@@ -20,7 +21,9 @@
 
 #include "agent/agent.h"
 #include "base/activity.h"
+#include "base/process.h"
 #include "kv/size.h"
+#include "launch/launch.h"
 #include "segment/handle.h"
 #include "task/task.h"
 
@@ -55,7 +58,7 @@ static void time_heartbeat(struct mu_cli_task *task, const struct mu_cli_task *o
     const struct muster_task_info *info = &task->info;
     uint64_t timeout = now->heartbeat_timeout_ns;
 
-    if (info->attempt == 0)
+    if (info->attempt == 0 || task->unjoined)
         return;
     if (!old)
         task->beat_until = now->now_ns;
@@ -99,6 +102,35 @@ static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, co
 
 /* ---- the picture ------------------------------------------------------------------------------------------------- */
 
+/*
+ * Who has not joined is nobody to the segment, and yet a rank that hangs before it joins holds the job up: its process
+ * is the launcher's to know. One that has left, or has died as a task, and lives on as a process, is what it was.
+ */
+static void find_unjoined(const struct muster_segment *seg, struct mu_cli_picture *picture, uint64_t *starts)
+{
+    uint32_t first = seg->first_task, count = seg->local_tasks;
+    pid_t *pids = NULL;
+
+    for (uint32_t i = first; !pids && i < first + count && i < picture->count; i++)
+        if (!picture->tasks[i].info.alive)
+            pids = calloc(count, sizeof *pids);
+    if (pids && mu_launch_guard_tasks(picture->segment.job, (pid_t)picture->segment.creator_pid, count, pids) == 0)
+        for (uint32_t i = first; i < first + count && i < picture->count; i++) {
+            struct mu_cli_task *task = &picture->tasks[i];
+            uint32_t pid = (uint32_t)pids[i - first];
+
+            if (task->info.alive || !pid || pid == task->info.pid)
+                continue;
+            starts[i] = mu_process_start((pid_t)pid);
+            if (starts[i]) {
+                task->unjoined = true;
+                task->info.alive = 1;
+                task->info.pid = pid;
+            }
+        }
+    free(pids);
+}
+
 static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_picture *before,
                                      struct mu_cli_picture *picture)
 {
@@ -116,11 +148,14 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
     mu_activity_clock(&clock);
     clock.asks_processors = true;
     picture->now_ns = clock.now;
+    for (size_t i = 0; i < picture->count; i++)
+        picture->tasks[i].info = infos[i];
+    if (!picture->foreign)
+        find_unjoined(muster->seg, picture, starts);
     for (size_t i = 0; i < picture->count; i++) {
         struct mu_cli_task *task = &picture->tasks[i];
         const struct mu_cli_task *old;
 
-        task->info = infos[i];
         task->cpu_percent = -1;
         if (!picture->foreign && mu_is_local_task(muster->seg, (uint32_t)i))
             look_at_process(task, &clock, starts[i]);

@@ -15,15 +15,16 @@
 #include "segment/host_view.h"
 
 struct mu_cli_task {
-    struct muster_task_info info;
-    char letter;         /* of its first thread, from /proc, or as its host's agent says; 0: not known here */
-    uint64_t start;      /* of the process, in ticks since boot; 0: not known */
-    uint64_t cpu_ns;     /* user and system, so far */
-    double cpu_percent;  /* of one processor; below 0: not known */
-    int cpu_is_recent;   /* since the picture before, else of its whole life */
-    uint64_t last_ran;   /* when its first thread last ran (CLOCK_MONOTONIC); 0: not known */
-    uint64_t beat_after; /* the last heartbeat came after this; 0: not known */
-    uint64_t beat_until; /* and not later than this */
+    struct muster_task_info info; /* of one that is unjoined, "pid" and "alive" are its process's */
+    bool unjoined;                /* the launcher has started its process, which lives and has not joined (again) */
+    char letter;                  /* of its first thread, from /proc, or as its host's agent says; 0: not known here */
+    uint64_t start;               /* of the process, in ticks since boot; 0: not known */
+    uint64_t cpu_ns;              /* user and system, so far */
+    double cpu_percent;           /* of one processor; below 0: not known */
+    int cpu_is_recent;            /* since the picture before, else of its whole life */
+    uint64_t last_ran;            /* when its first thread last ran (CLOCK_MONOTONIC); 0: not known */
+    uint64_t beat_after;          /* the last heartbeat came after this; 0: not known */
+    uint64_t beat_until;          /* and not later than this */
 };
 
 /* How telling it is of a task that others wait for it, the most telling first. */

@@ -39,8 +39,15 @@ static void take_sight(struct mu_cli_picture *picture, const struct mu_sight *si
 {
     struct mu_cli_task *task = &picture->tasks[sight->task];
 
-    if (task->info.incarnation != sight->incarnation || !task->info.alive) /* of another process than now */
+    if (task->info.incarnation != sight->incarnation ||
+        task->info.alive != !sight->pid) /* of another process than now */
         return;
+    if (sight->pid) {
+        task->unjoined = true;
+        task->info.alive = 1;
+        task->info.pid = sight->pid;
+        picture->alive++;
+    }
     task->letter = sight->letter;
     task->last_ran = sight->ran;
     if ((task->letter == 'T' || task->letter == 't') && sight->ran && sight->ran < task->beat_until)

@@ -22,6 +22,7 @@ static void json_task(struct mu_cli_json *json, const struct mu_cli_picture *pic
     mu_cli_json_open(json, NULL, '{');
     mu_cli_json_task_fields(json, &task->info);
     mu_cli_json_text(json, "process_state", mu_cli_process_word(task));
+    mu_cli_json_bool(json, "joined", task->info.alive && !task->unjoined);
     json_known(json, "cpu_ns", task->start != 0, task->cpu_ns);
     if (task->cpu_percent >= 0)
         mu_cli_json_unsigned(json, "cpu_percent", (uint64_t)(task->cpu_percent + 0.5));

@@ -306,7 +306,7 @@ static void draw_task(struct mu_top *top)
     if (info->state == MUSTER_TASK_ERROR)
         put(row++, 0, tint(RED), "error        %s, %s: %s", muster_status_name(info->error),
             mu_cli_cause_name(info->cause), info->message);
-    if (info->attempt)
+    if (info->attempt || task->unjoined)
         row = draw_process(picture, task, row);
     for (size_t i = 0; i < picture->num_meetings; i++) {
         const struct mu_meeting *meeting = &picture->meetings[i];

@@ -1,5 +1,5 @@
 /*
- * launch/guard_find.c: the guard's table, for who adopts the job.
+ * launch/guard_find.c: the guard's table, for who adopts the job, and for who asks for its tasks' processes.
  */
 #include "launch/guard.h"
 
@@ -92,21 +92,73 @@ static struct mu_guard_table *table_of(const char *pid, const char *job, pid_t l
     return table;
 }
 
-int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans)
+/* Among the children of the launcher, of which the guard is one of the first, where it lives and the kernel lists them.
+ */
+static struct mu_guard_table *find_near(const char *job, pid_t launcher, uint32_t num_tasks, int *ret_fd)
+{
+    struct mu_guard_table *table = NULL;
+    char path[64], list[4096], *save;
+    ssize_t len;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)launcher, (int)launcher);
+    len = mu_read_file(path, list, sizeof list);
+    if (len == sizeof list - 1 && strrchr(list, ' '))
+        *strrchr(list, ' ') = 0; /* what is behind it is cut off */
+    for (char *pid = len > 0 ? strtok_r(list, " ", &save) : NULL; pid && !table; pid = strtok_r(NULL, " ", &save))
+        table = table_of(pid, job, launcher, num_tasks, ret_fd);
+    return table;
+}
+
+/* Among all processes. */
+static struct mu_guard_table *find_anywhere(const char *job, pid_t launcher, uint32_t num_tasks, int *ret_fd,
+                                            pid_t *ret_guard)
 {
     DIR *dir = opendir("/proc");
     struct mu_guard_table *table = NULL;
     struct dirent *item;
 
-    *ret_orphans = (struct mu_launch_orphans){.fd = -1};
     while (dir && !table && (item = readdir(dir)))
         if (item->d_name[0] >= '0' && item->d_name[0] <= '9' &&
-            (table = table_of(item->d_name, job, launcher, num_tasks, &ret_orphans->fd)))
-            ret_orphans->launcher_lives = mu_launch_parent((pid_t)strtol(item->d_name, NULL, 10)) == table->launcher;
+            (table = table_of(item->d_name, job, launcher, num_tasks, ret_fd)))
+            *ret_guard = (pid_t)strtol(item->d_name, NULL, 10);
     if (dir)
         closedir(dir);
+    return table;
+}
+
+int mu_launch_guard_tasks(const char *job, pid_t launcher, uint32_t num_tasks, pid_t *ret_pids)
+{
+    int fd = -1;
+    pid_t guard;
+    struct mu_guard_table *table = find_near(job, launcher, num_tasks, &fd);
+    char run_id[sizeof table->run_id];
+
+    if (!table)
+        table = find_anywhere(job, launcher, num_tasks, &fd, &guard);
     if (!table)
         return -1;
+    close(fd); /* the table stays mapped; no lock is taken, for nobody is to be adopted */
+    snprintf(run_id, sizeof run_id, "%.*s", (int)sizeof run_id - 1, table->run_id);
+    for (uint32_t i = 0; i < num_tasks; i++) {
+        pid_t pid = table->groups[i];
+
+        /* A number may be somebody else's by now, once nobody reaps the task under it. */
+        ret_pids[i] = pid > 0 && (mu_launch_parent(pid) == launcher || mu_launch_bears_mark(pid, run_id)) ? pid : 0;
+    }
+    munmap(table, size_of(table));
+    return 0;
+}
+
+int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans)
+{
+    struct mu_guard_table *table;
+    pid_t guard = 0;
+
+    *ret_orphans = (struct mu_launch_orphans){.fd = -1};
+    table = find_anywhere(job, launcher, num_tasks, &ret_orphans->fd, &guard);
+    if (!table)
+        return -1;
+    ret_orphans->launcher_lives = mu_launch_parent(guard) == table->launcher;
     ret_orphans->adopted = mu_guard_lock(ret_orphans->fd, F_WRLCK) != 0;
     ret_orphans->launcher = table->launcher;
     ret_orphans->survive = table->survive;

@@ -239,6 +239,11 @@ struct mu_launch_orphans {
 };
 /* By the job's name, and what its segment says of its launcher and tasks. 0, or -1: no such guard of ours is here. */
 int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, struct mu_launch_orphans *ret_orphans);
+/*
+ * The processes of this host's tasks (0: has ended, or is not there), whether they have joined or not, as the guard
+ * knows them that this launcher has. 0, or -1: no such guard of ours is here. Nothing is waited for or locked.
+ */
+int mu_launch_guard_tasks(const char *job, pid_t launcher, uint32_t num_tasks, pid_t *ret_pids);
 /* The adopter has seen to the end of it: nobody else is waited for. */
 void mu_launch_guard_over(const struct mu_launch_orphans *orphans);
 

@@ -94,6 +94,8 @@ static pid_t start_task(const char *job, int fd, int32_t task, int ready)
     return pid;
 }
 
+static const uint64_t failures = 3;
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     static char memory[256];
@@ -127,6 +129,7 @@ static int serve(const char *address, struct muster *m, const pid_t *pids)
         uv_run(&loop, UV_RUN_DEFAULT);
         return uv_loop_close(&loop) ? 3 : 2;
     }
+    mu_metrics_launcher(metrics, &(struct mu_metrics_launcher){.failures = &failures});
     uv_pipe_init(&loop, &input, 0);
     uv_pipe_open(&input, 0);
     uv_read_start((uv_stream_t *)&input, on_alloc, on_input);

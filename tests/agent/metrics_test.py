@@ -118,6 +118,7 @@ def says_what_the_job_did(server):
     check(value(metrics, "muster_segment_slots_in_use") >= 3, "three hold slots")
     check(abs(value(metrics, "muster_segment_created_timestamp_seconds") - time.time()) < 600, "made just now")
     check(value(metrics, "muster_task_alive", task="1") == 1, "task 1 lives")
+    check(value(metrics, "muster_failures_total") == 3, "what the launcher has counted")
     # Counters do not fall, heartbeats rise.
     beats = value(metrics, "muster_task_heartbeats_total", task="0")
     later = until("a heart beats", port, lambda m: value(m, "muster_task_heartbeats_total", task="0") > beats)

@@ -11,6 +11,7 @@
 static const struct mu_sight sights[] = {
     {.task = 2, .incarnation = 77, .letter = 'T', .ran = 4000},
     {.task = 3, .incarnation = UINT64_MAX, .letter = 'S', .ran = 1000, .since = 4999, .waiting = "barrier epoch"},
+    {.task = 9, .pid = 4711, .letter = 'S', .ran = 1},
     {.task = UINT32_MAX, .incarnation = 1, .letter = 0, .since = 5000, .waiting = "key \xc3\xa9"},
 };
 enum { SIGHTS = sizeof sights / sizeof sights[0] };
@@ -30,6 +31,7 @@ static void ages_travel(void **state)
         assert_true(mu_sight_unpack(&u, 105000, &s));
         assert_int_equal(s.task, sights[i].task);
         assert_int_equal(s.incarnation, sights[i].incarnation);
+        assert_int_equal(s.pid, sights[i].pid);
         assert_int_equal(s.letter, sights[i].letter);
         assert_int_equal(s.ran, sights[i].ran ? sights[i].ran + 100000 : 0);
         assert_string_equal(s.waiting, sights[i].waiting);

@@ -239,6 +239,62 @@ static void a_long_wait_is_not_denied(void **state)
             "error of any task since ");
 }
 
+/* What the launcher alone knows of. */
+static void unjoined(int task, uint32_t attempt, char letter)
+{
+    tasks[task].info.attempt = attempt;
+    tasks[task].info.state = MUSTER_TASK_DISCONNECTED;
+    tasks[task].unjoined = true;
+    tasks[task].letter = letter;
+}
+
+static void who_has_not_joined_is_said_with_what_it_does(void **state)
+{
+    char why[192];
+
+    (void)state;
+    lack("3,");
+    unjoined(3, 0, 'S');
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    says(0, "task 3 (pid 103) has never joined: 11 tasks wait for it in barrier b");
+    assert_string_equal(mu_cli_why_missing(&picture, 3, why), "sleeping, pid 103, not registered");
+    tasks[3].last_ran = picture.now_ns - 2000000000u;
+    picture.num_findings = 0;
+    free(picture.findings);
+    picture.findings = NULL;
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    says(0, "task 3 (pid 103) has never joined, and sleeps ");
+}
+
+static void who_runs_or_is_blocked_before_it_has_joined(void **state)
+{
+    (void)state;
+    lack("3,");
+    unjoined(3, 2, 'R');
+    tasks[3].cpu_percent = 98;
+    tasks[3].cpu_is_recent = 1;
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    says(0, "task 3 (pid 103) has not joined again, and runs (98 % CPU): 11 tasks");
+    free(picture.findings);
+    picture.findings = NULL;
+    picture.num_findings = 0;
+    tasks[3].letter = 'D';
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    says(0,
+         "task 3 (pid 103) has not joined again, and is blocked in the kernel (disk, network file system, driver): 11");
+}
+
+static void several_that_are_stopped_before_they_have_joined_are_one_sentence(void **state)
+{
+    (void)state;
+    lack("3,4,");
+    unjoined(3, 0, 'T');
+    unjoined(4, 0, 'T');
+    unjoined(7, 0, 'R');
+    assert_int_equal(mu_cli_diagnose(&picture), 0);
+    says(0, "tasks 3 and 4 are stopped, and have not joined: 10 tasks wait for them in barrier b");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +305,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_key_that_is_cut_off_is_not_said_to_be_one, setup, teardown),
         cmocka_unit_test_setup_teardown(the_accused_are_not_named_again_for_their_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(a_long_wait_is_not_denied, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_has_not_joined_is_said_with_what_it_does, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_runs_or_is_blocked_before_it_has_joined, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_that_are_stopped_before_they_have_joined_are_one_sentence, setup,
+                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

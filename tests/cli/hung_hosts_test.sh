@@ -53,6 +53,21 @@ for what in epochs group; do
     end_job
 done
 
+# Stopped before it has joined, which is its host's agent's to know.
+"$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --hosts localhost:2,b:2 --heartbeat-timeout 10m \
+    sh -c '[ $RANK = 3 ] && kill -STOP $$; exec "$0" epochs' "$WORKER" > "$OUT.run" 2> "$ERR.run" < /dev/null &
+RUN=$!
+trap 'what_they_said $?; kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+await_says "task 3 \(pid [0-9]+ on host b\) is stopped since $SECONDS_AGO, and has not joined: 3 tasks wait for it in barrier epoch .*"
+out_has "^3     b  *DISCONNECTED *stopped *[0-9]"
+out_has "^  missing: task 3, stopped on host b, pid [0-9]*, .*not registered$"
+pid=$(pid_of 3)
+await_says "task 3 \(pid $pid\) is stopped since $SECONDS_AGO, and has not joined: 3 tasks wait .*|.*task 3 \(pid $pid\) is stopped .*" "$JOB.h1"
+kill -CONT "$pid"
+await "all four are connected" connected 4
+await "nothing is told of tasks that work" no_sights
+end_job
+
 # Not stopped, and yet not there.
 for how in sleep spin key; do
     begin "$WORKER" away 2 $how

@@ -40,6 +40,39 @@ for what in epochs group; do
     end_job
 done
 
+# One that is stopped before it has joined is nobody to the segment, and is named all the same; so is one of a job of
+# which nobody joins; and one that was started again, and hangs before it has joined again.
+start_job 8 sh -c '[ $RANK = 5 ] && kill -STOP $$; exec "$0" epochs' "$WORKER"
+await_says "task 5 \(pid [0-9]+\) is stopped since $SECONDS_AGO, and has not joined: 7 tasks wait for it in barrier epoch since $SECONDS_AGO"
+check 0 "$MUSTER" status --job "$JOB" --json
+pid=$(pid_of 5)
+is_stopped "$pid" || fail "$pid is not the one that is stopped"
+json_is '[(t["process_state"], t["joined"], t["alive"]) for t in it["tasks"][4:6]]' '[["sleeping", true, true], ["stopped", false, true]]'
+says '.*'
+out_has "^  missing: task 5, stopped, pid $pid, .*not registered$"
+out_has '^tasks    8: 7 connected, 0 in error, 1 not connected; 8 alive$'
+kill -CONT "$pid"
+await "it has joined" all_there
+end_job
+start_job 4 sh -c '[ $RANK = 2 ] && kill -STOP $$; exec sleep 1000'
+await_says "task 2 \(pid [0-9]+\) is stopped since $SECONDS_AGO, and has not joined"
+out_has '^tasks    4: 0 connected, 0 in error, 4 not connected; 4 alive$'
+check 0 "$MUSTER" status --job "$JOB" --json
+kill -CONT "$(pid_of 2)"
+await_says 'no task has joined: still starting, or none uses muster; the processes of 4 of 4 live'
+end_job
+RUN_OPTIONS="$RUN_OPTIONS --restarts 1 --restart-policy task --restart-delay 0" \
+    start_job 4 sh -c '[ $RANK.$MUSTER_ATTEMPT = 1.1 ] && kill -STOP $$; exec "$0" epochs' "$WORKER"
+first() { "$MUSTER" status --job "$JOB" --json > "$OUT" && [ "$(json 'it["tasks"][1]["state"]')" = CONNECTED ]; }
+await "task 1 has joined" first
+kill -KILL "$(pid_of 1)"
+await_says "task 1 \(pid [0-9]+\) is stopped since $SECONDS_AGO, and has not joined again: 3 tasks wait for it in barrier epoch .*"
+end_job
+
+# The report of a timeout says the same.
+check 124 "$MUSTER" run -n 3 --timeout 2s --grace 0s --heartbeat-timeout 10m sh -c '[ $RANK = 1 ] && kill -STOP $$; exec "$0" epochs' "$WORKER"
+err_has '^task 1 (pid [0-9]*) is stopped since .*, and has not joined: 2 tasks wait for it in barrier epoch'
+
 # Not stopped, and yet not there.
 has_slept() # its first thread, for more than a second
 {

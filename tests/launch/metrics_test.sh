@@ -15,9 +15,22 @@ shows "^muster_info\{muster_job=\"$JOB\"" || fail "no job"
 set -- $(pids)
 kill -KILL "$2"
 await "the restart is counted" shows '^muster_restarts_total 1$'
+await "the failure is counted" shows '^muster_failures_total 1$'
 kill -TERM $RUN
 wait $RUN
 fetch 2> /dev/null && fail "it is served after the job's end"
+
+# Of programs that never join: who lives, and who has failed.
+trap 'kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
+rm -f "$ERR.run"
+RUN_OPTIONS="--metrics :0 --kill-on-fail=no" start_job 3 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 1000'
+await "it says where" served "$ERR.run"
+await "the failure is counted" shows '^muster_failures_total 1$'
+await "two live" shows '^muster_task_alive\{task="0"\} 1$'
+shows '^muster_task_alive\{task="1"\} 0$' || fail "the one that has ended lives"
+shows '^muster_task_alive\{task="2"\} 1$' || fail "task 2 does not live"
+kill -TERM $RUN
+wait $RUN
 
 # Where it cannot be served the job does not run.
 check 2 "$MUSTER" run --metrics 999.1.1.1:80 true
