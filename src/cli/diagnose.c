@@ -198,12 +198,24 @@ static uint64_t oldest_run(const struct mu_cli_picture *picture, const int32_t *
     return oldest;
 }
 
-static void add_since(char *text, size_t size, uint64_t since)
+/* ", for 2.1 s": behind what is so now. */
+static void add_for(char *text, size_t size, uint64_t since)
 {
     char age[32];
 
     if (since)
-        add(text, size, " since %s", mu_cli_age(since, age));
+        add(text, size, ", for %s", mu_cli_age(since, age));
+}
+
+/* " has been stopped for 2.1 s"; of which no time is known, " is stopped". */
+static void add_state(char *text, size_t size, uint32_t count, const char *is, const char *has, uint64_t since)
+{
+    char age[32];
+
+    if (since)
+        add(text, size, " %s %s for %s", count == 1 ? "has" : "have", has, mu_cli_age(since, age));
+    else
+        add(text, size, " %s", is);
 }
 
 /* Of tasks whose processes are all there, and have not joined. */
@@ -222,15 +234,15 @@ static void add_unjoined(char *text, size_t size, const struct mu_cli_picture *p
 /* ... and what it does instead. */
 static void add_instead(char *text, size_t size, const struct mu_cli_picture *picture, const struct mu_cli_task *task)
 {
+    char age[32];
+
     if (task->letter == 'D')
         add(text, size, ", and is blocked in the kernel (disk, network file system, driver)");
     else if (task->letter != 'S' || is_busy(task))
         add(text, size, task->cpu_percent < 0 ? ", and runs" : ", and runs (%.0f %% CPU%s)", task->cpu_percent,
             task->cpu_is_recent ? "" : " so far");
-    else if (task->last_ran && picture->now_ns - task->last_ran > IDLE_NS) {
-        add(text, size, ", and sleeps");
-        add_since(text, size, task->last_ran);
-    }
+    else if (task->last_ran && picture->now_ns - task->last_ran > IDLE_NS)
+        add(text, size, ", and has slept for %s", mu_cli_age(task->last_ran, age));
 }
 
 /* What is the matter with them, all of one kind. */
@@ -249,17 +261,22 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
                 mu_cli_age(first->info.since_ns, age), first->info.message);
         break;
     case MU_CLI_STOPPED:
-        add(text, size, " %s stopped%s", are, first->letter == 't' && count == 1 ? " by a debugger" : "");
-        add_since(text, size, oldest_run(picture, ids, count));
+        if (first->letter == 't' && count == 1)
+            add_state(text, size, 1, "is stopped by a debugger", "been stopped by a debugger",
+                      oldest_run(picture, ids, 1));
+        else
+            add_state(text, size, count, count == 1 ? "is stopped" : "are stopped", "been stopped",
+                      oldest_run(picture, ids, count));
         add_unjoined(text, size, picture, ids, count);
         if (first->info.state == MUSTER_TASK_ERROR && count == 1 && !first->unjoined)
             add(text, size, ", and in error (%s: %s)", mu_cli_cause_name(first->info.cause), first->info.message);
         break;
     case MU_CLI_IN_ERROR:
-        add(text, size, " %s in error", are);
         if (count == 1)
-            add(text, size, " since %s (%s: %s)", mu_cli_age(first->info.since_ns, age),
+            add(text, size, " has been in error for %s (%s: %s)", mu_cli_age(first->info.since_ns, age),
                 mu_cli_cause_name(first->info.cause), first->info.message);
+        else
+            add(text, size, " are in error");
         break;
     case MU_CLI_GONE:
         if (count == 1)
@@ -275,13 +292,13 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
         break;
     case MU_CLI_BLOCKED: add(text, size, " %s blocked in the kernel (disk, network file system, driver)", are); break;
     case MU_CLI_SLEEPS:
-        add(text, size, count == 1 ? " sleeps elsewhere" : " sleep elsewhere");
-        add_since(text, size, oldest_run(picture, ids, count));
+        add_state(text, size, count, count == 1 ? "sleeps elsewhere" : "sleep elsewhere", "slept elsewhere",
+                  oldest_run(picture, ids, count));
         break;
     case MU_CLI_WAITS:
         if (count == 1) {
             add(text, size, " waits in %s", first->info.waiting);
-            add_since(text, size, first->info.waiting_since_ns);
+            add_for(text, size, first->info.waiting_since_ns);
         } else {
             add(text, size, " wait elsewhere");
         }
@@ -377,7 +394,7 @@ static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
         meeting->id);
     if (!meeting->is_group && meeting->instance)
         add(finding->text, sizeof finding->text, " (instance %llu)", (unsigned long long)meeting->instance);
-    add_since(finding->text, sizeof finding->text, meeting->since_ns);
+    add_for(finding->text, sizeof finding->text, meeting->since_ns);
     return 0;
 }
 
@@ -464,7 +481,7 @@ static int name_waits(struct search *s)
             return -1;
         add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
         add_what(finding->text, sizeof finding->text, info->waiting, count);
-        add_since(finding->text, sizeof finding->text, since);
+        add_for(finding->text, sizeof finding->text, since);
     }
     return 0;
 }
@@ -495,7 +512,7 @@ static void say_that_nobody_is_late(const struct mu_cli_picture *picture, int32_
              picture->states[MUSTER_TASK_CONNECTED], picture->count);
     add_tasks(text, size, picture, &id, 1);
     add(text, size, " has waited longest, for %s", info->waiting);
-    add_since(text, size, info->waiting_since_ns);
+    add_for(text, size, info->waiting_since_ns);
 }
 
 static void say_that_none_has_joined(const struct mu_cli_picture *picture, char *text, size_t size)

@@ -141,8 +141,11 @@ enum mu_cli_kind mu_cli_host_kind(const struct mu_cli_host *host)
 
 void mu_cli_accuse_host(const struct mu_cli_picture *picture, const struct mu_cli_host *host, char *text, size_t size)
 {
-    static const char *const words[] = {
-        [MU_HOST_AWAITED] = "has not come yet", [MU_HOST_DOWN] = "is not connected", [MU_HOST_LOST] = "is lost"};
+    static const struct {
+        const char *now, *since; /* where a time is known */
+    } words[] = {[MU_HOST_AWAITED] = {"has not come yet", "has not come for"},
+                 [MU_HOST_DOWN] = {"is not connected", "has not been connected for"},
+                 [MU_HOST_LOST] = {"is lost", "has been lost for"}};
     uint32_t count = host->view.num_tasks;
     char age[32], name[80];
     size_t len;
@@ -151,9 +154,10 @@ void mu_cli_accuse_host(const struct mu_cli_picture *picture, const struct mu_cl
         snprintf(name, sizeof name, "%s", host->view.name);
     else
         snprintf(name, sizeof name, "host %u (%s)", host->view.host, host->view.name);
-    len = (size_t)snprintf(text, size, "%s%s %s", host->view.host ? "" : "the leader, ", name, words[host->view.state]);
+    len = (size_t)snprintf(text, size, "%s%s %s", host->view.host ? "" : "the leader, ", name,
+                           host->view.since ? words[host->view.state].since : words[host->view.state].now);
     if (host->view.since)
-        len += (size_t)snprintf(text + len, size - len, " since %s", mu_cli_age(host->view.since, age));
+        len += (size_t)snprintf(text + len, size - len, " %s", mu_cli_age(host->view.since, age));
     if (count == 1)
         len += (size_t)snprintf(text + len, size - len, ": task %u is there", host->view.first_task);
     else if (count)

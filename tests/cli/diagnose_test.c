@@ -84,8 +84,8 @@ static void many_tasks_are_one_sentence(void **state)
     static const struct {
         const char *missing, *want;
     } vectors[] = {
-        {"3,", "task 3 (pid 103) is stopped: 11 tasks wait for it in barrier b since "},
-        {"2,6,", "tasks 2 and 6 are stopped: 10 tasks wait for them in barrier b since "},
+        {"3,", "task 3 (pid 103) is stopped: 11 tasks wait for it in barrier b, for "},
+        {"2,6,", "tasks 2 and 6 are stopped: 10 tasks wait for them in barrier b, for "},
         {"1,3,4,", "tasks 1, 3 and 4 are stopped: 9 tasks"},
         {"3,4,", "tasks 3 and 4 are stopped: 10 tasks"},
         {"1,2,4,5,", "tasks 1, 2, 4 and 5 are stopped: 8 tasks"},
@@ -157,18 +157,18 @@ static void what_tasks_of_other_hosts_do_is_said(void **state)
     three_hosts(0);
     tasks[9].letter = 0;
     lack_again("9,");
-    says(0, "task 9 (pid 109 on host n2) is alive: 11 tasks wait for it in barrier b since ");
+    says(0, "task 9 (pid 109 on host n2) is alive: 11 tasks wait for it in barrier b, for ");
     tasks[9].letter = 'R';
     lack_again("9,");
     says(0, "task 9 (pid 109 on host n2) is running elsewhere: 11 tasks");
     assert_string_equal(mu_cli_why_missing(&picture, 9, buffer), "running on host n2, pid 109");
     tasks[9].letter = 'T';
     lack_again("9,");
-    says(0, "task 9 (pid 109 on host n2) is stopped: 11 tasks wait for it in barrier b since ");
+    says(0, "task 9 (pid 109 on host n2) is stopped: 11 tasks wait for it in barrier b, for ");
     assert_string_equal(mu_cli_why_missing(&picture, 9, buffer), "stopped on host n2, pid 109");
     tasks[8].letter = 'T';
     lack_again("8,9,");
-    says(0, "tasks 8 and 9 (on host n2) are stopped: 10 tasks wait for them in barrier b since ");
+    says(0, "tasks 8 and 9 (on host n2) are stopped: 10 tasks wait for them in barrier b, for ");
     tasks[2].letter = tasks[4].letter = 'T';
     lack_again("2,8,");
     says(0, "tasks 2 and 8 are stopped: 10 tasks"); /* of two hosts: the table has which */
@@ -205,9 +205,9 @@ static void a_key_that_is_cut_off_is_not_said_to_be_one(void **state)
     wait_for(7, "key y", 5000000000u);
     assert_int_equal(mu_cli_diagnose(&picture), 0);
     assert_int_equal(picture.num_findings, 2);
-    snprintf(want, sizeof want, "tasks 0-2 wait for keys that begin with %.91s since ", key + 4);
+    snprintf(want, sizeof want, "tasks 0-2 wait for keys that begin with %.91s, for ", key + 4);
     says(0, want);
-    says(1, "task 7 (pid 107) waits for key y since ");
+    says(1, "task 7 (pid 107) waits for key y, for ");
 }
 
 static void the_accused_are_not_named_again_for_their_waits(void **state)
@@ -219,7 +219,7 @@ static void the_accused_are_not_named_again_for_their_waits(void **state)
     assert_int_equal(mu_cli_diagnose(&picture), 0);
     assert_int_equal(picture.num_findings, 2);
     says(0, "task 4 (pid 104) is stopped");
-    says(1, "tasks 0-3 and 5-11 wait for key never since ");
+    says(1, "tasks 0-3 and 5-11 wait for key never, for ");
 }
 
 static void a_long_wait_is_not_denied(void **state)
@@ -236,7 +236,7 @@ static void a_long_wait_is_not_denied(void **state)
     assert_int_equal(mu_cli_diagnose(&picture), 0);
     assert_int_equal(picture.num_findings, 1);
     says(0, "nobody is known to hold the job up: 12 of 12 tasks connected; task 3 (pid 103) has waited longest, for an "
-            "error of any task since ");
+            "error of any task, for ");
 }
 
 /* What the launcher alone knows of. */
@@ -263,7 +263,7 @@ static void who_has_not_joined_is_said_with_what_it_does(void **state)
     free(picture.findings);
     picture.findings = NULL;
     assert_int_equal(mu_cli_diagnose(&picture), 0);
-    says(0, "task 3 (pid 103) has never joined, and sleeps ");
+    says(0, "task 3 (pid 103) has never joined, and has slept for 2.0 s: 11 tasks wait for it in barrier b, for ");
 }
 
 static void who_runs_or_is_blocked_before_it_has_joined(void **state)

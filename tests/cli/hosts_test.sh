@@ -24,7 +24,7 @@ out_has '^0     alpha \*  *up  *0/2  *5\.[0-9]* s  *1\.[0-9]* s  *-  *-  *0 B  *
 out_has '^1     beta "2"  *down  *0/3  *5\.[0-9]* s  *1\.[0-9]* s  *52\.3 us  *41\.0 us  *4.*B  *8.*B  *17/18  *3  *2$'
 out_has '^2     host 2  *awaited  *0/1  *-  *-  *-  *-  *0 B'
 # The diagnosis: what is not there, the worse first.
-out_has '^host 1 (beta "2") is not connected since 5\.[0-9]* s: tasks 2 to 4 are there, 2 calls are unanswered$'
+out_has '^host 1 (beta "2") has not been connected for 5\.[0-9]* s: tasks 2 to 4 are there, 2 calls are unanswered$'
 out_has '^host 2 has not come yet: task 5 is there$'
 check 0 "$MUSTER" status --job "$JOB" --json
 json_is 'it["host"]' 0

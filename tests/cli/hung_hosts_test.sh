@@ -32,7 +32,7 @@ no_sights() { [ -z "$(sights)" ]; }
 for what in epochs group; do
     begin "$WORKER" $what
     stop 3 $what
-    await_says "task 3 \(pid $pid on host b\) is stopped since $SECONDS_AGO: 3 tasks wait for it in $place since $SECONDS_AGO"
+    await_says "task 3 \(pid $pid on host b\) has been stopped for $SECONDS_AGO: 3 tasks wait for it in $place, for $SECONDS_AGO"
     out_has "^TASK  HOST  *STATE  *PROCESS "
     out_has "^3     b  *CONNECTED *stopped *$pid "
     out_has "^  missing: task 3, stopped on host b, pid $pid, for "
@@ -47,8 +47,8 @@ for what in epochs group; do
     await "nothing is told of tasks that work" no_sights
     # And one of this host, seen from the other: it says where to look.
     stop 1 $what
-    await_says "task 1 \(pid $pid\) is stopped since $SECONDS_AGO: 3 tasks wait for it in $place since $SECONDS_AGO"
-    await_says "task 1 \(pid $pid on host [^ ]+\) is alive \(what it does is known on host [^ ]+\): 3 tasks wait for it in $place since $SECONDS_AGO" "$JOB.h1"
+    await_says "task 1 \(pid $pid\) has been stopped for $SECONDS_AGO: 3 tasks wait for it in $place, for $SECONDS_AGO"
+    await_says "task 1 \(pid $pid on host [^ ]+\) is alive \(what it does is known on host [^ ]+\): 3 tasks wait for it in $place, for $SECONDS_AGO" "$JOB.h1"
     kill -KILL "$pid"
     end_job
 done
@@ -58,11 +58,11 @@ done
     sh -c '[ $RANK = 3 ] && kill -STOP $$; exec "$0" epochs' "$WORKER" > "$OUT.run" 2> "$ERR.run" < /dev/null &
 RUN=$!
 trap 'what_they_said $?; kill -9 $RUN 2> /dev/null; wait $RUN 2> /dev/null' EXIT
-await_says "task 3 \(pid [0-9]+ on host b\) is stopped since $SECONDS_AGO, and has not joined: 3 tasks wait for it in barrier epoch .*"
+await_says "task 3 \(pid [0-9]+ on host b\) has been stopped for $SECONDS_AGO, and has not joined: 3 tasks wait for it in barrier epoch.*"
 out_has "^3     b  *DISCONNECTED *stopped *[0-9]"
 out_has "^  missing: task 3, stopped on host b, pid [0-9]*, .*not registered$"
 pid=$(pid_of 3)
-await_says "task 3 \(pid $pid\) is stopped since $SECONDS_AGO, and has not joined: 3 tasks wait .*|.*task 3 \(pid $pid\) is stopped .*" "$JOB.h1"
+await_says "task 3 \(pid $pid\) has been stopped for $SECONDS_AGO, and has not joined(: 3 tasks wait .*)?" "$JOB.h1"
 kill -CONT "$pid"
 await "all four are connected" connected 4
 await "nothing is told of tasks that work" no_sights
@@ -72,19 +72,19 @@ end_job
 for how in sleep spin key; do
     begin "$WORKER" away 2 $how
     case $how in
-    sleep) matter="sleeps elsewhere since $SECONDS_AGO" ;;
+    sleep) matter="has slept elsewhere for $SECONDS_AGO" ;;
     spin) matter='is running elsewhere' ;;
-    key) matter="waits in key never since $SECONDS_AGO" ;;
+    key) matter="waits in key never, for $SECONDS_AGO" ;;
     esac
-    await_says "task 2 \(pid [0-9]+ on host b\) $matter: 3 tasks wait for it in barrier late since $SECONDS_AGO"
+    await_says "task 2 \(pid [0-9]+ on host b\) $matter: 3 tasks wait for it in barrier late, for $SECONDS_AGO"
     end_job
 done
 
 # All wait for a key; two of the other host are stopped, and are one sentence.
 begin "$WORKER" stay key
-await_says "tasks 0-3 wait for key never since $SECONDS_AGO"
+await_says "tasks 0-3 wait for key never, for $SECONDS_AGO"
 kill -STOP "$(pid_of 2)" "$(pid_of 3)"
-await_says "tasks 2 and 3 \(on host b\) are stopped since $SECONDS_AGO"
+await_says "tasks 2 and 3 \(on host b\) have been stopped for $SECONDS_AGO"
 end_job
 
 # The report of a timeout says the same.
@@ -92,7 +92,7 @@ OPTIONS=(--timeout 10s --grace 100ms)
 begin "$WORKER" away 2 key
 wait $RUN
 trap - EXIT
-grep -qE "^task 2 \(pid [0-9]+ on host b\) waits in key never since $SECONDS_AGO: 3 tasks wait for it in barrier late since" "$ERR.run" ||
+grep -qE "^task 2 \(pid [0-9]+ on host b\) waits in key never, for $SECONDS_AGO: 3 tasks wait for it in barrier late, for" "$ERR.run" ||
     fail "the timeout's report: $(cat "$ERR.run")"
 clean
 
@@ -100,7 +100,7 @@ clean
 OPTIONS=(--survive=2m --output "$TMPDIR/out-{rank}")
 begin "$WORKER" away 2 key
 pid=$(pid_of 2)
-waits_there="task 2 \(pid $pid on host b\) waits in key never since $SECONDS_AGO: 3 tasks wait for it in .*"
+waits_there="task 2 \(pid $pid on host b\) waits in key never, for $SECONDS_AGO: 3 tasks wait for it in .*"
 await_says "$waits_there"
 kill -KILL $RUN
 wait $RUN 2> /dev/null
@@ -111,7 +111,7 @@ await "it is adopted" grep -q "adopted: " "$ERR.adopted"
 await_says "$waits_there"
 agent=$("$MUSTER" status --job "$JOB" --json > "$OUT" && json 'it["hosts"][1]["agent_pid"]')
 kill -KILL "$agent"
-await_says "host 1 \(b\) is not connected since .*: tasks 2 to 3 are there.*"
+await_says "host 1 \(b\) has not been connected for .*: tasks 2 to 3 are there.*"
 out_has "^task 2 (pid $pid on host b) is alive: "
 "$MUSTER" agent --adopt "$JOB.h1" > "$OUT.adopted.h1" 2> "$ERR.adopted.h1" < /dev/null &
 await "the other one is adopted" grep -q "adopted: " "$ERR.adopted.h1"
@@ -125,7 +125,7 @@ clean
 begin "$WORKER" epochs
 pid=$(pid_of 3)
 kill -STOP "$pid"
-await_says "task 3 \(pid $pid on host b\) is stopped .*"
+await_says "task 3 \(pid $pid on host b\) has been stopped .*"
 agent=$("$MUSTER" status --job "$JOB" --json > "$OUT" && json 'it["hosts"][1]["agent_pid"]')
 kill -KILL $RUN "$agent"
 wait $RUN 2> /dev/null

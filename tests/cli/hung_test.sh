@@ -20,7 +20,7 @@ for what in epochs group; do
     start_job 8 "$WORKER" $what
     await "all eight are connected" all_there
     stop 3 $what
-    await_says "task 3 \(pid $pid\) is stopped since $SECONDS_AGO: 7 tasks wait for it in $place since $SECONDS_AGO"
+    await_says "task 3 \(pid $pid\) has been stopped for $SECONDS_AGO: 7 tasks wait for it in $place, for $SECONDS_AGO"
     out_has "^3 *CONNECTED *stopped *$pid "
     out_has "^  missing: task 3, stopped, pid $pid"
     check 0 "$MUSTER" status --job "$JOB" --json
@@ -32,9 +32,9 @@ for what in epochs group; do
         kill -STOP $everybody
         for i in $everybody; do await "$i is stopped" is_stopped "$i"; done
         check 0 timeout 20 "$MUSTER" status --job "$JOB"
-        head -n 1 "$OUT" | grep -qE "^task 3 \(pid $pid\) is stopped since .*: 7 tasks wait for it in barrier epoch" ||
+        head -n 1 "$OUT" | grep -qE "^task 3 \(pid $pid\) has been stopped for .*: 7 tasks wait for it in barrier epoch" ||
             fail "the first line does not name task 3"
-        out_has '^tasks 0-2 and 4-7 are stopped since '
+        out_has '^tasks 0-2 and 4-7 have been stopped for '
         kill -CONT $everybody
     fi
     end_job
@@ -43,7 +43,7 @@ done
 # One that is stopped before it has joined is nobody to the segment, and is named all the same; so is one of a job of
 # which nobody joins; and one that was started again, and hangs before it has joined again.
 start_job 8 sh -c '[ $RANK = 5 ] && kill -STOP $$; exec "$0" epochs' "$WORKER"
-await_says "task 5 \(pid [0-9]+\) is stopped since $SECONDS_AGO, and has not joined: 7 tasks wait for it in barrier epoch since $SECONDS_AGO"
+await_says "task 5 \(pid [0-9]+\) has been stopped for $SECONDS_AGO, and has not joined: 7 tasks wait for it in barrier epoch, for $SECONDS_AGO"
 check 0 "$MUSTER" status --job "$JOB" --json
 pid=$(pid_of 5)
 is_stopped "$pid" || fail "$pid is not the one that is stopped"
@@ -55,7 +55,7 @@ kill -CONT "$pid"
 await "it has joined" all_there
 end_job
 start_job 4 sh -c '[ $RANK = 2 ] && kill -STOP $$; exec sleep 1000'
-await_says "task 2 \(pid [0-9]+\) is stopped since $SECONDS_AGO, and has not joined"
+await_says "task 2 \(pid [0-9]+\) has been stopped for $SECONDS_AGO, and has not joined"
 out_has '^tasks    4: 0 connected, 0 in error, 4 not connected; 4 alive$'
 check 0 "$MUSTER" status --job "$JOB" --json
 kill -CONT "$(pid_of 2)"
@@ -66,12 +66,12 @@ RUN_OPTIONS="$RUN_OPTIONS --restarts 1 --restart-policy task --restart-delay 0" 
 first() { "$MUSTER" status --job "$JOB" --json > "$OUT" && [ "$(json 'it["tasks"][1]["state"]')" = CONNECTED ]; }
 await "task 1 has joined" first
 kill -KILL "$(pid_of 1)"
-await_says "task 1 \(pid [0-9]+\) is stopped since $SECONDS_AGO, and has not joined again: 3 tasks wait for it in barrier epoch .*"
+await_says "task 1 \(pid [0-9]+\) has been stopped for $SECONDS_AGO, and has not joined again: 3 tasks wait for it in barrier epoch.*"
 end_job
 
 # The report of a timeout says the same.
 check 124 "$MUSTER" run -n 3 --timeout 2s --grace 0s --heartbeat-timeout 10m sh -c '[ $RANK = 1 ] && kill -STOP $$; exec "$0" epochs' "$WORKER"
-err_has '^task 1 (pid [0-9]*) is stopped since .*, and has not joined: 2 tasks wait for it in barrier epoch'
+err_has '^task 1 (pid [0-9]*) has been stopped for .*, and has not joined: 2 tasks wait for it in barrier epoch'
 
 # Not stopped, and yet not there.
 has_slept() # its first thread, for more than a second
@@ -81,29 +81,29 @@ has_slept() # its first thread, for more than a second
 for how in sleep spin thread key; do
     start_job 8 "$WORKER" away 5 $how
     case $how in
-    sleep) matter="sleeps elsewhere since $SECONDS_AGO" ;;
+    sleep) matter="has slept elsewhere for $SECONDS_AGO" ;;
     thread) await "the first thread of task 5 has slept" has_slept ;;&
     thread | spin) matter='is running elsewhere \([1-9][0-9]* % CPU\)' ;; # a second look: now, not so far
-    key) matter="waits in key never since $SECONDS_AGO" ;;
+    key) matter="waits in key never, for $SECONDS_AGO" ;;
     esac
-    await_says "task 5 \(pid [0-9]+\) $matter: 7 tasks wait for it in barrier late since $SECONDS_AGO"
+    await_says "task 5 \(pid [0-9]+\) $matter: 7 tasks wait for it in barrier late, for $SECONDS_AGO"
     end_job
 done
 
 # All wait for a key, and nobody is known to be late; who is stopped is named for that, and not again. Two are one
 # sentence.
 start_job 8 "$WORKER" stay key
-await_says "tasks 0-7 wait for key never since $SECONDS_AGO"
+await_says "tasks 0-7 wait for key never, for $SECONDS_AGO"
 check 0 "$MUSTER" status --job "$JOB" --json
 kill -STOP "$(pid_of 3)" "$(pid_of 5)"
-await_says "tasks 3 and 5 are stopped since $SECONDS_AGO"
-grep -qxE "tasks 0-2, 4, 6 and 7 wait for key never since $SECONDS_AGO" "$OUT" || fail "the stopped are named twice, or badly"
+await_says "tasks 3 and 5 have been stopped for $SECONDS_AGO"
+grep -qxE "tasks 0-2, 4, 6 and 7 wait for key never, for $SECONDS_AGO" "$OUT" || fail "the stopped are named twice, or badly"
 end_job
 
 # A wait that nobody can be late for is no reason to say that there is none.
 start_job 2 "$WORKER" stay error
 await_says "nobody is known to hold the job up: 2 of 2 tasks connected; task [01] \(pid [0-9]+\) has waited longest, \
-for an error of any task since $SECONDS_AGO"
+for an error of any task, for $SECONDS_AGO"
 end_job
 
 # Stopped for longer than the timeout: it is in error, and it is said that it is stopped.
@@ -111,7 +111,7 @@ RUN_OPTIONS="--heartbeat-timeout 500ms --kill-on-fail=no" start_job 8 "$WORKER" 
 await "all eight are connected" all_there
 pid=$(pid_of 6)
 kill -STOP "$pid" "$(pid_of 2)"
-await_says "task [26] \(pid [0-9]+\) is stopped since $SECONDS_AGO, and in error \(silent: .*\)"
+await_says "task [26] \(pid [0-9]+\) has been stopped for $SECONDS_AGO, and in error \(silent: .*\)"
 kill -KILL $RUN
 wait $RUN 2> /dev/null
 await "the segment is gone" no_segment "$JOB"

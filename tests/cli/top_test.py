@@ -47,7 +47,7 @@ def given_back(s):
 def look_around(pid):
     s = top(rows=24, columns=130)
     # The diagnosis stands above all, and the tasks below it.
-    s.wait_for(r"\A.*\ntask 3 \(pid %d\) is stopped since .*: 7 tasks wait for it in barrier epoch \(instance \d+\)" % pid)
+    s.wait_for(r"\A.*\ntask 3 \(pid %d\) has been stopped for .*: 7 tasks wait for it in barrier epoch \(instance \d+\)" % pid)
     s.wait_for(r"^ +3 CONNECTED +stopped +%d +1 " % pid)
     wait_rows(s, [0, 1, 2, 3, 4, 5, 6, 7])
     s.wait_for(r"^ +0 CONNECTED +sleeping .* barrier epoch::\d+, for ")
@@ -252,7 +252,7 @@ def hosts():
         while made.stdout.readline() not in (b"ready\n", b""):
             pass
         s = screen.Session([MUSTER, "top", "--job", JOB + "-hosts", "--every=50ms"], rows=24, columns=150)
-        s.wait_for(r"^host 1 \(beta \"2\"\) is not connected since ")
+        s.wait_for(r"^host 1 \(beta \"2\"\) has not been connected for ")
         s.type("h")
         s.wait_for(r"^hosts 3: 1 up, 1 down, 1 awaited; this is host 0$")
         s.wait_for(r"^1 +beta \"2\" +down +0/3 .* 52\.3 us +41\.0 us .* 17/18 +3 +2$")
@@ -274,7 +274,7 @@ try:
     live.type("b")
     live.wait_for(r"^ <[ 0-9.]+ [um]?s +\d+ #+$")
     stop_outside_of_waits(pid)
-    live.wait_for(r"^task 3 \(pid %d\) is stopped" % pid)
+    live.wait_for(r"^task 3 \(pid %d\) has been stopped" % pid)
     live.type("q")
     live.ends_with(0)
     live.close()

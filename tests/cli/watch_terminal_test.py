@@ -15,7 +15,7 @@ run = subprocess.Popen([MUSTER, "run", "-n", "4", "--job", JOB, WORKER, "away", 
 try:
     screen.wait_for_tasks(JOB, 4)
     s = screen.Session([MUSTER, "status", "--job", JOB, "--watch=50ms"])
-    s.wait_for(r"^task 2 \(pid \d+\) sleeps elsewhere since .*: 3 tasks wait for it in barrier late since")
+    s.wait_for(r"^task 2 \(pid \d+\) has slept elsewhere for .*: 3 tasks wait for it in barrier late, for")
     s.wait_for(r"^job +%s, made by pid %d" % (JOB, run.pid))
     s.wait_for(r"^2 +CONNECTED +sleeping")
     if not s.screen.coloured:
