@@ -10,6 +10,7 @@
 #ifndef MU_CLI_CLI_H
 #define MU_CLI_CLI_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -308,5 +309,13 @@ void mu_cli_print_task(const struct muster_task_info *info);
 /* Every task, malloc()ed. */
 enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info **ret_infos, size_t *ret_count,
                                 uint64_t *ret_version);
+/*
+ * Who has not joined is nobody to the segment, and yet a rank that hangs before it joins holds the job up: its process
+ * is the launcher's to know. Of tasks of this host whose process lives and has not joined, or not again, "pid" and
+ * "alive" become that process's, and ret_unjoined[task] true. One that has left, or has died as a task, and lives on
+ * as a process, stays what it was.
+ */
+void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, size_t count,
+                          bool *ret_unjoined);
 
 #endif

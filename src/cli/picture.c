@@ -23,7 +23,6 @@
 #include "base/activity.h"
 #include "base/process.h"
 #include "kv/size.h"
-#include "launch/launch.h"
 #include "segment/handle.h"
 #include "task/task.h"
 
@@ -102,60 +101,33 @@ static void time_cpu(struct mu_cli_task *task, const struct mu_cli_task *old, co
 
 /* ---- the picture ------------------------------------------------------------------------------------------------- */
 
-/*
- * Who has not joined is nobody to the segment, and yet a rank that hangs before it joins holds the job up: its process
- * is the launcher's to know. One that has left, or has died as a task, and lives on as a process, is what it was.
- */
-static void find_unjoined(const struct muster_segment *seg, struct mu_cli_picture *picture, uint64_t *starts)
-{
-    uint32_t first = seg->first_task, count = seg->local_tasks;
-    pid_t *pids = NULL;
-
-    for (uint32_t i = first; !pids && i < first + count && i < picture->count; i++)
-        if (!picture->tasks[i].info.alive)
-            pids = calloc(count, sizeof *pids);
-    if (pids && mu_launch_guard_tasks(picture->segment.job, (pid_t)picture->segment.creator_pid, count, pids) == 0)
-        for (uint32_t i = first; i < first + count && i < picture->count; i++) {
-            struct mu_cli_task *task = &picture->tasks[i];
-            uint32_t pid = (uint32_t)pids[i - first];
-
-            if (task->info.alive || !pid || pid == task->info.pid)
-                continue;
-            starts[i] = mu_process_start((pid_t)pid);
-            if (starts[i]) {
-                task->unjoined = true;
-                task->info.alive = 1;
-                task->info.pid = pid;
-            }
-        }
-    free(pids);
-}
-
 static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_picture *before,
                                      struct mu_cli_picture *picture)
 {
     uint32_t count = (uint32_t)muster_num_tasks(muster);
     struct muster_task_info *infos = calloc(count + 1, sizeof *infos);
     uint64_t *starts = calloc(count + 1, sizeof *starts);
+    bool *unjoined = calloc(count + 1, sizeof *unjoined);
     struct mu_activity_clock clock;
     enum muster_status status;
 
     picture->tasks = calloc(count + 1, sizeof *picture->tasks);
-    if (!infos || !starts || !picture->tasks)
+    if (!infos || !starts || !unjoined || !picture->tasks)
         abort();
     status = mu_task_run(muster, 0, count, infos, starts);
     picture->count = status == MUSTER_OK ? count : 0;
     mu_activity_clock(&clock);
     clock.asks_processors = true;
     picture->now_ns = clock.now;
-    for (size_t i = 0; i < picture->count; i++)
-        picture->tasks[i].info = infos[i];
-    if (!picture->foreign)
-        find_unjoined(muster->seg, picture, starts);
+    mu_cli_find_unjoined(muster->seg, infos, picture->count, unjoined);
     for (size_t i = 0; i < picture->count; i++) {
         struct mu_cli_task *task = &picture->tasks[i];
         const struct mu_cli_task *old;
 
+        task->info = infos[i];
+        task->unjoined = unjoined[i];
+        if (unjoined[i])
+            starts[i] = mu_process_start((pid_t)infos[i].pid);
         task->cpu_percent = -1;
         if (!picture->foreign && mu_is_local_task(muster->seg, (uint32_t)i))
             look_at_process(task, &clock, starts[i]);
@@ -166,6 +138,7 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
             picture->states[task->info.state]++;
         picture->alive += task->info.alive != 0;
     }
+    free(unjoined);
     free(starts);
     free(infos);
     return status;

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "launch/launch.h"
+#include "segment/segment.h"
+
 enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info **ret_infos, size_t *ret_count,
                                 uint64_t *ret_version)
 {
@@ -26,6 +29,28 @@ enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info *
         *ret_count = capacity;
     *ret_infos = infos;
     return MUSTER_OK;
+}
+
+void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, size_t count,
+                          bool *ret_unjoined)
+{
+    uint32_t first = seg->first_task, own = seg->local_tasks;
+    pid_t *pids = NULL;
+
+    for (uint32_t i = first; !pids && !seg->foreign && i < first + own && i < count; i++)
+        if (!infos[i].alive)
+            pids = calloc(own, sizeof *pids);
+    if (pids && mu_launch_guard_tasks(seg->job, (pid_t)seg->header->creator_pid, own, pids) == 0)
+        for (uint32_t i = first; i < first + own && i < count; i++) {
+            uint32_t pid = (uint32_t)pids[i - first];
+
+            if (infos[i].alive || !pid || pid == infos[i].pid)
+                continue;
+            ret_unjoined[i] = true;
+            infos[i].alive = 1;
+            infos[i].pid = pid;
+        }
+    free(pids);
 }
 
 void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_info *info)

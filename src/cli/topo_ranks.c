@@ -15,6 +15,7 @@
 
 #include "base/cpus.h"
 #include "cli/topo.h"
+#include "segment/handle.h"
 
 enum { ENVIRONMENT_MAX = 4 << 20 };
 
@@ -188,7 +189,8 @@ static void look_for_gpus(const struct mu_cli_topo *topo, struct mu_cli_rank *ra
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static void look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const struct muster_task_info *info)
+static void look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, const struct muster_task_info *info,
+                    bool unjoined)
 {
     char path[64], host[64] = "";
 
@@ -198,7 +200,7 @@ static void look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, co
         rank->elsewhere = info->attempt ? "it does not run" : "it has not joined";
         return;
     }
-    if (strcmp(host, info->host) != 0) {
+    if (!unjoined && strcmp(host, info->host) != 0) {
         rank->elsewhere = "it runs on another host";
         return;
     }
@@ -217,6 +219,7 @@ int mu_cli_topo_ranks(struct mu_cli_call *call, struct mu_cli_topo *topo)
     struct muster *muster;
     struct muster_task_info *infos;
     enum muster_status status;
+    bool *unjoined;
     size_t count;
     int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
 
@@ -226,10 +229,13 @@ int mu_cli_topo_ranks(struct mu_cli_call *call, struct mu_cli_topo *topo)
     if (status != MUSTER_OK)
         return mu_cli_leave(call, muster, mu_cli_fail(call, status));
     topo->ranks = calloc(count + 1, sizeof *topo->ranks);
-    if (!topo->ranks)
+    unjoined = calloc(count + 1, sizeof *unjoined);
+    if (!topo->ranks || !unjoined)
         abort();
+    mu_cli_find_unjoined(muster_segment_of(muster), infos, count, unjoined);
     for (size_t i = 0; i < count; i++)
-        look_at(topo, &topo->ranks[i], &infos[i]);
+        look_at(topo, &topo->ranks[i], &infos[i], unjoined[i]);
+    free(unjoined);
     topo->num_ranks = count;
     topo->job = call->values[MU_OPT_JOB];
     free(infos);

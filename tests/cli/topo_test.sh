@@ -175,11 +175,11 @@ await "task 0 has cut itself down" sh -c '"$0" topo --job "$1" --json | grep -q 
 check 0 "$MUSTER" topo --job "$JOB"
 out_has "^0     $(pids | cut -d' ' -f1) .* $one  *\(all\|none\)$"
 out_has "^1 .* $all  *\(none\|GPU0\)"
-out_has '^2     -        -              -                (it has not joined)$'
+out_has "^2     [0-9][0-9]* .* $all  *\(all\|none\|GPU0\)" # which has not joined, and is the launcher's all the same
 check 0 "$MUSTER" topo --job "$JOB" --json
 json_is 'it["job"]' "$JOB"
-json_is '[t["cpus"] for t in it["tasks"]]' "[\"$one\", \"$all\", null]"
-json_is '[t["unknown"] for t in it["tasks"]]' '[null, null, "it has not joined"]'
+json_is '[t["cpus"] for t in it["tasks"]]' "[\"$one\", \"$all\", \"$all\"]"
+json_is '[t["unknown"] for t in it["tasks"]]' '[null, null, null]'
 json_is 'it["tasks"][1]["devices"] is not None' true
 json_is '{b["id"]: b["cpus"] for b in it["boxes"]}[it["tasks"][0]["box"]]' \
     "$("$MUSTER" topo --json | "$PYTHON" -c '
@@ -189,7 +189,15 @@ def cpus(text):
 held = [b["cpus"] for b in json.load(sys.stdin)["boxes"] if int(sys.argv[1]) in cpus(b["cpus"])]
 print(min(held, key=lambda text: len(cpus(text))))' "$one")"
 check 0 "$MUSTER" topo --job "$JOB" --svg
-out_has '>1 not here</text>\|, 1 not here</text>'
+grep -q 'not here</text>' "$OUT" && fail "somebody is not here"
 out_has "^task 0 (pid [0-9]*): CPUs $one"
+kill -KILL "$("$MUSTER" topo --job "$JOB" --json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["tasks"][2]["pid"])')"
+gone() { "$MUSTER" topo --job "$JOB" > "$OUT" && grep -q '^2     -        -              -                (it has not joined)$' "$OUT"; }
+await "task 2 has ended" gone
+check 0 "$MUSTER" topo --job "$JOB" --json
+json_is '[t["cpus"] for t in it["tasks"]]' "[\"$one\", \"$all\", null]"
+json_is '[t["unknown"] for t in it["tasks"]]' '[null, null, "it has not joined"]'
+check 0 "$MUSTER" topo --job "$JOB" --svg
+out_has '>1 not here</text>\|, 1 not here</text>'
 out_has "^task 2: it has not joined"
 exit 0
