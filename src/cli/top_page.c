@@ -272,8 +272,8 @@ static int draw_process(const struct mu_cli_picture *picture, const struct mu_cl
     const struct muster_task_info *info = &task->info;
     char age[32], beat[32];
 
-    put(row++, 0, A_NORMAL, "process      %s, pid %u on %s", mu_cli_process_word(task), info->pid,
-        info->host[0] ? info->host : "-");
+    put(row++, 0, A_NORMAL, "process      %s, pid %u%s%s", mu_cli_process_word(task), info->pid,
+        info->host[0] ? " on " : "", info->host);
     if (task->start)
         put(row++, 0, A_NORMAL, "processor    %.2f s so far, %.0f %% now; its first thread last ran %s ago",
             (double)task->cpu_ns / 1e9, task->cpu_percent < 0 ? 0 : task->cpu_percent,
