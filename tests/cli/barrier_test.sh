@@ -28,7 +28,7 @@ waiting() { "$MUSTER" barrier list --job "$JOB" --json 2> /dev/null | grep -q '"
 await "task 0 has arrived" waiting
 check 0 "$MUSTER" barrier list --job "$JOB"
 out_has '^stuck *0 *WAITING *1/2'
-out_has 'missing: task 1, never registered'
+out_has 'missing: task 1, [a-z]*, pid [0-9]*, not registered'
 check 1 "$MUSTER" barrier cancel --job "$JOB" stuck --instance 7
 check 0 "$MUSTER" barrier cancel --job "$JOB" stuck
 await "the waiter has returned" test -s "$TMPDIR/status"
