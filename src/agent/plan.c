@@ -110,6 +110,23 @@ static void print_hosts(const struct mu_agent_options *options, FILE *out)
                     first + list->list[i].tasks - 1);
 }
 
+/* As when they are started, but for what is not known before. */
+static int make_environments(struct mu_agent *agent)
+{
+    const struct mu_agent_options *options = agent->options;
+    const struct mu_agent_served served = {.grpc = options->grpc ? options->grpc->address : NULL,
+                                           .tcpstore = options->tcpstore ? options->tcpstore->address : NULL};
+
+    snprintf(agent->segment_text, sizeof agent->segment_text, "<the segment>");
+    snprintf(agent->topology_text, sizeof agent->topology_text, "<hwloc's tree>");
+    agent->envs = calloc(options->num_apps, sizeof *agent->envs);
+    if (!agent->envs) {
+        mu_agent_say("out of memory");
+        return -1;
+    }
+    return mu_agent_make_environments(agent, &served);
+}
+
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
 {
     struct mu_agent agent = {.options = options, .num_tasks = options->num_tasks};
@@ -122,35 +139,12 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
     print_hosts(options, out);
     if (options->report_bindings)
         mu_agent_print_bindings(&agent, out);
-    for (uint32_t app = 0, task = 0; app < options->num_apps && code == 0; app++) {
-        struct mu_launch_job job = {.job = agent.job,
-                                    .segment = "<the segment>",
-                                    .topology = "<hwloc's tree>",
-                                    .run_id = agent.run_id,
-                                    .num_tasks = options->num_tasks,
-                                    .num_processors = options->plan ? options->plan->num_processors : 0,
-                                    .app = app,
-                                    .restarts = options->restarts,
-                                    .grpc = options->grpc ? options->grpc->address : NULL,
-                                    .tcpstore = options->tcpstore ? options->tcpstore->address : NULL,
-                                    .recoverable = options->restart_tasks,
-                                    .env = options->apps[app].env,
-                                    .own = options->plan ? mu_launch_plan_place(options->plan, 0)->env : NULL,
-                                    .dropped = options->plan ? mu_launch_plan_dropped(options->plan) : NULL};
-        struct mu_launch_env *envs = calloc(options->num_apps, sizeof *envs);
-
-        if (!mu_agent_set_part(&agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
-            job.ports[0] = 0; /* as when it is started */
-        if (!envs || mu_launch_env_init(&envs[app], environ, &job)) {
-            mu_agent_say("out of memory");
-            code = MU_AGENT_EXIT_FAILED;
-        }
-        agent.envs = envs;
-        for (uint32_t n = 0; code == 0 && n < options->apps[app].num_tasks; n++)
-            print_task(&agent, task++, out);
-        if (envs)
-            mu_launch_env_done(&envs[app]);
-        free(envs);
-    }
+    if (make_environments(&agent))
+        code = MU_AGENT_EXIT_FAILED;
+    for (uint32_t i = 0; code == 0 && i < options->num_tasks; i++)
+        print_task(&agent, i, out);
+    for (uint32_t app = 0; agent.envs && app < options->num_apps; app++)
+        mu_launch_env_done(&agent.envs[app]);
+    free(agent.envs);
     return code;
 }

@@ -342,6 +342,14 @@ void mu_agent_expect_no_output(struct mu_agent *agent);
 void mu_agent_watch_soon(struct mu_agent *agent);
 
 /* ---- tasks.c ---- */
+/* What is served to the tasks, as their environment is to say it. */
+struct mu_agent_served {
+    const char *grpc, *tcpstore; /* where; NULL: not */
+    int mpi;
+};
+
+/* Of each command, in agent->envs. 0, or -1 with the reason said. */
+int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_served *served);
 int mu_agent_start_tasks(struct mu_agent *agent);
 int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id);
 /* It has failed with this code (0 counts as 1), whatever its process's end says, and is killed. */

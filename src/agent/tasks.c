@@ -340,7 +340,7 @@ static int start_all(struct mu_agent *agent)
     return rc;
 }
 
-static int make_environments(struct mu_agent *agent)
+int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_served *served)
 {
     const struct mu_agent_options *options = agent->options;
     struct mu_launch_job job = {
@@ -351,10 +351,10 @@ static int make_environments(struct mu_agent *agent)
         .num_tasks = agent->num_tasks,
         .num_processors = options->plan ? options->plan->num_processors : 0,
         .restarts = options->restarts,
-        .grpc = agent->service ? agent->grpc_way : NULL,
-        .tcpstore = agent->tcpstore ? agent->tcpstore_way : NULL,
+        .grpc = served->grpc,
+        .tcpstore = served->tcpstore,
         .recoverable = options->restart_tasks,
-        .serves_mpi = agent->pmi1 || agent->pmix,
+        .serves_mpi = served->mpi,
     };
 
     if (!mu_agent_set_part(agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
@@ -374,9 +374,12 @@ static int make_environments(struct mu_agent *agent)
 
 int mu_agent_start_tasks(struct mu_agent *agent)
 {
+    const struct mu_agent_served served = {.grpc = agent->service ? agent->grpc_way : NULL,
+                                           .tcpstore = agent->tcpstore ? agent->tcpstore_way : NULL,
+                                           .mpi = agent->pmi1 || agent->pmix};
     struct mu_launch_failure failure;
 
-    if (make_environments(agent))
+    if (mu_agent_make_environments(agent, &served))
         return -1;
     if (mu_launch_guard_settle(agent->guard, &failure)) {
         mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));

@@ -15,6 +15,9 @@ for i in 0 1 2; do
 done
 out_has '^    WORLD_SIZE=3$'
 out_has '^    MASTER_PORT=[1-9]'
+for name in MASTER_PORT JAX_COORDINATOR_ADDRESS; do
+    [ "$(grep "^    $name=" "$OUT" | sort | uniq -c | wc -l)" -eq 1 ] || fail "the job's commands have several $name"
+done
 [ -z "$(ls "$TMPDIR" | grep -v "\.$$\$")" ] || fail "something was made: $(ls "$TMPDIR")"
 no_segment "$JOB" || fail "a segment"
 
