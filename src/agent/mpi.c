@@ -257,6 +257,21 @@ static bool is_open_mpis_launcher(const char *command)
     return false;
 }
 
+/* What follows where to ask, which is the first `n`. */
+static void list_rest(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_mpi_gift *gift, int n)
+{
+    snprintf(gift->text[n++], sizeof gift->text[0], "PMI_RANK=%u", task_id);
+    snprintf(gift->text[n++], sizeof gift->text[0], "PMI_SIZE=%u", agent->num_tasks);
+    for (int i = 0; i < n; i++)
+        gift->vars[i] = gift->text[i];
+    if (agent->flux_library[0] && !is_open_mpis_launcher(agent->options->apps[app].argv[0])) {
+        gift->vars[n++] = agent->flux_job;
+        gift->vars[n++] = agent->flux_library;
+        n += mu_agent_list_mpi_places(agent, app, gift->vars + n);
+    }
+    gift->vars[n] = NULL;
+}
+
 int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent_mpi_gift *ret_gift)
 {
     int n = 0;
@@ -274,15 +289,37 @@ int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent
             return -1;
         snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_FD=%d", ret_gift->fd);
     }
-    snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_RANK=%u", task_id);
-    snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_SIZE=%u", agent->num_tasks);
-    for (int i = 0; i < n; i++)
-        ret_gift->vars[i] = ret_gift->text[i];
-    if (agent->flux_library[0] && !is_open_mpis_launcher(agent->options->apps[agent->tasks[task_id].app].argv[0])) {
-        ret_gift->vars[n++] = agent->flux_job;
-        ret_gift->vars[n++] = agent->flux_library;
-        n += mu_agent_list_mpi_places(agent, task_id, ret_gift->vars + n);
+    list_rest(agent, task_id, agent->tasks[task_id].app, ret_gift, n);
+    return 0;
+}
+
+/* ---- a dry run --------------------------------------------------------------------------------------------------- */
+
+int mu_agent_foresee_mpi(struct mu_agent *agent)
+{
+    if (agent->options->mpi == MU_AGENT_MPI_PMIX)
+        return mu_agent_may_serve_pmix(agent);
+    snprintf(agent->flux_job, sizeof agent->flux_job, "FLUX_JOB_ID=<a number>");
+    find_library(agent->flux_library, sizeof agent->flux_library);
+    snprintf(agent->mpi_folder, sizeof agent->mpi_folder, "<a folder>");
+    mu_agent_name_mpi_places(agent);
+    return 0;
+}
+
+int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_mpi_gift *ret_gift)
+{
+    int n = 0;
+
+    if (agent->options->mpi == MU_AGENT_MPI_PMIX)
+        return mu_agent_imagine_pmix(&ret_gift->pmix);
+    if (agent->options->mpi == MU_AGENT_MPI_NONE)
+        return 0;
+    if (agent->options->mpi == MU_AGENT_MPI_PORT) {
+        snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_PORT=<an address>");
+        snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_ID=%u", task_id);
+    } else {
+        snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_FD=<a socket>");
     }
-    ret_gift->vars[n] = NULL;
+    list_rest(agent, task_id, app, ret_gift, n);
     return 0;
 }

@@ -25,6 +25,12 @@ static const char *const names[MU_AGENT_MPI_PLACES] = {
     "OMPI_MCA_osc_rdma_backing_directory",
 };
 
+void mu_agent_name_mpi_places(struct mu_agent *agent)
+{
+    for (int i = 0; i < MU_AGENT_MPI_PLACES; i++)
+        snprintf(agent->mpi_places[i], sizeof agent->mpi_places[i], "%s=%s", names[i], agent->mpi_folder);
+}
+
 /* In memory where that can be had: what lies there is mapped. */
 void mu_agent_name_mpi_folder(struct mu_agent *agent)
 {
@@ -41,8 +47,7 @@ void mu_agent_name_mpi_folder(struct mu_agent *agent)
         above = "/tmp";
     snprintf(agent->mpi_folder, sizeof agent->mpi_folder, "%s" MU_LAUNCH_MPI_FOLDER "%016llx", above,
              (unsigned long long)random);
-    for (int i = 0; i < MU_AGENT_MPI_PLACES; i++)
-        snprintf(agent->mpi_places[i], sizeof agent->mpi_places[i], "%s=%s", names[i], agent->mpi_folder);
+    mu_agent_name_mpi_places(agent);
     mu_launch_guard_folder(agent->guard, agent->mpi_folder);
 }
 
@@ -74,9 +79,9 @@ static int is_set(char *const *vars, size_t count, const char *name)
     return 0;
 }
 
-int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t task_id, char **ret_vars)
+int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t app, char **ret_vars)
 {
-    const struct mu_launch_env *env = &agent->envs[agent->tasks[task_id].app];
+    const struct mu_launch_env *env = &agent->envs[app];
     int n = 0;
 
     for (int i = 0; i < MU_AGENT_MPI_PLACES && agent->mpi_folder[0]; i++)

@@ -53,13 +53,33 @@ static void print_places(const struct mu_agent *agent, uint32_t task_id, FILE *o
         mu_launch_gpu_print(plan, task_id, out);
 }
 
-static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out)
+/* 0, or -1 with the reason said. */
+static int print_variables(struct mu_agent *agent, uint32_t task_id, uint32_t app, FILE *out)
+{
+    const struct mu_launch_plan *plan = agent->options->plan;
+    struct mu_agent_mpi_gift gift = {.vars = {NULL}};
+    char **vars;
+
+    if (mu_agent_imagine_mpi(agent, task_id, app, &gift))
+        return -1;
+    vars = mu_launch_env_task(&agent->envs[app], task_id, 0, plan ? mu_launch_plan_place(plan, task_id)->env : NULL,
+                              gift.pmix ? gift.pmix : gift.vars);
+    if (vars)
+        mu_launch_env_print(&agent->envs[app], vars, out);
+    else
+        mu_agent_say("out of memory");
+    free(gift.pmix);
+    free(vars);
+    return vars ? 0 : -1;
+}
+
+/* 0, or -1 with the reason said. */
+static int print_task(struct mu_agent *agent, uint32_t task_id, FILE *out)
 {
     const struct mu_agent_options *options = agent->options;
     uint32_t app = 0, host_id;
     uint32_t before = 0;
     const struct mu_agent_app *it;
-    char **vars;
     char host[256];
 
     while (task_id >= before + options->apps[app].num_tasks)
@@ -86,13 +106,7 @@ static void print_task(const struct mu_agent *agent, uint32_t task_id, FILE *out
     }
     for (char *const *var = it->env; var && *var; var++)
         fprintf(out, "    %s\n", *var);
-    if (host_id > 0) /* its own agent makes it */
-        return;
-    vars = mu_launch_env_task(&agent->envs[app], task_id, 0,
-                              options->plan ? mu_launch_plan_place(options->plan, task_id)->env : NULL, NULL);
-    if (vars)
-        mu_launch_env_print(&agent->envs[app], vars, out);
-    free(vars);
+    return host_id > 0 ? 0 : print_variables(agent, task_id, app, out); /* elsewhere its own agent makes them */
 }
 
 static void print_hosts(const struct mu_agent_options *options, FILE *out)
@@ -115,10 +129,13 @@ static int make_environments(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     const struct mu_agent_served served = {.grpc = options->grpc ? options->grpc->address : NULL,
-                                           .tcpstore = options->tcpstore ? options->tcpstore->address : NULL};
+                                           .tcpstore = options->tcpstore ? options->tcpstore->address : NULL,
+                                           .mpi = options->mpi != MU_AGENT_MPI_NONE};
 
     snprintf(agent->segment_text, sizeof agent->segment_text, "<the segment>");
     snprintf(agent->topology_text, sizeof agent->topology_text, "<hwloc's tree>");
+    if (options->hosts && mu_launch_free_ports(options->hosts->orders->ports, 2, 1))
+        options->hosts->orders->ports[0] = 0;
     agent->envs = calloc(options->num_apps, sizeof *agent->envs);
     if (!agent->envs) {
         mu_agent_say("out of memory");
@@ -139,10 +156,11 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
     print_hosts(options, out);
     if (options->report_bindings)
         mu_agent_print_bindings(&agent, out);
-    if (make_environments(&agent))
+    if (mu_agent_foresee_mpi(&agent) || make_environments(&agent))
         code = MU_AGENT_EXIT_FAILED;
     for (uint32_t i = 0; code == 0 && i < options->num_tasks; i++)
-        print_task(&agent, i, out);
+        if (print_task(&agent, i, out))
+            code = MU_AGENT_EXIT_FAILED;
     for (uint32_t app = 0; agent.envs && app < options->num_apps; app++)
         mu_launch_env_done(&agent.envs[app]);
     free(agent.envs);

@@ -206,6 +206,16 @@ int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_var
     return *ret_vars ? 0 : -1;
 }
 
+int mu_agent_imagine_pmix(char ***ret_vars)
+{
+    char all[] = "PMIX_*=<what libpmix says to its clients>";
+
+    *ret_vars = join((char *[]){all, NULL}, "<a folder>");
+    if (!*ret_vars)
+        mu_agent_say("out of memory");
+    return *ret_vars ? 0 : -1;
+}
+
 /* ---- beginning --------------------------------------------------------------------------------------------------- */
 
 /* Two hosts may have one name (both parts of the job run on one machine); to PMIx they are two. */
@@ -311,6 +321,17 @@ static int begin(struct mu_agent *agent, const struct mu_bridge_shape *shape, ch
     return -1;
 }
 
+int mu_agent_may_serve_pmix(const struct mu_agent *agent)
+{
+    const struct mu_agent_options *options = agent->options;
+
+    if (!options->survive && !options->restart_tasks)
+        return 0;
+    mu_agent_say("--mpi pmix serves no job with %s: PMIx knows no %s that comes back",
+                 options->survive ? "--survive" : "--restart-policy task", options->survive ? "server" : "task");
+    return -1;
+}
+
 int mu_agent_serve_pmix(struct mu_agent *agent)
 {
     const struct mu_bridge_shape *shape = agent->bridge ? mu_bridge_shape(agent->bridge->bridge) : NULL;
@@ -321,13 +342,7 @@ int mu_agent_serve_pmix(struct mu_agent *agent)
 
     if (agent->options->mpi != MU_AGENT_MPI_PMIX)
         return 0;
-    if (agent->options->survive || agent->options->restart_tasks) {
-        mu_agent_say("--mpi pmix serves no job with %s: PMIx knows no %s that comes back",
-                     agent->options->survive ? "--survive" : "--restart-policy task",
-                     agent->options->survive ? "server" : "task");
-        return -1;
-    }
-    if (open_server(agent, shape))
+    if (mu_agent_may_serve_pmix(agent) || open_server(agent, shape))
         return -1;
     names = calloc(agent->pmix->num_hosts, sizeof *names);
     list = calloc(agent->pmix->num_hosts, sizeof *list);

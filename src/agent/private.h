@@ -269,6 +269,10 @@ struct mu_agent_mpi_gift {
 /* Before the tasks are started. 0, or -1 with the reason said. */
 int mu_agent_serve_mpi(struct mu_agent *agent);
 int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent_mpi_gift *ret_gift);
+/* A dry run: once, then for each task: what it would be given, with words for what is not known before. 0, or -1 with
+ * the reason said. */
+int mu_agent_foresee_mpi(struct mu_agent *agent);
+int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_mpi_gift *ret_gift);
 /* Its process has ended with status 0: whether the others still count on it in MPI; then it is condemned. */
 void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_status);
 /* A task has ended somewhere: others may wait in vain. */
@@ -290,14 +294,20 @@ void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *
 void mu_agent_name_mpi_folder(struct mu_agent *agent);
 void mu_agent_make_mpi_folder(struct mu_agent *agent);
 void mu_agent_remove_mpi_folder(struct mu_agent *agent);
-/* NAME=FOLDER, of a task; how many. */
-int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t task_id, char **ret_vars);
+/* Its name, in the variables that say it. */
+void mu_agent_name_mpi_places(struct mu_agent *agent);
+/* NAME=FOLDER, of a command's tasks; how many. */
+int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t app, char **ret_vars);
 
 /* ---- pmix.c ---- */
+/* Whether that can be served to such a job. 0, or -1 with the reason said. */
+int mu_agent_may_serve_pmix(const struct mu_agent *agent);
 /* With --mpi pmix: serve it to the attempt's tasks, which are started after it. 0, or -1 with the reason said. */
 int mu_agent_serve_pmix(struct mu_agent *agent);
 /* A task's variables, in one block to be freed; NULL: none. 0, or -1 with the reason said. */
 int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_vars);
+/* The same in a dry run. */
+int mu_agent_imagine_pmix(char ***ret_vars);
 /* Who waits in it here; "": nobody, or it is not served. */
 void mu_agent_describe_pmix(const struct mu_agent *agent, char *text, size_t size);
 /* A task of this host has ended: whether others still count on it in PMIx; then it, or one of them, is condemned. */

@@ -344,6 +344,7 @@ static int spare_proxy(struct mu_launch_env *env, const struct mu_launch_job *jo
     if (asprintf(&text, "no_grpc_proxy=%s%s%.*s", before, *before ? "," : "", (int)(colon - host) - (host != job->grpc),
                  host) < 0)
         return -1;
+    env->spares_proxy = 1;
     for (size_t i = 0; i < env->count; i++)
         if (strncmp(env->vars[i], "no_grpc_proxy=", 14) == 0) {
             free(env->vars[i]);
@@ -445,7 +446,8 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
 void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out)
 {
     for (char *const *var = vars; *var; var++)
-        if (find(*var, name_len(*var)) || var >= vars + env->count + NUM_PER_TASK)
+        if (find(*var, name_len(*var)) || var >= vars + env->count + NUM_PER_TASK ||
+            (env->spares_proxy && strncmp(*var, "no_grpc_proxy=", 14) == 0))
             fprintf(out, "    %s\n", *var);
 }
 

@@ -77,6 +77,7 @@ struct mu_launch_env {
     char *const *own;    /* whose values differ from task to task: the job's */
     uint32_t first_task; /* of this host */
     int says_devices;    /* JAX is told each task's MUSTER_GPU_ORDINALS */
+    int spares_proxy;    /* its no_grpc_proxy is ours */
 };
 
 /* This host's part of a job of several; all 0: the job has this one alone. */
