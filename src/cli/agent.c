@@ -329,14 +329,33 @@ static int join(struct mu_cli_call *call)
     return code;
 }
 
+/* What the tasks are, and how the hosts of the job meet, has been decided. */
+static int refuse_others(const struct mu_cli_call *call)
+{
+    static const enum mu_cli_option_id apply[] = {MU_OPT_ADOPT, MU_OPT_TIMEOUT, MU_OPT_KILL_ON_FAIL, MU_OPT_GRACE,
+                                                  MU_OPT_METRICS};
+
+    for (const struct mu_cli_option *option = call->verb->options; option->name; option++) {
+        int applies = 0;
+
+        for (size_t i = 0; i < sizeof apply / sizeof apply[0]; i++)
+            applies |= option->id == apply[i];
+        if (!applies && call->values[option->id])
+            return mu_cli_usage(call, "--adopt and --%s exclude each other", option->name);
+    }
+    return 0;
+}
+
 static int adopt(struct mu_cli_call *call)
 {
     struct mu_agent_options options = {
         .grace_ns = MU_CLI_GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE, .report = mu_cli_say_who};
     struct muster_segment *segment;
     char job[208];
-    int code;
+    int code = refuse_others(call);
 
+    if (code)
+        return code;
     if (!mu_cli_valid_job(call->values[MU_OPT_ADOPT]))
         return mu_cli_usage(call, "'%.60s' is no job name", call->values[MU_OPT_ADOPT]);
     snprintf(job, sizeof job, "%s", call->values[MU_OPT_ADOPT]);

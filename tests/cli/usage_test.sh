@@ -151,6 +151,34 @@ for verb in $verbs; do
     done
 done
 
+# What is said of tasks and hosts means nothing to who adopts a job that has them, and the job is not looked for.
+check 0 "$MUSTER" agent --help
+sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\)\(.*\)/\2\3/p' "$OUT" > "$TMPDIR/options"
+[ "$(wc -l < "$TMPDIR/options")" -ge 40 ] || fail "muster agent has few options"
+while read -r option argument _; do
+    words=(--"${option%%[*}")
+    case $option/$argument in
+        *'['* | */[a-z]*) ;; # its argument may be left out, or there is none
+        */D) words+=(1s) ;;
+        *) words+=(9464) ;;
+    esac
+    case $option in
+        adopt | help) continue ;;
+        timeout | kill-on-fail* | grace | metrics)
+            check 125 "$MUSTER" agent --adopt "$JOB" "${words[@]}"
+            err_has "^muster agent: there is no job here " ;;
+        *)
+            check 2 "$MUSTER" agent "${words[@]}" --adopt "$JOB"
+            err_has "^muster agent: --adopt and ${words[0]} exclude each other (see 'muster agent --help')$" ;;
+    esac
+    err_is_one_line
+done < "$TMPDIR/options"
+check 2 "$MUSTER" agent --adopt "$JOB" -n 3
+err_has '^muster agent: --adopt and --num-tasks exclude each other '
+check 2 "$MUSTER" agent --adopt "$JOB" --env A=b --env C=d --bind-to core
+err_has '^muster agent: --adopt and --[a-z-]* exclude each other '
+err_is_one_line
+
 # Options in every spelling, before and behind a command's name.
 check 3 "$MUSTER" kv --job "$JOB" get k
 err_has "^muster kv get: "

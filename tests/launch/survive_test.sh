@@ -174,7 +174,7 @@ err_has 'lives'
 kill -TERM $RUN
 wait $RUN
 check 2 "$MUSTER" agent
-err_has -- '--adopt JOB is needed'
+err_has 'or --adopt JOB '
 check 2 "$MUSTER" run --survive --label true
 check 2 "$MUSTER" run --survive --stdin all true
 check 2 "$MUSTER" run --survive --memfd true
