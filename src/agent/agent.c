@@ -511,6 +511,8 @@ static int finish(struct mu_agent *agent)
     pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
     mu_agent_flush(1);
     lost = mu_launch_output_finish(agent->output) | agent->lost_output;
+    mu_agent_say_failures(agent);
+    mu_agent_flush(1);
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->envs[i]);
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)

@@ -483,5 +483,7 @@ void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out);
 void mu_agent_say_bindings(struct mu_agent *agent);
 void mu_agent_say_timeout(struct mu_agent *agent);
 int mu_agent_exit_status(const struct mu_agent *agent);
+/* Where none ends the job: how many have failed, if they are several, and whose exit status that is. */
+void mu_agent_say_failures(const struct mu_agent *agent);
 
 #endif

@@ -275,6 +275,14 @@ void mu_agent_say_timeout(struct mu_agent *agent)
     report(agent);
 }
 
+/* What a task has failed with; 0: it has not, or was ended by the launcher and is not the root cause itself. */
+static int own_failure(const struct mu_agent *agent, uint32_t task_id)
+{
+    const struct mu_agent_task *task = &agent->tasks[task_id];
+
+    return !task->by_us || (int32_t)task_id == agent->root_cause ? mu_launch_code(task->wait_status) : 0;
+}
+
 int mu_agent_exit_status(const struct mu_agent *agent)
 {
     int highest = 0;
@@ -289,13 +297,25 @@ int mu_agent_exit_status(const struct mu_agent *agent)
         return 128 + agent->end_signal;
     if (agent->timed_out)
         return MU_AGENT_EXIT_TIMEOUT;
-    for (uint32_t i = 0; i < agent->num_tasks; i++) {
-        const struct mu_agent_task *task = &agent->tasks[i];
-        int code = mu_launch_code(task->wait_status);
-
-        /* What was ended by the launcher says nothing, unless it turns out to be the root cause itself. */
-        if ((!task->by_us || (int32_t)i == agent->root_cause) && code > highest)
-            highest = code;
-    }
+    for (uint32_t i = 0; i < agent->num_tasks; i++)
+        if (own_failure(agent, i) > highest)
+            highest = own_failure(agent, i);
     return highest == 0 && (agent->gpu_failed || (agent->adopted && agent->root_cause >= 0)) ? 1 : highest;
+}
+
+void mu_agent_say_failures(const struct mu_agent *agent)
+{
+    uint32_t failed = 0, whose = 0;
+
+    if (!agent->options->keep_going || mu_agent_follows(agent) || agent->broken || agent->spawn_status ||
+        agent->end_signal || agent->timed_out) /* the status is no task's, or another agent says whose */
+        return;
+    for (uint32_t i = 0; i < agent->num_tasks; i++) {
+        failed += own_failure(agent, i) != 0;
+        if (own_failure(agent, i) > own_failure(agent, whose))
+            whose = i;
+    }
+    if (failed > 1)
+        mu_agent_say("%u of %u tasks failed; the exit status, %d, is task %u's", failed, agent->num_tasks,
+                     own_failure(agent, whose), whose);
 }

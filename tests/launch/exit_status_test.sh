@@ -56,6 +56,24 @@ check 9 run -n 4 --kill-on-fail=no sh -c 'echo done > '"$TMPDIR"'/end.$RANK; cas
 for i in 0 1 2 3; do [ -e "$TMPDIR/end.$i" ] || fail "task $i did not run to its end"; done
 check 143 run -n 2 --kill-on-fail=no sh -c '[ $RANK = 0 ] && exit 9; kill -TERM $$'
 
+# Then the first to fail is named, and at the end, where others failed as well, whose status it is: not those that were
+# ended.
+last_is() { [ "$(tail -n 1 "$ERR")" = "$1" ] || fail "stderr does not end with: $1"; }
+check 7 run -n 3 --kill-on-fail=no sh -c 'echo "I am $RANK" >&2; exit $((RANK * 3 + 1))'
+[ "$(grep -c '^muster run: task [0-2] (pid [0-9]*) exited with status [147]$' "$ERR")" -eq 1 ] || fail "not one is named"
+last_is "muster run: 3 of 3 tasks failed; the exit status, 7, is task 2's"
+check 143 run -n 4 --kill-on-fail=no sh -c 'case $RANK in 0) exit 9;; 1) kill -TERM $$;; 2) exit 143;; esac'
+last_is "muster run: 3 of 4 tasks failed; the exit status, 143, is task 1's"
+check 5 run -n 3 --kill-on-fail=no sh -c 'exit $((RANK % 2 * 5))'
+err_is_one_line
+check 3 run -n 2 sh -c '[ $RANK = 1 ] && exit 3; exec sleep 900'
+err_is_one_line
+check 124 run -n 3 --kill-on-fail=no --timeout 200ms sh -c '[ $RANK = 2 ] && exec sleep 900; exit 4'
+! grep -q 'tasks failed' "$ERR" || fail "the status is of the timeout"
+check 4 run -n 2 --kill-on-fail=no --restarts 1 --restart-policy task --restart-delay 0 sh -c \
+    'exit $((MUSTER_ATTEMPT < 1 || RANK == 1 ? 4 : 0))'
+! grep -q 'tasks failed' "$ERR" || fail "the one that went well the second time has failed"
+
 # One that ignores SIGTERM is killed after the grace; one that is stopped gets to act on it.
 check 5 run -n 2 --grace 50ms sh -c 'cd "$0"; if [ $RANK = 0 ]; then
         until [ -e deaf ]; do :; done; exit 5

@@ -30,6 +30,7 @@ row 125 '--chdir /nonexistent' 'echo $RANK' '' '^muster agent (host b): cannot c
 row 0 '--heap 64M --heartbeat-timeout 20s --join-timeout 50s --latency --grace 1s' 'echo $RANK' "$(lines 0 1 2)"
 row 0 '--kill-on-fail' 'echo $RANK' "$(lines 0 1 2)"
 row 2 '--kill-on-fail=no' 'echo $RANK; [ $RANK != 2 ] || exit 2' "$(lines 0 1 2)" 'task 2 (host me@b, pid [0-9]*) exited with status 2$'
+row 9 '--kill-on-fail=no' 'echo $RANK; exit $((RANK * 4 + 1))' "$(lines 0 1 2)" "^muster run: 3 of 3 tasks failed; the exit status, 9, is task 2's$"
 row 0 '--restarts 1 --restart-delay 10ms' '[ $MUSTER_ATTEMPT = 1 ] || exit 3; echo $RANK' "$(lines 0 1 2)" 'starting the job again in 0.01 s (1 of 1)$'
 row 0 '--restarts 1 --restart-delay 10ms --restart-policy task' '[ $MUSTER_ATTEMPT = 1 ] || exit 3; echo $RANK' "$(lines 0 1 2)" \
     '^muster agent (host b): task 2 (pid [0-9]*) exited with status 3; starting it again in 0.01 s (1 of 1)$'
