@@ -153,7 +153,7 @@ static int take_number(struct mu_cli_call *call, struct agent *agent, struct mu_
                    ? fail(call, why)
                    : 0;
     if (text && (mu_cli_parse_unsigned(text, MU_LAUNCH_SLOTS_MAX, &number) || number == 0))
-        return mu_cli_usage(call, "'%.60s' is no number of tasks from 1 to %u", text, MU_LAUNCH_SLOTS_MAX);
+        return mu_cli_wrong(call, MU_OPT_NUM, text, "is no number of tasks from 1 to %u", MU_LAUNCH_SLOTS_MAX);
     agent->hosts.tasks_here = (uint32_t)number;
     return 0;
 }
@@ -357,7 +357,7 @@ static int adopt(struct mu_cli_call *call)
     if (code)
         return code;
     if (!mu_cli_valid_job(call->values[MU_OPT_ADOPT]))
-        return mu_cli_usage(call, "'%.60s' is no job name", call->values[MU_OPT_ADOPT]);
+        return mu_cli_wrong(call, MU_OPT_ADOPT, call->values[MU_OPT_ADOPT], "is no job name");
     snprintf(job, sizeof job, "%s", call->values[MU_OPT_ADOPT]);
     code = mu_cli_take_end(call, &options);
     if (code)
@@ -375,30 +375,38 @@ static int agent_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option agent_options[] = {
-    {MU_OPT_JOIN, 0, "join", "LEADER", "where node 0's agent is to be found, as in a:4711"},
-    {MU_OPT_NODE_ID, 0, "node-id", "I", "which node this is, from 0: node 0's agent leads"},
-    {MU_OPT_NODES, 0, "nodes", "H", "how many there are"},
-    {MU_OPT_KEY_FILE, 0, "key-file", "FILE", "the job's key (default: $MUSTER_KEY, $MUSTER_KEY_FILE, ~/.muster/key)"},
-    {MU_OPT_JOIN_TIMEOUT, 0, "join-timeout", "D", "all nodes must have come by then (default 1m)"},
-    {MU_OPT_HOST_NAME, 0, "host-name", "NAME", "what this host is called in messages (default: its host name)"},
-    {MU_OPT_LATENCY, 0, "latency", NULL, "busy-wait while a task waits for another host"},
-    {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks here (default 1), or one for each core, l3, numa, gpu; auto"},
-    {MU_OPT_JOB, 0, "job", "NAME", "name the job, on node 0 (default: run-<pid>-<random>)"},
-    {MU_OPT_LABEL, 'l', "label", NULL, "put \"[task] \" before every line of output"},
-    {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", "write output to files: {job} {rank} {host} {attempt} {stream}"},
-    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", "bind each task, as 'muster run' does it"},
-    {MU_OPT_MAP_BY, 0, "map-by", "WHAT", "spread the tasks over these in turn; slot: one after the other"},
-    {MU_OPT_GPUS_PER_TASK, 0, "gpus-per-task", "K", "with --bind-to gpu: K for each task (default: all, divided)"},
-    {MU_OPT_GPU_VISIBILITY, 0, "gpu-visibility", "WHO", "each task sees all GPUs of the job (default), or its own"},
-    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", "[=json]", "say where each task runs, by the kernel's word"},
-    {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
-    {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
-    {MU_OPT_HEAP, 0, "heap", "SIZE", "address space of the segments' heaps, on node 0 (default 1G)"},
-    {MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", "a task or host silent for D is in error (default 10s)"},
-    {MU_OPT_ADOPT, 0, "adopt", "JOB", "supervise a job that has survived its launcher"},
+    {MU_OPT_JOIN, 0, "join", "LEADER", NULL, "where node 0's agent is to be found, as in a:4711"},
+    {MU_OPT_NODE_ID, 0, "node-id", "I", NULL, "which node this is, from 0: node 0's agent leads"},
+    {MU_OPT_NODES, 0, "nodes", "H", NULL, "how many there are"},
+    {MU_OPT_KEY_FILE, 0, "key-file", "FILE", mu_cli_files,
+     "the job's key (default: $MUSTER_KEY, $MUSTER_KEY_FILE, ~/.muster/key)"},
+    {MU_OPT_JOIN_TIMEOUT, 0, "join-timeout", "D", NULL, "all nodes must have come by then (default 1m)"},
+    {MU_OPT_HOST_NAME, 0, "host-name", "NAME", NULL, "what this host is called in messages (default: its host name)"},
+    {MU_OPT_LATENCY, 0, "latency", NULL, NULL, "busy-wait while a task waits for another host"},
+    {MU_OPT_NUM, 'n', "num-tasks", "N", mu_launch_count_word,
+     "start N tasks here (default 1), or one for each core, l3, numa, gpu; auto"},
+    {MU_OPT_JOB, 0, "job", "NAME", NULL, "name the job, on node 0 (default: run-<pid>-<random>)"},
+    {MU_OPT_LABEL, 'l', "label", NULL, NULL, "put \"[task] \" before every line of output"},
+    {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", mu_cli_files,
+     "write output to files: {job} {rank} {host} {attempt} {stream}"},
+    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", mu_launch_bind_to_word, "bind each task, as 'muster run' does it"},
+    {MU_OPT_MAP_BY, 0, "map-by", "WHAT", mu_launch_map_by_word,
+     "spread the tasks over these in turn; slot: one after the other"},
+    {MU_OPT_GPUS_PER_TASK, 0, "gpus-per-task", "K", NULL,
+     "with --bind-to gpu: K for each task (default: all, divided)"},
+    {MU_OPT_GPU_VISIBILITY, 0, "gpu-visibility", "WHO", mu_cli_visibility,
+     "each task sees all GPUs of the job (default), or its own"},
+    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", "[=json]", mu_cli_report_form,
+     "say where each task runs, by the kernel's word"},
+    {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},
+    {MU_OPT_CHDIR, 0, "chdir", "DIR", mu_cli_folders, "start the tasks in DIR"},
+    {MU_OPT_HEAP, 0, "heap", "SIZE", NULL, "address space of the segments' heaps, on node 0 (default 1G)"},
+    {MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", NULL,
+     "a task or host silent for D is in error (default 10s)"},
+    {MU_OPT_ADOPT, 0, "adopt", "JOB", mu_cli_jobs, "supervise a job that has survived its launcher"},
     MU_CLI_END_OPTIONS,
     MU_CLI_METRICS,
-    {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks here"},
+    {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", NULL, "serve the coordination service of JAX and TensorFlow to the tasks here"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_MPI,

@@ -16,9 +16,9 @@ static int check_env(const struct mu_cli_call *call, char *const *env)
         const char *equals = strchr(*env, '=');
 
         if (!equals || equals == *env)
-            return mu_cli_usage(call, "'%s' is not NAME=VALUE", *env);
+            return mu_cli_wrong(call, MU_OPT_ENV, *env, "is not NAME=VALUE");
         if (mu_launch_env_is_ours(*env, (size_t)(equals - *env)))
-            return mu_cli_usage(call, "%.*s is set by muster itself", (int)(equals - *env), *env);
+            return mu_cli_usage(call, "--env: %.*s is set by muster itself", (int)(equals - *env), *env);
     }
     return 0;
 }
@@ -57,16 +57,15 @@ int mu_cli_refuse_foreign(const struct mu_cli_apps *apps, const struct mu_cli_ca
 
 static int no_number(const struct mu_cli_call *call, const char *text)
 {
-    static const char *const words[] = {"auto", "gpu", "core", "l3", "numa", "package", "hwthread"};
     struct mu_cli_guess guess;
     char meant[MU_CLI_GUESS_TEXT];
 
     mu_cli_guess_start(&guess, text, strlen(text));
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        mu_cli_guess_see(&guess, words[i]);
-    return mu_cli_usage(
-        call, "'%.300s' is no number of tasks from 1 to %u, nor auto, gpu, core, l3, numa, package, hwthread%s", text,
-        MU_AGENT_TASKS_MAX, mu_cli_did_you_mean(&guess, "'", "'", meant));
+    for (size_t i = 0; mu_launch_count_word(i); i++)
+        mu_cli_guess_see(&guess, mu_launch_count_word(i));
+    return mu_cli_wrong(call, MU_OPT_NUM, text,
+                        "is no number of tasks from 1 to %u, nor auto, gpu, core, l3, numa, package, hwthread%s",
+                        MU_AGENT_TASKS_MAX, mu_cli_did_you_mean(&guess, "'", "'", meant));
 }
 
 static int counts_gpus(const char *text)
@@ -159,9 +158,9 @@ void mu_cli_free_apps(struct mu_cli_apps *apps)
 }
 
 static const struct mu_cli_option app_options[] = {
-    {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks of this command"},
-    {MU_OPT_ENV, 0, "env", "K=V", "set a variable for them"},
-    {MU_OPT_CHDIR, 0, "chdir", "DIR", "start them in DIR"},
+    {MU_OPT_NUM, 'n', "num-tasks", "N", mu_launch_count_word, "start N tasks of this command"},
+    {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for them"},
+    {MU_OPT_CHDIR, 0, "chdir", "DIR", mu_cli_folders, "start them in DIR"},
     MU_CLI_END,
 };
 

@@ -59,7 +59,7 @@ static int wait_run(struct mu_cli_call *call)
     if (task == UINT64_MAX && (!from_env || mu_cli_parse_unsigned(from_env, 8191, &task)))
         return mu_cli_usage(call, "as which task? Give --task, or run it under 'muster run'");
     if (call->values[MU_OPT_TASKS] && mu_cli_parse_list(call->values[MU_OPT_TASKS], &ids, &count))
-        return mu_cli_usage(call, "'%s' is no list of tasks: write 0,2-5", call->values[MU_OPT_TASKS]);
+        return mu_cli_wrong(call, MU_OPT_TASKS, call->values[MU_OPT_TASKS], "is no list of tasks: write 0,2-5");
     code = mu_cli_join(call, MUSTER_JOIN_TRANSIENT, (int32_t)task, &muster);
     if (!code) {
         status = muster_barrier_wait(muster, call->operands[0], instance, ids, count, timeout_ns, deadline);
@@ -90,15 +90,15 @@ static int cancel_run(struct mu_cli_call *call)
 
 static const struct mu_cli_option list_options[] = {MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option wait_options[] = {
-    {MU_OPT_TASK, 0, "task", "K", "arrive as task K (default: $MUSTER_TASK_ID)"},
-    {MU_OPT_TASKS, 0, "tasks", "LIST", "the participants, as 0,2-5 (default: all tasks)"},
-    {MU_OPT_INSTANCE, 0, "instance", "N", "the instance (default: the next)"},
-    {MU_OPT_TIMEOUT, 0, "timeout", "D", "of the barrier, from the first arrival (default 10m)"},
-    {MU_OPT_WAIT, 0, "wait", "D", "give up after D: the arrival is taken back"},
+    {MU_OPT_TASK, 0, "task", "K", NULL, "arrive as task K (default: $MUSTER_TASK_ID)"},
+    {MU_OPT_TASKS, 0, "tasks", "LIST", NULL, "the participants, as 0,2-5 (default: all tasks)"},
+    {MU_OPT_INSTANCE, 0, "instance", "N", NULL, "the instance (default: the next)"},
+    {MU_OPT_TIMEOUT, 0, "timeout", "D", NULL, "of the barrier, from the first arrival (default 10m)"},
+    {MU_OPT_WAIT, 0, "wait", "D", NULL, "give up after D: the arrival is taken back"},
     MU_CLI_JOB,
     MU_CLI_END};
 static const struct mu_cli_option cancel_options[] = {
-    {MU_OPT_INSTANCE, 0, "instance", "N", "the instance (default: the current one)"}, MU_CLI_JOB, MU_CLI_END};
+    {MU_OPT_INSTANCE, 0, "instance", "N", NULL, "the instance (default: the current one)"}, MU_CLI_JOB, MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
     {"list", "", "List the barriers: who is missing, and why", list_options, 0, 0, 0, list_run, NULL},

@@ -149,18 +149,20 @@ static void progress(const struct mu_bench_row *row)
 
 /* ---- which rows -------------------------------------------------------------------------------------------------- */
 
+static const char *bench_name(size_t number)
+{
+    return mu_bench_rows[number].name;
+}
+
 /* "kv-get,launch" as bits. */
 static int take_only(struct mu_cli_call *call, uint64_t *ret_wanted)
 {
-    const char *names[32], *text = call->values[MU_OPT_ONLY];
-    size_t count = 0, index;
+    const char *text = call->values[MU_OPT_ONLY];
+    size_t index;
 
     *ret_wanted = UINT64_MAX;
     if (!text)
         return 0;
-    for (; mu_bench_rows[count].name; count++)
-        names[count] = mu_bench_rows[count].name;
-    names[count] = NULL;
     *ret_wanted = 0;
     for (;;) {
         size_t len = strcspn(text, ",");
@@ -168,7 +170,7 @@ static int take_only(struct mu_cli_call *call, uint64_t *ret_wanted)
         int code;
 
         snprintf(name, sizeof name, "%.*s", (int)(len < 60 ? len : 60), text);
-        code = mu_cli_choice(call, "a benchmark", name, names, &index);
+        code = mu_cli_choice(call, MU_OPT_ONLY, name, &index);
         if (code)
             return code;
         *ret_wanted |= UINT64_C(1) << index;
@@ -190,12 +192,12 @@ static int take_options(struct mu_cli_call *call, struct mu_bench *bench, uint64
     if (seconds) {
         snprintf(text, sizeof text, "%s%s", seconds, strspn(seconds, "0123456789.") == strlen(seconds) ? "s" : "");
         if (strlen(seconds) > 30 || mu_cli_parse_duration(text, &ns) || ns < 1000000 || ns > 600000000000)
-            return mu_cli_usage(call, "'%.60s' is no time from 0.001 to 600 seconds", seconds);
+            return mu_cli_wrong(call, MU_OPT_SECONDS, seconds, "is no time from 0.001 to 600 seconds");
         bench->seconds = (double)ns / 1e9;
     }
     if (call->values[MU_OPT_TASKS] &&
         (mu_cli_parse_unsigned(call->values[MU_OPT_TASKS], MU_BENCH_TASKS_MAX, &tasks) || tasks < 2))
-        return mu_cli_usage(call, "'%s' is no number of tasks from 2 to %d", call->values[MU_OPT_TASKS],
+        return mu_cli_wrong(call, MU_OPT_TASKS, call->values[MU_OPT_TASKS], "is no number of tasks from 2 to %d",
                             MU_BENCH_TASKS_MAX);
     bench->tasks = (uint32_t)tasks;
     return take_only(call, ret_wanted);
@@ -259,9 +261,9 @@ static int bench_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option bench_options[] = {
-    {MU_OPT_ONLY, 0, "only", "LIST", "only these benchmarks, separated by commas"},
-    {MU_OPT_SECONDS, 0, "seconds", "S", "measure each for S seconds (default 1), or for a million samples"},
-    {MU_OPT_TASKS, 0, "tasks", "N", "2 to 64 tasks (default: one a processor, 2 to 8)"},
+    {MU_OPT_ONLY, 0, "only", "LIST", bench_name, "only these benchmarks, separated by commas"},
+    {MU_OPT_SECONDS, 0, "seconds", "S", NULL, "measure each for S seconds (default 1), or for a million samples"},
+    {MU_OPT_TASKS, 0, "tasks", "N", NULL, "2 to 64 tasks (default: one a processor, 2 to 8)"},
     MU_CLI_JSON,
     MU_CLI_END,
 };

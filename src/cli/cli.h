@@ -112,29 +112,34 @@ enum mu_cli_option_id {
     MU_NUM_OPTIONS,
 };
 
+/* The words that a value may be, by number, ended by NULL; or one that begins with '@' and says of which kind it is. */
+typedef const char *mu_cli_words(size_t number);
+
 struct mu_cli_option {
     enum mu_cli_option_id id;
     char letter;          /* 0: none */
     const char *name;     /* NULL ends an array */
     const char *argument; /* NULL: a flag; "[=no]": optional, only behind '=' */
+    mu_cli_words *words;  /* NULL: nobody can guess the value, as a number or a name that is new */
     const char *help;
 };
 
 #define MU_CLI_JOB                                                                                                     \
     {                                                                                                                  \
-        MU_OPT_JOB, 0, "job", "NAME", "the job: a name or a path (default: $MUSTER_JOB, else the only live job)"       \
+        MU_OPT_JOB, 0, "job", "NAME", mu_cli_jobs,                                                                     \
+            "the job: a name or a path (default: $MUSTER_JOB, else the only live job)"                                 \
     }
 #define MU_CLI_JSON                                                                                                    \
     {                                                                                                                  \
-        MU_OPT_JSON, 0, "json", NULL, "print JSON"                                                                     \
+        MU_OPT_JSON, 0, "json", NULL, NULL, "print JSON"                                                               \
     }
 #define MU_CLI_HELP                                                                                                    \
     {                                                                                                                  \
-        MU_OPT_HELP, 'h', "help", NULL, "print this help and exit"                                                     \
+        MU_OPT_HELP, 'h', "help", NULL, NULL, "print this help and exit"                                               \
     }
 #define MU_CLI_END                                                                                                     \
     {                                                                                                                  \
-        MU_OPT_HELP, 0, NULL, NULL, NULL                                                                               \
+        MU_OPT_HELP, 0, NULL, NULL, NULL, NULL                                                                         \
     }
 
 struct mu_cli_call;
@@ -155,6 +160,7 @@ struct mu_cli_call {
     const struct mu_cli_verb *verb;
     char path[64];                      /* "muster kv get" */
     const char *values[MU_NUM_OPTIONS]; /* NULL: not given; "" for a flag */
+    char letters[MU_NUM_OPTIONS];       /* given as -n and not as --num-tasks: 'n' */
     char **operands;                    /* NULL-terminated */
     int count;
     char **env;   /* every --env, in order; NULL-terminated */
@@ -200,9 +206,23 @@ const char *mu_cli_guess_end(const struct mu_cli_guess *guess);
 /* The same as the end of a complaint: "; did you mean --json?" with "--" before it, or "". */
 const char *mu_cli_did_you_mean(const struct mu_cli_guess *guess, const char *before, const char *after,
                                 char buffer[MU_CLI_GUESS_TEXT]);
-/* Which of the words `text` is. 0, or 2 with a complaint printed: "--bind-to is core, numa or none, not 'croe'; ..." */
-int mu_cli_choice(const struct mu_cli_call *call, const char *what, const char *text, const char *const *words,
-                  size_t *ret_index);
+
+/* ---- values.c: what the values of options may be ---------------------------------------------------------------- */
+
+/* "@jobs", "@files", "@folders", "@commands": what the shell completes by. */
+mu_cli_words mu_cli_jobs, mu_cli_files, mu_cli_folders, mu_cli_commands;
+mu_cli_words mu_cli_answers; /* yes, no */
+
+/*
+ * Which of the option's words `text` is. 0, or 2 with a complaint printed: "--mpi is auto, pmix or none, not 'noe';
+ * ..."
+ */
+int mu_cli_choice(const struct mu_cli_call *call, enum mu_cli_option_id id, const char *text, size_t *ret_index);
+/* The option's own value the same way; *ret_index stays as it is where there is none. */
+int mu_cli_word(const struct mu_cli_call *call, enum mu_cli_option_id id, size_t *ret_index);
+/* Complains of the option's value: "--grace: '3' is no duration". Returns 2. */
+int mu_cli_wrong(const struct mu_cli_call *call, enum mu_cli_option_id id, const char *text, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* verbs.c */
 /* "unknown command 'NAME'", with what was meant. Returns 2. */
@@ -227,6 +247,8 @@ int mu_cli_leave(struct mu_cli_call *call, struct muster *muster, int code);
 int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status);
 /* The job's own segment is not here: put the name of this host's part of it there instead, and say so. 0: no part. */
 int mu_cli_find_part(const struct mu_cli_call *call, char *job, size_t size);
+/* Complains of what --job, an operand or a variable says. Returns 2. */
+int mu_cli_no_job_name(const struct mu_cli_call *call, const char *job);
 /* The name or path of the job. Exit status; on failure, said. */
 int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size);
 /* SIGINT, SIGTERM and SIGHUP to `handler`, but those that are ignored (nohup). */

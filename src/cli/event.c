@@ -141,12 +141,12 @@ static int read_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option send_options[] = {
-    {MU_OPT_TYPE, 0, "type", "N", "the event's type number (default 0)"}, MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
+    {MU_OPT_TYPE, 0, "type", "N", NULL, "the event's type number (default 0)"}, MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option read_options[] = {
-    {MU_OPT_FOLLOW, 'f', "follow", NULL, "wait for what comes; without --from only that"},
-    {MU_OPT_FROM, 0, "from", "N", "begin with event N (default: the oldest left)"},
-    {MU_OPT_COUNT, 0, "count", "N", "end after N events"},
-    {MU_OPT_WAIT, 0, "wait", "D", "wait for events no longer than D"},
+    {MU_OPT_FOLLOW, 'f', "follow", NULL, NULL, "wait for what comes; without --from only that"},
+    {MU_OPT_FROM, 0, "from", "N", NULL, "begin with event N (default: the oldest left)"},
+    {MU_OPT_COUNT, 0, "count", "N", NULL, "end after N events"},
+    {MU_OPT_WAIT, 0, "wait", "D", NULL, "wait for events no longer than D"},
     MU_CLI_JOB,
     MU_CLI_JSON,
     MU_CLI_END};

@@ -66,8 +66,7 @@ static int take_workers(const struct mu_cli_call *call, struct mu_agent_grpc *gr
 
 int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc, struct mu_agent_options *options)
 {
-    static const char *const answers[] = {"yes", "no", NULL};
-    const char *address = call->values[MU_OPT_GRPC], *barrier = call->values[MU_OPT_REGISTER_BARRIER];
+    const char *address = call->values[MU_OPT_GRPC];
     size_t answer = 0;
     int code;
 
@@ -86,8 +85,8 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
         code = mu_cli_usage(call, "--register-timeout 0 leaves no time to register in");
     if (!code)
         code = mu_cli_duration(call, MU_OPT_SHUTDOWN_TIMEOUT, &grpc->shutdown_timeout_ns);
-    if (!code && barrier && *barrier)
-        code = mu_cli_choice(call, "--register-barrier", barrier, answers, &answer);
+    if (!code)
+        code = mu_cli_word(call, MU_OPT_REGISTER_BARRIER, &answer);
     grpc->register_barrier = answer == 0;
     if (!code)
         code = take_tls(call, grpc);

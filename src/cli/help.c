@@ -170,7 +170,7 @@ static int help_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option help_options[] = {
-    {MU_OPT_COMPLETION, 0, "completion", NULL, "print the completion file for bash"},
+    {MU_OPT_COMPLETION, 0, "completion", NULL, NULL, "print the completion file for bash"},
     MU_CLI_END,
 };
 

@@ -166,6 +166,15 @@ static int see(void *arg, const struct muster_segment_row *row)
     return 0;
 }
 
+int mu_cli_no_job_name(const struct mu_cli_call *call, const char *job)
+{
+    static const char what[] = "is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'";
+
+    if (job == call->values[MU_OPT_JOB] && (call->count == 0 || job != call->operands[0]))
+        return mu_cli_wrong(call, MU_OPT_JOB, job, "%s", what);
+    return mu_cli_usage(call, "'%.60s%s' %s", job, strlen(job) > 60 ? "..." : "", what);
+}
+
 int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
 {
     const char *job = call->values[MU_OPT_JOB], *from_env = getenv("MUSTER_JOB");
@@ -176,8 +185,7 @@ int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size)
         job = from_env;
     if (job) {
         if (!strchr(job, '/') && strncmp(job, "fd:", 3) != 0 && !mu_cli_valid_job(job))
-            return mu_cli_usage(call, "'%.60s%s' is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'",
-                                job, strlen(job) > 60 ? "..." : "");
+            return mu_cli_no_job_name(call, job);
         if ((size_t)snprintf(ret_job, size, "%s", job) >= size)
             return mu_cli_usage(call, "the job's path is too long");
         return 0;

@@ -368,16 +368,16 @@ static int watch_run(struct mu_cli_call *call)
 
 static const struct mu_cli_option plain_options[] = {MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option get_options[] = {
-    {MU_OPT_WAIT, 0, "wait", "D", "wait up to D for the key to appear"}, MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
+    {MU_OPT_WAIT, 0, "wait", "D", NULL, "wait up to D for the key to appear"}, MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option list_options[] = {
-    {MU_OPT_VALUES, 0, "values", NULL, "print the values too, behind a tab, escaped"},
+    {MU_OPT_VALUES, 0, "values", NULL, NULL, "print the values too, behind a tab, escaped"},
     MU_CLI_JOB,
     MU_CLI_JSON,
     MU_CLI_END};
 static const struct mu_cli_option watch_options[] = {
-    {MU_OPT_AFTER, 0, "after", "VERSION", "wait for a version above this one (default: the present one)"},
-    {MU_OPT_FOLLOW, 'f', "follow", NULL, "print every change, not only the first"},
-    {MU_OPT_WAIT, 0, "wait", "D", "wait no longer than D"},
+    {MU_OPT_AFTER, 0, "after", "VERSION", NULL, "wait for a version above this one (default: the present one)"},
+    {MU_OPT_FOLLOW, 'f', "follow", NULL, NULL, "print every change, not only the first"},
+    {MU_OPT_WAIT, 0, "wait", "D", NULL, "wait no longer than D"},
     MU_CLI_JOB,
     MU_CLI_JSON,
     MU_CLI_END};

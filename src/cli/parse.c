@@ -138,7 +138,7 @@ int mu_cli_duration(const struct mu_cli_call *call, enum mu_cli_option_id id, ui
 
     if (!text || mu_cli_parse_duration(text, ret_ns) == 0)
         return 0;
-    return mu_cli_usage(call, "'%s' is no duration: write 500ms, 30s, 5m", text);
+    return mu_cli_wrong(call, id, text, "is no duration: write 500ms, 30s, 5m");
 }
 
 int mu_cli_size(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64_t *ret_bytes)
@@ -147,7 +147,7 @@ int mu_cli_size(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64
 
     if (!text || mu_cli_parse_size(text, ret_bytes) == 0)
         return 0;
-    return mu_cli_usage(call, "'%s' is no size: write 64M, 1G", text);
+    return mu_cli_wrong(call, id, text, "is no size: write 64M, 1G");
 }
 
 int mu_cli_unsigned(const struct mu_cli_call *call, enum mu_cli_option_id id, uint64_t max, uint64_t *ret_value)
@@ -156,7 +156,7 @@ int mu_cli_unsigned(const struct mu_cli_call *call, enum mu_cli_option_id id, ui
 
     if (!text || mu_cli_parse_unsigned(text, max, ret_value) == 0)
         return 0;
-    return mu_cli_usage(call, "'%s' is no number from 0 to %llu", text, (unsigned long long)max);
+    return mu_cli_wrong(call, id, text, "is no number from 0 to %llu", (unsigned long long)max);
 }
 
 int mu_cli_deadline(const struct mu_cli_call *call, enum mu_cli_option_id id, muster_deadline *ret_deadline)

@@ -21,22 +21,27 @@
 
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options)
 {
-    static const char *const answers[] = {"yes", "no", NULL};
     char why[200];
-    const char *text = call->values[MU_OPT_KILL_ON_FAIL];
     size_t answer = 0;
     int code = mu_cli_duration(call, MU_OPT_TIMEOUT, &options->timeout_ns);
 
     if (!code)
         code = mu_cli_duration(call, MU_OPT_GRACE, &options->grace_ns);
-    if (!code && text && *text)
-        code = mu_cli_choice(call, "--kill-on-fail", text, answers, &answer);
+    if (!code)
+        code = mu_cli_word(call, MU_OPT_KILL_ON_FAIL, &answer);
     options->keep_going = answer == 1;
     options->metrics = call->values[MU_OPT_METRICS];
     if (!code && options->metrics &&
         mu_metrics_address_parse(options->metrics, &(struct mu_metrics_address){0}, why, sizeof why))
         code = mu_cli_usage(call, "--metrics: %s", why);
     return code;
+}
+
+static const char *stdin_word(size_t number)
+{
+    static const char *const words[] = {"all", "none", NULL};
+
+    return words[number];
 }
 
 static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret_to)
@@ -58,9 +63,15 @@ static int take_stdin(struct mu_cli_call *call, uint32_t num_tasks, int32_t *ret
     return 0;
 }
 
-static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *options)
+static const char *policy_word(size_t number)
 {
     static const char *const policies[] = {"job", "task", NULL};
+
+    return policies[number];
+}
+
+static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *options)
+{
     const char *policy = call->values[MU_OPT_RESTART_POLICY];
     size_t index = 0;
     uint64_t restarts = 0;
@@ -69,9 +80,9 @@ static int take_restarts(struct mu_cli_call *call, struct mu_agent_options *opti
     options->restarts = (uint32_t)restarts;
     if (!code)
         code = mu_cli_duration(call, MU_OPT_RESTART_DELAY, &options->restart_delay_ns);
+    if (!code)
+        code = mu_cli_word(call, MU_OPT_RESTART_POLICY, &index);
     if (code)
-        return code;
-    if (policy && (code = mu_cli_choice(call, "--restart-policy", policy, policies, &index)))
         return code;
     options->restart_tasks = index == 1;
     if ((policy || call->values[MU_OPT_RESTART_DELAY]) && !restarts)
@@ -128,14 +139,19 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     return take_survive(call, options);
 }
 
-static int take_report(struct mu_cli_call *call, struct mu_agent_options *options)
+const char *mu_cli_report_form(size_t number)
 {
     static const char *const forms[] = {"table", "json", NULL};
-    const char *form = call->values[MU_OPT_REPORT_BINDINGS];
-    size_t index = 0;
-    int code = form && *form ? mu_cli_choice(call, "--report-bindings", form, forms, &index) : 0;
 
-    if (!code && form)
+    return forms[number];
+}
+
+static int take_report(struct mu_cli_call *call, struct mu_agent_options *options)
+{
+    size_t index = 0;
+    int code = mu_cli_word(call, MU_OPT_REPORT_BINDINGS, &index);
+
+    if (!code && call->values[MU_OPT_REPORT_BINDINGS])
         options->report_bindings = index == 1 ? MU_AGENT_REPORT_JSON : MU_AGENT_REPORT_TABLE;
     return code;
 }
@@ -149,7 +165,8 @@ static int take_gpus(struct mu_cli_call *call, struct mu_cli_apps *apps)
     if ((per_task || call->values[MU_OPT_GPU_VISIBILITY]) && (!bind_to || strncmp(bind_to, "gpu", 3) != 0))
         return mu_cli_usage(call, "--%s needs --bind-to gpu", per_task ? "gpus-per-task" : "gpu-visibility");
     if (per_task && (mu_cli_parse_unsigned(per_task, MU_GPUS_PER_TASK_MAX, &number) || number == 0))
-        return mu_cli_usage(call, "'%.60s' is no number of GPUs from 1 to %u", per_task, MU_GPUS_PER_TASK_MAX);
+        return mu_cli_wrong(call, MU_OPT_GPUS_PER_TASK, per_task, "is no number of GPUs from 1 to %u",
+                            MU_GPUS_PER_TASK_MAX);
     apps->gpus_per_task = (uint32_t)number;
     return 0;
 }
@@ -174,19 +191,24 @@ static int check_gpus(struct mu_cli_call *call, struct mu_cli_job *job)
     return 0;
 }
 
+const char *mu_cli_visibility(size_t number)
+{
+    static const char *const who[] = {"all", "own", NULL};
+
+    return who[number];
+}
+
 static int make_plan(struct mu_cli_call *call, struct mu_cli_apps *apps, struct mu_launch_binding *binding,
                      uint32_t num_tasks, struct mu_launch_plan **ret_plan)
 {
-    static const char *const who[] = {"all", "own", NULL};
-    const char *visibility = call->values[MU_OPT_GPU_VISIBILITY];
     size_t index = 0;
     char why[400];
-    int code = visibility ? mu_cli_choice(call, "--gpu-visibility", visibility, who, &index) : 0;
+    int code = mu_cli_word(call, MU_OPT_GPU_VISIBILITY, &index);
 
     if (code)
         return code;
     binding->gpus_per_task = apps->gpus_per_task;
-    if (visibility)
+    if (call->values[MU_OPT_GPU_VISIBILITY])
         binding->visibility = index ? MU_LAUNCH_SEES_OWN : MU_LAUNCH_SEES_ALL;
     if (!binding->to_gpus)
         code = mu_launch_plan_make(binding, num_tasks, &apps->machine, ret_plan, why, sizeof why);
@@ -248,7 +270,7 @@ static int take_trace(struct mu_cli_call *call, uint32_t *ret_events)
     if (!text)
         return 0;
     if (*text && (mu_cli_parse_unsigned(text, TRACE_EVENTS_MAX, &events) || events == 0))
-        return mu_cli_usage(call, "'%s' is no number of events from 1 to %u", text, TRACE_EVENTS_MAX);
+        return mu_cli_wrong(call, MU_OPT_TRACE, text, "is no number of events from 1 to %u", TRACE_EVENTS_MAX);
     *ret_events = (uint32_t)events;
     return 0;
 }
@@ -273,20 +295,24 @@ int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *optio
     int code;
 
     if (options->job && !mu_cli_valid_job(options->job))
-        return mu_cli_usage(call, "'%.60s%s' is no job name: 1 to 200 of A-Z a-z 0-9 . _ -, not beginning with '.'",
-                            options->job, strlen(options->job) > 60 ? "..." : "");
+        return mu_cli_no_job_name(call, options->job);
     code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
         code = take_heap(call, &options->heap_bytes);
     return code ? code : take_trace(call, &options->trace_events);
 }
 
-static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
+const char *mu_cli_mpi_way(size_t number)
 {
     static const char *const ways[] = {"auto", "pmi1", "port", "pmix", "none", NULL};
-    const char *text = call->values[MU_OPT_MPI];
+
+    return ways[number];
+}
+
+static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
+{
     size_t index = MU_AGENT_MPI_AUTO;
-    int code = text ? mu_cli_choice(call, "--mpi", text, ways, &index) : 0;
+    int code = mu_cli_word(call, MU_OPT_MPI, &index);
 
     *ret_mpi = (enum mu_agent_mpi)index;
     return code;
@@ -366,39 +392,46 @@ static int run_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option run_options[] = {
-    {MU_OPT_NUM, 'n', "num-tasks", "N", "start N tasks (default 1), or one for each core, l3, numa, gpu; auto"},
-    {MU_OPT_JOB, 0, "job", "NAME", "name the job (default: run-<pid>-<random>)"},
-    {MU_OPT_LABEL, 'l', "label", NULL, "put \"[task] \" before every line of output"},
-    {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", "write output to files: {job} {rank} {host} {attempt} {stream}"},
-    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT",
+    {MU_OPT_NUM, 'n', "num-tasks", "N", mu_launch_count_word,
+     "start N tasks (default 1), or one for each core, l3, numa, gpu; auto"},
+    {MU_OPT_JOB, 0, "job", "NAME", NULL, "name the job (default: run-<pid>-<random>)"},
+    {MU_OPT_LABEL, 'l', "label", NULL, NULL, "put \"[task] \" before every line of output"},
+    {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", mu_cli_files,
+     "write output to files: {job} {rank} {host} {attempt} {stream}"},
+    {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", mu_launch_bind_to_word,
      "bind each task to a core, gpu, l3, numa, package, hwthread; none (default)"},
-    {MU_OPT_MAP_BY, 0, "map-by", "WHAT", "spread the tasks over these in turn; slot: one after the other"},
-    {MU_OPT_GPUS_PER_TASK, 0, "gpus-per-task", "K", "with --bind-to gpu: K for each task (default: all, divided)"},
-    {MU_OPT_GPU_VISIBILITY, 0, "gpu-visibility", "WHO", "each task sees all GPUs of the job (default), or its own"},
-    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", "[=json]", "say where each task runs, by the kernel's word"},
-    {MU_OPT_HOSTS, 0, "hosts", "LIST", "run on these, as in a:8,b:8: names, and how many tasks each takes"},
-    {MU_OPT_HOSTFILE, 0, "hostfile", "FILE", "the same by a file of Open MPI's or MPICH's form"},
-    {MU_OPT_RSH, 0, "rsh", "CMD", "start the other hosts' parts by CMD HOST COMMAND... (default ssh)"},
-    {MU_OPT_ADDRESS, 0, "address", "ADDR", "where the other hosts find this one (default: as routing has it)"},
-    {MU_OPT_JOIN_TIMEOUT, 0, "join-timeout", "D", "the other hosts must have come by then (default 1m)"},
-    {MU_OPT_LATENCY, 0, "latency", NULL, "with --hosts: busy-wait while a task waits for another host"},
-    {MU_OPT_STDIN, 0, "stdin", "WHO", "who gets standard input: a task (default 0), all, none"},
+    {MU_OPT_MAP_BY, 0, "map-by", "WHAT", mu_launch_map_by_word,
+     "spread the tasks over these in turn; slot: one after the other"},
+    {MU_OPT_GPUS_PER_TASK, 0, "gpus-per-task", "K", NULL,
+     "with --bind-to gpu: K for each task (default: all, divided)"},
+    {MU_OPT_GPU_VISIBILITY, 0, "gpu-visibility", "WHO", mu_cli_visibility,
+     "each task sees all GPUs of the job (default), or its own"},
+    {MU_OPT_REPORT_BINDINGS, 0, "report-bindings", "[=json]", mu_cli_report_form,
+     "say where each task runs, by the kernel's word"},
+    {MU_OPT_HOSTS, 0, "hosts", "LIST", NULL, "run on these, as in a:8,b:8: names, and how many tasks each takes"},
+    {MU_OPT_HOSTFILE, 0, "hostfile", "FILE", mu_cli_files, "the same by a file of Open MPI's or MPICH's form"},
+    {MU_OPT_RSH, 0, "rsh", "CMD", mu_cli_commands, "start the other hosts' parts by CMD HOST COMMAND... (default ssh)"},
+    {MU_OPT_ADDRESS, 0, "address", "ADDR", NULL, "where the other hosts find this one (default: as routing has it)"},
+    {MU_OPT_JOIN_TIMEOUT, 0, "join-timeout", "D", NULL, "the other hosts must have come by then (default 1m)"},
+    {MU_OPT_LATENCY, 0, "latency", NULL, NULL, "with --hosts: busy-wait while a task waits for another host"},
+    {MU_OPT_STDIN, 0, "stdin", "WHO", stdin_word, "who gets standard input: a task (default 0), all, none"},
     MU_CLI_END_OPTIONS,
-    {MU_OPT_RESTARTS, 0, "restarts", "N", "start again after a failure, N times at most"},
-    {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", "what is started again: job (default), or the failing task"},
-    {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", "before the first restart, doubled each time (default 1s)"},
-    {MU_OPT_SURVIVE, 0, "survive", "[=D]", "the tasks outlive the launcher's death; see 'muster agent'"},
+    {MU_OPT_RESTARTS, 0, "restarts", "N", NULL, "start again after a failure, N times at most"},
+    {MU_OPT_RESTART_POLICY, 0, "restart-policy", "WHAT", policy_word,
+     "what is started again: job (default), or the failing task"},
+    {MU_OPT_RESTART_DELAY, 0, "restart-delay", "D", NULL, "before the first restart, doubled each time (default 1s)"},
+    {MU_OPT_SURVIVE, 0, "survive", "[=D]", NULL, "the tasks outlive the launcher's death; see 'muster agent'"},
     MU_CLI_METRICS,
-    {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", "serve the coordination service of JAX and TensorFlow to the tasks"},
+    {MU_OPT_GRPC, 0, "grpc", "[=ADDR]", NULL, "serve the coordination service of JAX and TensorFlow to the tasks"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_MPI,
-    {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", "keep the last events of each thread (4096) for 'muster trace'"},
-    {MU_OPT_ENV, 0, "env", "K=V", "set a variable for the tasks; may be repeated"},
-    {MU_OPT_CHDIR, 0, "chdir", "DIR", "start the tasks in DIR"},
-    {MU_OPT_DRY_RUN, 0, "dry-run", NULL, "say what would be started, and start nothing"},
+    {MU_OPT_TRACE, 0, "trace", "[=EVENTS]", NULL, "keep the last events of each thread (4096) for 'muster trace'"},
+    {MU_OPT_ENV, 0, "env", "K=V", NULL, "set a variable for the tasks; may be repeated"},
+    {MU_OPT_CHDIR, 0, "chdir", "DIR", mu_cli_folders, "start the tasks in DIR"},
+    {MU_OPT_DRY_RUN, 0, "dry-run", NULL, NULL, "say what would be started, and start nothing"},
     MU_CLI_SEGMENT_OPTIONS,
-    {MU_OPT_MEMFD, 0, "memfd", NULL, "keep the segment in a memfd instead of /dev/shm"},
+    {MU_OPT_MEMFD, 0, "memfd", NULL, NULL, "keep the segment in a memfd instead of /dev/shm"},
     MU_CLI_END,
 };
 

@@ -57,6 +57,8 @@ void mu_cli_job_done(struct mu_cli_job *job);
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options);
 /* What run and serve have both: the job's name, its segment. */
 int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *options);
+/* What the values of their options may be. */
+mu_cli_words mu_cli_report_form, mu_cli_visibility, mu_cli_mpi_way;
 /* At the timeout: who does what. */
 void mu_cli_say_who(struct muster *muster, FILE *out);
 
@@ -80,25 +82,27 @@ void mu_cli_hosts_done(struct mu_cli_hosts *hosts);
 
 /* What run and agent have both. */
 #define MU_CLI_END_OPTIONS                                                                                             \
-    {MU_OPT_TIMEOUT, 0, "timeout", "D", "after D say who does what, end the job, exit with 124"},                      \
-        {MU_OPT_KILL_ON_FAIL, 0, "kill-on-fail", "[=no]",                                                              \
-         "a failing task ends the job at once (default), or does not"},                                                \
+    {MU_OPT_TIMEOUT, 0, "timeout", "D", NULL, "after D say who does what, end the job, exit with 124"},                \
+        {MU_OPT_KILL_ON_FAIL, 0,                                                                                       \
+         "kill-on-fail",      "[=no]",                                                                                 \
+         mu_cli_answers,      "a failing task ends the job at once (default), or does not"},                           \
     {                                                                                                                  \
-        MU_OPT_GRACE, 0, "grace", "D", "from SIGTERM to SIGKILL when the job is ended (default 5s)"                    \
+        MU_OPT_GRACE, 0, "grace", "D", NULL, "from SIGTERM to SIGKILL when the job is ended (default 5s)"              \
     }
 #define MU_CLI_SEGMENT_OPTIONS                                                                                         \
-    {MU_OPT_HEAP, 0, "heap", "SIZE", "address space of the segment's heap (default 1G)"},                              \
+    {MU_OPT_HEAP, 0, "heap", "SIZE", NULL, "address space of the segment's heap (default 1G)"},                        \
     {                                                                                                                  \
-        MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D",                                                         \
+        MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", NULL,                                                   \
             "a task silent for D is in error (default 10s; with --grpc 100s)"                                          \
     }
 #define MU_CLI_MPI                                                                                                     \
     {                                                                                                                  \
-        MU_OPT_MPI, 0, "mpi", "WHAT", "how MPI programs find each other: auto (default), pmi1, port, pmix, none"       \
+        MU_OPT_MPI, 0, "mpi", "WHAT", mu_cli_mpi_way,                                                                  \
+            "how MPI programs find each other: auto (default), pmi1, port, pmix, none"                                 \
     }
 #define MU_CLI_METRICS                                                                                                 \
     {                                                                                                                  \
-        MU_OPT_METRICS, 0, "metrics", "ADDR", "serve the job's metrics to Prometheus at ADDR, as in :9464"             \
+        MU_OPT_METRICS, 0, "metrics", "ADDR", NULL, "serve the job's metrics to Prometheus at ADDR, as in :9464"       \
     }
 
 #endif

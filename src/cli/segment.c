@@ -247,10 +247,10 @@ static int rm_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option list_options[] = {
-    {MU_OPT_NAMES, 0, "names", NULL, "print only the jobs' names"}, MU_CLI_JSON, MU_CLI_END};
+    {MU_OPT_NAMES, 0, "names", NULL, NULL, "print only the jobs' names"}, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option job_options[] = {MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option rm_options[] = {
-    {MU_OPT_FORCE, 0, "force", NULL, "also when the job is in use: its waits end with CANCELLED"}, MU_CLI_END};
+    {MU_OPT_FORCE, 0, "force", NULL, NULL, "also when the job is in use: its waits end with CANCELLED"}, MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
     {"list", "", "List this user's segments, sound or not", list_options, 0, 0, 0, list_run, NULL},

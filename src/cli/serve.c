@@ -72,7 +72,7 @@ static int take_tasks(const struct mu_cli_call *call, const char *jobs, uint32_t
     if (!text && !jobs)
         return mu_cli_usage(call, "say --tasks N: no client tells how many there are");
     if (text && (mu_cli_parse_unsigned(text, MU_AGENT_TASKS_MAX, &number) || number == 0))
-        return mu_cli_usage(call, "'%.60s' is no number of tasks from 1 to %u", text, MU_AGENT_TASKS_MAX);
+        return mu_cli_wrong(call, MU_OPT_TASKS, text, "is no number of tasks from 1 to %u", MU_AGENT_TASKS_MAX);
     if (text && jobs && number != counted)
         return mu_cli_usage(call, "--tasks %llu, but --jobs %s are %llu", (unsigned long long)number, jobs,
                             (unsigned long long)counted);
@@ -112,11 +112,12 @@ static int serve_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option serve_options[] = {
-    {MU_OPT_TASKS, 'n', "tasks", "N", "how many tasks the job has"},
-    {MU_OPT_JOBS, 0, "jobs", "LIST", "the names of TensorFlow's jobs, as in worker:2,ps:1"},
-    {MU_OPT_GRPC, 0, "grpc", "ADDR", "serve at ADDR, as in :4711, 10.0.0.1:4711, unix:PATH (default 127.0.0.1:0)"},
-    {MU_OPT_JOB, 0, "job", "NAME", "name the job (default: serve-<pid>-<random>)"},
-    {MU_OPT_ONCE, 0, "once", NULL, "end when all tasks have shut down"},
+    {MU_OPT_TASKS, 'n', "tasks", "N", NULL, "how many tasks the job has"},
+    {MU_OPT_JOBS, 0, "jobs", "LIST", NULL, "the names of TensorFlow's jobs, as in worker:2,ps:1"},
+    {MU_OPT_GRPC, 0, "grpc", "ADDR", NULL,
+     "serve at ADDR, as in :4711, 10.0.0.1:4711, unix:PATH (default 127.0.0.1:0)"},
+    {MU_OPT_JOB, 0, "job", "NAME", NULL, "name the job (default: serve-<pid>-<random>)"},
+    {MU_OPT_ONCE, 0, "once", NULL, NULL, "end when all tasks have shut down"},
     MU_CLI_GRPC_OPTIONS,
     MU_CLI_TCPSTORE_OPTIONS,
     MU_CLI_METRICS,

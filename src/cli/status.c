@@ -177,7 +177,7 @@ static int status_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option status_options[] = {
-    {MU_OPT_WATCH, 'w', "watch", "[=D]", "show it again every D (default 1s), until the job ends"},
+    {MU_OPT_WATCH, 'w', "watch", "[=D]", NULL, "show it again every D (default 1s), until the job ends"},
     MU_CLI_JOB,
     MU_CLI_JSON,
     MU_CLI_END,

@@ -86,31 +86,3 @@ const char *mu_cli_did_you_mean(const struct mu_cli_guess *guess, const char *be
         snprintf(buffer, MU_CLI_GUESS_TEXT, "; did you mean %s%s%s?", before, meant, after);
     return buffer;
 }
-
-/* "core, numa, l3 or none" */
-static void join(const char *const *words, char *text, size_t size)
-{
-    size_t len = 0;
-
-    text[0] = 0;
-    for (size_t i = 0; words[i] && len < size; i++)
-        len += (size_t)snprintf(text + len, size - len, "%s%s", i == 0 ? "" : words[i + 1] ? ", " : " or ", words[i]);
-}
-
-int mu_cli_choice(const struct mu_cli_call *call, const char *what, const char *text, const char *const *words,
-                  size_t *ret_index)
-{
-    char all[256], meant[MU_CLI_GUESS_TEXT];
-    struct mu_cli_guess guess;
-
-    mu_cli_guess_start(&guess, text, strlen(text));
-    for (size_t i = 0; words[i]; i++) {
-        if (strcmp(words[i], text) == 0) {
-            *ret_index = i;
-            return 0;
-        }
-        mu_cli_guess_see(&guess, words[i]);
-    }
-    join(words, all, sizeof all);
-    return mu_cli_usage(call, "%s is %s, not '%.60s'%s", what, all, text, mu_cli_did_you_mean(&guess, "'", "'", meant));
-}

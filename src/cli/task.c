@@ -131,15 +131,20 @@ static int error_show(struct mu_cli_call *call)
     return mu_cli_leave(call, muster, code);
 }
 
+static const char *code_word(size_t number)
+{
+    return number < MUSTER_DATA_LOSS ? muster_status_name((enum muster_status)(number + 1)) : NULL;
+}
+
 static int no_code(const struct mu_cli_call *call, const char *name)
 {
     struct mu_cli_guess guess;
     char meant[MU_CLI_GUESS_TEXT];
 
     mu_cli_guess_start(&guess, name, strlen(name));
-    for (int code = MUSTER_OK + 1; code <= MUSTER_DATA_LOSS; code++)
-        mu_cli_guess_see(&guess, muster_status_name((enum muster_status)code));
-    return mu_cli_usage(call, "'%.60s' is no error code such as INTERNAL, ABORTED, UNAVAILABLE%s", name,
+    for (size_t i = 0; code_word(i); i++)
+        mu_cli_guess_see(&guess, code_word(i));
+    return mu_cli_wrong(call, MU_OPT_CODE, name, "is no error code such as INTERNAL, ABORTED, UNAVAILABLE%s",
                         mu_cli_did_you_mean(&guess, "", "", meant));
 }
 
@@ -243,13 +248,13 @@ static int watch_run(struct mu_cli_call *call)
 static const struct mu_cli_option list_options[] = {MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option reset_options[] = {MU_CLI_JOB, MU_CLI_END};
 static const struct mu_cli_option error_options[] = {
-    {MU_OPT_CODE, 0, "code", "NAME", "the code to report (default INTERNAL)"},
-    {MU_OPT_WAIT, 0, "wait", "D", "without operands: wait up to D for an error"},
+    {MU_OPT_CODE, 0, "code", "NAME", code_word, "the code to report (default INTERNAL)"},
+    {MU_OPT_WAIT, 0, "wait", "D", NULL, "without operands: wait up to D for an error"},
     MU_CLI_JOB,
     MU_CLI_JSON,
     MU_CLI_END};
-static const struct mu_cli_option watch_options[] = {{MU_OPT_COUNT, 0, "count", "N", "end after N changes"},
-                                                     {MU_OPT_WAIT, 0, "wait", "D", "end after D"},
+static const struct mu_cli_option watch_options[] = {{MU_OPT_COUNT, 0, "count", "N", NULL, "end after N changes"},
+                                                     {MU_OPT_WAIT, 0, "wait", "D", NULL, "end after D"},
                                                      MU_CLI_JOB,
                                                      MU_CLI_JSON,
                                                      MU_CLI_END};

@@ -232,23 +232,23 @@ static enum muster_status run(struct mu_top *top)
     return status;
 }
 
-static int choose(const struct mu_cli_call *call, enum mu_cli_option_id id, int (*find)(const char *),
-                  const char *names, int *ret_value)
+static const char *sort_word(size_t number)
 {
-    const char *text = call->values[id];
+    return number < MU_TOP_SORTS ? mu_top_sort_name((enum mu_top_sort)number) : NULL;
+}
 
-    *ret_value = text ? find(text) : 0;
-    if (*ret_value >= 0)
-        return 0;
-    return mu_cli_usage(call, "'%s' is none of: %s", text, names);
+static const char *state_word(size_t number)
+{
+    return number < MU_TOP_STATES ? mu_top_state_name((enum mu_top_state)number) : NULL;
 }
 
 static int take_options(struct mu_cli_call *call, struct mu_top *top)
 {
-    int sort = 0, state = 0, code = choose(call, MU_OPT_SORT, mu_top_sort_of, "id, state, cpu, wait, beat", &sort);
+    size_t sort = 0, state = 0;
+    int code = mu_cli_word(call, MU_OPT_SORT, &sort);
 
     if (!code)
-        code = choose(call, MU_OPT_STATE, mu_top_state_of, "all, trouble, waiting, working", &state);
+        code = mu_cli_word(call, MU_OPT_STATE, &state);
     if (!code)
         code = mu_cli_watch_interval(call, MU_OPT_EVERY, &top->interval_ns);
     top->sort = (enum mu_top_sort)sort;
@@ -304,10 +304,10 @@ static int top_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option top_options[] = {
-    {MU_OPT_SORT, 's', "sort", "KEY", "sort by id (default), state, cpu, wait or beat"},
-    {MU_OPT_STATE, 0, "state", "STATE", "show all tasks (default), those in trouble, waiting or working"},
-    {MU_OPT_FILTER, 'f', "filter", "TEXT", "show only tasks whose line has TEXT"},
-    {MU_OPT_EVERY, 0, "every", "D", "look again every D (default 1s)"},
+    {MU_OPT_SORT, 's', "sort", "KEY", sort_word, "sort by id (default), state, cpu, wait or beat"},
+    {MU_OPT_STATE, 0, "state", "STATE", state_word, "show all tasks (default), those in trouble, waiting or working"},
+    {MU_OPT_FILTER, 'f', "filter", "TEXT", NULL, "show only tasks whose line has TEXT"},
+    {MU_OPT_EVERY, 0, "every", "D", NULL, "look again every D (default 1s)"},
     MU_CLI_JOB,
     MU_CLI_END,
 };

@@ -38,9 +38,6 @@ void mu_top_arrange(struct mu_top *top);
 size_t mu_top_place(struct mu_top *top);
 const char *mu_top_sort_name(enum mu_top_sort sort);
 const char *mu_top_state_name(enum mu_top_state state);
-/* By its name; -1: none. */
-int mu_top_sort_of(const char *name);
-int mu_top_state_of(const char *name);
 
 /* top_page.c: draw the whole screen. */
 void mu_top_colours(void);

@@ -23,24 +23,6 @@ const char *mu_top_state_name(enum mu_top_state state)
     return states[state];
 }
 
-static int find(const char *const *names, size_t count, const char *name)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(names[i], name) == 0)
-            return (int)i;
-    return -1;
-}
-
-int mu_top_sort_of(const char *name)
-{
-    return find(sorts, sizeof sorts / sizeof sorts[0], name);
-}
-
-int mu_top_state_of(const char *name)
-{
-    return find(states, sizeof states / sizeof states[0], name);
-}
-
 static int contains(const char *text, const char *part)
 {
     size_t len = strlen(part);

@@ -248,15 +248,16 @@ static int topo_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option topo_options[] = {
-    {MU_OPT_MATRIX, 0, "matrix", NULL, "only how each GPU reaches the others and the memory"},
-    {MU_OPT_SVG, 0, "svg", NULL, "print a picture, SVG"},
-    {MU_OPT_PROTO, 0, "proto", "[=xla|2020]", "write a task's LocalTopologyProto, bytes for protoc"},
-    {MU_OPT_TASK, 0, "task", "K", "with --proto: of task K (default 0)"},
-    {MU_OPT_GLOBAL, 0, "global", "N", "with --proto: the GlobalTopologyProto of N tasks that share the devices"},
-    {MU_OPT_INPUT, 'i', "input", "MACHINE", "another one: hwloc's XML file, or \"package:2 core:4 pu:2\""},
-    {MU_OPT_CUDA, 0, "cuda", NULL, "ask the CUDA driver too (seconds, where nobody uses the GPUs)"},
-    {MU_OPT_OUTPUT, 'o', "output", "FILE", "write to this file instead of stdout"},
-    {MU_OPT_JOB, 0, "job", "NAME", "show where the tasks of this job are, a name or a path"},
+    {MU_OPT_MATRIX, 0, "matrix", NULL, NULL, "only how each GPU reaches the others and the memory"},
+    {MU_OPT_SVG, 0, "svg", NULL, NULL, "print a picture, SVG"},
+    {MU_OPT_PROTO, 0, "proto", "[=xla|2020]", mu_cli_topo_form, "write a task's LocalTopologyProto, bytes for protoc"},
+    {MU_OPT_TASK, 0, "task", "K", NULL, "with --proto: of task K (default 0)"},
+    {MU_OPT_GLOBAL, 0, "global", "N", NULL, "with --proto: the GlobalTopologyProto of N tasks that share the devices"},
+    {MU_OPT_INPUT, 'i', "input", "MACHINE", mu_cli_files,
+     "another one: hwloc's XML file, or \"package:2 core:4 pu:2\""},
+    {MU_OPT_CUDA, 0, "cuda", NULL, NULL, "ask the CUDA driver too (seconds, where nobody uses the GPUs)"},
+    {MU_OPT_OUTPUT, 'o', "output", "FILE", mu_cli_files, "write to this file instead of stdout"},
+    {MU_OPT_JOB, 0, "job", "NAME", mu_cli_jobs, "show where the tasks of this job are, a name or a path"},
     MU_CLI_JSON,
     MU_CLI_END,
 };

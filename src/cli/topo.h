@@ -73,6 +73,7 @@ struct mu_cli_topo_proto {
 
 /* 0, or 2 with a complaint printed. */
 int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_proto *ret_proto);
+mu_cli_words mu_cli_topo_form; /* that --proto may name */
 /* The message's bytes, malloc()ed. */
 enum muster_status mu_cli_topo_proto(const struct mu_cli_topo *topo, const struct mu_cli_topo_proto *proto,
                                      void **ret_bytes, size_t *ret_size);

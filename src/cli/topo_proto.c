@@ -17,9 +17,15 @@ struct locals {
     size_t count;
 };
 
-int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_proto *ret_proto)
+const char *mu_cli_topo_form(size_t number)
 {
     static const char *const forms[] = {[MUSTER_FORM_XLA] = "xla", [MUSTER_FORM_2020] = "2020", NULL};
+
+    return forms[number];
+}
+
+int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_proto *ret_proto)
+{
     const char *form = call->values[MU_OPT_PROTO];
     uint64_t task = 0, tasks = 0;
     size_t index = 0;
@@ -32,7 +38,7 @@ int mu_cli_topo_proto_form(const struct mu_cli_call *call, struct mu_cli_topo_pr
         return 0;
     if (call->values[MU_OPT_GLOBAL] && call->values[MU_OPT_TASK])
         return mu_cli_usage(call, "--global or --task, not both: a global topology is of all tasks");
-    code = *form ? mu_cli_choice(call, "--proto", form, forms, &index) : 0;
+    code = mu_cli_word(call, MU_OPT_PROTO, &index);
     if (!code)
         code = mu_cli_unsigned(call, MU_OPT_TASK, INT32_MAX, &task);
     if (!code)

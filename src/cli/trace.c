@@ -234,8 +234,8 @@ static int trace_run(struct mu_cli_call *call)
 }
 
 static const struct mu_cli_option trace_options[] = {
-    {MU_OPT_OUTPUT, 'o', "output", "FILE", "write to this file instead of stdout"},
-    {MU_OPT_STRAGGLERS, 0, "stragglers", NULL, "print who came last to each barrier, and by how much"},
+    {MU_OPT_OUTPUT, 'o', "output", "FILE", mu_cli_files, "write to this file instead of stdout"},
+    {MU_OPT_STRAGGLERS, 0, "stragglers", NULL, NULL, "print who came last to each barrier, and by how much"},
     MU_CLI_JOB,
     MU_CLI_END};
 

@@ -201,6 +201,7 @@ static int take_option(struct mu_cli_call *call, int argc, char **argv, int *ind
     if (option->id == MU_OPT_ENV)
         call->env[(*num_env)++] = (char *)value; /* a part of argv */
     call->values[option->id] = value ? value : "";
+    call->letters[option->id] = is_long ? 0 : option->letter;
     return 0;
 }
 

@@ -59,6 +59,6 @@ int mu_cli_watch_interval(const struct mu_cli_call *call, enum mu_cli_option_id 
         return 0;
     code = mu_cli_duration(call, id, ret_ns);
     if (!code && *ret_ns < MU_CLI_WATCH_MIN_NS)
-        return mu_cli_usage(call, "'%s' is too often: 20ms is the least", call->values[id]);
+        return mu_cli_wrong(call, id, call->values[id], "is too often: 20ms is the least");
     return code;
 }

@@ -61,6 +61,10 @@ struct mu_launch_binding {
  * other. */
 int mu_launch_binding_parse(const char *bind_to, const char *map_by, struct mu_launch_binding *ret_binding, char *why,
                             size_t size);
+/* The words that each may be, by number; NULL: no more. Some can be followed by ':' and more. */
+const char *mu_launch_bind_to_word(size_t number);
+const char *mu_launch_map_by_word(size_t number);
+const char *mu_launch_count_word(size_t number); /* behind -n */
 /* Whether -n TEXT asks for a count ("auto", "gpu", "core", ...): then it is one for mu_launch_count(). */
 int mu_launch_is_count(const char *text);
 /* "core" */

@@ -27,6 +27,27 @@ static const struct {
     {"thread", "hwthread"}, {"pu", "hwthread"}, {"cores", "core"},
 };
 
+const char *mu_launch_bind_to_word(size_t number)
+{
+    static const char *const words[] = {"none", "core", "gpu", "l3", "numa", "package", "hwthread", NULL};
+
+    return words[number];
+}
+
+const char *mu_launch_map_by_word(size_t number)
+{
+    static const char *const words[] = {"slot", "core", "l3", "numa", "package", "hwthread", NULL};
+
+    return words[number];
+}
+
+const char *mu_launch_count_word(size_t number)
+{
+    static const char *const words[] = {"auto", "gpu", "core", "l3", "numa", "package", "hwthread", NULL};
+
+    return words[number];
+}
+
 const char *mu_launch_part_name(enum mu_launch_part part)
 {
     return names[part];
@@ -40,14 +61,28 @@ static const char *other_name(const char *word, size_t len)
     return NULL;
 }
 
-/* The part that the first `len` bytes name; `whole` is the option's word for all of the machine. */
-static int find_part(const char *option, const char *whole, const char *word, size_t len, enum mu_launch_part *ret_part,
-                     char *why, size_t size)
+static void say_words(const char *option, const char *(*words)(size_t), const char *word, size_t len, char *why,
+                      size_t size)
+{
+    char all[100] = "";
+
+    for (size_t i = 0; words(i); i++)
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s",
+                 i == 0         ? ""
+                 : words(i + 1) ? ", "
+                                : " or ",
+                 words(i));
+    snprintf(why, size, "%s is %s, not '%.*s'", option, all, (int)(len < 60 ? len : 60), word);
+}
+
+/* The part that the first `len` bytes name; the first of the option's words is all of the machine. */
+static int find_part(const char *option, const char *(*words)(size_t), const char *word, size_t len,
+                     enum mu_launch_part *ret_part, char *why, size_t size)
 {
     const char *ours = other_name(word, len);
 
     for (int part = MU_PART_MACHINE; part < MU_NUM_PARTS; part++) {
-        const char *name = part == MU_PART_MACHINE ? whole : names[part];
+        const char *name = part == MU_PART_MACHINE ? words(0) : names[part];
 
         if (strlen(name) == len && strncmp(name, word, len) == 0) {
             *ret_part = part;
@@ -57,8 +92,7 @@ static int find_part(const char *option, const char *whole, const char *word, si
     if (ours)
         snprintf(why, size, "%s '%.*s' is called '%s' here", option, (int)(len < 60 ? len : 60), word, ours);
     else
-        snprintf(why, size, "%s is %s, core, %sl3, numa, package or hwthread, not '%.*s'", option, whole,
-                 strcmp(option, "--bind-to") == 0 ? "gpu, " : "", (int)(len < 60 ? len : 60), word);
+        say_words(option, words, word, len, why, size);
     return -1;
 }
 
@@ -69,7 +103,7 @@ static int take_bind_to(const char *text, struct mu_launch_binding *binding, cha
     if (len == 3 && strncmp(text, "gpu", len) == 0) {
         binding->to_gpus = 1;
         binding->bind_to = MU_PART_CORE; /* those near the GPUs */
-    } else if (find_part("--bind-to", "none", text, len, &binding->bind_to, why, size)) {
+    } else if (find_part("--bind-to", mu_launch_bind_to_word, text, len, &binding->bind_to, why, size)) {
         return -1;
     }
     if (!text[len])
@@ -94,7 +128,7 @@ static int take_map_by(const char *text, struct mu_launch_binding *binding, char
     unsigned long per_task;
     char *end;
 
-    if (find_part("--map-by", "slot", text, len, &binding->map_by, why, size))
+    if (find_part("--map-by", mu_launch_map_by_word, text, len, &binding->map_by, why, size))
         return -1;
     if (!text[len])
         return 0;
@@ -148,5 +182,8 @@ enum mu_launch_part mu_launch_part_find(const char *word)
 
 int mu_launch_is_count(const char *text)
 {
-    return strcmp(text, "auto") == 0 || strcmp(text, "gpu") == 0 || mu_launch_part_find(text) != MU_NUM_PARTS;
+    for (size_t i = 0; mu_launch_count_word(i); i++)
+        if (strcmp(mu_launch_count_word(i), text) == 0)
+            return 1;
+    return 0;
 }

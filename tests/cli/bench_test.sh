@@ -35,7 +35,7 @@ for bad in '--only=kv' '--only=' '--only=kv-get,' '--only=,kv-get' --seconds=0 -
     out_is_empty
 done
 check 2 "$MUSTER" bench --only kv-gte
-err_has "a benchmark is group-barrier, .* or launch-spawn, not 'kv-gte'; did you mean 'kv-get'?"
+err_has "--only is group-barrier, .* or launch-spawn, not 'kv-gte'; did you mean 'kv-get'?"
 
 # Times read as elsewhere.
 check 0 "$MUSTER" bench --only kv-get --seconds 5ms

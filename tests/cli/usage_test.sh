@@ -59,7 +59,7 @@ usage "muster: unknown option --verison; did you mean --version? (see 'muster --
 usage "muster kv: unknown command 'gte'; did you mean 'get'? (see 'muster kv --help')" kv gte
 usage "muster status: unknown option --jsno; did you mean --json? (see 'muster status --help')" status --jsno
 usage "muster help: unknown command 'insrt'; did you mean 'insert'? (see 'muster help --help')" help kv insrt
-usage "muster task error: 'INTERNL' is no error code such as INTERNAL, ABORTED, UNAVAILABLE; did you mean INTERNAL?\
+usage "muster task error: --code: 'INTERNL' is no error code such as INTERNAL, ABORTED, UNAVAILABLE; did you mean INTERNAL?\
  (see 'muster task error --help')" task error 1 --code INTERNL text
 meant "'segment'" segemnt list
 meant "'segment'" SEGMENT list
@@ -88,32 +88,77 @@ meant '' kv xet k # get or set
 
 # Bad values.
 for n in 0 4097 -1 1.5 x '' 99999999999999999999 4x 0x10 ' 4'; do
-    usage "muster run: '$n' is no number of tasks from 1 to 4096, nor auto, gpu, core, l3, numa, package, hwthread (see 'muster run --help')" run -n "$n" true
+    usage "muster run: -n: '$n' is no number of tasks from 1 to 4096, nor auto, gpu, core, l3, numa, package, hwthread (see 'muster run --help')" run -n "$n" true
 done
 for d in 5 '' s -3s 1e3s 5x 0x5s 1.2.3s 99999999999d inf nan 5S; do
-    usage "muster run: '$d' is no duration: write 500ms, 30s, 5m (see 'muster run --help')" run --timeout="$d" true
+    usage "muster run: --timeout: '$d' is no duration: write 500ms, 30s, 5m (see 'muster run --help')" run --timeout="$d" true
 done
-usage "muster status: 'often' is no duration: write 500ms, 30s, 5m (see 'muster status --help')" status --watch=often
-usage "muster status: '1ms' is too often: 20ms is the least (see 'muster status --help')" status --watch=1ms
-usage "muster top: 'size' is none of: id, state, cpu, wait, beat (see 'muster top --help')" top --sort size
-usage "muster top: 'x' is none of: all, trouble, waiting, working (see 'muster top --help')" top --state=x
-usage "muster top: 'x' is no duration: write 500ms, 30s, 5m (see 'muster top --help')" top --every x
+usage "muster status: --watch: 'often' is no duration: write 500ms, 30s, 5m (see 'muster status --help')" status --watch=often
+usage "muster status: --watch: '1ms' is too often: 20ms is the least (see 'muster status --help')" status --watch=1ms
+usage "muster top: --sort is id, state, cpu, wait or beat, not 'size' (see 'muster top --help')" top --sort size
+usage "muster top: --state is all, trouble, waiting or working, not 'x' (see 'muster top --help')" top --state=x
+usage "muster top: --every: 'x' is no duration: write 500ms, 30s, 5m (see 'muster top --help')" top --every x
 usage "muster top: it needs a terminal; elsewhere there is 'muster status --watch' (see 'muster top --help')" top
 for s in '' G 1Q -1 1e9; do
-    usage "muster run: '$s' is no size: write 64M, 1G (see 'muster run --help')" run --heap="$s" true
+    usage "muster run: --heap: '$s' is no size: write 64M, 1G (see 'muster run --help')" run --heap="$s" true
 done
+usage "muster run: --num-tasks: '0' is no number of tasks from 1 to 4096, nor auto, gpu, core, l3, numa, package, hwthread\
+ (see 'muster run --help')" run --num-tasks=0 true
+usage "muster top: -s is id, state, cpu, wait or beat, not 'size' (see 'muster top --help')" top -s size
 for s in 1:1 1023K:1047552 9G:9663676416; do
     usage "muster run: --heap ${s%:*}: a heap of ${s#*:} bytes; 1 MiB to 8 GiB is possible (see 'muster run --help')" \
         run --heap "${s%:*}" true
 done
 usage "muster run: --kill-on-fail is yes or no, not 'maybe' (see 'muster run --help')" run --kill-on-fail=maybe true
-usage "muster run: 'FOO' is not NAME=VALUE (see 'muster run --help')" run --env FOO true
-usage "muster run: RANK is set by muster itself (see 'muster run --help')" run --env RANK=3 true
-usage "muster event send: '-1' is no number from 0 to 4294967295 (see 'muster event send --help')" event send --type -1
+usage "muster run: --env: 'FOO' is not NAME=VALUE (see 'muster run --help')" run --env FOO true
+usage "muster run: --env: RANK is set by muster itself (see 'muster run --help')" run --env RANK=3 true
+# wrong VERB OPTION VALUE OPERAND...: what is said of a wrong value begins with its option.
+wrong()
+{
+    local verb=$1 option=$2 value=$3
+    shift 3
+    check 2 "$MUSTER" $verb "$option=$value" "$@"
+    err_is_one_line
+    grep -qE -- "^muster $verb: $option(:| is) .*'$value'" "$ERR" || fail "$verb $option=$value is not named"
+}
+for option in timeout grace restart-delay survive heartbeat-timeout restarts restart-policy stdin mpi report-bindings \
+    kill-on-fail trace; do
+    wrong run --$option soon true
+done
+for option in register-timeout shutdown-timeout register-barrier; do
+    wrong run --$option soon --grpc true
+done
+wrong run --gpus-per-task none --bind-to gpu true
+wrong run --gpu-visibility none --bind-to gpu true
+wrong run --join-timeout soon --hosts localhost true
+wrong run --job a/b true
+wrong agent --node-id x true
+wrong agent --nodes x true
+wrong agent --adopt a/b
+wrong serve --tasks x
+wrong status --job 'a b'
+wrong 'barrier wait' --timeout soon --task 0 b
+wrong 'barrier wait' --wait soon --task 0 b
+wrong 'barrier wait' --task x b
+wrong 'barrier wait' --tasks x --task 0 b
+wrong 'barrier wait' --instance x --task 0 b
+wrong 'event read' --from x
+wrong 'event read' --count x
+wrong 'kv get' --wait soon k
+wrong 'kv watch' --after x k
+wrong 'task watch' --count x
+wrong bench --only x
+wrong bench --seconds x
+wrong bench --tasks 1
+wrong topo --proto x
+wrong topo --task x --proto
+wrong topo --global x --proto
+
+usage "muster event send: --type: '-1' is no number from 0 to 4294967295 (see 'muster event send --help')" event send --type -1
 usage "muster kv increment: '1x' is no number (see 'muster kv increment --help')" kv increment k 1x
 usage "muster task reset: 'x' is no task number (see 'muster task reset --help')" task reset x
 usage "muster task error: the MESSAGE is missing (see 'muster task error --help')" task error 1
-usage "muster task error: 'OK' is no error code such as INTERNAL, ABORTED, UNAVAILABLE (see 'muster task error --help')" \
+usage "muster task error: --code: 'OK' is no error code such as INTERNAL, ABORTED, UNAVAILABLE (see 'muster task error --help')" \
     task error 1 --code OK text
 usage "muster barrier wait: as which task? Give --task, or run it under 'muster run' (see 'muster barrier wait --help')" \
     barrier wait b

@@ -92,7 +92,7 @@ refused '-n gpu counts what this host has' -n gpu
 refused '-n auto counts what this host has' -n auto
 refused '4 tasks need as many slots, and the hosts have 3' -n 4
 refused "--stdin is all, none or a task from 0 to 2, not '3'" --stdin 3
-refused "'B' is not NAME=VALUE" --env B
-refused "'0' is no number of events" --trace=0
-refused "'-1' is no duration" --grace -1
+refused "--env: 'B' is not NAME=VALUE" --env B
+refused "--trace: '0' is no number of events" --trace=0
+refused "--grace: '-1' is no duration" --grace -1
 exit 0

@@ -290,5 +290,5 @@ refused()
 refused '--survive with --hosts needs --output' --survive --hosts b
 refused '--survive=1m needs --hosts' --survive=1m
 refused '--survive=0 leaves no time' --survive=0 --hosts b --output x
-refused "'soon' is no duration" --survive=soon --hosts b --output x
+refused "--survive: 'soon' is no duration" --survive=soon --hosts b --output x
 exit 0
