@@ -422,4 +422,5 @@ const struct mu_cli_verb mu_cli_agent = {
     .max = -1,
     .is_command = 1,
     .run = agent_run,
+    .words = mu_cli_commands,
 };

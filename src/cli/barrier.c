@@ -101,10 +101,11 @@ static const struct mu_cli_option cancel_options[] = {
     {MU_OPT_INSTANCE, 0, "instance", "N", NULL, "the instance (default: the current one)"}, MU_CLI_JOB, MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"list", "", "List the barriers: who is missing, and why", list_options, 0, 0, 0, list_run, NULL},
-    {"wait", "ID", "Arrive at a barrier as a task and wait", wait_options, 1, 1, 0, wait_run, NULL},
-    {"cancel", "ID", "Cancel a barrier: all who wait return CANCELLED", cancel_options, 1, 1, 0, cancel_run, NULL},
-    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL},
+    {"list", "", "List the barriers: who is missing, and why", list_options, 0, 0, 0, list_run, NULL, NULL},
+    {"wait", "ID", "Arrive at a barrier as a task and wait", wait_options, 1, 1, 0, wait_run, NULL, NULL},
+    {"cancel", "ID", "Cancel a barrier: all who wait return CANCELLED", cancel_options, 1, 1, 0, cancel_run, NULL,
+     NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 
 const struct mu_cli_verb mu_cli_barrier = {

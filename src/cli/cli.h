@@ -153,6 +153,7 @@ struct mu_cli_verb {
     int is_command;                      /* the first operand ends the options: what follows is a command */
     int (*run)(struct mu_cli_call *call);
     const struct mu_cli_verb *verbs; /* sub-verbs, or NULL */
+    mu_cli_words *words;             /* that operands may be, or NULL */
 };
 
 /* One invocation, parsed. */
@@ -229,9 +230,13 @@ int mu_cli_wrong(const struct mu_cli_call *call, enum mu_cli_option_id id, const
 int mu_cli_unknown_command(const struct mu_cli_call *call, const struct mu_cli_verb *verb, const char *name);
 int mu_cli_unknown_verb(const struct mu_cli_call *call, const char *name);
 
+/* What the option may be called besides its letter, behind one '-': "np", as mpirun has it; NULL: nothing. */
+const char *mu_cli_second_name(const struct mu_cli_option *option);
+
 /* help.c */
 void mu_cli_print_help(const struct mu_cli_verb *verb, const char *path, FILE *out);
 void mu_cli_print_general_help(FILE *out);
+/* completion.c: the completion file for bash. */
 void mu_cli_print_completion(FILE *out);
 
 /* ---- job.c: reaching a live job --------------------------------------------------------------------------------- */

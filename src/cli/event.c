@@ -152,9 +152,10 @@ static const struct mu_cli_option read_options[] = {
     MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"send", "[PAYLOAD|-]", "Send an event to all readers and print its number", send_options, 0, 1, 0, send_run, NULL},
-    {"read", "", "Print the events that are still there", read_options, 0, 0, 0, read_run, NULL},
-    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL},
+    {"send", "[PAYLOAD|-]", "Send an event to all readers and print its number", send_options, 0, 1, 0, send_run, NULL,
+     NULL},
+    {"read", "", "Print the events that are still there", read_options, 0, 0, 0, read_run, NULL, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 
 const struct mu_cli_verb mu_cli_event = {

@@ -1,5 +1,5 @@
 /*
- * cli/help.c: --help and the bash completion, both from the table of verbs.
+ * cli/help.c: --help, from the table of verbs.
  */
 #include "cli/cli.h"
 
@@ -23,14 +23,14 @@ static const struct {
 
 static void print_option(const struct mu_cli_option *option, FILE *out)
 {
-    char left[64];
     const char *space = !option->argument || option->argument[0] == '[' ? "" : " ";
+    const char *second = mu_cli_second_name(option);
+    char left[64], names[16] = "    ";
 
     if (option->letter)
-        snprintf(left, sizeof left, "-%c, --%s%s%s", option->letter, option->name, space,
-                 option->argument ? option->argument : "");
-    else
-        snprintf(left, sizeof left, "    --%s%s%s", option->name, space, option->argument ? option->argument : "");
+        snprintf(names, sizeof names, "-%c, %s%s%s", option->letter, second ? "-" : "", second ? second : "",
+                 second ? ", " : "");
+    snprintf(left, sizeof left, "%s--%s%s%s", names, option->name, space, option->argument ? option->argument : "");
     fprintf(out, "  %-30s %s\n", left, option->help);
 }
 
@@ -94,48 +94,9 @@ void mu_cli_print_general_help(FILE *out)
     fprintf(out, "\nEach verb has its own --help. Durations read 500ms, 30s, 5m.\n\nSee muster(1).\n");
 }
 
-/* ---- completion -------------------------------------------------------------------------------------------------- */
-
-static void print_case(const char *path, const struct mu_cli_verb *verb, FILE *out)
+static const char *verb_word(size_t number)
 {
-    fprintf(out, "    '%s')\n        words='", path);
-    for (const struct mu_cli_verb *sub = verb->verbs; sub && sub->name; sub++)
-        fprintf(out, "%s ", sub->name);
-    for (const struct mu_cli_option *option = verb->options; option && option->name; option++)
-        fprintf(out, "--%s ", option->name);
-    fprintf(out, "--help' ;;\n");
-}
-
-void mu_cli_print_completion(FILE *out)
-{
-    fprintf(out,
-            "# bash completion for muster(1), printed by 'muster help --completion'\n"
-            "_muster()\n{\n"
-            "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path= words= i\n"
-            "    if [[ $prev == --job ]]; then\n"
-            "        mapfile -t COMPREPLY < <(compgen -W \"$(muster segment list --names 2>/dev/null)\" -- \"$cur\")\n"
-            "        return\n    fi\n"
-            "    for ((i = 1; i < COMP_CWORD && i < 3; i++)); do\n"
-            "        [[ ${COMP_WORDS[i]} == -* ]] && break\n"
-            "        path+=${path:+ }${COMP_WORDS[i]}\n"
-            "    done\n"
-            "    case $path in\n    '')\n        words='");
-    for (size_t i = 0; mu_cli_verbs[i]; i++)
-        fprintf(out, "%s ", mu_cli_verbs[i]->name);
-    fprintf(out, "--help --version' ;;\n");
-    for (size_t i = 0; mu_cli_verbs[i]; i++) {
-        char path[64];
-
-        print_case(mu_cli_verbs[i]->name, mu_cli_verbs[i], out);
-        for (const struct mu_cli_verb *sub = mu_cli_verbs[i]->verbs; sub && sub->name; sub++) {
-            snprintf(path, sizeof path, "%s %s", mu_cli_verbs[i]->name, sub->name);
-            print_case(path, sub, out);
-        }
-    }
-    fprintf(out, "    run\\ *) words= ;; # behind the command: file names\n"
-                 "    *)\n        words='--job --json --help' ;;\n    esac\n"
-                 "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                 "}\ncomplete -o default -F _muster muster\n");
+    return mu_cli_verbs[number] ? mu_cli_verbs[number]->name : NULL;
 }
 
 static int help_run(struct mu_cli_call *call)
@@ -181,4 +142,5 @@ const struct mu_cli_verb mu_cli_help = {
     .options = help_options,
     .max = 2,
     .run = help_run,
+    .words = verb_word,
 };

@@ -383,17 +383,17 @@ static const struct mu_cli_option watch_options[] = {
     MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"get", "KEY", "Print the value of a key", get_options, 1, 1, 0, get_run, NULL},
-    {"set", "KEY VALUE|-", "Set a key; - reads the value from stdin", plain_options, 2, 2, 0, store_run, NULL},
-    {"insert", "KEY VALUE|-", "Set a key that must be absent", plain_options, 2, 2, 0, store_run, NULL},
-    {"append", "KEY VALUE|-", "Append to the value of a key", plain_options, 2, 2, 0, store_run, NULL},
-    {"delete", "KEY", "Delete a key and everything under it", plain_options, 1, 1, 0, number_run, NULL},
-    {"increment", "KEY [NUMBER]", "Add to a decimal number and print the sum", plain_options, 1, 2, 0, number_run,
+    {"get", "KEY", "Print the value of a key", get_options, 1, 1, 0, get_run, NULL, NULL},
+    {"set", "KEY VALUE|-", "Set a key; - reads the value from stdin", plain_options, 2, 2, 0, store_run, NULL, NULL},
+    {"insert", "KEY VALUE|-", "Set a key that must be absent", plain_options, 2, 2, 0, store_run, NULL, NULL},
+    {"append", "KEY VALUE|-", "Append to the value of a key", plain_options, 2, 2, 0, store_run, NULL, NULL},
+    {"delete", "KEY", "Delete a key and everything under it", plain_options, 1, 1, 0, number_run, NULL, NULL},
+    {"increment", "KEY [NUMBER]", "Add to a decimal number and print the sum", plain_options, 1, 2, 0, number_run, NULL,
      NULL},
-    {"list", "[DIRECTORY]", "List the keys under a directory", list_options, 0, 1, 0, list_run, NULL},
-    {"count", "[DIRECTORY]", "Count the keys under a directory", plain_options, 0, 1, 0, number_run, NULL},
-    {"watch", "KEY", "Wait for a change of a key and print it", watch_options, 1, 1, 0, watch_run, NULL},
-    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL},
+    {"list", "[DIRECTORY]", "List the keys under a directory", list_options, 0, 1, 0, list_run, NULL, NULL},
+    {"count", "[DIRECTORY]", "Count the keys under a directory", plain_options, 0, 1, 0, number_run, NULL, NULL},
+    {"watch", "KEY", "Wait for a change of a key and print it", watch_options, 1, 1, 0, watch_run, NULL, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 
 const struct mu_cli_verb mu_cli_kv = {

@@ -444,4 +444,5 @@ const struct mu_cli_verb mu_cli_run = {
     .max = -1,
     .is_command = 1,
     .run = run_run,
+    .words = mu_cli_commands,
 };

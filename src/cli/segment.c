@@ -253,11 +253,12 @@ static const struct mu_cli_option rm_options[] = {
     {MU_OPT_FORCE, 0, "force", NULL, NULL, "also when the job is in use: its waits end with CANCELLED"}, MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"list", "", "List this user's segments, sound or not", list_options, 0, 0, 0, list_run, NULL},
-    {"info", "[JOB]", "Describe a segment", job_options, 0, 1, 0, info_run, NULL},
-    {"check", "[JOB]", "Audit a segment: every rule of its structure", job_options, 0, 1, 0, check_run, NULL},
-    {"rm", "JOB...", "Remove segments", rm_options, 1, -1, 0, rm_run, NULL},
-    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL},
+    {"list", "", "List this user's segments, sound or not", list_options, 0, 0, 0, list_run, NULL, NULL},
+    {"info", "[JOB]", "Describe a segment", job_options, 0, 1, 0, info_run, NULL, mu_cli_jobs},
+    {"check", "[JOB]", "Audit a segment: every rule of its structure", job_options, 0, 1, 0, check_run, NULL,
+     mu_cli_jobs},
+    {"rm", "JOB...", "Remove segments", rm_options, 1, -1, 0, rm_run, NULL, mu_cli_jobs},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 
 const struct mu_cli_verb mu_cli_segment = {

@@ -260,13 +260,13 @@ static const struct mu_cli_option watch_options[] = {{MU_OPT_COUNT, 0, "count", 
                                                      MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
-    {"list", "", "List the tasks", list_options, 0, 0, 0, list_run, NULL},
+    {"list", "", "List the tasks", list_options, 0, 0, 0, list_run, NULL, NULL},
     {"reset", "TASK", "Disconnect a dead or failed task, so that it may join anew", reset_options, 1, 1, 0, reset_run,
-     NULL},
+     NULL, NULL},
     {"error", "[TASK MESSAGE]", "Put a task in error; alone: show the job's first error", error_options, 0, 2, 0,
-     error_run, NULL},
-    {"watch", "", "Print the tasks, then every change of their states", watch_options, 0, 0, 0, watch_run, NULL},
-    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL},
+     error_run, NULL, NULL},
+    {"watch", "", "Print the tasks, then every change of their states", watch_options, 0, 0, 0, watch_run, NULL, NULL},
+    {NULL, NULL, NULL, NULL, 0, 0, 0, NULL, NULL, NULL},
 };
 
 const struct mu_cli_verb mu_cli_task = {

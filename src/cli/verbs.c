@@ -66,6 +66,11 @@ const struct mu_cli_option *mu_cli_find_option(const struct mu_cli_verb *verb, c
     return NULL;
 }
 
+const char *mu_cli_second_name(const struct mu_cli_option *option)
+{
+    return option->id == MU_OPT_NUM ? "np" : NULL;
+}
+
 /* ---- words that are not there ------------------------------------------------------------------------------------ */
 
 static void see_options(struct mu_cli_guess *guess, const struct mu_cli_verb *verb)
@@ -183,7 +188,7 @@ static int take_option(struct mu_cli_call *call, int argc, char **argv, int *ind
         return unknown_letter(call, word);
     if (is_long && equals)
         value = equals + 1;
-    else if (!is_long && option->id == MU_OPT_NUM && word[2] == 'p') /* as mpirun has it: -np 4 */
+    else if (!is_long && mu_cli_second_name(option) && strncmp(word + 1, mu_cli_second_name(option), 2) == 0)
         value = word[3] ? word + 3 + (word[3] == '=') : NULL;
     else if (!is_long && word[2])
         value = word + 2 + (option->argument && word[2] == '=');

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Every option and command that --help shows is in the man page and in the completion file, and nothing else is.
+# Every option, short or long, and every command that --help shows is in the man page and in the completion file, and
+# nothing else is; so are the words that the completion file has for values. What it does is in completion_test.sh.
 . "$(dirname "$0")/common.sh"
 TOP=${TOP:-$(dirname "$0")/../..}
 
@@ -7,8 +8,22 @@ check 0 "$MUSTER" help --completion
 cmp "$OUT" "$TOP/completions/muster" || fail "completions/muster is not what 'muster help --completion' prints"
 bash -n "$TOP/completions/muster" || fail "completions/muster is no bash"
 
-# in_page PAGE WORD: as mdoc writes it, behind Fl or Cm.
 options_of() { sed -n '/^Options:/,/^$/p' "$1" | grep -oE -- '--[a-z][a-z-]*' | sort -u; }
+# "-n -np --num-tasks", a line for each option that has short names.
+shorts_of() { sed -n '/^Options:/,/^$/s/^  \(-[a-z]\(, -[a-z]*\)*, --[a-z-]*\).*/\1/p' "$1" | tr -d ,; }
+# The same as mdoc writes it.
+shorts_in() { sed -n 's/^\.It Fl \([a-z]\)/\1/p' "$1" | sed 's/ , Fl / /g; s/ \(Ar\|Ns\) .*//; s/[^ ]*/-&/g' | sort -u; }
+
+# is_completed PATH HELP: the completion file has the options of this --help, as a line, and no others.
+is_completed()
+{
+    local line shown
+    line=$(sed -n "/^    '$1')/{n;s/.*options='\(.*\)'/\1/p}" "$TOP/completions/muster" | tr ' ' '\n' | sort)
+    shown=$({ options_of "$2"; shorts_of "$2" | tr ' ' '\n' | grep -v ^--; } | sort)
+    [ "$line" = "$shown" ] || fail "other options are completed behind '$1':" $line
+}
+# Words that are completed as values of the verb's options; yes is what one of [=no] means by itself.
+words_of() { sed -n "/^    '$1\( [a-z]*\)\?')/,/^        ;;/s/.*value='[^ ]* \([^@].*\)' ;;/\1/p" "$TOP/completions/muster"; }
 
 check 0 "$MUSTER" --help
 for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT"); do
@@ -19,14 +34,14 @@ for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT"); do
     cp "$OUT" "$OUT.verb"
     subs=$(sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT.verb")
     shown=$(options_of "$OUT.verb")
+    shorts=$(shorts_of "$OUT.verb")
+    [ -n "$subs" ] || is_completed "$verb" "$OUT.verb"
     for sub in $subs; do
         check 0 "$MUSTER" "$verb" "$sub" --help
         shown="$shown $(options_of "$OUT")"
+        shorts="$shorts"$'\n'"$(shorts_of "$OUT")"
+        is_completed "$verb $sub" "$OUT"
         grep -q "^\.It Cm $sub" "$page" || fail "$page does not explain $sub"
-        for option in $(options_of "$OUT"); do
-            sed -n "/^    '$verb $sub')/{n;p}" "$TOP/completions/muster" | grep -qe "[' ]$option[' ]" ||
-                fail "$verb $sub $option is not completed"
-        done
     done
     for option in $shown; do
         grep -qE -- "Fl (-|[a-z] , Fl -)?${option#--}\b|Fl $(printf %s "$option" | cut -c2-)" "$page" ||
@@ -35,6 +50,12 @@ for verb in $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$OUT"); do
     for option in $(grep -oE 'Fl -[a-z][a-z-]+' "$page" | sed 's/Fl /-/' | sort -u); do
         [ "$page" = "$TOP/man/muster.1" ] || [[ " $(echo $shown) " = *" $option "* ]] ||
             fail "$page explains $option, which $verb does not have"
+    done
+    [ "$page" = "$TOP/man/muster.1" ] || [ "$(sort -u <<< "$shorts" | grep .)" = "$(shorts_in "$page")" ] ||
+        fail "$page has other short options: $(shorts_in "$page")"
+    for word in $(words_of "$verb"); do # for the agent's its page refers to the other
+        [ "$word" = yes ] || grep -qwF -- "$word" "$page" "${page/agent/run}" ||
+            fail "$page lacks $word, which is completed"
     done
     for section in 'EXIT STATUS' EXAMPLES; do
         grep -qx ".Sh $section" "$page" || fail "$page has no $section"
@@ -53,19 +74,4 @@ for page in "$TOP"/man/muster-*.1; do
         grep -qxF -- "$status" <<< "$shown" || fail "$page has the exit status $status, which muster.1 lacks"
     done < <(exits_of "$page")
 done
-
-# The completion at work.
-source "$TOP/completions/muster"
-complete_words()
-{
-    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
-    _muster
-    echo "${COMPREPLY[@]:-}"
-}
-[ "$(complete_words muster st)" = status ] || fail "completion of 'st'"
-[ "$(complete_words muster kv in)" = "insert increment" ] || fail "completion of 'kv in'"
-[ "$(complete_words muster run --he)" = "--heap --heartbeat-timeout --help" ] || fail "completion of 'run --he'"
-[ "$(complete_words muster kv get --w)" = --wait ] || fail "completion of 'kv get --w'"
-start_job 1 sleep 100
-[ "$(complete_words muster kv get --job "$JOB")" = "$JOB" ] || fail "completion of a job's name"
 exit 0

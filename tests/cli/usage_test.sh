@@ -198,7 +198,7 @@ done
 
 # What is said of tasks and hosts means nothing to who adopts a job that has them, and the job is not looked for.
 check 0 "$MUSTER" agent --help
-sed -n 's/^  \(-[a-z],\|   \) --\([a-z-]*\)\(.*\)/\2\3/p' "$OUT" > "$TMPDIR/options"
+sed -n 's/^  \(-[a-z],\|   \|-n, -np,\) --\([a-z-]*\)\(.*\)/\2\3/p' "$OUT" > "$TMPDIR/options"
 [ "$(wc -l < "$TMPDIR/options")" -ge 40 ] || fail "muster agent has few options"
 while read -r option argument _; do
     words=(--"${option%%[*}")
