@@ -351,6 +351,7 @@ static int adopt(struct mu_cli_call *call)
     struct mu_agent_options options = {
         .grace_ns = MU_CLI_GRACE_NS, .stdin_to = MU_AGENT_STDIN_NONE, .report = mu_cli_say_who};
     struct muster_segment *segment;
+    enum muster_status status;
     char job[208];
     int code = refuse_others(call);
 
@@ -362,10 +363,13 @@ static int adopt(struct mu_cli_call *call)
     code = mu_cli_take_end(call, &options);
     if (code)
         return code;
-    if (muster_segment_open(job, &segment) == MUSTER_OK)
+    status = muster_segment_open(job, &segment);
+    if (status == MUSTER_OK)
         muster_segment_close(segment);
-    else
-        mu_cli_find_part(call, job, sizeof job);
+    else if (!mu_cli_find_part(call, job, sizeof job) && status == MUSTER_NOT_FOUND) {
+        mu_cli_no_job(call, job);
+        return MU_AGENT_EXIT_FAILED;
+    }
     return mu_agent_adopt(job, &options);
 }
 

@@ -250,18 +250,23 @@ int mu_cli_join(struct mu_cli_call *call, uint32_t flags, int32_t task_id, struc
 int mu_cli_leave(struct mu_cli_call *call, struct muster *muster, int code);
 /* Print the library's sentence; the exit status for `status`. Silent when a signal ended the wait. */
 int mu_cli_fail(const struct mu_cli_call *call, enum muster_status status);
-/* The job's own segment is not here: put the name of this host's part of it there instead, and say so. 0: no part. */
-int mu_cli_find_part(const struct mu_cli_call *call, char *job, size_t size);
-/* Complains of what --job, an operand or a variable says. Returns 2. */
-int mu_cli_no_job_name(const struct mu_cli_call *call, const char *job);
-/* The name or path of the job. Exit status; on failure, said. */
-int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size);
 /* SIGINT, SIGTERM and SIGHUP to `handler`, but those that are ignored (nohup). */
 void mu_cli_catch(void (*handler)(int));
 /* The number of the signal that ended the wait; 0: none. */
 int mu_cli_interrupted(void);
 /* Flush stdout. */
 int mu_cli_finish(const struct mu_cli_call *call, int code);
+
+/* ---- which.c: which job ----------------------------------------------------------------------------------------- */
+
+/* The job's own segment is not here: put the name of this host's part of it there instead, and say so. 0: no part. */
+int mu_cli_find_part(const struct mu_cli_call *call, char *job, size_t size);
+/* Complains of what --job, an operand or a variable says. Returns 2. */
+int mu_cli_no_job_name(const struct mu_cli_call *call, const char *job);
+/* The name or path of the job. Exit status; on failure, said. */
+int mu_cli_pick_job(struct mu_cli_call *call, char *ret_job, size_t size);
+/* Complains that the job is not there, with those that are; else by the library's sentence. Returns 3. */
+int mu_cli_no_job(const struct mu_cli_call *call, const char *job);
 
 /* ---- parse.c: numbers from people; 0, or -1 -------------------------------------------------------------------- */
 

@@ -84,6 +84,8 @@ static int open_segment(struct mu_cli_call *call, struct muster_segment **ret_se
     if (code)
         return code;
     status = muster_segment_open(job, ret_segment);
+    if (status == MUSTER_NOT_FOUND)
+        return mu_cli_no_job(call, job);
     return status == MUSTER_OK ? 0 : mu_cli_fail(call, status);
 }
 
@@ -240,7 +242,9 @@ static int rm_run(struct mu_cli_call *call)
         }
         if (status == MUSTER_OK)
             status = muster_segment_remove(wanted.job);
-        if (status != MUSTER_OK)
+        if (status == MUSTER_NOT_FOUND)
+            code = mu_cli_no_job(call, wanted.job);
+        else if (status != MUSTER_OK)
             code = mu_cli_fail(call, status);
     }
     return mu_cli_finish(call, code);

@@ -211,7 +211,7 @@ while read -r option argument _; do
         adopt | help) continue ;;
         timeout | kill-on-fail* | grace | metrics)
             check 125 "$MUSTER" agent --adopt "$JOB" "${words[@]}"
-            err_has "^muster agent: there is no job here " ;;
+            err_has "^muster agent: there is no job $JOB here" ;;
         *)
             check 2 "$MUSTER" agent "${words[@]}" --adopt "$JOB"
             err_has "^muster agent: --adopt and ${words[0]} exclude each other (see 'muster agent --help')$" ;;

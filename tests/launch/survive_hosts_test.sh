@@ -79,7 +79,7 @@ check_refused() # PART WORDS
 check_refused "$JOB.h1" 'has been adopted already'
 check_refused "$JOB" "the launcher of job $JOB (pid $LEADER) lives"
 check_refused "$JOB.h2" "lives: there is nothing to adopt"
-check_refused "$JOB.h3" 'there is no job here'
+check_refused "$JOB.h3" "there is no job $JOB.h3 here"
 killed $ADOPTER
 adopt "$JOB.h1"
 goes_on
@@ -188,12 +188,12 @@ await "the launcher has ended" launcher_gone
 err_has '^muster run: host b is away (.*): its tasks are given up in 2 s at most, unless'
 err_has '^muster run: host b is lost: nothing was heard of it for 2.0 s; ending the other 2 tasks$'
 clean
-check_refused "$JOB.h1" 'there is no job here'
+check_refused "$JOB.h1" "there is no job $JOB.h1 here"
 begin 2s sleep 900
 await "all are there" all_there
 killed "$LEADER"
 clean
-check_refused "$JOB" 'there is no job here'
+check_refused "$JOB" "there is no job $JOB here"
 
 # Told to end while a host has no agent: it is not waited for.
 begin 2m sleep 900
@@ -269,7 +269,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid=65534 --clear-groups "$MUSTER" version 
     killed "$LEADER"
     got=0
     setpriv --reuid=65534 --clear-groups "$MUSTER" agent --adopt "$JOB" > "$TMPDIR/refused" 2>&1 < /dev/null || got=$?
-    [ $got -eq 125 ] && grep -q 'there is no job here' "$TMPDIR/refused" || fail "another user: $(cat "$TMPDIR/refused")"
+    [ $got -eq 125 ] && grep -q "there is no job $JOB here" "$TMPDIR/refused" || fail "another user: $(cat "$TMPDIR/refused")"
     adopt "$JOB"
     await "both have come" both_back # who has not is not waited for, and hears of the end when its time is over
     kill -TERM $ADOPTER
