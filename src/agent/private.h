@@ -476,7 +476,7 @@ void mu_agent_say(const char *format, ...) __attribute__((format(printf, 1, 2)))
 void mu_agent_say_root_cause(struct mu_agent *agent);
 /* The end of a task's stderr, where the launcher has it. */
 void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id);
-/* "was killed by signal 11 (SIGSEGV): it touched memory that it may not". */
+/* "was killed by signal 11 (SIGSEGV): it touched memory that it may not touch". */
 const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size);
 /* --report-bindings: where each task runs, as the kernel says; in a dry run, where it would. */
 void mu_agent_print_bindings(const struct mu_agent *agent, FILE *out);

@@ -53,7 +53,7 @@ const char *mu_launch_hint(int wait_status, enum mu_launch_oom oom)
                : oom == MU_LAUNCH_OOM_MAY
                    ? "perhaps for want of memory: the kernel's out-of-memory killer has struck here"
                    : NULL;
-    case SIGSEGV: return "it touched memory that it may not";
+    case SIGSEGV: return "it touched memory that it may not touch";
     case SIGBUS: return "it touched memory that is not there: a file cut short, or /dev/shm or a device that is full";
     case SIGFPE: return "arithmetic: a division by zero, most often";
     case SIGILL: return "an instruction that this processor does not have";

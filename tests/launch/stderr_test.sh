@@ -40,7 +40,7 @@ check 4 run --grace 100ms sh -c 'sleep 60 & echo said >&2; exit 4'
 err_has '^    said$'
 
 # Words for signals.
-for pair in SEGV:11:'touched memory that it may not' ABRT:6:'gave up by itself' FPE:8:'division by zero' \
+for pair in SEGV:11:'touched memory that it may not touch' ABRT:6:'gave up by itself' FPE:8:'division by zero' \
     BUS:7:'memory that is not there' PIPE:13:'nobody reads' XCPU:24:'limit of processor time'; do
     IFS=: read -r name number words <<< "$pair"
     check $((128 + number)) run sh -c "ulimit -c 0; kill -$name \$\$"
@@ -50,7 +50,7 @@ done
 if (cd "$TMPDIR" && ulimit -c unlimited 2> /dev/null); then
     (cd "$TMPDIR" && ulimit -c unlimited && check 139 run sh -c 'kill -SEGV $$') || exit 1
     if grep -q 'core dumped' "$ERR"; then
-        err_has "core dumped): it touched memory that it may not; its core \(went to \|is '\)"
+        err_has "core dumped): it touched memory that it may not touch; its core \(went to \|is '\)"
     else
         echo "not tested: where a core goes (the kernel made none: $(cat /proc/sys/kernel/core_pattern))"
     fi
