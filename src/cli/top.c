@@ -17,7 +17,7 @@
 #include "cli/top.h"
 #include "cli/watch.h"
 
-enum { ESCAPE = 27 };
+enum { CONTROL_U = 21, CONTROL_W = 23, ESCAPE = 27 };
 
 static volatile sig_atomic_t quit_signal; /* SIGQUIT, which ends other verbs at once: here the terminal comes first */
 
@@ -98,6 +98,14 @@ static void type(struct mu_top *top, int key)
         top->text[0] = 0;
     } else if (key == KEY_BACKSPACE || key == 127 || key == '\b') {
         top->text[len ? len - 1 : 0] = 0;
+    } else if (key == CONTROL_U) {
+        top->text[0] = 0;
+    } else if (key == CONTROL_W) { /* the last word, with the blanks behind it */
+        while (len > 0 && top->text[len - 1] == ' ')
+            len--;
+        while (len > 0 && top->text[len - 1] != ' ')
+            len--;
+        top->text[len] = 0;
     } else if (key >= ' ' && key < 127 && len + 1 < sizeof top->text) {
         top->text[len] = (char)key;
         top->text[len + 1] = 0;

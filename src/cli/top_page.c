@@ -391,6 +391,7 @@ static void draw_help(void)
         "r                                  the other way round",
         "f                                  show all tasks; those in trouble; waiting; working",
         "/                                  show only tasks whose line has this text",
+        "^W ^U                              take back a word of that text; all of it",
         "Space                              pause, go on",
         "q, ^C                              quit",
         "",
