@@ -91,13 +91,22 @@ static char short_form(const struct mu_cli_call *call, const char *name, size_t 
     return option && (len == 1 || option->id == MU_OPT_NUM) ? option->letter : 0;
 }
 
+/* What another launcher calls so is said of a job's start alone. */
+static const char *elsewhere(const struct mu_cli_call *call, const char *word)
+{
+    return call->verb && strcmp(call->verb->name, "run") == 0 ? mu_cli_elsewhere(word) : NULL;
+}
+
 static int unknown_option(const struct mu_cli_call *call, const char *name, size_t len)
 {
+    const char *ours = elsewhere(call, name);
     struct mu_cli_guess guess;
     char meant[MU_CLI_GUESS_TEXT], letter = short_form(call, name, len);
 
     if (letter)
         return mu_cli_usage(call, "unknown option --%.*s; did you mean -%c?", (int)len, name, letter);
+    if (ours)
+        return mu_cli_usage(call, "unknown option --%.*s; here that is %s", (int)len, name, ours);
     mu_cli_guess_start(&guess, name, len);
     mu_cli_guess_see(&guess, "help");
     if (call->verb)
@@ -108,11 +117,14 @@ static int unknown_option(const struct mu_cli_call *call, const char *name, size
     return mu_cli_usage(call, "unknown option --%.*s%s", len < 300 ? (int)len : 300, name, meant);
 }
 
-/* The character, not its first byte. */
+/* The character, not its first byte; or all of -ppn. */
 static int unknown_letter(const struct mu_cli_call *call, const char *word)
 {
     size_t len = mu_cli_utf8_length(word + 1, strlen(word + 1));
+    const char *ours = elsewhere(call, word);
 
+    if (ours)
+        return mu_cli_usage(call, "unknown option %.*s; here that is %s", (int)strcspn(word, "="), word, ours);
     return mu_cli_usage(call, "unknown option -%.*s", len ? (int)len : 1, word + 1);
 }
 
@@ -235,10 +247,31 @@ int mu_cli_parse(struct mu_cli_call *call, int argc, char **argv)
     return 0;
 }
 
-/* Of a verb without operands it is perhaps the job that was meant. */
+/* The option right before the operand that takes its value behind '=' alone, and has none; or NULL. */
+static const struct mu_cli_option *valueless(const struct mu_cli_call *call, const char *operand)
+{
+    const struct mu_cli_option *option = NULL;
+
+    for (char *const *at = call->words; at[0] && at[1]; at++) {
+        int is_long = at[0][0] == '-' && at[0][1] == '-';
+
+        if (at[1] != operand || !is_option(at[0]) || (is_long ? strchr(at[0], '=') != NULL : at[0][2] != 0))
+            continue;
+        option = mu_cli_find_option(call->verb, is_long ? at[0] + 2 : NULL, is_long ? strlen(at[0] + 2) : 0, at[0][1]);
+    }
+    return option && is_optional(option) ? option : NULL;
+}
+
+/* Of a verb without operands it is perhaps the job that was meant; or the value of the option before it. */
 static int refuse_operand(struct mu_cli_call *call, const char *operand)
 {
-    if (!call->verb->max && !call->values[MU_OPT_JOB] && mu_cli_find_option(call->verb, "job", 3, 0))
+    const struct mu_cli_option *option = valueless(call, operand);
+    int takes_job = !call->verb->max && !call->values[MU_OPT_JOB] && mu_cli_find_option(call->verb, "job", 3, 0);
+
+    if (option)
+        return mu_cli_usage(call, "operand '%s' is too much; did you mean --%s=%s%s%s?", operand, option->name, operand,
+                            takes_job ? " or --job " : "", takes_job ? operand : "");
+    if (takes_job)
         return mu_cli_usage(call, "operand '%s' is too much; a job is named by --job %s", operand, operand);
     return mu_cli_usage(call, "operand '%s' is too much", operand);
 }

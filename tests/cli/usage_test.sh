@@ -32,6 +32,15 @@ usage "muster kv get: KEY is missing (see 'muster kv get --help')" kv get
 usage "muster kv get: operand 'b' is too much (see 'muster kv get --help')" kv get a b
 usage "muster status: operand 'b' is too much; a job is named by --job b (see 'muster status --help')" status b
 usage "muster status: operand 'b' is too much (see 'muster status --help')" status --job a b
+# The value of an option that takes one behind '=' alone.
+usage "muster status: operand '1s' is too much; did you mean --watch=1s or --job 1s? (see 'muster status --help')" \
+    status --watch 1s
+usage "muster status: operand '1s' is too much; did you mean --watch=1s? (see 'muster status --help')" \
+    status --job x -w 1s
+usage "muster status: operand '2s' is too much (see 'muster status --help')" status --job x --watch=1s 2s
+usage "muster status: operand '2s' is too much (see 'muster status --help')" status --job x -w1s 2s
+usage "muster topo: operand '2020' is too much; did you mean --proto=2020 or --job 2020? (see 'muster topo --help')" \
+    topo --proto 2020
 usage "muster kv set: too few operands: KEY VALUE|- (see 'muster kv set --help')" kv set a
 usage "muster status: option --json takes no value (see 'muster status --help')" status --json=yes
 usage "muster status: option --job needs a value: NAME (see 'muster status --help')" status --job
@@ -70,6 +79,37 @@ meant "--heartbeat-timeout" run --hearbeat-timeout 3s true
 meant "--num-tasks" run --num-task=3 true
 meant "-n" run --np 3 true
 meant "-n" run --n=3 true
+
+# Options of other launchers: what does that here, which is there.
+theirs() # OPTION WORDS
+{
+    check 2 "$MUSTER" run "$1" true
+    [ "$(cat "$ERR")" = "muster run: unknown option ${1%=*}; here that is $2 (see 'muster run --help')" ] ||
+        fail "stderr does not say of $1: $2"
+    local option
+    for option in $(grep -oE -- '--?[a-z][a-z-]*' <<< "$2"); do
+        [[ $2 = *"muster agent $option"* ]] || grep -qE -- "^ .*$option\b" "$OUT.run" || fail "there is no $option"
+    done
+}
+"$MUSTER" run --help > "$OUT.run"
+theirs --tag-output --label
+theirs --label-io --label
+theirs -prepend-rank --label
+theirs --kill-on-bad-exit=1 'the default, and --kill-on-fail=no is the other way'
+theirs --ntasks=4 '-n N'
+theirs --nproc-per-node=4 '-n N, or -n gpu'
+theirs --nproc_per_node '-n N, or -n gpu'
+theirs -ppn '--hosts a:N,b:N'
+theirs -H '--hosts a:N,b:N'
+theirs --node-rank=1 "'muster agent --node-id I', or --hosts on one host alone"
+theirs -x '--env NAME=VALUE; the environment is inherited'
+theirs --oversubscribe "always allowed; 'core:overload' for --bind-to binds all the same"
+theirs --cpu-bind=cores '--bind-to core, l3, numa or package'
+theirs --cpus-per-task=2 '--map-by slot:pe=N'
+theirs -wdir '--chdir DIR'
+theirs --max-restarts=3 '--restarts N'
+usage "muster run: unknown option --tag-output; here that is --label (see 'muster run --help')" run true : --tag-output true
+usage "muster status: unknown option --tag-output (see 'muster status --help')" status --tag-output
 meant "'core'" run -n cores true
 meant "'gpu'" run -n gpus true
 meant '' status --np
