@@ -111,6 +111,7 @@ static struct processor {
     uint64_t scheduler, now;    /* at the same time */
     bool is_known, never_again; /* whoever was sent there may still wait for his turn */
 } processors[1024];
+static struct probe *volatile lost[PROBES_MAX]; /* theirs still, and so not forgotten */
 static int lost_probes;
 
 static void *probe_main(void *arg)
@@ -166,7 +167,7 @@ static void ask(struct processor *p, int processor, uint64_t now)
         ;
     if (rc) { /* it keeps its probe */
         p->never_again = true;
-        lost_probes++;
+        lost[lost_probes++] = probe;
         return;
     }
     p->scheduler = probe->scheduler;
