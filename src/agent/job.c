@@ -147,6 +147,23 @@ static bool is_name_held(const struct mu_agent *agent)
     return held;
 }
 
+/* It gets its name when a guard is there to take it away; which is on its way meanwhile. */
+static enum muster_status make_and_name(struct mu_agent *agent, const struct muster_segment_config *config,
+                                        const struct mu_hosts_config *hosts, unsigned how)
+{
+    enum muster_status status = mu_segment_make(agent->job, config, hosts, how, &agent->segment);
+
+    if (status)
+        return status;
+    mu_launch_guard_await(agent->guard);
+    status = mu_segment_name(agent->segment);
+    if (status) {
+        muster_segment_close(agent->segment);
+        agent->segment = NULL;
+    }
+    return status;
+}
+
 static enum muster_status create(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
@@ -163,14 +180,13 @@ static enum muster_status create(struct mu_agent *agent)
     enum muster_status status;
     int refusal = 0;
 
-    mu_launch_guard_await(agent->guard);
-    status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
+    status = make_and_name(agent, &config, hosts, how);
     if ((status == MUSTER_RESOURCE_EXHAUSTED || (refusal = refusal_to_write(status))) && !config.memfd &&
         !options->survive) {
         if (is_name_held(agent))
             return mu_fail(MUSTER_ALREADY_EXISTS, "job %s is running here already", agent->job);
         config.memfd = 1;
-        status = mu_segment_create_hosts(agent->job, &config, hosts, how, &agent->segment);
+        status = make_and_name(agent, &config, hosts, how);
         if (status == MUSTER_OK)
             mu_agent_say("%s cannot hold the segment%s%s: it is in a memfd (reach it with --job /proc/%d/fd/%d)",
                          mu_segment_folder(), refusal ? ": " : "", refusal ? strerror(refusal) : "", (int)getpid(),

@@ -438,14 +438,13 @@ enum muster_status mu_segment_create(const char *job, const struct muster_segmen
     return mu_segment_create_hosts(job, config, NULL, how, ret_segment);
 }
 
-enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
-                                           const struct mu_hosts_config *hosts, unsigned how,
-                                           struct muster_segment **ret_segment)
+enum muster_status mu_segment_make(const char *job, const struct muster_segment_config *config,
+                                   const struct mu_hosts_config *hosts, unsigned how,
+                                   struct muster_segment **ret_segment)
 {
     struct muster_segment_config none = {0};
-    struct muster_segment *seg;
     struct mu_header h;
-    char path[512], self[64];
+    char path[512];
     enum muster_status status = mu_format_plan_hosts(job, config ? config : &none, hosts, &h);
     bool memfd = config && config->memfd;
     int fd;
@@ -457,24 +456,43 @@ enum muster_status mu_segment_create_hosts(const char *job, const struct muster_
     if (fd < 0)
         return build_failed(-fd, &h);
     path_of(job, path, sizeof path);
-    status = map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, &seg);
+    return map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, ret_segment);
+}
+
+enum muster_status mu_segment_name(struct muster_segment *seg)
+{
+    enum muster_status status = MUSTER_OK;
+    char self[64];
+
+    snprintf(self, sizeof self, "/proc/self/fd/%d", seg->fd);
+    for (int tries = 0; seg->path[0] && linkat(AT_FDCWD, self, AT_FDCWD, seg->path, AT_SYMLINK_FOLLOW); tries++) {
+        if (errno != EEXIST)
+            status = mu_fail(MUSTER_UNAVAILABLE, "cannot name the segment %s: %s", seg->path, strerror(errno));
+        else if (tries > 100)
+            status = mu_fail(MUSTER_UNAVAILABLE, "%s cannot be replaced: another process holds it", seg->path);
+        else
+            status = name_taken(seg->path);
+        if (status)
+            return status;
+    }
+    return MUSTER_OK; /* nothing can fail once it has a name */
+}
+
+enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
+                                           const struct mu_hosts_config *hosts, unsigned how,
+                                           struct muster_segment **ret_segment)
+{
+    struct muster_segment *seg;
+    enum muster_status status = mu_segment_make(job, config, hosts, how, &seg);
+
     if (status)
         return status;
-    snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
-    for (int tries = 0; !memfd && linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW); tries++) {
-        if (errno != EEXIST)
-            status = mu_fail(MUSTER_UNAVAILABLE, "cannot name the segment %s: %s", path, strerror(errno));
-        else if (tries > 100)
-            status = mu_fail(MUSTER_UNAVAILABLE, "%s cannot be replaced: another process holds it", path);
-        else
-            status = name_taken(path);
-        if (status) {
-            muster_segment_close(seg);
-            return status;
-        }
-    }
-    *ret_segment = seg; /* nothing can fail once it has a name */
-    return MUSTER_OK;
+    status = mu_segment_name(seg);
+    if (status)
+        muster_segment_close(seg);
+    else
+        *ret_segment = seg;
+    return status;
 }
 
 enum muster_status muster_segment_info(struct muster_segment *segment, struct muster_segment_info *ret_info)

@@ -46,7 +46,13 @@ enum {
 /* Create; `how`: of the bits above. */
 enum muster_status mu_segment_create(const char *job, const struct muster_segment_config *config, unsigned how,
                                      struct muster_segment **ret_segment);
-/* The same of one of several hosts; by custom a follower's is named "JOB.h3". */
+/* The same in two steps: one that only this process can reach, and its name, which a memfd does without. Where it can
+ * have none, it is still to be closed. */
+enum muster_status mu_segment_make(const char *job, const struct muster_segment_config *config,
+                                   const struct mu_hosts_config *hosts, unsigned how,
+                                   struct muster_segment **ret_segment);
+enum muster_status mu_segment_name(struct muster_segment *seg);
+/* Both, of one of several hosts; by custom a follower's is named "JOB.h3". */
 enum muster_status mu_segment_create_hosts(const char *job, const struct muster_segment_config *config,
                                            const struct mu_hosts_config *hosts, unsigned how,
                                            struct muster_segment **ret_segment);
