@@ -150,8 +150,7 @@ static int lives(const void *arg, uint32_t task_id)
 {
     const struct mu_agent *agent = arg;
 
-    return agent->tasks && mu_agent_has_task(agent, task_id) && agent->tasks[task_id].started &&
-           !agent->tasks[task_id].ended;
+    return agent->tasks && task_id < agent->num_tasks && agent->tasks[task_id].started && !agent->tasks[task_id].ended;
 }
 
 int mu_agent_serve_metrics(struct mu_agent *agent)

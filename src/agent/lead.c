@@ -56,8 +56,14 @@ static void take_started(struct mu_agent *agent, struct mu_agent_host *host, str
         return;
     for (uint32_t i = 0; i < count; i++) {
         struct mu_agent_task *task = &agent->tasks[first + i];
+        pid_t pid = (pid_t)mu_unpack_u32(u);
 
-        task->pid = (pid_t)mu_unpack_u32(u);
+        if (task->started && !task->ended && task->pid != pid) { /* it had failed, and was started anew there */
+            agent->failures++;
+            if (agent->metrics)
+                mu_metrics_restarted(agent->metrics, 1);
+        }
+        task->pid = pid;
         host->running += task->ended; /* again */
         task->started = 1;
         task->ended = 0;
@@ -68,7 +74,7 @@ static void take_started(struct mu_agent *agent, struct mu_agent_host *host, str
 static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struct mu_unpack *u)
 {
     uint32_t task_id = mu_unpack_u32(u), wait_status = mu_unpack_u32(u);
-    int by_us = mu_unpack_u8(u);
+    int by_us = mu_unpack_u8(u), is_new;
     struct mu_agent_task *task;
     char words[640];
 
@@ -76,13 +82,14 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
     if (u->failed || task_id - host->first_task >= host->tasks)
         return;
     task = &agent->tasks[task_id];
-    host->running -= !task->ended;
+    is_new = !task->ended; /* all is said again after a break */
+    host->running -= is_new;
     task->started = task->ended = 1;
     task->wait_status = (int)wait_status;
     task->by_us = by_us;
     free(task->words);
     task->words = strdup(words);
-    agent->failures += !by_us && mu_launch_code(task->wait_status) != 0;
+    agent->failures += is_new && !by_us && mu_launch_code(task->wait_status) != 0;
     if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
     mu_agent_look_mpi(agent);

@@ -31,14 +31,11 @@ const char *mu_metrics_address(const struct mu_metrics *metrics);
 /* Those of the coordination service, too; NULL: no longer. */
 void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service);
 void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store); /* likewise of PyTorch's store */
-/* So many tasks have been started anew; a task's process has failed by itself. NULL is allowed. */
+/* So many tasks have been started anew. */
 void mu_metrics_restarted(struct mu_metrics *metrics, uint64_t count);
-void mu_metrics_failed(struct mu_metrics *metrics);
-/* Who has started the tasks knows which of this host's processes live, joined or not: `lives` is asked, with `arg`. */
-void mu_metrics_processes(struct mu_metrics *metrics, int (*lives)(const void *arg, uint32_t task), const void *arg);
 /* What whoever has started the tasks knows of their processes, joined or not. */
 struct mu_metrics_launcher {
-    int (*lives)(const void *arg, uint32_t task); /* that task's process does, and is of this host */
+    int (*lives)(const void *arg, uint32_t task); /* that task's process does */
     const void *arg;
     const uint64_t *failures; /* so many have ended badly, by themselves */
 };

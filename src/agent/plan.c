@@ -128,10 +128,17 @@ static void print_hosts(const struct mu_agent_options *options, FILE *out)
 static int make_environments(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    const struct mu_agent_served served = {.grpc = options->grpc ? options->grpc->address : NULL,
+    char way[sizeof agent->grpc_way] = "";
+    size_t len;
+    const struct mu_agent_served served = {.grpc = options->grpc ? way : NULL,
                                            .tcpstore = options->tcpstore ? options->tcpstore->address : NULL,
                                            .mpi = options->mpi != MU_AGENT_MPI_NONE};
 
+    if (options->grpc)
+        mu_agent_find_way(options->grpc->address, way, sizeof way);
+    len = strlen(way);
+    if (len > 2 && strcmp(way + len - 2, ":0") == 0)
+        snprintf(way + len - 1, sizeof way - len + 1, "<a port>");
     snprintf(agent->segment_text, sizeof agent->segment_text, "<the segment>");
     snprintf(agent->topology_text, sizeof agent->topology_text, "<hwloc's tree>");
     if (options->hosts && mu_launch_free_ports(options->hosts->orders->ports, 2, 1))

@@ -307,8 +307,9 @@ void mu_agent_say_failures(const struct mu_agent *agent)
 {
     uint32_t failed = 0, whose = 0;
 
-    if (!agent->options->keep_going || mu_agent_follows(agent) || agent->broken || agent->spawn_status ||
-        agent->end_signal || agent->timed_out) /* the status is no task's, or another agent says whose */
+    if (!agent->tasks || !agent->options->keep_going || mu_agent_follows(agent) || agent->broken ||
+        agent->spawn_status || agent->end_signal ||
+        agent->timed_out) /* the status is no task's, or another agent says whose */
         return;
     for (uint32_t i = 0; i < agent->num_tasks; i++) {
         failed += own_failure(agent, i) != 0;

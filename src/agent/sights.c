@@ -99,17 +99,19 @@ static char letter_of(struct mu_agent_sights *s, struct past *past, const struct
     }
 }
 
-/* Whose process is there, and has not joined, or not again: its pid; else 0. */
-static uint32_t unjoined_pid(const struct mu_agent_task *task, const struct muster_task_info *info)
+/* Whose process is there, and has not joined, or not again: its pid; else 0. What had joined may be a child of it. */
+static uint32_t unjoined_pid(const struct mu_agent_task *task, const struct muster_task_info *info, uint64_t start)
 {
-    return !info->alive && task->started && !task->ended && (uint32_t)task->pid != info->pid ? (uint32_t)task->pid : 0;
+    if (info->alive || !task->started || task->ended || (uint32_t)task->pid == info->pid)
+        return 0;
+    return info->attempt && mu_process_start(task->pid) <= start ? 0 : (uint32_t)task->pid;
 }
 
 static struct mu_sight see(struct mu_agent_sights *s, const struct mu_agent *agent, uint32_t i,
                            const struct mu_activity_clock *clock)
 {
     const struct muster_task_info *info = &s->infos[i];
-    uint32_t pid = unjoined_pid(&agent->tasks[agent->first_task + i], info);
+    uint32_t pid = unjoined_pid(&agent->tasks[agent->first_task + i], info, s->starts[i]);
     struct mu_sight sight = {.task = agent->first_task + i, .incarnation = info->incarnation, .pid = pid};
     struct mu_activity seen = {.letter = 0};
 

@@ -348,9 +348,10 @@ enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info *
  * Who has not joined is nobody to the segment, and yet a rank that hangs before it joins holds the job up: its process
  * is the launcher's to know. Of tasks of this host whose process lives and has not joined, or not again, "pid" and
  * "alive" become that process's, and ret_unjoined[task] true. One that has left, or has died as a task, and lives on
- * as a process, stays what it was.
+ * as a process, or whose parent does, stays what it was: who was started anew began after the one that had joined,
+ * which began at starts[task] (mu_task_run()).
  */
-void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, size_t count,
-                          bool *ret_unjoined);
+void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, const uint64_t *starts,
+                          size_t count, bool *ret_unjoined);
 
 #endif

@@ -236,7 +236,11 @@ static void add_instead(char *text, size_t size, const struct mu_cli_picture *pi
 {
     char age[32];
 
-    if (task->letter == 'D')
+    if (!task->letter)
+        return;
+    if (task->letter == 'Z' || task->letter == 'X')
+        add(text, size, ", and has ended");
+    else if (task->letter == 'D')
         add(text, size, ", and is blocked in the kernel (disk, network file system, driver)");
     else if (task->letter != 'S' || is_busy(task))
         add(text, size, task->cpu_percent < 0 ? ", and runs" : ", and runs (%.0f %% CPU%s)", task->cpu_percent,

@@ -119,7 +119,7 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
     mu_activity_clock(&clock);
     clock.asks_processors = true;
     picture->now_ns = clock.now;
-    mu_cli_find_unjoined(muster->seg, infos, picture->count, unjoined);
+    mu_cli_find_unjoined(muster->seg, infos, starts, picture->count, unjoined);
     for (size_t i = 0; i < picture->count; i++) {
         struct mu_cli_task *task = &picture->tasks[i];
         const struct mu_cli_task *old;
@@ -131,6 +131,8 @@ static enum muster_status take_tasks(struct muster *muster, const struct mu_cli_
         task->cpu_percent = -1;
         if (!picture->foreign && mu_is_local_task(muster->seg, (uint32_t)i))
             look_at_process(task, &clock, starts[i]);
+        if (task->unjoined && task->letter == 'Z')
+            task->info.alive = 0; /* its launcher has not reaped it yet */
         old = same_task(before, i, task);
         time_heartbeat(task, old, before, picture);
         time_cpu(task, old, before, picture->now_ns);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/process.h"
 #include "launch/launch.h"
 #include "segment/segment.h"
 
@@ -31,8 +32,8 @@ enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info *
     return MUSTER_OK;
 }
 
-void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, size_t count,
-                          bool *ret_unjoined)
+void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_info *infos, const uint64_t *starts,
+                          size_t count, bool *ret_unjoined)
 {
     uint32_t first = seg->first_task, own = seg->local_tasks;
     pid_t *pids = NULL;
@@ -46,6 +47,8 @@ void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_i
 
             if (infos[i].alive || !pid || pid == infos[i].pid)
                 continue;
+            if (infos[i].attempt && mu_process_start((pid_t)pid) <= starts[i])
+                continue; /* what had joined was a child of it */
             ret_unjoined[i] = true;
             infos[i].alive = 1;
             infos[i].pid = pid;

@@ -16,6 +16,7 @@
 #include "base/cpus.h"
 #include "cli/topo.h"
 #include "segment/handle.h"
+#include "task/task.h"
 
 enum { ENVIRONMENT_MAX = 4 << 20 };
 
@@ -219,27 +220,31 @@ int mu_cli_topo_ranks(struct mu_cli_call *call, struct mu_cli_topo *topo)
     struct muster *muster;
     struct muster_task_info *infos;
     enum muster_status status;
+    uint64_t *starts;
     bool *unjoined;
     size_t count;
     int code = mu_cli_join(call, MUSTER_JOIN_READ_ONLY, -1, &muster);
 
     if (code)
         return code;
-    status = mu_cli_tasks(muster, &infos, &count, NULL);
-    if (status != MUSTER_OK)
-        return mu_cli_leave(call, muster, mu_cli_fail(call, status));
+    count = muster_num_tasks(muster);
     topo->ranks = calloc(count + 1, sizeof *topo->ranks);
+    infos = calloc(count + 1, sizeof *infos);
+    starts = calloc(count + 1, sizeof *starts);
     unjoined = calloc(count + 1, sizeof *unjoined);
-    if (!topo->ranks || !unjoined)
+    if (!topo->ranks || !infos || !starts || !unjoined)
         abort();
-    mu_cli_find_unjoined(muster_segment_of(muster), infos, count, unjoined);
-    for (size_t i = 0; i < count; i++)
+    status = mu_task_run(muster, 0, (uint32_t)count, infos, starts);
+    if (status == MUSTER_OK)
+        mu_cli_find_unjoined(muster_segment_of(muster), infos, starts, count, unjoined);
+    for (size_t i = 0; i < count && status == MUSTER_OK; i++)
         look_at(topo, &topo->ranks[i], &infos[i], unjoined[i]);
     free(unjoined);
+    free(starts);
     topo->num_ranks = count;
     topo->job = call->values[MU_OPT_JOB];
     free(infos);
-    return mu_cli_leave(call, muster, 0);
+    return mu_cli_leave(call, muster, status == MUSTER_OK ? 0 : mu_cli_fail(call, status));
 }
 
 void mu_cli_topo_ranks_free(struct mu_cli_topo *topo)

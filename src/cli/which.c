@@ -210,8 +210,10 @@ int mu_cli_no_job(const struct mu_cli_call *call, const char *job)
     status = muster_segment_open(job, &segment);
     if (status == MUSTER_OK)
         muster_segment_close(segment);
-    if (status != MUSTER_NOT_FOUND || strchr(job, '/') || find_jobs(&jobs) != MUSTER_OK)
+    if (status != MUSTER_NOT_FOUND || strchr(job, '/') || find_jobs(&jobs) != MUSTER_OK) {
+        free(jobs.list);
         return mu_cli_fail(call, mu_fail(MUSTER_NOT_FOUND, "%s", why)); /* a path, or something in the job */
+    }
     mu_cli_guess_start(&guess, job, strlen(job));
     for (size_t i = 0; i < jobs.count; i++)
         mu_cli_guess_see(&guess, jobs.list[i].name);

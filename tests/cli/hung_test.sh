@@ -69,6 +69,24 @@ kill -KILL "$(pid_of 1)"
 await_says "task 1 \(pid [0-9]+\) has been stopped for $SECONDS_AGO, and has not joined again: 3 tasks wait for it in barrier epoch.*"
 end_job
 
+# A task that is a script whose child joined, and has left: the script is no process that was started anew.
+start_job 2 sh -c 'if [ $RANK = 0 ]; then exec muster barrier wait b; else muster barrier wait x --wait 100ms; exec sleep 1000; fi'
+await_says "task 1 \(pid [0-9]+\) left the job $SECONDS_AGO ago: 1 task waits for it in barrier b, for $SECONDS_AGO"
+out_has '^1 *DISCONNECTED *left '
+end_job
+# Ended while its launcher is stopped, before it has joined: nobody has reaped it.
+start_job 2 sh -c 'if [ $RANK = 0 ]; then exec muster barrier wait b; else exec sleep 1000; fi'
+sleeps() { "$MUSTER" status --job "$JOB" --json > "$OUT" && [ "$(json 'it["tasks"][1]["pid"] or 0')" != 0 ]; }
+await "task 1 is known" sleeps
+pid=$(pid_of 1)
+kill -STOP $RUN
+await "the launcher is stopped" is_stopped $RUN
+kill -KILL "$pid"
+await_says "task 1 \(pid $pid\) has never joined, and has ended: 1 task waits for it in barrier b, for $SECONDS_AGO"
+out_has '^tasks    2: 1 connected, 0 in error, 1 not connected; 1 alive$'
+kill -CONT $RUN
+end_job
+
 # The report of a timeout says the same.
 check 124 "$MUSTER" run -n 3 --timeout 2s --grace 0s --heartbeat-timeout 10m sh -c '[ $RANK = 1 ] && kill -STOP $$; exec "$0" epochs' "$WORKER"
 err_has '^task 1 (pid [0-9]*) has been stopped for .*, and has not joined: 2 tasks wait for it in barrier epoch'

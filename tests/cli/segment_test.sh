@@ -56,69 +56,70 @@ check 3 "$MUSTER" segment rm "$JOB"
 kill -TERM $RUN
 wait $RUN
 
-# Which job? (Other tests' jobs are out of sight only where this test has a /dev/shm of its own.)
-if [ -z "$("$MUSTER" segment list --names)" ]; then
-    check 3 "$MUSTER" status
-    err_has 'this user has no job here'
-    start_job 1 sleep 1000
-    check 0 "$MUSTER" kv count
-    out_is 0
-    [ "$(cat "$ERR")" = "muster kv count: job $JOB" ] || fail "it did not say which job"
-    check 0 "$MUSTER" status --json
-    err_is_empty
-    "$MUSTER" run -n 1 --job "$JOB-2" sleep 1000 > /dev/null 2>&1 < /dev/null &
-    second=$!
-    await "the second job is there" has_segment "$JOB-2"
-    check 2 "$MUSTER" status
-    [ "$(cat "$ERR")" = "muster status: which job? --job NAME, one of: $JOB, $JOB-2 (see 'muster status --help')" ] ||
-        fail "the jobs are not named in order"
-    here=" here; there are $JOB, $JOB-2"
-    for command in 'status --job' 'kv count --job' 'segment info' 'segment check' 'segment rm' 'topo --job'; do
-        check 3 "$MUSTER" $command w3
-        [ "$(cat "$ERR")" = "muster ${command% --job}: there is no job w3$here" ] || fail "$command w3"
-    done
-    check 3 env MUSTER_JOB=w3 "$MUSTER" status
-    err_has "there is no job w3$here$"
-    check 125 "$MUSTER" agent --adopt w3
-    [ "$(cat "$ERR")" = "muster agent: there is no job w3$here" ] || fail "agent --adopt w3"
-    check 3 "$MUSTER" status --job "$JOB-22"
-    err_has "there is no job $JOB-22 here; did you mean $JOB-2?$"
-    kill -TERM $second
-    wait $second
-    check 3 "$MUSTER" status --job w3
-    err_has "there is no job w3 here; there is $JOB$"
-    kill -TERM $RUN
-    wait $RUN
-    check 3 "$MUSTER" status --job w3
-    err_has 'there is no job w3 here$'
+# Which job? In a folder of our own: those of other tests are out of sight.
+export MUSTER_SHM_DIR=$TMPDIR/own
+mkdir "$MUSTER_SHM_DIR"
+segment_file() { echo "$MUSTER_SHM_DIR/muster-$(id -u)-$1"; }
+check 3 "$MUSTER" status
+err_has 'this user has no job here'
+start_job 1 sleep 1000
+check 0 "$MUSTER" kv count
+out_is 0
+[ "$(cat "$ERR")" = "muster kv count: job $JOB" ] || fail "it did not say which job"
+check 0 "$MUSTER" status --json
+err_is_empty
+"$MUSTER" run -n 1 --job "$JOB-2" sleep 1000 > /dev/null 2>&1 < /dev/null &
+second=$!
+await "the second job is there" has_segment "$JOB-2"
+check 2 "$MUSTER" status
+[ "$(cat "$ERR")" = "muster status: which job? --job NAME, one of: $JOB, $JOB-2 (see 'muster status --help')" ] ||
+    fail "the jobs are not named in order"
+here=" here; there are $JOB, $JOB-2"
+for command in 'status --job' 'kv count --job' 'segment info' 'segment check' 'segment rm' 'topo --job'; do
+    check 3 "$MUSTER" $command w3
+    [ "$(cat "$ERR")" = "muster ${command% --job}: there is no job w3$here" ] || fail "$command w3"
+done
+check 3 env MUSTER_JOB=w3 "$MUSTER" status
+err_has "there is no job w3$here$"
+check 125 "$MUSTER" agent --adopt w3
+[ "$(cat "$ERR")" = "muster agent: there is no job w3$here" ] || fail "agent --adopt w3"
+check 3 "$MUSTER" status --job "$JOB-22"
+err_has "there is no job $JOB-22 here; did you mean $JOB-2?$"
+kill -TERM $second
+wait $second
+check 3 "$MUSTER" status --job w3
+err_has "there is no job w3 here; there is $JOB$"
+kill -TERM $RUN
+wait $RUN
+check 3 "$MUSTER" status --job w3
+err_has 'there is no job w3 here$'
 
-    # What is left over of jobs of which nothing lives any more.
-    for job in "$JOB-2" "$JOB"; do
-        "$MUSTER" run --survive --output "$TMPDIR/survivor" --job "$job" sleep 1000 > /dev/null 2>&1 < /dev/null &
-        launcher=$!
-        await "$job is there" has_segment "$job"
-        knows_task() { "$MUSTER" status --job "$job" --json 2> /dev/null | grep -q '"alive":true'; }
-        await "the guard knows its task" knows_task
-        mapfile -t children < <(pgrep -P $launcher)
-        kill -9 $launcher
-        wait $launcher
-        picks_job() { "$MUSTER" status 2>&1 > /dev/null | grep -qx "muster status: job $job"; }
-        await "the guard watches the task that lives, and could be supervised" picks_job
-        kill -9 "${children[@]}" # the guard is the first of them, and removes nothing any more
-        for pid in "${children[@]}"; do await "$pid is dead" is_gone "$pid"; done
-        has_segment "$job" || fail "nothing is left over of $job"
-        [ "$job" = "$JOB" ] || left=$job
-        check 3 "$MUSTER" status
-        if [ "$job" = "$left" ]; then
-            [ "$(cat "$ERR")" = "muster status: this user has no job here; $left is left over from one: --job $left \
-shows it, 'muster segment rm $left' removes it" ] || fail "one left-over"
-        else
-            err_has "this user has no job here; $JOB, $left are left over: --job NAME shows one, 'muster segment rm NAME'"
-        fi
-    done
-    check 0 "$MUSTER" status --job "$left"
-    check 0 "$MUSTER" segment rm "$JOB" "$left"
+# What is left over of jobs of which nothing lives any more.
+for job in "$JOB-2" "$JOB"; do
+    "$MUSTER" run --survive --output "$TMPDIR/survivor" --job "$job" sleep 1000 > /dev/null 2>&1 < /dev/null &
+    launcher=$!
+    await "$job is there" has_segment "$job"
+    knows_task() { "$MUSTER" status --job "$job" --json 2> /dev/null | grep -q '"alive":true'; }
+    await "the guard knows its task" knows_task
+    mapfile -t children < <(pgrep -P $launcher)
+    kill -9 $launcher
+    wait $launcher
+    picks_job() { "$MUSTER" status 2>&1 > /dev/null | grep -qx "muster status: job $job"; }
+    await "the guard watches the task that lives, and could be supervised" picks_job
+    kill -9 "${children[@]}" # the guard is the first of them, and removes nothing any more
+    for pid in "${children[@]}"; do await "$pid is dead" is_gone "$pid"; done
+    has_segment "$job" || fail "nothing is left over of $job"
+    [ "$job" = "$JOB" ] || left=$job
     check 3 "$MUSTER" status
-    err_has 'this user has no job here$'
-fi
+    if [ "$job" = "$left" ]; then
+        [ "$(cat "$ERR")" = "muster status: this user has no job here; $left is left over from one: --job $left \
+shows it, 'muster segment rm $left' removes it" ] || fail "one left-over"
+    else
+        err_has "this user has no job here; $JOB, $left are left over: --job NAME shows one, 'muster segment rm NAME'"
+    fi
+done
+check 0 "$MUSTER" status --job "$left"
+check 0 "$MUSTER" segment rm "$JOB" "$left"
+check 3 "$MUSTER" status
+err_has 'this user has no job here$'
 exit 0

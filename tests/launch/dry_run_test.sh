@@ -76,4 +76,11 @@ check 125 "$MUSTER" run --dry-run --mpi pmix --restarts 1 --restart-policy task 
 err_has '^muster run: --mpi pmix serves no job with --restart-policy task: '
 check 2 "$MUSTER" run --dry-run -n x true
 check 2 "$MUSTER" run --dry-run --bind-to nowhere true
+
+# Where the coordination service will be, as tasks are told it.
+check 0 "$MUSTER" run --dry-run --grpc true
+out_has '^    MUSTER_GRPC_ADDRESS=127.0.0.1:<a port>$'
+out_has '^    JAX_COORDINATOR_ADDRESS=127.0.0.1:<a port>$'
+check 0 "$MUSTER" run --dry-run --grpc=0.0.0.0:25324 --grpc-insecure true
+out_has '^    MUSTER_GRPC_ADDRESS=127.0.0.1:25324$'
 exit 0

@@ -32,6 +32,20 @@ shows '^muster_task_alive\{task="2"\} 1$' || fail "task 2 does not live"
 kill -TERM $RUN
 wait $RUN
 
+# On another host as well: one that is started anew there has failed, and lives.
+printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' > "$TMPDIR/rsh"
+chmod +x "$TMPDIR/rsh"
+rm -f "$ERR.run"
+"$MUSTER" run --job "$JOB" --metrics :0 --hosts localhost:1,b:1 --rsh "$TMPDIR/rsh" --restarts 3 --restart-policy task --restart-delay 10ms \
+    sh -c '[ $RANK = 1 ] && [ $MUSTER_ATTEMPT -lt 2 ] && exit 5; exec sleep 1000' > "$OUT.run" 2> "$ERR.run" < /dev/null &
+RUN=$!
+await "it says where" served "$ERR.run"
+await "both failures are counted" shows '^muster_failures_total 2$'
+await "both restarts are counted" shows '^muster_restarts_total 2$'
+await "it lives" shows '^muster_task_alive\{task="1"\} 1$'
+kill -TERM $RUN
+wait $RUN
+
 # Where it cannot be served the job does not run.
 check 2 "$MUSTER" run --metrics 999.1.1.1:80 true
 err_has "^muster run: --metrics: '999.1.1.1' is no numeric address"
