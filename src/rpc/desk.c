@@ -4,9 +4,9 @@
  * Guests change things through the desk itself, which looks at once at what hangs on them. What the tasks of the C
  * library change is found by a look at all words on which something waits: when the bell rings, and every 100 ms while
  * something waits (as every waiter of the job does: then the dead are looked for, too). In a job of several hosts it is
- * the bridge that says so, and on those that are not the leader's brings answers as well (desk_far.h).
+ * the bridge that says so, and on those that are not the leader's brings answers as well (desk_remote.h).
  */
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -136,8 +136,8 @@ void mu_desk_look(struct mu_desk *desk)
         return;
     mu_desk_look_tasks(desk);
     mu_wishes_look(desk);
-    if (desk->far)
-        mu_far_look(desk);
+    if (desk->remote)
+        mu_desk_remote_look(desk);
     mu_meetings_look(desk);
     mu_gatherings_look(desk);
     mu_desk_deliver(desk);
@@ -172,7 +172,7 @@ static void bell(uv_async_t *async)
     if (desk->stopped)
         return;
     arm(desk);
-    if (desk->far)
+    if (desk->remote)
         mu_lanes_take(desk->o.lanes);
     mu_desk_look(desk);
 }
@@ -260,7 +260,7 @@ static enum muster_status begin(struct mu_desk *desk)
     if (!desk->tasks)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", desk->num_tasks);
     if (mu_is_follower(desk->seg)) {
-        enum muster_status status = mu_far_open(desk);
+        enum muster_status status = mu_desk_remote_open(desk);
 
         if (status)
             return status;
@@ -286,7 +286,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->tasks = calloc(desk->num_tasks, sizeof *desk->tasks);
     status = begin(desk);
     if (status) {
-        free(desk->far);
+        free(desk->remote);
         free(desk->tasks);
         free(desk);
         return status;
@@ -313,8 +313,8 @@ void mu_desk_stop(struct mu_desk *desk)
     mu_polls_stop(desk);
     mu_gatherings_stop(desk);
     mu_watchers_stop(desk);
-    if (desk->far)
-        mu_far_stop(desk);
+    if (desk->remote)
+        mu_desk_remote_stop(desk);
     stop_listening(desk);
     uv_timer_stop(&desk->timer);
     uv_timer_stop(&desk->recheck);
@@ -330,7 +330,7 @@ static void closed(uv_handle_t *handle)
     for (uint32_t i = 0; i < desk->num_tasks; i++)
         free(desk->tasks[i].lost_why);
     free(desk->tasks);
-    free(desk->far);
+    free(desk->remote);
     free(desk);
 }
 

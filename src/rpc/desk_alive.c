@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/object.h"
 
 struct mu_gathering {
@@ -246,8 +246,8 @@ void mu_desk_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const
         mu_desk_fail(ask, mu_desk_refuse_other(desk, task), MU_PAYLOAD_NONE);
         return;
     }
-    if (desk->far) {
-        mu_far_alive(desk, ask, task, tasks, count);
+    if (desk->remote) {
+        mu_desk_remote_alive(desk, ask, task, tasks, count);
         mu_desk_deliver(desk);
         return;
     }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/object.h"
 #include "segment/stats.h"
 
@@ -350,9 +350,9 @@ static void call(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *
 }
 
 /* It lies in the leader's segment, and not here. A barrier of a host's own lies in that host's. */
-static bool is_far(const struct mu_desk *desk, const char *id)
+static bool is_remote(const struct mu_desk *desk, const char *id)
 {
-    return desk->far && !mu_barrier_is_hosts(id);
+    return desk->remote && !mu_barrier_is_hosts(id);
 }
 
 /* The id as a string; false: it was answered. */
@@ -407,9 +407,10 @@ void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, con
     if (!is_member(desk, ask, task, text))
         return;
     mu_desk_look_tasks(desk);
-    if (is_far(desk, text))
-        mu_far_meet(desk, ask,
-                    &(struct mu_far_meeting){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
+    if (is_remote(desk, text))
+        mu_desk_remote_barrier(
+            desk, ask,
+            &(struct mu_desk_remote_barrier){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
     else
         call(desk, ask, &w);
     mu_desk_deliver(desk);
@@ -426,8 +427,8 @@ void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, cons
 
     if (mu_desk_refuses(desk, ask) || !take_id(ask, id, id_len, text) || !is_member(desk, ask, task, text))
         return;
-    if (is_far(desk, text)) {
-        mu_far_cancel(desk, ask, task, text, c.asked);
+    if (is_remote(desk, text)) {
+        mu_desk_remote_cancel(desk, ask, task, text, c.asked);
         mu_desk_deliver(desk);
         return;
     }
@@ -457,8 +458,8 @@ void mu_meetings_stop(struct mu_desk *desk)
     struct mu_ctx *ctx;
     bool entered = desk->first_meeting && !mu_enter(desk->m, &ctx);
 
-    if (desk->far)
-        mu_far_meetings_stop(desk);
+    if (desk->remote)
+        mu_desk_remote_stop_waits(desk);
     while (desk->first_meeting) {
         struct mu_meeting *m = desk->first_meeting;
         bool known = entered && !mu_named_turn_to(&desk->named, ctx, m->id);

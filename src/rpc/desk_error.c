@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "task/guest.h"
 #include "task/task.h"
 
@@ -310,7 +310,7 @@ static enum muster_status report(struct mu_desk *desk, int32_t task, int32_t cod
 }
 
 /* Another host's task: by the leader. */
-static void report_far(struct mu_desk *desk, struct mu_ask *ask, int32_t task, int32_t code)
+static void report_remote(struct mu_desk *desk, struct mu_ask *ask, int32_t task, int32_t code)
 {
     struct mu_task_record r;
     char text[MU_TEXT_MAX];
@@ -319,7 +319,7 @@ static void report_far(struct mu_desk *desk, struct mu_ask *ask, int32_t task, i
     if (status)
         mu_desk_fail(ask, status, MU_PAYLOAD_SERVICE);
     else
-        mu_far_report(desk, ask, task, code_of(code), text);
+        mu_desk_remote_report(desk, ask, task, code_of(code), text);
     mu_desk_deliver(desk);
 }
 
@@ -336,8 +336,8 @@ void mu_desk_report_error(struct mu_desk *desk, struct mu_ask *ask, int32_t task
     } else {
         desk->report_of = task;
         snprintf(desk->report, sizeof desk->report, "%.*s", (int)mu_utf8_cut(text, len, sizeof desk->report - 1), text);
-        if (desk->far && !mu_desk_is_own(desk, task)) {
-            report_far(desk, ask, task, code);
+        if (desk->remote && !mu_desk_is_own(desk, task)) {
+            report_remote(desk, ask, task, code);
             return;
         }
         status = report(desk, task, code);

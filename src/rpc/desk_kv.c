@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "kv/change.h"
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/hosts.h"
 #include "segment/stats.h"
 
@@ -44,8 +44,8 @@ static enum muster_status change(struct mu_desk *desk, const char *key, size_t k
 }
 
 /* By the leader. */
-static void change_far(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
-                       const struct mu_kv_change *c)
+static void change_remote(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
+                          const struct mu_kv_change *c)
 {
     struct mu_key k;
     enum muster_status status = mu_kv_key(desk->seg, key, key_len, &k);
@@ -53,7 +53,7 @@ static void change_far(struct mu_desk *desk, struct mu_ask *ask, const char *key
     if (status)
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
     else
-        mu_far_change(desk, ask, c->op, &k, c->number, c->value, c->len);
+        mu_desk_remote_change(desk, ask, c->op, &k, c->number, c->value, c->len);
     mu_desk_deliver(desk);
 }
 
@@ -85,8 +85,8 @@ static void put(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_
     if (c->len > MUSTER_VALUE_MAX)
         status =
             mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", c->len, MUSTER_VALUE_MAX);
-    if (!status && desk->far) {
-        change_far(desk, ask, key, key_len, c);
+    if (!status && desk->remote) {
+        change_remote(desk, ask, key, key_len, c);
         return;
     }
     if (!status)
@@ -128,8 +128,8 @@ void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key
 
     if (mu_desk_refuses(desk, ask))
         return;
-    if (desk->far) {
-        change_far(desk, ask, key, key_len, &c);
+    if (desk->remote) {
+        change_remote(desk, ask, key, key_len, &c);
         return;
     }
     status = change(desk, key, key_len, &c);
@@ -157,7 +157,7 @@ static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const c
     if (!status)
         status = mu_desk_fetch(desk, ctx, &k, &found, ret);
     mu_exit(ctx);
-    return !status && !*ret && (waits || desk->far) ? mu_wish_park(desk, ask, &k, found.word, waits) : status;
+    return !status && !*ret && (waits || desk->remote) ? mu_wish_park(desk, ask, &k, found.word, waits) : status;
 }
 
 /* It was not found here. */
@@ -170,7 +170,7 @@ static void ask_leader(struct mu_desk *desk, struct mu_ask *ask, const char *key
     if (copy)
         memcpy(copy, key, shown);
     p->owned[0] = copy;
-    mu_far_wish(desk, p->at, p);
+    mu_key_fetch_want(desk, p->at, p);
     mu_desk_deliver(desk);
 }
 
@@ -195,7 +195,7 @@ void mu_desk_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
     else if (value)
         answer_value(ask, value);
-    else if (desk->far)
+    else if (desk->remote)
         ask_leader(desk, ask, key, key_len);
 }
 
@@ -207,7 +207,7 @@ void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     if (mu_desk_refuses(desk, ask))
         return;
     status = look(desk, ask, key, key_len, false, &value);
-    if (!status && !value && desk->far) {
+    if (!status && !value && desk->remote) {
         ask_leader(desk, ask, key, key_len);
         return;
     }

@@ -47,7 +47,7 @@ static void leave_line(struct mu_parked *p)
     if (p->line_next)
         p->line_next->line_prev = p->line_prev;
     line->count--;
-    line->far -= p->is_far;
+    line->remote -= p->is_remote;
     line->bytes -= p->bytes;
     p->line = NULL;
 }

@@ -14,7 +14,7 @@
  *   desk_shutdown.c  the shutdown barrier
  *   desk_hosts.c     the same two for the guests of several hosts
  *   desk_error.c     errors, who polls for them; heartbeats
- *   desk_far*.c      what a host that is not the leader's asks the leader for (desk_far.h)
+ *   desk_remote*.c      what a host that is not the leader's asks the leader for (desk_remote.h)
  *
  * Every public call ends with mu_desk_deliver(), and none is inside mu_enter() when it calls back: so `answered` may do
  * as it likes. Until then those that have an answer are in the list `ready`.
@@ -51,8 +51,8 @@ struct mu_parked {
     struct mu_parked *prev, *next; /* there, in the order in which they came */
     struct mu_line *line;
     struct mu_parked *line_prev, *line_next;
-    size_t bytes; /* that count against its line */
-    bool is_far;  /* it has a call to the leader */
+    size_t bytes;   /* that count against its line */
+    bool is_remote; /* it has a call to the leader */
     int32_t task;
     void *at; /* what it waits for: a wish, a meeting, a gathering, a piece of work */
     /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
@@ -66,7 +66,7 @@ struct mu_parked {
             bool recoverable;
         };                /* of a registration */
         uint64_t version; /* that a watcher has seen */
-        bool late;        /* of a get: it came when its question had been asked (desk_far_kv.c) */
+        bool late;        /* of a get: it came when its question had been asked (desk_remote_kv.c) */
     };
     /* of an answer that is ready */
     char *text;
@@ -118,7 +118,7 @@ struct mu_desk_task {
     /* at host 0, of another host's task, and at which registration it did the two */
     bool comes; /* its registration waits */
     uint32_t comes_attempt, left_attempt;
-    uint32_t calls; /* to the leader, that have a name (desk_far_barrier.c) */
+    uint32_t calls; /* to the leader, that have a name (desk_remote_barrier.c) */
 };
 
 /* What is told to those who poll. */
@@ -135,7 +135,7 @@ struct mu_line {
     struct mu_desk *desk;
     struct mu_line *prev, *next;
     struct mu_parked *parked; /* its asks that wait */
-    uint32_t count, far;      /* far: of those that have a call to the leader */
+    uint32_t count, remote;   /* remote: of those that have a call to the leader */
     size_t bytes;
     uint32_t most;     /* asks that may wait, */
     size_t most_bytes; /* and bytes of theirs */
@@ -145,7 +145,7 @@ struct mu_line {
     char name[64];
 };
 
-struct mu_far;
+struct mu_desk_remote;
 struct mu_wish_spot;
 struct mu_work;
 struct mu_meeting;
@@ -174,7 +174,7 @@ struct mu_desk {
     uint32_t closing; /* handles that are not closed yet */
     uint64_t version; /* of the job's state, when last looked at */
 
-    struct mu_far *far;                       /* NULL: the leader's desk, or the only one */
+    struct mu_desk_remote *remote;            /* NULL: the leader's desk, or the only one */
     struct mu_wish_spot **spots, *first_spot; /* by bucket */
     struct mu_parked_list work;               /* those who wait for it: */
     struct mu_work *first_work, *last_work;
@@ -236,14 +236,14 @@ void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t s
 
 /* ---- wishes: desk_wishes.c ---- */
 
-struct mu_question;
+struct mu_key_fetch;
 /* A key, and all who want it. */
 struct mu_wish {
     struct mu_wish *next, *before; /* of its spot */
     struct mu_wish_spot *spot;
-    struct mu_parked_list asks;   /* gets that wait for it, in the order in which they came */
-    struct mu_parked_list tries;  /* gets that want to know whether it is there, on a host that is not the leader's */
-    struct mu_question *question; /* what the leader is asked there (desk_far_kv.c) */
+    struct mu_parked_list asks;  /* gets that wait for it, in the order in which they came */
+    struct mu_parked_list tries; /* gets that want to know whether it is there, on a host that is not the leader's */
+    struct mu_key_fetch *fetch;  /* what the leader is asked there (desk_remote_kv.c) */
     uint64_t hash;
     uint32_t len;
     char key[];

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/object.h"
 
 static uint32_t bucket_of(const struct mu_desk *desk, const struct mu_key *k)
@@ -65,8 +65,8 @@ void mu_wish_drop(struct mu_desk *desk, struct mu_wish *w)
     *(w->before ? &w->before->next : &s->wishes) = w->next;
     if (w->next)
         w->next->before = w->before;
-    if (w->question)
-        mu_question_drop(desk, w->question);
+    if (w->fetch)
+        mu_key_fetch_drop(desk, w->fetch);
     free(w);
     if (!s->wishes)
         drop_spot(desk, s);
@@ -116,7 +116,7 @@ enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const 
 
     if (!w)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a get that waits");
-    p = mu_desk_park(desk, ask, waits ? &w->asks : &w->tries, k->len + (desk->far ? mu_question_bytes : 0));
+    p = mu_desk_park(desk, ask, waits ? &w->asks : &w->tries, k->len + (desk->remote ? mu_key_fetch_bytes : 0));
     if (p) {
         p->at = w;
         p->dropped = get_dropped;

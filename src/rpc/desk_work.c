@@ -13,7 +13,7 @@
 
 #include "kv/change.h"
 #include "kv/survey.h"
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/hosts.h"
 #include "segment/stats.h"
 
@@ -309,8 +309,8 @@ void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     w = work_of(desk, ask, key, key_len, &len);
     if (!w)
         return;
-    if (desk->far) {
-        mu_far_list(desk, ask, w->prefix, len);
+    if (desk->remote) {
+        mu_desk_remote_list(desk, ask, w->prefix, len);
         free_work(w);
         mu_desk_deliver(desk);
         return;
@@ -330,8 +330,8 @@ void mu_desk_count(struct mu_desk *desk, struct mu_ask *ask, const char *key, si
 
     if (!w)
         return;
-    if (desk->far) {
-        mu_far_count(desk, ask, w->prefix, len);
+    if (desk->remote) {
+        mu_desk_remote_count(desk, ask, w->prefix, len);
         free_work(w);
         mu_desk_deliver(desk);
         return;
@@ -351,8 +351,8 @@ void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, s
     if (!w)
         return;
     mu_key_make(&w->key, desk->seg, w->prefix, len - 1);
-    if (desk->far) {
-        mu_far_change(desk, ask, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
+    if (desk->remote) {
+        mu_desk_remote_change(desk, ask, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
         free_work(w);
         mu_desk_deliver(desk);
         return;

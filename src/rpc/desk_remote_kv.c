@@ -1,5 +1,5 @@
 /*
- * rpc/desk_far_kv.c: keys, on a host that is not the leader's.
+ * rpc/desk_remote_kv.c: keys, on a host that is not the leader's.
  *
  * A change is one call, and is made also when its client goes away meanwhile, so no delete ends half way; of others,
  * which are whole or not there, no more than 1024 at once. A key of which there is no copy here is asked for by one
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "kv/ask.h"
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/hosts.h"
 #include "segment/stats.h"
 
@@ -30,12 +30,12 @@ enum {
 /* ---- changes ---- */
 
 struct change {
-    struct mu_far_call call;
+    struct mu_desk_call call;
     uint64_t sum;
     char text[24];
 };
 
-static void changed(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void changed(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     struct change *c = (struct change *)call;
     uint64_t result = mu_unpack_u64(body); /* also of a comparison that failed */
@@ -44,13 +44,13 @@ static void changed(struct mu_far_call *call, enum muster_status status, const c
     struct mu_ctx *ctx;
 
     if (!ask) { /* its client has gone */
-        call->desk->far->lingering--;
-        mu_far_free(call);
+        call->desk->remote->lingering--;
+        mu_desk_call_free(call);
         return;
     }
     mu_desk_result(ask, c->call.lane.op, result);
     if (!status && !mu_unpack_end(body)) {
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
         text = muster_last_error();
     }
     if (status == MUSTER_ALREADY_EXISTS) {
@@ -69,24 +69,24 @@ static void changed(struct mu_far_call *call, enum muster_status status, const c
             text = "no memory for a sum";
         }
     }
-    mu_far_done(call, status, MU_PAYLOAD_NONE, text);
+    mu_desk_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
 static void change_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
-    struct mu_far_call *call = p->at;
+    struct mu_desk_call *call = p->at;
 
     call->p = NULL;
-    if (call->lane.op == MU_OP_KV_DELETE || desk->far->lingering < LINGERING_MOST) {
-        desk->far->lingering++;
+    if (call->lane.op == MU_OP_KV_DELETE || desk->remote->lingering < LINGERING_MOST) {
+        desk->remote->lingering++;
         return;
     }
-    mu_far_end(call);
-    mu_far_free(call);
+    mu_desk_call_end(call);
+    mu_desk_call_free(call);
 }
 
-void mu_far_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, const struct mu_key *k, uint64_t number,
-                   const void *value, size_t len)
+void mu_desk_remote_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, const struct mu_key *k,
+                           uint64_t number, const void *value, size_t len)
 {
     struct change *c = calloc(1, sizeof *c);
     struct mu_pack request = {0};
@@ -100,16 +100,16 @@ void mu_far_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, cons
     mu_pack_blob(&request, k->words, k->len);
     mu_pack_u64(&request, number);
     mu_pack_raw(&request, value, len);
-    if (mu_far_park(desk, ask, &desk->far->asks, &c->call, op, &request, len < LINE_BYTES ? len : LINE_BYTES))
+    if (mu_desk_call_park(desk, ask, &desk->remote->asks, &c->call, op, &request, len < LINE_BYTES ? len : LINE_BYTES))
         c->call.p->dropped = change_dropped;
 }
 
 /* ---- questions ---- */
 
-struct mu_question {
-    struct mu_far_call call;
+struct mu_key_fetch {
+    struct mu_desk_call call;
     struct mu_wish *wish;
-    struct mu_question *prev, *next; /* in the queue */
+    struct mu_key_fetch *prev, *next; /* in the queue */
     bool queued;
     bool rests;     /* there is no such key, and the leader knows that somebody here waits for it, */
     uint32_t round; /* in this round */
@@ -119,45 +119,45 @@ struct mu_question {
     uint64_t from, version;
 };
 
-const size_t mu_question_bytes = sizeof(struct mu_question);
+const size_t mu_key_fetch_bytes = sizeof(struct mu_key_fetch);
 
-static void enqueue(struct mu_far *far, struct mu_question *q)
+static void enqueue(struct mu_desk_remote *remote, struct mu_key_fetch *q)
 {
     if (q->queued || q->call.open)
         return;
     q->queued = true;
     q->rests = false;
-    q->prev = far->queue_end;
+    q->prev = remote->queue_end;
     q->next = NULL;
-    *(far->queue_end ? &far->queue_end->next : &far->queue) = q;
-    far->queue_end = q;
+    *(remote->queue_end ? &remote->queue_end->next : &remote->queue) = q;
+    remote->queue_end = q;
 }
 
-static void dequeue(struct mu_far *far, struct mu_question *q)
+static void dequeue(struct mu_desk_remote *remote, struct mu_key_fetch *q)
 {
     if (!q->queued)
         return;
-    *(q->prev ? &q->prev->next : &far->queue) = q->next;
-    *(q->next ? &q->next->prev : &far->queue_end) = q->prev;
+    *(q->prev ? &q->prev->next : &remote->queue) = q->next;
+    *(q->next ? &q->next->prev : &remote->queue_end) = q->prev;
     q->queued = false;
 }
 
-static void drop_value(struct mu_far *far, struct mu_question *q)
+static void drop_value(struct mu_desk_remote *remote, struct mu_key_fetch *q)
 {
-    far->bytes -= q->value ? q->value->len : 0;
+    remote->bytes -= q->value ? q->value->len : 0;
     mu_shared_unref(q->value);
     q->value = NULL;
     q->from = 0;
 }
 
-void mu_question_drop(struct mu_desk *desk, struct mu_question *q)
+void mu_key_fetch_drop(struct mu_desk *desk, struct mu_key_fetch *q)
 {
     if (!q)
         return;
-    desk->far->asking -= q->call.open;
-    mu_far_end(&q->call);
-    dequeue(desk->far, q);
-    drop_value(desk->far, q);
+    desk->remote->asking -= q->call.open;
+    mu_desk_call_end(&q->call);
+    dequeue(desk->remote, q);
+    drop_value(desk->remote, q);
     free(q);
 }
 
@@ -206,7 +206,7 @@ static void give(struct mu_desk *desk, struct mu_parked_list *l, struct mu_share
 
 /* ---- asking ---- */
 
-static enum muster_status put(struct mu_desk *desk, struct mu_question *q)
+static enum muster_status put(struct mu_desk *desk, struct mu_key_fetch *q)
 {
     struct mu_wish *w = q->wish;
     struct mu_pack request = {0};
@@ -215,17 +215,17 @@ static enum muster_status put(struct mu_desk *desk, struct mu_question *q)
     mu_pack_u8(&request, q->flags);
     mu_pack_u64(&request, q->from);
     mu_pack_blob(&request, w->key, w->len);
-    status = mu_far_ask(desk, &q->call, MU_OP_KV_GET, &request);
-    desk->far->asking += !status;
+    status = mu_desk_call_make(desk, &q->call, MU_OP_KV_GET, &request);
+    desk->remote->asking += !status;
     return status;
 }
 
 /* From the beginning; the round first: what is forgotten after it begins another. */
-static enum muster_status begin(struct mu_desk *desk, struct mu_question *q)
+static enum muster_status begin(struct mu_desk *desk, struct mu_key_fetch *q)
 {
     struct mu_wish *w = q->wish;
 
-    drop_value(desk->far, q);
+    drop_value(desk->remote, q);
     q->round = mu_bridge_round(desk->seg);
     q->flags = (uint8_t)((q->flags & MU_READ_WHOLE) | (w->asks.count ? MU_READ_WAITS : 0));
     for (struct mu_parked *p = w->asks.first; p; p = p->next)
@@ -235,19 +235,19 @@ static enum muster_status begin(struct mu_desk *desk, struct mu_question *q)
     return put(desk, q);
 }
 
-void mu_questions_go(struct mu_desk *desk)
+void mu_key_fetches_go(struct mu_desk *desk)
 {
-    struct mu_far *far = desk->far;
+    struct mu_desk_remote *remote = desk->remote;
     char text[MU_DESK_TEXT];
 
-    while (far->queue && far->asking < ASKING_MOST) {
-        struct mu_question *q = far->queue;
+    while (remote->queue && remote->asking < ASKING_MOST) {
+        struct mu_key_fetch *q = remote->queue;
         enum muster_status status;
 
-        dequeue(far, q);
+        dequeue(remote, q);
         status = begin(desk, q);
         if (status == MUSTER_RESOURCE_EXHAUSTED) { /* no lane, or no memory: at the next look, 100 ms later at most */
-            enqueue(far, q);
+            enqueue(remote, q);
             return;
         }
         if (status) {
@@ -260,11 +260,11 @@ void mu_questions_go(struct mu_desk *desk)
 /* ---- what the leader says ---- */
 
 /* There is no such key. */
-static void absent(struct mu_desk *desk, struct mu_question *q)
+static void absent(struct mu_desk *desk, struct mu_key_fetch *q)
 {
     struct mu_wish *w = q->wish;
 
-    drop_value(desk->far, q);
+    drop_value(desk->remote, q);
     deny_tries(desk, w);
     if (!w->asks.count && !w->tries.count) {
         mu_wish_drop(desk, w);
@@ -273,61 +273,61 @@ static void absent(struct mu_desk *desk, struct mu_question *q)
     q->rests = !w->tries.count && (q->flags & MU_READ_WAITS) && q->round == mu_bridge_round(desk->seg);
     q->flags = 0;
     if (!q->rests)
-        enqueue(desk->far, q);
+        enqueue(desk->remote, q);
 }
 
 /* There is a copy of it here; unless that went as fast as it came. */
-static void copied(struct mu_desk *desk, struct mu_question *q)
+static void copied(struct mu_desk *desk, struct mu_key_fetch *q)
 {
     if (mu_wish_look(desk, q->wish))
         return;
     q->flags |= MU_READ_WHOLE;
-    enqueue(desk->far, q);
+    enqueue(desk->remote, q);
 }
 
 /* All of it is here. */
-static void complete(struct mu_desk *desk, struct mu_question *q)
+static void complete(struct mu_desk *desk, struct mu_key_fetch *q)
 {
     struct mu_wish *w = q->wish;
 
     give(desk, &w->asks, q->value);
     give(desk, &w->tries, q->value);
-    drop_value(desk->far, q);
+    drop_value(desk->remote, q);
     if (!w->asks.count && !w->tries.count) {
         mu_wish_drop(desk, w);
     } else {
         q->flags = 0;
-        enqueue(desk->far, q);
+        enqueue(desk->remote, q);
     }
 }
 
 /* Room for a value of so many bytes. False: it is asked for again, when others are done. */
-static bool make_room(struct mu_desk *desk, struct mu_question *q, size_t len)
+static bool make_room(struct mu_desk *desk, struct mu_key_fetch *q, size_t len)
 {
-    struct mu_far *far = desk->far;
+    struct mu_desk_remote *remote = desk->remote;
 
-    if (far->bytes && far->bytes + len > MU_FAR_BYTES)
+    if (remote->bytes && remote->bytes + len > MU_DESK_REMOTE_BYTES)
         return false;
     q->value = mu_shared_new(len);
-    far->bytes += q->value ? len : 0;
+    remote->bytes += q->value ? len : 0;
     return q->value != NULL;
 }
 
 /* A piece of the value. */
-static enum muster_status take_piece(struct mu_desk *desk, struct mu_question *q, uint64_t version, uint64_t len,
+static enum muster_status take_piece(struct mu_desk *desk, struct mu_key_fetch *q, uint64_t version, uint64_t len,
                                      const struct mu_unpack *body)
 {
     if (q->value && (q->version != version || q->value->len != len)) {
-        drop_value(desk->far, q); /* it changed between two pieces: from the beginning */
+        drop_value(desk->remote, q); /* it changed between two pieces: from the beginning */
         q->flags |= MU_READ_WHOLE;
         return put(desk, q);
     }
     if (!q->value && !make_room(desk, q, len)) {
-        enqueue(desk->far, q);
+        enqueue(desk->remote, q);
         return MUSTER_OK;
     }
     if (body->left > len - q->from || (!body->left && q->from < len))
-        return mu_far_malformed(&q->call);
+        return mu_desk_call_malformed(&q->call);
     q->version = q->value->version = version;
     memcpy(q->value->bytes + q->from, body->at, body->left);
     q->from += body->left;
@@ -339,18 +339,18 @@ static enum muster_status take_piece(struct mu_desk *desk, struct mu_question *q
     return MUSTER_OK;
 }
 
-static void told(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void told(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
-    struct mu_question *q = (struct mu_question *)call;
+    struct mu_key_fetch *q = (struct mu_key_fetch *)call;
     struct mu_desk *desk = call->desk;
     struct mu_wish *w = q->wish;
     uint8_t what = mu_unpack_u8(body);
     uint64_t version = mu_unpack_u64(body), len = mu_unpack_u64(body);
     char words[MU_DESK_TEXT];
 
-    desk->far->asking--;
+    desk->remote->asking--;
     if (!status && (body->failed || what > MU_READ_VALUE || len > MUSTER_VALUE_MAX))
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
     else if (!status && what == MU_READ_ABSENT)
         absent(desk, q);
     else if (!status && what == MU_READ_COPIED)
@@ -367,9 +367,9 @@ static void told(struct mu_far_call *call, enum muster_status status, const char
 
 /* ---- wishes ---- */
 
-void mu_far_wish(struct mu_desk *desk, struct mu_wish *w, struct mu_parked *p)
+void mu_key_fetch_want(struct mu_desk *desk, struct mu_wish *w, struct mu_parked *p)
 {
-    struct mu_question *q = w->question;
+    struct mu_key_fetch *q = w->fetch;
 
     if (!q) {
         q = calloc(1, sizeof *q);
@@ -380,16 +380,16 @@ void mu_far_wish(struct mu_desk *desk, struct mu_wish *w, struct mu_parked *p)
         q->wish = w;
         q->call.answered = told;
         snprintf(q->call.what, sizeof q->call.what, "key %.*s", (int)(w->len < 120 ? w->len : 120), w->key);
-        w->question = q;
+        w->fetch = q;
     }
     if (q->call.open)
         p->late = true;
     else if (!q->rests || p->list == &w->tries)
-        enqueue(desk->far, q);
-    mu_questions_go(desk);
+        enqueue(desk->remote, q);
+    mu_key_fetches_go(desk);
 }
 
-void mu_questions_fail(struct mu_desk *desk, enum muster_status status, const char *text)
+void mu_key_fetches_fail(struct mu_desk *desk, enum muster_status status, const char *text)
 {
     char words[MU_DESK_TEXT];
 
@@ -401,10 +401,10 @@ void mu_questions_fail(struct mu_desk *desk, enum muster_status status, const ch
     }
 }
 
-void mu_questions_renew(struct mu_desk *desk)
+void mu_key_fetches_renew(struct mu_desk *desk)
 {
     for (const struct mu_wish_spot *s = desk->first_spot; s; s = s->next)
         for (const struct mu_wish *w = s->wishes; w; w = w->next)
-            if (w->question && w->question->rests)
-                enqueue(desk->far, w->question);
+            if (w->fetch && w->fetch->rests)
+                enqueue(desk->remote, w->fetch);
 }

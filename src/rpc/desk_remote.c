@@ -1,10 +1,10 @@
 /*
- * rpc/desk_far.c: calls to the leader, and the asks that wait for their answers.
+ * rpc/desk_remote.c: calls to the leader, and the asks that wait for their answers.
  *
  * Whoever makes a call owns it until it is answered or ended. What is open is in a list, so that the end of the desk
  * ends all of it; what an ask holds on to goes with the ask.
  */
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,34 +23,34 @@ static void words_of_loss(const struct mu_desk *desk, char *text, size_t size)
     snprintf(text, size, "the leader of the job, host %s, is lost", name);
 }
 
-enum muster_status mu_far_malformed(const struct mu_far_call *call)
+enum muster_status mu_desk_call_malformed(const struct mu_desk_call *call)
 {
     return mu_fail(MUSTER_DATA_LOSS, "the leader's answer about %s is not well formed", call->what);
 }
 
 /* ---- calls ---- */
 
-static void enlist(struct mu_far_call *call)
+static void enlist(struct mu_desk_call *call)
 {
-    struct mu_far *far = call->desk->far;
+    struct mu_desk_remote *remote = call->desk->remote;
 
     call->prev = NULL;
-    call->next = far->first;
+    call->next = remote->first;
     if (call->next)
         call->next->prev = call;
-    far->first = call;
-    far->bytes += call->bytes;
+    remote->first = call;
+    remote->bytes += call->bytes;
     call->open = true;
 }
 
-static void delist(struct mu_far_call *call)
+static void delist(struct mu_desk_call *call)
 {
-    struct mu_far *far = call->desk->far;
+    struct mu_desk_remote *remote = call->desk->remote;
 
-    *(call->prev ? &call->prev->next : &far->first) = call->next;
+    *(call->prev ? &call->prev->next : &remote->first) = call->next;
     if (call->next)
         call->next->prev = call->prev;
-    far->bytes -= call->bytes;
+    remote->bytes -= call->bytes;
     call->bytes = 0;
     call->open = false;
 }
@@ -58,19 +58,19 @@ static void delist(struct mu_far_call *call)
 /* Within mu_lanes_take(). */
 static void answered(struct mu_lane_call *lane, enum muster_status status, const char *text, struct mu_unpack body)
 {
-    struct mu_far_call *call = (struct mu_far_call *)lane;
+    struct mu_desk_call *call = (struct mu_desk_call *)lane;
 
     delist(call);
     call->answered(call, status, text, &body);
 }
 
-static enum muster_status ask(struct mu_desk *desk, struct mu_far_call *call, enum mu_op op, struct mu_pack *request,
+static enum muster_status ask(struct mu_desk *desk, struct mu_desk_call *call, enum mu_op op, struct mu_pack *request,
                               bool again)
 {
-    size_t bytes = request->len, before = desk->far->bytes;
+    size_t bytes = request->len, before = desk->remote->bytes;
     enum muster_status status = MUSTER_OK;
 
-    if (request->failed || (before && before + bytes > MU_FAR_BYTES))
+    if (request->failed || (before && before + bytes > MU_DESK_REMOTE_BYTES))
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: %s", call->what,
                          request->failed ? "no memory for a call to the leader"
                                          : "too much is on its way to the leader: 512 MiB are the most");
@@ -93,17 +93,18 @@ static enum muster_status ask(struct mu_desk *desk, struct mu_far_call *call, en
     return MUSTER_OK;
 }
 
-enum muster_status mu_far_ask(struct mu_desk *desk, struct mu_far_call *call, enum mu_op op, struct mu_pack *request)
+enum muster_status mu_desk_call_make(struct mu_desk *desk, struct mu_desk_call *call, enum mu_op op,
+                                     struct mu_pack *request)
 {
     return ask(desk, call, op, request, false);
 }
 
-enum muster_status mu_far_again(struct mu_far_call *call, enum mu_op op, struct mu_pack *request)
+enum muster_status mu_desk_call_replace(struct mu_desk_call *call, enum mu_op op, struct mu_pack *request)
 {
     return ask(call->desk, call, op, request, call->open);
 }
 
-void mu_far_end(struct mu_far_call *call)
+void mu_desk_call_end(struct mu_desk_call *call)
 {
     if (!call->open)
         return;
@@ -113,7 +114,7 @@ void mu_far_end(struct mu_far_call *call)
 
 /* ---- asks that wait for one answer ---- */
 
-void mu_far_free(struct mu_far_call *call)
+void mu_desk_call_free(struct mu_desk_call *call)
 {
     if (call->freed)
         call->freed(call);
@@ -122,45 +123,45 @@ void mu_far_free(struct mu_far_call *call)
 
 static void ask_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
-    struct mu_far_call *call = p->at;
+    struct mu_desk_call *call = p->at;
 
     (void)desk;
-    mu_far_end(call);
-    mu_far_free(call);
+    mu_desk_call_end(call);
+    mu_desk_call_free(call);
 }
 
 /* Whoever comes finds a lane, however many take what they can get: each leaves as many as it takes. */
 static bool takes_too_many(const struct mu_desk *desk, const struct mu_line *line)
 {
-    return line && line->far >= mu_lanes_left(desk->o.lanes);
+    return line && line->remote >= mu_lanes_left(desk->o.lanes);
 }
 
 /* The ask waits, for the leader. */
 static struct mu_parked *park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
-                              const struct mu_far_call *call, size_t bytes)
+                              const struct mu_desk_call *call, size_t bytes)
 {
     struct mu_parked *p;
 
     if (takes_too_many(desk, asked->line)) {
         mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                 "%s: %u calls of this connection wait for the leader, and no more may than are left for others",
-                call->what, asked->line->far);
+                call->what, asked->line->remote);
         return NULL;
     }
     p = mu_desk_park(desk, asked, list, bytes);
     if (!p)
         return NULL;
-    p->is_far = true;
+    p->is_remote = true;
     if (p->line)
-        p->line->far++;
+        p->line->remote++;
     return p;
 }
 
-bool mu_far_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list, struct mu_far_call *call,
-                 enum mu_op op, struct mu_pack *request, size_t line_bytes)
+bool mu_desk_call_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
+                       struct mu_desk_call *call, enum mu_op op, struct mu_pack *request, size_t line_bytes)
 {
     struct mu_parked *p = park(desk, asked, list, call, sizeof *call + line_bytes);
-    enum muster_status status = p ? mu_far_ask(desk, call, op, request) : MUSTER_RESOURCE_EXHAUSTED;
+    enum muster_status status = p ? mu_desk_call_make(desk, call, op, request) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->desk = desk;
     mu_pack_done(request);
@@ -170,7 +171,7 @@ bool mu_far_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_li
         p->dropped = ask_dropped;
         return true;
     }
-    mu_far_free(call);
+    mu_desk_call_free(call);
     if (p)
         mu_parked_answer(desk, p, status, MU_PAYLOAD_NONE, muster_last_error());
     else
@@ -178,58 +179,58 @@ bool mu_far_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_li
     return false;
 }
 
-void mu_far_done(struct mu_far_call *call, enum muster_status status, unsigned payload, const char *text)
+void mu_desk_call_done(struct mu_desk_call *call, enum muster_status status, unsigned payload, const char *text)
 {
     mu_parked_answer(call->desk, call->p, status, payload, status ? text : NULL);
-    mu_far_free(call);
+    mu_desk_call_free(call);
 }
 
 /* ---- the desk's ---- */
 
-enum muster_status mu_far_open(struct mu_desk *desk)
+enum muster_status mu_desk_remote_open(struct mu_desk *desk)
 {
     if (!desk->o.lanes)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "job %s has its keys and barriers on another host, and no way to it",
                        desk->seg->job);
-    desk->far = calloc(1, sizeof *desk->far);
-    if (!desk->far)
+    desk->remote = calloc(1, sizeof *desk->remote);
+    if (!desk->remote)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for calls to the leader");
-    desk->far->round = mu_bridge_round(desk->seg);
+    desk->remote->round = mu_bridge_round(desk->seg);
     return MUSTER_OK;
 }
 
-void mu_far_stop(struct mu_desk *desk)
+void mu_desk_remote_stop(struct mu_desk *desk)
 {
-    struct mu_far *far = desk->far;
+    struct mu_desk_remote *remote = desk->remote;
 
-    while (far->asks.first) {
-        struct mu_far_call *call = far->asks.first->at;
+    while (remote->asks.first) {
+        struct mu_desk_call *call = remote->asks.first->at;
 
-        mu_far_end(call);
-        mu_far_done(call, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
+        mu_desk_call_end(call);
+        mu_desk_call_done(call, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
     }
-    while (far->first) { /* for which nobody waited */
-        struct mu_far_call *call = far->first;
+    while (remote->first) { /* for which nobody waited */
+        struct mu_desk_call *call = remote->first;
 
-        mu_far_end(call);
-        mu_far_free(call);
+        mu_desk_call_end(call);
+        mu_desk_call_free(call);
     }
 }
 
-void mu_far_look(struct mu_desk *desk)
+void mu_desk_remote_look(struct mu_desk *desk)
 {
-    struct mu_far *far = desk->far;
+    struct mu_desk_remote *remote = desk->remote;
     uint32_t round = mu_bridge_round(desk->seg);
     char text[128];
 
     if (mu_bridge_state(desk->seg) == MU_BRIDGE_LOST) {
         words_of_loss(desk, text, sizeof text);
-        mu_questions_fail(desk, MUSTER_UNAVAILABLE, text);
+        mu_key_fetches_fail(desk, MUSTER_UNAVAILABLE, text);
         return;
     }
-    if (round != far->round) {
-        far->round = round;
-        mu_questions_renew(desk);
+    if (round != remote->round) {
+        remote->round = round;
+        mu_key_fetches_renew(desk);
     }
-    mu_questions_go(desk);
+    mu_key_fetches_go(desk);
 }

@@ -1,7 +1,7 @@
 /*
- * rpc/desk_far_dir.c: listings, on a host that is not the leader's: pages, each of a call (kv/ask.h), and values that
- * are too long for a page, each of calls of its own. They belong together when all of them are of the same keys and
- * versions; when they are not, the listing begins anew, as one does that is taken from the table itself.
+ * rpc/desk_remote_list.c: listings, on a host that is not the leader's: pages, each of a call (kv/ask.h), and values
+ * that are too long for a page, each of calls of its own. They belong together when all of them are of the same keys
+ * and versions; when they are not, the listing begins anew, as one does that is taken from the table itself.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,12 +10,12 @@
 
 #include "kv/ask.h"
 #include "kv/snapshot.h"
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 
 enum { TRIES = 50 };
 
 struct listing {
-    struct mu_far_call call;
+    struct mu_desk_call call;
     struct mu_snapshot s;
     uint64_t fingerprint, total; /* of the first page */
     uint32_t tries;
@@ -25,16 +25,16 @@ struct listing {
     char prefix[MUSTER_KEY_MAX + 2];
 };
 
-static void listing_freed(struct mu_far_call *call)
+static void listing_freed(struct mu_desk_call *call)
 {
     struct listing *l = (struct listing *)call;
 
-    call->desk->far->bytes -= l->counted;
+    call->desk->remote->bytes -= l->counted;
     mu_snapshot_done(&l->s);
 }
 
-static void page_came(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body);
-static void value_came(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body);
+static void page_came(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body);
+static void value_came(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body);
 
 static enum muster_status ask_page(struct listing *l)
 {
@@ -45,7 +45,7 @@ static enum muster_status ask_page(struct listing *l)
     mu_pack_blob(&request, last ? l->s.bytes + (uintptr_t)last->key : "", last ? last->key_len : 0);
     mu_pack_u32(&request, MU_LISTED_CUT);
     l->call.answered = page_came;
-    return mu_far_ask(l->call.desk, &l->call, MU_OP_KV_DIR, &request);
+    return mu_desk_call_make(l->call.desk, &l->call, MU_OP_KV_DIR, &request);
 }
 
 static enum muster_status ask_value(struct listing *l)
@@ -57,7 +57,7 @@ static enum muster_status ask_value(struct listing *l)
     mu_pack_u64(&request, l->from);
     mu_pack_blob(&request, l->s.bytes + (uintptr_t)e->key, e->key_len);
     l->call.answered = value_came;
-    return mu_far_ask(l->call.desk, &l->call, MU_OP_KV_GET, &request);
+    return mu_desk_call_make(l->call.desk, &l->call, MU_OP_KV_GET, &request);
 }
 
 static void finish(struct listing *l)
@@ -70,7 +70,7 @@ static void finish(struct listing *l)
     p->owned[0] = l->s.entries;
     p->owned[1] = l->s.bytes;
     memset(&l->s, 0, sizeof l->s);
-    mu_far_done(&l->call, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_desk_call_done(&l->call, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
 }
 
 static enum muster_status begin_anew(struct listing *l)
@@ -95,16 +95,16 @@ static enum muster_status go_on(struct listing *l)
     return MUSTER_OK;
 }
 
-/* What it takes is counted, as far as there is room besides what others take. */
+/* What it takes is counted, as remote as there is room besides what others take. */
 static enum muster_status count_bytes(struct listing *l)
 {
-    struct mu_far *far = l->call.desk->far;
-    size_t others = far->bytes - l->counted, bytes = l->s.size + l->s.capacity * sizeof *l->s.entries;
+    struct mu_desk_remote *remote = l->call.desk->remote;
+    size_t others = remote->bytes - l->counted, bytes = l->s.size + l->s.capacity * sizeof *l->s.entries;
 
-    if (others && others + bytes > MU_FAR_BYTES)
+    if (others && others + bytes > MU_DESK_REMOTE_BYTES)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: too much comes from the leader at a time: 512 MiB are the most",
                        l->call.what);
-    far->bytes = others + bytes;
+    remote->bytes = others + bytes;
     l->counted = bytes;
     return MUSTER_OK;
 }
@@ -120,7 +120,7 @@ static enum muster_status take_entries(struct listing *l, struct mu_unpack *u, u
         const void *value = len <= MU_LISTED_MAX ? mu_unpack_raw(u, len) : NULL;
 
         if (u->failed || !key_len || len > MUSTER_VALUE_MAX)
-            return mu_far_malformed(&l->call);
+            return mu_desk_call_malformed(&l->call);
         status = mu_snapshot_add(&l->s, key, key_len, value, len, version);
         if (!status)
             status = count_bytes(l);
@@ -134,10 +134,10 @@ static void settle(struct listing *l, enum muster_status status)
     if (status == MUSTER_ABORTED && l->tries < TRIES)
         status = begin_anew(l);
     if (status)
-        mu_far_done(&l->call, status, MU_PAYLOAD_NONE, muster_last_error());
+        mu_desk_call_done(&l->call, status, MU_PAYLOAD_NONE, muster_last_error());
 }
 
-static void page_came(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void page_came(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     struct listing *l = (struct listing *)call;
     uint64_t fingerprint = mu_unpack_u64(body), total = mu_unpack_u64(body);
@@ -147,7 +147,7 @@ static void page_came(struct mu_far_call *call, enum muster_status status, const
     if (status)
         mu_fail(status, "%s", text);
     else if (same && (body->failed || n > total - l->s.count || (!n && l->s.count < total)))
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
     else if (!same)
         status = mu_fail(MUSTER_ABORTED, "the keys have changed");
     l->fingerprint = fingerprint;
@@ -160,7 +160,7 @@ static void page_came(struct mu_far_call *call, enum muster_status status, const
         settle(l, status);
 }
 
-static void value_came(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void value_came(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     struct listing *l = (struct listing *)call;
     const struct muster_kv_entry *e = &l->s.entries[l->at];
@@ -170,11 +170,11 @@ static void value_came(struct mu_far_call *call, enum muster_status status, cons
     if (status) {
         mu_fail(status, "%s", text);
     } else if (body->failed || what > MU_READ_VALUE) {
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
     } else if (what != MU_READ_VALUE || version != e->version || len != e->value_len) {
         status = mu_fail(MUSTER_ABORTED, "the keys have changed");
     } else if (!body->left || body->left > len - l->from) {
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
     } else {
         memcpy(l->s.bytes + (uintptr_t)e->value + l->from, body->at, body->left);
         l->from += body->left;
@@ -186,7 +186,7 @@ static void value_came(struct mu_far_call *call, enum muster_status status, cons
         settle(l, status);
 }
 
-void mu_far_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+void mu_desk_remote_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
 {
     struct listing *l = calloc(1, sizeof *l);
     struct mu_pack request = {0};
@@ -205,25 +205,25 @@ void mu_far_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, s
     mu_pack_blob(&request, prefix, prefix_len);
     mu_pack_blob(&request, "", 0);
     mu_pack_u32(&request, MU_LISTED_CUT);
-    mu_far_park(desk, ask, &desk->far->asks, &l->call, MU_OP_KV_DIR, &request, sizeof *l);
+    mu_desk_call_park(desk, ask, &desk->remote->asks, &l->call, MU_OP_KV_DIR, &request, sizeof *l);
 }
 
 /* The leader counts. */
-static void number_came(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void number_came(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     uint64_t number = mu_unpack_u64(body);
 
     if (!status && !mu_unpack_end(body)) {
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
         text = muster_last_error();
     }
     call->p->ask->counter = status ? 0 : (int64_t)number;
-    mu_far_done(call, status, MU_PAYLOAD_NONE, text);
+    mu_desk_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
-void mu_far_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+void mu_desk_remote_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
 {
-    struct mu_far_call *call = calloc(1, sizeof *call);
+    struct mu_desk_call *call = calloc(1, sizeof *call);
     struct mu_pack request = {0};
 
     if (!call) {
@@ -234,5 +234,5 @@ void mu_far_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, 
     snprintf(call->what, sizeof call->what, "the keys below \"%.*s\"", (int)(prefix_len < 120 ? prefix_len : 120),
              prefix);
     mu_pack_blob(&request, prefix, prefix_len);
-    mu_far_park(desk, ask, &desk->far->asks, call, MU_OP_KV_COUNT, &request, 0);
+    mu_desk_call_park(desk, ask, &desk->remote->asks, call, MU_OP_KV_COUNT, &request, 0);
 }

@@ -1,5 +1,5 @@
 /*
- * rpc/desk_far_barrier.c: named barriers, and who is alive, on a host that is not the leader's: what
+ * rpc/desk_remote_barrier.c: named barriers, and who is alive, on a host that is not the leader's: what
  * barrier/elsewhere.c and task/alive.c are for the tasks of the C library.
  *
  * Each call is one at the leader, which answers it when the instance has ended. A call that its client gives up stays
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rpc/desk_far.h"
+#include "rpc/desk_remote.h"
 #include "segment/stats.h"
 
 /* Who calls, as the leader knows him. */
-static void fill_caller(struct mu_desk *desk, struct mu_far_call *call, int32_t task)
+static void fill_caller(struct mu_desk *desk, struct mu_desk_call *call, int32_t task)
 {
     struct mu_task_record r;
 
@@ -30,18 +30,18 @@ static void fill_caller(struct mu_desk *desk, struct mu_far_call *call, int32_t 
 /* ---- barriers ---- */
 
 struct meet {
-    struct mu_far_call call;
+    struct mu_desk_call call;
     struct mu_pack request; /* once more, should it be given up */
     uint64_t asked;
     char id[MUSTER_BARRIER_ID_MAX + 1];
 };
 
-static void meet_freed(struct mu_far_call *call)
+static void meet_freed(struct mu_desk_call *call)
 {
     mu_pack_done(&((struct meet *)call)->request);
 }
 
-static void met(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void met(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     struct meet *m = (struct meet *)call;
     bool said = body->left > 0;
@@ -55,11 +55,11 @@ static void met(struct mu_far_call *call, enum muster_status status, const char 
     char words[MUSTER_BARRIER_ID_MAX + 160];
 
     if (!ask) { /* it was given up */
-        mu_far_free(call);
+        mu_desk_call_free(call);
         return;
     }
     if (!status && (!mu_unpack_end(body) || open)) {
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
         text = muster_last_error();
         payload = MU_PAYLOAD_NONE;
     }
@@ -72,7 +72,7 @@ static void met(struct mu_far_call *call, enum muster_status status, const char 
     ask->barrier_id = call->p->owned[0] ? call->p->owned[0] : "";
     ask->counter = (int64_t)(flags & MU_MEET_AT_ONCE && status ? present : counter);
     ask->replayed = flags & MU_MEET_REPLAYED;
-    mu_far_done(call, status, payload, text);
+    mu_desk_call_done(call, status, payload, text);
 }
 
 /* Its client has gone away; what it called for stands. */
@@ -82,14 +82,14 @@ static void meet_dropped(struct mu_desk *desk, struct mu_parked *p)
 
     (void)desk;
     m->call.p = NULL;
-    if (mu_far_again(&m->call, MU_OP_BARRIER_GIVE_UP, &m->request)) {
-        mu_far_end(&m->call);
-        mu_far_free(&m->call);
+    if (mu_desk_call_replace(&m->call, MU_OP_BARRIER_GIVE_UP, &m->request)) {
+        mu_desk_call_end(&m->call);
+        mu_desk_call_free(&m->call);
     }
 }
 
 /* The call as bytes. */
-static enum muster_status compose(struct mu_desk *desk, const struct mu_far_meeting *w, struct mu_pack *request)
+static enum muster_status compose(struct mu_desk *desk, const struct mu_desk_remote_barrier *w, struct mu_pack *request)
 {
     struct mu_call c = {.asked = w->asked, .timeout_ns = w->timeout_ns, .untold = MU_CALLS_NONE};
     struct mu_named *n = &desk->named;
@@ -116,7 +116,7 @@ static void count_barrier(struct mu_desk *desk)
     mu_exit(ctx);
 }
 
-void mu_far_meet(struct mu_desk *desk, struct mu_ask *ask, const struct mu_far_meeting *wanted)
+void mu_desk_remote_barrier(struct mu_desk *desk, struct mu_ask *ask, const struct mu_desk_remote_barrier *wanted)
 {
     struct meet *m = calloc(1, sizeof *m);
     struct mu_pack request = {0};
@@ -143,23 +143,23 @@ void mu_far_meet(struct mu_desk *desk, struct mu_ask *ask, const struct mu_far_m
     snprintf(m->call.what, sizeof m->call.what, "barrier %.60s::%" PRId64, wanted->id,
              mu_barrier_number(wanted->asked));
     fill_caller(desk, &m->call, wanted->task);
-    if (!mu_far_park(desk, ask, &desk->far->meets, &m->call, MU_OP_BARRIER_WAIT, &request,
-                     sizeof *m + 2 * m->request.len))
+    if (!mu_desk_call_park(desk, ask, &desk->remote->meets, &m->call, MU_OP_BARRIER_WAIT, &request,
+                           sizeof *m + 2 * m->request.len))
         return;
     m->call.p->dropped = meet_dropped;
     m->call.p->task = wanted->task;
     count_barrier(desk);
 }
 
-static void cancelled(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void cancelled(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     (void)body;
-    mu_far_done(call, status, MU_PAYLOAD_SERVICE, text);
+    mu_desk_call_done(call, status, MU_PAYLOAD_SERVICE, text);
 }
 
-void mu_far_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, uint64_t asked)
+void mu_desk_remote_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, uint64_t asked)
 {
-    struct mu_far_call *call = calloc(1, sizeof *call);
+    struct mu_desk_call *call = calloc(1, sizeof *call);
     struct mu_pack request = {0};
 
     if (!call) {
@@ -172,23 +172,23 @@ void mu_far_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const
     fill_caller(desk, call, task);
     mu_pack_text(&request, id);
     mu_pack_u64(&request, asked);
-    mu_far_park(desk, ask, &desk->far->asks, call, MU_OP_BARRIER_CANCEL, &request, 0);
+    mu_desk_call_park(desk, ask, &desk->remote->asks, call, MU_OP_BARRIER_CANCEL, &request, 0);
 }
 
 /* ---- who is alive ---- */
 
-static void gathered(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void gathered(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     struct mu_parked *p = call->p;
     uint32_t count = mu_unpack_u32(body);
     struct mu_shared *s = NULL;
 
     if (!p) { /* it was given up */
-        mu_far_free(call);
+        mu_desk_call_free(call);
         return;
     }
     if (!status && body->left != count * 12ul)
-        status = mu_far_malformed(call);
+        status = mu_desk_call_malformed(call);
     else if (!status && !(s = mu_shared_new(count * (sizeof(uint64_t) + sizeof(int32_t)))))
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the tasks alive");
     else if (status)
@@ -206,18 +206,18 @@ static void gathered(struct mu_far_call *call, enum muster_status status, const 
         p->ask->alive = ids;
         p->ask->num_alive = count;
     }
-    mu_far_done(call, status, MU_PAYLOAD_NONE, muster_last_error());
+    mu_desk_call_done(call, status, MU_PAYLOAD_NONE, muster_last_error());
 }
 
 /* Its client has gone away; the call stands. */
 static void gather_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
-    struct mu_far_call *given_up = p->at;
+    struct mu_desk_call *given_up = p->at;
 
-    for (struct mu_far_call *c = desk->far->first; c; c = c->next)
+    for (struct mu_desk_call *c = desk->remote->first; c; c = c->next)
         if (!c->p && c->answered == gathered && c->lane.task == given_up->lane.task) {
-            mu_far_end(c);
-            mu_far_free(c);
+            mu_desk_call_end(c);
+            mu_desk_call_free(c);
             break;
         }
     given_up->p = NULL;
@@ -243,9 +243,9 @@ static enum muster_status pack_set(struct mu_desk *desk, int32_t task, const int
     return status;
 }
 
-void mu_far_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
+void mu_desk_remote_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
 {
-    struct mu_far_call *call = calloc(1, sizeof *call);
+    struct mu_desk_call *call = calloc(1, sizeof *call);
     struct mu_pack request = {0};
     enum muster_status status = call ? pack_set(desk, task, tasks, count, &request)
                                      : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call to the leader");
@@ -259,21 +259,23 @@ void mu_far_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const 
     call->answered = gathered;
     snprintf(call->what, sizeof call->what, "the tasks alive");
     fill_caller(desk, call, task);
-    if (mu_far_park(desk, ask, &desk->far->gathers, call, MU_OP_TASK_ALIVE, &request, request.len))
+    if (mu_desk_call_park(desk, ask, &desk->remote->gathers, call, MU_OP_TASK_ALIVE, &request, request.len))
         call->p->dropped = gather_dropped;
 }
 
 /* ---- errors of other hosts' tasks ---- */
 
-static void reported(struct mu_far_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void reported(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
 {
     (void)body;
-    mu_far_done(call, status, MU_PAYLOAD_SERVICE, status == MUSTER_FAILED_PRECONDITION ? MU_DESK_CANNOT_REPORT : text);
+    mu_desk_call_done(call, status, MU_PAYLOAD_SERVICE,
+                      status == MUSTER_FAILED_PRECONDITION ? MU_DESK_CANNOT_REPORT : text);
 }
 
-void mu_far_report(struct mu_desk *desk, struct mu_ask *ask, int32_t task, enum muster_status code, const char *text)
+void mu_desk_remote_report(struct mu_desk *desk, struct mu_ask *ask, int32_t task, enum muster_status code,
+                           const char *text)
 {
-    struct mu_far_call *call = calloc(1, sizeof *call);
+    struct mu_desk_call *call = calloc(1, sizeof *call);
     struct mu_pack request = {0};
 
     if (!call) {
@@ -286,33 +288,34 @@ void mu_far_report(struct mu_desk *desk, struct mu_ask *ask, int32_t task, enum 
     mu_pack_u32(&request, code);
     mu_pack_u64(&request, 0);
     mu_pack_text(&request, text);
-    mu_far_park(desk, ask, &desk->far->asks, call, MU_OP_ERROR_REPORT, &request, 0);
+    mu_desk_call_park(desk, ask, &desk->remote->asks, call, MU_OP_ERROR_REPORT, &request, 0);
 }
 
 /* ---- the end ---- */
 
-void mu_far_meetings_stop(struct mu_desk *desk)
+void mu_desk_remote_stop_waits(struct mu_desk *desk)
 {
-    struct mu_parked_list *meets = &desk->far->meets, *gathers = &desk->far->gathers;
+    struct mu_parked_list *meets = &desk->remote->meets, *gathers = &desk->remote->gathers;
     char text[MUSTER_BARRIER_ID_MAX + 128];
 
     while (meets->first) {
         struct mu_parked *p = meets->first;
         struct meet *m = p->at;
 
-        mu_far_end(&m->call);
+        mu_desk_call_end(&m->call);
         snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRId64, m->id,
                  mu_barrier_number(m->asked));
         p->owned[0] = strdup(m->id);
         p->ask->barrier_id = p->owned[0] ? p->owned[0] : "";
         p->ask->counter = mu_barrier_number(m->asked);
         p->ask->replayed = false;
-        mu_far_done(&m->call, MUSTER_ABORTED, MU_PAYLOAD_BARRIER, text);
+        mu_desk_call_done(&m->call, MUSTER_ABORTED, MU_PAYLOAD_BARRIER, text);
     }
     while (gathers->first) {
-        struct mu_far_call *call = gathers->first->at;
+        struct mu_desk_call *call = gathers->first->at;
 
-        mu_far_end(call);
-        mu_far_done(call, MUSTER_ABORTED, MU_PAYLOAD_NONE, "GetAliveTasks failed because service is shutting down.");
+        mu_desk_call_end(call);
+        mu_desk_call_done(call, MUSTER_ABORTED, MU_PAYLOAD_NONE,
+                          "GetAliveTasks failed because service is shutting down.");
     }
 }
