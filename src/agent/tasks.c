@@ -345,6 +345,7 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
     const struct mu_agent_options *options = agent->options;
     struct mu_launch_job job = {
         .job = agent->job,
+        .title = agent->title,
         .segment = agent->segment_text,
         .topology = agent->topology_text[0] ? agent->topology_text : NULL,
         .run_id = agent->run_id,

@@ -2,15 +2,18 @@
  * launch/env.c: the environment of the tasks.
  *
  * The launcher's own environment is inherited, except the variables that muster sets (a launcher started inside another
- * job must not pass that job on). Besides muster's own these are what other launchers' programs read: torchrun's, Open
- * MPI's, SLURM's and JAX's names for the same numbers. Some are set only when nobody else has (an address to meet at).
- * PMI_* come with a server behind them, or not at all (agent/mpi.c). Left out on purpose: whatever makes a program
- * believe that torchrun's or SLURM's own services are there (TORCHELASTIC_RUN_ID, SLURM_JOB_ID).
+ * job must not pass that job on) and those by which another launcher has told this one what it is (family.c). Besides
+ * muster's own these are what other launchers' programs read: torchrun's, Open MPI's and JAX's names for the same
+ * numbers, each family whole. Some are set only when nobody else has (an address to meet at). PMI_* come with a server
+ * behind them, or not at all (agent/mpi.c). Slurm's are not set: a program that finds them counts on Slurm's commands,
+ * names of nodes, and rules about numbers of tasks a node.
  *
  * Where the coordination service is served (job->grpc) JAX's variables name it, whatever else the launcher's own did,
  * and jax.distributed.initialize() needs no arguments: it takes the numbers of tasks from Open MPI's variables where
  * OMPI_MCA_orte_hnp_uri is set, of which it reads nothing when it has an address. (Open MPI itself does not mind: a
- * program that it did not start is one of its own, by other signs.)
+ * program that it did not start is one of its own, by other signs.) So it is in an allocation of Slurm's or a pod of an
+ * indexed job, where JAX would take the numbers of those instead. OMPI_VERSION says of which version the names are:
+ * without it JAX 0.12 takes them for Open MPI 5's, and insists on mpi4py.
  *
  * Where PyTorch's store is served (job->tcpstore) MASTER_ADDR and MASTER_PORT name it, and TORCHELASTIC_USE_AGENT_STORE
  * says that no rank is to make one there.
@@ -51,76 +54,88 @@ enum what {
     ENDPOINT,
     BINDING,
     GRPC,
-    AGENT_STORE, /* with TCPSTORE: what makes PyTorch believe that it need not make one */
-    MPI,         /* with GRPC: what JAX knows a launcher by */
-    GPUS,        /* only in job->own */
-    MPI_OF_TASK  /* what mu_launch_env_task() is given for one task */
+    AGENT_STORE, /* with PyTorch's store served: what makes PyTorch believe that it need not make one */
+    TITLE,
+    ROLE,
+    ONE,
+    THREADS, /* one, where several tasks share a machine */
+    VERSION,
+    MPI,        /* what JAX knows a launcher by */
+    GPUS,       /* only in job->own */
+    MPI_OF_TASK /* what mu_launch_env_task() is given for one task */
+};
+
+/* Whether it is set where the launcher's own environment, or a command's, has it. */
+enum unless_set {
+    ALWAYS,
+    UNLESS_SET, /* by anybody but the job that this launcher is a task of */
+    USERS       /* and not by that either: it is no number of tasks, and no address */
 };
 
 static const struct variable {
     const char *name;
     enum what what;
-    int unless_set;
+    enum unless_set unless_set;
 } variables[] = {
     /* per task: NUM_PER_TASK of them, first */
-    {"MUSTER_TASK_ID", TASK, 0},
-    {"MUSTER_LOCAL_ID", LOCAL, 0},
-    {"MUSTER_ATTEMPT", ATTEMPT, 0},
-    {"RANK", TASK, 0},
-    {"LOCAL_RANK", LOCAL, 0},
-    {"ROLE_RANK", TASK, 0},
-    {"TORCHELASTIC_RESTART_COUNT", ATTEMPT, 0},
-    {"OMPI_COMM_WORLD_RANK", TASK, 0},
-    {"OMPI_COMM_WORLD_LOCAL_RANK", LOCAL, 0},
-    {"OMPI_COMM_WORLD_NODE_RANK", LOCAL, 0},
-    {"MPI_LOCALRANKID", LOCAL, 0},
-    {"SLURM_PROCID", TASK, 0},
-    {"SLURM_LOCALID", LOCAL, 0},
-    {"JAX_PROCESS_ID", TASK, 0},
+    {"MUSTER_TASK_ID", TASK, ALWAYS},
+    {"MUSTER_LOCAL_ID", LOCAL, ALWAYS},
+    {"MUSTER_ATTEMPT", ATTEMPT, ALWAYS},
+    {"RANK", TASK, ALWAYS},
+    {"LOCAL_RANK", LOCAL, ALWAYS},
+    {"ROLE_RANK", TASK, ALWAYS},
+    {"TORCHELASTIC_RESTART_COUNT", ATTEMPT, ALWAYS},
+    {"OMPI_COMM_WORLD_RANK", TASK, ALWAYS},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", LOCAL, ALWAYS},
+    {"OMPI_COMM_WORLD_NODE_RANK", LOCAL, ALWAYS},
+    {"MPI_LOCALRANKID", LOCAL, ALWAYS},
+    {"JAX_PROCESS_ID", TASK, ALWAYS},
     /* the same for all */
-    {"MUSTER_JOB", JOB, 0},
-    {"MUSTER_SEGMENT", SEGMENT, 0},
-    {"MUSTER_RUN_ID", RUN_ID, 0},
-    {"MUSTER_NUM_TASKS", NUM_TASKS, 0},
-    {"MUSTER_NODE_ID", NODE, 0},
-    {"MUSTER_NUM_NODES", NUM_NODES, 0},
-    {"MUSTER_APP", APP, 0},
-    {"MUSTER_RECOVERABLE", RECOVERABLE, 0},
-    {"MUSTER_PROCESSORS", PROCESSORS, 0},
-    {"MUSTER_TOPOLOGY", TOPOLOGY, 0},
-    {"MUSTER_GPUS", GPUS, 0},
-    {"MUSTER_GPU_ORDINALS", GPUS, 0},
-    {"WORLD_SIZE", NUM_TASKS, 0},
-    {"LOCAL_WORLD_SIZE", NUM_LOCAL, 0},
-    {"GROUP_RANK", NODE, 0},
-    {"GROUP_WORLD_SIZE", NUM_NODES, 0},
-    {"ROLE_WORLD_SIZE", NUM_TASKS, 0},
-    {"TORCHELASTIC_MAX_RESTARTS", RESTARTS, 0},
-    {"MASTER_ADDR", ADDRESS, 1},
-    {"MASTER_PORT", PORT, 1},
-    {"TORCHELASTIC_USE_AGENT_STORE", AGENT_STORE, 1},
-    {"OMPI_COMM_WORLD_SIZE", NUM_TASKS, 0},
-    {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_LOCAL, 0},
-    {"MPI_LOCALNRANKS", NUM_LOCAL, 0},
-    {"SLURM_NTASKS", NUM_TASKS, 0},
-    {"SLURM_NPROCS", NUM_TASKS, 0},
-    {"SLURM_NODEID", NODE, 0},
-    {"JAX_NUM_PROCESSES", NUM_TASKS, 0},
-    {"JAX_COORDINATOR_ADDRESS", ENDPOINT, 1},
-    {"JAX_COORDINATOR_BIND_ADDRESS", BINDING, 1},
-    {"MUSTER_GRPC_ADDRESS", GRPC, 0},
-    {"OMPI_MCA_orte_hnp_uri", MPI, 1},
-    {"PMI_FD", MPI_OF_TASK, 0},
-    {"PMI_PORT", MPI_OF_TASK, 0},
-    {"PMI_ID", MPI_OF_TASK, 0},
-    {"PMI_RANK", MPI_OF_TASK, 0},
-    {"PMI_SIZE", MPI_OF_TASK, 0},
-    {"PMI_SPAWNED", MPI_OF_TASK, 0},
-    {"FLUX_JOB_ID", MPI_OF_TASK, 0},
-    {"FLUX_PMI_LIBRARY_PATH", MPI_OF_TASK, 0},
+    {"MUSTER_JOB", JOB, ALWAYS},
+    {"MUSTER_SEGMENT", SEGMENT, ALWAYS},
+    {"MUSTER_RUN_ID", RUN_ID, ALWAYS},
+    {"MUSTER_NUM_TASKS", NUM_TASKS, ALWAYS},
+    {"MUSTER_NODE_ID", NODE, ALWAYS},
+    {"MUSTER_NUM_NODES", NUM_NODES, ALWAYS},
+    {"MUSTER_APP", APP, ALWAYS},
+    {"MUSTER_RECOVERABLE", RECOVERABLE, ALWAYS},
+    {"MUSTER_PROCESSORS", PROCESSORS, ALWAYS},
+    {"MUSTER_TOPOLOGY", TOPOLOGY, ALWAYS},
+    {"MUSTER_GPUS", GPUS, ALWAYS},
+    {"MUSTER_GPU_ORDINALS", GPUS, ALWAYS},
+    {"WORLD_SIZE", NUM_TASKS, ALWAYS},
+    {"LOCAL_WORLD_SIZE", NUM_LOCAL, ALWAYS},
+    {"GROUP_RANK", NODE, ALWAYS},
+    {"GROUP_WORLD_SIZE", NUM_NODES, ALWAYS},
+    {"ROLE_WORLD_SIZE", NUM_TASKS, ALWAYS},
+    {"ROLE_NAME", ROLE, ALWAYS},
+    {"TORCHELASTIC_RUN_ID", TITLE, ALWAYS},
+    {"TORCHELASTIC_MAX_RESTARTS", RESTARTS, ALWAYS},
+    {"MASTER_ADDR", ADDRESS, UNLESS_SET},
+    {"MASTER_PORT", PORT, UNLESS_SET},
+    {"TORCHELASTIC_USE_AGENT_STORE", AGENT_STORE, UNLESS_SET},
+    {"TORCH_NCCL_ASYNC_ERROR_HANDLING", ONE, USERS},
+    {"OMP_NUM_THREADS", THREADS, USERS},
+    {"OMPI_VERSION", VERSION, ALWAYS},
+    {"OMPI_COMM_WORLD_SIZE", NUM_TASKS, ALWAYS},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_LOCAL, ALWAYS},
+    {"MPI_LOCALNRANKS", NUM_LOCAL, ALWAYS},
+    {"JAX_NUM_PROCESSES", NUM_TASKS, ALWAYS},
+    {"JAX_COORDINATOR_ADDRESS", ENDPOINT, UNLESS_SET},
+    {"JAX_COORDINATOR_BIND_ADDRESS", BINDING, UNLESS_SET},
+    {"MUSTER_GRPC_ADDRESS", GRPC, ALWAYS},
+    {"OMPI_MCA_orte_hnp_uri", MPI, UNLESS_SET},
+    {"PMI_FD", MPI_OF_TASK, ALWAYS},
+    {"PMI_PORT", MPI_OF_TASK, ALWAYS},
+    {"PMI_ID", MPI_OF_TASK, ALWAYS},
+    {"PMI_RANK", MPI_OF_TASK, ALWAYS},
+    {"PMI_SIZE", MPI_OF_TASK, ALWAYS},
+    {"PMI_SPAWNED", MPI_OF_TASK, ALWAYS},
+    {"FLUX_JOB_ID", MPI_OF_TASK, ALWAYS},
+    {"FLUX_PMI_LIBRARY_PATH", MPI_OF_TASK, ALWAYS},
 };
 #define NUM_VARIABLES (sizeof variables / sizeof variables[0])
-#define NUM_PER_TASK  14
+#define NUM_PER_TASK  12
 #define TASK_TEXT_MAX 48
 _Static_assert(NUM_PER_TASK < NUM_VARIABLES, "some are the same for all");
 
@@ -139,7 +154,7 @@ int mu_launch_env_is_ours(const char *name, size_t len)
 {
     const struct variable *v = find(name, len);
 
-    return v && !v->unless_set;
+    return v && v->unless_set == ALWAYS;
 }
 
 static int is_stores(const struct variable *v)
@@ -228,6 +243,11 @@ static unsigned port_of(const struct mu_launch_job *job)
     return port ? (unsigned)port : job->ports[0];
 }
 
+static uint32_t tasks_here(const struct mu_launch_job *job)
+{
+    return job->part.nodes ? job->part.tasks : job->num_tasks;
+}
+
 static char *entry(const struct variable *v, const struct mu_launch_job *job)
 {
     const char *endpoint = strchr(master(job), ':') ? "%s=[%s]:%u" : "%s=%s:%u";
@@ -244,14 +264,19 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
         rc = asprintf(&text, "%s=%u", v->name, job->num_processors ? job->num_processors : mu_processors());
         break;
     case TOPOLOGY: rc = asprintf(&text, "%s=%s", v->name, job->topology); break;
-    case NUM_LOCAL: rc = asprintf(&text, "%s=%u", v->name, job->part.nodes ? job->part.tasks : job->num_tasks); break;
+    case NUM_LOCAL: rc = asprintf(&text, "%s=%u", v->name, tasks_here(job)); break;
     case NODE: rc = asprintf(&text, "%s=%u", v->name, job->part.node); break;
     case NUM_NODES: rc = asprintf(&text, "%s=%u", v->name, job->part.nodes ? job->part.nodes : 1); break;
     case RESTARTS: rc = asprintf(&text, "%s=%u", v->name, job->restarts); break;
     case RECOVERABLE: rc = asprintf(&text, "%s=%d", v->name, job->recoverable); break;
     case ADDRESS: rc = print_address(v, job, &text); break;
     case PORT: rc = asprintf(&text, "%s=%u", v->name, port_of(job)); break;
-    case AGENT_STORE: rc = asprintf(&text, "%s=True", v->name); break;
+    case AGENT_STORE: rc = asprintf(&text, "%s=%s", v->name, job->tcpstore ? "True" : "False"); break;
+    case TITLE: rc = asprintf(&text, "%s=%s", v->name, job->title); break;
+    case ROLE: rc = asprintf(&text, "%s=default", v->name); break;
+    case ONE:
+    case THREADS: rc = asprintf(&text, "%s=1", v->name); break;
+    case VERSION: rc = asprintf(&text, "%s=4.1", v->name); break;
     case ENDPOINT:
         rc = job->grpc ? asprintf(&text, "%s=%s", v->name, job->grpc)
                        : asprintf(&text, endpoint, v->name, master(job), job->ports[1]);
@@ -303,6 +328,13 @@ static int is_served(const struct variable *v, const struct mu_launch_job *job)
     return (job->grpc && is_coordinator(v)) || (job->tcpstore && is_stores(v));
 }
 
+/* What another launcher has set for its processes, of which this one may be: of torchrun's, where those meet. */
+static int is_anothers(const struct variable *v, char *const *base)
+{
+    return v->unless_set == ALWAYS || (v->unless_set == UNLESS_SET && set_in(base, "MUSTER_RUN_ID", 13)) ||
+           (is_stores(v) && set_in(base, "TORCHELASTIC_RUN_ID", 19));
+}
+
 /* Of the variables that are the same for all; `env` holds what the tasks inherit. */
 static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *job, const struct variable *v)
 {
@@ -313,10 +345,11 @@ static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *j
     case MPI_OF_TASK:
     case GPUS: return 0;
     case TOPOLOGY: return job->topology != NULL;
-    case GRPC:
-    case MPI: return job->grpc != NULL;
-    case AGENT_STORE: return job->tcpstore != NULL;
-    case BINDING: return job->grpc || (job->ports[0] && !job->part.nodes); /* with others: the program's own choice */
+    case GRPC: return job->grpc != NULL;
+    case MPI: return job->grpc || (env->is_allocated && (env->has_coordinator || job->ports[0]));
+    case THREADS: return tasks_here(job) > 1;
+    case BINDING: /* with other hosts, and of another coordinator: the program's own choice */
+        return !env->has_coordinator && (job->grpc || (job->ports[0] && !job->part.nodes));
     case ENDPOINT: return job->grpc || job->ports[0];
     case ADDRESS:
     case PORT: return job->tcpstore || job->ports[0];
@@ -375,11 +408,14 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     for (char **list = base; *list; list++) {
         const struct variable *v = find(*list, name_len(*list));
 
+        if (job && mu_launch_family_told(*list, nested || job->serves_mpi))
+            continue;
         if (is_of_mpi(v, *list)) {
             if (nested || (job && job->serves_mpi))
                 continue;
-        } else if (v && (!v->unless_set || nested)) /* of the job that this launcher is a task of */
+        } else if (v && is_anothers(v, base)) {
             continue;
+        }
         if (v && job && is_served(v, job))
             continue;
         if (!set_in(own, *list, name_len(*list)) && !is_replaced(job, *list) && add(env, strdup(*list)))
@@ -391,6 +427,8 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
             return -1;
     if (!job)
         return 0;
+    env->is_allocated = set_in(base, "SLURM_JOB_ID", 12) || set_in(base, "JOB_COMPLETION_INDEX", 20);
+    env->has_coordinator = set_in(env->vars, "JAX_COORDINATOR_ADDRESS", 23) != NULL;
     for (size_t i = NUM_PER_TASK; i < NUM_VARIABLES; i++) {
         const struct variable *v = &variables[i];
 

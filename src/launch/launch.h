@@ -78,6 +78,8 @@ struct mu_launch_env {
     uint32_t first_task; /* of this host */
     int says_devices;    /* JAX is told each task's MUSTER_GPU_ORDINALS */
     int spares_proxy;    /* its no_grpc_proxy is ours */
+    int is_allocated;    /* JAX would find this launcher's cluster, and take itself for that one's process */
+    int has_coordinator; /* JAX's is the user's own */
 };
 
 /* This host's part of a job of several; all 0: the job has this one alone. */
@@ -90,6 +92,7 @@ struct mu_launch_whereabouts {
 /* What is the same for all tasks of a command. `run_id`: 32 hex digits, the job's mark on every process of it. */
 struct mu_launch_job {
     const char *job, *segment, *run_id;
+    const char *title;    /* the job's name on all hosts */
     const char *topology; /* where hwloc's tree is shared; NULL: it is not */
     uint32_t num_tasks, app, restarts;
     uint32_t num_processors; /* that they may use together; 0: those that we may */
@@ -123,6 +126,14 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
 /* What muster sets in such an array, a line each. */
 void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out);
 void mu_launch_env_done(struct mu_launch_env *env);
+
+/* ---- family.c ------------------------------------------------------------------------------------------------- */
+
+/*
+ * NAME=VALUE by which another launcher has told this process what it is, which says nothing true of its tasks.
+ * `of_mpi`: also the names that launchers of MPI programs use.
+ */
+int mu_launch_family_told(const char *entry, int of_mpi);
 
 /* ---- sweep.c -------------------------------------------------------------------------------------------------- */
 

@@ -305,10 +305,10 @@ same()
     done
 }
 same $MUSTER_TASK_ID "RANK LOCAL_RANK ROLE_RANK OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_LOCAL_RANK
-    OMPI_COMM_WORLD_NODE_RANK MPI_LOCALRANKID SLURM_PROCID SLURM_LOCALID JAX_PROCESS_ID"
+    OMPI_COMM_WORLD_NODE_RANK MPI_LOCALRANKID JAX_PROCESS_ID"
 same 3 "WORLD_SIZE LOCAL_WORLD_SIZE ROLE_WORLD_SIZE OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE MPI_LOCALNRANKS
-    SLURM_NTASKS SLURM_NPROCS JAX_NUM_PROCESSES"
-same 0 "GROUP_RANK SLURM_NODEID TORCHELASTIC_RESTART_COUNT"
+    JAX_NUM_PROCESSES"
+same 0 "GROUP_RANK TORCHELASTIC_RESTART_COUNT"
 same 4 TORCHELASTIC_MAX_RESTARTS
 same $JAX_COORDINATOR_ADDRESS JAX_COORDINATOR_BIND_ADDRESS
 echo $MASTER_ADDR $MASTER_PORT $JAX_COORDINATOR_ADDRESS
@@ -400,7 +400,7 @@ TABLE = [
     Elsewhere("the end of the failed task's stderr", "stderr_test.sh", "the last 2 lines of task 2's stderr"),
     Elsewhere("several commands", "apps_test.sh", "-n 1 --env B=own --chdir / sh -c"),
     Elsewhere("--dry-run", "dry_run_test.sh", 'fail "RANK of $i"'),
-    Run("environment: what torchrun, MPI, SLURM and JAX call the task, the number of tasks, 0",
+    Run("environment: what torchrun, MPI and JAX call the task, the number of tasks, 0",
         ["-n", "3", "--restarts", "4", "sh", "-c", NAMES], 0, out=r"\A(127.0.0.1 \d+ 127.0.0.1:\d+\n)\1\1\Z"),
     Elsewhere("environment: nothing of a job around", "environment_test.sh", "the outer job shows through"),
     Elsewhere("many tasks", "many_test.sh", "-n 4096"),

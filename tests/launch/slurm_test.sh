@@ -96,6 +96,14 @@ sorted_is '0/3 0/3 mn1
 check 0 srun -N2 "$MUSTER" agent -n 2 --label -- "$MUSTER" barrier wait --timeout 30s b
 [ "$(grep -c '^\[[0-3]\] ' "$OUT")" -eq "$(wc -l < "$OUT")" ] || fail "labels"
 
+# The tasks are muster's: of Slurm they have the allocation, and nothing of the step that has started the agents.
+check 0 srun -N2 --ntasks-per-node=1 "$MUSTER" agent -n 2 -- sh -c 'env | grep -E "^SLURM_.*(TASKS|NPROCS|PROCID|LOCALID|NODEID|NODELIST|NODES|STEP)" && exit 9
+    [ "$SLURM_JOB_ID" -gt 0 ] && [ -n "$SLURMD_NODENAME" ] && echo $RANK of $WORLD_SIZE'
+sorted_is '0 of 4
+1 of 4
+2 of 4
+3 of 4'
+
 # The calls go across the nodes.
 check 0 srun -N2 "$MUSTER" agent -- sh -c 'if [ $RANK = 0 ]; then muster kv set greeting "from $SLURMD_NODENAME"; else muster kv get --wait=30s greeting; fi'
 out_has '^from mn1$'

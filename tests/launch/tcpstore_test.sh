@@ -46,12 +46,12 @@ check 0 env MUSTER_TCPSTORE=1 "$MUSTER" run sh -c "$show"
 given
 for off in 0 no ''; do
     check 0 env MUSTER_TCPSTORE=$off "$MUSTER" run sh -c "$show"
-    out_has '^127\.0\.0\.1:[1-9][0-9]*,,0$'
+    out_has '^127\.0\.0\.1:[1-9][0-9]*,False,0$'
 done
 check 0 env MASTER_ADDR=elsewhere MASTER_PORT=1 "$MUSTER" run sh -c "$show"
-out_has '^elsewhere:1,,0$'
+out_has '^elsewhere:1,False,0$'
 check 0 run --tcpstore sh -c "muster run sh -c '$show'" # of another job nothing is passed on
-out_has '^127\.0\.0\.1:[1-9][0-9]*,,0$'
+out_has '^127\.0\.0\.1:[1-9][0-9]*,False,0$'
 check 0 run --dry-run --tcpstore=127.0.0.1:4711 true
 out_has ' MASTER_PORT=4711$'
 out_has ' TORCHELASTIC_USE_AGENT_STORE=True$'

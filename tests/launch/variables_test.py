@@ -10,7 +10,7 @@ import sys
 
 MUSTER, TOP, TMPDIR = os.environ["MUSTER"], os.environ["TOP"], os.environ["TMPDIR"]
 MACHINES = os.path.join(TOP, "tests/topology/machines")
-READERS = {"muster", "torchrun", "Open MPI", "MPICH", "PMIx", "SLURM", "JAX", "gRPC", "CUDA", "ROCm"}
+READERS = {"muster", "torchrun", "Open MPI", "MPICH", "PMIx", "OpenMP", "JAX", "gRPC", "CUDA", "ROCm"}
 
 
 def fail(*words):
@@ -98,6 +98,7 @@ expect(alone, GROUP_WORLD_SIZE="1", MUSTER_RECOVERABLE="0", TORCHELASTIC_MAX_RES
 expect(run("--restarts", "2", "--restart-policy", "task"), MUSTER_RECOVERABLE="1", TORCHELASTIC_MAX_RESTARTS="2")
 expect(run("--restarts", "2"), MUSTER_RECOVERABLE="0")
 expect(plan("--hosts", "localhost:2,elsewhere:1"), GROUP_WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", WORLD_SIZE="3")
+expect(plan("-n", "2"), OMP_NUM_THREADS="1", TORCHELASTIC_USE_AGENT_STORE="False")
 run("--memfd")
 silent = run("--mpi", "none")
 for pattern in "PMI_*", "FLUX_*", "OMPI_MCA_*":
