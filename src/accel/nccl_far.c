@@ -13,7 +13,7 @@
 
 #include "accel/nccl_id.h"
 #include "base/clock.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "segment/cluster.h"
 #include "segment/hosts.h"
 #include "segment/remote.h"
@@ -211,38 +211,39 @@ enum muster_status mu_nccl_step_far(struct mu_nccl_call *call, struct mu_ctx *ct
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 /* The leader is asked, and tells this host of changes from now on. A wait is interrupted for it. */
-static enum muster_status ask(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w, uint8_t flags,
-                              struct mu_kv_answer *a)
+static enum muster_status read_remote(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
+                                      struct mu_kv_read *r)
 {
     uint64_t least = mu_now() + ASK_NS;
     struct mu_wait was;
     enum muster_status status;
 
     if (!w)
-        return mu_kv_ask(call->m, ctx, &call->key, flags, 0, a);
+        return mu_kv_read_run(call->m, ctx, r, 0);
     was = *w;
     mu_wait_end(w); /* asking is a wait of its own */
-    status = mu_kv_ask(call->m, ctx, &call->key, flags, was.deadline > least ? was.deadline : least, a);
+    status = mu_kv_read_run(call->m, ctx, r, was.deadline > least ? was.deadline : least);
     mu_wait_begin(w, was.seg, ctx, was.deadline, was.what);
     w->interrupt = was.interrupt;
     w->epoch = was.epoch; /* what happened since the look is not slept through */
     return status;
 }
 
-/* It came with the answer. */
-static enum muster_status take_value(struct mu_nccl_call *call, const struct mu_kv_answer *a)
+/* Where a record goes that comes with the answer. */
+static enum muster_status record_room(struct mu_kv_read *r)
 {
-    if (!mu_nccl_make_room(call, a->len))
+    struct mu_nccl_call *call = r->arg;
+
+    if (!mu_nccl_make_room(call, r->len))
         return mu_nccl_no_memory(call);
-    if (a->len)
-        memcpy(call->room, a->value, a->len);
-    return mu_nccl_record_view(&call->record, call->room, a->len) ? MUSTER_OK : mu_nccl_corrupt(call);
+    r->to = (uint8_t *)call->room;
+    return MUSTER_OK;
 }
 
 enum muster_status mu_nccl_read_far(struct mu_nccl_call *call, struct mu_ctx *ctx, struct mu_wait *w,
                                     uint64_t *ret_word, bool *ret_there)
 {
-    struct mu_kv_answer a = {.what = MU_READ_COPIED};
+    struct mu_kv_read r = {.key = call->key.words, .key_len = call->key.len, .room = record_room, .arg = call};
     uint64_t word;
     uint8_t flags = MU_READ_WAITS;
     enum muster_status status;
@@ -260,17 +261,17 @@ enum muster_status mu_nccl_read_far(struct mu_nccl_call *call, struct mu_ctx *ct
             *ret_there = call->told;
             break;
         }
-        status = ask(call, ctx, w, flags, &a);
-        if (!status && a.what == MU_READ_VALUE)
-            status = take_value(call, &a);
-        if (!status && a.what != MU_READ_COPIED) {
+        mu_kv_read_begin(&r, flags);
+        status = read_remote(call, ctx, w, &r);
+        if (!status && r.what == MU_READ_VALUE && !mu_nccl_record_view(&call->record, call->room, r.len))
+            status = mu_nccl_corrupt(call);
+        if (!status && r.what != MU_READ_COPIED) {
             call->asked = true;
             call->round = round;
-            *ret_there = call->told = a.what == MU_READ_VALUE;
+            *ret_there = call->told = r.what == MU_READ_VALUE;
         }
-        free(a.memory);
         flags |= MU_READ_WHOLE; /* the copy went as fast as it had come */
-    } while (!status && a.what == MU_READ_COPIED);
+    } while (!status && r.what == MU_READ_COPIED);
     call->asker.now = 0; /* the leader's clock is not ours */
     return status;
 }

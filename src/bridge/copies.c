@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/ask.h"
+#include "kv/remote.h"
 
 static bool init(struct mu_core *core, void **ret_state)
 {

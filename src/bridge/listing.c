@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bridge/modules.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "kv/snapshot.h"
 
 enum { PASSES = 20, TRIES = 5 }; /* the caller asks again; meanwhile others have their turn */

@@ -7,11 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "kv/snapshot.h"
 #include "segment/hosts.h"
 
-enum { PASSES_MAX = 1000, PAGES_TRIES = 50 };
+enum { PASSES_MAX = 1000 };
+
+/* The same by the leader. */
+static enum muster_status take_remote(struct muster *m, struct mu_ctx *ctx, struct mu_snapshot *s)
+{
+    struct mu_kv_remote_list list = {.s = *s};
+    struct mu_kv_remote_count count = {0};
+    enum muster_status status;
+
+    if (s->of == MU_SNAPSHOT_COUNT) {
+        mu_kv_count_begin(&count, s->prefix, s->prefix_len);
+        status = mu_steps_run(m, ctx, &count.steps, MUSTER_FOREVER);
+        s->count = count.count;
+        return status;
+    }
+    mu_kv_list_begin(&list);
+    status = mu_steps_run(m, ctx, &list.steps, MUSTER_FOREVER);
+    *s = list.s;
+    list.s = (struct mu_snapshot){0};
+    mu_kv_list_done(&list);
+    return status;
+}
 
 static enum muster_status gather(struct muster *m, const char *directory, size_t len, enum mu_snapshot_of of,
                                  struct mu_snapshot *s, char *prefix)
@@ -25,13 +46,8 @@ static enum muster_status gather(struct muster *m, const char *directory, size_t
     s->prefix = prefix;
     s->of = of;
     status = mu_kv_directory(directory, len, prefix, &s->prefix_len);
-    if (!status && mu_is_follower(m->seg)) {
-        status = MUSTER_ABORTED;
-        for (int n = 0; n < PAGES_TRIES && status == MUSTER_ABORTED; n++)
-            status = mu_kv_ask_below(m, ctx, s);
-    } else if (!status) {
-        status = mu_snapshot_take(m->seg, ctx, s, PASSES_MAX);
-    }
+    if (!status)
+        status = mu_is_follower(m->seg) ? take_remote(m, ctx, s) : mu_snapshot_take(m->seg, ctx, s, PASSES_MAX);
     mu_exit(ctx);
     if (status)
         mu_snapshot_done(s);

@@ -3,15 +3,15 @@
  *
  * A wait looks, and sleeps on the key's bucket until something there changes.
  *
- * On a follower the table holds copies (kv/ask.h): what is found there is the answer; where nothing is, the leader is
- * asked. Who waits has asked it to send the key when it comes, so it sleeps here as well, until a copy comes or a new
- * round begins, in which the leader may have forgotten what it was asked (mu_bridge_round()).
+ * On a follower the table holds copies (kv/remote.h): what is found there is the answer; where nothing is, the leader
+ * is asked. Who waits has asked it to send the key when it comes, so it sleeps here as well, until a copy comes or a
+ * new round begins, in which the leader may have forgotten what it was asked (mu_bridge_round()).
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "segment/cluster.h"
 #include "segment/hosts.h"
 #include "segment/trace.h"
@@ -50,65 +50,6 @@ static enum muster_status deliver(const struct mu_found *f, size_t capacity, siz
     return MUSTER_OK;
 }
 
-/* A follower's table does not have it: what the leader says. Not inline: who finds it pays nothing for this. */
-static __attribute__((noinline)) enum muster_status try_ask(struct muster *m, const struct mu_key *k, void *buffer,
-                                                            size_t capacity, struct mu_found *f)
-{
-    struct mu_kv_answer a = {0};
-    struct mu_ctx *ctx;
-    uint8_t flags = 0;
-    enum muster_status status = mu_enter_wait(m, &ctx);
-
-    if (status)
-        return status;
-    do {
-        status = mu_kv_ask(m, ctx, k, flags, MUSTER_FOREVER, &a);
-        if (!status && a.what == MU_READ_COPIED)
-            status = look(m, ctx, k, buffer, capacity, f);
-        flags = MU_READ_WHOLE; /* the copy went as fast as it had come */
-    } while (!status && a.what == MU_READ_COPIED && !f->version);
-    if (!status && a.what == MU_READ_VALUE) {
-        f->version = a.version;
-        f->len = a.len;
-        if (a.len <= capacity && a.len)
-            memcpy(buffer, a.value, a.len);
-    }
-    free(a.memory);
-    mu_exit(ctx);
-    return status;
-}
-
-enum muster_status muster_kv_try_get(struct muster *muster, const char *key, size_t key_len, void *buffer,
-                                     size_t capacity, size_t *ret_len, uint64_t *ret_version)
-{
-    struct mu_key k;
-    struct mu_found f;
-    enum muster_status status = mu_enter_read(muster);
-
-    if (status)
-        return status;
-    status = mu_kv_key(muster->seg, key, key_len, &k);
-    if (!status)
-        status = look(muster, NULL, &k, buffer, capacity, &f);
-    mu_exit_read();
-    if (!status && !f.version && mu_is_follower(muster->seg))
-        status = try_ask(muster, &k, buffer, capacity, &f);
-    if (status)
-        return status;
-    if (!f.version)
-        return mu_fail(MUSTER_NOT_FOUND, "key %.*s not found", MU_KEY_SHOWN(&k));
-    return deliver(&f, capacity, ret_len, ret_version);
-}
-
-/* When traced: a wait for the key begins, or ends with a status at a version. */
-static void note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct mu_key *k, enum muster_status status,
-                 uint64_t version)
-{
-    if (status != MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
-        mu_trace_note(ctx, mu_trace_now(ctx), kind, status, mu_trace_name(ctx, k->hash, (const char *)k->words, k->len),
-                      k->hash, version);
-}
-
 /* A wait for a key. With `alloc`, *alloc grows to fit the value. */
 struct search {
     struct muster *m;
@@ -127,6 +68,94 @@ struct search {
     uint64_t told;
 };
 
+/* Where a value that comes with the leader's answer goes: nowhere, if it is not newer, or too long. */
+static enum muster_status search_room(struct mu_kv_read *r)
+{
+    struct search *s = r->arg;
+
+    if (r->version <= s->after)
+        return MUSTER_OK;
+    if (s->alloc && r->len > s->capacity) {
+        void *more = malloc(r->len + 1);
+
+        if (!more)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %" PRIu64 " bytes", r->len);
+        free(*s->alloc);
+        *s->alloc = more;
+        s->capacity = r->len;
+    }
+    if (r->len <= s->capacity)
+        r->to = s->alloc ? *s->alloc : s->buffer;
+    return MUSTER_OK;
+}
+
+/* What the leader says of the key: f->version, 0 when there is none. *ret_copied: by a copy, which was looked up. */
+static enum muster_status search_remote(struct search *s, uint8_t flags, struct mu_found *f, bool *ret_copied)
+{
+    struct mu_kv_read r = {.key = s->k.words, .key_len = s->k.len, .room = search_room, .arg = s};
+    enum muster_status status;
+
+    do {
+        mu_kv_read_begin(&r, flags);
+        status = mu_kv_read_run(s->m, s->ctx, &r, s->deadline);
+        *ret_copied = !status && r.what == MU_READ_COPIED;
+        if (*ret_copied)
+            status = look(s->m, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
+        flags |= MU_READ_WHOLE; /* the copy went as fast as it had come */
+    } while (!status && *ret_copied && !f->version);
+    if (!status && r.what == MU_READ_VALUE) {
+        f->version = r.version;
+        f->len = r.len;
+    }
+    return status;
+}
+
+/* A follower's table does not have it: what the leader says. Not inline: who finds it pays nothing for this. */
+static __attribute__((noinline)) enum muster_status try_remote(struct muster *m, const struct mu_key *k, void *buffer,
+                                                               size_t capacity, struct mu_found *f)
+{
+    struct search s = {.m = m, .k = *k, .deadline = MUSTER_FOREVER, .buffer = buffer, .capacity = capacity};
+    bool copied;
+    enum muster_status status = mu_enter_wait(m, &s.ctx);
+
+    if (status)
+        return status;
+    status = search_remote(&s, 0, f, &copied);
+    mu_exit(s.ctx);
+    return status;
+}
+
+enum muster_status muster_kv_try_get(struct muster *muster, const char *key, size_t key_len, void *buffer,
+                                     size_t capacity, size_t *ret_len, uint64_t *ret_version)
+{
+    struct mu_key k;
+    struct mu_found f;
+    enum muster_status status = mu_enter_read(muster);
+
+    if (status)
+        return status;
+    status = mu_kv_key(muster->seg, key, key_len, &k);
+    if (!status)
+        status = look(muster, NULL, &k, buffer, capacity, &f);
+    mu_exit_read();
+    if (!status && !f.version && mu_is_follower(muster->seg))
+        status = try_remote(muster, &k, buffer, capacity, &f);
+    if (status)
+        return status;
+    if (!f.version)
+        return mu_fail(MUSTER_NOT_FOUND, "key %.*s not found", MU_KEY_SHOWN(&k));
+    return deliver(&f, capacity, ret_len, ret_version);
+}
+
+/* When traced: a wait for the key begins, or ends with a status at a version. */
+static void note(struct mu_ctx *ctx, enum mu_trace_kind kind, const struct mu_key *k, enum muster_status status,
+                 uint64_t version)
+{
+    if (status != MUSTER_DATA_LOSS) /* truncated: the ring may be gone */
+        mu_trace_note(ctx, mu_trace_now(ctx), kind, status, mu_trace_name(ctx, k->hash, (const char *)k->words, k->len),
+                      k->hash, version);
+}
+
 static void begin(struct search *s)
 {
     mu_wait_begin(&s->w, s->m->seg, s->ctx, s->deadline, s->what);
@@ -134,60 +163,26 @@ static void begin(struct search *s)
     s->w.kind = MU_WAIT_KEY;
 }
 
-/* The value that came with the leader's answer; it frees that. */
-static enum muster_status take_value(struct search *s, struct mu_kv_answer *a, struct mu_found *f)
-{
-    enum muster_status status = MUSTER_OK;
-    bool is_new = a->version > s->after;
-
-    f->version = a->version;
-    f->len = a->len;
-    if (s->alloc && is_new && a->len > s->capacity) {
-        void *more = malloc(a->len + 1);
-
-        if (more) {
-            free(*s->alloc);
-            *s->alloc = more;
-            s->capacity = a->len;
-        } else {
-            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", a->len);
-        }
-    }
-    if (is_new && a->len && a->len <= s->capacity)
-        memcpy(s->alloc ? *s->alloc : s->buffer, a->value, a->len);
-    free(a->memory);
-    return status;
-}
-
 /* The follower's table does not have it. f->version: what the leader says; f->word stays as it was before it was asked.
  */
 static enum muster_status ask_leader(struct search *s, uint32_t round, struct mu_found *f)
 {
-    struct mu_table t = mu_table_kv(s->m->seg);
     uint64_t word = f->word;
     uint32_t epoch = s->w.epoch;
-    struct mu_kv_answer a = {.what = MU_READ_COPIED};
-    uint8_t flags = MU_READ_WAITS;
-    enum muster_status status = MUSTER_OK;
+    bool copied = false;
+    enum muster_status status;
 
     if (s->asked && s->round == round) {
         f->version = s->told;
         return MUSTER_OK;
     }
     mu_wait_end(&s->w); /* asking is a wait of its own */
-    while (!status && a.what == MU_READ_COPIED && !f->version) {
-        status = mu_kv_ask(s->m, s->ctx, &s->k, flags, s->deadline, &a);
-        if (!status && a.what == MU_READ_COPIED)
-            status = mu_table_get(&t, s->ctx, &s->k, s->alloc ? *s->alloc : s->buffer, s->capacity, f);
-        flags |= MU_READ_WHOLE;
-    }
+    status = search_remote(s, MU_READ_WAITS, f, &copied);
     begin(s);
     s->w.epoch = epoch; /* what happened since the look is not slept through */
-    if (status || a.what == MU_READ_COPIED)
-        return status; /* a copy, then */
+    if (status || copied)
+        return status;
     f->word = word;
-    if (a.what == MU_READ_VALUE)
-        status = take_value(s, &a, f);
     s->asked = true;
     s->round = round;
     s->told = f->version;

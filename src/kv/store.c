@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kv/change.h"
-#include "segment/handle.h"
+#include "kv/remote.h"
 #include "segment/stats.h"
 
 static enum muster_status check_value(const void *value, size_t *len)
@@ -22,27 +22,17 @@ static enum muster_status check_value(const void *value, size_t *len)
     return MUSTER_OK;
 }
 
-/* The request: key, number, value. */
-static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
+static enum muster_status change_remote(struct muster *m, struct mu_ctx *ctx, struct mu_kv_change *c)
 {
-    struct mu_pack request = {0};
-    struct mu_remote_call call = {
-        .op = c->op, .request = &request, .value = c->value, .value_len = c->len, .deadline = MUSTER_FOREVER};
-    struct mu_answer answer;
+    struct mu_kv_remote_change remote = {0};
     enum muster_status status;
-    char what[160] = "the leader's word on all keys";
+    char what[192];
 
-    if (c->key)
-        snprintf(what, sizeof what, "the leader's word on key %.*s", MU_KEY_SHOWN(c->key));
-    call.what = what;
-    mu_pack_blob(&request, c->key ? (const void *)c->key->words : "", c->key ? c->key->len : 0);
-    mu_pack_u64(&request, c->number);
-    status = mu_remote_call(m, ctx, &call, &answer);
-    mu_pack_done(&request);
-    c->result = answer.memory ? mu_unpack_u64(&answer.body) : 0;
-    if (!status && !mu_unpack_end(&answer.body))
-        status = mu_fail(MUSTER_DATA_LOSS, "the leader's answer is not well formed");
-    mu_answer_done(&answer);
+    mu_kv_change_begin(&remote, c->op, c->key, c->number, c->value, c->len);
+    snprintf(what, sizeof what, "the leader's word on %s", remote.steps.about);
+    remote.steps.what = what;
+    status = mu_steps_run(m, ctx, &remote.steps, MUSTER_FOREVER);
+    c->result = remote.result;
     return status;
 }
 
@@ -52,7 +42,7 @@ static enum muster_status change_listened(struct muster *m, struct mu_ctx *ctx, 
     enum muster_status status;
 
     if (mu_is_follower(m->seg))
-        return ask(m, ctx, c);
+        return change_remote(m, ctx, c);
     status = mu_kv_change(m->seg, ctx, c);
     mu_bell_ring_always(m->seg); /* also after a failure: a delete may have come half way */
     return status;

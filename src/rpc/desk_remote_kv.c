@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "rpc/desk_remote.h"
 #include "segment/hosts.h"
 #include "segment/stats.h"

@@ -1,5 +1,5 @@
 /*
- * rpc/desk_remote_list.c: listings, on a host that is not the leader's: pages, each of a call (kv/ask.h), and values
+ * rpc/desk_remote_list.c: listings, on a host that is not the leader's: pages, each of a call (kv/remote.h), and values
  * that are too long for a page, each of calls of its own. They belong together when all of them are of the same keys
  * and versions; when they are not, the listing begins anew, as one does that is taken from the table itself.
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "kv/snapshot.h"
 #include "rpc/desk_remote.h"
 

@@ -38,7 +38,7 @@ static void sleep_and_count(struct mu_link *link, int ms)
 
 #include "cm.h"
 #include "job.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "segment/file.h"
 #include "task/task.h"
 

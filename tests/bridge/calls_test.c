@@ -4,7 +4,7 @@
 #include "child.h"
 #include "hosts.h"
 #include "bridge/calls.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "cm.h"
 #include "bridge/copies.h"
 #include "hosts.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "task/task.h"
 
 #include <muster/muster.h>

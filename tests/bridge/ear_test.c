@@ -12,7 +12,7 @@
 
 #include "child.h"
 #include "job.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 
 /* Hosts that are slow because this machine is are not given up. */
 #define PATIENCE_NS 600000000000u

@@ -10,7 +10,7 @@
 
 #include "bridge/meetings.h"
 #include "bridge/calls.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 
 static void rung(void *arg)
 {

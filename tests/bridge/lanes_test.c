@@ -9,7 +9,7 @@
 #include "barrier/behalf.h"
 #include "bridge/calls.h"
 #include "job.h"
-#include "kv/ask.h"
+#include "kv/remote.h"
 #include "segment/cluster.h"
 
 /* Hosts that are slow because this machine is are not given up. */
