@@ -28,7 +28,7 @@ struct mu_barrier_head {
 /*
  * A participant's mark: arrived 1 | attempt 15 | untold 1 | calls 15: whose arrival it is, and which of its calls.
  * Untold: that call's own deadline ended it; the task has not been told how its instance ended. The calls of a call
- * with a name (barrier/behalf.h) are its name 11 | the instance modulo 16.
+ * with a name (barrier/named_steps.h) are its name 11 | the instance modulo 16.
  */
 #define MU_MARK_ARRIVED          0x80000000u
 #define MU_MARK(attempt, calls)  (((uint32_t)(attempt)&0x7fffu) << 16 | ((calls)&0x7fffu))

@@ -1,11 +1,11 @@
 /*
  * barrier/call.h: what the files about named barriers share: rules.c (what a call does), failure.c (whose fault it is),
- * named.c (the calls of this process's task), elsewhere.c (those that the leader's host answers).
+ * named.c (the calls of this process's task), remote.c (those that the leader's host answers).
  */
 #ifndef MU_BARRIER_CALL_H
 #define MU_BARRIER_CALL_H
 
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 #include "segment/handle.h"
 
 /* When traced: that it came, at `came`, and that it returns with a status. */
@@ -16,9 +16,9 @@ void mu_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum m
  * For a task of a host that is not the leader's: the whole call, made by the leader. MUSTER_OK: it has been answered,
  * as c->result says. Nothing is waited for beyond the deadline but a short answer whether it had ended by then.
  */
-enum muster_status mu_call_elsewhere(struct muster *m, const struct mu_named *n, struct mu_call *c,
-                                     muster_deadline deadline);
-enum muster_status mu_cancel_elsewhere(struct muster *m, const struct mu_named *n, struct mu_call *c);
+enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
+                                  muster_deadline deadline);
+enum muster_status mu_cancel_remote(struct muster *m, const struct mu_named *n, struct mu_call *c);
 
 /* The first participant in a propagated error; -1: none. Only looks when any task at all is. */
 int32_t mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, char *name, size_t size, char *why);

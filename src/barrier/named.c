@@ -1,5 +1,6 @@
 /*
- * barrier/named.c: named barriers as the tasks of this process call them: the steps of behalf.h, and sleep in between.
+ * barrier/named.c: named barriers as the tasks of this process call them: the steps of named_steps.h, and sleep in
+ * between.
  *
  * Barriers are in the segment of the leader's host, where alone all calls are seen; but ids of a host's own are in
  * that host's, and no call of another host's task can mean them.
@@ -118,7 +119,7 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         came = mu_trace_now(ctx);
     status = prepare(muster, ctx, &n, &c, id, task_ids, count);
     if (!status)
-        status = is_elsewhere(&n) ? mu_call_elsewhere(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
+        status = is_elsewhere(&n) ? mu_call_remote(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
     if (status)
         came = 0; /* it did not come */
     if (came)
@@ -149,7 +150,7 @@ enum muster_status muster_barrier_cancel(struct muster *muster, const char *id, 
     c.task = muster->task_id >= 0 ? (uint32_t)muster->task_id : MU_NOBODY;
     status = mu_named_begin(&n, muster->seg, ctx, id);
     if (!status)
-        status = is_elsewhere(&n) ? mu_cancel_elsewhere(muster, &n, &c) : mu_named_cancel(&n, &c);
+        status = is_elsewhere(&n) ? mu_cancel_remote(muster, &n, &c) : mu_named_cancel(&n, &c);
     mu_named_done(&n);
     mu_exit(ctx);
     if (!status)

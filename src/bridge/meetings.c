@@ -1,6 +1,6 @@
 /*
  * bridge/meetings.c: named barriers and questions who is alive, for tasks of other hosts: the leader's agent calls on
- * their behalf (barrier/behalf.h, task/alive.h), and keeps those that wait.
+ * their behalf (barrier/named_steps.h, task/alive.h), and keeps those that wait.
  *
  * A call is put to its meeting when it is taken, and made at the turn's look: all that came in one turn for the same
  * barrier arrive by one commit. A meeting is looked at again only when something says that it may have changed: its

@@ -5,7 +5,7 @@
 #ifndef MU_BRIDGE_MEETINGS_H
 #define MU_BRIDGE_MEETINGS_H
 
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 #include "bridge/modules.h"
 #include "task/alive.h"
 

@@ -1,5 +1,6 @@
 /*
- * rpc/desk_barrier.c: named barriers, for guests: the steps of barrier/behalf.h, and calls that are parked in between.
+ * rpc/desk_barrier.c: named barriers, for guests: the steps of barrier/named_steps.h, and calls that are parked in
+ * between.
  *
  * A meeting is a barrier at which guests wait. It is looked at when a guest calls there, and when something says that
  * it may have changed: its bucket's word, the job's state, its deadline. A call that is given up stays arrived: the

@@ -22,7 +22,7 @@
 #ifndef MU_RPC_DESK_PRIVATE_H
 #define MU_RPC_DESK_PRIVATE_H
 
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 #include "kv/key.h"
 #include "rpc/desk.h"
 #include "segment/cluster.h"

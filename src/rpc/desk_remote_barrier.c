@@ -1,6 +1,6 @@
 /*
  * rpc/desk_remote_barrier.c: named barriers, and who is alive, on a host that is not the leader's: what
- * barrier/elsewhere.c and task/alive.c are for the tasks of the C library.
+ * barrier/remote.c and task/alive.c are for the tasks of the C library.
  *
  * Each call is one at the leader, which answers it when the instance has ended. A call that its client gives up stays
  * arrived: the leader is told by another call, which carries what the first one did, so that it is the arrival if that

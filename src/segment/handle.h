@@ -21,7 +21,7 @@ struct muster {
     _Atomic uint32_t attempt; /* as registered; 0: not looked up yet */
     mu_a32 interrupt;         /* non-zero: every wait ends */
     _Atomic uint32_t calls;   /* that were made to the leader's host, and have a name there; counted */
-    mu_a64 untold[16];        /* of those, which were given up in vain: barrier/elsewhere.c */
+    mu_a64 untold[16];        /* of those, which were given up in vain: barrier/remote.c */
     struct mu_slot *pulse;    /* the slot whose heartbeat this process keeps; NULL for observers */
     struct mu_keeper *keeper;
     struct mu_use *uses; /* its threads' contexts */

@@ -267,7 +267,7 @@ static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, mu
 }
 
 /* The leader's host asks them for us: the answer into the value's rows. PROTOCOL.md, TASK_ALIVE. */
-static enum muster_status gather_elsewhere(struct muster *m, struct mu_alive *a, muster_deadline deadline)
+static enum muster_status alive_remote(struct muster *m, struct mu_alive *a, muster_deadline deadline)
 {
     struct mu_pack request = {0};
     struct mu_remote_call call = {
@@ -311,7 +311,7 @@ enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the caller (task %d) is not among the tasks it asks about",
                          muster->task_id);
     if (!status)
-        status = mu_is_follower(a.seg) ? gather_elsewhere(muster, &a, deadline) : gather(&a, &c, deadline);
+        status = mu_is_follower(a.seg) ? alive_remote(muster, &a, deadline) : gather(&a, &c, deadline);
     for (uint32_t i = 0; !status && i < a.count; i++) {
         uint64_t incarnation = mu_alive_incarnation(&a, i);
 

@@ -68,11 +68,11 @@ enum muster_status mu_task_reset(struct mu_ctx *ctx, uint32_t task, int32_t call
 /* muster_task_heartbeat(), likewise. */
 enum muster_status mu_task_beat(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
 
-/* Of tasks on other hosts (task/elsewhere.c): the leader decides, or asks their host's agent. */
-enum muster_status mu_elsewhere_report(struct muster *m, struct mu_ctx *ctx, uint32_t task, enum muster_status code,
-                                       const char *message);
-enum muster_status mu_elsewhere_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task);
-enum muster_status mu_elsewhere_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
+/* Of tasks on other hosts (task/remote.c): the leader decides, or asks their host's agent. */
+enum muster_status mu_task_remote_report(struct muster *m, struct mu_ctx *ctx, uint32_t task, enum muster_status code,
+                                         const char *message);
+enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task);
+enum muster_status mu_task_remote_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation);
 
 /* Heartbeat thread. Starts, claims the main slot, and is joined by stop. */
 enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_t *ret_slot,

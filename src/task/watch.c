@@ -264,7 +264,7 @@ enum muster_status muster_error_report(struct muster *muster, int32_t task_id, e
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "%d is not the code of an error", (int)code);
     message = message ? message : "";
     if (!status && mu_is_follower(muster->seg) && !mu_is_local_task(muster->seg, (uint32_t)task_id))
-        status = mu_elsewhere_report(muster, ctx, (uint32_t)task_id, code, message);
+        status = mu_task_remote_report(muster, ctx, (uint32_t)task_id, code, message);
     else if (!status)
         status = mu_task_fail(ctx, (uint32_t)task_id, 0, MU_EVENT_REPORT, code, MUSTER_CAUSE_REPORTED, message);
     mu_exit(ctx);
@@ -315,7 +315,7 @@ enum muster_status muster_task_reset(struct muster *muster, int32_t task_id)
     if (!is_task(muster->seg, task_id))
         status = bad_task(muster->seg, task_id);
     else if (!mu_is_local_task(muster->seg, (uint32_t)task_id))
-        status = mu_elsewhere_reset(muster, ctx, (uint32_t)task_id);
+        status = mu_task_remote_reset(muster, ctx, (uint32_t)task_id);
     else
         status = mu_task_reset(ctx, (uint32_t)task_id, muster->task_id);
     mu_exit(ctx);
@@ -405,7 +405,7 @@ enum muster_status muster_task_heartbeat(struct muster *muster, int32_t task_id,
         status =
             mu_fail(MUSTER_INVALID_ARGUMENT, "unexpected heartbeat from task %d, which is not in the cluster", task_id);
     else if (!mu_is_local_task(muster->seg, (uint32_t)task_id))
-        status = mu_elsewhere_beat(muster, ctx, (uint32_t)task_id, incarnation);
+        status = mu_task_remote_beat(muster, ctx, (uint32_t)task_id, incarnation);
     else
         status = mu_task_beat(ctx, (uint32_t)task_id, incarnation);
     mu_exit(ctx);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 #include "bridge/calls.h"
 #include "job.h"
 #include "kv/remote.h"

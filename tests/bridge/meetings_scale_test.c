@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 #include "base/clock.h"
 #include "bridge/modules.h"
 #include "job.h"

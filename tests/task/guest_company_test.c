@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 #include "segment/handle.h"
 #include "task/alive.h"
 #include "task/task.h"

@@ -1,5 +1,5 @@
 /*
- * barrier/elsewhere.c: named barriers for tasks of hosts that are not the leader's, whose segment has the barriers.
+ * barrier/remote.c: named barriers for tasks of hosts that are not the leader's, whose segment has the barriers.
  *
  * A wait is one call, answered when the instance has ended. Who goes away earlier says so by another call, which
  * carries all that the first one did: whichever of them comes through first is the arrival, for both have one name.
@@ -86,8 +86,8 @@ static enum muster_status leave(struct muster *m, const struct mu_named *n, stru
     return mu_fail(status, "%s", why);
 }
 
-enum muster_status mu_call_elsewhere(struct muster *m, const struct mu_named *n, struct mu_call *c,
-                                     muster_deadline deadline)
+enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
+                                  muster_deadline deadline)
 {
     struct mu_pack request = {0};
     char what[96];
@@ -115,7 +115,7 @@ enum muster_status mu_call_elsewhere(struct muster *m, const struct mu_named *n,
     return status;
 }
 
-enum muster_status mu_cancel_elsewhere(struct muster *m, const struct mu_named *n, struct mu_call *c)
+enum muster_status mu_cancel_remote(struct muster *m, const struct mu_named *n, struct mu_call *c)
 {
     struct mu_pack request = {0};
     struct mu_remote_call call = {.op = MU_OP_BARRIER_CANCEL,

@@ -1,7 +1,8 @@
 /*
- * barrier/behalf.c: a named barrier as somebody deals with it: its key, its state as it is now, lists of participants.
+ * barrier/named_steps.c: a named barrier as somebody deals with it: its key, its state as it is now, lists of
+ * participants.
  */
-#include "barrier/behalf.h"
+#include "barrier/named_steps.h"
 
 #include <stdlib.h>
 #include <string.h>

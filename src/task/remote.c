@@ -1,5 +1,5 @@
 /*
- * task/elsewhere.c: what is asked about tasks of other hosts.
+ * task/remote.c: what is asked about tasks of other hosts.
  *
  * A task's record is decided on its own host. The leader may put one in error at once, as it does for a host that is
  * lost, and tells the task's host; a reset, or a heartbeat brought for a task, is passed on to that host's agent, which
@@ -37,8 +37,8 @@ static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, enum mu_op o
     return status;
 }
 
-enum muster_status mu_elsewhere_report(struct muster *m, struct mu_ctx *ctx, uint32_t task, enum muster_status code,
-                                       const char *message)
+enum muster_status mu_task_remote_report(struct muster *m, struct mu_ctx *ctx, uint32_t task, enum muster_status code,
+                                         const char *message)
 {
     char cut[MU_TEXT_MAX];
 
@@ -46,7 +46,7 @@ enum muster_status mu_elsewhere_report(struct muster *m, struct mu_ctx *ctx, uin
     return ask(m, ctx, MU_OP_ERROR_REPORT, "an error report for", task, code, 0, cut);
 }
 
-enum muster_status mu_elsewhere_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task)
+enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task)
 {
     struct mu_task_record r;
     struct mu_cluster c;
@@ -55,7 +55,7 @@ enum muster_status mu_elsewhere_reset(struct muster *m, struct mu_ctx *ctx, uint
     return status ? status : ask(m, ctx, MU_OP_TASK_RESET, "the reset of", task, r.state, r.attempt, "");
 }
 
-enum muster_status mu_elsewhere_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
+enum muster_status mu_task_remote_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
     return ask(m, ctx, MU_OP_TASK_HEARTBEAT, "a heartbeat for", task, MUSTER_OK, incarnation, "");
 }

@@ -1,6 +1,6 @@
 /*
- * barrier/behalf.h: calls on named barriers in steps that never sleep: for who calls on behalf of a task of another
- * host, and for the task itself (named.c), which sleeps between them.
+ * barrier/named_steps.h: calls on named barriers in steps that never sleep: for who calls on behalf of a task of
+ * another host, and for the task itself (named.c), which sleeps between them.
  *
  *     mu_named_begin(&n, seg, ctx, id);
  *     mu_named_arrive(&n, calls, count);          one commit for all of them; each is answered, or waits
@@ -14,8 +14,8 @@
  * A call that waits is small, and all that it needs until it is answered. A call that may have to be made again (its
  * answer was lost, with who made it) has a name, which the task's mark keeps: made `again`, it is found there.
  */
-#ifndef MU_BARRIER_BEHALF_H
-#define MU_BARRIER_BEHALF_H
+#ifndef MU_BARRIER_NAMED_STEPS_H
+#define MU_BARRIER_NAMED_STEPS_H
 
 #include <inttypes.h>
 
