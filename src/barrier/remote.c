@@ -1,11 +1,12 @@
 /*
- * barrier/remote.c: named barriers for tasks of hosts that are not the leader's, whose segment has the barriers.
+ * barrier/remote.c: named barriers for tasks of hosts that are not the leader's, whose segment has the barriers: the
+ * steps, and their driver for a task's thread.
  *
- * A wait is one call, answered when the instance has ended. Who goes away earlier says so by another call, which
- * carries all that the first one did: whichever of them comes through first is the arrival, for both have one name.
- * Where not even that was answered in time, the process remembers the name, and its next call at this barrier tells
- * the leader that nobody has heard of the end of that one, nor of any since.
+ * When not even the word that a caller has gone away was answered in time, the process remembers the call's name. Its
+ * next call at this barrier tells the leader that nobody has heard of the end of that one, nor of any since.
  */
+#include "barrier/remote.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +14,67 @@
 
 #include "barrier/call.h"
 #include "base/clock.h"
-#include "segment/remote.h"
 
 #define GRACE_NS 1000000000u /* beyond the deadline: for a leader that is there to say how it stands */
+
+/* ---- the steps --------------------------------------------------------------------------------------------------- */
+
+static void name_instance(struct mu_steps *steps, const char *id, uint64_t asked)
+{
+    if (asked == MUSTER_BARRIER_NEXT) /* which that is, the leader knows */
+        snprintf(steps->about, sizeof steps->about, "barrier %.80s", id);
+    else
+        snprintf(steps->about, sizeof steps->about, "barrier %.60s::%" PRId64, id, mu_barrier_number(asked));
+}
+
+static enum muster_status take_wait(struct mu_barrier_remote *r, enum muster_status status, struct mu_unpack *body)
+{
+    r->said = body->left > 0;
+    r->call->counter = mu_unpack_u64(body);
+    r->call->waiting = mu_unpack_u8(body) != 0;
+    r->present = mu_unpack_u64(body);
+    r->flags = mu_unpack_u8(body);
+    return !status && !mu_unpack_end(body) ? mu_steps_malformed(&r->steps) : status;
+}
+
+static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
+{
+    struct mu_barrier_remote *r = (struct mu_barrier_remote *)steps;
+
+    status = take_wait(r, status, body);
+    return !status && r->call->waiting ? mu_steps_malformed(steps) : status;
+}
+
+static enum muster_status give_up_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
+{
+    return take_wait((struct mu_barrier_remote *)steps, status, body);
+}
+
+void mu_barrier_wait_begin(struct mu_barrier_remote *r)
+{
+    mu_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_WAIT), r->id, r->call);
+    r->steps.answer = wait_answer;
+    r->steps.kind = MU_WAIT_BARRIER;
+    name_instance(&r->steps, r->id, r->call->asked);
+}
+
+void mu_barrier_give_up_begin(struct mu_barrier_remote *r)
+{
+    mu_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_GIVE_UP), r->id, r->call);
+    r->steps.answer = give_up_answer;
+}
+
+void mu_barrier_cancel_begin(struct mu_steps *steps, const char *id, uint64_t asked)
+{
+    struct mu_pack *request = mu_steps_ask(steps, MU_OP_BARRIER_CANCEL);
+
+    mu_pack_text(request, id);
+    mu_pack_u64(request, asked);
+    steps->answer = mu_steps_take_status;
+    name_instance(steps, id, asked);
+}
+
+/* ---- a task's thread --------------------------------------------------------------------------------------------- */
 
 /* What one place of the handle's `untold` holds: which barrier, that there is one, the call's name. */
 #define UNTOLD(hash, name) (((hash) & ~UINT64_C(0xfff)) | 0x800u | (name))
@@ -52,36 +111,32 @@ static void forget(struct muster *m, const struct mu_named *n, uint32_t name)
         atomic_compare_exchange_strong_explicit(untold_of(m, n), &w, 0, memory_order_relaxed, memory_order_relaxed);
 }
 
-/* The answer, whatever it says of the barrier, into the call. False: none came. */
-static bool take_answer(struct mu_call *c, struct mu_answer *a)
+/* The leader has said how the call stands: this is its result. */
+static enum muster_status keep_result(struct mu_call *c, enum muster_status status)
 {
-    if (!a->memory)
-        return false;
-    c->counter = mu_unpack_u64(&a->body);
-    c->waiting = mu_unpack_u8(&a->body) != 0;
-    c->result = a->status;
+    c->result = status;
     free(c->text);
-    c->text = c->result ? strdup(muster_last_error()) : NULL;
-    mu_answer_done(a);
-    return true;
+    c->text = status ? strdup(muster_last_error()) : NULL;
+    return MUSTER_OK;
 }
 
 /* The caller goes away, for the reason in `status`: unless its instance has ended by now. */
-static enum muster_status leave(struct muster *m, const struct mu_named *n, struct mu_call *c,
-                                struct mu_remote_call *call, enum muster_status status)
+static enum muster_status leave(struct muster *m, const struct mu_named *n, struct mu_barrier_remote *r,
+                                enum muster_status status)
 {
-    struct mu_answer a;
+    bool is_up = mu_bridge_state(n->seg) == MU_BRIDGE_UP;
+    struct mu_call *c = r->call;
     char why[MU_BARRIER_TEXT];
+    enum muster_status result;
 
     snprintf(why, sizeof why, "%s", muster_last_error());
     remember(m, n, c->name);
-    call->op = MU_OP_BARRIER_GIVE_UP;
-    call->deadline = mu_bridge_state(n->seg) == MU_BRIDGE_UP ? muster_after_ns(GRACE_NS) : 0;
-    mu_remote_call(m, n->ctx, call, &a);
-    if (take_answer(c, &a)) {
+    mu_barrier_give_up_begin(r);
+    result = mu_steps_run(m, n->ctx, &r->steps, is_up ? muster_after_ns(GRACE_NS) : 0);
+    if (r->said) {
         forget(m, n, c->untold == MU_CALLS_NONE ? c->name : c->untold);
         if (!c->waiting)
-            return MUSTER_OK;
+            return keep_result(c, result);
     }
     return mu_fail(status, "%s", why);
 }
@@ -89,46 +144,28 @@ static enum muster_status leave(struct muster *m, const struct mu_named *n, stru
 enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
                                   muster_deadline deadline)
 {
-    struct mu_pack request = {0};
-    char what[96];
-    struct mu_remote_call call = {
-        .op = MU_OP_BARRIER_WAIT, .request = &request, .deadline = deadline, .what = what, .kind = MU_WAIT_BARRIER};
-    struct mu_answer a;
+    struct mu_barrier_remote r = {.id = n->id, .call = c};
     enum muster_status status;
 
-    if (c->asked == MUSTER_BARRIER_NEXT) /* which that is, the leader knows */
-        snprintf(what, sizeof what, "barrier %.80s", n->id);
-    else
-        snprintf(what, sizeof what, "barrier %.60s::%" PRIu64, n->id, c->asked);
     /* process-local, relaxed: nobody but this counts; each call gets another */
     c->name = atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed) & MU_CALLS_MASK;
     c->untold = recall(m, n);
-    mu_call_pack(&request, n->id, c);
-    status = mu_remote_call(m, n->ctx, &call, &a);
-    if (take_answer(c, &a)) {
+    mu_barrier_wait_begin(&r);
+    status = mu_steps_run(m, n->ctx, &r.steps, deadline);
+    c->waiting = false;
+    if (r.said) {
         forget(m, n, c->untold);
-        status = MUSTER_OK;
-    } else if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_CANCELLED) {
-        status = leave(m, n, c, &call, status);
+        return keep_result(c, status);
     }
-    mu_pack_done(&request);
+    if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_CANCELLED)
+        status = leave(m, n, &r, status);
     return status;
 }
 
 enum muster_status mu_cancel_remote(struct muster *m, const struct mu_named *n, struct mu_call *c)
 {
-    struct mu_pack request = {0};
-    struct mu_remote_call call = {.op = MU_OP_BARRIER_CANCEL,
-                                  .request = &request,
-                                  .deadline = MUSTER_FOREVER,
-                                  .what = "the leader to cancel a barrier"};
-    struct mu_answer a;
-    enum muster_status status;
+    struct mu_steps steps = {.what = "the leader to cancel a barrier"};
 
-    mu_pack_text(&request, n->id);
-    mu_pack_u64(&request, c->asked);
-    status = mu_remote_call(m, n->ctx, &call, &a);
-    mu_answer_done(&a);
-    mu_pack_done(&request);
-    return status;
+    mu_barrier_cancel_begin(&steps, n->id, c->asked);
+    return mu_steps_run(m, n->ctx, &steps, MUSTER_FOREVER);
 }

@@ -19,6 +19,13 @@ void mu_steps_pass(struct mu_steps *steps, struct mu_steps *part)
     part->request = swap;
 }
 
+enum muster_status mu_steps_take_status(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
+{
+    (void)steps;
+    (void)body;
+    return status;
+}
+
 enum muster_status mu_steps_malformed(const struct mu_steps *steps)
 {
     return mu_fail(MUSTER_DATA_LOSS, "the leader's answer about %s is not well formed", steps->about);

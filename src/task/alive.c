@@ -8,10 +8,10 @@
  */
 #include "task/alive.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment/remote.h"
 #include "segment/wait.h"
 #include "task/task.h"
 
@@ -266,30 +266,55 @@ static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, mu
     return status;
 }
 
-/* The leader's host asks them for us: the answer into the value's rows. PROTOCOL.md, TASK_ALIVE. */
+static enum muster_status remote_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
+{
+    struct mu_alive_remote *r = (struct mu_alive_remote *)steps;
+    uint32_t count = mu_unpack_u32(body);
+
+    if (status)
+        return status;
+    if (body->failed || count > MU_ALIVE_MAX || body->left != count * 12ul)
+        return mu_steps_malformed(steps);
+    r->incarnations = malloc(count * (sizeof *r->incarnations + sizeof *r->ids) + 1);
+    if (!r->incarnations)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the tasks alive");
+    r->ids = (int32_t *)&r->incarnations[count];
+    r->count = count;
+    for (uint32_t i = 0; i < count; i++) {
+        r->ids[i] = (int32_t)mu_unpack_u32(body);
+        r->incarnations[i] = mu_unpack_u64(body);
+    }
+    return MUSTER_OK;
+}
+
+void mu_alive_remote_begin(struct mu_alive_remote *r, const struct mu_alive *a, uint32_t name)
+{
+    struct mu_pack *request = mu_steps_ask(&r->steps, MU_OP_TASK_ALIVE);
+
+    mu_pack_u32(request, name & 0x7fffu);
+    mu_pack_u32(request, a->count);
+    for (uint32_t i = 0; i < a->count; i++)
+        mu_pack_u32(request, (uint32_t)a->ids[i]);
+    r->steps.answer = remote_answer;
+    snprintf(r->steps.about, sizeof r->steps.about, "the tasks alive");
+}
+
+/* The leader's host asks them for us: the answer into the value's rows. */
 static enum muster_status alive_remote(struct muster *m, struct mu_alive *a, muster_deadline deadline)
 {
-    struct mu_pack request = {0};
-    struct mu_remote_call call = {
-        .op = MU_OP_TASK_ALIVE, .request = &request, .deadline = deadline, .what = "the tasks alive"};
-    struct mu_answer answer;
+    struct mu_alive_remote r = {0};
     enum muster_status status;
 
     /* process-local, relaxed: nobody but this counts; each call gets another */
-    mu_pack_u32(&request, atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed) & 0x7fffu);
-    mu_pack_u32(&request, a->count);
-    for (uint32_t i = 0; i < a->count; i++)
-        mu_pack_u32(&request, (uint32_t)a->ids[i]);
-    status = mu_remote_call(m, a->ctx, &call, &answer);
-    for (uint32_t n = status ? 0 : mu_unpack_u32(&answer.body); n && !answer.body.failed; n--) {
-        int place = mu_alive_find(a, mu_unpack_u32(&answer.body));
-        uint64_t incarnation = mu_unpack_u64(&answer.body);
+    mu_alive_remote_begin(&r, a, atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed));
+    status = mu_steps_run(m, a->ctx, &r.steps, deadline);
+    for (uint32_t i = 0; !status && i < r.count; i++) {
+        int place = mu_alive_find(a, (uint32_t)r.ids[i]);
 
         if (place >= 0)
-            rows_of(a)[place].incarnation = incarnation;
+            rows_of(a)[place].incarnation = r.incarnations[i];
     }
-    mu_answer_done(&answer);
-    mu_pack_done(&request);
+    free(r.incarnations);
     return status;
 }
 

@@ -12,6 +12,7 @@
 #ifndef MU_TASK_ALIVE_H
 #define MU_TASK_ALIVE_H
 
+#include "segment/steps.h"
 #include "segment/table.h"
 
 #define MU_ALIVE_NONE UINT32_MAX /* a call without a name */
@@ -62,5 +63,15 @@ enum muster_status mu_alive_read(struct mu_alive *a);
 uint64_t mu_alive_incarnation(const struct mu_alive *a, uint32_t i);
 /* The set's i-th task is in the answer. Only the incarnation 0 looks as if it were not: its record tells. */
 bool mu_alive_is_in(const struct mu_alive *a, uint32_t i);
+
+/* The same by the leader (segment/steps.h). Request: the call's name 4, count 4, so many ids 4. Answer: count 4, of
+ * those alive, each: id 4, incarnation 8. */
+struct mu_alive_remote {
+    struct mu_steps steps;
+    uint32_t count;
+    int32_t *ids;           /* sorted; in the memory of */
+    uint64_t *incarnations; /* malloc()ed */
+};
+void mu_alive_remote_begin(struct mu_alive_remote *r, const struct mu_alive *a, uint32_t name);
 
 #endif

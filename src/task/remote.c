@@ -5,36 +5,38 @@
  * lost, and tells the task's host; a reset, or a heartbeat brought for a task, is passed on to that host's agent, which
  * alone knows whether the process lives and when it was last heard of. The call waits for the outcome.
  */
+#include "task/remote.h"
+
 #include <stdio.h>
 
-#include "base/pack.h"
-#include "segment/remote.h"
 #include "task/task.h"
 
-/*
- * The request is {task, code, incarnation, message} in each of them, so that one function reads it. A reset has in
- * their place the state and the registration that the caller sees the task in: one that is made again knows by them
- * whether it was carried out.
- */
-static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, enum mu_op op, const char *what, uint32_t task,
-                              uint32_t code, uint64_t incarnation, const char *message)
+void mu_task_remote_begin(struct mu_steps *steps, const struct muster_segment *seg, enum mu_op op, uint32_t task,
+                          uint32_t code, uint64_t incarnation, const char *message)
 {
-    char host[64], words[128];
-    struct mu_pack request = {0};
-    struct mu_answer answer;
-    struct mu_remote_call call = {.op = op, .request = &request, .deadline = MUSTER_FOREVER, .what = words};
-    enum muster_status status;
+    struct mu_pack *request = mu_steps_ask(steps, op);
+    char host[64];
 
-    mu_host_name(m->seg, mu_host_of(m->seg, task), host, sizeof host);
-    snprintf(words, sizeof words, "%s task %u on host %s", what, task, host);
-    mu_pack_u32(&request, task);
-    mu_pack_u32(&request, code);
-    mu_pack_u64(&request, incarnation);
-    mu_pack_text(&request, message);
-    status = mu_remote_call(m, ctx, &call, &answer);
-    mu_answer_done(&answer);
-    mu_pack_done(&request);
-    return status;
+    mu_host_name(seg, mu_host_of(seg, task), host, sizeof host);
+    snprintf(steps->about, sizeof steps->about, "%s task %u on host %s",
+             op == MU_OP_ERROR_REPORT ? "an error report for"
+             : op == MU_OP_TASK_RESET ? "the reset of"
+                                      : "a heartbeat for",
+             task, host);
+    steps->answer = mu_steps_take_status;
+    mu_pack_u32(request, task);
+    mu_pack_u32(request, code);
+    mu_pack_u64(request, incarnation);
+    mu_pack_text(request, message);
+}
+
+static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, enum mu_op op, uint32_t task, uint32_t code,
+                              uint64_t incarnation, const char *message)
+{
+    struct mu_steps steps = {0};
+
+    mu_task_remote_begin(&steps, m->seg, op, task, code, incarnation, message);
+    return mu_steps_run(m, ctx, &steps, MUSTER_FOREVER);
 }
 
 enum muster_status mu_task_remote_report(struct muster *m, struct mu_ctx *ctx, uint32_t task, enum muster_status code,
@@ -43,7 +45,7 @@ enum muster_status mu_task_remote_report(struct muster *m, struct mu_ctx *ctx, u
     char cut[MU_TEXT_MAX];
 
     snprintf(cut, sizeof cut, "%s", message);
-    return ask(m, ctx, MU_OP_ERROR_REPORT, "an error report for", task, code, 0, cut);
+    return ask(m, ctx, MU_OP_ERROR_REPORT, task, code, 0, cut);
 }
 
 enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task)
@@ -52,10 +54,10 @@ enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, ui
     struct mu_cluster c;
     enum muster_status status = mu_cluster_task(m->seg, task, &r, NULL, &c);
 
-    return status ? status : ask(m, ctx, MU_OP_TASK_RESET, "the reset of", task, r.state, r.attempt, "");
+    return status ? status : ask(m, ctx, MU_OP_TASK_RESET, task, r.state, r.attempt, "");
 }
 
 enum muster_status mu_task_remote_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
-    return ask(m, ctx, MU_OP_TASK_HEARTBEAT, "a heartbeat for", task, MUSTER_OK, incarnation, "");
+    return ask(m, ctx, MU_OP_TASK_HEARTBEAT, task, MUSTER_OK, incarnation, "");
 }
