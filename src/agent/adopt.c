@@ -34,7 +34,7 @@ static void adopted_ended(uv_poll_t *poll, int status, int events)
     (void)events;
     uv_poll_stop(poll);
     task->ended = 1;
-    task->by_us = agent->phase != MU_AGENT_RUNNING;
+    task->by_us = mu_agent_is_ending(agent);
     agent->running--;
     muster_scavenge(agent->muster, NULL);
     if (mu_agent_follows(agent)) { /* the leader decides */
@@ -141,16 +141,12 @@ static void find_failed(struct mu_agent *agent)
         mu_agent_say("task %d (pid %u) has failed: %s", (int)agent->root_cause, error.pid, error.message);
 }
 
-static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orphans)
+static int take_over(struct mu_agent *agent)
 {
-    agent->tasks = calloc(agent->num_tasks, sizeof *agent->tasks);
-    if (!agent->tasks) {
-        mu_agent_say("out of memory");
-        return -1;
-    }
-    for (uint32_t i = 0; i < agent->num_tasks; i++)
-        agent->tasks[i].restart_at = UINT64_MAX;
-    if (mu_agent_join_job(agent) || mu_agent_serve_metrics(agent))
+    const struct mu_launch_orphans *orphans = agent->orphans;
+
+    if (mu_agent_take_tasks(agent, agent->num_tasks, agent->first_task) || mu_agent_join_job(agent) ||
+        mu_agent_serve_metrics(agent))
         return -1;
     mu_agent_watch_job(agent);
     for (uint32_t i = 0; i < agent->local_tasks; i++)
@@ -166,67 +162,16 @@ static int take_over(struct mu_agent *agent, const struct mu_launch_orphans *orp
     return 0;
 }
 
-/* What the tasks left behind is found by its mark: it is told to end, then made to. */
-static void end_rest(const struct mu_agent *agent)
+/* Where that fails the job goes on without an agent, and another may adopt it. */
+static enum mu_agent_event adopt_open(struct mu_agent *agent)
 {
-    struct mu_launch_mark mark = {.run_id = agent->run_id, .session = -1};
-    uint64_t until = muster_after_ns(agent->options->grace_ns), give_up;
-
-    if (mu_launch_sweep(&mark, SIGTERM, NULL, NULL) == 0)
-        return;
-    while (muster_now_ns() < until && mu_launch_sweep(&mark, 0, NULL, NULL) > 0)
-        poll(NULL, 0, 20);
-    give_up = muster_after_ns(5000000000u);
-    while (mu_launch_sweep(&mark, SIGKILL, NULL, NULL) > 0 && muster_now_ns() < give_up)
-        poll(NULL, 0, 5);
-}
-
-static void supervise(struct mu_agent *agent)
-{
-    while (agent->running > 0 || mu_agent_is_awaiting(agent)) {
-        mu_agent_turn(agent);
-        if (mu_agent_follows(agent))
-            continue;
-        mu_agent_say_root_cause(agent);
-        if (agent->root_cause >= 0 && !agent->options->keep_going)
-            mu_agent_begin_end(agent);
+    if (take_over(agent)) {
+        agent->broken = 1;
+        return MU_ON_OVER;
     }
-}
-
-/* To the end of its tasks, and of what they left. */
-static void see_to_the_end(struct mu_agent *agent, const struct mu_launch_orphans *orphans)
-{
     if (agent->options->timeout_ns && !mu_agent_follows(agent))
         agent->timeout_at = muster_after_ns(agent->options->timeout_ns);
-    supervise(agent);
-    mu_health_stop(agent);
-    mu_agent_end_sights(agent);
-    mu_agent_part(agent);
-    end_rest(agent);
-    if (agent->watching)
-        muster_interrupt(agent->muster);
-    mu_agent_remove_name(agent);
-    mu_launch_guard_over(orphans);
-}
-
-static void put_away(struct mu_agent *agent, struct mu_launch_orphans *orphans)
-{
-    mu_health_stop(agent);
-    mu_metrics_stop(agent->metrics);
-    if (agent->watching && agent->broken)
-        muster_interrupt(agent->muster);
-    mu_agent_close_job(agent);
-    mu_agent_close_loop(agent);
-    mu_agent_flush(1);
-    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) {
-        if (agent->tasks[i].started && mu_agent_has_task(agent, i))
-            close(agent->tasks[i].pidfd);
-        free(agent->tasks[i].words);
-    }
-    free(agent->tasks);
-    free(orphans->pids);
-    explicit_bzero(&orphans->part, sizeof orphans->part);
-    close(orphans->fd);
+    return MU_ON_OPENED;
 }
 
 int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
@@ -234,33 +179,33 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
     struct mu_launch_orphans orphans = {.fd = -1};
     struct mu_agent_options own = *options;
     struct mu_agent_hosts hosts = {.node = 0};
-    struct mu_agent agent = {.options = &own,
-                             .root_cause = -1,
-                             .adopted = 1,
-                             .timeout_at = UINT64_MAX,
-                             .kill_at = UINT64_MAX,
-                             .give_up_at = UINT64_MAX,
-                             .suspend_until = UINT64_MAX,
-                             .deadline = UINT64_MAX,
-                             .signal_fd = -1,
-                             .null_fd = -1};
-    int status, ready;
+    struct mu_agent agent;
+    int status;
 
     mu_agent_call_me("muster agent");
+    mu_agent_init(&agent, &own);
+    agent.adopted = 1;
+    agent.open = adopt_open;
+    agent.orphans = &orphans;
     snprintf(agent.job, sizeof agent.job, "%s", job);
     snprintf(agent.title, sizeof agent.title, "%s", job);
-    ready = !find_job(&agent, &orphans);
-    if (ready && mu_is_bridged(agent.segment)) {
-        ready = !mu_agent_take_part(&agent, &hosts, &orphans);
+    agent.broken = find_job(&agent, &orphans) != 0;
+    if (!agent.broken && mu_is_bridged(agent.segment)) {
+        agent.broken = mu_agent_take_part(&agent, &hosts, &orphans) != 0;
         own.hosts = &hosts;
     }
-    ready = ready && !mu_agent_set_up_loop(&agent) && !take_over(&agent, &orphans);
-    if (ready)
-        see_to_the_end(&agent, &orphans);
-    else
-        agent.broken = 1;
+    agent.broken = agent.broken || mu_agent_set_up(&agent);
+    if (!agent.broken)
+        mu_agent_live(&agent, MU_ON_BEGIN);
     status = mu_agent_exit_status(&agent);
-    put_away(&agent, &orphans);
+    mu_health_stop(&agent);
+    mu_metrics_stop(agent.metrics);
+    if (agent.watching && agent.broken)
+        muster_interrupt(agent.muster);
+    mu_agent_tear_down(&agent);
+    free(orphans.pids);
+    explicit_bzero(&orphans.part, sizeof orphans.part);
+    close(orphans.fd);
     explicit_bzero(hosts.key, sizeof hosts.key);
     return status;
 }

@@ -1,14 +1,9 @@
 /*
- * agent/agent.c: the life of a job on this node.
+ * agent/agent.c: what a launcher needs whatever it launches: signals, limits, the loop, the guard; and its taking down.
  *
- * Order: block signals, start the guard, create the segment, start the tasks; then one event loop over signals (of
- * which SIGCHLD tells of tasks and guard) and the clock, beside which threads come as they are needed. A failing task,
- * a signal, the timeout or a launcher that cannot go on begin the end: SIGTERM to every task's process group, SIGKILL
- * after the grace. When the last task is reaped: descendants are ended, the segment's name goes; then all begins again,
- * if it is to, with a new segment; else the guard goes, output is drained. Every path, early errors too, leaves through
- * finish().
- *
- * Nothing here waits for anything in the segment.
+ * The order of a job's life is the table in agent/phase.c, and the loop that follows it agent/life.c. A failing task,
+ * a signal, the timeout or a launcher that cannot go on post an event there: SIGTERM to every task's process group,
+ * SIGKILL after the grace. Threads come as they are needed. Nothing here waits for anything in the segment.
  */
 #include "agent/private.h"
 
@@ -103,7 +98,7 @@ static void widen_table(const struct mu_agent *agent)
         close(last);
 }
 
-int mu_agent_start_guard(struct mu_agent *agent)
+static int start_guard(struct mu_agent *agent)
 {
     struct mu_launch_failure failure;
     struct mu_launch_ward ward = {.job = agent->job,
@@ -123,7 +118,7 @@ int mu_agent_start_guard(struct mu_agent *agent)
 
 static void take_signals(uv_poll_t *poll, int status, int events);
 
-int mu_agent_set_up_loop(struct mu_agent *agent)
+static int set_up_loop(struct mu_agent *agent)
 {
     int error;
 
@@ -177,7 +172,7 @@ static void close_one(uv_handle_t *handle, void *arg)
         uv_close(handle, NULL);
 }
 
-void mu_agent_close_loop(struct mu_agent *agent)
+static void close_loop(struct mu_agent *agent)
 {
     if (agent->has_loop) {
         uv_walk(&agent->loop, close_one, NULL);
@@ -232,38 +227,27 @@ int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t fir
         }
         agent->tasks[i].restart_at = UINT64_MAX;
         agent->tasks[i].app = app;
-        agent->tasks[i].attempt = mu_agent_follows(agent) ? options->hosts->orders->attempt : 0;
+        agent->tasks[i].attempt = mu_agent_follows(agent) && !agent->adopted ? options->hosts->orders->attempt : 0;
     }
     return 0;
 }
 
-static int set_up(struct mu_agent *agent)
+/* What is needed to start tasks. */
+static int tasks_set_up(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     const int *others = options->hosts ? options->hosts->colour : NULL; /* the leader's streams, where ours end */
     struct mu_launch_output_options output = {.label = options->label,
+                                              .both = agent->catch_both,
                                               .colour = {0, mu_agent_shows_colour(1) || (others && others[1]),
                                                          mu_agent_shows_colour(2) || (others && others[2])}};
 
-    mu_launch_note_elders();
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
-    agent->catch_both = agent->catch_err && is_one_file();
-    output.both = agent->catch_both;
-    mu_launch_terminal_init(&agent->terminal);
-    if (mu_agent_set_up_loop(agent))
-        return -1;
     agent->envs = calloc(options->num_apps, sizeof *agent->envs);
     agent->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (!agent->envs || agent->null_fd < 0) {
         mu_agent_say("cannot set up: %s", strerror(errno));
         return -1;
     }
-    if (!options->hosts && mu_agent_take_tasks(agent, options->num_tasks, 0))
-        return -1;
-    mu_agent_name_job(agent);
-    if (mu_agent_start_guard(agent))
-        return -1;
     if ((options->label || agent->catch_err || mu_agent_leads(agent)) &&
         mu_launch_output_start(&output, &agent->output)) {
         mu_agent_say("cannot relay output: %s", strerror(errno));
@@ -272,34 +256,43 @@ static int set_up(struct mu_agent *agent)
     return 0;
 }
 
-void mu_agent_begin_end(struct mu_agent *agent)
+void mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options)
 {
-    if (agent->phase != MU_AGENT_RUNNING)
-        return;
-    mu_agent_drop_suspension(agent);
-    agent->phase = MU_AGENT_ENDING;
-    agent->timeout_at = UINT64_MAX;
-    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) /* none is started again */
-        agent->tasks[i].restart_at = UINT64_MAX;
-    agent->waiting = 0;
-    agent->kill_at = muster_after_ns(agent->options->grace_ns);
-    if (agent->root_cause >= 0 || agent->timed_out) /* told by a signal, they may end as they like */
-        mu_agent_halt_pmix(agent);
-    if (agent->options->grace_ns > 0)
-        mu_agent_signal_tasks(agent, SIGTERM);
-    if (mu_agent_leads(agent))
-        mu_agent_tell(agent, UINT32_MAX, MU_TALK_END, NULL);
-    mu_agent_await_briefly(agent);
+    *agent = (struct mu_agent){.options = options,
+                               .num_tasks = options->num_tasks,
+                               .local_tasks = options->hosts ? options->hosts->tasks_here : options->num_tasks,
+                               .root_cause = -1,
+                               .timeout_at = UINT64_MAX,
+                               .kill_at = UINT64_MAX,
+                               .phase_until = UINT64_MAX,
+                               .give_up_at = UINT64_MAX,
+                               .suspend_until = UINT64_MAX,
+                               .deadline = UINT64_MAX,
+                               .signal_fd = -1,
+                               .null_fd = -1};
 }
 
-void mu_agent_kill_all(struct mu_agent *agent)
+int mu_agent_set_up(struct mu_agent *agent)
 {
-    agent->phase = MU_AGENT_KILLING;
-    agent->kill_at = UINT64_MAX;
-    mu_agent_halt_pmix(agent);
-    mu_agent_signal_tasks(agent, SIGKILL);
-    if (mu_agent_leads(agent))
-        mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
+    const struct mu_agent_options *options = agent->options;
+
+    if (options->num_apps > 0 && !agent->adopted) {
+        mu_launch_note_elders();
+        prctl(PR_SET_CHILD_SUBREAPER, 1);
+        agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
+        agent->catch_both = agent->catch_err && is_one_file();
+        mu_launch_terminal_init(&agent->terminal);
+    }
+    if (set_up_loop(agent))
+        return -1;
+    if (agent->adopted) /* the job is there, and has its guard */
+        return 0;
+    if (!options->hosts && mu_agent_take_tasks(agent, options->num_tasks, 0))
+        return -1;
+    mu_agent_name_job(agent);
+    if (start_guard(agent))
+        return -1;
+    return options->num_apps > 0 ? tasks_set_up(agent) : 0;
 }
 
 void mu_agent_end_by_signal(struct mu_agent *agent, int number)
@@ -309,7 +302,7 @@ void mu_agent_end_by_signal(struct mu_agent *agent, int number)
     char name[32];
 
     agent->told_to_end = 1;
-    if (agent->phase == MU_AGENT_RUNNING) {
+    if (!mu_agent_is_ending(agent)) {
         agent->end_signal = number;
         mu_launch_signal_name(number, name);
         if (running > 0)
@@ -317,9 +310,9 @@ void mu_agent_end_by_signal(struct mu_agent *agent, int number)
         else
             mu_agent_say("%s: ending the job", name);
         mu_agent_tell_signal(agent, number);
-        mu_agent_begin_end(agent);
+        mu_agent_post(agent, MU_ON_END);
     } else if (number == SIGINT && agent->interrupted_at && now - agent->interrupted_at < SECOND_INTERRUPT_NS) {
-        mu_agent_kill_all(agent);
+        mu_agent_post(agent, MU_ON_KILL);
     }
     if (number == SIGINT)
         agent->interrupted_at = now;
@@ -381,21 +374,23 @@ void mu_agent_guard_died(struct mu_agent *agent)
     if (!agent->broken)
         mu_agent_say("the guard was killed and cannot be started again (%s: %s): ending the job", failure.step,
                      strerror(failure.error));
-    agent->broken = 1;
-    mu_agent_begin_end(agent);
+    mu_agent_break(agent);
 }
 
-void mu_agent_check_clock(struct mu_agent *agent)
+static void check_clock(struct mu_agent *agent)
 {
     uint64_t now = muster_now_ns();
 
     if (now >= agent->timeout_at) {
+        agent->timeout_at = UINT64_MAX;
         agent->timed_out = 1;
         mu_agent_say_timeout(agent);
-        mu_agent_begin_end(agent);
+        mu_agent_post(agent, MU_ON_END);
     }
-    if (now >= agent->kill_at)
-        mu_agent_kill_all(agent);
+    if (now >= agent->kill_at) {
+        agent->kill_at = UINT64_MAX;
+        mu_agent_post(agent, MU_ON_KILL);
+    }
     if (agent->watch_at && now >= agent->watch_at) {
         agent->watch_at = 0;
         mu_agent_watch_job(agent);
@@ -417,6 +412,7 @@ void mu_agent_turn(struct mu_agent *agent)
     uint64_t start = mu_agent_next_start(agent);
 
     until = start < until ? start : until;
+    until = agent->phase_until < until ? agent->phase_until : until;
     if (agent->watch_at && agent->watch_at < until)
         until = agent->watch_at;
     until = agent->give_up_at < until ? agent->give_up_at : until;
@@ -429,75 +425,27 @@ void mu_agent_turn(struct mu_agent *agent)
         uv_timer_start(&agent->timer, time_is_up, until <= now ? 0 : (until - now) / 1000000 + 1, 0);
     uv_update_time(&agent->loop);
     uv_run(&agent->loop, UV_RUN_ONCE);
-    mu_agent_check_clock(agent);
+    check_clock(agent);
 }
 
-static void supervise(struct mu_agent *agent)
+static void tasks_free(struct mu_agent *agent)
 {
-    while (agent->running > 0 || agent->waiting > 0 || mu_agent_is_awaiting(agent)) {
-        mu_agent_turn(agent);
-        mu_agent_reap(agent);
-        mu_agent_start_again(agent);
-        mu_agent_say_root_cause(agent);
-        if (agent->root_cause >= 0 && !agent->options->keep_going)
-            mu_agent_begin_end(agent);
+    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) {
+        struct mu_agent_task *task = &agent->tasks[i];
+
+        if (agent->adopted && task->started && mu_agent_has_task(agent, i))
+            close(task->pidfd);
+        free(task->err_path);
+        free(task->words);
     }
-    mu_agent_say_root_cause(agent);
-}
-
-/* The job once: its segment, its tasks, to the end of the last of them. */
-static void run_once(struct mu_agent *agent)
-{
-    if (mu_agent_meet(agent) || mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_serve_clients(agent) || mu_agent_serve_mpi(agent) || mu_agent_serve_pmix(agent)) {
-        agent->broken |= !agent->end_signal && !agent->timed_out; /* these end the wait for other hosts, and say so */
-        return;
-    }
-    if (mu_agent_start_tasks(agent)) {
-        mu_agent_begin_end(agent);
-        mu_agent_tell_failed(agent);
-    } else {
-        mu_agent_tell_started(agent, agent->first_task, agent->local_tasks);
-        mu_health_start(agent);
-        mu_agent_begin_sights(agent);
-    }
-    supervise(agent);
-}
-
-/* What run_once() made: the tasks' descendants are ended, the segment goes, what they wrote is on its way. */
-static void clean_up(struct mu_agent *agent)
-{
-    mu_health_stop(agent);
-    mu_agent_end_sights(agent);
-    mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
-    mu_agent_part(agent);
-    mu_agent_end_gathers(agent, "the job ends");
-    mu_agent_stop_mpi(agent);
-    mu_agent_end_pmix(agent);
-    mu_agent_stop_clients(agent, GRPC_GRACE_NS);
-    mu_agent_end_leftovers(agent);
-    mu_agent_remove_mpi_folder(agent);
-    mu_launch_feed_stop(agent->feed);
-    agent->feed = NULL;
-    mu_metrics_stop(agent->metrics);
-    agent->metrics = NULL;
-    if (agent->watching)
-        muster_interrupt(agent->muster);
-    mu_agent_remove_name(agent);
-}
-
-static void forget_task(struct mu_agent_task *task)
-{
-    free(task->err_path);
-    free(task->words);
+    free(agent->tasks);
 }
 
 /*
- * Whatever was set up is taken down. Once nothing of the job lives and the segment has no name, nothing is left that
- * the guard could be needed for; it ends, as does the thread that relays output, while all else is given back, and is
- * reaped last. 1: output was lost.
+ * Once nothing of the job lives and the segment has no name, nothing is left that the guard could be needed for; it
+ * ends, as does the thread that relays output, while all else is given back, and is reaped last.
  */
-static int finish(struct mu_agent *agent)
+int mu_agent_tear_down(struct mu_agent *agent)
 {
     int lost;
 
@@ -514,11 +462,9 @@ static int finish(struct mu_agent *agent)
     mu_agent_flush(1);
     for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->envs[i]);
-    for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++)
-        forget_task(&agent->tasks[i]);
-    mu_agent_close_loop(agent);
+    close_loop(agent);
+    tasks_free(agent);
     free(agent->envs);
-    free(agent->tasks);
     close(agent->null_fd);
     mu_launch_guard_free(agent->guard);
     return lost;
@@ -526,30 +472,15 @@ static int finish(struct mu_agent *agent)
 
 int mu_agent_run(const struct mu_agent_options *options)
 {
-    struct mu_agent agent = {.options = options,
-                             .num_tasks = options->num_tasks,
-                             .local_tasks = options->hosts ? options->hosts->tasks_here : options->num_tasks,
-                             .root_cause = -1,
-                             .timeout_at = UINT64_MAX,
-                             .kill_at = UINT64_MAX,
-                             .give_up_at = UINT64_MAX,
-                             .suspend_until = UINT64_MAX,
-                             .deadline = UINT64_MAX,
-                             .signal_fd = -1,
-                             .null_fd = -1};
+    struct mu_agent agent;
     int status;
 
-    if (set_up(&agent)) {
-        agent.broken = 1;
-        clean_up(&agent);
-    } else {
-        if (options->timeout_ns && !mu_agent_follows(&agent))
-            agent.timeout_at = agent.deadline = muster_after_ns(options->timeout_ns);
-        do {
-            run_once(&agent);
-            clean_up(&agent);
-        } while (mu_agent_job_again(&agent));
-    }
+    mu_agent_init(&agent, options);
+    agent.open = mu_agent_open_run;
+    agent.broken = mu_agent_set_up(&agent) != 0;
+    if (!agent.broken && options->timeout_ns && !mu_agent_follows(&agent))
+        agent.timeout_at = agent.deadline = muster_after_ns(options->timeout_ns);
+    mu_agent_live(&agent, agent.broken ? MU_ON_NOT_OPENED : MU_ON_BEGIN);
     status = mu_agent_exit_status(&agent);
-    return finish(&agent) && status == 0 ? MU_AGENT_EXIT_FAILED : status;
+    return mu_agent_tear_down(&agent) && status == 0 ? MU_AGENT_EXIT_FAILED : status;
 }

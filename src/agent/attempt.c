@@ -29,8 +29,7 @@ int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id)
     char words[256];
     uint64_t ns;
 
-    if (!agent->options->restart_tasks || agent->phase != MU_AGENT_RUNNING ||
-        task->restarts >= agent->options->restarts)
+    if (!agent->options->restart_tasks || mu_agent_is_ending(agent) || task->restarts >= agent->options->restarts)
         return 0;
     ns = delay(agent, task->restarts++);
     mu_agent_say("task %u (pid %d) %s; starting it again in %.3g s (%u of %u)", task_id, (int)task->pid,
@@ -53,7 +52,7 @@ void mu_agent_start_again(struct mu_agent *agent)
         agent->tasks[i].restart_at = UINT64_MAX;
         agent->waiting--;
         if (mu_agent_start_task(agent, i)) {
-            mu_agent_begin_end(agent);
+            mu_agent_post(agent, MU_ON_END);
             mu_agent_tell_failed(agent);
             continue;
         }
@@ -73,50 +72,9 @@ uint64_t mu_agent_next_start(const struct mu_agent *agent)
     return next;
 }
 
-/* Wait; 0 when a signal or the timeout came first. */
-static int pass_time(struct mu_agent *agent, uint64_t ns)
+/* What the next attempt must not know of this one. */
+static void attempt_reset(struct mu_agent *agent)
 {
-    uint64_t until = muster_after_ns(ns), timeout_at = agent->timeout_at;
-
-    agent->kill_at = UINT64_MAX;
-    agent->timeout_at = UINT64_MAX;
-    agent->waiting = 1; /* the time to wake at is that of a task to be started */
-    agent->tasks[0].restart_at = until < timeout_at ? until : timeout_at;
-    while (!agent->told_to_end && !agent->broken && muster_now_ns() < agent->tasks[0].restart_at) {
-        mu_agent_turn(agent);
-        mu_agent_reap(agent); /* the guard */
-        if (agent->waiting == 0)
-            break; /* a signal has begun the end */
-    }
-    agent->waiting = 0;
-    agent->tasks[0].restart_at = UINT64_MAX;
-    agent->timeout_at = timeout_at;
-    if (muster_now_ns() >= timeout_at) {
-        agent->timed_out = 1;
-        mu_agent_say_timeout(agent);
-    }
-    return !agent->told_to_end && !agent->broken && !agent->timed_out;
-}
-
-int mu_agent_job_again(struct mu_agent *agent)
-{
-    uint64_t ns;
-
-    if (agent->options->restart_tasks || mu_agent_follows(agent) || agent->attempt >= agent->options->restarts ||
-        agent->root_cause < 0 || agent->told_to_end || agent->timed_out || agent->broken || agent->spawn_status)
-        return 0;
-    if (agent->gave_up) { /* its network alone may be gone: no task is to run twice */
-        mu_agent_say("the job is not started again: nobody knows whether the lost host's tasks have ended");
-        return 0;
-    }
-    ns = delay(agent, agent->attempt);
-    mu_agent_close_job(agent);
-    mu_agent_say("starting the job again in %.3g s (%u of %u)", (double)ns / 1e9, agent->attempt + 1,
-                 agent->options->restarts);
-    agent->phase = MU_AGENT_RUNNING;
-    agent->timeout_at = agent->deadline;
-    if (!pass_time(agent, ns))
-        return 0;
     agent->attempt++;
     agent->root_cause = -1;
     agent->root_said = 0;
@@ -131,5 +89,35 @@ int mu_agent_job_again(struct mu_agent *agent)
         task->wait_status = 0;
         task->attempt = agent->attempt;
     }
+}
+
+int mu_agent_job_again(struct mu_agent *agent)
+{
+    uint64_t ns;
+
+    if (agent->options->restart_tasks || mu_agent_follows(agent) || agent->adopted ||
+        agent->attempt >= agent->options->restarts || agent->root_cause < 0 || agent->told_to_end || agent->timed_out ||
+        agent->broken || agent->spawn_status)
+        return 0;
+    if (agent->gave_up) { /* its network alone may be gone: no task is to run twice */
+        mu_agent_say("the job is not started again: nobody knows whether the lost host's tasks have ended");
+        return 0;
+    }
+    ns = delay(agent, agent->attempt);
+    mu_agent_close_job(agent);
+    mu_agent_say("starting the job again in %.3g s (%u of %u)", (double)ns / 1e9, agent->attempt + 1,
+                 agent->options->restarts);
+    agent->force = MU_FORCE_NONE;
+    agent->kill_at = UINT64_MAX;
+    agent->timeout_at = agent->deadline;
+    agent->phase_until = muster_after_ns(ns);
     return 1;
+}
+
+void mu_agent_look_pausing(struct mu_agent *agent)
+{
+    if (muster_now_ns() < agent->phase_until)
+        return;
+    attempt_reset(agent);
+    mu_agent_post(agent, MU_ON_BEGIN);
 }

@@ -56,6 +56,7 @@ struct mu_agent_bridge {
 
     int is_over, told_status; /* a follower's: the leader has said so */
     int said_done, away;      /* likewise: the leader's agent is not there now */
+    uint64_t part_until;      /* the leader's: the others' commands are waited for until then */
 };
 
 /* meet.c */

@@ -30,10 +30,8 @@ static void output_came(uv_poll_t *poll, int status, int events)
     if (!mu_launch_output_look(agent->output))
         return;
     uv_poll_stop(poll);
-    if (start_relay(agent)) {
-        agent->broken = 1;
-        mu_agent_begin_end(agent);
-    }
+    if (start_relay(agent))
+        mu_agent_break(agent);
 }
 
 int mu_agent_expect_output(struct mu_agent *agent)

@@ -153,5 +153,12 @@ void mu_agent_stop_clients(struct mu_agent *agent, uint64_t grace_ns)
     mu_agent_end_notes(agent);
     mu_agent_stop_tcpstore(agent);
     mu_agent_stop_grpc(agent, grace_ns);
+}
+
+int mu_agent_clients_have_stopped(struct mu_agent *agent)
+{
+    if (agent->stopping > 0)
+        return 0;
     close_desk(agent);
+    return 1;
 }

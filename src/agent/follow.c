@@ -124,8 +124,8 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
         break;
     case MU_TALK_STOP: mu_agent_told_to_stop(agent); break;
     case MU_TALK_GO: mu_agent_told_to_go_on(agent); break;
-    case MU_TALK_END: mu_agent_begin_end(agent); break;
-    case MU_TALK_KILL: mu_agent_kill_all(agent); break;
+    case MU_TALK_END: mu_agent_post(agent, MU_ON_END); break;
+    case MU_TALK_KILL: mu_agent_post(agent, MU_ON_KILL); break;
     case MU_TALK_SIGNAL:
         number = mu_unpack_u32(u);
         if (!u->failed && number > 0 && number < 64)
@@ -155,13 +155,12 @@ static void give_up(struct mu_agent *agent, const char *what, const char *why)
     if (b->is_over)
         return;
     b->is_over = 1;
-    agent->broken = 1;
     mu_agent_gather_lost(agent, 0, what);
     if (agent->running > 0)
         mu_agent_say("%s: %s; ending %u task%s", what, why, agent->running, agent->running == 1 ? "" : "s");
     else
         mu_agent_say("%s: %s", what, why);
-    mu_agent_begin_end(agent);
+    mu_agent_break(agent);
 }
 
 void mu_agent_leader_lost(struct mu_agent *agent, const char *why)

@@ -89,7 +89,7 @@ static void stopped(void *arg)
 {
     struct mu_agent *agent = arg;
 
-    agent->grpc_stopped = 1;
+    agent->stopping--;
 }
 
 void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns)
@@ -97,9 +97,7 @@ void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns)
     if (!agent->service)
         return;
     mu_metrics_service(agent->metrics, NULL);
-    agent->grpc_stopped = 0;
+    agent->stopping++;
     mu_service_stop(agent->service, grace_ns, stopped, agent);
     agent->service = NULL;
-    while (!agent->grpc_stopped) /* the server's own timer is what ends it */
-        uv_run(&agent->loop, UV_RUN_ONCE);
 }

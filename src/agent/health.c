@@ -153,7 +153,7 @@ static void take_event(struct mu_health *health, const struct mu_health_record *
     char words[192] = "is gone: it fell off the bus, or its driver was unloaded", what[256];
 
     /* That tasks are being ended makes GPUs report things. */
-    if (health->agent->phase != MU_AGENT_RUNNING || gpu->has_failed || gpu->failures == FAILURES_MAX)
+    if (mu_agent_is_ending(health->agent) || gpu->has_failed || gpu->failures == FAILURES_MAX)
         return;
     if (record->kind == MU_HEALTH_EVENT)
         verdict = mu_health_event(record->type, record->data, words, sizeof words);
@@ -237,7 +237,7 @@ static void read_records(uv_poll_t *poll, int status, int events)
             break;
         take_record(health, &health->record);
     }
-    if (health->is_ready && health->agent->phase == MU_AGENT_RUNNING)
+    if (health->is_ready && !mu_agent_is_ending(health->agent))
         mu_agent_say("GPUs are not watched any more: %s",
                      n == 0 ? "the process that did has ended (NVIDIA's library may have crashed)"
                             : "what NVIDIA's library wrote is no event");

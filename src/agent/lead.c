@@ -110,7 +110,7 @@ static void take_gone(struct mu_agent *agent, struct mu_agent_host *host, struct
     host->running--;
     task->started = task->ended = 1;
     task->wait_status = has_failed ? 1 << 8 : 0;
-    task->by_us = agent->phase != MU_AGENT_RUNNING;
+    task->by_us = mu_agent_is_ending(agent);
     free(task->words);
     task->words = strdup(words);
     agent->failures += !task->by_us && has_failed;
@@ -142,9 +142,9 @@ static void take_another(struct mu_agent *agent, const struct mu_agent_host *hos
         host->name);
     mu_agent_forget_sights(agent, host_id);
     mu_agent_gather_lost(agent, host_id, "a host has another agent, which knows nothing of what was gathered before");
-    if (agent->phase == MU_AGENT_ENDING)
+    if (agent->force == MU_FORCE_TERM)
         mu_agent_tell(agent, host_id, MU_TALK_END, NULL);
-    else if (agent->phase == MU_AGENT_KILLING)
+    else if (agent->force == MU_FORCE_KILL)
         mu_agent_tell(agent, host_id, MU_TALK_KILL, NULL);
 }
 
@@ -153,9 +153,9 @@ static void take_failed(struct mu_agent *agent, struct mu_agent_host *host, uint
     if (agent->spawn_status == 0)
         agent->spawn_status =
             code >= MU_AGENT_EXIT_FAILED && code <= MU_AGENT_EXIT_NO_FILE ? (int)code : MU_AGENT_EXIT_FAILED;
-    if (agent->phase == MU_AGENT_RUNNING)
+    if (!mu_agent_is_ending(agent))
         mu_agent_say("host %s could not start its tasks: ending the job", host->name);
-    mu_agent_begin_end(agent);
+    mu_agent_post(agent, MU_ON_END);
 }
 
 void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk kind, struct mu_unpack *u)
@@ -221,7 +221,7 @@ void mu_agent_await_briefly(struct mu_agent *agent)
     struct mu_agent_bridge *b = agent->bridge;
     uint64_t until;
 
-    if (!b || agent->phase == MU_AGENT_RUNNING)
+    if (!b || !mu_agent_is_ending(agent))
         return;
     until = muster_after_ns(agent->options->grace_ns + GIVE_UP_NS);
     if (!b->hosts && b->away)
@@ -291,7 +291,7 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         mu_agent_say("host %s is lost: %s; ending the other %u task%s", host->name, why, others,
                      others == 1 ? "" : "s");
     if (!agent->options->keep_going)
-        mu_agent_begin_end(agent);
+        mu_agent_post(agent, MU_ON_END);
 }
 
 void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id)
@@ -320,32 +320,43 @@ int mu_agent_is_awaiting(struct mu_agent *agent)
 }
 
 /* The others are told that all is over, and waited for as long as they may take for what their tasks left behind. */
-void mu_agent_part(struct mu_agent *agent)
+static void hosts_part(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
     struct mu_pack what = {.bytes = NULL};
-    uint64_t until;
 
-    if (!b || !b->hosts)
-        return;
     mu_pack_u32(&what, (uint32_t)mu_agent_exit_status(agent));
     b->is_over = 1;
     mu_agent_tell(agent, UINT32_MAX, MU_TALK_OVER, &what);
     mu_pack_done(&what);
     if (b->met != MUSTER_OK || !agent->muster) /* they have not been told anything */
         mu_agent_signal_rsh(agent, SIGTERM);
-    until = muster_after_ns(agent->options->grace_ns + PATIENCE_NS);
+    b->part_until = muster_after_ns(agent->options->grace_ns + PATIENCE_NS);
+}
+
+void mu_agent_part(struct mu_agent *agent)
+{
+    mu_health_stop(agent);
+    mu_agent_end_sights(agent);
+    mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
     agent->kill_at = agent->timeout_at = UINT64_MAX;
-    while (mu_agent_signal_rsh(agent, 0) > 0 && muster_now_ns() < until) {
-        agent->kill_at = until;
-        mu_agent_turn(agent);
-        mu_agent_reap(agent);
+    if (agent->bridge && agent->bridge->hosts)
+        hosts_part(agent);
+}
+
+void mu_agent_look_parting(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (b && b->hosts && mu_agent_signal_rsh(agent, 0) > 0) {
+        agent->phase_until = b->part_until;
+        if (muster_now_ns() < b->part_until)
+            return;
+        mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
+        for (uint32_t i = 1; i < b->num_hosts; i++)
+            if (b->hosts[i].rsh)
+                mu_agent_say("host %s does not end: its command is killed", b->hosts[i].name);
+        mu_agent_signal_rsh(agent, SIGKILL);
     }
-    agent->kill_at = UINT64_MAX;
-    if (mu_agent_signal_rsh(agent, 0) == 0)
-        return;
-    for (uint32_t i = 1; i < b->num_hosts; i++)
-        if (b->hosts[i].rsh)
-            mu_agent_say("host %s does not end: its command is killed", b->hosts[i].name);
-    mu_agent_signal_rsh(agent, SIGKILL);
+    mu_agent_post(agent, MU_ON_PARTED);
 }

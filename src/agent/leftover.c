@@ -6,77 +6,100 @@
  */
 #include "agent/private.h"
 
-#include <poll.h>
 #include <unistd.h>
 
-#define LEFTOVER_PATIENCE_NS 1000000000ull /* what a task left behind may take to end by itself */
-#define LEFTOVER_KILL_NS     5000000000ull /* after SIGKILL, before it is given up and named */
+#define PATIENCE_NS  1000000000ull /* what a task left behind may take to end by itself */
+#define KILL_NS      5000000000ull /* after SIGKILL, before it is given up and named */
+#define LOOK_NS      20000000ull   /* a process that is not our child yet wakes nobody when it ends */
+#define KILL_LOOK_NS 5000000ull
 
-static int all_gone(struct mu_agent *agent)
+/* What one that was adopted left behind is nobody's child here. */
+static struct mu_launch_mark leftovers_mark(const struct mu_agent *agent)
 {
-    mu_agent_reap(agent);
+    if (agent->adopted)
+        return (struct mu_launch_mark){.run_id = agent->run_id, .session = -1};
+    return (struct mu_launch_mark){.run_id = agent->run_id,
+                                   .parent = getpid(),
+                                   .session = getsid(0),
+                                   .spare = MU_LAUNCH_GUARD_NAME,
+                                   .except = mu_launch_guard_pid(agent->guard)};
+}
+
+static int leftovers_are_gone(struct mu_agent *agent)
+{
+    struct mu_launch_mark mark = leftovers_mark(agent);
+
+    if (agent->adopted)
+        return mu_launch_sweep(&mark, 0, NULL, NULL) == 0;
     return !mu_launch_has_children(mu_launch_guard_pid(agent->guard));
 }
 
-/* Reap until nothing is left (then 1), the time has come, or the end is in the phase `hurry` or a later one. */
-static int wait_for_leftovers(struct mu_agent *agent, uint64_t until, enum mu_agent_phase hurry)
+static void sweep_step(struct mu_agent *agent, enum mu_sweep_step step, uint64_t ns)
 {
-    struct pollfd pfd = {.fd = agent->signal_fd, .events = POLLIN};
-
-    for (;;) {
-        uint64_t now;
-
-        if (all_gone(agent))
-            return 1;
-        now = muster_now_ns();
-        if (now >= until || agent->phase >= hurry)
-            return 0;
-        /* SIGCHLD wakes us. A process that is not our child yet does not: hence no more than 20 ms. */
-        poll(&pfd, 1, until - now > 20000000 ? 20 : (int)((until - now) / 1000000) + 1);
-        mu_agent_take_signals(agent); /* a second ^C, say */
-        mu_agent_check_clock(agent);
-    }
+    agent->sweep = step;
+    agent->sweep_until = muster_after_ns(ns);
 }
 
-/* SIGKILL until nothing is left. A guard of a job inside this one is given time to clean up after its launcher. */
-static void kill_leftovers(struct mu_agent *agent, struct mu_launch_mark *mark)
+static void sweep_term(struct mu_agent *agent)
 {
-    uint64_t give_up = muster_after_ns(LEFTOVER_KILL_NS), spare = muster_after_ns(LEFTOVER_KILL_NS / 2);
-    size_t found;
+    struct mu_launch_mark mark = leftovers_mark(agent);
     pid_t first = 0;
     char name[32] = "";
+    size_t found = mu_launch_sweep(&mark, SIGTERM, &first, name);
 
-    do {
-        mark->except = mu_launch_guard_pid(agent->guard);
-        mark->spare = NULL;
-        mu_launch_sweep(mark, SIGTERM, NULL, NULL); /* to a guard that waits for an adopter: there will be none */
-        mark->spare = muster_now_ns() < spare ? MU_LAUNCH_GUARD_NAME : NULL;
-        found = mu_launch_sweep(mark, SIGKILL, &first, name);
-    } while (!wait_for_leftovers(agent, muster_after_ns(5000000), MU_AGENT_NO_PHASE) && muster_now_ns() < give_up);
-    if (found > 0 && !all_gone(agent))
+    if (found > 0 && agent->force == MU_FORCE_NONE && !agent->adopted)
+        mu_agent_say("the tasks left %zu process%s behind (pid %d, %s): ending %s", found, found == 1 ? "" : "es",
+                     (int)first, name, found == 1 ? "it" : "them");
+    sweep_step(agent, MU_SWEEP_TERM, agent->options->grace_ns);
+}
+
+/* Again and again. A guard of a job inside this one is given time to clean up after its launcher. */
+static void sweep_kill(struct mu_agent *agent)
+{
+    struct mu_launch_mark mark = leftovers_mark(agent);
+    uint64_t now = muster_now_ns();
+    pid_t first = 0;
+    char name[32] = "";
+    size_t found;
+
+    mark.spare = NULL;
+    if (!agent->adopted) {
+        mu_launch_sweep(&mark, SIGTERM, NULL, NULL); /* to a guard that waits for an adopter: there will be none */
+        mark.spare = now + KILL_NS / 2 < agent->sweep_until ? MU_LAUNCH_GUARD_NAME : NULL;
+    }
+    found = mu_launch_sweep(&mark, SIGKILL, &first, name);
+    if (now < agent->sweep_until)
+        return;
+    if (found > 0)
         mu_agent_say("%zu process%s of the job cannot be ended (pid %d, %s)", found, found == 1 ? "" : "es", (int)first,
                      name);
+    mu_agent_post(agent, MU_ON_SWEPT);
 }
 
-void mu_agent_end_leftovers(struct mu_agent *agent)
+void mu_agent_sweep(struct mu_agent *agent)
 {
-    struct mu_launch_mark mark = {
-        .run_id = agent->run_id, .parent = getpid(), .session = getsid(0), .spare = MU_LAUNCH_GUARD_NAME};
-    size_t found;
-    pid_t first = 0;
-    char name[32] = "";
+    if (agent->adopted)
+        sweep_term(agent);
+    else
+        sweep_step(agent, MU_SWEEP_WAIT, PATIENCE_NS);
+}
 
-    if (!agent->any_started || all_gone(agent) ||
-        wait_for_leftovers(agent, muster_after_ns(LEFTOVER_PATIENCE_NS), MU_AGENT_ENDING))
+void mu_agent_look_sweeping(struct mu_agent *agent)
+{
+    uint64_t now = muster_now_ns();
+    int is_over = now >= agent->sweep_until;
+
+    if (!agent->any_started || leftovers_are_gone(agent)) {
+        mu_agent_post(agent, MU_ON_SWEPT);
         return;
-    if (agent->phase != MU_AGENT_KILLING) {
-        mark.except = mu_launch_guard_pid(agent->guard);
-        found = mu_launch_sweep(&mark, SIGTERM, &first, name);
-        if (found > 0 && agent->phase == MU_AGENT_RUNNING)
-            mu_agent_say("the tasks left %zu process%s behind (pid %d, %s): ending %s", found, found == 1 ? "" : "es",
-                         (int)first, name, found == 1 ? "it" : "them");
-        if (wait_for_leftovers(agent, muster_after_ns(agent->options->grace_ns), MU_AGENT_KILLING))
-            return;
     }
-    kill_leftovers(agent, &mark);
+    if (agent->sweep != MU_SWEEP_KILL && (agent->force == MU_FORCE_KILL || (agent->sweep == MU_SWEEP_TERM && is_over)))
+        sweep_step(agent, MU_SWEEP_KILL, KILL_NS);
+    else if (agent->sweep == MU_SWEEP_WAIT && (is_over || agent->force != MU_FORCE_NONE))
+        sweep_term(agent);
+    if (agent->sweep == MU_SWEEP_KILL)
+        sweep_kill(agent);
+    agent->phase_until = now + (agent->sweep == MU_SWEEP_KILL ? KILL_LOOK_NS : LOOK_NS);
+    if (agent->sweep != MU_SWEEP_KILL && agent->sweep_until < agent->phase_until)
+        agent->phase_until = agent->sweep_until;
 }

@@ -120,10 +120,8 @@ static void call_others(struct mu_agent *agent, const char *address)
     struct mu_agent_bridge *b = agent->bridge;
 
     snprintf(b->port, sizeof b->port, "%s", strrchr(address, ':'));
-    if (write_address(b->options, b->port) || mu_agent_start_rsh(agent)) {
-        agent->broken = 1;
-        b->stop = 1;
-    }
+    if (write_address(b->options, b->port) || mu_agent_start_rsh(agent))
+        mu_agent_break(agent);
     sem_post(&b->called);
 }
 
@@ -436,7 +434,8 @@ static int take_shape(struct mu_agent *agent)
     return mu_agent_take_tasks(agent, shape->num_tasks, agent->options->hosts->orders->first_task);
 }
 
-static int lead(struct mu_agent *agent)
+/* The leader: 0 when the others are waited for, beside the loop. */
+static int meeting_begin(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge = mu_agent_new_bridge(agent->options->hosts);
     int error;
@@ -455,31 +454,49 @@ static int lead(struct mu_agent *agent)
     b->meeting = 1;
     if (agent->output && agent->attempt == 0 && mu_launch_output_go(agent->output))
         mu_agent_say("cannot relay output: %s", strerror(errno));
-    while (b->meeting) {
-        mu_agent_turn(agent);
-        mu_agent_reap(agent);
-        if (agent->phase != MU_AGENT_RUNNING || agent->broken)
-            b->stop = 1;
-    }
-    pthread_join(b->meeter, NULL);
-    if (b->met == MUSTER_OK)
-        return take_shape(agent);
-    if (!b->stop)
-        mu_agent_say("%s", b->why);
-    return -1;
+    return 0;
 }
 
-int mu_agent_meet(struct mu_agent *agent)
+static void meeting_over(struct mu_agent *agent, int failed)
 {
-    const struct mu_agent_hosts *hosts = agent->options->hosts;
+    if (failed) /* a signal and the timeout end the meeting, and are no fault of the launcher */
+        agent->broken |= !agent->end_signal && !agent->timed_out;
+    mu_agent_post(agent, failed ? MU_ON_NOT_MET : MU_ON_MET);
+}
 
-    if (!hosts)
-        return 0;
-    if (hosts->node == 0)
-        return lead(agent);
-    agent->bridge = hosts->met;
-    agent->options->hosts->met = NULL; /* ours from now on */
-    return mu_agent_hear_mail(agent) || take_shape(agent) ? -1 : 0;
+void mu_agent_meet(struct mu_agent *agent)
+{
+    struct mu_agent_hosts *hosts = agent->adopted ? NULL : agent->options->hosts; /* an adopter meets them later */
+    int failed = 0;
+
+    if (hosts && hosts->node == 0) {
+        if (meeting_begin(agent) == 0)
+            return; /* mu_agent_look_meeting() sees its end */
+        failed = 1;
+    } else if (hosts) {
+        agent->bridge = hosts->met;
+        hosts->met = NULL; /* ours from now on */
+        failed = mu_agent_hear_mail(agent) || take_shape(agent);
+    }
+    meeting_over(agent, failed);
+}
+
+void mu_agent_look_meeting(struct mu_agent *agent)
+{
+    struct mu_agent_bridge *b = agent->bridge;
+
+    if (b->meeting)
+        return;
+    pthread_join(b->meeter, NULL);
+    if (b->met != MUSTER_OK && !b->stop)
+        mu_agent_say("%s", b->why);
+    meeting_over(agent, b->met != MUSTER_OK || take_shape(agent));
+}
+
+void mu_agent_stop_meeting(struct mu_agent *agent)
+{
+    mu_agent_end_tasks(agent);
+    agent->bridge->stop = 1;
 }
 
 struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_segment_config *config,

@@ -1,7 +1,9 @@
 /*
  * agent/private.h: what the files of this room share.
  *
- * agent.c    the event loop and what it decides: failure, timeout, signals, the order of the end
+ * phase.c    the phases of a job's life, and what each event does in each
+ * life.c     the one loop, and what is done when a phase begins
+ * agent.c    what every launcher needs: signals, limits, the loop's turn, the guard; and its taking down
  * attempt.c  starting again: the whole job, or one task
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
@@ -46,6 +48,7 @@
 #include "agent/health.h"
 #include "agent/hosts.h"
 #include "agent/metrics.h"
+#include "agent/phase.h"
 #include "agent/talk.h"
 #include "compat/pmi1.h"
 #include "launch/bind.h"
@@ -73,12 +76,8 @@ struct mu_agent_task {
     uv_poll_t poll; /* of an adopted task's pidfd */
 };
 
-enum mu_agent_phase {
-    MU_AGENT_RUNNING,
-    MU_AGENT_ENDING, /* SIGTERM sent, SIGKILL at kill_at */
-    MU_AGENT_KILLING,
-    MU_AGENT_NO_PHASE,
-};
+enum mu_agent_force { MU_FORCE_NONE, MU_FORCE_TERM, MU_FORCE_KILL }; /* by which the job has been told to end */
+enum mu_sweep_step { MU_SWEEP_WAIT, MU_SWEEP_TERM, MU_SWEEP_KILL };  /* of what the tasks left behind */
 
 struct mu_agent {
     const struct mu_agent_options *options;
@@ -107,13 +106,19 @@ struct mu_agent {
     int memory_said;   /* that memory cannot be preferred */
 
     enum mu_agent_phase phase;
-    uint64_t timeout_at, kill_at; /* UINT64_MAX: not set */
-    uint64_t give_up_at;          /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
-    uint64_t suspend_until;       /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
-    pid_t suspend_owner;          /* who gets the terminal back afterwards; 0: nobody had it */
-    _Atomic int is_suspended;     /* process-local, a follower's: its tasks are not expected to beat; watch() looks */
-    uint64_t deadline;            /* of all attempts together; UINT64_MAX: none */
-    int end_signal;               /* the signal that ended the job; 0: none */
+    uint32_t events;      /* posted, not yet dispatched: a bit each */
+    uint64_t phase_until; /* the phase looks again at this time; UINT64_MAX: when something happens */
+    enum mu_agent_force force;
+    enum mu_sweep_step sweep;
+    uint64_t sweep_until;                                /* the step's end */
+    enum mu_agent_event (*open)(struct mu_agent *agent); /* make an attempt's job: what has come of it */
+    uint64_t timeout_at, kill_at;                        /* UINT64_MAX: not set */
+    uint64_t give_up_at;      /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
+    uint64_t suspend_until;   /* other hosts are to say until then that they have stopped; UINT64_MAX: nothing */
+    pid_t suspend_owner;      /* who gets the terminal back afterwards; 0: nobody had it */
+    _Atomic int is_suspended; /* process-local, a follower's: its tasks are not expected to beat; watch() looks */
+    uint64_t deadline;        /* of all attempts together; UINT64_MAX: none */
+    int end_signal;           /* the signal that ended the job; 0: none */
     uint64_t interrupted_at;
     int told_to_end;       /* by a signal, whatever had ended the job before: it is not started again */
     int timed_out, broken; /* broken: the launcher itself cannot go on */
@@ -139,13 +144,15 @@ struct mu_agent {
     struct mu_launch_terminal terminal;
     struct mu_launch_env *envs; /* one an app */
     struct mu_metrics *metrics;
-    struct mu_desk *desk;       /* NULL: nothing is served */
-    struct mu_lanes *lanes;     /* by which it asks the leader's host; NULL: there are no others */
-    struct mu_service *service; /* NULL: not over gRPC */
-    int grpc_stopped;
-    char grpc_way[160];           /* its address for the tasks */
-    struct mu_tcpstore *tcpstore; /* NULL: none is served */
-    int tcpstore_stopped;
+    unsigned stopping;                        /* services that have been told to stop, and have not */
+    mu_agent_ready_fn ready;                  /* of `muster serve` */
+    int served_all;                           /* with --once: all tasks have come and gone */
+    struct mu_launch_orphans *orphans;        /* what one that adopts has found */
+    struct mu_desk *desk;                     /* NULL: nothing is served */
+    struct mu_lanes *lanes;                   /* by which it asks the leader's host; NULL: there are no others */
+    struct mu_service *service;               /* NULL: not over gRPC */
+    char grpc_way[160];                       /* its address for the tasks */
+    struct mu_tcpstore *tcpstore;             /* NULL: none is served */
     char tcpstore_at[160], tcpstore_way[160]; /* its address, this attempt's or the one before's; for the tasks */
     uv_timer_t notes_timer;
     int has_notes;
@@ -179,6 +186,16 @@ static inline uint32_t mu_agent_tasks_end(const struct mu_agent *agent)
 {
     return agent->first_task + agent->local_tasks;
 }
+/* The job has been told to end, or is about to be. */
+static inline int mu_agent_is_ending(const struct mu_agent *agent)
+{
+    return agent->force != MU_FORCE_NONE || (agent->events & (1u << MU_ON_END | 1u << MU_ON_KILL)) != 0;
+}
+/* `muster serve`: there are no tasks of its own. */
+static inline int mu_agent_only_serves(const struct mu_agent *agent)
+{
+    return !agent->adopted && agent->options->num_apps == 0;
+}
 /* Another host's agent decides. */
 static inline int mu_agent_follows(const struct mu_agent *agent)
 {
@@ -190,27 +207,48 @@ static inline int mu_agent_leads(const struct mu_agent *agent)
     return agent->options->hosts && agent->options->hosts->node == 0;
 }
 
+/* ---- life.c ---- */
+/* Something has happened: it is acted upon when the work in hand is done. */
+void mu_agent_post(struct mu_agent *agent, enum mu_agent_event event);
+/* The launcher itself cannot go on; the reason has been said. */
+void mu_agent_break(struct mu_agent *agent);
+/* Live the job's life to its end; first: MU_ON_BEGIN, or MU_ON_NOT_OPENED where the set-up failed. */
+void mu_agent_live(struct mu_agent *agent, enum mu_agent_event first);
+/* How `muster run` opens an attempt. */
+enum mu_agent_event mu_agent_open_run(struct mu_agent *agent);
+
+/* What phases do, called by the table in phase.c and by life.c: when they begin, and while they wait. */
+void mu_agent_meet(struct mu_agent *agent);
+void mu_agent_stop_meeting(struct mu_agent *agent);
+void mu_agent_open(struct mu_agent *agent);
+void mu_agent_fail_start(struct mu_agent *agent);
+void mu_agent_end_tasks(struct mu_agent *agent);
+void mu_agent_kill_tasks(struct mu_agent *agent);
+void mu_agent_part(struct mu_agent *agent);
+void mu_agent_stop(struct mu_agent *agent);
+void mu_agent_sweep(struct mu_agent *agent);
+void mu_agent_pause(struct mu_agent *agent);
+void mu_agent_look_meeting(struct mu_agent *agent);
+void mu_agent_look_parting(struct mu_agent *agent);
+void mu_agent_look_sweeping(struct mu_agent *agent);
+void mu_agent_look_pausing(struct mu_agent *agent);
+
 /* ---- agent.c ---- */
-/* Signals, limits, the loop: what every agent needs. 0, or -1 with the reason said. */
-int mu_agent_set_up_loop(struct mu_agent *agent);
+void mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options);
+/* Signals, limits, the loop, the guard: what every launcher needs. 0, or -1 with the reason said. */
+int mu_agent_set_up(struct mu_agent *agent);
+/* Give back whatever was set up, after a failed set-up too. 1: output was lost. */
+int mu_agent_tear_down(struct mu_agent *agent);
 /* One round of the loop: sleep until something happens, take signals, look at the clock. */
 void mu_agent_turn(struct mu_agent *agent);
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_metrics(struct mu_agent *agent);
-/* Start the process that cleans up after us: before there are threads and much memory, for it is forked. */
-int mu_agent_start_guard(struct mu_agent *agent);
-void mu_agent_take_signals(struct mu_agent *agent);
-/* The timeout, and the end of the grace. */
-void mu_agent_check_clock(struct mu_agent *agent);
-void mu_agent_close_loop(struct mu_agent *agent);
 /* Labels may be in colour on this stream. */
 int mu_agent_shows_colour(int fd);
 /* Now that it is known how many tasks each host has. 0, or -1 with the reason said. */
 int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t first_task);
-/* Send SIGTERM to all and set the time of SIGKILL; later calls change nothing. */
-void mu_agent_begin_end(struct mu_agent *agent);
-/* The grace is over. */
-void mu_agent_kill_all(struct mu_agent *agent);
+/* Those that have come, and no more. */
+void mu_agent_take_signals(struct mu_agent *agent);
 /* A signal, here or at another host, ends the job. */
 void mu_agent_end_by_signal(struct mu_agent *agent, int number);
 /* The guard has ended: start another, or end the job. */
@@ -229,6 +267,12 @@ void mu_agent_look_desk(struct mu_agent *agent);
 void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 /* Answer all that waits, and end; clients have so long to take that in, if their protocol has a way to say it. */
 void mu_agent_stop_clients(struct mu_agent *agent, uint64_t grace_ns);
+/* They have; then the desk is closed, too. */
+int mu_agent_clients_have_stopped(struct mu_agent *agent);
+
+/* ---- serve.c ---- */
+/* With --once: all tasks have come and gone. */
+int mu_agent_serving_is_over(struct mu_agent *agent);
 
 /* ---- grpc.c ---- */
 /* Serve it, where that is asked for. 0, or -1 with the reason said. */
@@ -325,7 +369,7 @@ int mu_agent_task_again(struct mu_agent *agent, uint32_t task_id);
 /* Start those whose time has come. */
 void mu_agent_start_again(struct mu_agent *agent);
 uint64_t mu_agent_next_start(const struct mu_agent *agent);
-/* The job has ended: whether it is to be started again; if so, the time before it has passed. */
+/* The job has ended: whether it is to be started again; if so, it pauses until then. */
 int mu_agent_job_again(struct mu_agent *agent);
 
 /* ---- job.c ---- */
@@ -374,9 +418,6 @@ void mu_agent_check_stopped(struct mu_agent *agent);
 /* ---- meet.c ---- */
 /* What the job calls this host; `hosts`: NULL: it is the only one. */
 void mu_agent_own_name(const struct mu_agent_hosts *hosts, char *name, size_t size);
-/* The leader: start the others where that is asked for, and wait until all have come. Both: the tasks of each host are
- * known. 0, or -1 with the reason said. */
-int mu_agent_meet(struct mu_agent *agent);
 /* What the segment of one of several hosts is; NULL: there is one. */
 struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_segment_config *config,
                                        struct mu_hosts_config *ret_place);
@@ -388,8 +429,6 @@ void mu_agent_tell(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kin
 int mu_agent_is_awaiting(struct mu_agent *agent);
 /* This host's tasks have been started, or one again. */
 void mu_agent_tell_started(struct mu_agent *agent, uint32_t first, uint32_t count);
-/* The bridge ends, and with it this attempt's others. The leader waits for them, a while. */
-void mu_agent_part(struct mu_agent *agent);
 void mu_agent_close_bridge(struct mu_agent *agent);
 
 /* This host's part in the tasks' environment. 0: there are no others. */

@@ -375,10 +375,8 @@ int mu_agent_start_rsh(struct mu_agent *agent)
     struct mu_agent_bridge *b = agent->bridge;
 
     for (uint32_t i = 1; i < b->num_hosts && b->options->list; i++) {
-        if (start_one(agent, i)) {
-            agent->broken = 1;
+        if (start_one(agent, i))
             return -1;
-        }
         if (i == 1)
             sem_post(&b->called);
     }
@@ -442,9 +440,9 @@ int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
             mu_agent_host_lost(agent, i, why);
             return 1;
         }
-        agent->broken = 1;
-        if (agent->phase == MU_AGENT_RUNNING)
+        if (!mu_agent_is_ending(agent))
             say_not_come(agent, i, why);
+        mu_agent_break(agent);
         return 1;
     }
     return 0;

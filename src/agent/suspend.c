@@ -41,7 +41,7 @@ static const char *obstacle(const struct mu_agent *agent, const char **ret_host)
         return "only where it was started";
     if (!b || !b->hosts || b->meeting || !agent->muster)
         return "it has not begun";
-    if (agent->phase != MU_AGENT_RUNNING)
+    if (mu_agent_is_ending(agent))
         return "it ends";
     for (uint32_t i = 1; i < b->num_hosts; i++)
         if (b->hosts[i].away && !b->hosts[i].over) {

@@ -408,7 +408,7 @@ void mu_agent_condemn(struct mu_agent *agent, uint32_t task_id, int code, const 
     char words[400];
     va_list args;
 
-    if (task->verdict || agent->phase != MU_AGENT_RUNNING) /* the first counts, and what comes of the end does not */
+    if (task->verdict || mu_agent_is_ending(agent)) /* the first counts, and what comes of the end does not */
         return;
     va_start(args, format);
     vsnprintf(words, sizeof words, format, args);
@@ -426,10 +426,12 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     struct mu_agent_task *task = &agent->tasks[task_id];
     siginfo_t reaped;
 
+    mu_agent_take_signals(
+        agent); /* a ^C that has ended it has come to us, too, and by now: that is what ends the job */
     task->ended = 1;
     task->wait_status = info->si_code == CLD_EXITED ? (info->si_status & 0xff) << 8
                                                     : info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
-    task->by_us = agent->phase != MU_AGENT_RUNNING;
+    task->by_us = mu_agent_is_ending(agent);
     mu_agent_judge_mpi(agent, task_id, task->wait_status);
     if (task->verdict)
         task->wait_status = task->verdict;

@@ -64,7 +64,7 @@ static void stopped(void *arg)
 {
     struct mu_agent *agent = arg;
 
-    agent->tcpstore_stopped = 1;
+    agent->stopping--;
 }
 
 void mu_agent_stop_tcpstore(struct mu_agent *agent)
@@ -72,9 +72,7 @@ void mu_agent_stop_tcpstore(struct mu_agent *agent)
     if (!agent->tcpstore)
         return;
     mu_metrics_tcpstore(agent->metrics, NULL);
-    agent->tcpstore_stopped = 0;
+    agent->stopping++;
     mu_tcpstore_stop(agent->tcpstore, stopped, agent);
     agent->tcpstore = NULL;
-    while (!agent->tcpstore_stopped) /* its connections are being closed: that is a turn or two */
-        uv_run(&agent->loop, UV_RUN_ONCE);
 }

@@ -290,7 +290,7 @@ void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_
 
 pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
 {
-    return guard->pid;
+    return guard ? guard->pid : 0;
 }
 
 void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path)
