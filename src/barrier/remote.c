@@ -27,6 +27,12 @@ static void name_instance(struct mu_steps *steps, const char *id, uint64_t asked
         snprintf(steps->about, sizeof steps->about, "barrier %.60s::%" PRId64, id, mu_barrier_number(asked));
 }
 
+static enum muster_status malformed(struct mu_barrier_remote *r)
+{
+    r->said = false;
+    return mu_steps_malformed(&r->steps);
+}
+
 static enum muster_status take_wait(struct mu_barrier_remote *r, enum muster_status status, struct mu_unpack *body)
 {
     r->said = body->left > 0;
@@ -34,7 +40,7 @@ static enum muster_status take_wait(struct mu_barrier_remote *r, enum muster_sta
     r->call->waiting = mu_unpack_u8(body) != 0;
     r->present = mu_unpack_u64(body);
     r->flags = mu_unpack_u8(body);
-    return !status && !mu_unpack_end(body) ? mu_steps_malformed(&r->steps) : status;
+    return !status && !mu_unpack_end(body) ? malformed(r) : status;
 }
 
 static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
@@ -42,7 +48,7 @@ static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status
     struct mu_barrier_remote *r = (struct mu_barrier_remote *)steps;
 
     status = take_wait(r, status, body);
-    return !status && r->call->waiting ? mu_steps_malformed(steps) : status;
+    return !status && r->call->waiting ? malformed(r) : status;
 }
 
 static enum muster_status give_up_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)

@@ -66,7 +66,7 @@ struct mu_parked {
             bool recoverable;
         };                /* of a registration */
         uint64_t version; /* that a watcher has seen */
-        bool late;        /* of a get: it came when its question had been asked (desk_remote_kv.c) */
+        bool late;        /* of a get: it came when its fetch was under way (desk_remote_fetch.c) */
     };
     /* of an answer that is ready */
     char *text;
@@ -243,7 +243,7 @@ struct mu_wish {
     struct mu_wish_spot *spot;
     struct mu_parked_list asks;  /* gets that wait for it, in the order in which they came */
     struct mu_parked_list tries; /* gets that want to know whether it is there, on a host that is not the leader's */
-    struct mu_key_fetch *fetch;  /* what the leader is asked there (desk_remote_kv.c) */
+    struct mu_key_fetch *fetch;  /* its fetch from the leader (desk_remote_fetch.c) */
     uint64_t hash;
     uint32_t len;
     char key[];

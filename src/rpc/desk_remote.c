@@ -1,8 +1,9 @@
 /*
- * rpc/desk_remote.c: calls to the leader, and the asks that wait for their answers.
+ * rpc/desk_remote.c: calls to the leader: the driver of remote operations for the loop, and the asks that wait for
+ * them.
  *
- * Whoever makes a call owns it until it is answered or ended. What is open is in a list, so that the end of the desk
- * ends all of it; what an ask holds on to goes with the ask.
+ * Whoever makes a call owns it until it has ended. What is open is in a list, so that the end of the desk ends all of
+ * it; what an ask holds on to goes with the ask.
  */
 #include "rpc/desk_remote.h"
 
@@ -21,11 +22,6 @@ static void words_of_loss(const struct mu_desk *desk, char *text, size_t size)
 
     mu_host_name(desk->seg, 0, name, sizeof name);
     snprintf(text, size, "the leader of the job, host %s, is lost", name);
-}
-
-enum muster_status mu_desk_call_malformed(const struct mu_desk_call *call)
-{
-    return mu_fail(MUSTER_DATA_LOSS, "the leader's answer about %s is not well formed", call->what);
 }
 
 /* ---- calls ---- */
@@ -56,52 +52,81 @@ static void delist(struct mu_desk_call *call)
 }
 
 /* Within mu_lanes_take(). */
-static void answered(struct mu_lane_call *lane, enum muster_status status, const char *text, struct mu_unpack body)
+static void call_answered(struct mu_lane_call *lane, enum muster_status status, const char *text, struct mu_unpack body)
 {
     struct mu_desk_call *call = (struct mu_desk_call *)lane;
+    struct mu_steps *steps = call->steps;
+    char words[MU_DESK_TEXT];
 
     delist(call);
-    call->answered(call, status, text, &body);
+    if (status)
+        mu_fail(status, "%s", text);
+    steps->op = MU_OP_NONE;
+    status = steps->answer(steps, status, &body);
+    if (!status && steps->op) {
+        status = mu_desk_call_make(call->desk, call);
+        if (!status)
+            return;
+    }
+    if (status)
+        snprintf(words, sizeof words, "%s", muster_last_error());
+    call->ended(call, status, status ? words : NULL);
 }
 
-static enum muster_status ask(struct mu_desk *desk, struct mu_desk_call *call, enum mu_op op, struct mu_pack *request,
-                              bool again)
+static enum muster_status call_make(struct mu_desk *desk, struct mu_desk_call *call, bool replaces)
 {
-    size_t bytes = request->len, before = desk->remote->bytes;
+    struct mu_steps *steps = call->steps;
+    size_t bytes, before = desk->remote->bytes;
     enum muster_status status = MUSTER_OK;
 
-    if (request->failed || (before && before + bytes > MU_DESK_REMOTE_BYTES))
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: %s", call->what,
-                         request->failed ? "no memory for a call to the leader"
-                                         : "too much is on its way to the leader: 512 MiB are the most");
+    if (steps->value_len)
+        mu_pack_raw(&steps->request, steps->value, steps->value_len);
+    steps->value_len = 0;
+    bytes = steps->request.len;
+    if (steps->request.failed || (before && before + bytes > MU_DESK_REMOTE_BYTES))
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: %s", steps->about,
+                         steps->request.failed ? "no memory for a call to the leader"
+                                               : "too much is on its way to the leader: 512 MiB are the most");
     call->desk = desk;
-    call->lane.op = op;
-    call->lane.what = call->what;
-    call->lane.answered = answered;
-    call->lane.request = *request;
-    *request = (struct mu_pack){0};
+    call->lane.op = steps->op;
+    call->lane.what = steps->about;
+    call->lane.answered = call_answered;
+    call->lane.request = steps->request;
+    steps->request = (struct mu_pack){0};
     if (!status)
-        status = again ? mu_lanes_again(desk->o.lanes, &call->lane) : mu_lanes_ask(desk->o.lanes, &call->lane);
+        status = replaces ? mu_lanes_again(desk->o.lanes, &call->lane) : mu_lanes_ask(desk->o.lanes, &call->lane);
     if (status) {
         mu_pack_done(&call->lane.request);
         return status;
     }
-    if (again)
+    if (replaces)
         delist(call);
     call->bytes = bytes;
     enlist(call);
     return MUSTER_OK;
 }
 
-enum muster_status mu_desk_call_make(struct mu_desk *desk, struct mu_desk_call *call, enum mu_op op,
-                                     struct mu_pack *request)
+enum muster_status mu_desk_call_make(struct mu_desk *desk, struct mu_desk_call *call)
 {
-    return ask(desk, call, op, request, false);
+    return call_make(desk, call, false);
 }
 
-enum muster_status mu_desk_call_replace(struct mu_desk_call *call, enum mu_op op, struct mu_pack *request)
+enum muster_status mu_desk_call_replace(struct mu_desk_call *call)
 {
-    return ask(call->desk, call, op, request, call->open);
+    return call_make(call->desk, call, call->open);
+}
+
+enum muster_status mu_desk_call_hold(struct mu_desk_call *call, size_t bytes)
+{
+    struct mu_desk_remote *remote = call->desk->remote;
+    size_t others = remote->bytes - call->held;
+
+    if (bytes > call->held && others && others + bytes > MU_DESK_REMOTE_BYTES)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: too much comes from the leader at a time: 512 MiB are the most",
+                       call->steps->about);
+    remote->bytes = others + bytes;
+    call->held = bytes;
+    return MUSTER_OK;
 }
 
 void mu_desk_call_end(struct mu_desk_call *call)
@@ -112,12 +137,23 @@ void mu_desk_call_end(struct mu_desk_call *call)
     delist(call);
 }
 
-/* ---- asks that wait for one answer ---- */
+/* ---- asks that wait for one ---- */
+
+void *mu_desk_call_new(struct mu_ask *asked, size_t bytes)
+{
+    void *call = calloc(1, bytes);
+
+    if (!call)
+        mu_desk_answer(asked, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for a call to the leader");
+    return call;
+}
 
 void mu_desk_call_free(struct mu_desk_call *call)
 {
+    call->desk->remote->bytes -= call->held;
     if (call->freed)
         call->freed(call);
+    mu_steps_done(call->steps);
     free(call);
 }
 
@@ -145,7 +181,7 @@ static struct mu_parked *park(struct mu_desk *desk, struct mu_ask *asked, struct
     if (takes_too_many(desk, asked->line)) {
         mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                 "%s: %u calls of this connection wait for the leader, and no more may than are left for others",
-                call->what, asked->line->remote);
+                call->steps->about, asked->line->remote);
         return NULL;
     }
     p = mu_desk_park(desk, asked, list, bytes);
@@ -158,13 +194,12 @@ static struct mu_parked *park(struct mu_desk *desk, struct mu_ask *asked, struct
 }
 
 bool mu_desk_call_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
-                       struct mu_desk_call *call, enum mu_op op, struct mu_pack *request, size_t line_bytes)
+                       struct mu_desk_call *call, size_t line_bytes)
 {
     struct mu_parked *p = park(desk, asked, list, call, sizeof *call + line_bytes);
-    enum muster_status status = p ? mu_desk_call_make(desk, call, op, request) : MUSTER_RESOURCE_EXHAUSTED;
+    enum muster_status status = p ? mu_desk_call_make(desk, call) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->desk = desk;
-    mu_pack_done(request);
     if (!status) {
         call->p = p;
         p->at = call;

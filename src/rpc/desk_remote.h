@@ -1,55 +1,59 @@
 /*
  * rpc/desk_remote.h: the desk of a host that is not the leader's: what it asks the leader for.
  *
- *   desk_remote.c           calls to the leader, and the asks that wait for their answers
- *   desk_remote_kv.c        changes of keys; what the leader says of a key of which there is no copy here
- *   desk_remote_list.c       listings
+ *   desk_remote.c           calls to the leader, and the asks that wait for them
+ *   desk_remote_kv.c        changes of keys, and listings
+ *   desk_remote_fetch.c     fetches of a key of which there is no copy here
  *   desk_remote_barrier.c   named barriers, who is alive, errors of other hosts' tasks
  *
- * A call goes by a lane of the bridge (bridge/lanes.h), and its answer comes in the loop's thread, behind everything
- * that the leader said before it: the copies of keys that it made are in our table then. While the connection is down
- * calls wait; when the leader is given up each is answered UNAVAILABLE, and so is everything else that waits for it.
+ * What a request means and what its answer says is an operation's (segment/steps.h), as for the tasks of the C library.
+ * The desk makes its requests by agent calls (bridge/lanes.h), whose answers come in the loop's thread, behind
+ * everything that the leader said before: the copies of keys that it made are in our table then. While the connection
+ * is down calls wait; when the leader is given up each is answered UNAVAILABLE, and so is all else that waits for it.
  */
 #ifndef MU_RPC_DESK_REMOTE_H
 #define MU_RPC_DESK_REMOTE_H
 
 #include "bridge/lanes.h"
 #include "rpc/desk_private.h"
+#include "segment/steps.h"
 
 /* ---- calls: desk_remote.c ---- */
 
+/* An operation at the leader. */
 struct mu_desk_call {
     struct mu_lane_call lane;
+    struct mu_steps *steps; /* the operation, which lies in what its owner has allocated with the call */
     struct mu_desk *desk;
     struct mu_desk_call *prev, *next; /* of those that are open */
-    bool open;
-    size_t bytes;        /* of its request, that count */
-    struct mu_parked *p; /* who waits for the answer; NULL: nobody, or as the owner of the call knows */
+    bool open;                        /* a request is under way */
+    size_t bytes;                     /* of that request, which count */
+    size_t held;                      /* and of what has come, see mu_desk_call_hold() */
+    struct mu_parked *p;              /* who waits for it; NULL: nobody, or as the owner of the call knows */
     /*
-     * Answered: it is not open any more, and its owner's, who asks again or frees it. The text is of an error, and
-     * begins with what the call was about. Within it p may be answered; other calls, asks and lines stay.
+     * The operation has ended; the text is of an error. The owner begins it again or frees it. Within it p may be
+     * answered; other calls, asks and lines stay.
      */
-    void (*answered)(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body);
+    void (*ended)(struct mu_desk_call *call, enum muster_status status, const char *text);
     void (*freed)(struct mu_desk_call *call); /* what it holds on to; may be NULL */
-    char what[160];                           /* what it is about: "key x" */
 };
 
 struct mu_key_fetch;
 
 struct mu_desk_remote {
     struct mu_desk_call *first;    /* open calls */
-    struct mu_parked_list asks;    /* those that wait for one answer */
+    struct mu_parked_list asks;    /* those that wait for one */
     struct mu_parked_list meets;   /* calls to barriers, */
     struct mu_parked_list gathers; /* and who is alive */
-    size_t bytes;                  /* of requests, and of values that come in pieces */
+    size_t bytes;                  /* of requests, and of what calls hold */
     uint32_t lingering;            /* changes for which nobody waits any more */
-    /* questions about keys (desk_remote_kv.c) */
-    struct mu_key_fetch *queue, *queue_end; /* to be asked, in this order */
-    uint32_t asking;                        /* so many are */
-    uint32_t round;                         /* of the bridge, when all wishes were last looked at */
+    /* fetches of keys (desk_remote_fetch.c) */
+    struct mu_key_fetch *queue, *queue_end; /* to be begun, in this order */
+    uint32_t fetching;                      /* so many are */
+    uint32_t round;                         /* of the bridge, when all were last looked at */
 };
 
-/* What may wait in requests and unfinished values. */
+/* What requests and unfinished answers may take. */
 #define MU_DESK_REMOTE_BYTES (512u << 20)
 
 enum muster_status mu_desk_remote_open(struct mu_desk *desk);
@@ -58,47 +62,50 @@ void mu_desk_remote_stop(struct mu_desk *desk);
 /* Outside of mu_enter(): has the leader been lost, has a new round begun? */
 void mu_desk_remote_look(struct mu_desk *desk);
 
-/* Make the call, with what its owner has put into call->lane besides the op; the request is taken over in every case.
- * On a failure nothing was asked. */
-enum muster_status mu_desk_call_make(struct mu_desk *desk, struct mu_desk_call *call, enum mu_op op,
-                                     struct mu_pack *request);
-/* Ask something else instead, by which the call that is open is given up. */
-enum muster_status mu_desk_call_replace(struct mu_desk_call *call, enum mu_op op, struct mu_pack *request);
+/* A zeroed struct of so many bytes that begins with the ask's call. NULL: no memory, the ask was answered. */
+void *mu_desk_call_new(struct mu_ask *ask, size_t bytes);
+/* Make the request that call->steps is at, for the task that its owner has put into call->lane. On a failure nothing
+ * was asked. */
+enum muster_status mu_desk_call_make(struct mu_desk *desk, struct mu_desk_call *call);
+/* The same in place of the request that is open, which is given up by it. */
+enum muster_status mu_desk_call_replace(struct mu_desk_call *call);
+/* So many bytes of the answer are kept until the call is freed or says otherwise. RESOURCE_EXHAUSTED: there is no room
+ * besides what others take. */
+enum muster_status mu_desk_call_hold(struct mu_desk_call *call, size_t bytes);
 /* Nobody waits for it any more. It may be freed then. */
 void mu_desk_call_end(struct mu_desk_call *call);
 void mu_desk_call_free(struct mu_desk_call *call); /* with what it holds on to; it is not open */
 /*
- * An ask waits in `list` for the answer to one call: p->at is the call, the first member of what was malloc()ed, and is
- * freed with it. `line_bytes` count against its line, and the call. The call's `answered` ends with
- * mu_desk_call_done(). False: the ask was answered, and the call is freed.
+ * An ask waits in `list` for the operation to end: p->at is the call, the first member of what was malloc()ed, and is
+ * freed with it. `line_bytes` count against its line, and the call. The call's `ended` ends with mu_desk_call_done().
+ * False: the ask was answered, and the call is freed.
  */
 bool mu_desk_call_park(struct mu_desk *desk, struct mu_ask *ask, struct mu_parked_list *list, struct mu_desk_call *call,
-                       enum mu_op op, struct mu_pack *request, size_t line_bytes);
+                       size_t line_bytes);
 /* Its ask is answered, and the call freed. */
 void mu_desk_call_done(struct mu_desk_call *call, enum muster_status status, unsigned payload, const char *text);
-/* The sentence for who cannot be told anything else, and the status that goes with it. */
-enum muster_status mu_desk_call_malformed(const struct mu_desk_call *call);
 
-/* ---- keys: desk_remote_kv.c ---- */
+/* ---- keys: desk_remote_kv.c. A `prefix` ends with a '/'. ---- */
 
 /* The change of a key as mu_kv_key() made it, or the delete of a directory. */
 void mu_desk_remote_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, const struct mu_key *k,
                            uint64_t number, const void *value, size_t len);
+void mu_desk_remote_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len);
+void mu_desk_remote_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len);
+
+/* ---- fetches: desk_remote_fetch.c ---- */
+
 /* The wish's key is not in our table: the leader is asked, unless it has been and will say so when the key comes. `p`
  * has just come to it. */
 void mu_key_fetch_want(struct mu_desk *desk, struct mu_wish *w, struct mu_parked *p);
 extern const size_t mu_key_fetch_bytes; /* that each takes */
-/* The wish goes, and with it what it asked. */
-void mu_key_fetch_drop(struct mu_desk *desk, struct mu_key_fetch *q);
+/* The wish goes, and with it its fetch. */
+void mu_key_fetch_drop(struct mu_desk *desk, struct mu_key_fetch *f);
 /* For all wishes. */
 void mu_key_fetches_fail(struct mu_desk *desk, enum muster_status status, const char *text);
 void mu_key_fetches_renew(struct mu_desk *desk);
-/* As many as may be asked at a time are. */
+/* As many as may be under way at a time are. */
 void mu_key_fetches_go(struct mu_desk *desk);
-
-/* ---- listings: desk_remote_list.c. `prefix` ends with a '/'. ---- */
-void mu_desk_remote_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len);
-void mu_desk_remote_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len);
 
 /* ---- barriers, who is alive: desk_remote_barrier.c ---- */
 struct mu_desk_remote_barrier {

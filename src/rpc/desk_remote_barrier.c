@@ -12,8 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "barrier/remote.h"
 #include "rpc/desk_remote.h"
 #include "segment/stats.h"
+#include "task/remote.h"
 
 /* Who calls, as the leader knows him. */
 static void fill_caller(struct mu_desk *desk, struct mu_desk_call *call, int32_t task)
@@ -31,26 +33,22 @@ static void fill_caller(struct mu_desk *desk, struct mu_desk_call *call, int32_t
 
 struct meet {
     struct mu_desk_call call;
-    struct mu_pack request; /* once more, should it be given up */
-    uint64_t asked;
+    struct mu_barrier_remote remote;
+    struct mu_call asked;
     char id[MUSTER_BARRIER_ID_MAX + 1];
 };
 
 static void meet_freed(struct mu_desk_call *call)
 {
-    mu_pack_done(&((struct meet *)call)->request);
+    mu_call_done(&((struct meet *)call)->asked);
 }
 
-static void met(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+static void meet_ended(struct mu_desk_call *call, enum muster_status status, const char *text)
 {
     struct meet *m = (struct meet *)call;
-    bool said = body->left > 0;
-    uint64_t counter = mu_unpack_u64(body);
-    bool open = mu_unpack_u8(body) != 0;
-    uint64_t present = mu_unpack_u64(body);
-    uint8_t flags = mu_unpack_u8(body);
-    bool superseded = flags & (MU_MEET_SUPERSEDED | MU_MEET_REPLACED);
-    unsigned payload = said && !superseded ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE;
+    const struct mu_barrier_remote *r = &m->remote;
+    bool superseded = r->flags & (MU_MEET_SUPERSEDED | MU_MEET_REPLACED);
+    unsigned payload = r->said && !superseded ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE;
     struct mu_ask *ask = call->p ? call->p->ask : NULL;
     char words[MUSTER_BARRIER_ID_MAX + 160];
 
@@ -58,20 +56,15 @@ static void met(struct mu_desk_call *call, enum muster_status status, const char
         mu_desk_call_free(call);
         return;
     }
-    if (!status && (!mu_unpack_end(body) || open)) {
-        status = mu_desk_call_malformed(call);
-        text = muster_last_error();
-        payload = MU_PAYLOAD_NONE;
-    }
-    if (flags & MU_MEET_REPLACED) { /* as if it had been made before the task came anew */
+    if (r->flags & MU_MEET_REPLACED) { /* as if it had been made before the task came anew */
         status = MUSTER_CANCELLED;
-        snprintf(words, sizeof words, MU_CALL_SUPERSEDED, m->id, m->asked);
+        snprintf(words, sizeof words, MU_CALL_SUPERSEDED, m->id, m->asked.asked);
         text = words;
     }
     call->p->owned[0] = strdup(m->id);
     ask->barrier_id = call->p->owned[0] ? call->p->owned[0] : "";
-    ask->counter = (int64_t)(flags & MU_MEET_AT_ONCE && status ? present : counter);
-    ask->replayed = flags & MU_MEET_REPLAYED;
+    ask->counter = (int64_t)(r->flags & MU_MEET_AT_ONCE && status ? r->present : m->asked.counter);
+    ask->replayed = r->flags & MU_MEET_REPLAYED;
     mu_desk_call_done(call, status, payload, text);
 }
 
@@ -82,28 +75,24 @@ static void meet_dropped(struct mu_desk *desk, struct mu_parked *p)
 
     (void)desk;
     m->call.p = NULL;
-    if (mu_desk_call_replace(&m->call, MU_OP_BARRIER_GIVE_UP, &m->request)) {
+    mu_barrier_give_up_begin(&m->remote);
+    if (mu_desk_call_replace(&m->call)) {
         mu_desk_call_end(&m->call);
         mu_desk_call_free(&m->call);
     }
 }
 
-/* The call as bytes. */
-static enum muster_status compose(struct mu_desk *desk, const struct mu_desk_remote_barrier *w, struct mu_pack *request)
+/* The call, with its participants. */
+static enum muster_status prepare(struct mu_desk *desk, const struct mu_desk_remote_barrier *w, struct mu_call *c)
 {
-    struct mu_call c = {.asked = w->asked, .timeout_ns = w->timeout_ns, .untold = MU_CALLS_NONE};
     struct mu_named *n = &desk->named;
     enum muster_status status = mu_named_turn_to(n, NULL, w->id);
 
-    if (!status)
-        status = mu_call_take_list(&c, n, w->tasks, w->count);
-    c.name = desk->tasks[w->task].calls++ & MU_CALLS_MASK;
-    if (!status)
-        mu_call_pack(request, w->id, &c);
-    if (!status && request->failed)
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", w->id);
-    mu_call_done(&c);
-    return status;
+    c->asked = w->asked;
+    c->timeout_ns = w->timeout_ns;
+    c->untold = MU_CALLS_NONE;
+    c->name = desk->tasks[w->task].calls++ & MU_CALLS_MASK;
+    return status ? status : mu_call_take_list(c, n, w->tasks, w->count);
 }
 
 static void count_barrier(struct mu_desk *desk)
@@ -119,103 +108,115 @@ static void count_barrier(struct mu_desk *desk)
 void mu_desk_remote_barrier(struct mu_desk *desk, struct mu_ask *ask, const struct mu_desk_remote_barrier *wanted)
 {
     struct meet *m = calloc(1, sizeof *m);
-    struct mu_pack request = {0};
-    enum muster_status status = m ? compose(desk, wanted, &request)
+    enum muster_status status = m ? prepare(desk, wanted, &m->asked)
                                   : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", wanted->id);
 
-    if (!status) {
-        mu_pack_raw(&m->request, request.bytes, request.len);
-        if (m->request.failed)
-            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", wanted->id);
-    }
     if (status) {
         mu_desk_fail(ask, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
-        mu_pack_done(&request);
         if (m)
-            mu_pack_done(&m->request);
+            mu_call_done(&m->asked);
         free(m);
         return;
     }
-    m->asked = wanted->asked;
     snprintf(m->id, sizeof m->id, "%s", wanted->id);
-    m->call.answered = met;
+    m->remote.id = m->id;
+    m->remote.call = &m->asked;
+    m->call.steps = &m->remote.steps;
+    m->call.ended = meet_ended;
     m->call.freed = meet_freed;
-    snprintf(m->call.what, sizeof m->call.what, "barrier %.60s::%" PRId64, wanted->id,
-             mu_barrier_number(wanted->asked));
+    mu_barrier_wait_begin(&m->remote);
     fill_caller(desk, &m->call, wanted->task);
-    if (!mu_desk_call_park(desk, ask, &desk->remote->meets, &m->call, MU_OP_BARRIER_WAIT, &request,
-                           sizeof *m + 2 * m->request.len))
+    if (!mu_desk_call_park(desk, ask, &desk->remote->meets, &m->call, sizeof *m + 2 * m->remote.steps.request.len))
         return;
     m->call.p->dropped = meet_dropped;
     m->call.p->task = wanted->task;
     count_barrier(desk);
 }
 
-static void cancelled(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+/* ---- what has no answer but a status ---- */
+
+struct simple {
+    struct mu_desk_call call;
+    struct mu_steps steps;
+};
+
+static void cancel_ended(struct mu_desk_call *call, enum muster_status status, const char *text)
 {
-    (void)body;
     mu_desk_call_done(call, status, MU_PAYLOAD_SERVICE, text);
 }
 
 void mu_desk_remote_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, uint64_t asked)
 {
-    struct mu_desk_call *call = calloc(1, sizeof *call);
-    struct mu_pack request = {0};
+    struct simple *s = mu_desk_call_new(ask, sizeof *s);
 
-    if (!call) {
-        mu_desk_answer(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for a call to the leader");
+    if (!s)
         return;
-    }
-    call->answered = cancelled;
     ask->barrier_id = "";
-    snprintf(call->what, sizeof call->what, "barrier %.60s::%" PRId64, id, mu_barrier_number(asked));
-    fill_caller(desk, call, task);
-    mu_pack_text(&request, id);
-    mu_pack_u64(&request, asked);
-    mu_desk_call_park(desk, ask, &desk->remote->asks, call, MU_OP_BARRIER_CANCEL, &request, 0);
+    s->call.steps = &s->steps;
+    s->call.ended = cancel_ended;
+    mu_barrier_cancel_begin(&s->steps, id, asked);
+    fill_caller(desk, &s->call, task);
+    mu_desk_call_park(desk, ask, &desk->remote->asks, &s->call, 0);
+}
+
+static void report_ended(struct mu_desk_call *call, enum muster_status status, const char *text)
+{
+    mu_desk_call_done(call, status, MU_PAYLOAD_SERVICE,
+                      status == MUSTER_FAILED_PRECONDITION ? MU_DESK_CANNOT_REPORT : text);
+}
+
+/* Of another host's task. */
+void mu_desk_remote_report(struct mu_desk *desk, struct mu_ask *ask, int32_t task, enum muster_status code,
+                           const char *text)
+{
+    struct simple *s = mu_desk_call_new(ask, sizeof *s);
+
+    if (!s)
+        return;
+    s->call.steps = &s->steps;
+    s->call.ended = report_ended;
+    mu_task_remote_begin(&s->steps, desk->seg, MU_OP_ERROR_REPORT, (uint32_t)task, code, 0, text);
+    mu_desk_call_park(desk, ask, &desk->remote->asks, &s->call, 0);
 }
 
 /* ---- who is alive ---- */
 
-static void gathered(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
+struct gather {
+    struct mu_desk_call call;
+    struct mu_alive_remote remote;
+};
+
+static void gather_freed(struct mu_desk_call *call)
 {
+    free(((struct gather *)call)->remote.incarnations);
+}
+
+static void gather_ended(struct mu_desk_call *call, enum muster_status status, const char *text)
+{
+    struct mu_alive_remote *r = &((struct gather *)call)->remote;
     struct mu_parked *p = call->p;
-    uint32_t count = mu_unpack_u32(body);
-    struct mu_shared *s = NULL;
 
     if (!p) { /* it was given up */
         mu_desk_call_free(call);
         return;
     }
-    if (!status && body->left != count * 12ul)
-        status = mu_desk_call_malformed(call);
-    else if (!status && !(s = mu_shared_new(count * (sizeof(uint64_t) + sizeof(int32_t)))))
-        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the tasks alive");
-    else if (status)
-        mu_fail(status, "%s", text);
-    if (s) {
-        uint64_t *incarnations = (uint64_t *)s->bytes;
-        int32_t *ids = (int32_t *)&incarnations[count];
-
-        for (uint32_t i = 0; i < count; i++) {
-            ids[i] = (int32_t)mu_unpack_u32(body);
-            incarnations[i] = mu_unpack_u64(body);
-        }
-        p->shared = s;
-        p->ask->incarnations = incarnations;
-        p->ask->alive = ids;
-        p->ask->num_alive = count;
+    if (!status) {
+        p->owned[0] = r->incarnations;
+        p->ask->incarnations = r->incarnations;
+        p->ask->alive = r->ids;
+        p->ask->num_alive = r->count;
+        r->incarnations = NULL;
     }
-    mu_desk_call_done(call, status, MU_PAYLOAD_NONE, muster_last_error());
+    mu_desk_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
-/* Its client has gone away; the call stands. */
+/* Its client has gone away; the call stands, the last one of each task. */
 static void gather_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
     struct mu_desk_call *given_up = p->at;
 
     for (struct mu_desk_call *c = desk->remote->first; c; c = c->next)
-        if (!c->p && c->answered == gathered && c->lane.task == given_up->lane.task) {
+        if (!c->p && c->ended == gather_ended && c->lane.task == given_up->lane.task) {
             mu_desk_call_end(c);
             mu_desk_call_free(c);
             break;
@@ -224,8 +225,8 @@ static void gather_dropped(struct mu_desk *desk, struct mu_parked *p)
 }
 
 /* As a call of the leader's host checks it: sorted, each once. */
-static enum muster_status pack_set(struct mu_desk *desk, int32_t task, const int32_t *tasks, size_t count,
-                                   struct mu_pack *request)
+static enum muster_status begin_gather(struct mu_desk *desk, struct gather *g, int32_t task, const int32_t *tasks,
+                                       size_t count)
 {
     struct mu_alive a = {0};
     enum muster_status status = mu_alive_begin(&a, desk->seg, NULL, tasks, count);
@@ -233,62 +234,30 @@ static enum muster_status pack_set(struct mu_desk *desk, int32_t task, const int
     if (!status && (!mu_desk_has(desk, task) || mu_alive_find(&a, (uint32_t)task) < 0))
         status =
             mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %d is not one of the tasks that it asks about", task);
-    if (!status) {
-        mu_pack_u32(request, desk->tasks[task].calls++ & 0x7fffu);
-        mu_pack_u32(request, a.count);
-        for (uint32_t i = 0; i < a.count; i++)
-            mu_pack_u32(request, (uint32_t)a.ids[i]);
-    }
+    if (!status)
+        mu_alive_remote_begin(&g->remote, &a, desk->tasks[task].calls++);
     mu_alive_done(&a);
     return status;
 }
 
 void mu_desk_remote_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
 {
-    struct mu_desk_call *call = calloc(1, sizeof *call);
-    struct mu_pack request = {0};
-    enum muster_status status = call ? pack_set(desk, task, tasks, count, &request)
-                                     : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call to the leader");
+    struct gather *g = mu_desk_call_new(ask, sizeof *g);
+    enum muster_status status = g ? begin_gather(desk, g, task, tasks, count) : MUSTER_OK;
 
+    if (!g)
+        return;
     if (status) {
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
-        mu_pack_done(&request);
-        free(call);
+        free(g);
         return;
     }
-    call->answered = gathered;
-    snprintf(call->what, sizeof call->what, "the tasks alive");
-    fill_caller(desk, call, task);
-    if (mu_desk_call_park(desk, ask, &desk->remote->gathers, call, MU_OP_TASK_ALIVE, &request, request.len))
-        call->p->dropped = gather_dropped;
-}
-
-/* ---- errors of other hosts' tasks ---- */
-
-static void reported(struct mu_desk_call *call, enum muster_status status, const char *text, struct mu_unpack *body)
-{
-    (void)body;
-    mu_desk_call_done(call, status, MU_PAYLOAD_SERVICE,
-                      status == MUSTER_FAILED_PRECONDITION ? MU_DESK_CANNOT_REPORT : text);
-}
-
-void mu_desk_remote_report(struct mu_desk *desk, struct mu_ask *ask, int32_t task, enum muster_status code,
-                           const char *text)
-{
-    struct mu_desk_call *call = calloc(1, sizeof *call);
-    struct mu_pack request = {0};
-
-    if (!call) {
-        mu_desk_answer(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for a call to the leader");
-        return;
-    }
-    call->answered = reported;
-    snprintf(call->what, sizeof call->what, "an error report for task %d", task);
-    mu_pack_u32(&request, (uint32_t)task);
-    mu_pack_u32(&request, code);
-    mu_pack_u64(&request, 0);
-    mu_pack_text(&request, text);
-    mu_desk_call_park(desk, ask, &desk->remote->asks, call, MU_OP_ERROR_REPORT, &request, 0);
+    g->call.steps = &g->remote.steps;
+    g->call.ended = gather_ended;
+    g->call.freed = gather_freed;
+    fill_caller(desk, &g->call, task);
+    if (mu_desk_call_park(desk, ask, &desk->remote->gathers, &g->call, g->remote.steps.request.len))
+        g->call.p->dropped = gather_dropped;
 }
 
 /* ---- the end ---- */
@@ -304,10 +273,10 @@ void mu_desk_remote_stop_waits(struct mu_desk *desk)
 
         mu_desk_call_end(&m->call);
         snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRId64, m->id,
-                 mu_barrier_number(m->asked));
+                 mu_barrier_number(m->asked.asked));
         p->owned[0] = strdup(m->id);
         p->ask->barrier_id = p->owned[0] ? p->owned[0] : "";
-        p->ask->counter = mu_barrier_number(m->asked);
+        p->ask->counter = mu_barrier_number(m->asked.asked);
         p->ask->replayed = false;
         mu_desk_call_done(&m->call, MUSTER_ABORTED, MU_PAYLOAD_BARRIER, text);
     }

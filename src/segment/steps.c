@@ -6,6 +6,7 @@
 struct mu_pack *mu_steps_ask(struct mu_steps *steps, enum mu_op op)
 {
     steps->op = op;
+    steps->value_len = 0;
     mu_pack_reset(&steps->request);
     return &steps->request;
 }

@@ -17,7 +17,7 @@
 struct mu_steps {
     enum mu_op op;          /* of the request that is to be made; MU_OP_NONE: none, the operation has ended */
     struct mu_pack request; /* its bytes, */
-    const void *value;      /* and its last value_len bytes, which stay where they are until its answer has come */
+    const void *value;      /* and its last value_len bytes, which lie there until it has been made */
     size_t value_len;
     enum mu_wait_kind kind; /* for the counts of waits */
     char about[160];        /* for sentences: "key x" */
