@@ -437,6 +437,7 @@ static void tasks_free(struct mu_agent *agent)
             close(task->pidfd);
         free(task->err_path);
         free(task->words);
+        free(task->error);
     }
     free(agent->tasks);
 }

@@ -210,7 +210,6 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
     }
     name_job(agent);
     find_library(agent->flux_library, sizeof agent->flux_library);
-    mu_agent_name_mpi_folder(agent);
     if (mu_pmi1_start(&options, &agent->pmi1) == MUSTER_OK)
         return 0;
     mu_agent_say("MPI programs cannot be served: %s (--mpi none does without)", muster_last_error());
@@ -301,7 +300,6 @@ int mu_agent_foresee_mpi(struct mu_agent *agent)
         return mu_agent_may_serve_pmix(agent);
     snprintf(agent->flux_job, sizeof agent->flux_job, "FLUX_JOB_ID=<a number>");
     find_library(agent->flux_library, sizeof agent->flux_library);
-    snprintf(agent->mpi_folder, sizeof agent->mpi_folder, "<a folder>");
     mu_agent_name_mpi_places(agent);
     return 0;
 }

@@ -1,11 +1,12 @@
 /*
- * agent/mpi_folder.c: where Open MPI's tasks of this host put what they share.
+ * agent/mpi_folder.c: where Open MPI's tasks of this host put what they share, and any task why it fails.
  *
  * Open MPI 4.1 calls its files of shared memory (in /dev/shm) and its session's folder (in /tmp) by host, user and a
  * job's number of 15 bits, and leaves them where it is killed. Two jobs may have one number, and two hosts of one job
  * be one machine. So they go into a folder of this agent's, with a name that nobody can guess before it is there: made
- * when the first task says that it is an MPI program, removed when the attempt has ended, and by the guard when the
- * agent is killed. What the user has set himself counts.
+ * once the tasks are on their way, and again, with words if it cannot be, when the first says that it is an MPI
+ * program; removed when the attempt has ended, and by the guard when the agent is killed. What the user has set himself
+ * counts. Tasks that fail leave their exception there (error_file.c); where libpmix is served, in its folder.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -49,6 +50,13 @@ void mu_agent_name_mpi_folder(struct mu_agent *agent)
              (unsigned long long)random);
     mu_agent_name_mpi_places(agent);
     mu_launch_guard_folder(agent->guard, agent->mpi_folder);
+}
+
+/* A task that takes its time to fail, as Python does, finds it. */
+void mu_agent_begin_mpi_folder(struct mu_agent *agent)
+{
+    if (agent->mpi_folder[0])
+        (void)!mkdir(agent->mpi_folder, 0700);
 }
 
 void mu_agent_make_mpi_folder(struct mu_agent *agent)

@@ -163,6 +163,7 @@ int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
     print_hosts(options, out);
     if (options->report_bindings)
         mu_agent_print_bindings(&agent, out);
+    snprintf(agent.mpi_folder, sizeof agent.mpi_folder, "<a folder>");
     if (mu_agent_foresee_mpi(&agent) || make_environments(&agent))
         code = MU_AGENT_EXIT_FAILED;
     for (uint32_t i = 0; code == 0 && i < options->num_tasks; i++)

@@ -379,6 +379,11 @@ void mu_agent_halt_pmix(struct mu_agent *agent)
         mu_pmix_halt(agent->pmix->server);
 }
 
+const char *mu_agent_pmix_folder(const struct mu_agent *agent)
+{
+    return agent->pmix->directory[0] ? agent->pmix->directory : NULL;
+}
+
 void mu_agent_close_pmix(struct mu_agent *agent)
 {
     struct mu_agent_pmix *pmix = agent->pmix;

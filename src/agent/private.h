@@ -19,7 +19,8 @@
  * pmix.c     PMIx for the tasks, by libpmix
  * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
  * mpi_wait.c who waits in MPI, by either, and for whom
- * mpi_folder.c  what Open MPI's tasks share on a host
+ * mpi_folder.c  what Open MPI's tasks share on a host, and where tasks say why they fail
+ * error_file.c  what they have said there
  * metrics.c  what Prometheus is told (with metrics_address.c, metrics_text.c, and http.c, which serves it)
  * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
@@ -72,6 +73,8 @@ struct mu_agent_task {
     uint32_t restarts;   /* how often by itself */
     uint64_t restart_at; /* UINT64_MAX: not to be started again */
     char *err_path;      /* where its stderr goes; NULL: not to a file */
+    char *error;         /* the exception that it ended by, as it has written itself; NULL: nothing is known */
+    struct timespec raised_at;
     char *words;    /* how it ended, as another host's agent says, or who has judged it; NULL: as wait_status has it */
     uv_poll_t poll; /* of an adopted task's pidfd */
 };
@@ -336,6 +339,8 @@ void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *
 /* ---- mpi_folder.c ---- */
 /* For an attempt, before its tasks are started. */
 void mu_agent_name_mpi_folder(struct mu_agent *agent);
+/* Once the tasks are on their way; and when one of them needs it, with words where it cannot be made. */
+void mu_agent_begin_mpi_folder(struct mu_agent *agent);
 void mu_agent_make_mpi_folder(struct mu_agent *agent);
 void mu_agent_remove_mpi_folder(struct mu_agent *agent);
 /* Its name, in the variables that say it. */
@@ -343,7 +348,19 @@ void mu_agent_name_mpi_places(struct mu_agent *agent);
 /* NAME=FOLDER, of a command's tasks; how many. */
 int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t app, char **ret_vars);
 
+/* ---- error_file.c ---- */
+/* Where the attempt's tasks write why they fail; NULL: nowhere. */
+const char *mu_agent_error_folder(const struct mu_agent *agent);
+/* What is in a file of theirs; for tests, too. */
+char *mu_agent_error_text(const char *json);
+/* What the task has written. */
+void mu_agent_take_error(struct mu_agent *agent, uint32_t task_id);
+/* Of this host's tasks that have written such a file, as `task_id` has, the first; `task_id`, where it has not. */
+int32_t mu_agent_first_raised(const struct mu_agent *agent, int32_t task_id);
+
 /* ---- pmix.c ---- */
+/* What its tasks share; while it is served. */
+const char *mu_agent_pmix_folder(const struct mu_agent *agent);
 /* Whether that can be served to such a job. 0, or -1 with the reason said. */
 int mu_agent_may_serve_pmix(const struct mu_agent *agent);
 /* With --mpi pmix: serve it to the attempt's tasks, which are started after it. 0, or -1 with the reason said. */

@@ -139,8 +139,10 @@ static void core_place(char *buffer, size_t size)
 const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size)
 {
     int killed = WIFSIGNALED(task->wait_status) && WTERMSIG(task->wait_status) == SIGKILL;
-    const char *hint =
-        mu_launch_hint(task->wait_status, killed ? mu_launch_oom_of(task->pid, agent->oom_kills) : MU_LAUNCH_OOM_NOT);
+    const char *hint = task->error
+                           ? task->error
+                           : mu_launch_hint(task->wait_status,
+                                            killed ? mu_launch_oom_of(task->pid, agent->oom_kills) : MU_LAUNCH_OOM_NOT);
     size_t len;
 
     if (task->words) {
@@ -193,6 +195,7 @@ void mu_agent_say_root_cause(struct mu_agent *agent)
     first = mu_agent_first_error(agent, &error);
     if (first >= 0 && agent->tasks[first].started)
         agent->root_cause = first;
+    agent->root_cause = mu_agent_first_raised(agent, agent->root_cause);
     task = &agent->tasks[agent->root_cause];
     if (!task->ended)
         return;

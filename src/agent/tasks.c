@@ -283,7 +283,8 @@ static int settle_task(struct mu_agent *agent, uint32_t task_id, struct starting
         say_memory(agent, task_id, it->memory_error);
     task->verdict = 0;
     free(task->words);
-    task->words = NULL;
+    free(task->error);
+    task->words = task->error = NULL;
     task->pid = it->begun.pid;
     task->pidfd = it->begun.pidfd;
     task->started = 1;
@@ -307,6 +308,7 @@ int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id)
 static int start_company(struct mu_agent *agent, int quiet)
 {
     mu_agent_watch_soon(agent);
+    mu_agent_begin_mpi_folder(agent);
     agent->oom_kills = mu_launch_oom_kills();
     if (mu_agent_expect_output(agent) == 0)
         return 0;
@@ -356,6 +358,7 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
         .tcpstore = served->tcpstore,
         .recoverable = options->restart_tasks,
         .serves_mpi = served->mpi,
+        .error_folder = mu_agent_error_folder(agent),
     };
 
     if (!mu_agent_set_part(agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
@@ -380,6 +383,8 @@ int mu_agent_start_tasks(struct mu_agent *agent)
                                            .mpi = agent->pmi1 || agent->pmix};
     struct mu_launch_failure failure;
 
+    if (!agent->pmix)
+        mu_agent_name_mpi_folder(agent);
     if (mu_agent_make_environments(agent, &served))
         return -1;
     if (mu_launch_guard_settle(agent->guard, &failure)) {
@@ -435,6 +440,8 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     mu_agent_judge_mpi(agent, task_id, task->wait_status);
     if (task->verdict)
         task->wait_status = task->verdict;
+    if (mu_launch_code(task->wait_status) != 0)
+        mu_agent_take_error(agent, task_id);
     agent->failures += !task->by_us && mu_launch_code(task->wait_status) != 0;
     if (mu_launch_code(task->wait_status) != 0 && mu_agent_task_again(agent, task_id))
         kill(-task->pid, SIGKILL); /* its group's number is ours until it is reaped */

@@ -62,6 +62,7 @@ enum what {
     VERSION,
     MPI,        /* what JAX knows a launcher by */
     GPUS,       /* only in job->own */
+    ERROR_FILE, /* where mu_launch_env_task() may write of a task */
     MPI_OF_TASK /* what mu_launch_env_task() is given for one task */
 };
 
@@ -111,6 +112,7 @@ static const struct variable {
     {"ROLE_NAME", ROLE, ALWAYS},
     {"TORCHELASTIC_RUN_ID", TITLE, ALWAYS},
     {"TORCHELASTIC_MAX_RESTARTS", RESTARTS, ALWAYS},
+    {"TORCHELASTIC_ERROR_FILE", ERROR_FILE, ALWAYS},
     {"MASTER_ADDR", ADDRESS, UNLESS_SET},
     {"MASTER_PORT", PORT, UNLESS_SET},
     {"TORCHELASTIC_USE_AGENT_STORE", AGENT_STORE, UNLESS_SET},
@@ -289,6 +291,7 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case TASK:
     case LOCAL:
     case GPUS:
+    case ERROR_FILE:
     case MPI_OF_TASK:
     case ATTEMPT: break;
     }
@@ -343,6 +346,7 @@ static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *j
     switch (v->what) {
     case RUN_ID: /* it is there */
     case MPI_OF_TASK:
+    case ERROR_FILE:
     case GPUS: return 0;
     case TOPOLOGY: return job->topology != NULL;
     case GRPC: return job->grpc != NULL;
@@ -440,14 +444,20 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
     env->says_devices =
         job->grpc && set_in(job->own, ordinals, sizeof ordinals - 1) && !set_in(env->vars, devices, sizeof devices - 1);
     env->own = job->own;
+    env->error_folder = job->error_folder;
     env->first_task = job->part.first_task;
     return 0;
+}
+
+void mu_launch_error_path(const char *folder, uint32_t task_id, uint32_t attempt, char *path, size_t size)
+{
+    snprintf(path, size, "%s/error-%u-%u.json", folder, task_id, attempt);
 }
 
 char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own,
                           char *const *more)
 {
-    size_t num_own = 0, num_more = 0, size, room, n = env->count;
+    size_t num_own = 0, num_more = 0, size, room, error_room, n = env->count;
     char **vars, *text;
     const char *list = env->says_devices ? set_in(own ? own : env->own, ordinals, sizeof ordinals - 1) : NULL;
 
@@ -455,9 +465,10 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
         num_own++;
     while (more && more[num_more])
         num_more++;
-    size = (env->count + NUM_PER_TASK + num_own + num_more + 2) * sizeof *vars;
+    size = (env->count + NUM_PER_TASK + num_own + num_more + 3) * sizeof *vars;
     room = sizeof devices + (list ? strlen(list) : 0);
-    vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX + room);
+    error_room = env->error_folder ? strlen(env->error_folder) + 2 * TASK_TEXT_MAX : 0;
+    vars = malloc(size + NUM_PER_TASK * TASK_TEXT_MAX + room + error_room);
     if (!vars)
         return NULL;
     memcpy(vars, env->vars, env->count * sizeof *vars);
@@ -475,6 +486,13 @@ char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uin
         vars[n++] = more[i];
     if (list) {
         snprintf(text, room, "%s=%s", devices, list + sizeof ordinals);
+        vars[n++] = text;
+        text += room;
+    }
+    if (env->error_folder) {
+        int start = snprintf(text, error_room, "TORCHELASTIC_ERROR_FILE=");
+
+        mu_launch_error_path(env->error_folder, task_id, attempt, text + start, error_room - (size_t)start);
         vars[n++] = text;
     }
     vars[n] = NULL;

@@ -74,12 +74,13 @@ int mu_launch_settle(const struct mu_launch_image *image, struct mu_launch_begun
 struct mu_launch_env {
     char **vars; /* what is the same for all, with a NULL behind it */
     size_t count;
-    char *const *own;    /* whose values differ from task to task: the job's */
-    uint32_t first_task; /* of this host */
-    int says_devices;    /* JAX is told each task's MUSTER_GPU_ORDINALS */
-    int spares_proxy;    /* its no_grpc_proxy is ours */
-    int is_allocated;    /* JAX would find this launcher's cluster, and take itself for that one's process */
-    int has_coordinator; /* JAX's is the user's own */
+    char *const *own;         /* whose values differ from task to task: the job's */
+    uint32_t first_task;      /* of this host */
+    const char *error_folder; /* the job's */
+    int says_devices;         /* JAX is told each task's MUSTER_GPU_ORDINALS */
+    int spares_proxy;         /* its no_grpc_proxy is ours */
+    int is_allocated;         /* JAX would find this launcher's cluster, and take itself for that one's process */
+    int has_coordinator;      /* JAX's is the user's own */
 };
 
 /* This host's part of a job of several; all 0: the job has this one alone. */
@@ -103,6 +104,7 @@ struct mu_launch_job {
     char *const *env;           /* NAME=VALUE..., over the inherited; NULL: none */
     char *const *own;           /* NAME=..., of which each task has its own value; NULL: none */
     const char *const *dropped; /* names that are not inherited; NULL: none */
+    const char *error_folder;   /* where each task may write why it fails, which stays as it is; NULL: nowhere */
     int serves_mpi;             /* tasks get variables of MPI's launchers: none is inherited */
     struct mu_launch_whereabouts part;
 };
@@ -123,6 +125,8 @@ int mu_launch_env_init(struct mu_launch_env *env, char **base, const struct mu_l
  */
 char **mu_launch_env_task(const struct mu_launch_env *env, uint32_t task_id, uint32_t attempt, char *const *own,
                           char *const *more);
+/* The file of a task's attempt in such a folder. */
+void mu_launch_error_path(const char *folder, uint32_t task_id, uint32_t attempt, char *path, size_t size);
 /* What muster sets in such an array, a line each. */
 void mu_launch_env_print(const struct mu_launch_env *env, char *const *vars, FILE *out);
 void mu_launch_env_done(struct mu_launch_env *env);
