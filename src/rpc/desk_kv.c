@@ -61,7 +61,7 @@ static void change_remote(struct mu_desk *desk, struct mu_ask *ask, const char *
 static void answer_change(struct mu_desk *desk, struct mu_ask *ask, enum muster_status status)
 {
     if (status)
-        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_desk_fail(ask, status, mu_key_payload(status));
     else
         mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_desk_deliver(desk);
@@ -214,7 +214,7 @@ void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     if (!status && !value)
         status = mu_fail(MUSTER_NOT_FOUND, "Config key %.*s not found.", (int)(key_len < SHOWN ? key_len : SHOWN), key);
     if (status)
-        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_desk_fail(ask, status, mu_key_payload(status));
     else
         answer_value(ask, value);
 }

@@ -86,6 +86,12 @@ struct mu_shared *mu_shared_new(size_t len); /* one user. NULL: no memory */
 struct mu_shared *mu_shared_ref(struct mu_shared *shared);
 void mu_shared_unref(struct mu_shared *shared);
 void mu_desk_deliver(struct mu_desk *desk);
+/* What a refusal carries that is about a key's value: to clients, an error of the service's own. Others carry nothing.
+ */
+static inline unsigned mu_key_payload(enum muster_status status)
+{
+    return status == MUSTER_NOT_FOUND || status == MUSTER_FAILED_PRECONDITION ? MU_PAYLOAD_SERVICE : MU_PAYLOAD_NONE;
+}
 /* What a change of a key has come to, besides its status. */
 void mu_desk_result(struct mu_ask *ask, enum mu_op op, uint64_t result);
 

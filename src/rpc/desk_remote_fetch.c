@@ -94,7 +94,7 @@ static void deny(struct mu_desk *desk, struct mu_parked *p)
     char text[1100];
 
     snprintf(text, sizeof text, "Config key %s not found.", p->owned[0] ? (char *)p->owned[0] : "");
-    mu_parked_answer(desk, p, MUSTER_NOT_FOUND, MU_PAYLOAD_NONE, text);
+    mu_parked_answer(desk, p, MUSTER_NOT_FOUND, mu_key_payload(MUSTER_NOT_FOUND), text);
 }
 
 static void deny_tries(struct mu_desk *desk, struct mu_wish *w)

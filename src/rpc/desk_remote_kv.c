@@ -60,7 +60,7 @@ static void change_ended(struct mu_desk_call *call, enum muster_status status, c
             text = "no memory for a sum";
         }
     }
-    mu_desk_call_done(call, status, MU_PAYLOAD_NONE, text);
+    mu_desk_call_done(call, status, mu_key_payload(status), text);
 }
 
 static void change_dropped(struct mu_desk *desk, struct mu_parked *p)

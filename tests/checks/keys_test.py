@@ -120,10 +120,16 @@ def _(dialect):
         stopped(waits)
 
 
+def by_service(call):
+    """The error is the service's own, and says so."""
+    that({name: value.ByteSize() for name, value in call.payload.items()} == {"CoordinationServiceError": 0},
+         "payloads: %s", call.payload)
+
+
 @check(35, "AB")
 def _(dialect):
     with store(dialect) as keys:
-        expect(keys.try_get("k"), "NOT_FOUND", "k")
+        by_service(expect(keys.try_get("k"), "NOT_FOUND", "k"))
         put(keys, k="v")
         has(keys, "k", "v")
         expect(keys.delete("k"), "OK")
@@ -137,7 +143,7 @@ def _(dialect):
         that(expect(keys.increment("one", 3), "OK").value.kv.value == b"4", "1 + 3")
         has(keys, "one", "4")
         that(expect(keys.increment("none", 10), "OK").value.kv.value == b"10", "nothing + 10")
-        expect(keys.increment("bad", 1), "FAILED_PRECONDITION", "bad_value")
+        by_service(expect(keys.increment("bad", 1), "FAILED_PRECONDITION", "bad_value"))
 
 
 def dir_is(keys, key, *pairs):

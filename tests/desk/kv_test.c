@@ -64,7 +64,8 @@ static void who_tries_gets_what_is_there_and_nothing_else(void **state)
     counter_open(1, NULL);
     a = do_try_get(0, "/k");
     assert_says_so(a, MUSTER_NOT_FOUND, "Config key /k not found.");
-    assert_int_equal(a->ask.payload, MU_PAYLOAD_NONE);
+    assert_int_equal(a->ask.payload, MU_PAYLOAD_SERVICE);
+    assert_int_equal(a->ask.origin, -1);
     assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
     assert_value(do_try_get(0, "k"), "v");
     assert_answer(do_delete(0, "k"), MUSTER_OK);
@@ -74,7 +75,7 @@ static void who_tries_gets_what_is_there_and_nothing_else(void **state)
 
 static void numbers_are_counted_up_as_text(void **state)
 {
-    struct asked *waits;
+    struct asked *waits, *a;
 
     (void)state;
     counter_open(1, NULL);
@@ -86,7 +87,9 @@ static void numbers_are_counted_up_as_text(void **state)
     assert_value(do_increment(0, "absent", 10), "10");
     assert_value(waits, "10");
     assert_answer(do_insert(0, "bad", "bad_value", false), MUSTER_OK);
-    assert_says_so(do_increment(0, "bad", 1), MUSTER_FAILED_PRECONDITION, "Failed to parse value \"bad_value\"");
+    a = do_increment(0, "bad", 1);
+    assert_says_so(a, MUSTER_FAILED_PRECONDITION, "Failed to parse value \"bad_value\"");
+    assert_int_equal(a->ask.payload, MU_PAYLOAD_SERVICE);
     assert_value(do_get(0, "bad"), "bad_value");
     assert_value(do_increment(0, "large", INT64_C(1) << 40), "1099511627776");
     assert_value(do_increment(0, "large", 1), "1099511627777");
