@@ -141,7 +141,7 @@ struct muster_stream_barrier {
     pthread_t watchdog;
     mu_a32 stop;                /* process-local, a futex */
     pthread_mutex_t words_lock; /* of `words` */
-    char words[400];            /* who was lost, noted when it was found; "" before */
+    char words[560];            /* who was lost, noted when it was found; "" before */
 };
 
 /* With an executor, and the number of the first round. */

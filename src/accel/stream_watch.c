@@ -53,7 +53,7 @@ void mu_stream_name_lost(const struct muster_stream_barrier *b, char *words, siz
 
     for (uint32_t i = 0; i < b->size && n < size && named < 4; i++) {
         struct mu_task_record r;
-        char text[MU_TEXT_MAX] = "", name[128];
+        char text[MU_TEXT_MAX] = "", name[MU_NAME_MAX];
         enum condition c = look_at(b, i, &r, text);
 
         if (c == FINE)
@@ -84,7 +84,7 @@ static void name_one(struct muster_stream_barrier *b, uint32_t rank, char *name,
 void mu_stream_note_culprit(struct muster_stream_barrier *b, uint64_t failed)
 {
     uint32_t rank = MU_STREAM_CULPRIT(failed);
-    char name[128];
+    char name[MU_NAME_MAX];
 
     rank = rank < b->size ? rank : 0;
     pthread_mutex_lock(&b->words_lock);

@@ -161,7 +161,7 @@ static void name_culprits(struct muster_group *g, uint64_t instance, char *text,
         uint32_t i = k % g->size;
         struct mu_task_record r;
         struct mu_cluster cluster;
-        char name[128], why[MU_TEXT_MAX] = "";
+        char name[MU_NAME_MAX], why[MU_TEXT_MAX] = "";
 
         if (mu_cluster_task(seg, g->members[i].task, &r, why, &cluster) ||
             fault_of(g, i, instance, &r) != (enum fault)(k / g->size))

@@ -50,7 +50,7 @@ bool mu_named_find_fatal(struct mu_named *n, const struct mu_barrier *b, bool *r
         uint32_t id = mu_barrier_id(b, i);
         const struct mu_task_record *r = &n->records[id];
         bool fatal;
-        char name[128], why[MU_TEXT_MAX] = "";
+        char name[MU_NAME_MAX], why[MU_TEXT_MAX] = "";
         struct mu_task_record again;
         struct mu_cluster cluster;
 
@@ -118,7 +118,7 @@ static void name_missing(const struct mu_named *n, const struct mu_barrier *b, c
     for (uint32_t i = 0; i < b->h.num && named < 2 && len < size; i++) {
         struct mu_task_record r;
         struct mu_cluster cluster;
-        char name[128];
+        char name[MU_NAME_MAX];
         uint32_t id = mu_barrier_id(b, i);
         const char *state = "never joined";
 
@@ -138,13 +138,13 @@ static void name_missing(const struct mu_named *n, const struct mu_barrier *b, c
 
 void mu_named_compose_timeout(struct mu_named *n, const struct mu_barrier *b)
 {
-    char missing[400];
+    char missing[2 * (MU_NAME_MAX + 32)];
 
     name_missing(n, b, missing, sizeof missing);
     n->fail_code = MUSTER_DEADLINE_EXCEEDED;
     snprintf(n->fail_text, sizeof n->fail_text,
              "Barrier timed out. Id: %.120s::%" PRIu64
              ". # of tasks that reached the barrier: %u/%u. The first task at "
-             "the barrier: %u. Some timed out task names:%s",
-             n->id, b->h.counter, mu_barrier_arrived(b), b->h.num, b->h.first, missing);
+             "the barrier: %s. Some timed out task names:%s",
+             n->id, b->h.counter, mu_barrier_arrived(b), b->h.num, MU_BARE_LABEL(n->seg, b->h.first), missing);
 }

@@ -73,7 +73,8 @@ static enum muster_status know_attempt(struct muster *m, const struct mu_named *
     if (status)
         return status;
     if (r.incarnation != m->incarnation)
-        return mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", n->id, c->task);
+        return mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: %s is another process by now", n->id,
+                       MU_LABEL(n->seg, c->task));
     c->attempt = r.attempt;
     /* process-local, relaxed: partner is the load above; nothing else hangs on it */
     atomic_store_explicit(&m->attempt, r.attempt, memory_order_relaxed);

@@ -148,8 +148,8 @@ enum muster_status mu_call_take_list(struct mu_call *c, const struct mu_named *n
     for (size_t i = 0; i < count; i++) {
         if (task_ids[i] < 0 || (uint32_t)task_ids[i] >= n->seg->num_tasks)
             return mu_fail(MUSTER_INVALID_ARGUMENT,
-                           "Unexpected task (%d) that is not in the cluster called the barrier. Barrier Id: %s",
-                           task_ids[i], n->id);
+                           "Unexpected task (%s) that is not in the cluster called the barrier. Barrier Id: %s",
+                           MU_BARE_LABEL(n->seg, task_ids[i]), n->id);
         c->ids[i] = (uint32_t)task_ids[i];
     }
     qsort(c->ids, count, sizeof *c->ids, by_number);

@@ -315,7 +315,7 @@ enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, c
 {
     struct mu_task_record t;
     struct mu_cluster cluster;
-    char name[128], text[MU_TEXT_MAX];
+    char name[MU_NAME_MAX], text[MU_TEXT_MAX];
 
     for (uint32_t i = 0; i < r->size; i++) {
         bool there = r->members[i].flags & MU_MEMBER_THERE;

@@ -44,7 +44,7 @@ static uint32_t number_of(const struct mu_call *c, uint32_t mark, uint64_t count
 /* A new instance: participants are those of the first call ever. */
 static enum muster_status open_instance(struct mu_named *n, const struct mu_call *c, struct mu_barrier *b)
 {
-    char name[128], why[MU_TEXT_MAX];
+    char name[MU_NAME_MAX], why[MU_TEXT_MAX];
     struct mu_cluster cluster;
     enum muster_status status = mu_cluster_look(n->seg, &cluster);
 
@@ -141,16 +141,16 @@ static bool arrive_at(struct mu_named *n, struct mu_call *c, struct mu_barrier *
     if (!fresh && c->counter != b->h.counter) {
         bool restart = !c->counter || !b->h.counter;
 
-        snprintf(text, sizeof text,
-                 "Barrier (%s::%" PRId64 ") is invoked by task %u, but it is at instance %" PRIu64 ". %s", n->id,
-                 mu_barrier_number(c->counter), c->task, b->h.counter,
+        snprintf(text, sizeof text, "Barrier (%s::%" PRId64 ") is invoked by %s, but it is at instance %" PRIu64 ". %s",
+                 n->id, mu_barrier_number(c->counter), MU_LABEL(n->seg, c->task), b->h.counter,
                  restart ? "The job or the task probably restarted, or counters were not kept"
                          : "One task is probably way too quick / slow in its execution");
         return misfit(c, b, place, MUSTER_INTERNAL, text);
     }
     if (wrong || place < 0) {
-        snprintf(text, sizeof text, "%s: barrier %s::%" PRIu64 ", task %u",
-                 wrong ? wrong : "A non-participating task called the barrier", n->id, c->counter, c->task);
+        snprintf(text, sizeof text, "%s: barrier %s::%" PRIu64 ", %s",
+                 wrong ? wrong : "A non-participating task called the barrier", n->id, c->counter,
+                 MU_LABEL(n->seg, c->task));
         return misfit(c, b, place, MUSTER_INVALID_ARGUMENT, text);
     }
     if (b->h.passed && (!fresh || b->h.code != MUSTER_OK)) {
@@ -265,9 +265,9 @@ static bool refuse(const struct mu_named *n, struct mu_call *c, const struct mu_
     if (n->exists)
         return answer(c, (enum muster_status)b->h.code, b->text);
     snprintf(text, sizeof text,
-             "Barrier (%.100s::%" PRId64 ") is invoked by task %u, but nobody has used this id yet. "
+             "Barrier (%.100s::%" PRId64 ") is invoked by %s, but nobody has used this id yet. "
              "The job or the task probably restarted, or counters were not kept",
-             n->id, mu_barrier_number(c->counter), c->task);
+             n->id, mu_barrier_number(c->counter), MU_LABEL(n->seg, c->task));
     return answer(c, MUSTER_INTERNAL, text);
 }
 
@@ -489,8 +489,8 @@ static enum mu_verdict cancel(struct mu_edit *e)
     if (!e->status && !refuse_cancel(n, c, &b)) {
         answer(c, MUSTER_OK, "");
         if (c->task != MU_NOBODY)
-            mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by task %u", n->id,
-                           c->counter, c->task);
+            mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by %s", n->id, c->counter,
+                           MU_LABEL(n->seg, c->task));
         else
             mu_barrier_end(&b, MUSTER_CANCELLED, "Barrier (%.100s::%" PRIu64 ") is cancelled by an observer", n->id,
                            c->counter);

@@ -71,7 +71,8 @@ static void arrive(struct mu_core *core, struct mu_named *n, struct meeting *m)
             calls[count] = &w->call;
             who[count++] = w;
         } else if (ready == REPLACED) {
-            mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", n->id, w->call.task);
+            mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: %s is another process by now", n->id,
+                    MU_LABEL(n->seg, w->call.task));
             answer_barrier(core, w, MUSTER_FAILED_PRECONDITION, NULL, 0, MU_MEET_REPLACED);
         }
     }

@@ -218,7 +218,8 @@ static enum muster_status call(struct mu_desk *desk, struct mu_ctx *ctx, struct 
         return status;
     if (!mu_desk_has(desk, task) || mu_alive_find(&g->alive, (uint32_t)task) < 0) {
         drop(desk, g);
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %d is not one of the tasks that it asks about", task);
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %s is not one of the tasks that it asks about",
+                       MU_BARE_LABEL(desk->seg, task));
     }
     p = mu_desk_park(desk, ask, &g->calls, g->calls.count ? 0 : bytes_of(g));
     if (!p) {

@@ -144,7 +144,7 @@ static void list_silent(const struct mu_desk *desk, char *text, size_t size)
     text[0] = 0;
     for (uint32_t i = 0; i < desk->num_tasks && shown < SILENT_SHOWN && len < size; i++) {
         struct mu_task_record r;
-        char why[MU_TEXT_MAX], name[128];
+        char why[MU_TEXT_MAX], name[MU_NAME_MAX];
 
         mu_desk_record(desk, (int32_t)i, &r, why);
         if (r.state != MUSTER_TASK_ERROR || r.cause != MUSTER_CAUSE_HEARTBEAT)
@@ -159,7 +159,7 @@ static void list_silent(const struct mu_desk *desk, char *text, size_t size)
 static bool compose(struct mu_desk *desk, int32_t task)
 {
     struct mu_desk_error *e = &desk->error;
-    char why[MU_TEXT_MAX], name[128], silent[3 * (MU_TEXT_MAX + 160)];
+    char why[MU_TEXT_MAX], name[MU_NAME_MAX], silent[3 * (MU_TEXT_MAX + 160)];
     struct mu_task_record r;
 
     mu_desk_record(desk, task, &r, why);
@@ -212,15 +212,16 @@ void mu_poll_cancel(struct mu_desk *desk, int32_t task, const char *text)
 static bool may_poll(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const struct mu_task_record *r,
                      const char *why)
 {
-    char text[MU_DESK_TEXT], name[128];
+    char text[MU_DESK_TEXT], name[MU_NAME_MAX];
+    const char *bare = MU_BARE_LABEL(desk->seg, task);
 
     mu_desk_name(desk, task, name, sizeof name);
     if (r->state == MUSTER_TASK_DISCONNECTED && !mu_guest_has_grace(desk->seg, r, mu_now()))
         snprintf(text, sizeof text,
-                 "%s: Task (%d) that has not been registered or has disconnected polling for errors.", name, task);
+                 "%s: Task (%s) that has not been registered or has disconnected polling for errors.", name, bare);
     else if (r->state == MUSTER_TASK_ERROR)
         snprintf(text, sizeof text,
-                 "%s: Task (%d) that is already in error state polling for errors. Current error: %s", name, task, why);
+                 "%s: Task (%s) that is already in error state polling for errors. Current error: %s", name, bare, why);
     else
         return true;
     mu_desk_answer(ask, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_SERVICE, text);
@@ -356,7 +357,7 @@ static enum muster_status beat(struct mu_desk *desk, struct mu_line *line, int32
 {
     struct mu_task_record r;
     struct mu_ctx *ctx;
-    char why[MU_TEXT_MAX], name[128];
+    char why[MU_TEXT_MAX], name[MU_NAME_MAX];
     enum muster_status status;
 
     if (!mu_desk_has(desk, task))
@@ -375,9 +376,9 @@ static enum muster_status beat(struct mu_desk *desk, struct mu_line *line, int32
         return MUSTER_OK;
     if (r.state == MUSTER_TASK_DISCONNECTED)
         return mu_fail(MUSTER_INVALID_ARGUMENT,
-                       "Task with task=%d must be registered before sending heartbeat messages. The service might have "
+                       "Task with task=%s must be registered before sending heartbeat messages. The service might have "
                        "restarted; please register the task anew.",
-                       task);
+                       MU_BARE_LABEL(desk->seg, task));
     status = mu_enter(desk->m, &ctx);
     if (status)
         return status;

@@ -33,7 +33,7 @@ static uint32_t name_missing(const struct mu_desk *desk, mu_there_fn there, cons
 
     text[0] = 0;
     for (uint32_t i = 0; i < desk->num_tasks; i++) {
-        char name[128];
+        char name[MU_NAME_MAX];
 
         if (there(desk, i))
             continue;
@@ -48,20 +48,20 @@ static uint32_t name_missing(const struct mu_desk *desk, mu_there_fn there, cons
 void mu_desk_words_of_timeout(const struct mu_desk *desk, const char *id, mu_there_fn there, int32_t first, char *text,
                               size_t size)
 {
-    char names[300];
+    char names[2 * MU_NAME_MAX];
     uint32_t missing = name_missing(desk, there, "\n", names, sizeof names);
 
     snprintf(
         text, size,
         "Barrier timed out. Id: %s::0. This usually happens because a task triggered the barrier too early or too "
-        "slowly, or died before it. # of tasks that reached the barrier: %u/%u.\nThe first task at the barrier: %d. "
+        "slowly, or died before it. # of tasks that reached the barrier: %u/%u.\nThe first task at the barrier: %s. "
         "Some timed out task names:%s",
-        id, desk->num_tasks - missing, desk->num_tasks, first, names);
+        id, desk->num_tasks - missing, desk->num_tasks, MU_BARE_LABEL(desk->seg, first), names);
 }
 
 uint64_t mu_desk_say_missing(struct mu_desk *desk, mu_there_fn there, const char *what, uint64_t now)
 {
-    char names[300], text[400];
+    char names[2 * MU_NAME_MAX], text[2 * MU_NAME_MAX + 100];
     uint32_t missing = name_missing(desk, there, ", ", names, sizeof names);
 
     snprintf(text, sizeof text, "%u of %u tasks %s:%s%s", missing, desk->num_tasks, what, names + (missing > 0),
@@ -202,7 +202,7 @@ static void fail(struct mu_desk *desk, enum muster_status code, const char *text
 /* A task that is in error fails it. */
 static bool fail_by_error(struct mu_desk *desk, const struct mu_cluster_root *root)
 {
-    char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[128];
+    char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
     struct mu_task_record r;
 
     if (!root->errors || !root->first_error || root->first_error > desk->num_tasks)
@@ -374,9 +374,9 @@ enum muster_status mu_desk_refuse_other(const struct mu_desk *desk, int32_t task
 
     mu_host_name(desk->seg, mu_host_of(desk->seg, (uint32_t)task), host, sizeof host);
     return mu_fail(MUSTER_INVALID_ARGUMENT,
-                   "task %d is a task of host %s: its client is to connect to the service there, whose address its "
+                   "%s is a task of host %s: its client is to connect to the service there, whose address its "
                    "process was given in MUSTER_GRPC_ADDRESS",
-                   task, host);
+                   MU_LABEL(desk->seg, task), host);
 }
 
 static bool may_join(const struct mu_desk *desk, const struct mu_task_record *r)

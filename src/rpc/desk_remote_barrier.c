@@ -232,8 +232,8 @@ static enum muster_status begin_gather(struct mu_desk *desk, struct gather *g, i
     enum muster_status status = mu_alive_begin(&a, desk->seg, NULL, tasks, count);
 
     if (!status && (!mu_desk_has(desk, task) || mu_alive_find(&a, (uint32_t)task) < 0))
-        status =
-            mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %d is not one of the tasks that it asks about", task);
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %s is not one of the tasks that it asks about",
+                         MU_BARE_LABEL(desk->seg, task));
     if (!status)
         mu_alive_remote_begin(&g->remote, &a, desk->tasks[task].calls++);
     mu_alive_done(&a);

@@ -76,7 +76,7 @@ static void fail(struct mu_desk *desk, enum muster_status code, const char *text
 
 static void fail_by_error(struct mu_desk *desk, int32_t task)
 {
-    char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[128];
+    char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
     struct mu_task_record r;
 
     mu_desk_record(desk, task, &r, why);

@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "rpc/dialect.h"
 #include "rpc/tsl_report.h"
+#include "segment/handle.h"
+#include "segment/names.h"
 
 static const uint8_t described[] = {
 #include "rpc/descriptors.inc"
@@ -72,6 +74,8 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
     };
     enum muster_status status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_desk_num_tasks(s->desk));
 
+    if (!status && o->jobs)
+        mu_names_set(s->m->seg, o->jobs);
     if (!status && o->workers)
         status = mu_reports_begin(s, o);
     if (!status)

@@ -12,6 +12,7 @@
 
 #include "rpc/tsl_coordination.pb-c.h"
 #include "rpc/worker.h"
+#include "segment/handle.h"
 #include "topology/message.h"
 
 static bool report(void *arg, const struct mu_desk_report *what)
@@ -63,6 +64,7 @@ enum muster_status mu_reports_begin(struct mu_service *s, const struct mu_servic
     const struct mu_workers_options options = {
         .loop = s->loop,
         .addresses = o->workers,
+        .seg = s->m->seg,
         .time_ns = o->workers_ns,
         .num_tasks = mu_desk_num_tasks(s->desk),
         .ended = ended,

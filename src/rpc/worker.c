@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "segment/names.h"
 
 enum {
     UNDER_WAY_MAX = 64,  /* calls at once */
@@ -142,13 +143,13 @@ static uint64_t now_ms(void)
 
 static void say(struct mu_workers *w, const struct mu_worker_call *call)
 {
-    char sentence[800];
+    char sentence[1000];
 
     if (!w->o.said || w->workers[call->task].is_said || w->num_sentences >= SENTENCES_MAX)
         return;
     w->workers[call->task].is_said = true;
-    snprintf(sentence, sizeof sentence, "gRPC: task %u's server at %s could not be told of the job's error: %s%s",
-             call->task, call->authority, call->why[0] ? call->why : "it does not say that it was",
+    snprintf(sentence, sizeof sentence, "gRPC: %s's server at %s could not be told of the job's error: %s%s",
+             MU_LABEL(w->o.seg, call->task), call->authority, call->why[0] ? call->why : "it does not say that it was",
              ++w->num_sentences == SENTENCES_MAX ? "; of others like it nothing is said" : "");
     w->o.said(w->o.arg, sentence);
 }

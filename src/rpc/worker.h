@@ -15,6 +15,7 @@
 
 #include <uv.h>
 
+#include <muster/segment.h>
 #include <muster/status.h>
 
 struct mu_workers;
@@ -24,7 +25,8 @@ struct mu_workers_options {
     /* "n0:2222,n1:2222": of each task, in order; or one for all, in which {rank} stands for the task's number. */
     const char *addresses;
     uint32_t num_tasks;
-    uint64_t time_ns; /* for a call, from its beginning; 0: 5 s */
+    const struct muster_segment *seg; /* for the tasks' names; NULL: their numbers */
+    uint64_t time_ns;                 /* for a call, from its beginning; 0: 5 s */
     /* How a call ended. Other calls may be made there. */
     void (*ended)(void *arg, uint32_t task, uint64_t tag, bool well);
     void (*said)(void *arg, const char *sentence); /* who could not be called and why, for people; may be NULL */

@@ -522,18 +522,18 @@ void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const stru
 
     mu_host_name(seg, mu_host_of(seg, task), host, sizeof host);
     if (record->pid)
-        snprintf(name, size, "task %u (pid %u on host %s)", task, record->pid, host);
+        snprintf(name, size, "%s (pid %u on host %s)", MU_LABEL(seg, task), record->pid, host);
     else if (record->flags & MU_TASK_GUEST)
-        snprintf(name, size, "task %u (a guest on host %s)", task, host);
+        snprintf(name, size, "%s (a guest on host %s)", MU_LABEL(seg, task), host);
     else
-        snprintf(name, size, "task %u", task);
+        snprintf(name, size, "%s", MU_LABEL(seg, task));
 }
 
 enum muster_status mu_cluster_error(const struct muster_segment *seg, const char *doing)
 {
     struct mu_cluster c;
     struct mu_task_record r;
-    char text[MU_TEXT_MAX], name[128];
+    char text[MU_TEXT_MAX], name[MU_NAME_MAX];
     enum muster_status status = mu_cluster_look(seg, &c);
     uint32_t task;
 

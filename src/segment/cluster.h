@@ -6,6 +6,7 @@
 #ifndef MU_SEGMENT_CLUSTER_H
 #define MU_SEGMENT_CLUSTER_H
 
+#include "segment/names.h"
 #include "segment/object.h"
 
 #define MU_TEXT_MAX 256u

@@ -83,6 +83,7 @@ void mu_segment_unref(struct muster_segment *seg)
 void mu_segment_abandon(struct muster_segment *seg)
 {
     close(seg->fd);
+    free(atomic_load_explicit(&seg->names, memory_order_relaxed)); /* relaxed, process-local: nobody else is left */
     free(seg);
 }
 

@@ -40,6 +40,7 @@ struct muster_segment {
     uint32_t first_task, local_tasks; /* the run of tasks of this host */
     char job[208];
     char path[272];
+    _Atomic(char *) names;  /* of the tasks, for sentences (names.h); NULL: numbers */
     _Atomic unsigned users; /* the handle and each thread's context; the last one unmaps */
 };
 

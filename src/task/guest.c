@@ -77,7 +77,7 @@ static bool register_guest(struct mu_task_change *c)
     struct arrival *a = c->arg;
     const struct muster_segment *seg = a->ctx->seg;
     const struct mu_task_record *r = &c->record;
-    char name[128];
+    char name[MU_NAME_MAX];
 
     a->conflict = false;
     mu_cluster_name(seg, c->task, r, name, sizeof name);
@@ -119,11 +119,12 @@ enum muster_status mu_guest_register(struct mu_ctx *ctx, const struct mu_guest *
         }
     }
     if (status == MUSTER_UNAVAILABLE)
-        return mu_fail(status, "task %u: one process after the other registers and dies; try again", guest->task);
+        return mu_fail(status, "%s: one process after the other registers and dies; try again",
+                       MU_LABEL(ctx->seg, guest->task));
     if (!status && a.conflict)
         return mu_fail(MUSTER_ABORTED,
-                       "task %u unexpectedly tried to connect with a different incarnation. It has likely restarted",
-                       guest->task);
+                       "%s unexpectedly tried to connect with a different incarnation. It has likely restarted",
+                       MU_LABEL(ctx->seg, guest->task));
     if (!status)
         mu_task_count_beat(ctx->seg, guest->task);
     return status;
@@ -133,10 +134,11 @@ static bool disconnect(struct mu_task_change *c)
 {
     const struct muster_segment *seg = c->arg;
     struct mu_task_record *r = &c->record;
-    char name[128];
+    char name[MU_NAME_MAX];
 
     if (r->state == MUSTER_TASK_DISCONNECTED) {
-        c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "The task is already disconnected: %u", c->task);
+        c->status =
+            mu_fail(MUSTER_FAILED_PRECONDITION, "The task is already disconnected: %s", MU_BARE_LABEL(seg, c->task));
         return false;
     }
     if (is_own_process(seg, c->task, r)) {

@@ -27,7 +27,8 @@ struct failure {
     const char *text;
     uint32_t pid;         /* only if it is this process still; 0: any */
     uint64_t incarnation; /* likewise */
-    bool fits;            /* what the last look at the record found: this failure is recorded by us, or not at all */
+    const struct muster_segment *seg;
+    bool fits; /* what the last look at the record found: this failure is recorded by us, or not at all */
 };
 
 static bool fail_record(struct mu_task_change *c)
@@ -37,7 +38,8 @@ static bool fail_record(struct mu_task_change *c)
 
     f->fits = false;
     if (next < 0 && f->event == MU_EVENT_REPORT) /* the reporter is told; who finds a death again need not be */
-        c->status = mu_fail(MUSTER_FAILED_PRECONDITION, "task %u is not connected or already in error", c->task);
+        c->status =
+            mu_fail(MUSTER_FAILED_PRECONDITION, "%s is not connected or already in error", MU_LABEL(f->seg, c->task));
     if (next < 0 || (f->pid && c->record.pid != f->pid) || (f->incarnation && c->record.incarnation != f->incarnation))
         return false;
     c->record.state = (uint32_t)next;
@@ -51,8 +53,10 @@ static bool fail_record(struct mu_task_change *c)
 
 static enum muster_status fail(struct mu_ctx *ctx, uint32_t task, struct failure *f)
 {
-    enum muster_status status = mu_cluster_edit(ctx, task, fail_record, f);
+    enum muster_status status;
 
+    f->seg = ctx->seg;
+    status = mu_cluster_edit(ctx, task, fail_record, f);
     if (!status && f->fits && (f->event == MU_EVENT_DEATH || f->event == MU_EVENT_SILENCE))
         mu_count(&ctx->own->deaths, 1);
     return status;
@@ -61,7 +65,7 @@ static enum muster_status fail(struct mu_ctx *ctx, uint32_t task, struct failure
 enum muster_status mu_task_fail(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation, enum mu_task_event event,
                                 enum muster_status code, enum muster_cause cause, const char *text)
 {
-    struct failure f = {event, code, cause, text, 0, incarnation, false};
+    struct failure f = {event, code, cause, text, 0, incarnation, NULL, false};
 
     return fail(ctx, task, &f);
 }
@@ -199,7 +203,7 @@ enum muster_status mu_task_register(struct mu_ctx *ctx, const struct mu_registra
     enum muster_status status = mu_cluster_edit(ctx, r->task, register_record, &ing);
     struct mu_cluster cluster;
     struct mu_task_record now;
-    char text[MU_TEXT_MAX], name[128];
+    char text[MU_TEXT_MAX], name[MU_NAME_MAX];
 
     if (status != MUSTER_ALREADY_EXISTS && status != MUSTER_ABORTED)
         return status;

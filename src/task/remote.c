@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "segment/names.h"
 #include "task/task.h"
 
 void mu_task_remote_begin(struct mu_steps *steps, const struct muster_segment *seg, enum mu_op op, uint32_t task,
@@ -18,11 +19,11 @@ void mu_task_remote_begin(struct mu_steps *steps, const struct muster_segment *s
     char host[64];
 
     mu_host_name(seg, mu_host_of(seg, task), host, sizeof host);
-    snprintf(steps->about, sizeof steps->about, "%s task %u on host %s",
+    snprintf(steps->about, sizeof steps->about, "%s %.60s on host %s",
              op == MU_OP_ERROR_REPORT ? "an error report for"
              : op == MU_OP_TASK_RESET ? "the reset of"
                                       : "a heartbeat for",
-             task, host);
+             MU_LABEL(seg, task), host);
     steps->answer = mu_steps_take_status;
     mu_pack_u32(request, task);
     mu_pack_u32(request, code);

@@ -337,6 +337,7 @@ enum muster_status muster_heartbeat(struct muster *muster)
 }
 
 struct beat {
+    const struct muster_segment *seg;
     uint64_t incarnation;
     bool conflict, counts;
 };
@@ -348,12 +349,13 @@ static bool beat_record(struct mu_task_change *c)
 
     b->conflict = b->counts = false;
     if (r->state == MUSTER_TASK_ERROR) {
-        c->status = mu_fail(MUSTER_ABORTED, "unexpected heartbeat from task %u, which is already in error: %s", c->task,
-                            c->text);
+        c->status = mu_fail(MUSTER_ABORTED, "unexpected heartbeat from %s, which is already in error: %s",
+                            MU_LABEL(b->seg, c->task), c->text);
         return false;
     }
     if (r->state != MUSTER_TASK_CONNECTED) {
-        c->status = mu_fail(MUSTER_INVALID_ARGUMENT, "task %u must be registered before it sends heartbeats", c->task);
+        c->status = mu_fail(MUSTER_INVALID_ARGUMENT, "%s must be registered before it sends heartbeats",
+                            MU_LABEL(b->seg, c->task));
         return false;
     }
     if (r->incarnation == b->incarnation) {
@@ -383,14 +385,14 @@ void mu_task_count_beat(struct muster_segment *seg, uint32_t task)
 
 enum muster_status mu_task_beat(struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
-    struct beat b = {.incarnation = incarnation};
+    struct beat b = {.seg = ctx->seg, .incarnation = incarnation};
     enum muster_status status = mu_cluster_edit(ctx, task, beat_record, &b);
 
     if (!status && b.counts)
         mu_task_count_beat(ctx->seg, task);
     if (!status && b.conflict)
-        status =
-            mu_fail(MUSTER_ABORTED, "task %u: the heartbeat is of a stale incarnation; the task is now in error", task);
+        status = mu_fail(MUSTER_ABORTED, "%s: the heartbeat is of a stale incarnation; the task is now in error",
+                         MU_LABEL(ctx->seg, task));
     return status;
 }
 

@@ -296,7 +296,7 @@ static bool has_left(const struct mu_task_record *r)
 enum muster_status mu_giving_look_for_failure(struct mu_exchange *x)
 {
     struct mu_cluster c;
-    char name[128];
+    char name[MU_NAME_MAX];
     enum muster_status status = mu_cluster_error(x->seg, x->what);
 
     if (!status)
@@ -347,7 +347,7 @@ static enum muster_status name_missing(struct mu_exchange *x)
         struct mu_task_record r;
         struct mu_cluster c;
         struct mu_key key;
-        char name[128];
+        char name[MU_NAME_MAX];
 
         if (local_key(x, i, &key) || is_there(x, &key) || ++missing > NAMED_MISSING ||
             mu_cluster_task(x->seg, i, &r, NULL, &c))

@@ -217,6 +217,49 @@ class Dialects(unittest.TestCase):
             error = tsl.CoordinationServiceError.FromString(payloads["CoordinationServiceError"])
             self.assertEqual(error.source_task, names[2])
 
+    def test_sentences_name_tasks_as_their_clients_do(self):
+        """The number that a task has here is nobody's: worker 0 is task 1."""
+        with service(3, "jobs=ps:1,worker:2", "shutdown_ms=60000") as s:
+            c = s.client(tsl)
+            names = [task(0, b"ps"), task(0, b"worker"), task(1, b"worker")]
+
+            def says(code, who, rpc, **fields):
+                with self.assertRaises(Refused) as caught:
+                    rpc.answer() if hasattr(rpc, "answer") else getattr(c, rpc)(**fields)
+                text = caught.exception.text
+                self.assertEqual(caught.exception.code, code, text)
+                for job, index in who:
+                    self.assertIn("/job:%s/replica:0/task:%d" % (job, index), text)
+                self.assertNotRegex(text, r"(?i)(\btask[ =(]+|at the barrier: )\d")
+
+            def barrier(name, caller, **fields):
+                return c.begin("Barrier", barrier_id=name, source_task=names[caller],
+                               **dict({"barrier_timeout_in_ms": 60000}, **fields))
+
+            ps, one, two = ("ps", 0), ("worker", 0), ("worker", 1)
+            says("FAILED_PRECONDITION", [one], "PollForError", source_task=names[1])
+            says("INVALID_ARGUMENT", [one], "Heartbeat", source_task=names[1])
+            says("FAILED_PRECONDITION", [one], "ResetTask", source_task=names[1])
+            for i, name in enumerate(names):
+                c.RegisterTask(incarnation=50 + i, source_task=name)
+            says("DEADLINE_EXCEEDED", [one, ps, two], barrier(b"late", 1, barrier_timeout_in_ms=1))
+            says("INVALID_ARGUMENT", [two], barrier(b"b", 2, tasks=names[:2]))
+            says("INTERNAL", [one], barrier(b"c", 1, counter=7))
+            waits = barrier(b"d", 0)
+            c.DeleteKeyValue(key=b"nothing")
+            c.CancelBarrier(barrier_id=b"d", source_task=names[2])
+            says("CANCELLED", [two], waits)
+            says("INVALID_ARGUMENT", [one], "GetAliveTasks", requesting_task=names[1], tasks=names[:1])
+            waits, poll = barrier(b"e", 0), c.begin("PollForError", source_task=names[0])
+            c.DeleteKeyValue(key=b"nothing")
+            says("ABORTED", [two], "RegisterTask", source_task=names[2], incarnation=1)
+            says("INTERNAL", [two], waits)
+            says("ABORTED", [two], poll)
+            says("ABORTED", [two], "Heartbeat", source_task=names[2], incarnation=52)
+            says("FAILED_PRECONDITION", [two], "PollForError", source_task=names[2])
+            says("INTERNAL", [two], barrier(b"f", 1))
+            says("INTERNAL", [two], "ShutdownTask", source_task=names[1])
+
     def test_one_job_of_any_name_is_not_two(self):
         with service(2) as s:
             c = s.client(tsl)
