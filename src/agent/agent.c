@@ -54,7 +54,7 @@ static void block_signals(struct mu_agent *agent)
 static rlim_t files_needed(const struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    rlim_t streams = options->label ? 2 : (rlim_t)agent->catch_err;
+    rlim_t streams = options->label || options->pty ? 2 : (rlim_t)agent->catch_err;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
     rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
@@ -200,6 +200,14 @@ static int is_one_file(void)
     return fstat(1, &out) == 0 && fstat(2, &err) == 0 && out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
+/* A task's two streams may come by one way. */
+static int is_one_place(const struct mu_agent_options *options)
+{
+    if (options->output && mu_launch_files_are_apart(options->output))
+        return 0;
+    return (options->output && !options->label) || is_one_file();
+}
+
 int mu_agent_shows_colour(int fd)
 {
     const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
@@ -239,6 +247,10 @@ static int tasks_set_up(struct mu_agent *agent)
     const int *others = options->hosts ? options->hosts->colour : NULL; /* the leader's streams, where ours end */
     struct mu_launch_output_options output = {.label = options->label,
                                               .both = agent->catch_both,
+                                              .hidden = options->output && !options->label,
+                                              .pty = options->pty,
+                                              .size = mu_agent_follows(agent) ? options->hosts->orders->size
+                                                                              : mu_launch_size_here(),
                                               .colour = {0, mu_agent_shows_colour(1) || (others && others[1]),
                                                          mu_agent_shows_colour(2) || (others && others[2])}};
 
@@ -248,7 +260,7 @@ static int tasks_set_up(struct mu_agent *agent)
         mu_agent_say("cannot set up: %s", strerror(errno));
         return -1;
     }
-    if ((options->label || agent->catch_err || mu_agent_leads(agent)) &&
+    if ((options->label || options->pty || agent->catch_err || mu_agent_leads(agent)) &&
         mu_launch_output_start(&output, &agent->output)) {
         mu_agent_say("cannot relay output: %s", strerror(errno));
         return -1;
@@ -280,7 +292,7 @@ int mu_agent_set_up(struct mu_agent *agent)
         mu_launch_note_elders();
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
-        agent->catch_both = agent->catch_err && is_one_file();
+        agent->catch_both = (agent->catch_err || options->pty) && is_one_place(options);
         mu_launch_terminal_init(&agent->terminal);
     }
     if (set_up_loop(agent))
@@ -318,15 +330,25 @@ void mu_agent_end_by_signal(struct mu_agent *agent, int number)
         agent->interrupted_at = now;
 }
 
+void mu_agent_signal_sized(struct mu_agent *agent, int number, struct mu_launch_size size)
+{
+    if (number == SIGWINCH && agent->options->pty && agent->output)
+        mu_launch_output_resize(agent->output, size);
+    mu_agent_signal_tasks(agent, number);
+}
+
 /* Where another launcher has started the agents, it gives its signals to each of them. */
 static void pass_on(struct mu_agent *agent, int number)
 {
+    struct mu_launch_size size = mu_launch_size_here();
     struct mu_pack what = {.bytes = NULL};
 
-    mu_agent_signal_tasks(agent, number);
+    mu_agent_signal_sized(agent, number, size);
     if (!mu_agent_leads(agent) || !agent->options->hosts->list)
         return;
     mu_pack_u32(&what, (uint32_t)number);
+    mu_pack_u16(&what, size.rows);
+    mu_pack_u16(&what, size.columns);
     mu_agent_tell(agent, UINT32_MAX, MU_TALK_SIGNAL, &what);
     mu_pack_done(&what);
 }

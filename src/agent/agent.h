@@ -82,6 +82,7 @@ struct mu_agent_options {
     struct mu_agent_hosts *hosts; /* NULL: this one alone; see agent/hosts.h */
     int32_t stdin_to;
     int label;
+    int pty;            /* the tasks write to terminals of their own */
     const char *output; /* template of the output files; NULL: none */
     int keep_going;     /* a task's failure does not end the job */
     int survive;        /* the tasks outlive the launcher's death */

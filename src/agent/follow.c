@@ -112,6 +112,7 @@ void mu_agent_tell_signal(struct mu_agent *agent, int number)
 void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_unpack *u)
 {
     struct mu_agent_bridge *b = agent->bridge;
+    struct mu_launch_size size;
     uint32_t number;
 
     switch ((uint32_t)kind) {
@@ -128,8 +129,10 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
     case MU_TALK_KILL: mu_agent_post(agent, MU_ON_KILL); break;
     case MU_TALK_SIGNAL:
         number = mu_unpack_u32(u);
+        size.rows = mu_unpack_u16(u);
+        size.columns = mu_unpack_u16(u);
         if (!u->failed && number > 0 && number < 64)
-            mu_agent_signal_tasks(agent, (int)number);
+            mu_agent_signal_sized(agent, (int)number, size);
         break;
     case MU_TALK_TAIL:
         number = mu_unpack_u32(u);

@@ -13,6 +13,7 @@
 
 #include "agent/agent.h"
 #include "launch/hosts.h"
+#include "launch/launch.h"
 
 #define MU_AGENT_JOIN_TIMEOUT_NS 60000000000ull
 
@@ -20,9 +21,10 @@ struct mu_agent_bridge;
 
 /* What the leader's agent tells each that comes. */
 struct mu_agent_orders {
-    uint32_t attempt; /* of the job */
-    int colour[3];    /* its stdout and stderr show colours */
-    int serves;       /* the coordination service; then, as its desk does it: */
+    uint32_t attempt;           /* of the job */
+    int colour[3];              /* its stdout and stderr show colours */
+    struct mu_launch_size size; /* of its terminal */
+    int serves;                 /* the coordination service; then, as its desk does it: */
     int register_barrier, shutdown_barrier;
     uint16_t ports[2];   /* for torch and JAX, on the host of task 0 */
     char master[300];    /* which is called this */

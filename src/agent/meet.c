@@ -397,6 +397,7 @@ static int prepare(struct mu_agent *agent)
     }
     mu_agent_find_door(hosts, b->listen_at, sizeof b->listen_at);
     orders->attempt = agent->attempt;
+    orders->size = mu_launch_size_here();
     orders->colour[1] = mu_agent_shows_colour(1);
     orders->colour[2] = mu_agent_shows_colour(2);
     orders->serves = grpc != NULL;

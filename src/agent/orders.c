@@ -2,7 +2,8 @@
  * agent/orders.c: what the leader's agent tells those that come: the command line of the job, as it was typed, where,
  * and with which variables; so that each host reads its options as the leader's did, and binds by its own machine.
  *
- * The leader's variables go over the host's own, but for those that say where a shell is and who it talks to. The
+ * The leader's variables go over the host's own, but for those that say where a shell is and who it talks to; of its
+ * terminal it is said which it is and how large, for what the tasks write is seen there. The
  * agents must be of one version, for they must read the same line alike.
  */
 #include <stdlib.h>
@@ -13,13 +14,14 @@
 #include "agent/orders.h"
 #include "base/error.h"
 
-enum { ORDERS_FORM = 3, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
+enum { ORDERS_FORM = 4, WORDS_MAX = 1 << 20, TEXT_MAX = 1 << 20 };
 
 /* Which of the leader's variables are not for another host. */
 static int stays(const char *variable)
 {
-    static const char *const names[] = {"DISPLAY", "HOST",  "HOSTNAME", "MUSTER_KEY", "MUSTER_KEY_FILE", "OLDPWD",
-                                        "PWD",     "SHLVL", "TERM",     "TMPDIR",     "XAUTHORITY",      "_"};
+    static const char *const names[] = {"DISPLAY",         "HOST",       "HOSTNAME", "MUSTER_KEY",
+                                        "MUSTER_KEY_FILE", "OLDPWD",     "PWD",      "SHLVL",
+                                        "TMPDIR",          "XAUTHORITY", "_"};
     static const char *const beginnings[] = {"SSH_", "XDG_", "DBUS_"};
     size_t len = strcspn(variable, "=");
 
@@ -54,6 +56,8 @@ void mu_agent_orders_pack(struct mu_pack *p, const struct mu_agent_orders *order
     mu_pack_u32(p, orders->attempt);
     mu_pack_u8(p, (uint8_t)((orders->colour[1] ? 1 : 0) | (orders->colour[2] ? 2 : 0) | (orders->serves ? 4 : 0) |
                             (orders->register_barrier ? 8 : 0) | (orders->shutdown_barrier ? 16 : 0)));
+    mu_pack_u16(p, orders->size.rows);
+    mu_pack_u16(p, orders->size.columns);
     mu_pack_u16(p, orders->ports[0]);
     mu_pack_u16(p, orders->ports[1]);
     mu_pack_text(p, orders->master);
@@ -115,6 +119,8 @@ enum muster_status mu_agent_orders_unpack(const void *bytes, size_t len, struct 
     ret_orders->serves = bits >> 2 & 1;
     ret_orders->register_barrier = bits >> 3 & 1;
     ret_orders->shutdown_barrier = bits >> 4 & 1;
+    ret_orders->size.rows = mu_unpack_u16(&u);
+    ret_orders->size.columns = mu_unpack_u16(&u);
     ret_orders->ports[0] = mu_unpack_u16(&u);
     ret_orders->ports[1] = mu_unpack_u16(&u);
     mu_unpack_text(&u, ret_orders->master, sizeof ret_orders->master);

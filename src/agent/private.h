@@ -246,6 +246,8 @@ int mu_agent_tear_down(struct mu_agent *agent);
 void mu_agent_turn(struct mu_agent *agent);
 /* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
 int mu_agent_serve_metrics(struct mu_agent *agent);
+/* A signal for all tasks here; of a new size their terminals have it before. */
+void mu_agent_signal_sized(struct mu_agent *agent, int number, struct mu_launch_size size);
 /* Labels may be in colour on this stream. */
 int mu_agent_shows_colour(int fd);
 /* Now that it is known how many tasks each host has. 0, or -1 with the reason said. */

@@ -22,7 +22,7 @@ enum mu_agent_talk {
     MU_TALK_SERVES = 8,  /* u8 what, text: what it serves to clients, as that stands in its key */
     MU_TALK_SEES = 9,    /* what its tasks do, as agent/sights.h packs it; nothing: they all work */
     /* from the leader */
-    MU_TALK_SIGNAL = 16, /* u32 signal: to every task */
+    MU_TALK_SIGNAL = 16, /* u32 signal: to every task; u16 rows, columns: of the terminal */
     MU_TALK_END = 17,    /* SIGTERM, and SIGKILL after the grace */
     MU_TALK_KILL = 18,   /* SIGKILL */
     MU_TALK_TAIL = 19,   /* u32 task: say the last lines that it wrote */

@@ -96,34 +96,44 @@ static int open_file(struct mu_agent *agent, uint32_t task_id, int out)
     return fd;
 }
 
+static void say_no_relay(const struct mu_agent *agent, uint32_t task_id)
+{
+    mu_agent_say("cannot relay the output of task %u: %s%s", task_id, strerror(errno),
+                 !agent->options->pty ? ""
+                 : errno == ENOSPC    ? " (there are so many terminals: see /proc/sys/kernel/pty/max)"
+                                      : " (--pty takes a /dev/ptmx, and a /dev/pts)");
+}
+
 static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
 {
     const char *template = agent->options->output;
-    int files[2] = {-1, -1};
+    int files[2] = {-1, -1}, is_relayed = agent->options->label || agent->options->pty;
 
     if (template) {
         if ((files[0] = open_file(agent, task_id, 1)) < 0)
             return -1;
-        files[1] =
-            mu_launch_files_are_apart(template) ? open_file(agent, task_id, 2) : fcntl(files[0], F_DUPFD_CLOEXEC, 3);
-        if (files[1] < 0) {
+        if (!agent->catch_both)
+            files[1] = mu_launch_files_are_apart(template) ? open_file(agent, task_id, 2)
+                                                           : fcntl(files[0], F_DUPFD_CLOEXEC, 3);
+        if (!agent->catch_both && files[1] < 0) {
             close(files[0]);
             return -1;
         }
     }
     if (agent->catch_both) {
-        if (mu_launch_output_add(agent->output, task_id, 2, -1, &stdio[2]) ||
-            (stdio[1] = fcntl(stdio[2], F_DUPFD_CLOEXEC, 3)) < 0) {
-            mu_agent_say("cannot relay the output of task %u: %s", task_id, strerror(errno));
-            return -1;
-        }
-        return 0;
+        if (mu_launch_output_add(agent->output, task_id, 2, files[0], &stdio[2]) == 0 &&
+            (stdio[1] = fcntl(stdio[2], F_DUPFD_CLOEXEC, 3)) >= 0)
+            return 0;
+        say_no_relay(agent, task_id);
+        if (stdio[2] < 0 && files[0] >= 0)
+            close(files[0]);
+        return -1;
     }
     for (int out = 1; out <= 2; out++) {
-        if (!agent->options->label && !(agent->catch_err && out == 2)) {
+        if (!is_relayed && !(agent->catch_err && out == 2)) {
             stdio[out] = files[out - 1];
         } else if (mu_launch_output_add(agent->output, task_id, out, files[out - 1], &stdio[out])) {
-            mu_agent_say("cannot relay the output of task %u: %s", task_id, strerror(errno));
+            say_no_relay(agent, task_id);
             for (; out <= 2; out++)
                 if (files[out - 1] >= 0)
                     close(files[out - 1]);
@@ -357,6 +367,7 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
         .grpc = served->grpc,
         .tcpstore = served->tcpstore,
         .recoverable = options->restart_tasks,
+        .to_terminal = options->pty || (!options->label && !options->output && isatty(1)),
         .serves_mpi = served->mpi,
         .error_folder = mu_agent_error_folder(agent),
     };

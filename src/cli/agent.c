@@ -391,6 +391,7 @@ static const struct mu_cli_option agent_options[] = {
      "start N tasks here (default 1), or one for each core, l3, numa, gpu; auto"},
     {MU_OPT_JOB, 0, "job", "NAME", NULL, "name the job, on node 0 (default: run-<pid>-<random>)"},
     {MU_OPT_LABEL, 'l', "label", NULL, NULL, "put \"[task] \" before every line of output"},
+    {MU_OPT_PTY, 0, "pty", NULL, NULL, "give each task a terminal to write to: lines as they are done, colours"},
     {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", mu_cli_files,
      "write output to files: {job} {rank} {host} {attempt} {stream}"},
     {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", mu_launch_bind_to_word, "bind each task, as 'muster run' does it"},

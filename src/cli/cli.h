@@ -70,6 +70,7 @@ enum mu_cli_option_id {
     MU_OPT_KEY_FILE,
     MU_OPT_KILL_ON_FAIL,
     MU_OPT_LABEL,
+    MU_OPT_PTY,
     MU_OPT_LATENCY,
     MU_OPT_MAP_BY,
     MU_OPT_MATRIX,

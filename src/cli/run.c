@@ -121,6 +121,9 @@ static int take_output(struct mu_cli_call *call, struct mu_agent_options *option
     if (options->survive && options->label)
         return mu_cli_usage(call, "--survive and --label exclude each other: labels are put on by the launcher, which "
                                   "the tasks may outlive (use --output)");
+    if (options->survive && options->pty)
+        return mu_cli_usage(call, "--survive and --pty exclude each other: the terminals end with the launcher, which "
+                                  "the tasks may outlive (use --output)");
     if (options->survive && options->stdin_to == MU_AGENT_STDIN_ALL)
         return mu_cli_usage(call, "--survive and --stdin all exclude each other: it is copied by the launcher, which "
                                   "the tasks may outlive");
@@ -341,6 +344,7 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
 
     options->job = options->job ? options->job : call->values[MU_OPT_JOB];
     options->label = call->values[MU_OPT_LABEL] != NULL;
+    options->pty = call->values[MU_OPT_PTY] != NULL;
     options->memfd = call->values[MU_OPT_MEMFD] != NULL;
     options->survive = call->values[MU_OPT_SURVIVE] != NULL;
     options->grace_ns = MU_CLI_GRACE_NS;
@@ -396,6 +400,7 @@ static const struct mu_cli_option run_options[] = {
      "start N tasks (default 1), or one for each core, l3, numa, gpu; auto"},
     {MU_OPT_JOB, 0, "job", "NAME", NULL, "name the job (default: run-<pid>-<random>)"},
     {MU_OPT_LABEL, 'l', "label", NULL, NULL, "put \"[task] \" before every line of output"},
+    {MU_OPT_PTY, 0, "pty", NULL, NULL, "give each task a terminal to write to: lines as they are done, colours"},
     {MU_OPT_OUTPUT, 0, "output", "TEMPLATE", mu_cli_files,
      "write output to files: {job} {rank} {host} {attempt} {stream}"},
     {MU_OPT_BIND_TO, 0, "bind-to", "WHAT", mu_launch_bind_to_word,

@@ -15,6 +15,9 @@
  * indexed job, where JAX would take the numbers of those instead. OMPI_VERSION says of which version the names are:
  * without it JAX 0.12 takes them for Open MPI 5's, and insists on mpi4py.
  *
+ * Python keeps what it prints until it has 8 KiB, and loses it where the task is killed, unless it writes to a terminal
+ * or PYTHONUNBUFFERED is set: so that is set elsewhere.
+ *
  * Where PyTorch's store is served (job->tcpstore) MASTER_ADDR and MASTER_PORT name it, and TORCHELASTIC_USE_AGENT_STORE
  * says that no rank is to make one there.
  *
@@ -58,6 +61,7 @@ enum what {
     TITLE,
     ROLE,
     ONE,
+    UNBUFFERED,
     THREADS, /* one, where several tasks share a machine */
     VERSION,
     MPI,        /* what JAX knows a launcher by */
@@ -118,6 +122,7 @@ static const struct variable {
     {"TORCHELASTIC_USE_AGENT_STORE", AGENT_STORE, UNLESS_SET},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", ONE, USERS},
     {"OMP_NUM_THREADS", THREADS, USERS},
+    {"PYTHONUNBUFFERED", UNBUFFERED, USERS},
     {"OMPI_VERSION", VERSION, ALWAYS},
     {"OMPI_COMM_WORLD_SIZE", NUM_TASKS, ALWAYS},
     {"OMPI_COMM_WORLD_LOCAL_SIZE", NUM_LOCAL, ALWAYS},
@@ -277,6 +282,7 @@ static char *entry(const struct variable *v, const struct mu_launch_job *job)
     case TITLE: rc = asprintf(&text, "%s=%s", v->name, job->title); break;
     case ROLE: rc = asprintf(&text, "%s=default", v->name); break;
     case ONE:
+    case UNBUFFERED:
     case THREADS: rc = asprintf(&text, "%s=1", v->name); break;
     case VERSION: rc = asprintf(&text, "%s=4.1", v->name); break;
     case ENDPOINT:
@@ -351,6 +357,7 @@ static int is_due(const struct mu_launch_env *env, const struct mu_launch_job *j
     case TOPOLOGY: return job->topology != NULL;
     case GRPC: return job->grpc != NULL;
     case MPI: return job->grpc || (env->is_allocated && (env->has_coordinator || job->ports[0]));
+    case UNBUFFERED: return !job->to_terminal;
     case THREADS: return tasks_here(job) > 1;
     case BINDING: /* with other hosts, and of another coordinator: the program's own choice */
         return !env->has_coordinator && (job->grpc || (job->ports[0] && !job->part.nodes));

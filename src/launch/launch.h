@@ -98,6 +98,7 @@ struct mu_launch_job {
     uint32_t num_tasks, app, restarts;
     uint32_t num_processors; /* that they may use together; 0: those that we may */
     int recoverable;
+    int to_terminal;            /* what they write goes to a terminal */
     const char *grpc;           /* where the coordination service is; NULL: the job has none */
     const char *tcpstore;       /* where PyTorch's store is, "127.0.0.1:4711"; NULL: the job has none */
     uint16_t ports[2];          /* torch's MASTER_PORT, JAX's coordinator; 0: none to be had */
@@ -273,15 +274,31 @@ void mu_launch_title_init(char **argv);
 /* In a forked process: to be shown as `name`, its command line as `name` and, as far as there is room, `subject`. */
 void mu_launch_title_set(const char *name, const char *subject);
 
+/* ---- pty.c ---------------------------------------------------------------------------------------------------- */
+
+struct mu_launch_size {
+    uint16_t rows, columns;
+};
+
+/* Of the terminal that the launcher has; else as the environment says, or what is usual. */
+struct mu_launch_size mu_launch_size_here(void);
+/* A terminal for a task to write to: ends[1] is the task's. As pipe2() with O_CLOEXEC; -1: errno says why. */
+int mu_launch_pty_open(struct mu_launch_size size, int ends[2]);
+/* By either end. */
+void mu_launch_pty_resize(int fd, struct mu_launch_size size);
+
 /* ---- output.c ------------------------------------------------------------------------------------------------- */
 
 /* Copies the tasks' output to the launcher's, and to files, on a thread of its own. */
 struct mu_launch_output;
 
 struct mu_launch_output_options {
-    int label;     /* whole lines, each with "[task] " before it; else as it comes */
-    int colour[3]; /* of the label on stdout, stderr */
-    int both;      /* what comes for stderr is stdout as well */
+    int label;                  /* whole lines, each with "[task] " before it; else as it comes */
+    int colour[3];              /* of the label on stdout, stderr */
+    int both;                   /* what comes for stderr is stdout as well */
+    int hidden;                 /* it is in files alone */
+    int pty;                    /* the tasks write to terminals, of ... */
+    struct mu_launch_size size; /* ... this size, less the label */
 };
 
 #define MU_LAUNCH_LINE_MAX   (1u << 20)
@@ -295,9 +312,11 @@ int mu_launch_output_go(struct mu_launch_output *output);
  * needed, for something was written or is to be said. */
 int mu_launch_output_fd(const struct mu_launch_output *output);
 int mu_launch_output_look(struct mu_launch_output *output);
+/* Of its terminals. */
+void mu_launch_output_resize(struct mu_launch_output *output, struct mu_launch_size size);
 /*
  * A pipe for a task's stdout (`out` 1) or stderr (2); the caller gives *ret_fd to the task, then closes it. What comes
- * is copied to `file`, too (-1: none), which is the stream's from then on.
+ * is copied to `file`, too (-1: none), which is the stream's from then on. With options.pty a terminal instead.
  */
 int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int out, int file, int *ret_fd);
 /*
@@ -343,6 +362,8 @@ struct mu_launch_tail {
 };
 /* Its last lines, below a line that says whose they are; malloc()ed. NULL: there are none. */
 char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len);
+/* "SENTENCE: LAST LINE", the line as plain text; malloc()ed. NULL: no memory. */
+char *mu_launch_tail_last(const struct mu_launch_tail *tail, const char *sentence, size_t *ret_len);
 /* mu_launch_tail_text() of a file's end. */
 char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what, size_t *ret_len);
 

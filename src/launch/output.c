@@ -6,6 +6,7 @@
  * whole lines only, each behind "[task] "; another one leaves as it comes. Either may be copied to a file as well. Of
  * what goes to stderr the end is kept: it is said again below the root cause of a failure.
  * When stdout or stderr is closed (EPIPE) the pipes that feed it alone are closed too: the tasks get their own SIGPIPE.
+ * With options.pty each stream comes by a terminal of the task's own instead of a pipe (pty.c), which ends by EIO.
  * What cannot be written otherwise (a full disk, 'ulimit -f') is said to be lost, and counts as a failure at the end.
  *
  * The main thread adds streams (a task that is started again has new ones), may ask for a task's last lines, and at
@@ -27,7 +28,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64, LAST_LINE_MAX = 400 };
+enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64 };
 
 struct stream {
     struct stream *next;
@@ -36,8 +37,10 @@ struct stream {
     int is_passed;
     char prefix[32];
     size_t prefix_len;
-    int lines;  /* it leaves line by line; else as it comes */
-    char *line; /* the beginning of a line whose end is not here yet */
+    int is_terminal;
+    uint16_t width; /* of the label */
+    int lines;      /* it leaves line by line; else as it comes */
+    char *line;     /* the beginning of a line whose end is not here yet */
     size_t len, cap;
     char *tail; /* of stderr: TAIL_SIZE bytes at most */
     size_t tail_len;
@@ -194,12 +197,20 @@ static void lose_file(struct mu_launch_output *output, struct stream *stream)
     stream->file = -1;
 }
 
+/* It comes from a task and goes to a file alone. */
+static int is_hidden(const struct mu_launch_output *output, const struct stream *stream)
+{
+    return output->options.hidden && !stream->is_passed;
+}
+
 static void take(struct mu_launch_output *output, struct stream *stream, const char *data, size_t len)
 {
     if (stream->file >= 0 && write_all(stream->file, data, len))
         lose_file(output, stream);
     if (stream->out == 2)
         keep_tail(stream, data, len);
+    if (is_hidden(output, stream))
+        return;
     if (stream->lines)
         take_lines(output, stream, data, len);
     else
@@ -238,14 +249,14 @@ static void end_stream(struct mu_launch_output *output, struct stream *stream)
     }
     /* By hand: a task being spawned may hold the pipe for a moment longer, and closing alone would leave it in. */
     epoll_ctl(output->epoll_fd, EPOLL_CTL_DEL, stream->fd, NULL);
-    close(stream->fd);
-    stream->fd = -1;
     if (stream->file >= 0)
         close(stream->file);
     stream->file = -1;
     free(stream->line);
     stream->line = NULL;
     pthread_mutex_lock(&output->lock);
+    close(stream->fd);
+    stream->fd = -1;
     forget_others(output, stream);
     output->open--;
     pthread_mutex_unlock(&output->lock);
@@ -260,35 +271,10 @@ static int serve(struct mu_launch_output *output, struct stream *stream)
         return 0;
     if (n > 0)
         take(output, stream, output->input, (size_t)n);
-    if (n > 0 && (!output->broken[stream->out] || stream->file >= 0))
+    if (n > 0 && ((!output->broken[stream->out] && !is_hidden(output, stream)) || stream->file >= 0))
         return 1;
     end_stream(output, stream);
     return 0;
-}
-
-/* "SENTENCE: LAST LINE", the line as plain text. */
-static char *last_line_text(const struct stream *stream, size_t *ret_len)
-{
-    const char *text = stream->tail ? stream->tail : "", *start;
-    size_t len = stream->tail_len, size;
-    char *said;
-
-    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
-        len--;
-    start = len > 0 ? memrchr(text, '\n', len) : NULL;
-    start = start ? start + 1 : text;
-    len -= (size_t)(start - text);
-    if (len > LAST_LINE_MAX)
-        len = LAST_LINE_MAX;
-    size = strlen(stream->sentence) + len + 4;
-    said = malloc(size);
-    if (!said)
-        return NULL;
-    *ret_len = (size_t)snprintf(said, size, "%s%s", stream->sentence, len ? ": " : "");
-    for (size_t i = 0; i < len; i++)
-        said[(*ret_len)++] = (unsigned char)start[i] < ' ' || start[i] == 0x7f ? ' ' : start[i];
-    said[(*ret_len)++] = '\n';
-    return said;
 }
 
 static void say_tail(struct mu_launch_output *output, struct stream *stream)
@@ -302,7 +288,7 @@ static void say_tail(struct mu_launch_output *output, struct stream *stream)
     tail.text = stream->tail;
     tail.len = stream->tail_len;
     tail.cut = stream->tail_cut;
-    text = stream->sentence ? last_line_text(stream, &len) : mu_launch_tail_text(&tail, &len);
+    text = stream->sentence ? mu_launch_tail_last(&tail, stream->sentence, &len) : mu_launch_tail_text(&tail, &len);
     if (!text)
         return;
     if (output->midline)
@@ -441,7 +427,27 @@ static void set_prefix(const struct mu_launch_output *output, struct stream *str
     else
         n = snprintf(stream->prefix, sizeof stream->prefix, "[%u] ", stream->task_id);
     stream->prefix_len = (size_t)n;
+    stream->width = (uint16_t)snprintf(NULL, 0, "[%u] ", stream->task_id);
     stream->lines = 1;
+}
+
+/* What is left of it for a task's lines. */
+static struct mu_launch_size size_of(const struct mu_launch_output *output, const struct stream *stream)
+{
+    struct mu_launch_size size = output->options.size;
+
+    size.columns = size.columns > stream->width + 1 ? (uint16_t)(size.columns - stream->width) : 1;
+    return size;
+}
+
+void mu_launch_output_resize(struct mu_launch_output *output, struct mu_launch_size size)
+{
+    pthread_mutex_lock(&output->lock);
+    output->options.size = size;
+    for (struct stream *stream = output->streams; stream; stream = stream->next)
+        if (stream->is_terminal && stream->fd >= 0)
+            mu_launch_pty_resize(stream->fd, size_of(output, stream));
+    pthread_mutex_unlock(&output->lock);
 }
 
 /* The stream, freed where it fails. */
@@ -450,7 +456,7 @@ static int add(struct mu_launch_output *output, struct stream *stream, int *ret_
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = stream};
     int ends[2];
 
-    if (pipe2(ends, O_CLOEXEC)) {
+    if (stream->is_terminal ? mu_launch_pty_open(size_of(output, stream), ends) : pipe2(ends, O_CLOEXEC)) {
         free(stream);
         return -1;
     }
@@ -481,6 +487,7 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
     stream->out = out;
     stream->file = file;
     stream->task_id = task_id;
+    stream->is_terminal = output->options.pty;
     set_prefix(output, stream);
     return add(output, stream, ret_fd);
 }

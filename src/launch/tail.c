@@ -10,6 +10,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LAST_LINE_MAX = 400 };
+
+char *mu_launch_tail_last(const struct mu_launch_tail *tail, const char *sentence, size_t *ret_len)
+{
+    const char *text = tail->text ? tail->text : "", *start;
+    size_t len = tail->len, size;
+    char *said;
+
+    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
+        len--;
+    start = len > 0 ? memrchr(text, '\n', len) : NULL;
+    start = start ? start + 1 : text;
+    len -= (size_t)(start - text);
+    if (len > LAST_LINE_MAX)
+        len = LAST_LINE_MAX;
+    size = strlen(sentence) + len + 4;
+    said = malloc(size);
+    if (!said)
+        return NULL;
+    *ret_len = (size_t)snprintf(said, size, "%s%s", sentence, len ? ": " : "");
+    for (size_t i = 0; i < len; i++)
+        said[(*ret_len)++] = (unsigned char)start[i] < ' ' || start[i] == 0x7f ? ' ' : start[i];
+    said[(*ret_len)++] = '\n';
+    return said;
+}
+
 char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len)
 {
     const char *text = tail->text;

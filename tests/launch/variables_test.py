@@ -10,7 +10,7 @@ import sys
 
 MUSTER, TOP, TMPDIR = os.environ["MUSTER"], os.environ["TOP"], os.environ["TMPDIR"]
 MACHINES = os.path.join(TOP, "tests/topology/machines")
-READERS = {"muster", "torchrun", "Open MPI", "MPICH", "PMIx", "OpenMP", "JAX", "gRPC", "CUDA", "ROCm"}
+READERS = {"muster", "torchrun", "Open MPI", "MPICH", "PMIx", "OpenMP", "Python", "JAX", "gRPC", "CUDA", "ROCm"}
 
 
 def fail(*words):
