@@ -138,7 +138,7 @@ static void name_missing(const struct mu_named *n, const struct mu_barrier *b, c
 
 void mu_named_compose_timeout(struct mu_named *n, const struct mu_barrier *b)
 {
-    char missing[2 * (MU_NAME_MAX + 32)];
+    char missing[400];
 
     name_missing(n, b, missing, sizeof missing);
     n->fail_code = MUSTER_DEADLINE_EXCEEDED;
