@@ -78,6 +78,11 @@ uint32_t mu_desk_num_tasks(const struct mu_desk *desk);
 bool mu_desk_is_registering(const struct mu_desk *desk, int32_t task);
 /* Every task has been there, and has left or failed for good: nobody is connected, nobody waits to be. */
 bool mu_desk_is_over(const struct mu_desk *desk);
+/* The job is in error: its first error that counts, as those who poll are told it. NULL: it is well. *ret_origin: the
+ * task that it came from; -1: none. Good until the desk is asked again. */
+const char *mu_desk_error(struct mu_desk *desk, int32_t *ret_origin);
+/* The task has called for the shutdown, which is not over. */
+bool mu_desk_is_leaving(const struct mu_desk *desk, int32_t task);
 /* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */
 void mu_desk_look(struct mu_desk *desk);
 /* The desk of that host tells. What it has no right to say is not heard. */
@@ -124,6 +129,7 @@ struct mu_ask {
      * long answer is made in pieces, too: it is `value` and `len` then, and there are no entries. May be NULL. */
     size_t (*write)(const struct muster_kv_entry *entry, uint8_t *to);
     struct mu_line *line; /* may be NULL */
+    bool heeds_errors;    /* get: it ends, ABORTED, when the job is in error */
     /* The answer. What it points to is the desk's, until `answered` returns. */
     enum muster_status status;
     const char *text; /* of an error */

@@ -94,6 +94,7 @@ static void fail_untold(struct mu_desk *desk)
 static void broadcast(struct mu_desk *desk)
 {
     desk->error.is = true;
+    mu_wishes_fail(desk, desk->error.text);
     call_guests(desk);
     if (!desk->polled) {
         fail_untold(desk);
@@ -189,6 +190,14 @@ void mu_errors_look(struct mu_desk *desk, const struct mu_cluster_root *root)
                compose(desk, (int32_t)root->first_error - 1)) {
         broadcast(desk);
     }
+}
+
+const char *mu_desk_error(struct mu_desk *desk, int32_t *ret_origin)
+{
+    mu_desk_look_tasks(desk);
+    mu_desk_deliver(desk);
+    *ret_origin = desk->error.origin;
+    return desk->error.is ? desk->error.text : NULL;
 }
 
 /* ---- polling ---- */

@@ -273,6 +273,8 @@ bool mu_wish_look(struct mu_desk *desk, struct mu_wish *w);
 /* The key was written here just now. */
 void mu_wishes_written(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k);
 void mu_wishes_look(struct mu_desk *desk);
+/* The job is in error: the gets that heed it end. */
+void mu_wishes_fail(struct mu_desk *desk, const char *text);
 void mu_wishes_stop(struct mu_desk *desk);
 /* The value; *ret is NULL when the key is absent. */
 enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k,

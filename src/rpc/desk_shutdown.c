@@ -36,6 +36,11 @@ static void answer_all(struct mu_desk *desk, enum muster_status status, const ch
     }
 }
 
+bool mu_desk_is_leaving(const struct mu_desk *desk, int32_t task)
+{
+    return mu_desk_has(desk, task) && desk->tasks[task].left;
+}
+
 /* Who decides tells the others; their rounds go on when they hear. */
 static void end_round(struct mu_desk *desk, enum muster_status code, const char *text)
 {

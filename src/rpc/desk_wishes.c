@@ -242,6 +242,28 @@ void mu_wishes_look(struct mu_desk *desk)
     mu_exit(ctx);
 }
 
+static void fail_heeding(struct mu_desk *desk, struct mu_wish *w, const char *text)
+{
+    for (struct mu_parked *p = w->asks.first, *next; p; p = next) {
+        next = p->next;
+        if (p->ask->heeds_errors)
+            mu_parked_answer(desk, p, MUSTER_ABORTED, MU_PAYLOAD_NONE, text);
+    }
+    if (!is_wanted(w))
+        mu_wish_drop(desk, w);
+}
+
+void mu_wishes_fail(struct mu_desk *desk, const char *text)
+{
+    for (struct mu_wish_spot *s = desk->first_spot, *next; s; s = next) {
+        next = s->next;
+        for (struct mu_wish *w = s->wishes, *after; w; w = after) {
+            after = w->next;
+            fail_heeding(desk, w, text);
+        }
+    }
+}
+
 void mu_wishes_stop(struct mu_desk *desk)
 {
     for (struct mu_wish_spot *s = desk->first_spot; s; s = desk->first_spot) {

@@ -41,7 +41,6 @@ static struct mu_caller *caller_of(struct mu_service *s, struct mu_rpc_conn *con
     caller = calloc(1, sizeof *caller);
     if (!caller)
         return NULL;
-    caller->node = -1;
     caller->line = mu_desk_line(s->desk, mu_rpc_peer_pid(conn), mu_rpc_peer_name(conn));
     if (!caller->line) {
         free(caller);
@@ -64,6 +63,7 @@ void mu_caller_gone(void *arg, struct mu_rpc_conn *conn, const char *why)
     if (!caller)
         return;
     mu_desk_hang_up(caller->line, why);
+    free(caller->nodes);
     free(caller);
     *mu_rpc_conn_data(conn) = NULL;
 }

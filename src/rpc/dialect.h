@@ -74,7 +74,10 @@ struct mu_visit {
 /* A connection: mu_rpc_conn_data(). */
 struct mu_caller {
     struct mu_line *line;
-    int32_t node; /* of xla.DistributedRuntimeService, once it is known; -1 */
+    /* Of xla.DistributedRuntimeService: the nodes whose clients speak on it, those of one process; the last one last.
+     */
+    int32_t *nodes;
+    size_t num_nodes;
 };
 
 /* An answer made of all keys of a directory, the same for all who ask: gather.c. */

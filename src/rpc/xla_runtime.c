@@ -5,7 +5,7 @@
  * other dialects is done here: calls have deadlines of their own (a timer for each that waits); keys and ids are any
  * bytes, so that those which the store would write otherwise are stored as "xla.raw/" and their hexadecimal digits;
  * Shutdown does not say who calls, so that is known from the connection; a barrier that has ended may not be used
- * again. Errors have no payloads.
+ * again; once a node has failed every call is told so. Errors have no payloads.
  */
 #include "rpc/xla_runtime.pb-c.h"
 
@@ -36,11 +36,30 @@ static const char *const not_text[] = {"value", "key", "barrier_id", "local_topo
 
 /* ---- what every call shares -------------------------------------------------------------------------------------- */
 
-/* What is refused once all nodes have shut down, or failed; of a life, the desk says what became of it. */
+/* What is refused once all nodes have shut down; of a life, the desk says what became of it. */
 static bool needs_nodes(const ProtobufCMessage *request)
 {
     return request->descriptor != &mu__xla_runtime__heartbeat_request__descriptor &&
            request->descriptor != &mu__xla_runtime__shutdown_request__descriptor;
+}
+
+/* Once a node has failed that is what every call is told. False: none has. */
+static bool refuse_by_error(struct mu_visit *v)
+{
+    int32_t origin;
+    const char *text = mu_desk_error(v->desk, &origin);
+
+    if (!text)
+        return false;
+    mu_visit_fail(v, origin >= 0 ? MUSTER_ABORTED : MUSTER_DEADLINE_EXCEEDED, MU_PAYLOAD_NONE, "%s", text);
+    return true;
+}
+
+/* A call that has waited ends with the desk's words; because of a node that has failed, ABORTED. */
+static void refuse_waited(struct mu_visit *v)
+{
+    if (v->ask.status != MUSTER_INTERNAL || !refuse_by_error(v))
+        mu_visit_refuse(v);
 }
 
 /* The session is the first field of all requests but Connect's, in which the version stands there. */
@@ -59,9 +78,11 @@ static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
                       session);
         return false;
     }
+    if (refuse_by_error(v))
+        return false;
     if (needs_nodes(request) && mu_desk_is_over(v->desk)) {
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
-                      "The service is closed: all nodes have shut down, or failed");
+                      "The service is closed: all nodes have shut down");
         return false;
     }
     return true;
@@ -117,10 +138,22 @@ static bool stored_name(struct mu_visit *v, ProtobufCBinaryData key)
     return true;
 }
 
-/* Who speaks on this connection, for the call that does not say it. */
+/* Who speaks on this connection, for the call that does not say it. Without memory that one stays unknown. */
 static void remember(struct mu_visit *v, int32_t node)
 {
-    mu_visit_caller(v)->node = node;
+    struct mu_caller *c = mu_visit_caller(v);
+    int32_t *more;
+
+    for (size_t i = c->num_nodes; i-- > 0;)
+        if (c->nodes[i] == node)
+            return;
+    more = node >= 0 && (uint32_t)node < mu_desk_num_tasks(v->desk)
+               ? reallocarray(c->nodes, c->num_nodes + 1, sizeof *more)
+               : NULL;
+    if (!more)
+        return;
+    c->nodes = more;
+    c->nodes[c->num_nodes++] = node;
 }
 
 /* ---- Connect ----------------------------------------------------------------------------------------------------- */
@@ -210,7 +243,7 @@ const struct mu_gather mu_xla_topology = {.directory = DIRECTORY, .make = make};
 static void met(struct mu_visit *v)
 {
     if (v->ask.status)
-        mu_visit_refuse(v);
+        refuse_waited(v);
     else
         mu_gather_answer(&v->service->topology, v);
 }
@@ -296,8 +329,10 @@ static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(KeyValueGet, q);
 
-    if (stored_name(v, q->key) && mu_visit_until(v, timeout_of(q->timeout_milliseconds), get_is_late))
+    if (stored_name(v, q->key) && mu_visit_until(v, timeout_of(q->timeout_milliseconds), get_is_late)) {
+        v->ask.heeds_errors = true;
         mu_desk_get(desk, &v->ask, v->name, v->name_len);
+    }
 }
 
 static void ask_set(struct mu_visit *v, const ProtobufCMessage *request)
@@ -326,12 +361,36 @@ static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
     mu_desk_heartbeat(desk, &v->ask, q->node_id, info.incarnation);
 }
 
+static void left(struct mu_visit *v)
+{
+    if (v->ask.status)
+        refuse_waited(v);
+    else
+        mu_reply_empty(v);
+}
+
+/*
+ * Whose call it is: clients leave that out. The clients of one process share a connection, and each calls once: so it
+ * is one that has not called yet. When all have, it is the last one's, again.
+ */
+static int32_t leaver(struct mu_visit *v, int32_t said)
+{
+    const struct mu_caller *c = mu_visit_caller(v);
+    size_t i = 0;
+
+    if (said || !c->num_nodes)
+        return said;
+    while (i + 1 < c->num_nodes && mu_desk_is_leaving(v->desk, c->nodes[i]))
+        i++;
+    return c->nodes[i];
+}
+
 static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Shutdown, q);
-    int32_t known = mu_visit_caller(v)->node;
 
-    mu_desk_shutdown(desk, &v->ask, q->node_id || known < 0 ? q->node_id : known);
+    v->next = left;
+    mu_desk_shutdown(desk, &v->ask, leaver(v, q->node_id));
 }
 
 static void passed(struct mu_visit *v)
@@ -342,7 +401,7 @@ static void passed(struct mu_visit *v)
                       "the next one an id of its own",
                       (int)mu_utf8_cut(v->name, v->name_len, SHOWN), v->name);
     else if (v->ask.status)
-        mu_visit_refuse(v);
+        refuse_waited(v);
     else
         mu_reply_empty(v);
 }

@@ -389,6 +389,39 @@ class Dialects(unittest.TestCase):
             for rpc in ("KeyValueGet", "KeyValueSet", "EnumerateDevices", "WaitAtBarrier"):
                 self.refused("FAILED_PRECONDITION", "closed", one.begin(rpc, **session).answer)
 
+    def test_clients_of_one_process_shut_down_on_one_connection(self):
+        with service(3, "register", "shutdown_ms=60000") as s:
+            shared, alone = s.client(runtime), s.client(runtime)
+            calls = [c.begin("Connect", protocol_version=3, timeout_milliseconds=60000, node_id=i, client_id=1000 + i)
+                     for i, c in enumerate((shared, alone, shared))]
+            for call in calls:
+                call.answer()
+            session = {"session_id": s.incarnation}
+            shared.Heartbeat(node_id=0, **session)  # the last word on a connection is not whose every call is
+            calls = [c.begin("Shutdown", **session) for c in (shared, shared)]
+            shared.Heartbeat(node_id=2, **session)
+            self.assertEqual([call.is_done() for call in calls], [False, False])
+            alone.Shutdown(**session)
+            for call in calls:
+                call.answer()
+
+    def test_a_node_that_fails_is_named_to_every_call_of_the_old_service(self):
+        with service(3, "register", "shutdown_ms=60000", "lost_ms=1") as s:
+            one, two, lost = self.connect(s, 3)
+            session = {"session_id": s.incarnation}
+            waiting = [one.begin("KeyValueGet", key=b"none", timeout_milliseconds=60000, **session),
+                       one.begin("WaitAtBarrier", barrier_id=b"b", timeout_milliseconds=60000, **session),
+                       two.begin("EnumerateDevices", local_topology=[self.node(1, False)], **session),
+                       two.begin("Shutdown", **session)]
+            for i, c in enumerate((one, two)):
+                c.Heartbeat(node_id=i, **session)
+            self.assertEqual([call.is_done() for call in waiting], [False] * 4)
+            lost.close()
+            for call in waiting:
+                self.refused("ABORTED", "task 2", call.answer)
+            for rpc in ("Heartbeat", "WaitAtBarrier", "KeyValueSet", "KeyValueGet", "EnumerateDevices", "Shutdown"):
+                self.refused("ABORTED", "task 2", one.begin(rpc, **session).answer)
+
     def test_devices_are_numbered_node_by_node(self):
         with service(4) as s:
             boots = [b"aaaa", b"bbbb", b"aaaa", b"bbbb"]  # two hosts, whose nodes alternate
