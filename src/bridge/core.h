@@ -77,7 +77,7 @@ enum mu_frame_type {
     /* copies.c */
     MU_FRAME_COPIES = 24,
     MU_FRAME_FORGET = 25,
-    /* meetings.c */
+    /* barrier_ops.c */
     MU_FRAME_MEETING = 32,
     /* members.c */
     MU_FRAME_RECORDS = 40,
@@ -159,7 +159,7 @@ struct mu_core {
 enum mu_module_index {
     MU_M_CALLS,
     MU_M_COPIES,
-    MU_M_MEETINGS,
+    MU_M_BARRIERS,
     MU_M_MEMBERS,
     MU_M_EVENTS,
     MU_M_GROUPS,

@@ -29,15 +29,15 @@ bool mu_op_sync(struct mu_core *core, const struct mu_request *r);
 /* lanes.c */
 extern const struct mu_module mu_module_lanes;
 
-/* meetings.c, sight.c */
-extern const struct mu_module mu_module_meetings;
+/* barrier_ops.c, sight.c */
+extern const struct mu_module mu_module_barriers;
 bool mu_take_meeting(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 bool mu_op_barrier_wait(struct mu_core *core, const struct mu_request *r);
 bool mu_op_barrier_give_up(struct mu_core *core, const struct mu_request *r);
 bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r);
 bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r);
 /* Of the first, the second and the last of these. */
-void mu_meeting_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
+void mu_barrier_call_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number);
 /* kv_ops.c */
 bool mu_op_kv_change(struct mu_core *core, const struct mu_request *r);
 bool mu_op_kv_delete(struct mu_core *core, const struct mu_request *r);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bridge/meetings.h"
+#include "bridge/barrier_ops.h"
 
 #define PERIOD_NS   50000000u
 #define SELDOM_NS   1000000000u  /* while nobody rings and nothing comes */
@@ -144,7 +144,7 @@ static bool anybody_is_up(const struct mu_core *core)
 
 void mu_sight_look(struct mu_core *core)
 {
-    struct sight *s = &mu_meetings_of(core)->sight;
+    struct sight *s = &mu_barrier_ops_of(core)->sight;
     struct showing w = {.core = core, .now = mu_now(), .waiting = true, .ended = true};
     struct mu_walk walk = {is_shared, show, &w, false};
     struct mu_table t = mu_table_cells(core->seg);

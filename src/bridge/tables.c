@@ -6,7 +6,7 @@
 #include "bridge/modules.h"
 
 const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
-    [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_MEETINGS] = &mu_module_meetings,
+    [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_BARRIERS] = &mu_module_barriers,
     [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
     [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,       [MU_M_LANES] = &mu_module_lanes,
 };
@@ -36,10 +36,10 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_KV_GET, "kv get", mu_op_kv_get, NULL},
     {MU_OP_KV_DIR, "kv dir", mu_op_kv_dir, NULL},
     {MU_OP_KV_COUNT, "kv count", mu_op_kv_count, NULL},
-    {MU_OP_BARRIER_WAIT, "barrier wait", mu_op_barrier_wait, mu_meeting_abandoned},
-    {MU_OP_BARRIER_GIVE_UP, "barrier give up", mu_op_barrier_give_up, mu_meeting_abandoned},
+    {MU_OP_BARRIER_WAIT, "barrier wait", mu_op_barrier_wait, mu_barrier_call_abandoned},
+    {MU_OP_BARRIER_GIVE_UP, "barrier give up", mu_op_barrier_give_up, mu_barrier_call_abandoned},
     {MU_OP_BARRIER_CANCEL, "barrier cancel", mu_op_barrier_cancel, NULL},
-    {MU_OP_TASK_ALIVE, "task alive", mu_op_task_alive, mu_meeting_abandoned},
+    {MU_OP_TASK_ALIVE, "task alive", mu_op_task_alive, mu_barrier_call_abandoned},
     {MU_OP_ERROR_REPORT, "error report", mu_op_error_report, NULL},
     {MU_OP_TASK_RESET, "task reset", mu_op_task_reset, mu_errand_abandoned},
     {MU_OP_TASK_HEARTBEAT, "task heartbeat", mu_op_task_heartbeat, mu_errand_abandoned},

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bridge/meetings.h"
+#include "bridge/barrier_ops.h"
 #include "bridge/calls.h"
 #include "kv/remote.h"
 
@@ -185,7 +185,7 @@ struct left left_at_leader(struct hosts *h, uint32_t host)
     assert_non_null(core);
     left.open = mu_host_calls(core, host)->open;
     left.unsettled = mu_host_calls(core, host)->unsettled;
-    left.waiters = mu_meetings_of(core)->num_waiters;
+    left.waiters = mu_barrier_ops_of(core)->num_waiters;
     hosts_unlock(h, 0);
     return left;
 }
