@@ -111,6 +111,8 @@ void mu_pending_remove(struct mu_pending_call *c)
     p->waiting -= c->here;
     p->arriving -= !c->here;
     p->bytes -= bytes_of(c);
+    if (p->payer == c)
+        p->payer = NULL;
 }
 
 static bool is_due(const struct mu_pending *p, uint64_t now, uint64_t version)

@@ -37,7 +37,8 @@ struct mu_pending {
     struct mu_pending *prev, *next, *chain;
     struct mu_pending_call *first, *last;
     uint32_t arriving, waiting;
-    size_t bytes; /* of lists that the arriving ones brought */
+    size_t bytes;                  /* of lists that the arriving ones brought */
+    struct mu_pending_call *payer; /* its owner's: the call whose client bears what a look takes; NULL: none */
     mu_a64 *bucket;
     uint64_t word;    /* of the bucket, when last looked */
     uint64_t version; /* of the job's state, then */

@@ -71,8 +71,8 @@ static void answer_by_instance(struct mu_pending_table *t, struct mu_pending_cal
 
 static void answer_replaced(struct mu_pending_table *t, struct mu_pending_call *c)
 {
-    enum muster_status status =
-        mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: task %u is another process by now", t->named.id, c->call.task);
+    enum muster_status status = mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: %s is another process by now",
+                                        t->named.id, MU_LABEL(t->m->seg, c->call.task));
 
     give_answer(t, c, &(struct mu_pending_answer){.status = status, .flags = MU_MEET_REPLACED});
 }

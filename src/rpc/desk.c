@@ -60,7 +60,8 @@ void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t s
 
 static uint64_t earliest(const struct mu_desk *desk)
 {
-    const uint64_t all[] = {mu_meetings_next(desk), mu_registering_next(desk), mu_leaving_next(desk), desk->lost_next};
+    const uint64_t all[] = {mu_pending_next(&desk->pending), mu_registering_next(desk), mu_leaving_next(desk),
+                            desk->lost_next};
     uint64_t at = UINT64_MAX;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -79,7 +80,7 @@ static void moment(uv_timer_t *timer)
     mu_leaving_due(desk, now);
     mu_lost_due(desk, now);
     mu_desk_look_tasks(desk);
-    mu_meetings_look(desk);
+    mu_desk_pending_look(desk);
     mu_desk_due(desk, earliest(desk));
     mu_desk_deliver(desk);
 }
@@ -113,8 +114,7 @@ static void look_at_tasks(struct mu_desk *desk, bool always)
         mu_errors_look(desk, &cluster.root);
         mu_registering_look(desk, &cluster.root);
         mu_leaving_look(desk, &cluster.root);
-        mu_meetings_look(desk);
-        mu_gatherings_look(desk);
+        mu_desk_pending_look(desk);
     }
     if (changed)
         mu_watchers_look(desk);
@@ -138,8 +138,7 @@ void mu_desk_look(struct mu_desk *desk)
     mu_wishes_look(desk);
     if (desk->remote)
         mu_desk_remote_look(desk);
-    mu_meetings_look(desk);
-    mu_gatherings_look(desk);
+    mu_desk_pending_look(desk);
     mu_desk_deliver(desk);
 }
 
@@ -257,15 +256,14 @@ static void stop_listening(struct mu_desk *desk)
 
 static enum muster_status begin(struct mu_desk *desk)
 {
+    enum muster_status status;
+
     if (!desk->tasks)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", desk->num_tasks);
-    if (mu_is_follower(desk->seg)) {
-        enum muster_status status = mu_desk_remote_open(desk);
-
-        if (status)
-            return status;
-    }
-    return begin_handles(desk);
+    status = mu_desk_pending_open(desk);
+    if (!status && mu_is_follower(desk->seg))
+        status = mu_desk_remote_open(desk);
+    return status ? status : begin_handles(desk);
 }
 
 enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu_desk **ret_desk)
@@ -282,10 +280,10 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->seg = muster_segment_of(options->m);
     desk->num_tasks = desk->seg->num_tasks;
     desk->incarnation = incarnation_of(desk->seg);
-    mu_named_begin(&desk->named, desk->seg, NULL, "-");
     desk->tasks = calloc(desk->num_tasks, sizeof *desk->tasks);
     status = begin(desk);
     if (status) {
+        mu_pending_close(&desk->pending);
         free(desk->remote);
         free(desk->tasks);
         free(desk);
@@ -295,7 +293,7 @@ enum muster_status mu_desk_open(const struct mu_desk_options *options, struct mu
     desk->report_of = -1;
     desk->registered = have_all_been_here(desk);
     begin_listening(desk);
-    desk->named.is_heard = desk->listener != NULL;
+    desk->pending.named.is_heard = desk->listener != NULL;
     *ret_desk = desk;
     return MUSTER_OK;
 }
@@ -307,11 +305,10 @@ void mu_desk_stop(struct mu_desk *desk)
     desk->stopped = true;
     mu_wishes_stop(desk);
     mu_work_stop(desk);
-    mu_meetings_stop(desk);
+    mu_desk_pending_stop(desk);
     mu_registering_stop(desk);
     mu_leaving_stop(desk);
     mu_polls_stop(desk);
-    mu_gatherings_stop(desk);
     mu_watchers_stop(desk);
     if (desk->remote)
         mu_desk_remote_stop(desk);

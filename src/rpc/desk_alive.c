@@ -1,238 +1,127 @@
 /*
- * rpc/desk_alive.c: which tasks of a set are alive, for guests: the steps of task/alive.h, and calls that are parked in
- * between. A gathering is a set about which guests ask; it is looked at when another asks, when its bucket's word
- * changes, and when the job's state does: somebody may have gone.
+ * rpc/desk_alive.c: which tasks of a set are alive, for guests: the steps of task/alive.h, and calls that wait in
+ * between (bridge/pending.h).
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "rpc/desk_remote.h"
-#include "segment/object.h"
 
-struct mu_gathering {
-    struct mu_gathering *prev, *next;
-    struct mu_parked_list calls;
-    struct mu_parked *payer; /* the one of them whose line bears what this takes; NULL: to be chosen */
-    uint64_t version;        /* of the job's state, when last looked at */
-    struct mu_alive alive;
-};
-
-static struct mu_gathering *find(const struct mu_desk *desk, const struct mu_alive *a)
-{
-    struct mu_gathering *g = desk->gatherings;
-
-    while (g && (g->alive.count != a->count || memcmp(g->alive.ids, a->ids, a->count * sizeof *a->ids) != 0))
-        g = g->next;
-    return g;
-}
-
-/* Its records are as many as the job has tasks, whatever the set. */
-static size_t bytes_of(const struct mu_gathering *g)
-{
-    return sizeof *g + g->alive.len + g->alive.seg->num_tasks * sizeof *g->alive.records;
-}
-
-/* Somebody bears them, as long as anybody waits. */
-static void choose_payer(struct mu_desk *desk, struct mu_gathering *g)
-{
-    struct mu_parked *p = g->calls.first;
-
-    if (g->payer)
-        return;
-    g->payer = p;
-    p->bytes += bytes_of(g);
-    desk->parked_bytes += bytes_of(g);
-    if (p->line)
-        p->line->bytes += bytes_of(g);
-}
-
-/* Unless somebody waits for it. */
-static void drop(struct mu_desk *desk, struct mu_gathering *g)
-{
-    if (g->calls.count) {
-        choose_payer(desk, g);
-        return;
-    }
-    *(g->prev ? &g->prev->next : &desk->gatherings) = g->next;
-    if (g->next)
-        g->next->prev = g->prev;
-    mu_alive_done(&g->alive);
-    free(g);
-}
-
-static void alive_dropped(struct mu_desk *desk, struct mu_parked *p)
-{
-    struct mu_gathering *g = p->at;
-
-    g->payer = g->payer == p ? NULL : g->payer;
-    drop(desk, g); /* its call stands */
-}
-
-/* The answer: incarnations, then ids. */
-static struct mu_shared *answer_of(const struct mu_alive *a, size_t *ret_count)
+/* The answer: incarnations, then ids; made once for all that one look answers. */
+static struct mu_shared *answer_of(const struct mu_alive *a)
 {
     struct mu_shared *s = mu_shared_new(a->count * (sizeof(uint64_t) + sizeof(int32_t)));
     uint64_t *incarnations;
     int32_t *ids;
 
-    *ret_count = 0;
     if (!s)
         return NULL;
+    s->len = 0;
     incarnations = (uint64_t *)s->bytes;
     ids = (int32_t *)&incarnations[a->count];
     for (uint32_t i = 0; i < a->count; i++)
         if (mu_alive_is_in(a, i)) {
-            incarnations[*ret_count] = mu_alive_incarnation(a, i);
-            ids[(*ret_count)++] = a->ids[i];
+            incarnations[s->len] = mu_alive_incarnation(a, i);
+            ids[s->len++] = a->ids[i];
         }
     return s;
 }
 
-static void answer(struct mu_desk *desk, const struct mu_alive *a, struct mu_parked *p, struct mu_shared *s,
-                   size_t count)
+void mu_desk_alive_answered(struct mu_desk *desk, struct mu_parked *p, const struct mu_pending_answer *a)
 {
-    if (!s) {
+    if (a->status) {
+        mu_parked_answer(desk, p, a->status, MU_PAYLOAD_NONE, a->text ? a->text : muster_last_error());
+        return;
+    }
+    if (desk->alive && desk->alive_instance != a->alive->instance) {
+        mu_shared_unref(desk->alive);
+        desk->alive = NULL;
+    }
+    if (!desk->alive)
+        desk->alive = answer_of(a->alive);
+    desk->alive_instance = a->alive->instance;
+    if (!desk->alive) {
         mu_parked_answer(desk, p, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for the tasks alive");
         return;
     }
     mu_parked_answer(desk, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
-    p->shared = mu_shared_ref(s);
-    p->ask->incarnations = (const uint64_t *)s->bytes;
-    p->ask->alive = (const int32_t *)&p->ask->incarnations[a->count];
-    p->ask->num_alive = count;
+    p->shared = mu_shared_ref(desk->alive);
+    p->ask->incarnations = (const uint64_t *)p->shared->bytes;
+    p->ask->alive = (const int32_t *)&p->ask->incarnations[a->alive->count];
+    p->ask->num_alive = p->shared->len;
 }
 
-/* One commit: who has not called calls, and who can be answered is. */
-static enum muster_status step(struct mu_desk *desk, struct mu_gathering *g)
+/* A look reads the records of all tasks, whatever the set. */
+static size_t bytes_of(const struct mu_desk *desk, const struct mu_pending *at)
 {
-    struct mu_alive_call **calls = malloc(g->calls.count * sizeof *calls);
-    struct mu_shared *s = NULL;
-    size_t alive = 0;
-    uint32_t n = 0;
-    enum muster_status status;
-
-    for (struct mu_parked *p = g->calls.first; p && calls; p = p->next)
-        calls[n++] = &p->alive;
-    status = calls ? mu_alive_step(&g->alive, calls, n)
-                   : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u calls", g->calls.count);
-    free(calls);
-    for (struct mu_parked *p = g->calls.first, *next; p && !status; p = next) {
-        next = p->next;
-        if (!p->alive.answered)
-            continue;
-        g->payer = g->payer == p ? NULL : g->payer;
-        s = s ? s : answer_of(&g->alive, &alive);
-        answer(desk, &g->alive, p, s, alive);
-    }
-    mu_shared_unref(s);
-    return status;
+    return sizeof *at + at->key_len + desk->num_tasks * sizeof(struct mu_task_record);
 }
 
-/* The gathering may be gone afterwards. */
-static void look_at(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_gathering *g)
+void mu_desk_alive_choose_payer(struct mu_desk *desk, struct mu_pending *at)
 {
-    enum muster_status status = MUSTER_OK;
-    bool again = true;
+    struct mu_parked *p = at->first ? mu_parked_of(at->first) : NULL;
 
-    g->version = desk->version;
-    g->alive.ctx = ctx;
-    while (again && g->calls.count && !status) {
-        status = step(desk, g);
-        again = false;
-        if (status || !g->calls.count)
-            break;
-        status = mu_alive_read(&g->alive);
-        for (struct mu_parked *p = g->calls.first; p && !status; p = p->next)
-            again |= p->alive.instance != g->alive.instance; /* it completed since */
-    }
-    if (status == MUSTER_DATA_LOSS)
-        while (g->calls.first)
-            mu_parked_answer(desk, g->calls.first, status, MU_PAYLOAD_NONE, muster_last_error());
-    drop(desk, g);
-}
-
-void mu_gatherings_look(struct mu_desk *desk)
-{
-    struct mu_table t = mu_table_cells(desk->seg);
-    struct mu_ctx *ctx;
-
-    if (!desk->gatherings || mu_enter(desk->m, &ctx))
+    if (!p || at->payer || mu_pending_is_barrier(at))
         return;
-    for (struct mu_gathering *g = desk->gatherings, *next; g; g = next) {
-        next = g->next;
-        /* relaxed: only a reason to look, which acquires; pairs with the commits there */
-        if (g->version != desk->version ||
-            !mu_word_same(mu_load_relaxed(mu_table_bucket(&t, &g->alive.key)), g->alive.word))
-            look_at(desk, ctx, g);
-    }
-    mu_exit(ctx);
+    at->payer = at->first;
+    p->bytes += bytes_of(desk, at);
+    desk->parked_bytes += bytes_of(desk, at);
+    if (p->line)
+        p->line->bytes += bytes_of(desk, at);
 }
 
-void mu_gatherings_stop(struct mu_desk *desk)
+/* Its client has gone away; the call stands. */
+static void alive_dropped(struct mu_desk *desk, struct mu_parked *p)
 {
-    while (desk->gatherings) {
-        struct mu_gathering *g = desk->gatherings;
-
-        while (g->calls.first)
-            mu_parked_answer(desk, g->calls.first, MUSTER_ABORTED, MU_PAYLOAD_NONE,
-                             "GetAliveTasks failed because service is shutting down.");
-        drop(desk, g);
-    }
+    mu_pending_remove(&p->pending);
+    mu_desk_alive_choose_payer(desk, p->at);
+    mu_pending_drop(&desk->pending, p->at);
 }
 
 /* ---- the call ---- */
 
-/* The set's gathering. NULL: a sentence says why. */
-static struct mu_gathering *gathering_of(struct mu_desk *desk, struct mu_ctx *ctx, const int32_t *tasks, size_t count,
-                                         enum muster_status *ret_status)
+static enum muster_status call_for(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
+                                   struct mu_alive *set)
 {
-    struct mu_gathering *g = calloc(1, sizeof *g), *known;
+    char key[MU_ALIVE_KEY_MAX];
+    uint32_t len = mu_alive_key(set->ids, set->count, key);
+    struct mu_pending *at;
+    struct mu_parked *p;
 
-    if (!g) {
-        *ret_status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %zu tasks", count);
-        return NULL;
+    if (!mu_desk_has(desk, task) || mu_alive_find(set, (uint32_t)task) < 0)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %s is not one of the tasks that it asks about",
+                       MU_BARE_LABEL(desk->seg, task));
+    at = mu_pending_of(&desk->pending, key, len);
+    if (!at)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", set->count);
+    p = mu_desk_park(desk, ask, &desk->calls, at->payer ? 0 : bytes_of(desk, at));
+    if (!p) {
+        mu_pending_drop(&desk->pending, at);
+        return MUSTER_RESOURCE_EXHAUSTED;
     }
-    *ret_status = mu_alive_begin(&g->alive, desk->seg, ctx, tasks, count);
-    known = *ret_status ? NULL : find(desk, &g->alive);
-    if (*ret_status || known) {
-        mu_alive_done(&g->alive);
-        free(g);
-        return known;
-    }
-    g->next = desk->gatherings;
-    if (g->next)
-        g->next->prev = g;
-    desk->gatherings = g;
-    return g;
+    p->dropped = alive_dropped;
+    p->task = task;
+    p->pending.alive = (struct mu_alive_call){.task = (uint32_t)task, .name = MU_ALIVE_NONE};
+    mu_desk_pending_add(p, at);
+    if (!at->payer)
+        at->payer = &p->pending;
+    mu_pending_look(&desk->pending, ctx, at, mu_now(), set);
+    mu_pending_drop(&desk->pending, at);
+    return MUSTER_OK;
 }
 
 static enum muster_status call(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
                                const int32_t *tasks, size_t count)
 {
-    enum muster_status status;
-    struct mu_gathering *g = gathering_of(desk, ctx, tasks, count, &status);
-    struct mu_parked *p;
+    struct mu_alive set = {0};
+    enum muster_status status = mu_alive_begin(&set, desk->seg, ctx, tasks, count);
 
-    if (!g)
-        return status;
-    if (!mu_desk_has(desk, task) || mu_alive_find(&g->alive, (uint32_t)task) < 0) {
-        drop(desk, g);
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %s is not one of the tasks that it asks about",
-                       MU_BARE_LABEL(desk->seg, task));
-    }
-    p = mu_desk_park(desk, ask, &g->calls, g->calls.count ? 0 : bytes_of(g));
-    if (!p) {
-        drop(desk, g);
-        return MUSTER_RESOURCE_EXHAUSTED;
-    }
-    g->payer = g->payer ? g->payer : p;
-    p->at = g;
-    p->dropped = alive_dropped;
-    p->task = task;
-    p->alive = (struct mu_alive_call){.task = (uint32_t)task, .name = MU_ALIVE_NONE};
-    look_at(desk, ctx, g);
-    return MUSTER_OK;
+    if (!status)
+        status = call_for(desk, ctx, ask, task, &set);
+    mu_alive_done(&set);
+    return status;
 }
 
 void mu_desk_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)

@@ -22,14 +22,13 @@
 #ifndef MU_RPC_DESK_PRIVATE_H
 #define MU_RPC_DESK_PRIVATE_H
 
-#include "barrier/named_steps.h"
+#include "bridge/pending.h"
 #include "kv/key.h"
 #include "rpc/desk.h"
 #include "segment/cluster.h"
 #include "segment/handle.h"
 #include "segment/hosts.h"
 #include "segment/remote.h"
-#include "task/alive.h"
 
 /* ---- asks that wait: desk_parked.c ---- */
 
@@ -54,13 +53,12 @@ struct mu_parked {
     size_t bytes;   /* that count against its line */
     bool is_remote; /* it has a call to the leader */
     int32_t task;
-    void *at; /* what it waits for: a wish, a meeting, a gathering, a piece of work */
+    void *at; /* what it waits for: a wish, something pending, a piece of work */
     /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
     void (*dropped)(struct mu_desk *desk, struct mu_parked *p);
     struct mu_parked *older; /* of a call to a barrier: its task's next one that waits */
     union {
-        struct mu_call call;
-        struct mu_alive_call alive;
+        struct mu_pending_call pending; /* at a barrier of this host's segment, or for who is alive */
         struct {
             uint64_t incarnation;
             bool recoverable;
@@ -154,8 +152,6 @@ struct mu_line {
 struct mu_desk_remote;
 struct mu_wish_spot;
 struct mu_work;
-struct mu_meeting;
-struct mu_gathering;
 struct mu_listener;
 
 struct mu_desk {
@@ -185,8 +181,10 @@ struct mu_desk {
     struct mu_parked_list work;               /* those who wait for it: */
     struct mu_work *first_work, *last_work;
     uint32_t num_works, work_turn;
-    struct mu_meeting **meetings, *first_meeting; /* by hash of the id */
-    struct mu_named named;                        /* with memory that goes from barrier to barrier */
+    struct mu_pending_table pending; /* what lies in our segment: barriers, sets of which is asked who is alive; */
+    struct mu_parked_list calls;     /* the calls to those */
+    struct mu_shared *alive;         /* the answer of this look at such a set, */
+    uint64_t alive_instance;         /* to that instance of it; NULL: none */
 
     struct mu_parked_list registering;
     uint32_t coming; /* who waits likewise at other hosts' desks */
@@ -206,7 +204,6 @@ struct mu_desk {
     bool leave_passes; /* host 0's desk has said so */
     char leaving_text[MU_DESK_TEXT];
 
-    struct mu_gathering *gatherings;
     struct mu_parked_list watchers;
 
     struct mu_parked_list polls;
@@ -284,14 +281,22 @@ enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const
 void mu_work_go(uv_idle_t *idle);
 void mu_work_stop(struct mu_desk *desk);
 
-/* ---- meetings: desk_barrier.c ---- */
-void mu_meetings_look(struct mu_desk *desk);
-uint64_t mu_meetings_next(const struct mu_desk *desk); /* when one is to be looked at */
-void mu_meetings_stop(struct mu_desk *desk);
+/* ---- calls that are pending: desk_barrier.c, desk_alive.c ---- */
+enum muster_status mu_desk_pending_open(struct mu_desk *desk);
+void mu_desk_pending_look(struct mu_desk *desk);
+void mu_desk_pending_stop(struct mu_desk *desk);
+/* p waits at what is pending there. */
+void mu_desk_pending_add(struct mu_parked *p, struct mu_pending *at);
+static inline struct mu_parked *mu_parked_of(struct mu_pending_call *c)
+{
+    return (struct mu_parked *)((char *)c - offsetof(struct mu_parked, pending));
+}
+/* desk_alive.c: as long as anybody waits there, somebody bears what a look takes. */
+void mu_desk_alive_choose_payer(struct mu_desk *desk, struct mu_pending *at);
+/* p, which asked who of the set is alive, is answered. */
+void mu_desk_alive_answered(struct mu_desk *desk, struct mu_parked *p, const struct mu_pending_answer *a);
 
-/* ---- gatherings: desk_alive.c; watchers: desk_watch.c ---- */
-void mu_gatherings_look(struct mu_desk *desk);
-void mu_gatherings_stop(struct mu_desk *desk);
+/* ---- watchers: desk_watch.c ---- */
 void mu_watchers_look(struct mu_desk *desk);
 void mu_watchers_stop(struct mu_desk *desk);
 

@@ -85,7 +85,7 @@ static void meet_dropped(struct mu_desk *desk, struct mu_parked *p)
 /* The call, with its participants. */
 static enum muster_status prepare(struct mu_desk *desk, const struct mu_desk_remote_barrier *w, struct mu_call *c)
 {
-    struct mu_named *n = &desk->named;
+    struct mu_named *n = &desk->pending.named;
     enum muster_status status = mu_named_turn_to(n, NULL, w->id);
 
     c->asked = w->asked;
