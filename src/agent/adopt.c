@@ -183,7 +183,8 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
     int status;
 
     mu_agent_call_me("muster agent");
-    mu_agent_init(&agent, &own);
+    if (mu_agent_init(&agent, &own, mu_components))
+        return MU_AGENT_EXIT_FAILED;
     agent.adopted = 1;
     agent.open = adopt_open;
     agent.orphans = &orphans;
@@ -198,10 +199,6 @@ int mu_agent_adopt(const char *job, const struct mu_agent_options *options)
     if (!agent.broken)
         mu_agent_live(&agent, MU_ON_BEGIN);
     status = mu_agent_exit_status(&agent);
-    mu_health_stop(&agent);
-    mu_metrics_stop(agent.metrics);
-    if (agent.watching && agent.broken)
-        muster_interrupt(agent.muster);
     mu_agent_tear_down(&agent);
     free(orphans.pids);
     explicit_bzero(&orphans.part, sizeof orphans.part);

@@ -16,51 +16,21 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define SECOND_INTERRUPT_NS 1000000000ull
-#define UNSAID_RETRY_NS     50000000ull
-#define GUARD_RESTARTS_MAX  100
-#define GRPC_GRACE_NS       100000000ull /* for others than the tasks, which have ended */
-
-static const int forwarded[] = {SIGUSR1, SIGUSR2, SIGQUIT, SIGWINCH};
-static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
-static const int refusals[] = {SIGPIPE, SIGXFSZ}; /* of a write, whose errno says it too */
-
-/* Take over the signals that we act on. Those that our parent had ignored (nohup) stay ignored. */
-static void block_signals(struct mu_agent *agent)
-{
-    static const int others[] = {SIGCHLD, SIGTSTP, SIGTTOU};
-    struct sigaction now, ignore = {.sa_handler = SIG_IGN}, by_default = {.sa_handler = SIG_DFL};
-
-    sigemptyset(&agent->handled);
-    sigemptyset(&agent->defaults);
-    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
-        sigaddset(&agent->handled, forwarded[i]);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
-        if (sigaction(ending[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            sigaddset(&agent->handled, ending[i]);
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        sigaddset(&agent->handled, others[i]);
-    sigaction(SIGCHLD, &by_default, NULL); /* an inherited SIG_IGN would lose the exit statuses */
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++)
-        if (sigaction(refusals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
-            sigaction(refusals[i], &ignore, NULL);
-            sigaddset(&agent->defaults, refusals[i]);
-        }
-    pthread_sigmask(SIG_BLOCK, &agent->handled, &agent->mask_before);
-    sigdelset(&agent->mask_before, SIGCHLD);
-}
+#define UNSAID_RETRY_NS    50000000ull
+#define GUARD_RESTARTS_MAX 100
+#define GRPC_GRACE_NS      100000000ull /* for others than the tasks, which have ended */
 
 /* A pidfd a task; a pipe, and a file, for each stream that is copied; one where input is; connections of clients. */
 static rlim_t files_needed(const struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    rlim_t streams = options->label || options->pty ? 2 : (rlim_t)agent->catch_err;
+    rlim_t streams = options->label || options->pty ? 2 : (rlim_t)agent->launching.catch_err;
     rlim_t each = 1 + streams + (options->output ? streams : 0) + (options->stdin_to == MU_AGENT_STDIN_ALL);
     rlim_t hosts = options->hosts && options->hosts->node == 0 ? 8 * (rlim_t)options->hosts->nodes : 0;
     rlim_t clients = options->hosts ? agent->local_tasks : agent->num_tasks;
     rlim_t guests = options->grpc ? 2 * clients : 0; /* connections */
     rlim_t stores = options->tcpstore ? 4 * clients : 0;
-    rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->has_no_room_for_mpi ? 0 : 2 * clients;
+    rlim_t mpi = options->mpi == MU_AGENT_MPI_NONE || agent->launching.has_no_room_for_mpi ? 0 : 2 * clients;
 
     return 64 + (rlim_t)agent->local_tasks * each + hosts + guests + stores + mpi;
 }
@@ -70,11 +40,11 @@ static int raise_file_limit(struct mu_agent *agent)
     rlim_t need = files_needed(agent);
     struct rlimit limit;
 
-    getrlimit(RLIMIT_NOFILE, &agent->files_before);
-    limit = agent->files_before;
+    getrlimit(RLIMIT_NOFILE, &agent->launching.files_before);
+    limit = agent->launching.files_before;
     if (need > limit.rlim_max && agent->options->mpi == MU_AGENT_MPI_AUTO) { /* most programs are none of MPI's */
-        agent->has_no_room_for_mpi = 1;                                      /* mpi.c says so */
-        agent->files_for_mpi = (unsigned long long)need;
+        agent->launching.has_no_room_for_mpi = 1;                            /* mpi.c says so */
+        agent->launching.files_for_mpi = (unsigned long long)need;
         need = files_needed(agent);
     }
     if (limit.rlim_cur >= need)
@@ -98,34 +68,16 @@ static void widen_table(const struct mu_agent *agent)
         close(last);
 }
 
-static int start_guard(struct mu_agent *agent)
-{
-    struct mu_launch_failure failure;
-    struct mu_launch_ward ward = {.job = agent->job,
-                                  .run_id = agent->run_id,
-                                  .num_tasks = agent->local_tasks,
-                                  .num_commands = agent->options->hosts ? agent->options->hosts->nodes : 0,
-                                  .survive = agent->options->survive,
-                                  .mask = agent->mask_before,
-                                  .files = agent->files_before};
-
-    if (mu_launch_guard_start(&ward, &agent->guard, &failure)) {
-        mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
-        return -1;
-    }
-    return 0;
-}
-
 static void take_signals(uv_poll_t *poll, int status, int events);
 
 static int set_up_loop(struct mu_agent *agent)
 {
     int error;
 
-    block_signals(agent);
+    mu_agent_block_signals(agent);
     if (raise_file_limit(agent))
         return -1;
-    agent->signal_fd = signalfd(-1, &agent->handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    agent->signal_fd = signalfd(-1, &agent->launching.handled, SFD_CLOEXEC | SFD_NONBLOCK);
     widen_table(agent);
     error = agent->signal_fd < 0 ? -errno : uv_loop_init(&agent->loop);
     if (error == 0) {
@@ -139,30 +91,6 @@ static int set_up_loop(struct mu_agent *agent)
     if (error)
         mu_agent_say("cannot set up: %s", uv_strerror(error));
     return error ? -1 : 0;
-}
-
-static int lives(const void *arg, uint32_t task_id)
-{
-    const struct mu_agent *agent = arg;
-
-    return agent->tasks && task_id < agent->num_tasks && agent->tasks[task_id].started && !agent->tasks[task_id].ended;
-}
-
-int mu_agent_serve_metrics(struct mu_agent *agent)
-{
-    char why[256];
-
-    if (!agent->options->metrics)
-        return 0;
-    if (mu_metrics_start(&agent->loop, agent->options->metrics, agent->muster, &agent->metrics, why, sizeof why)) {
-        mu_agent_say("no metrics at %s: %s", agent->options->metrics, why);
-        return -1;
-    }
-    mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
-    mu_metrics_launcher(agent->metrics, &(struct mu_metrics_launcher){lives, agent, &agent->failures});
-    if (agent->attempt == 0)
-        mu_agent_say("metrics at %s", mu_metrics_address(agent->metrics));
-    return 0;
 }
 
 static void close_one(uv_handle_t *handle, void *arg)
@@ -208,45 +136,13 @@ static int is_one_place(const struct mu_agent_options *options)
     return (options->output && !options->label) || is_one_file();
 }
 
-int mu_agent_shows_colour(int fd)
-{
-    const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
-
-    return isatty(fd) && !(none && *none) && term && strcmp(term, "dumb") != 0;
-}
-
-int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t first_task)
-{
-    const struct mu_agent_options *options = agent->options;
-
-    if (agent->tasks) /* the job has been started again */
-        return 0;
-    agent->num_tasks = num_tasks;
-    agent->first_task = first_task;
-    agent->tasks = calloc(num_tasks, sizeof *agent->tasks);
-    if (!agent->tasks) {
-        mu_agent_say("cannot set up: %s", strerror(errno));
-        return -1;
-    }
-    for (uint32_t app = 0, i = 0, n = 0; i < num_tasks; i++, n++) {
-        while (app + 1 < options->num_apps && n == options->apps[app].num_tasks) {
-            app++;
-            n = 0;
-        }
-        agent->tasks[i].restart_at = UINT64_MAX;
-        agent->tasks[i].app = app;
-        agent->tasks[i].attempt = mu_agent_follows(agent) && !agent->adopted ? options->hosts->orders->attempt : 0;
-    }
-    return 0;
-}
-
 /* What is needed to start tasks. */
 static int tasks_set_up(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
     const int *others = options->hosts ? options->hosts->colour : NULL; /* the leader's streams, where ours end */
     struct mu_launch_output_options output = {.label = options->label,
-                                              .both = agent->catch_both,
+                                              .both = agent->launching.catch_both,
                                               .hidden = options->output && !options->label,
                                               .pty = options->pty,
                                               .size = mu_agent_follows(agent) ? options->hosts->orders->size
@@ -254,21 +150,22 @@ static int tasks_set_up(struct mu_agent *agent)
                                               .colour = {0, mu_agent_shows_colour(1) || (others && others[1]),
                                                          mu_agent_shows_colour(2) || (others && others[2])}};
 
-    agent->envs = calloc(options->num_apps, sizeof *agent->envs);
-    agent->null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (!agent->envs || agent->null_fd < 0) {
+    agent->launching.envs = calloc(options->num_apps, sizeof *agent->launching.envs);
+    agent->launching.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (!agent->launching.envs || agent->launching.null_fd < 0) {
         mu_agent_say("cannot set up: %s", strerror(errno));
         return -1;
     }
-    if ((options->label || options->pty || agent->catch_err || mu_agent_leads(agent)) &&
-        mu_launch_output_start(&output, &agent->output)) {
+    if ((options->label || options->pty || agent->launching.catch_err || mu_agent_leads(agent)) &&
+        mu_launch_output_start(&output, &agent->launching.output)) {
         mu_agent_say("cannot relay output: %s", strerror(errno));
         return -1;
     }
     return 0;
 }
 
-void mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options)
+int mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options,
+                  const struct mu_component *const *components)
 {
     *agent = (struct mu_agent){.options = options,
                                .num_tasks = options->num_tasks,
@@ -281,7 +178,11 @@ void mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *option
                                .suspend_until = UINT64_MAX,
                                .deadline = UINT64_MAX,
                                .signal_fd = -1,
-                               .null_fd = -1};
+                               .launching.null_fd = -1};
+    if (mu_components_open(agent, components) == 0)
+        return 0;
+    mu_components_free(agent);
+    return -1;
 }
 
 int mu_agent_set_up(struct mu_agent *agent)
@@ -291,9 +192,9 @@ int mu_agent_set_up(struct mu_agent *agent)
     if (options->num_apps > 0 && !agent->adopted) {
         mu_launch_note_elders();
         prctl(PR_SET_CHILD_SUBREAPER, 1);
-        agent->catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
-        agent->catch_both = (agent->catch_err || options->pty) && is_one_place(options);
-        mu_launch_terminal_init(&agent->terminal);
+        agent->launching.catch_err = !options->survive && !options->output && !options->label && is_plain_stderr();
+        agent->launching.catch_both = (agent->launching.catch_err || options->pty) && is_one_place(options);
+        mu_launch_terminal_init(&agent->launching.terminal);
     }
     if (set_up_loop(agent))
         return -1;
@@ -302,81 +203,9 @@ int mu_agent_set_up(struct mu_agent *agent)
     if (!options->hosts && mu_agent_take_tasks(agent, options->num_tasks, 0))
         return -1;
     mu_agent_name_job(agent);
-    if (start_guard(agent))
+    if (mu_agent_start_guard(agent))
         return -1;
     return options->num_apps > 0 ? tasks_set_up(agent) : 0;
-}
-
-void mu_agent_end_by_signal(struct mu_agent *agent, int number)
-{
-    uint32_t running = mu_agent_running_everywhere(agent);
-    uint64_t now = muster_now_ns();
-    char name[32];
-
-    agent->told_to_end = 1;
-    if (!mu_agent_is_ending(agent)) {
-        agent->end_signal = number;
-        mu_launch_signal_name(number, name);
-        if (running > 0)
-            mu_agent_say("%s: ending %u task%s", name, running, running == 1 ? "" : "s");
-        else
-            mu_agent_say("%s: ending the job", name);
-        mu_agent_tell_signal(agent, number);
-        mu_agent_post(agent, MU_ON_END);
-    } else if (number == SIGINT && agent->interrupted_at && now - agent->interrupted_at < SECOND_INTERRUPT_NS) {
-        mu_agent_post(agent, MU_ON_KILL);
-    }
-    if (number == SIGINT)
-        agent->interrupted_at = now;
-}
-
-void mu_agent_signal_sized(struct mu_agent *agent, int number, struct mu_launch_size size)
-{
-    if (number == SIGWINCH && agent->options->pty && agent->output)
-        mu_launch_output_resize(agent->output, size);
-    mu_agent_signal_tasks(agent, number);
-}
-
-/* Where another launcher has started the agents, it gives its signals to each of them. */
-static void pass_on(struct mu_agent *agent, int number)
-{
-    struct mu_launch_size size = mu_launch_size_here();
-    struct mu_pack what = {.bytes = NULL};
-
-    mu_agent_signal_sized(agent, number, size);
-    if (!mu_agent_leads(agent) || !agent->options->hosts->list)
-        return;
-    mu_pack_u32(&what, (uint32_t)number);
-    mu_pack_u16(&what, size.rows);
-    mu_pack_u16(&what, size.columns);
-    mu_agent_tell(agent, UINT32_MAX, MU_TALK_SIGNAL, &what);
-    mu_pack_done(&what);
-}
-
-static void take_signal(struct mu_agent *agent, int number)
-{
-    if (number == SIGCHLD) {
-        mu_agent_check_stopped(agent);
-        return; /* the loop reaps after every round */
-    }
-    if (number == SIGTSTP) {
-        mu_agent_suspend(agent, 0);
-        return;
-    }
-    for (size_t i = 0; i < sizeof forwarded / sizeof forwarded[0]; i++)
-        if (number == forwarded[i])
-            pass_on(agent, number);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
-        if (number == ending[i])
-            mu_agent_end_by_signal(agent, number);
-}
-
-void mu_agent_take_signals(struct mu_agent *agent)
-{
-    struct signalfd_siginfo info;
-
-    while (read(agent->signal_fd, &info, sizeof info) == sizeof info)
-        take_signal(agent, (int)info.ssi_signo);
 }
 
 static void take_signals(uv_poll_t *poll, int status, int events)
@@ -384,19 +213,6 @@ static void take_signals(uv_poll_t *poll, int status, int events)
     (void)status;
     (void)events;
     mu_agent_take_signals(poll->loop->data);
-}
-
-void mu_agent_guard_died(struct mu_agent *agent)
-{
-    struct mu_launch_failure failure = {"restart", EAGAIN};
-
-    mu_launch_guard_reap(agent->guard);
-    if (agent->guard_restarts++ < GUARD_RESTARTS_MAX && mu_launch_guard_restart(agent->guard, &failure) == 0)
-        return;
-    if (!agent->broken)
-        mu_agent_say("the guard was killed and cannot be started again (%s: %s): ending the job", failure.step,
-                     strerror(failure.error));
-    mu_agent_break(agent);
 }
 
 static void check_clock(struct mu_agent *agent)
@@ -413,13 +229,7 @@ static void check_clock(struct mu_agent *agent)
         agent->kill_at = UINT64_MAX;
         mu_agent_post(agent, MU_ON_KILL);
     }
-    if (agent->watch_at && now >= agent->watch_at) {
-        agent->watch_at = 0;
-        mu_agent_watch_job(agent);
-    }
-    if (now >= agent->give_up_at)
-        mu_agent_give_up_away(agent);
-    mu_agent_look_suspended(agent);
+    mu_components_tick(agent);
 }
 
 /* A round runs the timers before it sleeps: one that is due must keep it from sleeping without any. */
@@ -435,10 +245,8 @@ void mu_agent_turn(struct mu_agent *agent)
 
     until = start < until ? start : until;
     until = agent->phase_until < until ? agent->phase_until : until;
-    if (agent->watch_at && agent->watch_at < until)
-        until = agent->watch_at;
-    until = agent->give_up_at < until ? agent->give_up_at : until;
-    until = agent->suspend_until < until ? agent->suspend_until : until;
+    start = mu_components_due(agent);
+    until = start < until ? start : until;
     if (mu_agent_flush(0) && until > now + UNSAID_RETRY_NS)
         until = now + UNSAID_RETRY_NS;
     if (until == UINT64_MAX)
@@ -472,38 +280,24 @@ int mu_agent_tear_down(struct mu_agent *agent)
 {
     int lost;
 
-    mu_agent_close_pmix(agent);
-    mu_launch_guard_dismiss(agent->guard);
+    mu_components_close(agent);
+    mu_launch_guard_dismiss(agent->launching.guard);
     mu_agent_expect_no_output(agent);
-    mu_launch_output_end(agent->output);
+    mu_launch_output_end(agent->launching.output);
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
-    pthread_sigmask(SIG_SETMASK, &agent->mask_before, NULL);
+    pthread_sigmask(SIG_SETMASK, &agent->launching.mask_before, NULL);
     mu_agent_flush(1);
-    lost = mu_launch_output_finish(agent->output) | agent->lost_output;
+    lost = mu_launch_output_finish(agent->launching.output) | agent->lost_output;
     mu_agent_say_failures(agent);
     mu_agent_flush(1);
-    for (uint32_t i = 0; agent->envs && i < agent->options->num_apps; i++)
-        mu_launch_env_done(&agent->envs[i]);
+    for (uint32_t i = 0; agent->launching.envs && i < agent->options->num_apps; i++)
+        mu_launch_env_done(&agent->launching.envs[i]);
     close_loop(agent);
+    mu_components_free(agent);
     tasks_free(agent);
-    free(agent->envs);
-    close(agent->null_fd);
-    mu_launch_guard_free(agent->guard);
+    free(agent->launching.envs);
+    close(agent->launching.null_fd);
+    mu_launch_guard_free(agent->launching.guard);
     return lost;
-}
-
-int mu_agent_run(const struct mu_agent_options *options)
-{
-    struct mu_agent agent;
-    int status;
-
-    mu_agent_init(&agent, options);
-    agent.open = mu_agent_open_run;
-    agent.broken = mu_agent_set_up(&agent) != 0;
-    if (!agent.broken && options->timeout_ns && !mu_agent_follows(&agent))
-        agent.timeout_at = agent.deadline = muster_after_ns(options->timeout_ns);
-    mu_agent_live(&agent, agent.broken ? MU_ON_NOT_OPENED : MU_ON_BEGIN);
-    status = mu_agent_exit_status(&agent);
-    return mu_agent_tear_down(&agent) && status == 0 ? MU_AGENT_EXIT_FAILED : status;
 }

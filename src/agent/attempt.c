@@ -56,9 +56,7 @@ void mu_agent_start_again(struct mu_agent *agent)
             mu_agent_tell_failed(agent);
             continue;
         }
-        mu_agent_tell_started(agent, i, 1);
-        if (agent->metrics)
-            mu_metrics_restarted(agent->metrics, 1);
+        mu_components_started(agent, i, 1);
     }
 }
 

@@ -11,11 +11,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define WATCH_AFTER_NS 10000000u
-
 static int start_relay(struct mu_agent *agent)
 {
-    if (mu_launch_output_go(agent->output) == 0)
+    if (mu_launch_output_go(agent->launching.output) == 0)
         return 0;
     mu_agent_say("cannot relay output: %s", strerror(errno));
     return -1;
@@ -27,7 +25,7 @@ static void output_came(uv_poll_t *poll, int status, int events)
 
     (void)status;
     (void)events;
-    if (!mu_launch_output_look(agent->output))
+    if (!mu_launch_output_look(agent->launching.output))
         return;
     uv_poll_stop(poll);
     if (start_relay(agent))
@@ -36,25 +34,20 @@ static void output_came(uv_poll_t *poll, int status, int events)
 
 int mu_agent_expect_output(struct mu_agent *agent)
 {
-    if (!agent->output || agent->attempt > 0)
+    if (!agent->launching.output || agent->attempt > 0)
         return 0;
     if (mu_agent_leads(agent)) /* other hosts' agents write soon */
         return start_relay(agent);
-    if (uv_poll_init(&agent->loop, &agent->relay, mu_launch_output_fd(agent->output)))
+    if (uv_poll_init(&agent->loop, &agent->launching.relay, mu_launch_output_fd(agent->launching.output)))
         return start_relay(agent);
-    agent->relays = 1;
-    uv_poll_start(&agent->relay, UV_READABLE, output_came);
+    agent->launching.relays = 1;
+    uv_poll_start(&agent->launching.relay, UV_READABLE, output_came);
     return 0;
 }
 
 void mu_agent_expect_no_output(struct mu_agent *agent)
 {
-    if (agent->relays)
-        uv_close((uv_handle_t *)&agent->relay, NULL);
-    agent->relays = 0;
-}
-
-void mu_agent_watch_soon(struct mu_agent *agent)
-{
-    agent->watch_at = muster_after_ns(WATCH_AFTER_NS);
+    if (agent->launching.relays)
+        uv_close((uv_handle_t *)&agent->launching.relay, NULL);
+    agent->launching.relays = 0;
 }

@@ -13,6 +13,21 @@
 #include "agent/bridge.h"
 #include "bridge/lanes.h"
 
+struct coordination_state {
+    struct mu_desk *desk;   /* NULL: nothing is served */
+    struct mu_lanes *lanes; /* by which it asks the leader's host; NULL: there are no others */
+};
+
+static struct coordination_state *coordination_state(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_COORDINATION);
+}
+
+struct mu_desk *mu_agent_desk(const struct mu_agent *agent)
+{
+    return coordination_state(agent)->desk;
+}
+
 static uint32_t pid_of(void *arg, uint32_t task_id)
 {
     const struct mu_agent *agent = arg;
@@ -43,7 +58,7 @@ static void tell_desk(void *arg, uint32_t host, const struct mu_desk_news *news)
     mu_pack_done(&what);
 }
 
-void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
+static void coordination_hear(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
 {
     struct mu_desk_news news = {.word = (enum mu_desk_word)mu_unpack_u32(u)};
     char text[8192] = "";
@@ -54,8 +69,8 @@ void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack 
     news.code = (enum muster_status)mu_unpack_u32(u);
     mu_unpack_text(u, text, sizeof text);
     news.text = text;
-    if (agent->desk && !u->failed)
-        mu_desk_told(agent->desk, host, &news);
+    if (coordination_state(agent)->desk && !u->failed)
+        mu_desk_told(coordination_state(agent)->desk, host, &news);
 }
 
 /* Of several hosts host 0 decides for all what waits for what. 0, or -1 with the reason said. */
@@ -75,17 +90,12 @@ static int agree(struct mu_agent *agent, struct mu_desk_options *desk)
         desk->shutdown_timeout_ns = orders->shutdown_barrier ? desk->shutdown_timeout_ns | 1 : 0;
     }
     desk->tell = tell_desk;
-    if (mu_bridge_lanes(agent->bridge->bridge, &agent->lanes) != MUSTER_OK) {
+    if (mu_bridge_lanes(agent->bridge->bridge, &coordination_state(agent)->lanes) != MUSTER_OK) {
         mu_agent_say("the job's clients cannot be served: %s", muster_last_error());
         return -1;
     }
-    desk->lanes = agent->lanes;
+    desk->lanes = coordination_state(agent)->lanes;
     return 0;
-}
-
-int mu_agent_has_desk(const struct mu_agent *agent)
-{
-    return agent->options->grpc || agent->options->tcpstore;
 }
 
 static int open_desk(struct mu_agent *agent)
@@ -105,7 +115,7 @@ static int open_desk(struct mu_agent *agent)
 
     if (agree(agent, &desk))
         return -1;
-    if (mu_desk_open(&desk, &agent->desk) == MUSTER_OK)
+    if (mu_desk_open(&desk, &coordination_state(agent)->desk) == MUSTER_OK)
         return 0;
     mu_agent_say("the job's clients cannot be served: %s", muster_last_error());
     return -1;
@@ -121,44 +131,37 @@ void mu_agent_find_way(const char *address, char *way, size_t size)
         snprintf(way, size, "%s", address);
 }
 
-int mu_agent_serve_clients(struct mu_agent *agent)
+static int coordination_begin(struct mu_agent *agent)
 {
-    if (!mu_agent_has_desk(agent))
-        return 0;
-    if (open_desk(agent) || mu_agent_serve_grpc(agent) || mu_agent_serve_tcpstore(agent))
-        return -1;
-    mu_agent_begin_notes(agent);
-    return 0;
+    return mu_agent_has_desk(agent) ? open_desk(agent) : 0;
 }
 
-void mu_agent_look_desk(struct mu_agent *agent)
+/* A task has ended: a client that waits for it may have its answer. */
+static void coordination_ended(struct mu_agent *agent, uint32_t task_id)
 {
-    if (agent->desk)
-        mu_desk_look(agent->desk);
+    (void)task_id;
+    if (coordination_state(agent)->desk)
+        mu_desk_look(coordination_state(agent)->desk);
 }
 
-static void close_desk(struct mu_agent *agent)
+/* Its services have stopped. */
+static void coordination_clear(struct mu_agent *agent)
 {
-    mu_desk_free(agent->desk);
-    if (agent->desk)
+    mu_desk_free(coordination_state(agent)->desk);
+    if (coordination_state(agent)->desk)
         uv_run(&agent->loop, UV_RUN_NOWAIT); /* its memory goes, before the segment does */
-    agent->desk = NULL;
-    if (agent->lanes)
-        mu_bridge_end_lanes(agent->bridge->bridge, agent->lanes);
-    agent->lanes = NULL;
+    coordination_state(agent)->desk = NULL;
+    if (coordination_state(agent)->lanes)
+        mu_bridge_end_lanes(agent->bridge->bridge, coordination_state(agent)->lanes);
+    coordination_state(agent)->lanes = NULL;
 }
 
-void mu_agent_stop_clients(struct mu_agent *agent, uint64_t grace_ns)
-{
-    mu_agent_end_notes(agent);
-    mu_agent_stop_tcpstore(agent);
-    mu_agent_stop_grpc(agent, grace_ns);
-}
-
-int mu_agent_clients_have_stopped(struct mu_agent *agent)
-{
-    if (agent->stopping > 0)
-        return 0;
-    close_desk(agent);
-    return 1;
-}
+const struct mu_component mu_coordination_component = {
+    .name = "coordination",
+    .state_size = sizeof(struct coordination_state),
+    .begin = coordination_begin,
+    .ended = coordination_ended,
+    .clear = coordination_clear,
+    .talk = MU_TALK_DESK,
+    .hear = coordination_hear,
+};

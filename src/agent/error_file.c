@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "agent/private.h"
+#include "agent/mpi.h"
 #include "base/process.h"
 #include "base/utf8.h"
 
@@ -21,7 +21,9 @@ enum { FILE_MAX = 65536, TEXT_MAX = 400 };
 
 const char *mu_agent_error_folder(const struct mu_agent *agent)
 {
-    return agent->pmix ? mu_agent_pmix_folder(agent) : agent->mpi_folder[0] ? agent->mpi_folder : NULL;
+    return agent->pmix                      ? mu_agent_pmix_folder(agent)
+           : mu_agent_mpi(agent)->folder[0] ? mu_agent_mpi(agent)->folder
+                                            : NULL;
 }
 
 /* 0, or -1: it has none. */

@@ -9,106 +9,6 @@
 
 #include "agent/bridge.h"
 
-void mu_agent_tell_started(struct mu_agent *agent, uint32_t first, uint32_t count)
-{
-    struct mu_pack what = {.bytes = NULL};
-
-    if (!mu_agent_follows(agent))
-        return;
-    mu_pack_u32(&what, first);
-    mu_pack_u32(&what, count);
-    for (uint32_t i = 0; i < count; i++)
-        mu_pack_u32(&what, (uint32_t)agent->tasks[first + i].pid);
-    mu_agent_tell(agent, 0, MU_TALK_STARTED, &what);
-    mu_pack_done(&what);
-}
-
-void mu_agent_tell_ended(struct mu_agent *agent, uint32_t task_id)
-{
-    const struct mu_agent_task *task = &agent->tasks[task_id];
-    struct mu_pack what = {.bytes = NULL};
-    char words[640];
-
-    mu_pack_u32(&what, task_id);
-    mu_pack_u32(&what, (uint32_t)task->wait_status);
-    mu_pack_u8(&what, (uint8_t)task->by_us);
-    mu_pack_text(&what, mu_agent_words(agent, task, words, sizeof words));
-    mu_agent_tell(agent, 0, MU_TALK_ENDED, &what);
-    mu_pack_done(&what);
-}
-
-void mu_agent_tell_gone(struct mu_agent *agent, uint32_t task_id)
-{
-    struct mu_pack what = {.bytes = NULL};
-    struct muster_task_info info;
-    int has_failed =
-        muster_task_get(agent->muster, (int32_t)task_id, &info) == MUSTER_OK && info.state == MUSTER_TASK_ERROR;
-    char words[640] = "has ended, nobody knows how";
-
-    if (has_failed)
-        snprintf(words, sizeof words, "has failed: %s", info.message);
-    mu_pack_u32(&what, task_id);
-    mu_pack_u8(&what, (uint8_t)has_failed);
-    mu_pack_text(&what, words);
-    mu_agent_tell(agent, 0, MU_TALK_GONE, &what);
-    mu_pack_done(&what);
-}
-
-void mu_agent_tell_all(struct mu_agent *agent)
-{
-    uint32_t end = mu_agent_tasks_end(agent);
-
-    for (uint32_t i = agent->first_task; i < end; i++) {
-        const struct mu_agent_task *task = &agent->tasks[i];
-
-        if (agent->adopted && (!task->started || task->ended))
-            mu_agent_tell_gone(agent, i);
-        else if (task->started && (!task->ended || task->restart_at != UINT64_MAX))
-            mu_agent_tell_started(agent, i, 1);
-        else if (task->started)
-            mu_agent_tell_ended(agent, i);
-    }
-    if (agent->spawn_status)
-        mu_agent_tell_failed(agent);
-    if (agent->end_signal)
-        mu_agent_tell_signal(agent, agent->end_signal);
-    agent->bridge->said_done = 0;
-}
-
-void mu_agent_tell_done(struct mu_agent *agent)
-{
-    struct mu_pack what = {.bytes = NULL};
-    uint32_t count = 0, end = mu_agent_tasks_end(agent);
-
-    for (uint32_t i = agent->first_task; i < end; i++)
-        count += agent->adopted || (agent->tasks[i].started && agent->tasks[i].ended);
-    mu_pack_u32(&what, count);
-    mu_agent_tell(agent, 0, MU_TALK_DONE, &what);
-    mu_pack_done(&what);
-}
-
-void mu_agent_tell_failed(struct mu_agent *agent)
-{
-    struct mu_pack what = {.bytes = NULL};
-
-    if (!mu_agent_follows(agent))
-        return;
-    mu_pack_u32(&what, agent->spawn_status ? (uint32_t)agent->spawn_status : MU_AGENT_EXIT_FAILED);
-    mu_agent_tell(agent, 0, MU_TALK_FAILED, &what);
-    mu_pack_done(&what);
-}
-
-void mu_agent_tell_signal(struct mu_agent *agent, int number)
-{
-    struct mu_pack what = {.bytes = NULL};
-
-    if (!mu_agent_follows(agent))
-        return;
-    mu_pack_u32(&what, (uint32_t)number);
-    mu_agent_tell(agent, 0, MU_TALK_TOLD, &what);
-    mu_pack_done(&what);
-}
-
 void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_unpack *u)
 {
     struct mu_agent_bridge *b = agent->bridge;
@@ -139,15 +39,11 @@ void mu_agent_follow(struct mu_agent *agent, enum mu_agent_talk kind, struct mu_
         if (!u->failed && mu_agent_has_task(agent, number))
             mu_agent_say_tail(agent, number);
         break;
-    case MU_TALK_DESK: mu_agent_hear_desk(agent, 0, u); break;
-    case MU_TALK_GATHER: mu_agent_hear_gather(agent, 0, u); break;
-    case MU_TALK_MPI: mu_agent_hear_mpi(agent, 0, u); break;
-    case MU_TALK_PMIX: mu_agent_hear_pmix(agent, 0, u); break;
     case MU_TALK_OVER:
         b->told_status = (int)mu_unpack_u32(u) & 0xff;
         b->is_over = 1;
         break;
-    default: break; /* what only a follower says */
+    default: mu_components_hear(agent, 0, kind, u); /* or what only a follower says */
     }
 }
 
@@ -195,9 +91,4 @@ void mu_agent_leader_moved(struct mu_agent *agent, int is_up, const char *why)
             "the leader is away (%s): the job is given up in %.6g s, unless it is back or, there, 'muster agent "
             "--adopt %s' takes it over",
             why, (double)b->options->adopt_ns / 1e9, agent->title);
-}
-
-int mu_agent_told_status(const struct mu_agent *agent)
-{
-    return agent->bridge->told_status;
 }

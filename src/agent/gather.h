@@ -41,10 +41,8 @@ enum muster_status mu_agent_gather_among(struct mu_agent *agent, const uint32_t 
                                          const char *name, const void *bytes, size_t len, mu_gather_done *done,
                                          void *arg);
 
-/* What another agent's says of it; a host is lost, or has another agent, and gives no more; all that waits fails. */
-void mu_agent_hear_gather(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
+/* A host is lost, or has another agent, and gives no more: all that waits for it fails. */
 void mu_agent_gather_lost(struct mu_agent *agent, uint32_t host, const char *why);
-void mu_agent_end_gathers(struct mu_agent *agent, const char *why);
 /* Host 0: the hosts that have not given to the oldest round of this name that waits; their number, 0: none waits. */
 uint32_t mu_agent_gather_missing(const struct mu_agent *agent, const char *name, uint32_t *ret_hosts, uint32_t most);
 /* Host 0: that round fails for all its hosts, also those that have not given yet. */

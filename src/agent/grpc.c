@@ -18,6 +18,29 @@
 #include "rpc/server.h"
 #include "rpc/worker.h"
 
+#define GRACE_NS       100000000ull  /* for clients beside the tasks, which have ended */
+#define SERVE_GRACE_NS 1000000000ull /* for clients of `muster serve` to fetch their answers */
+
+struct grpc_state {
+    struct mu_service *service; /* NULL: it is not served */
+    char way[160];              /* its address for the tasks */
+};
+
+static struct grpc_state *grpc_state(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_GRPC);
+}
+
+const char *mu_agent_grpc_way(const struct mu_agent *agent)
+{
+    return grpc_state(agent)->service ? grpc_state(agent)->way : NULL;
+}
+
+const char *mu_agent_grpc_address(const struct mu_agent *agent)
+{
+    return grpc_state(agent)->service ? mu_service_address(grpc_state(agent)->service) : NULL;
+}
+
 /* What the tasks find in that variable: the first command's that sets it, else our own. NULL: nothing. */
 static const char *tasks_variable(const struct mu_agent *agent, const char *name)
 {
@@ -50,11 +73,11 @@ static int start_service(struct mu_agent *agent)
         .address = grpc->address,
         .jobs = grpc->jobs,
         .workers = workers ? workers : grpc->workers,
-        .desk = agent->desk,
+        .desk = mu_agent_desk(agent),
         .tls = grpc->cert ? &tls : NULL,
         .insecure = grpc->insecure,
     };
-    enum muster_status status = mu_service_start(&options, &agent->service);
+    enum muster_status status = mu_service_start(&options, &grpc_state(agent)->service);
 
     free(workers);
     if (status == MUSTER_OK)
@@ -63,41 +86,54 @@ static int start_service(struct mu_agent *agent)
     return -1;
 }
 
-int mu_agent_serve_grpc(struct mu_agent *agent)
+static int grpc_begin(struct mu_agent *agent)
 {
     if (!agent->options->grpc)
         return 0;
     if (start_service(agent))
         return -1;
-    mu_metrics_service(agent->metrics, agent->service);
-    mu_agent_find_way(mu_service_address(agent->service), agent->grpc_way, sizeof agent->grpc_way);
+    mu_metrics_service(agent->metrics, grpc_state(agent)->service);
+    mu_agent_find_way(mu_service_address(grpc_state(agent)->service), grpc_state(agent)->way,
+                      sizeof grpc_state(agent)->way);
     return 0;
 }
 
-void mu_agent_describe_grpc(const struct mu_agent *agent, char *text, size_t size)
+static void grpc_describe(const struct mu_agent *agent, char *text, size_t size)
 {
     struct mu_service_stats stats;
 
-    if (!agent->service)
+    if (!grpc_state(agent)->service)
         return;
-    mu_service_stats(agent->service, &stats);
-    snprintf(text, size, "%s connections %u parked %u", mu_service_address(agent->service), stats.connections,
-             stats.parked);
+    mu_service_stats(grpc_state(agent)->service, &stats);
+    snprintf(text, size, "%s connections %u parked %u", mu_service_address(grpc_state(agent)->service),
+             stats.connections, stats.parked);
 }
 
-static void stopped(void *arg)
+static void grpc_stopped(void *arg)
 {
     struct mu_agent *agent = arg;
 
     agent->stopping--;
 }
 
-void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns)
+static void grpc_stop(struct mu_agent *agent)
 {
-    if (!agent->service)
+    uint64_t grace_ns = mu_agent_only_serves(agent) ? SERVE_GRACE_NS : GRACE_NS;
+
+    if (!grpc_state(agent)->service)
         return;
     mu_metrics_service(agent->metrics, NULL);
     agent->stopping++;
-    mu_service_stop(agent->service, grace_ns, stopped, agent);
-    agent->service = NULL;
+    mu_service_stop(grpc_state(agent)->service, grace_ns, grpc_stopped, agent);
+    grpc_state(agent)->service = NULL;
 }
+
+const struct mu_component mu_grpc_component = {
+    .name = "grpc",
+    .state_size = sizeof(struct grpc_state),
+    .begin = grpc_begin,
+    .stop = grpc_stop,
+    .key = MU_AGENT_GRPC_KEY,
+    .hosts_key = MU_AGENT_GRPC_HOSTS_KEY,
+    .describe = grpc_describe,
+};

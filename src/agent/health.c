@@ -271,15 +271,16 @@ static int spawn(struct mu_health *health, int write_end)
     struct mu_launch_failure failure;
     struct mu_launch_env env;
     char text[16], *argv[] = {MU_HEALTH_NAME, text, NULL};
-    struct mu_launch_image image = {.path = "/proc/self/exe",
-                                    .argv = argv,
-                                    .directory = "/",
-                                    .stdio = {agent->null_fd, agent->null_fd, agent->null_fd},
-                                    .keep = {write_end, -1},
-                                    .mask = agent->mask_before,
-                                    .defaults = agent->defaults,
-                                    .files = agent->files_before};
-    int rc = -1, null_fd = agent->null_fd < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    struct mu_launch_image image = {
+        .path = "/proc/self/exe",
+        .argv = argv,
+        .directory = "/",
+        .stdio = {agent->launching.null_fd, agent->launching.null_fd, agent->launching.null_fd},
+        .keep = {write_end, -1},
+        .mask = agent->launching.mask_before,
+        .defaults = agent->launching.defaults,
+        .files = agent->launching.files_before};
+    int rc = -1, null_fd = agent->launching.null_fd < 0 ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
 
     if (null_fd >= 0)
         image.stdio[0] = image.stdio[1] = image.stdio[2] = null_fd;
@@ -328,3 +329,13 @@ void mu_health_stop(struct mu_agent *agent)
     end_watcher(health);
     uv_close((uv_handle_t *)&health->poll, closed);
 }
+
+static void health_started(struct mu_agent *agent, uint32_t first, uint32_t count)
+{
+    (void)first;
+    (void)count;
+    mu_health_start(agent);
+}
+
+const struct mu_component mu_health_component = {
+    .name = "health", .started = health_started, .part = mu_health_stop, .close = mu_health_stop};

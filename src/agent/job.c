@@ -27,7 +27,22 @@
 #include "segment/reserve.h"
 #include "topology/share.h"
 
-#define LOOK_NS 100000000u /* as every wait */
+#define WATCH_AFTER_NS 10000000u
+#define LOOK_NS        100000000u /* as every wait */
+
+struct observer_state {
+    struct muster *seat; /* the slot that is kept until the launcher joins */
+    int absence_said;    /* that there are no pages for it */
+    pthread_t watcher;
+    int watching;
+    uint64_t watch_at;     /* when the watcher is to be started; 0: not */
+    struct mu_beat *beats; /* of each task; the watcher's */
+};
+
+static struct observer_state *observer_state(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_OBSERVER);
+}
 
 /* A task may be in error and live: stopped, hung, or by its own word. Its process's end is said elsewhere. */
 static void say_living_error(struct mu_agent *agent, uint64_t *said_ns)
@@ -51,7 +66,7 @@ static void look_at_tasks(struct mu_agent *agent, uint64_t *last_check, uint64_t
     if (agent->is_suspended) {
         *last_check = 1; /* long ago: then all have their time anew */
     } else if (mu_enter(agent->muster, &ctx) == MUSTER_OK) {
-        mu_beats_check(ctx, agent->beats, last_check);
+        mu_beats_check(ctx, observer_state(agent)->beats, last_check);
         mu_exit(ctx);
     }
     if (!mu_agent_follows(agent)) /* the leader's agent hears of it, too */
@@ -87,13 +102,18 @@ static void *watch(void *arg)
 
 void mu_agent_watch_job(struct mu_agent *agent)
 {
-    if ((agent->absence_said && !mu_segment_is_committed(agent->segment)) || mu_agent_be_there(agent)) {
-        agent->watch_at = muster_after_ns(LOOK_NS);
+    if ((observer_state(agent)->absence_said && !mu_segment_is_committed(agent->segment)) || mu_agent_be_there(agent)) {
+        observer_state(agent)->watch_at = muster_after_ns(LOOK_NS);
         return;
     }
-    agent->beats = calloc(agent->num_tasks, sizeof *agent->beats);
-    if (agent->beats && pthread_create(&agent->watcher, NULL, watch, agent) == 0)
-        agent->watching = 1;
+    observer_state(agent)->beats = calloc(agent->num_tasks, sizeof *observer_state(agent)->beats);
+    if (observer_state(agent)->beats && pthread_create(&observer_state(agent)->watcher, NULL, watch, agent) == 0)
+        observer_state(agent)->watching = 1;
+}
+
+void mu_agent_watch_soon(struct mu_agent *agent)
+{
+    observer_state(agent)->watch_at = muster_after_ns(WATCH_AFTER_NS);
 }
 
 void mu_agent_name_job(struct mu_agent *agent)
@@ -155,7 +175,7 @@ static enum muster_status make_and_name(struct mu_agent *agent, const struct mus
 
     if (status)
         return status;
-    mu_launch_guard_await(agent->guard);
+    mu_launch_guard_await(agent->launching.guard);
     status = mu_segment_name(agent->segment);
     if (status) {
         muster_segment_close(agent->segment);
@@ -228,13 +248,13 @@ int mu_agent_be_there(struct mu_agent *agent)
 {
     if (agent->muster)
         return 0;
-    if (!agent->seat || mu_segment_commit(agent->segment) != MUSTER_OK) {
-        if (agent->seat && !agent->absence_said)
+    if (!observer_state(agent)->seat || mu_segment_commit(agent->segment) != MUSTER_OK) {
+        if (observer_state(agent)->seat && !observer_state(agent)->absence_said)
             mu_agent_say("%s; until then no task can join", muster_last_error());
-        agent->absence_said = 1;
+        observer_state(agent)->absence_said = 1;
         return -1;
     }
-    agent->muster = agent->seat;
+    agent->muster = observer_state(agent)->seat;
     for (uint32_t i = agent->first_task; agent->tasks && i < mu_agent_tasks_end(agent); i++)
         if (agent->tasks[i].ended)
             mu_task_process_ended(agent->muster, (int32_t)i, (uint32_t)agent->tasks[i].pid,
@@ -259,7 +279,7 @@ int mu_agent_open_job(struct mu_agent *agent)
         agent->topology_text[0] = '\0'; /* each task that asks loads hwloc for itself */
     if (mu_segment_is_committed(agent->segment))
         return mu_agent_join_job(agent);
-    if (mu_join_seat(agent->segment, &agent->seat) == MUSTER_OK)
+    if (mu_join_seat(agent->segment, &observer_state(agent)->seat) == MUSTER_OK)
         return 0;
     mu_agent_say("%s", muster_last_error());
     return -1;
@@ -277,24 +297,23 @@ void mu_agent_remove_name(struct mu_agent *agent)
 
 void mu_agent_close_job(struct mu_agent *agent)
 {
-    if (agent->watching)
-        pthread_join(agent->watcher, NULL);
-    mu_agent_close_bridge(agent);
-    mu_agent_end_gathers(agent, "the job has ended"); /* of one who adopted it: it hears of lost hosts as others do */
-    if (agent->muster || agent->seat)
-        muster_leave(agent->muster ? agent->muster : agent->seat);
+    if (observer_state(agent)->watching)
+        pthread_join(observer_state(agent)->watcher, NULL);
+    mu_components_leave(agent);
+    if (agent->muster || observer_state(agent)->seat)
+        muster_leave(agent->muster ? agent->muster : observer_state(agent)->seat);
     if (agent->segment)
         muster_segment_close(agent->segment);
     if (agent->topology_text[0])
         close(agent->topology_fd);
     agent->topology_text[0] = '\0';
-    free(agent->beats);
-    agent->watching = 0;
-    agent->watch_at = 0;
-    agent->muster = agent->seat = NULL;
-    agent->absence_said = 0;
+    free(observer_state(agent)->beats);
+    observer_state(agent)->watching = 0;
+    observer_state(agent)->watch_at = 0;
+    agent->muster = observer_state(agent)->seat = NULL;
+    observer_state(agent)->absence_said = 0;
     agent->segment = NULL;
-    agent->beats = NULL;
+    observer_state(agent)->beats = NULL;
 }
 
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error)
@@ -304,3 +323,34 @@ int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_er
         return -1;
     return ret_error->task_id >= 0 && (uint32_t)ret_error->task_id < agent->num_tasks ? ret_error->task_id : -1;
 }
+
+/* ---- the component ----------------------------------------------------------------------------------------------- */
+
+static uint64_t observer_due(const struct mu_agent *agent)
+{
+    return observer_state(agent)->watch_at ? observer_state(agent)->watch_at : UINT64_MAX;
+}
+
+static void observer_tick(struct mu_agent *agent, uint64_t now)
+{
+    if (!observer_state(agent)->watch_at || now < observer_state(agent)->watch_at)
+        return;
+    observer_state(agent)->watch_at = 0;
+    mu_agent_watch_job(agent);
+}
+
+/* Call the watcher back; mu_agent_close_job() joins it. */
+static void observer_interrupt(struct mu_agent *agent)
+{
+    if (observer_state(agent)->watching)
+        muster_interrupt(agent->muster);
+}
+
+const struct mu_component mu_observer_component = {
+    .name = "observer",
+    .state_size = sizeof(struct observer_state),
+    .due = observer_due,
+    .tick = observer_tick,
+    .clear = observer_interrupt,
+    .close = observer_interrupt,
+};

@@ -6,40 +6,12 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "agent/bridge.h"
 
-#define PATIENCE_NS 10000000000ull /* with an agent that is to go, beyond the time that it gives to its tasks */
-#define GIVE_UP_NS  5000000000ull  /* beyond the grace, on a host without an agent while the job ends */
-
-const char *mu_agent_task_name(const struct mu_agent *agent, uint32_t task_id, char *buffer, size_t size)
-{
-    const struct mu_agent_bridge *b = agent->bridge;
-    uint32_t host = 0;
-
-    if (!b || !b->hosts) {
-        if (agent->tasks[task_id].pid)
-            snprintf(buffer, size, "task %u (pid %d)", task_id, (int)agent->tasks[task_id].pid);
-        else /* none of ours: muster serve */
-            snprintf(buffer, size, "task %u", task_id);
-        return buffer;
-    }
-    while (host + 1 < b->num_hosts && task_id - b->hosts[host].first_task >= b->hosts[host].tasks)
-        host++;
-    snprintf(buffer, size, "task %u (host %s, pid %d)", task_id, b->hosts[host].name, (int)agent->tasks[task_id].pid);
-    return buffer;
-}
-
-uint32_t mu_agent_running_everywhere(const struct mu_agent *agent)
-{
-    const struct mu_agent_bridge *b = agent->bridge;
-    uint32_t running = agent->running;
-
-    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++)
-        running += b->hosts[i].running;
-    return running;
-}
+#define GIVE_UP_NS 5000000000ull /* beyond the grace, on a host without an agent while the job ends */
 
 static void is_over(struct mu_agent_bridge *b, struct mu_agent_host *host)
 {
@@ -92,7 +64,6 @@ static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struc
     agent->failures += is_new && !by_us && mu_launch_code(task->wait_status) != 0;
     if (!by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
-    mu_agent_look_mpi(agent);
 }
 
 /* Nobody knows how. What another agent said before, who was its parent, is better. */
@@ -173,25 +144,13 @@ void mu_agent_lead(struct mu_agent *agent, uint32_t host_id, enum mu_agent_talk 
     case MU_TALK_ENDED: take_ended(agent, host, u); break;
     case MU_TALK_FAILED: take_failed(agent, host, mu_unpack_u32(u)); break;
     case MU_TALK_DONE: take_done(agent, host, mu_unpack_u32(u)); break;
-    case MU_TALK_STOPPED:
-        host->stopped = 1;
-        mu_agent_look_suspended(agent);
-        break;
-    case MU_TALK_DESK: mu_agent_hear_desk(agent, host_id, u); break;
-    case MU_TALK_GATHER:
-        mu_agent_hear_gather(agent, host_id, u);
-        mu_agent_look_mpi(agent);
-        break;
-    case MU_TALK_MPI: mu_agent_hear_mpi(agent, host_id, u); break;
-    case MU_TALK_PMIX: mu_agent_hear_pmix(agent, host_id, u); break;
-    case MU_TALK_SEES: mu_agent_hear_sights(agent, host_id, u); break;
-    case MU_TALK_SERVES: mu_agent_hear_note(agent, host_id, u); break;
+    case MU_TALK_STOPPED: host->stopped = 1; break;
     case MU_TALK_TOLD:
         number = mu_unpack_u32(u);
         if (!u->failed && number > 0 && number < 64)
             mu_agent_end_by_signal(agent, (int)number);
         break;
-    default: break; /* what only a leader says */
+    default: mu_components_hear(agent, host_id, kind, u); /* or what only a leader says */
     }
 }
 
@@ -294,18 +253,6 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host_id, const char *wh
         mu_agent_post(agent, MU_ON_END);
 }
 
-void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id)
-{
-    struct mu_agent_bridge *b = agent->bridge;
-    struct mu_pack what = {.bytes = NULL};
-
-    mu_pack_u32(&what, task_id);
-    for (uint32_t i = 1; i < b->num_hosts; i++)
-        if (task_id - b->hosts[i].first_task < b->hosts[i].tasks && !b->hosts[i].lost)
-            mu_agent_tell(agent, i, MU_TALK_TAIL, &what);
-    mu_pack_done(&what);
-}
-
 int mu_agent_is_awaiting(struct mu_agent *agent)
 {
     struct mu_agent_bridge *b = agent->bridge;
@@ -319,44 +266,67 @@ int mu_agent_is_awaiting(struct mu_agent *agent)
     return !b->is_over;
 }
 
-/* The others are told that all is over, and waited for as long as they may take for what their tasks left behind. */
-static void hosts_part(struct mu_agent *agent)
+/* Why the command of a host that is not done has ended. */
+static void command_why(const struct mu_agent *agent, const siginfo_t *info, char *why, size_t size)
 {
-    struct mu_agent_bridge *b = agent->bridge;
-    struct mu_pack what = {.bytes = NULL};
+    const char *rsh = agent->bridge->options->rsh ? agent->bridge->options->rsh : "ssh";
+    int len = (int)strcspn(rsh, " ");
 
-    mu_pack_u32(&what, (uint32_t)mu_agent_exit_status(agent));
-    b->is_over = 1;
-    mu_agent_tell(agent, UINT32_MAX, MU_TALK_OVER, &what);
-    mu_pack_done(&what);
-    if (b->met != MUSTER_OK || !agent->muster) /* they have not been told anything */
-        mu_agent_signal_rsh(agent, SIGTERM);
-    b->part_until = muster_after_ns(agent->options->grace_ns + PATIENCE_NS);
+    if (info->si_code != CLD_EXITED)
+        snprintf(why, size, "its command (%.*s, pid %d) was killed by signal %d", len, rsh, (int)info->si_pid,
+                 info->si_status);
+    else if (info->si_status == MU_AGENT_EXIT_NO_FILE || info->si_status == MU_AGENT_EXIT_NOT_EXEC)
+        snprintf(why, size, "its command (%.*s) exited with status %d: muster was not found there, or could not be run",
+                 len, rsh, info->si_status);
+    else
+        snprintf(why, size, "its command (%.*s) exited with status %d", len, rsh, info->si_status);
 }
 
-void mu_agent_part(struct mu_agent *agent)
+/* With what its command wrote last: that says why, but mostly without a name ("Host key verification failed."). */
+static void say_not_come(struct mu_agent *agent, uint32_t host, const char *why)
 {
-    mu_health_stop(agent);
-    mu_agent_end_sights(agent);
-    mu_launch_guard_part(agent->guard, NULL); /* what is left is nobody else's to see to */
-    agent->kill_at = agent->timeout_at = UINT64_MAX;
-    if (agent->bridge && agent->bridge->hosts)
-        hosts_part(agent);
+    char sentence[640];
+
+    snprintf(sentence, sizeof sentence, "muster run: host %s has not come: %s", agent->bridge->hosts[host].name, why);
+    if (mu_launch_output_explain(agent->launching.output, host, sentence))
+        mu_agent_say("host %s has not come: %s", agent->bridge->hosts[host].name, why);
 }
 
-void mu_agent_look_parting(struct mu_agent *agent)
+int mu_agent_command_ended(struct mu_agent *agent, const siginfo_t *info)
 {
     struct mu_agent_bridge *b = agent->bridge;
+    siginfo_t reaped;
+    char why[300];
 
-    if (b && b->hosts && mu_agent_signal_rsh(agent, 0) > 0) {
-        agent->phase_until = b->part_until;
-        if (muster_now_ns() < b->part_until)
-            return;
-        mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
-        for (uint32_t i = 1; i < b->num_hosts; i++)
-            if (b->hosts[i].rsh)
-                mu_agent_say("host %s does not end: its command is killed", b->hosts[i].name);
-        mu_agent_signal_rsh(agent, SIGKILL);
+    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++) {
+        struct mu_agent_host *host = &b->hosts[i];
+
+        if (host->rsh != info->si_pid || !host->rsh)
+            continue;
+        if (!host->over && (b->meeting || !b->options->adopt_ns)) /* while the number is still its own */
+            kill(-host->rsh, SIGKILL);
+        mu_launch_guard_command(agent->launching.guard, i, 0);
+        waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
+        host->rsh = 0;
+        if (host->over || b->is_over || agent->broken) {
+            /* of its own accord: where the job has failed, it ends with the status that it was told */
+            agent->lost_output |= info->si_code == CLD_EXITED && info->si_status == MU_AGENT_EXIT_FAILED &&
+                                  mu_agent_exit_status(agent) == 0;
+            return 1;
+        }
+        command_why(agent, info, why, sizeof why);
+        if (!b->meeting && b->options->adopt_ns) {
+            mu_agent_say("host %s: %s; its agent, if it lives, or another can go on", host->name, why);
+            return 1;
+        }
+        if (!b->meeting) {
+            mu_agent_host_lost(agent, i, why);
+            return 1;
+        }
+        if (!mu_agent_is_ending(agent))
+            say_not_come(agent, i, why);
+        mu_agent_break(agent);
+        return 1;
     }
-    mu_agent_post(agent, MU_ON_PARTED);
+    return 0;
 }

@@ -22,7 +22,7 @@ static struct mu_launch_mark leftovers_mark(const struct mu_agent *agent)
                                    .parent = getpid(),
                                    .session = getsid(0),
                                    .spare = MU_LAUNCH_GUARD_NAME,
-                                   .except = mu_launch_guard_pid(agent->guard)};
+                                   .except = mu_launch_guard_pid(agent->launching.guard)};
 }
 
 static int leftovers_are_gone(struct mu_agent *agent)
@@ -31,7 +31,7 @@ static int leftovers_are_gone(struct mu_agent *agent)
 
     if (agent->adopted)
         return mu_launch_sweep(&mark, 0, NULL, NULL) == 0;
-    return !mu_launch_has_children(mu_launch_guard_pid(agent->guard));
+    return !mu_launch_has_children(mu_launch_guard_pid(agent->launching.guard));
 }
 
 static void sweep_step(struct mu_agent *agent, enum mu_sweep_step step, uint64_t ns)

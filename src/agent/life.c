@@ -11,21 +11,7 @@
 
 #include "agent/private.h"
 
-#define GRPC_GRACE_NS  100000000ull  /* for clients beside the tasks, which have ended */
-#define SERVE_GRACE_NS 1000000000ull /* for clients of `muster serve` to fetch their answers */
-
 /* ---- events ------------------------------------------------------------------------------------------------------ */
-
-void mu_agent_post(struct mu_agent *agent, enum mu_agent_event event)
-{
-    agent->events |= 1u << event;
-}
-
-void mu_agent_break(struct mu_agent *agent)
-{
-    agent->broken = 1;
-    mu_agent_post(agent, MU_ON_END);
-}
 
 static void events_dispatch(struct mu_agent *agent)
 {
@@ -54,29 +40,28 @@ void mu_agent_end_tasks(struct mu_agent *agent)
     if (agent->force != MU_FORCE_NONE)
         return;
     agent->force = MU_FORCE_TERM;
-    mu_agent_drop_suspension(agent);
     agent->timeout_at = UINT64_MAX;
     for (uint32_t i = 0; agent->tasks && i < agent->num_tasks; i++) /* none is started again */
         agent->tasks[i].restart_at = UINT64_MAX;
     agent->waiting = 0;
     agent->kill_at = muster_after_ns(agent->options->grace_ns);
-    if (agent->root_cause >= 0 || agent->timed_out) /* told by a signal, they may end as they like */
-        mu_agent_halt_pmix(agent);
+    mu_components_ending(agent, 0);
     if (agent->options->grace_ns > 0)
         mu_agent_signal_tasks(agent, SIGTERM);
-    if (mu_agent_leads(agent))
-        mu_agent_tell(agent, UINT32_MAX, MU_TALK_END, NULL);
-    mu_agent_await_briefly(agent);
 }
 
 void mu_agent_kill_tasks(struct mu_agent *agent)
 {
     agent->force = MU_FORCE_KILL;
     agent->kill_at = UINT64_MAX;
-    mu_agent_halt_pmix(agent);
+    mu_components_ending(agent, 1);
     mu_agent_signal_tasks(agent, SIGKILL);
-    if (mu_agent_leads(agent))
-        mu_agent_tell(agent, UINT32_MAX, MU_TALK_KILL, NULL);
+}
+
+void mu_agent_end_meeting(struct mu_agent *agent)
+{
+    mu_agent_end_tasks(agent);
+    mu_agent_stop_meeting(agent);
 }
 
 void mu_agent_fail_start(struct mu_agent *agent)
@@ -89,14 +74,11 @@ void mu_agent_fail_start(struct mu_agent *agent)
 
 enum mu_agent_event mu_agent_open_run(struct mu_agent *agent)
 {
-    if (mu_agent_open_job(agent) || mu_agent_cross(agent) || mu_agent_serve_metrics(agent) ||
-        mu_agent_serve_clients(agent) || mu_agent_serve_mpi(agent) || mu_agent_serve_pmix(agent))
+    if (mu_agent_open_job(agent) || mu_components_begin(agent))
         return MU_ON_NOT_OPENED;
     if (mu_agent_start_tasks(agent))
         return MU_ON_NOT_STARTED;
-    mu_agent_tell_started(agent, agent->first_task, agent->local_tasks);
-    mu_health_start(agent);
-    mu_agent_begin_sights(agent);
+    mu_components_started(agent, agent->first_task, agent->local_tasks);
     return MU_ON_OPENED;
 }
 
@@ -110,25 +92,25 @@ void mu_agent_open(struct mu_agent *agent)
 
 /* ---- an attempt ends --------------------------------------------------------------------------------------------- */
 
-/* Services that end with the tasks. */
+/* No task is left, here or elsewhere. */
+void mu_agent_part(struct mu_agent *agent)
+{
+    mu_launch_guard_part(agent->launching.guard, NULL); /* what is left is nobody else's to see to */
+    agent->kill_at = agent->timeout_at = UINT64_MAX;
+    mu_components_part(agent);
+}
+
 void mu_agent_stop(struct mu_agent *agent)
 {
-    mu_agent_end_gathers(agent, "the job ends");
-    mu_agent_stop_mpi(agent);
-    mu_agent_end_pmix(agent);
-    mu_agent_stop_clients(agent, mu_agent_only_serves(agent) ? SERVE_GRACE_NS : GRPC_GRACE_NS);
+    mu_components_stop(agent);
 }
 
 /* The descendants have ended, too. */
 static void attempt_close(struct mu_agent *agent)
 {
-    mu_agent_remove_mpi_folder(agent);
-    mu_launch_feed_stop(agent->feed);
-    agent->feed = NULL;
-    mu_metrics_stop(agent->metrics);
-    agent->metrics = NULL;
-    if (agent->watching)
-        muster_interrupt(agent->muster);
+    mu_components_clear(agent);
+    mu_launch_feed_stop(agent->launching.feed);
+    agent->launching.feed = NULL;
     mu_agent_remove_name(agent);
     if (agent->adopted) /* the guard of the launcher that has died is not needed any more */
         mu_launch_guard_over(agent->orphans);
@@ -145,7 +127,7 @@ void mu_agent_pause(struct mu_agent *agent)
 
 static void tasks_look(struct mu_agent *agent)
 {
-    if (mu_agent_only_serves(agent) && agent->phase == MU_PHASE_RUNNING && !mu_agent_serving_is_over(agent))
+    if (agent->is_over && agent->phase == MU_PHASE_RUNNING && !agent->is_over(agent))
         return;
     if (agent->phase == MU_PHASE_RUNNING)
         mu_agent_start_again(agent);
@@ -160,7 +142,7 @@ static void tasks_look(struct mu_agent *agent)
 
 static void stopping_look(struct mu_agent *agent)
 {
-    if (mu_agent_clients_have_stopped(agent))
+    if (agent->stopping == 0)
         mu_agent_post(agent, MU_ON_STOPPED);
 }
 

@@ -83,15 +83,6 @@ static void hear_host(void *arg, uint32_t host, enum mu_peer_state state, const 
              why ? strlen(why) : 0);
 }
 
-void mu_agent_own_name(const struct mu_agent_hosts *options, char *name, size_t size)
-{
-    name[0] = 0;
-    if (options && options->name)
-        snprintf(name, size, "%s", options->name);
-    else
-        gethostname(name, size - 1);
-}
-
 /* Where the others find the leader, in a file that they look for. */
 static int write_address(const struct mu_agent_hosts *hosts, const char *port)
 {
@@ -453,7 +444,7 @@ static int meeting_begin(struct mu_agent *agent)
         return -1;
     }
     b->meeting = 1;
-    if (agent->output && agent->attempt == 0 && mu_launch_output_go(agent->output))
+    if (agent->launching.output && agent->attempt == 0 && mu_launch_output_go(agent->launching.output))
         mu_agent_say("cannot relay output: %s", strerror(errno));
     return 0;
 }
@@ -496,30 +487,7 @@ void mu_agent_look_meeting(struct mu_agent *agent)
 
 void mu_agent_stop_meeting(struct mu_agent *agent)
 {
-    mu_agent_end_tasks(agent);
     agent->bridge->stop = 1;
-}
-
-struct mu_hosts_config *mu_agent_place(struct mu_agent *agent, struct muster_segment_config *config,
-                                       struct mu_hosts_config *ret_place)
-{
-    const struct mu_bridge_shape *shape;
-
-    if (!agent->bridge)
-        return NULL;
-    shape = mu_bridge_shape(agent->bridge->bridge);
-    *ret_place = (struct mu_hosts_config){
-        .num_hosts = shape->num_hosts,
-        .host = shape->host,
-        .num_tasks = shape->tasks,
-        .run_id = {shape->run_id[0], shape->run_id[1]},
-        .adopt_ns = shape->adopt_ns,
-    };
-    if (mu_agent_follows(agent)) {
-        config->heap_bytes = agent->options->hosts->orders->heap_bytes;
-        config->heartbeat_timeout_ns = agent->options->hosts->orders->segment_timeout_ns;
-    }
-    return ret_place;
 }
 
 /* The end of standard input: who started us is gone. */
@@ -552,32 +520,6 @@ int mu_agent_cross(struct mu_agent *agent)
     else if (b->options->watches_stdin && uv_poll_init(&agent->loop, &b->input, 0) == 0)
         uv_poll_start(&b->input, UV_DISCONNECT, input_ended);
     return 0;
-}
-
-int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job)
-{
-    const struct mu_agent_hosts *hosts = agent->options->hosts;
-
-    if (!hosts)
-        return 0;
-    job->ports[0] = hosts->orders->ports[0];
-    job->ports[1] = hosts->orders->ports[1];
-    job->part = (struct mu_launch_whereabouts){.node = hosts->node,
-                                               .nodes = hosts->nodes,
-                                               .first_task = agent->first_task,
-                                               .tasks = agent->local_tasks,
-                                               .master = mu_agent_master_here(hosts)};
-    return 1;
-}
-
-void mu_agent_tell(struct mu_agent *agent, uint32_t host, enum mu_agent_talk kind, const struct mu_pack *what)
-{
-    struct mu_agent_bridge *b = agent->bridge;
-
-    if (b && mu_agent_follows(agent) && b->is_over) /* one that ends its tasks by itself is lost, and not done */
-        return;
-    if (b && b->bridge && !b->meeting && agent->muster)
-        mu_bridge_control(b->bridge, host, kind, what ? what->bytes : NULL, what ? what->len : 0);
 }
 
 void mu_agent_close_bridge(struct mu_agent *agent)

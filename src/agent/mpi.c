@@ -23,7 +23,7 @@
 
 #include <muster/kv.h>
 
-#include "agent/bridge.h"
+#include "agent/mpi.h"
 #include "base/process.h"
 
 static const char round_name[] = "pmi1";
@@ -65,8 +65,8 @@ static void stranded(void *arg, uint32_t task_id, const char *why)
 static void shown(void *arg, const char *key, size_t key_len, const char *value, size_t value_len)
 {
     struct mu_agent *agent = arg;
-    char path[sizeof agent->pmi1_name + MU_PMI1_KEY_MAX + 16];
-    int len = snprintf(path, sizeof path, "pmi/%s/%.*s", agent->pmi1_name, (int)key_len, key);
+    char path[sizeof mu_agent_mpi(agent)->name + MU_PMI1_KEY_MAX + 16];
+    int len = snprintf(path, sizeof path, "pmi/%s/%.*s", mu_agent_mpi(agent)->name, (int)key_len, key);
 
     if (agent->segment && len < (int)sizeof path && mu_agent_be_there(agent) == 0)
         muster_kv_set(agent->muster, path, (size_t)len, value, value_len, NULL);
@@ -79,10 +79,10 @@ static void gathered(void *arg, enum muster_status status, const struct mu_gathe
 
     for (uint32_t i = 0; parts && i < all->num_parts; i++)
         parts[i] = (struct iovec){(void *)(uintptr_t)all->parts[i].bytes, all->parts[i].len};
-    if (agent->pmi1 && parts)
-        mu_pmi1_exchanged(agent->pmi1, status, all->num_parts, parts, all->why);
-    else if (agent->pmi1)
-        mu_pmi1_exchanged(agent->pmi1, MUSTER_RESOURCE_EXHAUSTED, 0, NULL, "out of memory");
+    if (mu_agent_mpi(agent)->pmi1 && parts)
+        mu_pmi1_exchanged(mu_agent_mpi(agent)->pmi1, status, all->num_parts, parts, all->why);
+    else if (mu_agent_mpi(agent)->pmi1)
+        mu_pmi1_exchanged(mu_agent_mpi(agent)->pmi1, MUSTER_RESOURCE_EXHAUSTED, 0, NULL, "out of memory");
     free(parts);
 }
 
@@ -92,9 +92,7 @@ static void exchange(void *arg, const void *bytes, size_t len)
     enum muster_status status = mu_agent_gather(agent, round_name, bytes, len, gathered, agent);
 
     if (status != MUSTER_OK)
-        mu_pmi1_exchanged(agent->pmi1, status, 0, NULL, muster_last_error());
-    else
-        mu_agent_look_mpi(agent);
+        mu_pmi1_exchanged(mu_agent_mpi(agent)->pmi1, status, 0, NULL, muster_last_error());
 }
 
 /* ---- what waits in vain ---- */
@@ -110,12 +108,13 @@ static uint32_t missing_task(const struct mu_agent *agent, uint32_t host_id)
     return UINT32_MAX;
 }
 
-void mu_agent_look_mpi(struct mu_agent *agent)
+static void mpi_tick(struct mu_agent *agent, uint64_t now)
 {
     uint32_t hosts[8], count, task_id;
     char why[200];
 
-    if (!agent->pmi1 || !agent->bridge || !mu_agent_leads(agent))
+    (void)now;
+    if (!mu_agent_mpi(agent)->pmi1 || !agent->bridge || !mu_agent_leads(agent))
         return;
     count = mu_agent_gather_missing(agent, round_name, hosts, 8);
     for (uint32_t i = 0; i < count && i < 8; i++) {
@@ -127,11 +126,23 @@ void mu_agent_look_mpi(struct mu_agent *agent)
     }
 }
 
-void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_status)
+static void mpi_judge(struct mu_agent *agent, uint32_t task_id, int wait_status)
 {
-    if (agent->pmi1 && mu_pmi1_task_ended(agent->pmi1, task_id) == MU_PMI1_OPEN && wait_status == 0)
+    if (mu_agent_mpi(agent)->pmi1 && mu_pmi1_task_ended(mu_agent_mpi(agent)->pmi1, task_id) == MU_PMI1_OPEN &&
+        wait_status == 0)
         mu_agent_condemn(agent, task_id, 1, "exited with status 0 between MPI_Init and MPI_Finalize");
-    mu_agent_judge_pmix(agent, task_id, wait_status);
+}
+
+/* Behind the word of its end, which is why the others wait in vain. */
+static void mpi_ended(struct mu_agent *agent, uint32_t task_id)
+{
+    (void)task_id;
+    mu_pmi1_look(mu_agent_mpi(agent)->pmi1);
+}
+
+int mu_agent_serves_mpi(const struct mu_agent *agent)
+{
+    return mu_agent_mpi(agent)->pmi1 || agent->pmix;
 }
 
 /* ---- the server ---- */
@@ -168,15 +179,17 @@ static void name_job(struct mu_agent *agent)
 
     snprintf(text, sizeof text, "%.16s", agent->run_id);
     run = shape ? shape->run_id[0] ^ shape->run_id[1] : strtoull(text, NULL, 16);
-    snprintf(agent->pmi1_name, sizeof agent->pmi1_name, "muster-%016llx-%u", (unsigned long long)run, attempt);
-    snprintf(agent->flux_job, sizeof agent->flux_job, "FLUX_JOB_ID=%u", (unsigned)(run % 32749) + 1);
+    snprintf(mu_agent_mpi(agent)->name, sizeof mu_agent_mpi(agent)->name, "muster-%016llx-%u", (unsigned long long)run,
+             attempt);
+    snprintf(mu_agent_mpi(agent)->flux_job, sizeof mu_agent_mpi(agent)->flux_job, "FLUX_JOB_ID=%u",
+             (unsigned)(run % 32749) + 1);
     if (shape)
-        mu_pmi1_map(shape->tasks, shape->num_hosts, agent->pmi1_map, sizeof agent->pmi1_map);
+        mu_pmi1_map(shape->tasks, shape->num_hosts, mu_agent_mpi(agent)->map, sizeof mu_agent_mpi(agent)->map);
     else
-        mu_pmi1_map(&agent->num_tasks, 1, agent->pmi1_map, sizeof agent->pmi1_map);
+        mu_pmi1_map(&agent->num_tasks, 1, mu_agent_mpi(agent)->map, sizeof mu_agent_mpi(agent)->map);
 }
 
-int mu_agent_serve_mpi(struct mu_agent *agent)
+static int mpi_begin(struct mu_agent *agent)
 {
     struct mu_pmi1_options options = {
         .loop = &agent->loop,
@@ -184,8 +197,8 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
         .first_task = agent->first_task,
         .local_tasks = agent->local_tasks,
         .has_others = agent->bridge != NULL,
-        .kvsname = agent->pmi1_name,
-        .mapping = agent->pmi1_map,
+        .kvsname = mu_agent_mpi(agent)->name,
+        .mapping = mu_agent_mpi(agent)->map,
         .port = agent->options->mpi == MU_AGENT_MPI_PORT,
         .arg = agent,
         .app_of = app_of,
@@ -199,28 +212,29 @@ int mu_agent_serve_mpi(struct mu_agent *agent)
         .said = said,
     };
 
-    if (agent->options->mpi >= MU_AGENT_MPI_PMIX)
+    if (agent->options->mpi >= MU_AGENT_MPI_PMIX || mu_agent_only_serves(agent))
         return 0;
-    if (agent->has_no_room_for_mpi) {
+    if (agent->launching.has_no_room_for_mpi) {
         mu_agent_say(
             "MPI programs are not served, each task is alone to them: with it %u tasks need %llu open files, the "
             "limit is %llu (root may raise it: 'ulimit -n'; --mpi none does without)",
-            agent->local_tasks, agent->files_for_mpi, (unsigned long long)agent->files_before.rlim_max);
+            agent->local_tasks, agent->launching.files_for_mpi,
+            (unsigned long long)agent->launching.files_before.rlim_max);
         return 0;
     }
     name_job(agent);
-    find_library(agent->flux_library, sizeof agent->flux_library);
-    if (mu_pmi1_start(&options, &agent->pmi1) == MUSTER_OK)
+    find_library(mu_agent_mpi(agent)->flux_library, sizeof mu_agent_mpi(agent)->flux_library);
+    if (mu_pmi1_start(&options, &mu_agent_mpi(agent)->pmi1) == MUSTER_OK)
         return 0;
     mu_agent_say("MPI programs cannot be served: %s (--mpi none does without)", muster_last_error());
     return -1;
 }
 
-void mu_agent_stop_mpi(struct mu_agent *agent)
+static void mpi_stop(struct mu_agent *agent)
 {
     mu_agent_stop_mpi_waits(agent);
-    mu_pmi1_stop(agent->pmi1);
-    agent->pmi1 = NULL;
+    mu_pmi1_stop(mu_agent_mpi(agent)->pmi1);
+    mu_agent_mpi(agent)->pmi1 = NULL;
 }
 
 /* ---- a task's part ---- */
@@ -233,13 +247,13 @@ static int give_socket(struct mu_agent *agent, uint32_t task_id, int *ret_fd)
         mu_agent_say("no socket for task %u's MPI: %s (--mpi none does without)", task_id, strerror(errno));
         return -1;
     }
-    if (mu_pmi1_take(agent->pmi1, task_id, pair[0]) != MUSTER_OK) {
+    if (mu_pmi1_take(mu_agent_mpi(agent)->pmi1, task_id, pair[0]) != MUSTER_OK) {
         mu_agent_say("no socket for task %u's MPI: %s", task_id, muster_last_error());
         close(pair[0]);
         close(pair[1]);
         return -1;
     }
-    mu_pmi1_hold(agent->pmi1, task_id, pair[1]);
+    mu_pmi1_hold(mu_agent_mpi(agent)->pmi1, task_id, pair[1]);
     *ret_fd = pair[1];
     return 0;
 }
@@ -257,31 +271,29 @@ static bool is_open_mpis_launcher(const char *command)
 }
 
 /* What follows where to ask, which is the first `n`. */
-static void list_rest(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_mpi_gift *gift, int n)
+static void list_rest(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_gift *gift, int n)
 {
     snprintf(gift->text[n++], sizeof gift->text[0], "PMI_RANK=%u", task_id);
     snprintf(gift->text[n++], sizeof gift->text[0], "PMI_SIZE=%u", agent->num_tasks);
     for (int i = 0; i < n; i++)
         gift->vars[i] = gift->text[i];
-    if (agent->flux_library[0] && !is_open_mpis_launcher(agent->options->apps[app].argv[0])) {
-        gift->vars[n++] = agent->flux_job;
-        gift->vars[n++] = agent->flux_library;
+    if (mu_agent_mpi(agent)->flux_library[0] && !is_open_mpis_launcher(agent->options->apps[app].argv[0])) {
+        gift->vars[n++] = mu_agent_mpi(agent)->flux_job;
+        gift->vars[n++] = mu_agent_mpi(agent)->flux_library;
         n += mu_agent_list_mpi_places(agent, app, gift->vars + n);
     }
     gift->vars[n] = NULL;
 }
 
-int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent_mpi_gift *ret_gift)
+static int mpi_equip(struct mu_agent *agent, uint32_t task_id, struct mu_agent_gift *ret_gift)
 {
     int n = 0;
 
-    ret_gift->fd = -1;
-    if (agent->pmix)
-        return mu_agent_pmix_vars(agent, task_id, &ret_gift->pmix);
-    if (!agent->pmi1)
+    if (!mu_agent_mpi(agent)->pmi1)
         return 0;
     if (agent->options->mpi == MU_AGENT_MPI_PORT) {
-        snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_PORT=%s", mu_pmi1_address(agent->pmi1));
+        snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_PORT=%s",
+                 mu_pmi1_address(mu_agent_mpi(agent)->pmi1));
         snprintf(ret_gift->text[n++], sizeof ret_gift->text[0], "PMI_ID=%u", task_id);
     } else {
         if (give_socket(agent, task_id, &ret_gift->fd))
@@ -296,15 +308,16 @@ int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent
 
 int mu_agent_foresee_mpi(struct mu_agent *agent)
 {
+    snprintf(mu_agent_mpi(agent)->folder, sizeof mu_agent_mpi(agent)->folder, "<a folder>");
     if (agent->options->mpi == MU_AGENT_MPI_PMIX)
         return mu_agent_may_serve_pmix(agent);
-    snprintf(agent->flux_job, sizeof agent->flux_job, "FLUX_JOB_ID=<a number>");
-    find_library(agent->flux_library, sizeof agent->flux_library);
+    snprintf(mu_agent_mpi(agent)->flux_job, sizeof mu_agent_mpi(agent)->flux_job, "FLUX_JOB_ID=<a number>");
+    find_library(mu_agent_mpi(agent)->flux_library, sizeof mu_agent_mpi(agent)->flux_library);
     mu_agent_name_mpi_places(agent);
     return 0;
 }
 
-int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_mpi_gift *ret_gift)
+int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_gift *ret_gift)
 {
     int n = 0;
 
@@ -321,3 +334,18 @@ int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app,
     list_rest(agent, task_id, app, ret_gift, n);
     return 0;
 }
+
+const struct mu_component mu_mpi_component = {
+    .name = "mpi",
+    .state_size = sizeof(struct mu_agent_mpi_state),
+    .begin = mpi_begin,
+    .equip = mpi_equip,
+    .judge = mpi_judge,
+    .ended = mpi_ended,
+    .tick = mpi_tick,
+    .report = mu_agent_note_mpi_waits,
+    .stop = mpi_stop,
+    .clear = mu_agent_remove_mpi_folder,
+    .talk = MU_TALK_MPI,
+    .hear = mu_agent_hear_mpi,
+};

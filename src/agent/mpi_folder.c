@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/private.h"
+#include "agent/mpi.h"
 
 /* Each is set to the folder; of windows (osc), too, which go elsewhere else. */
 static const char *const names[MU_AGENT_MPI_PLACES] = {
@@ -29,7 +29,8 @@ static const char *const names[MU_AGENT_MPI_PLACES] = {
 void mu_agent_name_mpi_places(struct mu_agent *agent)
 {
     for (int i = 0; i < MU_AGENT_MPI_PLACES; i++)
-        snprintf(agent->mpi_places[i], sizeof agent->mpi_places[i], "%s=%s", names[i], agent->mpi_folder);
+        snprintf(mu_agent_mpi(agent)->places[i], sizeof mu_agent_mpi(agent)->places[i], "%s=%s", names[i],
+                 mu_agent_mpi(agent)->folder);
 }
 
 /* In memory where that can be had: what lies there is mapped. */
@@ -38,43 +39,43 @@ void mu_agent_name_mpi_folder(struct mu_agent *agent)
     const char *above = getenv("TMPDIR");
     uint64_t random;
 
-    agent->mpi_folder[0] = 0;
-    agent->has_mpi_folder = 0;
+    mu_agent_mpi(agent)->folder[0] = 0;
+    mu_agent_mpi(agent)->has_folder = 0;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return;
     if (access("/dev/shm", W_OK | X_OK) == 0)
         above = "/dev/shm";
     else if (!above || *above != '/' || strlen(above) > 80)
         above = "/tmp";
-    snprintf(agent->mpi_folder, sizeof agent->mpi_folder, "%s" MU_LAUNCH_MPI_FOLDER "%016llx", above,
-             (unsigned long long)random);
+    snprintf(mu_agent_mpi(agent)->folder, sizeof mu_agent_mpi(agent)->folder, "%s" MU_LAUNCH_MPI_FOLDER "%016llx",
+             above, (unsigned long long)random);
     mu_agent_name_mpi_places(agent);
-    mu_launch_guard_folder(agent->guard, agent->mpi_folder);
+    mu_launch_guard_folder(agent->launching.guard, mu_agent_mpi(agent)->folder);
 }
 
 /* A task that takes its time to fail, as Python does, finds it. */
 void mu_agent_begin_mpi_folder(struct mu_agent *agent)
 {
-    if (agent->mpi_folder[0])
-        (void)!mkdir(agent->mpi_folder, 0700);
+    if (mu_agent_mpi(agent)->folder[0])
+        (void)!mkdir(mu_agent_mpi(agent)->folder, 0700);
 }
 
 void mu_agent_make_mpi_folder(struct mu_agent *agent)
 {
-    if (!agent->mpi_folder[0] || agent->has_mpi_folder)
+    if (!mu_agent_mpi(agent)->folder[0] || mu_agent_mpi(agent)->has_folder)
         return;
-    agent->has_mpi_folder = 1;
-    if (mkdir(agent->mpi_folder, 0700) && errno != EEXIST) /* one of its tasks has been faster */
-        mu_agent_say("no folder for what Open MPI's tasks share: %s: %s", agent->mpi_folder, strerror(errno));
+    mu_agent_mpi(agent)->has_folder = 1;
+    if (mkdir(mu_agent_mpi(agent)->folder, 0700) && errno != EEXIST) /* one of its tasks has been faster */
+        mu_agent_say("no folder for what Open MPI's tasks share: %s: %s", mu_agent_mpi(agent)->folder, strerror(errno));
 }
 
 void mu_agent_remove_mpi_folder(struct mu_agent *agent)
 {
-    if (!agent->mpi_folder[0])
+    if (!mu_agent_mpi(agent)->folder[0])
         return;
-    mu_launch_remove_folder(agent->mpi_folder); /* also one that was made without a word to us */
-    mu_launch_guard_folder(agent->guard, NULL);
-    agent->mpi_folder[0] = 0;
+    mu_launch_remove_folder(mu_agent_mpi(agent)->folder); /* also one that was made without a word to us */
+    mu_launch_guard_folder(agent->launching.guard, NULL);
+    mu_agent_mpi(agent)->folder[0] = 0;
 }
 
 static int is_set(char *const *vars, size_t count, const char *name)
@@ -89,11 +90,11 @@ static int is_set(char *const *vars, size_t count, const char *name)
 
 int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t app, char **ret_vars)
 {
-    const struct mu_launch_env *env = &agent->envs[app];
+    const struct mu_launch_env *env = &agent->launching.envs[app];
     int n = 0;
 
-    for (int i = 0; i < MU_AGENT_MPI_PLACES && agent->mpi_folder[0]; i++)
+    for (int i = 0; i < MU_AGENT_MPI_PLACES && mu_agent_mpi(agent)->folder[0]; i++)
         if (!is_set(env->vars, env->count, names[i]))
-            ret_vars[n++] = agent->mpi_places[i];
+            ret_vars[n++] = mu_agent_mpi(agent)->places[i];
     return n;
 }

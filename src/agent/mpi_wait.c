@@ -10,7 +10,7 @@
 
 #include <muster/kv.h>
 
-#include "agent/bridge.h"
+#include "agent/mpi.h"
 #include "compat/pmix.h"
 
 enum { LOOK_MS = 1000 };
@@ -40,15 +40,15 @@ void mu_agent_note_mpi_waits(struct mu_agent *agent)
     char text[MU_AGENT_NOTE] = "";
     struct mu_pack what = {.bytes = NULL};
 
-    if (agent->pmi1)
-        mu_pmi1_describe(agent->pmi1, text, sizeof text);
+    if (mu_agent_mpi(agent)->pmi1)
+        mu_pmi1_describe(mu_agent_mpi(agent)->pmi1, text, sizeof text);
     else
         mu_agent_describe_pmix(agent, text, sizeof text);
-    if (agent->pmi1 && strstr(text, "for other hosts"))
+    if (mu_agent_mpi(agent)->pmi1 && strstr(text, "for other hosts"))
         add_hosts(agent, text, sizeof text);
-    if (strcmp(text, agent->mpi_waits) == 0)
+    if (strcmp(text, mu_agent_mpi(agent)->waits) == 0)
         return;
-    snprintf(agent->mpi_waits, sizeof agent->mpi_waits, "%s", text);
+    snprintf(mu_agent_mpi(agent)->waits, sizeof mu_agent_mpi(agent)->waits, "%s", text);
     if (!mu_agent_follows(agent)) {
         set_waits(agent, 0, text);
         return;
@@ -64,7 +64,7 @@ static void look(uv_timer_t *timer)
     struct mu_agent *agent = timer->loop->data;
 
     mu_agent_note_mpi_waits(agent);
-    if (!agent->mpi_waits[0])
+    if (!mu_agent_mpi(agent)->waits[0])
         uv_timer_stop(timer);
 }
 
@@ -72,19 +72,19 @@ void mu_agent_mpi_waits(void *arg)
 {
     struct mu_agent *agent = arg;
 
-    if (!agent->has_mpi_timer)
-        uv_timer_init(&agent->loop, &agent->mpi_timer);
-    agent->has_mpi_timer = 1;
-    if (!uv_is_active((uv_handle_t *)&agent->mpi_timer))
-        uv_timer_start(&agent->mpi_timer, look, LOOK_MS, LOOK_MS);
+    if (!mu_agent_mpi(agent)->has_timer)
+        uv_timer_init(&agent->loop, &mu_agent_mpi(agent)->timer);
+    mu_agent_mpi(agent)->has_timer = 1;
+    if (!uv_is_active((uv_handle_t *)&mu_agent_mpi(agent)->timer))
+        uv_timer_start(&mu_agent_mpi(agent)->timer, look, LOOK_MS, LOOK_MS);
 }
 
 void mu_agent_stop_mpi_waits(struct mu_agent *agent)
 {
-    if (agent->has_mpi_timer)
-        uv_close((uv_handle_t *)&agent->mpi_timer, NULL);
-    agent->has_mpi_timer = 0;
-    agent->mpi_waits[0] = 0;
+    if (mu_agent_mpi(agent)->has_timer)
+        uv_close((uv_handle_t *)&mu_agent_mpi(agent)->timer, NULL);
+    mu_agent_mpi(agent)->has_timer = 0;
+    mu_agent_mpi(agent)->waits[0] = 0;
 }
 
 /* ---- between the agents ---- */
@@ -124,8 +124,8 @@ void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *
         return;
     if (word == 'p') {
         pass_on(agent, host, u->at, u->left);
-        if (agent->pmi1)
-            mu_pmi1_told(agent->pmi1, u->at, u->left);
+        if (mu_agent_mpi(agent)->pmi1)
+            mu_pmi1_told(mu_agent_mpi(agent)->pmi1, u->at, u->left);
     } else if (word == 'w' && mu_agent_leads(agent)) {
         mu_unpack_text(u, text, sizeof text);
         if (!u->failed)

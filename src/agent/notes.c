@@ -13,20 +13,29 @@
 
 #define NOTE_MS 1000
 
-static const struct {
-    const char *key, *hosts;
-    void (*describe)(const struct mu_agent *agent, char *text, size_t size);
-} served[MU_AGENT_SERVED] = {
-    [MU_AGENT_GRPC] = {MU_AGENT_GRPC_KEY, MU_AGENT_GRPC_HOSTS_KEY, mu_agent_describe_grpc},
-    [MU_AGENT_TCPSTORE] = {MU_AGENT_TCPSTORE_KEY, MU_AGENT_TCPSTORE_HOSTS_KEY, mu_agent_describe_tcpstore},
+struct notes_state {
+    uv_timer_t timer;
+    int has_timer;
+    char notes[MU_COMPONENT_COUNT][MU_AGENT_NOTE]; /* what stands in their keys */
 };
 
-static void name_key(unsigned what, uint32_t host, char *key, size_t size)
+static struct notes_state *notes_state(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_NOTES);
+}
+
+/* Components are numbered by their place in the table, which is the same in all agents of a job. */
+static bool is_served(const struct mu_agent *agent, unsigned what)
+{
+    return what < MU_COMPONENT_COUNT && agent->components[what]->describe != NULL;
+}
+
+static void name_key(const struct mu_agent *agent, unsigned what, uint32_t host, char *key, size_t size)
 {
     if (host)
-        snprintf(key, size, "%s/%u", served[what].hosts, host);
+        snprintf(key, size, "%s/%u", agent->components[what]->hosts_key, host);
     else
-        snprintf(key, size, "%s", served[what].key);
+        snprintf(key, size, "%s", agent->components[what]->key);
 }
 
 /* A full segment: then status shows what it knew. */
@@ -34,17 +43,17 @@ static void set_note(struct mu_agent *agent, unsigned what, uint32_t host, const
 {
     char key[64];
 
-    name_key(what, host, key, sizeof key);
+    name_key(agent, what, host, key, sizeof key);
     muster_kv_set(agent->muster, key, MUSTER_NTS, text, strlen(text), NULL);
 }
 
-void mu_agent_hear_note(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
+static void notes_hear(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
 {
     unsigned what = mu_unpack_u8(u);
     char text[MU_AGENT_NOTE] = "";
 
     mu_unpack_text(u, text, sizeof text);
-    if (agent->muster && !u->failed && what < MU_AGENT_SERVED)
+    if (mu_agent_leads(agent) && agent->muster && !u->failed && is_served(agent, what))
         set_note(agent, what, host, text);
 }
 
@@ -53,7 +62,7 @@ static void tell_note(struct mu_agent *agent, unsigned what)
     struct mu_pack note = {.bytes = NULL};
 
     mu_pack_u8(&note, (uint8_t)what);
-    mu_pack_text(&note, agent->notes[what]);
+    mu_pack_text(&note, notes_state(agent)->notes[what]);
     mu_agent_tell(agent, 0, MU_TALK_SERVES, &note);
     mu_pack_done(&note);
 }
@@ -62,10 +71,10 @@ static void note(struct mu_agent *agent, unsigned what)
 {
     char text[MU_AGENT_NOTE] = "";
 
-    served[what].describe(agent, text, sizeof text);
-    if (strcmp(text, agent->notes[what]) == 0)
+    agent->components[what]->describe(agent, text, sizeof text);
+    if (strcmp(text, notes_state(agent)->notes[what]) == 0)
         return;
-    snprintf(agent->notes[what], sizeof agent->notes[what], "%s", text);
+    snprintf(notes_state(agent)->notes[what], sizeof notes_state(agent)->notes[what], "%s", text);
     if (mu_agent_follows(agent))
         tell_note(agent, what);
     else
@@ -76,7 +85,7 @@ static void note(struct mu_agent *agent, unsigned what)
 static struct look {
     struct mu_ask ask;
     bool open;
-} looks[MU_AGENT_SERVED][2];
+} looks[MU_COMPONENT_COUNT][2];
 
 static void looked(struct mu_ask *ask)
 {
@@ -92,16 +101,17 @@ static void look_at_notes(struct mu_agent *agent, unsigned what)
 
         if (look->open)
             continue;
-        name_key(what, own ? agent->options->hosts->node : 0, key, sizeof key);
+        name_key(agent, what, own ? agent->options->hosts->node : 0, key, sizeof key);
         *look = (struct look){.ask = {.answered = looked}, .open = true};
-        mu_desk_try_get(agent->desk, &look->ask, key, strlen(key));
+        mu_desk_try_get(mu_agent_desk(agent), &look->ask, key, strlen(key));
     }
 }
 
 static void note_all(struct mu_agent *agent)
 {
-    for (unsigned what = 0; what < MU_AGENT_SERVED; what++)
-        note(agent, what);
+    for (unsigned what = 0; what < MU_COMPONENT_COUNT; what++)
+        if (is_served(agent, what))
+            note(agent, what);
 }
 
 static void note_again(uv_timer_t *timer)
@@ -109,22 +119,33 @@ static void note_again(uv_timer_t *timer)
     struct mu_agent *agent = timer->loop->data;
 
     note_all(agent);
-    for (unsigned what = 0; what < MU_AGENT_SERVED && mu_agent_follows(agent); what++)
-        look_at_notes(agent, what);
+    for (unsigned what = 0; what < MU_COMPONENT_COUNT && mu_agent_follows(agent); what++)
+        if (is_served(agent, what))
+            look_at_notes(agent, what);
 }
 
-void mu_agent_begin_notes(struct mu_agent *agent)
+static int notes_begin(struct mu_agent *agent)
 {
-    memset(agent->notes, 0, sizeof agent->notes);
+    if (!mu_agent_has_desk(agent))
+        return 0;
+    memset(notes_state(agent)->notes, 0, sizeof notes_state(agent)->notes);
     note_all(agent);
-    uv_timer_init(&agent->loop, &agent->notes_timer);
-    uv_timer_start(&agent->notes_timer, note_again, NOTE_MS, NOTE_MS);
-    agent->has_notes = 1;
+    uv_timer_init(&agent->loop, &notes_state(agent)->timer);
+    uv_timer_start(&notes_state(agent)->timer, note_again, NOTE_MS, NOTE_MS);
+    notes_state(agent)->has_timer = 1;
+    return 0;
 }
 
-void mu_agent_end_notes(struct mu_agent *agent)
+static void notes_stop(struct mu_agent *agent)
 {
-    if (agent->has_notes)
-        uv_close((uv_handle_t *)&agent->notes_timer, NULL);
-    agent->has_notes = 0;
+    if (notes_state(agent)->has_timer)
+        uv_close((uv_handle_t *)&notes_state(agent)->timer, NULL);
+    notes_state(agent)->has_timer = 0;
 }
+
+const struct mu_component mu_notes_component = {.name = "notes",
+                                                .state_size = sizeof(struct notes_state),
+                                                .begin = notes_begin,
+                                                .stop = notes_stop,
+                                                .talk = MU_TALK_SERVES,
+                                                .hear = notes_hear};

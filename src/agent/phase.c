@@ -13,8 +13,8 @@ static const struct mu_phase_row rows[] = {
 
     {MU_PHASE_MEETING, MU_ON_MET, MU_PHASE_OPENING, mu_agent_open},
     {MU_PHASE_MEETING, MU_ON_NOT_MET, MU_PHASE_PARTING, mu_agent_part},
-    {MU_PHASE_MEETING, MU_ON_END, MU_PHASE_MEETING, mu_agent_stop_meeting},
-    {MU_PHASE_MEETING, MU_ON_KILL, MU_PHASE_MEETING, mu_agent_stop_meeting},
+    {MU_PHASE_MEETING, MU_ON_END, MU_PHASE_MEETING, mu_agent_end_meeting},
+    {MU_PHASE_MEETING, MU_ON_KILL, MU_PHASE_MEETING, mu_agent_end_meeting},
 
     {MU_PHASE_OPENING, MU_ON_OPENED, MU_PHASE_RUNNING, NULL},
     {MU_PHASE_OPENING, MU_ON_NOT_OPENED, MU_PHASE_PARTING, mu_agent_part},

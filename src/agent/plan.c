@@ -57,15 +57,16 @@ static void print_places(const struct mu_agent *agent, uint32_t task_id, FILE *o
 static int print_variables(struct mu_agent *agent, uint32_t task_id, uint32_t app, FILE *out)
 {
     const struct mu_launch_plan *plan = agent->options->plan;
-    struct mu_agent_mpi_gift gift = {.vars = {NULL}};
+    struct mu_agent_gift gift = {.vars = {NULL}};
     char **vars;
 
     if (mu_agent_imagine_mpi(agent, task_id, app, &gift))
         return -1;
-    vars = mu_launch_env_task(&agent->envs[app], task_id, 0, plan ? mu_launch_plan_place(plan, task_id)->env : NULL,
-                              gift.pmix ? gift.pmix : gift.vars);
+    vars =
+        mu_launch_env_task(&agent->launching.envs[app], task_id, 0,
+                           plan ? mu_launch_plan_place(plan, task_id)->env : NULL, gift.pmix ? gift.pmix : gift.vars);
     if (vars)
-        mu_launch_env_print(&agent->envs[app], vars, out);
+        mu_launch_env_print(&agent->launching.envs[app], vars, out);
     else
         mu_agent_say("out of memory");
     free(gift.pmix);
@@ -128,7 +129,7 @@ static void print_hosts(const struct mu_agent_options *options, FILE *out)
 static int make_environments(struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
-    char way[sizeof agent->grpc_way] = "";
+    char way[160] = "";
     size_t len;
     const struct mu_agent_served served = {.grpc = options->grpc ? way : NULL,
                                            .tcpstore = options->tcpstore ? options->tcpstore->address : NULL,
@@ -143,8 +144,8 @@ static int make_environments(struct mu_agent *agent)
     snprintf(agent->topology_text, sizeof agent->topology_text, "<hwloc's tree>");
     if (options->hosts && mu_launch_free_ports(options->hosts->orders->ports, 2, 1))
         options->hosts->orders->ports[0] = 0;
-    agent->envs = calloc(options->num_apps, sizeof *agent->envs);
-    if (!agent->envs) {
+    agent->launching.envs = calloc(options->num_apps, sizeof *agent->launching.envs);
+    if (!agent->launching.envs) {
         mu_agent_say("out of memory");
         return -1;
     }
@@ -153,24 +154,25 @@ static int make_environments(struct mu_agent *agent)
 
 int mu_agent_dry_run(const struct mu_agent_options *options, FILE *out)
 {
-    struct mu_agent agent = {.options = options, .num_tasks = options->num_tasks};
+    struct mu_agent agent;
     int code = 0;
 
-    agent.local_tasks = options->hosts ? options->hosts->tasks_here : options->num_tasks;
+    if (mu_agent_init(&agent, options, mu_components))
+        return MU_AGENT_EXIT_FAILED;
     mu_agent_name_job(&agent);
     fprintf(out, "job %s: %u task%s; nothing is started\n", agent.job, options->num_tasks,
             options->num_tasks == 1 ? "" : "s");
     print_hosts(options, out);
     if (options->report_bindings)
         mu_agent_print_bindings(&agent, out);
-    snprintf(agent.mpi_folder, sizeof agent.mpi_folder, "<a folder>");
     if (mu_agent_foresee_mpi(&agent) || make_environments(&agent))
         code = MU_AGENT_EXIT_FAILED;
     for (uint32_t i = 0; code == 0 && i < options->num_tasks; i++)
         if (print_task(&agent, i, out))
             code = MU_AGENT_EXIT_FAILED;
-    for (uint32_t app = 0; agent.envs && app < options->num_apps; app++)
-        mu_launch_env_done(&agent.envs[app]);
-    free(agent.envs);
+    for (uint32_t app = 0; agent.launching.envs && app < options->num_apps; app++)
+        mu_launch_env_done(&agent.launching.envs[app]);
+    free(agent.launching.envs);
+    mu_components_free(&agent);
     return code;
 }

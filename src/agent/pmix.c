@@ -45,7 +45,7 @@ static void tell(void *arg, uint32_t host, const void *bytes, size_t len)
     mu_pack_done(&what);
 }
 
-void mu_agent_hear_pmix(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
+static void pmix_hear(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
 {
     struct mu_agent_pmix *pmix = agent->pmix;
     int more = mu_unpack_u8(u);
@@ -128,7 +128,7 @@ void mu_agent_describe_pmix(const struct mu_agent *agent, char *text, size_t siz
         mu_pmix_describe(agent->pmix->server, text, size);
 }
 
-void mu_agent_judge_pmix(struct mu_agent *agent, uint32_t task_id, int wait_status)
+static void pmix_judge(struct mu_agent *agent, uint32_t task_id, int wait_status)
 {
     uint32_t other;
 
@@ -191,19 +191,20 @@ static char **join(char *const *vars, const char *folder)
     return all;
 }
 
-int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_vars)
+static int pmix_equip(struct mu_agent *agent, uint32_t task_id, struct mu_agent_gift *gift)
 {
     char **vars = NULL;
 
-    *ret_vars = NULL;
+    if (!agent->pmix)
+        return 0;
     if (mu_pmix_environment(agent->pmix->server, task_id, &vars) == MUSTER_OK)
-        *ret_vars = join(vars, agent->pmix->directory);
-    if (!*ret_vars)
+        gift->pmix = join(vars, agent->pmix->directory);
+    if (!gift->pmix)
         mu_agent_say("%s", vars ? "out of memory" : muster_last_error());
     for (char **var = vars; var && *var; var++)
         free(*var);
     free(vars);
-    return *ret_vars ? 0 : -1;
+    return gift->pmix ? 0 : -1;
 }
 
 int mu_agent_imagine_pmix(char ***ret_vars)
@@ -253,7 +254,7 @@ static int make_directory(struct mu_agent *agent, struct mu_agent_pmix *pmix)
             return -1;
         }
     }
-    mu_launch_guard_folder(agent->guard, pmix->directory);
+    mu_launch_guard_folder(agent->launching.guard, pmix->directory);
     return 0;
 }
 
@@ -332,7 +333,7 @@ int mu_agent_may_serve_pmix(const struct mu_agent *agent)
     return -1;
 }
 
-int mu_agent_serve_pmix(struct mu_agent *agent)
+static int pmix_begin(struct mu_agent *agent)
 {
     const struct mu_bridge_shape *shape = agent->bridge ? mu_bridge_shape(agent->bridge->bridge) : NULL;
     char(*names)[256];
@@ -359,7 +360,7 @@ int mu_agent_serve_pmix(struct mu_agent *agent)
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-void mu_agent_end_pmix(struct mu_agent *agent)
+static void pmix_stop(struct mu_agent *agent)
 {
     struct mu_agent_pmix *pmix = agent->pmix;
 
@@ -370,12 +371,13 @@ void mu_agent_end_pmix(struct mu_agent *agent)
         mu_pack_done(&pmix->heard[i]);
 }
 
-void mu_agent_halt_pmix(struct mu_agent *agent)
+/* Tasks that are told to end by a signal may end as they like; others may wait in PMIx. */
+static void pmix_ending(struct mu_agent *agent, int killed)
 {
     int goes_on =
         !mu_agent_follows(agent) && agent->attempt < agent->options->restarts; /* it cannot be started twice */
 
-    if (agent->pmix && !goes_on)
+    if (agent->pmix && !goes_on && (killed || agent->root_cause >= 0 || agent->timed_out))
         mu_pmix_halt(agent->pmix->server);
 }
 
@@ -384,7 +386,7 @@ const char *mu_agent_pmix_folder(const struct mu_agent *agent)
     return agent->pmix->directory[0] ? agent->pmix->directory : NULL;
 }
 
-void mu_agent_close_pmix(struct mu_agent *agent)
+static void pmix_close(struct mu_agent *agent)
 {
     struct mu_agent_pmix *pmix = agent->pmix;
 
@@ -393,8 +395,20 @@ void mu_agent_close_pmix(struct mu_agent *agent)
     mu_pmix_close(pmix->server);
     if (pmix->directory[0])
         mu_launch_remove_folder(pmix->directory);
-    mu_launch_guard_folder(agent->guard, NULL);
+    mu_launch_guard_folder(agent->launching.guard, NULL);
     agent->pmix = NULL;
     free(pmix->heard);
     free(pmix);
 }
+
+const struct mu_component mu_pmix_component = {
+    .name = "pmix",
+    .begin = pmix_begin,
+    .equip = pmix_equip,
+    .judge = pmix_judge,
+    .ending = pmix_ending,
+    .stop = pmix_stop,
+    .close = pmix_close,
+    .talk = MU_TALK_PMIX,
+    .hear = pmix_hear,
+};

@@ -1,38 +1,36 @@
 /*
  * agent/private.h: what the files of this room share.
  *
+ * say.c      what is said on stderr; tell.c: hosts and tasks by name, and how one agent tells another: the lowest
+ * event.c    events that are posted, and how a task is condemned
  * phase.c    the phases of a job's life, and what each event does in each
  * life.c     the one loop, and what is done when a phase begins
- * agent.c    what every launcher needs: signals, limits, the loop's turn, the guard; and its taking down
+ * run.c, serve.c, adopt.c   `muster run`, `muster serve`, `muster agent --adopt`: how each opens the job
+ * agent.c    what every launcher needs: limits, the loop's turn; and its taking down
+ * signals.c  signals; suspend.c: ^Z
+ * sentry.c   the guard
  * attempt.c  starting again: the whole job, or one task
  * job.c      the segment, the observer's handle, the thread that waits for deaths
  * tasks.c    start the tasks, reap them, signal them
- * company.c  when the threads start
- * suspend.c  ^Z
+ * company.c  when the thread that relays output starts
  * leftover.c after the last task: end what the tasks left behind
- * desk.c     what is served to clients in the same loop, and whom those ask who serve
+ * report.c   what people are told of the job, and its exit status; error_file.c: what tasks leave that raised
+ * plan.c     --dry-run
+ *
+ * The components (component.h), as components.c lists them:
+ *
+ * job.c      the observer
+ * hosts.c    other hosts (with meet.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
+ * exposition.c  what Prometheus is told (metrics.c, metrics_address.c, metrics_text.c, and http.c, which serves it)
+ * desk.c     the desk, which those ask who serve clients
  * grpc.c     the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
- * sights.c   what another host's tasks do and wait for, for people
- * serve.c    the same without tasks
+ * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi_wait.c, mpi_folder.c)
  * pmix.c     PMIx for the tasks, by libpmix
- * mpi.c      PMI-1 for the tasks that are MPI programs, in the same loop
- * mpi_wait.c who waits in MPI, by either, and for whom
- * mpi_folder.c  what Open MPI's tasks share on a host, and where tasks say why they fail
- * error_file.c  what they have said there
- * metrics.c  what Prometheus is told (with metrics_address.c, metrics_text.c, and http.c, which serves it)
- * report.c   what is said on stderr
  * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
- * adopt.c    a job whose launcher has died
- * plan.c     --dry-run
- * gather.c   what all hosts give, put together
- * meet.c     several hosts: meeting the others, and their messages on the way to the loop
- * orders.c   what the leader's agent tells the others when they come
- * lead.c     host 0's part: it starts the others, hears of their tasks, and decides
- * rsh.c      the commands by which it starts them
- * follow.c   another host's part
- * rejoin.c   either part, taken over from an agent that has died
+ * sights.c   what another host's tasks do and wait for, for people
+ * gather_agent.c  what all hosts give, put together (gather.c)
  */
 #ifndef MU_AGENT_PRIVATE_H
 #define MU_AGENT_PRIVATE_H
@@ -45,9 +43,11 @@
 #include <muster/task.h>
 
 #include "agent/agent.h"
+#include "agent/component.h"
 #include "agent/gather.h"
 #include "agent/health.h"
 #include "agent/hosts.h"
+#include "agent/launching.h"
 #include "agent/metrics.h"
 #include "agent/phase.h"
 #include "agent/talk.h"
@@ -57,9 +57,8 @@
 #include "segment/hosts.h"
 #include "task/task.h"
 
-enum { MU_AGENT_GRPC, MU_AGENT_TCPSTORE, MU_AGENT_SERVED }; /* what an agent may serve */
-enum { MU_AGENT_MPI_PLACES = 4 };                           /* variables that name a folder for Open MPI */
-#define MU_AGENT_NOTE 220u                                  /* bytes that say it */
+enum { MU_AGENT_MPI_PLACES = 4 }; /* variables that name a folder for Open MPI */
+#define MU_AGENT_NOTE 220u        /* bytes that say it */
 
 struct mu_agent_task {
     pid_t pid;
@@ -84,18 +83,15 @@ enum mu_sweep_step { MU_SWEEP_WAIT, MU_SWEEP_TERM, MU_SWEEP_KILL };  /* of what 
 
 struct mu_agent {
     const struct mu_agent_options *options;
+    const struct mu_component *const *components;
+    unsigned num_components; /* that have been opened */
+    void *states[MU_COMPONENT_COUNT];
     char job[208], title[208]; /* its name here, where its segment is, and everywhere */
     char run_id[40], segment_text[280], topology_text[48];
     int topology_fd; /* for hwloc's tree, which the first task that asks fills in; only with its path above */
 
     struct muster_segment *segment;
     struct muster *muster; /* NULL also while nobody has joined, see mu_agent_be_there() */
-    struct muster *seat;   /* the slot that is kept for that time */
-    int absence_said;      /* that there are no pages for it */
-    pthread_t watcher;
-    int watching;
-    uint64_t watch_at;     /* when the watcher is to be started; 0: not */
-    struct mu_beat *beats; /* of each task; the watcher's */
 
     struct mu_agent_task *tasks;
     uint32_t num_tasks;               /* of all hosts */
@@ -106,14 +102,14 @@ struct mu_agent {
     int32_t root_cause; /* the task that failed first; -1: none */
     int root_said;
     uint64_t failures; /* processes of tasks that ended badly by themselves */
-    int memory_said;   /* that memory cannot be preferred */
 
     enum mu_agent_phase phase;
     uint32_t events;      /* posted, not yet dispatched: a bit each */
     uint64_t phase_until; /* the phase looks again at this time; UINT64_MAX: when something happens */
     enum mu_agent_force force;
     enum mu_sweep_step sweep;
-    uint64_t sweep_until;                                /* the step's end */
+    uint64_t sweep_until;                   /* the step's end */
+    int (*is_over)(struct mu_agent *agent); /* the job, though no task of the launcher's says so; NULL: tasks say it */
     enum mu_agent_event (*open)(struct mu_agent *agent); /* make an attempt's job: what has come of it */
     uint64_t timeout_at, kill_at;                        /* UINT64_MAX: not set */
     uint64_t give_up_at;      /* with the end begun, on the next host without an agent; UINT64_MAX: not set */
@@ -128,57 +124,21 @@ struct mu_agent {
     int gave_up;           /* a host: whether its tasks live is not known */
     int lost_output;       /* another host's agent could not write what its tasks wrote, and has said so */
     int spawn_status;      /* 125 to 127 when a task could not be started; 0: all were */
-    unsigned guard_restarts;
-    uint64_t oom_kills; /* of the machine, when the tasks were started */
 
     uv_loop_t loop;
     uv_poll_t signals;
     uv_timer_t timer;
-    int has_loop, signal_fd, null_fd;
-    sigset_t mask_before, handled, defaults;
-    struct rlimit files_before;
-    struct mu_launch_guard *guard;
-    struct mu_launch_output *output;
-    uv_poll_t relay; /* waits for what the thread of `output` will be needed for */
-    int relays;
-    struct mu_launch_feed *feed;
-    int catch_err;  /* stderr passes through the launcher, though it needs no label */
-    int catch_both; /* and stdout with it: they are one file */
-    struct mu_launch_terminal terminal;
-    struct mu_launch_env *envs; /* one an app */
+    int has_loop, signal_fd;
+    struct mu_agent_launching launching;
     struct mu_metrics *metrics;
-    unsigned stopping;                        /* services that have been told to stop, and have not */
-    mu_agent_ready_fn ready;                  /* of `muster serve` */
-    int served_all;                           /* with --once: all tasks have come and gone */
-    struct mu_launch_orphans *orphans;        /* what one that adopts has found */
-    struct mu_desk *desk;                     /* NULL: nothing is served */
-    struct mu_lanes *lanes;                   /* by which it asks the leader's host; NULL: there are no others */
-    struct mu_service *service;               /* NULL: not over gRPC */
-    char grpc_way[160];                       /* its address for the tasks */
-    struct mu_tcpstore *tcpstore;             /* NULL: none is served */
-    char tcpstore_at[160], tcpstore_way[160]; /* its address, this attempt's or the one before's; for the tasks */
-    uv_timer_t notes_timer;
-    int has_notes;
-    char notes[MU_AGENT_SERVED][MU_AGENT_NOTE]; /* what stands in their keys */
-    uv_timer_t sights_timer;
-    int has_sights_timer;
-    struct mu_agent_sights *sights; /* a follower's, while it looks */
+    unsigned stopping;                 /* services that have been told to stop, and have not */
+    mu_agent_ready_fn ready;           /* of `muster serve` */
+    int served_all;                    /* with --once: all tasks have come and gone */
+    struct mu_launch_orphans *orphans; /* what one that adopts has found */
     struct mu_health *health;
-    int gpu_failed;                                  /* the root cause is a GPU's failure */
-    struct mu_agent_bridge *bridge;                  /* to the other hosts; NULL: there are none */
-    struct mu_pmi1 *pmi1;                            /* NULL: MPI programs are not served */
-    char pmi1_name[64], pmi1_map[MU_PMI1_VALUE_MAX]; /* what MPI programs are told: of their keys; who is where */
-    char flux_job[32], flux_library[4200];           /* by which Open MPI is led to our libpmi; "": not found */
-    int has_no_room_for_mpi;
-    unsigned long long files_for_mpi; /* where there is no room: how many open files there would have to be */
-    char mpi_folder[160];             /* of what Open MPI's tasks here share; "": none */
-    int has_mpi_folder;               /* it has been made, or tried to be */
-    uv_timer_t mpi_timer;
-    int has_mpi_timer;
-    char mpi_waits[MU_AGENT_NOTE]; /* what is known of who waits in MPI here */
-    char mpi_places[MU_AGENT_MPI_PLACES][224];
-    struct mu_agent_pmix *pmix; /* NULL: it is not served */
-    struct mu_gathers *gathers; /* NULL: nothing has been gathered */
+    int gpu_failed;                 /* the root cause is a GPU's failure */
+    struct mu_agent_bridge *bridge; /* to the other hosts; NULL: there are none */
+    struct mu_agent_pmix *pmix;     /* NULL: it is not served */
 };
 
 static inline int mu_agent_has_task(const struct mu_agent *agent, uint32_t task_id)
@@ -198,6 +158,11 @@ static inline int mu_agent_is_ending(const struct mu_agent *agent)
 static inline int mu_agent_only_serves(const struct mu_agent *agent)
 {
     return !agent->adopted && agent->options->num_apps == 0;
+}
+/* Something is served to clients. */
+static inline int mu_agent_has_desk(const struct mu_agent *agent)
+{
+    return agent->options->grpc || agent->options->tcpstore;
 }
 /* Another host's agent decides. */
 static inline int mu_agent_follows(const struct mu_agent *agent)
@@ -223,6 +188,7 @@ enum mu_agent_event mu_agent_open_run(struct mu_agent *agent);
 /* What phases do, called by the table in phase.c and by life.c: when they begin, and while they wait. */
 void mu_agent_meet(struct mu_agent *agent);
 void mu_agent_stop_meeting(struct mu_agent *agent);
+void mu_agent_end_meeting(struct mu_agent *agent);
 void mu_agent_open(struct mu_agent *agent);
 void mu_agent_fail_start(struct mu_agent *agent);
 void mu_agent_end_tasks(struct mu_agent *agent);
@@ -236,97 +202,75 @@ void mu_agent_look_parting(struct mu_agent *agent);
 void mu_agent_look_sweeping(struct mu_agent *agent);
 void mu_agent_look_pausing(struct mu_agent *agent);
 
+extern const struct mu_component mu_observer_component, mu_hosts_component, mu_metrics_component,
+    mu_coordination_component, mu_grpc_component, mu_tcpstore_component, mu_notes_component, mu_mpi_component,
+    mu_pmix_component, mu_health_component, mu_sights_component, mu_gather_component;
+
+/* ---- exposition.c ---- */
+/* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
+int mu_agent_serve_metrics(struct mu_agent *agent);
+
 /* ---- agent.c ---- */
-void mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options);
+/* 0, or -1 with the reason said: then nothing is left to be given back. */
+int mu_agent_init(struct mu_agent *agent, const struct mu_agent_options *options,
+                  const struct mu_component *const *components);
 /* Signals, limits, the loop, the guard: what every launcher needs. 0, or -1 with the reason said. */
 int mu_agent_set_up(struct mu_agent *agent);
 /* Give back whatever was set up, after a failed set-up too. 1: output was lost. */
 int mu_agent_tear_down(struct mu_agent *agent);
 /* One round of the loop: sleep until something happens, take signals, look at the clock. */
 void mu_agent_turn(struct mu_agent *agent);
-/* Serve the job's metrics, where that is asked for. 0, or -1 with the reason said. */
-int mu_agent_serve_metrics(struct mu_agent *agent);
 /* A signal for all tasks here; of a new size their terminals have it before. */
 void mu_agent_signal_sized(struct mu_agent *agent, int number, struct mu_launch_size size);
 /* Labels may be in colour on this stream. */
 int mu_agent_shows_colour(int fd);
 /* Now that it is known how many tasks each host has. 0, or -1 with the reason said. */
 int mu_agent_take_tasks(struct mu_agent *agent, uint32_t num_tasks, uint32_t first_task);
-/* Those that have come, and no more. */
+/* Take over the signals that the launcher acts on; take those that have come, and no more. */
+void mu_agent_block_signals(struct mu_agent *agent);
 void mu_agent_take_signals(struct mu_agent *agent);
 /* A signal, here or at another host, ends the job. */
 void mu_agent_end_by_signal(struct mu_agent *agent, int number);
-/* The guard has ended: start another, or end the job. */
+/* Start the guard, before anything else of the job. 0, or -1 with the reason said. */
+int mu_agent_start_guard(struct mu_agent *agent);
+/* It has ended: start another, or end the job. */
 void mu_agent_guard_died(struct mu_agent *agent);
 
 /* ---- desk.c ---- */
-/* Something is served to clients. */
-int mu_agent_has_desk(const struct mu_agent *agent);
-/* Serve it. 0, or -1 with the reason said. */
-int mu_agent_serve_clients(struct mu_agent *agent);
+/* Where clients' calls wait; NULL: nothing is served. */
+struct mu_desk *mu_agent_desk(const struct mu_agent *agent);
 /* Where clients on this machine find it: whoever listens at every address is here, too. */
 void mu_agent_find_way(const char *address, char *way, size_t size);
-/* Something has happened to a task: whoever waits there may have his answer. */
-void mu_agent_look_desk(struct mu_agent *agent);
-/* What a desk of another host tells ours. */
-void mu_agent_hear_desk(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
-/* Answer all that waits, and end; clients have so long to take that in, if their protocol has a way to say it. */
-void mu_agent_stop_clients(struct mu_agent *agent, uint64_t grace_ns);
-/* They have; then the desk is closed, too. */
-int mu_agent_clients_have_stopped(struct mu_agent *agent);
 
-/* ---- serve.c ---- */
-/* With --once: all tasks have come and gone. */
-int mu_agent_serving_is_over(struct mu_agent *agent);
-
-/* ---- grpc.c ---- */
-/* Serve it, where that is asked for. 0, or -1 with the reason said. */
-int mu_agent_serve_grpc(struct mu_agent *agent);
-/* What goes on there, if it is served. */
-void mu_agent_describe_grpc(const struct mu_agent *agent, char *text, size_t size);
-void mu_agent_stop_grpc(struct mu_agent *agent, uint64_t grace_ns);
-
-/* ---- tcpstore.c: the same three ---- */
-int mu_agent_serve_tcpstore(struct mu_agent *agent);
-void mu_agent_describe_tcpstore(const struct mu_agent *agent, char *text, size_t size);
-void mu_agent_stop_tcpstore(struct mu_agent *agent);
+/* ---- grpc.c, tcpstore.c ---- */
+/* Where the tasks find what is served, and where it listens; NULL: it is not served. */
+const char *mu_agent_grpc_way(const struct mu_agent *agent);
+const char *mu_agent_grpc_address(const struct mu_agent *agent);
+const char *mu_agent_tcpstore_way(const struct mu_agent *agent);
+const char *mu_agent_tcpstore_address(const struct mu_agent *agent);
 
 /* ---- sights.c ---- */
 /* A follower tells the leader's agent from now on what its tasks do; not any more; and anew, for it may not know. */
 void mu_agent_begin_sights(struct mu_agent *agent);
 void mu_agent_end_sights(struct mu_agent *agent);
 void mu_agent_tell_sights_again(struct mu_agent *agent);
-/* The leader hears of a host, or knows nothing of its tasks any more. */
-void mu_agent_hear_sights(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 void mu_agent_forget_sights(struct mu_agent *agent, uint32_t host);
 
-/* ---- notes.c ---- */
-void mu_agent_begin_notes(struct mu_agent *agent);
-/* What the agent of another host serves. */
-void mu_agent_hear_note(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
-void mu_agent_end_notes(struct mu_agent *agent);
-
 /* ---- mpi.c ---- */
-/* What a task that may be an MPI program is given: variables, and a socket. */
-struct mu_agent_mpi_gift {
+/* What components give a task: variables, and a socket; at first fd is -1, all else 0. */
+struct mu_agent_gift {
     char text[4][64];
     char *vars[8 + MU_AGENT_MPI_PLACES]; /* a NULL behind them */
     char **pmix;                         /* instead of these, in one block; NULL: not */
     int fd;                              /* the child's, which the server closes; -1: none */
 };
 
-/* Before the tasks are started. 0, or -1 with the reason said. */
-int mu_agent_serve_mpi(struct mu_agent *agent);
-int mu_agent_equip_mpi(struct mu_agent *agent, uint32_t task_id, struct mu_agent_mpi_gift *ret_gift);
+/* MPI programs are served, by whatever protocol. */
+int mu_agent_serves_mpi(const struct mu_agent *agent);
 /* A dry run: once, then for each task: what it would be given, with words for what is not known before. 0, or -1 with
  * the reason said. */
 int mu_agent_foresee_mpi(struct mu_agent *agent);
-int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_mpi_gift *ret_gift);
-/* Its process has ended with status 0: whether the others still count on it in MPI; then it is condemned. */
-void mu_agent_judge_mpi(struct mu_agent *agent, uint32_t task_id, int wait_status);
-/* A task has ended somewhere: others may wait in vain. */
-void mu_agent_look_mpi(struct mu_agent *agent);
-void mu_agent_stop_mpi(struct mu_agent *agent);
+int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_gift *ret_gift);
 
 /* ---- mpi_wait.c ---- */
 /* Tasks here wait: it is looked at, for people, from now on. `agent`: as the servers' arg. */
@@ -365,22 +309,10 @@ int32_t mu_agent_first_raised(const struct mu_agent *agent, int32_t task_id);
 const char *mu_agent_pmix_folder(const struct mu_agent *agent);
 /* Whether that can be served to such a job. 0, or -1 with the reason said. */
 int mu_agent_may_serve_pmix(const struct mu_agent *agent);
-/* With --mpi pmix: serve it to the attempt's tasks, which are started after it. 0, or -1 with the reason said. */
-int mu_agent_serve_pmix(struct mu_agent *agent);
-/* A task's variables, in one block to be freed; NULL: none. 0, or -1 with the reason said. */
-int mu_agent_pmix_vars(struct mu_agent *agent, uint32_t task_id, char ***ret_vars);
 /* The same in a dry run. */
 int mu_agent_imagine_pmix(char ***ret_vars);
 /* Who waits in it here; "": nobody, or it is not served. */
 void mu_agent_describe_pmix(const struct mu_agent *agent, char *text, size_t size);
-/* A task of this host has ended: whether others still count on it in PMIx; then it, or one of them, is condemned. */
-void mu_agent_judge_pmix(struct mu_agent *agent, uint32_t task_id, int wait_status);
-void mu_agent_hear_pmix(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
-/* Tasks are about to be ended that may wait in it, and it will not be needed again. */
-void mu_agent_halt_pmix(struct mu_agent *agent);
-/* The attempt's tasks have ended; and the agent does. */
-void mu_agent_end_pmix(struct mu_agent *agent);
-void mu_agent_close_pmix(struct mu_agent *agent);
 
 /* ---- attempt.c ---- */
 /* A task has ended badly: whether it will be started again by itself; if so, all is prepared and said. */
@@ -421,7 +353,7 @@ struct mu_agent_served {
     int mpi;
 };
 
-/* Of each command, in agent->envs. 0, or -1 with the reason said. */
+/* Of each command, in agent->launching.envs. 0, or -1 with the reason said. */
 int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_served *served);
 int mu_agent_start_tasks(struct mu_agent *agent);
 int mu_agent_start_task(struct mu_agent *agent, uint32_t task_id);
@@ -459,8 +391,6 @@ void mu_agent_find_ways(struct mu_agent_bridge *bridge);
 /* Where the leader listens, as HOST:PORT or :PORT. */
 void mu_agent_find_door(const struct mu_agent_hosts *hosts, char *ret_address, size_t size);
 int mu_agent_start_rsh(struct mu_agent *agent);
-/* A child has ended, and is reaped here if it is one of them: 1. */
-int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info);
 /* Standard input goes through the launcher: to every task, or to one on another host. */
 int mu_agent_needs_feed(const struct mu_agent *agent);
 uint32_t mu_agent_num_rsh(const struct mu_agent *agent);
@@ -476,6 +406,8 @@ void mu_agent_host_lost(struct mu_agent *agent, uint32_t host, const char *why);
 void mu_agent_ask_tail(struct mu_agent *agent, uint32_t task_id);
 /* Tasks that run anywhere. */
 uint32_t mu_agent_running_everywhere(const struct mu_agent *agent);
+/* A child has ended, and is reaped here if it is one of the commands that started hosts: 1. */
+int mu_agent_command_ended(struct mu_agent *agent, const siginfo_t *info);
 /* The connection to a host's agent broke, or is there again. */
 void mu_agent_host_moved(struct mu_agent *agent, uint32_t host, int is_up, const char *why);
 /* The job ends, or one more agent has gone since: who has none is awaited for a little while from now on, not for the
@@ -499,8 +431,6 @@ void mu_agent_tell_all(struct mu_agent *agent);
 void mu_agent_tell_done(struct mu_agent *agent);
 void mu_agent_tell_failed(struct mu_agent *agent);
 void mu_agent_tell_signal(struct mu_agent *agent, int number);
-/* The job's exit status, as the leader says. */
-int mu_agent_told_status(const struct mu_agent *agent);
 
 /* ---- rejoin.c ---- */
 /* This host's agent can be replaced from now on: what its successor needs is noted. */

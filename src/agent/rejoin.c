@@ -29,7 +29,7 @@ void mu_agent_note_part(struct mu_agent *agent)
     snprintf(part.address, sizeof part.address, "%s", hosts->node ? hosts->address : agent->bridge->port);
     mu_host_name(agent->muster->seg, hosts->node, part.name, sizeof part.name);
     snprintf(part.job, sizeof part.job, "%s", agent->title);
-    mu_launch_guard_part(agent->guard, &part);
+    mu_launch_guard_part(agent->launching.guard, &part);
     explicit_bzero(part.key, sizeof part.key);
 }
 

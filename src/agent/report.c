@@ -1,12 +1,11 @@
 /*
- * agent/report.c: what the launcher says on stderr, and its exit status.
+ * agent/report.c: what the launcher tells people about its job, and its exit status.
  *
- * Each message is one line and one write(), so that it never mixes with the relayed output, and none is waited for:
- * what cannot be written is kept and tried again. The root cause is the task that the segment says failed first (a
- * killed task's peers may have failed, and been reaped, before a large process is torn down), else the first that ended
- * badly. It is named when its exit status is known.
+ * The root cause is the task that the segment says failed first (a killed task's peers may have failed, and been
+ * reaped, before a large process is torn down), else the first that ended badly. It is named when its exit status is
+ * known.
  */
-#include "agent/private.h"
+#include "agent/bridge.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,100 +17,6 @@
 #include <unistd.h>
 
 #include "base/process.h"
-
-static const char *my_name = "muster run";
-
-/* What nobody has taken yet: a reader of our stderr that does not read must not stop the supervision. */
-static struct {
-    pthread_mutex_t lock;
-    char *text;
-    size_t len;
-} unsaid = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-#define UNSAID_MAX (1u << 20)
-
-void mu_agent_call_me(const char *name)
-{
-    my_name = name;
-}
-
-/* Write what fits; a pipe that can be written takes a page. The lock is held. */
-static void flush(int patience_ms)
-{
-    while (unsaid.len > 0) {
-        struct pollfd pfd = {.fd = 2, .events = POLLOUT};
-        size_t part = unsaid.len < 4096 ? unsaid.len : 4096;
-        const char *end = memrchr(unsaid.text, '\n', part);
-        ssize_t n;
-
-        if (poll(&pfd, 1, patience_ms) == 0)
-            return;
-        if (end)
-            part = (size_t)(end - unsaid.text) + 1;
-        n = write(2, unsaid.text, part);
-        if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-            if (patience_ms == 0)
-                return;
-            continue;
-        }
-        if (n < 0)
-            n = (ssize_t)unsaid.len; /* nobody will ever listen */
-        unsaid.len -= (size_t)n;
-        memmove(unsaid.text, unsaid.text + n, unsaid.len);
-    }
-}
-
-void mu_agent_write(const char *text, size_t len)
-{
-    char *more;
-
-    if (len == 0) /* realloc() to nothing would free */
-        return;
-    pthread_mutex_lock(&unsaid.lock);
-    flush(0);
-    if (unsaid.len + len <= UNSAID_MAX && (more = realloc(unsaid.text, unsaid.len + len))) {
-        unsaid.text = more;
-        memcpy(unsaid.text + unsaid.len, text, len);
-        unsaid.len += len;
-    } /* else it is lost: whoever reads so little will not miss it */
-    flush(0);
-    pthread_mutex_unlock(&unsaid.lock);
-}
-
-int mu_agent_flush(int wait)
-{
-    size_t left;
-
-    pthread_mutex_lock(&unsaid.lock);
-    flush(wait ? -1 : 0);
-    left = unsaid.len;
-    if (wait) {
-        free(unsaid.text);
-        unsaid.text = NULL;
-        unsaid.len = 0;
-    }
-    pthread_mutex_unlock(&unsaid.lock);
-    return left > 0;
-}
-
-void mu_agent_say(const char *format, ...)
-{
-    char line[1024];
-    size_t start = (size_t)snprintf(line, sizeof line, "%s: ", my_name), len;
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(line + start, sizeof line - start - 1, format, args);
-    va_end(args);
-    len = strlen(line);
-    for (size_t i = start; i < len; i++) /* a task's message may hold anything, U+0080 to U+009F too */
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = ' ';
-        else if ((line[i] & 0xe0) == 0x80 && (unsigned char)line[i - 1] == 0xc2)
-            line[i - 1] = line[i] = ' ';
-    line[len++] = '\n';
-    mu_agent_write(line, len);
-}
 
 static const char *cause_words(const struct muster_error *error)
 {
@@ -139,10 +44,10 @@ static void core_place(char *buffer, size_t size)
 const char *mu_agent_words(const struct mu_agent *agent, const struct mu_agent_task *task, char *buffer, size_t size)
 {
     int killed = WIFSIGNALED(task->wait_status) && WTERMSIG(task->wait_status) == SIGKILL;
-    const char *hint = task->error
-                           ? task->error
-                           : mu_launch_hint(task->wait_status,
-                                            killed ? mu_launch_oom_of(task->pid, agent->oom_kills) : MU_LAUNCH_OOM_NOT);
+    const char *hint =
+        task->error ? task->error
+                    : mu_launch_hint(task->wait_status, killed ? mu_launch_oom_of(task->pid, agent->launching.oom_kills)
+                                                               : MU_LAUNCH_OOM_NOT);
     size_t len;
 
     if (task->words) {
@@ -173,8 +78,8 @@ void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id)
 
     if (mu_agent_leads(agent) && !mu_agent_has_task(agent, task_id))
         mu_agent_ask_tail(agent, task_id);
-    else if (agent->output)
-        mu_launch_output_tail(agent->output, task_id);
+    else if (agent->launching.output)
+        mu_launch_output_tail(agent->launching.output, task_id);
     else if (agent->tasks[task_id].err_path)
         text = mu_launch_files_tail(agent->tasks[task_id].err_path, task_id, what, &len);
     if (text)
@@ -272,7 +177,7 @@ static void report(struct mu_agent *agent)
 
 void mu_agent_say_timeout(struct mu_agent *agent)
 {
-    mu_agent_note_mpi_waits(agent);
+    mu_components_report(agent);
     mu_agent_say("timed out after %.6g s with %u of %u tasks running: ending the job",
                  (double)agent->options->timeout_ns / 1e9, mu_agent_running_everywhere(agent), agent->num_tasks);
     report(agent);
@@ -291,7 +196,7 @@ int mu_agent_exit_status(const struct mu_agent *agent)
     int highest = 0;
 
     if (mu_agent_follows(agent) && agent->bridge && !agent->broken)
-        return mu_agent_told_status(agent);
+        return agent->bridge->told_status;
     if (agent->broken)
         return MU_AGENT_EXIT_FAILED;
     if (agent->spawn_status)

@@ -21,7 +21,7 @@
 
 #define RSH "ssh -x -T -o BatchMode=yes"
 
-enum { WORDS_MAX = 64, NOT_FOUND = 127, NOT_EXEC = 126 };
+enum { WORDS_MAX = 64 };
 
 /* ---- where the other host finds us --------------------------------------------------------------------------------
  */
@@ -141,6 +141,22 @@ const char *mu_agent_master_here(const struct mu_agent_hosts *hosts)
         here = number->ai_family == AF_INET6 ? "::1" : "127.0.0.1";
     freeaddrinfo(number);
     return here;
+}
+
+int mu_agent_set_part(const struct mu_agent *agent, struct mu_launch_job *job)
+{
+    const struct mu_agent_hosts *hosts = agent->options->hosts;
+
+    if (!hosts)
+        return 0;
+    job->ports[0] = hosts->orders->ports[0];
+    job->ports[1] = hosts->orders->ports[1];
+    job->part = (struct mu_launch_whereabouts){.node = hosts->node,
+                                               .nodes = hosts->nodes,
+                                               .first_task = agent->first_task,
+                                               .tasks = agent->local_tasks,
+                                               .master = mu_agent_master_here(hosts)};
+    return 1;
 }
 
 /* ---- the command --------------------------------------------------------------------------------------------------
@@ -277,7 +293,7 @@ int mu_agent_feed_rsh(struct mu_agent *agent)
 
     for (uint32_t i = 1; i < mu_agent_num_rsh(agent); i++)
         if (b->hosts[i].input >= 0 && takes_input(agent, &b->hosts[i])) {
-            mu_launch_feed_take(agent->feed, b->hosts[i].input);
+            mu_launch_feed_take(agent->launching.feed, b->hosts[i].input);
             b->hosts[i].input = -1;
         }
     return 0;
@@ -314,9 +330,9 @@ static int spawn(struct mu_agent *agent, uint32_t host, struct command *command,
         .argv = command->words,
         .stdio = {stdio[0], stdio[1], stdio[2]},
         .keep = {-1, -1},
-        .mask = agent->mask_before,
-        .defaults = agent->defaults,
-        .files = agent->files_before,
+        .mask = agent->launching.mask_before,
+        .defaults = agent->launching.defaults,
+        .files = agent->launching.files_before,
         .survives = b->options->adopt_ns != 0, /* it is the agent's way to a terminal, or the agent itself */
     };
     struct mu_launch_begun begun;
@@ -328,9 +344,9 @@ static int spawn(struct mu_agent *agent, uint32_t host, struct command *command,
     else
         failure = (struct mu_launch_failure){"environment", ENOMEM};
     if (rc == 0) { /* the guard knows of it before it can have children */
-        mu_launch_guard_command(agent->guard, host, begun.pid);
+        mu_launch_guard_command(agent->launching.guard, host, begun.pid);
         rc = mu_launch_settle(&image, &begun, &failure);
-        mu_launch_guard_command(agent->guard, host, rc ? 0 : begun.pid);
+        mu_launch_guard_command(agent->launching.guard, host, rc ? 0 : begun.pid);
     }
     if (rc == 0) {
         b->hosts[host].rsh = begun.pid;
@@ -354,8 +370,9 @@ static int start_one(struct mu_agent *agent, uint32_t host)
     if (rc == 0 && (rc = pipe2(ends, O_CLOEXEC)) == 0) {
         fds[0] = ends[0];
         fds[3] = ends[1];
-        rc = send_key(b, fds[3]) || mu_launch_output_pass(agent->output, host, 1, agent->options->label, &fds[1]) ||
-             mu_launch_output_pass(agent->output, host, 2, agent->options->label, &fds[2]);
+        rc = send_key(b, fds[3]) ||
+             mu_launch_output_pass(agent->launching.output, host, 1, agent->options->label, &fds[1]) ||
+             mu_launch_output_pass(agent->launching.output, host, 2, agent->options->label, &fds[2]);
     }
     if (rc)
         mu_agent_say("cannot start host %s: %s", b->hosts[host].name, strerror(errno));
@@ -379,71 +396,6 @@ int mu_agent_start_rsh(struct mu_agent *agent)
             return -1;
         if (i == 1)
             sem_post(&b->called);
-    }
-    return 0;
-}
-
-/* Why the command of a host that is not done has ended. */
-static void say_why(const struct mu_agent *agent, const siginfo_t *info, char *why, size_t size)
-{
-    const char *rsh = agent->bridge->options->rsh ? agent->bridge->options->rsh : "ssh";
-    int len = (int)strcspn(rsh, " ");
-
-    if (info->si_code != CLD_EXITED)
-        snprintf(why, size, "its command (%.*s, pid %d) was killed by signal %d", len, rsh, (int)info->si_pid,
-                 info->si_status);
-    else if (info->si_status == NOT_FOUND || info->si_status == NOT_EXEC)
-        snprintf(why, size, "its command (%.*s) exited with status %d: muster was not found there, or could not be run",
-                 len, rsh, info->si_status);
-    else
-        snprintf(why, size, "its command (%.*s) exited with status %d", len, rsh, info->si_status);
-}
-
-/* With what its command wrote last: that says why, but mostly without a name ("Host key verification failed."). */
-static void say_not_come(struct mu_agent *agent, uint32_t host, const char *why)
-{
-    char sentence[640];
-
-    snprintf(sentence, sizeof sentence, "muster run: host %s has not come: %s", agent->bridge->hosts[host].name, why);
-    if (mu_launch_output_explain(agent->output, host, sentence))
-        mu_agent_say("host %s has not come: %s", agent->bridge->hosts[host].name, why);
-}
-
-int mu_agent_rsh_ended(struct mu_agent *agent, const siginfo_t *info)
-{
-    struct mu_agent_bridge *b = agent->bridge;
-    siginfo_t reaped;
-    char why[300];
-
-    for (uint32_t i = 1; b && b->hosts && i < b->num_hosts; i++) {
-        struct mu_agent_host *host = &b->hosts[i];
-
-        if (host->rsh != info->si_pid || !host->rsh)
-            continue;
-        if (!host->over && (b->meeting || !b->options->adopt_ns)) /* while the number is still its own */
-            kill(-host->rsh, SIGKILL);
-        mu_launch_guard_command(agent->guard, i, 0);
-        waitid(P_PID, (id_t)info->si_pid, &reaped, WEXITED);
-        host->rsh = 0;
-        if (host->over || b->is_over || agent->broken) {
-            /* of its own accord: where the job has failed, it ends with the status that it was told */
-            agent->lost_output |= info->si_code == CLD_EXITED && info->si_status == MU_AGENT_EXIT_FAILED &&
-                                  mu_agent_exit_status(agent) == 0;
-            return 1;
-        }
-        say_why(agent, info, why, sizeof why);
-        if (!b->meeting && b->options->adopt_ns) {
-            mu_agent_say("host %s: %s; its agent, if it lives, or another can go on", host->name, why);
-            return 1;
-        }
-        if (!b->meeting) {
-            mu_agent_host_lost(agent, i, why);
-            return 1;
-        }
-        if (!mu_agent_is_ending(agent))
-            say_not_come(agent, i, why);
-        mu_agent_break(agent);
-        return 1;
     }
     return 0;
 }

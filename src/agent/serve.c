@@ -18,22 +18,21 @@ static int serves_once(const struct mu_agent *agent)
 
 static enum mu_agent_event serve_open(struct mu_agent *agent)
 {
-    if (mu_agent_open_job(agent) || mu_agent_serve_metrics(agent) || mu_agent_serve_clients(agent))
+    if (mu_agent_open_job(agent) || mu_components_begin(agent))
         return MU_ON_NOT_OPENED;
     mu_agent_watch_job(agent);
-    agent->ready(agent->job, agent->service ? mu_service_address(agent->service) : NULL,
-                 agent->tcpstore ? agent->tcpstore_at : NULL);
+    agent->ready(agent->job, mu_agent_grpc_address(agent), mu_agent_tcpstore_address(agent));
     return MU_ON_OPENED;
 }
 
-int mu_agent_serving_is_over(struct mu_agent *agent)
+static int serve_is_over(struct mu_agent *agent)
 {
     struct muster_error error;
 
     if (!serves_once(agent))
         return 0;
     agent->phase_until = muster_after_ns(LOOK_NS);
-    if (!mu_desk_is_over(agent->desk))
+    if (!mu_desk_is_over(mu_agent_desk(agent)))
         return 0;
     agent->served_all = 1;
     agent->root_cause = mu_agent_first_error(agent, &error);
@@ -57,8 +56,10 @@ int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn rea
 {
     struct mu_agent agent;
 
-    mu_agent_init(&agent, options);
+    if (mu_agent_init(&agent, options, mu_components))
+        return MU_AGENT_EXIT_FAILED;
     agent.open = serve_open;
+    agent.is_over = serve_is_over;
     agent.ready = ready;
     agent.broken = mu_agent_set_up(&agent) != 0;
     mu_agent_live(&agent, agent.broken ? MU_ON_NOT_OPENED : MU_ON_BEGIN);

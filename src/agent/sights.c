@@ -35,6 +35,17 @@ struct mu_agent_sights {
     bool is_told; /* the leader's agent knows something of us */
 };
 
+struct sights_state {
+    uv_timer_t timer;
+    int has_timer;
+    struct mu_agent_sights *sights; /* a follower's, while it looks */
+};
+
+static struct sights_state *sights_state(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_SIGHTS);
+}
+
 /* ---- as bytes ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t age(uint64_t when, uint64_t now)
@@ -143,7 +154,7 @@ static bool is_worth_telling(const struct mu_sight *sight)
 
 static void tell(struct mu_agent *agent, uint64_t now)
 {
-    struct mu_agent_sights *s = agent->sights;
+    struct mu_agent_sights *s = sights_state(agent)->sights;
     struct mu_pack what = {.bytes = NULL};
     bool is_worth = false;
 
@@ -162,7 +173,7 @@ static void tell(struct mu_agent *agent, uint64_t now)
 static void look(uv_timer_t *timer)
 {
     struct mu_agent *agent = timer->loop->data;
-    struct mu_agent_sights *s = agent->sights;
+    struct mu_agent_sights *s = sights_state(agent)->sights;
     struct mu_activity_clock clock;
     bool has_changed = false;
 
@@ -190,9 +201,9 @@ void mu_agent_begin_sights(struct mu_agent *agent)
     uint64_t pause = (uint64_t)agent->local_tasks * LOOK_MS_A_TASK;
     uint32_t n = agent->local_tasks + 1;
 
-    if (!mu_agent_follows(agent) || agent->sights || !(s = calloc(1, sizeof *s)))
+    if (!mu_agent_follows(agent) || sights_state(agent)->sights || !(s = calloc(1, sizeof *s)))
         return;
-    agent->sights = s;
+    sights_state(agent)->sights = s;
     s->looked = muster_now_ns();
     s->is_told = agent->adopted; /* by who was here before us, perhaps */
     s->told = calloc(n, sizeof *s->told);
@@ -203,36 +214,36 @@ void mu_agent_begin_sights(struct mu_agent *agent)
         mu_agent_end_sights(agent);
         return;
     }
-    if (!agent->has_sights_timer)
-        uv_timer_init(&agent->loop, &agent->sights_timer);
-    agent->has_sights_timer = 1;
+    if (!sights_state(agent)->has_timer)
+        uv_timer_init(&agent->loop, &sights_state(agent)->timer);
+    sights_state(agent)->has_timer = 1;
     pause = LOOK_MS + (pause < LOOK_MS_OF_TASKS_MAX ? pause : LOOK_MS_OF_TASKS_MAX);
     pause += (uint64_t)agent->options->hosts->nodes * LOOK_MS_A_HOST;
-    uv_timer_start(&agent->sights_timer, look, pause, pause);
+    uv_timer_start(&sights_state(agent)->timer, look, pause, pause);
 }
 
 void mu_agent_end_sights(struct mu_agent *agent)
 {
-    struct mu_agent_sights *s = agent->sights;
+    struct mu_agent_sights *s = sights_state(agent)->sights;
 
     if (!s)
         return;
-    if (agent->has_sights_timer)
-        uv_timer_stop(&agent->sights_timer);
+    if (sights_state(agent)->has_timer)
+        uv_timer_stop(&sights_state(agent)->timer);
     free(s->told);
     free(s->infos);
     free(s->starts);
     free(s->past);
     free(s);
-    agent->sights = NULL;
+    sights_state(agent)->sights = NULL;
 }
 
 void mu_agent_tell_sights_again(struct mu_agent *agent)
 {
-    if (agent->sights)
-        agent->sights->is_told = true; /* by somebody, at some time */
-    for (uint32_t i = 0; agent->sights && i < agent->local_tasks; i++)
-        agent->sights->told[i] = (struct mu_sight){.task = 0};
+    if (sights_state(agent)->sights)
+        sights_state(agent)->sights->is_told = true; /* by somebody, at some time */
+    for (uint32_t i = 0; sights_state(agent)->sights && i < agent->local_tasks; i++)
+        sights_state(agent)->sights->told[i] = (struct mu_sight){.task = 0};
 }
 
 /* ---- the leader's part ------------------------------------------------------------------------------------------- */
@@ -247,13 +258,15 @@ void mu_agent_forget_sights(struct mu_agent *agent, uint32_t host)
 }
 
 /* A full segment: then status knows no more than the table of hosts has. */
-void mu_agent_hear_sights(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
+static void sights_hear(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
 {
     struct mu_unpack check = *u;
     struct mu_pack value = {.bytes = NULL};
     struct mu_sight sight;
     char key[64];
 
+    if (!mu_agent_leads(agent))
+        return;
     while (check.left && mu_sight_unpack(&check, UINT64_MAX, &sight))
         ;
     if (check.failed || !u->left || !agent->segment || mu_agent_be_there(agent)) {
@@ -267,3 +280,19 @@ void mu_agent_hear_sights(struct mu_agent *agent, uint32_t host, struct mu_unpac
         muster_kv_set(agent->muster, key, MUSTER_NTS, value.bytes, value.len, NULL);
     mu_pack_done(&value);
 }
+
+static void sights_started(struct mu_agent *agent, uint32_t first, uint32_t count)
+{
+    (void)first;
+    (void)count;
+    mu_agent_begin_sights(agent);
+}
+
+const struct mu_component mu_sights_component = {
+    .name = "sights",
+    .state_size = sizeof(struct sights_state),
+    .started = sights_started,
+    .part = mu_agent_end_sights,
+    .talk = MU_TALK_SEES,
+    .hear = sights_hear,
+};

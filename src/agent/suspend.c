@@ -27,7 +27,7 @@ static void stop_self(struct mu_agent *agent)
 static void give_terminal_back(struct mu_agent *agent)
 {
     if (agent->suspend_owner)
-        mu_launch_terminal_give(&agent->terminal, agent->suspend_owner);
+        mu_launch_terminal_give(&agent->launching.terminal, agent->suspend_owner);
     agent->suspend_owner = 0;
 }
 

@@ -68,11 +68,11 @@ static int set_input(struct mu_agent *agent, uint32_t task_id, int stdio[3])
 {
     int32_t to = agent->options->stdin_to;
 
-    stdio[0] = agent->null_fd;
+    stdio[0] = agent->launching.null_fd;
     if (to == (int32_t)task_id)
         stdio[0] = -1;
-    else if (to == MU_AGENT_STDIN_ALL && agent->feed && agent->tasks[task_id].restarts == 0)
-        return mu_launch_feed_add(agent->feed, &stdio[0]);
+    else if (to == MU_AGENT_STDIN_ALL && agent->launching.feed && agent->tasks[task_id].restarts == 0)
+        return mu_launch_feed_add(agent->launching.feed, &stdio[0]);
     return 0;
 }
 
@@ -107,21 +107,22 @@ static void say_no_relay(const struct mu_agent *agent, uint32_t task_id)
 static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
 {
     const char *template = agent->options->output;
+    struct mu_agent_launching *with = &agent->launching;
     int files[2] = {-1, -1}, is_relayed = agent->options->label || agent->options->pty;
 
     if (template) {
         if ((files[0] = open_file(agent, task_id, 1)) < 0)
             return -1;
-        if (!agent->catch_both)
+        if (!with->catch_both)
             files[1] = mu_launch_files_are_apart(template) ? open_file(agent, task_id, 2)
                                                            : fcntl(files[0], F_DUPFD_CLOEXEC, 3);
-        if (!agent->catch_both && files[1] < 0) {
+        if (!with->catch_both && files[1] < 0) {
             close(files[0]);
             return -1;
         }
     }
-    if (agent->catch_both) {
-        if (mu_launch_output_add(agent->output, task_id, 2, files[0], &stdio[2]) == 0 &&
+    if (with->catch_both) {
+        if (mu_launch_output_add(with->output, task_id, 2, files[0], &stdio[2]) == 0 &&
             (stdio[1] = fcntl(stdio[2], F_DUPFD_CLOEXEC, 3)) >= 0)
             return 0;
         say_no_relay(agent, task_id);
@@ -130,9 +131,9 @@ static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
         return -1;
     }
     for (int out = 1; out <= 2; out++) {
-        if (!is_relayed && !(agent->catch_err && out == 2)) {
+        if (!is_relayed && !(with->catch_err && out == 2)) {
             stdio[out] = files[out - 1];
-        } else if (mu_launch_output_add(agent->output, task_id, out, files[out - 1], &stdio[out])) {
+        } else if (mu_launch_output_add(with->output, task_id, out, files[out - 1], &stdio[out])) {
             say_no_relay(agent, task_id);
             for (; out <= 2; out++)
                 if (files[out - 1] >= 0)
@@ -146,10 +147,10 @@ static int set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3])
 /* Once for all tasks: mostly a container's filter of system calls. */
 static void say_memory(struct mu_agent *agent, uint32_t task_id, int error)
 {
-    if (!agent->memory_said)
+    if (!agent->launching.memory_said)
         mu_agent_say("task %u: memory near its GPUs is not preferred: set_mempolicy: %s%s", task_id, strerror(error),
                      error == EPERM ? " (in a container, --cap-add SYS_NICE allows it)" : "");
-    agent->memory_said = 1;
+    agent->launching.memory_said = 1;
 }
 
 /* ---- starting --------------------------------------------------------------------------------------------------- */
@@ -160,7 +161,7 @@ struct starting {
     struct mu_launch_begun begun;
     char **vars;
     int memory_error;
-    struct mu_agent_mpi_gift gift;
+    struct mu_agent_gift gift;
 };
 
 /*
@@ -203,9 +204,9 @@ static void set_up_image(struct mu_agent *agent, uint32_t task_id, struct starti
         .directory = app_of(agent, task_id)->directory,
         .stdio = {-1, -1, -1},
         .keep = {strncmp(agent->segment_text, "fd:", 3) == 0 ? muster_segment_fd(agent->segment) : -1, -1},
-        .mask = agent->mask_before,
-        .defaults = agent->defaults,
-        .files = agent->files_before,
+        .mask = agent->launching.mask_before,
+        .defaults = agent->launching.defaults,
+        .files = agent->launching.files_before,
         .survives = agent->options->survive,
     };
     if (place && place->bound) {
@@ -220,7 +221,7 @@ static void set_up_image(struct mu_agent *agent, uint32_t task_id, struct starti
 static void put_away(const struct mu_agent *agent, struct starting *it)
 {
     for (int i = 0; i < 3; i++)
-        if (it->image.stdio[i] >= 0 && it->image.stdio[i] != agent->null_fd)
+        if (it->image.stdio[i] >= 0 && it->image.stdio[i] != agent->launching.null_fd)
             close(it->image.stdio[i]);
     free(it->gift.pmix);
     free(it->vars);
@@ -246,13 +247,13 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
     set_up_image(agent, task_id, ret_starting);
     rc = set_input(agent, task_id, ret_starting->image.stdio) ||
          set_output(agent, task_id, ret_starting->image.stdio) ||
-         mu_agent_equip_mpi(agent, task_id, &ret_starting->gift);
+         mu_components_equip(agent, task_id, &ret_starting->gift);
     ret_starting->image.keep[1] = ret_starting->gift.fd;
     if (rc) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED; /* the reason has been said */
-    } else if (!(ret_starting->vars =
-                     mu_launch_env_task(&agent->envs[task->app], task_id, task->attempt, own_values(agent, task_id),
-                                        ret_starting->gift.pmix ? ret_starting->gift.pmix : ret_starting->gift.vars))) {
+    } else if (!(ret_starting->vars = mu_launch_env_task(
+                     &agent->launching.envs[task->app], task_id, task->attempt, own_values(agent, task_id),
+                     ret_starting->gift.pmix ? ret_starting->gift.pmix : ret_starting->gift.vars))) {
         agent->spawn_status = MU_AGENT_EXIT_FAILED;
         mu_agent_say("out of memory");
         rc = -1;
@@ -268,7 +269,7 @@ static int begin_task(struct mu_agent *agent, uint32_t task_id, struct starting 
         put_away(agent, ret_starting);
         return -1;
     }
-    mu_launch_guard_task(agent->guard, task_id - agent->first_task, ret_starting->begun.pid);
+    mu_launch_guard_task(agent->launching.guard, task_id - agent->first_task, ret_starting->begun.pid);
     return 0;
 }
 
@@ -283,7 +284,7 @@ static int settle_task(struct mu_agent *agent, uint32_t task_id, struct starting
     rc = mu_launch_settle(&it->image, &it->begun, &failure);
     restore_path(before, changed);
     put_away(agent, it);
-    mu_launch_guard_task(agent->guard, task_id - agent->first_task, rc ? 0 : it->begun.pid);
+    mu_launch_guard_task(agent->launching.guard, task_id - agent->first_task, rc ? 0 : it->begun.pid);
     if (rc) {
         if (!quiet)
             say_not_started(agent, task_id, &failure);
@@ -319,7 +320,7 @@ static int start_company(struct mu_agent *agent, int quiet)
 {
     mu_agent_watch_soon(agent);
     mu_agent_begin_mpi_folder(agent);
-    agent->oom_kills = mu_launch_oom_kills();
+    agent->launching.oom_kills = mu_launch_oom_kills();
     if (mu_agent_expect_output(agent) == 0)
         return 0;
     if (!quiet)
@@ -375,11 +376,11 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
     if (!mu_agent_set_part(agent, &job) && mu_launch_free_ports(job.ports, 2, 0))
         job.ports[0] = 0; /* no loopback: programs that need one will say so */
     for (job.app = 0; job.app < options->num_apps; job.app++) {
-        mu_launch_env_done(&agent->envs[job.app]);
+        mu_launch_env_done(&agent->launching.envs[job.app]);
         job.env = options->apps[job.app].env;
         job.own = options->plan ? mu_launch_plan_place(options->plan, 0)->env : NULL;
         job.dropped = options->plan ? mu_launch_plan_dropped(options->plan) : NULL;
-        if (mu_launch_env_init(&agent->envs[job.app], environ, &job)) {
+        if (mu_launch_env_init(&agent->launching.envs[job.app], environ, &job)) {
             mu_agent_say("out of memory");
             return -1;
         }
@@ -389,52 +390,33 @@ int mu_agent_make_environments(struct mu_agent *agent, const struct mu_agent_ser
 
 int mu_agent_start_tasks(struct mu_agent *agent)
 {
-    const struct mu_agent_served served = {.grpc = agent->service ? agent->grpc_way : NULL,
-                                           .tcpstore = agent->tcpstore ? agent->tcpstore_way : NULL,
-                                           .mpi = agent->pmi1 || agent->pmix};
+    const struct mu_agent_served served = {
+        .grpc = mu_agent_grpc_way(agent), .tcpstore = mu_agent_tcpstore_way(agent), .mpi = mu_agent_serves_mpi(agent)};
     struct mu_launch_failure failure;
 
     if (!agent->pmix)
         mu_agent_name_mpi_folder(agent);
     if (mu_agent_make_environments(agent, &served))
         return -1;
-    if (mu_launch_guard_settle(agent->guard, &failure)) {
+    if (mu_launch_guard_settle(agent->launching.guard, &failure)) {
         mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
         return -1;
     }
     if (mu_agent_needs_feed(agent) &&
-        (mu_launch_feed_new(agent->local_tasks + mu_agent_num_rsh(agent), &agent->feed) || mu_agent_feed_rsh(agent))) {
+        (mu_launch_feed_new(agent->local_tasks + mu_agent_num_rsh(agent), &agent->launching.feed) ||
+         mu_agent_feed_rsh(agent))) {
         mu_agent_say("cannot pass standard input on: %s", strerror(errno));
         return -1;
     }
     if (start_all(agent))
         return -1;
-    if (agent->feed && mu_launch_feed_start(agent->feed)) {
+    if (agent->launching.feed && mu_launch_feed_start(agent->launching.feed)) {
         mu_agent_say("cannot pass standard input on: %s", strerror(errno));
         return -1;
     }
     if (agent->options->report_bindings && agent->attempt == 0)
         mu_agent_say_bindings(agent);
     return 0;
-}
-
-void mu_agent_condemn(struct mu_agent *agent, uint32_t task_id, int code, const char *format, ...)
-{
-    struct mu_agent_task *task = &agent->tasks[task_id];
-    char words[400];
-    va_list args;
-
-    if (task->verdict || mu_agent_is_ending(agent)) /* the first counts, and what comes of the end does not */
-        return;
-    va_start(args, format);
-    vsnprintf(words, sizeof words, format, args);
-    va_end(args);
-    code &= 0xff;
-    task->verdict = (code ? code : 1) << 8;
-    free(task->words);
-    task->words = strdup(words);
-    if (task->started && !task->ended)
-        kill(-task->pid, SIGKILL); /* not reaped: the group's number is its own */
 }
 
 static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t *info)
@@ -448,7 +430,7 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     task->wait_status = info->si_code == CLD_EXITED ? (info->si_status & 0xff) << 8
                                                     : info->si_status | (info->si_code == CLD_DUMPED ? 0x80 : 0);
     task->by_us = mu_agent_is_ending(agent);
-    mu_agent_judge_mpi(agent, task_id, task->wait_status);
+    mu_components_judge(agent, task_id, task->wait_status);
     if (task->verdict)
         task->wait_status = task->verdict;
     if (mu_launch_code(task->wait_status) != 0)
@@ -460,18 +442,17 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
         mu_agent_tell_ended(agent, task_id);
     else if (!task->by_us && agent->root_cause < 0 && mu_launch_code(task->wait_status) != 0)
         agent->root_cause = (int32_t)task_id;
-    mu_launch_guard_task(agent->guard, task_id - agent->first_task, 0);
+    mu_launch_guard_task(agent->launching.guard, task_id - agent->first_task, 0);
     waitid(P_PIDFD, (id_t)task->pidfd, &reaped, WEXITED);
     close(task->pidfd);
     agent->running--;
     if ((int32_t)task_id == agent->options->stdin_to)
-        mu_launch_terminal_take(&agent->terminal);
+        mu_launch_terminal_take(&agent->launching.terminal);
     if (agent->muster)
         mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
     else if (mu_segment_is_committed(agent->segment)) /* somebody has joined; until then nobody is to be told */
         mu_agent_be_there(agent);
-    mu_agent_look_desk(agent);
-    mu_pmi1_look(agent->pmi1); /* behind the word of its end, which is why the others wait in vain */
+    mu_components_ended(agent, task_id);
 }
 
 void mu_agent_reap(struct mu_agent *agent)
@@ -487,7 +468,7 @@ void mu_agent_reap(struct mu_agent *agent)
         }
         if (info.si_pid == 0)
             return;
-        if (info.si_pid == mu_launch_guard_pid(agent->guard)) {
+        if (info.si_pid == mu_launch_guard_pid(agent->launching.guard)) {
             mu_agent_guard_died(agent);
             continue;
         }
@@ -496,7 +477,7 @@ void mu_agent_reap(struct mu_agent *agent)
                 break;
         if (agent->tasks && i < mu_agent_tasks_end(agent))
             task_ended(agent, i, &info);
-        else if (!mu_agent_rsh_ended(agent, &info)) {
+        else if (!mu_components_child_ended(agent, &info)) {
             waitid(P_PID, (id_t)info.si_pid, &info, WEXITED | WNOHANG); /* an adopted orphan, or an elder */
             mu_launch_forget_elder(info.si_pid);
         }
@@ -532,19 +513,19 @@ void mu_agent_check_stopped(struct mu_agent *agent)
     struct mu_agent_task *task = to >= 0 && mu_agent_has_task(agent, (uint32_t)to) ? &agent->tasks[to] : NULL;
     siginfo_t info = {.si_pid = 0};
 
-    if (!task || agent->adopted || !agent->terminal.active || !task->started || task->ended ||
+    if (!task || agent->adopted || !agent->launching.terminal.active || !task->started || task->ended ||
         waitid(P_PIDFD, (id_t)task->pidfd, &info, WSTOPPED | WNOHANG) || info.si_pid == 0)
         return;
     if (info.si_status == SIGTSTP &&
-        agent->terminal.owner == task->pid) { /* ^Z went to it alone, for it has the terminal */
-        mu_launch_terminal_take(&agent->terminal);
+        agent->launching.terminal.owner == task->pid) { /* ^Z went to it alone, for it has the terminal */
+        mu_launch_terminal_take(&agent->launching.terminal);
         mu_agent_suspend(agent, task->pid);
         return;
     }
     if (info.si_status != SIGTTIN && info.si_status != SIGTTOU)
         return;
-    if (mu_launch_terminal_give(&agent->terminal, task->pid) && !agent->terminal.warned) {
-        agent->terminal.warned = 1;
+    if (mu_launch_terminal_give(&agent->launching.terminal, task->pid) && !agent->launching.terminal.warned) {
+        agent->launching.terminal.warned = 1;
         mu_agent_say("task %d (pid %d) is stopped: it wants the terminal, which muster run does not have", (int)to,
                      (int)task->pid);
     }

@@ -11,6 +11,26 @@
 
 #include "agent/private.h"
 
+struct tcpstore_state {
+    struct mu_tcpstore *store; /* NULL: it is not served */
+    char at[160], way[160];    /* its address, this attempt's or the one before's; for the tasks */
+};
+
+static struct tcpstore_state *tcpstore_state(const struct mu_agent *agent)
+{
+    return mu_component_state(agent, MU_COMPONENT_TCPSTORE);
+}
+
+const char *mu_agent_tcpstore_way(const struct mu_agent *agent)
+{
+    return tcpstore_state(agent)->store ? tcpstore_state(agent)->way : NULL;
+}
+
+const char *mu_agent_tcpstore_address(const struct mu_agent *agent)
+{
+    return tcpstore_state(agent)->store ? tcpstore_state(agent)->at : NULL;
+}
+
 static void said(void *arg, const char *sentence)
 {
     (void)arg;
@@ -22,20 +42,20 @@ static enum muster_status start(struct mu_agent *agent)
 {
     struct mu_tcpstore_options options = {
         .loop = &agent->loop,
-        .desk = agent->desk,
-        .address = agent->tcpstore_at,
+        .desk = mu_agent_desk(agent),
+        .address = tcpstore_state(agent)->at,
         .insecure = agent->options->tcpstore->insecure,
         .said = said,
         .arg = agent,
     };
 
-    if (agent->tcpstore_at[0] && mu_tcpstore_start(&options, &agent->tcpstore) == MUSTER_OK)
+    if (tcpstore_state(agent)->at[0] && mu_tcpstore_start(&options, &tcpstore_state(agent)->store) == MUSTER_OK)
         return MUSTER_OK;
     options.address = agent->options->tcpstore->address;
-    return mu_tcpstore_start(&options, &agent->tcpstore);
+    return mu_tcpstore_start(&options, &tcpstore_state(agent)->store);
 }
 
-int mu_agent_serve_tcpstore(struct mu_agent *agent)
+static int tcpstore_begin(struct mu_agent *agent)
 {
     if (!agent->options->tcpstore)
         return 0;
@@ -43,36 +63,47 @@ int mu_agent_serve_tcpstore(struct mu_agent *agent)
         mu_agent_say("no store for PyTorch at %s: %s", agent->options->tcpstore->address, muster_last_error());
         return -1;
     }
-    snprintf(agent->tcpstore_at, sizeof agent->tcpstore_at, "%s", mu_tcpstore_address(agent->tcpstore));
-    mu_agent_find_way(agent->tcpstore_at, agent->tcpstore_way, sizeof agent->tcpstore_way);
-    mu_metrics_tcpstore(agent->metrics, agent->tcpstore);
+    snprintf(tcpstore_state(agent)->at, sizeof tcpstore_state(agent)->at, "%s",
+             mu_tcpstore_address(tcpstore_state(agent)->store));
+    mu_agent_find_way(tcpstore_state(agent)->at, tcpstore_state(agent)->way, sizeof tcpstore_state(agent)->way);
+    mu_metrics_tcpstore(agent->metrics, tcpstore_state(agent)->store);
     return 0;
 }
 
-void mu_agent_describe_tcpstore(const struct mu_agent *agent, char *text, size_t size)
+static void tcpstore_describe(const struct mu_agent *agent, char *text, size_t size)
 {
     struct mu_tcpstore_stats stats;
 
-    if (!agent->tcpstore)
+    if (!tcpstore_state(agent)->store)
         return;
-    mu_tcpstore_stats(agent->tcpstore, &stats);
-    snprintf(text, size, "%s connections %u waiting %u", mu_tcpstore_address(agent->tcpstore), stats.connections,
-             stats.waiting);
+    mu_tcpstore_stats(tcpstore_state(agent)->store, &stats);
+    snprintf(text, size, "%s connections %u waiting %u", mu_tcpstore_address(tcpstore_state(agent)->store),
+             stats.connections, stats.waiting);
 }
 
-static void stopped(void *arg)
+static void tcpstore_stopped(void *arg)
 {
     struct mu_agent *agent = arg;
 
     agent->stopping--;
 }
 
-void mu_agent_stop_tcpstore(struct mu_agent *agent)
+static void tcpstore_stop(struct mu_agent *agent)
 {
-    if (!agent->tcpstore)
+    if (!tcpstore_state(agent)->store)
         return;
     mu_metrics_tcpstore(agent->metrics, NULL);
     agent->stopping++;
-    mu_tcpstore_stop(agent->tcpstore, stopped, agent);
-    agent->tcpstore = NULL;
+    mu_tcpstore_stop(tcpstore_state(agent)->store, tcpstore_stopped, agent);
+    tcpstore_state(agent)->store = NULL;
 }
+
+const struct mu_component mu_tcpstore_component = {
+    .name = "tcpstore",
+    .state_size = sizeof(struct tcpstore_state),
+    .begin = tcpstore_begin,
+    .stop = tcpstore_stop,
+    .key = MU_AGENT_TCPSTORE_KEY,
+    .hosts_key = MU_AGENT_TCPSTORE_HOSTS_KEY,
+    .describe = tcpstore_describe,
+};

@@ -85,7 +85,7 @@ static void an_event_that_does_not_belong_there_is_refused_loudly(void **state)
     (void)state;
     assert_non_null(heard);
     dup2(fileno(heard), 2);
-    mu_agent_init(&agent, &options);
+    assert_int_equal(mu_agent_init(&agent, &options, mu_components), 0);
     agent.broken = 1;
     mu_agent_post(&agent, MU_ON_SWEPT);
     mu_agent_live(&agent, MU_ON_NOT_OPENED);
