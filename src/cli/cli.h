@@ -177,12 +177,24 @@ extern const struct mu_cli_verb *const mu_cli_verbs[];
 
 /* Of the executable without a loader alone (quick.c): what it does not do itself is the whole one's from here on. */
 void mu_cli_quick(char **argv) __attribute__((weak));
-/* verbs.c: dispatch, parsing, complaints. */
+/* dispatch.c */
 int mu_cli_main(int argc, char **argv);
-/* Options into call->values, the rest into call->operands; both arrays of the call are malloc()ed. 0, or 2. */
+/* arguments.c: options into call->values, the rest into call->operands; both arrays of the call are malloc()ed. 0,
+ * or 2. */
 int mu_cli_parse(struct mu_cli_call *call, int argc, char **argv);
+/*
+ * Take the option at argv[*index] and its value, and move *index past them. 0, or 2 with a complaint printed. With
+ * `look` only the words are counted.
+ */
+int mu_cli_take_option(struct mu_cli_call *call, int argc, char **argv, int *index, int look, size_t *num_env);
+int mu_cli_is_option(const char *word);
+/* It may be given without its value. */
+int mu_cli_is_optional(const struct mu_cli_option *option);
+/* "unknown option --NAME", with what was meant. Returns 2. */
+int mu_cli_unknown_option(const struct mu_cli_call *call, const char *name, size_t len);
+int mu_cli_unknown_letter(const struct mu_cli_call *call, const char *word);
+/* usage.c */
 int mu_cli_usage(const struct mu_cli_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const struct mu_cli_verb *mu_cli_find(const char *name);
 /* An option of the verb or, for one with sub-verbs, of any of these. */
 const struct mu_cli_option *mu_cli_find_option(const struct mu_cli_verb *verb, const char *name, size_t len,
                                                char letter);
@@ -230,6 +242,9 @@ int mu_cli_wrong(const struct mu_cli_call *call, enum mu_cli_option_id id, const
     __attribute__((format(printf, 4, 5)));
 
 /* verbs.c */
+const struct mu_cli_verb *mu_cli_find(const char *name);
+/* An option in the place of the verb. Returns 2. */
+int mu_cli_misplaced_option(const struct mu_cli_call *call, const char *word);
 /* "unknown command 'NAME'", with what was meant. Returns 2. */
 int mu_cli_unknown_command(const struct mu_cli_call *call, const struct mu_cli_verb *verb, const char *name);
 int mu_cli_unknown_verb(const struct mu_cli_call *call, const char *name);

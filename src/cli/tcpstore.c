@@ -29,7 +29,7 @@ int mu_cli_take_tcpstore(const struct mu_cli_call *call, struct mu_agent_tcpstor
     const char *address = call->values[MU_OPT_TCPSTORE];
     int insecure = call->values[MU_OPT_TCPSTORE_INSECURE] != NULL;
 
-    if (!address && call->verb != &mu_cli_serve)
+    if (!address && call->verb->is_command)
         address = always();
     if (!address)
         return insecure ? mu_cli_usage(call, "--tcpstore-insecure needs --tcpstore") : 0;
