@@ -4,7 +4,6 @@
 #include "child.h"
 #include "hosts.h"
 #include "bridge/calls.h"
-#include "kv/remote.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -429,69 +428,6 @@ static void calls_without_an_answer_end_as_they_should(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-/* ---- answers that are made by hand ---- */
-
-struct desk {
-    struct muster *m;
-    struct mu_ctx *ctx;
-    uint64_t len; /* that the next piece says the value has */
-    int answered;
-};
-
-/* The first piece is that of a short value, and what follows of a longer one. */
-static void answer_piece(void *arg, uint32_t slot)
-{
-    static uint8_t bytes[MU_VALUE_MAX / 16];
-    struct desk *d = arg;
-    struct mu_request r;
-    struct mu_pack p = {0};
-
-    assert_ok(mu_remote_read(d->ctx, slot, &r));
-    if (r.op == MU_OP_KV_GET) {
-        mu_pack_u8(&p, MU_READ_VALUE);
-        mu_pack_u64(&p, 5); /* version */
-        mu_pack_u64(&p, d->len);
-        mu_pack_raw(&p, bytes, d->answered ? d->len - 4 : 4);
-        assert_ok(mu_remote_answer(d->ctx, slot, r.number, MUSTER_OK, NULL, p.bytes, p.len));
-        mu_pack_done(&p);
-        d->len = sizeof bytes;
-        d->answered++;
-    }
-    mu_request_done(&r);
-}
-
-static bool two_pieces(void *arg)
-{
-    struct desk *d = arg;
-
-    assert_ok(mu_enter(d->m, &d->ctx));
-    mu_remote_collect_all(d->m->seg, answer_piece, d);
-    mu_exit(d->ctx);
-    return d->answered == 2;
-}
-
-static int read_value(struct muster *m, void *arg)
-{
-    char value[64];
-
-    (void)arg;
-    CHECK(muster_kv_try_get(m, "key", MUSTER_NTS, value, sizeof value, NULL, NULL) == MUSTER_DATA_LOSS);
-    return 0;
-}
-
-static void pieces_of_two_values_are_not_put_together(void **state)
-{
-    struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .apart = true, .timeout_ns = 600000000000u});
-    struct desk d = {.m = hosts_observer(h, 1), .len = 64};
-    pid_t pid = hosts_visitor(h, 1, read_value, NULL);
-
-    (void)state;
-    assert_true(hosts_until(h, two_pieces, &d));
-    assert_int_equal(hosts_reap(h, pid), 0);
-    assert_ok(muster_leave(d.m));
-    assert_int_equal(hosts_close(h), 0);
-}
-
 /* ---- answers that nobody asked for ---- */
 
 static void answer(struct hosts *h, uint32_t slot, uint64_t number, bool later)
@@ -566,7 +502,6 @@ int main(void)
         cmocka_unit_test(records_go_when_their_calls_are_settled),
         cmocka_unit_test(records_of_a_host_that_is_lost_go_with_any_agent),
         cmocka_unit_test(calls_without_an_answer_end_as_they_should),
-        cmocka_unit_test(pieces_of_two_values_are_not_put_together),
         cmocka_unit_test(an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_over),
     };
 

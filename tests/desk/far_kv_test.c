@@ -1,6 +1,7 @@
 /*
- * tests/desk/far_kv_test.c: keys as guests of several hosts see them. Task 0's guest is at the leader's desk, task 2's
- * at a follower's; tasks 1 and 3 are of the C library where a test enters them.
+ * tests/desk/far_kv_test.c: keys as guests of several hosts see them; that both see the same is drivers_test.c's. Task
+ * 0's guest is at the leader's desk, task 2's at a follower's; tasks 1 and 3 are of the C library where a test enters
+ * them.
  */
 #include "pair.h"
 
@@ -14,91 +15,6 @@
 enum { LEADER = 0, FAR = 2, TASK = 1, FAR_TASK = 3 };
 
 static const struct hosts_config two = {.tasks = {2, 2}};
-
-/* ---- the same calls on both hosts ---- */
-
-/* Both guests ask; whatever is in an answer is the same. */
-struct both {
-    struct asked *near, *far;
-};
-
-static struct asked *same(struct both b, enum muster_status status)
-{
-    until_answered(b.near);
-    until_answered(b.far);
-    if (b.near->ask.status != b.far->ask.status || strcmp(b.near->text, b.far->text) != 0 ||
-        b.near->ask.payload != b.far->ask.payload || b.near->len != b.far->len ||
-        (b.near->len && memcmp(b.near->value, b.far->value, b.near->len) != 0))
-        fail_msg("%d %s '%s' at the leader's desk, %d %s '%s' at the other", (int)b.near->ask.status, b.near->text,
-                 b.near->value ? b.near->value : "", (int)b.far->ask.status, b.far->text,
-                 b.far->value ? b.far->value : "");
-    assert_answer(b.far, status);
-    return b.far;
-}
-
-#define BOTH(call, ...) ((struct both){(call)(pair_as(LEADER), __VA_ARGS__), (call)(pair_as(FAR), __VA_ARGS__)})
-
-static void a_guest_cannot_tell_on_which_host_it_is(void **state)
-{
-    char long_key[2000];
-
-    (void)state;
-    memset(long_key, 'l', sizeof long_key);
-    long_key[sizeof long_key - 1] = 0;
-    pair_open(&two, NULL);
-    same(BOTH(do_try_get, "k"), MUSTER_NOT_FOUND);
-    same(BOTH(do_try_get, "//odd//spelling/"), MUSTER_NOT_FOUND);
-    same(BOTH(do_try_get, long_key), MUSTER_NOT_FOUND);
-    same(BOTH(do_try_get, ""), MUSTER_INVALID_ARGUMENT);
-    same(BOTH(do_get, "a/../b"), MUSTER_INVALID_ARGUMENT);
-    same(BOTH(do_insert, "", "v", false), MUSTER_INVALID_ARGUMENT);
-    assert_answer(do_insert(pair_as(FAR), "k", "one", false), MUSTER_OK);
-    assert_int_equal(same(BOTH(do_insert, "/k/", "two", false), MUSTER_ALREADY_EXISTS)->ask.payload, MU_PAYLOAD_NONE);
-    assert_says_so(do_insert(FAR, "/k/", "two", false), MUSTER_ALREADY_EXISTS, "key k already exists.");
-    assert_string_equal(same(BOTH(do_get, "k"), MUSTER_OK)->value, "one");
-    same(BOTH(do_insert, "k", "two", true), MUSTER_OK);
-    assert_string_equal(same(BOTH(do_try_get, "k"), MUSTER_OK)->value, "two");
-    same(BOTH(do_increment, "k", 1), MUSTER_FAILED_PRECONDITION);
-    assert_value(do_increment(pair_as(FAR), "n", 5), "5");
-    assert_value(do_increment(pair_as(LEADER), "n", -7), "-2");
-    assert_string_equal(same(BOTH(do_get, "n"), MUSTER_OK)->value, "-2");
-    same(BOTH(do_delete, "k"), MUSTER_OK);
-    same(BOTH(do_try_get, "k"), MUSTER_NOT_FOUND);
-    same(BOTH(do_delete, "never/there"), MUSTER_OK);
-    same(BOTH(do_delete, ""), MUSTER_OK);
-    same(BOTH(do_delete, "a/./b"), MUSTER_INVALID_ARGUMENT);
-    pair_close();
-}
-
-static void listings_are_the_same_on_all_hosts(void **state)
-{
-    struct asked *near, *far;
-    char key[64];
-
-    (void)state;
-    pair_open(&two, NULL);
-    for (int i = 0; i < 300; i++) {
-        snprintf(key, sizeof key, "d/%d/x", i);
-        assert_answer(do_insert(pair_as(i % 2 ? FAR : LEADER), key, "v", false), MUSTER_OK);
-    }
-    assert_answer(do_insert(FAR, "e", "v", false), MUSTER_OK);
-    for (int i = 0; i < 3; i++) {
-        static const char *const directories[] = {"d", "/d/7/", "none"};
-
-        near = do_list(pair_as(LEADER), directories[i]);
-        far = do_list(pair_as(FAR), directories[i]);
-        assert_answer(near, MUSTER_OK);
-        assert_answer(far, MUSTER_OK);
-        assert_int_equal(far->ask.num_entries, near->ask.num_entries);
-        assert_string_equal(far->keys, near->keys);
-    }
-    assert_answer(do_delete(pair_as(FAR), "d/"), MUSTER_OK);
-    near = do_list(pair_as(FAR), "/d");
-    assert_answer(near, MUSTER_OK);
-    assert_int_equal(near->ask.num_entries, 0);
-    assert_value(do_get(FAR, "e"), "v");
-    pair_close();
-}
 
 /* ---- waiting ---- */
 
@@ -571,8 +487,6 @@ static void a_desk_that_stops_answers_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PAIR_CASE(a_guest_cannot_tell_on_which_host_it_is),
-        PAIR_CASE(listings_are_the_same_on_all_hosts),
         PAIR_CASE(a_get_waits_for_whoever_writes),
         PAIR_CASE(guests_share_keys_with_tasks_of_every_host),
         PAIR_CASE(a_thousand_who_want_one_key_make_one_call),
