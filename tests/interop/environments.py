@@ -9,7 +9,8 @@ import time
 import kit
 
 ROOM = 2 << 30  # bytes that one takes at most
-# name: (versions of Python that will do, packages, packages that some cases need, protocol of the coordination service)
+# name: (versions of Python that will do, packages, packages that some cases need, each by words of its own for pip, protocol
+# of the coordination service)
 VERSIONS = {
     "0.4.13": (("3.9", "3.8", "3.11", "3.10"), ["jax==0.4.13", "jaxlib==0.4.13", "numpy<2"], [], "old client"),
     "0.4.26": (("3.10", "3.11", "3.12", "3.9"), ["jax==0.4.26", "jaxlib==0.4.26"], [], "B"),
@@ -19,7 +20,10 @@ VERSIONS = {
     "newest": (("3.13", "3.12", "3.11"), ["jax"], ["orbax-checkpoint", "cloudpickle"], "A"),
     "tf-2.12": (("3.10", "3.11", "3.9"), ["tensorflow-cpu==2.12.1", "numpy<2"], [], "B"),
     "tf": (("3.12", "3.11", "3.10"), ["tensorflow-cpu"], [], "B"),
-    "torch": (("3.11", "3.12", "3.10", "3.13"), ["torch", "numpy"], [], "TCPStore"),
+    "torch": (("3.11", "3.12", "3.10", "3.13"), ["torch", "numpy"], [
+        "lightning", "accelerate", "hydra-core", "mpich mpi4py dask-mpi", "setuptools", "--no-build-isolation deepspeed",
+        "--no-deps megatron-core"], "TCPStore"),
+    "frameworks": ((), [], [], "TCPStore"),  # in torch's environment
     "torch-debian": ((), [], [], "TCPStore"),  # Debian's own package, by Debian's Python
 }
 ROOMS = {"torch": 9 << 30}  # its wheel asks for CUDA's libraries, used or not
@@ -80,9 +84,10 @@ def make(name, path):
         if why:
             shutil.rmtree(path, ignore_errors=True)
             return why
-        why = more and pip(python, more, log)
-        if why:
-            kit.skip(name, why)
+        for words in more:
+            why = pip(python, words.split(), log)
+            if why:
+                kit.skip(name, why)
     open(os.path.join(path, "whole"), "w").close()
     kit.say("     %-7s has it after %.0f s: %.2f GB" % (name, time.monotonic() - start, size(path) / 1e9))
     return None
@@ -92,6 +97,8 @@ def python_of(name, given):
     """The python of the version's environment, or None, said why."""
     if given:
         return os.path.join(given, "bin/python")
+    if name == "frameworks":
+        return python_of("torch", None)
     if name == "torch-debian":
         if can("/usr/bin/python3", "import torch.distributed"):
             return "/usr/bin/python3"

@@ -2,9 +2,9 @@
 
 Each version gets a virtual environment in build/interop, made by pip once: from the oldest JAX whose initialize() can be
 given another service, over both that speak tensorflow.CoordinationService with and without a job's name, to the newest;
-of JAX 0.4.13 the client alone; an old and the newest TensorFlow; the newest PyTorch, and Debian's. A version that cannot be had here (no such Python, no
+of JAX 0.4.13 the client alone; an old and the newest TensorFlow; the newest PyTorch, and Debian's; frameworks on top of PyTorch and MPI. A version that cannot be had here (no such Python, no
 network, no room) is named with the reason, and skipped; where none can be had that is a failure. The cases are in jax_cases.py,
-tensorflow_cases.py and torch_cases.py. JAX's own service is beside muster's where a time is told. The checks of tests/checks are asked of JAX's own
+tensorflow_cases.py, torch_cases.py and framework_cases.py. JAX's own service is beside muster's where a time is told. The checks of tests/checks are asked of JAX's own
 services, too: what these fail would be a wrong check. What was said and all logs stay in build/interop/logs.
 """
 import argparse
@@ -14,6 +14,7 @@ import sys
 import time
 
 import environments
+import framework_cases
 import jax_cases
 import kit
 import tensorflow_cases
@@ -35,12 +36,14 @@ def one_version(version, given, ask):
     package, shown = "jaxlib", "jaxlib"
     if version.startswith("tf"):
         package, shown = "tensorflow-cpu", "tensorflow"
-    elif version.startswith("torch"):
+    elif version.startswith("torch") or version == "frameworks":
         package = shown = "torch"
     kit.say("---- %s %s, Python %s" % (shown, environments.number(python, package),
                                        subprocess.run([python, "--version"], capture_output=True, text=True).stdout.split()[-1]))
     if package == "jaxlib":
         jax_cases.all_cases(version, python, ask)
+    elif version == "frameworks":
+        framework_cases.all_cases(version, python)
     elif package == "torch":
         torch_cases.all_cases(version, python)
     else:

@@ -254,10 +254,22 @@ def ask_reference(version, python, protocol):
         verdict(version, "JAX's own service, asked by %s" % name, (text or "exit status %d" % code) if code else None, last)
 
 
+def without_service(version, python):
+    """JAX's own service under the launcher: it takes the job for none of Open MPI 5's, and within Slurm for none of Slurm's."""
+    for how, outside in (("explicit", {}), ("explicit", kit.STEP), ("bare", kit.STEP)):
+        where = "in a step of Slurm" if outside else "bare"
+        code, text = kit.run("%s-without-%s-%s" % (version, how, where.split()[0]), [
+            "-n", 2, "--label", "--", python, os.path.join(kit.HERE, "programs/without.py"), how], **outside)
+        said = re.findall(r"(?m)^\[\d\] process \d of 2, jax [\d.]+: .*", text)
+        verdict(version, "muster run -n 2 -- without.py %s, %s" % (how, where),
+                None if code == 0 and len(said) == 2 else "exit status %s\n%s" % (code, text))
+
+
 def all_cases(version, python, ask):
     if version == "0.4.13":
         old_client(version, python)
     else:
+        without_service(version, python)
         if version != "0.4.26":  # whose CPUs have no collectives
             sums(version, python, 2)
             sums(version, python, 4)

@@ -17,6 +17,12 @@ MUSTER = os.environ.get("MUSTER") or os.path.join(TOP, "build/release/muster")
 FOLDER = os.environ.get("MUSTER_TEST_INTEROP") or os.path.join(TOP, "build/interop")
 LOGS = os.path.join(FOLDER, "logs")
 MINUTES = 180  # seconds that a program may take; imports alone take ten on a busy machine
+STEP = {  # what Slurm leaves in the environment of a step of four tasks on two nodes
+    "SLURM_JOB_ID": "4711", "SLURM_JOBID": "4711", "SLURM_JOB_NAME": "train", "SLURM_STEP_ID": "0", "SLURM_STEPID": "0",
+    "SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NNODES": "2",
+    "SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_JOB_NUM_NODES": "2", "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_NODELIST": "n[1-2]", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_STEP_NODELIST": "n[1-2]", "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_GTIDS": "2,3"}
 failures, passed, skipped = [], [], []
 kept = []  # sockets that keep ports
 
@@ -47,10 +53,11 @@ def skip(version, why):
 
 
 def clean_environment(**more):
-    """No proxy: gRPC would dial it. A home of their own: TensorFlow makes folders there."""
+    """No proxy: gRPC would dial it. A home of their own: TensorFlow makes folders there. Python writes whole lines, which
+    those of other tasks do not break."""
     keep = {key: value for key, value in os.environ.items()
-            if "proxy" not in key.lower() and not key.startswith(("MUSTER", "JAX_", "OMPI_", "TF_"))}
-    return dict(keep, TF_CPP_MIN_LOG_LEVEL="1", HOME=FOLDER, **more)
+            if "proxy" not in key.lower() and not key.startswith(("MUSTER", "JAX_", "OMPI_", "TF_", "SLURM_"))}
+    return dict(keep, PYTHONUNBUFFERED="", TF_CPP_MIN_LOG_LEVEL="1", HOME=FOLDER, **more)
 
 
 def start(name, command, **more):
@@ -125,6 +132,19 @@ def service(name, tasks, *options, address="127.0.0.1:0"):
 def free_address():
     kept.append(ports.keep_port())
     return "127.0.0.1:%d" % ports.port_of(kept[-1])
+
+
+def run(name, words, **more):
+    """muster run with these words: its exit status, and all that was said."""
+    log, process = start(name, [MUSTER, "run", *words], **more)
+    try:
+        code = process.wait(MINUTES)
+    except subprocess.TimeoutExpired:
+        code = None
+        process.terminate()
+        process.wait()
+    with open(log, errors="replace") as text:
+        return code, text.read()
 
 
 def under_run(name, count, python, program, *options, arguments=()):

@@ -22,19 +22,10 @@ WAYS = {  # name: (options of muster run, what is before the program)
 }
 
 
-def run(name, words):
+def run(name, words, **more):
     """muster run with these words: its exit status, and all that was said."""
-    log, process = kit.start(
-        name, [kit.MUSTER, "run", *words], PYTHONPATH=SOURCE, PYTHONDONTWRITEBYTECODE="1",
-        MUSTER_LIBRARY=os.path.join(os.path.dirname(kit.MUSTER), "libmuster.so.0"))
-    try:
-        code = process.wait(kit.MINUTES)
-    except subprocess.TimeoutExpired:
-        code = None
-        process.terminate()
-        process.wait()
-    with open(log, errors="replace") as text:
-        return code, text.read()
+    return kit.run(name, words, **more, PYTHONPATH=SOURCE, PYTHONDONTWRITEBYTECODE="1",
+                   MUSTER_LIBRARY=os.path.join(os.path.dirname(kit.MUSTER), "libmuster.so.0"))
 
 
 def job(name, count, python, way, program, *arguments, options=()):
