@@ -17,7 +17,7 @@ for name in [n for n in os.environ if n.startswith("MUSTER") and not n.startswit
 os.environ["MUSTER_LIBRARY"] = os.path.join(BUILD, "libmuster.so.0")
 os.environ["PYTHONPATH"] = SOURCE
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-os.environ.pop("PYTHONUNBUFFERED", None)  # what tasks print comes in whole lines
+os.environ["PYTHONUNBUFFERED"] = ""  # what tasks print comes in whole lines: the launcher would set it
 sys.dont_write_bytecode = True
 sys.path.insert(0, SOURCE)
 
