@@ -17,7 +17,7 @@
 
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
-#define MU_LAYOUT_MAJOR 5u
+#define MU_LAYOUT_MAJOR 6u
 #define MU_LAYOUT_MINOR 0u
 
 #define MU_LINE                                                                                                        \
@@ -289,8 +289,9 @@ struct mu_host {
 #define MU_ENTRY_WORDS    4u
 #define MU_ENTRY_EXTERNAL 1u
 #define MU_ENTRY_DONE     2u /* no key: a call that another host made was carried out by a commit of this page */
+#define MU_ENTRY_GUEST    4u /* written last for a wire client: goes when all of these have shut down */
 /*
- * Such an entry: its hash has the bucket's bits alone (a key's is odd, so no search finds it), its key is the call's
+ * A DONE entry: its hash has the bucket's bits alone (a key's is odd, so no search finds it), its key is the call's
  * id, MU_DONE_ID(), its value {number, result, result}. At most MU_DONE_MAX of them in a page.
  */
 #define MU_DONE_ID(host, slot) (((uint64_t)(host) << 14) | (slot))

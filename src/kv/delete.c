@@ -67,6 +67,8 @@ static bool wants(void *arg, const char *key, uint32_t key_len)
 
     if (is_itself(tree, key, key_len) || tree->change->number)
         return is_itself(tree, key, key_len);
+    if (tree->keep && key_len >= strlen(tree->keep) && !memcmp(key, tree->keep, strlen(tree->keep)))
+        return false;
     return !mu_kv_is_own(key) && (!k || (key_len > k->len + 1 && key[k->len] == '/' && !memcmp(key, k->words, k->len)));
 }
 
@@ -74,7 +76,7 @@ static enum muster_status take(void *arg, const struct mu_item *i)
 {
     struct mu_kv_tree *tree = arg;
 
-    if (tree->again && i->version > tree->bound)
+    if ((tree->again && i->version > tree->bound) || (tree->guests && !i->guest))
         return MUSTER_OK;
     if (i->version > tree->bound)
         tree->bound = i->version;

@@ -114,6 +114,7 @@ static void look_at_tasks(struct mu_desk *desk, bool always)
         mu_errors_look(desk, &cluster.root);
         mu_registering_look(desk, &cluster.root);
         mu_leaving_look(desk, &cluster.root);
+        mu_guests_look(desk, &cluster.root);
         mu_desk_pending_look(desk);
     }
     if (changed)

@@ -81,6 +81,8 @@ bool mu_desk_is_over(const struct mu_desk *desk);
 /* The job is in error: its first error that counts, as those who poll are told it. NULL: it is well. *ret_origin: the
  * task that it came from; -1: none. Good until the desk is asked again. */
 const char *mu_desk_error(struct mu_desk *desk, int32_t *ret_origin);
+/* How often all guests had shut down: what they had written has gone. */
+uint64_t mu_desk_generation(const struct mu_desk *desk);
 /* The task has called for the shutdown, which is not over. */
 bool mu_desk_is_leaving(const struct mu_desk *desk, int32_t task);
 /* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */

@@ -29,6 +29,7 @@ static enum muster_status change(struct mu_desk *desk, const char *key, size_t k
         return status;
     status = mu_kv_key(desk->seg, key, key_len, &k);
     c->key = &k;
+    c->guest = true;
     if (!status)
         status = mu_kv_change(desk->seg, ctx, c);
     if (mu_is_leader(desk->seg))

@@ -12,6 +12,7 @@
  *   desk_watch.c     the tasks' states
  *   desk_guest.c     registering and its barrier; leaving
  *   desk_shutdown.c  the shutdown barrier
+ *   desk_generation.c  what goes when all guests have shut down
  *   desk_hosts.c     the same two for the guests of several hosts
  *   desk_error.c     errors, who polls for them; heartbeats
  *   desk_remote*.c      what a host that is not the leader's asks the leader for (desk_remote.h)
@@ -206,6 +207,10 @@ struct mu_desk {
 
     struct mu_parked_list watchers;
 
+    bool lived;          /* a guest was connected since the last generation ended */
+    uint32_t stayed;     /* which, at the last look */
+    uint64_t generation; /* how many have ended */
+
     struct mu_parked_list polls;
     bool polled; /* somebody has, ever */
     struct mu_desk_error error;
@@ -324,6 +329,11 @@ uint64_t mu_leaving_next(const struct mu_desk *desk);
 void mu_leaving_due(struct mu_desk *desk, uint64_t now);
 void mu_leaving_stop(struct mu_desk *desk);
 void mu_leaving_told(struct mu_desk *desk, const struct mu_desk_news *news); /* as mu_registering_told() */
+
+/* ---- generations: desk_generation.c ---- */
+void mu_guests_look(struct mu_desk *desk, const struct mu_cluster_root *root);
+/* All guests that were to have called for the shutdown. Outside of mu_enter(). */
+void mu_guests_gone(struct mu_desk *desk);
 
 /* ---- several hosts: desk_hosts.c ---- */
 /* Host 0's desk decides for this one. */

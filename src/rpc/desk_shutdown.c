@@ -52,6 +52,7 @@ static void pass(struct mu_desk *desk)
 {
     struct mu_ctx *ctx;
 
+    mu_guests_gone(desk); /* before anybody is told: nobody has come again */
     if (mu_enter(desk->m, &ctx))
         return; /* the next look tries again */
     desk->leave_until = UINT64_MAX;

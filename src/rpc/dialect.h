@@ -87,6 +87,7 @@ struct mu_gather {
                                void **ret_bytes, size_t *ret_size);
     void *answer; /* once it is made */
     size_t len;
+    uint64_t generation;             /* of the desk's, that it is of */
     struct mu_visit *lister, *first; /* who is at it; who waits for that */
 };
 

@@ -56,6 +56,7 @@ static void listed(struct mu_visit *v)
         return;
     }
     status = g->make(v->ask.entries, v->ask.num_entries, mu_desk_incarnation(v->desk), &g->answer, &g->len);
+    g->generation = mu_desk_generation(v->desk);
     if (status) {
         g->answer = NULL;
         fail_all(g, status, MU_PAYLOAD_SERVICE, muster_last_error());
@@ -75,6 +76,10 @@ static void begin(struct mu_gather *g)
 
 void mu_gather_answer(struct mu_gather *g, struct mu_visit *v)
 {
+    if (g->answer && g->generation != mu_desk_generation(v->desk)) {
+        free(g->answer);
+        g->answer = NULL;
+    }
     if (g->answer) {
         mu_visit_answer_bytes(v, g->answer, g->len);
         return;

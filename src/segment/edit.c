@@ -258,8 +258,9 @@ static void write_data(struct edit *d, const struct shape *s, uint64_t commits, 
     if (s->entry_words) {
         mu_store_relaxed(&to[n], d->k->hash);
         mu_store_relaxed(&to[n + 1], d->e->version_as ? d->e->version_as : commits);
-        mu_store_relaxed(&to[n + 2],
-                         MU_SHAPE(d->k->len, s->external ? MU_ENTRY_EXTERNAL : 0, s->entry_refs, s->entry_words));
+        uint32_t flags = (s->external ? MU_ENTRY_EXTERNAL : 0) | (d->e->guest ? MU_ENTRY_GUEST : 0);
+
+        mu_store_relaxed(&to[n + 2], MU_SHAPE(d->k->len, flags, s->entry_refs, s->entry_words));
         mu_store_relaxed(&to[n + 3], d->e->len);
         if (!s->external) {
             mu_copy_in(to + n + MU_ENTRY_WORDS, d->k->words, key_words);

@@ -25,7 +25,8 @@ static uint32_t find(const mu_a64 *data, uint32_t words, const struct mu_key *k,
         if (size < MU_ENTRY_WORDS || at + size > words)
             return 0;
         if (mu_load_relaxed(&data[at]) == k->hash && MU_SHAPE_KEY_LEN(shape) == k->len &&
-            !(MU_SHAPE_FLAGS(shape) & MU_ENTRY_EXTERNAL) && size == MU_ENTRY_WORDS + key_words + mu_words(len)) {
+            !(MU_SHAPE_FLAGS(shape) & (MU_ENTRY_EXTERNAL | MU_ENTRY_GUEST)) &&
+            size == MU_ENTRY_WORDS + key_words + mu_words(len)) {
             for (uint32_t w = 0; w < key_words; w++)
                 if (mu_load_relaxed(&data[at + MU_ENTRY_WORDS + w]) != k->words[w])
                     return 0;

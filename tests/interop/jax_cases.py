@@ -26,6 +26,17 @@ def sums(version, python, count):
             said[0] if said else "")
 
 
+def again(version, python):
+    code, text = kit.under_run(version + "-again", 2, python, "again.py")
+    right = code == 0 and text.count("came 3 times") == 2
+    verdict(version, "muster run -n 2 --grpc: shutdown() then initialize(), the same keys and barriers each time",
+            None if right else "exit status %s\n%s" % (code, text))
+    with service(version + "-served-again", 2) as address:
+        for turn in ("first", "second"):
+            with crowd("%s-served-%s" % (version, turn), python, "train.py", address, 2) as programs:
+                kit.all_end_well(version, "muster serve without --once: the %s run" % turn, programs)
+
+
 def rsh_to_here(folder):
     """What stands for ssh: the other host is this machine again."""
     path = os.path.join(folder, "rsh")
@@ -273,6 +284,7 @@ def all_cases(version, python, ask):
         if version != "0.4.26":  # whose CPUs have no collectives
             sums(version, python, 2)
             sums(version, python, 4)
+            again(version, python)
             two_hosts(version, python)
             two_networks(version, python)
             one_of_two_hosts_killed(version, python)

@@ -42,6 +42,7 @@ def main():
     version, python = found[0]
     kit.begin()
     jax_cases.sums(version, python, 2)
+    jax_cases.again(version, python)
     jax_cases.one_killed(version, python, compare=False)
     sys.exit(bool(kit.failures))
 

@@ -389,6 +389,38 @@ class Dialects(unittest.TestCase):
             for rpc in ("KeyValueGet", "KeyValueSet", "EnumerateDevices", "WaitAtBarrier"):
                 self.refused("FAILED_PRECONDITION", "closed", one.begin(rpc, **session).answer)
 
+    def generation(self, s, number):
+        """Two clients of each dialect's way come, write, meet, and shut down; what is there is what they find anew."""
+        a, b = s.client(xla), s.client(tsl)
+        calls = [a.begin("RegisterTask", incarnation=10 * number, source_task_id=0),
+                 b.begin("RegisterTask", incarnation=10 * number + 1, source_task=task(1))]
+        for call in calls:
+            call.answer()
+        a.InsertKeyValue(kv=xla.KeyValueEntry(key=b"addresses/0", value=b"%d" % number))
+        b.InsertKeyValue(kv=tsl.KeyValueEntry(key=b"long", value=bytes(100000)))
+        self.assertEqual(b.IncrementKeyValue(key=b"count", increment=1).kv.value, b"1")
+        first = a.begin("Barrier", barrier_id=b"step", barrier_timeout_in_ms=60000, source_task_id=0)
+        a.DeleteKeyValue(key=b"nothing")
+        self.assertFalse(first.is_done())  # it is no barrier that passed before
+        b.Barrier(barrier_id=b"step", barrier_timeout_in_ms=60000, source_task=task(1))
+        first.answer()
+        calls = [c.begin("WaitForAllTasks", source_task=task(i), device_info=tsl.DeviceInfo(devices=[
+            tsl.Any(value=b"%d of %d" % (i, number)).SerializeToString()])) for i, c in ((0, s.client(tsl)), (1, b))]
+        for call in calls:
+            self.assertEqual([tsl.Any.FromString(any).value for any in call.answer().device_info.devices],
+                             [b"%d of %d" % (i, number) for i in (0, 1)])
+        last = a.begin("ShutdownTask", source_task_id=0)
+        a.TryGetKeyValue(key=b"addresses/0")
+        b.ShutdownTask(source_task=task(1))
+        last.answer()
+        self.refused("NOT_FOUND", "addresses/0", a.TryGetKeyValue, key=b"addresses/0")
+
+    def test_what_guests_write_goes_when_all_have_shut_down(self):
+        for option in ("shutdown_ms=60000", "shutdown_ms=0"):
+            with service(2, "register", option) as s:
+                for number in (1, 2, 3):
+                    self.generation(s, number)
+
     def test_clients_of_one_process_shut_down_on_one_connection(self):
         with service(3, "register", "shutdown_ms=60000") as s:
             shared, alone = s.client(runtime), s.client(runtime)
