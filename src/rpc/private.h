@@ -55,12 +55,11 @@ struct mu_rpc_call {
     struct mu_rpc_call *after, *prior; /* of those that arrive, by their last byte; or of those that are ready */
     const struct mu_rpc_method *method;
     int32_t id;
-    uint32_t headers; /* bytes */
     uint8_t phase, encoding, status;
-    bool is_post, is_grpc, is_large, is_late; /* of its headers; late: grpc-timeout is none */
-    bool has_headers, has_message;            /* all of them are here; so is the one message of a unary call */
-    bool is_half_closed;                      /* the client has said all */
-    bool is_responding, is_asleep;            /* HTTP/2 has our headers; and waits for more of the answer */
+    bool is_post, is_grpc, is_late; /* of its headers; late: grpc-timeout is none */
+    bool has_headers, has_message;  /* all of them are here; so is the one message of a unary call */
+    bool is_half_closed;            /* the client has said all */
+    bool is_responding, is_asleep;  /* HTTP/2 has our headers; and waits for more of the answer */
     /* the request's message that arrives */
     uint8_t prefix[5], prefix_len;
     size_t have, size, room; /* of body, in bytes: what is there, what is to come, what is allocated */
@@ -106,6 +105,7 @@ struct mu_rpc_conn {
     size_t out_len, out_at;
     uint64_t since_ms;   /* it came; later: it is leaving */
     uint64_t headers_ms; /* headers have begun; 0: none are incomplete */
+    uint32_t headers;    /* bytes of them */
     uint64_t taken_ms;   /* it last took a byte of what waits for it */
     struct mu_rpc_budget resets, idle;
     uint32_t pid;

@@ -47,7 +47,19 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
             nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call); /* the stream is there */
     }
     conn->headers_ms = mu_rpc_now(conn->rpc);
+    conn->headers = 0;
     return 0;
+}
+
+/* One more of a block of headers, whatever becomes of it: a byte that names an entry of HPACK's table is as long as
+ * that. Past the bound, which we have announced, nothing more of the connection is looked at. */
+static int count_header(struct mu_rpc_conn *conn, size_t name_len, size_t len)
+{
+    conn->headers += (uint32_t)(name_len + len + 32);
+    if (conn->headers <= MU_RPC_HEADERS)
+        return 0;
+    mu_conn_dismiss(conn, NGHTTP2_ENHANCE_YOUR_CALM, "the headers of a call have more than %u bytes", MU_RPC_HEADERS);
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
 static void take_header(struct mu_rpc_call *call, const uint8_t *name, size_t name_len, const uint8_t *value,
@@ -78,24 +90,30 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     struct mu_rpc_call *call = nghttp2_session_get_stream_user_data(session, frame->hd.stream_id);
 
     (void)flags;
-    (void)user;
-    if (!call || call->has_headers)
-        return 0;
-    call->headers += (uint32_t)(name_len + value_len + 32);
-    if (call->headers > MU_RPC_HEADERS)
-        call->is_large = true;
-    else
+    if (count_header(user, name_len, value_len))
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (call && !call->has_headers)
         take_header(call, name, name_len, value, value_len);
     return 0;
+}
+
+/* It means nothing in HTTP, and is left out. */
+static int on_invalid_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name, size_t name_len,
+                             const uint8_t *value, size_t value_len, uint8_t flags, void *user)
+{
+    (void)session;
+    (void)frame;
+    (void)name;
+    (void)value;
+    (void)flags;
+    return count_header(user, name_len, value_len);
 }
 
 /* All headers are here. */
 static void take_request(struct mu_rpc_call *call)
 {
     call->has_headers = true;
-    if (call->is_large)
-        mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED, "headers of more than %u bytes", MU_RPC_HEADERS);
-    else if (!call->is_post || !call->is_grpc)
+    if (!call->is_post || !call->is_grpc)
         mu_call_refuse(call, MUSTER_INVALID_ARGUMENT,
                        "no call of gRPC: it wants POST, and content-type application/grpc");
     else if (!call->method)
@@ -281,7 +299,7 @@ int mu_session_respond(struct mu_rpc_call *call, bool with_body)
     size_t n = 3;
 
     memcpy(nv, first, sizeof first);
-    if (call->has_headers && !call->is_grpc && !call->is_large)
+    if (call->has_headers && !call->is_grpc)
         nv[0] = strange;
     if (!with_body)
         n += fill_trailers(call, nv + n);
@@ -298,6 +316,7 @@ int mu_session_callbacks(nghttp2_session_callbacks **ret_callbacks)
         return -1;
     nghttp2_session_callbacks_set_on_begin_headers_callback(c, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback(c, on_header);
+    nghttp2_session_callbacks_set_on_invalid_header_callback(c, on_invalid_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(c, on_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(c, on_invalid_frame);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(c, on_data);

@@ -77,10 +77,18 @@ def frames_for_nothing():
 def headers_without_end():
     with served("127.0.0.1:0", "handshake=1000") as server:
         before = server.bytes_resident()
-        with Raw(server.address) as one:  # 4 KB in the table, then named a million times
-            big = b"\x40" + literal("x") + literal("y" * 4000)
-            one.send(frame(HEADERS, END_HEADERS, 1, request("Echo") + big + b"\xbe" * 10000))
-            check(one.status(1)[0] == EXHAUSTED, "a bomb of headers: %s", one.status(1))
+        for value in "y" * 4000, "\x01" + "y" * 4000:  # 4 KB in the table, good and bad, then named a million times,
+            for number in range(3):  # in a call's headers, in its trailers, and in those of a call that is over
+                with Raw(server.address) as one:
+                    bomb = b"\x40" + literal("x") + literal(value) + b"\xbe" * 10000
+                    if number:
+                        one.send(frame(HEADERS, END_HEADERS, 1, request("Park" if number == 1 else "Nothing")))
+                    try:
+                        one.send(frame(HEADERS, END_HEADERS | (END_STREAM if number else 0), 1,
+                                       (b"" if number else request("Echo")) + bomb))
+                    except Gone:
+                        pass
+                    calmed(one, "the headers of a call have more than 16384 bytes")
         with Raw(server.address) as one:
             one.send(frame(HEADERS, 0, 1, request("Echo")))
             try:
