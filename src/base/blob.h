@@ -3,19 +3,34 @@
  *
  * Whoever makes one fills it before anybody else sees it; nobody changes it afterwards. The count is a plain number:
  * all who hold a blob do so under one lock, or in one thread.
+ *
+ * A blob may count against an account, once, however many hold it. It may have a seat: a pointer that finds it without
+ * holding it, for who wants the same bytes again, and that is NULL when it has gone.
  */
 #ifndef MU_BASE_BLOB_H
 #define MU_BASE_BLOB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct mu_account;
+
 struct mu_blob {
     size_t holders, len;
+    struct mu_account *account; /* NULL: none */
+    struct mu_blob **seat;      /* NULL: none */
     uint8_t bytes[];
 };
 
 struct mu_blob *mu_blob_new(size_t len); /* one holder; the bytes are garbage. NULL: no memory */
+/* The same, counted. NULL also where the account has no room for it; it may have what that keeps. */
+struct mu_blob *mu_blob_new_in(struct mu_account *account, bool kept, size_t len);
+/* By who fills it, and alone has it: longer. NULL: as mu_blob_new_in(); the old one stays. blob: NULL is one of no
+ * bytes. */
+struct mu_blob *mu_blob_grow(struct mu_account *account, struct mu_blob *blob, size_t len);
+void mu_blob_cut(struct mu_blob *blob, size_t len);            /* by who fills it: so long it is, and no longer */
+void mu_blob_sit(struct mu_blob *blob, struct mu_blob **seat); /* in place of the one that sits there */
 struct mu_blob *mu_blob_hold(struct mu_blob *blob);
 void mu_blob_drop(struct mu_blob *blob); /* the last one frees it. NULL: nothing happens */
 

@@ -6,6 +6,7 @@
  */
 #include "rpc/private.h"
 
+#include "base/account.h"
 #include "base/error.h"
 
 #define MIB ((size_t)1 << 20)
@@ -14,12 +15,18 @@ enum muster_status mu_rpc_bounds(struct mu_rpc_options *options)
 {
     struct mu_rpc_options *o = options;
 
+    if (o->account)
+        o->total_max = o->account->most;
     if (!o->message_max)
         o->message_max = 256 * MIB;
     if (!o->held_max)
         o->held_max = o->message_max + 64 * MIB;
     if (!o->total_max)
-        o->total_max = 8 * o->held_max;
+        o->total_max = 2 * o->held_max;
+    if (o->account && o->held_max > o->total_max)
+        o->held_max = o->total_max;
+    if (o->account && o->message_max > o->held_max)
+        o->message_max = o->held_max;
     if (!o->streams_max)
         o->streams_max = 20000;
     if (!o->connections_max)

@@ -67,12 +67,16 @@ static void unqueue(struct mu_rpc_call *call)
         conn->arriving = call->after;
     else if (conn->ready == call)
         conn->ready = call->after;
+    else if (conn->longs == call)
+        conn->longs = call->after;
     if (call->after)
         call->after->prior = call->prior;
     else if (conn->arriving_last == call)
         conn->arriving_last = call->prior;
     else if (conn->ready_last == call)
         conn->ready_last = call->prior;
+    else if (conn->longs_last == call)
+        conn->longs_last = call->prior;
     call->prior = call->after = NULL;
 }
 
@@ -99,8 +103,13 @@ void mu_call_arrives(struct mu_rpc_call *call)
 
 void mu_call_ready(struct mu_rpc_call *call)
 {
+    struct mu_rpc_conn *conn = call->conn;
+
     call->phase = MU_CALL_READY;
-    queue(call, &call->conn->ready, &call->conn->ready_last);
+    if (call->method->is_long)
+        queue(call, &conn->longs, &conn->longs_last);
+    else
+        queue(call, &conn->ready, &conn->ready_last);
 }
 
 void mu_call_dispatch(struct mu_rpc_conn *conn)
@@ -111,6 +120,21 @@ void mu_call_dispatch(struct mu_rpc_conn *conn)
         unqueue(call);
         mu_message_begin(call);
     }
+    if (conn->longs && mu_conn_takes(conn))
+        mu_rpc_turn(conn, MU_TURN_LONG);
+}
+
+void mu_call_begin_long(struct mu_rpc_conn *conn)
+{
+    struct mu_rpc_call *call = conn->longs;
+
+    if (!call || conn->is_leaving || !mu_conn_takes(conn))
+        return;
+    unqueue(call);
+    mu_message_begin(call);
+    mu_conn_dirty(conn);
+    if (conn->longs && mu_conn_takes(conn))
+        mu_rpc_turn(conn, MU_TURN_LONG);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -118,19 +142,13 @@ void mu_call_dispatch(struct mu_rpc_conn *conn)
 void mu_call_drop_piece(struct mu_rpc_call *call)
 {
     struct mu_rpc_piece *piece = call->first;
-    struct mu_rpc_body *body = piece->body;
-    struct mu_rpc *rpc = call->conn->rpc;
 
     call->first = piece->next;
     if (!call->first)
         call->last = NULL;
-    call->conn->pieces -= body->len;
-    call->conn->held -= piece->held;
-    if (--body->users == 0) { /* for all it is held while anybody has it */
-        rpc->held -= body->len;
-        rpc->last_body = rpc->last_body == body ? NULL : rpc->last_body;
-        free(body);
-    }
+    call->conn->pieces -= piece->bytes.len;
+    call->conn->held -= piece->held; /* for all it is held while anybody has it */
+    mu_blob_drop(piece->bytes.blob);
     mu_conn_unhold(call->conn, PIECE_BYTES);
     free(piece);
 }
@@ -227,7 +245,7 @@ static void make_trailers(struct mu_rpc_call *call, const char *text, const void
         call->details_len = mu_wire_base64(details, len, call->trailers + call->text_len);
     /* Counted, whatever the bound: it is what says that something was too much. New calls are refused then. */
     call->conn->held += call->text_len + call->details_len;
-    call->conn->rpc->held += call->text_len + call->details_len;
+    call->conn->rpc->account->held += call->text_len + call->details_len;
     text = realloc(call->trailers, call->text_len + call->details_len + 1);
     if (text)
         call->trailers = (char *)text;
@@ -263,89 +281,117 @@ void mu_call_abort(struct mu_rpc_call *call, enum muster_status status, const ch
     mu_rpc_refuse(call, status, text, NULL, 0);
 }
 
-static void put_prefix(struct mu_rpc_body *body, const void *message, size_t len)
+static void put_prefix(uint8_t *to, size_t len)
 {
-    body->bytes[0] = 0;
-    body->bytes[1] = (uint8_t)(len >> 24);
-    body->bytes[2] = (uint8_t)(len >> 16);
-    body->bytes[3] = (uint8_t)(len >> 8);
-    body->bytes[4] = (uint8_t)len;
-    if (len > 0)
-        memcpy(body->bytes + PREFIX, message, len);
+    to[0] = 0;
+    to[1] = (uint8_t)(len >> 24);
+    to[2] = (uint8_t)(len >> 16);
+    to[3] = (uint8_t)(len >> 8);
+    to[4] = (uint8_t)len;
 }
 
 /* The one that was answered last, if it is the same: what thousands wait for is there once. */
-static struct mu_rpc_body *same_body(const struct mu_rpc *rpc, const void *message, size_t len)
+static struct mu_blob *same_body(const struct mu_rpc *rpc, const void *message, size_t len)
 {
-    struct mu_rpc_body *body = rpc->last_body;
+    struct mu_blob *body = rpc->last_body;
 
-    return body && body->len == len + PREFIX && memcmp(body->bytes + PREFIX, message, len) == 0 ? body : NULL;
+    return body && body->len == len + PREFIX && memcmp(body->bytes + PREFIX, message, len) == 0 ? mu_blob_hold(body)
+                                                                                                : NULL;
 }
 
-static struct mu_rpc_body *new_body(struct mu_rpc_conn *conn, const void *message, size_t len)
+/* A prefix for a message of so many bytes, and what is copied of it. */
+static struct mu_blob *new_body(struct mu_rpc_conn *conn, const void *message, size_t len, size_t whole)
 {
-    struct mu_rpc_body *body;
+    struct mu_blob *body;
 
-    if (len > UINT32_MAX || !mu_conn_hold(conn, len + PREFIX))
+    if (whole > UINT32_MAX || !mu_conn_hold(conn, len + PREFIX))
         return NULL;
-    body = malloc(sizeof *body + len + PREFIX);
+    body = mu_blob_new(len + PREFIX);
     if (!body) {
         mu_conn_unhold(conn, len + PREFIX);
         return NULL;
     }
-    body->users = 0;
-    body->len = len + PREFIX;
-    put_prefix(body, message, len);
-    if (len >= SHARED_LEAST)
-        conn->rpc->last_body = body;
+    body->account = conn->rpc->account; /* it is counted there already */
+    put_prefix(body->bytes, whole);
+    if (len > 0)
+        memcpy(body->bytes + PREFIX, message, len);
     return body;
 }
 
-/* NULL: the bounds do not let it be held. */
-static struct mu_rpc_piece *make_piece(struct mu_rpc_conn *conn, const void *message, size_t len)
+/* The bytes are the piece's, or, where there is no room for it, gone. */
+static bool add_piece(struct mu_rpc_call *call, const struct mu_slice *bytes, size_t held)
 {
+    struct mu_rpc_conn *conn = call->conn;
     struct mu_rpc_piece *piece = malloc(sizeof *piece);
-    struct mu_rpc_body *body;
 
     if (!piece || !mu_conn_hold(conn, PIECE_BYTES)) {
         free(piece);
-        return NULL;
-    }
-    body = same_body(conn->rpc, message, len);
-    if (!body)
-        body = new_body(conn, message, len);
-    if (!body) {
-        mu_conn_unhold(conn, PIECE_BYTES);
-        free(piece);
-        return NULL;
-    }
-    *piece = (struct mu_rpc_piece){.body = body, .held = body->users ? 0 : body->len};
-    body->users++;
-    if (conn->pieces == 0)
-        conn->taken_ms = mu_rpc_now(conn->rpc);
-    conn->pieces += body->len;
-    return piece;
-}
-
-/* False: it has been refused instead. */
-static bool add(struct mu_rpc_call *call, const void *message, size_t len)
-{
-    struct mu_rpc_piece *piece = make_piece(call->conn, message, len);
-
-    if (!piece) {
-        mu_call_refuse(
-            call, MUSTER_RESOURCE_EXHAUSTED,
-            "no room for an answer of %zu bytes: %zu are held for this client, and %zu for all, that have not been "
-            "taken",
-            len, call->conn->held, call->conn->rpc->held);
+        conn->held -= held;
+        mu_blob_drop(bytes->blob);
         return false;
     }
+    *piece = (struct mu_rpc_piece){.bytes = *bytes, .held = held};
+    if (conn->pieces == 0)
+        conn->taken_ms = mu_rpc_now(conn->rpc);
+    conn->pieces += bytes->len;
     if (call->last)
         call->last->next = piece;
     else
         call->first = piece;
     call->last = piece;
     return true;
+}
+
+static bool add_message(struct mu_rpc_call *call, const void *message, size_t len)
+{
+    struct mu_rpc *rpc = call->conn->rpc;
+    struct mu_slice bytes = {same_body(rpc, message, len), 0, len + PREFIX};
+    size_t held = bytes.blob ? 0 : bytes.len;
+
+    if (!bytes.blob)
+        bytes.blob = new_body(call->conn, message, len, len);
+    if (bytes.blob && held && len >= SHARED_LEAST)
+        mu_blob_sit(bytes.blob, &rpc->last_body);
+    return bytes.blob && add_piece(call, &bytes, held);
+}
+
+static bool add_with(struct mu_rpc_call *call, const void *head, size_t len, const struct mu_slice *tail)
+{
+    struct mu_slice first = {new_body(call->conn, head, len, len + tail->len), 0, len + PREFIX};
+
+    if (!first.blob || !add_piece(call, &first, first.len))
+        return false;
+    mu_blob_hold(tail->blob);
+    if (add_piece(call, tail, 0))
+        return true;
+    mu_call_drop_piece(call);
+    return false;
+}
+
+static void refuse_answer(struct mu_rpc_call *call, size_t len)
+{
+    mu_call_refuse(call, MUSTER_RESOURCE_EXHAUSTED,
+                   "no room for an answer of %zu bytes: %zu are held for this client, and %zu for all, that have not "
+                   "been taken",
+                   len, call->conn->held, call->conn->rpc->account->held);
+}
+
+/* False: it has been refused instead. */
+static bool add(struct mu_rpc_call *call, const void *message, size_t len)
+{
+    bool is_there = add_message(call, message, len);
+
+    if (!is_there)
+        refuse_answer(call, len);
+    return is_there;
+}
+
+void mu_rpc_answer_with(struct mu_rpc_call *call, const void *head, size_t len, const struct mu_slice *tail)
+{
+    if (add_with(call, head, len, tail))
+        answered(call);
+    else
+        refuse_answer(call, len + tail->len);
 }
 
 void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len)

@@ -26,34 +26,31 @@
 
 #define QUEUE_MAX      4096u /* frames that wait in a connection that takes none: then it is not read any more */
 #define LINGER_MS      1000u
-#define STOP_LINGER_MS 200u /* when the server's end waits for it */
-#define PROBE_S        30   /* a TCP connection is silent: the kernel asks, */
-#define PROBES         3    /* so often, */
-#define PROBES_S       10   /* with so much between, and then it is gone */
+#define STOP_LINGER_MS 200u         /* when the server's end waits for it */
+#define TAKES_MAX      (256u << 10) /* bytes of answers that a connection has not taken: no long one is made for it */
+#define PROBE_S        30           /* a TCP connection is silent: the kernel asks, */
+#define PROBES         3            /* so often, */
+#define PROBES_S       10           /* with so much between, and then it is gone */
 
 static void on_event(uv_poll_t *poll, int status, int events);
 
 /* ---- what is held ------------------------------------------------------------------------------------------------ */
 
-/* As much as a connection holds then is to be free for others: so whatever is held, by however many who are slow, one
- * that comes finds room, and those who hold much are the first for whom there is none. */
 bool mu_conn_hold(struct mu_rpc_conn *conn, size_t bytes)
 {
     struct mu_rpc *rpc = conn->rpc;
-    size_t left = rpc->held < rpc->options.total_max ? rpc->options.total_max - rpc->held : 0;
 
-    if (bytes > rpc->options.held_max || conn->held > rpc->options.held_max - bytes || bytes > left ||
-        conn->held + bytes > left - bytes)
+    if (bytes > rpc->options.held_max || conn->held > rpc->options.held_max - bytes ||
+        !mu_account_take(rpc->account, conn->held, bytes))
         return false;
     conn->held += bytes;
-    rpc->held += bytes;
     return true;
 }
 
 void mu_conn_unhold(struct mu_rpc_conn *conn, size_t bytes)
 {
     conn->held -= bytes;
-    conn->rpc->held -= bytes;
+    mu_account_give(conn->rpc->account, bytes);
 }
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
@@ -159,6 +156,14 @@ static void forget(struct mu_rpc_conn *conn)
             break;
         }
     conn->is_dirty = true; /* so that nobody puts it there again */
+    for (int i = 0; i < MU_TURNS; i++)
+        for (struct mu_rpc_conn **at = &rpc->first_turn[i]; conn->has_turn[i] && *at; at = &(*at)->next_turn[i])
+            if (*at == conn) {
+                *at = conn->next_turn[i];
+                if (rpc->last_turn[i] == &conn->next_turn[i])
+                    rpc->last_turn[i] = at;
+                break;
+            }
 }
 
 void mu_conn_close(struct mu_rpc_conn *conn, const char *why)
@@ -308,6 +313,11 @@ static bool is_over(const struct mu_rpc_conn *conn)
            (!nghttp2_session_want_read(conn->session) || (conn->rpc->is_stopping && conn->count == 0));
 }
 
+bool mu_conn_takes(const struct mu_rpc_conn *conn)
+{
+    return conn->pieces + conn->out_len <= TAKES_MAX;
+}
+
 void mu_conn_flush(struct mu_rpc_conn *conn)
 {
     bool waits;
@@ -325,6 +335,8 @@ void mu_conn_flush(struct mu_rpc_conn *conn)
     }
     if (conn->is_leaving && conn->out_len == 0 && !nghttp2_session_want_write(conn->session))
         shutdown(conn->fd, SHUT_WR);
+    if (conn->longs && mu_conn_takes(conn))
+        mu_rpc_turn(conn, MU_TURN_LONG);
     waits = more > 0 || conn->out_len > 0 || conn->is_unread;
     conn->is_full = conn->out_len > 0 && nghttp2_session_get_outbound_queue_size(conn->session) > QUEUE_MAX;
     poll_for(conn, (waits ? UV_WRITABLE : 0) | (conn->is_full ? 0 : UV_READABLE));
@@ -378,7 +390,7 @@ static const char *words(int error)
                                 : strerror(error);
 }
 
-static void receive(struct mu_rpc_conn *conn)
+void mu_conn_receive(struct mu_rpc_conn *conn)
 {
     struct mu_rpc *rpc = conn->rpc;
     unsigned turns = conn->ssl ? 4 * MU_RPC_TURN : MU_RPC_TURN; /* TLS gives 16 KiB at once */
@@ -422,7 +434,7 @@ static void shake(struct mu_rpc_conn *conn)
     }
     poll_for(conn, UV_READABLE);
     conn->is_secure = true;
-    receive(conn);
+    mu_conn_receive(conn);
     if (!conn->is_closed)
         mu_conn_dirty(conn);
 }
@@ -441,7 +453,7 @@ static void on_event(uv_poll_t *poll, int status, int events)
         shake(conn);
     } else {
         if (events & UV_READABLE || conn->is_unread)
-            receive(conn);
+            mu_rpc_turn(conn, MU_TURN_READ);
         if (events & UV_WRITABLE && !conn->is_closed)
             mu_conn_dirty(conn);
     }

@@ -327,6 +327,9 @@ static void closed(uv_handle_t *handle)
         return;
     for (uint32_t i = 0; i < desk->num_tasks; i++)
         free(desk->tasks[i].lost_why);
+    for (uint32_t i = 0; i < MU_VALUES; i++)
+        if (desk->values[i].blob)
+            desk->values[i].blob->seat = NULL;
     free(desk->tasks);
     free(desk->remote);
     free(desk);

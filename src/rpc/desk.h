@@ -22,6 +22,8 @@
 #include <muster/kv.h>
 #include <muster/task.h>
 
+struct mu_account;
+struct mu_blob;
 struct mu_desk;
 struct mu_lanes;
 
@@ -51,6 +53,7 @@ struct mu_desk_options {
     uv_loop_t *loop;
     struct muster *m;             /* an observer's handle, used in the loop's thread; outlives the desk */
     struct mu_lanes *lanes;       /* the bridge's, in a job of several hosts; outlives the desk. Else NULL */
+    struct mu_account *account;   /* for what is held for clients; outlives the desk. NULL: bounds of its own */
     uint64_t register_timeout_ns; /* 0: an hour */
     uint64_t shutdown_timeout_ns; /* 0: no barrier */
     bool register_barrier;        /* who registers waits for all tasks */
@@ -132,6 +135,9 @@ struct mu_ask {
     size_t (*write)(const struct muster_kv_entry *entry, uint8_t *to);
     struct mu_line *line; /* may be NULL */
     bool heeds_errors;    /* get: it ends, ABORTED, when the job is in error */
+    /* get, try_get: whether it is there is all that is asked: there is no value. And: the value may have what the
+     * account keeps. */
+    bool is_bare, is_favoured;
     /* The answer. What it points to is the desk's, until `answered` returns. */
     enum muster_status status;
     const char *text; /* of an error */
@@ -142,9 +148,10 @@ struct mu_ask {
     /* Of a barrier: the service's instance, with OK and with MU_PAYLOAD_BARRIER. append: the length then; delete: how
      * many keys went; count: how many there are. */
     int64_t counter;
-    bool replayed;     /* of a barrier: the instance had ended before the call came */
-    const void *value; /* get, try_get, increment; get_dir with `write` */
-    size_t len;
+    bool replayed;                         /* of a barrier: the instance had ended before the call came */
+    const void *value;                     /* get, try_get, increment; get_dir with `write` */
+    size_t len;                            /* also of a value for which there was no room: RESOURCE_EXHAUSTED */
+    struct mu_blob *blob;                  /* where that value begins: who holds it need not copy it. NULL: nowhere */
     const struct muster_kv_entry *entries; /* get_dir: sorted by key */
     size_t num_entries;
     const struct muster_task_info *tasks; /* watch, state */

@@ -10,9 +10,9 @@
 #include "rpc/desk_remote.h"
 
 /* The answer: incarnations, then ids; made once for all that one look answers. */
-static struct mu_shared *answer_of(const struct mu_alive *a)
+static struct mu_blob *answer_of(const struct mu_alive *a)
 {
-    struct mu_shared *s = mu_shared_new(a->count * (sizeof(uint64_t) + sizeof(int32_t)));
+    struct mu_blob *s = mu_blob_new(a->count * (sizeof(uint64_t) + sizeof(int32_t)));
     uint64_t *incarnations;
     int32_t *ids;
 
@@ -36,7 +36,7 @@ void mu_desk_alive_answered(struct mu_desk *desk, struct mu_parked *p, const str
         return;
     }
     if (desk->alive && desk->alive_instance != a->alive->instance) {
-        mu_shared_unref(desk->alive);
+        mu_blob_drop(desk->alive);
         desk->alive = NULL;
     }
     if (!desk->alive)
@@ -47,7 +47,7 @@ void mu_desk_alive_answered(struct mu_desk *desk, struct mu_parked *p, const str
         return;
     }
     mu_parked_answer(desk, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
-    p->shared = mu_shared_ref(desk->alive);
+    p->shared = mu_blob_hold(desk->alive);
     p->ask->incarnations = (const uint64_t *)p->shared->bytes;
     p->ask->alive = (const int32_t *)&p->ask->incarnations[a->alive->count];
     p->ask->num_alive = p->shared->len;

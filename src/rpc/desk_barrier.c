@@ -69,7 +69,7 @@ static void call_looked(void *arg, struct mu_pending *p)
     if (p->first)
         mu_desk_due(desk, p->look_at);
     mu_desk_alive_choose_payer(desk, p);
-    mu_shared_unref(desk->alive);
+    mu_blob_drop(desk->alive);
     desk->alive = NULL;
 }
 

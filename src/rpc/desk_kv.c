@@ -144,9 +144,9 @@ void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key
 /* What lies in our table. The ask is parked when it is not there, and who asks waits for it, or the leader may have it.
  */
 static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, bool waits,
-                               struct mu_shared **ret)
+                               struct mu_blob **ret, uint64_t *ret_version)
 {
-    struct mu_found found;
+    struct mu_found found = {0};
     struct mu_ctx *ctx;
     struct mu_key k;
     enum muster_status status = mu_enter(desk->m, &ctx);
@@ -156,8 +156,14 @@ static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const c
         return status;
     status = mu_kv_key(desk->seg, key, key_len, &k);
     if (!status)
-        status = mu_desk_fetch(desk, ctx, &k, &found, ret);
+        status = mu_desk_fetch(desk, ctx, &k,
+                               ask->is_bare       ? MU_FETCH_BARE
+                               : ask->is_favoured ? MU_FETCH_FAVOURED
+                                                  : MU_FETCH_VALUE,
+                               &found, ret);
+    ask->len = status == MUSTER_RESOURCE_EXHAUSTED ? found.len : 0;
     mu_exit(ctx);
+    *ret_version = found.version;
     return !status && !*ret && (waits || desk->remote) ? mu_wish_park(desk, ask, &k, found.word, waits) : status;
 }
 
@@ -175,39 +181,39 @@ static void ask_leader(struct mu_desk *desk, struct mu_ask *ask, const char *key
     mu_desk_deliver(desk);
 }
 
-static void answer_value(struct mu_ask *ask, struct mu_shared *value)
+static void answer_value(struct mu_ask *ask, struct mu_blob *value, uint64_t version)
 {
-    ask->value = value->bytes;
-    ask->len = value->len;
-    ask->version = (int64_t)value->version;
+    mu_desk_point(ask, value, version);
     mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
-    mu_shared_unref(value);
+    mu_blob_drop(value);
 }
 
 void mu_desk_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
 {
-    struct mu_shared *value;
+    struct mu_blob *value;
+    uint64_t version;
     enum muster_status status;
 
     if (mu_desk_refuses(desk, ask))
         return;
-    status = look(desk, ask, key, key_len, true, &value);
+    status = look(desk, ask, key, key_len, true, &value, &version);
     if (status)
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
     else if (value)
-        answer_value(ask, value);
+        answer_value(ask, value, version);
     else if (desk->remote)
         ask_leader(desk, ask, key, key_len);
 }
 
 void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
 {
-    struct mu_shared *value;
+    struct mu_blob *value;
+    uint64_t version;
     enum muster_status status;
 
     if (mu_desk_refuses(desk, ask))
         return;
-    status = look(desk, ask, key, key_len, false, &value);
+    status = look(desk, ask, key, key_len, false, &value, &version);
     if (!status && !value && desk->remote) {
         ask_leader(desk, ask, key, key_len);
         return;
@@ -217,5 +223,5 @@ void mu_desk_try_get(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
     if (status)
         mu_desk_fail(ask, status, mu_key_payload(status));
     else
-        answer_value(ask, value);
+        answer_value(ask, value, version);
 }

@@ -68,6 +68,7 @@ static void join_line(struct mu_parked *p, struct mu_line *line)
 
 /* ---- coming ---- */
 
+/* Else it is counted. */
 static bool is_too_much(const struct mu_desk *desk, const struct mu_ask *ask, size_t bytes)
 {
     const struct mu_line *line = ask->line;
@@ -79,6 +80,9 @@ static bool is_too_much(const struct mu_desk *desk, const struct mu_ask *ask, si
     else if (desk->num_parked >= ASKS_OF_ALL || desk->parked_bytes + bytes > BYTES_OF_ALL)
         mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                 "too many calls of this job wait: 1000000 of them, or 512 MiB, are the most");
+    else if (desk->o.account && !mu_account_take(desk->o.account, line ? line->bytes : 0, bytes))
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "too much is held already for clients: %zu MiB are the most",
+                desk->o.account->most >> 20);
     else
         return false;
     return true;
@@ -92,6 +96,8 @@ struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct 
         return NULL;
     p = calloc(1, sizeof *p);
     if (!p) {
+        if (desk->o.account)
+            mu_account_give(desk->o.account, bytes + sizeof *p);
         mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a call that waits");
         return NULL;
     }
@@ -108,30 +114,6 @@ struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct 
 }
 
 /* ---- answers ---- */
-
-struct mu_shared *mu_shared_new(size_t len)
-{
-    struct mu_shared *s = malloc(sizeof *s + len + 1);
-
-    if (s) {
-        s->users = 1;
-        s->len = len;
-        s->version = 0;
-    }
-    return s;
-}
-
-struct mu_shared *mu_shared_ref(struct mu_shared *shared)
-{
-    shared->users++;
-    return shared;
-}
-
-void mu_shared_unref(struct mu_shared *shared)
-{
-    if (shared && !--shared->users)
-        free(shared);
-}
 
 static void fill(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text)
 {
@@ -169,6 +151,7 @@ void mu_desk_fail_of(struct mu_ask *ask, enum muster_status status, int32_t task
 bool mu_desk_refuses(struct mu_desk *desk, struct mu_ask *ask)
 {
     ask->parked = NULL;
+    ask->blob = NULL;
     if (desk->stopped)
         mu_desk_answer(ask, MUSTER_INTERNAL, MU_PAYLOAD_NONE, "Coordination service has been shut down.");
     return desk->stopped;
@@ -180,6 +163,8 @@ static void uncount(struct mu_desk *desk, struct mu_parked *p)
     unlink_parked(p);
     desk->num_parked--;
     desk->parked_bytes -= p->bytes;
+    if (desk->o.account)
+        mu_account_give(desk->o.account, p->bytes);
     leave_line(p);
 }
 
@@ -194,7 +179,7 @@ void mu_parked_answer(struct mu_desk *desk, struct mu_parked *p, enum muster_sta
 
 static void free_parked(struct mu_parked *p)
 {
-    mu_shared_unref(p->shared);
+    mu_blob_drop(p->shared);
     free(p->owned[0]);
     free(p->owned[1]);
     free(p->text);

@@ -23,6 +23,8 @@
 #ifndef MU_RPC_DESK_PRIVATE_H
 #define MU_RPC_DESK_PRIVATE_H
 
+#include "base/account.h"
+#include "base/blob.h"
 #include "bridge/pending.h"
 #include "kv/key.h"
 #include "rpc/desk.h"
@@ -36,13 +38,6 @@
 struct mu_parked_list {
     struct mu_parked *first, *last;
     uint32_t count;
-};
-
-/* Bytes of an answer that several asks may share. */
-struct mu_shared {
-    size_t users, len;
-    uint64_t version; /* of a key's value */
-    _Alignas(8) uint8_t bytes[];
 };
 
 struct mu_parked {
@@ -70,7 +65,7 @@ struct mu_parked {
     /* of an answer that is ready */
     char *text;
     void *owned[2]; /* freed with it */
-    struct mu_shared *shared;
+    struct mu_blob *shared;
 };
 
 /* mu_desk_drop() of what waits, wherever its ask leads by now. */
@@ -81,9 +76,6 @@ struct mu_parked *mu_desk_park(struct mu_desk *desk, struct mu_ask *ask, struct 
  */
 void mu_parked_answer(struct mu_desk *desk, struct mu_parked *p, enum muster_status status, unsigned payload,
                       const char *text);
-struct mu_shared *mu_shared_new(size_t len); /* one user. NULL: no memory */
-struct mu_shared *mu_shared_ref(struct mu_shared *shared);
-void mu_shared_unref(struct mu_shared *shared);
 void mu_desk_deliver(struct mu_desk *desk);
 /* What a refusal carries that is about a key's value: to clients, an error of the service's own. Others carry nothing.
  */
@@ -150,6 +142,14 @@ struct mu_line {
     char name[64];
 };
 
+/* A version of a key is one value for ever, so it need not be read out again while somebody has it. */
+#define MU_VALUES      16u
+#define MU_VALUE_LEAST 4096u /* bytes: of a shorter one a copy costs less than to look */
+struct mu_value {
+    uint64_t hash, version;
+    struct mu_blob *blob; /* its seat */
+};
+
 struct mu_desk_remote;
 struct mu_wish_spot;
 struct mu_work;
@@ -179,12 +179,13 @@ struct mu_desk {
 
     struct mu_desk_remote *remote;            /* NULL: the leader's desk, or the only one */
     struct mu_wish_spot **spots, *first_spot; /* by bucket */
+    struct mu_value values[MU_VALUES];        /* long ones that are on their way to clients, by hash */
     struct mu_parked_list work;               /* those who wait for it: */
     struct mu_work *first_work, *last_work;
     uint32_t num_works, work_turn;
     struct mu_pending_table pending; /* what lies in our segment: barriers, sets of which is asked who is alive; */
     struct mu_parked_list calls;     /* the calls to those */
-    struct mu_shared *alive;         /* the answer of this look at such a set, */
+    struct mu_blob *alive;           /* the answer of this look at such a set, */
     uint64_t alive_instance;         /* to that instance of it; NULL: none */
 
     struct mu_parked_list registering;
@@ -269,7 +270,7 @@ enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const 
                                 bool waits);
 void mu_wish_drop(struct mu_desk *desk, struct mu_wish *w); /* nobody has it any more */
 /* The value, to one of those who want it. */
-void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_shared *value);
+void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_blob *value, uint64_t version);
 /* If it is there, all of them have it, and the wish is gone: true. Outside of mu_enter(). */
 bool mu_wish_look(struct mu_desk *desk, struct mu_wish *w);
 /* The key was written here just now. */
@@ -278,9 +279,12 @@ void mu_wishes_look(struct mu_desk *desk);
 /* The job is in error: the gets that heed it end. */
 void mu_wishes_fail(struct mu_desk *desk, const char *text);
 void mu_wishes_stop(struct mu_desk *desk);
-/* The value; *ret is NULL when the key is absent. */
-enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k,
-                                 struct mu_found *ret_found, struct mu_shared **ret);
+/* The value; *ret is NULL when the key is absent. A long one is there once for all who get it while anybody has it. */
+enum mu_fetch { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of an ask */
+enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
+                                 struct mu_found *ret_found, struct mu_blob **ret);
+/* It is the ask's answer. */
+void mu_desk_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version);
 
 /* ---- work: desk_work.c ---- */
 void mu_work_go(uv_idle_t *idle);

@@ -24,11 +24,11 @@ struct mu_key_fetch {
     struct mu_wish *wish;
     struct mu_key_fetch *prev, *next; /* in the queue */
     bool queued;
-    bool rests;              /* there is no such key, and the leader knows that somebody here waits for it, */
-    uint32_t round;          /* in this round */
-    bool whole;              /* no copy of it lasts */
-    bool full;               /* there was no room for its value */
-    struct mu_shared *value; /* that comes */
+    bool rests;            /* there is no such key, and the leader knows that somebody here waits for it, */
+    uint32_t round;        /* in this round */
+    bool whole;            /* no copy of it lasts */
+    bool full;             /* there was no room for its value */
+    struct mu_blob *value; /* that comes */
 };
 
 const size_t mu_key_fetch_bytes = sizeof(struct mu_key_fetch);
@@ -57,7 +57,7 @@ static void dequeue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
 static void drop_value(struct mu_key_fetch *f)
 {
     mu_desk_call_hold(&f->call, 0);
-    mu_shared_unref(f->value);
+    mu_blob_drop(f->value);
     f->value = NULL;
 }
 
@@ -106,12 +106,12 @@ static void deny_tries(struct mu_desk *desk, struct mu_wish *w)
     }
 }
 
-static void give(struct mu_desk *desk, struct mu_parked_list *l, struct mu_shared *value)
+static void give(struct mu_desk *desk, struct mu_parked_list *l, struct mu_blob *value, uint64_t version)
 {
     for (struct mu_parked *p = l->first, *next; p; p = next) {
         next = p->next;
         if (!p->late)
-            mu_wish_grant(desk, p, value);
+            mu_wish_grant(desk, p, value, version);
     }
 }
 
@@ -190,9 +190,8 @@ static void complete(struct mu_desk *desk, struct mu_key_fetch *f)
 {
     struct mu_wish *w = f->wish;
 
-    f->value->version = f->read.version;
-    give(desk, &w->asks, f->value);
-    give(desk, &w->tries, f->value);
+    give(desk, &w->asks, f->value, f->read.version);
+    give(desk, &w->tries, f->value, f->read.version);
     drop_value(f);
     if (!w->asks.count && !w->tries.count) {
         mu_wish_drop(desk, w);
@@ -213,7 +212,7 @@ static enum muster_status fetch_room(struct mu_kv_read *r)
     status = mu_desk_call_hold(&f->call, r->len);
     if (status)
         return status;
-    f->value = mu_shared_new(r->len);
+    f->value = mu_blob_new_in(f->call.desk->o.account, false, r->len);
     if (!f->value)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for its value", r->steps.about);
     f->full = false;

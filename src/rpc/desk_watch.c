@@ -12,20 +12,20 @@
 enum { STATES_MAX = 65536 }; /* that one call may ask for */
 
 /* All tasks. NULL: a sentence says why. */
-static struct mu_shared *list(struct mu_desk *desk, uint64_t *ret_version)
+static struct mu_blob *list(struct mu_desk *desk, uint64_t *ret_version)
 {
-    struct mu_shared *s = mu_shared_new(desk->num_tasks * sizeof(struct muster_task_info));
+    struct mu_blob *s = mu_blob_new(desk->num_tasks * sizeof(struct muster_task_info));
     size_t count;
 
     if (!s)
         mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to list %u tasks", desk->num_tasks);
     if (!s || !muster_task_list(desk->m, (struct muster_task_info *)s->bytes, desk->num_tasks, &count, ret_version))
         return s;
-    mu_shared_unref(s);
+    mu_blob_drop(s);
     return NULL;
 }
 
-static void point(struct mu_ask *ask, const struct mu_desk *desk, const struct mu_shared *s, uint64_t version)
+static void point(struct mu_ask *ask, const struct mu_desk *desk, const struct mu_blob *s, uint64_t version)
 {
     ask->tasks = (const struct muster_task_info *)s->bytes;
     ask->num_tasks = desk->num_tasks;
@@ -34,7 +34,7 @@ static void point(struct mu_ask *ask, const struct mu_desk *desk, const struct m
 
 void mu_watchers_look(struct mu_desk *desk)
 {
-    struct mu_shared *s = NULL;
+    struct mu_blob *s = NULL;
     uint64_t version = 0;
 
     for (struct mu_parked *p = desk->watchers.first, *next; p; p = next) {
@@ -45,16 +45,16 @@ void mu_watchers_look(struct mu_desk *desk)
         if (!s)
             return; /* no memory: the next look tries again */
         mu_parked_answer(desk, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
-        p->shared = mu_shared_ref(s);
+        p->shared = mu_blob_hold(s);
         point(p->ask, desk, s, version);
     }
-    mu_shared_unref(s);
+    mu_blob_drop(s);
 }
 
 static void answer_list(struct mu_desk *desk, struct mu_ask *ask)
 {
     uint64_t version;
-    struct mu_shared *s = list(desk, &version);
+    struct mu_blob *s = list(desk, &version);
 
     if (s) {
         point(ask, desk, s, version);
@@ -62,7 +62,7 @@ static void answer_list(struct mu_desk *desk, struct mu_ask *ask)
     } else {
         mu_desk_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
     }
-    mu_shared_unref(s);
+    mu_blob_drop(s);
 }
 
 void mu_desk_watch(struct mu_desk *desk, struct mu_ask *ask, int64_t version)

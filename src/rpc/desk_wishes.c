@@ -12,6 +12,8 @@
 #include "rpc/desk_remote.h"
 #include "segment/object.h"
 
+enum { SMALL = 256 /* bytes of a value that is read at once */ };
+
 static uint32_t bucket_of(const struct mu_desk *desk, const struct mu_key *k)
 {
     return (uint32_t)(k->hash >> 20) & mu_table_kv(desk->seg).mask;
@@ -129,67 +131,110 @@ enum muster_status mu_wish_park(struct mu_desk *desk, struct mu_ask *ask, const 
 
 /* ---- what comes ---- */
 
-enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k,
-                                 struct mu_found *ret_found, struct mu_shared **ret)
+/* The value that has been read is the answer; a long one has a seat. */
+static enum muster_status value_found(const struct mu_found *found, struct mu_value *kept, uint64_t hash,
+                                      const uint8_t *small, struct mu_blob *s, struct mu_blob **ret)
+{
+    if (!s) {
+        s = mu_blob_new(found->len);
+        if (!s)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", found->len);
+        memcpy(s->bytes, small, found->len);
+    }
+    mu_blob_cut(s, found->len);
+    if (found->len >= MU_VALUE_LEAST) {
+        mu_blob_sit(s, &kept->blob);
+        kept->hash = hash;
+        kept->version = found->version;
+    }
+    *ret = s;
+    return MUSTER_OK;
+}
+
+enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
+                                 struct mu_found *ret_found, struct mu_blob **ret)
 {
     struct mu_table t = mu_table_kv(desk->seg);
-    size_t capacity = 256;
+    struct mu_value *kept = &desk->values[k->hash % MU_VALUES];
+    uint8_t small[SMALL];
+    size_t room = 0;
 
     *ret = NULL;
     for (;;) {
-        struct mu_shared *s = mu_shared_new(capacity);
+        struct mu_blob *s = room ? mu_blob_new_in(desk->o.account, how == MU_FETCH_FAVOURED, room) : NULL;
         enum muster_status status;
 
-        if (!s)
-            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", capacity);
-        status = mu_table_get(&t, ctx, k, s->bytes, capacity, ret_found);
-        if (!status && ret_found->version && ret_found->len <= capacity) {
-            s->len = ret_found->len;
-            s->version = ret_found->version;
-            *ret = s;
-            return MUSTER_OK;
-        }
-        mu_shared_unref(s);
+        if (room && !s)
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                           "no room for a value of %zu bytes: too much is held already for clients", room);
+        status = mu_table_get(&t, ctx, k, s ? s->bytes : small, s ? room : sizeof small, ret_found);
+        if (!status && ret_found->version && ret_found->len <= (s ? room : sizeof small))
+            return value_found(ret_found, kept, k->hash, small, s, ret);
+        mu_blob_drop(s);
         if (status || !ret_found->version)
             return status;
-        capacity = ret_found->len;
+        room = ret_found->len;
+        if (how == MU_FETCH_BARE) {
+            *ret = mu_blob_new(0);
+            return *ret ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for an answer");
+        }
+        if (kept->blob && kept->hash == k->hash && kept->version == ret_found->version) {
+            *ret = mu_blob_hold(kept->blob);
+            return MUSTER_OK;
+        }
     }
 }
 
-void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_shared *value)
+void mu_desk_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version)
+{
+    ask->blob = value;
+    ask->value = value->bytes;
+    ask->len = value->len;
+    ask->version = (int64_t)version;
+}
+
+void mu_wish_grant(struct mu_desk *desk, struct mu_parked *p, struct mu_blob *value, uint64_t version)
 {
     mu_parked_answer(desk, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
-    p->shared = mu_shared_ref(value);
-    p->ask->value = value->bytes;
-    p->ask->len = value->len;
-    p->ask->version = (int64_t)value->version;
+    p->shared = mu_blob_hold(value);
+    mu_desk_point(p->ask, value, version);
 }
 
 static void answer_list(struct mu_desk *desk, struct mu_parked_list *l, enum muster_status status,
-                        struct mu_shared *value)
+                        struct mu_blob *value, uint64_t version)
 {
     while (l->first)
         if (status)
             mu_parked_answer(desk, l->first, status, MU_PAYLOAD_NONE, muster_last_error());
         else
-            mu_wish_grant(desk, l->first, value);
+            mu_wish_grant(desk, l->first, value, version);
+}
+
+static bool is_bare(const struct mu_parked_list *l)
+{
+    const struct mu_parked *p = l->first;
+
+    while (p && p->ask->is_bare)
+        p = p->next;
+    return !p;
 }
 
 /* Everybody who wants it is answered, if it is there: true, and the wish is gone. */
 static bool satisfy(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_wish *w)
 {
-    struct mu_shared *value;
+    struct mu_blob *value;
     struct mu_found found = {0};
     struct mu_key k;
     enum muster_status status;
 
     mu_key_make(&k, desk->seg, w->key, w->len);
-    status = mu_desk_fetch(desk, ctx, &k, &found, &value);
+    status = mu_desk_fetch(desk, ctx, &k, is_bare(&w->asks) && is_bare(&w->tries) ? MU_FETCH_BARE : MU_FETCH_VALUE,
+                           &found, &value);
     if (status == MUSTER_OK && !value)
         return false;
-    answer_list(desk, &w->asks, status, value);
-    answer_list(desk, &w->tries, status, value);
-    mu_shared_unref(value);
+    answer_list(desk, &w->asks, status, value, found.version);
+    answer_list(desk, &w->tries, status, value, found.version);
+    mu_blob_drop(value);
     mu_wish_drop(desk, w);
     return true;
 }
@@ -270,8 +315,8 @@ void mu_wishes_stop(struct mu_desk *desk)
         struct mu_wish *w = s->wishes;
 
         mu_fail(MUSTER_CANCELLED, "KeyValueStore destructed");
-        answer_list(desk, &w->asks, MUSTER_CANCELLED, NULL);
-        answer_list(desk, &w->tries, MUSTER_CANCELLED, NULL);
+        answer_list(desk, &w->asks, MUSTER_CANCELLED, NULL, 0);
+        answer_list(desk, &w->tries, MUSTER_CANCELLED, NULL, 0);
         mu_wish_drop(desk, w);
     }
     free(desk->spots);

@@ -35,41 +35,55 @@ struct mu_work {
     struct mu_survey survey;
     size_t (*write)(const struct muster_kv_entry *entry, uint8_t *to);
     size_t written; /* entries */
-    uint8_t *bytes;
-    size_t len, room;
+    struct mu_blob *answer;
+    size_t len, counted; /* of the answer; of what was surveyed, in the account */
     struct mu_key key;
     char prefix[MUSTER_KEY_MAX + 2];
 };
 
-static void free_work(struct mu_work *w)
+static void free_work(struct mu_desk *desk, struct mu_work *w)
 {
+    if (desk->o.account)
+        mu_account_give(desk->o.account, w->counted);
     mu_kv_tree_done(&w->tree);
     mu_survey_done(&w->survey);
-    free(w->bytes);
+    mu_blob_drop(w->answer);
     free(w);
 }
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
-static bool make_room(struct mu_work *w, size_t more)
+static bool make_room(struct mu_desk *desk, struct mu_work *w, size_t more)
 {
-    size_t room = w->room ? w->room : LEAST;
-    uint8_t *larger;
+    size_t room = w->answer ? w->answer->len : LEAST;
+    struct mu_blob *larger;
 
     while (room - w->len < more)
         room *= 2;
-    if (room == w->room)
+    if (w->answer && room == w->answer->len)
         return true;
-    larger = realloc(w->bytes, room);
-    if (!larger)
+    larger = mu_blob_grow(desk->o.account, w->answer, room);
+    if (larger)
+        w->answer = larger;
+    return larger != NULL;
+}
+
+/* What the survey has read is counted. */
+static bool count_survey(struct mu_desk *desk, struct mu_work *w)
+{
+    const struct mu_snapshot *s = &w->survey.snapshot;
+    size_t bytes = s->size + s->capacity * sizeof *s->entries;
+
+    if (!desk->o.account || bytes <= w->counted)
+        return true;
+    if (!mu_account_take(desk->o.account, w->counted, bytes - w->counted))
         return false;
-    w->bytes = larger;
-    w->room = room;
+    w->counted = bytes;
     return true;
 }
 
 /* True: the whole answer is there, or there is no memory for it. */
-static bool write_piece(struct mu_work *w, enum muster_status *ret_status)
+static bool write_piece(struct mu_desk *desk, struct mu_work *w, enum muster_status *ret_status)
 {
     const struct mu_snapshot *s = &w->survey.snapshot;
 
@@ -77,11 +91,11 @@ static bool write_piece(struct mu_work *w, enum muster_status *ret_status)
         const struct muster_kv_entry *e = &s->entries[w->written];
         size_t len = w->write(e, NULL);
 
-        if (!make_room(w, len)) {
+        if (!make_room(desk, w, len)) {
             *ret_status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for an answer of %zu keys", s->count);
             return true;
         }
-        w->len += len > 0 ? w->write(e, w->bytes + w->len) : 0;
+        w->len += len > 0 ? w->write(e, w->answer->bytes + w->len) : 0;
         spent += AN_ENTRY + len / ITS_BYTES;
     }
     return w->written == s->count;
@@ -89,14 +103,19 @@ static bool write_piece(struct mu_work *w, enum muster_status *ret_status)
 
 static bool list_piece(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_work *w, enum muster_status *ret_status)
 {
+    bool ended = true;
+
     if (!w->surveyed) {
         if (!mu_survey_step(desk->seg, ctx, &w->survey, LOOKS, ret_status))
-            return false;
-        if (*ret_status)
-            return true;
+            ended = false;
+        if (!*ret_status && !count_survey(desk, w))
+            *ret_status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no room for so many keys: too much is held already for "
+                                                             "clients");
+        if (*ret_status || !ended)
+            return *ret_status != MUSTER_OK;
         w->surveyed = true;
     }
-    return !w->write || write_piece(w, ret_status);
+    return !w->write || write_piece(desk, w, ret_status);
 }
 
 /* True: it has ended, with *ret_status. */
@@ -150,7 +169,7 @@ static void work_dropped(struct mu_desk *desk, struct mu_parked *p)
     if (w->begun && !w->lists)
         return;
     take_out(desk, w);
-    free_work(w);
+    free_work(desk, w);
 }
 
 /* It cannot wait; a delete that has begun goes on without it. */
@@ -163,7 +182,7 @@ static void turn_away(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *
     if (goes_on)
         append(desk, w);
     else
-        free_work(w);
+        free_work(desk, w);
     mu_desk_answer(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, text);
 }
 
@@ -190,7 +209,10 @@ static void point(struct mu_ask *ask, const struct mu_work *w)
         ask->counter = (int64_t)w->survey.snapshot.count;
     if (!w->lists || w->counts)
         return;
-    ask->value = w->bytes;
+    if (w->answer)
+        mu_blob_cut(w->answer, w->len);
+    ask->blob = w->answer;
+    ask->value = w->answer ? w->answer->bytes : NULL;
     ask->len = w->len;
     ask->entries = w->write ? NULL : w->survey.snapshot.entries;
     ask->num_entries = w->write ? 0 : w->survey.snapshot.count;
@@ -210,7 +232,7 @@ static void begin(struct mu_desk *desk, struct mu_ask *ask, struct mu_work *w)
         point(ask, w);
         mu_desk_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     }
-    free_work(w);
+    free_work(desk, w);
 }
 
 /* It has ended; what the answer points to goes with that. */
@@ -227,8 +249,8 @@ static void answer(struct mu_desk *desk, struct mu_work *w, enum muster_status s
     if (!w->lists || w->counts)
         return;
     if (w->write) {
-        p->owned[0] = w->bytes;
-        w->bytes = NULL;
+        p->shared = w->answer;
+        w->answer = NULL;
         return;
     }
     p->owned[0] = w->survey.snapshot.entries;
@@ -249,7 +271,7 @@ void mu_work_go(uv_idle_t *idle)
     if (w && piece(desk, w, &status)) {
         answer(desk, w, status);
         take_out(desk, w);
-        free_work(w);
+        free_work(desk, w);
     }
     mu_desk_deliver(desk);
 }
@@ -262,7 +284,7 @@ void mu_work_stop(struct mu_desk *desk)
         if (w->p)
             mu_parked_answer(desk, w->p, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
         take_out(desk, w);
-        free_work(w);
+        free_work(desk, w);
     }
 }
 
@@ -311,7 +333,7 @@ void mu_desk_get_dir(struct mu_desk *desk, struct mu_ask *ask, const char *key, 
         return;
     if (desk->remote) {
         mu_desk_remote_list(desk, ask, w->prefix, len);
-        free_work(w);
+        free_work(desk, w);
         mu_desk_deliver(desk);
         return;
     }
@@ -332,7 +354,7 @@ void mu_desk_count(struct mu_desk *desk, struct mu_ask *ask, const char *key, si
         return;
     if (desk->remote) {
         mu_desk_remote_count(desk, ask, w->prefix, len);
-        free_work(w);
+        free_work(desk, w);
         mu_desk_deliver(desk);
         return;
     }
@@ -353,7 +375,7 @@ void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, s
     mu_key_make(&w->key, desk->seg, w->prefix, len - 1);
     if (desk->remote) {
         mu_desk_remote_change(desk, ask, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
-        free_work(w);
+        free_work(desk, w);
         mu_desk_deliver(desk);
         return;
     }

@@ -18,6 +18,7 @@
 #include "topology/message.h"
 
 enum {
+    LONG_VALUE = 4096,    /* bytes: of a shorter one a copy costs less */
     TEXT_MAX = 1024,      /* of a sentence of our own */
     BARRIER_ID_MAX = 512, /* of an id in a payload: trailers stay small, and clients look at the counter */
 };
@@ -211,6 +212,13 @@ void mu_visit_answer_bytes(struct mu_visit *v, const void *bytes, size_t len)
     end(v);
 }
 
+void mu_visit_answer_with(struct mu_visit *v, const void *head, size_t len, const struct mu_slice *tail)
+{
+    count(v->service, v->call, MUSTER_OK);
+    mu_rpc_answer_with(v->call, head, len, tail);
+    end(v);
+}
+
 void mu_visit_answer(struct mu_visit *v, const ProtobufCMessage *message)
 {
     void *bytes;
@@ -290,18 +298,7 @@ void mu_reply_counter(struct mu_visit *v)
     mu_visit_answer(v, &r.base);
 }
 
-void mu_reply_entry(struct mu_visit *v)
-{
-    Mu__XlaCoordination__GetKeyValueResponse r = MU__XLA_COORDINATION__GET_KEY_VALUE_RESPONSE__INIT;
-    Mu__XlaCoordination__KeyValueEntry kv = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
-
-    kv.key = mu_reply_bytes(v->name, v->name_len);
-    kv.value = mu_reply_bytes(v->ask.value, v->ask.len);
-    r.kv = &kv;
-    mu_visit_answer(v, &r.base);
-}
-
-/* ---- directories: field 2 of the answer, repeated, is a KeyValueEntry {1: key, 2: value} ---- */
+/* ---- fields of bytes, by hand: what is long is not copied ---- */
 
 static size_t put_varint(uint8_t *to, uint64_t n)
 {
@@ -330,6 +327,58 @@ static size_t put_bytes(uint8_t *to, unsigned field, const void *bytes, size_t l
     return n + len;
 }
 
+void mu_reply_value(struct mu_visit *v, const void *head, size_t len, unsigned field)
+{
+    const struct mu_slice tail = {v->ask.blob, 0, v->ask.len};
+    uint8_t *bytes = malloc(len + 16);
+
+    if (!bytes) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for an answer");
+        return;
+    }
+    if (len)
+        memcpy(bytes, head, len);
+    bytes[len++] = (uint8_t)(field << 3 | 2);
+    len += put_varint(bytes + len, tail.len);
+    mu_visit_answer_with(v, bytes, len, &tail);
+    free(bytes);
+}
+
+/* An entry whose value is long. */
+static void reply_long_entry(struct mu_visit *v)
+{
+    size_t key = put_bytes(NULL, 1, v->name, v->name_len), inner = key + 1 + put_varint(NULL, v->ask.len) + v->ask.len;
+    uint8_t *head = malloc(16 + key);
+    size_t len = 1;
+
+    if (!head) {
+        mu_visit_fail(v, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "the service has no memory for an answer");
+        return;
+    }
+    head[0] = 1 << 3 | 2;
+    len += put_varint(head + 1, inner);
+    len += put_bytes(head + len, 1, v->name, v->name_len);
+    mu_reply_value(v, head, len, 2);
+    free(head);
+}
+
+void mu_reply_entry(struct mu_visit *v)
+{
+    Mu__XlaCoordination__GetKeyValueResponse r = MU__XLA_COORDINATION__GET_KEY_VALUE_RESPONSE__INIT;
+    Mu__XlaCoordination__KeyValueEntry kv = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
+
+    if (v->ask.blob && v->ask.len >= LONG_VALUE) {
+        reply_long_entry(v);
+        return;
+    }
+    kv.key = mu_reply_bytes(v->name, v->name_len);
+    kv.value = mu_reply_bytes(v->ask.value, v->ask.len);
+    r.kv = &kv;
+    mu_visit_answer(v, &r.base);
+}
+
+/* ---- directories: field 2 of the answer, repeated, is a KeyValueEntry {1: key, 2: value} ---- */
+
 /* A key that is not UTF-8 (tasks of the C library may have such) is left out: clients would refuse the whole answer. */
 size_t mu_write_entry(const struct muster_kv_entry *e, uint8_t *to)
 {
@@ -353,8 +402,8 @@ void mu_reply_directory(struct mu_visit *v)
     size_t len = 0, at = 0;
     uint8_t *bytes;
 
-    if (!ask->num_entries) {
-        mu_visit_answer_bytes(v, ask->value, ask->len);
+    if (!ask->num_entries && ask->blob) {
+        mu_visit_answer_with(v, NULL, 0, &(struct mu_slice){ask->blob, 0, ask->len});
         return;
     }
     for (size_t i = 0; i < ask->num_entries; i++)

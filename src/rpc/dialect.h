@@ -43,9 +43,9 @@ struct mu_method {
     /* The desk has said OK: mu_visit_answer(). */
     void (*reply)(struct mu_visit *visit);
 };
-#define MU_METHOD(service, name, dialect, kind, ask, reply)                                                            \
+#define MU_METHOD(service, name, dialect, kind, ask, reply, islong)                                                    \
     {                                                                                                                  \
-        .path = "/" service "/" name, .begin = mu_visit_begin, .data = &(const struct mu_method)                       \
+        .path = "/" service "/" name, .begin = mu_visit_begin, .is_long = islong, .data = &(const struct mu_method)    \
         {                                                                                                              \
             dialect, kind, ask, reply                                                                                  \
         }                                                                                                              \
@@ -114,6 +114,8 @@ void mu_caller_gone(void *arg, struct mu_rpc_conn *conn, const char *why);
 /* Each of these ends the visit. */
 void mu_visit_answer(struct mu_visit *visit, const ProtobufCMessage *message);
 void mu_visit_answer_bytes(struct mu_visit *visit, const void *bytes, size_t len);
+/* As mu_rpc_answer_with(). */
+void mu_visit_answer_with(struct mu_visit *visit, const void *head, size_t len, const struct mu_slice *tail);
 /* As the ask says: status, text and payload. */
 void mu_visit_refuse(struct mu_visit *visit);
 void mu_visit_refuse_with(struct mu_visit *visit, enum muster_status status, const char *text, const void *details,
@@ -140,7 +142,9 @@ void mu_reply_empty(struct mu_visit *visit);
 void mu_reply_incarnation(struct mu_visit *visit); /* 1: fixed64, the service's */
 void mu_reply_counter(struct mu_visit *visit);     /* 1: int64, the barrier's */
 void mu_reply_entry(struct mu_visit *visit);       /* 1: KeyValueEntry: its name, the ask's value */
-void mu_reply_directory(struct mu_visit *visit);   /* what the ask has written, with: */
+/* The ask's value, long and not copied, behind `len` bytes of the answer and its own key and length. */
+void mu_reply_value(struct mu_visit *visit, const void *head, size_t len, unsigned field);
+void mu_reply_directory(struct mu_visit *visit);                         /* what the ask has written, with: */
 size_t mu_write_entry(const struct muster_kv_entry *entry, uint8_t *to); /* 2: repeated KeyValueEntry */
 
 /* The beginning of a sentence that is UTF-8: what clients' readers take. */

@@ -13,6 +13,7 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include "base/account.h"
 #include "rpc/listen.h"
 #include "rpc/server.h"
 
@@ -27,23 +28,16 @@ struct z_stream_s;
 struct mu_rpc_watch;
 struct mu_rpc_described;
 
-/* A message with its prefix: the bytes of an answer, or of the same answer to many. */
-struct mu_rpc_body {
-    size_t users, len;
-    uint8_t bytes[];
-};
-
-/* It as part of an answer. */
+/* Part of an answer: a message with its prefix, or its tail; many answers may be the same bytes. */
 struct mu_rpc_piece {
     struct mu_rpc_piece *next;
-    struct mu_rpc_body *body;
-    size_t at;   /* what of it has been given to HTTP/2 */
-    size_t held; /* that count for its connection: one connection bears a body, the first */
+    struct mu_slice bytes; /* what of it has not been given to HTTP/2 */
+    size_t held;           /* that count for its connection: one connection bears a blob, the first */
 };
 
 enum mu_rpc_phase {
     MU_CALL_ARRIVING, /* its request is not here whole */
-    MU_CALL_READY,    /* it is, and begin is called when the read is over */
+    MU_CALL_READY,    /* it is, and begin is called when the read is over, of a long one when its connection can take */
     MU_CALL_BEGUN,
     MU_CALL_ANSWERED, /* nothing is heard of it any more */
 };
@@ -52,7 +46,7 @@ enum mu_rpc_encoding { MU_ENCODING_IDENTITY, MU_ENCODING_GZIP, MU_ENCODING_DEFLA
 struct mu_rpc_call {
     struct mu_rpc_conn *conn;
     struct mu_rpc_call *next, *before; /* of the connection's */
-    struct mu_rpc_call *after, *prior; /* of those that arrive, by their last byte; or of those that are ready */
+    struct mu_rpc_call *after, *prior; /* of those that arrive, by their last byte; of those that are ready, or long */
     const struct mu_rpc_method *method;
     int32_t id;
     uint8_t phase, encoding, status;
@@ -82,10 +76,14 @@ struct mu_rpc_budget {
     uint64_t filled_ms;
 };
 
+/* What a connection waits for a turn for. */
+enum mu_rpc_turn { MU_TURN_READ, MU_TURN_LONG, MU_TURNS };
+
 struct mu_rpc_conn {
     uv_poll_t poll; /* first: a handle is its connection */
     struct mu_rpc *rpc;
-    struct mu_rpc_conn *next, *before, *next_dirty;
+    struct mu_rpc_conn *next, *before, *next_dirty, *next_turn[MU_TURNS];
+    bool has_turn[MU_TURNS];
     int fd, polled; /* polled: for which events */
     bool is_dirty, is_closed;
     bool is_secure;  /* the handshake of TLS is over, or there is none */
@@ -98,10 +96,11 @@ struct mu_rpc_conn {
     struct mu_rpc_call *calls;
     struct mu_rpc_call *arriving, *arriving_last; /* the one that has been silent longest first */
     struct mu_rpc_call *ready, *ready_last;
-    uint32_t count; /* of calls */
-    size_t held;    /* bytes of requests and answers */
-    size_t pieces;  /* of answers; not all of them are held for it alone */
-    uint8_t *out;   /* what the socket did not take */
+    struct mu_rpc_call *longs, *longs_last; /* ready, and their answers may be long */
+    uint32_t count;                         /* of calls */
+    size_t held;                            /* bytes of requests and answers */
+    size_t pieces;                          /* of answers; not all of them are held for it alone */
+    uint8_t *out;                           /* what the socket did not take */
     size_t out_len, out_at;
     uint64_t since_ms;   /* it came; later: it is leaving */
     uint64_t headers_ms; /* headers have begun; 0: none are incomplete */
@@ -120,6 +119,7 @@ struct mu_rpc {
     uv_poll_t listeners[MU_LISTEN_MAX];
     uv_check_t check;     /* answers leave when all that came in a round has been handled, */
     uv_prepare_t prepare; /* or before the loop sleeps */
+    uv_idle_t idle;       /* while somebody waits for a turn: the loop does not sleep */
     uv_timer_t deadline_timer, tick;
     unsigned open; /* handles that are not closed */
     bool is_stopping, is_ticking;
@@ -130,11 +130,11 @@ struct mu_rpc {
     char *peer_uri; /* options.tls->peer_uri */
     nghttp2_option *http_options;
     nghttp2_session_callbacks *callbacks;
-    struct mu_rpc_conn *conns, *dirty;
+    struct mu_rpc_conn *conns, *dirty, *first_turn[MU_TURNS], **last_turn[MU_TURNS];
     uint32_t count;
-    size_t held;
-    struct mu_rpc_body *last_body; /* a large one that was answered last, while anybody has it: for who gets the same */
-    int reserve_fd;                /* closed to have one for a connection that is refused because there is none */
+    struct mu_account own, *account;
+    struct mu_blob *last_body; /* a large one that was answered last, while anybody has it: for who gets the same */
+    int reserve_fd;            /* closed to have one for a connection that is refused because there is none */
     struct mu_rpc_budget sentences;
     const struct mu_rpc_method *lists[3]; /* the user's methods, then those of our own */
     unsigned num_lists;
@@ -162,7 +162,8 @@ static inline uint64_t mu_rpc_now(const struct mu_rpc *rpc)
 }
 void mu_rpc_say(struct mu_rpc *rpc, const char *format, ...) __attribute__((format(printf, 2, 3)));
 const struct mu_rpc_method *mu_rpc_find(const struct mu_rpc *rpc, const char *path, size_t len);
-void mu_rpc_released(struct mu_rpc *rpc); /* a handle is closed */
+void mu_rpc_released(struct mu_rpc *rpc);                          /* a handle is closed */
+void mu_rpc_turn(struct mu_rpc_conn *conn, enum mu_rpc_turn what); /* soon */
 /* One more; false: too many. */
 bool mu_rpc_spend(const struct mu_rpc *rpc, struct mu_rpc_budget *budget, uint32_t burst, uint32_t each_ms);
 
@@ -170,6 +171,8 @@ bool mu_rpc_spend(const struct mu_rpc *rpc, struct mu_rpc_budget *budget, uint32
 struct mu_rpc_conn *mu_conn_new(struct mu_rpc *rpc, int fd);
 void mu_conn_dirty(struct mu_rpc_conn *conn); /* there is something to write */
 void mu_conn_flush(struct mu_rpc_conn *conn);
+void mu_conn_receive(struct mu_rpc_conn *conn);     /* in its turn */
+bool mu_conn_takes(const struct mu_rpc_conn *conn); /* a long answer may be made for it */
 void mu_conn_close(struct mu_rpc_conn *conn, const char *why);
 /* GOAWAY with these words, and the end. Only marks, so anybody may call it. */
 void mu_conn_dismiss(struct mu_rpc_conn *conn, uint32_t error, const char *format, ...)
@@ -189,6 +192,7 @@ struct mu_rpc_call *mu_call_new(struct mu_rpc_conn *conn, int32_t id);
 void mu_call_arrives(struct mu_rpc_call *call); /* a byte of it came, or its headers */
 void mu_call_ready(struct mu_rpc_call *call);
 void mu_call_dispatch(struct mu_rpc_conn *conn);
+void mu_call_begin_long(struct mu_rpc_conn *conn); /* one of them, in its turn */
 void mu_call_refuse(struct mu_rpc_call *call, enum muster_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Tell who waits that it is over, then free it. */

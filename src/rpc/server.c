@@ -23,6 +23,7 @@
 #define ACCEPTS      64 /* in one round */
 #define SENTENCES    20 /* in one go, then one each */
 #define SENTENCES_MS 500
+#define TURN_NS      10000000u /* of a round, for all that have come; then the loop looks at everything else */
 
 /* ---- small things ------------------------------------------------------------------------------------------------ */
 
@@ -140,6 +141,7 @@ static void close_handles(struct mu_rpc *rpc)
         return;
     uv_close((uv_handle_t *)&rpc->check, on_closed);
     uv_close((uv_handle_t *)&rpc->prepare, on_closed);
+    uv_close((uv_handle_t *)&rpc->idle, on_closed);
     uv_close((uv_handle_t *)&rpc->deadline_timer, on_closed);
     uv_close((uv_handle_t *)&rpc->tick, on_closed);
 }
@@ -169,8 +171,63 @@ static void flush_dirty(struct mu_rpc *rpc)
     }
 }
 
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle; /* the loop does not sleep: that is all */
+}
+
+void mu_rpc_turn(struct mu_rpc_conn *conn, enum mu_rpc_turn what)
+{
+    struct mu_rpc *rpc = conn->rpc;
+
+    if (conn->has_turn[what] || conn->is_closed)
+        return;
+    conn->has_turn[what] = true;
+    conn->next_turn[what] = NULL;
+    *rpc->last_turn[what] = conn;
+    rpc->last_turn[what] = &conn->next_turn[what];
+    if (!uv_is_closing((uv_handle_t *)&rpc->idle))
+        uv_idle_start(&rpc->idle, on_idle);
+}
+
+/* NULL: nobody waits for one. */
+static struct mu_rpc_conn *next_turn(struct mu_rpc *rpc, enum mu_rpc_turn what)
+{
+    struct mu_rpc_conn *conn = rpc->first_turn[what];
+
+    if (!conn)
+        return NULL;
+    rpc->first_turn[what] = conn->next_turn[what];
+    if (!rpc->first_turn[what])
+        rpc->last_turn[what] = &rpc->first_turn[what];
+    conn->has_turn[what] = false;
+    return conn;
+}
+
+/* What has come is read, and what is short is answered; then long answers are made, one at a time. Who finds no time
+ * left is the first of the next round, before which the loop looks at signals, ends of tasks and timers. */
+static void take_turns(struct mu_rpc *rpc)
+{
+    uint64_t until = uv_hrtime() + TURN_NS;
+    struct mu_rpc_conn *conn;
+
+    do {
+        conn = next_turn(rpc, MU_TURN_READ);
+        if (conn)
+            mu_conn_receive(conn);
+    } while (conn && uv_hrtime() < until);
+    do {
+        conn = next_turn(rpc, MU_TURN_LONG);
+        if (conn)
+            mu_call_begin_long(conn);
+    } while (conn && uv_hrtime() < until);
+    if (!rpc->first_turn[MU_TURN_READ] && !rpc->first_turn[MU_TURN_LONG])
+        uv_idle_stop(&rpc->idle);
+}
+
 static void on_check(uv_check_t *check)
 {
+    take_turns(check->data);
     flush_dirty(check->data);
 }
 
@@ -319,18 +376,19 @@ static void watch_listeners(struct mu_rpc *rpc)
 static int begin(struct mu_rpc *rpc)
 {
     uv_loop_t *loop = rpc->options.loop;
-    uv_handle_t *const handles[] = {(uv_handle_t *)&rpc->check, (uv_handle_t *)&rpc->prepare,
+    uv_handle_t *const handles[] = {(uv_handle_t *)&rpc->check, (uv_handle_t *)&rpc->prepare, (uv_handle_t *)&rpc->idle,
                                     (uv_handle_t *)&rpc->deadline_timer, (uv_handle_t *)&rpc->tick};
     int rc = 0;
 
     uv_check_init(loop, &rpc->check);
     uv_prepare_init(loop, &rpc->prepare);
+    uv_idle_init(loop, &rpc->idle);
     uv_timer_init(loop, &rpc->deadline_timer);
     uv_timer_init(loop, &rpc->tick);
     uv_check_start(&rpc->check, on_check);
     uv_prepare_start(&rpc->prepare, on_prepare);
-    rpc->open = 4;
-    for (int i = 0; i < 4; i++) {
+    rpc->open = 5;
+    for (int i = 0; i < 5; i++) {
         handles[i]->data = rpc;
         uv_unref(handles[i]);
     }
@@ -367,7 +425,11 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
     rpc->options = *options;
     rpc->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     rpc->sentences.left = SENTENCES;
+    for (int i = 0; i < MU_TURNS; i++)
+        rpc->last_turn[i] = &rpc->first_turn[i];
     status = mu_rpc_bounds(&rpc->options);
+    rpc->own.most = rpc->options.total_max;
+    rpc->account = options->account ? options->account : &rpc->own;
     if (!status)
         status = prepare_http(rpc);
     if (!status && options->tls)

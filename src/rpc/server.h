@@ -15,8 +15,10 @@
 
 #include <uv.h>
 
+#include "base/blob.h"
 #include "muster/status.h"
 
+struct mu_account;
 struct mu_rpc;      /* a server */
 struct mu_rpc_conn; /* a client's connection */
 struct mu_rpc_call; /* one call: a stream */
@@ -28,6 +30,9 @@ struct mu_rpc_method {
     const void *data; /* the user's */
     /* A stream of requests: begin is called for each, this when there are no more. NULL: unary. */
     void (*last)(struct mu_rpc_call *call);
+    /* Its answer may be long: it begins when its connection has taken what it asked for before, and behind all calls of
+     * this turn that are not. */
+    bool is_long;
 };
 
 /* TLS 1.3. With an authority clients must show a certificate that it signed. Files are PEM. */
@@ -56,10 +61,11 @@ struct mu_rpc_options {
      * may be NULL. */
     void (*closed)(void *arg, struct mu_rpc_conn *conn, const char *why);
     void (*said)(void *arg, const char *sentence); /* who was refused, for people; may be NULL */
-    /* Bounds; 0: what stands behind. */
+    struct mu_account *account; /* what is held counts against it; outlives the server. NULL: one of total_max */
+    /* Bounds; 0: what stands behind. Of an account that has less no more than that. */
     size_t message_max;       /* of a message, inflated; 256 MiB */
     size_t held_max;          /* bytes held for one connection, of requests and answers; message_max + 64 MiB */
-    size_t total_max;         /* the same for all of them, of which one leaves as much as it holds; 8 times held_max */
+    size_t total_max;         /* the same for all of them, of which one leaves as much as it holds; twice held_max */
     uint32_t streams_max;     /* open calls of one connection; 20000 */
     uint32_t connections_max; /* 16384 */
     uint32_t handshake_ms;    /* from connecting to the client's SETTINGS, and for the headers of a call; 10 s */
@@ -84,8 +90,10 @@ void **mu_rpc_conn_data(struct mu_rpc_conn *conn);            /* the user's, per
  * is not to be answered any more (it is freed when that returns). Set in begin, by whoever does not answer at once;
  * never called after the answer. */
 void mu_rpc_wait(struct mu_rpc_call *call, void (*ended)(void *arg), void *arg);
-/* Each of the two ends the call, which is not to be used any more. The message is copied. */
+/* Each of these ends the call, which is not to be used any more. The message is copied. */
 void mu_rpc_answer(struct mu_rpc_call *call, const void *message, size_t len);
+/* A message that begins with these bytes and ends with the tail, which is held, not copied. */
+void mu_rpc_answer_with(struct mu_rpc_call *call, const void *head, size_t len, const struct mu_slice *tail);
 /* details: the bytes of grpc-status-details-bin; len 0: none. The text is cut as gRPC's users are used to. */
 void mu_rpc_refuse(struct mu_rpc_call *call, enum muster_status status, const char *text, const void *details,
                    size_t len);

@@ -62,6 +62,7 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
 {
     struct mu_rpc_options server = {
         .loop = s->loop,
+        .account = mu_desk_options(s->desk)->account,
         .address = o->address,
         .methods = s->methods,
         .arg = s,

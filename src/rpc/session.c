@@ -264,12 +264,14 @@ static ssize_t on_read(nghttp2_session *session, int32_t id, uint8_t *to, size_t
     size_t n = 0;
 
     while ((piece = call->first) != NULL && n < size) {
-        size_t left = piece->body->len - piece->at, part = left < size - n ? left : size - n;
+        size_t left = piece->bytes.len, part = left < size - n ? left : size - n;
 
-        memcpy(to + n, piece->body->bytes + piece->at, part);
+        memcpy(to + n, mu_slice_bytes(&piece->bytes), part);
         n += part;
-        piece->at += part;
-        if (piece->at < piece->body->len)
+        piece->bytes.at += part;
+        piece->bytes.len -= part;
+        conn->pieces -= part;
+        if (piece->bytes.len > 0)
             break;
         mu_call_drop_piece(call);
     }

@@ -387,26 +387,28 @@ static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 
 static const struct mu_dialect dialect = {.not_text = not_text, .error = error};
 
-#define METHOD(name, kind, ask, reply)                                                                                 \
+#define ANY(name, kind, ask, reply, islong)                                                                            \
     MU_METHOD("tensorflow.CoordinationService", name, &dialect, &mu__tsl_coordination__##kind##_request__descriptor,   \
-              ask, reply)
+              ask, reply, islong)
+#define METHOD(name, kind, ask, reply) ANY(name, kind, ask, reply, false)
+#define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
 
 const struct mu_rpc_method mu_tsl_coordination[] = {
     METHOD("RegisterTask", register_task, ask_register, mu_reply_incarnation),
     METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_incarnation),
-    METHOD("WaitForAllTasks", wait_for_all_tasks, ask_devices, mu_reply_empty),
+    LONG("WaitForAllTasks", wait_for_all_tasks, ask_devices, mu_reply_empty),
     METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
     METHOD("ResetTask", reset_task, ask_reset, mu_reply_empty),
     METHOD("ReportErrorToTask", report_error_to_task, ask_report_to_task, mu_reply_empty),
     METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
-    METHOD("GetTaskState", get_task_state, ask_state, reply_state),
-    METHOD("GetJobState", get_job_state, ask_job, reply_state),
-    METHOD("WatchJobState", watch_job_state, ask_watch, reply_watch),
+    LONG("GetTaskState", get_task_state, ask_state, reply_state),
+    LONG("GetJobState", get_job_state, ask_job, reply_state),
+    LONG("WatchJobState", watch_job_state, ask_watch, reply_watch),
     METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
-    METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
-    METHOD("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
+    LONG("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
+    LONG("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
     METHOD("IncrementKeyValue", increment_key_value, ask_increment, mu_reply_entry),
-    METHOD("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
+    LONG("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
     METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
     METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
     METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),

@@ -242,9 +242,11 @@ static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 
 static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit, .error = error};
 
-#define METHOD(name, kind, ask, reply)                                                                                 \
+#define ANY(name, kind, ask, reply, islong)                                                                            \
     MU_METHOD("xla.coordination.CoordinationService", name, &dialect,                                                  \
-              &mu__xla_coordination__##kind##_request__descriptor, ask, reply)
+              &mu__xla_coordination__##kind##_request__descriptor, ask, reply, islong)
+#define METHOD(name, kind, ask, reply) ANY(name, kind, ask, reply, false)
+#define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
 
 const struct mu_rpc_method mu_xla_coordination[] = {
     METHOD("RegisterTask", register_task, ask_register, mu_reply_incarnation),
@@ -252,13 +254,13 @@ const struct mu_rpc_method mu_xla_coordination[] = {
     METHOD("PollForError", poll_for_error, ask_poll, mu_reply_empty),
     METHOD("ReportErrorToService", report_error_to_service, ask_report, mu_reply_empty),
     METHOD("ShutdownTask", shutdown_task, ask_shutdown, mu_reply_empty),
-    METHOD("WatchTasks", watch_tasks, ask_watch, reply_watch),
+    LONG("WatchTasks", watch_tasks, ask_watch, reply_watch),
     METHOD("GetAliveTasks", get_alive_tasks, ask_alive, reply_alive),
     METHOD("InsertKeyValue", insert_key_value, ask_insert, mu_reply_empty),
-    METHOD("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
-    METHOD("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
+    LONG("GetKeyValue", get_key_value, ask_get, mu_reply_entry),
+    LONG("TryGetKeyValue", try_get_key_value, ask_try, mu_reply_entry),
     METHOD("IncrementKeyValue", increment_key_value, ask_increment, mu_reply_entry),
-    METHOD("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
+    LONG("GetKeyValueDir", get_key_value_dir, ask_dir, mu_reply_directory),
     METHOD("DeleteKeyValue", delete_key_value, ask_delete, mu_reply_empty),
     METHOD("Barrier", barrier, ask_barrier, mu_reply_counter),
     METHOD("CancelBarrier", cancel_barrier, ask_cancel, mu_reply_empty),

@@ -315,6 +315,10 @@ static void reply_get(struct mu_visit *v)
 {
     Mu__XlaRuntime__KeyValueGetResponse r = MU__XLA_RUNTIME__KEY_VALUE_GET_RESPONSE__INIT;
 
+    if (v->ask.blob && v->ask.len > 0) {
+        mu_reply_value(v, NULL, 0, 2);
+        return;
+    }
     r.value = mu_reply_bytes(v->ask.value, v->ask.len);
     mu_visit_answer(v, &r.base);
 }
@@ -422,16 +426,18 @@ static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
 
 static const struct mu_dialect dialect = {.not_text = not_text, .admit = admit};
 
-#define METHOD(name, kind, ask, reply)                                                                                 \
+#define ANY(name, kind, ask, reply, islong)                                                                            \
     MU_METHOD("xla.DistributedRuntimeService", name, &dialect, &mu__xla_runtime__##kind##_request__descriptor, ask,    \
-              reply)
+              reply, islong)
+#define METHOD(name, kind, ask, reply) ANY(name, kind, ask, reply, false)
+#define LONG(name, kind, ask, reply)   ANY(name, kind, ask, reply, true) /* its answer may be */
 
 const struct mu_rpc_method mu_xla_runtime[] = {
     METHOD("Connect", connect, ask_connect, mu_reply_empty),
-    METHOD("EnumerateDevices", enumerate_devices, ask_devices, mu_reply_empty),
+    LONG("EnumerateDevices", enumerate_devices, ask_devices, mu_reply_empty),
     METHOD("Heartbeat", heartbeat, ask_heartbeat, mu_reply_empty),
     METHOD("Shutdown", shutdown, ask_shutdown, mu_reply_empty),
-    METHOD("KeyValueGet", key_value_get, ask_get, reply_get),
+    LONG("KeyValueGet", key_value_get, ask_get, reply_get),
     METHOD("KeyValueSet", key_value_set, ask_set, mu_reply_empty),
     METHOD("WaitAtBarrier", wait_at_barrier, ask_barrier, mu_reply_empty),
     {0},

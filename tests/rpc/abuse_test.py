@@ -180,7 +180,7 @@ def closed_windows():
     with served("127.0.0.1:0", "held=%d" % (16 * MIB), "message=%d" % MIB, "stall=1500") as server:
         before = server.bytes_resident()
         with Raw(server.address, window=0) as one:
-            numbers = [one.ask("Big", b"%d" % (MIB - i)) for i in range(100)]
+            numbers = [one.ask("Burst", b"%d" % (MIB - i)) for i in range(100)]
             status, words = one.status(numbers[-1])
             check(status == EXHAUSTED and "no room for an answer" in words, "a client that takes nothing: %d %s", status, words)
             is_small(server, before + 64 * MIB)
@@ -267,6 +267,23 @@ def too_many():
         is_served(server)
 
 
+def long_answers():
+    """A thousand long answers are asked for in one breath, and not taken: they are made one behind the other, as they are."""
+    with served() as server:
+        before = server.bytes_resident()
+        with Raw(server.address, receive_buffer=65536) as one:
+            numbers, one.next = list(range(1, 2001, 2)), 2001
+            one.send(b"".join(frame(HEADERS, END_HEADERS, n, request("Big")) + frame(DATA, END_STREAM, n, message(b"1000000"))
+                              for n in numbers))
+            is_served(server)
+            check(one.echo(b"short"), "what is short waits for what is long")
+            check(begun(server) < 30, "%d long answers have been made for one that takes none", begun(server))
+            is_small(server, before + 64 * MIB)
+            for n in numbers[:50]:
+                check(len(one.answer(n)[1]) == 1000005, "an answer is missing: %s", one.status(n))
+        is_served(server)
+
+
 def resets_by_tcp():
     """Connections that break in every state: what they waited for is told so."""
     with served() as server:
@@ -283,5 +300,5 @@ def resets_by_tcp():
 
 
 for part in (resets, frames_for_nothing, headers_without_end, strangers, bombs, halves, many_halves, closed_windows, same_answers, closed_sockets, slow_reader,
-             too_many, resets_by_tcp):
+             too_many, long_answers, resets_by_tcp):
     part()

@@ -73,6 +73,20 @@ class Dialects(unittest.TestCase):
             self.assertIn("ouch ä", rows[1].error_message.decode())
             c.ShutdownTask(source_task_id=0)
 
+    def test_long_values(self):
+        """What is long is not copied into its answer: the same bytes all the same, with keys and lengths of all sizes."""
+        with service(1) as s:
+            x, t, r = s.client(xla), s.client(tsl), s.client(runtime)
+            for number, size in enumerate((4095, 4096, 16383, 16384, 100000, 3 << 20)):
+                key, value = b"d/" + b"k" * (number * 60 + 1), os.urandom(size)
+                waits = [c.begin("GetKeyValue", key=key) for c in (x, t)]
+                x.InsertKeyValue(kv=xla.KeyValueEntry(key=key, value=value))
+                for kv in [w.answer().kv for w in waits] + [c.TryGetKeyValue(key=key).kv for c in (x, t)]:
+                    self.assertEqual((kv.key, kv.value), (key, value))
+                self.assertEqual(r.KeyValueGet(session_id=s.incarnation, key=key, timeout_milliseconds=60000).value, value)
+                listed = {kv.key: kv.value for kv in x.GetKeyValueDir(directory_key=b"d").kv}
+                self.assertEqual((len(listed), listed[key]), (number + 1, value))
+
     def keys(self, c):
         """Of xla and tsl: the same."""
         kv = c.dialect.KeyValueEntry

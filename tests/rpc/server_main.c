@@ -5,6 +5,7 @@
  *   server ADDRESS [cert=FILE key=FILE authority=FILE] [insecure] [BOUND=N ...] [grace=MS]
  *
  * /mu.test.Test/Echo    the message            Big     as many bytes as the number says
+ *               Burst   the same, of which the server is not told that it may be long
  *               Park    never, or Release      Release every call that is parked answers; says how many these were
  *               Refuse  "CODE DETAILS TEXT"    Count   "PARKED ENDED CONNECTIONS BEGUN", of all calls
  */
@@ -126,7 +127,8 @@ static void begin_count(struct mu_rpc_call *call, const void *body, size_t len)
 
 static const struct mu_rpc_method methods[] = {
     {.path = "/mu.test.Test/Echo", .begin = begin_echo},
-    {.path = "/mu.test.Test/Big", .begin = begin_big},
+    {.path = "/mu.test.Test/Big", .begin = begin_big, .is_long = true},
+    {.path = "/mu.test.Test/Burst", .begin = begin_big},
     {.path = "/mu.test.Test/Park", .begin = begin_park},
     {.path = "/mu.test.Test/Release", .begin = begin_release},
     {.path = "/mu.test.Test/Refuse", .begin = begin_refuse},
