@@ -70,10 +70,34 @@ static void widen_table(const struct mu_agent *agent)
 
 static void take_signals(uv_poll_t *poll, int status, int events);
 
+/* A sixteenth of the machine's memory, or of what this group of processes may have; a plain job does not ask. */
+static uint64_t usual_client_bytes(const struct mu_agent *agent)
+{
+    const uint64_t least = 256u << 20, most = 1u << 30;
+    uint64_t limit, bytes;
+
+    if (!mu_agent_has_desk(agent) && !agent->options->metrics)
+        return least;
+    limit = uv_get_constrained_memory();
+    bytes = uv_get_total_memory();
+    if (limit > 0 && limit < bytes)
+        bytes = limit;
+    return bytes / 16 < least ? least : bytes / 16 > most ? most : bytes / 16;
+}
+
+static void open_account(struct mu_agent *agent)
+{
+    uint64_t bytes = agent->options->client_bytes;
+
+    agent->clients.most = (size_t)(bytes ? bytes : usual_client_bytes(agent));
+    agent->clients.kept = agent->clients.most / 2;
+}
+
 static int set_up_loop(struct mu_agent *agent)
 {
     int error;
 
+    open_account(agent);
     mu_agent_block_signals(agent);
     if (raise_file_limit(agent))
         return -1;

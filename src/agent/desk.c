@@ -104,6 +104,7 @@ static int open_desk(struct mu_agent *agent)
     struct mu_desk_options desk = {
         .loop = &agent->loop,
         .m = agent->muster,
+        .account = &agent->clients,
         .register_timeout_ns = grpc ? grpc->register_timeout_ns : 0,
         .shutdown_timeout_ns = grpc ? grpc->shutdown_timeout_ns : 0,
         .register_barrier = grpc && grpc->register_barrier,

@@ -23,6 +23,7 @@ int mu_agent_serve_metrics(struct mu_agent *agent)
         mu_agent_say("no metrics at %s: %s", agent->options->metrics, why);
         return -1;
     }
+    mu_metrics_count(agent->metrics, &agent->clients);
     mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
     mu_metrics_launcher(agent->metrics, &(struct mu_metrics_launcher){task_lives, agent, &agent->failures});
     if (agent->attempt == 0)

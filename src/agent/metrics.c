@@ -20,6 +20,7 @@
 #include "agent/http.h"
 #include "agent/metrics_address.h"
 #include "agent/metrics_text.h"
+#include "base/account.h"
 
 #define CONNECTIONS_MAX 64
 #define TICK_MS         250  /* deadlines are kept this exactly */
@@ -34,6 +35,7 @@
 /* An answer's body, shared by the connections that send it. */
 struct body {
     unsigned users;
+    struct mu_account *account; /* that it counts against; NULL: none */
     uint64_t made_at;
     size_t len;
     char *text;
@@ -73,6 +75,7 @@ struct mu_metrics {
     int stopping, refusing;
     uint64_t looked_at, restarts;
     struct body *body; /* the last */
+    struct mu_account *account;
     char address[160];
 };
 
@@ -85,6 +88,8 @@ static void drop(struct body *body)
 {
     if (!body || --body->users > 0)
         return;
+    if (body->account)
+        mu_account_give(body->account, body->len);
     free(body->text);
     free(body);
 }
@@ -103,13 +108,33 @@ static void on_listener_closed(uv_handle_t *handle)
     release(handle->data);
 }
 
+/* NULL: no memory, or others hold too much. */
+static struct connection *take_connection(const struct mu_metrics *metrics)
+{
+    struct connection *c;
+
+    if (metrics->account && !mu_account_take(metrics->account, 0, sizeof *c))
+        return NULL;
+    c = calloc(1, sizeof *c);
+    if (!c && metrics->account)
+        mu_account_give(metrics->account, sizeof *c);
+    return c;
+}
+
+static void give_connection(const struct mu_metrics *metrics, struct connection *c)
+{
+    if (c && metrics->account)
+        mu_account_give(metrics->account, sizeof *c);
+    free(c);
+}
+
 static void on_closed(uv_handle_t *handle)
 {
     struct connection *c = (struct connection *)handle;
     struct mu_metrics *metrics = c->metrics;
 
     drop(c->body);
-    free(c);
+    give_connection(metrics, c);
     release(metrics);
 }
 
@@ -160,10 +185,13 @@ static struct body *make_body(struct mu_metrics *metrics)
 
     if (body)
         body->text = mu_metrics_render(metrics->view, metrics->restarts, &body->len, &why);
-    if (!body || !body->text) {
+    if (!body || !body->text || (metrics->account && !mu_account_take(metrics->account, 0, body->len))) {
+        if (body)
+            free(body->text);
         free(body);
         return NULL;
     }
+    body->account = metrics->account;
     body->users = 1;
     body->made_at = uv_now(metrics->loop);
     return body;
@@ -347,9 +375,9 @@ static void on_connection(uv_stream_t *listener, int status)
 
     if (status < 0 || metrics->stopping)
         return; /* libuv has dropped it, and has freed a descriptor for that when there was none */
-    c = calloc(1, sizeof *c);
+    c = take_connection(metrics);
     if (!c || init_handle(metrics, &c->handle)) {
-        free(c);
+        give_connection(metrics, c);
         refuse(metrics);
         return;
     }
@@ -490,6 +518,11 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
 const char *mu_metrics_address(const struct mu_metrics *metrics)
 {
     return metrics->address;
+}
+
+void mu_metrics_count(struct mu_metrics *metrics, struct mu_account *account)
+{
+    metrics->account = account;
 }
 
 void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service)

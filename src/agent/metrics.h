@@ -14,6 +14,7 @@
 #include <uv.h>
 
 struct muster;
+struct mu_account;
 struct mu_metrics;
 struct mu_service;
 struct mu_tcpstore;
@@ -28,6 +29,8 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
                      char *why, size_t why_size);
 /* Where it listens, for people: "http://127.0.0.1:9464/metrics", "unix:/run/muster.sock". */
 const char *mu_metrics_address(const struct mu_metrics *metrics);
+/* What it holds for clients counts there; the account outlives it. */
+void mu_metrics_count(struct mu_metrics *metrics, struct mu_account *account);
 /* Those of the coordination service, too; NULL: no longer. */
 void mu_metrics_service(struct mu_metrics *metrics, struct mu_service *service);
 void mu_metrics_tcpstore(struct mu_metrics *metrics, struct mu_tcpstore *store); /* likewise of PyTorch's store */

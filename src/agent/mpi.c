@@ -200,6 +200,7 @@ static int mpi_begin(struct mu_agent *agent)
         .kvsname = mu_agent_mpi(agent)->name,
         .mapping = mu_agent_mpi(agent)->map,
         .port = agent->options->mpi == MU_AGENT_MPI_PORT,
+        .account = &agent->clients,
         .arg = agent,
         .app_of = app_of,
         .begins = begins,

@@ -42,6 +42,7 @@
 
 #include <muster/task.h>
 
+#include "base/account.h"
 #include "agent/agent.h"
 #include "agent/component.h"
 #include "agent/gather.h"
@@ -90,6 +91,7 @@ struct mu_agent {
     char run_id[40], segment_text[280], topology_text[48];
     int topology_fd; /* for hwloc's tree, which the first task that asks fills in; only with its path above */
 
+    struct mu_account clients; /* memory that is held for them, by all who serve them */
     struct muster_segment *segment;
     struct muster *muster; /* NULL also while nobody has joined, see mu_agent_be_there() */
 

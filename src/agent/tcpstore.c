@@ -43,6 +43,7 @@ static enum muster_status start(struct mu_agent *agent)
     struct mu_tcpstore_options options = {
         .loop = &agent->loop,
         .desk = mu_agent_desk(agent),
+        .account = &agent->clients,
         .address = tcpstore_state(agent)->at,
         .insecure = agent->options->tcpstore->insecure,
         .said = said,

@@ -31,6 +31,7 @@ enum mu_cli_option_id {
     MU_OPT_AFTER,
     MU_OPT_BIND_TO,
     MU_OPT_CHDIR,
+    MU_OPT_CLIENT_MEMORY,
     MU_OPT_CODE,
     MU_OPT_COMPLETION,
     MU_OPT_COUNT,

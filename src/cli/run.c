@@ -293,6 +293,16 @@ static int take_heap(struct mu_cli_call *call, uint64_t *ret_bytes)
     return mu_cli_usage(call, "--heap %s: %s", call->values[MU_OPT_HEAP], muster_last_error());
 }
 
+/* Less would not hold a short value beside its copy. */
+static int take_client_memory(const struct mu_cli_call *call, uint64_t *ret_bytes)
+{
+    int code = mu_cli_size(call, MU_OPT_CLIENT_MEMORY, ret_bytes);
+
+    if (!code && call->values[MU_OPT_CLIENT_MEMORY] && (*ret_bytes < 1u << 20 || *ret_bytes > 1ull << 40))
+        return mu_cli_usage(call, "--client-memory %s: 1 MiB to 1 TiB is possible", call->values[MU_OPT_CLIENT_MEMORY]);
+    return code;
+}
+
 int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *options)
 {
     int code;
@@ -302,6 +312,8 @@ int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *optio
     code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
         code = take_heap(call, &options->heap_bytes);
+    if (!code)
+        code = take_client_memory(call, &options->client_bytes);
     return code ? code : take_trace(call, &options->trace_events);
 }
 

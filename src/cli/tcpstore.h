@@ -20,8 +20,10 @@ int mu_cli_check_tcpstore(const struct mu_cli_call *call, const struct mu_agent_
 #define MU_CLI_TCPSTORE_OPTIONS                                                                                        \
     {MU_OPT_TCPSTORE, 0,    "tcpstore",                                                                                \
      "[=ADDR]",       NULL, "serve PyTorch's TCPStore at ADDR, as in :4711 (default 127.0.0.1:0)"},                    \
+        {MU_OPT_TCPSTORE_INSECURE, 0, "tcpstore-insecure", NULL, NULL, "serve it to other machines, too"},             \
     {                                                                                                                  \
-        MU_OPT_TCPSTORE_INSECURE, 0, "tcpstore-insecure", NULL, NULL, "serve it to other machines, too"                \
+        MU_OPT_CLIENT_MEMORY, 0, "client-memory", "SIZE", NULL,                                                        \
+            "memory held for clients of all services (default: 1/16 of it, 256M to 1G)"                                \
     }
 
 #endif

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/account.h"
 #include "base/error.h"
 #include "compat/pmi1_private.h"
 
@@ -81,6 +82,8 @@ static void forget(struct mu_pmi1_client *client)
     epoll_ctl(client->server->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
     close(client->fd);
     let_go(client);
+    if (client->text && client->server->options.account)
+        mu_account_give(client->server->options.account, sizeof *client->text);
     free(client->text);
     free(client);
 }
@@ -188,12 +191,26 @@ static void hear_lines(struct mu_pmi1_client *client)
         mu_pmi1_give_up(client, "has said a line of more than 8191 bytes");
 }
 
+static bool take_text(struct mu_pmi1_client *client)
+{
+    struct mu_account *account = client->server->options.account;
+
+    if (account && !mu_account_take(account, 0, sizeof *client->text)) {
+        mu_pmi1_give_up(client, "finds no room for what it says: too much is held already for clients");
+        return false;
+    }
+    client->text = malloc(sizeof *client->text);
+    if (account && !client->text)
+        mu_account_give(account, sizeof *client->text);
+    return client->text != NULL;
+}
+
 /* COMPLETE: there is more where that came from. */
 static int read_some(struct mu_pmi1_client *client)
 {
     ssize_t n;
 
-    if (!client->text && !(client->text = malloc(sizeof *client->text)))
+    if (!client->text && !take_text(client))
         return -1;
     if (client->in_len == sizeof client->text->in)
         return INCOMPLETE;
@@ -465,6 +482,7 @@ enum muster_status mu_pmi1_start(const struct mu_pmi1_options *options, struct m
     if (!server)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "out of memory");
     server->options = *options;
+    server->keys.account = server->names.account = options->account;
     server->listen_fd = server->peers.fd = -1;
     server->tasks = calloc(options->local_tasks + 1, sizeof *server->tasks);
     server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -24,10 +24,12 @@
 #define MU_PMI1_PUTS_MAX    4096u /* keys of one task */
 #define MU_PMI1_LINE_MAX    8192u
 
+struct mu_account;
 struct mu_pmi1;
 
 struct mu_pmi1_options {
     uv_loop_t *loop;
+    struct mu_account *account; /* of lines and keys that are held; outlives the server. NULL: they are not counted */
     uint32_t num_tasks, first_task, local_tasks;
     bool has_others;     /* other hosts: a barrier needs them */
     const char *kvsname; /* a word */

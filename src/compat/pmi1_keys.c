@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/account.h"
 #include "compat/pmi1_private.h"
 
 static uint64_t hash_of(const char *key, size_t len)
@@ -33,8 +34,9 @@ static size_t find(const struct mu_pmi1_keys *keys, uint64_t hash, const char *k
 
 static bool grow(struct mu_pmi1_keys *keys)
 {
-    struct mu_pmi1_keys larger = {.size = keys->size ? keys->size * 2 : 64, .count = keys->count};
+    struct mu_pmi1_keys larger = *keys;
 
+    larger.size = keys->size ? keys->size * 2 : 64;
     larger.slots = calloc(larger.size, sizeof *larger.slots);
     if (!larger.slots)
         return false;
@@ -47,16 +49,32 @@ static bool grow(struct mu_pmi1_keys *keys)
     return true;
 }
 
+static void drop_entry(struct mu_pmi1_keys *keys, struct mu_pmi1_entry *entry)
+{
+    size_t bytes = sizeof *entry + entry->key_len + entry->value_len + 2;
+
+    keys->counted -= bytes;
+    if (keys->account)
+        mu_account_give(keys->account, bytes);
+    free(entry);
+}
+
 int mu_pmi1_keys_put(struct mu_pmi1_keys *keys, const char *key, size_t key_len, const char *value, size_t value_len)
 {
-    struct mu_pmi1_entry *entry = malloc(sizeof *entry + key_len + value_len + 2);
-    size_t at;
+    size_t bytes = sizeof(struct mu_pmi1_entry) + key_len + value_len + 2, at;
+    struct mu_pmi1_entry *entry;
     int is_new;
 
+    if (keys->account && !mu_account_take(keys->account, 0, bytes))
+        return -1;
+    entry = malloc(bytes);
     if (!entry || (keys->count * 2 >= keys->size && !grow(keys))) {
+        if (keys->account)
+            mu_account_give(keys->account, bytes);
         free(entry);
         return -1;
     }
+    keys->counted += bytes;
     *entry = (struct mu_pmi1_entry){hash_of(key, key_len), (uint32_t)key_len, (uint32_t)value_len};
     memcpy(entry->bytes, key, key_len);
     entry->bytes[key_len] = 0;
@@ -64,7 +82,8 @@ int mu_pmi1_keys_put(struct mu_pmi1_keys *keys, const char *key, size_t key_len,
     entry->bytes[key_len + 1 + value_len] = 0;
     at = find(keys, entry->hash, key, key_len);
     is_new = !keys->slots[at];
-    free(keys->slots[at]);
+    if (!is_new)
+        drop_entry(keys, keys->slots[at]);
     keys->slots[at] = entry;
     keys->count += (size_t)is_new;
     return is_new;
@@ -86,5 +105,7 @@ void mu_pmi1_keys_done(struct mu_pmi1_keys *keys)
     for (size_t i = 0; i < keys->size; i++)
         free(keys->slots[i]);
     free(keys->slots);
+    if (keys->account)
+        mu_account_give(keys->account, keys->counted);
     *keys = (struct mu_pmi1_keys){.slots = NULL};
 }

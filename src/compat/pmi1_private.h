@@ -17,6 +17,8 @@ struct mu_pmi1_entry {
 struct mu_pmi1_keys {
     struct mu_pmi1_entry **slots; /* open addressing; a power of two of them, at most half in use */
     size_t size, count;
+    struct mu_account *account; /* NULL: none */
+    size_t counted;             /* there */
 };
 
 /* 1: it is new, 0: another value was there; -1: no memory. */

@@ -26,6 +26,7 @@
 #define CLIENTS      65536u
 #define ACCEPTS      64 /* in one round */
 #define PAUSE_MS     500
+#define SHORTAGE_MS  100 /* between two looks at who holds memory that others wait for */
 #define SENTENCES    20u /* in one go, then one each */
 #define SENTENCES_NS 500000000u
 #define PROBE_S      30 /* a connection is silent: the kernel asks, */
@@ -105,6 +106,7 @@ void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), voi
     uv_close((uv_handle_t *)&store->prepare, on_closed);
     uv_close((uv_handle_t *)&store->idle, on_closed);
     uv_close((uv_handle_t *)&store->tick, on_closed);
+    uv_close((uv_handle_t *)&store->shortage, on_closed);
     uv_close((uv_handle_t *)&store->sleepers.timer, on_closed);
 }
 
@@ -137,11 +139,45 @@ void mu_ts_dirty(struct mu_ts_conn *conn)
     conn->store->dirty = conn;
 }
 
+/* A request that waits for memory is read on; a step that does is made again, and takes it itself. */
+static void give_room(struct mu_tcpstore *store)
+{
+    struct mu_ts_conn *conn;
+    size_t bytes;
+
+    while ((conn = mu_ts_room_next(store, &bytes))) {
+        if (!conn->step) {
+            mu_ts_roomy(conn, bytes);
+            continue;
+        }
+        mu_ts_unhold(conn, bytes);
+        mu_ts_turn(conn);
+        return;
+    }
+}
+
+static void on_shortage(uv_timer_t *timer)
+{
+    struct mu_tcpstore *store = timer->data;
+
+    for (struct mu_ts_conn *conn = store->conns, *next; conn; conn = next) {
+        next = conn->next;
+        if (mu_ts_room_stalled(conn))
+            mu_ts_dismiss(conn,
+                          "nothing of its request or its answers has moved for %u ms, and others wait for the memory",
+                          store->options.stall_ms);
+    }
+    give_room(store);
+}
+
 /* Each of those that wait for it now has a turn; what they have to do then is the next round's. */
 static void take_turns(struct mu_tcpstore *store)
 {
-    struct mu_ts_conn *conn = store->first_turn, *next;
+    struct mu_ts_conn *conn, *next;
 
+    if (store->first_short)
+        give_room(store);
+    conn = store->first_turn;
     store->first_turn = NULL;
     store->last_turn = &store->first_turn;
     for (; conn; conn = next) {
@@ -289,18 +325,23 @@ static int begin(struct mu_tcpstore *store)
 {
     uv_loop_t *loop = store->options.loop;
     uv_handle_t *const handles[] = {(uv_handle_t *)&store->check, (uv_handle_t *)&store->prepare,
-                                    (uv_handle_t *)&store->idle, (uv_handle_t *)&store->tick};
+                                    (uv_handle_t *)&store->idle, (uv_handle_t *)&store->tick,
+                                    (uv_handle_t *)&store->shortage};
     int rc = 0;
 
     uv_check_init(loop, &store->check);
     uv_prepare_init(loop, &store->prepare);
     uv_idle_init(loop, &store->idle);
     uv_timer_init(loop, &store->tick);
+    uv_timer_init(loop, &store->shortage);
+    uv_timer_start(&store->shortage, on_shortage, SHORTAGE_MS, SHORTAGE_MS);
+    uv_timer_stop(&store->shortage); /* until somebody waits */
     uv_check_start(&store->check, on_check);
     uv_prepare_start(&store->prepare, on_prepare);
     mu_ts_looks_begin(store);
-    store->open = 5;
-    for (int i = 0; i < 4; i++) { /* none of them keeps the loop alive */
+    mu_ts_room_begin(store);
+    store->open = 6;
+    for (int i = 0; i < 5; i++) { /* none of them keeps the loop alive */
         handles[i]->data = store;
         uv_unref(handles[i]);
     }

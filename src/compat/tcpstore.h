@@ -16,6 +16,7 @@
 
 #include "muster/status.h"
 
+struct mu_account;
 struct mu_desk;
 struct mu_tcpstore;
 
@@ -25,6 +26,8 @@ struct mu_tcpstore_options {
     const char *address;                           /* "127.0.0.1:29500", ":0", "*:29500" */
     bool insecure;                                 /* an address that other machines reach; any user's clients */
     uint32_t clients;                              /* connections at most; 0: 65536 */
+    struct mu_account *account;                    /* of what is held; outlives the server. NULL: one of 1 GiB */
+    uint32_t stall_ms;                             /* for who holds memory that others wait for; 0: 10 s */
     void (*said)(void *arg, const char *sentence); /* for people; bounded in number. May be NULL */
     void *arg;
 };

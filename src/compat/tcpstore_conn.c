@@ -17,37 +17,13 @@
 
 #include "bridge/link_address.h"
 
-#define HELD_MAX (512u << 20) /* bytes, of a connection, */
-#define ALL_MAX  (2ull << 30) /* and of all of them */
-#define GROWTH   4            /* times what has come of a request is held for it, at most */
+#define GROWTH 4 /* times what has come of a request is held for it, at most */
 
 #define ASKS_MAX  (2 * MU_TS_KEYS_MAX + 64) /* of a connection, that wait at the desk: the longest WAIT's, */
 #define BYTES_MAX (256u << 20)              /* and bytes of theirs: half of what all may have */
 
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_room);
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room);
-
-/* ---- what is held ------------------------------------------------------------------------------------------------ */
-
-/* As much as a connection holds then is to be free for others: those who hold much are the first for whom there is no
- * more. */
-bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes)
-{
-    struct mu_tcpstore *store = conn->store;
-    uint64_t left = store->held < ALL_MAX ? ALL_MAX - store->held : 0;
-
-    if (bytes > HELD_MAX - conn->held || bytes > left || conn->held + bytes > left - bytes)
-        return false;
-    conn->held += bytes;
-    store->held += bytes;
-    return true;
-}
-
-void mu_ts_unhold(struct mu_ts_conn *conn, size_t bytes)
-{
-    conn->held -= bytes;
-    conn->store->held -= bytes;
-}
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
@@ -120,6 +96,18 @@ static void drop_out(struct mu_ts_conn *conn)
     conn->out_at = conn->out_len = conn->out_room = 0;
 }
 
+static void let_go(struct mu_ts_conn *conn, struct mu_blob *blob)
+{
+    conn->store->held -= blob ? blob->len : 0;
+    mu_blob_drop(blob);
+}
+
+static void drop_value(struct mu_ts_conn *conn)
+{
+    let_go(conn, conn->value.blob);
+    conn->value = (struct mu_slice){NULL, 0, 0};
+}
+
 static void drop_own(struct mu_ts_conn *conn)
 {
     if (conn->own)
@@ -160,9 +148,11 @@ void mu_ts_close(struct mu_ts_conn *conn)
     mu_desk_drop(conn->store->options.desk, &conn->ask);
     mu_ts_drop_waits(conn);
     mu_desk_hang_up(conn->line, "it is closed");
+    mu_ts_room_leave(conn);
     free(conn->kept);
     conn->kept = NULL;
     drop_out(conn);
+    drop_value(conn);
     drop_own(conn);
     uv_close((uv_handle_t *)&conn->tcp, on_closed); /* the socket, too: the peer need not wait for our loop */
     conn->fd = -1;
@@ -193,6 +183,7 @@ void mu_ts_lost(struct mu_ts_conn *conn)
     conn->is_ended = conn->is_lost = true;
     conn->is_full = false; /* it may have stood still for its answers */
     drop_out(conn);
+    drop_value(conn);
     read_or_not(conn, false);
     mu_ts_turn(conn);
 }
@@ -209,13 +200,34 @@ void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...)
     mu_ts_close(conn);
 }
 
+void mu_ts_want(struct mu_ts_conn *conn, size_t bytes)
+{
+    if (!mu_ts_room_wait(conn, bytes))
+        mu_ts_dismiss(conn, "it wants %zu bytes more: no more than %zu MiB are held for one client (--client-memory)",
+                      bytes, mu_ts_room_for_one(conn->store) >> 20);
+}
+
 /* ---- out --------------------------------------------------------------------------------------------------------- */
+
+static ssize_t send_some(const struct mu_ts_conn *conn)
+{
+    struct iovec parts[2] = {{conn->out + conn->out_at, conn->out_len},
+                             {(uint8_t *)(uintptr_t)mu_slice_bytes(&conn->value), conn->value.len}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+
+    if (conn->out_len == 0)
+        parts[0] = parts[1];
+    if (conn->out_len == 0 || conn->value.len == 0)
+        message.msg_iovlen = 1;
+    return sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 /* Behind what is under way. False: the connection is closed, or lost. */
 static bool push(struct mu_ts_conn *conn)
 {
-    while (conn->out_len > 0 && !conn->going) {
-        ssize_t n = send(conn->fd, conn->out + conn->out_at, conn->out_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (conn->out_len + conn->value.len > 0 && !conn->going) {
+        ssize_t n = send_some(conn);
+        size_t first;
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -223,12 +235,17 @@ static bool push(struct mu_ts_conn *conn)
             mu_ts_lost(conn);
         if (n < 0)
             return !conn->is_closed && !conn->is_lost;
-        conn->out_at += (size_t)n;
-        conn->out_len -= (size_t)n;
+        first = (size_t)n < conn->out_len ? (size_t)n : conn->out_len;
+        conn->out_at += first;
+        conn->out_len -= first;
+        conn->value.at += (size_t)n - first;
+        conn->value.len -= (size_t)n - first;
         conn->store->stats.bytes_out += (uint64_t)n;
     }
     if (conn->out_len == 0)
         conn->out_at = 0;
+    if (conn->value.len == 0)
+        drop_value(conn);
     return true;
 }
 
@@ -268,11 +285,40 @@ static void begin_out(struct mu_ts_conn *conn)
     }
 }
 
+/* Something is answered behind a value that has not gone: a wait has ended. */
+static bool copy_value(struct mu_ts_conn *conn)
+{
+    struct mu_slice value = conn->value;
+
+    if (!grow_out(conn, conn->out_len + value.len))
+        return false;
+    if (value.len)
+        memcpy(conn->out + conn->out_len, mu_slice_bytes(&value), value.len);
+    conn->out_len += value.len;
+    drop_value(conn);
+    return true;
+}
+
+void mu_ts_out_value(struct mu_ts_conn *conn, const struct mu_slice *value)
+{
+    uint8_t *to = mu_ts_out(conn, 8);
+
+    if (!to)
+        return;
+    mu_ts_put_u64(to, value->len);
+    conn->value = *value;
+    mu_blob_hold(value->blob);
+    conn->store->held += value->blob->len;
+    mu_ts_cost(conn, value->len);
+}
+
 uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len)
 {
     uint8_t *to;
 
     if (conn->is_closed || conn->is_lost)
+        return NULL;
+    if (conn->value.blob && !copy_value(conn))
         return NULL;
     if (!conn->out)
         begin_out(conn);
@@ -285,13 +331,20 @@ uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len)
     return to;
 }
 
+static void drop_going(struct mu_ts_conn *conn)
+{
+    mu_ts_unhold(conn, conn->going_room);
+    free(conn->going);
+    let_go(conn, conn->going_value);
+    conn->going = NULL;
+    conn->going_value = NULL;
+}
+
 static void on_written(uv_write_t *write, int status)
 {
     struct mu_ts_conn *conn = (struct mu_ts_conn *)write->handle;
 
-    mu_ts_unhold(conn, conn->going_room);
-    free(conn->going);
-    conn->going = NULL;
+    drop_going(conn);
     if (status)
         mu_ts_lost(conn);
     else
@@ -301,48 +354,103 @@ static void on_written(uv_write_t *write, int status)
 /* What the socket did not take goes when it does; what is answered meanwhile waits behind it. */
 static void leave_to_loop(struct mu_ts_conn *conn)
 {
-    uv_buf_t rest;
+    uv_buf_t rest[2];
 
-    if ((conn->has_spare || conn->out == conn->few) && !grow_out(conn, conn->out_len))
+    if ((!conn->out || conn->has_spare || conn->out == conn->few) && !grow_out(conn, conn->out_len + 1))
         return;
-    if (conn->going || conn->out_len == 0)
+    if (conn->going || conn->out_len + conn->value.len == 0)
         return;
-    rest = uv_buf_init((char *)conn->out + conn->out_at, (unsigned)conn->out_len);
+    rest[0] = uv_buf_init((char *)conn->out + conn->out_at, (unsigned)conn->out_len);
+    rest[1] = uv_buf_init((char *)(uintptr_t)mu_slice_bytes(&conn->value), (unsigned)conn->value.len);
     conn->going = conn->out;
     conn->going_room = conn->out_room;
-    conn->store->stats.bytes_out += conn->out_len;
+    conn->going_value = conn->value.blob;
+    conn->store->stats.bytes_out += conn->out_len + conn->value.len;
     conn->out = NULL;
     conn->out_at = conn->out_len = conn->out_room = 0;
-    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, &rest, 1, on_written)) {
-        mu_ts_unhold(conn, conn->going_room);
-        free(conn->going);
-        conn->going = NULL;
+    conn->value = (struct mu_slice){NULL, 0, 0};
+    if (uv_write(&conn->write, (uv_stream_t *)&conn->tcp, rest, 2, on_written)) {
+        drop_going(conn);
         mu_ts_lost(conn);
     }
+}
+
+static bool is_read(const struct mu_ts_conn *conn)
+{
+    return !conn->step && !conn->has_turn && !conn->is_full && !conn->is_ended && !conn->wants;
 }
 
 void mu_ts_flush(struct mu_ts_conn *conn)
 {
     if (conn->is_closed || !push(conn))
         return;
-    if (conn->out_len == 0)
+    if (conn->out_len + conn->value.len == 0)
         drop_out(conn);
     else
         leave_to_loop(conn);
     if (conn->is_closed)
         return;
-    if (conn->is_ended && !conn->step && !conn->has_turn && conn->out_len == 0 && !conn->going) {
+    if (conn->is_ended && !conn->step && !conn->has_turn && conn->out_len + conn->value.len == 0 && !conn->going) {
         mu_ts_close(conn);
         return;
     }
-    if (conn->is_full && !conn->going) {
+    if (conn->is_full && !conn->going && !conn->value.blob) {
         conn->is_full = false;
         mu_ts_turn(conn);
     }
-    read_or_not(conn, !conn->step && !conn->has_turn && !conn->is_full && !conn->is_ended);
+    read_or_not(conn, is_read(conn));
 }
 
 /* ---- in ---------------------------------------------------------------------------------------------------------- */
+
+/* Much of a request has come, and more of it is to: it has memory of its own. */
+static bool is_long(const struct mu_ts_conn *conn)
+{
+    return conn->own && conn->len >= MU_TS_BUFFER / 2 && conn->scan.need > MU_TS_BUFFER / 2;
+}
+
+/* Its memory, which counts already. False: there is none, and the connection is closed. */
+static bool enlarge_own(struct mu_ts_conn *conn, size_t more)
+{
+    uint8_t *larger = realloc(conn->own, conn->room + more);
+
+    if (!larger) {
+        mu_ts_unhold(conn, more);
+        mu_ts_dismiss(conn, "no memory for its request");
+        return false;
+    }
+    conn->own = conn->bytes = larger;
+    conn->room += more;
+    return true;
+}
+
+/* Room for more of a long request, all of it if much of it has come: here, for on_room() may close nothing, and has to
+ * find some. Where there is none the connection waits. False: it is closed. */
+static bool grow_own(struct mu_ts_conn *conn)
+{
+    size_t room = GROWTH * conn->len;
+
+    if (!is_long(conn) || !is_read(conn))
+        return true;
+    if (room > conn->scan.need || conn->store->favoured == conn)
+        room = conn->scan.need;
+    if (conn->at > 0)
+        memmove(conn->own, conn->own + conn->at, conn->len);
+    conn->at = 0;
+    conn->bytes = conn->own;
+    if (conn->len < conn->room)
+        return true;
+    if (mu_ts_hold(conn, room - conn->room))
+        return enlarge_own(conn, room - conn->room);
+    mu_ts_want(conn, conn->scan.need - conn->room);
+    return !conn->is_closed;
+}
+
+void mu_ts_roomy(struct mu_ts_conn *conn, size_t more)
+{
+    if (enlarge_own(conn, more))
+        read_or_not(conn, is_read(conn));
+}
 
 /* What is left when the turn is over. False: the connection is closed. */
 static bool keep_rest(struct mu_ts_conn *conn)
@@ -355,8 +463,8 @@ static bool keep_rest(struct mu_ts_conn *conn)
         return true;
     }
     if (conn->bytes != store->in)
-        return true;
-    conn->own = mu_ts_hold(conn, conn->len) ? malloc(conn->len) : NULL;
+        return grow_own(conn);
+    conn->own = mu_ts_hold_rest(conn, conn->len) ? malloc(conn->len) : NULL;
     if (!conn->own) {
         mu_ts_dismiss(conn, "no memory for its request");
         return false;
@@ -365,43 +473,18 @@ static bool keep_rest(struct mu_ts_conn *conn)
     memcpy(conn->own, store->in + conn->at, conn->len);
     conn->bytes = conn->own;
     conn->at = 0;
-    return true;
-}
-
-/* Room for more of a long request: all of it, if much of it has come. */
-static bool grow_own(struct mu_ts_conn *conn)
-{
-    size_t room = GROWTH * (conn->len < MU_TS_BUFFER ? MU_TS_BUFFER : conn->len);
-    uint8_t *larger;
-
-    room = room < conn->scan.need ? room : conn->scan.need;
-    if (conn->at > 0)
-        memmove(conn->own, conn->own + conn->at, conn->len);
-    conn->at = 0;
-    conn->bytes = conn->own;
-    if (conn->len < conn->room)
-        return true;
-    larger = mu_ts_hold(conn, room - conn->room) ? realloc(conn->own, room) : NULL;
-    if (!larger) {
-        mu_ts_dismiss(conn, "no memory for its request");
-        return false;
-    }
-    conn->own = conn->bytes = larger;
-    conn->room = room;
-    return true;
+    return grow_own(conn);
 }
 
 /* Where the next bytes go to: behind what there is of the request. */
-static bool prepare_in(struct mu_ts_conn *conn, uint8_t **ret_to, size_t *ret_room)
+static void prepare_in(struct mu_ts_conn *conn, uint8_t **ret_to, size_t *ret_room)
 {
     struct mu_tcpstore *store = conn->store;
 
-    if (conn->own && conn->scan.need > MU_TS_BUFFER / 2) {
-        if (!grow_own(conn))
-            return false;
-        *ret_to = conn->own + conn->len;
-        *ret_room = conn->room - conn->len;
-        return true;
+    if (is_long(conn)) { /* grow_own() has made room */
+        *ret_to = conn->own + conn->at + conn->len;
+        *ret_room = conn->room - conn->at - conn->len;
+        return;
     }
     if (conn->own)
         memcpy(store->in, conn->own + conn->at, conn->len);
@@ -410,7 +493,6 @@ static bool prepare_in(struct mu_ts_conn *conn, uint8_t **ret_to, size_t *ret_ro
     conn->at = 0;
     *ret_to = store->in + conn->len;
     *ret_room = sizeof store->in - conn->len;
-    return true;
 }
 
 void mu_ts_go_on(struct mu_ts_conn *conn)
@@ -431,8 +513,10 @@ static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_room)
 
     (void)suggested;
     *ret_room = uv_buf_init(NULL, 0);
-    if (!conn->has_filled && prepare_in(conn, &to, &room))
-        *ret_room = uv_buf_init((char *)to, (unsigned)room);
+    if (conn->has_filled || !is_read(conn))
+        return;
+    prepare_in(conn, &to, &room);
+    *ret_room = uv_buf_init((char *)to, (unsigned)room);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
@@ -452,6 +536,7 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
         conn->is_ended = true; /* what it has asked for it may still read */
     } else if (n > 0) {
         conn->len += (size_t)n;
+        mu_ts_room_moved(conn);
         conn->store->stats.bytes_in += (uint64_t)n;
         if (conn->waits && conn->scan.dialect == MU_TS_A)
             mu_ts_drop_waits(conn); /* it asks one thing at a time: it has given up waiting */

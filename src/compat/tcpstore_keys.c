@@ -51,11 +51,19 @@ static void has_got(struct mu_ts_conn *conn)
     size_t len = ask->len;
     bool is_there = !ask->status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len);
 
+    if (ask->status == MUSTER_RESOURCE_EXHAUSTED && ask->len) {
+        conn->cursor = conn->f[0].at - 8; /* again, when there is room */
+        mu_ts_want(conn, ask->len);
+        return;
+    }
     if (ask->status && ask->status != MUSTER_NOT_FOUND) {
         mu_ts_refused(conn);
         return;
     }
-    mu_ts_out_bytes(conn, value, is_there ? len : 0);
+    if (is_there && ask->blob && len >= MU_TS_LONG)
+        mu_ts_out_value(conn, &(struct mu_slice){ask->blob, (size_t)((const uint8_t *)value - ask->blob->bytes), len});
+    else
+        mu_ts_out_bytes(conn, value, is_there ? len : 0);
     if (--conn->left == 0)
         mu_ts_finish(conn);
 }
@@ -71,7 +79,8 @@ void mu_ts_get(struct mu_ts_conn *conn)
     conn->f[0] = mu_ts_next_field(conn);
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_got), name->text, name->len);
+    mu_ts_ask(conn, has_got)->is_favoured = conn->store->favoured == conn;
+    mu_desk_try_get(conn->store->options.desk, &conn->ask, name->text, name->len);
 }
 
 /* ---- CHECK ------------------------------------------------------------------------------------------------------- */
@@ -126,7 +135,8 @@ void mu_ts_check(struct mu_ts_conn *conn)
     conn->f[0] = mu_ts_next_field(conn);
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_checked), name->text, name->len);
+    mu_ts_ask(conn, has_checked)->is_bare = !name->is_hash;
+    mu_desk_try_get(conn->store->options.desk, &conn->ask, name->text, name->len);
 }
 
 /* ---- the number of keys, and their list -------------------------------------------------------------------------- */

@@ -3,6 +3,7 @@
  *
  *   tcpstore.c          start, stop; who comes; rounds of the loop
  *   tcpstore_conn.c     a connection: its socket and its bytes
+ *   tcpstore_room.c     memory, and who waits for it
  *   tcpstore_peer.c     whose process is at the other end
  *   tcpstore_scan.c     where a request ends
  *   tcpstore_key.c      what keys are called in the job's store
@@ -21,6 +22,8 @@
 
 #include <sys/socket.h>
 
+#include "base/account.h"
+#include "base/blob.h"
 #include "base/error.h"
 #include "compat/tcpstore.h"
 #include "compat/tcpstore_key.h"
@@ -31,6 +34,7 @@
 
 #define MU_TS_SLICE   4096u        /* of one turn: steps, more for those that cost more */
 #define MU_TS_BUFFER  (64u << 10)  /* bytes that are read in one turn */
+#define MU_TS_LONG    (64u << 10)  /* of a value: it is sent from where it is */
 #define MU_TS_OUT_MAX (256u << 10) /* of answers that a client has not taken: then it is not served any more */
 
 struct mu_ts_conn;
@@ -91,7 +95,11 @@ struct mu_ts_conn {
     bool is_full;    /* too much of its answers waits: nothing more is done */
     bool has_spare;  /* its answers are gathered in the server's buffer */
     char name[64];
-    size_t held; /* bytes of memory, that count */
+    size_t held;                   /* bytes of memory, that count */
+    size_t wants;                  /* it waits for so many more; 0: it does not */
+    struct mu_ts_conn *next_short; /* of those who do */
+    uint64_t moved_ms;             /* the last byte came or went, as far as that is looked at, */
+    size_t left_seen;              /* when so many were to go */
 
     /* in: what has been read and not consumed, in memory of its own or, during a turn, in the server's */
     uint8_t *own, *bytes;
@@ -122,8 +130,10 @@ struct mu_ts_conn {
     /* out */
     uint8_t *out, few[16];
     size_t out_at, out_len, out_room; /* sent; to be sent behind that; in all */
-    uint8_t *going;                   /* what the loop sends when the socket takes it */
+    struct mu_slice value; /* to be sent behind that: it is not copied, and nothing is added until it has gone */
+    uint8_t *going;        /* what the loop sends when the socket takes it, */
     size_t going_room;
+    struct mu_blob *going_value; /* and what behind that */
     uv_write_t write;
 };
 
@@ -141,7 +151,11 @@ struct mu_tcpstore {
     struct mu_ts_conn *conns, *first_turn, **last_turn, *dirty;
     bool is_stopping, is_paused, was_paused;
     int reserve_fd;
-    size_t held;
+    struct mu_account own, *account;
+    size_t held;                                  /* of it, for connections, and values on their way to them */
+    struct mu_ts_conn *first_short, **last_short; /* who waits for memory; */
+    struct mu_ts_conn *favoured;                  /* who has had what is kept, and is not done; NULL: nobody */
+    uv_timer_t shortage;
     uint32_t sentences; /* that may be said */
     uint64_t sentences_at;
     struct mu_tcpstore_stats stats;
@@ -170,11 +184,30 @@ void mu_ts_lost(struct mu_ts_conn *conn);
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void mu_ts_go_on(struct mu_ts_conn *conn); /* a turn */
 void mu_ts_flush(struct mu_ts_conn *conn);
-/* Count memory. False: it would be too much. */
-bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes);
-void mu_ts_unhold(struct mu_ts_conn *conn, size_t bytes);
+/* So many bytes are held for the rest of its request. */
+void mu_ts_roomy(struct mu_ts_conn *conn, size_t more);
+/* It is read on, or its step is made again, when there is room for so many bytes more. */
+void mu_ts_want(struct mu_ts_conn *conn, size_t bytes);
 /* Room for that many bytes of an answer. NULL: none, and the connection is closed. */
 uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len);
+/* A long value, and its length: it is held, not copied. */
+void mu_ts_out_value(struct mu_ts_conn *conn, const struct mu_slice *value);
+
+/* ---- tcpstore_room.c ---- */
+/* Count memory. False: it would be too much. */
+bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes);
+bool mu_ts_hold_rest(struct mu_ts_conn *conn, size_t bytes); /* of a request: what was read in a turn */
+void mu_ts_unhold(struct mu_ts_conn *conn, size_t bytes);
+/* It waits until there is room for so many bytes more. False: for one client there never is. */
+bool mu_ts_room_wait(struct mu_ts_conn *conn, size_t bytes);
+size_t mu_ts_room_for_one(const struct mu_tcpstore *store);
+void mu_ts_room_leave(struct mu_ts_conn *conn); /* it does not want any; its request is over */
+void mu_ts_room_moved(struct mu_ts_conn *conn);
+/* A client that waits for room, and has it now: so many bytes are held for it. NULL: none. */
+struct mu_ts_conn *mu_ts_room_next(struct mu_tcpstore *store, size_t *ret_bytes);
+/* Others wait for what it holds, and it has neither sent nor taken anything for long. */
+bool mu_ts_room_stalled(struct mu_ts_conn *conn);
+void mu_ts_room_begin(struct mu_tcpstore *store);
 
 /* ---- tcpstore_run.c ---- */
 void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes */

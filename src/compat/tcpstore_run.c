@@ -200,6 +200,7 @@ struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
     ask->num_entries = 0;
     ask->counter = ask->version = 0;
     ask->parked = NULL;
+    ask->is_bare = ask->is_favoured = false;
     conn->take = take;
     return ask;
 }
@@ -264,13 +265,13 @@ void mu_ts_run(struct mu_ts_conn *conn)
     conn->units = MU_TS_SLICE;
     conn->is_running = true;
     while (!conn->is_closed) {
-        if (conn->step && !conn->is_answered)
-            break; /* it waits for the desk */
+        if ((conn->step && !conn->is_answered) || conn->wants)
+            break; /* it waits for the desk, or for memory */
         if (conn->is_lost && !conn->step) {
             mu_ts_close(conn);
             break;
         }
-        if (conn->out_len > MU_TS_OUT_MAX) {
+        if (conn->out_len > MU_TS_OUT_MAX || conn->value.blob) {
             conn->is_full = true;
             break;
         }

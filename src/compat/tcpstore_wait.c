@@ -104,6 +104,7 @@ void mu_ts_prepare(struct mu_ask *ask, void (*answered)(struct mu_ask *ask))
     ask->parked = NULL;
     ask->value = NULL;
     ask->len = 0;
+    ask->is_bare = ask->is_favoured = false;
 }
 
 /* ---- WAIT -------------------------------------------------------------------------------------------------------- */
@@ -164,6 +165,7 @@ static void wait_next(struct mu_ts_conn *conn)
     conn->left--;
     item = new_item(w, mu_ts_next_field(conn));
     name = mu_ts_name_of(conn, MU_TS_KEYS, item->key);
+    item->plain.is_bare = !name->is_hash;
     mu_desk_get(conn->store->options.desk, &item->plain, name->text, name->len);
     if (conn->is_closed)
         return;
