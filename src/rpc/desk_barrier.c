@@ -14,12 +14,9 @@
 
 #define TIMEOUT_NS 1000000000u /* of a caller that names none: as the reference, whose next tick ends it */
 
-/* The barrier of this id at which calls wait; NULL: none does. */
-static struct mu_pending *find(struct mu_desk *desk, const char *id)
+/* Where calls wait at this barrier; NULL: none does. */
+static struct mu_pending *pending_find(const struct mu_desk *desk, const char *key)
 {
-    char key[MUSTER_BARRIER_ID_MAX + 2];
-
-    snprintf(key, sizeof key, "B%s", id);
     return mu_pending_find(&desk->pending, key, (uint32_t)strlen(key));
 }
 
@@ -116,7 +113,7 @@ static void call_dropped(struct mu_desk *desk, struct mu_parked *p)
 /* What the caller has sent. NONE of its task's earlier calls is taken up: each is a new one. */
 struct wanted {
     int32_t task;
-    const char *id;
+    const char *key; /* a 'B', and the id */
     const int32_t *tasks;
     size_t count;
     int64_t counter, timeout_ms;
@@ -134,14 +131,15 @@ static uint64_t timeout_of(int64_t ms)
 }
 
 /* Make the call: the table's barrier is this one afterwards. */
-static enum muster_status arrive(struct mu_desk *desk, struct mu_ctx *ctx, const struct wanted *w, struct mu_call *c)
+static enum muster_status call_arrive(struct mu_desk *desk, struct mu_ctx *ctx, const struct wanted *w,
+                                      struct mu_call *c)
 {
     struct mu_named *n = &desk->pending.named;
     struct mu_task_record r;
-    enum muster_status status = mu_named_turn_to(n, ctx, w->id);
+    enum muster_status status = mu_named_turn_to(n, ctx, w->key + 1);
 
     if (!status)
-        status = mu_is_bridged(desk->seg) && mu_barrier_is_hosts(w->id)
+        status = mu_is_bridged(desk->seg) && mu_barrier_is_hosts(w->key + 1)
                      ? mu_call_take_own_list(c, n, w->tasks, w->count)
                      : mu_call_take_list(c, n, w->tasks, w->count);
     if (status)
@@ -157,17 +155,15 @@ static enum muster_status arrive(struct mu_desk *desk, struct mu_ctx *ctx, const
 }
 
 /* The call waits. */
-static enum muster_status park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_call *c, const char *id)
+static enum muster_status call_park(struct mu_desk *desk, struct mu_ask *ask, const struct mu_call *c, const char *key)
 {
-    char key[MUSTER_BARRIER_ID_MAX + 2];
-    int len = snprintf(key, sizeof key, "B%s", id);
-    struct mu_pending *at = mu_pending_of(&desk->pending, key, (uint32_t)len);
+    struct mu_pending *at = mu_pending_of(&desk->pending, key, (uint32_t)strlen(key));
     struct mu_parked *p = at ? mu_desk_park(desk, ask, &desk->calls, c->ids ? c->num * sizeof *c->ids : 0) : NULL;
 
     if (!p) {
         if (at)
             mu_pending_drop(&desk->pending, at);
-        return at ? MUSTER_RESOURCE_EXHAUSTED : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", id);
+        return at ? MUSTER_RESOURCE_EXHAUSTED : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", key + 1);
     }
     p->pending.call = *c;
     p->pending.here = true;
@@ -202,13 +198,13 @@ static uint64_t present_instance(struct mu_desk *desk, const struct mu_call *c)
 }
 
 /* It may be gone afterwards. */
-static void look_at(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_pending *at)
+static void pending_look(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_pending *at)
 {
     mu_pending_look(&desk->pending, ctx, at, mu_now(), NULL);
     mu_pending_drop(&desk->pending, at);
 }
 
-static void call(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *w)
+static void call_make(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *w)
 {
     struct mu_call c = {0};
     struct mu_pending *at;
@@ -219,9 +215,9 @@ static void call(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *
         mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
         return;
     }
-    status = arrive(desk, ctx, w, &c);
+    status = call_arrive(desk, ctx, w, &c);
     if (!status && c.waiting) {
-        status = park(desk, ask, &c, w->id);
+        status = call_park(desk, ask, &c, w->key);
         if (status)
             mu_named_leave(&desk->pending.named, &c);
         c.waiting = !status;
@@ -230,9 +226,9 @@ static void call(struct mu_desk *desk, struct mu_ask *ask, const struct wanted *
     }
     if (!status && !c.result)
         mu_count(&ctx->own->named_barriers, 1);
-    at = find(desk, w->id);
+    at = pending_find(desk, w->key);
     if (at && !(c.waiting && is_one_more(desk, at, &c)))
-        look_at(desk, ctx, at);
+        pending_look(desk, ctx, at);
     mu_exit(ctx);
     if (status) { /* nothing was done, or the arrival stands and nobody is told */
         mu_desk_fail(ask, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
@@ -250,8 +246,8 @@ static bool is_remote(const struct mu_desk *desk, const char *id)
     return desk->remote && !mu_barrier_is_hosts(id);
 }
 
-/* The id as a string; false: it was answered. */
-static bool take_id(struct mu_ask *ask, const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1])
+/* The id behind a 'B', as a string; false: it was answered. */
+static bool take_id(struct mu_ask *ask, const char *id, size_t len, char key[MUSTER_BARRIER_ID_MAX + 2])
 {
     if (!len || len > MUSTER_BARRIER_ID_MAX || memchr(id, 0, len)) {
         ask->barrier_id = "";
@@ -260,9 +256,10 @@ static bool take_id(struct mu_ask *ask, const char *id, size_t len, char text[MU
         mu_desk_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
         return false;
     }
-    memcpy(text, id, len);
-    text[len] = 0;
-    ask->barrier_id = text;
+    key[0] = 'B';
+    memcpy(key + 1, id, len);
+    key[len + 1] = 0;
+    ask->barrier_id = key + 1;
     ask->counter = 0;
     return true;
 }
@@ -287,12 +284,12 @@ static bool is_member(struct mu_desk *desk, struct mu_ask *ask, int32_t task, co
 void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
                      int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter)
 {
-    char text[MUSTER_BARRIER_ID_MAX + 1], late[MUSTER_BARRIER_ID_MAX + 96];
-    struct wanted w = {task, text, tasks, count, counter, timeout_ms};
+    char key[MUSTER_BARRIER_ID_MAX + 2], *text = key + 1, late[MUSTER_BARRIER_ID_MAX + 96];
+    struct wanted w = {task, key, tasks, count, counter, timeout_ms};
 
     ask->parked = NULL;
     ask->replayed = false;
-    if (!take_id(ask, id, id_len, text))
+    if (!take_id(ask, id, id_len, key))
         return;
     if (desk->stopped) {
         snprintf(late, sizeof late, "Barrier %s requested after coordination service has shut down.", text);
@@ -307,7 +304,7 @@ void mu_desk_barrier(struct mu_desk *desk, struct mu_ask *ask, int32_t task, con
             desk, ask,
             &(struct mu_desk_remote_barrier){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
     else
-        call(desk, ask, &w);
+        call_make(desk, ask, &w);
     mu_desk_deliver(desk);
 }
 
@@ -315,12 +312,12 @@ void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, cons
                     int64_t counter)
 {
     struct mu_call c = {.task = (uint32_t)task, .asked = instance_of(counter), .name = MU_CALLS_NONE};
-    char text[MUSTER_BARRIER_ID_MAX + 1];
+    char key[MUSTER_BARRIER_ID_MAX + 2], *text = key + 1;
     struct mu_pending *at;
     struct mu_ctx *ctx;
     enum muster_status status;
 
-    if (mu_desk_refuses(desk, ask) || !take_id(ask, id, id_len, text) || !is_member(desk, ask, task, text))
+    if (mu_desk_refuses(desk, ask) || !take_id(ask, id, id_len, key) || !is_member(desk, ask, task, text))
         return;
     if (is_remote(desk, text)) {
         mu_desk_remote_cancel(desk, ask, task, text, c.asked);
@@ -332,9 +329,9 @@ void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, cons
         status = mu_named_turn_to(&desk->pending.named, ctx, text);
         if (!status)
             status = mu_named_cancel(&desk->pending.named, &c);
-        at = find(desk, text);
+        at = pending_find(desk, key);
         if (at)
-            look_at(desk, ctx, at);
+            pending_look(desk, ctx, at);
         mu_exit(ctx);
     }
     status = status ? status : mu_call_result(&c);
