@@ -27,7 +27,7 @@ static void name_instance(struct mu_steps *steps, const char *id, uint64_t asked
         snprintf(steps->about, sizeof steps->about, "barrier %.60s::%" PRId64, id, mu_barrier_number(asked));
 }
 
-static enum muster_status malformed(struct mu_barrier_remote *r)
+static enum muster_status wait_malformed(struct mu_barrier_remote *r)
 {
     r->said = false;
     return mu_steps_malformed(&r->steps);
@@ -40,7 +40,7 @@ static enum muster_status take_wait(struct mu_barrier_remote *r, enum muster_sta
     r->call->waiting = mu_unpack_u8(body) != 0;
     r->present = mu_unpack_u64(body);
     r->flags = mu_unpack_u8(body);
-    return !status && !mu_unpack_end(body) ? malformed(r) : status;
+    return !status && !mu_unpack_end(body) ? wait_malformed(r) : status;
 }
 
 static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
@@ -48,7 +48,7 @@ static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status
     struct mu_barrier_remote *r = (struct mu_barrier_remote *)steps;
 
     status = take_wait(r, status, body);
-    return !status && r->call->waiting ? malformed(r) : status;
+    return !status && r->call->waiting ? wait_malformed(r) : status;
 }
 
 static enum muster_status give_up_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
@@ -91,29 +91,30 @@ static mu_a64 *untold_of(struct muster *m, const struct mu_named *n)
 }
 
 /* The first of several: the leader takes the later ones to be given up, too. */
-static void remember(struct muster *m, const struct mu_named *n, uint32_t name)
+static void untold_remember(struct muster *m, const struct mu_named *n, uint32_t name)
 {
     mu_a64 *place = untold_of(m, n);
     uint64_t w = atomic_load_explicit(place, memory_order_relaxed); /* process-local: as below */
 
-    /* process-local, relaxed: partner is the load of recall(); the word is all that is said */
+    /* process-local, relaxed: partner is the load of untold_recall(); the word is all that is said */
     if (!w || ((w ^ n->key.hash) & ~UINT64_C(0xfff)))
         atomic_store_explicit(place, UNTOLD(n->key.hash, name), memory_order_relaxed);
 }
 
-static uint32_t recall(struct muster *m, const struct mu_named *n)
+static uint32_t untold_recall(struct muster *m, const struct mu_named *n)
 {
-    uint64_t w = atomic_load_explicit(untold_of(m, n), memory_order_relaxed); /* process-local: as in remember() */
+    uint64_t w =
+        atomic_load_explicit(untold_of(m, n), memory_order_relaxed); /* process-local: as in untold_remember() */
 
     return w && !((w ^ n->key.hash) & ~UINT64_C(0xfff)) ? (uint32_t)w & MU_CALLS_MASK : MU_CALLS_NONE;
 }
 
 /* The leader knows by now. */
-static void forget(struct muster *m, const struct mu_named *n, uint32_t name)
+static void untold_forget(struct muster *m, const struct mu_named *n, uint32_t name)
 {
     uint64_t w = UNTOLD(n->key.hash, name);
 
-    if (name != MU_CALLS_NONE) /* process-local, relaxed: as in remember() */
+    if (name != MU_CALLS_NONE) /* process-local, relaxed: as in untold_remember() */
         atomic_compare_exchange_strong_explicit(untold_of(m, n), &w, 0, memory_order_relaxed, memory_order_relaxed);
 }
 
@@ -127,8 +128,8 @@ static enum muster_status keep_result(struct mu_call *c, enum muster_status stat
 }
 
 /* The caller goes away, for the reason in `status`: unless its instance has ended by now. */
-static enum muster_status leave(struct muster *m, const struct mu_named *n, struct mu_barrier_remote *r,
-                                enum muster_status status)
+static enum muster_status call_leave(struct muster *m, const struct mu_named *n, struct mu_barrier_remote *r,
+                                     enum muster_status status)
 {
     bool is_up = mu_bridge_state(n->seg) == MU_BRIDGE_UP;
     struct mu_call *c = r->call;
@@ -136,11 +137,11 @@ static enum muster_status leave(struct muster *m, const struct mu_named *n, stru
     enum muster_status result;
 
     snprintf(why, sizeof why, "%s", muster_last_error());
-    remember(m, n, c->name);
+    untold_remember(m, n, c->name);
     mu_barrier_give_up_begin(r);
     result = mu_steps_run(m, n->ctx, &r->steps, is_up ? muster_after_ns(GRACE_NS) : 0);
     if (r->said) {
-        forget(m, n, c->untold == MU_CALLS_NONE ? c->name : c->untold);
+        untold_forget(m, n, c->untold == MU_CALLS_NONE ? c->name : c->untold);
         if (!c->waiting)
             return keep_result(c, result);
     }
@@ -155,16 +156,16 @@ enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, st
 
     /* process-local, relaxed: nobody but this counts; each call gets another */
     c->name = atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed) & MU_CALLS_MASK;
-    c->untold = recall(m, n);
+    c->untold = untold_recall(m, n);
     mu_barrier_wait_begin(&r);
     status = mu_steps_run(m, n->ctx, &r.steps, deadline);
     c->waiting = false;
     if (r.said) {
-        forget(m, n, c->untold);
+        untold_forget(m, n, c->untold);
         return keep_result(c, status);
     }
     if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_CANCELLED)
-        status = leave(m, n, &r, status);
+        status = call_leave(m, n, &r, status);
     return status;
 }
 

@@ -20,7 +20,7 @@
 /* ---- what is kept ---- */
 
 /* Room for the host's slot; NULL: no memory. */
-static struct waiter **place_of(struct barrier_ops *s, uint32_t host, uint32_t slot)
+static struct waiter **waiter_place(struct barrier_ops *s, uint32_t host, uint32_t slot)
 {
     uint32_t n = s->hosts[host].count ? s->hosts[host].count : 16;
     struct waiter **more;
@@ -118,18 +118,18 @@ static enum mu_readiness call_ready(void *arg, const struct mu_pending_call *c, 
 
 /* ---- calls come ---- */
 
-static bool refuse(struct mu_core *core, const struct mu_request *r, const char *why)
+static bool request_refuse(struct mu_core *core, const struct mu_request *r, const char *why)
 {
     mu_call_answer(core, r->host, r->slot, r->number, MUSTER_INVALID_ARGUMENT, why, NULL, 0);
     return true;
 }
 
 /* The call becomes pending; NULL: no memory, and it will be sent again. What is in *c moves there. */
-static struct waiter *keep(struct mu_core *core, const struct mu_request *r, const char *key, uint32_t len,
-                           const struct mu_pending_call *c)
+static struct waiter *waiter_keep(struct mu_core *core, const struct mu_request *r, const char *key, uint32_t len,
+                                  const struct mu_pending_call *c)
 {
     struct barrier_ops *s = mu_barrier_ops_of(core);
-    struct waiter **place = place_of(s, r->host, r->slot), *w = place ? malloc(sizeof *w) : NULL;
+    struct waiter **place = waiter_place(s, r->host, r->slot), *w = place ? malloc(sizeof *w) : NULL;
     struct mu_pending *p = w ? mu_pending_of(&s->pending, key, len) : NULL;
 
     if (!p) {
@@ -169,13 +169,13 @@ static bool barrier_call(struct mu_core *core, const struct mu_request *r, bool 
     struct waiter *w;
 
     if (!r->task)
-        return refuse(core, r, "an observer cannot take part in a barrier");
+        return request_refuse(core, r, "an observer cannot take part in a barrier");
     c.call.task = r->task - 1;
     if (!mu_call_unpack(&u, core->seg->num_tasks, key + 1, &c.call) || mu_barrier_is_hosts(key + 1)) {
         mu_call_done(&c.call);
-        return refuse(core, r, "the call to a barrier is not well formed");
+        return request_refuse(core, r, "the call to a barrier is not well formed");
     }
-    w = keep(core, r, key, (uint32_t)strlen(key), &c);
+    w = waiter_keep(core, r, key, (uint32_t)strlen(key), &c);
     if (!w)
         mu_call_done(&c.call);
     else if (w->pending.at->bytes > LISTS_MAX)
@@ -215,7 +215,7 @@ bool mu_op_barrier_cancel(struct mu_core *core, const struct mu_request *r)
     mu_unpack_text(&u, key + 1, MUSTER_BARRIER_ID_MAX + 1);
     c.asked = mu_unpack_u64(&u);
     if (!mu_unpack_end(&u) || !key[1] || mu_barrier_is_hosts(key + 1))
-        return refuse(core, r, "the call to cancel a barrier is not well formed");
+        return request_refuse(core, r, "the call to cancel a barrier is not well formed");
     make_arrive(core, key);
     status = mu_enter(core->m, &ctx);
     if (!status) {
@@ -248,20 +248,20 @@ bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r)
     c.alive.name = mu_unpack_u32(&u);
     count = mu_unpack_u32(&u);
     if (!r->task || !count || count > MU_ALIVE_MAX || u.left != count * 4ul)
-        return refuse(core, r, "the question who is alive is not well formed");
+        return request_refuse(core, r, "the question who is alive is not well formed");
     c.alive.task = r->task - 1;
     for (uint32_t i = 0, before = 0; i < count; i++) {
         uint32_t id = mu_unpack_u32(&u);
 
         if (id >= core->seg->num_tasks || (i && id <= before))
-            return refuse(core, r, "the question who is alive is not well formed");
+            return request_refuse(core, r, "the question who is alive is not well formed");
         in |= id == c.alive.task;
         ids[i] = (int32_t)id;
         before = id;
     }
     if (!in)
-        return refuse(core, r, "the caller is not among the tasks it asks about");
-    keep(core, r, key, mu_alive_key(ids, count, key), &c);
+        return request_refuse(core, r, "the caller is not among the tasks it asks about");
+    waiter_keep(core, r, key, mu_alive_key(ids, count, key), &c);
     return false;
 }
 

@@ -10,7 +10,7 @@
 #include "rpc/desk_remote.h"
 
 /* The answer: incarnations, then ids; made once for all that one look answers. */
-static struct mu_blob *answer_of(const struct mu_alive *a)
+static struct mu_blob *alive_answer_new(const struct mu_alive *a)
 {
     struct mu_blob *s = mu_blob_new(a->count * (sizeof(uint64_t) + sizeof(int32_t)));
     uint64_t *incarnations;
@@ -40,7 +40,7 @@ void mu_desk_alive_answered(struct mu_desk *desk, struct mu_parked *p, const str
         desk->alive = NULL;
     }
     if (!desk->alive)
-        desk->alive = answer_of(a->alive);
+        desk->alive = alive_answer_new(a->alive);
     desk->alive_instance = a->alive->instance;
     if (!desk->alive) {
         mu_parked_answer(desk, p, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for the tasks alive");
@@ -54,7 +54,7 @@ void mu_desk_alive_answered(struct mu_desk *desk, struct mu_parked *p, const str
 }
 
 /* A look reads the records of all tasks, whatever the set. */
-static size_t bytes_of(const struct mu_desk *desk, const struct mu_pending *at)
+static size_t alive_bytes(const struct mu_desk *desk, const struct mu_pending *at)
 {
     return sizeof *at + at->key_len + desk->num_tasks * sizeof(struct mu_task_record);
 }
@@ -66,10 +66,10 @@ void mu_desk_alive_choose_payer(struct mu_desk *desk, struct mu_pending *at)
     if (!p || at->payer || mu_pending_is_barrier(at))
         return;
     at->payer = at->first;
-    p->bytes += bytes_of(desk, at);
-    desk->parked_bytes += bytes_of(desk, at);
+    p->bytes += alive_bytes(desk, at);
+    desk->parked_bytes += alive_bytes(desk, at);
     if (p->line)
-        p->line->bytes += bytes_of(desk, at);
+        p->line->bytes += alive_bytes(desk, at);
 }
 
 /* Its client has gone away; the call stands. */
@@ -82,8 +82,8 @@ static void alive_dropped(struct mu_desk *desk, struct mu_parked *p)
 
 /* ---- the call ---- */
 
-static enum muster_status call_for(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
-                                   struct mu_alive *set)
+static enum muster_status alive_call_set(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
+                                         struct mu_alive *set)
 {
     char key[MU_ALIVE_KEY_MAX];
     uint32_t len = mu_alive_key(set->ids, set->count, key);
@@ -96,7 +96,7 @@ static enum muster_status call_for(struct mu_desk *desk, struct mu_ctx *ctx, str
     at = mu_pending_of(&desk->pending, key, len);
     if (!at)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", set->count);
-    p = mu_desk_park(desk, ask, &desk->calls, at->payer ? 0 : bytes_of(desk, at));
+    p = mu_desk_park(desk, ask, &desk->calls, at->payer ? 0 : alive_bytes(desk, at));
     if (!p) {
         mu_pending_drop(&desk->pending, at);
         return MUSTER_RESOURCE_EXHAUSTED;
@@ -112,14 +112,14 @@ static enum muster_status call_for(struct mu_desk *desk, struct mu_ctx *ctx, str
     return MUSTER_OK;
 }
 
-static enum muster_status call(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
-                               const int32_t *tasks, size_t count)
+static enum muster_status alive_call(struct mu_desk *desk, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
+                                     const int32_t *tasks, size_t count)
 {
     struct mu_alive set = {0};
     enum muster_status status = mu_alive_begin(&set, desk->seg, ctx, tasks, count);
 
     if (!status)
-        status = call_for(desk, ctx, ask, task, &set);
+        status = alive_call_set(desk, ctx, ask, task, &set);
     mu_alive_done(&set);
     return status;
 }
@@ -143,7 +143,7 @@ void mu_desk_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const
     }
     status = mu_enter(desk->m, &ctx);
     if (!status) {
-        status = call(desk, ctx, ask, task, tasks, count);
+        status = alive_call(desk, ctx, ask, task, tasks, count);
         mu_exit(ctx);
     }
     if (status)

@@ -26,7 +26,7 @@ static void words_of_loss(const struct mu_desk *desk, char *text, size_t size)
 
 /* ---- calls ---- */
 
-static void enlist(struct mu_desk_call *call)
+static void call_enlist(struct mu_desk_call *call)
 {
     struct mu_desk_remote *remote = call->desk->remote;
 
@@ -39,7 +39,7 @@ static void enlist(struct mu_desk_call *call)
     call->open = true;
 }
 
-static void delist(struct mu_desk_call *call)
+static void call_delist(struct mu_desk_call *call)
 {
     struct mu_desk_remote *remote = call->desk->remote;
 
@@ -58,7 +58,7 @@ static void call_answered(struct mu_lane_call *lane, enum muster_status status, 
     struct mu_steps *steps = call->steps;
     char words[MU_DESK_TEXT];
 
-    delist(call);
+    call_delist(call);
     if (status)
         mu_fail(status, "%s", text);
     steps->op = MU_OP_NONE;
@@ -100,9 +100,9 @@ static enum muster_status call_make(struct mu_desk *desk, struct mu_desk_call *c
         return status;
     }
     if (replaces)
-        delist(call);
+        call_delist(call);
     call->bytes = bytes;
-    enlist(call);
+    call_enlist(call);
     return MUSTER_OK;
 }
 
@@ -134,7 +134,7 @@ void mu_desk_call_end(struct mu_desk_call *call)
     if (!call->open)
         return;
     mu_lanes_drop(call->desk->o.lanes, &call->lane);
-    delist(call);
+    call_delist(call);
 }
 
 /* ---- asks that wait for one ---- */
@@ -167,18 +167,18 @@ static void ask_dropped(struct mu_desk *desk, struct mu_parked *p)
 }
 
 /* Whoever comes finds a lane, however many take what they can get: each leaves as many as it takes. */
-static bool takes_too_many(const struct mu_desk *desk, const struct mu_line *line)
+static bool line_takes_too_many(const struct mu_desk *desk, const struct mu_line *line)
 {
     return line && line->remote >= mu_lanes_left(desk->o.lanes);
 }
 
 /* The ask waits, for the leader. */
-static struct mu_parked *park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
-                              const struct mu_desk_call *call, size_t bytes)
+static struct mu_parked *call_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
+                                   const struct mu_desk_call *call, size_t bytes)
 {
     struct mu_parked *p;
 
-    if (takes_too_many(desk, asked->line)) {
+    if (line_takes_too_many(desk, asked->line)) {
         mu_fail(MUSTER_RESOURCE_EXHAUSTED,
                 "%s: %u calls of this connection wait for the leader, and no more may than are left for others",
                 call->steps->about, asked->line->remote);
@@ -196,7 +196,7 @@ static struct mu_parked *park(struct mu_desk *desk, struct mu_ask *asked, struct
 bool mu_desk_call_park(struct mu_desk *desk, struct mu_ask *asked, struct mu_parked_list *list,
                        struct mu_desk_call *call, size_t line_bytes)
 {
-    struct mu_parked *p = park(desk, asked, list, call, sizeof *call + line_bytes);
+    struct mu_parked *p = call_park(desk, asked, list, call, sizeof *call + line_bytes);
     enum muster_status status = p ? mu_desk_call_make(desk, call) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->desk = desk;

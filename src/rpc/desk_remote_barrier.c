@@ -83,7 +83,7 @@ static void meet_dropped(struct mu_desk *desk, struct mu_parked *p)
 }
 
 /* The call, with its participants. */
-static enum muster_status prepare(struct mu_desk *desk, const struct mu_desk_remote_barrier *w, struct mu_call *c)
+static enum muster_status meet_prepare(struct mu_desk *desk, const struct mu_desk_remote_barrier *w, struct mu_call *c)
 {
     struct mu_named *n = &desk->pending.named;
     enum muster_status status = mu_named_turn_to(n, NULL, w->id);
@@ -108,7 +108,7 @@ static void count_barrier(struct mu_desk *desk)
 void mu_desk_remote_barrier(struct mu_desk *desk, struct mu_ask *ask, const struct mu_desk_remote_barrier *wanted)
 {
     struct meet *m = calloc(1, sizeof *m);
-    enum muster_status status = m ? prepare(desk, wanted, &m->asked)
+    enum muster_status status = m ? meet_prepare(desk, wanted, &m->asked)
                                   : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", wanted->id);
 
     if (status) {
@@ -225,7 +225,7 @@ static void gather_dropped(struct mu_desk *desk, struct mu_parked *p)
 }
 
 /* As a call of the leader's host checks it: sorted, each once. */
-static enum muster_status begin_gather(struct mu_desk *desk, struct gather *g, int32_t task, const int32_t *tasks,
+static enum muster_status gather_begin(struct mu_desk *desk, struct gather *g, int32_t task, const int32_t *tasks,
                                        size_t count)
 {
     struct mu_alive a = {0};
@@ -243,7 +243,7 @@ static enum muster_status begin_gather(struct mu_desk *desk, struct gather *g, i
 void mu_desk_remote_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
 {
     struct gather *g = mu_desk_call_new(ask, sizeof *g);
-    enum muster_status status = g ? begin_gather(desk, g, task, tasks, count) : MUSTER_OK;
+    enum muster_status status = g ? gather_begin(desk, g, task, tasks, count) : MUSTER_OK;
 
     if (!g)
         return;

@@ -33,7 +33,7 @@ struct mu_key_fetch {
 
 const size_t mu_key_fetch_bytes = sizeof(struct mu_key_fetch);
 
-static void enqueue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
+static void fetch_enqueue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
 {
     if (f->queued || f->call.open)
         return;
@@ -45,7 +45,7 @@ static void enqueue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
     remote->queue_end = f;
 }
 
-static void dequeue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
+static void fetch_dequeue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
 {
     if (!f->queued)
         return;
@@ -54,7 +54,7 @@ static void dequeue(struct mu_desk_remote *remote, struct mu_key_fetch *f)
     f->queued = false;
 }
 
-static void drop_value(struct mu_key_fetch *f)
+static void fetch_drop_value(struct mu_key_fetch *f)
 {
     mu_desk_call_hold(&f->call, 0);
     mu_blob_drop(f->value);
@@ -67,29 +67,29 @@ void mu_key_fetch_drop(struct mu_desk *desk, struct mu_key_fetch *f)
         return;
     desk->remote->fetching -= f->call.open;
     mu_desk_call_end(&f->call);
-    dequeue(desk->remote, f);
-    drop_value(f);
+    fetch_dequeue(desk->remote, f);
+    fetch_drop_value(f);
     mu_desk_call_free(&f->call);
 }
 
 /* ---- answers to those who wish ---- */
 
-static void fail_list(struct mu_desk *desk, struct mu_parked_list *l, enum muster_status status, const char *text)
+static void list_fail(struct mu_desk *desk, struct mu_parked_list *l, enum muster_status status, const char *text)
 {
     while (l->first)
         mu_parked_answer(desk, l->first, status, MU_PAYLOAD_NONE, text);
 }
 
 /* All of them; the wish is gone. */
-static void fail_wish(struct mu_desk *desk, struct mu_wish *w, enum muster_status status, const char *text)
+static void wish_fail(struct mu_desk *desk, struct mu_wish *w, enum muster_status status, const char *text)
 {
-    fail_list(desk, &w->asks, status, text);
-    fail_list(desk, &w->tries, status, text);
+    list_fail(desk, &w->asks, status, text);
+    list_fail(desk, &w->tries, status, text);
     mu_wish_drop(desk, w);
 }
 
 /* Those who wait for it know of the key as they called it. */
-static void deny(struct mu_desk *desk, struct mu_parked *p)
+static void try_deny(struct mu_desk *desk, struct mu_parked *p)
 {
     char text[1100];
 
@@ -97,16 +97,16 @@ static void deny(struct mu_desk *desk, struct mu_parked *p)
     mu_parked_answer(desk, p, MUSTER_NOT_FOUND, mu_key_payload(MUSTER_NOT_FOUND), text);
 }
 
-static void deny_tries(struct mu_desk *desk, struct mu_wish *w)
+static void wish_deny_tries(struct mu_desk *desk, struct mu_wish *w)
 {
     for (struct mu_parked *p = w->tries.first, *next; p; p = next) {
         next = p->next;
         if (!p->late)
-            deny(desk, p);
+            try_deny(desk, p);
     }
 }
 
-static void give(struct mu_desk *desk, struct mu_parked_list *l, struct mu_blob *value, uint64_t version)
+static void list_give(struct mu_desk *desk, struct mu_parked_list *l, struct mu_blob *value, uint64_t version)
 {
     for (struct mu_parked *p = l->first, *next; p; p = next) {
         next = p->next;
@@ -118,12 +118,12 @@ static void give(struct mu_desk *desk, struct mu_parked_list *l, struct mu_blob 
 /* ---- beginning ---- */
 
 /* The round first: what is forgotten after it begins another. */
-static enum muster_status begin(struct mu_desk *desk, struct mu_key_fetch *f)
+static enum muster_status fetch_begin(struct mu_desk *desk, struct mu_key_fetch *f)
 {
     struct mu_wish *w = f->wish;
     enum muster_status status;
 
-    drop_value(f);
+    fetch_drop_value(f);
     f->round = mu_bridge_round(desk->seg);
     for (struct mu_parked *p = w->asks.first; p; p = p->next)
         p->late = false;
@@ -144,15 +144,15 @@ void mu_key_fetches_go(struct mu_desk *desk)
         struct mu_key_fetch *f = remote->queue;
         enum muster_status status;
 
-        dequeue(remote, f);
-        status = begin(desk, f);
+        fetch_dequeue(remote, f);
+        status = fetch_begin(desk, f);
         if (status == MUSTER_RESOURCE_EXHAUSTED) { /* no lane, or no memory: at the next look, 100 ms later at most */
-            enqueue(remote, f);
+            fetch_enqueue(remote, f);
             return;
         }
         if (status) {
             snprintf(text, sizeof text, "%s", muster_last_error());
-            fail_wish(desk, f->wish, status, text);
+            wish_fail(desk, f->wish, status, text);
         }
     }
 }
@@ -160,12 +160,12 @@ void mu_key_fetches_go(struct mu_desk *desk)
 /* ---- what the leader says ---- */
 
 /* There is no such key. */
-static void absent(struct mu_desk *desk, struct mu_key_fetch *f)
+static void fetch_absent(struct mu_desk *desk, struct mu_key_fetch *f)
 {
     struct mu_wish *w = f->wish;
 
-    drop_value(f);
-    deny_tries(desk, w);
+    fetch_drop_value(f);
+    wish_deny_tries(desk, w);
     if (!w->asks.count && !w->tries.count) {
         mu_wish_drop(desk, w);
         return;
@@ -173,31 +173,31 @@ static void absent(struct mu_desk *desk, struct mu_key_fetch *f)
     f->rests = !w->tries.count && (f->read.flags & MU_READ_WAITS) && f->round == mu_bridge_round(desk->seg);
     f->whole = false;
     if (!f->rests)
-        enqueue(desk->remote, f);
+        fetch_enqueue(desk->remote, f);
 }
 
 /* There is a copy of it here; unless that went as fast as it came. */
-static void copied(struct mu_desk *desk, struct mu_key_fetch *f)
+static void fetch_copied(struct mu_desk *desk, struct mu_key_fetch *f)
 {
     if (mu_wish_look(desk, f->wish))
         return;
     f->whole = true;
-    enqueue(desk->remote, f);
+    fetch_enqueue(desk->remote, f);
 }
 
 /* All of it is here. */
-static void complete(struct mu_desk *desk, struct mu_key_fetch *f)
+static void fetch_complete(struct mu_desk *desk, struct mu_key_fetch *f)
 {
     struct mu_wish *w = f->wish;
 
-    give(desk, &w->asks, f->value, f->read.version);
-    give(desk, &w->tries, f->value, f->read.version);
-    drop_value(f);
+    list_give(desk, &w->asks, f->value, f->read.version);
+    list_give(desk, &w->tries, f->value, f->read.version);
+    fetch_drop_value(f);
     if (!w->asks.count && !w->tries.count) {
         mu_wish_drop(desk, w);
     } else {
         f->whole = false;
-        enqueue(desk->remote, f);
+        fetch_enqueue(desk->remote, f);
     }
 }
 
@@ -207,7 +207,7 @@ static enum muster_status fetch_room(struct mu_kv_read *r)
     struct mu_key_fetch *f = r->arg;
     enum muster_status status;
 
-    drop_value(f);
+    fetch_drop_value(f);
     f->full = true;
     status = mu_desk_call_hold(&f->call, r->len);
     if (status)
@@ -229,15 +229,15 @@ static void fetch_ended(struct mu_desk_call *call, enum muster_status status, co
     desk->remote->fetching--;
     f->full = false;
     if (full)
-        enqueue(desk->remote, f);
+        fetch_enqueue(desk->remote, f);
     else if (status)
-        fail_wish(desk, f->wish, status, text);
+        wish_fail(desk, f->wish, status, text);
     else if (f->read.what == MU_READ_ABSENT)
-        absent(desk, f);
+        fetch_absent(desk, f);
     else if (f->read.what == MU_READ_COPIED)
-        copied(desk, f);
+        fetch_copied(desk, f);
     else
-        complete(desk, f);
+        fetch_complete(desk, f);
 }
 
 /* ---- wishes ---- */
@@ -249,7 +249,7 @@ void mu_key_fetch_want(struct mu_desk *desk, struct mu_wish *w, struct mu_parked
     if (!f) {
         f = calloc(1, sizeof *f);
         if (!f) {
-            fail_wish(desk, w, MUSTER_RESOURCE_EXHAUSTED, "no memory for a question about a key");
+            wish_fail(desk, w, MUSTER_RESOURCE_EXHAUSTED, "no memory for a question about a key");
             return;
         }
         f->wish = w;
@@ -265,7 +265,7 @@ void mu_key_fetch_want(struct mu_desk *desk, struct mu_wish *w, struct mu_parked
     if (f->call.open)
         p->late = true;
     else if (!f->rests || p->list == &w->tries)
-        enqueue(desk->remote, f);
+        fetch_enqueue(desk->remote, f);
     mu_key_fetches_go(desk);
 }
 
@@ -277,7 +277,7 @@ void mu_key_fetches_fail(struct mu_desk *desk, enum muster_status status, const 
         struct mu_wish *w = desk->first_spot->wishes;
 
         snprintf(words, sizeof words, "key %.*s: %s", (int)(w->len < 120 ? w->len : 120), w->key, text);
-        fail_wish(desk, w, status, words);
+        wish_fail(desk, w, status, words);
     }
 }
 
@@ -286,5 +286,5 @@ void mu_key_fetches_renew(struct mu_desk *desk)
     for (const struct mu_wish_spot *s = desk->first_spot; s; s = s->next)
         for (const struct mu_wish *w = s->wishes; w; w = w->next)
             if (w->fetch && w->fetch->rests)
-                enqueue(desk->remote, w->fetch);
+                fetch_enqueue(desk->remote, w->fetch);
 }

@@ -31,8 +31,8 @@ void mu_task_remote_begin(struct mu_steps *steps, const struct muster_segment *s
     mu_pack_text(request, message);
 }
 
-static enum muster_status ask(struct muster *m, struct mu_ctx *ctx, enum mu_op op, uint32_t task, uint32_t code,
-                              uint64_t incarnation, const char *message)
+static enum muster_status remote_ask(struct muster *m, struct mu_ctx *ctx, enum mu_op op, uint32_t task, uint32_t code,
+                                     uint64_t incarnation, const char *message)
 {
     struct mu_steps steps = {0};
 
@@ -46,7 +46,7 @@ enum muster_status mu_task_remote_report(struct muster *m, struct mu_ctx *ctx, u
     char cut[MU_TEXT_MAX];
 
     snprintf(cut, sizeof cut, "%s", message);
-    return ask(m, ctx, MU_OP_ERROR_REPORT, task, code, 0, cut);
+    return remote_ask(m, ctx, MU_OP_ERROR_REPORT, task, code, 0, cut);
 }
 
 enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, uint32_t task)
@@ -55,10 +55,10 @@ enum muster_status mu_task_remote_reset(struct muster *m, struct mu_ctx *ctx, ui
     struct mu_cluster c;
     enum muster_status status = mu_cluster_task(m->seg, task, &r, NULL, &c);
 
-    return status ? status : ask(m, ctx, MU_OP_TASK_RESET, task, r.state, r.attempt, "");
+    return status ? status : remote_ask(m, ctx, MU_OP_TASK_RESET, task, r.state, r.attempt, "");
 }
 
 enum muster_status mu_task_remote_beat(struct muster *m, struct mu_ctx *ctx, uint32_t task, uint64_t incarnation)
 {
-    return ask(m, ctx, MU_OP_TASK_HEARTBEAT, task, MUSTER_OK, incarnation, "");
+    return remote_ask(m, ctx, MU_OP_TASK_HEARTBEAT, task, MUSTER_OK, incarnation, "");
 }
