@@ -18,7 +18,7 @@
 #define MU_MAGIC        0x0a0d52455453554dull /* "MUSTER\r\n" */
 #define MU_ENDIAN       0x01020304u
 #define MU_LAYOUT_MAJOR 6u
-#define MU_LAYOUT_MINOR 0u
+#define MU_LAYOUT_MINOR 1u
 
 #define MU_LINE                                                                                                        \
     128u /* what different processes write lies this far apart: two 64-byte lines, because of                          \
@@ -327,13 +327,19 @@ struct mu_task_record {
         */
 #define MU_TASK_REMOTE         16u /* another host's, as its agent says: slot is 0, start the version that it has there */
 #define MU_TASK_SAID_CONNECTED 32u /* with REMOTE: that is what it said last; the leader's agent alone sets it */
+/* its launcher has reaped its process, and starts none in its place; registering clears it */
+#define MU_TASK_ENDED       64u
+#define MU_TASK_HOW_UNKNOWN 128u /* with ENDED: nobody knows the wait status */
+/* The upper half of flags, with ENDED: the wait status, as waitpid() gives it. */
+#define MU_TASK_HOW(flags)        ((flags) >> 16)
+#define MU_TASK_HOW_FLAGS(status) ((uint32_t)(status) << 16)
 
 /* Data of the cluster's root block, before which stand the references to the blocks of records. */
 struct mu_cluster_root {
     uint64_t version;     /* counts every change of any record */
     uint64_t first_error; /* task id + 1 of the first non-recoverable task in error; 0: none */
     uint64_t errors;      /* how many non-recoverable tasks are in error */
-    uint64_t reserved;
+    uint64_t ended;       /* how many tasks have ENDED and are not connected */
 };
 
 /*

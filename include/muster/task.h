@@ -130,7 +130,9 @@ struct muster_task_info {
     char message[256];   /* of the error */
     char waiting[96];    /* what the thread that has waited longest in muster waits for, or "": "barrier epoch-7::0" */
     uint64_t waiting_since_ns;
-    int guest; /* it speaks through the agent of its host */
+    int guest;       /* it speaks through the agent of its host */
+    int ended;       /* its launcher has reaped its process, starts none in its place, and nobody speaks for the task */
+    int wait_status; /* with `ended`, as waitpid() gives it; -1: not known */
 };
 
 /* One task, or all (in id order, `capacity` rows at most; *ret_count gets the number of tasks). */

@@ -37,6 +37,7 @@ static void adopted_ended(uv_poll_t *poll, int status, int events)
     task->by_us = mu_agent_is_ending(agent);
     agent->running--;
     muster_scavenge(agent->muster, NULL);
+    mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, MU_TASK_HOW_IS_UNKNOWN, true);
     if (mu_agent_follows(agent)) { /* the leader decides */
         mu_agent_tell_gone(agent, task_id);
         return;

@@ -257,8 +257,8 @@ int mu_agent_be_there(struct mu_agent *agent)
     agent->muster = observer_state(agent)->seat;
     for (uint32_t i = agent->first_task; agent->tasks && i < mu_agent_tasks_end(agent); i++)
         if (agent->tasks[i].ended)
-            mu_task_process_ended(agent->muster, (int32_t)i, (uint32_t)agent->tasks[i].pid,
-                                  agent->tasks[i].wait_status);
+            mu_task_process_ended(agent->muster, (int32_t)i, (uint32_t)agent->tasks[i].pid, agent->tasks[i].wait_status,
+                                  agent->tasks[i].restart_at == UINT64_MAX);
     return 0;
 }
 

@@ -20,6 +20,7 @@
 #include "compat/tcpstore.h"
 #include "rpc/service.h"
 #include "segment/handle.h"
+#include "launch/launch.h"
 #include "segment/host_view.h"
 
 #define PIECE_MAX 512 /* bytes that one put() may add */
@@ -215,6 +216,12 @@ static void put_each_task(struct text *text, const struct mu_metrics_view *view,
     for (info = view->infos; info < end; info++)
         put(text, "muster_task_alive{task=\"%d\"} %d\n", (int)info->task_id,
             info->alive != 0 || (launcher->lives && launcher->lives(launcher->arg, (uint32_t)info->task_id)));
+    head(text, "muster_task_exit_code", "gauge",
+         "Of a task whose process has ended: its exit status, or 128 + the signal; -1: not known.");
+    for (info = view->infos; info < end; info++)
+        if (info->ended)
+            put(text, "muster_task_exit_code{task=\"%d\"} %d\n", (int)info->task_id,
+                info->wait_status < 0 ? -1 : mu_launch_code(info->wait_status));
     head(text, "muster_task_joins_total", "counter", "How often a process has joined as this task.");
     for (info = view->infos; info < end; info++)
         put(text, "muster_task_joins_total{task=\"%d\"} %u\n", (int)info->task_id, info->attempt);

@@ -449,7 +449,8 @@ static void task_ended(struct mu_agent *agent, uint32_t task_id, const siginfo_t
     if ((int32_t)task_id == agent->options->stdin_to)
         mu_launch_terminal_take(&agent->launching.terminal);
     if (agent->muster)
-        mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status);
+        mu_task_process_ended(agent->muster, (int32_t)task_id, (uint32_t)task->pid, task->wait_status,
+                              task->restart_at == UINT64_MAX);
     else if (mu_segment_is_committed(agent->segment)) /* somebody has joined; until then nobody is to be told */
         mu_agent_be_there(agent);
     mu_components_ended(agent, task_id);

@@ -20,8 +20,8 @@ enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, st
                                   muster_deadline deadline);
 enum muster_status mu_cancel_remote(struct muster *m, const struct mu_named *n, struct mu_call *c);
 
-/* The first participant in a propagated error; -1: none. Only looks when any task at all is. */
-int32_t mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, char *name, size_t size, char *why);
+/* A participant in a propagated error, or that has ended, and a sentence about it. Only looks when any task is. */
+bool mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, char *text, size_t size);
 
 /* All task records as of now, into n->records. */
 enum muster_status mu_named_read_records(struct mu_named *n, struct mu_cluster *ret_cluster);
@@ -39,5 +39,8 @@ bool mu_named_unmark_failed(const struct mu_named *n, struct mu_barrier *b);
 /* Sets n->fail_* for a deadline that has passed: how many came, who was first, who is missing and what they are doing.
  */
 void mu_named_compose_timeout(struct mu_named *n, const struct mu_barrier *b);
+
+/* Returns `status`; behind the last sentence come those who had not arrived when n->b was read. */
+enum muster_status mu_named_say_missing(struct mu_named *n, enum muster_status status);
 
 #endif

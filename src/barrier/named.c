@@ -45,6 +45,8 @@ static enum muster_status wait_for_end(struct mu_named *n, struct mu_call *c, mu
             status = MUSTER_OK; /* the barrier's own: commit it in the next round */
     }
     mu_wait_end(&w);
+    if (status == MUSTER_DEADLINE_EXCEEDED)
+        status = mu_named_say_missing(n, status);
     if (status && status != MUSTER_DATA_LOSS) {
         char why[MU_BARRIER_TEXT];
 

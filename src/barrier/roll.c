@@ -326,6 +326,9 @@ enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, c
         if (there && t.incarnation != r->members[i].incarnation) /* its successor will come to the next generation */
             return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s has replaced the member that came", group,
                            name);
+        if (mu_task_is_over(&t) && t.state != MUSTER_TASK_ERROR)
+            return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s %s", group, name,
+                           mu_cluster_end(&t, text));
         if (t.state != MUSTER_TASK_ERROR)
             continue;
         return mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: %s is in error: %s", group, name, text);

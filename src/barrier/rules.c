@@ -44,7 +44,7 @@ static uint32_t number_of(const struct mu_call *c, uint32_t mark, uint64_t count
 /* A new instance: participants are those of the first call ever. */
 static enum muster_status open_instance(struct mu_named *n, const struct mu_call *c, struct mu_barrier *b)
 {
-    char name[MU_NAME_MAX], why[MU_TEXT_MAX];
+    char why[MU_NAME_MAX + MU_TEXT_MAX];
     struct mu_cluster cluster;
     enum muster_status status = mu_cluster_look(n->seg, &cluster);
 
@@ -64,10 +64,8 @@ static enum muster_status open_instance(struct mu_named *n, const struct mu_call
     b->text[0] = 0;
     n->exists = n->caught_up = true;
     n->missing = b->h.num;
-    if (mu_named_find_failed(n, b, name, sizeof name, why) >= 0)
-        mu_barrier_end(b, MUSTER_INTERNAL,
-                       "barrier %s::%" PRIu64 ": %s was already in error before the barrier was called: %s", n->id,
-                       c->counter, name, why);
+    if (mu_named_find_failed(n, b, why, sizeof why))
+        mu_barrier_end(b, MUSTER_INTERNAL, "barrier %s::%" PRIu64 ": %s", n->id, c->counter, why);
     return MUSTER_OK;
 }
 

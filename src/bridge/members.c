@@ -17,8 +17,10 @@
 
 #include <muster/task.h>
 
-#define TOLD_FLAGS (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT | MU_TASK_GUEST)
-#define PACE_NS    20000u /* a host, between two frames with what is not urgent, where there are many hosts */
+#define TOLD_FLAGS                                                                                                     \
+    (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT | MU_TASK_GUEST | MU_TASK_ENDED | MU_TASK_HOW_UNKNOWN |                   \
+     MU_TASK_HOW_FLAGS(UINT16_MAX))
+#define PACE_NS 20000u /* a host, between two frames with what is not urgent, where there are many hosts */
 
 /* ---- what changed in our own segment ----------------------------------------------------------------------------- */
 

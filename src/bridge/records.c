@@ -36,6 +36,8 @@ static void begin_run(struct mu_records_out *out, const struct mu_said *s, uint3
     mu_pack_u8(p, (uint8_t)s->cause);
     mu_pack_u8(p, (uint8_t)s->code);
     mu_pack_u8(p, (uint8_t)s->flags);
+    if (s->flags & MU_TASK_ENDED)
+        mu_pack_var(p, MU_TASK_HOW(s->flags));
     mu_pack_var(p, s->attempt);
     mu_pack_var(p, s->text_len);
     mu_pack_raw(p, s->text, s->text_len);
@@ -64,7 +66,7 @@ static void take_head(struct mu_records_in *in)
 {
     struct mu_unpack *u = &in->u;
     struct mu_said *s = &in->now;
-    uint64_t task = mu_unpack_var(u), attempt;
+    uint64_t task = mu_unpack_var(u), how, attempt;
 
     in->left = mu_unpack_u8(u);
     *s = (struct mu_said){.task = (uint32_t)task - 1};
@@ -72,10 +74,13 @@ static void take_head(struct mu_records_in *in)
     s->cause = mu_unpack_u8(u);
     s->code = mu_unpack_u8(u);
     s->flags = mu_unpack_u8(u);
+    how = s->flags & MU_TASK_ENDED ? mu_unpack_var(u) : 0;
+    s->flags |= MU_TASK_HOW_FLAGS(how);
     attempt = mu_unpack_var(u);
     s->attempt = (uint32_t)attempt;
     s->text_len = mu_unpack_var(u);
-    u->failed |= !in->left || task >= UINT32_MAX || attempt > UINT32_MAX || s->text_len >= MU_TEXT_MAX;
+    u->failed |=
+        !in->left || how > UINT16_MAX || task >= UINT32_MAX || attempt > UINT32_MAX || s->text_len >= MU_TEXT_MAX;
     s->text = s->text_len && !u->failed ? mu_unpack_raw(u, s->text_len) : NULL;
 }
 

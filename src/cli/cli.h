@@ -315,6 +315,14 @@ void mu_cli_age_at(uint64_t now_ns);                        /* ages are of then,
 const char *mu_cli_bytes(uint64_t bytes, char buffer[32]);
 const char *mu_cli_state_name(enum muster_task_state state);
 const char *mu_cli_cause_name(enum muster_cause cause);
+
+/* Its process has ended, and that is no error of its record. */
+static inline bool mu_cli_is_ended(const struct muster_task_info *info)
+{
+    return info->ended && info->state == MUSTER_TASK_DISCONNECTED;
+}
+/* "has ended (exited with status 0) without joining". */
+const char *mu_cli_end(const struct muster_task_info *info, char buffer[192]);
 /* What the task's process is doing: "running", "stopped", "dead", "left", "-". */
 const char *mu_cli_process(const struct muster_task_info *info);
 /* Bytes as one line: control characters (U+0080 to U+009F too) and bytes that are not UTF-8 escaped, nothing else. */

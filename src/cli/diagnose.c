@@ -25,6 +25,8 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
 {
     const struct muster_task_info *info = &task->info;
 
+    if (mu_cli_is_ended(info) && !task->unjoined)
+        return info->wait_status > 0 && info->attempt == 0 ? MU_CLI_DEAD : MU_CLI_GONE;
     if (info->attempt == 0 || task->unjoined)
         return task->unjoined && (task->letter == 'T' || task->letter == 't') ? MU_CLI_STOPPED : MU_CLI_ABSENT;
     if (!info->alive) {
@@ -45,29 +47,6 @@ enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const stru
     if (task->letter == 'S' && !is_busy(task) && (!task->last_ran || picture->now_ns - task->last_ran > IDLE_NS))
         return MU_CLI_SLEEPS;
     return MU_CLI_RUNS;
-}
-
-const char *mu_cli_process_word(const struct mu_cli_task *task)
-{
-    if (task->info.attempt == 0 && !task->unjoined)
-        return "-";
-    if (!task->info.alive && task->letter == 'Z')
-        return "zombie";
-    if (!task->info.alive)
-        return task->info.state == MUSTER_TASK_DISCONNECTED ? "left" : task->info.guest ? "lost" : "dead";
-    if (task->info.guest && task->letter != 'T' && task->letter != 't')
-        return "guest";
-    switch (task->letter) {
-    case 'T': return "stopped";
-    case 't': return "traced";
-    case 'S':
-    case 'I': return "sleeping";
-    case 'D': return "blocked";
-    case 'Z':
-    case 'X': return "ending";
-    case 'R': return "running";
-    default: return "alive";
-    }
 }
 
 const char *mu_cli_meeting_word(const struct mu_meeting *meeting)
@@ -99,6 +78,8 @@ const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t tas
     info = &task->info;
     if (info->pid || !info->guest)
         snprintf(pid, sizeof pid, ", pid %u", info->pid);
+    if (mu_cli_is_ended(info) && !task->unjoined)
+        return mu_cli_end(info, buffer);
     other = mu_cli_other_host(picture, task_id);
     if (other)
         snprintf(host, sizeof host, " on host %s", other->view.name);
@@ -321,6 +302,19 @@ static void add_matter(char *text, size_t size, const struct mu_cli_picture *pic
     }
 }
 
+/* The same; of those whose processes have ended without an error, that. */
+static void add_matter_or_end(char *text, size_t size, const struct mu_cli_picture *picture, enum mu_cli_kind kind,
+                              const int32_t *ids, uint32_t count)
+{
+    const struct mu_cli_task *first = &picture->tasks[ids[0]];
+    char end[192];
+
+    if (mu_cli_is_ended(&first->info) && !first->unjoined)
+        add(text, size, " %s", count == 1 ? mu_cli_end(&first->info, end) : "have ended");
+    else
+        add_matter(text, size, picture, kind, ids, count);
+}
+
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
 struct search {
@@ -392,7 +386,7 @@ static int accuse_missing(struct search *s, const struct mu_meeting *meeting)
     for (uint32_t i = 0; i < count; i++)
         s->accused[s->ids[i]] = 1;
     add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
-    add_matter(finding->text, sizeof finding->text, picture, kind, s->ids, count);
+    add_matter_or_end(finding->text, sizeof finding->text, picture, kind, s->ids, count);
     add(finding->text, sizeof finding->text, ": %u task%s for %s in %s %.200s", waiters,
         waiters == 1 ? " waits" : "s wait", count == 1 ? "it" : "them", meeting->is_group ? "group" : "barrier",
         meeting->id);
@@ -421,7 +415,7 @@ static int accuse_rest(struct search *s, enum mu_cli_kind kind)
         if (!finding)
             return -1;
         add_tasks(finding->text, sizeof finding->text, picture, s->ids, count);
-        add_matter(finding->text, sizeof finding->text, picture, kind, s->ids, count);
+        add_matter_or_end(finding->text, sizeof finding->text, picture, kind, s->ids, count);
         for (uint32_t i = 0; i < count; i++)
             s->accused[s->ids[i]] = 1;
     }

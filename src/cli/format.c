@@ -103,6 +103,8 @@ const char *mu_cli_process(const struct muster_task_info *info)
 {
     char host[64] = "", letter = 0;
 
+    if (mu_cli_is_ended(info))
+        return "ended";
     if (info->attempt == 0)
         return "-";
     if (!info->alive)

@@ -41,6 +41,31 @@ static void look_at_process(struct mu_cli_task *task, const struct mu_activity_c
         task->last_ran = task->info.since_ns; /* its own doing */
 }
 
+const char *mu_cli_process_word(const struct mu_cli_task *task)
+{
+    if (mu_cli_is_ended(&task->info) && !task->unjoined)
+        return "ended";
+    if (task->info.attempt == 0 && !task->unjoined)
+        return "-";
+    if (!task->info.alive && task->letter == 'Z')
+        return "zombie";
+    if (!task->info.alive)
+        return task->info.state == MUSTER_TASK_DISCONNECTED ? "left" : task->info.guest ? "lost" : "dead";
+    if (task->info.guest && task->letter != 'T' && task->letter != 't')
+        return "guest";
+    switch (task->letter) {
+    case 'T': return "stopped";
+    case 't': return "traced";
+    case 'S':
+    case 'I': return "sleeping";
+    case 'D': return "blocked";
+    case 'Z':
+    case 'X': return "ending";
+    case 'R': return "running";
+    default: return "alive";
+    }
+}
+
 /* ---- what two looks tell ----------------------------------------------------------------------------------------- */
 
 static const struct mu_cli_task *same_task(const struct mu_cli_picture *before, size_t i,

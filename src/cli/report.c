@@ -63,7 +63,7 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
     const struct muster_task_info *info = &task->info;
     unsigned state = (unsigned)info->state < 3 ? (unsigned)info->state : 0;
     enum mu_cli_kind kind = mu_cli_kind_of(picture, task);
-    char age[32], beat[32], pid[16] = "-", cpu[16] = "-", seconds[32] = "-", host[80] = "";
+    char age[32], beat[32], pid[16] = "-", cpu[16] = "-", seconds[32] = "-", host[80] = "", end[192];
 
     if (info->pid)
         snprintf(pid, sizeof pid, "%u", info->pid);
@@ -87,6 +87,8 @@ static void print_task(const struct mu_cli_picture *picture, const struct mu_cli
         fprintf(out, ", for %s", mu_cli_age(info->waiting_since_ns, age));
     }
     putc('\n', out);
+    if (mu_cli_is_ended(info) && info->attempt == 0)
+        fprintf(out, "      %s\n", mu_cli_end(info, end));
     if (info->state == MUSTER_TASK_ERROR) {
         fprintf(out, "      %s%s, %s%s: ", colour(out, MU_CLI_RED), muster_status_name(info->error),
                 mu_cli_cause_name(info->cause), colour(out, MU_CLI_PLAIN));

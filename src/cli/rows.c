@@ -7,10 +7,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "base/process.h"
 #include "launch/launch.h"
-#include "segment/segment.h"
+#include "segment/cluster.h"
 
 enum muster_status mu_cli_tasks(struct muster *muster, struct muster_task_info **ret_infos, size_t *ret_count,
                                 uint64_t *ret_version)
@@ -56,6 +57,34 @@ void mu_cli_find_unjoined(const struct muster_segment *seg, struct muster_task_i
     free(pids);
 }
 
+const char *mu_cli_end(const struct muster_task_info *info, char buffer[192])
+{
+    uint32_t how = info->wait_status < 0 ? MU_TASK_HOW_UNKNOWN : MU_TASK_HOW_FLAGS(info->wait_status);
+    struct mu_task_record record = {.flags = MU_TASK_ENDED | how, .attempt = info->attempt};
+
+    return mu_cluster_end(&record, buffer);
+}
+
+static void json_end(struct mu_cli_json *json, const struct muster_task_info *info)
+{
+    int how = info->wait_status;
+
+    if (!info->ended) {
+        mu_cli_json_null(json, "ended");
+        return;
+    }
+    mu_cli_json_open(json, "ended", '{');
+    if (how >= 0 && WIFEXITED(how))
+        mu_cli_json_signed(json, "status", WEXITSTATUS(how));
+    else
+        mu_cli_json_null(json, "status");
+    if (how >= 0 && WIFSIGNALED(how))
+        mu_cli_json_signed(json, "signal", WTERMSIG(how));
+    else
+        mu_cli_json_null(json, "signal");
+    mu_cli_json_close(json, '}');
+}
+
 void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_info *info)
 {
     mu_cli_json_signed(json, "task", info->task_id);
@@ -90,6 +119,7 @@ void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_
     } else {
         mu_cli_json_null(json, "error");
     }
+    json_end(json, info);
 }
 
 void mu_cli_json_task(struct mu_cli_json *json, const char *key, const struct muster_task_info *info)
@@ -112,7 +142,7 @@ void mu_cli_print_task(const struct muster_task_info *info)
         [MUSTER_TASK_CONNECTED] = MU_CLI_GREEN,
         [MUSTER_TASK_ERROR] = MU_CLI_RED,
     };
-    char age[32], waiting_age[32], pid[16] = "-";
+    char age[32], waiting_age[32], end[192], pid[16] = "-";
     unsigned state = (unsigned)info->state < 3 ? (unsigned)info->state : 0;
 
     if (info->pid)
@@ -126,6 +156,8 @@ void mu_cli_print_task(const struct muster_task_info *info)
         printf(", for %s", mu_cli_age(info->waiting_since_ns, waiting_age));
     }
     putchar('\n');
+    if (mu_cli_is_ended(info) && info->attempt == 0)
+        printf("      %s\n", mu_cli_end(info, end));
     if (info->state == MUSTER_TASK_ERROR) {
         printf("      %s%s, %s%s: ", mu_cli_colour(MU_CLI_RED), muster_status_name(info->error),
                mu_cli_cause_name(info->cause), mu_cli_colour(MU_CLI_PLAIN));

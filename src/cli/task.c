@@ -182,7 +182,7 @@ static int error_run(struct mu_cli_call *call)
 static int differs(const struct muster_task_info *one, const struct muster_task_info *other)
 {
     return one->state != other->state || one->incarnation != other->incarnation || one->attempt != other->attempt ||
-           one->cause != other->cause;
+           one->cause != other->cause || one->ended != other->ended;
 }
 
 static void print_changes(const struct mu_cli_call *call, const struct muster_task_info *before,

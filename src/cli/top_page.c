@@ -306,6 +306,8 @@ static void draw_task(struct mu_top *top)
     if (info->state == MUSTER_TASK_ERROR)
         put(row++, 0, tint(RED), "error        %s, %s: %s", muster_status_name(info->error),
             mu_cli_cause_name(info->cause), info->message);
+    if (mu_cli_is_ended(info) && !task->unjoined)
+        put(row++, 0, A_NORMAL, "process      %s", mu_cli_end(info, why));
     if (info->attempt || task->unjoined)
         row = draw_process(picture, task, row);
     for (size_t i = 0; i < picture->num_meetings; i++) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "kv/remote.h"
+#include "kv/setters.h"
 #include "segment/cluster.h"
 #include "segment/hosts.h"
 #include "segment/trace.h"
@@ -231,6 +232,8 @@ static enum muster_status await(struct search *s, struct mu_found *f)
         if (status || f->version > s->after)
             break;
         status = mu_cluster_error(s->m->seg, s->what);
+        if (!status)
+            status = mu_setters_look(s->m, s->what);
         if (!noted && s->ctx && mu_is_traced(s->ctx)) {
             noted = true;
             note(s->ctx, MU_TRACE_KEY_ENTER, &s->k, MUSTER_OK, s->after);
@@ -241,6 +244,8 @@ static enum muster_status await(struct search *s, struct mu_found *f)
             break;
     }
     mu_wait_end(&s->w);
+    if (status == MUSTER_DEADLINE_EXCEEDED)
+        status = mu_setters_name(s->m);
     if (noted)
         note(s->ctx, MU_TRACE_KEY_LEAVE, &s->k, status, status ? 0 : f->version);
     return status;

@@ -215,11 +215,30 @@ static bool fail_by_error(struct mu_desk *desk, const struct mu_cluster_root *ro
     return true;
 }
 
+/* So does one that has ended, and will not come. */
+static bool fail_by_end(struct mu_desk *desk, const struct mu_cluster_root *root)
+{
+    char text[MU_NAME_MAX + 300], name[MU_NAME_MAX], end[MU_DOING_MAX];
+    struct mu_task_record r;
+
+    for (uint32_t i = 0; i < desk->num_tasks && root->ended; i++) {
+        mu_desk_record(desk, (int32_t)i, &r, NULL);
+        if (desk->tasks[i].registering || !mu_task_is_over(&r))
+            continue;
+        mu_desk_name(desk, (int32_t)i, name, sizeof name);
+        snprintf(text, sizeof text, "Barrier failed because: %s %s. Barrier Id: " BARRIER "::0", name,
+                 mu_cluster_end(&r, end));
+        fail(desk, MUSTER_INTERNAL, text);
+        return true;
+    }
+    return false;
+}
+
 void mu_registering_look(struct mu_desk *desk, const struct mu_cluster_root *root)
 {
     if (mu_desk_follows(desk) && desk->registering.count && desk->registered)
         pass(desk); /* which was told before, and could not be done */
-    if (mu_desk_follows(desk) || !somebody_waits(desk) || fail_by_error(desk, root))
+    if (mu_desk_follows(desk) || !somebody_waits(desk) || fail_by_error(desk, root) || fail_by_end(desk, root))
         return;
     if (desk->register_version != root->version) {
         desk->register_version = root->version;

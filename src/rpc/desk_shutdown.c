@@ -25,7 +25,7 @@ static bool is_done(const struct mu_desk *desk, uint32_t task)
     if (desk->tasks[task].left && (mu_desk_is_own(desk, (int32_t)task) ||
                                    r.attempt <= desk->tasks[task].left_attempt)) /* it may have come again */
         return true;
-    return mu_desk_is_recoverable(&r) || (r.state == MUSTER_TASK_DISCONNECTED && r.attempt);
+    return mu_desk_is_recoverable(&r) || (r.state == MUSTER_TASK_DISCONNECTED && r.attempt) || mu_task_is_over(&r);
 }
 
 static void answer_all(struct mu_desk *desk, enum muster_status status, const char *text)

@@ -171,11 +171,6 @@ enum muster_status mu_cluster_run(const struct muster_segment *seg, uint32_t fir
     return rc < 0 ? corrupt(seg) : MUSTER_OK;
 }
 
-static bool counts(const struct mu_task_record *r)
-{
-    return r->state == MUSTER_TASK_ERROR && !(r->flags & MU_TASK_RECOVERABLE);
-}
-
 /* What one commit is to change: some tasks of one block of records. */
 struct edit {
     struct mu_ctx *ctx;
@@ -210,7 +205,7 @@ static uint64_t other_error(const struct edit *d, const uint64_t *refs)
         else if (!copy_tasks(d->ctx->seg, refs[i], records, 0, MU_TASKS_PER_BLOCK, NULL))
             return 0; /* replaced meanwhile: the commit will fail and we come again */
         for (uint32_t k = 0; k < MU_TASKS_PER_BLOCK; k++)
-            if (counts(&records[k]))
+            if (mu_task_is_propagated(&records[k]))
                 return i * MU_TASKS_PER_BLOCK + k + 1;
     }
     return 0;
@@ -251,11 +246,12 @@ static enum muster_status new_text(struct edit *d, const char *text, uint64_t *r
 static void account(struct edit *d, const struct mu_task_record *before, struct mu_task_change *c)
 {
     struct mu_cluster_root *root = &d->numbers;
-    bool is = counts(&c->record);
+    bool is = mu_task_is_propagated(&c->record);
 
     root->version++;
     c->record.version = root->version;
-    root->errors += (uint64_t)is - (uint64_t)counts(before);
+    root->errors += (uint64_t)is - (uint64_t)mu_task_is_propagated(before);
+    root->ended += (uint64_t)mu_task_is_over(&c->record) - (uint64_t)mu_task_is_over(before);
     if (is && !root->first_error)
         root->first_error = c->task + 1;
 }
@@ -327,7 +323,7 @@ static enum muster_status build(struct edit *d)
         memcpy(body, d->root.body, (refs + ROOT_WORDS) * 8);
     if (d->numbers.first_error && first / MU_TASKS_PER_BLOCK == block) {
         memcpy(&r, d->tasks + MU_TASKS_PER_BLOCK + first % MU_TASKS_PER_BLOCK * RECORD_WORDS, sizeof r);
-        if (!counts(&r))
+        if (!mu_task_is_propagated(&r))
             d->numbers.first_error = other_error(d, body);
     }
     status = add_block(d, MU_TYPE_TASKS, MU_TASKS_PER_BLOCK, d->tasks, TASKS_WORDS, &ref);
@@ -442,7 +438,7 @@ static int build_first(struct edit *d, uint32_t task, enum muster_status *ret_st
     mu_a64 *to;
 
     memcpy(&r, d->tasks + MU_TASKS_PER_BLOCK + at * RECORD_WORDS, sizeof r);
-    if (!MU_WORD_INDEX(d->root.word) || !counts(&r) || d->numbers.first_error == task + 1)
+    if (!MU_WORD_INDEX(d->root.word) || !mu_task_is_propagated(&r) || d->numbers.first_error == task + 1)
         return -1;
     d->numbers.first_error = task + 1;
     d->numbers.version++;
@@ -513,38 +509,4 @@ bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const str
             return true;
     }
     return false;
-}
-
-void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,
-                     size_t size)
-{
-    char host[64];
-
-    mu_host_name(seg, mu_host_of(seg, task), host, sizeof host);
-    if (record->pid)
-        snprintf(name, size, "%s (pid %u on host %s)", MU_LABEL(seg, task), record->pid, host);
-    else if (record->flags & MU_TASK_GUEST)
-        snprintf(name, size, "%s (a guest on host %s)", MU_LABEL(seg, task), host);
-    else
-        snprintf(name, size, "%s", MU_LABEL(seg, task));
-}
-
-enum muster_status mu_cluster_error(const struct muster_segment *seg, const char *doing)
-{
-    struct mu_cluster c;
-    struct mu_task_record r;
-    char text[MU_TEXT_MAX], name[MU_NAME_MAX];
-    enum muster_status status = mu_cluster_look(seg, &c);
-    uint32_t task;
-
-    if (status || !c.root.first_error)
-        return status;
-    task = (uint32_t)c.root.first_error - 1;
-    if (task >= seg->num_tasks)
-        return corrupt(seg);
-    status = mu_cluster_task(seg, task, &r, text, &c);
-    if (status || !counts(&r))
-        return status; /* reset meanwhile */
-    mu_cluster_name(seg, task, &r, name, sizeof name);
-    return mu_fail(MUSTER_UNAVAILABLE, "%s: %s is in error: %s", doing, name, text);
 }

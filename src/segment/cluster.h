@@ -7,14 +7,29 @@
 #define MU_SEGMENT_CLUSTER_H
 
 #include "segment/names.h"
+#include <muster/task.h>
+
 #include "segment/object.h"
 
-#define MU_TEXT_MAX 256u
+#define MU_TEXT_MAX  256u
+#define MU_DOING_MAX 96u
 
 struct mu_cluster {
     uint64_t word; /* of the object, for waiting */
     struct mu_cluster_root root;
 };
+
+/* In an error that every task learns of. */
+static inline bool mu_task_is_propagated(const struct mu_task_record *r)
+{
+    return r->state == MUSTER_TASK_ERROR && !(r->flags & MU_TASK_RECOVERABLE);
+}
+
+/* Its process has ended, none is to be started in its place, and nobody speaks for it: it will do nothing more. */
+static inline bool mu_task_is_over(const struct mu_task_record *r)
+{
+    return (r->flags & MU_TASK_ENDED) && r->state != MUSTER_TASK_CONNECTED;
+}
 
 /* The root's numbers alone: cheap enough for every miss of a wait. Zeros when no task ever registered. */
 enum muster_status mu_cluster_look(const struct muster_segment *seg, struct mu_cluster *ret_cluster);
@@ -73,6 +88,25 @@ bool mu_cluster_main_alive(const struct muster_segment *seg, const struct mu_tas
 /* "task 2 (pid 4711 on host n1)" */
 void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,
                      size_t size);
+
+/* The same, and "task 2 (on host n1)" where no process is known. */
+void mu_cluster_place(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record,
+                      char name[MU_NAME_MAX]);
+
+/* Of a task that is over: "has ended (exited with status 0) without joining". Returns `text`. */
+const char *mu_cluster_end(const struct mu_task_record *record, char text[MU_DOING_MAX]);
+
+/* In a few words: "running", "dead", "in error", "has left", "never joined", or as mu_cluster_end(). */
+const char *mu_cluster_doing(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record,
+                             char text[MU_DOING_MAX]);
+
+/*
+ * "task 1 (pid 4711 on host n1): running; task 2 (on host n1): never joined; ...": of the tasks that `picks` picks,
+ * three at most, those that are over last. Returns `text`, "" when there are none.
+ */
+#define MU_LIST_MAX (3 * (MU_NAME_MAX + MU_DOING_MAX) + 16)
+typedef bool (*mu_task_pick)(void *arg, uint32_t task);
+const char *mu_cluster_list(const struct muster_segment *seg, mu_task_pick picks, void *arg, char text[MU_LIST_MAX]);
 
 /*
  * The first propagated error as a status with its sentence: UNAVAILABLE, "<doing>: task 2 (...) is in error: ...".

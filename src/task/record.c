@@ -281,26 +281,58 @@ static bool add_words(struct mu_task_change *c)
     return true;
 }
 
-enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status)
+struct ending {
+    struct failure f;
+    int wait_status;
+    bool is_last;
+};
+
+/* All that an end changes, in one commit: the error of one that had not left, its words, and that it has ended. */
+static bool end_record(struct mu_task_change *c)
+{
+    struct ending *e = c->arg;
+    struct mu_task_record *r = &c->record;
+    bool is_known = e->wait_status != MU_TASK_HOW_IS_UNKNOWN, changed = false;
+    uint32_t flags = MU_TASK_ENDED | (is_known ? MU_TASK_HOW_FLAGS(e->wait_status) : MU_TASK_HOW_UNKNOWN);
+
+    if (is_known) {
+        c->arg = &e->f;
+        changed = fail_record(c) || add_words(c);
+        c->arg = e;
+    }
+    if (!e->is_last || (r->flags & MU_TASK_ENDED))
+        return changed;
+    r->flags |= flags;
+    if (!r->attempt) {
+        r->pid = e->f.pid;
+        r->since = mu_now();
+    }
+    return true;
+}
+
+enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status, bool is_last)
 {
     struct mu_ctx *ctx;
-    char text[MU_TEXT_MAX];
+    char text[MU_TEXT_MAX] = "";
     enum muster_status status = mu_enter(m, &ctx);
-    bool signalled = WIFSIGNALED(wait_status);
-    struct failure f = {.event = MU_EVENT_DEATH, .code = MUSTER_UNAVAILABLE, .text = text, .pid = pid};
+    struct ending e = {.f = {.event = MU_EVENT_DEATH, .code = MUSTER_UNAVAILABLE, .text = text, .pid = pid},
+                       .wait_status = wait_status,
+                       .is_last = is_last};
 
     if (status)
         return status;
-    f.cause = signalled ? MUSTER_CAUSE_DIED : MUSTER_CAUSE_EXITED;
-    words_for(wait_status, text, sizeof text);
     if (task_id < 0 || (uint32_t)task_id >= m->seg->num_tasks) {
         mu_exit(ctx);
         return mu_fail(MUSTER_INVALID_ARGUMENT, "task %d; the job has tasks 0 to %u", task_id, m->seg->num_tasks - 1);
     }
-    mu_count(&ctx->own->burials, mu_scavenge_process(ctx, pid, (uint64_t)task_id + 1, on_death, text));
-    status = fail(ctx, (uint32_t)task_id, &f);
-    if (!status)
-        status = mu_cluster_edit(ctx, (uint32_t)task_id, add_words, &f);
+    if (wait_status != MU_TASK_HOW_IS_UNKNOWN) {
+        e.f.cause = WIFSIGNALED(wait_status) ? MUSTER_CAUSE_DIED : MUSTER_CAUSE_EXITED;
+        words_for(wait_status, text, sizeof text);
+    }
+    mu_count(&ctx->own->burials, mu_scavenge_process(ctx, pid, (uint64_t)task_id + 1, on_death, text[0] ? text : NULL));
+    status = mu_cluster_edit(ctx, (uint32_t)task_id, end_record, &e);
+    if (!status && e.f.fits)
+        mu_count(&ctx->own->deaths, 1);
     mu_exit(ctx);
     return status;
 }

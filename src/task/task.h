@@ -20,9 +20,12 @@ enum muster_status mu_join_seat(struct muster_segment *seg, struct muster **ret_
 /*
  * The kernel reported that the process `pid` of `task_id` ended, with this wait status (as from waitpid). Its slots are
  * scavenged; unless it had left properly, its task is put in error with words for the status. The authority path:
- * call it only with what wait or a pidfd said.
+ * call it only with what wait or a pidfd said. `is_last`: no process is to be started in its place, so the record says
+ * that the task has ended, whether it had ever joined or not, and how: that wakes whoever waits for it.
  */
-enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status);
+enum muster_status mu_task_process_ended(struct muster *m, int32_t task_id, uint32_t pid, int wait_status,
+                                         bool is_last);
+#define MU_TASK_HOW_IS_UNKNOWN (-1) /* as wait_status: it was another's child */
 
 /* Clean up after all who are dead now; their tasks are put in error. Returns how many slots. */
 uint32_t mu_task_scavenge(struct mu_ctx *ctx);

@@ -46,13 +46,15 @@ static void fill(const struct muster_segment *seg, uint32_t task, const struct m
     i->error = (enum muster_status)r->code;
     i->recoverable = r->flags & MU_TASK_RECOVERABLE ? 1 : 0;
     i->guest = r->flags & MU_TASK_GUEST ? 1 : 0;
+    i->ended = mu_task_is_over(r);
+    i->wait_status = !i->ended ? 0 : r->flags & MU_TASK_HOW_UNKNOWN ? -1 : (int)MU_TASK_HOW(r->flags);
     i->alive = mu_cluster_alive(seg, task, r);
     i->pid = r->pid;
     i->attempt = r->attempt;
     i->incarnation = r->incarnation;
     i->since_ns = r->since;
     i->heartbeats = mu_task_beats(seg, task, r);
-    if (r->attempt)
+    if (r->attempt || i->ended)
         mu_host_name(seg, mu_host_of(seg, task), i->host, sizeof i->host);
     snprintf(i->message, sizeof i->message, "%s", text);
 }

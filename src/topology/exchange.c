@@ -289,14 +289,14 @@ enum muster_status mu_giving_deliver(struct mu_exchange *x, size_t len, void **r
 /* Who left before all had theirs will not come; of those who may come again that is not said. */
 static bool has_left(const struct mu_task_record *r)
 {
-    return r->state == MUSTER_TASK_DISCONNECTED && r->attempt &&
-           !(r->flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT));
+    return mu_task_is_over(r) || (r->state == MUSTER_TASK_DISCONNECTED && r->attempt &&
+                                  !(r->flags & (MU_TASK_RECOVERABLE | MU_TASK_TRANSIENT)));
 }
 
 enum muster_status mu_giving_look_for_failure(struct mu_exchange *x)
 {
     struct mu_cluster c;
-    char name[MU_NAME_MAX];
+    char name[MU_NAME_MAX], end[MU_DOING_MAX];
     enum muster_status status = mu_cluster_error(x->seg, x->what);
 
     if (!status)
@@ -311,7 +311,9 @@ enum muster_status mu_giving_look_for_failure(struct mu_exchange *x)
     for (uint32_t i = 0; i < x->seg->num_tasks && !status; i++)
         if (has_left(&x->records[i])) {
             mu_cluster_name(x->seg, i, &x->records[i], name, sizeof name);
-            status = mu_fail(MUSTER_UNAVAILABLE, "%s: %s has left the job", x->what, name);
+            status =
+                mu_fail(MUSTER_UNAVAILABLE, "%s: %s %s", x->what, name,
+                        mu_task_is_over(&x->records[i]) ? mu_cluster_end(&x->records[i], end) : "has left the job");
         }
     if (!status)
         x->tasks_version = c.root.version;
@@ -327,15 +329,6 @@ static bool all_have_given(struct mu_exchange *x)
     return x->next == x->seg->num_tasks;
 }
 
-static const char *doing(const struct mu_exchange *x, uint32_t task, const struct mu_task_record *r)
-{
-    if (r->state == MUSTER_TASK_ERROR)
-        return "in error";
-    if (r->state != MUSTER_TASK_CONNECTED)
-        return r->attempt ? "has left" : "never joined";
-    return mu_cluster_alive(x->seg, task, r) || !r->slot ? "running, has not come to the exchange" : "dead";
-}
-
 /* Replaces the sentence of a deadline that has passed. */
 static enum muster_status name_missing(struct mu_exchange *x)
 {
@@ -347,13 +340,16 @@ static enum muster_status name_missing(struct mu_exchange *x)
         struct mu_task_record r;
         struct mu_cluster c;
         struct mu_key key;
-        char name[MU_NAME_MAX];
+        char name[MU_NAME_MAX], text_of[MU_DOING_MAX];
+        const char *doing;
 
         if (local_key(x, i, &key) || is_there(x, &key) || ++missing > NAMED_MISSING ||
             mu_cluster_task(x->seg, i, &r, NULL, &c))
             continue;
         mu_cluster_name(x->seg, i, &r, name, sizeof name);
-        n += (size_t)snprintf(text + n, sizeof text - n, "; %s: %s", name, doing(x, i, &r));
+        doing = mu_cluster_doing(x->seg, i, &r, text_of);
+        n += (size_t)snprintf(text + n, sizeof text - n, "; %s: %s%s", name, doing,
+                              doing[0] == 'r' ? ", has not come to the exchange" : "");
     }
     return mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s: the deadline passed, and %u of %u tasks are missing%s%s", x->what,
                    missing, x->seg->num_tasks, text, missing > NAMED_MISSING ? "; ..." : "");

@@ -51,7 +51,8 @@ static void a_timeout_names_two_of_the_missing_and_what_each_is_doing(void **sta
     snprintf(pid, sizeof pid, "task 1 (pid %d", stage_pid(1));
     assert_says(r.text, pid);
     assert_says(r.text, "running, not at the barrier");
-    assert_says(r.text, "task 2: never joined");
+    assert_says(r.text, "\ntask 2 (on host ");
+    assert_says(r.text, "): never joined");
     assert_says(r.text, "1/6");
     assert_null(strstr(r.text, "task 3"));
     stage_close();

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "task/task.h"
+
 static bool has_passed_its_deadline(void *arg)
 {
     return named_info(arg).deadline_ns < muster_after_ns(0);
@@ -192,6 +194,56 @@ static void counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance(
     stage_close();
 }
 
+/* Its launcher has the last word: it had not even joined, could come again, or had left before the barrier began. */
+static void who_has_ended_is_not_waited_for(void **state)
+{
+    const struct barrier_act pair = {"pair", MUSTER_BARRIER_NEXT, {0, 1}, 2, 0, 0};
+    struct reply r;
+
+    (void)state;
+    for (uint32_t flags = 0; flags <= MUSTER_JOIN_TRANSIENT; flags += MUSTER_JOIN_TRANSIENT) {
+        stage_open(3, NULL);
+        stage_enter(0, 0);
+        stage_enter(1, flags);
+        tell_barrier(0, "b", MUSTER_BARRIER_NEXT);
+        stage_until_waiting(0, "barrier b");
+        assert_int_equal(mu_task_process_ended(stage_observer, 2, 4711, 5 << 8, true), MUSTER_OK);
+        r = stage_hear(0);
+        assert_status(r, MUSTER_INTERNAL);
+        assert_says(r.text, "task 2 (pid 4711 on host ");
+        assert_says(r.text, "has ended (exited with status 5) without joining");
+        r = do_barrier(1, "c", MUSTER_BARRIER_NEXT);
+        assert_status(r, MUSTER_INTERNAL);
+        assert_says(r.text, "task 2 (pid 4711 on host ");
+        assert_says(r.text, "without joining, before the barrier was called");
+        assert_status(do_plain(1, act_leave), MUSTER_OK);
+        assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)stage_pid(1), SIGKILL, true), MUSTER_OK);
+        r = stage_do(0, act_barrier, &pair, sizeof pair);
+        assert_status(r, MUSTER_INTERNAL);
+        assert_says(r.text, "has ended (killed by signal 9, Killed), before the barrier was called");
+        stage_close();
+    }
+}
+
+/* The caller's own patience, too, names who is missing. */
+static void a_caller_that_gives_up_is_told_for_whom_it_waited(void **state)
+{
+    struct reply r;
+    char pid[64];
+
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, 0);
+    r = named_wait(0, "b", MUSTER_BARRIER_NEXT, 0, 20000000);
+    assert_status(r, MUSTER_DEADLINE_EXCEEDED);
+    snprintf(pid, sizeof pid, "task 1 (pid %d on host ", stage_pid(1));
+    assert_says(r.text, pid);
+    assert_says(r.text, ": running; task 2 (on host ");
+    assert_says(r.text, ": never joined");
+    stage_close();
+}
+
 #define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
 
 int main(void)
@@ -205,6 +257,8 @@ int main(void)
         CASE(an_arrival_does_not_count_for_a_successor),
         CASE(an_arrival_whose_task_was_reset_and_replaced_fails_the_barrier),
         CASE(a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back),
+        CASE(who_has_ended_is_not_waited_for),
+        CASE(a_caller_that_gives_up_is_told_for_whom_it_waited),
         CASE(counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance),
     };
 

@@ -44,6 +44,7 @@ const struct op ops[] = {
     {"a call of another host", KV, kv_setup_call, kv_call, kv_call_after, "k/n", 0, 1, 0},
     {"join", TASK, NULL, task_join, NULL, NULL, 0, 1, OP_OWNMAP},
     {"register", TASK, NULL, task_register, NULL, NULL, 0, 1, 0},
+    {"process ended", TASK, NULL, task_ended, NULL, NULL, 0, 1, 0},
     {"leave", TASK, NULL, task_leave, NULL, NULL, 0, 1, OP_SEVERAL},
     {"report error", TASK, NULL, task_report, NULL, NULL, 0, 1, 0},
     {"report of another", TASK, task_setup_served, task_report_other, NULL, NULL, 0, 1, 0},

@@ -28,6 +28,7 @@ void task_setup_served(const struct op *op);
 void task_setup_alive(const struct op *op);
 void task_join(const struct op *op);
 void task_register(const struct op *op);
+void task_ended(const struct op *op);
 void task_leave(const struct op *op);
 void task_report(const struct op *op);
 void task_report_other(const struct op *op);

@@ -67,6 +67,13 @@ void task_register(const struct op *op)
     note(mu_task_register(world.ctx[VICTIM], &r));
 }
 
+/* The launcher's word for one that has never joined. */
+void task_ended(const struct op *op)
+{
+    (void)op;
+    note(mu_task_process_ended(world.m[VICTIM], 3, 77, 9 << 8, true));
+}
+
 void task_leave(const struct op *op)
 {
     (void)op;

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "task/task.h"
+
 static const struct mu_desk_options with_barrier = {.register_barrier = true};
 static const struct mu_desk_options with_shutdown = {.shutdown_timeout_ns = 100000000000u};
 
@@ -393,6 +395,21 @@ static void who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody(vo
     counter_close();
 }
 
+/* Which the launcher knows, and no connection tells of. */
+static void a_task_that_ends_before_it_registers_ends_the_waiting(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(3, &with_barrier);
+    a = do_register(1, INCARNATION(1));
+    assert_waits(a);
+    assert_int_equal(mu_task_process_ended(stage_observer, 2, 4711, 3 << 8, true), MUSTER_OK);
+    assert_says_so(a, MUSTER_INTERNAL, "Barrier failed because: task 2 (pid 4711 on host ");
+    assert_non_null(strstr(a->text, "has ended (exited with status 3) without joining"));
+    counter_close();
+}
+
 static void a_task_of_the_library_that_dies_ends_the_waiting(void **state)
 {
     struct asked *a;
@@ -501,6 +518,7 @@ int main(void)
         CASE(who_hangs_up_has_not_registered),
         CASE(a_task_of_the_library_that_is_connected_counts_as_registered),
         CASE(who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody),
+        CASE(a_task_that_ends_before_it_registers_ends_the_waiting),
         CASE(a_task_of_the_library_that_dies_ends_the_waiting),
         CASE(tasks_outside_of_the_cluster_do_not_register),
         CASE(people_are_told_who_is_missing),

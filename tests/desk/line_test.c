@@ -147,7 +147,7 @@ static void a_line_that_breaks_leaves_the_launcher_the_first_word(void **state)
     a = do_poll(1);
     hang_up(0, "closed by its peer");
     assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
-    assert_int_equal(mu_task_process_ended(stage_observer, 0, child, stage_kill(0)), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 0, child, stage_kill(0), true), MUSTER_OK);
     mu_desk_look(desk);
     assert_true(a->answered);
     assert_says_so(a, MUSTER_UNAVAILABLE, "killed by signal 9");

@@ -28,6 +28,8 @@ await "it says where" served "$ERR.run"
 await "the failure is counted" shows '^muster_failures_total 1$'
 await "two live" shows '^muster_task_alive\{task="0"\} 1$'
 shows '^muster_task_alive\{task="1"\} 0$' || fail "the one that has ended lives"
+await "how it has ended" shows '^muster_task_exit_code\{task="1"\} 3$'
+shows '^muster_task_exit_code\{task="0"\}' && fail "task 0 has not ended"
 shows '^muster_task_alive\{task="2"\} 1$' || fail "task 2 does not live"
 kill -TERM $RUN
 wait $RUN

@@ -287,7 +287,7 @@ static enum muster_status tell_of_death(struct sim_task *t)
             continue;
         dead->told = true;
         sim_begin("process of task %d ended", dead->id);
-        status = mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL);
+        status = mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL, sim_chance(2));
         sim_end(status);
         return status;
     }

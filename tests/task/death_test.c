@@ -306,15 +306,15 @@ static void process_ended(int status, enum muster_cause cause, const char *words
         assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
         assert_int_equal(stage_task(1).state, MUSTER_TASK_ERROR);
     }
-    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, status), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, status, true), MUSTER_OK);
     i = stage_task(1);
     assert_int_equal(i.state, MUSTER_TASK_ERROR);
     assert_int_equal(i.cause, cause);
     assert_int_equal(i.error, MUSTER_UNAVAILABLE);
     assert_says(i.message, words);
-    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, status), MUSTER_OK); /* again */
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, status, true), MUSTER_OK); /* again */
     assert_says(stage_task(1).message, words);
-    assert_int_equal(mu_task_process_ended(stage_observer, 2, (uint32_t)pid, 0), MUSTER_INVALID_ARGUMENT);
+    assert_int_equal(mu_task_process_ended(stage_observer, 2, (uint32_t)pid, 0, true), MUSTER_INVALID_ARGUMENT);
     stage_close();
 }
 
@@ -342,7 +342,7 @@ static void the_end_of_a_process_that_had_left_is_no_error(void **state)
     pid = stage_pid(1);
     assert_status(do_plain(1, act_leave), MUSTER_OK);
     stage_kill(1);
-    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, 0), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, 0, true), MUSTER_OK);
     assert_int_equal(stage_task(1).state, MUSTER_TASK_DISCONNECTED);
     stage_close();
 }
@@ -358,9 +358,45 @@ static void the_end_of_a_predecessor_does_not_touch_its_successor(void **state)
     pid = stage_pid(1);
     stage_kill(1);
     assert_int_equal(stage_enter(1, MUSTER_JOIN_RECOVERABLE), 2);
-    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, SIGKILL), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid, SIGKILL, true), MUSTER_OK);
     assert_int_equal(stage_task(1).state, MUSTER_TASK_CONNECTED);
     assert_true(stage_task(1).alive);
+    stage_close();
+}
+
+static void the_end_of_a_process_is_in_the_record_whether_it_had_joined_or_not(void **state)
+{
+    struct muster_task_info i;
+    pid_t pid;
+
+    (void)state;
+    stage_open(4, NULL);
+    stage_enter(0, 0);
+    stage_enter(1, 0);
+    pid = stage_pid(1);
+    assert_int_equal(mu_task_process_ended(stage_observer, 2, 4711, 7 << 8, false), MUSTER_OK); /* to be restarted */
+    assert_false(stage_task(2).ended);
+    assert_int_equal(mu_task_process_ended(stage_observer, 2, 4712, 7 << 8, true), MUSTER_OK);
+    i = stage_task(2);
+    assert_true(i.ended);
+    assert_int_equal(i.state, MUSTER_TASK_DISCONNECTED);
+    assert_int_equal(i.pid, 4712);
+    assert_int_equal(i.attempt, 0);
+    assert_int_equal(i.wait_status, 7 << 8);
+    assert_int_equal(mu_task_process_ended(stage_observer, 2, 4712, 0, true), MUSTER_OK); /* the first word counts */
+    assert_int_equal(stage_task(2).wait_status, 7 << 8);
+    assert_int_equal(mu_task_process_ended(stage_observer, 3, 4713, MU_TASK_HOW_IS_UNKNOWN, true), MUSTER_OK);
+    assert_int_equal(stage_task(3).wait_status, -1);
+    /* a child of that process is connected still: it is over when that leaves */
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, (uint32_t)pid + 1, SIGTERM, true), MUSTER_OK);
+    assert_false(stage_task(1).ended);
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_CONNECTED);
+    assert_status(do_plain(1, act_leave), MUSTER_OK);
+    assert_true(stage_task(1).ended);
+    assert_int_equal(stage_task(1).wait_status, SIGTERM);
+    stage_enter(2, 0); /* in its place, after all */
+    assert_false(stage_task(2).ended);
+    assert_int_equal(stage_task(2).state, MUSTER_TASK_CONNECTED);
     stage_close();
 }
 
@@ -440,6 +476,7 @@ int main(int argc, char **argv)
         CASE(a_launcher_says_with_which_status_a_task_exited),
         CASE(the_end_of_a_process_that_had_left_is_no_error),
         CASE(the_end_of_a_predecessor_does_not_touch_its_successor),
+        CASE(the_end_of_a_process_is_in_the_record_whether_it_had_joined_or_not),
         CASE(death_wait_ends_with_the_deadline_when_nobody_dies),
         CASE(death_wait_watches_more_slots_than_one_sleep_can),
         CASE(death_wait_finds_a_thread_of_its_own_process_that_ends_with_its_slot),

@@ -267,16 +267,16 @@ static void the_launcher_says_how_its_process_ended(void **state)
     assert_int_equal(guest_comes(&g), MUSTER_OK);
     stage_kill(p);
     assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED); /* that alone tells nobody anything */
-    assert_int_equal(mu_task_process_ended(stage_observer, 0, g.pid + 1, SIGKILL), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 0, g.pid + 1, SIGKILL, true), MUSTER_OK);
     assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
-    assert_int_equal(mu_task_process_ended(stage_observer, 0, g.pid, SIGKILL), MUSTER_OK);
+    assert_int_equal(mu_task_process_ended(stage_observer, 0, g.pid, SIGKILL, true), MUSTER_OK);
     assert_int_equal(stage_task(0).state, MUSTER_TASK_ERROR);
     assert_int_equal(stage_task(0).cause, MUSTER_CAUSE_DIED);
     assert_string_equal(stage_task(0).message, "killed by signal 9 (Killed)");
     /* of the other one the connection went first */
     guest_is_lost(1, 1, "its connection was reset");
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(mu_task_process_ended(stage_observer, 1, g.pid, 3 << 8), MUSTER_OK);
+        assert_int_equal(mu_task_process_ended(stage_observer, 1, g.pid, 3 << 8, true), MUSTER_OK);
         assert_string_equal(stage_task(1).message,
                             "exited with status 3 without leaving the job; before it: its connection was reset");
     }

@@ -52,7 +52,8 @@ class TaskInfo(Structure):
     _fields_ = [("task_id", c_int32), ("state", c_int), ("cause", c_int), ("error", c_int), ("recoverable", c_int),
                 ("alive", c_int), ("pid", c_uint32), ("attempt", c_uint32), ("incarnation", c_uint64),
                 ("since_ns", c_uint64), ("heartbeats", c_uint64), ("host", c_char * 64), ("message", c_char * 256),
-                ("waiting", c_char * 96), ("waiting_since_ns", c_uint64), ("guest", c_int)]
+                ("waiting", c_char * 96), ("waiting_since_ns", c_uint64), ("guest", c_int),
+                ("ended", c_int), ("wait_status", c_int)]
 
 
 class ErrorInfo(Structure):

@@ -1,0 +1,13 @@
+/* kv/setters.h: who could still set the key that is waited for. */
+#ifndef MU_KV_SETTERS_H
+#define MU_KV_SETTERS_H
+
+#include "segment/handle.h"
+
+/* UNAVAILABLE, with a sentence that names the tasks: nobody is left who could, as far as that can be known. */
+enum muster_status mu_setters_look(struct muster *m, const char *what);
+
+/* DEADLINE_EXCEEDED: the last sentence, and the tasks that could, and what they are doing. */
+enum muster_status mu_setters_name(struct muster *m);
+
+#endif
