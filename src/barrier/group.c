@@ -89,17 +89,28 @@ static enum muster_status look(struct muster_group *g, struct mu_ctx *ctx, struc
     return status;
 }
 
+static bool is_absent(void *arg, uint32_t task)
+{
+    const struct muster_group *g = arg;
+
+    for (uint32_t i = 0; i < g->size; i++)
+        if (g->members[i].task == task)
+            return !(g->members[i].flags & MU_MEMBER_THERE);
+    return false;
+}
+
 /* The deadline is over: a last look, for those who came woke nobody, but the last. */
 static enum muster_status late(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
 {
+    char text[MU_LIST_MAX];
     enum muster_status status = look(g, ctx, r, epoch);
 
     if (status || is_whole(g, r))
         return status;
     if (r->missing < 0)
         return MUSTER_DEADLINE_EXCEEDED;
-    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "group %s: %u of %u members came before the deadline; task %u is missing",
-                   g->name, r->there, g->size, g->members[r->missing].task);
+    return mu_fail(MUSTER_DEADLINE_EXCEEDED, "group %s: %u of %u members came before the deadline; not there: %s",
+                   g->name, r->there, g->size, mu_cluster_list(g->muster->seg, is_absent, g, text));
 }
 
 static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline)

@@ -148,6 +148,26 @@ static enum muster_status call_leave(struct muster *m, const struct mu_named *n,
     return mu_fail(status, "%s", why);
 }
 
+/* Who is missing, as the leader's barriers are seen here (bridge/sight.c): a little late. */
+static void say_missing_here(const struct mu_named *n, uint32_t own)
+{
+    struct mu_named seen;
+    char why[200];
+    int32_t place;
+
+    snprintf(why, sizeof why, "%s", muster_last_error());
+    if (!mu_named_begin(&seen, n->seg, n->ctx, n->id) && !mu_named_read(&seen) && seen.b.h.num && !seen.b.h.passed) {
+        place = mu_barrier_find(&seen.b, own);
+        if (place >= 0) /* it has come, whatever is seen here */
+            seen.b.marks[place] |= MU_MARK_ARRIVED;
+        mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s", why);
+        mu_named_say_missing(&seen, MUSTER_DEADLINE_EXCEEDED);
+    } else {
+        mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s", why);
+    }
+    mu_named_done(&seen);
+}
+
 enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
                                   muster_deadline deadline)
 {
@@ -164,6 +184,8 @@ enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, st
         untold_forget(m, n, c->untold);
         return keep_result(c, status);
     }
+    if (status == MUSTER_DEADLINE_EXCEEDED)
+        say_missing_here(n, c->task);
     if (status == MUSTER_DEADLINE_EXCEEDED || status == MUSTER_CANCELLED)
         status = call_leave(m, n, &r, status);
     return status;

@@ -39,12 +39,17 @@ void mu_span_look(struct muster_group *g)
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
+static bool is_that(void *arg, uint32_t task)
+{
+    return *(const uint32_t *)arg == task;
+}
+
 /* We gave up before an answer came: the leader must know, for it may count on us by now. */
 static void withdraw(struct muster_group *g, struct mu_ctx *ctx, enum muster_status why)
 {
     struct mu_remote_call call = {
         .op = MU_OP_GROUP_CLOSE, .deadline = muster_after_ms(1000), .what = g->what, .kind = MU_WAIT_BARRIER};
-    char sentence[512];
+    char sentence[512], text[MU_LIST_MAX];
     struct mu_answer answer;
     uint32_t there = 0, missing = 0;
 
@@ -55,8 +60,8 @@ static void withdraw(struct muster_group *g, struct mu_ctx *ctx, enum muster_sta
     }
     mu_answer_done(&answer);
     if (why == MUSTER_DEADLINE_EXCEEDED && there && there < g->size)
-        mu_fail(why, "group %s: %u of %u members came before the deadline; task %u is missing", g->name, there, g->size,
-                missing);
+        mu_fail(why, "group %s: %u of %u members came before the deadline; not there: %s", g->name, there, g->size,
+                mu_cluster_list(g->muster->seg, is_that, &missing, text));
     else
         mu_fail(why, "%s", sentence);
 }

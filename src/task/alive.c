@@ -244,6 +244,30 @@ void mu_alive_done(struct mu_alive *a)
     free(a->records);
 }
 
+/* Connected, and not known to have called; on a host that is not the leader's nobody else is known to have. */
+static bool has_not_called(void *arg, uint32_t task)
+{
+    const struct mu_alive *a = arg;
+    int place = mu_alive_find(a, task);
+
+    return place >= 0 && a->records[task].state == MUSTER_TASK_CONNECTED &&
+           MU_ALIVE_CALLED(rows_of(a)[place].called) != a->instance + 1;
+}
+
+/* Behind the last sentence: who has not called, of those connected. */
+static enum muster_status say_missing(struct mu_alive *a)
+{
+    struct mu_cluster cluster;
+    char text[MU_LIST_MAX];
+
+    if (mu_cluster_all(a->seg, a->records, NULL, &cluster))
+        return MUSTER_DEADLINE_EXCEEDED;
+    mu_cluster_list(a->seg, has_not_called, a, text);
+    return text[0] ? mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s; %s: %s", muster_last_error(),
+                             mu_is_follower(a->seg) ? "asked were" : "not asking", text)
+                   : MUSTER_DEADLINE_EXCEEDED;
+}
+
 static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, muster_deadline deadline)
 {
     struct mu_table t = mu_table_cells(a->seg);
@@ -263,7 +287,7 @@ static enum muster_status gather(struct mu_alive *a, struct mu_alive_call *c, mu
             status = mu_wait_on(&w, mu_table_bucket(&t, &a->key), a->word);
     } while (!status);
     mu_wait_end(&w);
-    return status;
+    return status == MUSTER_DEADLINE_EXCEEDED ? say_missing(a) : status;
 }
 
 static enum muster_status remote_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
@@ -315,7 +339,7 @@ static enum muster_status alive_remote(struct muster *m, struct mu_alive *a, mus
             rows_of(a)[place].incarnation = r.incarnations[i];
     }
     free(r.incarnations);
-    return status;
+    return status == MUSTER_DEADLINE_EXCEEDED ? say_missing(a) : status;
 }
 
 enum muster_status muster_task_alive(struct muster *muster, const int32_t *task_ids, size_t count,

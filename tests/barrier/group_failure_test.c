@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "task/task.h"
+
 static uint64_t seed;
 
 static uint64_t draw(uint64_t below)
@@ -358,7 +360,7 @@ static void a_group_that_cannot_be_built_says_who_is_missing(void **state)
     stage_until_waiting(0, "the members of group g");
     r = create_on(1, "g", NULL, 0, 1);
     assert_status(r, MUSTER_DEADLINE_EXCEEDED);
-    assert_says(r.text, "task 2 is missing");
+    assert_says(r.text, "not there: task 2 (pid ");
     r = stage_hear(0); /* one gave up: this group will never be */
     assert_status(r, MUSTER_UNAVAILABLE);
     assert_says(r.text, "task 1");
@@ -368,6 +370,23 @@ static void a_group_that_cannot_be_built_says_who_is_missing(void **state)
         tell_create(i, "g", NULL, 0);
     for (int i = 0; i < 3; i++)
         assert_status(stage_hear(i), MUSTER_OK);
+    crew_close();
+}
+
+static void a_group_is_not_built_with_a_member_that_has_ended(void **state)
+{
+    struct reply r;
+
+    (void)state;
+    crew_open(2, NULL);
+    stage_enter(0, 0);
+    tell_create(0, "g", NULL, 0);
+    stage_until_waiting(0, "the members of group g");
+    assert_int_equal(mu_task_process_ended(stage_observer, 1, 4711, 0, true), MUSTER_OK);
+    r = stage_hear(0);
+    assert_status(r, MUSTER_UNAVAILABLE);
+    assert_says(r.text, "task 1 (pid 4711 on host ");
+    assert_says(r.text, "has ended (exited with status 0) without joining");
     crew_close();
 }
 
@@ -412,6 +431,7 @@ int main(int argc, char **argv)
         CASE(survivors_build_a_smaller_group_under_the_same_name),
         CASE(a_restarted_member_and_the_survivors_build_it_again_under_the_same_name),
         CASE(a_group_that_cannot_be_built_says_who_is_missing),
+        CASE(a_group_is_not_built_with_a_member_that_has_ended),
         CASE(a_death_while_the_group_is_being_built_ends_it),
     };
 
