@@ -24,7 +24,7 @@
 #   plugins/X.c       -> <variant>/X.so, which another library loads: the same way, with libmuster.so beside it; installed
 #   bench/X.c         -> <variant>/bench/X, with bench/common/*.c
 #   plugins/libpmi.c  -> <variant>/libpmi.so.0, which MPI programs load: libc alone, without libmuster
-#   plugins/guard.c   -> <variant>/muster-guard, which sleeps until a launcher is killed: without libc
+#   plugins/guard.c   -> <variant>/mu-guard, which sleeps until a launcher is killed: without libc
 #   tests/D/X_test.c  -> <variant>/tests/D/X_test, with D's other plain .c files, tests/common/*.c, both archives, cmocka
 #   tests/D/X_main.c  -> <variant>/tests/D/X, the same way: a program that tests of D run
 #   tests/D/X_fuzz.c  -> fuzz/tests/D/X_fuzz, a libFuzzer target
@@ -79,7 +79,7 @@ EXAMPLES := $(sort $(basename $(notdir $(wildcard examples/*.c))))
 PLUGINS := $(sort $(patsubst plugins/%.c,%.so,$(filter-out plugins/libpmi.c plugins/guard.c,$(wildcard plugins/*.c))))
 LIBPMI := $(if $(wildcard plugins/libpmi.c),libpmi.so.0)
 # For machines that it is written for: a launcher without it forks its guard.
-GUARD := $(if $(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine)),muster-guard)
+GUARD := $(if $(filter x86_64-% aarch64-%,$(shell $(CC) -dumpmachine)),mu-guard)
 BENCHES := $(sort $(basename $(notdir $(wildcard bench/*.c))))
 TEST_DIRS := $(filter-out common,$(sort $(patsubst tests/%/,%,$(wildcard tests/*/))))
 TEST_C := $(sort $(wildcard $(TEST_DIRS:%=tests/%/*_test.c)))

@@ -77,7 +77,7 @@ $(3)/libpmi.so.0: plugins/libpmi.c $(3)/flags | $$(DEPS)
 
 # What sleeps until a launcher is killed: no libc, one segment, as small as a program can be. What EXTRA_CFLAGS says of
 # code that has libc does not hold for it, and no umask makes it a file that others may write (launch/guard.c).
-$(3)/muster-guard: plugins/guard.c $(3)/flags | $$(DEPS)
+$(3)/mu-guard: plugins/guard.c $(3)/flags | $$(DEPS)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
 	$$(Q)$$(CC_$(1)) $$(filter-out --coverage,$$(EXTRA_CFLAGS)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -Isrc -O2 -ffreestanding \
 		-fno-pie -fno-stack-protector -fno-asynchronous-unwind-tables -fno-sanitize=all -fno-lto -U_FORTIFY_SOURCE \
@@ -89,7 +89,7 @@ $(BENCHES:%=$(3)/bench/%): $(3)/bench/%: $(3)/obj/bench/%.o $$(patsubst %.c,$(3)
 	$$(Q)$$(LINK_$(1)) -o $$@ $$(filter %.o,$$^) $$(filter %.a,$$^) $$(LDLIBS_bench) $$(EXE_LIBS) -lm
 
 $(foreach d,$(TEST_DIRS),$(call test_dir_rules,$(1),$(2),$(3),$(d)))
--include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $$(QUICK_SRC:%.c=$(3)/obj/%.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d $(3)/muster-guard.d)
+-include $$(wildcard $$(LIB_OBJ_$(1):.o=.d) $$(EXE_OBJ_$(1):.o=.d) $$(QUICK_SRC:%.c=$(3)/obj/%.d) $(3)/obj/tests/*/*.d $(3)/obj/bench/*.d $(3)/obj/bench/*/*.d $(3)/examples/*.d $(3)/*.so.d $(3)/*.so.0.d $(3)/mu-guard.d)
 endef
 
 # $(call test_dir_rules,VARIANT,KIND,FOLDER,DIR)

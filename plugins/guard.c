@@ -1,5 +1,5 @@
 /*
- * plugins/guard.c: muster-guard, which sleeps for a launcher's guard until the guard's work begins.
+ * plugins/guard.c: mu-guard, which sleeps for a launcher's guard until the guard's work begins.
  *
  * It is exec'ed by src/launch/guard.c, with these descriptors and all signals blocked: 2, 3 the guard's table, 4 a
  * pidfd of the launcher, 5 the launcher's executable. When the launcher is dead it execs that one, with its own words
@@ -19,10 +19,9 @@
 #define PAUSE_NS    10000000
 #define TRIES       3000 /* 30 s: the machine may have no memory or no processes for anybody when a launcher is killed */
 
-static const char stranger[] =
-    "muster-guard: this is started by 'muster run' and 'muster agent', for themselves alone\n";
+static const char stranger[] = "mu-guard: this is started by 'muster run' and 'muster agent', for themselves alone\n";
 
-static const char vain[] = "muster-guard: the launcher was killed, and its executable cannot be started to clean up "
+static const char vain[] = "mu-guard: the launcher was killed, and its executable cannot be started to clean up "
                            "('muster segment list' and 'muster doctor' show what it left)\n";
 
 __attribute__((noreturn)) static void end(int status)

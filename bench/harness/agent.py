@@ -50,7 +50,7 @@ def words(pid):
 
 
 def is_guard(pid):
-    return words(pid)[0].startswith("muster-guard")
+    return words(pid)[0].startswith("mu-guard")
 
 
 def used_ns(pid):

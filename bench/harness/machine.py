@@ -144,7 +144,7 @@ def is_guard(pid):
         table = os.readlink("/proc/%d/fd/3" % pid)
     except OSError:
         table = ""
-    return table.startswith("/memfd:muster-guard") or first_line("/proc/%d/cmdline" % pid).startswith("muster-guard")
+    return table.startswith("/memfd:mu-guard") or first_line("/proc/%d/cmdline" % pid).startswith("mu-guard")
 
 
 def reap_stragglers():

@@ -7,7 +7,7 @@
  * kills the guard; one whose guard was killed starts another.
  *
  * For all its life but the end the guard has one thing to do, sleep. So where there is one, a program of a few system
- * calls does that, muster-guard (plugins/guard.c): begun in the launcher's memory, as tasks are (spawn.c), it is on its
+ * calls does that, mu-guard (plugins/guard.c): begun in the launcher's memory, as tasks are (spawn.c), it is on its
  * way to exec while the launcher goes on, has two pages, and execs this executable when its work begins: the very file
  * that the launcher is, by a descriptor, whatever has become of its name. Else the launcher is forked: that takes 0.1
  * ms of its time, as much again when pages are copied that both have, and as much at its end. An executable that libc
@@ -231,7 +231,7 @@ int mu_launch_guard_start(const struct mu_launch_ward *ward, struct mu_launch_gu
     }
     guard->table_size = mu_guard_table_size(ward->num_tasks, ward->num_commands);
     guard->launcher_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
-    guard->table_fd = memfd_create("muster-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    guard->table_fd = memfd_create("mu-guard", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (!mu_file_may_have(guard->table_size))
         errno = EFBIG;
     else if (guard->launcher_fd >= 0 && guard->table_fd >= 0 &&

@@ -83,11 +83,9 @@ static struct mu_launch_mark mark_of(const struct mu_guard_table *table, uint32_
         .run_id = table->run_id, .session = table->session, .groups = table->groups, .num_groups = num_groups};
 }
 
-/* Several passes, because what is found may be making more. */
 static void end_all(const struct mu_launch_mark *mark)
 {
-    for (int pass = 0; pass < SWEEP_MAX && mu_launch_sweep(mark, SIGKILL, NULL, NULL) > 0; pass++)
-        poll(NULL, 0, SWEEP_PAUSE_MS);
+    mu_launch_sweep_out(mark, SWEEP_MAX, SWEEP_PAUSE_MS);
 }
 
 /*

@@ -156,6 +156,9 @@ struct mu_launch_mark {
 /* Send `signal_number` to every process that bears the mark and may be signalled, the caller excepted; their number. */
 size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32]);
 
+/* Kill all that bears the mark, what is made meanwhile too, in at most so many passes. */
+void mu_launch_sweep_out(const struct mu_launch_mark *mark, int passes, int pause_ms);
+
 /* Whether MUSTER_RUN_ID=`run_id` stood in the process's environment at exec. */
 int mu_launch_bears_mark(pid_t pid, const char *run_id);
 
@@ -181,8 +184,9 @@ int mu_launch_has_children(pid_t except);
 /* A process beside the launcher that outlives it and cleans up after its death. */
 struct mu_launch_guard;
 
-/* Its name in /proc, and that of its table. */
-#define MU_LAUNCH_GUARD_NAME "muster-guard"
+/* Its name in /proc, and that of its table. "muster" is no part of it: 'pkill -9 muster' ends launchers, and what
+ * cleans up after them must outlive that. */
+#define MU_LAUNCH_GUARD_NAME "mu-guard"
 
 /* What it guards, and how. */
 struct mu_launch_ward {

@@ -5,12 +5,17 @@
  * environment that it was exec'ed with; one that dropped its environment as well is at least, once its parents are
  * gone, a child of the launcher, which is a subreaper. A pidfd is opened before the process is looked at, and the
  * signal goes through it: a number that is reused in between harms nobody.
+ *
+ * A listing is no proof: a process may fork and end before it is looked at. So the guard, which has no second chance,
+ * kills known groups at once, looks at each number that the kernel has given since the listing began, and believes two
+ * empty passes.
  */
 #include "launch/guard.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +27,11 @@
 
 #define ENVIRON_MAX (4u << 20)
 
-enum { ELDERS_MAX = 64, PID_TEXT = 11 };
+enum { ELDERS_MAX = 64, PID_TEXT = 11, CHASE_ROUNDS = 256, CHASE_MAX = 4096 };
+
+/* Passes that find nothing before nothing is believed to be there: a process has no environment while it execs. More
+ * where processes end unseen: they may be anybody's, on a busy machine. */
+enum { EMPTY_SURE = 2, EMPTY_DOUBTED = 10 };
 
 static pid_t elders[ELDERS_MAX]; /* of this process, which has one launcher at most; 0: free */
 static int num_elders;           /* as many as were noted: nearly always none */
@@ -118,17 +127,21 @@ static int is_spared(const struct mu_launch_mark *mark, pid_t pid, const struct 
     return strcmp(target, table) == 0;
 }
 
+/* 1: it was the job's, and has the signal. -1: it ended before it could be looked at. */
 static int strike(const struct mu_launch_mark *mark, pid_t pid, int signal_number, struct facts *ret_facts)
 {
-    int fd = (int)syscall(SYS_pidfd_open, pid, 0), hit = 0;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0), rc = -1;
 
     if (fd < 0)
-        return 0;
-    if (read_facts(pid, ret_facts) == 0 && ret_facts->state != 'Z' && ret_facts->state != 'X' &&
-        bears(mark, pid, ret_facts) && !is_spared(mark, pid, ret_facts))
-        hit = syscall(SYS_pidfd_send_signal, fd, signal_number, NULL, 0) == 0;
+        return errno == ESRCH ? -1 : 0;
+    if (read_facts(pid, ret_facts) == 0) {
+        rc = 0;
+        if (ret_facts->state != 'Z' && ret_facts->state != 'X' && bears(mark, pid, ret_facts) &&
+            !is_spared(mark, pid, ret_facts))
+            rc = syscall(SYS_pidfd_send_signal, fd, signal_number, NULL, 0) == 0;
+    }
     close(fd);
-    return hit;
+    return rc;
 }
 
 size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid_t *ret_first, char name[32])
@@ -148,7 +161,7 @@ size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid
          */
         if (*end || pid <= 1 || pid == getpid() || pid == mark->except)
             continue;
-        if (!strike(mark, pid, signal_number, &facts))
+        if (strike(mark, pid, signal_number, &facts) < 1)
             continue;
         if (found++ == 0 && ret_first) {
             *ret_first = pid;
@@ -157,6 +170,78 @@ size_t mu_launch_sweep(const struct mu_launch_mark *mark, int signal_number, pid
     }
     closedir(dir);
     return found;
+}
+
+/* ---- what makes others as fast as it is looked for ---- */
+
+/* The number that the kernel gave last in this pid namespace; 0: not known. */
+static pid_t newest_pid(void)
+{
+    char text[128];
+    int newest;
+
+    return mu_read_file("/proc/loadavg", text, sizeof text) > 0 && sscanf(text, "%*s %*s %*s %*s %d", &newest) == 1
+               ? newest
+               : 0;
+}
+
+/*
+ * The kernel signals a group and forks under one lock, so no member's child escapes. A group keeps its number from
+ * being given again while it has members; where its leader lives, its session says whether it is still the job's.
+ */
+static void kill_groups(const struct mu_launch_mark *mark)
+{
+    for (size_t i = 0; i < mark->num_groups; i++) {
+        pid_t group = mark->groups[i], session = group > 1 ? getsid(group) : 0;
+
+        if (group > 1 && (session == mark->session || (session < 0 && errno == ESRCH)))
+            kill(-group, SIGKILL);
+    }
+}
+
+/*
+ * The processes that were made since `from` was the newest, and those made meanwhile: one that forks and ends before a
+ * listing comes to it leaves a child behind the listing's end. Adds to *ret_gone those that had ended before the look.
+ */
+static size_t kill_newer(const struct mu_launch_mark *mark, pid_t from, size_t *ret_gone)
+{
+    struct facts facts;
+    size_t found = 0;
+
+    for (int round = 0; round < CHASE_ROUNDS; round++) {
+        pid_t newest = newest_pid();
+
+        if (newest < from || newest - from > CHASE_MAX) { /* the numbers begin anew, or a listing is quicker */
+            ++*ret_gone;
+            break;
+        }
+        if (newest == from)
+            break;
+        while (from < newest) {
+            int hit = ++from == getpid() || from == mark->except ? 0 : strike(mark, from, SIGKILL, &facts);
+
+            found += hit > 0;
+            *ret_gone += hit < 0;
+        }
+    }
+    return found;
+}
+
+void mu_launch_sweep_out(const struct mu_launch_mark *mark, int passes, int pause_ms)
+{
+    for (int empty = 0; passes > 0; passes--) {
+        pid_t newest = newest_pid();
+        size_t found, gone = 0;
+
+        kill_groups(mark);
+        found = mu_launch_sweep(mark, SIGKILL, NULL, NULL);
+        found += kill_newer(mark, newest, &gone);
+        empty = found ? 0 : empty + 1;
+        if (empty >= (gone ? EMPTY_DOUBTED : EMPTY_SURE))
+            return;
+        if (found)
+            poll(NULL, 0, pause_ms);
+    }
 }
 
 pid_t mu_launch_parent(pid_t pid)

@@ -80,7 +80,7 @@ fi
 
 # A job whose launcher and guard are gone: left over.
 start_job 1 sleep 1000
-guard() { grep -lzxF muster-guard /proc/[0-9]*/cmdline 2> /dev/null | tr -dc '0-9\n' |
+guard() { grep -lzxF mu-guard /proc/[0-9]*/cmdline 2> /dev/null | tr -dc '0-9\n' |
     while read -r pid; do grep -qE "^PPid:[[:space:]]+$RUN$" "/proc/$pid/status" 2> /dev/null && echo "$pid"; done; }
 await "the guard is there" eval '[ -n "$(guard)" ]'
 GUARD=$(guard)

@@ -138,7 +138,7 @@ await "the segment is gone" no_segment "$JOB"
 start_job 8 "$WORKER" epochs
 await "all eight are connected" all_there
 pids=$(json '" ".join(str(t["pid"]) for t in it["tasks"])')
-guard=$(for p in $(cat /proc/$RUN/task/$RUN/children); do [ "$(cat /proc/$p/comm)" = muster-guard ] && echo "$p"; done)
+guard=$(for p in $(cat /proc/$RUN/task/$RUN/children); do [ "$(cat /proc/$p/comm)" = mu-guard ] && echo "$p"; done)
 kill -STOP "$guard"
 await "the guard is stopped" is_stopped "$guard"
 kill -KILL $RUN

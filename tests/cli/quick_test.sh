@@ -95,12 +95,12 @@ if chown 65534 "$open/bin/whole/muster" 2> /dev/null; then
         [ "$(eval "echo $(cat "$TMPDIR/told")")" = "$TMPDIR/$what/whole/muster" ] || fail "a $what: told of $(cat "$TMPDIR/told")"
     done
     # Nor is a link that a stranger has put there the guard.
-    cp "$(dirname "$MUSTER")/muster-guard" "$TMPDIR/stranger/guard"
+    cp "$(dirname "$MUSTER")/mu-guard" "$TMPDIR/stranger/guard"
     cp "$MUSTER" "$TMPDIR/stranger/muster"
     chown 0 "$TMPDIR/stranger/muster"
     for owner in 0 65534; do
-        ln -sf guard "$TMPDIR/stranger/muster-guard"
-        chown -h $owner "$TMPDIR/stranger/muster-guard"
+        ln -sf guard "$TMPDIR/stranger/mu-guard"
+        chown -h $owner "$TMPDIR/stranger/mu-guard"
         guard=$("$TMPDIR/stranger/muster" run -- sh -c 'for p in $(pgrep -P "$PPID"); do readlink "/proc/$p/exe"; done' | grep stranger)
         [ "$guard" = "$TMPDIR/stranger/$([ $owner = 0 ] && echo guard || echo muster)" ] || fail "the guard, a link of $owner, is $guard"
     done

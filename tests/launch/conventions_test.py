@@ -240,7 +240,7 @@ def stop_and_continue(job):
 def guard(job):
     for pid in children(job.pid):
         with open("/proc/%d/comm" % pid) as f:
-            if f.read().strip() == "muster-guard":
+            if f.read().strip() == "mu-guard":
                 return pid
     return 0
 

@@ -73,7 +73,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         alone = shutil.copy(MUSTER, os.path.join(folder, "muster"))
         kill_some(watch, alone, 20, "forked")
-        guard = os.path.join(folder, "muster-guard")
+        guard = os.path.join(folder, "mu-guard")
         for mode in (0o644, 0o755):  # neither of which can be executed
             with open(guard, "w") as f:
                 f.write("garbage")

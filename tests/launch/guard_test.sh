@@ -1,11 +1,11 @@
 #!/bin/bash
-# The guard is shown as what it is, and keeps nothing of the launcher's: the one that muster-guard sleeps for, and the
+# The guard is shown as what it is, and keeps nothing of the launcher's: the one that mu-guard sleeps for, and the
 # one of a command that was copied alone, which is forked.
 . "$(dirname "$0")/../cli/common.sh"
 MARK=MUSTER_TEST_MARK=$$-$RANDOM
 export "${MARK?}"
 guards() { for p in $(with_mark "$MARK"); do
-    [ "$(cat "/proc/$p/comm" 2> /dev/null)" = muster-guard ] && echo "$p"; done; }
+    [ "$(cat "/proc/$p/comm" 2> /dev/null)" = mu-guard ] && echo "$p"; done; }
 has_guards() { [ "$(guards | wc -l)" -eq "$1" ]; }
 words() { tr '\0' '\n' < "/proc/$1/cmdline" | sed '/^$/d'; }
 
@@ -16,7 +16,7 @@ looks_right()
     await "the guard is there" has_guards 1
     GUARD=$(guards)
     [ "$(readlink "/proc/$GUARD/exe")" = "$2" ] || fail "it runs $(readlink "/proc/$GUARD/exe"), not $2"
-    [ "$(words "$GUARD" | head -n 1)" = muster-guard ] || fail "its command line is: $(words "$GUARD")"
+    [ "$(words "$GUARD" | head -n 1)" = mu-guard ] || fail "its command line is: $(words "$GUARD")"
     case "$JOB" in "$(words "$GUARD" | sed -n 2p)"*) ;; *) fail "its command line does not name the job" ;; esac
     [ "$(readlink "/proc/$GUARD/cwd")" = / ] || fail "it keeps a folder busy"
     for fd in 0 1; do
@@ -30,7 +30,7 @@ looks_right()
     trap - EXIT
 }
 exec 9< /dev/null # something open that the launcher has of its parent
-sleeper=$(realpath "$(dirname "$MUSTER")/muster-guard")
+sleeper=$(realpath "$(dirname "$MUSTER")/mu-guard")
 if [ -x "$sleeper" ]; then
     looks_right 6 "$sleeper"
 else

@@ -14,7 +14,7 @@ exec sleep 1000
 EOS
 hidden() { [ "$(with_mark "$MARK" | wc -l)" -ge "$1" ]; }
 guard_pid() { for p in $(cat /proc/$1/task/$1/children); do
-    [ "$(cat /proc/$p/comm)" = muster-guard ] && echo "$p"; done 2> /dev/null; }
+    [ "$(cat /proc/$p/comm)" = mu-guard ] && echo "$p"; done 2> /dev/null; }
 has_guard() { [ -n "$(guard_pid "$1")" ]; }
 
 begin()
@@ -69,6 +69,49 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
     await "no process is left" none_with_mark "$MARK"
     await "no segment is left" no_segment "$JOB-$i"
 done
+
+# Tasks that fork and end every two milliseconds: no listing of processes shows the one that lives. One stays in its
+# task's group, one leaves it.
+cat > "$TMPDIR/hop.py" <<'EOS'
+import os, sys, time
+if os.fork():
+    time.sleep(1000)
+if sys.argv[1] == "apart":
+    os.setsid()
+until = time.monotonic() + 2
+while time.monotonic() < until:
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.002)
+os.execlp("sleep", "sleep", "1000")
+EOS
+for how in near apart near apart; do
+    "$MUSTER" run -n 1 --job "$JOB" python3 "$TMPDIR/hop.py" $how > "$OUT" 2> "$ERR" < /dev/null &
+    RUN=$!
+    disown $RUN
+    await "the task is there" hidden 3
+    await "the guard is there" has_guard $RUN
+    GUARD=$(guard_pid $RUN)
+    sleep 0.3 # sleep: it forks meanwhile, and shows nothing of it
+    kill -KILL $RUN
+    await "the guard has ended" is_gone "$GUARD"
+    # At once: what had escaped would be a process without end.
+    none_with_mark "$MARK" || fail "a task that forks ($how) leaves $(with_mark "$MARK" | tr '\n' ' ')"
+    await "no segment is left" no_segment "$JOB"
+done
+
+# 'pkill -9 muster', with -f too, ends launchers; the guard, which cleans up, is no match.
+"$MUSTER" run --job "plain$$" sleep 1000 > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+disown $RUN
+await "the guard is there" has_guard $RUN
+GUARD=$(guard_pid $RUN)
+grep -q muster "/proc/$GUARD/comm" "/proc/$GUARD/cmdline" && fail "'pkill muster' matches the guard"
+[ "$(sed 's/.*) //' "/proc/$GUARD/stat" | cut -d' ' -f4)" = "$GUARD" ] || fail "the guard has no session of its own"
+kill -KILL $RUN
+await "the guard has ended" is_gone "$GUARD"
+await "no segment is left" no_segment "plain$$"
+await "no process is left" none_with_mark "$MARK"
 
 # A launcher that ends by itself has no guard left either.
 check 0 "$MUSTER" run -n 2 --job "$JOB" true

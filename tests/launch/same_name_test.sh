@@ -31,7 +31,7 @@ RUN=$!
 disown $RUN
 await "it runs" has_segment "$JOB"
 has_guard() { for p in $(cat /proc/$RUN/task/$RUN/children); do
-    [ "$(cat /proc/$p/comm 2> /dev/null)" = muster-guard ] && GUARD=$p && return; done; return 1; }
+    [ "$(cat /proc/$p/comm 2> /dev/null)" = mu-guard ] && GUARD=$p && return; done; return 1; }
 await "the guard is there" has_guard
 kill -STOP $RUN
 kill -KILL "$GUARD" $RUN

@@ -1,15 +1,15 @@
 #!/bin/bash
-# muster-guard sleeps until the launcher is killed, then is the guard: whatever has become of the files meanwhile. Where
+# mu-guard sleeps until the launcher is killed, then is the guard: whatever has become of the files meanwhile. Where
 # it cannot be started, or others could have put it there, the guard is forked.
 . "$(dirname "$0")/../cli/common.sh"
 MARK=MUSTER_TEST_MARK=$$-$RANDOM
 export "${MARK?}"
 HERE="$TMPDIR/a folder"
 mkdir "$HERE"
-[ -x "$(dirname "$MUSTER")/muster-guard" ] || skip "this machine's launchers fork their guards"
+[ -x "$(dirname "$MUSTER")/mu-guard" ] || skip "this machine's launchers fork their guards"
 
 guards() { for p in $(with_mark "$MARK"); do
-    [ "$(cat "/proc/$p/comm" 2> /dev/null)" = muster-guard ] && echo "$p"; done; }
+    [ "$(cat "/proc/$p/comm" 2> /dev/null)" = mu-guard ] && echo "$p"; done; }
 has_guard() { [ "$(guards | wc -l)" -eq 1 ] && [ "$(readlink "/proc/$(guards)/exe")" = "$(realpath "$1")" ]; }
 running() { [ "$(with_mark "$MARK" | wc -l)" -ge 5 ]; } # two tasks, a child each, the launcher
 
@@ -32,12 +32,12 @@ nothing_left()
 copy()
 {
     rm -rf "${HERE:?}"/*
-    cp "$MUSTER" "$(dirname "$MUSTER")/muster-guard" "$HERE/"
-    chmod 755 "$HERE/muster-guard" # whatever the umask is
+    cp "$MUSTER" "$(dirname "$MUSTER")/mu-guard" "$HERE/"
+    chmod 755 "$HERE/mu-guard" # whatever the umask is
 }
 
 copy
-begin "$HERE/muster-guard"
+begin "$HERE/mu-guard"
 [ "$(awk '/VmRSS/ { print $2 }' "/proc/$(guards)/status")" -le 64 ] || fail "it sleeps in $(grep VmRSS "/proc/$(guards)/status")"
 kill -TERM "$(guards)"; kill -HUP "$(guards)" # not to be talked out of it
 kill -KILL $RUN
@@ -45,28 +45,28 @@ nothing_left
 
 # Both files are other ones by then, and then none: a new version was installed.
 copy
-begin "$HERE/muster-guard"
+begin "$HERE/mu-guard"
 guard=$(guards)
-for file in muster muster-guard; do
+for file in muster mu-guard; do
     printf '#!/bin/sh\nexit 9\n' > "$HERE/new"
     chmod 755 "$HERE/new"
     mv "$HERE/new" "$HERE/$file"
 done
 kill -STOP "$guard" # SIGKILL to the launcher comes while it cannot run
 kill -KILL $RUN
-rm "$HERE/muster" "$HERE/muster-guard"
+rm "$HERE/muster" "$HERE/mu-guard"
 kill -CONT "$guard"
 nothing_left
 
 # One that ends is followed by one that is forked; so is one that cannot be exec'ed.
 copy
-begin "$HERE/muster-guard"
+begin "$HERE/mu-guard"
 kill -KILL "$(guards)"
 await "another is there" has_guard "$HERE/muster"
 kill -KILL $RUN
 nothing_left
 copy
-printf 'no program' > "$HERE/muster-guard"
+printf 'no program' > "$HERE/mu-guard"
 begin "$HERE/muster"
 kill -KILL $RUN
 nothing_left
@@ -84,7 +84,7 @@ nothing_left
 
 # One that others may write is not ours.
 copy
-chmod g+w "$HERE/muster-guard"
+chmod g+w "$HERE/mu-guard"
 begin "$HERE/muster"
 kill -KILL $RUN
 nothing_left
@@ -94,7 +94,7 @@ copy
 for i in 1 2 3 4 5 6 7 8 9 10; do
     "$HERE/muster" run --job "$JOB" sh -c 'for p in $(cat /proc/$PPID/task/$PPID/children); do readlink /proc/$p/fd/3; done; true' > "$OUT" 2> "$ERR" < /dev/null ||
         fail "the job failed"
-    [ "$(grep -c "^/memfd:muster-guard" "$OUT")" -eq 1 ] || fail "its task saw no guard"
+    [ "$(grep -c "^/memfd:mu-guard" "$OUT")" -eq 1 ] || fail "its task saw no guard"
 done
 
 # A kernel may seal memory files of itself: the table is the guard's all the same.
@@ -118,18 +118,18 @@ fi
 copy
 mkdir "$HERE/bin" "$HERE/lib" "$HERE/lib/muster"
 mv "$HERE/muster" "$HERE/bin/"
-mv "$HERE/muster-guard" "$HERE/lib/muster/"
+mv "$HERE/mu-guard" "$HERE/lib/muster/"
 OLD=$HERE
 HERE="$HERE/bin"
-begin "$OLD/lib/muster/muster-guard"
+begin "$OLD/lib/muster/mu-guard"
 kill -KILL $RUN
 nothing_left
 
 # Started by somebody else, either says what it is.
 code=0
-said=$("$OLD/lib/muster/muster-guard" 2>&1 4<&- < /dev/null) || code=$?
-[ $code -eq 2 ] && [[ $said == "muster-guard: this is started by 'muster run'"* ]] || fail "alone it says, with status $code: $said"
+said=$("$OLD/lib/muster/mu-guard" 2>&1 4<&- < /dev/null) || code=$?
+[ $code -eq 2 ] && [[ $said == "mu-guard: this is started by 'muster run'"* ]] || fail "alone it says, with status $code: $said"
 code=0
-said=$(exec -a muster-guard "$MUSTER" 2>&1 < /dev/null) || code=$?
-[ $code -eq 2 ] && [[ $said == "muster-guard: this is started by 'muster run'"* ]] || fail "by its name: $code, $said"
+said=$(exec -a mu-guard "$MUSTER" 2>&1 < /dev/null) || code=$?
+[ $code -eq 2 ] && [[ $said == "mu-guard: this is started by 'muster run'"* ]] || fail "by its name: $code, $said"
 exit 0
