@@ -21,6 +21,7 @@ struct mu_agent_host {
     uint64_t give_up_at; /* the job ends, and it is awaited until then, if it is away; 0: not yet decided */
     pid_t rsh;           /* 0: none, or it has ended */
     int input;           /* that command's standard input; -1: none */
+    int is_fed;          /* the launcher's input goes there, too, by a descriptor of its own */
 };
 
 /* What the bridge's thread leaves for the loop. */
@@ -64,5 +65,8 @@ struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options
 void mu_agent_bridge_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options);
 /* 0, or -1 with the reason said. */
 int mu_agent_hear_mail(struct mu_agent *agent);
+
+/* rsh.c: the host's agent knows what its standard input is for, so the end of ours may be the end of it. */
+void mu_agent_host_has_orders(struct mu_agent_host *host);
 
 #endif

@@ -41,6 +41,7 @@ static void take_started(struct mu_agent *agent, struct mu_agent_host *host, str
         task->ended = 0;
     }
     agent->any_started = 1;
+    mu_agent_host_has_orders(host);
 }
 
 static void take_ended(struct mu_agent *agent, struct mu_agent_host *host, struct mu_unpack *u)

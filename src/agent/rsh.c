@@ -3,8 +3,10 @@
  *
  * The job's key goes through the command's standard input, its first line; what follows there is the launcher's own
  * input, for a task of that host that gets it. The pipe stays open until the end of the job: where it closes the agent
- * takes its launcher for dead. Output comes back through the launcher, whole lines at a time where lines have labels.
- * The command's end before its host is done is the host's loss.
+ * takes its launcher for dead. An agent whose task gets the input learns that from its orders, which come by the
+ * bridge: so the end of the input does not close its pipe before that agent has said that its tasks have started.
+ * Output comes back through the launcher, whole lines at a time where lines have labels. The command's end before its
+ * host is done is the host's loss.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -292,11 +294,23 @@ int mu_agent_feed_rsh(struct mu_agent *agent)
     struct mu_agent_bridge *b = agent->bridge;
 
     for (uint32_t i = 1; i < mu_agent_num_rsh(agent); i++)
-        if (b->hosts[i].input >= 0 && takes_input(agent, &b->hosts[i])) {
-            mu_launch_feed_take(agent->launching.feed, b->hosts[i].input);
-            b->hosts[i].input = -1;
+        if (b->hosts[i].input >= 0 && !b->hosts[i].is_fed && takes_input(agent, &b->hosts[i])) {
+            int fd = fcntl(b->hosts[i].input, F_DUPFD_CLOEXEC, 0);
+
+            if (fd < 0)
+                return -1;
+            mu_launch_feed_take(agent->launching.feed, fd);
+            b->hosts[i].is_fed = 1;
         }
     return 0;
+}
+
+void mu_agent_host_has_orders(struct mu_agent_host *host)
+{
+    if (host->is_fed && host->input >= 0) {
+        close(host->input);
+        host->input = -1;
+    }
 }
 
 /* ---- starting, and the end ----------------------------------------------------------------------------------------

@@ -271,4 +271,21 @@ refused '--hostfile: /nonexistent: No such file' --hostfile /nonexistent
 check 0 "$MUSTER" run --hosts localhost:1,b:2 --dry-run true
 out_has '^host 1, b: tasks 1 to 2$'
 out_has '^task 2 on b: true$'
+
+# The launcher's input ends while the other host's agent still receives its orders, over a slow link: that is the end of
+# the input, and not the launcher's.
+cat > "$TMPDIR/slow" <<EOS
+#!/bin/bash
+shift
+words="\$*"
+port=\$(sed 's/.*--join [^ ]*:\([0-9]*\).*/\1/' <<< "\$words")
+coproc python3 $TOP/tests/launch/slow_link.py \$port
+trap 'kill \$COPROC_PID' EXIT
+read -r slow <&\${COPROC[0]}
+eval "\$(sed "s/--join '*[^ ]*:\$port'*/--join 127.0.0.1:\$slow/" <<< "\$words")"
+EOS
+chmod 755 "$TMPDIR/slow"
+LARGE=$(head -c 60000 /dev/zero | tr '\0' x) check 0 "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/slow" --hosts b:1 \
+    sh -c 'cat; echo "${#LARGE}"' < /dev/null
+out_is 60000
 exit 0
