@@ -18,6 +18,7 @@
 
 #define UNSAID_RETRY_NS    50000000ull
 #define GUARD_RESTARTS_MAX 100
+#define OUTPUT_GRACE_NS    2000000000ull
 #define GRPC_GRACE_NS      100000000ull /* for others than the tasks, which have ended */
 
 /* A pidfd a task; a pipe, and a file, for each stream that is copied; one where input is; connections of clients. */
@@ -296,12 +297,21 @@ static void tasks_free(struct mu_agent *agent)
     free(agent->tasks);
 }
 
+/* A job with a time ends also where nobody reads what it wrote; who reads slowly has some seconds for the rest. */
+static uint64_t output_deadline(const struct mu_agent *agent)
+{
+    uint64_t now = muster_now_ns(), from = agent->deadline > now ? agent->deadline : now;
+
+    return agent->deadline == UINT64_MAX ? UINT64_MAX : from + OUTPUT_GRACE_NS;
+}
+
 /*
  * Once nothing of the job lives and the segment has no name, nothing is left that the guard could be needed for; it
  * ends, as does the thread that relays output, while all else is given back, and is reaped last.
  */
 int mu_agent_tear_down(struct mu_agent *agent)
 {
+    uint64_t until = output_deadline(agent);
     int lost;
 
     mu_components_close(agent);
@@ -311,10 +321,13 @@ int mu_agent_tear_down(struct mu_agent *agent)
     mu_agent_close_job(agent);
     /* Whoever reads our output may take his time: from here on ^C ends us as it ends any program. */
     pthread_sigmask(SIG_SETMASK, &agent->launching.mask_before, NULL);
-    mu_agent_flush(1);
-    lost = mu_launch_output_finish(agent->launching.output) | agent->lost_output;
+    mu_agent_flush(until);
+    lost = mu_launch_output_finish(agent->launching.output, until);
+    if (lost < 0)
+        mu_agent_say("nobody reads the output: the rest of it is lost, since the time of --timeout is over");
+    lost |= agent->lost_output;
     mu_agent_say_failures(agent);
-    mu_agent_flush(1);
+    mu_agent_flush(until);
     for (uint32_t i = 0; agent->launching.envs && i < agent->options->num_apps; i++)
         mu_launch_env_done(&agent->launching.envs[i]);
     close_loop(agent);

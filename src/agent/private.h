@@ -459,8 +459,9 @@ void mu_agent_end_leftovers(struct mu_agent *agent);
 /* ---- report.c ---- */
 /* Never blocks: what cannot be written now is kept. */
 void mu_agent_write(const char *text, size_t len);
-/* Write what was kept; `wait`: all of it, and keep nothing more. 1: something is left. */
-int mu_agent_flush(int wait);
+/* Write what was kept; 0: what can be written now. Else wait for that, until then, and keep nothing more. 1: something
+ * is left. */
+int mu_agent_flush(uint64_t until_ns);
 void mu_agent_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Name the root cause, once its task has ended. */
 void mu_agent_say_root_cause(struct mu_agent *agent);

@@ -73,14 +73,18 @@ void mu_agent_write(const char *text, size_t len)
     pthread_mutex_unlock(&unsaid.lock);
 }
 
-int mu_agent_flush(int wait)
+int mu_agent_flush(uint64_t until_ns)
 {
+    uint64_t now = until_ns ? muster_now_ns() : 0;
     size_t left;
 
     pthread_mutex_lock(&unsaid.lock);
-    flush(wait ? -1 : 0);
+    if (until_ns == UINT64_MAX)
+        flush(-1);
+    else
+        flush(until_ns > now ? (int)((until_ns - now) / 1000000) : 0);
     left = unsaid.len;
-    if (wait) {
+    if (until_ns) {
         free(unsaid.text);
         unsaid.text = NULL;
         unsaid.len = 0;

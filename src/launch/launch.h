@@ -334,8 +334,9 @@ void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
 int mu_launch_output_explain(struct mu_launch_output *output, uint32_t host, const char *sentence);
 /* There will be no more pipes: the thread ends when those that there are have ended. NULL is allowed, also below. */
 void mu_launch_output_end(struct mu_launch_output *output);
-/* Wait until every pipe has ended and all of it is written; free. 1: some could not be, and that has been said. */
-int mu_launch_output_finish(struct mu_launch_output *output);
+/* Wait until every pipe has ended and all of it is written; free. 1: some could not be, and that has been said. -1:
+ * it was not read until `until_ns` (UINT64_MAX: there is no such time), and the process is to end now. */
+int mu_launch_output_finish(struct mu_launch_output *output, uint64_t until_ns);
 
 /* ---- files.c -------------------------------------------------------------------------------------------------- */
 

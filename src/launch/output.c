@@ -26,9 +26,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64 };
+#include <muster/status.h>
+
+enum { READ_SIZE = 65536, TAIL_SIZE = 8192, TAIL_READS = 64, JOIN_NS = 50000000 };
 
 struct stream {
     struct stream *next;
@@ -563,17 +566,33 @@ void mu_launch_output_end(struct mu_launch_output *output)
     wake(output);
 }
 
-int mu_launch_output_finish(struct mu_launch_output *output)
+/* 0: the thread has ended. By the wall clock, which may be set, so a short time each. */
+static int join_until(pthread_t thread, uint64_t until_ns)
+{
+    struct timespec soon;
+    int error;
+
+    do {
+        clock_gettime(CLOCK_REALTIME, &soon);
+        soon.tv_nsec += JOIN_NS;
+        soon.tv_sec += soon.tv_nsec / 1000000000;
+        soon.tv_nsec %= 1000000000;
+        error = pthread_timedjoin_np(thread, NULL, &soon);
+    } while (error == ETIMEDOUT && muster_now_ns() < until_ns);
+    return error;
+}
+
+int mu_launch_output_finish(struct mu_launch_output *output, uint64_t until_ns)
 {
     int lost;
 
     if (!output)
         return 0;
     mu_launch_output_end(output);
-    if (output->runs)
-        pthread_join(output->thread, NULL);
-    else
+    if (!output->runs && (until_ns == UINT64_MAX || mu_launch_output_go(output)))
         output_main(output);
+    else if (until_ns == UINT64_MAX ? pthread_join(output->thread, NULL) : join_until(output->thread, until_ns))
+        return -1; /* it may write when somebody reads: all that it uses stays until the process ends */
     lost = output->lost;
     release(output);
     return lost;

@@ -92,4 +92,17 @@ err_has "^muster run: cannot write standard output: File too large (raise the li
 check 153 limited --output "$D/limited-{rank}" head -c 4000000 /dev/zero
 err_has 'was killed by signal 25 (SIGXFSZ): its limit of file size, ulimit -f$'
 no_segment "$JOB" || fail "a segment is left"
+
+# Where nobody reads the output, --timeout ends the job all the same, and says that some is lost.
+mkfifo "$TMPDIR/unread"
+exec 8<> "$TMPDIR/unread"
+for how in '124 exec cat /dev/zero' '125 head -c 200000 /dev/zero'; do
+    code=0
+    timeout -s KILL 60 "$MUSTER" run --job "$JOB" --label --timeout 1s --grace 100ms sh -c "${how#* }" \
+        > "$TMPDIR/unread" 2> "$ERR" < /dev/null || code=$?
+    [ $code -eq "${how%% *}" ] || fail "with output that nobody reads ($how) it exits with $code"
+    err_has '^muster run: nobody reads the output: the rest of it is lost, since the time of --timeout is over$'
+    no_segment "$JOB" || fail "a segment is left"
+done
+exec 8>&-
 exit 0
