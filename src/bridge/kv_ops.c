@@ -33,7 +33,12 @@ static enum muster_status read_key(struct mu_core *core, struct mu_unpack *u, en
     if (!len && op == MU_OP_KV_DELETE)
         return MUSTER_OK;
     *ret_key = k;
-    return mu_kv_key(core->seg, key, len, k);
+    if (!mu_kv_key(core->seg, key, len, k))
+        return MUSTER_OK;
+    if (!len || mu_kv_is_own(key))
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the call's key is not well formed");
+    mu_key_make(k, core->seg, key, len); /* a wire client's (rpc/desk_key.c) */
+    return MUSTER_OK;
 }
 
 /* What the call says; the key into *k. */

@@ -149,6 +149,7 @@ struct mu_ask {
      * many keys went; count: how many there are. */
     int64_t counter;
     bool replayed;                         /* of a barrier: the instance had ended before the call came */
+    size_t head;                           /* the desk's: bytes in front of the key's value that are not shown */
     const void *value;                     /* get, try_get, increment; get_dir with `write` */
     size_t len;                            /* also of a value for which there was no room: RESOURCE_EXHAUSTED */
     struct mu_blob *blob;                  /* where that value begins: who holds it need not copy it. NULL: nowhere */

@@ -249,16 +249,14 @@ static bool is_remote(const struct mu_desk *desk, const char *id)
 /* The id behind a 'B', as a string; false: it was answered. */
 static bool take_id(struct mu_ask *ask, const char *id, size_t len, char key[MUSTER_BARRIER_ID_MAX + 2])
 {
-    if (!len || len > MUSTER_BARRIER_ID_MAX || memchr(id, 0, len)) {
+    if (len > MU_WIRE_KEY_MAX) {
         ask->barrier_id = "";
-        mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier's id is 1 to %u bytes long, without a NUL; this one has %zu",
-                MUSTER_BARRIER_ID_MAX, len);
+        mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier's id is %zu bytes long; %u is the most", len, MU_WIRE_KEY_MAX);
         mu_desk_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
         return false;
     }
     key[0] = 'B';
-    memcpy(key + 1, id, len);
-    key[len + 1] = 0;
+    mu_desk_id(id, len, key + 1);
     ask->barrier_id = key + 1;
     ask->counter = 0;
     return true;

@@ -2,9 +2,8 @@
  * rpc/desk_kv.c: keys: inserting, counting up, comparing, appending, reading. The store needs no registration and knows
  * no errors of tasks.
  *
- * A key is normalised as everywhere in muster (kv/key.h): what the reference stores under "" or cuts at a NUL is
- * refused in words. What a guest writes wakes the guests who wait for it in the same call; the commit itself wakes the
- * tasks of the C library.
+ * What clients call a key and what the store does is told by desk_key.c. What a guest writes wakes the guests who wait
+ * for it in the same call; the commit itself wakes the tasks of the C library.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,43 +18,25 @@
 enum { SHOWN = 1000 /* bytes of a key, in a sentence */ };
 
 /* One change, here and now. */
-static enum muster_status change(struct mu_desk *desk, const char *key, size_t key_len, struct mu_kv_change *c)
+static enum muster_status change(struct mu_desk *desk, struct mu_kv_change *c)
 {
     struct mu_ctx *ctx;
-    struct mu_key k;
     enum muster_status status = mu_enter(desk->m, &ctx);
 
     if (status)
         return status;
-    status = mu_kv_key(desk->seg, key, key_len, &k);
-    c->key = &k;
     c->guest = true;
-    if (!status)
-        status = mu_kv_change(desk->seg, ctx, c);
+    status = mu_kv_change(desk->seg, ctx, c);
     if (mu_is_leader(desk->seg))
         mu_bell_ring_always(desk->seg); /* other hosts are told */
     if (status == MUSTER_ALREADY_EXISTS)
-        mu_fail(status, "key %.*s already exists.", MU_KEY_SHOWN(&k)); /* with the period: clients match it */
+        mu_fail(status, "key %.*s already exists.", MU_KEY_SHOWN(c->key)); /* with the period: clients match it */
     if (!status) {
         mu_count(&ctx->own->kv_writes, 1);
-        mu_wishes_written(desk, ctx, &k);
+        mu_wishes_written(desk, ctx, c->key);
     }
     mu_exit(ctx);
     return status;
-}
-
-/* By the leader. */
-static void change_remote(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len,
-                          const struct mu_kv_change *c)
-{
-    struct mu_key k;
-    enum muster_status status = mu_kv_key(desk->seg, key, key_len, &k);
-
-    if (status)
-        mu_desk_fail(ask, status, MU_PAYLOAD_NONE);
-    else
-        mu_desk_remote_change(desk, ask, c->op, &k, c->number, c->value, c->len);
-    mu_desk_deliver(desk);
 }
 
 /* The ask's answer, then those of the others whom it has woken. */
@@ -76,24 +57,66 @@ void mu_desk_result(struct mu_ask *ask, enum mu_op op, uint64_t result)
         ask->counter = (int64_t)result;
 }
 
-/* A change that brings a value. */
+/* Here, or by the leader. */
+static void change_anywhere(struct mu_desk *desk, struct mu_ask *ask, struct mu_kv_change *c)
+{
+    enum muster_status status;
+    char sum[24];
+
+    if (desk->remote) {
+        mu_desk_remote_change(desk, ask, c->op, c->key, c->number, c->value, c->len);
+        mu_desk_deliver(desk);
+        return;
+    }
+    status = change(desk, c);
+    if (!status && c->op == MU_OP_KV_INCREMENT) {
+        ask->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c->result);
+        ask->value = sum;
+    }
+    mu_desk_result(ask, c->op, c->result);
+    answer_change(desk, ask, status);
+}
+
+/* A long key lies in front of its value. */
+static enum muster_status join_head(struct mu_kv_change *c, const struct mu_desk_head *head, void **ret_joined)
+{
+    bool counts = c->op == MU_OP_KV_INCREMENT || c->op == MU_OP_KV_APPEND;
+
+    *ret_joined = NULL;
+    if (c->len + mu_desk_head_bytes(head) > MUSTER_VALUE_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", c->len,
+                       MUSTER_VALUE_MAX - (unsigned)mu_desk_head_bytes(head));
+    if (!head->key || c->op == MU_OP_KV_DELETE)
+        return MUSTER_OK;
+    if (counts)
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "a key of %zu bytes can be set alone: those that are counted up or "
+                       "appended to are %u bytes long at most",
+                       head->len, MUSTER_KEY_MAX);
+    c->value = *ret_joined = mu_desk_head_join(head, c->value, c->len);
+    c->len += mu_desk_head_bytes(head);
+    return *ret_joined ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value");
+}
+
 static void put(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, struct mu_kv_change *c)
 {
-    enum muster_status status = MUSTER_OK;
+    struct mu_desk_head head;
+    enum muster_status status;
+    void *joined = NULL;
+    struct mu_key k;
 
     if (mu_desk_refuses(desk, ask))
         return;
-    if (c->len > MUSTER_VALUE_MAX)
-        status =
-            mu_fail(MUSTER_INVALID_ARGUMENT, "the value is %zu bytes long; %u is the most", c->len, MUSTER_VALUE_MAX);
-    if (!status && desk->remote) {
-        change_remote(desk, ask, key, key_len, c);
-        return;
-    }
+    status = mu_desk_key(desk, key, key_len, &k, &head);
+    c->key = &k;
     if (!status)
-        status = change(desk, key, key_len, c);
-    mu_desk_result(ask, c->op, c->result);
-    answer_change(desk, ask, status);
+        status = join_head(c, &head, &joined);
+    if (status)
+        answer_change(desk, ask, status);
+    else
+        change_anywhere(desk, ask, c);
+    free(joined);
+    free(head.key);
 }
 
 void mu_desk_insert(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
@@ -123,22 +146,7 @@ void mu_desk_erase(struct mu_desk *desk, struct mu_ask *ask, const char *key, si
 
 void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, int64_t by)
 {
-    struct mu_kv_change c = {.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by};
-    enum muster_status status;
-    char sum[24];
-
-    if (mu_desk_refuses(desk, ask))
-        return;
-    if (desk->remote) {
-        change_remote(desk, ask, key, key_len, &c);
-        return;
-    }
-    status = change(desk, key, key_len, &c);
-    if (!status) {
-        ask->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c.result);
-        ask->value = sum;
-    }
-    answer_change(desk, ask, status);
+    put(desk, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by});
 }
 
 /* What lies in our table. The ask is parked when it is not there, and who asks waits for it, or the leader may have it.
@@ -146,6 +154,7 @@ void mu_desk_increment(struct mu_desk *desk, struct mu_ask *ask, const char *key
 static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len, bool waits,
                                struct mu_blob **ret, uint64_t *ret_version)
 {
+    struct mu_desk_head head;
     struct mu_found found = {0};
     struct mu_ctx *ctx;
     struct mu_key k;
@@ -154,7 +163,9 @@ static enum muster_status look(struct mu_desk *desk, struct mu_ask *ask, const c
     *ret = NULL;
     if (status)
         return status;
-    status = mu_kv_key(desk->seg, key, key_len, &k);
+    status = mu_desk_key(desk, key, key_len, &k, &head);
+    ask->head = mu_desk_head_bytes(&head);
+    free(head.key);
     if (!status)
         status = mu_desk_fetch(desk, ctx, &k,
                                ask->is_bare       ? MU_FETCH_BARE

@@ -243,6 +243,29 @@ static inline bool mu_desk_is_recoverable(const struct mu_task_record *r)
 /* What people call it: "task 2 (pid 4711 on host n1)". */
 void mu_desk_name(const struct mu_desk *desk, int32_t task, char *name, size_t size);
 
+/* ---- keys: desk_key.c ---- */
+
+#define MU_WIRE_KEY_MAX (1u << 20) /* bytes of a key or a barrier's id, of a client's */
+/* What lies in front of the value of a key that is longer than the store's. */
+struct mu_desk_head {
+    char *key; /* malloc()ed; NULL: nothing */
+    size_t len;
+};
+/* The store's name of a client's key; *ret_head is set, and its key to be freed, whatever comes of it. */
+enum muster_status mu_desk_key(struct mu_desk *desk, const char *key, size_t len, struct mu_key *ret_key,
+                               struct mu_desk_head *ret_head);
+size_t mu_desk_head_bytes(const struct mu_desk_head *head);
+/* The head and the value: malloc()ed. */
+void *mu_desk_head_join(const struct mu_desk_head *head, const void *value, size_t len);
+/* As mu_kv_directory(), of a client's. */
+enum muster_status mu_desk_directory(const char *key, size_t len, char *ret_prefix, size_t *ret_len);
+/* Too long for anything to be below it here, or empty. */
+bool mu_desk_is_alone(const char *key, size_t len);
+/* The client's key and value of a stored entry. */
+void mu_desk_entry(const struct muster_kv_entry *stored, struct muster_kv_entry *ret_entry);
+/* A barrier's id in no more bytes than MUSTER_BARRIER_ID_MAX, without a NUL. */
+void mu_desk_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1]);
+
 /* ---- wishes: desk_wishes.c ---- */
 
 struct mu_key_fetch;

@@ -187,9 +187,11 @@ enum muster_status mu_desk_fetch(struct mu_desk *desk, struct mu_ctx *ctx, const
 
 void mu_desk_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version)
 {
-    ask->blob = value;
-    ask->value = value->bytes;
-    ask->len = value->len;
+    size_t head = ask->head < value->len ? ask->head : value->len;
+
+    ask->blob = head ? NULL : value; /* a long key lies in front: the rest is copied */
+    ask->value = (const uint8_t *)value->bytes + head;
+    ask->len = value->len - head;
     ask->version = (int64_t)version;
 }
 

@@ -303,7 +303,7 @@ static struct mu_work *work_of(struct mu_desk *desk, struct mu_ask *ask, const c
     w = malloc(sizeof *w);
     if (w) {
         memset(w, 0, offsetof(struct mu_work, key));
-        status = mu_kv_directory(key, key_len, w->prefix, ret_len);
+        status = mu_desk_directory(key, key_len, w->prefix, ret_len);
     } else {
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a directory");
     }
@@ -368,8 +368,13 @@ void mu_desk_count(struct mu_desk *desk, struct mu_ask *ask, const char *key, si
 void mu_desk_delete(struct mu_desk *desk, struct mu_ask *ask, const char *key, size_t key_len)
 {
     size_t len;
-    struct mu_work *w = work_of(desk, ask, key, key_len, &len);
+    struct mu_work *w;
 
+    if (mu_desk_is_alone(key, key_len)) {
+        mu_desk_erase(desk, ask, key, key_len);
+        return;
+    }
+    w = work_of(desk, ask, key, key_len, &len);
     if (!w)
         return;
     mu_key_make(&w->key, desk->seg, w->prefix, len - 1);

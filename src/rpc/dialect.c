@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "rpc/desk_private.h"
 #include "rpc/xla_coordination.pb-c.h"
 #include "topology/message.h"
 
@@ -380,10 +381,12 @@ void mu_reply_entry(struct mu_visit *v)
 /* ---- directories: field 2 of the answer, repeated, is a KeyValueEntry {1: key, 2: value} ---- */
 
 /* A key that is not UTF-8 (tasks of the C library may have such) is left out: clients would refuse the whole answer. */
-size_t mu_write_entry(const struct muster_kv_entry *e, uint8_t *to)
+size_t mu_write_entry(const struct muster_kv_entry *stored, uint8_t *to)
 {
+    struct muster_kv_entry entry, *e = &entry;
     size_t inner, head;
 
+    mu_desk_entry(stored, e);
     if (!mu_is_utf8(e->key, e->key_len))
         return 0;
     inner = put_bytes(NULL, 1, e->key, e->key_len) + put_bytes(NULL, 2, e->value, e->value_len);

@@ -111,6 +111,42 @@ class Dialects(unittest.TestCase):
         c.InsertKeyValue(kv=kv(key=b"big", value=big))
         self.assertTrue(c.GetKeyValue(key=b"big").kv.value == big)
 
+    def test_keys_and_ids_are_as_long_and_as_odd_as_clients_have_them(self):
+        with service(2) as s:
+            a, b = s.client(xla), s.client(tsl)
+            for i in (0, 1):
+                a.RegisterTask(incarnation=1 + i, source_task_id=i)
+            names = [b"d/" + b"x" * 5303, b"d/" + b"x" * 5302 + b"y", b"d/" + "\u00e4".encode() * (1 << 19), b"a/../b", b"a/./b", b"..", b""]
+            names[2] = names[2][:1 << 20]
+            for i, name in enumerate(names):
+                kv = xla.KeyValueEntry(key=name, value=b"%d" % i)
+                self.refused("NOT_FOUND", "Config key", a.TryGetKeyValue, key=name)
+                waits = b.begin("GetKeyValue", key=b"/" + name + b"/")
+                b.DeleteKeyValue(key=b"nothing")
+                a.InsertKeyValue(kv=kv)
+                self.assertEqual(waits.answer().kv.value, b"%d" % i)
+                self.refused("ALREADY_EXISTS", "already exists.", a.InsertKeyValue, kv=kv)
+                a.InsertKeyValue(kv=kv, allow_overwrite=True)
+            for i, name in enumerate(names):
+                self.assertEqual(b.GetKeyValue(key=name).kv, tsl.KeyValueEntry(key=name, value=b"%d" % i))
+            self.assertEqual(b.GetKeyValue(key=b"/").kv.value, b"6")
+            self.assertEqual(b.GetKeyValue(key=b"a/../b\0more").kv.value, b"3")  # the reference ends it there, too
+            self.assertEqual({e.key: e.value for e in b.GetKeyValueDir(directory_key=b"d").kv},
+                             {names[0]: b"0", names[1]: b"1", names[2]: b"2"})
+            self.assertEqual([e.key for e in b.GetKeyValueDir(directory_key=b"a/..").kv], [b"a/../b"])
+            self.refused("INVALID_ARGUMENT", "1048577 bytes", a.InsertKeyValue, kv=xla.KeyValueEntry(key=b"k" * ((1 << 20) + 1)))
+            for name in (names[0], names[3], names[6]):
+                a.DeleteKeyValue(key=name)
+                self.refused("NOT_FOUND", "Config key", a.TryGetKeyValue, key=name)
+            a.DeleteKeyValue(key=b"d")
+            self.assertEqual(len(b.GetKeyValueDir(directory_key=b"d").kv), 0)
+            for name in (b"i" * 5000, b"i" * 4999 + b"j", b"with\0NUL", b""):
+                first = a.begin("Barrier", barrier_id=name, barrier_timeout_in_ms=60000, source_task_id=0)
+                b.DeleteKeyValue(key=b"nothing")
+                self.assertFalse(first.is_done())
+                a.Barrier(barrier_id=name, barrier_timeout_in_ms=60000, source_task_id=1)
+                first.answer()
+
     def barriers(self, c, dialect, *two):
         """The second call of each instance lets both through."""
         def source(t):
