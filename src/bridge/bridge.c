@@ -492,7 +492,7 @@ static enum muster_status make_core(struct mu_bridge *b, struct muster *m)
     for (uint32_t i = 0; i < b->shape.num_hosts; i++)
         if (b->names[i][0])
             mu_host_set_name(m->seg, i, b->names[i]);
-    status = mu_core_init(&b->core, m, &wire, b->now);
+    status = mu_core_init(&b->core, &mu_bridge_tables, m, &wire, b->now);
     b->has_core = !status;
     return status;
 }

@@ -17,11 +17,11 @@
 
 /* ---- carrying out ------------------------------------------------------------------------------------------------ */
 
-static const struct mu_op_kind *kind_of(uint32_t op)
+static const struct mu_op_kind *op_kind_of(const struct mu_core_tables *tables, uint32_t op)
 {
-    for (size_t i = 0; i < mu_op_kinds_count; i++)
-        if ((uint32_t)mu_op_kinds[i].op == op)
-            return &mu_op_kinds[i];
+    for (size_t i = 0; i < tables->num_ops; i++)
+        if ((uint32_t)tables->ops[i].op == op)
+            return &tables->ops[i];
     return NULL;
 }
 
@@ -87,7 +87,7 @@ static void become(struct mu_core *core, uint32_t host, struct entry *e, enum fa
 /* The slot asks something else, or nothing any more. */
 static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct entry *e, uint64_t number)
 {
-    const struct mu_op_kind *kind = e->fate == OPEN ? kind_of(e->op) : NULL;
+    const struct mu_op_kind *kind = e->fate == OPEN ? op_kind_of(core->tables, e->op) : NULL;
     uint64_t before = e->number;
 
     drop_answer(mu_host_calls(core, host), e);
@@ -109,7 +109,7 @@ void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
 void mu_carry_out(struct mu_core *core, const struct mu_request *r)
 {
     struct host_calls *h = mu_host_calls(core, r->host);
-    const struct mu_op_kind *kind = kind_of(r->op);
+    const struct mu_op_kind *kind = op_kind_of(core->tables, r->op);
     struct entry *e = entry_of(h, r->slot);
 
     if (!e) { /* no memory: the caller's host asks again */

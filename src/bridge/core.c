@@ -86,10 +86,12 @@ static void remember(struct mu_core *core)
     }
 }
 
-enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const struct mu_wire *wire, uint64_t now)
+enum muster_status mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
+                                const struct mu_wire *wire, uint64_t now)
 {
     enum muster_status status;
 
+    core->tables = tables;
     core->m = m;
     core->seg = m->seg;
     core->num_hosts = m->seg->num_hosts;
@@ -102,9 +104,10 @@ enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const st
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u hosts", core->num_hosts);
     remember(core);
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->init && !mu_modules[i]->init(core, &core->state[i])) {
+        if (core->tables->modules[i] && core->tables->modules[i]->init &&
+            !core->tables->modules[i]->init(core, &core->state[i])) {
             mu_core_done(core);
-            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's %s", mu_modules[i]->name);
+            return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's %s", core->tables->modules[i]->name);
         }
     status = say(core, core->leader ? MU_BRIDGE_UP : said[core->peers[0].state]);
     if (status)
@@ -139,8 +142,8 @@ static void forget_all_said(struct mu_peer *p)
 void mu_core_done(struct mu_core *core)
 {
     for (uint32_t i = MU_CORE_MODULES; i-- > 0;)
-        if (mu_modules[i] && mu_modules[i]->done && core->state[i]) {
-            mu_modules[i]->done(core);
+        if (core->tables->modules[i] && core->tables->modules[i]->done && core->state[i]) {
+            core->tables->modules[i]->done(core);
             core->state[i] = NULL;
         }
     for (uint32_t i = 0; core->peers && i < (core->leader ? core->num_hosts : 1); i++)
@@ -166,7 +169,7 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
         p->told = p->taken = 0;
     }
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++) {
-        const struct mu_module *module = mu_modules[i];
+        const struct mu_module *module = core->tables->modules[i];
 
         if (!module)
             continue;
@@ -243,11 +246,11 @@ void mu_core_heard(struct mu_core *core, uint32_t host, uint64_t when)
 
 /* ---- frames in ---- */
 
-static const struct mu_frame_kind *kind_of(uint8_t type)
+static const struct mu_frame_kind *frame_kind_of(const struct mu_core_tables *tables, uint8_t type)
 {
-    for (size_t i = 0; i < mu_frame_kinds_count; i++)
-        if (mu_frame_kinds[i].type == type)
-            return &mu_frame_kinds[i];
+    for (size_t i = 0; i < tables->num_frames; i++)
+        if (tables->frames[i].type == type)
+            return &tables->frames[i];
     return NULL;
 }
 
@@ -265,7 +268,7 @@ static const char *unfit(const struct mu_core *core, const struct mu_frame_kind 
 
 void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len, uint64_t now)
 {
-    const struct mu_frame_kind *kind = kind_of(type);
+    const struct mu_frame_kind *kind = frame_kind_of(core->tables, type);
     const char *why = unfit(core, kind, len);
     struct mu_unpack u = mu_unpack_of(payload, len);
     char name[80], text[640];
@@ -282,8 +285,8 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
     if (!why && kind->take(core, host, &u)) {
         core->peers[host].taken++;
         for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-            if (mu_modules[i] && mu_modules[i]->took)
-                mu_modules[i]->took(core, host);
+            if (core->tables->modules[i] && core->tables->modules[i]->took)
+                core->tables->modules[i]->took(core, host);
         return;
     }
     mu_core_host_name(core, host, name); /* not of every frame: it takes as long as half of them */
@@ -446,8 +449,8 @@ static void decide(struct mu_core *core, uint32_t host, uint32_t hosts)
 {
     for (; host < hosts; host++)
         for (uint32_t i = 0; i < MU_CORE_MODULES && is_spoken_to(core, host); i++)
-            if (mu_modules[i] && mu_modules[i]->front)
-                mu_modules[i]->front(core, host);
+            if (core->tables->modules[i] && core->tables->modules[i]->front)
+                core->tables->modules[i]->front(core, host);
 }
 
 /* False: the host is gone. */
@@ -457,11 +460,11 @@ static bool speak(struct mu_core *core, uint32_t host)
     size_t tail;
 
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->ahead)
-            mu_modules[i]->ahead(core, host);
+        if (core->tables->modules[i] && core->tables->modules[i]->ahead)
+            core->tables->modules[i]->ahead(core, host);
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->says)
-            mu_modules[i]->says(core, host);
+        if (core->tables->modules[i] && core->tables->modules[i]->says)
+            core->tables->modules[i]->says(core, host);
     p->wanted = false;
     tail = p->tail.len;
     if (p->ahead.failed || p->front.failed || p->tail.failed)
@@ -483,16 +486,16 @@ bool mu_core_turn(struct mu_core *core, uint64_t now)
     core->now = now;
     core->worked = false;
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->look)
-            mu_modules[i]->look(core);
+        if (core->tables->modules[i] && core->tables->modules[i]->look)
+            core->tables->modules[i]->look(core);
     /* all is decided for all hosts before the first `ahead`: one collection serves them all */
     decide(core, 0, hosts);
     for (uint32_t h = 0; h < hosts; h++)
         if (is_spoken_to(core, h) && !speak(core, h))
             decide(core, h + 1, hosts); /* of the one that went others may hear, and before that what came before it */
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->rest)
-            mu_modules[i]->rest(core);
+        if (core->tables->modules[i] && core->tables->modules[i]->rest)
+            core->tables->modules[i]->rest(core);
     core->is_calm = false;
     return core->worked;
 }
@@ -502,8 +505,8 @@ uint64_t mu_core_next(struct mu_core *core)
     uint64_t next = UINT64_MAX;
 
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->next) {
-            uint64_t at = mu_modules[i]->next(core);
+        if (core->tables->modules[i] && core->tables->modules[i]->next) {
+            uint64_t at = core->tables->modules[i]->next(core);
 
             next = at < next ? at : next;
         }
@@ -513,7 +516,7 @@ uint64_t mu_core_next(struct mu_core *core)
 bool mu_core_busy(struct mu_core *core)
 {
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
-        if (mu_modules[i] && mu_modules[i]->busy && mu_modules[i]->busy(core))
+        if (core->tables->modules[i] && core->tables->modules[i]->busy && core->tables->modules[i]->busy(core))
             return true;
     return false;
 }

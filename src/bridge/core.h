@@ -24,6 +24,8 @@
 struct mu_core;
 
 /* Where frames go. A message is handed over whole; the wire splits it. */
+struct mu_core_tables;
+
 struct mu_wire {
     void *arg;
     /* false: the peer is not there, or its queue is full, and it has been dropped (down will be called) */
@@ -65,7 +67,7 @@ struct mu_frame_kind {
     /* false: not well formed; the connection is dropped with the sentence left by mu_fail() */
     bool (*take)(struct mu_core *core, uint32_t host, struct mu_unpack *u);
 };
-extern const struct mu_frame_kind mu_frame_kinds[];
+extern const struct mu_frame_kind mu_frame_kinds[]; /* bridge/tables.c */
 extern const size_t mu_frame_kinds_count;
 
 /* Types: 1-15 the link's own (bridge/link.h); then by module. */
@@ -135,6 +137,7 @@ struct mu_peer {
 };
 
 struct mu_core {
+    const struct mu_core_tables *tables;
     struct muster *m; /* an observer's handle on this host's segment; modules mu_enter() it when they need a context */
     struct muster_segment *seg;
     uint32_t num_hosts, host;
@@ -167,13 +170,22 @@ enum mu_module_index {
     MU_M_IDS,
     MU_M_LANES
 };
-extern const struct mu_module *const mu_modules[MU_CORE_MODULES];
+/* What a core is made of. Modules and calls see the core, which knows them by these tables alone. */
+struct mu_core_tables {
+    const struct mu_module *const *modules; /* MU_CORE_MODULES */
+    const struct mu_frame_kind *frames;
+    size_t num_frames;
+    const struct mu_op_kind *ops;
+    size_t num_ops;
+};
+extern const struct mu_core_tables mu_bridge_tables; /* bridge/tables.c: all there is */
 
 /*
  * The caller zeroes *core, and sets timeout, latency, control, host_changed and arg as it likes. Errors: no memory.
  * mu_core_done() is the end of this agent's part, orderly or not: the segment keeps what the next agent needs.
  */
-enum muster_status mu_core_init(struct mu_core *core, struct muster *m, const struct mu_wire *wire, uint64_t now);
+enum muster_status mu_core_init(struct mu_core *core, const struct mu_core_tables *tables, struct muster *m,
+                                const struct mu_wire *wire, uint64_t now);
 void mu_core_done(struct mu_core *core);
 void mu_core_up(struct mu_core *core, uint32_t host, uint64_t now);
 void mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t now);

@@ -5,7 +5,7 @@
  */
 #include "bridge/modules.h"
 
-const struct mu_module *const mu_modules[MU_CORE_MODULES] = {
+static const struct mu_module *const modules[MU_CORE_MODULES] = {
     [MU_M_CALLS] = &mu_module_calls,     [MU_M_COPIES] = &mu_module_copies, [MU_M_BARRIERS] = &mu_module_barriers,
     [MU_M_MEMBERS] = &mu_module_members, [MU_M_EVENTS] = &mu_module_events, [MU_M_GROUPS] = &mu_module_groups,
     [MU_M_CONTROL] = &mu_module_control, [MU_M_IDS] = &mu_module_ids,       [MU_M_LANES] = &mu_module_lanes,
@@ -55,3 +55,11 @@ const struct mu_op_kind mu_op_kinds[] = {
     {MU_OP_GROUP_CLOSE, "group close", mu_op_group_close, NULL},
 };
 const size_t mu_op_kinds_count = sizeof mu_op_kinds / sizeof *mu_op_kinds;
+
+const struct mu_core_tables mu_bridge_tables = {
+    .modules = modules,
+    .frames = mu_frame_kinds,
+    .num_frames = sizeof mu_frame_kinds / sizeof *mu_frame_kinds,
+    .ops = mu_op_kinds,
+    .num_ops = sizeof mu_op_kinds / sizeof *mu_op_kinds,
+};

@@ -314,7 +314,7 @@ static void begin(struct agent *a)
     memset(&a->core, 0, sizeof a->core);
     a->core.timeout = a->h->timeout;
     a->core.latency = a->h->latency;
-    if (mu_core_init(&a->core, a->m, &wire, now_of(a->h)))
+    if (mu_core_init(&a->core, &mu_bridge_tables, a->m, &wire, now_of(a->h)))
         hosts_give_up("an agent cannot begin");
 }
 

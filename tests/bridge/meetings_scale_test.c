@@ -81,7 +81,7 @@ static void start(void)
     memset(&w.core, 0, sizeof w.core);
     w.core.timeout = UINT64_MAX / 2;
     assert_ok(mu_join_open(w.seg, &w.m));
-    assert_ok(mu_core_init(&w.core, w.m, &wire, mu_now()));
+    assert_ok(mu_core_init(&w.core, &mu_bridge_tables, w.m, &wire, mu_now()));
     for (uint32_t h = 1; h < w.hosts; h++)
         mu_core_up(&w.core, h, mu_now());
 }

@@ -66,7 +66,7 @@ static int setup(void **state)
         return -1;
     now = mu_now();
     core.timeout = 10000000000u;
-    return mu_core_init(&core, m, &wire, now) ? -1 : 0;
+    return mu_core_init(&core, &mu_bridge_tables, m, &wire, now) ? -1 : 0;
 }
 
 static int teardown(void **state)

@@ -287,7 +287,7 @@ void sim_agent_start(uint32_t host)
     h->core.timeout = UINT64_MAX / 4;
     h->dies_after = -1;
     h->awake = true;
-    if (mu_core_init(&h->core, h->agent, &wire, sim_clock(host)) != MUSTER_OK)
+    if (mu_core_init(&h->core, &mu_bridge_tables, h->agent, &wire, sim_clock(host)) != MUSTER_OK)
         sim_fail("the agent of host %u cannot start: %s", host, muster_last_error());
     sim_lanes_begin(host);
     sim_say("the agent of host %u starts", host);

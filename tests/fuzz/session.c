@@ -419,7 +419,7 @@ static void begin(struct world *w, uint32_t host)
     }
     w->now = 1000000000u;
     w->core.timeout = 200000000u;
-    if (mu_core_init(&w->core, w->agent, &wire, w->now))
+    if (mu_core_init(&w->core, &mu_bridge_tables, w->agent, &wire, w->now))
         die("a core for the session");
     if (mu_lanes_make(&w->core, &w->lanes))
         die("lanes for the session");
