@@ -386,9 +386,9 @@ static void see_tasks(struct muster *m)
     if (status)
         return crash_bad("task list: %s", muster_last_error());
     for (size_t i = 0; i < count; i++)
-        end =
-            add(end, "task %zu state %d cause %d error %d recoverable %d attempt %u message '%s'\n", i, infos[i].state,
-                infos[i].cause, infos[i].error, infos[i].recoverable, infos[i].attempt, infos[i].message);
+        end = add(end, "task %zu state %d cause %d error %d recoverable %d attempt %u ended %d message '%s'\n", i,
+                  infos[i].state, infos[i].cause, infos[i].error, infos[i].recoverable, infos[i].attempt,
+                  infos[i].ended, infos[i].message);
     status = muster_error_wait(m, 0, &error);
     if (!status)
         end = add(end, "first error: task %d '%s'\n", error.task_id, error.message);
