@@ -14,6 +14,7 @@
 /* Each makes its requests as the task of this number. */
 enum { GUEST = 0, TASK = 1, FAR_GUEST = 2, FAR_TASK = 3, DRIVERS = 4 };
 
+enum { BOTH, GUESTS, TASKS };
 enum op { SET, INSERT, GET, TRY, ADD, SWAP, APPEND, DELETE, LIST, COUNT, MEET, CANCEL, ALIVE };
 
 struct row {
@@ -24,19 +25,26 @@ struct row {
     enum muster_status status;
     const char *says; /* of an error; or the value, or the keys */
     int64_t result;   /* the sum, the length, how many */
-    bool guests;      /* only they: a root directory has nothing below it for them */
+    int8_t who;       /* BOTH, or one kind: the keys and ids that a wire's clients may have are more */
     uint64_t timeout_ms;
 };
 
-static char long_key[2000];
+static char long_key[2000], longer_key[6000];
 
 static const struct row table[] = {
     {TRY, "k", .status = MUSTER_NOT_FOUND, .says = "k not found"},
     {TRY, "//odd//spelling/", .status = MUSTER_NOT_FOUND},
     {TRY, long_key, .status = MUSTER_NOT_FOUND},
-    {TRY, "!", .status = MUSTER_INVALID_ARGUMENT},
-    {GET, "!a/../b", .status = MUSTER_INVALID_ARGUMENT},
-    {INSERT, "!", .value = "v", .status = MUSTER_INVALID_ARGUMENT},
+    {TRY, "!", .status = MUSTER_INVALID_ARGUMENT, .who = TASKS},
+    {GET, "!a/../b", .status = MUSTER_INVALID_ARGUMENT, .who = TASKS},
+    {INSERT, "!", .value = "v", .status = MUSTER_INVALID_ARGUMENT, .who = TASKS},
+    {TRY, "!", .status = MUSTER_NOT_FOUND, .who = GUESTS},
+    {SET, "!a/../b", .value = "dots", .who = GUESTS},
+    {GET, "!a/../b", .says = "dots", .who = GUESTS},
+    {TRY, longer_key, .status = MUSTER_NOT_FOUND, .who = GUESTS},
+    {SET, longer_key, .value = "long", .who = GUESTS},
+    {GET, longer_key, .says = "long", .who = GUESTS},
+    {MEET, longer_key, .value = "own", .who = GUESTS},
     {INSERT, "k", .value = "one"},
     {INSERT, "/k/", .value = "two", .status = MUSTER_ALREADY_EXISTS, .says = "/k already exists"},
     {GET, "k", .says = "one"},
@@ -62,8 +70,9 @@ static const struct row table[] = {
     {LIST, "d", .says = "d/1/x\nd/2/x\n", .result = 2},
     {LIST, "/d/2/", .says = "d/2/x\n", .result = 1},
     {LIST, "none", .says = "", .result = 0},
-    {LIST, "!a/../b", .status = MUSTER_INVALID_ARGUMENT},
-    {COUNT, "", .result = 7},
+    {LIST, "!a/../b", .status = MUSTER_INVALID_ARGUMENT, .who = TASKS},
+    {COUNT, "", .result = 7, .who = TASKS},
+    {COUNT, "", .result = 8, .who = GUESTS}, /* with the longer one */
     {COUNT, "d", .result = 2},
     {COUNT, "none", .result = 0},
     {DELETE, "k", .result = 1},
@@ -71,8 +80,8 @@ static const struct row table[] = {
     {DELETE, "d", .result = 2},
     {LIST, "/d", .says = "", .result = 0},
     {DELETE, "never/there", .result = 0},
-    {DELETE, "!a/./b", .status = MUSTER_INVALID_ARGUMENT},
-    {DELETE, "!", .guests = true},
+    {DELETE, "!a/./b", .status = MUSTER_INVALID_ARGUMENT, .who = TASKS},
+    {DELETE, "!", .who = GUESTS},
     {GET, "e", .says = "v"},
     {MEET, "b", .value = "own", .number = 0},
     {MEET, "b", .value = "own", .number = 0}, /* it has ended */
@@ -167,7 +176,7 @@ static void make_by_thread(struct muster *m, const struct cast_act *act, struct 
 {
     const struct row *row = &table[act->rank];
     int32_t tasks[2], alive[CAST_MAX];
-    char key[2100];
+    char key[6100];
     size_t count = 0, len = 0;
     int64_t result = 0;
     enum muster_status status;
@@ -220,7 +229,7 @@ static void end_by_thread(int driver, struct outcome *o)
 static uint64_t version_by_loop(const struct row *row, int guest)
 {
     struct asked *a;
-    char key[2100];
+    char key[6100];
     uint64_t version = 0;
 
     if (row->op == SWAP && row->number) {
@@ -235,7 +244,7 @@ static uint64_t version_by_loop(const struct row *row, int guest)
 static struct asked *begin_by_loop(const struct row *row, int guest, uint64_t version)
 {
     int32_t tasks[2];
-    char key[2100];
+    char key[6100];
     size_t count = 0;
 
     pair_as(guest);
@@ -362,6 +371,7 @@ static void run_table(bool breaks)
     static struct outcome outcomes[DRIVERS][ROWS];
 
     memset(long_key, 'l', sizeof long_key - 1);
+    memset(longer_key, 'L', sizeof longer_key - 1);
     cast_open(&(struct hosts_config){.tasks = {2, 2}});
     cast_enter(TASK, 0);
     cast_enter(FAR_TASK, 0);
@@ -371,7 +381,7 @@ static void run_table(bool breaks)
         for (int i = 0; i < ROWS; i++) {
             uint32_t frames = breaks && driver >= FAR_GUEST ? (uint32_t)i % 3 : UINT32_MAX;
 
-            if (table[i].guests && (driver == TASK || driver == FAR_TASK))
+            if (table[i].who && (table[i].who == TASKS) != (driver == TASK || driver == FAR_TASK))
                 continue;
             make(&table[i], driver, frames, &outcomes[driver][i]);
             check(&table[i], driver, &outcomes[driver][i]);
