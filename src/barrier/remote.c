@@ -27,33 +27,19 @@ static void name_instance(struct mu_steps *steps, const char *id, uint64_t asked
         snprintf(steps->about, sizeof steps->about, "barrier %.60s::%" PRId64, id, mu_barrier_number(asked));
 }
 
-static enum muster_status wait_malformed(struct mu_barrier_remote *r)
+static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
 {
-    r->said = false;
-    return mu_steps_malformed(&r->steps);
-}
+    struct mu_barrier_remote *r = (struct mu_barrier_remote *)steps;
 
-static enum muster_status take_wait(struct mu_barrier_remote *r, enum muster_status status, struct mu_unpack *body)
-{
     r->said = body->left > 0;
     r->call->counter = mu_unpack_u64(body);
     r->call->waiting = mu_unpack_u8(body) != 0;
     r->present = mu_unpack_u64(body);
     r->flags = mu_unpack_u8(body);
-    return !status && !mu_unpack_end(body) ? wait_malformed(r) : status;
-}
-
-static enum muster_status wait_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
-{
-    struct mu_barrier_remote *r = (struct mu_barrier_remote *)steps;
-
-    status = take_wait(r, status, body);
-    return !status && r->call->waiting ? wait_malformed(r) : status;
-}
-
-static enum muster_status give_up_answer(struct mu_steps *steps, enum muster_status status, struct mu_unpack *body)
-{
-    return take_wait((struct mu_barrier_remote *)steps, status, body);
+    if (status || (mu_unpack_end(body) && (r->gives_up || !r->call->waiting)))
+        return status;
+    r->said = false;
+    return mu_steps_malformed(steps);
 }
 
 void mu_barrier_wait_begin(struct mu_barrier_remote *r)
@@ -67,7 +53,7 @@ void mu_barrier_wait_begin(struct mu_barrier_remote *r)
 void mu_barrier_give_up_begin(struct mu_barrier_remote *r)
 {
     mu_call_pack(mu_steps_ask(&r->steps, MU_OP_BARRIER_GIVE_UP), r->id, r->call);
-    r->steps.answer = give_up_answer;
+    r->gives_up = true;
 }
 
 void mu_barrier_cancel_begin(struct mu_steps *steps, const char *id, uint64_t asked)

@@ -14,6 +14,7 @@ struct mu_barrier_remote {
     struct mu_steps steps;
     const char *id;       /* the caller's, as is */
     struct mu_call *call; /* what is asked, with a name; of the answer, the instance and whether it goes on (waiting) */
+    bool gives_up;        /* the instance may go on */
     bool said;            /* the leader has said something of the barrier, */
     uint64_t present;     /* its own instance then, */
     uint8_t flags;        /* and MU_MEET_* */

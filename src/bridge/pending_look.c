@@ -29,21 +29,47 @@ static void look_by(struct mu_pending *p, uint64_t at)
     p->look_at = at < p->look_at ? at : p->look_at;
 }
 
-static enum mu_readiness readiness_of(const struct mu_pending_table *t, const struct mu_pending_call *c, uint32_t task)
+/* Another process is the task: the call is never made. */
+static void answer_replaced(struct mu_pending_table *t, struct mu_pending_call *c, uint32_t task)
 {
-    return t->ready ? t->ready(t->arg, c, task) : MU_CALL_READY;
+    bool barrier = mu_pending_is_barrier(c->at);
+    struct mu_pending_answer a = {.status = MUSTER_FAILED_PRECONDITION, .flags = barrier ? MU_MEET_REPLACED : 0};
+
+    mu_fail(a.status, "%s%s%s%s is another process by now", barrier ? "barrier " : "", barrier ? t->named.id : "",
+            barrier ? ": " : "", MU_LABEL(t->m->seg, task));
+    give_answer(t, c, &a);
 }
 
-/* Who arrives by one commit. */
+/* The calls that one commit makes. */
 struct arrivals {
     struct mu_pending_call **calls;
     void **steps; /* the same calls' parts: struct mu_call *, or struct mu_alive_call * */
     uint32_t count;
 };
 
-static bool arrivals_begin(struct arrivals *a, uint32_t most)
+/* Those that can arrive; of a set of tasks those that wait, too. False: no memory. */
+static bool arrivals_begin(struct mu_pending_table *t, struct mu_pending *p, struct arrivals *a)
 {
+    bool barrier = mu_pending_is_barrier(p);
+    uint32_t most = p->arriving + p->waiting;
+
     *a = (struct arrivals){malloc(most * sizeof *a->calls), malloc(most * sizeof *a->steps), 0};
+    for (struct mu_pending_call *c = p->first, *next; c && a->calls && a->steps; c = next) {
+        uint32_t task = barrier ? c->call.task : c->alive.task;
+        enum mu_readiness ready = MU_CALL_READY;
+
+        next = c->next;
+        if (barrier && c->here)
+            continue;
+        if (t->ready && !c->here)
+            ready = t->ready(t->arg, c, task);
+        if (ready == MU_CALL_READY) {
+            a->steps[a->count] = barrier ? (void *)&c->call : &c->alive;
+            a->calls[a->count++] = c;
+        } else if (ready == MU_CALL_REPLACED) {
+            answer_replaced(t, c, task);
+        }
+    }
     return a->calls && a->steps;
 }
 
@@ -69,14 +95,6 @@ static void answer_by_instance(struct mu_pending_table *t, struct mu_pending_cal
     give_answer(t, c, &a);
 }
 
-static void answer_replaced(struct mu_pending_table *t, struct mu_pending_call *c)
-{
-    enum muster_status status = mu_fail(MUSTER_FAILED_PRECONDITION, "barrier %s: %s is another process by now",
-                                        t->named.id, MU_LABEL(t->m->seg, c->call.task));
-
-    give_answer(t, c, &(struct mu_pending_answer){.status = status, .flags = MU_MEET_REPLACED});
-}
-
 /* The call has arrived: its list was for that. */
 static void call_waits(struct mu_pending *p, struct mu_pending_call *c)
 {
@@ -92,20 +110,9 @@ static void call_waits(struct mu_pending *p, struct mu_pending_call *c)
 static void arrive_at_barrier(struct mu_pending_table *t, struct mu_pending *p)
 {
     struct arrivals a;
-    bool room = arrivals_begin(&a, p->arriving);
     enum muster_status status = MUSTER_OK;
 
-    for (struct mu_pending_call *c = p->first, *next; c && room; c = next) {
-        enum mu_readiness ready = c->here ? MU_CALL_AWAITED : readiness_of(t, c, c->call.task);
-
-        next = c->next;
-        if (ready == MU_CALL_READY) {
-            a.steps[a.count] = &c->call;
-            a.calls[a.count++] = c;
-        } else if (ready == MU_CALL_REPLACED) {
-            answer_replaced(t, c);
-        }
-    }
+    arrivals_begin(t, p, &a); /* without memory: at the next look */
     if (a.count)
         status = mu_named_arrive(&t->named, (struct mu_call *const *)a.steps, a.count);
     for (uint32_t i = 0; i < a.count; i++)
@@ -169,24 +176,10 @@ static enum muster_status look_at_barrier(struct mu_pending_table *t, struct mu_
 /* Calls for those that can, and answers whom it can. */
 static enum muster_status step_alive(struct mu_pending_table *t, struct mu_alive *set, struct mu_pending *p)
 {
-    uint32_t most = p->arriving + p->waiting;
     struct arrivals a;
     enum muster_status status =
-        arrivals_begin(&a, most) ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u calls", most);
+        arrivals_begin(t, p, &a) ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for calls that wait");
 
-    for (struct mu_pending_call *c = p->first, *next; c && !status; c = next) {
-        enum mu_readiness ready = c->here ? MU_CALL_READY : readiness_of(t, c, c->alive.task);
-
-        next = c->next;
-        if (ready == MU_CALL_READY) {
-            a.steps[a.count] = &c->alive;
-            a.calls[a.count++] = c;
-        } else if (ready == MU_CALL_REPLACED) {
-            fail_call(t, c,
-                      mu_fail(MUSTER_FAILED_PRECONDITION, "%s is another process by now",
-                              MU_LABEL(t->m->seg, c->alive.task)));
-        }
-    }
     if (!status && a.count)
         status = mu_alive_step(set, (struct mu_alive_call *const *)a.steps, a.count);
     for (uint32_t i = 0; i < a.count && !status; i++) {

@@ -343,18 +343,19 @@ void mu_desk_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, cons
 
 /* ---- the end ---- */
 
-/* A call to a barrier that waits. known: desk->pending.named is that barrier. */
-static void stop_call(struct mu_desk *desk, struct mu_pending *at, bool known)
+/* The first call that waits. known: desk->pending.named is the barrier that it is at. */
+static void call_stop(struct mu_desk *desk, struct mu_pending *at, bool known)
 {
     struct mu_pending_call *c = at->first;
-    char text[MUSTER_BARRIER_ID_MAX + 128];
+    char text[MUSTER_BARRIER_ID_MAX + 128] = "GetAliveTasks failed because service is shutting down.";
 
     if (known)
         mu_named_leave(&desk->pending.named, &c->call);
-    snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRIu64,
-             at->key + 1, c->call.counter);
+    if (mu_pending_is_barrier(at))
+        snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRIu64,
+                 at->key + 1, c->call.counter);
     mu_pending_remove(c);
-    barrier_answered(desk, mu_parked_of(c), &(struct mu_pending_answer){.status = MUSTER_ABORTED, .text = text});
+    call_answered(desk, c, &(struct mu_pending_answer){.status = MUSTER_ABORTED, .text = text});
 }
 
 void mu_desk_pending_stop(struct mu_desk *desk)
@@ -368,17 +369,8 @@ void mu_desk_pending_stop(struct mu_desk *desk)
         struct mu_pending *at = desk->pending.list;
         bool known = entered && mu_pending_is_barrier(at) && !mu_named_turn_to(&desk->pending.named, ctx, at->key + 1);
 
-        while (at->first && mu_pending_is_barrier(at))
-            stop_call(desk, at, known);
-        while (at->first) {
-            struct mu_pending_call *c = at->first;
-
-            mu_pending_remove(c);
-            mu_desk_alive_answered(
-                desk, mu_parked_of(c),
-                &(struct mu_pending_answer){.status = MUSTER_ABORTED,
-                                            .text = "GetAliveTasks failed because service is shutting down."});
-        }
+        while (at->first)
+            call_stop(desk, at, known);
         mu_pending_drop(&desk->pending, at);
     }
     if (entered)

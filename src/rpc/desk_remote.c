@@ -139,14 +139,20 @@ void mu_desk_call_end(struct mu_desk_call *call)
 
 /* ---- asks that wait for one ---- */
 
-void *mu_desk_call_new(struct mu_ask *asked, size_t bytes)
+void *mu_desk_call_new(struct mu_ask *asked, size_t bytes,
+                       void (*ended)(struct mu_desk_call *call, enum muster_status status, const char *text))
 {
-    void *call = calloc(1, bytes);
+    struct mu_desk_call *call = calloc(1, bytes);
 
-    if (!call)
+    if (!call) {
         mu_desk_answer(asked, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for a call to the leader");
+        return NULL;
+    }
+    call->steps = (struct mu_steps *)(call + 1);
+    call->ended = ended;
     return call;
 }
+_Static_assert(_Alignof(struct mu_steps) <= _Alignof(struct mu_desk_call), "steps lie behind their call");
 
 void mu_desk_call_free(struct mu_desk_call *call)
 {

@@ -62,8 +62,10 @@ void mu_desk_remote_stop(struct mu_desk *desk);
 /* Outside of mu_enter(): has the leader been lost, has a new round begun? */
 void mu_desk_remote_look(struct mu_desk *desk);
 
-/* A zeroed struct of so many bytes that begins with the ask's call. NULL: no memory, the ask was answered. */
-void *mu_desk_call_new(struct mu_ask *ask, size_t bytes);
+/* A zeroed struct of so many bytes that begins with the ask's call, and has its steps behind that. NULL: no memory, the
+ * ask was answered. */
+void *mu_desk_call_new(struct mu_ask *ask, size_t bytes,
+                       void (*ended)(struct mu_desk_call *call, enum muster_status status, const char *text));
 /* Make the request that call->steps is at, for the task that its owner has put into call->lane. On a failure nothing
  * was asked. */
 enum muster_status mu_desk_call_make(struct mu_desk *desk, struct mu_desk_call *call);

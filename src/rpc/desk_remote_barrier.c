@@ -147,13 +147,11 @@ static void cancel_ended(struct mu_desk_call *call, enum muster_status status, c
 
 void mu_desk_remote_cancel(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const char *id, uint64_t asked)
 {
-    struct simple *s = mu_desk_call_new(ask, sizeof *s);
+    struct simple *s = mu_desk_call_new(ask, sizeof *s, cancel_ended);
 
     if (!s)
         return;
     ask->barrier_id = "";
-    s->call.steps = &s->steps;
-    s->call.ended = cancel_ended;
     mu_barrier_cancel_begin(&s->steps, id, asked);
     fill_caller(desk, &s->call, task);
     mu_desk_call_park(desk, ask, &desk->remote->asks, &s->call, 0);
@@ -169,12 +167,10 @@ static void report_ended(struct mu_desk_call *call, enum muster_status status, c
 void mu_desk_remote_report(struct mu_desk *desk, struct mu_ask *ask, int32_t task, enum muster_status code,
                            const char *text)
 {
-    struct simple *s = mu_desk_call_new(ask, sizeof *s);
+    struct simple *s = mu_desk_call_new(ask, sizeof *s, report_ended);
 
     if (!s)
         return;
-    s->call.steps = &s->steps;
-    s->call.ended = report_ended;
     mu_task_remote_begin(&s->steps, desk->seg, MU_OP_ERROR_REPORT, (uint32_t)task, code, 0, text);
     mu_desk_call_park(desk, ask, &desk->remote->asks, &s->call, 0);
 }
@@ -242,7 +238,7 @@ static enum muster_status gather_begin(struct mu_desk *desk, struct gather *g, i
 
 void mu_desk_remote_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
 {
-    struct gather *g = mu_desk_call_new(ask, sizeof *g);
+    struct gather *g = mu_desk_call_new(ask, sizeof *g, gather_ended);
     enum muster_status status = g ? gather_begin(desk, g, task, tasks, count) : MUSTER_OK;
 
     if (!g)
@@ -252,8 +248,6 @@ void mu_desk_remote_alive(struct mu_desk *desk, struct mu_ask *ask, int32_t task
         free(g);
         return;
     }
-    g->call.steps = &g->remote.steps;
-    g->call.ended = gather_ended;
     g->call.freed = gather_freed;
     fill_caller(desk, &g->call, task);
     if (mu_desk_call_park(desk, ask, &desk->remote->gathers, &g->call, g->remote.steps.request.len))

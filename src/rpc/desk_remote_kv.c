@@ -79,13 +79,11 @@ static void change_dropped(struct mu_desk *desk, struct mu_parked *p)
 void mu_desk_remote_change(struct mu_desk *desk, struct mu_ask *ask, enum mu_op op, const struct mu_key *k,
                            uint64_t number, const void *value, size_t len)
 {
-    struct change *c = mu_desk_call_new(ask, sizeof *c);
+    struct change *c = mu_desk_call_new(ask, sizeof *c, change_ended);
 
     if (!c)
         return;
     c->op = op;
-    c->call.steps = &c->remote.steps;
-    c->call.ended = change_ended;
     mu_kv_change_begin(&c->remote, op, k, number, value, len);
     if (mu_desk_call_park(desk, ask, &desk->remote->asks, &c->call, len < LINE_BYTES ? len : LINE_BYTES))
         c->call.p->dropped = change_dropped;
@@ -127,13 +125,11 @@ static void listing_ended(struct mu_desk_call *call, enum muster_status status, 
 
 void mu_desk_remote_list(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
 {
-    struct listing *l = mu_desk_call_new(ask, sizeof *l);
+    struct listing *l = mu_desk_call_new(ask, sizeof *l, listing_ended);
 
     if (!l)
         return;
     memcpy(l->prefix, prefix, prefix_len);
-    l->call.steps = &l->remote.steps;
-    l->call.ended = listing_ended;
     l->call.freed = listing_freed;
     l->remote.s = (struct mu_snapshot){.prefix = l->prefix, .prefix_len = prefix_len};
     l->remote.hold = listing_hold;
@@ -155,12 +151,10 @@ static void counting_ended(struct mu_desk_call *call, enum muster_status status,
 
 void mu_desk_remote_count(struct mu_desk *desk, struct mu_ask *ask, const char *prefix, size_t prefix_len)
 {
-    struct counting *c = mu_desk_call_new(ask, sizeof *c);
+    struct counting *c = mu_desk_call_new(ask, sizeof *c, counting_ended);
 
     if (!c)
         return;
-    c->call.steps = &c->remote.steps;
-    c->call.ended = counting_ended;
     mu_kv_count_begin(&c->remote, prefix, prefix_len);
     mu_desk_call_park(desk, ask, &desk->remote->asks, &c->call, 0);
 }
