@@ -198,7 +198,10 @@ static void look_at(const struct mu_cli_topo *topo, struct mu_cli_rank *rank, co
     *rank = (struct mu_cli_rank){.task = info->task_id, .pid = info->pid, .box = -1};
     gethostname(host, sizeof host - 1);
     if (!info->alive || !info->pid) {
-        rank->elsewhere = info->attempt ? "it does not run" : "it has not joined";
+        rank->pid = info->ended ? 0 : info->pid; /* the number may be another process's by now */
+        rank->elsewhere = info->ended     ? "its process has ended"
+                          : info->attempt ? "it does not run"
+                                          : "it has not joined";
         return;
     }
     if (!unjoined && strcmp(host, info->host) != 0) {

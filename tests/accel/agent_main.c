@@ -69,6 +69,8 @@ int main(void)
         die("an id");
     if (muster_join(NULL, &m) || muster_group_create(m, "all", NULL, 0, 0, muster_after_ms(60000), &all))
         die("join");
+    for (int i = 0; i < 60000 && entries(launcher, "task") < 2; i++) /* its watcher comes when the job is 10 ms old */
+        usleep(1000);                                                /* sleep: it tells nobody */
     threads = entries(launcher, "task");
     descriptors = entries(launcher, "fd");
     for (int i = 0; i < NAMES; i++) {

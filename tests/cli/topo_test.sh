@@ -165,8 +165,8 @@ err_has "did you mean 'topo'"
 RUN_OPTIONS='--kill-on-fail=no' start_job 3 sh -c '
     [ $RANK = 2 ] && exec sleep 1000
     [ $RANK = 1 ] && export CUDA_VISIBLE_DEVICES=0,1
-    [ $RANK = 0 ] && exec taskset -c "$(taskset -cp $$ | sed "s/.*: //; s/[-,].*//")" muster barrier wait ready
-    exec muster barrier wait ready'
+    [ $RANK = 0 ] && exec taskset -c "$(taskset -cp $$ | sed "s/.*: //; s/[-,].*//")" muster barrier wait one --tasks 0,1
+    exec muster barrier wait two --tasks 0,1' # each waits for the other, and not for task 2
 await "two are connected" connected 2
 one=$(sed 's/[-,].*//' <<< "$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status)")
 all=$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status)
@@ -192,12 +192,12 @@ check 0 "$MUSTER" topo --job "$JOB" --svg
 grep -q 'not here</text>' "$OUT" && fail "somebody is not here"
 out_has "^task 0 (pid [0-9]*): CPUs $one"
 kill -KILL "$("$MUSTER" topo --job "$JOB" --json | "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["tasks"][2]["pid"])')"
-gone() { "$MUSTER" topo --job "$JOB" > "$OUT" && grep -q '^2     -        -              -                (it has not joined)$' "$OUT"; }
+gone() { "$MUSTER" topo --job "$JOB" > "$OUT" && grep -q '^2     -        -              -                (its process has ended)$' "$OUT"; }
 await "task 2 has ended" gone
 check 0 "$MUSTER" topo --job "$JOB" --json
 json_is '[t["cpus"] for t in it["tasks"]]' "[\"$one\", \"$all\", null]"
-json_is '[t["unknown"] for t in it["tasks"]]' '[null, null, "it has not joined"]'
+json_is '[t["unknown"] for t in it["tasks"]]' '[null, null, "its process has ended"]'
 check 0 "$MUSTER" topo --job "$JOB" --svg
 out_has '>1 not here</text>\|, 1 not here</text>'
-out_has "^task 2: it has not joined"
+out_has "^task 2: its process has ended"
 exit 0
