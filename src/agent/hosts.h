@@ -50,6 +50,7 @@ struct mu_agent_hosts {
     uint64_t adopt_ns;             /* an agent that has died may be replaced for so long; 0: its host is lost */
     uint64_t incarnation[2];       /* of this host's part in the job, also when its agent is replaced */
     int latency;
+    int is_called;     /* a follower's: by its leader, which so listens */
     int watches_stdin; /* a follower's: the end of its standard input is the end of the job */
     int colour[3];
     struct mu_agent_orders *orders; /* the leader's, to be filled in further; a follower's: that it got */

@@ -254,6 +254,7 @@ void mu_agent_bridge_options(struct mu_agent_bridge *b, struct mu_bridge_options
     ret_options->link.key = hosts->key;
     ret_options->link.timeout_ns = hosts->heartbeat_timeout_ns;
     ret_options->link.star_hosts = hosts->node == 0 ? star_hosts() : 0;
+    ret_options->link.is_called = hosts->is_called;
     ret_options->link.join.node = hosts->node;
     ret_options->link.join.nodes = hosts->nodes;
     ret_options->link.join.num_tasks = hosts->tasks_here;

@@ -177,6 +177,7 @@ static enum muster_status open_link(struct mu_bridge *b)
     if (b->options.leader)
         return mu_link_listen(o, &b->link);
     first = *o;
+    first.is_called &= !b->is_met;
     if (!b->is_met && !first.patience_ns) /* until the leader has said what holds */
         first.patience_ns = b->options.join_until > b->now ? b->options.join_until - b->now : 0;
     return mu_link_connect(&first, &b->link);

@@ -60,10 +60,11 @@ struct mu_link_options {
     const char *certificate, *private_key, *authority; /* PEM files instead of the key: mutual TLS; NULL */
     uint64_t timeout_ns;  /* a peer silent for longer: down. Heartbeats go out every quarter of it */
     uint64_t patience_ns; /* follower: how long to try to (re)connect, with back-off, before refused() */
-    uint32_t num_hosts;   /* host indices are below it */
-    size_t queue_bytes;   /* of one peer, most; 0: 128 MiB */
-    uint32_t star_hosts;  /* leader: of more hosts than these most come through relays; 0: never */
-    struct mu_join join;  /* follower's */
+    bool is_called; /* follower: by its leader, which so listens: an attempt that fails is told, and few are refused */
+    uint32_t num_hosts;  /* host indices are below it */
+    size_t queue_bytes;  /* of one peer, most; 0: 128 MiB */
+    uint32_t star_hosts; /* leader: of more hosts than these most come through relays; 0: never */
+    struct mu_join join; /* follower's */
     struct mu_link_events events;
 };
 

@@ -4,7 +4,9 @@
  *
  * One attempt at a time: look the name up (it may have moved since), try its addresses in turn, then pause, twice as
  * long each time. Patience runs while no leader is there; one that answers, if only by a heartbeat while it waits for
- * other hosts, ends it. What is refused in words is final.
+ * other hosts, ends it. What is refused in words is final. A follower that its leader has called knows that the leader
+ * listens: it tells at once why its first round of attempts has failed; and where no connection can even begin, as
+ * with a name that does not resolve or a port that refuses, it gives up after a few seconds.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -21,6 +23,20 @@ static void give_up(struct mu_link *link, const char *why)
     link->is_over = true;
     mu_dial_done(link);
     link->options.events.refused(link->options.events.arg, why);
+}
+
+static void give_up_reaching(struct mu_link *link)
+{
+    const struct mu_link_dial *dial = &link->dial;
+    char why[800];
+
+    snprintf(why, sizeof why, "the leader (%s) could not be reached for %.1f s: %s", link->options.address,
+             (double)(link->now - dial->since) / 1e9, dial->why[0] ? dial->why : "it does not answer");
+    for (struct mu_link_peer *p = link->peers; p; p = p->next)
+        p->notice = MU_LINK_FAILED; /* nobody is to hear of it besides */
+    while (link->peers)
+        mu_peer_close(link->peers, MU_LINK_QUIET, "given up");
+    give_up(link, why);
 }
 
 static void forget_addresses(struct mu_link_dial *dial)
@@ -49,6 +65,7 @@ void mu_dial_begin(struct mu_link *link)
 
     event.data.ptr = &link->lookup_tag;
     dial->retry_at = 0;
+    dial->is_vain = true;
     if (!dial->since)
         dial->since = link->now;
     link->due = 0;
@@ -89,7 +106,22 @@ static bool try_address(struct mu_link *link, const struct addrinfo *a)
         close(fd);
         return false;
     }
+    link->dial.is_vain = false;
     return mu_peer_new(link, fd, MU_LINK_CONNECTING, text) != NULL;
+}
+
+/* A round of attempts has failed. */
+static bool is_hopeless(struct mu_link *link)
+{
+    struct mu_link_dial *dial = &link->dial;
+
+    if (!link->options.is_called || dial->has_opened)
+        return false;
+    if (!dial->has_failed)
+        mu_link_say(link, "cannot reach the leader (%s) yet: %s", link->options.address, dial->why);
+    dial->has_failed = true;
+    dial->refusals = dial->is_vain ? dial->refusals + 1 : 0;
+    return dial->refusals >= MU_LINK_REFUSALS && link->now - dial->since >= MU_LINK_REFUSED_NS;
 }
 
 static void try_next(struct mu_link *link)
@@ -104,6 +136,10 @@ static void try_next(struct mu_link *link)
             return;
     }
     forget_addresses(dial);
+    if (is_hopeless(link)) {
+        give_up_reaching(link);
+        return;
+    }
     dial->retry_at = link->now + dial->pause + link->now % (dial->pause / 4 + 1); /* not all hosts at once */
     dial->pause = 2 * dial->pause < MU_LINK_SLOW_NS ? 2 * dial->pause : MU_LINK_SLOW_NS;
     link->due = 0;
@@ -135,6 +171,8 @@ void mu_dial_opened(struct mu_link_peer *p)
 
     if (getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
         error = errno;
+    p->link->dial.is_vain = error != 0;
+    p->link->dial.has_opened |= error == 0;
     if (error) {
         mu_peer_close(p, MU_LINK_QUIET, "%s: %s", p->from, strerror(error));
         return;
@@ -170,16 +208,8 @@ void mu_dial_timers(struct mu_link *link)
 
     if (link->is_over)
         return;
-    if (dial->since && link->now - dial->since >= link->options.patience_ns) {
-        char why[800];
-
-        snprintf(why, sizeof why, "the leader (%s) could not be reached for %.1f s: %s", link->options.address,
-                 (double)(link->now - dial->since) / 1e9, dial->why[0] ? dial->why : "it does not answer");
-        for (struct mu_link_peer *p = link->peers; p; p = p->next)
-            p->notice = MU_LINK_FAILED; /* nobody is to hear of it besides */
-        while (link->peers)
-            mu_peer_close(link->peers, MU_LINK_QUIET, "given up");
-        give_up(link, why);
-    } else if (dial->retry_at && link->now >= dial->retry_at)
+    if (dial->since && link->now - dial->since >= link->options.patience_ns)
+        give_up_reaching(link);
+    else if (dial->retry_at && link->now >= dial->retry_at)
         mu_dial_begin(link);
 }

@@ -28,18 +28,20 @@ enum {
     MU_LINK_CHUNK = 16 << 10,   /* small frames share one of these, which is one TLS record */
     MU_LINK_VECTOR = 64,        /* pieces of one writev */
     MU_LINK_EVENTS_AT_ONCE = 64,
-    MU_LINK_FAN = 64,                            /* relays at most, and hosts behind one */
+    MU_LINK_REFUSALS = 3, /* of a follower that its leader has called, at least, before it gives up */
+    MU_LINK_FAN = 64,     /* relays at most, and hosts behind one */
     MU_LINK_VIA_MOST = MU_FRAME_MESSAGE + 32768, /* of a message that a relay passes on, with what goes before it */
 };
-#define MU_LINK_JOIN_NS  5000000000u  /* to say who one is */
-#define MU_LINK_RUSH_NS  2000000000u  /* the same while others wait for their turn to */
-#define MU_LINK_HELLO_NS 30000000u    /* and then to begin at all: whoever comes to join speaks at once */
-#define MU_LINK_END_NS   1000000000u  /* for a last word to be read */
-#define MU_LINK_RETRY_NS 20000000u    /* between the first attempts of a follower, then twice as much each time */
-#define MU_LINK_SLOW_NS  1000000000u  /* and at most this */
-#define MU_LINK_REACH_NS 5000000000u  /* at most, for a relay to take a connection, or to listen */
-#define MU_LINK_LOOK_NS  100000000u   /* between looks whether one listens that was asked to */
-#define MU_LINK_MOVE_NS  10000000000u /* at most, for the leader's answer to come through it */
+#define MU_LINK_JOIN_NS    5000000000u  /* to say who one is */
+#define MU_LINK_RUSH_NS    2000000000u  /* the same while others wait for their turn to */
+#define MU_LINK_HELLO_NS   30000000u    /* and then to begin at all: whoever comes to join speaks at once */
+#define MU_LINK_END_NS     1000000000u  /* for a last word to be read */
+#define MU_LINK_RETRY_NS   20000000u    /* between the first attempts of a follower, then twice as much each time */
+#define MU_LINK_SLOW_NS    1000000000u  /* and at most this */
+#define MU_LINK_REFUSED_NS 3000000000u  /* and for so long, at least */
+#define MU_LINK_REACH_NS   5000000000u  /* at most, for a relay to take a connection, or to listen */
+#define MU_LINK_LOOK_NS    100000000u   /* between looks whether one listens that was asked to */
+#define MU_LINK_MOVE_NS    10000000000u /* at most, for the leader's answer to come through it */
 
 /* What waits to be written: bytes of its own, then perhaps some that lie elsewhere. */
 struct mu_link_chunk {
@@ -113,6 +115,9 @@ struct mu_link_dial { /* a follower's attempts */
     struct addrinfo *list, *next;
     uint64_t since, retry_at, pause; /* since: without a connection; retry_at 0: none is planned */
     char why[400];                   /* the last failure */
+    uint32_t refusals;               /* rounds of its addresses in a row in which none could be connected to */
+    bool is_vain;                    /* this round so far: nothing has begun that may succeed */
+    bool has_failed, has_opened;     /* once: a round, which was told; a connection: somebody is there */
 };
 
 struct mu_link_tree { /* the leader's; wanted 0: all are its own connections */

@@ -317,6 +317,8 @@ static int join(struct mu_cli_call *call)
         gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "muster agent (host %.80s)", host);
     mu_agent_call_me(name);
+    /* The leader has the command, so it is a 'muster run', which calls others when it listens. */
+    agent.hosts.is_called = call->count == 0;
     if (agent.node.nodes > 1 && agent.node.node > 0)
         code = mu_agent_come(&agent.hosts, call->values[MU_OPT_JOB]);
     if (!code && agent.orders.words && call->count > 0)

@@ -388,6 +388,32 @@ static void the_owners_refusal_is_read_on_both_sides(void **state)
     others_go_on(NULL);
 }
 
+/* Its leader listens, or the name is wrong: patience is for those that come before their leader. */
+static void whom_the_leader_has_called_is_told_at_once_and_gives_up_soon(void **state)
+{
+    static char address[64];
+    int fd = end_listener(address);
+
+    (void)state;
+    close(fd); /* nobody is there now */
+    follower.options.address = address;
+    follower.options.patience_ns = 30000000000u;
+    follower.options.is_called = true;
+    end_connect(&follower, NULL, 3);
+    for (int i = 0; i < 5; i++)
+        ends_turn(all, 3);
+    assert_contains(follower.said, "cannot reach the leader (127.0.0.1:");
+    assert_contains(follower.said, "Connection refused");
+    assert_int_equal(follower.refusals, 0);
+    for (int i = 0; i < 10 && !follower.refusals; i++) {
+        follower.ahead += 1000000000u;
+        for (int turn = 0; turn < 3; turn++)
+            ends_turn(all, 3);
+    }
+    assert_int_equal(follower.refusals, 1);
+    assert_contains(follower.why, "Connection refused");
+}
+
 static void another_job_is_refused(void **state)
 {
     (void)state;
@@ -514,6 +540,7 @@ int main(void)
         TEST(certificates_of_others_are_refused),
         TEST(a_leader_of_another_name_is_refused),
         TEST(the_owners_refusal_is_read_on_both_sides),
+        TEST(whom_the_leader_has_called_is_told_at_once_and_gives_up_soon),
         TEST(another_job_is_refused),
         TEST(a_place_beyond_the_last_is_refused),
         TEST(off_loopback_nobody_listens_or_connects_without_a_key),
