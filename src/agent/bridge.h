@@ -40,6 +40,7 @@ struct mu_agent_bridge {
     struct mu_agent_host *hosts; /* the leader's */
     uint32_t num_hosts, open;    /* open: those that are not over */
     char listen_at[300], port[16];
+    char own[256]; /* by which a host finds this one that has no way of its own */
     struct mu_pack welcome;
 
     pthread_t meeter; /* meeting is waited for beside the loop */

@@ -84,21 +84,22 @@ static void hear_host(void *arg, uint32_t host, enum mu_peer_state state, const 
 }
 
 /* Where the others find the leader, in a file that they look for. */
-static int write_address(const struct mu_agent_hosts *hosts, const char *port)
+static int write_address(const struct mu_agent_bridge *b)
 {
-    char path[4096], draft[4128], why[400], name[256];
+    const struct mu_agent_hosts *hosts = b->options;
+    char path[4096], draft[4128], why[400];
     FILE *file;
 
     if (!hosts->file)
         return 0;
-    mu_agent_own_name(hosts, name, sizeof name);
     if (mu_launch_home_file(hosts->file, path, sizeof path, why, sizeof why)) {
         mu_agent_say("%s", why);
         return -1;
     }
     snprintf(draft, sizeof draft, "%s.%d", path, (int)getpid());
     file = fopen(draft, "we");
-    if (!file || fprintf(file, "%s%s\n", name, port) < 0 || fclose(file) || rename(draft, path)) {
+    if (!file || fprintf(file, strchr(b->own, ':') ? "[%s]%s\n" : "%s%s\n", b->own, b->port) < 0 || fclose(file) ||
+        rename(draft, path)) {
         mu_agent_say("%s: %s", path, strerror(errno));
         return -1;
     }
@@ -111,7 +112,7 @@ static void call_others(struct mu_agent *agent, const char *address)
     struct mu_agent_bridge *b = agent->bridge;
 
     snprintf(b->port, sizeof b->port, "%s", strrchr(address, ':'));
-    if (write_address(b->options, b->port) || mu_agent_start_rsh(agent))
+    if (write_address(b) || mu_agent_start_rsh(agent))
         mu_agent_break(agent);
     sem_post(&b->called);
 }

@@ -10,7 +10,10 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -51,6 +54,51 @@ static int address_towards(const char *host, char *ret_address, size_t size)
     }
     freeaddrinfo(all);
     return rc;
+}
+
+static int is_link_local(const struct sockaddr *a)
+{
+    return a->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
+}
+
+/* Of an interface that leads to other machines. -1: there is none. */
+static int interface_address(char *ret_address, size_t size)
+{
+    struct ifaddrs *all = NULL;
+    int rc = -1;
+
+    if (getifaddrs(&all))
+        return -1;
+    for (const struct ifaddrs *one = all; one && rc; one = one->ifa_next) {
+        int family = one->ifa_addr ? one->ifa_addr->sa_family : AF_UNSPEC;
+        socklen_t len = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+
+        if ((family != AF_INET && family != AF_INET6) || !(one->ifa_flags & IFF_UP) ||
+            (one->ifa_flags & IFF_LOOPBACK) || is_link_local(one->ifa_addr))
+            continue;
+        rc = getnameinfo(one->ifa_addr, len, ret_address, (socklen_t)size, NULL, 0, NI_NUMERICHOST);
+    }
+    freeifaddrs(all);
+    return rc ? -1 : 0;
+}
+
+/*
+ * By which a host finds this one where routing does not know the way to it, as where only rsh knows its name: this
+ * host's name. Where that does not resolve, as in many containers, the address by which it is on the way to anywhere,
+ * for which those of documentations stand; else an interface's; else there is no other machine.
+ */
+static void address_of_name(const char *name, char *ret_address, size_t size)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+
+    if (name[0] && getaddrinfo(name, NULL, &hints, &found) == 0) {
+        freeaddrinfo(found);
+        snprintf(ret_address, size, "%s", name);
+    } else if (address_towards("192.0.2.1", ret_address, size) && address_towards("2001:db8::1", ret_address, size) &&
+               interface_address(ret_address, size)) {
+        snprintf(ret_address, size, "127.0.0.1");
+    }
 }
 
 static int is_own(const struct addrinfo *a)
@@ -95,15 +143,24 @@ static void leader_for(const struct mu_agent_bridge *b, uint32_t host, char *ret
     else if (b->hosts[host].way[0])
         snprintf(address, sizeof address, "%s", b->hosts[host].way);
     else
-        gethostname(address, sizeof address - 1); /* its name is one that only rsh knows */
+        snprintf(address, sizeof address, "%s", b->own);
     snprintf(ret_leader, size, strchr(address, ':') ? "[%s]%s" : "%s%s", address, b->port);
 }
 
 void mu_agent_find_ways(struct mu_agent_bridge *b)
 {
+    bool needs_own = b->options->file != NULL;
+    char name[sizeof b->own];
+
     for (uint32_t i = 1; b->options->list && !b->options->address && i < b->num_hosts && !b->stop; i++)
-        if (address_towards(b->hosts[i].name, b->hosts[i].way, sizeof b->hosts[i].way))
+        if (address_towards(b->hosts[i].name, b->hosts[i].way, sizeof b->hosts[i].way)) {
             b->hosts[i].way[0] = '\0';
+            needs_own = true;
+        }
+    mu_agent_own_name(b->options, name, sizeof name);
+    snprintf(b->own, sizeof b->own, "%s", name);
+    if (needs_own && !b->stop)
+        address_of_name(name, b->own, sizeof b->own);
 }
 
 /* By which the other hosts find this one, if it is a name or a number, not whatever this host has, nor themselves. */
@@ -116,6 +173,7 @@ static int is_host(const struct mu_agent_hosts *hosts, struct mu_link_name *ret_
 
 void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, size_t size)
 {
+    char own[256] = "";
     struct mu_link_name name;
     const char *at;
 
@@ -128,7 +186,8 @@ void mu_agent_find_master(const struct mu_agent_hosts *hosts, char *ret_master, 
     } else if (!hosts->list && is_host(hosts, &name)) {
         snprintf(ret_master, size, "%s", name.host);
     } else if (!hosts->list || address_towards(hosts->list->list[1].name, ret_master, size)) {
-        gethostname(ret_master, size - 1);
+        gethostname(own, sizeof own - 1);
+        address_of_name(own, ret_master, size);
     }
 }
 

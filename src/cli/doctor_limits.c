@@ -301,6 +301,9 @@ void mu_doctor_host(struct mu_doctor_page *page)
         return;
     }
     snprintf(mend, sizeof mend, "echo '127.0.1.1 %.200s' >> /etc/hosts", name);
-    mu_doctor_say(page, MU_DOCTOR_NOTE, "host name", mend,
-                  "%.150s has no address (%s): frameworks that look it up will fail", name, gai_strerror(rc));
+    mu_doctor_say(
+        page, MU_DOCTOR_NOTE, "host name", mend,
+        "%.150s has no address (%s): muster goes by this host's address instead, frameworks that look the name "
+        "up may fail",
+        name, gai_strerror(rc));
 }
