@@ -13,9 +13,16 @@
 
 #define NOTE_MS 1000
 
+/* A copy of a note of the leader's, or of our own, for `muster status` on this host, which asks nobody. */
+struct note_look {
+    struct mu_ask ask;
+    bool open;
+};
+
 struct notes_state {
     uv_timer_t timer;
     int has_timer;
+    struct note_look looks[MU_COMPONENT_COUNT][2];
     char notes[MU_COMPONENT_COUNT][MU_AGENT_NOTE]; /* what stands in their keys */
 };
 
@@ -81,15 +88,9 @@ static void note(struct mu_agent *agent, unsigned what)
         set_note(agent, what, 0, text);
 }
 
-/* Copies of the leader's notes and of our own, for `muster status` on this host, which asks nobody. */
-static struct look {
-    struct mu_ask ask;
-    bool open;
-} looks[MU_COMPONENT_COUNT][2];
-
 static void looked(struct mu_ask *ask)
 {
-    ((struct look *)ask)->open = false;
+    ((struct note_look *)ask)->open = false;
 }
 
 static void look_at_notes(struct mu_agent *agent, unsigned what)
@@ -97,12 +98,12 @@ static void look_at_notes(struct mu_agent *agent, unsigned what)
     char key[64];
 
     for (unsigned own = 0; own < 2; own++) {
-        struct look *look = &looks[what][own];
+        struct note_look *look = &notes_state(agent)->looks[what][own];
 
         if (look->open)
             continue;
         name_key(agent, what, own ? agent->options->hosts->node : 0, key, sizeof key);
-        *look = (struct look){.ask = {.answered = looked}, .open = true};
+        *look = (struct note_look){.ask = {.answered = looked}, .open = true};
         mu_desk_try_get(mu_agent_desk(agent), &look->ask, key, strlen(key));
     }
 }

@@ -1,9 +1,9 @@
 /*
  * topology/node.h: what a node consists of while providers tell of it, and the table of the providers.
  *
- * Providers run in the order of the table in look.c, each on the same struct mu_node: the first makes the devices,
- * those after it find them by PCI address, add what they know and say so in `sources`. A provider that cannot serve
- * leaves a note and is no error. Only mu_node_look() knows them all.
+ * Providers run in the order of the table in look.c, each on the same struct muster_topology: the first makes the
+ * devices, those after it find them by PCI address, add what they know and say so in `sources`. A provider that cannot
+ * serve leaves a note and is no error. Only mu_node_look() knows them all.
  */
 #ifndef MU_TOPOLOGY_NODE_H
 #define MU_TOPOLOGY_NODE_H

@@ -241,6 +241,27 @@ def atomics():
                 broken("%s:%d" % (path, number), "an atomic without a comment that names its partner")
 
 
+# What comments name that is nobody's here.
+FOREIGN = {"ncclCommInitRank", "initialize", "vfork"}
+
+
+def named():
+    """What a comment calls by its name is there: functions, types and constants of the tree."""
+    words, comments = set(FOREIGN), []
+    for path in house.under(ALL, ("src/", "shm_layout/", "include/", "plugins/", "tests/", "bench/"), (".c", ".h", ".proto")):
+        text = house.read(path)
+        code = house.code_only(text)
+        words.update(re.findall(r"\w+", code), [os.path.basename(path).partition(".")[0]])
+        words.update(w for s in re.findall(r'"(?:\\.|[^"\\\n])*"', text) for w in re.findall(r"\w+", s))
+        if path.startswith(("src/", "shm_layout/", "include/", "plugins/")):
+            comments += [(path, text[:m.start()].count("\n") + 1, m.group(0)) for m in re.finditer(r"/\*.*?\*/", text, re.S)]
+    for path, first, text in comments:
+        for match in re.finditer(r"\b((?:mu|muster|MU|MUSTER)_\w*\w)\b(?![_*])|\b([a-z]\w+)\(\)", text):
+            name = match.group(1) or match.group(2)
+            if name not in words and not name.endswith("_"):
+                broken("%s:%d" % (path, first + text[:match.start()].count("\n")), "its comment names %s, which is nowhere" % name)
+
+
 def openings():
     for path in house.under(OWN, ("src/", "shm_layout/", "include/"), (".c", ".h")):
         text = house.read(path)
@@ -292,6 +313,6 @@ def formatted():
         broken("%s:%s" % (path, min(int(n) for p, n in bad if p == path)), "is not formatted; make format")
 
 
-for rule in (floors, lengths, calls, words, atomics, openings, dead_headers, tree, formatted):
+for rule in (floors, lengths, calls, words, atomics, named, openings, dead_headers, tree, formatted):
     rule()
 house.done("%d files, %d of them C" % (len(ALL), len(C_FILES)))
