@@ -115,7 +115,7 @@ static void who_does_not_come_before_the_deadline_is_named(void **state)
     tell_create(0, &a);
     r = stage_hear(0);
     assert_status(r, MUSTER_DEADLINE_EXCEEDED);
-    assert_says(r.text, "task 1 is missing");
+    assert_says(r.text, "not there: task 1 (pid ");
     band_create(2, 0);
     band_close();
 }
