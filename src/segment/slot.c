@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,7 +37,7 @@ uint32_t mu_slot_high(const struct muster_segment *seg)
 
 mu_a32 *mu_slot_liveness(const struct muster_segment *seg, uint32_t slot)
 {
-    /* glibc keeps the futex word first; mu_segment_build() refuses a libc where it is not */
+    /* The futex word lies first: asserted for glibc, and looked at in libc_is_known(). */
     return (mu_a32 *)&seg->slots[slot].liveness;
 }
 
@@ -97,6 +98,11 @@ bool mu_slot_is_orphan(const struct muster_segment *seg, uint32_t slot, uint64_t
     return false; /* nobody execs here */
 }
 
+static bool libc_is_known(void)
+{
+    return true;
+}
+
 static uint64_t pid_namespace(const struct muster_segment *seg)
 {
     (void)seg;
@@ -114,6 +120,35 @@ static uint32_t identity(const struct muster_segment *seg, uint32_t *start)
 #endif
 }
 #else
+#ifdef __GLIBC__
+_Static_assert(offsetof(pthread_mutex_t, __data.__lock) == 0 && sizeof((pthread_mutex_t){0}.__data.__lock) == 4,
+               "the kernel's word is the first of a mutex");
+#endif
+
+/* Deaths are seen by the word that the kernel clears: once in a process it is looked at where libc keeps that. */
+static bool libc_is_known(void)
+{
+    static _Atomic int known; /* process-local: 0: nobody has looked; 1: it is; 2: it is not */
+    pthread_mutexattr_t attr;
+    pthread_mutex_t probe;
+    uint32_t word = 0;
+
+    /* relaxed, process-local */
+    if (!atomic_load_explicit(&known, memory_order_relaxed) && pthread_mutexattr_init(&attr) == 0) {
+        pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+        pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+        if (pthread_mutex_init(&probe, &attr) == 0 && pthread_mutex_lock(&probe) == 0) {
+            memcpy(&word, &probe, sizeof word);
+            pthread_mutex_unlock(&probe);
+            pthread_mutex_destroy(&probe);
+        }
+        pthread_mutexattr_destroy(&attr);
+        /* relaxed, process-local: every thread that looks finds the same */
+        atomic_store_explicit(&known, (word & TID_MASK) == (uint32_t)gettid() ? 1 : 2, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&known, memory_order_relaxed) == 1; /* relaxed, process-local */
+}
+
 /* libc believes what a mutex says of its own kind, and aborts on some: only the kind that we made is let near it. */
 static bool is_our_kind(const pthread_mutex_t *m)
 {
@@ -248,6 +283,9 @@ enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, stru
 {
     uint32_t count = seg->num_slots - seg->reserved_slots, high = mu_slot_high(seg);
 
+    if (!libc_is_known())
+        return mu_fail(MUSTER_UNIMPLEMENTED, "this libc does not keep the kernel's word first in a mutex, by which "
+                                             "deaths are seen: muster needs glibc");
     memset(ctx, 0, offsetof(struct mu_ctx, scratch));
     for (uint32_t i = 0; i < count; i++)
         if (suits(seg, i, high, task) && claim_one(seg, i, task, false, ctx))
