@@ -43,6 +43,7 @@ struct mu_agent_grpc {
     const char *cert, *key, *ca;  /* files of TLS; NULL: none, and no client needs to prove itself */
     const char *peer_uri;         /* what a client's certificate has a URI that begins with; NULL: any, or none */
     int insecure;                 /* without TLS at an address that other machines reach */
+    int any_user;                 /* of this machine may be a client, not this one and root alone */
     int once;                     /* mu_agent_serve(): until all tasks have shut down */
 };
 

@@ -76,6 +76,7 @@ static int start_service(struct mu_agent *agent)
         .desk = mu_agent_desk(agent),
         .tls = grpc->cert ? &tls : NULL,
         .insecure = grpc->insecure,
+        .any_user = grpc->any_user,
     };
     enum muster_status status = mu_service_start(&options, &grpc_state(agent)->service);
 

@@ -48,6 +48,7 @@ enum mu_cli_option_id {
     MU_OPT_GPU_VISIBILITY,
     MU_OPT_GRACE,
     MU_OPT_GRPC,
+    MU_OPT_GRPC_ANY_USER,
     MU_OPT_GRPC_CA,
     MU_OPT_GRPC_PEER_URI,
     MU_OPT_GRPC_WORKERS,

@@ -16,7 +16,7 @@ static int refuse_others(const struct mu_cli_call *call)
     static const enum mu_cli_option_id need[] = {
         MU_OPT_REGISTER_TIMEOUT, MU_OPT_SHUTDOWN_TIMEOUT, MU_OPT_REGISTER_BARRIER, MU_OPT_GRPC_RECOVERABLE,
         MU_OPT_GRPC_CERT,        MU_OPT_GRPC_KEY,         MU_OPT_GRPC_CA,          MU_OPT_GRPC_PEER_URI,
-        MU_OPT_GRPC_INSECURE,    MU_OPT_GRPC_WORKERS};
+        MU_OPT_GRPC_INSECURE,    MU_OPT_GRPC_ANY_USER,    MU_OPT_GRPC_WORKERS};
 
     for (size_t i = 0; i < sizeof need / sizeof need[0]; i++)
         for (const struct mu_cli_option *option = call->verb->options; call->values[need[i]] && option->name; option++)
@@ -77,6 +77,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
         .register_timeout_ns = REGISTER_NS,
         .shutdown_timeout_ns = SHUTDOWN_NS,
         .recoverable = call->values[MU_OPT_GRPC_RECOVERABLE] != NULL,
+        .any_user = call->values[MU_OPT_GRPC_ANY_USER] != NULL,
     };
     options->grpc = grpc;
     options->heartbeat_timeout_ns = BEATS_NS;

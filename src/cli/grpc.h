@@ -39,6 +39,7 @@ int mu_cli_take_grpc(const struct mu_cli_call *call, struct mu_agent_grpc *grpc,
          mu_cli_files,   "TLS: clients must have a certificate that one of these has signed"},                         \
         {MU_OPT_GRPC_PEER_URI, 0, "grpc-peer-uri", "PREFIX", NULL, "and in it a URI that begins with this"},           \
         {MU_OPT_GRPC_INSECURE, 0, "grpc-insecure", NULL, NULL, "serve other machines without TLS"},                    \
+        {MU_OPT_GRPC_ANY_USER, 0, "grpc-any-user", NULL, NULL, "serve every user of this machine"},                    \
     {                                                                                                                  \
         MU_OPT_GRPC_WORKERS, 0, "grpc-workers", "LIST", NULL, "tell TensorFlow's workers of errors, at HOST:PORT,..."  \
     }

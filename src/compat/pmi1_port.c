@@ -24,21 +24,6 @@
 
 enum { STRANGERS_MAX = 256, BACKLOG = 1024, AT_ONCE = 64, REST_MS = 100 };
 
-/* The other end's process is of this user, or root's. What cannot be told is of somebody else: who has closed already
- * is nobody's. */
-static bool is_ours(struct mu_pmi1 *server, int fd)
-{
-    struct sockaddr_storage here, there;
-    socklen_t len = sizeof here;
-    uid_t user;
-
-    if (getsockname(fd, (struct sockaddr *)&here, &len) || (len = sizeof there, 0) ||
-        getpeername(fd, (struct sockaddr *)&there, &len))
-        return false;
-    return mu_ts_peer_user(&server->peers, (struct sockaddr *)&there, (struct sockaddr *)&here, &user) &&
-           (user == geteuid() || user == 0);
-}
-
 static void refuse_stranger(struct mu_pmi1 *server, int fd, const char *why)
 {
     server->options.said(server->options.arg, why);
@@ -52,11 +37,11 @@ static bool may_ask(struct mu_pmi1 *server)
 
     if (server->peers.fd >= 0 && server->peers.table)
         return true;
-    mu_ts_peers_close(&server->peers);
-    if (mu_ts_peers_open(&server->peers))
+    mu_peers_close(&server->peers);
+    if (mu_peers_open(&server->peers))
         return true;
     error = errno;
-    mu_ts_peers_close(&server->peers);
+    mu_peers_close(&server->peers);
     errno = error;
     return false;
 }
@@ -65,8 +50,9 @@ static void accept_one(struct mu_pmi1 *server, int fd)
 {
     struct mu_pmi1_client *client;
     int on = 1;
+    uid_t user;
 
-    if (!is_ours(server, fd)) {
+    if (!mu_peer_may_come(&server->peers, fd, &user)) {
         refuse_stranger(server, fd,
                         "a process that is not known to be this user's wanted to be a task of this job's MPI: it is "
                         "refused");
@@ -138,7 +124,7 @@ void mu_pmi1_stop_listening(struct mu_pmi1 *server, uv_close_cb closed)
 {
     if (server->listen_fd < 0)
         return;
-    mu_ts_peers_close(&server->peers);
+    mu_peers_close(&server->peers);
     uv_close((uv_handle_t *)&server->listener, closed);
     uv_close((uv_handle_t *)&server->rest, closed);
 }

@@ -4,7 +4,7 @@
 
 #include "base/pack.h"
 #include "compat/pmi1.h"
-#include "compat/tcpstore_peer.h"
+#include "rpc/peer.h"
 
 /* ---- pmi1_keys.c: keys and values ---- */
 
@@ -71,7 +71,7 @@ struct mu_pmi1 {
     uv_poll_t listener;
     uv_timer_t rest; /* of the listener, while no descriptor is left */
     bool has_rested; /* and that was said */
-    struct mu_ts_peers peers;
+    struct mu_peers peers;
     char address[32];
     struct mu_pmi1_client *strangers;
     uint32_t num_strangers;

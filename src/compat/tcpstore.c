@@ -62,7 +62,7 @@ void mu_ts_say(struct mu_tcpstore *store, const char *format, ...)
 static void free_store(struct mu_tcpstore *store)
 {
     mu_listen_close(&store->listen);
-    mu_ts_peers_close(&store->peers);
+    mu_peers_close(&store->peers);
     if (store->reserve_fd >= 0)
         close(store->reserve_fd);
     free(store->spare);
@@ -246,25 +246,19 @@ static bool is_of_one(int error)
            error == EOPNOTSUPP || error == EPERM;
 }
 
-/* Root may do as it likes anyway. */
-static bool may_come(struct mu_tcpstore *store, const struct sockaddr *peer, const struct sockaddr *own)
+static bool may_come(struct mu_tcpstore *store, int fd)
 {
+    char why[80];
     uid_t user;
 
-    if (store->options.insecure)
+    if (store->options.insecure || mu_peer_may_come(&store->peers, fd, &user))
         return true;
-    if (!mu_ts_peer_user(&store->peers, peer, own, &user)) {
-        mu_ts_say(store, "TCPStore: a client is refused: whose it is cannot be told");
-        return false;
-    }
-    if (user == geteuid() || user == 0)
-        return true;
-    mu_ts_say(store, "TCPStore: a client is refused: it is of user %u, and the job of user %u", (unsigned)user,
-              (unsigned)geteuid());
+    mu_peer_why(user, why, sizeof why);
+    mu_ts_say(store, "TCPStore: a client is refused: %s", why);
     return false;
 }
 
-static void welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *peer, const struct sockaddr *own)
+static void welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *peer)
 {
     if (store->was_paused)
         mu_ts_say(store, "TCPStore: clients are taken again");
@@ -272,7 +266,7 @@ static void welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *pe
     if (store->stats.connections >= store->options.clients) {
         mu_ts_say(store, "TCPStore: a client is refused: %u connections are open, and more are not taken",
                   store->stats.connections);
-    } else if (may_come(store, peer, own)) {
+    } else if (may_come(store, fd)) {
         if (mu_ts_conn_new(store, fd, peer))
             return;
         mu_ts_say(store, "TCPStore: a client is refused: no memory");
@@ -284,7 +278,6 @@ static void welcome(struct mu_tcpstore *store, int fd, const struct sockaddr *pe
 static void on_connection(uv_poll_t *poll, int status, int events)
 {
     struct mu_tcpstore *store = poll->data;
-    const struct sockaddr *own = (struct sockaddr *)&store->names[poll - store->listeners];
     int listener = store->listen.fds[poll - store->listeners];
 
     (void)events;
@@ -303,7 +296,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
             pause_listeners(store, errno);
         if (fd < 0)
             return;
-        welcome(store, fd, (struct sockaddr *)&peer, own);
+        welcome(store, fd, (struct sockaddr *)&peer);
     }
 }
 
@@ -361,9 +354,7 @@ static void prepare_listener(struct mu_tcpstore *store, unsigned i)
 {
     int fd = store->listen.fds[i], one = 1, idle = PROBE_S, probes = PROBES, between = PROBES_S;
     unsigned user_ms = (PROBE_S + PROBES * PROBES_S) * 1000;
-    socklen_t size = sizeof store->names[i];
 
-    getsockname(fd, (struct sockaddr *)&store->names[i], &size);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -408,7 +399,7 @@ enum muster_status mu_tcpstore_start(const struct mu_tcpstore_options *options, 
     store->last_turn = &store->first_turn;
     store->sentences = SENTENCES;
     store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    mu_ts_peers_open(&store->peers);
+    mu_peers_open(&store->peers);
     status = open_listeners(store);
     if (status) {
         free_store(store);

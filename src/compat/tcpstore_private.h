@@ -4,7 +4,6 @@
  *   tcpstore.c          start, stop; who comes; rounds of the loop
  *   tcpstore_conn.c     a connection: its socket and its bytes
  *   tcpstore_room.c     memory, and who waits for it
- *   tcpstore_peer.c     whose process is at the other end
  *   tcpstore_scan.c     where a request ends
  *   tcpstore_key.c      what keys are called in the job's store
  *   tcpstore_run.c      one request after another; the fields of a request, its answer
@@ -27,7 +26,7 @@
 #include "base/error.h"
 #include "compat/tcpstore.h"
 #include "compat/tcpstore_key.h"
-#include "compat/tcpstore_peer.h"
+#include "rpc/peer.h"
 #include "compat/tcpstore_scan.h"
 #include "rpc/desk.h"
 #include "rpc/listen.h"
@@ -140,8 +139,7 @@ struct mu_ts_conn {
 struct mu_tcpstore {
     struct mu_tcpstore_options options;
     struct mu_listen listen;
-    struct sockaddr_storage names[MU_LISTEN_MAX]; /* of the listeners */
-    struct mu_ts_peers peers;
+    struct mu_peers peers;
     uv_poll_t listeners[MU_LISTEN_MAX];
     uv_check_t check;
     uv_prepare_t prepare;

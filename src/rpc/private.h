@@ -5,6 +5,7 @@
  *   conn.c     a connection's bytes           session.c  HTTP/2's events, from nghttp2
  *   call.c     a call from begin to answer    message.c  gRPC's messages within a call's bytes
  *   deadline.c the calls' deadlines           tls.c      the same bytes through TLS
+ *   peer.c     whose process a client is
  *   probe.c    the service that tells whether the others are served
  *   reflect.c  the services that tell what the others' messages look like
  */
@@ -15,6 +16,7 @@
 
 #include "base/account.h"
 #include "rpc/listen.h"
+#include "rpc/peer.h"
 #include "rpc/server.h"
 
 #define MU_RPC_IN_BYTES  (64u << 10)  /* read at once */
@@ -116,6 +118,8 @@ struct mu_rpc_conn {
 struct mu_rpc {
     struct mu_rpc_options options;
     struct mu_listen listen;
+    struct mu_peers peers;
+    uid_t refused; /* the user that was refused last, which has been said; at first our own */
     uv_poll_t listeners[MU_LISTEN_MAX];
     uv_check_t check;     /* answers leave when all that came in a round has been handled, */
     uv_prepare_t prepare; /* or before the loop sleeps */
@@ -127,7 +131,8 @@ struct mu_rpc {
     uint64_t stop_ms;           /* the end of the grace */
     void (*stopped)(void *arg);
     struct ssl_ctx_st *tls;
-    char *peer_uri; /* options.tls->peer_uri */
+    bool clients_prove; /* who they are, by certificates */
+    char *peer_uri;     /* options.tls->peer_uri */
     nghttp2_option *http_options;
     nghttp2_session_callbacks *callbacks;
     struct mu_rpc_conn *conns, *dirty, *first_turn[MU_TURNS], **last_turn[MU_TURNS];

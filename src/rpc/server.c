@@ -114,6 +114,7 @@ static void free_rpc(struct mu_rpc *rpc)
     mu_rpc_tls_free(rpc);
     if (rpc->reserve_fd >= 0)
         close(rpc->reserve_fd);
+    mu_peers_close(&rpc->peers);
     free(rpc->table);
     free(rpc);
 }
@@ -276,18 +277,52 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- who comes --------------------------------------------------------------------------------------------------- */
 
-/* Too many: GOAWAY says so, as far as somebody who has not spoken yet can be told anything. */
-static void refuse(struct mu_rpc *rpc, int fd)
+/* GOAWAY with the reason, of at most 120 bytes, as far as a client that has not spoken yet can be told anything. One
+ * that gets SETTINGS before it counts as connected, and sends its calls again and again until their deadline; without
+ * them (`for_good`) its attempt to connect has failed, which gRPC tells the calls at once. */
+static void refuse_client(struct mu_rpc *rpc, int fd, uint8_t error, const char *why, bool for_good)
 {
-    static const char why[] = "too many connections are open here";
-    uint8_t frames[9 + 9 + 8 + sizeof why - 1] = {
-        [3] = 4, [11] = 8 + sizeof why - 1, [12] = 7, [25] = NGHTTP2_ENHANCE_YOUR_CALM};
+    size_t len = strnlen(why, 120), from = for_good ? 9 : 0;
+    uint8_t frames[9 + 9 + 8 + 120] = {[3] = 4, [11] = (uint8_t)(8 + len), [12] = 7, [25] = error};
 
-    memcpy(frames + 26, why, sizeof why - 1);
-    if (!rpc->tls && send(fd, frames, sizeof frames, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    memcpy(frames + 26, why, len);
+    if (!rpc->tls && send(fd, frames + from, 26 + len - from, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         errno = 0; /* it will find out */
     close(fd);
-    mu_rpc_say(rpc, "gRPC: a client is refused: %u connections are open, and more are not taken", rpc->count);
+}
+
+static bool is_open_to(struct mu_rpc *rpc, int fd, uid_t *ret_user)
+{
+    return rpc->options.any_user || !rpc->listen.is_loopback || rpc->clients_prove ||
+           mu_peer_may_come(&rpc->peers, fd, ret_user);
+}
+
+/* A client tries again and again: its user is said once. */
+static void refuse_user(struct mu_rpc *rpc, int fd, uid_t user)
+{
+    char why[80];
+
+    mu_peer_why(user, why, sizeof why);
+    refuse_client(rpc, fd, NGHTTP2_INADEQUATE_SECURITY, why, true);
+    if (user != rpc->refused)
+        mu_rpc_say(rpc, "gRPC: a client is refused: %s (--grpc-any-user serves every user of this machine)", why);
+    rpc->refused = user;
+}
+
+static void take_client(struct mu_rpc *rpc, int fd)
+{
+    uid_t user;
+
+    if (!is_open_to(rpc, fd, &user)) {
+        refuse_user(rpc, fd, user);
+    } else if (rpc->count >= rpc->options.connections_max) {
+        refuse_client(rpc, fd, NGHTTP2_ENHANCE_YOUR_CALM, "too many connections are open here", false);
+        mu_rpc_say(rpc, "gRPC: a client is refused: %u connections are open, and more are not taken", rpc->count);
+    } else if (!mu_conn_new(rpc, fd)) {
+        mu_rpc_say(rpc, "gRPC: a client is refused: no memory");
+    } else if (!uv_is_active((uv_handle_t *)&rpc->tick)) {
+        uv_timer_start(&rpc->tick, on_tick, TICK_MS, TICK_MS);
+    }
 }
 
 /* Nobody can be accepted: those who wait would wake the loop for ever. */
@@ -352,13 +387,7 @@ static void on_connection(uv_poll_t *poll, int status, int events)
         if (fd < 0)
             return;
         came(rpc);
-        if (rpc->count >= rpc->options.connections_max) {
-            refuse(rpc, fd);
-        } else if (!mu_conn_new(rpc, fd)) {
-            mu_rpc_say(rpc, "gRPC: a client is refused: no memory");
-        } else if (!uv_is_active((uv_handle_t *)&rpc->tick)) {
-            uv_timer_start(&rpc->tick, on_tick, TICK_MS, TICK_MS);
-        }
+        take_client(rpc, fd);
     }
 }
 
@@ -424,6 +453,9 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a server");
     rpc->options = *options;
     rpc->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    mu_peers_open(&rpc->peers);
+    rpc->refused = geteuid();
+    rpc->clients_prove = options->tls && options->tls->authority;
     rpc->sentences.left = SENTENCES;
     for (int i = 0; i < MU_TURNS; i++)
         rpc->last_turn[i] = &rpc->first_turn[i];

@@ -57,6 +57,9 @@ struct mu_rpc_options {
     size_t described_len;
     const struct mu_rpc_tls *tls; /* NULL: in the clear. Off loopback that is refused unless insecure is set. */
     bool insecure;
+    /* Clients of every user of this machine may come. Else, at an address that only this machine reaches, this user's
+     * and root's alone, unless they must show certificates. */
+    bool any_user;
     /* The connection is gone; its calls have been told before. why: "closed by its peer", "reset by its peer", ...;
      * may be NULL. */
     void (*closed)(void *arg, struct mu_rpc_conn *conn, const char *why);

@@ -70,6 +70,7 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
         .described_len = sizeof described,
         .tls = o->tls,
         .insecure = o->insecure,
+        .any_user = o->any_user,
         .closed = mu_caller_gone,
         .said = said,
     };

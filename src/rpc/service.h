@@ -29,7 +29,7 @@ struct mu_service_options {
     uint64_t workers_ns;          /* for a call of these; 0: 5 s */
     struct mu_desk *desk;         /* its loop and handle serve here, too; outlives the service */
     const struct mu_rpc_tls *tls; /* as mu_rpc_options.tls */
-    bool insecure;                /* likewise */
+    bool insecure, any_user;      /* likewise */
 };
 
 /* INVALID_ARGUMENT (the jobs are not so many tasks as the segment has; the address), UNAVAILABLE (it is taken). */

@@ -69,7 +69,7 @@ for words in --survive '--hosts localhost:1,b:1 --survive --output x' '--registe
     check 2 run --grpc $words true
     err_is_one_line
 done
-for words in '--register-timeout 1s' '--shutdown-timeout 1s' --register-barrier --grpc-recoverable --grpc-insecure \
+for words in '--register-timeout 1s' '--shutdown-timeout 1s' --register-barrier --grpc-recoverable --grpc-insecure --grpc-any-user \
     '--grpc-peer-uri spiffe://x/'; do
     check 2 run $words true
     err_has "^muster run: --[a-z-]* needs --grpc "
@@ -88,6 +88,17 @@ err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 9 (SIGKILL)'
 check 137 run -n 3 --grpc -- bash -c 'if [ $RANK = 1 ]; then exec '"$GUEST"' register barrier a kill; fi; exec '"$GUEST"' register poll barrier a hold'
 err_has '^muster run: task 1 (pid [0-9]*) was killed by signal 9 (SIGKILL).*; ending the other 2 tasks$'
 no_segment "$JOB" || fail "a segment is left"
+
+# ---- another user of this machine does not take part, unless all may ----
+if [ "$(id -u)" = 0 ]; then
+    check 9 run --grpc --register-barrier=no -- $GUEST become 65534 try a
+    out_has '^UNAVAILABLE: '
+    err_has '^muster run: gRPC: a client is refused: it is of user 65534, and the job of user 0 (--grpc-any-user serves'
+    check 0 run --grpc --grpc-any-user -- $GUEST become 65534 register set a 1 get a shutdown
+    out_is 1
+else
+    echo "not tested: other users' clients (needs root)"
+fi
 
 # ---- starting again: the job, at the same address, where nobody is registered and no key is there; one task ----
 check 0 run -n 2 --grpc="unix:$TMPDIR/s" --restarts 1 --restart-delay 0 --label -- bash -c '

@@ -4,7 +4,7 @@
     guest.py [--address A] [--task I] WORD...
 
 The words are done in order: register, poll (in the background), set K V, get K, try K, barrier ID, alive, report TEXT (an
-error of its own), shutdown, reset, say TEXT, await FILE (until it is there), kill (itself, by SIGKILL), exit N, hold (until the poll has been
+error of its own), shutdown, reset, say TEXT, await FILE (until it is there), become N (another user), kill (itself, by SIGKILL), exit N, hold (until the poll has been
 answered: it prints the answer). By default the address and the number are those of the environment. A refusal is printed,
 "CODE: text", and ends it with status 9. Every wait is bounded. The messages' module is made by guests.sh.
 """
@@ -98,6 +98,11 @@ class Guest:
                     time.sleep(0.01)  # sleep: between two looks at the condition
             elif word == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            elif word == "become":
+                user = int(next(words))
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
             elif word == "exit":
                 os._exit(int(next(words)))
             else:

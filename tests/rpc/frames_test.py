@@ -2,8 +2,10 @@
 """Requests as bytes: what is no call of gRPC is refused in words, and how a message is cut into frames does not matter."""
 import gzip
 import os
+import socket
 import struct
 import sys
+import tempfile
 import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -11,6 +13,7 @@ from frames import (ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, GO
                     PUSH_PROMISE, REFUSED_STREAM, RST_STREAM, SETTINGS, WINDOW_UPDATE, Raw, block, frame, message, request, settings)
 from serving import check, served, wait_for
 
+OTHER = 65534  # a user
 OK, INVALID, LATE, EXHAUSTED, UNIMPLEMENTED, INTERNAL = 0, 3, 4, 8, 12, 13
 
 
@@ -171,6 +174,69 @@ def streams(server):
         check(one.resets == {101: REFUSED_STREAM}, "one call too many: %s", one.resets)
 
 
+def as_other(work, folder="/"):
+    """The text that it returns in a process of another user, there: this user may not enter what is above."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.chdir(folder)
+            os.setgroups([])
+            os.setgid(OTHER)
+            os.setuid(OTHER)
+            os.write(writes, work().encode())
+        except Exception as error:
+            os.write(writes, repr(error).encode())
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+def what_tcp_says(address):
+    with Raw(address, greet=False) as one:
+        return str(one.to_the_end())
+
+
+def what_unix_says(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.settimeout(60)
+        one.connect(path)
+        return b"".join(iter(lambda: one.recv(4096), b"")).decode(errors="replace")
+
+
+def echo_says(address):
+    with Raw(address) as one:
+        return str(one.echo(b"x"))
+
+
+def users():
+    """Loopback and Unix sockets serve this user; another one is refused in words, which are said once."""
+    if os.geteuid() != 0:
+        print("not tested: other users' clients (needs root)")
+        return
+    words = "it is of user %d, and the job of user 0" % OTHER
+    with served("127.0.0.1:0") as server:
+        for _ in range(3):
+            said = as_other(lambda: what_tcp_says(server.address))
+            check(words in said, "another user was told %s", said)
+        check(echo_says(server.address) == "True", "this user is not served")
+        check(server.said().count("a client is refused: " + words) == 1, "the server said %s", server.said())
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "s")
+        with served("unix:" + path) as server:
+            os.chmod(folder, 0o755)
+            os.chmod(path, 0o666)
+            said = as_other(lambda: what_unix_says("s"), folder)
+            check(words in said, "another user was told %s", said)
+            check(words in server.said(), "the server said %s", server.said())
+    with served("127.0.0.1:0", "any_user") as server:
+        said = as_other(lambda: echo_says(server.address))
+        check(said == "True", "another user may come, and was told %s", said)
+
+
 with served("127.0.0.1:0", "message=1000000", "streams=50") as server:
     with Raw(server.address) as first:
         for part in cut_anyhow, no_calls, no_messages, own_clock, what_means_nothing, cancelled:
@@ -179,3 +245,4 @@ with served("127.0.0.1:0", "message=1000000", "streams=50") as server:
             part(server)
             check(first.echo(part.__name__.encode()), "another client was harmed by %s", part.__name__)
 bad_headers()
+users()

@@ -2,7 +2,7 @@
  * tests/rpc/server_main.c: a real server with methods that tests need. Prints its address, serves until its stdin ends,
  * then stops; what it says and what it learns of connections goes to stderr.
  *
- *   server ADDRESS [cert=FILE key=FILE authority=FILE] [insecure] [BOUND=N ...] [grace=MS]
+ *   server ADDRESS [cert=FILE key=FILE authority=FILE] [insecure] [any_user] [BOUND=N ...] [grace=MS]
  *
  * /mu.test.Test/Echo    the message            Big     as many bytes as the number says
  *               Burst   the same, of which the server is not told that it may be long
@@ -181,6 +181,7 @@ static void take_option(const char *word, struct mu_rpc_options *o, struct mu_rp
     tls->authority = strncmp(word, "authority=", 10) == 0 ? value : tls->authority;
     tls->peer_uri = strncmp(word, "uri=", 4) == 0 ? value : tls->peer_uri;
     o->insecure = o->insecure || strcmp(word, "insecure") == 0;
+    o->any_user = o->any_user || strcmp(word, "any_user") == 0;
     grace_ms = strncmp(word, "grace=", 6) == 0 ? n : grace_ms;
     o->message_max = strncmp(word, "message=", 8) == 0 ? n : o->message_max;
     o->held_max = strncmp(word, "held=", 5) == 0 ? n : o->held_max;

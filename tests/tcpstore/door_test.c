@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "compat/tcpstore_peer.h"
+#include "rpc/peer.h"
 
 static void is_served(struct client *c)
 {
@@ -137,7 +137,7 @@ static unsigned user_now(const struct sockaddr_in *local, const struct sockaddr_
 static void whose_a_socket_was_that_is_closed(void **state)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, peer;
-    struct mu_ts_peers peers, none = {.fd = -1};
+    struct mu_peers peers, none = {.fd = -1};
     socklen_t size = sizeof own;
     uid_t user = 0;
     int listener, fd, status = 0;
@@ -153,20 +153,20 @@ static void whose_a_socket_was_that_is_closed(void **state)
     assert_int_equal(bind(listener, (struct sockaddr *)&own, sizeof own), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&own, &size), 0);
     assert_int_equal(listen(listener, 1), 0);
-    mu_ts_peers_open(&peers);
+    mu_peers_open(&peers);
     child = fork();
     assert_true(child >= 0);
     if (child == 0)
         _exit(come_and_go(&own));
     assert_int_equal(waitpid(child, &status, 0), child);
     fd = accept(listener, (struct sockaddr *)&peer, &size);
-    is_told = mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
+    is_told = mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
         assert_true(is_told ? user == 65534 : user_now(&peer, &own) == 0);
-        is_told = mu_ts_peer_user(&none, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
+        is_told = mu_peer_user(&none, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user);
         assert_true(is_told ? user == 65534 : user_now(&peer, &own) == 0);
     }
-    mu_ts_peers_close(&peers);
+    mu_peers_close(&peers);
     close(fd);
     close(listener);
 }
@@ -189,7 +189,7 @@ static void a_table_that_is_kept_is_read_anew(void **state)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr_in peer = own;
-    struct mu_ts_peers peers = {.fd = -1};
+    struct mu_peers peers = {.fd = -1};
     char path[4096];
     uid_t user = 0;
 
@@ -199,17 +199,17 @@ static void a_table_that_is_kept_is_read_anew(void **state)
     peers.table = fopen(path, "re");
     assert_non_null(peers.table);
     peer.sin_port = htons(4096);
-    assert_true(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_true(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     assert_int_equal(user, 1000);
     write_table(path, 4096, 1001);
-    assert_true(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_true(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     assert_int_equal(user, 1001);
     write_table(path, 8192, 1002);
-    assert_false(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_false(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     peer.sin_port = htons(8192);
-    assert_true(mu_ts_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
+    assert_true(mu_peer_user(&peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, &user));
     assert_int_equal(user, 1002);
-    mu_ts_peers_close(&peers);
+    mu_peers_close(&peers);
     unlink(path);
 }
 

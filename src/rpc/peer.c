@@ -1,13 +1,13 @@
 /*
- * compat/tcpstore_peer.c: whose socket it is: asked of the kernel by netlink, for this one socket; where there is no
+ * rpc/peer.c: whose socket it is: asked of the kernel by netlink, for this one socket; where there is no
  * such netlink, looked up in /proc/net/tcp.
  *
  * A socket that its process has closed has no inode any more. Until its end has been acknowledged some kernels (6.18 is
  * one) still name the user whose it was; others, and all of them later, when only the connection's numbers are kept,
  * name user 0, whosever it was. So another user than 0 is believed, and 0 only of a socket that somebody has: nothing
- * else tells whose a closed one was.
+ * else tells whose a closed one was. The other end of a Unix socket is known from the moment it connected.
  */
-#include "compat/tcpstore_peer.h"
+#include "rpc/peer.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,7 @@ static bool is_want(int error)
     return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-bool mu_ts_peers_open(struct mu_ts_peers *peers)
+bool mu_peers_open(struct mu_peers *peers)
 {
     bool wants;
 
@@ -35,7 +35,7 @@ bool mu_ts_peers_open(struct mu_ts_peers *peers)
     return !wants && (peers->table || !is_want(errno));
 }
 
-void mu_ts_peers_close(struct mu_ts_peers *peers)
+void mu_peers_close(struct mu_peers *peers)
 {
     if (peers->fd >= 0)
         close(peers->fd);
@@ -59,7 +59,7 @@ static void put_name(const struct sockaddr *name, __be16 *port, __be32 address[4
 }
 
 /* 1: answered; 0: there is no such socket; -1: netlink does not tell. */
-static int hear(struct mu_ts_peers *peers, uid_t *ret_user)
+static int hear(struct mu_peers *peers, uid_t *ret_user)
 {
     union {
         struct nlmsghdr head;
@@ -86,8 +86,7 @@ static int hear(struct mu_ts_peers *peers, uid_t *ret_user)
     }
 }
 
-static int ask_netlink(struct mu_ts_peers *peers, const struct sockaddr *peer, const struct sockaddr *own,
-                       uid_t *ret_user)
+static int ask_netlink(struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user)
 {
     struct {
         struct nlmsghdr head;
@@ -122,7 +121,7 @@ static void print_name(const struct sockaddr *name, char text[48])
     snprintf(text + n, 48 - (size_t)n, ":%04X", ntohs(port));
 }
 
-static bool look_up(const struct mu_ts_peers *peers, const struct sockaddr *peer, const struct sockaddr *own,
+static bool look_up(const struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own,
                     uid_t *ret_user)
 {
     bool is_v6 = peer->sa_family == AF_INET6;
@@ -149,10 +148,44 @@ static bool look_up(const struct mu_ts_peers *peers, const struct sockaddr *peer
     return found;
 }
 
-bool mu_ts_peer_user(struct mu_ts_peers *peers, const struct sockaddr *peer, const struct sockaddr *own,
-                     uid_t *ret_user)
+bool mu_peer_user(struct mu_peers *peers, const struct sockaddr *peer, const struct sockaddr *own, uid_t *ret_user)
 {
     int told = ask_netlink(peers, peer, own, ret_user);
 
     return told < 0 ? look_up(peers, peer, own, ret_user) : told > 0;
+}
+
+static bool find_user(struct mu_peers *peers, int fd, uid_t *ret_user)
+{
+    struct sockaddr_storage own, peer;
+    socklen_t size = sizeof own;
+    struct ucred sender;
+
+    if (getsockname(fd, (struct sockaddr *)&own, &size))
+        return false;
+    if (own.ss_family == AF_UNIX) {
+        size = sizeof sender;
+        if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &sender, &size))
+            return false;
+        *ret_user = sender.uid;
+        return true;
+    }
+    size = sizeof peer;
+    return getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
+           mu_peer_user(peers, (struct sockaddr *)&peer, (struct sockaddr *)&own, ret_user);
+}
+
+bool mu_peer_may_come(struct mu_peers *peers, int fd, uid_t *ret_user)
+{
+    if (!find_user(peers, fd, ret_user))
+        *ret_user = MU_PEER_UNKNOWN;
+    return *ret_user != MU_PEER_UNKNOWN && (*ret_user == geteuid() || *ret_user == 0);
+}
+
+void mu_peer_why(uid_t user, char *text, size_t size)
+{
+    if (user == MU_PEER_UNKNOWN)
+        snprintf(text, size, "whose it is cannot be told");
+    else
+        snprintf(text, size, "it is of user %u, and the job of user %u", (unsigned)user, (unsigned)geteuid());
 }
