@@ -22,6 +22,25 @@ skip()
     exit 77
 }
 
+# muster_for USER: $THEIRS is a muster that this user may run: this one or, where it lies below a folder that others may
+# not enter, a copy. False, and why: only root can become another user, and by setpriv.
+muster_for()
+{
+    local as=(setpriv "--reuid=$1" --clear-groups)
+    THEIRS=$MUSTER
+    if [ "$(id -u)" -ne 0 ] || ! "${as[@]}" true 2> /dev/null; then
+        echo "not tested: another user (needs root, and setpriv)"
+        return 1
+    fi
+    if ! "${as[@]}" test -x "$THEIRS"; then
+        THEIRS=$TMPDIR/theirs/muster
+        [[ $TMPDIR != */muster-test.*/tmp ]] || chmod 711 "$TMPDIR" "${TMPDIR%/*}"
+        mkdir -p "$TMPDIR/theirs"
+        cp -r "$MUSTER" "$(dirname "$MUSTER")/whole" "$TMPDIR/theirs" 2> /dev/null # not every variant has two parts
+        "${as[@]}" test -x "$THEIRS" || fail "user $1 may not run the copy of muster in $TMPDIR"
+    fi
+}
+
 # await WHAT COMMAND...: until it succeeds.
 await()
 {

@@ -41,13 +41,10 @@ none_with_mark "$MARK" || fail "a process is left: $(with_mark "$MARK")"
 # A user who may have six processes: some tasks are on their way when there is no room for the next, nor for a thread.
 other=$((100000 + $$))
 as_other() { setpriv --reuid $other --regid $other --clear-groups "$@"; }
-if [ "$(id -u)" -ne 0 ] || ! as_other test -x "$MUSTER" 2> /dev/null; then
-    echo "not tested: the limit of processes (root can become another user, who may run $MUSTER)"
-    exit 0
-fi
+muster_for $other || exit 0
 cd / || exit 1
 check 125 as_other env ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" bash -c 'ulimit -u 6; exec "$@"' - \
-    "$MUSTER" run -n 40 --job "$JOB" sleep 1000
+    "$THEIRS" run -n 40 --job "$JOB" sleep 1000
 err_is_one_line
 err_has '^muster run: cannot start task [0-9]*: clone: Resource temporarily unavailable'
 none_with_mark "$MARK" || fail "a process is left: $(with_mark "$MARK")"
