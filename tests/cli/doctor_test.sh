@@ -68,7 +68,7 @@ if [[ $VARIANT != asan* ]]; then # which needs terabytes of addresses
     fact_has limits 'virtual memory' 'note: 0.48 GiB'
     fact_has shm segment 'problem: .*Cannot allocate memory'
     fact_has shm 'memfd segment' 'problem: .*Cannot allocate memory'
-    if grep -q 'muster segment rm' "$OUT"; then fail "a segment that it cannot map is to be removed"; fi
+    if grep -q "muster segment rm[^\"]* $JOB" "$OUT"; then fail "a segment that it cannot map is to be removed"; fi
     await "nothing is left that could not be mapped" none_of_doctor
     kill -TERM "$RUN"
     wait "$RUN"
@@ -88,14 +88,18 @@ await "the job lives" eval '"$MUSTER" doctor --json > "$OUT"; [[ $(fact segments
 kill -STOP "$GUARD"
 kill -KILL "$RUN"
 wait "$RUN" 2> /dev/null
-await "it is left over" eval '"$MUSTER" doctor --json > "$OUT"; [[ $(fact segments "left over") = *"of dead jobs"* ]]'
-mend_has segments 'left over' "^muster segment rm.* $JOB"
+left_over() # it, whatever other tests leave meanwhile
+{
+    "$MUSTER" doctor --json > "$OUT"
+    [[ $(fact segments 'left over') = *'of dead jobs'* ]] && mend segments 'left over' | grep -q "^muster segment rm.* $JOB\( \|$\)"
+}
+await "it is left over" left_over
 kill -CONT "$GUARD"
 await "the guard has removed it" no_segment "$JOB"
 : > "$(segment_file "$JOB")"
 doctor 0 "$MUSTER"
-fact_has segments segment "note: job $JOB: "
-mend_has segments segment "muster segment rm $JOB"
+json_is "[(f['mark'], f['mend'].endswith('muster segment rm $JOB')) for f in it['facts'] if f['name'] == 'segment' and f['text'].startswith('job $JOB: ')]" \
+    '[["note", true]]'
 rm -f "$(segment_file "$JOB")"
 
 # Libraries: no library at all, one that crashes, ends the process, hangs, is another, is of another version.
@@ -201,8 +205,8 @@ fact_has shm 'sticky bit' 'note: '
 fact_has shm mounted 'ok: .*noexec: no matter'
 in_shm mode=1777,nr_inodes=9,size=1g 0
 fact_has shm inodes 'note: '
-if command -v setpriv > /dev/null && setpriv --reuid=65534 --clear-groups test -x "$MUSTER"; then
-    in_shm mode=755 1 setpriv --reuid=65534 --clear-groups
+if muster_for 65534; then
+    MUSTER=$THEIRS in_shm mode=755 1 setpriv --reuid=65534 --clear-groups
     fact_has shm mounted 'problem: /dev/shm may not be written by user 65534'
 fi
 doctor 0 unshare --mount sh -c 'mount -t tmpfs none /sys && exec "$@"' - "$MUSTER"
