@@ -27,7 +27,8 @@ int mu_agent_serve_metrics(struct mu_agent *agent)
     mu_metrics_restarted(agent->metrics, (uint64_t)agent->attempt * agent->num_tasks);
     mu_metrics_launcher(agent->metrics, &(struct mu_metrics_launcher){task_lives, agent, &agent->failures});
     if (agent->attempt == 0)
-        mu_agent_say("metrics at %s", mu_metrics_address(agent->metrics));
+        mu_agent_say("metrics at %s%s", mu_metrics_address(agent->metrics),
+                     mu_metrics_is_open(agent->metrics) ? ": reachable from other machines, without a key" : "");
     return 0;
 }
 

@@ -21,6 +21,7 @@
 #include "agent/metrics_address.h"
 #include "agent/metrics_text.h"
 #include "base/account.h"
+#include "bridge/link_address.h"
 
 #define CONNECTIONS_MAX 64
 #define TICK_MS         250  /* deadlines are kept this exactly */
@@ -77,6 +78,7 @@ struct mu_metrics {
     struct body *body; /* the last */
     struct mu_account *account;
     char address[160];
+    int is_open;
 };
 
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
@@ -470,6 +472,7 @@ static int bind_tcp(struct mu_metrics *metrics, const struct mu_metrics_address 
     if (!rc)
         rc = uv_tcp_getsockname(&metrics->listener.tcp, (struct sockaddr *)&bound, &size);
     if (!rc) {
+        metrics->is_open = !mu_link_is_loopback((const struct sockaddr *)&bound);
         mu_metrics_address_print(&bound, text, sizeof text);
         snprintf(metrics->address, sizeof metrics->address, "http://%s/metrics", text);
     }
@@ -518,6 +521,11 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
 const char *mu_metrics_address(const struct mu_metrics *metrics)
 {
     return metrics->address;
+}
+
+int mu_metrics_is_open(const struct mu_metrics *metrics)
+{
+    return metrics->is_open;
 }
 
 void mu_metrics_count(struct mu_metrics *metrics, struct mu_account *account)

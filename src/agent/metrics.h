@@ -29,6 +29,7 @@ int mu_metrics_start(uv_loop_t *loop, const char *addr, struct muster *muster, s
                      char *why, size_t why_size);
 /* Where it listens, for people: "http://127.0.0.1:9464/metrics", "unix:/run/muster.sock". */
 const char *mu_metrics_address(const struct mu_metrics *metrics);
+int mu_metrics_is_open(const struct mu_metrics *metrics); /* other machines may reach it */
 /* What it holds for clients counts there; the account outlives it. */
 void mu_metrics_count(struct mu_metrics *metrics, struct mu_account *account);
 /* Those of the coordination service, too; NULL: no longer. */

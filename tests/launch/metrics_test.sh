@@ -61,4 +61,10 @@ err_has "^muster run: no metrics at unix:/no-such-folder/x: .*no such file"
 
 # With each attempt of the job.
 check 0 "$MUSTER" run --metrics "unix:$TMPDIR/socket" --restarts 2 --restart-delay 0 sh -c '[ -S "$1" ] && exit $((2 - MUSTER_ATTEMPT))' sh "$TMPDIR/socket"
+
+# Off loopback it says so.
+check 0 "$MUSTER" run --metrics '*:0' true
+err_has '^muster run: metrics at http://0\.0\.0\.0:[0-9]*/metrics: reachable from other machines, without a key$'
+check 0 "$MUSTER" run --metrics :0 true
+err_has '^muster run: metrics at http://127\.0\.0\.1:[0-9]*/metrics$'
 exit 0
