@@ -64,4 +64,4 @@ static void finish(void)
 }
 
 const struct sim_workload sim_recover = {
-    .name = "recover", .config = {.num_tasks = TASKS}, .start = start, .finish = finish};
+    .name = "recover", .config = {.num_tasks = TASKS}, .start = start, .finish = finish, .restarts = true};

@@ -76,6 +76,7 @@ struct sim_workload {
     struct muster_segment_config config; /* zeros: a small one */
     void (*start)(void);                 /* add tasks */
     void (*finish)(void);                /* after the last scavenging: the oracle */
+    bool restarts;                       /* a dead task has a successor: its launcher never says that it was the last */
 };
 extern const struct sim_workload sim_kv, sim_counter, sim_parts, sim_wait, sim_tasks, sim_barrier, sim_group, sim_event,
     sim_alive, sim_full, sim_slots, sim_last, sim_recover, sim_regroup, sim_brim, sim_guests;

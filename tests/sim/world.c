@@ -25,6 +25,7 @@ struct muster_segment sim_segment;
 static uint8_t *first_image;
 static uint64_t image_bytes, next_handle = 1000;
 static uint32_t forks;
+static bool has_successors; /* as the workload says */
 
 /* As production's: reached only by who was woken by something else after so long. */
 static void recheck(struct mu_ctx *ctx)
@@ -51,6 +52,7 @@ void sim_world_make(const struct sim_workload *w)
     struct mu_header h;
     struct muster *handle;
 
+    has_successors = w->restarts;
     bury_handles();
     if (seg->base)
         munmap(seg->base, seg->size);
@@ -287,7 +289,7 @@ static enum muster_status tell_of_death(struct sim_task *t)
             continue;
         dead->told = true;
         sim_begin("process of task %d ended", dead->id);
-        status = mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL, sim_chance(2));
+        status = mu_task_process_ended(&t->handle, dead->id, dead->pid, SIGKILL, !has_successors && sim_chance(2));
         sim_end(status);
         return status;
     }
