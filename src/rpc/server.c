@@ -282,7 +282,7 @@ static void on_tick(uv_timer_t *timer)
  * them (`for_good`) its attempt to connect has failed, which gRPC tells the calls at once. */
 static void refuse_client(struct mu_rpc *rpc, int fd, uint8_t error, const char *why, bool for_good)
 {
-    size_t len = strnlen(why, 120), from = for_good ? 9 : 0;
+    size_t len = strlen(why) < 120 ? strlen(why) : 120, from = for_good ? 9 : 0;
     uint8_t frames[9 + 9 + 8 + 120] = {[3] = 4, [11] = (uint8_t)(8 + len), [12] = 7, [25] = error};
 
     memcpy(frames + 26, why, len);
