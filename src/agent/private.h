@@ -453,9 +453,6 @@ void mu_agent_drop_suspension(struct mu_agent *agent);
 void mu_agent_told_to_stop(struct mu_agent *agent);
 void mu_agent_told_to_go_on(struct mu_agent *agent);
 
-/* ---- leftover.c ---- */
-void mu_agent_end_leftovers(struct mu_agent *agent);
-
 /* ---- report.c ---- */
 /* Never blocks: what cannot be written now is kept. */
 void mu_agent_write(const char *text, size_t len);

@@ -467,7 +467,7 @@ static void a_false_leader_is_refused_with_a_sentence(void **state)
            "does not speak muster's protocol (it begins with 53 53 48 2d)");
     len = end_frame(bytes, MU_FRAME_WELCOME, 0, "", 0);
     bytes[2] = MU_BRIDGE_VERSION - 1;
-    follow(bytes, len, "of the bridge's protocol instead of ");
+    follow(bytes, len, "speaks version 3 of the bridge's protocol instead of 4");
     len = end_frame(bytes, MU_FRAME_REFUSE, 0, "no\x1b[2J\n", 7);
     follow(bytes, len, "refused this host: no?[2J?"); /* no control characters reach a terminal */
 }

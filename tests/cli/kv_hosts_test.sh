@@ -36,7 +36,8 @@ mkdir "$TMPDIR/bin"
 ln -s "$MUSTER" "$TMPDIR/bin/muster"
 export PATH=$TMPDIR/bin:$PATH
 check 0 "$MUSTER" run --job "$JOB" --rsh "$TMPDIR/rsh" --hosts localhost:1,b:1 --output "$TMPDIR/{rank}" -- \
-    bash -c 'bash "$0" dir$RANK | sed "s/dir$RANK/DIR/g; s/; who could set it: .*//"' "$TMPDIR/words"
+    bash -c 'bash "$0" dir$RANK | sed "s/dir$RANK/DIR/g; s/; who could set it: task [0-9].*/; THE OTHER TASK/"' "$TMPDIR/words"
+grep -q 'absent; THE OTHER TASK$' "$TMPDIR/0" || fail "nobody is named: $(cat "$TMPDIR/0")"
 diff "$TMPDIR/0" "$TMPDIR/1" || fail 'on another host the verbs say something else'
 grep -q '^one,more= 0$' "$TMPDIR/1" || fail "what host 1 printed: $(cat "$TMPDIR/1")"
 

@@ -68,6 +68,8 @@ def ping(client, number):
             break
         except Refused as refused:  # all tasks have shut down meanwhile: what clients wrote goes with them
             assert refused.code == "NOT_FOUND", refused.code
+    else:
+        raise AssertionError("a key that was set a moment ago was never there")
     assert got == entry, (got, entry)
 
 
