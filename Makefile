@@ -12,7 +12,7 @@
 # `make BUILD=/tmp/x` builds elsewhere. EXTRA_CFLAGS and EXTRA_LDFLAGS are added to every command;
 # VERBOSE=1 shows the commands.
 #
-# Sources are found by wildcard; nobody lists a file here.
+# Sources are found by wildcard, also in a room's folders, one level down; nobody lists a file here.
 #   shm_layout/*.c src/<library room>/*.c   -> libmuster.a, libmuster.so.<version>
 #   src/<executable room>/*.c               -> muster (its main() is in src/cli/main.c), twice: whole/muster, and muster,
 #                         which has no loader and hands on what it cannot do (src/cli/quick.c)
@@ -67,11 +67,11 @@ SONAME := libmuster.so.$(call version_part,MAJOR)
 
 # Rooms without a folder are names that are kept for a room to come: object, schedule, session.
 LIB_ROOMS := base sync segment task kv barrier event topology accel object
-EXE_ROOMS := schedule session bridge rpc compat launch agent cli
-LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c)))
+EXE_ROOMS := schedule session bridge coord rpc compat launch agent cli
+LIB_SRC := $(sort $(wildcard shm_layout/*.c $(LIB_ROOMS:%=src/%/*.c) $(LIB_ROOMS:%=src/%/*/*.c)))
 QUICK_SRC := src/cli/quick.c
 QUICK_WRAPS := dlopen getaddrinfo freeaddrinfo getpwuid getpwuid_r
-EXE_SRC := $(filter-out $(QUICK_SRC),$(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c))))
+EXE_SRC := $(filter-out $(QUICK_SRC),$(sort $(wildcard $(EXE_ROOMS:%=src/%/*.c) $(EXE_ROOMS:%=src/%/*/*.c))))
 LIB_PROTO := $(sort $(wildcard $(LIB_ROOMS:%=src/%/*.proto)))
 EXE_PROTO := $(sort $(wildcard $(EXE_ROOMS:%=src/%/*.proto)))
 PROTO_C := $(patsubst src/%.proto,$(BUILD)/proto/%.pb-c.c,$(LIB_PROTO) $(EXE_PROTO))
@@ -93,7 +93,7 @@ LIB_LIBS := $(if $(LIB_PROTO),-lprotobuf-c)
 # What the executable's rooms link with, and so do tests and benches. Static: as a shared library libuv costs each start
 # of the command 0.11 ms instead of 0.04 ms, and so a job of one host needs nothing but libc. curses, of which only
 # 'muster top' calls anything, costs a start nothing that can be measured. OpenSSL, which costs 0.5 ms as archives and
-# 0.9 ms as shared libraries, is opened when hosts are to be connected: bridge/openssl.h. Nor do nghttp2 and zlib, which
+# 0.9 ms as shared libraries, is opened when hosts are to be connected: bridge/link/openssl.h. Nor do nghttp2 and zlib, which
 # serve gRPC, cost a start anything that can be measured: as archives they bring 260 relocations to 2,100.
 EXE_LIBS := -l:libprotobuf-c.a -l:libuv_a.a -l:libnghttp2.a -l:libz.a -l:libncursesw.a -l:libtinfo.a
 

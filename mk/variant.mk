@@ -76,7 +76,7 @@ $(3)/libpmi.so.0: plugins/libpmi.c $(3)/flags | $$(DEPS)
 		-MMD -MP -MF $$@.d -shared -Wl,-soname,libpmi.so.0 -Wl,--no-undefined -o $$@ $$<
 
 # What sleeps until a launcher is killed: no libc, one segment, as small as a program can be. What EXTRA_CFLAGS says of
-# code that has libc does not hold for it, and no umask makes it a file that others may write (launch/guard.c).
+# code that has libc does not hold for it, and no umask makes it a file that others may write (launch/guard/guard.c).
 $(3)/mu-guard: plugins/guard.c $(3)/flags | $$(DEPS)
 	@mkdir -p $$(@D)$$(call say,cc,$$@)
 	$$(Q)$$(CC_$(1)) $$(filter-out --coverage,$$(EXTRA_CFLAGS)) -std=gnu17 -D_GNU_SOURCE $$(WARN) -Isrc -O2 -ffreestanding \

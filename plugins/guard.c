@@ -1,9 +1,9 @@
 /*
  * plugins/guard.c: mu-guard, which sleeps for a launcher's guard until the guard's work begins.
  *
- * It is exec'ed by src/launch/guard.c, with these descriptors and all signals blocked: 2, 3 the guard's table, 4 a
- * pidfd of the launcher, 5 the launcher's executable. When the launcher is dead it execs that one, with its own words
- * and environment, and is the guard that does the work (src/launch/guard_watch.c). It makes three system calls and
+ * It is exec'ed by src/launch/guard/guard.c, with these descriptors and all signals blocked: 2, 3 the guard's table, 4
+ * a pidfd of the launcher, 5 the launcher's executable. When the launcher is dead it execs that one, with its own words
+ * and environment, and is the guard that does the work (src/launch/guard/watch.c). It makes three system calls and
  * nothing else, so it has no libc, which would take longer to be set up than a short job takes: two pages, and 0.1 ms
  * of a processor from exec to sleep.
  */
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "launch/raw.h"
+#include "launch/process/raw.h"
 
 #define EXE_PATH    "/proc/self/fd/5"
 #define LAUNCHER_FD 4

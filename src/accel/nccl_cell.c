@@ -2,10 +2,10 @@
  * accel/nccl_cell.c: where a communicator's record lies, how it is read, and its changes, each one edit.
  *
  * On one host the record is a cell of the segment. In a job of several hosts it is an entry of the leader's store: so
- * copies of it go to whoever looks at it (bridge/copies.c), and who waits for a change sleeps on its own host. Its key
- * begins with '/', which no key of a task's does: they neither meet it nor list, count or delete it. A task of another
- * host asks the leader for the changes (nccl_far.c), whose agent makes them here: by what is decided (who lives, what
- * time it is) that host knows it first. Names that begin with MUSTER_NCCL_HOST are each host's own.
+ * copies of it go to whoever looks at it (bridge/kv/copies.c), and who waits for a change sleeps on its own host. Its
+ * key begins with '/', which no key of a task's does: they neither meet it nor list, count or delete it. A task of
+ * another host asks the leader for the changes (nccl_far.c), whose agent makes them here: by what is decided (who
+ * lives, what time it is) that host knows it first. Names that begin with MUSTER_NCCL_HOST are each host's own.
  */
 #include <inttypes.h>
 #include <stdio.h>

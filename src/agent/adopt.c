@@ -5,7 +5,7 @@
  * here, so each is watched by its pidfd, which tells that it has ended and not how: exit statuses, and output that went
  * through the launcher, are lost, and that is said. A task that has ended without leaving is in error by the segment's
  * word: that is what failure means here. The guard stays; should the adopter die too, the job survives that as well.
- * Of a job of several hosts this host's part is adopted, the leader's or another's (agent/rejoin.c).
+ * Of a job of several hosts this host's part is adopted, the leader's or another's (agent/hosts/rejoin.c).
  */
 #include "agent/private.h"
 

@@ -63,7 +63,7 @@ static int raise_file_limit(struct mu_agent *agent)
  * meanwhile all clients would wait. We have no threads yet. */
 static void widen_table(const struct mu_agent *agent)
 {
-    int last = mu_agent_has_desk(agent) ? fcntl(agent->signal_fd, F_DUPFD_CLOEXEC, (int)files_needed(agent) - 1) : -1;
+    int last = mu_agent_has_coord(agent) ? fcntl(agent->signal_fd, F_DUPFD_CLOEXEC, (int)files_needed(agent) - 1) : -1;
 
     if (last >= 0)
         close(last);
@@ -77,7 +77,7 @@ static uint64_t usual_client_bytes(const struct mu_agent *agent)
     const uint64_t least = 256u << 20, most = 1u << 30;
     uint64_t limit, bytes;
 
-    if (!mu_agent_has_desk(agent) && !agent->options->metrics)
+    if (!mu_agent_has_coord(agent) && !agent->options->metrics)
         return least;
     limit = uv_get_constrained_memory();
     bytes = uv_get_total_memory();

@@ -80,7 +80,7 @@ struct mu_agent_options {
     const char *job; /* NULL: run-<pid>-<random> */
     const struct mu_agent_app *apps;
     uint32_t num_apps, num_tasks; /* num_tasks: of all of them */
-    struct mu_agent_hosts *hosts; /* NULL: this one alone; see agent/hosts.h */
+    struct mu_agent_hosts *hosts; /* NULL: this one alone; see agent/hosts/hosts.h */
     int32_t stdin_to;
     int label;
     int pty;            /* the tasks write to terminals of their own */

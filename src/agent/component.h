@@ -1,6 +1,6 @@
 /*
  * agent/component.h: what a launcher is made of. Each component is a row of the table in agent/components.c; the core
- * (agent/life.c, agent/tasks.c) calls them through the row alone.
+ * (agent/life.c, agent/process/tasks.c) calls them through the row alone.
  *
  * A component keeps its state in a struct of its own. It is told of the steps of a job's life, in the order of the
  * table, at the end in the reverse order, and any function of the row may be NULL. A component never ends the job: it

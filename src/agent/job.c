@@ -12,7 +12,7 @@
  *
  * The watcher is started a while after the tasks (company.c).
  */
-#include "agent/bridge.h"
+#include "agent/hosts/bridge.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -141,8 +141,9 @@ static bool joins_late(const struct mu_agent *agent)
 {
     const struct mu_agent_options *options = agent->options;
 
-    return agent->num_tasks && options->num_apps && !options->hosts && !options->metrics && !mu_agent_has_desk(agent) &&
-           !options->survive && !options->trace_events && !options->restart_tasks && options->mpi < MU_AGENT_MPI_PMIX;
+    return agent->num_tasks && options->num_apps && !options->hosts && !options->metrics &&
+           !mu_agent_has_coord(agent) && !options->survive && !options->trace_events && !options->restart_tasks &&
+           options->mpi < MU_AGENT_MPI_PMIX;
 }
 
 /* Why nobody like us can make a file where segments are; 0: that is not why. A name that is taken is another matter. */
@@ -193,7 +194,7 @@ static enum muster_status create(struct mu_agent *agent)
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,
         .trace_events = options->trace_events,
-        .listened = mu_agent_has_desk(agent),
+        .listened = mu_agent_has_coord(agent),
     };
     struct mu_hosts_config place, *hosts = mu_agent_place(agent, &config, &place);
     unsigned how = MU_SEGMENT_KEPT | (joins_late(agent) ? MU_SEGMENT_LATE : 0);

@@ -21,14 +21,14 @@
  *
  * job.c      the observer
  * hosts.c    other hosts (with meet.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
- * exposition.c  what Prometheus is told (metrics.c, metrics_address.c, metrics_text.c, and http.c, which serves it)
- * desk.c     the desk, which those ask who serve clients
+ * exposition.c  what Prometheus is told (metrics.c, metrics/address.c, metrics/text.c, and http.c, which serves it)
+ * coord.c     the engine, which those ask who serve clients
  * grpc.c     the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
- * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi_wait.c, mpi_folder.c)
+ * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c)
  * pmix.c     PMIx for the tasks, by libpmix
- * health.c   errors of GPUs (with health_watch.c, health_uses.c, health_words.c)
+ * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
  * sights.c   what another host's tasks do and wait for, for people
  * gather_agent.c  what all hosts give, put together (gather.c)
  */
@@ -45,15 +45,15 @@
 #include "base/account.h"
 #include "agent/agent.h"
 #include "agent/component.h"
-#include "agent/gather.h"
-#include "agent/health.h"
-#include "agent/hosts.h"
+#include "agent/serve/gather.h"
+#include "agent/health/health.h"
+#include "agent/hosts/hosts.h"
 #include "agent/launching.h"
-#include "agent/metrics.h"
+#include "agent/metrics/metrics.h"
 #include "agent/phase.h"
-#include "agent/talk.h"
+#include "agent/hosts/talk.h"
 #include "compat/pmi1.h"
-#include "launch/bind.h"
+#include "launch/binding/bind.h"
 #include "launch/launch.h"
 #include "segment/hosts.h"
 #include "task/task.h"
@@ -162,7 +162,7 @@ static inline int mu_agent_only_serves(const struct mu_agent *agent)
     return !agent->adopted && agent->options->num_apps == 0;
 }
 /* Something is served to clients. */
-static inline int mu_agent_has_desk(const struct mu_agent *agent)
+static inline int mu_agent_has_coord(const struct mu_agent *agent)
 {
     return agent->options->grpc || agent->options->tcpstore;
 }
@@ -238,9 +238,9 @@ int mu_agent_start_guard(struct mu_agent *agent);
 /* It has ended: start another, or end the job. */
 void mu_agent_guard_died(struct mu_agent *agent);
 
-/* ---- desk.c ---- */
+/* ---- coord.c ---- */
 /* Where clients' calls wait; NULL: nothing is served. */
-struct mu_desk *mu_agent_desk(const struct mu_agent *agent);
+struct mu_coord *mu_agent_coord(const struct mu_agent *agent);
 /* Where clients on this machine find it: whoever listens at every address is here, too. */
 void mu_agent_find_way(const char *address, char *way, size_t size);
 
@@ -274,7 +274,7 @@ int mu_agent_serves_mpi(const struct mu_agent *agent);
 int mu_agent_foresee_mpi(struct mu_agent *agent);
 int mu_agent_imagine_mpi(struct mu_agent *agent, uint32_t task_id, uint32_t app, struct mu_agent_gift *ret_gift);
 
-/* ---- mpi_wait.c ---- */
+/* ---- mpi/wait.c ---- */
 /* Tasks here wait: it is looked at, for people, from now on. `agent`: as the servers' arg. */
 void mu_agent_mpi_waits(void *agent);
 /* Now: before a report. */
@@ -284,7 +284,7 @@ void mu_agent_stop_mpi_waits(struct mu_agent *agent);
 void mu_agent_tell_mpi(void *agent, const void *bytes, size_t len);
 void mu_agent_hear_mpi(struct mu_agent *agent, uint32_t host, struct mu_unpack *u);
 
-/* ---- mpi_folder.c ---- */
+/* ---- mpi/folder.c ---- */
 /* For an attempt, before its tasks are started. */
 void mu_agent_name_mpi_folder(struct mu_agent *agent);
 /* Once the tasks are on their way; and when one of them needs it, with words where it cannot be made. */

@@ -5,7 +5,7 @@
  * reaped, before a large process is torn down), else the first that ended badly. It is named when its exit status is
  * known.
  */
-#include "agent/bridge.h"
+#include "agent/hosts/bridge.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 /*
  * barrier/shortcut.c: what a member does of barrier/shortcut.h: the speaker's socket, committing, sending and hearing;
- * and asking the agents, whose part is bridge/groups_shortcut.c.
+ * and asking the agents, whose part is bridge/group/groups_shortcut.c.
  *
  * The invariant: who has let its proxy arrive at an instance has committed to it, and so has the other host; who has
  * committed never fails it by itself. The commit is the CAS in mu_area_trust(), against closing (on the leader's host)

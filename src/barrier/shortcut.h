@@ -9,8 +9,8 @@
  *
  * A datagram is a hint, that may be lost, come twice or late: what it says stays true, and is found out without it. Who
  * has waited for a while, and whoever gives up, asks the agents (`ask`), which do as if there were no shortcut, on the
- * same words (bridge/groups_shortcut.c; model: shortcut.pml). It is signed with a key that came over the agents' own
- * connection, and it is only for that connection.
+ * same words (bridge/group/groups_shortcut.c; model: shortcut.pml). It is signed with a key that came over the agents'
+ * own connection, and it is only for that connection.
  *
  * Causality (I10). What this host had told the other one before, and what it must have told, is seen to before it
  * commits: the records' word, the events' tail, and on the leader the words of all buckets that the other host has

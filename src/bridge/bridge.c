@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bridge/bridge_private.h"
-#include "bridge/ear.h"
+#include "bridge/core/ear.h"
 #include "segment/handle.h"
 #include "segment/wait.h"
 

@@ -9,9 +9,9 @@
 #ifndef MU_BRIDGE_BRIDGE_H
 #define MU_BRIDGE_BRIDGE_H
 
-#include "bridge/core.h"
-#include "bridge/lanes.h"
-#include "bridge/link.h"
+#include "bridge/core/core.h"
+#include "bridge/call/lanes.h"
+#include "bridge/link/link.h"
 
 struct mu_bridge;
 
@@ -72,8 +72,8 @@ const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge);
 enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m);
 /* To another agent (a follower: the leader alone; host UINT32_MAX: all). Any thread. */
 void mu_bridge_control(struct mu_bridge *bridge, uint32_t host, uint32_t kind, const void *bytes, size_t len);
-/* For an agent that calls for others (bridge/lanes.h): once the bridge has started. Any thread; the second before the
- * bridge is stopped, or after its end by mu_lanes_free(). */
+/* For an agent that calls for others (bridge/call/lanes.h): once the bridge has started. Any thread; the second before
+ * the bridge is stopped, or after its end by mu_lanes_free(). */
 enum muster_status mu_bridge_lanes(struct mu_bridge *bridge, struct mu_lanes **ret_lanes);
 void mu_bridge_end_lanes(struct mu_bridge *bridge, struct mu_lanes *lanes);
 /* A follower: the leader has said that its process will be stopped, and that its silence means nothing; or that it goes

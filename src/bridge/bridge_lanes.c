@@ -1,10 +1,10 @@
 /*
  * bridge/bridge_lanes.c: what the agent's loop says by its bridge: messages to other agents, and by lanes
- * (bridge/lanes.h). Those are made and freed under the bridge's lock, which its threads hold whenever they are at work
- * with them. So whoever has freed them hears nothing more.
+ * (bridge/call/lanes.h). Those are made and freed under the bridge's lock, which its threads hold whenever they are at
+ * work with them. So whoever has freed them hears nothing more.
  */
 #include "bridge/bridge_private.h"
-#include "bridge/control.h"
+#include "bridge/core/control.h"
 
 enum muster_status mu_bridge_lanes(struct mu_bridge *bridge, struct mu_lanes **ret_lanes)
 {

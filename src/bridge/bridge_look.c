@@ -9,7 +9,7 @@
  */
 #include "base/clock.h"
 #include "bridge/bridge_private.h"
-#include "bridge/ear.h"
+#include "bridge/core/ear.h"
 
 #define RECHECK_NS MU_BRIDGE_RECHECK_NS
 

@@ -3,7 +3,7 @@
  */
 #include <stdlib.h>
 
-#include "cli/picture.h"
+#include "cli/status/picture.h"
 
 static int list_run(struct mu_cli_call *call)
 {

@@ -362,7 +362,7 @@ size_t mu_cli_utf8_length(const void *text, size_t len);
 /* U+0080 to U+009F: terminals obey them as they obey ESC [ and its like. */
 int mu_cli_is_c1(const void *text, size_t len);
 
-/* rows.c: what the segment says of tasks; more than that is in cli/picture.h. */
+/* rows.c: what the segment says of tasks; more than that is in cli/status/picture.h. */
 void mu_cli_json_task(struct mu_cli_json *json, const char *key, const struct muster_task_info *info);
 void mu_cli_json_task_fields(struct mu_cli_json *json, const struct muster_task_info *info);
 void mu_cli_print_task_head(void);

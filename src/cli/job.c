@@ -1,9 +1,9 @@
 /*
  * cli/job.c: reaching a job from outside, and leaving it again.
  *
- * Which one is said by cli/which.c. Inside a job's task $MUSTER_SEGMENT says where the segment is; the library sets
- * that aside when the job is another. A wait is ended by SIGINT, SIGTERM or SIGHUP through muster_interrupt(), so that
- * the handle is always given back.
+ * Which one is said by cli/words/which.c. Inside a job's task $MUSTER_SEGMENT says where the segment is; the library
+ * sets that aside when the job is another. A wait is ended by SIGINT, SIGTERM or SIGHUP through muster_interrupt(), so
+ * that the handle is always given back.
  */
 #include "cli/cli.h"
 

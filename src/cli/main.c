@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "agent/health.h"
+#include "agent/health/health.h"
 #include "launch/launch.h"
 
 int main(int argc, char **argv)

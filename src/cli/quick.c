@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/health.h"
+#include "agent/health/health.h"
 #include "base/process.h"
 
 /* Of `run`: what changes nothing about who is asked for what. `argument`: 1, in the next word or behind '='; 0: there

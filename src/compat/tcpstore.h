@@ -2,9 +2,9 @@
  * compat/tcpstore.h: a server for PyTorch's TCPStore: unmodified clients, of all versions since 1.13, whose keys are
  * those of the job's store, under "tcpstore/".
  *
- * It lives in a libuv loop and is used in the loop's thread, over the desk (rpc/desk.h): so what a client sets wakes
- * the tasks of the C library who wait for it, and the other way round, and a job of several hosts has a server on each.
- * Both of the protocol's dialects are known, by the first bytes of a connection. The protocol knows no password:
+ * It lives in a libuv loop and is used in the loop's thread, over the engine (coord/coord.h): so what a client sets
+ * wakes the tasks of the C library who wait for it, and the other way round, and a job of several hosts has a server on
+ * each. Both of the protocol's dialects are known, by the first bytes of a connection. The protocol knows no password:
  * clients are of this machine and of this user, unless the server is told to be insecure.
  */
 #ifndef MU_COMPAT_TCPSTORE_H
@@ -17,12 +17,12 @@
 #include "muster/status.h"
 
 struct mu_account;
-struct mu_desk;
+struct mu_coord;
 struct mu_tcpstore;
 
 struct mu_tcpstore_options {
     uv_loop_t *loop;
-    struct mu_desk *desk;                          /* outlives the server */
+    struct mu_coord *coord;                        /* outlives the server */
     const char *address;                           /* "127.0.0.1:29500", ":0", "*:29500" */
     bool insecure;                                 /* an address that other machines reach; any user's clients */
     uint32_t clients;                              /* connections at most; 0: 65536 */
@@ -48,8 +48,8 @@ struct mu_tcpstore_stats {
 };
 void mu_tcpstore_stats(const struct mu_tcpstore *store, struct mu_tcpstore_stats *ret_stats);
 
-/* Closes every connection. `stopped`, which may be NULL, is called when the loop has let go of everything: the desk may
- * be stopped then. */
+/* Closes every connection. `stopped`, which may be NULL, is called when the loop has let go of everything: the engine
+ * may be stopped then. */
 void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), void *arg);
 
 #endif

@@ -68,7 +68,7 @@ void mu_ts_await_end(struct mu_ts_item *item)
 {
     struct mu_tcpstore *store = item->wait->conn->store;
 
-    mu_desk_drop(store->options.desk, &item->queue);
+    mu_coord_drop(store->options.coord, &item->queue);
     if (item->sleeps)
         delist(item);
     if (store->sleepers.looked_at == item)
@@ -127,7 +127,7 @@ static void wait_for_item(struct mu_ts_item *item)
         enlist(item);
     mu_ts_name_number(name, item->head + 1);
     mu_ts_prepare(&item->queue, item_answered);
-    mu_desk_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
+    mu_coord_get(item->wait->conn->store->options.coord, &item->queue, name->text, name->len);
 }
 
 /* ---- the queue's counts ------------------------------------------------------------------------------------------ */
@@ -151,15 +151,15 @@ static bool has_failed(struct mu_ts_item *item, const struct mu_ask *ask)
  * an item that is gone would wait for the next look: adding nothing asks the leader. */
 static void read_count(struct mu_ts_item *item, const char *part, bool is_old, void (*answered)(struct mu_ask *ask))
 {
-    struct mu_desk *desk = item->wait->conn->store->options.desk;
+    struct mu_coord *coord = item->wait->conn->store->options.coord;
     struct mu_ts_name *name = queue_of(item);
 
     mu_ts_name_under(name, part);
     mu_ts_prepare(&item->queue, answered);
-    if (is_old && mu_desk_options(desk)->lanes)
-        mu_desk_increment(desk, &item->queue, name->text, name->len, 0);
+    if (is_old && mu_coord_options(coord)->lanes)
+        mu_coord_increment(coord, &item->queue, name->text, name->len, 0);
     else
-        mu_desk_try_get(desk, &item->queue, name->text, name->len);
+        mu_coord_try_get(coord, &item->queue, name->text, name->len);
 }
 
 /* What the tail counts may be on its way still. */
@@ -207,7 +207,7 @@ static void tail_answered(struct mu_ask *ask)
     name = queue_of(item); /* the leader has no such queue either */
     mu_ts_name_under(name, "tail");
     mu_ts_prepare(&item->queue, tail_came);
-    mu_desk_get(item->wait->conn->store->options.desk, &item->queue, name->text, name->len);
+    mu_coord_get(item->wait->conn->store->options.coord, &item->queue, name->text, name->len);
 }
 
 void mu_ts_await(struct mu_ts_item *item)
@@ -237,7 +237,7 @@ static struct mu_ts_name *count_of(struct mu_ts_item *item)
 /* From where it waits to the item behind that head. */
 static void go_to(struct mu_ts_item *item, uint64_t head)
 {
-    mu_desk_drop(item->wait->conn->store->options.desk, &item->queue);
+    mu_coord_drop(item->wait->conn->store->options.coord, &item->queue);
     item->head = head;
     wait_for_item(item);
 }
@@ -282,7 +282,7 @@ static void look_on(struct mu_ts_sleepers *s)
         s->is_looking = true;
         name = count_of(item);
         mu_ts_prepare(&s->look, head_seen);
-        mu_desk_try_get(item->wait->conn->store->options.desk, &s->look, name->text, name->len);
+        mu_coord_try_get(item->wait->conn->store->options.coord, &s->look, name->text, name->len);
     }
     s->is_in_looks = false;
 }
@@ -306,5 +306,5 @@ void mu_ts_looks_begin(struct mu_tcpstore *store)
 
 void mu_ts_looks_end(struct mu_tcpstore *store)
 {
-    mu_desk_drop(store->options.desk, &store->sleepers.look);
+    mu_coord_drop(store->options.coord, &store->sleepers.look);
 }

@@ -1,7 +1,7 @@
 /*
  * compat/tcpstore_change.c: requests that make a new value of the one that is there: ADD, COMPARE_SET, APPEND.
  *
- * Where the desk has no call that does it at one instant the value is read, and replaced if its version is the same
+ * Where the engine has no call that does it at one instant the value is read, and replaced if its version is the same
  * still; else it is read again. So it is where a number's text is not clean, and where a key is stored under a hash.
  */
 #include "compat/tcpstore_private.h"
@@ -17,7 +17,7 @@ static void read_value(struct mu_ts_conn *conn, mu_ts_step take)
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
 
     conn->is_hash = name->is_hash;
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, take), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, take), name->text, name->len);
 }
 
 /* What that has brought; version 0: it is absent. False: it could not be read, and the client is sent away. */
@@ -45,8 +45,8 @@ static void replace(struct mu_ts_conn *conn, const void *value, size_t len, mu_t
     const void *stored = mu_ts_stored(conn, conn->f[0], name->is_hash, value, &len, &memory);
 
     if (stored)
-        mu_desk_compare_and_set(conn->store->options.desk, mu_ts_ask(conn, take), name->text, name->len, conn->version,
-                                stored, len);
+        mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, take), name->text, name->len,
+                                 conn->version, stored, len);
     free(memory);
 }
 
@@ -125,7 +125,7 @@ void mu_ts_sum(struct mu_ts_conn *conn, mu_ts_step take)
     if (name->is_hash)
         add_slowly(conn);
     else
-        mu_desk_increment(conn->store->options.desk, mu_ts_ask(conn, has_added), name->text, name->len, conn->number);
+        mu_coord_increment(conn->store->options.coord, mu_ts_ask(conn, has_added), name->text, name->len, conn->number);
 }
 
 void mu_ts_add(struct mu_ts_conn *conn)
@@ -232,6 +232,6 @@ void mu_ts_append(struct mu_ts_conn *conn)
     if (name->is_hash)
         append_slowly(conn);
     else
-        mu_desk_append(conn->store->options.desk, mu_ts_ask(conn, has_appended), name->text, name->len,
-                       mu_ts_at(conn, conn->f[1]), conn->f[1].len);
+        mu_coord_append(conn->store->options.coord, mu_ts_ask(conn, has_appended), name->text, name->len,
+                        mu_ts_at(conn, conn->f[1]), conn->f[1].len);
 }

@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/link_address.h"
+#include "bridge/link/address.h"
 
 #define GROWTH 4 /* times what has come of a request is held for it, at most */
 
-#define ASKS_MAX  (2 * MU_TS_KEYS_MAX + 64) /* of a connection, that wait at the desk: the longest WAIT's, */
+#define ASKS_MAX  (2 * MU_TS_KEYS_MAX + 64) /* of a connection, that wait at the engine: the longest WAIT's, */
 #define BYTES_MAX (256u << 20)              /* and bytes of theirs: half of what all may have */
 
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_room);
@@ -56,17 +56,17 @@ struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struc
         return NULL;
     conn->store = store;
     mu_link_print(peer, conn->name, sizeof conn->name);
-    conn->line = mu_desk_line(store->options.desk, 0, conn->name);
+    conn->line = mu_coord_line(store->options.coord, 0, conn->name);
     if (!conn->line) {
         free(conn);
         return NULL;
     }
-    mu_desk_line_may(conn->line, ASKS_MAX, BYTES_MAX);
+    mu_coord_line_may(conn->line, ASKS_MAX, BYTES_MAX);
     uv_tcp_init(store->options.loop, &conn->tcp);
     store->open++;
     if (uv_tcp_open(&conn->tcp, fd)) {
         uv_close((uv_handle_t *)&conn->tcp, on_closed);
-        mu_desk_hang_up(conn->line, "it cannot be read");
+        mu_coord_hang_up(conn->line, "it cannot be read");
         return NULL;
     }
     conn->fd = fd;
@@ -145,9 +145,9 @@ void mu_ts_close(struct mu_ts_conn *conn)
     conn->is_closed = true;
     leave_lists(conn);
     conn->store->stats.connections--;
-    mu_desk_drop(conn->store->options.desk, &conn->ask);
+    mu_coord_drop(conn->store->options.coord, &conn->ask);
     mu_ts_drop_waits(conn);
-    mu_desk_hang_up(conn->line, "it is closed");
+    mu_coord_hang_up(conn->line, "it is closed");
     mu_ts_room_leave(conn);
     free(conn->kept);
     conn->kept = NULL;

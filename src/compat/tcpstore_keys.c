@@ -37,7 +37,7 @@ void mu_ts_set(struct mu_ts_conn *conn)
     name = mu_ts_name_of(conn, MU_TS_KEYS, key);
     value = mu_ts_stored(conn, key, name->is_hash, mu_ts_at(conn, f), &len, &memory);
     if (value)
-        mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_set), name->text, name->len, value, len, true);
+        mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_set), name->text, name->len, value, len, true);
     free(memory);
 }
 
@@ -80,7 +80,7 @@ void mu_ts_get(struct mu_ts_conn *conn)
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
     mu_ts_ask(conn, has_got)->is_favoured = conn->store->favoured == conn;
-    mu_desk_try_get(conn->store->options.desk, &conn->ask, name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, &conn->ask, name->text, name->len);
 }
 
 /* ---- CHECK ------------------------------------------------------------------------------------------------------- */
@@ -136,7 +136,7 @@ void mu_ts_check(struct mu_ts_conn *conn)
     name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
     conn->is_hash = name->is_hash;
     mu_ts_ask(conn, has_checked)->is_bare = !name->is_hash;
-    mu_desk_try_get(conn->store->options.desk, &conn->ask, name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, &conn->ask, name->text, name->len);
 }
 
 /* ---- the number of keys, and their list -------------------------------------------------------------------------- */
@@ -156,7 +156,7 @@ void mu_ts_num_keys(struct mu_ts_conn *conn)
     const char *directory = mu_ts_directory[MU_TS_KEYS];
 
     conn->units -= SURVEY;
-    mu_desk_count(conn->store->options.desk, mu_ts_ask(conn, has_counted), directory, strlen(directory));
+    mu_coord_count(conn->store->options.coord, mu_ts_ask(conn, has_counted), directory, strlen(directory));
 }
 
 /* An entry of the list: the key, and its length. */
@@ -182,7 +182,7 @@ static size_t write_key(const struct muster_kv_entry *entry, uint8_t *to)
     return 8 + len;
 }
 
-/* On a host that is not the leader's the desk has entries, elsewhere what was written of them. */
+/* On a host that is not the leader's the engine has entries, elsewhere what was written of them. */
 static size_t write_entries(const struct mu_ask *ask, uint8_t *to)
 {
     size_t len = 0;
@@ -225,7 +225,7 @@ void mu_ts_list_keys(struct mu_ts_conn *conn)
 
     conn->units -= SURVEY;
     ask->write = write_key;
-    mu_desk_get_dir(conn->store->options.desk, ask, directory, strlen(directory));
+    mu_coord_get_dir(conn->store->options.coord, ask, directory, strlen(directory));
 }
 
 /* ---- DELETE_KEY -------------------------------------------------------------------------------------------------- */
@@ -244,5 +244,5 @@ void mu_ts_delete(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = mu_ts_name_of(conn, MU_TS_KEYS, conn->f[0]);
 
-    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_deleted), name->text, name->len);
+    mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_deleted), name->text, name->len);
 }

@@ -13,8 +13,8 @@
  *   tcpstore_wait.c     waiting: for keys, and at barriers
  *   tcpstore_await.c    waiting for the next item of a queue; looks at what may have been missed
  *
- * A request is carried out in steps. Each makes one call at the desk, whose answer says which step is the next; whether
- * it comes at once or later makes no difference, and a long pipeline does not deepen the stack.
+ * A request is carried out in steps. Each makes one call at the engine, whose answer says which step is the next;
+ * whether it comes at once or later makes no difference, and a long pipeline does not deepen the stack.
  */
 #ifndef MU_COMPAT_TCPSTORE_PRIVATE_H
 #define MU_COMPAT_TCPSTORE_PRIVATE_H
@@ -28,7 +28,7 @@
 #include "compat/tcpstore_key.h"
 #include "rpc/peer.h"
 #include "compat/tcpstore_scan.h"
-#include "rpc/desk.h"
+#include "coord/coord.h"
 #include "rpc/listen.h"
 
 #define MU_TS_SLICE   4096u        /* of one turn: steps, more for those that cost more */
@@ -71,7 +71,7 @@ struct mu_ts_wait {
 /* Who waits for items of queues, or at barriers. */
 struct mu_ts_sleepers {
     struct mu_ts_item *first, *last;
-    struct mu_ts_item *looked_at; /* by `look`, which is at the desk */
+    struct mu_ts_item *looked_at; /* by `look`, which is at the engine */
     struct mu_ask look;
     uint32_t count, left; /* left: to be looked at now */
     bool is_looking, is_in_looks;
@@ -107,7 +107,7 @@ struct mu_ts_conn {
 
     /* the request that is under way */
     mu_ts_step step; /* NULL: none is */
-    mu_ts_step take; /* what the desk's answer goes to */
+    mu_ts_step take; /* what the engine's answer goes to */
     bool is_running, is_answered;
     int32_t units; /* left of the turn */
     size_t cursor; /* the next field's place */
@@ -124,7 +124,7 @@ struct mu_ts_conn {
 
     struct mu_ts_wait *waits;
     uint32_t num_waits;
-    struct mu_line *line; /* at the desk */
+    struct mu_line *line; /* at the engine */
 
     /* out */
     uint8_t *out, few[16];
@@ -209,14 +209,14 @@ void mu_ts_room_begin(struct mu_tcpstore *store);
 
 /* ---- tcpstore_run.c ---- */
 void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes */
-/* Ask the desk: prepares conn->ask, whose answer goes to `take`. */
+/* Ask the engine: prepares conn->ask, whose answer goes to `take`. */
 struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
 /* The request is over; or the step was without a call, and `next` follows. */
 void mu_ts_finish(struct mu_ts_conn *conn);
 void mu_ts_then(struct mu_ts_conn *conn, mu_ts_step next);
-/* The desk has refused: the client is sent away. */
+/* The engine has refused: the client is sent away. */
 void mu_ts_refused(struct mu_ts_conn *conn);
-/* A count that the desk has read or changed; 0: it is absent. False: the client is sent away. */
+/* A count that the engine has read or changed; 0: it is absent. False: the client is sent away. */
 bool mu_ts_count(struct mu_ts_conn *conn, uint64_t *ret_count);
 struct mu_ts_field mu_ts_next_field(struct mu_ts_conn *conn);
 static inline const uint8_t *mu_ts_at(const struct mu_ts_conn *conn, struct mu_ts_field f)
@@ -267,7 +267,7 @@ void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take);
 /* ---- tcpstore_wait.c ---- */
 void mu_ts_drop_waits(struct mu_ts_conn *conn);
 void mu_ts_came(struct mu_ts_item *item); /* the wait, and the item, may be gone then */
-/* It cannot be waited for, as the desk says: the client is sent away. */
+/* It cannot be waited for, as the engine says: the client is sent away. */
 void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask);
 void mu_ts_prepare(struct mu_ask *ask, void (*answered)(struct mu_ask *ask));
 

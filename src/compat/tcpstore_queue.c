@@ -40,7 +40,7 @@ static void read_head(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "head");
 
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_head), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_head), name->text, name->len);
 }
 
 static void has_read_tail(struct mu_ts_conn *conn)
@@ -59,7 +59,7 @@ void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take)
     const struct mu_ts_name *name = part_of(conn, "tail");
 
     conn->looked = take;
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_tail), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_tail), name->text, name->len);
 }
 
 static void answer_length(struct mu_ts_conn *conn)
@@ -86,8 +86,8 @@ static void lower_tail(struct mu_ts_conn *conn)
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRIu64, conn->tail - 1);
 
-    mu_desk_compare_and_set(conn->store->options.desk, mu_ts_ask(conn, has_failed), name->text, name->len,
-                            conn->version, text, (size_t)len);
+    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, has_failed), name->text, name->len,
+                             conn->version, text, (size_t)len);
 }
 
 static void has_read_own(struct mu_ts_conn *conn)
@@ -104,7 +104,7 @@ static void give_back_number(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "tail");
 
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_own), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_own), name->text, name->len);
 }
 
 static void has_pushed(struct mu_ts_conn *conn)
@@ -126,8 +126,8 @@ static void push(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = item_of(conn, conn->tail);
 
-    mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_pushed), name->text, name->len,
-                   mu_ts_at(conn, conn->f[1]), conn->f[1].len, true);
+    mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_pushed), name->text, name->len,
+                    mu_ts_at(conn, conn->f[1]), conn->f[1].len, true);
 }
 
 static void has_number(struct mu_ts_conn *conn)
@@ -140,7 +140,7 @@ void mu_ts_queue_push(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = part_of(conn, "tail");
 
-    mu_desk_increment(conn->store->options.desk, mu_ts_ask(conn, has_number), name->text, name->len, 1);
+    mu_coord_increment(conn->store->options.coord, mu_ts_ask(conn, has_number), name->text, name->len, 1);
 }
 
 /* ---- pop --------------------------------------------------------------------------------------------------------- */
@@ -157,7 +157,7 @@ static void drop(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = item_of(conn, conn->head + 1);
 
-    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_dropped), name->text, name->len);
+    mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_dropped), name->text, name->len);
 }
 
 /* It is ours. */
@@ -180,8 +180,8 @@ static void claim(struct mu_ts_conn *conn)
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRIu64, conn->head + 1);
 
-    mu_desk_compare_and_set(conn->store->options.desk, mu_ts_ask(conn, has_claimed), name->text, name->len,
-                            conn->version, text, (size_t)len);
+    mu_coord_compare_and_set(conn->store->options.coord, mu_ts_ask(conn, has_claimed), name->text, name->len,
+                             conn->version, text, (size_t)len);
 }
 
 static void read_item(struct mu_ts_conn *conn);
@@ -230,7 +230,7 @@ static void read_item(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = item_of(conn, conn->head + 1);
 
-    mu_desk_try_get(conn->store->options.desk, mu_ts_ask(conn, has_read_item), name->text, name->len);
+    mu_coord_try_get(conn->store->options.coord, mu_ts_ask(conn, has_read_item), name->text, name->len);
 }
 
 static void has_looked(struct mu_ts_conn *conn)

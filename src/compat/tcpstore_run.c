@@ -180,7 +180,7 @@ static void answered(struct mu_ask *ask)
 
     conn->is_answered = true;
     if (ask->status == MUSTER_INTERNAL || ask->status == MUSTER_CANCELLED)
-        mu_ts_close(conn); /* the desk has closed */
+        mu_ts_close(conn); /* the engine has closed */
     else
         conn->take(conn);
     if (!conn->is_running)
@@ -266,7 +266,7 @@ void mu_ts_run(struct mu_ts_conn *conn)
     conn->is_running = true;
     while (!conn->is_closed) {
         if ((conn->step && !conn->is_answered) || conn->wants)
-            break; /* it waits for the desk, or for memory */
+            break; /* it waits for the engine, or for memory */
         if (conn->is_lost && !conn->step) {
             mu_ts_close(conn);
             break;

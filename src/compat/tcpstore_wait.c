@@ -3,7 +3,7 @@
  *
  * A wait counts the keys that are missing when it is asked; each that comes is taken off, also when it has gone again
  * by the time the last one comes; on a host that is not the leader's one that goes at once may be missed. While it
- * waits its connection is served on. For each key two asks are at the desk: a get of the key itself, and one of what
+ * waits its connection is served on. For each key two asks are at the engine: a get of the key itself, and one of what
  * tells of the queue of that name (tcpstore_await.c).
  *
  * At a barrier the key counts who has come, and .../passes how often it has been passed. Who comes reads the passes,
@@ -26,10 +26,10 @@
 static void free_wait(struct mu_ts_wait *w)
 {
     struct mu_ts_conn *conn = w->conn;
-    struct mu_desk *desk = conn->store->options.desk;
+    struct mu_coord *coord = conn->store->options.coord;
 
     for (uint32_t i = 0; i < w->num; i++) {
-        mu_desk_drop(desk, &w->items[i].plain);
+        mu_coord_drop(coord, &w->items[i].plain);
         mu_ts_await_end(&w->items[i]);
     }
     *(w->before ? &w->before->next : &conn->waits) = w->next;
@@ -62,18 +62,18 @@ static void wake_if_all_have_come(struct mu_ts_wait *w)
 void mu_ts_came(struct mu_ts_item *item)
 {
     struct mu_ts_wait *w = item->wait;
-    struct mu_desk *desk = w->conn->store->options.desk;
+    struct mu_coord *coord = w->conn->store->options.coord;
 
     if (item->has_come)
         return;
     item->has_come = true;
-    mu_desk_drop(desk, &item->plain);
+    mu_coord_drop(coord, &item->plain);
     mu_ts_await_end(item);
     w->missing--;
     wake_if_all_have_come(w);
 }
 
-/* Too many wait, or the desk has closed. */
+/* Too many wait, or the engine has closed. */
 void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask)
 {
     struct mu_ts_conn *conn = item->wait->conn;
@@ -166,7 +166,7 @@ static void wait_next(struct mu_ts_conn *conn)
     item = new_item(w, mu_ts_next_field(conn));
     name = mu_ts_name_of(conn, MU_TS_KEYS, item->key);
     item->plain.is_bare = !name->is_hash;
-    mu_desk_get(conn->store->options.desk, &item->plain, name->text, name->len);
+    mu_coord_get(conn->store->options.coord, &item->plain, name->text, name->len);
     if (conn->is_closed)
         return;
     if (!item->has_come)
@@ -213,7 +213,7 @@ static void wait_for_others(struct mu_ts_conn *conn)
         return;
     item = new_item(w, conn->f[0]);
     name = sign_of(conn, conn->passes + 1);
-    mu_desk_get(conn->store->options.desk, &item->plain, name->text, name->len);
+    mu_coord_get(conn->store->options.coord, &item->plain, name->text, name->len);
     if (conn->is_closed)
         return;
     w->is_whole = true;
@@ -238,7 +238,7 @@ static void drop_sign(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = sign_of(conn, conn->passes - 2);
 
-    mu_desk_erase(conn->store->options.desk, mu_ts_ask(conn, has_let_pass), name->text, name->len);
+    mu_coord_erase(conn->store->options.coord, mu_ts_ask(conn, has_let_pass), name->text, name->len);
 }
 
 static void has_put_sign(struct mu_ts_conn *conn)
@@ -253,7 +253,8 @@ static void put_sign(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = sign_of(conn, conn->passes);
 
-    mu_desk_insert(conn->store->options.desk, mu_ts_ask(conn, has_put_sign), name->text, name->len, "passed", 6, true);
+    mu_coord_insert(conn->store->options.coord, mu_ts_ask(conn, has_put_sign), name->text, name->len, "passed", 6,
+                    true);
 }
 
 static void has_counted_pass(struct mu_ts_conn *conn)
@@ -266,7 +267,7 @@ static void count_pass(struct mu_ts_conn *conn)
 {
     const struct mu_ts_name *name = passes_of(conn);
 
-    mu_desk_increment(conn->store->options.desk, mu_ts_ask(conn, has_counted_pass), name->text, name->len, 1);
+    mu_coord_increment(conn->store->options.coord, mu_ts_ask(conn, has_counted_pass), name->text, name->len, 1);
 }
 
 static void has_come(struct mu_ts_conn *conn)
@@ -291,12 +292,12 @@ static void has_read_passes(struct mu_ts_conn *conn)
  * adding nothing asks the leader. */
 void mu_ts_barrier(struct mu_ts_conn *conn)
 {
-    struct mu_desk *desk = conn->store->options.desk;
+    struct mu_coord *coord = conn->store->options.coord;
     struct mu_ask *ask = mu_ts_ask(conn, has_read_passes);
     const struct mu_ts_name *name = passes_of(conn);
 
-    if (mu_desk_options(desk)->lanes)
-        mu_desk_increment(desk, ask, name->text, name->len, 0);
+    if (mu_coord_options(coord)->lanes)
+        mu_coord_increment(coord, ask, name->text, name->len, 0);
     else
-        mu_desk_try_get(desk, ask, name->text, name->len);
+        mu_coord_try_get(coord, ask, name->text, name->len);
 }

@@ -2,7 +2,7 @@
  * kv/store.c: the calls that change keys: set, insert, count up, compare, append.
  *
  * What is changed how is change.c's. Where the agent listens a change is made as ever and the agent is told; where the
- * job has several hosts, the keys are the leader's, and elsewhere the leader is asked for it (bridge/kv_ops.c).
+ * job has several hosts, the keys are the leader's, and elsewhere the leader is asked for it (bridge/kv/kv_ops.c).
  */
 #include <stdio.h>
 #include <string.h>

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bridge/link_address.h"
+#include "bridge/link/address.h"
 
 #define QUEUE_MAX      4096u /* frames that wait in a connection that takes none: then it is not read any more */
 #define LINGER_MS      1000u

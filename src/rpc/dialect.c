@@ -1,10 +1,10 @@
 /*
  * rpc/dialect.c: a visit: from the bytes of a request to those of its answer.
  *
- * mu_visit_begin() reads the request and lets its method ask the desk; the desk answers now or later; then the method's
- * reply ends the visit, or `next`, where several things are to be asked, or the refusal. A client that gives up ends
- * it, too: the desk is told, and nothing is written. So each visit is freed once, in one of two places: end(), or
- * visit_ended().
+ * mu_visit_begin() reads the request and lets its method ask the engine; the engine answers now or later; then the
+ * method's reply ends the visit, or `next`, where several things are to be asked, or the refusal. A client that gives
+ * up ends it, too: the engine is told, and nothing is written. So each visit is freed once, in one of two places:
+ * end(), or visit_ended().
  */
 #include "rpc/dialect.h"
 
@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "rpc/desk_private.h"
 #include "rpc/xla_coordination.pb-c.h"
 #include "topology/message.h"
 
@@ -32,7 +31,7 @@ struct mu_visit_timer {
 
 /* ---- connections ------------------------------------------------------------------------------------------------- */
 
-/* Its line at the desk, from its first request on. NULL: no memory. */
+/* Its line at the engine, from its first request on. NULL: no memory. */
 static struct mu_caller *caller_of(struct mu_service *s, struct mu_rpc_conn *conn)
 {
     void **data = mu_rpc_conn_data(conn);
@@ -43,7 +42,7 @@ static struct mu_caller *caller_of(struct mu_service *s, struct mu_rpc_conn *con
     caller = calloc(1, sizeof *caller);
     if (!caller)
         return NULL;
-    caller->line = mu_desk_line(s->desk, mu_rpc_peer_pid(conn), mu_rpc_peer_name(conn));
+    caller->line = mu_coord_line(s->coord, mu_rpc_peer_pid(conn), mu_rpc_peer_name(conn));
     if (!caller->line) {
         free(caller);
         return NULL;
@@ -64,7 +63,7 @@ void mu_caller_gone(void *arg, struct mu_rpc_conn *conn, const char *why)
     (void)arg;
     if (!caller)
         return;
-    mu_desk_hang_up(caller->line, why);
+    mu_coord_hang_up(caller->line, why);
     free(caller->nodes);
     free(caller);
     *mu_rpc_conn_data(conn) = NULL;
@@ -108,7 +107,7 @@ static void visit_ended(void *arg)
     struct mu_visit *v = arg;
 
     count(v->service, v->call, MUSTER_CANCELLED);
-    mu_desk_drop(v->desk, &v->ask);
+    mu_coord_drop(v->coord, &v->ask);
     end(v);
 }
 
@@ -148,7 +147,7 @@ void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
     v->ask = (struct mu_ask){.answered = answered, .line = caller->line, .origin = -1};
     s->num_visits++;
     v->service = s;
-    v->desk = s->desk;
+    v->coord = s->coord;
     v->call = call;
     v->method = method;
     mu_rpc_wait(call, visit_ended, v);
@@ -184,7 +183,7 @@ static void timer_rang(uv_timer_t *timer)
 {
     struct mu_visit_timer *t = (struct mu_visit_timer *)timer;
 
-    mu_desk_drop(t->visit->desk, &t->visit->ask);
+    mu_coord_drop(t->visit->coord, &t->visit->ask);
     t->late(t->visit);
 }
 
@@ -287,7 +286,7 @@ void mu_reply_incarnation(struct mu_visit *v)
 {
     Mu__XlaCoordination__HeartbeatResponse r = MU__XLA_COORDINATION__HEARTBEAT_RESPONSE__INIT;
 
-    r.service_incarnation = mu_desk_incarnation(v->desk);
+    r.service_incarnation = mu_coord_incarnation(v->coord);
     mu_visit_answer(v, &r.base);
 }
 
@@ -386,7 +385,7 @@ size_t mu_write_entry(const struct muster_kv_entry *stored, uint8_t *to)
     struct muster_kv_entry entry, *e = &entry;
     size_t inner, head;
 
-    mu_desk_entry(stored, e);
+    mu_coord_entry(stored, e);
     if (!mu_is_utf8(e->key, e->key_len))
         return 0;
     inner = put_bytes(NULL, 1, e->key, e->key_len) + put_bytes(NULL, 2, e->value, e->value_len);
@@ -398,7 +397,7 @@ size_t mu_write_entry(const struct muster_kv_entry *stored, uint8_t *to)
     return head + inner;
 }
 
-/* The desk has written it, or another host's, which has only listed it. */
+/* The engine has written it, or another host's, which has only listed it. */
 void mu_reply_directory(struct mu_visit *v)
 {
     const struct mu_ask *ask = &v->ask;

@@ -1,5 +1,5 @@
 /*
- * rpc/dialect.h: what the three dialects share (private to the room): a call's way from its bytes to the desk, and
+ * rpc/dialect.h: what the three dialects share (private to the room): a call's way from its bytes to the engine, and
  * back.
  *
  *   xla_coordination.c   xla.coordination.CoordinationService
@@ -8,14 +8,14 @@
  *   xla_runtime.c        xla.DistributedRuntimeService
  *   devices.c            many local topologies into one;  gather.c: what all have told, once for all
  *
- * A dialect is a table of methods. A method reads one request, asks the desk, and writes what the desk has said. Each
- * request is a visit: it ends with its answer, or when nobody waits for that any more.
+ * A dialect is a table of methods. A method reads one request, asks the engine, and writes what the engine has said.
+ * Each request is a visit: it ends with its answer, or when nobody waits for that any more.
  */
 #ifndef MU_RPC_DIALECT_H
 #define MU_RPC_DIALECT_H
 
 #include "rpc/codec.h"
-#include "rpc/desk.h"
+#include "coord/coord.h"
 #include "rpc/server.h"
 #include "rpc/service.h"
 #include "rpc/tsl_jobs.h"
@@ -40,7 +40,7 @@ struct mu_method {
     const ProtobufCMessageDescriptor *request;
     /* The request is the caller's. May end the visit. */
     void (*ask)(struct mu_visit *visit, const ProtobufCMessage *request);
-    /* The desk has said OK: mu_visit_answer(). */
+    /* The engine has said OK: mu_visit_answer(). */
     void (*reply)(struct mu_visit *visit);
 };
 #define MU_METHOD(service, name, dialect, kind, ask, reply, islong)                                                    \
@@ -56,10 +56,10 @@ extern const struct mu_rpc_method mu_xla_coordination[], mu_tsl_coordination[],
 struct mu_visit {
     struct mu_ask ask; /* first: answered() gets it */
     struct mu_service *service;
-    struct mu_desk *desk;
+    struct mu_coord *coord;
     struct mu_rpc_call *call;
     const struct mu_method *method;
-    /* The desk has answered, whatever it said; instead of reply and refusal. For those who ask it several times. */
+    /* The engine has answered, whatever it said; instead of reply and refusal. For those who ask it several times. */
     void (*next)(struct mu_visit *visit);
     int32_t task; /* who calls, where that is needed later */
     char *name;   /* a copy of the key, or of the job, where that is needed later; malloc()ed */
@@ -87,13 +87,13 @@ struct mu_gather {
                                void **ret_bytes, size_t *ret_size);
     void *answer; /* once it is made */
     size_t len;
-    uint64_t generation;             /* of the desk's, that it is of */
+    uint64_t generation;             /* of the engine's, that it is of */
     struct mu_visit *lister, *first; /* who is at it; who waits for that */
 };
 
 struct mu_service {
     struct mu_rpc *rpc;
-    struct mu_desk *desk;
+    struct mu_coord *coord;
     uv_loop_t *loop;
     struct muster *m;
     struct mu_rpc_method *methods; /* all dialects' */
@@ -124,11 +124,11 @@ void mu_visit_refuse_with(struct mu_visit *visit, enum muster_status status, con
 void mu_visit_fail(struct mu_visit *visit, enum muster_status status, unsigned payload, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Ask the desk anew, within `next`. */
+/* Ask the engine anew, within `next`. */
 struct mu_ask *mu_visit_again(struct mu_visit *visit, void (*next)(struct mu_visit *visit));
 /* Keep a copy of these bytes as its name; false: no memory, and the visit has ended. */
 bool mu_visit_name(struct mu_visit *visit, ProtobufCBinaryData bytes);
-/* `late` is called unless the desk has answered by then; its ask has been dropped. False: no memory, as above. */
+/* `late` is called unless the engine has answered by then; its ask has been dropped. False: no memory, as above. */
 bool mu_visit_until(struct mu_visit *visit, uint64_t ms, void (*late)(struct mu_visit *visit));
 
 /* Answer the visit with it, now or when it has been made. */

@@ -55,8 +55,8 @@ static void listed(struct mu_visit *v)
         fail_all(g, status, v->ask.payload, v->ask.text ? v->ask.text : "");
         return;
     }
-    status = g->make(v->ask.entries, v->ask.num_entries, mu_desk_incarnation(v->desk), &g->answer, &g->len);
-    g->generation = mu_desk_generation(v->desk);
+    status = g->make(v->ask.entries, v->ask.num_entries, mu_coord_incarnation(v->coord), &g->answer, &g->len);
+    g->generation = mu_coord_generation(v->coord);
     if (status) {
         g->answer = NULL;
         fail_all(g, status, MU_PAYLOAD_SERVICE, muster_last_error());
@@ -71,12 +71,12 @@ static void begin(struct mu_gather *g)
 
     g->first = v->gather_next;
     g->lister = v;
-    mu_desk_get_dir(v->desk, mu_visit_again(v, listed), g->directory, strlen(g->directory));
+    mu_coord_get_dir(v->coord, mu_visit_again(v, listed), g->directory, strlen(g->directory));
 }
 
 void mu_gather_answer(struct mu_gather *g, struct mu_visit *v)
 {
-    if (g->answer && g->generation != mu_desk_generation(v->desk)) {
+    if (g->answer && g->generation != mu_coord_generation(v->coord)) {
         free(g->answer);
         g->answer = NULL;
     }

@@ -27,7 +27,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "bridge/link_address.h"
+#include "bridge/link/address.h"
 
 #define BACKLOG       4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
 #define TRIES         16   /* for a port that is free in both families */

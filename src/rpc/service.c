@@ -1,8 +1,8 @@
 /*
- * rpc/service.c: the server and the dialects, put together before a desk, and taken apart.
+ * rpc/service.c: the server and the dialects, put together before an engine, and taken apart.
  *
- * Stopping is in two steps: the desk answers all that waits; the server lets clients fetch their answers and closes
- * their connections, whose lines hang up. Then the desk can go, which is its owner's.
+ * Stopping is in two steps: the engine answers all that waits; the server lets clients fetch their answers and closes
+ * their connections, whose lines hang up. Then the engine can go, which is its owner's.
  */
 #include "rpc/service.h"
 
@@ -52,17 +52,17 @@ static void done(struct mu_service *s)
 static void said(void *arg, const char *sentence)
 {
     const struct mu_service *s = arg;
-    const struct mu_desk_options *desk = mu_desk_options(s->desk);
+    const struct mu_coord_options *coord = mu_coord_options(s->coord);
 
-    if (desk->said)
-        desk->said(desk->arg, sentence);
+    if (coord->said)
+        coord->said(coord->arg, sentence);
 }
 
 static enum muster_status open_parts(struct mu_service *s, const struct mu_service_options *o)
 {
     struct mu_rpc_options server = {
         .loop = s->loop,
-        .account = mu_desk_options(s->desk)->account,
+        .account = mu_coord_options(s->coord)->account,
         .address = o->address,
         .methods = s->methods,
         .arg = s,
@@ -74,7 +74,7 @@ static enum muster_status open_parts(struct mu_service *s, const struct mu_servi
         .closed = mu_caller_gone,
         .said = said,
     };
-    enum muster_status status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_desk_num_tasks(s->desk));
+    enum muster_status status = mu_jobs_init(&s->jobs, o->jobs, (int32_t)mu_coord_num_tasks(s->coord));
 
     if (!status && o->jobs)
         mu_names_set(s->m->seg, o->jobs);
@@ -102,9 +102,9 @@ enum muster_status mu_service_start(const struct mu_service_options *options, st
             done(s);
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
     }
-    s->desk = options->desk;
-    s->loop = mu_desk_options(s->desk)->loop;
-    s->m = mu_desk_options(s->desk)->m;
+    s->coord = options->coord;
+    s->loop = mu_coord_options(s->coord)->loop;
+    s->m = mu_coord_options(s->coord)->m;
     s->devices = mu_tsl_devices;
     s->topology = mu_xla_topology;
     status = open_parts(s, options);
@@ -151,6 +151,6 @@ void mu_service_stop(struct mu_service *s, uint64_t grace_ns, void (*stopped)(vo
     s->stopped = stopped;
     s->arg = arg;
     mu_reports_end(s);
-    mu_desk_stop(s->desk);
+    mu_coord_stop(s->coord);
     mu_rpc_stop(s->rpc, grace_ns, server_stopped);
 }

@@ -1,9 +1,9 @@
 /*
- * rpc/service.h: a job's coordination service over gRPC: the server, the desk and the three dialects, put together.
+ * rpc/service.h: a job's coordination service over gRPC: the server, the engine and the three dialects, put together.
  *
  * Spoken on one port: xla.coordination.CoordinationService (today's XLA and JAX), tensorflow.CoordinationService
- * (TensorFlow, JAX 0.3.16 to 0.9) and xla.DistributedRuntimeService (older ones). All three stand before one desk: the
- * same tasks, keys, barriers and errors. One thread: the loop's.
+ * (TensorFlow, JAX 0.3.16 to 0.9) and xla.DistributedRuntimeService (older ones). All three stand before one engine:
+ * the same tasks, keys, barriers and errors. One thread: the loop's.
  */
 #ifndef MU_RPC_SERVICE_H
 #define MU_RPC_SERVICE_H
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct mu_desk;
+struct mu_coord;
 struct mu_rpc_tls;
 struct mu_service;
 
@@ -27,7 +27,7 @@ struct mu_service_options {
      * none is called. */
     const char *workers;
     uint64_t workers_ns;          /* for a call of these; 0: 5 s */
-    struct mu_desk *desk;         /* its loop and handle serve here, too; outlives the service */
+    struct mu_coord *coord;       /* its loop and handle serve here, too; outlives the service */
     const struct mu_rpc_tls *tls; /* as mu_rpc_options.tls */
     bool insecure, any_user;      /* likewise */
 };
@@ -48,8 +48,8 @@ void mu_service_calls(const struct mu_service *service,
                       void (*row)(void *arg, const char *method, const char *code, uint64_t count), void *arg);
 
 /*
- * Answer everything that waits (the desk stops), take no new calls, and let clients fetch their answers for grace_ns;
- * then `stopped` is called (it may be NULL), from the loop. The service is gone then; the desk can be freed.
+ * Answer everything that waits (the engine stops), take no new calls, and let clients fetch their answers for grace_ns;
+ * then `stopped` is called (it may be NULL), from the loop. The service is gone then; the engine can be freed.
  */
 void mu_service_stop(struct mu_service *service, uint64_t grace_ns, void (*stopped)(void *arg), void *arg);
 

@@ -2,8 +2,8 @@
  * rpc/tls.c: TLS 1.3 on a client's socket, with ALPN, and with clients' certificates where an authority is given: then
  * a prefix of their URIs may be asked for, too.
  *
- * OpenSSL is opened when it is needed (bridge/openssl.h). Sockets are written by a BIO of ours, because OpenSSL's own
- * would raise SIGPIPE.
+ * OpenSSL is opened when it is needed (bridge/link/openssl.h). Sockets are written by a BIO of ours, because OpenSSL's
+ * own would raise SIGPIPE.
  */
 #include "rpc/private.h"
 
@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 
 #include "base/error.h"
-#include "bridge/openssl.h"
+#include "bridge/link/openssl.h"
 
 static int bio_write(BIO *bio, const char *from, int len)
 {

@@ -21,7 +21,7 @@ static const named_task no_task = MU__TSL_COORDINATION__COORDINATED_TASK__INIT;
 
 #define ASK(type, name)                                                                                                \
     const Mu__TslCoordination__##type##Request *name = (const void *)request;                                          \
-    struct mu_desk *desk = v->desk
+    struct mu_coord *coord = v->coord
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -95,7 +95,7 @@ static void ask_register(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->source_task, &task))
-        mu_desk_register(desk, &v->ask, task, q->incarnation, q->source_task && q->source_task->recoverable);
+        mu_coord_register(coord, &v->ask, task, q->incarnation, q->source_task && q->source_task->recoverable);
 }
 
 static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
@@ -104,7 +104,7 @@ static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->source_task, &task))
-        mu_desk_heartbeat(desk, &v->ask, task, q->incarnation);
+        mu_coord_heartbeat(coord, &v->ask, task, q->incarnation);
 }
 
 static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
@@ -113,7 +113,7 @@ static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->source_task, &task))
-        mu_desk_poll_error(desk, &v->ask, task);
+        mu_coord_poll_error(coord, &v->ask, task);
 }
 
 static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
@@ -122,7 +122,7 @@ static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->error_origin, &task))
-        mu_desk_report_error(desk, &v->ask, task, q->error_code, MU_BYTES(q->error_message));
+        mu_coord_report_error(coord, &v->ask, task, q->error_code, MU_BYTES(q->error_message));
 }
 
 static void ask_report_to_task(struct mu_visit *v, const ProtobufCMessage *request)
@@ -139,7 +139,7 @@ static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->source_task, &task))
-        mu_desk_shutdown(desk, &v->ask, task);
+        mu_coord_shutdown(coord, &v->ask, task);
 }
 
 static void ask_reset(struct mu_visit *v, const ProtobufCMessage *request)
@@ -148,7 +148,7 @@ static void ask_reset(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->source_task, &task))
-        mu_desk_reset(desk, &v->ask, task);
+        mu_coord_reset(coord, &v->ask, task);
 }
 
 static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
@@ -158,10 +158,10 @@ static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
 
     if (!names(v, q->source_task, &task))
         return;
-    if (task < 0 || (uint32_t)task >= mu_desk_num_tasks(desk))
+    if (task < 0 || (uint32_t)task >= mu_coord_num_tasks(coord))
         mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE,
                       "Unexpected task (%d) that is not in the cluster waits for all tasks: they are 0 to %u", task,
-                      mu_desk_num_tasks(desk) - 1);
+                      mu_coord_num_tasks(coord) - 1);
     else
         mu_devices_wait(v, task, q);
 }
@@ -175,7 +175,7 @@ static void ask_state(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     /* they are usually of one job, whose name serves for all */
     if (mu_visit_name(v, q->n_source_task ? q->source_task[0]->job_name : no_task.job_name))
-        mu_desk_state(desk, &v->ask, tasks, q->n_source_task);
+        mu_coord_state(coord, &v->ask, tasks, q->n_source_task);
     free(tasks);
 }
 
@@ -193,7 +193,7 @@ static void ask_job(struct mu_visit *v, const ProtobufCMessage *request)
     } else if (mu_visit_name(v, q->job_name)) {
         for (int32_t i = 0; i < job->count; i++)
             tasks[i] = job->first + i;
-        mu_desk_state(desk, &v->ask, tasks, (size_t)job->count);
+        mu_coord_state(coord, &v->ask, tasks, (size_t)job->count);
     }
     free(tasks);
 }
@@ -209,7 +209,7 @@ static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
     }
     v->task = job->first; /* the answer is of that job alone */
     if (mu_visit_name(v, q->job_name))
-        mu_desk_watch(desk, &v->ask, q->version_number);
+        mu_coord_watch(coord, &v->ask, q->version_number);
 }
 
 /* A task's row, with the room for its name and its error. */
@@ -283,7 +283,7 @@ static void ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     tasks = numbers(v, q->tasks, q->n_tasks);
     if (tasks)
-        mu_desk_alive(desk, &v->ask, task, tasks, q->n_tasks);
+        mu_coord_alive(coord, &v->ask, task, tasks, q->n_tasks);
     free(tasks);
 }
 
@@ -316,7 +316,7 @@ static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(InsertKeyValue, q);
     const Mu__TslCoordination__KeyValueEntry *kv = q->kv ? q->kv : &none;
 
-    mu_desk_insert(desk, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
+    mu_coord_insert(coord, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
 }
 
 static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
@@ -324,7 +324,7 @@ static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(GetKeyValue, q);
 
     if (mu_visit_name(v, q->key))
-        mu_desk_get(desk, &v->ask, MU_BYTES(q->key));
+        mu_coord_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
 static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
@@ -332,7 +332,7 @@ static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(TryGetKeyValue, q);
 
     if (mu_visit_name(v, q->key))
-        mu_desk_try_get(desk, &v->ask, MU_BYTES(q->key));
+        mu_coord_try_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
 static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
@@ -340,7 +340,7 @@ static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(IncrementKeyValue, q);
 
     if (mu_visit_name(v, q->key))
-        mu_desk_increment(desk, &v->ask, MU_BYTES(q->key), q->increment);
+        mu_coord_increment(coord, &v->ask, MU_BYTES(q->key), q->increment);
 }
 
 static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
@@ -348,14 +348,14 @@ static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(GetKeyValueDir, q);
 
     v->ask.write = mu_write_entry;
-    mu_desk_get_dir(desk, &v->ask, MU_BYTES(q->directory_key));
+    mu_coord_get_dir(coord, &v->ask, MU_BYTES(q->directory_key));
 }
 
 static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(DeleteKeyValue, q);
 
-    mu_desk_delete(desk, &v->ask, MU_BYTES(q->key));
+    mu_coord_delete(coord, &v->ask, MU_BYTES(q->key));
 }
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
@@ -369,8 +369,8 @@ static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     tasks = numbers(v, q->tasks, q->n_tasks);
     if (tasks)
-        mu_desk_barrier(desk, &v->ask, task, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, tasks, q->n_tasks,
-                        q->counter);
+        mu_coord_barrier(coord, &v->ask, task, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, tasks, q->n_tasks,
+                         q->counter);
     free(tasks);
 }
 
@@ -380,7 +380,7 @@ static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
     int32_t task;
 
     if (names(v, q->source_task, &task))
-        mu_desk_cancel(desk, &v->ask, task, MU_BYTES(q->barrier_id), q->counter);
+        mu_coord_cancel(coord, &v->ask, task, MU_BYTES(q->barrier_id), q->counter);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /*
  * rpc/tsl_devices.c: WaitForAllTasks.
  *
- * Three questions to the desk: what the task tells of its devices becomes a key, unless it has told before; a barrier
+ * Three questions to the engine: what the task tells of its devices becomes a key, unless it has told before; a barrier
  * of all tasks; then everybody's keys. So what was told lies in the segment, bounded by it, and survives this service.
  * The answer is put together once, and the same for all:
  *
@@ -278,8 +278,8 @@ static void told(struct mu_visit *v)
         mu_visit_refuse(v);
         return;
     }
-    len = snprintf(id, sizeof id, "WaitForAllTasks::%" PRIu64, mu_desk_incarnation(v->desk));
-    mu_desk_barrier(v->desk, mu_visit_again(v, met), v->task, id, (size_t)len, WAIT_MS, NULL, 0, 0);
+    len = snprintf(id, sizeof id, "WaitForAllTasks::%" PRIu64, mu_coord_incarnation(v->coord));
+    mu_coord_barrier(v->coord, mu_visit_again(v, met), v->task, id, (size_t)len, WAIT_MS, NULL, 0, 0);
 }
 
 void mu_devices_wait(struct mu_visit *v, int32_t task, const Mu__TslCoordination__WaitForAllTasksRequest *request)
@@ -298,6 +298,6 @@ void mu_devices_wait(struct mu_visit *v, int32_t task, const Mu__TslCoordination
     }
     v->task = task;
     len = snprintf(key, sizeof key, DIRECTORY "/%010" PRId32, task); /* sorted as the tasks are */
-    mu_desk_insert(v->desk, mu_visit_again(v, told), key, (size_t)len, bytes, size, false);
+    mu_coord_insert(v->coord, mu_visit_again(v, told), key, (size_t)len, bytes, size, false);
     free(bytes);
 }

@@ -23,7 +23,7 @@ enum muster_status mu_jobs_init(struct mu_jobs *jobs, const char *words, int32_t
 void mu_jobs_done(struct mu_jobs *jobs);
 
 /*
- * The number of a task that a client names. What is no task of a job of any name keeps its index as number: the desk
+ * The number of a task that a client names. What is no task of a job of any name keeps its index as number: the engine
  * refuses it. INVALID_ARGUMENT, with a sentence: no such job, or not so many tasks in it.
  */
 enum muster_status mu_jobs_find(struct mu_jobs *jobs, const void *name, size_t name_len, int32_t index,

@@ -2,7 +2,7 @@
  * rpc/tsl_report.c: ReportErrorToTask, the one call of tensorflow.CoordinationService that the service makes.
  *
  * TensorFlow's own service knows its workers by the cluster that it is part of, and calls each that is connected when
- * one fails. Here the desk says who is to be told what: guests that do not poll. An error of the service itself comes
+ * one fails. Here the engine says who is to be told what: guests that do not poll. An error of the service itself comes
  * from a task of the job "coordination_service", as TensorFlow's says it.
  */
 #include "rpc/tsl_report.h"
@@ -15,7 +15,7 @@
 #include "segment/handle.h"
 #include "topology/message.h"
 
-static bool report(void *arg, const struct mu_desk_report *what)
+static bool report(void *arg, const struct mu_coord_report *what)
 {
     Mu__TslCoordination__ReportErrorToTaskRequest q = MU__TSL_COORDINATION__REPORT_ERROR_TO_TASK_REQUEST__INIT;
     Mu__TslCoordination__CoordinationServiceError error = MU__TSL_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
@@ -47,16 +47,16 @@ static void ended(void *arg, uint32_t task, uint64_t incarnation, bool well)
     struct mu_service *s = arg;
 
     if (!well)
-        mu_desk_untold(s->desk, (int32_t)task, incarnation);
+        mu_coord_untold(s->coord, (int32_t)task, incarnation);
 }
 
 static void said(void *arg, const char *sentence)
 {
     const struct mu_service *s = arg;
-    const struct mu_desk_options *desk = mu_desk_options(s->desk);
+    const struct mu_coord_options *coord = mu_coord_options(s->coord);
 
-    if (desk->said)
-        desk->said(desk->arg, sentence);
+    if (coord->said)
+        coord->said(coord->arg, sentence);
 }
 
 enum muster_status mu_reports_begin(struct mu_service *s, const struct mu_service_options *o)
@@ -66,7 +66,7 @@ enum muster_status mu_reports_begin(struct mu_service *s, const struct mu_servic
         .addresses = o->workers,
         .seg = s->m->seg,
         .time_ns = o->workers_ns,
-        .num_tasks = mu_desk_num_tasks(s->desk),
+        .num_tasks = mu_coord_num_tasks(s->coord),
         .ended = ended,
         .said = said,
         .arg = s,
@@ -74,13 +74,13 @@ enum muster_status mu_reports_begin(struct mu_service *s, const struct mu_servic
     enum muster_status status = mu_workers_open(&options, &s->workers);
 
     if (!status)
-        mu_desk_report_by(s->desk, report, s);
+        mu_coord_report_by(s->coord, report, s);
     return status;
 }
 
 void mu_reports_end(struct mu_service *s)
 {
-    mu_desk_report_by(s->desk, NULL, NULL);
+    mu_coord_report_by(s->coord, NULL, NULL);
     mu_workers_close(s->workers);
     s->workers = NULL;
 }

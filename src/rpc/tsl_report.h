@@ -5,7 +5,7 @@
 
 #include "rpc/dialect.h"
 
-/* options->workers; the service has its desk and its jobs. INVALID_ARGUMENT: they are none. */
+/* options->workers; the service has its engine and its jobs. INVALID_ARGUMENT: they are none. */
 enum muster_status mu_reports_begin(struct mu_service *service, const struct mu_service_options *options);
 void mu_reports_end(struct mu_service *service);
 

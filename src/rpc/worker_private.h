@@ -10,7 +10,7 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include "bridge/link_address.h"
+#include "bridge/link/address.h"
 #include "rpc/worker.h"
 
 struct mu_worker_call {

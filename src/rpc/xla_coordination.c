@@ -13,7 +13,7 @@
 
 #define ASK(type, name)                                                                                                \
     const Mu__XlaCoordination__##type##Request *name = (const void *)request;                                          \
-    struct mu_desk *desk = v->desk
+    struct mu_coord *coord = v->coord
 
 static const char *const not_text[] = {"value", NULL};
 
@@ -36,7 +36,7 @@ static void refuse_stranger(struct mu_visit *v, uint64_t requested)
     Mu__XlaCoordination__CoordinationServiceError e = MU__XLA_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
     Mu__XlaCoordination__ServiceMismatchError mismatch = MU__XLA_COORDINATION__SERVICE_MISMATCH_ERROR__INIT;
     struct mu_codec_payload more = {"ServiceMismatchError", &mismatch.base};
-    uint64_t own = mu_desk_incarnation(v->desk);
+    uint64_t own = mu_coord_incarnation(v->coord);
     char text[256];
     void *details = NULL;
     size_t len = 0;
@@ -61,7 +61,7 @@ static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
         return true;
     said = *(Mu__XlaCoordination__Incarnations *const *)((const char *)request + field->offset);
     requested = said ? said->service_incarnation : 0;
-    if (requested == mu_desk_incarnation(v->desk))
+    if (requested == mu_coord_incarnation(v->coord))
         return true;
     refuse_stranger(v, requested);
     return false;
@@ -73,49 +73,49 @@ static void ask_register(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(RegisterTask, q);
 
-    mu_desk_register(desk, &v->ask, q->source_task_id, q->incarnation, false);
+    mu_coord_register(coord, &v->ask, q->source_task_id, q->incarnation, false);
 }
 
 static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Heartbeat, q);
 
-    mu_desk_heartbeat(desk, &v->ask, q->source_task_id, q->incarnation);
+    mu_coord_heartbeat(coord, &v->ask, q->source_task_id, q->incarnation);
 }
 
 static void ask_poll(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(PollForError, q);
 
-    mu_desk_poll_error(desk, &v->ask, q->source_task_id);
+    mu_coord_poll_error(coord, &v->ask, q->source_task_id);
 }
 
 static void ask_report(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ReportErrorToService, q);
 
-    mu_desk_report_error(desk, &v->ask, q->source_task_id, q->error_code, MU_BYTES(q->error_message));
+    mu_coord_report_error(coord, &v->ask, q->source_task_id, q->error_code, MU_BYTES(q->error_message));
 }
 
 static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(ShutdownTask, q);
 
-    mu_desk_shutdown(desk, &v->ask, q->source_task_id);
+    mu_coord_shutdown(coord, &v->ask, q->source_task_id);
 }
 
 static void ask_watch(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(WatchTasks, q);
 
-    mu_desk_watch(desk, &v->ask, q->version_number);
+    mu_coord_watch(coord, &v->ask, q->version_number);
 }
 
 static void ask_alive(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(GetAliveTasks, q);
 
-    mu_desk_alive(desk, &v->ask, q->requesting_task_id, q->task_ids, q->n_task_ids);
+    mu_coord_alive(coord, &v->ask, q->requesting_task_id, q->task_ids, q->n_task_ids);
 }
 
 static void reply_alive(struct mu_visit *v)
@@ -179,7 +179,7 @@ static void ask_insert(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(InsertKeyValue, q);
     const Mu__XlaCoordination__KeyValueEntry *kv = q->kv ? q->kv : &none;
 
-    mu_desk_insert(desk, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
+    mu_coord_insert(coord, &v->ask, MU_BYTES(kv->key), MU_BYTES(kv->value), q->allow_overwrite);
 }
 
 static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
@@ -187,7 +187,7 @@ static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(GetKeyValue, q);
 
     if (mu_visit_name(v, q->key))
-        mu_desk_get(desk, &v->ask, MU_BYTES(q->key));
+        mu_coord_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
 static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
@@ -195,7 +195,7 @@ static void ask_try(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(TryGetKeyValue, q);
 
     if (mu_visit_name(v, q->key))
-        mu_desk_try_get(desk, &v->ask, MU_BYTES(q->key));
+        mu_coord_try_get(coord, &v->ask, MU_BYTES(q->key));
 }
 
 static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
@@ -203,7 +203,7 @@ static void ask_increment(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(IncrementKeyValue, q);
 
     if (mu_visit_name(v, q->key))
-        mu_desk_increment(desk, &v->ask, MU_BYTES(q->key), q->increment);
+        mu_coord_increment(coord, &v->ask, MU_BYTES(q->key), q->increment);
 }
 
 static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
@@ -211,14 +211,14 @@ static void ask_dir(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(GetKeyValueDir, q);
 
     v->ask.write = mu_write_entry;
-    mu_desk_get_dir(desk, &v->ask, MU_BYTES(q->directory_key));
+    mu_coord_get_dir(coord, &v->ask, MU_BYTES(q->directory_key));
 }
 
 static void ask_delete(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(DeleteKeyValue, q);
 
-    mu_desk_delete(desk, &v->ask, MU_BYTES(q->key));
+    mu_coord_delete(coord, &v->ask, MU_BYTES(q->key));
 }
 
 /* ---- barriers ---------------------------------------------------------------------------------------------------- */
@@ -227,15 +227,15 @@ static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(Barrier, q);
 
-    mu_desk_barrier(desk, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, q->task_ids,
-                    q->n_task_ids, q->counter);
+    mu_coord_barrier(coord, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->barrier_timeout_in_ms, q->task_ids,
+                     q->n_task_ids, q->counter);
 }
 
 static void ask_cancel(struct mu_visit *v, const ProtobufCMessage *request)
 {
     ASK(CancelBarrier, q);
 
-    mu_desk_cancel(desk, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->counter);
+    mu_coord_cancel(coord, &v->ask, q->source_task_id, MU_BYTES(q->barrier_id), q->counter);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */

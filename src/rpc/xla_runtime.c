@@ -1,5 +1,5 @@
 /*
- * rpc/xla_runtime.c: xla.DistributedRuntimeService, of the oldest clients, as a way to speak to the same desk.
+ * rpc/xla_runtime.c: xla.DistributedRuntimeService, of the oldest clients, as a way to speak to the same engine.
  *
  * A node is a task, a client's number its incarnation, the session the service's incarnation. What differs from the
  * other dialects is done here: calls have deadlines of their own (a timer for each that waits); keys and ids are any
@@ -32,11 +32,11 @@ static const char *const not_text[] = {"value", "key", "barrier_id", "local_topo
 
 #define ASK(type, name)                                                                                                \
     const Mu__XlaRuntime__##type##Request *name = (const void *)request;                                               \
-    struct mu_desk *desk = v->desk
+    struct mu_coord *coord = v->coord
 
 /* ---- what every call shares -------------------------------------------------------------------------------------- */
 
-/* What is refused once all nodes have shut down; of a life, the desk says what became of it. */
+/* What is refused once all nodes have shut down; of a life, the engine says what became of it. */
 static bool needs_nodes(const ProtobufCMessage *request)
 {
     return request->descriptor != &mu__xla_runtime__heartbeat_request__descriptor &&
@@ -47,7 +47,7 @@ static bool needs_nodes(const ProtobufCMessage *request)
 static bool refuse_by_error(struct mu_visit *v)
 {
     int32_t origin;
-    const char *text = mu_desk_error(v->desk, &origin);
+    const char *text = mu_coord_error(v->coord, &origin);
 
     if (!text)
         return false;
@@ -55,7 +55,7 @@ static bool refuse_by_error(struct mu_visit *v)
     return true;
 }
 
-/* A call that has waited ends with the desk's words; because of a node that has failed, ABORTED. */
+/* A call that has waited ends with the engine's words; because of a node that has failed, ABORTED. */
 static void refuse_waited(struct mu_visit *v)
 {
     if (v->ask.status != MUSTER_INTERNAL || !refuse_by_error(v))
@@ -70,7 +70,7 @@ static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
     if (request->descriptor == &mu__xla_runtime__connect_request__descriptor)
         return true;
     session = ((const Mu__XlaRuntime__HeartbeatRequest *)request)->session_id;
-    if (session != mu_desk_incarnation(v->desk)) {
+    if (session != mu_coord_incarnation(v->coord)) {
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
                       "Session ID of the client, %" PRIu64
                       ", is not the one of this service: it has been started anew, "
@@ -80,7 +80,7 @@ static bool admit(struct mu_visit *v, const ProtobufCMessage *request)
     }
     if (refuse_by_error(v))
         return false;
-    if (needs_nodes(request) && mu_desk_is_over(v->desk)) {
+    if (needs_nodes(request) && mu_coord_is_over(v->coord)) {
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE,
                       "The service is closed: all nodes have shut down");
         return false;
@@ -147,7 +147,7 @@ static void remember(struct mu_visit *v, int32_t node)
     for (size_t i = c->num_nodes; i-- > 0;)
         if (c->nodes[i] == node)
             return;
-    more = node >= 0 && (uint32_t)node < mu_desk_num_tasks(v->desk)
+    more = node >= 0 && (uint32_t)node < mu_coord_num_tasks(v->coord)
                ? reallocarray(c->nodes, c->num_nodes + 1, sizeof *more)
                : NULL;
     if (!more)
@@ -170,7 +170,7 @@ static void connected(struct mu_visit *v)
         mu_visit_refuse(v);
         return;
     }
-    r.session_id = mu_desk_incarnation(v->desk);
+    r.session_id = mu_coord_incarnation(v->coord);
     mu_visit_answer(v, &r.base);
 }
 
@@ -178,7 +178,7 @@ static void connect_is_late(struct mu_visit *v)
 {
     mu_visit_fail(v, MUSTER_DEADLINE_EXCEEDED, MU_PAYLOAD_NONE,
                   "Timed out after the time that the client gave: not all of the %u nodes have connected",
-                  mu_desk_num_tasks(v->desk));
+                  mu_coord_num_tasks(v->coord));
 }
 
 /* Another client of this node has connected, all have: it stays, and this one is late. On a host that is not the
@@ -187,7 +187,7 @@ static bool is_taken(struct mu_visit *v, int32_t node, uint64_t client)
 {
     struct muster_task_info info;
 
-    return !mu_desk_is_registering(v->desk, node) && !muster_task_get(v->service->m, node, &info) &&
+    return !mu_coord_is_registering(v->coord, node) && !muster_task_get(v->service->m, node, &info) &&
            info.state == MUSTER_TASK_CONNECTED && info.incarnation != client;
 }
 
@@ -200,9 +200,9 @@ static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
                       q->protocol_version, VERSION);
     } else if (q->node_id < 0) {
         mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "Invalid node ID %d", q->node_id);
-    } else if ((uint32_t)q->node_id >= mu_desk_num_tasks(desk)) {
+    } else if ((uint32_t)q->node_id >= mu_coord_num_tasks(coord)) {
         mu_visit_fail(v, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_NONE, "Invalid node ID %d: the nodes are 0 to %u",
-                      q->node_id, mu_desk_num_tasks(desk) - 1);
+                      q->node_id, mu_coord_num_tasks(coord) - 1);
     } else if (is_taken(v, q->node_id, q->client_id)) {
         mu_visit_fail(v, MUSTER_ABORTED, MU_PAYLOAD_NONE,
                       "Connect() called when system is not initializing: node %d has connected", q->node_id);
@@ -210,7 +210,7 @@ static void ask_connect(struct mu_visit *v, const ProtobufCMessage *request)
         remember(v, q->node_id);
         v->task = q->node_id;
         v->next = connected;
-        mu_desk_register(desk, &v->ask, q->node_id, q->client_id, false);
+        mu_coord_register(coord, &v->ask, q->node_id, q->client_id, false);
     }
 }
 
@@ -257,10 +257,10 @@ static void told(struct mu_visit *v)
         mu_visit_refuse(v);
         return;
     }
-    free(v->name); /* the topology, which the desk has now */
+    free(v->name); /* the topology, which the engine has now */
     v->name = NULL;
-    len = snprintf(id, sizeof id, "EnumerateDevices::%" PRIu64, mu_desk_incarnation(v->desk));
-    mu_desk_barrier(v->desk, mu_visit_again(v, met), v->task, id, (size_t)len, ENUMERATE_MS, NULL, 0, 0);
+    len = snprintf(id, sizeof id, "EnumerateDevices::%" PRIu64, mu_coord_incarnation(v->coord));
+    mu_coord_barrier(v->coord, mu_visit_again(v, met), v->task, id, (size_t)len, ENUMERATE_MS, NULL, 0, 0);
 }
 
 /* The pieces of the topology, put together; its node. False: the visit has ended. */
@@ -299,14 +299,14 @@ static void ask_devices(struct mu_visit *v, const ProtobufCMessage *request)
 
     if (!local_topology(v, q))
         return;
-    if (v->task < 0 || (uint32_t)v->task >= mu_desk_num_tasks(desk)) {
+    if (v->task < 0 || (uint32_t)v->task >= mu_coord_num_tasks(coord)) {
         mu_visit_fail(v, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_NONE, "Invalid node ID %d: the nodes are 0 to %u", v->task,
-                      mu_desk_num_tasks(desk) - 1);
+                      mu_coord_num_tasks(coord) - 1);
         return;
     }
     len = snprintf(key, sizeof key, DIRECTORY "/%010" PRId32, v->task); /* sorted as the nodes are */
     v->next = told;
-    mu_desk_insert(desk, &v->ask, key, (size_t)len, v->name, v->name_len, false);
+    mu_coord_insert(coord, &v->ask, key, (size_t)len, v->name, v->name_len, false);
 }
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
@@ -335,7 +335,7 @@ static void ask_get(struct mu_visit *v, const ProtobufCMessage *request)
 
     if (stored_name(v, q->key) && mu_visit_until(v, timeout_of(q->timeout_milliseconds), get_is_late)) {
         v->ask.heeds_errors = true;
-        mu_desk_get(desk, &v->ask, v->name, v->name_len);
+        mu_coord_get(coord, &v->ask, v->name, v->name_len);
     }
 }
 
@@ -344,7 +344,7 @@ static void ask_set(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(KeyValueSet, q);
 
     if (stored_name(v, q->key))
-        mu_desk_insert(desk, &v->ask, v->name, v->name_len, MU_BYTES(q->value), true);
+        mu_coord_insert(coord, &v->ask, v->name, v->name_len, MU_BYTES(q->value), true);
 }
 
 /* ---- life, and barriers ------------------------------------------------------------------------------------------ */
@@ -355,14 +355,14 @@ static void ask_heartbeat(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(Heartbeat, q);
     struct muster_task_info info = {.incarnation = 0};
 
-    if (q->node_id >= 0 && (uint32_t)q->node_id < mu_desk_num_tasks(desk)) {
+    if (q->node_id >= 0 && (uint32_t)q->node_id < mu_coord_num_tasks(coord)) {
         remember(v, q->node_id);
         if (muster_task_get(v->service->m, q->node_id, &info)) {
             mu_visit_fail(v, MUSTER_INTERNAL, MU_PAYLOAD_NONE, "%s", muster_last_error());
             return;
         }
     }
-    mu_desk_heartbeat(desk, &v->ask, q->node_id, info.incarnation);
+    mu_coord_heartbeat(coord, &v->ask, q->node_id, info.incarnation);
 }
 
 static void left(struct mu_visit *v)
@@ -384,7 +384,7 @@ static int32_t leaver(struct mu_visit *v, int32_t said)
 
     if (said || !c->num_nodes)
         return said;
-    while (i + 1 < c->num_nodes && mu_desk_is_leaving(v->desk, c->nodes[i]))
+    while (i + 1 < c->num_nodes && mu_coord_is_leaving(v->coord, c->nodes[i]))
         i++;
     return c->nodes[i];
 }
@@ -394,7 +394,7 @@ static void ask_shutdown(struct mu_visit *v, const ProtobufCMessage *request)
     ASK(Shutdown, q);
 
     v->next = left;
-    mu_desk_shutdown(desk, &v->ask, leaver(v, q->node_id));
+    mu_coord_shutdown(coord, &v->ask, leaver(v, q->node_id));
 }
 
 static void passed(struct mu_visit *v)
@@ -418,8 +418,8 @@ static void ask_barrier(struct mu_visit *v, const ProtobufCMessage *request)
         return;
     remember(v, q->node_id);
     v->next = passed;
-    mu_desk_barrier(desk, &v->ask, q->node_id, v->name, v->name_len, (int64_t)timeout_of(q->timeout_milliseconds), NULL,
-                    0, 0);
+    mu_coord_barrier(coord, &v->ask, q->node_id, v->name, v->name_len, (int64_t)timeout_of(q->timeout_milliseconds),
+                     NULL, 0, 0);
 }
 
 /* ---- the service ------------------------------------------------------------------------------------------------- */

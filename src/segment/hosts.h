@@ -78,8 +78,8 @@ void mu_bell_wake(struct muster_segment *seg);
 /* Take the ring back without sleeping: true when it had been rung. For who found work between arming and sleeping. */
 bool mu_bell_disarm(struct muster_segment *seg);
 
-/* For an agent with two who listen (bridge/ear.h): arm it; false: it was not armed, or not all the time, so a change
- * before this may have rung for nobody. Arm it, unless it is armed, or rung for who sleeps on it. */
+/* For an agent with two who listen (bridge/core/ear.h): arm it; false: it was not armed, or not all the time, so a
+ * change before this may have rung for nobody. Arm it, unless it is armed, or rung for who sleeps on it. */
 bool mu_bell_arm_again(struct muster_segment *seg);
 void mu_bell_arm_if_off(struct muster_segment *seg);
 /* Whether it is; a ring that lies there is taken back. */

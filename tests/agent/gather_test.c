@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/gather.h"
+#include "agent/serve/gather.h"
 
 enum { HOSTS = 5, LETTERS_MAX = 4096 };
 

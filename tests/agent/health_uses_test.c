@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "agent/health.h"
+#include "agent/health/health.h"
 
 static struct mu_health_gpus gpus;
 

@@ -14,7 +14,7 @@
 
 #include <uv.h>
 
-#include "agent/metrics.h"
+#include "agent/metrics/metrics.h"
 #include <muster/muster.h>
 
 static struct mu_metrics *metrics;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/orders.h"
+#include "agent/hosts/orders.h"
 
 static char *words[] = {"--hosts", "a:1,b:1", "--label", "--", "sh", "-c", "echo \"it's\" $RANK", "", NULL};
 static char *env[] = {"A=1",

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "agent/sights.h"
+#include "agent/hosts/sights.h"
 
 static const struct mu_sight sights[] = {
     {.task = 2, .incarnation = 77, .letter = 'T', .ran = 4000},

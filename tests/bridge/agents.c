@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bridge/ear.h"
+#include "bridge/core/ear.h"
 #include "job.h"
 
 #define NAP_NS 20000000u

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#include "bridge/link.h"
+#include "bridge/link/link.h"
 
 static atomic_uint num_sleeps; /* relaxed adds: the barriers of those who read it order them */
 static bool looks_again;       /* set while there is no bridge */
@@ -34,7 +34,7 @@ static void sleep_and_count(struct mu_link *link, int ms)
 #undef mu_bell_wait
 #undef mu_link_wait
 #include "bridge/bridge_look.c"
-#include "bridge/ear.c"
+#include "bridge/core/ear.c"
 
 #include "cm.h"
 #include "job.h"

@@ -18,8 +18,8 @@
 
 #include <muster/muster.h>
 
-#include "bridge/calls.h"
-#include "bridge/members.h"
+#include "bridge/call/calls.h"
+#include "bridge/member/members.h"
 #include "child.h"
 #include "hosts.h"
 #include "segment/slot.h"

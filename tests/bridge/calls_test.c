@@ -3,7 +3,7 @@
 #include "cm.h"
 #include "child.h"
 #include "hosts.h"
-#include "bridge/calls.h"
+#include "bridge/call/calls.h"
 
 #include <ctype.h>
 #include <stdio.h>

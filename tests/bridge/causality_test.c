@@ -4,7 +4,7 @@
  * timeout: 300
  */
 #include "cm.h"
-#include "bridge/copies.h"
+#include "bridge/kv/copies.h"
 #include "hosts.h"
 #include "segment/remote.h"
 

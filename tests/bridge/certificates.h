@@ -2,7 +2,7 @@
 #ifndef TEST_CERTIFICATES_H
 #define TEST_CERTIFICATES_H
 
-#include "bridge/link.h"
+#include "bridge/link/link.h"
 
 /* "good": for 127.0.0.1 and localhost; "elsewhere": for another host; "foreign": by another authority. */
 void certificates_make(void);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/modules.h"
+#include "bridge/core/modules.h"
 
 struct end {
     struct mu_core core;

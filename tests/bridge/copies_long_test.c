@@ -1,6 +1,6 @@
 /* tests/bridge/copies_long_test.c: values that are sent from where they were read, among others that are not. */
 #include "cm.h"
-#include "bridge/copies.h"
+#include "bridge/kv/copies.h"
 #include "hosts.h"
 #include "kv/remote.h"
 #include "task/task.h"

@@ -2,7 +2,7 @@
  * (I13), and knows what is there when it reads again.
  */
 #include "cm.h"
-#include "bridge/copies.h"
+#include "bridge/kv/copies.h"
 #include "hosts.h"
 
 #include <muster/muster.h>

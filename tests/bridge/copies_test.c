@@ -1,6 +1,6 @@
 /* tests/bridge/copies_test.c: what a follower reads: as on one node, from copies that never hide what came before. */
 #include "cm.h"
-#include "bridge/copies.h"
+#include "bridge/kv/copies.h"
 #include "child.h"
 #include "hosts.h"
 #include "segment/remote.h"

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bridge/link_address.h"
+#include "bridge/link/address.h"
 
 struct cutter {
     int listener, follower, leader; /* the last two: -1 while nobody has come */

@@ -12,7 +12,7 @@
 
 #include <muster/muster.h>
 
-#include "bridge/calls.h"
+#include "bridge/call/calls.h"
 #include "child.h"
 #include "hosts.h"
 

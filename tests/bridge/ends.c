@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bridge/link_private.h"
+#include "bridge/link/private.h"
 #include "cm.h"
 
 const uint8_t end_key[MU_KEY_BYTES] = "a key of thirty-two bytes, of us";

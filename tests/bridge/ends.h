@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "bridge/link.h"
+#include "bridge/link/link.h"
 
 #define END_HOSTS 128u
 

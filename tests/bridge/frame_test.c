@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/frame.h"
+#include "bridge/core/frame.h"
 
 static const struct mu_frame_header sound = {
     .magic = MU_FRAME_MAGIC, .version = MU_BRIDGE_VERSION, .type = 16, .length = 5};

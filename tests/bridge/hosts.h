@@ -21,7 +21,7 @@
 
 #include <sys/types.h>
 
-#include "bridge/core.h"
+#include "bridge/core/core.h"
 #include "seed.h"
 
 enum { HOSTS_MAX = 64 };

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "bridge/barrier_ops.h"
-#include "bridge/calls.h"
+#include "bridge/barrier/barrier_ops.h"
+#include "bridge/call/calls.h"
 #include "kv/remote.h"
 
 static void rung(void *arg)

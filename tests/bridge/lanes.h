@@ -7,7 +7,7 @@
 
 #include <semaphore.h>
 
-#include "bridge/lanes.h"
+#include "bridge/call/lanes.h"
 #include "cm.h"
 #include "hosts.h"
 

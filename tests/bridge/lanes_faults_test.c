@@ -8,7 +8,7 @@
 
 #include <muster/kv.h>
 
-#include "bridge/calls.h"
+#include "bridge/call/calls.h"
 #include "seed.h"
 #include "segment/table.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "barrier/named_steps.h"
-#include "bridge/calls.h"
+#include "bridge/call/calls.h"
 #include "job.h"
 #include "kv/remote.h"
 #include "segment/cluster.h"

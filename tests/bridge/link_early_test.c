@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define MU_OPENSSL_ITSELF
-#include "bridge/openssl.h"
+#include "bridge/link/openssl.h"
 #include "ends.h"
 
 static struct end leader, follower;

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bridge/link_private.h"
+#include "bridge/link/private.h"
 #include "ends.h"
 
 #define TIMEOUT_NS 1000000000u

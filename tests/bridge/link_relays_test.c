@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "bridge/link_private.h"
+#include "bridge/link/private.h"
 #include "ends.h"
 
 enum { HOSTS = 9, RELAYS = 2 }; /* host 1 and 2 relay, three are behind each */

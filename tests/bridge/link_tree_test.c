@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bridge/link_private.h"
+#include "bridge/link/private.h"
 #include "ends.h"
 #include "seed.h"
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/link_address.h"
+#include "bridge/link/address.h"
 
 static pthread_key_t ending;
 static sem_t may_answer;

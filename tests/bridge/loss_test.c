@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bridge/records.h"
+#include "bridge/core/records.h"
 #include "child.h"
 #include "crowd.h"
 #include "segment/cluster.h"

@@ -11,7 +11,7 @@
 
 #include "barrier/named_steps.h"
 #include "base/clock.h"
-#include "bridge/modules.h"
+#include "bridge/core/modules.h"
 #include "job.h"
 #include "segment/cluster.h"
 #include "segment/file.h"

@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "bridge/core.h"
-#include "bridge/records.h"
+#include "bridge/core/core.h"
+#include "bridge/core/records.h"
 #include "job.h"
 #include "segment/cluster.h"
 #include "segment/file.h"

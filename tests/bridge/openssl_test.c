@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MU_OPENSSL_ITSELF
-#include "bridge/openssl.h"
+#include "bridge/link/openssl.h"
 
 static void expect_refusal(const char *library, const char *reason)
 {

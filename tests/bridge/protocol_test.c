@@ -1,8 +1,8 @@
 /* tests/bridge/protocol_test.c: PROTOCOL.md says what the tables say: what a host is to another, which frames there
  * are, which calls. */
 #include "cm.h"
-#include "bridge/frame.h"
-#include "bridge/modules.h"
+#include "bridge/core/frame.h"
+#include "bridge/core/modules.h"
 
 #include <ctype.h>
 #include <stdio.h>

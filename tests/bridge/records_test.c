@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "bridge/records.h"
+#include "bridge/core/records.h"
 #include "seed.h"
 
 enum { TASKS = 600, EACH = 7 };

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "bridge/core.h"
+#include "bridge/core/core.h"
 #include "job.h"
 #include "segment/file.h"
 #include "segment/hosts.h"

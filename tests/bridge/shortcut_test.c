@@ -20,7 +20,7 @@
 #include "barrier/group.h"
 #include "base/clock.h"
 #include "base/siphash.h"
-#include "bridge/groups.h"
+#include "bridge/group/groups.h"
 #include "child.h"
 #include "gang.h"
 

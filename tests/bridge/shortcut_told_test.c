@@ -13,7 +13,7 @@
 #include <muster/muster.h>
 
 #include "barrier/group.h"
-#include "bridge/groups.h"
+#include "bridge/group/groups.h"
 #include "child.h"
 #include "gang.h"
 

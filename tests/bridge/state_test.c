@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/frame.h"
-#include "bridge/link_state.h"
+#include "bridge/core/frame.h"
+#include "bridge/link/state.h"
 
 /* Any event in any state on any side: it is in the table exactly once, or refused. */
 static void each_pair_has_one_answer(void **state)

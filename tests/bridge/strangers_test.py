@@ -22,7 +22,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../com
 from ports import keep_port, port_of
 
 MUSTER = os.environ["MUSTER"]
-with open(os.path.join(os.environ["TOP"], "src/bridge/frame.h")) as header:
+with open(os.path.join(os.environ["TOP"], "src/bridge/core/frame.h")) as header:
     VERSION = int(re.search(r"define MU_BRIDGE_VERSION (\d+)u", header.read()).group(1))
 KEY = "07" * 32
 PATIENCE = 60

@@ -12,7 +12,7 @@
 #include <muster/muster.h>
 
 #include "base/clock.h"
-#include "bridge/groups.h"
+#include "bridge/group/groups.h"
 #include "child.h"
 #include "gang.h"
 

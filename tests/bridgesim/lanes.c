@@ -1,14 +1,14 @@
 /*
- * tests/bridgesim/lanes.c: agents that call for others: loops that ask by lanes (bridge/lanes.h), drop what they have
- * asked, and ask something else instead. What was answered was done once, what was not, once at most; and nothing of
- * it is left at the leader.
+ * tests/bridgesim/lanes.c: agents that call for others: loops that ask by lanes (bridge/call/lanes.h), drop what they
+ * have asked, and ask something else instead. What was answered was done once, what was not, once at most; and nothing
+ * of it is left at the leader.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/calls.h"
-#include "bridge/lanes.h"
+#include "bridge/call/calls.h"
+#include "bridge/call/lanes.h"
 #include "sim.h"
 
 enum { ASKERS = 3, TAGS = 64, LOG_MAX = TAGS * 4 };

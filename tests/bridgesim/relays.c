@@ -1,8 +1,8 @@
 /*
  * tests/bridgesim/relays.c: hosts that come to the leader by another one, whose agent passes on what both say.
  *
- * The messages between leader and relay are those of bridge/via.h, gathered over a turn of the leader as its link does.
- * A host's frames up lie on its own way until the relay takes them, then on the relay's trunk; down the other way
+ * The messages between leader and relay are those of bridge/link/mux.h, gathered over a turn of the leader as its link
+ * does. A host's frames up lie on its own way until the relay takes them, then on the relay's trunk; down the other way
  * round. With the relay's link, or its agent, everything behind it breaks; each end learns of it in its own time.
  */
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /*
  * tests/bridgesim/sim.h: a job of several hosts on one thread, under a seeded scheduler.
  *
- * Each host has a real segment and a real core of the bridge (bridge/core.h); its tasks are coroutines that make the
- * public calls, so that everything below them is what users run. What is simulated is time, sleep, death and the wire:
- * frames queue on links whose two directions are delivered when the scheduler chooses; links break with frames on their
- * way, agents are killed between any two frames that they send, tasks die in their waits. Everything follows from
+ * Each host has a real segment and a real core of the bridge (bridge/core/core.h); its tasks are coroutines that make
+ * the public calls, so that everything below them is what users run. What is simulated is time, sleep, death and the
+ * wire: frames queue on links whose two directions are delivered when the scheduler chooses; links break with frames on
+ * their way, agents are killed between any two frames that they send, tasks die in their waits. Everything follows from
  * {seed, mutation}: a failing seed replays.
  */
 #ifndef MU_TESTS_BRIDGESIM_H
@@ -16,10 +16,10 @@
 
 #include <muster/muster.h>
 
-#include "bridge/core.h"
-#include "bridge/frame.h"
-#include "bridge/modules.h"
-#include "bridge/via.h"
+#include "bridge/core/core.h"
+#include "bridge/core/frame.h"
+#include "bridge/core/modules.h"
+#include "bridge/link/mux.h"
 #include "segment/handle.h"
 
 enum { SIM_HOSTS = 5, SIM_TASKS = 10, SIM_KEYS = 6 }; /* of a schedule, at most */

@@ -18,7 +18,7 @@
 
 #include <uv.h>
 
-#include "rpc/desk.h"
+#include "coord/coord.h"
 #include "rpc/server.h"
 #include "rpc/service.h"
 #include "segment/handle.h"
@@ -28,7 +28,7 @@
 struct served {
     char name[32];
     struct muster *m;
-    struct mu_desk *desk;
+    struct mu_coord *coord;
     struct mu_service *service;
     bool told; /* its end is answered to who asked for it */
     uv_timer_t timer;
@@ -39,7 +39,7 @@ struct served {
 
 struct wishes { /* the options of a line, in its text */
     struct muster_segment_config config;
-    struct mu_desk_options desk;
+    struct mu_coord_options coord;
     struct mu_rpc_tls tls;
     const char *address, *jobs, *workers;
 };
@@ -63,11 +63,11 @@ static bool take_time(struct wishes *w, const char *name, uint64_t value)
     if (!strcmp(name, "heartbeat"))
         w->config.heartbeat_timeout_ns = ns;
     else if (!strcmp(name, "register"))
-        w->desk.register_timeout_ns = ns;
+        w->coord.register_timeout_ns = ns;
     else if (!strcmp(name, "shutdown"))
-        w->desk.shutdown_timeout_ns = ns;
+        w->coord.shutdown_timeout_ns = ns;
     else if (!strcmp(name, "lost"))
-        w->desk.lost_ns = ns;
+        w->coord.lost_ns = ns;
     else
         return false;
     return true;
@@ -80,11 +80,11 @@ static bool take_number(struct wishes *w, const char *name, uint64_t value)
     else if (!strcmp(name, "heap"))
         w->config.heap_bytes = value << 20;
     else if (!strcmp(name, "barrier"))
-        w->desk.register_barrier = value != 0;
+        w->coord.register_barrier = value != 0;
     else if (!strcmp(name, "recoverable"))
-        w->desk.recoverable = value != 0;
+        w->coord.recoverable = value != 0;
     else if (!strcmp(name, "reconnects"))
-        w->desk.reconnects = value != 0;
+        w->coord.reconnects = value != 0;
     else
         return take_time(w, name, value);
     return true;
@@ -162,11 +162,11 @@ static void start(const char *name, struct wishes *w)
     snprintf(s->name, sizeof s->name, "%s", name);
     if (w->tls.certificate)
         options.tls = &w->tls;
-    w->desk.loop = &loop;
-    w->desk.m = s->m = job_of(name, &w->config);
-    if (s->m && (mu_desk_open(&w->desk, &options.desk) || mu_service_start(&options, &s->service))) {
+    w->coord.loop = &loop;
+    w->coord.m = s->m = job_of(name, &w->config);
+    if (s->m && (mu_coord_open(&w->coord, &options.coord) || mu_service_start(&options, &s->service))) {
         error("start", muster_last_error());
-        mu_desk_free(options.desk);
+        mu_coord_free(options.coord);
         muster_leave(s->m);
         s->m = NULL;
     }
@@ -174,7 +174,7 @@ static void start(const char *name, struct wishes *w)
         free(s);
         return;
     }
-    s->desk = options.desk;
+    s->coord = options.coord;
     watch(s, &w->config);
     s->next = all;
     all = s;
@@ -220,7 +220,7 @@ static void on_stopped(void *arg)
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
-    mu_desk_free(s->desk);
+    mu_coord_free(s->coord);
     muster_leave(s->m);
     uv_close((uv_handle_t *)&s->timer, on_closed);
 }

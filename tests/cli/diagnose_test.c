@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/picture.h"
+#include "cli/status/picture.h"
 
 enum { TASKS = 12 };
 

@@ -11,7 +11,7 @@
 
 #include <muster/muster.h>
 
-#include "agent/metrics_text.h"
+#include "agent/metrics/text.h"
 #include "segment/file.h"
 
 static void fail(const char *what)

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "child.h"
-#include "cli/picture.h"
+#include "cli/status/picture.h"
 #include "job.h"
 #include "segment/handle.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/timeline.h"
+#include "cli/trace/timeline.h"
 #include "job.h"
 #include "segment/handle.h"
 

@@ -16,8 +16,8 @@
 #include <muster/muster.h>
 
 #include "child.h"
-#include "cli/picture.h"
-#include "cli/timeline.h"
+#include "cli/status/picture.h"
+#include "cli/trace/timeline.h"
 #include "shm_layout/layout.h"
 
 static uint8_t *image;

@@ -1,5 +1,5 @@
 /*
- * tests/fuzz/frame.c: frames from arbitrary bytes: bridge/frame.c, and the JOIN of bridge/link_join.c.
+ * tests/fuzz/frame.c: frames from arbitrary bytes: bridge/core/frame.c, and the JOIN of bridge/link/join.c.
  *
  * The reader gets the same stream in pieces of 1, 2, 3, 5, 17 and 1000 bytes, each from memory of exactly that size,
  * and must find the same messages and the same fault. What it holds for a message stays within what that may have.
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/link_private.h"
+#include "bridge/link/private.h"
 
 enum { MOST = 3 * MU_FRAME_PAYLOAD };
 

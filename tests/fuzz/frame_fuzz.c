@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bridge/frame.h"
+#include "bridge/core/frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,12 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bridge/control.h"
-#include "bridge/core.h"
-#include "bridge/frame.h"
-#include "bridge/groups.h"
-#include "bridge/modules.h"
-#include "bridge/lanes.h"
+#include "bridge/core/control.h"
+#include "bridge/core/core.h"
+#include "bridge/core/frame.h"
+#include "bridge/group/groups.h"
+#include "bridge/core/modules.h"
+#include "bridge/call/lanes.h"
 #include "session.h"
 
 enum { SESSION_MOST = 7000, FRAMES_MOST = 3000, READERS = 8, GROUPS = 4 };

@@ -15,10 +15,10 @@
 
 #include <muster/muster.h>
 
-#include "bridge/control.h"
-#include "bridge/core.h"
-#include "bridge/groups.h"
-#include "bridge/lanes_private.h"
+#include "bridge/core/control.h"
+#include "bridge/core/core.h"
+#include "bridge/group/groups.h"
+#include "bridge/call/lanes_private.h"
 #include "segment/file.h"
 #include "task/task.h"
 
@@ -148,7 +148,7 @@ static void known_frame(struct world *w)
     deliver(w, kind->type, room, len > least ? len : least);
 }
 
-/* A call as a follower sends it: bridge/calls.c. */
+/* A call as a follower sends it: bridge/call/calls.c. */
 static void call_frame(struct world *w)
 {
     struct mu_pack p = {0};

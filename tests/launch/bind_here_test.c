@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "child.h"
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 #include "launch/launch.h"
 
 extern char **environ;

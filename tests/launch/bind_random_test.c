@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 #include "seed.h"
 
 #define CPUS   256

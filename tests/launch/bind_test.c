@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 

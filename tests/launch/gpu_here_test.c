@@ -16,9 +16,9 @@
 
 #include "child.h"
 #include "gpu_machines.h"
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 #include "launch/launch.h"
-#include "launch/raw.h"
+#include "launch/process/raw.h"
 
 /* `cat`, which lives until its stdin is closed. */
 struct cat {

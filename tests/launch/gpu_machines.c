@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 #include "topology/node.h"
 
 #define NVIDIA 0x10de

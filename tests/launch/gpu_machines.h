@@ -2,7 +2,7 @@
 #ifndef TEST_GPU_MACHINES_H
 #define TEST_GPU_MACHINES_H
 
-#include "launch/gpu.h"
+#include "launch/binding/gpu.h"
 
 struct test_gpu {
     uint32_t vendor; /* 0: the row ends */

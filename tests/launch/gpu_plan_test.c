@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "gpu_machines.h"
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 
 static const struct plan {
     const struct test_node *node;

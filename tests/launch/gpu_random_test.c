@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "gpu_machines.h"
-#include "launch/bind_private.h"
+#include "launch/binding/bind_private.h"
 #include "seed.h"
 
 #define ROUNDS 1000

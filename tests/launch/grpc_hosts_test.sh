@@ -34,7 +34,7 @@ for hosts in localhost:2,b:2 localhost:1,b:2,c:1 b:1,c:3; do
 done
 clean
 
-# Each has its own host's address, and no other's desk takes it.
+# Each has its own host's address, and no other's engine takes it.
 check 0 run --hosts localhost:2,b:2 --grpc -l -- sh -c 'echo $MUSTER_GRPC_ADDRESS $JAX_COORDINATOR_ADDRESS $JAX_COORDINATOR_BIND_ADDRESS'
 [ "$(sed 's/^\[.\] //' "$OUT" | sort -u | wc -l)" -eq 2 ] || fail "there are not two addresses"
 for i in 0 1 2 3; do

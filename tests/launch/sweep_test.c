@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "launch/guard.h"
+#include "launch/guard/guard.h"
 
 /* A child of ours, with this name, that has a memory file of this name where a guard has its table. */
 static pid_t begin(const char *name, const char *file)

@@ -1,7 +1,7 @@
 /*
  * once.pml: a follower's call that changes a key is carried out once, whatever agents and connections die (I11).
  *
- * Stands for: src/bridge/calls.c (collecting, sending again, the table of answers, acknowledging), the records of calls that were
+ * Stands for: src/bridge/call/calls.c (collecting, sending again, the table of answers, acknowledging), the records of calls that were
  * done in src/segment/edit.c, and src/segment/remote.c (a call and its answer are one edit each).
  *
  * A task numbers its calls: the next one when it has the answer to the last. Its agent sends the open one, and again after

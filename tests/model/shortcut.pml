@@ -2,7 +2,7 @@
  * shortcut.pml: barriers of two hosts that meet by datagrams between tasks, and by their agents when that does not do.
  *
  * Stands for: the shortcut of a group on two hosts, the leader's L (0) and a follower's F (1): src/barrier (a speaker's commit
- * and pass, who asks the agents), src/bridge/groups_lead.c, groups_follow.c (what agents say then). Reasons, three hosts
+ * and pass, who asks the agents), src/bridge/group/groups_lead.c, groups_follow.c (what agents say then). Reasons, three hosts
  * and the verdict without a shortcut are spans.pml's; arrival within a host is group.pml's.
  *
  * Each host has an arrival word for each of its members and one for its proxy, "the other host". L's proxy is the verdict.

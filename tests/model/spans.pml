@@ -1,7 +1,7 @@
 /*
  * spans.pml: the outcome of one instance of a group that spans hosts.
  *
- * Stands for: src/barrier/span.c (a member that gives up, the wait for the verdict), src/bridge/groups.c (what agents say,
+ * Stands for: src/barrier/span.c (a member that gives up, the wait for the verdict), src/bridge/group/groups.c (what agents say,
  * decide and apply). Arrival, closing and sleeping within a host are group.pml's.
  *
  * Each host has an arrival word for each of its members, and one for its proxy, "the other hosts". Members wait for all

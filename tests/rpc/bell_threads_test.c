@@ -3,7 +3,7 @@
  * it. The listener here does not look again by itself, so one ring that is lost leaves the test hanging, and it fails.
  */
 #define MU_LISTENER_RECHECK_NS 3600000000000u
-#include "rpc/bell.c" /* with a time of its own */
+#include "coord/bell.c" /* with a time of its own */
 
 #include "cm.h"
 #include "job.h"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every call of every dialect once, over the wire; what a dialect does of its own; and that all have one desk.
+"""Every call of every dialect once, over the wire; what a dialect does of its own; and that all have one engine.
 
 variants: release asan
 timeout: 240
@@ -537,7 +537,7 @@ class Dialects(unittest.TestCase):
                 other.Heartbeat(session_id=s.incarnation, node_id=1)
             other.Connect(node_id=1, client_id=2, **hello)  # and the same again is the same
 
-    def test_all_dialects_have_one_desk(self):
+    def test_all_dialects_have_one_coord(self):
         with service(3) as s:
             a, b, c = s.client(xla), s.client(tsl), s.client(runtime)
             a.RegisterTask(incarnation=1, source_task_id=0)

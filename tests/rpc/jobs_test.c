@@ -71,7 +71,7 @@ static void one_job_has_the_name_that_is_used_first(void **state)
     assert_null(mu_jobs_named(&jobs, longest, sizeof longest));
     assert_null(mu_jobs_named(&jobs, "a\0b", 3));
     assert_int_equal(find("trainer", 0), 0);
-    assert_int_equal(find("trainer", 7), 7); /* which the desk refuses */
+    assert_int_equal(find("trainer", 7), 7); /* which the engine refuses */
     assert_int_equal(find("", 1), 1);
     assert_int_equal(find("jax_worker", 1), 1);
     assert_int_equal(find("ps", 0), -2);

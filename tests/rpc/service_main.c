@@ -15,13 +15,13 @@
 
 #include <muster/muster.h>
 
-#include "rpc/desk.h"
+#include "coord/coord.h"
 #include "rpc/service.h"
 
 enum { GRACE_MS = 2000 };
 
 static struct mu_service *service;
-static struct mu_desk_options desk_options;
+static struct mu_coord_options coord_options;
 static struct mu_service_options options = {.address = "127.0.0.1:0"};
 static uv_pipe_t input;
 static char byte[64];
@@ -29,7 +29,7 @@ static char byte[64];
 static void stopped(void *arg)
 {
     (void)arg;
-    mu_desk_free(options.desk);
+    mu_coord_free(options.coord);
     puts("stopped");
 }
 
@@ -52,9 +52,9 @@ static void heard(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 static void option(const char *word)
 {
     if (!strcmp(word, "register"))
-        desk_options.register_barrier = true;
+        coord_options.register_barrier = true;
     else if (!strcmp(word, "recoverable"))
-        desk_options.recoverable = true;
+        coord_options.recoverable = true;
     else if (!strncmp(word, "jobs=", 5))
         options.jobs = word + 5;
     else if (!strncmp(word, "address=", 8))
@@ -64,9 +64,9 @@ static void option(const char *word)
     else if (!strncmp(word, "worker_ms=", 10))
         options.workers_ns = strtoull(word + 10, NULL, 10) * 1000000;
     else if (!strncmp(word, "shutdown_ms=", 12))
-        desk_options.shutdown_timeout_ns = strtoull(word + 12, NULL, 10) * 1000000;
+        coord_options.shutdown_timeout_ns = strtoull(word + 12, NULL, 10) * 1000000;
     else if (!strncmp(word, "lost_ms=", 8))
-        desk_options.lost_ns = strtoull(word + 8, NULL, 10) * 1000000;
+        coord_options.lost_ns = strtoull(word + 8, NULL, 10) * 1000000;
 }
 
 static void said(void *arg, const char *sentence)
@@ -108,17 +108,17 @@ int main(int argc, char **argv)
         option(argv[i]);
     m = join(argv[1]);
     uv_loop_init(&loop);
-    desk_options.loop = &loop;
-    desk_options.m = m;
-    desk_options.said = said;
-    if (mu_desk_open(&desk_options, &options.desk) || mu_service_start(&options, &service)) {
+    coord_options.loop = &loop;
+    coord_options.m = m;
+    coord_options.said = said;
+    if (mu_coord_open(&coord_options, &options.coord) || mu_service_start(&options, &service)) {
         fprintf(stderr, "service: %s\n", muster_last_error());
-        mu_desk_free(options.desk);
+        mu_coord_free(options.coord);
         uv_run(&loop, UV_RUN_DEFAULT);
         muster_leave(m);
         return 1;
     }
-    printf("%s %" PRIu64 "\n", mu_service_address(service), mu_desk_incarnation(options.desk));
+    printf("%s %" PRIu64 "\n", mu_service_address(service), mu_coord_incarnation(options.coord));
     fflush(stdout);
     uv_pipe_init(&loop, &input, 0);
     uv_pipe_open(&input, 0);

@@ -1,8 +1,8 @@
 /*
  * tests/stream/band.c: the players of stream barriers.
  *
- * Each member's stream does, round after round: its "work" (its place on the desk gets the round's number), the
- * barrier, a look whether all have done theirs. The desk's words are relaxed: only the barrier orders them.
+ * Each member's stream does, round after round: its "work" (its place on the engine gets the round's number), the
+ * barrier, a look whether all have done theirs. The engine's words are relaxed: only the barrier orders them.
  */
 #include "band.h"
 
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct desk *desk;
+struct coord *coord;
 static struct muster_stream_barrier *barrier;
 static struct CUstream_st *stream;
 static uint64_t first, enqueued;
@@ -22,11 +22,11 @@ static _Atomic uint64_t early;
 
 void band_open(uint32_t tasks)
 {
-    if (!desk) {
-        desk = mmap(NULL, sizeof *desk, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        assert_ptr_not_equal(desk, MAP_FAILED);
+    if (!coord) {
+        coord = mmap(NULL, sizeof *coord, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        assert_ptr_not_equal(coord, MAP_FAILED);
     }
-    memset(desk, 0, sizeof *desk);
+    memset(coord, 0, sizeof *coord);
     stage_open(tasks, NULL);
     stage_enter_all();
 }
@@ -85,7 +85,7 @@ int act_stream_free(void *arg, struct reply *reply)
 static void work(void *arg, uint64_t round)
 {
     /* relaxed: the barrier's write, which comes after it in the stream, is what orders it */
-    atomic_store_explicit(&desk->at[*(uint32_t *)arg], round, memory_order_relaxed);
+    atomic_store_explicit(&coord->at[*(uint32_t *)arg], round, memory_order_relaxed);
 }
 
 static void look(void *arg, uint64_t round)
@@ -94,7 +94,7 @@ static void look(void *arg, uint64_t round)
 
     (void)arg;
     for (uint32_t i = 0; i < barrier->size; i++)
-        if (atomic_load_explicit(&desk->at[i], memory_order_relaxed) < round)
+        if (atomic_load_explicit(&coord->at[i], memory_order_relaxed) < round)
             atomic_compare_exchange_strong(&early, &none, round);
 }
 

@@ -10,12 +10,12 @@
 #define BAND_MAX 8
 
 /* Shared by director and players: the round whose work each member's stream has done last. */
-struct desk {
+struct coord {
     _Atomic uint64_t at[BAND_MAX];
 };
-extern struct desk *desk;
+extern struct coord *coord;
 
-/* stage_open() and all players joined, with a fresh desk. */
+/* stage_open() and all players joined, with a fresh engine. */
 void band_open(uint32_t tasks);
 /* Everybody who lives frees what it has, then stage_close(). */
 void band_close(void);

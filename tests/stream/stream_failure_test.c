@@ -24,12 +24,12 @@ static uint64_t draw(uint64_t below)
 
 static bool has_come(void *arg)
 {
-    return atomic_load(&desk->at[0]) >= *(uint64_t *)arg;
+    return atomic_load(&coord->at[0]) >= *(uint64_t *)arg;
 }
 
 static void let_play(uint64_t rounds)
 {
-    uint64_t until = atomic_load(&desk->at[0]) + rounds;
+    uint64_t until = atomic_load(&coord->at[0]) + rounds;
 
     stage_until(has_come, &until, "the streams go on");
 }

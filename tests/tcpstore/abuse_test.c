@@ -334,7 +334,7 @@ static void an_address_that_others_reach_is_refused_unless_it_is_meant(void **st
 
     (void)state;
     wire_open();
-    o.desk = desk;
+    o.coord = coord;
     struct mu_tcpstore *other = NULL;
     assert_int_equal(mu_tcpstore_start(&o, &other), MUSTER_FAILED_PRECONDITION);
     assert_non_null(strstr(muster_last_error(), "--tcpstore-insecure"));

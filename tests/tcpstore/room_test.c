@@ -20,7 +20,7 @@ static uint8_t value[LONG], back[8 + LONG];
 /* Half of it is kept for the one whose turn it is. */
 static void open_room(uint32_t stall_ms, size_t most)
 {
-    const struct mu_desk_options d = {.account = &account};
+    const struct mu_coord_options d = {.account = &account};
     const struct mu_tcpstore_options o = {.account = &account, .stall_ms = stall_ms};
 
     account = (struct mu_account){.most = most, .kept = most / 2};

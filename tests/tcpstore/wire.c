@@ -22,7 +22,7 @@ static struct client clients[CLIENTS];
 static unsigned num_clients;
 static struct sockaddr_in address, other_address;
 static struct mu_tcpstore *other_store;
-extern struct mu_desk *pair_desks[]; /* tests/desk/pair.h */
+extern struct mu_coord *pair_coords[]; /* tests/coord/pair.h */
 
 static void on_said(void *arg, const char *sentence)
 {
@@ -55,13 +55,13 @@ void wire_start(const struct mu_tcpstore_options *options)
 {
     struct mu_tcpstore_options o = options ? *options : (struct mu_tcpstore_options){0};
 
-    o.desk = desk;
+    o.coord = coord;
     store = start(o, &address);
 }
 
 void wire_start_other(void)
 {
-    other_store = start((struct mu_tcpstore_options){.desk = counter_is_far ? pair_desks[0] : desk}, &other_address);
+    other_store = start((struct mu_tcpstore_options){.coord = counter_is_far ? pair_coords[0] : coord}, &other_address);
 }
 
 static void on_stopped(void *arg)
@@ -101,7 +101,7 @@ void wire_stop(void)
 
 static void strike(void)
 {
-    if (store && desk)
+    if (store && coord)
         wire_stop();
     store = other_store = NULL;
     close_clients();

@@ -1,5 +1,5 @@
 /*
- * tests/tcpstore/wire.h: clients of a real TCPStore server, which is at a real desk (tests/desk/counter.h): raw
+ * tests/tcpstore/wire.h: clients of a real TCPStore server, which is at a real engine (tests/coord/counter.h): raw
  * sockets, in the same thread. The server does nothing but within hear() and the like, which are bounded.
  *
  *     wire_open();
@@ -69,7 +69,7 @@ void wire_stop(void);          /* all clients, too */
 int wire_strike(void **state); /* teardown after a failed test */
 struct mu_tcpstore_stats wire_stats(void);
 
-/* The server of another host: in a far test the leader's, else a second one at the same desk. */
+/* The server of another host: in a far test the leader's, else a second one at the same engine. */
 void wire_start_other(void);
 struct client *client_of_other(void); /* of dialect B */
 

@@ -22,9 +22,10 @@ FLOOR = {
     "task": 2, "kv": 2, "barrier": 2, "event": 2,
     "topology": 3, "accel": 3, "object": 3,
     "schedule": 4, "session": 4, "bridge": 4,
-    "rpc": 5, "compat": 5,
-    "launch": 6, "agent": 6,
-    "cli": 7,
+    "coord": 5,
+    "rpc": 6, "compat": 6,
+    "launch": 7, "agent": 7,
+    "cli": 8,
 }
 PUBLIC = {
     "status": "base", "segment": "segment", "stats": "segment", "task": "task", "kv": "kv", "barrier": "barrier", "group": "barrier",
@@ -35,7 +36,7 @@ PUBLIC = {
 NEIGHBOURS = {
     ("sync", "base"): "waits have deadlines, and base owns the clock",
     ("agent", "launch"): "the agent's loop drives the launcher",
-    ("compat", "rpc"): "the desk is how clients' calls wait in the agent's loop",
+    ("compat", "rpc"): "the rule of which users' processes may connect is one",
     ("session", "schedule"): "sessions stand above schedules",
 }
 # (room, public header of a higher floor): the handle and the states that shared records hold are declared there.

@@ -1,0 +1,44 @@
+/*
+ * agent/process/sentry.c: the guard beside a job (launch/guard/guard.c), as the launcher sees it.
+ *
+ * It is started before there are threads and much memory, for it may have to be forked; one that is killed is started
+ * again, up to a limit, and a job without one ends.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "agent/private.h"
+
+#define GUARD_RESTARTS_MAX 100
+
+int mu_agent_start_guard(struct mu_agent *agent)
+{
+    struct mu_launch_failure failure;
+    struct mu_launch_ward ward = {.job = agent->job,
+                                  .run_id = agent->run_id,
+                                  .num_tasks = agent->local_tasks,
+                                  .num_commands = agent->options->hosts ? agent->options->hosts->nodes : 0,
+                                  .survive = agent->options->survive,
+                                  .mask = agent->launching.mask_before,
+                                  .files = agent->launching.files_before};
+
+    if (mu_launch_guard_start(&ward, &agent->launching.guard, &failure)) {
+        mu_agent_say("cannot start the guard: %s: %s", failure.step, strerror(failure.error));
+        return -1;
+    }
+    return 0;
+}
+
+void mu_agent_guard_died(struct mu_agent *agent)
+{
+    struct mu_launch_failure failure = {"restart", EAGAIN};
+
+    mu_launch_guard_reap(agent->launching.guard);
+    if (agent->launching.guard_restarts++ < GUARD_RESTARTS_MAX &&
+        mu_launch_guard_restart(agent->launching.guard, &failure) == 0)
+        return;
+    if (!agent->broken)
+        mu_agent_say("the guard was killed and cannot be started again (%s: %s): ending the job", failure.step,
+                     strerror(failure.error));
+    mu_agent_break(agent);
+}

@@ -1,0 +1,68 @@
+/*
+ * agent/serve/serve.c: `muster serve`: a job's segment and what is served to clients on it, and no tasks of its own.
+ *
+ * It lives as every launcher does (agent/phase.h), until a signal comes or, where that is asked for, until all tasks
+ * have shut down. Tasks come and go by the wire, or as processes on this host that join the segment by the job's name.
+ */
+#include "agent/private.h"
+
+#include "coord/coord.h"
+#include "rpc/service.h"
+
+#define LOOK_NS 50000000ull
+
+static int serves_once(const struct mu_agent *agent)
+{
+    return agent->options->grpc && agent->options->grpc->once;
+}
+
+static enum mu_agent_event serve_open(struct mu_agent *agent)
+{
+    if (mu_agent_open_job(agent) || mu_components_begin(agent))
+        return MU_ON_NOT_OPENED;
+    mu_agent_watch_job(agent);
+    agent->ready(agent->job, mu_agent_grpc_address(agent), mu_agent_tcpstore_address(agent));
+    return MU_ON_OPENED;
+}
+
+static int serve_is_over(struct mu_agent *agent)
+{
+    struct muster_error error;
+
+    if (!serves_once(agent))
+        return 0;
+    agent->phase_until = muster_after_ns(LOOK_NS);
+    if (!mu_coord_is_over(mu_agent_coord(agent)))
+        return 0;
+    agent->served_all = 1;
+    agent->root_cause = mu_agent_first_error(agent, &error);
+    agent->root_said = 1;
+    if (agent->root_cause >= 0)
+        mu_agent_say("task %d has failed: %s", (int)agent->root_cause, error.message);
+    return 1;
+}
+
+/* With --once the tasks' end is what it is for; without, a signal is how it ends. */
+static int serve_status(const struct mu_agent *agent)
+{
+    if (agent->broken)
+        return MU_AGENT_EXIT_FAILED;
+    if (!serves_once(agent))
+        return 0;
+    return agent->served_all ? agent->root_cause >= 0 : 128 + agent->end_signal;
+}
+
+int mu_agent_serve(const struct mu_agent_options *options, mu_agent_ready_fn ready)
+{
+    struct mu_agent agent;
+
+    if (mu_agent_init(&agent, options, mu_components))
+        return MU_AGENT_EXIT_FAILED;
+    agent.open = serve_open;
+    agent.is_over = serve_is_over;
+    agent.ready = ready;
+    agent.broken = mu_agent_set_up(&agent) != 0;
+    mu_agent_live(&agent, agent.broken ? MU_ON_NOT_OPENED : MU_ON_BEGIN);
+    mu_agent_tear_down(&agent);
+    return serve_status(&agent);
+}

@@ -1,0 +1,545 @@
+/*
+ * bridge/kv/copies.c: keys of the leader's on the followers: what each of them must know before it hears anything else.
+ *
+ * A host that has asked for a key wants to know when it changes (bridge/kv/interest.h). The word of a key's bucket says
+ * whether it has: there is no log of changes that could overflow, and nothing that a dead writer could have left out.
+ * In every turn in which anything is to be sent, the words of all watched buckets are compared with those seen last; of
+ * what changed the values are taken; then all words are looked at once more, and the keys of buckets that changed
+ * meanwhile are sent as GONE. So the batch, with what the follower has besides, is the state at one moment, which is
+ * after everything that was decided to be sent behind it (I10). tests/model/copies.pml and interest.pml are about this.
+ *
+ * A batch is the same for all hosts, and made for all of them at once; a host whose turn to speak has passed gets it in
+ * the next turn, ahead of the next batch: the one is the state before the other.
+ *
+ * What a host has not taken yet is bounded: values for which there is no room go as GONE, and again when there is.
+ */
+#include "bridge/kv/copies.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv/remote.h"
+
+static bool init(struct mu_core *core, void **ret_state)
+{
+    struct mu_copies *c = calloc(1, sizeof *c);
+
+    *ret_state = c;
+    if (!c)
+        return false;
+    if (!core->leader) {
+        c->held = mu_held_new(core);
+        return c->held != NULL;
+    }
+    c->out = calloc(core->num_hosts, sizeof *c->out);
+    return mu_interest_init(&c->in, core->seg->num_buckets, core->num_hosts) && c->out;
+}
+
+static void done(struct mu_core *core)
+{
+    struct mu_copies *c = mu_copies_of(core);
+
+    mu_held_free(c->held);
+    for (uint32_t i = 0; c->out && i < core->num_hosts; i++) {
+        mu_batch_done(&c->out[i]);
+    }
+    mu_interest_done(&c->in);
+    mu_pack_done(&c->taken);
+    free(c->out);
+    free(c);
+}
+
+/* ---- collecting -------------------------------------------------------------------------------------------------- */
+
+static bool is_wanted(const struct mu_wanted *k, uint64_t version)
+{
+    for (uint32_t i = 0; i < k->count; i++)
+        if (k->wants[i].sent != version)
+            return true;
+    return false;
+}
+
+/* The value of a key whose version is wanted, read once for all hosts. What is long is never copied again on its way.
+ */
+static void take_value(struct mu_core *core, struct mu_ctx *ctx, const struct mu_key *k, struct mu_wanted *w,
+                       struct mu_found *f)
+{
+    struct mu_copies *c = mu_copies_of(core);
+    struct mu_table t = mu_table_kv(core->seg);
+    size_t size = f->len;
+    uint8_t small[MU_SLICE_MIN];
+
+    if (size > mu_slice_min) {
+        w->blob = mu_blob_new(size);
+        if (!w->blob)
+            return;
+    }
+    if (mu_table_get(&t, ctx, k, w->blob ? w->blob->bytes : small, size, f))
+        return;
+    w->version = f->version;
+    if (!f->version || f->len > size) /* another meanwhile: its bucket is late */
+        return;
+    w->at = c->taken.len;
+    w->len = f->len;
+    if (!w->blob)
+        mu_pack_raw(&c->taken, small, f->len);
+    c->taken_bytes += f->len;
+    w->taken = !c->taken.failed;
+}
+
+/* The key's version and, if a host lacks it and it is not too large, its value. */
+static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted *w)
+{
+    struct mu_copies *c = mu_copies_of(core);
+    struct mu_table t = mu_table_kv(core->seg);
+    struct mu_found f;
+    struct mu_key k;
+
+    mu_key_make(&k, core->seg, w->key, w->key_len);
+    w->taken = false;
+    w->version = 0;
+    /* unreadable is as good as gone: who asks is told why */
+    if (mu_table_get(&t, ctx, &k, NULL, 0, &f) || !f.version)
+        return;
+    w->version = f.version;
+    if (f.len <= MU_COPY_MAX && is_wanted(w, f.version) && c->taken_bytes <= MU_COPIES_ROOM)
+        take_value(core, ctx, &k, w, &f);
+}
+
+/* What was taken is on its way to all whom it is for. */
+static void forget_taken(struct mu_copies *c)
+{
+    for (uint32_t i = 0; i < c->in.count; i++)
+        for (struct mu_wanted *k = c->in.watched[i].touched ? c->in.watched[i].keys : NULL; k; k = k->next) {
+            mu_blob_drop(k->blob);
+            k->blob = NULL;
+        }
+    c->taken_bytes = 0;
+    mu_core_trim(&c->taken);
+}
+
+static uint64_t word_of(const struct mu_core *core, const struct mu_watched *w)
+{
+    return mu_load_acquire(&core->seg->buckets[w->bucket]); /* acquire: pairs with the commit CAS */
+}
+
+/* First look: true when anything is to be said. */
+static bool take_changes(struct mu_core *core, struct mu_ctx *ctx)
+{
+    struct mu_interest *in = &mu_copies_of(core)->in;
+    bool any = false;
+
+    for (uint32_t i = 0; i < in->count; i++) {
+        struct mu_watched *w = &in->watched[i];
+        uint64_t word = word_of(core, w);
+
+        w->late = false;
+        w->touched = w->again || !mu_word_same(word, w->seen);
+        if (!w->touched)
+            continue;
+        any = true;
+        w->seen = word; /* before the values: what comes after it is seen by the next look */
+        w->again = false;
+        for (struct mu_wanted *k = w->keys; k; k = k->next)
+            take_key(core, ctx, k);
+    }
+    return any;
+}
+
+static void look_again(struct mu_core *core)
+{
+    struct mu_interest *in = &mu_copies_of(core)->in;
+
+    for (uint32_t i = 0; i < in->count; i++) {
+        struct mu_watched *w = &in->watched[i];
+
+        if (!mu_word_same(word_of(core, w), w->seen))
+            w->touched = w->late = true;
+    }
+}
+
+/* ---- saying ------------------------------------------------------------------------------------------------------ */
+
+static void say_change(struct mu_copies *c, struct mu_watched *w, const struct mu_wanted *k, struct mu_want *want)
+{
+    struct mu_outgoing *o = &c->out[want->host];
+    bool was_bare = want->bare;
+
+    if (w->late) {
+        mu_batch_gone(o, k, want); /* and what is there now with the next turn */
+        w->again = true;
+    } else if (want->sent == k->version) {
+        return;
+    } else if (k->taken && mu_batch_has_room(o, k)) {
+        mu_batch_value(c, o, k, want);
+        return;
+    } else {
+        mu_batch_gone(o, k, want);
+        w->again |= k->taken; /* when there is room */
+        if (k->version && !k->taken && want->waits) {
+            want->sent = k->version;
+            want->bare = true;
+            o->anew = true; /* too large for a copy: who waits for it asks */
+        }
+    }
+    o->anew |= was_bare && want->waits; /* no copy goes that would wake anybody */
+}
+
+/* The key is gone, they know it, and none of them waits. */
+static bool is_settled(void *arg, const struct mu_wanted *k, const struct mu_want *want)
+{
+    (void)arg;
+    return !k->version && !want->sent && !want->waits;
+}
+
+static void say_bucket(struct mu_copies *c, struct mu_watched *w)
+{
+    for (struct mu_wanted *k = w->keys; k; k = k->next)
+        for (uint32_t i = 0; i < k->count; i++)
+            say_change(c, w, k, &k->wants[i]);
+}
+
+static void collect(struct mu_core *core)
+{
+    struct mu_copies *c = mu_copies_of(core);
+    struct mu_ctx *ctx;
+    bool any;
+
+    mu_pack_reset(&c->taken);
+    if (mu_enter(core->m, &ctx)) { /* then nobody may hear anything */
+        for (uint32_t h = 1; h < core->num_hosts; h++)
+            core->peers[h].ahead.failed |= c->in.shares[h].keys != 0;
+        return;
+    }
+    any = take_changes(core, ctx);
+    mu_exit(ctx);
+    if (any) {
+        c->collections++;
+        look_again(core);
+        for (uint32_t i = 0; i < c->in.count; i++)
+            if (c->in.watched[i].touched)
+                say_bucket(c, &c->in.watched[i]);
+        for (uint32_t i = 0; i < c->in.count;) {
+            struct mu_watched *w = &c->in.watched[i];
+            uint32_t count = c->in.count;
+
+            if (w->touched && !w->late)
+                mu_interest_drop_in(&c->in, w->bucket, is_settled, NULL);
+            if (count == c->in.count)
+                i++;
+        }
+    }
+    for (uint32_t h = 1; h < core->num_hosts; h++)
+        if (c->out[h].num_items || c->out[h].anew)
+            mu_batch_send(core, h);
+    if (any)
+        forget_taken(c);
+}
+
+/* ---- calls and frames -------------------------------------------------------------------------------------------- */
+
+static bool sleeps_in_vain(void *arg, const struct mu_wanted *k, const struct mu_want *want)
+{
+    (void)arg;
+    (void)k;
+    return !want->sent;
+}
+
+/* The host wants to know of the key from now on. NULL: there is no more room for it. */
+static struct mu_want *want_key(struct mu_core *core, const struct mu_request *r, const struct mu_key *k, bool waits)
+{
+    struct mu_copies *c = mu_copies_of(core);
+    struct mu_table t = mu_table_kv(core->seg);
+    uint32_t bucket = (uint32_t)(mu_table_bucket(&t, k) - t.buckets);
+    struct mu_want *want;
+
+    if (r->host == core->host || core->peers[r->host].state != MU_PEER_UP)
+        return NULL;
+    want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
+    if (!want && waits) { /* keys that never came: who still waits for one asks again */
+        c->collections++;
+        mu_interest_drop(&c->in, r->host, sleeps_in_vain, NULL);
+        c->out[r->host].anew = true;
+        want = mu_interest_add(&c->in, r->host, bucket, k->words, k->len);
+    }
+    if (want)
+        want->waits |= waits;
+    mu_interest_look_again(&c->in, bucket);
+    return want;
+}
+
+/* The value as it is now; NULL: it is not there, or the status says why. */
+static struct mu_blob *read_value(struct mu_core *core, const struct mu_key *k, struct mu_found *f,
+                                  enum muster_status *ret_status)
+{
+    struct mu_table t = mu_table_kv(core->seg);
+    struct mu_blob *value = NULL;
+    struct mu_ctx *ctx = NULL;
+    enum muster_status status = mu_enter(core->m, &ctx);
+
+    while (!status && f->version && (!value || f->len > value->len)) {
+        mu_blob_drop(value);
+        value = mu_blob_new(f->len);
+        status = value ? mu_table_get(&t, ctx, k, value->bytes, value->len, f)
+                       : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
+    }
+    if (ctx)
+        mu_exit(ctx);
+    *ret_status = status;
+    if (!status && f->version)
+        return value;
+    mu_blob_drop(value);
+    return NULL;
+}
+
+/* A piece in memory of its own: what waits to be sent is not to hold the whole value. NULL: no memory. */
+static struct mu_blob *cut_piece(struct mu_blob *value, size_t from, size_t len)
+{
+    struct mu_blob *piece = mu_blob_new(len);
+
+    if (piece)
+        memcpy(piece->bytes, value->bytes + from, len);
+    mu_blob_drop(value);
+    return piece;
+}
+
+/* A piece of the value, from `from` on, into the answer. */
+static void answer_value(struct mu_core *core, const struct mu_request *r, const struct mu_key *k, uint64_t from,
+                         struct mu_found *f)
+{
+    enum muster_status status;
+    struct mu_slice body = {.blob = read_value(core, k, f, &status)};
+    struct mu_pack p = {0};
+
+    if (!status && body.blob && from < f->len)
+        body.len = f->len - from < MU_READ_PIECE ? f->len - from : MU_READ_PIECE;
+    if (body.len && body.len < f->len) { /* from anywhere, as a task may ask */
+        body.blob = cut_piece(body.blob, from, body.len);
+        if (!body.blob)
+            status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value of %zu bytes", f->len);
+    }
+    mu_pack_u8(&p, f->version ? MU_READ_VALUE : MU_READ_ABSENT);
+    mu_pack_u64(&p, f->version);
+    mu_pack_u64(&p, f->len);
+    if (status)
+        mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);
+    else
+        mu_call_answer_slice(core, r->host, r->slot, r->number, &p, &body);
+    mu_pack_done(&p);
+    mu_blob_drop(body.blob);
+}
+
+static void answer_found(struct mu_core *core, const struct mu_request *r, const struct mu_found *f)
+{
+    struct mu_pack p = {0};
+
+    mu_pack_u8(&p, f->version ? MU_READ_COPIED : MU_READ_ABSENT);
+    mu_pack_u64(&p, f->version);
+    mu_pack_u64(&p, f->len);
+    mu_call_answer(core, r->host, r->slot, r->number, MUSTER_OK, NULL, p.bytes, p.len);
+    mu_pack_done(&p);
+}
+
+bool mu_op_kv_get(struct mu_core *core, const struct mu_request *r)
+{
+    struct mu_unpack u = r->body;
+    uint8_t flags = mu_unpack_u8(&u);
+    uint64_t from = mu_unpack_u64(&u);
+    struct mu_table t = mu_table_kv(core->seg);
+    struct mu_want *want = NULL;
+    struct mu_found f = {0};
+    size_t len;
+    const void *key = mu_unpack_blob(&u, MU_KEY_MAX, &len);
+    struct mu_ctx *ctx;
+    struct mu_key k;
+    enum muster_status status;
+
+    if (!mu_unpack_end(&u) || !len) {
+        mu_call_answer(core, r->host, r->slot, r->number, MUSTER_INVALID_ARGUMENT, "the read is not well formed", NULL,
+                       0);
+        return true;
+    }
+    mu_key_make(&k, core->seg, key, len);
+    status = mu_enter(core->m, &ctx);
+    if (!status) {
+        status = mu_table_get(&t, ctx, &k, NULL, 0, &f);
+        mu_exit(ctx);
+    }
+    if (status) {
+        mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);
+        return true;
+    }
+    if ((flags & MU_READ_WAITS) || (f.version && f.len <= MU_COPY_MAX && !(flags & MU_READ_WHOLE)))
+        want = want_key(core, r, &k, flags & MU_READ_WAITS);
+    if ((flags & MU_READ_WAITS) && !want && r->host != core->host) {
+        mu_call_answer(core, r->host, r->slot, r->number, MUSTER_RESOURCE_EXHAUSTED,
+                       "this host waits for too many keys of the leader's", NULL, 0);
+    } else if (!f.version || (want && f.len <= MU_COPY_MAX && !(flags & MU_READ_WHOLE))) {
+        if (want && want->bare) /* it may have one now */
+            *want = (struct mu_want){.host = want->host, .waits = want->waits};
+        answer_found(core, r, &f);
+    } else {
+        answer_value(core, r, &k, from, &f);
+        if (want && (!want->sent || want->bare)) {
+            want->sent = f.version;
+            want->bare = f.version != 0;
+        }
+    }
+    return true;
+}
+
+static bool is_wanted_by(const struct mu_watched *w, uint32_t host)
+{
+    for (const struct mu_wanted *k = w->keys; k; k = k->next)
+        for (uint32_t i = 0; i < k->count; i++)
+            if (k->wants[i].host == host)
+                return true;
+    return false;
+}
+
+uint64_t mu_copies_collections(struct mu_core *core)
+{
+    return mu_copies_of(core)->collections;
+}
+
+size_t mu_copies_told(struct mu_core *core, uint32_t host, uint32_t *ret_buckets, uint64_t *ret_words, size_t most)
+{
+    const struct mu_interest *in = &mu_copies_of(core)->in;
+    size_t n = 0;
+
+    if (!core->leader || !in->shares[host].keys)
+        return 0;
+    for (uint32_t i = 0; i < in->count; i++) {
+        if (!is_wanted_by(&in->watched[i], host))
+            continue;
+        if (n == most)
+            return SIZE_MAX;
+        ret_buckets[n] = in->watched[i].bucket;
+        ret_words[n++] = in->watched[i].seen;
+    }
+    return n;
+}
+
+uint64_t mu_copies_sent(struct mu_core *core, uint32_t host)
+{
+    return mu_copies_of(core)->out[host].sent;
+}
+
+struct forgotten {
+    const void *key;
+    size_t len;
+    uint32_t host;
+    uint64_t version, taken;
+};
+
+static bool is_forgotten(void *arg, const struct mu_wanted *k, const struct mu_want *want)
+{
+    const struct forgotten *g = arg;
+
+    /* Another version, or none, is on its way to it: that it will hold. So may this one be, once more: it was said to
+     * be gone when only its bucket had changed. Then the host has taken nothing yet of the batch that it is in. */
+    return want->host == g->host && !want->bare && want->sent == g->version && want->at < g->taken &&
+           k->key_len == g->len && !memcmp(k->key, g->key, g->len);
+}
+
+bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u)
+{
+    struct mu_copies *c = mu_copies_of(core);
+    struct mu_outgoing *o = &c->out[host];
+    struct mu_table t = mu_table_kv(core->seg);
+    uint64_t taken = mu_unpack_u64(u);
+
+    if (u->failed || taken > o->sent || taken < o->taken) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "it cannot have taken %" PRIu64 " bytes", taken);
+        return false;
+    }
+    o->taken = taken;
+    c->room = true;
+    c->collections++; /* what it forgets it is not told any more */
+    while (!u->failed && u->left) {
+        struct forgotten g = {.host = host, .version = mu_unpack_u64(u), .taken = taken};
+        struct mu_key k;
+
+        g.key = mu_unpack_blob(u, MU_KEY_MAX, &g.len);
+        if (u->failed || !g.len || !g.version) {
+            mu_fail(MUSTER_INVALID_ARGUMENT, "it forgets no key");
+            return false;
+        }
+        mu_key_make(&k, core->seg, g.key, g.len);
+        mu_interest_drop_in(&c->in, (uint32_t)(mu_table_bucket(&t, &k) - t.buckets), is_forgotten, &g);
+    }
+    return true;
+}
+
+/* ---- the module -------------------------------------------------------------------------------------------------- */
+
+static bool always(void *arg, const struct mu_wanted *k, const struct mu_want *want)
+{
+    (void)arg;
+    (void)k;
+    (void)want;
+    return true;
+}
+
+static void forget_host(struct mu_core *core, uint32_t host)
+{
+    struct mu_copies *c = mu_copies_of(core);
+
+    if (!core->leader)
+        return;
+    mu_interest_drop(&c->in, host, always, NULL);
+    c->out[host].sent = c->out[host].taken = 0;
+    c->out[host].anew = false;
+    c->collected = false; /* in the middle of a turn: others may be told of it, behind a batch of their own */
+}
+
+static void up(struct mu_core *core, uint32_t host)
+{
+    forget_host(core, host);
+    if (!core->leader)
+        mu_held_up(core, mu_copies_of(core)->held);
+}
+
+static void lost(struct mu_core *core, uint32_t host, const char *why)
+{
+    (void)why;
+    forget_host(core, host);
+}
+
+/* Who wants a bucket that has changed is spoken to in this turn. */
+static void look(struct mu_core *core)
+{
+    struct mu_copies *c = mu_copies_of(core);
+
+    if (!core->leader)
+        return;
+    c->collected = false;
+    for (uint32_t i = 0; i < c->in.count; i++) {
+        const struct mu_watched *w = &c->in.watched[i];
+
+        if (!mu_word_same(word_of(core, w), w->seen) || (w->again && c->room))
+            mu_core_want(core, w->keys->wants[0].host);
+    }
+    c->room = false;
+}
+
+static void ahead(struct mu_core *core, uint32_t host)
+{
+    struct mu_copies *c = mu_copies_of(core);
+
+    (void)host;
+    if (!core->leader || c->collected)
+        return;
+    c->collected = true;
+    collect(core);
+}
+
+const struct mu_module mu_module_copies = {.name = "copies",
+                                           .init = init,
+                                           .done = done,
+                                           .up = up,
+                                           .down = forget_host,
+                                           .lost = lost,
+                                           .look = look,
+                                           .ahead = ahead};

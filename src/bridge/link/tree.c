@@ -1,0 +1,213 @@
+/*
+ * bridge/link/tree.c: the leader's decision who comes to it directly, and who by which relay.
+ *
+ * Of few hosts all are the leader's own connections. Of more, the first that come are relays, about as many as will be
+ * behind each; whoever comes later is kept waiting, and told where a relay listens. It comes by that, or says why it
+ * cannot, and is taken as it is: so what a relay adds can be lost at any time, by its death or by a firewall, and the
+ * job goes on as a star. A host whose relay has gone comes again like any other, and is sent to another one.
+ */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bridge/link/private.h"
+
+enum { STAYS_MOST = 2 }; /* then it is not sent to relays again */
+
+void mu_tree_begin(struct mu_link *link)
+{
+    uint32_t hosts = link->options.num_hosts, wanted = 1;
+
+    if (!link->options.star_hosts || hosts <= link->options.star_hosts || hosts < 3)
+        return;
+    while (wanted < MU_LINK_FAN && (wanted + 1) * (wanted + 1) <= hosts - 1)
+        wanted++;
+    link->tree.wanted = wanted;
+}
+
+/* ---- relays ---- */
+
+/* The owner has been told, or will be: it is up. */
+void mu_tree_up(struct mu_link_peer *p)
+{
+    struct mu_link_tree *tree = &p->link->tree;
+    uint8_t hosts[4];
+
+    if (p->relay || p->is_staying || tree->count >= tree->wanted || p->link->hosts[p->host].cannot_listen ||
+        !mu_branch_begin(p))
+        return;
+    for (int i = 0; i < 4; i++)
+        hosts[i] = (uint8_t)(p->link->options.num_hosts >> (8 * i));
+    tree->relays[tree->count++] = p;
+    p->parked = p->link->now; /* since when its answer is awaited */
+    mu_peer_send(p, MU_FRAME_RELAY, hosts, sizeof hosts);
+}
+
+/* Where its connection comes from, and the port that it says; 0: it cannot. */
+void mu_tree_listens(struct mu_link_peer *relay, const struct mu_message *message)
+{
+    struct mu_unpack u = mu_unpack_of(message->bytes, message->len);
+    const char *colon = strrchr(relay->from, ':');
+    uint32_t port = mu_unpack_u32(&u);
+
+    if (!mu_unpack_end(&u) || port > 65535 || !colon || relay->branch->listens) {
+        mu_peer_take_wrong(relay, message, " that is not well formed");
+        return;
+    }
+    relay->link->due = 0;
+    if (!port) {
+        relay->link->hosts[relay->host].cannot_listen = true;
+        mu_tree_gone(relay);
+        return;
+    }
+    snprintf(relay->branch->address, sizeof relay->branch->address, "%.*s:%u", (int)(colon - relay->from), relay->from,
+             port);
+    relay->branch->listens = true;
+}
+
+/* One that does not say where it listens is not waited for. */
+static bool is_any_awaited(const struct mu_link *link)
+{
+    for (uint32_t i = 0; i < link->tree.count; i++)
+        if (!link->tree.relays[i]->branch->listens && link->now < link->tree.relays[i]->parked + mu_link_reach(link))
+            return true;
+    return false;
+}
+
+/* Whose address means the same to both, with the fewest hosts. While others may still listen, none takes more than its
+ * part. */
+static struct mu_link_peer *best(const struct mu_link_peer *p)
+{
+    const struct mu_link_tree *tree = &p->link->tree;
+    uint32_t others = p->link->options.num_hosts - 1 - tree->wanted, most = MU_LINK_FAN;
+    struct mu_link_peer *found = NULL;
+
+    if (is_any_awaited(p->link) && (others + tree->wanted - 1) / tree->wanted < most)
+        most = (others + tree->wanted - 1) / tree->wanted;
+    for (uint32_t i = 0; i < tree->count; i++) {
+        struct mu_link_peer *r = tree->relays[i];
+        uint32_t load = r->branch->count + r->branch->coming;
+
+        if (r->branch->listens && r->is_loopback == p->is_loopback && load < most &&
+            (!found || load < found->branch->count + found->branch->coming))
+            found = r;
+    }
+    return found;
+}
+
+/* ---- who is sent there ---- */
+
+static void send_there(struct mu_link_peer *p, struct mu_link_peer *relay)
+{
+    p->moving_to = relay->connection;
+    relay->branch->coming++;
+    mu_peer_send(p, MU_FRAME_MOVE, relay->branch->address, strlen(relay->branch->address));
+}
+
+bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host)
+{
+    struct mu_link *link = p->link;
+    const struct mu_link_host *h = host < link->options.num_hosts ? &link->hosts[host] : NULL;
+    struct mu_link_peer *relay;
+
+    if (!link->tree.wanted || !h || p->relay || p->is_staying || !p->join || h->stays >= STAYS_MOST ||
+        (link->tree.count < link->tree.wanted && !h->cannot_listen))
+        return false;
+    relay = best(p);
+    if (!relay && !is_any_awaited(link))
+        return false;
+    p->is_kept = false;
+    p->is_parked = true;
+    p->parked_host = host;
+    p->parked = link->now;
+    if (relay)
+        send_there(p, relay);
+    return true;
+}
+
+static void forget_move(struct mu_link_peer *p)
+{
+    const struct mu_link_tree *tree = &p->link->tree;
+
+    for (uint32_t i = 0; p->moving_to && i < tree->count; i++)
+        if (tree->relays[i]->connection == p->moving_to)
+            tree->relays[i]->branch->coming--;
+    p->moving_to = 0;
+    p->is_parked = false;
+}
+
+/* It waits no longer: it comes as it is. */
+static void release(struct mu_link_peer *p)
+{
+    const struct mu_join join = *p->join;
+
+    forget_move(p);
+    mu_peer_ask(p, &join);
+}
+
+void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message)
+{
+    char words[160], why[200];
+    size_t n = message->len < sizeof why - 1 ? message->len : sizeof why - 1;
+
+    for (size_t i = 0; i < n; i++)
+        why[i] = (char)(message->bytes[i] < 0x20 || message->bytes[i] == 0x7f ? '?' : message->bytes[i]);
+    why[n] = 0;
+    mu_peer_words(p, words, sizeof words);
+    mu_link_say(p->link, "%s comes directly, not by a relay: %s", words, why);
+    p->link->hosts[p->parked_host].stays++;
+    p->is_staying = true;
+    release(p);
+}
+
+/* Whoever is on the way to that relay is taken as it is: nobody may be kept waiting by one that has gone. */
+static void take_back(const struct mu_link_peer *relay)
+{
+    for (struct mu_link_peer *p = relay->link->peers; p; p = p->next)
+        if (p->is_parked && p->moving_to == relay->connection) {
+            p->moving_to = 0;
+            p->is_staying = true;
+        }
+}
+
+/* A connection that has ended. */
+void mu_tree_gone(struct mu_link_peer *p)
+{
+    struct mu_link_tree *tree = &p->link->tree;
+
+    if (p->is_parked)
+        forget_move(p);
+    for (uint32_t i = 0; p->branch && i < tree->count; i++)
+        if (tree->relays[i] == p) {
+            tree->relays[i] = tree->relays[--tree->count];
+            p->link->due = 0;
+            take_back(p);
+            return;
+        }
+}
+
+/*
+ * Whoever waits without having been sent anywhere. The list changes with each who is released; such a one is not kept
+ * again: the conditions are those of mu_tree_keeps().
+ */
+void mu_tree_look(struct mu_link *link)
+{
+    struct mu_link_peer *p = link->peers;
+
+    while (p) {
+        struct mu_link_peer *next = p->next, *relay;
+
+        if (p->is_parked && !p->moving_to) {
+            relay = p->is_staying ? NULL : best(p);
+            if (relay)
+                send_there(p, relay);
+            else if (p->is_staying || !is_any_awaited(link) ||
+                     (link->tree.count < link->tree.wanted && !link->hosts[p->parked_host].cannot_listen)) {
+                release(p);
+                next = link->peers;
+            }
+        }
+        p = next;
+    }
+}

@@ -1,0 +1,215 @@
+/*
+ * cli/trace/timeline.c: from single events to spans and meetings.
+ *
+ * Entries and exits are paired slot by slot, in order of time: a thread is in one call at a time. An exit whose entry
+ * has been overwritten is left out; an entry without an exit is a call that goes on, or in which its thread died,
+ * unless its slot enters another: then it is over, and how is not known. Spans of one barrier and instance
+ * are a meeting; a call that was refused for its arguments is none of them.
+ *
+ * A host's trace has its own tasks alone. That others came later still shows: all who are here have come, and nobody
+ * leaves, for longer than it takes to be told of the verdict.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "cli/trace/timeline.h"
+#include "segment/host_view.h"
+
+#define SLACK_NS 1000000u /* beyond two round trips: for agents and tasks to be woken */
+
+static int is_entry(const struct mu_traced *e)
+{
+    return e->kind == MU_TRACE_NAMED_ENTER || e->kind == MU_TRACE_GROUP_ENTER || e->kind == MU_TRACE_KEY_ENTER;
+}
+
+static int is_exit(const struct mu_traced *e)
+{
+    return e->kind == MU_TRACE_NAMED_LEAVE || e->kind == MU_TRACE_GROUP_LEAVE || e->kind == MU_TRACE_KEY_LEAVE;
+}
+
+/* `inside`: for each slot, its open span + 1. */
+static void pair(struct mu_cli_timeline *t, size_t *inside, uint32_t slots)
+{
+    for (size_t i = 0; i < t->num_events; i++) {
+        const struct mu_traced *e = &t->events[i];
+        uint64_t slot = e->kind == MU_TRACE_DEATH ? e->value >> 32 : e->slot;
+        struct mu_cli_span *span = slot < slots && inside[slot] ? &t->spans[inside[slot] - 1] : NULL;
+
+        if (span && e->kind == MU_TRACE_DEATH) {
+            span->dead = 1;
+        } else if (is_exit(e) && span && (unsigned)span->enter->kind + 1 == (unsigned)e->kind &&
+                   span->enter->object == e->object) {
+            span->open = 0;
+            span->status = e->status;
+            span->version = e->value;
+        } else if (is_entry(e)) {
+            if (span) { /* its exit is missing */
+                span->end_ns = e->time_ns;
+                span->open = 0;
+                span->unknown = 1;
+            }
+            t->spans[t->num_spans] = (struct mu_cli_span){.enter = e, .open = 1, .meeting = -1};
+            inside[slot] = ++t->num_spans;
+            continue;
+        } else {
+            continue;
+        }
+        span->end_ns = e->time_ns;
+        inside[slot] = 0;
+    }
+}
+
+static int by_meeting(const void *a, const void *b)
+{
+    const struct mu_cli_span *x = *(struct mu_cli_span *const *)a, *y = *(struct mu_cli_span *const *)b;
+
+    if (x->enter->object != y->enter->object)
+        return x->enter->object > y->enter->object ? 1 : -1;
+    if (x->enter->value != y->enter->value)
+        return x->enter->value > y->enter->value ? 1 : -1;
+    return x->enter < y->enter ? -1 : x->enter > y->enter;
+}
+
+/*
+ * Spans come in order of their entry. `again`: its task is counted already, by an earlier call: one that gave up and
+ * came back, or was refused. Who returned with OK says how it went; others may have failed for a reason of their own.
+ */
+static void add(struct mu_cli_meeting *m, const struct mu_cli_span *span)
+{
+    const struct mu_traced *e = span->enter;
+
+    if (!m->count)
+        *m = (struct mu_cli_meeting){.name = e->name,
+                                     .object = e->object,
+                                     .instance = e->value,
+                                     .is_group = e->kind == MU_TRACE_GROUP_ENTER,
+                                     .first_ns = e->time_ns,
+                                     .last_ns = e->time_ns};
+    if (!*m->name)
+        m->name = e->name;
+    if (!span->again) {
+        m->before_ns = m->last_ns;
+        m->last_ns = e->time_ns;
+        m->last_task = e->task;
+        m->count++;
+    }
+    m->open += span->open != 0;
+    if (span->unknown)
+        return;
+    if (!span->open && span->status == MUSTER_OK) {
+        m->passed = 1;
+        if (!m->left_ns || span->end_ns < m->left_ns)
+            m->left_ns = span->end_ns;
+    }
+    if (m->passed)
+        m->status = MUSTER_OK;
+    else if (!span->open && m->status == MUSTER_OK)
+        m->status = span->status;
+}
+
+/* `seen`: a word a task, zeros: the last meeting that it was counted in. */
+static void meet(struct mu_cli_timeline *t, struct mu_cli_span **arrivals, size_t count, size_t *seen)
+{
+    const struct mu_traced *last = NULL;
+
+    qsort(arrivals, count, sizeof(void *), by_meeting);
+    for (size_t i = 0; i < count; i++) {
+        const struct mu_traced *e = arrivals[i]->enter;
+
+        if (!last || last->object != e->object || last->value != e->value)
+            t->num_meetings++;
+        last = e;
+        arrivals[i]->again = e->task >= 0 && seen[e->task] == t->num_meetings;
+        add(&t->meetings[t->num_meetings - 1], arrivals[i]);
+        if (e->task >= 0)
+            seen[e->task] = t->num_meetings;
+        arrivals[i]->meeting = (long)t->num_meetings - 1;
+    }
+}
+
+/* The longest round trip to a host, between the agents. */
+static uint64_t longest_way(const struct muster_segment *segment)
+{
+    uint64_t longest = 0;
+
+    for (uint32_t i = 0; i < segment->num_hosts; i++) {
+        struct mu_host_view view;
+
+        mu_host_look(segment, i, &view);
+        longest = view.rtt > longest ? view.rtt : longest;
+    }
+    return longest;
+}
+
+static void look_elsewhere(struct mu_cli_timeline *t, const struct muster_segment *segment)
+{
+    uint64_t slack;
+
+    t->is_part = mu_is_bridged(segment);
+    if (!t->is_part)
+        return;
+    slack = 2 * longest_way(segment) + SLACK_NS;
+    for (size_t i = 0; i < t->num_meetings; i++) {
+        struct mu_cli_meeting *m = &t->meetings[i];
+
+        if (m->left_ns > m->last_ns && m->left_ns - m->last_ns > slack)
+            m->elsewhere_ns = m->left_ns - m->last_ns;
+    }
+}
+
+/* Ends what has no end, and picks the arrivals at barriers. */
+static size_t pick(struct mu_cli_timeline *t, uint64_t now_ns, struct mu_cli_span **arrivals)
+{
+    uint64_t end = t->num_events ? t->events[t->num_events - 1].time_ns : 0;
+    size_t count = 0;
+
+    end = now_ns > end ? now_ns : end;
+    for (size_t i = 0; i < t->num_spans; i++) {
+        struct mu_cli_span *span = &t->spans[i];
+
+        if (!span->end_ns)
+            span->end_ns = end;
+        if (span->end_ns < span->enter->time_ns) /* a damaged time */
+            span->end_ns = span->enter->time_ns;
+        if (span->enter->kind != MU_TRACE_KEY_ENTER && (span->open || span->status != MUSTER_INVALID_ARGUMENT))
+            arrivals[count++] = span;
+    }
+    return count;
+}
+
+enum muster_status mu_cli_timeline_read(const struct muster_segment *segment, uint64_t now_ns,
+                                        struct mu_cli_timeline *ret)
+{
+    struct mu_cli_timeline t = {0};
+    struct mu_cli_span **arrivals;
+    size_t *inside, *seen;
+    enum muster_status status = mu_trace_read(segment, &t.events, &t.num_events, &t.lost);
+
+    if (status != MUSTER_OK)
+        return status;
+    t.spans = calloc(t.num_events + 1, sizeof *t.spans);
+    t.meetings = calloc(t.num_events + 1, sizeof *t.meetings);
+    arrivals = calloc(t.num_events + 1, sizeof(void *));
+    inside = calloc(segment->num_slots, sizeof *inside);
+    seen = calloc(segment->num_tasks, sizeof *seen);
+    if (t.spans && t.meetings && arrivals && inside && seen) {
+        pair(&t, inside, segment->num_slots);
+        meet(&t, arrivals, pick(&t, now_ns, arrivals), seen);
+        look_elsewhere(&t, segment);
+        *ret = t;
+    } else {
+        mu_cli_timeline_done(&t);
+        status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to put %zu events together", t.num_events);
+    }
+    free(arrivals);
+    free(inside);
+    free(seen);
+    return status;
+}
+
+void mu_cli_timeline_done(struct mu_cli_timeline *timeline)
+{
+    free(timeline->events);
+    free(timeline->spans);
+    free(timeline->meetings);
+}

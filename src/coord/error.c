@@ -1,0 +1,420 @@
+/*
+ * coord/error.c: errors of tasks, who polls for them, and heartbeats, which are how a task learns of its own.
+ *
+ * The job's first error that counts is told to everybody who polls, once, and to whoever polls later, for as long as
+ * any task is in such an error: when the last is reset, the job is well again, which the reference never is. Guests
+ * that do not poll and are servers themselves are called. When nobody has ever polled there is but one way to tell the
+ * others: each is put in error, and learns it by its next heartbeat.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "coord/remote.h"
+#include "task/guest.h"
+#include "task/task.h"
+
+enum { SILENT_SHOWN = 3, LAST_CODE = MUSTER_DATA_LOSS };
+
+/* ---- telling ---- */
+
+static void tell(struct mu_coord *coord, struct mu_parked *p)
+{
+    const struct mu_coord_error *e = &coord->error;
+
+    coord->tasks[p->task].poll = NULL;
+    coord->tasks[p->task].poll_line = NULL;
+    mu_parked_answer(coord, p, e->code, MU_PAYLOAD_SERVICE, e->text);
+    p->ask->origin = e->origin;
+    p->ask->reported = e->reported;
+}
+
+/* A guest of this host that is connected, and not by its registration, which waits and is told so. */
+static bool is_guest(const struct mu_coord *coord, int32_t task, struct mu_task_record *ret_record)
+{
+    if (!mu_coord_is_own(coord, task) || coord->tasks[task].registering)
+        return false;
+    mu_coord_record(coord, task, ret_record, NULL);
+    return ret_record->state == MUSTER_TASK_CONNECTED && (ret_record->flags & MU_TASK_GUEST);
+}
+
+static bool is_told(const struct mu_coord *coord, uint32_t task, uint64_t incarnation)
+{
+    return coord->tasks[task].is_told && coord->tasks[task].told == incarnation;
+}
+
+/* Those of this host; another's engine does likewise. */
+static void fail_guests(struct mu_coord *coord, const char *text, bool also_told)
+{
+    struct mu_ctx *ctx;
+
+    if (mu_enter(coord->m, &ctx))
+        return;
+    for (uint32_t i = 0; i < coord->num_tasks; i++) {
+        struct mu_task_record r;
+
+        if (is_guest(coord, (int32_t)i, &r) && (also_told || !is_told(coord, i, r.incarnation)))
+            mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_REPORTED, text);
+    }
+    mu_exit(ctx);
+}
+
+/* Of those who do not poll. */
+static void call_guests(struct mu_coord *coord)
+{
+    const struct mu_coord_error *e = &coord->error;
+
+    for (uint32_t i = 0; i < coord->num_tasks; i++) {
+        struct mu_coord_report report = {
+            .task = (int32_t)i, .origin = e->origin, .code = e->code, .text = e->text, .reported = e->reported};
+        struct mu_task_record r;
+
+        coord->tasks[i].is_told = false;
+        if (!coord->call_task || coord->tasks[i].poll || !is_guest(coord, (int32_t)i, &r))
+            continue;
+        report.incarnation = coord->tasks[i].told = r.incarnation;
+        coord->tasks[i].is_told = coord->call_task(coord->call_arg, &report);
+    }
+}
+
+static void fail_untold(struct mu_coord *coord)
+{
+    char text[MU_COORD_TEXT + 200];
+
+    snprintf(text, sizeof text,
+             "All tasks were set to error because coordination service encountered an error, but was unable to inform "
+             "clients. Error: %s",
+             coord->error.text);
+    fail_guests(coord, text, false);
+}
+
+/* engine->error is new. */
+static void broadcast(struct mu_coord *coord)
+{
+    coord->error.is = true;
+    mu_wishes_fail(coord, coord->error.text);
+    call_guests(coord);
+    if (!coord->polled) {
+        fail_untold(coord);
+        return;
+    }
+    while (coord->polls.first)
+        tell(coord, coord->polls.first);
+}
+
+void mu_coord_report_by(struct mu_coord *coord, bool (*report)(void *arg, const struct mu_coord_report *report),
+                        void *arg)
+{
+    coord->call_task = report;
+    coord->call_arg = arg;
+    if (report)
+        mu_coord_watch_bell(coord); /* as for one who waits: nobody else looks for the errors of other hosts' tasks */
+}
+
+void mu_coord_untold(struct mu_coord *coord, int32_t task, uint64_t incarnation)
+{
+    if (coord->stopped || !is_told(coord, (uint32_t)task, incarnation))
+        return;
+    coord->tasks[task].is_told = false;
+    mu_coord_look_tasks(coord);
+    if (coord->error.is && !coord->polled)
+        fail_untold(coord);
+    mu_coord_look_tasks(coord);
+    mu_coord_deliver(coord);
+}
+
+void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text)
+{
+    if (!coord->error.is) {
+        coord->error.code = code;
+        coord->error.origin = -1;
+        coord->error.reported = false;
+        snprintf(coord->error.text, sizeof coord->error.text, "%s", text);
+        broadcast(coord);
+    }
+    fail_guests(coord, text, true);
+}
+
+/* Up to three who are in error because they were silent. */
+static void list_silent(const struct mu_coord *coord, char *text, size_t size)
+{
+    size_t len = 0;
+    uint32_t shown = 0;
+
+    text[0] = 0;
+    for (uint32_t i = 0; i < coord->num_tasks && shown < SILENT_SHOWN && len < size; i++) {
+        struct mu_task_record r;
+        char why[MU_TEXT_MAX], name[MU_NAME_MAX];
+
+        mu_coord_record(coord, (int32_t)i, &r, why);
+        if (r.state != MUSTER_TASK_ERROR || r.cause != MUSTER_CAUSE_HEARTBEAT)
+            continue;
+        mu_coord_name(coord, (int32_t)i, name, sizeof name);
+        len += (size_t)snprintf(text + len, size - len, "%s: heartbeat timeout: %s\n", name, why);
+        shown++;
+    }
+}
+
+/* The error of the job's first task that is in one. False: it has been reset meanwhile. */
+static bool compose(struct mu_coord *coord, int32_t task)
+{
+    struct mu_coord_error *e = &coord->error;
+    char why[MU_TEXT_MAX], name[MU_NAME_MAX], silent[3 * (MU_TEXT_MAX + 160)];
+    struct mu_task_record r;
+
+    mu_coord_record(coord, task, &r, why);
+    if (r.state != MUSTER_TASK_ERROR)
+        return false;
+    mu_coord_name(coord, task, name, sizeof name);
+    e->code = r.code ? (enum muster_status)r.code : MUSTER_UNKNOWN;
+    e->origin = task;
+    e->reported = r.cause == MUSTER_CAUSE_REPORTED;
+    list_silent(coord, silent, sizeof silent);
+    if (r.cause == MUSTER_CAUSE_HEARTBEAT)
+        snprintf(e->text, sizeof e->text,
+                 "The following tasks are unhealthy (stopped sending heartbeats):\n%sThe tasks have crashed, or are "
+                 "stopped or starved. Check the task logs for an earlier error to debug further.",
+                 silent);
+    else
+        snprintf(e->text, sizeof e->text, "%s is in error: %s", name,
+                 e->reported && coord->report_of == task ? coord->report : why);
+    return true;
+}
+
+void mu_errors_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+{
+    if (!root->errors) {
+        coord->error.is = false;
+    } else if (!coord->error.is && root->first_error && root->first_error <= coord->num_tasks &&
+               compose(coord, (int32_t)root->first_error - 1)) {
+        broadcast(coord);
+    }
+}
+
+const char *mu_coord_error(struct mu_coord *coord, int32_t *ret_origin)
+{
+    mu_coord_look_tasks(coord);
+    mu_coord_deliver(coord);
+    *ret_origin = coord->error.origin;
+    return coord->error.is ? coord->error.text : NULL;
+}
+
+/* ---- polling ---- */
+
+static void poll_dropped(struct mu_coord *coord, struct mu_parked *p)
+{
+    coord->tasks[p->task].poll = NULL; /* not its line: should that hang up now, the task has gone with it */
+}
+
+void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text)
+{
+    struct mu_parked *p = coord->tasks[task].poll;
+
+    coord->tasks[task].poll = NULL;
+    coord->tasks[task].poll_line = NULL;
+    if (p)
+        mu_parked_answer(coord, p, MUSTER_CANCELLED, MU_PAYLOAD_SERVICE, text);
+}
+
+/* False: it was answered. */
+static bool may_poll(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const struct mu_task_record *r,
+                     const char *why)
+{
+    char text[MU_COORD_TEXT], name[MU_NAME_MAX];
+    const char *bare = MU_BARE_LABEL(coord->seg, task);
+
+    mu_coord_name(coord, task, name, sizeof name);
+    if (r->state == MUSTER_TASK_DISCONNECTED && !mu_guest_has_grace(coord->seg, r, mu_now()))
+        snprintf(text, sizeof text,
+                 "%s: Task (%s) that has not been registered or has disconnected polling for errors.", name, bare);
+    else if (r->state == MUSTER_TASK_ERROR)
+        snprintf(text, sizeof text,
+                 "%s: Task (%s) that is already in error state polling for errors. Current error: %s", name, bare, why);
+    else
+        return true;
+    mu_coord_answer(ask, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_SERVICE, text);
+    return false;
+}
+
+static void wait_for_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation)
+{
+    struct mu_parked *p;
+
+    mu_poll_cancel(coord, task, "Cancelled error polling because: there is a new request from the same task.");
+    p = mu_coord_park(coord, ask, &coord->polls, 0);
+    if (!p) {
+        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        return;
+    }
+    p->task = task;
+    p->dropped = poll_dropped;
+    coord->tasks[task].poll = p;
+    coord->tasks[task].poll_line = ask->line;
+    mu_line_speaks(coord, ask->line, task, incarnation);
+    if (coord->error.is)
+        tell(coord, p);
+}
+
+void mu_coord_poll_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
+{
+    struct mu_task_record r;
+    char why[MU_TEXT_MAX], text[128];
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    mu_coord_look_tasks(coord); /* an error that nobody had polled for comes first */
+    coord->polled = true;
+    if (!mu_coord_has(coord, task)) {
+        snprintf(text, sizeof text, "Unexpected task (%d) that is not in the cluster polling for errors.", task);
+        mu_coord_answer(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, text);
+    } else if (!mu_coord_is_own(coord, task)) {
+        mu_coord_fail(ask, mu_coord_refuse_other(coord, task), MU_PAYLOAD_SERVICE);
+    } else {
+        mu_coord_record(coord, task, &r, why);
+        if (may_poll(coord, ask, task, &r, why))
+            wait_for_error(coord, ask, task, r.incarnation);
+    }
+    mu_coord_deliver(coord);
+}
+
+void mu_polls_stop(struct mu_coord *coord)
+{
+    while (coord->polls.first)
+        mu_poll_cancel(coord, coord->polls.first->task,
+                       "Cancelled error polling because: the service is shutting down.");
+}
+
+/* ---- reporting ---- */
+
+static enum muster_status code_of(int32_t code)
+{
+    return code > MUSTER_OK && code <= LAST_CODE ? (enum muster_status)code : MUSTER_UNKNOWN;
+}
+
+/* What the record keeps of it. OK: the task may be reported. */
+static enum muster_status prepare_report(struct mu_coord *coord, int32_t task, struct mu_task_record *r,
+                                         char text[MU_TEXT_MAX])
+{
+    mu_coord_record(coord, task, r, NULL);
+    snprintf(text, MU_TEXT_MAX, "%.*s", (int)mu_utf8_cut(coord->report, strlen(coord->report), MU_TEXT_MAX - 1),
+             coord->report);
+    return r->state == MUSTER_TASK_CONNECTED ? MUSTER_OK
+                                             : mu_fail(MUSTER_FAILED_PRECONDITION, "%s", MU_COORD_CANNOT_REPORT);
+}
+
+static enum muster_status report(struct mu_coord *coord, int32_t task, int32_t code)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+    char text[MU_TEXT_MAX];
+    enum muster_status status = prepare_report(coord, task, &r, text);
+
+    if (!status)
+        status = mu_enter(coord->m, &ctx);
+    if (status)
+        return status;
+    status =
+        mu_task_fail(ctx, (uint32_t)task, r.incarnation, MU_EVENT_REPORT, code_of(code), MUSTER_CAUSE_REPORTED, text);
+    mu_exit(ctx);
+    return status;
+}
+
+/* Another host's task: by the leader. */
+static void report_remote(struct mu_coord *coord, struct mu_ask *ask, int32_t task, int32_t code)
+{
+    struct mu_task_record r;
+    char text[MU_TEXT_MAX];
+    enum muster_status status = prepare_report(coord, task, &r, text);
+
+    if (status)
+        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_coord_remote_report(coord, ask, task, code_of(code), text);
+    mu_coord_deliver(coord);
+}
+
+void mu_coord_report_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task, int32_t code, const char *text,
+                           size_t len)
+{
+    enum muster_status status;
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    mu_coord_look_tasks(coord);
+    if (!mu_coord_has(coord, task)) {
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "Unexpected request from task %d, which is not in the cluster", task);
+    } else {
+        coord->report_of = task;
+        snprintf(coord->report, sizeof coord->report, "%.*s", (int)mu_utf8_cut(text, len, sizeof coord->report - 1),
+                 text);
+        if (coord->remote && !mu_coord_is_own(coord, task)) {
+            report_remote(coord, ask, task, code);
+            return;
+        }
+        status = report(coord, task, code);
+    }
+    if (status)
+        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_look_tasks(coord);
+    mu_coord_deliver(coord);
+}
+
+/* ---- heartbeats ---- */
+
+static enum muster_status beat(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+    char why[MU_TEXT_MAX], name[MU_NAME_MAX];
+    enum muster_status status;
+
+    if (!mu_coord_has(coord, task))
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "Unexpected heartbeat request from task: %d. It is not in the cluster, of %u tasks.", task,
+                       coord->num_tasks);
+    if (!mu_coord_is_own(coord, task))
+        return mu_coord_refuse_other(coord, task);
+    mu_coord_record(coord, task, &r, why);
+    mu_coord_name(coord, task, name, sizeof name);
+    if (r.state == MUSTER_TASK_ERROR)
+        return mu_fail(MUSTER_ABORTED,
+                       "Unexpected heartbeat request from an already-in-error task: %s with existing error: %s", name,
+                       why);
+    if (r.state == MUSTER_TASK_DISCONNECTED && mu_guest_has_grace(coord->seg, &r, mu_now()))
+        return MUSTER_OK;
+    if (r.state == MUSTER_TASK_DISCONNECTED)
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "Task with task=%s must be registered before sending heartbeat messages. The service might have "
+                       "restarted; please register the task anew.",
+                       MU_BARE_LABEL(coord->seg, task));
+    status = mu_enter(coord->m, &ctx);
+    if (status)
+        return status;
+    status = mu_task_beat(ctx, (uint32_t)task, incarnation);
+    mu_exit(ctx);
+    if (status == MUSTER_ABORTED)
+        return mu_fail(status, "Heartbeat of %s comes from another incarnation of it: it has likely restarted.", name);
+    if (!status && incarnation == r.incarnation)
+        mu_line_speaks(coord, line, task, incarnation);
+    return status;
+}
+
+void mu_coord_heartbeat(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation)
+{
+    enum muster_status status;
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    mu_coord_look_tasks(coord);
+    status = beat(coord, ask->line, task, incarnation);
+    if (status)
+        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_look_tasks(coord);
+    mu_coord_deliver(coord);
+}

@@ -1,0 +1,515 @@
+/*
+ * coord/guest.c: guests come and go: RegisterTask with its barrier, ResetTask, and what every way of leaving shares.
+ *
+ * The register barrier is the engine's own: a guest is connected when all tasks are there, and until then its record
+ * says nothing of it, so that nobody misses its heartbeats. A task of the C library that is connected counts as
+ * registered. Who hangs up while it waits has not come. When the barrier fails, those who wait are told, and the next
+ * who registers begins it anew.
+ *
+ * Of several hosts host 0's engine decides (coord/hosts.c). What another one's guests wait for is the same; their
+ * records are connected meanwhile, and heartbeats brought for them, until the barrier fails or they give up.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "coord/private.h"
+#include "task/guest.h"
+#include "task/task.h"
+
+#define BARRIER "[Init]Wait_for_all_tasks_to_register"
+enum { SAY_SLOWER = 6 /* times as long as at first, when it is said again */ };
+
+/* ---- words for a barrier of the engine's own ---- */
+
+/* "task 2, task 5 (pid 4711 on host n1)": two at most of those who are not there, each after `between`. */
+static uint32_t name_missing(const struct mu_coord *coord, mu_there_fn there, const char *between, char *text,
+                             size_t size)
+{
+    size_t len = 0;
+    uint32_t missing = 0;
+
+    text[0] = 0;
+    for (uint32_t i = 0; i < coord->num_tasks; i++) {
+        char name[MU_NAME_MAX];
+
+        if (there(coord, i))
+            continue;
+        if (missing++ >= 2 || len >= size)
+            continue;
+        mu_coord_name(coord, (int32_t)i, name, sizeof name);
+        len += (size_t)snprintf(text + len, size - len, "%s%s", between, name);
+    }
+    return missing;
+}
+
+void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
+                               char *text, size_t size)
+{
+    char names[2 * MU_NAME_MAX];
+    uint32_t missing = name_missing(coord, there, "\n", names, sizeof names);
+
+    snprintf(
+        text, size,
+        "Barrier timed out. Id: %s::0. This usually happens because a task triggered the barrier too early or too "
+        "slowly, or died before it. # of tasks that reached the barrier: %u/%u.\nThe first task at the barrier: %s. "
+        "Some timed out task names:%s",
+        id, coord->num_tasks - missing, coord->num_tasks, MU_BARE_LABEL(coord->seg, first), names);
+}
+
+uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now)
+{
+    char names[2 * MU_NAME_MAX], text[2 * MU_NAME_MAX + 100];
+    uint32_t missing = name_missing(coord, there, ", ", names, sizeof names);
+
+    snprintf(text, sizeof text, "%u of %u tasks %s:%s%s", missing, coord->num_tasks, what, names + (missing > 0),
+             missing > 2 ? " ..." : "");
+    if (coord->o.said && missing)
+        coord->o.said(coord->o.arg, text);
+    return now + SAY_SLOWER * coord->o.say_ns;
+}
+
+/* ---- registering ---- */
+
+/* Another host's guest that is connected has come if it waits still, or the barrier had passed before. */
+static bool is_there(const struct mu_coord *coord, uint32_t task, const struct mu_task_record *r)
+{
+    const struct mu_coord_task *t = &coord->tasks[task];
+
+    if (r->state != MUSTER_TASK_CONNECTED)
+        return false;
+    return mu_coord_is_own(coord, (int32_t)task) || !(r->flags & MU_TASK_GUEST) || coord->registered ||
+           (t->comes && t->comes_attempt == r->attempt);
+}
+
+static bool is_registered(const struct mu_coord *coord, uint32_t task)
+{
+    struct mu_task_record r;
+
+    if (coord->tasks[task].registering)
+        return true;
+    mu_coord_record(coord, (int32_t)task, &r, NULL);
+    return is_there(coord, task, &r);
+}
+
+/* Those who are there and do not wait here. */
+static uint32_t count_connected(const struct mu_coord *coord)
+{
+    struct mu_task_record records[MU_TASKS_PER_BLOCK];
+    struct mu_cluster cluster;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0, n; i < coord->num_tasks; i += n) {
+        n = coord->num_tasks - i < MU_TASKS_PER_BLOCK ? coord->num_tasks - i : MU_TASKS_PER_BLOCK;
+        if (mu_cluster_run(coord->seg, i, n, records, NULL, &cluster))
+            return 0; /* as if nobody were */
+        for (uint32_t k = 0; k < n; k++)
+            count += !coord->tasks[i + k].registering && is_there(coord, i + k, &records[k]);
+    }
+    return count;
+}
+
+static bool somebody_waits(const struct mu_coord *coord)
+{
+    return coord->registering.count || coord->coming;
+}
+
+/* Another host's task does not wait there, or that is over. */
+static void forget_coming(struct mu_coord *coord, int32_t task)
+{
+    coord->coming -= coord->tasks[task].comes;
+    coord->tasks[task].comes = false;
+}
+
+/* The barrier is over, for all hosts. */
+static void end_round(struct mu_coord *coord, enum muster_status code, const char *text)
+{
+    for (uint32_t i = 0; i < coord->num_tasks && coord->coming; i++)
+        forget_coming(coord, (int32_t)i);
+    coord->register_version = 0;  /* who waited was not counted as connected, and may be, by a process of its own */
+    if (!mu_coord_follows(coord)) /* whose rounds go on when they hear */
+        mu_coord_tell_all(coord, MU_WORD_REGISTERED, coord->register_round++, code, text);
+}
+
+static enum muster_status admit(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_line *line, int32_t task,
+                                uint64_t incarnation, bool recoverable)
+{
+    struct mu_guest g = {.task = (uint32_t)task, .incarnation = incarnation, .reconnects = coord->o.reconnects};
+    enum muster_status status;
+
+    g.flags = coord->o.recoverable || recoverable ? MUSTER_JOIN_RECOVERABLE : 0;
+    g.pid = coord->o.pid_of ? coord->o.pid_of(coord->o.arg, (uint32_t)task) : 0;
+    if (!g.pid && line)
+        g.pid = line->pid;
+    status = mu_guest_register(ctx, &g);
+    if (!status) {
+        coord->tasks[task].left = false;
+        mu_line_speaks(coord, line, task, incarnation);
+    }
+    return status;
+}
+
+/* Everybody who waits is connected. */
+static void pass(struct mu_coord *coord)
+{
+    struct mu_ctx *ctx;
+
+    if (mu_enter(coord->m, &ctx))
+        return; /* the next look tries again */
+    coord->registered = true;
+    while (coord->registering.first) {
+        struct mu_parked *p = coord->registering.first;
+        enum muster_status status = admit(coord, ctx, p->line, p->task, p->incarnation, p->recoverable);
+
+        coord->tasks[p->task].registering = NULL;
+        mu_parked_answer(coord, p, status, MU_PAYLOAD_SERVICE, status ? muster_last_error() : NULL);
+    }
+    mu_exit(ctx);
+    end_round(coord, MUSTER_OK, NULL); /* when those here are connected */
+}
+
+/* A guest of another host than 0 that waited was connected, and is not to be. In error it stays: it has died. */
+static void give_up_place(struct mu_coord *coord, const struct mu_parked *p)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+
+    mu_coord_record(coord, p->task, &r, NULL);
+    if (!mu_coord_follows(coord) || r.state != MUSTER_TASK_CONNECTED || r.incarnation != p->incarnation ||
+        !(r.flags & MU_TASK_GUEST) || mu_enter(coord->m, &ctx))
+        return;
+    mu_coord_disconnect(coord, ctx, p->task);
+    mu_exit(ctx);
+}
+
+static void fail(struct mu_coord *coord, enum muster_status code, const char *text)
+{
+    coord->register_until = UINT64_MAX;
+    end_round(coord, code, text);
+    while (coord->registering.first) {
+        struct mu_parked *p = coord->registering.first;
+
+        coord->tasks[p->task].registering = NULL;
+        give_up_place(coord, p);
+        p->ask->barrier_id = BARRIER;
+        p->ask->counter = 0;
+        mu_parked_answer(coord, p, code, MU_PAYLOAD_BARRIER, text);
+    }
+}
+
+/* A task that is in error fails it. */
+static bool fail_by_error(struct mu_coord *coord, const struct mu_cluster_root *root)
+{
+    char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
+    struct mu_task_record r;
+
+    if (!root->errors || !root->first_error || root->first_error > coord->num_tasks)
+        return false;
+    mu_coord_record(coord, (int32_t)root->first_error - 1, &r, why);
+    mu_coord_name(coord, (int32_t)root->first_error - 1, name, sizeof name);
+    snprintf(text, sizeof text, "Barrier failed because: task is set to ERROR: %s: %s. Barrier Id: " BARRIER "::0",
+             name, why);
+    fail(coord, MUSTER_INTERNAL, text);
+    return true;
+}
+
+/* So does one that has ended, and will not come. */
+static bool fail_by_end(struct mu_coord *coord, const struct mu_cluster_root *root)
+{
+    char text[MU_NAME_MAX + 300], name[MU_NAME_MAX], end[MU_DOING_MAX];
+    struct mu_task_record r;
+
+    for (uint32_t i = 0; i < coord->num_tasks && root->ended; i++) {
+        mu_coord_record(coord, (int32_t)i, &r, NULL);
+        if (coord->tasks[i].registering || !mu_task_is_over(&r))
+            continue;
+        mu_coord_name(coord, (int32_t)i, name, sizeof name);
+        snprintf(text, sizeof text, "Barrier failed because: %s %s. Barrier Id: " BARRIER "::0", name,
+                 mu_cluster_end(&r, end));
+        fail(coord, MUSTER_INTERNAL, text);
+        return true;
+    }
+    return false;
+}
+
+void mu_registering_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+{
+    if (mu_coord_follows(coord) && coord->registering.count && coord->registered)
+        pass(coord); /* which was told before, and could not be done */
+    if (mu_coord_follows(coord) || !somebody_waits(coord) || fail_by_error(coord, root) || fail_by_end(coord, root))
+        return;
+    if (coord->register_version != root->version) {
+        coord->register_version = root->version;
+        coord->connected = count_connected(coord);
+    }
+    if (coord->registering.count + coord->connected >= coord->num_tasks)
+        pass(coord);
+}
+
+uint64_t mu_registering_next(const struct mu_coord *coord)
+{
+    if (mu_coord_follows(coord) || !somebody_waits(coord)) /* mu_registering_due() */
+        return UINT64_MAX;
+    return coord->register_until < coord->say_at ? coord->register_until : coord->say_at;
+}
+
+void mu_registering_due(struct mu_coord *coord, uint64_t now)
+{
+    char text[MU_COORD_TEXT];
+
+    if (mu_coord_follows(coord) || !somebody_waits(coord))
+        return;
+    if (now >= coord->register_until) {
+        mu_coord_say_missing(coord, is_registered, "have not registered in time", now);
+        mu_coord_words_of_timeout(coord, BARRIER, is_registered, coord->first_to_register, text, sizeof text);
+        fail(coord, MUSTER_DEADLINE_EXCEEDED, text);
+    } else if (now >= coord->say_at) {
+        coord->say_at = mu_coord_say_missing(coord, is_registered, "have not registered yet", now);
+    }
+}
+
+void mu_registering_beat(struct mu_coord *coord)
+{
+    for (const struct mu_parked *p = coord->registering.first; p && mu_coord_follows(coord); p = p->next)
+        mu_task_count_beat(coord->seg, (uint32_t)p->task);
+}
+
+static void registering_dropped(struct mu_coord *coord, struct mu_parked *p)
+{
+    coord->tasks[p->task].registering = NULL;
+    coord->register_version = 0; /* as in end_round() */
+    if (!mu_coord_follows(coord) || coord->stopped)
+        return;
+    mu_coord_tell_of(coord, MU_WORD_GOES, coord->register_round, p->task);
+    give_up_place(coord, p);
+}
+
+/* The task is the first who waits, or not the first. */
+static void begin_waiting(struct mu_coord *coord, int32_t task)
+{
+    uint64_t now = mu_now();
+
+    if (somebody_waits(coord))
+        return;
+    coord->register_until = now + coord->o.register_timeout_ns;
+    coord->say_at = now + coord->o.say_ns;
+    coord->first_to_register = task;
+    if (!mu_coord_follows(coord))
+        mu_coord_due(coord, coord->register_until < coord->say_at ? coord->register_until : coord->say_at);
+}
+
+/* Connected, it waits until host 0's engine says that all are: with an error when it may not be. */
+static enum muster_status come_from_afar(struct mu_coord *coord, struct mu_ask *ask, const struct mu_parked *p)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status = mu_enter(coord->m, &ctx);
+
+    if (status)
+        return status;
+    status = admit(coord, ctx, ask->line, p->task, p->incarnation, p->recoverable);
+    mu_exit(ctx);
+    if (!status)
+        mu_coord_tell_of(coord, MU_WORD_COMES, coord->register_round, p->task);
+    return status;
+}
+
+/* A newer call of the same task. */
+static void take_its_place(struct mu_coord *coord, struct mu_coord_task *t)
+{
+    if (!t->registering)
+        return;
+    give_up_place(coord, t->registering);
+    mu_parked_answer(coord, t->registering, MUSTER_ALREADY_EXISTS, MU_PAYLOAD_SERVICE,
+                     "Aborted connect attempt as there is a request from a newer incarnation.");
+    t->registering = NULL;
+}
+
+/* Wait for the others. */
+static void join_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation,
+                         bool recoverable)
+{
+    struct mu_coord_task *t = &coord->tasks[task];
+    struct mu_parked *p;
+
+    take_its_place(coord, t);
+    begin_waiting(coord, task);
+    p = mu_coord_park(coord, ask, &coord->registering, 0);
+    if (!p) {
+        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        return;
+    }
+    p->task = task;
+    p->incarnation = incarnation;
+    p->recoverable = recoverable;
+    p->dropped = registering_dropped;
+    t->registering = p;
+    if (mu_coord_follows(coord)) {
+        enum muster_status status = come_from_afar(coord, ask, p);
+
+        t->registering = status ? NULL : p;
+        if (status)
+            mu_parked_answer(coord, p, status, MU_PAYLOAD_SERVICE, muster_last_error());
+    }
+    mu_coord_look_at_tasks(coord);
+}
+
+void mu_registering_told(struct mu_coord *coord, const struct mu_coord_news *news)
+{
+    struct mu_coord_task *t = &coord->tasks[news->task];
+    struct mu_cluster cluster;
+
+    if (news->round != coord->register_round)
+        return;
+    if (news->word == MU_WORD_REGISTERED) {
+        coord->registered |= news->code == MUSTER_OK;
+        if (news->code == MUSTER_OK)
+            pass(coord);
+        else
+            fail(coord, news->code, news->text);
+        coord->register_round = news->round + 1;
+        return;
+    }
+    if (coord->registered)
+        return;
+    if (news->word == MU_WORD_COMES)
+        begin_waiting(coord, (int32_t)news->task);
+    coord->connected -= is_registered(coord, news->task); /* of no account while the count is not taken */
+    forget_coming(coord, (int32_t)news->task);
+    t->comes = news->word == MU_WORD_COMES;
+    t->comes_attempt = news->attempt;
+    coord->coming += t->comes;
+    coord->connected += is_registered(coord, news->task);
+    if (coord->coming)
+        mu_coord_watch_bell(coord);
+    if (!mu_cluster_look(coord->seg, &cluster))
+        mu_registering_look(coord, &cluster.root);
+}
+
+/* Whose engine is another one. */
+enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t task)
+{
+    char host[64];
+
+    mu_host_name(coord->seg, mu_host_of(coord->seg, (uint32_t)task), host, sizeof host);
+    return mu_fail(MUSTER_INVALID_ARGUMENT,
+                   "%s is a task of host %s: its client is to connect to the service there, whose address its "
+                   "process was given in MUSTER_GRPC_ADDRESS",
+                   MU_LABEL(coord->seg, task), host);
+}
+
+static bool may_join(const struct mu_coord *coord, const struct mu_task_record *r)
+{
+    return r->state == MUSTER_TASK_DISCONNECTED || (r->state == MUSTER_TASK_ERROR && r->code == MUSTER_UNAVAILABLE &&
+                                                    (coord->o.reconnects || mu_coord_is_recoverable(r)));
+}
+
+void mu_coord_register(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation, bool recoverable)
+{
+    struct mu_task_record r;
+    struct mu_ctx *ctx;
+    enum muster_status status;
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    if (!mu_coord_has(coord, task)) {
+        mu_fail(MUSTER_INVALID_ARGUMENT,
+                "Unexpected task registered with task=%d: it is not in the cluster, of %u tasks", task,
+                coord->num_tasks);
+        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        return;
+    }
+    if (!mu_coord_is_own(coord, task)) {
+        mu_coord_refuse_other(coord, task);
+        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        return;
+    }
+    mu_coord_look_tasks(coord);
+    mu_coord_record(coord, task, &r, NULL);
+    if (coord->o.register_barrier && !coord->registered && (may_join(coord, &r) || coord->tasks[task].registering)) {
+        join_barrier(coord, ask, task, incarnation, recoverable);
+        mu_coord_deliver(coord);
+        return;
+    }
+    status = mu_enter(coord->m, &ctx);
+    if (!status) {
+        status = admit(coord, ctx, ask->line, task, incarnation, recoverable);
+        mu_exit(ctx);
+    }
+    if (status == MUSTER_ABORTED)
+        mu_coord_fail_of(ask, status, task);
+    else if (status)
+        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_look_tasks(coord);
+    mu_coord_deliver(coord);
+}
+
+bool mu_coord_is_registering(const struct mu_coord *coord, int32_t task)
+{
+    return mu_coord_has(coord, task) && coord->tasks[task].registering;
+}
+
+bool mu_coord_is_over(const struct mu_coord *coord)
+{
+    bool over = !coord->registering.count;
+
+    for (uint32_t i = 0; i < coord->num_tasks && over; i++) {
+        struct mu_task_record r;
+
+        mu_coord_record(coord, (int32_t)i, &r, NULL);
+        over = r.attempt && r.state != MUSTER_TASK_CONNECTED && (r.state != MUSTER_TASK_ERROR || !may_join(coord, &r));
+    }
+    return over;
+}
+
+void mu_registering_stop(struct mu_coord *coord)
+{
+    fail(coord, MUSTER_ABORTED, "Barrier failed because service is shutting down. Barrier_id: " BARRIER "::0");
+}
+
+/* ---- leaving ---- */
+
+enum muster_status mu_coord_disconnect(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task)
+{
+    struct mu_coord_task *t = &coord->tasks[task];
+    enum muster_status status = mu_guest_disconnect(ctx, (uint32_t)task);
+
+    if (status)
+        return status;
+    t->left = false;
+    t->line = NULL;
+    t->lost_at = 0;
+    mu_poll_cancel(coord, task, "Cancelled error polling because: task has disconnected.");
+    return MUSTER_OK;
+}
+
+void mu_coord_reset(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
+{
+    struct mu_ctx *ctx;
+    enum muster_status status;
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    mu_coord_look_tasks(coord);
+    if (!mu_coord_has(coord, task)) {
+        status = mu_fail(MUSTER_INVALID_ARGUMENT,
+                         "Unexpected disconnect request with task=%d: it is not in the cluster", task);
+    } else if (!mu_coord_is_own(coord, task)) {
+        status = mu_coord_refuse_other(coord, task);
+    } else {
+        status = mu_enter(coord->m, &ctx);
+        if (!status) {
+            status = mu_coord_disconnect(coord, ctx, task);
+            mu_exit(ctx);
+        }
+    }
+    if (status)
+        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_look_tasks(coord);
+    mu_coord_deliver(coord);
+}

@@ -1,0 +1,154 @@
+/*
+ * coord/key.c: the keys that wire clients use and the C library does not: with parts "." and "..", empty, and longer
+ * than MUSTER_KEY_MAX, as JAX's are that list all devices of a clique.
+ *
+ * The reference folds slashes and ends a key at its first NUL; so it is here. What the store can hold it holds as it
+ * is. A longer key's name is its beginning, a NUL, and a hash of all of it: no other key has a NUL. There the key lies
+ * in front of the value, with its length. The empty key's name is one NUL.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "coord/private.h"
+
+enum {
+    BEGINS = 3968,   /* bytes of a long key that its name begins with */
+    HASH_DIGITS = 32 /* and that it ends with, behind a NUL */
+};
+
+/* The parts of the path, one '/' between them, whatever they are. */
+static size_t fold_path(const char *key, size_t len, char *to)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (key[i] != '/')
+            to[n++] = key[i];
+        else if (n && to[n - 1] != '/')
+            to[n++] = '/';
+    return n && to[n - 1] == '/' ? n - 1 : n;
+}
+
+/* FNV-1a of 128 bits. */
+static void write_hash(char to[HASH_DIGITS + 1], const char *key, size_t len)
+{
+    const unsigned __int128 prime = ((unsigned __int128)1 << 88) + 0x13b;
+    unsigned __int128 h = ((unsigned __int128)0x6c62272e07bb0142ull << 64) + 0x62b821756295c58dull;
+
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ (uint8_t)key[i]) * prime;
+    snprintf(to, HASH_DIGITS + 1, "%016" PRIx64 "%016" PRIx64, (uint64_t)(h >> 64), (uint64_t)h);
+}
+
+void mu_coord_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1])
+{
+    size_t shown = mu_utf8_cut(id, len ? strnlen(id, len) : 0, MUSTER_BARRIER_ID_MAX - HASH_DIGITS - 2);
+    char hash[HASH_DIGITS + 1];
+
+    if (len && len <= MUSTER_BARRIER_ID_MAX && !memchr(id, 0, len)) {
+        memcpy(text, id, len);
+        text[len] = 0;
+        return;
+    }
+    write_hash(hash, id, len);
+    snprintf(text, MUSTER_BARRIER_ID_MAX + 1, "%.*s%%H%s", (int)shown, id, hash);
+}
+
+static enum muster_status name_folded(struct mu_coord *coord, char *path, size_t len, struct mu_key *ret_key,
+                                      struct mu_coord_head *ret_head)
+{
+    char name[BEGINS + HASH_DIGITS + 2] = {0};
+
+    if (len == 0) {
+        mu_key_make(ret_key, coord->seg, "", 1);
+    } else if (len <= MUSTER_KEY_MAX) {
+        mu_key_make(ret_key, coord->seg, path, len);
+    } else if (len > MU_WIRE_KEY_MAX) {
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the key is %zu bytes long; %u is the most", len, MU_WIRE_KEY_MAX);
+    } else {
+        memcpy(name, path, BEGINS);
+        write_hash(name + BEGINS + 1, path, len);
+        mu_key_make(ret_key, coord->seg, name, BEGINS + 1 + HASH_DIGITS);
+        ret_head->key = path;
+        ret_head->len = len;
+    }
+    return MUSTER_OK;
+}
+
+enum muster_status mu_coord_key(struct mu_coord *coord, const char *key, size_t len, struct mu_key *ret_key,
+                                struct mu_coord_head *ret_head)
+{
+    enum muster_status status;
+    char *path;
+
+    *ret_head = (struct mu_coord_head){0};
+    len = len ? strnlen(key, len) : 0;
+    if (len && len <= MUSTER_KEY_MAX && !mu_kv_key(coord->seg, key, len, ret_key))
+        return MUSTER_OK;
+    path = malloc(len + 1);
+    if (!path)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a key of %zu bytes", len);
+    status = name_folded(coord, path, fold_path(key, len, path), ret_key, ret_head);
+    if (!ret_head->key)
+        free(path);
+    return status;
+}
+
+size_t mu_coord_head_bytes(const struct mu_coord_head *head)
+{
+    return head->key ? sizeof(uint64_t) + head->len : 0;
+}
+
+void *mu_coord_head_join(const struct mu_coord_head *head, const void *value, size_t len)
+{
+    uint64_t key_len = head->len;
+    char *joined = malloc(sizeof key_len + head->len + len + 1);
+
+    if (!joined)
+        return NULL;
+    memcpy(joined, &key_len, sizeof key_len);
+    memcpy(joined + sizeof key_len, head->key, head->len);
+    if (len)
+        memcpy(joined + sizeof key_len + head->len, value, len);
+    return joined;
+}
+
+void mu_coord_entry(const struct muster_kv_entry *stored, struct muster_kv_entry *ret_entry)
+{
+    uint64_t len;
+
+    *ret_entry = *stored;
+    if (stored->key_len != BEGINS + 1 + HASH_DIGITS || stored->key[BEGINS] || stored->value_len < sizeof len)
+        return;
+    memcpy(&len, stored->value, sizeof len);
+    if (len > stored->value_len - sizeof len)
+        return;
+    ret_entry->key = (const char *)stored->value + sizeof len;
+    ret_entry->key_len = len;
+    ret_entry->value = (const char *)stored->value + sizeof len + len;
+    ret_entry->value_len = stored->value_len - sizeof len - len;
+}
+
+bool mu_coord_is_alone(const char *key, size_t len)
+{
+    size_t used = len ? strnlen(key, len) : 0, slashes = 0;
+
+    while (slashes < used && key[slashes] == '/')
+        slashes++;
+    return slashes == used || used > MUSTER_KEY_MAX;
+}
+
+enum muster_status mu_coord_directory(const char *key, size_t len, char *ret_prefix, size_t *ret_len)
+{
+    len = len ? strnlen(key, len) : 0;
+    if (len > MUSTER_KEY_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the directory's name is %zu bytes long; %u is the most", len,
+                       MUSTER_KEY_MAX);
+    *ret_len = fold_path(key, len, ret_prefix);
+    if (*ret_len)
+        ret_prefix[(*ret_len)++] = '/';
+    return MUSTER_OK;
+}

@@ -1,0 +1,399 @@
+/*
+ * coord/private.h: what the engine's files share.
+ *
+ *   coord.c           open, stop, free; the look at everything that may have changed
+ *   coord/parked.c    asks that wait: where, how many, how they are answered
+ *   coord/line.c      connections, and tasks that are lost with them
+ *   coord/kv.c        keys: changes and reads
+ *   coord/wishes.c    gets that wait for their key
+ *   coord/work.c      what takes more than one turn: deletes, listings
+ *   coord/barrier.c   named barriers
+ *   coord/alive.c     which tasks are alive
+ *   coord/watch.c     the tasks' states
+ *   coord/guest.c     registering and its barrier; leaving
+ *   coord/shutdown.c  the shutdown barrier
+ *   coord/generation.c  what goes when all guests have shut down
+ *   coord/hosts.c     the same two for the guests of several hosts
+ *   coord/error.c     errors, who polls for them; heartbeats
+ *   coord/remote*.c   what a host that is not the leader's asks the leader for (coord/remote.h)
+ *
+ * Every public call ends with mu_coord_deliver(), and none is inside mu_enter() when it calls back: so `answered` may
+ * do as it likes. Until then those that have an answer are in the list `ready`.
+ */
+#ifndef MU_COORD_PRIVATE_H
+#define MU_COORD_PRIVATE_H
+
+#include "base/account.h"
+#include "base/blob.h"
+#include "bridge/barrier/pending.h"
+#include "kv/key.h"
+#include "coord/coord.h"
+#include "segment/cluster.h"
+#include "segment/handle.h"
+#include "segment/hosts.h"
+#include "segment/remote.h"
+
+/* ---- asks that wait: coord/parked.c ---- */
+
+struct mu_parked_list {
+    struct mu_parked *first, *last;
+    uint32_t count;
+};
+
+struct mu_parked {
+    struct mu_ask *ask;
+    struct mu_parked_list *list;
+    struct mu_parked *prev, *next; /* there, in the order in which they came */
+    struct mu_line *line;
+    struct mu_parked *line_prev, *line_next;
+    size_t bytes;   /* that count against its line */
+    bool is_remote; /* it has a call to the leader */
+    int32_t task;
+    void *at; /* what it waits for: a wish, something pending, a piece of work */
+    /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
+    void (*dropped)(struct mu_coord *coord, struct mu_parked *p);
+    struct mu_parked *older; /* of a call to a barrier: its task's next one that waits */
+    union {
+        struct mu_pending_call pending; /* at a barrier of this host's segment, or for who is alive */
+        struct {
+            uint64_t incarnation;
+            bool recoverable;
+        };                /* of a registration */
+        uint64_t version; /* that a watcher has seen */
+        bool late;        /* of a get: it came when its fetch was under way (coord/remote_fetch.c) */
+    };
+    /* of an answer that is ready */
+    char *text;
+    void *owned[2]; /* freed with it */
+    struct mu_blob *shared;
+};
+
+/* mu_coord_drop() of what waits, wherever its ask leads by now. */
+void mu_coord_drop_parked(struct mu_coord *coord, struct mu_parked *p);
+/* The ask waits, there. NULL, RESOURCE_EXHAUSTED, with a sentence: its line or the service has too many of them. */
+struct mu_parked *mu_coord_park(struct mu_coord *coord, struct mu_ask *ask, struct mu_parked_list *list, size_t bytes);
+/* It has its answer, which mu_coord_deliver() delivers. The text is copied; may be NULL. It is in no list but `ready`.
+ */
+void mu_parked_answer(struct mu_coord *coord, struct mu_parked *p, enum muster_status status, unsigned payload,
+                      const char *text);
+void mu_coord_deliver(struct mu_coord *coord);
+/* What a refusal carries that is about a key's value: to clients, an error of the service's own. Others carry nothing.
+ */
+static inline unsigned mu_key_payload(enum muster_status status)
+{
+    return status == MUSTER_NOT_FOUND || status == MUSTER_FAILED_PRECONDITION ? MU_PAYLOAD_SERVICE : MU_PAYLOAD_NONE;
+}
+/* What a change of a key has come to, besides its status. */
+void mu_coord_result(struct mu_ask *ask, enum mu_op op, uint64_t result);
+
+/* Answer now an ask that does not wait. The text is the caller's. */
+void mu_coord_answer(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text);
+/* The same with the sentence of the last failed call. */
+void mu_coord_fail(struct mu_ask *ask, enum muster_status status, unsigned payload);
+/* The error is the task's. */
+void mu_coord_fail_of(struct mu_ask *ask, enum muster_status status, int32_t task);
+/* The engine has stopped: the ask has been answered. */
+bool mu_coord_refuses(struct mu_coord *coord, struct mu_ask *ask);
+
+/* ---- the engine ---- */
+
+#define MU_COORD_TEXT 4096u /* the longest sentence */
+
+/* What it knows of a task besides its record. */
+struct mu_coord_task {
+    struct mu_line *line;      /* through which it spoke last; NULL: none, or that has hung up */
+    struct mu_line *poll_line; /* on which it polled for errors last, if it still waits or has given up */
+    uint64_t spoke;            /* the incarnation that did */
+    uint64_t lost_at;          /* its line is gone: when it is lost with it; 0: not */
+    char *lost_why;
+    uint32_t lost_pid;                              /* not while this process lives; 0: whether one does or not */
+    struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
+    struct mu_parked *meets;                        /* its calls to barriers that wait, the latest first */
+    bool left;                                      /* it has called for the shutdown, which is not over */
+    bool is_told;                                   /* of the job's error, by a call, */
+    uint64_t told;                                  /* and which incarnation of it is */
+    /* at host 0, of another host's task, and at which registration it did the two */
+    bool comes; /* its registration waits */
+    uint32_t comes_attempt, left_attempt;
+    uint32_t calls; /* to the leader, that have a name (coord/remote_barrier.c) */
+};
+
+/* What is told to those who poll. */
+struct mu_coord_error {
+    bool is;
+    enum muster_status code;
+    int32_t origin;
+    bool reported;
+    char text[MU_COORD_TEXT];
+};
+
+struct mu_ear;
+struct mu_line {
+    struct mu_coord *coord;
+    struct mu_line *prev, *next;
+    struct mu_parked *parked; /* its asks that wait */
+    uint32_t count, remote;   /* remote: of those that have a call to the leader */
+    size_t bytes;
+    uint32_t most;     /* asks that may wait, */
+    size_t most_bytes; /* and bytes of theirs */
+    bool speaks;       /* for a task, or has: tasks point to it */
+    uint32_t pid;
+    struct mu_ear *ear; /* NULL: nothing is heard of its process */
+    char name[64];
+};
+
+/* A version of a key is one value for ever, so it need not be read out again while somebody has it. */
+#define MU_VALUES      16u
+#define MU_VALUE_LEAST 4096u /* bytes: of a shorter one a copy costs less than to look */
+struct mu_value {
+    uint64_t hash, version;
+    struct mu_blob *blob; /* its seat */
+};
+
+struct mu_coord_remote;
+struct mu_wish_spot;
+struct mu_work;
+struct mu_listener;
+
+struct mu_coord {
+    struct mu_coord_options o;
+    struct muster *m;
+    struct muster_segment *seg;
+    uint32_t num_tasks;
+    uint64_t incarnation; /* asked for with every call */
+    struct mu_coord_task *tasks;
+    struct mu_line *lines;
+    struct mu_parked_list ready;
+    uint32_t num_parked; /* all but those in `ready` */
+    size_t parked_bytes;
+    bool stopped, delivering;
+
+    struct mu_listener *listener; /* NULL: the job has no bell for us */
+    uv_async_t bell;
+    bool armed;
+    uv_timer_t timer, recheck;
+    uint64_t timer_at; /* of mu_now(); UINT64_MAX: it does not run */
+    uv_idle_t idle;
+    uint32_t closing; /* handles that are not closed yet */
+    uint64_t version; /* of the job's state, when last looked at */
+
+    struct mu_coord_remote *remote;           /* NULL: the leader's engine, or the only one */
+    struct mu_wish_spot **spots, *first_spot; /* by bucket */
+    struct mu_value values[MU_VALUES];        /* long ones that are on their way to clients, by hash */
+    struct mu_parked_list work;               /* those who wait for it: */
+    struct mu_work *first_work, *last_work;
+    uint32_t num_works, work_turn;
+    struct mu_pending_table pending; /* what lies in our segment: barriers, sets of which is asked who is alive; */
+    struct mu_parked_list calls;     /* the calls to those */
+    struct mu_blob *alive;           /* the answer of this look at such a set, */
+    uint64_t alive_instance;         /* to that instance of it; NULL: none */
+
+    struct mu_parked_list registering;
+    uint32_t coming; /* who waits likewise at other hosts' engines */
+    bool registered; /* that barrier has passed, once */
+    uint64_t register_until, say_at;
+    uint64_t register_version; /* of the job's state in which so many tasks were */
+    uint32_t connected, register_round;
+    int32_t first_to_register;
+
+    struct mu_parked_list leaving;
+    uint64_t leave_until; /* UINT64_MAX: nobody has called */
+    uint64_t leave_say_at;
+    uint64_t leave_version;
+    uint32_t not_done, leave_round;
+    int32_t first_to_leave;
+    bool leaving_failed;
+    bool leave_passes; /* host 0's engine has said so */
+    char leaving_text[MU_COORD_TEXT];
+
+    struct mu_parked_list watchers;
+
+    bool lived;          /* a guest was connected since the last generation ended */
+    uint32_t stayed;     /* which, at the last look */
+    uint64_t generation; /* how many have ended */
+
+    struct mu_parked_list polls;
+    bool polled; /* somebody has, ever */
+    struct mu_coord_error error;
+    bool (*call_task)(void *arg, const struct mu_coord_report *report); /* NULL: none is called */
+    void *call_arg;
+    int32_t report_of; /* the whole of what was reported last: the record keeps its beginning */
+    char report[2048];
+    uint64_t lost_next; /* when the first is lost */
+};
+
+/* Something waits: what others change is looked at. */
+void mu_coord_watch_bell(struct mu_coord *coord);
+/* Something is due at that moment of mu_now(). */
+void mu_coord_due(struct mu_coord *coord, uint64_t at);
+/* Look at everything that hangs on the tasks' states, if they have changed; or in any case. Outside of mu_enter(). */
+void mu_coord_look_tasks(struct mu_coord *coord);
+void mu_coord_look_at_tasks(struct mu_coord *coord);
+
+static inline bool mu_coord_has(const struct mu_coord *coord, int32_t task)
+{
+    return task >= 0 && (uint32_t)task < coord->num_tasks;
+}
+/* A task's record, and its error's text (may be NULL); zeros when it cannot be read. */
+void mu_coord_record(const struct mu_coord *coord, int32_t task, struct mu_task_record *ret_record, char *text);
+static inline bool mu_coord_is_recoverable(const struct mu_task_record *r)
+{
+    return r->flags & MU_TASK_RECOVERABLE;
+}
+/* What people call it: "task 2 (pid 4711 on host n1)". */
+void mu_coord_name(const struct mu_coord *coord, int32_t task, char *name, size_t size);
+
+/* ---- keys: coord/key.c ---- */
+
+#define MU_WIRE_KEY_MAX (1u << 20) /* bytes of a key or a barrier's id, of a client's */
+/* What lies in front of the value of a key that is longer than the store's. */
+struct mu_coord_head {
+    char *key; /* malloc()ed; NULL: nothing */
+    size_t len;
+};
+/* The store's name of a client's key; *ret_head is set, and its key to be freed, whatever comes of it. */
+enum muster_status mu_coord_key(struct mu_coord *coord, const char *key, size_t len, struct mu_key *ret_key,
+                                struct mu_coord_head *ret_head);
+size_t mu_coord_head_bytes(const struct mu_coord_head *head);
+/* The head and the value: malloc()ed. */
+void *mu_coord_head_join(const struct mu_coord_head *head, const void *value, size_t len);
+/* As mu_kv_directory(), of a client's. */
+enum muster_status mu_coord_directory(const char *key, size_t len, char *ret_prefix, size_t *ret_len);
+/* Too long for anything to be below it here, or empty. */
+bool mu_coord_is_alone(const char *key, size_t len);
+/* A barrier's id in no more bytes than MUSTER_BARRIER_ID_MAX, without a NUL. */
+void mu_coord_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1]);
+
+/* ---- wishes: coord/wishes.c ---- */
+
+struct mu_key_fetch;
+/* A key, and all who want it. */
+struct mu_wish {
+    struct mu_wish *next, *before; /* of its spot */
+    struct mu_wish_spot *spot;
+    struct mu_parked_list asks;  /* gets that wait for it, in the order in which they came */
+    struct mu_parked_list tries; /* gets that want to know whether it is there, on a host that is not the leader's */
+    struct mu_key_fetch *fetch;  /* its fetch from the leader (coord/remote_fetch.c) */
+    uint64_t hash;
+    uint32_t len;
+    char key[];
+};
+/* A bucket where something is wished for. */
+struct mu_wish_spot {
+    struct mu_wish_spot *prev, *next;
+    struct mu_wish *wishes;
+    uint32_t bucket;
+    uint64_t word; /* in which none of the wishes' keys was there */
+};
+
+/* The key was not there when its bucket's word was this. */
+enum muster_status mu_wish_park(struct mu_coord *coord, struct mu_ask *ask, const struct mu_key *k, uint64_t word,
+                                bool waits);
+void mu_wish_drop(struct mu_coord *coord, struct mu_wish *w); /* nobody has it any more */
+/* The value, to one of those who want it. */
+void mu_wish_grant(struct mu_coord *coord, struct mu_parked *p, struct mu_blob *value, uint64_t version);
+/* If it is there, all of them have it, and the wish is gone: true. Outside of mu_enter(). */
+bool mu_wish_look(struct mu_coord *coord, struct mu_wish *w);
+/* The key was written here just now. */
+void mu_wishes_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
+void mu_wishes_look(struct mu_coord *coord);
+/* The job is in error: the gets that heed it end. */
+void mu_wishes_fail(struct mu_coord *coord, const char *text);
+void mu_wishes_stop(struct mu_coord *coord);
+/* The value; *ret is NULL when the key is absent. A long one is there once for all who get it while anybody has it. */
+enum mu_fetch { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of an ask */
+enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
+                                  struct mu_found *ret_found, struct mu_blob **ret);
+/* It is the ask's answer. */
+void mu_coord_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version);
+
+/* ---- work: coord/work.c ---- */
+void mu_work_go(uv_idle_t *idle);
+void mu_work_stop(struct mu_coord *coord);
+
+/* ---- calls that are pending: coord/barrier.c, coord/alive.c ---- */
+enum muster_status mu_coord_pending_open(struct mu_coord *coord);
+void mu_coord_pending_look(struct mu_coord *coord);
+void mu_coord_pending_stop(struct mu_coord *coord);
+/* p waits at what is pending there. */
+void mu_coord_pending_add(struct mu_parked *p, struct mu_pending *at);
+static inline struct mu_parked *mu_parked_of(struct mu_pending_call *c)
+{
+    return (struct mu_parked *)((char *)c - offsetof(struct mu_parked, pending));
+}
+/* coord/alive.c: as long as anybody waits there, somebody bears what a look takes. */
+void mu_coord_alive_choose_payer(struct mu_coord *coord, struct mu_pending *at);
+/* p, which asked who of the set is alive, is answered. */
+void mu_coord_alive_answered(struct mu_coord *coord, struct mu_parked *p, const struct mu_pending_answer *a);
+
+/* ---- watchers: coord/watch.c ---- */
+void mu_watchers_look(struct mu_coord *coord);
+void mu_watchers_stop(struct mu_coord *coord);
+
+/* ---- guests: coord/guest.c ---- */
+void mu_registering_look(struct mu_coord *coord, const struct mu_cluster_root *root);
+uint64_t mu_registering_next(const struct mu_coord *coord);
+void mu_registering_due(struct mu_coord *coord, uint64_t now);
+void mu_registering_stop(struct mu_coord *coord);
+/* Those who wait connected say nothing for themselves. */
+void mu_registering_beat(struct mu_coord *coord);
+/* At host 0: the task waits at its own host's engine, or does not any more. Elsewhere: it has passed, or failed. */
+void mu_registering_told(struct mu_coord *coord, const struct mu_coord_news *news);
+/* Within mu_enter(). */
+enum muster_status mu_coord_disconnect(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task);
+/* The words for a barrier of the engine's own whose time is over: `there` says who has come. */
+typedef bool (*mu_there_fn)(const struct mu_coord *coord, uint32_t task);
+void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
+                               char *text, size_t size);
+/* Tells people who is missing, if anybody. When to say it again. */
+uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now);
+
+/* ---- leaving: coord/shutdown.c ---- */
+void mu_leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root);
+uint64_t mu_leaving_next(const struct mu_coord *coord);
+void mu_leaving_due(struct mu_coord *coord, uint64_t now);
+void mu_leaving_stop(struct mu_coord *coord);
+void mu_leaving_told(struct mu_coord *coord, const struct mu_coord_news *news); /* as mu_registering_told() */
+
+/* ---- generations: coord/generation.c ---- */
+void mu_guests_look(struct mu_coord *coord, const struct mu_cluster_root *root);
+/* All guests that were to have called for the shutdown. Outside of mu_enter(). */
+void mu_guests_gone(struct mu_coord *coord);
+
+/* ---- several hosts: coord/hosts.c ---- */
+/* Host 0's engine decides for this one. */
+static inline bool mu_coord_follows(const struct mu_coord *coord)
+{
+    return mu_is_follower(coord->seg);
+}
+/* Somebody waits, here or at an engine that we decide for; or is to be called, and asks nothing. */
+static inline bool mu_coord_awaits(const struct mu_coord *coord)
+{
+    return coord->num_parked || coord->coming || coord->leave_until != UINT64_MAX || coord->call_task;
+}
+static inline bool mu_coord_is_own(const struct mu_coord *coord, int32_t task)
+{
+    return mu_is_local_task(coord->seg, (uint32_t)task);
+}
+/* The call is for a task of another host, whose engine is another one: INVALID_ARGUMENT, with a sentence. */
+enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t task);
+/* To host 0's engine: of the task, as its record is. */
+void mu_coord_tell_of(struct mu_coord *coord, enum mu_coord_word word, uint32_t round, int32_t task);
+/* To all: how it ended. */
+void mu_coord_tell_all(struct mu_coord *coord, enum mu_coord_word word, uint32_t round, enum muster_status code,
+                       const char *text);
+
+/* ---- errors: coord/error.c ---- */
+#define MU_COORD_CANNOT_REPORT "The task is not connected or already has an error."
+void mu_errors_look(struct mu_coord *coord, const struct mu_cluster_root *root);
+/* An error of the service's own: told to those who poll, and every guest is in it. */
+void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text);
+void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
+void mu_polls_stop(struct mu_coord *coord);
+
+/* ---- lines: coord/line.c ---- */
+/* The task spoke through it. */
+void mu_line_speaks(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation);
+void mu_lost_due(struct mu_coord *coord, uint64_t now);
+
+#endif

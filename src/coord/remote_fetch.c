@@ -1,0 +1,290 @@
+/*
+ * coord/remote_fetch.c: fetches of keys of which there is no copy here, on a host that is not the leader's.
+ *
+ * However many guests want a key, it is asked for by one call: a wish (coord/wishes.c) has one fetch, which is under
+ * way, or waits for its turn, or rests: then the leader has said that there is no such key, and will send it when it
+ * comes, until a new round of the bridge begins. What it sends is found as what others write is found.
+ *
+ * An answer serves the guests that had asked before the fetch began. One that asks later may know of something newer,
+ * so the key is fetched anew for it, and for all others that have come meanwhile.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv/remote.h"
+#include "coord/remote.h"
+#include "segment/hosts.h"
+
+enum { FETCHING_MOST = 256 /* at a time */ };
+
+struct mu_key_fetch {
+    struct mu_coord_call call;
+    struct mu_kv_read read;
+    struct mu_wish *wish;
+    struct mu_key_fetch *prev, *next; /* in the queue */
+    bool queued;
+    bool rests;            /* there is no such key, and the leader knows that somebody here waits for it, */
+    uint32_t round;        /* in this round */
+    bool whole;            /* no copy of it lasts */
+    bool full;             /* there was no room for its value */
+    struct mu_blob *value; /* that comes */
+};
+
+const size_t mu_key_fetch_bytes = sizeof(struct mu_key_fetch);
+
+static void fetch_enqueue(struct mu_coord_remote *remote, struct mu_key_fetch *f)
+{
+    if (f->queued || f->call.open)
+        return;
+    f->queued = true;
+    f->rests = false;
+    f->prev = remote->queue_end;
+    f->next = NULL;
+    *(remote->queue_end ? &remote->queue_end->next : &remote->queue) = f;
+    remote->queue_end = f;
+}
+
+static void fetch_dequeue(struct mu_coord_remote *remote, struct mu_key_fetch *f)
+{
+    if (!f->queued)
+        return;
+    *(f->prev ? &f->prev->next : &remote->queue) = f->next;
+    *(f->next ? &f->next->prev : &remote->queue_end) = f->prev;
+    f->queued = false;
+}
+
+static void fetch_drop_value(struct mu_key_fetch *f)
+{
+    mu_coord_call_hold(&f->call, 0);
+    mu_blob_drop(f->value);
+    f->value = NULL;
+}
+
+void mu_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f)
+{
+    if (!f)
+        return;
+    coord->remote->fetching -= f->call.open;
+    mu_coord_call_end(&f->call);
+    fetch_dequeue(coord->remote, f);
+    fetch_drop_value(f);
+    mu_coord_call_free(&f->call);
+}
+
+/* ---- answers to those who wish ---- */
+
+static void list_fail(struct mu_coord *coord, struct mu_parked_list *l, enum muster_status status, const char *text)
+{
+    while (l->first)
+        mu_parked_answer(coord, l->first, status, MU_PAYLOAD_NONE, text);
+}
+
+/* All of them; the wish is gone. */
+static void wish_fail(struct mu_coord *coord, struct mu_wish *w, enum muster_status status, const char *text)
+{
+    list_fail(coord, &w->asks, status, text);
+    list_fail(coord, &w->tries, status, text);
+    mu_wish_drop(coord, w);
+}
+
+/* Those who wait for it know of the key as they called it. */
+static void try_deny(struct mu_coord *coord, struct mu_parked *p)
+{
+    char text[1100];
+
+    snprintf(text, sizeof text, "Config key %s not found.", p->owned[0] ? (char *)p->owned[0] : "");
+    mu_parked_answer(coord, p, MUSTER_NOT_FOUND, mu_key_payload(MUSTER_NOT_FOUND), text);
+}
+
+static void wish_deny_tries(struct mu_coord *coord, struct mu_wish *w)
+{
+    for (struct mu_parked *p = w->tries.first, *next; p; p = next) {
+        next = p->next;
+        if (!p->late)
+            try_deny(coord, p);
+    }
+}
+
+static void list_give(struct mu_coord *coord, struct mu_parked_list *l, struct mu_blob *value, uint64_t version)
+{
+    for (struct mu_parked *p = l->first, *next; p; p = next) {
+        next = p->next;
+        if (!p->late)
+            mu_wish_grant(coord, p, value, version);
+    }
+}
+
+/* ---- beginning ---- */
+
+/* The round first: what is forgotten after it begins another. */
+static enum muster_status fetch_begin(struct mu_coord *coord, struct mu_key_fetch *f)
+{
+    struct mu_wish *w = f->wish;
+    enum muster_status status;
+
+    fetch_drop_value(f);
+    f->round = mu_bridge_round(coord->seg);
+    for (struct mu_parked *p = w->asks.first; p; p = p->next)
+        p->late = false;
+    for (struct mu_parked *p = w->tries.first; p; p = p->next)
+        p->late = false;
+    mu_kv_read_begin(&f->read, (uint8_t)((f->whole ? MU_READ_WHOLE : 0) | (w->asks.count ? MU_READ_WAITS : 0)));
+    status = mu_coord_call_make(coord, &f->call);
+    coord->remote->fetching += !status;
+    return status;
+}
+
+void mu_key_fetches_go(struct mu_coord *coord)
+{
+    struct mu_coord_remote *remote = coord->remote;
+    char text[MU_COORD_TEXT];
+
+    while (remote->queue && remote->fetching < FETCHING_MOST) {
+        struct mu_key_fetch *f = remote->queue;
+        enum muster_status status;
+
+        fetch_dequeue(remote, f);
+        status = fetch_begin(coord, f);
+        if (status == MUSTER_RESOURCE_EXHAUSTED) { /* no lane, or no memory: at the next look, 100 ms later at most */
+            fetch_enqueue(remote, f);
+            return;
+        }
+        if (status) {
+            snprintf(text, sizeof text, "%s", muster_last_error());
+            wish_fail(coord, f->wish, status, text);
+        }
+    }
+}
+
+/* ---- what the leader says ---- */
+
+/* There is no such key. */
+static void fetch_absent(struct mu_coord *coord, struct mu_key_fetch *f)
+{
+    struct mu_wish *w = f->wish;
+
+    fetch_drop_value(f);
+    wish_deny_tries(coord, w);
+    if (!w->asks.count && !w->tries.count) {
+        mu_wish_drop(coord, w);
+        return;
+    }
+    f->rests = !w->tries.count && (f->read.flags & MU_READ_WAITS) && f->round == mu_bridge_round(coord->seg);
+    f->whole = false;
+    if (!f->rests)
+        fetch_enqueue(coord->remote, f);
+}
+
+/* There is a copy of it here; unless that went as fast as it came. */
+static void fetch_copied(struct mu_coord *coord, struct mu_key_fetch *f)
+{
+    if (mu_wish_look(coord, f->wish))
+        return;
+    f->whole = true;
+    fetch_enqueue(coord->remote, f);
+}
+
+/* All of it is here. */
+static void fetch_complete(struct mu_coord *coord, struct mu_key_fetch *f)
+{
+    struct mu_wish *w = f->wish;
+
+    list_give(coord, &w->asks, f->value, f->read.version);
+    list_give(coord, &w->tries, f->value, f->read.version);
+    fetch_drop_value(f);
+    if (!w->asks.count && !w->tries.count) {
+        mu_wish_drop(coord, w);
+    } else {
+        f->whole = false;
+        fetch_enqueue(coord->remote, f);
+    }
+}
+
+/* Where its value goes. A fetch that finds no room begins anew when others are done. */
+static enum muster_status fetch_room(struct mu_kv_read *r)
+{
+    struct mu_key_fetch *f = r->arg;
+    enum muster_status status;
+
+    fetch_drop_value(f);
+    f->full = true;
+    status = mu_coord_call_hold(&f->call, r->len);
+    if (status)
+        return status;
+    f->value = mu_blob_new_in(f->call.coord->o.account, false, r->len);
+    if (!f->value)
+        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "%s: no memory for its value", r->steps.about);
+    f->full = false;
+    r->to = f->value->bytes;
+    return MUSTER_OK;
+}
+
+static void fetch_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
+{
+    struct mu_key_fetch *f = (struct mu_key_fetch *)call;
+    struct mu_coord *coord = call->coord;
+    bool full = f->full;
+
+    coord->remote->fetching--;
+    f->full = false;
+    if (full)
+        fetch_enqueue(coord->remote, f);
+    else if (status)
+        wish_fail(coord, f->wish, status, text);
+    else if (f->read.what == MU_READ_ABSENT)
+        fetch_absent(coord, f);
+    else if (f->read.what == MU_READ_COPIED)
+        fetch_copied(coord, f);
+    else
+        fetch_complete(coord, f);
+}
+
+/* ---- wishes ---- */
+
+void mu_key_fetch_want(struct mu_coord *coord, struct mu_wish *w, struct mu_parked *p)
+{
+    struct mu_key_fetch *f = w->fetch;
+
+    if (!f) {
+        f = calloc(1, sizeof *f);
+        if (!f) {
+            wish_fail(coord, w, MUSTER_RESOURCE_EXHAUSTED, "no memory for a question about a key");
+            return;
+        }
+        f->wish = w;
+        f->call.coord = coord;
+        f->call.steps = &f->read.steps;
+        f->call.ended = fetch_ended;
+        f->read.key = w->key;
+        f->read.key_len = w->len;
+        f->read.room = fetch_room;
+        f->read.arg = f;
+        w->fetch = f;
+    }
+    if (f->call.open)
+        p->late = true;
+    else if (!f->rests || p->list == &w->tries)
+        fetch_enqueue(coord->remote, f);
+    mu_key_fetches_go(coord);
+}
+
+void mu_key_fetches_fail(struct mu_coord *coord, enum muster_status status, const char *text)
+{
+    char words[MU_COORD_TEXT];
+
+    while (coord->first_spot) {
+        struct mu_wish *w = coord->first_spot->wishes;
+
+        snprintf(words, sizeof words, "key %.*s: %s", (int)(w->len < 120 ? w->len : 120), w->key, text);
+        wish_fail(coord, w, status, words);
+    }
+}
+
+void mu_key_fetches_renew(struct mu_coord *coord)
+{
+    for (const struct mu_wish_spot *s = coord->first_spot; s; s = s->next)
+        for (const struct mu_wish *w = s->wishes; w; w = w->next)
+            if (w->fetch && w->fetch->rests)
+                fetch_enqueue(coord->remote, w->fetch);
+}

@@ -1,0 +1,160 @@
+/*
+ * coord/remote_kv.c: changes and listings of keys, on a host that is not the leader's.
+ *
+ * A change is made also when its client goes away meanwhile, so no delete ends half way; of others, which are whole or
+ * not there, no more than 1024 at once. A listing ends with its client.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kv/remote.h"
+#include "coord/remote.h"
+#include "segment/stats.h"
+
+enum { LINGERING_MOST = 1024 /* changes that nobody waits for, but deletes */ };
+#define LINE_BYTES (1u << 20) /* of a value that count against its line: what is large counts against all lines' */
+
+/* ---- changes ---- */
+
+struct change {
+    struct mu_coord_call call;
+    struct mu_kv_remote_change remote;
+    enum mu_op op;
+};
+
+static void count_write(struct mu_coord *coord)
+{
+    struct mu_ctx *ctx;
+
+    if (mu_enter(coord->m, &ctx))
+        return;
+    mu_count(&ctx->own->kv_writes, 1);
+    mu_exit(ctx);
+}
+
+static void change_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
+{
+    struct change *c = (struct change *)call;
+    struct mu_ask *ask = call->p ? call->p->ask : NULL;
+    char words[200];
+
+    if (!ask) { /* its client has gone */
+        call->coord->remote->lingering--;
+        mu_coord_call_free(call);
+        return;
+    }
+    mu_coord_result(ask, c->op, c->remote.result);
+    if (status == MUSTER_ALREADY_EXISTS) {
+        snprintf(words, sizeof words, "%s already exists.", call->steps->about); /* with the period: clients match it */
+        text = words;
+    }
+    if (!status)
+        count_write(call->coord);
+    if (!status && c->op == MU_OP_KV_INCREMENT) {
+        ask->len = (size_t)snprintf(words, sizeof words, "%" PRId64, (int64_t)c->remote.result);
+        ask->value = call->p->owned[0] = strdup(words);
+        if (!ask->value) {
+            status = MUSTER_RESOURCE_EXHAUSTED;
+            text = "no memory for a sum";
+        }
+    }
+    mu_coord_call_done(call, status, mu_key_payload(status), text);
+}
+
+static void change_dropped(struct mu_coord *coord, struct mu_parked *p)
+{
+    struct change *c = p->at;
+
+    c->call.p = NULL;
+    if (c->op == MU_OP_KV_DELETE || coord->remote->lingering < LINGERING_MOST) {
+        coord->remote->lingering++;
+        return;
+    }
+    mu_coord_call_end(&c->call);
+    mu_coord_call_free(&c->call);
+}
+
+void mu_coord_remote_change(struct mu_coord *coord, struct mu_ask *ask, enum mu_op op, const struct mu_key *k,
+                            uint64_t number, const void *value, size_t len)
+{
+    struct change *c = mu_coord_call_new(ask, sizeof *c, change_ended);
+
+    if (!c)
+        return;
+    c->op = op;
+    mu_kv_change_begin(&c->remote, op, k, number, value, len);
+    if (mu_coord_call_park(coord, ask, &coord->remote->asks, &c->call, len < LINE_BYTES ? len : LINE_BYTES))
+        c->call.p->dropped = change_dropped;
+}
+
+/* ---- listings ---- */
+
+struct listing {
+    struct mu_coord_call call;
+    struct mu_kv_remote_list remote;
+    char prefix[MUSTER_KEY_MAX + 2];
+};
+
+static void listing_freed(struct mu_coord_call *call)
+{
+    mu_kv_list_done(&((struct listing *)call)->remote);
+}
+
+static enum muster_status listing_hold(struct mu_kv_remote_list *list, size_t bytes)
+{
+    return mu_coord_call_hold(list->arg, bytes);
+}
+
+static void listing_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
+{
+    struct mu_snapshot *s = &((struct listing *)call)->remote.s;
+    struct mu_parked *p = call->p;
+
+    if (!status) {
+        mu_snapshot_sort(s);
+        p->ask->entries = s->entries;
+        p->ask->num_entries = s->count;
+        p->owned[0] = s->entries;
+        p->owned[1] = s->bytes;
+        memset(s, 0, sizeof *s);
+    }
+    mu_coord_call_done(call, status, MU_PAYLOAD_NONE, text);
+}
+
+void mu_coord_remote_list(struct mu_coord *coord, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+{
+    struct listing *l = mu_coord_call_new(ask, sizeof *l, listing_ended);
+
+    if (!l)
+        return;
+    memcpy(l->prefix, prefix, prefix_len);
+    l->call.freed = listing_freed;
+    l->remote.s = (struct mu_snapshot){.prefix = l->prefix, .prefix_len = prefix_len};
+    l->remote.hold = listing_hold;
+    l->remote.arg = &l->call;
+    mu_kv_list_begin(&l->remote);
+    mu_coord_call_park(coord, ask, &coord->remote->asks, &l->call, sizeof *l);
+}
+
+struct counting {
+    struct mu_coord_call call;
+    struct mu_kv_remote_count remote;
+};
+
+static void counting_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
+{
+    call->p->ask->counter = status ? 0 : (int64_t)((struct counting *)call)->remote.count;
+    mu_coord_call_done(call, status, MU_PAYLOAD_NONE, text);
+}
+
+void mu_coord_remote_count(struct mu_coord *coord, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+{
+    struct counting *c = mu_coord_call_new(ask, sizeof *c, counting_ended);
+
+    if (!c)
+        return;
+    mu_kv_count_begin(&c->remote, prefix, prefix_len);
+    mu_coord_call_park(coord, ask, &coord->remote->asks, &c->call, 0);
+}

@@ -1,0 +1,128 @@
+/*
+ * coord/watch.c: the tasks' states, now or when they change. The version is that of the job's state, which counts
+ * every change of any task. Those who wait are answered when a look at the tasks is over, all with one listing.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coord/private.h"
+
+enum { STATES_MAX = 65536 }; /* that one call may ask for */
+
+/* All tasks. NULL: a sentence says why. */
+static struct mu_blob *list(struct mu_coord *coord, uint64_t *ret_version)
+{
+    struct mu_blob *s = mu_blob_new(coord->num_tasks * sizeof(struct muster_task_info));
+    size_t count;
+
+    if (!s)
+        mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory to list %u tasks", coord->num_tasks);
+    if (!s || !muster_task_list(coord->m, (struct muster_task_info *)s->bytes, coord->num_tasks, &count, ret_version))
+        return s;
+    mu_blob_drop(s);
+    return NULL;
+}
+
+static void point(struct mu_ask *ask, const struct mu_coord *coord, const struct mu_blob *s, uint64_t version)
+{
+    ask->tasks = (const struct muster_task_info *)s->bytes;
+    ask->num_tasks = coord->num_tasks;
+    ask->version = (int64_t)version;
+}
+
+void mu_watchers_look(struct mu_coord *coord)
+{
+    struct mu_blob *s = NULL;
+    uint64_t version = 0;
+
+    for (struct mu_parked *p = coord->watchers.first, *next; p; p = next) {
+        next = p->next;
+        if (p->version >= coord->version)
+            continue;
+        s = s ? s : list(coord, &version);
+        if (!s)
+            return; /* no memory: the next look tries again */
+        mu_parked_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        p->shared = mu_blob_hold(s);
+        point(p->ask, coord, s, version);
+    }
+    mu_blob_drop(s);
+}
+
+static void answer_list(struct mu_coord *coord, struct mu_ask *ask)
+{
+    uint64_t version;
+    struct mu_blob *s = list(coord, &version);
+
+    if (s) {
+        point(ask, coord, s, version);
+        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    } else {
+        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+    }
+    mu_blob_drop(s);
+}
+
+void mu_coord_watch(struct mu_coord *coord, struct mu_ask *ask, int64_t version)
+{
+    struct mu_parked *p;
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    mu_coord_look_tasks(coord);
+    if (version > (int64_t)coord->version) {
+        mu_fail(MUSTER_INVALID_ARGUMENT, "version %" PRId64 " is from the future: the job is at %" PRIu64, version,
+                coord->version);
+        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+    } else if (version < (int64_t)coord->version) {
+        answer_list(coord, ask);
+    } else {
+        p = mu_coord_park(coord, ask, &coord->watchers, 0);
+        if (p)
+            p->version = coord->version;
+        else
+            mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+    }
+    mu_coord_deliver(coord);
+}
+
+void mu_watchers_stop(struct mu_coord *coord)
+{
+    while (coord->watchers.first) {
+        struct mu_parked *p = coord->watchers.first;
+
+        mu_parked_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        p->ask->tasks = NULL;
+        p->ask->num_tasks = 0;
+        p->ask->version = -1;
+    }
+}
+
+void mu_coord_state(struct mu_coord *coord, struct mu_ask *ask, const int32_t *tasks, size_t count)
+{
+    struct muster_task_info *infos = NULL;
+    enum muster_status status = MUSTER_OK;
+
+    if (mu_coord_refuses(coord, ask))
+        return;
+    if (count > STATES_MAX)
+        status = mu_fail(MUSTER_INVALID_ARGUMENT, "the states of %zu tasks; %d is the most", count, STATES_MAX);
+    for (size_t i = 0; i < count && !status; i++)
+        if (!mu_coord_has(coord, tasks[i]))
+            status = mu_fail(MUSTER_INVALID_ARGUMENT, "Unexpected task (%d) that is not in the cluster", tasks[i]);
+    if (!status) {
+        infos = calloc(count + 1, sizeof *infos);
+        status = infos ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the states of %zu tasks", count);
+    }
+    for (size_t i = 0; i < count && !status; i++)
+        status = muster_task_get(coord->m, tasks[i], &infos[i]);
+    ask->tasks = infos;
+    ask->num_tasks = count;
+    if (status)
+        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+    else
+        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    free(infos);
+}

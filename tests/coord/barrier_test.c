@@ -1,0 +1,439 @@
+/*
+ * tests/coord/barrier_test.c: named barriers as guests call them: acceptance items 44 to 58 and 61, in their order;
+ * what the reference does wrong; and barriers of guests and tasks of the C library together.
+ */
+#include "counter.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int32_t low[] = {0, 1}, high[] = {1, 2}, outside[] = {0, 1, 3};
+
+/* The answer of a barrier: its instance, and what comes with an error. */
+#define assert_met(a, status, count)                                                                                   \
+    do {                                                                                                               \
+        struct asked *met = (a);                                                                                       \
+        assert_answer(met, (status));                                                                                  \
+        assert_int_equal(met->ask.counter, (count));                                                                   \
+        assert_int_equal(met->ask.payload, (status) ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE);                           \
+        assert_string_equal(met->barrier_id, "b");                                                                     \
+    } while (0)
+
+/* 44 */
+static void nobody_is_released_before_the_last_of_three(void **state)
+{
+    struct asked *a, *b, *c;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet(0, "b", 0);
+    b = do_meet(1, "b", 0);
+    assert_waits(a);
+    assert_waits(b);
+    c = do_meet(2, "b", 0);
+    assert_met(a, MUSTER_OK, 0);
+    assert_met(b, MUSTER_OK, 0);
+    assert_met(c, MUSTER_OK, 0);
+    assert_false(c->ask.replayed);
+    counter_close();
+}
+
+/* 45 */
+static void a_subset_needs_only_itself(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet_some(0, "b", 0, low, 2);
+    assert_waits(a);
+    assert_met(do_meet_some(1, "b", 0, low, 2), MUSTER_OK, 0);
+    assert_met(a, MUSTER_OK, 0);
+    counter_close();
+}
+
+/* 46 */
+static void different_lists_fail_the_instance_for_both(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet_some(0, "b", 0, low, 2);
+    b = do_meet_some(1, "b", 0, high, 2);
+    assert_says_so(b, MUSTER_INVALID_ARGUMENT, "Conflicting tasks specified");
+    assert_says_so(a, MUSTER_INVALID_ARGUMENT, "Conflicting tasks specified");
+    assert_met(a, MUSTER_INVALID_ARGUMENT, 0);
+    counter_close();
+}
+
+/* 47 */
+static void who_is_not_listed_fails_it_for_the_waiter_and_himself(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    a = do_meet_some(0, "b", 0, low, 1);
+    assert_met(a, MUSTER_OK, 0);
+    a = do_meet_some(1, "c", 0, low, 2);
+    assert_waits(a);
+    assert_answer(do_meet_some(0, "c", 0, &low[1], 1), MUSTER_INVALID_ARGUMENT);
+    assert_answer(a, MUSTER_INVALID_ARGUMENT);
+    counter_close();
+}
+
+/* 48; 2.17: a call that comes too late does not overwrite the result of an instance that has passed */
+static void an_outsider_after_it_has_passed_harms_nobody(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet_some(0, "b", 0, low, 2);
+    b = do_meet_some(1, "b", 0, low, 2);
+    assert_met(a, MUSTER_OK, 0);
+    assert_met(b, MUSTER_OK, 0);
+    assert_says_so(do_meet_some(2, "b", 0, low, 2), MUSTER_INVALID_ARGUMENT, "A non-participating task");
+    assert_met(do_meet_some(0, "b", 0, low, 2), MUSTER_OK, 0);
+    assert_met(do_meet_some(1, "b", 7, low, 2), MUSTER_INTERNAL, 0);
+    assert_met(do_meet_some(1, "b", 0, low, 2), MUSTER_OK, 0);
+    counter_close();
+}
+
+/* 49, 279; 2.17: nor does one of a task that is none of the job's leave anything behind */
+static void tasks_outside_of_the_cluster_are_refused(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    assert_says_so(do_meet_some(0, "b", 0, outside, 3), MUSTER_INVALID_ARGUMENT, "not in the cluster");
+    a = do_meet(0, "b", 0);
+    assert_waits(a);
+    assert_says_so(do_meet(2, "b", 0), MUSTER_INVALID_ARGUMENT, "not in the cluster");
+    assert_waits(a);
+    assert_answer(do_cancel(2, "b", 0), MUSTER_INVALID_ARGUMENT);
+    assert_waits(a);
+    assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
+    assert_met(a, MUSTER_OK, 0);
+    counter_close();
+}
+
+/* 50 */
+static void whoever_waits_when_it_times_out_is_told_the_same(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet_for(1, "b", 0, 1500);
+    b = do_meet_for(0, "b", 0, 60000); /* the first caller's counts */
+    assert_met(a, MUSTER_DEADLINE_EXCEEDED, 0);
+    assert_met(b, MUSTER_DEADLINE_EXCEEDED, 0);
+    assert_string_equal(a->text, b->text);
+    assert_says(a->text, "Barrier timed out. Id: b::0");
+    assert_says(a->text, "# of tasks that reached the barrier: 2/3");
+    assert_says(a->text, "The first task at the barrier: 1");
+    assert_says(a->text, "task 2");
+    assert_met(do_meet(2, "b", 0), MUSTER_DEADLINE_EXCEEDED, 0); /* the straggler */
+    a = do_meet(0, "b", 1);
+    b = do_meet(1, "b", 1);
+    assert_met(do_meet(2, "b", 1), MUSTER_OK, 1);
+    assert_met(a, MUSTER_OK, 1);
+    assert_met(b, MUSTER_OK, 1);
+    counter_close();
+}
+
+/* 52, 58 */
+static void instances_follow_each_other(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    for (int64_t k = 0; k < 20; k++) {
+        a = do_meet(k & 1, "b", k);
+        assert_waits(a);
+        assert_met(do_meet(!(k & 1), "b", k), MUSTER_OK, k);
+        assert_met(a, MUSTER_OK, k);
+        a = do_meet(0, "b", k);
+        assert_met(a, MUSTER_OK, k);
+        assert_true(a->ask.replayed);
+    }
+    counter_close();
+}
+
+/* 53 */
+static void another_instance_fails_the_one_that_is_open(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet(0, "b", 0);
+    assert_waits(a);
+    assert_met(do_meet(1, "b", 1), MUSTER_INTERNAL, 0);
+    assert_says_so(a, MUSTER_INTERNAL, "restarted");
+    assert_met(a, MUSTER_INTERNAL, 0);
+    assert_met(do_meet(2, "b", 0), MUSTER_INTERNAL, 0);
+    counter_close();
+}
+
+/* 54, 107, 109 */
+static void instances_that_are_not_due_are_refused(void **state)
+{
+    (void)state;
+    counter_open(1, NULL);
+    assert_says_so(do_meet(0, "b", 1), MUSTER_INTERNAL, "restarted"); /* as the service did, for all that it knows */
+    assert_met(do_meet(0, "b", 1), MUSTER_INTERNAL, 0);
+    assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
+    assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
+    assert_met(do_meet(0, "b", -1), MUSTER_INTERNAL, 0);
+    assert_met(do_meet(0, "b", 2), MUSTER_INTERNAL, 0);
+    assert_met(do_meet(0, "b", INT64_MAX), MUSTER_INTERNAL, 0);
+    assert_met(do_meet(0, "b", INT64_MIN), MUSTER_INTERNAL, 0);
+    assert_says_so(do_meet(0, "b", -1), MUSTER_INTERNAL, "(b::-1)"); /* as the client counts */
+    assert_says_so(do_cancel(0, "b", -2), MUSTER_FAILED_PRECONDITION, "b::-2 ");
+    assert_met(do_meet(0, "b", 1), MUSTER_OK, 1);
+    assert_met(do_meet(0, "b", 2), MUSTER_OK, 2);
+    assert_says_so(do_meet(0, "b", 0), MUSTER_INTERNAL, "restarted");
+    assert_says_so(do_meet(0, "b", 1), MUSTER_INTERNAL, "too quick / slow");
+    counter_close();
+}
+
+/* 55 */
+static void a_cancelled_instance_is_cancelled_for_all(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(3, NULL);
+    a = do_meet(0, "b", 0);
+    b = do_meet(1, "b", 0);
+    assert_answer(do_cancel(2, "b", 0), MUSTER_OK);
+    assert_says_so(a, MUSTER_CANCELLED, "is cancelled by task 2");
+    assert_met(a, MUSTER_CANCELLED, 0);
+    assert_met(b, MUSTER_CANCELLED, 0);
+    counter_close();
+}
+
+/* 56 */
+static void what_has_passed_cannot_be_cancelled(void **state)
+{
+    (void)state;
+    counter_open(1, NULL);
+    assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
+    assert_says_so(do_cancel(0, "b", 0), MUSTER_FAILED_PRECONDITION, "already been passed");
+    assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
+    counter_close();
+}
+
+/* 57 */
+static void only_the_open_instance_can_be_cancelled(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    do_meet(0, "b", 0);
+    assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
+    a = do_meet(0, "b", 1);
+    assert_says_so(do_cancel(1, "b", 0), MUSTER_FAILED_PRECONDITION, "likely due to a restart");
+    assert_says_so(do_cancel(1, "b", 2), MUSTER_FAILED_PRECONDITION, "likely due to a restart");
+    assert_answer(do_cancel(1, "b", -1), MUSTER_FAILED_PRECONDITION);
+    assert_waits(a);
+    assert_answer(do_cancel(1, "b", 1), MUSTER_OK);
+    assert_met(a, MUSTER_CANCELLED, 1);
+    counter_close();
+}
+
+/* 61, 276 */
+static void a_later_call_of_a_task_takes_the_place_of_its_earlier_one(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(2, NULL);
+    a = do_meet(0, "b", 0);
+    b = do_meet(0, "b", 0);
+    assert_says_so(a, MUSTER_CANCELLED, "more recent barrier call");
+    assert_int_equal(a->ask.payload, MU_PAYLOAD_NONE);
+    assert_waits(b);
+    assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
+    assert_met(b, MUSTER_OK, 0);
+    counter_close();
+}
+
+static void who_gives_up_stays_arrived(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    a = do_meet(0, "b", 0);
+    mu_coord_drop(coord, &a->ask);
+    assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
+    a = do_meet(0, "b", 1);
+    assert_waits(a);
+    hang_up(0, "closed by its peer");
+    assert_met(do_meet(1, "b", 1), MUSTER_OK, 1);
+    assert_met(do_meet(0, "b", 1), MUSTER_OK, 1); /* and is told when it asks again */
+    counter_close();
+}
+
+static void guests_and_tasks_of_the_library_meet(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    counter_enter(0);
+    a = do_meet(1, "b", 0);
+    assert_waits(a);
+    assert_status(do_barrier(0, "b", 0), MUSTER_OK);
+    assert_met(a, MUSTER_OK, 0);
+    tell_barrier(0, "b", 1);
+    stage_until_waiting(0, "barrier b::1");
+    assert_met(do_meet(1, "b", 1), MUSTER_OK, 1);
+    assert_status(stage_hear(0), MUSTER_OK);
+    counter_close();
+}
+
+static void a_task_of_the_library_that_is_killed_ends_the_guests_wait(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    counter_enter(0);
+    a = do_meet(1, "b", 0);
+    assert_waits(a);
+    stage_kill(0);
+    assert_says_so(a, MUSTER_INTERNAL, "Barrier failed because: task 0");
+    assert_met(a, MUSTER_INTERNAL, 0);
+    counter_close();
+}
+
+static void a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier(void **state)
+{
+    struct barrier_act b = {.id = "b", .timeout_ns = 300000000};
+    struct reply r;
+
+    (void)state;
+    counter_open(3, NULL);
+    counter_enter(0);
+    stage_tell(0, act_barrier, &b, sizeof b);
+    stage_until_waiting(0, "barrier b::0");
+    assert_met(do_meet_for(1, "b", 0, 60000), MUSTER_DEADLINE_EXCEEDED, 0);
+    r = counter_hear(0);
+    assert_status(r, MUSTER_DEADLINE_EXCEEDED);
+    assert_says(r.text, "Barrier timed out");
+    counter_close();
+}
+
+/* 120, 277 */
+static void words_are_bounded_when_thousands_are_missing(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(8192, NULL);
+    a = do_meet_for(4711, "b", 0, 300);
+    assert_met(a, MUSTER_DEADLINE_EXCEEDED, 0);
+    assert_says(a->text, "1/8192");
+    assert_true(strlen(a->text) < 2000);
+    counter_close();
+}
+
+static void many_barriers_wait_side_by_side(void **state)
+{
+    enum { N = 1000 };
+    static struct asked *a[N];
+    char id[24];
+
+    (void)state;
+    counter_open(2, NULL);
+    for (int i = 0; i < N; i++) {
+        snprintf(id, sizeof id, "many-%d", i);
+        a[i] = do_meet(0, id, 0);
+    }
+    for (int i = 0; i < N; i++)
+        assert_false(a[i]->answered);
+    for (int i = N - 1; i >= 0; i--) {
+        snprintf(id, sizeof id, "many-%d", i);
+        assert_answer(do_meet(1, id, 0), MUSTER_OK);
+        assert_true(a[i]->answered);
+        assert_int_equal(a[i]->ask.status, MUSTER_OK);
+        assert_string_equal(a[i]->barrier_id, id);
+    }
+    counter_close();
+}
+
+static void bad_ids_are_refused_in_words(void **state)
+{
+    static char id[(1 << 20) + 2];
+    struct asked *a;
+
+    (void)state;
+    counter_open(1, NULL);
+    memset(id, 'x', sizeof id - 1);
+    assert_says_so(do_meet(0, id, 0), MUSTER_INVALID_ARGUMENT, "1048577 bytes");
+    assert_answer(do_meet(0, id + 1, 0), MUSTER_OK);
+    assert_answer(do_meet(0, "", 0), MUSTER_OK);
+    a = ask(0);
+    mu_coord_barrier(coord, &a->ask, 0, "a\0b", 3, 1000, NULL, 0, 0);
+    assert_answer(a, MUSTER_OK);
+    counter_close();
+}
+
+static void a_stop_ends_what_guests_wait_for_and_nobody_elses_wait(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(2, NULL);
+    counter_enter(0);
+    a = do_meet(1, "b", 0);
+    tell_barrier(0, "c", 0);
+    stage_until_waiting(0, "barrier c");
+    mu_coord_stop(coord);
+    assert_says_so(a, MUSTER_ABORTED, "Barrier failed because service is shutting down. Barrier_id: b::0");
+    assert_says_so(do_meet(1, "b", 0), MUSTER_INTERNAL, "requested after coordination service has shut down.");
+    assert_answer(do_cancel(1, "b", 0), MUSTER_INTERNAL);
+    counter_reopen(NULL);
+    assert_answer(do_meet(1, "c", 0), MUSTER_OK);
+    assert_status(stage_hear(0), MUSTER_OK);
+    counter_close();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(nobody_is_released_before_the_last_of_three),
+        CASE(a_subset_needs_only_itself),
+        CASE(different_lists_fail_the_instance_for_both),
+        CASE(who_is_not_listed_fails_it_for_the_waiter_and_himself),
+        CASE(an_outsider_after_it_has_passed_harms_nobody),
+        CASE(tasks_outside_of_the_cluster_are_refused),
+        CASE(whoever_waits_when_it_times_out_is_told_the_same),
+        CASE(instances_follow_each_other),
+        CASE(another_instance_fails_the_one_that_is_open),
+        CASE(instances_that_are_not_due_are_refused),
+        CASE(a_cancelled_instance_is_cancelled_for_all),
+        CASE(what_has_passed_cannot_be_cancelled),
+        CASE(only_the_open_instance_can_be_cancelled),
+        CASE(a_later_call_of_a_task_takes_the_place_of_its_earlier_one),
+        CASE(who_gives_up_stays_arrived),
+        NEAR_CASE(guests_and_tasks_of_the_library_meet),
+        NEAR_CASE(a_task_of_the_library_that_is_killed_ends_the_guests_wait),
+        NEAR_CASE(a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier),
+        CASE(words_are_bounded_when_thousands_are_missing),
+        CASE(many_barriers_wait_side_by_side),
+        CASE(bad_ids_are_refused_in_words),
+        NEAR_CASE(a_stop_ends_what_guests_wait_for_and_nobody_elses_wait),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
