@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -173,9 +174,12 @@ static enum muster_status make_and_name(struct mu_agent *agent, const struct mus
                                         const struct mu_hosts_config *hosts, unsigned how)
 {
     enum muster_status status = mu_segment_make(agent->job, config, hosts, how, &agent->segment);
+    struct stat st;
 
     if (status)
         return status;
+    if (agent->segment->path[0] && fstat(muster_segment_fd(agent->segment), &st) == 0)
+        mu_launch_guard_segment(agent->launching.guard, st.st_dev, st.st_ino);
     mu_launch_guard_await(agent->launching.guard);
     status = mu_segment_name(agent->segment);
     if (status) {

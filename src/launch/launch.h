@@ -231,6 +231,12 @@ void mu_launch_guard_command(struct mu_launch_guard *guard, uint32_t host, pid_t
 void mu_launch_guard_part(struct mu_launch_guard *guard, const struct mu_launch_role *part);
 /* This folder, with all that lies in it, goes when the launcher is killed; NULL: none does. */
 void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path);
+/* So does the segment's file, if it is this one: said before that has its name. */
+void mu_launch_guard_segment(struct mu_launch_guard *guard, dev_t device, ino_t file);
+/* So does the socket at "unix:PATH" that nobody serves then: said before it is made, and again, as `made`, when it is:
+ * from then on only that one goes. Any other address, or NULL: there is none. */
+enum mu_launch_socket { MU_LAUNCH_SOCKET_GRPC, MU_LAUNCH_SOCKET_METRICS, MU_LAUNCH_SOCKETS };
+void mu_launch_guard_socket(struct mu_launch_guard *guard, enum mu_launch_socket which, const char *address, int made);
 /* Remove a folder for MPI's programs, and all that lies in it; what cannot be removed stays, and any other folder. */
 void mu_launch_remove_folder(const char *path);
 /* What the name of such a folder begins with: a job within the job must not take it for its user's. */
@@ -267,9 +273,6 @@ int mu_launch_guard_find(const char *job, pid_t launcher, uint32_t num_tasks, st
 int mu_launch_guard_tasks(const char *job, pid_t launcher, uint32_t num_tasks, pid_t *ret_pids);
 /* The adopter has seen to the end of it: nobody else is waited for. */
 void mu_launch_guard_over(const struct mu_launch_orphans *orphans);
-
-/* Remove the job's segment if the process `creator` made it. 1: removed, 0: not there or not its own. */
-int mu_launch_remove_segment(const char *job, pid_t creator);
 
 /* ---- title.c -------------------------------------------------------------------------------------------------- */
 

@@ -3,36 +3,28 @@
  *
  * Loopback means both families, on one port: clients that are told "localhost" try either. Where the kernel chooses the
  * port it may be taken in the other family, so that is tried a few times. Every interface is one socket of both
- * families, or of IPv4 where there is no IPv6. The socket file of a server that died refuses connections: it is
- * replaced; one that takes them, or lets them wait, is somebody's. Between its bind() and its listen() a server refuses
- * them, too: so whoever looks, removes and binds has the folder's lock meanwhile, as far as it can be had. The file's
- * mode is the socket's own before it has a name; the umask is all threads', and children's.
+ * families, or of IPv4 where there is no IPv6. Unix sockets are base/unix_socket.c's.
  */
 #include "rpc/listen.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <poll.h>
-#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/unix_socket.h"
 #include "bridge/link/address.h"
 
-#define BACKLOG       4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
-#define TRIES         16   /* for a port that is free in both families */
-#define LOCK_TRIES    100  /* then somebody has the folder's lock who is no server */
-#define LOCK_PAUSE_MS 10
+#define BACKLOG 4096 /* the kernel takes net.core.somaxconn if that is less: all tasks of a job come at once */
+#define TRIES   16   /* for a port that is free in both families */
 
 union name {
     struct sockaddr any;
@@ -172,73 +164,15 @@ static enum muster_status open_tcp(struct mu_listen *l, const char *address, boo
     return MUSTER_OK;
 }
 
-/* A socket that nobody serves: its server was killed. */
-static bool is_abandoned(const struct sockaddr_un *where)
-{
-    struct stat st;
-    bool refused;
-    int fd;
-
-    if (lstat(where->sun_path, &st) || !S_ISSOCK(st.st_mode))
-        return false;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return false;
-    refused = connect(fd, (const struct sockaddr *)where, sizeof *where) != 0 && errno == ECONNREFUSED;
-    close(fd);
-    return refused;
-}
-
-/* The folder, locked until it is closed; -1: it cannot be read. */
-static int lock_folder(const char *path)
-{
-    char copy[108];
-    int fd;
-
-    snprintf(copy, sizeof copy, "%s", path);
-    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int i = 0; fd >= 0 && i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK; i++)
-        poll(NULL, 0, LOCK_PAUSE_MS);
-    return fd;
-}
-
-/* A socket that listens there, or -1 with errno. */
-static int listen_at_path(const struct sockaddr_un *where)
-{
-    int folder = lock_folder(where->sun_path), fd, error;
-    bool bound;
-
-    if (is_abandoned(where))
-        unlink(where->sun_path);
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    bound = fd >= 0 && fchmod(fd, 0600) == 0 && bind(fd, (const struct sockaddr *)where, sizeof *where) == 0;
-    if (!bound || listen(fd, BACKLOG)) {
-        error = errno;
-        if (bound)
-            unlink(where->sun_path);
-        if (fd >= 0)
-            close(fd);
-        fd = -1;
-        errno = error;
-    }
-    error = errno;
-    if (folder >= 0)
-        close(folder);
-    errno = error;
-    return fd;
-}
-
 static enum muster_status open_unix(struct mu_listen *l, const char *path)
 {
-    struct sockaddr_un where = {.sun_family = AF_UNIX};
     struct stat st = {0};
     int fd, error;
 
-    if (!path[0] || strlen(path) >= sizeof where.sun_path)
-        return mu_fail(MUSTER_INVALID_ARGUMENT, "a socket's path has 1 to %zu bytes, and %.40s%s has %zu",
-                       sizeof where.sun_path - 1, path, strlen(path) > 40 ? "..." : "", strlen(path));
-    memcpy(where.sun_path, path, strlen(path));
-    fd = listen_at_path(&where);
+    if (!path[0] || strlen(path) >= MU_UNIX_PATH_MAX)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "a socket's path has 1 to %u bytes, and %.40s%s has %zu",
+                       MU_UNIX_PATH_MAX - 1, path, strlen(path) > 40 ? "..." : "", strlen(path));
+    fd = mu_unix_listen(path, BACKLOG);
     if (fd >= 0) {
         l->is_unix = l->is_loopback = true;
         snprintf(l->path, sizeof l->path, "%s", path);

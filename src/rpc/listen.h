@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/unix_socket.h"
 #include "muster/status.h"
 
 #define MU_LISTEN_MAX 2
@@ -13,8 +14,8 @@
 struct mu_listen {
     int fds[MU_LISTEN_MAX]; /* not blocking, listening */
     unsigned count;
-    bool is_unix, is_loopback; /* reached from this machine only; a Unix socket is both */
-    char path[108];            /* of a Unix socket: removed by close, if it is this one still: */
+    bool is_unix, is_loopback;   /* reached from this machine only; a Unix socket is both */
+    char path[MU_UNIX_PATH_MAX]; /* of a Unix socket: removed by close, if it is this one still: */
     dev_t device;
     ino_t file;
     char address[160]; /* "127.0.0.1:4711", "unix:/path" */

@@ -1,5 +1,5 @@
 /*
- * segment/file.c: segments as files: names, creation, opening, removal.
+ * segment/file.c: segments as files: names, creation, opening; their removal by others is in remove.c.
  *
  * A segment is built whole without a name (O_TMPFILE) and then linked: nobody ever sees a half-made one, and of two
  * creators the kernel lets one link. A name is unlinked only under flock() of the very inode that has it, so that a
@@ -52,7 +52,7 @@ void mu_segment_place(const struct muster_segment *seg, char *place, size_t size
         snprintf(place, size, "%s", mu_segment_folder());
 }
 
-static void path_of(const char *job, char *path, size_t size)
+void mu_segment_path(const char *job, char *path, size_t size)
 {
     snprintf(path, size, "%s/muster-%u-%s", mu_segment_folder(), (unsigned)geteuid(), job);
 }
@@ -168,7 +168,7 @@ static enum muster_status map(int fd, bool writable, const char *name, const cha
     else if (path && strlen(path) < sizeof seg->path)
         memcpy(seg->path, path, strlen(path) + 1);
     else
-        path_of(seg->job, seg->path, sizeof seg->path);
+        mu_segment_path(seg->job, seg->path, sizeof seg->path);
     *ret_segment = seg;
     return MUSTER_OK;
 }
@@ -212,7 +212,7 @@ enum muster_status mu_segment_open(const char *name, bool writable, struct muste
     status = mu_format_job(name);
     if (status)
         return status;
-    path_of(name, path, sizeof path);
+    mu_segment_path(name, path, sizeof path);
     return open_path(path, writable, OURS, ret_segment);
 }
 
@@ -256,8 +256,7 @@ bool mu_segment_is_stale(const struct muster_segment *seg)
     return mu_process_start((pid_t)seg->header->creator_pid) != seg->header->creator_start;
 }
 
-/* Unlink `path` if it still names the file behind fd. */
-static bool unlink_exactly(int fd, const char *path)
+bool mu_segment_unlink_file(int fd, const char *path)
 {
     struct stat mine, named;
     uint64_t deadline = mu_now() + 1000000000u;
@@ -279,7 +278,7 @@ static bool unlink_exactly(int fd, const char *path)
 void mu_segment_unlink(struct muster_segment *seg)
 {
     if (seg->path[0])
-        unlink_exactly(seg->fd, seg->path);
+        mu_segment_unlink_file(seg->fd, seg->path);
 }
 
 void mu_segment_mark_closed(struct muster_segment *seg)
@@ -417,7 +416,7 @@ static enum muster_status name_taken(const char *path)
     if (status)
         return status;
     if (mu_segment_is_stale(old)) {
-        unlink_exactly(old->fd, path);
+        mu_segment_unlink(old);
         muster_segment_close(old);
         return MUSTER_OK;
     }
@@ -456,7 +455,7 @@ enum muster_status mu_segment_make(const char *job, const struct muster_segment_
     fd = build(&h, hosts, how & MU_SEGMENT_LATE, job);
     if (fd < 0)
         return build_failed(-fd, &h);
-    path_of(job, path, sizeof path);
+    mu_segment_path(job, path, sizeof path);
     return map(fd, true, memfd ? "memfd" : path, memfd ? NULL : path, OURS, &h, ret_segment);
 }
 
@@ -520,36 +519,6 @@ enum muster_status muster_segment_info(struct muster_segment *segment, struct mu
     i->closed = mu_segment_is_closed(segment);
     i->trace_events = segment->trace_events;
     return MUSTER_OK;
-}
-
-enum muster_status muster_segment_remove(const char *job)
-{
-    struct muster_segment *seg;
-    char path[512], why[512];
-    enum muster_status status = mu_segment_open(job, true, &seg);
-    int fd;
-
-    if (!status) {
-        mu_segment_mark_closed(seg);
-        mu_segment_unlink(seg);
-        muster_segment_close(seg);
-        return MUSTER_OK;
-    }
-    if (status != MUSTER_DATA_LOSS && status != MUSTER_FAILED_PRECONDITION)
-        return status;
-    if (strchr(job, '/'))
-        snprintf(path, sizeof path, "%s", job);
-    else
-        path_of(job, path, sizeof path);
-    snprintf(why, sizeof why, "%s", muster_last_error());
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK); /* unsound: only its name can be removed */
-    if (fd < 0 || !unlink_exactly(fd, path))
-        status = mu_fail(status, "%s; and it cannot be removed: %s", why, strerror(errno));
-    else
-        status = MUSTER_OK;
-    if (fd >= 0)
-        close(fd);
-    return status;
 }
 
 enum muster_status muster_segment_list(int (*visit)(void *arg, const struct muster_segment_row *row), void *arg)

@@ -2,10 +2,14 @@
 #ifndef MU_SEGMENT_FILE_H
 #define MU_SEGMENT_FILE_H
 
+#include <sys/types.h>
+
 #include "segment/hosts.h"
 
 /* Where segments are made by name: /dev/shm, or what MUSTER_SHM_DIR says. */
 const char *mu_segment_folder(void);
+/* The file of the job's segment, for this user. */
+void mu_segment_path(const char *job, char *path, size_t size);
 /* Where this one lies, for words: its folder, or "memory". */
 enum { MU_PLACE_MAX = 512 };
 void mu_segment_place(const struct muster_segment *seg, char *place, size_t size);
@@ -22,6 +26,12 @@ void mu_segment_abandon(struct muster_segment *seg);
 
 /* Unlink the name if it is still this very segment's. */
 void mu_segment_unlink(struct muster_segment *seg);
+
+/* Unlink `path` if it still names the file behind the descriptor: whether it did. */
+bool mu_segment_unlink_file(int fd, const char *path);
+
+/* Close the job's segment and unlink its name, if it is this very file, sound or not: whether it was. */
+bool mu_segment_remove_exactly(const char *job, dev_t device, ino_t file);
 
 /* After giving up a slot for good: if nobody is left in a job that no launcher keeps, close and unlink it. */
 void mu_segment_last_out(struct muster_segment *seg);

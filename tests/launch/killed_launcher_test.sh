@@ -100,6 +100,40 @@ for how in near apart near apart; do
     await "no segment is left" no_segment "$JOB"
 done
 
+# Its sockets go, one by a relative path too, and the segment's file, though it is none any more; what others have put
+# in their places stays.
+listens() { "$PYTHON" -c 'import socket, sys, time
+s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); time.sleep(1000)' "$1" & OTHER=$!; }
+serves() { [ -S "$TMPDIR/grpc" ] && [ -S "$TMPDIR/metrics" ]; }
+for how in ours theirs; do
+    cd "$TMPDIR" || fail "no folder"
+    begin --grpc=unix:grpc --metrics "unix:$TMPDIR/metrics"
+    cd "$OLDPWD" || fail "no folder"
+    await "it listens" serves
+    kill -STOP $RUN
+    if [ $how = theirs ]; then
+        rm "$TMPDIR/grpc" "$TMPDIR/metrics" "$(segment_file "$JOB")"
+        MUSTER_TEST_MARK='' listens "$TMPDIR/grpc"
+        await "another listens" test -S "$TMPDIR/grpc"
+        "$PYTHON" -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$TMPDIR/metrics"
+        echo theirs > "$(segment_file "$JOB")"
+    else
+        truncate -s 5000 "$(segment_file "$JOB")"
+    fi
+    kill -KILL $RUN
+    await "the guard has ended" is_gone "$GUARD"
+    none_with_mark "$MARK" || fail "a process is left: $(with_mark "$MARK")"
+    if [ $how = theirs ]; then
+        serves || fail "the guard has removed another's socket: $(ls "$TMPDIR")"
+        has_segment "$JOB" || fail "the guard has removed another's file"
+        kill $OTHER
+        rm "$TMPDIR/grpc" "$TMPDIR/metrics" "$(segment_file "$JOB")"
+    else
+        [ ! -e "$TMPDIR/grpc" ] && [ ! -e "$TMPDIR/metrics" ] || fail "a socket is left: $(ls "$TMPDIR")"
+        no_segment "$JOB" || fail "the file of a truncated segment is left"
+    fi
+done
+
 # 'pkill -9 muster', with -f too, ends launchers; the guard, which cleans up, is no match.
 "$MUSTER" run --job "plain$$" sleep 1000 > "$OUT" 2> "$ERR" < /dev/null &
 RUN=$!

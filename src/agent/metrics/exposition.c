@@ -15,12 +15,17 @@ static int task_lives(const void *arg, uint32_t task_id)
 
 int mu_agent_serve_metrics(struct mu_agent *agent)
 {
+    const char *address = agent->options->metrics;
     char why[256];
+    int rc;
 
-    if (!agent->options->metrics)
+    if (!address)
         return 0;
-    if (mu_metrics_start(&agent->loop, agent->options->metrics, agent->muster, &agent->metrics, why, sizeof why)) {
-        mu_agent_say("no metrics at %s: %s", agent->options->metrics, why);
+    mu_launch_guard_socket(agent->launching.guard, MU_LAUNCH_SOCKET_METRICS, address, 0);
+    rc = mu_metrics_start(&agent->loop, address, agent->muster, &agent->metrics, why, sizeof why);
+    mu_launch_guard_socket(agent->launching.guard, MU_LAUNCH_SOCKET_METRICS, rc ? NULL : address, 1);
+    if (rc) {
+        mu_agent_say("no metrics at %s: %s", address, why);
         return -1;
     }
     mu_metrics_count(agent->metrics, &agent->clients);

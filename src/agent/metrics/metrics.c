@@ -14,13 +14,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "agent/metrics/http.h"
 #include "agent/metrics/address.h"
 #include "agent/metrics/text.h"
 #include "base/account.h"
+#include "base/unix_socket.h"
 #include "bridge/link/address.h"
 
 #define CONNECTIONS_MAX 64
@@ -77,7 +77,9 @@ struct mu_metrics {
     uint64_t looked_at, restarts;
     struct body *body; /* the last */
     struct mu_account *account;
-    char address[160];
+    char address[160], path[MU_UNIX_PATH_MAX]; /* the latter of a Unix socket that we made; "": none */
+    dev_t device;
+    ino_t file;
     int is_open;
 };
 
@@ -419,47 +421,33 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- start and stop ---------------------------------------------------------------------------------------------- */
 
-/* A socket that nobody serves: its server was killed. */
-static int is_abandoned(const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct stat st;
-    int fd, refused;
-
-    if (lstat(path, &st) || !S_ISSOCK(st.st_mode))
-        return 0;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return 0;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    refused = connect(fd, (struct sockaddr *)&address, sizeof address) != 0 && errno == ECONNREFUSED;
-    close(fd);
-    return refused;
-}
-
-static int has_folder(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char folder[160];
-
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    return access(folder, F_OK) == 0;
-}
-
 static int bind_unix(struct mu_metrics *metrics, const char *path)
 {
-    mode_t mask;
-    int rc;
+    int fd = mu_unix_listen(path, CONNECTIONS_MAX), rc;
+    struct stat st;
 
-    if (is_abandoned(path))
-        unlink(path);
-    mask = umask(0177);
-    rc = uv_pipe_bind(&metrics->listener.pipe, path);
-    if (rc == UV_EACCES && !has_folder(path))
-        rc = UV_ENOENT; /* libuv says one for the other */
-    umask(mask);
+    if (fd < 0)
+        return uv_translate_sys_error(errno);
+    if (lstat(path, &st) == 0) {
+        snprintf(metrics->path, sizeof metrics->path, "%s", path);
+        metrics->device = st.st_dev;
+        metrics->file = st.st_ino;
+    }
     snprintf(metrics->address, sizeof metrics->address, "unix:%s", path);
+    rc = uv_pipe_open(&metrics->listener.pipe, fd);
+    if (rc)
+        close(fd);
     return rc;
+}
+
+/* While it is served: nobody replaces it meanwhile. */
+static void remove_socket(const struct mu_metrics *metrics)
+{
+    struct stat st;
+
+    if (metrics->path[0] && lstat(metrics->path, &st) == 0 && st.st_dev == metrics->device &&
+        st.st_ino == metrics->file)
+        unlink(metrics->path);
 }
 
 static int bind_tcp(struct mu_metrics *metrics, const struct mu_metrics_address *address)
@@ -562,6 +550,7 @@ void mu_metrics_stop(struct mu_metrics *metrics)
     metrics->stopping = 1;
     while (metrics->connections)
         end(metrics->connections);
+    remove_socket(metrics);
     uv_close((uv_handle_t *)&metrics->timer, on_listener_closed);
     uv_close(&metrics->listener.any, on_listener_closed);
 }

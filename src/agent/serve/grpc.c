@@ -78,9 +78,12 @@ static int start_service(struct mu_agent *agent)
         .insecure = grpc->insecure,
         .any_user = grpc->any_user,
     };
-    enum muster_status status = mu_service_start(&options, &grpc_state(agent)->service);
+    enum muster_status status;
 
+    mu_launch_guard_socket(agent->launching.guard, MU_LAUNCH_SOCKET_GRPC, grpc->address, 0);
+    status = mu_service_start(&options, &grpc_state(agent)->service);
     free(workers);
+    mu_launch_guard_socket(agent->launching.guard, MU_LAUNCH_SOCKET_GRPC, status ? NULL : grpc->address, 1);
     if (status == MUSTER_OK)
         return 0;
     mu_agent_say("no coordination service at %s: %s", grpc->address, muster_last_error());

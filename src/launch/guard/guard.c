@@ -293,18 +293,49 @@ pid_t mu_launch_guard_pid(const struct mu_launch_guard *guard)
     return guard ? guard->pid : 0;
 }
 
+/* Half a name is none, where we are killed in it. */
+static void put_name(char *name, const char *text)
+{
+    name[0] = 0;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: as in mu_launch_guard_part() */
+    if (text[0])
+        memcpy(name + 1, text + 1, strlen(text));
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: likewise */
+    name[0] = text[0];
+}
+
 void mu_launch_guard_folder(struct mu_launch_guard *guard, const char *path)
 {
-    char whole[sizeof guard->table->folder];
+    if (guard)
+        put_name(guard->table->folder, path && strlen(path) < sizeof guard->table->folder ? path : "");
+}
+
+void mu_launch_guard_segment(struct mu_launch_guard *guard, dev_t device, ino_t file)
+{
+    if (!guard)
+        return;
+    guard->table->device = device;
+    atomic_signal_fence(memory_order_seq_cst); /* process-local: as in mu_launch_guard_part() */
+    guard->table->file = file;
+}
+
+void mu_launch_guard_socket(struct mu_launch_guard *guard, enum mu_launch_socket which, const char *address, int made)
+{
+    const char *path = address && strncmp(address, "unix:", 5) == 0 ? address + 5 : "";
+    struct mu_guard_socket *at;
+    struct stat st = {.st_ino = 0};
 
     if (!guard)
         return;
-    snprintf(whole, sizeof whole, "%s", path ? path : "");
-    guard->table->folder[0] = 0;
-    atomic_signal_fence(memory_order_seq_cst); /* process-local: half a name is none, where we are killed in it */
-    memcpy(guard->table->folder + 1, whole + 1, sizeof whole - 1);
-    atomic_signal_fence(memory_order_seq_cst); /* process-local: likewise */
-    guard->table->folder[0] = whole[0];
+    at = &guard->table->sockets[which];
+    put_name(at->path, "");
+    if (!path[0] || strlen(path) >= sizeof at->path || (made && lstat(path, &st)))
+        return;
+    if (!getcwd(guard->table->directory, sizeof guard->table->directory))
+        guard->table->directory[0] = 0;
+    at->device = st.st_dev;
+    at->file = st.st_ino;
+    put_name(at->path, path);
 }
 
 int mu_launch_guard_restart(struct mu_launch_guard *guard, struct mu_launch_failure *ret_failure)

@@ -10,10 +10,19 @@
 
 #include <stdatomic.h>
 
+#include "base/unix_socket.h"
 #include "launch/launch.h"
 #include "sync/shm.h"
 
+/* A Unix socket of the launcher's; "": none. */
+struct mu_guard_socket {
+    char path[MU_UNIX_PATH_MAX];
+    dev_t device;
+    ino_t file; /* 0: it is being made */
+};
+
 struct mu_guard_table {
+    char directory[4096]; /* in which the sockets' paths begin. First: a page that most jobs never touch */
     pid_t launcher, session;
     uint32_t num_tasks, num_commands;
     int survive;         /* the tasks are to outlive the launcher */
@@ -21,7 +30,10 @@ struct mu_guard_table {
     struct rlimit files; /* the guard's RLIMIT_NOFILE */
     char job[208], run_id[40];
     struct mu_launch_role part;
-    char folder[256];      /* of the launcher's, that goes with it; "": none */
+    dev_t device;     /* of the segment's file, before that has a name */
+    ino_t file;       /* 0: there is none */
+    char folder[256]; /* of the launcher's, that goes with it; "": none */
+    struct mu_guard_socket sockets[MU_LAUNCH_SOCKETS];
     volatile int has_part; /* set after it, cleared before */
     volatile int over;     /* an adopter has cleaned up */
     /* not 0 until the guard, in a session of its own, clears it (is_apart(), sleeper_main()); read by

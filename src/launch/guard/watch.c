@@ -3,11 +3,11 @@
  *
  * It kills what is left of the job (the tasks have had their parent's death signal already; this finds their
  * descendants and set-user-id tasks, and what the commands that started other hosts had started in turn), removes the
- * segment that the launcher created, says so, and ends. Where the tasks are to survive, it waits until the last of them
- * has ended, and then does the same; who adopts such a job finds the tasks by the guard's table. One of several hosts
- * is waited for by the others, whatever its own tasks do: so the guard gives whoever may adopt it the time that they
- * do, and then ends it. The commands that started other hosts go last then, and not at once: they may be those hosts'
- * agents.
+ * segment and the sockets that the launcher made, says so, and ends. Where the tasks are to survive, it waits until the
+ * last of them has ended, and then does the same; who adopts such a job finds the tasks by the guard's table. One of
+ * several hosts is waited for by the others, whatever its own tasks do: so the guard gives whoever may adopt it the
+ * time that they do, and then ends it. The commands that started other hosts go last then, and not at once: they may be
+ * those hosts' agents.
  */
 #include "launch/guard/guard.h"
 
@@ -24,7 +24,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <muster/segment.h>
+#include "segment/file.h"
 
 #define SWEEP_PAUSE_MS   5
 #define ADOPTER_PAUSE_MS 50
@@ -49,18 +49,19 @@ void mu_launch_remove_folder(const char *path)
     nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-int mu_launch_remove_segment(const char *job, pid_t creator)
+/* Where the launcher left its directory nameless, only sockets with a whole path are found. */
+static void remove_sockets(const struct mu_guard_table *table)
 {
-    struct muster_segment *segment;
-    struct muster_segment_info info;
-    int ours = 0;
+    int moved = table->directory[0] == '/' && chdir(table->directory) == 0;
 
-    if (muster_segment_open(job, &segment) != MUSTER_OK)
-        return 0;
-    if (muster_segment_info(segment, &info) == MUSTER_OK)
-        ours = info.creator_pid == (uint32_t)creator;
-    muster_segment_close(segment);
-    return ours && muster_segment_remove(job) == MUSTER_OK;
+    for (int i = 0; i < MU_LAUNCH_SOCKETS; i++) {
+        const struct mu_guard_socket *at = &table->sockets[i];
+
+        if (at->path[0] == '/' || (at->path[0] && moved))
+            mu_unix_remove(at->path, at->device, at->file);
+    }
+    if (moved && chdir("/")) /* else it would keep a file system busy: no more than that */
+        return;
 }
 
 /* ---- the job's end ---------------------------------------------------------------------------------------------- */
@@ -262,7 +263,8 @@ static int watch(const struct mu_guard_table *table, int table_fd, int launcher_
     end_all(&mark);
     if (table->folder[0])
         mu_launch_remove_folder(table->folder);
-    removed = mu_launch_remove_segment(table->job, table->launcher);
+    remove_sockets(table);
+    removed = table->file && mu_segment_remove_exactly(table->job, table->device, table->file);
     if (!said)
         say(table, removed ? "are ended, its segment is removed" : "are ended");
     if (parts)
