@@ -17,10 +17,14 @@
 extern "C" {
 #endif
 
-/* Zero in a field means the default named beside it. */
+/*
+ * Zero in a field means the default named beside it. That of slots is room for 16 threads of each task, for the
+ * heartbeat of each, and for 64 of others: at most 8192, or 2 * num_tasks + 64 where that is more, never above 16000.
+ * In a segment of several hosts only its own host's tasks count for the 16.
+ */
 struct muster_segment_config {
     uint32_t num_tasks;            /* tasks of the job: 1 to 8192; required */
-    uint32_t num_slots;            /* threads that may write at once; 2 * num_tasks + 64 */
+    uint32_t num_slots;            /* threads that may write at once; 17 * num_tasks + 64 */
     uint32_t num_buckets;          /* of the key-value index, rounded up to a power of two; 32768 */
     uint32_t num_events;           /* events kept for late readers, rounded up to a power of two; 1024 */
     uint64_t heap_bytes;           /* address space for blocks, committed as used; 1 GiB */

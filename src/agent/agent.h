@@ -95,6 +95,7 @@ struct mu_agent_options {
     uint64_t grace_ns;         /* between SIGTERM and SIGKILL */
     uint64_t heap_bytes, heartbeat_timeout_ns; /* 0: the segment's defaults */
     uint64_t client_bytes;                     /* that are held for clients, by all who serve them; 0: see agent.c */
+    uint32_t threads;                          /* of a task that may write at once; 0: the segment's default */
     uint32_t trace_events;                     /* kept for each thread; 0: no trace */
     const struct mu_launch_plan *plan;         /* where this host's tasks run; NULL: anywhere */
     enum mu_agent_report report_bindings;

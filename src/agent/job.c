@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
+#include "segment/format.h"
 #include "segment/reserve.h"
 #include "topology/share.h"
 
@@ -194,6 +195,7 @@ static enum muster_status create(struct mu_agent *agent)
     const struct mu_agent_options *options = agent->options;
     struct muster_segment_config config = {
         .num_tasks = agent->num_tasks,
+        .num_slots = options->threads ? mu_format_slots(agent->local_tasks, options->threads) : 0,
         .heap_bytes = options->heap_bytes,
         .heartbeat_timeout_ns = options->heartbeat_timeout_ns,
         .memfd = options->memfd,

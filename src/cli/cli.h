@@ -106,6 +106,7 @@ enum mu_cli_option_id {
     MU_OPT_TASKS,
     MU_OPT_TCPSTORE,
     MU_OPT_TCPSTORE_INSECURE,
+    MU_OPT_THREADS,
     MU_OPT_TIMEOUT,
     MU_OPT_TRACE,
     MU_OPT_TYPE,

@@ -20,6 +20,9 @@
 #define DEFAULT_EVENTS    1024u
 #define DEFAULT_HEAP      (1ull << 30)
 #define DEFAULT_HEARTBEAT 10000000000ull
+#define DEFAULT_SLOTS_MAX 8192u
+#define DEFAULT_THREADS   16u
+#define SLOTS_BESIDE      64u /* the agent's, and of commands and tools */
 #define MAX_BUCKETS       (1u << 26)
 #define MAX_EVENTS        (1u << 20)
 #define MAX_TASKS         8192u
@@ -72,10 +75,26 @@ static uint32_t system_chunks(uint32_t tasks)
     return 4 + tasks / 128 + RESERVE_CHUNKS;
 }
 
-static enum muster_status apply(const struct muster_segment_config *c, struct mu_header *h)
+uint32_t mu_format_slots(uint32_t tasks, uint32_t threads)
+{
+    uint64_t slots = tasks * (threads + 1ull) + SLOTS_BESIDE;
+
+    return slots < MU_SLOTS_MAX ? (uint32_t)slots : MU_SLOTS_MAX;
+}
+
+/* Room for DEFAULT_THREADS of each task of this host, bounded so that half of the numbers of slots are left to an
+ * agent's calls (bridge/call/lanes.h), and for two of each task of the job. */
+static uint32_t slots_by_default(uint32_t tasks, uint32_t tasks_here)
+{
+    uint32_t least = mu_format_slots(tasks, 1), slots = mu_format_slots(tasks_here, DEFAULT_THREADS);
+
+    slots = slots < DEFAULT_SLOTS_MAX ? slots : DEFAULT_SLOTS_MAX;
+    return slots > least ? slots : least;
+}
+
+static enum muster_status apply(const struct muster_segment_config *c, uint32_t tasks_here, struct mu_header *h)
 {
     uint64_t heap = c->heap_bytes ? c->heap_bytes : DEFAULT_HEAP;
-    uint64_t slots = c->num_slots ? c->num_slots : 2ull * c->num_tasks + 64;
 
     if (!c->num_tasks || c->num_tasks > MAX_TASKS)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%u tasks; a job has 1 to %u", c->num_tasks, MAX_TASKS);
@@ -91,7 +110,7 @@ static enum muster_status apply(const struct muster_segment_config *c, struct mu
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%u events of a thread's trace; %u is the most", c->trace_events,
                        MU_TRACE_EVENTS_MAX);
     h->num_tasks = c->num_tasks;
-    h->num_slots = (slots < MU_SLOTS_MAX ? (uint32_t)slots : MU_SLOTS_MAX) + MU_SLOTS_RESERVED;
+    h->num_slots = (c->num_slots ? c->num_slots : slots_by_default(c->num_tasks, tasks_here)) + MU_SLOTS_RESERVED;
     h->num_buckets = power_of_two(c->num_buckets ? c->num_buckets : DEFAULT_BUCKETS);
     h->num_cells = power_of_two(c->num_tasks < 512 ? 1024 : 2 * c->num_tasks);
     if (h->num_cells > h->num_buckets)
@@ -160,7 +179,8 @@ enum muster_status mu_format_plan_hosts(const char *job, const struct muster_seg
 
     memset(h, 0, sizeof *h);
     if (!status)
-        status = apply(config, h);
+        status = apply(config,
+                       hosts && hosts->host < hosts->num_hosts ? hosts->num_tasks[hosts->host] : config->num_tasks, h);
     if (!status && hosts)
         status = apply_hosts(hosts, h);
     if (status)

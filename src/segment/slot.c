@@ -279,6 +279,14 @@ static bool claim_one(struct muster_segment *seg, uint32_t slot, uint64_t task, 
     return true;
 }
 
+enum muster_status mu_slot_none_free(const struct muster_segment *seg)
+{
+    return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
+                   "all %u slots of job %s are taken: every thread that writes needs one (start the job with "
+                   "'muster run --threads N' for N threads in each task; a segment of your own: more num_slots)",
+                   seg->num_slots - seg->reserved_slots, seg->job);
+}
+
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx)
 {
     uint32_t count = seg->num_slots - seg->reserved_slots, high = mu_slot_high(seg);
@@ -293,10 +301,7 @@ enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, stru
     for (uint32_t i = 0; i < count; i++)
         if (claim_one(seg, i, task, true, ctx))
             return MUSTER_OK;
-    return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
-                   "all %u slots of job %s are taken: one is needed for every thread that writes "
-                   "(create the segment with more num_slots)",
-                   seg->num_slots - seg->reserved_slots, seg->job);
+    return mu_slot_none_free(seg);
 }
 
 bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx)

@@ -11,6 +11,9 @@
  */
 enum muster_status mu_slot_claim(struct muster_segment *seg, uint64_t task, struct mu_ctx *ctx);
 
+/* What is said where none is free: RESOURCE_EXHAUSTED. */
+enum muster_status mu_slot_none_free(const struct muster_segment *seg);
+
 /* One of the slots kept for cleaning up, as an observer's; false when they are held, too. */
 bool mu_slot_claim_reserved(struct muster_segment *seg, struct mu_ctx *ctx);
 

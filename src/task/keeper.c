@@ -190,9 +190,7 @@ enum muster_status mu_keeper_start(struct muster *m, uint64_t period_ns, uint32_
     m->keeper = k;
     if (state == 2) {
         mu_keeper_stop(m, false);
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED,
-                       "all %u slots of job %s are taken: one is needed for every thread that writes",
-                       m->seg->num_slots - m->seg->reserved_slots, m->seg->job);
+        return mu_slot_none_free(m->seg);
     }
     *ret_slot = k->slot;
     *ret_slot_incarnation = k->slot_incarnation;

@@ -101,7 +101,7 @@ check 125 "$MUSTER" serve -n 2 --grpc "127.0.0.1:$PORT"
 err_has "^muster serve: no coordination service at 127.0.0.1:$PORT: .*in use"
 kill -KILL $HOG
 for words in '' '-n 0' '-n x' '-n 99999' '-n 2 --jobs worker:2,ps:1' '--jobs worker' '--jobs worker:2,,' '--jobs :2' \
-    '-n 2 --register-timeout 0' '-n 2 --grpc-cert /none' '-n 2 --job .x' '-n 2 more' '-n 2 --heap 1' '-n 2 --metrics x'; do
+    '-n 2 --register-timeout 0' '-n 2 --grpc-cert /none' '-n 2 --job .x' '-n 2 more' '-n 2 --heap 1' '-n 2 --threads 0' '-n 2 --metrics x'; do
     check 2 "$MUSTER" serve $words
     err_is_one_line
 done

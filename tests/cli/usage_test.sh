@@ -149,6 +149,10 @@ for s in 1:1 1023K:1047552 9G:9663676416; do
     usage "muster run: --heap ${s%:*}: a heap of ${s#*:} bytes; 1 MiB to 8 GiB is possible (see 'muster run --help')" \
         run --heap "${s%:*}" true
 done
+for s in 0 x 1992; do
+    usage "muster run: --threads: '$s' is no number of threads from 1 to 1991, the most for 8 tasks (see 'muster run --help')" \
+        run -n 8 --threads "$s" true
+done
 usage "muster run: --kill-on-fail is yes or no, not 'maybe' (see 'muster run --help')" run --kill-on-fail=maybe true
 usage "muster run: --env: 'FOO' is not NAME=VALUE (see 'muster run --help')" run --env FOO true
 usage "muster run: --env: RANK is set by muster itself (see 'muster run --help')" run --env RANK=3 true

@@ -28,6 +28,7 @@ row 0 '--env "A=two words" --env B=' 'echo "$RANK $A|$B|"' "$(lines '0 two words
 row 0 '--chdir "$D"' 'echo $RANK ${PWD##*/}' "$(lines '0 d' '1 d' '2 d')"
 row 125 '--chdir /nonexistent' 'echo $RANK' '' '^muster agent (host b): cannot change to /nonexistent: No such file or directory$'
 row 0 '--heap 64M --heartbeat-timeout 20s --join-timeout 50s --latency --grace 1s' 'echo $RANK' "$(lines 0 1 2)"
+row 0 '--threads 1' '"$MUSTER" segment info $MUSTER_JOB | sed -n "s/^slots *\([0-9]*\), .*/\1/p"' "$(lines 66 68 68)" # 64 and two a task
 row 0 '--kill-on-fail' 'echo $RANK' "$(lines 0 1 2)"
 row 2 '--kill-on-fail=no' 'echo $RANK; [ $RANK != 2 ] || exit 2' "$(lines 0 1 2)" 'task 2 (host me@b, pid [0-9]*) exited with status 2$'
 row 9 '--kill-on-fail=no' 'echo $RANK; exit $((RANK * 4 + 1))' "$(lines 0 1 2)" "^muster run: 3 of 3 tasks failed; the exit status, 9, is task 2's$"

@@ -168,4 +168,36 @@ def test_states_and_who_is_alive():
     assert out == "", out
 
 
+THREADS = """
+    import muster, threading
+    task = muster.join()
+    task.barrier("the first thread of each has its slot")
+    tried, may_end = (threading.Barrier(16) for _ in range(2))
+    refused = []
+    def writes(i):
+        try:
+            task.kv.set("k/%d/%d" % (task.id, i), "x")
+        except muster.ResourceExhausted as e:
+            refused.append(str(e))
+        tried.wait()  # its slot is held until its thread ends
+        may_end.wait()
+    threads = [threading.Thread(target=writes, args=(i,)) for i in range(15)]
+    for thread in threads:
+        thread.start()
+    tried.wait()
+    task.barrier("all threads of all tasks have tried")
+    may_end.wait()
+    print(*set(refused), flush=True)
+"""
+
+
+def test_16_threads_of_each_task_write_at_once():
+    assert not common.run(8, THREADS).strip()
+
+
+def test_threads_is_how_to_have_more():
+    assert "(start the job with 'muster run --threads N'" in common.run(8, THREADS, options=("--threads", "1"))
+    assert not common.run(8, THREADS, options=("--threads=16",)).strip()
+
+
 common.main(sys.modules[__name__])

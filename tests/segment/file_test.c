@@ -120,6 +120,27 @@ static void unusable_configurations_are_refused(void **state)
     assert_status(MUSTER_INVALID_ARGUMENT, muster_segment_create(name, NULL, &segment));
 }
 
+/* 16 threads of each task and its heartbeat's, with bounds. */
+static void slots_follow_the_tasks(void **state)
+{
+    static const uint32_t vectors[][2] = {{1, 81}, {8, 200}, {478, 8190}, {479, 8192}, {4096, 8256}, {8192, 16000}};
+    struct muster_segment_info info;
+    struct muster_segment *segment;
+    char name[128];
+
+    (void)state;
+    test_name(name, "slots");
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
+        struct muster_segment_config c = {.num_tasks = vectors[i][0]};
+
+        assert_ok(muster_segment_create(name, &c, &segment));
+        assert_ok(muster_segment_info(segment, &info));
+        assert_int_equal(info.num_slots, vectors[i][1]);
+        assert_ok(muster_segment_remove(name));
+        muster_segment_close(segment);
+    }
+}
+
 static void extreme_configurations_work(void **state)
 {
     struct muster_segment_config c[] = {
@@ -482,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_segment_is_created_opened_described_and_removed),
         cmocka_unit_test(unusable_job_names_are_refused_with_a_reason),
         cmocka_unit_test(unusable_configurations_are_refused),
+        cmocka_unit_test(slots_follow_the_tasks),
         cmocka_unit_test(extreme_configurations_work),
         cmocka_unit_test(a_live_job_is_not_replaced_and_its_starter_is_named),
         cmocka_unit_test(a_left_over_of_the_dead_is_replaced),

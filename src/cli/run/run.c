@@ -293,6 +293,21 @@ static int take_heap(struct mu_cli_call *call, uint64_t *ret_bytes)
     return mu_cli_usage(call, "--heap %s: %s", call->values[MU_OPT_HEAP], muster_last_error());
 }
 
+static int take_threads(const struct mu_cli_call *call, uint32_t tasks, uint32_t *ret_threads)
+{
+    const char *text = call->values[MU_OPT_THREADS];
+    uint32_t most = tasks ? (MU_SLOTS_MAX - mu_format_slots(0, 0)) / tasks : MU_SLOTS_MAX;
+    uint64_t threads = 0;
+
+    most = most > 2 ? most - 1 : 1; /* one slot of each is its heartbeat's */
+
+    if (text && (mu_cli_parse_unsigned(text, most, &threads) || threads == 0))
+        return mu_cli_wrong(call, MU_OPT_THREADS, text, "is no number of threads from 1 to %u, the most for %u task%s",
+                            most, tasks, tasks == 1 ? "" : "s");
+    *ret_threads = (uint32_t)threads;
+    return 0;
+}
+
 /* Less would not hold a short value beside its copy. */
 static int take_client_memory(const struct mu_cli_call *call, uint64_t *ret_bytes)
 {
@@ -303,7 +318,7 @@ static int take_client_memory(const struct mu_cli_call *call, uint64_t *ret_byte
     return code;
 }
 
-int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *options)
+int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options)
 {
     int code;
 
@@ -312,6 +327,8 @@ int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *optio
     code = mu_cli_duration(call, MU_OPT_HEARTBEAT_TIMEOUT, &options->heartbeat_timeout_ns);
     if (!code)
         code = take_heap(call, &options->heap_bytes);
+    if (!code)
+        code = take_threads(call, local_tasks, &options->threads);
     if (!code)
         code = take_client_memory(call, &options->client_bytes);
     return code ? code : take_trace(call, &options->trace_events);
@@ -333,9 +350,9 @@ static int take_mpi(struct mu_cli_call *call, enum mu_agent_mpi *ret_mpi)
     return code;
 }
 
-static int take_options(struct mu_cli_call *call, struct mu_agent_options *options)
+static int take_options(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options)
 {
-    int code = mu_cli_take_segment(call, options);
+    int code = mu_cli_take_segment(call, local_tasks, options);
 
     if (!code)
         code = mu_cli_take_end(call, options);
@@ -373,7 +390,7 @@ int mu_cli_job_take(struct mu_cli_call *call, struct mu_cli_job *job,
     if (!code && place)
         code = place(call, job);
     if (!code)
-        code = take_options(call, options);
+        code = take_options(call, job->local_tasks, options);
     return code ? code : take_binding(call, job);
 }
 

@@ -57,7 +57,7 @@ void mu_cli_job_done(struct mu_cli_job *job);
 /* What run and agent have both: the timeout, the grace, whether a failure ends the job; the metrics' address. */
 int mu_cli_take_end(const struct mu_cli_call *call, struct mu_agent_options *options);
 /* What run and serve have both: the job's name, its segment. */
-int mu_cli_take_segment(struct mu_cli_call *call, struct mu_agent_options *options);
+int mu_cli_take_segment(struct mu_cli_call *call, uint32_t local_tasks, struct mu_agent_options *options);
 /* What the values of their options may be. */
 mu_cli_words mu_cli_report_form, mu_cli_visibility, mu_cli_mpi_way;
 /* At the timeout: who does what. */
@@ -92,6 +92,7 @@ void mu_cli_hosts_done(struct mu_cli_hosts *hosts);
     }
 #define MU_CLI_SEGMENT_OPTIONS                                                                                         \
     {MU_OPT_HEAP, 0, "heap", "SIZE", NULL, "address space of the segment's heap (default 1G)"},                        \
+        {MU_OPT_THREADS, 0, "threads", "N", NULL, "how many threads of each task may write at once (default 16)"},     \
     {                                                                                                                  \
         MU_OPT_HEARTBEAT_TIMEOUT, 0, "heartbeat-timeout", "D", NULL,                                                   \
             "a task silent for D is in error (default 10s; with --grpc 100s)"                                          \

@@ -100,7 +100,7 @@ static int serve_run(struct mu_cli_call *call)
     if (!code)
         code = take_tasks(call, grpc.jobs, &options.num_tasks);
     if (!code)
-        code = mu_cli_take_segment(call, &options);
+        code = mu_cli_take_segment(call, options.num_tasks, &options);
     if (!code)
         code = mu_cli_take_end(call, &options); /* the metrics' address */
     if (code)
