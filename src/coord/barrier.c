@@ -70,7 +70,7 @@ static void call_looked(void *arg, struct mu_pending *p)
     coord->alive = NULL;
 }
 
-enum muster_status mu_coord_pending_open(struct mu_coord *coord)
+static enum muster_status calls_open(struct mu_coord *coord)
 {
     coord->pending.answered = call_answered;
     coord->pending.looked = call_looked;
@@ -80,10 +80,27 @@ enum muster_status mu_coord_pending_open(struct mu_coord *coord)
     return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the coordination service");
 }
 
-void mu_coord_pending_look(struct mu_coord *coord)
+static void calls_look(struct mu_coord *coord)
 {
     if (coord->pending.list)
         mu_pending_look_due(&coord->pending, mu_now(), coord->version);
+}
+
+static void calls_look_tasks(struct mu_coord *coord, const struct mu_cluster_root *root)
+{
+    (void)root;
+    calls_look(coord);
+}
+
+static uint64_t calls_next(const struct mu_coord *coord)
+{
+    return mu_pending_next(&coord->pending);
+}
+
+static void calls_due(struct mu_coord *coord, uint64_t now)
+{
+    (void)now;
+    calls_look(coord);
 }
 
 void mu_coord_pending_add(struct mu_parked *p, struct mu_pending *at)
@@ -359,7 +376,7 @@ static void call_stop(struct mu_coord *coord, struct mu_pending *at, bool known)
     call_answered(coord, c, &(struct mu_pending_answer){.status = MUSTER_ABORTED, .text = text});
 }
 
-void mu_coord_pending_stop(struct mu_coord *coord)
+static void calls_stop(struct mu_coord *coord)
 {
     struct mu_ctx *ctx;
     bool entered = coord->pending.list && !mu_enter(coord->m, &ctx);
@@ -378,3 +395,12 @@ void mu_coord_pending_stop(struct mu_coord *coord)
         mu_exit(ctx);
     mu_pending_close(&coord->pending);
 }
+
+const struct mu_coord_feature mu_calls_feature = {
+    .open = calls_open,
+    .look_tasks = calls_look_tasks,
+    .look = calls_look,
+    .next = calls_next,
+    .due = calls_due,
+    .stop = calls_stop,
+};

@@ -183,7 +183,7 @@ static bool compose(struct mu_coord *coord, int32_t task)
     return true;
 }
 
-void mu_errors_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+static void errors_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     if (!root->errors) {
         coord->error.is = false;
@@ -279,7 +279,7 @@ void mu_coord_poll_error(struct mu_coord *coord, struct mu_ask *ask, int32_t tas
     mu_coord_deliver(coord);
 }
 
-void mu_polls_stop(struct mu_coord *coord)
+static void polls_stop(struct mu_coord *coord)
 {
     while (coord->polls.first)
         mu_poll_cancel(coord, coord->polls.first->task,
@@ -418,3 +418,5 @@ void mu_coord_heartbeat(struct mu_coord *coord, struct mu_ask *ask, int32_t task
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
+
+const struct mu_coord_feature mu_errors_feature = {.look_tasks = errors_look, .stop = polls_stop};

@@ -140,10 +140,12 @@ void mu_guests_gone(struct mu_coord *coord)
     mu_exit(ctx);
 }
 
-void mu_guests_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+static void guests_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     if (a_guest_stays(coord))
         coord->lived = true;
     else if (coord->lived && !root->errors && !coord->registering.count && !coord->coming && !coord->leaving.count)
         mu_guests_gone(coord);
 }
+
+const struct mu_coord_feature mu_generation_feature = {.look_tasks = guests_look};

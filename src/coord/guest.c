@@ -20,56 +20,6 @@
 #include "task/task.h"
 
 #define BARRIER "[Init]Wait_for_all_tasks_to_register"
-enum { SAY_SLOWER = 6 /* times as long as at first, when it is said again */ };
-
-/* ---- words for a barrier of the engine's own ---- */
-
-/* "task 2, task 5 (pid 4711 on host n1)": two at most of those who are not there, each after `between`. */
-static uint32_t name_missing(const struct mu_coord *coord, mu_there_fn there, const char *between, char *text,
-                             size_t size)
-{
-    size_t len = 0;
-    uint32_t missing = 0;
-
-    text[0] = 0;
-    for (uint32_t i = 0; i < coord->num_tasks; i++) {
-        char name[MU_NAME_MAX];
-
-        if (there(coord, i))
-            continue;
-        if (missing++ >= 2 || len >= size)
-            continue;
-        mu_coord_name(coord, (int32_t)i, name, sizeof name);
-        len += (size_t)snprintf(text + len, size - len, "%s%s", between, name);
-    }
-    return missing;
-}
-
-void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
-                               char *text, size_t size)
-{
-    char names[2 * MU_NAME_MAX];
-    uint32_t missing = name_missing(coord, there, "\n", names, sizeof names);
-
-    snprintf(
-        text, size,
-        "Barrier timed out. Id: %s::0. This usually happens because a task triggered the barrier too early or too "
-        "slowly, or died before it. # of tasks that reached the barrier: %u/%u.\nThe first task at the barrier: %s. "
-        "Some timed out task names:%s",
-        id, coord->num_tasks - missing, coord->num_tasks, MU_BARE_LABEL(coord->seg, first), names);
-}
-
-uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now)
-{
-    char names[2 * MU_NAME_MAX], text[2 * MU_NAME_MAX + 100];
-    uint32_t missing = name_missing(coord, there, ", ", names, sizeof names);
-
-    snprintf(text, sizeof text, "%u of %u tasks %s:%s%s", missing, coord->num_tasks, what, names + (missing > 0),
-             missing > 2 ? " ..." : "");
-    if (coord->o.said && missing)
-        coord->o.said(coord->o.arg, text);
-    return now + SAY_SLOWER * coord->o.say_ns;
-}
 
 /* ---- registering ---- */
 
@@ -234,7 +184,7 @@ static bool fail_by_end(struct mu_coord *coord, const struct mu_cluster_root *ro
     return false;
 }
 
-void mu_registering_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+static void registering_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     if (mu_coord_follows(coord) && coord->registering.count && coord->registered)
         pass(coord); /* which was told before, and could not be done */
@@ -248,14 +198,14 @@ void mu_registering_look(struct mu_coord *coord, const struct mu_cluster_root *r
         pass(coord);
 }
 
-uint64_t mu_registering_next(const struct mu_coord *coord)
+static uint64_t registering_next(const struct mu_coord *coord)
 {
-    if (mu_coord_follows(coord) || !somebody_waits(coord)) /* mu_registering_due() */
+    if (mu_coord_follows(coord) || !somebody_waits(coord)) /* registering_due() */
         return UINT64_MAX;
     return coord->register_until < coord->say_at ? coord->register_until : coord->say_at;
 }
 
-void mu_registering_due(struct mu_coord *coord, uint64_t now)
+static void registering_due(struct mu_coord *coord, uint64_t now)
 {
     char text[MU_COORD_TEXT];
 
@@ -270,7 +220,8 @@ void mu_registering_due(struct mu_coord *coord, uint64_t now)
     }
 }
 
-void mu_registering_beat(struct mu_coord *coord)
+/* Those who wait connected say nothing for themselves. */
+static void registering_beat(struct mu_coord *coord)
 {
     for (const struct mu_parked *p = coord->registering.first; p && mu_coord_follows(coord); p = p->next)
         mu_task_count_beat(coord->seg, (uint32_t)p->task);
@@ -355,7 +306,8 @@ static void join_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t tas
     mu_coord_look_at_tasks(coord);
 }
 
-void mu_registering_told(struct mu_coord *coord, const struct mu_coord_news *news)
+/* At host 0: the task waits at its own host's engine, or does not any more. Elsewhere: it has passed, or failed. */
+static void registering_told(struct mu_coord *coord, const struct mu_coord_news *news)
 {
     struct mu_coord_task *t = &coord->tasks[news->task];
     struct mu_cluster cluster;
@@ -384,19 +336,7 @@ void mu_registering_told(struct mu_coord *coord, const struct mu_coord_news *new
     if (coord->coming)
         mu_coord_watch_bell(coord);
     if (!mu_cluster_look(coord->seg, &cluster))
-        mu_registering_look(coord, &cluster.root);
-}
-
-/* Whose engine is another one. */
-enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t task)
-{
-    char host[64];
-
-    mu_host_name(coord->seg, mu_host_of(coord->seg, (uint32_t)task), host, sizeof host);
-    return mu_fail(MUSTER_INVALID_ARGUMENT,
-                   "%s is a task of host %s: its client is to connect to the service there, whose address its "
-                   "process was given in MUSTER_GRPC_ADDRESS",
-                   MU_LABEL(coord->seg, task), host);
+        registering_look(coord, &cluster.root);
 }
 
 static bool may_join(const struct mu_coord *coord, const struct mu_task_record *r)
@@ -465,10 +405,20 @@ bool mu_coord_is_over(const struct mu_coord *coord)
     return over;
 }
 
-void mu_registering_stop(struct mu_coord *coord)
+static void registering_stop(struct mu_coord *coord)
 {
     fail(coord, MUSTER_ABORTED, "Barrier failed because service is shutting down. Barrier_id: " BARRIER "::0");
 }
+
+const struct mu_coord_feature mu_registering_feature = {
+    .look_tasks = registering_look,
+    .next = registering_next,
+    .due = registering_due,
+    .beat = registering_beat,
+    .words = 1u << MU_WORD_COMES | 1u << MU_WORD_GOES | 1u << MU_WORD_REGISTERED,
+    .told = registering_told,
+    .stop = registering_stop,
+};
 
 /* ---- leaving ---- */
 

@@ -45,16 +45,14 @@ static bool may_say(const struct mu_coord *coord, uint32_t host, const struct mu
 
 void mu_coord_told(struct mu_coord *coord, uint32_t host, const struct mu_coord_news *news)
 {
+    const uint32_t bit = news->word < 32 ? 1u << news->word : 0;
+
     if (coord->stopped || !may_say(coord, host, news))
         return;
     mu_coord_look_tasks(coord);
-    switch (news->word) {
-    case MU_WORD_COMES:
-    case MU_WORD_GOES:
-    case MU_WORD_REGISTERED: mu_registering_told(coord, news); break;
-    case MU_WORD_LEAVES:
-    case MU_WORD_LEFT: mu_leaving_told(coord, news); break;
-    }
+    for (const struct mu_coord_feature *const *f = coord->features; *f; f++)
+        if ((*f)->words & bit)
+            (*f)->told(coord, news);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }

@@ -49,14 +49,6 @@ static void answer_change(struct mu_coord *coord, struct mu_ask *ask, enum muste
     mu_coord_deliver(coord);
 }
 
-void mu_coord_result(struct mu_ask *ask, enum mu_op op, uint64_t result)
-{
-    if (op == MU_OP_KV_COMPARE_AND_SET)
-        ask->version = (int64_t)result;
-    else if (op == MU_OP_KV_APPEND || op == MU_OP_KV_DELETE)
-        ask->counter = (int64_t)result;
-}
-
 /* Here, or by the leader. */
 static void change_anywhere(struct mu_coord *coord, struct mu_ask *ask, struct mu_kv_change *c)
 {

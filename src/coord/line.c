@@ -263,7 +263,12 @@ static bool lives(uint32_t pid)
     return alive;
 }
 
-void mu_lost_due(struct mu_coord *coord, uint64_t now)
+static uint64_t lost_next(const struct mu_coord *coord)
+{
+    return coord->lost_next;
+}
+
+static void lost_due(struct mu_coord *coord, uint64_t now)
 {
     struct mu_ctx *ctx;
 
@@ -282,3 +287,5 @@ void mu_lost_due(struct mu_coord *coord, uint64_t now)
     }
     mu_exit(ctx);
 }
+
+const struct mu_coord_feature mu_lines_feature = {.next = lost_next, .due = lost_due};

@@ -148,6 +148,14 @@ void mu_coord_fail_of(struct mu_ask *ask, enum muster_status status, int32_t tas
     ask->answered(ask);
 }
 
+void mu_coord_result(struct mu_ask *ask, enum mu_op op, uint64_t result)
+{
+    if (op == MU_OP_KV_COMPARE_AND_SET)
+        ask->version = (int64_t)result;
+    else if (op == MU_OP_KV_APPEND || op == MU_OP_KV_DELETE)
+        ask->counter = (int64_t)result;
+}
+
 bool mu_coord_refuses(struct mu_coord *coord, struct mu_ask *ask)
 {
     ask->parked = NULL;

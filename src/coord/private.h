@@ -1,7 +1,9 @@
 /*
  * coord/private.h: what the engine's files share.
  *
- *   coord.c           open, stop, free; the look at everything that may have changed
+ *   coord/coord.c     open, stop, free; the table of features
+ *   coord/look.c      the look at everything that may have changed, what is due
+ *   coord/tasks.c     the tasks, and words for them
  *   coord/parked.c    asks that wait: where, how many, how they are answered
  *   coord/line.c      connections, and tasks that are lost with them
  *   coord/kv.c        keys: changes and reads
@@ -155,8 +157,36 @@ struct mu_wish_spot;
 struct mu_work;
 struct mu_listener;
 
+/*
+ * A feature of the engine: its row, by which the engine calls it. Features call the engine's own files, coord/look.c,
+ * coord/tasks.c and coord/parked.c, and these call features through the rows alone. Any function may be NULL.
+ */
+struct mu_coord_feature {
+    enum muster_status (*open)(struct mu_coord *coord);
+    /* The tasks' states have changed: again, until no look has changed them; and once then. Outside of mu_enter(). */
+    void (*look_tasks)(struct mu_coord *coord, const struct mu_cluster_root *root);
+    void (*looked)(struct mu_coord *coord);
+    /* Somebody has changed something else, or may have. Outside of mu_enter(). */
+    void (*look)(struct mu_coord *coord);
+    /* When something is due, of mu_now(), UINT64_MAX: nothing is; and it may be now. Outside of mu_enter(). */
+    uint64_t (*next)(const struct mu_coord *coord);
+    void (*due)(struct mu_coord *coord, uint64_t now);
+    /* Every 100 ms while somebody waits. */
+    void (*beat)(struct mu_coord *coord);
+    /* What another host's engine says, if it is one of these: bits by enum mu_coord_word. */
+    uint32_t words;
+    void (*told)(struct mu_coord *coord, const struct mu_coord_news *news);
+    /* All that wait are answered. */
+    void (*stop)(struct mu_coord *coord);
+};
+/* All of them, in the table in coord/coord.c. */
+extern const struct mu_coord_feature mu_remote_feature, mu_watchers_feature, mu_errors_feature, mu_registering_feature,
+    mu_leaving_feature, mu_generation_feature, mu_lines_feature, mu_calls_feature, mu_work_feature, mu_wishes_feature,
+    mu_key_fetches_feature;
+
 struct mu_coord {
     struct mu_coord_options o;
+    const struct mu_coord_feature *const *features; /* up to a NULL */
     struct muster *m;
     struct muster_segment *seg;
     uint32_t num_tasks;
@@ -222,6 +252,12 @@ struct mu_coord {
     uint64_t lost_next; /* when the first is lost */
 };
 
+/* ---- looking: coord/look.c ---- */
+
+/* Its timers, and the bell, which is heard from mu_coord_listen() on. */
+enum muster_status mu_coord_handles_open(struct mu_coord *coord);
+void mu_coord_listen(struct mu_coord *coord);
+void mu_coord_listen_stop(struct mu_coord *coord);
 /* Something waits: what others change is looked at. */
 void mu_coord_watch_bell(struct mu_coord *coord);
 /* Something is due at that moment of mu_now(). */
@@ -229,6 +265,8 @@ void mu_coord_due(struct mu_coord *coord, uint64_t at);
 /* Look at everything that hangs on the tasks' states, if they have changed; or in any case. Outside of mu_enter(). */
 void mu_coord_look_tasks(struct mu_coord *coord);
 void mu_coord_look_at_tasks(struct mu_coord *coord);
+
+/* ---- tasks: coord/tasks.c ---- */
 
 static inline bool mu_coord_has(const struct mu_coord *coord, int32_t task)
 {
@@ -242,6 +280,14 @@ static inline bool mu_coord_is_recoverable(const struct mu_task_record *r)
 }
 /* What people call it: "task 2 (pid 4711 on host n1)". */
 void mu_coord_name(const struct mu_coord *coord, int32_t task, char *name, size_t size);
+/* The call is for a task of another host, whose engine is another one: INVALID_ARGUMENT, with a sentence. */
+enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t task);
+/* The words for a barrier of the engine's own whose time is over: `there` says who has come. */
+typedef bool (*mu_there_fn)(const struct mu_coord *coord, uint32_t task);
+void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
+                               char *text, size_t size);
+/* Tells people who is missing, if anybody. When to say it again. */
+uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now);
 
 /* ---- keys: coord/key.c ---- */
 
@@ -296,10 +342,8 @@ void mu_wish_grant(struct mu_coord *coord, struct mu_parked *p, struct mu_blob *
 bool mu_wish_look(struct mu_coord *coord, struct mu_wish *w);
 /* The key was written here just now. */
 void mu_wishes_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
-void mu_wishes_look(struct mu_coord *coord);
 /* The job is in error: the gets that heed it end. */
 void mu_wishes_fail(struct mu_coord *coord, const char *text);
-void mu_wishes_stop(struct mu_coord *coord);
 /* The value; *ret is NULL when the key is absent. A long one is there once for all who get it while anybody has it. */
 enum mu_fetch { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of an ask */
 enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
@@ -307,14 +351,7 @@ enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, co
 /* It is the ask's answer. */
 void mu_coord_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version);
 
-/* ---- work: coord/work.c ---- */
-void mu_work_go(uv_idle_t *idle);
-void mu_work_stop(struct mu_coord *coord);
-
 /* ---- calls that are pending: coord/barrier.c, coord/alive.c ---- */
-enum muster_status mu_coord_pending_open(struct mu_coord *coord);
-void mu_coord_pending_look(struct mu_coord *coord);
-void mu_coord_pending_stop(struct mu_coord *coord);
 /* p waits at what is pending there. */
 void mu_coord_pending_add(struct mu_parked *p, struct mu_pending *at);
 static inline struct mu_parked *mu_parked_of(struct mu_pending_call *c)
@@ -326,37 +363,11 @@ void mu_coord_alive_choose_payer(struct mu_coord *coord, struct mu_pending *at);
 /* p, which asked who of the set is alive, is answered. */
 void mu_coord_alive_answered(struct mu_coord *coord, struct mu_parked *p, const struct mu_pending_answer *a);
 
-/* ---- watchers: coord/watch.c ---- */
-void mu_watchers_look(struct mu_coord *coord);
-void mu_watchers_stop(struct mu_coord *coord);
-
 /* ---- guests: coord/guest.c ---- */
-void mu_registering_look(struct mu_coord *coord, const struct mu_cluster_root *root);
-uint64_t mu_registering_next(const struct mu_coord *coord);
-void mu_registering_due(struct mu_coord *coord, uint64_t now);
-void mu_registering_stop(struct mu_coord *coord);
-/* Those who wait connected say nothing for themselves. */
-void mu_registering_beat(struct mu_coord *coord);
-/* At host 0: the task waits at its own host's engine, or does not any more. Elsewhere: it has passed, or failed. */
-void mu_registering_told(struct mu_coord *coord, const struct mu_coord_news *news);
 /* Within mu_enter(). */
 enum muster_status mu_coord_disconnect(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task);
-/* The words for a barrier of the engine's own whose time is over: `there` says who has come. */
-typedef bool (*mu_there_fn)(const struct mu_coord *coord, uint32_t task);
-void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
-                               char *text, size_t size);
-/* Tells people who is missing, if anybody. When to say it again. */
-uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now);
-
-/* ---- leaving: coord/shutdown.c ---- */
-void mu_leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root);
-uint64_t mu_leaving_next(const struct mu_coord *coord);
-void mu_leaving_due(struct mu_coord *coord, uint64_t now);
-void mu_leaving_stop(struct mu_coord *coord);
-void mu_leaving_told(struct mu_coord *coord, const struct mu_coord_news *news); /* as mu_registering_told() */
 
 /* ---- generations: coord/generation.c ---- */
-void mu_guests_look(struct mu_coord *coord, const struct mu_cluster_root *root);
 /* All guests that were to have called for the shutdown. Outside of mu_enter(). */
 void mu_guests_gone(struct mu_coord *coord);
 
@@ -375,8 +386,6 @@ static inline bool mu_coord_is_own(const struct mu_coord *coord, int32_t task)
 {
     return mu_is_local_task(coord->seg, (uint32_t)task);
 }
-/* The call is for a task of another host, whose engine is another one: INVALID_ARGUMENT, with a sentence. */
-enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t task);
 /* To host 0's engine: of the task, as its record is. */
 void mu_coord_tell_of(struct mu_coord *coord, enum mu_coord_word word, uint32_t round, int32_t task);
 /* To all: how it ended. */
@@ -385,15 +394,12 @@ void mu_coord_tell_all(struct mu_coord *coord, enum mu_coord_word word, uint32_t
 
 /* ---- errors: coord/error.c ---- */
 #define MU_COORD_CANNOT_REPORT "The task is not connected or already has an error."
-void mu_errors_look(struct mu_coord *coord, const struct mu_cluster_root *root);
 /* An error of the service's own: told to those who poll, and every guest is in it. */
 void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text);
 void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
-void mu_polls_stop(struct mu_coord *coord);
 
 /* ---- lines: coord/line.c ---- */
 /* The task spoke through it. */
 void mu_line_speaks(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation);
-void mu_lost_due(struct mu_coord *coord, uint64_t now);
 
 #endif

@@ -13,17 +13,6 @@
 
 #include "segment/hosts.h"
 
-/* ---- the leader ---- */
-
-/* "the leader of the job, host a, is lost": as a task of the C library is told. */
-static void words_of_loss(const struct mu_coord *coord, char *text, size_t size)
-{
-    char name[64];
-
-    mu_host_name(coord->seg, 0, name, sizeof name);
-    snprintf(text, size, "the leader of the job, host %s, is lost", name);
-}
-
 /* ---- calls ---- */
 
 static void call_enlist(struct mu_coord_call *call)
@@ -228,8 +217,10 @@ void mu_coord_call_done(struct mu_coord_call *call, enum muster_status status, u
 
 /* ---- the engine's ---- */
 
-enum muster_status mu_coord_remote_open(struct mu_coord *coord)
+static enum muster_status remote_open(struct mu_coord *coord)
 {
+    if (!mu_is_follower(coord->seg))
+        return MUSTER_OK;
     if (!coord->o.lanes)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "job %s has its keys and barriers on another host, and no way to it",
                        coord->seg->job);
@@ -240,10 +231,12 @@ enum muster_status mu_coord_remote_open(struct mu_coord *coord)
     return MUSTER_OK;
 }
 
-void mu_coord_remote_stop(struct mu_coord *coord)
+static void remote_stop(struct mu_coord *coord)
 {
     struct mu_coord_remote *remote = coord->remote;
 
+    if (!remote)
+        return;
     while (remote->asks.first) {
         struct mu_coord_call *call = remote->asks.first->at;
 
@@ -258,20 +251,4 @@ void mu_coord_remote_stop(struct mu_coord *coord)
     }
 }
 
-void mu_coord_remote_look(struct mu_coord *coord)
-{
-    struct mu_coord_remote *remote = coord->remote;
-    uint32_t round = mu_bridge_round(coord->seg);
-    char text[128];
-
-    if (mu_bridge_state(coord->seg) == MU_BRIDGE_LOST) {
-        words_of_loss(coord, text, sizeof text);
-        mu_key_fetches_fail(coord, MUSTER_UNAVAILABLE, text);
-        return;
-    }
-    if (round != remote->round) {
-        remote->round = round;
-        mu_key_fetches_renew(coord);
-    }
-    mu_key_fetches_go(coord);
-}
+const struct mu_coord_feature mu_remote_feature = {.open = remote_open, .stop = remote_stop};

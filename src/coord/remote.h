@@ -56,12 +56,6 @@ struct mu_coord_remote {
 /* What requests and unfinished answers may take. */
 #define MU_COORD_REMOTE_BYTES (512u << 20)
 
-enum muster_status mu_coord_remote_open(struct mu_coord *coord);
-/* Everything that waits is answered by the files whose it is; what is left are calls that nobody waits for. */
-void mu_coord_remote_stop(struct mu_coord *coord);
-/* Outside of mu_enter(): has the leader been lost, has a new round begun? */
-void mu_coord_remote_look(struct mu_coord *coord);
-
 /* A zeroed struct of so many bytes that begins with the ask's call, and has its steps behind that. NULL: no memory, the
  * ask was answered. */
 void *mu_coord_call_new(struct mu_ask *ask, size_t bytes,
@@ -103,11 +97,6 @@ void mu_key_fetch_want(struct mu_coord *coord, struct mu_wish *w, struct mu_park
 extern const size_t mu_key_fetch_bytes; /* that each takes */
 /* The wish goes, and with it its fetch. */
 void mu_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f);
-/* For all wishes. */
-void mu_key_fetches_fail(struct mu_coord *coord, enum muster_status status, const char *text);
-void mu_key_fetches_renew(struct mu_coord *coord);
-/* As many as may be under way at a time are. */
-void mu_key_fetches_go(struct mu_coord *coord);
 
 /* ---- barriers, who is alive: coord/remote_barrier.c ---- */
 struct mu_coord_remote_barrier {

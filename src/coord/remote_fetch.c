@@ -135,7 +135,7 @@ static enum muster_status fetch_begin(struct mu_coord *coord, struct mu_key_fetc
     return status;
 }
 
-void mu_key_fetches_go(struct mu_coord *coord)
+static void fetches_go(struct mu_coord *coord)
 {
     struct mu_coord_remote *remote = coord->remote;
     char text[MU_COORD_TEXT];
@@ -266,10 +266,10 @@ void mu_key_fetch_want(struct mu_coord *coord, struct mu_wish *w, struct mu_park
         p->late = true;
     else if (!f->rests || p->list == &w->tries)
         fetch_enqueue(coord->remote, f);
-    mu_key_fetches_go(coord);
+    fetches_go(coord);
 }
 
-void mu_key_fetches_fail(struct mu_coord *coord, enum muster_status status, const char *text)
+static void fetches_fail(struct mu_coord *coord, enum muster_status status, const char *text)
 {
     char words[MU_COORD_TEXT];
 
@@ -281,10 +281,43 @@ void mu_key_fetches_fail(struct mu_coord *coord, enum muster_status status, cons
     }
 }
 
-void mu_key_fetches_renew(struct mu_coord *coord)
+static void fetches_renew(struct mu_coord *coord)
 {
     for (const struct mu_wish_spot *s = coord->first_spot; s; s = s->next)
         for (const struct mu_wish *w = s->wishes; w; w = w->next)
             if (w->fetch && w->fetch->rests)
                 fetch_enqueue(coord->remote, w->fetch);
 }
+
+/* "the leader of the job, host a, is lost": as a task of the C library is told. */
+static void words_of_loss(const struct mu_coord *coord, char *text, size_t size)
+{
+    char name[64];
+
+    mu_host_name(coord->seg, 0, name, sizeof name);
+    snprintf(text, size, "the leader of the job, host %s, is lost", name);
+}
+
+/* Has the leader been lost, has a new round begun? */
+static void fetches_look(struct mu_coord *coord)
+{
+    struct mu_coord_remote *remote = coord->remote;
+    uint32_t round;
+    char text[128];
+
+    if (!remote)
+        return;
+    round = mu_bridge_round(coord->seg);
+    if (mu_bridge_state(coord->seg) == MU_BRIDGE_LOST) {
+        words_of_loss(coord, text, sizeof text);
+        fetches_fail(coord, MUSTER_UNAVAILABLE, text);
+        return;
+    }
+    if (round != remote->round) {
+        remote->round = round;
+        fetches_renew(coord);
+    }
+    fetches_go(coord);
+}
+
+const struct mu_coord_feature mu_key_fetches_feature = {.look = fetches_look};

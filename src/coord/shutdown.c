@@ -93,7 +93,7 @@ static void fail_by_error(struct mu_coord *coord, int32_t task)
     fail(coord, MUSTER_INTERNAL, text);
 }
 
-void mu_leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+static void leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
     if (coord->leaving_failed && !root->errors)
         coord->leaving_failed = false; /* all have been reset: the job is well again */
@@ -115,14 +115,14 @@ void mu_leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root)
         pass(coord);
 }
 
-uint64_t mu_leaving_next(const struct mu_coord *coord)
+static uint64_t leaving_next(const struct mu_coord *coord)
 {
     if (coord->leave_until == UINT64_MAX)
         return UINT64_MAX;
     return coord->leave_until < coord->leave_say_at ? coord->leave_until : coord->leave_say_at;
 }
 
-void mu_leaving_due(struct mu_coord *coord, uint64_t now)
+static void leaving_due(struct mu_coord *coord, uint64_t now)
 {
     char text[MU_COORD_TEXT - 200], id[48];
 
@@ -135,7 +135,7 @@ void mu_leaving_due(struct mu_coord *coord, uint64_t now)
     fail(coord, MUSTER_DEADLINE_EXCEEDED, text);
 }
 
-void mu_leaving_stop(struct mu_coord *coord)
+static void leaving_stop(struct mu_coord *coord)
 {
     char text[200];
 
@@ -164,7 +164,7 @@ static void count_call(struct mu_coord *coord, int32_t task, uint32_t attempt)
         coord->leave_say_at = mu_now() + coord->o.say_ns;
         coord->leave_version = 0;
         coord->first_to_leave = task;
-        mu_coord_due(coord, mu_leaving_next(coord));
+        mu_coord_due(coord, leaving_next(coord));
     }
     was_done = is_done(coord, (uint32_t)task);
     t->left = true;
@@ -198,7 +198,7 @@ static void join_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t tas
     mu_coord_look_at_tasks(coord);
 }
 
-void mu_leaving_told(struct mu_coord *coord, const struct mu_coord_news *news)
+static void leaving_told(struct mu_coord *coord, const struct mu_coord_news *news)
 {
     if (news->round != coord->leave_round)
         return;
@@ -267,3 +267,12 @@ void mu_coord_shutdown(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
+
+const struct mu_coord_feature mu_leaving_feature = {
+    .look_tasks = leaving_look,
+    .next = leaving_next,
+    .due = leaving_due,
+    .words = 1u << MU_WORD_LEAVES | 1u << MU_WORD_LEFT,
+    .told = leaving_told,
+    .stop = leaving_stop,
+};

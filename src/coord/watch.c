@@ -32,7 +32,7 @@ static void point(struct mu_ask *ask, const struct mu_coord *coord, const struct
     ask->version = (int64_t)version;
 }
 
-void mu_watchers_look(struct mu_coord *coord)
+static void watchers_look(struct mu_coord *coord)
 {
     struct mu_blob *s = NULL;
     uint64_t version = 0;
@@ -88,7 +88,7 @@ void mu_coord_watch(struct mu_coord *coord, struct mu_ask *ask, int64_t version)
     mu_coord_deliver(coord);
 }
 
-void mu_watchers_stop(struct mu_coord *coord)
+static void watchers_stop(struct mu_coord *coord)
 {
     while (coord->watchers.first) {
         struct mu_parked *p = coord->watchers.first;
@@ -126,3 +126,5 @@ void mu_coord_state(struct mu_coord *coord, struct mu_ask *ask, const int32_t *t
         mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     free(infos);
 }
+
+const struct mu_coord_feature mu_watchers_feature = {.looked = watchers_look, .stop = watchers_stop};

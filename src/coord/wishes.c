@@ -271,7 +271,7 @@ static void look_at(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_wish_s
     }
 }
 
-void mu_wishes_look(struct mu_coord *coord)
+static void wishes_look(struct mu_coord *coord)
 {
     struct mu_table t = mu_table_kv(coord->seg);
     struct mu_ctx *ctx;
@@ -311,7 +311,7 @@ void mu_wishes_fail(struct mu_coord *coord, const char *text)
     }
 }
 
-void mu_wishes_stop(struct mu_coord *coord)
+static void wishes_stop(struct mu_coord *coord)
 {
     for (struct mu_wish_spot *s = coord->first_spot; s; s = coord->first_spot) {
         struct mu_wish *w = s->wishes;
@@ -324,3 +324,5 @@ void mu_wishes_stop(struct mu_coord *coord)
     free(coord->spots);
     coord->spots = NULL;
 }
+
+const struct mu_coord_feature mu_wishes_feature = {.look = wishes_look, .stop = wishes_stop};

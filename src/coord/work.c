@@ -142,13 +142,15 @@ static bool piece(struct mu_coord *coord, struct mu_work *w, enum muster_status 
 
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
+static void works_go(uv_idle_t *idle);
+
 static void append(struct mu_coord *coord, struct mu_work *w)
 {
     w->prev = coord->last_work;
     *(w->prev ? &w->prev->next : &coord->first_work) = w;
     coord->last_work = w;
     coord->num_works++;
-    uv_idle_start(&coord->idle, mu_work_go);
+    uv_idle_start(&coord->idle, works_go);
 }
 
 static void take_out(struct mu_coord *coord, struct mu_work *w)
@@ -259,7 +261,7 @@ static void answer(struct mu_coord *coord, struct mu_work *w, enum muster_status
     w->survey.snapshot.bytes = NULL;
 }
 
-void mu_work_go(uv_idle_t *idle)
+static void works_go(uv_idle_t *idle)
 {
     struct mu_coord *coord = idle->data;
     struct mu_work *w = coord->first_work;
@@ -276,7 +278,7 @@ void mu_work_go(uv_idle_t *idle)
     mu_coord_deliver(coord);
 }
 
-void mu_work_stop(struct mu_coord *coord)
+static void works_stop(struct mu_coord *coord)
 {
     struct mu_work *w;
 
@@ -389,3 +391,5 @@ void mu_coord_delete(struct mu_coord *coord, struct mu_ask *ask, const char *key
     w->tree.change = &w->change;
     begin(coord, ask, w);
 }
+
+const struct mu_coord_feature mu_work_feature = {.stop = works_stop};
