@@ -15,7 +15,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,32 +25,12 @@
 
 #define QUEUE_MAX      4096u /* frames that wait in a connection that takes none: then it is not read any more */
 #define LINGER_MS      1000u
-#define STOP_LINGER_MS 200u         /* when the server's end waits for it */
-#define TAKES_MAX      (256u << 10) /* bytes of answers that a connection has not taken: no long one is made for it */
-#define PROBE_S        30           /* a TCP connection is silent: the kernel asks, */
-#define PROBES         3            /* so often, */
-#define PROBES_S       10           /* with so much between, and then it is gone */
+#define STOP_LINGER_MS 200u /* when the server's end waits for it */
+#define PROBE_S        30   /* a TCP connection is silent: the kernel asks, */
+#define PROBES         3    /* so often, */
+#define PROBES_S       10   /* with so much between, and then it is gone */
 
 static void on_event(uv_poll_t *poll, int status, int events);
-
-/* ---- what is held ------------------------------------------------------------------------------------------------ */
-
-bool mu_conn_hold(struct mu_rpc_conn *conn, size_t bytes)
-{
-    struct mu_rpc *rpc = conn->rpc;
-
-    if (bytes > rpc->options.held_max || conn->held > rpc->options.held_max - bytes ||
-        !mu_account_take(rpc->account, conn->held, bytes))
-        return false;
-    conn->held += bytes;
-    return true;
-}
-
-void mu_conn_unhold(struct mu_rpc_conn *conn, size_t bytes)
-{
-    conn->held -= bytes;
-    mu_account_give(conn->rpc->account, bytes);
-}
 
 /* ---- begin and end ----------------------------------------------------------------------------------------------- */
 
@@ -97,7 +76,7 @@ static void on_closed(uv_handle_t *handle)
     struct mu_rpc *rpc = conn->rpc;
 
     free_conn(conn);
-    mu_rpc_released(rpc);
+    rpc->released(rpc);
 }
 
 static void poll_for(struct mu_rpc_conn *conn, int events)
@@ -184,34 +163,6 @@ void mu_conn_close(struct mu_rpc_conn *conn, const char *why)
         close(conn->fd);
         conn->fd = -1;
     }
-}
-
-void mu_conn_dirty(struct mu_rpc_conn *conn)
-{
-    struct mu_rpc *rpc = conn->rpc;
-
-    if (conn->is_dirty)
-        return;
-    conn->is_dirty = true;
-    conn->next_dirty = rpc->dirty;
-    rpc->dirty = conn;
-}
-
-void mu_conn_dismiss(struct mu_rpc_conn *conn, uint32_t error, const char *format, ...)
-{
-    va_list list;
-
-    if (conn->is_leaving || conn->is_closed)
-        return;
-    va_start(list, format);
-    vsnprintf(conn->why, sizeof conn->why, format, list);
-    va_end(list);
-    conn->is_leaving = true;
-    conn->since_ms = mu_rpc_now(conn->rpc);
-    mu_rpc_say(conn->rpc, "gRPC: %s is sent away: %s", conn->name, conn->why);
-    nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE, nghttp2_session_get_last_proc_stream_id(conn->session),
-                          error, (const uint8_t *)conn->why, strlen(conn->why));
-    mu_conn_dirty(conn);
 }
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
@@ -311,11 +262,6 @@ static bool is_over(const struct mu_rpc_conn *conn)
 {
     return conn->out_len == 0 && !nghttp2_session_want_write(conn->session) &&
            (!nghttp2_session_want_read(conn->session) || (conn->rpc->is_stopping && conn->count == 0));
-}
-
-bool mu_conn_takes(const struct mu_rpc_conn *conn)
-{
-    return conn->pieces + conn->out_len <= TAKES_MAX;
 }
 
 void mu_conn_flush(struct mu_rpc_conn *conn)

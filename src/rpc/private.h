@@ -2,6 +2,7 @@
  * rpc/private.h: what the files of the server share.
  *
  *   listen.c   addresses                      server.c   start, stop, who comes, the loop's rounds, timers
+ *   turns.c    what is held, turns, marks     methods.c  the methods, by path
  *   conn.c     a connection's bytes           session.c  HTTP/2's events, from nghttp2
  *   call.c     a call from begin to answer    message.c  gRPC's messages within a call's bytes
  *   deadline.c the calls' deadlines           tls.c      the same bytes through TLS
@@ -125,7 +126,8 @@ struct mu_rpc {
     uv_prepare_t prepare; /* or before the loop sleeps */
     uv_idle_t idle;       /* while somebody waits for a turn: the loop does not sleep */
     uv_timer_t deadline_timer, tick;
-    unsigned open; /* handles that are not closed */
+    unsigned open;                        /* handles that are not closed */
+    void (*released)(struct mu_rpc *rpc); /* one of them is */
     bool is_stopping, is_ticking;
     bool is_paused, was_paused; /* nobody is accepted; nobody has been since nobody could */
     uint64_t stop_ms;           /* the end of the grace */
@@ -160,31 +162,35 @@ struct mu_rpc {
 /* bounds.c: puts what stands behind 0. INVALID_ARGUMENT where bounds contradict each other. */
 enum muster_status mu_rpc_bounds(struct mu_rpc_options *options);
 
-/* server.c */
 static inline uint64_t mu_rpc_now(const struct mu_rpc *rpc)
 {
     return uv_now(rpc->options.loop);
 }
-void mu_rpc_say(struct mu_rpc *rpc, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* methods.c: those of rpc->lists; -1: no memory. */
+int mu_rpc_methods_open(struct mu_rpc *rpc);
 const struct mu_rpc_method *mu_rpc_find(const struct mu_rpc *rpc, const char *path, size_t len);
-void mu_rpc_released(struct mu_rpc *rpc);                          /* a handle is closed */
-void mu_rpc_turn(struct mu_rpc_conn *conn, enum mu_rpc_turn what); /* soon */
+
+/* turns.c */
+#define MU_RPC_SENTENCES 20u /* in one go */
+void mu_rpc_say(struct mu_rpc *rpc, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* One more; false: too many. */
 bool mu_rpc_spend(const struct mu_rpc *rpc, struct mu_rpc_budget *budget, uint32_t burst, uint32_t each_ms);
-
-/* conn.c */
-struct mu_rpc_conn *mu_conn_new(struct mu_rpc *rpc, int fd);
-void mu_conn_dirty(struct mu_rpc_conn *conn); /* there is something to write */
-void mu_conn_flush(struct mu_rpc_conn *conn);
-void mu_conn_receive(struct mu_rpc_conn *conn);     /* in its turn */
+bool mu_conn_hold(struct mu_rpc_conn *conn, size_t bytes); /* false: that would be too many */
+void mu_conn_unhold(struct mu_rpc_conn *conn, size_t bytes);
 bool mu_conn_takes(const struct mu_rpc_conn *conn); /* a long answer may be made for it */
-void mu_conn_close(struct mu_rpc_conn *conn, const char *why);
+void mu_conn_dirty(struct mu_rpc_conn *conn);       /* there is something to write */
 /* GOAWAY with these words, and the end. Only marks, so anybody may call it. */
 void mu_conn_dismiss(struct mu_rpc_conn *conn, uint32_t error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+void mu_rpc_turn(struct mu_rpc_conn *conn, enum mu_rpc_turn what);               /* soon */
+struct mu_rpc_conn *mu_rpc_next_turn(struct mu_rpc *rpc, enum mu_rpc_turn what); /* NULL: nobody waits for one */
+
+/* conn.c */
+struct mu_rpc_conn *mu_conn_new(struct mu_rpc *rpc, int fd);
+void mu_conn_flush(struct mu_rpc_conn *conn);
+void mu_conn_receive(struct mu_rpc_conn *conn); /* in its turn */
+void mu_conn_close(struct mu_rpc_conn *conn, const char *why);
 void mu_conn_tick(struct mu_rpc_conn *conn);
-bool mu_conn_hold(struct mu_rpc_conn *conn, size_t bytes); /* false: that would be too many */
-void mu_conn_unhold(struct mu_rpc_conn *conn, size_t bytes);
 
 /* session.c */
 int mu_session_callbacks(nghttp2_session_callbacks **ret_callbacks);

@@ -10,8 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,87 +17,9 @@
 
 #include "base/error.h"
 
-#define TICK_MS      500
-#define ACCEPTS      64 /* in one round */
-#define SENTENCES    20 /* in one go, then one each */
-#define SENTENCES_MS 500
-#define TURN_NS      10000000u /* of a round, for all that have come; then the loop looks at everything else */
-
-/* ---- small things ------------------------------------------------------------------------------------------------ */
-
-bool mu_rpc_spend(const struct mu_rpc *rpc, struct mu_rpc_budget *budget, uint32_t burst, uint32_t each_ms)
-{
-    uint64_t now = mu_rpc_now(rpc), more = (now - budget->filled_ms) / each_ms;
-
-    if (more > 0) {
-        budget->left = more < burst - budget->left ? budget->left + (uint32_t)more : burst;
-        budget->filled_ms = now;
-    }
-    if (budget->left == 0)
-        return false;
-    budget->left--;
-    return true;
-}
-
-void mu_rpc_say(struct mu_rpc *rpc, const char *format, ...)
-{
-    char sentence[400];
-    va_list list;
-
-    if (!rpc->options.said || !mu_rpc_spend(rpc, &rpc->sentences, SENTENCES, SENTENCES_MS))
-        return;
-    va_start(list, format);
-    vsnprintf(sentence, sizeof sentence, format, list);
-    va_end(list);
-    rpc->options.said(rpc->options.arg, sentence);
-}
-
-/* ---- methods ----------------------------------------------------------------------------------------------------- */
-
-static uint32_t hash(const char *text, size_t len)
-{
-    uint32_t h = 2166136261u;
-
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)text[i]) * 16777619u;
-    return h;
-}
-
-static int fill_table(struct mu_rpc *rpc)
-{
-    uint32_t count = 0, size = 16;
-
-    rpc->lists[rpc->num_lists++] = rpc->options.methods;
-    rpc->lists[rpc->num_lists++] = mu_rpc_health_methods;
-    if (rpc->options.described)
-        rpc->lists[rpc->num_lists++] = mu_rpc_reflection_methods;
-    for (unsigned i = 0; i < rpc->num_lists; i++)
-        for (const struct mu_rpc_method *m = rpc->lists[i]; m->path; m++)
-            count++;
-    while (size < 2 * count + 2)
-        size *= 2;
-    rpc->table = calloc(size, sizeof(const struct mu_rpc_method *));
-    if (!rpc->table)
-        return -1;
-    rpc->table_mask = size - 1;
-    for (unsigned i = 0; i < rpc->num_lists; i++)
-        for (const struct mu_rpc_method *m = rpc->lists[i]; m->path; m++) {
-            uint32_t at = hash(m->path, strlen(m->path)) & rpc->table_mask;
-
-            while (rpc->table[at])
-                at = (at + 1) & rpc->table_mask;
-            rpc->table[at] = m;
-        }
-    return 0;
-}
-
-const struct mu_rpc_method *mu_rpc_find(const struct mu_rpc *rpc, const char *path, size_t len)
-{
-    for (uint32_t at = hash(path, len) & rpc->table_mask; rpc->table[at]; at = (at + 1) & rpc->table_mask)
-        if (strlen(rpc->table[at]->path) == len && memcmp(rpc->table[at]->path, path, len) == 0)
-            return rpc->table[at];
-    return NULL;
-}
+#define TICK_MS 500
+#define ACCEPTS 64        /* in one round */
+#define TURN_NS 10000000u /* of a round, for all that have come; then the loop looks at everything else */
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
@@ -119,7 +39,7 @@ static void free_rpc(struct mu_rpc *rpc)
     free(rpc);
 }
 
-void mu_rpc_released(struct mu_rpc *rpc)
+static void release(struct mu_rpc *rpc)
 {
     void (*stopped)(void *arg) = rpc->stopped;
     void *arg = rpc->options.arg;
@@ -133,7 +53,7 @@ void mu_rpc_released(struct mu_rpc *rpc)
 
 static void on_closed(uv_handle_t *handle)
 {
-    mu_rpc_released(handle->data);
+    release(handle->data);
 }
 
 static void close_handles(struct mu_rpc *rpc)
@@ -172,39 +92,6 @@ static void flush_dirty(struct mu_rpc *rpc)
     }
 }
 
-static void on_idle(uv_idle_t *idle)
-{
-    (void)idle; /* the loop does not sleep: that is all */
-}
-
-void mu_rpc_turn(struct mu_rpc_conn *conn, enum mu_rpc_turn what)
-{
-    struct mu_rpc *rpc = conn->rpc;
-
-    if (conn->has_turn[what] || conn->is_closed)
-        return;
-    conn->has_turn[what] = true;
-    conn->next_turn[what] = NULL;
-    *rpc->last_turn[what] = conn;
-    rpc->last_turn[what] = &conn->next_turn[what];
-    if (!uv_is_closing((uv_handle_t *)&rpc->idle))
-        uv_idle_start(&rpc->idle, on_idle);
-}
-
-/* NULL: nobody waits for one. */
-static struct mu_rpc_conn *next_turn(struct mu_rpc *rpc, enum mu_rpc_turn what)
-{
-    struct mu_rpc_conn *conn = rpc->first_turn[what];
-
-    if (!conn)
-        return NULL;
-    rpc->first_turn[what] = conn->next_turn[what];
-    if (!rpc->first_turn[what])
-        rpc->last_turn[what] = &rpc->first_turn[what];
-    conn->has_turn[what] = false;
-    return conn;
-}
-
 /* What has come is read, and what is short is answered; then long answers are made, one at a time. Who finds no time
  * left is the first of the next round, before which the loop looks at signals, ends of tasks and timers. */
 static void take_turns(struct mu_rpc *rpc)
@@ -213,12 +100,12 @@ static void take_turns(struct mu_rpc *rpc)
     struct mu_rpc_conn *conn;
 
     do {
-        conn = next_turn(rpc, MU_TURN_READ);
+        conn = mu_rpc_next_turn(rpc, MU_TURN_READ);
         if (conn)
             mu_conn_receive(conn);
     } while (conn && uv_hrtime() < until);
     do {
-        conn = next_turn(rpc, MU_TURN_LONG);
+        conn = mu_rpc_next_turn(rpc, MU_TURN_LONG);
         if (conn)
             mu_call_begin_long(conn);
     } while (conn && uv_hrtime() < until);
@@ -435,7 +322,11 @@ static int begin(struct mu_rpc *rpc)
 
 static enum muster_status prepare_http(struct mu_rpc *rpc)
 {
-    if (fill_table(rpc) || mu_session_callbacks(&rpc->callbacks) || nghttp2_option_new(&rpc->http_options))
+    rpc->lists[rpc->num_lists++] = rpc->options.methods;
+    rpc->lists[rpc->num_lists++] = mu_rpc_health_methods;
+    if (rpc->options.described)
+        rpc->lists[rpc->num_lists++] = mu_rpc_reflection_methods;
+    if (mu_rpc_methods_open(rpc) || mu_session_callbacks(&rpc->callbacks) || nghttp2_option_new(&rpc->http_options))
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a server");
     nghttp2_option_set_no_closed_streams(rpc->http_options, 1);
     nghttp2_option_set_stream_reset_rate_limit(rpc->http_options, UINT64_MAX / 2, 1); /* session.c counts them */
@@ -456,7 +347,8 @@ enum muster_status mu_rpc_start(const struct mu_rpc_options *options, struct mu_
     mu_peers_open(&rpc->peers);
     rpc->refused = geteuid();
     rpc->clients_prove = options->tls && options->tls->authority;
-    rpc->sentences.left = SENTENCES;
+    rpc->sentences.left = MU_RPC_SENTENCES;
+    rpc->released = release;
     for (int i = 0; i < MU_TURNS; i++)
         rpc->last_turn[i] = &rpc->first_turn[i];
     status = mu_rpc_bounds(&rpc->options);
