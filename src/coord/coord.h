@@ -119,7 +119,8 @@ struct mu_line *mu_coord_line(struct mu_coord *coord, uint32_t pid, const char *
 void mu_coord_line_may(struct mu_line *line, uint32_t asks, size_t bytes);
 /*
  * It is gone; its asks have been dropped, or are now. Tasks that spoke through it are lost: at once, when they polled
- * for errors here, else when they do not come back on another line (lost_ns). why: "closed by its peer".
+ * for errors here or, their processes unknown, the job has failed; else when they do not come back on another line
+ * (lost_ns). why: "closed by its peer".
  */
 void mu_coord_hang_up(struct mu_line *line, const char *why);
 

@@ -102,6 +102,7 @@ static void broadcast(struct mu_coord *coord)
     }
     while (coord->polls.first)
         tell(coord, coord->polls.first);
+    mu_lines_failed(coord);
 }
 
 void mu_coord_report_by(struct mu_coord *coord, bool (*report)(void *arg, const struct mu_coord_report *report),

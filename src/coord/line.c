@@ -6,7 +6,8 @@
  * closes some milliseconds before the kernel says how the process ended, and that is worth more. One that does not wait
  * there comes back on another line when it has something to say, as TensorFlow's clients do with their next heartbeat:
  * so its heartbeats decide, as those of any task, and the kernel, which is asked now and again, where its process is
- * known. Who had called for the shutdown is done, and has left.
+ * known. Who had called for the shutdown is done, and has left. In a job that has failed nobody waits for heartbeats of
+ * a task whose process is not known: its client was told of the error, and ends; its line's end is the task's.
  *
  * Where the peer's process is known (a Unix socket's), the kernel's word for its end counts as well: others may have
  * inherited the connection, and hold it open.
@@ -155,9 +156,32 @@ static uint64_t awaits_words(const struct mu_coord *coord, int32_t task)
 /* It may come back. */
 static void await_return(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task, uint32_t pid, const char *why)
 {
-    coord->tasks[task].lost_pid = coord->o.lost_ns ? 0 : pid;
-    if (coord->o.lost_ns || pid)
+    struct mu_coord_task *t = &coord->tasks[task];
+
+    t->lost_pid = coord->o.lost_ns ? 0 : pid;
+    if (coord->o.lost_ns || pid) {
         lose_in(coord, ctx, task, coord->o.lost_ns ? coord->o.lost_ns : LOOK_NS, why);
+    } else if (coord->error.is && !awaits_words(coord, task)) {
+        lose(coord, ctx, task, why);
+    } else { /* its heartbeats decide, or mu_lines_failed() */
+        free(t->lost_why);
+        t->lost_why = strdup(why);
+    }
+}
+
+void mu_lines_failed(struct mu_coord *coord)
+{
+    struct mu_ctx *ctx;
+
+    if (mu_enter(coord->m, &ctx))
+        return;
+    for (uint32_t i = 0; i < coord->num_tasks; i++) {
+        struct mu_coord_task *t = &coord->tasks[i];
+
+        if (!t->line && t->lost_why && !t->lost_at && is_there(coord, (int32_t)i) && !awaits_words(coord, (int32_t)i))
+            lose(coord, ctx, (int32_t)i, t->lost_why);
+    }
+    mu_exit(ctx);
 }
 
 /* The line says nothing for the task any more. `final`: nor can it come back. */

@@ -83,6 +83,17 @@ ends_with 1
 err_has '^muster serve: task 1 has failed: '
 [ ! -e "$TMPDIR/s" ] || fail "the socket is left"
 
+# Over TCP, where no process is known: a survivor that was told, and goes without a shutdown, is not waited for.
+begin -n 2 --once --register-barrier=no --heartbeat-timeout 1h
+guest 0 register poll hold await "$TMPDIR/said" > "$OUT.0" &
+guest 1 register poll kill
+failed() { grep -q '^muster serve: task 1 has failed: its connection .* by its peer without a shutdown$' "$ERR.serve"; }
+await "the failure is said" failed
+touch "$TMPDIR/said"
+wait %%
+ends_with 1
+err_is_one_line
+
 # A signal before the tasks were done; killed, it leaves nothing behind but a name that the next one takes.
 begin -n 2 --once
 kill -INT $SERVE

@@ -103,6 +103,49 @@ static void without_a_poll_the_heartbeats_decide(void **state)
     counter_close();
 }
 
+/* Nobody waits for the heartbeats of who was told that the job has failed, and went. */
+static void in_a_failed_job_a_closed_line_is_the_tasks_end(void **state)
+{
+    struct asked *a, *b;
+
+    (void)state;
+    counter_open(3, NULL);
+    register_guests(0, 3);
+    assert_waits(do_poll(0));
+    a = do_poll(1);
+    b = do_poll(2);
+    hang_up(0, "reset by its peer");
+    assert_says_so(a, MUSTER_UNAVAILABLE, "task 0");
+    assert_says_so(b, MUSTER_UNAVAILABLE, "task 0");
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_CONNECTED);
+    hang_up(1, "closed by its peer");
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_ERROR);
+    assert_int_equal(stage_task(2).state, MUSTER_TASK_CONNECTED);
+    assert_false(mu_coord_is_over(coord));
+    hang_up(2, "closed by its peer");
+    assert_true(mu_coord_is_over(coord));
+    counter_close();
+}
+
+static void a_line_that_closed_before_the_failure_is_that_too(void **state)
+{
+    struct asked *a;
+
+    (void)state;
+    counter_open(3, NULL);
+    register_guests(0, 3);
+    assert_waits(do_poll(0));
+    a = do_poll(2);
+    hang_up(1, "closed by its peer");
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_CONNECTED);
+    hang_up(0, "reset by its peer");
+    assert_says_so(a, MUSTER_UNAVAILABLE, "task 0");
+    assert_int_equal(a->ask.origin, 0);
+    assert_int_equal(stage_task(1).state, MUSTER_TASK_ERROR);
+    assert_int_equal(stage_task(2).state, MUSTER_TASK_CONNECTED);
+    counter_close();
+}
+
 /* Its process is known, and the kernel is asked for it. */
 static void without_a_poll_the_end_of_the_process_counts(void **state)
 {
@@ -253,6 +296,8 @@ int main(void)
         CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
         CASE(without_a_poll_the_task_may_come_back_on_another_line),
         CASE(without_a_poll_the_heartbeats_decide),
+        CASE(in_a_failed_job_a_closed_line_is_the_tasks_end),
+        CASE(a_line_that_closed_before_the_failure_is_that_too),
         NEAR_CASE(without_a_poll_the_end_of_the_process_counts),
         NEAR_CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
         NEAR_CASE(a_process_that_ends_takes_its_task_along),

@@ -25,21 +25,26 @@ static enum mu_agent_event serve_open(struct mu_agent *agent)
     return MU_ON_OPENED;
 }
 
-static int serve_is_over(struct mu_agent *agent)
+/* At once: the other tasks may need a while to end. */
+static void say_failure(struct mu_agent *agent)
 {
     struct muster_error error;
+    int32_t task = mu_agent_first_error(agent, &error);
 
+    if (task >= 0 && task != agent->root_cause)
+        mu_agent_say("task %d has failed: %s", (int)task, error.message);
+    agent->root_cause = task;
+    agent->root_said = 1;
+}
+
+static int serve_is_over(struct mu_agent *agent)
+{
     if (!serves_once(agent))
         return 0;
     agent->phase_until = muster_after_ns(LOOK_NS);
-    if (!mu_coord_is_over(mu_agent_coord(agent)))
-        return 0;
-    agent->served_all = 1;
-    agent->root_cause = mu_agent_first_error(agent, &error);
-    agent->root_said = 1;
-    if (agent->root_cause >= 0)
-        mu_agent_say("task %d has failed: %s", (int)agent->root_cause, error.message);
-    return 1;
+    agent->served_all = mu_coord_is_over(mu_agent_coord(agent));
+    say_failure(agent); /* with what was the last word before that */
+    return agent->served_all;
 }
 
 /* With --once the tasks' end is what it is for; without, a signal is how it ends. */
