@@ -15,46 +15,21 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-
-#define CLIENTS      65536u
-#define ACCEPTS      64 /* in one round */
-#define PAUSE_MS     500
-#define SHORTAGE_MS  100 /* between two looks at who holds memory that others wait for */
-#define SENTENCES    20u /* in one go, then one each */
-#define SENTENCES_NS 500000000u
-#define PROBE_S      30 /* a connection is silent: the kernel asks, */
-#define PROBES       3  /* so often, */
-#define PROBES_S     10 /* with so much between, and then it is gone */
+#define CLIENTS     65536u
+#define ACCEPTS     64 /* in one round */
+#define PAUSE_MS    500
+#define SHORTAGE_MS 100 /* between two looks at who holds memory that others wait for */
+#define PROBE_S     30  /* a connection is silent: the kernel asks, */
+#define PROBES      3   /* so often, */
+#define PROBES_S    10  /* with so much between, and then it is gone */
 
 const char *mu_tcpstore_call_name(unsigned call)
 {
     return mu_ts_op_name((enum mu_ts_op)call);
-}
-
-void mu_ts_say(struct mu_tcpstore *store, const char *format, ...)
-{
-    uint64_t now = mu_now(), more = (now - store->sentences_at) / SENTENCES_NS;
-    char sentence[400];
-    va_list list;
-
-    if (more) {
-        store->sentences = more < SENTENCES - store->sentences ? store->sentences + (uint32_t)more : SENTENCES;
-        store->sentences_at = now;
-    }
-    if (!store->options.said || !store->sentences)
-        return;
-    store->sentences--;
-    va_start(list, format);
-    vsnprintf(sentence, sizeof sentence, format, list);
-    va_end(list);
-    store->options.said(store->options.arg, sentence);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -69,7 +44,7 @@ static void free_store(struct mu_tcpstore *store)
     free(store);
 }
 
-void mu_ts_released(struct mu_tcpstore *store)
+static void release(struct mu_tcpstore *store)
 {
     void (*stopped)(void *arg) = store->stopped;
     void *arg = store->stopped_arg;
@@ -83,7 +58,7 @@ void mu_ts_released(struct mu_tcpstore *store)
 
 static void on_closed(uv_handle_t *handle)
 {
-    mu_ts_released(handle->data);
+    release(handle->data);
 }
 
 void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), void *arg)
@@ -111,33 +86,6 @@ void mu_tcpstore_stop(struct mu_tcpstore *store, void (*stopped)(void *arg), voi
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
-
-static void on_idle(uv_idle_t *idle)
-{
-    (void)idle; /* the loop does not sleep: that is all */
-}
-
-void mu_ts_turn(struct mu_ts_conn *conn)
-{
-    struct mu_tcpstore *store = conn->store;
-
-    if (conn->has_turn || conn->is_closed)
-        return;
-    conn->has_turn = true;
-    conn->next_turn = NULL;
-    *store->last_turn = conn;
-    store->last_turn = &conn->next_turn;
-    uv_idle_start(&store->idle, on_idle);
-}
-
-void mu_ts_dirty(struct mu_ts_conn *conn)
-{
-    if (conn->is_dirty || conn->is_closed)
-        return;
-    conn->is_dirty = true;
-    conn->next_dirty = conn->store->dirty;
-    conn->store->dirty = conn;
-}
 
 /* A request that waits for memory is read on; a step that does is made again, and takes it itself. */
 static void give_room(struct mu_tcpstore *store)
@@ -397,7 +345,9 @@ enum muster_status mu_tcpstore_start(const struct mu_tcpstore_options *options, 
     store->options = *options;
     store->options.clients = options->clients ? options->clients : CLIENTS;
     store->last_turn = &store->first_turn;
-    store->sentences = SENTENCES;
+    store->sentences = MU_TS_SENTENCES;
+    store->released = release;
+    store->run = mu_ts_run;
     store->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     mu_peers_open(&store->peers);
     status = open_listeners(store);

@@ -45,7 +45,7 @@ static void on_closed(uv_handle_t *handle)
     struct mu_tcpstore *store = conn->store;
 
     free(conn);
-    mu_ts_released(store);
+    store->released(store);
 }
 
 struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer)
@@ -136,6 +136,12 @@ static void leave_lists(struct mu_ts_conn *conn)
                 store->last_turn = at;
             break;
         }
+}
+
+void mu_ts_drop_waits(struct mu_ts_conn *conn)
+{
+    while (conn->waits)
+        conn->waits->drop(conn->waits);
 }
 
 void mu_ts_close(struct mu_ts_conn *conn)
@@ -499,7 +505,7 @@ void mu_ts_go_on(struct mu_ts_conn *conn)
 {
     if (conn->is_closed)
         return;
-    mu_ts_run(conn);
+    conn->store->run(conn);
     if (!conn->is_closed && keep_rest(conn))
         mu_ts_flush(conn);
 }

@@ -6,7 +6,9 @@
  *   tcpstore_room.c     memory, and who waits for it
  *   tcpstore_scan.c     where a request ends
  *   tcpstore_key.c      what keys are called in the job's store
- *   tcpstore_run.c      one request after another; the fields of a request, its answer
+ *   tcpstore_turn.c     turns of connections
+ *   tcpstore_run.c      one request after another
+ *   tcpstore_step.c     the fields of a request, its answer, its steps
  *   tcpstore_keys.c     requests about keys
  *   tcpstore_change.c   those that depend on the value that is there
  *   tcpstore_queue.c    queues
@@ -61,6 +63,7 @@ struct mu_ts_item {
 struct mu_ts_wait {
     struct mu_ts_wait *next, *before;
     struct mu_ts_conn *conn;
+    void (*drop)(struct mu_ts_wait *wait); /* its client waits no more, or goes */
     uint32_t num, missing;
     bool is_whole; /* every key has been asked for */
     size_t bytes;
@@ -145,7 +148,9 @@ struct mu_tcpstore {
     uv_prepare_t prepare;
     uv_idle_t idle; /* while somebody waits for a turn: the loop does not sleep */
     uv_timer_t tick;
-    uint32_t open; /* handles */
+    uint32_t open;                               /* handles */
+    void (*released)(struct mu_tcpstore *store); /* one of them is closed */
+    mu_ts_step run;                              /* what a connection does in its turn */
     struct mu_ts_conn *conns, *first_turn, **last_turn, *dirty;
     bool is_stopping, is_paused, was_paused;
     int reserve_fd;
@@ -165,16 +170,18 @@ struct mu_tcpstore {
     uint8_t in[MU_TS_BUFFER];
 };
 
-/* ---- tcpstore.c ---- */
+/* ---- tcpstore_turn.c ---- */
+#define MU_TS_SENTENCES 20u /* that may be said in one go */
 void mu_ts_say(struct mu_tcpstore *store, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void mu_ts_released(struct mu_tcpstore *store); /* one of its handles is closed */
-void mu_ts_turn(struct mu_ts_conn *conn);       /* it has something to do: soon */
-void mu_ts_dirty(struct mu_ts_conn *conn);      /* it has something to say: soon */
+void mu_ts_turn(struct mu_ts_conn *conn);               /* it has something to do: soon */
+void mu_ts_dirty(struct mu_ts_conn *conn);              /* it has something to say: soon */
+void mu_ts_cost(struct mu_ts_conn *conn, size_t bytes); /* of a step that moves so many */
 
 /* ---- tcpstore_conn.c ---- */
 /* Takes the descriptor. NULL: no memory. */
 struct mu_ts_conn *mu_ts_conn_new(struct mu_tcpstore *store, int fd, const struct sockaddr *peer);
 void mu_ts_close(struct mu_ts_conn *conn);
+void mu_ts_drop_waits(struct mu_ts_conn *conn); /* it waits for nothing any more */
 /* Its socket has failed. A request that is under way and changes something is carried out first: others may count on
  * its other half. */
 void mu_ts_lost(struct mu_ts_conn *conn);
@@ -209,6 +216,8 @@ void mu_ts_room_begin(struct mu_tcpstore *store);
 
 /* ---- tcpstore_run.c ---- */
 void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes */
+
+/* ---- tcpstore_step.c ---- */
 /* Ask the engine: prepares conn->ask, whose answer goes to `take`. */
 struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
 /* The request is over; or the step was without a call, and `next` follows. */
@@ -229,7 +238,6 @@ const struct mu_ts_name *mu_ts_name_of(struct mu_ts_conn *conn, enum mu_ts_place
 void mu_ts_out_u8(struct mu_ts_conn *conn, uint8_t v);
 void mu_ts_out_i64(struct mu_ts_conn *conn, int64_t v);
 void mu_ts_out_bytes(struct mu_ts_conn *conn, const void *bytes, size_t len); /* and their length */
-void mu_ts_cost(struct mu_ts_conn *conn, size_t bytes);                       /* of a step that moves so many */
 
 /* ---- requests: the first step of each ---- */
 void mu_ts_set(struct mu_ts_conn *conn); /* and MULTI_SET: one of `left` */
@@ -265,7 +273,6 @@ void mu_ts_sum(struct mu_ts_conn *conn, mu_ts_step take);
 void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take);
 
 /* ---- tcpstore_wait.c ---- */
-void mu_ts_drop_waits(struct mu_ts_conn *conn);
 void mu_ts_came(struct mu_ts_item *item); /* the wait, and the item, may be gone then */
 /* It cannot be waited for, as the engine says: the client is sent away. */
 void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask);

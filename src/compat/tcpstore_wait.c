@@ -41,12 +41,6 @@ static void free_wait(struct mu_ts_wait *w)
     free(w);
 }
 
-void mu_ts_drop_waits(struct mu_ts_conn *conn)
-{
-    while (conn->waits)
-        free_wait(conn->waits);
-}
-
 static void wake_if_all_have_come(struct mu_ts_wait *w)
 {
     struct mu_ts_conn *conn = w->conn;
@@ -125,6 +119,7 @@ static struct mu_ts_wait *new_wait(struct mu_ts_conn *conn, uint64_t num)
         return NULL;
     }
     w->conn = conn;
+    w->drop = free_wait;
     w->bytes = bytes;
     w->request = (uint8_t *)&w->items[num];
     memcpy(w->request, conn->bytes + conn->at, conn->scan.at);

@@ -11,7 +11,7 @@ import subprocess
 import house
 
 LIMIT = 6
-KNOWN = {"bridge": 11, "segment": 13, "compat": 8}
+KNOWN = {"bridge": 11, "segment": 13}
 
 
 def circles(calls):
