@@ -241,6 +241,7 @@ struct mu_header {
 /* The header's state word: state 2, and a count that moves whenever CLOSING is taken back. */
 #define MU_STATE(w)      ((w)&3u)
 #define MU_STATE_NEXT(w) (((w) & ~3u) + 4u)
+#define MU_REMOVED       (MU_CLOSED | 4u) /* closed by who removed the segment, while it was in use or not */
 #define MU_FLAG_MEMFD    1u
 #define MU_FLAG_KEPT     2u /* a launcher created it and removes it */
 #define MU_FLAG_LISTENED 4u /* of one host, and whoever changes something looks at the bell all the same */

@@ -78,7 +78,8 @@ MUSTER_API enum muster_status muster_segment_info(struct muster_segment *segment
 MUSTER_API int muster_segment_fd(struct muster_segment *segment);
 
 /*
- * Mark the job closed (joiners are refused, waiters return MUSTER_CANCELLED) and unlink its name. The memory goes when
+ * Mark the job removed (joiners are refused; waits, and all calls but muster_leave() that come after it, return
+ * MUSTER_CANCELLED, except through read-only handles; its launcher ends it) and unlink its name. The memory goes when
  * the last process unmaps it. Needs a segment from muster_segment_create(), or the right to write.
  */
 MUSTER_API enum muster_status muster_segment_remove(const char *job);

@@ -75,6 +75,11 @@ static void look_at_tasks(struct mu_agent *agent, uint64_t *last_check, uint64_t
         say_living_error(agent, said);
 }
 
+static bool is_removed(const struct mu_agent *agent)
+{
+    return agent->segment && mu_segment_is_whole(agent->segment) && mu_segment_is_removed(agent->segment);
+}
+
 static void *watch(void *arg)
 {
     struct mu_agent *agent = arg;
@@ -99,7 +104,18 @@ static void *watch(void *arg)
     if (bridge)
         mu_bridge_be_looked_after(bridge, false);
     muster_thread_detach(agent->muster);
+    if (status == MUSTER_CANCELLED && is_removed(agent)) /* the loop looks itself, as at a task's end */
+        kill(getpid(), SIGCHLD);
     return NULL;
+}
+
+void mu_agent_check_removed(struct mu_agent *agent)
+{
+    if (agent->broken || agent->phase != MU_PHASE_RUNNING || mu_agent_is_ending(agent) || !is_removed(agent))
+        return;
+    mu_agent_say("the segment of job %s was removed by 'muster segment rm --force': ending the job", agent->job);
+    agent->root_said = 1; /* whichever task fails of it first is not to blame */
+    mu_agent_break(agent);
 }
 
 void mu_agent_watch_job(struct mu_agent *agent)
@@ -298,7 +314,7 @@ void mu_agent_remove_name(struct mu_agent *agent)
     if (!agent->segment || agent->segment_text[0] != '/')
         return;
     if (mu_segment_is_whole(agent->segment))
-        mu_segment_mark_closed(agent->segment);
+        mu_segment_mark_closed(agent->segment, MU_CLOSED);
     mu_segment_unlink(agent->segment);
 }
 

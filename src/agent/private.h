@@ -338,6 +338,8 @@ void mu_agent_watch_job(struct mu_agent *agent);
 /* Mark the job closed and remove its name: this calls the watcher back, too. */
 void mu_agent_remove_name(struct mu_agent *agent);
 void mu_agent_close_job(struct mu_agent *agent);
+/* End the job if its segment has been removed under it. */
+void mu_agent_check_removed(struct mu_agent *agent);
 /* The task that the segment says failed first, with its error; -1: none. */
 int32_t mu_agent_first_error(struct mu_agent *agent, struct muster_error *ret_error);
 

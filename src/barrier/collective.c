@@ -419,7 +419,7 @@ static inline enum muster_status begin(struct muster_group *g, size_t len, uint6
     if (len > g->data_bytes)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu bytes a member; group %s was made for %u", len, g->name,
                        g->data_bytes);
-    status = mu_enter_read(g->muster);
+    status = mu_enter_handle(g->muster);
     if (status)
         return status;
     if (g->failed) {
@@ -427,7 +427,7 @@ static inline enum muster_status begin(struct muster_group *g, size_t len, uint6
         return mu_fail(MUSTER_FAILED_PRECONDITION, "group %s has failed before: make a new one", g->name);
     }
     *ret_instance = atomic_load_explicit(&g->instance, memory_order_relaxed) + 1; /* process-local */
-    return MUSTER_OK;
+    return mu_enter_segment(g->muster);
 }
 
 enum muster_status muster_group_barrier(struct muster_group *group, muster_deadline deadline)

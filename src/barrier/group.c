@@ -266,7 +266,7 @@ void muster_group_free(struct muster_group *group)
 
     if (!group)
         return;
-    if (!mu_enter_read(group->muster)) { /* after leaving the job, or in a forked child, only our copy goes */
+    if (!mu_enter_handle(group->muster)) { /* after leaving the job, or in a forked child, only our copy goes */
         if (mu_segment_is_whole(group->muster->seg) && !mu_handle_context(group->muster, &ctx))
             leave(group, ctx);
         mu_exit_read();

@@ -254,7 +254,9 @@ static const struct mu_cli_option list_options[] = {
     {MU_OPT_NAMES, 0, "names", NULL, NULL, "print only the jobs' names"}, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option job_options[] = {MU_CLI_JOB, MU_CLI_JSON, MU_CLI_END};
 static const struct mu_cli_option rm_options[] = {
-    {MU_OPT_FORCE, 0, "force", NULL, NULL, "also when the job is in use: its waits end with CANCELLED"}, MU_CLI_END};
+    {MU_OPT_FORCE, 0, "force", NULL, NULL,
+     "also when the job is in use: all its calls fail with CANCELLED, and its launcher ends it"},
+    MU_CLI_END};
 
 static const struct mu_cli_verb verbs[] = {
     {"list", "", "List this user's segments, sound or not", list_options, 0, 0, 0, list_run, NULL, NULL},

@@ -281,11 +281,28 @@ void mu_segment_unlink(struct muster_segment *seg)
         mu_segment_unlink_file(seg->fd, seg->path);
 }
 
-void mu_segment_mark_closed(struct muster_segment *seg)
+void mu_segment_mark_closed(struct muster_segment *seg, uint32_t how)
 {
+    if (mu_segment_is_removed(seg))
+        return;
     /* release: pairs with the acquire of joiners and waiters; what was done before comes before "closed" */
-    mu_store32_release(&seg->header->state, MU_CLOSED);
+    mu_store32_release(&seg->header->state, how);
     mu_epoch_move(seg);
+}
+
+bool mu_segment_is_removed(const struct muster_segment *seg)
+{
+    return mu_load32_acquire(&seg->header->state) == MU_REMOVED; /* acquire: as in mu_segment_is_closed() */
+}
+
+enum muster_status mu_segment_say_closed(const struct muster_segment *seg, const char *what)
+{
+    const char *during = what[0] ? " while waiting for " : "";
+
+    if (mu_segment_is_removed(seg))
+        return mu_fail(MUSTER_CANCELLED, "the segment of job %s was removed by 'muster segment rm --force'%s%s",
+                       seg->job, during, what);
+    return mu_fail(MUSTER_CANCELLED, "job %s was closed%s%s", seg->job, during, what);
 }
 
 bool mu_segment_is_closed(const struct muster_segment *seg)

@@ -224,6 +224,14 @@ enum muster_status mu_handle_refuse(const struct muster *m)
     return mu_inside ? mu_handle_refuse_handler() : MUSTER_OK;
 }
 
+enum muster_status mu_handle_refuse_removed(const struct muster *m)
+{
+    if (!m->seg->writable) /* who only looks may: nothing changes there any more */
+        return MUSTER_OK;
+    mu_inside = 0;
+    return mu_segment_say_closed(m->seg, "");
+}
+
 static enum muster_status attach(struct muster *m, struct mu_ctx **ret_ctx)
 {
     struct mu_use *u;

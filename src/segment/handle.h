@@ -57,7 +57,7 @@ enum muster_status mu_handle_refuse_handler(void);
  * Begin and end a call that works without a slot, so far at least. First it says that a call is under way, then it
  * looks at the handle: a signal handler in between finds itself refused, or has left the job before we looked.
  */
-static inline enum muster_status mu_enter_read(struct muster *m)
+static inline enum muster_status mu_enter_handle(struct muster *m)
 {
     if (!m || mu_inside)
         return mu_handle_refuse(m);
@@ -69,6 +69,20 @@ static inline enum muster_status mu_enter_read(struct muster *m)
         return MUSTER_OK;
     mu_inside = 0;
     return mu_handle_refuse(m);
+}
+/* In such a call: whether the segment is there still; what is written in one that was removed, nobody finds. Else the
+ * call has ended. */
+enum muster_status mu_handle_refuse_removed(const struct muster *m);
+static inline enum muster_status mu_enter_segment(const struct muster *m)
+{
+    /* relaxed: a call that is made meanwhile may still succeed; pairs with mu_segment_mark_closed() */
+    return mu_load32_relaxed(&m->seg->header->state) != MU_REMOVED ? MUSTER_OK : mu_handle_refuse_removed(m);
+}
+static inline enum muster_status mu_enter_read(struct muster *m)
+{
+    enum muster_status status = mu_enter_handle(m);
+
+    return status ? status : mu_enter_segment(m);
 }
 static inline void mu_exit_read(void)
 {

@@ -25,7 +25,7 @@ enum muster_status muster_segment_remove(const char *job)
     int fd;
 
     if (!status) {
-        mu_segment_mark_closed(seg);
+        mu_segment_mark_closed(seg, MU_REMOVED);
         mu_segment_unlink(seg);
         muster_segment_close(seg);
         return MUSTER_OK;
@@ -60,7 +60,7 @@ bool mu_segment_remove_exactly(const char *job, dev_t device, ino_t file)
     if (fd >= 0 && !fstat(fd, &st) && st.st_dev == device && st.st_ino == file) {
         snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
         if (mu_segment_open(self, true, &seg) == MUSTER_OK) {
-            mu_segment_mark_closed(seg);
+            mu_segment_mark_closed(seg, MU_CLOSED);
             muster_segment_close(seg);
         }
         done = mu_segment_unlink_file(fd, path);

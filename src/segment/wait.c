@@ -266,7 +266,7 @@ static enum muster_status ended(struct mu_wait *w)
     if (w->interrupt && mu_load32_acquire(w->interrupt)) /* acquire: pairs with the handler */
         return mu_fail(MUSTER_CANCELLED, "interrupted while waiting for %s", w->what);
     if (mu_segment_is_closed(seg))
-        return mu_fail(MUSTER_CANCELLED, "job %s was closed while waiting for %s", seg->job, w->what);
+        return mu_segment_say_closed(seg, w->what);
     return mu_segment_is_whole(seg) ? MUSTER_OK : truncated(w);
 }
 

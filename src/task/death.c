@@ -94,7 +94,7 @@ enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline
         if (mu_load32_acquire(&muster->interrupt)) /* acquire: pairs with muster_interrupt() */
             status = mu_fail(MUSTER_CANCELLED, "interrupted while waiting for deaths");
         else if (mu_segment_is_closed(seg))
-            status = mu_fail(MUSTER_CANCELLED, "job %s was closed", seg->job);
+            status = mu_segment_say_closed(seg, "");
         else if (deadline <= mu_now())
             status = MUSTER_DEADLINE_EXCEEDED;
         if (status)

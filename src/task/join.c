@@ -314,7 +314,7 @@ enum muster_status muster_leave(struct muster *muster)
     if (!muster)
         return MUSTER_OK;
     seg = muster->seg;
-    status = mu_enter_read(muster);
+    status = mu_enter_handle(muster);
     if (status) {
         if (seg && !mu_handle_is_ours(muster)) /* a forked child: only its copy of the handle goes */
             mu_handle_put_away(muster);

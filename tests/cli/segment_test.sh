@@ -53,8 +53,29 @@ done
 check 0 "$MUSTER" segment rm --force "$JOB"
 no_segment "$JOB" || fail "it is still there"
 check 3 "$MUSTER" segment rm "$JOB"
-kill -TERM $RUN
-wait $RUN
+# Its launcher ends the job, and blames the removal, also where a task fails of it.
+ended_by_removal()
+{
+    code=0
+    wait $RUN || code=$?
+    trap - EXIT
+    [ $code -eq 125 ] || fail "exit status $code of a job whose segment was removed"
+    cp "$ERR.run" "$ERR"
+    err_has "^muster run: the segment of job $JOB was removed by 'muster segment rm --force': ending the job$"
+    grep -q "^muster run: task" "$ERR" && fail "a task is blamed"
+    none_with_mark "MUSTER_JOB=$JOB" || fail "a task is left"
+}
+ended_by_removal
+for how in yes no; do
+    RUN_OPTIONS="--kill-on-fail=$how --restarts 1" start_job 3 sh -c '[ $RANK = 0 ] || exec sleep 1000
+        trap "" TERM; exec muster barrier wait b 2> "$0"' "$TMPDIR/waiter"
+    waits() { "$MUSTER" barrier list --job "$JOB" 2> /dev/null | grep -q b; }
+    await "a task waits" waits
+    check 0 "$MUSTER" segment rm --force "$JOB"
+    ended_by_removal
+    cp "$TMPDIR/waiter" "$ERR"
+    err_has "^muster barrier wait: the segment of job $JOB was removed by 'muster segment rm --force' while waiting for barrier b::0$"
+done
 
 # Which job? In a folder of our own: those of other tests are out of sight.
 export MUSTER_SHM_DIR=$TMPDIR/own

@@ -449,7 +449,7 @@ static void a_closed_job_ends_waits(void **state)
     (void)state;
     assert_ok(muster_segment_remove(job.name));
     assert_status(MUSTER_CANCELLED, muster_kv_get(m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL));
-    assert_says("closed");
+    assert_says("was removed by 'muster segment rm --force'");
 }
 
 static int teardown_removed(void **state)

@@ -108,7 +108,7 @@ static int waits_for_a_job_that_is_closed(void *arg)
 
     CHECK(m != NULL);
     CHECK(muster_kv_get(m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL) == MUSTER_CANCELLED);
-    CHECK(strstr(muster_last_error(), "closed"));
+    CHECK(strstr(muster_last_error(), "was removed by 'muster segment rm --force'"));
     CHECK(muster_leave(m) == MUSTER_OK);
     return 0;
 }

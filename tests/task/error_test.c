@@ -268,6 +268,12 @@ static void an_interrupted_wait_is_cancelled_and_resume_lets_waits_wait_again(vo
     stage_close();
 }
 
+static void assert_removed(struct reply r)
+{
+    assert_status(r, MUSTER_CANCELLED);
+    assert_non_null(strstr(r.text, "was removed by 'muster segment rm --force'"));
+}
+
 static void closing_the_job_cancels_every_wait(void **state)
 {
     (void)state;
@@ -281,8 +287,25 @@ static void closing_the_job_cancels_every_wait(void **state)
     stage_until_waiting(2, "an error of any task");
     assert_int_equal(muster_segment_remove(stage_job), MUSTER_OK);
     for (int i = 0; i < 3; i++)
-        assert_status(stage_hear(i), MUSTER_CANCELLED);
-    stage_close();
+        assert_removed(stage_hear(i));
+    for (int i = 0; i < 4; i++)
+        assert_status(do_plain(i, act_leave), MUSTER_OK);
+}
+
+/* What is written in a segment without a name, nobody finds. */
+static void no_call_succeeds_in_a_segment_that_was_removed(void **state)
+{
+    (void)state;
+    stage_open(2, NULL);
+    stage_enter_all();
+    assert_status(do_text(0, act_kv_set, "k"), MUSTER_OK);
+    assert_int_equal(muster_segment_remove(stage_job), MUSTER_OK);
+    assert_removed(do_text(0, act_kv_set, "k"));
+    assert_removed(do_text(1, act_kv_set, "new"));
+    assert_removed(do_text(1, act_kv_get, "k"));
+    assert_removed(do_plain(0, act_error_wait));
+    for (int i = 0; i < 2; i++)
+        assert_status(do_plain(i, act_leave), MUSTER_OK);
 }
 
 #define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
@@ -301,6 +324,7 @@ int main(void)
         CASE(a_recoverable_task_reports_is_reset_and_joins_with_a_new_incarnation),
         CASE(an_interrupted_wait_is_cancelled_and_resume_lets_waits_wait_again),
         CASE(closing_the_job_cancels_every_wait),
+        CASE(no_call_succeeds_in_a_segment_that_was_removed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,7 @@ static void take_signal(struct mu_agent *agent, int number)
 {
     if (number == SIGCHLD) {
         mu_agent_check_stopped(agent);
+        mu_agent_check_removed(agent);
         return; /* the loop reaps after every round */
     }
     if (number == SIGTSTP) {

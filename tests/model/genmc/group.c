@@ -54,6 +54,8 @@ int MODEL_MARK;
 #define mu_handle_context(muster, ctx) (*(ctx) = NULL, MUSTER_OK)
 #define mu_handle_peek(muster)         ((struct mu_ctx *)NULL)
 #define mu_enter_read(muster)          MUSTER_OK
+#define mu_enter_handle(muster)        MUSTER_OK
+#define mu_enter_segment(muster)       MUSTER_OK
 #define mu_exit_read()                 ((void)0)
 #define mu_handle_usable(muster)       true
 #define mu_handle_refuse(muster)       MUSTER_INTERNAL
