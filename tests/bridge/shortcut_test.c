@@ -51,6 +51,14 @@ static void start(struct hosts *h, const struct gang_work *w, pid_t *pids)
         pids[i] = hosts_task(h, i, gang_member, (void *)(uintptr_t)w);
 }
 
+/* The harness breaks none: an agent does, when it takes a frame for one that is not sound. */
+static void no_frame_was_refused(struct hosts *h)
+{
+    char why[700];
+
+    assert_string_equal(hosts_dropped(h, why), "");
+}
+
 static void all_end_well(struct hosts *h, const struct gang_work *w, const pid_t *pids)
 {
     for (uint32_t i = 0; i < w->count; i++) {
@@ -59,6 +67,7 @@ static void all_end_well(struct hosts *h, const struct gang_work *w, const pid_t
         if (result)
             fail_msg("member %u ended with %d: %s", i, result, gang->places[i].text);
     }
+    no_frame_was_refused(h);
     assert_int_equal(hosts_close(h), 0);
 }
 
@@ -418,6 +427,7 @@ static void who_loses_patience_agrees_with_who_does_not(void **state)
         struct hosts *h = open_two(2, 1, false);
         struct gang_work w[3];
         pid_t pids[GANG_MAX] = {0};
+        bool ended_well = true;
 
         mu_shortcut_fate = round % 2 ? uncertain : NULL;
         gang_wipe();
@@ -430,8 +440,9 @@ static void who_loses_patience_agrees_with_who_does_not(void **state)
             pids[i] = hosts_task(h, i, gang_member, &w[i]);
         }
         for (uint32_t i = 0; i < 3; i++)
-            assert_int_equal(hosts_reap(h, pids[i]), 0);
-        assert_true(gang_one_outcome(3, all));
+            ended_well &= !hosts_reap(h, pids[i]);
+        no_frame_was_refused(h);
+        assert_true(ended_well && gang_one_outcome(3, all));
         assert_int_equal(hosts_close(h), 0);
     }
     mu_shortcut_fate = NULL;

@@ -375,12 +375,22 @@ void mu_lead_look(struct mu_core *core, struct span *s)
 
 /* ---- what the others say ----------------------------------------------------------------------------------------- */
 
-/* It was or is said to all. */
-static bool has_verdict(const struct span *s, uint64_t instance)
-{
-    uint64_t w = verdict_of(s);
+/*
+ * What a follower says of the instance: of the one that is under way, or of one that has its verdict, which was or is
+ * said to all. The word is read once: our speaker may move it between two reads, and the frame is sound by either.
+ */
+enum heard { HEARD_DUE, HEARD_LATE, HEARD_WRONG };
 
-    return mu_passed(w) >= instance || (w & MU_ARRIVED_CLOSED);
+static enum heard instance_judge(const struct span *s, uint64_t instance)
+{
+    uint64_t w = verdict_of(s), passed = mu_passed(w);
+
+    if (passed >= instance || (w & MU_ARRIVED_CLOSED))
+        return HEARD_LATE;
+    if (instance == passed + 1)
+        return HEARD_DUE;
+    mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: instance %llu is not under way", s->name, (unsigned long long)instance);
+    return HEARD_WRONG;
 }
 
 /* All members of the host are there: for those who look at the leader's host. */
@@ -394,14 +404,12 @@ static void mark_there(struct mu_core *core, struct span *s, uint32_t host, uint
 static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, struct mu_unpack *u)
 {
     uint64_t instance = mu_unpack_u64(u);
+    enum heard heard = instance_judge(s, instance);
 
-    if (has_verdict(s, instance)) {
+    if (heard == HEARD_LATE)
         catch_up(core, s, host);
-        return true;
-    }
-    if (instance != mu_passed(verdict_of(s)) + 1)
-        return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: instance %llu is not under way", s->name,
-                        (unsigned long long)instance);
+    if (heard != HEARD_DUE)
+        return heard == HEARD_LATE;
     mu_way_raise(s, instance);
     if (s->sides[host].there >= instance) /* said again on a new connection: the same */
         return true;
@@ -420,12 +428,10 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
 static bool take_failed(struct mu_core *core, struct span *s, uint32_t host, struct mu_unpack *u)
 {
     uint64_t instance = mu_unpack_u64(u), reason = mu_unpack_u8(u) ? MU_ARRIVED_TIMEOUT : 0;
+    enum heard heard = instance_judge(s, instance);
 
-    if (has_verdict(s, instance))
-        return true;
-    if (instance != mu_passed(verdict_of(s)) + 1)
-        return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: instance %llu is not under way", s->name,
-                        (unsigned long long)instance);
+    if (heard != HEARD_DUE)
+        return heard == HEARD_LATE;
     if (!mu_span_take_bits(core, s, instance, u, 0))
         return false;
     if (s->way && s->sides[host].there >= instance) { /* it can but ask, if our speaker trusts it by now */
