@@ -97,7 +97,7 @@ def measure_all(options, groups, kept, configuration, hosts):
         if hosts.made and group.name.startswith(("cross", "runhosts")):
             record["lines"].append([{"fact": "hosts", "text": hosts.words()}, 0, 0])
         record["seconds"] = round(time.monotonic() - started, 1)
-        kept.groups[group.name] = record
+        kept.groups[group.name], kept.configuration = record, configuration
         kept.save()
         print("… %s  %-9s %4.0f s, %2.0f min in all%s" % (place, group.name, record["seconds"], (time.monotonic() - began) / 60,
               ", FAILED: " + record["failures"][0][1] if record["failures"] else ""), file=sys.stderr, flush=True)
@@ -164,7 +164,7 @@ def main():
     results = kept.results(told)
     results.settle()
     if options.show:
-        configuration = kept_module.as_measured(configuration, results.groups)
+        configuration = kept_module.as_measured(kept, configuration, results.groups)
     lines = contract.judged(results)
     show_all(results, lines, options.quick)
     print("\nwritten: %s" % ", ".join(save(options, results, configuration, lines, names)))

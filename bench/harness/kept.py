@@ -16,6 +16,7 @@ class Kept:
     def __init__(self, folder, quick):
         self.path = os.path.join(folder, "kept.quick.json" if quick else "kept.json")
         self.groups = {}
+        self.configuration = []  # of the machine when a group was last measured; a file that has none is of before it was kept
 
     def load(self):
         try:
@@ -25,11 +26,12 @@ class Kept:
             return
         if whole.get("form") == FORM:
             self.groups = whole["groups"]
+            self.configuration = [tuple(entry) for entry in whole.get("configuration", [])]
 
     def save(self):
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
         with open(self.path + ".new", "w") as f:
-            json.dump({"form": FORM, "groups": self.groups}, f, ensure_ascii=False)
+            json.dump({"form": FORM, "configuration": self.configuration, "groups": self.groups}, f, ensure_ascii=False)
         os.replace(self.path + ".new", self.path)
 
     def has(self, name, configuration, missing=()):
@@ -60,8 +62,9 @@ def same_place(group, configuration):
             and group.get("peers", "") == configuration.get("peers", "") and group["parameters"] == configuration["parameters"] and group["machine"] == machine_words(configuration))
 
 
-def as_measured(configuration, groups):
-    """The configuration with the commits and the last time at which the groups were measured, not those of now."""
+def as_measured(kept, configuration, groups):
+    """The machine as it was when a group was last measured, with the commits and the last time of all groups: nothing of now."""
+    configuration = kept.configuration or configuration
     of_then = {"commit": ", ".join(sorted({group["commit"] for group in groups.values()})),
                "date": max((group["date"] for group in groups.values()), default=""), "load": "beside each group"}
     return [(name, of_then.get(name, words) if groups else words) for name, words in configuration]
