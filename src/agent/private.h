@@ -464,6 +464,8 @@ int mu_agent_flush(uint64_t until_ns);
 void mu_agent_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Name the root cause, once its task has ended. */
 void mu_agent_say_root_cause(struct mu_agent *agent);
+/* A sentence about a task of this host, with the last line of its stderr. False: that is not at hand. */
+bool mu_agent_explain(struct mu_agent *agent, uint32_t task_id, const char *sentence);
 /* The end of a task's stderr, where the launcher has it. */
 void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id);
 /* "was killed by signal 11 (SIGSEGV): it touched memory that it may not touch". */

@@ -79,12 +79,22 @@ void mu_agent_say_tail(struct mu_agent *agent, uint32_t task_id)
     if (mu_agent_leads(agent) && !mu_agent_has_task(agent, task_id))
         mu_agent_ask_tail(agent, task_id);
     else if (agent->launching.output)
-        mu_launch_output_tail(agent->launching.output, task_id);
+        mu_launch_output_explain(agent->launching.output, task_id, 0, NULL);
     else if (agent->tasks[task_id].err_path)
         text = mu_launch_files_tail(agent->tasks[task_id].err_path, task_id, what, &len);
     if (text)
         mu_agent_write(text, len);
     free(text);
+}
+
+bool mu_agent_explain(struct mu_agent *agent, uint32_t task_id, const char *sentence)
+{
+    char line[1024];
+
+    if (!agent->launching.output || !mu_agent_has_task(agent, task_id))
+        return false;
+    snprintf(line, sizeof line, "muster run: %s", sentence);
+    return !mu_launch_output_explain(agent->launching.output, task_id, 0, line);
 }
 
 void mu_agent_say_root_cause(struct mu_agent *agent)

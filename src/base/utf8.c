@@ -5,6 +5,7 @@
 #include "base/utf8.h"
 
 #include <stdint.h>
+#include <string.h>
 
 size_t mu_utf8_length(const void *text, size_t len)
 {
@@ -46,4 +47,20 @@ size_t mu_utf8_cut(const void *text, size_t len, size_t max)
     while (max > 0 && (p[max] & 0xc0) == 0x80)
         max--;
     return max;
+}
+
+size_t mu_utf8_copy(char *to, size_t size, const char *text, size_t len)
+{
+    static const char more[] = " ...";
+    size_t end = len < size ? len : mu_utf8_cut(text, len, size - sizeof more), word = end;
+
+    while (end < len && word > end / 2 && text[word] != ' ')
+        word--;
+    word = word > end / 2 ? word : end;
+    memcpy(to, text, word);
+    to[word] = 0;
+    if (end == len)
+        return len;
+    memcpy(to + word, more, sizeof more);
+    return word + sizeof more - 1;
 }

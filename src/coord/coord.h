@@ -46,7 +46,8 @@ struct mu_coord_news {
     uint32_t round;         /* of that barrier, by what its teller knows: of an earlier one all have been told */
     uint32_t task, attempt; /* which, and its how manieth registration; 0 from host 0's */
     enum muster_status code;
-    const char *text; /* of a failure; "" */
+    const char *text;  /* of a failure; "" */
+    const char *brief; /* what a record has room for of it; NULL: as `text` */
 };
 
 struct mu_coord_options {
@@ -64,9 +65,9 @@ struct mu_coord_options {
     uint64_t lost_ns;
     /* The process that the launcher started for the task, and will say how it ended; 0: none, or ended. May be NULL. */
     uint32_t (*pid_of)(void *arg, uint32_t task);
-    /* Progress for people: who is still missing, after say_ns of waiting (0: ten seconds), and then now and again. May
-     * be NULL. */
-    void (*said)(void *arg, const char *sentence);
+    /* Progress for people: who is still missing, after say_ns of waiting (0: ten seconds), and then now and again; of a
+     * task that stands out by its wait, sooner. It is about that task; -1: of none. May be NULL. */
+    void (*said)(void *arg, int32_t task, const char *sentence);
     uint64_t say_ns;
     /* To the engine of that host, UINT32_MAX: to all others', where the job has others: it reaches mu_coord_told(). */
     void (*tell)(void *arg, uint32_t host, const struct mu_coord_news *news);

@@ -45,17 +45,24 @@ static bool is_told(const struct mu_coord *coord, uint32_t task, uint64_t incarn
     return coord->tasks[task].is_told && coord->tasks[task].told == incarnation;
 }
 
-/* Those of this host; another's engine does likewise. */
-static void fail_guests(struct mu_coord *coord, const char *text, bool also_told)
+/* Those of this host; another's engine does likewise. `first` before all others, if it is one: the job's first error
+ * names the task to blame. */
+static void fail_guests(struct mu_coord *coord, const char *text, bool also_told, int32_t first)
 {
     struct mu_ctx *ctx;
 
     if (mu_enter(coord->m, &ctx))
         return;
-    for (uint32_t i = 0; i < coord->num_tasks; i++) {
+    for (uint32_t k = mu_coord_has(coord, first) ? 0 : 1; k <= coord->num_tasks; k++) {
+        uint32_t i = k ? k - 1 : (uint32_t)first;
         struct mu_task_record r;
 
-        if (is_guest(coord, (int32_t)i, &r) && (also_told || !is_told(coord, i, r.incarnation)))
+        if (!k && !mu_coord_is_own(coord, first) && !mu_coord_follows(coord)) /* host 0's engine blames any */
+            mu_coord_record(coord, first, &r, NULL);
+        else if (!is_guest(coord, (int32_t)i, &r))
+            continue;
+        if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST) &&
+            (also_told || !is_told(coord, i, r.incarnation)))
             mu_task_fail(ctx, i, r.incarnation, MU_EVENT_REPORT, MUSTER_INTERNAL, MUSTER_CAUSE_REPORTED, text);
     }
     mu_exit(ctx);
@@ -87,7 +94,7 @@ static void fail_untold(struct mu_coord *coord)
              "All tasks were set to error because coordination service encountered an error, but was unable to inform "
              "clients. Error: %s",
              coord->error.text);
-    fail_guests(coord, text, false);
+    fail_guests(coord, text, false, -1);
 }
 
 /* engine->error is new. */
@@ -126,7 +133,7 @@ void mu_coord_untold(struct mu_coord *coord, int32_t task, uint64_t incarnation)
     mu_coord_deliver(coord);
 }
 
-void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text)
+void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first)
 {
     if (!coord->error.is) {
         coord->error.code = code;
@@ -135,7 +142,7 @@ void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *
         snprintf(coord->error.text, sizeof coord->error.text, "%s", text);
         broadcast(coord);
     }
-    fail_guests(coord, text, true);
+    fail_guests(coord, brief, true, first);
 }
 
 /* Up to three who are in error because they were silent. */
@@ -299,8 +306,7 @@ static enum muster_status prepare_report(struct mu_coord *coord, int32_t task, s
                                          char text[MU_TEXT_MAX])
 {
     mu_coord_record(coord, task, r, NULL);
-    snprintf(text, MU_TEXT_MAX, "%.*s", (int)mu_utf8_cut(coord->report, strlen(coord->report), MU_TEXT_MAX - 1),
-             coord->report);
+    mu_utf8_copy(text, MU_TEXT_MAX, coord->report, strlen(coord->report));
     return r->state == MUSTER_TASK_CONNECTED ? MUSTER_OK
                                              : mu_fail(MUSTER_FAILED_PRECONDITION, "%s", MU_COORD_CANNOT_REPORT);
 }
@@ -348,8 +354,7 @@ void mu_coord_report_error(struct mu_coord *coord, struct mu_ask *ask, int32_t t
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "Unexpected request from task %d, which is not in the cluster", task);
     } else {
         coord->report_of = task;
-        snprintf(coord->report, sizeof coord->report, "%.*s", (int)mu_utf8_cut(text, len, sizeof coord->report - 1),
-                 text);
+        mu_utf8_copy(coord->report, sizeof coord->report, text, len);
         if (coord->remote && !mu_coord_is_own(coord, task)) {
             report_remote(coord, ask, task, code);
             return;

@@ -80,7 +80,7 @@ static void end_round(struct mu_coord *coord, enum muster_status code, const cha
         forget_coming(coord, (int32_t)i);
     coord->register_version = 0;  /* who waited was not counted as connected, and may be, by a process of its own */
     if (!mu_coord_follows(coord)) /* whose rounds go on when they hear */
-        mu_coord_tell_all(coord, MU_WORD_REGISTERED, coord->register_round++, code, text);
+        mu_coord_tell_all(coord, MU_WORD_REGISTERED, coord->register_round++, code, text, NULL);
 }
 
 static enum muster_status admit(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_line *line, int32_t task,
@@ -212,11 +212,11 @@ static void registering_due(struct mu_coord *coord, uint64_t now)
     if (mu_coord_follows(coord) || !somebody_waits(coord))
         return;
     if (now >= coord->register_until) {
-        mu_coord_say_missing(coord, is_registered, "have not registered in time", now);
+        mu_coord_say_missing(coord, is_registered, "have not registered in time", -1, now);
         mu_coord_words_of_timeout(coord, BARRIER, is_registered, coord->first_to_register, text, sizeof text);
         fail(coord, MUSTER_DEADLINE_EXCEEDED, text);
     } else if (now >= coord->say_at) {
-        coord->say_at = mu_coord_say_missing(coord, is_registered, "have not registered yet", now);
+        coord->say_at = mu_coord_say_missing(coord, is_registered, "have not registered yet", -1, now);
     }
 }
 

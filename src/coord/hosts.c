@@ -25,9 +25,10 @@ void mu_coord_tell_of(struct mu_coord *coord, enum mu_coord_word word, uint32_t 
 }
 
 void mu_coord_tell_all(struct mu_coord *coord, enum mu_coord_word word, uint32_t round, enum muster_status code,
-                       const char *text)
+                       const char *text, const char *brief)
 {
-    const struct mu_coord_news news = {.word = word, .round = round, .code = code, .text = text ? text : ""};
+    const struct mu_coord_news news = {
+        .word = word, .round = round, .code = code, .text = text ? text : "", .brief = brief};
 
     if (coord->o.tell && !coord->stopped && mu_is_leader(coord->seg))
         coord->o.tell(coord->o.arg, UINT32_MAX, &news);

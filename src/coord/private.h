@@ -227,8 +227,8 @@ struct mu_coord {
     int32_t first_to_register;
 
     struct mu_parked_list leaving;
-    uint64_t leave_until; /* UINT64_MAX: nobody has called */
-    uint64_t leave_say_at;
+    uint64_t leave_until;               /* UINT64_MAX: nobody has called */
+    uint64_t leave_say_at, leave_since; /* when it is to be said who is missing; the first call */
     uint64_t leave_version;
     uint32_t not_done, leave_round;
     int32_t first_to_leave;
@@ -286,8 +286,11 @@ enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t t
 typedef bool (*mu_there_fn)(const struct mu_coord *coord, uint32_t task);
 void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_there_fn there, int32_t first,
                                char *text, size_t size);
-/* Tells people who is missing, if anybody. When to say it again. */
-uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now);
+/* "task 2, task 5 (pid 4711 on host n1)": two at most of those who are not there, each after `between`. How many. */
+uint32_t mu_coord_name_missing(const struct mu_coord *coord, mu_there_fn there, const char *between, char *text,
+                               size_t size);
+/* Tells people who is missing, if anybody; of `waits` (-1: nobody) that it stands out. When to say it again. */
+uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, int32_t waits, uint64_t now);
 
 /* ---- keys: coord/key.c ---- */
 
@@ -390,12 +393,13 @@ static inline bool mu_coord_is_own(const struct mu_coord *coord, int32_t task)
 void mu_coord_tell_of(struct mu_coord *coord, enum mu_coord_word word, uint32_t round, int32_t task);
 /* To all: how it ended. */
 void mu_coord_tell_all(struct mu_coord *coord, enum mu_coord_word word, uint32_t round, enum muster_status code,
-                       const char *text);
+                       const char *text, const char *brief);
 
 /* ---- errors: coord/error.c ---- */
 #define MU_COORD_CANNOT_REPORT "The task is not connected or already has an error."
-/* An error of the service's own: told to those who poll, and every guest is in it. */
-void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text);
+/* An error of the service's own: told to those who poll, and every guest is in it, `first` (-1: nobody) before all
+ * others. `brief` is what their records say. */
+void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first);
 void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
 
 /* ---- lines: coord/line.c ---- */

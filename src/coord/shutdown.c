@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "coord/private.h"
 
+enum { SAY_SOONER = 5 }; /* than say_ns, of a task that stands out */
+
 static bool is_done(const struct mu_coord *coord, uint32_t task)
 {
     struct mu_task_record r;
@@ -42,10 +44,10 @@ bool mu_coord_is_leaving(const struct mu_coord *coord, int32_t task)
 }
 
 /* Who decides tells the others; their rounds go on when they hear. */
-static void end_round(struct mu_coord *coord, enum muster_status code, const char *text)
+static void end_round(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief)
 {
     if (!mu_coord_follows(coord))
-        mu_coord_tell_all(coord, MU_WORD_LEFT, coord->leave_round++, code, text);
+        mu_coord_tell_all(coord, MU_WORD_LEFT, coord->leave_round++, code, text, brief);
 }
 
 static void pass(struct mu_coord *coord)
@@ -64,10 +66,11 @@ static void pass(struct mu_coord *coord)
     }
     answer_all(coord, MUSTER_OK, NULL);
     mu_exit(ctx);
-    end_round(coord, MUSTER_OK, NULL);
+    end_round(coord, MUSTER_OK, NULL, NULL);
 }
 
-static void fail(struct mu_coord *coord, enum muster_status code, const char *text)
+/* The records of guests have no room for `text`: they say `brief`. `first` is put in error first (-1: nobody). */
+static void fail(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first)
 {
     coord->leave_until = UINT64_MAX;
     coord->leaving_failed = true;
@@ -76,13 +79,13 @@ static void fail(struct mu_coord *coord, enum muster_status code, const char *te
     for (uint32_t i = 0; i < coord->num_tasks; i++)
         coord->tasks[i].left = false;
     answer_all(coord, MUSTER_INTERNAL, coord->leaving_text);
-    end_round(coord, code, text);
-    mu_errors_say(coord, MUSTER_INTERNAL, coord->leaving_text);
+    mu_errors_say(coord, MUSTER_INTERNAL, coord->leaving_text, brief, first);
+    end_round(coord, code, text, brief);
 }
 
 static void fail_by_error(struct mu_coord *coord, int32_t task)
 {
-    char text[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
+    char text[MU_TEXT_MAX + 400], brief[MU_TEXT_MAX + 400], why[MU_TEXT_MAX], name[MU_NAME_MAX];
     struct mu_task_record r;
 
     mu_coord_record(coord, task, &r, why);
@@ -90,7 +93,8 @@ static void fail_by_error(struct mu_coord *coord, int32_t task)
     snprintf(text, sizeof text,
              "Barrier failed because: task is set to ERROR: %s: %s. Barrier Id: Shutdown::%" PRIu64 "::0", name, why,
              mu_coord_incarnation(coord));
-    fail(coord, MUSTER_INTERNAL, text);
+    snprintf(brief, sizeof brief, "the shutdown has failed: %s is in error: %s", name, why);
+    fail(coord, MUSTER_INTERNAL, text, brief, -1);
 }
 
 static void leaving_look(struct mu_coord *coord, const struct mu_cluster_root *root)
@@ -122,17 +126,55 @@ static uint64_t leaving_next(const struct mu_coord *coord)
     return coord->leave_until < coord->leave_say_at ? coord->leave_until : coord->leave_say_at;
 }
 
-static void leaving_due(struct mu_coord *coord, uint64_t now)
+/*
+ * Who stands out is one of the fewer. Where no more tasks wait in the shutdown than are missing it is the first of
+ * those who wait: a program that has failed most often, and has nothing left to do but that. -1: most wait, and those
+ * who are missing stand out.
+ */
+static int32_t outlier(const struct mu_coord *coord)
 {
-    char text[MU_COORD_TEXT - 200], id[48];
+    uint32_t called = 0, missing = 0;
 
-    if (coord->leave_until != UINT64_MAX && now < coord->leave_until && now >= coord->leave_say_at)
-        coord->leave_say_at = mu_coord_say_missing(coord, is_done, "have not called for the shutdown yet", now);
-    if (now < coord->leave_until)
-        return;
+    for (uint32_t i = 0; i < coord->num_tasks; i++) {
+        called += coord->tasks[i].left;
+        missing += !is_done(coord, i);
+    }
+    return called <= missing ? coord->first_to_leave : -1;
+}
+
+static void say_progress(struct mu_coord *coord, uint64_t now)
+{
+    int32_t waits = outlier(coord);
+
+    if (waits < 0 && now < coord->leave_since + coord->o.say_ns) /* so soon only one that stands out is worth a word */
+        coord->leave_say_at = coord->leave_since + coord->o.say_ns;
+    else
+        coord->leave_say_at = mu_coord_say_missing(coord, is_done, "have not called for the shutdown yet", waits, now);
+}
+
+static void time_out(struct mu_coord *coord)
+{
+    char text[MU_COORD_TEXT - 200], brief[3 * MU_NAME_MAX + 100], names[2 * MU_NAME_MAX], id[48], name[MU_NAME_MAX];
+    uint32_t missing = mu_coord_name_missing(coord, is_done, ", ", names, sizeof names);
+    int32_t first = outlier(coord);
+
     snprintf(id, sizeof id, "Shutdown::%" PRIu64, mu_coord_incarnation(coord));
     mu_coord_words_of_timeout(coord, id, is_done, coord->first_to_leave, text, sizeof text);
-    fail(coord, MUSTER_DEADLINE_EXCEEDED, text);
+    mu_coord_name(coord, coord->first_to_leave, name, sizeof name);
+    snprintf(brief, sizeof brief, "the shutdown has timed out: %s waited in it, without%s%s", name, names + 1,
+             missing > 2 ? " and others" : "");
+    for (uint32_t i = 0; first < 0 && i < coord->num_tasks; i++)
+        if (!is_done(coord, i))
+            first = (int32_t)i;
+    fail(coord, MUSTER_DEADLINE_EXCEEDED, text, brief, first);
+}
+
+static void leaving_due(struct mu_coord *coord, uint64_t now)
+{
+    if (coord->leave_until != UINT64_MAX && now < coord->leave_until && now >= coord->leave_say_at)
+        say_progress(coord, now);
+    if (now >= coord->leave_until)
+        time_out(coord);
 }
 
 static void leaving_stop(struct mu_coord *coord)
@@ -160,8 +202,9 @@ static void count_call(struct mu_coord *coord, int32_t task, uint32_t attempt)
     bool was_done;
 
     if (coord->leave_until == UINT64_MAX) {
-        coord->leave_until = mu_now() + coord->o.shutdown_timeout_ns;
-        coord->leave_say_at = mu_now() + coord->o.say_ns;
+        coord->leave_since = mu_now();
+        coord->leave_until = coord->leave_since + coord->o.shutdown_timeout_ns;
+        coord->leave_say_at = coord->leave_since + coord->o.say_ns / SAY_SOONER;
         coord->leave_version = 0;
         coord->first_to_leave = task;
         mu_coord_due(coord, leaving_next(coord));
@@ -208,7 +251,7 @@ static void leaving_told(struct mu_coord *coord, const struct mu_coord_news *new
     } else if (news->code == MUSTER_OK) {
         coord->leave_passes = true;
     } else {
-        fail(coord, news->code, news->text);
+        fail(coord, news->code, news->text, news->brief ? news->brief : news->text, -1);
     }
     coord->leave_round = news->round + (news->word == MU_WORD_LEFT);
     mu_coord_look_at_tasks(coord);

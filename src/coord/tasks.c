@@ -55,9 +55,8 @@ enum muster_status mu_coord_refuse_other(const struct mu_coord *coord, int32_t t
 
 /* ---- words for a barrier of the engine's own ---- */
 
-/* "task 2, task 5 (pid 4711 on host n1)": two at most of those who are not there, each after `between`. */
-static uint32_t name_missing(const struct mu_coord *coord, mu_there_fn there, const char *between, char *text,
-                             size_t size)
+uint32_t mu_coord_name_missing(const struct mu_coord *coord, mu_there_fn there, const char *between, char *text,
+                               size_t size)
 {
     size_t len = 0;
     uint32_t missing = 0;
@@ -80,7 +79,7 @@ void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_
                                char *text, size_t size)
 {
     char names[2 * MU_NAME_MAX];
-    uint32_t missing = name_missing(coord, there, "\n", names, sizeof names);
+    uint32_t missing = mu_coord_name_missing(coord, there, "\n", names, sizeof names);
 
     snprintf(
         text, size,
@@ -90,14 +89,16 @@ void mu_coord_words_of_timeout(const struct mu_coord *coord, const char *id, mu_
         id, coord->num_tasks - missing, coord->num_tasks, MU_BARE_LABEL(coord->seg, first), names);
 }
 
-uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, uint64_t now)
+uint64_t mu_coord_say_missing(struct mu_coord *coord, mu_there_fn there, const char *what, int32_t waits, uint64_t now)
 {
-    char names[2 * MU_NAME_MAX], text[2 * MU_NAME_MAX + 100];
-    uint32_t missing = name_missing(coord, there, ", ", names, sizeof names);
+    char names[2 * MU_NAME_MAX], own[MU_NAME_MAX] = "", text[3 * MU_NAME_MAX + 140];
+    uint32_t missing = mu_coord_name_missing(coord, there, ", ", names, sizeof names);
 
-    snprintf(text, sizeof text, "%u of %u tasks %s:%s%s", missing, coord->num_tasks, what, names + (missing > 0),
-             missing > 2 ? " ..." : "");
+    if (waits >= 0)
+        mu_coord_name(coord, waits, own, sizeof own);
+    snprintf(text, sizeof text, "%s%s%u of %u tasks %s:%s%s", own, waits >= 0 ? " waits in the shutdown: " : "",
+             missing, coord->num_tasks, what, names + (missing > 0), missing > 2 ? " ..." : "");
     if (coord->o.said && missing)
-        coord->o.said(coord->o.arg, text);
+        coord->o.said(coord->o.arg, waits, text);
     return now + SAY_SLOWER * coord->o.say_ns;
 }

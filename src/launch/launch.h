@@ -331,10 +331,12 @@ int mu_launch_output_add(struct mu_launch_output *output, uint32_t task_id, int 
  * lines at a time; it bears its labels already.
  */
 int mu_launch_output_pass(struct mu_launch_output *output, uint32_t host, int out, int lines, int *ret_fd);
-/* Say the last lines of the task's stderr, once all that it wrote until now is copied. Does not wait. */
-void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id);
-/* The same with the last line alone of what came from a host, behind a sentence about it. -1: it cannot be said so. */
-int mu_launch_output_explain(struct mu_launch_output *output, uint32_t host, const char *sentence);
+/*
+ * Say the last lines of the task's stderr, once all that it wrote until now is copied. Does not wait. With a sentence
+ * the last line alone is said, behind that, and again before the last lines when those are said. `is_host`: of what
+ * came from a host. -1: there is no such stream, or no memory.
+ */
+int mu_launch_output_explain(struct mu_launch_output *output, uint32_t id, int is_host, const char *sentence);
 /* There will be no more pipes: the thread ends when those that there are have ended. NULL is allowed, also below. */
 void mu_launch_output_end(struct mu_launch_output *output);
 /* Wait until every pipe has ended and all of it is written; free. 1: some could not be, and that has been said. -1:
@@ -367,11 +369,13 @@ struct mu_launch_tail {
     int cut; /* something was before it */
     uint32_t task_id;
     const char *what; /* "stderr", "output" */
+    int is_passed;    /* from another host */
 };
-/* Its last lines, below a line that says whose they are; malloc()ed. NULL: there are none. */
-char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len);
-/* "SENTENCE: LAST LINE", the line as plain text; malloc()ed. NULL: no memory. */
-char *mu_launch_tail_last(const struct mu_launch_tail *tail, const char *sentence, size_t *ret_len);
+/* Its last lines, below what was `explained` of the task before (NULL: nothing) and a line that says whose they are;
+ * malloc()ed. NULL: there are none. */
+char *mu_launch_tail_text(const struct mu_launch_tail *tail, const char *explained, size_t *ret_len);
+/* "SENTENCE: LAST LINE", the line as plain text; malloc()ed. NULL: no memory. *explained becomes a copy. */
+char *mu_launch_tail_last(const struct mu_launch_tail *tail, const char *sentence, char **explained, size_t *ret_len);
 /* mu_launch_tail_text() of a file's end. */
 char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what, size_t *ret_len);
 

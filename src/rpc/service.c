@@ -55,7 +55,7 @@ static void said(void *arg, const char *sentence)
     const struct mu_coord_options *coord = mu_coord_options(s->coord);
 
     if (coord->said)
-        coord->said(coord->arg, sentence);
+        coord->said(coord->arg, -1, sentence);
 }
 
 static enum muster_status open_parts(struct mu_service *s, const struct mu_service_options *o)

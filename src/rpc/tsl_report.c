@@ -56,7 +56,7 @@ static void said(void *arg, const char *sentence)
     const struct mu_coord_options *coord = mu_coord_options(s->coord);
 
     if (coord->said)
-        coord->said(coord->arg, sentence);
+        coord->said(coord->arg, -1, sentence);
 }
 
 enum muster_status mu_reports_begin(struct mu_service *s, const struct mu_service_options *o)

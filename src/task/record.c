@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/utf8.h"
 #include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "segment/stats.h"
@@ -46,7 +47,7 @@ static bool fail_record(struct mu_task_change *c)
     c->record.code = f->code;
     c->record.cause = f->cause;
     c->record.since = mu_now();
-    snprintf(c->text, sizeof c->text, "%s", f->text);
+    mu_utf8_copy(c->text, sizeof c->text, f->text, strlen(f->text));
     f->fits = true;
     return true;
 }
@@ -267,17 +268,20 @@ static void words_for(int wait_status, char *text, size_t size)
 static bool add_words(struct mu_task_change *c)
 {
     const struct failure *f = c->arg;
-    char before[MU_TEXT_MAX];
+    char before[MU_TEXT_MAX], first[120], then[120];
 
     if (c->record.state != MUSTER_TASK_ERROR || c->record.cause != MUSTER_CAUSE_DIED || c->record.pid != f->pid ||
         (c->record.cause == f->cause && !strncmp(c->text, f->text, strlen(f->text))))
         return false;
     c->record.cause = f->cause;
     memcpy(before, c->text, sizeof before);
-    if (c->record.flags & MU_TASK_GUEST) /* that its connection went has been told: it stays */
-        snprintf(c->text, sizeof c->text, "%.120s; before it: %.120s", f->text, before);
-    else
+    if (!(c->record.flags & MU_TASK_GUEST)) {
         snprintf(c->text, sizeof c->text, "%s", f->text);
+        return true;
+    }
+    mu_utf8_copy(first, sizeof first, f->text, strlen(f->text));
+    mu_utf8_copy(then, sizeof then, before, strlen(before));
+    snprintf(c->text, sizeof c->text, "%s; before it: %s", first, then); /* that its connection went has been told */
     return true;
 }
 

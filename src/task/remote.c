@@ -8,7 +8,9 @@
 #include "task/remote.h"
 
 #include <stdio.h>
+#include <string.h>
 
+#include "base/utf8.h"
 #include "segment/names.h"
 #include "task/task.h"
 
@@ -45,7 +47,7 @@ enum muster_status mu_task_remote_report(struct muster *m, struct mu_ctx *ctx, u
 {
     char cut[MU_TEXT_MAX];
 
-    snprintf(cut, sizeof cut, "%s", message);
+    mu_utf8_copy(cut, sizeof cut, message, strlen(message));
     return remote_ask(m, ctx, MU_OP_ERROR_REPORT, task, code, 0, cut);
 }
 

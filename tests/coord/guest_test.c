@@ -438,10 +438,12 @@ static void tasks_outside_of_the_cluster_do_not_register(void **state)
 }
 
 static char said[400];
+static int32_t said_of;
 
-static void hear(void *arg, const char *sentence)
+static void hear(void *arg, int32_t task, const char *sentence)
 {
     (void)arg;
+    said_of = task;
     snprintf(said, sizeof said, "%s", sentence);
 }
 
@@ -472,7 +474,53 @@ static void people_are_told_who_is_missing(void **state)
     assert_waits(a);
     counter_until(is_said, NULL, "somebody is missing");
     assert_says(said, "1 of 4 tasks have not called for the shutdown yet: task 3");
+    assert_int_equal(said_of, -1); /* most wait: the missing one stands out */
     assert_answer(do_shutdown(3), MUSTER_OK);
+    counter_close();
+}
+
+/* A program that has failed waits in the shutdown while its peers work: it is named at once, and blamed at the end. */
+static void who_waits_in_the_shutdown_alone_stands_out(void **state)
+{
+    const struct mu_coord_options o = {.shutdown_timeout_ns = 200000000, .said = hear, .say_ns = 100000000};
+    struct muster_error error = {0};
+    struct asked *a, *poll;
+
+    (void)state;
+    counter_open(3, &o);
+    register_guests(0, 3);
+    poll = do_poll(0);
+    said[0] = 0;
+    a = do_shutdown(2);
+    counter_until(is_said, NULL, "it is named");
+    assert_memory_equal(said, "task 2 (", 8);
+    assert_says(said, ") waits in the shutdown: 2 of 3 tasks have not called for the shutdown yet: task 0 (");
+    assert_int_equal(said_of, 2);
+    assert_says_so(a, MUSTER_INTERNAL, "Shutdown barrier has failed.\nBarrier result: 'DEADLINE_EXCEEDED");
+    assert_says_so(poll, MUSTER_INTERNAL, "Shutdown barrier has failed");
+    assert_int_equal(muster_error_wait(stage_observer, muster_after_ns(0), &error), MUSTER_OK);
+    assert_int_equal(error.task_id, 2);
+    assert_memory_equal(error.message, "the shutdown has timed out: task 2 (", 36);
+    assert_says(error.message, ") waited in it, without task 0 (");
+    assert_string_equal(stage_task(0).message, error.message);
+    counter_close();
+}
+
+/* A record is short. */
+static void a_long_report_is_cut_between_two_words(void **state)
+{
+    char text[400] = "it failed:";
+    struct asked *a;
+
+    (void)state;
+    for (size_t i = strlen(text); i + 10 < sizeof text; i += 10)
+        memcpy(text + i, " 345678901", 11);
+    counter_open(2, NULL);
+    register_guests(0, 2);
+    a = do_report_error(0, MUSTER_INTERNAL, text);
+    assert_answer(a, MUSTER_OK);
+    assert_int_equal(strlen(stage_task(0).message), 254);
+    assert_string_equal(stage_task(0).message + 230, " 345678901 345678901 ...");
     counter_close();
 }
 
@@ -522,6 +570,8 @@ int main(void)
         CASE(a_task_of_the_library_that_dies_ends_the_waiting),
         CASE(tasks_outside_of_the_cluster_do_not_register),
         CASE(people_are_told_who_is_missing),
+        CASE(who_waits_in_the_shutdown_alone_stands_out),
+        CASE(a_long_report_is_cut_between_two_words),
         CASE(it_is_over_when_all_have_been_there_and_none_is),
     };
 

@@ -18,7 +18,7 @@ struct word {
     struct word *next;
     uint32_t from, to;
     struct mu_coord_news news;
-    char text[8192];
+    char text[8192], brief[1024];
 };
 
 struct mu_coord *coords[HOSTS_MAX];
@@ -45,7 +45,9 @@ static void put_word(uint32_t from, uint32_t to, const struct mu_coord_news *new
     w->to = to;
     w->news = *news;
     snprintf(w->text, sizeof w->text, "%s", news->text);
+    snprintf(w->brief, sizeof w->brief, "%s", news->brief ? news->brief : "");
     w->news.text = w->text;
+    w->news.brief = w->brief[0] ? w->brief : NULL;
     *words_end = w;
     words_end = &w->next;
 }
@@ -79,6 +81,13 @@ static void tell_all(void)
         mu_coord_told(coords[w->to], w->from, &w->news);
         free(w);
     }
+}
+
+int32_t coords_first_error(uint32_t host)
+{
+    struct muster_error error = {.task_id = -1};
+
+    return muster_error_wait(observers[host], muster_after_ns(0), &error) ? -1 : error.task_id;
 }
 
 void coords_hold(bool hold)

@@ -48,6 +48,8 @@ void hang_up(uint32_t guest);
 struct asked *do_register(uint32_t guest, uint64_t incarnation);
 struct asked *do_register_at(uint32_t host,
                              uint32_t guest); /* at that host's engine, whose the guest is not, perhaps */
+/* The task of the job's first error, as that host sees it; -1: the job is well. */
+int32_t coords_first_error(uint32_t host);
 struct asked *do_shutdown(uint32_t guest);
 struct asked *do_poll(uint32_t guest);
 struct asked *do_report_error(uint32_t guest, const char *text);

@@ -110,6 +110,16 @@ check 0 run -n 2 --grpc --restarts 1 --restart-delay 0 --restart-policy task --l
     exec '"$GUEST"' register barrier a shutdown'
 err_has 'task 1 (pid [0-9]*) was killed by signal 9.*starting it again'
 
+# ---- a program that fails waits in the shutdown while its peer works: it is named at once, and blamed at the end ----
+check 9 run -n 2 --grpc --shutdown-timeout 4s --kill-on-fail=no -- bash -c '
+    if [ $RANK = 0 ]; then exec '"$GUEST"' register poll hold; fi
+    echo "ValueError: out of luck" >&2
+    exec '"$GUEST"' register poll shutdown'
+waits='task 1 (pid [0-9]* on host .*) waits in the shutdown: 1 of 2 tasks have not called .*: task 0 (pid [0-9]* .*)'
+err_has "^muster run: $waits; it said last: ValueError: out of luck$"
+err_has '^muster run: task 1 (pid [0-9]*) .*: the shutdown has timed out: task 1 (.*) waited in it, without task 0 '
+[ "$(grep -c 'it said last: ValueError' "$ERR")" -eq 2 ] || fail "it is not said again at the end"
+
 # ---- status and metrics tell of it ----
 RUN_OPTIONS="--grpc --metrics unix:$TMPDIR/m" start_job 2 $GUEST register poll say ready await "$TMPDIR/go" shutdown
 is_registered() { [ "$(grep -c ready "$OUT.run")" -eq 2 ]; }

@@ -69,8 +69,9 @@ static void option(const char *word)
         coord_options.lost_ns = strtoull(word + 8, NULL, 10) * 1000000;
 }
 
-static void said(void *arg, const char *sentence)
+static void said(void *arg, int32_t task, const char *sentence)
 {
+    (void)task;
     (void)arg;
     fprintf(stderr, "service: %s\n", sentence);
 }

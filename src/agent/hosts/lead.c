@@ -289,7 +289,7 @@ static void say_not_come(struct mu_agent *agent, uint32_t host, const char *why)
     char sentence[640];
 
     snprintf(sentence, sizeof sentence, "muster run: host %s has not come: %s", agent->bridge->hosts[host].name, why);
-    if (mu_launch_output_explain(agent->launching.output, host, sentence))
+    if (mu_launch_output_explain(agent->launching.output, host, 1, sentence))
         mu_agent_say("host %s has not come: %s", agent->bridge->hosts[host].name, why);
 }
 

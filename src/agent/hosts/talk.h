@@ -30,7 +30,7 @@ enum mu_agent_talk {
     MU_TALK_STOP = 21,   /* ^Z: stop the tasks, and say so: this agent will be stopped, too */
     MU_TALK_GO = 22,     /* it goes on, or was not stopped: so shall they */
     /* both ways */
-    MU_TALK_COORD = 32, /* u32 word, u32 round, u32 task, u32 attempt, u32 code, text: mu_coord_told() */
+    MU_TALK_COORD = 32, /* u32 word, u32 round, u32 task, u32 attempt, u32 code, text, text: mu_coord_told() */
     /* text: a round's name, u32 bytes, u32 where these begin, blob: to the leader one host's part, from it the answer
      */
     MU_TALK_GATHER = 33,

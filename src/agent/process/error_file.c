@@ -130,8 +130,8 @@ char *mu_agent_error_text(const char *json)
 {
     static const char key[] = "\"message\"";
     const char *at = json;
-    char text[TEXT_MAX * 4];
-    size_t len, end;
+    char text[TEXT_MAX * 4], said[TEXT_MAX + sizeof " ..."];
+    size_t len;
 
     do {
         at = strstr(at, key);
@@ -147,14 +147,8 @@ char *mu_agent_error_text(const char *json)
         len--;
     if (!mu_is_utf8(text, mu_utf8_cut(text, len, len)))
         return NULL;
-    if (len > TEXT_MAX) { /* between two words, if there is such a place */
-        end = mu_utf8_cut(text, len, TEXT_MAX);
-        for (len = end; len > end / 2 && text[len] != ' ';)
-            len--;
-        len = len > end / 2 ? len : end;
-        len += (size_t)snprintf(text + len, sizeof text - len, " ...");
-    }
-    return len > 0 ? strndup(text, len) : NULL;
+    len = mu_utf8_copy(said, sizeof said, text, len);
+    return len > 0 ? strndup(said, len) : NULL;
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------------------------ */

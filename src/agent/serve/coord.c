@@ -36,10 +36,11 @@ static uint32_t pid_of(void *arg, uint32_t task_id)
     return task->started && !task->ended ? (uint32_t)task->pid : 0;
 }
 
-static void said(void *arg, const char *sentence)
+/* About a task, with what that wrote last. */
+static void said(void *arg, int32_t task, const char *sentence)
 {
-    (void)arg;
-    mu_agent_say("%s", sentence);
+    if (task < 0 || !mu_agent_explain(arg, (uint32_t)task, sentence))
+        mu_agent_say("%s", sentence);
 }
 
 /* ---- what the engines of several hosts tell each other ---- */
@@ -54,6 +55,7 @@ static void tell_coord(void *arg, uint32_t host, const struct mu_coord_news *new
     mu_pack_u32(&what, news->attempt);
     mu_pack_u32(&what, news->code);
     mu_pack_text(&what, news->text);
+    mu_pack_text(&what, news->brief ? news->brief : "");
     mu_agent_tell(arg, host, MU_TALK_COORD, &what);
     mu_pack_done(&what);
 }
@@ -61,14 +63,16 @@ static void tell_coord(void *arg, uint32_t host, const struct mu_coord_news *new
 static void coordination_hear(struct mu_agent *agent, uint32_t host, struct mu_unpack *u)
 {
     struct mu_coord_news news = {.word = (enum mu_coord_word)mu_unpack_u32(u)};
-    char text[8192] = "";
+    char text[8192] = "", brief[1024] = "";
 
     news.round = mu_unpack_u32(u);
     news.task = mu_unpack_u32(u);
     news.attempt = mu_unpack_u32(u);
     news.code = (enum muster_status)mu_unpack_u32(u);
     mu_unpack_text(u, text, sizeof text);
+    mu_unpack_text(u, brief, sizeof brief);
     news.text = text;
+    news.brief = brief[0] ? brief : NULL;
     if (coordination_state(agent)->coord && !u->failed)
         mu_coord_told(coordination_state(agent)->coord, host, &news);
 }

@@ -50,6 +50,7 @@ struct stream {
     int tail_cut;    /* something was before them */
     int tail_wanted; /* under the lock */
     char *sentence;  /* so too: it is said with the last line behind it, instead of all of them */
+    char *explained; /* how that line read: it is said once more before them */
 };
 
 struct mu_launch_output {
@@ -224,6 +225,7 @@ static void free_stream(struct stream *stream)
 {
     free(stream->tail);
     free(stream->sentence);
+    free(stream->explained);
     free(stream);
 }
 
@@ -280,28 +282,31 @@ static int serve(struct mu_launch_output *output, struct stream *stream)
     return 0;
 }
 
-static void say_tail(struct mu_launch_output *output, struct stream *stream)
+static void say_tail(struct mu_launch_output *output, struct stream *stream, const char *sentence)
 {
-    struct mu_launch_tail tail = {.task_id = stream->task_id, .what = output->options.both ? "output" : "stderr"};
+    struct mu_launch_tail tail;
     char *text;
     size_t len;
 
     for (int i = 0; i < TAIL_READS && serve(output, stream); i++)
         ;
-    tail.text = stream->tail;
-    tail.len = stream->tail_len;
-    tail.cut = stream->tail_cut;
-    text = stream->sentence ? mu_launch_tail_last(&tail, stream->sentence, &len) : mu_launch_tail_text(&tail, &len);
-    if (!text)
-        return;
-    if (output->midline)
+    tail = (struct mu_launch_tail){stream->tail,
+                                   stream->tail_len,
+                                   stream->tail_cut,
+                                   stream->task_id,
+                                   output->options.both ? "output" : "stderr",
+                                   stream->is_passed};
+    text = sentence ? mu_launch_tail_last(&tail, sentence, &stream->explained, &len)
+                    : mu_launch_tail_text(&tail, stream->explained, &len);
+    if (text && output->midline)
         forward(output, 2, "\n", 1);
-    forward(output, 2, text, len);
+    if (text)
+        forward(output, 2, text, len);
     free(text);
 }
 
 /* The oldest stream whose end is to be said. */
-static struct stream *next_tail(struct mu_launch_output *output)
+static struct stream *next_tail(struct mu_launch_output *output, char **ret_sentence)
 {
     struct stream *found = NULL;
 
@@ -312,6 +317,8 @@ static struct stream *next_tail(struct mu_launch_output *output)
     if (found) {
         found->tail_wanted = 0;
         output->tails--;
+        *ret_sentence = found->sentence;
+        found->sentence = NULL;
     }
     pthread_mutex_unlock(&output->lock);
     return found;
@@ -321,10 +328,11 @@ static struct stream *next_tail(struct mu_launch_output *output)
 static int take_wishes(struct mu_launch_output *output)
 {
     struct stream *stream;
+    char *sentence;
     int done;
 
-    while ((stream = next_tail(output)))
-        say_tail(output, stream);
+    for (; (stream = next_tail(output, &sentence)); free(sentence))
+        say_tail(output, stream, sentence);
     pthread_mutex_lock(&output->lock);
     done = output->finished && output->open == 0;
     pthread_mutex_unlock(&output->lock);
@@ -530,22 +538,14 @@ static struct stream *want_tail(struct mu_launch_output *output, uint32_t id, in
     return stream;
 }
 
-void mu_launch_output_tail(struct mu_launch_output *output, uint32_t task_id)
+int mu_launch_output_explain(struct mu_launch_output *output, uint32_t id, int is_host, const char *sentence)
 {
-    pthread_mutex_lock(&output->lock);
-    want_tail(output, task_id, 0);
-    pthread_mutex_unlock(&output->lock);
-    wake(output);
-}
-
-int mu_launch_output_explain(struct mu_launch_output *output, uint32_t host, const char *sentence)
-{
-    char *text = strdup(sentence);
+    char *text = sentence ? strdup(sentence) : NULL;
     struct stream *stream;
 
     pthread_mutex_lock(&output->lock);
-    stream = text ? want_tail(output, host, 1) : NULL;
-    if (stream) {
+    stream = text || !sentence ? want_tail(output, id, is_host) : NULL;
+    if (stream && text) {
         free(stream->sentence);
         stream->sentence = text;
     }

@@ -10,33 +10,38 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/utf8.h"
+
 enum { LAST_LINE_MAX = 400 };
 
-char *mu_launch_tail_last(const struct mu_launch_tail *tail, const char *sentence, size_t *ret_len)
+char *mu_launch_tail_last(const struct mu_launch_tail *tail, const char *sentence, char **explained, size_t *ret_len)
 {
     const char *text = tail->text ? tail->text : "", *start;
+    const char *lead = tail->is_passed ? "" : "; it said last";
+    char line[LAST_LINE_MAX + sizeof " ..."], *said;
     size_t len = tail->len, size;
-    char *said;
 
     while (len > 0 && (unsigned char)text[len - 1] <= ' ')
         len--;
     start = len > 0 ? memrchr(text, '\n', len) : NULL;
     start = start ? start + 1 : text;
     len -= (size_t)(start - text);
-    if (len > LAST_LINE_MAX)
-        len = LAST_LINE_MAX;
-    size = strlen(sentence) + len + 4;
+    len = mu_utf8_copy(line, sizeof line, start, len);
+    size = strlen(sentence) + strlen(lead) + len + 5;
     said = malloc(size);
     if (!said)
         return NULL;
-    *ret_len = (size_t)snprintf(said, size, "%s%s", sentence, len ? ": " : "");
+    *ret_len = (size_t)snprintf(said, size, "%s%s%s", sentence, len ? lead : "", len ? ": " : "");
     for (size_t i = 0; i < len; i++)
-        said[(*ret_len)++] = (unsigned char)start[i] < ' ' || start[i] == 0x7f ? ' ' : start[i];
+        said[(*ret_len)++] = (unsigned char)line[i] < ' ' || line[i] == 0x7f ? ' ' : line[i];
     said[(*ret_len)++] = '\n';
+    said[*ret_len] = 0;
+    free(*explained);
+    *explained = strdup(said);
     return said;
 }
 
-char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len)
+char *mu_launch_tail_text(const struct mu_launch_tail *tail, const char *explained, size_t *ret_len)
 {
     const char *text = tail->text;
     size_t len = tail->len, lines = 0, start;
@@ -52,6 +57,7 @@ char *mu_launch_tail_text(const struct mu_launch_tail *tail, size_t *ret_len)
         lines++;
     if (len == 0 || !(file = open_memstream(&said, ret_len)))
         return NULL;
+    fputs(explained ? explained : "", file);
     if (lines == 1)
         fprintf(file, "muster run: the last line of task %u's %s:\n", tail->task_id, tail->what);
     else
@@ -88,7 +94,7 @@ char *mu_launch_files_tail(const char *path, uint32_t task_id, const char *what,
         tail.text = text;
         tail.len = n > 0 ? (size_t)n : 0;
         tail.cut = from > 0;
-        said = mu_launch_tail_text(&tail, ret_len);
+        said = mu_launch_tail_text(&tail, NULL, ret_len);
     }
     close(fd);
     return said;
