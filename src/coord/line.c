@@ -274,17 +274,26 @@ void mu_coord_hang_up(struct mu_line *line, const char *why)
     mu_coord_deliver(coord);
 }
 
-/* Also of one that nobody has reaped yet. 0: none is known. */
-static bool lives(uint32_t pid)
+/* What the kernel says of a process; of 0, which is none, GONE. One that cannot be asked lives: its heartbeats decide.
+ */
+enum fate { LIVES, ENDED /* and nobody has reaped it */, GONE };
+
+static enum fate fate_of(uint32_t pid)
 {
     struct pollfd one = {.fd = pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1, .events = POLLIN};
-    bool alive = pid && one.fd < 0 && errno != ESRCH; /* it cannot be asked: its heartbeats decide */
+    enum fate fate = pid && one.fd < 0 && errno != ESRCH ? LIVES : GONE;
 
     if (one.fd >= 0) {
-        alive = poll(&one, 1, 0) == 0;
+        fate = poll(&one, 1, 0) == 0 ? LIVES : ENDED;
         close(one.fd);
     }
-    return alive;
+    return fate;
+}
+
+/* The launcher is about to reap the task's process, and to say how it ended: that counts, also if it is late. */
+static bool has_words_coming(const struct mu_coord *coord, uint32_t task)
+{
+    return coord->o.pid_of && fate_of(coord->o.pid_of(coord->o.arg, task)) == ENDED;
 }
 
 static uint64_t lost_next(const struct mu_coord *coord)
@@ -302,8 +311,10 @@ static void lost_due(struct mu_coord *coord, uint64_t now)
     for (uint32_t i = 0; i < coord->num_tasks; i++) {
         struct mu_coord_task *t = &coord->tasks[i];
 
-        if (t->lost_at && t->lost_at <= now && lives(t->lost_pid))
+        if (t->lost_at && t->lost_at <= now && fate_of(t->lost_pid) == LIVES)
             t->lost_at = now + LOOK_NS;
+        else if (t->lost_at && t->lost_at <= now && has_words_coming(coord, i))
+            t->lost_at = now + WORDS_NS;
         else if (t->lost_at && t->lost_at <= now)
             lose(coord, ctx, (int32_t)i, t->lost_why);
         if (t->lost_at && t->lost_at < coord->lost_next)

@@ -291,6 +291,21 @@ struct ending {
     bool is_last;
 };
 
+/* A wire client that has exited with status 0 has left, with or without a shutdown. A task of the library has not: what
+ * it leaves to its peers is found by them before anybody knows a status. */
+static bool leave_record(struct mu_task_change *c, const struct ending *e)
+{
+    struct mu_task_record *r = &c->record;
+
+    if (e->wait_status || !(r->flags & MU_TASK_GUEST) || r->state != MUSTER_TASK_CONNECTED || r->pid != e->f.pid)
+        return false;
+    r->state = (uint32_t)mu_task_next(r->state, MU_EVENT_UNREGISTER, 0);
+    r->since = mu_now();
+    r->slot = 0;
+    c->text[0] = 0;
+    return true;
+}
+
 /* All that an end changes, in one commit: the error of one that had not left, its words, and that it has ended. */
 static bool end_record(struct mu_task_change *c)
 {
@@ -301,7 +316,7 @@ static bool end_record(struct mu_task_change *c)
 
     if (is_known) {
         c->arg = &e->f;
-        changed = fail_record(c) || add_words(c);
+        changed = leave_record(c, e) || fail_record(c) || add_words(c);
         c->arg = e;
     }
     if (!e->is_last || (r->flags & MU_TASK_ENDED))

@@ -120,6 +120,21 @@ err_has "^muster run: $waits; it said last: ValueError: out of luck$"
 err_has '^muster run: task 1 (pid [0-9]*) .*: the shutdown has timed out: task 1 (.*) waited in it, without task 0 '
 [ "$(grep -c 'it said last: ValueError' "$ERR")" -eq 2 ] || fail "it is not said again at the end"
 
+# ---- a client that exits with status 0 has left, with or without a shutdown; waits for it end ----
+check 0 run -n 2 --grpc --label -- bash -c '
+    if [ $RANK = 1 ]; then exec '"$GUEST"' register poll barrier a exit 0; fi
+    exec '"$GUEST"' register poll barrier a await '"$TMPDIR/gone"' shutdown say well' &
+RUN=$!
+is_gone() { "$MUSTER" status --job "$JOB" 2> /dev/null | grep -q '^ *1 .*DISCONNECTED'; }
+await "task 1 has left" is_gone
+: > "$TMPDIR/gone"
+wait $RUN || fail "its end fails the job"
+out_has '^\[0\] well$'
+check 9 run -n 2 --grpc -- bash -c '
+    if [ $RANK = 1 ]; then exec '"$GUEST"' register poll barrier a exit 0; fi
+    exec '"$GUEST"' register barrier a barrier b'
+out_has 'task 1 (pid [0-9]* on host .*) has ended (exited with status 0)'
+
 # ---- status and metrics tell of it ----
 RUN_OPTIONS="--grpc --metrics unix:$TMPDIR/m" start_job 2 $GUEST register poll say ready await "$TMPDIR/go" shutdown
 is_registered() { [ "$(grep -c ready "$OUT.run")" -eq 2 ]; }
