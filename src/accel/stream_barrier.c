@@ -20,7 +20,6 @@
 #include "base/process.h"
 #include "segment/cluster.h"
 #include "segment/file.h"
-#include "segment/scavenge.h"
 
 /* How long a killed process may need to end, its other threads after the first. */
 #define DYING_NS 5000000000u

@@ -17,7 +17,6 @@
 #include "base/clock.h"
 #include "segment/cluster.h"
 #include "segment/file.h"
-#include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "sync/futex.h"
 

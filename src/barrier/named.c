@@ -12,7 +12,6 @@
 #include "barrier/call.h"
 #include "base/clock.h"
 #include "segment/hosts.h"
-#include "segment/slot.h"
 #include "segment/stats.h"
 #include "segment/trace.h"
 #include "segment/wait.h"

@@ -28,7 +28,6 @@
 #include "segment/hosts.h"
 #include "segment/object.h"
 #include "segment/reserve.h"
-#include "segment/slot.h"
 #include "segment/table.h"
 
 enum { DEPTH_MAX = 4 };

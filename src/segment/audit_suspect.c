@@ -6,7 +6,6 @@
  */
 #include "segment/audit.h"
 #include "segment/object.h"
-#include "segment/slot.h"
 
 enum { LOOKS = 3 };
 

@@ -17,7 +17,6 @@
 #include <muster/task.h>
 
 #include "segment/hosts.h"
-#include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "segment/trace.h"
 

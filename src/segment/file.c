@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/format.h"
-#include "segment/scavenge.h"
 #include "segment/slot.h"
 
 const char *mu_segment_folder(void)

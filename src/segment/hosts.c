@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "segment/scavenge.h"
 #include "segment/slot.h"
 #include "sync/futex.h"
 

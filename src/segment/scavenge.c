@@ -21,14 +21,6 @@
 #include "segment/slot.h"
 #include "sync/futex.h"
 
-void mu_epoch_move(struct muster_segment *seg)
-{
-    /* seq_cst: what happened before is visible to whoever sees the new epoch; a waiter loads the epoch first, then
-     * looks, then sleeps only while it is unchanged (mu_wait_on) */
-    mu_fetch_add32(&seg->header->epoch, 1);
-    mu_futex_wake32(&seg->header->epoch);
-}
-
 struct intent {
     uint64_t act, news[MU_INTENT_REFS], olds[MU_INTENT_REFS], pin, pin_object;
 };

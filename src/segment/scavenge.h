@@ -27,7 +27,4 @@ uint32_t mu_scavenge_process(struct mu_ctx *ctx, uint32_t pid, uint64_t task_wor
  */
 void mu_scavenge_reserved(struct muster_segment *seg);
 
-/* Move the epoch and wake every waiter of the segment. */
-void mu_epoch_move(struct muster_segment *seg);
-
 #endif

@@ -88,4 +88,10 @@ static inline uint64_t mu_offset_of(const struct muster_segment *seg, const void
     return (uint64_t)((const uint8_t *)p - seg->base);
 }
 
+/* No slot at or above it was ever claimed. */
+uint32_t mu_slot_high(const struct muster_segment *seg);
+
+/* Move the epoch and wake every waiter of the segment. */
+void mu_epoch_move(struct muster_segment *seg);
+
 #endif

@@ -21,19 +21,10 @@
 #include <unistd.h>
 
 #include "base/process.h"
-#include "segment/stats.h"
 #include "segment/trace.h"
 #include "sync/futex.h"
 
 #define TID_MASK FUTEX_TID_MASK
-
-uint32_t mu_slot_high(const struct muster_segment *seg)
-{
-    /* acquire: pairs with raise_high(); a slot that we may meet through its words is below it */
-    uint32_t high = mu_load32_acquire(&seg->header->slots_high);
-
-    return high < seg->num_slots ? high : seg->num_slots;
-}
 
 mu_a32 *mu_slot_liveness(const struct muster_segment *seg, uint32_t slot)
 {
@@ -224,13 +215,27 @@ bool mu_slot_settle(struct muster_segment *seg, uint32_t slot)
     return true;
 }
 
+/* The slot passes to another task's thread. */
+static void counts_clear(struct mu_slot *slot)
+{
+    mu_a64 *const counts[] = {&slot->group_barriers, &slot->kv_writes,       &slot->named_barriers,
+                              &slot->deaths,         &slot->burials,         &slot->kv_waits,
+                              &slot->kv_wait_ns,     &slot->barrier_wait_ns, &slot->other_waits};
+
+    /* relaxed, as all here: the slot is ours by its mutex, and the claiming CAS follows */
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+        mu_store_relaxed(counts[i], 0);
+    for (unsigned i = 0; i < MU_WAIT_BUCKETS; i++)
+        mu_store32_relaxed(&slot->barrier_waits[i], 0);
+}
+
 /* What the slot's last owner left in its private lines; we hold the mutex and the slot is FREE, so nobody else cares.
  */
 static void clean(const struct muster_segment *seg, struct mu_slot *s, uint64_t task)
 {
     /* relaxed, as all here: the claiming CAS publishes them */
     if (mu_load_relaxed(&s->task) != task) {
-        mu_counts_clear(s);
+        counts_clear(s);
         mu_store_relaxed(&s->task, task);
     }
     mu_store_relaxed(&s->act, 0);

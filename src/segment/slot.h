@@ -31,9 +31,6 @@ void mu_slot_unlock(struct mu_ctx *ctx);
 /* Whether the context's thread lives and holds its slot. It may have ended unseen, and the slot be another's by now. */
 bool mu_slot_is_held(const struct mu_ctx *ctx);
 
-/* No slot at or above it was ever claimed. */
-uint32_t mu_slot_high(const struct muster_segment *seg);
-
 /*
  * Whether the slot, whose word was read as `word`, is dead by the kernel's testimony: LIVE, and nobody holds its
  * liveness mutex.

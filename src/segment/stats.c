@@ -1,5 +1,5 @@
 /*
- * segment/stats.c: the counts of a job's threads: writing the rarer ones, and adding all up.
+ * segment/stats.c: adds up the counts of a job's threads.
  *
  * Invariant: a count is written by the slot's owner alone, and never falls while the slot is of one task: a thread that
  * claims a slot whose last owner was of its task goes on from what it finds (slot.c prefers such slots, then ones that
@@ -9,45 +9,11 @@
  */
 #include "segment/stats.h"
 
-#include <string.h>
-
 #include <muster/stats.h>
 
 #include "segment/handle.h"
-#include "segment/slot.h"
 
 static_assert(MUSTER_STATS_BUCKETS == MU_WAIT_BUCKETS, "the buckets are those of the segment");
-
-enum { SHORTEST_BITS = 11 }; /* MUSTER_STATS_BOUND_NS(0) */
-
-static unsigned bucket_of(uint64_t ns)
-{
-    unsigned bits = ns ? 64 - (unsigned)__builtin_clzll(ns) : 0;
-    unsigned bucket = bits > SHORTEST_BITS ? bits - SHORTEST_BITS : 0;
-
-    return bucket < MU_WAIT_BUCKETS ? bucket : MU_WAIT_BUCKETS - 1;
-}
-
-void mu_count_barrier_wait(struct mu_slot *own, uint64_t ns)
-{
-    mu_a32 *bucket = &own->barrier_waits[bucket_of(ns)];
-
-    mu_store32_relaxed(bucket, mu_load32_relaxed(bucket) + 1); /* relaxed: as mu_count() */
-    mu_count(&own->barrier_wait_ns, ns);
-}
-
-void mu_counts_clear(struct mu_slot *slot)
-{
-    mu_a64 *const counts[] = {&slot->group_barriers, &slot->kv_writes,       &slot->named_barriers,
-                              &slot->deaths,         &slot->burials,         &slot->kv_waits,
-                              &slot->kv_wait_ns,     &slot->barrier_wait_ns, &slot->other_waits};
-
-    /* relaxed, as all here: the slot is ours by its mutex, and the claiming CAS follows */
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        mu_store_relaxed(counts[i], 0);
-    for (unsigned i = 0; i < MU_WAIT_BUCKETS; i++)
-        mu_store32_relaxed(&slot->barrier_waits[i], 0);
-}
 
 /* relaxed, as all here: each word alone is right; pairs with mu_count() */
 static void sum(const struct mu_slot *s, struct muster_stats *t)

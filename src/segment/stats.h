@@ -10,10 +10,4 @@ static inline void mu_count(mu_a64 *counter, uint64_t by)
     mu_store_relaxed(counter, mu_load_relaxed(counter) + by); /* relaxed: pairs with sum() in stats.c; orders nothing */
 }
 
-/* A wait at a barrier that slept for so long. */
-void mu_count_barrier_wait(struct mu_slot *own, uint64_t ns);
-
-/* The slot passes to another task's thread. */
-void mu_counts_clear(struct mu_slot *slot);
-
 #endif

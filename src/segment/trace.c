@@ -30,7 +30,6 @@
 #endif
 
 #include "base/process.h"
-#include "segment/slot.h"
 
 #define CALIBRATION_NS 2000000u
 #define RATES_DIFFER   200u /* one part in so many */

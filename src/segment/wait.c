@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/file.h"
-#include "segment/slot.h"
 #include "segment/stats.h"
 #include "sync/futex.h"
 
@@ -233,10 +232,29 @@ static void tell(struct mu_wait *w)
     w->told = true;
 }
 
+enum { SHORTEST_BITS = 11 }; /* MUSTER_STATS_BOUND_NS(0) */
+
+static unsigned wait_bucket_of(uint64_t ns)
+{
+    unsigned bits = ns ? 64 - (unsigned)__builtin_clzll(ns) : 0;
+    unsigned bucket = bits > SHORTEST_BITS ? bits - SHORTEST_BITS : 0;
+
+    return bucket < MU_WAIT_BUCKETS ? bucket : MU_WAIT_BUCKETS - 1;
+}
+
+/* One that slept for so long. */
+static void count_barrier_wait(struct mu_slot *own, uint64_t ns)
+{
+    mu_a32 *bucket = &own->barrier_waits[wait_bucket_of(ns)];
+
+    mu_store32_relaxed(bucket, mu_load32_relaxed(bucket) + 1); /* relaxed: as mu_count() */
+    mu_count(&own->barrier_wait_ns, ns);
+}
+
 static void count(struct mu_slot *own, enum mu_wait_kind kind, uint64_t ns)
 {
     if (kind == MU_WAIT_BARRIER) {
-        mu_count_barrier_wait(own, ns);
+        count_barrier_wait(own, ns);
     } else if (kind == MU_WAIT_KEY) {
         mu_count(&own->kv_waits, 1);
         mu_count(&own->kv_wait_ns, ns);

@@ -83,7 +83,7 @@ enum muster_status mu_death_wait(struct muster *muster, muster_deadline deadline
     for (;;) {
         struct muster_segment *seg = muster->seg;
         mu_a32 *words[WORDS + 2];
-        uint32_t values[WORDS + 2], high = mu_load32_acquire(&seg->header->slots_high); /* acquire: as slot.c */
+        uint32_t values[WORDS + 2], high = mu_load32_acquire(&seg->header->slots_high); /* acquire: as mu_slot_high() */
         uint32_t epoch = mu_load32_acquire(&seg->header->epoch);                        /* acquire: as wait.c */
         uint64_t until;
         size_t n;

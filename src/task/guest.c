@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/hosts.h"
-#include "segment/slot.h"
 #include "segment/stats.h"
 #include "task/task.h"
 

@@ -17,7 +17,6 @@
 #include "segment/file.h"
 #include "segment/hosts.h"
 #include "segment/reserve.h"
-#include "segment/slot.h"
 #include "segment/wait.h"
 #include "task/task.h"
 

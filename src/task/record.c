@@ -15,7 +15,6 @@
 #include "base/process.h"
 #include "base/utf8.h"
 #include "segment/scavenge.h"
-#include "segment/slot.h"
 #include "segment/stats.h"
 #include "segment/trace.h"
 #include "task/guest.h"

@@ -7,8 +7,6 @@
 
 #include "base/clock.h"
 #include "segment/hosts.h"
-#include "segment/scavenge.h"
-#include "segment/slot.h"
 #include "segment/wait.h"
 #include "task/task.h"
 

@@ -11,7 +11,7 @@ import subprocess
 import house
 
 LIMIT = 6
-KNOWN = {"bridge": 11, "segment": 13}
+KNOWN = {"bridge": 11}
 
 
 def circles(calls):

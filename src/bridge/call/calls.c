@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "segment/slot.h"
-
 static bool init(struct mu_core *core, void **ret_state)
 {
     struct calls *c = calloc(1, sizeof *c);

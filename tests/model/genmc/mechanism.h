@@ -131,6 +131,7 @@ static bool model_in_heap(const mu_a64 *p);
 #define mu_futex_wake32(word)   ((void)(word))
 #define mu_fetch_add32(word, n) ((void)(word), (void)(n))
 #endif
+#include "segment/segment.c"
 #include "segment/scavenge.c"
 #undef mu_futex_wake32
 #undef mu_fetch_add32

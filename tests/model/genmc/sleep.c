@@ -2,7 +2,7 @@
  * sleep.c: a sleeper, and a writer that may die between its commit and its wake.
  *
  * Stands for: mu_wait_look() and mu_wait_on() in src/segment/wait.c, the wake in mu_commit_try() in
- * src/segment/commit.h, mu_epoch_move() in src/segment/scavenge.c.
+ * src/segment/commit.h, mu_epoch_move() in src/segment/segment.c.
  *
  * The waiter waits until the object's value is no longer the first; the writer changes it once. There is no recheck
  * timer and no spurious wake: who misses its wake sleeps for ever. The kernel compares both words and queues the
