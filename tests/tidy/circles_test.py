@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""No circle of source files that call each other is larger than LIMIT. The linker's symbols say who calls whom.
-
-Rooms that still have a larger circle stand in KNOWN with its size, which may fall and not rise."""
+"""No circle of source files that call each other is larger than LIMIT. The linker's symbols say who calls whom."""
 # variants: release
 import collections
 import glob
@@ -11,7 +9,6 @@ import subprocess
 import house
 
 LIMIT = 6
-KNOWN = {"bridge": 11}
 
 
 def circles(calls):
@@ -54,13 +51,11 @@ def symbols(folder):
     return {name: {defined[s] for s in wanted[name] if defined.get(s, name) != name} for name in names.values()}
 
 
-def check(calls, known):
+def check(calls):
     for circle in circles(calls):
-        rooms = sorted({name.split("/")[0] for name in circle})
-        limit = max([LIMIT] + [known.get(room, 0) for room in rooms])
-        if len(circle) > limit:
-            house.broken("src/" + circle[0], "%d files of %s call each other in a circle, more than %d: %s" % (
-                len(circle), ", ".join(rooms), limit, " ".join(circle)))
+        if len(circle) > LIMIT:
+            house.broken("src/" + circle[0], "%d files call each other in a circle, more than %d: %s" % (
+                len(circle), LIMIT, " ".join(circle)))
 
 
 # The rule catches what it is for: a circle of seven, and not one of six, nor seven in a row.
@@ -73,5 +68,5 @@ for size, closed, caught in ((7, True, True), (6, True, False), (7, False, False
 calls = symbols(os.environ.get("BUILD", "build/release"))
 if len(calls) < 300:
     house.broken("build/release", "has %d objects: what is checked has not been built" % len(calls))
-check(calls, KNOWN)
+check(calls)
 house.done("%d files, the largest circle has %d" % (len(calls), max(map(len, circles(calls)), default=0)))

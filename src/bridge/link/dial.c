@@ -179,11 +179,7 @@ void mu_dial_opened(struct mu_link_peer *p)
     }
     mu_peer_step(p, MU_LINK_OPENED);
     p->opened = p->link->now;
-    if (!p->link->tls)
-        mu_peer_secured(p);
-    else if (!mu_tls_begin(p))
-        mu_peer_close(p, MU_LINK_QUIET, "there is no memory for TLS");
-    else
+    if (mu_tls_begin(p))
         mu_tls_shake(p);
     if (p->state != MU_LINK_CLOSED)
         mu_peer_flush(p); /* and epoll waits for what comes in, from now on */

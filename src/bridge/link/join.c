@@ -1,5 +1,5 @@
 /*
- * bridge/link/join.c: the link's own frames: joining, being refused, leaving, heartbeats. PROTOCOL.md has their bytes.
+ * bridge/link/join.c: joining, being refused, leaving. PROTOCOL.md has the bytes of these frames.
  *
  * Whether a frame may come at all is the table's matter (link/state.c); here is what it means. Texts from others are
  * printed to terminals and logs, so control characters are taken out of them.
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "bridge/link/private.h"
 
 /* ---- JOIN ---- */
@@ -97,6 +96,33 @@ void mu_peer_join(struct mu_link_peer *p, const void *bytes, size_t len)
     mu_peer_ask(p, &join);
 }
 
+/* The connection is this host's from now on; an older one has been closed before, and its end told. */
+static bool become_host(struct mu_link_peer *p, uint32_t host)
+{
+    struct mu_link *link = p->link;
+    struct mu_link_peer *old;
+    char words[160];
+
+    old = link->hosts[host].peer;
+    if (old) {
+        mu_peer_words(p, words, sizeof words);
+        mu_peer_close(old, MU_LINK_DOWN, "%s has connected anew", words);
+    }
+    mu_link_tell(link);
+    if (p->state == MU_LINK_CLOSED || p->state == MU_LINK_ENDING) /* by whoever heard of the old one's end */
+        return false;
+    p->host = host;
+    p->stats = &link->hosts[host].stats;
+    p->stats->connects++;
+    link->hosts[host].peer = p;
+    return true;
+}
+
+void mu_join_take(struct mu_link_peer *p, const struct mu_message *message)
+{
+    mu_peer_join(p, message->bytes, message->len);
+}
+
 void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, size_t len)
 {
     const struct mu_link_events *events = &p->link->options.events;
@@ -106,20 +132,20 @@ void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, 
         refuse(p, "it was given a place that the job does not have");
         return;
     }
-    if (!mu_peer_become(p, host) || !mu_peer_step(p, MU_LINK_ACCEPT))
+    if (!become_host(p, host) || !mu_peer_step(p, MU_LINK_ACCEPT))
         return;
     p->reader.most = MU_FRAME_MESSAGE;
     if (!mu_peer_send(p, MU_FRAME_WELCOME, welcome, len))
         return;
     p->heard = p->link->now;
-    mu_peer_ping(p);
+    mu_beat_send(p);
     p->link->due = 0;
     mu_tree_up(p);
     events->up(events->arg, host, NULL, 0);
 }
 
 /* TCP, and TLS where there is a key, are there. */
-void mu_peer_secured(struct mu_link_peer *p)
+void mu_join_send(struct mu_link_peer *p)
 {
     struct mu_pack join = {0};
 
@@ -136,18 +162,18 @@ void mu_peer_secured(struct mu_link_peer *p)
     mu_pack_done(&join);
 }
 
-/* ---- the others ---- */
+/* ---- the answer, and leaving ---- */
 
-static void take_welcome(struct mu_link_peer *p, const struct mu_message *message)
+void mu_join_take_welcome(struct mu_link_peer *p, const struct mu_message *message)
 {
     struct mu_link *link = p->link;
     const struct mu_link_events *events = &link->options.events;
 
-    if (!mu_peer_become(p, 0))
+    if (!become_host(p, 0))
         return;
     mu_move_done(p);
     mu_dial_done(link);
-    mu_peer_ping(p);
+    mu_beat_send(p);
     link->due = 0;
     events->up(events->arg, 0, message->bytes, message->len);
 }
@@ -161,7 +187,7 @@ static void copy_text(const struct mu_message *message, char *text, size_t size)
     text[n] = 0;
 }
 
-static void take_text(struct mu_link_peer *p, const struct mu_message *message)
+void mu_join_take_text(struct mu_link_peer *p, const struct mu_message *message)
 {
     char words[160], text[256];
 
@@ -174,115 +200,8 @@ static void take_text(struct mu_link_peer *p, const struct mu_message *message)
         mu_peer_close(p, MU_LINK_QUIET, "%s dropped the connection: %s", words, text);
 }
 
-void mu_peer_ping(struct mu_link_peer *p)
+void mu_join_take_leave(struct mu_link_peer *p, const struct mu_message *message)
 {
-    uint8_t stamp[8];
-
-    p->pinged = p->link->now;
-    if (p->link->relay && p->is_asked && p->state == MU_LINK_UP)
-        mu_relay_report(p);
-    if (p->relay) /* whose matter it is */
-        return;
-    p->ping_stamp = mu_now();
-    for (int i = 0; i < 8; i++)
-        stamp[i] = (uint8_t)(p->ping_stamp >> (8 * i));
-    mu_peer_send(p, MU_FRAME_PING, stamp, sizeof stamp);
-}
-
-/* Our own clock comes back. A stamp that we did not send last is somebody's invention, and says nothing. */
-static void take_pong(struct mu_link_peer *p, const struct mu_message *message)
-{
-    struct mu_unpack u = mu_unpack_of(message->bytes, message->len);
-    uint64_t stamp = mu_unpack_u64(&u), rtt = mu_now() - stamp;
-
-    if (!p->ping_stamp || stamp != p->ping_stamp)
-        return;
-    p->ping_stamp = 0;
-    p->stats->rtt_ns = p->beyond + (rtt ? rtt : 1);
-    if (!p->stats->rtt_min_ns || p->beyond_least + rtt < p->stats->rtt_min_ns)
-        p->stats->rtt_min_ns = p->beyond_least + (rtt ? rtt : 1);
-}
-
-static bool has_right_length(const struct mu_message *message)
-{
-    if (message->type == MU_FRAME_PING || message->type == MU_FRAME_PONG)
-        return message->len == 8;
-    return message->type != MU_FRAME_LEAVE || message->len == 0;
-}
-
-void mu_peer_take_wrong(struct mu_link_peer *p, const struct mu_message *message, const char *what)
-{
-    char why[128], words[160];
-
-    snprintf(why, sizeof why, "it sent a frame of type %u (%s)%s in state %s", message->type,
-             mu_link_event_name(mu_link_event_of(message->type)), what, mu_link_state_name(p->state));
-    mu_peer_words(p, words, sizeof words);
-    mu_link_say(p->link, "%s is dropped: %s", words, why);
-    mu_peer_dismiss(p, why);
-}
-
-/* Each has a side, and a place where it means something. */
-static void take_of_relays(struct mu_link_peer *p, const struct mu_message *message)
-{
-    bool leads = p->link->side == MU_LINK_LEADER, is_own = !leads && !p->is_moving && !p->is_relayed;
-
-    if (message->type == MU_FRAME_RELAY && leads && p->branch)
-        mu_tree_listens(p, message);
-    else if (message->type == MU_FRAME_RELAY && is_own)
-        mu_relay_begin(p, message);
-    else if (message->type == MU_FRAME_MOVE && is_own)
-        mu_move_begin(p, message);
-    else if (message->type == MU_FRAME_STAY && p->is_parked)
-        mu_tree_stays(p, message);
-    else if (message->type == MU_FRAME_STAY && leads && p->is_staying)
-        return; /* it was taken as it is meanwhile: its relay has gone here, too */
-    else if (message->type == MU_FRAME_VIA && leads && p->branch)
-        mu_branch_take(p, message);
-    else if (message->type == MU_FRAME_VIA && is_own && p->link->relay && p->is_asked)
-        mu_relay_take(p, message);
-    else if (message->type == MU_FRAME_TRIP && leads && p->branch)
-        mu_branch_trips(p, message);
-    else if (message->type == MU_FRAME_TRIP && p->is_relayed)
-        mu_move_trip(p, message);
-    else
-        mu_peer_take_wrong(p, message, " that is not its to send");
-}
-
-void mu_peer_take(struct mu_link_peer *p, const struct mu_message *message)
-{
-    const struct mu_link_events *events = &p->link->options.events;
-    enum mu_link_state next;
-
-    if (!mu_link_step(p->state, mu_link_event_of(message->type), p->link->side, &next)) {
-        mu_peer_take_wrong(p, message, "");
-        return;
-    }
-    if (!has_right_length(message)) {
-        mu_peer_take_wrong(p, message, " and a wrong length");
-        return;
-    }
-    if (next != MU_LINK_CLOSED) /* closing does that itself */
-        p->state = next;
-    p->link->dial.since = 0; /* a follower's leader is there, whenever the welcome may come */
-    switch (message->type) {
-    case MU_FRAME_JOIN: mu_peer_join(p, message->bytes, message->len); break;
-    case MU_FRAME_WELCOME: take_welcome(p, message); break;
-    case MU_FRAME_REFUSE:
-    case MU_FRAME_DROP: take_text(p, message); break;
-    case MU_FRAME_LEAVE: mu_peer_close(p, p->state == MU_LINK_UP ? MU_LINK_LEFT : MU_LINK_QUIET, "it has left"); break;
-    case MU_FRAME_PING:
-        mu_peer_send(p, MU_FRAME_PONG, message->bytes, message->len);
-        mu_peer_beat_along(p);
-        break;
-    case MU_FRAME_PONG: take_pong(p, message); break;
-    case MU_FRAME_RELAY:
-    case MU_FRAME_MOVE:
-    case MU_FRAME_STAY:
-    case MU_FRAME_VIA:
-    case MU_FRAME_TRIP: take_of_relays(p, message); break;
-    default:
-        p->beyond_heard = p->link->now;
-        if (!p->link->is_ending)
-            events->frame(events->arg, p->host, message->type, message->bytes, message->len);
-    }
+    (void)message;
+    mu_peer_close(p, p->state == MU_LINK_UP ? MU_LINK_LEFT : MU_LINK_QUIET, "it has left");
 }

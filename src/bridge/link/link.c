@@ -19,6 +19,57 @@
 #include "base/error.h"
 #include "bridge/link/private.h"
 
+/* ---- what its connections call ---- */
+
+/* Each has a side, and a place where it means something. */
+static void take_of_relays(struct mu_link_peer *p, const struct mu_message *message)
+{
+    bool leads = p->link->side == MU_LINK_LEADER, is_own = !leads && !p->is_moving && !p->is_relayed;
+
+    if (message->type == MU_FRAME_RELAY && leads && p->branch)
+        mu_tree_listens(p, message);
+    else if (message->type == MU_FRAME_RELAY && is_own)
+        mu_relay_begin(p, message);
+    else if (message->type == MU_FRAME_MOVE && is_own)
+        mu_move_begin(p, message);
+    else if (message->type == MU_FRAME_STAY && p->is_parked)
+        mu_tree_stays(p, message);
+    else if (message->type == MU_FRAME_STAY && leads && p->is_staying)
+        return; /* it was taken as it is meanwhile: its relay has gone here, too */
+    else if (message->type == MU_FRAME_VIA && leads && p->branch)
+        mu_branch_take(p, message);
+    else if (message->type == MU_FRAME_VIA && is_own && p->link->relay && p->is_asked)
+        mu_relay_take(p, message);
+    else if (message->type == MU_FRAME_TRIP && leads && p->branch)
+        mu_branch_trips(p, message);
+    else if (message->type == MU_FRAME_TRIP && p->is_relayed)
+        mu_trip_take(p, message);
+    else
+        mu_peer_take_wrong(p, message, " that is not its to send");
+}
+
+static const struct mu_link_calls calls = {
+    .secured = mu_join_send,
+    .ended = mu_tree_ended,
+    .frames =
+        {
+            [MU_FRAME_JOIN] = mu_join_take,
+            [MU_FRAME_WELCOME] = mu_join_take_welcome,
+            [MU_FRAME_REFUSE] = mu_join_take_text,
+            [MU_FRAME_LEAVE] = mu_join_take_leave,
+            [MU_FRAME_PING] = mu_beat_take_ping,
+            [MU_FRAME_PONG] = mu_beat_take_pong,
+            [MU_FRAME_DROP] = mu_join_take_text,
+            [MU_FRAME_RELAY] = take_of_relays,
+            [MU_FRAME_MOVE] = take_of_relays,
+            [MU_FRAME_STAY] = take_of_relays,
+            [MU_FRAME_VIA] = take_of_relays,
+            [MU_FRAME_TRIP] = take_of_relays,
+        },
+};
+
+/* ---- making ---- */
+
 static enum muster_status make(const struct mu_link_options *options, enum mu_link_side side, struct mu_link **ret_link)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -27,6 +78,7 @@ static enum muster_status make(const struct mu_link_options *options, enum mu_li
 
     if (!link)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's connections");
+    link->calls = &calls;
     link->options = *options;
     if (!link->options.num_hosts)
         link->options.num_hosts = 1;
@@ -383,17 +435,4 @@ bool mu_link_path(const struct mu_link *link, uint32_t host, struct sockaddr_sto
 
     return p && !p->relay && p->fd >= 0 && getsockname(p->fd, (struct sockaddr *)ret_own, &own) == 0 &&
            getpeername(p->fd, (struct sockaddr *)ret_peer, &peer) == 0;
-}
-
-bool mu_link_stats(const struct mu_link *link, uint32_t host, struct mu_link_stats *ret_stats)
-{
-    const struct mu_link_peer *p;
-
-    if (host >= link->options.num_hosts)
-        return false;
-    p = link->hosts[host].peer;
-    *ret_stats = link->hosts[host].stats;
-    ret_stats->heard_ns = p ? mu_peer_heard(p) : ret_stats->heard_ns;
-    ret_stats->queued = p ? p->queued : 0;
-    return true;
 }

@@ -109,20 +109,3 @@ void mu_move_done(struct mu_link_peer *p)
         mu_peer_close(q, MU_LINK_QUIET, "the leader is reached otherwise");
     }
 }
-
-/* The relay's own round trip with the leader: ours is longer by that. And for how long the leader is silent there. */
-void mu_move_trip(struct mu_link_peer *p, const struct mu_message *message)
-{
-    struct mu_unpack u = mu_unpack_of(message->bytes, message->len);
-    uint64_t beyond = mu_unpack_u64(&u), least = mu_unpack_u64(&u), age = mu_unpack_u64(&u);
-
-    if (!mu_unpack_end(&u)) {
-        mu_peer_take_wrong(p, message, " that is not well formed");
-        return;
-    }
-    if (p->beyond_least != least)
-        p->stats->rtt_min_ns = 0; /* measured anew, with this */
-    p->beyond = beyond;
-    p->beyond_least = least;
-    p->beyond_heard = age < p->link->now ? p->link->now - age : 0;
-}

@@ -142,13 +142,11 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
     if (p->state != MU_LINK_ENDING)
         notify(p, notice ? notice : by_state(p));
     p->state = MU_LINK_CLOSED;
-    if (p->relay)
-        mu_branch_leave(p);
     if (link->moving == p)
         link->moving = NULL;
+    link->calls->ended(p);
     mu_peer_is_known(p);
     mu_peer_leave(p);
-    mu_tree_gone(p);
     close_socket(p);
     link->num_again -= p->is_again;
     p->is_again = false;
@@ -161,8 +159,6 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
     p->prev = NULL;
     p->next = link->dead;
     link->dead = p;
-    if (p->branch)
-        mu_branch_end(p, p->why);
 }
 
 void mu_peer_dismiss(struct mu_link_peer *p, const char *why)
@@ -179,10 +175,8 @@ void mu_peer_dismiss(struct mu_link_peer *p, const char *why)
     snprintf(p->why, sizeof p->why, "%s", why);
     p->is_dropped = true;
     notify(p, notice);
+    p->link->calls->ended(p);
     mu_peer_leave(p);
-    mu_tree_gone(p);
-    if (p->branch)
-        mu_branch_end(p, p->why);
     if (p->relay) { /* which has the socket, and sees to the rest */
         p->is_told = mu_peer_send(p, is_refused ? MU_FRAME_REFUSE : MU_FRAME_DROP, p->why, strlen(p->why));
         mu_peer_close(p, MU_LINK_QUIET, "%s", p->why);
@@ -226,28 +220,6 @@ void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size)
         snprintf(text, size, "a connection from %s", p->from);
 }
 
-/* The connection is this host's from now on; an older one has been closed before, and its end told. */
-bool mu_peer_become(struct mu_link_peer *p, uint32_t host)
-{
-    struct mu_link *link = p->link;
-    struct mu_link_peer *old;
-    char words[160];
-
-    old = link->hosts[host].peer;
-    if (old) {
-        mu_peer_words(p, words, sizeof words);
-        mu_peer_close(old, MU_LINK_DOWN, "%s has connected anew", words);
-    }
-    mu_link_tell(link);
-    if (p->state == MU_LINK_CLOSED || p->state == MU_LINK_ENDING) /* by whoever heard of the old one's end */
-        return false;
-    p->host = host;
-    p->stats = &link->hosts[host].stats;
-    p->stats->connects++;
-    link->hosts[host].peer = p;
-    return true;
-}
-
 /* Whoever knocks all night shall not fill the log: eight sentences in ten seconds, and how many there were besides. */
 void mu_link_say(struct mu_link *link, const char *format, ...)
 {
@@ -273,4 +245,28 @@ void mu_link_say(struct mu_link *link, const char *format, ...)
     va_end(args);
     memcpy(sentence + strlen(sentence), more, strlen(more) + 1);
     link->options.events.said(link->options.events.arg, sentence);
+}
+
+void mu_peer_take_wrong(struct mu_link_peer *p, const struct mu_message *message, const char *what)
+{
+    char why[128], words[160];
+
+    snprintf(why, sizeof why, "it sent a frame of type %u (%s)%s in state %s", message->type,
+             mu_link_event_name(mu_link_event_of(message->type)), what, mu_link_state_name(p->state));
+    mu_peer_words(p, words, sizeof words);
+    mu_link_say(p->link, "%s is dropped: %s", words, why);
+    mu_peer_dismiss(p, why);
+}
+
+bool mu_link_stats(const struct mu_link *link, uint32_t host, struct mu_link_stats *ret_stats)
+{
+    const struct mu_link_peer *p;
+
+    if (host >= link->options.num_hosts)
+        return false;
+    p = link->hosts[host].peer;
+    *ret_stats = link->hosts[host].stats;
+    ret_stats->heard_ns = p ? mu_peer_heard(p) : ret_stats->heard_ns;
+    ret_stats->queued = p ? p->queued : 0;
+    return true;
 }

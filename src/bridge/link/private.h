@@ -1,5 +1,9 @@
 /*
- * bridge/link/private.h: a link and its connections, for the files link*.c.
+ * bridge/link/private.h: a link and its connections, for the files of bridge/link.
+ *
+ * Three layers. The lowest knows the bytes of one connection (peer, queue, read, tls) and calls what is above it by
+ * struct mu_link_calls alone. The middle knows the link's own frames, and what they decide (beat, join, dial, move,
+ * via, tree, notice). The highest is the link itself (link, turn), and a relay, which owns a second one.
  *
  * A connection (peer) is made by accept or connect, goes through the states of link/state.h, and is freed at the end of
  * the turn in which it closed, so that whoever is in the middle of it may go on. What its end means to the owner is a
@@ -131,8 +135,16 @@ struct mu_link_relay {
     bool has_event, has_paused;
 };
 
+/* What connections call above them: link.c has the only one. */
+struct mu_link_calls {
+    void (*secured)(struct mu_link_peer *p); /* TCP, and TLS where there is a key, are there */
+    void (*ended)(struct mu_link_peer *p);   /* it is closed, or its last word is on its way */
+    void (*frames[MU_FRAME_OWNER])(struct mu_link_peer *p, const struct mu_message *message); /* by type */
+};
+
 struct mu_link {
     struct mu_link_options options;
+    const struct mu_link_calls *calls;
     uint8_t key[MU_KEY_BYTES];
     enum mu_link_side side;
     bool is_secure; /* with a key or certificates; tls: from when OpenSSL is open */
@@ -173,8 +185,7 @@ void mu_peer_dismiss(struct mu_link_peer *p, const char *why);
 void mu_peer_free_all(struct mu_link_peer **list);
 void mu_peer_words(const struct mu_link_peer *p, char *text, size_t size);
 void mu_peer_is_known(struct mu_link_peer *p); /* it is not among the pending ones any more */
-bool mu_peer_become(struct mu_link_peer *p, uint32_t host);
-void mu_peer_leave(struct mu_link_peer *p); /* its host */
+void mu_peer_leave(struct mu_link_peer *p);    /* its host */
 /* Something came from whom it leads to: behind a relay that is the leader, who may be silent while the relay is not. */
 static inline uint64_t mu_peer_heard(const struct mu_link_peer *p)
 {
@@ -183,6 +194,8 @@ static inline uint64_t mu_peer_heard(const struct mu_link_peer *p)
     return p->is_relayed && p->beyond_heard < p->heard ? p->beyond_heard : p->heard;
 }
 void mu_peer_list(struct mu_link_peer *p);
+/* It does not belong here: a sentence, and the end. */
+void mu_peer_take_wrong(struct mu_link_peer *p, const struct mu_message *message, const char *what);
 void mu_link_say(struct mu_link *link, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* link/queue.c */
@@ -191,35 +204,50 @@ bool mu_peer_send_parts(struct mu_link_peer *p, uint8_t type, const void *head, 
                         size_t len);
 bool mu_peer_send_slice(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len,
                         const struct mu_slice *body);
-bool mu_peer_is_full(const struct mu_link_peer *p, size_t queued, size_t more); /* no more for this peer */
-void mu_peer_touch(struct mu_link_peer *p);                                     /* the next flush is its, too */
-void mu_peer_pause(struct mu_link_peer *p, bool pause);
+bool mu_branch_send(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
+                    size_t len); /* to a host behind a relay */
+void mu_branch_drain(struct mu_link_peer *relay);
+bool mu_peer_await(const struct mu_link_peer *p, bool in, bool out); /* false: epoll does not do it */
 void mu_peer_flush(struct mu_link_peer *p);
 void mu_peer_forget_queue(struct mu_link_peer *p);
-void mu_peer_read(struct mu_link_peer *p);
+uint32_t mu_link_hosts_behind(const struct mu_link *link); /* of a follower that is a relay */
 
-/* link/join.c */
-void mu_join_pack(const struct mu_join *join, struct mu_pack *p);
-bool mu_join_unpack(const void *bytes, size_t len, struct mu_join *ret_join);
-void mu_peer_take(struct mu_link_peer *p, const struct mu_message *message);
-void mu_peer_take_wrong(struct mu_link_peer *p, const struct mu_message *message, const char *what);
-void mu_peer_ask(struct mu_link_peer *p, const struct mu_join *join); /* the owner, whether it may come */
-void mu_peer_join(struct mu_link_peer *p, const void *bytes, size_t len);
-void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, size_t len);
-void mu_peer_ping(struct mu_link_peer *p);
-void mu_peer_beat_along(struct mu_link_peer *p); /* it has sent its own */
-void mu_peer_secured(struct mu_link_peer *p);
+/* link/read.c */
+void mu_peer_read(struct mu_link_peer *p);
+void mu_peer_read_again(struct mu_link_peer *p, bool again); /* by the next turn, whatever epoll says */
+void mu_peer_pause(struct mu_link_peer *p, bool pause);
 
 /* link/tls.c */
 /* *ret_is_secure: there is a key, or certificates; MUSTER_INVALID_ARGUMENT: what is there is not as it should be. */
 enum muster_status mu_tls_look(const struct mu_link_options *options, bool *ret_is_secure);
 enum muster_status mu_tls_open(struct mu_link *link); /* of one that is to be secure; else nothing happens */
-bool mu_tls_begin(struct mu_link_peer *p);
+bool mu_tls_begin(struct mu_link_peer *p);            /* false: it is closed, or needs none and is secured */
 void mu_tls_shake(struct mu_link_peer *p);
 bool mu_tls_has_begun(
     const struct mu_link_peer *p); /* its first words are here, and good: with a key, that it has it */
 long mu_tls_read(struct mu_link_peer *p, void *to, size_t size);          /* > 0; 0: the end; -1: errno */
 long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size); /* the same */
+
+/* link/beat.c */
+void mu_beat_send(struct mu_link_peer *p);
+uint64_t mu_beat_period(const struct mu_link *link);
+bool mu_beat_is_near(const struct mu_link_peer *p);
+void mu_beat_take_ping(struct mu_link_peer *p, const struct mu_message *message);
+void mu_beat_take_pong(struct mu_link_peer *p, const struct mu_message *message);
+void mu_trip_pack(const struct mu_link *up, struct mu_pack *p);
+void mu_trip_take(struct mu_link_peer *p, const struct mu_message *message);
+
+/* link/join.c */
+void mu_join_pack(const struct mu_join *join, struct mu_pack *p);
+bool mu_join_unpack(const void *bytes, size_t len, struct mu_join *ret_join);
+void mu_join_send(struct mu_link_peer *p); /* a follower's, when it is secured */
+void mu_join_take(struct mu_link_peer *p, const struct mu_message *message);
+void mu_join_take_welcome(struct mu_link_peer *p, const struct mu_message *message);
+void mu_join_take_text(struct mu_link_peer *p, const struct mu_message *message); /* REFUSE, DROP */
+void mu_join_take_leave(struct mu_link_peer *p, const struct mu_message *message);
+void mu_peer_ask(struct mu_link_peer *p, const struct mu_join *join); /* the owner, whether it may come */
+void mu_peer_join(struct mu_link_peer *p, const void *bytes, size_t len);
+void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, size_t len);
 
 /* link/dial.c */
 void mu_dial_begin(struct mu_link *link);
@@ -232,9 +260,6 @@ void mu_dial_done(struct mu_link *link);
 /* link/via.c: the leader's, of hosts behind relays */
 bool mu_branch_begin(struct mu_link_peer *relay);
 void mu_branch_end(struct mu_link_peer *relay, const char *why);
-bool mu_branch_send(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
-                    size_t len);
-void mu_branch_drain(struct mu_link_peer *relay);
 void mu_branch_leave(struct mu_link_peer *p); /* it has ended */
 void mu_branch_take(struct mu_link_peer *relay, const struct mu_message *message);
 void mu_branch_trips(struct mu_link_peer *relay, const struct mu_message *message);
@@ -245,7 +270,7 @@ bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host); /* it may come, but b
 void mu_tree_up(struct mu_link_peer *p);
 void mu_tree_listens(struct mu_link_peer *relay, const struct mu_message *message);
 void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message);
-void mu_tree_gone(struct mu_link_peer *p);
+void mu_tree_ended(struct mu_link_peer *p);
 void mu_tree_look(struct mu_link *link);
 /* With a silence of `timeout_ns`, half of a host's time, before either, it has come before that time is over. */
 static inline uint64_t mu_link_reach(const struct mu_link *link)
@@ -263,22 +288,19 @@ static inline uint64_t mu_link_move(const struct mu_link *link)
 void mu_move_begin(struct mu_link_peer *p, const struct mu_message *message);
 void mu_move_failed(struct mu_link *link, const char *why);
 void mu_move_done(struct mu_link_peer *p); /* it is up: it was that one, or another */
-void mu_move_trip(struct mu_link_peer *p, const struct mu_message *message);
+
+/* link/notice.c */
+void mu_link_tell(struct mu_link *link);                  /* the notices */
+void mu_relay_cut(struct mu_link *link, const char *why); /* all behind are sent away */
 
 /* link/relay.c: a follower that is a relay */
 void mu_relay_begin(struct mu_link_peer *p, const struct mu_message *message);
 void mu_relay_take(struct mu_link_peer *p, const struct mu_message *message);
-void mu_relay_report(struct mu_link_peer *p); /* round trips, to both sides */
-void mu_relay_cut(struct mu_link *link, const char *why);
 void mu_relay_hears(struct mu_link *link); /* epoll says that there is something to do */
 void mu_relay_turn(struct mu_link *link);
 bool mu_relay_settle(struct mu_link *link); /* after what came from above; true: it did something */
 uint64_t mu_relay_next(const struct mu_link *link);
-uint32_t mu_relay_count(const struct mu_link *link);
 void mu_relay_set_limits(struct mu_link *link);
 void mu_relay_end(struct mu_link *link);
-
-/* link/turn.c */
-void mu_link_tell(struct mu_link *link); /* the notices */
 
 #endif

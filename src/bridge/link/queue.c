@@ -1,14 +1,12 @@
 /*
- * bridge/link/queue.c: what goes out to one peer, and what comes in.
+ * bridge/link/queue.c: what goes out to one peer.
  *
  * A frame is copied once, behind the others, into chunks; one writev (or one TLS record a chunk) takes many. What lies
  * in a blob is not copied: each of its frames is a chunk, with the header and where the payload is. A peer that reads
- * more slowly than it is written to is dropped when its queue is full. Reading takes what there is up to a bound, so
- * that one peer cannot keep the others waiting, through one buffer for all; the middle of a long frame goes straight to
- * where its message is put together.
+ * more slowly than it is written to is dropped when its queue is full. A host behind a relay has no socket: what is
+ * sent to it is gathered with what is for its siblings, and goes out in VIA messages on the relay's connection.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,13 +15,22 @@
 
 #include "bridge/link/private.h"
 
+uint32_t mu_link_hosts_behind(const struct mu_link *link)
+{
+    uint32_t count = 0;
+
+    for (const struct mu_link_peer *p = link->relay ? link->relay->down->peers : NULL; p; p = p->next)
+        count += p->state == MU_LINK_UP;
+    return count;
+}
+
 /* A relay's connection has what all behind it may have. */
-bool mu_peer_is_full(const struct mu_link_peer *p, size_t queued, size_t more)
+static bool queue_is_full(const struct mu_link_peer *p, size_t queued, size_t more)
 {
     size_t one = p->link->options.queue_bytes ? p->link->options.queue_bytes : (size_t)128 << 20;
 
     return queued && queued + more > one &&
-           queued + more > one * (1 + (p->branch ? p->branch->count : mu_relay_count(p->link)));
+           queued + more > one * (1 + (p->branch ? p->branch->count : mu_link_hosts_behind(p->link)));
 }
 
 static void free_chunk(struct mu_link *link, struct mu_link_chunk *chunk)
@@ -107,7 +114,7 @@ static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const
     return true;
 }
 
-void mu_peer_touch(struct mu_link_peer *p)
+static void touch_peer(struct mu_link_peer *p)
 {
     if (p->is_dirty || p->wants_out)
         return;
@@ -158,7 +165,7 @@ static bool send_message(struct mu_link_peer *p, uint8_t type, const struct part
     size_t most = type == MU_FRAME_VIA ? MU_LINK_VIA_MOST : MU_FRAME_MESSAGE, len = m->len + m->slice.len;
     bool ok;
 
-    if (mu_peer_is_full(p, p->queued, len)) {
+    if (queue_is_full(p, p->queued, len)) {
         mu_peer_close(p, MU_LINK_QUIET, "it does not read what it is sent: %zu MiB wait for it", p->queued >> 20);
         return false;
     }
@@ -166,7 +173,7 @@ static bool send_message(struct mu_link_peer *p, uint8_t type, const struct part
     if (!ok) /* half a message may be in the queue: this connection is of no use any more */
         mu_peer_close(p, MU_LINK_QUIET, "there is no memory for what is to be sent");
     else
-        mu_peer_touch(p);
+        touch_peer(p);
     return ok;
 }
 
@@ -191,6 +198,51 @@ bool mu_peer_send(struct mu_link_peer *p, uint8_t type, const void *payload, siz
     return mu_peer_send_parts(p, type, NULL, 0, payload, len);
 }
 
+/* ---- to hosts behind a relay ---- */
+
+enum { BATCH_MOST = 16 << 20 };
+
+static bool send_via(void *arg, const void *head, size_t head_len, const void *payload, size_t len)
+{
+    return mu_peer_send_parts(arg, MU_FRAME_VIA, head, head_len, payload, len);
+}
+
+void mu_branch_drain(struct mu_link_peer *relay)
+{
+    if (!mu_via_send(&relay->branch->batch, send_via, relay))
+        mu_peer_close(relay, MU_LINK_QUIET, "there is no memory for what is to be sent");
+}
+
+bool mu_branch_send(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
+                    size_t len)
+{
+    struct mu_link_peer *relay = p->relay;
+    struct mu_via_batch *batch = &relay->branch->batch;
+    size_t waiting = relay->queued + batch->bytes.len;
+    uint32_t host = p->host;
+
+    if (relay->state != MU_LINK_UP)
+        return false;
+    if (queue_is_full(relay, waiting, len)) {
+        mu_peer_close(relay, MU_LINK_QUIET, "it does not read what it is sent: %zu MiB wait for it", waiting >> 20);
+        return false;
+    }
+    if (batch->bytes.len > BATCH_MOST)
+        mu_branch_drain(relay);
+    if (type == MU_FRAME_WELCOME) {
+        head = &host;
+        head_len = sizeof host;
+    }
+    if (relay->state != MU_LINK_UP || !mu_via_add(batch, &p->route, type, head, head_len, payload, len)) {
+        mu_peer_close(relay, MU_LINK_QUIET, "there is no memory for what is to be sent");
+        return false;
+    }
+    p->stats->frames_out++;
+    p->stats->bytes_out += head_len + len;
+    touch_peer(relay);
+    return true;
+}
+
 void mu_peer_forget_queue(struct mu_link_peer *p)
 {
     while (p->head) {
@@ -205,7 +257,7 @@ void mu_peer_forget_queue(struct mu_link_peer *p)
 
 /* ---- writing ---- */
 
-static bool await(const struct mu_link_peer *p, bool in, bool out)
+bool mu_peer_await(const struct mu_link_peer *p, bool in, bool out)
 {
     struct epoll_event event = {.events = (in ? EPOLLIN : 0) | (out ? EPOLLOUT : 0)};
 
@@ -215,7 +267,7 @@ static bool await(const struct mu_link_peer *p, bool in, bool out)
 
 static void want_out(struct mu_link_peer *p, bool want)
 {
-    if (want != p->wants_out && await(p, !p->is_paused, want))
+    if (want != p->wants_out && mu_peer_await(p, !p->is_paused, want))
         p->wants_out = want;
 }
 
@@ -281,20 +333,13 @@ static void shut(struct mu_link_peer *p)
     shutdown(p->fd, SHUT_WR);
 }
 
-static void set_again(struct mu_link_peer *p, bool again)
-{
-    p->link->num_again += again;
-    p->link->num_again -= p->is_again;
-    p->is_again = again;
-}
-
 /* The other end is gone. What it said before that may lie in the socket still, a LEAVE perhaps: reading ends it. */
 static bool is_left_to_reading(struct mu_link_peer *p, int error)
 {
     if (p->state == MU_LINK_ENDING || (error != EPIPE && error != ECONNRESET))
         return false;
     mu_peer_forget_queue(p);
-    set_again(p, true);
+    mu_peer_read_again(p, true);
     return true;
 }
 
@@ -322,122 +367,4 @@ void mu_peer_flush(struct mu_link_peer *p)
     want_out(p, false);
     if (p->state == MU_LINK_ENDING)
         shut(p);
-}
-
-/* ---- reading ---- */
-
-/* What one read may take: first the rest of a long frame's payload, to where its message is; then what comes behind it,
- * to the buffer. Behind a frame whose message goes on that is the next one's header, so that its payload can go where
- * it belongs as well. */
-struct intake {
-    struct iovec parts[2];
-    size_t most; /* of both */
-};
-
-static void plan_read(struct mu_link_peer *p, struct intake *in)
-{
-    size_t size, behind = mu_frame_goes_on(&p->reader) ? MU_FRAME_HEADER : MU_LINK_BUFFER;
-    uint8_t *room = mu_frame_room(&p->reader, &size);
-
-    if (size < MU_LINK_DIRECT) {
-        size = 0;
-        behind = MU_LINK_BUFFER;
-    }
-    in->parts[0] = (struct iovec){room, size};
-    in->parts[1] = (struct iovec){p->link->buffer, behind};
-    in->most = size + behind;
-}
-
-static ssize_t read_some(struct mu_link_peer *p, struct intake *in)
-{
-    struct iovec *first = &in->parts[in->parts[0].iov_len == 0];
-    struct msghdr message = {.msg_iov = first, .msg_iovlen = (size_t)(in->parts + 2 - first)};
-    ssize_t n;
-
-    if (p->ssl)
-        return mu_tls_read(p, first->iov_base, first->iov_len);
-    do
-        n = recvmsg(p->fd, &message, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n > 0)
-        p->stats->bytes_in += (uint64_t)n;
-    return n;
-}
-
-/* The stream has no meaning any more. What a follower hears before it is up will be no better the next time. */
-static void end_by_fault(struct mu_link_peer *p)
-{
-    char why[200], words[160];
-    bool is_final = p->link->side == MU_LINK_FOLLOWER && p->state != MU_LINK_UP;
-
-    mu_frame_say(&p->reader, why, sizeof why);
-    mu_peer_words(p, words, sizeof words);
-    if (is_final) {
-        mu_peer_close(p, MU_LINK_REFUSED, "%s %s", words, why);
-        return;
-    }
-    mu_link_say(p->link, "%s %s: dropped", words, why);
-    memmove(why + 3, why, sizeof why - 3);
-    memcpy(why, "it ", 3);
-    why[sizeof why - 1] = 0;
-    mu_peer_dismiss(p, why);
-}
-
-static void feed(struct mu_link_peer *p, const uint8_t *at, size_t left)
-{
-    uint64_t before = p->reader.frames;
-    int whole = 1;
-
-    while (whole > 0 && p->state != MU_LINK_CLOSED && p->state != MU_LINK_ENDING) {
-        struct mu_message message;
-
-        whole = mu_frame_read(&p->reader, &at, &left, &message);
-        p->stats->frames_in += p->reader.frames - before;
-        before = p->reader.frames;
-        if (whole > 0)
-            mu_peer_take(p, &message);
-    }
-    if (whole < 0)
-        end_by_fault(p);
-}
-
-/* What it says stays with it, and with the kernel. */
-void mu_peer_pause(struct mu_link_peer *p, bool pause)
-{
-    if (pause == p->is_paused || !await(p, !pause, p->wants_out))
-        return;
-    p->is_paused = pause;
-    p->heard = p->link->now;
-    set_again(p, !pause); /* something may lie in OpenSSL's hands */
-}
-
-void mu_peer_read(struct mu_link_peer *p)
-{
-    set_again(p, false);
-    for (int i = 0; i < 16; i++) {
-        struct intake in;
-        ssize_t n;
-        size_t filled;
-
-        plan_read(p, &in);
-        n = read_some(p, &in);
-
-        if (n < 0 && errno == EAGAIN)
-            return;
-        if (n < 0)
-            mu_peer_close(p, MU_LINK_QUIET, "reading from it failed: %s", strerror(errno));
-        else if (n == 0)
-            mu_peer_close(p, MU_LINK_QUIET, "it closed the connection");
-        if (n <= 0)
-            return;
-        p->heard = p->link->now;
-        filled = (size_t)n < in.parts[0].iov_len ? (size_t)n : in.parts[0].iov_len;
-        mu_frame_fill(&p->reader, filled);
-        if (p->state != MU_LINK_ENDING) /* then nothing that it says counts any more */
-            feed(p, p->link->buffer, (size_t)n - filled);
-        if (p->state == MU_LINK_CLOSED || p->is_paused || (!p->ssl && (size_t)n < in.most) ||
-            (p->ssl && !SSL_has_pending(p->ssl)))
-            return;
-    }
-    set_again(p, true);
 }

@@ -201,41 +201,6 @@ void mu_relay_take(struct mu_link_peer *p, const struct mu_message *message)
         pass_down(p->link->relay, mu_via_channel(&m, i), &m);
 }
 
-/* How long it is up from here, and for how long nothing has come from there. */
-static void pack_trip(const struct mu_link *up, struct mu_pack *p)
-{
-    struct mu_link_stats s = {0};
-
-    mu_link_stats(up, 0, &s);
-    mu_pack_u64(p, s.rtt_ns);
-    mu_pack_u64(p, s.rtt_min_ns);
-    mu_pack_u64(p, s.heard_ns < up->now ? up->now - s.heard_ns : 0);
-}
-
-/* To the leader how long each way is from here on, to each how long it is up from here. */
-void mu_relay_report(struct mu_link_peer *p)
-{
-    struct mu_link_relay *r = p->link->relay;
-    struct mu_pack up = {0}, down = {0};
-
-    pack_trip(p->link, &down);
-    for (struct mu_link_peer *q = r->down->peers, *next; q; q = next) {
-        next = q->next;
-        if (q->state != MU_LINK_UP)
-            continue;
-        mu_pack_u32(&up, q->connection);
-        mu_pack_u64(&up, q->stats->rtt_ns);
-        mu_pack_u64(&up, q->stats->rtt_min_ns);
-        mu_pack_u64(&up, r->down->now - q->heard);
-        if (!down.failed)
-            mu_peer_send(q, MU_FRAME_TRIP, down.bytes, down.len);
-    }
-    if (up.len && !up.failed)
-        mu_peer_send(p, MU_FRAME_TRIP, up.bytes, up.len);
-    mu_pack_done(&up);
-    mu_pack_done(&down);
-}
-
 /* ---- the beginning and the end ---- */
 
 static void free_relay(struct mu_link_relay *r)
@@ -310,31 +275,12 @@ void mu_relay_begin(struct mu_link_peer *p, const struct mu_message *message)
     mu_pack_done(&port);
 }
 
-/* Those behind give the leader up by its silence, not by ours. */
-void mu_relay_cut(struct mu_link *link, const char *why)
-{
-    struct mu_pack trip = {0};
-
-    pack_trip(link, &trip);
-    for (struct mu_link_peer *p = link->relay->down->peers, *next; p; p = next) {
-        next = p->next;
-        if (p->state != MU_LINK_UP && !p->is_kept)
-            continue;
-        p->is_kept = false;
-        if (p->state == MU_LINK_UP && !trip.failed)
-            mu_peer_send(p, MU_FRAME_TRIP, trip.bytes, trip.len);
-        mu_peer_dismiss(p, why);
-    }
-    mu_pack_done(&trip);
-    link->relay->has_event = true; /* its turn has their ends to tell */
-}
-
 /* While there are still some: at the end of a job they go by themselves, and what they say is for the leader. */
 void mu_relay_end(struct mu_link *link)
 {
     uint64_t began = mu_now(), base = link->now, now = began;
 
-    while (mu_relay_count(link) && leader_of(link->relay) && now < began + MU_LINK_END_NS) {
+    while (mu_link_hosts_behind(link) && leader_of(link->relay) && now < began + MU_LINK_END_NS) {
         struct pollfd fd = {.fd = link->epoll, .events = POLLIN};
 
         mu_link_turn(link, base + (now - began));
@@ -389,15 +335,6 @@ bool mu_relay_settle(struct mu_link *link)
 uint64_t mu_relay_next(const struct mu_link *link)
 {
     return link->relay->has_event ? 0 : mu_link_next(link->relay->down);
-}
-
-uint32_t mu_relay_count(const struct mu_link *link)
-{
-    uint32_t count = 0;
-
-    for (const struct mu_link_peer *p = link->relay ? link->relay->down->peers : NULL; p; p = p->next)
-        count += p->state == MU_LINK_UP;
-    return count;
 }
 
 void mu_relay_set_limits(struct mu_link *link)

@@ -202,12 +202,17 @@ bool mu_tls_begin(struct mu_link_peer *p)
     char number[64];
     BIO *bio;
 
+    if (!link->tls) {
+        link->calls->secured(p);
+        return false;
+    }
     p->ssl = SSL_new(link->tls);
     bio = p->ssl ? BIO_new(bio_method()) : NULL;
     if (!bio ||
         (link->side == MU_LINK_FOLLOWER && link->options.certificate && !expect_name(p->ssl, told(p, number)))) {
         BIO_free(bio);
         ERR_clear_error();
+        mu_peer_close(p, MU_LINK_QUIET, "there is no memory for TLS");
         return false;
     }
     BIO_set_data(bio, p);
@@ -274,7 +279,7 @@ void mu_tls_shake(struct mu_link_peer *p)
     ERR_clear_error();
     n = SSL_do_handshake(p->ssl);
     if (n == 1 && (!p->link->options.key || SSL_session_reused(p->ssl))) { /* "reused": by the key, not otherwise */
-        mu_peer_secured(p);
+        p->link->calls->secured(p);
         if (p->state != MU_LINK_CLOSED) /* what came behind the handshake is in OpenSSL's hands already */
             mu_peer_read(p);
         return;

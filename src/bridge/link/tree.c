@@ -6,9 +6,7 @@
  * cannot, and is taken as it is: so what a relay adds can be lost at any time, by its death or by a firewall, and the
  * job goes on as a star. A host whose relay has gone comes again like any other, and is sent to another one.
  */
-#include <arpa/inet.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bridge/link/private.h"
@@ -44,6 +42,53 @@ void mu_tree_up(struct mu_link_peer *p)
     mu_peer_send(p, MU_FRAME_RELAY, hosts, sizeof hosts);
 }
 
+static void forget_move(struct mu_link_peer *p)
+{
+    const struct mu_link_tree *tree = &p->link->tree;
+
+    for (uint32_t i = 0; p->moving_to && i < tree->count; i++)
+        if (tree->relays[i]->connection == p->moving_to)
+            tree->relays[i]->branch->coming--;
+    p->moving_to = 0;
+    p->is_parked = false;
+}
+
+/* Whoever is on the way to that relay is taken as it is: nobody may be kept waiting by one that has gone. */
+static void take_back(const struct mu_link_peer *relay)
+{
+    for (struct mu_link_peer *p = relay->link->peers; p; p = p->next)
+        if (p->is_parked && p->moving_to == relay->connection) {
+            p->moving_to = 0;
+            p->is_staying = true;
+        }
+}
+
+/* It is no relay any more, nor kept waiting for one. */
+static void leave_tree(struct mu_link_peer *p)
+{
+    struct mu_link_tree *tree = &p->link->tree;
+
+    if (p->is_parked)
+        forget_move(p);
+    for (uint32_t i = 0; p->branch && i < tree->count; i++)
+        if (tree->relays[i] == p) {
+            tree->relays[i] = tree->relays[--tree->count];
+            p->link->due = 0;
+            take_back(p);
+            return;
+        }
+}
+
+/* A connection that is closed, or on its way to; while it is the latter, its relay has its last word still to send. */
+void mu_tree_ended(struct mu_link_peer *p)
+{
+    if (p->relay && p->state == MU_LINK_CLOSED)
+        mu_branch_leave(p);
+    leave_tree(p);
+    if (p->branch)
+        mu_branch_end(p, p->why);
+}
+
 /* Where its connection comes from, and the port that it says; 0: it cannot. */
 void mu_tree_listens(struct mu_link_peer *relay, const struct mu_message *message)
 {
@@ -58,7 +103,7 @@ void mu_tree_listens(struct mu_link_peer *relay, const struct mu_message *messag
     relay->link->due = 0;
     if (!port) {
         relay->link->hosts[relay->host].cannot_listen = true;
-        mu_tree_gone(relay);
+        leave_tree(relay);
         return;
     }
     snprintf(relay->branch->address, sizeof relay->branch->address, "%.*s:%u", (int)(colon - relay->from), relay->from,
@@ -126,17 +171,6 @@ bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host)
     return true;
 }
 
-static void forget_move(struct mu_link_peer *p)
-{
-    const struct mu_link_tree *tree = &p->link->tree;
-
-    for (uint32_t i = 0; p->moving_to && i < tree->count; i++)
-        if (tree->relays[i]->connection == p->moving_to)
-            tree->relays[i]->branch->coming--;
-    p->moving_to = 0;
-    p->is_parked = false;
-}
-
 /* It waits no longer: it comes as it is. */
 static void release(struct mu_link_peer *p)
 {
@@ -159,32 +193,6 @@ void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message)
     p->link->hosts[p->parked_host].stays++;
     p->is_staying = true;
     release(p);
-}
-
-/* Whoever is on the way to that relay is taken as it is: nobody may be kept waiting by one that has gone. */
-static void take_back(const struct mu_link_peer *relay)
-{
-    for (struct mu_link_peer *p = relay->link->peers; p; p = p->next)
-        if (p->is_parked && p->moving_to == relay->connection) {
-            p->moving_to = 0;
-            p->is_staying = true;
-        }
-}
-
-/* A connection that has ended. */
-void mu_tree_gone(struct mu_link_peer *p)
-{
-    struct mu_link_tree *tree = &p->link->tree;
-
-    if (p->is_parked)
-        forget_move(p);
-    for (uint32_t i = 0; p->branch && i < tree->count; i++)
-        if (tree->relays[i] == p) {
-            tree->relays[i] = tree->relays[--tree->count];
-            p->link->due = 0;
-            take_back(p);
-            return;
-        }
 }
 
 /*

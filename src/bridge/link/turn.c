@@ -1,5 +1,5 @@
 /*
- * bridge/link/turn.c: one turn of a link: what epoll reports, what time has made due, and what the owner is told of it.
+ * bridge/link/turn.c: one turn of a link: what epoll reports, and what time has made due.
  *
  * The clock is the caller's. Who looks late, because it was stopped, grants everybody a new period: silence is only
  * known by one who listened. Timers are looked at when the earliest is due; heartbeats are sent in one go to all whose
@@ -8,82 +8,12 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "bridge/link/private.h"
-
-/* ---- notices ---- */
-
-static void tell_down(struct mu_link_peer *p)
-{
-    struct mu_link *link = p->link;
-
-    if (!p->is_dropped || link->now - p->opened > MU_LINK_SLOW_NS)
-        link->dial.pause = MU_LINK_RETRY_NS; /* it was good */
-    if (link->relay)
-        mu_relay_cut(link, "the host that relays it has lost the leader");
-    link->options.events.down(link->options.events.arg, p->host, p->why);
-    if (link->side == MU_LINK_FOLLOWER)
-        mu_dial_failed(link, p->why);
-}
-
-/* While it is on its way to a relay, that decides. */
-static void tell_failed(struct mu_link_peer *p)
-{
-    struct mu_link *link = p->link;
-
-    if (p->is_moving)
-        mu_move_failed(link, p->why);
-    else if (!link->moving)
-        mu_dial_failed(link, p->why);
-    else if (!link->dial.since)
-        link->dial.since = link->now;
-}
-
-static void tell_one(struct mu_link_peer *p)
-{
-    struct mu_link *link = p->link;
-    const struct mu_link_events *events = &link->options.events;
-
-    if (link->is_ending)
-        return;
-    switch (p->notice) {
-    case MU_LINK_QUIET: break;
-    case MU_LINK_DOWN: tell_down(p); break;
-    case MU_LINK_LEFT:
-        link->is_over |= link->side == MU_LINK_FOLLOWER;
-        if (link->relay)
-            mu_relay_cut(link, "the leader has left");
-        events->left(events->arg, p->host);
-        break;
-    case MU_LINK_GONE: events->gone(events->arg, p->connection); break;
-    case MU_LINK_FAILED: tell_failed(p); break;
-    case MU_LINK_REFUSED:
-        if (p->is_moving) {
-            mu_move_failed(link, p->why);
-            break;
-        }
-        link->is_over = true;
-        events->refused(events->arg, p->why);
-        break;
-    }
-}
-
-void mu_link_tell(struct mu_link *link)
-{
-    while (link->notices) {
-        struct mu_link_peer *p = link->notices;
-
-        link->notices = p->next_notice;
-        if (!link->notices)
-            link->last_notice = &link->notices;
-        tell_one(p);
-    }
-}
 
 /* ---- accepting ---- */
 
@@ -109,10 +39,7 @@ static void take_connection(struct mu_link *link, int fd, const struct sockaddr 
     if (!p)
         return;
     p->is_loopback = mu_link_is_loopback(address);
-    if (!link->tls)
-        mu_peer_secured(p);
-    else if (!mu_tls_begin(p))
-        mu_peer_close(p, MU_LINK_QUIET, "there is no memory for TLS");
+    mu_tls_begin(p);
 }
 
 static void accept_all(struct mu_link *link)
@@ -138,48 +65,6 @@ static void accept_all(struct mu_link *link)
 }
 
 /* ---- timers ---- */
-
-static uint64_t ping_period(const struct mu_link *link)
-{
-    return link->options.timeout_ns / 4 ? link->options.timeout_ns / 4 : 1;
-}
-
-/* Its next heartbeat is; within an eighth of the period. */
-static bool is_near(const struct mu_link_peer *p)
-{
-    return p->link->now - p->pinged >= ping_period(p->link) - ping_period(p->link) / 8;
-}
-
-static bool has_beats(const struct mu_link_peer *p)
-{
-    bool is_spared = p->link->is_patient && !p->is_relayed && !p->is_moving;
-
-    return !p->relay && !is_spared && (p->state == MU_LINK_WAITING || p->state == MU_LINK_UP);
-}
-
-static void beat(struct mu_link_peer *p)
-{
-    mu_peer_ping(p);
-    p->link->has_beaten = true;
-}
-
-/* When the next are due, the turn finds that takes the answers. */
-void mu_link_beat(struct mu_link *link, uint64_t now)
-{
-    link->now = now;
-    for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
-        next = p->next;
-        if (has_beats(p) && is_near(p))
-            beat(p);
-    }
-}
-
-/* It wakes up for our answer anyway, and so do we for its own: then neither has to for the other's next one. */
-void mu_peer_beat_along(struct mu_link_peer *p)
-{
-    if (has_beats(p) && p->link->now - p->pinged >= ping_period(p->link) / 2)
-        beat(p);
-}
 
 /* Nothing has come that a stranger could not have sent; what lies in the socket is not known yet. */
 static bool is_silent(const struct mu_link_peer *p)
@@ -295,10 +180,10 @@ static uint64_t check_peer(struct mu_link_peer *p)
         mu_peer_close(p, MU_LINK_QUIET, "nothing has come from it for %.1f s", (double)(link->now - p->heard) / 1e9);
         return UINT64_MAX;
     }
-    if (is_near(p))
-        mu_peer_ping(p);
+    if (mu_beat_is_near(p))
+        mu_beat_send(p);
     limit = p->heard + link->options.timeout_ns + 1;
-    limit = limit < p->pinged + ping_period(link) ? limit : p->pinged + ping_period(link);
+    limit = limit < p->pinged + mu_beat_period(link) ? limit : p->pinged + mu_beat_period(link);
     if (p->is_moving && join_limit(p) < limit)
         limit = join_limit(p);
     if (p->is_parked && !p->moving_to && link->now + MU_LINK_LOOK_NS < limit)

@@ -1,18 +1,14 @@
 /*
  * bridge/link/via.c: the leader's connections to hosts behind relays.
  *
- * Such a host is a peer without a socket: what is sent to it is gathered with what is for its siblings, and goes out
- * in VIA messages on the relay's connection; what it says comes in the same way. It has no heartbeats of its own: the
- * relay says when it is gone, and with the relay's connection all behind it break. A channel is the relay's number of
- * one connection, so nothing of an older one of the same host is taken for the newer's.
+ * Such a host is a peer without a socket: what it says comes in VIA messages on the relay's connection. It has no
+ * heartbeats of its own: the relay says when it is gone, and with the relay's connection all behind it break. A channel
+ * is the relay's number of one connection, so nothing of an older one of the same host is taken for the newer's.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bridge/link/private.h"
-
-enum { BATCH_MOST = 16 << 20 };
 
 bool mu_branch_begin(struct mu_link_peer *relay)
 {
@@ -59,51 +55,6 @@ void mu_branch_leave(struct mu_link_peer *p)
     p->is_told = true;
     mu_branch_send(p, MU_FRAME_DROP, NULL, 0, p->why, strlen(p->why));
 }
-
-/* ---- out ---- */
-
-static bool send_item(void *arg, const void *head, size_t head_len, const void *payload, size_t len)
-{
-    return mu_peer_send_parts(arg, MU_FRAME_VIA, head, head_len, payload, len);
-}
-
-void mu_branch_drain(struct mu_link_peer *relay)
-{
-    if (!mu_via_send(&relay->branch->batch, send_item, relay))
-        mu_peer_close(relay, MU_LINK_QUIET, "there is no memory for what is to be sent");
-}
-
-bool mu_branch_send(struct mu_link_peer *p, uint8_t type, const void *head, size_t head_len, const void *payload,
-                    size_t len)
-{
-    struct mu_link_peer *relay = p->relay;
-    struct mu_via_batch *batch = &relay->branch->batch;
-    size_t waiting = relay->queued + batch->bytes.len;
-    uint32_t host = p->host;
-
-    if (relay->state != MU_LINK_UP)
-        return false;
-    if (mu_peer_is_full(relay, waiting, len)) {
-        mu_peer_close(relay, MU_LINK_QUIET, "it does not read what it is sent: %zu MiB wait for it", waiting >> 20);
-        return false;
-    }
-    if (batch->bytes.len > BATCH_MOST)
-        mu_branch_drain(relay);
-    if (type == MU_FRAME_WELCOME) {
-        head = &host;
-        head_len = sizeof host;
-    }
-    if (relay->state != MU_LINK_UP || !mu_via_add(batch, &p->route, type, head, head_len, payload, len)) {
-        mu_peer_close(relay, MU_LINK_QUIET, "there is no memory for what is to be sent");
-        return false;
-    }
-    p->stats->frames_out++;
-    p->stats->bytes_out += head_len + len;
-    mu_peer_touch(relay);
-    return true;
-}
-
-/* ---- in ---- */
 
 static struct mu_link_peer *find(const struct mu_link_peer *relay, uint32_t channel)
 {
