@@ -8,7 +8,9 @@
  * closed, which is what its own program gets.
  *
  * When all tasks of this host are at the barrier, what they put goes to the other hosts with the news of it, and all
- * are released when every host's has come. When somebody has left who did not come, that is the news.
+ * are released when every host's has come. When somebody has left who did not come, that is the news. The tasks of a
+ * host may wait for each other without a barrier: MPICH 5's do in memory that they share, and look at nothing else. So
+ * when one ends that has never said init, those that have wait in vain.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -276,6 +278,13 @@ static struct mu_pmi1_client *client_at(const struct mu_pmi1 *server, uint32_t i
     return server->tasks[i].client;
 }
 
+static void strand(struct mu_pmi1_client *client, const char *why)
+{
+    if (!client->is_stranded)
+        client->server->options.stranded(client->server->options.arg, client->task, why);
+    client->is_stranded = true;
+}
+
 void mu_pmi1_release(struct mu_pmi1 *server, const char *why)
 {
     char word[200];
@@ -297,7 +306,7 @@ void mu_pmi1_release(struct mu_pmi1 *server, const char *why)
             mu_pmi1_reply(client, "cmd=barrier_out rc=0");
         flush(client);
         if (why)
-            server->options.stranded(server->options.arg, client->task, why);
+            strand(client, why);
     }
     for (uint32_t i = 0; i < server->options.local_tasks; i++) /* only now: one may come to the next barrier at once */
         if (client_at(server, i) && client_at(server, i)->text) {
@@ -306,14 +315,44 @@ void mu_pmi1_release(struct mu_pmi1 *server, const char *why)
         }
 }
 
+static bool is_gone(const struct mu_pmi1 *server, uint32_t i)
+{
+    return server->tasks[i].gone && !client_at(server, i);
+}
+
 /* The first task here that will not come; local_tasks: none. */
 static uint32_t first_gone(const struct mu_pmi1 *server)
 {
     uint32_t i = 0;
 
-    while (i < server->options.local_tasks && (!server->tasks[i].gone || client_at(server, i)))
+    while (i < server->options.local_tasks && !is_gone(server, i))
         i++;
     return i;
+}
+
+static void say_gone(const struct mu_pmi1 *server, uint32_t i, char *why, size_t size)
+{
+    snprintf(why, size, "task %u has ended%s", server->options.first_task + i,
+             server->tasks[i].state == MU_PMI1_NEW ? " without MPI_Init" : ", or left MPI");
+}
+
+/* Who is in a barrier is answered there. */
+static void strand_begun(struct mu_pmi1 *server)
+{
+    uint32_t count = server->options.local_tasks, never = 0;
+    char why[160];
+
+    while (never < count && !(is_gone(server, never) && server->tasks[never].state == MU_PMI1_NEW))
+        never++;
+    if (never == count)
+        return;
+    say_gone(server, never, why, sizeof why);
+    for (uint32_t i = 0; i < count; i++) {
+        struct mu_pmi1_client *client = client_at(server, i);
+
+        if (client && client->state == MU_PMI1_IN && !client->in_barrier)
+            strand(client, why);
+    }
 }
 
 static void give(struct mu_pmi1 *server, const char *why)
@@ -337,6 +376,8 @@ void mu_pmi1_look(struct mu_pmi1 *server)
     uint32_t gone;
     char why[160];
 
+    if (server && server->num_gone > 0)
+        strand_begun(server);
     if (!server || server->is_exchanging || server->waiting == 0)
         return;
     if (server->waiting == server->options.local_tasks) {
@@ -346,7 +387,7 @@ void mu_pmi1_look(struct mu_pmi1 *server)
     gone = first_gone(server);
     if (gone == server->options.local_tasks)
         return;
-    snprintf(why, sizeof why, "task %u has ended, or left MPI", server->options.first_task + gone);
+    say_gone(server, gone, why, sizeof why);
     give(server, why);
 }
 
@@ -406,6 +447,7 @@ enum muster_status mu_pmi1_take(struct mu_pmi1 *server, uint32_t task_id, int fd
         forget(task->client);
     task->client = mu_pmi1_client_new(server, task_id, fd);
     task->state = MU_PMI1_NEW;
+    server->num_gone -= task->gone;
     task->gone = false;
     return task->client ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "epoll_ctl: %s", strerror(errno));
 }
@@ -423,6 +465,7 @@ enum mu_pmi1_end mu_pmi1_task_ended(struct mu_pmi1 *server, uint32_t task_id)
         ; /* a descendant may have it, too */
     if (task->client)
         forget(task->client);
+    server->num_gone += !task->gone;
     task->gone = true;
     switch (task->state) {
     case MU_PMI1_IN: return MU_PMI1_OPEN;

@@ -45,7 +45,8 @@ struct mu_pmi1_options {
     /* Tasks here wait for others, as mu_pmi1_describe() says; NULL: nobody wants to know. */
     void (*waits)(void *arg);
     void (*aborted)(void *arg, uint32_t task, int code, const char *message);
-    /* It waited in the barrier for somebody who does not come. It has been told, but MPICH does not listen. */
+    /* It waits for a task that does not come: in the barrier, of which it has been told, but MPICH does not listen; or
+     * somewhere between init and finalize, for one that has ended without init. */
     void (*stranded)(void *arg, uint32_t task, const char *why);
     /* What was put, for people who look; NULL: nobody does. */
     void (*shown)(void *arg, const char *key, size_t key_len, const char *value, size_t value_len);

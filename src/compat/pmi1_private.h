@@ -43,7 +43,7 @@ struct mu_pmi1_client {
     int held;        /* its own end, until it speaks; -1: not held */
     uint32_t events; /* that are waited for */
     enum mu_pmi1_state state;
-    bool in_barrier, in_spawn, is_hearing;
+    bool in_barrier, in_spawn, is_hearing, is_stranded;
     bool is_closed;   /* given up: what it still says is thrown away */
     long spawns_left; /* blocks of mcmd=spawn */
     uint32_t puts;
@@ -63,7 +63,7 @@ struct mu_pmi1 {
     struct mu_pmi1_keys keys, names;
     uint64_t name_changes; /* the highest number of a change of a name that was heard of */
     struct mu_pack fresh;  /* what was put here since the last barrier: for the other hosts */
-    uint32_t waiting;
+    uint32_t waiting, num_gone;
     bool is_exchanging;
     int epoll_fd; /* all connections: one handle in the loop, and one call a task that says nothing */
     uv_poll_t poll;

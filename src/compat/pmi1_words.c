@@ -141,6 +141,8 @@ static void answer_init(struct mu_pmi1_client *client, const struct mu_pmi1_line
     if (fits && client->server->options.begins)
         client->server->options.begins(client->server->options.arg);
     mu_pmi1_reply(client, "cmd=response_to_init rc=%d pmi_version=1 pmi_subversion=1", fits ? 0 : -1);
+    if (fits)
+        mu_pmi1_look(client->server);
 }
 
 static void answer_maxes(struct mu_pmi1_client *client, const struct mu_pmi1_line *line)

@@ -1,6 +1,6 @@
 /*
  * tests/compat/pmi1_test.c: each message of PMI-1 over a real socket, with the bytes of its answer; the barrier of one
- * host and of two; ends, an abort; clients that send half a line, too much, nothing, or do not listen.
+ * host and of two; clients that send half a line, too much, nothing, or do not listen.
  */
 #include "cm.h"
 
@@ -15,186 +15,7 @@
 #include <unistd.h>
 #include <uv.h>
 
-#include "compat/pmi1.h"
-
-enum { TASKS = 3 };
-
-/* A host of the job: its server, the tasks' ends of their sockets, and what was heard of it. */
-struct host {
-    struct mu_pmi1 *server;
-    int fds[TASKS];
-    char gift[4096]; /* what it has given to the exchange; gift_len 0: nothing that waits */
-    size_t gift_len;
-    int aborted, code, stranded, said;
-    char message[200], why[200], waits[200];
-};
-
-static uv_loop_t loop;
-static struct host hosts[2];
-static int num_hosts;
-
-/* Once all hosts have given, all get. */
-static void exchange(void *arg, const void *bytes, size_t len)
-{
-    struct host *host = arg;
-    struct iovec parts[2];
-    char copies[2][sizeof host->gift];
-
-    assert_true(len <= sizeof host->gift);
-    memcpy(host->gift, bytes, len);
-    host->gift_len = len;
-    for (int i = 0; i < num_hosts; i++)
-        if (!hosts[i].gift_len)
-            return;
-    for (int i = 0; i < num_hosts; i++) {
-        memcpy(copies[i], hosts[i].gift, hosts[i].gift_len);
-        parts[i] = (struct iovec){copies[i], hosts[i].gift_len};
-        hosts[i].gift_len = 0;
-    }
-    for (int i = 0; i < num_hosts; i++)
-        mu_pmi1_exchanged(hosts[i].server, MUSTER_OK, (uint32_t)num_hosts, parts, "");
-}
-
-static void tell(void *arg, const void *bytes, size_t len)
-{
-    for (int i = 0; i < num_hosts; i++)
-        if (&hosts[i] != (struct host *)arg)
-            mu_pmi1_told(hosts[i].server, bytes, len);
-}
-
-static void waits(void *arg)
-{
-    struct host *host = arg;
-
-    mu_pmi1_describe(host->server, host->waits, sizeof host->waits);
-}
-
-static void aborted(void *arg, uint32_t task, int code, const char *message)
-{
-    struct host *host = arg;
-
-    host->aborted = (int)task;
-    host->code = code;
-    snprintf(host->message, sizeof host->message, "%s", message);
-}
-
-static void stranded(void *arg, uint32_t task, const char *why)
-{
-    struct host *host = arg;
-
-    (void)task;
-    host->stranded++;
-    snprintf(host->why, sizeof host->why, "%s", why);
-}
-
-static void said(void *arg, const char *sentence)
-{
-    struct host *host = arg;
-
-    host->said++;
-    snprintf(host->why, sizeof host->why, "%s", sentence);
-}
-
-static void start(int count, bool port)
-{
-    uv_loop_init(&loop);
-    num_hosts = count;
-    for (int i = 0; i < count; i++) {
-        struct mu_pmi1_options options = {
-            .loop = &loop,
-            .num_tasks = (uint32_t)count * TASKS,
-            .first_task = (uint32_t)i * TASKS,
-            .local_tasks = TASKS,
-            .has_others = count > 1,
-            .kvsname = "kvs-7",
-            .mapping = "(vector,(0,1,3))",
-            .port = port,
-            .arg = &hosts[i],
-            .exchange = exchange,
-            .tell = tell,
-            .waits = waits,
-            .aborted = aborted,
-            .stranded = stranded,
-            .said = said,
-        };
-
-        hosts[i] = (struct host){.aborted = -1};
-        assert_int_equal(mu_pmi1_start(&options, &hosts[i].server), MUSTER_OK);
-        for (int task = 0; task < TASKS && !port; task++) {
-            int pair[2];
-
-            assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-            assert_int_equal(mu_pmi1_take(hosts[i].server, (uint32_t)(i * TASKS + task), pair[0]), MUSTER_OK);
-            hosts[i].fds[task] = pair[1];
-        }
-    }
-}
-
-enum { PORT = 8 }; /* and how many hosts: a case's first state */
-
-static int set_up(void **state)
-{
-    long how = (long)*state;
-
-    start((int)(how & ~PORT), how & PORT);
-    return 0;
-}
-
-static void hang_up(int host, int task)
-{
-    if (hosts[host].fds[task] > 0)
-        close(hosts[host].fds[task]);
-    hosts[host].fds[task] = 0;
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    for (int i = 0; i < num_hosts; i++) {
-        mu_pmi1_stop(hosts[i].server);
-        for (int task = 0; task < TASKS; task++)
-            hang_up(i, task);
-    }
-    uv_run(&loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&loop), 0);
-    return 0;
-}
-
-/* The server has heard all that lies in its sockets: nothing there takes time. */
-static void settle(void)
-{
-    for (int i = 0; i < 8; i++)
-        uv_run(&loop, UV_RUN_NOWAIT);
-}
-
-static void say(int fd, const char *text)
-{
-    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (ssize_t)strlen(text));
-    settle();
-}
-
-static void hears(int fd, const char *wanted)
-{
-    char got[8192];
-    ssize_t n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
-
-    if (!*wanted) {
-        assert_true(n < 0 && errno == EAGAIN);
-        return;
-    }
-    assert_true(n > 0);
-    got[n] = 0;
-    assert_string_equal(got, wanted);
-}
-
-static void ask(int fd, const char *text, const char *wanted)
-{
-    say(fd, text);
-    hears(fd, wanted);
-}
-
-#define INIT      "cmd=init pmi_version=1 pmi_subversion=1\n"
-#define INIT_DONE "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n"
+#include "pmi1_hosts.h"
 
 static void each_message_has_its_answer(void **state)
 {
@@ -309,56 +130,6 @@ static void nobody_leaves_the_barrier_before_all_have_come(void **state)
     say(fds[2], "cmd=barrier_in\n");
     for (int task = 0; task < TASKS; task++)
         hears(fds[task], "cmd=barrier_out rc=0\n");
-}
-
-static void who_waits_for_one_that_has_left_is_told(void **state)
-{
-    int *fds = hosts[0].fds;
-
-    (void)state;
-    for (int task = 0; task < 2; task++)
-        ask(fds[task], INIT, INIT_DONE);
-    say(fds[0], "cmd=barrier_in\n");
-    hang_up(0, 2); /* it never said a word */
-    settle();
-    hears(fds[0], ""); /* its process may speak again, on another connection */
-    assert_int_equal(hosts[0].stranded, 0);
-    mu_pmi1_task_ended(hosts[0].server, 2);
-    mu_pmi1_look(hosts[0].server);
-    hears(fds[0], "cmd=barrier_out rc=-1 msg=task_2_has_ended,_or_left_MPI\n");
-    assert_int_equal(hosts[0].stranded, 1);
-    ask(fds[1], "cmd=barrier_in\n", "cmd=barrier_out rc=-1 msg=task_2_has_ended,_or_left_MPI\n");
-}
-
-static void an_end_is_what_was_said_before_it(void **state)
-{
-    struct mu_pmi1 *server = hosts[0].server;
-    int *fds = hosts[0].fds;
-
-    (void)state;
-    assert_int_equal(mu_pmi1_task_ended(server, 0), MU_PMI1_NEVER);
-    send(fds[1], INIT, strlen(INIT), MSG_NOSIGNAL); /* not heard yet when it ends */
-    hang_up(0, 1);
-    assert_int_equal(mu_pmi1_task_ended(server, 1), MU_PMI1_OPEN);
-    say(fds[2], INIT "cmd=finalize\n");
-    hang_up(0, 2);
-    settle();
-    assert_int_equal(mu_pmi1_task_ended(server, 2), MU_PMI1_FINALIZED);
-    assert_int_equal(hosts[0].aborted, -1);
-}
-
-static void an_abort_has_a_code_and_perhaps_a_reason(void **state)
-{
-    (void)state;
-    say(hosts[0].fds[1], INIT "cmd=abort exitcode=7\ncmd=abort exitcode=8\n");
-    assert_int_equal(hosts[0].aborted, 1);
-    assert_int_equal(hosts[0].code, 7);
-    assert_string_equal(hosts[0].message, "");
-    assert_int_equal(mu_pmi1_task_ended(hosts[0].server, 1), MU_PMI1_ABORTED);
-    say(hosts[0].fds[2], "cmd=abort exit_code=9 error_msg=no_good\n");
-    assert_int_equal(hosts[0].aborted, 2);
-    assert_int_equal(hosts[0].code, 9);
-    assert_string_equal(hosts[0].message, "no_good");
 }
 
 /* Each harms itself, and the others have their answers. */
@@ -577,14 +348,10 @@ static void two_hosts_have_one_barrier_and_what_was_put_before_it(void **state)
 
 int main(void)
 {
-#define TEST(how, name) cmocka_unit_test_prestate_setup_teardown(name, set_up, stop, (void *)(long)(how))
     const struct CMUnitTest tests[] = {
         TEST(1, each_message_has_its_answer),
         TEST(1, keys_and_values_have_their_lengths),
         TEST(1, nobody_leaves_the_barrier_before_all_have_come),
-        TEST(1, who_waits_for_one_that_has_left_is_told),
-        TEST(1, an_end_is_what_was_said_before_it),
-        TEST(1, an_abort_has_a_code_and_perhaps_a_reason),
         TEST(1, hostile_clients_harm_themselves),
         TEST(1, who_does_not_listen_is_not_heard),
         TEST(1 | PORT, who_comes_by_the_port_says_which_task_it_is_once),

@@ -25,7 +25,7 @@ cd /
 eval "exec env PMI_RANK=77 $*" # what stands there of another launcher's must not be taken for ours
 EOS
 chmod +x "$TMPDIR/rsh"
-export TMPDIR
+export TMPDIR PYTHON
 
 # What tasks of Open MPI share lies in a folder of the job's on this host, told to them when $TMPDIR/folder is written.
 held() { grep -q '^held$' "$OUT.held"; }
@@ -104,7 +104,7 @@ try_all()
     err_has '^muster run: task 1 (pid [0-9]*) exited with status 0 between MPI_Init and MPI_Finalize; ending the other 1 task$'
     check 0 run -n 2 "$RING" never
     check 1 run -l -n 2 sh -c '[ $RANK = 0 ] && exec "$1"; exit 0' sh "$RING"
-    err_has '^muster run: task 0 (pid [0-9]*) waited in vain in MPI: task 1 has ended, or left MPI'
+    err_has '^muster run: task 0 (pid [0-9]*) waited in vain in MPI: task 1 has ended without MPI_Init'
     clean
 
     # Again, with keys of its own: the first attempt is aborted.
@@ -169,6 +169,44 @@ await "host 0's wait" says "mpi      host 0: task 0 in MPI's barrier (PMI) for o
 await "host 1's wait" says "mpi      host 1: task 2 in MPI's barrier (PMI) for task 1"
 kill $RUN
 wait $RUN
+clean
+
+# One that ends without a word to MPI leaves the others waiting, wherever they do: MPICH 5's wait in memory that they
+# share. What its tasks have there goes with them; its name is made of what PMI calls the job. (sleep: until it is ended.)
+cat > "$TMPDIR/shares.py" <<'EOS'
+import os, socket, sys, time
+pmi = socket.socket(fileno=int(os.environ["PMI_FD"]))
+def ask(line):
+    pmi.sendall((line + "\n").encode())
+    return dict(word.split("=", 1) for word in pmi.makefile().readline().split())
+ask("cmd=init pmi_version=1 pmi_subversion=1")
+number = 2166136261
+for byte in ask("cmd=get_my_kvsname")["kvsname"].encode():
+    number = (number ^ byte) * 16777619 & 0xffffffff
+for kind in "shm", "vci":
+    open("/dev/shm/mpich_%s_%x_0" % (kind, number), "w").close()
+print("mpich_shm_%x_0" % number, flush=True)
+time.sleep(60)
+EOS
+are_gone() { [ ! -e "/dev/shm/$(cat "$OUT")" ] && [ ! -e "/dev/shm/$(sed 's/shm/vci/' "$OUT")" ]; }
+for when in first later; do
+    rm -f "$TMPDIR/shares"
+    check 1 run -n 2 --kill-on-fail=no sh -c '[ $RANK = 1 ] || exec "$PYTHON" "$1.py" > "$1"
+        [ $2 = first ] || until [ -s "$1" ]; do sleep 0.02; done' sh "$TMPDIR/shares" $when
+    err_has '^muster run: task 0 (pid [0-9]*) waited in vain in MPI: task 1 has ended without MPI_Init'
+    clean
+done
+cp "$TMPDIR/shares" "$OUT"
+out_has '^mpich_shm_[0-9a-f]*_0$'
+are_gone || fail "MPICH's files are left"
+: > "$OUT"
+"$MUSTER" run --job "$JOB" -n 1 "$PYTHON" "$TMPDIR/shares.py" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+await "its files are there" test -s "$OUT"
+[ -e "/dev/shm/$(cat "$OUT")" ] || fail "MPICH's file is gone early"
+kill -KILL $RUN
+wait $RUN 2> /dev/null
+await "a killed launcher's files are gone" are_gone
 clean
 
 tried=0

@@ -6,7 +6,9 @@
  * be one machine. So they go into a folder of this agent's, with a name that nobody can guess before it is there: made
  * once the tasks are on their way, and again, with words if it cannot be, when the first says that it is an MPI
  * program; removed when the attempt has ended, and by the guard when the agent is killed. What the user has set himself
- * counts. Tasks that fail leave their exception there (error_file.c); where libpmix is served, in its folder.
+ * counts. What MPICH 5's tasks share has a name in /dev/shm that only the job's number decides, and stays where they
+ * are killed: the folder gets a link to it, and what such a link names goes with the folder. Tasks that fail leave
+ * their exception there (error_file.c); where libpmix is served, in its folder.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -60,6 +62,22 @@ void mu_agent_begin_mpi_folder(struct mu_agent *agent)
         (void)!mkdir(mu_agent_mpi(agent)->folder, 0700);
 }
 
+/* FNV-1a of the name that PMI gives the job, and the number of this host. */
+static void link_mpichs(struct mu_agent *agent)
+{
+    static const char *const kinds[] = {"mpich_shm", "mpich_vci"};
+    uint32_t hash = 2166136261u, host = agent->bridge ? mu_bridge_shape(agent->bridge->bridge)->host : 0;
+    char path[sizeof mu_agent_mpi(agent)->folder + 32], target[64];
+
+    for (const char *at = mu_agent_mpi(agent)->name; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        snprintf(path, sizeof path, "%s/%s", mu_agent_mpi(agent)->folder, kinds[i]);
+        snprintf(target, sizeof target, "/dev/shm/%s_%x_%u", kinds[i], hash, host);
+        (void)!symlink(target, path); /* a file that stays is no reason for the job to end */
+    }
+}
+
 void mu_agent_make_mpi_folder(struct mu_agent *agent)
 {
     if (!mu_agent_mpi(agent)->folder[0] || mu_agent_mpi(agent)->has_folder)
@@ -67,6 +85,8 @@ void mu_agent_make_mpi_folder(struct mu_agent *agent)
     mu_agent_mpi(agent)->has_folder = 1;
     if (mkdir(mu_agent_mpi(agent)->folder, 0700) && errno != EEXIST) /* one of its tasks has been faster */
         mu_agent_say("no folder for what Open MPI's tasks share: %s: %s", mu_agent_mpi(agent)->folder, strerror(errno));
+    else
+        link_mpichs(agent);
 }
 
 void mu_agent_remove_mpi_folder(struct mu_agent *agent)

@@ -31,11 +31,20 @@
 #define SWEEP_MAX        6000          /* passes: 30 s, for processes that die slowly */
 #define PART_NS          3000000000ull /* for other hosts' agents, to hear of the end and for what their tasks left */
 
+/* And what a link to one of MPICH's files names (agent/mpi/folder.c): nothing else. */
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
 {
+    static const char goes[] = "/dev/shm/mpich_";
+    char target[128];
+    ssize_t len = kind == FTW_SL ? readlink(path, target, sizeof target - 1) : -1;
+
     (void)st;
-    (void)kind;
     (void)place;
+    if (len > 0) {
+        target[len] = 0;
+        if (strncmp(target, goes, sizeof goes - 1) == 0 && !strchr(target + sizeof goes - 1, '/'))
+            unlink(target);
+    }
     remove(path);
     return 0;
 }
