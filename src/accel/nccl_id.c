@@ -136,6 +136,11 @@ static enum muster_status refuse(struct mu_nccl_call *call, enum mu_nccl_answer 
     }
 }
 
+static bool is_that(void *arg, uint32_t task)
+{
+    return *(const int32_t *)arg == (int32_t)task;
+}
+
 /* Until the maker of call->generation is through with it, or lost. */
 static enum muster_status await_maker(struct mu_nccl_call *call, struct mu_ctx *ctx, muster_deadline deadline)
 {
@@ -168,11 +173,11 @@ static enum muster_status await_maker(struct mu_nccl_call *call, struct mu_ctx *
     if (!lives) /* what is asked next is asked when the job knows of it */
         mu_nccl_recheck(ctx);
     if (status == MUSTER_DEADLINE_EXCEEDED) {
-        char name[MU_NCCL_TASK_NAME];
+        char text[MU_LIST_MAX];
 
-        mu_nccl_task_name(call, maker, name);
-        return mu_fail(status, "the deadline passed while %s made the %s, for %.1f s now", name, call->what,
-                       (double)(mu_now() - since) / 1e9);
+        mu_cluster_list(call->m->seg, is_that, &maker, text);
+        return mu_fail(status, "the deadline passed while waiting for %s; who makes it, for %.1f s now: %s", call->what,
+                       (double)(mu_now() - since) / 1e9, text);
     }
     return status;
 }

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/pack.h"
+#include "segment/cluster.h"
 #include "segment/handle.h"
 #include "segment/hosts.h"
 #include "segment/object.h"
@@ -358,6 +359,8 @@ enum muster_status muster_event_read(struct muster *muster, uint64_t *position, 
             break;
     }
     mu_wait_end(&w);
+    if (status == MUSTER_DEADLINE_EXCEEDED && mu_wait_has_begun(&w)) /* not where one look was all that was wanted */
+        status = mu_cluster_say_others(muster, "who could send it");
     mu_exit(ctx);
     return status;
 }

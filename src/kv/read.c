@@ -245,7 +245,7 @@ static enum muster_status await(struct search *s, struct mu_found *f)
     }
     mu_wait_end(&s->w);
     if (status == MUSTER_DEADLINE_EXCEEDED)
-        status = mu_setters_name(s->m);
+        status = mu_cluster_say_others(s->m, "who could set it");
     if (noted)
         note(s->ctx, MU_TRACE_KEY_LEAVE, &s->k, status, status ? 0 : f->version);
     return status;

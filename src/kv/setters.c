@@ -16,17 +16,6 @@
 #include "segment/cluster.h"
 #include "segment/slot.h"
 
-/* Whose task the waiter is part of: the handle's, or, of an observer, the one whose environment it has; -1: no task's.
- */
-static int64_t own_task(const struct muster *m)
-{
-    const char *text = m->task_id < 0 ? getenv("MUSTER_TASK_ID") : NULL;
-    char *end = NULL;
-    long task = text ? strtol(text, &end, 10) : m->task_id;
-
-    return text && (end == text || *end) ? -1 : task;
-}
-
 /* The caller is all that there is of its task. */
 static bool is_whole_task(const struct muster_segment *seg)
 {
@@ -51,11 +40,6 @@ static bool has_other_writer(const struct muster_segment *seg)
     return false;
 }
 
-static bool is_another(void *arg, uint32_t task)
-{
-    return *(const int64_t *)arg != task;
-}
-
 enum muster_status mu_setters_look(struct muster *m, const char *what)
 {
     const struct muster_segment *seg = m->seg;
@@ -67,7 +51,7 @@ enum muster_status mu_setters_look(struct muster *m, const char *what)
 
     if (status || !cluster.root.ended || cluster.root.ended + 1 < seg->num_tasks)
         return status;
-    own = own_task(m);
+    own = mu_cluster_own(m);
     if (own < 0 || own >= seg->num_tasks || seg->num_tasks == 1)
         return MUSTER_OK;
     status = mu_cluster_task(seg, (uint32_t)own, &r, NULL, &cluster);
@@ -75,16 +59,5 @@ enum muster_status mu_setters_look(struct muster *m, const char *what)
         return status; /* it is another one that lives */
     if (!is_whole_task(seg) || has_other_writer(seg))
         return MUSTER_OK;
-    return mu_fail(MUSTER_UNAVAILABLE, "%s: nobody is left who could set it: %s", what,
-                   mu_cluster_list(seg, is_another, &own, text));
-}
-
-enum muster_status mu_setters_name(struct muster *m)
-{
-    int64_t own = own_task(m);
-    char text[MU_LIST_MAX];
-
-    mu_cluster_list(m->seg, is_another, &own, text);
-    return text[0] ? mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s; who could set it: %s", muster_last_error(), text)
-                   : MUSTER_DEADLINE_EXCEEDED;
+    return mu_fail(MUSTER_UNAVAILABLE, "%s: nobody is left who could set it: %s", what, mu_cluster_others(m, text));
 }

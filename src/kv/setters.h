@@ -7,7 +7,4 @@
 /* UNAVAILABLE, with a sentence that names the tasks: nobody is left who could, as far as that can be known. */
 enum muster_status mu_setters_look(struct muster *m, const char *what);
 
-/* DEADLINE_EXCEEDED: the last sentence, and the tasks that could, and what they are doing. */
-enum muster_status mu_setters_name(struct muster *m);
-
 #endif

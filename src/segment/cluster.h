@@ -108,6 +108,14 @@ const char *mu_cluster_doing(const struct muster_segment *seg, uint32_t task, co
 typedef bool (*mu_task_pick)(void *arg, uint32_t task);
 const char *mu_cluster_list(const struct muster_segment *seg, mu_task_pick picks, void *arg, char text[MU_LIST_MAX]);
 
+/* Whose task a waiter is part of: the handle's, or, of an observer, the one whose environment it has; -1: no task's. */
+struct muster;
+int64_t mu_cluster_own(const struct muster *m);
+/* The list of all tasks but that one. Returns `text`. */
+const char *mu_cluster_others(const struct muster *m, char text[MU_LIST_MAX]);
+/* DEADLINE_EXCEEDED; behind the last sentence, those others: "...; who could set it: task 1 (...): running". */
+enum muster_status mu_cluster_say_others(const struct muster *m, const char *which);
+
 /*
  * The first propagated error as a status with its sentence: UNAVAILABLE, "<doing>: task 2 (...) is in error: ...".
  * MUSTER_OK when there is none.

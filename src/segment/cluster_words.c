@@ -2,12 +2,14 @@
  * segment/cluster_words.c: task records in sentences: names, what a task is doing, how it ended, the first error.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
 #include <muster/task.h>
 
 #include "segment/cluster.h"
+#include "segment/handle.h"
 #include "segment/hosts.h"
 
 void mu_cluster_name(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record, char *name,
@@ -89,6 +91,36 @@ const char *mu_cluster_list(const struct muster_segment *seg, mu_task_pick picks
                                 mu_cluster_doing(seg, task, &r, doing));
     }
     return text;
+}
+
+int64_t mu_cluster_own(const struct muster *m)
+{
+    const char *text = m->task_id < 0 ? getenv("MUSTER_TASK_ID") : NULL;
+    char *end = NULL;
+    long task = text ? strtol(text, &end, 10) : m->task_id;
+
+    return text && (end == text || *end) ? -1 : task;
+}
+
+static bool is_another(void *arg, uint32_t task)
+{
+    return *(const int64_t *)arg != task;
+}
+
+const char *mu_cluster_others(const struct muster *m, char text[MU_LIST_MAX])
+{
+    int64_t own = mu_cluster_own(m);
+
+    return mu_cluster_list(m->seg, is_another, &own, text);
+}
+
+enum muster_status mu_cluster_say_others(const struct muster *m, const char *which)
+{
+    char text[MU_LIST_MAX];
+
+    return *mu_cluster_others(m, text)
+               ? mu_fail(MUSTER_DEADLINE_EXCEEDED, "%s; %s: %s", muster_last_error(), which, text)
+               : MUSTER_DEADLINE_EXCEEDED;
 }
 
 enum muster_status mu_cluster_error(const struct muster_segment *seg, const char *doing)

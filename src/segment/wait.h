@@ -54,6 +54,11 @@ void mu_wait_look(struct mu_wait *w);
  */
 enum muster_status mu_wait_on(struct mu_wait *w, mu_a64 *word, uint64_t seen);
 
+/* Whether there was time to wait: the deadline had not passed at the first look. */
+static inline bool mu_wait_has_begun(const struct mu_wait *w)
+{
+    return w->looked && w->spins != MU_WAIT_UNCHOSEN;
+}
 void mu_wait_end(struct mu_wait *w);
 
 /* Pauses that take about `ns` nanoseconds on this processor. */

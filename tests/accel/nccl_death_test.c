@@ -214,13 +214,16 @@ static void the_deadline_names_the_maker(void **state)
     struct muster *m = test_join(job.name, 1, 0);
     struct maker maker = {.stop = BEFORE_THE_CALL};
     pid_t pid = test_fork(make, &maker);
-    char id[ID];
+    char id[ID], words[80];
 
     (void)state;
     test_gate_await(&gate);
     assert_status(MUSTER_DEADLINE_EXCEEDED,
                   muster_nccl_unique_id(m, "world", 3, 1, NULL, muster_after_ms(20), id, NULL));
-    assert_says("task 0 made");
+    snprintf(words, sizeof words, "s now: task 0 (pid %d on host ", (int)pid);
+    assert_says("the deadline passed while waiting for NCCL id world; who makes it, for ");
+    assert_says(words);
+    assert_says("): running");
     kill_now(pid);
     muster_leave(m);
 }

@@ -72,6 +72,11 @@ static void an_event_carries_its_number_sender_type_time_and_payload(void **stat
     assert_int_equal(event.len, 0);
     assert_status(MUSTER_DEADLINE_EXCEEDED, muster_event_read(m, &position, 1, &event, NULL, 0, NULL));
     assert_says("event 2");
+    assert_null(strstr(muster_last_error(), "who could")); /* nobody has been waited for */
+    assert_status(MUSTER_DEADLINE_EXCEEDED, muster_event_read(m, &position, muster_after_ms(5), &event, NULL, 0, NULL));
+    assert_says("the deadline passed while waiting for event 2; who could send it: task 0 (on host ");
+    assert_says("): never joined; task 1 (on host ");
+    assert_null(strstr(muster_last_error(), "task 2 ")); /* that is who waits */
     assert_int_equal(position, 2);
     muster_leave(observer);
 }

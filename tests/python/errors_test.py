@@ -65,8 +65,11 @@ def test_a_timeout_names_the_missing():
                 assert isinstance(e, muster.DeadlineExceeded) and 1 in [c.task for c in e.culprits], e
                 print("task", task.id, "misses 1", flush=True)
             try:
-                task.barrier("own", timeout=50, patience=0.05)
+                task.barrier("own; not there: task 7 (pid 7 on host h)", timeout=50, patience=0.05)
             except muster.DeadlineExceeded as e:
+                assert 1 in [c.task for c in e.culprits] and 7 not in [c.task for c in e.culprits], e
+                one = [c for c in e.culprits if c.task == 1][0]
+                assert one.pid and one.host and "running" in str(e), e
                 print("task", task.id, "gave up", flush=True)
             task.barrier("both", tasks=[0, 2])
             task.kv["over"] = ""

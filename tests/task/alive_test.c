@@ -4,6 +4,7 @@
 #include "stage.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "segment/segment.h"
@@ -78,6 +79,39 @@ static void a_task_that_fails_while_the_others_wait_is_not_in_the_answer(void **
     assert_status(do_report(2, 2, MUSTER_INTERNAL, "x"), MUSTER_OK);
     for (int i = 0; i < 2; i++)
         assert_alive(stage_hear(i), all.tasks, 2);
+    stage_close();
+}
+
+static int act_alive_for_a_moment(void *arg, struct reply *reply)
+{
+    const struct alive_act *a = arg;
+    int32_t tasks[3];
+    size_t count;
+
+    (void)reply;
+    return muster_task_alive(me, a->tasks, a->count, muster_after_ms(300), tasks, NULL, &count);
+}
+
+static void a_callers_own_deadline_names_who_has_not_asked(void **state)
+{
+    struct reply r;
+    char name[40];
+
+    (void)state;
+    stage_open(3, NULL);
+    stage_enter_all();
+    tell_alive(1, &all);
+    stage_until_waiting(1, "the tasks alive");
+    r = stage_do(0, act_alive_for_a_moment, &all, sizeof all);
+    assert_status(r, MUSTER_DEADLINE_EXCEEDED);
+    snprintf(name, sizeof name, "; not asking: task 2 (pid %u on host ", stage_task(2).pid);
+    assert_says(r.text, name);
+    assert_says(r.text, "): running");
+    assert_null(strstr(r.text, "task 1 "));
+    tell_alive(0, &all);
+    tell_alive(2, &all);
+    for (int i = 0; i < 3; i++)
+        assert_alive(stage_hear(i), all.tasks, 3);
     stage_close();
 }
 
@@ -304,6 +338,7 @@ int main(void)
         CASE(all_three_call_and_get_three),
         CASE(a_task_that_failed_before_is_not_waited_for),
         CASE(a_task_that_fails_while_the_others_wait_is_not_in_the_answer),
+        CASE(a_callers_own_deadline_names_who_has_not_asked),
         CASE(a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer),
         CASE(a_task_that_leaves_while_the_others_wait_is_not_in_the_answer),
         CASE(overlapping_sets_get_each_its_own_answer),

@@ -18,17 +18,19 @@ class Culprit(NamedTuple):
     host: Optional[str] = None
 
 
-_NAMED = re.compile(r"\btask (\d+) \((?:pid (\d+)|a guest) on host ([^\s)]+)\)")
+_NAMED = re.compile(r"\btask (\d+) \((?:(?:pid (\d+)|a guest) )?on host ([^\s)]+)\)")
 _BARE = re.compile(r"\btask (\d+)(?=: | had not | is | has | gave )")
 _PATIENCE = "the deadline passed while waiting for "
 _INTERRUPTED = "interrupted while waiting for "
+_LIST = re.compile(r"; [a-z][a-z0-9 ,.]*: (?=task \d+ \()")  # of who could have ended the wait
 
 
 def _culprits(sentence: str) -> Tuple[Culprit, ...]:
     """The tasks that the sentence names, each once, in its order. Those that have a process come first."""
     found: Dict[int, Culprit] = {}
-    if sentence.startswith((_PATIENCE, _INTERRUPTED)):
-        return ()  # what was waited for has a name of its own
+    if sentence.startswith((_PATIENCE, _INTERRUPTED)):  # what was waited for has a name of its own
+        lists = list(_LIST.finditer(sentence))
+        sentence = sentence[lists[-1].end():] if lists else ""
     for match in _NAMED.finditer(sentence):
         task, pid, host = int(match.group(1)), match.group(2), match.group(3)
         found.setdefault(task, Culprit(task, match.group(0), int(pid) if pid else None, host))

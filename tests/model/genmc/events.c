@@ -100,6 +100,8 @@ static void copy_word(void *to, const void *from, size_t size)
 #define mu_wait_begin(w, s, c, d, t)   ((w)->epoch = 0)
 #define mu_wait_look(w)                ((void)(w))
 #define mu_wait_end(w)                 ((void)(w))
+#define mu_wait_has_begun(w)           false
+#define mu_cluster_say_others(m, w)    MUSTER_DEADLINE_EXCEEDED
 #define is_hint(p)                     ((const void *)(p) == (const void *)&view()->header->event_tail)
 #ifdef BREAK_RELAXED_HINT
 #define mu_load_acquire(p) (is_hint(p) ? mu_load_relaxed(p) : (mu_load_acquire)(p))
