@@ -26,7 +26,7 @@ static struct mu_ts_name *queue_of(struct mu_ts_item *item)
     return name;
 }
 
-static struct mu_ts_item *item_of(struct mu_ask *ask)
+static struct mu_ts_item *item_of(struct mu_coord_request *ask)
 {
     return (struct mu_ts_item *)((char *)ask - offsetof(struct mu_ts_item, queue));
 }
@@ -105,7 +105,7 @@ static bool is_told_already(struct mu_ts_item *item)
 
 static void wait_for_item(struct mu_ts_item *item);
 
-static void item_answered(struct mu_ask *ask)
+static void item_answered(struct mu_coord_request *ask)
 {
     struct mu_ts_item *item = item_of(ask);
 
@@ -132,14 +132,14 @@ static void wait_for_item(struct mu_ts_item *item)
 
 /* ---- the queue's counts ------------------------------------------------------------------------------------------ */
 
-static uint64_t count_in(const struct mu_ask *ask)
+static uint64_t count_in(const struct mu_coord_request *ask)
 {
     int64_t count;
 
     return ask->status == MUSTER_OK && mu_ts_number(ask->value, ask->len, &count) && count > 0 ? (uint64_t)count : 0;
 }
 
-static bool has_failed(struct mu_ts_item *item, const struct mu_ask *ask)
+static bool has_failed(struct mu_ts_item *item, const struct mu_coord_request *ask)
 {
     if (!ask->status || ask->status == MUSTER_NOT_FOUND)
         return false;
@@ -149,7 +149,8 @@ static bool has_failed(struct mu_ts_item *item, const struct mu_ask *ask)
 
 /* In a job of several hosts what lies here may be older than what its clients have done elsewhere, and who waited for
  * an item that is gone would wait for the next look: adding nothing asks the leader. */
-static void read_count(struct mu_ts_item *item, const char *part, bool is_old, void (*answered)(struct mu_ask *ask))
+static void read_count(struct mu_ts_item *item, const char *part, bool is_old,
+                       void (*answered)(struct mu_coord_request *ask))
 {
     struct mu_coord *coord = item->wait->conn->store->options.coord;
     struct mu_ts_name *name = queue_of(item);
@@ -163,7 +164,7 @@ static void read_count(struct mu_ts_item *item, const char *part, bool is_old, v
 }
 
 /* What the tail counts may be on its way still. */
-static void head_answered(struct mu_ask *ask)
+static void head_answered(struct mu_coord_request *ask)
 {
     struct mu_ts_item *item = item_of(ask);
 
@@ -174,7 +175,7 @@ static void head_answered(struct mu_ask *ask)
     wait_for_item(item);
 }
 
-static void true_tail_answered(struct mu_ask *ask)
+static void true_tail_answered(struct mu_coord_request *ask)
 {
     struct mu_ts_item *item = item_of(ask);
 
@@ -185,7 +186,7 @@ static void true_tail_answered(struct mu_ask *ask)
 }
 
 /* The first item is being pushed. If it has been popped, too, the next look tells. */
-static void tail_came(struct mu_ask *ask)
+static void tail_came(struct mu_coord_request *ask)
 {
     struct mu_ts_item *item = item_of(ask);
 
@@ -193,7 +194,7 @@ static void tail_came(struct mu_ask *ask)
         wait_for_item(item);
 }
 
-static void tail_answered(struct mu_ask *ask)
+static void tail_answered(struct mu_coord_request *ask)
 {
     struct mu_ts_item *item = item_of(ask);
     struct mu_ts_name *name;
@@ -244,7 +245,7 @@ static void go_to(struct mu_ts_item *item, uint64_t head)
 
 static void look_on(struct mu_ts_sleepers *s);
 
-static void head_seen(struct mu_ask *ask)
+static void head_seen(struct mu_coord_request *ask)
 {
     struct mu_ts_sleepers *s = (struct mu_ts_sleepers *)((char *)ask - offsetof(struct mu_ts_sleepers, look));
     struct mu_ts_item *item = s->looked_at;

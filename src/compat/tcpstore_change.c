@@ -23,7 +23,7 @@ static void read_value(struct mu_ts_conn *conn, mu_ts_step take)
 /* What that has brought; version 0: it is absent. False: it could not be read, and the client is sent away. */
 static bool take_value(struct mu_ts_conn *conn, const void **ret_value, size_t *ret_len)
 {
-    const struct mu_ask *ask = &conn->ask;
+    const struct mu_coord_request *ask = &conn->ask;
 
     *ret_value = ask->value;
     *ret_len = ask->len;

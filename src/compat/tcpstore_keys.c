@@ -46,7 +46,7 @@ void mu_ts_set(struct mu_ts_conn *conn)
 /* What is absent is empty. */
 static void has_got(struct mu_ts_conn *conn)
 {
-    const struct mu_ask *ask = &conn->ask;
+    const struct mu_coord_request *ask = &conn->ask;
     const void *value = ask->value;
     size_t len = ask->len;
     bool is_there = !ask->status && mu_ts_value(conn, conn->f[0], conn->is_hash, &value, &len);
@@ -183,7 +183,7 @@ static size_t write_key(const struct muster_kv_entry *entry, uint8_t *to)
 }
 
 /* On a host that is not the leader's the engine has entries, elsewhere what was written of them. */
-static size_t write_entries(const struct mu_ask *ask, uint8_t *to)
+static size_t write_entries(const struct mu_coord_request *ask, uint8_t *to)
 {
     size_t len = 0;
 
@@ -194,7 +194,7 @@ static size_t write_entries(const struct mu_ask *ask, uint8_t *to)
 
 static void has_listed(struct mu_ts_conn *conn)
 {
-    const struct mu_ask *ask = &conn->ask;
+    const struct mu_coord_request *ask = &conn->ask;
     uint8_t *to;
     size_t len;
     int64_t count = 0;
@@ -221,7 +221,7 @@ static void has_listed(struct mu_ts_conn *conn)
 void mu_ts_list_keys(struct mu_ts_conn *conn)
 {
     const char *directory = mu_ts_directory[MU_TS_KEYS];
-    struct mu_ask *ask = mu_ts_ask(conn, has_listed);
+    struct mu_coord_request *ask = mu_ts_ask(conn, has_listed);
 
     conn->units -= SURVEY;
     ask->write = write_key;

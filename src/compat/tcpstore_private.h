@@ -47,7 +47,7 @@ struct mu_ts_field {
 
 /* A key that a client waits for, and the queue of that name. */
 struct mu_ts_item {
-    struct mu_ask plain, queue;
+    struct mu_coord_request plain, queue;
     struct mu_ts_wait *wait;
     struct mu_ts_field key; /* in the wait's copy of the request */
     bool has_come;
@@ -75,7 +75,7 @@ struct mu_ts_wait {
 struct mu_ts_sleepers {
     struct mu_ts_item *first, *last;
     struct mu_ts_item *looked_at; /* by `look`, which is at the engine */
-    struct mu_ask look;
+    struct mu_coord_request look;
     uint32_t count, left; /* left: to be looked at now */
     bool is_looking, is_in_looks;
     uv_timer_t timer;
@@ -123,7 +123,7 @@ struct mu_ts_conn {
     mu_ts_step looked, summed;    /* where it goes on then */
     uint8_t *kept;                /* bytes that outlive a step */
     size_t kept_len;
-    struct mu_ask ask;
+    struct mu_coord_request ask;
 
     struct mu_ts_wait *waits;
     uint32_t num_waits;
@@ -219,7 +219,7 @@ void mu_ts_run(struct mu_ts_conn *conn); /* what has come, as far as a turn goes
 
 /* ---- tcpstore_step.c ---- */
 /* Ask the engine: prepares conn->ask, whose answer goes to `take`. */
-struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
+struct mu_coord_request *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take);
 /* The request is over; or the step was without a call, and `next` follows. */
 void mu_ts_finish(struct mu_ts_conn *conn);
 void mu_ts_then(struct mu_ts_conn *conn, mu_ts_step next);
@@ -275,8 +275,8 @@ void mu_ts_queue_look(struct mu_ts_conn *conn, mu_ts_step take);
 /* ---- tcpstore_wait.c ---- */
 void mu_ts_came(struct mu_ts_item *item); /* the wait, and the item, may be gone then */
 /* It cannot be waited for, as the engine says: the client is sent away. */
-void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask);
-void mu_ts_prepare(struct mu_ask *ask, void (*answered)(struct mu_ask *ask));
+void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *ask);
+void mu_ts_prepare(struct mu_coord_request *ask, void (*answered)(struct mu_coord_request *ask));
 
 /* ---- tcpstore_await.c ---- */
 void mu_ts_await(struct mu_ts_item *item); /* something in the queue of that name */

@@ -203,7 +203,7 @@ static void look_again(struct mu_ts_conn *conn)
 
 static void has_read_item(struct mu_ts_conn *conn)
 {
-    const struct mu_ask *ask = &conn->ask;
+    const struct mu_coord_request *ask = &conn->ask;
 
     if (ask->status && ask->status != MUSTER_NOT_FOUND) {
         mu_ts_refused(conn);

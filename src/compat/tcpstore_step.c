@@ -107,7 +107,7 @@ void mu_ts_out_bytes(struct mu_ts_conn *conn, const void *bytes, size_t len)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static void answered(struct mu_ask *ask)
+static void answered(struct mu_coord_request *ask)
 {
     struct mu_ts_conn *conn = (struct mu_ts_conn *)((char *)ask - offsetof(struct mu_ts_conn, ask));
 
@@ -120,9 +120,9 @@ static void answered(struct mu_ask *ask)
         mu_ts_turn(conn);
 }
 
-struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
+struct mu_coord_request *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
 {
-    struct mu_ask *ask = &conn->ask;
+    struct mu_coord_request *ask = &conn->ask;
 
     ask->answered = answered;
     ask->write = NULL;
@@ -132,7 +132,7 @@ struct mu_ask *mu_ts_ask(struct mu_ts_conn *conn, mu_ts_step take)
     ask->entries = NULL;
     ask->num_entries = 0;
     ask->counter = ask->version = 0;
-    ask->parked = NULL;
+    ask->pending = NULL;
     ask->is_bare = ask->is_favoured = false;
     conn->take = take;
     return ask;
@@ -165,7 +165,7 @@ void mu_ts_refused(struct mu_ts_conn *conn)
 
 bool mu_ts_count(struct mu_ts_conn *conn, uint64_t *ret_count)
 {
-    const struct mu_ask *ask = &conn->ask;
+    const struct mu_coord_request *ask = &conn->ask;
     int64_t count = 0;
 
     if (ask->status && ask->status != MUSTER_NOT_FOUND)

@@ -68,7 +68,7 @@ void mu_ts_came(struct mu_ts_item *item)
 }
 
 /* Too many wait, or the engine has closed. */
-void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask)
+void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_coord_request *ask)
 {
     struct mu_ts_conn *conn = item->wait->conn;
     char why[200];
@@ -82,7 +82,7 @@ void mu_ts_cannot_wait(struct mu_ts_item *item, const struct mu_ask *ask)
 
 /* ---- the key itself ---------------------------------------------------------------------------------------------- */
 
-static void key_answered(struct mu_ask *ask)
+static void key_answered(struct mu_coord_request *ask)
 {
     struct mu_ts_item *item = (struct mu_ts_item *)((char *)ask - offsetof(struct mu_ts_item, plain));
 
@@ -92,10 +92,10 @@ static void key_answered(struct mu_ask *ask)
         mu_ts_came(item);
 }
 
-void mu_ts_prepare(struct mu_ask *ask, void (*answered)(struct mu_ask *ask))
+void mu_ts_prepare(struct mu_coord_request *ask, void (*answered)(struct mu_coord_request *ask))
 {
     ask->answered = answered;
-    ask->parked = NULL;
+    ask->pending = NULL;
     ask->value = NULL;
     ask->len = 0;
     ask->is_bare = ask->is_favoured = false;
@@ -288,7 +288,7 @@ static void has_read_passes(struct mu_ts_conn *conn)
 void mu_ts_barrier(struct mu_ts_conn *conn)
 {
     struct mu_coord *coord = conn->store->options.coord;
-    struct mu_ask *ask = mu_ts_ask(conn, has_read_passes);
+    struct mu_coord_request *ask = mu_ts_ask(conn, has_read_passes);
     const struct mu_ts_name *name = passes_of(conn);
 
     if (mu_coord_options(coord)->lanes)

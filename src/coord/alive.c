@@ -1,5 +1,5 @@
 /*
- * coord/alive.c: which tasks of a set are alive, for guests: the steps of task/alive.h, and calls that wait in
+ * coord/alive.c: which tasks of a set are alive, for wire clients: the steps of task/alive.h, and calls that wait in
  * between (bridge/barrier/pending.h).
  */
 #include <stdio.h>
@@ -29,10 +29,10 @@ static struct mu_blob *alive_answer_new(const struct mu_alive *a)
     return s;
 }
 
-void mu_coord_alive_answered(struct mu_coord *coord, struct mu_parked *p, const struct mu_pending_answer *a)
+void mu_coord_alive_answered(struct mu_coord *coord, struct mu_coord_pending *p, const struct mu_pending_answer *a)
 {
     if (a->status) {
-        mu_parked_answer(coord, p, a->status, MU_PAYLOAD_NONE, a->text ? a->text : muster_last_error());
+        mu_coord_pending_answer(coord, p, a->status, MU_PAYLOAD_NONE, a->text ? a->text : muster_last_error());
         return;
     }
     if (coord->alive && coord->alive_instance != a->alive->instance) {
@@ -43,14 +43,14 @@ void mu_coord_alive_answered(struct mu_coord *coord, struct mu_parked *p, const 
         coord->alive = alive_answer_new(a->alive);
     coord->alive_instance = a->alive->instance;
     if (!coord->alive) {
-        mu_parked_answer(coord, p, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for the tasks alive");
+        mu_coord_pending_answer(coord, p, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, "no memory for the tasks alive");
         return;
     }
-    mu_parked_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_pending_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     p->shared = mu_blob_hold(coord->alive);
-    p->ask->incarnations = (const uint64_t *)p->shared->bytes;
-    p->ask->alive = (const int32_t *)&p->ask->incarnations[a->alive->count];
-    p->ask->num_alive = p->shared->len;
+    p->request->incarnations = (const uint64_t *)p->shared->bytes;
+    p->request->alive = (const int32_t *)&p->request->incarnations[a->alive->count];
+    p->request->num_alive = p->shared->len;
 }
 
 /* A look reads the records of all tasks, whatever the set. */
@@ -61,19 +61,19 @@ static size_t alive_bytes(const struct mu_coord *coord, const struct mu_pending 
 
 void mu_coord_alive_choose_payer(struct mu_coord *coord, struct mu_pending *at)
 {
-    struct mu_parked *p = at->first ? mu_parked_of(at->first) : NULL;
+    struct mu_coord_pending *p = at->first ? mu_coord_pending_of(at->first) : NULL;
 
     if (!p || at->payer || mu_pending_is_barrier(at))
         return;
     at->payer = at->first;
     p->bytes += alive_bytes(coord, at);
-    coord->parked_bytes += alive_bytes(coord, at);
+    coord->pending_bytes += alive_bytes(coord, at);
     if (p->line)
         p->line->bytes += alive_bytes(coord, at);
 }
 
 /* Its client has gone away; the call stands. */
-static void alive_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void alive_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     mu_pending_remove(&p->pending);
     mu_coord_alive_choose_payer(coord, p->at);
@@ -82,13 +82,13 @@ static void alive_dropped(struct mu_coord *coord, struct mu_parked *p)
 
 /* ---- the call ---- */
 
-static enum muster_status alive_call_set(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
-                                         struct mu_alive *set)
+static enum muster_status alive_call_set(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_coord_request *request,
+                                         int32_t task, struct mu_alive *set)
 {
     char key[MU_ALIVE_KEY_MAX];
     uint32_t len = mu_alive_key(set->ids, set->count, key);
     struct mu_pending *at;
-    struct mu_parked *p;
+    struct mu_coord_pending *p;
 
     if (!mu_coord_has(coord, task) || mu_alive_find(set, (uint32_t)task) < 0)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "Requesting task %s is not one of the tasks that it asks about",
@@ -96,7 +96,7 @@ static enum muster_status alive_call_set(struct mu_coord *coord, struct mu_ctx *
     at = mu_pending_of(&coord->pending, key, len);
     if (!at)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u tasks", set->count);
-    p = mu_coord_park(coord, ask, &coord->calls, at->payer ? 0 : alive_bytes(coord, at));
+    p = mu_coord_pending_new(coord, request, &coord->calls, at->payer ? 0 : alive_bytes(coord, at));
     if (!p) {
         mu_pending_drop(&coord->pending, at);
         return MUSTER_RESOURCE_EXHAUSTED;
@@ -112,41 +112,42 @@ static enum muster_status alive_call_set(struct mu_coord *coord, struct mu_ctx *
     return MUSTER_OK;
 }
 
-static enum muster_status alive_call(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_ask *ask, int32_t task,
-                                     const int32_t *tasks, size_t count)
+static enum muster_status alive_call(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_coord_request *request,
+                                     int32_t task, const int32_t *tasks, size_t count)
 {
     struct mu_alive set = {0};
     enum muster_status status = mu_alive_begin(&set, coord->seg, ctx, tasks, count);
 
     if (!status)
-        status = alive_call_set(coord, ctx, ask, task, &set);
+        status = alive_call_set(coord, ctx, request, task, &set);
     mu_alive_done(&set);
     return status;
 }
 
-void mu_coord_alive(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
+void mu_coord_alive(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const int32_t *tasks,
+                    size_t count)
 {
     struct mu_ctx *ctx;
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
     if (mu_coord_has(coord, task) && !mu_coord_is_own(coord, task)) {
-        mu_coord_fail(ask, mu_coord_refuse_other(coord, task), MU_PAYLOAD_NONE);
+        mu_coord_fail(request, mu_coord_refuse_other(coord, task), MU_PAYLOAD_NONE);
         return;
     }
     if (coord->remote) {
-        mu_coord_remote_alive(coord, ask, task, tasks, count);
+        mu_coord_remote_alive(coord, request, task, tasks, count);
         mu_coord_deliver(coord);
         return;
     }
     status = mu_enter(coord->m, &ctx);
     if (!status) {
-        status = alive_call(coord, ctx, ask, task, tasks, count);
+        status = alive_call(coord, ctx, request, task, tasks, count);
         mu_exit(ctx);
     }
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
     mu_coord_deliver(coord);
 }

@@ -1,5 +1,5 @@
 /*
- * coord/barrier.c: named barriers of this host's segment, for guests: what their calls come to
+ * coord/barrier.c: named barriers of this host's segment, for wire clients: what their calls come to
  * (barrier/named_steps.h), and those that wait (bridge/barrier/pending.h). A call that is given up stays arrived: the
  * instance may pass all the same.
  */
@@ -28,35 +28,35 @@ static const char *words_of(const struct mu_call *c)
 }
 
 /* It is none of its task's calls any more. */
-static void forget_call(struct mu_coord *coord, const struct mu_parked *p)
+static void forget_call(struct mu_coord *coord, const struct mu_coord_pending *p)
 {
-    struct mu_parked **at = &coord->tasks[p->task].meets;
+    struct mu_coord_pending **at = &coord->tasks[p->task].meets;
 
     while (*at != p)
         at = &(*at)->older;
     *at = p->older;
 }
 
-static void barrier_answered(struct mu_coord *coord, struct mu_parked *p, const struct mu_pending_answer *a)
+static void barrier_answered(struct mu_coord *coord, struct mu_coord_pending *p, const struct mu_pending_answer *a)
 {
     struct mu_call *c = &p->pending.call;
 
     p->owned[0] = strdup(p->pending.at->key + 1);
-    p->ask->barrier_id = p->owned[0] ? p->owned[0] : "";
-    p->ask->counter = (int64_t)c->counter;
-    p->ask->replayed = false;
+    p->request->barrier_id = p->owned[0] ? p->owned[0] : "";
+    p->request->counter = (int64_t)c->counter;
+    p->request->replayed = false;
     forget_call(coord, p);
-    mu_parked_answer(coord, p, a->status, a->flags & MU_MEET_SUPERSEDED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER,
-                     a->text ? a->text : muster_last_error());
+    mu_coord_pending_answer(coord, p, a->status, a->flags & MU_MEET_SUPERSEDED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER,
+                            a->text ? a->text : muster_last_error());
     mu_call_done(c);
 }
 
 static void call_answered(void *arg, struct mu_pending_call *c, const struct mu_pending_answer *a)
 {
     if (mu_pending_is_barrier(c->at))
-        barrier_answered(arg, mu_parked_of(c), a);
+        barrier_answered(arg, mu_coord_pending_of(c), a);
     else
-        mu_coord_alive_answered(arg, mu_parked_of(c), a);
+        mu_coord_alive_answered(arg, mu_coord_pending_of(c), a);
 }
 
 static void call_looked(void *arg, struct mu_pending *p)
@@ -103,7 +103,7 @@ static void calls_due(struct mu_coord *coord, uint64_t now)
     calls_look(coord);
 }
 
-void mu_coord_pending_add(struct mu_parked *p, struct mu_pending *at)
+void mu_coord_pending_add(struct mu_coord_pending *p, struct mu_pending *at)
 {
     p->at = at;
     mu_pending_add(at, &p->pending);
@@ -111,7 +111,7 @@ void mu_coord_pending_add(struct mu_parked *p, struct mu_pending *at)
 
 /* ---- calls ---- */
 
-static void call_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void call_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     struct mu_pending *at = p->at;
     struct mu_ctx *ctx;
@@ -172,11 +172,12 @@ static enum muster_status call_arrive(struct mu_coord *coord, struct mu_ctx *ctx
 }
 
 /* The call waits. */
-static enum muster_status call_park(struct mu_coord *coord, struct mu_ask *ask, const struct mu_call *c,
+static enum muster_status call_park(struct mu_coord *coord, struct mu_coord_request *request, const struct mu_call *c,
                                     const char *key)
 {
     struct mu_pending *at = mu_pending_of(&coord->pending, key, (uint32_t)strlen(key));
-    struct mu_parked *p = at ? mu_coord_park(coord, ask, &coord->calls, c->ids ? c->num * sizeof *c->ids : 0) : NULL;
+    struct mu_coord_pending *p =
+        at ? mu_coord_pending_new(coord, request, &coord->calls, c->ids ? c->num * sizeof *c->ids : 0) : NULL;
 
     if (!p) {
         if (at)
@@ -199,9 +200,9 @@ static enum muster_status call_park(struct mu_coord *coord, struct mu_ask *ask, 
  * come so one after the other. */
 static bool is_one_more(const struct mu_coord *coord, const struct mu_pending *at, const struct mu_call *c)
 {
-    const struct mu_parked *own = coord->tasks[c->task].meets;
+    const struct mu_coord_pending *own = coord->tasks[c->task].meets;
 
-    for (const struct mu_parked *p = own->older; p; p = p->older)
+    for (const struct mu_coord_pending *p = own->older; p; p = p->older)
         if (p->at == at)
             return false; /* that one is superseded */
     return at->waiting > 1 && at->version == coord->version;
@@ -222,7 +223,7 @@ static void pending_look(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_p
     mu_pending_drop(&coord->pending, at);
 }
 
-static void call_make(struct mu_coord *coord, struct mu_ask *ask, const struct wanted *w)
+static void call_make(struct mu_coord *coord, struct mu_coord_request *request, const struct wanted *w)
 {
     struct mu_call c = {0};
     struct mu_pending *at;
@@ -230,17 +231,17 @@ static void call_make(struct mu_coord *coord, struct mu_ask *ask, const struct w
     enum muster_status status = mu_enter(coord->m, &ctx);
 
     if (status) {
-        mu_coord_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
         return;
     }
     status = call_arrive(coord, ctx, w, &c);
     if (!status && c.waiting) {
-        status = call_park(coord, ask, &c, w->key);
+        status = call_park(coord, request, &c, w->key);
         if (status)
             mu_named_leave(&coord->pending.named, &c);
         c.waiting = !status;
     } else if (!status) {
-        ask->counter = (int64_t)(c.result ? present_instance(coord, &c) : c.counter);
+        request->counter = (int64_t)(c.result ? present_instance(coord, &c) : c.counter);
     }
     if (!status && !c.result)
         mu_count(&ctx->own->named_barriers, 1);
@@ -249,11 +250,11 @@ static void call_make(struct mu_coord *coord, struct mu_ask *ask, const struct w
         pending_look(coord, ctx, at);
     mu_exit(ctx);
     if (status) { /* nothing was done, or the arrival stands and nobody is told */
-        mu_coord_fail(ask, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
+        mu_coord_fail(request, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
         mu_call_done(&c);
     } else if (!c.waiting) {
-        ask->replayed = c.replayed;
-        mu_coord_answer(ask, c.result, MU_PAYLOAD_BARRIER, words_of(&c));
+        request->replayed = c.replayed;
+        mu_coord_answer(request, c.result, MU_PAYLOAD_BARRIER, words_of(&c));
         mu_call_done(&c);
     }
 }
@@ -265,67 +266,67 @@ static bool is_remote(const struct mu_coord *coord, const char *id)
 }
 
 /* The id behind a 'B', as a string; false: it was answered. */
-static bool take_id(struct mu_ask *ask, const char *id, size_t len, char key[MUSTER_BARRIER_ID_MAX + 2])
+static bool take_id(struct mu_coord_request *request, const char *id, size_t len, char key[MUSTER_BARRIER_ID_MAX + 2])
 {
     if (len > MU_WIRE_KEY_MAX) {
-        ask->barrier_id = "";
+        request->barrier_id = "";
         mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier's id is %zu bytes long; %u is the most", len, MU_WIRE_KEY_MAX);
-        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
         return false;
     }
     key[0] = 'B';
     mu_coord_id(id, len, key + 1);
-    ask->barrier_id = key + 1;
-    ask->counter = 0;
+    request->barrier_id = key + 1;
+    request->counter = 0;
     return true;
 }
 
 /* The task is one of the job's, and ours; false: it was answered. No instance knows of such a call. */
-static bool is_member(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id)
+static bool is_member(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id)
 {
     char text[MUSTER_BARRIER_ID_MAX + 160];
 
     if (mu_coord_has(coord, task) && mu_coord_is_own(coord, task))
         return true;
     if (mu_coord_has(coord, task)) {
-        mu_coord_fail(ask, mu_coord_refuse_other(coord, task), MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, mu_coord_refuse_other(coord, task), MU_PAYLOAD_SERVICE);
         return false;
     }
     snprintf(text, sizeof text, "Unexpected task (%d) that is not in the cluster called the barrier. Barrier Id: %s",
              task, id);
-    mu_coord_answer(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_BARRIER, text);
+    mu_coord_answer(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_BARRIER, text);
     return false;
 }
 
-void mu_coord_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
-                      int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter)
+void mu_coord_barrier(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id,
+                      size_t id_len, int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter)
 {
     char key[MUSTER_BARRIER_ID_MAX + 2], *text = key + 1, late[MUSTER_BARRIER_ID_MAX + 96];
     struct wanted w = {task, key, tasks, count, counter, timeout_ms};
 
-    ask->parked = NULL;
-    ask->replayed = false;
-    if (!take_id(ask, id, id_len, key))
+    request->pending = NULL;
+    request->replayed = false;
+    if (!take_id(request, id, id_len, key))
         return;
     if (coord->stopped) {
         snprintf(late, sizeof late, "Barrier %s requested after coordination service has shut down.", text);
-        mu_coord_answer(ask, MUSTER_INTERNAL, MU_PAYLOAD_BARRIER, late);
+        mu_coord_answer(request, MUSTER_INTERNAL, MU_PAYLOAD_BARRIER, late);
         return;
     }
-    if (!is_member(coord, ask, task, text))
+    if (!is_member(coord, request, task, text))
         return;
     mu_coord_look_tasks(coord);
     if (is_remote(coord, text))
         mu_coord_remote_barrier(
-            coord, ask,
+            coord, request,
             &(struct mu_coord_remote_barrier){task, text, instance_of(counter), timeout_of(timeout_ms), tasks, count});
     else
-        call_make(coord, ask, &w);
+        call_make(coord, request, &w);
     mu_coord_deliver(coord);
 }
 
-void mu_coord_cancel(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
-                     int64_t counter)
+void mu_coord_cancel(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id,
+                     size_t id_len, int64_t counter)
 {
     struct mu_call c = {.task = (uint32_t)task, .asked = instance_of(counter), .name = MU_CALLS_NONE};
     char key[MUSTER_BARRIER_ID_MAX + 2], *text = key + 1;
@@ -333,10 +334,11 @@ void mu_coord_cancel(struct mu_coord *coord, struct mu_ask *ask, int32_t task, c
     struct mu_ctx *ctx;
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask) || !take_id(ask, id, id_len, key) || !is_member(coord, ask, task, text))
+    if (mu_coord_refuses(coord, request) || !take_id(request, id, id_len, key) ||
+        !is_member(coord, request, task, text))
         return;
     if (is_remote(coord, text)) {
-        mu_coord_remote_cancel(coord, ask, task, text, c.asked);
+        mu_coord_remote_cancel(coord, request, task, text, c.asked);
         mu_coord_deliver(coord);
         return;
     }
@@ -353,9 +355,9 @@ void mu_coord_cancel(struct mu_coord *coord, struct mu_ask *ask, int32_t task, c
     status = status ? status : mu_call_result(&c);
     mu_call_done(&c);
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_deliver(coord);
 }
 

@@ -16,7 +16,7 @@
 static const struct mu_coord_feature *const features[] = {
     &mu_remote_feature,  &mu_watchers_feature,   &mu_errors_feature,      &mu_registering_feature,
     &mu_leaving_feature, &mu_generation_feature, &mu_lines_feature,       &mu_calls_feature,
-    &mu_work_feature,    &mu_wishes_feature,     &mu_key_fetches_feature, NULL,
+    &mu_work_feature,    &mu_key_waits_feature,  &mu_key_fetches_feature, NULL,
 };
 enum { FEATURES = sizeof features / sizeof features[0] - 1 };
 

@@ -1,12 +1,12 @@
 /*
  * coord/coord.h: the coordination engine ("the engine"): the coordination service for tasks that come in over the wire
- * ("guests"), in steps that never sleep: what each call means, over the segment's own barriers, keys, records and
+ * ("wire clients"), in steps that never sleep: what each call means, over the segment's own barriers, keys, records and
  * errors, which the tasks of the C library share. Knows nothing of gRPC or protobuf: whatever serves a job's clients in
  * the loop, by whatever protocol, asks the one engine that its agent has.
  *
- * One thread: the loop's. Every request is a struct mu_ask that its dialect owns; it is answered by `answered`, once,
- * perhaps before the call that made it returns. The ask may be freed, and other asks made or dropped, within
- * `answered`; the engine may not be freed there.
+ * One thread: the loop's. Every request is a struct mu_coord_request that its dialect owns; it is answered by
+ * `answered`, once, perhaps before the call that made it returns. The request may be freed, and other requests made or
+ * dropped, within `answered`; the engine may not be freed there.
  *
  * In the engine's sentences a task is "task 2 (pid 4711 on host n1)", or "task 2" when it never registered. They are
  * bounded (below 4 KB) and may be cut within a character.
@@ -58,7 +58,7 @@ struct mu_coord_options {
     uint64_t register_timeout_ns; /* 0: an hour */
     uint64_t shutdown_timeout_ns; /* 0: no barrier */
     bool register_barrier;        /* who registers waits for all tasks */
-    bool recoverable;             /* all guests are */
+    bool recoverable;             /* all wire clients are */
     bool reconnects;              /* who is in error because it was silent may come again as another incarnation */
     /* A connection is gone without a poll on it: its task may come back within this; 0: while its process lives, where
      * that is known, and its heartbeats are not overdue. */
@@ -85,7 +85,7 @@ bool mu_coord_is_over(const struct mu_coord *coord);
 /* The job is in error: its first error that counts, as those who poll are told it. NULL: it is well. *ret_origin: the
  * task that it came from; -1: none. Good until the engine is asked again. */
 const char *mu_coord_error(struct mu_coord *coord, int32_t *ret_origin);
-/* How often all guests had shut down: what they had written has gone. */
+/* How often all wire clients had shut down: what they had written has gone. */
 uint64_t mu_coord_generation(const struct mu_coord *coord);
 /* The task has called for the shutdown, which is not over. */
 bool mu_coord_is_leaving(const struct mu_coord *coord, int32_t task);
@@ -95,8 +95,9 @@ void mu_coord_look(struct mu_coord *coord);
 void mu_coord_told(struct mu_coord *coord, uint32_t host, const struct mu_coord_news *news);
 /*
  * Tasks that are servers themselves are told of errors by a call, unless they poll: `report` makes it, when the job's
- * first error that counts has come, for each guest that is connected here. False: there is no way to that task. origin:
- * as of an ask. mu_coord_untold() says that a call failed: then its task learns as those do to whom there is no way.
+ * first error that counts has come, for each wire client that is connected here. False: there is no way to that task.
+ * origin: as of a request. mu_coord_untold() says that a call failed: then its task learns as those do to whom there is
+ * no way.
  */
 struct mu_coord_report {
     int32_t task, origin;
@@ -108,7 +109,7 @@ struct mu_coord_report {
 void mu_coord_report_by(struct mu_coord *coord, bool (*report)(void *arg, const struct mu_coord_report *report),
                         void *arg);
 void mu_coord_untold(struct mu_coord *coord, int32_t task, uint64_t incarnation);
-/* Answers everything that waits. From then on every ask is refused. */
+/* Answers everything that waits. From then on every request is refused. */
 void mu_coord_stop(struct mu_coord *coord);
 /* Stops it, and closes its handles: the memory goes when the loop has run once more. All lines have hung up. */
 void mu_coord_free(struct mu_coord *coord);
@@ -116,12 +117,13 @@ void mu_coord_free(struct mu_coord *coord);
 /* A client's connection. pid: of its peer, 0 when that is not known; name: for people. NULL: no memory. */
 struct mu_line;
 struct mu_line *mu_coord_line(struct mu_coord *coord, uint32_t pid, const char *name);
-/* So many of its asks may wait, of so many bytes: for who asks more in one request than the lines of gRPC may. */
-void mu_coord_line_may(struct mu_line *line, uint32_t asks, size_t bytes);
+/* So many of its requests may wait, of so many bytes: for a client that asks more in one call than the lines of gRPC
+ * may. */
+void mu_coord_line_may(struct mu_line *line, uint32_t requests, size_t bytes);
 /*
- * It is gone; its asks have been dropped, or are now. Tasks that spoke through it are lost: at once, when they polled
- * for errors here or, their processes unknown, the job has failed; else when they do not come back on another line
- * (lost_ns). why: "closed by its peer".
+ * It is gone; its requests have been dropped, or are now. Tasks that spoke through it are lost: at once, when they
+ * polled for errors here or, their processes unknown, the job has failed; else when they do not come back on another
+ * line (lost_ns). why: "closed by its peer".
  */
 void mu_coord_hang_up(struct mu_line *line, const char *why);
 
@@ -131,8 +133,8 @@ enum { /* what an error carries besides its sentence */
        MU_PAYLOAD_BARRIER = 2, /* CoordinationServiceError without origin, BarrierError{barrier_id, counter} */
 };
 
-struct mu_ask {
-    void (*answered)(struct mu_ask *ask);
+struct mu_coord_request {
+    void (*answered)(struct mu_coord_request *request);
     /* get_dir: an entry of the answer as its client gets it, and how many bytes that are; `to` NULL: only these. So a
      * long answer is made in pieces, too: it is `value` and `len` then, and there are no entries. May be NULL. */
     size_t (*write)(const struct muster_kv_entry *entry, uint8_t *to);
@@ -168,48 +170,51 @@ struct mu_ask {
     const uint64_t *incarnations;
     size_t num_alive;
     /* the engine's: where it waits */
-    struct mu_parked *parked;
+    struct mu_coord_pending *pending;
 };
 /* Its client waits no more: it will not be answered. Allowed also when it has been. */
-void mu_coord_drop(struct mu_coord *coord, struct mu_ask *ask);
+void mu_coord_drop(struct mu_coord *coord, struct mu_coord_request *request);
 
 /* Each RPC. Task ids and counters are as they came, unchecked; keys and ids are bytes, which need no NUL. */
-void mu_coord_register(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation,
+void mu_coord_register(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation,
                        bool recoverable);
-void mu_coord_heartbeat(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation);
-void mu_coord_poll_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task);
-void mu_coord_report_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task, int32_t code, const char *text,
-                           size_t len);
-void mu_coord_shutdown(struct mu_coord *coord, struct mu_ask *ask, int32_t task);
-void mu_coord_reset(struct mu_coord *coord, struct mu_ask *ask, int32_t task);
+void mu_coord_heartbeat(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation);
+void mu_coord_poll_error(struct mu_coord *coord, struct mu_coord_request *request, int32_t task);
+void mu_coord_report_error(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, int32_t code,
+                           const char *text, size_t len);
+void mu_coord_shutdown(struct mu_coord *coord, struct mu_coord_request *request, int32_t task);
+void mu_coord_reset(struct mu_coord *coord, struct mu_coord_request *request, int32_t task);
 /* version: -1 and older ones than the present answer at once. */
-void mu_coord_watch(struct mu_coord *coord, struct mu_ask *ask, int64_t version);
-void mu_coord_state(struct mu_coord *coord, struct mu_ask *ask, const int32_t *tasks, size_t count);
-void mu_coord_alive(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count);
+void mu_coord_watch(struct mu_coord *coord, struct mu_coord_request *request, int64_t version);
+void mu_coord_state(struct mu_coord *coord, struct mu_coord_request *request, const int32_t *tasks, size_t count);
+void mu_coord_alive(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const int32_t *tasks,
+                    size_t count);
 
-void mu_coord_insert(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
-                     size_t len, bool overwrite);
-void mu_coord_get(struct mu_coord *coord, struct mu_ask *ask, const char *key,
+void mu_coord_insert(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                     const void *value, size_t len, bool overwrite);
+void mu_coord_get(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
                   size_t key_len); /* waits until it is there */
-void mu_coord_try_get(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len);
-void mu_coord_increment(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, int64_t by);
+void mu_coord_try_get(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len);
+void mu_coord_increment(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                        int64_t by);
 /* expected: the version; 0: absent. ABORTED: it is another. */
-void mu_coord_compare_and_set(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len,
+void mu_coord_compare_and_set(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
                               uint64_t expected, const void *value, size_t len);
-void mu_coord_append(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
-                     size_t len);
-void mu_coord_get_dir(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len);
+void mu_coord_append(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                     const void *value, size_t len);
+void mu_coord_get_dir(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len);
 /* The client's key and value of a stored entry. */
 void mu_coord_entry(const struct muster_kv_entry *stored, struct muster_kv_entry *ret_entry);
-void mu_coord_count(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len); /* below it */
+void mu_coord_count(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
+                    size_t key_len); /* below it */
 /* That key alone, at one instant: `counter` says whether it was there. */
-void mu_coord_erase(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len);
-void mu_coord_delete(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len);
+void mu_coord_erase(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len);
+void mu_coord_delete(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len);
 
 /* count 0: all tasks. */
-void mu_coord_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
-                      int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter);
-void mu_coord_cancel(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id, size_t id_len,
-                     int64_t counter);
+void mu_coord_barrier(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id,
+                      size_t id_len, int64_t timeout_ms, const int32_t *tasks, size_t count, int64_t counter);
+void mu_coord_cancel(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id,
+                     size_t id_len, int64_t counter);
 
 #endif

@@ -20,19 +20,19 @@ enum { SILENT_SHOWN = 3, LAST_CODE = MUSTER_DATA_LOSS };
 
 /* ---- telling ---- */
 
-static void tell(struct mu_coord *coord, struct mu_parked *p)
+static void tell(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     const struct mu_coord_error *e = &coord->error;
 
     coord->tasks[p->task].poll = NULL;
     coord->tasks[p->task].poll_line = NULL;
-    mu_parked_answer(coord, p, e->code, MU_PAYLOAD_SERVICE, e->text);
-    p->ask->origin = e->origin;
-    p->ask->reported = e->reported;
+    mu_coord_pending_answer(coord, p, e->code, MU_PAYLOAD_SERVICE, e->text);
+    p->request->origin = e->origin;
+    p->request->reported = e->reported;
 }
 
-/* A guest of this host that is connected, and not by its registration, which waits and is told so. */
-static bool is_guest(const struct mu_coord *coord, int32_t task, struct mu_task_record *ret_record)
+/* A wire client of this host that is connected, and not by its registration, which waits and is told so. */
+static bool is_wire_client(const struct mu_coord *coord, int32_t task, struct mu_task_record *ret_record)
 {
     if (!mu_coord_is_own(coord, task) || coord->tasks[task].registering)
         return false;
@@ -47,7 +47,7 @@ static bool is_told(const struct mu_coord *coord, uint32_t task, uint64_t incarn
 
 /* Those of this host; another's engine does likewise. `first` before all others, if it is one: the job's first error
  * names the task to blame. */
-static void fail_guests(struct mu_coord *coord, const char *text, bool also_told, int32_t first)
+static void fail_wire_clients(struct mu_coord *coord, const char *text, bool also_told, int32_t first)
 {
     struct mu_ctx *ctx;
 
@@ -59,7 +59,7 @@ static void fail_guests(struct mu_coord *coord, const char *text, bool also_told
 
         if (!k && !mu_coord_is_own(coord, first) && !mu_coord_follows(coord)) /* host 0's engine blames any */
             mu_coord_record(coord, first, &r, NULL);
-        else if (!is_guest(coord, (int32_t)i, &r))
+        else if (!is_wire_client(coord, (int32_t)i, &r))
             continue;
         if (r.state == MUSTER_TASK_CONNECTED && (r.flags & MU_TASK_GUEST) &&
             (also_told || !is_told(coord, i, r.incarnation)))
@@ -69,7 +69,7 @@ static void fail_guests(struct mu_coord *coord, const char *text, bool also_told
 }
 
 /* Of those who do not poll. */
-static void call_guests(struct mu_coord *coord)
+static void call_wire_clients(struct mu_coord *coord)
 {
     const struct mu_coord_error *e = &coord->error;
 
@@ -79,7 +79,7 @@ static void call_guests(struct mu_coord *coord)
         struct mu_task_record r;
 
         coord->tasks[i].is_told = false;
-        if (!coord->call_task || coord->tasks[i].poll || !is_guest(coord, (int32_t)i, &r))
+        if (!coord->call_task || coord->tasks[i].poll || !is_wire_client(coord, (int32_t)i, &r))
             continue;
         report.incarnation = coord->tasks[i].told = r.incarnation;
         coord->tasks[i].is_told = coord->call_task(coord->call_arg, &report);
@@ -94,15 +94,15 @@ static void fail_untold(struct mu_coord *coord)
              "All tasks were set to error because coordination service encountered an error, but was unable to inform "
              "clients. Error: %s",
              coord->error.text);
-    fail_guests(coord, text, false, -1);
+    fail_wire_clients(coord, text, false, -1);
 }
 
 /* engine->error is new. */
 static void broadcast(struct mu_coord *coord)
 {
     coord->error.is = true;
-    mu_wishes_fail(coord, coord->error.text);
-    call_guests(coord);
+    mu_key_waits_fail(coord, coord->error.text);
+    call_wire_clients(coord);
     if (!coord->polled) {
         fail_untold(coord);
         return;
@@ -142,7 +142,7 @@ void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *
         snprintf(coord->error.text, sizeof coord->error.text, "%s", text);
         broadcast(coord);
     }
-    fail_guests(coord, brief, true, first);
+    fail_wire_clients(coord, brief, true, first);
 }
 
 /* Up to three who are in error because they were silent. */
@@ -211,24 +211,24 @@ const char *mu_coord_error(struct mu_coord *coord, int32_t *ret_origin)
 
 /* ---- polling ---- */
 
-static void poll_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void poll_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     coord->tasks[p->task].poll = NULL; /* not its line: should that hang up now, the task has gone with it */
 }
 
 void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text)
 {
-    struct mu_parked *p = coord->tasks[task].poll;
+    struct mu_coord_pending *p = coord->tasks[task].poll;
 
     coord->tasks[task].poll = NULL;
     coord->tasks[task].poll_line = NULL;
     if (p)
-        mu_parked_answer(coord, p, MUSTER_CANCELLED, MU_PAYLOAD_SERVICE, text);
+        mu_coord_pending_answer(coord, p, MUSTER_CANCELLED, MU_PAYLOAD_SERVICE, text);
 }
 
 /* False: it was answered. */
-static bool may_poll(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const struct mu_task_record *r,
-                     const char *why)
+static bool may_poll(struct mu_coord *coord, struct mu_coord_request *request, int32_t task,
+                     const struct mu_task_record *r, const char *why)
 {
     char text[MU_COORD_TEXT], name[MU_NAME_MAX];
     const char *bare = MU_BARE_LABEL(coord->seg, task);
@@ -242,47 +242,47 @@ static bool may_poll(struct mu_coord *coord, struct mu_ask *ask, int32_t task, c
                  "%s: Task (%s) that is already in error state polling for errors. Current error: %s", name, bare, why);
     else
         return true;
-    mu_coord_answer(ask, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_SERVICE, text);
+    mu_coord_answer(request, MUSTER_FAILED_PRECONDITION, MU_PAYLOAD_SERVICE, text);
     return false;
 }
 
-static void wait_for_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation)
+static void wait_for_error(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation)
 {
-    struct mu_parked *p;
+    struct mu_coord_pending *p;
 
     mu_poll_cancel(coord, task, "Cancelled error polling because: there is a new request from the same task.");
-    p = mu_coord_park(coord, ask, &coord->polls, 0);
+    p = mu_coord_pending_new(coord, request, &coord->polls, 0);
     if (!p) {
-        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
         return;
     }
     p->task = task;
     p->dropped = poll_dropped;
     coord->tasks[task].poll = p;
-    coord->tasks[task].poll_line = ask->line;
-    mu_line_speaks(coord, ask->line, task, incarnation);
+    coord->tasks[task].poll_line = request->line;
+    mu_line_speaks(coord, request->line, task, incarnation);
     if (coord->error.is)
         tell(coord, p);
 }
 
-void mu_coord_poll_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
+void mu_coord_poll_error(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
 {
     struct mu_task_record r;
     char why[MU_TEXT_MAX], text[128];
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord); /* an error that nobody had polled for comes first */
     coord->polled = true;
     if (!mu_coord_has(coord, task)) {
         snprintf(text, sizeof text, "Unexpected task (%d) that is not in the cluster polling for errors.", task);
-        mu_coord_answer(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, text);
+        mu_coord_answer(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE, text);
     } else if (!mu_coord_is_own(coord, task)) {
-        mu_coord_fail(ask, mu_coord_refuse_other(coord, task), MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, mu_coord_refuse_other(coord, task), MU_PAYLOAD_SERVICE);
     } else {
         mu_coord_record(coord, task, &r, why);
-        if (may_poll(coord, ask, task, &r, why))
-            wait_for_error(coord, ask, task, r.incarnation);
+        if (may_poll(coord, request, task, &r, why))
+            wait_for_error(coord, request, task, r.incarnation);
     }
     mu_coord_deliver(coord);
 }
@@ -329,25 +329,25 @@ static enum muster_status report(struct mu_coord *coord, int32_t task, int32_t c
 }
 
 /* Another host's task: by the leader. */
-static void report_remote(struct mu_coord *coord, struct mu_ask *ask, int32_t task, int32_t code)
+static void report_remote(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, int32_t code)
 {
     struct mu_task_record r;
     char text[MU_TEXT_MAX];
     enum muster_status status = prepare_report(coord, task, &r, text);
 
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_remote_report(coord, ask, task, code_of(code), text);
+        mu_coord_remote_report(coord, request, task, code_of(code), text);
     mu_coord_deliver(coord);
 }
 
-void mu_coord_report_error(struct mu_coord *coord, struct mu_ask *ask, int32_t task, int32_t code, const char *text,
-                           size_t len)
+void mu_coord_report_error(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, int32_t code,
+                           const char *text, size_t len)
 {
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
     if (!mu_coord_has(coord, task)) {
@@ -356,15 +356,15 @@ void mu_coord_report_error(struct mu_coord *coord, struct mu_ask *ask, int32_t t
         coord->report_of = task;
         mu_utf8_copy(coord->report, sizeof coord->report, text, len);
         if (coord->remote && !mu_coord_is_own(coord, task)) {
-            report_remote(coord, ask, task, code);
+            report_remote(coord, request, task, code);
             return;
         }
         status = report(coord, task, code);
     }
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
@@ -409,18 +409,18 @@ static enum muster_status beat(struct mu_coord *coord, struct mu_line *line, int
     return status;
 }
 
-void mu_coord_heartbeat(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation)
+void mu_coord_heartbeat(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation)
 {
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
-    status = beat(coord, ask->line, task, incarnation);
+    status = beat(coord, request->line, task, incarnation);
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }

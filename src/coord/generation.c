@@ -1,8 +1,8 @@
 /*
- * coord/generation.c: what a generation of guests leaves, when all of them have shut down.
+ * coord/generation.c: what a generation of wire clients leaves, when all of them have shut down.
  *
  * Clients know a service that begins anew with them: JAX's process 0 ends its own with jax.distributed.shutdown(). So
- * what guests have written goes then, the keys of PyTorch's store and of others stay, and where no task of the C
+ * what wire clients have written goes then, the keys of PyTorch's store and of others stay, and where no task of the C
  * library is connected barriers go, too: their instances are counted from 0 again by who comes next. It is done before
  * the last one is answered. A generation that has failed leaves all for whoever looks at it, and the next one that ends
  * well takes it along.
@@ -14,29 +14,29 @@
 #include "coord/private.h"
 #include "segment/stats.h"
 
-#define KEPT "tcpstore" /* keys of clients that are no guests begin so: compat/tcpstore_key.c */
+#define KEPT "tcpstore" /* keys of clients that are no wire clients begin so: compat/tcpstore_key.c */
 
 /* A task that is connected, and has not called for the shutdown. */
-static bool stays(const struct mu_coord *coord, uint32_t task, bool *ret_guest)
+static bool stays(const struct mu_coord *coord, uint32_t task, bool *ret_is_client)
 {
     struct mu_cluster cluster;
     struct mu_task_record r;
 
-    *ret_guest = false;
+    *ret_is_client = false;
     if (mu_cluster_task(coord->seg, task, &r, NULL, &cluster))
         return false;
-    *ret_guest = (r.flags & MU_TASK_GUEST) != 0;
+    *ret_is_client = (r.flags & MU_TASK_GUEST) != 0;
     return r.state == MUSTER_TASK_CONNECTED && !coord->tasks[task].left;
 }
 
 /* From the one that stayed at the last look on: mostly it is the first that is looked at. */
-static bool a_guest_stays(struct mu_coord *coord)
+static bool a_wire_client_stays(struct mu_coord *coord)
 {
     for (uint32_t i = 0; i < coord->num_tasks; i++) {
         uint32_t task = (coord->stayed + i) % coord->num_tasks;
-        bool guest;
+        bool is_client;
 
-        if (!stays(coord, task, &guest) || !guest)
+        if (!stays(coord, task, &is_client) || !is_client)
             continue;
         coord->stayed = task;
         return true;
@@ -46,10 +46,10 @@ static bool a_guest_stays(struct mu_coord *coord)
 
 static bool anybody_stays(const struct mu_coord *coord)
 {
-    bool guest;
+    bool is_client;
 
     for (uint32_t i = 0; i < coord->num_tasks; i++)
-        if (stays(coord, i, &guest))
+        if (stays(coord, i, &is_client))
             return true;
     return false;
 }
@@ -122,11 +122,11 @@ uint64_t mu_coord_generation(const struct mu_coord *coord)
     return coord->generation;
 }
 
-void mu_guests_gone(struct mu_coord *coord)
+void mu_coord_clients_gone(struct mu_coord *coord)
 {
     struct mu_ctx *ctx;
 
-    if (!mu_coord_follows(coord) && a_guest_stays(coord))
+    if (!mu_coord_follows(coord) && a_wire_client_stays(coord))
         return; /* it is recoverable, and the barrier passes without it */
     coord->generation++;
     coord->lived = false;
@@ -140,12 +140,12 @@ void mu_guests_gone(struct mu_coord *coord)
     mu_exit(ctx);
 }
 
-static void guests_look(struct mu_coord *coord, const struct mu_cluster_root *root)
+static void generation_look(struct mu_coord *coord, const struct mu_cluster_root *root)
 {
-    if (a_guest_stays(coord))
+    if (a_wire_client_stays(coord))
         coord->lived = true;
     else if (coord->lived && !root->errors && !coord->registering.count && !coord->coming && !coord->leaving.count)
-        mu_guests_gone(coord);
+        mu_coord_clients_gone(coord);
 }
 
-const struct mu_coord_feature mu_generation_feature = {.look_tasks = guests_look};
+const struct mu_coord_feature mu_generation_feature = {.look_tasks = generation_look};

@@ -2,8 +2,8 @@
  * coord/kv.c: keys: inserting, counting up, comparing, appending, reading. The store needs no registration and knows
  * no errors of tasks.
  *
- * What clients call a key and what the store does is told by coord/key.c. What a guest writes wakes the guests who wait
- * for it in the same call; the commit itself wakes the tasks of the C library.
+ * What clients call a key and what the store does is told by coord/key.c. What a wire client writes wakes the wire
+ * clients who wait for it in the same call; the commit itself wakes the tasks of the C library.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,40 +33,40 @@ static enum muster_status change(struct mu_coord *coord, struct mu_kv_change *c)
         mu_fail(status, "key %.*s already exists.", MU_KEY_SHOWN(c->key)); /* with the period: clients match it */
     if (!status) {
         mu_count(&ctx->own->kv_writes, 1);
-        mu_wishes_written(coord, ctx, c->key);
+        mu_key_waits_written(coord, ctx, c->key);
     }
     mu_exit(ctx);
     return status;
 }
 
-/* The ask's answer, then those of the others whom it has woken. */
-static void answer_change(struct mu_coord *coord, struct mu_ask *ask, enum muster_status status)
+/* The request's answer, then those of the others whom it has woken. */
+static void answer_change(struct mu_coord *coord, struct mu_coord_request *request, enum muster_status status)
 {
     if (status)
-        mu_coord_fail(ask, status, mu_key_payload(status));
+        mu_coord_fail(request, status, mu_key_payload(status));
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_deliver(coord);
 }
 
 /* Here, or by the leader. */
-static void change_anywhere(struct mu_coord *coord, struct mu_ask *ask, struct mu_kv_change *c)
+static void change_anywhere(struct mu_coord *coord, struct mu_coord_request *request, struct mu_kv_change *c)
 {
     enum muster_status status;
     char sum[24];
 
     if (coord->remote) {
-        mu_coord_remote_change(coord, ask, c->op, c->key, c->number, c->value, c->len);
+        mu_coord_remote_change(coord, request, c->op, c->key, c->number, c->value, c->len);
         mu_coord_deliver(coord);
         return;
     }
     status = change(coord, c);
     if (!status && c->op == MU_OP_KV_INCREMENT) {
-        ask->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c->result);
-        ask->value = sum;
+        request->len = (size_t)snprintf(sum, sizeof sum, "%" PRId64, (int64_t)c->result);
+        request->value = sum;
     }
-    mu_coord_result(ask, c->op, c->result);
-    answer_change(coord, ask, status);
+    mu_coord_result(request, c->op, c->result);
+    answer_change(coord, request, status);
 }
 
 /* A long key lies in front of its value. */
@@ -90,61 +90,64 @@ static enum muster_status join_head(struct mu_kv_change *c, const struct mu_coor
     return *ret_joined ? MUSTER_OK : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a value");
 }
 
-static void put(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, struct mu_kv_change *c)
+static void put(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                struct mu_kv_change *c)
 {
     struct mu_coord_head head;
     enum muster_status status;
     void *joined = NULL;
     struct mu_key k;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     status = mu_coord_key(coord, key, key_len, &k, &head);
     c->key = &k;
     if (!status)
         status = join_head(c, &head, &joined);
     if (status)
-        answer_change(coord, ask, status);
+        answer_change(coord, request, status);
     else
-        change_anywhere(coord, ask, c);
+        change_anywhere(coord, request, c);
     free(joined);
     free(head.key);
 }
 
-void mu_coord_insert(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
-                     size_t len, bool overwrite)
+void mu_coord_insert(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                     const void *value, size_t len, bool overwrite)
 {
-    put(coord, ask, key, key_len,
+    put(coord, request, key, key_len,
         &(struct mu_kv_change){.op = overwrite ? MU_OP_KV_SET : MU_OP_KV_INSERT, .value = value, .len = len});
 }
 
-void mu_coord_compare_and_set(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len,
+void mu_coord_compare_and_set(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
                               uint64_t expected, const void *value, size_t len)
 {
-    put(coord, ask, key, key_len,
+    put(coord, request, key, key_len,
         &(struct mu_kv_change){.op = MU_OP_KV_COMPARE_AND_SET, .value = value, .len = len, .number = expected});
 }
 
-void mu_coord_append(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, const void *value,
-                     size_t len)
+void mu_coord_append(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                     const void *value, size_t len)
 {
-    put(coord, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_APPEND, .value = value, .len = len});
+    put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_APPEND, .value = value, .len = len});
 }
 
-void mu_coord_erase(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+void mu_coord_erase(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
-    put(coord, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_DELETE, .number = 1});
+    put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_DELETE, .number = 1});
 }
 
-void mu_coord_increment(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, int64_t by)
+void mu_coord_increment(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len,
+                        int64_t by)
 {
-    put(coord, ask, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by});
+    put(coord, request, key, key_len, &(struct mu_kv_change){.op = MU_OP_KV_INCREMENT, .number = (uint64_t)by});
 }
 
-/* What lies in our table. The ask is parked when it is not there, and who asks waits for it, or the leader may have it.
+/* What lies in our table. The request is pending when it is not there, and its client waits for it, or the leader may
+ * have it.
  */
-static enum muster_status look(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len, bool waits,
-                               struct mu_blob **ret, uint64_t *ret_version)
+static enum muster_status look(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
+                               size_t key_len, bool waits, struct mu_blob **ret, uint64_t *ret_version)
 {
     struct mu_coord_head head;
     struct mu_found found = {0};
@@ -156,24 +159,25 @@ static enum muster_status look(struct mu_coord *coord, struct mu_ask *ask, const
     if (status)
         return status;
     status = mu_coord_key(coord, key, key_len, &k, &head);
-    ask->head = mu_coord_head_bytes(&head);
+    request->head = mu_coord_head_bytes(&head);
     free(head.key);
     if (!status)
         status = mu_coord_fetch(coord, ctx, &k,
-                                ask->is_bare       ? MU_FETCH_BARE
-                                : ask->is_favoured ? MU_FETCH_FAVOURED
-                                                   : MU_FETCH_VALUE,
+                                request->is_bare       ? MU_FETCH_BARE
+                                : request->is_favoured ? MU_FETCH_FAVOURED
+                                                       : MU_FETCH_VALUE,
                                 &found, ret);
-    ask->len = status == MUSTER_RESOURCE_EXHAUSTED ? found.len : 0;
+    request->len = status == MUSTER_RESOURCE_EXHAUSTED ? found.len : 0;
     mu_exit(ctx);
     *ret_version = found.version;
-    return !status && !*ret && (waits || coord->remote) ? mu_wish_park(coord, ask, &k, found.word, waits) : status;
+    return !status && !*ret && (waits || coord->remote) ? mu_key_wait_add(coord, request, &k, found.word, waits)
+                                                        : status;
 }
 
 /* It was not found here. */
-static void ask_leader(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+static void leader_ask(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
-    struct mu_parked *p = ask->parked;
+    struct mu_coord_pending *p = request->pending;
     size_t shown = key_len < SHOWN ? key_len : SHOWN;
     char *copy = calloc(1, shown + 1);
 
@@ -184,47 +188,47 @@ static void ask_leader(struct mu_coord *coord, struct mu_ask *ask, const char *k
     mu_coord_deliver(coord);
 }
 
-static void answer_value(struct mu_ask *ask, struct mu_blob *value, uint64_t version)
+static void answer_value(struct mu_coord_request *request, struct mu_blob *value, uint64_t version)
 {
-    mu_coord_point(ask, value, version);
-    mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_point(request, value, version);
+    mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_blob_drop(value);
 }
 
-void mu_coord_get(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+void mu_coord_get(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
     struct mu_blob *value;
     uint64_t version;
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
-    status = look(coord, ask, key, key_len, true, &value, &version);
+    status = look(coord, request, key, key_len, true, &value, &version);
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
     else if (value)
-        answer_value(ask, value, version);
+        answer_value(request, value, version);
     else if (coord->remote)
-        ask_leader(coord, ask, key, key_len);
+        leader_ask(coord, request, key, key_len);
 }
 
-void mu_coord_try_get(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+void mu_coord_try_get(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
     struct mu_blob *value;
     uint64_t version;
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
-    status = look(coord, ask, key, key_len, false, &value, &version);
+    status = look(coord, request, key, key_len, false, &value, &version);
     if (!status && !value && coord->remote) {
-        ask_leader(coord, ask, key, key_len);
+        leader_ask(coord, request, key, key_len);
         return;
     }
     if (!status && !value)
         status = mu_fail(MUSTER_NOT_FOUND, "Config key %.*s not found.", (int)(key_len < SHOWN ? key_len : SHOWN), key);
     if (status)
-        mu_coord_fail(ask, status, mu_key_payload(status));
+        mu_coord_fail(request, status, mu_key_payload(status));
     else
-        answer_value(ask, value, version);
+        answer_value(request, value, version);
 }

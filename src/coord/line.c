@@ -27,8 +27,8 @@
 #define LOOK_NS  1000000000u /* between two looks at the process of a task that has no line */
 #define WORDS_NS 200000000u  /* the launcher has said by then how a process ended, even a large one */
 
-#define ASKS  32768u      /* of a line that may wait, */
-#define BYTES (32u << 20) /* and bytes of theirs */
+#define REQUESTS 32768u      /* of a line that may wait, */
+#define BYTES    (32u << 20) /* and bytes of theirs */
 
 /* What a line hears of its peer's end; outlives it by a turn of the loop. */
 struct mu_ear {
@@ -73,9 +73,9 @@ static void stop_listening(struct mu_line *line)
     line->ear = NULL;
 }
 
-void mu_coord_line_may(struct mu_line *line, uint32_t asks, size_t bytes)
+void mu_coord_line_may(struct mu_line *line, uint32_t requests, size_t bytes)
 {
-    line->most = asks;
+    line->most = requests;
     line->most_bytes = bytes;
 }
 
@@ -89,7 +89,7 @@ struct mu_line *mu_coord_line(struct mu_coord *coord, uint32_t pid, const char *
     }
     line->coord = coord;
     line->pid = pid;
-    mu_coord_line_may(line, ASKS, BYTES);
+    mu_coord_line_may(line, REQUESTS, BYTES);
     snprintf(line->name, sizeof line->name, "%s", name);
     line->next = coord->lines;
     if (line->next)
@@ -111,7 +111,7 @@ void mu_line_speaks(struct mu_coord *coord, struct mu_line *line, int32_t task, 
     t->lost_at = 0;
 }
 
-/* Is it still the guest that spoke? */
+/* Is it still the wire client that spoke? */
 static bool is_there(const struct mu_coord *coord, int32_t task)
 {
     struct mu_task_record r;
@@ -224,19 +224,19 @@ static void process_ended(uv_poll_t *poll, int status, int events)
     mu_coord_deliver(coord);
 }
 
-/* All of them, also those that are answered because another one is dropped, and those whose ask its client has used
- * again meanwhile: the ask does not lead to them any more. */
-static void drop_asks(struct mu_coord *coord, const struct mu_line *line)
+/* All of them, also those that are answered because another one is dropped, and those whose request its client has used
+ * again meanwhile: the request does not lead to them any more. */
+static void requests_drop(struct mu_coord *coord, const struct mu_line *line)
 {
     bool delivering = coord->delivering;
 
     coord->delivering = true; /* nobody is called back meanwhile */
-    while (line->parked)
-        mu_coord_drop_parked(coord, line->parked);
-    for (struct mu_parked *p = coord->ready.first, *next; p; p = next) {
+    while (line->pending)
+        mu_coord_pending_drop(coord, line->pending);
+    for (struct mu_coord_pending *p = coord->ready.first, *next; p; p = next) {
         next = p->next;
-        if (p->ask->line == line)
-            mu_coord_drop_parked(coord, p);
+        if (p->request->line == line)
+            mu_coord_pending_drop(coord, p);
     }
     coord->delivering = delivering;
 }
@@ -248,7 +248,7 @@ void mu_coord_hang_up(struct mu_line *line, const char *why)
     char text[MU_TEXT_MAX];
     bool entered;
 
-    drop_asks(coord, line);
+    requests_drop(coord, line);
     stop_listening(line);
     if (strncmp(why, "closed by", 9) == 0 || strncmp(why, "reset by", 8) == 0)
         snprintf(text, sizeof text, "its connection (%s) was %s without a shutdown", line->name, why);

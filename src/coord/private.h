@@ -4,18 +4,18 @@
  *   coord/coord.c     open, stop, free; the table of features
  *   coord/look.c      the look at everything that may have changed, what is due
  *   coord/tasks.c     the tasks, and words for them
- *   coord/parked.c    asks that wait: where, how many, how they are answered
+ *   coord/pending.c   pending requests: where, how many, how they are answered
  *   coord/line.c      connections, and tasks that are lost with them
  *   coord/kv.c        keys: changes and reads
- *   coord/wishes.c    gets that wait for their key
+ *   coord/key_wait.c  gets that wait for their key
  *   coord/work.c      what takes more than one turn: deletes, listings
  *   coord/barrier.c   named barriers
  *   coord/alive.c     which tasks are alive
  *   coord/watch.c     the tasks' states
- *   coord/guest.c     registering and its barrier; leaving
+ *   coord/register.c  registering and its barrier; leaving
  *   coord/shutdown.c  the shutdown barrier
- *   coord/generation.c  what goes when all guests have shut down
- *   coord/hosts.c     the same two for the guests of several hosts
+ *   coord/generation.c  what goes when all wire clients have shut down
+ *   coord/hosts.c     the same two for the wire clients of several hosts
  *   coord/error.c     errors, who polls for them; heartbeats
  *   coord/remote*.c   what a host that is not the leader's asks the leader for (coord/remote.h)
  *
@@ -35,26 +35,26 @@
 #include "segment/hosts.h"
 #include "segment/remote.h"
 
-/* ---- asks that wait: coord/parked.c ---- */
+/* ---- pending requests: coord/pending.c ---- */
 
-struct mu_parked_list {
-    struct mu_parked *first, *last;
+struct mu_coord_pending_list {
+    struct mu_coord_pending *first, *last;
     uint32_t count;
 };
 
-struct mu_parked {
-    struct mu_ask *ask;
-    struct mu_parked_list *list;
-    struct mu_parked *prev, *next; /* there, in the order in which they came */
+struct mu_coord_pending {
+    struct mu_coord_request *request;
+    struct mu_coord_pending_list *list;
+    struct mu_coord_pending *prev, *next; /* there, in the order in which they came */
     struct mu_line *line;
-    struct mu_parked *line_prev, *line_next;
+    struct mu_coord_pending *line_prev, *line_next;
     size_t bytes;   /* that count against its line */
     bool is_remote; /* it has a call to the leader */
     int32_t task;
-    void *at; /* what it waits for: a wish, something pending, a piece of work */
+    void *at; /* what it waits for: a key wait, something pending, a piece of work */
     /* Its client has given it up: it is in no list any more. NULL: nothing to be done. */
-    void (*dropped)(struct mu_coord *coord, struct mu_parked *p);
-    struct mu_parked *older; /* of a call to a barrier: its task's next one that waits */
+    void (*dropped)(struct mu_coord *coord, struct mu_coord_pending *p);
+    struct mu_coord_pending *older; /* of a call to a barrier: its task's next one that waits */
     union {
         struct mu_pending_call pending; /* at a barrier of this host's segment, or for who is alive */
         struct {
@@ -70,14 +70,15 @@ struct mu_parked {
     struct mu_blob *shared;
 };
 
-/* mu_coord_drop() of what waits, wherever its ask leads by now. */
-void mu_coord_drop_parked(struct mu_coord *coord, struct mu_parked *p);
-/* The ask waits, there. NULL, RESOURCE_EXHAUSTED, with a sentence: its line or the service has too many of them. */
-struct mu_parked *mu_coord_park(struct mu_coord *coord, struct mu_ask *ask, struct mu_parked_list *list, size_t bytes);
+/* mu_coord_drop() of what waits, wherever its request leads by now. */
+void mu_coord_pending_drop(struct mu_coord *coord, struct mu_coord_pending *p);
+/* The request waits, there. NULL, RESOURCE_EXHAUSTED, with a sentence: its line or the service has too many of them. */
+struct mu_coord_pending *mu_coord_pending_new(struct mu_coord *coord, struct mu_coord_request *request,
+                                              struct mu_coord_pending_list *list, size_t bytes);
 /* It has its answer, which mu_coord_deliver() delivers. The text is copied; may be NULL. It is in no list but `ready`.
  */
-void mu_parked_answer(struct mu_coord *coord, struct mu_parked *p, enum muster_status status, unsigned payload,
-                      const char *text);
+void mu_coord_pending_answer(struct mu_coord *coord, struct mu_coord_pending *p, enum muster_status status,
+                             unsigned payload, const char *text);
 void mu_coord_deliver(struct mu_coord *coord);
 /* What a refusal carries that is about a key's value: to clients, an error of the service's own. Others carry nothing.
  */
@@ -86,16 +87,16 @@ static inline unsigned mu_key_payload(enum muster_status status)
     return status == MUSTER_NOT_FOUND || status == MUSTER_FAILED_PRECONDITION ? MU_PAYLOAD_SERVICE : MU_PAYLOAD_NONE;
 }
 /* What a change of a key has come to, besides its status. */
-void mu_coord_result(struct mu_ask *ask, enum mu_op op, uint64_t result);
+void mu_coord_result(struct mu_coord_request *request, enum mu_op op, uint64_t result);
 
-/* Answer now an ask that does not wait. The text is the caller's. */
-void mu_coord_answer(struct mu_ask *ask, enum muster_status status, unsigned payload, const char *text);
+/* Answer now a request that does not wait. The text is the caller's. */
+void mu_coord_answer(struct mu_coord_request *request, enum muster_status status, unsigned payload, const char *text);
 /* The same with the sentence of the last failed call. */
-void mu_coord_fail(struct mu_ask *ask, enum muster_status status, unsigned payload);
+void mu_coord_fail(struct mu_coord_request *request, enum muster_status status, unsigned payload);
 /* The error is the task's. */
-void mu_coord_fail_of(struct mu_ask *ask, enum muster_status status, int32_t task);
-/* The engine has stopped: the ask has been answered. */
-bool mu_coord_refuses(struct mu_coord *coord, struct mu_ask *ask);
+void mu_coord_fail_of(struct mu_coord_request *request, enum muster_status status, int32_t task);
+/* The engine has stopped: the request has been answered. */
+bool mu_coord_refuses(struct mu_coord *coord, struct mu_coord_request *request);
 
 /* ---- the engine ---- */
 
@@ -108,12 +109,12 @@ struct mu_coord_task {
     uint64_t spoke;            /* the incarnation that did */
     uint64_t lost_at;          /* its line is gone: when it is lost with it; 0: not */
     char *lost_why;
-    uint32_t lost_pid;                              /* not while this process lives; 0: whether one does or not */
-    struct mu_parked *poll, *registering, *leaving; /* its asks of these kinds that wait */
-    struct mu_parked *meets;                        /* its calls to barriers that wait, the latest first */
-    bool left;                                      /* it has called for the shutdown, which is not over */
-    bool is_told;                                   /* of the job's error, by a call, */
-    uint64_t told;                                  /* and which incarnation of it is */
+    uint32_t lost_pid; /* not while this process lives; 0: whether one does or not */
+    struct mu_coord_pending *poll, *registering, *leaving; /* its requests of these kinds that wait */
+    struct mu_coord_pending *meets;                        /* its calls to barriers that wait, the latest first */
+    bool left;                                             /* it has called for the shutdown, which is not over */
+    bool is_told;                                          /* of the job's error, by a call, */
+    uint64_t told;                                         /* and which incarnation of it is */
     /* at host 0, of another host's task, and at which registration it did the two */
     bool comes; /* its registration waits */
     uint32_t comes_attempt, left_attempt;
@@ -133,10 +134,10 @@ struct mu_ear;
 struct mu_line {
     struct mu_coord *coord;
     struct mu_line *prev, *next;
-    struct mu_parked *parked; /* its asks that wait */
-    uint32_t count, remote;   /* remote: of those that have a call to the leader */
+    struct mu_coord_pending *pending; /* its requests that wait */
+    uint32_t count, remote;           /* remote: of those that have a call to the leader */
     size_t bytes;
-    uint32_t most;     /* asks that may wait, */
+    uint32_t most;     /* requests that may wait, */
     size_t most_bytes; /* and bytes of theirs */
     bool speaks;       /* for a task, or has: tasks point to it */
     uint32_t pid;
@@ -153,13 +154,13 @@ struct mu_value {
 };
 
 struct mu_coord_remote;
-struct mu_wish_spot;
+struct mu_key_wait_spot;
 struct mu_work;
 struct mu_listener;
 
 /*
  * A feature of the engine: its row, by which the engine calls it. Features call the engine's own files, coord/look.c,
- * coord/tasks.c and coord/parked.c, and these call features through the rows alone. Any function may be NULL.
+ * coord/tasks.c and coord/pending.c, and these call features through the rows alone. Any function may be NULL.
  */
 struct mu_coord_feature {
     enum muster_status (*open)(struct mu_coord *coord);
@@ -181,8 +182,8 @@ struct mu_coord_feature {
 };
 /* All of them, in the table in coord/coord.c. */
 extern const struct mu_coord_feature mu_remote_feature, mu_watchers_feature, mu_errors_feature, mu_registering_feature,
-    mu_leaving_feature, mu_generation_feature, mu_lines_feature, mu_calls_feature, mu_work_feature, mu_wishes_feature,
-    mu_key_fetches_feature;
+    mu_leaving_feature, mu_generation_feature, mu_lines_feature, mu_calls_feature, mu_work_feature,
+    mu_key_waits_feature, mu_key_fetches_feature;
 
 struct mu_coord {
     struct mu_coord_options o;
@@ -193,9 +194,9 @@ struct mu_coord {
     uint64_t incarnation; /* asked for with every call */
     struct mu_coord_task *tasks;
     struct mu_line *lines;
-    struct mu_parked_list ready;
-    uint32_t num_parked; /* all but those in `ready` */
-    size_t parked_bytes;
+    struct mu_coord_pending_list ready;
+    uint32_t num_pending; /* all but those in `ready` */
+    size_t pending_bytes;
     bool stopped, delivering;
 
     struct mu_listener *listener; /* NULL: the job has no bell for us */
@@ -207,18 +208,18 @@ struct mu_coord {
     uint32_t closing; /* handles that are not closed yet */
     uint64_t version; /* of the job's state, when last looked at */
 
-    struct mu_coord_remote *remote;           /* NULL: the leader's engine, or the only one */
-    struct mu_wish_spot **spots, *first_spot; /* by bucket */
-    struct mu_value values[MU_VALUES];        /* long ones that are on their way to clients, by hash */
-    struct mu_parked_list work;               /* those who wait for it: */
+    struct mu_coord_remote *remote;               /* NULL: the leader's engine, or the only one */
+    struct mu_key_wait_spot **spots, *first_spot; /* by bucket */
+    struct mu_value values[MU_VALUES];            /* long ones that are on their way to clients, by hash */
+    struct mu_coord_pending_list work;            /* those who wait for it: */
     struct mu_work *first_work, *last_work;
     uint32_t num_works, work_turn;
-    struct mu_pending_table pending; /* what lies in our segment: barriers, sets of which is asked who is alive; */
-    struct mu_parked_list calls;     /* the calls to those */
-    struct mu_blob *alive;           /* the answer of this look at such a set, */
-    uint64_t alive_instance;         /* to that instance of it; NULL: none */
+    struct mu_pending_table pending;    /* what lies in our segment: barriers, sets of which is asked who is alive; */
+    struct mu_coord_pending_list calls; /* the calls to those */
+    struct mu_blob *alive;              /* the answer of this look at such a set, */
+    uint64_t alive_instance;            /* to that instance of it; NULL: none */
 
-    struct mu_parked_list registering;
+    struct mu_coord_pending_list registering;
     uint32_t coming; /* who waits likewise at other hosts' engines */
     bool registered; /* that barrier has passed, once */
     uint64_t register_until, say_at;
@@ -226,7 +227,7 @@ struct mu_coord {
     uint32_t connected, register_round;
     int32_t first_to_register;
 
-    struct mu_parked_list leaving;
+    struct mu_coord_pending_list leaving;
     uint64_t leave_until;               /* UINT64_MAX: nobody has called */
     uint64_t leave_say_at, leave_since; /* when it is to be said who is missing; the first call */
     uint64_t leave_version;
@@ -236,13 +237,13 @@ struct mu_coord {
     bool leave_passes; /* host 0's engine has said so */
     char leaving_text[MU_COORD_TEXT];
 
-    struct mu_parked_list watchers;
+    struct mu_coord_pending_list watchers;
 
-    bool lived;          /* a guest was connected since the last generation ended */
+    bool lived;          /* a wire client was connected since the last generation ended */
     uint32_t stayed;     /* which, at the last look */
     uint64_t generation; /* how many have ended */
 
-    struct mu_parked_list polls;
+    struct mu_coord_pending_list polls;
     bool polled; /* somebody has, ever */
     struct mu_coord_error error;
     bool (*call_task)(void *arg, const struct mu_coord_report *report); /* NULL: none is called */
@@ -313,66 +314,66 @@ bool mu_coord_is_alone(const char *key, size_t len);
 /* A barrier's id in no more bytes than MUSTER_BARRIER_ID_MAX, without a NUL. */
 void mu_coord_id(const char *id, size_t len, char text[MUSTER_BARRIER_ID_MAX + 1]);
 
-/* ---- wishes: coord/wishes.c ---- */
+/* ---- key waits: coord/key_wait.c ---- */
 
 struct mu_key_fetch;
 /* A key, and all who want it. */
-struct mu_wish {
-    struct mu_wish *next, *before; /* of its spot */
-    struct mu_wish_spot *spot;
-    struct mu_parked_list asks;  /* gets that wait for it, in the order in which they came */
-    struct mu_parked_list tries; /* gets that want to know whether it is there, on a host that is not the leader's */
-    struct mu_key_fetch *fetch;  /* its fetch from the leader (coord/remote_fetch.c) */
+struct mu_key_wait {
+    struct mu_key_wait *next, *before; /* of its spot */
+    struct mu_key_wait_spot *spot;
+    struct mu_coord_pending_list requests; /* gets that wait for it, in the order in which they came */
+    struct mu_coord_pending_list tries;    /* gets that ask whether it is there, on a follower's host */
+    struct mu_key_fetch *fetch;            /* its fetch from the leader (coord/remote_fetch.c) */
     uint64_t hash;
     uint32_t len;
     char key[];
 };
-/* A bucket where something is wished for. */
-struct mu_wish_spot {
-    struct mu_wish_spot *prev, *next;
-    struct mu_wish *wishes;
+/* A bucket where something is waited for. */
+struct mu_key_wait_spot {
+    struct mu_key_wait_spot *prev, *next;
+    struct mu_key_wait *waits;
     uint32_t bucket;
-    uint64_t word; /* in which none of the wishes' keys was there */
+    uint64_t word; /* in which none of the waits' keys was there */
 };
 
 /* The key was not there when its bucket's word was this. */
-enum muster_status mu_wish_park(struct mu_coord *coord, struct mu_ask *ask, const struct mu_key *k, uint64_t word,
-                                bool waits);
-void mu_wish_drop(struct mu_coord *coord, struct mu_wish *w); /* nobody has it any more */
+enum muster_status mu_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request, const struct mu_key *k,
+                                   uint64_t word, bool waits);
+void mu_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w); /* nobody has it any more */
 /* The value, to one of those who want it. */
-void mu_wish_grant(struct mu_coord *coord, struct mu_parked *p, struct mu_blob *value, uint64_t version);
-/* If it is there, all of them have it, and the wish is gone: true. Outside of mu_enter(). */
-bool mu_wish_look(struct mu_coord *coord, struct mu_wish *w);
+void mu_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value, uint64_t version);
+/* If it is there, all of them have it, and the wait is gone: true. Outside of mu_enter(). */
+bool mu_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w);
 /* The key was written here just now. */
-void mu_wishes_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
+void mu_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k);
 /* The job is in error: the gets that heed it end. */
-void mu_wishes_fail(struct mu_coord *coord, const char *text);
+void mu_key_waits_fail(struct mu_coord *coord, const char *text);
 /* The value; *ret is NULL when the key is absent. A long one is there once for all who get it while anybody has it. */
-enum mu_fetch { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of an ask */
+enum mu_fetch { MU_FETCH_VALUE, MU_FETCH_BARE, MU_FETCH_FAVOURED }; /* as of a request */
 enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k, enum mu_fetch how,
                                   struct mu_found *ret_found, struct mu_blob **ret);
-/* It is the ask's answer. */
-void mu_coord_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version);
+/* It is the request's answer. */
+void mu_coord_point(struct mu_coord_request *request, struct mu_blob *value, uint64_t version);
 
 /* ---- calls that are pending: coord/barrier.c, coord/alive.c ---- */
 /* p waits at what is pending there. */
-void mu_coord_pending_add(struct mu_parked *p, struct mu_pending *at);
-static inline struct mu_parked *mu_parked_of(struct mu_pending_call *c)
+void mu_coord_pending_add(struct mu_coord_pending *p, struct mu_pending *at);
+static inline struct mu_coord_pending *mu_coord_pending_of(struct mu_pending_call *c)
 {
-    return (struct mu_parked *)((char *)c - offsetof(struct mu_parked, pending));
+    return (struct mu_coord_pending *)((char *)c - offsetof(struct mu_coord_pending, pending));
 }
 /* coord/alive.c: as long as anybody waits there, somebody bears what a look takes. */
 void mu_coord_alive_choose_payer(struct mu_coord *coord, struct mu_pending *at);
 /* p, which asked who of the set is alive, is answered. */
-void mu_coord_alive_answered(struct mu_coord *coord, struct mu_parked *p, const struct mu_pending_answer *a);
+void mu_coord_alive_answered(struct mu_coord *coord, struct mu_coord_pending *p, const struct mu_pending_answer *a);
 
-/* ---- guests: coord/guest.c ---- */
+/* ---- wire clients: coord/register.c ---- */
 /* Within mu_enter(). */
 enum muster_status mu_coord_disconnect(struct mu_coord *coord, struct mu_ctx *ctx, int32_t task);
 
 /* ---- generations: coord/generation.c ---- */
-/* All guests that were to have called for the shutdown. Outside of mu_enter(). */
-void mu_guests_gone(struct mu_coord *coord);
+/* All wire clients that were to have called for the shutdown. Outside of mu_enter(). */
+void mu_coord_clients_gone(struct mu_coord *coord);
 
 /* ---- several hosts: coord/hosts.c ---- */
 /* Host 0's engine decides for this one. */
@@ -383,7 +384,7 @@ static inline bool mu_coord_follows(const struct mu_coord *coord)
 /* Somebody waits, here or at an engine that we decide for; or is to be called, and asks nothing. */
 static inline bool mu_coord_awaits(const struct mu_coord *coord)
 {
-    return coord->num_parked || coord->coming || coord->leave_until != UINT64_MAX || coord->call_task;
+    return coord->num_pending || coord->coming || coord->leave_until != UINT64_MAX || coord->call_task;
 }
 static inline bool mu_coord_is_own(const struct mu_coord *coord, int32_t task)
 {
@@ -397,8 +398,8 @@ void mu_coord_tell_all(struct mu_coord *coord, enum mu_coord_word word, uint32_t
 
 /* ---- errors: coord/error.c ---- */
 #define MU_COORD_CANNOT_REPORT "The task is not connected or already has an error."
-/* An error of the service's own: told to those who poll, and every guest is in it, `first` (-1: nobody) before all
- * others. `brief` is what their records say. */
+/* An error of the service's own: told to those who poll, and every wire client is in it, `first` (-1: nobody) before
+ * all others. `brief` is what their records say. */
 void mu_errors_say(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first);
 void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
 

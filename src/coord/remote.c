@@ -1,9 +1,9 @@
 /*
- * coord/remote.c: calls to the leader: the driver of remote operations for the loop, and the asks that wait for
+ * coord/remote.c: calls to the leader: the driver of remote operations for the loop, and the requests that wait for
  * them.
  *
  * Whoever makes a call owns it until it has ended. What is open is in a list, so that the end of the engine ends all of
- * it; what an ask holds on to goes with the ask.
+ * it; what a request holds on to goes with it.
  */
 #include "coord/remote.h"
 
@@ -126,9 +126,9 @@ void mu_coord_call_end(struct mu_coord_call *call)
     call_delist(call);
 }
 
-/* ---- asks that wait for one ---- */
+/* ---- requests that wait for one ---- */
 
-void *mu_coord_call_new(struct mu_ask *asked, size_t bytes,
+void *mu_coord_call_new(struct mu_coord_request *asked, size_t bytes,
                         void (*ended)(struct mu_coord_call *call, enum muster_status status, const char *text))
 {
     struct mu_coord_call *call = calloc(1, bytes);
@@ -152,7 +152,7 @@ void mu_coord_call_free(struct mu_coord_call *call)
     free(call);
 }
 
-static void ask_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void request_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     struct mu_coord_call *call = p->at;
 
@@ -167,11 +167,12 @@ static bool line_takes_too_many(const struct mu_coord *coord, const struct mu_li
     return line && line->remote >= mu_lanes_left(coord->o.lanes);
 }
 
-/* The ask waits, for the leader. */
-static struct mu_parked *call_park(struct mu_coord *coord, struct mu_ask *asked, struct mu_parked_list *list,
-                                   const struct mu_coord_call *call, size_t bytes)
+/* The request waits, for the leader. */
+static struct mu_coord_pending *call_park(struct mu_coord *coord, struct mu_coord_request *asked,
+                                          struct mu_coord_pending_list *list, const struct mu_coord_call *call,
+                                          size_t bytes)
 {
-    struct mu_parked *p;
+    struct mu_coord_pending *p;
 
     if (line_takes_too_many(coord, asked->line)) {
         mu_fail(MUSTER_RESOURCE_EXHAUSTED,
@@ -179,7 +180,7 @@ static struct mu_parked *call_park(struct mu_coord *coord, struct mu_ask *asked,
                 call->steps->about, asked->line->remote);
         return NULL;
     }
-    p = mu_coord_park(coord, asked, list, bytes);
+    p = mu_coord_pending_new(coord, asked, list, bytes);
     if (!p)
         return NULL;
     p->is_remote = true;
@@ -188,22 +189,22 @@ static struct mu_parked *call_park(struct mu_coord *coord, struct mu_ask *asked,
     return p;
 }
 
-bool mu_coord_call_park(struct mu_coord *coord, struct mu_ask *asked, struct mu_parked_list *list,
-                        struct mu_coord_call *call, size_t line_bytes)
+bool mu_coord_call_begin(struct mu_coord *coord, struct mu_coord_request *asked, struct mu_coord_pending_list *list,
+                         struct mu_coord_call *call, size_t line_bytes)
 {
-    struct mu_parked *p = call_park(coord, asked, list, call, sizeof *call + line_bytes);
+    struct mu_coord_pending *p = call_park(coord, asked, list, call, sizeof *call + line_bytes);
     enum muster_status status = p ? mu_coord_call_make(coord, call) : MUSTER_RESOURCE_EXHAUSTED;
 
     call->coord = coord;
     if (!status) {
         call->p = p;
         p->at = call;
-        p->dropped = ask_dropped;
+        p->dropped = request_dropped;
         return true;
     }
     mu_coord_call_free(call);
     if (p)
-        mu_parked_answer(coord, p, status, MU_PAYLOAD_NONE, muster_last_error());
+        mu_coord_pending_answer(coord, p, status, MU_PAYLOAD_NONE, muster_last_error());
     else
         mu_coord_fail(asked, status, MU_PAYLOAD_NONE);
     return false;
@@ -211,7 +212,7 @@ bool mu_coord_call_park(struct mu_coord *coord, struct mu_ask *asked, struct mu_
 
 void mu_coord_call_done(struct mu_coord_call *call, enum muster_status status, unsigned payload, const char *text)
 {
-    mu_parked_answer(call->coord, call->p, status, payload, status ? text : NULL);
+    mu_coord_pending_answer(call->coord, call->p, status, payload, status ? text : NULL);
     mu_coord_call_free(call);
 }
 
@@ -237,8 +238,8 @@ static void remote_stop(struct mu_coord *coord)
 
     if (!remote)
         return;
-    while (remote->asks.first) {
-        struct mu_coord_call *call = remote->asks.first->at;
+    while (remote->requests.first) {
+        struct mu_coord_call *call = remote->requests.first->at;
 
         mu_coord_call_end(call);
         mu_coord_call_done(call, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");

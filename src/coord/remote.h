@@ -1,7 +1,7 @@
 /*
  * coord/remote.h: the engine of a host that is not the leader's: what it asks the leader for.
  *
- *   coord/remote.c           calls to the leader, and the asks that wait for them
+ *   coord/remote.c           calls to the leader, and the requests that wait for them
  *   coord/remote_kv.c        changes of keys, and listings
  *   coord/remote_fetch.c     fetches of a key of which there is no copy here
  *   coord/remote_barrier.c   named barriers, who is alive, errors of other hosts' tasks
@@ -29,10 +29,10 @@ struct mu_coord_call {
     bool open;                         /* a request is under way */
     size_t bytes;                      /* of that request, which count */
     size_t held;                       /* and of what has come, see mu_coord_call_hold() */
-    struct mu_parked *p;               /* who waits for it; NULL: nobody, or as the owner of the call knows */
+    struct mu_coord_pending *p;        /* who waits for it; NULL: nobody, or as the owner of the call knows */
     /*
      * The operation has ended; the text is of an error. The owner begins it again or frees it. Within it p may be
-     * answered; other calls, asks and lines stay.
+     * answered; other calls, requests and lines stay.
      */
     void (*ended)(struct mu_coord_call *call, enum muster_status status, const char *text);
     void (*freed)(struct mu_coord_call *call); /* what it holds on to; may be NULL */
@@ -41,12 +41,12 @@ struct mu_coord_call {
 struct mu_key_fetch;
 
 struct mu_coord_remote {
-    struct mu_coord_call *first;   /* open calls */
-    struct mu_parked_list asks;    /* those that wait for one */
-    struct mu_parked_list meets;   /* calls to barriers, */
-    struct mu_parked_list gathers; /* and who is alive */
-    size_t bytes;                  /* of requests, and of what calls hold */
-    uint32_t lingering;            /* changes for which nobody waits any more */
+    struct mu_coord_call *first;           /* open calls */
+    struct mu_coord_pending_list requests; /* those that wait for one */
+    struct mu_coord_pending_list meets;    /* calls to barriers, */
+    struct mu_coord_pending_list gathers;  /* and who is alive */
+    size_t bytes;                          /* of requests, and of what calls hold */
+    uint32_t lingering;                    /* changes for which nobody waits any more */
     /* fetches of keys (coord/remote_fetch.c) */
     struct mu_key_fetch *queue, *queue_end; /* to be begun, in this order */
     uint32_t fetching;                      /* so many are */
@@ -56,9 +56,9 @@ struct mu_coord_remote {
 /* What requests and unfinished answers may take. */
 #define MU_COORD_REMOTE_BYTES (512u << 20)
 
-/* A zeroed struct of so many bytes that begins with the ask's call, and has its steps behind that. NULL: no memory, the
- * ask was answered. */
-void *mu_coord_call_new(struct mu_ask *ask, size_t bytes,
+/* A zeroed struct of so many bytes that begins with the request's call, and has its steps behind that. NULL: no memory,
+ * the request was answered. */
+void *mu_coord_call_new(struct mu_coord_request *request, size_t bytes,
                         void (*ended)(struct mu_coord_call *call, enum muster_status status, const char *text));
 /* Make the request that call->steps is at, for the task that its owner has put into call->lane. On a failure nothing
  * was asked. */
@@ -72,30 +72,32 @@ enum muster_status mu_coord_call_hold(struct mu_coord_call *call, size_t bytes);
 void mu_coord_call_end(struct mu_coord_call *call);
 void mu_coord_call_free(struct mu_coord_call *call); /* with what it holds on to; it is not open */
 /*
- * An ask waits in `list` for the operation to end: p->at is the call, the first member of what was malloc()ed, and is
- * freed with it. `line_bytes` count against its line, and the call. The call's `ended` ends with mu_coord_call_done().
- * False: the ask was answered, and the call is freed.
+ * A request waits in `list` for the operation to end: p->at is the call, the first member of what was malloc()ed, and
+ * is freed with it. `line_bytes` count against its line, and the call. The call's `ended` ends with
+ * mu_coord_call_done(). False: the request was answered, and the call is freed.
  */
-bool mu_coord_call_park(struct mu_coord *coord, struct mu_ask *ask, struct mu_parked_list *list,
-                        struct mu_coord_call *call, size_t line_bytes);
-/* Its ask is answered, and the call freed. */
+bool mu_coord_call_begin(struct mu_coord *coord, struct mu_coord_request *request, struct mu_coord_pending_list *list,
+                         struct mu_coord_call *call, size_t line_bytes);
+/* Its request is answered, and the call freed. */
 void mu_coord_call_done(struct mu_coord_call *call, enum muster_status status, unsigned payload, const char *text);
 
 /* ---- keys: coord/remote_kv.c. A `prefix` ends with a '/'. ---- */
 
 /* The change of a key as mu_kv_key() made it, or the delete of a directory. */
-void mu_coord_remote_change(struct mu_coord *coord, struct mu_ask *ask, enum mu_op op, const struct mu_key *k,
-                            uint64_t number, const void *value, size_t len);
-void mu_coord_remote_list(struct mu_coord *coord, struct mu_ask *ask, const char *prefix, size_t prefix_len);
-void mu_coord_remote_count(struct mu_coord *coord, struct mu_ask *ask, const char *prefix, size_t prefix_len);
+void mu_coord_remote_change(struct mu_coord *coord, struct mu_coord_request *request, enum mu_op op,
+                            const struct mu_key *k, uint64_t number, const void *value, size_t len);
+void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
+                          size_t prefix_len);
+void mu_coord_remote_count(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
+                           size_t prefix_len);
 
 /* ---- fetches: coord/remote_fetch.c ---- */
 
-/* The wish's key is not in our table: the leader is asked, unless it has been and will say so when the key comes. `p`
+/* The wait's key is not in our table: the leader is asked, unless it has been and will say so when the key comes. `p`
  * has just come to it. */
-void mu_key_fetch_want(struct mu_coord *coord, struct mu_wish *w, struct mu_parked *p);
+void mu_key_fetch_want(struct mu_coord *coord, struct mu_key_wait *w, struct mu_coord_pending *p);
 extern const size_t mu_key_fetch_bytes; /* that each takes */
-/* The wish goes, and with it its fetch. */
+/* The wait goes, and with it its fetch. */
 void mu_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f);
 
 /* ---- barriers, who is alive: coord/remote_barrier.c ---- */
@@ -106,13 +108,15 @@ struct mu_coord_remote_barrier {
     const int32_t *tasks;
     size_t count;
 };
-void mu_coord_remote_barrier(struct mu_coord *coord, struct mu_ask *ask, const struct mu_coord_remote_barrier *wanted);
-void mu_coord_remote_cancel(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id, uint64_t asked);
-void mu_coord_remote_alive(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const int32_t *tasks,
+void mu_coord_remote_barrier(struct mu_coord *coord, struct mu_coord_request *request,
+                             const struct mu_coord_remote_barrier *wanted);
+void mu_coord_remote_cancel(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id,
+                            uint64_t asked);
+void mu_coord_remote_alive(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const int32_t *tasks,
                            size_t count);
 /* An error of another host's task. */
-void mu_coord_remote_report(struct mu_coord *coord, struct mu_ask *ask, int32_t task, enum muster_status code,
-                            const char *text);
+void mu_coord_remote_report(struct mu_coord *coord, struct mu_coord_request *request, int32_t task,
+                            enum muster_status code, const char *text);
 void mu_coord_remote_stop_waits(struct mu_coord *coord);
 
 #endif

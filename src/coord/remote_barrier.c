@@ -49,10 +49,10 @@ static void meet_ended(struct mu_coord_call *call, enum muster_status status, co
     const struct mu_barrier_remote *r = &m->remote;
     bool superseded = r->flags & (MU_MEET_SUPERSEDED | MU_MEET_REPLACED);
     unsigned payload = r->said && !superseded ? MU_PAYLOAD_BARRIER : MU_PAYLOAD_NONE;
-    struct mu_ask *ask = call->p ? call->p->ask : NULL;
+    struct mu_coord_request *request = call->p ? call->p->request : NULL;
     char words[MUSTER_BARRIER_ID_MAX + 160];
 
-    if (!ask) { /* it was given up */
+    if (!request) { /* it was given up */
         mu_coord_call_free(call);
         return;
     }
@@ -62,14 +62,14 @@ static void meet_ended(struct mu_coord_call *call, enum muster_status status, co
         text = words;
     }
     call->p->owned[0] = strdup(m->id);
-    ask->barrier_id = call->p->owned[0] ? call->p->owned[0] : "";
-    ask->counter = (int64_t)(r->flags & MU_MEET_AT_ONCE && status ? r->present : m->asked.counter);
-    ask->replayed = r->flags & MU_MEET_REPLAYED;
+    request->barrier_id = call->p->owned[0] ? call->p->owned[0] : "";
+    request->counter = (int64_t)(r->flags & MU_MEET_AT_ONCE && status ? r->present : m->asked.counter);
+    request->replayed = r->flags & MU_MEET_REPLAYED;
     mu_coord_call_done(call, status, payload, text);
 }
 
 /* Its client has gone away; what it called for stands. */
-static void meet_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void meet_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     struct meet *m = p->at;
 
@@ -106,14 +106,15 @@ static void count_barrier(struct mu_coord *coord)
     mu_exit(ctx);
 }
 
-void mu_coord_remote_barrier(struct mu_coord *coord, struct mu_ask *ask, const struct mu_coord_remote_barrier *wanted)
+void mu_coord_remote_barrier(struct mu_coord *coord, struct mu_coord_request *request,
+                             const struct mu_coord_remote_barrier *wanted)
 {
     struct meet *m = calloc(1, sizeof *m);
     enum muster_status status = m ? meet_prepare(coord, wanted, &m->asked)
                                   : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for barrier %s", wanted->id);
 
     if (status) {
-        mu_coord_fail(ask, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
+        mu_coord_fail(request, status, status == MUSTER_RESOURCE_EXHAUSTED ? MU_PAYLOAD_NONE : MU_PAYLOAD_BARRIER);
         if (m)
             mu_call_done(&m->asked);
         free(m);
@@ -127,7 +128,8 @@ void mu_coord_remote_barrier(struct mu_coord *coord, struct mu_ask *ask, const s
     m->call.freed = meet_freed;
     mu_barrier_wait_begin(&m->remote);
     fill_caller(coord, &m->call, wanted->task);
-    if (!mu_coord_call_park(coord, ask, &coord->remote->meets, &m->call, sizeof *m + 2 * m->remote.steps.request.len))
+    if (!mu_coord_call_begin(coord, request, &coord->remote->meets, &m->call,
+                             sizeof *m + 2 * m->remote.steps.request.len))
         return;
     m->call.p->dropped = meet_dropped;
     m->call.p->task = wanted->task;
@@ -146,16 +148,17 @@ static void cancel_ended(struct mu_coord_call *call, enum muster_status status, 
     mu_coord_call_done(call, status, MU_PAYLOAD_SERVICE, text);
 }
 
-void mu_coord_remote_cancel(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const char *id, uint64_t asked)
+void mu_coord_remote_cancel(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const char *id,
+                            uint64_t asked)
 {
-    struct simple *s = mu_coord_call_new(ask, sizeof *s, cancel_ended);
+    struct simple *s = mu_coord_call_new(request, sizeof *s, cancel_ended);
 
     if (!s)
         return;
-    ask->barrier_id = "";
+    request->barrier_id = "";
     mu_barrier_cancel_begin(&s->steps, id, asked);
     fill_caller(coord, &s->call, task);
-    mu_coord_call_park(coord, ask, &coord->remote->asks, &s->call, 0);
+    mu_coord_call_begin(coord, request, &coord->remote->requests, &s->call, 0);
 }
 
 static void report_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
@@ -165,15 +168,15 @@ static void report_ended(struct mu_coord_call *call, enum muster_status status, 
 }
 
 /* Of another host's task. */
-void mu_coord_remote_report(struct mu_coord *coord, struct mu_ask *ask, int32_t task, enum muster_status code,
-                            const char *text)
+void mu_coord_remote_report(struct mu_coord *coord, struct mu_coord_request *request, int32_t task,
+                            enum muster_status code, const char *text)
 {
-    struct simple *s = mu_coord_call_new(ask, sizeof *s, report_ended);
+    struct simple *s = mu_coord_call_new(request, sizeof *s, report_ended);
 
     if (!s)
         return;
     mu_task_remote_begin(&s->steps, coord->seg, MU_OP_ERROR_REPORT, (uint32_t)task, code, 0, text);
-    mu_coord_call_park(coord, ask, &coord->remote->asks, &s->call, 0);
+    mu_coord_call_begin(coord, request, &coord->remote->requests, &s->call, 0);
 }
 
 /* ---- who is alive ---- */
@@ -191,7 +194,7 @@ static void gather_freed(struct mu_coord_call *call)
 static void gather_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
 {
     struct mu_alive_remote *r = &((struct gather *)call)->remote;
-    struct mu_parked *p = call->p;
+    struct mu_coord_pending *p = call->p;
 
     if (!p) { /* it was given up */
         mu_coord_call_free(call);
@@ -199,16 +202,16 @@ static void gather_ended(struct mu_coord_call *call, enum muster_status status, 
     }
     if (!status) {
         p->owned[0] = r->incarnations;
-        p->ask->incarnations = r->incarnations;
-        p->ask->alive = r->ids;
-        p->ask->num_alive = r->count;
+        p->request->incarnations = r->incarnations;
+        p->request->alive = r->ids;
+        p->request->num_alive = r->count;
         r->incarnations = NULL;
     }
     mu_coord_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
 /* Its client has gone away; the call stands, the last one of each task. */
-static void gather_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void gather_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     struct mu_coord_call *given_up = p->at;
 
@@ -237,21 +240,22 @@ static enum muster_status gather_begin(struct mu_coord *coord, struct gather *g,
     return status;
 }
 
-void mu_coord_remote_alive(struct mu_coord *coord, struct mu_ask *ask, int32_t task, const int32_t *tasks, size_t count)
+void mu_coord_remote_alive(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, const int32_t *tasks,
+                           size_t count)
 {
-    struct gather *g = mu_coord_call_new(ask, sizeof *g, gather_ended);
+    struct gather *g = mu_coord_call_new(request, sizeof *g, gather_ended);
     enum muster_status status = g ? gather_begin(coord, g, task, tasks, count) : MUSTER_OK;
 
     if (!g)
         return;
     if (status) {
-        mu_coord_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
         free(g);
         return;
     }
     g->call.freed = gather_freed;
     fill_caller(coord, &g->call, task);
-    if (mu_coord_call_park(coord, ask, &coord->remote->gathers, &g->call, g->remote.steps.request.len))
+    if (mu_coord_call_begin(coord, request, &coord->remote->gathers, &g->call, g->remote.steps.request.len))
         g->call.p->dropped = gather_dropped;
 }
 
@@ -259,20 +263,20 @@ void mu_coord_remote_alive(struct mu_coord *coord, struct mu_ask *ask, int32_t t
 
 void mu_coord_remote_stop_waits(struct mu_coord *coord)
 {
-    struct mu_parked_list *meets = &coord->remote->meets, *gathers = &coord->remote->gathers;
+    struct mu_coord_pending_list *meets = &coord->remote->meets, *gathers = &coord->remote->gathers;
     char text[MUSTER_BARRIER_ID_MAX + 128];
 
     while (meets->first) {
-        struct mu_parked *p = meets->first;
+        struct mu_coord_pending *p = meets->first;
         struct meet *m = p->at;
 
         mu_coord_call_end(&m->call);
         snprintf(text, sizeof text, "Barrier failed because service is shutting down. Barrier_id: %s::%" PRId64, m->id,
                  mu_barrier_number(m->asked.asked));
         p->owned[0] = strdup(m->id);
-        p->ask->barrier_id = p->owned[0] ? p->owned[0] : "";
-        p->ask->counter = mu_barrier_number(m->asked.asked);
-        p->ask->replayed = false;
+        p->request->barrier_id = p->owned[0] ? p->owned[0] : "";
+        p->request->counter = mu_barrier_number(m->asked.asked);
+        p->request->replayed = false;
         mu_coord_call_done(&m->call, MUSTER_ABORTED, MU_PAYLOAD_BARRIER, text);
     }
     while (gathers->first) {

@@ -1,12 +1,12 @@
 /*
  * coord/remote_fetch.c: fetches of keys of which there is no copy here, on a host that is not the leader's.
  *
- * However many guests want a key, it is asked for by one call: a wish (coord/wishes.c) has one fetch, which is under
- * way, or waits for its turn, or rests: then the leader has said that there is no such key, and will send it when it
- * comes, until a new round of the bridge begins. What it sends is found as what others write is found.
+ * However many wire clients want a key, it is asked for by one call: a key wait (coord/key_wait.c) has one fetch, which
+ * is under way, or waits for its turn, or rests: then the leader has said that there is no such key, and will send it
+ * when it comes, until a new round of the bridge begins. What it sends is found as what others write is found.
  *
- * An answer serves the guests that had asked before the fetch began. One that asks later may know of something newer,
- * so the key is fetched anew for it, and for all others that have come meanwhile.
+ * An answer serves the wire clients that had asked before the fetch began. One that asks later may know of something
+ * newer, so the key is fetched anew for it, and for all others that have come meanwhile.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ enum { FETCHING_MOST = 256 /* at a time */ };
 struct mu_key_fetch {
     struct mu_coord_call call;
     struct mu_kv_read read;
-    struct mu_wish *wish;
+    struct mu_key_wait *wait;
     struct mu_key_fetch *prev, *next; /* in the queue */
     bool queued;
     bool rests;            /* there is no such key, and the leader knows that somebody here waits for it, */
@@ -72,46 +72,47 @@ void mu_key_fetch_drop(struct mu_coord *coord, struct mu_key_fetch *f)
     mu_coord_call_free(&f->call);
 }
 
-/* ---- answers to those who wish ---- */
+/* ---- answers to those who wait ---- */
 
-static void list_fail(struct mu_coord *coord, struct mu_parked_list *l, enum muster_status status, const char *text)
+static void list_fail(struct mu_coord *coord, struct mu_coord_pending_list *l, enum muster_status status,
+                      const char *text)
 {
     while (l->first)
-        mu_parked_answer(coord, l->first, status, MU_PAYLOAD_NONE, text);
+        mu_coord_pending_answer(coord, l->first, status, MU_PAYLOAD_NONE, text);
 }
 
-/* All of them; the wish is gone. */
-static void wish_fail(struct mu_coord *coord, struct mu_wish *w, enum muster_status status, const char *text)
+/* All of them; the wait is gone. */
+static void key_wait_fail(struct mu_coord *coord, struct mu_key_wait *w, enum muster_status status, const char *text)
 {
-    list_fail(coord, &w->asks, status, text);
+    list_fail(coord, &w->requests, status, text);
     list_fail(coord, &w->tries, status, text);
-    mu_wish_drop(coord, w);
+    mu_key_wait_drop(coord, w);
 }
 
 /* Those who wait for it know of the key as they called it. */
-static void try_deny(struct mu_coord *coord, struct mu_parked *p)
+static void try_deny(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     char text[1100];
 
     snprintf(text, sizeof text, "Config key %s not found.", p->owned[0] ? (char *)p->owned[0] : "");
-    mu_parked_answer(coord, p, MUSTER_NOT_FOUND, mu_key_payload(MUSTER_NOT_FOUND), text);
+    mu_coord_pending_answer(coord, p, MUSTER_NOT_FOUND, mu_key_payload(MUSTER_NOT_FOUND), text);
 }
 
-static void wish_deny_tries(struct mu_coord *coord, struct mu_wish *w)
+static void key_wait_deny_tries(struct mu_coord *coord, struct mu_key_wait *w)
 {
-    for (struct mu_parked *p = w->tries.first, *next; p; p = next) {
+    for (struct mu_coord_pending *p = w->tries.first, *next; p; p = next) {
         next = p->next;
         if (!p->late)
             try_deny(coord, p);
     }
 }
 
-static void list_give(struct mu_coord *coord, struct mu_parked_list *l, struct mu_blob *value, uint64_t version)
+static void list_give(struct mu_coord *coord, struct mu_coord_pending_list *l, struct mu_blob *value, uint64_t version)
 {
-    for (struct mu_parked *p = l->first, *next; p; p = next) {
+    for (struct mu_coord_pending *p = l->first, *next; p; p = next) {
         next = p->next;
         if (!p->late)
-            mu_wish_grant(coord, p, value, version);
+            mu_key_wait_grant(coord, p, value, version);
     }
 }
 
@@ -120,16 +121,16 @@ static void list_give(struct mu_coord *coord, struct mu_parked_list *l, struct m
 /* The round first: what is forgotten after it begins another. */
 static enum muster_status fetch_begin(struct mu_coord *coord, struct mu_key_fetch *f)
 {
-    struct mu_wish *w = f->wish;
+    struct mu_key_wait *w = f->wait;
     enum muster_status status;
 
     fetch_drop_value(f);
     f->round = mu_bridge_round(coord->seg);
-    for (struct mu_parked *p = w->asks.first; p; p = p->next)
+    for (struct mu_coord_pending *p = w->requests.first; p; p = p->next)
         p->late = false;
-    for (struct mu_parked *p = w->tries.first; p; p = p->next)
+    for (struct mu_coord_pending *p = w->tries.first; p; p = p->next)
         p->late = false;
-    mu_kv_read_begin(&f->read, (uint8_t)((f->whole ? MU_READ_WHOLE : 0) | (w->asks.count ? MU_READ_WAITS : 0)));
+    mu_kv_read_begin(&f->read, (uint8_t)((f->whole ? MU_READ_WHOLE : 0) | (w->requests.count ? MU_READ_WAITS : 0)));
     status = mu_coord_call_make(coord, &f->call);
     coord->remote->fetching += !status;
     return status;
@@ -152,7 +153,7 @@ static void fetches_go(struct mu_coord *coord)
         }
         if (status) {
             snprintf(text, sizeof text, "%s", muster_last_error());
-            wish_fail(coord, f->wish, status, text);
+            key_wait_fail(coord, f->wait, status, text);
         }
     }
 }
@@ -162,12 +163,12 @@ static void fetches_go(struct mu_coord *coord)
 /* There is no such key. */
 static void fetch_absent(struct mu_coord *coord, struct mu_key_fetch *f)
 {
-    struct mu_wish *w = f->wish;
+    struct mu_key_wait *w = f->wait;
 
     fetch_drop_value(f);
-    wish_deny_tries(coord, w);
-    if (!w->asks.count && !w->tries.count) {
-        mu_wish_drop(coord, w);
+    key_wait_deny_tries(coord, w);
+    if (!w->requests.count && !w->tries.count) {
+        mu_key_wait_drop(coord, w);
         return;
     }
     f->rests = !w->tries.count && (f->read.flags & MU_READ_WAITS) && f->round == mu_bridge_round(coord->seg);
@@ -179,7 +180,7 @@ static void fetch_absent(struct mu_coord *coord, struct mu_key_fetch *f)
 /* There is a copy of it here; unless that went as fast as it came. */
 static void fetch_copied(struct mu_coord *coord, struct mu_key_fetch *f)
 {
-    if (mu_wish_look(coord, f->wish))
+    if (mu_key_wait_look(coord, f->wait))
         return;
     f->whole = true;
     fetch_enqueue(coord->remote, f);
@@ -188,13 +189,13 @@ static void fetch_copied(struct mu_coord *coord, struct mu_key_fetch *f)
 /* All of it is here. */
 static void fetch_complete(struct mu_coord *coord, struct mu_key_fetch *f)
 {
-    struct mu_wish *w = f->wish;
+    struct mu_key_wait *w = f->wait;
 
-    list_give(coord, &w->asks, f->value, f->read.version);
+    list_give(coord, &w->requests, f->value, f->read.version);
     list_give(coord, &w->tries, f->value, f->read.version);
     fetch_drop_value(f);
-    if (!w->asks.count && !w->tries.count) {
-        mu_wish_drop(coord, w);
+    if (!w->requests.count && !w->tries.count) {
+        mu_key_wait_drop(coord, w);
     } else {
         f->whole = false;
         fetch_enqueue(coord->remote, f);
@@ -231,7 +232,7 @@ static void fetch_ended(struct mu_coord_call *call, enum muster_status status, c
     if (full)
         fetch_enqueue(coord->remote, f);
     else if (status)
-        wish_fail(coord, f->wish, status, text);
+        key_wait_fail(coord, f->wait, status, text);
     else if (f->read.what == MU_READ_ABSENT)
         fetch_absent(coord, f);
     else if (f->read.what == MU_READ_COPIED)
@@ -240,19 +241,19 @@ static void fetch_ended(struct mu_coord_call *call, enum muster_status status, c
         fetch_complete(coord, f);
 }
 
-/* ---- wishes ---- */
+/* ---- waits ---- */
 
-void mu_key_fetch_want(struct mu_coord *coord, struct mu_wish *w, struct mu_parked *p)
+void mu_key_fetch_want(struct mu_coord *coord, struct mu_key_wait *w, struct mu_coord_pending *p)
 {
     struct mu_key_fetch *f = w->fetch;
 
     if (!f) {
         f = calloc(1, sizeof *f);
         if (!f) {
-            wish_fail(coord, w, MUSTER_RESOURCE_EXHAUSTED, "no memory for a question about a key");
+            key_wait_fail(coord, w, MUSTER_RESOURCE_EXHAUSTED, "no memory for a question about a key");
             return;
         }
-        f->wish = w;
+        f->wait = w;
         f->call.coord = coord;
         f->call.steps = &f->read.steps;
         f->call.ended = fetch_ended;
@@ -274,17 +275,17 @@ static void fetches_fail(struct mu_coord *coord, enum muster_status status, cons
     char words[MU_COORD_TEXT];
 
     while (coord->first_spot) {
-        struct mu_wish *w = coord->first_spot->wishes;
+        struct mu_key_wait *w = coord->first_spot->waits;
 
         snprintf(words, sizeof words, "key %.*s: %s", (int)(w->len < 120 ? w->len : 120), w->key, text);
-        wish_fail(coord, w, status, words);
+        key_wait_fail(coord, w, status, words);
     }
 }
 
 static void fetches_renew(struct mu_coord *coord)
 {
-    for (const struct mu_wish_spot *s = coord->first_spot; s; s = s->next)
-        for (const struct mu_wish *w = s->wishes; w; w = w->next)
+    for (const struct mu_key_wait_spot *s = coord->first_spot; s; s = s->next)
+        for (const struct mu_key_wait *w = s->waits; w; w = w->next)
             if (w->fetch && w->fetch->rests)
                 fetch_enqueue(coord->remote, w->fetch);
 }

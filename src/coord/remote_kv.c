@@ -37,15 +37,15 @@ static void count_write(struct mu_coord *coord)
 static void change_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
 {
     struct change *c = (struct change *)call;
-    struct mu_ask *ask = call->p ? call->p->ask : NULL;
+    struct mu_coord_request *request = call->p ? call->p->request : NULL;
     char words[200];
 
-    if (!ask) { /* its client has gone */
+    if (!request) { /* its client has gone */
         call->coord->remote->lingering--;
         mu_coord_call_free(call);
         return;
     }
-    mu_coord_result(ask, c->op, c->remote.result);
+    mu_coord_result(request, c->op, c->remote.result);
     if (status == MUSTER_ALREADY_EXISTS) {
         snprintf(words, sizeof words, "%s already exists.", call->steps->about); /* with the period: clients match it */
         text = words;
@@ -53,9 +53,9 @@ static void change_ended(struct mu_coord_call *call, enum muster_status status, 
     if (!status)
         count_write(call->coord);
     if (!status && c->op == MU_OP_KV_INCREMENT) {
-        ask->len = (size_t)snprintf(words, sizeof words, "%" PRId64, (int64_t)c->remote.result);
-        ask->value = call->p->owned[0] = strdup(words);
-        if (!ask->value) {
+        request->len = (size_t)snprintf(words, sizeof words, "%" PRId64, (int64_t)c->remote.result);
+        request->value = call->p->owned[0] = strdup(words);
+        if (!request->value) {
             status = MUSTER_RESOURCE_EXHAUSTED;
             text = "no memory for a sum";
         }
@@ -63,7 +63,7 @@ static void change_ended(struct mu_coord_call *call, enum muster_status status, 
     mu_coord_call_done(call, status, mu_key_payload(status), text);
 }
 
-static void change_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void change_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     struct change *c = p->at;
 
@@ -76,16 +76,16 @@ static void change_dropped(struct mu_coord *coord, struct mu_parked *p)
     mu_coord_call_free(&c->call);
 }
 
-void mu_coord_remote_change(struct mu_coord *coord, struct mu_ask *ask, enum mu_op op, const struct mu_key *k,
-                            uint64_t number, const void *value, size_t len)
+void mu_coord_remote_change(struct mu_coord *coord, struct mu_coord_request *request, enum mu_op op,
+                            const struct mu_key *k, uint64_t number, const void *value, size_t len)
 {
-    struct change *c = mu_coord_call_new(ask, sizeof *c, change_ended);
+    struct change *c = mu_coord_call_new(request, sizeof *c, change_ended);
 
     if (!c)
         return;
     c->op = op;
     mu_kv_change_begin(&c->remote, op, k, number, value, len);
-    if (mu_coord_call_park(coord, ask, &coord->remote->asks, &c->call, len < LINE_BYTES ? len : LINE_BYTES))
+    if (mu_coord_call_begin(coord, request, &coord->remote->requests, &c->call, len < LINE_BYTES ? len : LINE_BYTES))
         c->call.p->dropped = change_dropped;
 }
 
@@ -110,12 +110,12 @@ static enum muster_status listing_hold(struct mu_kv_remote_list *list, size_t by
 static void listing_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
 {
     struct mu_snapshot *s = &((struct listing *)call)->remote.s;
-    struct mu_parked *p = call->p;
+    struct mu_coord_pending *p = call->p;
 
     if (!status) {
         mu_snapshot_sort(s);
-        p->ask->entries = s->entries;
-        p->ask->num_entries = s->count;
+        p->request->entries = s->entries;
+        p->request->num_entries = s->count;
         p->owned[0] = s->entries;
         p->owned[1] = s->bytes;
         memset(s, 0, sizeof *s);
@@ -123,9 +123,10 @@ static void listing_ended(struct mu_coord_call *call, enum muster_status status,
     mu_coord_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
-void mu_coord_remote_list(struct mu_coord *coord, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+void mu_coord_remote_list(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
+                          size_t prefix_len)
 {
-    struct listing *l = mu_coord_call_new(ask, sizeof *l, listing_ended);
+    struct listing *l = mu_coord_call_new(request, sizeof *l, listing_ended);
 
     if (!l)
         return;
@@ -135,7 +136,7 @@ void mu_coord_remote_list(struct mu_coord *coord, struct mu_ask *ask, const char
     l->remote.hold = listing_hold;
     l->remote.arg = &l->call;
     mu_kv_list_begin(&l->remote);
-    mu_coord_call_park(coord, ask, &coord->remote->asks, &l->call, sizeof *l);
+    mu_coord_call_begin(coord, request, &coord->remote->requests, &l->call, sizeof *l);
 }
 
 struct counting {
@@ -145,16 +146,17 @@ struct counting {
 
 static void counting_ended(struct mu_coord_call *call, enum muster_status status, const char *text)
 {
-    call->p->ask->counter = status ? 0 : (int64_t)((struct counting *)call)->remote.count;
+    call->p->request->counter = status ? 0 : (int64_t)((struct counting *)call)->remote.count;
     mu_coord_call_done(call, status, MU_PAYLOAD_NONE, text);
 }
 
-void mu_coord_remote_count(struct mu_coord *coord, struct mu_ask *ask, const char *prefix, size_t prefix_len)
+void mu_coord_remote_count(struct mu_coord *coord, struct mu_coord_request *request, const char *prefix,
+                           size_t prefix_len)
 {
-    struct counting *c = mu_coord_call_new(ask, sizeof *c, counting_ended);
+    struct counting *c = mu_coord_call_new(request, sizeof *c, counting_ended);
 
     if (!c)
         return;
     mu_kv_count_begin(&c->remote, prefix, prefix_len);
-    mu_coord_call_park(coord, ask, &coord->remote->asks, &c->call, 0);
+    mu_coord_call_begin(coord, request, &coord->remote->requests, &c->call, 0);
 }

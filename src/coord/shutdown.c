@@ -1,13 +1,14 @@
 /*
  * coord/shutdown.c: ShutdownTask and its barrier: nobody goes before all are done.
  *
- * The barrier is the engine's own. It waits for every task that is not recoverable: a guest until it calls, a task of
- * the C library until it leaves. Who has called is done, even if its connection goes then. It fails when one of them is
- * in error, or when its time, from the first caller on, is over: then all who are at it are told, whoever polls for
- * errors is told, and every guest is in error. A call of a task that is none of the job's, or has left, fails nobody's.
+ * The barrier is the engine's own. It waits for every task that is not recoverable: a wire client until it calls, a
+ * task of the C library until it leaves. Who has called is done, even if its connection goes then. It fails when one of
+ * them is in error, or when its time, from the first caller on, is over: then all who are at it are told, whoever polls
+ * for errors is told, and every wire client is in error. A call of a task that is none of the job's, or has left, fails
+ * nobody's.
  *
  * Of several hosts host 0's engine decides, and is told who has called elsewhere (coord/hosts.c); each host's takes the
- * consequences for its own guests.
+ * consequences for its own wire clients.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ static void answer_all(struct mu_coord *coord, enum muster_status status, const 
 {
     while (coord->leaving.first) {
         coord->tasks[coord->leaving.first->task].leaving = NULL;
-        mu_parked_answer(coord, coord->leaving.first, status, MU_PAYLOAD_SERVICE, text);
+        mu_coord_pending_answer(coord, coord->leaving.first, status, MU_PAYLOAD_SERVICE, text);
     }
 }
 
@@ -54,7 +55,7 @@ static void pass(struct mu_coord *coord)
 {
     struct mu_ctx *ctx;
 
-    mu_guests_gone(coord); /* before anybody is told: nobody has come again */
+    mu_coord_clients_gone(coord); /* before anybody is told: nobody has come again */
     if (mu_enter(coord->m, &ctx))
         return; /* the next look tries again */
     coord->leave_until = UINT64_MAX;
@@ -69,7 +70,7 @@ static void pass(struct mu_coord *coord)
     end_round(coord, MUSTER_OK, NULL, NULL);
 }
 
-/* The records of guests have no room for `text`: they say `brief`. `first` is put in error first (-1: nobody). */
+/* The records of wire clients have no room for `text`: they say `brief`. `first` is put in error first (-1: nobody). */
 static void fail(struct mu_coord *coord, enum muster_status code, const char *text, const char *brief, int32_t first)
 {
     coord->leave_until = UINT64_MAX;
@@ -190,7 +191,7 @@ static void leaving_stop(struct mu_coord *coord)
 
 /* ---- the call ---- */
 
-static void leaving_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void leaving_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     coord->tasks[p->task].leaving = NULL; /* but it has called */
 }
@@ -216,18 +217,18 @@ static void count_call(struct mu_coord *coord, int32_t task, uint32_t attempt)
         coord->not_done--;                           /* of no account while the count is not taken */
 }
 
-static void join_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
+static void join_barrier(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
 {
     struct mu_coord_task *t = &coord->tasks[task];
-    struct mu_parked *p;
+    struct mu_coord_pending *p;
 
     if (t->leaving)
-        mu_parked_answer(coord, t->leaving, MUSTER_CANCELLED, MU_PAYLOAD_SERVICE,
-                         "Cancelled because there's a more recent call to shut down from the same task.");
+        mu_coord_pending_answer(coord, t->leaving, MUSTER_CANCELLED, MU_PAYLOAD_SERVICE,
+                                "Cancelled because there's a more recent call to shut down from the same task.");
     t->leaving = NULL;
-    p = mu_coord_park(coord, ask, &coord->leaving, 0);
+    p = mu_coord_pending_new(coord, request, &coord->leaving, 0);
     if (!p) {
-        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
         return;
     }
     p->task = task;
@@ -278,13 +279,13 @@ static enum muster_status leave(struct mu_coord *coord, int32_t task, bool barri
     return mu_fail(MUSTER_INTERNAL, "Shutdown barrier has failed.\nBarrier result: 'FAILED_PRECONDITION: %s'", why);
 }
 
-void mu_coord_shutdown(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
+void mu_coord_shutdown(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
 {
     struct mu_task_record r = {0};
     enum muster_status status;
     bool barrier;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
     if (mu_coord_has(coord, task))
@@ -292,7 +293,7 @@ void mu_coord_shutdown(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
     barrier = coord->o.shutdown_timeout_ns && !mu_coord_is_recoverable(&r);
     barrier &= !mu_coord_has(coord, task) || mu_coord_is_own(coord, task);
     if (mu_coord_has(coord, task) && barrier && !coord->leaving_failed && r.state != MUSTER_TASK_DISCONNECTED) {
-        join_barrier(coord, ask, task);
+        join_barrier(coord, request, task);
         mu_coord_deliver(coord);
         return;
     }
@@ -304,9 +305,9 @@ void mu_coord_shutdown(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
         status = mu_fail(MUSTER_INVALID_ARGUMENT,
                          "Unexpected disconnect request with task=%d: it is not in the cluster", task);
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }

@@ -25,11 +25,12 @@ static struct mu_blob *list(struct mu_coord *coord, uint64_t *ret_version)
     return NULL;
 }
 
-static void point(struct mu_ask *ask, const struct mu_coord *coord, const struct mu_blob *s, uint64_t version)
+static void point(struct mu_coord_request *request, const struct mu_coord *coord, const struct mu_blob *s,
+                  uint64_t version)
 {
-    ask->tasks = (const struct muster_task_info *)s->bytes;
-    ask->num_tasks = coord->num_tasks;
-    ask->version = (int64_t)version;
+    request->tasks = (const struct muster_task_info *)s->bytes;
+    request->num_tasks = coord->num_tasks;
+    request->version = (int64_t)version;
 }
 
 static void watchers_look(struct mu_coord *coord)
@@ -37,53 +38,53 @@ static void watchers_look(struct mu_coord *coord)
     struct mu_blob *s = NULL;
     uint64_t version = 0;
 
-    for (struct mu_parked *p = coord->watchers.first, *next; p; p = next) {
+    for (struct mu_coord_pending *p = coord->watchers.first, *next; p; p = next) {
         next = p->next;
         if (p->version >= coord->version)
             continue;
         s = s ? s : list(coord, &version);
         if (!s)
             return; /* no memory: the next look tries again */
-        mu_parked_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_pending_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
         p->shared = mu_blob_hold(s);
-        point(p->ask, coord, s, version);
+        point(p->request, coord, s, version);
     }
     mu_blob_drop(s);
 }
 
-static void answer_list(struct mu_coord *coord, struct mu_ask *ask)
+static void answer_list(struct mu_coord *coord, struct mu_coord_request *request)
 {
     uint64_t version;
     struct mu_blob *s = list(coord, &version);
 
     if (s) {
-        point(ask, coord, s, version);
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        point(request, coord, s, version);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     } else {
-        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
     }
     mu_blob_drop(s);
 }
 
-void mu_coord_watch(struct mu_coord *coord, struct mu_ask *ask, int64_t version)
+void mu_coord_watch(struct mu_coord *coord, struct mu_coord_request *request, int64_t version)
 {
-    struct mu_parked *p;
+    struct mu_coord_pending *p;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
     if (version > (int64_t)coord->version) {
         mu_fail(MUSTER_INVALID_ARGUMENT, "version %" PRId64 " is from the future: the job is at %" PRIu64, version,
                 coord->version);
-        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
     } else if (version < (int64_t)coord->version) {
-        answer_list(coord, ask);
+        answer_list(coord, request);
     } else {
-        p = mu_coord_park(coord, ask, &coord->watchers, 0);
+        p = mu_coord_pending_new(coord, request, &coord->watchers, 0);
         if (p)
             p->version = coord->version;
         else
-            mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+            mu_coord_fail(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
     }
     mu_coord_deliver(coord);
 }
@@ -91,21 +92,21 @@ void mu_coord_watch(struct mu_coord *coord, struct mu_ask *ask, int64_t version)
 static void watchers_stop(struct mu_coord *coord)
 {
     while (coord->watchers.first) {
-        struct mu_parked *p = coord->watchers.first;
+        struct mu_coord_pending *p = coord->watchers.first;
 
-        mu_parked_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
-        p->ask->tasks = NULL;
-        p->ask->num_tasks = 0;
-        p->ask->version = -1;
+        mu_coord_pending_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        p->request->tasks = NULL;
+        p->request->num_tasks = 0;
+        p->request->version = -1;
     }
 }
 
-void mu_coord_state(struct mu_coord *coord, struct mu_ask *ask, const int32_t *tasks, size_t count)
+void mu_coord_state(struct mu_coord *coord, struct mu_coord_request *request, const int32_t *tasks, size_t count)
 {
     struct muster_task_info *infos = NULL;
     enum muster_status status = MUSTER_OK;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     if (count > STATES_MAX)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the states of %zu tasks; %d is the most", count, STATES_MAX);
@@ -118,12 +119,12 @@ void mu_coord_state(struct mu_coord *coord, struct mu_ask *ask, const int32_t *t
     }
     for (size_t i = 0; i < count && !status; i++)
         status = muster_task_get(coord->m, tasks[i], &infos[i]);
-    ask->tasks = infos;
-    ask->num_tasks = count;
+    request->tasks = infos;
+    request->num_tasks = count;
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     free(infos);
 }
 

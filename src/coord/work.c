@@ -25,7 +25,7 @@
 
 struct mu_work {
     struct mu_work *prev, *next;
-    struct mu_parked *p; /* who waits for it; NULL: nobody any more */
+    struct mu_coord_pending *p; /* who waits for it; NULL: nobody any more */
     bool lists, begun, surveyed;
     bool counts; /* a listing of which the number alone is wanted */
     /* a delete */
@@ -163,7 +163,7 @@ static void take_out(struct mu_coord *coord, struct mu_work *w)
 }
 
 /* Its client waits no more. */
-static void work_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void work_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     struct mu_work *w = p->at;
 
@@ -175,7 +175,7 @@ static void work_dropped(struct mu_coord *coord, struct mu_parked *p)
 }
 
 /* It cannot wait; a delete that has begun goes on without it. */
-static void turn_away(struct mu_coord *coord, struct mu_ask *ask, struct mu_work *w)
+static void turn_away(struct mu_coord *coord, struct mu_coord_request *request, struct mu_work *w)
 {
     bool goes_on = w->begun && !w->lists;
     char text[400];
@@ -185,16 +185,16 @@ static void turn_away(struct mu_coord *coord, struct mu_ask *ask, struct mu_work
         append(coord, w);
     else
         free_work(coord, w);
-    mu_coord_answer(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, text);
+    mu_coord_answer(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE, text);
 }
 
 /* What is left of it waits for its turn. */
-static void put_off(struct mu_coord *coord, struct mu_ask *ask, struct mu_work *w)
+static void put_off(struct mu_coord *coord, struct mu_coord_request *request, struct mu_work *w)
 {
-    struct mu_parked *p = mu_coord_park(coord, ask, &coord->work, sizeof *w);
+    struct mu_coord_pending *p = mu_coord_pending_new(coord, request, &coord->work, sizeof *w);
 
     if (!p) {
-        turn_away(coord, ask, w);
+        turn_away(coord, request, w);
         return;
     }
     p->at = w;
@@ -203,36 +203,36 @@ static void put_off(struct mu_coord *coord, struct mu_ask *ask, struct mu_work *
     append(coord, w);
 }
 
-static void point(struct mu_ask *ask, const struct mu_work *w)
+static void point(struct mu_coord_request *request, const struct mu_work *w)
 {
     if (!w->lists)
-        mu_coord_result(ask, w->change.op, w->change.result);
+        mu_coord_result(request, w->change.op, w->change.result);
     if (w->counts)
-        ask->counter = (int64_t)w->survey.snapshot.count;
+        request->counter = (int64_t)w->survey.snapshot.count;
     if (!w->lists || w->counts)
         return;
     if (w->answer)
         mu_blob_cut(w->answer, w->len);
-    ask->blob = w->answer;
-    ask->value = w->answer ? w->answer->bytes : NULL;
-    ask->len = w->len;
-    ask->entries = w->write ? NULL : w->survey.snapshot.entries;
-    ask->num_entries = w->write ? 0 : w->survey.snapshot.count;
+    request->blob = w->answer;
+    request->value = w->answer ? w->answer->bytes : NULL;
+    request->len = w->len;
+    request->entries = w->write ? NULL : w->survey.snapshot.entries;
+    request->num_entries = w->write ? 0 : w->survey.snapshot.count;
 }
 
-static void begin(struct mu_coord *coord, struct mu_ask *ask, struct mu_work *w)
+static void begin(struct mu_coord *coord, struct mu_coord_request *request, struct mu_work *w)
 {
     enum muster_status status;
 
     if (coord->num_works >= RUNNING || !piece(coord, w, &status)) {
-        put_off(coord, ask, w);
+        put_off(coord, request, w);
         return;
     }
     if (status) {
-        mu_coord_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
     } else {
-        point(ask, w);
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        point(request, w);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     }
     free_work(coord, w);
 }
@@ -240,14 +240,14 @@ static void begin(struct mu_coord *coord, struct mu_ask *ask, struct mu_work *w)
 /* It has ended; what the answer points to goes with that. */
 static void answer(struct mu_coord *coord, struct mu_work *w, enum muster_status status)
 {
-    struct mu_parked *p = w->p;
+    struct mu_coord_pending *p = w->p;
 
     if (!p)
         return;
-    mu_parked_answer(coord, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
+    mu_coord_pending_answer(coord, p, status, MU_PAYLOAD_NONE, status ? muster_last_error() : NULL);
     if (status)
         return;
-    point(p->ask, w);
+    point(p->request, w);
     if (!w->lists || w->counts)
         return;
     if (w->write) {
@@ -284,7 +284,7 @@ static void works_stop(struct mu_coord *coord)
 
     while ((w = coord->first_work)) {
         if (w->p)
-            mu_parked_answer(coord, w->p, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
+            mu_coord_pending_answer(coord, w->p, MUSTER_CANCELLED, MU_PAYLOAD_NONE, "KeyValueStore destructed");
         take_out(coord, w);
         free_work(coord, w);
     }
@@ -293,14 +293,14 @@ static void works_stop(struct mu_coord *coord)
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
 
 /* NULL: it was answered. *ret_len: of the path that the key stands for, with a '/' behind it; 0: the root. */
-static struct mu_work *work_of(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len,
-                               size_t *ret_len)
+static struct mu_work *work_of(struct mu_coord *coord, struct mu_coord_request *request, const char *key,
+                               size_t key_len, size_t *ret_len)
 {
     struct mu_work *w;
     enum muster_status status;
 
-    ask->counter = 0;
-    if (mu_coord_refuses(coord, ask))
+    request->counter = 0;
+    if (mu_coord_refuses(coord, request))
         return NULL;
     w = malloc(sizeof *w);
     if (w) {
@@ -315,47 +315,47 @@ static struct mu_work *work_of(struct mu_coord *coord, struct mu_ask *ask, const
     }
     free(w);
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, status, MU_PAYLOAD_NONE);
     else /* nothing is under the root: no key begins with a '/' */
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     return NULL;
 }
 
-void mu_coord_get_dir(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+void mu_coord_get_dir(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
     size_t len;
     struct mu_work *w;
 
-    ask->entries = NULL;
-    ask->num_entries = 0;
-    ask->value = NULL;
-    ask->len = 0;
-    w = work_of(coord, ask, key, key_len, &len);
+    request->entries = NULL;
+    request->num_entries = 0;
+    request->value = NULL;
+    request->len = 0;
+    w = work_of(coord, request, key, key_len, &len);
     if (!w)
         return;
     if (coord->remote) {
-        mu_coord_remote_list(coord, ask, w->prefix, len);
+        mu_coord_remote_list(coord, request, w->prefix, len);
         free_work(coord, w);
         mu_coord_deliver(coord);
         return;
     }
     w->lists = true;
-    w->write = ask->write;
+    w->write = request->write;
     w->survey.snapshot.prefix = w->prefix;
     w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_VALUES;
-    begin(coord, ask, w);
+    begin(coord, request, w);
 }
 
-void mu_coord_count(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+void mu_coord_count(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
     size_t len;
-    struct mu_work *w = work_of(coord, ask, key, key_len, &len);
+    struct mu_work *w = work_of(coord, request, key, key_len, &len);
 
     if (!w)
         return;
     if (coord->remote) {
-        mu_coord_remote_count(coord, ask, w->prefix, len);
+        mu_coord_remote_count(coord, request, w->prefix, len);
         free_work(coord, w);
         mu_coord_deliver(coord);
         return;
@@ -364,24 +364,24 @@ void mu_coord_count(struct mu_coord *coord, struct mu_ask *ask, const char *key,
     w->survey.snapshot.prefix = w->prefix;
     w->survey.snapshot.prefix_len = len;
     w->survey.snapshot.of = MU_SNAPSHOT_KEYS;
-    begin(coord, ask, w);
+    begin(coord, request, w);
 }
 
-void mu_coord_delete(struct mu_coord *coord, struct mu_ask *ask, const char *key, size_t key_len)
+void mu_coord_delete(struct mu_coord *coord, struct mu_coord_request *request, const char *key, size_t key_len)
 {
     size_t len;
     struct mu_work *w;
 
     if (mu_coord_is_alone(key, key_len)) {
-        mu_coord_erase(coord, ask, key, key_len);
+        mu_coord_erase(coord, request, key, key_len);
         return;
     }
-    w = work_of(coord, ask, key, key_len, &len);
+    w = work_of(coord, request, key, key_len, &len);
     if (!w)
         return;
     mu_key_make(&w->key, coord->seg, w->prefix, len - 1);
     if (coord->remote) {
-        mu_coord_remote_change(coord, ask, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
+        mu_coord_remote_change(coord, request, MU_OP_KV_DELETE, &w->key, 0, NULL, 0);
         free_work(coord, w);
         mu_coord_deliver(coord);
         return;
@@ -389,7 +389,7 @@ void mu_coord_delete(struct mu_coord *coord, struct mu_ask *ask, const char *key
     w->change.op = MU_OP_KV_DELETE;
     w->change.key = &w->key;
     w->tree.change = &w->change;
-    begin(coord, ask, w);
+    begin(coord, request, w);
 }
 
 const struct mu_coord_feature mu_work_feature = {.stop = works_stop};

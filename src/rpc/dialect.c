@@ -111,7 +111,7 @@ static void visit_ended(void *arg)
     end(v);
 }
 
-static void answered(struct mu_ask *ask)
+static void answered(struct mu_coord_request *ask)
 {
     struct mu_visit *v = (struct mu_visit *)ask;
 
@@ -144,7 +144,7 @@ void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
         free(v);
         return;
     }
-    v->ask = (struct mu_ask){.answered = answered, .line = caller->line, .origin = -1};
+    v->ask = (struct mu_coord_request){.answered = answered, .line = caller->line, .origin = -1};
     s->num_visits++;
     v->service = s;
     v->coord = s->coord;
@@ -156,11 +156,11 @@ void mu_visit_begin(struct mu_rpc_call *call, const void *body, size_t len)
     mu_codec_free(request);
 }
 
-struct mu_ask *mu_visit_again(struct mu_visit *v, void (*next)(struct mu_visit *visit))
+struct mu_coord_request *mu_visit_again(struct mu_visit *v, void (*next)(struct mu_visit *visit))
 {
     struct mu_line *line = v->ask.line;
 
-    v->ask = (struct mu_ask){.answered = answered, .line = line, .origin = -1};
+    v->ask = (struct mu_coord_request){.answered = answered, .line = line, .origin = -1};
     v->next = next;
     return &v->ask;
 }
@@ -400,7 +400,7 @@ size_t mu_write_entry(const struct muster_kv_entry *stored, uint8_t *to)
 /* The engine has written it, or another host's, which has only listed it. */
 void mu_reply_directory(struct mu_visit *v)
 {
-    const struct mu_ask *ask = &v->ask;
+    const struct mu_coord_request *ask = &v->ask;
     size_t len = 0, at = 0;
     uint8_t *bytes;
 

@@ -54,7 +54,7 @@ extern const struct mu_rpc_method mu_xla_coordination[], mu_tsl_coordination[],
     mu_xla_runtime[]; /* each ends with {0} */
 
 struct mu_visit {
-    struct mu_ask ask; /* first: answered() gets it */
+    struct mu_coord_request ask; /* first: answered() gets it */
     struct mu_service *service;
     struct mu_coord *coord;
     struct mu_rpc_call *call;
@@ -125,7 +125,7 @@ void mu_visit_fail(struct mu_visit *visit, enum muster_status status, unsigned p
     __attribute__((format(printf, 4, 5)));
 
 /* Ask the engine anew, within `next`. */
-struct mu_ask *mu_visit_again(struct mu_visit *visit, void (*next)(struct mu_visit *visit));
+struct mu_coord_request *mu_visit_again(struct mu_visit *visit, void (*next)(struct mu_visit *visit));
 /* Keep a copy of these bytes as its name; false: no memory, and the visit has ended. */
 bool mu_visit_name(struct mu_visit *visit, ProtobufCBinaryData bytes);
 /* `late` is called unless the engine has answered by then; its ask has been dropped. False: no memory, as above. */

@@ -16,7 +16,7 @@ enum { TASKS = 6, LINES = 8, ASKS = 400, STEPS = 6000, ROUNDS = 4 };
 enum { FREE, OUT, DONE };
 
 struct bold {
-    struct mu_ask ask;
+    struct mu_coord_request ask;
     int state;
 };
 
@@ -34,7 +34,7 @@ static uint32_t pick(uint32_t n)
 
 static void act(void);
 
-static void answered(struct mu_ask *q)
+static void answered(struct mu_coord_request *q)
 {
     struct bold *b = (struct bold *)q;
 

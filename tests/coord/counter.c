@@ -180,7 +180,7 @@ void hang_up(int guest, const char *why)
     mu_coord_hang_up(line, why);
 }
 
-static void copy_lists(struct asked *a, const struct mu_ask *q)
+static void copy_lists(struct asked *a, const struct mu_coord_request *q)
 {
     size_t room = 1, used = 0;
 
@@ -199,7 +199,7 @@ static void copy_lists(struct asked *a, const struct mu_ask *q)
     }
 }
 
-static void answered(struct mu_ask *q)
+static void answered(struct mu_coord_request *q)
 {
     struct asked *a = (struct asked *)q;
 

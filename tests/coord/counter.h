@@ -6,7 +6,7 @@
  * is bounded.
  *
  *     counter_open(2, NULL);
- *     struct mu_ask *get = ask(0);
+ *     struct mu_coord_request *get = ask(0);
  *     mu_coord_get(engine, get, "k", 1);
  *     assert_waits(get);
  *     ...
@@ -25,7 +25,7 @@ extern uv_loop_t counter_loop;
 
 /* An ask, and a copy of its answer. Kept until counter_close(). */
 struct asked {
-    struct mu_ask ask;
+    struct mu_coord_request ask;
     bool answered;
     struct asked *next;
     char text[8192];

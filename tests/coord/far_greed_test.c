@@ -45,7 +45,7 @@ static void a_delete_is_made_behind_many_who_go_away(void **state)
 
 static uint32_t refused;
 
-static void count_answer(struct mu_ask *q)
+static void count_answer(struct mu_coord_request *q)
 {
     refused += q->status == MUSTER_RESOURCE_EXHAUSTED;
 }
@@ -54,7 +54,7 @@ static void count_answer(struct mu_ask *q)
 static void who_takes_much_leaves_as_much(void **state)
 {
     enum { GREED = 20000 };
-    static struct mu_ask asks[GREED];
+    static struct mu_coord_request asks[GREED];
     struct asked *a;
     uint32_t taken;
 
@@ -64,7 +64,7 @@ static void who_takes_much_leaves_as_much(void **state)
     refused = 0;
     pair_as(FAR);
     for (int i = 0; i < GREED; i++) {
-        asks[i] = (struct mu_ask){.answered = count_answer, .line = line_of(FAR)};
+        asks[i] = (struct mu_coord_request){.answered = count_answer, .line = line_of(FAR)};
         mu_coord_increment(coord, &asks[i], "n", 1, 1);
     }
     taken = GREED - refused;

@@ -308,7 +308,7 @@ static void a_line_that_hangs_up_takes_its_gets_along(void **state)
 /* Within `answered` other asks are made, and dropped. */
 static struct asked *victim, *second;
 
-static void drop_and_go_on(struct mu_ask *q)
+static void drop_and_go_on(struct mu_coord_request *q)
 {
     struct asked *a = (struct asked *)q;
 
@@ -363,7 +363,7 @@ static void ten_thousand_gets_wait_on_one_line(void **state)
 static void a_line_with_too_many_gets_is_refused_in_words(void **state)
 {
     enum { N = 32768 };
-    struct mu_ask *many = calloc(N + 2, sizeof *many);
+    struct mu_coord_request *many = calloc(N + 2, sizeof *many);
     struct asked *other;
 
     (void)state;

@@ -10,16 +10,16 @@
 
 enum { GUESTS = 4096, ROUNDS = 3 };
 
-static struct mu_ask *asks;
+static struct mu_coord_request *asks;
 static uint32_t answers, failures;
 
-static void answered(struct mu_ask *ask)
+static void answered(struct mu_coord_request *ask)
 {
     answers++;
     failures += ask->status != MUSTER_OK;
 }
 
-static struct mu_ask *guest(int i)
+static struct mu_coord_request *guest(int i)
 {
     memset(&asks[i], 0, sizeof asks[i]);
     asks[i].answered = answered;
@@ -41,7 +41,7 @@ static void lap(const char *what)
     since = muster_now_ns();
 }
 
-static void answered_alive(struct mu_ask *ask)
+static void answered_alive(struct mu_coord_request *ask)
 {
     answers++;
     failures += ask->status || ask->num_alive != GUESTS || ask->alive[GUESTS - 1] != GUESTS - 1 ||
@@ -67,7 +67,7 @@ static void who_is_alive(void)
 static void four_thousand_guests(void **state)
 {
     const struct mu_coord_options o = {.register_barrier = true, .shutdown_timeout_ns = 100000000000u};
-    struct mu_ask *polls = calloc(GUESTS, sizeof *polls), *gets = calloc(GUESTS, sizeof *gets);
+    struct mu_coord_request *polls = calloc(GUESTS, sizeof *polls), *gets = calloc(GUESTS, sizeof *gets);
     char key[32];
 
     (void)state;

@@ -86,7 +86,7 @@ static struct {
 
 enum { PAIRS = 8 }; /* big/x-0 to big/y-7: all of them have one value */
 
-static void look(struct mu_ask *q)
+static void look(struct mu_coord_request *q)
 {
     memset(&seen, 0, sizeof seen);
     seen.answered = true;
@@ -219,7 +219,7 @@ static void a_delete_goes_on_when_its_client_is_gone(void **state)
     counter_close();
 }
 
-static void ignore(struct mu_ask *q)
+static void ignore(struct mu_coord_request *q)
 {
     (void)q;
 }
@@ -227,10 +227,10 @@ static void ignore(struct mu_ask *q)
 /* As many of the line's asks wait as may. */
 static void fill_line(int guest)
 {
-    static struct mu_ask gets[32768];
+    static struct mu_coord_request gets[32768];
 
     for (size_t i = 0; i < sizeof gets / sizeof *gets; i++) {
-        gets[i] = (struct mu_ask){.answered = ignore, .line = line_of(guest)};
+        gets[i] = (struct mu_coord_request){.answered = ignore, .line = line_of(guest)};
         mu_coord_get(coord, &gets[i], "nothing", strlen("nothing"));
     }
 }

@@ -227,7 +227,7 @@ int coords_strike(void **state)
 
 /* ---- guests ---- */
 
-static void answered(struct mu_ask *q)
+static void answered(struct mu_coord_request *q)
 {
     struct asked *a = (struct asked *)q;
 

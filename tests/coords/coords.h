@@ -22,7 +22,7 @@
 
 /* An ask, and a copy of its answer. Kept until coords_close(). */
 struct asked {
-    struct mu_ask ask;
+    struct mu_coord_request ask;
     bool answered;
     struct asked *next;
     char text[8192];

@@ -16,7 +16,7 @@
 
 /* A copy of a note of the leader's, or of our own, for `muster status` on this host, which asks nobody. */
 struct note_look {
-    struct mu_ask ask;
+    struct mu_coord_request ask;
     bool open;
 };
 
@@ -89,7 +89,7 @@ static void note(struct mu_agent *agent, unsigned what)
         set_note(agent, what, 0, text);
 }
 
-static void looked(struct mu_ask *ask)
+static void looked(struct mu_coord_request *ask)
 {
     ((struct note_look *)ask)->open = false;
 }

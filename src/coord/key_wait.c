@@ -1,10 +1,10 @@
 /*
- * coord/wishes.c: gets that wait for their key: a wish is a key, and all who wait for it, in the order in which they
- * came.
+ * coord/key_wait.c: gets that wait for their key: a key wait is a key, and all who wait for it, in the order in which
+ * they came.
  *
- * Wishes are found by their key's bucket. What a guest writes is looked up at once. What others write shows in the
- * words of the buckets: one pass over those where something is wished for, and a look only where the word has changed.
- * So ten thousand gets cost little until their keys come.
+ * Key waits are found by their key's bucket. What a wire client writes is looked up at once. What others write shows in
+ * the words of the buckets: one pass over those where something is waited for, and a look only where the word has
+ * changed. So ten thousand gets cost little until their keys come.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@ static uint32_t bucket_of(const struct mu_coord *coord, const struct mu_key *k)
     return (uint32_t)(k->hash >> 20) & mu_table_kv(coord->seg).mask;
 }
 
-/* ---- what is wished for ---- */
+/* ---- what is waited for ---- */
 
-static struct mu_wish_spot *spot_at(struct mu_coord *coord, uint32_t bucket, uint64_t word)
+static struct mu_key_wait_spot *spot_at(struct mu_coord *coord, uint32_t bucket, uint64_t word)
 {
-    struct mu_wish_spot *s;
+    struct mu_key_wait_spot *s;
 
     if (!coord->spots)
-        coord->spots = calloc(coord->seg->num_buckets, sizeof(struct mu_wish_spot *));
+        coord->spots = calloc(coord->seg->num_buckets, sizeof(struct mu_key_wait_spot *));
     if (!coord->spots || coord->spots[bucket])
         return coord->spots ? coord->spots[bucket] : NULL;
     s = calloc(1, sizeof *s);
@@ -41,7 +41,7 @@ static struct mu_wish_spot *spot_at(struct mu_coord *coord, uint32_t bucket, uin
     return s;
 }
 
-static void drop_spot(struct mu_coord *coord, struct mu_wish_spot *s)
+static void drop_spot(struct mu_coord *coord, struct mu_key_wait_spot *s)
 {
     *(s->prev ? &s->prev->next : &coord->first_spot) = s->next;
     if (s->next)
@@ -50,9 +50,9 @@ static void drop_spot(struct mu_coord *coord, struct mu_wish_spot *s)
     free(s);
 }
 
-static struct mu_wish *find(const struct mu_wish_spot *s, const struct mu_key *k)
+static struct mu_key_wait *find(const struct mu_key_wait_spot *s, const struct mu_key *k)
 {
-    struct mu_wish *w = s ? s->wishes : NULL;
+    struct mu_key_wait *w = s ? s->waits : NULL;
 
     while (w && (w->hash != k->hash || w->len != k->len || memcmp(w->key, k->words, k->len) != 0))
         w = w->next;
@@ -60,29 +60,29 @@ static struct mu_wish *find(const struct mu_wish_spot *s, const struct mu_key *k
 }
 
 /* With the last one its spot goes. */
-void mu_wish_drop(struct mu_coord *coord, struct mu_wish *w)
+void mu_key_wait_drop(struct mu_coord *coord, struct mu_key_wait *w)
 {
-    struct mu_wish_spot *s = w->spot;
+    struct mu_key_wait_spot *s = w->spot;
 
-    *(w->before ? &w->before->next : &s->wishes) = w->next;
+    *(w->before ? &w->before->next : &s->waits) = w->next;
     if (w->next)
         w->next->before = w->before;
     if (w->fetch)
         mu_key_fetch_drop(coord, w->fetch);
     free(w);
-    if (!s->wishes)
+    if (!s->waits)
         drop_spot(coord, s);
 }
 
-static bool is_wanted(const struct mu_wish *w)
+static bool is_wanted(const struct mu_key_wait *w)
 {
-    return w->asks.count || w->tries.count;
+    return w->requests.count || w->tries.count;
 }
 
-static struct mu_wish *wish_for(struct mu_coord *coord, const struct mu_key *k, uint64_t word)
+static struct mu_key_wait *key_wait_of(struct mu_coord *coord, const struct mu_key *k, uint64_t word)
 {
-    struct mu_wish_spot *s = spot_at(coord, bucket_of(coord, k), word);
-    struct mu_wish *w = find(s, k);
+    struct mu_key_wait_spot *s = spot_at(coord, bucket_of(coord, k), word);
+    struct mu_key_wait *w = find(s, k);
 
     if (!s || w)
         return w;
@@ -92,40 +92,41 @@ static struct mu_wish *wish_for(struct mu_coord *coord, const struct mu_key *k, 
         w->hash = k->hash;
         w->len = k->len;
         memcpy(w->key, k->words, k->len);
-        w->next = s->wishes;
+        w->next = s->waits;
         if (w->next)
             w->next->before = w;
-        s->wishes = w;
-    } else if (!s->wishes) {
+        s->waits = w;
+    } else if (!s->waits) {
         drop_spot(coord, s);
     }
     return w;
 }
 
-static void get_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void get_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
-    struct mu_wish *w = p->at;
+    struct mu_key_wait *w = p->at;
 
     if (!is_wanted(w))
-        mu_wish_drop(coord, w);
+        mu_key_wait_drop(coord, w);
 }
 
-enum muster_status mu_wish_park(struct mu_coord *coord, struct mu_ask *ask, const struct mu_key *k, uint64_t word,
-                                bool waits)
+enum muster_status mu_key_wait_add(struct mu_coord *coord, struct mu_coord_request *request, const struct mu_key *k,
+                                   uint64_t word, bool waits)
 {
-    struct mu_wish *w = wish_for(coord, k, word);
-    struct mu_parked *p;
+    struct mu_key_wait *w = key_wait_of(coord, k, word);
+    struct mu_coord_pending *p;
 
     if (!w)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for a get that waits");
-    p = mu_coord_park(coord, ask, waits ? &w->asks : &w->tries, k->len + (coord->remote ? mu_key_fetch_bytes : 0));
+    p = mu_coord_pending_new(coord, request, waits ? &w->requests : &w->tries,
+                             k->len + (coord->remote ? mu_key_fetch_bytes : 0));
     if (p) {
         p->at = w;
         p->dropped = get_dropped;
         return MUSTER_OK;
     }
     if (!is_wanted(w))
-        mu_wish_drop(coord, w);
+        mu_key_wait_drop(coord, w);
     return MUSTER_RESOURCE_EXHAUSTED;
 }
 
@@ -185,44 +186,44 @@ enum muster_status mu_coord_fetch(struct mu_coord *coord, struct mu_ctx *ctx, co
     }
 }
 
-void mu_coord_point(struct mu_ask *ask, struct mu_blob *value, uint64_t version)
+void mu_coord_point(struct mu_coord_request *request, struct mu_blob *value, uint64_t version)
 {
-    size_t head = ask->head < value->len ? ask->head : value->len;
+    size_t head = request->head < value->len ? request->head : value->len;
 
-    ask->blob = head ? NULL : value; /* a long key lies in front: the rest is copied */
-    ask->value = (const uint8_t *)value->bytes + head;
-    ask->len = value->len - head;
-    ask->version = (int64_t)version;
+    request->blob = head ? NULL : value; /* a long key lies in front: the rest is copied */
+    request->value = (const uint8_t *)value->bytes + head;
+    request->len = value->len - head;
+    request->version = (int64_t)version;
 }
 
-void mu_wish_grant(struct mu_coord *coord, struct mu_parked *p, struct mu_blob *value, uint64_t version)
+void mu_key_wait_grant(struct mu_coord *coord, struct mu_coord_pending *p, struct mu_blob *value, uint64_t version)
 {
-    mu_parked_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+    mu_coord_pending_answer(coord, p, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     p->shared = mu_blob_hold(value);
-    mu_coord_point(p->ask, value, version);
+    mu_coord_point(p->request, value, version);
 }
 
-static void answer_list(struct mu_coord *coord, struct mu_parked_list *l, enum muster_status status,
+static void answer_list(struct mu_coord *coord, struct mu_coord_pending_list *l, enum muster_status status,
                         struct mu_blob *value, uint64_t version)
 {
     while (l->first)
         if (status)
-            mu_parked_answer(coord, l->first, status, MU_PAYLOAD_NONE, muster_last_error());
+            mu_coord_pending_answer(coord, l->first, status, MU_PAYLOAD_NONE, muster_last_error());
         else
-            mu_wish_grant(coord, l->first, value, version);
+            mu_key_wait_grant(coord, l->first, value, version);
 }
 
-static bool is_bare(const struct mu_parked_list *l)
+static bool is_bare(const struct mu_coord_pending_list *l)
 {
-    const struct mu_parked *p = l->first;
+    const struct mu_coord_pending *p = l->first;
 
-    while (p && p->ask->is_bare)
+    while (p && p->request->is_bare)
         p = p->next;
     return !p;
 }
 
-/* Everybody who wants it is answered, if it is there: true, and the wish is gone. */
-static bool satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_wish *w)
+/* Everybody who wants it is answered, if it is there: true, and the wait is gone. */
+static bool satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wait *w)
 {
     struct mu_blob *value;
     struct mu_found found = {0};
@@ -230,18 +231,18 @@ static bool satisfy(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_wish *
     enum muster_status status;
 
     mu_key_make(&k, coord->seg, w->key, w->len);
-    status = mu_coord_fetch(coord, ctx, &k, is_bare(&w->asks) && is_bare(&w->tries) ? MU_FETCH_BARE : MU_FETCH_VALUE,
-                            &found, &value);
+    status = mu_coord_fetch(
+        coord, ctx, &k, is_bare(&w->requests) && is_bare(&w->tries) ? MU_FETCH_BARE : MU_FETCH_VALUE, &found, &value);
     if (status == MUSTER_OK && !value)
         return false;
-    answer_list(coord, &w->asks, status, value, found.version);
+    answer_list(coord, &w->requests, status, value, found.version);
     answer_list(coord, &w->tries, status, value, found.version);
     mu_blob_drop(value);
-    mu_wish_drop(coord, w);
+    mu_key_wait_drop(coord, w);
     return true;
 }
 
-bool mu_wish_look(struct mu_coord *coord, struct mu_wish *w)
+bool mu_key_wait_look(struct mu_coord *coord, struct mu_key_wait *w)
 {
     struct mu_ctx *ctx;
     bool gone;
@@ -253,32 +254,32 @@ bool mu_wish_look(struct mu_coord *coord, struct mu_wish *w)
     return gone;
 }
 
-void mu_wishes_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k)
+void mu_key_waits_written(struct mu_coord *coord, struct mu_ctx *ctx, const struct mu_key *k)
 {
-    struct mu_wish *w = coord->first_spot ? find(coord->spots[bucket_of(coord, k)], k) : NULL;
+    struct mu_key_wait *w = coord->first_spot ? find(coord->spots[bucket_of(coord, k)], k) : NULL;
 
     if (w)
         satisfy(coord, ctx, w);
 }
 
 /* The spot may be gone afterwards. */
-static void look_at(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_wish_spot *s, uint64_t word)
+static void look_at(struct mu_coord *coord, struct mu_ctx *ctx, struct mu_key_wait_spot *s, uint64_t word)
 {
     s->word = word; /* older than every look that follows */
-    for (struct mu_wish *w = s->wishes, *next; w; w = next) {
+    for (struct mu_key_wait *w = s->waits, *next; w; w = next) {
         next = w->next;
         satisfy(coord, ctx, w);
     }
 }
 
-static void wishes_look(struct mu_coord *coord)
+static void key_waits_look(struct mu_coord *coord)
 {
     struct mu_table t = mu_table_kv(coord->seg);
     struct mu_ctx *ctx;
 
     if (!coord->first_spot || mu_enter(coord->m, &ctx))
         return;
-    for (struct mu_wish_spot *s = coord->first_spot, *next; s; s = next) {
+    for (struct mu_key_wait_spot *s = coord->first_spot, *next; s; s = next) {
         /* acquire: pairs with the commits there; what the word names is read after it */
         uint64_t word = mu_load_acquire(&t.buckets[s->bucket]);
 
@@ -289,40 +290,40 @@ static void wishes_look(struct mu_coord *coord)
     mu_exit(ctx);
 }
 
-static void fail_heeding(struct mu_coord *coord, struct mu_wish *w, const char *text)
+static void fail_heeding(struct mu_coord *coord, struct mu_key_wait *w, const char *text)
 {
-    for (struct mu_parked *p = w->asks.first, *next; p; p = next) {
+    for (struct mu_coord_pending *p = w->requests.first, *next; p; p = next) {
         next = p->next;
-        if (p->ask->heeds_errors)
-            mu_parked_answer(coord, p, MUSTER_ABORTED, MU_PAYLOAD_NONE, text);
+        if (p->request->heeds_errors)
+            mu_coord_pending_answer(coord, p, MUSTER_ABORTED, MU_PAYLOAD_NONE, text);
     }
     if (!is_wanted(w))
-        mu_wish_drop(coord, w);
+        mu_key_wait_drop(coord, w);
 }
 
-void mu_wishes_fail(struct mu_coord *coord, const char *text)
+void mu_key_waits_fail(struct mu_coord *coord, const char *text)
 {
-    for (struct mu_wish_spot *s = coord->first_spot, *next; s; s = next) {
+    for (struct mu_key_wait_spot *s = coord->first_spot, *next; s; s = next) {
         next = s->next;
-        for (struct mu_wish *w = s->wishes, *after; w; w = after) {
+        for (struct mu_key_wait *w = s->waits, *after; w; w = after) {
             after = w->next;
             fail_heeding(coord, w, text);
         }
     }
 }
 
-static void wishes_stop(struct mu_coord *coord)
+static void key_waits_stop(struct mu_coord *coord)
 {
-    for (struct mu_wish_spot *s = coord->first_spot; s; s = coord->first_spot) {
-        struct mu_wish *w = s->wishes;
+    for (struct mu_key_wait_spot *s = coord->first_spot; s; s = coord->first_spot) {
+        struct mu_key_wait *w = s->waits;
 
         mu_fail(MUSTER_CANCELLED, "KeyValueStore destructed");
-        answer_list(coord, &w->asks, MUSTER_CANCELLED, NULL, 0);
+        answer_list(coord, &w->requests, MUSTER_CANCELLED, NULL, 0);
         answer_list(coord, &w->tries, MUSTER_CANCELLED, NULL, 0);
-        mu_wish_drop(coord, w);
+        mu_key_wait_drop(coord, w);
     }
     free(coord->spots);
     coord->spots = NULL;
 }
 
-const struct mu_coord_feature mu_wishes_feature = {.look = wishes_look, .stop = wishes_stop};
+const struct mu_coord_feature mu_key_waits_feature = {.look = key_waits_look, .stop = key_waits_stop};

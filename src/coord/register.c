@@ -1,12 +1,13 @@
 /*
- * coord/guest.c: guests come and go: RegisterTask with its barrier, ResetTask, and what every way of leaving shares.
+ * coord/register.c: wire clients come and go: RegisterTask with its barrier, ResetTask, and what every way of leaving
+ * shares.
  *
- * The register barrier is the engine's own: a guest is connected when all tasks are there, and until then its record
- * says nothing of it, so that nobody misses its heartbeats. A task of the C library that is connected counts as
+ * The register barrier is the engine's own: a wire client is connected when all tasks are there, and until then its
+ * record says nothing of it, so that nobody misses its heartbeats. A task of the C library that is connected counts as
  * registered. Who hangs up while it waits has not come. When the barrier fails, those who wait are told, and the next
  * who registers begins it anew.
  *
- * Of several hosts host 0's engine decides (coord/hosts.c). What another one's guests wait for is the same; their
+ * Of several hosts host 0's engine decides (coord/hosts.c). What another one's wire clients wait for is the same; their
  * records are connected meanwhile, and heartbeats brought for them, until the barrier fails or they give up.
  */
 #include <inttypes.h>
@@ -23,7 +24,7 @@
 
 /* ---- registering ---- */
 
-/* Another host's guest that is connected has come if it waits still, or the barrier had passed before. */
+/* Another host's wire client that is connected has come if it waits still, or the barrier had passed before. */
 static bool is_there(const struct mu_coord *coord, uint32_t task, const struct mu_task_record *r)
 {
     const struct mu_coord_task *t = &coord->tasks[task];
@@ -110,18 +111,18 @@ static void pass(struct mu_coord *coord)
         return; /* the next look tries again */
     coord->registered = true;
     while (coord->registering.first) {
-        struct mu_parked *p = coord->registering.first;
+        struct mu_coord_pending *p = coord->registering.first;
         enum muster_status status = admit(coord, ctx, p->line, p->task, p->incarnation, p->recoverable);
 
         coord->tasks[p->task].registering = NULL;
-        mu_parked_answer(coord, p, status, MU_PAYLOAD_SERVICE, status ? muster_last_error() : NULL);
+        mu_coord_pending_answer(coord, p, status, MU_PAYLOAD_SERVICE, status ? muster_last_error() : NULL);
     }
     mu_exit(ctx);
     end_round(coord, MUSTER_OK, NULL); /* when those here are connected */
 }
 
-/* A guest of another host than 0 that waited was connected, and is not to be. In error it stays: it has died. */
-static void give_up_place(struct mu_coord *coord, const struct mu_parked *p)
+/* A wire client of another host than 0 that waited was connected, and is not to be. In error it stays: it has died. */
+static void give_up_place(struct mu_coord *coord, const struct mu_coord_pending *p)
 {
     struct mu_task_record r;
     struct mu_ctx *ctx;
@@ -139,13 +140,13 @@ static void fail(struct mu_coord *coord, enum muster_status code, const char *te
     coord->register_until = UINT64_MAX;
     end_round(coord, code, text);
     while (coord->registering.first) {
-        struct mu_parked *p = coord->registering.first;
+        struct mu_coord_pending *p = coord->registering.first;
 
         coord->tasks[p->task].registering = NULL;
         give_up_place(coord, p);
-        p->ask->barrier_id = BARRIER;
-        p->ask->counter = 0;
-        mu_parked_answer(coord, p, code, MU_PAYLOAD_BARRIER, text);
+        p->request->barrier_id = BARRIER;
+        p->request->counter = 0;
+        mu_coord_pending_answer(coord, p, code, MU_PAYLOAD_BARRIER, text);
     }
 }
 
@@ -223,11 +224,11 @@ static void registering_due(struct mu_coord *coord, uint64_t now)
 /* Those who wait connected say nothing for themselves. */
 static void registering_beat(struct mu_coord *coord)
 {
-    for (const struct mu_parked *p = coord->registering.first; p && mu_coord_follows(coord); p = p->next)
+    for (const struct mu_coord_pending *p = coord->registering.first; p && mu_coord_follows(coord); p = p->next)
         mu_task_count_beat(coord->seg, (uint32_t)p->task);
 }
 
-static void registering_dropped(struct mu_coord *coord, struct mu_parked *p)
+static void registering_dropped(struct mu_coord *coord, struct mu_coord_pending *p)
 {
     coord->tasks[p->task].registering = NULL;
     coord->register_version = 0; /* as in end_round() */
@@ -252,14 +253,15 @@ static void begin_waiting(struct mu_coord *coord, int32_t task)
 }
 
 /* Connected, it waits until host 0's engine says that all are: with an error when it may not be. */
-static enum muster_status come_from_afar(struct mu_coord *coord, struct mu_ask *ask, const struct mu_parked *p)
+static enum muster_status come_from_afar(struct mu_coord *coord, struct mu_coord_request *request,
+                                         const struct mu_coord_pending *p)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(coord->m, &ctx);
 
     if (status)
         return status;
-    status = admit(coord, ctx, ask->line, p->task, p->incarnation, p->recoverable);
+    status = admit(coord, ctx, request->line, p->task, p->incarnation, p->recoverable);
     mu_exit(ctx);
     if (!status)
         mu_coord_tell_of(coord, MU_WORD_COMES, coord->register_round, p->task);
@@ -272,23 +274,23 @@ static void take_its_place(struct mu_coord *coord, struct mu_coord_task *t)
     if (!t->registering)
         return;
     give_up_place(coord, t->registering);
-    mu_parked_answer(coord, t->registering, MUSTER_ALREADY_EXISTS, MU_PAYLOAD_SERVICE,
-                     "Aborted connect attempt as there is a request from a newer incarnation.");
+    mu_coord_pending_answer(coord, t->registering, MUSTER_ALREADY_EXISTS, MU_PAYLOAD_SERVICE,
+                            "Aborted connect attempt as there is a request from a newer incarnation.");
     t->registering = NULL;
 }
 
 /* Wait for the others. */
-static void join_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation,
+static void join_barrier(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation,
                          bool recoverable)
 {
     struct mu_coord_task *t = &coord->tasks[task];
-    struct mu_parked *p;
+    struct mu_coord_pending *p;
 
     take_its_place(coord, t);
     begin_waiting(coord, task);
-    p = mu_coord_park(coord, ask, &coord->registering, 0);
+    p = mu_coord_pending_new(coord, request, &coord->registering, 0);
     if (!p) {
-        mu_coord_fail(ask, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
+        mu_coord_fail(request, MUSTER_RESOURCE_EXHAUSTED, MU_PAYLOAD_NONE);
         return;
     }
     p->task = task;
@@ -297,11 +299,11 @@ static void join_barrier(struct mu_coord *coord, struct mu_ask *ask, int32_t tas
     p->dropped = registering_dropped;
     t->registering = p;
     if (mu_coord_follows(coord)) {
-        enum muster_status status = come_from_afar(coord, ask, p);
+        enum muster_status status = come_from_afar(coord, request, p);
 
         t->registering = status ? NULL : p;
         if (status)
-            mu_parked_answer(coord, p, status, MU_PAYLOAD_SERVICE, muster_last_error());
+            mu_coord_pending_answer(coord, p, status, MU_PAYLOAD_SERVICE, muster_last_error());
     }
     mu_coord_look_at_tasks(coord);
 }
@@ -345,44 +347,45 @@ static bool may_join(const struct mu_coord *coord, const struct mu_task_record *
                                                     (coord->o.reconnects || mu_coord_is_recoverable(r)));
 }
 
-void mu_coord_register(struct mu_coord *coord, struct mu_ask *ask, int32_t task, uint64_t incarnation, bool recoverable)
+void mu_coord_register(struct mu_coord *coord, struct mu_coord_request *request, int32_t task, uint64_t incarnation,
+                       bool recoverable)
 {
     struct mu_task_record r;
     struct mu_ctx *ctx;
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     if (!mu_coord_has(coord, task)) {
         mu_fail(MUSTER_INVALID_ARGUMENT,
                 "Unexpected task registered with task=%d: it is not in the cluster, of %u tasks", task,
                 coord->num_tasks);
-        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
         return;
     }
     if (!mu_coord_is_own(coord, task)) {
         mu_coord_refuse_other(coord, task);
-        mu_coord_fail(ask, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, MUSTER_INVALID_ARGUMENT, MU_PAYLOAD_SERVICE);
         return;
     }
     mu_coord_look_tasks(coord);
     mu_coord_record(coord, task, &r, NULL);
     if (coord->o.register_barrier && !coord->registered && (may_join(coord, &r) || coord->tasks[task].registering)) {
-        join_barrier(coord, ask, task, incarnation, recoverable);
+        join_barrier(coord, request, task, incarnation, recoverable);
         mu_coord_deliver(coord);
         return;
     }
     status = mu_enter(coord->m, &ctx);
     if (!status) {
-        status = admit(coord, ctx, ask->line, task, incarnation, recoverable);
+        status = admit(coord, ctx, request->line, task, incarnation, recoverable);
         mu_exit(ctx);
     }
     if (status == MUSTER_ABORTED)
-        mu_coord_fail_of(ask, status, task);
+        mu_coord_fail_of(request, status, task);
     else if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
@@ -436,12 +439,12 @@ enum muster_status mu_coord_disconnect(struct mu_coord *coord, struct mu_ctx *ct
     return MUSTER_OK;
 }
 
-void mu_coord_reset(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
+void mu_coord_reset(struct mu_coord *coord, struct mu_coord_request *request, int32_t task)
 {
     struct mu_ctx *ctx;
     enum muster_status status;
 
-    if (mu_coord_refuses(coord, ask))
+    if (mu_coord_refuses(coord, request))
         return;
     mu_coord_look_tasks(coord);
     if (!mu_coord_has(coord, task)) {
@@ -457,9 +460,9 @@ void mu_coord_reset(struct mu_coord *coord, struct mu_ask *ask, int32_t task)
         }
     }
     if (status)
-        mu_coord_fail(ask, status, MU_PAYLOAD_SERVICE);
+        mu_coord_fail(request, status, MU_PAYLOAD_SERVICE);
     else
-        mu_coord_answer(ask, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
+        mu_coord_answer(request, MUSTER_OK, MU_PAYLOAD_NONE, NULL);
     mu_coord_look_tasks(coord);
     mu_coord_deliver(coord);
 }
