@@ -26,7 +26,7 @@
  * grpc.c     the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store
  * notes.c    what is served where, for people
- * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c)
+ * mpi.c      PMI-1 for the tasks that are MPI programs (with mpi/wait.c, mpi/folder.c, mpi/unserved.c)
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
  * sights.c   what another host's tasks do and wait for, for people
@@ -58,7 +58,7 @@
 #include "segment/hosts.h"
 #include "task/task.h"
 
-enum { MU_AGENT_MPI_PLACES = 4 }; /* variables that name a folder for Open MPI */
+enum { MU_AGENT_MPI_PLACES = 5 }; /* variables that name a folder for Open MPI and libpmix */
 #define MU_AGENT_NOTE 220u        /* bytes that say it */
 
 struct mu_agent_task {
@@ -295,6 +295,14 @@ void mu_agent_remove_mpi_folder(struct mu_agent *agent);
 void mu_agent_name_mpi_places(struct mu_agent *agent);
 /* NAME=FOLDER, of a command's tasks; how many. */
 int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t app, char **ret_vars);
+
+/* ---- mpi/unserved.c ---- */
+/* Once the attempt's folder is there: who asks for PMIx is told how to have it. */
+void mu_agent_watch_unserved(struct mu_agent *agent);
+/* Whether one has: at a task's end, and at times. */
+void mu_agent_look_unserved(struct mu_agent *agent);
+uint64_t mu_agent_unserved_due(const struct mu_agent *agent);
+void mu_agent_unserved_tick(struct mu_agent *agent, uint64_t now);
 
 /* ---- error_file.c ---- */
 /* Where the attempt's tasks write why they fail; NULL: nowhere. */

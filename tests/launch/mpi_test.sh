@@ -129,6 +129,24 @@ try_all()
     clean
 }
 
+# Who asks for PMIx follows a link that leads nowhere: it is said at a task's end, and in time where none ends; of a job
+# of one task it is not, for it is right that it finds itself alone. (sleep: until it is ended.)
+asks='link=$PMIX_SYSTEM_TMPDIR/pmix.sys.$(uname -n); until [ -L "$link" ]; do sleep 0.02; done; [ ! -e "$link" ]'
+check 0 run -n 3 sh -c "[ \$RANK != 1 ] || { $asks; }"
+err_is_one_line
+err_has '^muster run: a task asks for PMIx, .* (run the job with --mpi pmix)$'
+: > "$ERR"
+"$MUSTER" run --job "$JOB" -n 2 sh -c "$asks && exec sleep 60" > "$OUT" 2> "$ERR" < /dev/null &
+RUN=$!
+said() { grep -q 'a task asks for PMIx' "$ERR"; }
+await "it is said while they run" said
+kill $RUN
+wait $RUN
+check 0 run -n 1 sh -c '[ -z "$(ls "$PMIX_SYSTEM_TMPDIR")" ]'
+check 0 run -n 2 --mpi none sh -c '[ -z "${PMIX_SYSTEM_TMPDIR:-}" ]'
+err_is_empty
+clean
+
 # What a task is given, and what it is not.
 check 0 run -n 2 --label env PMIX_NAMESPACE=x env
 for i in 0 1; do

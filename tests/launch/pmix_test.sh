@@ -16,6 +16,11 @@ err_has 'muster run: --mpi pmix: cannot load libpmix (/no/libpmix.so: .*); insta
 err_is_one_line
 ldconfig -p | grep -q 'libpmix\.so\.2 ' || skip "libpmix is not installed (Debian: libpmix2): only its absence was tested"
 
+# Where PMI-1 is served, a program that asks for PMIx alone is told how to have it.
+check 3 "$MUSTER" run --job "$JOB" -n 2 --kill-on-fail=no -- "$CLIENT" ring
+err_has '^muster run: a task asks for PMIx, .*: it runs as the only rank of a job of its own (run the job with --mpi pmix)$'
+[ "$(grep -c 'asks for PMIx' "$ERR")" = 1 ] || fail "it is not said once"
+
 printf '#!/bin/sh\nshift\nexec sh -c "$*"\n' > "$TMPDIR/rsh"
 chmod +x "$TMPDIR/rsh"
 # on WHERE STATUS COMMAND...: WHERE is "1" (three tasks here), or "3" (four on three hosts).

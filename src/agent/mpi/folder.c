@@ -26,6 +26,7 @@ static const char *const names[MU_AGENT_MPI_PLACES] = {
     "OMPI_MCA_btl_vader_backing_directory",
     "OMPI_MCA_osc_sm_backing_directory",
     "OMPI_MCA_osc_rdma_backing_directory",
+    "PMIX_SYSTEM_TMPDIR", /* for unserved.c */
 };
 
 void mu_agent_name_mpi_places(struct mu_agent *agent)
@@ -58,8 +59,8 @@ void mu_agent_name_mpi_folder(struct mu_agent *agent)
 /* A task that takes its time to fail, as Python does, finds it. */
 void mu_agent_begin_mpi_folder(struct mu_agent *agent)
 {
-    if (mu_agent_mpi(agent)->folder[0])
-        (void)!mkdir(mu_agent_mpi(agent)->folder, 0700);
+    if (mu_agent_mpi(agent)->folder[0] && (mkdir(mu_agent_mpi(agent)->folder, 0700) == 0 || errno == EEXIST))
+        mu_agent_watch_unserved(agent);
 }
 
 /* FNV-1a of the name that PMI gives the job, and the number of this host. */

@@ -113,7 +113,7 @@ static void mpi_tick(struct mu_agent *agent, uint64_t now)
     uint32_t hosts[8], count, task_id;
     char why[200];
 
-    (void)now;
+    mu_agent_unserved_tick(agent, now);
     if (!mu_agent_mpi(agent)->pmi1 || !agent->bridge || !mu_agent_leads(agent))
         return;
     count = mu_agent_gather_missing(agent, round_name, hosts, 8);
@@ -138,6 +138,7 @@ static void mpi_ended(struct mu_agent *agent, uint32_t task_id)
 {
     (void)task_id;
     mu_pmi1_look(mu_agent_mpi(agent)->pmi1);
+    mu_agent_look_unserved(agent);
 }
 
 int mu_agent_serves_mpi(const struct mu_agent *agent)
@@ -234,6 +235,7 @@ static int mpi_begin(struct mu_agent *agent)
 static void mpi_stop(struct mu_agent *agent)
 {
     mu_agent_stop_mpi_waits(agent);
+    mu_agent_mpi(agent)->look_at = 0;
     mu_pmi1_stop(mu_agent_mpi(agent)->pmi1);
     mu_agent_mpi(agent)->pmi1 = NULL;
 }
@@ -343,6 +345,7 @@ const struct mu_component mu_mpi_component = {
     .equip = mpi_equip,
     .judge = mpi_judge,
     .ended = mpi_ended,
+    .due = mu_agent_unserved_due,
     .tick = mpi_tick,
     .report = mu_agent_note_mpi_waits,
     .stop = mpi_stop,

@@ -1,4 +1,4 @@
-/* agent/mpi/mpi.h: what the files share that serve MPI: mpi.c, mpi/folder.c, mpi/wait.c. */
+/* agent/mpi/mpi.h: what the files share that serve MPI: mpi.c, folder.c, unserved.c, wait.c. */
 #ifndef MU_AGENT_MPI_MPI_H
 #define MU_AGENT_MPI_MPI_H
 
@@ -13,6 +13,7 @@ struct mu_agent_mpi_state {
     int has_folder;                        /* it has been made, or tried to be */
     uv_timer_t timer;
     int has_timer;
+    uint64_t look_at, look_ns; /* at what unserved.c put into the folder, and how long it waited before; 0: not */
     char waits[MU_AGENT_NOTE]; /* what is known of who waits in MPI here */
     char places[MU_AGENT_MPI_PLACES][224];
 };
