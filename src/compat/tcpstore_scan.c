@@ -132,7 +132,7 @@ static int scan_count(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 static int scan_field(struct mu_ts_scan *s, const uint8_t *bytes, size_t len)
 {
     switch (*s->fields) {
-    case 'k': return scan_bytes(s, bytes, len, MU_TS_KEY_MAX, "a key is longer than 64 KiB");
+    case 'k': return scan_bytes(s, bytes, len, MU_TS_KEY_MAX, "a key is longer than 1 MiB");
     case 'v': return scan_bytes(s, bytes, len, MU_TS_VALUE_MAX, "a value is longer than 64 MiB");
     case '*': return scan_count(s, bytes, len);
     default: return has(s, (uint64_t)(*s->fields - '0'), len);

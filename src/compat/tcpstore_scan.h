@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define MU_TS_KEY_MAX     (64u << 10)  /* bytes */
+#define MU_TS_KEY_MAX     1048577u     /* bytes: 1 MiB, and the '/' that clients put in front of it */
 #define MU_TS_VALUE_MAX   (64u << 20)  /* likewise */
 #define MU_TS_KEYS_MAX    (1u << 17)   /* of one request */
 #define MU_TS_REQUEST_MAX (128u << 20) /* bytes, all in all */

@@ -56,13 +56,13 @@ struct announced {
 static void too_much_is_refused_before_it_comes(void **state)
 {
     static const struct announced cases[] = {
-        {GET, "8", UINT64_MAX, 0, "a key is longer than 64 KiB"},
-        {GET, "8", 65537, 0, "a key is longer than 64 KiB"},
+        {GET, "8", UINT64_MAX, 0, "a key is longer than 1 MiB"},
+        {GET, "8", (1u << 20) + 2, 0, "a key is longer than 1 MiB"},
         {SET, "88", 0, (64u << 20) + 1, "a value is longer than 64 MiB"},
         {SET, "88", 0, UINT64_MAX - 8, "a value is longer than 64 MiB"},
         {WAIT, "8", 131073, 0, "more than 131072 keys"},
         {MULTI_SET, "8", UINT64_MAX, 0, "more than 131072 keys"},
-        {CHECK, "88", 1, INT64_MAX, "a key is longer than 64 KiB"},
+        {CHECK, "88", 1, INT64_MAX, "a key is longer than 1 MiB"},
     };
 
     (void)state;

@@ -273,7 +273,7 @@ void say_bytes(struct client *c, const void *bytes, size_t len)
 
 void say(struct client *c, enum call call, const char *shape, ...)
 {
-    static uint8_t bytes[1 << 20];
+    static uint8_t bytes[4 << 20];
     va_list list;
     size_t len;
 

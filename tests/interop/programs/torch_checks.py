@@ -477,6 +477,42 @@ def only_its_own_address(store, p):
     assert store.num_keys() == before
 
 
+@check(36)
+def keys_of_any_bytes(store, p):
+    """keys with a NUL, with slashes in a row and with ".." are keys of their own, and a delete takes one alone"""
+    names = [p + "a", p + "a\0b", p + "a/b", p + "a//b", p + "a/../b", p + "/"]
+    before = store.num_keys()
+    for number, name in enumerate(names):
+        store.set(name, str(number))
+    assert [store.get(name) for name in names] == [str(number).encode() for number in range(len(names))]
+    assert store.num_keys() == before + len(names)
+    assert store.delete_key(names[0]) is True and store.check(names[1:]) and not store.check(names[:1])
+    assert all(store.delete_key(name) for name in names[1:]) and store.num_keys() == before
+
+
+def long_key(store, p, size):
+    name, before = (p + "k" * size)[:size], store.num_keys()
+    assert store.add(name, 3) == 3 and store.add(name, 4) == 7 and store.get(name) == b"7"
+    assert store.compare_set(name, "7", "eight") == b"eight" and store.check([name])
+    assert store.num_keys() == before + 1 and store.delete_key(name) is True and store.num_keys() == before
+
+
+@check(37, modes=("own", "tcpstore"), why="it goes by way of the library, whose keys are shorter")
+def keys_longer_than_the_stores_own(store, p):
+    """a key of 4,097 bytes is counted up, compared, counted and deleted"""
+    long_key(store, p, 4097)
+
+
+@check(38, modes=("own", "tcpstore"), why="it goes by way of the library, whose keys are shorter")
+def longest_keys(store, p):
+    """a key of 1 MiB is, too; PyTorch's server in front of libuv refuses one of 8,192 bytes"""
+    if MODE == "own" and getattr(store, "libuvBackend", RELEASE >= (2, 4)):
+        long_key(store, p, 8191)
+        raises("reset|closed|pipe|Connection", long_key, store, p, 8192)
+    else:
+        long_key(store, p, 1 << 20)
+
+
 def ask(number, modes, since, why, function):
     sentence = inspect.getdoc(function)
     if MODE not in modes or RELEASE < since:
