@@ -190,7 +190,7 @@ needed_by = $(WHOLE_$(1)) $(call planned_progs,$(1))
 # ---- what people type ----------------------------------------------------------------------------------------------
 
 .SECONDEXPANSION:
-.PHONY: all debug asan tsan demo check check-release check-asan check-tsan torture sim fuzz model interop bench \
+.PHONY: all debug asan tsan demo check check-release check-asan check-tsan check-fresh torture sim fuzz model interop bench \
 	install uninstall format format-check clean help plan .deps FORCE
 
 all: $(WHOLE_$(V)) $(BUILD)/muster.pc
@@ -226,6 +226,8 @@ fuzz: $(call all_programs,fuzz,fuzz)
 	$(call RUN_SH,tests/fuzz,--seconds $(SECONDS))
 model: $(call all_programs,$(V),model)
 	$(call RUN_SH,tests/model)
+check-fresh:
+	@tests/fresh/run.sh $(ARGS) $(if $(K),'$(K)')
 interop: $(WHOLE_$(V)) $(PROGRAMS_$(V)_checks)
 	$(call RUN_SH,tests/interop)
 bench: $(WHOLE_$(V)) $(BUILD)/$(V)/tests/bridgesim/scale
