@@ -87,6 +87,8 @@ bool mu_coord_is_over(const struct mu_coord *coord);
 const char *mu_coord_error(struct mu_coord *coord, int32_t *ret_origin);
 /* How often all wire clients had shut down: what they had written has gone. */
 uint64_t mu_coord_generation(const struct mu_coord *coord);
+/* The task that waits in the shutdown while most others do not, as host 0's engine knows; -1: none. */
+int32_t mu_coord_waits_alone(const struct mu_coord *coord);
 /* The task has called for the shutdown, which is not over. */
 bool mu_coord_is_leaving(const struct mu_coord *coord, int32_t task);
 /* Something has changed outside, as the end of a process: look at all that waits, now. Outside of every muster call. */

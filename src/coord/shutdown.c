@@ -143,6 +143,11 @@ static int32_t outlier(const struct mu_coord *coord)
     return called <= missing ? coord->first_to_leave : -1;
 }
 
+int32_t mu_coord_waits_alone(const struct mu_coord *coord)
+{
+    return coord->leave_until == UINT64_MAX ? -1 : outlier(coord);
+}
+
 static void say_progress(struct mu_coord *coord, uint64_t now)
 {
     int32_t waits = outlier(coord);

@@ -120,6 +120,14 @@ err_has "^muster run: $waits; it said last: ValueError: out of luck$"
 err_has '^muster run: task 1 (pid [0-9]*) .*: the shutdown has timed out: task 1 (.*) waited in it, without task 0 '
 [ "$(grep -c 'it said last: ValueError' "$ERR")" -eq 2 ] || fail "it is not said again at the end"
 
+RUN_OPTIONS=--grpc start_job 3 bash -c '
+    if [ $RANK = 1 ]; then exec '"$GUEST"' register shutdown; fi
+    exec '"$GUEST"' register await '"$TMPDIR/most"' shutdown'
+names() { "$MUSTER" status --job "$JOB" 2> /dev/null | head -n 1 | grep -q '^task 1 (pid [0-9]*) waits in the shutdown, for which most'; }
+await "status names it" names
+: > "$TMPDIR/most"
+wait $RUN || fail "exit status $?"
+
 # ---- a client that exits with status 0 has left, with or without a shutdown; waits for it end ----
 check 0 run -n 2 --grpc --label -- bash -c '
     if [ $RANK = 1 ]; then exec '"$GUEST"' register poll barrier a exit 0; fi

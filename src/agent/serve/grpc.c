@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "agent/private.h"
+#include "coord/coord.h"
 #include "rpc/server.h"
 #include "rpc/worker.h"
 
@@ -109,8 +110,8 @@ static void grpc_describe(const struct mu_agent *agent, char *text, size_t size)
     if (!grpc_state(agent)->service)
         return;
     mu_service_stats(grpc_state(agent)->service, &stats);
-    snprintf(text, size, "%s connections %u parked %u", mu_service_address(grpc_state(agent)->service),
-             stats.connections, stats.parked);
+    snprintf(text, size, "%s connections %u parked %u leaves %u", mu_service_address(grpc_state(agent)->service),
+             stats.connections, stats.parked, (unsigned)(mu_coord_waits_alone(mu_agent_coord(agent)) + 1));
 }
 
 static void grpc_stopped(void *arg)

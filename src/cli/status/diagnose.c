@@ -440,6 +440,20 @@ static int accuse_hosts(struct search *s)
     return 0;
 }
 
+/* A client that is done while most others work: its program has failed, as like as not. */
+static int accuse_leaving(struct search *s)
+{
+    int32_t id = (int32_t)s->picture->leaves - 1;
+    struct mu_cli_finding *finding = id < 0 ? NULL : new_finding(s, MU_CLI_WAITS, UINT32_MAX);
+
+    if (!finding)
+        return id < 0 ? 0 : -1;
+    s->accused[id] = 1;
+    add_tasks(finding->text, sizeof finding->text, s->picture, &id, 1);
+    add(finding->text, sizeof finding->text, " waits in the shutdown, for which most tasks have not called");
+    return 0;
+}
+
 /* A long key is cut off in what a task says of its wait: several may seem to be one. */
 static void add_what(char *text, size_t size, const char *waiting, uint32_t count)
 {
@@ -570,8 +584,8 @@ int mu_cli_diagnose(struct mu_cli_picture *picture)
         rc = accuse_rest(&s, (enum mu_cli_kind)kind);
     if (!rc)
         rc = accuse_hosts(&s);
-    if (!rc)
-        rc = name_waits(&s);
+    rc = rc ? rc : accuse_leaving(&s);
+    rc = rc ? rc : name_waits(&s);
     if (!rc && picture->num_findings == 0)
         rc = say_that_all_is_well(&s);
     if (!rc)

@@ -207,17 +207,18 @@ static void time_groups(struct mu_cli_picture *picture)
 static const struct {
     const char *key, *hosts, *form;
 } served[MU_CLI_SERVED] = {
-    [MU_CLI_GRPC] = {MU_AGENT_GRPC_KEY, MU_AGENT_GRPC_HOSTS_KEY, "%159s connections %u parked %u"},
+    [MU_CLI_GRPC] = {MU_AGENT_GRPC_KEY, MU_AGENT_GRPC_HOSTS_KEY, "%159s connections %u parked %u leaves %u"},
     [MU_CLI_TCPSTORE] = {MU_AGENT_TCPSTORE_KEY, MU_AGENT_TCPSTORE_HOSTS_KEY, "%159s connections %u waiting %u"},
 };
 
-/* "127.0.0.1:4711 connections 4 parked 8": any task could have written something else there. */
+/* "127.0.0.1:4711 connections 4 parked 8 leaves 0": any task could have written something else there. */
 static void read_served(unsigned what, struct mu_cli_served *ret, const void *value, size_t len)
 {
     char text[256] = "";
 
     memcpy(text, value, len < sizeof text ? len : sizeof text - 1);
-    if (sscanf(text, served[what].form, ret->address, &ret->connections, &ret->waiting) != 3)
+    ret->leaves = 0;
+    if (sscanf(text, served[what].form, ret->address, &ret->connections, &ret->waiting, &ret->leaves) < 3)
         *ret = (struct mu_cli_served){.connections = 0};
 }
 
@@ -300,6 +301,9 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
     picture.creator_gone = is_creator_gone(muster, &picture);
     for (unsigned what = 0; what < MU_CLI_SERVED; what++)
         take_served(muster, what, &picture);
+    picture.leaves = (picture.num_hosts ? picture.hosts[0].served : picture.served)[MU_CLI_GRPC].leaves;
+    if (picture.leaves > picture.count)
+        picture.leaves = 0;
     take_mpi(muster, &picture);
     time_groups(&picture);
     if (mu_cli_diagnose(&picture))

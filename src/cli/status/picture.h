@@ -52,6 +52,7 @@ enum { MU_CLI_GRPC, MU_CLI_TCPSTORE, MU_CLI_SERVED };
 struct mu_cli_served {
     char address[160]; /* "": none is served */
     unsigned connections, waiting;
+    unsigned leaves; /* the task, + 1, that waits in the shutdown while most do not; 0: none. Host 0's alone knows */
 };
 
 struct mu_cli_host {
@@ -72,6 +73,7 @@ struct mu_cli_picture {
     size_t num_meetings;
     uint64_t keys, key_bytes;
     struct mu_cli_served served[MU_CLI_SERVED]; /* of several hosts this one's */
+    unsigned leaves;                            /* host 0's */
     struct mu_cli_host *hosts;                  /* NULL: the job has this one alone */
     uint32_t num_hosts, own_host;
     struct muster_kv_list *mpi; /* who waits in MPI, by host; NULL: not known here */
