@@ -10,14 +10,12 @@
  */
 #include "segment/cluster.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <muster/task.h>
 
 #include "segment/hosts.h"
-#include "segment/slot.h"
 #include "segment/trace.h"
 
 enum {
@@ -471,41 +469,4 @@ enum muster_status mu_cluster_set_first(struct mu_ctx *ctx, uint32_t task)
     else
         mu_epoch_move(ctx->seg);
     return status;
-}
-
-bool mu_cluster_main_alive(const struct muster_segment *seg, const struct mu_task_record *record)
-{
-    uint64_t w;
-
-    if (!record->slot || record->slot > seg->num_slots)
-        return false;
-    w = mu_load_acquire(&seg->slots[record->slot - 1].word); /* acquire: pairs with the claim */
-    return MU_SLOT_STATE(w) == MU_SLOT_LIVE && MU_SLOT_INCARNATION(w) == record->slot_incarnation &&
-           !mu_slot_is_dead(seg, record->slot - 1, w);
-}
-
-bool mu_cluster_alive(const struct muster_segment *seg, uint32_t task, const struct mu_task_record *record)
-{
-    uint32_t high = mu_slot_high(seg);
-
-    if (record->flags & MU_TASK_REMOTE) /* its own host's agent has the kernel's word */
-        return record->state == MUSTER_TASK_CONNECTED;
-    if (record->flags & MU_TASK_GUEST) /* the slot is its agent's */
-        return record->state == MUSTER_TASK_CONNECTED && mu_cluster_main_alive(seg, record);
-    if (!record->slot)
-        return false;
-    if (mu_cluster_main_alive(seg, record))
-        return true;
-    for (uint32_t i = 0; i < high; i++) {
-        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
-
-        if (MU_SLOT_STATE(w) != MU_SLOT_LIVE || MU_SLOT_PID(w) != record->pid ||
-            MU_SLOT_START(w) != (record->start & 0xffffffu))
-            continue;
-        /* relaxed: of the owner whose word was read, or the next look says otherwise */
-        if (mu_load_relaxed(&seg->slots[i].task) == (uint64_t)task + 1 && !mu_slot_is_dead(seg, i, w) &&
-            !mu_slot_is_orphan(seg, i, w))
-            return true;
-    }
-    return false;
 }

@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "segment/format.h"
-#include "segment/slot.h"
 
 const char *mu_segment_folder(void)
 {
@@ -220,41 +219,6 @@ enum muster_status muster_segment_open(const char *job, struct muster_segment **
     return mu_segment_open(job, false, ret_segment);
 }
 
-/* Up to `most`: who only asks whether there is anybody asks the kernel about one slot as a rule. */
-static uint32_t count_living(const struct muster_segment *seg, uint32_t most)
-{
-    uint32_t high = mu_slot_high(seg), live = 0;
-
-    for (uint32_t i = 0; i < high && live < most; i++) {
-        uint64_t w = mu_load_acquire(&seg->slots[i].word); /* acquire: pairs with the claim */
-
-        live += MU_SLOT_STATE(w) == MU_SLOT_LIVE && !mu_slot_is_dead(seg, i, w) && !mu_slot_is_orphan(seg, i, w);
-    }
-    return live;
-}
-
-uint32_t mu_segment_live_slots(const struct muster_segment *seg)
-{
-    return count_living(seg, UINT32_MAX);
-}
-
-/* Nobody can be using it any more: an earlier boot's, closed, or without a living slot or creator. */
-bool mu_segment_is_stale(const struct muster_segment *seg)
-{
-    uint8_t boot[16];
-
-    mu_boot_id(boot);
-    if (memcmp(boot, seg->header->boot_id, sizeof boot))
-        return true;
-    if (mu_segment_is_closed(seg))
-        return true;
-    if (count_living(seg, 1))
-        return false;
-    if (seg->foreign)
-        return false;
-    return mu_process_start((pid_t)seg->header->creator_pid) != seg->header->creator_start;
-}
-
 bool mu_segment_unlink_file(int fd, const char *path)
 {
     struct stat mine, named;
@@ -278,73 +242,6 @@ void mu_segment_unlink(struct muster_segment *seg)
 {
     if (seg->path[0])
         mu_segment_unlink_file(seg->fd, seg->path);
-}
-
-void mu_segment_mark_closed(struct muster_segment *seg, uint32_t how)
-{
-    if (mu_segment_is_removed(seg))
-        return;
-    /* release: pairs with the acquire of joiners and waiters; what was done before comes before "closed" */
-    mu_store32_release(&seg->header->state, how);
-    mu_epoch_move(seg);
-}
-
-bool mu_segment_is_removed(const struct muster_segment *seg)
-{
-    return mu_load32_acquire(&seg->header->state) == MU_REMOVED; /* acquire: as in mu_segment_is_closed() */
-}
-
-enum muster_status mu_segment_say_closed(const struct muster_segment *seg, const char *what)
-{
-    const char *during = what[0] ? " while waiting for " : "";
-
-    if (mu_segment_is_removed(seg))
-        return mu_fail(MUSTER_CANCELLED, "the segment of job %s was removed by 'muster segment rm --force'%s%s",
-                       seg->job, during, what);
-    return mu_fail(MUSTER_CANCELLED, "job %s was closed%s%s", seg->job, during, what);
-}
-
-bool mu_segment_is_closed(const struct muster_segment *seg)
-{
-    /* acquire: pairs with mu_segment_mark_closed() and the CAS in mu_segment_last_out() */
-    return MU_STATE(mu_load32_acquire(&seg->header->state)) == MU_CLOSED;
-}
-
-/*
- * Whether we were the last is found out as CLOSING: we say so, then look at the slots; a joiner takes its slot, then
- * looks at the state; each with a fence between, so one sees the other. A joiner that meets CLOSING gives its slot
- * back, finishes this in our stead, and joins anew; so a SIGKILL here delays nobody. CLOSING is taken back with another
- * count, so that a closer that was stopped half-way cannot close over those who came since.
- *
- * Who takes it back, or whose step was forestalled, looks again: the one that he saw may have left meanwhile, and have
- * relied on him. CLOSING is taken back also by who only finds it: else one who is stopped while he joins would, after a
- * closer's death, keep all others out.
- */
-void mu_segment_last_out(struct muster_segment *seg)
-{
-    mu_a32 *state = &seg->header->state;
-
-    if (seg->header->flags & MU_FLAG_KEPT)
-        return;
-    for (;;) {
-        uint32_t w = mu_load32_acquire(state); /* acquire: as in mu_segment_is_closed() */
-
-        if (MU_STATE(w) == MU_CLOSED)
-            return;
-        if (MU_STATE(w) == MU_OPEN) {
-            if (count_living(seg, 1))
-                return;
-            mu_cas32(state, w, (w & ~3u) | MU_CLOSING); /* acq_rel: pairs with the joiner's look at the state */
-            continue;
-        }
-        mu_fence_seq_cst(); /* pairs with the fence of a joiner between its claim and its look */
-        if (count_living(seg, 1))
-            mu_cas32(state, w, MU_STATE_NEXT(w) | MU_OPEN); /* release half: as below */
-        else if (mu_cas32(state, w, MU_CLOSED))             /* release half: pairs with mu_segment_is_closed() */
-            break;
-    }
-    mu_epoch_move(seg);
-    mu_segment_unlink(seg);
 }
 
 /* Whether what is left to the first who joins is there: twice that, for we may not be the only ones. */
