@@ -1,35 +1,21 @@
 /*
- * bridge/bridge.c: a core and a link, tied together, and driven by two threads.
+ * bridge/bridge.c: a core and a link, tied together, from the meeting of the hosts to the end.
  *
- * Everything happens under one lock. The first thread sleeps in epoll: for what comes from other hosts, for what time
- * makes due at the link, and for whoever pokes it. The second sleeps on the segment's bell: for what the tasks of this
- * host do, and what time makes due at the core; the first wakes up for that only where it comes before the second does.
- * Whichever wakes does all there is to do and sends it, so nothing is handed from one to the other. After work the
- * first does not sleep for a moment, in which an answer, or the next call, is likely to come: being woken takes longer
- * than most answers. The second rests meanwhile, and the bell is off, so that tasks pay nothing for ringing it. With
- * latency the moment is longer, and lasts for as long as somebody waits for an answer that will come soon.
+ * What the link tells goes to the core; before there is one, a frame is kept, and an end fails the meeting. Two threads
+ * drive both from the end of the meeting on (bridge_threads.c).
  */
 #include "bridge/bridge.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "bridge/bridge_private.h"
-#include "bridge/core/ear.h"
 #include "segment/handle.h"
-#include "segment/wait.h"
 
 #define TIMEOUT_NS 10000000000u
-#define RECHECK_NS MU_BRIDGE_RECHECK_NS
-#define LONGEST_NS 2000000000u /* nobody sleeps for longer, whoever looks after it */
-#define LINGER_NS  2000000u    /* with latency: polling goes on for so long after nobody waits */
-#define MOMENT_NS  100000u     /* without: after work; two round trips of a fast network */
-#define STAR_HOSTS 64u         /* of a job of more hosts most come to the leader by relays */
+#define STAR_HOSTS 64u /* of a job of more hosts most come to the leader by relays */
 #define EARLY_MAX  (16u << 20)
 
 /* ---- what the link tells ---- */
@@ -194,24 +180,6 @@ static void make_lock(struct mu_bridge *b)
     pthread_cond_init(&b->rest, NULL);
 }
 
-/* Without signals: those are for the agent's other threads. */
-static enum muster_status begin_thread(struct mu_bridge *b, void *(*run)(void *))
-{
-    sigset_t all, old;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    error = pthread_create(&b->threads[b->num_threads], NULL, run, b);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error)
-        return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no thread for the bridge: %s", strerror(error));
-    b->num_threads++;
-    return MUSTER_OK;
-}
-
-static void *run_epoll(void *arg);
-
 /* The core gives up before. */
 static void set_patience(struct mu_bridge *b)
 {
@@ -226,7 +194,7 @@ static enum muster_status end_meeting(struct mu_bridge *b)
 {
     set_patience(b);
     mu_link_set_limits(b->link, silence_of(b->shape.timeout_ns), b->options.link.patience_ns);
-    return begin_thread(b, run_epoll);
+    return mu_bridge_begin_first(b);
 }
 
 static struct mu_bridge *new_bridge(const struct mu_bridge_options *options)
@@ -293,149 +261,6 @@ const char *mu_bridge_address(const struct mu_bridge *bridge)
 const struct mu_bridge_shape *mu_bridge_shape(const struct mu_bridge *bridge)
 {
     return &bridge->shape;
-}
-
-/* ---- turns, under the lock ---- */
-
-/* Everything that the segment, and frames that have been taken, ask for. True: there was something. */
-static bool drive_core(struct mu_bridge *b)
-{
-    bool worked = false;
-
-    for (int i = 0; i < 64 && b->has_core; i++) {
-        b->now = mu_now();
-        if (!mu_core_turn(&b->core, b->now))
-            break;
-        worked = b->worked = true;
-        mu_link_flush(b->link);
-    }
-    mu_link_flush(b->link); /* what was said outside of turns */
-    return worked;
-}
-
-static void drive(struct mu_bridge *b)
-{
-    for (int i = 0; i < 16; i++) { /* then others may have the lock */
-        b->now = mu_now();
-        mu_link_turn(b->link, b->now);
-        drive_core(b);
-        if (mu_link_next(b->link) > 0 || b->is_stopping)
-            break;
-    }
-    if (b->has_core && b->now - b->told_at > RECHECK_NS)
-        mu_bridge_tell_hosts(b);
-}
-
-/* ---- the first thread ---- */
-
-/* What is due at the core is the other thread's, which sleeps until then; unless it sleeps for longer. */
-static void sleep_in_epoll(struct mu_bridge *b)
-{
-    uint64_t link = mu_link_next(b->link), core = b->has_core ? mu_core_next(&b->core) : UINT64_MAX, now = mu_now();
-    uint64_t rows = mu_bridge_rows_at(b), until = core < b->bell_until ? core : UINT64_MAX;
-    int ms;
-
-    until = link < until ? link : until;
-    until = until < rows ? until : rows;
-    until = until < now + LONGEST_NS ? until : now + LONGEST_NS;
-    ms = until <= now ? 0 : (int)((until - now + 999999) / 1000000);
-    b->sleeps_until = until;
-    pthread_mutex_unlock(&b->lock);
-    mu_link_wait(b->link, ms);
-    pthread_mutex_lock(&b->lock);
-    b->sleeps_until = 0;
-    b->core.is_calm = true; /* until something comes: the bell was armed meanwhile */
-}
-
-static bool should_poll(struct mu_bridge *b)
-{
-    uint64_t now = mu_now();
-
-    if (!b->has_core)
-        return false;
-    if (b->worked || (b->options.latency && mu_core_busy(&b->core)))
-        b->poll_until = now + (b->options.latency ? LINGER_NS : MOMENT_NS);
-    b->worked = false;
-    return now < b->poll_until;
-}
-
-/* Until nobody has waited for a moment. Others get the lock, and the processor when there are more who want it; where
- * they keep it, being woken is quicker. */
-static void poll_for_a_while(struct mu_bridge *b)
-{
-    bool is_free;
-
-    b->is_polling = true;
-    mu_ear_bell_off(&b->core);
-    do {
-        pthread_mutex_unlock(&b->lock);
-        is_free = mu_wait_yield();
-        pthread_mutex_lock(&b->lock);
-        mu_ear_look(&b->core);
-        drive(b);
-    } while (!b->is_stopping && is_free && should_poll(b));
-    b->is_polling = false;
-    pthread_cond_signal(&b->rest);
-    mu_ear_bell_on(&b->core); /* the other may be asleep on it, unarmed */
-    drive(b);
-}
-
-static void *run_epoll(void *arg)
-{
-    struct mu_bridge *b = arg;
-
-    pthread_mutex_lock(&b->lock);
-    while (!b->is_stopping) {
-        drive(b);
-        if (should_poll(b) && !mu_wait_is_crowded())
-            poll_for_a_while(b);
-        if (!b->is_stopping)
-            sleep_in_epoll(b);
-    }
-    pthread_mutex_unlock(&b->lock);
-    return NULL;
-}
-
-/* ---- the second thread ---- */
-
-/* What the link has to do earlier than the other one sleeps, that one must know. */
-bool mu_bridge_answer_bell(struct mu_bridge *b)
-{
-    bool worked = drive_core(b);
-
-    if (b->sleeps_until && (mu_link_next(b->link) < b->sleeps_until || worked)) /* the first is the one that polls */
-        mu_link_poke(b->link);
-    return worked;
-}
-
-static void *run_bell(void *arg)
-{
-    struct mu_bridge *b = arg;
-    struct muster_segment *seg = b->core.seg;
-    uint64_t until, look;
-
-    pthread_mutex_lock(&b->lock);
-    while (!b->is_stopping) {
-        if (b->is_polling) {
-            pthread_cond_wait(&b->rest, &b->lock);
-            continue;
-        }
-        mu_ear_bell_on(&b->core);
-        if (mu_bridge_answer_bell(b)) {
-            mu_ear_bell_off(&b->core);
-            continue;
-        }
-        until = mu_core_next(&b->core);
-        look = b->now + (b->is_looked_after ? LONGEST_NS : RECHECK_NS);
-        b->bell_until = until = until < look ? until : look;
-        pthread_mutex_unlock(&b->lock);
-        mu_bell_wait(seg, until);
-        pthread_mutex_lock(&b->lock);
-        b->bell_until = 0;
-        mu_ear_changed(&b->core);
-    }
-    pthread_mutex_unlock(&b->lock);
-    return NULL;
 }
 
 /* ---- start and stop ---- */
@@ -521,7 +346,7 @@ enum muster_status mu_bridge_start(struct mu_bridge *bridge, struct muster *m)
     status = start_core(bridge, m);
     pthread_mutex_unlock(&bridge->lock);
     mu_link_poke(bridge->link);
-    return status ? status : begin_thread(bridge, run_bell);
+    return status ? status : mu_bridge_begin_second(bridge);
 }
 
 enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, struct muster *m,
@@ -544,22 +369,10 @@ enum muster_status mu_bridge_resume(const struct mu_bridge_options *options, str
     if (!status)
         status = make_core(b, m);
     if (!status)
-        status = begin_thread(b, run_epoll);
+        status = mu_bridge_begin_first(b);
     if (!status)
-        status = begin_thread(b, run_bell);
+        status = mu_bridge_begin_second(b);
     return hand_over(b, status, ret_bridge);
-}
-
-/* The first one arms the bell again when it ends its polling: before that the other could not be rung out of its sleep.
- */
-static void end_threads(struct mu_bridge *b)
-{
-    for (unsigned i = 0; i < b->num_threads; i++) {
-        if (i > 0)
-            mu_bell_ring_always(b->core.seg);
-        pthread_join(b->threads[i], NULL);
-    }
-    b->num_threads = 0;
 }
 
 void mu_bridge_stop(struct mu_bridge *bridge)
@@ -570,7 +383,7 @@ void mu_bridge_stop(struct mu_bridge *bridge)
         return;
     pthread_mutex_lock(&b->lock);
     if (b->has_core) {
-        drive_core(b); /* what was said last goes out before the goodbye */
+        mu_bridge_drive_core(b); /* what was said last goes out before the goodbye */
         mu_bridge_tell_hosts(b);
     }
     b->is_stopping = true;
@@ -578,7 +391,7 @@ void mu_bridge_stop(struct mu_bridge *bridge)
     pthread_mutex_unlock(&b->lock);
     if (b->link)
         mu_link_poke(b->link);
-    end_threads(b);
+    mu_bridge_end_threads(b);
     mu_link_free(b->link);
     if (b->has_core)
         mu_core_done(&b->core);

@@ -1,5 +1,5 @@
-/* bridge/bridge_private.h: what bridge.c (the two threads), bridge_meet.c (who comes, and the shape) and bridge_look.c
- * (who looks for them) share. */
+/* bridge/bridge_private.h: what bridge.c, bridge_threads.c, bridge_meet.c (who comes, and the shape) and bridge_look.c
+ * (who looks for the threads) share. */
 #ifndef MU_BRIDGE_BRIDGE_PRIVATE_H
 #define MU_BRIDGE_BRIDGE_PRIVATE_H
 
@@ -51,7 +51,12 @@ struct mu_bridge {
     uint64_t told_at; /* when the hosts' rows were last written */
 };
 
-/* bridge.c: do what the bell is rung for. With the lock held. True: there was something. */
+/* bridge_threads.c. The first sleeps in epoll, the second on the segment's bell, once there is a core. */
+enum muster_status mu_bridge_begin_first(struct mu_bridge *b);
+enum muster_status mu_bridge_begin_second(struct mu_bridge *b);
+void mu_bridge_end_threads(struct mu_bridge *b);
+/* With the lock held; true: there was something. All that the core has to do; the same, for whom the bell was rung. */
+bool mu_bridge_drive_core(struct mu_bridge *b);
 bool mu_bridge_answer_bell(struct mu_bridge *b);
 
 /* bridge_look.c: write the hosts' rows; when they are to be written though nothing happens. With the lock held. */

@@ -30,7 +30,7 @@ static void sleep_and_count(struct mu_link *link, int ms)
 
 #define mu_bell_wait wait_for_a_ring
 #define mu_link_wait sleep_and_count
-#include "bridge/bridge.c" /* with waits of its own */
+#include "bridge/bridge_threads.c" /* with waits of its own */
 #undef mu_bell_wait
 #undef mu_link_wait
 #include "bridge/bridge_look.c"
@@ -43,6 +43,9 @@ static void sleep_and_count(struct mu_link *link, int ms)
 #include "task/task.h"
 
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <semaphore.h>
 #include <unistd.h>
 
