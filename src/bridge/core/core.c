@@ -14,9 +14,7 @@
 
 #include "bridge/core/ear.h"
 
-enum { KEPT_ROOM = 8192, HELD_MOST = 256 << 20 };
-
-size_t mu_slice_min = MU_SLICE_MIN;
+enum { HELD_MOST = 256 << 20 };
 
 /* The peer's states as rows, what happens as columns. Lost is for good. */
 const enum mu_peer_act mu_peer_steps[MU_PEER_STATES][MU_PEER_EVENTS] = {
@@ -47,12 +45,6 @@ const char *mu_core_host_name(const struct mu_core *core, uint32_t host, char na
     mu_host_name(core->seg, host, own, sizeof own);
     snprintf(name, 80, "%s%s", strncmp(own, "host ", 5) ? "host " : "", own);
     return name;
-}
-
-/* Hosts that can be peers: a follower's is the leader alone. */
-static bool is_peer(const struct mu_core *core, uint32_t host)
-{
-    return core->leader ? host && host < core->num_hosts : !host;
 }
 
 static const enum mu_bridge_state said[MU_PEER_STATES] = {[MU_PEER_ABSENT] = MU_BRIDGE_DOWN,
@@ -115,30 +107,6 @@ enum muster_status mu_core_init(struct mu_core *core, const struct mu_core_table
     return status;
 }
 
-/* Nothing of it goes out. */
-static void forget_said(struct mu_pack *p)
-{
-    struct mu_unpack u = mu_unpack_of(p->bytes, p->len);
-    const void *at;
-
-    while ((at = mu_unpack_raw(&u, sizeof(struct mu_spoken)))) {
-        struct mu_spoken s;
-
-        memcpy(&s, at, sizeof s);
-        mu_blob_drop(s.body.blob);
-        mu_unpack_raw(&u, s.head_len);
-    }
-    mu_pack_done(p);
-}
-
-static void forget_all_said(struct mu_peer *p)
-{
-    forget_said(&p->ahead);
-    forget_said(&p->front);
-    forget_said(&p->tail);
-    p->slices = 0;
-}
-
 void mu_core_done(struct mu_core *core)
 {
     for (uint32_t i = MU_CORE_MODULES; i-- > 0;)
@@ -147,7 +115,7 @@ void mu_core_done(struct mu_core *core)
             core->state[i] = NULL;
         }
     for (uint32_t i = 0; core->peers && i < (core->leader ? core->num_hosts : 1); i++)
-        forget_all_said(&core->peers[i]);
+        mu_core_forget_said(&core->peers[i]);
     free(core->peers);
     core->peers = NULL;
 }
@@ -159,7 +127,7 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
     struct mu_peer *p = &core->peers[host];
 
     /* nothing that was meant for the old connection may reach the next */
-    forget_all_said(p);
+    mu_core_forget_said(p);
     p->may_go = SIZE_MAX;
     p->wanted = false;
     p->state = state;
@@ -199,7 +167,7 @@ static void happen(struct mu_core *core, uint32_t host, enum mu_peer_event event
 {
     char name[80], text[160];
 
-    if (!is_peer(core, host))
+    if (!mu_core_is_peer(core, host))
         return;
     core->now = now;
     switch (mu_peer_steps[core->peers[host].state][event]) {
@@ -236,7 +204,7 @@ void mu_core_lost(struct mu_core *core, uint32_t host, const char *why, uint64_t
 
 void mu_core_heard(struct mu_core *core, uint32_t host, uint64_t when)
 {
-    struct mu_peer *p = is_peer(core, host) ? &core->peers[host] : NULL;
+    struct mu_peer *p = mu_core_is_peer(core, host) ? &core->peers[host] : NULL;
 
     if (!p || p->state != MU_PEER_UP)
         return;
@@ -273,7 +241,7 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
     struct mu_unpack u = mu_unpack_of(payload, len);
     char name[80], text[640];
 
-    if (!is_peer(core, host))
+    if (!mu_core_is_peer(core, host))
         return;
     if (mu_peer_steps[core->peers[host].state][MU_PEER_FRAME] != MU_ACT_TAKE) {
         happen(core, host, MU_PEER_FRAME, NULL, now);
@@ -298,147 +266,7 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
     drop(core, host, text);
 }
 
-/* ---- frames out ---- */
-
-static bool is_up(const struct mu_core *core, uint32_t host)
-{
-    return is_peer(core, host) && core->peers[host].state == MU_PEER_UP;
-}
-
-enum place { AHEAD, FRONT, TAIL };
-
-/* What is short goes behind its head, what is long is copied once, here; a slice's blob is held. */
-static void append(struct mu_core *core, uint32_t host, enum place place, uint8_t type, const void *head,
-                   size_t head_len, const void *body, size_t len, const struct mu_slice *slice)
-{
-    struct mu_spoken s = {.head_len = (uint32_t)(head_len + len), .type = type};
-    struct mu_peer *p = &core->peers[host];
-    struct mu_pack *to;
-
-    if (!is_up(core, host))
-        return;
-    to = place == AHEAD ? &p->ahead : place == FRONT ? &p->front : &p->tail;
-    if (slice && slice->len) {
-        s.body = *slice;
-        mu_blob_hold(s.body.blob);
-    } else if (len > mu_slice_min) {
-        s.body = (struct mu_slice){.blob = mu_blob_new(len), .len = len};
-        to->failed |= !s.body.blob;
-        if (s.body.blob)
-            memcpy(s.body.blob->bytes, body, len);
-        s.head_len = (uint32_t)head_len;
-        len = 0;
-    }
-    mu_pack_raw(to, &s, sizeof s);
-    if (to->failed)
-        mu_blob_drop(s.body.blob);
-    else if (place == TAIL)
-        p->slices += s.body.len;
-    mu_pack_raw(to, head, head_len);
-    mu_pack_raw(to, body, len);
-    p->wanted = true;
-}
-
-void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
-{
-    append(core, host, TAIL, type, NULL, 0, payload, len, NULL);
-}
-
-void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
-                        const void *body, size_t len)
-{
-    append(core, host, TAIL, type, head, head_len, body, len, NULL);
-}
-
-void mu_core_send_slice(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
-                        const struct mu_slice *body)
-{
-    append(core, host, TAIL, type, head, head_len, NULL, 0, body);
-}
-
-void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
-{
-    append(core, host, AHEAD, type, NULL, 0, payload, len, NULL);
-}
-
-void mu_core_send_slice_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
-                              const struct mu_slice *body)
-{
-    append(core, host, AHEAD, type, head, head_len, NULL, 0, body);
-}
-
-void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
-{
-    append(core, host, FRONT, type, NULL, 0, payload, len, NULL);
-}
-
-void mu_core_want(struct mu_core *core, uint32_t host)
-{
-    if (is_up(core, host))
-        core->peers[host].wanted = true;
-}
-
-void mu_core_trim(struct mu_pack *p)
-{
-    if (p->capacity > KEPT_ROOM)
-        mu_pack_done(p);
-    else
-        mu_pack_reset(p);
-}
-
-void mu_core_hold(struct mu_core *core, uint32_t host, size_t may_go)
-{
-    core->peers[host].may_go = may_go;
-}
-
-/* A wire that takes no slices gets the message in one piece. */
-static bool send_whole(struct mu_core *core, uint32_t host, const struct mu_spoken *s, const uint8_t *head)
-{
-    struct mu_pack whole = {0};
-    bool ok;
-
-    mu_pack_raw(&whole, head, s->head_len);
-    mu_pack_raw(&whole, mu_slice_bytes(&s->body), s->body.len);
-    ok = !whole.failed && core->wire.send(core->wire.arg, host, s->type, whole.bytes, whole.len);
-    mu_pack_done(&whole);
-    return ok;
-}
-
-static bool send_said(struct mu_core *core, uint32_t host, const struct mu_spoken *s, const uint8_t *head)
-{
-    if (!s->body.blob)
-        return core->wire.send(core->wire.arg, host, s->type, head, s->head_len);
-    if (!core->wire.send_slice)
-        return send_whole(core, host, s, head);
-    return core->wire.send_slice(core->wire.arg, host, s->type, head, s->head_len, &s->body);
-}
-
-/* The messages of a buffer to the wire, up to here. False: the connection is gone. */
-static bool flush(struct mu_core *core, uint32_t host, struct mu_pack *p, size_t until)
-{
-    size_t at = 0;
-    bool ok = true;
-
-    while (ok && at < p->len && at < until) {
-        struct mu_spoken s;
-
-        memcpy(&s, p->bytes + at, sizeof s);
-        ok = send_said(core, host, &s, p->bytes + at + sizeof s);
-        at += sizeof s + s.head_len;
-        mu_blob_drop(s.body.blob);
-        if (p == &core->peers[host].tail)
-            core->peers[host].slices -= s.body.len;
-        core->worked |= ok;
-        core->peers[host].told += ok;
-    }
-    if (at < p->len) {
-        memmove(p->bytes, p->bytes + at, p->len - at);
-        p->len -= at;
-    } else {
-        mu_core_trim(p);
-    }
-    return ok;
-}
+/* ---- turns ---- */
 
 static bool is_spoken_to(const struct mu_core *core, uint32_t host)
 {
@@ -471,8 +299,8 @@ static bool speak(struct mu_core *core, uint32_t host)
         drop(core, host, "there is no memory for what it must be told");
     else if (p->may_go != SIZE_MAX && tail + p->slices > HELD_MOST)
         drop(core, host, "it does not say that it has taken its events, and asks on");
-    else if (!flush(core, host, &p->ahead, SIZE_MAX) || !flush(core, host, &p->front, SIZE_MAX) ||
-             !flush(core, host, &p->tail, p->may_go))
+    else if (!mu_core_flush(core, host, &p->ahead, SIZE_MAX) || !mu_core_flush(core, host, &p->front, SIZE_MAX) ||
+             !mu_core_flush(core, host, &p->tail, p->may_go))
         mu_core_down(core, host, "the connection broke while sending", core->now);
     else if (p->may_go != SIZE_MAX)
         p->may_go -= tail - p->tail.len;

@@ -222,8 +222,17 @@ void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const
 void mu_core_hold(struct mu_core *core, uint32_t host, size_t may_go);
 /* A buffer that has served: what a large value, or all records, took once is not kept. Empty afterwards. */
 void mu_core_trim(struct mu_pack *p);
+/* For core.c: the messages of a buffer to the wire, up to here; false: the connection is gone. Nothing of it goes out.
+ */
+bool mu_core_flush(struct mu_core *core, uint32_t host, struct mu_pack *p, size_t until);
+void mu_core_forget_said(struct mu_peer *p);
 void mu_core_want(struct mu_core *core, uint32_t host); /* run `ahead` for it though nothing else is to be sent */
 /* Something was done that others may look for: there will be another turn at once. */
+/* Hosts that can be peers: a follower's is the leader alone. */
+static inline bool mu_core_is_peer(const struct mu_core *core, uint32_t host)
+{
+    return core->leader ? host && host < core->num_hosts : !host;
+}
 static inline void mu_core_worked(struct mu_core *core)
 {
     core->worked = true;
