@@ -1,6 +1,7 @@
 /*
- * barrier/call.h: what the files about named barriers share: rules.c (what a call does), failure.c (whose fault it is),
- * named.c (the calls of this process's task), remote.c (those that the leader's host answers).
+ * barrier/call.h: what the files about named barriers share: rules.c (what a call does), edits.c (its commits),
+ * failure.c (whose fault it is), named.c (the calls of this process's task), remote.c (those that the leader's host
+ * answers).
  */
 #ifndef MU_BARRIER_CALL_H
 #define MU_BARRIER_CALL_H
@@ -19,6 +20,14 @@ void mu_call_note_exit(const struct mu_named *n, const struct mu_call *c, enum m
 enum muster_status mu_call_remote(struct muster *m, const struct mu_named *n, struct mu_call *c,
                                   muster_deadline deadline);
 enum muster_status mu_cancel_remote(struct muster *m, const struct mu_named *n, struct mu_call *c);
+
+/* rules.c: they return whether the copy was changed, so that it must be put; the first one does not. */
+bool mu_rules_answer(struct mu_call *c, enum muster_status result, const char *text);
+bool mu_rules_arrive(struct mu_named *n, struct mu_call *c, struct mu_barrier *b, enum muster_status *ret_status);
+bool mu_rules_mark_untold(const struct mu_call *c, struct mu_barrier *b);
+enum muster_status mu_rules_catch_up(struct mu_named *n, struct mu_barrier *b);
+/* Has its instance an answer for it in this state? */
+bool mu_rules_answered(struct mu_call *c, const struct mu_barrier *b, const char *id);
 
 /* A participant in a propagated error, or that has ended, and a sentence about it. Only looks when any task is. */
 bool mu_named_find_failed(const struct mu_named *n, const struct mu_barrier *b, char *text, size_t size);

@@ -1,6 +1,6 @@
 /*
- * barrier/group.h: a group's private side, shared by group.c (meeting, leaving), collective.c (the fast path) and
- * span.c (groups with members on several hosts).
+ * barrier/group.h: a group's private side, shared by group.c (meeting, leaving), collective.c (the fast path),
+ * group_fault.c (who is missing or lost) and span.c (groups with members on several hosts).
  *
  * The members of this host are waited for by their areas. Those of the others have areas here, too, for their data; but
  * for them all stands the proxy, whose words the agent writes, and the speaker of a shortcut. On the leader's host the
@@ -53,6 +53,10 @@ void mu_group_note(struct muster_group *g, enum mu_trace_kind kind, uint64_t ins
  * instance failed.
  */
 bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason);
+
+/* group_fault.c */
+enum muster_status mu_group_report(struct muster_group *g, uint64_t instance);
+bool mu_group_has_lost(struct muster_group *g, uint32_t epoch);
 
 /* What an arrival word says of an instance. */
 static inline bool mu_has_arrived(uint64_t w, uint64_t instance)

@@ -1,8 +1,8 @@
 /*
  * named.pml: a named barrier, used again and again.
  *
- * Stands for: src/barrier/rules.c (arrive, open_instance, catch_up, arrive_at, fail_instance, unarrive, cancel, answered,
- * give_up, participant_failed), wait_for_end() in src/barrier/named.c, mu_named_find_fatal() and mu_named_unmark_failed() in
+ * Stands for: src/barrier/rules.c (mu_rules_arrive, open_instance, mu_rules_catch_up, arrive_at, mu_rules_answered),
+ * src/barrier/edits.c (fail_instance, unarrive, cancel, give_up, participant_failed), wait_for_end() in src/barrier/named.c, mu_named_find_fatal() and mu_named_unmark_failed() in
  * src/barrier/failure.c, and mu_barrier_end() in src/barrier/state.c. Every call is for MUSTER_BARRIER_NEXT, but the first of a task that has
  * recovered, which is for 0: the current instance, or the next one when that has passed.
  *

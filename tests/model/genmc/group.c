@@ -98,6 +98,7 @@ static enum muster_status model_look(uint32_t task, struct mu_task_record *recor
     ((((next)&MU_ARRIVED_CLOSED) || (mu_store_release(&AREA_OF(p)->sign[instance & 1].instance, instance), true)) &&   \
      (mu_cas_seen)(p, seen, next))
 #endif
+#include "barrier/group_fault.c"
 #include "barrier/collective.c"
 #undef mu_load_acquire
 #undef mu_store_release

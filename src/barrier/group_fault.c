@@ -1,0 +1,129 @@
+/*
+ * barrier/group_fault.c: who is missing or lost in a group, and the sentence for an instance that failed.
+ */
+#include <stdio.h>
+
+#include "barrier/group.h"
+
+/* In error, gone, or another process by now. */
+static bool is_lost(const struct muster_group *g, const struct mu_group_member *m, const struct mu_task_record *r)
+{
+    if (r->state == MUSTER_TASK_CONNECTED && r->incarnation == m->incarnation)
+        return false;
+    /* of another host's the record may not have come here yet */
+    return !g->follows || mu_is_local_task(g->muster->seg, m->task) || r->attempt >= MU_MEMBER_CALL_OF(m->flags);
+}
+
+/* What speaks against a member, the worst first. */
+enum fault { IN_ERROR, LEFT, NOT_ARRIVED, FAULTS };
+
+static enum fault fault_of(struct muster_group *g, uint32_t rank, uint64_t instance, const struct mu_task_record *r)
+{
+    if (is_lost(g, &g->members[rank], r))
+        return r->state == MUSTER_TASK_DISCONNECTED ? LEFT : IN_ERROR;
+    return mu_has_arrived(mu_span_word(g, rank), instance) ? FAULTS : NOT_ARRIVED;
+}
+
+/* Up to three names: first the members that are lost, had they arrived or not, then those that had not arrived. */
+static void name_culprits(struct muster_group *g, uint64_t instance, char *text, size_t size)
+{
+    struct muster_segment *seg = g->muster->seg;
+    uint32_t named = 0;
+    size_t n = 0;
+
+    text[0] = 0;
+    for (uint32_t k = 0; k < FAULTS * g->size && named < 4 && n < size; k++) {
+        uint32_t i = k % g->size;
+        struct mu_task_record r;
+        struct mu_cluster cluster;
+        char name[MU_NAME_MAX], why[MU_TEXT_MAX] = "";
+
+        if (mu_cluster_task(seg, g->members[i].task, &r, why, &cluster) ||
+            fault_of(g, i, instance, &r) != (enum fault)(k / g->size))
+            continue;
+        mu_cluster_name(seg, g->members[i].task, &r, name, sizeof name);
+        if (named++ == 3)
+            n += (size_t)snprintf(text + n, size - n, "; and others");
+        else if (k / g->size == NOT_ARRIVED)
+            n += (size_t)snprintf(text + n, size - n, "%s%s had not arrived", n ? "; " : "", name);
+        else
+            n += (size_t)snprintf(text + n, size - n, "%s%s is lost: %s", n ? "; " : "", name,
+                                  why[0]                             ? why
+                                  : r.state == MUSTER_TASK_CONNECTED ? "it is another process by now"
+                                                                     : "it left");
+    }
+}
+
+/*
+ * The sentence for a failed instance: who, and why. The code is that of the first closed: the same for all members. In
+ * a group that spans hosts, that of the proxy, which is last.
+ */
+enum muster_status mu_group_report(struct muster_group *g, uint64_t instance)
+{
+    char names[512];
+    bool timeout = false, unknown = false;
+
+    for (uint32_t i = g->spans ? g->num_waits - 1 : 0; i < g->num_waits; i++) {
+        uint64_t w = mu_load_acquire(&g->waits[i]->arrived); /* acquire: as in mu_area_close() */
+
+        if (mu_is_closed_at(w, instance)) {
+            timeout = w & MU_ARRIVED_TIMEOUT;
+            unknown = w & MU_ARRIVED_TRUSTED;
+            break;
+        }
+    }
+    name_culprits(g, instance, names, sizeof names);
+    g->failed = true;
+    return mu_fail(timeout ? MUSTER_DEADLINE_EXCEEDED : MUSTER_UNAVAILABLE,
+                   "group %s failed at its instance %llu: %s%s", g->name, (unsigned long long)instance, names,
+                   unknown ? "; that host had the last word, and may have let its members pass" : "");
+}
+
+/*
+ * Is any member lost: in error, gone, or another process by now? Looks only when the epoch has moved since the last
+ * look that found nothing: every change of a task's record moves it.
+ */
+bool mu_group_has_lost(struct muster_group *g, uint32_t epoch)
+{
+    struct muster_segment *seg = g->muster->seg;
+
+    if (g->looked && g->epoch == epoch)
+        return false;
+    for (uint32_t i = 0; i < g->size; i++) {
+        struct mu_task_record r;
+        struct mu_cluster cluster;
+
+        if (mu_cluster_task(seg, g->members[i].task, &r, NULL, &cluster))
+            continue;
+        if (is_lost(g, &g->members[i], &r))
+            return true;
+    }
+    g->looked = true;
+    g->epoch = epoch;
+    return false;
+}
+
+enum muster_status muster_group_missing(struct muster_group *group, int32_t *ret_task_ids, size_t capacity,
+                                        size_t *ret_count)
+{
+    uint64_t instance;
+    size_t n = 0;
+    enum muster_status status;
+
+    if (!group)
+        return mu_fail(MUSTER_INVALID_ARGUMENT, "the group is NULL");
+    status = mu_enter_read(group->muster); /* after leaving the areas are not there any more */
+    if (status)
+        return status;
+    instance = atomic_load_explicit(&group->instance, memory_order_relaxed) + 1; /* process-local: only a look */
+    for (uint32_t i = 0; i < group->size; i++) {
+        if (mu_has_arrived(mu_span_word(group, i), instance))
+            continue;
+        if (n < capacity)
+            ret_task_ids[n] = (int32_t)group->members[i].task;
+        n++;
+    }
+    *ret_count = n;
+    mu_exit_read();
+    return MUSTER_OK;
+}
