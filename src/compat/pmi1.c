@@ -1,16 +1,11 @@
 /*
- * compat/pmi1.c: the connections of the tasks, and the barrier of all of them.
+ * compat/pmi1.c: the connections of the tasks.
  *
  * All sockets are in one epoll set, which the loop waits for. A task that never speaks wakes nobody, also by its end:
  * its own end of the socket is held here until then. Buffers are made when it says its first word. A client has one
  * request on its way: while its answer is not taken, or it waits in the barrier, what it says further stays in its
  * buffer, and a full one is not read on. One that says too long a line, or a NUL, is given up: its connection is
  * closed, which is what its own program gets.
- *
- * When all tasks of this host are at the barrier, what they put goes to the other hosts with the news of it, and all
- * are released when every host's has come. When somebody has left who did not come, that is the news. The tasks of a
- * host may wait for each other without a barrier: MPICH 5's do in memory that they share, and look at nothing else. So
- * when one ends that has never said init, those that have wait in vain.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -106,7 +101,7 @@ void mu_pmi1_give_up(struct mu_pmi1_client *client, const char *why)
     client->out_len = client->out_at = 0;
 }
 
-static void expect(struct mu_pmi1_client *client)
+void mu_pmi1_expect(struct mu_pmi1_client *client)
 {
     uint32_t events = (client->in_len < sizeof client->text->in ? EPOLLIN : 0) | (client->out_len ? EPOLLOUT : 0);
     struct epoll_event event = {.events = events, .data.ptr = client};
@@ -119,7 +114,7 @@ static void expect(struct mu_pmi1_client *client)
 
 /* ---- to the client ---- */
 
-static void flush(struct mu_pmi1_client *client)
+void mu_pmi1_flush(struct mu_pmi1_client *client)
 {
     ssize_t n = 0;
 
@@ -161,7 +156,7 @@ static bool may_speak(const struct mu_pmi1_client *client)
 }
 
 /* Each whole line, for as long as its answers are taken. */
-static void hear_lines(struct mu_pmi1_client *client)
+void mu_pmi1_hear_lines(struct mu_pmi1_client *client)
 {
     struct mu_pmi1_text *text = client->text;
     size_t at = 0;
@@ -182,7 +177,7 @@ static void hear_lines(struct mu_pmi1_client *client)
         if (end > line && end[-1] == '\r')
             end[-1] = 0;
         mu_pmi1_hear(client, line);
-        flush(client);
+        mu_pmi1_flush(client);
         if (client->in_len == 0) /* given up */
             break;
     }
@@ -225,7 +220,7 @@ static int read_some(struct mu_pmi1_client *client)
         return -1;
     client->in_len += client->is_closed ? 0 : (size_t)n;
     let_go(client);
-    hear_lines(client);
+    mu_pmi1_hear_lines(client);
     return COMPLETE;
 }
 
@@ -241,9 +236,9 @@ static void hear_end(struct mu_pmi1_client *client)
 static void serve(struct mu_pmi1_client *client, uint32_t events)
 {
     if (events & EPOLLOUT) {
-        flush(client);
+        mu_pmi1_flush(client);
         if (client->out_len == 0 && client->text)
-            hear_lines(client);
+            mu_pmi1_hear_lines(client);
     }
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR) && read_some(client) < 0) {
         hear_end(client);
@@ -254,7 +249,7 @@ static void serve(struct mu_pmi1_client *client, uint32_t events)
         return;
     }
     if (client->text)
-        expect(client);
+        mu_pmi1_expect(client);
 }
 
 /* A connection that ends may be followed by another's that is served in the same round: events of one that is gone
@@ -269,172 +264,6 @@ static void ready(uv_poll_t *poll, int status, int what)
     (void)what;
     for (int i = 0; i < count; i++)
         serve(events[i].data.ptr, events[i].events);
-}
-
-/* ---- the barrier ---- */
-
-static struct mu_pmi1_client *client_at(const struct mu_pmi1 *server, uint32_t i)
-{
-    return server->tasks[i].client;
-}
-
-static void strand(struct mu_pmi1_client *client, const char *why)
-{
-    if (!client->is_stranded)
-        client->server->options.stranded(client->server->options.arg, client->task, why);
-    client->is_stranded = true;
-}
-
-void mu_pmi1_release(struct mu_pmi1 *server, const char *why)
-{
-    char word[200];
-
-    snprintf(word, sizeof word, "%s", why ? why : "");
-    for (char *at = word; *at; at++)
-        if (*at == ' ' || *at == '=' || (unsigned char)*at < 0x20)
-            *at = '_';
-    for (uint32_t i = 0; i < server->options.local_tasks; i++) {
-        struct mu_pmi1_client *client = client_at(server, i);
-
-        if (!client || !client->in_barrier)
-            continue;
-        client->in_barrier = false;
-        server->waiting--;
-        if (why)
-            mu_pmi1_reply(client, "cmd=barrier_out rc=-1 msg=%s", word);
-        else
-            mu_pmi1_reply(client, "cmd=barrier_out rc=0");
-        flush(client);
-        if (why)
-            strand(client, why);
-    }
-    for (uint32_t i = 0; i < server->options.local_tasks; i++) /* only now: one may come to the next barrier at once */
-        if (client_at(server, i) && client_at(server, i)->text) {
-            hear_lines(client_at(server, i));
-            expect(client_at(server, i));
-        }
-}
-
-static bool is_gone(const struct mu_pmi1 *server, uint32_t i)
-{
-    return server->tasks[i].gone && !client_at(server, i);
-}
-
-/* The first task here that will not come; local_tasks: none. */
-static uint32_t first_gone(const struct mu_pmi1 *server)
-{
-    uint32_t i = 0;
-
-    while (i < server->options.local_tasks && !is_gone(server, i))
-        i++;
-    return i;
-}
-
-static void say_gone(const struct mu_pmi1 *server, uint32_t i, char *why, size_t size)
-{
-    snprintf(why, size, "task %u has ended%s", server->options.first_task + i,
-             server->tasks[i].state == MU_PMI1_NEW ? " without MPI_Init" : ", or left MPI");
-}
-
-/* Who is in a barrier is answered there. */
-static void strand_begun(struct mu_pmi1 *server)
-{
-    uint32_t count = server->options.local_tasks, never = 0;
-    char why[160];
-
-    while (never < count && !(is_gone(server, never) && server->tasks[never].state == MU_PMI1_NEW))
-        never++;
-    if (never == count)
-        return;
-    say_gone(server, never, why, sizeof why);
-    for (uint32_t i = 0; i < count; i++) {
-        struct mu_pmi1_client *client = client_at(server, i);
-
-        if (client && client->state == MU_PMI1_IN && !client->in_barrier)
-            strand(client, why);
-    }
-}
-
-static void give(struct mu_pmi1 *server, const char *why)
-{
-    struct mu_pack what = {.bytes = NULL};
-
-    mu_pack_text(&what, why ? why : "");
-    mu_pack_raw(&what, server->fresh.bytes, server->fresh.len);
-    server->is_exchanging = true;
-    if (what.failed || server->fresh.failed) {
-        mu_pmi1_exchanged(server, MUSTER_RESOURCE_EXHAUSTED, 0, NULL, "out of memory");
-    } else {
-        mu_pack_reset(&server->fresh);
-        server->options.exchange(server->options.arg, what.bytes, what.len);
-    }
-    mu_pack_done(&what);
-}
-
-void mu_pmi1_look(struct mu_pmi1 *server)
-{
-    uint32_t gone;
-    char why[160];
-
-    if (server && server->num_gone > 0)
-        strand_begun(server);
-    if (!server || server->is_exchanging || server->waiting == 0)
-        return;
-    if (server->waiting == server->options.local_tasks) {
-        give(server, NULL);
-        return;
-    }
-    gone = first_gone(server);
-    if (gone == server->options.local_tasks)
-        return;
-    say_gone(server, gone, why, sizeof why);
-    give(server, why);
-}
-
-static bool is_in_barrier(const void *arg, uint32_t task)
-{
-    const struct mu_pmi1 *server = arg;
-    const struct mu_pmi1_client *client = client_at(server, task - server->options.first_task);
-
-    return client && client->in_barrier;
-}
-
-static bool is_elsewhere(const void *arg, uint32_t task)
-{
-    return !is_in_barrier(arg, task);
-}
-
-void mu_pmi1_describe(const struct mu_pmi1 *server, char *text, size_t size)
-{
-    uint32_t first = server->options.first_task, count = server->options.local_tasks;
-    char here[80], missing[80];
-
-    text[0] = 0;
-    if (mu_pmi1_list(here, sizeof here, first, count, is_in_barrier, server) == 0)
-        return;
-    if (mu_pmi1_list(missing, sizeof missing, first, count, is_elsewhere, server) > 0)
-        snprintf(text, size, "%s in MPI's barrier (PMI) for %s", here, missing);
-    else
-        snprintf(text, size, "%s in MPI's barrier (PMI) for other hosts", here);
-}
-
-void mu_pmi1_exchanged(struct mu_pmi1 *server, enum muster_status status, uint32_t num_parts, const struct iovec *parts,
-                       const char *why)
-{
-    char reason[200] = "";
-
-    server->is_exchanging = false;
-    if (status != MUSTER_OK)
-        snprintf(reason, sizeof reason, "%s", why);
-    for (uint32_t i = 0; i < num_parts && !reason[0]; i++) {
-        struct mu_unpack u = mu_unpack_of(parts[i].iov_base, parts[i].iov_len);
-
-        mu_unpack_text(&u, reason, sizeof reason);
-        if (u.failed || (!reason[0] && server->options.has_others && !mu_pmi1_take_notes(server, &u)))
-            snprintf(reason, sizeof reason, "what another host's tasks have put cannot be read");
-    }
-    mu_pmi1_release(server, reason[0] ? reason : NULL);
-    mu_pmi1_look(server);
 }
 
 /* ---- the server ---- */

@@ -1,4 +1,5 @@
-/* compat/pmi1_private.h: what the files of the PMI-1 server share: pmi1.c, pmi1_words.c, pmi1_port.c, pmi1_keys.c. */
+/* compat/pmi1_private.h: what the files of the PMI-1 server share: pmi1.c, and those named pmi1_*.c but for pmi1_map.c.
+ */
 #ifndef MU_COMPAT_PMI1_PRIVATE_H
 #define MU_COMPAT_PMI1_PRIVATE_H
 
@@ -83,7 +84,10 @@ struct mu_pmi1_client *mu_pmi1_client_new(struct mu_pmi1 *server, uint32_t task,
 void mu_pmi1_reply(struct mu_pmi1_client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* It will not be heard again; `why`: said, NULL: nothing is. */
 void mu_pmi1_give_up(struct mu_pmi1_client *client, const char *why);
-/* Answer all that wait in the barrier. */
+void mu_pmi1_hear_lines(struct mu_pmi1_client *client); /* what it has said, as far as it may */
+void mu_pmi1_flush(struct mu_pmi1_client *client);
+void mu_pmi1_expect(struct mu_pmi1_client *client); /* what epoll is to tell of it */
+/* pmi1_barrier.c: answer all that wait in it. */
 void mu_pmi1_release(struct mu_pmi1 *server, const char *why);
 
 /* pmi1_words.c: a line without its end. */

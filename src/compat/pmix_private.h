@@ -2,6 +2,7 @@
  * compat/pmix_private.h: what the files of the PMIx back end share.
  *
  * pmix.c          the server's life; a job's registration
+ * pmix_facts.c    what libpmix is told of a job
  * pmix_calls.c    what libpmix calls on its thread, on the way to the loop's
  * pmix_far.c      fences and values across hosts
  * pmix_publish.c  what tasks publish and look up
@@ -102,6 +103,20 @@ void mu_pmix_free_call(struct mu_pmix_call *call);
 /* Answer and free. The bytes (malloc()ed; NULL: none) are libpmix's from then on. */
 void mu_pmix_answer_op(struct mu_pmix_call *call, mu_pmix_status status);
 void mu_pmix_answer_modex(struct mu_pmix_call *call, mu_pmix_status status, void *bytes, size_t len);
+
+/* ---- pmix_facts.c ---- */
+#define MU_PMIX_INFOS_MAX 24
+
+struct mu_pmix_facts {
+    const struct mu_pmix_library *library;
+    struct mu_pmix_info *infos;
+    size_t count, room;
+    mu_pmix_status status; /* the first that was not good */
+};
+struct mu_pmix_facts mu_pmix_facts_new(const struct mu_pmix *pmix, size_t room);
+void mu_pmix_facts_add(struct mu_pmix_facts *facts, const char *key, const void *data, uint16_t type);
+struct mu_pmix_facts mu_pmix_facts_of_job(struct mu_pmix *pmix, const struct mu_pmix_job *job);
+void mu_pmix_facts_free(struct mu_pmix_facts *facts);
 
 /* ---- pmix_far.c ---- */
 /* It is answered when another host says so: it gets an id. */

@@ -2,7 +2,8 @@
  * compat/tcpstore_private.h: what the files of the TCPStore server share.
  *
  *   tcpstore.c          start, stop; who comes; rounds of the loop
- *   tcpstore_conn.c     a connection: its socket and its bytes
+ *   tcpstore_conn.c     a connection: its socket and its requests
+ *   tcpstore_out.c      its answers
  *   tcpstore_room.c     memory, and who waits for it
  *   tcpstore_scan.c     where a request ends
  *   tcpstore_key.c      what keys are called in the job's store
@@ -187,16 +188,19 @@ void mu_ts_drop_waits(struct mu_ts_conn *conn); /* it waits for nothing any more
 void mu_ts_lost(struct mu_ts_conn *conn);
 /* It is said why. */
 void mu_ts_dismiss(struct mu_ts_conn *conn, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void mu_ts_go_on(struct mu_ts_conn *conn); /* a turn */
-void mu_ts_flush(struct mu_ts_conn *conn);
+void mu_ts_go_on(struct mu_ts_conn *conn);       /* a turn */
+void mu_ts_read_or_not(struct mu_ts_conn *conn); /* as it is now: whoever has changed that says so */
 /* So many bytes are held for the rest of its request. */
 void mu_ts_roomy(struct mu_ts_conn *conn, size_t more);
 /* It is read on, or its step is made again, when there is room for so many bytes more. */
 void mu_ts_want(struct mu_ts_conn *conn, size_t bytes);
+/* ---- tcpstore_out.c ---- */
 /* Room for that many bytes of an answer. NULL: none, and the connection is closed. */
 uint8_t *mu_ts_out(struct mu_ts_conn *conn, size_t len);
 /* A long value, and its length: it is held, not copied. */
 void mu_ts_out_value(struct mu_ts_conn *conn, const struct mu_slice *value);
+void mu_ts_flush(struct mu_ts_conn *conn);
+void mu_ts_out_drop(struct mu_ts_conn *conn);
 
 /* ---- tcpstore_room.c ---- */
 /* Count memory. False: it would be too much. */
