@@ -12,105 +12,7 @@
 
 #include "cli/status/picture.h"
 
-#define YOUNG_NS 100000000u  /* who has waited for less, for one that works, does not hang */
-#define IDLE_NS  1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
-
-/* Some thread of it uses a processor now, whatever its first one does. */
-static int is_busy(const struct mu_cli_task *task)
-{
-    return task->cpu_is_recent && task->cpu_percent >= 1;
-}
-
-enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const struct mu_cli_task *task)
-{
-    const struct muster_task_info *info = &task->info;
-
-    if (mu_cli_is_ended(info) && !task->unjoined)
-        return info->wait_status > 0 && info->attempt == 0 ? MU_CLI_DEAD : MU_CLI_GONE;
-    if (info->attempt == 0 || task->unjoined)
-        return task->unjoined && (task->letter == 'T' || task->letter == 't') ? MU_CLI_STOPPED : MU_CLI_ABSENT;
-    if (!info->alive) {
-        if (info->state == MUSTER_TASK_DISCONNECTED)
-            return MU_CLI_GONE;
-        return info->state == MUSTER_TASK_ERROR && info->cause == MUSTER_CAUSE_REPORTED ? MU_CLI_IN_ERROR : MU_CLI_DEAD;
-    }
-    if (task->letter == 'T' || task->letter == 't')
-        return MU_CLI_STOPPED;
-    if (info->state == MUSTER_TASK_ERROR)
-        return MU_CLI_IN_ERROR;
-    if (info->waiting[0])
-        return MU_CLI_WAITS;
-    if (info->guest) /* asleep, it may wait for its agent's answer */
-        return MU_CLI_RUNS;
-    if (task->letter == 'D')
-        return MU_CLI_BLOCKED;
-    if (task->letter == 'S' && !is_busy(task) && (!task->last_ran || picture->now_ns - task->last_ran > IDLE_NS))
-        return MU_CLI_SLEEPS;
-    return MU_CLI_RUNS;
-}
-
-const char *mu_cli_meeting_word(const struct mu_meeting *meeting)
-{
-    switch (meeting->state) {
-    case MU_MEETING_WAITING: return "WAITING";
-    case MU_MEETING_PASSED: return "PASSED";
-    case MU_MEETING_BUILDING: return "BUILDING";
-    case MU_MEETING_FAILED: return meeting->is_group ? "FAILED" : muster_status_name(meeting->code);
-    }
-    return "?";
-}
-
-int mu_cli_meeting_is_open(const struct mu_meeting *meeting)
-{
-    return meeting->state == MU_MEETING_WAITING || meeting->state == MU_MEETING_BUILDING;
-}
-
-const char *mu_cli_why_missing(const struct mu_cli_picture *picture, int32_t task_id, char buffer[192])
-{
-    const struct mu_cli_task *task;
-    const struct muster_task_info *info;
-    const struct mu_cli_host *other;
-    char age[32], pid[32] = "", host[80] = "";
-
-    if (task_id < 0 || (size_t)task_id >= picture->count)
-        return "unknown";
-    task = &picture->tasks[task_id];
-    info = &task->info;
-    if (info->pid || !info->guest)
-        snprintf(pid, sizeof pid, ", pid %u", info->pid);
-    if (mu_cli_is_ended(info) && !task->unjoined)
-        return mu_cli_end(info, buffer);
-    other = mu_cli_other_host(picture, task_id);
-    if (other)
-        snprintf(host, sizeof host, " on host %s", other->view.name);
-    switch (mu_cli_kind_of(picture, task)) {
-    case MU_CLI_ABSENT:
-        if (!task->unjoined)
-            return "never registered";
-        snprintf(buffer, 192, "%s%s, not registered%s", mu_cli_process_word(task), pid, info->attempt ? " again" : "");
-        break;
-    case MU_CLI_GONE: snprintf(buffer, 192, "left %s ago", mu_cli_age(info->since_ns, age)); break;
-    case MU_CLI_IN_ERROR: snprintf(buffer, 192, "in error (%s)", mu_cli_cause_name(info->cause)); break;
-    case MU_CLI_WAITS:
-        snprintf(buffer, 192, "waits%s in %.90s for %s", host, info->waiting, mu_cli_age(info->waiting_since_ns, age));
-        break;
-    case MU_CLI_RUNS:
-        if (other)
-            snprintf(buffer, 192, "%s%s, pid %u", task->letter ? "running" : "alive", host, info->pid);
-        else
-            snprintf(buffer, 192, "%s%s", info->guest ? "connected as a guest" : "running elsewhere", pid);
-        break;
-    case MU_CLI_SLEEPS:
-    case MU_CLI_BLOCKED:
-    case MU_CLI_STOPPED:
-        snprintf(buffer, 192, "%s%s, pid %u%s%s%s", mu_cli_process_word(task), host, info->pid,
-                 task->last_ran ? ", for " : "", task->last_ran ? mu_cli_age(task->last_ran, age) : "",
-                 task->unjoined ? ", not registered" : "");
-        break;
-    default: snprintf(buffer, 192, "%s%s%s", mu_cli_process_word(task), host, pid);
-    }
-    return buffer;
-}
+#define YOUNG_NS 100000000u /* who has waited for less, for one that works, does not hang */
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
@@ -223,10 +125,10 @@ static void add_instead(char *text, size_t size, const struct mu_cli_picture *pi
         add(text, size, ", and has ended");
     else if (task->letter == 'D')
         add(text, size, ", and is blocked in the kernel (disk, network file system, driver)");
-    else if (task->letter != 'S' || is_busy(task))
+    else if (task->letter != 'S' || mu_cli_is_busy(task))
         add(text, size, task->cpu_percent < 0 ? ", and runs" : ", and runs (%.0f %% CPU%s)", task->cpu_percent,
             task->cpu_is_recent ? "" : " so far");
-    else if (task->last_ran && picture->now_ns - task->last_ran > IDLE_NS)
+    else if (task->last_ran && picture->now_ns - task->last_ran > MU_CLI_IDLE_NS)
         add(text, size, ", and has slept for %s", mu_cli_age(task->last_ran, age));
 }
 

@@ -91,6 +91,11 @@ enum muster_status mu_cli_picture_take(struct muster *muster, const struct mu_cl
                                        struct mu_cli_picture *ret_picture);
 void mu_cli_picture_free(struct mu_cli_picture *picture);
 
+#define MU_CLI_IDLE_NS 1000000000u /* a process that has not run for so long sleeps; a shorter pause says nothing */
+
+/* Some thread of it uses a processor now, whatever its first one does. */
+int mu_cli_is_busy(const struct mu_cli_task *task);
+
 /* diagnose.c: fill in the findings. -1: no memory. */
 int mu_cli_diagnose(struct mu_cli_picture *picture);
 enum mu_cli_kind mu_cli_kind_of(const struct mu_cli_picture *picture, const struct mu_cli_task *task);
