@@ -11,6 +11,7 @@
  * sentry.c   the guard
  * attempt.c  starting again: the whole job, or one task
  * job.c      the segment, the observer's handle, the thread that waits for deaths
+ * stdio.c    what a task's 0, 1 and 2 are
  * tasks.c    start the tasks, reap them, signal them
  * company.c  when the thread that relays output starts
  * leftover.c after the last task: end what the tasks left behind
@@ -20,8 +21,8 @@
  * The components (component.h), as components.c lists them:
  *
  * job.c      the observer
- * hosts.c    other hosts (with meet.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
- * exposition.c  what Prometheus is told (metrics.c, metrics/address.c, metrics/text.c, and http.c, which serves it)
+ * hosts.c    other hosts (with meet.c, mail.c, orders.c, lead.c, rsh.c, follow.c, news.c, rejoin.c)
+ * exposition.c  what Prometheus is told (in metrics/: metrics.c, connection.c, address.c, text.c, and http.c)
  * coord.c     the engine, which those ask who serve clients
  * grpc.c     the coordination service for JAX and TensorFlow
  * tcpstore.c PyTorch's store
@@ -30,7 +31,7 @@
  * pmix.c     PMIx for the tasks, by libpmix
  * health.c   errors of GPUs (with health/watch.c, health/uses.c, health/words.c)
  * sights.c   what another host's tasks do and wait for, for people
- * gather_agent.c  what all hosts give, put together (gather.c)
+ * gather_agent.c  what all hosts give, put together (gather.c, pieces.c)
  */
 #ifndef MU_AGENT_PRIVATE_H
 #define MU_AGENT_PRIVATE_H
@@ -357,6 +358,11 @@ int mu_agent_expect_output(struct mu_agent *agent);
 void mu_agent_expect_no_output(struct mu_agent *agent);
 /* mu_agent_watch_job() a little later, by the clock. */
 void mu_agent_watch_soon(struct mu_agent *agent);
+
+/* ---- stdio.c ---- */
+/* 0; -1: what is said, or errno says why not. */
+int mu_agent_set_input(struct mu_agent *agent, uint32_t task_id, int stdio[3]);
+int mu_agent_set_output(struct mu_agent *agent, uint32_t task_id, int stdio[3]);
 
 /* ---- tasks.c ---- */
 /* What is served to the tasks, as their environment is to say it. */

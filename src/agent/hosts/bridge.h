@@ -64,6 +64,11 @@ struct mu_agent_bridge {
 /* meet.c */
 struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options);
 void mu_agent_bridge_options(struct mu_agent_bridge *b, struct mu_bridge_options *ret_options);
+/* mail.c. Any thread: false: no memory, or too much lies there that the loop has not read. The loop: what is there. */
+bool mu_agent_put_mail(struct mu_agent_bridge *b, const struct mu_agent_mail *head, const void *bytes, size_t len);
+struct mu_agent_mail *mu_agent_take_mail(struct mu_agent_bridge *b); /* the first, to be freed; NULL: none */
+void mu_agent_read_mail(struct mu_agent *agent);
+void mu_agent_mail_is_here(uv_poll_t *poll, int status, int events);
 /* 0, or -1 with the reason said. */
 int mu_agent_hear_mail(struct mu_agent *agent);
 

@@ -1,10 +1,9 @@
 /*
- * agent/hosts/meet.c: how the agents of a job come together, and how what the bridge's threads hear reaches the loop.
+ * agent/hosts/meet.c: how the agents of a job come together.
  *
  * A follower meets the leader before anything else is there: it learns from it what to do. The leader waits beside its
  * loop, so that a signal, or a command by which it started a host and that has ended, ends the waiting. What comes
- * later is put into a list by the bridge's thread and taken from there by the loop: nothing of the agent is touched by
- * another thread, and the bridge never waits for the agent.
+ * later is mail (mail.c).
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,39 +15,7 @@
 #include "agent/hosts/bridge.h"
 #include "base/process.h"
 
-enum { MAIL_MOST = 64 << 20 }; /* bytes that others have said and the loop has not read: then they say it again later */
-
-/* ---- mail -------------------------------------------------------------------------------------------------------- */
-
-/* False: no memory, or too much lies there that the loop has not read. */
-static bool put_mail(struct mu_agent_bridge *b, const struct mu_agent_mail *head, const void *bytes, size_t len)
-{
-    struct mu_agent_mail *mail = malloc(sizeof *mail + len + 1);
-    uint64_t one = 1;
-    bool has_room;
-
-    if (!mail)
-        return false;
-    *mail = *head;
-    mail->next = NULL;
-    mail->len = len;
-    if (len > 0)
-        memcpy(mail->bytes, bytes, len);
-    mail->bytes[len] = 0;
-    pthread_mutex_lock(&b->lock);
-    has_room = head->what != MU_MAIL_TALK || b->mail_bytes < MAIL_MOST;
-    if (has_room) {
-        *(b->last ? &b->last->next : &b->first) = mail;
-        b->last = mail;
-        b->mail_bytes += sizeof *mail + len;
-    }
-    pthread_mutex_unlock(&b->lock);
-    if (has_room)
-        (void)!write(b->event_fd, &one, sizeof one);
-    else
-        free(mail);
-    return has_room;
-}
+/* ---- what the bridge tells, in its threads ---------------------------------------------------------------------- */
 
 static void hear_sentence(void *arg, const char *sentence)
 {
@@ -66,7 +33,7 @@ static void hear_listens(void *arg, const char *address)
     struct mu_agent_bridge *b = arg;
 
     mu_agent_find_ways(b);
-    if (!put_mail(b, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address)))
+    if (!mu_agent_put_mail(b, &(struct mu_agent_mail){.what = MU_MAIL_LISTENS}, address, strlen(address)))
         return;
     while (sem_wait(&b->called) != 0) /* interrupted */
         ;
@@ -74,102 +41,14 @@ static void hear_listens(void *arg, const char *address)
 
 static bool hear_talk(void *arg, uint32_t host, uint32_t kind, const void *bytes, size_t len)
 {
-    return put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_TALK, .host = host, .kind = kind}, bytes, len);
+    return mu_agent_put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_TALK, .host = host, .kind = kind}, bytes,
+                             len);
 }
 
 static void hear_host(void *arg, uint32_t host, enum mu_peer_state state, const char *why)
 {
-    put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_HOST, .host = host, .kind = state}, why,
-             why ? strlen(why) : 0);
-}
-
-/* Where the others find the leader, in a file that they look for. */
-static int write_address(const struct mu_agent_bridge *b)
-{
-    const struct mu_agent_hosts *hosts = b->options;
-    char path[4096], draft[4128], why[400];
-    FILE *file;
-
-    if (!hosts->file)
-        return 0;
-    if (mu_launch_home_file(hosts->file, path, sizeof path, why, sizeof why)) {
-        mu_agent_say("%s", why);
-        return -1;
-    }
-    snprintf(draft, sizeof draft, "%s.%d", path, (int)getpid());
-    file = fopen(draft, "we");
-    if (!file || fprintf(file, strchr(b->own, ':') ? "[%s]%s\n" : "%s%s\n", b->own, b->port) < 0 || fclose(file) ||
-        rename(draft, path)) {
-        mu_agent_say("%s: %s", path, strerror(errno));
-        return -1;
-    }
-    return 0;
-}
-
-/* The port is known: the others can be started, or find us. */
-static void call_others(struct mu_agent *agent, const char *address)
-{
-    struct mu_agent_bridge *b = agent->bridge;
-
-    snprintf(b->port, sizeof b->port, "%s", strrchr(address, ':'));
-    if (write_address(b) || mu_agent_start_rsh(agent))
-        mu_agent_break(agent);
-    sem_post(&b->called);
-}
-
-static struct mu_agent_mail *take_mail(struct mu_agent_bridge *b)
-{
-    struct mu_agent_mail *mail;
-
-    pthread_mutex_lock(&b->lock);
-    mail = b->first;
-    if (mail) {
-        b->first = mail->next;
-        b->mail_bytes -= sizeof *mail + mail->len;
-    }
-    if (!b->first)
-        b->last = NULL;
-    pthread_mutex_unlock(&b->lock);
-    return mail;
-}
-
-static void read_mail(struct mu_agent *agent)
-{
-    struct mu_agent_bridge *b = agent->bridge;
-    struct mu_agent_mail *mail;
-
-    while ((mail = take_mail(b))) {
-        struct mu_unpack u = mu_unpack_of(mail->bytes, mail->len);
-
-        if (mail->what == MU_MAIL_MET)
-            b->meeting = 0;
-        else if (mail->what == MU_MAIL_LISTENS)
-            call_others(agent, mail->bytes);
-        else if (mail->what == MU_MAIL_TALK && mu_agent_follows(agent))
-            mu_agent_follow(agent, (enum mu_agent_talk)mail->kind, &u);
-        else if (mail->what == MU_MAIL_TALK)
-            mu_agent_lead(agent, mail->host, (enum mu_agent_talk)mail->kind, &u);
-        else if (mail->what == MU_MAIL_HOST && mail->kind == MU_PEER_LOST && mu_agent_follows(agent))
-            mu_agent_leader_lost(agent, mail->bytes);
-        else if (mail->what == MU_MAIL_HOST && mail->kind == MU_PEER_LOST)
-            mu_agent_host_lost(agent, mail->host, mail->bytes);
-        else if (mail->what == MU_MAIL_HOST && mu_agent_follows(agent))
-            mu_agent_leader_moved(agent, mail->kind == MU_PEER_UP, mail->bytes);
-        else if (mail->what == MU_MAIL_HOST)
-            mu_agent_host_moved(agent, mail->host, mail->kind == MU_PEER_UP, mail->bytes);
-        free(mail);
-    }
-}
-
-static void mail_is_here(uv_poll_t *poll, int status, int events)
-{
-    struct mu_agent *agent = poll->loop->data;
-    uint64_t count;
-
-    (void)status;
-    (void)events;
-    (void)!read(agent->bridge->event_fd, &count, sizeof count);
-    read_mail(agent);
+    mu_agent_put_mail(arg, &(struct mu_agent_mail){.what = MU_MAIL_HOST, .host = host, .kind = state}, why,
+                      why ? strlen(why) : 0);
 }
 
 struct mu_agent_bridge *mu_agent_new_bridge(const struct mu_agent_hosts *options)
@@ -199,7 +78,7 @@ static void free_bridge(struct mu_agent_bridge *b)
 
     if (b->bridge)
         mu_bridge_stop(b->bridge);
-    while ((mail = take_mail(b)))
+    while ((mail = mu_agent_take_mail(b)))
         free(mail);
     for (uint32_t i = 0; b->hosts && i < b->num_hosts; i++)
         if (b->hosts[i].input >= 0)
@@ -352,7 +231,7 @@ static void *meet(void *arg)
     b->met = mu_bridge_meet(&options, &b->stop, &b->bridge);
     if (b->met != MUSTER_OK)
         snprintf(b->why, sizeof b->why, "%s", muster_last_error());
-    put_mail(b, &(struct mu_agent_mail){.what = MU_MAIL_MET}, NULL, 0);
+    mu_agent_put_mail(b, &(struct mu_agent_mail){.what = MU_MAIL_MET}, NULL, 0);
     return NULL;
 }
 
@@ -362,7 +241,7 @@ int mu_agent_hear_mail(struct mu_agent *agent)
     int error = uv_poll_init(&agent->loop, &b->poll, b->event_fd);
 
     if (error == 0)
-        error = uv_poll_start(&b->poll, UV_READABLE, mail_is_here);
+        error = uv_poll_start(&b->poll, UV_READABLE, mu_agent_mail_is_here);
     if (error)
         mu_agent_say("cannot set up: %s", uv_strerror(error));
     return error ? -1 : 0;

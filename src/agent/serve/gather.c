@@ -20,9 +20,10 @@
 #include <string.h>
 
 #include "agent/private.h"
+#include "agent/serve/pieces.h"
 #include "base/error.h"
 
-enum { PIECE = 256 << 10, WHY_MAX = 400, ANSWER_MAX = 256 << 20, ROUNDS_MAX = 4096 };
+enum { WHY_MAX = 400, ROUNDS_MAX = 4096 };
 
 /* Host 0's. */
 struct round {
@@ -47,13 +48,6 @@ struct waiting {
     char name[MU_GATHER_NAME_MAX + 1];
 };
 
-/* What comes in pieces from a host. */
-struct coming {
-    uint8_t *bytes;
-    uint32_t len, got;
-    char name[MU_GATHER_NAME_MAX + 1];
-};
-
 struct mu_gathers {
     uint32_t self, num_hosts;
     mu_gathers_tell *tell;
@@ -63,51 +57,8 @@ struct mu_gathers {
     struct waiting *waiting;
     bool *lost; /* of each host */
     char why_lost[WHY_MAX];
-    struct coming coming[];
+    struct mu_pieces coming[];
 };
-
-/* ---- saying ---- */
-
-static void say(struct mu_gathers *g, uint32_t host, const char *name, const struct mu_pack *whole)
-{
-    for (size_t at = 0; at < whole->len; at += PIECE) {
-        size_t len = whole->len - at < PIECE ? whole->len - at : PIECE;
-        struct mu_pack what = {.bytes = NULL};
-
-        mu_pack_text(&what, name);
-        mu_pack_u32(&what, (uint32_t)whole->len);
-        mu_pack_u32(&what, (uint32_t)at);
-        mu_pack_blob(&what, whole->bytes + at, len);
-        g->tell(g->arg, host, &what);
-        mu_pack_done(&what);
-    }
-}
-
-/* The next piece of something. True: it is whole, and the caller's to free. */
-static bool hear_piece(struct coming *coming, struct mu_unpack *u)
-{
-    char name[sizeof coming->name];
-    uint32_t whole, at;
-    const void *bytes;
-    size_t len;
-
-    mu_unpack_text(u, name, sizeof name);
-    whole = mu_unpack_u32(u);
-    at = mu_unpack_u32(u);
-    bytes = mu_unpack_blob(u, PIECE, &len);
-    if (u->failed || whole == 0 || whole > ANSWER_MAX || at > whole || len > whole - at || len == 0)
-        return false;
-    if (at == 0) {
-        free(coming->bytes);
-        *coming = (struct coming){.bytes = malloc(whole), .len = whole};
-        memcpy(coming->name, name, sizeof name);
-    }
-    if (!coming->bytes || at != coming->got || whole != coming->len || strcmp(name, coming->name) != 0)
-        return false;
-    memcpy(coming->bytes + at, bytes, len);
-    coming->got += (uint32_t)len;
-    return coming->got == coming->len;
-}
 
 /* ---- answers ---- */
 
@@ -141,7 +92,7 @@ static void tell_failure(struct mu_gathers *g, uint32_t host, const struct round
     mu_pack_u32(&whole, MUSTER_ABORTED);
     mu_pack_text(&whole, round->why);
     mu_pack_u32(&whole, 0);
-    say(g, host, round->name, &whole);
+    mu_pieces_say(g->tell, g->arg, host, round->name, &whole);
     mu_pack_done(&whole);
 }
 
@@ -196,7 +147,7 @@ static void answer_round(struct mu_gathers *g, struct round *round)
     } else {
         for (uint32_t i = 0; i < round->num_parts; i++)
             if (round->hosts[i] != g->self)
-                say(g, round->hosts[i], round->name, &whole);
+                mu_pieces_say(g->tell, g->arg, round->hosts[i], round->name, &whole);
         if (here)
             answer_here(g, round->name, MUSTER_OK, &(struct mu_gathered){round->num_parts, parts, ""});
     }
@@ -287,7 +238,7 @@ static void take_part(struct mu_gathers *g, uint32_t host, const char *name, con
         return;
     part->here = true;
     round->num_here++;
-    if (!round->failed && round->len + len > ANSWER_MAX - (64u << 10) - 8 * round->num_parts)
+    if (!round->failed && round->len + len > MU_PIECES_MAX - (64u << 10) - 8 * round->num_parts)
         fail_round(g, round, "the hosts gave more than can be put together");
     else if (round->failed && !g->lost[host])
         tell_failure(g, host, round);
@@ -309,7 +260,7 @@ static void take_part(struct mu_gathers *g, uint32_t host, const char *name, con
 
 /* ---- what comes ---- */
 
-static void hear_part(struct mu_gathers *g, uint32_t host, const struct coming *coming)
+static void hear_part(struct mu_gathers *g, uint32_t host, const struct mu_pieces *coming)
 {
     struct mu_unpack u = mu_unpack_of(coming->bytes, coming->len);
     uint32_t num_hosts = mu_unpack_u32(&u), *hosts;
@@ -328,7 +279,7 @@ static void hear_part(struct mu_gathers *g, uint32_t host, const struct coming *
     free(hosts);
 }
 
-static void hear_answer(struct mu_gathers *g, const struct coming *coming)
+static void hear_answer(struct mu_gathers *g, const struct mu_pieces *coming)
 {
     struct mu_unpack u = mu_unpack_of(coming->bytes, coming->len);
     enum muster_status status = (enum muster_status)mu_unpack_u32(&u);
@@ -351,12 +302,12 @@ static void hear_answer(struct mu_gathers *g, const struct coming *coming)
 
 void mu_gathers_hear(struct mu_gathers *g, uint32_t host, struct mu_unpack *u)
 {
-    struct coming whole;
+    struct mu_pieces whole;
 
-    if (host >= g->num_hosts || host == g->self || g->lost[host] || !hear_piece(&g->coming[host], u))
+    if (host >= g->num_hosts || host == g->self || g->lost[host] || !mu_pieces_hear(&g->coming[host], u))
         return;
     whole = g->coming[host];
-    g->coming[host] = (struct coming){.bytes = NULL};
+    g->coming[host] = (struct mu_pieces){.bytes = NULL};
     if (g->self == 0)
         hear_part(g, host, &whole);
     else
@@ -400,7 +351,7 @@ static void give_to_leader(struct mu_gathers *g, const uint32_t *hosts, uint32_t
     if (whole.failed)
         fail_here(g, name, "out of memory");
     else
-        say(g, 0, name, &whole);
+        mu_pieces_say(g->tell, g->arg, 0, name, &whole);
     mu_pack_done(&whole);
 }
 
