@@ -88,7 +88,8 @@ def may_not_include(path, room, name):
 
 # ---- lengths ----
 
-FILE_LINES = 600
+FILE_LINES = 500
+OTHER_LINES = 600  # of what is not in src: a test, a benchmark, the one header of the layout
 FUNCTION_LINES = 70
 
 
@@ -96,8 +97,9 @@ def lengths():
     for path in house.under(ALL, ("src/", "include/", "shm_layout/", "tests/", "bench/", "examples/", "plugins/", "scripts/", "mk/"),
                             (".c", ".h", ".py", ".sh", ".mk")):
         lines = house.read(path).count("\n")
-        if lines > FILE_LINES:
-            broken(path, "has %d lines; more than %d is two files" % (lines, FILE_LINES))
+        most = FILE_LINES if path.startswith("src/") else OTHER_LINES
+        if lines > most:
+            broken(path, "has %d lines; more than %d is two files" % (lines, most))
     for path in house.under(C_FILES, ("",), (".c", ".h")):
         text = house.read(path)
         original, code = text.splitlines(), house.code_only(text).splitlines()
