@@ -5,6 +5,7 @@ tests/agent/metrics_main.c runs the job and the server. Whatever was done to it,
 under asan nothing has leaked. Every answer's text is read by exposition.py, which is strict.
 """
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -289,6 +290,23 @@ def survives_hostile_clients(server):
 
 # ---- where it listens ----
 
+def as_other(folder, work):
+    """Another user's attempt, in a folder that it may be in: 0, or the errno."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.chdir(folder)
+            os.setresuid(65534, 65534, 65534)
+            work()
+            status = 0
+        except OSError as e:
+            status = e.errno
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def listens_where_told():
     path = os.path.join(os.environ.get("TMPDIR", "/tmp"), "metrics.sock")
     with served("unix:" + path) as server:
@@ -298,6 +316,12 @@ def listens_where_told():
             one.connect(path)
             one.sendall(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
             exposition.read(read_all(one).partition(b"\r\n\r\n")[2].decode())
+        if os.geteuid() == 0:
+            os.chmod(os.path.dirname(path), 0o755)
+            for wanted in (errno.EACCES, 0):
+                got = as_other(os.path.dirname(path), lambda: socket.socket(socket.AF_UNIX).connect("metrics.sock"))
+                check(got == wanted, "another user at the Unix socket: %d", got)
+                os.chmod(path, 0o666)
     check(not os.path.exists(path), "the socket is left")
     with socket.socket(socket.AF_UNIX) as dead:  # left by a server that was killed
         dead.bind(path)
@@ -311,6 +335,8 @@ def listens_where_told():
         with served(address) as server:
             check(server.address.startswith("http://127.0.0.1:"), "%s is loopback: %s", address, server.address)
             refused("127.0.0.1:%d" % port_of(server), "address already in use")
+            if os.geteuid() == 0:
+                check(as_other("/", lambda: scrape(port_of(server))) == 0, "another user cannot read it on loopback")
     with served("*:0") as server:
         check(server.address.startswith("http://0.0.0.0:"), "every interface: %s", server.address)
     if os.path.exists("/proc/net/if_inet6") and open("/proc/net/if_inet6", encoding="ascii").read().startswith("0" * 31 + "1"):
