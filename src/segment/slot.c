@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 #include "base/process.h"
+#include "segment/file.h"
+#include "segment/robust.h"
 #include "segment/trace.h"
 #include "sync/futex.h"
 
@@ -188,7 +190,12 @@ static bool liveness_lock(struct muster_segment *seg, uint32_t slot)
 
 static void liveness_unlock(struct muster_segment *seg, uint32_t slot)
 {
-    pthread_mutex_unlock(&seg->slots[slot].liveness);
+    pthread_mutex_t *m = &seg->slots[slot].liveness;
+
+    if (is_our_kind(m) && mu_robust_mend(m))
+        pthread_mutex_unlock(m);
+    else
+        mu_segment_ref(seg); /* locked, and on libc's list, until the thread ends: so the mapping stays */
 }
 
 static uint32_t identity(const struct muster_segment *seg, uint32_t *start)

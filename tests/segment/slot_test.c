@@ -401,6 +401,50 @@ static void offsets_that_are_no_object_are_refused(void **state)
     assert_null(mu_slot_object(seg, UINT64_MAX & ~7ull));
 }
 
+/* libc's list of this thread's robust mutexes is empty again. */
+static bool is_list_empty(void)
+{
+    struct robust_list_head *head;
+    size_t size;
+
+    return !syscall(SYS_get_robust_list, 0, &head, &size) && head->list.next == &head->list;
+}
+
+static int releases_slots_that_were_scribbled_over(void *arg)
+{
+    struct mu_ctx *first = enter_child(), *second = malloc(sizeof *second);
+    __pthread_list_t *list, *other = &first->own->liveness.__data.__list;
+    uint32_t slot = first->slot;
+
+    (void)arg;
+    for (int i = 0; i < 24; i++) {
+        static const uintptr_t garbage[] = {0, 1, 0x4141414141414141, 4096, UINTPTR_MAX, 0xdead0000};
+        void *const wrong = i / 4 == 1 ? (void *)&list : (void *)garbage[i / 4];
+
+        CHECK(mu_slot_claim(first->seg, 5, second) == MUSTER_OK);
+        list = &(i & 1 ? first : second)->own->liveness.__data.__list; /* one with a neighbour before, and one behind */
+        if (i & 2)
+            list->__next = wrong;
+        list->__prev = wrong;
+        mu_slot_release(i & 1 ? first : second);
+        mu_slot_release(i & 1 ? second : first);
+        CHECK(is_list_empty());
+        CHECK(mu_slot_claim(second->seg, 5, first) == MUSTER_OK && first->slot == slot);
+    }
+    CHECK(mu_slot_claim(first->seg, 5, second) == MUSTER_OK);
+    list = &second->own->liveness.__data.__list;
+    list->__prev = list->__next = other->__prev = other->__next = (void *)0x4141414141414141;
+    mu_slot_release(first); /* beyond help: it stays locked, and that is all */
+    mu_slot_release(second);
+    return 0;
+}
+
+static void a_slot_whose_mutex_was_scribbled_over_is_released_all_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(test_reap(test_fork(releases_slots_that_were_scribbled_over, NULL)), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -414,6 +458,7 @@ int main(void)
         TEST(a_living_slot_of_the_same_pid_number_is_left_alone),
         TEST(a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended),
         TEST(a_slot_whose_owner_the_kernel_does_not_know_is_an_orphan_in_its_own_pid_namespace_only),
+        TEST(a_slot_whose_mutex_was_scribbled_over_is_released_all_the_same),
         TEST(a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends),
         TEST(a_pin_that_came_too_late_is_refused),
         TEST(offsets_that_are_no_object_are_refused),
