@@ -143,7 +143,7 @@ static void canceller(struct sim_task *t)
     if (sim_chance(2)) {
         closed = true;
         sim_begin("close");
-        mu_segment_mark_closed(&sim_segment);
+        mu_segment_mark_closed(&sim_segment, MU_CLOSED);
     } else {
         sim_begin("interrupt");
         muster_interrupt(&sim_task((uint32_t)sim_random(tasks))->handle);
