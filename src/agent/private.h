@@ -298,7 +298,7 @@ void mu_agent_name_mpi_places(struct mu_agent *agent);
 int mu_agent_list_mpi_places(struct mu_agent *agent, uint32_t app, char **ret_vars);
 
 /* ---- mpi/unserved.c ---- */
-/* Once the attempt's folder is there: who asks for PMIx is told how to have it. */
+/* Once the attempt's folder is there: a task that asks for PMIx is told how to have it. */
 void mu_agent_watch_unserved(struct mu_agent *agent);
 /* Whether one has: at a task's end, and at times. */
 void mu_agent_look_unserved(struct mu_agent *agent);

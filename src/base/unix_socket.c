@@ -21,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define LOCK_TRIES    100 /* then somebody has the folder's lock who is no server */
+#define LOCK_TRIES    100 /* then a process that is no server has the folder's lock */
 #define LOCK_PAUSE_MS 10
 
 _Static_assert(sizeof((struct sockaddr_un){0}.sun_path) == MU_UNIX_PATH_MAX, "the longest path of a socket");

@@ -1,5 +1,5 @@
 /*
- * compat/pmi1_barrier.c: the barrier of PMI-1, and who waits in vain.
+ * compat/pmi1_barrier.c: the barrier of PMI-1, and the tasks that wait in vain.
  *
  * When all tasks of this host are at it, what they put goes to the other hosts with the news of that, and all are
  * released when every host's has come. When somebody has left who did not come, that is the news. The tasks of a host

@@ -406,7 +406,7 @@ void mu_poll_cancel(struct mu_coord *coord, int32_t task, const char *text);
 /* ---- lines: coord/line.c ---- */
 /* The task spoke through it. */
 void mu_line_speaks(struct mu_coord *coord, struct mu_line *line, int32_t task, uint64_t incarnation);
-/* The job is in error now: who had no line any more, and whose process is not known, has gone. */
+/* The job is in error now: a task without a line, whose process is not known, has gone. */
 void mu_lines_failed(struct mu_coord *coord);
 
 #endif

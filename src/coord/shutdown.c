@@ -128,9 +128,9 @@ static uint64_t leaving_next(const struct mu_coord *coord)
 }
 
 /*
- * Who stands out is one of the fewer. Where no more tasks wait in the shutdown than are missing it is the first of
- * those who wait: a program that has failed most often, and has nothing left to do but that. -1: most wait, and those
- * who are missing stand out.
+ * The task that stands out is one of the fewer. Where no more tasks wait in the shutdown than are missing it is the
+ * first of those who wait: a program that has failed most often, and has nothing left to do but that. -1: most wait,
+ * and those who are missing stand out.
  */
 static int32_t outlier(const struct mu_coord *coord)
 {

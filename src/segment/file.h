@@ -47,7 +47,7 @@ bool mu_segment_is_closed(const struct muster_segment *seg);
 
 /* Mark it closed, or removed (MU_CLOSED, MU_REMOVED), and wake everybody. */
 void mu_segment_mark_closed(struct muster_segment *seg, uint32_t how);
-/* Closed by who removed it. */
+/* Closed by the command that removed it. */
 bool mu_segment_is_removed(const struct muster_segment *seg);
 /* CANCELLED, and why: what was waited for, or "". */
 enum muster_status mu_segment_say_closed(const struct muster_segment *seg, const char *what);

@@ -226,7 +226,7 @@ enum muster_status mu_handle_refuse(const struct muster *m)
 
 enum muster_status mu_handle_refuse_removed(const struct muster *m)
 {
-    if (!m->seg->writable) /* who only looks may: nothing changes there any more */
+    if (!m->seg->writable) /* a reader may: nothing changes there any more */
         return MUSTER_OK;
     mu_inside = 0;
     return mu_segment_say_closed(m->seg, "");

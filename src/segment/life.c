@@ -1,5 +1,5 @@
 /*
- * segment/life.c: who lives: a task, any slot, and the job itself.
+ * segment/life.c: which tasks and slots live, and whether the job does.
  *
  * A slot lives by the kernel's word (slot.c), a task by its slots. A job is over when its state word says so: somebody
  * closed or removed it, or the last who lived in it left.

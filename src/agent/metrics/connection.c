@@ -1,5 +1,5 @@
 /*
- * agent/metrics/connection.c: one who asks for the metrics: requests, answers, and the end of both.
+ * agent/metrics/connection.c: one client of the metrics: its requests, the answers, and the end of both.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* agent/metrics/private.h: what metrics.c (who is listened to) and connection.c (who asks) share. */
+/* agent/metrics/private.h: what metrics.c (the listener) and connection.c (one client) share. */
 #ifndef MU_AGENT_METRICS_PRIVATE_H
 #define MU_AGENT_METRICS_PRIVATE_H
 
