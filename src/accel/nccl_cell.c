@@ -7,7 +7,6 @@
  * another host asks the leader for the changes (nccl_far.c), whose agent makes them here: by what is decided (who
  * lives, what time it is) that host knows it first. Names that begin with MUSTER_NCCL_HOST are each host's own.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,6 @@
  * forgotten. In a copy the times are the leader's and mean nothing here: that an id has expired its agent says, by
  * making it FAILED.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

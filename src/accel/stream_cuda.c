@@ -7,7 +7,6 @@
  * is "at least". Before the first use both are tried on the device itself, in a stream and on words of our own: that a
  * write of 32 bits leaves the high half alone, and that a store of the CPU there opens a wait.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -7,7 +7,6 @@
  * no slot and writes nothing in the segment but the waiters' bit of those words. It takes no lock that the enqueueing
  * thread holds: that one may be blocked in the driver, whose queue is full of rounds that only we can let go.
  */
-#include <errno.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>

@@ -6,8 +6,6 @@
  * other hosts, the services, the tasks' descendants, the segment's name. Every path, that of a failed set-up too, goes
  * through these phases, so nothing that was made is forgotten.
  */
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "agent/private.h"
 

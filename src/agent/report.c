@@ -7,14 +7,10 @@
  */
 #include "agent/hosts/bridge.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/process.h"
 

@@ -4,13 +4,11 @@
  */
 #include "barrier/group.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "barrier/meeting.h"
-#include "base/clock.h"
 #include "segment/file.h"
 #include "segment/wait.h"
 #include "sync/futex.h"

@@ -7,10 +7,8 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "barrier/call.h"
-#include "base/clock.h"
 #include "segment/hosts.h"
 #include "segment/stats.h"
 #include "segment/trace.h"

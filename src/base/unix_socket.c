@@ -14,7 +14,6 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

@@ -7,7 +7,6 @@
  * one ends that has never said init, those that have wait in vain.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "compat/pmi1_private.h"
 

@@ -4,7 +4,6 @@
  * Values of keys are mostly hexadecimal, but may hold anything that is no line's end: so value= takes the rest.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
  * process that has started CUDA may not fork). It keeps its thread until the server is closed, however many attempts
  * there are.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

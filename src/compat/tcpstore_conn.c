@@ -8,7 +8,6 @@
  */
 #include "compat/tcpstore_private.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

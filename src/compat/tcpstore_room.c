@@ -9,8 +9,6 @@
  */
 #include "compat/tcpstore_private.h"
 
-#include <stdlib.h>
-
 #define HELD_MAX (512u << 20) /* bytes, of a connection */
 
 bool mu_ts_hold(struct mu_ts_conn *conn, size_t bytes)

@@ -2,9 +2,6 @@
  * coord/alive.c: which tasks of a set are alive, for wire clients: the steps of task/alive.h, and calls that wait in
  * between (bridge/barrier/pending.h).
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "coord/remote.h"

@@ -8,7 +8,6 @@
  * well takes it along.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "kv/change.h"
 #include "coord/private.h"

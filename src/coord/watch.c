@@ -3,9 +3,7 @@
  * every change of any task. Those who wait are answered when a look at the tasks is over, all with one listing.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "coord/private.h"
 

@@ -8,7 +8,6 @@
  * bucket where it was before stays: no key goes twice. (A key that was still to go, and was written in that moment,
  * stays, too: as if it had been written afterwards.)
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "kv/change.h"

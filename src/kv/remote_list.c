@@ -5,7 +5,6 @@
  * for, and all after it are as small; below MU_LISTED_LEAST it is the heap that lacks room for anything.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "kv/remote.h"
 

@@ -14,7 +14,6 @@
 #include "kv/survey.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     SHY = 8,            /* checks that may be interrupted; then so many at a time are not */

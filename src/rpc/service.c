@@ -7,7 +7,6 @@
 #include "rpc/service.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "rpc/dialect.h"

@@ -7,7 +7,6 @@
  */
 #include "rpc/private.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "rpc/wire.h"

@@ -13,7 +13,6 @@
  */
 #include "segment/wait.h"
 
-#include <errno.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,6 @@
 #include "task/guest.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/process.h"

@@ -6,7 +6,6 @@
  * the reverse; the last to leave a job that no launcher keeps closes and unlinks it.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -4,7 +4,6 @@
  * Every function here asks the table in state.c and then changes the record by mu_cluster_edit(): one commit decides
  * state, error, job version and the propagated error. All may be repeated by whoever finds the same evidence.
  */
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -6,9 +6,7 @@
  * earlier kernels, in the four highest bits. Those become parts of the GPU. Where the caller may not use a GPU the
  * kernel lets it read nothing of its node.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "topology/files.h"
 

@@ -5,8 +5,6 @@
  * When its leader is lost it ends its tasks by itself: nothing of a job may outlive that. An agent that took the
  * leader's place is told all that there is to know.
  */
-#include <stdlib.h>
-#include <sys/wait.h>
 
 #include "agent/hosts/bridge.h"
 

@@ -5,7 +5,6 @@
  * All of it can be told twice: to an agent that took the leader's place everything is told anew.
  */
 #include <stdlib.h>
-#include <sys/wait.h>
 
 #include "agent/hosts/bridge.h"
 

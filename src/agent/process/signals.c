@@ -4,7 +4,6 @@
  *
  * They are blocked and read from a descriptor in the loop. Those that our parent had ignored (nohup) stay ignored.
  */
-#include <pthread.h>
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <unistd.h>

@@ -7,8 +7,6 @@
  */
 #include "compat/tcpstore.h"
 
-#include <string.h>
-
 #include "agent/private.h"
 
 struct tcpstore_state {

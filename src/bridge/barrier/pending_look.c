@@ -4,7 +4,6 @@
  * The calls that can arrive do, all by one commit. Then the state is read once, and compared with each call that waits.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "bridge/barrier/pending.h"
 #include "segment/cluster.h"

@@ -14,7 +14,6 @@
 #include "bridge/group/groups.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Moved by this agent, and by the speaker of a shortcut. */
 static uint64_t verdict_of(const struct span *s)

@@ -17,9 +17,7 @@
  */
 #include "bridge/group/groups.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/error.h"
 #include "bridge/link/private.h"
 
 /* The connection on which the leader waits for us; NULL: it has broken. */

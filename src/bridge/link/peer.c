@@ -5,7 +5,6 @@
  * is over. mu_peer_dismiss() comes before: one frame with the reason goes out, and what still comes in is thrown away
  * until the other side closes, so that the kernel does not reset the connection under our last word.
  */
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>

@@ -15,7 +15,6 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "bridge/link/private.h"
 
 enum { HIGH = 8 << 20, LOW = 1 << 20 }; /* bytes that wait to go up: nobody is read; all are read again */

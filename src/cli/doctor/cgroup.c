@@ -8,7 +8,6 @@
 
 #include <mntent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define LEVELS_MAX 64

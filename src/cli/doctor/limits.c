@@ -3,10 +3,8 @@
  */
 #include "cli/doctor/doctor.h"
 
-#include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>

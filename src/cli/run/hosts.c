@@ -4,8 +4,6 @@
  * The others read the same command line (cli/run/agent.c), so what is said here goes for every host, and is only
  * refused where it cannot.
  */
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

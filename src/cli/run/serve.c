@@ -2,7 +2,6 @@
  * cli/run/serve.c: `muster serve`: the coordination service, or PyTorch's store, or both, for tasks that somebody else
  * starts, on any host.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

@@ -4,7 +4,6 @@
  * The selection is a task, not a line: it stays with its task when lines move, and goes to the nearest one when its
  * task is filtered away. Equals stay in the order of their numbers, so that nothing moves that has no reason to.
  */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 

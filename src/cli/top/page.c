@@ -10,7 +10,6 @@
 #include <ncurses.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <string.h>
 #include <wchar.h>
 
 #include "cli/top/top.h"

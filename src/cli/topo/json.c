@@ -3,7 +3,6 @@
  *
  * Boxes are a flat list, each with its parent's id: a tree of objects would be as deep as the machine's bridges.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/topo/topo.h"

@@ -7,7 +7,6 @@
  * address; beginnings of UUIDs; the first that is none of these ends the list.
  */
 #include <ctype.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

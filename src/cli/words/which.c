@@ -4,7 +4,6 @@
  */
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

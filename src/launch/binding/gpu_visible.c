@@ -8,7 +8,6 @@
  */
 #include "launch/binding/gpu.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -11,7 +11,6 @@
  */
 #include "launch/guard/guard.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <linux/futex.h>

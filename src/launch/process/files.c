@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* The field that `at` begins with, as a place in `names`; -1: none. *ret_len: with its brackets. */
 static int field_at(const char *at, size_t *ret_len)
