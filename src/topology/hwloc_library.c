@@ -181,6 +181,11 @@ static enum muster_status no_machine(const char *path, const char *text)
                        path, version);
     if (fault)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is no whole topology of hwloc's: %s (line %zu)", path, fault, line);
+    if (strstr(topology, "<object type=\"System\""))
+        return mu_fail(MUSTER_INVALID_ARGUMENT,
+                       "%s is of several machines (its outermost object is hwloc 1's System), and the hwloc here reads "
+                       "one machine a file: export each machine by itself",
+                       path);
     return mu_fail(MUSTER_INVALID_ARGUMENT, "%s is no topology that hwloc can read: it is damaged", path);
 }
 

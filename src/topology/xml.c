@@ -6,6 +6,9 @@
  * recursion. So what it gets has been gone through once: elements are closed in order, attributes quoted, nesting
  * bounded. Nor does it miss the sets of an object: one that names some of its four must name all; and each begins like
  * a number, or hwloc's assertions end the process. What else the values mean is hwloc's to judge.
+ *
+ * hwloc sets the bit `os_index` of a processor or a memory node, so that number is bounded. A bridge and a PCI device
+ * are in no set, and hwloc 1 wrote an address there, with the domain in bits 20 and above.
  */
 #include "topology/xml.h"
 
@@ -57,8 +60,34 @@ static int is_set(const char *start, size_t length)
     return length >= 3 && memcmp(start + length - 3, "set", 3) == 0;
 }
 
+/* What the attributes of an element say, as far as it matters here. */
+struct tag {
+    unsigned sets;       /* bits of set_named() */
+    int is_of_pci;       /* it names a type whose os_index is no bit of a set */
+    int is_other;        /* it names another type; a damaged file may do both */
+    int has_large_index; /* too large for a bit of a set */
+};
+
+static int is_word(const char *start, size_t length, const char *word)
+{
+    return length == strlen(word) && memcmp(start, word, length) == 0;
+}
+
+static void note_attribute(struct tag *tag, const char *name, size_t name_length, const char *value, size_t length)
+{
+    tag->sets |= set_named(name, name_length);
+    if (is_word(name, name_length, "type")) {
+        int is_of_pci = is_word(value, length, "Bridge") || is_word(value, length, "PCIDev");
+
+        tag->is_of_pci |= is_of_pci;
+        tag->is_other |= !is_of_pci;
+    }
+    if (is_word(name, name_length, "os_index"))
+        tag->has_large_index |= length > INDEX_DIGITS;
+}
+
 /* Behind name="value" and the space before it; `at` itself where there is none; NULL: it is broken. */
-static const char *skip_attribute(const char *at, unsigned *sets)
+static const char *skip_attribute(const char *at, struct tag *tag)
 {
     const char *start = skip_space(at);
     size_t length = strspn(start, NAME);
@@ -68,11 +97,9 @@ static const char *skip_attribute(const char *at, unsigned *sets)
     if (start == at || start[length] != '=' || start[length + 1] != '"')
         return NULL;
     at = start + length + 2;
-    *sets |= set_named(start, length);
     if (is_set(start, length) && strncmp(at, "0x", 2) != 0)
         return NULL;
-    if (length == strlen("os_index") && memcmp(start, "os_index", length) == 0 && strcspn(at, "\"") > INDEX_DIGITS)
-        return NULL;
+    note_attribute(tag, start, length, at, strcspn(at, "\""));
     at += strcspn(at, "\"<");
     return *at == '"' ? at + 1 : NULL;
 }
@@ -81,17 +108,17 @@ static const char *skip_attribute(const char *at, unsigned *sets)
 static const char *skip_start(const char *at, struct name *names, size_t *depth, int may_lack)
 {
     struct name name = {.text = at + 1, .length = strspn(at + 1, NAME)};
-
-    unsigned sets = 0;
+    struct tag tag = {.sets = 0};
 
     if (name.length == 0)
         return NULL;
     at = name.text + name.length;
-    for (const char *next; (next = skip_attribute(at, &sets)) != at; at = next)
+    for (const char *next; (next = skip_attribute(at, &tag)) != at; at = next)
         if (!next)
             return NULL;
-    if (name.length == strlen("object") && memcmp(name.text, "object", name.length) == 0 && sets && sets != 15 &&
-        !may_lack)
+    if (is_word(name.text, name.length, "object") && tag.sets && tag.sets != 15 && !may_lack)
+        return NULL;
+    if (tag.has_large_index && (tag.is_other || !tag.is_of_pci))
         return NULL;
     at = skip_space(at);
     if (at[0] == '/' && at[1] == '>')
@@ -132,7 +159,7 @@ static const char *find_fault(const char *text, const char **ret_at)
         *ret_at = at;
         if (!next)
             return depth == DEPTH_MAX ? "its elements are nested too deep"
-                                      : "an element is cut short, not closed, lacks a set or has a wrong one";
+                                      : "an element is cut short, not closed, lacks a set or has a wrong set or index";
         at = next + strcspn(next, "<");
     } while (depth > 0 && *at);
     *ret_at = at;

@@ -90,6 +90,8 @@ static void what_is_no_topology_is_named_for_what_it_is(void **state)
     expect_file_failure("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
                         "<topology version=\"3.0\">\n</topology>\n",
                         "is a topology of hwloc 3's");
+    expect_file_failure("<topology>\n<object type=\"System\" os_index=\"0\">\n</object>\n</topology>\n",
+                        "is of several machines (its outermost object is hwloc 1's System)");
     expect_file_failure("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
                         "<topology version=\"2.0\">\n</topology>\n",
                         "no topology that hwloc can read");
@@ -148,7 +150,7 @@ static void load_and_read(void)
 
 static void a_file_may_end_anywhere(void **state)
 {
-    static const char *const names[] = {"row", "makers", "switched"};
+    static const char *const names[] = {"row", "makers", "switched", "power9"};
 
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -169,13 +171,13 @@ static void a_file_may_end_anywhere(void **state)
  */
 static int reads_damaged_files(void *arg)
 {
-    static const char *const names[] = {"row", "makers", "switched"};
+    static const char *const names[] = {"row", "makers", "switched", "power9"};
     struct test_random random = {.state = 1};
 
     (void)arg;
     for (size_t i = 0; i < 300; i++) {
         size_t size;
-        char *text = read_machine(names[i % 3], &size);
+        char *text = read_machine(names[i % 4], &size);
 
         for (uint64_t n = 1 + test_below(&random, 3); n > 0; n--) {
             size_t at = (size_t)test_below(&random, size - 40), from = (size_t)test_below(&random, size - 40);
@@ -210,11 +212,20 @@ static void deep_nesting_and_sets_that_are_none_are_refused(void **state)
     expect_file_failure(text, "its elements are nested too deep (line 257)");
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\" cpuset=\"0x1\" nodeset=\"0x1\">\n"
                         "</object>\n</topology>\n",
-                        "lacks a set or has a wrong one (line 2)");
+                        "lacks a set or has a wrong set or index (line 2)");
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\" cpuset=\",0x1\" nodeset=\"0x1\" "
                         "complete_cpuset=\"0x1\" complete_nodeset=\"0x1\">\n</object>\n</topology>\n",
                         "(line 2)");
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"PU\" os_index=\"4294967295\"/>\n</topology>\n",
+                        "(line 2)");
+    /* a bridge may have such a number; what hwloc may take for a processor may not */
+    expect_file_failure("<topology version=\"2.0\">\n<object type=\"Bridge\" os_index=\"53477376\"/>\n</topology>\n",
+                        "no topology that hwloc can read");
+    expect_file_failure("<topology version=\"2.0\">\n<object type=\"NUMANode\" os_index=\"53477376\"/>\n</topology>\n",
+                        "or index (line 2)");
+    expect_file_failure("<topology version=\"2.0\">\n<object os_index=\"53477376\"/>\n</topology>\n", "(line 2)");
+    expect_file_failure("<topology version=\"2.0\">\n<object type=\"Bridge\" os_index=\"53477376\" type=\"PU\"/>\n"
+                        "</topology>\n",
                         "(line 2)");
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\">\n</topology>\n</object>\n", "(line 3)");
     expect_file_failure("<topology version=\"2.0\">\n</topology>\n<topology>\n", "something follows its last element");

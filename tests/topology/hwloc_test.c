@@ -69,6 +69,22 @@ static void makers_and_classes_decide_together_what_an_accelerator_is(void **sta
         "numa 1 package 0 GPUMemory memory 68719476736\n");
 }
 
+/* hwloc 1 writes a bridge's and a PCI device's address where others have a number: domain 0x35 is 55574528 there. */
+static void an_export_of_hwloc_1_may_have_domains_of_pci_beyond_the_first_ten(void **state)
+{
+    (void)state;
+    test_expect_topology(machine("power9"), "0004:04:00.0 10de:1db1/0302 numa 0 package 0 cpus 8-9,12-13 by hwloc\n"
+                                            "0004:05:00.0 10de:1db1/0302 numa 0 package 0 cpus 8-9,12-13 by hwloc\n"
+                                            "0035:03:00.0 10de:1db1/0302 numa 8 package 1 cpus 96-97,100-101 by hwloc\n"
+                                            "0035:04:00.0 10de:1db1/0302 numa 8 package 1 cpus 96-97,100-101 by hwloc\n"
+                                            "X PIX SYS SYS\n"
+                                            "PIX X SYS SYS\n"
+                                            "SYS SYS X PIX\n"
+                                            "SYS SYS PIX X\n"
+                                            "numa 0 package 0 cpus 8-9,12-13 memory 137438953472\n"
+                                            "numa 8 package 1 cpus 96-97,100-101 memory 137438953472\n");
+}
+
 static void makers_are_named(void **state)
 {
     static const char *const vendors[] = {"Advanced Micro Devices, Inc", "Advanced Micro Devices, Inc",
@@ -189,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpus_on_switches_reach_each_other_by_what_each_has_to_them),
         cmocka_unit_test(makers_and_classes_decide_together_what_an_accelerator_is),
+        cmocka_unit_test(an_export_of_hwloc_1_may_have_domains_of_pci_beyond_the_first_ten),
         cmocka_unit_test(makers_are_named),
         cmocka_unit_test(without_a_switch_only_those_with_a_wire_between_them_are_connected),
         cmocka_unit_test(without_an_accelerator_each_package_is_a_device),
