@@ -43,12 +43,6 @@ for words in ("package:2 numa:4 l3:3 core:8 pu:2", "package:8 [numa] core:64 pu:
     check(["--input", words])
 check([])
 
-# Real machines, where there are their files.
-folder = os.environ.get("MUSTER_TEST_TOPOLOGIES")
-for name in sorted(os.listdir(folder)) if folder else []:
-    if name.endswith(".xml") and not name.startswith("nccl_"):
-        check(["--input", os.path.join(folder, name)])
-
 # ---- a terminal of any width, and no colours elsewhere ----
 
 plain = topo("--input", FORKS, "--matrix")

@@ -23,12 +23,18 @@ enum {
 
 enum section { CORES, CACHES, BLOCKS, PCI, NUM_SECTIONS, NONE = -1 };
 
+/* One of those that are shown as squares: nothing is in it. */
+static int is_square(const struct mu_box *box)
+{
+    return box->kind == MU_BOX_CORE && box->first < 0;
+}
+
 static int num_cores(const struct mu_svg_sheet *sheet, int32_t around)
 {
     int count = 0;
 
     for (int32_t at = sheet->topo->boxes[around].first; at >= 0; at = sheet->topo->boxes[at].next)
-        count += sheet->topo->boxes[at].kind == MU_BOX_CORE;
+        count += is_square(&sheet->topo->boxes[at]);
     return count;
 }
 
@@ -45,7 +51,7 @@ static enum section section_of(const struct mu_svg_sheet *sheet, int32_t at)
     const struct mu_box *box = &sheet->topo->boxes[at];
 
     switch (box->kind) {
-    case MU_BOX_CORE: return has_squares(sheet, box->parent) ? CORES : NONE;
+    case MU_BOX_CORE: return !is_square(box) ? BLOCKS : has_squares(sheet, box->parent) ? CORES : NONE;
     case MU_BOX_L3: return CACHES;
     case MU_BOX_NUMA: return *box->cpus || box->first >= 0 ? BLOCKS : CACHES;
     case MU_BOX_DEVICE:
@@ -195,7 +201,7 @@ static void measure(struct mu_svg_sheet *sheet, int32_t at)
     struct flow flows[NUM_SECTIONS];
     int pad = pad_of(sheet, at);
 
-    if (box->kind == MU_BOX_CORE) /* a square, where there are not too many */
+    if (is_square(box)) /* where there are not too many */
         return;
     for (int32_t below = box->first; below >= 0; below = sheet->topo->boxes[below].next)
         measure(sheet, below);

@@ -201,7 +201,7 @@ static void draw_box(const struct mu_svg_sheet *sheet, int32_t at)
 {
     static const char *const looks[] = {
         [MU_BOX_PACKAGE] = "package", [MU_BOX_NUMA] = "numa",   [MU_BOX_L3] = "l3",
-        [MU_BOX_HOST_BRIDGE] = "pci", [MU_BOX_BRIDGE] = "fork",
+        [MU_BOX_HOST_BRIDGE] = "pci", [MU_BOX_BRIDGE] = "fork", [MU_BOX_CORE] = "package",
     };
     const struct mu_box *box = &sheet->topo->boxes[at];
     const struct mu_svg_place *place = &sheet->places[at];
@@ -220,7 +220,7 @@ static void draw(const struct mu_svg_sheet *sheet, int32_t at)
 
     fputs("<g>", sheet->out);
     put_title(sheet, at);
-    if (box->kind == MU_BOX_CORE)
+    if (box->kind == MU_BOX_CORE && box->first < 0)
         mu_svg_rect(sheet->out, &sheet->places[at], 2, is_used(sheet, box) ? "used" : "core");
     else if (box->kind == MU_BOX_DEVICE)
         draw_device(sheet, at);

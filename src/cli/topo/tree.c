@@ -2,7 +2,8 @@
  * cli/topo/tree.c: the machine as an indented tree.
  *
  * Cores are counted where they are, and caches and memory nodes that are alike and hold no device and no rank stand in
- * one line: 24 L3 caches of a large machine say no more than one of them and their number.
+ * one line: 24 L3 caches of a large machine say no more than one of them and their number. A memory node is always
+ * there by its number, so what holds one is not folded, and a line of several nodes lists their numbers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +67,28 @@ static void put_device(const struct mu_cli_topo *topo, int32_t index, FILE *out)
         fputs(", lost", out);
 }
 
-static void put_kind(const struct mu_cli_topo *topo, const struct mu_box *box, size_t alike, FILE *out)
+/* "2-5,8": of so many boxes side by side. */
+static void put_numbers(const struct mu_cli_topo *topo, int32_t at, size_t alike, FILE *out)
 {
+    const char *before = "";
+
+    while (alike > 0) {
+        int32_t first = topo->boxes[at].number, last = first;
+
+        for (at = topo->boxes[at].next, alike--; alike > 0 && topo->boxes[at].number == last + 1; alike--) {
+            last++;
+            at = topo->boxes[at].next;
+        }
+        fprintf(out, "%s%d", before, (int)first);
+        if (last > first)
+            fprintf(out, "-%d", (int)last);
+        before = ",";
+    }
+}
+
+static void put_kind(const struct mu_cli_topo *topo, int32_t at, size_t alike, FILE *out)
+{
+    const struct mu_box *box = &topo->boxes[at];
     char bytes[32] = "", some[24] = "";
 
     if (alike > 1)
@@ -80,9 +101,8 @@ static void put_kind(const struct mu_cli_topo *topo, const struct mu_box *box, s
         put_text(out, ": ", box->name);
         break;
     case MU_BOX_NUMA:
-        if (alike > 1)
-            fprintf(out, "%s", some);
-        fprintf(out, alike > 1 ? "NUMA nodes" : "NUMA node %d", (int)box->number);
+        fputs(alike > 1 ? "NUMA nodes " : "NUMA node ", out);
+        put_numbers(topo, at, alike, out);
         put_text(out, ", ", box->name);
         put_text(out, ": ", bytes);
         break;
@@ -103,7 +123,7 @@ static void put_box(const struct mu_cli_topo *topo, int32_t at, size_t alike, FI
 {
     const struct mu_box *box = &topo->boxes[at];
 
-    put_kind(topo, box, alike, out);
+    put_kind(topo, at, alike, out);
     if (box->kind == MU_BOX_PACKAGE || box->kind == MU_BOX_NUMA || box->kind == MU_BOX_L3)
         put_processors(box, out);
     if (alike > 1)
@@ -126,7 +146,7 @@ static int has_rank(const struct mu_cli_topo *topo, int32_t box)
     return 0;
 }
 
-/* Whether a line for both says all. Below either there are at most cores, and caches that are alike too. */
+/* Whether a line for both says all: below either there are at most cores, and caches that are alike too. */
 static int is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
 {
     const struct mu_box *a = &topo->boxes[one], *b = &topo->boxes[other];
@@ -141,15 +161,15 @@ static int is_alike(const struct mu_cli_topo *topo, int32_t one, int32_t other)
     one = a->first;
     other = b->first;
     for (; one >= 0 && other >= 0; one = topo->boxes[one].next, other = topo->boxes[other].next)
-        if (!is_alike(topo, one, other))
+        if (topo->boxes[one].kind == MU_BOX_NUMA || !is_alike(topo, one, other))
             return 0;
     return one < 0 && other < 0;
 }
 
-/* Cores are told of by what holds them, unless that is the machine, or a task has one for itself. */
+/* Cores are told of by what holds them, unless something is in one, or a task has it for itself. */
 static int is_told(const struct mu_cli_topo *topo, int32_t at)
 {
-    return topo->boxes[at].kind == MU_BOX_CORE && !has_rank(topo, at);
+    return topo->boxes[at].kind == MU_BOX_CORE && topo->boxes[at].first < 0 && !has_rank(topo, at);
 }
 
 static void put_below(const struct mu_cli_topo *topo, int32_t around, int depth, FILE *out)
@@ -162,7 +182,7 @@ static void put_below(const struct mu_cli_topo *topo, int32_t around, int depth,
         next = topo->boxes[at].next;
         if (is_told(topo, at))
             continue;
-        while (next >= 0 && is_alike(topo, at, next)) {
+        while (next >= 0 && topo->boxes[at].kind != MU_BOX_CORE && is_alike(topo, at, next)) {
             alike++;
             next = topo->boxes[next].next;
         }
