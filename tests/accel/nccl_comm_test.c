@@ -22,15 +22,13 @@
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     return test_job_create(&job, NULL);
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -119,13 +117,12 @@ static enum muster_status init(const struct mu_nccl *n, struct muster *m, uint32
     return status;
 }
 
-static void fakes_that_come_up_are_handed_over_and_the_name_is_forgotten(void **state)
+TEST_WITH(fakes_that_come_up_are_handed_over_and_the_name_is_forgotten, setup, teardown)
 {
     struct muster *m[2] = {test_join(job.name, 0, 0), test_join(job.name, 1, 0)};
     struct mu_nccl n = fake_nccl(3, MU_NCCL_SUCCESS);
     struct muster_nccl_info info;
 
-    (void)state;
     assert_ok(init(&n, m[0], 2, NULL, MUSTER_FOREVER));
     assert_int_equal(fake.blocking, 0);
     assert_int_equal(fake.roots, 1);
@@ -142,12 +139,11 @@ static void fakes_that_come_up_are_handed_over_and_the_name_is_forgotten(void **
     muster_leave(m[0]);
 }
 
-static void the_deadline_names_the_ranks_that_have_not_come(void **state)
+TEST_WITH(the_deadline_names_the_ranks_that_have_not_come, setup, teardown)
 {
     struct muster *m = test_join(job.name, 1, 0);
     struct mu_nccl n = fake_nccl(-1, 0);
 
-    (void)state;
     assert_status(MUSTER_DEADLINE_EXCEEDED, init(&n, m, 4, NULL, muster_after_ms(30)));
     assert_says("without rank 0, 2, 3");
     assert_int_equal(fake.aborted, 1);
@@ -157,12 +153,11 @@ static void the_deadline_names_the_ranks_that_have_not_come(void **state)
     muster_leave(m);
 }
 
-static void who_holds_a_generation_that_failed_is_told_when_the_next_is_through(void **state)
+TEST_WITH(who_holds_a_generation_that_failed_is_told_when_the_next_is_through, setup, teardown)
 {
     struct muster *m[2] = {test_join(job.name, 0, 0), test_join(job.name, 1, 0)};
     struct mu_nccl n = fake_nccl(-1, 0);
 
-    (void)state;
     assert_status(MUSTER_DEADLINE_EXCEEDED, init(&n, m[0], 2, NULL, muster_after_ms(1)));
     for (int i = 0; i < 2; i++) {
         n = fake_nccl(0, MU_NCCL_SUCCESS);
@@ -177,12 +172,11 @@ static void who_holds_a_generation_that_failed_is_told_when_the_next_is_through(
     muster_leave(m[0]);
 }
 
-static void an_error_of_a_fake_is_told_to_all(void **state)
+TEST_WITH(an_error_of_a_fake_is_told_to_all, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     struct mu_nccl n = fake_nccl(2, 6);
 
-    (void)state;
     assert_status(MUSTER_INTERNAL, init(&n, m, 2, NULL, MUSTER_FOREVER));
     assert_says("rank 0 of 2: NCCL: remote process exited or there was a network error");
     assert_int_equal(fake.aborted, 1);
@@ -191,7 +185,7 @@ static void an_error_of_a_fake_is_told_to_all(void **state)
     muster_leave(m);
 }
 
-static void configs_are_copied_but_never_block(void **state)
+TEST_WITH(configs_are_copied_but_never_block, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     struct {
@@ -204,7 +198,6 @@ static void configs_are_copied_but_never_block(void **state)
     struct mu_nccl n = fake_nccl(0, MU_NCCL_SUCCESS);
     int blocking = 0;
 
-    (void)state;
     assert_ok(init(&n, m, 5, &options, MUSTER_FOREVER));
     assert_int_equal(fake.roots, 3);
     assert_int_equal(config.blocking, 1);
@@ -255,26 +248,24 @@ static void until_taken(struct muster *m, uint32_t taken)
     while (info.taken < taken);
 }
 
-static void a_peer_that_gives_up_ends_the_wait(void **state)
+TEST_WITH(a_peer_that_gives_up_ends_the_wait, setup, teardown)
 {
     struct muster *m = test_join(job.name, 2, 0);
     struct ending ending = {MUSTER_ABORTED, "task 2 gave it up: out of memory"};
     pid_t pid = test_fork(wait_for_fake, &ending);
 
-    (void)state;
     until_taken(m, 1);
     assert_ok(muster_nccl_abandon(m, "world", 0, "out of memory"));
     assert_int_equal(test_reap(pid), 0);
     muster_leave(m);
 }
 
-static void an_error_of_any_task_ends_the_wait(void **state)
+TEST_WITH(an_error_of_any_task_ends_the_wait, setup, teardown)
 {
     struct muster *m = test_join(job.name, 2, 0);
     struct ending ending = {MUSTER_UNAVAILABLE, "is in error: no disk left"};
     pid_t pid = test_fork(wait_for_fake, &ending);
 
-    (void)state;
     until_taken(m, 1);
     assert_ok(muster_error_report(m, 2, MUSTER_INTERNAL, "no disk left"));
     assert_int_equal(test_reap(pid), 0);
@@ -293,14 +284,13 @@ static int take_and_wait_for_death(void *arg)
     return 0;
 }
 
-static void a_dead_rank_ends_the_wait_also_where_it_may_come_back(void **state)
+TEST_WITH(a_dead_rank_ends_the_wait_also_where_it_may_come_back, setup, teardown)
 {
     struct muster *m = test_join(job.name, 2, 0);
     struct ending ending = {MUSTER_ABORTED,
                             "task 0, which "}; /* made the id, or is rank 0: looked for one after the other */
     pid_t pid, peer = test_fork(take_and_wait_for_death, NULL);
 
-    (void)state;
     until_taken(m, 1);
     pid = test_fork(wait_for_fake, &ending);
     until_taken(m, 2);
@@ -332,11 +322,10 @@ static int init_really(void *arg)
     return 0;
 }
 
-static void without_a_gpu_every_rank_fails_with_words_and_none_hangs(void **state)
+TEST_WITH(without_a_gpu_every_rank_fails_with_words_and_none_hangs, setup, teardown)
 {
     pid_t pids[8];
 
-    (void)state;
     if (!access("/dev/nvidiactl", F_OK) || !access("/dev/dxg", F_OK)) {
         printf("not tried: there is a GPU here\n");
         return;
@@ -349,19 +338,6 @@ static void without_a_gpu_every_rank_fails_with_words_and_none_hangs(void **stat
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_a_gpu_every_rank_fails_with_words_and_none_hangs, setup, teardown),
-        cmocka_unit_test_setup_teardown(fakes_that_come_up_are_handed_over_and_the_name_is_forgotten, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_deadline_names_the_ranks_that_have_not_come, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_holds_a_generation_that_failed_is_told_when_the_next_is_through, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(an_error_of_a_fake_is_told_to_all, setup, teardown),
-        cmocka_unit_test_setup_teardown(configs_are_copied_but_never_block, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_peer_that_gives_up_ends_the_wait, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_error_of_any_task_ends_the_wait, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_dead_rank_ends_the_wait_also_where_it_may_come_back, setup, teardown),
-    };
-
     printf("NCCL %d\n", test_nccl_required());
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

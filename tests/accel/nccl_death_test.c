@@ -25,16 +25,14 @@ static struct test_job job;
 static struct test_gate gate;
 static char (*made)[ID]; /* shared with the maker */
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     made = mmap(NULL, sizeof *made, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return made == MAP_FAILED || test_gate_open(&gate) || test_job_create(&job, NULL) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     munmap(made, sizeof *made);
     test_gate_close(&gate);
     return test_job_end(&job) ? -1 : 0;
@@ -134,9 +132,8 @@ static int wait_for_id(void *arg)
     return 0;
 }
 
-static void a_killed_maker_ends_its_waiters_by_name(void **state)
+TEST_WITH(a_killed_maker_ends_its_waiters_by_name, setup, teardown)
 {
-    (void)state;
     for (enum stop stop = BEFORE_THE_CALL; stop <= AFTER_THE_CALL; stop++) {
         struct maker maker = {.stop = stop};
         pid_t pid = test_fork(make, &maker), waiter;
@@ -169,16 +166,15 @@ static int wait_and_take_over(void *arg)
     return 0;
 }
 
-static void a_waiter_takes_over_from_a_maker_that_may_die(void **state)
+TEST_WITH(a_waiter_takes_over_from_a_maker_that_may_die, setup, teardown)
 {
-    (void)state;
     for (enum stop stop = BEFORE_THE_CALL; stop <= AFTER_THE_CALL; stop++) {
         struct maker maker = {.stop = stop, .flags = MUSTER_JOIN_RECOVERABLE};
         pid_t pid, waiter;
 
         if (stop == AFTER_THE_CALL) {
-            teardown(state);
-            assert_int_equal(setup(state), 0);
+            teardown();
+            assert_int_equal(setup(), 0);
         }
         pid = test_fork(make, &maker);
         test_gate_await(&gate);
@@ -189,7 +185,7 @@ static void a_waiter_takes_over_from_a_maker_that_may_die(void **state)
     }
 }
 
-static void a_maker_that_comes_too_late_is_told_and_its_root_ends(void **state)
+TEST_WITH(a_maker_that_comes_too_late_is_told_and_its_root_ends, setup, teardown)
 {
     struct muster *m = test_join(job.name, 1, 0);
     struct maker maker = {.stop = AFTER_THE_CALL, .flags = MUSTER_JOIN_RECOVERABLE, .comes_late = true};
@@ -197,7 +193,6 @@ static void a_maker_that_comes_too_late_is_told_and_its_root_ends(void **state)
     uint64_t generation;
     char id[ID];
 
-    (void)state;
     test_gate_await(&gate);
     assert_ok(muster_error_report(m, 0, MUSTER_INTERNAL, "it is too slow"));
     assert_ok(take(m, 3, id, &generation));
@@ -209,14 +204,13 @@ static void a_maker_that_comes_too_late_is_told_and_its_root_ends(void **state)
     muster_leave(m);
 }
 
-static void the_deadline_names_the_maker(void **state)
+TEST_WITH(the_deadline_names_the_maker, setup, teardown)
 {
     struct muster *m = test_join(job.name, 1, 0);
     struct maker maker = {.stop = BEFORE_THE_CALL};
     pid_t pid = test_fork(make, &maker);
     char id[ID], words[80];
 
-    (void)state;
     test_gate_await(&gate);
     assert_status(MUSTER_DEADLINE_EXCEEDED,
                   muster_nccl_unique_id(m, "world", 3, 1, NULL, muster_after_ms(20), id, NULL));
@@ -230,7 +224,7 @@ static void the_deadline_names_the_maker(void **state)
 
 /* ---- READY ------------------------------------------------------------------------------------------------------- */
 
-static void an_id_whose_maker_died_is_handed_to_nobody(void **state)
+TEST_WITH(an_id_whose_maker_died_is_handed_to_nobody, setup, teardown)
 {
     struct muster *m = test_join(job.name, 1, 0);
     struct maker maker = {.stop = READY, .flags = MUSTER_JOIN_RECOVERABLE};
@@ -238,7 +232,6 @@ static void an_id_whose_maker_died_is_handed_to_nobody(void **state)
     uint64_t generation;
     char id[ID];
 
-    (void)state;
     test_gate_await(&gate);
     kill_now(pid);
     assert_ok(take(m, 3, id, &generation)); /* at once: the kernel's word, before anybody has cleaned up */
@@ -247,7 +240,7 @@ static void an_id_whose_maker_died_is_handed_to_nobody(void **state)
     muster_leave(m);
 }
 
-static void who_has_the_id_of_a_dead_maker_is_told(void **state)
+TEST_WITH(who_has_the_id_of_a_dead_maker_is_told, setup, teardown)
 {
     struct muster *m = test_join(job.name, 1, 0), *other = test_join(job.name, 2, 0);
     struct maker maker = {.stop = READY, .flags = MUSTER_JOIN_RECOVERABLE};
@@ -255,7 +248,6 @@ static void who_has_the_id_of_a_dead_maker_is_told(void **state)
     uint64_t generation;
     char id[ID];
 
-    (void)state;
     test_gate_await(&gate);
     assert_ok(take(m, 3, id, &generation));
     assert_memory_equal(id, made, ID);
@@ -272,14 +264,13 @@ static void who_has_the_id_of_a_dead_maker_is_told(void **state)
     muster_leave(m);
 }
 
-static void where_no_death_is_allowed_the_job_says_who_died(void **state)
+TEST_WITH(where_no_death_is_allowed_the_job_says_who_died, setup, teardown)
 {
     struct muster *m = test_join(job.name, 1, 0);
     struct maker maker = {.stop = READY};
     pid_t pid = test_fork(make, &maker);
     char id[ID];
 
-    (void)state;
     test_gate_await(&gate);
     kill_now(pid);
     assert_ok(muster_scavenge(m, NULL));
@@ -301,13 +292,12 @@ static int take_and_be_killed(void *arg)
     return 1;
 }
 
-static void a_taker_that_dies_ends_the_generation_and_its_root(void **state)
+TEST_WITH(a_taker_that_dies_ends_the_generation_and_its_root, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     char first[ID], second[ID];
     uint64_t generation;
 
-    (void)state;
     assert_ok(take(m, 3, first, &generation));
     assert_int_equal(test_in_child(take_and_be_killed, NULL), 1000 + SIGKILL);
     assert_status(MUSTER_ABORTED, muster_nccl_check(m, "world", generation));
@@ -337,7 +327,7 @@ static int filling_get_unique_id(struct mu_nccl_id *id)
     return real_get_unique_id(id);
 }
 
-static void an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting(void **state)
+TEST_WITH(an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting, setup, teardown)
 {
     struct muster_segment_config config = {.heap_bytes = 4u << 20};
     struct muster *m, *other;
@@ -347,7 +337,6 @@ static void an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting(void **s
     struct mu_nccl_id id;
     struct muster_nccl_info info;
 
-    (void)state;
     test_job_end(&job);
     assert_ok(test_job_create(&job, &config));
     m = test_join(job.name, 0, 0);
@@ -373,12 +362,11 @@ static void an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting(void **s
     muster_leave(m);
 }
 
-static void who_is_in_error_itself_spoils_nothing(void **state)
+TEST_WITH(who_is_in_error_itself_spoils_nothing, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0), *bad = test_join(job.name, 1, MUSTER_JOIN_RECOVERABLE);
     char id[ID];
 
-    (void)state;
     assert_ok(take(m, 2, id, NULL));
     assert_ok(muster_error_report(bad, 1, MUSTER_INTERNAL, "it is confused"));
     assert_status(MUSTER_FAILED_PRECONDITION, take(bad, 2, id, NULL));
@@ -390,19 +378,6 @@ static void who_is_in_error_itself_spoils_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_killed_maker_ends_its_waiters_by_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_waiter_takes_over_from_a_maker_that_may_die, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_maker_that_comes_too_late_is_told_and_its_root_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_deadline_names_the_maker, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_id_whose_maker_died_is_handed_to_nobody, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_has_the_id_of_a_dead_maker_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(where_no_death_is_allowed_the_job_says_who_died, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_taker_that_dies_ends_the_generation_and_its_root, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_is_in_error_itself_spoils_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_id_that_a_full_segment_cannot_hold_leaves_nobody_waiting, setup, teardown),
-    };
-
     printf("NCCL %d\n", test_nccl_required());
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -41,11 +41,10 @@ static _Alignas(8) char room[ROOM];
 static struct mu_nccl_record r;
 static char id[MUSTER_NCCL_ID_BYTES], reason[120];
 
-static int begin(void **state)
+static int begin(void)
 {
     struct mu_nccl_asker a;
 
-    (void)state;
     now = 1000;
     for (uint32_t i = 0; i < RANKS; i++) {
         present[i] = MU_NCCL_HERE;
@@ -86,9 +85,8 @@ static bool is_dead(uint64_t generation)
     return mu_nccl_is_dead(&r, &a, generation, reason);
 }
 
-static void all_take_then_the_next_generation_begins(void **state)
+TEST_WITH(all_take_then_the_next_generation_begins, begin, NULL)
 {
-    (void)state;
     assert_int_equal(r.head->generation, 1);
     assert_int_equal(ask(1), MU_NCCL_WAIT);
     assert_true(made(0, 1));
@@ -105,9 +103,8 @@ static void all_take_then_the_next_generation_begins(void **state)
 }
 
 /* Who holds a dead generation may look for the first time when many others have come and gone. */
-static void who_holds_a_dead_generation_is_told_however_late_he_asks(void **state)
+TEST_WITH(who_holds_a_dead_generation_is_told_however_late_he_asks, begin, NULL)
 {
-    (void)state;
     assert_true(made(0, 1));
     for (uint32_t i = 1; i < RANKS; i++)
         assert_int_equal(ask(i), MU_NCCL_TAKE);
@@ -126,9 +123,8 @@ static void who_holds_a_dead_generation_is_told_however_late_he_asks(void **stat
     }
 }
 
-static void a_lost_maker_is_replaced(void **state)
+TEST_WITH(a_lost_maker_is_replaced, begin, NULL)
 {
-    (void)state;
     present[0] = MU_NCCL_LOST;
     assert_int_equal(ask(1), MU_NCCL_MAKE);
     assert_int_equal(r.head->generation, 2);
@@ -139,9 +135,8 @@ static void a_lost_maker_is_replaced(void **state)
     assert_true(is_dead(1));
 }
 
-static void an_id_is_dead_when_its_maker_or_a_taker_is(void **state)
+TEST_WITH(an_id_is_dead_when_its_maker_or_a_taker_is, begin, NULL)
 {
-    (void)state;
     assert_true(made(0, 1));
     assert_int_equal(ask(1), MU_NCCL_TAKE);
     for (uint32_t who = 0; who < 2; who++)
@@ -161,9 +156,8 @@ static void an_id_is_dead_when_its_maker_or_a_taker_is(void **state)
     assert_non_null(strstr(r.head->reason, "task 1"));
 }
 
-static void who_is_through_may_leave_and_the_last_forgets(void **state)
+TEST_WITH(who_is_through_may_leave_and_the_last_forgets, begin, NULL)
 {
-    (void)state;
     assert_true(made(0, 1));
     for (uint32_t i = 1; i < RANKS; i++)
         assert_int_equal(ask(i), MU_NCCL_TAKE);
@@ -178,12 +172,11 @@ static void who_is_through_may_leave_and_the_last_forgets(void **state)
 }
 
 /* A rank of another host takes in two steps; whatever is asked twice because the answer was lost is done once. */
-static void what_another_host_asks_twice_is_done_once(void **state)
+TEST_WITH(what_another_host_asks_twice_is_done_once, begin, NULL)
 {
     struct mu_nccl_asker a = asker(1), again = asker(1);
     char other[MUSTER_NCCL_ID_BYTES] = "another";
 
-    (void)state;
     a.claims = again.claims = again.resent = true;
     a.attempt = again.attempt = 7;
     assert_true(made(0, 1));
@@ -222,9 +215,8 @@ static void what_another_host_asks_twice_is_done_once(void **state)
     assert_false(mu_nccl_made(&r, &again, 3, other));
 }
 
-static void an_id_is_made_to_expire_once(void **state)
+TEST_WITH(an_id_is_made_to_expire_once, begin, NULL)
 {
-    (void)state;
     assert_false(mu_nccl_expire(&r, UINT64_MAX)); /* being made */
     assert_true(made(0, 1));
     assert_false(mu_nccl_expire(&r, now + 99));
@@ -241,9 +233,8 @@ static void an_id_is_made_to_expire_once(void **state)
     assert_false(mu_nccl_expire(&r, UINT64_MAX)); /* all have it */
 }
 
-static void expiry_is_for_those_who_never_come(void **state)
+TEST_WITH(expiry_is_for_those_who_never_come, begin, NULL)
 {
-    (void)state;
     now += 1000000; /* a maker may take its time */
     assert_int_equal(ask(1), MU_NCCL_WAIT);
     assert_true(made(0, 1));
@@ -259,11 +250,10 @@ static void expiry_is_for_those_who_never_come(void **state)
     assert_false(is_dead(1));
 }
 
-static void another_version_ends_the_generation_and_names_both(void **state)
+TEST_WITH(another_version_ends_the_generation_and_names_both, begin, NULL)
 {
     struct mu_nccl_asker a = asker(2);
 
-    (void)state;
     assert_true(made(0, 1));
     a.version = 23203;
     assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_OTHER_VERSION);
@@ -272,11 +262,10 @@ static void another_version_ends_the_generation_and_names_both(void **state)
     assert_int_equal(ask(1), MU_NCCL_MAKE);
 }
 
-static void other_numbers_are_refused_until_the_next_generation(void **state)
+TEST_WITH(other_numbers_are_refused_until_the_next_generation, begin, NULL)
 {
     struct mu_nccl_asker a = asker(1);
 
-    (void)state;
     a.nranks = 2;
     assert_int_equal(mu_nccl_ask(&r, &a), MU_NCCL_OTHER_COUNT);
     assert_true(made(0, 1));
@@ -297,12 +286,11 @@ static void other_numbers_are_refused_until_the_next_generation(void **state)
     assert_string_equal(r.head->reason, "because");
 }
 
-static void what_is_not_well_formed_is_seen(void **state)
+TEST_WITH(what_is_not_well_formed_is_seen, begin, NULL)
 {
     size_t len = mu_nccl_record_size(RANKS, 1);
     struct mu_nccl_record view;
 
-    (void)state;
     assert_true(mu_nccl_record_view(&view, room, len));
     for (size_t cut = 0; cut < len; cut++)
         assert_false(mu_nccl_record_view(&view, room, cut));
@@ -369,12 +357,12 @@ static void one_step(struct test_random *random)
         assert_int_equal(making[r.head->owner_rank], r.head->generation);
 }
 
-static void random_histories_keep_the_rules(void **state)
+TEST(random_histories_keep_the_rules)
 {
     struct test_random random = {test_seed()};
 
     for (int history = 0; history < 300; history++) {
-        begin(state);
+        begin();
         memset(holds, 0, sizeof holds);
         memset(making, 0, sizeof making);
         making[0] = 1;
@@ -382,24 +370,4 @@ static void random_histories_keep_the_rules(void **state)
             one_step(&random);
         assert_true(r.head->generation > 10);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(all_take_then_the_next_generation_begins, begin),
-        cmocka_unit_test_setup(who_holds_a_dead_generation_is_told_however_late_he_asks, begin),
-        cmocka_unit_test_setup(a_lost_maker_is_replaced, begin),
-        cmocka_unit_test_setup(an_id_is_dead_when_its_maker_or_a_taker_is, begin),
-        cmocka_unit_test_setup(who_is_through_may_leave_and_the_last_forgets, begin),
-        cmocka_unit_test_setup(expiry_is_for_those_who_never_come, begin),
-        cmocka_unit_test_setup(what_another_host_asks_twice_is_done_once, begin),
-        cmocka_unit_test_setup(an_id_is_made_to_expire_once, begin),
-        cmocka_unit_test_setup(another_version_ends_the_generation_and_names_both, begin),
-        cmocka_unit_test_setup(other_numbers_are_refused_until_the_next_generation, begin),
-        cmocka_unit_test_setup(what_is_not_well_formed_is_seen, begin),
-        cmocka_unit_test(random_histories_keep_the_rules),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

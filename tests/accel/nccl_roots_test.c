@@ -58,7 +58,7 @@ static int try_to_connect(const struct sockaddr_in *to)
     return rc;
 }
 
-static void a_program_that_listens_on_the_same_port_elsewhere_is_left_alone(void **state)
+TEST(a_program_that_listens_on_the_same_port_elsewhere_is_left_alone)
 {
     struct mu_nccl fake = {
         .version = 22809, .get_unique_id = fake_get_unique_id, .get_error_string = fake_get_error_string};
@@ -67,7 +67,6 @@ static void a_program_that_listens_on_the_same_port_elsewhere_is_left_alone(void
     struct mu_nccl_id id;
     int program = -1;
 
-    (void)state;
     for (int i = 0; i < TRIES; i++) { /* another process may have the port at the fake's address */
         program = listen_at(2, 0, &theirs);
         assert_true(program >= 0);
@@ -88,13 +87,4 @@ static void a_program_that_listens_on_the_same_port_elsewhere_is_left_alone(void
     close(root);
     close(program);
     assert_int_equal(mu_nccl_roots_count(), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_program_that_listens_on_the_same_port_elsewhere_is_left_alone),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

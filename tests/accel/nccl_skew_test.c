@@ -66,12 +66,11 @@ static int come_with_the_other(void *arg)
 static pid_t other;
 static struct test_gate gate;
 
-static void a_rank_with_another_version_is_told_and_so_are_its_peers(void **state)
+TEST(a_rank_with_another_version_is_told_and_so_are_its_peers)
 {
     struct muster *m = test_join(job.name, 0, 0);
     char id[MUSTER_NCCL_ID_BYTES];
 
-    (void)state;
     assert_non_null(m);
     assert_ok(muster_nccl_unique_id(m, "world", 3, 0, NULL, MUSTER_FOREVER, id, NULL));
     test_gate_release(&gate);
@@ -84,10 +83,6 @@ static void a_rank_with_another_version_is_told_and_so_are_its_peers(void **stat
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_with_another_version_is_told_and_so_are_its_peers),
-    };
-
     int version = 0;
 
     if (!getenv("MUSTER_TEST_NCCL_OTHER")) {
@@ -109,5 +104,5 @@ int main(void)
             printf("%s\n", muster_last_error());
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL) || test_job_end(&job);
+    return test_run(NULL, NULL) || test_job_end(&job);
 }

@@ -27,18 +27,16 @@ static struct shared {
     uint64_t generations[MOST][4];
 } * shared;
 
-static int setup(void **state)
+static int setup(void)
 {
     struct muster_segment_config config = {.num_tasks = MOST, .num_slots = 48};
 
-    (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return shared == MAP_FAILED || test_job_create(&job, &config) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     munmap(shared, sizeof *shared);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -123,9 +121,28 @@ static int use_three_generations(void *arg)
     return leave(m, all);
 }
 
-static void every_process_gets_the_same_bytes_and_each_generation_has_others(void **state)
+static int interface_that_is_not(void *arg)
 {
-    (void)state;
+    struct muster *m = test_join(job.name, 0, 0);
+    char id[ID];
+
+    (void)arg;
+    setenv("NCCL_SOCKET_IFNAME", "=no-such-interface", 1);
+    CHECK(take(m, "nowhere", 2, 0, id) == MUSTER_UNAVAILABLE);
+    CHECK(strstr(muster_last_error(), "makes no unique id"));
+    CHECK(muster_nccl_check(m, "nowhere", 1) == MUSTER_ABORTED);
+    CHECK(!muster_leave(m));
+    return 0;
+}
+
+/* The first: libnccl looks at interfaces once, and children inherit what it found. */
+TEST_WITH(a_maker_whose_libnccl_fails_says_its_words, setup, teardown)
+{
+    assert_int_equal(test_in_child(interface_that_is_not, NULL), 0);
+}
+
+TEST_WITH(every_process_gets_the_same_bytes_and_each_generation_has_others, setup, teardown)
+{
     for (uint32_t n = 2; n <= MOST; n *= 2) {
         in_processes(n, use_three_generations);
         for (uint32_t r = 0; r < n; r++)
@@ -155,9 +172,8 @@ static int use_several_roots(void *arg)
     return leave(m, all);
 }
 
-static void several_roots_come_in_one_order(void **state)
+TEST_WITH(several_roots_come_in_one_order, setup, teardown)
 {
-    (void)state;
     in_processes(4, use_several_roots);
     for (uint32_t r = 0; r < 4; r++)
         assert_memory_equal(shared->ids[r], shared->ids[0], 4 * ID);
@@ -193,9 +209,8 @@ static int use_a_thousand_names(void *arg)
     return leave(m, all);
 }
 
-static void a_thousand_names_leave_no_thread_and_no_descriptor(void **state)
+TEST_WITH(a_thousand_names_leave_no_thread_and_no_descriptor, setup, teardown)
 {
-    (void)state;
     in_processes(4, use_a_thousand_names);
 }
 
@@ -247,9 +262,8 @@ static int make_and_leave_a_child(void *arg)
     return 0;
 }
 
-static void a_child_of_the_maker_does_not_hold_its_socket(void **state)
+TEST_WITH(a_child_of_the_maker_does_not_hold_its_socket, setup, teardown)
 {
-    (void)state;
     for (int spawn = 0; spawn < 2; spawn++) {
         struct test_gate gate;
         struct leak leak = {&gate, spawn};
@@ -270,13 +284,12 @@ static void a_child_of_the_maker_does_not_hold_its_socket(void **state)
     }
 }
 
-static void leaving_ends_the_root_of_what_not_all_have_taken(void **state)
+TEST_WITH(leaving_ends_the_root_of_what_not_all_have_taken, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     struct muster_options options;
     char id[ID];
 
-    (void)state;
     assert_ok(take(m, "left", 2, 0, id));
     assert_int_equal(mu_nccl_roots_count(), 1);
     assert_ok(muster_leave(m));
@@ -289,7 +302,7 @@ static void leaving_ends_the_root_of_what_not_all_have_taken(void **state)
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
-static void an_id_that_nobody_comes_for_expires_and_is_made_anew(void **state)
+TEST_WITH(an_id_that_nobody_comes_for_expires_and_is_made_anew, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0), *other = test_join(job.name, 1, 0);
     struct muster_nccl_options options = {.expiry_ns = 1};
@@ -297,7 +310,6 @@ static void an_id_that_nobody_comes_for_expires_and_is_made_anew(void **state)
     char first[ID], second[ID];
     uint64_t generation;
 
-    (void)state;
     assert_int_equal(mu_nccl_roots_count(), 0);
     assert_ok(muster_nccl_unique_id(m, "slow", 2, 0, &options, MUSTER_FOREVER, first, &generation));
     assert_int_equal(generation, 1);
@@ -323,12 +335,11 @@ static void an_id_that_nobody_comes_for_expires_and_is_made_anew(void **state)
     muster_leave(m);
 }
 
-static void a_rank_takes_a_generation_once(void **state)
+TEST_WITH(a_rank_takes_a_generation_once, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0), *other = test_join(job.name, 1, 0);
     char id[ID];
 
-    (void)state;
     assert_ok(take(m, "once", 3, 0, id));
     assert_status(MUSTER_ALREADY_EXISTS, take(m, "once", 3, 0, id));
     assert_says("rank 0 has taken generation 1 already, and 2 of 3 ranks have not");
@@ -346,14 +357,13 @@ static void a_rank_takes_a_generation_once(void **state)
     muster_leave(m);
 }
 
-static void what_cannot_be_is_refused(void **state)
+TEST_WITH(what_cannot_be_is_refused, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0), *observer = test_join(job.name, -1, 0);
     struct muster_nccl_options flags = {.flags = 4};
     struct muster_nccl_info info;
     char id[ID], name[MUSTER_NCCL_NAME_MAX + 2];
 
-    (void)state;
     memset(name, 'x', sizeof name);
     name[sizeof name - 1] = 0;
     assert_status(MUSTER_INVALID_ARGUMENT, take(m, name, 2, 0, id));
@@ -375,26 +385,6 @@ static void what_cannot_be_is_refused(void **state)
     muster_leave(m);
 }
 
-static int interface_that_is_not(void *arg)
-{
-    struct muster *m = test_join(job.name, 0, 0);
-    char id[ID];
-
-    (void)arg;
-    setenv("NCCL_SOCKET_IFNAME", "=no-such-interface", 1);
-    CHECK(take(m, "nowhere", 2, 0, id) == MUSTER_UNAVAILABLE);
-    CHECK(strstr(muster_last_error(), "makes no unique id"));
-    CHECK(muster_nccl_check(m, "nowhere", 1) == MUSTER_ABORTED);
-    CHECK(!muster_leave(m));
-    return 0;
-}
-
-static void a_maker_whose_libnccl_fails_says_its_words(void **state)
-{
-    (void)state;
-    assert_int_equal(test_in_child(interface_that_is_not, NULL), 0);
-}
-
 static int a_library_that_is_not(void *arg)
 {
     int found;
@@ -410,23 +400,9 @@ static int a_library_that_is_not(void *arg)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        /* first, for libnccl looks at interfaces once, and children inherit what it found */
-        cmocka_unit_test_setup_teardown(a_maker_whose_libnccl_fails_says_its_words, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_process_gets_the_same_bytes_and_each_generation_has_others, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(several_roots_come_in_one_order, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_thousand_names_leave_no_thread_and_no_descriptor, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_child_of_the_maker_does_not_hold_its_socket, setup, teardown),
-        cmocka_unit_test_setup_teardown(leaving_ends_the_root_of_what_not_all_have_taken, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_id_that_nobody_comes_for_expires_and_is_made_anew, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_rank_takes_a_generation_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_be_is_refused, setup, teardown),
-    };
-
     if (test_in_child(a_library_that_is_not, NULL))
         return 1;
     version = test_nccl_required();
     printf("NCCL %d\n", version);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -87,12 +87,27 @@ static void *fork_again_and_again(void *arg)
     return NULL;
 }
 
-static void threads_are_ranks_and_children_inherit_nothing(void **state)
+static int setup(void)
+{
+    pthread_barrier_init(&meet, NULL, RANKS);
+    if (test_job_create(&job, NULL))
+        return -1;
+    m = test_join(job.name, 0, 0);
+    return m ? 0 : -1;
+}
+
+static int teardown(void)
+{
+    pthread_barrier_destroy(&meet);
+    muster_leave(m);
+    return test_job_end(&job) ? -1 : 0;
+}
+
+TEST_WITH(threads_are_ranks_and_children_inherit_nothing, setup, teardown)
 {
     pthread_t ranks[RANKS], forker;
     uint32_t numbers[RANKS];
 
-    (void)state;
     sockets_before = count_sockets();
     assert_int_equal(pthread_create(&forker, NULL, fork_again_and_again, NULL), 0);
     for (uint32_t i = 0; i < RANKS; i++) {
@@ -107,30 +122,8 @@ static void threads_are_ranks_and_children_inherit_nothing(void **state)
     assert_int_equal(mu_nccl_roots_count(), 0);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    pthread_barrier_init(&meet, NULL, RANKS);
-    if (test_job_create(&job, NULL))
-        return -1;
-    m = test_join(job.name, 0, 0);
-    return m ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    pthread_barrier_destroy(&meet);
-    muster_leave(m);
-    return test_job_end(&job) ? -1 : 0;
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(threads_are_ranks_and_children_inherit_nothing, setup, teardown),
-    };
-
     printf("NCCL %d\n", test_nccl_required());
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -94,13 +94,24 @@ static pid_t start(uint32_t rank)
     return test_fork(be_a_rank, &rank);
 }
 
-static void ranks_die_anywhere_and_ids_stay_right(void **state)
+static int setup(void)
+{
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return shared == MAP_FAILED || test_job_create(&job, NULL) ? -1 : 0;
+}
+
+static int teardown(void)
+{
+    munmap(shared, sizeof *shared);
+    return test_job_end(&job) ? -1 : 0;
+}
+
+TEST_WITH(ranks_die_anywhere_and_ids_stay_right, setup, teardown)
 {
     struct test_random random = {test_seed()};
     pid_t pids[RANKS];
     struct muster *m = test_join(job.name, -1, 0);
 
-    (void)state;
     for (uint32_t i = 0; i < RANKS; i++)
         pids[i] = start(i);
     for (int i = 0; i < KILLS; i++) {
@@ -121,26 +132,8 @@ static void ranks_die_anywhere_and_ids_stay_right(void **state)
     muster_leave(m);
 }
 
-static int setup(void **state)
-{
-    (void)state;
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return shared == MAP_FAILED || test_job_create(&job, NULL) ? -1 : 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    munmap(shared, sizeof *shared);
-    return test_job_end(&job) ? -1 : 0;
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(ranks_die_anywhere_and_ids_stay_right, setup, teardown),
-    };
-
     printf("NCCL %d\n", test_nccl_required());
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -42,9 +42,8 @@ static const struct {
                                                           "A"},
 };
 
-static void the_message_is_found(void **state)
+TEST(the_message_is_found)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         char *text = mu_agent_error_text(vectors[i].json);
 
@@ -55,13 +54,12 @@ static void the_message_is_found(void **state)
     }
 }
 
-static void a_long_one_ends_between_words(void **state)
+TEST(a_long_one_ends_between_words)
 {
     static char json[70000];
     char *text;
     size_t len = (size_t)snprintf(json, sizeof json, "{\"message\": \"");
 
-    (void)state;
     while (len < sizeof json - 16)
         len += (size_t)snprintf(json + len, sizeof json - len, "w\xc3\xb6rter ");
     text = mu_agent_error_text(json);
@@ -76,14 +74,4 @@ static void a_long_one_ends_between_words(void **state)
     assert_non_null(text);
     assert_true(strlen(text) > 300 && strlen(text) < 410 && mu_is_utf8(text, strlen(text)));
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_message_is_found),
-        cmocka_unit_test(a_long_one_ends_between_words),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,17 +60,15 @@ static void carry_all(unsigned *seed)
         carry_one(seed);
 }
 
-static int set_up(void **state)
+static int set_up(void)
 {
-    (void)state;
     for (uint32_t i = 0; i < HOSTS; i++)
         assert_non_null(hosts[i] = mu_gathers_new(i, HOSTS, tell, &numbers[i]));
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void)
 {
-    (void)state;
     for (uint32_t i = 0; i < HOSTS; i++) {
         mu_gathers_free(hosts[i], "the end");
         hosts[i] = NULL;
@@ -101,12 +99,11 @@ static void give(uint32_t host, const char *name, const char *text, struct answe
     assert_int_equal(mu_gathers_give(hosts[host], numbers, HOSTS, name, text, strlen(text), done, answer), MUSTER_OK);
 }
 
-static void alone_a_host_has_its_answer_at_once(void **state)
+TEST_WITH(alone_a_host_has_its_answer_at_once, set_up, tear_down)
 {
     struct mu_gathers *alone = mu_gathers_new(0, 1, tell, &numbers[0]);
     struct answer answer = {.times = 0};
 
-    (void)state;
     assert_int_equal(mu_gathers_give(alone, numbers, 1, "x", "me", 2, done, &answer), MUSTER_OK);
     assert_int_equal(answer.times, 1);
     assert_string_equal(answer.text, "me,");
@@ -115,9 +112,8 @@ static void alone_a_host_has_its_answer_at_once(void **state)
 }
 
 /* Two names, and of each two rounds under way at once. */
-static void rounds_are_met_in_order_whatever_comes_first(void **state)
+TEST_WITH(rounds_are_met_in_order_whatever_comes_first, set_up, tear_down)
 {
-    (void)state;
     for (unsigned seed = 1, dice = 1; seed <= 300; seed++, dice = seed) {
         struct answer answers[HOSTS][2][2] = {0};
 
@@ -142,13 +138,12 @@ static void rounds_are_met_in_order_whatever_comes_first(void **state)
     }
 }
 
-static void some_hosts_gather_without_the_first(void **state)
+TEST_WITH(some_hosts_gather_without_the_first, set_up, tear_down)
 {
     struct answer one = {.times = 0}, three = {.times = 0};
     const uint32_t some[] = {1, 3};
     unsigned seed = 7;
 
-    (void)state;
     assert_int_equal(mu_gathers_give(hosts[1], some, 2, "some", "one", 3, done, &one), MUSTER_OK);
     carry_all(&seed);
     assert_int_equal(one.times, 0);
@@ -178,13 +173,12 @@ static void measure(void *arg, enum muster_status status, const struct mu_gather
 }
 
 /* None, and more than a message of the agents holds. */
-static void parts_are_as_long_as_they_are(void **state)
+TEST_WITH(parts_are_as_long_as_they_are, set_up, tear_down)
 {
     static const size_t lengths[HOSTS] = {3 << 20, 0, 1, (256 << 10) + 1, 700000};
     struct length length[HOSTS] = {0};
     unsigned seed = 3;
 
-    (void)state;
     for (uint32_t i = 0; i < HOSTS; i++) {
         uint8_t *bytes = malloc(lengths[i] + 1);
 
@@ -203,13 +197,12 @@ static void parts_are_as_long_as_they_are(void **state)
     }
 }
 
-static void a_lost_host_fails_what_needs_it_and_what_will(void **state)
+TEST_WITH(a_lost_host_fails_what_needs_it_and_what_will, set_up, tear_down)
 {
     struct answer answers[HOSTS] = {0}, later[HOSTS] = {0}, others = {.times = 0};
     const uint32_t some[] = {0, 1};
     unsigned seed = 5;
 
-    (void)state;
     for (uint32_t i = 0; i < HOSTS; i++)
         if (i != 2 && i != 4)
             give(i, "x", "part", &answers[i]);
@@ -234,11 +227,10 @@ static void a_lost_host_fails_what_needs_it_and_what_will(void **state)
     assert_int_equal(others.status, MUSTER_OK);
 }
 
-static void without_the_leader_nothing_is_gathered(void **state)
+TEST_WITH(without_the_leader_nothing_is_gathered, set_up, tear_down)
 {
     struct answer answer = {.times = 0};
 
-    (void)state;
     give(3, "x", "part", &answer);
     mu_gathers_lost(hosts[3], 0, "the leader is lost");
     assert_int_equal(answer.times, 1);
@@ -248,13 +240,12 @@ static void without_the_leader_nothing_is_gathered(void **state)
 }
 
 /* The late part must not be taken for the next round's. */
-static void a_round_that_was_given_up_is_given_up_for_the_late_ones_too(void **state)
+TEST_WITH(a_round_that_was_given_up_is_given_up_for_the_late_ones_too, set_up, tear_down)
 {
     struct answer first[HOSTS] = {0}, second[HOSTS] = {0};
     uint32_t missing[HOSTS];
     unsigned seed = 9;
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++)
         give(i, "x", "early", &first[i]);
     carry_all(&seed);
@@ -278,28 +269,26 @@ static void a_round_that_was_given_up_is_given_up_for_the_late_ones_too(void **s
     }
 }
 
-static void at_the_end_all_that_waits_fails(void **state)
+TEST_WITH(at_the_end_all_that_waits_fails, set_up, tear_down)
 {
     struct answer answer = {.times = 0}, mine = {.times = 0};
     unsigned seed = 2;
 
-    (void)state;
     give(1, "x", "part", &answer);
     give(0, "x", "part", &mine);
     carry_all(&seed);
-    tear_down(state);
+    tear_down();
     assert_int_equal(answer.times, 1);
     assert_string_equal(answer.why, "the end");
     assert_int_equal(mine.times, 1);
 }
 
-static void what_cannot_be_given_is_refused(void **state)
+TEST_WITH(what_cannot_be_given_is_refused, set_up, tear_down)
 {
     const uint32_t others[] = {1, 2}, wrong[] = {0, 0}, unknown[] = {0, HOSTS};
     struct answer answer = {.times = 0};
     char name[MU_GATHER_NAME_MAX + 2];
 
-    (void)state;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
     assert_int_equal(mu_gathers_give(hosts[0], others, 2, "x", "", 0, done, &answer), MUSTER_INVALID_ARGUMENT);
@@ -313,12 +302,11 @@ static void what_cannot_be_given_is_refused(void **state)
 }
 
 /* Every beginning of a message, and every damaged byte of one, from another host: whatever it is taken for. */
-static void damaged_messages_harm_nobody(void **state)
+TEST_WITH(damaged_messages_harm_nobody, set_up, tear_down)
 {
     static struct answer answer; /* it is told at the end */
     struct mu_pack sound = {.bytes = NULL};
 
-    (void)state;
     give(1, "name", "bytes", &answer);
     mu_pack_raw(&sound, letters[0].what.bytes, letters[0].what.len);
     for (size_t len = 0; len < sound.len; len++) {
@@ -338,22 +326,4 @@ static void damaged_messages_harm_nobody(void **state)
             sound.bytes[at] ^= (uint8_t)(1 << bit);
         }
     mu_pack_done(&sound);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(alone_a_host_has_its_answer_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(rounds_are_met_in_order_whatever_comes_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(some_hosts_gather_without_the_first, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(parts_are_as_long_as_they_are, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_lost_host_fails_what_needs_it_and_what_will, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(without_the_leader_nothing_is_gathered, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_round_that_was_given_up_is_given_up_for_the_late_ones_too, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(at_the_end_all_that_waits_fails, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_cannot_be_given_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(damaged_messages_harm_nobody, set_up, tear_down),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,9 +47,8 @@ static const char *who(const char *variables, int32_t instance)
 
 #define V "CUDA_VISIBLE_DEVICES="
 
-static void a_beginning_of_two_uuids_names_none(void **state)
+TEST(a_beginning_of_two_uuids_names_none)
 {
-    (void)state;
     memset(&gpus, 0, sizeof gpus);
     add("H100", "GPU-aa11-2", 0);
     add("H100", "GPU-aa12-3", 0);
@@ -58,7 +57,7 @@ static void a_beginning_of_two_uuids_names_none(void **state)
     assert_string_equal(who(V "GPU-aa12", -1), "-u");
 }
 
-static void lists_are_read_as_cuda_does(void **state)
+TEST(lists_are_read_as_cuda_does)
 {
     static const struct {
         const char *variables, *expected;
@@ -83,7 +82,6 @@ static void lists_are_read_as_cuda_does(void **state)
         {V "0|" V "1", "u--"},
     };
 
-    (void)state;
     memset(&gpus, 0, sizeof gpus);
     add("H100", "GPU-aa11-2", 0);
     add("H100", "GPU-bb22-3", 0);
@@ -93,20 +91,18 @@ static void lists_are_read_as_cuda_does(void **state)
             fail_msg("'%s' gives %s, not %s", cases[i].variables, who(cases[i].variables, -1), cases[i].expected);
 }
 
-static void what_lacks_its_end_is_not_read(void **state)
+TEST(what_lacks_its_end_is_not_read)
 {
     const char *text = V "0";
 
-    (void)state;
     memset(&gpus, 0, sizeof gpus);
     add("H100", "GPU-aa11-2", 0);
     assert_int_equal(mu_health_uses(&gpus, text, strlen(text), 0, -1), MU_HEALTH_USE_NOT_TOLD);
     assert_int_equal(mu_health_uses(&gpus, text, strlen(text) + 1, 0, -1), MU_HEALTH_USES);
 }
 
-static void numbers_are_believed_where_they_can_be_ours(void **state)
+TEST(numbers_are_believed_where_they_can_be_ours)
 {
-    (void)state;
     memset(&gpus, 0, sizeof gpus);
     add("H100", "GPU-aa", 0);
     add("", "", 1); /* handed to another container */
@@ -119,9 +115,8 @@ static void numbers_are_believed_where_they_can_be_ours(void **state)
     assert_string_equal(who(V "GPU-dd", -1), "---u");
 }
 
-static void parts_are_told_apart(void **state)
+TEST(parts_are_told_apart)
 {
-    (void)state;
     memset(&gpus, 0, sizeof gpus);
     add("H100", "GPU-aa", 0);
     add("H100", "GPU-bb", 0);
@@ -137,13 +132,12 @@ static void parts_are_told_apart(void **state)
     assert_string_equal(who(V "GPU-bb", -1), "-u");
 }
 
-static void errors_are_a_programs_or_the_hardwares(void **state)
+TEST(errors_are_a_programs_or_the_hardwares)
 {
     static const uint64_t programs[] = {13, 31, 43, 45},
                           hardware[] = {48, 61, 62, 64, 74, 79, 94, 95, 119, 120, 136, 145};
     char words[192];
 
-    (void)state;
     for (size_t i = 0; i < sizeof programs / sizeof *programs; i++)
         assert_int_equal(mu_health_event(NVML_EVENT_XID, programs[i], words, sizeof words), MU_HEALTH_PROGRAM);
     for (size_t i = 0; i < sizeof hardware / sizeof *hardware; i++)
@@ -154,15 +148,4 @@ static void errors_are_a_programs_or_the_hardwares(void **state)
     assert_string_equal(words, "reported an error (Xid 18446744073709551615)");
     assert_int_equal(mu_health_event(NVML_EVENT_DOUBLE_BIT_ECC, 0, words, sizeof words), MU_HEALTH_HARDWARE);
     assert_int_equal(mu_health_event(4, 0, words, sizeof words), MU_HEALTH_UNKNOWN);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read_as_cuda_does),    cmocka_unit_test(a_beginning_of_two_uuids_names_none),
-        cmocka_unit_test(what_lacks_its_end_is_not_read), cmocka_unit_test(numbers_are_believed_where_they_can_be_ours),
-        cmocka_unit_test(parts_are_told_apart),           cmocka_unit_test(errors_are_a_programs_or_the_hardwares),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

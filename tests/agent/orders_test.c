@@ -34,12 +34,11 @@ static struct mu_agent_orders orders_of(void)
                                     .env = env};
 }
 
-static void orders_come_as_they_were_given(void **state)
+TEST(orders_come_as_they_were_given)
 {
     struct mu_agent_orders orders = orders_of(), got;
     struct mu_pack p = {.bytes = NULL};
 
-    (void)state;
     mu_agent_orders_pack(&p, &orders);
     assert_false(p.failed);
     assert_int_equal(mu_agent_orders_unpack(p.bytes, p.len, &got), MUSTER_OK);
@@ -72,12 +71,11 @@ static void orders_come_as_they_were_given(void **state)
     mu_pack_done(&p);
 }
 
-static void what_is_damaged_is_refused(void **state)
+TEST(what_is_damaged_is_refused)
 {
     struct mu_agent_orders orders = orders_of(), got;
     struct mu_pack p = {.bytes = NULL};
 
-    (void)state;
     mu_agent_orders_pack(&p, &orders);
     for (size_t len = 0; len < p.len; len++) {
         uint8_t *some = malloc(len + 1); /* its end is where a sanitizer sees it */
@@ -99,27 +97,15 @@ static void what_is_damaged_is_refused(void **state)
     mu_pack_done(&p);
 }
 
-static void another_version_is_named(void **state)
+TEST(another_version_is_named)
 {
     struct mu_agent_orders orders = orders_of(), got;
     struct mu_pack p = {.bytes = NULL};
 
-    (void)state;
     mu_agent_orders_pack(&p, &orders);
     p.bytes[8]++; /* the first letter of the version */
     assert_int_equal(mu_agent_orders_unpack(p.bytes, p.len, &got), MUSTER_FAILED_PRECONDITION);
     assert_non_null(strstr(muster_last_error(), "this host has muster "));
     assert_non_null(strstr(muster_last_error(), "they must be the same"));
     mu_pack_done(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(orders_come_as_they_were_given),
-        cmocka_unit_test(what_is_damaged_is_refused),
-        cmocka_unit_test(another_version_is_named),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@ static const int after[MU_PHASE_COUNT][MU_ON_COUNT] = {
     [D] = {_, _, _, _, _, _, _, _, _, _, _, _, _},
 };
 
-static void every_phase_and_event_has_its_outcome(void **state)
+TEST(every_phase_and_event_has_its_outcome)
 {
-    (void)state;
     for (int phase = 0; phase < MU_PHASE_COUNT; phase++)
         for (int event = 0; event < MU_ON_COUNT; event++) {
             const struct mu_phase_row *row = mu_phase_row((enum mu_agent_phase)phase, (enum mu_agent_event)event);
@@ -36,13 +35,12 @@ static void every_phase_and_event_has_its_outcome(void **state)
 }
 
 /* From wherever a job is, it ends: by the events that its phases wait for, and when it is told to at every step. */
-static void every_phase_leads_to_the_end(void **state)
+TEST(every_phase_leads_to_the_end)
 {
     static const enum mu_agent_event awaited[MU_PHASE_COUNT] = {
         [N] = MU_ON_NOT_OPENED, [M] = MU_ON_NOT_MET, [O] = MU_ON_NOT_OPENED, [R] = MU_ON_ENDED, [E] = MU_ON_ENDED,
         [K] = MU_ON_ENDED,      [P] = MU_ON_PARTED,  [T] = MU_ON_STOPPED,    [S] = MU_ON_SWEPT, [U] = MU_ON_OVER};
 
-    (void)state;
     for (int told = 0; told < 2; told++)
         for (int first = 0; first < MU_PHASE_DONE; first++) {
             enum mu_agent_phase phase = (enum mu_agent_phase)first;
@@ -59,9 +57,8 @@ static void every_phase_leads_to_the_end(void **state)
         }
 }
 
-static void every_name_is_there_and_its_own(void **state)
+TEST(every_name_is_there_and_its_own)
 {
-    (void)state;
     for (int i = 0; i < MU_PHASE_COUNT; i++)
         for (int j = 0; j < i; j++)
             assert_string_not_equal(mu_agent_phase_name((enum mu_agent_phase)i),
@@ -73,7 +70,7 @@ static void every_name_is_there_and_its_own(void **state)
 }
 
 /* What was not set up is taken down all the same, through the same phases. */
-static void an_event_that_does_not_belong_there_is_refused_loudly(void **state)
+TEST(an_event_that_does_not_belong_there_is_refused_loudly)
 {
     static const struct mu_agent_app app = {.num_tasks = 1};
     static const struct mu_agent_options options = {.apps = &app, .num_apps = 1, .num_tasks = 1};
@@ -82,7 +79,6 @@ static void an_event_that_does_not_belong_there_is_refused_loudly(void **state)
     int stderr_fd = dup(2);
     FILE *heard = tmpfile();
 
-    (void)state;
     assert_non_null(heard);
     dup2(fileno(heard), 2);
     assert_int_equal(mu_agent_init(&agent, &options, mu_components), 0);
@@ -100,16 +96,4 @@ static void an_event_that_does_not_belong_there_is_refused_loudly(void **state)
     assert_non_null(
         strstr(text, "this is a fault of muster, please report it: 'nothing is left behind' in the phase "));
     assert_null(strchr(strchr(text, '\n') + 1, '\n')); /* and nothing else */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_phase_and_event_has_its_outcome),
-        cmocka_unit_test(every_phase_leads_to_the_end),
-        cmocka_unit_test(every_name_is_there_and_its_own),
-        cmocka_unit_test(an_event_that_does_not_belong_there_is_refused_loudly),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

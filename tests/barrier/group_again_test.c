@@ -67,29 +67,17 @@ static void run_all(int (*fn)(void *arg))
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void members_meet_in_one_group_each_time(void **state)
+TEST(members_meet_in_one_group_each_time)
 {
-    (void)state;
     run_all(meet_again_and_again);
 }
 
-static void nor_do_those_who_leave_at_once_meet_in_others(void **state)
+TEST(nor_do_those_who_leave_at_once_meet_in_others)
 {
-    (void)state;
     met = mmap(NULL, TASKS * sizeof *met, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(met != MAP_FAILED);
     run_all(meet_and_leave_at_once);
     for (int i = 0; i < TIMES; i++)
         assert_int_equal(met[0][i], met[1][i]);
     munmap(met, TASKS * sizeof *met);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(members_meet_in_one_group_each_time),
-        cmocka_unit_test(nor_do_those_who_leave_at_once_meet_in_others),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,30 +118,26 @@ static void rounds_of_kills(uint32_t members, int rounds)
     }
 }
 
-static void two_members_of_whom_one_is_killed_agree_with_the_dead(void **state)
+STAGE_TEST(two_members_of_whom_one_is_killed_agree_with_the_dead)
 {
-    (void)state;
     rounds_of_kills(2, 40);
 }
 
-static void four_members_agree_when_one_is_killed_at_any_moment(void **state)
+STAGE_TEST(four_members_agree_when_one_is_killed_at_any_moment)
 {
-    (void)state;
     rounds_of_kills(4, 40);
 }
 
-static void nine_members_agree_when_one_is_killed_at_any_moment(void **state)
+STAGE_TEST(nine_members_agree_when_one_is_killed_at_any_moment)
 {
-    (void)state;
     rounds_of_kills(9, 8);
 }
 
 /* Everybody's patience is about as long as an instance takes: some give up, some have passed, and all agree. */
-static void who_loses_patience_and_who_does_not_agree(void **state)
+STAGE_TEST(who_loses_patience_and_who_does_not_agree)
 {
     bool all[CREW_MAX];
 
-    (void)state;
     memset(all, 1, sizeof all);
     crew_open(4, NULL);
     stage_enter_all();
@@ -163,12 +159,11 @@ static void who_loses_patience_and_who_does_not_agree(void **state)
     crew_close();
 }
 
-static void a_past_deadline_fails_at_once_and_for_all_and_names_the_missing(void **state)
+STAGE_TEST(a_past_deadline_fails_at_once_and_for_all_and_names_the_missing)
 {
     struct run_act once = {.first = 1, .rounds = 1, .patience_ns = 1}, for_ever = {.first = 1, .rounds = 1};
     struct reply r;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     crew_create("g", 3, 0);
@@ -186,12 +181,11 @@ static void a_past_deadline_fails_at_once_and_for_all_and_names_the_missing(void
     crew_close();
 }
 
-static void a_stopped_member_learns_when_it_goes_on_what_the_others_decided(void **state)
+STAGE_TEST(a_stopped_member_learns_when_it_goes_on_what_the_others_decided)
 {
     bool all[CREW_MAX];
     struct run_act a = endless(200000000);
 
-    (void)state;
     memset(all, 1, sizeof all);
     for (int round = 0; round < 5; round++) {
         crew_open(3, NULL);
@@ -234,37 +228,32 @@ static void lose(act_fn act, const void *arg, size_t len, bool killed)
     crew_close();
 }
 
-static void a_member_that_gives_its_group_back_is_lost(void **state)
+STAGE_TEST(a_member_that_gives_its_group_back_is_lost)
 {
-    (void)state;
     lose(act_group_free, NULL, 0, false);
 }
 
-static void a_member_that_leaves_the_job_is_lost(void **state)
+STAGE_TEST(a_member_that_leaves_the_job_is_lost)
 {
-    (void)state;
     lose(act_leave, NULL, 0, false);
 }
 
-static void a_member_in_error_is_lost(void **state)
+STAGE_TEST(a_member_in_error_is_lost)
 {
     struct report_act a = {.task = 1, .code = MUSTER_INTERNAL, .message = "broken"};
 
-    (void)state;
     lose(act_report, &a, sizeof a, false);
 }
 
-static void a_member_that_dies_is_lost(void **state)
+STAGE_TEST(a_member_that_dies_is_lost)
 {
-    (void)state;
     lose(NULL, NULL, 0, true);
 }
 
-static void members_that_had_all_arrived_pass_though_one_dies_right_after(void **state)
+STAGE_TEST(members_that_had_all_arrived_pass_though_one_dies_right_after)
 {
     struct run_act once = {.first = 1, .rounds = 1};
 
-    (void)state;
     for (int round = 0; round < 10; round++) {
         crew_open(2, NULL);
         stage_enter_all();
@@ -285,12 +274,11 @@ static void members_that_had_all_arrived_pass_though_one_dies_right_after(void *
     }
 }
 
-static void survivors_build_a_smaller_group_under_the_same_name(void **state)
+STAGE_TEST(survivors_build_a_smaller_group_under_the_same_name)
 {
     static const int32_t rest[] = {0, 2, 3};
     struct run_act a = {.first = 1, .rounds = 100, .kind = RUN_ANY, .max_len = 64};
 
-    (void)state;
     crew_open(4, NULL);
     stage_enter_all();
     crew_create("g", 4, 0);
@@ -318,12 +306,11 @@ static void survivors_build_a_smaller_group_under_the_same_name(void **state)
     crew_close();
 }
 
-static void a_restarted_member_and_the_survivors_build_it_again_under_the_same_name(void **state)
+STAGE_TEST(a_restarted_member_and_the_survivors_build_it_again_under_the_same_name)
 {
     struct run_act a = {.first = 1, .rounds = 50, .kind = RUN_ANY, .max_len = 64};
     int last = 2;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0);
@@ -349,11 +336,10 @@ static void a_restarted_member_and_the_survivors_build_it_again_under_the_same_n
     crew_close();
 }
 
-static void a_group_that_cannot_be_built_says_who_is_missing(void **state)
+STAGE_TEST(a_group_that_cannot_be_built_says_who_is_missing)
 {
     struct reply r;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     tell_create(0, "g", NULL, 0);
@@ -373,11 +359,10 @@ static void a_group_that_cannot_be_built_says_who_is_missing(void **state)
     crew_close();
 }
 
-static void a_group_is_not_built_with_a_member_that_has_ended(void **state)
+STAGE_TEST(a_group_is_not_built_with_a_member_that_has_ended)
 {
     struct reply r;
 
-    (void)state;
     crew_open(2, NULL);
     stage_enter(0, 0);
     tell_create(0, "g", NULL, 0);
@@ -390,11 +375,10 @@ static void a_group_is_not_built_with_a_member_that_has_ended(void **state)
     crew_close();
 }
 
-static void a_death_while_the_group_is_being_built_ends_it(void **state)
+STAGE_TEST(a_death_while_the_group_is_being_built_ends_it)
 {
     struct reply r;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     tell_create(0, "g", NULL, 0);
@@ -412,30 +396,9 @@ static void a_death_while_the_group_is_being_built_ends_it(void **state)
     crew_close();
 }
 
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(two_members_of_whom_one_is_killed_agree_with_the_dead),
-        CASE(four_members_agree_when_one_is_killed_at_any_moment),
-        CASE(nine_members_agree_when_one_is_killed_at_any_moment),
-        CASE(who_loses_patience_and_who_does_not_agree),
-        CASE(a_past_deadline_fails_at_once_and_for_all_and_names_the_missing),
-        CASE(a_stopped_member_learns_when_it_goes_on_what_the_others_decided),
-        CASE(a_member_that_gives_its_group_back_is_lost),
-        CASE(a_member_that_leaves_the_job_is_lost),
-        CASE(a_member_in_error_is_lost),
-        CASE(a_member_that_dies_is_lost),
-        CASE(members_that_had_all_arrived_pass_though_one_dies_right_after),
-        CASE(survivors_build_a_smaller_group_under_the_same_name),
-        CASE(a_restarted_member_and_the_survivors_build_it_again_under_the_same_name),
-        CASE(a_group_that_cannot_be_built_says_who_is_missing),
-        CASE(a_group_is_not_built_with_a_member_that_has_ended),
-        CASE(a_death_while_the_group_is_being_built_ends_it),
-    };
-
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : muster_now_ns() | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

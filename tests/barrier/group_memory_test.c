@@ -13,9 +13,8 @@ static void free_on(int player)
     assert_status(do_plain(player, act_group_free), MUSTER_OK);
 }
 
-static void the_last_to_give_back_frees_everything(void **state)
+STAGE_TEST(the_last_to_give_back_frees_everything)
 {
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     assert_int_equal(crew_areas(), 0);
@@ -29,11 +28,10 @@ static void the_last_to_give_back_frees_everything(void **state)
     crew_close();
 }
 
-static void a_thousand_groups_leave_no_more_than_one_did(void **state)
+STAGE_TEST(a_thousand_groups_leave_no_more_than_one_did)
 {
     struct muster_audit before, after;
 
-    (void)state;
     crew_open(2, NULL);
     stage_enter_all();
     for (int i = 0; i < 2; i++) { /* the second has the same entry of the name as the last */
@@ -55,11 +53,10 @@ static void a_thousand_groups_leave_no_more_than_one_did(void **state)
     crew_close();
 }
 
-static void members_that_leave_the_job_without_giving_back_leave_nothing_for_good(void **state)
+STAGE_TEST(members_that_leave_the_job_without_giving_back_leave_nothing_for_good)
 {
     static const int32_t alone[] = {0};
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     crew_create("g", 3, 64);
@@ -74,11 +71,10 @@ static void members_that_leave_the_job_without_giving_back_leave_nothing_for_goo
     crew_close();
 }
 
-static void a_group_whose_members_all_died_goes_when_another_is_built(void **state)
+STAGE_TEST(a_group_whose_members_all_died_goes_when_another_is_built)
 {
     static const int32_t pair[] = {1, 2}, alone[] = {0};
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     tell_create(1, "g", pair, 2);
@@ -97,9 +93,8 @@ static void a_group_whose_members_all_died_goes_when_another_is_built(void **sta
     crew_close();
 }
 
-static void a_stopped_member_keeps_its_area_until_it_is_gone(void **state)
+STAGE_TEST(a_stopped_member_keeps_its_area_until_it_is_gone)
 {
-    (void)state;
     crew_open(2, NULL);
     stage_enter_all();
     crew_create("g", 2, 64);
@@ -131,7 +126,7 @@ static enum muster_status set(const char *kind, int i, size_t len)
  * A full segment refuses the group and nothing is lost; with room again it is built. Memory keeps its size class for
  * ever, so the room must come from values as large as an area: a group is built before, to have every class there.
  */
-static void a_full_segment_refuses_and_forgets(void **state)
+STAGE_TEST(a_full_segment_refuses_and_forgets)
 {
     struct muster_segment_config c = {.num_buckets = 64, .num_events = 64, .heap_bytes = 2u << 20};
     struct group_act a = {.name = "g", .tasks = {0}, .count = 1, .data_bytes = MUSTER_GROUP_DATA_MAX};
@@ -139,7 +134,6 @@ static void a_full_segment_refuses_and_forgets(void **state)
     enum { KEYS = 200 };
     int large = 0; /* a key that got its value */
 
-    (void)state;
     crew_open(1, &c);
     stage_enter_all();
     assert_status(stage_do(0, act_group_create, &a, sizeof a), MUSTER_OK);
@@ -161,20 +155,4 @@ static void a_full_segment_refuses_and_forgets(void **state)
     assert_int_equal(crew_areas(), 1);
     free_on(0);
     crew_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_last_to_give_back_frees_everything),
-        CASE(a_thousand_groups_leave_no_more_than_one_did),
-        CASE(members_that_leave_the_job_without_giving_back_leave_nothing_for_good),
-        CASE(a_group_whose_members_all_died_goes_when_another_is_built),
-        CASE(a_stopped_member_keeps_its_area_until_it_is_gone),
-        CASE(a_full_segment_refuses_and_forgets),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

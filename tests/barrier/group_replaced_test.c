@@ -64,13 +64,12 @@ static void come(struct muster *m, uint64_t incarnation)
     assert_int_equal(there(m), 2);
 }
 
-static void one_that_comes_after_its_successor_is_seen(void **state)
+TEST(one_that_comes_after_its_successor_is_seen)
 {
     struct muster *waits, *successor;
     uint64_t incarnation;
     pthread_t thread;
 
-    (void)state;
     assert_ok(test_job_create(&job, &(struct muster_segment_config){.num_tasks = TASKS}));
     successor = test_join(job.name, HELD_UP, 0);
     incarnation = successor->incarnation;
@@ -89,13 +88,4 @@ static void one_that_comes_after_its_successor_is_seen(void **state)
     assert_ok(muster_leave(waits));
     assert_ok(muster_leave(successor));
     assert_int_equal(test_job_end(&job), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_comes_after_its_successor_is_seen),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,41 +43,35 @@ static void with_tasks(uint32_t tasks, uint64_t rounds)
     crew_close();
 }
 
-static void two_tasks_meet_and_exchange(void **state)
+STAGE_TEST(two_tasks_meet_and_exchange)
 {
-    (void)state;
     with_tasks(2, 3000);
 }
 
-static void three_tasks_meet_and_exchange(void **state)
+STAGE_TEST(three_tasks_meet_and_exchange)
 {
-    (void)state;
     with_tasks(3, 1000);
 }
 
-static void eight_tasks_meet_and_exchange(void **state)
+STAGE_TEST(eight_tasks_meet_and_exchange)
 {
-    (void)state;
     with_tasks(8, 200);
 }
 
-static void thirty_three_tasks_meet_and_exchange(void **state)
+STAGE_TEST(thirty_three_tasks_meet_and_exchange)
 {
-    (void)state;
     with_tasks(33, 20);
 }
 
-static void a_group_of_one_passes_at_once(void **state)
+STAGE_TEST(a_group_of_one_passes_at_once)
 {
-    (void)state;
     with_tasks(1, 1000);
 }
 
-static void every_size_of_data_arrives_whole(void **state)
+STAGE_TEST(every_size_of_data_arrives_whole)
 {
     static const uint64_t sizes[] = {1, 7, 8, 9, 255, 256, 4097, MUSTER_GROUP_DATA_MAX};
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -91,12 +85,11 @@ static void every_size_of_data_arrives_whole(void **state)
     crew_close();
 }
 
-static void ranks_are_positions_in_the_list(void **state)
+STAGE_TEST(ranks_are_positions_in_the_list)
 {
     static const int32_t order[] = {3, 0, 2, 1};
     struct run_act a = {.first = 1, .rounds = 50, .kind = RUN_ALLGATHER, .max_len = 100};
 
-    (void)state;
     crew_open(4, NULL);
     stage_enter_all();
     for (int i = 0; i < 4; i++)
@@ -115,9 +108,8 @@ static void ranks_are_positions_in_the_list(void **state)
     crew_close();
 }
 
-static void no_list_means_all_tasks_in_order(void **state)
+STAGE_TEST(no_list_means_all_tasks_in_order)
 {
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
@@ -135,12 +127,11 @@ static void no_list_means_all_tasks_in_order(void **state)
     crew_close();
 }
 
-static void a_subset_is_a_group_of_its_own(void **state)
+STAGE_TEST(a_subset_is_a_group_of_its_own)
 {
     static const int32_t some[] = {1, 3};
     struct run_act a = {.first = 1, .rounds = 500, .kind = RUN_ANY, .max_len = 256};
 
-    (void)state;
     crew_open(4, NULL);
     stage_enter_all();
     tell_create(1, "g", some, 2);
@@ -155,13 +146,12 @@ static void a_subset_is_a_group_of_its_own(void **state)
     crew_close();
 }
 
-static void members_that_disagree_are_told_so(void **state)
+STAGE_TEST(members_that_disagree_are_told_so)
 {
     static const int32_t forth[] = {0, 1}, back[] = {1, 0}, more[] = {0, 1, 2};
     struct group_act larger = {.name = "g", .tasks = {0, 1}, .count = 2, .data_bytes = 8};
     struct reply r;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     tell_create(0, "g", forth, 2);
@@ -177,14 +167,13 @@ static void members_that_disagree_are_told_so(void **state)
     crew_close();
 }
 
-static void what_makes_no_group_is_refused(void **state)
+STAGE_TEST(what_makes_no_group_is_refused)
 {
     static const int32_t others[] = {1, 2}, twice[] = {0, 1, 0}, unknown[] = {0, 3};
     struct group_act big = {.name = "g", .data_bytes = MUSTER_GROUP_DATA_MAX + 1}, nameless = {.name = ""};
     char longest[MUSTER_GROUP_NAME_MAX + 2];
     struct muster_group *g;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     assert_status(create_on(0, "g", others, 2, 0), MUSTER_INVALID_ARGUMENT);
@@ -231,11 +220,10 @@ static int act_bad_calls(void *arg, struct reply *reply)
     return MUSTER_OK;
 }
 
-static void a_call_that_makes_no_sense_is_refused_and_costs_no_instance(void **state)
+STAGE_TEST(a_call_that_makes_no_sense_is_refused_and_costs_no_instance)
 {
     struct run_act a = {.first = 1, .rounds = 10, .kind = RUN_ANY, .max_len = 256};
 
-    (void)state;
     crew_open(2, NULL);
     stage_enter_all();
     crew_create("g", 2, 0);
@@ -287,9 +275,8 @@ static int act_two_groups(void *arg, struct reply *reply)
     return sides[0].status ? sides[0].status : sides[1].status;
 }
 
-static void two_groups_run_side_by_side_in_two_threads(void **state)
+STAGE_TEST(two_groups_run_side_by_side_in_two_threads)
 {
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
@@ -350,12 +337,11 @@ static bool is_missing(void *arg)
     return (int32_t)r.len == wanted[0] && ids[0] == wanted[1] && ids[1] == wanted[2];
 }
 
-static void who_is_missing_can_be_read_from_another_thread(void **state)
+STAGE_TEST(who_is_missing_can_be_read_from_another_thread)
 {
     int32_t all_but_0[] = {3, 1, 2}, two[] = {2, 1, 3}, one[] = {1, 3, -1}, none[] = {4, 0, 1};
     struct run_act once = {.first = 1, .rounds = 1};
 
-    (void)state;
     crew_open(4, NULL);
     stage_enter_all();
     crew_create("g", 4, 0);
@@ -374,28 +360,4 @@ static void who_is_missing_can_be_read_from_another_thread(void **state)
     stage_until(is_missing, none, "nobody has come to the next instance");
     free_all(4);
     crew_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_group_of_one_passes_at_once),
-        CASE(two_tasks_meet_and_exchange),
-        CASE(three_tasks_meet_and_exchange),
-        CASE(eight_tasks_meet_and_exchange),
-        CASE(thirty_three_tasks_meet_and_exchange),
-        CASE(every_size_of_data_arrives_whole),
-        CASE(ranks_are_positions_in_the_list),
-        CASE(no_list_means_all_tasks_in_order),
-        CASE(a_subset_is_a_group_of_its_own),
-        CASE(members_that_disagree_are_told_so),
-        CASE(what_makes_no_group_is_refused),
-        CASE(a_call_that_makes_no_sense_is_refused_and_costs_no_instance),
-        CASE(two_groups_run_side_by_side_in_two_threads),
-        CASE(who_is_missing_can_be_read_from_another_thread),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

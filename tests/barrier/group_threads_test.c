@@ -67,12 +67,11 @@ static void *be_a_member(void *arg)
     return (void *)(intptr_t)rc;
 }
 
-static void threads_as_members_meet_exchange_and_build_again(void **state)
+STAGE_TEST(threads_as_members_meet_exchange_and_build_again)
 {
     pthread_t members[TASKS];
     int bad = 0;
 
-    (void)state;
     stage_open(TASKS, NULL);
     for (intptr_t i = 0; i < TASKS; i++)
         pthread_create(&members[i], NULL, be_a_member, (void *)i);
@@ -121,11 +120,10 @@ static void run_threads(void *(*fn)(void *arg))
         pthread_join(threads[i], NULL);
 }
 
-static void threads_that_give_up_and_arrive_at_once_agree(void **state)
+STAGE_TEST(threads_that_give_up_and_arrive_at_once_agree)
 {
     int passed = 0, failed = 0;
 
-    (void)state;
     stage_open(TASKS, NULL);
     for (int i = 0; i < TASKS; i++) {
         handles[i] = share_join(i, 0);
@@ -148,16 +146,4 @@ static void threads_that_give_up_and_arrive_at_once_agree(void **state)
     for (int i = 0; i < TASKS; i++)
         assert_int_equal(muster_leave(handles[i]), MUSTER_OK);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(threads_as_members_meet_exchange_and_build_again),
-        CASE(threads_that_give_up_and_arrive_at_once_agree),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

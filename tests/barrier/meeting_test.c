@@ -55,11 +55,10 @@ static enum muster_status come(uint32_t task, const char *id, const int32_t *ids
     return muster_barrier_wait(tasks[task], id, MUSTER_BARRIER_NEXT, ids, num_ids, 0, muster_after_ns(0));
 }
 
-static void all_of_the_missing_are_told(void **state)
+TEST(all_of_the_missing_are_told)
 {
     struct mu_meeting m;
 
-    (void)state;
     open_job(TASKS);
     assert_status(MUSTER_DEADLINE_EXCEEDED, come(7, "all", NULL, 0));
     assert_status(MUSTER_DEADLINE_EXCEEDED, come(0, "all", NULL, 0));
@@ -77,12 +76,11 @@ static void all_of_the_missing_are_told(void **state)
     close_job(TASKS);
 }
 
-static void a_barrier_of_some_passes_and_fails(void **state)
+TEST(a_barrier_of_some_passes_and_fails)
 {
     static const int32_t some[] = {1, 3};
     struct mu_meeting m;
 
-    (void)state;
     open_job(4);
     assert_status(MUSTER_DEADLINE_EXCEEDED, come(3, "some", some, 2));
     m = look(false, "some");
@@ -140,14 +138,13 @@ static void until_alone(enum mu_meeting_state state, uint64_t instance)
     assert_int_equal(m.missing[0], 1);
 }
 
-static void a_group_is_built_waits_passes_and_fails(void **state)
+TEST(a_group_is_built_waits_passes_and_fails)
 {
     struct muster_group *group;
     struct first first = {.group = NULL};
     struct mu_meeting m;
     pthread_t thread;
 
-    (void)state;
     open_job(3);
     assert_int_equal(pthread_create(&thread, NULL, be_first, &first), 0);
     until_alone(MU_MEETING_BUILDING, 0);
@@ -165,15 +162,4 @@ static void a_group_is_built_waits_passes_and_fails(void **state)
     muster_group_free(first.group);
     assert_int_equal(look(true, "g").participants, 0);
     close_job(3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_of_the_missing_are_told),
-        cmocka_unit_test(a_barrier_of_some_passes_and_fails),
-        cmocka_unit_test(a_group_is_built_waits_passes_and_fails),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

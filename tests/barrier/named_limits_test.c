@@ -18,11 +18,10 @@ static struct reply cancel(int player, const char *id, uint64_t counter)
     return stage_do(player, act_cancel, &a, sizeof a);
 }
 
-static void the_first_arrivers_timeout_counts_and_later_ones_are_ignored(void **state)
+STAGE_TEST(the_first_arrivers_timeout_counts_and_later_ones_are_ignored)
 {
     struct barrier_act none = {.id = "b"}, shortest = {.id = "b", .timeout_ns = 1};
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     stage_tell(0, act_barrier, &none, sizeof none);
@@ -37,12 +36,11 @@ static void the_first_arrivers_timeout_counts_and_later_ones_are_ignored(void **
     stage_close();
 }
 
-static void a_timeout_names_two_of_the_missing_and_what_each_is_doing(void **state)
+STAGE_TEST(a_timeout_names_two_of_the_missing_and_what_each_is_doing)
 {
     struct reply r;
     char pid[48];
 
-    (void)state;
     stage_open(6, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0); /* running elsewhere */
@@ -58,11 +56,10 @@ static void a_timeout_names_two_of_the_missing_and_what_each_is_doing(void **sta
     stage_close();
 }
 
-static void a_timeout_says_who_has_left(void **state)
+STAGE_TEST(a_timeout_says_who_has_left)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_plain(1, act_leave), MUSTER_OK);
@@ -72,11 +69,10 @@ static void a_timeout_says_who_has_left(void **state)
     stage_close();
 }
 
-static void ones_own_patience_ends_the_call_but_not_the_arrival(void **state)
+STAGE_TEST(ones_own_patience_ends_the_call_but_not_the_arrival)
 {
     struct muster_barrier_info i;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -94,9 +90,8 @@ static void ones_own_patience_ends_the_call_but_not_the_arrival(void **state)
     stage_close();
 }
 
-static void next_counts_for_the_caller(void **state)
+STAGE_TEST(next_counts_for_the_caller)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     for (uint64_t k = 0; k < 30; k++) {
@@ -107,9 +102,8 @@ static void next_counts_for_the_caller(void **state)
 }
 
 /* Whose own patience ended is told the outcome by its next call, and only then goes on to the next instance. */
-static void next_after_ones_own_deadline_is_the_same_instance_still(void **state)
+STAGE_TEST(next_after_ones_own_deadline_is_the_same_instance_still)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", MUSTER_BARRIER_NEXT, 0, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -129,9 +123,8 @@ static void next_after_ones_own_deadline_is_the_same_instance_still(void **state
     stage_close();
 }
 
-static void next_after_a_failure_gets_the_result_once_and_then_the_next_instance(void **state)
+STAGE_TEST(next_after_a_failure_gets_the_result_once_and_then_the_next_instance)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", MUSTER_BARRIER_NEXT, 1000000, 0), MUSTER_DEADLINE_EXCEEDED);
@@ -143,9 +136,8 @@ static void next_after_a_failure_gets_the_result_once_and_then_the_next_instance
     stage_close();
 }
 
-static void who_is_slow_to_wake_still_gets_the_result_of_its_own_instance(void **state)
+STAGE_TEST(who_is_slow_to_wake_still_gets_the_result_of_its_own_instance)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -162,11 +154,10 @@ static void who_is_slow_to_wake_still_gets_the_result_of_its_own_instance(void *
     stage_close();
 }
 
-static void who_sleeps_for_longer_than_results_are_kept_is_told_so(void **state)
+STAGE_TEST(who_sleeps_for_longer_than_results_are_kept_is_told_so)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -184,9 +175,8 @@ static void who_sleeps_for_longer_than_results_are_kept_is_told_so(void **state)
     stage_close();
 }
 
-static void cancelling_an_id_that_nobody_used_cancels_its_instance_0(void **state)
+STAGE_TEST(cancelling_an_id_that_nobody_used_cancels_its_instance_0)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(cancel(0, "b", 1), MUSTER_FAILED_PRECONDITION);
@@ -200,11 +190,10 @@ static void cancelling_an_id_that_nobody_used_cancels_its_instance_0(void **stat
     stage_close();
 }
 
-static void an_observer_may_cancel_but_not_take_part(void **state)
+STAGE_TEST(an_observer_may_cancel_but_not_take_part)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_int_equal(muster_barrier_wait(stage_observer, "b", 0, NULL, 0, 0, MUSTER_FOREVER),
@@ -218,12 +207,11 @@ static void an_observer_may_cancel_but_not_take_part(void **state)
     stage_close();
 }
 
-static void a_participant_that_is_killed_fails_the_barrier_and_is_named(void **state)
+STAGE_TEST(a_participant_that_is_killed_fails_the_barrier_and_is_named)
 {
     struct reply r, q;
     char pid[48];
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -241,9 +229,8 @@ static void a_participant_that_is_killed_fails_the_barrier_and_is_named(void **s
     stage_close();
 }
 
-static void a_participant_that_is_killed_while_waiting_fails_it_for_the_others(void **state)
+STAGE_TEST(a_participant_that_is_killed_while_waiting_fails_it_for_the_others)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -256,11 +243,10 @@ static void a_participant_that_is_killed_while_waiting_fails_it_for_the_others(v
     stage_close();
 }
 
-static void a_recoverable_participant_that_dies_comes_again_and_the_barrier_passes(void **state)
+STAGE_TEST(a_recoverable_participant_that_dies_comes_again_and_the_barrier_passes)
 {
     struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -282,11 +268,10 @@ static void a_recoverable_participant_that_dies_comes_again_and_the_barrier_pass
     stage_close();
 }
 
-static void ids_are_1_to_512_bytes(void **state)
+STAGE_TEST(ids_are_1_to_512_bytes)
 {
     char longest[514];
 
-    (void)state;
     stage_open(1, NULL);
     stage_enter_all();
     memset(longest, 'x', sizeof longest);
@@ -354,13 +339,12 @@ static bool all_wait(void *arg)
     return n == BARRIERS;
 }
 
-static void two_hundred_barriers_at_once(void **state)
+STAGE_TEST(two_hundred_barriers_at_once)
 {
     struct muster_segment_config c = {
         .num_buckets = 64, .num_events = 64, .heap_bytes = 64u << 20, .num_slots = 2 * BARRIERS + 20};
     int passed = 0;
 
-    (void)state;
     stage_open(2, &c);
     stage_enter_all();
     tell_plain(0, act_many);
@@ -373,12 +357,11 @@ static void two_hundred_barriers_at_once(void **state)
     stage_close();
 }
 
-static void sixty_four_tasks_pass_and_fail_together(void **state)
+STAGE_TEST(sixty_four_tasks_pass_and_fail_together)
 {
     enum { TASKS = 64 };
     struct reply r;
 
-    (void)state;
     stage_open(TASKS, NULL);
     stage_enter_all();
     for (uint64_t k = 0; k < 5; k++)
@@ -399,31 +382,4 @@ static void sixty_four_tasks_pass_and_fail_together(void **state)
         assert_string_equal(q.text, r.text);
     }
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_first_arrivers_timeout_counts_and_later_ones_are_ignored),
-        CASE(a_timeout_names_two_of_the_missing_and_what_each_is_doing),
-        CASE(a_timeout_says_who_has_left),
-        CASE(ones_own_patience_ends_the_call_but_not_the_arrival),
-        CASE(next_counts_for_the_caller),
-        CASE(next_after_ones_own_deadline_is_the_same_instance_still),
-        CASE(next_after_a_failure_gets_the_result_once_and_then_the_next_instance),
-        CASE(who_is_slow_to_wake_still_gets_the_result_of_its_own_instance),
-        CASE(who_sleeps_for_longer_than_results_are_kept_is_told_so),
-        CASE(cancelling_an_id_that_nobody_used_cancels_its_instance_0),
-        CASE(an_observer_may_cancel_but_not_take_part),
-        CASE(a_participant_that_is_killed_fails_the_barrier_and_is_named),
-        CASE(a_participant_that_is_killed_while_waiting_fails_it_for_the_others),
-        CASE(a_recoverable_participant_that_dies_comes_again_and_the_barrier_passes),
-        CASE(ids_are_1_to_512_bytes),
-        CASE(two_hundred_barriers_at_once),
-        CASE(sixty_four_tasks_pass_and_fail_together),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,9 +45,8 @@ static struct reply cancel(int player, const char *id, uint64_t counter)
 static const int32_t low[] = {0, 1}, high[] = {1, 2}, outside[] = {0, 1, 3};
 
 /* 44 */
-static void nobody_is_released_before_the_last_of_three(void **state)
+STAGE_TEST(nobody_is_released_before_the_last_of_three)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -61,9 +60,8 @@ static void nobody_is_released_before_the_last_of_three(void **state)
 }
 
 /* 45 */
-static void a_subset_needs_only_itself(void **state)
+STAGE_TEST(a_subset_needs_only_itself)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, low, 2));
@@ -73,11 +71,10 @@ static void a_subset_needs_only_itself(void **state)
 }
 
 /* 46 */
-static void different_lists_fail_the_instance_for_both(void **state)
+STAGE_TEST(different_lists_fail_the_instance_for_both)
 {
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, low, 2));
@@ -96,12 +93,11 @@ static void different_lists_fail_the_instance_for_both(void **state)
 }
 
 /* 47 */
-static void a_task_that_is_not_listed_fails_it_for_the_waiter_and_itself(void **state)
+STAGE_TEST(a_task_that_is_not_listed_fails_it_for_the_waiter_and_itself)
 {
     const int32_t own[] = {0};
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, low, 2));
@@ -115,9 +111,8 @@ static void a_task_that_is_not_listed_fails_it_for_the_waiter_and_itself(void **
 }
 
 /* 48 */
-static void an_outsider_of_a_passed_barrier_is_refused_and_the_others_keep_ok(void **state)
+STAGE_TEST(an_outsider_of_a_passed_barrier_is_refused_and_the_others_keep_ok)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, low, 2));
@@ -130,11 +125,10 @@ static void an_outsider_of_a_passed_barrier_is_refused_and_the_others_keep_ok(vo
 }
 
 /* 49 */
-static void a_list_with_a_task_outside_the_cluster_is_refused(void **state)
+STAGE_TEST(a_list_with_a_task_outside_the_cluster_is_refused)
 {
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     r = ask(0, call("b", 0, outside, 3));
@@ -161,12 +155,11 @@ static bool has_come(void *arg)
 }
 
 /* 50; the timeout is longer where the machine is too slow for two to come before it */
-static void at_the_timeout_all_who_wait_get_the_same_words(void **state)
+STAGE_TEST(at_the_timeout_all_who_wait_get_the_same_words)
 {
     struct reply r, q, late;
     uint64_t timeout = 100000000;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     do {
@@ -197,11 +190,10 @@ static void at_the_timeout_all_who_wait_get_the_same_words(void **state)
 }
 
 /* 51 */
-static void a_repeated_call_of_a_failed_barrier_gets_the_same_error(void **state)
+STAGE_TEST(a_repeated_call_of_a_failed_barrier_gets_the_same_error)
 {
     struct reply r, again;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -216,9 +208,8 @@ static void a_repeated_call_of_a_failed_barrier_gets_the_same_error(void **state
 }
 
 /* 52 */
-static void consecutive_instances_have_consecutive_counters(void **state)
+STAGE_TEST(consecutive_instances_have_consecutive_counters)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     for (uint64_t counter = 0; counter < 20; counter++) {
@@ -231,11 +222,10 @@ static void consecutive_instances_have_consecutive_counters(void **state)
 }
 
 /* 53 */
-static void another_counter_fails_the_ongoing_instance_for_all(void **state)
+STAGE_TEST(another_counter_fails_the_ongoing_instance_for_all)
 {
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -249,9 +239,8 @@ static void another_counter_fails_the_ongoing_instance_for_all(void **state)
 }
 
 /* 54 */
-static void after_instance_0_passed_it_replays_and_others_are_refused(void **state)
+STAGE_TEST(after_instance_0_passed_it_replays_and_others_are_refused)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -268,11 +257,10 @@ static void after_instance_0_passed_it_replays_and_others_are_refused(void **sta
 }
 
 /* 55 */
-static void cancelling_ends_the_waits_with_cancelled(void **state)
+STAGE_TEST(cancelling_ends_the_waits_with_cancelled)
 {
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -287,11 +275,10 @@ static void cancelling_ends_the_waits_with_cancelled(void **state)
 }
 
 /* 56 */
-static void a_passed_barrier_cannot_be_cancelled(void **state)
+STAGE_TEST(a_passed_barrier_cannot_be_cancelled)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -305,11 +292,10 @@ static void a_passed_barrier_cannot_be_cancelled(void **state)
 }
 
 /* 57 */
-static void cancelling_another_instance_is_refused_and_the_barrier_waits_on(void **state)
+STAGE_TEST(cancelling_another_instance_is_refused_and_the_barrier_waits_on)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -328,9 +314,8 @@ static void cancelling_another_instance_is_refused_and_the_barrier_waits_on(void
 }
 
 /* 58 */
-static void a_repeated_call_after_the_pass_returns_at_once(void **state)
+STAGE_TEST(a_repeated_call_after_the_pass_returns_at_once)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_barrier(0, "b", 0);
@@ -342,11 +327,10 @@ static void a_repeated_call_after_the_pass_returns_at_once(void **state)
 }
 
 /* 59 */
-static void a_participant_already_in_error_fails_the_call(void **state)
+STAGE_TEST(a_participant_already_in_error_fails_the_call)
 {
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     assert_status(do_report(2, 2, MUSTER_ABORTED, "out of luck"), MUSTER_OK);
@@ -360,11 +344,10 @@ static void a_participant_already_in_error_fails_the_call(void **state)
 }
 
 /* 60 */
-static void a_participant_that_enters_error_while_others_wait_fails_it(void **state)
+STAGE_TEST(a_participant_that_enters_error_while_others_wait_fails_it)
 {
     struct reply r, q;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -412,13 +395,12 @@ static int act_end_second(void *arg, struct reply *reply)
 }
 
 /* 61 */
-static void a_second_call_of_a_task_cancels_its_first_and_the_barrier_goes_on(void **state)
+STAGE_TEST(a_second_call_of_a_task_cancels_its_first_and_the_barrier_goes_on)
 {
     struct barrier_act a = call("b", 0, NULL, 0);
     struct reply r;
     int status;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(stage_do(0, act_start_second, &a, sizeof a), MUSTER_OK);
@@ -443,14 +425,13 @@ static bool one_thread_sleeps(void *arg)
 }
 
 /* 61, when the first has the time to wake */
-static void the_first_of_two_calls_of_a_task_is_cancelled(void **state)
+STAGE_TEST(the_first_of_two_calls_of_a_task_is_cancelled)
 {
     struct barrier_act a = call("b", 0, NULL, 0);
     struct reply r;
     uint64_t since;
     int status;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(stage_do(0, act_start_second, &a, sizeof a), MUSTER_OK);
@@ -468,12 +449,11 @@ static void the_first_of_two_calls_of_a_task_is_cancelled(void **state)
 }
 
 /* 62 */
-static void reset_of_a_participant_fails_its_barrier(void **state)
+STAGE_TEST(reset_of_a_participant_fails_its_barrier)
 {
     int32_t two = 2;
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -486,11 +466,10 @@ static void reset_of_a_participant_fails_its_barrier(void **state)
 }
 
 /* 63 */
-static void a_participant_that_leaves_fails_it(void **state)
+STAGE_TEST(a_participant_that_leaves_fails_it)
 {
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_and_wait(0, call("b", 0, NULL, 0));
@@ -516,11 +495,10 @@ static void open_with_a_silent_task_2(void)
 }
 
 /* 64 */
-static void a_task_that_falls_silent_fails_a_barrier_of_all(void **state)
+STAGE_TEST(a_task_that_falls_silent_fails_a_barrier_of_all)
 {
     struct reply r;
 
-    (void)state;
     open_with_a_silent_task_2();
     r = do_barrier(0, "b", 0);
     assert_status(r, MUSTER_INTERNAL);
@@ -530,20 +508,18 @@ static void a_task_that_falls_silent_fails_a_barrier_of_all(void **state)
 }
 
 /* 65 */
-static void a_task_that_falls_silent_fails_a_barrier_that_lists_all(void **state)
+STAGE_TEST(a_task_that_falls_silent_fails_a_barrier_that_lists_all)
 {
     const int32_t everybody[] = {2, 1, 0};
 
-    (void)state;
     open_with_a_silent_task_2();
     assert_status(ask(0, call("b", 0, everybody, 3)), MUSTER_INTERNAL);
     stage_close();
 }
 
 /* 66 */
-static void after_the_error_was_told_a_barrier_of_all_fails(void **state)
+STAGE_TEST(after_the_error_was_told_a_barrier_of_all_fails)
 {
-    (void)state;
     open_with_a_silent_task_2();
     tell_plain(1, act_error_wait);
     assert_status(stage_hear(1), MUSTER_OK);
@@ -552,9 +528,8 @@ static void after_the_error_was_told_a_barrier_of_all_fails(void **state)
 }
 
 /* 67 */
-static void a_task_that_fell_silent_fails_a_subset_with_it_and_no_other(void **state)
+STAGE_TEST(a_task_that_fell_silent_fails_a_subset_with_it_and_no_other)
 {
-    (void)state;
     open_with_a_silent_task_2();
     stage_until_state(2, MUSTER_TASK_ERROR);
     assert_status(ask(1, call("b", 0, high, 2)), MUSTER_INTERNAL);
@@ -562,39 +537,4 @@ static void a_task_that_fell_silent_fails_a_subset_with_it_and_no_other(void **s
     assert_status(ask(1, call("c", 0, low, 2)), MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(nobody_is_released_before_the_last_of_three),
-        CASE(a_subset_needs_only_itself),
-        CASE(different_lists_fail_the_instance_for_both),
-        CASE(a_task_that_is_not_listed_fails_it_for_the_waiter_and_itself),
-        CASE(an_outsider_of_a_passed_barrier_is_refused_and_the_others_keep_ok),
-        CASE(a_list_with_a_task_outside_the_cluster_is_refused),
-        CASE(at_the_timeout_all_who_wait_get_the_same_words),
-        CASE(a_repeated_call_of_a_failed_barrier_gets_the_same_error),
-        CASE(consecutive_instances_have_consecutive_counters),
-        CASE(another_counter_fails_the_ongoing_instance_for_all),
-        CASE(after_instance_0_passed_it_replays_and_others_are_refused),
-        CASE(cancelling_ends_the_waits_with_cancelled),
-        CASE(a_passed_barrier_cannot_be_cancelled),
-        CASE(cancelling_another_instance_is_refused_and_the_barrier_waits_on),
-        CASE(a_repeated_call_after_the_pass_returns_at_once),
-        CASE(a_participant_already_in_error_fails_the_call),
-        CASE(a_participant_that_enters_error_while_others_wait_fails_it),
-        CASE(a_second_call_of_a_task_cancels_its_first_and_the_barrier_goes_on),
-        CASE(the_first_of_two_calls_of_a_task_is_cancelled),
-        CASE(reset_of_a_participant_fails_its_barrier),
-        CASE(a_participant_that_leaves_fails_it),
-        CASE(a_task_that_falls_silent_fails_a_barrier_of_all),
-        CASE(a_task_that_falls_silent_fails_a_barrier_that_lists_all),
-        CASE(after_the_error_was_told_a_barrier_of_all_fails),
-        CASE(a_task_that_fell_silent_fails_a_subset_with_it_and_no_other),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

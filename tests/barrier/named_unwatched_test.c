@@ -16,11 +16,10 @@ static bool has_passed_its_deadline(void *arg)
     return named_info(arg).deadline_ns < muster_after_ns(0);
 }
 
-static void the_last_to_come_after_the_deadline_is_too_late(void **state)
+STAGE_TEST(the_last_to_come_after_the_deadline_is_too_late)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -35,9 +34,8 @@ static void the_last_to_come_after_the_deadline_is_too_late(void **state)
     stage_close();
 }
 
-static void a_call_for_the_next_instance_finds_the_expired_one_ended(void **state)
+STAGE_TEST(a_call_for_the_next_instance_finds_the_expired_one_ended)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 1000000, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -51,11 +49,10 @@ static void a_call_for_the_next_instance_finds_the_expired_one_ended(void **stat
     stage_close();
 }
 
-static void who_arrived_and_died_unwatched_fails_it_for_the_last_to_come(void **state)
+STAGE_TEST(who_arrived_and_died_unwatched_fails_it_for_the_last_to_come)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -67,9 +64,8 @@ static void who_arrived_and_died_unwatched_fails_it_for_the_last_to_come(void **
     stage_close();
 }
 
-static void who_arrived_and_left_unwatched_fails_it_for_the_last_to_come(void **state)
+STAGE_TEST(who_arrived_and_left_unwatched_fails_it_for_the_last_to_come)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(0, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -105,23 +101,20 @@ static void dies_and_comes_again(bool seen_in_between)
     stage_close();
 }
 
-static void a_recoverable_one_that_died_unwatched_must_come_again(void **state)
+STAGE_TEST(a_recoverable_one_that_died_unwatched_must_come_again)
 {
-    (void)state;
     dies_and_comes_again(true);
 }
 
-static void an_arrival_does_not_count_for_a_successor(void **state)
+STAGE_TEST(an_arrival_does_not_count_for_a_successor)
 {
-    (void)state;
     dies_and_comes_again(false);
 }
 
-static void an_arrival_whose_task_was_reset_and_replaced_fails_the_barrier(void **state)
+STAGE_TEST(an_arrival_whose_task_was_reset_and_replaced_fails_the_barrier)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(named_wait(1, "b", 0, 0, 1), MUSTER_DEADLINE_EXCEEDED);
@@ -160,19 +153,17 @@ static void leaves_and_comes_again(uint32_t flags)
     stage_close();
 }
 
-static void a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back(void **state)
+STAGE_TEST(a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back)
 {
-    (void)state;
     leaves_and_comes_again(MUSTER_JOIN_RECOVERABLE);
     leaves_and_comes_again(MUSTER_JOIN_TRANSIENT);
 }
 
 /* Recoverable tasks that start again count from 0 again: it means wherever the barrier is. */
-static void counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance(void **state)
+STAGE_TEST(counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance)
 {
     struct join_act j = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -195,12 +186,11 @@ static void counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance(
 }
 
 /* Its launcher has the last word: it had not even joined, could come again, or had left before the barrier began. */
-static void who_has_ended_is_not_waited_for(void **state)
+STAGE_TEST(who_has_ended_is_not_waited_for)
 {
     const struct barrier_act pair = {"pair", MUSTER_BARRIER_NEXT, {0, 1}, 2, 0, 0};
     struct reply r;
 
-    (void)state;
     for (uint32_t flags = 0; flags <= MUSTER_JOIN_TRANSIENT; flags += MUSTER_JOIN_TRANSIENT) {
         stage_open(3, NULL);
         stage_enter(0, 0);
@@ -226,12 +216,11 @@ static void who_has_ended_is_not_waited_for(void **state)
 }
 
 /* The caller's own patience, too, names who is missing. */
-static void a_caller_that_gives_up_is_told_for_whom_it_waited(void **state)
+STAGE_TEST(a_caller_that_gives_up_is_told_for_whom_it_waited)
 {
     struct reply r;
     char pid[64];
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0);
@@ -242,25 +231,4 @@ static void a_caller_that_gives_up_is_told_for_whom_it_waited(void **state)
     assert_says(r.text, ": running; task 2 (on host ");
     assert_says(r.text, ": never joined");
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_last_to_come_after_the_deadline_is_too_late),
-        CASE(a_call_for_the_next_instance_finds_the_expired_one_ended),
-        CASE(who_arrived_and_died_unwatched_fails_it_for_the_last_to_come),
-        CASE(who_arrived_and_left_unwatched_fails_it_for_the_last_to_come),
-        CASE(a_recoverable_one_that_died_unwatched_must_come_again),
-        CASE(an_arrival_does_not_count_for_a_successor),
-        CASE(an_arrival_whose_task_was_reset_and_replaced_fails_the_barrier),
-        CASE(a_recoverable_or_transient_participant_that_leaves_takes_its_arrival_back),
-        CASE(who_has_ended_is_not_waited_for),
-        CASE(a_caller_that_gives_up_is_told_for_whom_it_waited),
-        CASE(counter_0_of_a_recoverable_task_is_the_current_or_the_next_instance),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

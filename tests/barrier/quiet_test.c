@@ -37,12 +37,11 @@ static void arrive(int player, uint64_t counter)
     assert_status(named_wait(player, "b", counter, 0, 1), MUSTER_DEADLINE_EXCEEDED);
 }
 
-static void only_the_last_to_come_to_a_barrier_wakes(void **state)
+STAGE_TEST(only_the_last_to_come_to_a_barrier_wakes)
 {
     struct mu_key k;
     mu_a64 *bucket;
 
-    (void)state;
     stage_open(4, NULL);
     stage_enter_all();
     mu_key_make(&k, muster_segment_of(stage_observer), "Bb", 2);
@@ -65,12 +64,11 @@ static void only_the_last_to_come_to_a_barrier_wakes(void **state)
     stage_close();
 }
 
-static void what_ends_a_call_of_another_is_told_at_once(void **state)
+STAGE_TEST(what_ends_a_call_of_another_is_told_at_once)
 {
     struct mu_key k;
     mu_a64 *bucket;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     mu_key_make(&k, muster_segment_of(stage_observer), "Bb", 2);
@@ -85,13 +83,12 @@ static void what_ends_a_call_of_another_is_told_at_once(void **state)
     stage_close();
 }
 
-static void only_the_last_to_come_to_a_group_wakes(void **state)
+STAGE_TEST(only_the_last_to_come_to_a_group_wakes)
 {
     struct mu_group_member members[3] = {{.task = 0}, {.task = 1}, {.task = 2}};
     struct mu_ctx *ctx;
     mu_a64 *bucket = NULL;
 
-    (void)state;
     stage_open(3, NULL);
     assert_int_equal(mu_enter(stage_observer, &ctx), MUSTER_OK);
     for (uint32_t rank = 0; rank < 3; rank++) {
@@ -105,17 +102,4 @@ static void only_the_last_to_come_to_a_group_wakes(void **state)
     }
     mu_exit(ctx);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(only_the_last_to_come_to_a_barrier_wakes),
-        CASE(what_ends_a_call_of_another_is_told_at_once),
-        CASE(only_the_last_to_come_to_a_group_wakes),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,12 +28,11 @@ static void check_buckets(const struct muster_stats *s)
     assert_true(s->barrier_wait_ns >= least);
 }
 
-static void writes_and_slept_reads_are_counted_by_task(void **state)
+STAGE_TEST(writes_and_slept_reads_are_counted_by_task)
 {
     uint64_t before;
     struct muster_stats s;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
@@ -58,9 +57,8 @@ static void writes_and_slept_reads_are_counted_by_task(void **state)
     stage_close();
 }
 
-static void a_wait_for_neither_key_nor_barrier_is_another_one(void **state)
+STAGE_TEST(a_wait_for_neither_key_nor_barrier_is_another_one)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_plain(0, act_error_wait);
@@ -73,12 +71,11 @@ static void a_wait_for_neither_key_nor_barrier_is_another_one(void **state)
     stage_close();
 }
 
-static void named_barriers_count_for_all_and_sleep_counts_for_who_slept(void **state)
+STAGE_TEST(named_barriers_count_for_all_and_sleep_counts_for_who_slept)
 {
     struct muster_stats s;
     uint64_t before, now;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     before = muster_now_ns();
@@ -107,12 +104,11 @@ static void named_barriers_count_for_all_and_sleep_counts_for_who_slept(void **s
     stage_close();
 }
 
-static void group_barriers_count_to_the_last_one_spinning_or_asleep(void **state)
+STAGE_TEST(group_barriers_count_to_the_last_one_spinning_or_asleep)
 {
     struct run_act r = {.first = 1, .rounds = 5000, .kind = RUN_ANY, .max_len = 64, .seed = 7};
     struct muster_stats s;
 
-    (void)state;
     crew_open(3, NULL);
     stage_enter_all();
     crew_create("g", 3, 64);
@@ -132,12 +128,11 @@ static void group_barriers_count_to_the_last_one_spinning_or_asleep(void **state
     crew_close();
 }
 
-static void a_dead_task_s_counts_stay_and_its_successor_goes_on_from_them(void **state)
+STAGE_TEST(a_dead_task_s_counts_stay_and_its_successor_goes_on_from_them)
 {
     struct muster_stats s;
     int successor;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -171,11 +166,10 @@ static void writes(const char *job, int32_t task)
     assert_int_equal(muster_leave(m), MUSTER_OK);
 }
 
-static void a_slot_of_another_task_is_taken_over_last_and_counts_anew(void **state)
+STAGE_TEST(a_slot_of_another_task_is_taken_over_last_and_counts_anew)
 {
     struct muster_segment_config config = {.num_slots = 4};
 
-    (void)state;
     stage_open(4, &config); /* one slot is the observer's */
     for (int round = 0; round < 3; round++)
         for (int32_t task = 0; task < 3; task++) {
@@ -189,13 +183,12 @@ static void a_slot_of_another_task_is_taken_over_last_and_counts_anew(void **sta
     stage_close();
 }
 
-static void a_read_only_handle_reads_them_and_no_other_task_exists(void **state)
+STAGE_TEST(a_read_only_handle_reads_them_and_no_other_task_exists)
 {
     struct muster_options o;
     struct muster *m;
     struct muster_stats s = {.slots = 77};
 
-    (void)state;
     stage_open(1, NULL);
     stage_enter_all();
     assert_status(do_text(0, act_kv_set, "a"), MUSTER_OK);
@@ -213,19 +206,4 @@ static void a_read_only_handle_reads_them_and_no_other_task_exists(void **state)
     stage_signal(0, SIGCONT);
     assert_int_equal(muster_leave(m), MUSTER_OK);
     stage_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(writes_and_slept_reads_are_counted_by_task, stage_strike),
-        cmocka_unit_test_teardown(a_wait_for_neither_key_nor_barrier_is_another_one, stage_strike),
-        cmocka_unit_test_teardown(named_barriers_count_for_all_and_sleep_counts_for_who_slept, stage_strike),
-        cmocka_unit_test_teardown(group_barriers_count_to_the_last_one_spinning_or_asleep, stage_strike),
-        cmocka_unit_test_teardown(a_dead_task_s_counts_stay_and_its_successor_goes_on_from_them, stage_strike),
-        cmocka_unit_test_teardown(a_slot_of_another_task_is_taken_over_last_and_counts_anew, stage_strike),
-        cmocka_unit_test_teardown(a_read_only_handle_reads_them_and_no_other_task_exists, stage_strike),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

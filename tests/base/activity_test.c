@@ -100,12 +100,11 @@ static void stop_one(int processor)
     assert_int_equal(sched_setaffinity(0, sizeof ours, &ours), 0);
 }
 
-static void whoever_asks_gets_the_same_time(void **state)
+TEST(whoever_asks_gets_the_same_time)
 {
     struct mu_activity_clock clock;
     int count = 0;
 
-    (void)state;
     mu_activity_clock(&clock);
     if (clock.scheduler == 0) /* the kernel hides it */
         skip();
@@ -117,12 +116,11 @@ static void whoever_asks_gets_the_same_time(void **state)
 }
 
 /* One that has taken its number, none, and one that runs: nothing is guessed. */
-static void of_another_process_nothing_is_said(void **state)
+TEST(of_another_process_nothing_is_said)
 {
     struct mu_activity_clock clock;
     struct mu_activity seen = {.letter = 'x'};
 
-    (void)state;
     mu_activity_clock(&clock);
     assert_false(mu_activity_look((uint32_t)getpid(), mu_process_start(getpid()) + 1, &clock, &seen));
     assert_false(mu_activity_look(0, 0, &clock, &seen));
@@ -134,12 +132,7 @@ static void of_another_process_nothing_is_said(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whoever_asks_gets_the_same_time),
-        cmocka_unit_test(of_another_process_nothing_is_said),
-    };
-
     if (sched_getaffinity(0, sizeof ours, &ours))
         return 77; /* more processors than there are numbers for */
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -6,12 +6,11 @@
 #include "base/account.h"
 #include "base/blob.h"
 
-static void the_last_holder_frees_it(void **state)
+TEST(the_last_holder_frees_it)
 {
     struct mu_blob *blob = mu_blob_new(5), *other = mu_blob_hold(blob);
     const struct mu_slice slice = {blob, 2, 3}, none = {0};
 
-    (void)state;
     assert_ptr_equal(other, blob);
     assert_int_equal(blob->len, 5);
     memcpy(blob->bytes, "abcde", 5);
@@ -23,18 +22,16 @@ static void the_last_holder_frees_it(void **state)
     assert_null(mu_slice_bytes(&none));
 }
 
-static void more_than_there_is_cannot_be_had(void **state)
+TEST(more_than_there_is_cannot_be_had)
 {
-    (void)state;
     assert_null(mu_blob_new(SIZE_MAX));
     assert_null(mu_blob_new(SIZE_MAX - 8));
 }
 
-static void who_holds_much_leaves_as_much_as_it_has(void **state)
+TEST(who_holds_much_leaves_as_much_as_it_has)
 {
     struct mu_account a = {.most = 100, .kept = 40};
 
-    (void)state;
     assert_true(mu_account_take(&a, 0, 20));
     assert_false(mu_account_take(&a, 20, 11)); /* 31, and 29 would be left */
     assert_true(mu_account_take(&a, 20, 10));
@@ -51,12 +48,11 @@ static void who_holds_much_leaves_as_much_as_it_has(void **state)
     assert_false(mu_account_take_kept(&a, SIZE_MAX, 0));
 }
 
-static void a_counted_blob_counts_once_and_while_it_is_there(void **state)
+TEST(a_counted_blob_counts_once_and_while_it_is_there)
 {
     struct mu_account a = {.most = 200, .kept = 20};
     struct mu_blob *blob = mu_blob_new_in(&a, false, 40), *kept;
 
-    (void)state;
     assert_non_null(blob);
     assert_null(mu_blob_new_in(&a, false, 80));
     kept = mu_blob_new_in(&a, true, 150);
@@ -74,11 +70,10 @@ static void a_counted_blob_counts_once_and_while_it_is_there(void **state)
     assert_int_equal(a.held, 0);
 }
 
-static void a_seat_forgets_who_has_gone(void **state)
+TEST(a_seat_forgets_who_has_gone)
 {
     struct mu_blob *first = mu_blob_new(1), *second = mu_blob_new(1), *seat = NULL;
 
-    (void)state;
     mu_blob_sit(first, &seat);
     assert_ptr_equal(seat, first);
     mu_blob_sit(second, &seat);
@@ -86,17 +81,4 @@ static void a_seat_forgets_who_has_gone(void **state)
     assert_ptr_equal(seat, second);
     mu_blob_drop(second);
     assert_null(seat);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_holder_frees_it),
-        cmocka_unit_test(more_than_there_is_cannot_be_had),
-        cmocka_unit_test(who_holds_much_leaves_as_much_as_it_has),
-        cmocka_unit_test(a_counted_blob_counts_once_and_while_it_is_there),
-        cmocka_unit_test(a_seat_forgets_who_has_gone),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-static void every_code_has_a_name_that_leads_back_to_it(void **state)
+TEST(every_code_has_a_name_that_leads_back_to_it)
 {
     static const char *const names[] = {
         "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
@@ -17,7 +17,6 @@ static void every_code_has_a_name_that_leads_back_to_it(void **state)
         "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
         "DATA_LOSS"};
 
-    (void)state;
     for (int i = 0; i < 16; i++) { /* the numbers are those of the protocols */
         assert_string_equal(muster_status_name((enum muster_status)i), names[i]);
         assert_int_equal(muster_status_from_name(names[i]), i);
@@ -26,12 +25,11 @@ static void every_code_has_a_name_that_leads_back_to_it(void **state)
     assert_int_equal(muster_status_from_name("Not_Found"), MUSTER_NOT_FOUND);
 }
 
-static void what_is_no_code_has_no_name(void **state)
+TEST(what_is_no_code_has_no_name)
 {
     static const int numbers[] = {16, 17, 100, -1, INT32_MIN, INT32_MAX};
     static const char *const names[] = {"", "?", "OKAY", "NOT FOUND", " OK", "OK ", "16"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         assert_string_equal(muster_status_name((enum muster_status)numbers[i]), "?");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -39,9 +37,8 @@ static void what_is_no_code_has_no_name(void **state)
     assert_int_equal(muster_status_from_name(NULL), MUSTER_UNKNOWN);
 }
 
-static void a_failure_is_one_line_that_keeps_errno(void **state)
+TEST(a_failure_is_one_line_that_keeps_errno)
 {
-    (void)state;
     errno = ENOTTY;
     assert_int_equal(mu_fail(MUSTER_NOT_FOUND, "key %s not found in %d", "a/b", 7), MUSTER_NOT_FOUND);
     assert_int_equal(errno, ENOTTY);
@@ -50,11 +47,10 @@ static void a_failure_is_one_line_that_keeps_errno(void **state)
     assert_string_equal(muster_last_error(), "again: key a/b not found in 7");
 }
 
-static void a_long_sentence_is_cut(void **state)
+TEST(a_long_sentence_is_cut)
 {
     static char text[5000];
 
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     mu_fail(MUSTER_INTERNAL, "%s", text);
     assert_true(strlen(muster_last_error()) > 500 && strlen(muster_last_error()) < 2000);
@@ -69,12 +65,11 @@ static void *fails_in_its_own_thread(void *arg)
     return NULL;
 }
 
-static void each_thread_has_its_own_sentence(void **state)
+TEST(each_thread_has_its_own_sentence)
 {
     pthread_t thread;
     void *complaint;
 
-    (void)state;
     mu_fail(MUSTER_INTERNAL, "mine");
     assert_int_equal(pthread_create(&thread, NULL, fails_in_its_own_thread, NULL), 0);
     pthread_join(thread, &complaint);
@@ -82,11 +77,10 @@ static void each_thread_has_its_own_sentence(void **state)
     assert_string_equal(muster_last_error(), "mine");
 }
 
-static void deadlines_saturate_instead_of_wrapping(void **state)
+TEST(deadlines_saturate_instead_of_wrapping)
 {
     uint64_t before = muster_now_ns(), d;
 
-    (void)state;
     assert_true(muster_after_ns(UINT64_MAX) == MUSTER_FOREVER);
     assert_true(muster_after_ns(MUSTER_FOREVER - 1) == MUSTER_FOREVER);
     assert_true(muster_after_ms(-1) == MUSTER_FOREVER);
@@ -96,18 +90,4 @@ static void deadlines_saturate_instead_of_wrapping(void **state)
     assert_true(d >= before + 1000000000u && d <= muster_now_ns() + 1000000000u);
     d = muster_after_ns(0);
     assert_true(d >= before && d <= muster_now_ns());
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_has_a_name_that_leads_back_to_it),
-        cmocka_unit_test(what_is_no_code_has_no_name),
-        cmocka_unit_test(a_failure_is_one_line_that_keeps_errno),
-        cmocka_unit_test(a_long_sentence_is_cut),
-        cmocka_unit_test(each_thread_has_its_own_sentence),
-        cmocka_unit_test(deadlines_saturate_instead_of_wrapping),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

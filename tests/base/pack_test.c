@@ -9,7 +9,7 @@
 
 #include "base/pack.h"
 
-static void test_there_and_back(void **state)
+TEST(test_there_and_back)
 {
     struct mu_pack p = {0};
     struct mu_unpack u;
@@ -17,7 +17,6 @@ static void test_there_and_back(void **state)
     size_t len;
     const void *blob;
 
-    (void)state;
     mu_pack_u8(&p, 0xab);
     mu_pack_u16(&p, 0x1234);
     mu_pack_u32(&p, 0xdeadbeef);
@@ -46,11 +45,10 @@ static void test_there_and_back(void **state)
     mu_pack_done(&p);
 }
 
-static void test_every_shortening_is_refused(void **state)
+TEST(test_every_shortening_is_refused)
 {
     struct mu_pack p = {0};
 
-    (void)state;
     mu_pack_u32(&p, 7);
     mu_pack_text(&p, "name");
     mu_pack_u64(&p, 9);
@@ -71,7 +69,7 @@ static void test_every_shortening_is_refused(void **state)
     mu_pack_done(&p);
 }
 
-static void test_lies_are_refused(void **state)
+TEST(test_lies_are_refused)
 {
     static const uint8_t huge[] = {0xff, 0xff, 0xff, 0xff, 'a'};
     static const uint8_t nul[] = {2, 0, 0, 0, 'a', 0};
@@ -79,7 +77,6 @@ static void test_lies_are_refused(void **state)
     char text[4];
     size_t len;
 
-    (void)state;
     assert_null(mu_unpack_blob(&u, SIZE_MAX, &len));
     assert_int_equal(len, 0);
     assert_true(u.failed);
@@ -92,7 +89,7 @@ static void test_lies_are_refused(void **state)
     assert_true(u.failed);
 }
 
-static void test_short_numbers_take_few_bytes(void **state)
+TEST(test_short_numbers_take_few_bytes)
 {
     const uint64_t numbers[] = {0, 1, 127, 128, 16383, 16384, UINT32_MAX, INT64_MAX, 1ull << 63, UINT64_MAX};
     const size_t lens[] = {1, 1, 1, 2, 2, 3, 5, 9, 10, 10};
@@ -100,7 +97,6 @@ static void test_short_numbers_take_few_bytes(void **state)
     struct mu_unpack u = mu_unpack_of(too_long, sizeof too_long);
     struct mu_pack p = {0};
 
-    (void)state;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         mu_pack_reset(&p);
         mu_pack_var(&p, numbers[i]);
@@ -125,16 +121,4 @@ static void test_short_numbers_take_few_bytes(void **state)
     assert_int_equal(p.len, 1);
     assert_true(mu_unpack_var(&u) == 0 && u.failed);
     mu_pack_done(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_and_back),
-        cmocka_unit_test(test_every_shortening_is_refused),
-        cmocka_unit_test(test_lies_are_refused),
-        cmocka_unit_test(test_short_numbers_take_few_bytes),
-    };
-
-    return cmocka_run_group_tests_name("pack", tests, NULL, NULL);
 }

@@ -12,11 +12,10 @@
 #include "base/process.h"
 #include "child.h"
 
-static void a_process_has_one_start_time_and_the_next_a_later_one(void **state)
+TEST(a_process_has_one_start_time_and_the_next_a_later_one)
 {
     uint64_t mine = mu_process_start(getpid());
 
-    (void)state;
     assert_true(mine > 0);
     assert_true(mu_process_start(getpid()) == mine);
     assert_true(mu_process_start(getppid()) <= mine);
@@ -36,17 +35,15 @@ static int has_a_nasty_name(void *arg)
     return 0;
 }
 
-static void a_process_cannot_lie_about_it_by_its_name(void **state)
+TEST(a_process_cannot_lie_about_it_by_its_name)
 {
-    (void)state;
     assert_int_equal(test_in_child(has_a_nasty_name, NULL), 0);
 }
 
-static void this_boot_and_its_namespaces_are_known_and_stay(void **state)
+TEST(this_boot_and_its_namespaces_are_known_and_stay)
 {
     uint8_t a[16], b[16], none[16] = {0};
 
-    (void)state;
     mu_boot_id(a);
     mu_boot_id(b);
     assert_memory_equal(a, b, 16);
@@ -56,11 +53,10 @@ static void this_boot_and_its_namespaces_are_known_and_stay(void **state)
     assert_int_equal(mu_namespace("nonsense"), 0);
 }
 
-static void random_bytes_differ_and_fill_any_length(void **state)
+TEST(random_bytes_differ_and_fill_any_length)
 {
     uint64_t a[512] = {0}, b[512] = {0};
 
-    (void)state;
     mu_random(a, sizeof a);
     mu_random(b, sizeof b);
     assert_true(memcmp(a, b, sizeof a) != 0);
@@ -85,9 +81,8 @@ static int runs_on_one_processor(void *arg)
     return 0;
 }
 
-static void only_the_processors_that_may_be_used_count(void **state)
+TEST(only_the_processors_that_may_be_used_count)
 {
-    (void)state;
     assert_true(mu_processors() >= 1);
     assert_int_equal(test_in_child(runs_on_one_processor, NULL), 0);
 }
@@ -132,23 +127,8 @@ static int is_alone_after_fork(void *arg)
     return test_in_child(knows_whether_it_is_alone, arg);
 }
 
-static void other_threads_count_but_our_own(void **state)
+TEST(other_threads_count_but_our_own)
 {
-    (void)state;
     assert_int_equal(test_in_child(knows_whether_it_is_alone, NULL), 0);
     assert_int_equal(test_in_child(is_alone_after_fork, NULL), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_process_has_one_start_time_and_the_next_a_later_one),
-        cmocka_unit_test(a_process_cannot_lie_about_it_by_its_name),
-        cmocka_unit_test(this_boot_and_its_namespaces_are_known_and_stay),
-        cmocka_unit_test(random_bytes_differ_and_fill_any_length),
-        cmocka_unit_test(only_the_processors_that_may_be_used_count),
-        cmocka_unit_test(other_threads_count_but_our_own),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "base/siphash.h"
 
-static void tags_are_those_of_its_authors(void **state)
+TEST(tags_are_those_of_its_authors)
 {
     static const struct {
         size_t len;
@@ -23,7 +23,6 @@ static void tags_are_those_of_its_authors(void **state)
     uint8_t bytes[64];
     uint64_t key[2], tag[2];
 
-    (void)state;
     for (uint8_t i = 0; i < sizeof bytes; i++)
         bytes[i] = i;
     memcpy(key, bytes, sizeof key);
@@ -31,11 +30,4 @@ static void tags_are_those_of_its_authors(void **state)
         mu_siphash(key, bytes, vectors[i].len, tag);
         assert_memory_equal(tag, vectors[i].tag, sizeof tag);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(tags_are_those_of_its_authors)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -431,53 +431,35 @@ static void run_both(bool latency, void (*plays)(struct side *s), unsigned seed)
     sem_destroy(&has_address);
 }
 
-static void keys_go_to_and_fro(void **state)
+TEST(keys_go_to_and_fro)
 {
-    (void)state;
     run_both(false, play_by_lanes, 1);
 }
 
-static void keys_go_to_and_fro_beside_one_who_polls(void **state)
+TEST(keys_go_to_and_fro_beside_one_who_polls)
 {
-    (void)state;
     run_both(true, play_by_lanes, 1);
 }
 
-static void an_end_is_heard_by_who_sleeps(void **state)
+TEST(an_end_is_heard_by_who_sleeps)
 {
-    (void)state;
     alarm(120); /* a thread that is not told sleeps for minutes */
     for (unsigned i = 0; i < ENDS; i++)
         run_both(i % 2, end_at_work, 0);
     alarm(0);
 }
 
-static void who_looks_for_the_bridge_finds_what_nobody_rang_for(void **state)
+TEST(who_looks_for_the_bridge_finds_what_nobody_rang_for)
 {
-    (void)state;
     alarm(120);
     for (unsigned i = 0; i < ENDS; i++)
         run_both(false, look_for_the_bridge, 0);
     alarm(0);
 }
 
-static void a_bridge_that_is_looked_after_sleeps(void **state)
+TEST(a_bridge_that_is_looked_after_sleeps)
 {
-    (void)state;
     looks_again = true;
     run_both(false, rest_looked_after, 0);
     looks_again = false;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keys_go_to_and_fro),
-        cmocka_unit_test(keys_go_to_and_fro_beside_one_who_polls),
-        cmocka_unit_test(an_end_is_heard_by_who_sleeps),
-        cmocka_unit_test(a_bridge_that_is_looked_after_sleeps),
-        cmocka_unit_test(who_looks_for_the_bridge_finds_what_nobody_rang_for),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,9 +22,8 @@
 
 static const uint8_t key[MU_KEY_BYTES] = "the key of this test's whole job";
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     test_name(job, "bridge");
     return 0;
 }
@@ -102,29 +101,25 @@ static int pass_values(struct muster *m, void *arg)
     return 0;
 }
 
-static void tasks_of_all_hosts_change_the_same_keys(void **state)
+TEST_WITH(tasks_of_all_hosts_change_the_same_keys, setup, NULL)
 {
-    (void)state;
     run_hosts((struct plan){.tasks_here = 2, .task = count_together, .often = 100, .key = key}, 3);
 }
 
-static void calls_go_over_tcp(void **state)
+TEST_WITH(calls_go_over_tcp, setup, NULL)
 {
-    (void)state;
     run_hosts((struct plan){.tasks_here = 2, .task = ask_often, .often = 200}, 2);
     run_hosts((struct plan){.tasks_here = 1, .task = pass_values, .often = 100}, 2);
 }
 
-static void calls_go_over_tls_between_four(void **state)
+TEST_WITH(calls_go_over_tls_between_four, setup, NULL)
 {
-    (void)state;
     run_hosts((struct plan){.tasks_here = 1, .task = pass_values, .often = 100, .key = key}, 2);
     run_hosts((struct plan){.tasks_here = 1, .task = ask_often, .often = 100, .key = key}, 4);
 }
 
-static void calls_go_with_polling(void **state)
+TEST_WITH(calls_go_with_polling, setup, NULL)
 {
-    (void)state;
     run_hosts((struct plan){.tasks_here = 1, .task = ask_often, .often = 300, .latency = true}, 2);
 }
 
@@ -153,9 +148,8 @@ static void break_often(int (*task)(struct muster *m, void *arg), int often, siz
     assert_int_equal(test_reap(pids[0]), 0);
 }
 
-static void calls_go_on_after_the_connection_broke(void **state)
+TEST_WITH(calls_go_on_after_the_connection_broke, setup, NULL)
 {
-    (void)state;
     break_often(ask_often, 1000, 5000);
     break_often(pass_values, 60, 450000); /* within values: each is sent again, whole */
 }
@@ -176,7 +170,7 @@ static int in_another_job(void *arg)
     return run_host(arg);
 }
 
-static void who_does_not_belong_is_refused_and_the_others_meet(void **state)
+TEST_WITH(who_does_not_belong_is_refused_and_the_others_meet, setup, NULL)
 {
     struct plan leader = {.num_hosts = 3, .task = ask_often, .key = key};
     struct plan good = {.host = 1, .tasks_here = 1, .often = 5, .task = ask_often, .key = key, .address = address};
@@ -188,7 +182,6 @@ static void who_does_not_belong_is_refused_and_the_others_meet(void **state)
                          .why = "it is of job 'another-job', this is job 'test-"};
     pid_t pids[2], first;
 
-    (void)state;
     pids[0] = begin_leader(&leader);
     refused_with((struct plan){.host = 3, .key = key}, "it calls itself node 3, and the job has 3 hosts: 0 to 2");
     refused_with((struct plan){.host = 4000000, .key = key}, "it calls itself node 4000000");
@@ -213,14 +206,13 @@ static int pass_gate(struct muster *m, void *arg)
     return ask_often(m, arg);
 }
 
-static void who_comes_late_or_twice_is_refused(void **state)
+TEST_WITH(who_comes_late_or_twice_is_refused, setup, NULL)
 {
     struct test_gate gate;
     struct plan leader = {.num_hosts = 2, .task = ask_often};
     struct plan follower = {.host = 1, .tasks_here = 1, .often = 5, .task = pass_gate, .gate = &gate};
     pid_t pids[2];
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     pids[0] = begin_leader(&leader);
     follower.address = address;
@@ -234,7 +226,7 @@ static void who_comes_late_or_twice_is_refused(void **state)
     test_gate_close(&gate);
 }
 
-static void who_is_missing_is_named_to_all(void **state)
+TEST_WITH(who_is_missing_is_named_to_all, setup, NULL)
 {
     struct plan leader = {.num_hosts = 40,
                           .join_ns = 1500000000,
@@ -245,7 +237,6 @@ static void who_is_missing_is_named_to_all(void **state)
         .host = 2, .address = address, .ends = MUSTER_FAILED_PRECONDITION, .why = "and 22 more of 40"};
     pid_t pid = begin_leader(&leader);
 
-    (void)state;
     assert_int_equal(test_in_child(run_host, &follower), 0);
     assert_int_equal(test_reap(pid), 0);
 }
@@ -261,14 +252,13 @@ static int wait_for_the_end(struct muster *m, void *arg)
     return 0;
 }
 
-static void a_leader_that_was_killed_is_lost(void **state)
+TEST_WITH(a_leader_that_was_killed_is_lost, setup, NULL)
 {
     struct plan leader = {.num_hosts = 2, .task = wait_for_the_end, .timeout_ns = 1000000000};
     struct plan follower = {
         .host = 1, .tasks_here = 1, .task = wait_for_the_end, .is_left_alone = true, .address = address};
     pid_t pids[2];
 
-    (void)state;
     pids[0] = begin_leader(&leader);
     pids[1] = test_fork(run_host, &follower);
     while (!test_exists(job)) /* both have met */
@@ -296,7 +286,7 @@ static int count_through_a_death(struct muster *m, void *arg)
 }
 
 /* One after the other, and both at once: with the segment and the address, and without waiting for the other. */
-static void agents_go_on_where_others_were_killed(void **state)
+TEST_WITH(agents_go_on_where_others_were_killed, setup, NULL)
 {
     struct test_gate gate, over;
     struct plan plans[2] = {{.num_hosts = 2, .task = ask_often, .key = key, .timeout_ns = 2000000000, .gate = &over},
@@ -305,7 +295,6 @@ static void agents_go_on_where_others_were_killed(void **state)
     struct task task = {.plan = &counts};
     pid_t pids[2], counter;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     assert_int_equal(test_gate_open(&over), 0);
     snprintf(task.segment, sizeof task.segment, "%.100s.h1", job);
@@ -341,20 +330,6 @@ static void agents_go_on_where_others_were_killed(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup(name, setup)
-    const struct CMUnitTest tests[] = {
-        TEST(calls_go_over_tcp),
-        TEST(calls_go_over_tls_between_four),
-        TEST(tasks_of_all_hosts_change_the_same_keys),
-        TEST(calls_go_with_polling),
-        TEST(calls_go_on_after_the_connection_broke),
-        TEST(who_does_not_belong_is_refused_and_the_others_meet),
-        TEST(who_comes_late_or_twice_is_refused),
-        TEST(who_is_missing_is_named_to_all),
-        TEST(agents_go_on_where_others_were_killed),
-        TEST(a_leader_that_was_killed_is_lost),
-    };
-
     setvbuf(stdout, NULL, _IOLBF, 0);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

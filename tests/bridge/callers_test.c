@@ -320,13 +320,12 @@ static bool die_at(struct scene *s, enum place place)
     return true;
 }
 
-static void a_dead_caller_leaves_nothing_wherever_it_was(void **state)
+TEST(a_dead_caller_leaves_nothing_wherever_it_was)
 {
     struct scene s = {.h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true})};
     char key[LONG + 16], value[LONG];
     bool allowed = true;
 
-    (void)state;
     s.leader = hosts_observer(s.h, 0);
     s.m = hosts_observer(s.h, 1);
     memset(value, 'v', sizeof value);
@@ -386,13 +385,12 @@ static bool there_is_one(void *arg)
     return e->count == 1 && e->asking == 1;
 }
 
-static void what_a_dead_caller_asked_its_own_agent_is_forgotten(void **state)
+TEST(what_a_dead_caller_asked_its_own_agent_is_forgotten)
 {
     struct errands e = {.h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .apart = true})};
     struct scene s = {.h = e.h};
     pid_t pid = hosts_visitor(e.h, 0, reset, NULL);
 
-    (void)state;
     assert_true(hosts_until(e.h, there_is_one, &e)); /* the task's host is not there to do it */
     kill(pid, SIGKILL);
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
@@ -401,14 +399,4 @@ static void what_a_dead_caller_asked_its_own_agent_is_forgotten(void **state)
     assert_int_equal(e.count, 0);
     assert_int_equal(e.asking, 0);
     assert_int_equal(hosts_close(e.h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dead_caller_leaves_nothing_wherever_it_was),
-        cmocka_unit_test(what_a_dead_caller_asked_its_own_agent_is_forgotten),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,14 +98,13 @@ static void assert_same_keys(struct muster *one, struct muster *leader)
     muster_kv_list_free(b);
 }
 
-static void changes_from_a_follower_answer_as_on_one_node(void **state)
+TEST(changes_from_a_follower_answer_as_on_one_node)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
     struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1), *alone;
     struct test_random r = {test_seed()};
     struct test_job job;
 
-    (void)state;
     assert_ok(test_job_create(&job, NULL));
     alone = test_join(job.name, -1, 0);
     for (int i = 0; i < CHANGES; i++) {
@@ -129,13 +128,12 @@ static void changes_from_a_follower_answer_as_on_one_node(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void versions_from_a_follower_are_the_leader_s(void **state)
+TEST(versions_from_a_follower_are_the_leader_s)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
     struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1);
     uint64_t version, seen, expected;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         assert_ok(muster_kv_set(follower, "key", MUSTER_NTS, "value", 5, &version));
         assert_ok(muster_kv_try_get(leader, "key", MUSTER_NTS, NULL, 0, NULL, &seen) == MUSTER_OUT_OF_RANGE
@@ -156,7 +154,7 @@ static void versions_from_a_follower_are_the_leader_s(void **state)
 
 /* ---- large ---- */
 
-static void the_largest_values_go_across(void **state)
+TEST(the_largest_values_go_across)
 {
     struct muster_segment_config c = {.heap_bytes = 256u << 20};
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .segment = c});
@@ -164,7 +162,6 @@ static void the_largest_values_go_across(void **state)
     size_t len = MUSTER_VALUE_MAX, count;
     uint8_t *value = malloc(len), *found = malloc(len);
 
-    (void)state;
     assert_non_null(value);
     assert_non_null(found);
     for (size_t i = 0; i < len; i++)
@@ -240,12 +237,11 @@ static void leader_alone(struct hosts *h)
         ;
 }
 
-static void strays_and_repetitions_change_nothing(void **state)
+TEST(strays_and_repetitions_change_nothing)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     struct muster *leader = hosts_observer(h, 0);
 
-    (void)state;
     hosts_settle(h, NULL);
     call_increment(h, 5, 7, false);
     leader_alone(h);
@@ -278,13 +274,12 @@ static void strays_and_repetitions_change_nothing(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void a_page_full_of_records_makes_calls_wait(void **state)
+TEST(a_page_full_of_records_makes_calls_wait)
 {
     struct muster_segment_config c = {.num_slots = 512};
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .segment = c});
     struct muster *leader = hosts_observer(h, 0);
 
-    (void)state;
     hosts_settle(h, NULL);
     for (uint32_t slot = 0; slot < 300; slot++)
         call_increment(h, slot, 1, false);
@@ -331,13 +326,12 @@ static uint64_t records_of(struct muster *leader, uint32_t slot, uint64_t number
     return d.result[0];
 }
 
-static void records_go_when_their_calls_are_settled(void **state)
+TEST(records_go_when_their_calls_are_settled)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     struct muster *leader = hosts_observer(h, 0);
     struct mu_pack ack = {0};
 
-    (void)state;
     hosts_settle(h, NULL);
     for (uint32_t slot = 40; slot < 44; slot++) /* slots that nobody there has: the follower says nothing of them */
         call_increment(h, slot, 3, false);
@@ -371,12 +365,11 @@ static void records_go_when_their_calls_are_settled(void **state)
 }
 
 /* Given up by an agent that has died since: its successor knows it from the table of hosts. */
-static void records_of_a_host_that_is_lost_go_with_any_agent(void **state)
+TEST(records_of_a_host_that_is_lost_go_with_any_agent)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     struct muster *leader = hosts_observer(h, 0);
 
-    (void)state;
     hosts_settle(h, NULL);
     call_increment(h, 40, 3, false);
     leader_alone(h);
@@ -404,13 +397,12 @@ static int interrupted_call(struct muster *m, void *arg)
     return 0;
 }
 
-static void calls_without_an_answer_end_as_they_should(void **state)
+TEST(calls_without_an_answer_end_as_they_should)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .apart = true, .timeout_ns = 600000000000u});
     struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1), *alone;
     struct test_job job;
 
-    (void)state;
     assert_status(MUSTER_DEADLINE_EXCEEDED, muster_kv_sync(follower, muster_after_ns(1000000)));
     assert_says("the leader's word");
     assert_status(MUSTER_DEADLINE_EXCEEDED, muster_kv_sync(follower, 0));
@@ -464,13 +456,12 @@ static int ask_twice(struct muster *m, void *arg)
     return 0;
 }
 
-static void an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_over(void **state)
+TEST(an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_over)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     uint32_t slot = 1; /* the agent has the first one */
     char why[700];
 
-    (void)state;
     hosts_settle(h, NULL);
     answer(h, slot, 1, false);
     assert_false(hosts_connected(h, 1));
@@ -489,21 +480,4 @@ static void an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_ove
     answer(h, slot, 5, true);
     assert_false(hosts_connected(h, 1));
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(changes_from_a_follower_answer_as_on_one_node),
-        cmocka_unit_test(versions_from_a_follower_are_the_leader_s),
-        cmocka_unit_test(the_largest_values_go_across),
-        cmocka_unit_test(strays_and_repetitions_change_nothing),
-        cmocka_unit_test(a_page_full_of_records_makes_calls_wait),
-        cmocka_unit_test(records_go_when_their_calls_are_settled),
-        cmocka_unit_test(records_of_a_host_that_is_lost_go_with_any_agent),
-        cmocka_unit_test(calls_without_an_answer_end_as_they_should),
-        cmocka_unit_test(an_answer_that_nobody_asked_for_is_refused_and_an_old_one_passed_over),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,13 +239,12 @@ static void *read_events(void *arg)
     return NULL;
 }
 
-static void an_event_shows_its_data(void **state)
+TEST(an_event_shows_its_data)
 {
     struct test_random r = {test_seed()};
     struct actor senders[2], readers[3];
     struct field f;
 
-    (void)state;
     field_open(&f);
     start(&senders[0], &f, 0, &r, send_events);
     start(&senders[1], &f, 2, &r, send_events);
@@ -282,14 +281,13 @@ static int meet_and_read(struct muster *m, void *arg)
     return 0;
 }
 
-static void a_barrier_shows_what_came_before_it(void **state)
+TEST(a_barrier_shows_what_came_before_it)
 {
     struct test_random r = {test_seed()};
     unsigned often = 200 * rounds();
     pid_t tasks[HOSTS * 2];
     struct field f;
 
-    (void)state;
     field_open(&f);
     for (uint32_t i = 0; i < HOSTS * 2; i++)
         tasks[i] = hosts_task(f.h, i, meet_and_read, &often);
@@ -327,13 +325,12 @@ static int come_and_go(struct muster *m, void *arg)
     return 0;
 }
 
-static void a_task_that_came_shows_what_came_before_it(void **state)
+TEST(a_task_that_came_shows_what_came_before_it)
 {
     struct test_random r = {test_seed()};
     struct actor readers[3];
     struct field f;
 
-    (void)state;
     field_open(&f);
     for (uint32_t i = 0; i < 3; i++)
         start(&readers[i], &f, i, &r, read_states);
@@ -447,14 +444,13 @@ static void narrow(struct hosts *h)
     }
 }
 
-static void copies_are_equal_when_all_is_quiet(void **state)
+TEST(copies_are_equal_when_all_is_quiet)
 {
     struct test_random r = {test_seed()};
     struct actor writers[3], waiters[3];
     struct field f;
     char key[16];
 
-    (void)state;
     for (unsigned again = 3 * rounds(); again; again--) {
         field_open(&f);
         for (uint32_t i = 0; i < 3; i++) {
@@ -483,28 +479,12 @@ static void copies_are_equal_when_all_is_quiet(void **state)
     }
 }
 
-static void a_flag_that_is_seen_shows_its_data(void **state)
+TEST(a_flag_that_is_seen_shows_its_data)
 {
-    (void)state;
     litmus(false);
 }
 
-static void and_through_every_fault(void **state)
+TEST(and_through_every_fault)
 {
-    (void)state;
     litmus(true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_flag_that_is_seen_shows_its_data),
-        cmocka_unit_test(and_through_every_fault),
-        cmocka_unit_test(an_event_shows_its_data),
-        cmocka_unit_test(a_barrier_shows_what_came_before_it),
-        cmocka_unit_test(a_task_that_came_shows_what_came_before_it),
-        cmocka_unit_test(copies_are_equal_when_all_is_quiet),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,11 +91,10 @@ static int carry(struct end *from, uint32_t host, struct end *to, uint32_t as, i
     return count;
 }
 
-static void messages_arrive_in_order(void **state)
+TEST(messages_arrive_in_order)
 {
     struct end leader, one, two;
 
-    (void)state;
     open_end(&leader, 1, 3);
     open_end(&one, 0, 3);
     open_end(&two, 0, 3);
@@ -126,9 +125,8 @@ static void messages_arrive_in_order(void **state)
 }
 
 /* A seeded walk over sending, carrying some frames, and breaking the connection. */
-static void a_broken_connection_loses_and_doubles_nothing(void **state)
+TEST(a_broken_connection_loses_and_doubles_nothing)
 {
-    (void)state;
     for (unsigned seed = 1; seed <= 300; seed++) {
         struct end leader, follower;
         char sent[2][4096] = {"", ""};
@@ -179,9 +177,8 @@ static void carry_all(struct end *leader, struct end *follower)
         ;
 }
 
-static void another_agent_begins_anew(void **state)
+TEST(another_agent_begins_anew)
 {
-    (void)state;
     for (int leads = 0; leads < 2; leads++) {
         struct end leader, follower, *lives = leads ? &follower : &leader, *dies = leads ? &leader : &follower;
         uint32_t to = leads ? 0 : 1, from = leads ? 1 : 0; /* hosts: as the living calls the dead, and the reverse */
@@ -223,11 +220,10 @@ static void another_agent_begins_anew(void **state)
 }
 
 /* Who has no room for what is said breaks the connection, and hears it on the next: also that the other is another. */
-static void what_there_is_no_room_for_comes_again(void **state)
+TEST(what_there_is_no_room_for_comes_again)
 {
     struct end leader, one;
 
-    (void)state;
     open_end(&leader, 1, 2);
     open_end(&one, 0, 2);
     for (int another = 0; another < 2; another++) {
@@ -258,7 +254,7 @@ static void what_there_is_no_room_for_comes_again(void **state)
     close_end(&one);
 }
 
-static void frames_that_cannot_be_are_refused(void **state)
+TEST(frames_that_cannot_be_are_refused)
 {
     static const struct {
         uint64_t number, heard, sender;
@@ -269,7 +265,6 @@ static void frames_that_cannot_be_are_refused(void **state)
     struct end leader;
     uint64_t self;
 
-    (void)state;
     open_end(&leader, 1, 2);
     memcpy(&self, leader.core.state[MU_M_CONTROL], sizeof self); /* which agent it is comes first there */
     connect_end(&leader, 1);
@@ -292,11 +287,10 @@ static void frames_that_cannot_be_are_refused(void **state)
 }
 
 /* Who is lost is told nothing more, and nothing is kept for it. */
-static void the_lost_are_forgotten(void **state)
+TEST(the_lost_are_forgotten)
 {
     struct end leader;
 
-    (void)state;
     open_end(&leader, 1, 2);
     mu_control_send(&leader.core, 1, 1, "x", 1);
     leader.peers[1].state = MU_PEER_LOST;
@@ -304,18 +298,4 @@ static void the_lost_are_forgotten(void **state)
     mu_control_send(&leader.core, UINT32_MAX, 1, "x", 1);
     assert_int_equal(leader.peers[1].tail.len, 0);
     close_end(&leader);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_arrive_in_order),
-        cmocka_unit_test(a_broken_connection_loses_and_doubles_nothing),
-        cmocka_unit_test(another_agent_begins_anew),
-        cmocka_unit_test(frames_that_cannot_be_are_refused),
-        cmocka_unit_test(what_there_is_no_room_for_comes_again),
-        cmocka_unit_test(the_lost_are_forgotten),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,14 +22,13 @@ static void assert_value(struct muster *m, const char *key, const void *value, s
     free(got);
 }
 
-static void values_of_every_size_go_both_ways(void **state)
+TEST(values_of_every_size_go_both_ways)
 {
     static const size_t sizes[] = {0, 1, 511, 4096, 1u << 20, MU_COPY_MAX, MU_COPY_MAX + 1, (16u << 20) + 5, 64u << 20};
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .segment = {.heap_bytes = 512u << 20}});
     struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1);
     uint8_t *value = malloc(64u << 20);
 
-    (void)state;
     assert_non_null(value);
     for (size_t i = 0; i < 64u << 20; i++)
         value[i] = (uint8_t)(i * 2654435761u >> 13);
@@ -47,7 +46,7 @@ static void values_of_every_size_go_both_ways(void **state)
 }
 
 /* Of several changes that come at once, long ones end frames, short ones are between them, and some keys go. */
-static void long_values_come_among_short_ones(void **state)
+TEST(long_values_come_among_short_ones)
 {
     enum { KEYS = 12, LONGEST = 70000 };
     static char value[LONGEST], got[LONGEST];
@@ -57,7 +56,6 @@ static void long_values_come_among_short_ones(void **state)
     size_t sizes[KEYS], len;
     char key[32];
 
-    (void)state;
     for (int round = 0; round < 60; round++) {
         for (int k = 0; k < KEYS; k++) {
             seed = seed * 6364136223846793005u + 1442695040888963407u;
@@ -91,7 +89,7 @@ static void long_values_come_among_short_ones(void **state)
 }
 
 /* The last bytes of a value, of which the leader says no more than was asked for: nor keeps it for them. */
-static void the_end_of_a_value_holds_no_more_than_that(void **state)
+TEST(the_end_of_a_value_holds_no_more_than_that)
 {
     enum { LONG = 1 << 20, END = 5000 };
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
@@ -102,7 +100,6 @@ static void the_end_of_a_value_holds_no_more_than_that(void **state)
     struct mu_ctx *ctx;
     char *value = calloc(1, LONG);
 
-    (void)state;
     assert_non_null(value);
     assert_ok(muster_kv_set(leader, "v", MUSTER_NTS, value, LONG, NULL));
     assert_value(follower, "v", value, LONG);
@@ -135,7 +132,7 @@ static struct mu_wanted *wanted(size_t value_len)
 }
 
 /* Where there was no memory to note a long value, those behind it are not taken for its bytes. */
-static void a_batch_that_lacks_memory_is_not_sent(void **state)
+TEST(a_batch_that_lacks_memory_is_not_sent)
 {
     struct mu_peer peers[2] = {{0}, {.state = MU_PEER_UP, .may_go = SIZE_MAX}};
     struct mu_outgoing out[2] = {0};
@@ -144,7 +141,6 @@ static void a_batch_that_lacks_memory_is_not_sent(void **state)
     struct mu_wanted *k = wanted(9000);
     struct mu_want want = {.host = 1};
 
-    (void)state;
     mu_batch_value(&c, &out[1], k, &want);
     out[1].slices.failed = true;
     for (int i = 0; i < 3; i++) {
@@ -159,16 +155,4 @@ static void a_batch_that_lacks_memory_is_not_sent(void **state)
     mu_batch_done(&out[1]);
     mu_blob_drop(k->blob);
     free(k);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_of_every_size_go_both_ways),
-        cmocka_unit_test(long_values_come_among_short_ones),
-        cmocka_unit_test(the_end_of_a_value_holds_no_more_than_that),
-        cmocka_unit_test(a_batch_that_lacks_memory_is_not_sent),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

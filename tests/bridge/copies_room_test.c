@@ -69,14 +69,13 @@ static bool has_looked(void *arg)
     return all;
 }
 
-static void what_is_on_its_way_to_who_does_not_read_is_bounded(void **state)
+TEST(what_is_on_its_way_to_who_does_not_read_is_bounded)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .segment = {.heap_bytes = 512u << 20}});
     struct muster *leader = hosts_observer(h, 0), *follower = hosts_observer(h, 1);
     uint8_t *value = malloc(MU_COPY_MAX);
     uint64_t before;
 
-    (void)state;
     assert_non_null(value);
     set_all(leader, value, 0);
     assert_all(follower, value, 0);
@@ -95,13 +94,4 @@ static void what_is_on_its_way_to_who_does_not_read_is_bounded(void **state)
     assert_ok(muster_leave(leader));
     assert_ok(muster_leave(follower));
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_on_its_way_to_who_does_not_read_is_bounded),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

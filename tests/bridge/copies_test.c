@@ -92,14 +92,13 @@ static uint64_t calls(const struct pair *p)
     return hosts_frames(p->h, 1, MU_FRAME_CALL);
 }
 
-static void a_miss_asks_and_a_hit_does_not(void **state)
+TEST(a_miss_asks_and_a_hit_does_not)
 {
     struct pair p = open_pair(NULL);
     uint64_t version, local, before;
     char c[8];
     size_t len;
 
-    (void)state;
     fresh(p.follower); /* connected */
     before = calls(&p);
     assert_null(get(p.follower, "a"));
@@ -120,12 +119,11 @@ static void a_miss_asks_and_a_hit_does_not(void **state)
     close_pair(&p);
 }
 
-static void changes_come_by_themselves(void **state)
+TEST(changes_come_by_themselves)
 {
     struct pair p = open_pair(NULL);
     uint64_t before;
 
-    (void)state;
     set(p.leader, "a", "one");
     set(p.leader, "b", "one");
     assert_string_equal(get(p.follower, "a"), "one");
@@ -144,11 +142,10 @@ static void changes_come_by_themselves(void **state)
     close_pair(&p);
 }
 
-static void a_connection_begins_without_copies(void **state)
+TEST(a_connection_begins_without_copies)
 {
     struct pair p = open_pair(NULL);
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         char key[16];
 
@@ -212,13 +209,12 @@ static pthread_t begin_waiting(const struct pair *p, struct waiting *w)
     return t;
 }
 
-static void waits_end_as_on_one_node(void **state)
+TEST(waits_end_as_on_one_node)
 {
     struct pair p = open_pair(NULL);
     struct waiting w = {.m = p.follower, .deadline = MUSTER_FOREVER};
     pthread_t t;
 
-    (void)state;
     t = begin_waiting(&p, &w); /* for a key that comes */
     set(p.leader, "w", "one");
     pthread_join(t, NULL);
@@ -265,7 +261,7 @@ static void waits_end_as_on_one_node(void **state)
 }
 
 /* A value too large for a copy is watched all the same. */
-static void large_values_are_watched(void **state)
+TEST(large_values_are_watched)
 {
     struct pair p = open_pair(&(struct hosts_config){.segment = {.heap_bytes = 128u << 20}});
     size_t len = MU_COPY_MAX + 1;
@@ -273,7 +269,6 @@ static void large_values_are_watched(void **state)
     struct waiting w = {.m = p.follower, .deadline = MUSTER_FOREVER};
     pthread_t t;
 
-    (void)state;
     assert_non_null(value);
     for (int i = 0; i < 3; i++) {
         t = begin_waiting(&p, &w);
@@ -292,14 +287,13 @@ static void large_values_are_watched(void **state)
     close_pair(&p);
 }
 
-static void what_is_held_is_bounded(void **state)
+TEST(what_is_held_is_bounded)
 {
     struct pair p = open_pair(NULL);
     struct waiting w = {.m = p.follower, .deadline = MUSTER_FOREVER};
     struct mu_core *core = hosts_lock(p.h, 1);
     pthread_t t;
 
-    (void)state;
     assert_non_null(core);
     mu_copies_bound(core, 100, 1u << 20);
     hosts_unlock(p.h, 1);
@@ -334,14 +328,13 @@ static void what_is_held_is_bounded(void **state)
 }
 
 /* The follower says that it dropped a version which the leader has replaced by another, already on its way there. */
-static void what_is_on_its_way_is_not_forgotten(void **state)
+TEST(what_is_on_its_way_is_not_forgotten)
 {
     struct pair p = open_pair(NULL);
     struct mu_pack forget = {0};
     struct mu_core *core;
     uint64_t first;
 
-    (void)state;
     assert_ok(muster_kv_set(p.leader, "k", MUSTER_NTS, "one", 3, &first));
     assert_string_equal(get(p.follower, "k"), "one");
     set(p.leader, "k", "two");
@@ -362,7 +355,7 @@ static void what_is_on_its_way_is_not_forgotten(void **state)
 }
 
 /* The same of a version that was gone meanwhile, as when another key of its bucket changes, and is sent once more. */
-static void nor_when_it_is_on_its_way_again(void **state)
+TEST(nor_when_it_is_on_its_way_again)
 {
     struct pair p = open_pair(NULL);
     struct mu_pack forget = {0};
@@ -371,7 +364,6 @@ static void nor_when_it_is_on_its_way_again(void **state)
     uint64_t version;
     size_t wants = 0;
 
-    (void)state;
     assert_ok(muster_kv_set(p.leader, "k", MUSTER_NTS, "one", 3, &version));
     assert_string_equal(get(p.follower, "k"), "one");
     core = hosts_lock(p.h, 0);
@@ -397,7 +389,7 @@ static void nor_when_it_is_on_its_way_again(void **state)
     close_pair(&p);
 }
 
-static void bad_batches_break_the_connection(void **state)
+TEST(bad_batches_break_the_connection)
 {
     static const struct {
         uint8_t type;
@@ -419,7 +411,6 @@ static void bad_batches_break_the_connection(void **state)
     struct mu_core *core;
     char why[700];
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bool down = bad[i].type == MU_FRAME_COPIES;
 
@@ -460,13 +451,12 @@ static void same_listing(const struct pair *p, const char *directory)
     muster_kv_list_free(b);
 }
 
-static void listings_are_the_leaders(void **state)
+TEST(listings_are_the_leaders)
 {
     struct pair p = open_pair(&(struct hosts_config){.segment = {.heap_bytes = 256u << 20}});
     char *value = malloc(20u << 20);
     struct muster_kv_list *none;
 
-    (void)state;
     assert_non_null(value);
     memset(value, 'v', 20u << 20);
     same_listing(&p, "");
@@ -531,11 +521,10 @@ static const char *command(const struct pair *p, const char *verb, const char *o
     return text;
 }
 
-static void the_command_line_asks_the_leader(void **state)
+TEST(the_command_line_asks_the_leader)
 {
     struct pair p = open_pair(NULL);
 
-    (void)state;
     if (!getenv("MUSTER")) {
         printf("skipped: $MUSTER does not name the command\n");
         close_pair(&p);
@@ -549,23 +538,4 @@ static void the_command_line_asks_the_leader(void **state)
     assert_string_equal(command(&p, "count", "d", NULL), "2");
     assert_non_null(strstr(command(&p, "list", "d", NULL), "d/a"));
     close_pair(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_miss_asks_and_a_hit_does_not),
-        cmocka_unit_test(changes_come_by_themselves),
-        cmocka_unit_test(a_connection_begins_without_copies),
-        cmocka_unit_test(waits_end_as_on_one_node),
-        cmocka_unit_test(large_values_are_watched),
-        cmocka_unit_test(what_is_held_is_bounded),
-        cmocka_unit_test(what_is_on_its_way_is_not_forgotten),
-        cmocka_unit_test(nor_when_it_is_on_its_way_again),
-        cmocka_unit_test(bad_batches_break_the_connection),
-        cmocka_unit_test(listings_are_the_leaders),
-        cmocka_unit_test(the_command_line_asks_the_leader),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@ extern struct board {                   /* what tasks and the test tell one anot
     uint64_t numbers[4000];
 } * board;
 
-int crowd_begin(void **state); /* of the group of tests */
+int crowd_begin(void); /* of the group of tests */
 void crowd_open(const struct hosts_config *config);
 void crowd_close(void);
 

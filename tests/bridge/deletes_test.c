@@ -115,12 +115,11 @@ static void await_call(struct scene *s)
     }
 }
 
-static void a_delete_goes_in_pieces_and_others_have_their_turn(void **state)
+TEST(a_delete_goes_in_pieces_and_others_have_their_turn)
 {
     struct scene s;
     pid_t pid, other;
 
-    (void)state;
     open_scene(&s);
     pid = hosts_visitor(s.h, 1, delete_all, NULL);
     delete_until(&s, KEYS - 1);
@@ -202,7 +201,7 @@ static bool all_is_asked(void *arg)
 }
 
 /* All but the last directory are deleted by tasks of one host, that by another's. */
-static void many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anothers(void **state)
+TEST(many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anothers)
 {
     const struct hosts_config config = {.tasks = {1, 1, 1}, .stepped = true, .segment = {.num_buckets = 64}};
     struct hosts *h = hosts_open(&config);
@@ -211,7 +210,6 @@ static void many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anoth
     size_t many = (PARTS - 1) * PART, one = PART;
     pid_t pids[PARTS];
 
-    (void)state;
     make_parts(leader);
     hosts_settle(h, NULL);
     asked.calls[0] = hosts_frames(h, 1, MU_FRAME_CALL) + PARTS - 1;
@@ -247,14 +245,13 @@ static void many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anoth
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void what_comes_again_after_the_agent_s_death_stays(void **state)
+TEST(what_comes_again_after_the_agent_s_death_stays)
 {
     struct scene s;
     char key[32];
     int again = 0;
     pid_t pid;
 
-    (void)state;
     open_scene(&s);
     pid = hosts_visitor(s.h, 1, delete_all, NULL);
     delete_until(&s, KEYS / 2);
@@ -273,13 +270,12 @@ static void what_comes_again_after_the_agent_s_death_stays(void **state)
     close_scene(&s);
 }
 
-static void what_is_left_when_the_caller_is_dead_stays(void **state)
+TEST(what_is_left_when_the_caller_is_dead_stays)
 {
     struct scene s;
     size_t there;
     pid_t pid;
 
-    (void)state;
     open_scene(&s);
     pid = hosts_visitor(s.h, 1, delete_all, NULL);
     delete_until(&s, KEYS - 1);
@@ -297,16 +293,4 @@ static void what_is_left_when_the_caller_is_dead_stays(void **state)
     hosts_settle(s.h, NULL);
     assert_int_equal(left(&s), there);
     close_scene(&s);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_delete_goes_in_pieces_and_others_have_their_turn),
-        cmocka_unit_test(many_deletes_of_one_host_are_one_piece_a_turn_and_half_of_them_anothers),
-        cmocka_unit_test(what_comes_again_after_the_agent_s_death_stays),
-        cmocka_unit_test(what_is_left_when_the_caller_is_dead_stays),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

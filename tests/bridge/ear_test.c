@@ -86,11 +86,10 @@ static void hear_keys(struct caller *c, struct muster *m)
 }
 
 /* The leader's listener hears of what a task of its own host does, and of what another host's asks the leader for. */
-static void the_leader_hears_of_keys_from_both_hosts(void **state)
+TEST(the_leader_hears_of_keys_from_both_hosts)
 {
     static char key[] = "key";
 
-    (void)state;
     for (uint32_t task = 0; task < 3; task += 2) {
         struct hosts *h = open_hosts();
         struct muster *m;
@@ -109,7 +108,7 @@ static void the_leader_hears_of_keys_from_both_hosts(void **state)
 }
 
 /* On another host a key that it has asked for comes as a copy. */
-static void a_follower_hears_of_the_copies_that_come(void **state)
+TEST(a_follower_hears_of_the_copies_that_come)
 {
     static char key[] = "key";
     struct hosts *h = open_hosts();
@@ -118,7 +117,6 @@ static void a_follower_hears_of_the_copies_that_come(void **state)
     struct caller c;
     pid_t pid;
 
-    (void)state;
     caller_begin(&c, h, 1);
     pid = hosts_task(h, 0, set_keys, key);
     for (int i = 0; i < ROUNDS; i++) {
@@ -166,9 +164,8 @@ static int come_and_fail(struct muster *m, void *arg)
 }
 
 /* Of the task on the other host: that it is there, and that it has failed. */
-static void records_of_other_hosts_are_heard_of(void **state)
+TEST(records_of_other_hosts_are_heard_of)
 {
-    (void)state;
     for (uint32_t host = 0; host < 2; host++) {
         struct hosts *h = open_hosts();
         struct muster *m = hosts_observer(h, host), *leader = hosts_observer(h, 0);
@@ -232,7 +229,7 @@ static int meet(struct muster *m, void *arg)
 }
 
 /* Where barriers are: a task here and one on the other host meet, and whoever comes last ends it. */
-static void the_leader_hears_of_a_barrier_s_end(void **state)
+TEST(the_leader_hears_of_a_barrier_s_end)
 {
     struct hosts *h = open_hosts();
     struct muster *m = hosts_observer(h, 0);
@@ -241,7 +238,6 @@ static void the_leader_hears_of_a_barrier_s_end(void **state)
     pid_t pids[2];
     char name[32];
 
-    (void)state;
     caller_begin(&c, h, 0);
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i + 1, meet, NULL);
@@ -256,16 +252,4 @@ static void the_leader_hears_of_a_barrier_s_end(void **state)
     assert_ok(muster_leave(m));
     caller_end(&c);
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_leader_hears_of_keys_from_both_hosts),
-        cmocka_unit_test(a_follower_hears_of_the_copies_that_come),
-        cmocka_unit_test(records_of_other_hosts_are_heard_of),
-        cmocka_unit_test(the_leader_hears_of_a_barrier_s_end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,14 +93,13 @@ static int read_numbers(struct muster *m, void *arg)
 
 /* ---- the tests ---- */
 
-static void all_hosts_read_the_same_events_whatever_breaks(void **state)
+TEST(all_hosts_read_the_same_events_whatever_breaks)
 {
     struct test_random r = {test_seed()};
     pid_t senders[3], readers[3];
     uint32_t tasks = 3;
     uint8_t seen[3 * EVENTS] = {0};
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1, 1}, .segment = {.num_events = 4096}});
     for (uint32_t i = 0; i < 3; i++) {
         readers[i] = hosts_visitor(h, i, read_numbers, &tasks);
@@ -138,13 +137,12 @@ static void send_some(uint32_t host, uint32_t count)
         assert_ok(muster_event_send(eyes[host], i, NULL, 0, NULL));
 }
 
-static void who_was_away_for_longer_than_the_ring_is_told_what_is_lost(void **state)
+TEST(who_was_away_for_longer_than_the_ring_is_told_what_is_lost)
 {
     static const uint32_t missed[] = {RING - 5, RING - 4, RING, 3 * RING + 7, 1000};
     uint64_t position = 0, lost;
     struct muster_event e;
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1}, .segment = {.num_events = RING}});
     for (size_t i = 0; i < sizeof missed / sizeof *missed; i++) {
         uint64_t before;
@@ -215,16 +213,14 @@ static void send_and_die(uint32_t more, const char *expected)
     crowd_close();
 }
 
-static void an_event_is_sent_once_though_the_leaders_agent_dies_of_it(void **state)
+TEST(an_event_is_sent_once_though_the_leaders_agent_dies_of_it)
 {
-    (void)state;
     send_and_die(0, "");
     send_and_die(RING - 1, "");
 }
 
-static void what_nobody_can_know_is_said(void **state)
+TEST(what_nobody_can_know_is_said)
 {
-    (void)state;
     send_and_die(RING, "whether the event was sent cannot be told");
 }
 
@@ -264,12 +260,11 @@ static bool is_stuck(void *arg)
     return hosts_frames(h, 1, MU_FRAME_EVENTS_FROM) > 2;
 }
 
-static void a_host_without_memory_gets_its_events_later(void **state)
+TEST(a_host_without_memory_gets_its_events_later)
 {
     static char large[MUSTER_EVENT_MAX];
     uint32_t filled;
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1}, .segment = {.num_events = RING, .heap_bytes = 4 << 20}});
     send_some(0, 1);
     until_tail(1, 1); /* a new connection empties a follower's table of keys */
@@ -294,7 +289,7 @@ static int send_and_look(struct muster *m, void *arg)
 }
 
 /* More than may be on its way to a host at once; and an answer is not there before the event that it is about. */
-static void who_was_away_for_long_is_told_piece_by_piece(void **state)
+TEST(who_was_away_for_long_is_told_piece_by_piece)
 {
     static uint8_t large[MUSTER_EVENT_MAX];
     struct muster_event e;
@@ -303,7 +298,6 @@ static void who_was_away_for_long_is_told_piece_by_piece(void **state)
     char why[700];
     pid_t pid;
 
-    (void)state;
     crowd_open(&(struct hosts_config){
         .tasks = {1, 1}, .queue_bytes = 2 << 20, .segment = {.num_events = 1024, .heap_bytes = 32 << 20}});
     hosts_cut(h, 1);
@@ -325,7 +319,7 @@ static void who_was_away_for_long_is_told_piece_by_piece(void **state)
 }
 
 /* Who does not say that it has taken its events, and has much decided for it meanwhile, is let go, and comes again. */
-static void what_waits_behind_events_is_bounded(void **state)
+TEST(what_waits_behind_events_is_bounded)
 {
     static uint8_t large[MUSTER_EVENT_MAX];
     enum { COUNT = 200, PIECE = 60 << 20 };
@@ -333,7 +327,6 @@ static void what_waits_behind_events_is_bounded(void **state)
     struct mu_core *core;
     char why[700];
 
-    (void)state;
     crowd_open(&(struct hosts_config){
         .tasks = {1, 1}, .stepped = true, .segment = {.num_events = 1024, .heap_bytes = 32 << 20}});
     hosts_settle(h, NULL);
@@ -356,7 +349,7 @@ static void what_waits_behind_events_is_bounded(void **state)
     crowd_close();
 }
 
-static void bad_events_break_the_connection(void **state)
+TEST(bad_events_break_the_connection)
 {
     static const struct {
         uint64_t sequence;
@@ -371,7 +364,6 @@ static void bad_events_break_the_connection(void **state)
     uint64_t never = 1, nothing = 0;
     char why[700];
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     hosts_settle(h, NULL);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -409,16 +401,5 @@ static void bad_events_break_the_connection(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_hosts_read_the_same_events_whatever_breaks),
-        cmocka_unit_test(who_was_away_for_longer_than_the_ring_is_told_what_is_lost),
-        cmocka_unit_test(an_event_is_sent_once_though_the_leaders_agent_dies_of_it),
-        cmocka_unit_test(what_nobody_can_know_is_said),
-        cmocka_unit_test(a_host_without_memory_gets_its_events_later),
-        cmocka_unit_test(who_was_away_for_long_is_told_piece_by_piece),
-        cmocka_unit_test(what_waits_behind_events_is_bounded),
-        cmocka_unit_test(bad_events_break_the_connection),
-    };
-
-    return cmocka_run_group_tests_name("bridge/events", tests, crowd_begin, NULL);
+    return test_run(crowd_begin, NULL);
 }

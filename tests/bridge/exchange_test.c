@@ -115,9 +115,8 @@ static void exchange(struct gift *g, bool faults)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void test_all_get_the_same(void **state)
+TEST(test_all_get_the_same)
 {
-    (void)state;
     for (int last = 0; last < TASKS; last += 2) { /* one of each host */
         struct gift g = {"one", MUSTER_FORM_XLA, last, MUSTER_OK};
 
@@ -125,23 +124,21 @@ static void test_all_get_the_same(void **state)
     }
 }
 
-static void test_a_fault_is_everybodys(void **state)
+TEST(test_a_fault_is_everybodys)
 {
     struct gift g = {"mixed", MUSTER_FORM_2020, 2, MUSTER_INVALID_ARGUMENT};
 
-    (void)state;
     exchange(&g, false);
 }
 
 /* Whoever was to make the outcome has died: the turns are taken, and nothing is there. */
-static void test_the_next_has_a_turn(void **state)
+TEST(test_the_next_has_a_turn)
 {
     struct gift g = {"turns", MUSTER_FORM_XLA, 4, MUSTER_OK};
     struct hosts *h = hosts_open(&config);
     struct muster *m = hosts_observer(h, 0);
     pid_t pids[TASKS];
 
-    (void)state;
     for (int turn = 0; turn < 2; turn++) {
         char key[64];
 
@@ -157,11 +154,10 @@ static void test_the_next_has_a_turn(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void test_broken_connections_change_nothing(void **state)
+TEST(test_broken_connections_change_nothing)
 {
     struct gift g = {"broken", MUSTER_FORM_XLA, -1, MUSTER_OK};
 
-    (void)state;
     exchange(&g, true);
 }
 
@@ -178,24 +174,10 @@ static int alone(struct muster *m, void *arg)
     return 0;
 }
 
-static void test_the_deadline_counts_the_missing(void **state)
+TEST(test_the_deadline_counts_the_missing)
 {
     struct hosts *h = hosts_open(&config);
 
-    (void)state;
     assert_int_equal(hosts_reap(h, hosts_task(h, 2, alone, NULL)), 0);
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_get_the_same),
-        cmocka_unit_test(test_a_fault_is_everybodys),
-        cmocka_unit_test(test_the_next_has_a_turn),
-        cmocka_unit_test(test_broken_connections_change_nothing),
-        cmocka_unit_test(test_the_deadline_counts_the_missing),
-    };
-
-    return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }

@@ -14,16 +14,14 @@ static const struct mu_frame_header sound = {
 static struct mu_frame_reader reader;
 static struct mu_message message;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     mu_frame_reader_init(&reader, MU_FRAME_MESSAGE);
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_frame_reader_done(&reader);
     return 0;
 }
@@ -50,13 +48,12 @@ static enum mu_frame_fault fault_of(struct mu_frame_header h)
     return fault;
 }
 
-static void a_header_has_these_bytes(void **state)
+TEST_WITH(a_header_has_these_bytes, setup, teardown)
 {
     static const uint8_t expected[MU_FRAME_HEADER] = {'M', 'u', 1, 24, 4, 3, 2, 1, 8, 7, 6, 5, 1, 0, 0, 0};
     struct mu_frame_header h = {MU_FRAME_MAGIC, 1, 24, 1, 0x01020304, 0x05060708, 0}, got;
     uint8_t bytes[MU_FRAME_HEADER];
 
-    (void)state;
     mu_frame_put(bytes, &h);
     assert_memory_equal(bytes, expected, sizeof bytes);
     mu_frame_get(bytes, &got);
@@ -72,9 +69,8 @@ static void a_header_has_these_bytes(void **state)
         fault_of(h_);                                                                                                  \
     }))
 
-static void each_field_is_refused_at_its_extremes(void **state)
+TEST_WITH(each_field_is_refused_at_its_extremes, setup, teardown)
 {
-    (void)state;
     assert_int_equal(fault_of(sound), MU_FRAME_SOUND);
     for (unsigned bit = 0; bit < 16; bit++)
         assert_int_equal(WITH(magic, MU_FRAME_MAGIC ^ (1u << bit)), MU_FRAME_BAD_MAGIC);
@@ -98,7 +94,7 @@ static void each_field_is_refused_at_its_extremes(void **state)
     assert_int_equal(WITH(sequence, UINT32_MAX), MU_FRAME_BAD_SEQUENCE);
 }
 
-static void a_fault_is_said_in_words(void **state)
+TEST_WITH(a_fault_is_said_in_words, setup, teardown)
 {
     static const struct {
         struct mu_frame_header h;
@@ -115,7 +111,6 @@ static void a_fault_is_said_in_words(void **state)
     uint8_t bytes[MU_FRAME_HEADER];
     char why[200];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const uint8_t *at = bytes;
         size_t left = sizeof bytes;
@@ -165,14 +160,13 @@ static void fill(const uint8_t **at, size_t *left)
     *left -= size;
 }
 
-static void a_stream_reads_the_same_wherever_it_is_cut(void **state)
+TEST_WITH(a_stream_reads_the_same_wherever_it_is_cut, setup, teardown)
 {
     static const uint32_t lengths[] = {0, 1, 40, 0, 17};
     static const uint8_t flags[5];
     uint8_t bytes[256];
     size_t len = build(bytes, lengths, flags, 5, 0);
 
-    (void)state;
     for (size_t cut = 0; cut <= len; cut++)
         for (size_t second = cut; second <= len; second += 5) {
             const size_t ends[] = {cut, second, len};
@@ -205,7 +199,7 @@ static void a_stream_reads_the_same_wherever_it_is_cut(void **state)
         }
 }
 
-static void a_message_in_one_piece_is_not_copied(void **state)
+TEST_WITH(a_message_in_one_piece_is_not_copied, setup, teardown)
 {
     static const uint32_t lengths[] = {3000};
     static const uint8_t flags[1];
@@ -213,14 +207,13 @@ static void a_message_in_one_piece_is_not_copied(void **state)
     const uint8_t *at = bytes;
     size_t left = build(bytes, lengths, flags, 1, 0);
 
-    (void)state;
     assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 1);
     assert_ptr_equal(message.bytes, bytes + MU_FRAME_HEADER);
     assert_null(reader.body);
 }
 
 /* Nobody is given more room than the frame announces, and none for a header or what has all come. */
-static void there_is_room_for_the_rest_of_a_frame_alone(void **state)
+TEST_WITH(there_is_room_for_the_rest_of_a_frame_alone, setup, teardown)
 {
     static const uint32_t lengths[] = {MU_FRAME_PAYLOAD, 3};
     static const uint8_t flags[] = {MU_FRAME_MORE, 0};
@@ -228,7 +221,6 @@ static void there_is_room_for_the_rest_of_a_frame_alone(void **state)
     const uint8_t *at = bytes;
     size_t len = build(bytes, lengths, flags, 2, 0), left = MU_FRAME_HEADER - 1, size;
 
-    (void)state;
     mu_frame_reader_init(&reader, MU_FRAME_MESSAGE);
     assert_null(mu_frame_room(&reader, &size));
     assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 0);
@@ -251,7 +243,7 @@ static void there_is_room_for_the_rest_of_a_frame_alone(void **state)
     free(bytes);
 }
 
-static void a_long_message_comes_in_full_frames(void **state)
+TEST_WITH(a_long_message_comes_in_full_frames, setup, teardown)
 {
     static const uint32_t lengths[] = {MU_FRAME_PAYLOAD, MU_FRAME_PAYLOAD, 3, 2};
     static const uint8_t flags[] = {MU_FRAME_MORE, MU_FRAME_MORE, 0, 0};
@@ -259,7 +251,6 @@ static void a_long_message_comes_in_full_frames(void **state)
     size_t len = build(bytes, lengths, flags, 4, 0), step = 1;
     unsigned rounds = 0;
 
-    (void)state;
     for (; step < len; step = rounds++ % 2 ? step * 3 + 1 : step) {
         unsigned got = 0;
 
@@ -286,7 +277,7 @@ static void a_long_message_comes_in_full_frames(void **state)
     free(bytes);
 }
 
-static void a_message_longer_than_allowed_is_refused_before_its_bytes(void **state)
+TEST_WITH(a_message_longer_than_allowed_is_refused_before_its_bytes, setup, teardown)
 {
     static const uint32_t lengths[] = {MU_FRAME_PAYLOAD, 1};
     static const uint8_t flags[] = {MU_FRAME_MORE, 0};
@@ -294,7 +285,6 @@ static void a_message_longer_than_allowed_is_refused_before_its_bytes(void **sta
     const uint8_t *at = bytes;
     size_t left = build(bytes, lengths, flags, 2, 0);
 
-    (void)state;
     mu_frame_reader_init(&reader, MU_FRAME_PAYLOAD);
     assert_int_equal(mu_frame_read(&reader, &at, &left, &message), -1);
     assert_int_equal(reader.fault, MU_FRAME_TOO_LONG);
@@ -310,7 +300,7 @@ static void a_message_longer_than_allowed_is_refused_before_its_bytes(void **sta
     free(bytes);
 }
 
-static void another_type_within_a_message_is_refused(void **state)
+TEST_WITH(another_type_within_a_message_is_refused, setup, teardown)
 {
     static const uint32_t lengths[] = {MU_FRAME_PAYLOAD, 1};
     static const uint8_t flags[] = {MU_FRAME_MORE, 0};
@@ -318,21 +308,19 @@ static void another_type_within_a_message_is_refused(void **state)
     const uint8_t *at = bytes;
     size_t left = build(bytes, lengths, flags, 2, 0);
 
-    (void)state;
     bytes[MU_FRAME_HEADER + MU_FRAME_PAYLOAD + 3] = 17;
     assert_int_equal(mu_frame_read(&reader, &at, &left, &message), -1);
     assert_int_equal(reader.fault, MU_FRAME_BAD_PART);
     free(bytes);
 }
 
-static void replayed_and_reordered_frames_are_refused(void **state)
+TEST_WITH(replayed_and_reordered_frames_are_refused, setup, teardown)
 {
     static const uint32_t lengths[] = {4, 4, 4};
     static const uint8_t flags[3];
     static const unsigned orders[][3] = {{0, 0, 1}, {0, 2, 1}, {1, 0, 2}, {0, 1, 1}, {0, 1, 0}};
     uint8_t bytes[64], mixed[64];
 
-    (void)state;
     build(bytes, lengths, flags, 3, 0);
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         const uint8_t *at = mixed;
@@ -351,7 +339,7 @@ static void replayed_and_reordered_frames_are_refused(void **state)
     }
 }
 
-static void the_sequence_goes_round(void **state)
+TEST_WITH(the_sequence_goes_round, setup, teardown)
 {
     static const uint32_t lengths[] = {1, 1};
     static const uint8_t flags[2];
@@ -359,29 +347,8 @@ static void the_sequence_goes_round(void **state)
     const uint8_t *at = bytes;
     size_t left = build(bytes, lengths, flags, 2, UINT32_MAX);
 
-    (void)state;
     reader.sequence = UINT32_MAX;
     assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 1);
     assert_int_equal(mu_frame_read(&reader, &at, &left, &message), 1);
     assert_int_equal(reader.sequence, 1);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(a_header_has_these_bytes),
-        TEST(each_field_is_refused_at_its_extremes),
-        TEST(a_fault_is_said_in_words),
-        TEST(a_stream_reads_the_same_wherever_it_is_cut),
-        TEST(a_message_in_one_piece_is_not_copied),
-        TEST(there_is_room_for_the_rest_of_a_frame_alone),
-        TEST(a_long_message_comes_in_full_frames),
-        TEST(a_message_longer_than_allowed_is_refused_before_its_bytes),
-        TEST(another_type_within_a_message_is_refused),
-        TEST(replayed_and_reordered_frames_are_refused),
-        TEST(the_sequence_goes_round),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -217,14 +217,13 @@ static void check(struct director *d, uint32_t key)
     history_go_on(start_state, ops, count);
 }
 
-static void fresh_reads_make_all_hosts_linearizable(void **state)
+TEST(fresh_reads_make_all_hosts_linearizable)
 {
     struct muster_segment_config c = {.num_buckets = 2};
     struct director d = {
         .h = hosts_open(&(struct hosts_config){.tasks = {1, 1, 1}, .timeout_ns = 600000000000u, .segment = c}),
         .random = {test_seed()}};
 
-    (void)state;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(shared != MAP_FAILED);
     for (uint32_t i = 0; i < 3; i++)
@@ -246,13 +245,4 @@ static void fresh_reads_make_all_hosts_linearizable(void **state)
         assert_ok(muster_leave(d.at[i]));
     munmap(shared, sizeof *shared);
     assert_int_equal(hosts_close(d.h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fresh_reads_make_all_hosts_linearizable),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,15 +103,13 @@ static void bound(const struct hosts_config *config, uint32_t tasks, bool yields
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void members_with_a_processor_each_yield_before_they_sleep(void **state)
+TEST(members_with_a_processor_each_yield_before_they_sleep)
 {
-    (void)state;
     bound(&(struct hosts_config){.latency = trusts, .tasks = {1, 1}}, 2, true);
 }
 
-static void members_of_one_processor_sleep_at_once(void **state)
+TEST(members_of_one_processor_sleep_at_once)
 {
-    (void)state;
     bound(&(struct hosts_config){.latency = trusts, .tasks = {2, 2}}, 4, false);
 }
 
@@ -131,25 +129,22 @@ static void collectives(const struct hosts_config *config, uint32_t tasks, uint6
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void two_hosts_of_one_member_each(void **state)
+TEST(two_hosts_of_one_member_each)
 {
-    (void)state;
     collectives(&(struct hosts_config){.latency = trusts, .tasks = {1, 1}}, 2, 400);
 }
 
-static void two_hosts_of_several_members(void **state)
+TEST(two_hosts_of_several_members)
 {
-    (void)state;
     collectives(&(struct hosts_config){.latency = trusts, .tasks = {2, 3}}, 5, 200);
 }
 
-static void three_hosts_of_which_the_leader_has_no_member(void **state)
+TEST(three_hosts_of_which_the_leader_has_no_member)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {1, 2, 2}});
     struct gang_work w = work_of(4, 200);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     for (int i = 0; i < 4; i++)
         w.tasks[i] = 4 - i; /* ranks go against the hosts */
     start(h, &w, pids);
@@ -157,19 +152,17 @@ static void three_hosts_of_which_the_leader_has_no_member(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void eight_hosts_of_two_members_each(void **state)
+TEST(eight_hosts_of_two_members_each)
 {
-    (void)state;
     collectives(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 2, 2, 2, 2, 2, 2}}, 16, 60);
 }
 
-static void largest_data_of_all(void **state)
+TEST(largest_data_of_all)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 1}});
     struct gang_work w = work_of(5, 40);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     w.data_bytes = w.max_len = MUSTER_GROUP_DATA_MAX;
     start(h, &w, pids);
     all_end_well(h, &w, pids);
@@ -184,13 +177,12 @@ static bool has_gone_on(void *arg)
     return at >= *(uint64_t *)arg;
 }
 
-static void connections_that_break_delay_and_change_nothing(void **state)
+TEST(connections_that_break_delay_and_change_nothing)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 2}});
     struct gang_work w = work_of(6, 400);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     start(h, &w, pids);
     for (uint64_t goal = 1; goal < w.rounds; goal += 8) {
         uint32_t host = 1 + (uint32_t)test_below(&dice, 2);
@@ -208,13 +200,12 @@ static void connections_that_break_delay_and_change_nothing(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void agents_that_are_killed_and_replaced_change_nothing(void **state)
+TEST(agents_that_are_killed_and_replaced_change_nothing)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 2}});
     struct gang_work w = work_of(6, 300);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     start(h, &w, pids);
     for (uint64_t goal = 1; goal < w.rounds; goal += 8) {
         uint32_t host = (uint32_t)test_below(&dice, 3);
@@ -232,9 +223,8 @@ static void agents_that_are_killed_and_replaced_change_nothing(void **state)
 
 /* ---- one outcome ------------------------------------------------------------------------------------------------- */
 
-static void a_member_that_is_killed_at_any_moment_fails_one_instance_for_all(void **state)
+TEST(a_member_that_is_killed_at_any_moment_fails_one_instance_for_all)
 {
-    (void)state;
     for (int round = 0; round < 12; round++) {
         struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 1}});
         struct gang_work w = work_of(5, 0);
@@ -260,11 +250,10 @@ static void a_member_that_is_killed_at_any_moment_fails_one_instance_for_all(voi
     }
 }
 
-static void who_loses_patience_and_who_does_not_agree_across_hosts(void **state)
+TEST(who_loses_patience_and_who_does_not_agree_across_hosts)
 {
     bool all[GANG_MAX];
 
-    (void)state;
     memset(all, 1, sizeof all);
     for (int round = 0; round < 20; round++) {
         struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 1}});
@@ -330,13 +319,12 @@ static int lose_patience(struct muster *m, void *arg)
     return 0;
 }
 
-static void who_is_missing_is_named_on_every_host(void **state)
+TEST(who_is_missing_is_named_on_every_host)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {1, 2, 1}});
     struct gang_work w = work_of(4, 1);
     pid_t pids[4];
 
-    (void)state;
     gang_wipe();
     for (uint32_t i = 0; i < 4; i++)
         pids[i] = hosts_task(h, i, i == 2 ? stay_away : lose_patience, &w);
@@ -350,9 +338,8 @@ static void who_is_missing_is_named_on_every_host(void **state)
 
 /* ---- the end of a host ------------------------------------------------------------------------------------------- */
 
-static void a_lost_host_ends_the_others_instance_and_its_own_do_not_know(void **state)
+TEST(a_lost_host_ends_the_others_instance_and_its_own_do_not_know)
 {
-    (void)state;
     for (int round = 0; round < 6; round++) {
         struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2, 2}});
         struct gang_work w = work_of(6, 0);
@@ -402,12 +389,11 @@ static bool came_alone(void *arg)
     return atomic_load(&gang->go) >= *(uint32_t *)arg;
 }
 
-static void who_gives_up_building_spoils_nothing_for_the_next(void **state)
+TEST(who_gives_up_building_spoils_nothing_for_the_next)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {1, 1}});
     struct gang_work w = work_of(2, 20);
 
-    (void)state;
     for (uint32_t who = 0; who < 2; who++) {
         pid_t pids[2];
         uint32_t one = 1;
@@ -463,13 +449,12 @@ static int makes_and_leaves(struct muster *m, void *arg)
     return 0;
 }
 
-static void members_that_leave_at_once_have_had_the_same_group(void **state)
+TEST(members_that_leave_at_once_have_had_the_same_group)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {2, 2}});
     int often = 300;
     pid_t pids[4];
 
-    (void)state;
     for (uint32_t i = 0; i < 4; i++)
         pids[i] = hosts_task(h, i, makes_and_leaves, &often);
     for (uint32_t i = 0; i < 4; i++)
@@ -477,13 +462,12 @@ static void members_that_leave_at_once_have_had_the_same_group(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void members_that_do_not_fit_are_told_so(void **state)
+TEST(members_that_do_not_fit_are_told_so)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.latency = trusts, .tasks = {1, 1}});
     struct gang_work w = work_of(2, 1);
     pid_t pids[2];
 
-    (void)state;
     gang_wipe();
     pids[0] = hosts_task(h, 0, come_so, &w);
     pids[1] = hosts_task(h, 1, come_otherwise, &w);
@@ -495,29 +479,10 @@ static void members_that_do_not_fit_are_told_so(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_hosts_of_one_member_each),
-        cmocka_unit_test(two_hosts_of_several_members),
-        cmocka_unit_test(three_hosts_of_which_the_leader_has_no_member),
-        cmocka_unit_test(eight_hosts_of_two_members_each),
-        cmocka_unit_test(largest_data_of_all),
-        cmocka_unit_test(connections_that_break_delay_and_change_nothing),
-        cmocka_unit_test(agents_that_are_killed_and_replaced_change_nothing),
-        cmocka_unit_test(a_member_that_is_killed_at_any_moment_fails_one_instance_for_all),
-        cmocka_unit_test(who_loses_patience_and_who_does_not_agree_across_hosts),
-        cmocka_unit_test(who_is_missing_is_named_on_every_host),
-        cmocka_unit_test(a_lost_host_ends_the_others_instance_and_its_own_do_not_know),
-        cmocka_unit_test(who_gives_up_building_spoils_nothing_for_the_next),
-        cmocka_unit_test(members_that_leave_at_once_have_had_the_same_group),
-        cmocka_unit_test(members_that_do_not_fit_are_told_so),
-        cmocka_unit_test(members_with_a_processor_each_yield_before_they_sleep),
-        cmocka_unit_test(members_of_one_processor_sleep_at_once),
-    };
-
     int failed;
 
     dice = (struct test_random){test_seed()};
-    failed = cmocka_run_group_tests_name("one leader", tests, NULL, NULL);
+    failed = test_run(NULL, NULL);
     trusts = true;
-    return failed + cmocka_run_group_tests_name("trust", tests, NULL, NULL);
+    return failed + test_run(NULL, NULL);
 }

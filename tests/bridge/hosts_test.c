@@ -33,13 +33,12 @@ static int ask_often(struct muster *m, void *arg)
     return 0;
 }
 
-static void calls_go_to_the_leader_and_back(void **state)
+TEST(calls_go_to_the_leader_and_back)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 2, HOSTS_NONE, 1}});
     int often = 200;
     pid_t pids[3];
 
-    (void)state;
     assert_int_equal(hosts_count(h), 4);
     for (uint32_t i = 0; i < 3; i++)
         pids[i] = hosts_task(h, i + 1, ask_often, &often);
@@ -51,14 +50,13 @@ static void calls_go_to_the_leader_and_back(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void agents_that_die_are_replaced_and_calls_go_on(void **state)
+TEST(agents_that_die_are_replaced_and_calls_go_on)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}});
     struct test_random r = {test_seed()};
     int often = 500;
     pid_t pid = hosts_task(h, 1, ask_often, &often);
 
-    (void)state;
     for (int i = 0; i < 40; i++) {
         uint32_t host = (uint32_t)test_below(&r, 2);
 
@@ -74,7 +72,7 @@ static void agents_that_die_are_replaced_and_calls_go_on(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void stepped_agents_do_nothing_by_themselves(void **state)
+TEST(stepped_agents_do_nothing_by_themselves)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     struct test_random r = {test_seed()};
@@ -82,7 +80,6 @@ static void stepped_agents_do_nothing_by_themselves(void **state)
     int often = 3;
     pid_t pid;
 
-    (void)state;
     hosts_settle(h, &r); /* before there is a call that it could carry out */
     pid = hosts_task(h, 1, ask_often, &often);
     test_until_asleep(pid); /* it has called, and waits */
@@ -102,12 +99,11 @@ static void stepped_agents_do_nothing_by_themselves(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void calls_end_when_the_leader_is_lost(void **state)
+TEST(calls_end_when_the_leader_is_lost)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .apart = true});
     struct muster *m = hosts_observer(h, 1);
 
-    (void)state;
     hosts_lose(h, 1, 0, "it has been silent");
     assert_status(MUSTER_UNAVAILABLE, ask_leader(m, MU_OP_SYNC));
     assert_says("the leader of the job");
@@ -115,13 +111,12 @@ static void calls_end_when_the_leader_is_lost(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void a_bad_frame_breaks_the_connection_with_a_sentence(void **state)
+TEST(a_bad_frame_breaks_the_connection_with_a_sentence)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true});
     uint8_t zeros[64] = {0};
     char why[700];
 
-    (void)state;
     hosts_settle(h, NULL);
     hosts_inject(h, 1, 0, MU_FRAME_CALL, zeros, sizeof zeros);
     hosts_settle(h, NULL);
@@ -138,17 +133,4 @@ static void a_bad_frame_breaks_the_connection_with_a_sentence(void **state)
     hosts_dropped(h, why);
     assert_non_null(strstr(why, "host node1 is down"));
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_go_to_the_leader_and_back),
-        cmocka_unit_test(agents_that_die_are_replaced_and_calls_go_on),
-        cmocka_unit_test(stepped_agents_do_nothing_by_themselves),
-        cmocka_unit_test(calls_end_when_the_leader_is_lost),
-        cmocka_unit_test(a_bad_frame_breaks_the_connection_with_a_sentence),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

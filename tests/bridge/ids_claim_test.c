@@ -97,9 +97,8 @@ static void open_claim(bool is_carried_out, uint64_t patience_ns, struct cast_re
 }
 
 /* Those who have the id hear of its death; or it never had it, and the others go on. */
-static void a_claimer_that_dies_is_one_of_the_dead_or_never_was_a_taker(void **state)
+TEST(a_claimer_that_dies_is_one_of_the_dead_or_never_was_a_taker)
 {
-    (void)state;
     for (int is_carried_out = 0; is_carried_out < 2; is_carried_out++) {
         struct cast_reply made, r;
 
@@ -125,9 +124,8 @@ static void a_claimer_that_dies_is_one_of_the_dead_or_never_was_a_taker(void **s
     }
 }
 
-static void a_claim_is_made_once_by_the_leaders_next_agent(void **state)
+TEST(a_claim_is_made_once_by_the_leaders_next_agent)
 {
-    (void)state;
     for (int is_carried_out = 0; is_carried_out < 2; is_carried_out++) {
         struct cast_reply made;
 
@@ -142,9 +140,8 @@ static void a_claim_is_made_once_by_the_leaders_next_agent(void **state)
     }
 }
 
-static void without_a_leader_there_is_no_id(void **state)
+TEST(without_a_leader_there_is_no_id)
 {
-    (void)state;
     for (int is_carried_out = 0; is_carried_out < 2; is_carried_out++) {
         struct cast_reply made, r;
 
@@ -162,9 +159,8 @@ static void without_a_leader_there_is_no_id(void **state)
 }
 
 /* What it may have been given it gives back: nobody relies on a rank that will not use the id. */
-static void who_waits_no_longer_takes_the_claim_back(void **state)
+TEST(who_waits_no_longer_takes_the_claim_back)
 {
-    (void)state;
     for (int is_carried_out = 0; is_carried_out < 2; is_carried_out++) {
         struct cast_reply made, r;
 
@@ -182,16 +178,4 @@ static void who_waits_no_longer_takes_the_claim_back(void **state)
         assert_has(act(MAKER, taking("world", 4, MAKER, 0)), 2, r.bytes);
         cast_close();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_claimer_that_dies_is_one_of_the_dead_or_never_was_a_taker),
-        cmocka_unit_test(a_claim_is_made_once_by_the_leaders_next_agent),
-        cmocka_unit_test(without_a_leader_there_is_no_id),
-        cmocka_unit_test(who_waits_no_longer_takes_the_claim_back),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

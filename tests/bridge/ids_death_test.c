@@ -13,9 +13,8 @@
 
 enum { ID = MUSTER_NCCL_ID_BYTES };
 
-static void a_killed_maker_ends_its_waiters_on_every_host_by_name(void **state)
+TEST(a_killed_maker_ends_its_waiters_on_every_host_by_name)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint32_t maker = makers[k];
         uint32_t waiters[2] = {other_than(maker, 0), other_than(maker, 1)};
@@ -40,9 +39,8 @@ static void a_killed_maker_ends_its_waiters_on_every_host_by_name(void **state)
     }
 }
 
-static void waiters_take_over_from_a_maker_that_may_die(void **state)
+TEST(waiters_take_over_from_a_maker_that_may_die)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint32_t maker = makers[k];
         struct cast_reply r[4], first;
@@ -69,9 +67,8 @@ static void waiters_take_over_from_a_maker_that_may_die(void **state)
 }
 
 /* Whoever has an id of the dead is told on each host, and nobody gets it any more. */
-static void an_id_whose_maker_or_taker_died_is_handed_to_nobody(void **state)
+TEST(an_id_whose_maker_or_taker_died_is_handed_to_nobody)
 {
-    (void)state;
     for (int k = 0; k < 4; k++) {
         uint32_t maker = makers[k % 2], dead = k < 2 ? maker : other_than(maker, maker == 0), who;
         struct cast_reply r, fresh;
@@ -109,11 +106,10 @@ static void an_id_whose_maker_or_taker_died_is_handed_to_nobody(void **state)
     }
 }
 
-static void a_host_that_is_given_up_takes_its_makers_with_it(void **state)
+TEST(a_host_that_is_given_up_takes_its_makers_with_it)
 {
     struct cast_reply r;
 
-    (void)state;
     cast_open(THREE_HOSTS);
     enter_all(MUSTER_JOIN_RECOVERABLE);
     stop_maker(2, 4, 0); /* on host 1 */
@@ -129,16 +125,4 @@ static void a_host_that_is_given_up_takes_its_makers_with_it(void **state)
     hosts_lose(cast_hosts, 1, 0, "as the other says");
     assert_reply(cast_hear(2), MUSTER_UNAVAILABLE);
     cast_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_maker_ends_its_waiters_on_every_host_by_name),
-        cmocka_unit_test(waiters_take_over_from_a_maker_that_may_die),
-        cmocka_unit_test(an_id_whose_maker_or_taker_died_is_handed_to_nobody),
-        cmocka_unit_test(a_host_that_is_given_up_takes_its_makers_with_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

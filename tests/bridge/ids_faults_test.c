@@ -159,27 +159,23 @@ static void cut(struct hosts *h, uint32_t place)
     hosts_cut_after(h, 1, place);
 }
 
-static void the_leaders_agent_dies_at_every_step(void **state)
+TEST(the_leaders_agent_dies_at_every_step)
 {
-    (void)state;
     fault_everywhere(&two_hosts, kill_leader);
 }
 
-static void the_other_hosts_agent_dies_at_every_step(void **state)
+TEST(the_other_hosts_agent_dies_at_every_step)
 {
-    (void)state;
     fault_everywhere(&two_hosts, kill_follower);
 }
 
-static void the_connection_breaks_at_every_frame(void **state)
+TEST(the_connection_breaks_at_every_frame)
 {
-    (void)state;
     fault_everywhere(&two_hosts, cut);
 }
 
-static void the_leaders_agent_dies_at_every_step_of_three_hosts(void **state)
+TEST(the_leaders_agent_dies_at_every_step_of_three_hosts)
 {
-    (void)state;
     fault_everywhere(&three_hosts, kill_leader);
 }
 
@@ -247,7 +243,7 @@ static bool they_get_on(void *arg)
     return true;
 }
 
-static void random_faults_mix_no_generations(void **state)
+TEST(random_faults_mix_no_generations)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1, 2}, .timeout_ns = PATIENCE_NS});
     struct test_random r = {test_seed()};
@@ -257,7 +253,6 @@ static void random_faults_mix_no_generations(void **state)
     int faults = 0;
     char why[700];
 
-    (void)state;
     assert_true(p.board != MAP_FAILED);
     for (uint32_t i = 0; i < TASKS; i++) {
         struct life l = {i, p.board};
@@ -278,17 +273,4 @@ static void random_faults_mix_no_generations(void **state)
     print_message("%d faults\n", faults);
     munmap(p.board, sizeof *p.board);
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_leaders_agent_dies_at_every_step),
-        cmocka_unit_test(the_other_hosts_agent_dies_at_every_step),
-        cmocka_unit_test(the_connection_breaks_at_every_frame),
-        cmocka_unit_test(the_leaders_agent_dies_at_every_step_of_three_hosts),
-        cmocka_unit_test(random_faults_mix_no_generations),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

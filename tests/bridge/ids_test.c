@@ -35,12 +35,11 @@ static void delete_all(struct muster *m, const struct cast_act *a, struct cast_r
     r->number = count;
 }
 
-static void all_ranks_of_all_hosts_get_one_id(void **state)
+TEST(all_ranks_of_all_hosts_get_one_id)
 {
     const struct hosts_config *configs[2] = {TWO_HOSTS, THREE_HOSTS};
     char before[ID] = "";
 
-    (void)state;
     for (int hosts = 0; hosts < 2; hosts++) {
         cast_open(configs[hosts]);
         enter_all(0);
@@ -62,9 +61,8 @@ static void all_ranks_of_all_hosts_get_one_id(void **state)
     }
 }
 
-static void whoever_comes_first_all_at_once_agree(void **state)
+TEST(whoever_comes_first_all_at_once_agree)
 {
-    (void)state;
     cast_open(THREE_HOSTS);
     enter_all(0);
     for (uint64_t generation = 1; generation <= 30; generation++) {
@@ -80,11 +78,10 @@ static void whoever_comes_first_all_at_once_agree(void **state)
     cast_close();
 }
 
-static void several_names_are_several_communicators_also_on_two_hosts_alone(void **state)
+TEST(several_names_are_several_communicators_also_on_two_hosts_alone)
 {
     struct cast_reply r[4];
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     for (uint32_t i = 0; i < 4; i++) { /* tasks 0 and 2, 1 and 3: as many ranks as a host has tasks */
@@ -102,11 +99,10 @@ static void several_names_are_several_communicators_also_on_two_hosts_alone(void
     cast_close();
 }
 
-static void a_name_of_the_host_s_own_meets_no_other(void **state)
+TEST(a_name_of_the_host_s_own_meets_no_other)
 {
     struct cast_reply r[4];
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     hosts_cut(cast_hosts, 1); /* and needs nobody */
@@ -122,9 +118,8 @@ static void a_name_of_the_host_s_own_meets_no_other(void **state)
     cast_close();
 }
 
-static void waiting_for_the_maker_ends_when_it_has_made_and_the_deadline_names_it(void **state)
+TEST(waiting_for_the_maker_ends_when_it_has_made_and_the_deadline_names_it)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint32_t maker = makers[k], here = other_than(maker, 0), there = other_than(maker, 1);
         struct cast_act late = taking("world", 4, there, 0);
@@ -155,9 +150,8 @@ static void waiting_for_the_maker_ends_when_it_has_made_and_the_deadline_names_i
 
 /* ---- rules ------------------------------------------------------------------------------------------------------- */
 
-static void who_gives_up_is_heard_on_every_host(void **state)
+TEST(who_gives_up_is_heard_on_every_host)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint32_t who = makers[k];
         struct cast_reply r;
@@ -185,12 +179,11 @@ static void who_gives_up_is_heard_on_every_host(void **state)
     }
 }
 
-static void a_deadline_names_the_ranks_that_have_not_come_from_any_host(void **state)
+TEST(a_deadline_names_the_ranks_that_have_not_come_from_any_host)
 {
     struct cast_act a = taking("world", 5, 2, INIT | NEVER_UP);
     struct cast_reply r;
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     assert_has(do_take(0, 5, 0), 1, NULL);
@@ -204,11 +197,10 @@ static void a_deadline_names_the_ranks_that_have_not_come_from_any_host(void **s
     cast_close();
 }
 
-static void communicators_of_all_hosts_that_are_up_leave_no_name(void **state)
+TEST(communicators_of_all_hosts_that_are_up_leave_no_name)
 {
     struct cast_reply r;
 
-    (void)state;
     cast_open(THREE_HOSTS);
     enter_all(0);
     for (int n = 0; n < 3; n++) {
@@ -237,11 +229,10 @@ static bool two_have_it(uint32_t maker, uint64_t expiry)
     return do_take(2, 4, 0).number == first.number;
 }
 
-static void an_id_expires_for_hosts_that_have_another_clock(void **state)
+TEST(an_id_expires_for_hosts_that_have_another_clock)
 {
     static const uint32_t others[2] = {0, 3};
 
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint64_t expiry = 50000000, generation;
         struct cast_reply r;
@@ -290,14 +281,13 @@ static void make_room(struct muster *m, const struct cast_act *a, struct cast_re
 }
 
 /* That it has expired is said where there is room for nothing else; or when there is again. */
-static void an_id_expires_in_a_segment_that_is_full(void **state)
+TEST(an_id_expires_in_a_segment_that_is_full)
 {
     const struct hosts_config config = {
         .tasks = {2, 2}, .timeout_ns = 600000000000u, .segment = {.heap_bytes = 4u << 20}};
     uint64_t expiry = 300000000, generation;
     struct cast_reply r;
 
-    (void)state;
     cast_open(&config);
     enter_all(0);
     while (!two_have_it(3, expiry)) { /* this machine is slow just now */
@@ -320,12 +310,11 @@ static void an_id_expires_in_a_segment_that_is_full(void **state)
     cast_close();
 }
 
-static void what_is_refused_is_refused_from_every_host(void **state)
+TEST(what_is_refused_is_refused_from_every_host)
 {
     struct cast_act a;
     struct cast_reply r;
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     for (uint32_t task = 0; task < 3; task += 2) { /* of the leader's, and of another */
@@ -357,9 +346,8 @@ static void what_is_refused_is_refused_from_every_host(void **state)
     cast_close();
 }
 
-static void a_maker_that_fails_says_its_words_on_every_host(void **state)
+TEST(a_maker_that_fails_says_its_words_on_every_host)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint32_t maker = makers[k], waiters[2] = {other_than(maker, 0), other_than(maker, 1)};
 
@@ -383,9 +371,8 @@ static void a_maker_that_fails_says_its_words_on_every_host(void **state)
 }
 
 /* Where NCCL chose loopback: hosts that are one machine may use it, others are told what to set. */
-static void a_root_that_no_other_host_can_reach_is_refused_in_words(void **state)
+TEST(a_root_that_no_other_host_can_reach_is_refused_in_words)
 {
-    (void)state;
     for (int k = 0; k < 2; k++) {
         uint32_t maker = makers[k], near = maker ? 2 : 1, far = maker ? 0 : 2;
         struct cast_reply r;
@@ -411,12 +398,11 @@ static void a_root_that_no_other_host_can_reach_is_refused_in_words(void **state
     }
 }
 
-static void a_deadline_that_has_passed_leaves_nobody_waiting(void **state)
+TEST(a_deadline_that_has_passed_leaves_nobody_waiting)
 {
     struct cast_act far = taking("world", 4, 2, 0), near = taking("world", 4, 0, 0);
     struct cast_reply r;
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     far.patience_ns = 1; /* who waits for nobody needs no more, on any host */
@@ -428,12 +414,11 @@ static void a_deadline_that_has_passed_leaves_nobody_waiting(void **state)
     cast_close();
 }
 
-static void a_maker_that_is_interrupted_hands_out_nothing(void **state)
+TEST(a_maker_that_is_interrupted_hands_out_nothing)
 {
     struct cast_act near = taking("world", 4, 0, 0);
     struct cast_reply r;
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     stop_maker(2, 4, 0);
@@ -452,11 +437,10 @@ static void a_maker_that_is_interrupted_hands_out_nothing(void **state)
     cast_close();
 }
 
-static void names_are_no_keys(void **state)
+TEST(names_are_no_keys)
 {
     struct cast_reply r;
 
-    (void)state;
     cast_open(TWO_HOSTS);
     enter_all(0);
     assert_has(do_take(0, 4, 0), 1, NULL);
@@ -478,28 +462,4 @@ static void names_are_no_keys(void **state)
         assert_in_range(r.incarnations[1] - r.incarnations[0], 0, 60000000000u); /* since: by the asker's clock */
     }
     cast_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_ranks_of_all_hosts_get_one_id),
-        cmocka_unit_test(whoever_comes_first_all_at_once_agree),
-        cmocka_unit_test(several_names_are_several_communicators_also_on_two_hosts_alone),
-        cmocka_unit_test(a_name_of_the_host_s_own_meets_no_other),
-        cmocka_unit_test(waiting_for_the_maker_ends_when_it_has_made_and_the_deadline_names_it),
-        cmocka_unit_test(who_gives_up_is_heard_on_every_host),
-        cmocka_unit_test(a_deadline_names_the_ranks_that_have_not_come_from_any_host),
-        cmocka_unit_test(communicators_of_all_hosts_that_are_up_leave_no_name),
-        cmocka_unit_test(an_id_expires_for_hosts_that_have_another_clock),
-        cmocka_unit_test(an_id_expires_in_a_segment_that_is_full),
-        cmocka_unit_test(what_is_refused_is_refused_from_every_host),
-        cmocka_unit_test(a_maker_that_fails_says_its_words_on_every_host),
-        cmocka_unit_test(a_root_that_no_other_host_can_reach_is_refused_in_words),
-        cmocka_unit_test(a_deadline_that_has_passed_leaves_nobody_waiting),
-        cmocka_unit_test(a_maker_that_is_interrupted_hands_out_nothing),
-        cmocka_unit_test(names_are_no_keys),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

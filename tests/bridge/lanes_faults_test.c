@@ -205,14 +205,13 @@ static void mend(struct caller *c)
 }
 
 /* Stepped, so that a seed repeats it. */
-static void random_faults_do_nothing_twice(void **state)
+TEST(random_faults_do_nothing_twice)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .timeout_ns = PATIENCE_NS});
     struct test_random r = {test_seed()};
     struct caller c;
     int faults = 0;
 
-    (void)state;
     hosts_settle(h, NULL);
     caller_begin(&c, h, 1);
     while (num_tags < TAGS - ASKERS) {
@@ -278,26 +277,15 @@ static void everywhere(struct caller *c, void (*fault)(struct hosts *h, uint32_t
     }
 }
 
-static void a_fault_at_any_step_does_nothing_twice(void **state)
+TEST(a_fault_at_any_step_does_nothing_twice)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .timeout_ns = PATIENCE_NS});
     struct caller c;
 
-    (void)state;
     hosts_settle(h, NULL);
     caller_begin(&c, h, 1);
     everywhere(&c, cut, PLACES);
     everywhere(&c, kill_leader, 4 * PLACES);
     everywhere(&c, kill_follower, 4 * PLACES);
     end(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_faults_do_nothing_twice),
-        cmocka_unit_test(a_fault_at_any_step_does_nothing_twice),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

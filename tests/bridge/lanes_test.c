@@ -75,13 +75,12 @@ static void many_at_once(struct caller *c)
     }
 }
 
-static void each_call_is_answered_once_with_what_is_its(void **state)
+TEST(each_call_is_answered_once_with_what_is_its)
 {
     struct caller c;
     uint64_t n;
     struct question q = {.answers = 0};
 
-    (void)state;
     caller_begin(&c, open_hosts(false), 1);
     many_at_once(&c);
     question_add(&q, "n", 1); /* lanes are used again */
@@ -98,7 +97,7 @@ static void each_call_is_answered_once_with_what_is_its(void **state)
 }
 
 /* A name that is not a number's, as the leader's own task is told. */
-static void a_copy_is_there_before_its_answer(void **state)
+TEST(a_copy_is_there_before_its_answer)
 {
     struct caller c;
     struct question q = {.answers = 0};
@@ -106,7 +105,6 @@ static void a_copy_is_there_before_its_answer(void **state)
     char found[8];
     size_t len;
 
-    (void)state;
     caller_begin(&c, open_hosts(false), 1);
     m = hosts_observer(c.h, 0);
     assert_ok(muster_kv_set(m, "key", MUSTER_NTS, "value", 5, NULL));
@@ -139,7 +137,7 @@ static bool all_large_answered(void *arg)
 }
 
 /* More than may be on the way at a time, there and back. */
-static void large_ones_take_turns(void **state)
+TEST(large_ones_take_turns)
 {
     struct muster_segment_config config = {.heap_bytes = 256u << 20};
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .timeout_ns = PATIENCE_NS, .segment = config});
@@ -147,7 +145,6 @@ static void large_ones_take_turns(void **state)
     uint8_t *value = malloc(LARGE_BYTES);
     struct caller c;
 
-    (void)state;
     assert_non_null(value);
     caller_begin(&c, h, 1);
     for (int i = 0; i < LARGE; i++) {
@@ -175,7 +172,7 @@ static void large_ones_take_turns(void **state)
 }
 
 /* Answers that nobody takes: no more of them come than may be unacknowledged. */
-static void answers_that_are_not_taken_are_bounded(void **state)
+TEST(answers_that_are_not_taken_are_bounded)
 {
     struct muster_segment_config config = {.heap_bytes = 256u << 20};
     struct hosts *h = hosts_open(
@@ -185,7 +182,6 @@ static void answers_that_are_not_taken_are_bounded(void **state)
     struct caller c;
     struct muster *m = hosts_observer(h, 0);
 
-    (void)state;
     assert_non_null(value);
     hosts_settle(h, NULL);
     assert_ok(muster_kv_set(m, "large", MUSTER_NTS, value, LARGE_BYTES, NULL));
@@ -225,7 +221,7 @@ static void answers_that_are_not_taken_are_bounded(void **state)
 /* ---- given up ---------------------------------------------------------------------------------------------------- */
 
 /* Whether it was on its way or not: its lane goes to the next, who is not given its answer. */
-static void a_dropped_call_answers_nobody(void **state)
+TEST(a_dropped_call_answers_nobody)
 {
     struct question q = {.answers = 0}, next = {.answers = 0};
     struct hosts *h = open_hosts(true);
@@ -233,7 +229,6 @@ static void a_dropped_call_answers_nobody(void **state)
     uint32_t lane;
     uint64_t n;
 
-    (void)state;
     hosts_settle(h, NULL);
     caller_begin(&c, h, 1);
     for (uint32_t steps = 0; steps < 12; steps++) {
@@ -296,13 +291,12 @@ static bool none_waits(void *arg)
 }
 
 /* Both tasks of host 1 wait through lanes; one gives up and comes again; then the leader's comes. */
-static void barriers_are_waited_at_and_given_up(void **state)
+TEST(barriers_are_waited_at_and_given_up)
 {
     struct question a = {.answers = 0}, b = {.answers = 0};
     struct muster *one, *two, *own;
     struct caller c;
 
-    (void)state;
     caller_begin(&c, open_hosts(false), 1);
     own = test_join(hosts_name(c.h, 0), 0, 0);
     one = test_join(hosts_name(c.h, 1), 1, 0);
@@ -337,14 +331,13 @@ static void barriers_are_waited_at_and_given_up(void **state)
 }
 
 /* A call that waits at the leader for long, and an agent that dies with it. */
-static void what_a_dead_agent_asked_is_ended_by_the_next(void **state)
+TEST(what_a_dead_agent_asked_is_ended_by_the_next)
 {
     struct question a = {.answers = 0}, b = {.answers = 0};
     struct muster *one, *two;
     struct caller c;
     uint64_t n;
 
-    (void)state;
     caller_begin(&c, open_hosts(false), 1);
     one = test_join(hosts_name(c.h, 1), 1, 0);
     two = test_join(hosts_name(c.h, 1), 2, 0);
@@ -373,13 +366,12 @@ static void what_a_dead_agent_asked_is_ended_by_the_next(void **state)
 }
 
 /* The same where only the lanes end. */
-static void what_is_open_when_lanes_end_is_ended(void **state)
+TEST(what_is_open_when_lanes_end_is_ended)
 {
     struct question a = {.answers = 0};
     struct muster *one;
     struct caller c;
 
-    (void)state;
     caller_begin(&c, open_hosts(false), 1);
     one = test_join(hosts_name(c.h, 1), 1, 0);
     assert_non_null(one);
@@ -395,7 +387,7 @@ static void what_is_open_when_lanes_end_is_ended(void **state)
 }
 
 /* Also those that wait for a connection, or go once more, whatever lanes they have. */
-static void calls_go_in_the_order_in_which_they_were_asked(void **state)
+TEST(calls_go_in_the_order_in_which_they_were_asked)
 {
     enum { CALLS = 4 };
     struct question q[CALLS] = {{.answers = 0}};
@@ -405,7 +397,6 @@ static void calls_go_in_the_order_in_which_they_were_asked(void **state)
     char text[2] = "a", found[16];
     size_t len;
 
-    (void)state;
     hosts_settle(h, NULL);
     caller_begin(&c, h, 1);
     for (int i = 0; i < CALLS; i++) { /* the last lane is the first to be used again */
@@ -438,12 +429,11 @@ static void calls_go_in_the_order_in_which_they_were_asked(void **state)
 
 /* ---- refused, and lost ------------------------------------------------------------------------------------------- */
 
-static void the_leader_s_agent_asks_nobody(void **state)
+TEST(the_leader_s_agent_asks_nobody)
 {
     struct question q = {.answers = 0};
     struct caller c;
 
-    (void)state;
     caller_begin(&c, open_hosts(true), 0);
     question_add(&q, "n", 1);
     assert_status(MUSTER_FAILED_PRECONDITION, mu_lanes_ask(c.lanes, &q.call));
@@ -452,7 +442,7 @@ static void the_leader_s_agent_asks_nobody(void **state)
     end(&c);
 }
 
-static void lanes_run_out_and_come_back(void **state)
+TEST(lanes_run_out_and_come_back)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){
         .tasks = {1, 1}, .stepped = true, .apart = true, .timeout_ns = PATIENCE_NS, .segment = {.num_slots = 15990}});
@@ -460,7 +450,6 @@ static void lanes_run_out_and_come_back(void **state)
     struct question *q = calloc(most + 1, sizeof *q);
     struct caller c;
 
-    (void)state;
     assert_non_null(q);
     caller_begin(&c, h, 1);
     for (uint32_t i = 0; i < most; i++) {
@@ -488,14 +477,13 @@ static void lanes_run_out_and_come_back(void **state)
     end(&c);
 }
 
-static void when_the_leader_is_lost_all_are_told(void **state)
+TEST(when_the_leader_is_lost_all_are_told)
 {
     struct question a = {.answers = 0}, b = {.answers = 0};
     struct hosts *h =
         hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .apart = true, .timeout_ns = PATIENCE_NS});
     struct caller c;
 
-    (void)state;
     caller_begin(&c, h, 1);
     question_add(&a, "n", 1);
     assert_ok(mu_lanes_ask(c.lanes, &a.call));
@@ -538,7 +526,7 @@ static void inject_answer(struct hosts *h, uint32_t slot, uint64_t number)
     mu_pack_done(&p);
 }
 
-static void answers_that_cannot_be_break_the_connection(void **state)
+TEST(answers_that_cannot_be_break_the_connection)
 {
     struct question q = {.answers = 0};
     struct hosts *h = open_hosts(true);
@@ -546,7 +534,6 @@ static void answers_that_cannot_be_break_the_connection(void **state)
     char why[700];
     uint64_t n;
 
-    (void)state;
     caller_begin(&c, h, 1);
     question_add(&q, "n", 1);
     assert_status(MUSTER_OK, caller_do(&c, &q, &n));
@@ -569,25 +556,4 @@ static void answers_that_cannot_be_break_the_connection(void **state)
     question_done(&q);
     hosts_pass(h, 2 * ACK_NS);
     end(&c);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_call_is_answered_once_with_what_is_its),
-        cmocka_unit_test(a_copy_is_there_before_its_answer),
-        cmocka_unit_test(large_ones_take_turns),
-        cmocka_unit_test(answers_that_are_not_taken_are_bounded),
-        cmocka_unit_test(a_dropped_call_answers_nobody),
-        cmocka_unit_test(barriers_are_waited_at_and_given_up),
-        cmocka_unit_test(what_a_dead_agent_asked_is_ended_by_the_next),
-        cmocka_unit_test(what_is_open_when_lanes_end_is_ended),
-        cmocka_unit_test(calls_go_in_the_order_in_which_they_were_asked),
-        cmocka_unit_test(the_leader_s_agent_asks_nobody),
-        cmocka_unit_test(lanes_run_out_and_come_back),
-        cmocka_unit_test(when_the_leader_is_lost_all_are_told),
-        cmocka_unit_test(answers_that_cannot_be_break_the_connection),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

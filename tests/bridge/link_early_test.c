@@ -34,9 +34,8 @@ static void on_listens(void *arg, const char *address)
     ends_turn(&told.comes, 1);        /* it has connected, and been sent its first words */
 }
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     end_init(&leader);
     end_init(&follower);
     memset(&told, 0, sizeof told);
@@ -45,16 +44,15 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     ends_free(all, 2);
     return 0;
 }
 
-static void the_port_is_told_before_openssl_is_opened(void **state)
+/* The first: nothing has opened OpenSSL yet. */
+TEST_WITH(the_port_is_told_before_openssl_is_opened, setup, teardown)
 {
-    (void)state;
     end_listen(&leader);
     assert_int_equal(told.count, 1);
     assert_string_equal(told.address, mu_link_address(leader.link));
@@ -68,9 +66,8 @@ static bool both_up(void *arg)
     return leader.is_up[3] && follower.is_up[0];
 }
 
-static void who_comes_before_openssl_is_open_is_taken(void **state)
+TEST_WITH(who_comes_before_openssl_is_open_is_taken, setup, teardown)
 {
-    (void)state;
     told.comes = &follower;
     end_listen(&leader);
     assert_int_equal(told.count, 1);
@@ -78,9 +75,8 @@ static void who_comes_before_openssl_is_open_is_taken(void **state)
 }
 
 /* What can be known before is said before: nobody is called. */
-static void nobody_is_called_where_nobody_could_come(void **state)
+TEST_WITH(nobody_is_called_where_nobody_could_come, setup, teardown)
 {
-    (void)state;
     leader.options.address = "0.0.0.0:0";
     leader.options.certificate = "/nonexistent/cert.pem";
     assert_int_equal(mu_link_listen(&leader.options, &leader.link), MUSTER_INVALID_ARGUMENT);
@@ -89,15 +85,4 @@ static void nobody_is_called_where_nobody_could_come(void **state)
     assert_int_equal(mu_link_listen(&leader.options, &leader.link), MUSTER_FAILED_PRECONDITION);
     assert_int_equal(told.count, 0);
     assert_null(leader.link);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_port_is_told_before_openssl_is_opened, setup, teardown), /* the first */
-        cmocka_unit_test_setup_teardown(who_comes_before_openssl_is_open_is_taken, setup, teardown),
-        cmocka_unit_test_setup_teardown(nobody_is_called_where_nobody_could_come, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

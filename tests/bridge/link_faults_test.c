@@ -17,17 +17,15 @@ static struct end leader, follower, second;
 static struct end *const all[] = {&leader, &follower, &second};
 static struct cutter *cutter;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     for (unsigned i = 0; i < 3; i++)
         end_init(all[i]);
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     if (cutter)
         cutter_free(cutter);
     cutter = NULL;
@@ -120,9 +118,8 @@ static void leave(struct end *e, bool (*heard)(void *arg))
     pthread_join(thread, NULL);
 }
 
-static void who_leaves_is_not_lost_but_has_left(void **state)
+TEST_WITH(who_leaves_is_not_lost_but_has_left, setup, teardown)
 {
-    (void)state;
     meet();
     assert_true(mu_link_send(follower.link, 0, 20, "the last word", 13));
     leave(&follower, leader_heard_leaving);
@@ -130,9 +127,8 @@ static void who_leaves_is_not_lost_but_has_left(void **state)
     assert_int_equal(leader.downs, 0);
 }
 
-static void a_leader_that_leaves_is_not_called_again(void **state)
+TEST_WITH(a_leader_that_leaves_is_not_called_again, setup, teardown)
 {
-    (void)state;
     meet();
     leave(&leader, follower_heard_leaving);
     follower.ahead = 60000000000u;
@@ -141,9 +137,8 @@ static void a_leader_that_leaves_is_not_called_again(void **state)
     assert_int_equal(mu_link_next(follower.link), UINT64_MAX);
 }
 
-static void who_is_dropped_learns_why_and_comes_again(void **state)
+TEST_WITH(who_is_dropped_learns_why_and_comes_again, setup, teardown)
 {
-    (void)state;
     meet();
     mu_link_drop(leader.link, 3, "the test does not like it");
     assert_int_equal(leader.downs, 0); /* told by the turn, never from within */
@@ -165,9 +160,8 @@ static bool twice_up(void *arg)
     return leader.ups_of[3] == 2 && second.is_up[0];
 }
 
-static void a_second_connection_of_a_host_replaces_the_first(void **state)
+TEST_WITH(a_second_connection_of_a_host_replaces_the_first, setup, teardown)
 {
-    (void)state;
     meet();
     end_connect(&second, &leader, 3); /* the owner takes it: the same host, whose first connection it has forgotten */
     follower.options.patience_ns = 0;
@@ -176,11 +170,10 @@ static void a_second_connection_of_a_host_replaces_the_first(void **state)
     assert_contains(leader.why, "has connected anew");
 }
 
-static void a_leader_that_comes_back_is_found_again(void **state)
+TEST_WITH(a_leader_that_comes_back_is_found_again, setup, teardown)
 {
     static char address[64];
 
-    (void)state;
     meet();
     snprintf(address, sizeof address, "%s", mu_link_address(leader.link));
     assert_true(mu_link_send(leader.link, 3, 16, "x", 1));
@@ -194,12 +187,11 @@ static void a_leader_that_comes_back_is_found_again(void **state)
     ends_until(all, 3, both_up, NULL, "the follower has found it");
 }
 
-static void patience_ends_with_a_sentence(void **state)
+TEST_WITH(patience_ends_with_a_sentence, setup, teardown)
 {
     static char address[64];
     int fd = end_listener(address);
 
-    (void)state;
     close(fd); /* nobody is there now */
     follower.options.address = address;
     follower.options.patience_ns = 30000000000u;
@@ -229,11 +221,10 @@ static void pass(unsigned seconds)
     }
 }
 
-static void a_peer_that_is_silent_is_down(void **state)
+TEST_WITH(a_peer_that_is_silent_is_down, setup, teardown)
 {
     static char through[64];
 
-    (void)state;
     end_listen(&leader);
     cutter = cutter_new(mu_link_address(leader.link), through);
     follower.options.address = through;
@@ -245,11 +236,10 @@ static void a_peer_that_is_silent_is_down(void **state)
     assert_contains(leader.why, "nothing has come from it for 10.");
 }
 
-static void heartbeats_keep_an_idle_connection(void **state)
+TEST_WITH(heartbeats_keep_an_idle_connection, setup, teardown)
 {
     struct mu_link_stats stats;
 
-    (void)state;
     meet();
     pass(60);
     assert_int_equal(leader.downs + follower.downs, 0);
@@ -257,9 +247,8 @@ static void heartbeats_keep_an_idle_connection(void **state)
     assert_true(stats.frames_in > 20 && stats.frames_in < 60); /* a PING and a PONG every 2.5 s */
 }
 
-static void who_was_asleep_himself_grants_a_period(void **state)
+TEST_WITH(who_was_asleep_himself_grants_a_period, setup, teardown)
 {
-    (void)state;
     meet();
     leader.ahead += 3600000000000u;
     ends_turn(all, 1);
@@ -269,12 +258,11 @@ static void who_was_asleep_himself_grants_a_period(void **state)
     assert_int_equal(leader.downs + follower.downs, 0);
 }
 
-static void who_says_nothing_at_first_is_closed(void **state)
+TEST_WITH(who_says_nothing_at_first_is_closed, setup, teardown)
 {
     char byte;
     int fds[3];
 
-    (void)state;
     leader.options.key = end_key;
     end_listen(&leader);
     for (int i = 0; i < 3; i++)
@@ -293,13 +281,12 @@ static void who_says_nothing_at_first_is_closed(void **state)
 }
 
 /* One byte at a time for as long as it likes: the time limit is for all of it. */
-static void slow_bytes_do_not_prolong_the_limit(void **state)
+TEST_WITH(slow_bytes_do_not_prolong_the_limit, setup, teardown)
 {
     uint8_t frame[400];
     size_t len = end_join_frame(frame, 3), sent = 0;
     int fd;
 
-    (void)state;
     end_listen(&leader);
     fd = end_socket(&leader);
     for (int i = 0; i < 14; i++) {
@@ -313,11 +300,10 @@ static void slow_bytes_do_not_prolong_the_limit(void **state)
     others_go_on();
 }
 
-static void many_who_say_nothing_delay_the_others_only(void **state)
+TEST_WITH(many_who_say_nothing_delay_the_others_only, setup, teardown)
 {
     int fds[200];
 
-    (void)state;
     end_listen(&leader);
     for (int i = 0; i < 200; i++)
         fds[i] = end_socket(&leader);
@@ -331,13 +317,12 @@ static void many_who_say_nothing_delay_the_others_only(void **state)
 
 /* ---- bad readers, bad writers ---- */
 
-static void who_does_not_read_is_dropped_when_its_queue_is_full(void **state)
+TEST_WITH(who_does_not_read_is_dropped_when_its_queue_is_full, setup, teardown)
 {
     uint8_t frame[400];
     char *bytes = calloc(1, 1 << 20);
     int fd, sent = 0;
 
-    (void)state;
     leader.options.queue_bytes = 4 << 20;
     end_listen(&leader);
     others_go_on();
@@ -386,13 +371,12 @@ static void hostile(const uint8_t *bytes, size_t len, const char *told, const ch
     ends_turn(all, 3);
 }
 
-static void hostile_frames_end_only_their_own_connection(void **state)
+TEST_WITH(hostile_frames_end_only_their_own_connection, setup, teardown)
 {
     static const uint8_t zeros[1025];
     uint8_t bytes[3000] = {0};
     size_t len;
 
-    (void)state;
     end_listen(&leader);
     others_go_on();
     hostile((const uint8_t *)"GET / HTTP/1.1\r\n\r\n", 18, "does not speak muster's protocol",
@@ -457,12 +441,11 @@ static void follow(const uint8_t *bytes, size_t len, const char *why)
     follower.link = NULL;
 }
 
-static void a_false_leader_is_refused_with_a_sentence(void **state)
+TEST_WITH(a_false_leader_is_refused_with_a_sentence, setup, teardown)
 {
     uint8_t bytes[200];
     size_t len;
 
-    (void)state;
     follow((const uint8_t *)"SSH-2.0-OpenSSH_9.2p1\r\n", 23,
            "does not speak muster's protocol (it begins with 53 53 48 2d)");
     len = end_frame(bytes, MU_FRAME_WELCOME, 0, "", 0);
@@ -554,47 +537,17 @@ static void cut_all(const uint8_t *key, unsigned way)
     assert_true(rounds > (key ? 130 : 400));
 }
 
-static void cut_on_the_way_to_the_leader(void **state)
+TEST_WITH(cut_on_the_way_to_the_leader, setup, teardown)
 {
-    (void)state;
     cut_all(NULL, 0);
 }
 
-static void cut_on_the_way_to_the_follower(void **state)
+TEST_WITH(cut_on_the_way_to_the_follower, setup, teardown)
 {
-    (void)state;
     cut_all(NULL, 1);
 }
 
-static void cut_within_tls(void **state)
+TEST_WITH(cut_within_tls, setup, teardown)
 {
-    (void)state;
     cut_all(end_key, 0);
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(who_leaves_is_not_lost_but_has_left),
-        TEST(a_leader_that_leaves_is_not_called_again),
-        TEST(who_is_dropped_learns_why_and_comes_again),
-        TEST(a_second_connection_of_a_host_replaces_the_first),
-        TEST(a_leader_that_comes_back_is_found_again),
-        TEST(patience_ends_with_a_sentence),
-        TEST(a_peer_that_is_silent_is_down),
-        TEST(heartbeats_keep_an_idle_connection),
-        TEST(who_was_asleep_himself_grants_a_period),
-        TEST(who_says_nothing_at_first_is_closed),
-        TEST(slow_bytes_do_not_prolong_the_limit),
-        TEST(many_who_say_nothing_delay_the_others_only),
-        TEST(who_does_not_read_is_dropped_when_its_queue_is_full),
-        TEST(hostile_frames_end_only_their_own_connection),
-        TEST(a_false_leader_is_refused_with_a_sentence),
-        TEST(cut_on_the_way_to_the_leader),
-        TEST(cut_on_the_way_to_the_follower),
-        TEST(cut_within_tls),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

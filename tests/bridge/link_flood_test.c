@@ -96,18 +96,16 @@ static void hosts_join_among_them(void)
     ends_free(all, HOSTS + 1);
 }
 
-static void strangers_that_say_nothing(void **state)
+TEST(strangers_that_say_nothing)
 {
-    (void)state;
     words = NULL;
     hosts_join_among_them();
     if (!strstr(leader.said, "connections that said nothing were closed, to let hosts join; the last was"))
         assert_true(turned_away < 2000); /* said of the first thousand that the leader has seen */
 }
 
-static void strangers_that_say_half_a_word(void **state)
+TEST(strangers_that_say_half_a_word)
 {
-    (void)state;
     words = "\x16\x03\x01\x02\x00"; /* a record of TLS follows, but it does not */
     hosts_join_among_them();
 }
@@ -115,10 +113,6 @@ static void strangers_that_say_half_a_word(void **state)
 int main(void)
 {
     struct rlimit limit;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(strangers_that_say_nothing),
-        cmocka_unit_test(strangers_that_say_half_a_word),
-    };
 
     getrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur < STRANGERS + 200u) {
@@ -128,5 +122,5 @@ int main(void)
             return 77;
         }
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

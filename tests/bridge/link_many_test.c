@@ -103,59 +103,37 @@ static void come_all(unsigned count, const uint8_t *key, uint32_t star_hosts)
     ends_free(all, count + 1);
 }
 
-static void sixty_five_in_the_clear(void **state)
+TEST(sixty_five_in_the_clear)
 {
-    (void)state;
     come_all(65, NULL, 0);
 }
 
-static void sixty_five_with_a_key(void **state)
+TEST(sixty_five_with_a_key)
 {
-    (void)state;
     come_all(65, end_key, 0);
 }
 
-static void a_hundred_with_a_key(void **state)
+TEST(a_hundred_with_a_key)
 {
-    (void)state;
     come_all(100, end_key, 0);
 }
 
-static void sixty_four_hosts_are_still_a_star(void **state)
+TEST(sixty_four_hosts_are_still_a_star)
 {
-    (void)state;
     come_all(63, end_key, 64);
 }
 
-static void sixty_five_hosts_are_none_any_more(void **state)
+TEST(sixty_five_hosts_are_none_any_more)
 {
-    (void)state;
     come_all(64, end_key, 64);
 }
 
-static void sixty_five_by_relays_in_the_clear(void **state)
+TEST(sixty_five_by_relays_in_the_clear)
 {
-    (void)state;
     come_all(65, NULL, 64);
 }
 
-static void a_hundred_by_relays_with_a_key(void **state)
+TEST(a_hundred_by_relays_with_a_key)
 {
-    (void)state;
     come_all(100, end_key, 64);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixty_five_in_the_clear),
-        cmocka_unit_test(sixty_five_with_a_key),
-        cmocka_unit_test(a_hundred_with_a_key),
-        cmocka_unit_test(sixty_five_by_relays_in_the_clear),
-        cmocka_unit_test(a_hundred_by_relays_with_a_key),
-        cmocka_unit_test(sixty_four_hosts_are_still_a_star),
-        cmocka_unit_test(sixty_five_hosts_are_none_any_more),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,8 @@ static bool both_up(void *arg)
     return leader.is_up[3] && follower.is_up[0];
 }
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     end_init(&leader);
     end_init(&follower);
     leader.options.timeout_ns = follower.options.timeout_ns = TIMEOUT_NS;
@@ -46,9 +45,8 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     ends_free(all, 2);
     return 0;
 }
@@ -115,9 +113,8 @@ static void lose_one(void)
     assert_int_equal(follower.downs, 0);
 }
 
-static void a_packet_that_is_lost_behind_a_silence_is_sent_again(void **state)
+TEST_WITH(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown)
 {
-    (void)state;
     lose_one();
     cut(false);
     ends_until(all, 2, has_come, NULL, "it has come");
@@ -125,9 +122,8 @@ static void a_packet_that_is_lost_behind_a_silence_is_sent_again(void **state)
     assert_int_equal(leader.frames, 1);
 }
 
-static void a_host_that_answers_nothing_is_out_of_reach(void **state)
+TEST_WITH(a_host_that_answers_nothing_is_out_of_reach, setup, teardown)
 {
-    (void)state;
     lose_one();
     ends_until(all, 2, is_down, NULL, "its silence is noticed");
     assert_string_equal(follower.why, "its host does not answer what was sent");
@@ -143,11 +139,10 @@ static uint64_t used_ns(void)
 }
 
 /* An owner that ends pokes its thread, which may be gone before it reads that. */
-static void who_waits_until_its_goodbye_is_read_sleeps(void **state)
+TEST_WITH(who_waits_until_its_goodbye_is_read_sleeps, setup, teardown)
 {
     uint64_t used;
 
-    (void)state;
     cut(true);
     mu_link_poke(follower.link);
     used = used_ns();
@@ -159,7 +154,7 @@ static void who_waits_until_its_goodbye_is_read_sleeps(void **state)
 }
 
 /* A child between its clone() and exec() has the descriptors still: what they stand for is not closed with ours. */
-static void who_ends_hears_nothing_at_a_listener_that_a_child_keeps(void **state)
+TEST_WITH(who_ends_hears_nothing_at_a_listener_that_a_child_keeps, setup, teardown)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST}, *to = NULL;
     char address[64];
@@ -167,7 +162,6 @@ static void who_ends_hears_nothing_at_a_listener_that_a_child_keeps(void **state
     uint64_t used;
     pid_t pid;
 
-    (void)state;
     snprintf(address, sizeof address, "%s", mu_link_address(leader.link));
     *strrchr(address, ':') = 0;
     assert_int_equal(getaddrinfo(address, strrchr(mu_link_address(leader.link), ':') + 1, &hints, &to), 0);
@@ -192,16 +186,4 @@ static void who_ends_hears_nothing_at_a_listener_that_a_child_keeps(void **state
     close(fd);
     close(ends[1]);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_packet_that_is_lost_behind_a_silence_is_sent_again, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_host_that_answers_nothing_is_out_of_reach, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_waits_until_its_goodbye_is_read_sleeps, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_ends_hears_nothing_at_a_listener_that_a_child_keeps, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

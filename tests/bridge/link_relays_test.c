@@ -82,13 +82,12 @@ static bool is_down(void *arg)
     return !leader.is_up[*(uint32_t *)arg];
 }
 
-static void who_cannot_relay_and_comes_again_is_not_kept_in_a_circle(void **state)
+TEST(who_cannot_relay_and_comes_again_is_not_kept_in_a_circle)
 {
     uint8_t frame[200], port[4] = {0};
     uint32_t one = 1, two = 2;
     int first, second, again;
 
-    (void)state;
     begin();
     first = end_socket(&leader);
     end_write(first, frame, end_join_frame(frame, 1));
@@ -113,11 +112,10 @@ static bool is_on_the_way(void *arg)
     return followers[3].link->moving != NULL;
 }
 
-static void who_is_on_the_way_to_relays_that_go_is_taken_as_it_is(void **state)
+TEST(who_is_on_the_way_to_relays_that_go_is_taken_as_it_is)
 {
     uint32_t three = 3;
 
-    (void)state;
     begin();
     come(1, RELAYS);
     ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
@@ -158,12 +156,11 @@ static bool is_one_listening(void *arg)
     return leader.link->hosts[1].peer->branch && leader.link->hosts[1].peer->branch->listens;
 }
 
-static void the_first_relay_that_listens_gets_no_more_than_its_part(void **state)
+TEST(the_first_relay_that_listens_gets_no_more_than_its_part)
 {
     uint32_t last = HOSTS - 1, behind[HOSTS] = {0};
     struct mu_pack welcome = {0};
 
-    (void)state;
     begin();
     memset(&meeting, 0, sizeof meeting);
     meeting.join = leader.options.events.join;
@@ -201,14 +198,13 @@ static bool is_answered(void *arg)
     return recv(*(int *)arg, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || errno != EAGAIN || !leader.is_up[1];
 }
 
-static void who_relays_no_more_passes_nothing_on(void **state)
+TEST(who_relays_no_more_passes_nothing_on)
 {
     struct end door;
     uint8_t frame[200];
     uint32_t one = 1, last = HOSTS - 1, downs;
     int fd;
 
-    (void)state;
     begin();
     come(1, RELAYS);
     ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
@@ -235,12 +231,11 @@ static void who_relays_no_more_passes_nothing_on(void **state)
 }
 
 /* The leader says nothing, the relay does, until it gives the leader up: then its silence, not the relay's, counts. */
-static void a_silent_leader_is_not_heard_of_behind_a_relay(void **state)
+TEST(a_silent_leader_is_not_heard_of_behind_a_relay)
 {
     struct mu_link_stats s;
     uint64_t silent;
 
-    (void)state;
     begin();
     come(1, RELAYS);
     ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
@@ -259,17 +254,4 @@ static void a_silent_leader_is_not_heard_of_behind_a_relay(void **state)
     assert_in_range(s.heard_ns, 0, silent + 1000000000u);
     all[0] = &leader;
     ends_free(all, HOSTS);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_cannot_relay_and_comes_again_is_not_kept_in_a_circle),
-        cmocka_unit_test(who_is_on_the_way_to_relays_that_go_is_taken_as_it_is),
-        cmocka_unit_test(the_first_relay_that_listens_gets_no_more_than_its_part),
-        cmocka_unit_test(who_relays_no_more_passes_nothing_on),
-        cmocka_unit_test(a_silent_leader_is_not_heard_of_behind_a_relay),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

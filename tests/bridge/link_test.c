@@ -16,18 +16,16 @@
 static struct end leader, follower, second;
 static struct end *const all[] = {&leader, &follower, &second};
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     end_init(&leader);
     end_init(&follower);
     end_init(&second);
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     ends_free(all, 3);
     return 0;
 }
@@ -91,11 +89,10 @@ static bool has_heard_leaving(void *arg)
 }
 
 /* It answers whatever comes by a reset then, and has said something before. */
-static void what_was_said_is_heard_though_who_said_it_is_gone(void **state)
+TEST_WITH(what_was_said_is_heard_though_who_said_it_is_gone, setup, teardown)
 {
-    (void)state;
     for (int with_key = 0; with_key < 2; with_key++) {
-        setup(NULL);
+        setup();
         leader.options.key = follower.options.key = with_key ? end_key : NULL;
         meet();
         assert_true(mu_link_send(leader.link, 3, 20, "the last word", 13));
@@ -171,24 +168,21 @@ static void talk(void)
     free(bytes);
 }
 
-static void in_the_clear_on_loopback(void **state)
+TEST_WITH(in_the_clear_on_loopback, setup, teardown)
 {
-    (void)state;
     meet();
     talk();
 }
 
-static void with_a_key(void **state)
+TEST_WITH(with_a_key, setup, teardown)
 {
-    (void)state;
     leader.options.key = follower.options.key = end_key;
     meet();
     talk();
 }
 
-static void with_certificates(void **state)
+TEST_WITH(with_certificates, setup, teardown)
 {
-    (void)state;
     certificates_make();
     certificates_use(&leader.options, "good");
     certificates_use(&follower.options, "good");
@@ -196,9 +190,8 @@ static void with_certificates(void **state)
     talk();
 }
 
-static void over_ipv6(void **state)
+TEST_WITH(over_ipv6, setup, teardown)
 {
-    (void)state;
     leader.options.address = "[::1]:0";
     leader.options.key = follower.options.key = end_key;
     if (mu_link_listen(&leader.options, &leader.link)) {
@@ -212,11 +205,10 @@ static void over_ipv6(void **state)
     assert_int_equal(strncmp(mu_link_peer_address(leader.link, 3), "[::1]:", 6), 0);
 }
 
-static void by_name(void **state)
+TEST_WITH(by_name, setup, teardown)
 {
     char address[64];
 
-    (void)state;
     end_listen(&leader);
     snprintf(address, sizeof address, "localhost%s", strrchr(mu_link_address(leader.link), ':'));
     follower.options.address = address;
@@ -224,11 +216,10 @@ static void by_name(void **state)
     ends_until(all, 3, both_up, NULL, "both are up");
 }
 
-static void without_a_host_a_leader_with_a_key_listens_everywhere(void **state)
+TEST_WITH(without_a_host_a_leader_with_a_key_listens_everywhere, setup, teardown)
 {
     char address[64];
 
-    (void)state;
     leader.options.address = ":0";
     leader.options.key = follower.options.key = end_key;
     end_listen(&leader);
@@ -246,11 +237,10 @@ static bool has_rtt(void *arg)
     return mu_link_stats(leader.link, 3, &a) && mu_link_stats(follower.link, 0, &b) && a.rtt_ns && b.rtt_ns;
 }
 
-static void counts_what_went_over_it(void **state)
+TEST_WITH(counts_what_went_over_it, setup, teardown)
 {
     struct mu_link_stats a, b;
 
-    (void)state;
     meet();
     ends_until(all, 3, has_rtt, NULL, "the round trip is known on both sides");
     mu_link_stats(leader.link, 3, &a);
@@ -284,11 +274,10 @@ static bool have_heard(void *arg)
 
 /* The leader's owner beats between turns, when the next heartbeat is near; the follower's goes with its answer. Nobody
  * has to wake up again, for time's sake, before most of another period has passed. */
-static void who_is_asked_asks_along_and_nobody_wakes_up_for_it(void **state)
+TEST_WITH(who_is_asked_asks_along_and_nobody_wakes_up_for_it, setup, teardown)
 {
     const uint64_t period = leader.options.timeout_ns / 4;
 
-    (void)state;
     meet();
     ends_until(all, 3, has_rtt, NULL, "the round trip is known on both sides");
     first[0] = frames_in(&leader, 3);
@@ -310,9 +299,8 @@ static void who_is_asked_asks_along_and_nobody_wakes_up_for_it(void **state)
 
 /* ---- refusals ---- */
 
-static void another_key_is_refused(void **state)
+TEST_WITH(another_key_is_refused, setup, teardown)
 {
-    (void)state;
     leader.options.key = end_key;
     follower.options.key = end_other_key;
     end_listen(&leader);
@@ -326,9 +314,8 @@ static void another_key_is_refused(void **state)
     others_go_on(end_key);
 }
 
-static void no_key_where_one_is_needed_is_refused(void **state)
+TEST_WITH(no_key_where_one_is_needed_is_refused, setup, teardown)
 {
-    (void)state;
     leader.options.key = end_key;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
@@ -338,9 +325,8 @@ static void no_key_where_one_is_needed_is_refused(void **state)
     others_go_on(end_key);
 }
 
-static void a_key_where_there_is_none_is_refused(void **state)
+TEST_WITH(a_key_where_there_is_none_is_refused, setup, teardown)
 {
-    (void)state;
     follower.options.key = end_key;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
@@ -350,9 +336,8 @@ static void a_key_where_there_is_none_is_refused(void **state)
     others_go_on(NULL);
 }
 
-static void certificates_of_others_are_refused(void **state)
+TEST_WITH(certificates_of_others_are_refused, setup, teardown)
 {
-    (void)state;
     certificates_make();
     certificates_use(&leader.options, "good");
     certificates_use(&follower.options, "foreign");
@@ -362,9 +347,8 @@ static void certificates_of_others_are_refused(void **state)
     assert_contains(follower.why, "was not believed by its certificate");
 }
 
-static void a_leader_of_another_name_is_refused(void **state)
+TEST_WITH(a_leader_of_another_name_is_refused, setup, teardown)
 {
-    (void)state;
     certificates_make();
     certificates_use(&leader.options, "elsewhere");
     certificates_use(&follower.options, "good");
@@ -374,9 +358,8 @@ static void a_leader_of_another_name_is_refused(void **state)
     assert_contains(follower.why, "was not believed by its certificate");
 }
 
-static void the_owners_refusal_is_read_on_both_sides(void **state)
+TEST_WITH(the_owners_refusal_is_read_on_both_sides, setup, teardown)
 {
-    (void)state;
     leader.verdict = MU_JOIN_REFUSED;
     end_listen(&leader);
     end_connect(&follower, &leader, 3);
@@ -389,12 +372,11 @@ static void the_owners_refusal_is_read_on_both_sides(void **state)
 }
 
 /* Its leader listens, or the name is wrong: patience is for those that come before their leader. */
-static void whom_the_leader_has_called_is_told_at_once_and_gives_up_soon(void **state)
+TEST_WITH(whom_the_leader_has_called_is_told_at_once_and_gives_up_soon, setup, teardown)
 {
     static char address[64];
     int fd = end_listener(address);
 
-    (void)state;
     close(fd); /* nobody is there now */
     follower.options.address = address;
     follower.options.patience_ns = 30000000000u;
@@ -414,9 +396,8 @@ static void whom_the_leader_has_called_is_told_at_once_and_gives_up_soon(void **
     assert_contains(follower.why, "Connection refused");
 }
 
-static void another_job_is_refused(void **state)
+TEST_WITH(another_job_is_refused, setup, teardown)
 {
-    (void)state;
     end_listen(&leader);
     snprintf(follower.options.join.job, sizeof follower.options.join.job, "another");
     end_connect(&follower, &leader, 3);
@@ -425,9 +406,8 @@ static void another_job_is_refused(void **state)
     others_go_on(NULL);
 }
 
-static void a_place_beyond_the_last_is_refused(void **state)
+TEST_WITH(a_place_beyond_the_last_is_refused, setup, teardown)
 {
-    (void)state;
     end_listen(&leader);
     end_connect(&follower, &leader, END_HOSTS);
     ends_until(all, 3, refused, &follower, "the follower is refused");
@@ -435,11 +415,10 @@ static void a_place_beyond_the_last_is_refused(void **state)
     others_go_on(NULL);
 }
 
-static void off_loopback_nobody_listens_or_connects_without_a_key(void **state)
+TEST_WITH(off_loopback_nobody_listens_or_connects_without_a_key, setup, teardown)
 {
     static const char *const addresses[] = {"0.0.0.0:0", "[::]:0", "*:0", "192.0.2.1:0"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
         leader.options.address = addresses[i];
         assert_status(MUSTER_FAILED_PRECONDITION, mu_link_listen(&leader.options, &leader.link));
@@ -453,12 +432,11 @@ static void off_loopback_nobody_listens_or_connects_without_a_key(void **state)
     assert_contains(follower.why, "the leader (192.0.2.1:4711) is not on this host, and there is neither a key nor");
 }
 
-static void bad_addresses_are_said_to_be_bad(void **state)
+TEST_WITH(bad_addresses_are_said_to_be_bad, setup, teardown)
 {
     static const char *const addresses[] = {"",        "host",  "host:",   "host:65536", "host:1x",         "::1:80",
                                             "[::1]80", "[]:80", "[::1:80", "a b:80",     "host:99999999999"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
         leader.options.address = follower.options.address = addresses[i];
         assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
@@ -471,9 +449,8 @@ static void bad_addresses_are_said_to_be_bad(void **state)
     assert_says("has no port");
 }
 
-static void a_port_in_use_is_named(void **state)
+TEST_WITH(a_port_in_use_is_named, setup, teardown)
 {
-    (void)state;
     end_listen(&leader);
     second.options.address = mu_link_address(leader.link);
     assert_status(MUSTER_ALREADY_EXISTS, mu_link_listen(&second.options, &second.link));
@@ -485,9 +462,8 @@ static void a_port_in_use_is_named(void **state)
     assert_says("cannot listen at 192.0.2.1:0");
 }
 
-static void a_name_that_does_not_resolve_is_named(void **state)
+TEST_WITH(a_name_that_does_not_resolve_is_named, setup, teardown)
 {
-    (void)state;
     leader.options.address = "no..such.host:4711";
     assert_status(MUSTER_NOT_FOUND, mu_link_listen(&leader.options, &leader.link));
     assert_says("the name 'no..such.host' to listen at does not resolve");
@@ -499,9 +475,8 @@ static void a_name_that_does_not_resolve_is_named(void **state)
     assert_contains(follower.why, "the name 'no..such.host' does not resolve");
 }
 
-static void files_that_are_no_certificates_are_named(void **state)
+TEST_WITH(files_that_are_no_certificates_are_named, setup, teardown)
 {
-    (void)state;
     certificates_make();
     certificates_use(&leader.options, "good");
     leader.options.address = "127.0.0.1:0";
@@ -519,36 +494,4 @@ static void files_that_are_no_certificates_are_named(void **state)
     leader.options.key = end_key;
     assert_status(MUSTER_INVALID_ARGUMENT, mu_link_listen(&leader.options, &leader.link));
     assert_says("not both");
-}
-
-int main(void)
-{
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        TEST(in_the_clear_on_loopback),
-        TEST(with_a_key),
-        TEST(with_certificates),
-        TEST(over_ipv6),
-        TEST(by_name),
-        TEST(without_a_host_a_leader_with_a_key_listens_everywhere),
-        TEST(counts_what_went_over_it),
-        TEST(what_was_said_is_heard_though_who_said_it_is_gone),
-        TEST(who_is_asked_asks_along_and_nobody_wakes_up_for_it),
-        TEST(another_key_is_refused),
-        TEST(no_key_where_one_is_needed_is_refused),
-        TEST(a_key_where_there_is_none_is_refused),
-        TEST(certificates_of_others_are_refused),
-        TEST(a_leader_of_another_name_is_refused),
-        TEST(the_owners_refusal_is_read_on_both_sides),
-        TEST(whom_the_leader_has_called_is_told_at_once_and_gives_up_soon),
-        TEST(another_job_is_refused),
-        TEST(a_place_beyond_the_last_is_refused),
-        TEST(off_loopback_nobody_listens_or_connects_without_a_key),
-        TEST(bad_addresses_are_said_to_be_bad),
-        TEST(a_port_in_use_is_named),
-        TEST(a_name_that_does_not_resolve_is_named),
-        TEST(files_that_are_no_certificates_are_named),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

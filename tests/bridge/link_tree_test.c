@@ -128,23 +128,20 @@ static void pass_messages_of_all_lengths(const uint8_t *key)
     ends_free(all, HOSTS);
 }
 
-static void messages_of_all_lengths_pass_whole_in_the_clear(void **state)
+TEST(messages_of_all_lengths_pass_whole_in_the_clear)
 {
-    (void)state;
     pass_messages_of_all_lengths(NULL);
 }
 
-static void messages_of_all_lengths_pass_whole_with_a_key(void **state)
+TEST(messages_of_all_lengths_pass_whole_with_a_key)
 {
-    (void)state;
     pass_messages_of_all_lengths(end_key);
 }
 
-static void what_all_are_told_crosses_once_a_relay(void **state)
+TEST(what_all_are_told_crosses_once_a_relay)
 {
     uint64_t before[RELAYS + 1];
 
-    (void)state;
     come_all(NULL, 0);
     for (uint32_t i = 1; i <= RELAYS; i++)
         before[i] = leader.link->hosts[i].stats.bytes_out;
@@ -161,12 +158,11 @@ static void what_all_are_told_crosses_once_a_relay(void **state)
 }
 
 /* To all, to some, to one; in turns that are flushed now and then. What each gets is what was said to it, in order. */
-static void each_host_keeps_its_order(void **state)
+TEST(each_host_keeps_its_order)
 {
     struct test_random r = {test_seed()};
     uint64_t sum[HOSTS] = {0}, frames[HOSTS] = {0}, fewest = UINT64_MAX;
 
-    (void)state;
     come_all(NULL, 0);
     for (int n = 0; n < 3000; n++) {
         uint32_t whom = (uint32_t)test_below(&r, 3), len = (uint32_t)test_below(&r, 200);
@@ -213,9 +209,8 @@ static bool are_measured(void *arg)
     return true;
 }
 
-static void round_trips_are_those_of_the_whole_way(void **state)
+TEST(round_trips_are_those_of_the_whole_way)
 {
-    (void)state;
     come_all(NULL, 0);
     ends_until(all, HOSTS, are_measured, NULL, "all round trips are measured, and longer than the relay's");
     for (uint32_t i = 1; i < HOSTS; i++)
@@ -274,15 +269,13 @@ static void behind_a_relay_that_dies_all_come_again(const uint8_t *key)
     ends_free(all, HOSTS);
 }
 
-static void behind_a_dead_relay_all_come_again_in_the_clear(void **state)
+TEST(behind_a_dead_relay_all_come_again_in_the_clear)
 {
-    (void)state;
     behind_a_relay_that_dies_all_come_again(NULL);
 }
 
-static void behind_a_dead_relay_all_come_again_with_a_key(void **state)
+TEST(behind_a_dead_relay_all_come_again_with_a_key)
 {
-    (void)state;
     behind_a_relay_that_dies_all_come_again(end_key);
 }
 
@@ -301,12 +294,11 @@ static bool is_left(void *arg)
     return leader.lefts == 1 && have_come_again(&gone);
 }
 
-static void a_relay_that_leaves_takes_nobody_with_it(void **state)
+TEST(a_relay_that_leaves_takes_nobody_with_it)
 {
     uint32_t gone = 1;
     pthread_t thread;
 
-    (void)state;
     come_all(end_key, 0);
     all[gone] = &followers[0];
     assert_int_equal(pthread_create(&thread, NULL, free_link, &followers[gone]), 0);
@@ -328,11 +320,10 @@ static bool all_have_heard(void *arg)
     return true;
 }
 
-static void what_the_leader_says_last_reaches_all(void **state)
+TEST(what_the_leader_says_last_reaches_all)
 {
     pthread_t thread;
 
-    (void)state;
     come_all(end_key, 0);
     for (uint32_t i = 1; i < HOSTS; i++)
         assert_true(mu_link_send(leader.link, i, 40, "it is over", 10));
@@ -342,12 +333,11 @@ static void what_the_leader_says_last_reaches_all(void **state)
     ends_free(all + 1, HOSTS - 1);
 }
 
-static void a_host_that_leaves_has_left(void **state)
+TEST(a_host_that_leaves_has_left)
 {
     uint32_t last = HOSTS - 1;
     pthread_t thread;
 
-    (void)state;
     come_all(NULL, 0);
     all[last] = &followers[0];
     assert_int_equal(pthread_create(&thread, NULL, free_link, &followers[last]), 0);
@@ -366,11 +356,10 @@ static bool is_up_again(void *arg)
     return followers[host].ups == 2 && followers[host].is_up[0] && leader.is_up[host];
 }
 
-static void one_that_the_leader_drops_comes_again(void **state)
+TEST(one_that_the_leader_drops_comes_again)
 {
     uint32_t last = HOSTS - 1;
 
-    (void)state;
     come_all(end_key, 0);
     mu_link_drop(leader.link, last, "it said something wrong");
     ends_until(all, HOSTS, is_up_again, &last, "it has come again");
@@ -384,9 +373,8 @@ static void one_that_the_leader_drops_comes_again(void **state)
 
 /* ---- relays that cannot be reached ---- */
 
-static void a_relay_that_nobody_reaches_is_done_without(void **state)
+TEST(a_relay_that_nobody_reaches_is_done_without)
 {
-    (void)state;
     begin(NULL, 0);
     come(1, RELAYS);
     ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
@@ -403,11 +391,10 @@ static void a_relay_that_nobody_reaches_is_done_without(void **state)
     ends_free(all, HOSTS);
 }
 
-static void a_relay_that_does_not_answer_is_waited_for_a_while(void **state)
+TEST(a_relay_that_does_not_answer_is_waited_for_a_while)
 {
     uint32_t three = 3;
 
-    (void)state;
     begin(NULL, 0);
     come(1, RELAYS);
     ends_until(all, RELAYS + 1, relays_listen, NULL, "the relays listen");
@@ -429,12 +416,11 @@ static void a_relay_that_does_not_answer_is_waited_for_a_while(void **state)
 
 /* ---- hosts behind a relay that are slow, and strangers at its port ---- */
 
-static void a_host_that_does_not_read_harms_only_itself(void **state)
+TEST(a_host_that_does_not_read_harms_only_itself)
 {
     uint32_t slow = HOSTS - 1, relay;
     uint64_t want = 0;
 
-    (void)state;
     come_all(NULL, 1 << 20);
     relay = mu_link_relay_of(leader.link, slow);
     all[slow] = &followers[0];
@@ -476,13 +462,12 @@ static void still_fine(uint64_t *frames)
         assert_int_equal(followers[i].downs, 0);
 }
 
-static void strangers_at_a_relay_harm_nobody(void **state)
+TEST(strangers_at_a_relay_harm_nobody)
 {
     uint8_t frame[200], garbage[64];
     uint64_t frames = 0;
     int fds[4];
 
-    (void)state;
     come_all(NULL, 0);
     memset(garbage, 0xa5, sizeof garbage);
     fds[0] = knock_at(1); /* says nothing */
@@ -518,12 +503,11 @@ static bool by_hand_is_up(void *arg)
 }
 
 /* Whoever has the key may come; what it says then is its own, and nobody else's. */
-static void a_host_speaks_for_itself_alone(void **state)
+TEST(a_host_speaks_for_itself_alone)
 {
     static const uint8_t types[] = {MU_FRAME_VIA, MU_FRAME_RELAY, MU_FRAME_TRIP, MU_FRAME_MOVE, MU_FRAME_STAY};
     uint64_t frames = 0;
 
-    (void)state;
     come_all(NULL, 0);
     for (size_t n = 0; n < sizeof types; n++) {
         uint8_t frame[200], said[40] = {30, 1, 0};
@@ -550,14 +534,13 @@ static bool is_refused(void *arg)
     return ((struct end *)arg)->refusals > 0;
 }
 
-static void another_key_opens_no_relay(void **state)
+TEST(another_key_opens_no_relay)
 {
     static struct end stranger;
     struct end *both[HOSTS + 1];
     struct end door;
     uint64_t frames = 0;
 
-    (void)state;
     come_all(end_key, 0);
     memcpy(both, all, sizeof all);
     both[HOSTS] = &stranger;
@@ -572,29 +555,4 @@ static void another_key_opens_no_relay(void **state)
     assert_non_null(strstr(followers[1].said, "has another key"));
     still_fine(&frames);
     ends_free(both, HOSTS + 1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_of_all_lengths_pass_whole_in_the_clear),
-        cmocka_unit_test(messages_of_all_lengths_pass_whole_with_a_key),
-        cmocka_unit_test(what_all_are_told_crosses_once_a_relay),
-        cmocka_unit_test(each_host_keeps_its_order),
-        cmocka_unit_test(round_trips_are_those_of_the_whole_way),
-        cmocka_unit_test(behind_a_dead_relay_all_come_again_in_the_clear),
-        cmocka_unit_test(behind_a_dead_relay_all_come_again_with_a_key),
-        cmocka_unit_test(a_relay_that_leaves_takes_nobody_with_it),
-        cmocka_unit_test(what_the_leader_says_last_reaches_all),
-        cmocka_unit_test(a_host_that_leaves_has_left),
-        cmocka_unit_test(one_that_the_leader_drops_comes_again),
-        cmocka_unit_test(a_relay_that_nobody_reaches_is_done_without),
-        cmocka_unit_test(a_relay_that_does_not_answer_is_waited_for_a_while),
-        cmocka_unit_test(a_host_that_does_not_read_harms_only_itself),
-        cmocka_unit_test(strangers_at_a_relay_harm_nobody),
-        cmocka_unit_test(a_host_speaks_for_itself_alone),
-        cmocka_unit_test(another_key_opens_no_relay),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,18 +63,8 @@ static void list_with(uint64_t heap)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void a_page_is_as_small_as_there_is_room(void **state)
+TEST(a_page_is_as_small_as_there_is_room)
 {
-    (void)state;
     list_with(6 << 20);
     list_with(1 << 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_page_is_as_small_as_there_is_room),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

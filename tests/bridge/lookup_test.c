@@ -55,13 +55,12 @@ static struct mu_lookup *begin(void)
 }
 
 /* Whoever forks then has one thread less that may hold a lock. */
-static void a_look_up_that_has_ended_leaves_no_thread(void **state)
+TEST(a_look_up_that_has_ended_leaves_no_thread)
 {
     struct mu_lookup *lookup = begin();
     struct pollfd fd = {.fd = mu_lookup_fd(lookup), .events = POLLIN};
     struct addrinfo *list;
 
-    (void)state;
     assert_int_equal(poll(&fd, 1, 0), 0);
     sem_post(&may_answer);
     assert_int_equal(poll(&fd, 1, 60000), 1);
@@ -70,9 +69,8 @@ static void a_look_up_that_has_ended_leaves_no_thread(void **state)
     assert_int_equal(atomic_load(&has_ended), 1); /* acquire: pairs with end_slowly() */
 }
 
-static void one_that_is_abandoned_is_not_waited_for(void **state)
+TEST(one_that_is_abandoned_is_not_waited_for)
 {
-    (void)state;
     mu_lookup_abandon(begin());
     assert_int_equal(atomic_load(&has_ended), 0); /* acquire: pairs with end_slowly(), which cannot have been */
     sem_post(&may_answer);
@@ -83,12 +81,7 @@ static void one_that_is_abandoned_is_not_waited_for(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_look_up_that_has_ended_leaves_no_thread),
-        cmocka_unit_test(one_that_is_abandoned_is_not_waited_for),
-    };
-
     if (pthread_key_create(&ending, end_slowly) || sem_init(&may_answer, 0, 0))
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -93,11 +93,10 @@ static void expect_0_lost(uint32_t at)
     assert_int_equal(mu_bridge_state(eyes[at]->seg), MU_BRIDGE_LOST);
 }
 
-static void a_host_that_is_cut_off_for_the_timeout_is_lost_to_all(void **state)
+TEST(a_host_that_is_cut_off_for_the_timeout_is_lost_to_all)
 {
     char why[700];
 
-    (void)state;
     begin(3);
     hosts_cut(h, 1);
     pass(9 * SECOND);
@@ -119,11 +118,10 @@ static void a_host_that_is_cut_off_for_the_timeout_is_lost_to_all(void **state)
     finish();
 }
 
-static void a_host_that_comes_back_in_time_is_not(void **state)
+TEST(a_host_that_comes_back_in_time_is_not)
 {
     uint64_t versions[3];
 
-    (void)state;
     begin(3);
     for (uint32_t i = 0; i < 3; i++)
         versions[i] = crowd_version(i);
@@ -140,12 +138,11 @@ static void a_host_that_comes_back_in_time_is_not(void **state)
     finish();
 }
 
-static void silence_counts_from_when_a_host_was_last_heard_of(void **state)
+TEST(silence_counts_from_when_a_host_was_last_heard_of)
 {
     struct mu_core *core;
     uint64_t now;
 
-    (void)state;
     begin(3);
     pass(60 * SECOND); /* nothing to say, but the link hears heartbeats */
     core = hosts_lock(h, 0);
@@ -170,9 +167,8 @@ static void silence_counts_from_when_a_host_was_last_heard_of(void **state)
     finish();
 }
 
-static void who_was_late_himself_grants_a_period(void **state)
+TEST(who_was_late_himself_grants_a_period)
 {
-    (void)state;
     begin(3);
     hosts_cut(h, 1);
     hosts_settle(h, &r);
@@ -188,9 +184,8 @@ static void who_was_late_himself_grants_a_period(void **state)
     finish();
 }
 
-static void an_agent_that_is_not_replaced_is_a_lost_host(void **state)
+TEST(an_agent_that_is_not_replaced_is_a_lost_host)
 {
-    (void)state;
     begin(3);
     hosts_kill(h, 1);
     pass(9 * SECOND);
@@ -203,9 +198,8 @@ static void an_agent_that_is_not_replaced_is_a_lost_host(void **state)
     finish();
 }
 
-static void the_leaders_agent_that_is_not_replaced_ends_the_job(void **state)
+TEST(the_leaders_agent_that_is_not_replaced_ends_the_job)
 {
-    (void)state;
     begin(3);
     hosts_kill(h, 0);
     pass(11 * SECOND);
@@ -215,9 +209,8 @@ static void the_leaders_agent_that_is_not_replaced_ends_the_job(void **state)
     finish();
 }
 
-static void a_new_leaders_agent_knows_who_was_there(void **state)
+TEST(a_new_leaders_agent_knows_who_was_there)
 {
-    (void)state;
     begin(3);
     hosts_kill(h, 0);
     hosts_kill(h, 1);
@@ -235,9 +228,8 @@ static void a_new_leaders_agent_knows_who_was_there(void **state)
     finish();
 }
 
-static void a_host_that_leaves_in_order_is_told_so(void **state)
+TEST(a_host_that_leaves_in_order_is_told_so)
 {
-    (void)state;
     begin(3);
     crowd_end(pids[1]);
     pids[1] = 0;
@@ -282,12 +274,11 @@ static void inject(uint32_t from, uint32_t to, uint32_t task, uint64_t version, 
     hosts_settle(h, &r);
 }
 
-static void an_error_is_not_undone_by_who_does_not_know_it(void **state)
+TEST(an_error_is_not_undone_by_who_does_not_know_it)
 {
     struct mu_core *core;
     uint64_t version;
 
-    (void)state;
     begin(3);
     hosts_cut(h, 1);
     hosts_settle(h, &r);
@@ -325,9 +316,8 @@ static void an_error_is_not_undone_by_who_does_not_know_it(void **state)
     finish();
 }
 
-static void a_death_is_not_overwritten_by_an_error_reported_meanwhile(void **state)
+TEST(a_death_is_not_overwritten_by_an_error_reported_meanwhile)
 {
-    (void)state;
     begin(3);
     hosts_cut(h, 1);
     hosts_settle(h, &r);
@@ -345,9 +335,8 @@ static void a_death_is_not_overwritten_by_an_error_reported_meanwhile(void **sta
     finish();
 }
 
-static void all_agree_on_the_first_error(void **state)
+TEST(all_agree_on_the_first_error)
 {
-    (void)state;
     begin(3);
     hosts_cut(h, 1);
     hosts_cut(h, 2);
@@ -370,11 +359,10 @@ static void all_agree_on_the_first_error(void **state)
 
 /* ---- the hosts ---- */
 
-static void every_host_knows_the_others(void **state)
+TEST(every_host_knows_the_others)
 {
     char name[64], expected[16];
 
-    (void)state;
     begin(4);
     mu_store_relaxed(&eyes[0]->seg->hosts[2].rtt, 123456); /* relaxed: as the link measures it, the agents rest */
     pass(5 * SECOND);
@@ -404,7 +392,7 @@ struct bad_record {
     const char *why;
 };
 
-static void bad_records_break_the_connection(void **state)
+TEST(bad_records_break_the_connection)
 {
     static char long_text[MU_TEXT_MAX + 1];
     const struct bad_record bad[] = {
@@ -421,7 +409,6 @@ static void bad_records_break_the_connection(void **state)
     };
     char why[700];
 
-    (void)state;
     memset(long_text, 'x', MU_TEXT_MAX);
     begin(3);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -445,12 +432,11 @@ static void bad_records_break_the_connection(void **state)
     finish();
 }
 
-static void bad_words_about_hosts_and_errands_do_too(void **state)
+TEST(bad_words_about_hosts_and_errands_do_too)
 {
     struct mu_pack p = {0};
     char why[700];
 
-    (void)state;
     begin(3);
     for (uint32_t i = 0; i < 3; i++) { /* of another host; of none; in a state that there is not */
         mu_pack_reset(&p);
@@ -481,23 +467,6 @@ static void bad_words_about_hosts_and_errands_do_too(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_that_is_cut_off_for_the_timeout_is_lost_to_all),
-        cmocka_unit_test(a_host_that_comes_back_in_time_is_not),
-        cmocka_unit_test(silence_counts_from_when_a_host_was_last_heard_of),
-        cmocka_unit_test(who_was_late_himself_grants_a_period),
-        cmocka_unit_test(an_agent_that_is_not_replaced_is_a_lost_host),
-        cmocka_unit_test(the_leaders_agent_that_is_not_replaced_ends_the_job),
-        cmocka_unit_test(a_new_leaders_agent_knows_who_was_there),
-        cmocka_unit_test(a_host_that_leaves_in_order_is_told_so),
-        cmocka_unit_test(an_error_is_not_undone_by_who_does_not_know_it),
-        cmocka_unit_test(a_death_is_not_overwritten_by_an_error_reported_meanwhile),
-        cmocka_unit_test(all_agree_on_the_first_error),
-        cmocka_unit_test(every_host_knows_the_others),
-        cmocka_unit_test(bad_records_break_the_connection),
-        cmocka_unit_test(bad_words_about_hosts_and_errands_do_too),
-    };
-
     r.state = test_seed();
-    return cmocka_run_group_tests_name("bridge/loss", tests, crowd_begin, NULL);
+    return test_run(crowd_begin, NULL);
 }

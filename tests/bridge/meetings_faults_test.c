@@ -110,13 +110,12 @@ static void board_open(void)
     cast_open(&(struct hosts_config){.tasks = {1, 2, 2}});
 }
 
-static void nobody_is_early_and_nobody_counts_twice(void **state)
+TEST(nobody_is_early_and_nobody_counts_twice)
 {
     struct test_random r = {test_seed()};
     uint32_t rounds = ROUNDS, all = TASKS, calls = 0;
     pid_t pids[TASKS];
 
-    (void)state;
     board_open();
     for (uint32_t i = 0; i < TASKS; i++)
         pids[i] = hosts_task(cast_hosts, i, work, &rounds);
@@ -141,12 +140,11 @@ static void nobody_is_early_and_nobody_counts_twice(void **state)
     cast_close();
 }
 
-static void a_death_among_faults_is_one_outcome_for_all(void **state)
+TEST(a_death_among_faults_is_one_outcome_for_all)
 {
     struct test_random r = {test_seed() ^ 0x5eed};
     uint32_t rounds = ROUNDS + 1, survivors = TASKS - 1;
 
-    (void)state;
     for (int time = 0; time < 6; time++) {
         uint32_t victim = (uint32_t)test_below(&r, TASKS), failed = 0;
         uint32_t wanted = 1 + (uint32_t)test_below(&r, 10);
@@ -182,14 +180,4 @@ static void a_death_among_faults_is_one_outcome_for_all(void **state)
         assert_int_equal(failed, survivors); /* each of them, once */
         cast_close();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_is_early_and_nobody_counts_twice),
-        cmocka_unit_test(a_death_among_faults_is_one_outcome_for_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,14 +31,13 @@ static int work(struct muster *m, void *arg)
     return 0;
 }
 
-static void five_hundred_tasks_pass_and_calls_are_few(void **state)
+TEST(five_hundred_tasks_pass_and_calls_are_few)
 {
     struct hosts_config config = {.segment = {.num_buckets = 1024}};
     static pid_t pids[TASKS];
     struct hosts *h;
     uint64_t calls = 0;
 
-    (void)state;
     board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(board, MAP_FAILED);
     for (uint32_t i = 0; i < HOSTS; i++)
@@ -53,13 +52,4 @@ static void five_hundred_tasks_pass_and_calls_are_few(void **state)
     assert_in_range(calls, (TASKS - PER_HOST) * ROUNDS, (TASKS - PER_HOST) * (ROUNDS + 1));
     assert_int_equal(hosts_close(h), 0);
     munmap(board, sizeof *board);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_hundred_tasks_pass_and_calls_are_few),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

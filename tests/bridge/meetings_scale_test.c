@@ -183,14 +183,13 @@ static uint64_t commits(const char *id)
     return info.commits;
 }
 
-static void eight_thousand_calls_arrive_by_one_commit_a_turn(void **state)
+TEST(eight_thousand_calls_arrive_by_one_commit_a_turn)
 {
     enum { TURN = 64, ROUNDS = 6 };
     uint32_t tasks = (HOSTS - 1) * PER_HOST;
     uint64_t before;
     clock_t took;
 
-    (void)state;
     open_world(HOSTS);
     turns();
     before = commits("b");
@@ -215,11 +214,10 @@ static void eight_thousand_calls_arrive_by_one_commit_a_turn(void **state)
     close_world();
 }
 
-static void a_call_sent_again_is_taken_up_in_its_own_instance(void **state)
+TEST(a_call_sent_again_is_taken_up_in_its_own_instance)
 {
     enum { TASKS = 2 * PER_HOST };
 
-    (void)state;
     open_world(3);
     for (uint32_t i = 0; i < TASKS - 1; i++)
         call(i, MU_OP_BARRIER_WAIT, "b", 1, MUSTER_BARRIER_NEXT, false);
@@ -261,9 +259,8 @@ static void a_call_sent_again_is_taken_up_in_its_own_instance(void **state)
     close_world();
 }
 
-static void a_failure_is_heard_again_and_not_counted_for_the_next(void **state)
+TEST(a_failure_is_heard_again_and_not_counted_for_the_next)
 {
-    (void)state;
     open_world(2);
     call(0, MU_OP_BARRIER_WAIT, "b", 1, 0, false);
     call(1, MU_OP_BARRIER_WAIT, "b", 1, 3, false); /* at another instance: it fails for both */
@@ -296,9 +293,8 @@ static void a_failure_is_heard_again_and_not_counted_for_the_next(void **state)
     close_world();
 }
 
-static void cancelling_twice_is_once(void **state)
+TEST(cancelling_twice_is_once)
 {
-    (void)state;
     open_world(2);
     for (int again = 0; again < 2; again++) {
         struct mu_pack p = {0};
@@ -330,13 +326,12 @@ static void cancelling_twice_is_once(void **state)
 }
 
 /* A list of all tasks with each call is more than the agent keeps until the turn's end. */
-static void long_lists_arrive_before_they_are_many(void **state)
+TEST(long_lists_arrive_before_they_are_many)
 {
     enum { MANY = 128, TASKS = (MANY - 1) * PER_HOST };
     struct mu_call c = {.untold = MU_CALLS_NONE, .num = TASKS, .ids = malloc(TASKS * sizeof *c.ids)};
     uint64_t before;
 
-    (void)state;
     assert_non_null(c.ids);
     for (uint32_t i = 0; i < TASKS; i++)
         c.ids[i] = i;
@@ -375,9 +370,8 @@ static void ask_alive(uint32_t task, uint64_t number, bool resent)
     ask_alive_of(PER_HOST, task, number, resent);
 }
 
-static void who_is_alive_is_answered_again_and_asked_once(void **state)
+TEST(who_is_alive_is_answered_again_and_asked_once)
 {
-    (void)state;
     open_world(2);
     for (uint32_t i = 0; i < PER_HOST - 1; i++)
         ask_alive(i, 1, false);
@@ -410,11 +404,10 @@ static void who_is_alive_is_answered_again_and_asked_once(void **state)
     close_world();
 }
 
-static void more_than_a_thousand_ask_who_of_them_is_alive(void **state)
+TEST(more_than_a_thousand_ask_who_of_them_is_alive)
 {
     enum { MANY = 160, TASKS = (MANY - 1) * PER_HOST };
 
-    (void)state;
     open_world(MANY);
     for (uint32_t i = 0; i < TASKS - 1; i++)
         ask_alive_of(TASKS, i, 1, false);
@@ -430,19 +423,4 @@ static void more_than_a_thousand_ask_who_of_them_is_alive(void **state)
     assert_int_equal(w.answers, TASKS);
     assert_int_equal(w.status, MUSTER_OK);
     close_world();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_thousand_calls_arrive_by_one_commit_a_turn),
-        cmocka_unit_test(a_call_sent_again_is_taken_up_in_its_own_instance),
-        cmocka_unit_test(a_failure_is_heard_again_and_not_counted_for_the_next),
-        cmocka_unit_test(cancelling_twice_is_once),
-        cmocka_unit_test(long_lists_arrive_before_they_are_many),
-        cmocka_unit_test(who_is_alive_is_answered_again_and_asked_once),
-        cmocka_unit_test(more_than_a_thousand_ask_who_of_them_is_alive),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,9 +12,8 @@
 
 static const struct hosts_config two = {.tasks = {2, 2}}, three = {.tasks = {1, 2, 1}};
 
-static void nobody_is_released_before_the_last_of_three_hosts(void **state)
+TEST(nobody_is_released_before_the_last_of_three_hosts)
 {
-    (void)state;
     cast_open(&three);
     cast_enter_all();
     for (uint64_t instance = 0; instance < 5; instance++) {
@@ -45,12 +44,11 @@ static struct cast_act with(const char *id, int32_t x, int32_t y)
     return a;
 }
 
-static void different_lists_fail_it_for_all_also_when_all_are_on_one_host(void **state)
+TEST(different_lists_fail_it_for_all_also_when_all_are_on_one_host)
 {
     struct cast_act a = with("b", 2, 3), b = with("b", 0, 2);
     struct cast_reply r;
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     cast_tell(2, &a); /* both of the list are on host 1 */
@@ -82,12 +80,11 @@ static void different_lists_fail_it_for_all_also_when_all_are_on_one_host(void *
     cast_close();
 }
 
-static void a_timeout_names_the_missing_and_is_the_same_for_all(void **state)
+TEST(a_timeout_names_the_missing_and_is_the_same_for_all)
 {
     struct cast_act a = cast_wait("b", 0);
     struct cast_reply r, q;
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     a.timeout_ns = 400000000;
@@ -111,11 +108,10 @@ static void a_timeout_names_the_missing_and_is_the_same_for_all(void **state)
     cast_close();
 }
 
-static void counters_are_kept_across_hosts(void **state)
+TEST(counters_are_kept_across_hosts)
 {
     struct cast_reply r;
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     cast_tell_wait(2, "b", 0);
@@ -138,12 +134,11 @@ static void counters_are_kept_across_hosts(void **state)
     cast_close();
 }
 
-static void cancelling_from_any_host_ends_the_waits(void **state)
+TEST(cancelling_from_any_host_ends_the_waits)
 {
     struct cast_act cancel = {.kind = CAST_CANCEL, .id = "b"};
     struct cast_reply r;
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     cast_tell_wait(0, "b", 0);
@@ -168,9 +163,8 @@ static void cancelling_from_any_host_ends_the_waits(void **state)
     cast_close();
 }
 
-static void a_death_on_either_host_fails_it_with_the_name(void **state)
+TEST(a_death_on_either_host_fails_it_with_the_name)
 {
-    (void)state;
     for (uint32_t victim = 1; victim < 4; victim += 2) {
         struct cast_reply r, q;
         char name[32];
@@ -192,11 +186,10 @@ static void a_death_on_either_host_fails_it_with_the_name(void **state)
     }
 }
 
-static void a_lost_host_fails_it_and_a_lost_leader_ends_the_calls(void **state)
+TEST(a_lost_host_fails_it_and_a_lost_leader_ends_the_calls)
 {
     struct cast_reply r;
 
-    (void)state;
     cast_open(&three);
     cast_enter_all();
     cast_tell_wait(0, "b", 0);
@@ -218,9 +211,8 @@ static void a_lost_host_fails_it_and_a_lost_leader_ends_the_calls(void **state)
     cast_close();
 }
 
-static void a_recoverable_task_may_die_and_come_again(void **state)
+TEST(a_recoverable_task_may_die_and_come_again)
 {
-    (void)state;
     cast_open(&two);
     for (uint32_t i = 0; i < 4; i++)
         cast_enter(i, i == 3 ? MUSTER_JOIN_RECOVERABLE : 0);
@@ -241,11 +233,10 @@ static void a_recoverable_task_may_die_and_come_again(void **state)
     cast_close();
 }
 
-static void who_gives_up_is_told_by_its_next_call(void **state)
+TEST(who_gives_up_is_told_by_its_next_call)
 {
     struct cast_act a = cast_wait("b", MUSTER_BARRIER_NEXT);
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     a.patience_ns = 1;
@@ -273,9 +264,8 @@ static void who_gives_up_is_told_by_its_next_call(void **state)
     cast_close();
 }
 
-static void an_interrupt_ends_the_wait(void **state)
+TEST(an_interrupt_ends_the_wait)
 {
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     cast_tell_wait(2, "b", 0);
@@ -285,14 +275,13 @@ static void an_interrupt_ends_the_wait(void **state)
     cast_close();
 }
 
-static void a_hosts_own_barrier_never_leaves_it(void **state)
+TEST(a_hosts_own_barrier_never_leaves_it)
 {
     char id[64] = MUSTER_BARRIER_HOST "b";
     struct cast_act a = with(id, 0, 2);
     uint64_t calls;
     struct cast_reply r;
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     calls = hosts_frames(cast_hosts, 1, MU_FRAME_CALL);
@@ -333,13 +322,12 @@ static void assert_alive(const struct cast_reply *r, const int32_t *tasks, uint3
     }
 }
 
-static void who_is_alive_is_agreed_across_hosts(void **state)
+TEST(who_is_alive_is_agreed_across_hosts)
 {
     static const int32_t all[] = {0, 1, 2, 3}, without[] = {0, 2, 3};
     struct cast_act a = alive(4), b = alive(2);
     struct cast_reply r;
 
-    (void)state;
     cast_open(&two);
     cast_enter_all();
     for (int round = 0; round < 3; round++) {
@@ -398,12 +386,11 @@ static bool is_seen(void *arg)
     return s->seen;
 }
 
-static void every_host_sees_who_is_missing(void **state)
+TEST(every_host_sees_who_is_missing)
 {
     struct sighting s = {.waiting = true};
     struct cast_act a = cast_wait("b", 0);
 
-    (void)state;
     cast_open(&two);
     s.m = hosts_observer(cast_hosts, 1);
     cast_enter_all();
@@ -423,25 +410,4 @@ static void every_host_sees_who_is_missing(void **state)
     assert_true(hosts_until(cast_hosts, is_seen, &s));
     assert_ok(muster_leave(s.m));
     cast_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_is_released_before_the_last_of_three_hosts),
-        cmocka_unit_test(different_lists_fail_it_for_all_also_when_all_are_on_one_host),
-        cmocka_unit_test(a_timeout_names_the_missing_and_is_the_same_for_all),
-        cmocka_unit_test(counters_are_kept_across_hosts),
-        cmocka_unit_test(cancelling_from_any_host_ends_the_waits),
-        cmocka_unit_test(a_death_on_either_host_fails_it_with_the_name),
-        cmocka_unit_test(a_lost_host_fails_it_and_a_lost_leader_ends_the_calls),
-        cmocka_unit_test(a_recoverable_task_may_die_and_come_again),
-        cmocka_unit_test(who_gives_up_is_told_by_its_next_call),
-        cmocka_unit_test(an_interrupt_ends_the_wait),
-        cmocka_unit_test(a_hosts_own_barrier_never_leaves_it),
-        cmocka_unit_test(who_is_alive_is_agreed_across_hosts),
-        cmocka_unit_test(every_host_sees_who_is_missing),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

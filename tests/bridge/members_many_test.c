@@ -50,7 +50,7 @@ static void drop(void *arg, uint32_t host, const char *why)
     fail_msg("host %u is dropped: %s", host, why);
 }
 
-static int setup(void **state)
+static int setup(void)
 {
     static uint32_t tasks[HOSTS];
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .num_tasks = tasks, .run_id = {7, 8}};
@@ -58,7 +58,6 @@ static int setup(void **state)
         .num_tasks = TASKS, .num_slots = 16, .num_buckets = 64, .num_events = 16, .heap_bytes = 4 << 20};
     const struct mu_wire wire = {.send = count, .drop = drop};
 
-    (void)state;
     for (uint32_t i = 0; i < HOSTS; i++)
         tasks[i] = EACH;
     test_name(job.name, "many");
@@ -69,9 +68,8 @@ static int setup(void **state)
     return mu_core_init(&core, &mu_bridge_tables, m, &wire, now) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_core_done(&core);
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
@@ -132,12 +130,11 @@ static void expect_all(uint64_t each, uint64_t again, uint64_t most_frames)
     bytes = 0;
 }
 
-static void every_host_is_told_once_of_every_change(void **state)
+TEST_WITH(every_host_is_told_once_of_every_change, setup, teardown)
 {
     struct mu_cluster c;
     clock_t begun = clock();
 
-    (void)state;
     for (uint32_t i = 1; i < HOSTS; i++) { /* a host a 100 us, a turn each */
         mu_core_up(&core, i, now);
         tell(i, EACH, MUSTER_TASK_CONNECTED);
@@ -152,10 +149,9 @@ static void every_host_is_told_once_of_every_change(void **state)
     print_message("joining: %.1f ms of the leader's processor\n", (double)(clock() - begun) * 1e3 / CLOCKS_PER_SEC);
 }
 
-static void an_error_is_told_in_the_same_turn(void **state)
+TEST_WITH(an_error_is_told_in_the_same_turn, setup, teardown)
 {
-    (void)state;
-    every_host_is_told_once_of_every_change(state);
+    every_host_is_told_once_of_every_change();
     tell(5, 100, MUSTER_TASK_DISCONNECTED);
     turn(1); /* the first after a pause goes at once, too */
     tell(6, 100, MUSTER_TASK_DISCONNECTED);
@@ -169,14 +165,4 @@ static void an_error_is_told_in_the_same_turn(void **state)
     assert_int_equal(records[7], 4 * EACH);
     assert_ok(mu_cluster_error(m->seg, "it") ? MUSTER_OK : MUSTER_INTERNAL);
     assert_says("it: task 64 (pid 1000 on host host 8) is in error: ");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_host_is_told_once_of_every_change, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_error_is_told_in_the_same_turn, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("bridge/members_many", tests, NULL, NULL);
 }

@@ -32,13 +32,12 @@ static int leave_at_once(struct muster *m, void *arg)
 
 /* ---- the tests ---- */
 
-static void a_task_that_comes_and_goes_is_seen_everywhere(void **state)
+TEST(a_task_that_comes_and_goes_is_seen_everywhere)
 {
     uint64_t version[3];
     struct muster_task_info infos[6];
     size_t count;
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {2, 2, 2}});
     for (int32_t t = 0; t < 6; t++) {
         pid_t pid;
@@ -71,11 +70,10 @@ static void a_task_that_comes_and_goes_is_seen_everywhere(void **state)
     crowd_close();
 }
 
-static void a_death_is_told_to_all_with_name_pid_and_host(void **state)
+TEST(a_death_is_told_to_all_with_name_pid_and_host)
 {
     pid_t victim, waiting[2];
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1, 2}});
     victim = crowd_start(1);
     crowd_until_everywhere(1, MUSTER_TASK_CONNECTED, 1);
@@ -104,11 +102,10 @@ static void a_death_is_told_to_all_with_name_pid_and_host(void **state)
     crowd_close();
 }
 
-static void an_error_may_be_reported_from_any_host(void **state)
+TEST(an_error_may_be_reported_from_any_host)
 {
     static const uint32_t from[] = {0, 2, 1};
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         pid_t pid;
 
@@ -132,11 +129,10 @@ static void an_error_may_be_reported_from_any_host(void **state)
     }
 }
 
-static void a_reset_is_decided_on_the_tasks_host(void **state)
+TEST(a_reset_is_decided_on_the_tasks_host)
 {
     static const uint32_t from[] = {0, 2};
 
-    (void)state;
     for (size_t i = 0; i < 2; i++) {
         pid_t pid;
 
@@ -160,12 +156,11 @@ static void a_reset_is_decided_on_the_tasks_host(void **state)
     }
 }
 
-static void a_heartbeat_is_brought_to_the_tasks_host(void **state)
+TEST(a_heartbeat_is_brought_to_the_tasks_host)
 {
     uint64_t before;
     pid_t pid;
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1, 1}});
     assert_status(MUSTER_INVALID_ARGUMENT, muster_task_heartbeat(eyes[2], 1, 7));
     assert_says("task 1 must be registered before it sends heartbeats");
@@ -185,11 +180,10 @@ static void a_heartbeat_is_brought_to_the_tasks_host(void **state)
     crowd_close();
 }
 
-static void what_changes_while_hosts_are_apart_is_told_when_they_meet(void **state)
+TEST(what_changes_while_hosts_are_apart_is_told_when_they_meet)
 {
     pid_t pids[3];
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1, 1}});
     pids[1] = crowd_start(1);
     crowd_until_everywhere(1, MUSTER_TASK_CONNECTED, 1);
@@ -211,13 +205,12 @@ static void what_changes_while_hosts_are_apart_is_told_when_they_meet(void **sta
     crowd_close();
 }
 
-static void a_new_connection_or_agent_changes_nothing(void **state)
+TEST(a_new_connection_or_agent_changes_nothing)
 {
     struct test_random r = {test_seed()};
     uint64_t versions[3];
     pid_t pids[3];
 
-    (void)state;
     crowd_open(&(struct hosts_config){.tasks = {1, 1, 1}, .stepped = true});
     for (uint32_t i = 0; i < 3; i++)
         pids[i] = crowd_start(i);
@@ -250,15 +243,5 @@ static void a_new_connection_or_agent_changes_nothing(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_task_that_comes_and_goes_is_seen_everywhere),
-        cmocka_unit_test(a_death_is_told_to_all_with_name_pid_and_host),
-        cmocka_unit_test(an_error_may_be_reported_from_any_host),
-        cmocka_unit_test(a_reset_is_decided_on_the_tasks_host),
-        cmocka_unit_test(a_heartbeat_is_brought_to_the_tasks_host),
-        cmocka_unit_test(what_changes_while_hosts_are_apart_is_told_when_they_meet),
-        cmocka_unit_test(a_new_connection_or_agent_changes_nothing),
-    };
-
-    return cmocka_run_group_tests_name("bridge/members", tests, crowd_begin, NULL);
+    return test_run(crowd_begin, NULL);
 }

@@ -151,7 +151,7 @@ static bool some_progress(void *arg)
     return true;
 }
 
-static void random_faults_change_no_sum(void **state)
+TEST(random_faults_change_no_sum)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 2, 2}, .timeout_ns = PATIENCE_NS});
     struct muster *leader = hosts_observer(h, 0);
@@ -162,7 +162,6 @@ static void random_faults_change_no_sum(void **state)
     pid_t pids[WORKERS];
     size_t count;
 
-    (void)state;
     said = new_log();
     for (int w = 0; w < WORKERS; w++) {
         ids[w] = w;
@@ -261,7 +260,7 @@ static void cut(struct hosts *h, uint32_t place)
     hosts_cut_after(h, 1, place);
 }
 
-static void a_fault_at_any_step_changes_no_sum(void **state)
+TEST(a_fault_at_any_step_changes_no_sum)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .stepped = true, .timeout_ns = PATIENCE_NS});
     struct muster *leader = hosts_observer(h, 0);
@@ -269,7 +268,6 @@ static void a_fault_at_any_step_changes_no_sum(void **state)
     int fds[2];
     pid_t pid;
 
-    (void)state;
     said = new_log();
     assert_int_equal(pipe(fds), 0);
     hosts_settle(h, NULL);
@@ -314,14 +312,13 @@ static bool has_begun(void *arg)
     return atomic_load(&said->begun[0]) > *(uint64_t *)arg;
 }
 
-static void callers_that_die_have_called_once_or_not_at_all(void **state)
+TEST(callers_that_die_have_called_once_or_not_at_all)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .timeout_ns = PATIENCE_NS});
     struct muster *leader = hosts_observer(h, 0);
     struct test_random r = {test_seed()};
     int64_t least = 0, most = 0, cut_off;
 
-    (void)state;
     said = new_log();
     for (int i = 0; i < VICTIMS; i++) {
         uint64_t calls = test_below(&r, 8);
@@ -393,7 +390,7 @@ static int set_large(struct muster *m, void *arg)
 }
 
 /* More of them than the segment could hold if the room stayed taken. */
-static void a_dead_caller_s_call_is_taken_back_with_its_room(void **state)
+TEST(a_dead_caller_s_call_is_taken_back_with_its_room)
 {
     struct muster_segment_config c = {.heap_bytes = 32u << 20};
     struct hosts *h =
@@ -401,7 +398,6 @@ static void a_dead_caller_s_call_is_taken_back_with_its_room(void **state)
     struct census census = {.m = hosts_observer(h, 1)};
     struct muster *leader = hosts_observer(h, 0);
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         pid_t pid = hosts_visitor(h, 1, set_large, NULL);
 
@@ -417,16 +413,4 @@ static void a_dead_caller_s_call_is_taken_back_with_its_room(void **state)
     assert_ok(muster_leave(census.m));
     assert_ok(muster_leave(leader));
     assert_int_equal(hosts_close(h), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_faults_change_no_sum),
-        cmocka_unit_test(a_fault_at_any_step_changes_no_sum),
-        cmocka_unit_test(callers_that_die_have_called_once_or_not_at_all),
-        cmocka_unit_test(a_dead_caller_s_call_is_taken_back_with_its_room),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,38 +18,24 @@ static void expect_refusal(const char *library, const char *reason)
     assert_null(mu_openssl.SSL_new);
 }
 
-static void a_library_that_is_missing_is_said_and_how_to_get_it(void **state)
+TEST(a_library_that_is_missing_is_said_and_how_to_get_it)
 {
-    (void)state;
     expect_refusal("libssl.so.of.nobody", "cannot load OpenSSL (libssl.so.of.nobody: ");
 }
 
-static void a_library_without_the_calls_is_not_used(void **state)
+TEST(a_library_without_the_calls_is_not_used)
 {
-    (void)state;
     expect_refusal("libc.so.6", "cannot use OpenSSL (");
 }
 
 /* Also after failures: and once it is there, nothing more is opened. */
-static void the_one_that_muster_was_built_with_is_opened_once(void **state)
+TEST(the_one_that_muster_was_built_with_is_opened_once)
 {
     char why[400] = "";
 
-    (void)state;
     assert_int_equal(mu_openssl_open(NULL, why, sizeof why), 0);
     assert_non_null(mu_openssl.SSL_new);
     assert_non_null(mu_openssl.TLS_method());
     assert_int_equal(mu_openssl_open("libssl.so.of.nobody", why, sizeof why), 0);
     assert_string_equal(why, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_library_that_is_missing_is_said_and_how_to_get_it),
-        cmocka_unit_test(a_library_without_the_calls_is_not_used),
-        cmocka_unit_test(the_one_that_muster_was_built_with_is_opened_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

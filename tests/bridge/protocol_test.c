@@ -11,12 +11,11 @@
 
 static char *document;
 
-static int load(void **state)
+static int load(void)
 {
     FILE *f = fopen("src/bridge/PROTOCOL.md", "r");
     size_t n;
 
-    (void)state;
     assert_non_null(f);
     document = calloc(1, 1 << 20);
     assert_non_null(document);
@@ -25,29 +24,26 @@ static int load(void **state)
     return n ? 0 : -1;
 }
 
-static int unload(void **state)
+static int unload(void)
 {
-    (void)state;
     free(document);
     return 0;
 }
 
-static void the_version_is_the_documents(void **state)
+TEST(the_version_is_the_documents)
 {
     char title[80], field[80];
 
-    (void)state;
     snprintf(title, sizeof title, "# The bridge's protocol, version %u\n", MU_BRIDGE_VERSION);
     snprintf(field, sizeof field, "\n| 2 | 1 | version | %u. ", MU_BRIDGE_VERSION);
     assert_int_equal(strncmp(document, title, strlen(title)), 0);
     assert_non_null(strstr(document, field));
 }
 
-static void every_step_of_a_peer_is_in_the_document(void **state)
+TEST(every_step_of_a_peer_is_in_the_document)
 {
     static const char *const words[] = {"stays", "refused", "up", "taken", "down", "down, up", "lost"};
 
-    (void)state;
     for (int s = 0; s < MU_PEER_STATES; s++) {
         char row[200];
         int n = snprintf(row, sizeof row, "\n| %s |", mu_peer_state_names[s]);
@@ -59,12 +55,11 @@ static void every_step_of_a_peer_is_in_the_document(void **state)
     }
 }
 
-static void every_frame_has_a_section_and_every_section_a_frame(void **state)
+TEST(every_frame_has_a_section_and_every_section_a_frame)
 {
     const char *at = document;
     size_t sections = 0;
 
-    (void)state;
     for (size_t i = 0; i < mu_frame_kinds_count; i++) {
         const struct mu_frame_kind *k = &mu_frame_kinds[i];
         char heading[64];
@@ -83,9 +78,8 @@ static void every_frame_has_a_section_and_every_section_a_frame(void **state)
     assert_int_equal(sections, mu_frame_kinds_count);
 }
 
-static void every_call_is_in_the_document(void **state)
+TEST(every_call_is_in_the_document)
 {
-    (void)state;
     for (size_t i = 0; i < mu_op_kinds_count; i++) {
         const struct mu_op_kind *k = &mu_op_kinds[i];
         char name[64], text[80];
@@ -104,12 +98,5 @@ static void every_call_is_in_the_document(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_version_is_the_documents),
-        cmocka_unit_test(every_step_of_a_peer_is_in_the_document),
-        cmocka_unit_test(every_frame_has_a_section_and_every_section_a_frame),
-        cmocka_unit_test(every_call_is_in_the_document),
-    };
-
-    return cmocka_run_group_tests(tests, load, unload);
+    return test_run(load, unload);
 }

@@ -58,12 +58,11 @@ static void assert_same(const struct mu_said *a, const struct mu_said *b)
         assert_memory_equal(a->text, b->text, a->text_len);
 }
 
-static void what_goes_in_comes_out(void **state)
+TEST(what_goes_in_comes_out)
 {
     struct test_random r = {test_seed()};
     size_t ends[TASKS];
 
-    (void)state;
     for (uint32_t odd = 1; odd < 40; odd++) {
         struct mu_pack p = {0};
         struct mu_unpack u;
@@ -83,13 +82,12 @@ static void what_goes_in_comes_out(void **state)
     }
 }
 
-static void a_host_can_be_left_out(void **state)
+TEST(a_host_can_be_left_out)
 {
     struct test_random r = {test_seed()};
     size_t ends[TASKS];
     struct mu_pack p = {0};
 
-    (void)state;
     draw(&r, 10);
     pack(&p, ends);
     for (uint32_t host = 0; host < TASKS / EACH; host++) {
@@ -114,13 +112,12 @@ static void a_host_can_be_left_out(void **state)
     mu_pack_done(&p);
 }
 
-static void what_is_cut_off_is_noticed(void **state)
+TEST(what_is_cut_off_is_noticed)
 {
     struct test_random r = {test_seed()};
     size_t ends[TASKS];
     struct mu_pack p = {0};
 
-    (void)state;
     draw(&r, 10);
     pack(&p, ends);
     for (size_t len = 0; len < 2000; len++) {
@@ -138,27 +135,14 @@ static void what_is_cut_off_is_noticed(void **state)
     mu_pack_done(&p);
 }
 
-static void those_who_joined_take_few_bytes(void **state)
+TEST(those_who_joined_take_few_bytes)
 {
     struct test_random r = {test_seed()};
     size_t ends[TASKS];
     struct mu_pack p = {0};
 
-    (void)state;
     draw(&r, 1u << 31);
     pack(&p, ends);
     assert_true(p.len < TASKS * 16);
     mu_pack_done(&p);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_in_comes_out),
-        cmocka_unit_test(a_host_can_be_left_out),
-        cmocka_unit_test(what_is_cut_off_is_noticed),
-        cmocka_unit_test(those_who_joined_take_few_bytes),
-    };
-
-    return cmocka_run_group_tests_name("bridge/records", tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void drop(void *arg, uint32_t host, const char *why)
     fail_msg("host %u is dropped: %s", host, why);
 }
 
-static int setup(void **state)
+static int setup(void)
 {
     static uint32_t tasks[HOSTS] = {1, 1, 1, 1, 1};
     const struct mu_hosts_config hosts = {.num_hosts = HOSTS, .num_tasks = tasks, .run_id = {7, 8}};
@@ -76,7 +76,6 @@ static int setup(void **state)
     const struct mu_wire wire = {.send = take, .drop = drop};
     char name[16];
 
-    (void)state;
     test_name(job.name, "roster");
     if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment) || mu_join_open(job.segment, &m))
         return -1;
@@ -89,9 +88,8 @@ static int setup(void **state)
     return mu_core_init(&core, &mu_bridge_tables, m, &wire, now) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_core_done(&core);
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
@@ -105,9 +103,8 @@ static void turns(void)
     while (mu_core_turn(&core, now));
 }
 
-static void who_knows_the_same_is_told_the_same(void **state)
+TEST(who_knows_the_same_is_told_the_same)
 {
-    (void)state;
     for (uint32_t i = 1; i < HOSTS; i++)
         mu_core_up(&core, i, now);
     turns();
@@ -120,9 +117,8 @@ static void who_knows_the_same_is_told_the_same(void **state)
     }
 }
 
-static void who_comes_anew_is_told_all_and_the_others_what_changed(void **state)
+TEST(who_comes_anew_is_told_all_and_the_others_what_changed)
 {
-    (void)state;
     for (uint32_t late = 1; late < HOSTS; late++) { /* in whatever place it is told */
         mu_core_down(&core, late, "the test cuts it", now);
         mu_core_up(&core, late, now);
@@ -137,10 +133,5 @@ static void who_comes_anew_is_told_all_and_the_others_what_changed(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_knows_the_same_is_told_the_same),
-        cmocka_unit_test(who_comes_anew_is_told_all_and_the_others_what_changed),
-    };
-
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return test_run(setup, teardown);
 }

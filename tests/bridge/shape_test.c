@@ -35,20 +35,10 @@ static bool believes(uint32_t leaders, uint32_t own)
     return taken;
 }
 
-static void a_welcome_with_other_tasks_than_ours_is_refused(void **state)
+TEST(a_welcome_with_other_tasks_than_ours_is_refused)
 {
-    (void)state;
     assert_true(believes(3, 2));
     assert_false(believes(3, 1)); /* the agent would walk beyond its tables */
     assert_false(believes(3, 3));
     assert_false(believes(INT32_MAX, 2));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_welcome_with_other_tasks_than_ours_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

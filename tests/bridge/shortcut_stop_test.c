@@ -72,12 +72,11 @@ static int broadcast_now_and_then(struct muster *m, void *arg)
     return 0;
 }
 
-static void what_one_gives_is_there_for_who_passes(void **state)
+TEST(what_one_gives_is_there_for_who_passes)
 {
     struct hosts *h = hosts_open(&(struct hosts_config){.tasks = {1, 1}, .latency = true, .shortcuts = true});
     pid_t pids[2];
 
-    (void)state;
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, broadcast_now_and_then, NULL);
     for (uint32_t i = 0; i < 2; i++)
@@ -143,20 +142,14 @@ static void let_stop(uint32_t there, unsigned (*fate)(uint64_t instance))
     mu_shortcut_fate = NULL;
 }
 
-static void who_is_stopped_and_goes_on_changes_nothing(void **state)
+TEST(who_is_stopped_and_goes_on_changes_nothing)
 {
-    (void)state;
     let_stop(2, NULL);
     let_stop(1, uncertain);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_one_gives_is_there_for_who_passes),
-        cmocka_unit_test(who_is_stopped_and_goes_on_changes_nothing),
-    };
-
     dice = (struct test_random){test_seed()};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -108,7 +108,7 @@ static uint64_t slowest(uint32_t count)
 }
 
 /* Instances that pass while no agent takes a step. Who waits too long for the other asks the agents: then they must. */
-static void barriers_pass_without_a_step_of_an_agent(void **state)
+TEST(barriers_pass_without_a_step_of_an_agent)
 {
     for (uint32_t members = 1; members <= 2; members++) {
         struct hosts *h = open_two(members, members, true);
@@ -117,7 +117,6 @@ static void barriers_pass_without_a_step_of_an_agent(void **state)
         pid_t pids[GANG_MAX] = {0};
         struct test_random random = {test_seed()};
 
-        (void)state;
         start(h, &w, pids);
         gang_let_run(h, &w, 0, 3);
         while (most < 10 && mu_now() < until) {
@@ -139,13 +138,12 @@ static void barriers_pass_without_a_step_of_an_agent(void **state)
     }
 }
 
-static void what_members_give_arrives_though_barriers_go_another_way(void **state)
+TEST(what_members_give_arrives_though_barriers_go_another_way)
 {
     struct hosts *h = open_two(2, 2, false);
     struct gang_work w = work_of(4, 400, GANG_ANY);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     w.twice = true;
     start(h, &w, pids);
     all_end_well(h, &w, pids);
@@ -153,26 +151,24 @@ static void what_members_give_arrives_though_barriers_go_another_way(void **stat
 
 /* ---- datagrams that do not come, or are none of theirs ----------------------------------------------------------- */
 
-static void who_hears_nothing_goes_by_the_agents(void **state)
+TEST(who_hears_nothing_goes_by_the_agents)
 {
     struct hosts *h = open_two(1, 1, false);
     struct gang_work w = work_of(2, 300, GANG_BARRIER);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     mu_shortcut_fate = never;
     start(h, &w, pids);
     all_end_well(h, &w, pids);
     mu_shortcut_fate = NULL;
 }
 
-static void lost_and_doubled_ones_change_nothing(void **state)
+TEST(lost_and_doubled_ones_change_nothing)
 {
     struct hosts *h = open_two(2, 1, false);
     struct gang_work w = work_of(3, 2000, GANG_BARRIER);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     mu_shortcut_fate = uncertain;
     start(h, &w, pids);
     all_end_well(h, &w, pids);
@@ -210,7 +206,7 @@ static int hold_then_meet(struct muster *m, void *arg)
 }
 
 /* To the leader's speaker, before it takes none but the other speaker's: what is too short, too long, not signed. */
-static void forged_ones_are_not_believed(void **state)
+TEST(forged_ones_are_not_believed)
 {
     struct hosts *h = open_two(1, 1, true);
     struct gang_work w = work_of(2, 200, GANG_BARRIER);
@@ -218,7 +214,6 @@ static void forged_ones_are_not_believed(void **state)
     int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     gang_wipe();
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, hold_then_meet, &w);
@@ -237,7 +232,7 @@ static void forged_ones_are_not_believed(void **state)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void a_port_that_cannot_be_breaks_the_connection_with_words(void **state)
+TEST(a_port_that_cannot_be_breaks_the_connection_with_words)
 {
     struct hosts *h = open_two(1, 1, true);
     struct gang_work w = work_of(2, 0, GANG_BARRIER);
@@ -245,7 +240,6 @@ static void a_port_that_cannot_be_breaks_the_connection_with_words(void **state)
     pid_t pids[GANG_MAX] = {0};
     char why[700];
 
-    (void)state;
     start(h, &w, pids);
     gang_let_run(h, &w, 0, 2);
     mu_span_pack(&p, MU_SAY_SHORTCUT, span_of(h, 0));
@@ -309,11 +303,10 @@ static void pair_close(struct pair *p)
 }
 
 /* The other host has passed 7 if it is at 8; but if it did so by its agent, what its members gave is still to come. */
-static void that_of_a_later_instance_lets_nobody_pass(void **state)
+TEST(that_of_a_later_instance_lets_nobody_pass)
 {
     struct pair p;
 
-    (void)state;
     pair_open(&p);
     pair_say(&p, 8, 5);
     for (int i = 0; i < 3; i++)
@@ -322,11 +315,10 @@ static void that_of_a_later_instance_lets_nobody_pass(void **state)
     pair_close(&p);
 }
 
-static void what_is_not_believed_yet_is_kept_though_the_next_has_come(void **state)
+TEST(what_is_not_believed_yet_is_kept_though_the_next_has_come)
 {
     struct pair p;
 
-    (void)state;
     pair_open(&p);
     pair_say(&p, 7, 6);
     pair_say(&p, 8, 9);
@@ -339,11 +331,10 @@ static void what_is_not_believed_yet_is_kept_though_the_next_has_come(void **sta
 }
 
 /* What was said on a connection that is over is not measured by what has been taken of the next one. */
-static void what_was_taken_of_another_connection_does_not_count(void **state)
+TEST(what_was_taken_of_another_connection_does_not_count)
 {
     struct pair p;
 
-    (void)state;
     pair_open(&p);
     mu_store_relaxed(&p.way.state, MU_SHORTCUT_STATE(2, MU_SHORTCUT_LIVE)); /* relaxed: one thread */
     pair_say(&p, 8, 4);
@@ -359,13 +350,12 @@ static bool has_gone_on(void *arg)
     return slowest(2) >= *(uint64_t *)arg;
 }
 
-static void broken_connections_and_killed_agents_change_nothing(void **state)
+TEST(broken_connections_and_killed_agents_change_nothing)
 {
     struct hosts *h = open_two(2, 2, false);
     struct gang_work w = work_of(4, 3000, GANG_BARRIER);
     pid_t pids[GANG_MAX] = {0};
 
-    (void)state;
     mu_shortcut_fate = uncertain;
     start(h, &w, pids);
     for (uint64_t goal = 1; goal < w.rounds; goal += 60) {
@@ -393,9 +383,8 @@ static void broken_connections_and_killed_agents_change_nothing(void **state)
     mu_shortcut_fate = NULL;
 }
 
-static void a_member_that_is_killed_fails_one_instance_for_all(void **state)
+TEST(a_member_that_is_killed_fails_one_instance_for_all)
 {
-    (void)state;
     for (int round = 0; round < 20; round++) {
         struct hosts *h = open_two(2, 2, false);
         struct gang_work w = work_of(4, 0, GANG_BARRIER);
@@ -417,11 +406,10 @@ static void a_member_that_is_killed_fails_one_instance_for_all(void **state)
     mu_shortcut_fate = NULL;
 }
 
-static void who_loses_patience_agrees_with_who_does_not(void **state)
+TEST(who_loses_patience_agrees_with_who_does_not)
 {
     bool all[GANG_MAX];
 
-    (void)state;
     memset(all, 1, sizeof all);
     for (int round = 0; round < 40; round++) {
         struct hosts *h = open_two(2, 1, false);
@@ -449,9 +437,8 @@ static void who_loses_patience_agrees_with_who_does_not(void **state)
 }
 
 /* The other host is lost: whoever had committed, and did not hear, is told that it is not known. */
-static void of_a_lost_host_nobody_claims_to_know(void **state)
+TEST(of_a_lost_host_nobody_claims_to_know)
 {
-    (void)state;
     for (int round = 0; round < 10; round++) {
         struct hosts *h = open_two(1, 1, false);
         struct gang_work w = work_of(2, 0, GANG_BARRIER);
@@ -480,13 +467,12 @@ static void of_a_lost_host_nobody_claims_to_know(void **state)
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
-static void addresses_come_back_as_they_were(void **state)
+TEST(addresses_come_back_as_they_were)
 {
     struct sockaddr_storage a, b;
     struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&a;
     uint64_t words[3];
 
-    (void)state;
     memset(&a, 0, sizeof a);
     v6->sin6_family = AF_INET6;
     v6->sin6_scope_id = 3;
@@ -504,23 +490,6 @@ static void addresses_come_back_as_they_were(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_come_back_as_they_were),
-        cmocka_unit_test(barriers_pass_without_a_step_of_an_agent),
-        cmocka_unit_test(what_members_give_arrives_though_barriers_go_another_way),
-        cmocka_unit_test(who_hears_nothing_goes_by_the_agents),
-        cmocka_unit_test(lost_and_doubled_ones_change_nothing),
-        cmocka_unit_test(forged_ones_are_not_believed),
-        cmocka_unit_test(a_port_that_cannot_be_breaks_the_connection_with_words),
-        cmocka_unit_test(that_of_a_later_instance_lets_nobody_pass),
-        cmocka_unit_test(what_is_not_believed_yet_is_kept_though_the_next_has_come),
-        cmocka_unit_test(what_was_taken_of_another_connection_does_not_count),
-        cmocka_unit_test(broken_connections_and_killed_agents_change_nothing),
-        cmocka_unit_test(a_member_that_is_killed_fails_one_instance_for_all),
-        cmocka_unit_test(who_loses_patience_agrees_with_who_does_not),
-        cmocka_unit_test(of_a_lost_host_nobody_claims_to_know),
-    };
-
     dice = (struct test_random){test_seed()};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -77,12 +77,11 @@ static int write_and_read(struct muster *m, void *arg)
     return 0;
 }
 
-static void who_passes_sees_what_was_written_before(void **state)
+TEST(who_passes_sees_what_was_written_before)
 {
     struct hosts *h = open_two(false);
     pid_t pids[2];
 
-    (void)state;
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, write_and_read, NULL);
     for (uint32_t i = 0; i < 2; i++)
@@ -172,23 +171,20 @@ static void written_and_told_in(int turns, bool third)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void nobody_passes_before_the_other_agent_was_told(void **state)
+TEST(nobody_passes_before_the_other_agent_was_told)
 {
-    (void)state;
     written_and_told_in(0, false);
 }
 
-static void nobody_passes_before_his_agent_has_taken_it(void **state)
+TEST(nobody_passes_before_his_agent_has_taken_it)
 {
-    (void)state;
     written_and_told_in(-1, false);
 }
 
 /* A batch for another host that has the key, too: what goes to ours is collected with it, and waits for the next turn.
  */
-static void nobody_passes_before_what_was_collected_has_gone(void **state)
+TEST(nobody_passes_before_what_was_collected_has_gone)
 {
-    (void)state;
     for (int turns = 0; turns < 4; turns++)
         written_and_told_in(turns, true);
 }
@@ -279,15 +275,14 @@ static bool give_and_go_on_before_it_is_sent(void)
     return committed;
 }
 
-static void what_was_given_comes_before_the_next_datagram(void **state)
+TEST(what_was_given_comes_before_the_next_datagram)
 {
-    (void)state;
     for (int round = 0, met = 0; round < 20 && met < 3; round++)
         met += give_and_go_on_before_it_is_sent();
 }
 
 /* A leader that is mad asks the agents for instances that nobody can be at: they do not go their way for that. */
-static void what_cannot_be_under_way_is_not_asked_for(void **state)
+TEST(what_cannot_be_under_way_is_not_asked_for)
 {
     struct hosts *h = open_two(true);
     struct test_random random = {test_seed()};
@@ -296,7 +291,6 @@ static void what_cannot_be_under_way_is_not_asked_for(void **state)
     struct span *s;
     pid_t pids[2];
 
-    (void)state;
     gang_wipe();
     for (uint32_t i = 0; i < 2; i++)
         pids[i] = hosts_task(h, i, write_when_told, NULL);
@@ -343,9 +337,8 @@ static int pass_and_be_silent(struct muster *m, void *arg)
     return 0;
 }
 
-static void who_did_not_hear_it_is_told_by_the_agents(void **state)
+TEST(who_did_not_hear_it_is_told_by_the_agents)
 {
-    (void)state;
     for (int lost = 0; lost < 2; lost++)
         for (int round = 0; round < 10; round++) {
             struct hosts *h = open_two(false);
@@ -358,19 +351,4 @@ static void who_did_not_hear_it_is_told_by_the_agents(void **state)
                 assert_int_equal(hosts_reap(h, pids[i]), 0);
             assert_int_equal(hosts_close(h), 0);
         }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_passes_sees_what_was_written_before),
-        cmocka_unit_test(nobody_passes_before_the_other_agent_was_told),
-        cmocka_unit_test(nobody_passes_before_his_agent_has_taken_it),
-        cmocka_unit_test(nobody_passes_before_what_was_collected_has_gone),
-        cmocka_unit_test(what_was_given_comes_before_the_next_datagram),
-        cmocka_unit_test(what_cannot_be_under_way_is_not_asked_for),
-        cmocka_unit_test(who_did_not_hear_it_is_told_by_the_agents),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

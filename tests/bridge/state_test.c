@@ -11,11 +11,10 @@
 #include "bridge/link/state.h"
 
 /* Any event in any state on any side: it is in the table exactly once, or refused. */
-static void each_pair_has_one_answer(void **state)
+TEST(each_pair_has_one_answer)
 {
     enum mu_link_state next;
 
-    (void)state;
     for (unsigned s = 0; s < MU_LINK_STATES; s++)
         for (unsigned e = 0; e < MU_LINK_EVENTS; e++)
             for (unsigned side = 1; side <= 2; side++) {
@@ -28,11 +27,10 @@ static void each_pair_has_one_answer(void **state)
             }
 }
 
-static void whoever_is_open_can_be_broken_and_nobody_is_stuck(void **state)
+TEST(whoever_is_open_can_be_broken_and_nobody_is_stuck)
 {
     enum mu_link_state next;
 
-    (void)state;
     for (unsigned side = 1; side <= 2; side++)
         for (unsigned s = 0; s < MU_LINK_STATES; s++) {
             bool is_lived = s != MU_LINK_CLOSED && !(s == MU_LINK_CONNECTING && side == MU_LINK_LEADER) &&
@@ -44,11 +42,10 @@ static void whoever_is_open_can_be_broken_and_nobody_is_stuck(void **state)
         }
 }
 
-static void nothing_of_the_owners_is_heard_before_up(void **state)
+TEST(nothing_of_the_owners_is_heard_before_up)
 {
     enum mu_link_state next;
 
-    (void)state;
     for (unsigned type = MU_FRAME_OWNER; type < 256; type++)
         for (unsigned s = 0; s < MU_LINK_STATES; s++)
             for (unsigned side = 1; side <= 2; side++)
@@ -58,7 +55,7 @@ static void nothing_of_the_owners_is_heard_before_up(void **state)
             assert_false(mu_link_step(s, mu_link_event_of((uint8_t)type), MU_LINK_LEADER, &next));
 }
 
-static void the_document_has_the_same_rows(void **state)
+TEST(the_document_has_the_same_rows)
 {
     static const char *const sides[] = {"?", "leader", "follower", "both"};
     FILE *f = fopen("src/bridge/PROTOCOL.md", "r");
@@ -66,7 +63,6 @@ static void the_document_has_the_same_rows(void **state)
     unsigned row = 0;
     bool inside = false;
 
-    (void)state;
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         if (strcmp(line, "| state | event | side | next |\n") == 0 && fgets(line, sizeof line, f))
@@ -85,13 +81,12 @@ static void the_document_has_the_same_rows(void **state)
     assert_int_equal(row, mu_link_rows_count);
 }
 
-static void the_document_has_a_section_for_each_frame_of_the_link(void **state)
+TEST(the_document_has_a_section_for_each_frame_of_the_link)
 {
     FILE *f = fopen("src/bridge/PROTOCOL.md", "r");
     bool seen[MU_FRAME_OWNER] = {false};
     char line[512], expected[64];
 
-    (void)state;
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         unsigned type = strncmp(line, "## ", 3) == 0 ? (unsigned)strtoul(line + 3, NULL, 10) : 0;
@@ -105,17 +100,4 @@ static void the_document_has_a_section_for_each_frame_of_the_link(void **state)
     fclose(f);
     for (unsigned type = MU_FRAME_JOIN; type <= MU_FRAME_TRIP; type++)
         assert_true(seen[type]);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_pair_has_one_answer),
-        cmocka_unit_test(whoever_is_open_can_be_broken_and_nobody_is_stuck),
-        cmocka_unit_test(nothing_of_the_owners_is_heard_before_up),
-        cmocka_unit_test(the_document_has_the_same_rows),
-        cmocka_unit_test(the_document_has_a_section_for_each_frame_of_the_link),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,23 +110,21 @@ static void end(struct hosts *h, const pid_t *pids)
     assert_int_equal(hosts_close(h), 0);
 }
 
-static void the_last_host_passes_without_an_answer(void **state)
+TEST(the_last_host_passes_without_an_answer)
 {
     pid_t pids[2];
     struct hosts *h = trusting(true, 0, pids);
 
-    (void)state;
     let_pass(h);
     end(h, pids);
     assert_int_equal(gang->places[0].status, MUSTER_OK);
 }
 
-static void what_it_passed_is_said_anew_when_the_connection_broke(void **state)
+TEST(what_it_passed_is_said_anew_when_the_connection_broke)
 {
     pid_t pids[2];
     struct hosts *h = trusting(true, 0, pids);
 
-    (void)state;
     let_pass(h);
     hosts_cut(h, 1); /* with what it said */
     hosts_kill(h, 1);
@@ -135,12 +133,11 @@ static void what_it_passed_is_said_anew_when_the_connection_broke(void **state)
     assert_int_equal(gang->places[0].status, MUSTER_OK);
 }
 
-static void who_gives_up_elsewhere_asks_it(void **state)
+TEST(who_gives_up_elsewhere_asks_it)
 {
     pid_t pids[2];
     struct hosts *h = trusting(false, 200, pids);
 
-    (void)state;
     assert_true(hosts_until(h, has_returned, &ranks[0]));
     assert_int_equal(gang->places[0].status, MUSTER_DEADLINE_EXCEEDED);
     assert_non_null(strstr(gang->places[0].text, "had not arrived"));
@@ -149,12 +146,11 @@ static void who_gives_up_elsewhere_asks_it(void **state)
     assert_int_equal(gang->places[1].status, MUSTER_DEADLINE_EXCEEDED);
 }
 
-static void out_of_reach_it_is_not_waited_for_past_the_deadline(void **state)
+TEST(out_of_reach_it_is_not_waited_for_past_the_deadline)
 {
     pid_t pids[2];
     struct hosts *h = trusting(true, 4000, pids);
 
-    (void)state;
     hosts_cut(h, 1);
     assert_true(hosts_until(h, has_returned, &ranks[0]));
     assert_int_equal(gang->places[0].status, MUSTER_UNAVAILABLE);
@@ -167,12 +163,11 @@ static void out_of_reach_it_is_not_waited_for_past_the_deadline(void **state)
                 gang->places[1].status == MUSTER_UNAVAILABLE);
 }
 
-static void when_it_is_lost_nobody_knows(void **state)
+TEST(when_it_is_lost_nobody_knows)
 {
     pid_t pids[2];
     struct hosts *h = trusting(true, 0, pids);
 
-    (void)state;
     let_pass(h);
     hosts_cut(h, 1);
     hosts_lose(h, 0, 1, "host 1 is lost");
@@ -272,13 +267,12 @@ static void ended_for_those_who_are_left(struct hosts *h, const pid_t *pids, uin
     }
 }
 
-static void who_left_without_knowing_is_not_waited_for_at_the_next(void **state)
+TEST(who_left_without_knowing_is_not_waited_for_at_the_next)
 {
     struct leaver l[2];
     pid_t pids[2];
     struct hosts *h = parting(l, 2, 0, pids);
 
-    (void)state;
     atomic_store(&gang->go, 1); /* it passes, and what it says is lost */
     step_until_passed(h, &l[1]);
     hosts_cut(h, 1);
@@ -287,14 +281,13 @@ static void who_left_without_knowing_is_not_waited_for_at_the_next(void **state)
     ended_for_those_who_are_left(h, pids, 2, 0);
 }
 
-static void a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_next(void **state)
+TEST(a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_next)
 {
     struct leaver l[3];
     pid_t pids[3];
     struct hosts *h = parting(l, 3, 1, pids);
     struct test_random random = {test_seed()};
 
-    (void)state;
     hosts_cut(h, 1);
     atomic_store(&gang->go, 1); /* it passes, and what it says is lost */
     step_until_passed(h, &l[2]);
@@ -307,12 +300,11 @@ static void a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_n
 }
 
 /* The leader's agent dies between giving the host up and saying so in the verdict; its heir finds the row. */
-static void who_was_given_up_by_an_agent_that_died_is_not_waited_for(void **state)
+TEST(who_was_given_up_by_an_agent_that_died_is_not_waited_for)
 {
     pid_t pids[2];
     struct hosts *h = trusting(true, 0, pids);
 
-    (void)state;
     hosts_cut(h, 1);
     hosts_kill(h, 0);
     mu_store_release(&hosts_segment(h, 0)->hosts[1].state,
@@ -324,20 +316,4 @@ static void who_was_given_up_by_an_agent_that_died_is_not_waited_for(void **stat
     hosts_lose(h, 1, 0, "host 0 is lost");
     atomic_store(&gang->go, 1);
     end(h, pids);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_host_passes_without_an_answer),
-        cmocka_unit_test(what_it_passed_is_said_anew_when_the_connection_broke),
-        cmocka_unit_test(who_gives_up_elsewhere_asks_it),
-        cmocka_unit_test(out_of_reach_it_is_not_waited_for_past_the_deadline),
-        cmocka_unit_test(when_it_is_lost_nobody_knows),
-        cmocka_unit_test(who_was_given_up_by_an_agent_that_died_is_not_waited_for),
-        cmocka_unit_test(who_left_without_knowing_is_not_waited_for_at_the_next),
-        cmocka_unit_test(a_host_that_was_done_while_another_passed_is_not_waited_for_at_the_next),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

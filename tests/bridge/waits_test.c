@@ -108,9 +108,8 @@ static void expect(const struct wait *w, const char *why)
     }
 }
 
-static void a_death_elsewhere_ends_waits(void **state)
+TEST(a_death_elsewhere_ends_waits)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         begin(&three, &waits[i]);
         crowd_murder(culprit, 1);
@@ -119,9 +118,8 @@ static void a_death_elsewhere_ends_waits(void **state)
     }
 }
 
-static void an_error_reported_from_a_third_host_does(void **state)
+TEST(an_error_reported_from_a_third_host_does)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         begin(&three, &waits[i]);
         assert_ok(muster_error_report(eyes[2], 1, MUSTER_ABORTED, "it computes nonsense"));
@@ -132,11 +130,10 @@ static void an_error_reported_from_a_third_host_does(void **state)
 }
 
 /* Its host falls silent: who is with it learns that the leader is lost. */
-static void the_loss_of_its_host_does(void **state)
+TEST(the_loss_of_its_host_does)
 {
     const struct hosts_config soon = {.tasks = {1, 2, 1}, .timeout_ns = 300000000};
 
-    (void)state;
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         begin(&soon, &waits[i]);
         hosts_cut(h, 1);
@@ -158,11 +155,5 @@ static void the_loss_of_its_host_does(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_death_elsewhere_ends_waits),
-        cmocka_unit_test(an_error_reported_from_a_third_host_does),
-        cmocka_unit_test(the_loss_of_its_host_does),
-    };
-
-    return cmocka_run_group_tests_name("bridge/waits", tests, crowd_begin, NULL);
+    return test_run(crowd_begin, NULL);
 }

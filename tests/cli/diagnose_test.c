@@ -18,9 +18,8 @@ static int32_t missing[TASKS * 2];
 static struct mu_meeting meeting;
 
 /* Twelve connected tasks that work. */
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     memset(tasks, 0, sizeof tasks);
     for (int i = 0; i < TASKS; i++) {
         struct muster_task_info *info = &tasks[i].info;
@@ -35,9 +34,8 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     free(picture.findings);
     return 0;
 }
@@ -79,7 +77,7 @@ static void wait_for(int task, const char *what, uint64_t ns)
     tasks[task].info.waiting_since_ns = picture.now_ns - ns;
 }
 
-static void many_tasks_are_one_sentence(void **state)
+TEST_WITH(many_tasks_are_one_sentence, setup, teardown)
 {
     static const struct {
         const char *missing, *want;
@@ -95,16 +93,16 @@ static void many_tasks_are_one_sentence(void **state)
     };
 
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
-        setup(state);
+        setup();
         lack(vectors[i].missing);
         for (uint32_t k = 0; k < meeting.missing_count; k++)
             tasks[meeting.missing[k]].letter = 'T';
         assert_int_equal(mu_cli_diagnose(&picture), 0);
         says(0, vectors[i].want);
         assert_int_equal(picture.num_findings, 1);
-        teardown(state);
+        teardown();
     }
-    setup(state);
+    setup();
 }
 
 /* Of three, with four tasks each, one looks. */
@@ -130,11 +128,10 @@ static void lack_again(const char *who)
     assert_int_equal(mu_cli_diagnose(&picture), 0);
 }
 
-static void tasks_of_other_hosts_are_named_with_their_host(void **state)
+TEST_WITH(tasks_of_other_hosts_are_named_with_their_host, setup, teardown)
 {
     char buffer[192];
 
-    (void)state;
     three_hosts(1);
     tasks[9].letter = tasks[1].letter = tasks[2].letter = 0;
     lack_again("9,");
@@ -149,11 +146,10 @@ static void tasks_of_other_hosts_are_named_with_their_host(void **state)
 }
 
 /* Seen from host 0, whose agent is told by the others'. */
-static void what_tasks_of_other_hosts_do_is_said(void **state)
+TEST_WITH(what_tasks_of_other_hosts_do_is_said, setup, teardown)
 {
     char buffer[192];
 
-    (void)state;
     three_hosts(0);
     tasks[9].letter = 0;
     lack_again("9,");
@@ -181,9 +177,8 @@ static void what_tasks_of_other_hosts_do_is_said(void **state)
 }
 
 /* Only what two looks have seen counts: a life in which it has worked says nothing of now. */
-static void who_has_a_thread_that_works_does_not_sleep(void **state)
+TEST_WITH(who_has_a_thread_that_works_does_not_sleep, setup, teardown)
 {
-    (void)state;
     tasks[5].letter = 'S';
     tasks[5].last_ran = picture.now_ns - 10000000000u;
     tasks[5].cpu_percent = 90;
@@ -194,11 +189,10 @@ static void who_has_a_thread_that_works_does_not_sleep(void **state)
     assert_int_equal(mu_cli_kind_of(&picture, &tasks[5]), MU_CLI_SLEEPS);
 }
 
-static void a_key_that_is_cut_off_is_not_said_to_be_one(void **state)
+TEST_WITH(a_key_that_is_cut_off_is_not_said_to_be_one, setup, teardown)
 {
     char key[120] = "key ", want[160];
 
-    (void)state;
     memset(key + 4, 'x', 110);
     for (int i = 0; i < 3; i++)
         wait_for(i, key, 5000000000u);
@@ -210,9 +204,8 @@ static void a_key_that_is_cut_off_is_not_said_to_be_one(void **state)
     says(1, "task 7 (pid 107) waits for key y, for ");
 }
 
-static void the_accused_are_not_named_again_for_their_waits(void **state)
+TEST_WITH(the_accused_are_not_named_again_for_their_waits, setup, teardown)
 {
-    (void)state;
     for (int i = 0; i < TASKS; i++)
         wait_for(i, "key never", 5000000000u);
     tasks[4].letter = 'T';
@@ -222,15 +215,14 @@ static void the_accused_are_not_named_again_for_their_waits(void **state)
     says(1, "tasks 0-3 and 5-11 wait for key never, for ");
 }
 
-static void a_long_wait_is_not_denied(void **state)
+TEST_WITH(a_long_wait_is_not_denied, setup, teardown)
 {
-    (void)state;
     wait_for(2, "an error of any task", 20000000);
     assert_int_equal(mu_cli_diagnose(&picture), 0);
     assert_int_equal(picture.num_findings, 1);
     says(0, "no wait is longer than 0.1 s: 12 of 12 tasks connected");
-    teardown(state);
-    setup(state);
+    teardown();
+    setup();
     wait_for(2, "an error of any task", 2000000000u);
     wait_for(3, "an error of any task", 3000000000u);
     assert_int_equal(mu_cli_diagnose(&picture), 0);
@@ -248,11 +240,10 @@ static void unjoined(int task, uint32_t attempt, char letter)
     tasks[task].letter = letter;
 }
 
-static void who_has_not_joined_is_said_with_what_it_does(void **state)
+TEST_WITH(who_has_not_joined_is_said_with_what_it_does, setup, teardown)
 {
     char why[192];
 
-    (void)state;
     lack("3,");
     unjoined(3, 0, 'S');
     assert_int_equal(mu_cli_diagnose(&picture), 0);
@@ -266,9 +257,8 @@ static void who_has_not_joined_is_said_with_what_it_does(void **state)
     says(0, "task 3 (pid 103) has never joined, and has slept for 2.0 s: 11 tasks wait for it in barrier b, for ");
 }
 
-static void who_runs_or_is_blocked_before_it_has_joined(void **state)
+TEST_WITH(who_runs_or_is_blocked_before_it_has_joined, setup, teardown)
 {
-    (void)state;
     lack("3,");
     unjoined(3, 2, 'R');
     tasks[3].cpu_percent = 98;
@@ -284,32 +274,12 @@ static void who_runs_or_is_blocked_before_it_has_joined(void **state)
          "task 3 (pid 103) has not joined again, and is blocked in the kernel (disk, network file system, driver): 11");
 }
 
-static void several_that_are_stopped_before_they_have_joined_are_one_sentence(void **state)
+TEST_WITH(several_that_are_stopped_before_they_have_joined_are_one_sentence, setup, teardown)
 {
-    (void)state;
     lack("3,4,");
     unjoined(3, 0, 'T');
     unjoined(4, 0, 'T');
     unjoined(7, 0, 'R');
     assert_int_equal(mu_cli_diagnose(&picture), 0);
     says(0, "tasks 3 and 4 are stopped, and have not joined: 10 tasks wait for them in barrier b");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(tasks_of_other_hosts_are_named_with_their_host, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_tasks_of_other_hosts_do_is_said, setup, teardown),
-        cmocka_unit_test_setup_teardown(many_tasks_are_one_sentence, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_has_a_thread_that_works_does_not_sleep, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_key_that_is_cut_off_is_not_said_to_be_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_accused_are_not_named_again_for_their_waits, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_long_wait_is_not_denied, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_has_not_joined_is_said_with_what_it_does, setup, teardown),
-        cmocka_unit_test_setup_teardown(who_runs_or_is_blocked_before_it_has_joined, setup, teardown),
-        cmocka_unit_test_setup_teardown(several_that_are_stopped_before_they_have_joined_are_one_sentence, setup,
-                                        teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

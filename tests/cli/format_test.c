@@ -24,7 +24,7 @@ static char *printed(const char *bytes, size_t len)
 }
 
 /* Only what offends is escaped: the characters beside it stay readable. */
-static void what_offends_is_escaped_and_nothing_else(void **state)
+TEST(what_offends_is_escaped_and_nothing_else)
 {
     static const struct {
         const char *bytes;
@@ -44,7 +44,6 @@ static void what_offends_is_escaped_and_nothing_else(void **state)
         {B("\xc2"), "\\xc2"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         char *text = printed(vectors[i].bytes, vectors[i].len);
 
@@ -53,9 +52,8 @@ static void what_offends_is_escaped_and_nothing_else(void **state)
     }
 }
 
-static void no_three_bytes_make_a_control_character(void **state)
+TEST(no_three_bytes_make_a_control_character)
 {
-    (void)state;
     for (unsigned pair = 0; pair < 65536; pair++) {
         char bytes[3] = {'a', (char)(pair >> 8), (char)pair};
         char *text = printed(bytes, sizeof bytes);
@@ -66,14 +64,4 @@ static void no_three_bytes_make_a_control_character(void **state)
             assert_true((unsigned char)text[i] >= 0x20 && text[i] != 0x7f && !mu_cli_is_c1(text + i, len - i));
         free(text);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_offends_is_escaped_and_nothing_else),
-        cmocka_unit_test(no_three_bytes_make_a_control_character),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,10 @@
 /*
  * tests/cli/json_test.c: JSON is well-formed whatever it is given: every byte, broken UTF-8, no bytes at all.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "cm.h"
 
 #include "cli/cli.h"
 
@@ -62,9 +58,8 @@ static const struct vector vectors[] = {
     {B("\xe2\x82"), "{\"k\":\"\\ufffd\\ufffd\"}\n", "{\"k_base64\":\"4oI=\"}\n"},
 };
 
-static void test_bytes(void **state)
+TEST(test_bytes)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         const struct vector *v = &vectors[i];
         char *text = written(v->bytes, v->len, 0), *value = written(v->bytes, v->len, 1);
@@ -77,9 +72,8 @@ static void test_bytes(void **state)
 }
 
 /* No two-byte string makes raw control characters or an unescaped quote. */
-static void test_every_pair(void **state)
+TEST(test_every_pair)
 {
-    (void)state;
     for (unsigned pair = 0; pair < 65536; pair++) {
         char bytes[2] = {(char)(pair >> 8), (char)pair};
         char *text = written(bytes, 2, 0);
@@ -94,14 +88,13 @@ static void test_every_pair(void **state)
     }
 }
 
-static void test_nesting(void **state)
+TEST(test_nesting)
 {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     struct mu_cli_json json;
 
-    (void)state;
     mu_cli_json_start(&json, out);
     mu_cli_json_open(&json, NULL, '{');
     mu_cli_json_open(&json, "a", '[');
@@ -119,15 +112,4 @@ static void test_nesting(void **state)
     fclose(out);
     assert_string_equal(text, "{\"a\":[-9223372036854775808,18446744073709551615,{},null],\"b\":true,\"c\":[]}\n");
     free(text);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_every_pair),
-        cmocka_unit_test(test_nesting),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

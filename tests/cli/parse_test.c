@@ -1,14 +1,10 @@
 /*
  * tests/cli/parse_test.c: durations, sizes, numbers, lists and job names: what is read, and what is refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "cm.h"
 
 #include "cli/cli.h"
 
@@ -19,7 +15,7 @@ struct number {
     uint64_t value;
 };
 
-static void test_durations(void **state)
+TEST(test_durations)
 {
     static const char *const refused[] = {"",    "5",   "s",   "-1s",      "+1s", "1e3s",   "0x10s",
                                           "1 s", " 1s", "1s ", "inf",      "nan", "1.2.3s", ".5s",
@@ -37,7 +33,6 @@ static void test_durations(void **state)
                                          {"0.1s", 100000000}};
     uint64_t ns;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(refused); i++) {
         ns = 42;
         if (mu_cli_parse_duration(refused[i], &ns) == 0)
@@ -50,14 +45,13 @@ static void test_durations(void **state)
     }
 }
 
-static void test_sizes(void **state)
+TEST(test_sizes)
 {
     static const char *const refused[] = {"", "M", "-1", "1T", "1e9", "0x10", "1 M", "1MM", "9999999999G", "1.1.1"};
     static const struct number read[] = {{"0", 0},           {"4096", 4096},          {"1K", 1024},
                                          {"64M", 64u << 20}, {"1.5MiB", 1536u << 10}, {"8GiB", 8ull << 30}};
     uint64_t bytes;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(refused); i++)
         if (mu_cli_parse_size(refused[i], &bytes) == 0)
             fail_msg("'%s' was read as %llu bytes", refused[i], (unsigned long long)bytes);
@@ -67,12 +61,11 @@ static void test_sizes(void **state)
     }
 }
 
-static void test_numbers(void **state)
+TEST(test_numbers)
 {
     uint64_t value;
     int64_t with_sign;
 
-    (void)state;
     assert_int_equal(mu_cli_parse_unsigned("18446744073709551615", UINT64_MAX, &value), 0);
     assert_true(value == UINT64_MAX);
     assert_int_equal(mu_cli_parse_unsigned("18446744073709551616", UINT64_MAX, &value), -1);
@@ -87,7 +80,7 @@ static void test_numbers(void **state)
     assert_int_equal(mu_cli_parse_signed("1 ", &with_sign), -1);
 }
 
-static void test_lists(void **state)
+TEST(test_lists)
 {
     static const char *const refused[] = {
         "", ",", "1,", ",1", "a", "1-", "-1", "3-1", "8192", "1,,2", "1 ,2", "0-8191,0", "99999999999999999999"};
@@ -95,7 +88,6 @@ static void test_lists(void **state)
     int32_t *ids;
     size_t count;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(refused); i++)
         if (mu_cli_parse_list(refused[i], &ids, &count) == 0)
             fail_msg("'%s' was read as %zu tasks", refused[i], count);
@@ -109,11 +101,10 @@ static void test_lists(void **state)
     free(ids);
 }
 
-static void test_job_names(void **state)
+TEST(test_job_names)
 {
     char name[202];
 
-    (void)state;
     memset(name, 'x', sizeof name);
     name[201] = 0;
     assert_false(mu_cli_valid_job(name));
@@ -128,14 +119,4 @@ static void test_job_names(void **state)
     }
     assert_false(mu_cli_valid_job(""));
     assert_false(mu_cli_valid_job(".hidden"));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_durations), cmocka_unit_test(test_sizes),     cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_lists),     cmocka_unit_test(test_job_names),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

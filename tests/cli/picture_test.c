@@ -14,15 +14,13 @@
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     return test_job_create(&job, NULL) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -38,12 +36,11 @@ static int is_creator_gone(struct muster *muster)
 }
 
 /* As after a wrap-around of pids: a process of that number lives, and has begun at another time. */
-static void a_creator_whose_pid_is_anothers_is_gone(void **state)
+TEST_WITH(a_creator_whose_pid_is_anothers_is_gone, setup, teardown)
 {
     struct mu_header *header = job.segment->header;
     struct muster *muster = test_join(job.name, -1, MUSTER_JOIN_READ_ONLY);
 
-    (void)state;
     assert_int_equal(header->creator_pid, getpid());
     assert_int_equal(is_creator_gone(muster), 0);
     header->creator_start++;
@@ -59,13 +56,12 @@ static int ends(void *arg)
 }
 
 /* The kernel says that a thread of it lives; that the first one has ended is no reason to call it dead. */
-static void a_living_task_without_its_first_thread_is_not_dead(void **state)
+TEST(a_living_task_without_its_first_thread_is_not_dead)
 {
     struct muster_task_info info = {.state = MUSTER_TASK_CONNECTED, .alive = 1, .attempt = 1};
     pid_t pid = test_fork(ends, NULL);
     siginfo_t ended;
 
-    (void)state;
     assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0); /* in /proc it is Z */
     info.pid = (uint32_t)pid;
     assert_int_equal(gethostname(info.host, sizeof info.host - 1), 0);
@@ -73,14 +69,4 @@ static void a_living_task_without_its_first_thread_is_not_dead(void **state)
     info.alive = 0;
     assert_string_equal(mu_cli_process(&info), "dead");
     assert_int_equal(test_reap(pid), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_creator_whose_pid_is_anothers_is_gone, setup, teardown),
-        cmocka_unit_test(a_living_task_without_its_first_thread_is_not_dead),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,11 +18,10 @@ static struct test_job job;
 static struct muster *tasks[TASKS];
 static struct mu_cli_timeline timeline;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.trace_events = 64, .num_slots = 8, .num_tasks = TASKS};
 
-    (void)state;
     if (test_job_create(&job, &config))
         return -1;
     for (int i = 0; i < TASKS; i++)
@@ -30,9 +29,8 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_cli_timeline_done(&timeline);
     for (int i = 0; i < TASKS; i++)
         if (muster_leave(tasks[i]) != MUSTER_OK)
@@ -69,9 +67,8 @@ static void table_has(const char *what, const char *want)
     free(text);
 }
 
-static void who_gives_up_and_comes_back_is_counted_once(void **state)
+TEST_WITH(who_gives_up_and_comes_back_is_counted_once, setup, teardown)
 {
-    (void)state;
     note(0, MU_TRACE_NAMED_ENTER, MUSTER_OK, BARRIER, "b");
     note(0, MU_TRACE_NAMED_LEAVE, MUSTER_DEADLINE_EXCEEDED, BARRIER, "b");
     note(0, MU_TRACE_NAMED_ENTER, MUSTER_OK, BARRIER, "b");
@@ -89,9 +86,8 @@ static void who_gives_up_and_comes_back_is_counted_once(void **state)
 }
 
 /* A thread is in one call at a time, so the next one says that this one is over. */
-static void a_call_whose_end_is_missing_does_not_go_on_for_ever(void **state)
+TEST_WITH(a_call_whose_end_is_missing_does_not_go_on_for_ever, setup, teardown)
 {
-    (void)state;
     note(0, MU_TRACE_KEY_ENTER, MUSTER_OK, KEY, "k");
     note(0, MU_TRACE_NAMED_ENTER, MUSTER_OK, BARRIER, "b");
     note(1, MU_TRACE_NAMED_ENTER, MUSTER_OK, BARRIER, "b");
@@ -111,14 +107,4 @@ static void a_call_whose_end_is_missing_does_not_go_on_for_ever(void **state)
     assert_int_equal(timeline.meetings[0].open, 0);
     assert_int_equal(timeline.meetings[0].passed, 0);
     table_has("\nb ", " not known");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_gives_up_and_comes_back_is_counted_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_call_whose_end_is_missing_does_not_go_on_for_ever, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

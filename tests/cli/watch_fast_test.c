@@ -24,17 +24,15 @@ enum { TASKS = 512, LARGE = 32, LOOKS = 1500, ENOUGH = 10, PATIENCE = 60 };
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.num_tasks = TASKS, .num_buckets = 16, .heap_bytes = 64 << 20};
 
-    (void)state;
     return test_job_create(&job, &config) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -112,7 +110,7 @@ static void take_what_is_there(FILE *documents)
         ;
 }
 
-static void a_watch_outlives_what_is_too_fast_for_it(void **state)
+TEST_WITH(a_watch_outlives_what_is_too_fast_for_it, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0), *reader = test_join(job.name, -1, MUSTER_JOIN_READ_ONLY);
     struct mu_meeting *meetings;
@@ -122,7 +120,6 @@ static void a_watch_outlives_what_is_too_fast_for_it(void **state)
     pid_t watcher, writer;
     FILE *documents;
 
-    (void)state;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
         print_message("one processor: nothing changes while it is read\n");
         skip();
@@ -151,13 +148,4 @@ static void a_watch_outlives_what_is_too_fast_for_it(void **state)
     fclose(documents);
     assert_ok(muster_leave(reader));
     assert_ok(muster_leave(m));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_watch_outlives_what_is_too_fast_for_it, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

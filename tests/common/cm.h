@@ -1,13 +1,8 @@
-/* tests/common/cm.h: cmocka with what its header needs before it, and our ways of asserting. */
+/* tests/common/cm.h: tests, and our ways of asserting. */
 #ifndef TEST_CM_H
 #define TEST_CM_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test.h"
 
 #include <muster/status.h>
 

@@ -41,7 +41,7 @@ static void bytes_go(void *arg, const void *bytes, size_t len)
     (void)arg, (void)bytes, (void)len;
 }
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct mu_pmi1_options options = {.loop = &loop,
                                             .num_tasks = 3,
@@ -54,14 +54,12 @@ static int setup(void **state)
                                             .waits = nothing,
                                             .said = said};
 
-    (void)state;
     times_said = 0;
     return uv_loop_init(&loop) || mu_pmi1_start(&options, &server) != MUSTER_OK ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_pmi1_stop(server);
     uv_run(&loop, UV_RUN_DEFAULT);
     return uv_loop_close(&loop);
@@ -86,7 +84,7 @@ static bool loop_would_sleep(void)
 }
 
 /* Without a descriptor nobody can be taken. Who comes then waits, and the loop sleeps; later it is taken. */
-static void who_comes_when_no_descriptor_is_left_waits_for_one(void **state)
+TEST_WITH(who_comes_when_no_descriptor_is_left_waits_for_one, setup, teardown)
 {
     static const char hello[] = "cmd=initack pmiid=1\n", welcome[] = "cmd=initack rc=0\n";
     char answer[sizeof welcome] = "";
@@ -94,7 +92,6 @@ static void who_comes_when_no_descriptor_is_left_waits_for_one(void **state)
     int fd = connect_to_port(), held[LIMIT], num_held = 0;
     bool sleeps = false;
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     low = before;
@@ -137,14 +134,13 @@ int close(int fd)
 }
 
 /* Whoever it is that another thread takes descriptors from, it is not who asks whose a connection is. */
-static void what_it_takes_to_ask_is_held(void **state)
+TEST_WITH(what_it_takes_to_ask_is_held, setup, teardown)
 {
     static const char hello[] = "cmd=initack pmiid=1\n", welcome[] = "cmd=initack rc=0\n";
     char answer[sizeof welcome] = "";
     struct rlimit before, low;
     int fd = connect_to_port(), held[LIMIT], num_held = 0;
 
-    (void)state;
     assert_true(fd >= 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     low = before;
@@ -166,14 +162,4 @@ static void what_it_takes_to_ask_is_held(void **state)
         uv_run(&loop, UV_RUN_ONCE);
     assert_string_equal(answer, welcome); /* one who is refused would have read the end */
     close(fd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_comes_when_no_descriptor_is_left_waits_for_one, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_it_takes_to_ask_is_held, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

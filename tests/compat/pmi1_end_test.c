@@ -8,11 +8,10 @@
 
 #include "pmi1_hosts.h"
 
-static void who_waits_for_one_that_has_left_is_told(void **state)
+HOSTS_TEST(who_waits_for_one_that_has_left_is_told, 1)
 {
     int *fds = hosts[0].fds;
 
-    (void)state;
     for (int task = 0; task < 2; task++)
         ask(fds[task], INIT, INIT_DONE);
     say(fds[0], "cmd=barrier_in\n");
@@ -28,11 +27,10 @@ static void who_waits_for_one_that_has_left_is_told(void **state)
 }
 
 /* As MPICH 5's tasks do, in memory that they share. */
-static void who_waits_without_a_word_is_told_too(void **state)
+HOSTS_TEST(who_waits_without_a_word_is_told_too, 1)
 {
     int *fds = hosts[0].fds;
 
-    (void)state;
     ask(fds[0], INIT, INIT_DONE);
     mu_pmi1_look(hosts[0].server);
     assert_int_equal(hosts[0].stranded, 0);
@@ -50,11 +48,10 @@ static void who_waits_without_a_word_is_told_too(void **state)
 }
 
 /* Who had begun, and has ended, was one of those for whom nobody waits any more. */
-static void who_has_been_in_and_out_is_not_missed(void **state)
+HOSTS_TEST(who_has_been_in_and_out_is_not_missed, 1)
 {
     int *fds = hosts[0].fds;
 
-    (void)state;
     for (int task = 0; task < TASKS; task++)
         ask(fds[task], INIT, INIT_DONE);
     ask(fds[2], "cmd=finalize\n", "cmd=finalize_ack rc=0\n");
@@ -64,12 +61,11 @@ static void who_has_been_in_and_out_is_not_missed(void **state)
     assert_int_equal(hosts[0].stranded, 0);
 }
 
-static void an_end_is_what_was_said_before_it(void **state)
+HOSTS_TEST(an_end_is_what_was_said_before_it, 1)
 {
     struct mu_pmi1 *server = hosts[0].server;
     int *fds = hosts[0].fds;
 
-    (void)state;
     assert_int_equal(mu_pmi1_task_ended(server, 0), MU_PMI1_NEVER);
     send(fds[1], INIT, strlen(INIT), MSG_NOSIGNAL); /* not heard yet when it ends */
     hang_up(0, 1);
@@ -81,9 +77,8 @@ static void an_end_is_what_was_said_before_it(void **state)
     assert_int_equal(hosts[0].aborted, -1);
 }
 
-static void an_abort_has_a_code_and_perhaps_a_reason(void **state)
+HOSTS_TEST(an_abort_has_a_code_and_perhaps_a_reason, 1)
 {
-    (void)state;
     say(hosts[0].fds[1], INIT "cmd=abort exitcode=7\ncmd=abort exitcode=8\n");
     assert_int_equal(hosts[0].aborted, 1);
     assert_int_equal(hosts[0].code, 7);
@@ -93,15 +88,4 @@ static void an_abort_has_a_code_and_perhaps_a_reason(void **state)
     assert_int_equal(hosts[0].aborted, 2);
     assert_int_equal(hosts[0].code, 9);
     assert_string_equal(hosts[0].message, "no_good");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(1, who_waits_for_one_that_has_left_is_told),  TEST(1, who_waits_without_a_word_is_told_too),
-        TEST(1, who_has_been_in_and_out_is_not_missed),    TEST(1, an_end_is_what_was_said_before_it),
-        TEST(1, an_abort_has_a_code_and_perhaps_a_reason),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,16 +130,6 @@ static inline void start(int count, bool port)
     }
 }
 
-enum { PORT = 8 }; /* and how many hosts: a case's first state */
-
-static inline int set_up(void **state)
-{
-    long how = (long)*state;
-
-    start((int)(how & ~PORT), how & PORT);
-    return 0;
-}
-
 static inline void hang_up(int host, int task)
 {
     if (hosts[host].fds[task] > 0)
@@ -147,9 +137,8 @@ static inline void hang_up(int host, int task)
     hosts[host].fds[task] = 0;
 }
 
-static inline int stop(void **state)
+static inline int stop(void)
 {
-    (void)state;
     for (int i = 0; i < num_hosts; i++) {
         mu_pmi1_stop(hosts[i].server);
         for (int task = 0; task < TASKS; task++)
@@ -196,6 +185,15 @@ static inline void ask(int fd, const char *text, const char *wanted)
 #define INIT      "cmd=init pmi_version=1 pmi_subversion=1\n"
 #define INIT_DONE "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1\n"
 
-#define TEST(how, name) cmocka_unit_test_prestate_setup_teardown(name, set_up, stop, (void *)(long)(how))
+/* A test with so many hosts; tasks have a socket pair each, or come by the port. */
+#define HOSTS_TEST(name, count) HOSTS_TEST_BY(name, count, false)
+#define PORT_TEST(name, count)  HOSTS_TEST_BY(name, count, true)
+#define HOSTS_TEST_BY(name, count, port)                                                                               \
+    static int start_##name(void)                                                                                      \
+    {                                                                                                                  \
+        start((count), (port));                                                                                        \
+        return 0;                                                                                                      \
+    }                                                                                                                  \
+    TEST_WITH(name, start_##name, stop)
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "compat/pmi1.h"
 
-static void the_mapping_is_without_a_blank(void **state)
+TEST(the_mapping_is_without_a_blank)
 {
     static const struct {
         uint32_t tasks[5], hosts;
@@ -21,7 +21,6 @@ static void the_mapping_is_without_a_blank(void **state)
     uint32_t many[400];
     char text[MU_PMI1_VALUE_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         mu_pmi1_map(rows[i].tasks, rows[i].hosts, text, sizeof text);
         assert_string_equal(text, rows[i].text);
@@ -30,11 +29,4 @@ static void the_mapping_is_without_a_blank(void **state)
         many[i] = 1 + i % 2;
     mu_pmi1_map(many, 400, text, sizeof text); /* longer than a value: the clients find out by themselves */
     assert_string_equal(text, "");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_mapping_is_without_a_blank)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 
 #include "pmi1_hosts.h"
 
-static void each_message_has_its_answer(void **state)
+HOSTS_TEST(each_message_has_its_answer, 1)
 {
     static const struct {
         const char *line, *answer;
@@ -63,17 +63,15 @@ static void each_message_has_its_answer(void **state)
         {INIT, INIT_DONE}, /* MPI_Session */
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         ask(hosts[0].fds[1], rows[i].line, rows[i].answer);
 }
 
-static void keys_and_values_have_their_lengths(void **state)
+HOSTS_TEST(keys_and_values_have_their_lengths, 1)
 {
     char line[2048];
     int fd = hosts[0].fds[0];
 
-    (void)state;
     ask(fd, INIT, INIT_DONE);
     snprintf(line, sizeof line, "cmd=put kvsname=k key=%064d value=%01024d\n", 7, 8);
     ask(fd, line, "cmd=put_result rc=0\n");
@@ -100,11 +98,10 @@ static void keys_and_values_have_their_lengths(void **state)
     ask(hosts[0].fds[1], INIT "cmd=put kvsname=k key=mine value=1\n", INIT_DONE "cmd=put_result rc=0\n");
 }
 
-static void nobody_leaves_the_barrier_before_all_have_come(void **state)
+HOSTS_TEST(nobody_leaves_the_barrier_before_all_have_come, 1)
 {
     int *fds = hosts[0].fds;
 
-    (void)state;
     for (int round = 0; round < 3; round++)
         for (int task = 0; task < TASKS; task++) {
             if (round == 0)
@@ -133,14 +130,13 @@ static void nobody_leaves_the_barrier_before_all_have_come(void **state)
 }
 
 /* Each harms itself, and the others have their answers. */
-static void hostile_clients_harm_themselves(void **state)
+HOSTS_TEST(hostile_clients_harm_themselves, 1)
 {
     static char flood[MU_PMI1_LINE_MAX + 100];
     struct pollfd gone = {.fd = hosts[0].fds[0], .events = POLLIN};
     int *fds = hosts[0].fds;
     char byte;
 
-    (void)state;
     ask(fds[2], INIT, INIT_DONE);
     memset(flood, 'x', sizeof flood);
     assert_true(send(fds[0], flood, sizeof flood, MSG_NOSIGNAL | MSG_DONTWAIT) > 0);
@@ -156,7 +152,7 @@ static void hostile_clients_harm_themselves(void **state)
 }
 
 /* It asks and asks, and takes no answer: it is not read on, and loses none. */
-static void who_does_not_listen_is_not_heard(void **state)
+HOSTS_TEST(who_does_not_listen_is_not_heard, 1)
 {
     static const char question[] = "cmd=get_my_kvsname\n", answer[] = "cmd=my_kvsname rc=0 kvsname=kvs-7\n";
     int *fds = hosts[0].fds;
@@ -164,7 +160,6 @@ static void who_does_not_listen_is_not_heard(void **state)
     char got[65536];
     ssize_t n;
 
-    (void)state;
     ask(fds[0], INIT, INIT_DONE);
     ask(fds[1], INIT, INIT_DONE);
     for (int idle = 0; idle < 50;) {
@@ -199,11 +194,10 @@ static int connect_to_port(void)
 
 #define WELCOME "cmd=initack rc=0\ncmd=set size=3\ncmd=set rank=1\ncmd=set debug=0\n"
 
-static void who_comes_by_the_port_says_which_task_it_is_once(void **state)
+PORT_TEST(who_comes_by_the_port_says_which_task_it_is_once, 1)
 {
     int fd = connect_to_port(), other = connect_to_port();
 
-    (void)state;
     assert_true(fd >= 0 && other >= 0);
     ask(fd, "cmd=initack pmiid=1\n", WELCOME);
     ask(fd, INIT, INIT_DONE);
@@ -214,14 +208,13 @@ static void who_comes_by_the_port_says_which_task_it_is_once(void **state)
 }
 
 /* Its end, for as long as that takes. 0: its connection was closed before it was told anything. */
-static void who_is_another_user_is_not_heard_at_the_port(void **state)
+PORT_TEST(who_is_another_user_is_not_heard_at_the_port, 1)
 {
     static const char hello[] = "cmd=initack pmiid=1\n";
     pid_t pid;
     int status = 0, fd;
     char byte;
 
-    (void)state;
     if (geteuid() != 0)
         skip();
     pid = fork();
@@ -241,9 +234,8 @@ static void who_is_another_user_is_not_heard_at_the_port(void **state)
     close(fd);
 }
 
-static void a_name_is_on_other_hosts_at_once(void **state)
+HOSTS_TEST(a_name_is_on_other_hosts_at_once, 2)
 {
-    (void)state;
     for (int host = 0; host < 2; host++)
         ask(hosts[host].fds[0], INIT, INIT_DONE);
     ask(hosts[1].fds[0], "cmd=publish_name service=s port=p\n", "cmd=publish_result rc=0\n");
@@ -269,11 +261,10 @@ static void all_pass_a_barrier(void)
 }
 
 /* Another host's agent that says that it is the last there can be takes no name from others. */
-static void a_number_that_nobody_reaches_is_not_taken(void **state)
+HOSTS_TEST(a_number_that_nobody_reaches_is_not_taken, 2)
 {
     static const uint8_t told[] = "n\1\0\0\0s\13\0\0\0\377\377\377\377\377\377\377\377nXX";
 
-    (void)state;
     all_init();
     mu_pmi1_told(hosts[0].server, told, sizeof told - 1);
     ask(hosts[0].fds[0], "cmd=publish_name service=s port=p\n", "cmd=publish_result rc=0\n");
@@ -282,9 +273,8 @@ static void a_number_that_nobody_reaches_is_not_taken(void **state)
 }
 
 /* The barrier brings all that was told before it once more, host after host: what is newer stays. */
-static void a_barrier_brings_back_no_name_that_has_gone(void **state)
+HOSTS_TEST(a_barrier_brings_back_no_name_that_has_gone, 2)
 {
-    (void)state;
     all_init();
     ask(hosts[1].fds[0], "cmd=publish_name service=s port=old\n", "cmd=publish_result rc=0\n");
     ask(hosts[1].fds[0], "cmd=publish_name service=t port=old\n", "cmd=publish_result rc=0\n");
@@ -298,11 +288,10 @@ static void a_barrier_brings_back_no_name_that_has_gone(void **state)
     }
 }
 
-static void who_waits_is_said(void **state)
+HOSTS_TEST(who_waits_is_said, 2)
 {
     char text[200];
 
-    (void)state;
     for (int host = 0; host < 2; host++)
         for (int task = 0; task < TASKS; task++)
             ask(hosts[host].fds[task], INIT, INIT_DONE);
@@ -320,9 +309,8 @@ static void who_waits_is_said(void **state)
     assert_string_equal(text, "");
 }
 
-static void two_hosts_have_one_barrier_and_what_was_put_before_it(void **state)
+HOSTS_TEST(two_hosts_have_one_barrier_and_what_was_put_before_it, 2)
 {
-    (void)state;
     all_init();
     ask(hosts[0].fds[0], "cmd=put kvsname=k key=a value=1\n", "cmd=put_result rc=0\n");
     ask(hosts[1].fds[2], "cmd=put kvsname=k key=b value=2\n", "cmd=put_result rc=0\n");
@@ -344,24 +332,4 @@ static void two_hosts_have_one_barrier_and_what_was_put_before_it(void **state)
     hears(hosts[0].fds[0], "cmd=barrier_out rc=-1 msg=task_3_has_ended,_or_left_MPI\n");
     hears(hosts[1].fds[1], "cmd=barrier_out rc=-1 msg=task_3_has_ended,_or_left_MPI\n");
     assert_int_equal(hosts[0].stranded, 3);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(1, each_message_has_its_answer),
-        TEST(1, keys_and_values_have_their_lengths),
-        TEST(1, nobody_leaves_the_barrier_before_all_have_come),
-        TEST(1, hostile_clients_harm_themselves),
-        TEST(1, who_does_not_listen_is_not_heard),
-        TEST(1 | PORT, who_comes_by_the_port_says_which_task_it_is_once),
-        TEST(1 | PORT, who_is_another_user_is_not_heard_at_the_port),
-        TEST(2, a_name_is_on_other_hosts_at_once),
-        TEST(2, a_barrier_brings_back_no_name_that_has_gone),
-        TEST(2, a_number_that_nobody_reaches_is_not_taken),
-        TEST(2, who_waits_is_said),
-        TEST(2, two_hosts_have_one_barrier_and_what_was_put_before_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,12 +166,11 @@ static void end_all(void)
 
 /* ---- tests ---- */
 
-static void tasks_find_each_other(void **state)
+TEST(tasks_find_each_other)
 {
     static const char *const what[][2] = {{"ring", NULL}, {"direct", NULL}, {"facts", NULL}, {"large", "1000000"}};
     char nspace[16];
 
-    (void)state;
     for (size_t i = 0; i < sizeof what / sizeof what[0]; i++) { /* each in an attempt of its own */
         snprintf(nspace, sizeof nspace, "first-%zu", i);
         begin(nspace);
@@ -180,33 +179,15 @@ static void tasks_find_each_other(void **state)
     }
 }
 
-static void what_is_published_is_in_the_store(void **state)
+TEST(what_is_published_is_in_the_store)
 {
     struct mu_pmix_stats stats;
 
-    (void)state;
     begin("second");
     must_succeed("publish", NULL);
     mu_pmix_stats(server, &stats);
     assert_int_equal(stats.published, 1);
     mu_pmix_end(server);
-}
-
-static bool has_aborted(void)
-{
-    return run.aborted_task >= 0;
-}
-
-static void who_aborts_is_named(void **state)
-{
-    (void)state;
-    begin("fifth");
-    run_all("abort", "9", has_aborted);
-    assert_int_equal(run.aborted_task, TASKS - 1);
-    assert_int_equal(run.aborted_status, 9);
-    assert_string_equal(run.aborted_text, "no such matrix");
-    mu_pmix_halt(server); /* libpmix must not look on while they die within a fence */
-    end_all();
 }
 
 /* How often they have said that. */
@@ -231,9 +212,8 @@ static bool last_has_left(void)
     return run.pids[TASKS - 1] == 0 && count_of("released") == TASKS - 1;
 }
 
-static void who_leaves_without_a_word_is_within(void **state)
+TEST(who_leaves_without_a_word_is_within)
 {
-    (void)state;
     begin("third");
     run_all("leave", NULL, last_has_left);
     assert_int_equal(run.statuses[TASKS - 1], 0);
@@ -254,12 +234,11 @@ static bool has_stranded(void)
 }
 
 /* Before the others begin, while they wait, and where another host says so. */
-static void who_ends_without_it_is_missed(void **state)
+TEST(who_ends_without_it_is_missed)
 {
     struct mu_pack word = {.bytes = NULL};
     uint32_t other = 77;
 
-    (void)state;
     mu_pack_u8(&word, 7);
     mu_pack_u32(&word, TASKS - 1);
     begin("sixth");
@@ -295,11 +274,10 @@ static void who_ends_without_it_is_missed(void **state)
  * libpmix has then freed what it keeps of one, and has it in a list; and the server is used, and ends, all the same.
  * Unmended, it waited for ever at the one or the other, or crashed.
  */
-static void who_goes_in_the_midst_of_its_beginning_does_no_harm(void **state)
+TEST(who_goes_in_the_midst_of_its_beginning_does_no_harm)
 {
     char nspace[32];
 
-    (void)state;
     mallopt(M_PERTURB, 0x5a); /* what lies in freed memory must not pass for what was there */
     for (int i = 0; i < 3; i++) {
         snprintf(nspace, sizeof nspace, "ninth-%d", i);
@@ -318,13 +296,12 @@ static void who_goes_in_the_midst_of_its_beginning_does_no_harm(void **state)
 }
 
 /* The words 1 and 2 name tasks of libpmix's: only broken ones of these. */
-static void whatever_is_said_is_taken_or_dropped(void **state)
+TEST(whatever_is_said_is_taken_or_dropped)
 {
     static const uint32_t sizes[] = {0, 1, 2, 5, 9, 12, 13, 20, 64, 300};
     uint8_t bytes[300];
     unsigned seed = 7;
 
-    (void)state;
     begin("fourth");
     for (int i = 0; i < 20000; i++) {
         size_t len = sizes[(unsigned)rand_r(&seed) % (sizeof sizes / sizeof sizes[0])];
@@ -341,12 +318,11 @@ static void whatever_is_said_is_taken_or_dropped(void **state)
     mu_pmix_end(server);
 }
 
-static void a_library_that_does_not_do_is_named(void **state)
+TEST(a_library_that_does_not_do_is_named)
 {
     struct mu_pmix_library library;
     char why[400];
 
-    (void)state;
     assert_int_equal(mu_pmix_library_open("libno-such-pmix.so.2", &library, why, sizeof why), -1);
     assert_non_null(strstr(why, "cannot load libpmix"));
     assert_non_null(strstr(why, "apt-get install libpmix2"));
@@ -356,13 +332,30 @@ static void a_library_that_does_not_do_is_named(void **state)
 
 /* ---- around them ---- */
 
+static bool has_aborted(void)
+{
+    return run.aborted_task >= 0;
+}
+
+/* The last: libpmix is halted in it. */
+TEST(who_aborts_is_named)
+{
+    begin("fifth");
+    run_all("abort", "9", has_aborted);
+    assert_int_equal(run.aborted_task, TASKS - 1);
+    assert_int_equal(run.aborted_status, 9);
+    assert_string_equal(run.aborted_text, "no such matrix");
+    mu_pmix_halt(server); /* libpmix must not look on while they die within a fence */
+    end_all();
+}
+
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *place)
 {
     (void)st, (void)kind, (void)place;
     return remove(path);
 }
 
-static int set_up(void **state)
+static int set_up(void)
 {
     const struct mu_pmix_options options = {
         .loop = &loop,
@@ -374,7 +367,6 @@ static int set_up(void **state)
         .stranded = stranded,
     };
 
-    (void)state;
     signal(SIGPIPE, SIG_IGN); /* as in the agent: libpmix may write to one that has just been killed */
     snprintf(folder, sizeof folder, "%s/pmix-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(folder));
@@ -389,9 +381,8 @@ static int set_up(void **state)
     return 0;
 }
 
-static int take_down(void **state)
+static int take_down(void)
 {
-    (void)state;
     mu_pmix_close(server);
     uv_close((uv_handle_t *)&timer, NULL);
     uv_run(&loop, UV_RUN_DEFAULT);
@@ -404,16 +395,6 @@ static int take_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tasks_find_each_other),
-        cmocka_unit_test(what_is_published_is_in_the_store),
-        cmocka_unit_test(who_leaves_without_a_word_is_within),
-        cmocka_unit_test(who_ends_without_it_is_missed),
-        cmocka_unit_test(who_goes_in_the_midst_of_its_beginning_does_no_harm),
-        cmocka_unit_test(whatever_is_said_is_taken_or_dropped),
-        cmocka_unit_test(a_library_that_does_not_do_is_named),
-        cmocka_unit_test(who_aborts_is_named), /* the last */
-    };
     struct mu_pmix_library library;
     char why[400];
 
@@ -421,5 +402,5 @@ int main(void)
         printf("%s\n", why);
         return 77;
     }
-    return cmocka_run_group_tests(tests, set_up, take_down);
+    return test_run(set_up, take_down);
 }

@@ -181,9 +181,8 @@ static void act(void)
     }
 }
 
-static void guests_do_anything(void **state)
+COORD_TEST(guests_do_anything)
 {
-    (void)state;
     chance.state = test_seed();
     for (int round = 0; round < ROUNDS; round++) {
         struct mu_coord_options o = {.register_barrier = round & 1,
@@ -212,11 +211,4 @@ static void guests_do_anything(void **state)
             mu_coord_hang_up(lines[i], "closed by its peer");
         counter_close();
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {CASE(guests_do_anything)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

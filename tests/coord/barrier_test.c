@@ -21,11 +21,10 @@ static const int32_t low[] = {0, 1}, high[] = {1, 2}, outside[] = {0, 1, 3};
     } while (0)
 
 /* 44 */
-static void nobody_is_released_before_the_last_of_three(void **state)
+COORD_TEST(nobody_is_released_before_the_last_of_three)
 {
     struct asked *a, *b, *c;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet(0, "b", 0);
     b = do_meet(1, "b", 0);
@@ -40,11 +39,10 @@ static void nobody_is_released_before_the_last_of_three(void **state)
 }
 
 /* 45 */
-static void a_subset_needs_only_itself(void **state)
+COORD_TEST(a_subset_needs_only_itself)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet_some(0, "b", 0, low, 2);
     assert_waits(a);
@@ -54,11 +52,10 @@ static void a_subset_needs_only_itself(void **state)
 }
 
 /* 46 */
-static void different_lists_fail_the_instance_for_both(void **state)
+COORD_TEST(different_lists_fail_the_instance_for_both)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet_some(0, "b", 0, low, 2);
     b = do_meet_some(1, "b", 0, high, 2);
@@ -69,11 +66,10 @@ static void different_lists_fail_the_instance_for_both(void **state)
 }
 
 /* 47 */
-static void who_is_not_listed_fails_it_for_the_waiter_and_himself(void **state)
+COORD_TEST(who_is_not_listed_fails_it_for_the_waiter_and_himself)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     a = do_meet_some(0, "b", 0, low, 1);
     assert_met(a, MUSTER_OK, 0);
@@ -85,11 +81,10 @@ static void who_is_not_listed_fails_it_for_the_waiter_and_himself(void **state)
 }
 
 /* 48; 2.17: a call that comes too late does not overwrite the result of an instance that has passed */
-static void an_outsider_after_it_has_passed_harms_nobody(void **state)
+COORD_TEST(an_outsider_after_it_has_passed_harms_nobody)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet_some(0, "b", 0, low, 2);
     b = do_meet_some(1, "b", 0, low, 2);
@@ -103,11 +98,10 @@ static void an_outsider_after_it_has_passed_harms_nobody(void **state)
 }
 
 /* 49, 279; 2.17: nor does one of a task that is none of the job's leave anything behind */
-static void tasks_outside_of_the_cluster_are_refused(void **state)
+COORD_TEST(tasks_outside_of_the_cluster_are_refused)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     assert_says_so(do_meet_some(0, "b", 0, outside, 3), MUSTER_INVALID_ARGUMENT, "not in the cluster");
     a = do_meet(0, "b", 0);
@@ -122,11 +116,10 @@ static void tasks_outside_of_the_cluster_are_refused(void **state)
 }
 
 /* 50 */
-static void whoever_waits_when_it_times_out_is_told_the_same(void **state)
+COORD_TEST(whoever_waits_when_it_times_out_is_told_the_same)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet_for(1, "b", 0, 1500);
     b = do_meet_for(0, "b", 0, 60000); /* the first caller's counts */
@@ -147,11 +140,10 @@ static void whoever_waits_when_it_times_out_is_told_the_same(void **state)
 }
 
 /* 52, 58 */
-static void instances_follow_each_other(void **state)
+COORD_TEST(instances_follow_each_other)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     for (int64_t k = 0; k < 20; k++) {
         a = do_meet(k & 1, "b", k);
@@ -166,11 +158,10 @@ static void instances_follow_each_other(void **state)
 }
 
 /* 53 */
-static void another_instance_fails_the_one_that_is_open(void **state)
+COORD_TEST(another_instance_fails_the_one_that_is_open)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet(0, "b", 0);
     assert_waits(a);
@@ -182,9 +173,8 @@ static void another_instance_fails_the_one_that_is_open(void **state)
 }
 
 /* 54, 107, 109 */
-static void instances_that_are_not_due_are_refused(void **state)
+COORD_TEST(instances_that_are_not_due_are_refused)
 {
-    (void)state;
     counter_open(1, NULL);
     assert_says_so(do_meet(0, "b", 1), MUSTER_INTERNAL, "restarted"); /* as the service did, for all that it knows */
     assert_met(do_meet(0, "b", 1), MUSTER_INTERNAL, 0);
@@ -204,11 +194,10 @@ static void instances_that_are_not_due_are_refused(void **state)
 }
 
 /* 55 */
-static void a_cancelled_instance_is_cancelled_for_all(void **state)
+COORD_TEST(a_cancelled_instance_is_cancelled_for_all)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     a = do_meet(0, "b", 0);
     b = do_meet(1, "b", 0);
@@ -220,9 +209,8 @@ static void a_cancelled_instance_is_cancelled_for_all(void **state)
 }
 
 /* 56 */
-static void what_has_passed_cannot_be_cancelled(void **state)
+COORD_TEST(what_has_passed_cannot_be_cancelled)
 {
-    (void)state;
     counter_open(1, NULL);
     assert_met(do_meet(0, "b", 0), MUSTER_OK, 0);
     assert_says_so(do_cancel(0, "b", 0), MUSTER_FAILED_PRECONDITION, "already been passed");
@@ -231,11 +219,10 @@ static void what_has_passed_cannot_be_cancelled(void **state)
 }
 
 /* 57 */
-static void only_the_open_instance_can_be_cancelled(void **state)
+COORD_TEST(only_the_open_instance_can_be_cancelled)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     do_meet(0, "b", 0);
     assert_met(do_meet(1, "b", 0), MUSTER_OK, 0);
@@ -250,11 +237,10 @@ static void only_the_open_instance_can_be_cancelled(void **state)
 }
 
 /* 61, 276 */
-static void a_later_call_of_a_task_takes_the_place_of_its_earlier_one(void **state)
+COORD_TEST(a_later_call_of_a_task_takes_the_place_of_its_earlier_one)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     a = do_meet(0, "b", 0);
     b = do_meet(0, "b", 0);
@@ -266,11 +252,10 @@ static void a_later_call_of_a_task_takes_the_place_of_its_earlier_one(void **sta
     counter_close();
 }
 
-static void who_gives_up_stays_arrived(void **state)
+COORD_TEST(who_gives_up_stays_arrived)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     a = do_meet(0, "b", 0);
     mu_coord_drop(coord, &a->ask);
@@ -283,11 +268,10 @@ static void who_gives_up_stays_arrived(void **state)
     counter_close();
 }
 
-static void guests_and_tasks_of_the_library_meet(void **state)
+NEAR_TEST(guests_and_tasks_of_the_library_meet)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     a = do_meet(1, "b", 0);
@@ -301,11 +285,10 @@ static void guests_and_tasks_of_the_library_meet(void **state)
     counter_close();
 }
 
-static void a_task_of_the_library_that_is_killed_ends_the_guests_wait(void **state)
+NEAR_TEST(a_task_of_the_library_that_is_killed_ends_the_guests_wait)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     a = do_meet(1, "b", 0);
@@ -316,12 +299,11 @@ static void a_task_of_the_library_that_is_killed_ends_the_guests_wait(void **sta
     counter_close();
 }
 
-static void a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier(void **state)
+NEAR_TEST(a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier)
 {
     struct barrier_act b = {.id = "b", .timeout_ns = 300000000};
     struct reply r;
 
-    (void)state;
     counter_open(3, NULL);
     counter_enter(0);
     stage_tell(0, act_barrier, &b, sizeof b);
@@ -334,11 +316,10 @@ static void a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier(v
 }
 
 /* 120, 277 */
-static void words_are_bounded_when_thousands_are_missing(void **state)
+COORD_TEST(words_are_bounded_when_thousands_are_missing)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(8192, NULL);
     a = do_meet_for(4711, "b", 0, 300);
     assert_met(a, MUSTER_DEADLINE_EXCEEDED, 0);
@@ -347,13 +328,12 @@ static void words_are_bounded_when_thousands_are_missing(void **state)
     counter_close();
 }
 
-static void many_barriers_wait_side_by_side(void **state)
+COORD_TEST(many_barriers_wait_side_by_side)
 {
     enum { N = 1000 };
     static struct asked *a[N];
     char id[24];
 
-    (void)state;
     counter_open(2, NULL);
     for (int i = 0; i < N; i++) {
         snprintf(id, sizeof id, "many-%d", i);
@@ -371,12 +351,11 @@ static void many_barriers_wait_side_by_side(void **state)
     counter_close();
 }
 
-static void bad_ids_are_refused_in_words(void **state)
+COORD_TEST(bad_ids_are_refused_in_words)
 {
     static char id[(1 << 20) + 2];
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     memset(id, 'x', sizeof id - 1);
     assert_says_so(do_meet(0, id, 0), MUSTER_INVALID_ARGUMENT, "1048577 bytes");
@@ -388,11 +367,10 @@ static void bad_ids_are_refused_in_words(void **state)
     counter_close();
 }
 
-static void a_stop_ends_what_guests_wait_for_and_nobody_elses_wait(void **state)
+NEAR_TEST(a_stop_ends_what_guests_wait_for_and_nobody_elses_wait)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     a = do_meet(1, "b", 0);
@@ -406,34 +384,4 @@ static void a_stop_ends_what_guests_wait_for_and_nobody_elses_wait(void **state)
     assert_answer(do_meet(1, "c", 0), MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(nobody_is_released_before_the_last_of_three),
-        CASE(a_subset_needs_only_itself),
-        CASE(different_lists_fail_the_instance_for_both),
-        CASE(who_is_not_listed_fails_it_for_the_waiter_and_himself),
-        CASE(an_outsider_after_it_has_passed_harms_nobody),
-        CASE(tasks_outside_of_the_cluster_are_refused),
-        CASE(whoever_waits_when_it_times_out_is_told_the_same),
-        CASE(instances_follow_each_other),
-        CASE(another_instance_fails_the_one_that_is_open),
-        CASE(instances_that_are_not_due_are_refused),
-        CASE(a_cancelled_instance_is_cancelled_for_all),
-        CASE(what_has_passed_cannot_be_cancelled),
-        CASE(only_the_open_instance_can_be_cancelled),
-        CASE(a_later_call_of_a_task_takes_the_place_of_its_earlier_one),
-        CASE(who_gives_up_stays_arrived),
-        NEAR_CASE(guests_and_tasks_of_the_library_meet),
-        NEAR_CASE(a_task_of_the_library_that_is_killed_ends_the_guests_wait),
-        NEAR_CASE(a_task_of_the_library_waits_for_a_guest_no_longer_than_the_barrier),
-        CASE(words_are_bounded_when_thousands_are_missing),
-        CASE(many_barriers_wait_side_by_side),
-        CASE(bad_ids_are_refused_in_words),
-        NEAR_CASE(a_stop_ends_what_guests_wait_for_and_nobody_elses_wait),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,11 +66,10 @@ static enum muster_status call_and_listen(struct muster *m)
     return status;
 }
 
-static void keys_go_to_and_fro(void **state)
+COORD_TEST(keys_go_to_and_fro)
 {
     struct task t;
 
-    (void)state;
     counter_open(2, NULL);
     begin(&t, call_and_listen);
     for (int i = 0; i < ROUNDS; i++) {
@@ -94,11 +93,10 @@ static enum muster_status meet_often(struct muster *m)
     return status;
 }
 
-static void barriers_are_met_from_both_sides(void **state)
+COORD_TEST(barriers_are_met_from_both_sides)
 {
     struct task t;
 
-    (void)state;
     counter_open(2, NULL);
     begin(&t, meet_often);
     for (int64_t i = 0; i < ROUNDS; i++)
@@ -116,12 +114,11 @@ static enum muster_status come_and_fail(struct muster *m)
     return muster_error_report(m, 0, MUSTER_DATA_LOSS, "bits fell off");
 }
 
-static void an_error_of_a_thread_reaches_who_polls_and_watches(void **state)
+COORD_TEST(an_error_of_a_thread_reaches_who_polls_and_watches)
 {
     struct asked *poll, *watch;
     struct task t;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(1, 1);
     poll = do_poll(1);
@@ -132,15 +129,4 @@ static void an_error_of_a_thread_reaches_who_polls_and_watches(void **state)
     assert_answer(do_watch(1, watch->ask.version), MUSTER_OK);
     end(&t);
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(keys_go_to_and_fro),
-        CASE(barriers_are_met_from_both_sides),
-        CASE(an_error_of_a_thread_reaches_who_polls_and_watches),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

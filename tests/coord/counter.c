@@ -148,11 +148,11 @@ void counter_close(void)
     stage_close();
 }
 
-int counter_strike(void **state)
+int counter_strike(void)
 {
     if (coord)
         close_loop();
-    return stage_strike(state);
+    return stage_strike();
 }
 
 struct mu_line *line_of_process(int guest, uint32_t pid)

@@ -48,7 +48,7 @@ void counter_open_for(uint32_t tasks, const struct mu_coord_options *options, ui
 void counter_enter(int32_t task);
 /* Guests' lines hang up, the engine goes, and the stage is closed: its audit is clean. */
 void counter_close(void);
-int counter_strike(void **state); /* teardown after a failed test */
+int counter_strike(void); /* teardown after a failed test */
 /* The engine goes, and another comes in its place, as after an adoption. */
 void counter_reopen(const struct mu_coord_options *options);
 
@@ -121,13 +121,13 @@ void until_silent(int guest);
 
 /*
  * A test file may be compiled once more, by another that includes it with COUNTER_FAR: then the engine is that of a
- * host which is not the leader's, where all tasks are; whoever is at it cannot tell. Cases with players of the stage
- * are left out: those are NEAR_CASEs.
+ * host which is not the leader's, where all tasks are; whoever is at it cannot tell. Tests with players of the stage
+ * are left out: those are NEAR_TESTs.
  */
 void counter_open_far(uint32_t tasks, const struct mu_coord_options *options, uint64_t heartbeat_ns);
 void counter_close_far(void);
-int counter_strike_far(void **state);
-void counter_near_alone(void **state);
+int counter_strike_far(void);
+void counter_near_alone(void);
 extern bool counter_is_far; /* who waits does so at the leader, too */
 /* The way to the leader breaks, now or after so many frames, or is there again; where there is one. */
 void counter_disturb(uint32_t how, uint32_t frames);
@@ -135,15 +135,12 @@ void counter_disturb(uint32_t how, uint32_t frames);
 #define counter_open(tasks, options)         counter_open_far((tasks), (options), 100000000000u)
 #define counter_open_for(tasks, options, ns) counter_open_far((tasks), (options), (ns))
 #define counter_close()                      counter_close_far()
-#define CASE(f)                              cmocka_unit_test_teardown(f, counter_strike_far)
-#define NEAR_CASE(f)                                                                                                   \
-    {                                                                                                                  \
-#f, counter_near_alone, NULL, NULL, NULL                                                                       \
-    }
+#define COORD_TEST(name)                     TEST_WITH(name, NULL, counter_strike_far)
+#define NEAR_TEST(name)                      TEST_AS(name, counter_near_alone, NULL, NULL)
 #pragma GCC diagnostic ignored "-Wunused-function"
 #else
-#define CASE(f)      cmocka_unit_test_teardown(f, counter_strike)
-#define NEAR_CASE(f) CASE(f)
+#define COORD_TEST(name) TEST_WITH(name, NULL, counter_strike)
+#define NEAR_TEST(name)  COORD_TEST(name)
 #endif
 
 #endif

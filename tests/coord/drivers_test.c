@@ -391,24 +391,12 @@ static void run_table(bool breaks)
     pair_close();
 }
 
-static void nobody_can_tell_on_which_host_it_is(void **state)
+PAIR_TEST(nobody_can_tell_on_which_host_it_is)
 {
-    (void)state;
     run_table(false);
 }
 
-static void nor_when_the_connection_breaks_within_each_request(void **state)
+PAIR_TEST(nor_when_the_connection_breaks_within_each_request)
 {
-    (void)state;
     run_table(true);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        PAIR_CASE(nobody_can_tell_on_which_host_it_is),
-        PAIR_CASE(nor_when_the_connection_breaks_within_each_request),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

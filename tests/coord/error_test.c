@@ -9,11 +9,10 @@
 #include <string.h>
 
 /* 11 */
-static void a_stop_cancels_polls_and_nothing_else_does(void **state)
+COORD_TEST(a_stop_cancels_polls_and_nothing_else_does)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_poll(0);
@@ -28,11 +27,10 @@ static void a_stop_cancels_polls_and_nothing_else_does(void **state)
 }
 
 /* 12, 13 */
-static void who_polls_hears_who_was_silent(void **state)
+COORD_TEST(who_polls_hears_who_was_silent)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open_for(2, NULL, 300000000);
     register_guests(0, 2);
     a = do_poll(0);
@@ -43,11 +41,10 @@ static void who_polls_hears_who_was_silent(void **state)
 }
 
 /* 13 */
-static void only_the_silent_one_is_named(void **state)
+COORD_TEST(only_the_silent_one_is_named)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open_for(2, NULL, 300000000);
     register_guests(0, 2);
     counter_keep(0);
@@ -62,11 +59,10 @@ static void only_the_silent_one_is_named(void **state)
 }
 
 /* 14 */
-static void a_reported_error_reaches_all_who_poll(void **state)
+COORD_TEST(a_reported_error_reaches_all_who_poll)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_poll(0);
@@ -82,12 +78,11 @@ static void a_reported_error_reaches_all_who_poll(void **state)
     counter_close();
 }
 
-static void a_long_report_is_told_in_bounds(void **state)
+COORD_TEST(a_long_report_is_told_in_bounds)
 {
     static char text[100000];
     struct asked *a;
 
-    (void)state;
     memset(text, 'x', sizeof text - 1);
     counter_open(2, NULL);
     register_guests(0, 2);
@@ -100,11 +95,10 @@ static void a_long_report_is_told_in_bounds(void **state)
 }
 
 /* 15 */
-static void a_restart_reaches_who_polls(void **state)
+COORD_TEST(a_restart_reaches_who_polls)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_poll(0);
@@ -114,11 +108,10 @@ static void a_restart_reaches_who_polls(void **state)
 }
 
 /* 16 */
-static void who_polls_later_is_told_the_same(void **state)
+COORD_TEST(who_polls_later_is_told_the_same)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     a = do_poll(0);
@@ -133,9 +126,8 @@ static void who_polls_later_is_told_the_same(void **state)
 }
 
 /* 17, 18 */
-static void who_is_not_there_does_not_poll(void **state)
+COORD_TEST(who_is_not_there_does_not_poll)
 {
-    (void)state;
     counter_open(2, NULL);
     assert_says_so(do_poll(2), MUSTER_INVALID_ARGUMENT, "not in the cluster");
     assert_says_so(do_poll(0), MUSTER_FAILED_PRECONDITION, "has not been registered");
@@ -143,11 +135,10 @@ static void who_is_not_there_does_not_poll(void **state)
 }
 
 /* 19 */
-static void who_has_left_may_poll_for_a_grace(void **state)
+COORD_TEST(who_has_left_may_poll_for_a_grace)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_shutdown(0), MUSTER_OK);
@@ -159,9 +150,8 @@ static void who_has_left_may_poll_for_a_grace(void **state)
 }
 
 /* 20, 21 */
-static void and_not_after_it(void **state)
+COORD_TEST(and_not_after_it)
 {
-    (void)state;
     counter_open_for(2, NULL, 200000000);
     register_guests(0, 2);
     assert_answer(do_shutdown(0), MUSTER_OK);
@@ -174,9 +164,8 @@ static void and_not_after_it(void **state)
 }
 
 /* 22 */
-static void who_is_in_error_does_not_poll(void **state)
+COORD_TEST(who_is_in_error_does_not_poll)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_report_error(0, MUSTER_INTERNAL, "out of cheese"), MUSTER_OK);
@@ -196,9 +185,8 @@ static void until_in_error(int32_t task)
 }
 
 /* 23 */
-static void who_was_silent_does_not_poll(void **state)
+COORD_TEST(who_was_silent_does_not_poll)
 {
-    (void)state;
     counter_open_for(1, NULL, 200000000);
     register_guests(0, 1);
     until_in_error(0);
@@ -207,12 +195,11 @@ static void who_was_silent_does_not_poll(void **state)
 }
 
 /* 24, 25, 26 */
-static void errors_of_recoverable_tasks_are_their_own(void **state)
+COORD_TEST(errors_of_recoverable_tasks_are_their_own)
 {
     const struct mu_coord_options o = {.recoverable = true};
     struct asked *a, *b;
 
-    (void)state;
     for (int polls = 0; polls < 2; polls++) {
         counter_open(2, &o);
         register_guests(0, 2);
@@ -233,11 +220,10 @@ static void errors_of_recoverable_tasks_are_their_own(void **state)
 }
 
 /* 86 */
-static void only_who_is_not_recoverable_takes_the_others_along(void **state)
+COORD_TEST(only_who_is_not_recoverable_takes_the_others_along)
 {
     struct asked *poll, *again;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 1);
     assert_answer(do_register_recoverable(1, INCARNATION(1)), MUSTER_OK);
@@ -255,11 +241,10 @@ static void only_who_is_not_recoverable_takes_the_others_along(void **state)
 }
 
 /* 87 */
-static void who_was_silent_may_come_again_where_that_is_allowed(void **state)
+COORD_TEST(who_was_silent_may_come_again_where_that_is_allowed)
 {
     const struct mu_coord_options o = {.reconnects = true};
 
-    (void)state;
     counter_open_for(1, &o, 200000000);
     register_guests(0, 1);
     until_in_error(0);
@@ -267,11 +252,10 @@ static void who_was_silent_may_come_again_where_that_is_allowed(void **state)
     counter_close();
 }
 
-static void a_second_poll_cancels_the_first(void **state)
+COORD_TEST(a_second_poll_cancels_the_first)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(1, NULL);
     register_guests(0, 1);
     a = do_poll(0);
@@ -283,11 +267,10 @@ static void a_second_poll_cancels_the_first(void **state)
     counter_close();
 }
 
-static void a_task_of_the_library_that_is_killed_reaches_who_polls(void **state)
+NEAR_TEST(a_task_of_the_library_that_is_killed_reaches_who_polls)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     register_guests(1, 1);
@@ -300,12 +283,11 @@ static void a_task_of_the_library_that_is_killed_reaches_who_polls(void **state)
     counter_close();
 }
 
-static void a_guests_error_reaches_tasks_of_the_library(void **state)
+NEAR_TEST(a_guests_error_reaches_tasks_of_the_library)
 {
     struct reply r;
     struct muster_error e;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     register_guests(1, 1);
@@ -325,9 +307,8 @@ static void a_guests_error_reaches_tasks_of_the_library(void **state)
 /* ---- barriers ---- */
 
 /* 59 */
-static void a_barrier_with_a_task_in_error_fails(void **state)
+COORD_TEST(a_barrier_with_a_task_in_error_fails)
 {
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     assert_waits(do_poll(0));
@@ -337,11 +318,10 @@ static void a_barrier_with_a_task_in_error_fails(void **state)
 }
 
 /* 51, 60 */
-static void an_error_fails_the_barrier_that_waits(void **state)
+COORD_TEST(an_error_fails_the_barrier_that_waits)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     a = do_meet(0, "b", 0);
@@ -356,11 +336,10 @@ static void an_error_fails_the_barrier_that_waits(void **state)
 }
 
 /* 62, 63 */
-static void who_leaves_fails_the_barrier_that_waits_for_him(void **state)
+COORD_TEST(who_leaves_fails_the_barrier_that_waits_for_him)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     for (int reset = 0; reset < 2; reset++) {
         register_guests(0, 2);
@@ -373,12 +352,11 @@ static void who_leaves_fails_the_barrier_that_waits_for_him(void **state)
 }
 
 /* 64 to 67 */
-static void a_barrier_with_a_silent_task_fails(void **state)
+COORD_TEST(a_barrier_with_a_silent_task_fails)
 {
     static const int32_t both[] = {0, 1}, some[] = {0, 2};
     struct asked *poll;
 
-    (void)state;
     for (int polls = 0; polls < 2; polls++) {
         counter_open_for(3, NULL, 200000000);
         register_guests(0, 2);
@@ -395,12 +373,11 @@ static void a_barrier_with_a_silent_task_fails(void **state)
 }
 
 /* A recoverable task that comes anew takes its arrival back; its old call is over. */
-static void a_recoverable_task_that_restarts_joins_again(void **state)
+COORD_TEST(a_recoverable_task_that_restarts_joins_again)
 {
     const struct mu_coord_options o = {.recoverable = true};
     struct asked *a, *b, *c;
 
-    (void)state;
     counter_open(3, &o);
     register_guests(0, 3);
     for (int64_t k = 0; k < 3; k++) {
@@ -443,12 +420,11 @@ static bool is_called(void *arg)
 }
 
 /* Nobody asks anything: the engine looks for itself. */
-static void who_is_called_need_not_ask(void **state)
+NEAR_TEST(who_is_called_need_not_ask)
 {
     bool way = true;
     unsigned wanted = 1;
 
-    (void)state;
     counter_open(3, NULL);
     calls = 0;
     mu_coord_report_by(coord, note, &way);
@@ -470,11 +446,10 @@ static void who_is_called_need_not_ask(void **state)
     counter_close();
 }
 
-static void to_whom_there_is_no_way_is_put_in_error(void **state)
+COORD_TEST(to_whom_there_is_no_way_is_put_in_error)
 {
     bool way = false;
 
-    (void)state;
     counter_open(2, NULL);
     calls = 0;
     mu_coord_report_by(coord, note, &way);
@@ -484,37 +459,4 @@ static void to_whom_there_is_no_way_is_put_in_error(void **state)
     assert_says_so(do_beat(0, INCARNATION(0)), MUSTER_ABORTED, "unable to inform clients");
     mu_coord_report_by(coord, NULL, NULL);
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_stop_cancels_polls_and_nothing_else_does),
-        CASE(who_polls_hears_who_was_silent),
-        CASE(only_the_silent_one_is_named),
-        CASE(a_reported_error_reaches_all_who_poll),
-        CASE(a_long_report_is_told_in_bounds),
-        CASE(a_restart_reaches_who_polls),
-        CASE(who_polls_later_is_told_the_same),
-        CASE(who_is_not_there_does_not_poll),
-        CASE(who_has_left_may_poll_for_a_grace),
-        CASE(and_not_after_it),
-        CASE(who_is_in_error_does_not_poll),
-        CASE(who_was_silent_does_not_poll),
-        CASE(errors_of_recoverable_tasks_are_their_own),
-        CASE(only_who_is_not_recoverable_takes_the_others_along),
-        CASE(who_was_silent_may_come_again_where_that_is_allowed),
-        CASE(a_second_poll_cancels_the_first),
-        NEAR_CASE(a_task_of_the_library_that_is_killed_reaches_who_polls),
-        NEAR_CASE(a_guests_error_reaches_tasks_of_the_library),
-        CASE(a_barrier_with_a_task_in_error_fails),
-        CASE(an_error_fails_the_barrier_that_waits),
-        CASE(who_leaves_fails_the_barrier_that_waits_for_him),
-        CASE(a_barrier_with_a_silent_task_fails),
-        CASE(a_recoverable_task_that_restarts_joins_again),
-        NEAR_CASE(who_is_called_need_not_ask),
-        CASE(to_whom_there_is_no_way_is_put_in_error),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

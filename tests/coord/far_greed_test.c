@@ -21,11 +21,10 @@ static bool no_lane_is_open(void *arg)
 }
 
 /* Of those who have gone a delete is made, however much else they leave. */
-static void a_delete_is_made_behind_many_who_go_away(void **state)
+PAIR_TEST(a_delete_is_made_behind_many_who_go_away)
 {
     struct asked *a;
 
-    (void)state;
     pair_open(&two, NULL);
     assert_answer(do_insert(pair_as(LEADER), "gone", "x", false), MUSTER_OK);
     hosts_cut(cast_hosts, 1);
@@ -51,14 +50,13 @@ static void count_answer(struct mu_coord_request *q)
 }
 
 /* One asks for all that there is: as much is left for others. */
-static void who_takes_much_leaves_as_much(void **state)
+PAIR_TEST(who_takes_much_leaves_as_much)
 {
     enum { GREED = 20000 };
     static struct mu_coord_request asks[GREED];
     struct asked *a;
     uint32_t taken;
 
-    (void)state;
     pair_open(&two, NULL);
     hosts_cut(cast_hosts, 1);
     refused = 0;
@@ -80,14 +78,4 @@ static void who_takes_much_leaves_as_much(void **state)
     assert_value(a, "1");
     assert_value(do_increment(pair_as(FAR), "m", 1), "2"); /* it may again */
     pair_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        PAIR_CASE(a_delete_is_made_behind_many_who_go_away),
-        PAIR_CASE(who_takes_much_leaves_as_much),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,11 +18,10 @@ static const struct hosts_config two = {.tasks = {2, 2}};
 
 /* ---- waiting ---- */
 
-static void a_get_waits_for_whoever_writes(void **state)
+PAIR_TEST(a_get_waits_for_whoever_writes)
 {
     struct asked *a, *b;
 
-    (void)state;
     pair_open(&two, NULL);
     a = do_get(pair_as(FAR), "from/leader");
     b = do_get(pair_as(LEADER), "from/afar");
@@ -65,12 +64,11 @@ static struct cast_act act(cast_fn fn, const char *key)
     return a;
 }
 
-static void guests_share_keys_with_tasks_of_every_host(void **state)
+PAIR_TEST(guests_share_keys_with_tasks_of_every_host)
 {
     struct cast_act sets = act(set_a_key, "t"), sets_far = act(set_a_key, "ft"), gets = act(get_a_key, "g");
     struct asked *a, *b, *c, *d;
 
-    (void)state;
     cast_open(&two);
     cast_enter(TASK, 0);
     cast_enter(FAR_TASK, 0);
@@ -93,12 +91,11 @@ static void guests_share_keys_with_tasks_of_every_host(void **state)
     pair_close();
 }
 
-static void a_thousand_who_want_one_key_make_one_call(void **state)
+PAIR_TEST(a_thousand_who_want_one_key_make_one_call)
 {
     struct asked *gets[1000];
     uint64_t before;
 
-    (void)state;
     pair_open(&two, NULL);
     before = hosts_frames(cast_hosts, 1, MU_FRAME_CALL);
     pair_as(FAR);
@@ -113,12 +110,11 @@ static void a_thousand_who_want_one_key_make_one_call(void **state)
 }
 
 /* Who tries after the question has gone may know of what came since: it is asked for anew, for all of them at once. */
-static void a_thousand_who_try_are_not_told_what_was(void **state)
+PAIR_TEST(a_thousand_who_try_are_not_told_what_was)
 {
     struct asked *tries[1000];
     uint64_t before;
 
-    (void)state;
     pair_open(&two, NULL);
     before = hosts_frames(cast_hosts, 1, MU_FRAME_CALL);
     pair_as(FAR);
@@ -130,11 +126,10 @@ static void a_thousand_who_try_are_not_told_what_was(void **state)
     pair_close();
 }
 
-static void what_one_has_written_one_reads(void **state)
+PAIR_TEST(what_one_has_written_one_reads)
 {
     char text[16];
 
-    (void)state;
     pair_open(&two, NULL);
     for (int i = 0; i < 200; i++) {
         snprintf(text, sizeof text, "%d", i);
@@ -182,12 +177,11 @@ static void holds(struct asked *a, const char *bytes, size_t len)
 
 static const struct hosts_config roomy = {.tasks = {2, 2}, .segment = {.heap_bytes = 512u << 20}};
 
-static void large_values_go_both_ways(void **state)
+PAIR_TEST(large_values_go_both_ways)
 {
     char *large = pattern(LARGE, 1), *larger = pattern(LARGER, 2);
     struct asked *waits, *waits_too;
 
-    (void)state;
     pair_open(&roomy, NULL);
     waits = do_get(pair_as(FAR), "a");
     waits_too = do_get(FAR, "b");
@@ -208,12 +202,11 @@ static void large_values_go_both_ways(void **state)
 }
 
 /* Its pieces are of one version, whatever is written meanwhile. */
-static void a_large_value_is_of_one_version(void **state)
+PAIR_TEST(a_large_value_is_of_one_version)
 {
     char *values[2] = {pattern(LARGE, 3), pattern(LARGE + 7, 4)};
     size_t lens[2] = {LARGE, LARGE + 7};
 
-    (void)state;
     pair_open(&roomy, NULL);
     put(LEADER, "v", values[0], lens[0]);
     for (int i = 0; i < 4; i++) {
@@ -233,12 +226,11 @@ static void a_large_value_is_of_one_version(void **state)
     pair_close();
 }
 
-static void a_value_that_is_too_large_is_refused_everywhere(void **state)
+PAIR_TEST(a_value_that_is_too_large_is_refused_everywhere)
 {
     char *much = calloc(1, (64u << 20) + 1);
     struct asked *near, *far;
 
-    (void)state;
     pair_open(&roomy, NULL);
     near = ask(pair_as(LEADER));
     mu_coord_insert(coord, &near->ask, "v", 1, much, (64u << 20) + 1, true);
@@ -250,12 +242,11 @@ static void a_value_that_is_too_large_is_refused_everywhere(void **state)
     pair_close();
 }
 
-static void listings_hold_large_values(void **state)
+PAIR_TEST(listings_hold_large_values)
 {
     char *large = pattern(LARGE, 5);
     struct asked *a;
 
-    (void)state;
     pair_open(&roomy, NULL);
     put(LEADER, "d/a", "small", 5);
     put(LEADER, "d/b", large, LARGE);
@@ -272,13 +263,12 @@ static void listings_hold_large_values(void **state)
 
 enum { MANY = 10000 };
 
-static void ten_thousand_wait_over_a_broken_connection(void **state)
+PAIR_TEST(ten_thousand_wait_over_a_broken_connection)
 {
     const struct hosts_config c = {.tasks = {2, 2}, .segment = {.heap_bytes = 256u << 20, .num_buckets = 16384}};
     struct asked **gets = calloc(MANY, sizeof(struct asked *));
     char key[32];
 
-    (void)state;
     pair_open(&c, NULL);
     pair_as(FAR);
     for (int i = 0; i < MANY; i++) {
@@ -309,11 +299,10 @@ static void ten_thousand_wait_over_a_broken_connection(void **state)
     pair_close();
 }
 
-static void calls_wait_for_the_connection(void **state)
+PAIR_TEST(calls_wait_for_the_connection)
 {
     struct asked *inserted, *summed, *tried, *waits, *listed, *deleted;
 
-    (void)state;
     pair_open(&two, NULL);
     assert_answer(do_insert(pair_as(LEADER), "d/1", "x", false), MUSTER_OK);
     assert_answer(do_insert(LEADER, "gone", "x", false), MUSTER_OK);
@@ -340,11 +329,10 @@ static void calls_wait_for_the_connection(void **state)
 }
 
 /* Every change is made once, however often the connection breaks. */
-static void changes_are_made_once(void **state)
+PAIR_TEST(changes_are_made_once)
 {
     struct asked *sums[300];
 
-    (void)state;
     pair_open(&two, NULL);
     pair_as(FAR);
     for (int i = 0; i < 300; i++) {
@@ -363,13 +351,12 @@ static void changes_are_made_once(void **state)
 }
 
 /* Copies that made room, and interest that was forgotten: who waits asks again. */
-static void few_copies_are_enough(void **state)
+PAIR_TEST(few_copies_are_enough)
 {
     struct asked *gets[64];
     char key[32];
     struct mu_core *core;
 
-    (void)state;
     pair_open(&two, NULL);
     core = hosts_lock(cast_hosts, 1);
     mu_copies_bound(core, 4, 1 << 20);
@@ -391,11 +378,10 @@ static void few_copies_are_enough(void **state)
     pair_close();
 }
 
-static void who_loses_the_leader_is_told(void **state)
+PAIR_TEST(who_loses_the_leader_is_told)
 {
     struct asked *waits, *inserted, *tried, *listed;
 
-    (void)state;
     pair_open(&two, NULL);
     waits = do_get(pair_as(FAR), "never");
     assert_answer(do_increment(FAR, "n", 1), MUSTER_OK);
@@ -424,11 +410,10 @@ static bool no_lane_is_open(void *arg)
     return mu_lanes_open(pair_lanes[1]) == 0;
 }
 
-static void who_goes_away_leaves_nothing(void **state)
+PAIR_TEST(who_goes_away_leaves_nothing)
 {
     struct asked *a[8];
 
-    (void)state;
     pair_open(&two, NULL);
     assert_answer(do_insert(pair_as(LEADER), "d/1", "x", false), MUSTER_OK);
     for (int round = 0; round < 3; round++) {
@@ -460,11 +445,10 @@ static void who_goes_away_leaves_nothing(void **state)
     pair_close();
 }
 
-static void a_coord_that_stops_answers_all(void **state)
+PAIR_TEST(a_coord_that_stops_answers_all)
 {
     struct asked *waits, *rests, *inserted, *listed, *tried;
 
-    (void)state;
     pair_open(&two, NULL);
     rests = do_get(pair_as(FAR), "never");
     assert_answer(do_increment(FAR, "n", 1), MUSTER_OK);
@@ -482,28 +466,4 @@ static void a_coord_that_stops_answers_all(void **state)
     assert_answer(do_get(FAR, "n"), MUSTER_INTERNAL);
     assert_int_equal(mu_lanes_open(pair_lanes[1]), 0);
     pair_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        PAIR_CASE(a_get_waits_for_whoever_writes),
-        PAIR_CASE(guests_share_keys_with_tasks_of_every_host),
-        PAIR_CASE(a_thousand_who_want_one_key_make_one_call),
-        PAIR_CASE(a_thousand_who_try_are_not_told_what_was),
-        PAIR_CASE(what_one_has_written_one_reads),
-        PAIR_CASE(large_values_go_both_ways),
-        PAIR_CASE(a_large_value_is_of_one_version),
-        PAIR_CASE(a_value_that_is_too_large_is_refused_everywhere),
-        PAIR_CASE(listings_hold_large_values),
-        PAIR_CASE(ten_thousand_wait_over_a_broken_connection),
-        PAIR_CASE(calls_wait_for_the_connection),
-        PAIR_CASE(changes_are_made_once),
-        PAIR_CASE(few_copies_are_enough),
-        PAIR_CASE(who_loses_the_leader_is_told),
-        PAIR_CASE(who_goes_away_leaves_nothing),
-        PAIR_CASE(a_coord_that_stops_answers_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

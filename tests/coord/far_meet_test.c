@@ -37,11 +37,10 @@ static struct asked *meet_guests(int guest, const char *id, int64_t counter)
 
 /* ---- barriers ---- */
 
-static void guests_and_tasks_of_all_hosts_meet(void **state)
+PAIR_TEST(guests_and_tasks_of_all_hosts_meet)
 {
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     for (int i = 0; i < 20; i++) {
         int first = i % 4;
@@ -80,11 +79,10 @@ static void assert_alike(struct asked *a, struct asked *b)
                  (int)b->ask.status, b->text);
 }
 
-static void what_a_barrier_says_is_the_same_everywhere(void **state)
+PAIR_TEST(what_a_barrier_says_is_the_same_everywhere)
 {
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     near = meet_guests(LEADER, "cancelled", 0);
     far = meet_guests(FAR, "other", 0);
@@ -112,11 +110,10 @@ static void what_a_barrier_says_is_the_same_everywhere(void **state)
     pair_close();
 }
 
-static void who_asks_for_what_has_ended_is_told_so(void **state)
+PAIR_TEST(who_asks_for_what_has_ended_is_told_so)
 {
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     near = meet_guests(LEADER, "b", 0);
     far = meet_guests(FAR, "b", 0);
@@ -133,11 +130,10 @@ static void who_asks_for_what_has_ended_is_told_so(void **state)
 }
 
 /* A barrier of a host's own is for its tasks alone, whoever they are. */
-static void each_host_has_barriers_of_its_own(void **state)
+PAIR_TEST(each_host_has_barriers_of_its_own)
 {
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     near = meet(LEADER, "muster/host/b", 0);
     far = meet(FAR, "muster/host/b", 0);
@@ -154,11 +150,10 @@ static void each_host_has_barriers_of_its_own(void **state)
     pair_close();
 }
 
-static void a_later_call_takes_the_place_of_the_earlier_one(void **state)
+PAIR_TEST(a_later_call_takes_the_place_of_the_earlier_one)
 {
     struct asked *first, *second;
 
-    (void)state;
     open_mixed();
     first = meet_guests(FAR, "b", 0);
     second = meet_guests(FAR, "b", 0);
@@ -171,11 +166,10 @@ static void a_later_call_takes_the_place_of_the_earlier_one(void **state)
 }
 
 /* What a client that has gone away called for stands, also when the leader heard of neither. */
-static void who_goes_away_stays_arrived(void **state)
+PAIR_TEST(who_goes_away_stays_arrived)
 {
     struct asked *a;
 
-    (void)state;
     open_mixed();
     for (int i = 0; i < 3; i++) {
         if (i == 1)
@@ -197,12 +191,11 @@ static bool no_lane_is_open(void *arg)
     return mu_lanes_open(pair_lanes[1]) == 0;
 }
 
-static void many_who_go_away_leave_no_lane(void **state)
+PAIR_TEST(many_who_go_away_leave_no_lane)
 {
     struct asked *a[200];
     char id[16];
 
-    (void)state;
     open_mixed();
     for (int i = 0; i < 200; i++) {
         snprintf(id, sizeof id, "b%d", i);
@@ -214,9 +207,8 @@ static void many_who_go_away_leave_no_lane(void **state)
     pair_close();
 }
 
-static void barriers_go_on_over_broken_connections(void **state)
+PAIR_TEST(barriers_go_on_over_broken_connections)
 {
-    (void)state;
     open_mixed();
     for (int i = 0; i < 40; i++) {
         struct asked *near, *far;
@@ -235,11 +227,10 @@ static void barriers_go_on_over_broken_connections(void **state)
     pair_close();
 }
 
-static void an_agent_that_follows_the_leaders_knows_the_calls(void **state)
+PAIR_TEST(an_agent_that_follows_the_leaders_knows_the_calls)
 {
     struct asked *far;
 
-    (void)state;
     open_mixed();
     far = meet(FAR, "b", 0);
     cast_until_arrived("b", 1);
@@ -259,11 +250,10 @@ static void an_agent_that_follows_the_leaders_knows_the_calls(void **state)
     pair_close();
 }
 
-static void a_task_that_dies_anywhere_ends_the_wait(void **state)
+PAIR_TEST(a_task_that_dies_anywhere_ends_the_wait)
 {
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     near = meet(LEADER, "b", 0);
     far = meet(FAR, "b", 0);
@@ -276,13 +266,12 @@ static void a_task_that_dies_anywhere_ends_the_wait(void **state)
 
 /* ---- who is alive ---- */
 
-static void all_hosts_agree_on_who_is_alive(void **state)
+PAIR_TEST(all_hosts_agree_on_who_is_alive)
 {
     struct cast_act alive = {.kind = CAST_ALIVE, .tasks = {0, 1, 2, 3}, .count = 4};
     struct cast_reply r;
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     for (int i = 0; i < 3; i++) {
         far = do_alive(pair_as(FAR), all, 4);
@@ -320,11 +309,10 @@ static void all_hosts_agree_on_who_is_alive(void **state)
 
 /* ---- errors, states ---- */
 
-static void errors_reach_who_polls_on_every_host(void **state)
+PAIR_TEST(errors_reach_who_polls_on_every_host)
 {
     struct asked *near, *far, *watch;
 
-    (void)state;
     open_mixed();
     near = do_poll(pair_as(LEADER));
     far = do_poll(pair_as(FAR));
@@ -361,11 +349,10 @@ static void until_seen(int guest, int32_t task)
     } while (a->tasks[task].state != MUSTER_TASK_CONNECTED);
 }
 
-static void errors_of_other_hosts_tasks_can_be_reported(void **state)
+PAIR_TEST(errors_of_other_hosts_tasks_can_be_reported)
 {
     struct asked *near, *far;
 
-    (void)state;
     open_mixed();
     until_seen(FAR, LEADER);
     until_seen(LEADER, FAR);
@@ -383,12 +370,11 @@ static void errors_of_other_hosts_tasks_can_be_reported(void **state)
 
 /* ---- who is at the wrong engine ---- */
 
-static void who_is_another_hosts_is_sent_there(void **state)
+PAIR_TEST(who_is_another_hosts_is_sent_there)
 {
     struct asked *a[7];
     int other[2] = {FAR, LEADER};
 
-    (void)state;
     open_mixed();
     for (int i = 0; i < 2; i++) {
         int here = other[1 - i], task = other[i];
@@ -418,11 +404,10 @@ static void who_is_another_hosts_is_sent_there(void **state)
 
 /* ---- the end ---- */
 
-static void who_loses_the_leader_is_told(void **state)
+PAIR_TEST(who_loses_the_leader_is_told)
 {
     struct asked *meets, *alive;
 
-    (void)state;
     open_mixed();
     meets = meet(FAR, "b", 0);
     alive = do_alive(pair_as(FAR), all, 4);
@@ -437,11 +422,10 @@ static void who_loses_the_leader_is_told(void **state)
     pair_close();
 }
 
-static void a_coord_that_stops_answers_all(void **state)
+PAIR_TEST(a_coord_that_stops_answers_all)
 {
     struct asked *meets, *alive, *gone;
 
-    (void)state;
     open_mixed();
     meets = meet(FAR, "b", 0);
     alive = do_alive(pair_as(FAR), all, 4);
@@ -454,28 +438,4 @@ static void a_coord_that_stops_answers_all(void **state)
     assert_says_so(alive, MUSTER_ABORTED, "service is shutting down");
     assert_int_equal(mu_lanes_open(pair_lanes[1]), 0);
     pair_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        PAIR_CASE(guests_and_tasks_of_all_hosts_meet),
-        PAIR_CASE(what_a_barrier_says_is_the_same_everywhere),
-        PAIR_CASE(who_asks_for_what_has_ended_is_told_so),
-        PAIR_CASE(each_host_has_barriers_of_its_own),
-        PAIR_CASE(a_later_call_takes_the_place_of_the_earlier_one),
-        PAIR_CASE(who_goes_away_stays_arrived),
-        PAIR_CASE(many_who_go_away_leave_no_lane),
-        PAIR_CASE(barriers_go_on_over_broken_connections),
-        PAIR_CASE(an_agent_that_follows_the_leaders_knows_the_calls),
-        PAIR_CASE(a_task_that_dies_anywhere_ends_the_wait),
-        PAIR_CASE(all_hosts_agree_on_who_is_alive),
-        PAIR_CASE(errors_reach_who_polls_on_every_host),
-        PAIR_CASE(errors_of_other_hosts_tasks_can_be_reported),
-        PAIR_CASE(who_is_another_hosts_is_sent_there),
-        PAIR_CASE(who_loses_the_leader_is_told),
-        PAIR_CASE(a_coord_that_stops_answers_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

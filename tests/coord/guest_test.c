@@ -23,9 +23,8 @@ static void until_in_error(int32_t task)
 }
 
 /* 1 */
-static void heartbeats_are_for_who_has_registered(void **state)
+COORD_TEST(heartbeats_are_for_who_has_registered)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_beat(0, INCARNATION(0)), MUSTER_OK);
@@ -37,18 +36,16 @@ static void heartbeats_are_for_who_has_registered(void **state)
     counter_close();
 }
 
-static void who_never_registered_has_no_heartbeats(void **state)
+COORD_TEST(who_never_registered_has_no_heartbeats)
 {
-    (void)state;
     counter_open(1, NULL);
     assert_says_so(do_beat(0, 7), MUSTER_INVALID_ARGUMENT, "must be registered before sending heartbeat messages");
     counter_close();
 }
 
 /* 2, 276 */
-static void to_register_twice_is_to_register(void **state)
+COORD_TEST(to_register_twice_is_to_register)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     register_guests(0, 2);
@@ -57,9 +54,8 @@ static void to_register_twice_is_to_register(void **state)
 }
 
 /* 3, 7 */
-static void another_incarnation_is_a_restart(void **state)
+COORD_TEST(another_incarnation_is_a_restart)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_says_so(do_register(1, 7), MUSTER_ABORTED, "It has likely restarted");
@@ -68,9 +64,8 @@ static void another_incarnation_is_a_restart(void **state)
 }
 
 /* 4 */
-static void who_is_in_error_cannot_register(void **state)
+COORD_TEST(who_is_in_error_cannot_register)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_report_error(0, MUSTER_INTERNAL, "it broke"), MUSTER_OK);
@@ -80,9 +75,8 @@ static void who_is_in_error_cannot_register(void **state)
 }
 
 /* 5, 6 */
-static void the_silent_and_everybody_are_in_error_when_nobody_polls(void **state)
+COORD_TEST(the_silent_and_everybody_are_in_error_when_nobody_polls)
 {
-    (void)state;
     counter_open_for(2, NULL, 300000000);
     register_guests(0, 2);
     until_in_error(0);
@@ -93,9 +87,8 @@ static void the_silent_and_everybody_are_in_error_when_nobody_polls(void **state
 }
 
 /* 8 */
-static void after_a_reset_it_may_register_again(void **state)
+COORD_TEST(after_a_reset_it_may_register_again)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_reset(1), MUSTER_OK);
@@ -108,9 +101,8 @@ static void after_a_reset_it_may_register_again(void **state)
 }
 
 /* 9, 10 */
-static void heartbeats_are_accepted_for_a_grace_after_leaving(void **state)
+COORD_TEST(heartbeats_are_accepted_for_a_grace_after_leaving)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_reset(0), MUSTER_OK);
@@ -132,11 +124,10 @@ static void heartbeats_are_accepted_for_a_grace_after_leaving(void **state)
 /* ---- the shutdown barrier ---- */
 
 /* 68 */
-static void both_call_and_both_have_left_and_may_come_again(void **state)
+COORD_TEST(both_call_and_both_have_left_and_may_come_again)
 {
     struct asked *a, *poll;
 
-    (void)state;
     counter_open(2, &with_shutdown);
     for (int round = 0; round < 3; round++) {
         register_guests(0, 2);
@@ -154,12 +145,11 @@ static void both_call_and_both_have_left_and_may_come_again(void **state)
 }
 
 /* 69, 70 */
-static void a_shutdown_that_times_out_fails_for_all(void **state)
+COORD_TEST(a_shutdown_that_times_out_fails_for_all)
 {
     const struct mu_coord_options o = {.shutdown_timeout_ns = 200000000};
     struct asked *a, *polls[2];
 
-    (void)state;
     for (int polled = 0; polled < 2; polled++) {
         counter_open(2, &o);
         register_guests(0, 2);
@@ -184,11 +174,10 @@ static void a_shutdown_that_times_out_fails_for_all(void **state)
 }
 
 /* 2.17: a caller that is none of the job's does not fail it for the others */
-static void a_shutdown_by_who_is_no_member_harms_nobody(void **state)
+COORD_TEST(a_shutdown_by_who_is_no_member_harms_nobody)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_shutdown);
     register_guests(0, 2);
     a = do_shutdown(0);
@@ -201,11 +190,10 @@ static void a_shutdown_by_who_is_no_member_harms_nobody(void **state)
 }
 
 /* 94 */
-static void a_task_in_error_fails_the_shutdown(void **state)
+COORD_TEST(a_task_in_error_fails_the_shutdown)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, &with_shutdown);
     register_guests(0, 3);
     a = do_shutdown(0);
@@ -216,11 +204,10 @@ static void a_task_in_error_fails_the_shutdown(void **state)
     counter_close();
 }
 
-static void a_call_made_twice_counts_once(void **state)
+COORD_TEST(a_call_made_twice_counts_once)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, &with_shutdown);
     register_guests(0, 2);
     a = do_shutdown(0);
@@ -232,11 +219,10 @@ static void a_call_made_twice_counts_once(void **state)
     counter_close();
 }
 
-static void a_shutdown_waits_for_tasks_of_the_library_until_they_leave(void **state)
+COORD_TEST(a_shutdown_waits_for_tasks_of_the_library_until_they_leave)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_shutdown);
     counter_enter(0);
     register_guests(1, 1);
@@ -247,11 +233,10 @@ static void a_shutdown_waits_for_tasks_of_the_library_until_they_leave(void **st
     counter_close();
 }
 
-static void who_has_called_for_the_shutdown_may_hang_up(void **state)
+COORD_TEST(who_has_called_for_the_shutdown_may_hang_up)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_shutdown);
     register_guests(0, 2);
     do_poll(0);
@@ -266,11 +251,10 @@ static void who_has_called_for_the_shutdown_may_hang_up(void **state)
 /* ---- the register barrier ---- */
 
 /* 71, 72 */
-static void a_newer_registration_takes_the_place_of_the_older(void **state)
+COORD_TEST(a_newer_registration_takes_the_place_of_the_older)
 {
     struct asked *a, *b, *c;
 
-    (void)state;
     counter_open(2, &with_barrier);
     assert_answer(do_beat(0, INCARNATION(0)), MUSTER_INVALID_ARGUMENT); /* of before the service came */
     a = do_register(0, INCARNATION(0));
@@ -289,11 +273,10 @@ static void a_newer_registration_takes_the_place_of_the_older(void **state)
 }
 
 /* 73 */
-static void a_restart_after_all_registered_is_an_error(void **state)
+COORD_TEST(a_restart_after_all_registered_is_an_error)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_barrier);
     a = do_register(0, INCARNATION(0));
     assert_answer(do_register(1, INCARNATION(1)), MUSTER_OK);
@@ -304,12 +287,11 @@ static void a_restart_after_all_registered_is_an_error(void **state)
 }
 
 /* 74, 100 */
-static void registering_times_out_and_names_the_missing(void **state)
+COORD_TEST(registering_times_out_and_names_the_missing)
 {
     const struct mu_coord_options o = {.register_barrier = true, .register_timeout_ns = 200000000};
     struct asked *a, *b;
 
-    (void)state;
     counter_open(4, &o);
     a = do_register(0, INCARNATION(0));
     b = do_register(3, INCARNATION(3));
@@ -326,11 +308,10 @@ static void registering_times_out_and_names_the_missing(void **state)
     counter_close();
 }
 
-static void after_a_reset_nobody_waits_for_all_again(void **state)
+COORD_TEST(after_a_reset_nobody_waits_for_all_again)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_barrier);
     a = do_register(0, INCARNATION(0));
     assert_answer(do_register(1, INCARNATION(1)), MUSTER_OK);
@@ -343,11 +324,10 @@ static void after_a_reset_nobody_waits_for_all_again(void **state)
     counter_close();
 }
 
-static void who_hangs_up_has_not_registered(void **state)
+COORD_TEST(who_hangs_up_has_not_registered)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_barrier);
     assert_waits(do_register(0, INCARNATION(0)));
     hang_up(0, "closed by its peer");
@@ -358,11 +338,10 @@ static void who_hangs_up_has_not_registered(void **state)
     counter_close();
 }
 
-static void a_task_of_the_library_that_is_connected_counts_as_registered(void **state)
+COORD_TEST(a_task_of_the_library_that_is_connected_counts_as_registered)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, &with_barrier);
     a = do_register(1, INCARNATION(1));
     counter_enter(0);
@@ -380,11 +359,10 @@ static void a_task_of_the_library_that_is_connected_counts_as_registered(void **
     counter_close();
 }
 
-static void who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody(void **state)
+COORD_TEST(who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_barrier);
     a = do_register(0, INCARNATION(0));
     assert_waits(a);
@@ -396,11 +374,10 @@ static void who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody(vo
 }
 
 /* Which the launcher knows, and no connection tells of. */
-static void a_task_that_ends_before_it_registers_ends_the_waiting(void **state)
+COORD_TEST(a_task_that_ends_before_it_registers_ends_the_waiting)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, &with_barrier);
     a = do_register(1, INCARNATION(1));
     assert_waits(a);
@@ -410,11 +387,10 @@ static void a_task_that_ends_before_it_registers_ends_the_waiting(void **state)
     counter_close();
 }
 
-static void a_task_of_the_library_that_dies_ends_the_waiting(void **state)
+COORD_TEST(a_task_of_the_library_that_dies_ends_the_waiting)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, &with_barrier);
     counter_enter(0);
     a = do_register(1, INCARNATION(1));
@@ -424,11 +400,10 @@ static void a_task_of_the_library_that_dies_ends_the_waiting(void **state)
     counter_close();
 }
 
-static void tasks_outside_of_the_cluster_do_not_register(void **state)
+COORD_TEST(tasks_outside_of_the_cluster_do_not_register)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, &with_barrier);
     a = do_register(0, INCARNATION(0));
     assert_says_so(do_register(2, 7), MUSTER_INVALID_ARGUMENT, "Unexpected task registered with task=2");
@@ -453,13 +428,12 @@ static bool is_said(void *arg)
     return said[0];
 }
 
-static void people_are_told_who_is_missing(void **state)
+COORD_TEST(people_are_told_who_is_missing)
 {
     const struct mu_coord_options o = {
         .register_barrier = true, .shutdown_timeout_ns = 100000000000u, .said = hear, .say_ns = 20000000};
     struct asked *a;
 
-    (void)state;
     counter_open(4, &o);
     said[0] = 0;
     assert_waits(do_register(1, INCARNATION(1)));
@@ -480,13 +454,12 @@ static void people_are_told_who_is_missing(void **state)
 }
 
 /* A program that has failed waits in the shutdown while its peers work: it is named at once, and blamed at the end. */
-static void who_waits_in_the_shutdown_alone_stands_out(void **state)
+COORD_TEST(who_waits_in_the_shutdown_alone_stands_out)
 {
     const struct mu_coord_options o = {.shutdown_timeout_ns = 200000000, .said = hear, .say_ns = 100000000};
     struct muster_error error = {0};
     struct asked *a, *poll;
 
-    (void)state;
     counter_open(3, &o);
     register_guests(0, 3);
     poll = do_poll(0);
@@ -507,12 +480,11 @@ static void who_waits_in_the_shutdown_alone_stands_out(void **state)
 }
 
 /* A record is short. */
-static void a_long_report_is_cut_between_two_words(void **state)
+COORD_TEST(a_long_report_is_cut_between_two_words)
 {
     char text[400] = "it failed:";
     struct asked *a;
 
-    (void)state;
     for (size_t i = strlen(text); i + 10 < sizeof text; i += 10)
         memcpy(text + i, " 345678901", 11);
     counter_open(2, NULL);
@@ -524,9 +496,8 @@ static void a_long_report_is_cut_between_two_words(void **state)
     counter_close();
 }
 
-static void it_is_over_when_all_have_been_there_and_none_is(void **state)
+COORD_TEST(it_is_over_when_all_have_been_there_and_none_is)
 {
-    (void)state;
     counter_open(2, NULL);
     assert_false(mu_coord_is_over(coord));
     register_guests(0, 1);
@@ -539,41 +510,4 @@ static void it_is_over_when_all_have_been_there_and_none_is(void **state)
     assert_answer(do_reset(1), MUSTER_OK);
     assert_true(mu_coord_is_over(coord));
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(heartbeats_are_for_who_has_registered),
-        CASE(who_never_registered_has_no_heartbeats),
-        CASE(to_register_twice_is_to_register),
-        CASE(another_incarnation_is_a_restart),
-        CASE(who_is_in_error_cannot_register),
-        CASE(the_silent_and_everybody_are_in_error_when_nobody_polls),
-        CASE(after_a_reset_it_may_register_again),
-        CASE(heartbeats_are_accepted_for_a_grace_after_leaving),
-        CASE(both_call_and_both_have_left_and_may_come_again),
-        CASE(a_shutdown_that_times_out_fails_for_all),
-        CASE(a_shutdown_by_who_is_no_member_harms_nobody),
-        CASE(a_task_in_error_fails_the_shutdown),
-        CASE(a_call_made_twice_counts_once),
-        CASE(a_shutdown_waits_for_tasks_of_the_library_until_they_leave),
-        CASE(who_has_called_for_the_shutdown_may_hang_up),
-        CASE(a_newer_registration_takes_the_place_of_the_older),
-        CASE(a_restart_after_all_registered_is_an_error),
-        CASE(registering_times_out_and_names_the_missing),
-        CASE(after_a_reset_nobody_waits_for_all_again),
-        CASE(who_hangs_up_has_not_registered),
-        CASE(a_task_of_the_library_that_is_connected_counts_as_registered),
-        CASE(who_gives_up_a_place_that_a_task_of_the_library_has_delays_nobody),
-        CASE(a_task_that_ends_before_it_registers_ends_the_waiting),
-        CASE(a_task_of_the_library_that_dies_ends_the_waiting),
-        CASE(tasks_outside_of_the_cluster_do_not_register),
-        CASE(people_are_told_who_is_missing),
-        CASE(who_waits_in_the_shutdown_alone_stands_out),
-        CASE(a_long_report_is_cut_between_two_words),
-        CASE(it_is_over_when_all_have_been_there_and_none_is),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

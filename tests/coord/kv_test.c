@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void a_duplicate_insert_is_refused_and_the_old_value_kept(void **state)
+COORD_TEST(a_duplicate_insert_is_refused_and_the_old_value_kept)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     assert_answer(do_insert(0, "k", "one", false), MUSTER_OK);
     a = do_insert(0, "/k//", "two", false);
@@ -21,9 +20,8 @@ static void a_duplicate_insert_is_refused_and_the_old_value_kept(void **state)
     counter_close();
 }
 
-static void a_duplicate_insert_that_may_overwrite_replaces(void **state)
+COORD_TEST(a_duplicate_insert_that_may_overwrite_replaces)
 {
-    (void)state;
     counter_open(1, NULL);
     assert_answer(do_insert(0, "k", "one", false), MUSTER_OK);
     assert_answer(do_insert(0, "k", "two", true), MUSTER_OK);
@@ -31,11 +29,10 @@ static void a_duplicate_insert_that_may_overwrite_replaces(void **state)
     counter_close();
 }
 
-static void keys_are_found_under_other_spellings(void **state)
+COORD_TEST(keys_are_found_under_other_spellings)
 {
     struct asked *child, *again;
 
-    (void)state;
     counter_open(1, NULL);
     assert_answer(do_insert(0, "/path", "p", false), MUSTER_OK);
     assert_answer(do_insert(0, "/path/to/key1", "1", false), MUSTER_OK);
@@ -56,11 +53,10 @@ static void keys_are_found_under_other_spellings(void **state)
     counter_close();
 }
 
-static void who_tries_gets_what_is_there_and_nothing_else(void **state)
+COORD_TEST(who_tries_gets_what_is_there_and_nothing_else)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     a = do_try_get(0, "/k");
     assert_says_so(a, MUSTER_NOT_FOUND, "Config key /k not found.");
@@ -73,11 +69,10 @@ static void who_tries_gets_what_is_there_and_nothing_else(void **state)
     counter_close();
 }
 
-static void numbers_are_counted_up_as_text(void **state)
+COORD_TEST(numbers_are_counted_up_as_text)
 {
     struct asked *waits, *a;
 
-    (void)state;
     counter_open(1, NULL);
     assert_answer(do_insert(0, "n", "1", false), MUSTER_OK);
     assert_value(do_increment(0, "n", 3), "4");
@@ -103,12 +98,11 @@ static uint64_t version_of(struct asked *a, enum muster_status status)
     return (uint64_t)a->ask.version;
 }
 
-static void a_value_is_replaced_where_its_version_is_the_expected_one(void **state)
+COORD_TEST(a_value_is_replaced_where_its_version_is_the_expected_one)
 {
     struct asked *waits;
     uint64_t first, second;
 
-    (void)state;
     counter_open(1, NULL);
     assert_int_equal(version_of(do_compare(0, "k", 77, "none"), MUSTER_ABORTED), 0);
     waits = do_get(0, "k");
@@ -130,11 +124,10 @@ static void a_value_is_replaced_where_its_version_is_the_expected_one(void **sta
     counter_close();
 }
 
-static void what_is_appended_says_how_long_it_has_become(void **state)
+COORD_TEST(what_is_appended_says_how_long_it_has_become)
 {
     struct asked *a, *waits;
 
-    (void)state;
     counter_open(1, NULL);
     waits = do_get(0, "k");
     assert_waits(waits);
@@ -159,12 +152,11 @@ static void counter_is(struct asked *a, int64_t number)
     assert_int_equal(a->ask.counter, number);
 }
 
-static void keys_are_counted_and_those_that_go(void **state)
+COORD_TEST(keys_are_counted_and_those_that_go)
 {
     enum { N = 3000 }; /* more than one piece */
     char key[32];
 
-    (void)state;
     counter_open(1, NULL);
     counter_is(do_count(0, "dir"), 0);
     counter_is(do_delete(0, "dir"), 0);
@@ -194,9 +186,8 @@ static void list_is(const char *directory, const char *keys)
     assert_string_equal(a->keys, keys);
 }
 
-static void a_directory_is_listed_with_all_below_it_and_nothing_else(void **state)
+COORD_TEST(a_directory_is_listed_with_all_below_it_and_nothing_else)
 {
-    (void)state;
     counter_open(1, NULL);
     list_is("dir", "");
     assert_answer(do_insert(0, "dir/b", "2", false), MUSTER_OK);
@@ -214,9 +205,8 @@ static void a_directory_is_listed_with_all_below_it_and_nothing_else(void **stat
     counter_close();
 }
 
-static void deleting_nothing_is_fine_and_the_root_is_nothing(void **state)
+COORD_TEST(deleting_nothing_is_fine_and_the_root_is_nothing)
 {
-    (void)state;
     counter_open(1, NULL);
     assert_answer(do_delete(0, "absent"), MUSTER_OK);
     assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
@@ -226,11 +216,10 @@ static void deleting_nothing_is_fine_and_the_root_is_nothing(void **state)
     counter_close();
 }
 
-static void gets_of_one_key_are_answered_in_their_order(void **state)
+COORD_TEST(gets_of_one_key_are_answered_in_their_order)
 {
     struct asked *a[3], *other;
 
-    (void)state;
     counter_open(3, NULL);
     for (int i = 0; i < 3; i++)
         a[i] = do_get(i, "k");
@@ -245,11 +234,10 @@ static void gets_of_one_key_are_answered_in_their_order(void **state)
     counter_close();
 }
 
-static void a_get_waits_for_what_a_task_of_the_library_sets(void **state)
+NEAR_TEST(a_get_waits_for_what_a_task_of_the_library_sets)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     a = do_get(1, "from-c");
@@ -261,9 +249,8 @@ static void a_get_waits_for_what_a_task_of_the_library_sets(void **state)
     counter_close();
 }
 
-static void a_task_of_the_library_gets_what_a_guest_inserts(void **state)
+NEAR_TEST(a_task_of_the_library_gets_what_a_guest_inserts)
 {
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     tell_text(0, act_kv_get, "k");
@@ -273,11 +260,10 @@ static void a_task_of_the_library_gets_what_a_guest_inserts(void **state)
     counter_close();
 }
 
-static void a_get_that_is_dropped_is_gone(void **state)
+COORD_TEST(a_get_that_is_dropped_is_gone)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(1, NULL);
     a = do_get(0, "k");
     b = do_get(0, "k");
@@ -290,11 +276,10 @@ static void a_get_that_is_dropped_is_gone(void **state)
     counter_close();
 }
 
-static void a_line_that_hangs_up_takes_its_gets_along(void **state)
+COORD_TEST(a_line_that_hangs_up_takes_its_gets_along)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     a = do_get(0, "k");
     b = do_get(1, "k");
@@ -317,11 +302,10 @@ static void drop_and_go_on(struct mu_coord_request *q)
     second = do_insert(0, "next", "there", false);
 }
 
-static void an_answer_may_lead_to_other_asks(void **state)
+COORD_TEST(an_answer_may_lead_to_other_asks)
 {
     struct asked *a, *later;
 
-    (void)state;
     counter_open(1, NULL);
     a = do_get(0, "k");
     a->ask.answered = drop_and_go_on;
@@ -335,13 +319,12 @@ static void an_answer_may_lead_to_other_asks(void **state)
     counter_close();
 }
 
-static void ten_thousand_gets_wait_on_one_line(void **state)
+NEAR_TEST(ten_thousand_gets_wait_on_one_line)
 {
     enum { N = 10000 };
     static struct asked *gets[N];
     char key[32];
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     for (int i = 0; i < N; i++) {
@@ -360,13 +343,12 @@ static void ten_thousand_gets_wait_on_one_line(void **state)
     counter_close();
 }
 
-static void a_line_with_too_many_gets_is_refused_in_words(void **state)
+COORD_TEST(a_line_with_too_many_gets_is_refused_in_words)
 {
     enum { N = 32768 };
     struct mu_coord_request *many = calloc(N + 2, sizeof *many);
     struct asked *other;
 
-    (void)state;
     counter_open(2, NULL);
     other = ask(0);
     for (int i = 0; i < N + 2; i++) {
@@ -385,13 +367,12 @@ static void a_line_with_too_many_gets_is_refused_in_words(void **state)
     free(many);
 }
 
-static void large_values_are_handed_to_all_who_wait(void **state)
+COORD_TEST(large_values_are_handed_to_all_who_wait)
 {
     size_t len = 5u << 20;
     char *value = malloc(len);
     struct asked *a[3], *put;
 
-    (void)state;
     memset(value, 0xA5, len);
     counter_open(1, NULL);
     for (int i = 0; i < 3; i++)
@@ -413,12 +394,11 @@ static void large_values_are_handed_to_all_who_wait(void **state)
     free(value);
 }
 
-static void bad_keys_are_refused_in_words(void **state)
+COORD_TEST(bad_keys_are_refused_in_words)
 {
     static char key[(1 << 20) + 2];
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     memset(key, 'k', (1 << 20) + 1);
     assert_says_so(do_insert(0, key, "v", false), MUSTER_INVALID_ARGUMENT, "1048577 bytes long; 1048576 is the most");
@@ -434,11 +414,10 @@ static void bad_keys_are_refused_in_words(void **state)
     counter_close();
 }
 
-static void a_key_is_erased_alone(void **state)
+COORD_TEST(a_key_is_erased_alone)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     assert_answer(do_insert(0, "k", "v", false), MUSTER_OK);
     assert_answer(do_insert(0, "k/below", "stays", false), MUSTER_OK);
@@ -458,13 +437,12 @@ static void a_key_is_erased_alone(void **state)
 }
 
 /* More than one piece: the loop goes on with it. */
-static void a_large_directory_is_deleted_in_pieces(void **state)
+COORD_TEST(a_large_directory_is_deleted_in_pieces)
 {
     enum { N = 3000 };
     struct asked *gone;
     char key[32];
 
-    (void)state;
     counter_open(1, NULL);
     for (int i = 0; i < N; i++) {
         snprintf(key, sizeof key, "big/%d", i);
@@ -486,11 +464,10 @@ static void a_large_directory_is_deleted_in_pieces(void **state)
     counter_close();
 }
 
-static void a_coord_that_has_stopped_refuses(void **state)
+COORD_TEST(a_coord_that_has_stopped_refuses)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     mu_coord_stop(coord);
     a = do_insert(0, "k", "v", false);
@@ -504,35 +481,4 @@ static void a_coord_that_has_stopped_refuses(void **state)
     assert_answer(do_count(0, "k"), MUSTER_INTERNAL);
     assert_answer(do_delete(0, "k"), MUSTER_INTERNAL);
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_duplicate_insert_is_refused_and_the_old_value_kept),
-        CASE(a_duplicate_insert_that_may_overwrite_replaces),
-        CASE(keys_are_found_under_other_spellings),
-        CASE(who_tries_gets_what_is_there_and_nothing_else),
-        CASE(numbers_are_counted_up_as_text),
-        CASE(a_value_is_replaced_where_its_version_is_the_expected_one),
-        CASE(what_is_appended_says_how_long_it_has_become),
-        CASE(keys_are_counted_and_those_that_go),
-        CASE(a_directory_is_listed_with_all_below_it_and_nothing_else),
-        CASE(deleting_nothing_is_fine_and_the_root_is_nothing),
-        CASE(gets_of_one_key_are_answered_in_their_order),
-        NEAR_CASE(a_get_waits_for_what_a_task_of_the_library_sets),
-        NEAR_CASE(a_task_of_the_library_gets_what_a_guest_inserts),
-        CASE(a_get_that_is_dropped_is_gone),
-        CASE(a_line_that_hangs_up_takes_its_gets_along),
-        CASE(an_answer_may_lead_to_other_asks),
-        NEAR_CASE(ten_thousand_gets_wait_on_one_line),
-        CASE(a_line_with_too_many_gets_is_refused_in_words),
-        CASE(large_values_are_handed_to_all_who_wait),
-        CASE(bad_keys_are_refused_in_words),
-        CASE(a_key_is_erased_alone),
-        CASE(a_large_directory_is_deleted_in_pieces),
-        CASE(a_coord_that_has_stopped_refuses),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,10 @@
 
 #include "task/task.h"
 
-static void a_line_that_breaks_under_a_poll_is_the_tasks_end(void **state)
+COORD_TEST(a_line_that_breaks_under_a_poll_is_the_tasks_end)
 {
     struct asked *other;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_waits(do_poll(0));
@@ -26,11 +25,10 @@ static void a_line_that_breaks_under_a_poll_is_the_tasks_end(void **state)
     counter_close();
 }
 
-static void what_the_server_has_against_a_line_is_said(void **state)
+COORD_TEST(what_the_server_has_against_a_line_is_said)
 {
     struct asked *other;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_waits(do_poll(0));
@@ -40,11 +38,10 @@ static void what_the_server_has_against_a_line_is_said(void **state)
     counter_close();
 }
 
-static void a_line_that_breaks_while_the_poll_was_given_up_is_that_too(void **state)
+COORD_TEST(a_line_that_breaks_while_the_poll_was_given_up_is_that_too)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_poll(0);
@@ -54,12 +51,11 @@ static void a_line_that_breaks_while_the_poll_was_given_up_is_that_too(void **st
     counter_close();
 }
 
-static void without_a_poll_the_task_may_come_back_on_another_line(void **state)
+COORD_TEST(without_a_poll_the_task_may_come_back_on_another_line)
 {
     const struct mu_coord_options o = {.lost_ns = 3600000000000u}, soon = {.lost_ns = 100000000};
     struct asked *a;
 
-    (void)state;
     counter_open(3, &o);
     register_guests(0, 2);
     hang_up(0, "closed by its peer");
@@ -81,11 +77,10 @@ static bool is_noticed(void *a)
 }
 
 /* TensorFlow's: it has nothing to say until its next heartbeat, which comes by a new connection. */
-static void without_a_poll_the_heartbeats_decide(void **state)
+COORD_TEST(without_a_poll_the_heartbeats_decide)
 {
     struct asked *a;
 
-    (void)state;
     counter_open_for(3, NULL, 5000000000u);
     counter_keep(1);
     register_guests(0, 2);
@@ -104,11 +99,10 @@ static void without_a_poll_the_heartbeats_decide(void **state)
 }
 
 /* Nobody waits for the heartbeats of who was told that the job has failed, and went. */
-static void in_a_failed_job_a_closed_line_is_the_tasks_end(void **state)
+COORD_TEST(in_a_failed_job_a_closed_line_is_the_tasks_end)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     assert_waits(do_poll(0));
@@ -127,11 +121,10 @@ static void in_a_failed_job_a_closed_line_is_the_tasks_end(void **state)
     counter_close();
 }
 
-static void a_line_that_closed_before_the_failure_is_that_too(void **state)
+COORD_TEST(a_line_that_closed_before_the_failure_is_that_too)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     assert_waits(do_poll(0));
@@ -147,11 +140,10 @@ static void a_line_that_closed_before_the_failure_is_that_too(void **state)
 }
 
 /* Its process is known, and the kernel is asked for it. */
-static void without_a_poll_the_end_of_the_process_counts(void **state)
+NEAR_TEST(without_a_poll_the_end_of_the_process_counts)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     line_of_process(0, (uint32_t)stage_pid(0));
     register_guests(0, 2);
@@ -176,12 +168,11 @@ static uint32_t pid_of_child(void *arg, uint32_t task)
 }
 
 /* Where the launcher knows the process, its word for the end comes before that of the connection. */
-static void a_line_that_breaks_leaves_the_launcher_the_first_word(void **state)
+NEAR_TEST(a_line_that_breaks_leaves_the_launcher_the_first_word)
 {
     const struct mu_coord_options o = {.pid_of = pid_of_child};
     struct asked *a;
 
-    (void)state;
     counter_open(2, &o);
     child = (uint32_t)stage_pid(0);
     register_guests(0, 2);
@@ -206,11 +197,10 @@ static void a_line_that_breaks_leaves_the_launcher_the_first_word(void **state)
 }
 
 /* Somebody else holds its connection open: the kernel's word counts. */
-static void a_process_that_ends_takes_its_task_along(void **state)
+NEAR_TEST(a_process_that_ends_takes_its_task_along)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     line_of_process(0, (uint32_t)stage_pid(0));
     register_guests(0, 2);
@@ -224,11 +214,10 @@ static void a_process_that_ends_takes_its_task_along(void **state)
 }
 
 /* The line goes first, and nothing is heard of the process any more. */
-static void a_process_outlives_its_line(void **state)
+NEAR_TEST(a_process_outlives_its_line)
 {
     const struct mu_coord_options o = {.lost_ns = 3600000000000u};
 
-    (void)state;
     counter_open(2, &o);
     line_of_process(0, (uint32_t)stage_pid(0));
     register_guests(0, 1);
@@ -240,9 +229,8 @@ static void a_process_outlives_its_line(void **state)
     counter_close();
 }
 
-static void who_has_left_may_hang_up(void **state)
+COORD_TEST(who_has_left_may_hang_up)
 {
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_waits(do_poll(0));
@@ -253,11 +241,10 @@ static void who_has_left_may_hang_up(void **state)
     counter_close();
 }
 
-static void an_old_line_says_nothing_about_a_new_incarnation(void **state)
+COORD_TEST(an_old_line_says_nothing_about_a_new_incarnation)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 2);
     do_poll(0);
@@ -271,11 +258,10 @@ static void an_old_line_says_nothing_about_a_new_incarnation(void **state)
 }
 
 /* Which a client must not do; it is its own harm. The line's end is one all the same. */
-static void an_ask_that_was_used_again_while_it_waits_goes_with_its_line(void **state)
+COORD_TEST(an_ask_that_was_used_again_while_it_waits_goes_with_its_line)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     a = do_get(0, "/first");
     mu_coord_get(coord, &a->ask, "/second", 7);
@@ -286,26 +272,4 @@ static void an_ask_that_was_used_again_while_it_waits_goes_with_its_line(void **
     counter_turn();
     assert_waits(a); /* nobody answers it any more */
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_line_that_breaks_under_a_poll_is_the_tasks_end),
-        CASE(what_the_server_has_against_a_line_is_said),
-        CASE(a_line_that_breaks_while_the_poll_was_given_up_is_that_too),
-        CASE(without_a_poll_the_task_may_come_back_on_another_line),
-        CASE(without_a_poll_the_heartbeats_decide),
-        CASE(in_a_failed_job_a_closed_line_is_the_tasks_end),
-        CASE(a_line_that_closed_before_the_failure_is_that_too),
-        NEAR_CASE(without_a_poll_the_end_of_the_process_counts),
-        NEAR_CASE(a_line_that_breaks_leaves_the_launcher_the_first_word),
-        NEAR_CASE(a_process_that_ends_takes_its_task_along),
-        NEAR_CASE(a_process_outlives_its_line),
-        CASE(who_has_left_may_hang_up),
-        CASE(an_old_line_says_nothing_about_a_new_incarnation),
-        CASE(an_ask_that_was_used_again_while_it_waits_goes_with_its_line),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

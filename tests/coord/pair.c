@@ -106,9 +106,8 @@ void pair_close(void)
     cast_close();
 }
 
-int pair_strike(void **state)
+int pair_strike(void)
 {
-    (void)state;
     if (!is_open)
         return 0;
     /* what a failed test leaves is unsound: its processes and segments go with the runner */
@@ -140,11 +139,11 @@ void counter_close_far(void)
     pair_close();
 }
 
-int counter_strike_far(void **state)
+int counter_strike_far(void)
 {
     stage_observer = NULL;
     counter_is_far = false;
-    return pair_strike(state);
+    return pair_strike();
 }
 
 void counter_disturb(uint32_t how, uint32_t frames)
@@ -159,9 +158,8 @@ void counter_disturb(uint32_t how, uint32_t frames)
         hosts_mend(cast_hosts);
 }
 
-void counter_near_alone(void **state)
+void counter_near_alone(void)
 {
-    (void)state;
     print_message("skipped: of the leader's host alone\n");
     skip();
 }

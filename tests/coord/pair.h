@@ -28,7 +28,7 @@ void pair_close(void);
 /* One host's engine and lanes go, with their agent; and others come, with another one. */
 void pair_coord_closes(uint32_t host);
 void pair_coord_opens(uint32_t host, const struct mu_coord_options *options);
-int pair_strike(void **state); /* teardown after a failed test */
+int pair_strike(void); /* teardown after a failed test */
 
 /* The guest, for ask(): its engine is `engine` from now on. */
 int pair_as(int guest);
@@ -40,6 +40,6 @@ void pair_register_all(void);
 /* A condition that the loop and the agents bring about. */
 void pair_until(bool (*holds)(void *arg), void *arg, const char *what);
 
-#define PAIR_CASE(f) cmocka_unit_test_teardown(f, pair_strike)
+#define PAIR_TEST(name) TEST_WITH(name, NULL, pair_strike)
 
 #endif

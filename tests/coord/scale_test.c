@@ -64,13 +64,12 @@ static void who_is_alive(void)
     free(all);
 }
 
-static void four_thousand_guests(void **state)
+COORD_TEST(four_thousand_guests)
 {
     const struct mu_coord_options o = {.register_barrier = true, .shutdown_timeout_ns = 100000000000u};
     struct mu_coord_request *polls = calloc(GUESTS, sizeof *polls), *gets = calloc(GUESTS, sizeof *gets);
     char key[32];
 
-    (void)state;
     asks = calloc(GUESTS, sizeof *asks);
     counter_open(GUESTS, &o);
     since = muster_now_ns();
@@ -122,11 +121,4 @@ static void four_thousand_guests(void **state)
     free(asks);
     free(polls);
     free(gets);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {CASE(four_thousand_guests)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,11 +15,10 @@
     } while (0)
 
 /* 27 */
-static void a_first_watch_lists_all_tasks(void **state)
+COORD_TEST(a_first_watch_lists_all_tasks)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 2);
     a = do_watch(0, -1);
@@ -32,11 +31,10 @@ static void a_first_watch_lists_all_tasks(void **state)
 }
 
 /* 28, 29 */
-static void a_watch_shows_who_was_reset_and_came_again(void **state)
+COORD_TEST(a_watch_shows_who_was_reset_and_came_again)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_answer(do_reset(1), MUSTER_OK);
@@ -52,11 +50,10 @@ static void a_watch_shows_who_was_reset_and_came_again(void **state)
 }
 
 /* 30 */
-static void a_watch_of_the_present_waits_for_a_change(void **state)
+NEAR_TEST(a_watch_of_the_present_waits_for_a_change)
 {
     struct asked *a, *b, *c;
 
-    (void)state;
     counter_open(3, NULL);
     counter_enter(2);
     register_guests(0, 2);
@@ -76,11 +73,10 @@ static void a_watch_of_the_present_waits_for_a_change(void **state)
 }
 
 /* 31 */
-static void two_changes_between_watches_are_one_answer(void **state)
+COORD_TEST(two_changes_between_watches_are_one_answer)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_watch(0, -1);
@@ -94,11 +90,10 @@ static void two_changes_between_watches_are_one_answer(void **state)
     counter_close();
 }
 
-static void an_error_is_shown_with_its_words(void **state)
+COORD_TEST(an_error_is_shown_with_its_words)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     assert_waits(do_poll(0));
@@ -113,11 +108,10 @@ static void an_error_is_shown_with_its_words(void **state)
 }
 
 /* 2.17, 278: a version from the future is an error, and crashes nobody */
-static void a_version_from_the_future_is_refused(void **state)
+COORD_TEST(a_version_from_the_future_is_refused)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(1, NULL);
     register_guests(0, 1);
     assert_says_so(do_watch(0, 1000), MUSTER_INVALID_ARGUMENT, "from the future");
@@ -129,11 +123,10 @@ static void a_version_from_the_future_is_refused(void **state)
 }
 
 /* 2.12: a stop ends watches in good order */
-static void a_stop_ends_watches_with_nothing(void **state)
+COORD_TEST(a_stop_ends_watches_with_nothing)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(1, NULL);
     register_guests(0, 1);
     a = do_watch(0, -1);
@@ -148,12 +141,11 @@ static void a_stop_ends_watches_with_nothing(void **state)
 }
 
 /* 2.17, 278: an unknown task is an error, and crashes nobody */
-static void states_of_some_tasks(void **state)
+COORD_TEST(states_of_some_tasks)
 {
     static const int32_t some[] = {1, 0, 1}, bad[] = {0, 2}, worse[] = {-1};
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(1, 1);
     a = ask(0);
@@ -189,11 +181,10 @@ static void assert_alive(struct asked *a, const int32_t *tasks, size_t count)
 }
 
 /* 75 */
-static void all_three_ask_and_hear_of_three(void **state)
+COORD_TEST(all_three_ask_and_hear_of_three)
 {
     struct asked *a[3];
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     for (int i = 0; i < 3; i++) {
@@ -207,11 +198,10 @@ static void all_three_ask_and_hear_of_three(void **state)
 }
 
 /* 76 */
-static void who_failed_before_is_not_waited_for(void **state)
+COORD_TEST(who_failed_before_is_not_waited_for)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     assert_waits(do_poll(0));
@@ -224,11 +214,10 @@ static void who_failed_before_is_not_waited_for(void **state)
 }
 
 /* 77 */
-static void who_fails_meanwhile_is_not_in_the_answer(void **state)
+COORD_TEST(who_fails_meanwhile_is_not_in_the_answer)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     assert_waits(do_poll(0));
@@ -242,11 +231,10 @@ static void who_fails_meanwhile_is_not_in_the_answer(void **state)
 }
 
 /* 78 */
-static void overlapping_sets_get_each_its_own_answer(void **state)
+COORD_TEST(overlapping_sets_get_each_its_own_answer)
 {
     struct asked *a, *b;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     a = do_alive(0, low, 2);
@@ -260,12 +248,11 @@ static void overlapping_sets_get_each_its_own_answer(void **state)
 }
 
 /* 79 */
-static void who_is_not_in_the_set_may_not_ask(void **state)
+COORD_TEST(who_is_not_in_the_set_may_not_ask)
 {
     static const int32_t bad[] = {0, 3};
     struct asked *a;
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     a = do_alive(2, low, 2);
@@ -278,11 +265,10 @@ static void who_is_not_in_the_set_may_not_ask(void **state)
 }
 
 /* 80, 81 */
-static void six_questions_by_three_tasks_are_all_answered(void **state)
+COORD_TEST(six_questions_by_three_tasks_are_all_answered)
 {
     struct asked *a[6];
 
-    (void)state;
     counter_open(3, NULL);
     register_guests(0, 3);
     for (int i = 0; i < 3; i++) /* the leader has the records of all then: what it is asked now it hears in order */
@@ -307,14 +293,13 @@ static void six_questions_by_three_tasks_are_all_answered(void **state)
     counter_close();
 }
 
-static void guests_and_tasks_of_the_library_agree(void **state)
+NEAR_TEST(guests_and_tasks_of_the_library_agree)
 {
     struct alive_act act = {{0, 1}, 2};
     struct alive_answer heard;
     struct asked *a;
     struct reply r;
 
-    (void)state;
     counter_open(2, NULL);
     counter_enter(0);
     register_guests(1, 1);
@@ -338,11 +323,10 @@ static void guests_and_tasks_of_the_library_agree(void **state)
     counter_close();
 }
 
-static void a_question_that_is_given_up_stands(void **state)
+COORD_TEST(a_question_that_is_given_up_stands)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_alive(0, low, 2);
@@ -352,11 +336,10 @@ static void a_question_that_is_given_up_stands(void **state)
 }
 
 /* 2.17: a stop leaves nobody without an answer */
-static void a_stop_ends_questions(void **state)
+COORD_TEST(a_stop_ends_questions)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     register_guests(0, 2);
     a = do_alive(0, low, 2);
@@ -366,11 +349,10 @@ static void a_stop_ends_questions(void **state)
     counter_close();
 }
 
-static void incarnation_zero_is_one_like_any(void **state)
+COORD_TEST(incarnation_zero_is_one_like_any)
 {
     struct asked *a;
 
-    (void)state;
     counter_open(2, NULL);
     assert_answer(do_register(0, 0), MUSTER_OK);
     register_guests(1, 1);
@@ -382,14 +364,13 @@ static void incarnation_zero_is_one_like_any(void **state)
 }
 
 /* A set's records are as many as the job's tasks: somebody's line bears them, and bears no more than is allowed. */
-static void questions_are_bounded_by_what_they_take(void **state)
+NEAR_TEST(questions_are_bounded_by_what_they_take)
 {
     enum { TASKS = 4096, GUESTS = 200 };
     struct asked *a[GUESTS];
     int32_t set[] = {0, 0};
     int i = 0;
 
-    (void)state;
     counter_open(TASKS, NULL);
     register_guests(0, GUESTS);
     do {
@@ -405,31 +386,4 @@ static void questions_are_bounded_by_what_they_take(void **state)
     assert_alive(do_alive(2, set, 2), set, 2);
     assert_alive(a[2], set, 2);
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_first_watch_lists_all_tasks),
-        CASE(a_watch_shows_who_was_reset_and_came_again),
-        NEAR_CASE(a_watch_of_the_present_waits_for_a_change),
-        CASE(two_changes_between_watches_are_one_answer),
-        CASE(an_error_is_shown_with_its_words),
-        CASE(a_version_from_the_future_is_refused),
-        CASE(a_stop_ends_watches_with_nothing),
-        CASE(states_of_some_tasks),
-        CASE(all_three_ask_and_hear_of_three),
-        CASE(who_failed_before_is_not_waited_for),
-        CASE(who_fails_meanwhile_is_not_in_the_answer),
-        CASE(overlapping_sets_get_each_its_own_answer),
-        CASE(who_is_not_in_the_set_may_not_ask),
-        CASE(six_questions_by_three_tasks_are_all_answered),
-        NEAR_CASE(guests_and_tasks_of_the_library_agree),
-        CASE(a_question_that_is_given_up_stands),
-        CASE(a_stop_ends_questions),
-        CASE(incarnation_zero_is_one_like_any),
-        NEAR_CASE(questions_are_bounded_by_what_they_take),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,13 +35,12 @@ static int lines_of(const char *text)
 }
 
 /* Who writes, reads and asks for a smaller thing meanwhile has it. */
-static void a_large_listing_lets_others_have_their_turns(void **state)
+COORD_TEST(a_large_listing_lets_others_have_their_turns)
 {
     struct asked *list, *small = NULL, *gone = NULL;
     int turns = 0, small_turns = 0, gone_turns = 0;
     char last[64] = "", *rest;
 
-    (void)state;
     counter_open(2, NULL);
     fill("big", MANY);
     assert_answer(do_insert(1, "small/one", "1", false), MUSTER_OK);
@@ -138,9 +137,8 @@ static void move(int i)
     }
 }
 
-static void a_listing_is_of_one_moment(void **state)
+COORD_TEST(a_listing_is_of_one_moment)
 {
-    (void)state;
     counter_open(2, NULL);
     fill("big", MANY);
     move(1);
@@ -168,12 +166,11 @@ static void a_listing_is_of_one_moment(void **state)
 }
 
 /* Keys come and go, in the directory and beside it. */
-static void a_listing_sees_a_key_that_moves_once(void **state)
+COORD_TEST(a_listing_sees_a_key_that_moves_once)
 {
     struct asked *list;
     int i = 1;
 
-    (void)state;
     counter_open(2, NULL);
     fill("big", MANY / 4);
     move(1);
@@ -201,12 +198,11 @@ static int left_of(const char *directory)
 }
 
 /* Others see a directory that is there or one that is not, whatever becomes of who deletes it. */
-static void a_delete_goes_on_when_its_client_is_gone(void **state)
+COORD_TEST(a_delete_goes_on_when_its_client_is_gone)
 {
     struct asked *gone;
     int left = MANY;
 
-    (void)state;
     counter_open(2, NULL);
     fill("big", MANY / 4);
     gone = do_delete(0, "big");
@@ -235,12 +231,11 @@ static void fill_line(int guest)
     }
 }
 
-static void a_delete_goes_on_when_its_client_may_not_wait(void **state)
+COORD_TEST(a_delete_goes_on_when_its_client_may_not_wait)
 {
     struct asked *a;
     int turns = 0;
 
-    (void)state;
     counter_open(2, NULL);
     fill("big", MANY);
     fill_line(0);
@@ -266,13 +261,12 @@ static void a_delete_goes_on_when_its_client_may_not_wait(void **state)
     counter_close();
 }
 
-static void a_delete_that_has_not_begun_is_forgotten_with_its_client(void **state)
+COORD_TEST(a_delete_that_has_not_begun_is_forgotten_with_its_client)
 {
     enum { BEFORE = 4 };
     struct asked *gone[BEFORE + 1];
     char name[16];
 
-    (void)state;
     counter_open(3, NULL);
     for (int i = 0; i <= BEFORE; i++) {
         snprintf(name, sizeof name, "dir%d", i);
@@ -294,11 +288,10 @@ static void a_delete_that_has_not_begun_is_forgotten_with_its_client(void **stat
     counter_close();
 }
 
-static void work_ends_with_the_coord(void **state)
+COORD_TEST(work_ends_with_the_coord)
 {
     struct asked *list, *gone, *lost;
 
-    (void)state;
     counter_open(3, NULL);
     fill("big", MANY / 4);
     fill("other", MANY / 8);
@@ -312,19 +305,4 @@ static void work_ends_with_the_coord(void **state)
     assert_says_so(gone, MUSTER_CANCELLED, "KeyValueStore destructed");
     assert_false(lost->answered);
     counter_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_large_listing_lets_others_have_their_turns),
-        CASE(a_listing_is_of_one_moment),
-        CASE(a_listing_sees_a_key_that_moves_once),
-        CASE(a_delete_goes_on_when_its_client_is_gone),
-        CASE(a_delete_goes_on_when_its_client_may_not_wait),
-        CASE(a_delete_that_has_not_begun_is_forgotten_with_its_client),
-        CASE(work_ends_with_the_coord),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -215,9 +215,8 @@ void coords_close(void)
     cast_close();
 }
 
-int coords_strike(void **state)
+int coords_strike(void)
 {
-    (void)state;
     if (coords[0]) {
         close_coords();
         hosts_close(cast_hosts);

@@ -33,7 +33,7 @@ extern struct mu_coord *coords[HOSTS_MAX];
 /* Of the options the loop, the handle and `tell` are filled in here. */
 void coords_open(const struct hosts_config *config, const struct mu_coord_options *options);
 void coords_close(void);
-int coords_strike(void **state); /* teardown after a failed test */
+int coords_strike(void); /* teardown after a failed test */
 
 /* What the engines say to each other stays on its way, or comes now. */
 void coords_hold(bool hold);
@@ -66,6 +66,6 @@ void coords_waits(struct asked *a, const char *file, int line);
 /* It is answered, now or soon, with this status, and a text that contains the part, unless that is NULL. */
 void coords_answer(struct asked *a, enum muster_status status, const char *part, const char *file, int line);
 
-#define CASE(f) cmocka_unit_test_teardown(f, coords_strike)
+#define COORDS_TEST(name) TEST_WITH(name, NULL, coords_strike)
 
 #endif

@@ -31,11 +31,10 @@ static const uint32_t in_order[] = {0, 1, 2, 3};
 
 /* ---- registering ---- */
 
-static void all_of_two_hosts_wait_for_the_last_wherever_it_is(void **state)
+COORDS_TEST(all_of_two_hosts_wait_for_the_last_wherever_it_is)
 {
     static const uint32_t orders[][4] = {{0, 1, 2, 3}, {2, 3, 0, 1}, {3, 1, 0, 2}};
 
-    (void)state;
     for (uint32_t i = 0; i < 3; i++) {
         coords_open(&two, &both);
         register_all(orders[i], 4);
@@ -46,11 +45,10 @@ static void all_of_two_hosts_wait_for_the_last_wherever_it_is(void **state)
     }
 }
 
-static void tasks_of_the_library_count_on_every_host(void **state)
+COORDS_TEST(tasks_of_the_library_count_on_every_host)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&three, &both);
     a = do_register(1, INCARNATION(1));
     b = do_register(2, INCARNATION(2));
@@ -71,11 +69,10 @@ static void tasks_of_the_library_count_on_every_host(void **state)
     coords_close();
 }
 
-static void it_times_out_for_all_and_names_who_is_missing_anywhere(void **state)
+COORDS_TEST(it_times_out_for_all_and_names_who_is_missing_anywhere)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&two, &slower); /* two come before its time is over */
     a = do_register(2, INCARNATION(2));
     assert_waits(a);
@@ -91,11 +88,10 @@ static void it_times_out_for_all_and_names_who_is_missing_anywhere(void **state)
     coords_close();
 }
 
-static void what_is_said_of_a_round_that_is_over_counts_for_nobody(void **state)
+COORDS_TEST(what_is_said_of_a_round_that_is_over_counts_for_nobody)
 {
     struct asked *a[4];
 
-    (void)state;
     coords_open(&two, &impatient);
     coords_hold(true);
     a[0] = do_register(0, INCARNATION(0));
@@ -116,11 +112,10 @@ static void what_is_said_of_a_round_that_is_over_counts_for_nobody(void **state)
     coords_close();
 }
 
-static void who_hangs_up_at_its_host_has_not_come(void **state)
+COORDS_TEST(who_hangs_up_at_its_host_has_not_come)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&three, &both);
     a = do_register(0, INCARNATION(0));
     assert_waits(do_register(1, INCARNATION(1)));
@@ -135,11 +130,10 @@ static void who_hangs_up_at_its_host_has_not_come(void **state)
     coords_close();
 }
 
-static void a_newer_registration_takes_the_place_of_the_older(void **state)
+COORDS_TEST(a_newer_registration_takes_the_place_of_the_older)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&three, &both);
     a = do_register(1, INCARNATION(1));
     assert_waits(a);
@@ -153,11 +147,10 @@ static void a_newer_registration_takes_the_place_of_the_older(void **state)
     coords_close();
 }
 
-static void who_dies_on_any_host_ends_the_waiting_for_all(void **state)
+COORDS_TEST(who_dies_on_any_host_ends_the_waiting_for_all)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&three, &both);
     cast_enter(2, 0);
     a = do_register(1, INCARNATION(1));
@@ -178,11 +171,10 @@ static void who_dies_on_any_host_ends_the_waiting_for_all(void **state)
 }
 
 /* Who waited when it failed is not in error for that, and may come again when the one who was is reset. */
-static void who_waited_for_one_in_error_may_come_again(void **state)
+COORDS_TEST(who_waited_for_one_in_error_may_come_again)
 {
     struct asked *a;
 
-    (void)state;
     coords_open(&two, &both);
     a = do_register(2, INCARNATION(2));
     assert_waits(do_register(3, INCARNATION(3)));
@@ -196,24 +188,22 @@ static void who_waited_for_one_in_error_may_come_again(void **state)
     coords_close();
 }
 
-static void heartbeats_are_brought_for_those_who_wait(void **state)
+COORDS_TEST(heartbeats_are_brought_for_those_who_wait)
 {
     const struct mu_coord_options o = {.register_barrier = true, .register_timeout_ns = 1500000000};
     const struct hosts_config quick = {.tasks = {1, 1}, .segment = {.heartbeat_timeout_ns = 400000000}};
     struct asked *a;
 
-    (void)state;
     coords_open(&quick, &o);
     a = do_register(1, INCARNATION(1));
     assert_answer(a, MUSTER_DEADLINE_EXCEEDED, "1/2"); /* and not silent, which would be an error */
     coords_close();
 }
 
-static void a_task_of_another_host_is_sent_there(void **state)
+COORDS_TEST(a_task_of_another_host_is_sent_there)
 {
     struct asked *a;
 
-    (void)state;
     coords_open(&two, &both);
     a = do_register_at(0, 2);
     assert_answer(a, MUSTER_INVALID_ARGUMENT, "task 2 is a task of host");
@@ -225,11 +215,10 @@ static void a_task_of_another_host_is_sent_there(void **state)
     coords_close();
 }
 
-static void nobody_speaks_for_other_hosts(void **state)
+COORDS_TEST(nobody_speaks_for_other_hosts)
 {
     struct asked *a;
 
-    (void)state;
     coords_open(&three, &both);
     a = do_register(2, INCARNATION(2));
     assert_waits(a);
@@ -260,14 +249,13 @@ static bool is_said(void *arg)
     return said[0][0];
 }
 
-static void people_are_told_once_who_is_missing_anywhere(void **state)
+COORDS_TEST(people_are_told_once_who_is_missing_anywhere)
 {
     const struct mu_coord_options o = {
         .register_barrier = true, .shutdown_timeout_ns = 100000000000u, .said = hear, .say_ns = 20000000};
     static const uint32_t order[] = {3, 0, 1, 2};
     struct asked *a;
 
-    (void)state;
     memset(said, 0, sizeof said);
     coords_open(&two, &o);
     a = do_register(3, INCARNATION(3));
@@ -289,11 +277,10 @@ static void people_are_told_once_who_is_missing_anywhere(void **state)
 
 /* ---- the shutdown ---- */
 
-static void nobody_leaves_before_all_of_both_hosts_have_called(void **state)
+COORDS_TEST(nobody_leaves_before_all_of_both_hosts_have_called)
 {
     struct asked *a[4], *poll;
 
-    (void)state;
     coords_open(&two, &both);
     for (uint32_t round = 0; round < 4; round++) {
         register_all(in_order, round ? 0 : 4);
@@ -334,12 +321,11 @@ static void leaves(pid_t pid, const char *key)
     assert_int_equal(hosts_reap(cast_hosts, pid), 0);
 }
 
-static void it_waits_for_tasks_of_the_library_on_any_host(void **state)
+COORDS_TEST(it_waits_for_tasks_of_the_library_on_any_host)
 {
     struct asked *a, *b;
     pid_t pids[2];
 
-    (void)state;
     coords_open(&two, &both);
     pids[0] = hosts_task(cast_hosts, 0, stay_until, (void *)"go/0");
     pids[1] = hosts_task(cast_hosts, 3, stay_until, (void *)"go/3");
@@ -357,11 +343,10 @@ static void it_waits_for_tasks_of_the_library_on_any_host(void **state)
     coords_close();
 }
 
-static void a_shutdown_that_times_out_fails_for_all_and_all_are_told(void **state)
+COORDS_TEST(a_shutdown_that_times_out_fails_for_all_and_all_are_told)
 {
     struct asked *a, *polls[4];
 
-    (void)state;
     coords_open(&two, &impatient);
     register_all(in_order, 4);
     for (uint32_t i = 0; i < 4; i++)
@@ -391,11 +376,10 @@ static void a_shutdown_that_times_out_fails_for_all_and_all_are_told(void **stat
     coords_close();
 }
 
-static void an_error_on_any_host_fails_the_shutdown(void **state)
+COORDS_TEST(an_error_on_any_host_fails_the_shutdown)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&two, &both);
     register_all(in_order, 4);
     do_poll(3); /* so that the others are not put in error with it */
@@ -409,11 +393,10 @@ static void an_error_on_any_host_fails_the_shutdown(void **state)
     coords_close();
 }
 
-static void who_has_called_may_hang_up_and_come_again(void **state)
+COORDS_TEST(who_has_called_may_hang_up_and_come_again)
 {
     struct asked *a;
 
-    (void)state;
     coords_open(&two, &both);
     register_all(in_order, 4);
     assert_waits(do_shutdown(2));
@@ -431,11 +414,10 @@ static void who_has_called_may_hang_up_and_come_again(void **state)
 }
 
 /* What it said before it came again is heard afterwards: it is waited for all the same. */
-static void a_late_word_of_who_has_come_again_counts_for_nobody(void **state)
+COORDS_TEST(a_late_word_of_who_has_come_again_counts_for_nobody)
 {
     struct asked *a;
 
-    (void)state;
     coords_open(&two, &both);
     register_all(in_order, 4);
     coords_hold(true);
@@ -455,11 +437,10 @@ static void a_late_word_of_who_has_come_again_counts_for_nobody(void **state)
     coords_close();
 }
 
-static void a_call_made_twice_counts_once(void **state)
+COORDS_TEST(a_call_made_twice_counts_once)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&two, &both);
     register_all(in_order, 4);
     a = do_shutdown(3);
@@ -473,11 +454,10 @@ static void a_call_made_twice_counts_once(void **state)
     coords_close();
 }
 
-static void a_coord_that_stops_answers_its_own(void **state)
+COORDS_TEST(a_coord_that_stops_answers_its_own)
 {
     struct asked *a, *b;
 
-    (void)state;
     coords_open(&two, &both);
     a = do_register(0, INCARNATION(0));
     b = do_register(2, INCARNATION(2));
@@ -488,32 +468,4 @@ static void a_coord_that_stops_answers_its_own(void **state)
     mu_coord_stop(coords[0]);
     assert_answer(a, MUSTER_ABORTED, "service is shutting down");
     coords_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(all_of_two_hosts_wait_for_the_last_wherever_it_is),
-        CASE(tasks_of_the_library_count_on_every_host),
-        CASE(it_times_out_for_all_and_names_who_is_missing_anywhere),
-        CASE(what_is_said_of_a_round_that_is_over_counts_for_nobody),
-        CASE(who_hangs_up_at_its_host_has_not_come),
-        CASE(a_newer_registration_takes_the_place_of_the_older),
-        CASE(who_dies_on_any_host_ends_the_waiting_for_all),
-        CASE(who_waited_for_one_in_error_may_come_again),
-        CASE(heartbeats_are_brought_for_those_who_wait),
-        CASE(a_task_of_another_host_is_sent_there),
-        CASE(nobody_speaks_for_other_hosts),
-        CASE(people_are_told_once_who_is_missing_anywhere),
-        CASE(nobody_leaves_before_all_of_both_hosts_have_called),
-        CASE(it_waits_for_tasks_of_the_library_on_any_host),
-        CASE(a_shutdown_that_times_out_fails_for_all_and_all_are_told),
-        CASE(an_error_on_any_host_fails_the_shutdown),
-        CASE(who_has_called_may_hang_up_and_come_again),
-        CASE(a_late_word_of_who_has_come_again_counts_for_nobody),
-        CASE(a_call_made_twice_counts_once),
-        CASE(a_coord_that_stops_answers_its_own),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,22 +20,20 @@ static struct test_job job;
 static struct muster *m;
 static struct mu_ctx *ctx;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct mu_hosts_config hosts = {.num_hosts = 2, .host = 1, .num_tasks = tasks, .run_id = {7, 8}};
     const struct muster_segment_config config = {
         .num_tasks = 2, .num_slots = 8, .num_buckets = 64, .num_events = RING, .heap_bytes = 1 << 20};
 
-    (void)state;
     test_name(job.name, "h1");
     if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment))
         return -1;
     return mu_join_open(job.segment, &m) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -78,13 +76,12 @@ static void read_all(uint64_t from, uint64_t to)
     }
 }
 
-static void events_come_under_their_numbers(void **state)
+TEST_WITH(events_come_under_their_numbers, setup, teardown)
 {
     struct mu_event_record r;
     char buffer[MUSTER_EVENT_MAX];
     size_t len;
 
-    (void)state;
     place(0, 5);
     assert_int_equal(tail(), 5);
     read_all(0, 5);
@@ -102,12 +99,11 @@ static void events_come_under_their_numbers(void **state)
 }
 
 /* Events left out are lost for the readers, who are told how many, whatever rounds of the ring lie between. */
-static void after_a_long_absence_readers_are_told_what_is_lost(void **state)
+TEST_WITH(after_a_long_absence_readers_are_told_what_is_lost, setup, teardown)
 {
     static const uint64_t rounds[] = {1, 2, 1000, 1u << 30};
     uint64_t at = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof rounds / sizeof *rounds; i++) {
         uint64_t last = at + 5, from = last + (rounds[i] - 1) * RING + 7, position = last, lost = 0;
         struct muster_event e;
@@ -125,14 +121,4 @@ static void after_a_long_absence_readers_are_told_what_is_lost(void **state)
         read_all(from, from + RING);
         at = from + RING;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(events_come_under_their_numbers, setup, teardown),
-        cmocka_unit_test_setup_teardown(after_a_long_absence_readers_are_told_what_is_lost, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("event/place", tests, NULL, NULL);
 }

@@ -17,18 +17,16 @@ static struct test_job job;
 static struct muster *m;
 enum { RING = 16 };
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     if (test_job_create(&job, NULL))
         return -1;
     m = test_join(job.name, 2, 0);
     return m ? 0 : -1;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -43,14 +41,13 @@ static void send_numbers(uint64_t from, uint64_t to)
     }
 }
 
-static void an_event_carries_its_number_sender_type_time_and_payload(void **state)
+TEST_WITH(an_event_carries_its_number_sender_type_time_and_payload, setup, teardown)
 {
     struct muster *observer = test_join(job.name, -1, 0);
     uint64_t sequence = 77, position = 0, before = muster_now_ns();
     struct muster_event event;
     char buffer[16] = "";
 
-    (void)state;
     assert_ok(muster_event_next(m, &sequence));
     assert_int_equal(sequence, 0);
     assert_ok(muster_event_send(m, 7, "hello", 5, &sequence));
@@ -81,14 +78,13 @@ static void an_event_carries_its_number_sender_type_time_and_payload(void **stat
     muster_leave(observer);
 }
 
-static void payloads_of_every_length_come_back_and_longer_ones_are_cut(void **state)
+TEST_WITH(payloads_of_every_length_come_back_and_longer_ones_are_cut, setup, teardown)
 {
     static char payload[MUSTER_EVENT_MAX + 1], buffer[MUSTER_EVENT_MAX + 8];
     static const size_t sizes[] = {1, 7, 8, 9, 63, 64, 1000, 8191, MUSTER_EVENT_MAX - 1, MUSTER_EVENT_MAX};
     uint64_t position = 0, sequence;
     struct muster_event event;
 
-    (void)state;
     for (size_t i = 0; i < sizeof payload; i++)
         payload[i] = (char)(i * 7);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -111,12 +107,11 @@ static void payloads_of_every_length_come_back_and_longer_ones_are_cut(void **st
     assert_int_equal(event.len, 4);
 }
 
-static void a_reader_that_falls_behind_is_told_how_many_it_lost(void **state)
+TEST_WITH(a_reader_that_falls_behind_is_told_how_many_it_lost, setup, teardown)
 {
     struct muster_event event;
     uint64_t lost = 99, position, value;
 
-    (void)state;
     for (uint64_t behind = 0; behind < 60; behind++) {
         uint64_t from;
 
@@ -138,12 +133,11 @@ static void a_reader_that_falls_behind_is_told_how_many_it_lost(void **state)
     }
 }
 
-static void a_position_from_the_future_waits(void **state)
+TEST_WITH(a_position_from_the_future_waits, setup, teardown)
 {
     struct muster_event event;
     uint64_t position = 1000000, huge = UINT64_MAX - 5;
 
-    (void)state;
     send_numbers(0, 5);
     assert_status(MUSTER_DEADLINE_EXCEEDED, muster_event_read(m, &position, 1, &event, NULL, 0, NULL));
     assert_int_equal(position, 1000000);
@@ -203,14 +197,13 @@ static int reads_everything(void *arg)
     return 0;
 }
 
-static void numbers_of_four_sending_processes_have_no_holes_and_readers_account_for_all(void **state)
+TEST_WITH(numbers_of_four_sending_processes_have_no_holes_and_readers_account_for_all, setup, teardown)
 {
     uint32_t numbers[SENDERS] = {0, 1, 2, 3};
     int read_only[2] = {0, 1};
     pid_t senders[SENDERS], readers[2];
     uint64_t next;
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         readers[i] = test_fork(reads_everything, &read_only[i]);
     for (int i = 0; i < SENDERS; i++)
@@ -241,13 +234,12 @@ static int waits_for_an_event(void *arg)
     return 0;
 }
 
-static void a_sleeping_reader_is_woken_by_the_sending(void **state)
+TEST_WITH(a_sleeping_reader_is_woken_by_the_sending, setup, teardown)
 {
     pid_t pid = test_fork(waits_for_an_event, NULL);
     struct muster_event event;
     uint64_t position = 1;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         if (i % 5 == 0)
             test_until_asleep(pid);
@@ -268,12 +260,11 @@ static int sends_until_killed(void *arg)
     return 1;
 }
 
-static void a_killed_sender_leaves_no_hole(void **state)
+TEST_WITH(a_killed_sender_leaves_no_hole, setup, teardown)
 {
     struct muster_event event;
     uint64_t sequence;
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         pid_t pid = test_fork(sends_until_killed, NULL);
         uint64_t from, position;
@@ -295,10 +286,8 @@ static void a_killed_sender_leaves_no_hole(void **state)
     }
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 /* Of a task that the job cannot have, INT32_MIN - 1 among them. */
-static void an_event_of_no_task_is_damaged(void **state)
+TEST_WITH(an_event_of_no_task_is_damaged, setup, teardown)
 {
     static const uint32_t nobody[] = {UINT32_MAX, 1u << 31, (1u << 31) - 1};
     uint64_t sequence, position, lost;
@@ -306,7 +295,6 @@ static void an_event_of_no_task_is_damaged(void **state)
     mu_a64 *third; /* of the record: its task below, its type above */
     uint32_t limit;
 
-    (void)state;
     assert_ok(muster_event_send(m, 7, "x", 1, &sequence));
     third =
         &mu_heap_block(m->seg, MU_WORD_INDEX(mu_load_relaxed(&m->seg->events[sequence % m->seg->num_events])), &limit)
@@ -321,20 +309,4 @@ static void an_event_of_no_task_is_damaged(void **state)
     position = sequence;
     assert_ok(muster_event_read(m, &position, 0, &event, NULL, 0, &lost));
     assert_int_equal(event.task_id, 2);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(an_event_carries_its_number_sender_type_time_and_payload),
-        TEST(payloads_of_every_length_come_back_and_longer_ones_are_cut),
-        TEST(a_reader_that_falls_behind_is_told_how_many_it_lost),
-        TEST(a_position_from_the_future_waits),
-        TEST(numbers_of_four_sending_processes_have_no_holes_and_readers_account_for_all),
-        TEST(a_sleeping_reader_is_woken_by_the_sending),
-        TEST(a_killed_sender_leaves_no_hole),
-        TEST(an_event_of_no_task_is_damaged),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,18 +13,16 @@
 static struct test_job job;
 static struct muster *m;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     if (test_job_create(&job, NULL))
         return -1;
     m = test_join(job.name, 0, 0);
     return m ? 0 : -1;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -62,17 +60,15 @@ static void assert_directory(const char *directory, ...)
     assert_int_equal(count, n);
 }
 
-static void a_directory_lists_its_one_value(void **state) /* (37) */
+TEST_WITH(a_directory_lists_its_one_value, setup, teardown) /* (37) */
 {
-    (void)state;
     put("dir/path", "value0");
     assert_directory("dir", "dir/path", "value0", NULL);
     assert_directory("/dir/", "dir/path", "value0", NULL);
 }
 
-static void a_directory_lists_what_is_nested_in_order_of_bytes(void **state) /* (38) */
+TEST_WITH(a_directory_lists_what_is_nested_in_order_of_bytes, setup, teardown) /* (38) */
 {
-    (void)state;
     put("dir/path2", "value2");
     put("dir/sub_dir/path", "value_sub");
     put("dir/path", "value");
@@ -85,17 +81,15 @@ static void a_directory_lists_what_is_nested_in_order_of_bytes(void **state) /* 
     assert_directory("dir/sub_dir", "dir/sub_dir/path", "value_sub", NULL);
 }
 
-static void an_empty_store_lists_nothing(void **state) /* (39) */
+TEST_WITH(an_empty_store_lists_nothing, setup, teardown) /* (39) */
 {
-    (void)state;
     assert_directory("dir", NULL);
     assert_directory("", NULL);
     assert_directory("/", NULL);
 }
 
-static void other_directories_do_not_count(void **state) /* (40) to (43) */
+TEST_WITH(other_directories_do_not_count, setup, teardown) /* (40) to (43) */
 {
-    (void)state;
     put("other_dir/path", "value");
     put("wrong_dir/dir", "value");
     put("dir_key", "value");
@@ -106,9 +100,8 @@ static void other_directories_do_not_count(void **state) /* (40) to (43) */
     assert_directory("wrong", NULL);
 }
 
-static void the_root_lists_every_key(void **state)
+TEST_WITH(the_root_lists_every_key, setup, teardown)
 {
-    (void)state;
     put("b", "2");
     put("a/x", "1");
     put("c/y/z", "3");
@@ -116,13 +109,12 @@ static void the_root_lists_every_key(void **state)
     assert_directory("///", "a/x", "1", "b", "2", "c/y/z", "3", NULL);
 }
 
-static void a_listing_carries_bytes_lengths_and_versions(void **state)
+TEST_WITH(a_listing_carries_bytes_lengths_and_versions, setup, teardown)
 {
     static char big[150000];
     struct muster_kv_list *list;
     uint64_t version;
 
-    (void)state;
     memset(big, 'b', sizeof big);
     assert_ok(muster_kv_set(m, "d/empty", MUSTER_NTS, NULL, 0, NULL));
     assert_ok(muster_kv_set(m, "d/nul", MUSTER_NTS, "a\0b", 3, NULL));
@@ -142,11 +134,10 @@ static void a_listing_carries_bytes_lengths_and_versions(void **state)
     muster_kv_list_free(NULL);
 }
 
-static void delete_takes_the_key_and_all_below_it_and_nothing_else(void **state) /* (34), 118, 119 */
+TEST_WITH(delete_takes_the_key_and_all_below_it_and_nothing_else, setup, teardown) /* (34), 118, 119 */
 {
     size_t count;
 
-    (void)state;
     put("path", "0");
     put("path/to/key1", "1");
     put("path/to//key2/", "2");
@@ -164,13 +155,12 @@ static void delete_takes_the_key_and_all_below_it_and_nothing_else(void **state)
     assert_directory("", NULL);
 }
 
-static void unusable_directories_are_refused(void **state)
+TEST_WITH(unusable_directories_are_refused, setup, teardown)
 {
     static char long_name[5000];
     struct muster_kv_list *list = NULL;
     size_t count;
 
-    (void)state;
     memset(long_name, 'd', sizeof long_name);
     assert_status(MUSTER_INVALID_ARGUMENT, muster_kv_get_dir(m, "a/..", 4, &list));
     assert_status(MUSTER_INVALID_ARGUMENT, muster_kv_get_dir(m, "a\0b", 3, &list));
@@ -183,13 +173,12 @@ static void unusable_directories_are_refused(void **state)
     assert_int_equal(count, 0);
 }
 
-static void ten_thousand_keys_are_listed_counted_and_deleted(void **state)
+TEST_WITH(ten_thousand_keys_are_listed_counted_and_deleted, setup, teardown)
 {
     struct muster_kv_list *list;
     size_t count;
     char key[64];
 
-    (void)state;
     for (int i = 0; i < 10000; i++) { /* forty a bucket: pages grow large, and values move out of them */
         snprintf(key, sizeof key, "many/%d/%04d", i % 10, i);
         assert_ok(muster_kv_insert(m, key, MUSTER_NTS, &i, sizeof i));
@@ -211,23 +200,4 @@ static void ten_thousand_keys_are_listed_counted_and_deleted(void **state)
     assert_int_equal(count, 9000);
     assert_ok(muster_kv_delete(m, "many", MUSTER_NTS, &count));
     assert_int_equal(count, 9000);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_directory_lists_its_one_value),
-        TEST(a_directory_lists_what_is_nested_in_order_of_bytes),
-        TEST(an_empty_store_lists_nothing),
-        TEST(other_directories_do_not_count),
-        TEST(the_root_lists_every_key),
-        TEST(a_listing_carries_bytes_lengths_and_versions),
-        TEST(delete_takes_the_key_and_all_below_it_and_nothing_else),
-        TEST(unusable_directories_are_refused),
-        TEST(ten_thousand_keys_are_listed_counted_and_deleted),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

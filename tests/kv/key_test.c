@@ -11,15 +11,13 @@
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     return test_job_create(&job, NULL) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -69,11 +67,10 @@ static void check(const char *key, size_t len)
         assert_int_equal(((const char *)k.words)[pad], 0);
 }
 
-static void every_short_path_is_normalised_like_the_plain_way(void **state)
+TEST_WITH(every_short_path_is_normalised_like_the_plain_way, setup, teardown)
 {
     static const char bytes[] = {'/', '.', 'a', 0, 1, '-', '\xae', '\xaf'};
 
-    (void)state;
     for (int prefix = 0; prefix < 14; prefix++) /* so that every place in two words of eight is tried */
         for (unsigned n = 0; n < 8u * 8 * 8 * 8 * 8; n++) {
             char key[32];
@@ -87,12 +84,11 @@ static void every_short_path_is_normalised_like_the_plain_way(void **state)
         }
 }
 
-static void the_same_key_has_the_same_hash_however_it_is_aligned(void **state)
+TEST_WITH(the_same_key_has_the_same_hash_however_it_is_aligned, setup, teardown)
 {
     char room[64];
     struct mu_key a, b;
 
-    (void)state;
     assert_ok(mu_kv_key(job.segment, "some/longer/key", MUSTER_NTS, &a));
     for (size_t shift = 0; shift < 16; shift++) {
         memset(room, 'z', sizeof room);
@@ -100,14 +96,4 @@ static void the_same_key_has_the_same_hash_however_it_is_aligned(void **state)
         assert_ok(mu_kv_key(job.segment, room + shift, 15, &b));
         assert_true(a.hash == b.hash);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(every_short_path_is_normalised_like_the_plain_way, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_same_key_has_the_same_hash_however_it_is_aligned, setup, teardown),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

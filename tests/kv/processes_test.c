@@ -19,15 +19,13 @@ enum { CHILDREN = 4, ROUNDS = 2000 };
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     return test_job_create(&job, NULL) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -64,13 +62,12 @@ static int waits_for_the_key(void *arg)
     return 0;
 }
 
-static void every_waiter_of_a_key_is_woken_by_its_insertion(void **state)
+TEST_WITH(every_waiter_of_a_key_is_woken_by_its_insertion, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     pid_t pids[CHILDREN];
     size_t len;
 
-    (void)state;
     for (int i = 0; i < CHILDREN; i++)
         pids[i] = test_fork(waits_for_the_key, &numbers[i]);
     for (int i = 0; i < 50; i++) {
@@ -106,12 +103,11 @@ static int waits_for_a_deleted_key(void *arg)
     return 0;
 }
 
-static void a_wait_for_a_deleted_key_ends_when_it_is_inserted_again(void **state) /* (34) */
+TEST_WITH(a_wait_for_a_deleted_key_ends_when_it_is_inserted_again, setup, teardown) /* (34) */
 {
     struct muster *m = test_join(job.name, -1, 0);
     pid_t pid;
 
-    (void)state;
     assert_ok(muster_kv_insert(m, "/path/to/key1", MUSTER_NTS, "first", 5));
     assert_ok(muster_kv_delete(m, "/path", MUSTER_NTS, NULL));
     pid = test_fork(waits_for_a_deleted_key, NULL);
@@ -146,12 +142,11 @@ static int watches(void *arg)
     return 0;
 }
 
-static void a_watcher_sees_values_in_order_the_last_one_and_the_deletion(void **state)
+TEST_WITH(a_watcher_sees_values_in_order_the_last_one_and_the_deletion, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     pid_t pid;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     pid = test_fork(watches, NULL);
     for (int i = 0; i < ROUNDS; i++)
@@ -189,11 +184,10 @@ static int is_interrupted(void *arg)
     return 0;
 }
 
-static void a_sleeping_wait_is_ended_by_an_interrupt_from_a_signal_handler(void **state)
+TEST_WITH(a_sleeping_wait_is_ended_by_an_interrupt_from_a_signal_handler, setup, teardown)
 {
     pid_t pid;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     pid = test_fork(is_interrupted, NULL);
     test_gate_await(&gate);
@@ -219,12 +213,11 @@ static int adds(void *arg)
     return 0;
 }
 
-static void increments_of_four_processes_add_up_exactly(void **state)
+TEST_WITH(increments_of_four_processes_add_up_exactly, setup, teardown)
 {
     struct muster *m;
     int64_t each = 0, got;
 
-    (void)state;
     run_children(adds);
     for (int i = 0; i < ROUNDS; i++)
         each += i % 3 + 1;
@@ -259,13 +252,12 @@ static int compares(void *arg)
     return 0;
 }
 
-static void compare_and_set_makes_a_counter_of_any_value(void **state)
+TEST_WITH(compare_and_set_makes_a_counter_of_any_value, setup, teardown)
 {
     struct muster *m;
     uint64_t got[64];
     size_t len;
 
-    (void)state;
     run_children(compares);
     m = test_join(job.name, -1, 0);
     assert_ok(muster_kv_try_get(m, "counter", 7, got, sizeof got, &len, NULL));
@@ -287,14 +279,13 @@ static int appends(void *arg)
     return 0;
 }
 
-static void pieces_appended_by_four_processes_are_all_there_whole_and_in_order(void **state)
+TEST_WITH(pieces_appended_by_four_processes_are_all_there_whole_and_in_order, setup, teardown)
 {
     static unsigned char log[CHILDREN * 300 * 3 + 1];
     int next[CHILDREN] = {0};
     struct muster *m;
     size_t len;
 
-    (void)state;
     run_children(appends);
     m = test_join(job.name, -1, 0);
     assert_ok(muster_kv_try_get(m, "log", 3, log, sizeof log, &len, NULL));
@@ -328,12 +319,11 @@ static int one_wins(void *arg)
     return 0;
 }
 
-static void of_four_inserters_exactly_one_wins(void **state)
+TEST_WITH(of_four_inserters_exactly_one_wins, setup, teardown)
 {
     struct muster *m;
     int64_t wins;
 
-    (void)state;
     run_children(one_wins);
     m = test_join(job.name, -1, 0);
     assert_ok(muster_kv_increment(m, "wins", 4, 0, &wins));
@@ -457,15 +447,13 @@ static void lists_beside_writers(enum muster_status (*list)(struct muster *))
     muster_leave(m);
 }
 
-static void a_listing_never_shows_a_later_write_without_the_earlier_ones(void **state)
+TEST_WITH(a_listing_never_shows_a_later_write_without_the_earlier_ones, setup, teardown)
 {
-    (void)state;
     lists_beside_writers(list_at_once);
 }
 
-static void one_in_steps_neither(void **state)
+TEST_WITH(one_in_steps_neither, setup, teardown)
 {
-    (void)state;
     lists_beside_writers(list_in_steps);
 }
 
@@ -487,13 +475,12 @@ static int rewrites_large_values(void *arg)
     return 0;
 }
 
-static void large_values_are_never_torn_while_two_rewrite_them(void **state)
+TEST_WITH(large_values_are_never_torn_while_two_rewrite_them, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     pid_t a = test_fork(rewrites_large_values, NULL), b = test_fork(rewrites_large_values, NULL);
     static unsigned char value[300000];
 
-    (void)state;
     for (int i = 0; i < 1500; i++) {
         size_t len;
         enum muster_status status = muster_kv_try_get(m, "large", 5, value, sizeof value, &len, NULL);
@@ -539,12 +526,11 @@ static int reads_only(void *arg)
     return 0;
 }
 
-static void a_read_only_process_reads_waits_and_may_not_write(void **state)
+TEST_WITH(a_read_only_process_reads_waits_and_may_not_write, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     pid_t pid;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     pid = test_fork(reads_only, NULL);
     test_gate_await(&gate);
@@ -552,26 +538,4 @@ static void a_read_only_process_reads_waits_and_may_not_write(void **state)
     assert_int_equal(test_reap(pid), 0);
     test_gate_close(&gate);
     muster_leave(m);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(every_waiter_of_a_key_is_woken_by_its_insertion),
-        TEST(a_wait_for_a_deleted_key_ends_when_it_is_inserted_again),
-        TEST(a_watcher_sees_values_in_order_the_last_one_and_the_deletion),
-        TEST(a_sleeping_wait_is_ended_by_an_interrupt_from_a_signal_handler),
-        TEST(increments_of_four_processes_add_up_exactly),
-        TEST(compare_and_set_makes_a_counter_of_any_value),
-        TEST(pieces_appended_by_four_processes_are_all_there_whole_and_in_order),
-        TEST(of_four_inserters_exactly_one_wins),
-        TEST(a_listing_never_shows_a_later_write_without_the_earlier_ones),
-        TEST(one_in_steps_neither),
-        TEST(large_values_are_never_torn_while_two_rewrite_them),
-        TEST(a_read_only_process_reads_waits_and_may_not_write),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

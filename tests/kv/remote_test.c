@@ -88,11 +88,10 @@ static void assert_request(const struct mu_kv_read *r, uint8_t flags, uint64_t f
     assert_true(mu_unpack_end(&u));
 }
 
-static void a_value_in_pieces_is_of_one_version(void **state)
+TEST(a_value_in_pieces_is_of_one_version)
 {
     struct mu_kv_read r = begin_read(MU_READ_WAITS);
 
-    (void)state;
     assert_request(&r, MU_READ_WAITS, 0);
     piece(MU_READ_VALUE, 5, 10, 4, 'a');
     assert_ok(give(&r.steps, MUSTER_OK));
@@ -111,11 +110,10 @@ static void a_value_in_pieces_is_of_one_version(void **state)
     mu_steps_done(&r.steps);
 }
 
-static void what_is_not_wanted_is_not_read(void **state)
+TEST(what_is_not_wanted_is_not_read)
 {
     struct mu_kv_read r = begin_read(0);
 
-    (void)state;
     unwanted = true;
     piece(MU_READ_VALUE, 5, 10, 4, 'a');
     assert_ok(give(&r.steps, MUSTER_OK));
@@ -137,14 +135,13 @@ static void what_is_not_wanted_is_not_read(void **state)
 }
 
 /* A second piece that cannot be: {version, len, bytes} behind 4 bytes of 64 at version 5. */
-static void pieces_that_do_not_fit_are_refused(void **state)
+TEST(pieces_that_do_not_fit_are_refused)
 {
     static const struct {
         uint64_t len;
         size_t bytes;
     } bad[] = {{63, 10}, {65, 10}, {64, 61}, {64, 0}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct mu_kv_read r = begin_read(0);
 
@@ -192,11 +189,10 @@ static void assert_page(const struct mu_kv_remote_list *l, const char *after, ui
     assert_true(mu_unpack_end(&u));
 }
 
-static void pages_belong_together_or_the_listing_begins_anew(void **state)
+TEST(pages_belong_together_or_the_listing_begins_anew)
 {
     struct mu_kv_remote_list l = begin_list();
 
-    (void)state;
     assert_page(&l, "", MU_LISTED_CUT);
     page(7, 3, 2);
     entry("d/a", 1, 1, "A");
@@ -222,12 +218,11 @@ static void pages_belong_together_or_the_listing_begins_anew(void **state)
     mu_kv_list_done(&l);
 }
 
-static void a_value_too_long_for_a_page_is_read_at_the_pages_version(void **state)
+TEST(a_value_too_long_for_a_page_is_read_at_the_pages_version)
 {
     enum { LONG = MU_LISTED_MAX + 1 };
     struct mu_kv_remote_list l = begin_list();
 
-    (void)state;
     page(7, 2, 2);
     entry("d/a", 4, LONG, "");
     entry("d/b", 5, 1, "B");
@@ -253,13 +248,12 @@ static void a_value_too_long_for_a_page_is_read_at_the_pages_version(void **stat
     mu_kv_list_done(&l);
 }
 
-static void a_listing_without_end_is_given_up(void **state)
+TEST(a_listing_without_end_is_given_up)
 {
     struct mu_kv_remote_list l = begin_list();
     enum muster_status status = MUSTER_OK;
     int tries = 0;
 
-    (void)state;
     while (!status && ++tries < 1000)
         status = give(&l.steps, MUSTER_ABORTED); /* the leader's own attempts were in vain */
     assert_status(MUSTER_ABORTED, status);
@@ -269,12 +263,11 @@ static void a_listing_without_end_is_given_up(void **state)
     mu_kv_list_done(&l);
 }
 
-static void pages_become_smaller_where_there_is_no_room(void **state)
+TEST(pages_become_smaller_where_there_is_no_room)
 {
     struct mu_kv_remote_list l = begin_list();
     uint32_t size = MU_LISTED_CUT;
 
-    (void)state;
     for (; size > MU_LISTED_LEAST; size /= 8) {
         assert_page(&l, "", size);
         assert_ok(give(&l.steps, MUSTER_RESOURCE_EXHAUSTED));
@@ -292,11 +285,10 @@ static void pages_become_smaller_where_there_is_no_room(void **state)
 }
 
 /* Every beginning of a page, and one that promises more than there is, or nothing. */
-static void pages_that_are_cut_short_are_refused(void **state)
+TEST(pages_that_are_cut_short_are_refused)
 {
     size_t whole;
 
-    (void)state;
     page(7, 1, 1);
     entry("d/a", 1, 3, "abc");
     whole = answer.len;
@@ -321,12 +313,11 @@ static void pages_that_are_cut_short_are_refused(void **state)
 
 /* ---- changes, counts ---- */
 
-static void a_number_is_an_answer_and_nothing_else_is(void **state)
+TEST(a_number_is_an_answer_and_nothing_else_is)
 {
     struct mu_kv_remote_change c = {0};
     struct mu_kv_remote_count n = {0};
 
-    (void)state;
     mu_kv_change_begin(&c, MU_OP_KV_DELETE, NULL, 0, NULL, 0);
     assert_asks(&c.steps, MU_OP_KV_DELETE);
     assert_string_equal(c.steps.about, "all keys");
@@ -346,26 +337,13 @@ static void a_number_is_an_answer_and_nothing_else_is(void **state)
     mu_steps_done(&n.steps);
 }
 
-static int forget_answer(void **state)
+static int forget_answer(void)
 {
-    (void)state;
     mu_pack_done(&answer);
     return 0;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_value_in_pieces_is_of_one_version),
-        cmocka_unit_test(what_is_not_wanted_is_not_read),
-        cmocka_unit_test(pieces_that_do_not_fit_are_refused),
-        cmocka_unit_test(pages_belong_together_or_the_listing_begins_anew),
-        cmocka_unit_test(a_value_too_long_for_a_page_is_read_at_the_pages_version),
-        cmocka_unit_test(a_listing_without_end_is_given_up),
-        cmocka_unit_test(pages_become_smaller_where_there_is_no_room),
-        cmocka_unit_test(pages_that_are_cut_short_are_refused),
-        cmocka_unit_test(a_number_is_an_answer_and_nothing_else_is),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, forget_answer);
+    return test_run(NULL, forget_answer);
 }

@@ -19,7 +19,7 @@ static void expect(struct muster *m, uint64_t keys, uint64_t bytes)
     assert_int_equal(got_bytes, bytes);
 }
 
-static void keys_and_bytes_are_counted(void **state)
+TEST(keys_and_bytes_are_counted)
 {
     static const size_t lengths[] = {0, 1, 64, 513, 5000, 70000, 3000000};
     struct test_job job;
@@ -27,7 +27,6 @@ static void keys_and_bytes_are_counted(void **state)
     char *value = calloc(1, 3000000), key[32];
     uint64_t bytes = 0;
 
-    (void)state;
     assert_non_null(value);
     assert_ok(test_job_create(&job, &(struct muster_segment_config){.num_tasks = 1, .heap_bytes = 64u << 20}));
     writer = test_join(job.name, 0, 0);
@@ -47,11 +46,4 @@ static void keys_and_bytes_are_counted(void **state)
     assert_ok(muster_leave(reader));
     assert_int_equal(test_job_end(&job), 0);
     free(value);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {cmocka_unit_test(keys_and_bytes_are_counted)};
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

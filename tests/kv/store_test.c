@@ -14,9 +14,8 @@
 static struct test_job job;
 static struct muster *m;
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     if (test_job_create(&job, NULL)) {
         printf("%s\n", muster_last_error());
         return -1;
@@ -25,9 +24,8 @@ static int setup(void **state)
     return m ? 0 : -1;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -53,20 +51,18 @@ static uint64_t version_of(const char *key)
     return version;
 }
 
-static void a_second_insert_is_refused_and_the_first_value_kept(void **state) /* (32) */
+TEST_WITH(a_second_insert_is_refused_and_the_first_value_kept, setup, teardown) /* (32) */
 {
-    (void)state;
     assert_ok(muster_kv_insert(m, "key", MUSTER_NTS, "first", 5));
     assert_status(MUSTER_ALREADY_EXISTS, muster_kv_insert(m, "/key/", MUSTER_NTS, "second", 6));
     assert_string_equal(muster_last_error(), "key key already exists");
     assert_value("key", "first", 5);
 }
 
-static void set_replaces(void **state) /* (33) */
+TEST_WITH(set_replaces, setup, teardown) /* (33) */
 {
     uint64_t v1, v2;
 
-    (void)state;
     assert_ok(muster_kv_set(m, "key", MUSTER_NTS, "first", 5, &v1));
     assert_ok(muster_kv_set(m, "key", MUSTER_NTS, "second", 6, &v2));
     assert_true(v1 > 0 && v2 > v1);
@@ -74,14 +70,13 @@ static void set_replaces(void **state) /* (33) */
     assert_value("key", "second", 6);
 }
 
-static void spellings_of_a_path_are_one_key(void **state) /* (34) */
+TEST_WITH(spellings_of_a_path_are_one_key, setup, teardown) /* (34) */
 {
     static const char *const spellings[] = {"path/to/key2",       "/path/to/key2",   "path/to/key2/",
                                             "//path//to//key2//", "path///to/key2/", "/path/to//key2",
                                             "path/to/////key2"};
     size_t count;
 
-    (void)state;
     for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {
         assert_ok(muster_kv_set(m, spellings[i], MUSTER_NTS, spellings[i], MUSTER_NTS, NULL));
         for (size_t k = 0; k < sizeof spellings / sizeof spellings[0]; k++)
@@ -91,14 +86,13 @@ static void spellings_of_a_path_are_one_key(void **state) /* (34) */
     assert_int_equal(count, 1);
 }
 
-static void keys_alike_but_different_are_different_keys(void **state)
+TEST_WITH(keys_alike_but_different_are_different_keys, setup, teardown)
 {
     static const char *const keys[] = {
         "a",     "b",        "ab",        "a/b", "a.",       ".a",        "..a",       "a..",       "a.b",     "...",
         "a/...", "12345678", "123456789", "A",   "1234567.", "1234567./", "x1234567.", "a/.b/..c/", "\xff\xfe"};
     size_t n = sizeof keys / sizeof keys[0], count;
 
-    (void)state;
     for (size_t i = 0; i < n; i++)
         muster_kv_insert(m, keys[i], MUSTER_NTS, &i, sizeof i);
     assert_ok(muster_kv_count(m, "/", 1, &count));
@@ -108,7 +102,7 @@ static void keys_alike_but_different_are_different_keys(void **state)
             assert_value(keys[i], &i, sizeof i);
 }
 
-static void unusable_keys_are_refused_with_a_reason(void **state)
+TEST_WITH(unusable_keys_are_refused_with_a_reason, setup, teardown)
 {
     static const struct {
         const char *key;
@@ -124,7 +118,6 @@ static void unusable_keys_are_refused_with_a_reason(void **state)
     int64_t number;
     size_t len;
 
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         const char *key = vectors[i].key;
         size_t n = vectors[i].len;
@@ -144,12 +137,11 @@ static void unusable_keys_are_refused_with_a_reason(void **state)
     assert_int_equal(len, 0);
 }
 
-static void a_key_of_4096_bytes_fits_and_one_more_does_not(void **state)
+TEST_WITH(a_key_of_4096_bytes_fits_and_one_more_does_not, setup, teardown)
 {
     static char key[4200], other[4200];
     size_t len;
 
-    (void)state;
     memset(key, 'k', sizeof key);
     memset(other, 'k', sizeof other);
     other[4095] = 'K';
@@ -164,12 +156,11 @@ static void a_key_of_4096_bytes_fits_and_one_more_does_not(void **state)
     assert_ok(muster_kv_set(m, key, 4098, "longer", 6, NULL));
 }
 
-static void a_key_of_ten_megabytes_and_a_value_of_a_hundred_are_refused(void **state)
+TEST_WITH(a_key_of_ten_megabytes_and_a_value_of_a_hundred_are_refused, setup, teardown)
 {
     char *big = malloc(100u << 20);
     size_t len;
 
-    (void)state;
     assert_non_null(big);
     memset(big, 'x', 100u << 20);
     assert_status(MUSTER_INVALID_ARGUMENT, muster_kv_set(m, big, 10u << 20, "v", 1, NULL));
@@ -185,7 +176,7 @@ static void a_key_of_ten_megabytes_and_a_value_of_a_hundred_are_refused(void **s
     free(big);
 }
 
-static void every_length_comes_back_as_it_went_in(void **state)
+TEST_WITH(every_length_comes_back_as_it_went_in, setup, teardown)
 {
     static const size_t edges[] = {0,     1,     7,     8,     9,     63,     64,     65,     127,
                                    400,   447,   448,   449,   500,   511,    512,    513,    1000,
@@ -195,7 +186,6 @@ static void every_length_comes_back_as_it_went_in(void **state)
     uint8_t *bytes = malloc(1000003);
     struct test_random r = {test_seed()};
 
-    (void)state;
     for (size_t i = 0; i < 1000003; i++)
         bytes[i] = (uint8_t)test_random(&r);
     for (size_t i = 0; i < n; i++) { /* fresh, then over each other, growing and shrinking */
@@ -218,13 +208,12 @@ static void every_length_comes_back_as_it_went_in(void **state)
     free(bytes);
 }
 
-static void a_buffer_too_small_is_told_the_length_and_left_alone(void **state)
+TEST_WITH(a_buffer_too_small_is_told_the_length_and_left_alone, setup, teardown)
 {
     char buffer[8] = "xxxxxxx";
     uint64_t version = 0;
     size_t len = 0;
 
-    (void)state;
     assert_ok(muster_kv_set(m, "key", 3, "0123456789", 10, NULL));
     assert_status(MUSTER_OUT_OF_RANGE, muster_kv_try_get(m, "key", 3, buffer, sizeof buffer, &len, &version));
     assert_int_equal(len, 10);
@@ -237,11 +226,10 @@ static void a_buffer_too_small_is_told_the_length_and_left_alone(void **state)
     assert_int_equal(len, 0);
 }
 
-static void try_get_misses_finds_and_misses_again(void **state) /* (35) */
+TEST_WITH(try_get_misses_finds_and_misses_again, setup, teardown) /* (35) */
 {
     size_t len, count;
 
-    (void)state;
     assert_status(MUSTER_NOT_FOUND, muster_kv_try_get(m, "/key", MUSTER_NTS, NULL, 0, &len, NULL));
     assert_says("key not found");
     assert_ok(muster_kv_set(m, "key", 3, "", 0, NULL));
@@ -251,13 +239,12 @@ static void try_get_misses_finds_and_misses_again(void **state) /* (35) */
     assert_status(MUSTER_NOT_FOUND, muster_kv_try_get(m, "/key", MUSTER_NTS, NULL, 0, &len, NULL));
 }
 
-static void versions_grow_through_delete_and_insert(void **state)
+TEST_WITH(versions_grow_through_delete_and_insert, setup, teardown)
 {
     uint64_t before = 0, after;
     char buffer[8];
     size_t len;
 
-    (void)state;
     for (int round = 0; round < 5; round++) {
         assert_ok(muster_kv_insert(m, "key", 3, "v", 1));
         after = version_of("key");
@@ -269,7 +256,7 @@ static void versions_grow_through_delete_and_insert(void **state)
     assert_status(MUSTER_NOT_FOUND, muster_kv_watch(m, "key", 3, before, 0, buffer, sizeof buffer, &len, NULL));
 }
 
-static void increment_counts_from_nothing_and_refuses_what_is_no_number(void **state) /* (36) */
+TEST_WITH(increment_counts_from_nothing_and_refuses_what_is_no_number, setup, teardown) /* (36) */
 {
     static const struct {
         const char *old;
@@ -296,7 +283,6 @@ static void increment_counts_from_nothing_and_refuses_what_is_no_number(void **s
                    {"0x10", 1, 0, "Failed to parse"}};
     int64_t sum;
 
-    (void)state;
     assert_ok(muster_kv_increment(m, "absent", MUSTER_NTS, 10, &sum));
     assert_int_equal(sum, 10);
     assert_value("absent", "10", 2);
@@ -321,12 +307,11 @@ static void increment_counts_from_nothing_and_refuses_what_is_no_number(void **s
     }
 }
 
-static void a_number_too_long_to_print_is_refused_whatever_its_length(void **state)
+TEST_WITH(a_number_too_long_to_print_is_refused_whatever_its_length, setup, teardown)
 {
     static char digits[100000];
     int64_t sum;
 
-    (void)state;
     memset(digits, '0', sizeof digits);
     assert_ok(muster_kv_set(m, "n", 1, digits, sizeof digits, NULL));
     assert_ok(muster_kv_increment(m, "n", 1, 5, &sum));
@@ -336,11 +321,10 @@ static void a_number_too_long_to_print_is_refused_whatever_its_length(void **sta
     assert_status(MUSTER_FAILED_PRECONDITION, muster_kv_increment(m, "n", 1, 5, &sum));
 }
 
-static void compare_and_set_takes_the_right_version_only(void **state)
+TEST_WITH(compare_and_set_takes_the_right_version_only, setup, teardown)
 {
     uint64_t v = 0, first, again;
 
-    (void)state;
     assert_status(MUSTER_ABORTED, muster_kv_compare_and_set(m, "key", 3, 5, "x", 1, &v));
     assert_says("absent");
     assert_int_equal(v, 0);
@@ -356,13 +340,12 @@ static void compare_and_set_takes_the_right_version_only(void **state)
     assert_int_equal(v, 0);
 }
 
-static void append_joins_and_stops_at_the_limit(void **state)
+TEST_WITH(append_joins_and_stops_at_the_limit, setup, teardown)
 {
     static char joined[450000]; /* the last append makes up to 405,000 of it */
     char *block = calloc(1, MUSTER_VALUE_MAX);
     size_t len;
 
-    (void)state;
     assert_ok(muster_kv_append(m, "text", 4, "abc", 3, &len));
     assert_int_equal(len, 3);
     assert_ok(muster_kv_append(m, "text", 4, NULL, 0, &len));
@@ -379,13 +362,12 @@ static void append_joins_and_stops_at_the_limit(void **state)
     free(block);
 }
 
-static void a_past_deadline_looks_once(void **state)
+TEST_WITH(a_past_deadline_looks_once, setup, teardown)
 {
     char buffer[8];
     size_t len;
     void *copy = &len;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         muster_deadline deadline = i ? 1 : muster_after_ns(0);
 
@@ -404,22 +386,20 @@ static void a_past_deadline_looks_once(void **state)
     assert_ok(muster_kv_watch(m, "key", 3, version_of("key") - 1, 1, buffer, sizeof buffer, &len, NULL));
 }
 
-static void a_deadline_to_come_is_kept(void **state)
+TEST_WITH(a_deadline_to_come_is_kept, setup, teardown)
 {
     muster_deadline deadline = muster_after_ms(20);
     size_t len;
 
-    (void)state;
     assert_status(MUSTER_DEADLINE_EXCEEDED, muster_kv_get(m, "never", 5, deadline, NULL, 0, &len, NULL));
     assert_says("key never");
     assert_true(muster_now_ns() >= deadline);
 }
 
-static void an_interrupted_process_does_not_wait_until_resumed(void **state)
+TEST_WITH(an_interrupted_process_does_not_wait_until_resumed, setup, teardown)
 {
     size_t len;
 
-    (void)state;
     muster_interrupt(m);
     assert_status(MUSTER_CANCELLED, muster_kv_get(m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL));
     assert_says("interrupted");
@@ -428,12 +408,11 @@ static void an_interrupted_process_does_not_wait_until_resumed(void **state)
     assert_status(MUSTER_DEADLINE_EXCEEDED, muster_kv_get(m, "never", 5, 1, NULL, 0, &len, NULL));
 }
 
-static void a_wait_ends_when_a_task_is_in_error_and_names_it(void **state)
+TEST_WITH(a_wait_ends_when_a_task_is_in_error_and_names_it, setup, teardown)
 {
     char buffer[4];
     size_t len;
 
-    (void)state;
     assert_ok(muster_error_report(m, 0, MUSTER_INTERNAL, "the fan fell off"));
     assert_status(MUSTER_UNAVAILABLE, muster_kv_get(m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL));
     assert_says("task 0");
@@ -442,29 +421,27 @@ static void a_wait_ends_when_a_task_is_in_error_and_names_it(void **state)
     assert_ok(muster_kv_get(m, "key", 3, MUSTER_FOREVER, buffer, sizeof buffer, &len, NULL));
 }
 
-static void a_closed_job_ends_waits(void **state)
-{
-    size_t len;
-
-    (void)state;
-    assert_ok(muster_segment_remove(job.name));
-    assert_status(MUSTER_CANCELLED, muster_kv_get(m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL));
-    assert_says("was removed by 'muster segment rm --force'");
-}
-
-static int teardown_removed(void **state)
+static int teardown_removed(void)
 {
     struct muster_audit sum;
     int rc;
 
-    (void)state;
     rc = muster_segment_check(job.segment, NULL, NULL, &sum) || sum.problems;
     muster_leave(m);
     muster_segment_close(job.segment);
     return rc;
 }
 
-static void random_calls_agree_with_a_plain_array(void **state)
+TEST_WITH(a_closed_job_ends_waits, setup, teardown_removed)
+{
+    size_t len;
+
+    assert_ok(muster_segment_remove(job.name));
+    assert_status(MUSTER_CANCELLED, muster_kv_get(m, "never", 5, MUSTER_FOREVER, NULL, 0, &len, NULL));
+    assert_says("was removed by 'muster segment rm --force'");
+}
+
+TEST_WITH(random_calls_agree_with_a_plain_array, setup, teardown)
 {
     enum { KEYS = 40, STEPS = 6000 };
     static struct {
@@ -476,7 +453,6 @@ static void random_calls_agree_with_a_plain_array(void **state)
     struct test_random r = {test_seed()};
     static uint8_t noise[150000];
 
-    (void)state;
     for (size_t i = 0; i < sizeof noise; i++)
         noise[i] = (uint8_t)test_random(&r);
     for (int step = 0; step < STEPS; step++) {
@@ -523,7 +499,7 @@ static void random_calls_agree_with_a_plain_array(void **state)
         free(model[k].bytes);
 }
 
-static void a_value_of_64_mib_is_stored_read_and_replaced(void **state)
+TEST(a_value_of_64_mib_is_stored_read_and_replaced)
 {
     struct muster_segment_config config = {.heap_bytes = 160u << 20};
     struct test_job big_job;
@@ -532,7 +508,6 @@ static void a_value_of_64_mib_is_stored_read_and_replaced(void **state)
     struct muster *big;
     size_t len;
 
-    (void)state;
     assert_ok(test_job_create(&big_job, &config));
     big = test_join(big_job.name, -1, 0);
     assert_non_null(big);
@@ -556,36 +531,4 @@ static void a_value_of_64_mib_is_stored_read_and_replaced(void **state)
     assert_int_equal(test_job_end(&big_job), 0);
     free(value);
     free(copy);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_second_insert_is_refused_and_the_first_value_kept),
-        TEST(set_replaces),
-        TEST(spellings_of_a_path_are_one_key),
-        TEST(keys_alike_but_different_are_different_keys),
-        TEST(unusable_keys_are_refused_with_a_reason),
-        TEST(a_key_of_4096_bytes_fits_and_one_more_does_not),
-        TEST(a_key_of_ten_megabytes_and_a_value_of_a_hundred_are_refused),
-        TEST(every_length_comes_back_as_it_went_in),
-        TEST(a_buffer_too_small_is_told_the_length_and_left_alone),
-        TEST(try_get_misses_finds_and_misses_again),
-        TEST(versions_grow_through_delete_and_insert),
-        TEST(increment_counts_from_nothing_and_refuses_what_is_no_number),
-        TEST(a_number_too_long_to_print_is_refused_whatever_its_length),
-        TEST(compare_and_set_takes_the_right_version_only),
-        TEST(append_joins_and_stops_at_the_limit),
-        TEST(a_past_deadline_looks_once),
-        TEST(a_deadline_to_come_is_kept),
-        TEST(an_interrupted_process_does_not_wait_until_resumed),
-        TEST(a_wait_ends_when_a_task_is_in_error_and_names_it),
-        cmocka_unit_test_setup_teardown(a_closed_job_ends_waits, setup, teardown_removed),
-        TEST(random_calls_agree_with_a_plain_array),
-        cmocka_unit_test(a_value_of_64_mib_is_stored_read_and_replaced),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

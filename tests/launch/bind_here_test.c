@@ -72,13 +72,12 @@ static struct mu_launch_plan *plan_of(const char *bind_to, uint32_t num_tasks, s
 
 /* ---- plans and the kernel ---------------------------------------------------------------------------------------- */
 
-static void every_task_runs_where_its_place_is(void **state)
+TEST(every_task_runs_where_its_place_is)
 {
     static const char *const kinds[] = {"core", "hwthread", "numa", "package"};
     struct mu_launch_machine *machine = NULL;
     char why[200], actual[64];
 
-    (void)state;
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
         struct mu_launch_plan *plan;
         uint32_t count;
@@ -102,7 +101,7 @@ static void every_task_runs_where_its_place_is(void **state)
     mu_launch_machine_free(machine);
 }
 
-static void without_binding_hwloc_is_not_asked_and_the_task_may_use_what_we_may(void **state)
+TEST(without_binding_hwloc_is_not_asked_and_the_task_may_use_what_we_may)
 {
     struct mu_launch_machine *machine = NULL;
     struct mu_launch_plan *plan = plan_of("none", 3, &machine);
@@ -110,7 +109,6 @@ static void without_binding_hwloc_is_not_asked_and_the_task_may_use_what_we_may(
     struct cat cat = start(place);
     char actual[64];
 
-    (void)state;
     assert_null(machine);
     assert_false(place->bound);
     assert_string_equal(place->where, "not bound");
@@ -132,7 +130,7 @@ static int two_processors(cpu_set_t *all, cpu_set_t *one)
     return CPU_COUNT(all) > 1;
 }
 
-static void a_task_that_is_moved_is_found_out(void **state)
+TEST(a_task_that_is_moved_is_found_out)
 {
     struct mu_launch_plan *plan = plan_of("core", 1, NULL);
     const struct mu_launch_place *place = mu_launch_plan_place(plan, 0);
@@ -140,7 +138,6 @@ static void a_task_that_is_moved_is_found_out(void **state)
     char actual[64];
     struct cat cat;
 
-    (void)state;
     if (!two_processors(&all, &one) || CPU_COUNT_S(place->cpus_size, place->cpus) == CPU_COUNT(&all)) {
         print_message("not tried: it needs two processors, and a place smaller than all of them\n");
         mu_launch_plan_free(plan);
@@ -179,7 +176,7 @@ static int has_a_thread_elsewhere(void *arg)
     return 0;
 }
 
-static void one_thread_elsewhere_is_found_out(void **state)
+TEST(one_thread_elsewhere_is_found_out)
 {
     struct mu_launch_plan *plan = plan_of("none", 1, NULL);
     struct test_gate gate;
@@ -187,7 +184,6 @@ static void one_thread_elsewhere_is_found_out(void **state)
     char actual[64], *list;
     pid_t pid;
 
-    (void)state;
     if (!two_processors(&all, &one)) {
         print_message("not tried: it needs two processors, and a place smaller than all of them\n");
         mu_launch_plan_free(plan);
@@ -232,9 +228,8 @@ static int uses_one_processor(void *arg)
     return 0;
 }
 
-static void what_the_launcher_may_not_use_is_no_place(void **state)
+TEST(what_the_launcher_may_not_use_is_no_place)
 {
-    (void)state;
     assert_int_equal(test_in_child(uses_one_processor, NULL), 0);
 }
 
@@ -268,9 +263,8 @@ static int sees_another_machine(void *arg)
     return 0;
 }
 
-static void a_machine_from_the_environment_is_foreign(void **state)
+TEST(a_machine_from_the_environment_is_foreign)
 {
-    (void)state;
     assert_int_equal(test_in_child(sees_another_machine, NULL), 0);
 }
 
@@ -285,13 +279,12 @@ static void says(const struct mu_launch_source *source, const char *expected)
         fail_msg("'%s' does not say '%s'", why, expected);
 }
 
-static void a_library_that_is_missing_or_broken_is_named_with_its_package(void **state)
+TEST(a_library_that_is_missing_or_broken_is_named_with_its_package)
 {
     char path[512];
     const char *folder = getenv("TMPDIR");
     FILE *file;
 
-    (void)state;
     says(&(struct mu_launch_source){.library = "libhwloc.so.0"}, "cannot load hwloc (libhwloc.so.0: ");
     says(&(struct mu_launch_source){.library = "libhwloc.so.0"}, "); install the package libhwloc15");
     says(&(struct mu_launch_source){.library = "libm.so.6"}, "undefined symbol: hwloc_");
@@ -305,11 +298,10 @@ static void a_library_that_is_missing_or_broken_is_named_with_its_package(void *
     says(&(struct mu_launch_source){.synthetic = "teapot:3"}, "'teapot:3' describes no machine");
 }
 
-static void nothing_that_may_be_used_is_an_error(void **state)
+TEST(nothing_that_may_be_used_is_an_error)
 {
     cpu_set_t set;
 
-    (void)state;
     CPU_ZERO(&set);
     CPU_SET(700, &set);
     says(&(struct mu_launch_source){.synthetic = "package:1 pu:4", .allowed = &set, .allowed_size = sizeof set},
@@ -343,9 +335,8 @@ static void print_like(void (*print)(FILE *, const struct mu_launch_report *, si
     free(text);
 }
 
-static void the_table_says_for_each_task_what_holds(void **state)
+TEST(the_table_says_for_each_task_what_holds)
 {
-    (void)state;
     print_like(mu_launch_report_print, "TASK  HOST   PID   BOUND TO          CPUS         NUMA  VERIFIED\n"
                                        "0     vm     4711  package 0 core 0  0,64         0     yes\n"
                                        "1     vm     4712  NUMA 1            1-63,65-127  1     NO: 0-127\n"
@@ -361,21 +352,4 @@ static void the_table_says_for_each_task_what_holds(void **state)
         "\"where\":\"not bound\",\"cpus\":\"0-127\",\"numa\":\"-\",\"verified\":null},"
         "{\"task\":11,\"host\":\"vm\",\"pid\":4713,\"bound\":false,\"shared\":false,"
         "\"where\":\"not bound\",\"cpus\":\"0-127\",\"numa\":\"-\",\"verified\":null}]\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_task_runs_where_its_place_is),
-        cmocka_unit_test(without_binding_hwloc_is_not_asked_and_the_task_may_use_what_we_may),
-        cmocka_unit_test(a_task_that_is_moved_is_found_out),
-        cmocka_unit_test(one_thread_elsewhere_is_found_out),
-        cmocka_unit_test(what_the_launcher_may_not_use_is_no_place),
-        cmocka_unit_test(a_machine_from_the_environment_is_foreign),
-        cmocka_unit_test(a_library_that_is_missing_or_broken_is_named_with_its_package),
-        cmocka_unit_test(nothing_that_may_be_used_is_an_error),
-        cmocka_unit_test(the_table_says_for_each_task_what_holds),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,19 +169,9 @@ static void one_plan(void)
         free(lists[i]);
 }
 
-static void plans_are_what_arithmetic_says(void **state)
+TEST(plans_are_what_arithmetic_says)
 {
-    (void)state;
     source.state = test_seed();
     for (int i = 0; i < ROUNDS; i++)
         one_plan();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_are_what_arithmetic_says),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

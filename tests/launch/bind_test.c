@@ -234,11 +234,10 @@ static void write_plan(const struct plan *row, FILE *out)
     mu_launch_machine_free(machine);
 }
 
-static void every_task_has_the_place_that_the_words_say(void **state)
+TEST(every_task_has_the_place_that_the_words_say)
 {
     int wrong = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         size_t length;
         char *text = NULL;
@@ -292,9 +291,8 @@ static const struct {
     {NULL, "hwthread:pe=2", "--map-by hwthread gives a task one hardware thread; for more, --map-by slot:pe=2"},
 };
 
-static void the_two_options_mean_what_they_say_or_say_what_is_wrong(void **state)
+TEST(the_two_options_mean_what_they_say_or_say_what_is_wrong)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         struct mu_launch_binding binding;
         char text[200], why[200];
@@ -320,9 +318,8 @@ static const struct {
     {TWO_SOCKETS, "1-3", "numa", 1}, {TWO_SOCKETS, NULL, "l3", 0},    {NO_CORES, NULL, "core", 3},
 };
 
-static void tasks_are_counted_by_parts_of_the_machine(void **state)
+TEST(tasks_are_counted_by_parts_of_the_machine)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         struct mu_launch_machine *machine = machine_of(counts[i].machine, counts[i].allowed);
         uint32_t count = 0;
@@ -335,14 +332,13 @@ static void tasks_are_counted_by_parts_of_the_machine(void **state)
     }
 }
 
-static void words_that_count_nothing_are_refused(void **state)
+TEST(words_that_count_nothing_are_refused)
 {
     static const char *const wrong[] = {"", "cores", "Core", "0x4", "machine", "slot", "-1", "gpus"};
     struct mu_launch_machine *machine = NULL;
     uint32_t count;
     char why[200];
 
-    (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_false(mu_launch_is_count(wrong[i]));
         assert_int_equal(mu_launch_count(wrong[i], &machine, NULL, &count, why, sizeof why), -1);
@@ -353,14 +349,13 @@ static void words_that_count_nothing_are_refused(void **state)
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
 
-static void lists_of_processors_go_both_ways_and_odd_ones_are_refused(void **state)
+TEST(lists_of_processors_go_both_ways_and_odd_ones_are_refused)
 {
     static const char *const same[] = {"", "0", "0-3", "0,2,4", "0-1,63-64,127", "1023"};
     static const char *const odd[] = {"-", "1-", "x", "1,,2", "3-1", "0-99999999", "1 2", "0x3", ",1"};
     cpu_set_t *set;
     char *list;
 
-    (void)state;
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         set = set_of(same[i], 128);
         list = mu_cpus_list(set, 128);
@@ -373,17 +368,4 @@ static void lists_of_processors_go_both_ways_and_odd_ones_are_refused(void **sta
         assert_int_equal(mu_cpus_parse(odd[i], set, 128), -1);
     assert_int_equal(mu_cpus_parse("1022-1024", set, 128), 1); /* does not fit */
     CPU_FREE(set);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_task_has_the_place_that_the_words_say),
-        cmocka_unit_test(the_two_options_mean_what_they_say_or_say_what_is_wrong),
-        cmocka_unit_test(tasks_are_counted_by_parts_of_the_machine),
-        cmocka_unit_test(words_that_count_nothing_are_refused),
-        cmocka_unit_test(lists_of_processors_go_both_ways_and_odd_ones_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,12 +70,11 @@ static const struct {
     {{"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b", "MUSTER_GPUS=3"}, MU_LAUNCH_DIFFERS, "MUSTER_GPUS=3"},
 };
 
-static void what_a_process_was_told_is_read_from_the_process(void **state)
+TEST(what_a_process_was_told_is_read_from_the_process)
 {
     char *wanted[] = {"CUDA_VISIBLE_DEVICES=GPU-a,GPU-b", "MUSTER_GPUS=GPU-b", NULL};
     struct mu_launch_place place = {.env = wanted};
 
-    (void)state;
     for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
         char *env[5] = {NULL}, actual[160] = "";
         struct cat cat;
@@ -107,14 +106,13 @@ MU_RAW_ON_CHILD_STACK static int come_late(void *arg)
     return 127;
 }
 
-static void a_process_that_is_in_our_memory_still_is_not_taken_for_us(void **state)
+TEST(a_process_that_is_in_our_memory_still_is_not_taken_for_us)
 {
     char *wanted[] = {"MUSTER_GPUS=GPU-b", NULL}, actual[160] = "";
     struct mu_launch_place place = {.env = wanted};
     static struct early early = {.env = {"MUSTER_GPUS=GPU-b", NULL}};
     pid_t pid;
 
-    (void)state;
     if (!MU_RAW_IS_APART) {
         print_message("skipped: no system calls of our own on this machine\n");
         skip();
@@ -136,7 +134,7 @@ static int a_node(void)
     return node;
 }
 
-static void the_policy_of_a_processs_memory_is_read_from_the_process(void **state)
+TEST(the_policy_of_a_processs_memory_is_read_from_the_process)
 {
     static char *nothing[] = {NULL};
     struct mu_launch_place place = {.env = nothing, .memory_size = 128}, other = {.env = nothing};
@@ -144,7 +142,6 @@ static void the_policy_of_a_processs_memory_is_read_from_the_process(void **stat
     int node = a_node();
     struct cat cat;
 
-    (void)state;
     if (node < 0 || node >= 1024) {
         print_message("skipped: the kernel shows no policies here\n");
         skip();
@@ -207,7 +204,7 @@ static unsigned count_notes(const struct mu_launch_plan *plan, const char *run_i
     return count;
 }
 
-static void gpus_that_tasks_of_other_jobs_have_been_given_are_named(void **state)
+TEST(gpus_that_tasks_of_other_jobs_have_been_given_are_named)
 {
     struct mu_launch_gpus *gpus = test_gpus(&test_pairs, NULL);
     struct mu_launch_plan *plan = plan_of_all(gpus);
@@ -217,7 +214,6 @@ static void gpus_that_tasks_of_other_jobs_have_been_given_are_named(void **state
     const char *name = job + strlen("MUSTER_JOB=");
     struct cat cat;
 
-    (void)state;
     snprintf(run, sizeof run, "MUSTER_RUN_ID=test%d", (int)getpid());
     snprintf(job, sizeof job, "MUSTER_JOB=gpus-of-%d", (int)getpid());
     cat = start(NULL, others);
@@ -232,16 +228,4 @@ static void gpus_that_tasks_of_other_jobs_have_been_given_are_named(void **state
     stop(&cat);
     mu_launch_plan_free(plan);
     mu_launch_gpus_free(gpus);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_process_was_told_is_read_from_the_process),
-        cmocka_unit_test(a_process_that_is_in_our_memory_still_is_not_taken_for_us),
-        cmocka_unit_test(the_policy_of_a_processs_memory_is_read_from_the_process),
-        cmocka_unit_test(gpus_that_tasks_of_other_jobs_have_been_given_are_named),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

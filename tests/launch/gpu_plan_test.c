@@ -140,11 +140,10 @@ static char *text_of(const struct plan *row)
     return text;
 }
 
-static void tasks_have_the_gpus_of_the_table_and_what_is_near_them(void **state)
+TEST(tasks_have_the_gpus_of_the_table_and_what_is_near_them)
 {
     int wrong = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         char *text = text_of(&plans[i]);
 
@@ -219,9 +218,8 @@ static void print_value(FILE *out, const struct mu_launch_gpus *gpus, const char
     free(copy);
 }
 
-static void tasks_are_told_of_their_gpus_by_uuid(void **state)
+TEST(tasks_are_told_of_their_gpus_by_uuid)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof tellings / sizeof *tellings; i++) {
         const struct telling *row = &tellings[i];
         struct mu_launch_binding binding = {
@@ -252,7 +250,7 @@ static void tasks_are_told_of_their_gpus_by_uuid(void **state)
 
 /* ---- a command's own variables ----------------------------------------------------------------------------------- */
 
-static void variables_that_say_otherwise_are_refused_and_the_same_are_not(void **state)
+TEST(variables_that_say_otherwise_are_refused_and_the_same_are_not)
 {
     struct mu_launch_binding binding = {.to_gpus = 1, .gpus_per_task = 1, .visibility = MU_LAUNCH_SEES_ALL};
     struct mu_launch_gpus *gpus = test_gpus(&test_pairs, NULL), *of_amd = test_gpus(&test_reversed, NULL);
@@ -260,7 +258,6 @@ static void variables_that_say_otherwise_are_refused_and_the_same_are_not(void *
     struct mu_launch_plan *plan = NULL, *plan_of_amd = NULL;
     char why[400] = "", *same[2] = {NULL, NULL};
 
-    (void)state;
     assert_int_equal(mu_launch_gpu_plan_make(&binding, 2, &machine, gpus, &plan, why, sizeof why), 0);
     assert_int_equal(mu_launch_gpu_plan_make(&binding, 2, &machine, of_amd, &plan_of_amd, why, sizeof why), 0);
     same[0] = mu_launch_plan_place(plan, 0)->env[0];
@@ -280,15 +277,4 @@ static void variables_that_say_otherwise_are_refused_and_the_same_are_not(void *
     mu_launch_machine_free(machine);
     mu_launch_gpus_free(gpus);
     mu_launch_gpus_free(of_amd);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tasks_have_the_gpus_of_the_table_and_what_is_near_them),
-        cmocka_unit_test(tasks_are_told_of_their_gpus_by_uuid),
-        cmocka_unit_test(variables_that_say_otherwise_are_refused_and_the_same_are_not),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -226,19 +226,9 @@ static void one_plan(void)
     mu_launch_gpus_free(gpus);
 }
 
-static void plans_hold_what_they_promise(void **state)
+TEST(plans_hold_what_they_promise)
 {
-    (void)state;
     source.state = test_seed();
     for (int i = 0; i < ROUNDS; i++)
         one_plan();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plans_hold_what_they_promise),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

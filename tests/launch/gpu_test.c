@@ -52,11 +52,10 @@ static void make_device(const char *address, const char *vendor, const char *cla
     make_file(folder, "class", class);
 }
 
-static int begin(void **state)
+static int begin(void)
 {
     const char *folder = getenv("TMPDIR");
 
-    (void)state;
     snprintf(root, sizeof root, "%s/gpu.XXXXXX", folder ? folder : "/tmp");
     return mkdtemp(root) ? 0 : -1;
 }
@@ -69,9 +68,8 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return remove(path);
 }
 
-static int end(void **state)
+static int end(void)
 {
-    (void)state;
     return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
@@ -87,22 +85,19 @@ static void make_buses(void)
     make_device("0000:c1:00.0", "0x1002", "0x038000");
 }
 
-static void a_machine_without_any_has_none(void **state)
+TEST_WITH(a_machine_without_any_has_none, begin, end)
 {
-    (void)state;
     assert_int_equal(mu_launch_gpus_seen(root), 0);
 }
 
-static void accelerators_of_the_makers_are_seen(void **state)
+TEST_WITH(accelerators_of_the_makers_are_seen, begin, end)
 {
-    (void)state;
     make_buses();
     assert_int_equal(mu_launch_gpus_seen(root), 3);
 }
 
-static void the_drivers_word_goes_before_the_buses(void **state)
+TEST_WITH(the_drivers_word_goes_before_the_buses, begin, end)
 {
-    (void)state;
     make_buses();
     make_folder("/proc/driver/nvidia/gpus");
     make_folder("/proc/driver/nvidia/gpus/0000:18:00.0");
@@ -189,9 +184,8 @@ static const struct {
     {&test_divided, {"MUSTER_RUN_ID=1", "MUSTER_GPUS=MIG-33333333-aaaa-bbbb-cccc-dddddddddddd"}, "4\n"},
 };
 
-static void what_the_variables_hide_is_not_given_out(void **state)
+TEST(what_the_variables_hide_is_not_given_out)
 {
-    (void)state;
     for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++) {
         char *variables[5] = {NULL}, *text = NULL;
         struct mu_launch_gpus *gpus;
@@ -214,13 +208,12 @@ static void what_the_variables_hide_is_not_given_out(void **state)
     }
 }
 
-static void why_there_are_none_is_said(void **state)
+TEST(why_there_are_none_is_said)
 {
     char *variables[] = {"CUDA_VISIBLE_DEVICES=7", NULL}, why[400];
     struct mu_launch_gpus *gpus = test_gpus(&test_pairs, variables);
     struct test_node bare = {.machine = "core:1 pu:1", .numas = {{-1, NULL, NULL}}};
 
-    (void)state;
     mu_launch_gpus_lack(gpus, why, sizeof why);
     assert_string_equal(why, "CUDA_VISIBLE_DEVICES='7' leaves no GPU of 4");
     mu_launch_gpus_free(gpus);
@@ -228,17 +221,4 @@ static void why_there_are_none_is_said(void **state)
     mu_launch_gpus_lack(gpus, why, sizeof why);
     assert_string_equal(why, "there is no GPU of NVIDIA or AMD here");
     mu_launch_gpus_free(gpus);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_machine_without_any_has_none, begin, end),
-        cmocka_unit_test_setup_teardown(accelerators_of_the_makers_are_seen, begin, end),
-        cmocka_unit_test_setup_teardown(the_drivers_word_goes_before_the_buses, begin, end),
-        cmocka_unit_test(what_the_variables_hide_is_not_given_out),
-        cmocka_unit_test(why_there_are_none_is_said),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static const char *shown(const struct mu_launch_hosts *hosts, int tasks)
     return text;
 }
 
-static void lists_are_read_as_written(void **state)
+TEST(lists_are_read_as_written)
 {
     static const struct {
         const char *text, *is;
@@ -49,7 +49,6 @@ static void lists_are_read_as_written(void **state)
         {"me@site@gpu_1.,_x,fe80::2%eth0", "me@site@gpu_1.:1 _x:1 fe80::2%eth0:1"},
     };
 
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct mu_launch_hosts hosts = {.list = NULL};
 
@@ -60,7 +59,7 @@ static void lists_are_read_as_written(void **state)
     }
 }
 
-static void what_is_no_list_is_refused_in_words(void **state)
+TEST(what_is_no_list_is_refused_in_words)
 {
     static const struct {
         const char *text, *says;
@@ -108,7 +107,6 @@ static void what_is_no_list_is_refused_in_words(void **state)
     };
     char longest[400];
 
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct mu_launch_hosts hosts = {.list = NULL};
 
@@ -129,7 +127,7 @@ static void what_is_no_list_is_refused_in_words(void **state)
 }
 
 /* Open MPI's form, MPICH's, and the two mixed. */
-static void files_of_both_forms_are_read(void **state)
+TEST(files_of_both_forms_are_read)
 {
     static const struct {
         const char *text, *is; /* NULL: refused, and ... */
@@ -147,7 +145,6 @@ static void files_of_both_forms_are_read(void **state)
     };
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/hosts", getenv("TMPDIR"));
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct mu_launch_hosts hosts = {.list = NULL};
@@ -173,7 +170,7 @@ static void files_of_both_forms_are_read(void **state)
     }
 }
 
-static void tasks_go_to_this_host_first_then_in_order(void **state)
+TEST(tasks_go_to_this_host_first_then_in_order)
 {
     static const struct {
         const char *text;
@@ -189,7 +186,6 @@ static void tasks_go_to_this_host_first_then_in_order(void **state)
     };
     struct mu_launch_hosts hosts = {.list = NULL};
 
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         assert_int_equal(mu_launch_hosts_parse(&hosts, rows[i].text, why, sizeof why), 0);
         assert_int_equal(mu_launch_hosts_place(&hosts, "me", rows[i].tasks, why, sizeof why), 0);
@@ -202,11 +198,10 @@ static void tasks_go_to_this_host_first_then_in_order(void **state)
     mu_launch_hosts_done(&hosts);
 }
 
-static void this_host_is_known_by_its_names_and_addresses(void **state)
+TEST(this_host_is_known_by_its_names_and_addresses)
 {
     char own[256] = "", other[300];
 
-    (void)state;
     gethostname(own, sizeof own - 1);
     assert_true(mu_launch_host_is_here("localhost"));
     assert_true(mu_launch_host_is_here("127.0.0.1"));
@@ -222,9 +217,8 @@ static void this_host_is_known_by_its_names_and_addresses(void **state)
     assert_false(mu_launch_host_is_here("2001:db8::1"));
 }
 
-static void slurms_counts_are_read(void **state)
+TEST(slurms_counts_are_read)
 {
-    (void)state;
     assert_int_equal(mu_launch_slurm_count("2(x2),1", 0), 2);
     assert_int_equal(mu_launch_slurm_count("2(x2),1", 1), 2);
     assert_int_equal(mu_launch_slurm_count("2(x2),1", 2), 1);
@@ -314,7 +308,7 @@ static const char *hosts_file(const char *text)
     return path;
 }
 
-static void agents_know_their_place(void **state)
+TEST(agents_know_their_place)
 {
     const char *in_service = hosts_file("127.0.0.1\tlocalhost\n# Pod\n10.1.0.9\ttrain-2.muster.lab.svc.cluster.local\t"
                                         "train-2\n");
@@ -333,7 +327,6 @@ static void agents_know_their_place(void **state)
     };
     struct mu_launch_node node;
 
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         why[0] = 0;
         if (mu_launch_node_find(rows[i].env, in_service, &node, why, sizeof why))
@@ -354,7 +347,7 @@ static void agents_know_their_place(void **state)
 }
 
 /* Each environment with one variable gone, or changed. */
-static void what_a_launcher_says_is_checked(void **state)
+TEST(what_a_launcher_says_is_checked)
 {
     static const struct {
         char **env;
@@ -381,7 +374,6 @@ static void what_a_launcher_says_is_checked(void **state)
     };
     const char *in_service = hosts_file("10.1.0.9\ttrain-2.muster.lab.svc.cluster.local\ttrain-2\n");
 
-    (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         char *env[40], text[200];
         size_t n = 0, len = strlen(rows[i].variable);
@@ -403,12 +395,11 @@ static void what_a_launcher_says_is_checked(void **state)
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-static void keys_come_back_as_they_were_made(void **state)
+TEST(keys_come_back_as_they_were_made)
 {
     uint8_t key[MU_LAUNCH_KEY_BYTES], other[MU_LAUNCH_KEY_BYTES], again[MU_LAUNCH_KEY_BYTES];
     char text[MU_LAUNCH_KEY_TEXT + 2];
 
-    (void)state;
     mu_launch_key_make(key);
     mu_launch_key_make(other);
     assert_memory_not_equal(key, other, sizeof key);
@@ -439,13 +430,12 @@ static void put(const char *path, const char *text, mode_t mode)
     assert_int_equal(chmod(path, mode), 0);
 }
 
-static void a_keys_file_is_its_owners_alone(void **state)
+TEST(a_keys_file_is_its_owners_alone)
 {
     static const char text[] = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF\n";
     uint8_t key[MU_LAUNCH_KEY_BYTES];
     char path[300];
 
-    (void)state;
     snprintf(path, sizeof path, "%s/the-key", getenv("TMPDIR"));
     put(path, text, 0600);
     assert_int_equal(mu_launch_key_read(path, key, why, sizeof why), 0);
@@ -516,13 +506,12 @@ static int read_from_input(const char *const *pieces, uint8_t *key, char *ret_re
     return rc;
 }
 
-static void a_key_from_standard_input_ends_with_its_line(void **state)
+TEST(a_key_from_standard_input_ends_with_its_line)
 {
     static const char half[] = "00112233445566778899aabbccddeeff", other[] = "00112233445566778899AABBCCDDEEFF";
     uint8_t key[MU_LAUNCH_KEY_BYTES];
     char line[100], rest[100];
 
-    (void)state;
     snprintf(line, sizeof line, "%s%s\nfor a task\nmore", half, other);
     assert_int_equal(read_from_input((const char *const[]){line, NULL}, key, rest, sizeof rest), 0);
     assert_int_equal(key[31], 0xff);
@@ -538,13 +527,12 @@ static void a_key_from_standard_input_ends_with_its_line(void **state)
     assert_string_equal(why, "standard input has no line with a key");
 }
 
-static void a_users_key_is_made_once(void **state)
+TEST(a_users_key_is_made_once)
 {
     uint8_t key[MU_LAUNCH_KEY_BYTES], again[MU_LAUNCH_KEY_BYTES];
     char path[300];
     struct stat st;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/home", getenv("TMPDIR"));
     mkdir(path, 0700);
     setenv("HOME", path, 1);
@@ -560,24 +548,4 @@ static void a_users_key_is_made_once(void **state)
     assert_int_equal(st.st_nlink, 1);
     chmod(path, 0644);
     assert_int_equal(mu_launch_key_of_user(1, again, why, sizeof why), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_read_as_written),
-        cmocka_unit_test(what_is_no_list_is_refused_in_words),
-        cmocka_unit_test(files_of_both_forms_are_read),
-        cmocka_unit_test(tasks_go_to_this_host_first_then_in_order),
-        cmocka_unit_test(this_host_is_known_by_its_names_and_addresses),
-        cmocka_unit_test(slurms_counts_are_read),
-        cmocka_unit_test(agents_know_their_place),
-        cmocka_unit_test(what_a_launcher_says_is_checked),
-        cmocka_unit_test(keys_come_back_as_they_were_made),
-        cmocka_unit_test(a_keys_file_is_its_owners_alone),
-        cmocka_unit_test(a_key_from_standard_input_ends_with_its_line),
-        cmocka_unit_test(a_users_key_is_made_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

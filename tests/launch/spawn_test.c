@@ -68,12 +68,11 @@ static void runs_on(int cpu)
     close(pidfd);
 }
 
-static void a_process_starts_on_the_processors_that_it_was_given(void **state)
+TEST(a_process_starts_on_the_processors_that_it_was_given)
 {
     cpu_set_t before, after;
     int first, last;
 
-    (void)state;
     allowed(&first, &last);
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     runs_on(first);
@@ -82,7 +81,7 @@ static void a_process_starts_on_the_processors_that_it_was_given(void **state)
     assert_true(CPU_EQUAL(&before, &after)); /* the child shares our memory, not our place */
 }
 
-static void processors_that_are_not_there_are_refused_by_name_of_the_step(void **state)
+TEST(processors_that_are_not_there_are_refused_by_name_of_the_step)
 {
     char *argv[] = {"true", NULL};
     struct mu_launch_image image = image_of(argv);
@@ -91,7 +90,6 @@ static void processors_that_are_not_there_are_refused_by_name_of_the_step(void *
     pid_t pid;
     int pidfd;
 
-    (void)state;
     CPU_ZERO(&set);
     image.cpus = &set;
     image.cpus_size = sizeof set;
@@ -141,12 +139,11 @@ static int prefers(unsigned long nodes, const char *pattern, int *ret_error)
     return status;
 }
 
-static void memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it(void **state)
+TEST(memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it)
 {
     char pattern[64];
     int node = a_node(), error, status;
 
-    (void)state;
     if (node < 0) {
         print_message("skipped: the kernel knows no memory nodes\n");
         skip();
@@ -161,11 +158,10 @@ static void memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it
     assert_int_equal(status, 0);
 }
 
-static void a_process_runs_though_its_memory_nodes_are_not_there(void **state)
+TEST(a_process_runs_though_its_memory_nodes_are_not_there)
 {
     int error;
 
-    (void)state;
     if (a_node() < 0) {
         print_message("skipped: the kernel knows no memory nodes\n");
         skip();
@@ -205,9 +201,8 @@ static int is_refused_memory(void *arg)
     return 0;
 }
 
-static void a_process_runs_though_its_memory_may_not_be_preferred(void **state)
+TEST(a_process_runs_though_its_memory_may_not_be_preferred)
 {
-    (void)state;
     if (a_node() < 0) {
         print_message("skipped: the kernel knows no memory nodes\n");
         skip();
@@ -253,12 +248,11 @@ static int tool(void)
     return status;
 }
 
-static void a_command_is_found_where_it_is_now(void **state)
+TEST(a_command_is_found_where_it_is_now)
 {
     const char *before = getenv("PATH");
     char path[300];
 
-    (void)state;
     assert_non_null(before);
     for (int i = 0; i < 2; i++) {
         snprintf(folders[i], sizeof folders[i], "%s/spawn-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
@@ -295,7 +289,7 @@ static void a_command_is_found_where_it_is_now(void **state)
 
 /* ---- several at once -------------------------------------------------------------------------------------------- */
 
-static void each_of_many_begun_at_once_is_the_one_that_was_asked_for(void **state)
+TEST(each_of_many_begun_at_once_is_the_one_that_was_asked_for)
 {
     enum { COUNT = 3 * MU_LAUNCH_BEGUN_MAX }; /* more than there are places */
     struct mu_launch_begun begun[COUNT];
@@ -304,7 +298,6 @@ static void each_of_many_begun_at_once_is_the_one_that_was_asked_for(void **stat
     static char scripts[COUNT][24];
     static char *argvs[COUNT][4];
 
-    (void)state;
     for (int i = 0; i < COUNT; i++) {
         snprintf(scripts[i], sizeof scripts[i], "exit %d", i + 1);
         argvs[i][0] = "sh";
@@ -322,7 +315,7 @@ static void each_of_many_begun_at_once_is_the_one_that_was_asked_for(void **stat
     }
 }
 
-static void what_one_says_is_kept_until_it_is_settled(void **state)
+TEST(what_one_says_is_kept_until_it_is_settled)
 {
     char *good[] = {"true", NULL}, *bad[] = {"/no/such/file", NULL};
     struct mu_launch_image images[2] = {image_of(good), image_of(bad)};
@@ -330,7 +323,6 @@ static void what_one_says_is_kept_until_it_is_settled(void **state)
     struct mu_launch_failure failure = {"nothing", 0};
     siginfo_t info;
 
-    (void)state;
     for (int i = 0; i < 2; i++) { /* the first has done with its place when the second is begun */
         assert_int_equal(mu_launch_begin(&images[i], &begun[i], &failure), 0);
         assert_int_equal(waitid(P_PID, (id_t)begun[i].pid, &info, WEXITED | WNOWAIT), 0);
@@ -343,7 +335,7 @@ static void what_one_says_is_kept_until_it_is_settled(void **state)
     assert_int_equal(failure.error, ENOENT);
 }
 
-static void what_fails_beside_us_is_named_and_leaves_our_errno_alone(void **state)
+TEST(what_fails_beside_us_is_named_and_leaves_our_errno_alone)
 {
     char *argv[] = {"true", NULL};
     struct mu_launch_image image = image_of(argv);
@@ -351,7 +343,6 @@ static void what_fails_beside_us_is_named_and_leaves_our_errno_alone(void **stat
     struct mu_launch_begun begun;
     siginfo_t info;
 
-    (void)state;
     image.directory = "/no/such/folder";
     assert_int_equal(mu_launch_begin(&image, &begun, &failure), 0);
     errno = 0;
@@ -365,7 +356,7 @@ static void what_fails_beside_us_is_named_and_leaves_our_errno_alone(void **stat
     assert_int_equal(errno, ECHILD);
 }
 
-static void a_script_that_only_a_shell_can_run_is_run(void **state)
+TEST(a_script_that_only_a_shell_can_run_is_run)
 {
     char path[200], *argv[] = {path, NULL};
     struct mu_launch_image image = image_of(argv);
@@ -373,7 +364,6 @@ static void a_script_that_only_a_shell_can_run_is_run(void **state)
     struct mu_launch_begun begun;
     FILE *file;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/spawn-script-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     file = fopen(path, "w");
     assert_non_null(file);
@@ -408,9 +398,8 @@ static int begin_and_settle(int expected, int stop)
     return 0;
 }
 
-static void who_is_stopped_on_its_way_to_exec_does_not_stop_us(void **state)
+TEST(who_is_stopped_on_its_way_to_exec_does_not_stop_us)
 {
-    (void)state;
     alarm(60);
     for (int i = 0; i < 5; i++)
         assert_int_equal(begin_and_settle(0, 1), 0);
@@ -432,9 +421,8 @@ static int is_killed(void *arg)
     return set_filter(filter, sizeof filter / sizeof *filter) ? begin_and_settle(1000 + SIGSYS, 0) : 0;
 }
 
-static void who_is_killed_on_its_way_to_exec_is_reaped_as_such(void **state)
+TEST(who_is_killed_on_its_way_to_exec_is_reaped_as_such)
 {
-    (void)state;
     assert_int_equal(test_in_child(is_killed, NULL), 0);
 }
 
@@ -453,9 +441,8 @@ static int may_only_vfork(void *arg)
     return set_filter(filter, sizeof filter / sizeof *filter) ? begin_and_settle(0, 0) : 0;
 }
 
-static void where_only_vfork_is_allowed_processes_start_alone(void **state)
+TEST(where_only_vfork_is_allowed_processes_start_alone)
 {
-    (void)state;
     assert_int_equal(test_in_child(may_only_vfork, NULL), 0);
 }
 
@@ -475,11 +462,10 @@ static void make(const char *folder, const char *name, const char *target)
 }
 
 /* The guard reads its name where a killed process may have left half of it; and tasks write what they like into it. */
-static void a_folder_is_removed_that_is_mpis_and_nothing_beside_it(void **state)
+TEST(a_folder_is_removed_that_is_mpis_and_nothing_beside_it)
 {
     char outer[] = "/tmp/muster-test-XXXXXX", inner[80], file[80];
 
-    (void)state;
     assert_non_null(mkdtemp(outer));
     snprintf(file, sizeof file, "%s/file", outer);
     snprintf(inner, sizeof inner, "%s" MU_LAUNCH_MPI_FOLDER "1", outer);
@@ -497,26 +483,4 @@ static void a_folder_is_removed_that_is_mpis_and_nothing_beside_it(void **state)
     assert_int_equal(access(file, F_OK), 0);
     assert_int_equal(unlink(file), 0);
     assert_int_equal(rmdir(outer), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_process_starts_on_the_processors_that_it_was_given),
-        cmocka_unit_test(a_command_is_found_where_it_is_now),
-        cmocka_unit_test(memory_comes_from_the_nodes_that_were_named_where_the_kernel_lets_it),
-        cmocka_unit_test(a_process_runs_though_its_memory_nodes_are_not_there),
-        cmocka_unit_test(a_process_runs_though_its_memory_may_not_be_preferred),
-        cmocka_unit_test(processors_that_are_not_there_are_refused_by_name_of_the_step),
-        cmocka_unit_test(each_of_many_begun_at_once_is_the_one_that_was_asked_for),
-        cmocka_unit_test(what_one_says_is_kept_until_it_is_settled),
-        cmocka_unit_test(what_fails_beside_us_is_named_and_leaves_our_errno_alone),
-        cmocka_unit_test(a_script_that_only_a_shell_can_run_is_run),
-        cmocka_unit_test(who_is_stopped_on_its_way_to_exec_does_not_stop_us),
-        cmocka_unit_test(who_is_killed_on_its_way_to_exec_is_reaped_as_such),
-        cmocka_unit_test(where_only_vfork_is_allowed_processes_start_alone),
-        cmocka_unit_test(a_folder_is_removed_that_is_mpis_and_nothing_beside_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

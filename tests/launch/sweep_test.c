@@ -54,13 +54,12 @@ static size_t sweep(const char *spare, char name[32])
     return mu_launch_sweep(&mark, SIGKILL, &first, name);
 }
 
-static void a_guard_is_spared_by_its_name_and_by_its_table(void **state)
+TEST(a_guard_is_spared_by_its_name_and_by_its_table)
 {
     char name[32] = "";
     pid_t named = begin(MU_LAUNCH_GUARD_NAME, "something"), tabled = begin("5", MU_LAUNCH_GUARD_NAME),
           other = begin("other", "something");
 
-    (void)state;
     assert_int_equal(sweep(MU_LAUNCH_GUARD_NAME, name), 1);
     assert_string_equal(name, "other");
     assert_true(was_killed(other));
@@ -70,13 +69,4 @@ static void a_guard_is_spared_by_its_name_and_by_its_table(void **state)
     assert_int_equal(sweep(NULL, name), 2);
     assert_true(was_killed(named));
     assert_true(was_killed(tabled));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_guard_is_spared_by_its_name_and_by_its_table),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

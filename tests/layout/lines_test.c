@@ -17,14 +17,13 @@
 #include "segment/heap.h"
 
 /* Words of the header that change, each with writers of its own. */
-static void each_changing_word_of_the_header_has_a_line(void **state)
+TEST(each_changing_word_of_the_header_has_a_line)
 {
     static const size_t words[] = {offsetof(struct mu_header, state),      offsetof(struct mu_header, epoch),
                                    offsetof(struct mu_header, cluster),    offsetof(struct mu_header, event_tail),
                                    offsetof(struct mu_header, slots_high), offsetof(struct mu_header, wanted),
                                    offsetof(struct mu_header, bell),       offsetof(struct mu_header, bridge)};
 
-    (void)state;
     assert_true(offsetof(struct mu_header, reserved1) / MU_LINE < words[0] / MU_LINE); /* behind what is constant */
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         assert_int_equal(words[i] % MU_LINE, 0);
@@ -32,7 +31,7 @@ static void each_changing_word_of_the_header_has_a_line(void **state)
     }
 }
 
-static void no_two_slots_hosts_or_sections_share_a_line(void **state)
+TEST(no_two_slots_hosts_or_sections_share_a_line)
 {
     static const struct muster_segment_config sizes[] = {
         {.num_tasks = 1},
@@ -41,7 +40,6 @@ static void no_two_slots_hosts_or_sections_share_a_line(void **state)
         {.num_tasks = 8192, .num_slots = 16000}};
     uint32_t own[2];
 
-    (void)state;
     assert_int_equal(sizeof(struct mu_slot) % MU_LINE, 0);
     assert_int_equal(sizeof(struct mu_host) % MU_LINE, 0);
     assert_int_equal(sizeof(struct mu_ring) % MU_LINE, 0);
@@ -70,9 +68,8 @@ static void no_two_slots_hosts_or_sections_share_a_line(void **state)
 }
 
 /* A member's area lies in a block, and blocks begin at multiples of 64 bytes: those that hold areas, of 128. */
-static void the_words_of_a_groups_member_have_lines_whatever_its_data(void **state)
+TEST(the_words_of_a_groups_member_have_lines_whatever_its_data)
 {
-    (void)state;
     for (uint32_t bytes = 0; bytes <= MUSTER_GROUP_DATA_MAX; bytes += 8) {
         uint32_t c = mu_heap_class(mu_area_bytes(bytes));
 
@@ -85,15 +82,4 @@ static void the_words_of_a_groups_member_have_lines_whatever_its_data(void **sta
     assert_true(offsetof(struct mu_area, sign) >= offsetof(struct mu_area, arrived) + MU_LINE);
     assert_int_equal(sizeof(((struct mu_area *)0)->sign[0]), MU_LINE);
     assert_true(offsetof(struct mu_area, data) >= offsetof(struct mu_area, sign) + 2 * MU_LINE);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_changing_word_of_the_header_has_a_line),
-        cmocka_unit_test(no_two_slots_hosts_or_sections_share_a_line),
-        cmocka_unit_test(the_words_of_a_groups_member_have_lines_whatever_its_data),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,8 @@ static bool may_read(struct known *k, uint32_t key, uint64_t version)
     return causal_allows(&before, key, version);
 }
 
-static void who_knows_nothing_may_read_anything(void **state)
+TEST(who_knows_nothing_may_read_anything)
 {
-    (void)state;
     nobody_knows_anything();
     for (uint32_t key = 0; key < CAUSAL_KEYS; key++) {
         assert_true(may_read(&here, key, 0));
@@ -42,9 +41,8 @@ static void who_knows_nothing_may_read_anything(void **state)
     }
 }
 
-static void own_writes_and_earlier_reads_are_not_forgotten(void **state)
+TEST(own_writes_and_earlier_reads_are_not_forgotten)
 {
-    (void)state;
     nobody_knows_anything();
     causal_learn_version(&here, 0, 7);
     assert_true(may_read(&here, 0, 7));
@@ -56,9 +54,8 @@ static void own_writes_and_earlier_reads_are_not_forgotten(void **state)
     assert_false(may_read(&here, 0, 6));
 }
 
-static void who_reads_a_write_knows_what_its_author_knew(void **state)
+TEST(who_reads_a_write_knows_what_its_author_knew)
 {
-    (void)state;
     nobody_knows_anything();
     causal_learn_version(&here, 1, 5);
     causal_learn_version(&here, 3, 4);
@@ -72,11 +69,10 @@ static void who_reads_a_write_knows_what_its_author_knew(void **state)
     assert_true(may_read(&there, 2, 1));
 }
 
-static void what_is_gone_does_not_come_back_as_it_was(void **state)
+TEST(what_is_gone_does_not_come_back_as_it_was)
 {
     struct knowledge before;
 
-    (void)state;
     nobody_knows_anything();
     causal_learn_version(&here, 2, 5);
     before = causal_now(&here);
@@ -90,13 +86,12 @@ static void what_is_gone_does_not_come_back_as_it_was(void **state)
     assert_false(may_read(&there, 2, 5));
 }
 
-static void a_torn_value_is_one(void **state)
+TEST(a_torn_value_is_one)
 {
     struct knowledge k = {.least = {1, 2, 3, 4}}, read;
     uint8_t value[CAUSAL_MOST];
     size_t len = causal_pack(&k, 2000, value);
 
-    (void)state;
     assert_true(causal_unpack(value, len, &read));
     assert_false(causal_unpack(value, sizeof k - 1, &read));
     for (size_t at = 0; at < len; at += 8) {
@@ -104,17 +99,4 @@ static void a_torn_value_is_one(void **state)
         assert_false(causal_unpack(value, len, &read));
         value[at]--;
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_knows_nothing_may_read_anything),
-        cmocka_unit_test(own_writes_and_earlier_reads_are_not_forgotten),
-        cmocka_unit_test(who_reads_a_write_knows_what_its_author_knew),
-        cmocka_unit_test(what_is_gone_does_not_come_back_as_it_was),
-        cmocka_unit_test(a_torn_value_is_one),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

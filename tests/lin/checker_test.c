@@ -2,12 +2,10 @@
  * tests/lin/checker_test.c: the checker itself: histories made by hand, good ones that it must accept and bad ones that
  * it must reject. Each bad one is a bug that a store could have.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "cm.h"
 
 #include "history.h"
 
@@ -88,9 +86,8 @@ static void judge(enum verdict wanted, const char *what)
     count = 0;
 }
 
-static void good_histories_are_accepted(void **state)
+TEST(good_histories_are_accepted)
 {
-    (void)state;
     judge(LINEARIZABLE, "nothing");
     set(1, 2, "a", 1), get(3, 4, "a", 1), judge(LINEARIZABLE, "a write, then a read");
     set(1, 10, "a", 1), get(2, 3, NULL, 0), get(4, 5, "a", 1), judge(LINEARIZABLE, "a read before and one after");
@@ -105,9 +102,8 @@ static void good_histories_are_accepted(void **state)
     cas(1, 2, 0, "a", MUSTER_OK, 1), cas(3, 4, 0, "b", MUSTER_ABORTED, 1), judge(LINEARIZABLE, "only if absent");
 }
 
-static void what_was_killed_may_have_happened_or_not_but_only_once_and_for_all(void **state)
+TEST(what_was_killed_may_have_happened_or_not_but_only_once_and_for_all)
 {
-    (void)state;
     set(1, KILLED, "a", 0), get(5, 6, NULL, 0), judge(LINEARIZABLE, "it has not happened");
     set(1, KILLED, "a", 0), get(5, 6, "a", 3), judge(LINEARIZABLE, "it has happened");
     set(1, KILLED, "a", 0), get(5, 6, NULL, 0), get(7, 8, "a", 3), judge(LINEARIZABLE, "it happened later");
@@ -119,9 +115,8 @@ static void what_was_killed_may_have_happened_or_not_but_only_once_and_for_all(v
         judge(NOT_LINEARIZABLE, "a killed comparison that could not match");
 }
 
-static void bad_histories_are_rejected(void **state)
+TEST(bad_histories_are_rejected)
 {
-    (void)state;
     get(1, 2, "a", 1), judge(NOT_LINEARIZABLE, "a value that nobody wrote");
     set(1, 2, "a", 1), get(3, 4, NULL, 0), judge(NOT_LINEARIZABLE, "a lost write");
     set(1, 2, "a", 1), set(3, 4, "b", 2), get(5, 6, "a", 1), judge(NOT_LINEARIZABLE, "a stale read");
@@ -151,12 +146,11 @@ static void bad_histories_are_rejected(void **state)
 }
 
 /* 3 writers with 60 operations each, all at once: only the memory makes this end. */
-static void large_windows_are_decided(void **state)
+TEST(large_windows_are_decided)
 {
     struct reg absent = {0};
     uint64_t steps;
 
-    (void)state;
     for (int i = 0; i < 180; i++)
         increment((uint64_t)i, (uint64_t)i + 6, 1, i / 2 * 2 + 2 - i % 2);
     assert_int_equal(history_check(&absent, ops, count, 1000000, &steps), LINEARIZABLE);
@@ -164,16 +158,4 @@ static void large_windows_are_decided(void **state)
     assert_int_equal(history_check(&absent, ops, count, 1000000, &steps), NOT_LINEARIZABLE);
     print_message("%llu configurations\n", (unsigned long long)steps);
     count = 0;
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_histories_are_accepted),
-        cmocka_unit_test(what_was_killed_may_have_happened_or_not_but_only_once_and_for_all),
-        cmocka_unit_test(bad_histories_are_rejected),
-        cmocka_unit_test(large_windows_are_decided),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,32 +109,26 @@ static void waits(int error, const char *words)
         uv_run(&loop, UV_RUN_ONCE);
 }
 
-static void without_memory_clients_wait_and_the_loop_sleeps(void **state)
+TEST(without_memory_clients_wait_and_the_loop_sleeps)
 {
-    (void)state;
     waits(ENOMEM, "clients have to wait: Cannot allocate memory");
     waits(ENOBUFS, "clients have to wait: No buffer space available");
 }
 
-static void without_any_descriptor_likewise(void **state)
+TEST(without_any_descriptor_likewise)
 {
-    (void)state;
     waits(ENFILE, "clients have to wait: Too many open files in system");
     waits(EMFILE, "clients have to wait: Too many open files");
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_memory_clients_wait_and_the_loop_sleeps),
-        cmocka_unit_test(without_any_descriptor_likewise),
-    };
     int failed;
 
     uv_loop_init(&loop);
     uv_timer_init(&loop, &clock_hand);
     uv_timer_start(&clock_hand, on_look, 50, 50);
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = test_run(NULL, NULL);
     uv_close((uv_handle_t *)&clock_hand, NULL);
     uv_run(&loop, UV_RUN_DEFAULT);
     return failed | uv_loop_close(&loop);

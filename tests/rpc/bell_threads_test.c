@@ -116,25 +116,22 @@ static void listen_to(int count)
 }
 
 /* Of one alone: no other's ring makes good one that is lost. */
-static void no_ring_of_one_is_lost(void **state)
+TEST(no_ring_of_one_is_lost)
 {
-    (void)state;
     listen_to(1);
 }
 
-static void no_ring_of_several_is_lost(void **state)
+TEST(no_ring_of_several_is_lost)
 {
-    (void)state;
     listen_to(TASKS);
 }
 
-static void nothing_is_heard_that_was_not_asked_for(void **state)
+TEST(nothing_is_heard_that_was_not_asked_for)
 {
     struct muster_segment_config c = {.num_tasks = 1, .listened = 1};
     struct mu_listener *l;
     struct muster *m;
 
-    (void)state;
     num_rung = 0;
     assert_ok(test_job_create(&job, &c));
     m = test_join(job.name, 0, 0);
@@ -160,24 +157,11 @@ static void nothing_is_heard_that_was_not_asked_for(void **state)
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void a_segment_that_rings_nobody_is_refused(void **state)
+TEST(a_segment_that_rings_nobody_is_refused)
 {
     struct mu_listener *l;
 
-    (void)state;
     assert_ok(test_job_create(&job, NULL));
     assert_int_equal(mu_listener_start(job.segment, rung, NULL, &l), MUSTER_FAILED_PRECONDITION);
     assert_int_equal(test_job_end(&job), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_ring_of_one_is_lost),
-        cmocka_unit_test(no_ring_of_several_is_lost),
-        cmocka_unit_test(nothing_is_heard_that_was_not_asked_for),
-        cmocka_unit_test(a_segment_that_rings_nobody_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,14 +76,13 @@ static ProtobufCBinaryData text(const char *s)
 static Mu__XlaCoordination__Incarnations incarnations = {PROTOBUF_C_MESSAGE_INIT(&A(incarnations)),
                                                          .task_incarnation = TASK, .service_incarnation = SERVICE};
 
-static void xla_registers_and_beats_in_these_bytes(void **state)
+TEST(xla_registers_and_beats_in_these_bytes)
 {
     Mu__XlaCoordination__RegisterTaskRequest q = MU__XLA_COORDINATION__REGISTER_TASK_REQUEST__INIT;
     Mu__XlaCoordination__RegisterTaskResponse r = MU__XLA_COORDINATION__REGISTER_TASK_RESPONSE__INIT;
     Mu__XlaCoordination__HeartbeatRequest beat = MU__XLA_COORDINATION__HEARTBEAT_REQUEST__INIT;
     Mu__XlaCoordination__ServiceMismatchError mismatch = MU__XLA_COORDINATION__SERVICE_MISMATCH_ERROR__INIT;
 
-    (void)state;
     q.incarnation = TASK;
     assert_vector("191111111111111111", &q.base);
     q.source_task_id = 3;
@@ -102,14 +101,13 @@ static void xla_registers_and_beats_in_these_bytes(void **state)
     assert_vector("092222222222222222", &mismatch.base);
 }
 
-static void xla_keys_have_these_bytes(void **state)
+TEST(xla_keys_have_these_bytes)
 {
     Mu__XlaCoordination__KeyValueEntry kv = MU__XLA_COORDINATION__KEY_VALUE_ENTRY__INIT;
     Mu__XlaCoordination__InsertKeyValueRequest insert = MU__XLA_COORDINATION__INSERT_KEY_VALUE_REQUEST__INIT;
     Mu__XlaCoordination__GetKeyValueRequest get = MU__XLA_COORDINATION__GET_KEY_VALUE_REQUEST__INIT;
     Mu__XlaCoordination__IncrementKeyValueRequest up = MU__XLA_COORDINATION__INCREMENT_KEY_VALUE_REQUEST__INIT;
 
-    (void)state;
     kv.key = text("k");
     kv.value = text("v");
     insert.incarnations = get.incarnations = up.incarnations = &incarnations;
@@ -124,7 +122,7 @@ static void xla_keys_have_these_bytes(void **state)
     assert_vector(INCARNATIONS "12016b18ffffffffffffffffff01", &up.base);
 }
 
-static void xla_barriers_and_lists_have_these_bytes(void **state)
+TEST(xla_barriers_and_lists_have_these_bytes)
 {
     Mu__XlaCoordination__BarrierRequest barrier = MU__XLA_COORDINATION__BARRIER_REQUEST__INIT;
     Mu__XlaCoordination__GetAliveTasksResponse alive = MU__XLA_COORDINATION__GET_ALIVE_TASKS_RESPONSE__INIT;
@@ -133,7 +131,6 @@ static void xla_barriers_and_lists_have_these_bytes(void **state)
     int32_t tasks[] = {0, 1};
     uint64_t of_tasks[] = {TASK, 0x3333333333333333u};
 
-    (void)state;
     barrier.incarnations = watch.incarnations = &incarnations;
     barrier.barrier_id = text("b");
     barrier.barrier_timeout_in_ms = 5000;
@@ -155,7 +152,7 @@ static void xla_barriers_and_lists_have_these_bytes(void **state)
     assert_vector("0a01621002", &error.base);
 }
 
-static void tsl_requests_have_these_bytes(void **state)
+TEST(tsl_requests_have_these_bytes)
 {
     Mu__TslCoordination__CoordinatedTask zero = MU__TSL_COORDINATION__COORDINATED_TASK__INIT, task = zero;
     Mu__TslCoordination__CoordinatedTask one = zero, *tasks[] = {&zero, &one};
@@ -165,7 +162,6 @@ static void tsl_requests_have_these_bytes(void **state)
     Mu__TslCoordination__InsertKeyValueRequest insert = MU__TSL_COORDINATION__INSERT_KEY_VALUE_REQUEST__INIT;
     Mu__TslCoordination__KeyValueEntry kv = MU__TSL_COORDINATION__KEY_VALUE_ENTRY__INIT;
 
-    (void)state;
     q.incarnation = beat.incarnation = TASK;
     q.source_task = beat.source_task = &task;
     assert_vector("1911111111111111112a00", &q.base); /* of a client without names */
@@ -190,7 +186,7 @@ static void tsl_requests_have_these_bytes(void **state)
     assert_vector("0a060a016b120176", &insert.base);
 }
 
-static void payloads_have_these_bytes(void **state)
+TEST(payloads_have_these_bytes)
 {
     Mu__XlaCoordination__CoordinationServiceError service = MU__XLA_COORDINATION__COORDINATION_SERVICE_ERROR__INIT;
     Mu__XlaCoordination__BarrierError barrier = MU__XLA_COORDINATION__BARRIER_ERROR__INIT;
@@ -199,7 +195,6 @@ static void payloads_have_these_bytes(void **state)
     void *bytes;
     size_t size;
 
-    (void)state;
     barrier.barrier_id = text("b");
     barrier.counter = 2;
     assert_ok(mu_codec_payloads(payloads, 1, &bytes, &size));
@@ -216,11 +211,10 @@ static void payloads_have_these_bytes(void **state)
     assert_status(MUSTER_INTERNAL, mu_codec_payloads(payloads, MU_CODEC_PAYLOADS_MAX + 1, &bytes, &size));
 }
 
-static void numbers_are_read_packed_or_not_or_both(void **state)
+TEST(numbers_are_read_packed_or_not_or_both)
 {
     static const char *const forms[] = {"22020001", "20002001", "2000220101", "2201002001"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         Mu__XlaCoordination__BarrierRequest *q = read_hex(&A(barrier_request), forms[i]);
 
@@ -241,7 +235,7 @@ static void numbers_are_read_packed_or_not_or_both(void **state)
     }
 }
 
-static void a_submessage_that_comes_twice_is_one(void **state)
+TEST(a_submessage_that_comes_twice_is_one)
 {
     Mu__TslCoordination__RegisterTaskRequest *q;
     Mu__XlaCoordination__InsertKeyValueRequest *insert;
@@ -250,7 +244,6 @@ static void a_submessage_that_comes_twice_is_one(void **state)
     uint8_t bytes[64];
     size_t len;
 
-    (void)state;
     /* the name in the first, the number in the second, then one that is empty */
     q = read_hex(&B(register_task_request), "2a030a01612a021003"
                                             "2a00");
@@ -279,12 +272,11 @@ static void a_submessage_that_comes_twice_is_one(void **state)
     mu_codec_free(&insert->base);
 }
 
-static void what_is_left_out_is_zero_and_what_is_not_known_is_skipped(void **state)
+TEST(what_is_left_out_is_zero_and_what_is_not_known_is_skipped)
 {
     Mu__TslCoordination__BarrierRequest *q = read_hex(&B(barrier_request), "");
     Mu__XlaCoordination__HeartbeatRequest *beat;
 
-    (void)state;
     assert_null(q->source_task);
     assert_int_equal(q->counter, 0);
     mu_codec_free(&q->base);
@@ -306,7 +298,7 @@ static void what_is_left_out_is_zero_and_what_is_not_known_is_skipped(void **sta
     mu_codec_free(&beat->base);
 }
 
-static void text_is_utf8_and_values_are_anything(void **state)
+TEST(text_is_utf8_and_values_are_anything)
 {
     static const char *const bad[] = {"1201ff", "1202c080", "1203eda080", "1201c3", "120461c328ff", "1204f4908080"};
     uint8_t bytes[64];
@@ -314,7 +306,6 @@ static void text_is_utf8_and_values_are_anything(void **state)
     Mu__XlaCoordination__GetKeyValueRequest *get;
     Mu__XlaCoordination__InsertKeyValueRequest *insert;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         size_t len = unhex(bad[i], bytes);
 
@@ -332,7 +323,7 @@ static void text_is_utf8_and_values_are_anything(void **state)
     mu_codec_free(&insert->base);
 }
 
-static void damaged_bytes_are_refused(void **state)
+TEST(damaged_bytes_are_refused)
 {
     static const char *const bad[] = {
         "12",               /* a field without its length */
@@ -347,7 +338,6 @@ static void damaged_bytes_are_refused(void **state)
     uint8_t bytes[64];
     ProtobufCMessage *got = NULL;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         size_t len = unhex(bad[i], bytes);
         uint8_t *exact = malloc(len); /* so that a read beyond the end is seen */
@@ -360,13 +350,12 @@ static void damaged_bytes_are_refused(void **state)
 }
 
 /* Two bytes are a task of the list: a message of 8 MiB would be a gigabyte. */
-static void what_a_message_may_take_is_bounded(void **state)
+TEST(what_a_message_may_take_is_bounded)
 {
     size_t size = 8 << 20;
     uint8_t *bytes = malloc(size);
     ProtobufCMessage *got = NULL;
 
-    (void)state;
     assert_non_null(bytes);
     for (size_t i = 0; i < size; i += 2)
         memcpy(bytes + i, "\x1a", 2);
@@ -378,23 +367,4 @@ static void what_a_message_may_take_is_bounded(void **state)
     assert_int_equal(((Mu__TslCoordination__BarrierRequest *)got)->n_tasks, size / 2);
     mu_codec_free(got);
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(xla_registers_and_beats_in_these_bytes),
-        cmocka_unit_test(xla_keys_have_these_bytes),
-        cmocka_unit_test(xla_barriers_and_lists_have_these_bytes),
-        cmocka_unit_test(tsl_requests_have_these_bytes),
-        cmocka_unit_test(payloads_have_these_bytes),
-        cmocka_unit_test(numbers_are_read_packed_or_not_or_both),
-        cmocka_unit_test(a_submessage_that_comes_twice_is_one),
-        cmocka_unit_test(what_is_left_out_is_zero_and_what_is_not_known_is_skipped),
-        cmocka_unit_test(text_is_utf8_and_values_are_anything),
-        cmocka_unit_test(damaged_bytes_are_refused),
-        cmocka_unit_test(what_a_message_may_take_is_bounded),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,9 +10,8 @@
 
 static struct mu_jobs jobs;
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_jobs_done(&jobs);
     return 0;
 }
@@ -27,9 +26,8 @@ static int32_t find(const char *name, int32_t index)
     return mu_jobs_find(&jobs, exact, strlen(name), index, &task) ? -2 : task;
 }
 
-static void tasks_are_numbered_job_by_job(void **state)
+TEST_WITH(tasks_are_numbered_job_by_job, NULL, teardown)
 {
-    (void)state;
     assert_ok(mu_jobs_init(&jobs, "chief:1,worker:2,ps:3", 6));
     assert_int_equal(find("chief", 0), 0);
     assert_int_equal(find("worker", 0), 1);
@@ -44,9 +42,8 @@ static void tasks_are_numbered_job_by_job(void **state)
     assert_null(mu_jobs_of(&jobs, -1));
 }
 
-static void strangers_are_not_in_the_cluster(void **state)
+TEST_WITH(strangers_are_not_in_the_cluster, NULL, teardown)
 {
-    (void)state;
     assert_ok(mu_jobs_init(&jobs, "worker:2,ps:1", 3));
     assert_int_equal(find("worker", 2), -2);
     assert_says("/job:worker/replica:0/task:2");
@@ -59,11 +56,10 @@ static void strangers_are_not_in_the_cluster(void **state)
     assert_says("not in the cluster");
 }
 
-static void one_job_has_the_name_that_is_used_first(void **state)
+TEST_WITH(one_job_has_the_name_that_is_used_first, NULL, teardown)
 {
     char longest[200];
 
-    (void)state;
     assert_ok(mu_jobs_init(&jobs, NULL, 2));
     assert_int_equal(find("", 1), 1);
     assert_int_equal(find("jax_worker", 1), 1);
@@ -79,28 +75,15 @@ static void one_job_has_the_name_that_is_used_first(void **state)
     assert_says("--jobs");
 }
 
-static void what_is_no_list_of_jobs_is_refused(void **state)
+TEST(what_is_no_list_of_jobs_is_refused)
 {
     static const char *const bad[] = {
         "",      "worker",    "worker:",   "worker:0",      ":2",        "worker:2,",
         ",ps:1", "worker:x",  "worker:1x", "worker:-1",     "worker: 2", "worker:99999999999",
         "ps:1",  "ps:2,ps:1", "ps:2,b:2",  "worker:2 ps:1", "a:1,b:1,c"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_status(MUSTER_INVALID_ARGUMENT, mu_jobs_init(&jobs, bad[i], 3));
         assert_null(jobs.list);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(tasks_are_numbered_job_by_job, teardown),
-        cmocka_unit_test_teardown(strangers_are_not_in_the_cluster, teardown),
-        cmocka_unit_test_teardown(one_job_has_the_name_that_is_used_first, teardown),
-        cmocka_unit_test(what_is_no_list_of_jobs_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,11 +28,10 @@ static void refuse(enum muster_status status, const char *address, bool may_leav
     assert_says(words);
 }
 
-static void addresses_that_are_none_are_refused(void **state)
+TEST(addresses_that_are_none_are_refused)
 {
     char longer[300];
 
-    (void)state;
     refuse(MUSTER_INVALID_ARGUMENT, "", true, "is no address");
     refuse(MUSTER_INVALID_ARGUMENT, "host", true, "is no address");
     refuse(MUSTER_INVALID_ARGUMENT, "host", true, "or unix:PATH");
@@ -48,12 +47,11 @@ static void addresses_that_are_none_are_refused(void **state)
     refuse(MUSTER_UNAVAILABLE, "192.0.2.1:0", true, "this machine has no such address");
 }
 
-static void other_machines_are_let_in_only_where_that_is_said(void **state)
+TEST(other_machines_are_let_in_only_where_that_is_said)
 {
     static const char *const open_to_all[] = {"*:0", "[::]:0", "0.0.0.0:0"};
     struct mu_listen l;
 
-    (void)state;
     for (size_t i = 0; i < 3; i++) {
         refuse(MUSTER_FAILED_PRECONDITION, open_to_all[i], false, "can be reached from other machines");
         assert_says("--grpc-insecure");
@@ -73,12 +71,11 @@ static unsigned short port_of(int fd)
     return ntohs(name.sin6_port); /* in both families it is there */
 }
 
-static void loopback_is_one_port_of_both_families(void **state)
+TEST(loopback_is_one_port_of_both_families)
 {
     struct mu_listen l, other;
     char again[200];
 
-    (void)state;
     assert_ok(mu_listen_open(":0", false, &l));
     assert_true(l.is_loopback && !l.is_unix && l.count >= 1);
     if (l.count == 2)
@@ -93,13 +90,12 @@ static void loopback_is_one_port_of_both_families(void **state)
     mu_listen_close(&l);
 }
 
-static void a_socket_file_is_for_its_owner_alone(void **state)
+TEST(a_socket_file_is_for_its_owner_alone)
 {
     char address[100];
     struct mu_listen l;
     struct stat st;
 
-    (void)state;
     snprintf(address, sizeof address, "unix:%s/a", folder);
     assert_ok(mu_listen_open(address, false, &l));
     assert_string_equal(l.address, address);
@@ -112,13 +108,12 @@ static void a_socket_file_is_for_its_owner_alone(void **state)
 }
 
 /* As a server leaves it that was killed. What is no socket is never removed. */
-static void what_a_dead_server_left_is_replaced(void **state)
+TEST(what_a_dead_server_left_is_replaced)
 {
     char address[100];
     struct mu_listen l;
     FILE *file;
 
-    (void)state;
     snprintf(address, sizeof address, "unix:%s/b", folder);
     assert_ok(mu_listen_open(address, false, &l));
     close(l.fds[0]);
@@ -132,13 +127,12 @@ static void what_a_dead_server_left_is_replaced(void **state)
 }
 
 /* Whoever was replaced leaves the file of its successor alone. */
-static void a_socket_file_of_another_is_not_removed(void **state)
+TEST(a_socket_file_of_another_is_not_removed)
 {
     struct mu_listen dead, l;
     char address[100];
     struct stat st;
 
-    (void)state;
     snprintf(address, sizeof address, "unix:%s/c", folder);
     assert_ok(mu_listen_open(address, false, &dead));
     shutdown(dead.fds[0], SHUT_RDWR); /* it takes nobody any more */
@@ -165,11 +159,10 @@ static void *listens(void *arg)
 }
 
 /* One of them has it, and is found there. */
-static void two_who_replace_a_dead_server_are_not_both_there(void **state)
+TEST(two_who_replace_a_dead_server_are_not_both_there)
 {
     struct sockaddr_un where = {.sun_family = AF_UNIX};
 
-    (void)state;
     snprintf(contested, sizeof contested, "unix:%s/d", folder);
     snprintf(where.sun_path, sizeof where.sun_path, "%s", contested + 5);
     pthread_barrier_init(&both, NULL, 2);
@@ -214,7 +207,7 @@ static void *makes_files(void *arg)
 }
 
 /* The umask is the process's: files that others make meanwhile have theirs. */
-static void the_umask_is_left_alone(void **state)
+TEST(the_umask_is_left_alone)
 {
     mode_t before = umask(0);
     struct mu_listen l;
@@ -223,7 +216,6 @@ static void the_umask_is_left_alone(void **state)
     struct stat st;
     void *wrong;
 
-    (void)state;
     snprintf(address, sizeof address, "unix:%s/e", folder);
     atomic_store(&is_over, 0); /* release: nobody is there yet */
     assert_int_equal(pthread_create(&thread, NULL, makes_files, NULL), 0);
@@ -241,22 +233,12 @@ static void the_umask_is_left_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_that_are_none_are_refused),
-        cmocka_unit_test(other_machines_are_let_in_only_where_that_is_said),
-        cmocka_unit_test(loopback_is_one_port_of_both_families),
-        cmocka_unit_test(a_socket_file_is_for_its_owner_alone),
-        cmocka_unit_test(what_a_dead_server_left_is_replaced),
-        cmocka_unit_test(a_socket_file_of_another_is_not_removed),
-        cmocka_unit_test(two_who_replace_a_dead_server_are_not_both_there),
-        cmocka_unit_test(the_umask_is_left_alone),
-    };
     int failed;
 
     snprintf(folder, sizeof folder, "%.40s/listen.XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (!mkdtemp(folder))
         return 1;
-    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    failed = test_run(NULL, NULL);
     rmdir(folder);
     return failed;
 }

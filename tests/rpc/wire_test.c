@@ -9,20 +9,19 @@
 
 #include "rpc/wire.h"
 
-static void timeouts_that_are_none_are_refused(void **state)
+TEST(timeouts_that_are_none_are_refused)
 {
     static const char *const bad[] = {"",    "S",   "5",    "5s",   "5h",         "-1S", "+1S", " 1S",
                                       "1S ", "1 S", "1.5S", "0x1S", "123456789S", "SS",  "1mS", "1\0S"};
     uint64_t ns = 7;
 
-    (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(mu_wire_timeout(bad[i], strlen(bad[i]), &ns));
     assert_false(mu_wire_timeout("1\0S", 3, &ns));
     assert_int_equal(ns, 7);
 }
 
-static void timeouts_of_all_units_are_read(void **state)
+TEST(timeouts_of_all_units_are_read)
 {
     static const struct {
         const char *text;
@@ -38,7 +37,6 @@ static void timeouts_of_all_units_are_read(void **state)
                 {"99999999S", 99999999000000000u},
                 {"99999999H", UINT64_MAX / 4}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         uint64_t ns = 1;
 
@@ -68,9 +66,8 @@ static void expect(const char *text, const char *wanted)
     free(got);
 }
 
-static void texts_are_percent_encoded(void **state)
+TEST(texts_are_percent_encoded)
 {
-    (void)state;
     expect("", "");
     expect("task 2 (pid 4711) died", "task 2 (pid 4711) died");
     expect("100%\n", "100%25%0A");
@@ -81,11 +78,10 @@ static void texts_are_percent_encoded(void **state)
     expect("a\xed\xa0\x80 b\xc0\xaf\n", "a? b?%0A");
 }
 
-static void long_texts_are_cut_and_say_so(void **state)
+TEST(long_texts_are_cut_and_say_so)
 {
     char text[5000], *got;
 
-    (void)state;
     memset(text, 'x', sizeof text);
     text[3072] = 0;
     got = encoded(text, 8000);
@@ -100,11 +96,10 @@ static void long_texts_are_cut_and_say_so(void **state)
 }
 
 /* Whatever room there is: it is not overrun, no character is halved, and the end is said. */
-static void texts_are_cut_between_characters(void **state)
+TEST(texts_are_cut_between_characters)
 {
     char text[4001] = "";
 
-    (void)state;
     for (size_t i = 0; i < 2000; i++)
         memcpy(text + 2 * i, "\xc3\xa4", 3);
     for (size_t size = 64; size < 9000; size += size < 300 ? 1 : 37) {
@@ -122,14 +117,13 @@ static void texts_are_cut_between_characters(void **state)
     assert_int_equal(mu_wire_text(text, text + 100, 64), 63);
 }
 
-static void base64_has_no_padding(void **state)
+TEST(base64_has_no_padding)
 {
     static const char *const pairs[][2] = {
         {"", ""},           {"f", "Zg"},          {"fo", "Zm8"},          {"foo", "Zm9v"},
         {"foob", "Zm9vYg"}, {"fooba", "Zm9vYmE"}, {"foobar", "Zm9vYmFy"}, {"\xff\xfe\xfb", "//77"}};
     char to[16];
 
-    (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
         size_t len = strlen(pairs[i][0]);
 
@@ -137,15 +131,4 @@ static void base64_has_no_padding(void **state)
         assert_int_equal(MU_WIRE_BASE64(len), strlen(pairs[i][1]));
         assert_memory_equal(to, pairs[i][1], strlen(pairs[i][1]));
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(timeouts_that_are_none_are_refused), cmocka_unit_test(timeouts_of_all_units_are_read),
-        cmocka_unit_test(texts_are_percent_encoded),          cmocka_unit_test(long_texts_are_cut_and_say_so),
-        cmocka_unit_test(texts_are_cut_between_characters),   cmocka_unit_test(base64_has_no_padding),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

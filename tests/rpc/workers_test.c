@@ -14,11 +14,10 @@ static void refuse(const char *list, uint32_t tasks, const char *words)
     assert_says(words);
 }
 
-static void lists_are_checked(void **state)
+TEST(lists_are_checked)
 {
     char longer[400];
 
-    (void)state;
     assert_status(MUSTER_OK, mu_workers_check("a:1,10.0.0.1:2,[::1]:3", 3));
     assert_status(MUSTER_OK, mu_workers_check("grpc://a:1", 1));
     assert_status(MUSTER_OK, mu_workers_check("n{rank}:2222", 8192));
@@ -51,9 +50,8 @@ static void find(const char *json, uint32_t tasks, const char *wanted)
     free(list);
 }
 
-static void a_cluster_is_found(void **state)
+TEST(a_cluster_is_found)
 {
-    (void)state;
     find("{\"cluster\": {\"worker\": [\"a:1\", \"b:2\"], \"ps\": [\"c:3\"]}, \"task\": {\"type\": \"worker\"}}", 2,
          "a:1,b:2");
     find(" { \"task\" : { \"index\" : 0, \"x\": [[1e5, null], {\"y\": \"}\\\"]\"}] } ,\n\t\"cluster\":{\"ps\":[],"
@@ -70,13 +68,12 @@ static void a_cluster_is_found(void **state)
 }
 
 /* Each beginning of it, and it with each byte another: ASan looks for what is read beyond the end. */
-static void what_is_damaged_is_none_or_another(void **state)
+TEST(what_is_damaged_is_none_or_another)
 {
     static const char whole[] =
         "{\"t\":[1,{\"a\":\"\\\\\"}],\"cluster\":{\"ps\":[\"c:3\"],\"worker\":[\"a:1\",\"b:2\"]}}";
     char *copy;
 
-    (void)state;
     for (size_t len = 0; len < sizeof whole - 3; len++) {
         copy = strndup(whole, len);
         find(copy, 2, NULL);
@@ -95,15 +92,4 @@ static void what_is_damaged_is_none_or_another(void **state)
     copy[100000] = 0;
     find(copy, 2, NULL);
     free(copy);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_are_checked),
-        cmocka_unit_test(a_cluster_is_found),
-        cmocka_unit_test(what_is_damaged_is_none_or_another),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

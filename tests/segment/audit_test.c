@@ -477,12 +477,11 @@ static struct muster_audit check(size_t i, enum mu_audit_how how, bool sound)
     return sum;
 }
 
-static void every_kind_of_damage_is_found_and_named(void **state)
+TEST(every_kind_of_damage_is_found_and_named)
 {
     /* few enough for entries to share a page, and for some to stay empty */
     const struct muster_segment_config config = {.num_tasks = 1, .num_buckets = 64};
 
-    (void)state;
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
         struct muster_audit alone, helped;
         struct test_job job;
@@ -504,13 +503,12 @@ static void every_kind_of_damage_is_found_and_named(void **state)
     }
 }
 
-static void the_sums_are_those_of_what_is_stored(void **state)
+TEST(the_sums_are_those_of_what_is_stored)
 {
     struct muster_audit empty, full;
     struct test_job job;
     struct muster *m;
 
-    (void)state;
     assert_ok(test_job_create(&job, NULL));
     assert_ok(muster_segment_check(job.segment, NULL, NULL, &empty));
     assert_int_equal(empty.problems, 0);
@@ -545,14 +543,13 @@ static int dies_holding_blocks(void *arg)
     return 0; /* without a word to anybody */
 }
 
-static void what_the_dead_hold_is_no_damage_and_gone_after_scavenging(void **state)
+TEST(what_the_dead_hold_is_no_damage_and_gone_after_scavenging)
 {
     struct muster_audit sum;
     struct test_job job;
     struct muster *m;
     size_t deaths;
 
-    (void)state;
     assert_ok(test_job_create(&job, NULL));
     assert_int_equal(test_in_child(dies_holding_blocks, job.name), 0);
     assert_ok(muster_segment_check(job.segment, NULL, NULL, &sum));
@@ -567,15 +564,4 @@ static void what_the_dead_hold_is_no_damage_and_gone_after_scavenging(void **sta
     assert_int_equal(sum.blocks_owned, 0);
     muster_leave(m);
     assert_int_equal(test_job_end(&job), 0);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_damage_is_found_and_named),
-        cmocka_unit_test(the_sums_are_those_of_what_is_stored),
-        cmocka_unit_test(what_the_dead_hold_is_no_damage_and_gone_after_scavenging),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,20 +17,18 @@ static struct test_job job;
 static struct muster *m;
 static struct mu_ctx *ctx;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.num_tasks = TASKS};
 
-    (void)state;
     if (test_job_create(&job, &config))
         return -1;
     m = test_join(job.name, -1, 0);
     return !m || mu_enter(m, &ctx) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_exit(ctx);
     muster_leave(m);
     return test_job_end(&job) ? -1 : 0;
@@ -83,13 +81,12 @@ static struct mu_cluster_root root(void)
     return c.root;
 }
 
-static void a_commit_takes_all_records_of_a_block(void **state)
+TEST_WITH(a_commit_takes_all_records_of_a_block, setup, teardown)
 {
     struct wish w = {.state = MUSTER_TASK_CONNECTED};
     struct mu_task_record *records = calloc(TASKS, sizeof *records);
     struct mu_cluster c;
 
-    (void)state;
     assert_non_null(records);
     assert_int_equal(edit(0, TASKS, 1, w), TASKS / MU_TASKS_PER_BLOCK);
     assert_int_equal(root().version, TASKS); /* each change counts one, and is found by its number */
@@ -104,14 +101,13 @@ static void a_commit_takes_all_records_of_a_block(void **state)
     assert_int_equal(edit(5, 0, 1, w), 0);
 }
 
-static void messages_go_two_by_two(void **state)
+TEST_WITH(messages_go_two_by_two, setup, teardown)
 {
     struct wish w = {.state = MUSTER_TASK_ERROR, .text = "text"}, again = {.state = MUSTER_TASK_ERROR};
     struct mu_task_record r;
     struct mu_cluster c;
     char text[MU_TEXT_MAX], expected[32];
 
-    (void)state;
     assert_int_equal(edit(100, 24, 1, w), 6 + 6); /* 12 in each of two blocks */
     assert_int_equal(root().errors, 24);
     assert_int_equal(root().first_error, 101);
@@ -130,13 +126,12 @@ static void messages_go_two_by_two(void **state)
     assert_int_equal(root().first_error, 0);
 }
 
-static void what_is_declined_stays_and_the_others_change(void **state)
+TEST_WITH(what_is_declined_stays_and_the_others_change, setup, teardown)
 {
     struct wish w = {.state = MUSTER_TASK_CONNECTED, .from = 8};
     struct mu_task_record r;
     struct mu_cluster c;
 
-    (void)state;
     assert_int_equal(edit(0, 16, 1, w), 1);
     assert_ok(mu_cluster_task(m->seg, 7, &r, NULL, &c));
     assert_int_equal(r.state, MUSTER_TASK_DISCONNECTED);
@@ -148,12 +143,11 @@ static void what_is_declined_stays_and_the_others_change(void **state)
     assert_status(MUSTER_OUT_OF_RANGE, mu_cluster_edit(ctx, 3, change, &w)); /* alone, one is told */
 }
 
-static void the_first_error_is_the_first_until_it_is_cleared(void **state)
+TEST_WITH(the_first_error_is_the_first_until_it_is_cleared, setup, teardown)
 {
     struct wish error = {.state = MUSTER_TASK_ERROR}, clear = {.state = MUSTER_TASK_DISCONNECTED};
     struct wish recoverable = {.state = MUSTER_TASK_ERROR, .flags = MU_TASK_RECOVERABLE};
 
-    (void)state;
     edit(50, 1, 1, error);
     edit(20, 10, 1, error);
     assert_int_equal(root().first_error, 51);
@@ -167,26 +161,12 @@ static void the_first_error_is_the_first_until_it_is_cleared(void **state)
     assert_int_equal(root().errors, 0);
 }
 
-static void every_task_may_be_in_error_with_a_message(void **state)
+TEST_WITH(every_task_may_be_in_error_with_a_message, setup, teardown)
 {
     struct wish w = {.state = MUSTER_TASK_ERROR, .text = "lost with its host, as was task"};
 
-    (void)state;
     assert_int_equal(edit(0, TASKS, 1, w), TASKS / 2);
     assert_int_equal(root().errors, TASKS);
     w.text = "and again";
     edit(0, TASKS, 1, w);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_commit_takes_all_records_of_a_block, setup, teardown),
-        cmocka_unit_test_setup_teardown(messages_go_two_by_two, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_declined_stays_and_the_others_change, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_first_error_is_the_first_until_it_is_cleared, setup, teardown),
-        cmocka_unit_test_setup_teardown(every_task_may_be_in_error_with_a_message, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("segment/cluster", tests, NULL, NULL);
 }

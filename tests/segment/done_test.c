@@ -19,12 +19,11 @@ static struct muster *m;
 static struct mu_ctx *ctx;
 static struct mu_table table;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.num_buckets = 1};
     struct muster_options o;
 
-    (void)state;
     muster_options_init(&o);
     o.flags = MUSTER_JOIN_OBSERVER | MUSTER_JOIN_NO_CREATE;
     ctx = malloc(sizeof *ctx);
@@ -35,9 +34,8 @@ static int setup(void **state)
     return muster_join(&o, &m) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(m);
     mu_slot_release(ctx);
     free(ctx);
@@ -89,12 +87,11 @@ static void assert_counter(const char *key, uint64_t expected)
     assert_int_equal(sum, expected);
 }
 
-static void test_a_call_is_done_once(void **state)
+TEST_WITH(test_a_call_is_done_once, setup, teardown)
 {
     uint64_t sum;
     bool before;
 
-    (void)state;
     assert_ok(add_as("n", MU_DONE_ID(1, 2), 10, NULL, NULL, &sum, &before));
     assert_false(before);
     for (int i = 0; i < 3; i++) {
@@ -129,7 +126,7 @@ static bool odd(void *arg, uint64_t id, uint64_t number)
 }
 
 /* One bucket: all keys and records share a page. */
-static void test_records_are_no_keys(void **state)
+TEST_WITH(test_records_are_no_keys, setup, teardown)
 {
     struct muster_kv_list *list;
     struct muster_audit sum;
@@ -140,7 +137,6 @@ static void test_records_are_no_keys(void **state)
     struct mu_key k;
     char key[16];
 
-    (void)state;
     for (unsigned i = 0; i < 20; i++) {
         snprintf(key, sizeof key, "d/%02u", i);
         assert_ok(add_as(key, MU_DONE_ID(3, i), 1, NULL, NULL, &n, &before));
@@ -172,7 +168,7 @@ static void test_records_are_no_keys(void **state)
 }
 
 /* Deleting the last key leaves the page to the records; forgetting them empties the bucket. */
-static void test_records_outlive_their_key(void **state)
+TEST_WITH(test_records_outlive_their_key, setup, teardown)
 {
     uint64_t n;
     unsigned dropped = 0;
@@ -180,7 +176,6 @@ static void test_records_outlive_their_key(void **state)
     struct mu_key k;
     struct muster_audit sum;
 
-    (void)state;
     assert_ok(add_as("n", 5, 1, NULL, NULL, &n, &before));
     assert_ok(muster_kv_delete(m, "n", 1, NULL));
     assert_ok(add_as("n", 5, 1, NULL, NULL, &n, &before));
@@ -194,13 +189,12 @@ static void test_records_outlive_their_key(void **state)
     assert_int_equal(sum.blocks_live, 0);
 }
 
-static void test_a_page_holds_so_many(void **state)
+TEST_WITH(test_a_page_holds_so_many, setup, teardown)
 {
     uint64_t n;
     unsigned dropped = 0;
     bool before;
 
-    (void)state;
     for (unsigned i = 0; i < MU_DONE_MAX; i++)
         assert_ok(add_as("n", i, 1, NULL, NULL, &n, &before));
     assert_status(MUSTER_UNAVAILABLE, add_as("n", MU_DONE_MAX, 1, NULL, NULL, &n, &before));
@@ -220,7 +214,7 @@ static enum mu_verdict put(struct mu_edit *e)
     return MU_PUT;
 }
 
-static void test_a_copy_has_its_own_version(void **state)
+TEST_WITH(test_a_copy_has_its_own_version, setup, teardown)
 {
     struct mu_edit e = {.value = "v", .len = 1, .version_as = 1000000};
     uint64_t version;
@@ -228,23 +222,9 @@ static void test_a_copy_has_its_own_version(void **state)
     struct mu_key k;
     char buffer[8];
 
-    (void)state;
     mu_key_make(&k, seg, "copy", 4);
     assert_ok(mu_table_edit(&table, ctx, &k, 0, put, &e, NULL));
     assert_ok(muster_kv_try_get(m, "copy", 4, buffer, sizeof buffer, &len, &version));
     assert_int_equal(version, 1000000);
     assert_ok(muster_kv_delete(m, "copy", 4, NULL)); /* the auditor knows copies on followers only */
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_call_is_done_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_records_are_no_keys, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_records_outlive_their_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_page_holds_so_many, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_a_copy_has_its_own_version, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("done", tests, NULL, NULL);
 }

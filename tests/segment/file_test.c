@@ -23,14 +23,13 @@ static void path_of(const char *job, char path[300])
     snprintf(path, 300, "/dev/shm/muster-%u-%s", (unsigned)geteuid(), job);
 }
 
-static void a_segment_is_created_opened_described_and_removed(void **state)
+TEST(a_segment_is_created_opened_described_and_removed)
 {
     struct muster_segment *made, *opened;
     struct muster_segment_info info, seen;
     char name[128], path[300];
     struct stat st;
 
-    (void)state;
     test_name(name, "basic");
     path_of(name, path);
     assert_status(MUSTER_NOT_FOUND, muster_segment_open(name, &opened));
@@ -65,7 +64,7 @@ static void a_segment_is_created_opened_described_and_removed(void **state)
     muster_segment_close(NULL);
 }
 
-static void unusable_job_names_are_refused_with_a_reason(void **state)
+TEST(unusable_job_names_are_refused_with_a_reason)
 {
     static const struct {
         const char *name, *reason;
@@ -74,7 +73,6 @@ static void unusable_job_names_are_refused_with_a_reason(void **state)
     static char long_name[301];
     struct muster_segment *segment;
 
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         assert_status(MUSTER_INVALID_ARGUMENT, muster_segment_create(vectors[i].name, &small, &segment));
         assert_says(vectors[i].reason);
@@ -95,12 +93,11 @@ static void unusable_job_names_are_refused_with_a_reason(void **state)
     assert_status(MUSTER_INVALID_ARGUMENT, muster_segment_open("fd:9999", &segment));
 }
 
-static void unusable_configurations_are_refused(void **state)
+TEST(unusable_configurations_are_refused)
 {
     struct muster_segment *segment;
     char name[128];
 
-    (void)state;
     test_name(name, "bad");
     for (int i = 0; i < 7; i++) {
         struct muster_segment_config c = small;
@@ -121,14 +118,13 @@ static void unusable_configurations_are_refused(void **state)
 }
 
 /* 16 threads of each task and its heartbeat's, with bounds. */
-static void slots_follow_the_tasks(void **state)
+TEST(slots_follow_the_tasks)
 {
     static const uint32_t vectors[][2] = {{1, 81}, {8, 200}, {478, 8190}, {479, 8192}, {4096, 8256}, {8192, 16000}};
     struct muster_segment_info info;
     struct muster_segment *segment;
     char name[128];
 
-    (void)state;
     test_name(name, "slots");
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++) {
         struct muster_segment_config c = {.num_tasks = vectors[i][0]};
@@ -141,12 +137,11 @@ static void slots_follow_the_tasks(void **state)
     }
 }
 
-static void extreme_configurations_work(void **state)
+TEST(extreme_configurations_work)
 {
     struct muster_segment_config c[] = {
         {.num_tasks = 1, .num_slots = 1, .num_buckets = 1, .num_events = 1, .heap_bytes = 1 << 20},
         {.num_tasks = 8192, .num_slots = 16000, .heap_bytes = 8ull << 30}};
-    (void)state;
     for (int i = 0; i < 2; i++) {
         struct test_job job;
         struct muster *m;
@@ -166,12 +161,11 @@ static void extreme_configurations_work(void **state)
     }
 }
 
-static void a_live_job_is_not_replaced_and_its_starter_is_named(void **state)
+TEST(a_live_job_is_not_replaced_and_its_starter_is_named)
 {
     struct muster_segment *first, *second;
     char name[128], pid[32];
 
-    (void)state;
     test_name(name, "live");
     assert_ok(muster_segment_create(name, &small, &first));
     assert_status(MUSTER_ALREADY_EXISTS, muster_segment_create(name, &small, &second));
@@ -195,14 +189,13 @@ static int creates_and_dies(void *arg)
     return 0; /* without leaving */
 }
 
-static void a_left_over_of_the_dead_is_replaced(void **state)
+TEST(a_left_over_of_the_dead_is_replaced)
 {
     struct muster_segment *segment;
     char name[128];
     struct muster *m;
     size_t len;
 
-    (void)state;
     test_name(name, "stale");
     assert_int_equal(test_in_child(creates_and_dies, name), 0);
     assert_ok(muster_segment_create(name, &small, &segment));
@@ -228,7 +221,7 @@ static int find_row(void *arg, const struct muster_segment_row *row)
     return 0;
 }
 
-static void the_list_shows_the_sound_and_the_left_over(void **state)
+TEST(the_list_shows_the_sound_and_the_left_over)
 {
     struct {
         const char *job;
@@ -239,7 +232,6 @@ static void the_list_shows_the_sound_and_the_left_over(void **state)
     char name[128], path[300];
     int fd;
 
-    (void)state;
     test_name(name, "list");
     want.job = name;
     assert_ok(muster_segment_list(find_row, &want));
@@ -290,9 +282,8 @@ static int races(void *arg)
     return 0;
 }
 
-static void eight_creators_at_once_make_one_segment_and_meet(void **state)
+TEST(eight_creators_at_once_make_one_segment_and_meet)
 {
-    (void)state;
     for (int round = 0; round < 15; round++) {
         struct muster_segment *segment;
         pid_t pids[8];
@@ -354,13 +345,12 @@ static int is_denied(void *arg)
     return 0;
 }
 
-static void a_name_squatted_by_another_user_is_refused_and_he_is_named(void **state)
+TEST(a_name_squatted_by_another_user_is_refused_and_he_is_named)
 {
     static int (*const squatters[])(void *) = {squats_with_a_file, squats_with_a_link, squats_with_a_segment};
     struct muster_segment *segment;
     char name[128], path[300];
 
-    (void)state;
     if (geteuid()) {
         print_message("skipped: taking another user's identity needs root\n");
         skip();
@@ -383,12 +373,11 @@ static void a_name_squatted_by_another_user_is_refused_and_he_is_named(void **st
     muster_segment_close(segment);
 }
 
-static void things_that_are_no_files_are_refused(void **state)
+TEST(things_that_are_no_files_are_refused)
 {
     struct muster_segment *segment;
     char name[128], path[300];
 
-    (void)state;
     test_name(name, "thing");
     path_of(name, path);
     assert_int_equal(mkfifo(path, 0600), 0);
@@ -421,7 +410,7 @@ static int uses_inherited(void *arg)
     return 0;
 }
 
-static void a_memfd_has_no_name_is_inherited_and_cannot_be_cut(void **state)
+TEST(a_memfd_has_no_name_is_inherited_and_cannot_be_cut)
 {
     struct muster_segment_config config = small;
     struct muster_segment *segment, *opened;
@@ -431,7 +420,6 @@ static void a_memfd_has_no_name_is_inherited_and_cannot_be_cut(void **state)
     struct muster *m;
     int fd;
 
-    (void)state;
     config.memfd = 1;
     test_name(name, "memfd");
     assert_ok(muster_segment_create(name, &config, &segment));
@@ -454,14 +442,13 @@ static void a_memfd_has_no_name_is_inherited_and_cannot_be_cut(void **state)
     muster_segment_close(segment);
 }
 
-static void the_memory_of_a_removed_segment_stays_until_the_last_closes(void **state)
+TEST(the_memory_of_a_removed_segment_stays_until_the_last_closes)
 {
     struct muster_segment *segment;
     char name[128];
     struct muster *m;
     size_t len;
 
-    (void)state;
     test_name(name, "gone");
     assert_ok(muster_segment_create(name, &small, &segment));
     m = test_join(name, 0, 0);
@@ -475,14 +462,13 @@ static void the_memory_of_a_removed_segment_stays_until_the_last_closes(void **s
     assert_ok(muster_leave(m));
 }
 
-static void a_join_that_fails_leaves_no_segment_behind(void **state)
+TEST(a_join_that_fails_leaves_no_segment_behind)
 {
     struct muster_segment *segment;
     struct muster_options options;
     struct muster *m;
     char name[128];
 
-    (void)state;
     test_name(name, "failed");
     muster_options_init(&options);
     options.job = name;
@@ -497,26 +483,4 @@ static void a_join_that_fails_leaves_no_segment_behind(void **state)
     options.flags = MUSTER_JOIN_READ_ONLY;
     assert_status(MUSTER_NOT_FOUND, muster_join(&options, &m));
     assert_status(MUSTER_NOT_FOUND, muster_segment_open(name, &segment));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_segment_is_created_opened_described_and_removed),
-        cmocka_unit_test(unusable_job_names_are_refused_with_a_reason),
-        cmocka_unit_test(unusable_configurations_are_refused),
-        cmocka_unit_test(slots_follow_the_tasks),
-        cmocka_unit_test(extreme_configurations_work),
-        cmocka_unit_test(a_live_job_is_not_replaced_and_its_starter_is_named),
-        cmocka_unit_test(a_left_over_of_the_dead_is_replaced),
-        cmocka_unit_test(the_list_shows_the_sound_and_the_left_over),
-        cmocka_unit_test(eight_creators_at_once_make_one_segment_and_meet),
-        cmocka_unit_test(a_name_squatted_by_another_user_is_refused_and_he_is_named),
-        cmocka_unit_test(things_that_are_no_files_are_refused),
-        cmocka_unit_test(a_memfd_has_no_name_is_inherited_and_cannot_be_cut),
-        cmocka_unit_test(the_memory_of_a_removed_segment_stays_until_the_last_closes),
-        cmocka_unit_test(a_join_that_fails_leaves_no_segment_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,7 @@ static void larger_file(int fd, struct mu_header *h)
     assert_int_equal(ftruncate(fd, (off_t)h->total_bytes + 4096), 0);
 }
 
-static void what_is_wrong_with_a_segment_is_named(void **state)
+TEST(what_is_wrong_with_a_segment_is_named)
 {
     static const struct {
         void (*change)(int fd, struct mu_header *h);
@@ -148,19 +148,17 @@ static void what_is_wrong_with_a_segment_is_named(void **state)
                    {endless_name, MUSTER_DATA_LOSS},
                    {larger_file, MUSTER_OK}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++)
         if (open_changed(vectors[i].change) != vectors[i].status)
             fail_msg("vector %zu: expected %s", i, muster_status_name(vectors[i].status));
 }
 
-static void a_version_mismatch_names_both_sides(void **state)
+TEST(a_version_mismatch_names_both_sides)
 {
     struct muster_segment *segment, *opened;
     struct mu_header *h;
     char name[128];
 
-    (void)state;
     test_name(name, "version");
     assert_ok(muster_segment_create(name, &small, &segment));
     h = mmap(NULL, sizeof *h, PROT_READ | PROT_WRITE, MAP_SHARED, muster_segment_fd(segment), 0);
@@ -175,14 +173,4 @@ static void a_version_mismatch_names_both_sides(void **state)
     munmap(h, sizeof *h);
     assert_ok(muster_segment_remove(name)); /* not understood, but removable */
     muster_segment_close(segment);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_wrong_with_a_segment_is_named),
-        cmocka_unit_test(a_version_mismatch_names_both_sides),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,11 +43,10 @@ static size_t count(struct muster *m, const char *directory)
     return n;
 }
 
-static void a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied(void **state)
+TEST(a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied)
 {
     static const size_t sizes[] = {0, 20, 100, 400, 2000, 15000, 65000};
 
-    (void)state;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_buckets = 4096};
         struct test_job job;
@@ -73,7 +72,7 @@ static void a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied(v
     }
 }
 
-static void keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order(void **state)
+TEST(keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order)
 {
     struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_buckets = 64};
     struct test_random r = {test_seed()};
@@ -81,7 +80,6 @@ static void keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order(voi
     struct muster *m;
     size_t n[3];
 
-    (void)state;
     assert_ok(test_job_create(&job, &config));
     m = test_join(job.name, 0, 0);
     n[0] = fill(m, "0", 3000, 30); /* pages of every size, until nothing fits */
@@ -129,7 +127,7 @@ static int deletes_in_a_crowd(void *arg)
     return 0;
 }
 
-static void four_processes_may_delete_from_a_full_store_at_once(void **state)
+TEST(four_processes_may_delete_from_a_full_store_at_once)
 {
     struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_buckets = 16};
     unsigned numbers[4] = {0, 1, 2, 3};
@@ -137,7 +135,6 @@ static void four_processes_may_delete_from_a_full_store_at_once(void **state)
     pid_t pids[4];
     size_t n;
 
-    (void)state;
     assert_ok(test_job_create(&crowded, &config));
     m = test_join(crowded.name, 0, 0);
     for (int i = 0; i < 4; i++) {
@@ -156,7 +153,7 @@ static void four_processes_may_delete_from_a_full_store_at_once(void **state)
     assert_int_equal(test_job_end(&crowded), 0);
 }
 
-static void what_cannot_be_written_changes_nothing(void **state)
+TEST(what_cannot_be_written_changes_nothing)
 {
     struct muster_segment_config config = {.heap_bytes = 1 << 20};
     struct test_job job;
@@ -166,7 +163,6 @@ static void what_cannot_be_written_changes_nothing(void **state)
     int64_t sum;
     size_t len;
 
-    (void)state;
     assert_ok(test_job_create(&job, &config));
     m = test_join(job.name, 0, 0);
     assert_ok(muster_kv_set(m, "key", 3, "12", 2, &before));
@@ -183,14 +179,13 @@ static void what_cannot_be_written_changes_nothing(void **state)
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void the_deaths_of_tasks_are_recorded_in_a_full_segment(void **state)
+TEST(the_deaths_of_tasks_are_recorded_in_a_full_segment)
 {
     struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_tasks = 16};
     struct muster_error error;
     struct test_job job;
     struct muster *m;
 
-    (void)state;
     assert_ok(test_job_create(&job, &config));
     m = test_join(job.name, 0, 0);
     fill(m, "a", 60000, SIZE_MAX);
@@ -207,14 +202,13 @@ static void the_deaths_of_tasks_are_recorded_in_a_full_segment(void **state)
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void events_need_no_more_room_than_their_ring(void **state)
+TEST(events_need_no_more_room_than_their_ring)
 {
     struct muster_segment_config config = {.heap_bytes = 1 << 20, .num_events = 8};
     struct test_job job;
     struct muster *m;
     uint64_t sent = 0;
 
-    (void)state;
     assert_ok(test_job_create(&job, &config));
     m = test_join(job.name, 0, 0);
     for (int i = 0; i < 20; i++)
@@ -249,9 +243,8 @@ static int creates_in_200_kib(void *arg)
     return 0;
 }
 
-static void too_small_a_shm_is_refused_at_creation_with_advice(void **state)
+TEST(too_small_a_shm_is_refused_at_creation_with_advice)
 {
-    (void)state;
     test_with_small_shm(creates_in_200_kib);
 }
 
@@ -296,24 +289,7 @@ static int runs_full(void *arg)
     return 0;
 }
 
-static void a_shm_that_fills_up_in_mid_run_loses_nothing_and_serves_again(void **state)
+TEST(a_shm_that_fills_up_in_mid_run_loses_nothing_and_serves_again)
 {
-    (void)state;
     test_with_small_shm(runs_full);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_store_filled_with_keys_of_any_size_keeps_them_and_can_be_emptied),
-        cmocka_unit_test(keys_one_at_a_time_can_be_deleted_from_a_full_store_in_any_order),
-        cmocka_unit_test(four_processes_may_delete_from_a_full_store_at_once),
-        cmocka_unit_test(what_cannot_be_written_changes_nothing),
-        cmocka_unit_test(the_deaths_of_tasks_are_recorded_in_a_full_segment),
-        cmocka_unit_test(events_need_no_more_room_than_their_ring),
-        cmocka_unit_test(too_small_a_shm_is_refused_at_creation_with_advice),
-        cmocka_unit_test(a_shm_that_fills_up_in_mid_run_loses_nothing_and_serves_again),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,17 +17,15 @@
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.num_slots = 12};
 
-    (void)state;
     return test_job_create(&job, &config) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -75,20 +73,18 @@ static void assert_all_refused(struct muster *m, enum muster_status status, cons
     muster_thread_detach(m);
 }
 
-static void calls_after_leave_are_refused(void **state)
+TEST_WITH(calls_after_leave_are_refused, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
 
-    (void)state;
     assert_ok(muster_leave(m));
     assert_all_refused(m, MUSTER_FAILED_PRECONDITION, "has left");
     assert_status(MUSTER_FAILED_PRECONDITION, muster_leave(m));
     assert_int_equal(live_slots(), 0);
 }
 
-static void calls_without_a_handle_are_refused(void **state)
+TEST_WITH(calls_without_a_handle_are_refused, setup, teardown)
 {
-    (void)state;
     assert_status(MUSTER_INVALID_ARGUMENT, muster_kv_set(NULL, "k", 1, "v", 1, NULL));
     assert_says("NULL");
     assert_ok(muster_leave(NULL));
@@ -112,11 +108,10 @@ static int uses_the_parents_handle(void *arg)
     return 0;
 }
 
-static void a_forked_child_must_join_anew_and_does_no_harm(void **state)
+TEST_WITH(a_forked_child_must_join_anew_and_does_no_harm, setup, teardown)
 {
     size_t len;
 
-    (void)state;
     parents = test_join(job.name, 0, TEST_WITH_HEARTBEAT);
     assert_ok(muster_kv_set(parents, "parent", 6, "here", 4, NULL));
     assert_int_equal(test_in_child(uses_the_parents_handle, NULL), 0);
@@ -144,9 +139,8 @@ static int child_joins_then_forks(void *arg)
     return 0;
 }
 
-static void a_fork_of_a_fork_is_told_apart(void **state)
+TEST_WITH(a_fork_of_a_fork_is_told_apart, setup, teardown)
 {
-    (void)state;
     assert_int_equal(test_in_child(child_joins_then_forks, NULL), 0);
 }
 
@@ -184,14 +178,13 @@ static int is_peppered_with_signals(void *arg)
     return 0;
 }
 
-static void a_call_from_a_handler_that_interrupted_a_call_is_refused(void **state)
+TEST_WITH(a_call_from_a_handler_that_interrupted_a_call_is_refused, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     struct test_gate gate;
     size_t len, deaths;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     pid = test_fork(is_peppered_with_signals, &gate);
     test_gate_await(&gate);
@@ -205,13 +198,12 @@ static void a_call_from_a_handler_that_interrupted_a_call_is_refused(void **stat
     muster_leave(m);
 }
 
-static void two_handles_of_one_process_are_independent(void **state)
+TEST_WITH(two_handles_of_one_process_are_independent, setup, teardown)
 {
     struct test_job other;
     struct muster *a = test_join(job.name, 0, 0), *b = test_join(job.name, 1, 0), *c;
     size_t len;
 
-    (void)state;
     assert_ok(test_job_create(&other, NULL));
     c = test_join(other.name, 0, 0);
     for (int i = 0; i < 100; i++) {
@@ -237,13 +229,12 @@ static void two_handles_of_one_process_are_independent(void **state)
     assert_int_equal(test_job_end(&other), 0);
 }
 
-static void a_task_id_of_a_live_task_is_refused_and_its_holder_named(void **state)
+TEST_WITH(a_task_id_of_a_live_task_is_refused_and_its_holder_named, setup, teardown)
 {
     struct muster *a = test_join(job.name, 3, TEST_WITH_HEARTBEAT), *b = NULL;
     struct muster_options options;
     char pid[32];
 
-    (void)state;
     muster_options_init(&options);
     options.job = job.name;
     options.task_id = 3;
@@ -261,12 +252,11 @@ static void *writes_once(void *arg)
     return (void *)(uintptr_t)muster_kv_set(arg, "thread", 6, "x", 1, NULL);
 }
 
-static void a_thread_that_ends_gives_its_slot_back(void **state)
+TEST_WITH(a_thread_that_ends_gives_its_slot_back, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     uint32_t before = live_slots();
 
-    (void)state;
     for (int i = 0; i < 100; i++) { /* far more threads than slots, one after the other */
         pthread_t thread;
         void *result;
@@ -296,7 +286,7 @@ static void *writes_with_others(void *arg)
     return (void *)(uintptr_t)status;
 }
 
-static void more_writing_threads_than_slots_are_refused_until_some_end(void **state)
+TEST_WITH(more_writing_threads_than_slots_are_refused_until_some_end, setup, teardown)
 {
     enum { THREADS = 20 };
     struct muster *m = test_join(job.name, 0, 0);
@@ -305,7 +295,6 @@ static void more_writing_threads_than_slots_are_refused_until_some_end(void **st
     unsigned good = 0, refused = 0;
     int64_t sum;
 
-    (void)state;
     pthread_barrier_init(&together, NULL, THREADS);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, writes_with_others, m), 0);
@@ -346,12 +335,11 @@ static void *detaches(void *arg)
     return NULL;
 }
 
-static void a_thread_may_give_its_slot_back_early_and_take_another(void **state)
+TEST_WITH(a_thread_may_give_its_slot_back_early_and_take_another, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     pthread_t thread;
 
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, detaches, m), 0);
     pthread_join(thread, NULL);
     assert_ok(muster_leave(m));
@@ -368,12 +356,11 @@ static void *only_reads(void *arg)
     return NULL;
 }
 
-static void a_thread_that_only_reads_takes_no_slot(void **state)
+TEST_WITH(a_thread_that_only_reads_takes_no_slot, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     pthread_t thread;
 
-    (void)state;
     assert_int_equal(pthread_create(&thread, NULL, only_reads, m), 0);
     pthread_join(thread, NULL);
     assert_ok(muster_leave(m));
@@ -388,7 +375,7 @@ static void *outlives_the_handle(void *arg)
     return NULL;
 }
 
-static void the_last_thread_of_the_last_task_leaves_nothing_behind(void **state)
+TEST_WITH(the_last_thread_of_the_last_task_leaves_nothing_behind, setup, teardown)
 {
     struct muster_options options;
     struct muster_segment *segment;
@@ -396,7 +383,6 @@ static void the_last_thread_of_the_last_task_leaves_nothing_behind(void **state)
     char name[128];
     pthread_t thread;
 
-    (void)state;
     test_name(name, "lastthread");
     muster_options_init(&options);
     options.job = name;
@@ -438,14 +424,13 @@ static void *waits(void *arg)
 }
 
 /* It has no slot through which to be found; the test hangs if it does not look. */
-static void an_interrupt_ends_the_waits_of_a_reader_too(void **state)
+TEST_WITH(an_interrupt_ends_the_waits_of_a_reader_too, setup, teardown)
 {
     struct muster_options options;
     struct waiting w = {0};
     struct muster *member = test_join(job.name, 0, 0);
     pthread_t thread;
 
-    (void)state;
     muster_options_init(&options);
     options.job = job.name;
     options.flags = MUSTER_JOIN_READ_ONLY;
@@ -462,13 +447,12 @@ static void an_interrupt_ends_the_waits_of_a_reader_too(void **state)
     assert_ok(muster_leave(member));
 }
 
-static void who_is_missing_is_not_told_after_leaving(void **state)
+TEST_WITH(who_is_missing_is_not_told_after_leaving, setup, teardown)
 {
     struct muster *m = test_join(job.name, 0, 0);
     struct muster_group *group;
     size_t n = 7;
 
-    (void)state;
     assert_ok(muster_group_create(m, "alone", (int32_t[]){0}, 1, 0, MUSTER_FOREVER, &group));
     assert_ok(muster_group_missing(group, NULL, 0, &n));
     assert_int_equal(n, 1);
@@ -478,9 +462,8 @@ static void who_is_missing_is_not_told_after_leaving(void **state)
     muster_group_free(group);
 }
 
-static void joining_and_leaving_a_thousand_times_takes_no_more(void **state)
+TEST_WITH(joining_and_leaving_a_thousand_times_takes_no_more, setup, teardown)
 {
-    (void)state;
     for (int i = 0; i < 2500; i++) { /* more than are kept to answer late calls */
         struct muster *m = test_join(job.name, i % 8, 0);
 
@@ -519,34 +502,7 @@ static int environment_child(void *arg)
     return 0;
 }
 
-static void what_is_not_said_comes_from_the_environment_and_nonsense_is_named(void **state)
+TEST_WITH(what_is_not_said_comes_from_the_environment_and_nonsense_is_named, setup, teardown)
 {
-    (void)state;
     assert_int_equal(test_in_child(environment_child, NULL), 0);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(calls_after_leave_are_refused),
-        TEST(calls_without_a_handle_are_refused),
-        TEST(a_forked_child_must_join_anew_and_does_no_harm),
-        TEST(a_fork_of_a_fork_is_told_apart),
-        TEST(a_call_from_a_handler_that_interrupted_a_call_is_refused),
-        TEST(an_interrupt_ends_the_waits_of_a_reader_too),
-        TEST(who_is_missing_is_not_told_after_leaving),
-        TEST(two_handles_of_one_process_are_independent),
-        TEST(a_task_id_of_a_live_task_is_refused_and_its_holder_named),
-        TEST(a_thread_that_ends_gives_its_slot_back),
-        TEST(more_writing_threads_than_slots_are_refused_until_some_end),
-        TEST(a_thread_may_give_its_slot_back_early_and_take_another),
-        TEST(a_thread_that_only_reads_takes_no_slot),
-        TEST(the_last_thread_of_the_last_task_leaves_nothing_behind),
-        TEST(joining_and_leaving_a_thousand_times_takes_no_more),
-        TEST(what_is_not_said_comes_from_the_environment_and_nonsense_is_named),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,28 +20,25 @@ static struct test_job job;
 static struct muster_segment *seg;
 static struct mu_ctx *ctx;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.heap_bytes = 1 << 20};
 
-    (void)state;
     ctx = malloc(sizeof *ctx);
     return test_job_create(&job, &config) || mu_segment_open(job.name, true, &seg) || mu_slot_claim(seg, 0, ctx) ? -1
                                                                                                                  : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_slot_release(ctx);
     free(ctx);
     muster_segment_close(seg);
     return test_job_end(&job) ? -1 : 0;
 }
 
-static void the_class_of_a_size_is_the_smallest_that_holds_it(void **state)
+TEST_WITH(the_class_of_a_size_is_the_smallest_that_holds_it, setup, teardown)
 {
-    (void)state;
     for (size_t bytes = 0; bytes <= MU_BODY_MAX; bytes++) {
         uint32_t c = mu_heap_class(bytes);
 
@@ -53,12 +50,11 @@ static void the_class_of_a_size_is_the_smallest_that_holds_it(void **state)
         assert_true(mu_heap_chunk_blocks(c) * (mu_heap_class_bytes(c) + MU_BLOCK_HEADER) <= MU_CHUNK);
 }
 
-static void a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on(void **state)
+TEST_WITH(a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on, setup, teardown)
 {
     struct mu_block *b;
     uint64_t ref, w;
 
-    (void)state;
     assert_ok(mu_heap_alloc(ctx, 100, 0, &ref, &b));
     w = mu_load_relaxed(&b->word);
     assert_int_equal(MU_BLOCK_STATE(w), MU_OWNED);
@@ -79,12 +75,11 @@ static void a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on(vo
     assert_int_equal(MU_BLOCK_GENERATION(w), (uint32_t)(MU_REF_GENERATION(ref) + 1));
 }
 
-static void a_generation_wraps_without_harm(void **state)
+TEST_WITH(a_generation_wraps_without_harm, setup, teardown)
 {
     struct mu_block *b;
     uint64_t ref;
 
-    (void)state;
     assert_ok(mu_heap_alloc(ctx, 100, 0, &ref, &b));
     mu_heap_discard(ctx, ref);
     mu_store_relaxed(&b->word, MU_BLOCK_WORD(UINT32_MAX, 0, 0, MU_FREE));
@@ -98,11 +93,10 @@ static void a_generation_wraps_without_harm(void **state)
 }
 
 /* Somebody has written over the chunk's word since the block was looked at. */
-static void a_block_of_a_chunk_of_no_class_is_freed_and_not_remembered(void **state)
+TEST_WITH(a_block_of_a_chunk_of_no_class_is_freed_and_not_remembered, setup, teardown)
 {
     static const uint32_t words[] = {0, MU_CLASSES + 1, 0xff, MU_CHUNK_SYSTEM};
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         struct mu_block *b;
         uint32_t was;
@@ -128,17 +122,16 @@ static int by_index(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void all_of_the_heap_can_be_had_once_in_blocks_of_any_class(void **state)
+TEST_WITH(all_of_the_heap_can_be_had_once_in_blocks_of_any_class, setup, teardown)
 {
     static uint64_t refs[40000];
 
-    (void)state;
     for (uint32_t c = 0; c < MU_CLASSES; c++) {
         uint32_t granules = (uint32_t)(mu_heap_class_bytes(c) + MU_BLOCK_HEADER) / MU_GRANULE, n = 0;
         struct mu_block *b;
 
-        assert_int_equal(teardown(NULL), 0);
-        assert_int_equal(setup(NULL), 0);
+        assert_int_equal(teardown(), 0);
+        assert_int_equal(setup(), 0);
         while (mu_heap_alloc(ctx, mu_heap_class_bytes(c), 0, &refs[n], &b) == MUSTER_OK) {
             memset((void *)b->body, 0xee, mu_heap_class_bytes(c)); /* all of it is ours */
             n++;
@@ -158,14 +151,13 @@ static void all_of_the_heap_can_be_had_once_in_blocks_of_any_class(void **state)
     }
 }
 
-static void in_a_full_heap_a_larger_block_serves(void **state)
+TEST_WITH(in_a_full_heap_a_larger_block_serves, setup, teardown)
 {
     static uint64_t large[100];
     struct mu_block *b;
     uint64_t small[3];
     uint32_t n = 0;
 
-    (void)state;
     while (mu_heap_alloc(ctx, MU_BODY_MAX, 0, &large[n], &b) == MUSTER_OK)
         n++;
     assert_status(MUSTER_RESOURCE_EXHAUSTED, mu_heap_alloc(ctx, 10, 0, &small[0], &b));
@@ -201,7 +193,7 @@ static void discard(struct mu_ctx *who, const uint64_t *refs, uint32_t n)
 }
 
 /* Large enough that a search of everything takes a while: a full heap is never believed to be full for longer. */
-static void what_another_frees_in_a_full_heap_is_found_at_once(void **state)
+TEST_WITH(what_another_frees_in_a_full_heap_is_found_at_once, setup, teardown)
 {
     const struct muster_segment_config config = {.heap_bytes = 32 << 20};
     static uint64_t large[32768], small[1 << 19];
@@ -210,8 +202,7 @@ static void what_another_frees_in_a_full_heap_is_found_at_once(void **state)
     struct mu_block *b;
     uint64_t got[64];
 
-    (void)state;
-    assert_int_equal(teardown(NULL), 0);
+    assert_int_equal(teardown(), 0);
     ctx = malloc(sizeof *ctx);
     assert_ok(test_job_create(&job, &config));
     assert_ok(mu_segment_open(job.name, true, &seg));
@@ -238,7 +229,7 @@ static void what_another_frees_in_a_full_heap_is_found_at_once(void **state)
     free(other);
 }
 
-static void what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_after(void **state)
+TEST_WITH(what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_after, setup, teardown)
 {
     uint64_t refs[100], ref;
     struct mu_block *b;
@@ -246,7 +237,6 @@ static void what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_
     pid_t child;
     int status;
 
-    (void)state;
     child = fork();
     assert_true(child >= 0);
     if (!child) {
@@ -264,12 +254,11 @@ static void what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_
     discard(ctx, refs, n + 1);
 }
 
-static void a_deep_free_takes_the_parts_and_may_be_repeated(void **state)
+TEST_WITH(a_deep_free_takes_the_parts_and_may_be_repeated, setup, teardown)
 {
     uint64_t head, parts[5];
     struct mu_block *b, *p;
 
-    (void)state;
     for (int killed_after = 0; killed_after <= 5; killed_after++) {
         assert_ok(mu_heap_alloc(ctx, sizeof parts, 0, &head, &b));
         mu_store_relaxed(&b->meta, MU_META(0, 5, MU_TYPE_VALUE));
@@ -295,13 +284,12 @@ static void a_deep_free_takes_the_parts_and_may_be_repeated(void **state)
     }
 }
 
-static void wild_indices_name_no_block(void **state)
+TEST_WITH(wild_indices_name_no_block, setup, teardown)
 {
     struct test_random r = {test_seed()};
     struct mu_block *b;
     uint64_t ref;
 
-    (void)state;
     assert_ok(mu_heap_alloc(ctx, 1000, 0, &ref, &b));
     for (int i = 0; i < 200000; i++) {
         uint32_t index = (uint32_t)(i % 2 ? test_random(&r) : test_below(&r, seg->num_chunks * MU_CHUNK_GRANULES + 9));
@@ -317,13 +305,12 @@ static void wild_indices_name_no_block(void **state)
     mu_heap_discard(ctx, ref);
 }
 
-static void freed_blocks_are_used_again_before_new_memory(void **state)
+TEST_WITH(freed_blocks_are_used_again_before_new_memory, setup, teardown)
 {
     struct muster_segment_info before, after;
     struct mu_block *b;
     uint64_t ref;
 
-    (void)state;
     for (int i = 0; i < 100; i++) {
         assert_ok(mu_heap_alloc(ctx, 30000, 0, &ref, &b));
         mu_heap_discard(ctx, ref);
@@ -344,15 +331,14 @@ static uint32_t chunks_claimed(void)
 }
 
 /* As the members of a group take an area each: every other thread has been in the oldest chunk, which fills up. */
-static void threads_that_need_one_block_each_share_chunks(void **state)
+TEST_WITH(threads_that_need_one_block_each_share_chunks, setup, teardown)
 {
     const struct muster_segment_config config = {.heap_bytes = 32 << 20};
     uint32_t class_index = mu_heap_class(1000), first = 0, before, threads = 5 * mu_heap_chunk_blocks(class_index);
     uint64_t refs[5 * MU_CHUNK / 1000];
     struct mu_block *b;
 
-    (void)state;
-    assert_int_equal(teardown(NULL), 0);
+    assert_int_equal(teardown(), 0);
     ctx = malloc(sizeof *ctx);
     assert_ok(test_job_create(&job, &config));
     assert_ok(mu_segment_open(job.name, true, &seg));
@@ -396,13 +382,12 @@ static void churn(size_t bytes, uint32_t live, uint32_t rounds)
     free(refs);
 }
 
-static void threads_that_come_and_go_find_what_others_freed(void **state)
+TEST_WITH(threads_that_come_and_go_find_what_others_freed, setup, teardown)
 {
     static const size_t sizes[] = {100, 1000, 30000, 60000};
     const struct muster_segment_config config = {.heap_bytes = 32 << 20};
 
-    (void)state;
-    assert_int_equal(teardown(NULL), 0);
+    assert_int_equal(teardown(), 0);
     ctx = malloc(sizeof *ctx);
     assert_ok(test_job_create(&job, &config));
     assert_ok(mu_segment_open(job.name, true, &seg));
@@ -413,27 +398,4 @@ static void threads_that_come_and_go_find_what_others_freed(void **state)
         churn(sizes[i], 1, 30 * blocks);
         churn(sizes[i], 6 * blocks, 30 * blocks);
     }
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(the_class_of_a_size_is_the_smallest_that_holds_it),
-        TEST(a_block_goes_from_free_to_owned_to_live_to_free_one_generation_on),
-        TEST(a_generation_wraps_without_harm),
-        TEST(a_block_of_a_chunk_of_no_class_is_freed_and_not_remembered),
-        TEST(all_of_the_heap_can_be_had_once_in_blocks_of_any_class),
-        TEST(in_a_full_heap_a_larger_block_serves),
-        TEST(what_another_frees_in_a_full_heap_is_found_at_once),
-        TEST(what_the_dead_held_in_a_full_heap_is_found_once_they_are_cleaned_up_after),
-        TEST(a_deep_free_takes_the_parts_and_may_be_repeated),
-        TEST(wild_indices_name_no_block),
-        TEST(freed_blocks_are_used_again_before_new_memory),
-        TEST(threads_that_need_one_block_each_share_chunks),
-        TEST(threads_that_come_and_go_find_what_others_freed),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,22 +22,20 @@ static struct test_job job;
 static struct muster *agent;
 
 /* The segment of host 2: tasks 2, 3, 4. */
-static int setup(void **state)
+static int setup(void)
 {
     const struct mu_hosts_config hosts = {.num_hosts = 4, .host = 2, .num_tasks = tasks, .run_id = {7, 8}};
     const struct muster_segment_config config = {
         .num_tasks = 6, .num_slots = 70, .num_buckets = 64, .num_events = 16, .heap_bytes = 160u << 20};
 
-    (void)state;
     test_name(job.name, "h2");
     if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment))
         return -1;
     return mu_join_open(job.segment, &agent) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(agent);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -51,14 +49,13 @@ static void say(enum mu_bridge_state state)
     mu_exit(ctx);
 }
 
-static void test_tasks_are_where_the_header_says(void **state)
+TEST_WITH(test_tasks_are_where_the_header_says, setup, teardown)
 {
     static const uint32_t where[] = {0, 0, 2, 2, 2, 3};
     struct muster_segment *seg = job.segment;
     struct muster_segment_info info;
     char name[64];
 
-    (void)state;
     for (uint32_t i = 0; i < 6; i++) {
         assert_int_equal(mu_host_of(seg, i), where[i]);
         assert_int_equal(mu_is_local_task(seg, i), where[i] == 2);
@@ -73,14 +70,13 @@ static void test_tasks_are_where_the_header_says(void **state)
     assert_string_equal(name, "a-name-of-a-host-that-is-longer-than-the-sixty-three-bytes-kept");
 }
 
-static void test_impossible_hosts_are_refused(void **state)
+TEST(test_impossible_hosts_are_refused)
 {
     const struct muster_segment_config config = {.num_tasks = 6, .heap_bytes = 1 << 20};
     struct mu_hosts_config hosts = {.num_hosts = 4, .host = 4, .num_tasks = tasks};
     struct muster_segment *seg;
     char name[128];
 
-    (void)state;
     test_name(name, "bad");
     assert_status(MUSTER_INVALID_ARGUMENT, mu_segment_create_hosts(name, &config, &hosts, true, &seg));
     assert_says("host 4 of 4");
@@ -91,12 +87,11 @@ static void test_impossible_hosts_are_refused(void **state)
 }
 
 /* A header whose table of hosts was changed behind its back. */
-static void test_a_damaged_table_is_refused(void **state)
+TEST_WITH(test_a_damaged_table_is_refused, setup, teardown)
 {
     struct muster_segment *seg;
     uint32_t *first = &job.segment->hosts[2].first_task, before = *first;
 
-    (void)state;
     *first = before + 1;
     assert_status(MUSTER_DATA_LOSS, mu_segment_open(job.name, false, &seg));
     assert_says("impossible tasks of a host");
@@ -119,11 +114,10 @@ static void *ring(void *arg)
     return NULL;
 }
 
-static void test_the_bell_wakes_who_sleeps(void **state)
+TEST_WITH(test_the_bell_wakes_who_sleeps, setup, teardown)
 {
     pthread_t thread;
 
-    (void)state;
     mu_bell_ring(job.segment); /* nobody is there: nothing is kept */
     mu_bell_arm(job.segment);
     assert_false(mu_bell_wait(job.segment, 1));
@@ -237,12 +231,11 @@ static int caller(void *arg)
     return 0;
 }
 
-static void test_calls_are_answered(void **state)
+TEST_WITH(test_calls_are_answered, setup, teardown)
 {
     struct muster_audit sum;
     pid_t pid;
 
-    (void)state;
     say(MU_BRIDGE_UP);
     pid = test_fork(caller, NULL);
     serve_calls(4);
@@ -287,12 +280,11 @@ static void count_open(void *arg, uint32_t slot)
 }
 
 /* What the agent had not answered, another one finds; and a wait for an answer ends when the leader is lost. */
-static void test_open_calls_are_found_again(void **state)
+TEST_WITH(test_open_calls_are_found_again, setup, teardown)
 {
     struct served s = {0};
     pid_t pid;
 
-    (void)state;
     say(MU_BRIDGE_UP);
     assert_int_equal(test_in_child(impatient, NULL), 0);
     assert_ok(mu_enter(agent, &s.ctx));
@@ -304,18 +296,4 @@ static void test_open_calls_are_found_again(void **state)
     say(MU_BRIDGE_LOST);
     assert_int_equal(test_reap(pid), 0);
     say(MU_BRIDGE_UP);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests_[] = {
-        cmocka_unit_test_setup_teardown(test_tasks_are_where_the_header_says, setup, teardown),
-        cmocka_unit_test(test_impossible_hosts_are_refused),
-        cmocka_unit_test_setup_teardown(test_a_damaged_table_is_refused, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_bell_wakes_who_sleeps, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_calls_are_answered, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_open_calls_are_found_again, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("hosts", tests_, NULL, NULL);
 }

@@ -61,17 +61,15 @@ static int descriptors(void)
     return n;
 }
 
-static int setup(void **state)
+static int setup(void)
 {
-    (void)state;
     test_name(name, "leave");
     pthread_barrier_init(&meeting, NULL, 2);
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     pthread_barrier_destroy(&meeting);
     muster_segment_remove(name);
     return 0;
@@ -88,12 +86,11 @@ static void *writes_and_stays(void *arg)
     return status ? "could not write" : NULL;
 }
 
-static void the_last_to_leave_takes_the_name_away_though_its_threads_live_on(void **state)
+TEST_WITH(the_last_to_leave_takes_the_name_away_though_its_threads_live_on, setup, teardown)
 {
     pthread_t t;
     void *result;
 
-    (void)state;
     mine = join(1, 0, 0, 0);
     assert_non_null(mine);
     pthread_create(&t, NULL, writes_and_stays, NULL);
@@ -105,13 +102,12 @@ static void the_last_to_leave_takes_the_name_away_though_its_threads_live_on(voi
     assert_null(result);
 }
 
-static void the_slots_of_threads_that_live_on_are_free_once_they_end(void **state)
+TEST_WITH(the_slots_of_threads_that_live_on_are_free_once_they_end, setup, teardown)
 {
     struct muster *other, *third;
     struct muster_segment_info info;
     pthread_t t;
 
-    (void)state;
     other = join(2, 4, 1, MUSTER_JOIN_NO_HEARTBEAT);
     mine = join(2, 4, 0, MUSTER_JOIN_NO_HEARTBEAT);
     assert_true(other && mine);
@@ -144,9 +140,8 @@ static void *writes_and_ends(void *arg)
     return NULL;
 }
 
-static void a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind(void **state)
+TEST_WITH(a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind, setup, teardown)
 {
-    (void)state;
     for (int i = 0; i < 300; i++) {
         pthread_t t;
 
@@ -169,12 +164,11 @@ static void *writes_and_vanishes(void *arg)
     return NULL;
 }
 
-static void the_slot_of_a_thread_that_vanished_may_be_anothers_by_now(void **state)
+TEST_WITH(the_slot_of_a_thread_that_vanished_may_be_anothers_by_now, setup, teardown)
 {
     struct muster *watcher, *heir;
     struct muster_segment_info info;
 
-    (void)state;
     skip_under_sanitizers();
     for (int flags = 0; flags <= (int)MUSTER_JOIN_NO_HEARTBEAT; flags += MUSTER_JOIN_NO_HEARTBEAT) {
         pthread_t t;
@@ -213,14 +207,13 @@ static void *writes_in_each(void *arg)
     return NULL;
 }
 
-static void a_thread_that_lives_on_holds_one_slot_however_often_its_process_joins(void **state)
+TEST_WITH(a_thread_that_lives_on_holds_one_slot_however_often_its_process_joins, setup, teardown)
 {
     struct muster *keeps = join(2, 8, -1, MUSTER_JOIN_OBSERVER);
     int rounds = 40, before = descriptors();
     void *result;
     pthread_t t;
 
-    (void)state;
     assert_non_null(keeps);
     pthread_create(&t, NULL, writes_in_each, &rounds);
     for (int i = 0; i < rounds; i++) {
@@ -266,9 +259,8 @@ static void leaves_without_a_slot(uint32_t flags)
     assert_false(test_exists(name));
 }
 
-static void a_thread_without_a_slot_leaves_though_all_are_taken(void **state)
+TEST_WITH(a_thread_without_a_slot_leaves_though_all_are_taken, setup, teardown)
 {
-    (void)state;
     leaves_without_a_slot(0);
     leaves_without_a_slot(MUSTER_JOIN_NO_HEARTBEAT);
 }
@@ -279,13 +271,12 @@ static void interrupt(int number)
     muster_interrupt(mine);
 }
 
-static void a_handler_may_interrupt_while_the_process_leaves(void **state)
+TEST_WITH(a_handler_may_interrupt_while_the_process_leaves, setup, teardown)
 {
     struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
     struct sigaction act = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
     struct muster *keeps = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
 
-    (void)state;
     assert_non_null(keeps);
     mine = NULL;
     sigaction(SIGALRM, &act, NULL);
@@ -313,11 +304,10 @@ static int gives_its_copy_back(void *arg)
     return 0;
 }
 
-static void a_forked_child_that_leaves_closes_its_copy_and_nothing_else(void **state)
+TEST_WITH(a_forked_child_that_leaves_closes_its_copy_and_nothing_else, setup, teardown)
 {
     struct muster_task_info info;
 
-    (void)state;
     mine = join(1, 0, 0, 0);
     assert_non_null(mine);
     assert_ok(muster_kv_set(mine, "k", 1, "v", 1, NULL));
@@ -352,12 +342,11 @@ static int joins_and_leaves_once(void *arg)
     return 0;
 }
 
-static void a_child_forked_while_another_thread_joins_and_leaves_can_join(void **state)
+TEST_WITH(a_child_forked_while_another_thread_joins_and_leaves_can_join, setup, teardown)
 {
     pthread_t t;
     void *result;
 
-    (void)state;
     skip_under_sanitizers();
     mine = join(1, 0, -1, MUSTER_JOIN_OBSERVER);
     assert_non_null(mine);
@@ -369,23 +358,4 @@ static void a_child_forked_while_another_thread_joins_and_leaves_can_join(void *
     pthread_join(t, &result);
     assert_null(result);
     assert_ok(muster_leave(mine));
-}
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_last_to_leave_takes_the_name_away_though_its_threads_live_on),
-        CASE(the_slots_of_threads_that_live_on_are_free_once_they_end),
-        CASE(a_thread_that_ends_while_the_process_leaves_leaves_nothing_behind),
-        CASE(a_thread_that_lives_on_holds_one_slot_however_often_its_process_joins),
-        CASE(the_slot_of_a_thread_that_vanished_may_be_anothers_by_now),
-        CASE(a_thread_without_a_slot_leaves_though_all_are_taken),
-        CASE(a_handler_may_interrupt_while_the_process_leaves),
-        CASE(a_forked_child_that_leaves_closes_its_copy_and_nothing_else),
-        CASE(a_child_forked_while_another_thread_joins_and_leaves_can_join),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,13 +39,12 @@ static uint64_t committed(struct muster_segment *segment)
     return info.committed_bytes;
 }
 
-static void until_somebody_joins_it_has_few_pages_and_then_all(void **state)
+TEST(until_somebody_joins_it_has_few_pages_and_then_all)
 {
     struct test_job job = new_job();
     struct muster_segment *other;
     struct muster *m;
 
-    (void)state;
     assert_true(committed(job.segment) < FEW);
     assert_false(mu_segment_is_committed(job.segment));
     assert_int_equal(muster_segment_open(job.name, &other), MUSTER_OK); /* to look who is there adds none */
@@ -60,13 +59,12 @@ static void until_somebody_joins_it_has_few_pages_and_then_all(void **state)
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void who_only_reads_has_them_first_as_well(void **state)
+TEST(who_only_reads_has_them_first_as_well)
 {
     struct test_job job = new_job();
     struct muster *m = test_join(job.name, -1, MUSTER_JOIN_READ_ONLY);
     size_t n = 7;
 
-    (void)state;
     assert_non_null(m);
     assert_true(mu_segment_is_committed(job.segment));
     assert_int_equal(muster_kv_count(m, "", MUSTER_NTS, &n), MUSTER_OK);
@@ -75,32 +73,29 @@ static void who_only_reads_has_them_first_as_well(void **state)
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void the_creator_joins_like_anybody(void **state)
+TEST(the_creator_joins_like_anybody)
 {
     struct test_job job = new_job();
     struct muster *m;
 
-    (void)state;
     assert_int_equal(mu_join_open(job.segment, &m), MUSTER_OK);
     assert_true(mu_segment_is_committed(job.segment));
     assert_int_equal(muster_leave(m), MUSTER_OK);
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void an_audit_of_one_that_nobody_has_joined_finds_it_sound(void **state)
+TEST(an_audit_of_one_that_nobody_has_joined_finds_it_sound)
 {
     struct test_job job = new_job();
 
-    (void)state;
     assert_int_equal(test_audit(job.name), 0);
     assert_int_equal(test_job_end(&job), 0);
 }
 
-static void one_that_nobody_has_joined_is_removed_as_any(void **state)
+TEST(one_that_nobody_has_joined_is_removed_as_any)
 {
     struct test_job job = new_job();
 
-    (void)state;
     assert_int_equal(muster_segment_remove(job.name), MUSTER_OK);
     assert_false(test_exists(job.name));
     assert_true(committed(job.segment) < FEW);
@@ -156,29 +151,12 @@ static int creates_where_room_is_short(void *arg)
     return 0;
 }
 
-static void where_shm_has_been_filled_meanwhile_joining_fails_in_words(void **state)
+TEST(where_shm_has_been_filled_meanwhile_joining_fails_in_words)
 {
-    (void)state;
     test_with_small_shm(joins_in_a_full_one);
 }
 
-static void where_room_is_short_nothing_is_left_for_later(void **state)
+TEST(where_room_is_short_nothing_is_left_for_later)
 {
-    (void)state;
     test_with_small_shm(creates_where_room_is_short);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(until_somebody_joins_it_has_few_pages_and_then_all),
-        cmocka_unit_test(who_only_reads_has_them_first_as_well),
-        cmocka_unit_test(the_creator_joins_like_anybody),
-        cmocka_unit_test(an_audit_of_one_that_nobody_has_joined_finds_it_sound),
-        cmocka_unit_test(one_that_nobody_has_joined_is_removed_as_any),
-        cmocka_unit_test(where_shm_has_been_filled_meanwhile_joining_fails_in_words),
-        cmocka_unit_test(where_room_is_short_nothing_is_left_for_later),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

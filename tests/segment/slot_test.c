@@ -27,11 +27,10 @@ static struct muster_segment *seg;
 static struct mu_ctx *ctx;
 static struct test_gate gate;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.num_slots = 6};
 
-    (void)state;
     ctx = malloc(sizeof *ctx);
     return test_gate_open(&gate) || test_job_create(&job, &config) || mu_segment_open(job.name, true, &seg) ||
                    mu_slot_claim(seg, 0, ctx)
@@ -39,9 +38,8 @@ static int setup(void **state)
                : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_slot_release(ctx);
     free(ctx);
     muster_segment_close(seg);
@@ -65,12 +63,11 @@ static uint64_t word_of(uint32_t slot)
     return mu_load_acquire(&seg->slots[slot].word);
 }
 
-static void a_claimed_slot_says_whose_it_is_and_a_released_one_has_a_new_incarnation(void **state)
+TEST_WITH(a_claimed_slot_says_whose_it_is_and_a_released_one_has_a_new_incarnation, setup, teardown)
 {
     struct mu_ctx *other = malloc(sizeof *other);
     uint16_t incarnation;
 
-    (void)state;
     assert_ok(mu_slot_claim(seg, 3, other));
     assert_int_not_equal(other->slot, ctx->slot);
     assert_int_equal(MU_SLOT_STATE(word_of(other->slot)), MU_SLOT_LIVE);
@@ -86,11 +83,10 @@ static void a_claimed_slot_says_whose_it_is_and_a_released_one_has_a_new_incarna
     free(other);
 }
 
-static void six_slots_are_six_and_no_more(void **state)
+TEST_WITH(six_slots_are_six_and_no_more, setup, teardown)
 {
     struct mu_ctx *others[6];
 
-    (void)state;
     for (int i = 0; i < 5; i++) {
         others[i] = malloc(sizeof *others[i]);
         assert_ok(mu_slot_claim(seg, 0, others[i]));
@@ -151,13 +147,12 @@ static uint32_t childs_slot(void)
     return 0;
 }
 
-static void a_killed_process_is_dead_by_the_kernels_word_and_scavenged_once(void **state)
+TEST_WITH(a_killed_process_is_dead_by_the_kernels_word_and_scavenged_once, setup, teardown)
 {
     pid_t pid = test_fork(claims_and_waits, NULL);
     uint32_t slot, deaths = 0;
     int told = 0;
 
-    (void)state;
     test_gate_await(&gate);
     slot = childs_slot();
     assert_false(mu_slot_is_dead(seg, slot, word_of(slot)));
@@ -174,13 +169,12 @@ static void a_killed_process_is_dead_by_the_kernels_word_and_scavenged_once(void
     assert_int_equal(test_reap(pid), 1000 + SIGKILL);
 }
 
-static void a_process_that_execs_is_dead_while_its_pid_lives_on(void **state)
+TEST_WITH(a_process_that_execs_is_dead_while_its_pid_lives_on, setup, teardown)
 {
     pid_t pid = test_fork(claims_and_execs, NULL);
     uint32_t slot;
     int told = 0;
 
-    (void)state;
     test_gate_await(&gate);
     slot = childs_slot();
     test_gate_release(&gate);
@@ -203,26 +197,24 @@ static pid_t killed(int (*claims)(void *arg), uint32_t *ret_slot)
     return pid;
 }
 
-static void what_pidfd_said_scavenges_by_pid(void **state)
+TEST_WITH(what_pidfd_said_scavenges_by_pid, setup, teardown)
 {
     uint32_t slot;
     pid_t pid = killed(claims_and_waits, &slot);
     int told = 0;
 
-    (void)state;
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid + 1, 5, note_death, &told), 0);
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 1);
     assert_int_equal(told, 1);
     assert_int_equal(MU_SLOT_STATE(word_of(slot)), MU_SLOT_FREE);
 }
 
-static void a_living_slot_of_the_same_pid_number_is_left_alone(void **state)
+TEST_WITH(a_living_slot_of_the_same_pid_number_is_left_alone, setup, teardown)
 {
     pid_t pid = test_fork(claims_and_waits, NULL); /* as if of another pid namespace: only the number is the same */
     uint32_t slot;
     int told = 0;
 
-    (void)state;
     test_gate_await(&gate);
     slot = childs_slot();
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 0);
@@ -246,14 +238,13 @@ static int claims_and_ruins_its_list(void *arg)
     return 0;
 }
 
-static void a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended(void **state)
+TEST_WITH(a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended, setup, teardown)
 {
     struct mu_ctx *other;
     uint32_t slot;
     pid_t pid = killed(claims_and_ruins_its_list, &slot);
     int told = 0;
 
-    (void)state;
     assert_int_equal(mu_scavenge(ctx, note_death, &told), 0);
     assert_int_equal(mu_scavenge_process(ctx, (uint32_t)pid, 4, note_death, &told), 1);
     assert_int_equal(told, 1);
@@ -265,14 +256,13 @@ static void a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_e
     free(other);
 }
 
-static void a_slot_whose_owner_the_kernel_does_not_know_is_an_orphan_in_its_own_pid_namespace_only(void **state)
+TEST_WITH(a_slot_whose_owner_the_kernel_does_not_know_is_an_orphan_in_its_own_pid_namespace_only, setup, teardown)
 {
     struct mu_ctx *other = malloc(sizeof *other);
     mu_a32 *liveness;
     uint32_t owner;
     uint64_t namespace;
 
-    (void)state;
     assert_ok(mu_slot_claim(seg, 0, other));
     liveness = mu_slot_liveness(seg, other->slot);
     assert_false(mu_slot_is_orphan(seg, other->slot, word_of(other->slot)));
@@ -342,11 +332,10 @@ static int pins_and_waits(void *arg)
     return 0;
 }
 
-static void a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends(void **state)
+TEST_WITH(a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends, setup, teardown)
 {
     static uint8_t value[100000];
 
-    (void)state;
     for (int dies = 0; dies < 2; dies++) {
         uint64_t word, ref;
         int told = 0;
@@ -373,13 +362,12 @@ static void a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_e
     }
 }
 
-static void a_pin_that_came_too_late_is_refused(void **state)
+TEST_WITH(a_pin_that_came_too_late_is_refused, setup, teardown)
 {
     static uint8_t value[100000];
     uint64_t word, ref;
     mu_a64 *bucket;
 
-    (void)state;
     put_key(ctx, value, sizeof value);
     bucket = find_value(seg, &word, &ref);
     put_key(ctx, value, sizeof value - 1);
@@ -387,11 +375,10 @@ static void a_pin_that_came_too_late_is_refused(void **state)
     assert_int_equal(mu_load_relaxed(&ctx->own->pin), 0);
 }
 
-static void offsets_that_are_no_object_are_refused(void **state)
+TEST_WITH(offsets_that_are_no_object_are_refused, setup, teardown)
 {
     uint64_t buckets = mu_offset_of(seg, seg->buckets);
 
-    (void)state;
     assert_ptr_equal(mu_slot_object(seg, offsetof(struct mu_header, cluster)), &seg->header->cluster);
     assert_ptr_equal(mu_slot_object(seg, buckets + 8), &seg->buckets[1]);
     assert_null(mu_slot_object(seg, buckets + 4));
@@ -439,30 +426,7 @@ static int releases_slots_that_were_scribbled_over(void *arg)
     return 0;
 }
 
-static void a_slot_whose_mutex_was_scribbled_over_is_released_all_the_same(void **state)
+TEST_WITH(a_slot_whose_mutex_was_scribbled_over_is_released_all_the_same, setup, teardown)
 {
-    (void)state;
     assert_int_equal(test_reap(test_fork(releases_slots_that_were_scribbled_over, NULL)), 0);
-}
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(a_claimed_slot_says_whose_it_is_and_a_released_one_has_a_new_incarnation),
-        TEST(six_slots_are_six_and_no_more),
-        TEST(a_killed_process_is_dead_by_the_kernels_word_and_scavenged_once),
-        TEST(a_process_that_execs_is_dead_while_its_pid_lives_on),
-        TEST(what_pidfd_said_scavenges_by_pid),
-        TEST(a_living_slot_of_the_same_pid_number_is_left_alone),
-        TEST(a_ruined_liveness_word_is_settled_once_the_process_is_said_to_have_ended),
-        TEST(a_slot_whose_owner_the_kernel_does_not_know_is_an_orphan_in_its_own_pid_namespace_only),
-        TEST(a_slot_whose_mutex_was_scribbled_over_is_released_all_the_same),
-        TEST(a_pinned_value_outlives_its_replacement_until_the_pin_or_its_owner_ends),
-        TEST(a_pin_that_came_too_late_is_refused),
-        TEST(offsets_that_are_no_object_are_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,11 +19,10 @@ static struct muster_segment *seg;
 static struct mu_ctx *ctx;
 static struct mu_table table;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.num_buckets = 4};
 
-    (void)state;
     ctx = malloc(sizeof *ctx);
     if (test_job_create(&job, &config) || mu_segment_open(job.name, true, &seg) || mu_slot_claim(seg, 0, ctx))
         return -1;
@@ -31,9 +30,8 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     mu_slot_release(ctx);
     free(ctx);
     muster_segment_close(seg);
@@ -87,13 +85,12 @@ static void assert_absent(const struct mu_key *k)
     assert_int_equal(f.version, 0);
 }
 
-static void keys_with_one_hash_are_told_apart_wherever_their_values_lie(void **state)
+TEST_WITH(keys_with_one_hash_are_told_apart_wherever_their_values_lie, setup, teardown)
 {
     static const size_t sizes[] = {3, 3000, 150000, 20}; /* in the page, outside, in parts, in the page */
     uint8_t *value = malloc(150000);
     struct mu_key k;
 
-    (void)state;
     for (unsigned round = 0; round < 8; round++) {
         for (unsigned i = 0; i < 8; i++) {
             char key[8] = "key 0";
@@ -123,12 +120,11 @@ static void keys_with_one_hash_are_told_apart_wherever_their_values_lie(void **s
     free(value);
 }
 
-static void hashes_with_equal_buckets_share_a_page(void **state)
+TEST_WITH(hashes_with_equal_buckets_share_a_page, setup, teardown)
 {
     struct mu_key k;
     char key[16];
 
-    (void)state;
     for (int i = 0; i < 300; i++) {
         snprintf(key, sizeof key, "%d", i);
         assert_ok(set(forged(&k, key, strlen(key), ((uint64_t)i << 40) | 1), &i, sizeof i, NULL));
@@ -140,7 +136,7 @@ static void hashes_with_equal_buckets_share_a_page(void **state)
     }
 }
 
-static void a_page_that_grows_moves_its_values_out_and_is_full_at_last(void **state)
+TEST_WITH(a_page_that_grows_moves_its_values_out_and_is_full_at_last, setup, teardown)
 {
     static uint8_t value[400];
     enum muster_status status = MUSTER_OK;
@@ -148,7 +144,6 @@ static void a_page_that_grows_moves_its_values_out_and_is_full_at_last(void **st
     uint32_t n = 0;
     char key[16];
 
-    (void)state;
     while (!status) {
         snprintf(key, sizeof key, "%u", n);
         memset(value, (int)n, sizeof value);
@@ -173,14 +168,13 @@ static void a_page_that_grows_moves_its_values_out_and_is_full_at_last(void **st
     assert_int_equal(MU_WORD_INDEX(mu_load_relaxed(&seg->buckets[0])), 0);
 }
 
-static void versions_go_on_when_a_bucket_was_empty(void **state)
+TEST_WITH(versions_go_on_when_a_bucket_was_empty, setup, teardown)
 {
     struct mu_bucket_info info, before = {0};
     const struct mu_walk walk = {NULL, NULL, NULL, false};
     uint64_t version, last = 0;
     struct mu_key k;
 
-    (void)state;
     forged(&k, "key", 3, 1);
     for (int i = 0; i < 20; i++) {
         struct mu_edit e = {0};
@@ -236,13 +230,12 @@ static void set_reference(const struct mu_key *k, uint32_t at, uint64_t *ret_ref
     assert_ok(mu_table_edit(&table, ctx, k, 0, set_place, &e, NULL));
 }
 
-static void an_entry_keeps_its_references_and_frees_those_replaced(void **state)
+TEST_WITH(an_entry_keeps_its_references_and_frees_those_replaced, setup, teardown)
 {
     static uint8_t big[100000];
     uint64_t a, b, c;
     struct mu_key k, other;
 
-    (void)state;
     forged(&k, "owner", 5, 1);
     forged(&other, "other", 5, 2ull << 40 | 1);
     assert_ok(set(&other, big, 3000, NULL));
@@ -278,26 +271,24 @@ static enum muster_status give_up(void *arg, const struct mu_item *item)
     return MUSTER_CANCELLED;
 }
 
-static void a_walk_ends_with_the_visitors_status(void **state)
+TEST_WITH(a_walk_ends_with_the_visitors_status, setup, teardown)
 {
     struct mu_bucket_info info;
     struct mu_key k;
     int visits = 0;
     const struct mu_walk walk = {NULL, give_up, &visits, false};
 
-    (void)state;
     assert_ok(set(forged(&k, "a", 1, 1), "v", 1, NULL));
     assert_ok(set(forged(&k, "b", 1, 1), "v", 1, NULL));
     assert_status(MUSTER_CANCELLED, mu_table_walk(&table, ctx, 0, &walk, &info));
     assert_int_equal(visits, 1);
 }
 
-static void an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers(void **state)
+TEST_WITH(an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers, setup, teardown)
 {
     static uint8_t big[100000], buffer[100000];
     static const size_t sizes[] = {3000, 100000};
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
         const struct mu_walk walk = {NULL, NULL, NULL, false};
         struct mu_bucket_info info;
@@ -328,14 +319,13 @@ static enum mu_verdict put_quietly(struct mu_edit *e)
     return MU_PUT;
 }
 
-static void a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not(void **state)
+TEST_WITH(a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not, setup, teardown)
 {
     struct mu_edit e = {.value = "2", .len = 1};
     struct mu_key k;
     mu_a64 *bucket;
     uint64_t w;
 
-    (void)state;
     mu_key_make(&k, seg, "/key", 4);
     bucket = mu_table_bucket(&table, &k);
     assert_ok(set(&k, "1", 1, NULL));
@@ -351,16 +341,13 @@ static void a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not(void **stat
     assert_found(&k, "3", 1);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 /* The value's end lies elsewhere: wherever it is cut, in the page, in a block, across parts. */
-static void a_value_in_two_pieces_is_one_value(void **state)
+TEST_WITH(a_value_in_two_pieces_is_one_value, setup, teardown)
 {
     static const size_t sizes[] = {0, 1, 7, 8, 9, 33, 600, 4096, MU_BODY_MAX - 8, MU_BODY_MAX, MU_BODY_MAX + 1, 200001};
     uint8_t *bytes = malloc(200001);
     struct mu_key k;
 
-    (void)state;
     for (size_t i = 0; i < 200001; i++)
         bytes[i] = (uint8_t)(i * 2654435761u >> 11);
     mu_key_make(&k, seg, "in two", 6);
@@ -375,21 +362,4 @@ static void a_value_in_two_pieces_is_one_value(void **state)
             free(end);
         }
     free(bytes);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(keys_with_one_hash_are_told_apart_wherever_their_values_lie),
-        TEST(hashes_with_equal_buckets_share_a_page),
-        TEST(a_page_that_grows_moves_its_values_out_and_is_full_at_last),
-        TEST(versions_go_on_when_a_bucket_was_empty),
-        TEST(an_entry_keeps_its_references_and_frees_those_replaced),
-        TEST(a_walk_ends_with_the_visitors_status),
-        TEST(a_quiet_edit_leaves_the_sleepers_to_the_next_that_is_not),
-        TEST(an_entry_whose_value_is_gone_is_data_loss_for_readers_and_writers),
-        TEST(a_value_in_two_pieces_is_one_value),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

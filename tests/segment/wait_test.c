@@ -77,13 +77,12 @@ static int member_waits_on_a_segment_that_is_cut(void *arg)
     return 0;
 }
 
-static void a_waiter_is_told_that_the_segment_was_truncated_under_it(void **state)
+TEST(a_waiter_is_told_that_the_segment_was_truncated_under_it)
 {
     static int (*const waiters[])(void *) = {waits_on_a_segment_that_is_cut, task_waits_on_a_segment_that_is_cut,
                                              member_waits_on_a_segment_that_is_cut};
     const struct muster_segment_config two = {.num_tasks = 2};
 
-    (void)state;
     for (int i = 0; i < 6; i++) {
         struct test_job job;
         pid_t pid;
@@ -113,12 +112,11 @@ static int waits_for_a_job_that_is_closed(void *arg)
     return 0;
 }
 
-static void closing_the_job_wakes_every_sleeper(void **state)
+TEST(closing_the_job_wakes_every_sleeper)
 {
     struct test_job job;
     pid_t pids[3];
 
-    (void)state;
     assert_ok(test_job_create(&job, NULL));
     for (int i = 0; i < 3; i++)
         pids[i] = test_fork(waits_for_a_job_that_is_closed, job.name);
@@ -154,12 +152,11 @@ static int is_killed(void *arg)
     return 0;
 }
 
-static void a_waiter_learns_of_a_killed_task_by_itself(void **state)
+TEST(a_waiter_learns_of_a_killed_task_by_itself)
 {
     struct test_job job;
     pid_t waiter, victim;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     assert_ok(test_job_create(&job, NULL));
     victim = test_fork(is_killed, job.name);
@@ -220,9 +217,8 @@ static uint64_t sleeps_until(pid_t pid)
 }
 
 /* The waiter's bit is taken away behind its back, so that the commit wakes nobody; nor does anything else. */
-static void a_waiter_whose_wake_up_is_lost_looks_again_by_itself(void **state)
+TEST(a_waiter_whose_wake_up_is_lost_looks_again_by_itself)
 {
-    (void)state;
     for (int i = 0; i < 5; i++) {
         struct test_job job;
         struct muster *m;
@@ -255,14 +251,13 @@ static void a_waiter_whose_wake_up_is_lost_looks_again_by_itself(void **state)
     }
 }
 
-static void a_wait_says_where_it_is_to_whoever_asks(void **state)
+TEST(a_wait_says_where_it_is_to_whoever_asks)
 {
     struct muster_task_info info;
     struct test_job job;
     struct muster *m;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     assert_ok(test_job_create(&job, NULL));
     pid = test_fork(waits_for_a_task_that_dies, job.name);
@@ -281,14 +276,13 @@ static void a_wait_says_where_it_is_to_whoever_asks(void **state)
 }
 
 /* Who has spun before, a group's member say, takes that stage away; also of a wait that would have it. */
-static void a_wait_whose_spins_were_taken_away_does_not_spin(void **state)
+TEST(a_wait_whose_spins_were_taken_away_does_not_spin)
 {
     const struct muster_segment_config one = {.num_tasks = 1};
     mu_a64 word = MU_WORD(1, 1);
     struct test_job job;
     struct muster *m;
 
-    (void)state;
     assert_ok(test_job_create(&job, &one));
     m = test_join(job.name, -1, 0);
     assert_non_null(m);
@@ -366,13 +360,12 @@ static int is_bound_and_stays(void *arg)
     return 0;
 }
 
-static void who_is_bound_spins_when_the_others_are_bound_elsewhere(void **state)
+TEST(who_is_bound_spins_when_the_others_are_bound_elsewhere)
 {
     const struct muster_segment_config two = {.num_tasks = 2};
     int found[2], n = 0;
     cpu_set_t set;
 
-    (void)state;
     if (sched_getaffinity(0, sizeof set, &set))
         skip();
     for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
@@ -405,19 +398,4 @@ static void who_is_bound_spins_when_the_others_are_bound_elsewhere(void **state)
         test_gate_close(&gate);
         test_gate_close(&second);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_waiter_is_told_that_the_segment_was_truncated_under_it),
-        cmocka_unit_test(closing_the_job_wakes_every_sleeper),
-        cmocka_unit_test(a_waiter_learns_of_a_killed_task_by_itself),
-        cmocka_unit_test(a_waiter_whose_wake_up_is_lost_looks_again_by_itself),
-        cmocka_unit_test(a_wait_says_where_it_is_to_whoever_asks),
-        cmocka_unit_test(a_wait_whose_spins_were_taken_away_does_not_spin),
-        cmocka_unit_test(who_is_bound_spins_when_the_others_are_bound_elsewhere),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,12 +11,11 @@
 
 #include "accel/cuda_library.h"
 
-static void loading_gives_all_functions_or_the_loaders_reason(void **state)
+TEST(loading_gives_all_functions_or_the_loaders_reason)
 {
     const struct mu_cuda *cuda = NULL, *again = NULL;
     enum muster_status status = mu_cuda_load(&cuda);
 
-    (void)state;
     if (status) {
         print_message("no driver library here: %s\n", muster_last_error());
         assert_int_equal(status, MUSTER_UNAVAILABLE);
@@ -32,12 +31,11 @@ static void loading_gives_all_functions_or_the_loaders_reason(void **state)
 }
 
 /* Nothing may have been started by loading: a child of this process can still start CUDA, or be told why not. */
-static void loading_starts_nothing(void **state)
+TEST(loading_starts_nothing)
 {
     const struct mu_cuda *cuda;
     int count = 0, result;
 
-    (void)state;
     if (mu_cuda_load(&cuda)) {
         print_message("skipped, no driver library here: %s\n", muster_last_error());
         return;
@@ -46,13 +44,12 @@ static void loading_starts_nothing(void **state)
     assert_true(result == MU_CUDA_NOT_INITIALIZED || result == MU_CUDA_STUB_LIBRARY);
 }
 
-static void starting_gives_a_device_or_the_drivers_reason_in_words(void **state)
+TEST(starting_gives_a_device_or_the_drivers_reason_in_words)
 {
     const struct mu_cuda *cuda;
     enum muster_status status = mu_cuda_start(&cuda);
     int count = 0;
 
-    (void)state;
     if (status) {
         print_message("no CUDA here: %s\n", muster_last_error());
         assert_int_equal(status, MUSTER_UNAVAILABLE);
@@ -63,13 +60,12 @@ static void starting_gives_a_device_or_the_drivers_reason_in_words(void **state)
     print_message("CUDA has %d devices\n", count);
 }
 
-static void a_child_forked_after_the_start_is_refused_in_words(void **state)
+TEST(a_child_forked_after_the_start_is_refused_in_words)
 {
     const struct mu_cuda *cuda;
     pid_t pid;
     int status;
 
-    (void)state;
     if (mu_cuda_start(&cuda)) {
         print_message("skipped, no CUDA here: %s\n", muster_last_error());
         return;
@@ -82,7 +78,7 @@ static void a_child_forked_after_the_start_is_refused_in_words(void **state)
     assert_int_equal(status, 0);
 }
 
-static void each_failure_of_the_start_is_told_differently(void **state)
+TEST(each_failure_of_the_start_is_told_differently)
 {
     static const struct {
         int result;
@@ -101,23 +97,9 @@ static void each_failure_of_the_start_is_told_differently(void **state)
         {-7, MUSTER_UNAVAILABLE, "-7"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         assert_status(known[i].status, mu_cuda_fail(known[i].result, "cuInit"));
         assert_says("cuInit: ");
         assert_says(known[i].says);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loading_gives_all_functions_or_the_loaders_reason),
-        cmocka_unit_test(loading_starts_nothing),
-        cmocka_unit_test(starting_gives_a_device_or_the_drivers_reason_in_words),
-        cmocka_unit_test(a_child_forked_after_the_start_is_refused_in_words),
-        cmocka_unit_test(each_failure_of_the_start_is_told_differently),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

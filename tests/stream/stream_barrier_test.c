@@ -31,37 +31,32 @@ static void play_all(uint32_t count, uint64_t first, uint64_t rounds)
     band_close();
 }
 
-static void two_streams_meet_a_hundred_thousand_times_across_the_wrap(void **state)
+STAGE_TEST(two_streams_meet_a_hundred_thousand_times_across_the_wrap)
 {
-    (void)state;
     play_all(2, MU_STREAM_EPOCH - 50000, 100000);
 }
 
-static void four_streams_meet_across_the_reset_of_a_later_epoch(void **state)
+STAGE_TEST(four_streams_meet_across_the_reset_of_a_later_epoch)
 {
-    (void)state;
     play_all(4, 2 * MU_STREAM_EPOCH + MU_STREAM_RESET - 2000, 4000);
 }
 
-static void eight_streams_meet(void **state)
+STAGE_TEST(eight_streams_meet)
 {
-    (void)state;
     play_all(8, 1, 2000);
 }
 
-static void a_single_member_waits_for_nobody(void **state)
+STAGE_TEST(a_single_member_waits_for_nobody)
 {
-    (void)state;
     play_all(1, 1, 1000);
 }
 
-static void a_member_that_is_late_is_named_and_waited_for(void **state)
+STAGE_TEST(a_member_that_is_late_is_named_and_waited_for)
 {
     struct play_act a = {.rounds = 3};
     bool hold = true;
     struct reply r;
 
-    (void)state;
     band_open(3);
     band_create(3, 0);
     assert_status(stage_do(1, act_stream_hold, &hold, sizeof hold), MUSTER_OK);
@@ -84,11 +79,10 @@ static void a_member_that_is_late_is_named_and_waited_for(void **state)
     band_close();
 }
 
-static void a_member_without_an_accelerator_is_the_answer_for_all(void **state)
+STAGE_TEST(a_member_without_an_accelerator_is_the_answer_for_all)
 {
     struct create_act a = {.name = "b"};
 
-    (void)state;
     band_open(3);
     for (int i = 0; i < 3; i++) {
         a.absent = i == 1;
@@ -105,12 +99,11 @@ static void a_member_without_an_accelerator_is_the_answer_for_all(void **state)
     band_close();
 }
 
-static void who_does_not_come_before_the_deadline_is_named(void **state)
+STAGE_TEST(who_does_not_come_before_the_deadline_is_named)
 {
     struct create_act a = {.name = "b", .patience_ns = 50000000};
     struct reply r;
 
-    (void)state;
     band_open(2);
     tell_create(0, &a);
     r = stage_hear(0);
@@ -142,9 +135,8 @@ static int act_bad_create(void *arg, struct reply *reply)
     return wrong;
 }
 
-static void bad_arguments_are_refused(void **state)
+STAGE_TEST(bad_arguments_are_refused)
 {
-    (void)state;
     band_open(1);
     assert_int_equal(do_plain(0, act_bad_create).status, 0);
     band_close();
@@ -183,11 +175,10 @@ static int act_two_in_one(void *arg, struct reply *reply)
     return status;
 }
 
-static void two_members_in_one_process_are_refused(void **state)
+STAGE_TEST(two_members_in_one_process_are_refused)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     r = do_plain(0, act_two_in_one);
@@ -218,9 +209,8 @@ static int act_other_stream(void *arg, struct reply *reply)
     return wrong;
 }
 
-static void rounds_go_to_another_stream_only_after_the_last_are_done(void **state)
+STAGE_TEST(rounds_go_to_another_stream_only_after_the_last_are_done)
 {
-    (void)state;
     band_open(1);
     assert_int_equal(do_plain(0, act_other_stream).status, 0);
     band_close();
@@ -246,9 +236,8 @@ static int act_fork(void *arg, struct reply *reply)
     return muster_stream_barrier_free(b);
 }
 
-static void a_forked_child_is_refused_and_frees_its_copy(void **state)
+STAGE_TEST(a_forked_child_is_refused_and_frees_its_copy)
 {
-    (void)state;
     band_open(1);
     assert_int_equal(do_plain(0, act_fork).status, 0);
     band_close();
@@ -279,11 +268,10 @@ static int act_count(void *arg, struct reply *reply)
     return entries("/proc/self/fd") * 100000 + entries("/proc/self/task") * 1000 + maps;
 }
 
-static void nothing_of_a_barrier_stays_behind(void **state)
+STAGE_TEST(nothing_of_a_barrier_stays_behind)
 {
     int before[3], with[3];
 
-    (void)state;
     band_open(3);
     for (int round = 0; round < 30; round++) {
         struct play_act a = {.rounds = 20, .wait = true};
@@ -312,26 +300,4 @@ static void nothing_of_a_barrier_stays_behind(void **state)
         stage_audit();
     }
     band_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(two_streams_meet_a_hundred_thousand_times_across_the_wrap),
-        CASE(four_streams_meet_across_the_reset_of_a_later_epoch),
-        CASE(eight_streams_meet),
-        CASE(a_single_member_waits_for_nobody),
-        CASE(a_member_that_is_late_is_named_and_waited_for),
-        CASE(a_member_without_an_accelerator_is_the_answer_for_all),
-        CASE(who_does_not_come_before_the_deadline_is_named),
-        CASE(bad_arguments_are_refused),
-        CASE(two_members_in_one_process_are_refused),
-        CASE(rounds_go_to_another_stream_only_after_the_last_are_done),
-        CASE(a_forked_child_is_refused_and_frees_its_copy),
-        CASE(nothing_of_a_barrier_stays_behind),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

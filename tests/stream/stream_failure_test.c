@@ -93,27 +93,23 @@ static void rounds_of_kills(uint32_t members, int rounds)
     }
 }
 
-static void two_members_of_whom_one_is_killed(void **state)
+STAGE_TEST(two_members_of_whom_one_is_killed)
 {
-    (void)state;
     rounds_of_kills(2, 30);
 }
 
-static void four_members_of_whom_one_is_killed(void **state)
+STAGE_TEST(four_members_of_whom_one_is_killed)
 {
-    (void)state;
     rounds_of_kills(4, 20);
 }
 
-static void eight_members_of_whom_one_is_killed(void **state)
+STAGE_TEST(eight_members_of_whom_one_is_killed)
 {
-    (void)state;
     rounds_of_kills(8, 6);
 }
 
-static void members_killed_one_after_the_other_leave_the_last_one_free(void **state)
+STAGE_TEST(members_killed_one_after_the_other_leave_the_last_one_free)
 {
-    (void)state;
     for (int round = 0; round < 5; round++) {
         band_open(4);
         band_create(4, 0);
@@ -129,11 +125,10 @@ static void members_killed_one_after_the_other_leave_the_last_one_free(void **st
 }
 
 /* Whoever found a loss may be killed at every step of telling it. */
-static void a_finder_that_is_killed_between_its_steps_leaves_no_wait_closed(void **state)
+STAGE_TEST(a_finder_that_is_killed_between_its_steps_leaves_no_wait_closed)
 {
     struct play_act endless = {.wait = true};
 
-    (void)state;
     for (uint32_t steps = 0; steps <= 1 + 2 * 3; steps++) {
         bool hold = true;
 
@@ -153,11 +148,10 @@ static void a_finder_that_is_killed_between_its_steps_leaves_no_wait_closed(void
 }
 
 /* It lives, and its stream writes its flags long after the others were let go: that shuts nobody in. */
-static void a_member_in_error_writes_on_and_the_others_are_free(void **state)
+STAGE_TEST(a_member_in_error_writes_on_and_the_others_are_free)
 {
     struct play_act some = {.rounds = 500}, endless = {.wait = true};
 
-    (void)state;
     for (int round = 0; round < 5; round++) {
         bool hold = true;
 
@@ -186,12 +180,11 @@ static void a_member_in_error_writes_on_and_the_others_are_free(void **state)
     }
 }
 
-static void who_gives_up_gives_up_for_all_with_its_reason(void **state)
+STAGE_TEST(who_gives_up_gives_up_for_all_with_its_reason)
 {
     struct play_act nine = {.rounds = 9};
     bool hold = true;
 
-    (void)state;
     band_open(3);
     band_create(3, 0);
     assert_status(stage_do(2, act_stream_hold, &hold, sizeof hold), MUSTER_OK);
@@ -206,12 +199,11 @@ static void who_gives_up_gives_up_for_all_with_its_reason(void **state)
     band_close();
 }
 
-static void who_frees_after_as_many_rounds_harms_nobody_and_after_fewer_is_named(void **state)
+STAGE_TEST(who_frees_after_as_many_rounds_harms_nobody_and_after_fewer_is_named)
 {
     struct play_act two = {.rounds = 2, .wait = true}, one = {.rounds = 1, .wait = true};
     struct reply r;
 
-    (void)state;
     band_open(2);
     band_create(2, 0);
     stage_tell(0, act_stream_play, &two, sizeof two);
@@ -228,9 +220,8 @@ static void who_frees_after_as_many_rounds_harms_nobody_and_after_fewer_is_named
     band_close();
 }
 
-static void who_leaves_the_job_is_named(void **state)
+STAGE_TEST(who_leaves_the_job_is_named)
 {
-    (void)state;
     band_open(3);
     band_create(3, 0);
     stage_tell(0, act_stream_play, &(struct play_act){.wait = true}, sizeof(struct play_act));
@@ -259,11 +250,10 @@ static int hear_of_a_death(int i, const char *dead)
 
 /* Killed while the barrier is made, at all moments, also who makes its memory: those who make it with the dead are
  * told, and can make another. */
-static void a_death_while_it_is_made_ends_the_making_for_all(void **state)
+STAGE_TEST(a_death_while_it_is_made_ends_the_making_for_all)
 {
     int refused = 0;
 
-    (void)state;
     for (int round = 0; round < 60; round++) {
         int victim = round % 3, rest[2] = {victim == 0, 2 - (victim == 2)};
         struct create_act a = {.name = "b"}, again = {.name = "b", .tasks = {rest[0], rest[1]}, .count = 2};
@@ -291,11 +281,10 @@ static void a_death_while_it_is_made_ends_the_making_for_all(void **state)
     print_message("%d of 120 were told while it was made, the others after\n", refused);
 }
 
-static void a_restarted_member_makes_it_again_with_the_survivors(void **state)
+STAGE_TEST(a_restarted_member_makes_it_again_with_the_survivors)
 {
     int last = 2;
 
-    (void)state;
     band_open(2);
     stage_kill(1);
     assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
@@ -317,25 +306,9 @@ static void a_restarted_member_makes_it_again_with_the_survivors(void **state)
     stage_close();
 }
 
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(two_members_of_whom_one_is_killed),
-        CASE(four_members_of_whom_one_is_killed),
-        CASE(eight_members_of_whom_one_is_killed),
-        CASE(members_killed_one_after_the_other_leave_the_last_one_free),
-        CASE(a_finder_that_is_killed_between_its_steps_leaves_no_wait_closed),
-        CASE(a_member_in_error_writes_on_and_the_others_are_free),
-        CASE(who_gives_up_gives_up_for_all_with_its_reason),
-        CASE(who_frees_after_as_many_rounds_harms_nobody_and_after_fewer_is_named),
-        CASE(who_leaves_the_job_is_named),
-        CASE(a_death_while_it_is_made_ends_the_making_for_all),
-        CASE(a_restarted_member_makes_it_again_with_the_survivors),
-    };
-
     seed = argc > 1 ? strtoull(argv[1], NULL, 10) : muster_now_ns() | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -147,11 +147,10 @@ static const uint64_t beginnings[] = {
     (1ull << 40) - 7,
 };
 
-static void nobody_goes_on_before_all_have_come_also_where_numbers_begin_anew(void **state)
+TEST(nobody_goes_on_before_all_have_come_also_where_numbers_begin_anew)
 {
     static struct world w;
 
-    (void)state;
     for (size_t b = 0; b < sizeof beginnings / sizeof *beginnings; b++)
         for (int i = 0; i < 200; i++) {
             start(&w, 2 + (uint32_t)i % (MEMBERS - 1), beginnings[b]);
@@ -166,11 +165,10 @@ static void nobody_goes_on_before_all_have_come_also_where_numbers_begin_anew(vo
         }
 }
 
-static void arrivals_are_read_right_at_every_moment(void **state)
+TEST(arrivals_are_read_right_at_every_moment)
 {
     static struct world w;
 
-    (void)state;
     for (size_t b = 0; b < sizeof beginnings / sizeof *beginnings; b++)
         for (int i = 0; i < 20; i++) {
             start(&w, 3, beginnings[b]);
@@ -188,12 +186,11 @@ static void arrivals_are_read_right_at_every_moment(void **state)
 }
 
 /* The rule is there for a reason: without it the stale number of two epochs ago opens a wait. This test sees that. */
-static void without_the_reset_a_round_would_open_early(void **state)
+TEST(without_the_reset_a_round_would_open_early)
 {
     static struct world w;
     uint64_t early = 0;
 
-    (void)state;
     for (int i = 0; i < 50 && !early; i++) {
         start(&w, 3, MU_STREAM_EPOCH + MU_STREAM_RESET - 1);
         w.without_reset = true;
@@ -242,11 +239,10 @@ static void die(struct world *w, uint64_t *ret_good)
     *ret_good = MU_STREAM_GOOD(w->page.failed);
 }
 
-static void whoever_dies_wherever_the_others_run_empty_and_know_what_is_sound(void **state)
+TEST(whoever_dies_wherever_the_others_run_empty_and_know_what_is_sound)
 {
     static struct world w;
 
-    (void)state;
     for (size_t b = 0; b < sizeof beginnings / sizeof *beginnings; b++)
         for (int i = 0; i < 400; i++) {
             uint64_t good = 0;
@@ -264,11 +260,10 @@ static void whoever_dies_wherever_the_others_run_empty_and_know_what_is_sound(vo
 }
 
 /* mu_stream_fail() itself opens everything, once and for all: the owner's next writes do not close it again. */
-static void a_release_cannot_be_taken_back_by_the_owner(void **state)
+TEST(a_release_cannot_be_taken_back_by_the_owner)
 {
     static struct world w;
 
-    (void)state;
     start(&w, 3, 1);
     play(&w, 100);
     mu_stream_fail(&w.page, w.size, w.players[1].round, 2, MU_STREAM_LOST);
@@ -286,14 +281,6 @@ static void a_release_cannot_be_taken_back_by_the_owner(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_goes_on_before_all_have_come_also_where_numbers_begin_anew),
-        cmocka_unit_test(arrivals_are_read_right_at_every_moment),
-        cmocka_unit_test(without_the_reset_a_round_would_open_early),
-        cmocka_unit_test(whoever_dies_wherever_the_others_run_empty_and_know_what_is_sound),
-        cmocka_unit_test(a_release_cannot_be_taken_back_by_the_owner),
-    };
-
     seeds.state = argc > 1 ? strtoull(argv[1], NULL, 10) : test_seed();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

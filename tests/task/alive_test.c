@@ -38,9 +38,8 @@ static void tell_alive(int player, const struct alive_act *set)
     stage_tell(player, act_alive, set, sizeof *set);
 }
 
-static void all_three_call_and_get_three(void **state)
+STAGE_TEST(all_three_call_and_get_three)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(0, &all);
@@ -54,9 +53,8 @@ static void all_three_call_and_get_three(void **state)
     stage_close();
 }
 
-static void a_task_that_failed_before_is_not_waited_for(void **state)
+STAGE_TEST(a_task_that_failed_before_is_not_waited_for)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     assert_status(do_report(2, 2, MUSTER_INTERNAL, "x"), MUSTER_OK);
@@ -67,9 +65,8 @@ static void a_task_that_failed_before_is_not_waited_for(void **state)
     stage_close();
 }
 
-static void a_task_that_fails_while_the_others_wait_is_not_in_the_answer(void **state)
+STAGE_TEST(a_task_that_fails_while_the_others_wait_is_not_in_the_answer)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(0, &all);
@@ -92,12 +89,11 @@ static int act_alive_for_a_moment(void *arg, struct reply *reply)
     return muster_task_alive(me, a->tasks, a->count, muster_after_ms(300), tasks, NULL, &count);
 }
 
-static void a_callers_own_deadline_names_who_has_not_asked(void **state)
+STAGE_TEST(a_callers_own_deadline_names_who_has_not_asked)
 {
     struct reply r;
     char name[40];
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(1, &all);
@@ -115,9 +111,8 @@ static void a_callers_own_deadline_names_who_has_not_asked(void **state)
     stage_close();
 }
 
-static void a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer(void **state)
+STAGE_TEST(a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(0, &all);
@@ -129,9 +124,8 @@ static void a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer(voi
     stage_close();
 }
 
-static void a_task_that_leaves_while_the_others_wait_is_not_in_the_answer(void **state)
+STAGE_TEST(a_task_that_leaves_while_the_others_wait_is_not_in_the_answer)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(0, &all);
@@ -143,11 +137,10 @@ static void a_task_that_leaves_while_the_others_wait_is_not_in_the_answer(void *
     stage_close();
 }
 
-static void overlapping_sets_get_each_its_own_answer(void **state)
+STAGE_TEST(overlapping_sets_get_each_its_own_answer)
 {
     const struct alive_act low = {{0, 1}, 2}, high = {{1, 2}, 2};
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(0, &low);
@@ -162,12 +155,11 @@ static void overlapping_sets_get_each_its_own_answer(void **state)
     stage_close();
 }
 
-static void who_is_not_in_the_set_may_not_ask(void **state)
+STAGE_TEST(who_is_not_in_the_set_may_not_ask)
 {
     const struct alive_act low = {{0, 1}, 2}, bad = {{0, 3}, 2}, none = {{0}, 0};
     struct reply r;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     r = stage_do(2, act_alive, &low, sizeof low);
@@ -178,11 +170,10 @@ static void who_is_not_in_the_set_may_not_ask(void **state)
     stage_close();
 }
 
-static void a_set_is_a_set_whatever_its_order_and_repetitions(void **state)
+STAGE_TEST(a_set_is_a_set_whatever_its_order_and_repetitions)
 {
     const struct alive_act a = {{2, 0, 1, 0}, 4}, b = {{0, 1, 2}, 3}, c = {{1, 2, 2, 0, 1}, 5};
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_alive(0, &a);
@@ -193,11 +184,10 @@ static void a_set_is_a_set_whatever_its_order_and_repetitions(void **state)
     stage_close();
 }
 
-static void alone_one_is_answered_at_once(void **state)
+STAGE_TEST(alone_one_is_answered_at_once)
 {
     const struct alive_act own = {{1}, 1};
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     assert_alive(stage_do(1, act_alive, &own, sizeof own), own.tasks, 1);
@@ -211,9 +201,8 @@ static int act_alive_twice(void *arg, struct reply *reply)
     return status ? status : act_alive(arg, reply);
 }
 
-static void six_calls_by_three_tasks_are_all_answered(void **state)
+STAGE_TEST(six_calls_by_three_tasks_are_all_answered)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
@@ -271,9 +260,8 @@ static bool four_threads_sleep(void *arg)
     return asleep[1] == 2 && asleep[2] == 2;
 }
 
-static void repeated_calls_of_a_task_get_the_same_answer(void **state)
+STAGE_TEST(repeated_calls_of_a_task_get_the_same_answer)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     tell_plain(0, act_alive_by_two_threads);
@@ -301,12 +289,11 @@ static void assert_key(const int32_t *ids, uint32_t count)
     }
 }
 
-static void a_set_of_any_size_is_a_key(void **state)
+STAGE_TEST(a_set_of_any_size_is_a_key)
 {
     static const uint32_t sizes[] = {1, 2, 8, 999, 1000, 1001, 1024, 4096, 8191, 8192};
     static int32_t ids[MU_ALIVE_MAX];
 
-    (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (uint32_t step = 1; step * sizes[s] <= MU_ALIVE_MAX && step < 9; step++)
             for (uint32_t first = 0; first < 2 && first + step * (sizes[s] - 1) < MU_ALIVE_MAX; first++) {
@@ -316,9 +303,8 @@ static void a_set_of_any_size_is_a_key(void **state)
             }
 }
 
-static void many_rounds_in_a_row_agree(void **state)
+STAGE_TEST(many_rounds_in_a_row_agree)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     for (int round = 0; round < 200; round++) {
@@ -328,28 +314,4 @@ static void many_rounds_in_a_row_agree(void **state)
             assert_int_equal(answer_of(stage_hear(i)).count, 3);
     }
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(all_three_call_and_get_three),
-        CASE(a_task_that_failed_before_is_not_waited_for),
-        CASE(a_task_that_fails_while_the_others_wait_is_not_in_the_answer),
-        CASE(a_callers_own_deadline_names_who_has_not_asked),
-        CASE(a_task_that_is_killed_while_the_others_wait_is_not_in_the_answer),
-        CASE(a_task_that_leaves_while_the_others_wait_is_not_in_the_answer),
-        CASE(overlapping_sets_get_each_its_own_answer),
-        CASE(who_is_not_in_the_set_may_not_ask),
-        CASE(a_set_is_a_set_whatever_its_order_and_repetitions),
-        CASE(alone_one_is_answered_at_once),
-        CASE(six_calls_by_three_tasks_are_all_answered),
-        CASE(repeated_calls_of_a_task_get_the_same_answer),
-        CASE(a_set_of_any_size_is_a_key),
-        CASE(many_rounds_in_a_row_agree),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,12 +18,11 @@ static struct mu_beat beats[2];
 static uint64_t last_check;
 
 /* Two tasks without heartbeat threads; the checker has just seen both. */
-static int set_up(void **state)
+static int set_up(void)
 {
     struct muster_segment_config config = {
         .num_buckets = 1024, .num_events = 64, .heap_bytes = 64u << 20, .heartbeat_timeout_ns = TIMEOUT_NS};
 
-    (void)state;
     stage_open(2, &config);
     stage_enter(0, MUSTER_JOIN_NO_HEARTBEAT);
     stage_enter(1, MUSTER_JOIN_NO_HEARTBEAT);
@@ -49,9 +48,8 @@ static int act_pulse(void *arg, struct reply *reply)
     return muster_heartbeat(me);
 }
 
-static void the_first_look_only_remembers(void **state)
+TEST_WITH(the_first_look_only_remembers, set_up, stage_strike)
 {
-    (void)state;
     assert_true(last_check > 0);
     assert_true(beats[0].changed_ns > 0 && beats[1].changed_ns > 0);
     assert_int_equal(beats[0].incarnation, stage_task(0).incarnation);
@@ -59,11 +57,10 @@ static void the_first_look_only_remembers(void **state)
     stage_close();
 }
 
-static void who_is_silent_for_longer_than_the_timeout_is_in_error_and_the_others_not(void **state)
+TEST_WITH(who_is_silent_for_longer_than_the_timeout_is_in_error_and_the_others_not, set_up, stage_strike)
 {
     struct muster_task_info i;
 
-    (void)state;
     beats[1].changed_ns = mu_now() - TIMEOUT_NS - 1;
     check();
     assert_int_equal(stage_task(0).state, MUSTER_TASK_CONNECTED);
@@ -76,9 +73,8 @@ static void who_is_silent_for_longer_than_the_timeout_is_in_error_and_the_others
     stage_close();
 }
 
-static void a_beat_since_the_last_look_clears_the_suspicion(void **state)
+TEST_WITH(a_beat_since_the_last_look_clears_the_suspicion, set_up, stage_strike)
 {
-    (void)state;
     assert_status(do_plain(1, act_pulse), MUSTER_OK);
     beats[1].changed_ns = mu_now() - TIMEOUT_NS - 1;
     check();
@@ -87,18 +83,16 @@ static void a_beat_since_the_last_look_clears_the_suspicion(void **state)
     stage_close();
 }
 
-static void silence_just_below_the_timeout_is_no_error(void **state)
+TEST_WITH(silence_just_below_the_timeout_is_no_error, set_up, stage_strike)
 {
-    (void)state;
     beats[1].changed_ns = mu_now() - TIMEOUT_NS / 2;
     check();
     assert_int_equal(stage_task(1).state, MUSTER_TASK_CONNECTED);
     stage_close();
 }
 
-static void a_checker_that_was_late_itself_grants_everybody_a_new_period(void **state)
+TEST_WITH(a_checker_that_was_late_itself_grants_everybody_a_new_period, set_up, stage_strike)
 {
-    (void)state;
     last_check = mu_now() - 2 * TIMEOUT_NS; /* it was stopped; all counters look old */
     beats[0].changed_ns = beats[1].changed_ns = last_check;
     check();
@@ -112,9 +106,8 @@ static void a_checker_that_was_late_itself_grants_everybody_a_new_period(void **
     stage_close();
 }
 
-static void a_new_incarnation_starts_a_new_period(void **state)
+TEST_WITH(a_new_incarnation_starts_a_new_period, set_up, stage_strike)
 {
-    (void)state;
     beats[1].changed_ns = mu_now() - TIMEOUT_NS - 1;
     beats[1].incarnation++; /* as if another one had been seen before */
     check();
@@ -123,9 +116,8 @@ static void a_new_incarnation_starts_a_new_period(void **state)
     stage_close();
 }
 
-static void tasks_that_are_not_connected_are_not_looked_at(void **state)
+TEST_WITH(tasks_that_are_not_connected_are_not_looked_at, set_up, stage_strike)
 {
-    (void)state;
     assert_status(do_plain(1, act_leave), MUSTER_OK);
     beats[1].changed_ns = mu_now() - TIMEOUT_NS - 1;
     check();
@@ -134,21 +126,4 @@ static void tasks_that_are_not_connected_are_not_looked_at(void **state)
                            sizeof(struct join_act)),
                   MUSTER_OK);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_first_look_only_remembers),
-        CASE(who_is_silent_for_longer_than_the_timeout_is_in_error_and_the_others_not),
-        CASE(a_beat_since_the_last_look_clears_the_suspicion),
-        CASE(silence_just_below_the_timeout_is_no_error),
-        CASE(a_checker_that_was_late_itself_grants_everybody_a_new_period),
-        CASE(a_new_incarnation_starts_a_new_period),
-        CASE(tasks_that_are_not_connected_are_not_looked_at),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

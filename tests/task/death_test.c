@@ -67,9 +67,8 @@ static void open_with_a_waiter(void)
     stage_until_waiting(0, "key never");
 }
 
-static void a_task_that_is_killed_ends_its_peers_waits(void **state)
+STAGE_TEST(a_task_that_is_killed_ends_its_peers_waits)
 {
-    (void)state;
     open_with_a_waiter();
     stage_signal(1, SIGKILL);
     the_survivor_learns(0, 1);
@@ -77,9 +76,8 @@ static void a_task_that_is_killed_ends_its_peers_waits(void **state)
     stage_close();
 }
 
-static void a_task_that_exits_without_leaving_is_dead(void **state)
+STAGE_TEST(a_task_that_exits_without_leaving_is_dead)
 {
-    (void)state;
     open_with_a_waiter();
     tell_plain(1, act_exit);
     the_survivor_learns(0, 1);
@@ -87,9 +85,8 @@ static void a_task_that_exits_without_leaving_is_dead(void **state)
     stage_close();
 }
 
-static void a_task_that_aborts_is_dead(void **state)
+STAGE_TEST(a_task_that_aborts_is_dead)
 {
-    (void)state;
     open_with_a_waiter();
     tell_plain(1, act_abort);
     the_survivor_learns(0, 1);
@@ -126,11 +123,10 @@ static bool has_one_slot_left(void *arg)
 }
 
 /* The kernel forgets the robust futexes of such a thread. */
-static void a_thread_that_execs_takes_its_task_along(void **state)
+STAGE_TEST(a_thread_that_execs_takes_its_task_along)
 {
     uint32_t left = 3; /* the observer's, and two of task 0 */
 
-    (void)state;
     open_with_a_waiter();
     tell_plain(1, act_exec_from_a_thread);
     the_survivor_learns(0, 1);
@@ -140,9 +136,8 @@ static void a_thread_that_execs_takes_its_task_along(void **state)
     stage_close();
 }
 
-static void a_task_that_becomes_another_program_is_dead_though_its_process_lives(void **state)
+STAGE_TEST(a_task_that_becomes_another_program_is_dead_though_its_process_lives)
 {
-    (void)state;
     open_with_a_waiter();
     tell_plain(1, act_exec);
     the_survivor_learns(0, 1);
@@ -176,9 +171,8 @@ static int join_again(const char *job)
     return muster_leave(m) ? 2 : 7;
 }
 
-static void a_recoverable_task_that_execs_may_join_again_at_once(void **state)
+STAGE_TEST(a_recoverable_task_that_execs_may_join_again_at_once)
 {
-    (void)state;
     stage_open(1, NULL);
     stage_enter(0, MUSTER_JOIN_RECOVERABLE);
     tell_plain(0, act_exec_again);
@@ -188,9 +182,8 @@ static void a_recoverable_task_that_execs_may_join_again_at_once(void **state)
     stage_close();
 }
 
-static void a_stopped_task_that_is_killed_is_dead(void **state)
+STAGE_TEST(a_stopped_task_that_is_killed_is_dead)
 {
-    (void)state;
     open_with_a_waiter();
     stage_signal(1, SIGSTOP);
     stage_signal(1, SIGKILL);
@@ -210,9 +203,8 @@ static void watch_until_error(int32_t task)
 }
 
 /* A zombie has a pid still; its liveness word does not lie. */
-static void an_unreaped_zombie_is_dead(void **state)
+STAGE_TEST(an_unreaped_zombie_is_dead)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     kill(stage_pid(1), SIGKILL);
@@ -252,12 +244,11 @@ static int act_threads(void *arg, struct reply *reply)
     return MUSTER_OK;
 }
 
-static void threads_that_end_give_their_slots_back_and_are_no_death(void **state)
+STAGE_TEST(threads_that_end_give_their_slots_back_and_are_no_death)
 {
     uint32_t before;
     size_t deaths = 1;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     before = slots_live();
@@ -277,11 +268,10 @@ static int act_detach(void *arg, struct reply *reply)
     return MUSTER_OK;
 }
 
-static void a_detached_thread_takes_a_slot_again_when_it_writes(void **state)
+STAGE_TEST(a_detached_thread_takes_a_slot_again_when_it_writes)
 {
     uint32_t before;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     before = slots_live();
@@ -318,25 +308,22 @@ static void process_ended(int status, enum muster_cause cause, const char *words
     stage_close();
 }
 
-static void a_launcher_says_by_which_signal_a_task_died(void **state)
+STAGE_TEST(a_launcher_says_by_which_signal_a_task_died)
 {
-    (void)state;
     process_ended(SIGKILL, MUSTER_CAUSE_DIED, "killed by signal 9 (Killed)", false);
     process_ended(SIGSEGV, MUSTER_CAUSE_DIED, "killed by signal 11 (Segmentation fault)", true);
 }
 
-static void a_launcher_says_with_which_status_a_task_exited(void **state)
+STAGE_TEST(a_launcher_says_with_which_status_a_task_exited)
 {
-    (void)state;
     process_ended(3 << 8, MUSTER_CAUSE_EXITED, "exited with status 3 without leaving the job", false);
     process_ended(0, MUSTER_CAUSE_EXITED, "exited with status 0 without leaving the job", true);
 }
 
-static void the_end_of_a_process_that_had_left_is_no_error(void **state)
+STAGE_TEST(the_end_of_a_process_that_had_left_is_no_error)
 {
     pid_t pid;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     pid = stage_pid(1);
@@ -347,11 +334,10 @@ static void the_end_of_a_process_that_had_left_is_no_error(void **state)
     stage_close();
 }
 
-static void the_end_of_a_predecessor_does_not_touch_its_successor(void **state)
+STAGE_TEST(the_end_of_a_predecessor_does_not_touch_its_successor)
 {
     pid_t pid;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -364,12 +350,11 @@ static void the_end_of_a_predecessor_does_not_touch_its_successor(void **state)
     stage_close();
 }
 
-static void the_end_of_a_process_is_in_the_record_whether_it_had_joined_or_not(void **state)
+STAGE_TEST(the_end_of_a_process_is_in_the_record_whether_it_had_joined_or_not)
 {
     struct muster_task_info i;
     pid_t pid;
 
-    (void)state;
     stage_open(4, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0);
@@ -400,11 +385,10 @@ static void the_end_of_a_process_is_in_the_record_whether_it_had_joined_or_not(v
     stage_close();
 }
 
-static void death_wait_ends_with_the_deadline_when_nobody_dies(void **state)
+STAGE_TEST(death_wait_ends_with_the_deadline_when_nobody_dies)
 {
     size_t deaths = 7;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_int_equal(muster_death_wait(stage_observer, 0, &deaths), MUSTER_DEADLINE_EXCEEDED);
@@ -414,10 +398,9 @@ static void death_wait_ends_with_the_deadline_when_nobody_dies(void **state)
 }
 
 /* More slots than one sleep can watch: it takes turns. */
-static void death_wait_watches_more_slots_than_one_sleep_can(void **state)
+STAGE_TEST(death_wait_watches_more_slots_than_one_sleep_can)
 {
     struct muster_segment_config c = {.num_buckets = 64, .num_events = 64, .heap_bytes = 64u << 20, .num_slots = 400};
-    (void)state;
     stage_open(70, &c); /* two slots each */
     stage_enter_all();
     for (int victim = 5; victim < 70; victim += 31) {
@@ -439,12 +422,11 @@ static void *write_and_vanish(void *arg)
 }
 
 /* It does not sleep on the words of its own process's threads: it looks, and nobody else here does. */
-static void death_wait_finds_a_thread_of_its_own_process_that_ends_with_its_slot(void **state)
+STAGE_TEST(death_wait_finds_a_thread_of_its_own_process_that_ends_with_its_slot)
 {
     size_t deaths = 0;
     pthread_t t;
 
-    (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     print_message("not under a sanitizer: such a thread frees nothing\n");
     skip();
@@ -457,32 +439,9 @@ static void death_wait_finds_a_thread_of_its_own_process_that_ends_with_its_slot
     stage_close();
 }
 
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(a_task_that_is_killed_ends_its_peers_waits),
-        CASE(a_task_that_exits_without_leaving_is_dead),
-        CASE(a_task_that_aborts_is_dead),
-        CASE(a_task_that_becomes_another_program_is_dead_though_its_process_lives),
-        CASE(a_thread_that_execs_takes_its_task_along),
-        CASE(a_recoverable_task_that_execs_may_join_again_at_once),
-        CASE(a_stopped_task_that_is_killed_is_dead),
-        CASE(an_unreaped_zombie_is_dead),
-        CASE(threads_that_end_give_their_slots_back_and_are_no_death),
-        CASE(a_detached_thread_takes_a_slot_again_when_it_writes),
-        CASE(a_launcher_says_by_which_signal_a_task_died),
-        CASE(a_launcher_says_with_which_status_a_task_exited),
-        CASE(the_end_of_a_process_that_had_left_is_no_error),
-        CASE(the_end_of_a_predecessor_does_not_touch_its_successor),
-        CASE(the_end_of_a_process_is_in_the_record_whether_it_had_joined_or_not),
-        CASE(death_wait_ends_with_the_deadline_when_nobody_dies),
-        CASE(death_wait_watches_more_slots_than_one_sleep_can),
-        CASE(death_wait_finds_a_thread_of_its_own_process_that_ends_with_its_slot),
-    };
-
     if (argc > 1)
         return join_again(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static void only_the_first_error_of_a_task_counts(void **state)
+STAGE_TEST(only_the_first_error_of_a_task_counts)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_report(1, 1, MUSTER_INTERNAL, "first"), MUSTER_OK);
@@ -22,9 +21,8 @@ static void only_the_first_error_of_a_task_counts(void **state)
     stage_close();
 }
 
-static void reporting_for_nobody_or_without_an_error_is_refused(void **state)
+STAGE_TEST(reporting_for_nobody_or_without_an_error_is_refused)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0);
@@ -46,13 +44,12 @@ static int act_group_create(void *arg, struct reply *reply)
 }
 
 /* Five tasks wait in five ways; the sixth reports. Each wait ends and names task 5. */
-static void every_kind_of_wait_ends_and_names_the_task_in_error(void **state)
+STAGE_TEST(every_kind_of_wait_ends_and_names_the_task_in_error)
 {
     struct muster_error e;
     struct reply r;
     uint64_t version;
 
-    (void)state;
     stage_open(6, NULL);
     stage_enter_all();
     tell_text(0, act_kv_get, "never");
@@ -94,11 +91,10 @@ static void every_kind_of_wait_ends_and_names_the_task_in_error(void **state)
     stage_close();
 }
 
-static void a_wait_begun_after_the_error_ends_with_it_too(void **state)
+STAGE_TEST(a_wait_begun_after_the_error_ends_with_it_too)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_report(1, 1, MUSTER_INTERNAL, "gone bad"), MUSTER_OK);
@@ -115,11 +111,10 @@ static void a_wait_begun_after_the_error_ends_with_it_too(void **state)
     stage_close();
 }
 
-static void the_first_error_stays_the_root_cause(void **state)
+STAGE_TEST(the_first_error_stays_the_root_cause)
 {
     struct muster_error e;
 
-    (void)state;
     stage_open(4, NULL);
     stage_enter_all();
     assert_status(do_report(2, 2, MUSTER_INTERNAL, "cause"), MUSTER_OK);
@@ -145,11 +140,10 @@ static mu_a64 *first_error_word(void)
     return &b->body[MU_META_REFS(mu_load_relaxed(&b->meta)) + 1];
 }
 
-static void a_root_that_names_a_task_without_an_error_is_no_error_and_no_endless_loop(void **state)
+STAGE_TEST(a_root_that_names_a_task_without_an_error_is_no_error_and_no_endless_loop)
 {
     struct muster_error e;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     mu_store_relaxed(first_error_word(), 2); /* as if damaged: task 1 is well */
@@ -160,13 +154,12 @@ static void a_root_that_names_a_task_without_an_error_is_no_error_and_no_endless
     stage_close();
 }
 
-static void when_the_first_error_is_reset_another_one_is_told(void **state)
+STAGE_TEST(when_the_first_error_is_reset_another_one_is_told)
 {
     struct muster_error e;
     struct reply r;
     int32_t id = 2;
 
-    (void)state;
     stage_open(20, NULL); /* more than one block of records */
     stage_enter(0, 0);
     stage_enter(2, 0);
@@ -191,13 +184,12 @@ static void when_the_first_error_is_reset_another_one_is_told(void **state)
 }
 
 /* Items 24, 25. */
-static void a_recoverable_tasks_error_ends_only_the_waits_that_need_it(void **state)
+STAGE_TEST(a_recoverable_tasks_error_ends_only_the_waits_that_need_it)
 {
     struct barrier_act two = {.id = "two", .tasks = {0, 1}, .count = 2};
     struct muster_error e;
     struct reply r;
 
-    (void)state;
     stage_open(5, NULL);
     for (int i = 0; i < 5; i++)
         stage_enter(i, i == 4 ? MUSTER_JOIN_RECOVERABLE : 0);
@@ -224,13 +216,12 @@ static void a_recoverable_tasks_error_ends_only_the_waits_that_need_it(void **st
 }
 
 /* Item 26. */
-static void a_recoverable_task_reports_is_reset_and_joins_with_a_new_incarnation(void **state)
+STAGE_TEST(a_recoverable_task_reports_is_reset_and_joins_with_a_new_incarnation)
 {
     struct join_act a = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE, .incarnation = 5};
     struct beat_act beat = {.task = 1};
     int32_t one = 1;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -255,9 +246,8 @@ static int act_interrupted_wait(void *arg, struct reply *reply)
     return status;
 }
 
-static void an_interrupted_wait_is_cancelled_and_resume_lets_waits_wait_again(void **state)
+STAGE_TEST(an_interrupted_wait_is_cancelled_and_resume_lets_waits_wait_again)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_text(0, act_interrupted_wait, "k"), MUSTER_CANCELLED);
@@ -274,9 +264,8 @@ static void assert_removed(struct reply r)
     assert_non_null(strstr(r.text, "was removed by 'muster segment rm --force'"));
 }
 
-static void closing_the_job_cancels_every_wait(void **state)
+STAGE_TEST(closing_the_job_cancels_every_wait)
 {
-    (void)state;
     stage_open(4, NULL);
     stage_enter_all();
     tell_text(0, act_kv_get, "never");
@@ -293,9 +282,8 @@ static void closing_the_job_cancels_every_wait(void **state)
 }
 
 /* What is written in a segment without a name, nobody finds. */
-static void no_call_succeeds_in_a_segment_that_was_removed(void **state)
+STAGE_TEST(no_call_succeeds_in_a_segment_that_was_removed)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_text(0, act_kv_set, "k"), MUSTER_OK);
@@ -306,26 +294,4 @@ static void no_call_succeeds_in_a_segment_that_was_removed(void **state)
     assert_removed(do_plain(0, act_error_wait));
     for (int i = 0; i < 2; i++)
         assert_status(do_plain(i, act_leave), MUSTER_OK);
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(only_the_first_error_of_a_task_counts),
-        CASE(reporting_for_nobody_or_without_an_error_is_refused),
-        CASE(every_kind_of_wait_ends_and_names_the_task_in_error),
-        CASE(a_wait_begun_after_the_error_ends_with_it_too),
-        CASE(the_first_error_stays_the_root_cause),
-        CASE(a_root_that_names_a_task_without_an_error_is_no_error_and_no_endless_loop),
-        CASE(when_the_first_error_is_reset_another_one_is_told),
-        CASE(a_recoverable_tasks_error_ends_only_the_waits_that_need_it),
-        CASE(a_recoverable_task_reports_is_reset_and_joins_with_a_new_incarnation),
-        CASE(an_interrupted_wait_is_cancelled_and_resume_lets_waits_wait_again),
-        CASE(closing_the_job_cancels_every_wait),
-        CASE(no_call_succeeds_in_a_segment_that_was_removed),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

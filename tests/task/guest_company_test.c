@@ -37,12 +37,11 @@ static void arrive(const char *id, uint32_t task, uint64_t counter, struct mu_ca
     mu_exit(ctx);
 }
 
-static void a_barrier_waits_for_a_guest_and_fails_when_it_is_lost(void **state)
+STAGE_TEST(a_barrier_waits_for_a_guest_and_fails_when_it_is_lost)
 {
     struct mu_call c;
     struct reply r;
 
-    (void)state;
     guests_open(2);
     stage_enter(0, 0);
     assert_int_equal(guest_comes_as(1, 1, 0), MUSTER_OK);
@@ -63,11 +62,10 @@ static void a_barrier_waits_for_a_guest_and_fails_when_it_is_lost(void **state)
     stage_close();
 }
 
-static void a_guest_that_comes_again_has_not_arrived(void **state)
+STAGE_TEST(a_guest_that_comes_again_has_not_arrived)
 {
     struct mu_call c;
 
-    (void)state;
     guests_open(2);
     stage_enter(0, 0);
     assert_int_equal(guest_comes_as(1, 1, MUSTER_JOIN_RECOVERABLE), MUSTER_OK);
@@ -106,14 +104,13 @@ static void ask_who_is_alive(uint32_t task, struct mu_alive_call *c)
     mu_exit(ctx);
 }
 
-static void guests_and_others_are_told_who_is_alive(void **state)
+STAGE_TEST(guests_and_others_are_told_who_is_alive)
 {
     struct alive_act act = {.tasks = {0, 1}, .count = 2};
     struct alive_answer answer;
     struct mu_alive_call c;
     struct reply r;
 
-    (void)state;
     guests_open(2);
     stage_enter(0, 0);
     assert_int_equal(guest_comes_as(1, INCARNATION, 0), MUSTER_OK);
@@ -179,13 +176,12 @@ static int agent_with_two(uint32_t flags)
     return p;
 }
 
-static void guests_go_with_their_agent(void **state)
+STAGE_TEST(guests_go_with_their_agent)
 {
     struct reply r;
     char words[96];
     int p, agent;
 
-    (void)state;
     guests_open(3);
     p = stage_enter(0, 0);
     agent = agent_with_two(MUSTER_JOIN_RECOVERABLE);
@@ -206,13 +202,12 @@ static void guests_go_with_their_agent(void **state)
     stage_close();
 }
 
-static void a_registration_finds_that_the_agent_has_died(void **state)
+STAGE_TEST(a_registration_finds_that_the_agent_has_died)
 {
     struct join_act join = {.task = 1};
     struct reply r;
     int agent, p;
 
-    (void)state;
     guests_open(3);
     agent = agent_with_two(MUSTER_JOIN_RECOVERABLE);
     p = stage_player();
@@ -226,7 +221,7 @@ static void a_registration_finds_that_the_agent_has_died(void **state)
     stage_close();
 }
 
-static void an_agent_that_leaves_has_no_guests(void **state)
+STAGE_TEST(an_agent_that_leaves_has_no_guests)
 {
     struct join_act join = {.task = 1, .flags = MUSTER_JOIN_NO_HEARTBEAT}; /* whose thread would check all */
     struct mu_beat beats[3] = {0};
@@ -235,7 +230,6 @@ static void an_agent_that_leaves_has_no_guests(void **state)
     uint64_t last = 0;
     int agent;
 
-    (void)state;
     guests_open(3);
     agent = agent_with_two(0);
     assert_status(do_plain(agent, act_leave), MUSTER_OK);
@@ -253,12 +247,11 @@ static void an_agent_that_leaves_has_no_guests(void **state)
     stage_close();
 }
 
-static void the_launcher_says_how_its_process_ended(void **state)
+STAGE_TEST(the_launcher_says_how_its_process_ended)
 {
     struct mu_guest g = {.task = 0, .incarnation = 1};
     int p;
 
-    (void)state;
     guests_open(2);
     p = stage_player(); /* that has not joined anything */
     g.pid = (uint32_t)stage_pid(p);
@@ -282,21 +275,4 @@ static void the_launcher_says_how_its_process_ended(void **state)
     }
     assert_int_equal(stage_task(1).cause, MUSTER_CAUSE_EXITED);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_barrier_waits_for_a_guest_and_fails_when_it_is_lost),
-        CASE(a_guest_that_comes_again_has_not_arrived),
-        CASE(guests_and_others_are_told_who_is_alive),
-        CASE(guests_go_with_their_agent),
-        CASE(a_registration_finds_that_the_agent_has_died),
-        CASE(an_agent_that_leaves_has_no_guests),
-        CASE(the_launcher_says_how_its_process_ended),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,11 +11,10 @@
 #include "segment/handle.h"
 #include "task/task.h"
 
-static void a_guest_is_a_task_like_others(void **state)
+STAGE_TEST(a_guest_is_a_task_like_others)
 {
     struct muster_task_info i;
 
-    (void)state;
     guests_open(2);
     assert_int_equal(guest_comes(&(struct mu_guest){.task = 1, .incarnation = INCARNATION, .pid = (uint32_t)getpid()}),
                      MUSTER_OK);
@@ -36,11 +35,10 @@ static void a_guest_is_a_task_like_others(void **state)
     stage_close();
 }
 
-static void registering_again_is_a_heartbeat_and_changes_nothing(void **state)
+STAGE_TEST(registering_again_is_a_heartbeat_and_changes_nothing)
 {
     uint64_t before;
 
-    (void)state;
     guests_open(1);
     assert_int_equal(guest_comes_as(0, INCARNATION, 0), MUSTER_OK);
     assert_int_equal(stage_task(0).heartbeats, 1); /* registering is the first */
@@ -55,11 +53,10 @@ static void registering_again_is_a_heartbeat_and_changes_nothing(void **state)
     stage_close();
 }
 
-static void another_incarnation_puts_it_in_error_until_it_is_reset(void **state)
+STAGE_TEST(another_incarnation_puts_it_in_error_until_it_is_reset)
 {
     struct muster_error e;
 
-    (void)state;
     guests_open(1);
     assert_int_equal(guest_comes_as(0, INCARNATION, 0), MUSTER_OK);
     assert_int_equal(guest_comes_as(0, INCARNATION + 1, 0), MUSTER_ABORTED);
@@ -80,11 +77,10 @@ static void another_incarnation_puts_it_in_error_until_it_is_reset(void **state)
     stage_close();
 }
 
-static void a_recoverable_one_may_come_again_after_it_was_lost(void **state)
+STAGE_TEST(a_recoverable_one_may_come_again_after_it_was_lost)
 {
     struct muster_error e;
 
-    (void)state;
     guests_open(1);
     assert_int_equal(guest_comes_as(0, 1, MUSTER_JOIN_RECOVERABLE), MUSTER_OK);
     assert_int_equal(guest_comes_as(0, 2, MUSTER_JOIN_RECOVERABLE), MUSTER_OK);
@@ -107,11 +103,10 @@ static void a_recoverable_one_may_come_again_after_it_was_lost(void **state)
     stage_close();
 }
 
-static void one_that_is_lost_comes_again_only_where_that_is_allowed(void **state)
+STAGE_TEST(one_that_is_lost_comes_again_only_where_that_is_allowed)
 {
     struct mu_guest g = {.task = 0, .incarnation = 2};
 
-    (void)state;
     guests_open(1);
     assert_int_equal(guest_comes_as(0, 1, 0), MUSTER_OK);
     guest_is_lost(0, 1, "its connection was reset");
@@ -125,9 +120,8 @@ static void one_that_is_lost_comes_again_only_where_that_is_allowed(void **state
     stage_close();
 }
 
-static void incarnation_0_is_one_like_others(void **state)
+STAGE_TEST(incarnation_0_is_one_like_others)
 {
-    (void)state;
     guests_open(1);
     assert_int_equal(guest_comes_as(0, 0, 0), MUSTER_OK);
     assert_int_equal(guest_comes_as(0, 0, 0), MUSTER_OK);
@@ -139,11 +133,10 @@ static void incarnation_0_is_one_like_others(void **state)
     stage_close();
 }
 
-static void a_process_of_its_own_keeps_its_id_while_it_lives(void **state)
+STAGE_TEST(a_process_of_its_own_keeps_its_id_while_it_lives)
 {
     char name[64];
 
-    (void)state;
     guests_open(2);
     stage_enter_all();
     assert_int_equal(guest_comes_as(0, 1, 0), MUSTER_ALREADY_EXISTS);
@@ -163,9 +156,8 @@ static void a_process_of_its_own_keeps_its_id_while_it_lives(void **state)
     stage_close();
 }
 
-static void of_a_dead_process_its_death_is_recorded_first(void **state)
+STAGE_TEST(of_a_dead_process_its_death_is_recorded_first)
 {
-    (void)state;
     guests_open(2);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -181,13 +173,12 @@ static void of_a_dead_process_its_death_is_recorded_first(void **state)
     stage_close();
 }
 
-static void a_guests_id_is_refused_to_others(void **state)
+STAGE_TEST(a_guests_id_is_refused_to_others)
 {
     struct join_act join = {.task = 0};
     struct reply r;
     int p;
 
-    (void)state;
     guests_open(1);
     assert_int_equal(guest_comes_as(0, 1, 0), MUSTER_OK);
     p = stage_player();
@@ -205,13 +196,12 @@ static void a_guests_id_is_refused_to_others(void **state)
     stage_close();
 }
 
-static void who_has_gone_cannot_go_again(void **state)
+STAGE_TEST(who_has_gone_cannot_go_again)
 {
     struct mu_task_record r;
     struct mu_cluster c;
     struct muster_segment *seg;
 
-    (void)state;
     guests_open(2);
     seg = muster_segment_of(stage_observer);
     assert_int_equal(guest_goes(0), MUSTER_FAILED_PRECONDITION);
@@ -230,14 +220,13 @@ static void who_has_gone_cannot_go_again(void **state)
 }
 
 /* As in beats_test.c: the history is made up. */
-static void a_guest_falls_silent_like_others(void **state)
+STAGE_TEST(a_guest_falls_silent_like_others)
 {
     struct mu_beat beats[1] = {0};
     struct muster_segment *seg;
     struct mu_ctx *ctx;
     uint64_t last = 0;
 
-    (void)state;
     guests_open(1);
     seg = muster_segment_of(stage_observer);
     assert_int_equal(guest_comes_as(0, 1, 0), MUSTER_OK);
@@ -262,25 +251,4 @@ static void a_guest_falls_silent_like_others(void **state)
     assert_int_equal(stage_task(0).cause, MUSTER_CAUSE_HEARTBEAT);
     assert_int_equal(guest_comes_as(0, 2, 0), MUSTER_ABORTED);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_guest_is_a_task_like_others),
-        CASE(registering_again_is_a_heartbeat_and_changes_nothing),
-        CASE(another_incarnation_puts_it_in_error_until_it_is_reset),
-        CASE(a_recoverable_one_may_come_again_after_it_was_lost),
-        CASE(one_that_is_lost_comes_again_only_where_that_is_allowed),
-        CASE(incarnation_0_is_one_like_others),
-        CASE(a_process_of_its_own_keeps_its_id_while_it_lives),
-        CASE(of_a_dead_process_its_death_is_recorded_first),
-        CASE(a_guests_id_is_refused_to_others),
-        CASE(who_has_gone_cannot_go_again),
-        CASE(a_guest_falls_silent_like_others),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

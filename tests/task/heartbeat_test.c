@@ -25,9 +25,8 @@ static void open_with_timeout(uint32_t tasks, uint64_t timeout_ns)
     stage_open(tasks, &c);
 }
 
-static void a_beat_by_hand_moves_the_tasks_counter_by_one(void **state)
+STAGE_TEST(a_beat_by_hand_moves_the_tasks_counter_by_one)
 {
-    (void)state;
     stage_open(1, NULL);
     stage_enter(0, MUSTER_JOIN_NO_HEARTBEAT);
     assert_int_equal(stage_task(0).heartbeats, 0);
@@ -44,12 +43,11 @@ static bool has_beaten(void *arg)
     return stage_task(0).heartbeats >= *(uint64_t *)arg;
 }
 
-static void the_thread_beats_by_itself(void **state)
+STAGE_TEST(the_thread_beats_by_itself)
 {
     struct join_act a = {.task = 0, .period_ns = 1000000};
     uint64_t wanted;
 
-    (void)state;
     stage_open(1, NULL);
     stage_player();
     assert_status(stage_do(0, act_join, &a, sizeof a), MUSTER_OK);
@@ -58,11 +56,10 @@ static void the_thread_beats_by_itself(void **state)
     stage_close();
 }
 
-static void a_beat_for_an_unknown_or_unregistered_task_is_refused(void **state)
+STAGE_TEST(a_beat_for_an_unknown_or_unregistered_task_is_refused)
 {
     struct beat_act b = {.task = 2, .incarnation = 1};
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     assert_status(stage_do(0, act_beat, &b, sizeof b), MUSTER_INVALID_ARGUMENT);
@@ -76,13 +73,12 @@ static void a_beat_for_an_unknown_or_unregistered_task_is_refused(void **state)
     stage_close();
 }
 
-static void a_beat_for_another_counts_and_changes_nothing_else(void **state)
+STAGE_TEST(a_beat_for_another_counts_and_changes_nothing_else)
 {
     struct beat_act b = {.task = 1};
     uint64_t before, after;
     uint32_t epoch;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_NO_HEARTBEAT);
@@ -99,12 +95,11 @@ static void a_beat_for_another_counts_and_changes_nothing_else(void **state)
     stage_close();
 }
 
-static void a_beat_of_a_stale_incarnation_is_aborted_and_sets_the_task_in_error(void **state)
+STAGE_TEST(a_beat_of_a_stale_incarnation_is_aborted_and_sets_the_task_in_error)
 {
     struct beat_act b = {.task = 1};
     struct muster_error e;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     b.incarnation = stage_task(1).incarnation + 1;
@@ -119,11 +114,10 @@ static void a_beat_of_a_stale_incarnation_is_aborted_and_sets_the_task_in_error(
     stage_close();
 }
 
-static void a_stale_beat_for_a_recoverable_task_harms_nobody(void **state)
+STAGE_TEST(a_stale_beat_for_a_recoverable_task_harms_nobody)
 {
     struct beat_act b = {.task = 1};
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -134,14 +128,13 @@ static void a_stale_beat_for_a_recoverable_task_harms_nobody(void **state)
 }
 
 /* It is found silent, keeps all that it holds, and when it goes on it learns what happened. */
-static void a_stopped_task_is_in_error_is_not_scavenged_and_learns_of_it(void **state)
+STAGE_TEST(a_stopped_task_is_in_error_is_not_scavenged_and_learns_of_it)
 {
     struct muster_task_info i;
     struct reply r;
     struct muster_error e;
     size_t deaths = 1;
 
-    (void)state;
     open_with_timeout(2, 400000000);
     stage_enter_all();
     tell_text(1, act_kv_get, "never");
@@ -170,9 +163,8 @@ static void a_stopped_task_is_in_error_is_not_scavenged_and_learns_of_it(void **
     stage_close();
 }
 
-static void without_its_thread_a_task_that_does_not_beat_is_found_by_its_peers(void **state)
+STAGE_TEST(without_its_thread_a_task_that_does_not_beat_is_found_by_its_peers)
 {
-    (void)state;
     open_with_timeout(2, 300000000);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_NO_HEARTBEAT);
@@ -182,9 +174,8 @@ static void without_its_thread_a_task_that_does_not_beat_is_found_by_its_peers(v
     stage_close();
 }
 
-static void a_stopped_recoverable_task_disturbs_nobody_else(void **state)
+STAGE_TEST(a_stopped_recoverable_task_disturbs_nobody_else)
 {
-    (void)state;
     open_with_timeout(2, 300000000);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -197,23 +188,4 @@ static void a_stopped_recoverable_task_disturbs_nobody_else(void **state)
     assert_status(do_text(1, act_kv_set, "k"), MUSTER_OK);
     assert_status(stage_hear(0), MUSTER_OK);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(a_beat_by_hand_moves_the_tasks_counter_by_one),
-        CASE(the_thread_beats_by_itself),
-        CASE(a_beat_for_another_counts_and_changes_nothing_else),
-        CASE(a_beat_for_an_unknown_or_unregistered_task_is_refused),
-        CASE(a_beat_of_a_stale_incarnation_is_aborted_and_sets_the_task_in_error),
-        CASE(a_stale_beat_for_a_recoverable_task_harms_nobody),
-        CASE(a_stopped_task_is_in_error_is_not_scavenged_and_learns_of_it),
-        CASE(without_its_thread_a_task_that_does_not_beat_is_found_by_its_peers),
-        CASE(a_stopped_recoverable_task_disturbs_nobody_else),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

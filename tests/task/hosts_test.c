@@ -20,7 +20,7 @@ static struct muster *agent;
 static struct mu_ctx *ctx;
 
 /* The segment of host 1: tasks 2 and 3. Its heartbeats time out at once. */
-static int setup(void **state)
+static int setup(void)
 {
     const struct mu_hosts_config hosts = {.num_hosts = 4, .host = 1, .num_tasks = tasks, .run_id = {7, 8}};
     const struct muster_segment_config config = {.num_tasks = 5,
@@ -30,7 +30,6 @@ static int setup(void **state)
                                                  .heap_bytes = 1 << 20,
                                                  .heartbeat_timeout_ns = 1};
 
-    (void)state;
     test_name(job.name, "h1");
     if (mu_segment_create_hosts(job.name, &config, &hosts, true, &job.segment))
         return -1;
@@ -39,9 +38,8 @@ static int setup(void **state)
     return mu_join_open(job.segment, &agent) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     muster_leave(agent);
     return test_job_end(&job) ? -1 : 0;
 }
@@ -80,12 +78,11 @@ static struct muster_task_info get(int32_t task)
     return info;
 }
 
-static void a_task_of_another_host_is_listed_with_its_host(void **state)
+TEST_WITH(a_task_of_another_host_is_listed_with_its_host, setup, teardown)
 {
     struct muster_task_info info, all[5];
     size_t count;
 
-    (void)state;
     assert_string_equal(get(0).host, "");
     merge(0, MUSTER_TASK_CONNECTED, MUSTER_CAUSE_NONE, "");
     merge(4, MUSTER_TASK_CONNECTED, MUSTER_CAUSE_NONE, "");
@@ -99,11 +96,10 @@ static void a_task_of_another_host_is_listed_with_its_host(void **state)
     assert_string_equal(all[2].host, "");
 }
 
-static void an_error_names_task_pid_and_host(void **state)
+TEST_WITH(an_error_names_task_pid_and_host, setup, teardown)
 {
     struct muster_error e;
 
-    (void)state;
     merge(1, MUSTER_TASK_ERROR, MUSTER_CAUSE_DIED, "killed by signal 9");
     assert_false(get(1).alive);
     assert_ok(muster_error_wait(agent, 0, &e));
@@ -114,12 +110,11 @@ static void an_error_names_task_pid_and_host(void **state)
     assert_string_equal(muster_last_error(), "it: task 1 (pid 4711 on host ada) is in error: killed by signal 9");
 }
 
-static void the_leader_says_which_error_was_first(void **state)
+TEST_WITH(the_leader_says_which_error_was_first, setup, teardown)
 {
     struct muster_error e;
     uint64_t version, again;
 
-    (void)state;
     merge(2, MUSTER_TASK_ERROR, MUSTER_CAUSE_REPORTED, "second");
     merge(1, MUSTER_TASK_ERROR, MUSTER_CAUSE_REPORTED, "first");
     merge(4, MUSTER_TASK_CONNECTED, MUSTER_CAUSE_NONE, "");
@@ -136,13 +131,12 @@ static void the_leader_says_which_error_was_first(void **state)
     assert_int_equal(again, version + 1); /* who waits for a change looks again, once */
 }
 
-static void only_own_heartbeats_are_watched(void **state)
+TEST_WITH(only_own_heartbeats_are_watched, setup, teardown)
 {
     struct muster *own = test_join(job.name, 2, 0);
     struct mu_beat beats[5] = {{0}};
     uint64_t last = 0;
 
-    (void)state;
     assert_non_null(own);
     merge(0, MUSTER_TASK_CONNECTED, MUSTER_CAUSE_NONE, "");
     assert_ok(mu_enter(agent, &ctx));
@@ -156,12 +150,11 @@ static void only_own_heartbeats_are_watched(void **state)
     muster_leave(own);
 }
 
-static void a_task_joins_on_its_own_host_alone(void **state)
+TEST_WITH(a_task_joins_on_its_own_host_alone, setup, teardown)
 {
     struct muster_options options;
     struct muster *m;
 
-    (void)state;
     muster_options_init(&options);
     options.job = job.name;
     options.flags = MUSTER_JOIN_NO_CREATE | MUSTER_JOIN_NO_HEARTBEAT;
@@ -178,17 +171,4 @@ static void a_task_joins_on_its_own_host_alone(void **state)
     options.task_id = 3;
     assert_ok(muster_join(&options, &m));
     assert_ok(muster_leave(m));
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_task_of_another_host_is_listed_with_its_host, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_error_names_task_pid_and_host, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_leader_says_which_error_was_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(only_own_heartbeats_are_watched, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_task_joins_on_its_own_host_alone, setup, teardown),
-    };
-
-    return cmocka_run_group_tests_name("task/hosts", tests, NULL, NULL);
 }

@@ -18,9 +18,8 @@ static void leave_observer(void)
     stage_observer = NULL;
 }
 
-static void the_last_to_leave_takes_the_segment_away(void **state)
+STAGE_TEST(the_last_to_leave_takes_the_segment_away)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     leave_observer();
@@ -29,12 +28,11 @@ static void the_last_to_leave_takes_the_segment_away(void **state)
     assert_true(test_exists(stage_job));
     assert_status(do_plain(1, act_leave), MUSTER_OK);
     assert_false(test_exists(stage_job));
-    stage_strike(NULL);
+    stage_strike();
 }
 
-static void when_the_others_were_killed_the_last_takes_it_away_too(void **state)
+STAGE_TEST(when_the_others_were_killed_the_last_takes_it_away_too)
 {
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     leave_observer();
@@ -42,7 +40,7 @@ static void when_the_others_were_killed_the_last_takes_it_away_too(void **state)
     stage_kill(2);
     assert_status(do_plain(0, act_leave), MUSTER_OK);
     assert_false(test_exists(stage_job));
-    stage_strike(NULL);
+    stage_strike();
 }
 
 static int act_create_and_set(void *arg, struct reply *reply)
@@ -60,9 +58,8 @@ static int act_create_and_set(void *arg, struct reply *reply)
     return status ? status : (int)muster_kv_set(me, "mine", MUSTER_NTS, "x", 1, NULL);
 }
 
-static void after_all_were_killed_the_name_is_free_for_a_new_job(void **state)
+STAGE_TEST(after_all_were_killed_the_name_is_free_for_a_new_job)
 {
-    (void)state;
     stage_open(1, NULL);
     stage_player();
     stage_player();
@@ -75,16 +72,15 @@ static void after_all_were_killed_the_name_is_free_for_a_new_job(void **state)
     assert_status(do_text(1, act_kv_get, "mine"), MUSTER_OK);
     assert_status(do_plain(1, act_leave), MUSTER_OK);
     assert_false(test_exists(stage_job));
-    stage_strike(NULL);
+    stage_strike();
 }
 
-static void a_segment_that_a_launcher_keeps_stays_until_it_is_removed(void **state)
+STAGE_TEST(a_segment_that_a_launcher_keeps_stays_until_it_is_removed)
 {
     struct muster_segment_config c = {.num_tasks = 2, .num_buckets = 64, .num_events = 64, .heap_bytes = 16u << 20};
     struct muster_segment *kept;
     struct join_act a = {.task = 0};
 
-    (void)state;
     snprintf(stage_job, sizeof stage_job, "t-%d-kept", (int)getpid());
     assert_int_equal(muster_segment_create(stage_job, &c, &kept), MUSTER_OK);
     stage_observer = NULL;
@@ -118,7 +114,7 @@ static void a_segment_that_a_launcher_keeps_stays_until_it_is_removed(void **sta
     assert_int_equal(muster_segment_remove(stage_job), MUSTER_OK);
     assert_false(test_exists(stage_job));
     muster_segment_close(kept);
-    stage_strike(NULL);
+    stage_strike();
 }
 
 static int act_late_call(void *arg, struct reply *reply)
@@ -129,9 +125,8 @@ static int act_late_call(void *arg, struct reply *reply)
     return status ? status : (int)muster_kv_set(old, "k", MUSTER_NTS, "", 0, NULL);
 }
 
-static void a_call_after_leaving_is_refused_not_fatal(void **state)
+STAGE_TEST(a_call_after_leaving_is_refused_not_fatal)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_plain(0, act_late_call), MUSTER_FAILED_PRECONDITION);
@@ -167,9 +162,8 @@ static int act_fork(void *arg, struct reply *reply)
     return muster_kv_set(me, "parent", MUSTER_NTS, "", 0, NULL);
 }
 
-static void a_forked_child_is_detached_and_may_join_as_another_task(void **state)
+STAGE_TEST(a_forked_child_is_detached_and_may_join_as_another_task)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     assert_status(do_plain(0, act_fork), MUSTER_OK);
@@ -203,11 +197,10 @@ static int act_call_from_handler(void *arg, struct reply *reply)
     return status;
 }
 
-static void a_call_from_a_signal_handler_within_a_call_is_refused(void **state)
+STAGE_TEST(a_call_from_a_signal_handler_within_a_call_is_refused)
 {
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     tell_text(0, act_call_from_handler, "never");
@@ -218,21 +211,4 @@ static void a_call_from_a_signal_handler_within_a_call_is_refused(void **state)
     assert_int_equal(r.data[0], MUSTER_FAILED_PRECONDITION);
     assert_status(do_text(0, act_kv_set, "k"), MUSTER_OK);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(the_last_to_leave_takes_the_segment_away),
-        CASE(when_the_others_were_killed_the_last_takes_it_away_too),
-        CASE(after_all_were_killed_the_name_is_free_for_a_new_job),
-        CASE(a_segment_that_a_launcher_keeps_stays_until_it_is_removed),
-        CASE(a_call_after_leaving_is_refused_not_fatal),
-        CASE(a_forked_child_is_detached_and_may_join_as_another_task),
-        CASE(a_call_from_a_signal_handler_within_a_call_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

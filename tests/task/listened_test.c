@@ -60,9 +60,8 @@ static bool has_rung(void)
     return bell == MU_BELL_RUNG;
 }
 
-static void each_change_of_keys_and_each_event_rings(void **state)
+STAGE_TEST(each_change_of_keys_and_each_event_rings)
 {
-    (void)state;
     open_job(1, 1);
     stage_enter(0, 0);
     for (enum change c = SET; c < CHANGES; c++) {
@@ -78,11 +77,10 @@ static void each_change_of_keys_and_each_event_rings(void **state)
     stage_close();
 }
 
-static void a_change_rings_nobody_who_has_not_asked(void **state)
+STAGE_TEST(a_change_rings_nobody_who_has_not_asked)
 {
     enum change c = SET;
 
-    (void)state;
     open_job(1, 1);
     stage_enter(0, 0);
     assert_status(stage_do(0, act_change, &c, sizeof c), MUSTER_OK);
@@ -90,9 +88,8 @@ static void a_change_rings_nobody_who_has_not_asked(void **state)
     stage_close();
 }
 
-static void without_a_listener_nobody_looks_at_the_bell(void **state)
+STAGE_TEST(without_a_listener_nobody_looks_at_the_bell)
 {
-    (void)state;
     open_job(1, 0);
     stage_enter(0, 0);
     mu_bell_arm(seg); /* it is nobody's */
@@ -104,12 +101,11 @@ static void without_a_listener_nobody_looks_at_the_bell(void **state)
     stage_close();
 }
 
-static void the_end_of_a_barrier_rings_and_an_arrival_does_not(void **state)
+STAGE_TEST(the_end_of_a_barrier_rings_and_an_arrival_does_not)
 {
     struct barrier_act late = {.id = "late", .timeout_ns = 1};
     struct cancel_act cancel = {.id = "c"};
 
-    (void)state;
     open_job(2, 1);
     stage_enter_all();
     mu_bell_arm(seg);
@@ -131,12 +127,11 @@ static void the_end_of_a_barrier_rings_and_an_arrival_does_not(void **state)
     stage_close();
 }
 
-static void each_change_of_a_task_rings(void **state)
+STAGE_TEST(each_change_of_a_task_rings)
 {
     struct alive_act alive = {.tasks = {0}, .count = 1};
     int32_t task = 0;
 
-    (void)state;
     open_job(2, 1);
     mu_bell_arm(seg);
     stage_enter_all();
@@ -169,11 +164,10 @@ static int act_observe(void *arg, struct reply *reply)
 }
 
 /* Between its commit and its ring, for all that anybody knows. */
-static void a_death_rings_whoever_it_was(void **state)
+STAGE_TEST(a_death_rings_whoever_it_was)
 {
     int p;
 
-    (void)state;
     open_job(1, 1);
     p = stage_player();
     assert_status(do_plain(p, act_observe), MUSTER_OK);
@@ -184,20 +178,4 @@ static void a_death_rings_whoever_it_was(void **state)
     assert_int_equal(muster_scavenge(stage_observer, NULL), MUSTER_OK);
     assert_true(has_rung());
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(each_change_of_keys_and_each_event_rings),
-        CASE(a_change_rings_nobody_who_has_not_asked),
-        CASE(without_a_listener_nobody_looks_at_the_bell),
-        CASE(the_end_of_a_barrier_rings_and_an_arrival_does_not),
-        CASE(each_change_of_a_task_rings),
-        CASE(a_death_rings_whoever_it_was),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

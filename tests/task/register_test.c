@@ -9,11 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static void joined_tasks_are_connected_with_their_own_incarnation_and_pid(void **state)
+STAGE_TEST(joined_tasks_are_connected_with_their_own_incarnation_and_pid)
 {
     struct join_act a = {.task = 1, .incarnation = 77};
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter(0, 0);
     stage_player();
@@ -30,11 +29,10 @@ static void joined_tasks_are_connected_with_their_own_incarnation_and_pid(void *
     stage_close();
 }
 
-static void an_id_outside_the_job_is_refused_and_harms_nobody(void **state)
+STAGE_TEST(an_id_outside_the_job_is_refused_and_harms_nobody)
 {
     struct join_act a = {.task = 2};
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_player();
@@ -45,13 +43,12 @@ static void an_id_outside_the_job_is_refused_and_harms_nobody(void **state)
     stage_close();
 }
 
-static void the_id_of_a_live_task_is_taken_and_its_pid_and_host_are_named(void **state)
+STAGE_TEST(the_id_of_a_live_task_is_taken_and_its_pid_and_host_are_named)
 {
     struct join_act a = {.task = 0};
     struct reply r;
     char pid[32], host[64];
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_player();
@@ -73,12 +70,11 @@ static void the_id_of_a_live_task_is_taken_and_its_pid_and_host_are_named(void *
     stage_close();
 }
 
-static void who_left_is_disconnected_and_may_join_again_with_a_new_incarnation(void **state)
+STAGE_TEST(who_left_is_disconnected_and_may_join_again_with_a_new_incarnation)
 {
     struct join_act a = {.task = 0};
     uint64_t before;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     before = stage_task(0).incarnation;
@@ -93,13 +89,12 @@ static void who_left_is_disconnected_and_may_join_again_with_a_new_incarnation(v
     stage_close();
 }
 
-static void a_dead_task_that_is_not_recoverable_cannot_join_until_it_is_reset(void **state)
+STAGE_TEST(a_dead_task_that_is_not_recoverable_cannot_join_until_it_is_reset)
 {
     struct join_act a = {.task = 1};
     struct reply r;
     int32_t one = 1;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     stage_kill(1);
@@ -117,11 +112,10 @@ static void a_dead_task_that_is_not_recoverable_cannot_join_until_it_is_reset(vo
     stage_close();
 }
 
-static void a_dead_recoverable_task_joins_again_at_once(void **state)
+STAGE_TEST(a_dead_recoverable_task_joins_again_at_once)
 {
     struct join_act a = {.task = 1, .flags = MUSTER_JOIN_RECOVERABLE};
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter(0, 0);
     stage_enter(1, MUSTER_JOIN_RECOVERABLE);
@@ -137,12 +131,11 @@ static void a_dead_recoverable_task_joins_again_at_once(void **state)
     stage_close();
 }
 
-static void a_task_that_reported_an_error_cannot_join_again_before_reset(void **state)
+STAGE_TEST(a_task_that_reported_an_error_cannot_join_again_before_reset)
 {
     struct join_act a = {.task = 1};
     int32_t one = 1;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_report(1, 1, MUSTER_INTERNAL, "disk on fire"), MUSTER_OK);
@@ -155,11 +148,10 @@ static void a_task_that_reported_an_error_cannot_join_again_before_reset(void **
     stage_close();
 }
 
-static void reset_of_a_disconnected_task_is_refused(void **state)
+STAGE_TEST(reset_of_a_disconnected_task_is_refused)
 {
     int32_t id = 1;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter(0, 0);
     stage_enter(1, 0);
@@ -175,11 +167,10 @@ static void reset_of_a_disconnected_task_is_refused(void **state)
     stage_close();
 }
 
-static void a_task_may_reset_itself(void **state)
+STAGE_TEST(a_task_may_reset_itself)
 {
     int32_t one = 1;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(stage_do(1, act_reset, &one, sizeof one), MUSTER_OK);
@@ -195,32 +186,11 @@ static int act_set(void *arg, struct reply *reply)
     return muster_kv_set(me, "k", MUSTER_NTS, "", 0, NULL);
 }
 
-static void a_player_that_has_left_is_told_so(void **state)
+STAGE_TEST(a_player_that_has_left_is_told_so)
 {
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     assert_status(do_plain(0, act_leave), MUSTER_OK);
     assert_status(do_plain(0, act_set), MUSTER_INVALID_ARGUMENT); /* me is NULL now */
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(joined_tasks_are_connected_with_their_own_incarnation_and_pid),
-        CASE(an_id_outside_the_job_is_refused_and_harms_nobody),
-        CASE(the_id_of_a_live_task_is_taken_and_its_pid_and_host_are_named),
-        CASE(who_left_is_disconnected_and_may_join_again_with_a_new_incarnation),
-        CASE(a_dead_task_that_is_not_recoverable_cannot_join_until_it_is_reset),
-        CASE(a_dead_recoverable_task_joins_again_at_once),
-        CASE(a_task_that_reported_an_error_cannot_join_again_before_reset),
-        CASE(reset_of_a_disconnected_task_is_refused),
-        CASE(a_task_may_reset_itself),
-        CASE(a_player_that_has_left_is_told_so),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

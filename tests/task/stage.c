@@ -290,9 +290,8 @@ void stage_close(void)
     assert_int_equal(muster_segment_open(stage_job, &seg), MUSTER_NOT_FOUND);
 }
 
-int stage_strike(void **state)
+int stage_strike(void)
 {
-    (void)state;
     for (int i = 0; i < num_players; i++)
         if (players[i].pid) {
             kill(players[i].pid, SIGKILL);

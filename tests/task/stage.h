@@ -17,13 +17,9 @@
 #ifndef MUSTER_TEST_STAGE_H
 #define MUSTER_TEST_STAGE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "test.h"
 
-#include <cmocka.h>
+#include <stdbool.h>
 
 #include <muster/muster.h>
 
@@ -84,7 +80,8 @@ struct muster_audit stage_audit(void);
  */
 void stage_close(void);
 /* For teardown after a failed test: kill everybody, remove the segment. Safe to call always. */
-int stage_strike(void **state);
+int stage_strike(void);
+#define STAGE_TEST(name) TEST_WITH(name, NULL, stage_strike)
 
 /* ---- the players ---- */
 

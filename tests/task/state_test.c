@@ -19,11 +19,10 @@ static const struct {
     {C, 1, {NO, D, D, E, E, E, E}},      {E, 0, {NO, NO, D, NO, NO, NO, NO}}, {E, 1, {C, NO, D, NO, NO, NO, NO}},
 };
 
-static void every_state_and_event_has_its_outcome(void **state)
+TEST(every_state_and_event_has_its_outcome)
 {
     int cells = 0;
 
-    (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         for (int e = 0; e < MU_EVENTS; e++, cells++)
             if (mu_task_next((enum muster_task_state)table[i].state, (enum mu_task_event)e, table[i].recoverable) !=
@@ -33,29 +32,26 @@ static void every_state_and_event_has_its_outcome(void **state)
     assert_int_equal(cells, 3 * 2 * MU_EVENTS);
 }
 
-static void an_unknown_state_or_event_leads_nowhere(void **state)
+TEST(an_unknown_state_or_event_leads_nowhere)
 {
-    (void)state;
     assert_int_equal(mu_task_next((enum muster_task_state)3, MU_EVENT_REGISTER, 1), -1);
     assert_int_equal(mu_task_next(MUSTER_TASK_CONNECTED, MU_EVENTS, 1), -1);
     assert_int_equal(mu_task_next((enum muster_task_state) - 1, (enum mu_task_event) - 1, 0), -1);
 }
 
-static void an_error_is_left_only_by_reset_or_a_recoverable_restart(void **state)
+TEST(an_error_is_left_only_by_reset_or_a_recoverable_restart)
 {
-    (void)state;
     for (int e = 0; e < MU_EVENTS; e++)
         for (int recoverable = 0; recoverable < 2; recoverable++)
             if (mu_task_next(MUSTER_TASK_ERROR, (enum mu_task_event)e, recoverable) >= 0)
                 assert_true(e == MU_EVENT_RESET || (e == MU_EVENT_REGISTER && recoverable));
 }
 
-static void every_name_is_there_and_its_own(void **state)
+TEST(every_name_is_there_and_its_own)
 {
     const char *names[3 + MU_EVENTS + 6];
     size_t n = 0;
 
-    (void)state;
     for (int s = 0; s < 3; s++)
         names[n++] = mu_task_state_name((enum muster_task_state)s);
     for (int e = 0; e < MU_EVENTS; e++)
@@ -70,16 +66,4 @@ static void every_name_is_there_and_its_own(void **state)
     assert_string_equal(mu_task_state_name((enum muster_task_state)3), "?");
     assert_string_equal(mu_task_event_name(MU_EVENTS), "?");
     assert_string_equal(mu_task_cause_name((enum muster_cause)99), "?");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_state_and_event_has_its_outcome),
-        cmocka_unit_test(an_unknown_state_or_event_leads_nowhere),
-        cmocka_unit_test(an_error_is_left_only_by_reset_or_a_recoverable_restart),
-        cmocka_unit_test(every_name_is_there_and_its_own),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

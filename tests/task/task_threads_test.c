@@ -93,12 +93,11 @@ static void *watch(void *arg)
     return s == MUSTER_CANCELLED ? NULL : "failed";
 }
 
-static void threads_as_tasks_join_err_agree_and_leave(void **state)
+STAGE_TEST(threads_as_tasks_join_err_agree_and_leave)
 {
     pthread_t tasks[TASKS], watcher;
     void *result;
 
-    (void)state;
     stage_open(TASKS, NULL);
     pthread_barrier_init(&all_joined, NULL, TASKS);
     pthread_barrier_init(&all_done, NULL, TASKS);
@@ -115,13 +114,4 @@ static void threads_as_tasks_join_err_agree_and_leave(void **state)
     muster_resume(stage_observer);
     assert_int_equal(stage_task(0).attempt, ROUNDS);
     stage_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(threads_as_tasks_join_err_agree_and_leave, stage_strike),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

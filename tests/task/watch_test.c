@@ -25,11 +25,10 @@ static struct answer watch(int player, uint64_t version)
     return answer_of(stage_do(player, act_watch, &version, sizeof version));
 }
 
-static void version_0_answers_at_once_with_every_task(void **state)
+STAGE_TEST(version_0_answers_at_once_with_every_task)
 {
     struct answer a;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     a = watch(0, 0);
@@ -43,11 +42,10 @@ static void version_0_answers_at_once_with_every_task(void **state)
     stage_close();
 }
 
-static void a_watch_at_the_present_version_waits_for_a_change(void **state)
+STAGE_TEST(a_watch_at_the_present_version_waits_for_a_change)
 {
     struct answer a, b;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     a = watch(0, 0);
@@ -61,12 +59,11 @@ static void a_watch_at_the_present_version_waits_for_a_change(void **state)
     stage_close();
 }
 
-static void two_changes_between_watches_are_seen_as_their_final_state(void **state)
+STAGE_TEST(two_changes_between_watches_are_seen_as_their_final_state)
 {
     struct join_act j = {.task = 1, .incarnation = 4711};
     struct answer a, b;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     a = watch(0, 0);
@@ -79,12 +76,11 @@ static void two_changes_between_watches_are_seen_as_their_final_state(void **sta
     stage_close();
 }
 
-static void a_version_from_the_future_is_refused(void **state)
+STAGE_TEST(a_version_from_the_future_is_refused)
 {
     uint64_t future;
     struct reply r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     future = watch(0, 0).version + 1;
@@ -96,12 +92,11 @@ static void a_version_from_the_future_is_refused(void **state)
     stage_close();
 }
 
-static void a_change_that_is_no_change_leaves_the_version(void **state)
+STAGE_TEST(a_change_that_is_no_change_leaves_the_version)
 {
     uint64_t before, after;
     int32_t one = 1;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter(0, 0);
     assert_int_equal(muster_task_list(stage_observer, NULL, 0, NULL, &before), MUSTER_OK);
@@ -112,11 +107,10 @@ static void a_change_that_is_no_change_leaves_the_version(void **state)
     stage_close();
 }
 
-static void a_past_deadline_asks_without_waiting(void **state)
+STAGE_TEST(a_past_deadline_asks_without_waiting)
 {
     uint64_t version;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     version = watch(0, 0).version;
@@ -125,12 +119,11 @@ static void a_past_deadline_asks_without_waiting(void **state)
     stage_close();
 }
 
-static void a_list_says_how_many_tasks_there_are_whatever_fits(void **state)
+STAGE_TEST(a_list_says_how_many_tasks_there_are_whatever_fits)
 {
     struct muster_task_info infos[3];
     size_t count = 0;
 
-    (void)state;
     stage_open(20, NULL);
     stage_enter(0, 0);
     stage_enter(17, 0);
@@ -145,14 +138,13 @@ static void a_list_says_how_many_tasks_there_are_whatever_fits(void **state)
     stage_close();
 }
 
-static void a_read_only_reader_sees_tasks_and_waits_for_changes_too(void **state)
+STAGE_TEST(a_read_only_reader_sees_tasks_and_waits_for_changes_too)
 {
     struct muster_options o;
     struct muster *reader;
     struct muster_task_info infos[2];
     uint64_t version, now;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     muster_options_init(&o);
@@ -168,22 +160,4 @@ static void a_read_only_reader_sees_tasks_and_waits_for_changes_too(void **state
     assert_int_equal(muster_error_report(reader, 0, MUSTER_INTERNAL, "x"), MUSTER_PERMISSION_DENIED);
     assert_int_equal(muster_leave(reader), MUSTER_OK);
     stage_close();
-}
-
-#define CASE(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        CASE(version_0_answers_at_once_with_every_task),
-        CASE(a_watch_at_the_present_version_waits_for_a_change),
-        CASE(two_changes_between_watches_are_seen_as_their_final_state),
-        CASE(a_version_from_the_future_is_refused),
-        CASE(a_change_that_is_no_change_leaves_the_version),
-        CASE(a_past_deadline_asks_without_waiting),
-        CASE(a_list_says_how_many_tasks_there_are_whatever_fits),
-        CASE(a_read_only_reader_sees_tasks_and_waits_for_changes_too),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

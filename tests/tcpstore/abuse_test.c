@@ -20,11 +20,10 @@ static void is_served(struct client *c)
     hear(c, "s", "v");
 }
 
-static void a_client_that_stops_half_way_stops_nobody(void **state)
+WIRE_TEST(a_client_that_stops_half_way_stops_nobody)
 {
     struct client *half[3], *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     for (const char *d = "AB"; *d; d++)
@@ -53,7 +52,7 @@ struct announced {
     const char *word;
 };
 
-static void too_much_is_refused_before_it_comes(void **state)
+WIRE_TEST(too_much_is_refused_before_it_comes)
 {
     static const struct announced cases[] = {
         {GET, "8", UINT64_MAX, 0, "a key is longer than 1 MiB"},
@@ -65,7 +64,6 @@ static void too_much_is_refused_before_it_comes(void **state)
         {CHECK, "88", 1, INT64_MAX, "a key is longer than 1 MiB"},
     };
 
-    (void)state;
     wire_open();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct client *c = client_of('B');
@@ -84,12 +82,11 @@ static bool has_read(void *arg)
     return wire_stats().bytes_in >= *(uint64_t *)arg;
 }
 
-static void what_is_announced_costs_nothing_until_it_comes(void **state)
+WIRE_TEST(what_is_announced_costs_nothing_until_it_comes)
 {
     static uint8_t bytes[100000];
     uint64_t until;
 
-    (void)state;
     wire_open();
     for (int i = 0; i < 100; i++)
         say(client_of('B'), SET, "88", INT64_C(0), INT64_C(64) << 20);
@@ -128,7 +125,7 @@ static bool holds_much(void *arg)
 }
 
 /* Forty times a megabyte, that nobody takes. */
-static void who_reads_nothing_is_not_served_any_more(void **state)
+WIRE_TEST(who_reads_nothing_is_not_served_any_more)
 {
     enum { SIZE = 1 << 20, GETS = 40, EACH = 1 + 8 + 4 };
     char *value = malloc(SIZE);
@@ -136,7 +133,6 @@ static void who_reads_nothing_is_not_served_any_more(void **state)
     struct client *c;
     uint64_t much = SIZE / 4;
 
-    (void)state;
     memset(value, 'v', SIZE);
     wire_open();
     c = client_of('B');
@@ -170,14 +166,13 @@ static void who_reads_nothing_is_not_served_any_more(void **state)
 }
 
 /* The same of one request: its keys are read as the answer is taken. */
-static void a_long_answer_is_made_as_it_is_taken(void **state)
+WIRE_TEST(a_long_answer_is_made_as_it_is_taken)
 {
     enum { SIZE = 1 << 20, KEYS = 40 };
     char *value = malloc(SIZE);
     uint8_t *back = malloc(8 + SIZE), head[64];
     struct client *c;
 
-    (void)state;
     memset(value, 'v', SIZE);
     wire_open();
     c = client_of('B');
@@ -200,14 +195,13 @@ static void a_long_answer_is_made_as_it_is_taken(void **state)
 }
 
 /* A deep stack would end the test. */
-static void a_hundred_thousand_requests_at_once_leave_others_their_turn(void **state)
+WIRE_TEST(a_hundred_thousand_requests_at_once_leave_others_their_turn)
 {
     enum { N = 100000, EACH = 1 + 8 + 2 + 8 };
     uint8_t *all = malloc((size_t)N * EACH), *back = malloc((size_t)N * 8);
     struct client *many, *c;
     ssize_t n;
 
-    (void)state;
     wire_open();
     many = client_of('B');
     c = client_of('B');
@@ -237,14 +231,13 @@ static void a_hundred_thousand_requests_at_once_leave_others_their_turn(void **s
 }
 
 /* Those whose answer comes in the same turn as the next request: one write. */
-static void requests_of_all_kinds_in_one_pipeline(void **state)
+WIRE_TEST(requests_of_all_kinds_in_one_pipeline)
 {
     enum { N = 2000 };
     static uint8_t bytes[N * 128];
     struct client *c;
     size_t len = 0;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     for (int i = 0; i < N; i++) {
@@ -265,12 +258,11 @@ static bool has_no_connection(void *arg)
     return wire_stats().connections == 0;
 }
 
-static void a_flood_of_connections_leaves_nothing(void **state)
+WIRE_TEST(a_flood_of_connections_leaves_nothing)
 {
     enum { ROUNDS = 5, EACH = 200 };
     struct client *c[EACH];
 
-    (void)state;
     wire_open();
     for (int r = 0; r < ROUNDS; r++) {
         for (int i = 0; i < EACH; i++) {
@@ -290,12 +282,11 @@ static void a_flood_of_connections_leaves_nothing(void **state)
     wire_close();
 }
 
-static void more_connections_than_allowed_are_refused_in_words(void **state)
+WIRE_TEST(more_connections_than_allowed_are_refused_in_words)
 {
     const struct mu_tcpstore_options o = {.clients = 3};
     struct client *c[3];
 
-    (void)state;
     counter_open(2, NULL);
     wire_start(&o);
     for (int i = 0; i < 3; i++) {
@@ -313,9 +304,8 @@ static void more_connections_than_allowed_are_refused_in_words(void **state)
 }
 
 /* Sentences are few, whatever comes. */
-static void a_thousand_bad_clients_are_few_sentences(void **state)
+WIRE_TEST(a_thousand_bad_clients_are_few_sentences)
 {
-    (void)state;
     wire_open();
     for (int i = 0; i < 1000; i++) {
         struct client *c = client_new();
@@ -328,11 +318,10 @@ static void a_thousand_bad_clients_are_few_sentences(void **state)
     wire_close();
 }
 
-static void an_address_that_others_reach_is_refused_unless_it_is_meant(void **state)
+WIRE_TEST(an_address_that_others_reach_is_refused_unless_it_is_meant)
 {
     struct mu_tcpstore_options o = {.address = "*:0", .loop = &counter_loop};
 
-    (void)state;
     wire_open();
     o.coord = coord;
     struct mu_tcpstore *other = NULL;
@@ -372,12 +361,11 @@ static bool has_ended(void *arg)
     return waitpid(*(pid_t *)arg, (int *)arg + 1, WNOHANG) != 0;
 }
 
-static void somebody_elses_client_is_refused(void **state)
+WIRE_TEST(somebody_elses_client_is_refused)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int child[2];
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: only root can be somebody else\n");
         skip();
@@ -430,14 +418,13 @@ static void put_big(struct client *c, enum call call, size_t size)
     is_served(c);
 }
 
-static void who_goes_before_its_long_answer_is_made_is_gone(void **state)
+WIRE_TEST(who_goes_before_its_long_answer_is_made_is_gone)
 {
     enum { KEYS = 40 };
     uint64_t much = 1 << 18;
     uint8_t head[64];
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     put_big(c, SET, 1 << 20);
@@ -451,14 +438,13 @@ static void who_goes_before_its_long_answer_is_made_is_gone(void **state)
 }
 
 /* Before the server has read that it asks for them. */
-static void who_goes_before_it_has_the_list_of_keys_is_gone(void **state)
+WIRE_TEST(who_goes_before_it_has_the_list_of_keys_is_gone)
 {
     static char key[3900];
     uint8_t both[16];
     struct client *c, *gone;
     size_t len;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     memset(key, 'k', sizeof key - 1);
@@ -478,12 +464,11 @@ static void who_goes_before_it_has_the_list_of_keys_is_gone(void **state)
 }
 
 /* What it popped is of nobody any more. */
-static void who_goes_before_it_has_its_item_leaves_nothing_of_it(void **state)
+WIRE_TEST(who_goes_before_it_has_its_item_leaves_nothing_of_it)
 {
     uint64_t much = 1 << 23;
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     put_big(c, PUSH, 1 << 24);
@@ -512,11 +497,10 @@ static void wait_for_all(struct client *c)
 }
 
 /* The longest request may wait, a second one not: others are to wait, too. */
-static void who_waits_for_more_than_its_part_is_sent_away(void **state)
+WIRE_TEST(who_waits_for_more_than_its_part_is_sent_away)
 {
     struct client *much, *w, *c;
 
-    (void)state;
 #ifdef __SANITIZE_ADDRESS__
     print_message("skipped: half a million calls that wait take the sanitizer minutes\n");
     skip();
@@ -541,11 +525,10 @@ static void who_waits_for_more_than_its_part_is_sent_away(void **state)
     wire_close();
 }
 
-static void who_ends_speaking_hears_the_rest(void **state)
+WIRE_TEST(who_ends_speaking_hears_the_rest)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, ADD, "s8", "/n", INT64_C(7));
@@ -555,11 +538,10 @@ static void who_ends_speaking_hears_the_rest(void **state)
     wire_close();
 }
 
-static void a_server_that_stops_drops_all(void **state)
+WIRE_TEST(a_server_that_stops_drops_all)
 {
     struct client *c[3];
 
-    (void)state;
     wire_open();
     for (int i = 0; i < 3; i++)
         c[i] = client_of('B');
@@ -568,30 +550,4 @@ static void a_server_that_stops_drops_all(void **state)
     say_bytes(c[2], "\x01", 1);
     wire_until_waiting(2);
     wire_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WIRE_CASE(a_client_that_stops_half_way_stops_nobody),
-        WIRE_CASE(too_much_is_refused_before_it_comes),
-        WIRE_CASE(what_is_announced_costs_nothing_until_it_comes),
-        WIRE_CASE(who_reads_nothing_is_not_served_any_more),
-        WIRE_CASE(a_long_answer_is_made_as_it_is_taken),
-        WIRE_CASE(a_hundred_thousand_requests_at_once_leave_others_their_turn),
-        WIRE_CASE(requests_of_all_kinds_in_one_pipeline),
-        WIRE_CASE(a_flood_of_connections_leaves_nothing),
-        WIRE_CASE(more_connections_than_allowed_are_refused_in_words),
-        WIRE_CASE(a_thousand_bad_clients_are_few_sentences),
-        WIRE_CASE(an_address_that_others_reach_is_refused_unless_it_is_meant),
-        WIRE_CASE(somebody_elses_client_is_refused),
-        WIRE_CASE(who_goes_before_its_long_answer_is_made_is_gone),
-        WIRE_CASE(who_goes_before_it_has_the_list_of_keys_is_gone),
-        WIRE_CASE(who_goes_before_it_has_its_item_leaves_nothing_of_it),
-        WIRE_CASE(who_waits_for_more_than_its_part_is_sent_away),
-        WIRE_CASE(who_ends_speaking_hears_the_rest),
-        WIRE_CASE(a_server_that_stops_drops_all),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,8 @@ static void set_get_and_check_mix(struct client *c)
     hear(c, "118", 0u, 1u, INT64_C(5));
 }
 
-static void set_get_and_check_mix_in_both_dialects(void **state)
+WIRE_TEST(set_get_and_check_mix_in_both_dialects)
 {
-    (void)state;
     for (const char *d = "AB"; *d; d++) {
         wire_open();
         set_get_and_check_mix(client_of(*d));
@@ -42,9 +41,8 @@ static void set_get_and_check_mix_in_both_dialects(void **state)
     }
 }
 
-static void a_key_that_begins_with_a_dash_is_a_key(void **state)
+WIRE_TEST(a_key_that_begins_with_a_dash_is_a_key)
 {
-    (void)state;
     for (const char *d = "AB"; *d; d++) {
         struct client *c;
 
@@ -61,9 +59,8 @@ static void a_key_that_begins_with_a_dash_is_a_key(void **state)
     }
 }
 
-static void compare_set_has_its_five_answers(void **state)
+WIRE_TEST(compare_set_has_its_five_answers)
 {
-    (void)state;
     for (const char *d = "AB"; *d; d++) {
         struct client *c;
 
@@ -86,11 +83,10 @@ static void compare_set_has_its_five_answers(void **state)
     }
 }
 
-static void append_makes_a_key_and_adds_to_one(void **state)
+WIRE_TEST(append_makes_a_key_and_adds_to_one)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, SET, "ss", "/foo", "po");
@@ -103,11 +99,10 @@ static void append_makes_a_key_and_adds_to_one(void **state)
     wire_close();
 }
 
-static void several_keys_are_set_and_read_in_order(void **state)
+WIRE_TEST(several_keys_are_set_and_read_in_order)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, MULTI_SET, "8ssss", INT64_C(2), "/foo", "bar", "/bar", "foo");
@@ -125,11 +120,10 @@ static void several_keys_are_set_and_read_in_order(void **state)
     wire_close();
 }
 
-static void a_queue_is_first_in_first_out(void **state)
+WIRE_TEST(a_queue_is_first_in_first_out)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, CHECK, "8s", INT64_C(1), "/q");
@@ -164,7 +158,7 @@ static void a_queue_is_first_in_first_out(void **state)
     wire_close();
 }
 
-static void keys_are_listed_as_they_were_written(void **state)
+WIRE_TEST(keys_are_listed_as_they_were_written)
 {
     static const char *const keys[] = {"",    ".",   "..",     "/",    "//a//b/",    "%3A",
                                        "a:b", "key", "\x01\n", "\x7f", "caf\xc3\xa9"};
@@ -172,7 +166,6 @@ static void keys_are_listed_as_they_were_written(void **state)
     struct client *c;
     int64_t count;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, LIST, "");
@@ -207,11 +200,10 @@ static void keys_are_listed_as_they_were_written(void **state)
     wire_close();
 }
 
-static void a_deleted_key_leaves_those_that_look_as_if_they_were_below_it(void **state)
+WIRE_TEST(a_deleted_key_leaves_those_that_look_as_if_they_were_below_it)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, MULTI_SET, "8ssssss", INT64_C(3), "/a", "1", "/a/b", "2", "/a//", "3");
@@ -227,12 +219,11 @@ static void a_deleted_key_leaves_those_that_look_as_if_they_were_below_it(void *
 /* Longer than the job's store has them: by their hash. */
 enum { KEY = (1 << 20) + 1 }; /* as a client sends one of 1 MiB, behind a '/' */
 
-static void keys_longer_than_the_store_has_them(void **state)
+WIRE_TEST(keys_longer_than_the_store_has_them)
 {
     static char key[2][KEY + 1];
     struct client *c, *waits;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     waits = client_of('B');
@@ -275,7 +266,7 @@ static void keys_longer_than_the_store_has_them(void **state)
 
 /* ---- numbers ---- */
 
-static void numbers_are_read_as_c_reads_them(void **state)
+WIRE_TEST(numbers_are_read_as_c_reads_them)
 {
     static const struct {
         const char *text;
@@ -290,7 +281,6 @@ static void numbers_are_read_as_c_reads_them(void **state)
                 {"9223372036854775807", INT64_MIN}};
     static const char *const bad[] = {"", "abc", "-", " ", "9223372036854775808"};
 
-    (void)state;
     for (const char *d = "AB"; *d; d++) {
         struct client *c;
 
@@ -321,9 +311,8 @@ static void numbers_are_read_as_c_reads_them(void **state)
 
 /* ---- what servers differ in ---- */
 
-static void what_is_absent_is_empty(void **state)
+WIRE_TEST(what_is_absent_is_empty)
 {
-    (void)state;
     for (const char *d = "AB"; *d; d++) {
         struct client *c;
 
@@ -337,7 +326,7 @@ static void what_is_absent_is_empty(void **state)
     }
 }
 
-static void the_unknown_is_sent_away_in_words(void **state)
+WIRE_TEST(the_unknown_is_sent_away_in_words)
 {
     static const struct {
         const char *bytes;
@@ -354,7 +343,6 @@ static void the_unknown_is_sent_away_in_words(void **state)
         {"\x07\x01\x00\x00\x00\x00\x00\x00\x00k", 10, "watchKey"},
     };
 
-    (void)state;
     wire_open();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct client *c = client_new();
@@ -367,11 +355,10 @@ static void the_unknown_is_sent_away_in_words(void **state)
     wire_close();
 }
 
-static void validate_may_come_in_pieces_and_ping_is_not_needed(void **state)
+WIRE_TEST(validate_may_come_in_pieces_and_ping_is_not_needed)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_new();
     for (int i = 0; i < 5; i++)
@@ -384,13 +371,12 @@ static void validate_may_come_in_pieces_and_ping_is_not_needed(void **state)
     wire_close();
 }
 
-static void large_keys_and_values_are_taken(void **state)
+WIRE_TEST(large_keys_and_values_are_taken)
 {
     size_t len = (8u << 20) + 1;
     char *value = malloc(len), *back = malloc(8 + len);
     static char key[8194];
 
-    (void)state;
     for (size_t i = 0; i < len; i++)
         value[i] = (char)(i * 31 >> 3);
     memset(key, 'k', 8193);
@@ -416,11 +402,10 @@ static void large_keys_and_values_are_taken(void **state)
 
 /* ---- tasks of the C library beside them ---- */
 
-static void tasks_of_the_library_see_the_keys(void **state)
+WIRE_TEST(tasks_of_the_library_see_the_keys)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, SET, "ss", "/default_pg/0//cpu//0/1", "address");
@@ -439,14 +424,13 @@ static void tasks_of_the_library_see_the_keys(void **state)
 }
 
 /* There is no room for its item: those who push and pop then do not meet the number that it had. */
-static void a_push_that_is_refused_leaves_no_hole(void **state)
+WIRE_TEST(a_push_that_is_refused_leaves_no_hole)
 {
     const size_t size = 40u << 20;
     char *value = calloc(1, size);
     struct client *c, *d;
     uint8_t head[64];
 
-    (void)state;
     assert_non_null(value);
     wire_open();
     c = client_of('B');
@@ -464,28 +448,4 @@ static void a_push_that_is_refused_leaves_no_hole(void **state)
     say(d, POP, "s", "/big");
     hear(d, "8s", INT64_C(1), "x");
     wire_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WIRE_CASE(set_get_and_check_mix_in_both_dialects),
-        WIRE_CASE(a_key_that_begins_with_a_dash_is_a_key),
-        WIRE_CASE(compare_set_has_its_five_answers),
-        WIRE_CASE(append_makes_a_key_and_adds_to_one),
-        WIRE_CASE(several_keys_are_set_and_read_in_order),
-        WIRE_CASE(a_queue_is_first_in_first_out),
-        WIRE_CASE(keys_are_listed_as_they_were_written),
-        WIRE_CASE(a_deleted_key_leaves_those_that_look_as_if_they_were_below_it),
-        WIRE_CASE(keys_longer_than_the_store_has_them),
-        WIRE_CASE(numbers_are_read_as_c_reads_them),
-        WIRE_CASE(what_is_absent_is_empty),
-        WIRE_CASE(the_unknown_is_sent_away_in_words),
-        WIRE_CASE(validate_may_come_in_pieces_and_ping_is_not_needed),
-        WIRE_CASE(large_keys_and_values_are_taken),
-        WIRE_CASE(tasks_of_the_library_see_the_keys),
-        WIRE_CASE(a_push_that_is_refused_leaves_no_hole),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void descriptors_end_at(int first, struct rlimit *ret_before)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
 }
 
-static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
+WIRE_TEST(without_a_descriptor_who_comes_is_refused_in_words)
 {
     enum { ROOM = 256 };
     static int taken[ROOM];
@@ -63,7 +63,6 @@ static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
     uint64_t one = 1;
     int n;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     is_served(c);
@@ -82,12 +81,11 @@ static void without_a_descriptor_who_comes_is_refused_in_words(void **state)
 }
 
 /* Where not even the reserved one can be had: they wait, the loop sleeps meanwhile, and they are taken later. */
-static void without_any_descriptor_who_comes_waits(void **state)
+WIRE_TEST(without_any_descriptor_who_comes_waits)
 {
     struct rlimit before;
     struct client *c, *late;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     is_served(c);
@@ -134,7 +132,7 @@ static unsigned user_now(const struct sockaddr_in *local, const struct sockaddr_
 }
 
 /* Known as long as the kernel knows it, and never taken for root's. */
-static void whose_a_socket_was_that_is_closed(void **state)
+WIRE_TEST(whose_a_socket_was_that_is_closed)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, peer;
     struct mu_peers peers, none = {.fd = -1};
@@ -144,7 +142,6 @@ static void whose_a_socket_was_that_is_closed(void **state)
     pid_t child;
     bool is_told;
 
-    (void)state;
     if (geteuid() != 0) {
         print_message("skipped: only root can be somebody else\n");
         skip();
@@ -185,7 +182,7 @@ static void write_table(const char *path, unsigned port, unsigned user)
 }
 
 /* What was read of the table before, when the first lines told all, is not taken for what it says now. */
-static void a_table_that_is_kept_is_read_anew(void **state)
+WIRE_TEST(a_table_that_is_kept_is_read_anew)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(1), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct sockaddr_in peer = own;
@@ -193,7 +190,6 @@ static void a_table_that_is_kept_is_read_anew(void **state)
     char path[4096];
     uid_t user = 0;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/door-%d", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", (int)getpid());
     write_table(path, 4096, 1000);
     peers.table = fopen(path, "re");
@@ -211,16 +207,4 @@ static void a_table_that_is_kept_is_read_anew(void **state)
     assert_int_equal(user, 1002);
     mu_peers_close(&peers);
     unlink(path);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WIRE_CASE(without_a_descriptor_who_comes_is_refused_in_words),
-        WIRE_CASE(without_any_descriptor_who_comes_waits),
-        WIRE_CASE(whose_a_socket_was_that_is_closed),
-        WIRE_CASE(a_table_that_is_kept_is_read_anew),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,10 +92,9 @@ static bool all_have_sent(void *arg)
     return all;
 }
 
-static void more_values_at_once_than_there_is_room_for_come_one_behind_the_other(void **state)
+WIRE_TEST(more_values_at_once_than_there_is_room_for_come_one_behind_the_other)
 {
 
-    (void)state;
     open_room(100000, 5 * MIB);
     for (int i = 0; i < CLIENTS; i++)
         begin_set(&senders[i], i, MIB, 0);
@@ -135,12 +134,11 @@ static bool one_waits(void *arg)
 
 /* The last byte of each never comes. While they hold all that there is a newcomer is served, and one with a long value
  * waits until they have been sent away. */
-static void halves_of_requests_keep_nobody_out(void **state)
+WIRE_TEST(halves_of_requests_keep_nobody_out)
 {
     struct sender *honest = &senders[CLIENTS - 1];
     struct client *c;
 
-    (void)state;
     open_room(300, 5 * MIB);
     for (int i = 0; i < CLIENTS; i++)
         begin_set(&senders[i], i, MIB, 1);
@@ -175,13 +173,12 @@ static bool has_asked(void *arg)
     return wire_stats().calls[GET] == *(uint64_t *)arg;
 }
 
-static void a_value_that_many_read_slowly_is_there_once(void **state)
+WIRE_TEST(a_value_that_many_read_slowly_is_there_once)
 {
     struct client *c, *slow[CLIENTS];
     uint64_t asked = CLIENTS;
     int room = 1 << 20;
 
-    (void)state;
     open_room(100000, 64 * MIB);
     c = client_of('B');
     set_long(c);
@@ -203,14 +200,13 @@ static void a_value_that_many_read_slowly_is_there_once(void **state)
 }
 
 /* Behind one that the socket does not take at once. */
-static void what_is_answered_behind_a_long_value_comes_behind_it(void **state)
+WIRE_TEST(what_is_answered_behind_a_long_value_comes_behind_it)
 {
     enum { GETS = 6, EACH = 1 + 8 + 5 };
     static uint8_t requests[GETS * EACH + 64];
     struct client *c, *w;
     size_t len = 0;
 
-    (void)state;
     open_room(100000, 64 * MIB);
     c = client_of('B');
     set_long(c);
@@ -234,16 +230,4 @@ static void what_is_answered_behind_a_long_value_comes_behind_it(void **state)
             hear(w, "1", 0u);
     }
     close_room();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WIRE_CASE(more_values_at_once_than_there_is_room_for_come_one_behind_the_other),
-        WIRE_CASE(halves_of_requests_keep_nobody_out),
-        WIRE_CASE(a_value_that_many_read_slowly_is_there_once),
-        WIRE_CASE(what_is_answered_behind_a_long_value_comes_behind_it),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

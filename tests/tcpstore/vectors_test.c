@@ -113,9 +113,8 @@ static void each_in_pieces(const struct vector *vectors, size_t count, size_t fi
     client_close(c);
 }
 
-static void each_at_once(void **state)
+WIRE_TEST(each_at_once)
 {
-    (void)state;
     wire_open();
     each_in_pieces(of_b, sizeof of_b / sizeof of_b[0], 256);
     each_in_pieces(of_a, sizeof of_a / sizeof of_a[0], 256);
@@ -123,9 +122,8 @@ static void each_at_once(void **state)
 }
 
 /* The longest has 51 bytes. */
-static void each_cut_in_two_at_every_place(void **state)
+WIRE_TEST(each_cut_in_two_at_every_place)
 {
-    (void)state;
     wire_open();
     for (size_t cut = 1; cut < 51; cut++) {
         each_in_pieces(of_b, sizeof of_b / sizeof of_b[0], cut);
@@ -134,12 +132,11 @@ static void each_cut_in_two_at_every_place(void **state)
     wire_close();
 }
 
-static void each_byte_by_byte(void **state)
+WIRE_TEST(each_byte_by_byte)
 {
     const struct vector *const both[] = {of_b, of_a};
     const size_t counts[] = {sizeof of_b / sizeof of_b[0], sizeof of_a / sizeof of_a[0]};
 
-    (void)state;
     for (int d = 0; d < 2; d++) {
         struct client *c;
 
@@ -157,13 +154,12 @@ static void each_byte_by_byte(void **state)
     }
 }
 
-static void all_in_one_piece(void **state)
+WIRE_TEST(all_in_one_piece)
 {
     uint8_t bytes[4096];
     size_t len = 0;
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_new();
     for (size_t i = 0; i < sizeof of_b / sizeof of_b[0]; i++)
@@ -173,16 +169,4 @@ static void all_in_one_piece(void **state)
         answer_is(c, &of_b[i]);
     hear_nothing(c);
     wire_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WIRE_CASE(each_at_once),
-        WIRE_CASE(each_cut_in_two_at_every_place),
-        WIRE_CASE(each_byte_by_byte),
-        WIRE_CASE(all_in_one_piece),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

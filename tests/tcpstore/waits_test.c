@@ -6,11 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static void everything_that_makes_a_key_wakes(void **state)
+WIRE_TEST(everything_that_makes_a_key_wakes)
 {
     struct client *c, *w;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     w = client_of('B');
@@ -36,11 +35,10 @@ static void everything_that_makes_a_key_wakes(void **state)
 }
 
 /* What is answered with the expected value makes no key. */
-static void a_comparison_that_fails_wakes_nobody(void **state)
+WIRE_TEST(a_comparison_that_fails_wakes_nobody)
 {
     struct client *c, *w;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     w = client_of('B');
@@ -51,11 +49,10 @@ static void a_comparison_that_fails_wakes_nobody(void **state)
     wire_close();
 }
 
-static void a_key_that_came_and_went_has_come(void **state)
+WIRE_TEST(a_key_that_came_and_went_has_come)
 {
     struct client *c, *w;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     w = client_of('B');
@@ -69,11 +66,10 @@ static void a_key_that_came_and_went_has_come(void **state)
     wire_close();
 }
 
-static void a_key_may_be_named_twice(void **state)
+WIRE_TEST(a_key_may_be_named_twice)
 {
     struct client *c, *w;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     w = client_of('B');
@@ -86,11 +82,10 @@ static void a_key_may_be_named_twice(void **state)
     wire_close();
 }
 
-static void who_waits_is_served_on(void **state)
+WIRE_TEST(who_waits_is_served_on)
 {
     struct client *c;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     say(c, WAIT, "8s", INT64_C(1), "/k");
@@ -103,11 +98,10 @@ static void who_waits_is_served_on(void **state)
     wire_close();
 }
 
-static void a_wait_that_is_cancelled_is_answered_once(void **state)
+WIRE_TEST(a_wait_that_is_cancelled_is_answered_once)
 {
     struct client *c, *other;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     other = client_of('B');
@@ -132,11 +126,10 @@ static void a_wait_that_is_cancelled_is_answered_once(void **state)
 }
 
 /* PyTorch 1.13 gives up without a word; what is answered late would be taken for the next answer. */
-static void in_dialect_a_the_next_request_gives_the_wait_up(void **state)
+WIRE_TEST(in_dialect_a_the_next_request_gives_the_wait_up)
 {
     struct client *a, *b;
 
-    (void)state;
     wire_open();
     a = client_of('A');
     b = client_of('A');
@@ -154,11 +147,10 @@ static void in_dialect_a_the_next_request_gives_the_wait_up(void **state)
 }
 
 /* Not only a whole one: its first byte does. */
-static void in_dialect_a_half_a_request_gives_the_wait_up(void **state)
+WIRE_TEST(in_dialect_a_half_a_request_gives_the_wait_up)
 {
     struct client *a, *b;
 
-    (void)state;
     wire_open();
     a = client_of('A');
     b = client_of('A');
@@ -173,11 +165,10 @@ static void in_dialect_a_half_a_request_gives_the_wait_up(void **state)
     wire_close();
 }
 
-static void in_dialect_a_the_second_connection_says_nothing(void **state)
+WIRE_TEST(in_dialect_a_the_second_connection_says_nothing)
 {
     struct client *idle, *a;
 
-    (void)state;
     wire_open();
     a = client_of('A');
     idle = client_of('A');
@@ -188,11 +179,10 @@ static void in_dialect_a_the_second_connection_says_nothing(void **state)
     wire_close();
 }
 
-static void who_goes_takes_its_waits_along_and_leaves_its_keys(void **state)
+WIRE_TEST(who_goes_takes_its_waits_along_and_leaves_its_keys)
 {
     struct client *c, *w;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     w = client_of('B');
@@ -207,11 +197,10 @@ static void who_goes_takes_its_waits_along_and_leaves_its_keys(void **state)
     wire_close();
 }
 
-static void a_push_wakes_one(void **state)
+WIRE_TEST(a_push_wakes_one)
 {
     struct client *c, *w[3];
 
-    (void)state;
     wire_open();
     c = client_of('B');
     for (int i = 0; i < 3; i++) {
@@ -251,11 +240,10 @@ static void open_two(struct client **ret_here, struct client **ret_other)
 }
 
 /* What another host's client pushes and pops at once may not be seen here; what it pushes then is. */
-static void who_waits_is_told_of_what_is_pushed_after_others_have_popped(void **state)
+WIRE_TEST(who_waits_is_told_of_what_is_pushed_after_others_have_popped)
 {
     struct client *w, *o;
 
-    (void)state;
     open_two(&w, &o);
     for (int round = 0; round < 3; round++) {
         uint8_t both[64], byte;
@@ -294,11 +282,10 @@ static bool one_hears(void *arg)
 }
 
 /* Another one, and no more than one. */
-static void what_one_was_told_of_and_did_not_pop_another_is_told_of(void **state)
+WIRE_TEST(what_one_was_told_of_and_did_not_pop_another_is_told_of)
 {
     struct client *c, *w[4] = {NULL};
 
-    (void)state;
     wire_open();
     c = client_of('B');
     for (int i = 0; i < 3; i++) {
@@ -318,12 +305,11 @@ static void what_one_was_told_of_and_did_not_pop_another_is_told_of(void **state
 }
 
 /* Two clients play with two queues, as clone()d stores do. */
-static void queues_play_ping_pong(void **state)
+WIRE_TEST(queues_play_ping_pong)
 {
     struct client *a, *b;
     char item[24];
 
-    (void)state;
     wire_open();
     a = client_of('B');
     b = client_of('B');
@@ -343,11 +329,10 @@ static void queues_play_ping_pong(void **state)
     wire_close();
 }
 
-static void a_barrier_lets_all_pass_when_the_last_has_come(void **state)
+WIRE_TEST(a_barrier_lets_all_pass_when_the_last_has_come)
 {
     struct client *c[4];
 
-    (void)state;
     wire_open();
     for (int i = 0; i < 4; i++)
         c[i] = client_of('B');
@@ -367,11 +352,10 @@ static void a_barrier_lets_all_pass_when_the_last_has_come(void **state)
     wire_close();
 }
 
-static void a_barrier_whose_key_was_deleted_begins_anew(void **state)
+WIRE_TEST(a_barrier_whose_key_was_deleted_begins_anew)
 {
     struct client *a, *b;
 
-    (void)state;
     wire_open();
     a = client_of('B');
     b = client_of('B');
@@ -395,11 +379,10 @@ static void a_barrier_whose_key_was_deleted_begins_anew(void **state)
 }
 
 /* Also who asks for more of them than have passed it before waits for these. */
-static void a_barrier_whose_key_is_set_back_begins_anew(void **state)
+WIRE_TEST(a_barrier_whose_key_is_set_back_begins_anew)
 {
     struct client *c[3];
 
-    (void)state;
     wire_open();
     for (int i = 0; i < 3; i++)
         c[i] = client_of('B');
@@ -424,11 +407,10 @@ static void a_barrier_whose_key_is_set_back_begins_anew(void **state)
 }
 
 /* Who lets the others pass deletes the key at once, on another host. */
-static void nobody_misses_that_a_barrier_is_passed(void **state)
+WIRE_TEST(nobody_misses_that_a_barrier_is_passed)
 {
     struct client *w, *o;
 
-    (void)state;
     open_two(&w, &o);
     for (int round = 0; round < 20; round++) {
         uint8_t both[64];
@@ -445,11 +427,10 @@ static void nobody_misses_that_a_barrier_is_passed(void **state)
 }
 
 /* However often it was passed before, on another host. */
-static void nobody_passes_a_barrier_by_an_earlier_sign(void **state)
+WIRE_TEST(nobody_passes_a_barrier_by_an_earlier_sign)
 {
     struct client *w, *o;
 
-    (void)state;
     open_two(&w, &o);
     for (int round = 0; round < 20; round++) {
         uint8_t three[96];
@@ -473,12 +454,11 @@ static void nobody_passes_a_barrier_by_an_earlier_sign(void **state)
 }
 
 /* Who comes again and again passes at once, and takes the old signs away. */
-static void nobody_misses_a_pass_that_is_followed_by_others(void **state)
+WIRE_TEST(nobody_misses_a_pass_that_is_followed_by_others)
 {
     enum { AGAIN = 5 };
     struct client *w, *o;
 
-    (void)state;
     open_two(&w, &o);
     for (int round = 0; round < 5; round++) {
         uint8_t all[AGAIN * 32];
@@ -499,12 +479,11 @@ static void nobody_misses_a_pass_that_is_followed_by_others(void **state)
 }
 
 /* All of them, by one SET. */
-static void hundreds_are_woken_by_one(void **state)
+WIRE_TEST(hundreds_are_woken_by_one)
 {
     enum { N = 400 };
     static struct client *w[N];
 
-    (void)state;
     wire_open();
     for (int i = 0; i < N; i++) {
         w[i] = client_of(i % 2 ? 'A' : 'B');
@@ -518,14 +497,13 @@ static void hundreds_are_woken_by_one(void **state)
     wire_close();
 }
 
-static void a_wait_for_thousands_of_keys(void **state)
+WIRE_TEST(a_wait_for_thousands_of_keys)
 {
     enum { N = 2000 };
     static uint8_t bytes[N * 32];
     struct client *c, *w;
     size_t len;
 
-    (void)state;
     wire_open();
     c = client_of('B');
     w = client_of('B');
@@ -551,34 +529,4 @@ static void a_wait_for_thousands_of_keys(void **state)
     say_bytes(w, bytes, len);
     hear(w, "1", 0u);
     wire_close();
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        WIRE_CASE(everything_that_makes_a_key_wakes),
-        WIRE_CASE(a_comparison_that_fails_wakes_nobody),
-        WIRE_CASE(a_key_that_came_and_went_has_come),
-        WIRE_CASE(a_key_may_be_named_twice),
-        WIRE_CASE(who_waits_is_served_on),
-        WIRE_CASE(a_wait_that_is_cancelled_is_answered_once),
-        WIRE_CASE(in_dialect_a_the_next_request_gives_the_wait_up),
-        WIRE_CASE(in_dialect_a_half_a_request_gives_the_wait_up),
-        WIRE_CASE(in_dialect_a_the_second_connection_says_nothing),
-        WIRE_CASE(who_goes_takes_its_waits_along_and_leaves_its_keys),
-        WIRE_CASE(a_push_wakes_one),
-        WIRE_CASE(who_waits_is_told_of_what_is_pushed_after_others_have_popped),
-        WIRE_CASE(what_one_was_told_of_and_did_not_pop_another_is_told_of),
-        WIRE_CASE(queues_play_ping_pong),
-        WIRE_CASE(a_barrier_lets_all_pass_when_the_last_has_come),
-        WIRE_CASE(a_barrier_whose_key_was_deleted_begins_anew),
-        WIRE_CASE(a_barrier_whose_key_is_set_back_begins_anew),
-        WIRE_CASE(nobody_misses_that_a_barrier_is_passed),
-        WIRE_CASE(nobody_passes_a_barrier_by_an_earlier_sign),
-        WIRE_CASE(nobody_misses_a_pass_that_is_followed_by_others),
-        WIRE_CASE(hundreds_are_woken_by_one),
-        WIRE_CASE(a_wait_for_thousands_of_keys),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

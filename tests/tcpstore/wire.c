@@ -107,17 +107,17 @@ static void strike(void)
     close_clients();
 }
 
-int wire_strike(void **state)
+int wire_strike(void)
 {
     strike();
-    return counter_strike(state);
+    return counter_strike();
 }
 
-int wire_strike_far(void **state)
+int wire_strike_far(void)
 {
     store = other_store = NULL;
     close_clients();
-    return counter_strike_far(state);
+    return counter_strike_far();
 }
 
 struct mu_tcpstore_stats wire_stats(void)

@@ -65,8 +65,8 @@ extern unsigned wire_sentences;
         counter_close();                                                                                               \
     } while (0)
 void wire_start(const struct mu_tcpstore_options *options);
-void wire_stop(void);          /* all clients, too */
-int wire_strike(void **state); /* teardown after a failed test */
+void wire_stop(void);  /* all clients, too */
+int wire_strike(void); /* teardown after a failed test */
 struct mu_tcpstore_stats wire_stats(void);
 
 /* The server of another host: in a far test the leader's, else a second one at the same engine. */
@@ -95,12 +95,12 @@ void wire_until_waiting(uint32_t count);
 void wire_until(bool (*ready)(void *arg), void *arg, const char *what);
 
 #ifdef COUNTER_FAR
-#define WIRE_CASE(f) cmocka_unit_test_teardown(f, wire_strike_far)
-#define WIRE_NEAR(f) NEAR_CASE(f)
+#define WIRE_TEST(name)      TEST_WITH(name, NULL, wire_strike_far)
+#define WIRE_NEAR_TEST(name) NEAR_TEST(name)
 #else
-#define WIRE_CASE(f) cmocka_unit_test_teardown(f, wire_strike)
-#define WIRE_NEAR(f) WIRE_CASE(f)
+#define WIRE_TEST(name)      TEST_WITH(name, NULL, wire_strike)
+#define WIRE_NEAR_TEST(name) WIRE_TEST(name)
 #endif
-int wire_strike_far(void **state);
+int wire_strike_far(void);
 
 #endif

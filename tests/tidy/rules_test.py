@@ -30,6 +30,8 @@ CASES = [
     ("src/cli/a.c", "int f(void)\n{\n    return kill(pid, SIGKILL);\n}\n", ""),
     ("tests/kv/a_test.c", "int f(void)\n{\n    usleep(1);\n}\n", "tests/kv/a_test.c:7: a sleep in a test"),
     ("tests/kv/a_test.c", "int f(void)\n{\n    usleep(1); /* sleep: the victim's work */\n}\n", ""),
+    ("tests/kv/a_test.c", "TEST(a)\n{\n}\n\nint main(void)\n{\n    return 0;\n}\n", "tests/kv/a_test.c: its main() does not call"),
+    ("tests/kv/a_test.c", "TEST(a)\n{\n}\n\nint main(void)\n{\n    return test_run(0, 0);\n}\n", ""),
     ("tests/kv/a_test.sh", "sleep 1\n", "tests/kv/a_test.sh:5: a sleep in a test"),
     ("src/kv/a.c", "/* TO" "DO */\n", "src/kv/a.c:5: marks something unfinished"),
     ("src/kv/a.c", "\tint x;\n", "src/kv/a.c:5: has a tab"),

@@ -287,6 +287,14 @@ def dead_headers():
             broken(path, "no file includes it")
 
 
+def tests_run():
+    """What lists itself is run, where a program has a main() of its own. (TEST(), tests/common/test.h)"""
+    for path in house.under(C_FILES, ("tests/",), ("_test.c",)):
+        code = house.code_only(house.read(path))
+        if re.search(r"^([A-Z]+_)?TEST(_\w+)?\(", code, re.M) and re.search(r"^int main\(", code, re.M) and "test_run(" not in code:
+            broken(path, "its main() does not call test_run(), so its tests do not run")
+
+
 # ---- the tree ----
 
 def tree():
@@ -316,6 +324,6 @@ def formatted():
         broken("%s:%s" % (path, min(int(n) for p, n in bad if p == path)), "is not formatted; make format")
 
 
-for rule in (floors, lengths, calls, words, atomics, named, openings, dead_headers, tree, formatted):
+for rule in (floors, lengths, calls, words, atomics, named, openings, dead_headers, tests_run, tree, formatted):
     rule()
 house.done("%d files, %d of them C" % (len(ALL), len(C_FILES)))

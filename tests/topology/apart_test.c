@@ -90,11 +90,10 @@ static void holds_nothing_of_ours(const struct mu_apart_pipe *pipe, void *arg)
     tell_some(pipe, fcntl(fd_of_ours, F_GETFD) < 0);
 }
 
-static void all_records_come_in_order(void **state)
+TEST(all_records_come_in_order)
 {
     int count = 2000;
 
-    (void)state;
     assert_int_equal(ask(many, &count, 60000), 0);
     assert_int_equal(taken, 2000);
     assert_true(in_order);
@@ -103,9 +102,8 @@ static void all_records_come_in_order(void **state)
     assert_int_equal(taken, 0);
 }
 
-static void what_was_told_before_a_silence_holds(void **state)
+TEST(what_was_told_before_a_silence_holds)
 {
-    (void)state;
     assert_int_equal(ask(hangs, NULL, 1500), -1);
     assert_string_equal(why, "no answer within 2 s");
     assert_int_equal(taken, 2);
@@ -122,11 +120,10 @@ static void is_slow(const struct mu_apart_pipe *pipe, void *arg)
     }
 }
 
-static void the_limit_is_that_of_a_silence(void **state)
+TEST(the_limit_is_that_of_a_silence)
 {
     int count = 7;
 
-    (void)state;
     assert_int_equal(ask(is_slow, &count, 3000), 0); /* 3.5 s */
     assert_int_equal(taken, 7);
     count = INT_MAX; /* not for ever */
@@ -134,9 +131,8 @@ static void the_limit_is_that_of_a_silence(void **state)
     assert_string_equal(why, "no answer within 1 s");
 }
 
-static void a_crash_is_named(void **state)
+TEST(a_crash_is_named)
 {
-    (void)state;
     assert_int_equal(ask(crashes, NULL, 60000), -1);
     assert_string_equal(why, "asking it kills the process: signal 9 (KILL)");
     assert_int_equal(taken, 3);
@@ -144,17 +140,15 @@ static void a_crash_is_named(void **state)
     assert_string_equal(why, "asking it ends the process");
 }
 
-static void what_is_no_record_is_not_taken(void **state)
+TEST(what_is_no_record_is_not_taken)
 {
-    (void)state;
     assert_int_equal(ask(writes_elsewhere, NULL, 60000), -1);
     assert_string_equal(why, "something else than an answer was told");
     assert_int_equal(taken, 1);
 }
 
-static void the_child_holds_no_descriptor_of_ours(void **state)
+TEST(the_child_holds_no_descriptor_of_ours)
 {
-    (void)state;
     fd_of_ours = fcntl(1, F_DUPFD, 50);
     assert_true(fd_of_ours >= 50);
     assert_int_equal(ask(holds_nothing_of_ours, NULL, 60000), 0);
@@ -163,11 +157,10 @@ static void the_child_holds_no_descriptor_of_ours(void **state)
 }
 
 /* As daemons do: then the pipe has their numbers. */
-static void a_process_without_standard_streams_may_ask(void **state)
+TEST(a_process_without_standard_streams_may_ask)
 {
     int kept[3], count = 5, rc;
 
-    (void)state;
     for (int fd = 0; fd < 3; fd++) {
         kept[fd] = fcntl(fd, F_DUPFD_CLOEXEC, 50);
         close(fd);
@@ -182,11 +175,10 @@ static void a_process_without_standard_streams_may_ask(void **state)
 }
 
 /* The kernel reaps in our place. */
-static void a_process_that_ignores_its_children_may_ask(void **state)
+TEST(a_process_that_ignores_its_children_may_ask)
 {
     int count = 5;
 
-    (void)state;
     signal(SIGCHLD, SIG_IGN);
     assert_int_equal(ask(many, &count, 60000), 0);
     assert_int_equal(taken, 5);
@@ -194,25 +186,7 @@ static void a_process_that_ignores_its_children_may_ask(void **state)
     signal(SIGCHLD, SIG_DFL);
 }
 
-static void no_child_is_left(void **state)
+TEST(no_child_is_left)
 {
-    (void)state;
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_records_come_in_order),
-        cmocka_unit_test(what_was_told_before_a_silence_holds),
-        cmocka_unit_test(the_limit_is_that_of_a_silence),
-        cmocka_unit_test(a_crash_is_named),
-        cmocka_unit_test(what_is_no_record_is_not_taken),
-        cmocka_unit_test(the_child_holds_no_descriptor_of_ours),
-        cmocka_unit_test(a_process_without_standard_streams_may_ask),
-        cmocka_unit_test(a_process_that_ignores_its_children_may_ask),
-        cmocka_unit_test(no_child_is_left),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

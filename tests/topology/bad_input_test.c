@@ -17,11 +17,10 @@
 
 static char folder[256], path[512];
 
-static int begin(void **state)
+static int begin(void)
 {
     const char *tmp = getenv("TMPDIR");
 
-    (void)state;
     snprintf(folder, sizeof folder, "%s/topology.XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(folder))
         return -1;
@@ -29,9 +28,8 @@ static int begin(void **state)
     return 0;
 }
 
-static int end(void **state)
+static int end(void)
 {
-    (void)state;
     unlink(path);
     return rmdir(folder);
 }
@@ -79,9 +77,8 @@ static void expect_file_failure(const char *text, const char *says)
     assert_says(path);
 }
 
-static void what_is_no_topology_is_named_for_what_it_is(void **state)
+TEST_WITH(what_is_no_topology_is_named_for_what_it_is, begin, end)
 {
-    (void)state;
     expect_file_failure("", "it has no <topology>");
     expect_file_failure("teapot", "it has no <topology>");
     expect_file_failure("<?xml version=\"1.0\"?>\n<html>\n</html>\n", "it has no <topology>");
@@ -97,21 +94,19 @@ static void what_is_no_topology_is_named_for_what_it_is(void **state)
                         "no topology that hwloc can read");
 }
 
-static void what_cannot_be_read_says_why(void **state)
+TEST_WITH(what_cannot_be_read_says_why, begin, end)
 {
-    (void)state;
     expect_failure(MUSTER_NOT_FOUND, &(struct muster_topology_source){.hwloc_xml = path}, "No such file");
     expect_failure(MUSTER_INVALID_ARGUMENT, &(struct muster_topology_source){.hwloc_xml = folder}, "cannot read");
     expect_failure(MUSTER_INVALID_ARGUMENT, &(struct muster_topology_source){.hwloc_xml = "/dev/zero"},
                    "File too large");
 }
 
-static void words_that_describe_nothing_are_repeated(void **state)
+TEST_WITH(words_that_describe_nothing_are_repeated, begin, end)
 {
     static const char *const words[] = {"", "teapot:3", "package:2 core", "pu:0", "core:2 package:2", "pu:-1"};
     char long_words[4096], says[64];
 
-    (void)state;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         snprintf(says, sizeof says, "'%s' describes no machine", words[i]);
         expect_failure(MUSTER_INVALID_ARGUMENT, &(struct muster_topology_source){.synthetic = words[i]}, says);
@@ -122,9 +117,8 @@ static void words_that_describe_nothing_are_repeated(void **state)
                    "xxx' describes no machine");
 }
 
-static void two_machines_at_once_are_refused(void **state)
+TEST_WITH(two_machines_at_once_are_refused, begin, end)
 {
-    (void)state;
     expect_failure(MUSTER_INVALID_ARGUMENT, &(struct muster_topology_source){.synthetic = "pu:1", .hwloc_xml = path},
                    "not from both");
     expect_failure(MUSTER_INVALID_ARGUMENT, &(struct muster_topology_source){.synthetic = "pu:1", .root = folder},
@@ -148,11 +142,10 @@ static void load_and_read(void)
     assert_says(path);
 }
 
-static void a_file_may_end_anywhere(void **state)
+TEST_WITH(a_file_may_end_anywhere, begin, end)
 {
     static const char *const names[] = {"row", "makers", "switched", "power9"};
 
-    (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t size;
         char *text = read_machine(names[i], &size);
@@ -194,18 +187,16 @@ static int reads_damaged_files(void *arg)
     return 0;
 }
 
-static void a_file_may_be_damaged_anywhere(void **state)
+TEST_WITH(a_file_may_be_damaged_anywhere, begin, end)
 {
-    (void)state;
     assert_int_equal(test_in_child(reads_damaged_files, NULL), 0);
 }
 
-static void deep_nesting_and_sets_that_are_none_are_refused(void **state)
+TEST_WITH(deep_nesting_and_sets_that_are_none_are_refused, begin, end)
 {
     static char text[64 << 10];
     size_t length;
 
-    (void)state;
     length = (size_t)snprintf(text, sizeof text, "<topology version=\"2.0\">\n");
     for (int i = 0; i < 2000; i++)
         length += (size_t)snprintf(text + length, sizeof text - length, "<object type=\"Group\">\n");
@@ -230,19 +221,4 @@ static void deep_nesting_and_sets_that_are_none_are_refused(void **state)
     expect_file_failure("<topology version=\"2.0\">\n<object type=\"Machine\">\n</topology>\n</object>\n", "(line 3)");
     expect_file_failure("<topology version=\"2.0\">\n</topology>\n<topology>\n", "something follows its last element");
     expect_file_failure("<topology version=\"2.0", "(line 1)");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_is_no_topology_is_named_for_what_it_is, begin, end),
-        cmocka_unit_test_setup_teardown(what_cannot_be_read_says_why, begin, end),
-        cmocka_unit_test_setup_teardown(words_that_describe_nothing_are_repeated, begin, end),
-        cmocka_unit_test_setup_teardown(two_machines_at_once_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(deep_nesting_and_sets_that_are_none_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_may_end_anywhere, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_may_be_damaged_anywhere, begin, end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

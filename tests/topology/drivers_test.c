@@ -57,9 +57,8 @@ static void expect(const char *name, const char *facts, const char *expected)
 #define GPU(bus, rest) "gpu 0000:" bus ":00.0 0x233010de\nname NVIDIA H100\ncapability 9 0\nmemory 1000\n" rest
 #define SWITCHES(of)   "link 0 switch bad\nlink 1 switch bad\nlink 2 switch bad\nspeed 25000\n" of
 
-static void gpus_are_added_where_nobody_else_tells_of_them(void **state)
+TEST(gpus_are_added_where_nobody_else_tells_of_them)
 {
-    (void)state;
     expect(
         "nvml",
         GPU("3b", "uuid GPU-b\nserial 7\nnuma 1\ncpus f0\n" SWITCHES("link 3 switch bad\n"))
@@ -70,9 +69,8 @@ static void gpus_are_added_where_nobody_else_tells_of_them(void **state)
         "X NV3/75000\nNV3/75000 X\n"); /* as narrow as the narrower */
 }
 
-static void direct_links_connect_their_two_ends_alone(void **state)
+TEST(direct_links_connect_their_two_ends_alone)
 {
-    (void)state;
     expect("nvml",
            GPU("01", "numa 0\nlink 0 gpu 0000:02:00.0\nlink 1 gpu 0000:02:00.0\nlink 2 gpu 0000:77:00.0\n")
                GPU("02", "numa 0\nlink 0 gpu 0000:01:00.0\nlink 1 gpu 0000:01:00.0\nlink 2 npu 0004:00:00.0\n")
@@ -84,9 +82,8 @@ static void direct_links_connect_their_two_ends_alone(void **state)
 }
 
 /* An old driver does not say what is at the far end: a GPU has its address, what has none is a switch. */
-static void what_the_far_end_is_need_not_be_told(void **state)
+TEST(what_the_far_end_is_need_not_be_told)
 {
-    (void)state;
     expect("nvml_old",
            GPU("01", "link 0 gpu 0000:02:00.0\nlink 1 switch bad\n") GPU("02", "link 1 switch bad\n")
                GPU("03", "link 1 switch bad\n"),
@@ -96,9 +93,8 @@ static void what_the_far_end_is_need_not_be_told(void **state)
            "X NV1 NV1\nNV1 X NV1\nNV1 NV1 X\n");
 }
 
-static void parts_stand_behind_their_gpu(void **state)
+TEST(parts_stand_behind_their_gpu)
 {
-    (void)state;
     expect("nvml",
            GPU("02", "numa 1\nslots 7\nmig 2 MIG-y 9 0 32 2 2 20096\nmig 5 MIG-x 3 0 16 1 1 9728\n")
                GPU("01", "numa 0\n"),
@@ -111,17 +107,15 @@ static void parts_stand_behind_their_gpu(void **state)
            "X SYS SYS SYS\nSYS X X X\nSYS X X X\nSYS X X X\n");
 }
 
-static void a_gpu_that_is_refused_or_lost_is_said(void **state)
+TEST(a_gpu_that_is_refused_or_lost_is_said)
 {
-    (void)state;
     expect("nvml", GPU("01", "fail nvmlDeviceGetHandleByIndex_v2 4\n") GPU("02", "fail nvmlDeviceGetSerial 15\n"),
            "0000:02:00.0 10de:2330/0000 \"NVIDIA H100\" 9.0 minor 1 memory 1000 health -1 by nvml\n"
            "note: NVML: GPU 0 may not be looked at: no permission\n");
 }
 
-static void a_fabric_is_told(void **state)
+TEST(a_fabric_is_told)
 {
-    (void)state;
     expect("nvml", GPU("01", "fabric 2 000102030405060708090a0b0c0d0e0f 4294967295\n"),
            "0000:01:00.0 10de:2330/0000 \"NVIDIA H100\" fabric 00010203-0405-0607-0809-0a0b0c0d0e0f/4294967295 9.0 "
            "minor 0 "
@@ -132,11 +126,10 @@ static void a_fabric_is_told(void **state)
     "CPU numa 0 package 0 cpus 0-3 cores 4 by hwloc\n"                                                                 \
     "CPU numa 1 package 1 cpus 4-7 cores 4 by hwloc\nX SYS\nSYS X\n"
 
-static void a_library_that_does_not_serve_is_a_note(void **state)
+TEST(a_library_that_does_not_serve_is_a_note)
 {
     char expected[1024];
 
-    (void)state;
     expect("nvml", "crash nvmlDeviceGetCount_v2\n",
            PROCESSORS "note: NVML: asking it kills the process: signal 6 (ABRT)\n");
     expect("nvml", GPU("01", "") GPU("02", "hang nvmlDeviceGetUUID\n"), /* ten seconds */
@@ -148,7 +141,7 @@ static void a_library_that_does_not_serve_is_a_note(void **state)
 }
 
 /* What hwloc and the kernel have told of a GPU is kept where NVML does not know better. */
-static void a_gpu_that_is_known_is_found_by_its_address(void **state)
+TEST(a_gpu_that_is_known_is_found_by_its_address)
 {
     const struct mu_pci pci = {.domain = 0, .bus = 0x3b}, other = {.domain = 1, .bus = 0x3b};
     struct muster_topology_source source = {
@@ -157,7 +150,6 @@ static void a_gpu_that_is_known_is_found_by_its_address(void **state)
     struct muster_topology *node = mu_node_new();
     struct muster_device *device = mu_node_add_device(node, MUSTER_DEVICE_GPU, &other);
 
-    (void)state;
     device = mu_node_add_device(node, MUSTER_DEVICE_GPU, &pci);
     device->numa_node = 0;
     device->cpus = "0-3";
@@ -212,9 +204,8 @@ static void fake_cuda(void)
     setenv("MUSTER_CUDA", path, 1);
 }
 
-static void cuda_tells_its_numbers(void **state)
+TEST(cuda_tells_its_numbers)
 {
-    (void)state;
     fake_cuda();
     expect_cuda(
         "3",
@@ -226,7 +217,7 @@ static void cuda_tells_its_numbers(void **state)
         "132 memory 1073741824 by cuda\n");
 }
 
-static void each_way_in_which_cuda_does_not_serve_has_its_words(void **state)
+TEST(each_way_in_which_cuda_does_not_serve_has_its_words)
 {
     static const struct {
         const char *what, *note;
@@ -241,7 +232,6 @@ static void each_way_in_which_cuda_does_not_serve_has_its_words(void **state)
     };
     char note[1024];
 
-    (void)state;
     fake_cuda();
     setenv("CUDA_VISIBLE_DEVICES", "7", 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -257,32 +247,12 @@ static void each_way_in_which_cuda_does_not_serve_has_its_words(void **state)
     unsetenv("CUDA_VISIBLE_DEVICES");
 }
 
-static void garbage_of_cuda_is_not_taken_over(void **state)
+TEST(garbage_of_cuda_is_not_taken_over)
 {
-    (void)state;
     fake_cuda();
     expect_cuda("garbage",
                 "0000:02:00.0 memory 5\n0000:02:00.0 PART of 0 MIG-00000000-0000-0000-0000-000000000003\n"
                 "GPU 10de:0000/0000 \"???????????????????????????????????????????????????????????????"
                 "????????????????????????????????????????????????????????????????\" ordinal 0 memory 1073741824 "
                 "by cuda\n");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpus_are_added_where_nobody_else_tells_of_them),
-        cmocka_unit_test(direct_links_connect_their_two_ends_alone),
-        cmocka_unit_test(what_the_far_end_is_need_not_be_told),
-        cmocka_unit_test(parts_stand_behind_their_gpu),
-        cmocka_unit_test(a_gpu_that_is_refused_or_lost_is_said),
-        cmocka_unit_test(a_fabric_is_told),
-        cmocka_unit_test(a_library_that_does_not_serve_is_a_note),
-        cmocka_unit_test(a_gpu_that_is_known_is_found_by_its_address),
-        cmocka_unit_test(cuda_tells_its_numbers),
-        cmocka_unit_test(each_way_in_which_cuda_does_not_serve_has_its_words),
-        cmocka_unit_test(garbage_of_cuda_is_not_taken_over),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,21 +39,19 @@ static void ends_before_it_came(enum end how)
     stage_close();
 }
 
-static void who_dies_leaves_or_is_in_error_ends_it_for_all_by_name(void **state)
+STAGE_TEST(who_dies_leaves_or_is_in_error_ends_it_for_all_by_name)
 {
-    (void)state;
     ends_before_it_came(DIES);
     ends_before_it_came(LEAVES);
     ends_before_it_came(REPORTS);
 }
 
 /* What has been exchanged can be had also when its givers are gone. */
-static void the_outcome_outlives_those_who_made_it(void **state)
+STAGE_TEST(the_outcome_outlives_those_who_made_it)
 {
     struct exchange_act acts[3];
     struct reply wanted;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
@@ -74,13 +72,12 @@ static void the_outcome_outlives_those_who_made_it(void **state)
 /* ---- processes that are replaced --------------------------------------------------------------------------------- */
 
 /* It gave something and died before anybody was told; its successor gives what it likes. */
-static void a_successor_gives_anew_until_somebody_was_told(void **state)
+STAGE_TEST(a_successor_gives_anew_until_somebody_was_told)
 {
     struct exchange_act acts[3];
     struct reply wanted, r;
     int successor;
 
-    (void)state;
     stage_open(3, NULL);
     for (int i = 0; i < 3; i++) {
         stage_enter(i, MUSTER_JOIN_RECOVERABLE);
@@ -106,12 +103,11 @@ static void a_successor_gives_anew_until_somebody_was_told(void **state)
 }
 
 /* It leaves as if all were done, and may come again. */
-static void of_a_recoverable_task_that_has_left_the_successor_is_waited_for(void **state)
+STAGE_TEST(of_a_recoverable_task_that_has_left_the_successor_is_waited_for)
 {
     struct exchange_act acts[2];
     struct reply wanted, r;
 
-    (void)state;
     stage_open(2, NULL);
     for (int i = 0; i < 2; i++) {
         stage_enter(i, MUSTER_JOIN_RECOVERABLE);
@@ -181,30 +177,14 @@ static void kill_one_at_random(struct test_random *r, bool recoverable, unsigned
     stage_close();
 }
 
-static void nobody_hangs_whoever_is_killed_at_whatever_moment(void **state)
+STAGE_TEST(nobody_hangs_whoever_is_killed_at_whatever_moment)
 {
     struct test_random r = {test_seed()};
     const char *said = getenv("TEST_CASES");
     int rounds = said ? (int)strtol(said, NULL, 0) : 40;
     unsigned told = 0;
 
-    (void)state;
     for (int i = 0; i < rounds; i++)
         kill_one_at_random(&r, i % 2, &told);
     printf("%d rounds, %u survivors had the topology\n", rounds, told);
-}
-
-#define TEST(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(who_dies_leaves_or_is_in_error_ends_it_for_all_by_name),
-        TEST(the_outcome_outlives_those_who_made_it),
-        TEST(a_successor_gives_anew_until_somebody_was_told),
-        TEST(of_a_recoverable_task_that_has_left_the_successor_is_waited_for),
-        TEST(nobody_hangs_whoever_is_killed_at_whatever_moment),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,9 +29,8 @@ static void all_play(uint32_t tasks, enum muster_topology_form form)
     stage_close();
 }
 
-static void all_get_the_same_whatever_their_number(void **state)
+STAGE_TEST(all_get_the_same_whatever_their_number)
 {
-    (void)state;
     all_play(1, MUSTER_FORM_XLA);
     all_play(1, MUSTER_FORM_2020);
     all_play(2, MUSTER_FORM_XLA);
@@ -77,12 +76,11 @@ static int act_two(void *arg, struct reply *reply)
     return MUSTER_OK;
 }
 
-static void exchanges_of_two_names_do_not_meet(void **state)
+STAGE_TEST(exchanges_of_two_names_do_not_meet)
 {
     struct exchange_act one[4], other[4];
     struct reply wanted, second;
 
-    (void)state;
     stage_open(4, NULL);
     stage_enter_all();
     for (int i = 0; i < 4; i++) {
@@ -100,14 +98,13 @@ static void exchanges_of_two_names_do_not_meet(void **state)
 }
 
 /* As a front-end does it: one process, without a task of its own, speaks for all, and never waits. */
-static void an_event_loop_speaks_for_tasks_of_others(void **state)
+STAGE_TEST(an_event_loop_speaks_for_tasks_of_others)
 {
     struct exchange_act acts[3];
     struct reply wanted;
     void *bytes;
     size_t size;
 
-    (void)state;
     stage_open(3, NULL);
     for (int i = 0; i < 3; i++)
         acts[i] = local("loop", MUSTER_FORM_2020, i, 2);
@@ -135,12 +132,11 @@ static void an_event_loop_speaks_for_tasks_of_others(void **state)
 
 /* ---- somebody does not come -------------------------------------------------------------------------------------- */
 
-static void who_is_late_is_named_and_may_still_come(void **state)
+STAGE_TEST(who_is_late_is_named_and_may_still_come)
 {
     struct exchange_act acts[4];
     struct reply wanted, r;
 
-    (void)state;
     stage_open(4, NULL);
     for (int i = 0; i < 3; i++)
         stage_enter(i, 0);
@@ -164,12 +160,11 @@ static void who_is_late_is_named_and_may_still_come(void **state)
     stage_close();
 }
 
-static void large_ones_arrive_whole(void **state)
+STAGE_TEST(large_ones_arrive_whole)
 {
     struct exchange_act acts[2];
     struct reply wanted, r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     for (int i = 0; i < 2; i++) {
@@ -188,12 +183,11 @@ static void large_ones_arrive_whole(void **state)
 }
 
 /* The locals fit into the segment, the global topology does not. */
-static void a_full_segment_is_told_to_all(void **state)
+STAGE_TEST(a_full_segment_is_told_to_all)
 {
     struct muster_segment_config config = {.num_buckets = 64, .num_events = 8, .heap_bytes = 4u << 20};
     struct exchange_act acts[3];
 
-    (void)state;
     stage_open(3, &config);
     stage_enter_all();
     for (int i = 0; i < 3; i++) {
@@ -208,12 +202,11 @@ static void a_full_segment_is_told_to_all(void **state)
     stage_close();
 }
 
-static void what_somebody_deletes_is_given_again(void **state)
+STAGE_TEST(what_somebody_deletes_is_given_again)
 {
     struct exchange_act acts[3];
     struct reply wanted;
 
-    (void)state;
     stage_open(3, NULL);
     stage_enter_all();
     for (int i = 0; i < 3; i++)
@@ -246,11 +239,10 @@ static void all_are_told(struct exchange_act acts[3], const char *sentence)
     stage_close();
 }
 
-static void one_task_s_nonsense_is_told_to_all_in_the_same_words(void **state)
+STAGE_TEST(one_task_s_nonsense_is_told_to_all_in_the_same_words)
 {
     struct exchange_act twice[3], bad[3], mixed[3];
 
-    (void)state;
     for (int i = 0; i < 3; i++)
         twice[i] = bad[i] = mixed[i] = local("n", MUSTER_FORM_XLA, i, 1);
     twice[2] = local("n", MUSTER_FORM_XLA, 0, 1);
@@ -262,12 +254,11 @@ static void one_task_s_nonsense_is_told_to_all_in_the_same_words(void **state)
     all_are_told(mixed, "topology exchange n: task 0 gave the form of today's XLA, task 1 that of 2020");
 }
 
-static void a_name_serves_once(void **state)
+STAGE_TEST(a_name_serves_once)
 {
     struct exchange_act acts[2], other;
     struct reply wanted, r;
 
-    (void)state;
     stage_open(2, NULL);
     stage_enter_all();
     for (int i = 0; i < 2; i++)
@@ -291,23 +282,4 @@ static void a_name_serves_once(void **state)
     assert_says(r.text, "without '/', not \"on/ce\"");
     assert_status(ask(0, local("..", MUSTER_FORM_XLA, 0, 1)), MUSTER_INVALID_ARGUMENT);
     stage_close();
-}
-
-#define TEST(f) cmocka_unit_test_teardown(f, stage_strike)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        TEST(all_get_the_same_whatever_their_number),
-        TEST(exchanges_of_two_names_do_not_meet),
-        TEST(an_event_loop_speaks_for_tasks_of_others),
-        TEST(who_is_late_is_named_and_may_still_come),
-        TEST(large_ones_arrive_whole),
-        TEST(a_full_segment_is_told_to_all),
-        TEST(what_somebody_deletes_is_given_again),
-        TEST(one_task_s_nonsense_is_told_to_all_in_the_same_words),
-        TEST(a_name_serves_once),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

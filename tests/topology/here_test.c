@@ -42,12 +42,11 @@ static int is_uuid(const char *text)
     return strlen(text) == 36 && text[8] == '-' && text[23] == '-' && strspn(text, "0123456789abcdef-") == 36;
 }
 
-static void this_machine_has_a_name_a_boot_and_a_device(void **state)
+TEST(this_machine_has_a_name_a_boot_and_a_device)
 {
     struct muster_topology *topology = here();
     char host[65] = "";
 
-    (void)state;
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     assert_string_equal(muster_topology_host(topology), host);
     assert_true(is_uuid(muster_topology_boot_id(topology)));
@@ -87,9 +86,8 @@ static int is_bound(void *arg)
     return 0;
 }
 
-static void only_processors_that_this_process_may_use_are_near(void **state)
+TEST(only_processors_that_this_process_may_use_are_near)
 {
-    (void)state;
     assert_int_equal(test_in_child(is_bound, NULL), 0);
 }
 
@@ -168,9 +166,8 @@ static int sees_a_broken_file(void *arg)
     return 0;
 }
 
-static void a_machine_from_the_environment_is_not_this_one(void **state)
+TEST(a_machine_from_the_environment_is_not_this_one)
 {
-    (void)state;
     assert_int_equal(test_in_child(sees_words, NULL), 0);
     assert_int_equal(test_in_child(sees_a_file, NULL), 0);
     assert_int_equal(test_in_child(asks_for_another, NULL), 0);
@@ -207,9 +204,8 @@ static int loads_alone(void *arg)
     return 0;
 }
 
-static void a_process_of_one_thread_opens_none(void **state)
+TEST(a_process_of_one_thread_opens_none)
 {
-    (void)state;
     assert_int_equal(test_in_child(loads_alone, NULL), 0);
 }
 
@@ -239,21 +235,19 @@ static int loads_with_company(void *arg)
     return 0;
 }
 
-static void threads_do_no_harm(void **state)
+TEST(threads_do_no_harm)
 {
-    (void)state;
     assert_int_equal(test_in_child(loads_with_company, NULL), 0);
 }
 
 /* ---- without hwloc ----------------------------------------------------------------------------------------------- */
 
-static void a_file_needs_hwloc(void **state)
+TEST(a_file_needs_hwloc)
 {
     static const struct muster_topology_source words = {.synthetic = "pu:1"};
     struct mu_look look = {.source = &words, .library = "libhwloc.so.0"};
     struct muster_topology *topology = NULL;
 
-    (void)state;
     assert_status(MUSTER_UNAVAILABLE, mu_node_look(&look, &topology));
     assert_null(topology);
     assert_says("cannot load hwloc (libhwloc.so.0: ");
@@ -261,18 +255,4 @@ static void a_file_needs_hwloc(void **state)
     look.library = "libm.so.6";
     assert_status(MUSTER_UNAVAILABLE, mu_node_look(&look, &topology));
     assert_says("undefined symbol: hwloc_");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(this_machine_has_a_name_a_boot_and_a_device),
-        cmocka_unit_test(only_processors_that_this_process_may_use_are_near),
-        cmocka_unit_test(a_machine_from_the_environment_is_not_this_one),
-        cmocka_unit_test(a_process_of_one_thread_opens_none),
-        cmocka_unit_test(threads_do_no_harm),
-        cmocka_unit_test(a_file_needs_hwloc),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

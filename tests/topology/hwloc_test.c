@@ -26,9 +26,8 @@ static const struct muster_topology_source *machine(const char *name)
 /* ---- accelerators ------------------------------------------------------------------------------------------------ */
 
 /* Ten links to one switch and eight to the other; five of the last GPU's are down. The console is none. */
-static void gpus_on_switches_reach_each_other_by_what_each_has_to_them(void **state)
+TEST(gpus_on_switches_reach_each_other_by_what_each_has_to_them)
 {
-    (void)state;
     test_expect_topology(machine("switched"),
                          "0000:19:00.0 10de:2330/0302 numa 0 package 0 cpus 0-3 \"NVIDIA H100 80GB HBM3\" "
                          "GPU-00000000-1111-2222-3333-444444444444 serial 1650 by hwloc\n"
@@ -47,9 +46,8 @@ static void gpus_on_switches_reach_each_other_by_what_each_has_to_them(void **st
 }
 
 /* The ES1000 and the Matrox are consoles; of AMD's cards with screens the one counts that a driver serves. */
-static void makers_and_classes_decide_together_what_an_accelerator_is(void **state)
+TEST(makers_and_classes_decide_together_what_an_accelerator_is)
 {
-    (void)state;
     test_expect_topology(
         machine("makers"),
         "0000:04:00.0 1002:744c/0300 numa 0 package 0 cpus 0-3 \"Radeon RX 7900 XTX\" GPU-cafe000000000002 by hwloc\n"
@@ -70,9 +68,8 @@ static void makers_and_classes_decide_together_what_an_accelerator_is(void **sta
 }
 
 /* hwloc 1 writes a bridge's and a PCI device's address where others have a number: domain 0x35 is 55574528 there. */
-static void an_export_of_hwloc_1_may_have_domains_of_pci_beyond_the_first_ten(void **state)
+TEST(an_export_of_hwloc_1_may_have_domains_of_pci_beyond_the_first_ten)
 {
-    (void)state;
     test_expect_topology(machine("power9"), "0004:04:00.0 10de:1db1/0302 numa 0 package 0 cpus 8-9,12-13 by hwloc\n"
                                             "0004:05:00.0 10de:1db1/0302 numa 0 package 0 cpus 8-9,12-13 by hwloc\n"
                                             "0035:03:00.0 10de:1db1/0302 numa 8 package 1 cpus 96-97,100-101 by hwloc\n"
@@ -85,13 +82,12 @@ static void an_export_of_hwloc_1_may_have_domains_of_pci_beyond_the_first_ten(vo
                                             "numa 8 package 1 cpus 96-97,100-101 memory 137438953472\n");
 }
 
-static void makers_are_named(void **state)
+TEST(makers_are_named)
 {
     static const char *const vendors[] = {"Advanced Micro Devices, Inc", "Advanced Micro Devices, Inc",
                                           "Advanced Micro Devices, Inc", "Intel Corporation", "NVIDIA Corporation"};
     struct muster_topology *topology;
 
-    (void)state;
     assert_ok(muster_topology_load(machine("makers"), &topology));
     assert_int_equal(muster_topology_num_devices(topology), 5);
     for (size_t i = 0; i < 5; i++)
@@ -100,9 +96,8 @@ static void makers_are_named(void **state)
 }
 
 /* Each of the three also has NVLinks to the processor. */
-static void without_a_switch_only_those_with_a_wire_between_them_are_connected(void **state)
+TEST(without_a_switch_only_those_with_a_wire_between_them_are_connected)
 {
-    (void)state;
     test_expect_topology(
         machine("row"),
         "0001:01:00.0 10de:15f9/0302 numa 0 package 0 cpus 0-1 \"Tesla P100-SXM2-16GB\" GPU-0 by hwloc\n"
@@ -116,7 +111,7 @@ static void without_a_switch_only_those_with_a_wire_between_them_are_connected(v
 
 /* ---- processors, in hwloc's words -------------------------------------------------------------------------------- */
 
-static void without_an_accelerator_each_package_is_a_device(void **state)
+TEST(without_an_accelerator_each_package_is_a_device)
 {
     static const struct {
         const char *machine, *expected;
@@ -143,7 +138,6 @@ static void without_an_accelerator_each_package_is_a_device(void **state)
          "numa 0 cpus 0-1 memory 0\n"},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         test_expect_topology(&(struct muster_topology_source){.synthetic = cases[i].machine}, cases[i].expected);
 }
@@ -163,9 +157,8 @@ static void expect_numa_levels(const struct muster_topology_source *source, size
     muster_topology_free(topology);
 }
 
-static void a_device_is_near_to_its_own_memory_node_alone(void **state)
+TEST(a_device_is_near_to_its_own_memory_node_alone)
 {
-    (void)state;
     expect_numa_levels(machine("switched"), 1, "PHB SYS ? "); /* there is no third node */
     expect_numa_levels(machine("switched"), 2, "SYS PHB ? ");
     expect_numa_levels(machine("switched"), 4, "? ? ? "); /* nor a fifth device */
@@ -176,12 +169,11 @@ static void a_device_is_near_to_its_own_memory_node_alone(void **state)
 
 /* ---- places beyond the last -------------------------------------------------------------------------------------- */
 
-static void what_is_not_there_is_said_so(void **state)
+TEST(what_is_not_there_is_said_so)
 {
     struct muster_topology *topology;
     char name[16], small[3];
 
-    (void)state;
     assert_ok(muster_topology_load(machine("row"), &topology));
     assert_null(muster_topology_device(topology, 3));
     assert_null(muster_topology_numa(topology, 1));
@@ -198,20 +190,4 @@ static void what_is_not_there_is_said_so(void **state)
     assert_string_equal(muster_link_name((struct muster_link){.level = MUSTER_LINK_NVLINK}, name, sizeof name), "NV?");
     assert_string_equal(muster_link_name((struct muster_link){.level = 77}, name, sizeof name), "?");
     assert_string_equal(muster_link_name((struct muster_link){.level = MUSTER_LINK_NODE}, small, sizeof small), "NO");
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpus_on_switches_reach_each_other_by_what_each_has_to_them),
-        cmocka_unit_test(makers_and_classes_decide_together_what_an_accelerator_is),
-        cmocka_unit_test(an_export_of_hwloc_1_may_have_domains_of_pci_beyond_the_first_ten),
-        cmocka_unit_test(makers_are_named),
-        cmocka_unit_test(without_a_switch_only_those_with_a_wire_between_them_are_connected),
-        cmocka_unit_test(without_an_accelerator_each_package_is_a_device),
-        cmocka_unit_test(a_device_is_near_to_its_own_memory_node_alone),
-        cmocka_unit_test(what_is_not_there_is_said_so),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,9 +89,8 @@ static void make_processors(void)
 #define NUMA "numa 0 package 0 cpus 0-1 memory 1048576\n"
 
 /* Two of three are connected; all have XGMI to the processor, which connects nothing. */
-static void xgmi_connects_those_that_it_runs_between(void **state)
+TEST_WITH(xgmi_connects_those_that_it_runs_between, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_card("0000:05:00.0", 0x74a1, 0x1200);
     make_card("0000:06:00.0", 0x74a1, 0x1200);
@@ -120,9 +119,8 @@ static void xgmi_connects_those_that_it_runs_between(void **state)
 }
 
 /* What lies at no address of the bus is no device here, and no switch that all would reach each other through. */
-static void xgmi_to_a_gpu_that_is_not_here_connects_nothing(void **state)
+TEST_WITH(xgmi_to_a_gpu_that_is_not_here_connects_nothing, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_card("0000:05:00.0", 0x74a1, 0x1200);
     make_card("0000:06:00.0", 0x74a1, 0x1200);
@@ -142,9 +140,8 @@ static void xgmi_to_a_gpu_that_is_not_here_connects_nothing(void **state)
 }
 
 /* Both are VGA cards by their class: the driver computes on one, the other is a console. */
-static void a_graphics_card_counts_when_the_driver_computes_on_it(void **state)
+TEST_WITH(a_graphics_card_counts_when_the_driver_computes_on_it, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_card("0000:03:00.0", 0x515e, 0x0300);
     make_card("0000:05:00.0", 0x744c, 0x0300);
@@ -168,9 +165,8 @@ static void a_graphics_card_counts_when_the_driver_computes_on_it(void **state)
     "X X X XGMI/64000\n"                                                                                               \
     "XGMI/64000 XGMI/64000 XGMI/64000 X\n" NUMA
 
-static void a_gpu_in_partitions_is_parts_by_the_function_of_their_address(void **state)
+TEST_WITH(a_gpu_in_partitions_is_parts_by_the_function_of_their_address, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_card("0000:05:00.0", 0x74a1, 0x1200);
     make_card("0000:06:00.0", 0x74a1, 0x1200);
@@ -183,9 +179,8 @@ static void a_gpu_in_partitions_is_parts_by_the_function_of_their_address(void *
     expect_tree(PARTS("0000:05:00.1"), "");
 }
 
-static void or_by_the_highest_bits_of_it(void **state)
+TEST_WITH(or_by_the_highest_bits_of_it, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_card("0000:05:00.0", 0x74a1, 0x1200);
     make_card("0000:06:00.0", 0x74a1, 0x1200);
@@ -198,9 +193,8 @@ static void or_by_the_highest_bits_of_it(void **state)
 }
 
 /* A control group that forbids a GPU lets nothing be read of its node. */
-static void nodes_that_cannot_be_read_are_passed_over(void **state)
+TEST_WITH(nodes_that_cannot_be_read_are_passed_over, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_card("0000:05:00.0", 0x74a1, 0x1200);
     make_cpu_node(0);
@@ -216,11 +210,10 @@ static void nodes_that_cannot_be_read_are_passed_over(void **state)
                 "");
 }
 
-static void without_the_driver_a_note_says_so(void **state)
+TEST_WITH(without_the_driver_a_note_says_so, test_tree_begin, test_tree_end)
 {
     char note[512], *real = realpath(test_tree, NULL);
 
-    (void)state;
     make_processors();
     make_card("0000:05:00.0", 0x7408, 0x0380);
     snprintf(
@@ -229,21 +222,4 @@ static void without_the_driver_a_note_says_so(void **state)
         real);
     free(real);
     expect_tree("0000:05:00.0 1002:7408/0380 numa 0 package 0 cpus 0-1 by sysfs\n" NUMA, note);
-}
-
-#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, test_tree_begin, test_tree_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_TREE(xgmi_connects_those_that_it_runs_between),
-        IN_TREE(xgmi_to_a_gpu_that_is_not_here_connects_nothing),
-        IN_TREE(a_graphics_card_counts_when_the_driver_computes_on_it),
-        IN_TREE(a_gpu_in_partitions_is_parts_by_the_function_of_their_address),
-        IN_TREE(or_by_the_highest_bits_of_it),
-        IN_TREE(nodes_that_cannot_be_read_are_passed_over),
-        IN_TREE(without_the_driver_a_note_says_so),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

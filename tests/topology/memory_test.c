@@ -105,7 +105,7 @@ static void free_topology(struct muster_topology *topology)
     armed = 0;
 }
 
-static void when_memory_runs_out_the_node_is_whole_or_refused(void **state)
+TEST_WITH(when_memory_runs_out_the_node_is_whole_or_refused, test_tree_begin, test_tree_end)
 {
     struct muster_topology *topology;
     enum muster_status status;
@@ -113,7 +113,6 @@ static void when_memory_runs_out_the_node_is_whole_or_refused(void **state)
     char *whole, *text;
     long kept;
 
-    (void)state;
     make_tree();
     look_with(0, &topology, &status); /* the loader keeps what it allocates at first */
     assert_int_equal(status, MUSTER_OK);
@@ -139,14 +138,4 @@ static void when_memory_runs_out_the_node_is_whole_or_refused(void **state)
     free(whole);
     print_message("each of %u allocations failed once: %u refusals\n", limit - 1, refused);
     assert_true(refused > 20);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(when_memory_runs_out_the_node_is_whole_or_refused, test_tree_begin,
-                                        test_tree_end),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,7 @@
 #include "describe.h"
 #include "topology/node.h"
 
-static void addresses_are_read_in_every_notation(void **state)
+TEST(addresses_are_read_in_every_notation)
 {
     static const struct {
         const char *text, *expected; /* NULL: it is none */
@@ -38,7 +38,6 @@ static void addresses_are_read_in_every_notation(void **state)
     struct mu_pci pci;
     char text[24];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int code = mu_pci_parse(cases[i].text, &pci);
 
@@ -49,7 +48,7 @@ static void addresses_are_read_in_every_notation(void **state)
     }
 }
 
-static void vendor_and_class_decide_together(void **state)
+TEST(vendor_and_class_decide_together)
 {
     static const struct {
         uint32_t vendor, class;
@@ -73,7 +72,6 @@ static void vendor_and_class_decide_together(void **state)
         {0, 0, 1, MU_PCI_OTHER},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct mu_pci pci = {.bus = cases[i].bus};
 
@@ -99,12 +97,11 @@ static struct muster_topology *make_node(void)
     return node;
 }
 
-static void parents_and_wires_follow_their_devices(void **state)
+TEST(parents_and_wires_follow_their_devices)
 {
     static const int32_t order[] = {2, 3, 0};
     struct muster_topology *node = make_node();
 
-    (void)state;
     assert_int_equal(mu_node_reorder(node, order, 3), 0);
     assert_int_equal(node->num_devices, 3);
     assert_string_equal(node->devices[0].pci, "0000:03:00.0");
@@ -124,11 +121,10 @@ static void parents_and_wires_follow_their_devices(void **state)
     muster_topology_free(node);
 }
 
-static void of_two_wires_with_the_same_ends_the_wider_counts(void **state)
+TEST(of_two_wires_with_the_same_ends_the_wider_counts)
 {
     struct muster_topology *node = make_node();
 
-    (void)state;
     mu_node_add_wire(node, &(struct mu_wire){0, 1, MUSTER_LINK_NVLINK, 1, 999});
     mu_node_add_wire(node, &(struct mu_wire){1, 0, MUSTER_LINK_NVLINK, 3, 60});
     assert_int_equal(node->num_wires, 4);
@@ -144,7 +140,7 @@ static void of_two_wires_with_the_same_ends_the_wider_counts(void **state)
 }
 
 /* As nvidia-smi has them. The way that both share, the rest of each, and where they lie. */
-static void ways_on_pci_give_the_level(void **state)
+TEST(ways_on_pci_give_the_level)
 {
 #define PORT   "pci0000:17/0000:17:00.0/"
 #define SWITCH PORT "0000:18:00.0/"
@@ -171,7 +167,6 @@ static void ways_on_pci_give_the_level(void **state)
         {"", OTHER, {-1, 0}, {-1, 0}, MUSTER_LINK_UNKNOWN},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct muster_topology *node = mu_node_new();
         struct muster_link link;
@@ -194,7 +189,7 @@ static void ways_on_pci_give_the_level(void **state)
 
 /* ---- limits ------------------------------------------------------------------------------------------------------ */
 
-static void more_devices_than_a_node_can_have_are_left_out_and_said_so(void **state)
+TEST(more_devices_than_a_node_can_have_are_left_out_and_said_so)
 {
     const char *folder = getenv("TMPDIR");
     struct muster_topology_source source = {0};
@@ -202,7 +197,6 @@ static void more_devices_than_a_node_can_have_are_left_out_and_said_so(void **st
     char path[256];
     FILE *file;
 
-    (void)state;
     snprintf(path, sizeof path, "%s/crowd.%d.xml", folder ? folder : "/tmp", (int)getpid());
     file = fopen(path, "w");
     assert_non_null(file);
@@ -230,11 +224,10 @@ static void more_devices_than_a_node_can_have_are_left_out_and_said_so(void **st
     muster_topology_free(topology);
 }
 
-static void so_are_more_wires(void **state)
+TEST(so_are_more_wires)
 {
     struct muster_topology *node = make_node();
 
-    (void)state;
     for (int32_t i = 3; i < 16384; i++)
         mu_node_add_wire(node, &(struct mu_wire){i, i, MUSTER_LINK_NVLINK, 1, 1});
     assert_int_equal(node->num_wires, 16384);
@@ -246,19 +239,4 @@ static void so_are_more_wires(void **state)
                         "more than 16384 links between devices: the others are left out");
     assert_null(muster_topology_note(node, 1));
     muster_topology_free(node);
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(addresses_are_read_in_every_notation),
-        cmocka_unit_test(vendor_and_class_decide_together),
-        cmocka_unit_test(parents_and_wires_follow_their_devices),
-        cmocka_unit_test(of_two_wires_with_the_same_ends_the_wider_counts),
-        cmocka_unit_test(ways_on_pci_give_the_level),
-        cmocka_unit_test(more_devices_than_a_node_can_have_are_left_out_and_said_so),
-        cmocka_unit_test(so_are_more_wires),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,15 +86,13 @@ static int whole(void *arg)
     return 0;
 }
 
-static void a_gpu_is_described(void **state)
+TEST(a_gpu_is_described)
 {
-    (void)state;
     assert_int_equal(test_in_child(whole, "nvml"), 0);
 }
 
-static void an_old_driver_lacks_functions_and_tells_the_rest(void **state)
+TEST(an_old_driver_lacks_functions_and_tells_the_rest)
 {
-    (void)state;
     assert_int_equal(test_in_child(whole, "nvml_old"), 0);
 }
 
@@ -109,9 +107,8 @@ static int does_not_start(void *arg)
     return 0;
 }
 
-static void a_library_that_does_not_serve_says_why(void **state)
+TEST(a_library_that_does_not_serve_says_why)
 {
-    (void)state;
     assert_int_equal(test_in_child(does_not_start, "fail nvmlInitWithFlags 9\n"), 0);
 }
 
@@ -122,9 +119,8 @@ static int starts_without_flags(void *arg)
     return 0;
 }
 
-static void flags_that_are_refused_are_not_needed(void **state)
+TEST(flags_that_are_refused_are_not_needed)
 {
-    (void)state;
     assert_int_equal(test_in_child(starts_without_flags, "fail nvmlInitWithFlags 2\ngpu 0000:01:00.0\nmemory 5\n"), 0);
 }
 
@@ -145,14 +141,13 @@ static int refused(void *arg)
     return 0;
 }
 
-static void gpus_that_may_not_be_opened_or_are_lost_are_told_apart(void **state)
+TEST(gpus_that_may_not_be_opened_or_are_lost_are_told_apart)
 {
     static char facts[] = "gpu 0000:01:00.0\nfail nvmlDeviceGetHandleByIndex_v2 4\n"
                           "gpu 0000:02:00.0\nfail nvmlDeviceGetHandleByIndex_v2 17\n"
                           "gpu 0000:03:00.0\nfail nvmlDeviceGetHandleByIndex_v2 15\n"
                           "gpu 0000:04:00.0\nfail nvmlDeviceGetMemoryInfo_v2 15\nfail nvmlDeviceGetMemoryInfo 15\n";
 
-    (void)state;
     assert_int_equal(test_in_child(refused, facts), 0);
 }
 
@@ -187,9 +182,8 @@ static int links(void *arg)
     return switched(arg);
 }
 
-static void nvlinks_are_counted_by_their_far_end(void **state)
+TEST(nvlinks_are_counted_by_their_far_end)
 {
-    (void)state;
     assert_int_equal(test_in_child(links, NULL), 0);
 }
 
@@ -221,15 +215,13 @@ static int links_with_gaps(void *arg)
     return 0;
 }
 
-static void links_of_which_nothing_is_told_are_passed_over(void **state)
+TEST(links_of_which_nothing_is_told_are_passed_over)
 {
-    (void)state;
     assert_int_equal(test_in_child(links_with_gaps, NULL), 0);
 }
 
-static void as_many_links_as_there_are(void **state)
+TEST(as_many_links_as_there_are)
 {
-    (void)state;
     assert_int_equal(test_in_child(more_links, "nvml"), 0);
     assert_int_equal(test_in_child(more_links, "nvml_old"), 0);
 }
@@ -261,9 +253,8 @@ static int fabric(void *arg)
     return 0;
 }
 
-static void a_fabric_is_asked_for_in_all_its_forms(void **state)
+TEST(a_fabric_is_asked_for_in_all_its_forms)
 {
-    (void)state;
     assert_int_equal(test_in_child(fabric, "nvml"), 0);
     assert_int_equal(test_in_child(fabric, "nvml_old"), 0);
 }
@@ -283,7 +274,7 @@ static int divided(void *arg)
     return 0;
 }
 
-static void parts_lie_in_any_place(void **state)
+TEST(parts_lie_in_any_place)
 {
     static char facts[] = "gpu 0000:01:00.0\nname NVIDIA H100\nslots 7\nmig 1 MIG-1111 7 0 16 1 1 9728\n"
                           "name NVIDIA H100 MIG 1g.10gb\nmig 4 MIG-2222 2 0 60 3 3 40192\n"
@@ -291,7 +282,6 @@ static void parts_lie_in_any_place(void **state)
                           "fail nvmlDeviceGetUUID 2\n" /* it is taken away while we look */
                           "gpu 0000:02:00.0\n";
 
-    (void)state;
     assert_int_equal(test_in_child(divided, facts), 0);
 }
 
@@ -334,9 +324,8 @@ static int garbage(void *arg)
     return 0;
 }
 
-static void garbage_is_not_taken_over(void **state)
+TEST(garbage_is_not_taken_over)
 {
-    (void)state;
     assert_int_equal(test_in_child(garbage, NULL), 0);
 }
 
@@ -365,13 +354,12 @@ static int forks(void *arg)
     return status;
 }
 
-static void a_forked_child_starts_anew(void **state)
+TEST(a_forked_child_starts_anew)
 {
-    (void)state;
     assert_int_equal(test_in_child(forks, "gpu 0000:01:00.0\n"), 0);
 }
 
-static void addresses_are_written_as_sysfs_does(void **state)
+TEST(addresses_are_written_as_sysfs_does)
 {
     static const struct {
         const char *bus_id, *expected;
@@ -387,7 +375,6 @@ static void addresses_are_written_as_sysfs_does(void **state)
                  {"zz", NULL}};
     char pci[MU_NVML_PCI_MAX];
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int rc = mu_nvml_address(cases[i].bus_id, pci);
 
@@ -395,25 +382,4 @@ static void addresses_are_written_as_sysfs_does(void **state)
         if (rc == 0)
             assert_string_equal(pci, cases[i].expected);
     }
-}
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_gpu_is_described),
-        cmocka_unit_test(an_old_driver_lacks_functions_and_tells_the_rest),
-        cmocka_unit_test(a_library_that_does_not_serve_says_why),
-        cmocka_unit_test(flags_that_are_refused_are_not_needed),
-        cmocka_unit_test(gpus_that_may_not_be_opened_or_are_lost_are_told_apart),
-        cmocka_unit_test(nvlinks_are_counted_by_their_far_end),
-        cmocka_unit_test(as_many_links_as_there_are),
-        cmocka_unit_test(links_of_which_nothing_is_told_are_passed_over),
-        cmocka_unit_test(a_fabric_is_asked_for_in_all_its_forms),
-        cmocka_unit_test(parts_lie_in_any_place),
-        cmocka_unit_test(garbage_is_not_taken_over),
-        cmocka_unit_test(a_forked_child_starts_anew),
-        cmocka_unit_test(addresses_are_written_as_sysfs_does),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

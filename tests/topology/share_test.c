@@ -22,16 +22,14 @@ static struct mu_hwloc hwloc;
 static char path[64];
 static int memfd;
 
-static int set_up(void **state)
+static int set_up(void)
 {
-    (void)state;
     memfd = mu_share_create(path, sizeof path);
     return memfd < 0;
 }
 
-static int tear_down(void **state)
+static int tear_down(void)
 {
-    (void)state;
     return close(memfd);
 }
 
@@ -70,14 +68,13 @@ static unsigned processors_of(hwloc_topology_t topology)
 }
 
 /* The XML beside the tree was written by the same process from the same tree. */
-static void one_fills_it_and_the_others_map_the_same(void **state)
+TEST_WITH(one_fills_it_and_the_others_map_the_same, set_up, tear_down)
 {
     hwloc_topology_t own, shared;
     enum mu_share_way way;
     uint64_t head[8];
     char *written, *seen;
 
-    (void)state;
     assert_int_equal(test_in_child(ask, NULL), MU_SHARE_FILLED);
     assert_int_equal(test_in_child(ask, NULL), MU_SHARE_ADOPTED);
     assert_int_equal(get(&shared), MU_SHARE_ADOPTED);
@@ -96,13 +93,12 @@ static void one_fills_it_and_the_others_map_the_same(void **state)
     hwloc.hwloc_topology_destroy(shared);
 }
 
-static void of_many_at_once_one_loads(void **state)
+TEST_WITH(of_many_at_once_one_loads, set_up, tear_down)
 {
     enum { COUNT = 24 };
     unsigned ways[4] = {0};
     pid_t pids[COUNT];
 
-    (void)state;
     for (int i = 0; i < COUNT; i++)
         pids[i] = test_fork(ask, NULL);
     for (int i = 0; i < COUNT; i++) {
@@ -115,11 +111,10 @@ static void of_many_at_once_one_loads(void **state)
     assert_int_equal(ways[MU_SHARE_ADOPTED], COUNT - 1);
 }
 
-static void who_is_killed_while_filling_is_replaced(void **state)
+TEST_WITH(who_is_killed_while_filling_is_replaced, set_up, tear_down)
 {
     unsigned unfinished = 0;
 
-    (void)state;
     for (int round = 0; round < 60; round++) {
         struct timespec pause = {.tv_nsec = round * 300000};
         hwloc_topology_t topology;
@@ -156,14 +151,13 @@ static int hold(void *arg)
     return 0;
 }
 
-static void who_is_stopped_while_filling_delays_nobody_for_good(void **state)
+TEST_WITH(who_is_stopped_while_filling_delays_nobody_for_good, set_up, tear_down)
 {
     hwloc_topology_t topology;
     struct test_gate gate;
     enum mu_share_way way;
     pid_t holder;
 
-    (void)state;
     test_gate_open(&gate);
     holder = test_fork(hold, &gate);
     test_gate_await(&gate);
@@ -178,14 +172,13 @@ static void who_is_stopped_while_filling_delays_nobody_for_good(void **state)
 }
 
 /* Whatever could be there that no muster has written. */
-static void what_cannot_be_mapped_is_read_as_xml(void **state)
+TEST_WITH(what_cannot_be_mapped_is_read_as_xml, set_up, tear_down)
 {
     uint64_t head[8];
     hwloc_topology_t topology;
     char *a, *b;
     void *taken;
 
-    (void)state;
     assert_int_equal(test_in_child(ask, NULL), MU_SHARE_FILLED);
     assert_int_equal(pread(memfd, head, sizeof head, 0), sizeof head);
     taken = mmap((void *)(uintptr_t)head[7], 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
@@ -207,13 +200,12 @@ static void what_cannot_be_mapped_is_read_as_xml(void **state)
  * A whole file with one word of its first page changed, sealed as if it were sound. (Where the XML is, words 3 and 4,
  * does not matter to who can map the tree.)
  */
-static void damaged_files_are_not_believed(void **state)
+TEST_WITH(damaged_files_are_not_believed, set_up, tear_down)
 {
     static const uint64_t words[] = {0, 1, 4095, 4096, 1ull << 31, 1ull << 40, UINT64_MAX, UINT64_MAX - 4095};
     static char sound[8 << 20];
     ssize_t size;
 
-    (void)state;
     assert_int_equal(test_in_child(ask, NULL), MU_SHARE_FILLED);
     size = pread(memfd, sound, sizeof sound, 0);
     assert_true(size > 4096 && size < (ssize_t)sizeof sound);
@@ -235,12 +227,11 @@ static void damaged_files_are_not_believed(void **state)
 }
 
 /* Sealed, but cut short, or empty. */
-static void short_files_are_not_believed(void **state)
+TEST_WITH(short_files_are_not_believed, set_up, tear_down)
 {
     static char sound[8 << 20];
     ssize_t size;
 
-    (void)state;
     assert_int_equal(test_in_child(ask, NULL), MU_SHARE_FILLED);
     size = pread(memfd, sound, sizeof sound, 0);
     for (ssize_t cut = 0; cut < size; cut = cut * 3 + 1) {
@@ -252,13 +243,12 @@ static void short_files_are_not_believed(void **state)
     }
 }
 
-static void without_a_file_each_loads(void **state)
+TEST_WITH(without_a_file_each_loads, set_up, tear_down)
 {
     static const char *const paths[] = {"/nowhere", "/proc/self/fd/999", "/dev/null", "/", ""};
     hwloc_topology_t topology;
     enum mu_share_way way;
 
-    (void)state;
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         assert_int_equal(mu_share_get(&hwloc, paths[i], MU_SHARE_PATIENCE_NS, &topology, &way), 0);
         assert_int_equal(way, MU_SHARE_LOADED);
@@ -267,7 +257,7 @@ static void without_a_file_each_loads(void **state)
 }
 
 /* The launcher has died, its pid is another's, and so is what is open there. */
-static void what_is_somebody_elses_is_left_as_it_is(void **state)
+TEST_WITH(what_is_somebody_elses_is_left_as_it_is, set_up, tear_down)
 {
     static const char data[] = "nobody's topology";
     int fds[4] = {-1, memfd_create("other", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
@@ -276,7 +266,6 @@ static void what_is_somebody_elses_is_left_as_it_is(void **state)
     enum mu_share_way way;
     FILE *file = tmpfile();
 
-    (void)state;
     assert_non_null(file);
     fds[0] = fileno(file);
     assert_int_equal(pipe2(fds + 2, O_CLOEXEC), 0);
@@ -300,23 +289,11 @@ static void what_is_somebody_elses_is_left_as_it_is(void **state)
 
 int main(void)
 {
-#define EACH(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-    const struct CMUnitTest tests[] = {
-        EACH(one_fills_it_and_the_others_map_the_same),
-        EACH(of_many_at_once_one_loads),
-        EACH(who_is_killed_while_filling_is_replaced),
-        EACH(who_is_stopped_while_filling_delays_nobody_for_good),
-        EACH(what_cannot_be_mapped_is_read_as_xml),
-        EACH(damaged_files_are_not_believed),
-        EACH(short_files_are_not_believed),
-        EACH(without_a_file_each_loads),
-        EACH(what_is_somebody_elses_is_left_as_it_is),
-    };
     char why[400];
 
     if (mu_hwloc_open(NULL, &hwloc, why, sizeof why)) {
         fprintf(stderr, "%s\n", why);
         return 1;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(NULL, NULL);
 }

@@ -59,9 +59,8 @@ static void make_bus(void)
     test_tree_pci(&(struct test_pci){"pci10000:00/10000:00:01.0", "10000:01:00.0", NV, 8, "4-7"});
 }
 
-static void levels_follow_from_the_ways_to_the_host_bridges(void **state)
+TEST_WITH(levels_follow_from_the_ways_to_the_host_bridges, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_bus();
     expect_tree("0000:19:00.0 10de:2330/0302 numa 0 package 0 cpus 0-3 by sysfs\n"
@@ -79,9 +78,8 @@ static void levels_follow_from_the_ways_to_the_host_bridges(void **state)
                 "");
 }
 
-static void what_is_no_accelerator_is_passed_over(void **state)
+TEST_WITH(what_is_no_accelerator_is_passed_over, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     test_tree_pci(&(struct test_pci){"pci0000:00/0000:00:01.0", "0000:02:00.0", 0x1a03, 0x2000, 0x0300, 0, "0-3"});
     test_tree_pci(&(struct test_pci){"pci0000:00/0000:00:02.0", "0000:03:00.0", 0x102b, 0x0536, 0x0300, 0, "0-3"});
@@ -97,9 +95,8 @@ static void what_is_no_accelerator_is_passed_over(void **state)
                 "");
 }
 
-static void a_memory_node_that_is_not_told_is_not_known(void **state)
+TEST_WITH(a_memory_node_that_is_not_told_is_not_known, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     test_tree_pci(&(struct test_pci){"pci0000:16", "0000:16:00.0", NV, -1, "0-7"});
     test_tree_pci(&(struct test_pci){"pci0000:30", "0000:30:00.0", NV, 8, "4-7"});
@@ -111,11 +108,10 @@ static void a_memory_node_that_is_not_told_is_not_known(void **state)
 }
 
 /* As in most virtual machines: the firmware says nothing, and there is no other place. */
-static void the_only_memory_node_is_everybodys(void **state)
+TEST_WITH(the_only_memory_node_is_everybodys, test_tree_begin, test_tree_end)
 {
     static const int packages[] = {0, 0};
 
-    (void)state;
     test_tree_cpus(packages, 2, 0);
     test_tree_numa(0, "0-1", 1024);
     test_tree_numa(1, "", 4096); /* of a GPU or CXL: it has no processors */
@@ -143,9 +139,8 @@ static void tell(const char *address, const char *model, const char *uuid, int m
                    model, uuid, address, minor, excluded);
 }
 
-static void the_driver_names_its_gpus(void **state)
+TEST_WITH(the_driver_names_its_gpus, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     test_tree_pci(&(struct test_pci){"pci0000:16/0000:16:01.0", "0000:19:00.0", NV, 0, "0-3"});
     test_tree_pci(&(struct test_pci){"pci0000:30/0000:30:01.0", "0000:31:00.0", NV, 8, "4-7"});
@@ -161,9 +156,8 @@ static void the_driver_names_its_gpus(void **state)
 }
 
 /* As in a container: the bus shows all, the driver's list what was handed in. Another maker's GPU is not its affair. */
-static void gpus_that_the_driver_does_not_offer_are_left_out(void **state)
+TEST_WITH(gpus_that_the_driver_does_not_offer_are_left_out, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_bus();
     test_tree_pci(&(struct test_pci){"pci0000:40/0000:40:01.0", "0000:41:00.0", 0x8086, 0x0bd5, 0x0380, 8, "4-7"});
@@ -177,9 +171,8 @@ static void gpus_that_the_driver_does_not_offer_are_left_out(void **state)
                 "note: sysfs: NVIDIA's driver offers 1 of the 6 GPUs on the PCI bus: the others are left out\n");
 }
 
-static void a_driver_that_offers_none_leaves_the_processors(void **state)
+TEST_WITH(a_driver_that_offers_none_leaves_the_processors, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     test_tree_pci(&(struct test_pci){"pci0000:16/0000:16:01.0", "0000:19:00.0", NV, 0, "0-3"});
     test_tree_file("/proc/driver/nvidia/gpus/none", "-");
@@ -190,9 +183,8 @@ static void a_driver_that_offers_none_leaves_the_processors(void **state)
                 "note: sysfs: NVIDIA's driver offers 0 of the 1 GPUs on the PCI bus: the others are left out\n");
 }
 
-static void a_gpu_that_only_the_driver_tells_of_counts(void **state)
+TEST_WITH(a_gpu_that_only_the_driver_tells_of_counts, test_tree_begin, test_tree_end)
 {
-    (void)state;
     test_tree_file("/sys/bus/pci/devices/teapot", "-");
     tell("0000:19:00.0", "NVIDIA H100 80GB HBM3", "GPU-3", 4, "No");
     expect_tree("0000:19:00.0 10de:0000/0000 \"NVIDIA H100 80GB HBM3\" GPU-3 minor 4 by proc\n", "");
@@ -200,14 +192,13 @@ static void a_gpu_that_only_the_driver_tells_of_counts(void **state)
 
 /* ---- after hwloc ------------------------------------------------------------------------------------------------- */
 
-static void what_hwloc_told_stays_and_what_it_did_not_is_added(void **state)
+TEST_WITH(what_hwloc_told_stays_and_what_it_did_not_is_added, test_tree_begin, test_tree_end)
 {
     static const struct mu_look look;
     struct muster_topology *node = mu_node_new();
     char *real = realpath(test_tree, NULL);
     struct muster_device *one, *other;
 
-    (void)state;
     make_processors();
     make_bus();
     node->root = real;
@@ -230,13 +221,12 @@ static void what_hwloc_told_stays_and_what_it_did_not_is_added(void **state)
 
 /* ---- files that are not as they should be ------------------------------------------------------------------------ */
 
-static void damaged_files_tell_nothing(void **state)
+TEST_WITH(damaged_files_tell_nothing, test_tree_begin, test_tree_end)
 {
     static const char *const names[] = {"numa_node", "local_cpulist", "class", "device"};
     static const char *const texts[] = {"", "teapot", "-7", "99999999999999999999", "0-", "\x01\xff", "0x10de 0x10de"};
     char path[128];
 
-    (void)state;
     make_processors();
     test_tree_pci(&(struct test_pci){"pci0000:16/0000:16:01.0", "0000:19:00.0", NV, 0, "0-3"});
     test_tree_file("/proc/driver/nvidia/gpus/0000:19:00.0/information", "Model:\nGPU UUID\nDevice Minor: 1x\n: :\n");
@@ -256,12 +246,11 @@ static void damaged_files_tell_nothing(void **state)
         }
 }
 
-static void a_root_that_is_not_there_is_an_error(void **state)
+TEST(a_root_that_is_not_there_is_an_error)
 {
     struct muster_topology_source source = {.root = "/nonexistent"};
     struct muster_topology *topology = NULL;
 
-    (void)state;
     assert_status(MUSTER_NOT_FOUND, muster_topology_load(&source, &topology));
     assert_says("cannot look below /nonexistent: No such file");
     assert_null(topology);
@@ -280,20 +269,18 @@ static int has_no_descriptors_left(void *arg)
     return 0;
 }
 
-static void a_node_that_cannot_be_read_whole_is_an_error(void **state)
+TEST_WITH(a_node_that_cannot_be_read_whole_is_an_error, test_tree_begin, test_tree_end)
 {
-    (void)state;
     make_processors();
     make_bus();
     assert_int_equal(test_in_child(has_no_descriptors_left, NULL), 0);
 }
 
-static void an_empty_folder_is_a_machine_without_anything(void **state)
+TEST_WITH(an_empty_folder_is_a_machine_without_anything, test_tree_begin, test_tree_end)
 {
     struct muster_topology_source source = {.root = test_tree};
     struct muster_topology *topology;
 
-    (void)state;
     assert_ok(muster_topology_load(&source, &topology));
     assert_int_equal(muster_topology_num_devices(topology), 0);
     assert_int_equal(muster_topology_num_numas(topology), 0);
@@ -301,11 +288,10 @@ static void an_empty_folder_is_a_machine_without_anything(void **state)
     muster_topology_free(topology);
 }
 
-static void a_tree_knows_its_name_and_boot(void **state)
+TEST_WITH(a_tree_knows_its_name_and_boot, test_tree_begin, test_tree_end)
 {
     struct muster_topology *topology;
 
-    (void)state;
     make_processors();
     assert_ok(muster_topology_load(&(struct muster_topology_source){.root = test_tree}, &topology));
     assert_string_equal(muster_topology_host(topology), "node-of-a-test");
@@ -315,13 +301,12 @@ static void a_tree_knows_its_name_and_boot(void **state)
 
 /* ---- without hwloc ----------------------------------------------------------------------------------------------- */
 
-static void this_machine_is_the_same_without_hwloc(void **state)
+TEST(this_machine_is_the_same_without_hwloc)
 {
     static const struct muster_topology_source here;
     struct mu_look look = {.source = &here, .library = "libhwloc.so.0"};
     struct muster_topology *with, *without;
 
-    (void)state;
     if (access("/sys/devices/system/cpu/cpu0/topology/physical_package_id", R_OK) != 0) {
         print_message("not tried: this machine's /sys does not tell its packages\n");
         skip();
@@ -344,29 +329,4 @@ static void this_machine_is_the_same_without_hwloc(void **state)
     }
     muster_topology_free(with);
     muster_topology_free(without);
-}
-
-#define IN_TREE(test) cmocka_unit_test_setup_teardown(test, test_tree_begin, test_tree_end)
-
-int main(void)
-{
-    const struct CMUnitTest tests[] = {
-        IN_TREE(levels_follow_from_the_ways_to_the_host_bridges),
-        IN_TREE(what_is_no_accelerator_is_passed_over),
-        IN_TREE(a_memory_node_that_is_not_told_is_not_known),
-        IN_TREE(the_only_memory_node_is_everybodys),
-        IN_TREE(the_driver_names_its_gpus),
-        IN_TREE(gpus_that_the_driver_does_not_offer_are_left_out),
-        IN_TREE(a_driver_that_offers_none_leaves_the_processors),
-        IN_TREE(a_gpu_that_only_the_driver_tells_of_counts),
-        IN_TREE(what_hwloc_told_stays_and_what_it_did_not_is_added),
-        IN_TREE(damaged_files_tell_nothing),
-        cmocka_unit_test(a_root_that_is_not_there_is_an_error),
-        IN_TREE(a_node_that_cannot_be_read_whole_is_an_error),
-        IN_TREE(an_empty_folder_is_a_machine_without_anything),
-        IN_TREE(a_tree_knows_its_name_and_boot),
-        cmocka_unit_test(this_machine_is_the_same_without_hwloc),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,10 @@
 
 char test_tree[256];
 
-int test_tree_begin(void **state)
+int test_tree_begin(void)
 {
     const char *folder = getenv("TMPDIR");
 
-    (void)state;
     snprintf(test_tree, sizeof test_tree, "%s/tree.XXXXXX", folder ? folder : "/tmp");
     return mkdtemp(test_tree) ? 0 : -1;
 }
@@ -29,9 +28,8 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return remove(path);
 }
 
-int test_tree_end(void **state)
+int test_tree_end(void)
 {
-    (void)state;
     return nftw(test_tree, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 /* cmocka's setup and teardown: an empty folder, gone afterwards. */
-int test_tree_begin(void **state);
-int test_tree_end(void **state);
+int test_tree_begin(void);
+int test_tree_end(void);
 extern char test_tree[256];
 
 /* A file with a newline behind the text; folders on the way are made. */

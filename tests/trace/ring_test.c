@@ -23,17 +23,15 @@ enum { EVENTS = 64, NAMES = 32 };
 
 static struct test_job job;
 
-static int setup(void **state)
+static int setup(void)
 {
     const struct muster_segment_config config = {.trace_events = 1, .num_slots = 8};
 
-    (void)state;
     return test_job_create(&job, &config) ? -1 : 0;
 }
 
-static int teardown(void **state)
+static int teardown(void)
 {
-    (void)state;
     return test_job_end(&job) ? -1 : 0;
 }
 
@@ -98,13 +96,12 @@ static uint64_t read_all(const struct muster_segment *seg, uint64_t *ret_named)
     return check(events, count, ret_named);
 }
 
-static void the_last_events_are_kept_and_the_others_counted(void **state)
+TEST_WITH(the_last_events_are_kept_and_the_others_counted, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     struct mu_ctx *ctx;
     uint64_t named;
 
-    (void)state;
     assert_ok(mu_handle_context(m, &ctx));
     assert_true(mu_is_traced(ctx));
     for (uint64_t i = 0; i < EVENTS - 1; i++)
@@ -129,13 +126,12 @@ static void the_last_events_are_kept_and_the_others_counted(void **state)
     assert_ok(muster_leave(m));
 }
 
-static void objects_that_share_a_place_in_the_cache_keep_their_names_apart(void **state)
+TEST_WITH(objects_that_share_a_place_in_the_cache_keep_their_names_apart, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     struct mu_ctx *ctx;
     uint64_t named;
 
-    (void)state;
     assert_ok(mu_handle_context(m, &ctx));
     for (uint64_t i = 0; i < 20; i++)
         note_object(ctx, (i % 3 * MU_TRACE_CACHE) << 32 | 9);
@@ -158,14 +154,13 @@ static int writes_for_ever(void *arg)
     return 0;
 }
 
-static void what_is_read_while_it_is_written_is_whole(void **state)
+TEST_WITH(what_is_read_while_it_is_written_is_whole, setup, teardown)
 {
     struct test_gate gate;
     struct muster_segment *seg;
     uint64_t named, last = 0, seen = 0;
     pid_t pid;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     assert_ok(muster_segment_open(job.name, &seg)); /* mapped for reading only */
     pid = test_fork(writes_for_ever, &gate);
@@ -185,14 +180,13 @@ static void what_is_read_while_it_is_written_is_whole(void **state)
     test_gate_close(&gate);
 }
 
-static void a_killed_writer_loses_no_more_than_one_event_and_the_next_owner_goes_on(void **state)
+TEST_WITH(a_killed_writer_loses_no_more_than_one_event_and_the_next_owner_goes_on, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     struct test_gate gate;
     uint64_t named, before = 0;
     size_t deaths;
 
-    (void)state;
     assert_int_equal(test_gate_open(&gate), 0);
     for (int round = 0; round < 40; round++) {
         struct timespec pause = {.tv_nsec = 1000 * (round * 37 % 200)};
@@ -215,14 +209,13 @@ static void a_killed_writer_loses_no_more_than_one_event_and_the_next_owner_goes
     test_gate_close(&gate);
 }
 
-static void an_untraced_job_has_no_ring_and_says_so(void **state)
+TEST_WITH(an_untraced_job_has_no_ring_and_says_so, setup, teardown)
 {
     struct test_job plain;
     struct muster_segment_info with, without;
     struct muster *m;
     struct mu_ctx *ctx;
 
-    (void)state;
     assert_ok(test_job_create(&plain, &(struct muster_segment_config){.num_slots = 8}));
     m = test_join(plain.name, -1, 0);
     assert_ok(mu_handle_context(m, &ctx));
@@ -241,13 +234,12 @@ static void an_untraced_job_has_no_ring_and_says_so(void **state)
     assert_says("1048576 is the most");
 }
 
-static void times_are_those_of_the_clock(void **state)
+TEST_WITH(times_are_those_of_the_clock, setup, teardown)
 {
     struct muster *m = test_join(job.name, -1, 0);
     struct mu_ctx *ctx;
     uint64_t named, before, between, after;
 
-    (void)state;
     assert_ok(mu_handle_context(m, &ctx));
     before = muster_now_ns();
     note(ctx, 0);
@@ -263,7 +255,7 @@ static void times_are_those_of_the_clock(void **state)
 
 /* A slot says that its ring is there, and it is not: no look may take memory, or end in SIGBUS on a full file system.
  */
-static void a_ring_that_is_not_there_is_not_touched(void **state)
+TEST_WITH(a_ring_that_is_not_there_is_not_touched, setup, teardown)
 {
     struct muster_segment *seg;
     struct muster_segment_info before, after;
@@ -271,7 +263,6 @@ static void a_ring_that_is_not_there_is_not_touched(void **state)
     uint64_t gone;
     size_t n;
 
-    (void)state;
     assert_ok(mu_segment_open(job.name, true, &seg));
     assert_ok(muster_segment_info(seg, &before));
     mu_store_release(&seg->slots[5].ring, 1);
@@ -289,18 +280,7 @@ static void a_ring_that_is_not_there_is_not_touched(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_last_events_are_kept_and_the_others_counted, setup, teardown),
-        cmocka_unit_test_setup_teardown(objects_that_share_a_place_in_the_cache_keep_their_names_apart, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(what_is_read_while_it_is_written_is_whole, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_killed_writer_loses_no_more_than_one_event_and_the_next_owner_goes_on, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(an_untraced_job_has_no_ring_and_says_so, setup, teardown),
-        cmocka_unit_test_setup_teardown(times_are_those_of_the_clock, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_ring_that_is_not_there_is_not_touched, setup, teardown),
-    };
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = test_run(NULL, NULL);
 
     free(events);
     return failed;
