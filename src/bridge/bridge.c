@@ -20,13 +20,13 @@
 
 /* ---- what the link tells ---- */
 
-static enum mu_join_verdict on_join(void *arg, uint32_t connection, const struct mu_join *join, uint32_t *ret_host,
-                                    struct mu_pack *welcome, char *refusal, size_t size)
+static enum mu_join_verdict on_host_join(void *arg, uint32_t connection, const struct mu_join *join, uint32_t *ret_host,
+                                         struct mu_pack *welcome, char *refusal, size_t size)
 {
     return mu_bridge_seat_join(arg, connection, join, ret_host, welcome, refusal, size);
 }
 
-static void on_gone(void *arg, uint32_t connection)
+static void on_joiner_gone(void *arg, uint32_t connection)
 {
     mu_bridge_seat_gone(arg, connection);
 }
@@ -37,7 +37,7 @@ static void fail_meeting(struct mu_bridge *b, const char *why)
     snprintf(b->why, sizeof b->why, "%s", why);
 }
 
-static void on_up(void *arg, uint32_t host, const void *welcome, size_t len)
+static void on_host_up(void *arg, uint32_t host, const void *welcome, size_t len)
 {
     struct mu_bridge *b = arg;
 
@@ -61,7 +61,7 @@ static void on_up(void *arg, uint32_t host, const void *welcome, size_t len)
         mu_core_up(&b->core, host, b->now);
 }
 
-static void on_down(void *arg, uint32_t host, const char *why)
+static void on_host_down(void *arg, uint32_t host, const char *why)
 {
     struct mu_bridge *b = arg;
     struct mu_link_stats s;
@@ -74,7 +74,7 @@ static void on_down(void *arg, uint32_t host, const char *why)
     mu_core_down(&b->core, host, why, b->now);
 }
 
-static void on_left(void *arg, uint32_t host)
+static void on_host_left(void *arg, uint32_t host)
 {
     struct mu_bridge *b = arg;
 
@@ -85,7 +85,7 @@ static void on_left(void *arg, uint32_t host)
         fail_meeting(b, "the leader has left");
 }
 
-static void on_refused(void *arg, const char *why)
+static void on_host_refused(void *arg, const char *why)
 {
     struct mu_bridge *b = arg;
 
@@ -109,7 +109,7 @@ static void keep_early(struct mu_bridge *b, uint32_t host, uint8_t type, const v
     mu_pack_blob(&b->early, payload, len);
 }
 
-static void on_frame(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
+static void on_host_frame(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
     struct mu_bridge *b = arg;
 
@@ -119,7 +119,7 @@ static void on_frame(void *arg, uint32_t host, uint8_t type, const void *payload
         keep_early(b, host, type, payload, len);
 }
 
-static void on_said(void *arg, const char *sentence)
+static void on_link_said(void *arg, const char *sentence)
 {
     struct mu_bridge *b = arg;
 
@@ -137,7 +137,7 @@ static void on_port(void *arg, const char *address)
 
 /* ---- meeting ---- */
 
-static uint64_t sum(uint64_t a, uint64_t b)
+static uint64_t count_sum(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;
 }
@@ -153,8 +153,16 @@ static enum muster_status open_link(struct mu_bridge *b)
 {
     struct mu_link_options *o = &b->options.link, first;
 
-    o->events =
-        (struct mu_link_events){b, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said, on_port};
+    o->events = (struct mu_link_events){b,
+                                        on_host_join,
+                                        on_joiner_gone,
+                                        on_host_up,
+                                        on_host_down,
+                                        on_host_left,
+                                        on_host_refused,
+                                        on_host_frame,
+                                        on_link_said,
+                                        on_port};
     o->num_hosts = b->options.leader ? b->options.num_hosts : 1;
     o->star_hosts = o->star_hosts ? o->star_hosts : STAR_HOSTS;
     o->timeout_ns = silence_of(o->timeout_ns);
@@ -186,7 +194,7 @@ static void set_patience(struct mu_bridge *b)
     uint64_t longest = b->shape.timeout_ns > b->shape.adopt_ns ? b->shape.timeout_ns : b->shape.adopt_ns;
 
     if (!b->options.link.patience_ns)
-        b->options.link.patience_ns = sum(longest, longest);
+        b->options.link.patience_ns = count_sum(longest, longest);
 }
 
 /* The first thread keeps the connections from now on, however long the agent takes to make its segment. */

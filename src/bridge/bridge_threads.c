@@ -41,7 +41,7 @@ bool mu_bridge_drive_core(struct mu_bridge *b)
     return worked;
 }
 
-static void drive(struct mu_bridge *b)
+static void bridge_drive(struct mu_bridge *b)
 {
     for (int i = 0; i < 16; i++) { /* then others may have the lock */
         b->now = mu_now();
@@ -100,12 +100,12 @@ static void poll_for_a_while(struct mu_bridge *b)
         is_free = mu_wait_yield();
         pthread_mutex_lock(&b->lock);
         mu_ear_look(&b->core);
-        drive(b);
+        bridge_drive(b);
     } while (!b->is_stopping && is_free && should_poll(b));
     b->is_polling = false;
     pthread_cond_signal(&b->rest);
     mu_ear_bell_on(&b->core); /* the other may be asleep on it, unarmed */
-    drive(b);
+    bridge_drive(b);
 }
 
 static void *run_epoll(void *arg)
@@ -114,7 +114,7 @@ static void *run_epoll(void *arg)
 
     pthread_mutex_lock(&b->lock);
     while (!b->is_stopping) {
-        drive(b);
+        bridge_drive(b);
         if (should_poll(b) && !mu_wait_is_crowded())
             poll_for_a_while(b);
         if (!b->is_stopping)
@@ -169,7 +169,7 @@ static void *run_bell(void *arg)
 /* ---- begin and end ---- */
 
 /* Without signals: those are for the agent's other threads. */
-static enum muster_status begin_thread(struct mu_bridge *b, void *(*run)(void *))
+static enum muster_status bridge_thread_begin(struct mu_bridge *b, void *(*run)(void *))
 {
     sigset_t all, old;
     int error;
@@ -186,12 +186,12 @@ static enum muster_status begin_thread(struct mu_bridge *b, void *(*run)(void *)
 
 enum muster_status mu_bridge_begin_first(struct mu_bridge *b)
 {
-    return begin_thread(b, run_epoll);
+    return bridge_thread_begin(b, run_epoll);
 }
 
 enum muster_status mu_bridge_begin_second(struct mu_bridge *b)
 {
-    return begin_thread(b, run_bell);
+    return bridge_thread_begin(b, run_bell);
 }
 
 /* The first one arms the bell again when it ends its polling: before that the other could not be rung out of its sleep.

@@ -61,7 +61,7 @@ void mu_barrier_call_abandoned(struct mu_core *core, uint32_t host, uint32_t slo
 
 /* ---- answers ---- */
 
-static void pack_barrier(struct mu_pack *body, const struct mu_call *c, const struct mu_pending_answer *a)
+static void barrier_answer_pack(struct mu_pack *body, const struct mu_call *c, const struct mu_pending_answer *a)
 {
     mu_pack_u64(body, c->counter);
     mu_pack_u8(body, c->waiting);
@@ -91,7 +91,7 @@ static void call_answered(void *arg, struct mu_pending_call *c, const struct mu_
     struct mu_pack body = {0};
 
     if (mu_pending_is_barrier(c->at))
-        pack_barrier(&body, &c->call, a);
+        barrier_answer_pack(&body, &c->call, a);
     else if (a->alive)
         pack_alive(&body, a->alive);
     if (body.failed) /* it is sent again, and taken up */
@@ -267,7 +267,7 @@ bool mu_op_task_alive(struct mu_core *core, const struct mu_request *r)
 
 /* ---- the module ---- */
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool barriers_init(struct mu_core *core, void **ret_state)
 {
     struct barrier_ops *s = calloc(1, sizeof *s);
 
@@ -288,7 +288,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return true;
 }
 
-static void done(struct mu_core *core)
+static void barriers_done(struct mu_core *core)
 {
     struct barrier_ops *s = mu_barrier_ops_of(core);
 
@@ -304,7 +304,7 @@ static void done(struct mu_core *core)
     free(s);
 }
 
-static void look(struct mu_core *core)
+static void barriers_look(struct mu_core *core)
 {
     struct barrier_ops *s = mu_barrier_ops_of(core);
     struct mu_cluster cluster;
@@ -318,13 +318,13 @@ static void look(struct mu_core *core)
     mu_sight_look(core);
 }
 
-static void up(struct mu_core *core, uint32_t host)
+static void barriers_up(struct mu_core *core, uint32_t host)
 {
     if (core->leader)
         mu_sight_up(core, host);
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t barriers_next(struct mu_core *core)
 {
     const struct barrier_ops *s = mu_barrier_ops_of(core);
     uint64_t at = mu_pending_next(&s->pending);
@@ -332,10 +332,15 @@ static uint64_t next(struct mu_core *core)
     return core->leader && s->sight.stale && s->sight.at < at ? s->sight.at : at;
 }
 
-static bool busy(struct mu_core *core)
+static bool barriers_busy(struct mu_core *core)
 {
     return mu_barrier_ops_of(core)->num_waiters > 0;
 }
 
-const struct mu_module mu_module_barriers = {
-    .name = "barriers", .init = init, .done = done, .up = up, .look = look, .next = next, .busy = busy};
+const struct mu_module mu_module_barriers = {.name = "barriers",
+                                             .init = barriers_init,
+                                             .done = barriers_done,
+                                             .up = barriers_up,
+                                             .look = barriers_look,
+                                             .next = barriers_next,
+                                             .busy = barriers_busy};

@@ -115,7 +115,7 @@ void mu_pending_remove(struct mu_pending_call *c)
         p->payer = NULL;
 }
 
-static bool is_due(const struct mu_pending *p, uint64_t now, uint64_t version)
+static bool pending_is_due(const struct mu_pending *p, uint64_t now, uint64_t version)
 {
     /* relaxed: only a reason to look, which acquires; pairs with the commits there */
     return p->arriving || now >= p->look_at || version != p->version ||
@@ -129,7 +129,7 @@ void mu_pending_look_due(struct mu_pending_table *t, uint64_t now, uint64_t vers
 
     for (struct mu_pending *p = t->list, *next; p; p = next) {
         next = p->next;
-        if (p->first && is_due(p, now, version)) {
+        if (p->first && pending_is_due(p, now, version)) {
             if (!ctx && !status)
                 status = mu_enter(t->m, &ctx);
             if (status)

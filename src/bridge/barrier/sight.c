@@ -51,7 +51,7 @@ static bool is_shared(void *arg, const char *key, uint32_t key_len)
 
 /* ---- the leader: entries ---- */
 
-static void pack_barrier(struct mu_pack *p, const char *id, uint32_t len, const struct mu_barrier *b, uint64_t now)
+static void barrier_row_pack(struct mu_pack *p, const char *id, uint32_t len, const struct mu_barrier *b, uint64_t now)
 {
     uint8_t bits = 0;
 
@@ -86,7 +86,7 @@ struct showing {
     bool waiting, ended;
 };
 
-static void flush(struct showing *w)
+static void rows_flush(struct showing *w)
 {
     struct mu_core *core = w->core;
 
@@ -99,7 +99,7 @@ static void flush(struct showing *w)
     mu_pack_u8(&w->p, 0);
 }
 
-static enum muster_status show(void *arg, const struct mu_item *item)
+static enum muster_status row_show(void *arg, const struct mu_item *item)
 {
     struct showing *w = arg;
     struct mu_barrier b;
@@ -109,17 +109,17 @@ static enum muster_status show(void *arg, const struct mu_item *item)
     if (item->version <= w->newer || !mu_barrier_decode(&b, item->value, item->len))
         return MUSTER_OK;
     if (b.h.passed ? w->ended : w->waiting)
-        pack_barrier(&w->p, item->key + 1, item->key_len - 1, &b, w->now);
+        barrier_row_pack(&w->p, item->key + 1, item->key_len - 1, &b, w->now);
     mu_barrier_done(&b);
     if (w->p.len > FRAME_BYTES)
-        flush(w);
+        rows_flush(w);
     return MUSTER_OK;
 }
 
 void mu_sight_up(struct mu_core *core, uint32_t host)
 {
     struct showing w = {.core = core, .now = mu_now(), .host = host, .waiting = true};
-    struct mu_walk walk = {is_shared, show, &w, false};
+    struct mu_walk walk = {is_shared, row_show, &w, false};
     struct mu_table t = mu_table_cells(core->seg);
     struct mu_bucket_info info;
 
@@ -130,7 +130,7 @@ void mu_sight_up(struct mu_core *core, uint32_t host)
     w.ended = true;
     for (uint32_t i = 0, room = ENDED_BYTES; i <= t.mask && w.p.len < room && w.sent < room; i++)
         mu_table_walk(&t, NULL, i, &walk, &info);
-    flush(&w);
+    rows_flush(&w);
     mu_pack_done(&w.p);
 }
 
@@ -146,7 +146,7 @@ void mu_sight_look(struct mu_core *core)
 {
     struct sight *s = &mu_barrier_ops_of(core)->sight;
     struct showing w = {.core = core, .now = mu_now(), .waiting = true, .ended = true};
-    struct mu_walk walk = {is_shared, show, &w, false};
+    struct mu_walk walk = {is_shared, row_show, &w, false};
     struct mu_table t = mu_table_cells(core->seg);
 
     if (!s->stale && core->is_calm && !core->worked && core->now < s->at + SELDOM_NS)
@@ -172,27 +172,27 @@ void mu_sight_look(struct mu_core *core)
         s->versions[i] = w.version;
     }
     if (w.p.len > 1)
-        flush(&w);
+        rows_flush(&w);
     mu_pack_done(&w.p);
     s->at = core->now + (w.sent * BYTE_NS > PERIOD_NS ? w.sent * BYTE_NS : PERIOD_NS);
 }
 
 /* ---- the others ---- */
 
-static bool malformed(void)
+static bool row_malformed(void)
 {
     mu_fail(MUSTER_INVALID_ARGUMENT, "a barrier in it cannot be");
     return false;
 }
 
-static enum mu_verdict put_it(struct mu_edit *e)
+static enum mu_verdict mirror_put_it(struct mu_edit *e)
 {
     (void)e;
     return MU_PUT;
 }
 
 /* What is known of it, into its cell. A failure (no room) leaves what was known before. */
-static void put(struct mu_core *core, struct mu_ctx *ctx, const char *id, const struct mu_barrier *b)
+static void mirror_put(struct mu_core *core, struct mu_ctx *ctx, const char *id, const struct mu_barrier *b)
 {
     struct mu_table t = mu_table_cells(core->seg);
     char key[MUSTER_BARRIER_ID_MAX + 2];
@@ -205,7 +205,7 @@ static void put(struct mu_core *core, struct mu_ctx *ctx, const char *id, const 
     value = mu_barrier_encode(b, &e.len);
     e.value = value;
     if (value)
-        mu_table_edit(&t, ctx, &k, 0, put_it, &e, NULL);
+        mu_table_edit(&t, ctx, &k, 0, mirror_put_it, &e, NULL);
     free(value);
 }
 
@@ -251,12 +251,12 @@ static bool take_barrier(struct mu_core *core, struct mu_ctx *ctx, struct mu_unp
     b.h.since = ago < now ? now - ago : 1;
     b.h.deadline = left < NEVER - now ? now + left : NEVER;
     if (u->failed || !id[0] || mu_barrier_is_hosts(id) || flags > (PASSED | ALL) || b.h.code > MUSTER_DATA_LOSS)
-        return malformed();
+        return row_malformed();
     well = take_participants(core, u, &b, flags & ALL);
     if (well)
-        put(core, ctx, id, &b);
+        mirror_put(core, ctx, id, &b);
     mu_barrier_done(&b);
-    return well ? true : malformed();
+    return well ? true : row_malformed();
 }
 
 struct ids {
@@ -264,7 +264,7 @@ struct ids {
     size_t count;
 };
 
-static enum muster_status gather(void *arg, const struct mu_item *item)
+static enum muster_status id_gather(void *arg, const struct mu_item *item)
 {
     struct ids *g = arg;
     void *more = realloc(g->ids, (g->count + 1) * sizeof *g->ids);
@@ -287,7 +287,7 @@ static void forget_all(struct mu_core *core, struct mu_ctx *ctx)
 {
     struct mu_table t = mu_table_cells(core->seg);
     struct ids g = {0};
-    struct mu_walk walk = {is_shared, gather, &g, true};
+    struct mu_walk walk = {is_shared, id_gather, &g, true};
     struct mu_bucket_info info;
 
     for (uint32_t i = 0; i <= t.mask; i++)
@@ -310,7 +310,7 @@ bool mu_take_meeting(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
     (void)host;
     if (flags > FORGET)
-        return malformed();
+        return row_malformed();
     if (mu_enter(core->m, &ctx))
         return true; /* no slot now: nobody sees it */
     if (flags & FORGET)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool calls_init(struct mu_core *core, void **ret_state)
 {
     struct calls *c = calloc(1, sizeof *c);
 
@@ -46,7 +46,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return true;
 }
 
-static void done(struct mu_core *core)
+static void calls_done(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
 
@@ -88,7 +88,7 @@ static void send_acks(struct mu_core *core, struct calls *c)
 }
 
 /* Not on its way any more. */
-static void arrived(struct calls *c, struct asked *a)
+static void call_arrived(struct calls *c, struct asked *a)
 {
     c->on_the_way -= a->bytes;
     a->bytes = 0;
@@ -170,7 +170,7 @@ static bool may_go(struct mu_core *core, size_t bytes)
 }
 
 /* One slot's call: where it belongs. */
-static void ask(struct mu_core *core, uint32_t slot, bool resent)
+static void slot_ask(struct mu_core *core, uint32_t slot, bool resent)
 {
     struct calls *c = mu_calls_of(core);
     struct asked *a = &c->asked[slot];
@@ -187,7 +187,7 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
         mu_asked_later(core, slot);
         return;
     }
-    arrived(c, a);
+    call_arrived(c, a);
     resent |= a->open && a->number == r.number; /* its bit may come after an agent or a connection has found it */
     a->number = r.number;
     set_open(core, a, r.op != MU_OP_NONE);
@@ -208,12 +208,12 @@ static void ask(struct mu_core *core, uint32_t slot, bool resent)
 
 static void ask_first(void *arg, uint32_t slot)
 {
-    ask(arg, slot, false);
+    slot_ask(arg, slot, false);
 }
 
 static void ask_again(void *arg, uint32_t slot)
 {
-    ask(arg, slot, true);
+    slot_ask(arg, slot, true);
 }
 
 bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
@@ -242,7 +242,7 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     }
     if (a->number != number || !a->open)
         return true; /* nobody waits for it any more: it was answered before, or its caller is dead */
-    arrived(c, a);
+    call_arrived(c, a);
     if (!later && mu_hand_over(core, slot, number, (enum muster_status)status, text, u->at, u->left)) {
         /* A large one is of a call that changed nothing, and may fail. */
         later = u->left <= KEPT_MAX ||
@@ -258,7 +258,7 @@ bool mu_take_answer(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 }
 
 /* The slot has a new holder, or a dead one. False: no memory. */
-static bool take_back(struct mu_core *core, struct asked *a, uint32_t slot)
+static bool slot_take_back(struct mu_core *core, struct asked *a, uint32_t slot)
 {
     struct calls *c = mu_calls_of(core);
     struct mu_taken taken;
@@ -274,7 +274,7 @@ static bool take_back(struct mu_core *core, struct asked *a, uint32_t slot)
     if (taken.any || (a->open && a->number <= taken.number))
         mu_acknowledge(c, slot, taken.number);
     if (a->number <= taken.number) {
-        arrived(c, a);
+        call_arrived(c, a);
         set_open(core, a, false);
         mu_carry_end(core, slot, taken.number);
     }
@@ -289,14 +289,14 @@ static void sweep_callers(struct mu_core *core, struct calls *c)
     for (uint32_t i = 0; i < high; i++) {
         uint32_t holder = mu_remote_holder(core->seg, i);
 
-        if (holder != c->asked[i].holder && take_back(core, &c->asked[i], i))
+        if (holder != c->asked[i].holder && slot_take_back(core, &c->asked[i], i))
             c->asked[i].holder = holder; /* without memory: at the next look */
     }
 }
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-static void look(struct mu_core *core)
+static void calls_look(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
 
@@ -308,7 +308,7 @@ static void look(struct mu_core *core)
         c->again_at = UINT64_MAX;
         for (uint32_t i = 0; i < c->num_slots; i++)
             if (c->asked[i].again)
-                ask(core, i, true);
+                slot_ask(core, i, true);
     }
     if (core->now >= c->sweep_at) {
         c->sweep_at = core->now + SWEEP_NS;
@@ -325,7 +325,7 @@ static void look(struct mu_core *core)
     }
 }
 
-static void up(struct mu_core *core, uint32_t host)
+static void calls_up(struct mu_core *core, uint32_t host)
 {
     struct calls *c = mu_calls_of(core);
 
@@ -333,20 +333,20 @@ static void up(struct mu_core *core, uint32_t host)
     if (core->leader)
         return;
     for (uint32_t i = 0; i < c->num_slots; i++)
-        arrived(c, &c->asked[i]);
+        call_arrived(c, &c->asked[i]);
     mu_pack_reset(&c->acks);
     mu_remote_collect_all(core->seg, ask_again, core);
     c->started = true;
 }
 
-static void lost(struct mu_core *core, uint32_t host, const char *why)
+static void calls_lost(struct mu_core *core, uint32_t host, const char *why)
 {
     (void)why;
     if (core->leader)
         mu_forget_host(core, host);
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t calls_next(struct mu_core *core)
 {
     struct calls *c = mu_calls_of(core);
     uint64_t next;
@@ -359,10 +359,16 @@ static uint64_t next(struct mu_core *core)
     return c->ack_at < next ? c->ack_at : next;
 }
 
-static bool busy(struct mu_core *core)
+static bool calls_busy(struct mu_core *core)
 {
     return mu_calls_of(core)->num_open > 0;
 }
 
-const struct mu_module mu_module_calls = {
-    .name = "calls", .init = init, .done = done, .up = up, .lost = lost, .look = look, .next = next, .busy = busy};
+const struct mu_module mu_module_calls = {.name = "calls",
+                                          .init = calls_init,
+                                          .done = calls_done,
+                                          .up = calls_up,
+                                          .lost = calls_lost,
+                                          .look = calls_look,
+                                          .next = calls_next,
+                                          .busy = calls_busy};

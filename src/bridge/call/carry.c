@@ -73,7 +73,7 @@ static void drop_answer(struct host_calls *h, struct entry *e)
 }
 
 /* What becomes of the call; and how many of its host's are open, for people. */
-static void become(struct mu_core *core, uint32_t host, struct entry *e, enum fate fate)
+static void entry_become(struct mu_core *core, uint32_t host, struct entry *e, enum fate fate)
 {
     struct host_calls *h = mu_host_calls(core, host);
 
@@ -85,14 +85,14 @@ static void become(struct mu_core *core, uint32_t host, struct entry *e, enum fa
 }
 
 /* The slot asks something else, or nothing any more. */
-static void go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct entry *e, uint64_t number)
+static void entry_go_on(struct mu_core *core, uint32_t host, uint32_t slot, struct entry *e, uint64_t number)
 {
     const struct mu_op_kind *kind = e->fate == OPEN ? op_kind_of(core->tables, e->op) : NULL;
     uint64_t before = e->number;
 
     drop_answer(mu_host_calls(core, host), e);
     e->number = number;
-    become(core, host, e, SETTLED);
+    entry_become(core, host, e, SETTLED);
     if (kind && kind->abandoned)
         kind->abandoned(core, host, slot, before);
 }
@@ -103,7 +103,7 @@ void mu_carry_end(struct mu_core *core, uint32_t slot, uint64_t number)
     struct entry *e = find_entry(h, slot);
 
     if (e && e->number <= number && e->fate == OPEN)
-        go_on(core, core->host, slot, e, number);
+        entry_go_on(core, core->host, slot, e, number);
 }
 
 void mu_carry_out(struct mu_core *core, const struct mu_request *r)
@@ -122,9 +122,9 @@ void mu_carry_out(struct mu_core *core, const struct mu_request *r)
         mu_core_send(core, r->host, MU_FRAME_ANSWER, e->answer, e->len);
         return;
     }
-    go_on(core, r->host, r->slot, e, r->number);
+    entry_go_on(core, r->host, r->slot, e, r->number);
     e->op = r->op;
-    become(core, r->host, e, OPEN);
+    entry_become(core, r->host, e, OPEN);
     if (kind)
         kind->fn(core, r);
     else
@@ -139,7 +139,7 @@ void mu_call_later(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t 
     struct mu_pack p = {0};
 
     if (e && e->number == number)
-        become(core, host, e, UNKNOWN);
+        entry_become(core, host, e, UNKNOWN);
     if (host == core->host) {
         mu_asked_later(core, slot);
         return;
@@ -173,7 +173,7 @@ static void answer_own(struct mu_core *core, struct entry *e, uint32_t slot, enu
         mu_call_later(core, core->host, slot, e->number); /* no room for it now: carried out again */
         return;
     }
-    become(core, core->host, e, SETTLED);
+    entry_become(core, core->host, e, SETTLED);
     mu_asked_settle(core, slot, e->number);
 }
 
@@ -207,7 +207,7 @@ static void begin_answer(struct mu_core *core, uint32_t host, struct entry *e, u
     mu_pack_u8(p, 0);
     mu_pack_u32(p, status);
     mu_pack_text(p, text);
-    become(core, host, e, ANSWERED);
+    entry_become(core, host, e, ANSWERED);
     e->unsettled = len;
     mu_host_calls(core, host)->unsettled += len;
 }
@@ -357,7 +357,7 @@ void mu_forget_host(struct mu_core *core, uint32_t host)
         struct entry *e = find_entry(h, i);
 
         if (e)
-            go_on(core, host, i, e, e->number);
+            entry_go_on(core, host, i, e, e->number);
     }
     mu_free_entries(h);
     *h = (struct host_calls){.lost = true};
@@ -401,7 +401,7 @@ static void settle_from(struct mu_core *core, uint32_t host, uint32_t first, uin
         struct entry *e = find_entry(h, i);
 
         if (e && e->number && number >= e->number)
-            go_on(core, host, i, e, e->number);
+            entry_go_on(core, host, i, e, e->number);
     }
 }
 
@@ -421,7 +421,7 @@ bool mu_take_ack(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         if (said & MU_ACK_FROM)
             settle_from(core, host, slot, number);
         else if (e && number >= e->number)
-            go_on(core, host, slot, e, number);
+            entry_go_on(core, host, slot, e, number);
     }
     return true;
 }

@@ -119,7 +119,7 @@ static void come_without(struct mu_lanes *l, struct lane *lane)
 }
 
 /* Nobody waits for it any more, and nobody has read its answer. What there is to be freed is the caller's. */
-static void give_up(struct mu_lanes *l, struct lane *lane, struct mu_pack *ret_request, char **ret_memory)
+static void lane_give_up(struct mu_lanes *l, struct lane *lane, struct mu_pack *ret_request, char **ret_memory)
 {
     if (lane->unsettled || (mu_lane_is_open(lane) && lane->sent))
         mu_lane_acknowledge(l, lane);
@@ -132,7 +132,7 @@ static void give_up(struct mu_lanes *l, struct lane *lane, struct mu_pack *ret_r
 }
 
 /* The call's question onto this lane, which is in no list. */
-static void begin(struct mu_lanes *l, struct lane *lane, struct mu_lane_call *call)
+static void lane_begin(struct mu_lanes *l, struct lane *lane, struct mu_lane_call *call)
 {
     lane->call = call;
     lane->request = call->request;
@@ -208,7 +208,7 @@ enum muster_status mu_lanes_ask(struct mu_lanes *l, struct mu_lane_call *call)
     pthread_mutex_lock(&l->lock);
     lane = idle_lane(l);
     if (lane) {
-        begin(l, lane, call);
+        lane_begin(l, lane, call);
         came = lane->state == CAME;
     }
     pthread_mutex_unlock(&l->lock);
@@ -237,8 +237,8 @@ enum muster_status mu_lanes_again(struct mu_lanes *l, struct mu_lane_call *call)
     lane = &l->lanes[call->lane - 1];
     pthread_mutex_lock(&l->lock);
     unlink_lane(l, lane);
-    give_up(l, lane, &request, &memory); /* the new number says the same, if it comes through */
-    begin(l, lane, call);
+    lane_give_up(l, lane, &request, &memory); /* the new number says the same, if it comes through */
+    lane_begin(l, lane, call);
     came = lane->state == CAME;
     pthread_mutex_unlock(&l->lock);
     mu_pack_done(&request);
@@ -258,7 +258,7 @@ void mu_lanes_drop(struct mu_lanes *l, struct mu_lane_call *call)
     lane = &l->lanes[call->lane - 1];
     call->lane = 0;
     pthread_mutex_lock(&l->lock);
-    give_up(l, lane, &request, &memory);
+    lane_give_up(l, lane, &request, &memory);
     lane->call = NULL;
     mu_lane_move(l, lane, IDLE);
     pthread_mutex_unlock(&l->lock);
@@ -288,7 +288,7 @@ static bool take_one(struct mu_lanes *l, struct taken *t)
     return lane != NULL;
 }
 
-static void answer(struct mu_lanes *l, struct taken *t)
+static void lane_answer(struct mu_lanes *l, struct taken *t)
 {
     char text[256] = "", name[64];
 
@@ -321,7 +321,7 @@ void mu_lanes_take(struct mu_lanes *l)
 
     /* those that are there: what is asked within may be answered at once, for ever */
     for (uint32_t left = num_came(l); left && take_one(l, &t); left--) {
-        answer(l, &t);
+        lane_answer(l, &t);
         free(t.memory);
     }
 }

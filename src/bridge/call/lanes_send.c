@@ -83,7 +83,7 @@ static void send_waiting(struct mu_core *core, struct mu_lanes *l)
     }
 }
 
-static void look(struct mu_core *core)
+static void lanes_look(struct mu_core *core)
 {
     struct mu_lanes *l = mu_lanes_of(core);
     struct calls *c = mu_calls_of(core);
@@ -104,7 +104,7 @@ static void look(struct mu_core *core)
 }
 
 /* The leader may know nothing, or all that an earlier connection brought. */
-static void up(struct mu_core *core, uint32_t host)
+static void lanes_up(struct mu_core *core, uint32_t host)
 {
     struct mu_lanes *l = mu_lanes_of(core);
 
@@ -126,7 +126,7 @@ static void up(struct mu_core *core, uint32_t host)
     pthread_mutex_unlock(&l->lock);
 }
 
-static void lost(struct mu_core *core, uint32_t host, const char *why)
+static void lanes_lost(struct mu_core *core, uint32_t host, const char *why)
 {
     struct mu_lanes *l = mu_lanes_of(core);
 
@@ -189,7 +189,7 @@ bool mu_lanes_take_answer(struct mu_core *core, uint32_t slot, uint64_t number, 
     return asked;
 }
 
-static void done(struct mu_core *core)
+static void lanes_done(struct mu_core *core)
 {
     struct mu_lanes *l = mu_lanes_of(core);
 
@@ -198,7 +198,7 @@ static void done(struct mu_core *core)
     mu_lanes_end_all(l, AGENT_GOES);
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t lanes_next(struct mu_core *core)
 {
     struct mu_lanes *l = mu_lanes_of(core);
     uint64_t at;
@@ -211,10 +211,15 @@ static uint64_t next(struct mu_core *core)
     return at;
 }
 
-static bool busy(struct mu_core *core)
+static bool lanes_busy(struct mu_core *core)
 {
     return mu_lanes_asking(core) > 0;
 }
 
-const struct mu_module mu_module_lanes = {
-    .name = "lanes", .done = done, .up = up, .lost = lost, .look = look, .next = next, .busy = busy};
+const struct mu_module mu_module_lanes = {.name = "lanes",
+                                          .done = lanes_done,
+                                          .up = lanes_up,
+                                          .lost = lanes_lost,
+                                          .look = lanes_look,
+                                          .next = lanes_next,
+                                          .busy = lanes_busy};

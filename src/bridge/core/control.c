@@ -69,7 +69,7 @@ static bool control_init(struct mu_core *core, void **ret_state)
 }
 
 /* All up to that number have come. */
-static void forget(struct talk *talk, uint64_t number)
+static void talk_forget(struct talk *talk, uint64_t number)
 {
     while (talk->first && talk->first->number <= number) {
         struct message *done = talk->first;
@@ -86,11 +86,11 @@ static void control_done(struct mu_core *core)
     struct talks *talks = mu_core_state(core, MU_M_CONTROL);
 
     for (uint32_t i = 0; i < num_peers(core); i++)
-        forget(&talks->with[i], UINT64_MAX);
+        talk_forget(&talks->with[i], UINT64_MAX);
     free(talks);
 }
 
-static void say(struct mu_core *core, uint32_t host, const struct talk *talk, const struct message *message)
+static void talk_say(struct mu_core *core, uint32_t host, const struct talk *talk, const struct message *message)
 {
     struct mu_pack head = {.bytes = NULL};
 
@@ -112,11 +112,11 @@ static void control_up(struct mu_core *core, uint32_t host)
     struct talk *talk = talk_with(core, host);
 
     talk->is_met = false;
-    say(core, host, talk, NULL);
+    talk_say(core, host, talk, NULL);
 }
 
 /* The first that comes on a connection says who is there. True: another than before. */
-static bool meet(struct talk *talk, uint64_t peer)
+static bool talk_meet(struct talk *talk, uint64_t peer)
 {
     bool is_another = talk->peer && talk->peer != peer;
 
@@ -133,7 +133,7 @@ static bool meet(struct talk *talk, uint64_t peer)
 static void control_lost(struct mu_core *core, uint32_t host, const char *why)
 {
     (void)why;
-    forget(talk_with(core, host), UINT64_MAX);
+    talk_forget(talk_with(core, host), UINT64_MAX);
 }
 
 static void send_to(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
@@ -161,7 +161,7 @@ static void send_to(struct mu_core *core, uint32_t host, uint32_t kind, const vo
         talk->first = message;
     talk->last = message;
     if (talk->is_met)
-        say(core, host, talk, message);
+        talk_say(core, host, talk, message);
 }
 
 void mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
@@ -177,11 +177,11 @@ void mu_control_send(struct mu_core *core, uint32_t host, uint32_t kind, const v
 static void say_kept(struct mu_core *core, uint32_t host, const struct talk *talk)
 {
     for (const struct message *message = talk->first; message; message = message->next)
-        say(core, host, talk, message);
+        talk_say(core, host, talk, message);
 }
 
 /* What it says of numbers is of its talk with the agent that it names: one before us, perhaps. */
-static bool can_be(const struct talk *talk, uint64_t number, uint64_t heard, bool is_to_us)
+static bool talk_can_be(const struct talk *talk, uint64_t number, uint64_t heard, bool is_to_us)
 {
     if (is_to_us && heard <= talk->sent && number <= talk->heard + 1)
         return true;
@@ -193,7 +193,7 @@ static bool can_be(const struct talk *talk, uint64_t number, uint64_t heard, boo
 }
 
 /* To our agent, who may have too much to read already: what it has not taken comes again, on the next connection. */
-static bool hear(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
+static bool talk_hear(struct mu_core *core, uint32_t host, uint32_t kind, const void *bytes, size_t len)
 {
     return !core->control || core->control(core->arg, host, kind, bytes, len) ||
            !mu_fail(MUSTER_RESOURCE_EXHAUSTED, "this host's agent has not read what it was told before");
@@ -215,12 +215,12 @@ bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         return false;
     }
     is_first = !talk->is_met;
-    is_another = is_first && meet(talk, peer);
-    if (!can_be(talk, number, heard, us == self_of(core)))
+    is_another = is_first && talk_meet(talk, peer);
+    if (!talk_can_be(talk, number, heard, us == self_of(core)))
         return false;
     if (us == self_of(core))
-        forget(talk, heard);
-    if (is_another && !hear(core, host, MU_CONTROL_ANOTHER, NULL, 0)) {
+        talk_forget(talk, heard);
+    if (is_another && !talk_hear(core, host, MU_CONTROL_ANOTHER, NULL, 0)) {
         talk->peer = before; /* on the next connection it is another again */
         return false;
     }
@@ -229,12 +229,12 @@ bool mu_take_control(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     if (number == 0)
         return true;
     if (number > talk->heard) {
-        if (!hear(core, host, kind, bytes, len))
+        if (!talk_hear(core, host, kind, bytes, len))
             return false;
         talk->heard = number;
         core->worked = true;
     }
-    say(core, host, talk, NULL); /* also of one that came again: its sender does not know */
+    talk_say(core, host, talk, NULL); /* also of one that came again: its sender does not know */
     return true;
 }
 

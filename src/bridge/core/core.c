@@ -53,7 +53,7 @@ static const enum mu_bridge_state said[MU_PEER_STATES] = {[MU_PEER_ABSENT] = MU_
                                                           [MU_PEER_LOST] = MU_BRIDGE_LOST};
 
 /* To the tasks of this host: what became of the connection, and that this agent lives. */
-static enum muster_status say(struct mu_core *core, enum mu_bridge_state state)
+static enum muster_status core_state_say(struct mu_core *core, enum mu_bridge_state state)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -66,7 +66,7 @@ static enum muster_status say(struct mu_core *core, enum mu_bridge_state state)
 }
 
 /* Whom an agent before this one gave up, in this segment's table of hosts, stays so. */
-static void remember(struct mu_core *core)
+static void losses_remember(struct mu_core *core)
 {
     for (uint32_t i = 0; i < (core->leader ? core->num_hosts : 1); i++) {
         uint64_t state = mu_load_relaxed(&core->seg->hosts[i].state); /* relaxed: agents write it, one at a time */
@@ -94,14 +94,14 @@ enum muster_status mu_core_init(struct mu_core *core, const struct mu_core_table
     core->peers = calloc(core->leader ? core->num_hosts : 1, sizeof *core->peers);
     if (!core->peers)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u hosts", core->num_hosts);
-    remember(core);
+    losses_remember(core);
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (core->tables->modules[i] && core->tables->modules[i]->init &&
             !core->tables->modules[i]->init(core, &core->state[i])) {
             mu_core_done(core);
             return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the bridge's %s", core->tables->modules[i]->name);
         }
-    status = say(core, core->leader ? MU_BRIDGE_UP : said[core->peers[0].state]);
+    status = core_state_say(core, core->leader ? MU_BRIDGE_UP : said[core->peers[0].state]);
     if (status)
         mu_core_done(core);
     return status;
@@ -122,7 +122,7 @@ void mu_core_done(struct mu_core *core)
 
 /* ---- peers come and go ---- */
 
-static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state, const char *why)
+static void peer_become(struct mu_core *core, uint32_t host, enum mu_peer_state state, const char *why)
 {
     struct mu_peer *p = &core->peers[host];
 
@@ -150,20 +150,20 @@ static void become(struct mu_core *core, uint32_t host, enum mu_peer_state state
     }
     core->is_calm = false;
     if (!core->leader)
-        say(core, said[state]); /* where it fails the tasks go on believing what was said before */
+        core_state_say(core, said[state]); /* where it fails the tasks go on believing what was said before */
     mu_ear_changed(core);
     if (core->host_changed)
         core->host_changed(core->arg, host, state, why);
     core->worked = true;
 }
 
-static void drop(struct mu_core *core, uint32_t host, const char *why)
+static void peer_drop(struct mu_core *core, uint32_t host, const char *why)
 {
     core->wire.drop(core->wire.arg, host, why);
     mu_core_down(core, host, why, core->now);
 }
 
-static void happen(struct mu_core *core, uint32_t host, enum mu_peer_event event, const char *why, uint64_t now)
+static void peer_happen(struct mu_core *core, uint32_t host, enum mu_peer_event event, const char *why, uint64_t now)
 {
     char name[80], text[160];
 
@@ -171,13 +171,13 @@ static void happen(struct mu_core *core, uint32_t host, enum mu_peer_event event
         return;
     core->now = now;
     switch (mu_peer_steps[core->peers[host].state][event]) {
-    case MU_ACT_UP: become(core, host, MU_PEER_UP, NULL); break;
+    case MU_ACT_UP: peer_become(core, host, MU_PEER_UP, NULL); break;
     case MU_ACT_AGAIN:
-        become(core, host, MU_PEER_DOWN, "it came again");
-        become(core, host, MU_PEER_UP, NULL);
+        peer_become(core, host, MU_PEER_DOWN, "it came again");
+        peer_become(core, host, MU_PEER_UP, NULL);
         break;
-    case MU_ACT_DOWN: become(core, host, MU_PEER_DOWN, why); break;
-    case MU_ACT_LOST: become(core, host, MU_PEER_LOST, why); break;
+    case MU_ACT_DOWN: peer_become(core, host, MU_PEER_DOWN, why); break;
+    case MU_ACT_LOST: peer_become(core, host, MU_PEER_LOST, why); break;
     case MU_ACT_REFUSE:
         snprintf(text, sizeof text, "%s is %s", mu_core_host_name(core, host, name),
                  mu_peer_state_names[core->peers[host].state]);
@@ -189,17 +189,17 @@ static void happen(struct mu_core *core, uint32_t host, enum mu_peer_event event
 
 void mu_core_up(struct mu_core *core, uint32_t host, uint64_t now)
 {
-    happen(core, host, MU_PEER_COMES, NULL, now);
+    peer_happen(core, host, MU_PEER_COMES, NULL, now);
 }
 
 void mu_core_down(struct mu_core *core, uint32_t host, const char *why, uint64_t now)
 {
-    happen(core, host, MU_PEER_BREAKS, why, now);
+    peer_happen(core, host, MU_PEER_BREAKS, why, now);
 }
 
 void mu_core_lost(struct mu_core *core, uint32_t host, const char *why, uint64_t now)
 {
-    happen(core, host, MU_PEER_GIVEN_UP, why, now);
+    peer_happen(core, host, MU_PEER_GIVEN_UP, why, now);
 }
 
 void mu_core_heard(struct mu_core *core, uint32_t host, uint64_t when)
@@ -223,7 +223,7 @@ static const struct mu_frame_kind *frame_kind_of(const struct mu_core_tables *ta
 }
 
 /* Why it is not even looked into; NULL: it may be. */
-static const char *unfit(const struct mu_core *core, const struct mu_frame_kind *kind, size_t len)
+static const char *frame_unfit(const struct mu_core *core, const struct mu_frame_kind *kind, size_t len)
 {
     if (!kind)
         return "of an unknown kind";
@@ -237,14 +237,14 @@ static const char *unfit(const struct mu_core *core, const struct mu_frame_kind 
 void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len, uint64_t now)
 {
     const struct mu_frame_kind *kind = frame_kind_of(core->tables, type);
-    const char *why = unfit(core, kind, len);
+    const char *why = frame_unfit(core, kind, len);
     struct mu_unpack u = mu_unpack_of(payload, len);
     char name[80], text[640];
 
     if (!mu_core_is_peer(core, host))
         return;
     if (mu_peer_steps[core->peers[host].state][MU_PEER_FRAME] != MU_ACT_TAKE) {
-        happen(core, host, MU_PEER_FRAME, NULL, now);
+        peer_happen(core, host, MU_PEER_FRAME, NULL, now);
         return;
     }
     core->now = now;
@@ -263,7 +263,7 @@ void mu_core_frame(struct mu_core *core, uint32_t host, uint8_t type, const void
     else
         snprintf(text, sizeof text, "%s sent a %s frame (%zu bytes) that is not well formed: %s", name, kind->name, len,
                  muster_last_error());
-    drop(core, host, text);
+    peer_drop(core, host, text);
 }
 
 /* ---- turns ---- */
@@ -273,7 +273,7 @@ static bool is_spoken_to(const struct mu_core *core, uint32_t host)
     return core->peers[host].wanted && core->peers[host].state == MU_PEER_UP;
 }
 
-static void decide(struct mu_core *core, uint32_t host, uint32_t hosts)
+static void cluster_decide(struct mu_core *core, uint32_t host, uint32_t hosts)
 {
     for (; host < hosts; host++)
         for (uint32_t i = 0; i < MU_CORE_MODULES && is_spoken_to(core, host); i++)
@@ -282,7 +282,7 @@ static void decide(struct mu_core *core, uint32_t host, uint32_t hosts)
 }
 
 /* False: the host is gone. */
-static bool speak(struct mu_core *core, uint32_t host)
+static bool host_speak(struct mu_core *core, uint32_t host)
 {
     struct mu_peer *p = &core->peers[host];
     size_t tail;
@@ -296,9 +296,9 @@ static bool speak(struct mu_core *core, uint32_t host)
     p->wanted = false;
     tail = p->tail.len;
     if (p->ahead.failed || p->front.failed || p->tail.failed)
-        drop(core, host, "there is no memory for what it must be told");
+        peer_drop(core, host, "there is no memory for what it must be told");
     else if (p->may_go != SIZE_MAX && tail + p->slices > HELD_MOST)
-        drop(core, host, "it does not say that it has taken its events, and asks on");
+        peer_drop(core, host, "it does not say that it has taken its events, and asks on");
     else if (!mu_core_flush(core, host, &p->ahead, SIZE_MAX) || !mu_core_flush(core, host, &p->front, SIZE_MAX) ||
              !mu_core_flush(core, host, &p->tail, p->may_go))
         mu_core_down(core, host, "the connection broke while sending", core->now);
@@ -317,10 +317,11 @@ bool mu_core_turn(struct mu_core *core, uint64_t now)
         if (core->tables->modules[i] && core->tables->modules[i]->look)
             core->tables->modules[i]->look(core);
     /* all is decided for all hosts before the first `ahead`: one collection serves them all */
-    decide(core, 0, hosts);
+    cluster_decide(core, 0, hosts);
     for (uint32_t h = 0; h < hosts; h++)
-        if (is_spoken_to(core, h) && !speak(core, h))
-            decide(core, h + 1, hosts); /* of the one that went others may hear, and before that what came before it */
+        if (is_spoken_to(core, h) && !host_speak(core, h))
+            cluster_decide(core, h + 1,
+                           hosts); /* of the one that went others may hear, and before that what came before it */
     for (uint32_t i = 0; i < MU_CORE_MODULES; i++)
         if (core->tables->modules[i] && core->tables->modules[i]->rest)
             core->tables->modules[i]->rest(core);

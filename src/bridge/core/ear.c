@@ -41,7 +41,7 @@ void mu_ear_arm(struct mu_ear *ear)
 }
 
 /* With the lock held. */
-static void tell(struct mu_ear *ear)
+static void listener_tell(struct mu_ear *ear)
 {
     ear->armed = false;
     ear->told_at = mu_now();
@@ -52,7 +52,7 @@ static void tell(struct mu_ear *ear)
 void mu_ear_tell(struct mu_ear *ear)
 {
     pthread_mutex_lock(&ear->lock);
-    tell(ear);
+    listener_tell(ear);
     pthread_mutex_unlock(&ear->lock);
 }
 
@@ -64,7 +64,7 @@ void mu_ear_changed(struct mu_core *core)
         return;
     pthread_mutex_lock(&ear->lock);
     if (ear->armed)
-        tell(ear);
+        listener_tell(ear);
     pthread_mutex_unlock(&ear->lock);
 }
 
@@ -99,6 +99,6 @@ void mu_ear_look(struct mu_core *core)
         return;
     pthread_mutex_lock(&ear->lock);
     if (ear->armed && (!mu_bell_is_armed(ear->seg) || mu_now() - ear->told_at > MU_EAR_RECHECK_NS))
-        tell(ear);
+        listener_tell(ear);
     pthread_mutex_unlock(&ear->lock);
 }

@@ -50,7 +50,7 @@ static struct events *events_of(struct mu_core *core)
     return mu_core_state(core, MU_M_EVENTS);
 }
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool events_init(struct mu_core *core, void **ret_state)
 {
     struct events *s = calloc(1, sizeof *s);
 
@@ -66,7 +66,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return s->listeners != NULL;
 }
 
-static void done(struct mu_core *core)
+static void events_done(struct mu_core *core)
 {
     struct events *s = events_of(core);
 
@@ -121,7 +121,7 @@ static bool has_room(const struct listener *l)
     return l->sent - l->taken < WINDOW;
 }
 
-static void send_some(struct mu_core *core, uint32_t host, uint64_t tail)
+static void events_send_some(struct mu_core *core, uint32_t host, uint64_t tail)
 {
     struct events *s = events_of(core);
     struct listener *l = &s->listeners[host];
@@ -140,7 +140,7 @@ static void send_some(struct mu_core *core, uint32_t host, uint64_t tail)
 }
 
 /* What is behind events that it has yet to be sent. */
-static void hold(struct mu_core *core, uint32_t host, uint64_t tail)
+static void events_hold(struct mu_core *core, uint32_t host, uint64_t tail)
 {
     struct listener *l = &events_of(core)->listeners[host];
     const struct mu_peer *p = &core->peers[host];
@@ -160,15 +160,15 @@ static void hold(struct mu_core *core, uint32_t host, uint64_t tail)
     }
 }
 
-static void front(struct mu_core *core, uint32_t host)
+static void events_front(struct mu_core *core, uint32_t host)
 {
     struct events *s = events_of(core);
     uint64_t tail;
 
     if (!core->leader || s->listeners[host].next == UINT64_MAX || mu_event_tail(core->seg, &tail))
         return;
-    send_some(core, host, tail);
-    hold(core, host, tail);
+    events_send_some(core, host, tail);
+    events_hold(core, host, tail);
 }
 
 bool mu_events_told(struct mu_core *core, uint32_t host, uint64_t *ret_next)
@@ -216,7 +216,8 @@ bool mu_take_events_taken(struct mu_core *core, uint32_t host, struct mu_unpack 
 enum search { NEVER_SENT, SENT, NOBODY_KNOWS };
 
 /* Of the events from `from` on: the one that this call was for. */
-static enum search find(struct mu_core *core, uint64_t from, uint64_t call, uint64_t number, uint64_t *ret_sequence)
+static enum search event_find(struct mu_core *core, uint64_t from, uint64_t call, uint64_t number,
+                              uint64_t *ret_sequence)
 {
     struct mu_event_record r;
     uint64_t tail;
@@ -266,7 +267,7 @@ bool mu_op_event_send(struct mu_core *core, const struct mu_request *r)
     if (!mu_unpack_end(&u) || r->task > core->seg->num_tasks)
         status = mu_fail(MUSTER_INVALID_ARGUMENT, "the call is not well formed");
     else if (r->resent)
-        before = find(core, from, record.call, record.number, &record.sequence);
+        before = event_find(core, from, record.call, record.number, &record.sequence);
     if (before == NOBODY_KNOWS)
         status = mu_fail(MUSTER_UNAVAILABLE,
                          "the connection to the leader broke, and whether the event was sent cannot be told: so many "
@@ -301,7 +302,7 @@ static void ask_from_here(struct mu_core *core)
     mu_pack_done(&p);
 }
 
-static bool take_event(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpack *u)
+static bool remote_event_take(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpack *u)
 {
     struct events *s = events_of(core);
     struct mu_event_record r = {.sequence = mu_unpack_u64(u)};
@@ -349,7 +350,7 @@ bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u)
     if (mu_enter(core->m, &ctx))
         return false;
     while (good && u->left)
-        good = take_event(core, ctx, u);
+        good = remote_event_take(core, ctx, u);
     mu_exit(ctx);
     events_of(core)->taken += len;
     say_taken(core);
@@ -358,7 +359,7 @@ bool mu_take_events(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-static void up(struct mu_core *core, uint32_t host)
+static void events_up(struct mu_core *core, uint32_t host)
 {
     struct events *s = events_of(core);
 
@@ -370,7 +371,7 @@ static void up(struct mu_core *core, uint32_t host)
     ask_from_here(core);
 }
 
-static void look(struct mu_core *core)
+static void events_look(struct mu_core *core)
 {
     struct events *s = events_of(core);
     uint64_t tail;
@@ -387,10 +388,15 @@ static void look(struct mu_core *core)
             mu_core_want(core, i);
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t events_next(struct mu_core *core)
 {
     return events_of(core)->again_at;
 }
 
-const struct mu_module mu_module_events = {
-    .name = "events", .init = init, .done = done, .up = up, .look = look, .front = front, .next = next};
+const struct mu_module mu_module_events = {.name = "events",
+                                           .init = events_init,
+                                           .done = events_done,
+                                           .up = events_up,
+                                           .look = events_look,
+                                           .front = events_front,
+                                           .next = events_next};

@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put(uint8_t *to, uint32_t v, unsigned bytes)
+static void number_put(uint8_t *to, uint32_t v, unsigned bytes)
 {
     for (unsigned i = 0; i < bytes; i++)
         to[i] = (uint8_t)(v >> (8 * i));
 }
 
-static uint32_t get(const uint8_t *from, unsigned bytes)
+static uint32_t number_get(const uint8_t *from, unsigned bytes)
 {
     uint32_t v = 0;
 
@@ -30,24 +30,24 @@ static uint32_t get(const uint8_t *from, unsigned bytes)
 
 void mu_frame_put(uint8_t to[MU_FRAME_HEADER], const struct mu_frame_header *h)
 {
-    put(to, h->magic, 2);
+    number_put(to, h->magic, 2);
     to[2] = h->version;
     to[3] = h->type;
-    put(to + 4, h->length, 4);
-    put(to + 8, h->sequence, 4);
+    number_put(to + 4, h->length, 4);
+    number_put(to + 8, h->sequence, 4);
     to[12] = h->flags;
-    put(to + 13, h->zero, 3);
+    number_put(to + 13, h->zero, 3);
 }
 
 void mu_frame_get(const uint8_t from[MU_FRAME_HEADER], struct mu_frame_header *ret_header)
 {
-    *ret_header = (struct mu_frame_header){.magic = (uint16_t)get(from, 2),
+    *ret_header = (struct mu_frame_header){.magic = (uint16_t)number_get(from, 2),
                                            .version = from[2],
                                            .type = from[3],
-                                           .length = get(from + 4, 4),
-                                           .sequence = get(from + 8, 4),
+                                           .length = number_get(from + 4, 4),
+                                           .sequence = number_get(from + 8, 4),
                                            .flags = from[12],
-                                           .zero = get(from + 13, 3)};
+                                           .zero = number_get(from + 13, 3)};
 }
 
 void mu_frame_reader_init(struct mu_frame_reader *r, size_t most)
@@ -62,7 +62,7 @@ void mu_frame_reader_done(struct mu_frame_reader *r)
 }
 
 /* The order matters to who reads the sentence: what is no frame at all has no version. */
-static enum mu_frame_fault judge(const struct mu_frame_reader *r, const struct mu_frame_header *h)
+static enum mu_frame_fault header_judge(const struct mu_frame_reader *r, const struct mu_frame_header *h)
 {
     if (h->magic != MU_FRAME_MAGIC)
         return MU_FRAME_BAD_MAGIC;
@@ -82,7 +82,7 @@ static enum mu_frame_fault judge(const struct mu_frame_reader *r, const struct m
 }
 
 /* Bytes of the header; true once all 16 are there. */
-static bool take_head(struct mu_frame_reader *r, const uint8_t **at, size_t *left)
+static bool header_take(struct mu_frame_reader *r, const uint8_t **at, size_t *left)
 {
     size_t n = MU_FRAME_HEADER - r->head_len < *left ? MU_FRAME_HEADER - r->head_len : *left;
 
@@ -94,14 +94,14 @@ static bool take_head(struct mu_frame_reader *r, const uint8_t **at, size_t *lef
     return r->head_len == MU_FRAME_HEADER;
 }
 
-static int fault(struct mu_frame_reader *r, enum mu_frame_fault what)
+static int reader_fault(struct mu_frame_reader *r, enum mu_frame_fault what)
 {
     r->fault = what;
     return -1;
 }
 
 /* Twice as much as before for a message of many frames, but never beyond what it may have. */
-static bool reserve(struct mu_frame_reader *r, size_t needed)
+static bool reader_reserve(struct mu_frame_reader *r, size_t needed)
 {
     size_t capacity = r->is_parted && 2 * r->body_capacity < r->most ? 2 * r->body_capacity : 0;
     uint8_t *bytes;
@@ -142,8 +142,8 @@ static int take_payload(struct mu_frame_reader *r, const uint8_t **at, size_t *l
         r->part_left = 0;
         return 1;
     }
-    if (!reserve(r, r->body_len + r->part_left))
-        return fault(r, MU_FRAME_NO_MEMORY);
+    if (!reader_reserve(r, r->body_len + r->part_left))
+        return reader_fault(r, MU_FRAME_NO_MEMORY);
     if (n)
         memcpy(r->body + r->body_len, *at, n);
     r->body_len += n;
@@ -165,10 +165,10 @@ int mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, s
         int whole;
 
         if (r->head_len < MU_FRAME_HEADER) {
-            if (!take_head(r, at, left))
+            if (!header_take(r, at, left))
                 return 0;
             mu_frame_get(r->head, &h);
-            r->fault = judge(r, &h);
+            r->fault = header_judge(r, &h);
             r->header = h;
             if (r->fault)
                 return -1;
@@ -191,7 +191,7 @@ int mu_frame_read(struct mu_frame_reader *r, const uint8_t **at, size_t *left, s
 uint8_t *mu_frame_room(struct mu_frame_reader *r, size_t *ret_size)
 {
     *ret_size = 0;
-    if (r->fault || r->head_len < MU_FRAME_HEADER || !r->part_left || !reserve(r, r->body_len + r->part_left))
+    if (r->fault || r->head_len < MU_FRAME_HEADER || !r->part_left || !reader_reserve(r, r->body_len + r->part_left))
         return NULL;
     *ret_size = r->part_left;
     return r->body + r->body_len;

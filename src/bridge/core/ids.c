@@ -34,7 +34,7 @@ static struct ids *ids_of(struct mu_core *core)
     return mu_core_state(core, MU_M_IDS);
 }
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool ids_init(struct mu_core *core, void **ret_state)
 {
     struct ids *ids = calloc(1, sizeof *ids);
 
@@ -44,7 +44,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return ids != NULL;
 }
 
-static void done(struct mu_core *core)
+static void ids_done(struct mu_core *core)
 {
     struct ids *ids = ids_of(core);
 
@@ -55,7 +55,7 @@ static void done(struct mu_core *core)
 /* ---- expiry ------------------------------------------------------------------------------------------------------ */
 
 /* What the record in the call says now: when it expires, if it does. */
-static void note(struct mu_core *core, const struct mu_nccl_call *call, const struct mu_nccl_act *act)
+static void expiry_note(struct mu_core *core, const struct mu_nccl_call *call, const struct mu_nccl_act *act)
 {
     struct ids *ids = ids_of(core);
     const struct mu_nccl_head *h = call->record.head;
@@ -85,7 +85,7 @@ static void note(struct mu_core *core, const struct mu_nccl_call *call, const st
     ids->count += i == ids->count;
 }
 
-static bool step(struct mu_core *core, struct mu_nccl_call *call, struct mu_nccl_act *act)
+static bool record_step(struct mu_core *core, struct mu_nccl_call *call, struct mu_nccl_act *act)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -98,7 +98,7 @@ static bool step(struct mu_core *core, struct mu_nccl_call *call, struct mu_nccl
 }
 
 /* It could not be said: the segment is full, perhaps. */
-static void later(struct mu_core *core, const char *name)
+static void record_later(struct mu_core *core, const char *name)
 {
     struct ids *ids = ids_of(core);
 
@@ -110,7 +110,7 @@ static void later(struct mu_core *core, const char *name)
     ids->read_at = core->now + AGAIN_NS;
 }
 
-static void expire(struct mu_core *core, const char *of)
+static void record_expire(struct mu_core *core, const char *of)
 {
     struct mu_nccl_act act = {.step = MU_NCCL_EXPIRE};
     char name[MUSTER_NCCL_NAME_MAX + 1];
@@ -118,17 +118,17 @@ static void expire(struct mu_core *core, const char *of)
 
     snprintf(name, sizeof name, "%s", of); /* its place in the list may go */
     mu_nccl_call_make(&call, core->m, name);
-    if (step(core, &call, &act))
-        note(core, &call, &act);
+    if (record_step(core, &call, &act))
+        expiry_note(core, &call, &act);
     else
-        later(core, name);
+        record_later(core, name);
     mu_nccl_call_done(&call);
     if (act.accepted)
         mu_core_worked(core);
 }
 
 /* The names in one bucket of the store, each a counted run. */
-static bool wants(void *arg, const char *key, uint32_t len)
+static bool bucket_wants(void *arg, const char *key, uint32_t len)
 {
     const size_t before = sizeof MU_NCCL_KEYS - 1;
 
@@ -136,7 +136,7 @@ static bool wants(void *arg, const char *key, uint32_t len)
     return len > before && len <= before + MUSTER_NCCL_NAME_MAX && !memcmp(key, MU_NCCL_KEYS, before);
 }
 
-static enum muster_status take(void *arg, const struct mu_item *item)
+static enum muster_status name_take(void *arg, const struct mu_item *item)
 {
     mu_pack_blob(arg, item->key, item->key_len);
     return MUSTER_OK;
@@ -146,7 +146,7 @@ static void read_store(struct mu_core *core)
 {
     struct mu_table t = mu_table_kv(core->seg);
     struct mu_pack names = {0};
-    struct mu_walk w = {.wants = wants, .visit = take, .arg = &names, .lengths_only = true};
+    struct mu_walk w = {.wants = bucket_wants, .visit = name_take, .arg = &names, .lengths_only = true};
     struct mu_bucket_info info;
     struct mu_unpack u;
 
@@ -165,12 +165,12 @@ static void read_store(struct mu_core *core)
         if (!key)
             break;
         snprintf(name, sizeof name, "%.*s", (int)(len - sizeof MU_NCCL_KEYS + 1), key + sizeof MU_NCCL_KEYS - 1);
-        expire(core, name);
+        record_expire(core, name);
     }
     mu_pack_done(&names);
 }
 
-static void look(struct mu_core *core)
+static void ids_look(struct mu_core *core)
 {
     struct ids *ids = ids_of(core);
 
@@ -178,10 +178,10 @@ static void look(struct mu_core *core)
         read_store(core);
     for (uint32_t i = ids->count; i-- > 0;)
         if (i < ids->count && core->now >= ids->dues[i].at)
-            expire(core, ids->dues[i].name);
+            record_expire(core, ids->dues[i].name);
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t ids_next(struct mu_core *core)
 {
     const struct ids *ids = ids_of(core);
     uint64_t next = ids->read_at;
@@ -226,7 +226,7 @@ bool mu_op_nccl_id(struct mu_core *core, const struct mu_request *r)
         mu_exit(ctx);
     }
     if (!status) {
-        note(core, &call, &act);
+        expiry_note(core, &call, &act);
         mu_nccl_pack_answer(&p, &call, &act);
         if (p.failed)
             status = mu_nccl_no_memory(&call);
@@ -237,4 +237,5 @@ bool mu_op_nccl_id(struct mu_core *core, const struct mu_request *r)
     return true;
 }
 
-const struct mu_module mu_module_ids = {.name = "ids", .init = init, .done = done, .look = look, .next = next};
+const struct mu_module mu_module_ids = {
+    .name = "ids", .init = ids_init, .done = ids_done, .look = ids_look, .next = ids_next};

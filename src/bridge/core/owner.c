@@ -79,7 +79,7 @@ void mu_owner_tell_error(struct mu_core *core, uint32_t task)
 }
 
 /* By this host's records: its own task's, or that of a host that is lost. */
-static enum muster_status decide(struct mu_core *core, uint32_t op, uint32_t task, uint64_t incarnation)
+static enum muster_status errand_decide(struct mu_core *core, uint32_t op, uint32_t task, uint64_t incarnation)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -105,7 +105,7 @@ static bool was_reset(const struct mu_core *core, const struct errand *e)
 }
 
 /* What it changed goes in front of it. */
-static void answer(struct mu_core *core, const struct errand *e, enum muster_status status, const char *text)
+static void errand_answer(struct mu_core *core, const struct errand *e, enum muster_status status, const char *text)
 {
     mu_members_of(core)->told[e->host].now = true;
     mu_call_answer(core, e->host, e->slot, e->number, status, text, NULL, 0);
@@ -121,7 +121,7 @@ static void pass_on(struct mu_core *core, struct errand *e)
     e->again = true;
 }
 
-static bool keep(struct mu_core *core, const struct errand *e)
+static bool errand_keep(struct mu_core *core, const struct errand *e)
 {
     struct members *m = mu_members_of(core);
     struct errand *more;
@@ -139,7 +139,7 @@ static bool keep(struct mu_core *core, const struct errand *e)
     return true;
 }
 
-static struct errand *find(struct members *m, uint32_t host, uint32_t slot, uint64_t number)
+static struct errand *errand_find(struct members *m, uint32_t host, uint32_t slot, uint64_t number)
 {
     for (uint32_t i = 0; i < m->num_errands; i++)
         if (m->errands[i].host == host && m->errands[i].slot == slot && m->errands[i].number == number)
@@ -147,7 +147,7 @@ static struct errand *find(struct members *m, uint32_t host, uint32_t slot, uint
     return NULL;
 }
 
-static void drop(struct members *m, struct errand *e)
+static void errand_drop(struct members *m, struct errand *e)
 {
     *e = m->errands[--m->num_errands];
 }
@@ -160,7 +160,7 @@ static bool run_errand(struct mu_core *core, const struct mu_request *r)
     struct about a;
 
     if (!read_about(&u, &a) || a.task >= core->seg->num_tasks) {
-        answer(core, &e, MUSTER_INVALID_ARGUMENT, "the call is not well formed");
+        errand_answer(core, &e, MUSTER_INVALID_ARGUMENT, "the call is not well formed");
         return true;
     }
     e.task = a.task;
@@ -168,14 +168,14 @@ static bool run_errand(struct mu_core *core, const struct mu_request *r)
     e.incarnation = a.incarnation;
     e.owner = mu_host_of(core->seg, a.task);
     if (e.owner == core->host || core->peers[e.owner].state == MU_PEER_LOST) {
-        enum muster_status status = decide(core, e.op, e.task, e.incarnation);
+        enum muster_status status = errand_decide(core, e.op, e.task, e.incarnation);
 
         if (status == MUSTER_FAILED_PRECONDITION && was_reset(core, &e))
             status = MUSTER_OK;
-        answer(core, &e, status, NULL);
+        errand_answer(core, &e, status, NULL);
         return true;
     }
-    if (!keep(core, &e)) {
+    if (!errand_keep(core, &e)) {
         mu_call_later(core, r->host, r->slot, r->number);
         return false;
     }
@@ -195,10 +195,10 @@ bool mu_op_task_heartbeat(struct mu_core *core, const struct mu_request *r)
 
 void mu_errand_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number)
 {
-    struct errand *e = find(mu_members_of(core), host, slot, number);
+    struct errand *e = errand_find(mu_members_of(core), host, slot, number);
 
     if (e)
-        drop(mu_members_of(core), e);
+        errand_drop(mu_members_of(core), e);
 }
 
 bool mu_op_error_report(struct mu_core *core, const struct mu_request *r)
@@ -243,12 +243,12 @@ bool mu_take_owner_says(struct mu_core *core, uint32_t host, struct mu_unpack *u
         mu_fail(MUSTER_INVALID_ARGUMENT, "an answer %u cannot be", status);
         return false;
     }
-    e = find(m, asker, slot, number);
+    e = errand_find(m, asker, slot, number);
     if (!e || e->owner != host)
         return true; /* nobody wants it any more */
     done = *e;
-    drop(m, e);
-    answer(core, &done, (enum muster_status)status, text);
+    errand_drop(m, e);
+    errand_answer(core, &done, (enum muster_status)status, text);
     return true;
 }
 
@@ -272,8 +272,8 @@ void mu_owner_lost(struct mu_core *core, uint32_t host)
             i++;
             continue;
         }
-        drop(m, &m->errands[i]);
-        answer(core, &e, decide(core, e.op, e.task, e.incarnation), NULL);
+        errand_drop(m, &m->errands[i]);
+        errand_answer(core, &e, errand_decide(core, e.op, e.task, e.incarnation), NULL);
     }
 }
 
@@ -304,7 +304,7 @@ static void say_to_leader(struct mu_core *core, const struct errand *e, enum mus
 {
     struct mu_pack p = {0};
 
-    mu_members_of(core)->told[0].now = true; /* as in answer() */
+    mu_members_of(core)->told[0].now = true; /* as in errand_answer() */
     mu_pack_u32(&p, e->host);
     mu_pack_u32(&p, e->slot);
     mu_pack_u64(&p, e->number);
@@ -360,7 +360,7 @@ bool mu_take_to_owner(struct mu_core *core, uint32_t host, struct mu_unpack *u)
         mu_fail(MUSTER_INVALID_ARGUMENT, "op %u is not for the task's host", e.op);
         return false;
     }
-    status = decide(core, e.op, e.task, e.incarnation);
+    status = errand_decide(core, e.op, e.task, e.incarnation);
     if (status == MUSTER_FAILED_PRECONDITION && was_reset(core, &e))
         status = MUSTER_OK;
     say_to_leader(core, &e, status);

@@ -62,7 +62,7 @@ void mu_records_add(struct mu_records_out *out, const struct mu_said *said, uint
         p->bytes[out->count_at]++;
 }
 
-static void take_head(struct mu_records_in *in)
+static void run_head_take(struct mu_records_in *in)
 {
     struct mu_unpack *u = &in->u;
     struct mu_said *s = &in->now;
@@ -92,7 +92,7 @@ bool mu_records_next(struct mu_records_in *in)
     if (!in->left && !in->u.left)
         return false;
     if (!in->left)
-        take_head(in);
+        run_head_take(in);
     s->task++;
     in->left--;
     s->version = mu_unpack_step(&in->u, s->version);

@@ -20,8 +20,8 @@ static bool is_up(const struct mu_core *core, uint32_t host)
 enum place { AHEAD, FRONT, TAIL };
 
 /* What is short goes behind its head, what is long is copied once, here; a slice's blob is held. */
-static void append(struct mu_core *core, uint32_t host, enum place place, uint8_t type, const void *head,
-                   size_t head_len, const void *body, size_t len, const struct mu_slice *slice)
+static void frame_append(struct mu_core *core, uint32_t host, enum place place, uint8_t type, const void *head,
+                         size_t head_len, const void *body, size_t len, const struct mu_slice *slice)
 {
     struct mu_spoken s = {.head_len = (uint32_t)(head_len + len), .type = type};
     struct mu_peer *p = &core->peers[host];
@@ -53,35 +53,35 @@ static void append(struct mu_core *core, uint32_t host, enum place place, uint8_
 
 void mu_core_send(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, TAIL, type, NULL, 0, payload, len, NULL);
+    frame_append(core, host, TAIL, type, NULL, 0, payload, len, NULL);
 }
 
 void mu_core_send_parts(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const void *body, size_t len)
 {
-    append(core, host, TAIL, type, head, head_len, body, len, NULL);
+    frame_append(core, host, TAIL, type, head, head_len, body, len, NULL);
 }
 
 void mu_core_send_slice(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                         const struct mu_slice *body)
 {
-    append(core, host, TAIL, type, head, head_len, NULL, 0, body);
+    frame_append(core, host, TAIL, type, head, head_len, NULL, 0, body);
 }
 
 void mu_core_send_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, AHEAD, type, NULL, 0, payload, len, NULL);
+    frame_append(core, host, AHEAD, type, NULL, 0, payload, len, NULL);
 }
 
 void mu_core_send_slice_ahead(struct mu_core *core, uint32_t host, uint8_t type, const void *head, size_t head_len,
                               const struct mu_slice *body)
 {
-    append(core, host, AHEAD, type, head, head_len, NULL, 0, body);
+    frame_append(core, host, AHEAD, type, head, head_len, NULL, 0, body);
 }
 
 void mu_core_send_front(struct mu_core *core, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
-    append(core, host, FRONT, type, NULL, 0, payload, len, NULL);
+    frame_append(core, host, FRONT, type, NULL, 0, payload, len, NULL);
 }
 
 void mu_core_want(struct mu_core *core, uint32_t host)

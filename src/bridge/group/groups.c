@@ -119,7 +119,7 @@ static bool is_group(void *arg, const char *key, uint32_t key_len)
     return key_len > 10 && key[0] == 'G';
 }
 
-static enum muster_status note(void *arg, const struct mu_item *item)
+static enum muster_status departure_note(void *arg, const struct mu_item *item)
 {
     struct mu_core *core = arg;
     const struct mu_group_head *h = item->value;
@@ -140,7 +140,7 @@ void mu_groups_start(struct mu_core *core)
 {
     struct groups *g = mu_groups_of(core);
     struct mu_table t = mu_table_cells(core->seg);
-    struct mu_walk w = {is_group, note, core, false};
+    struct mu_walk w = {is_group, departure_note, core, false};
     struct mu_ctx *ctx;
 
     if (g->started || mu_enter(core->m, &ctx))
@@ -317,7 +317,7 @@ struct departure {
     uint32_t host, rank; /* UINT32_MAX: all other hosts; all members */
 };
 
-static bool departs(void *arg, uint32_t rank, const struct mu_group_member *m)
+static bool member_departs(void *arg, uint32_t rank, const struct mu_group_member *m)
 {
     const struct departure *d = arg;
 
@@ -326,30 +326,30 @@ static bool departs(void *arg, uint32_t rank, const struct mu_group_member *m)
     return !mu_is_local_task(d->seg, m->task) && (d->host == UINT32_MAX || mu_host_of(d->seg, m->task) == d->host);
 }
 
-static void depart(struct mu_core *core, struct span *s, struct departure d)
+static void span_depart(struct mu_core *core, struct span *s, struct departure d)
 {
     struct mu_ctx *ctx;
 
     if (mu_enter(core->m, &ctx))
         return;
-    mu_roll_leave(ctx, &s->key, departs, &d);
+    mu_roll_leave(ctx, &s->key, member_departs, &d);
     mu_roll_reap(ctx, &s->key);
     mu_exit(ctx);
 }
 
 void mu_span_leave(struct mu_core *core, struct span *s, uint32_t host)
 {
-    depart(core, s, (struct departure){core->seg, false, host, 0});
+    span_depart(core, s, (struct departure){core->seg, false, host, 0});
 }
 
 void mu_span_leave_one(struct mu_core *core, struct span *s, uint32_t rank)
 {
-    depart(core, s, (struct departure){core->seg, true, 0, rank});
+    span_depart(core, s, (struct departure){core->seg, true, 0, rank});
 }
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool groups_init(struct mu_core *core, void **ret_state)
 {
     struct groups *g = calloc(1, sizeof *g);
 
@@ -360,7 +360,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return g && g->room;
 }
 
-static void done(struct mu_core *core)
+static void groups_done(struct mu_core *core)
 {
     struct groups *g = mu_groups_of(core);
 
@@ -370,7 +370,7 @@ static void done(struct mu_core *core)
     free(g);
 }
 
-static void look(struct mu_core *core)
+static void groups_look(struct mu_core *core)
 {
     struct groups *g = mu_groups_of(core);
 
@@ -387,7 +387,7 @@ static void look(struct mu_core *core)
     }
 }
 
-static void up(struct mu_core *core, uint32_t host)
+static void groups_up(struct mu_core *core, uint32_t host)
 {
     struct groups *g = mu_groups_of(core);
 
@@ -411,25 +411,25 @@ static void way_ends(struct mu_core *core, uint32_t host)
             mu_way_off(s);
 }
 
-static void says(struct mu_core *core, uint32_t host)
+static void span_frames_say(struct mu_core *core, uint32_t host)
 {
     for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
         mu_way_says(core, s, host);
 }
 
-static void took(struct mu_core *core, uint32_t host)
+static void span_frames_took(struct mu_core *core, uint32_t host)
 {
     for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
         mu_way_took(core, s, host);
 }
 
-static void rest(struct mu_core *core)
+static void groups_rest(struct mu_core *core)
 {
     for (struct span *s = mu_groups_of(core)->first; s; s = s->next)
         mu_way_rest(core, s);
 }
 
-static void lost(struct mu_core *core, uint32_t host, const char *why)
+static void groups_lost(struct mu_core *core, uint32_t host, const char *why)
 {
     (void)why;
     mu_groups_start(core);
@@ -440,30 +440,30 @@ static void lost(struct mu_core *core, uint32_t host, const char *why)
     }
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t groups_next(struct mu_core *core)
 {
     return mu_groups_of(core)->next;
 }
 
-static bool busy(struct mu_core *core)
+static bool groups_busy(struct mu_core *core)
 {
     return mu_groups_of(core)->busy;
 }
 
 const struct mu_module mu_module_groups = {.name = "groups",
-                                           .init = init,
-                                           .done = done,
-                                           .up = up,
+                                           .init = groups_init,
+                                           .done = groups_done,
+                                           .up = groups_up,
                                            .down = way_ends,
-                                           .lost = lost,
-                                           .look = look,
-                                           .says = says,
-                                           .took = took,
-                                           .rest = rest,
-                                           .next = next,
-                                           .busy = busy};
+                                           .lost = groups_lost,
+                                           .look = groups_look,
+                                           .says = span_frames_say,
+                                           .took = span_frames_took,
+                                           .rest = groups_rest,
+                                           .next = groups_next,
+                                           .busy = groups_busy};
 
-static bool take(struct mu_core *core, uint32_t host, uint8_t type, struct mu_unpack *u)
+static bool span_frame_take(struct mu_core *core, uint32_t host, uint8_t type, struct mu_unpack *u)
 {
     uint8_t say = mu_unpack_u8(u);
     char name[MUSTER_GROUP_NAME_MAX + 1];
@@ -481,10 +481,10 @@ static bool take(struct mu_core *core, uint32_t host, uint8_t type, struct mu_un
 
 bool mu_take_group(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
-    return take(core, host, MU_FRAME_GROUP, u);
+    return span_frame_take(core, host, MU_FRAME_GROUP, u);
 }
 
 bool mu_take_group_end(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 {
-    return take(core, host, MU_FRAME_GROUP_END, u);
+    return span_frame_take(core, host, MU_FRAME_GROUP_END, u);
 }

@@ -27,37 +27,37 @@ static void find_sides(struct mu_core *core, struct span *s)
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */
 
-static void answer(struct mu_core *core, const struct waiter *w, enum muster_status status, const char *text,
-                   uint64_t generation)
+static void opener_answer(struct mu_core *core, const struct waiter *w, enum muster_status status, const char *text,
+                          uint64_t generation)
 {
     mu_call_answer(core, w->host, w->slot, w->number, status, text, &generation, status ? 0 : sizeof generation);
 }
 
 /* It will never be complete: all who wait are told why, and with that they have left. */
-static void give_up(struct mu_core *core, struct span *s, enum muster_status status)
+static void build_give_up(struct mu_core *core, struct span *s, enum muster_status status)
 {
     char text[512];
 
     snprintf(text, sizeof text, "%s", muster_last_error());
     for (uint32_t i = 0; i < s->num_waiters; i++) {
         mu_span_leave_one(core, s, s->waiters[i].rank);
-        answer(core, &s->waiters[i], status, text, 0);
+        opener_answer(core, &s->waiters[i], status, text, 0);
     }
     mu_span_drop(core, s);
 }
 
-static void make(struct mu_core *core, struct span *s)
+static void span_make(struct mu_core *core, struct span *s)
 {
     find_sides(core, s);
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (mu_lead_hears(core, s, h))
             mu_lead_say_made(core, s, h);
     for (uint32_t i = 0; i < s->num_waiters; i++)
-        answer(core, &s->waiters[i], MUSTER_OK, NULL, s->generation);
+        opener_answer(core, &s->waiters[i], MUSTER_OK, NULL, s->generation);
     s->num_waiters = 0;
 }
 
-static enum muster_status complete(struct mu_core *core, struct span *s, bool *ret_complete)
+static enum muster_status build_complete(struct mu_core *core, struct span *s, bool *ret_complete)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -79,18 +79,18 @@ static void consider_building(struct mu_core *core, struct span *s)
     if (!status && !r.found)
         status = mu_fail(MUSTER_UNAVAILABLE, "group %s cannot be built: its members are gone", s->name);
     if (!status && r.there == s->size && r.left < 0 && !s->proxy) {
-        status = complete(core, s, &is_complete);
+        status = build_complete(core, s, &is_complete);
         if (!status && is_complete)
             status = mu_span_load(core, s, &r);
     }
     if (!status && s->proxy) {
-        make(core, s);
+        span_make(core, s);
         return;
     }
     if (!status)
         status = mu_roll_lost(core->seg, s->name, &r);
     if (status)
-        give_up(core, s, status);
+        build_give_up(core, s, status);
 }
 
 /* Callers that have given up: their members have left. */
@@ -120,7 +120,7 @@ bool mu_lead_loaded(struct mu_core *core, struct span *s)
 void mu_build_look(struct mu_core *core, struct span *s)
 {
     if (s->proxy) /* calls that were sent again: it is complete already */
-        make(core, s);
+        span_make(core, s);
     else if (let_go(core, s) || mu_span_changed(core, s))
         consider_building(core, s);
 }
@@ -174,7 +174,7 @@ static bool is_early(struct mu_core *core, const struct mu_request *r)
            !mu_cluster_task(core->seg, r->task - 1, &record, NULL, &cluster) && record.attempt < r->attempt;
 }
 
-static enum muster_status come(struct mu_core *core, struct opening *o)
+static enum muster_status opening_come(struct mu_core *core, struct opening *o)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -187,7 +187,7 @@ static enum muster_status come(struct mu_core *core, struct opening *o)
 }
 
 /* The caller waits. */
-static bool keep(struct mu_core *core, const struct opening *o, const struct mu_request *r)
+static bool opening_keep(struct mu_core *core, const struct opening *o, const struct mu_request *r)
 {
     struct span *s = mu_span_find(core, o->name, o->c.generation);
     struct waiter *more;
@@ -216,8 +216,8 @@ bool mu_op_group_open(struct mu_core *core, const struct mu_request *r)
     mu_groups_start(core);
     status = unpack_opening(core, r, &o);
     if (!status)
-        status = come(core, &o);
-    if (!status && !keep(core, &o, r))
+        status = opening_come(core, &o);
+    if (!status && !opening_keep(core, &o, r))
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "group %s: no memory", o.name);
     if (status)
         mu_call_answer(core, r->host, r->slot, r->number, status, NULL, NULL, 0);

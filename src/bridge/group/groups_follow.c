@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 /* Moved by this agent, and by the speaker of a shortcut. */
-static uint64_t verdict_of(const struct span *s)
+static uint64_t follower_verdict(const struct span *s)
 {
     return mu_load_acquire(&s->proxy->arrived); /* acquire: pairs with the speaker's CAS */
 }
@@ -39,19 +39,19 @@ static void say_arrived(struct mu_core *core, struct span *s, uint64_t instance)
 }
 
 /* What was passed by the shortcut is told before all that comes after it: the leader may not have heard it. */
-static void catch_up(struct mu_core *core, struct span *s)
+static void follower_catch_up(struct mu_core *core, struct span *s)
 {
-    uint64_t passed = mu_passed(verdict_of(s));
+    uint64_t passed = mu_passed(follower_verdict(s));
 
     if (s->way && s->said < passed)
         say_arrived(core, s, passed);
 }
 
-static void say_over(struct mu_core *core, struct span *s)
+static void follower_say_over(struct mu_core *core, struct span *s)
 {
     struct mu_pack p = {0};
 
-    catch_up(core, s);
+    follower_catch_up(core, s);
     mu_span_pack(&p, MU_SAY_OVER, s);
     mu_span_send(core, 0, MU_FRAME_GROUP_END, &p);
     s->over = true;
@@ -59,7 +59,7 @@ static void say_over(struct mu_core *core, struct span *s)
 
 /* The leader trusts this host with the instance, and what it hears first of it is that all have arrived: also before
  * what comes by the shortcut. */
-static void pass(struct mu_core *core, struct span *s, uint64_t instance)
+static void trusted_pass(struct mu_core *core, struct span *s, uint64_t instance)
 {
     if (s->trusted != instance || s->said != instance)
         return;
@@ -69,33 +69,33 @@ static void pass(struct mu_core *core, struct span *s, uint64_t instance)
 }
 
 /* All of this host are there. */
-static void come(struct mu_core *core, struct span *s, uint64_t instance)
+static void host_come(struct mu_core *core, struct span *s, uint64_t instance)
 {
-    catch_up(core, s);
+    follower_catch_up(core, s);
     if (s->said < instance)
         say_arrived(core, s, instance);
-    pass(core, s, instance);
+    trusted_pass(core, s, instance);
 }
 
 /* The speaker commits to the instance no more; or it has: then the leader is told that first. False: and it has passed.
  */
-static bool bar(struct mu_core *core, struct span *s, uint64_t instance)
+static bool speaker_bar(struct mu_core *core, struct span *s, uint64_t instance)
 {
     if (s->way && !mu_area_bar(s->proxy, instance))
-        come(core, s, instance);
-    return mu_passed(verdict_of(s)) < instance;
+        host_come(core, s, instance);
+    return mu_passed(follower_verdict(s)) < instance;
 }
 
 /* A member here has given up. */
-static void say_failed(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
+static void follower_say_failed(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
 {
     struct mu_pack p = {0};
 
-    if (!bar(core, s, instance)) {
-        catch_up(core, s);
+    if (!speaker_bar(core, s, instance)) {
+        follower_catch_up(core, s);
         return;
     }
-    catch_up(core, s);
+    follower_catch_up(core, s);
     mu_span_bits(core, s, instance);
     mu_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
@@ -116,7 +116,7 @@ static void say_so_far(struct mu_core *core, struct span *s, uint64_t instance)
 }
 
 /* Nobody is left whom it could serve: nothing here writes its areas from now on. */
-static void end(struct mu_core *core, struct span *s)
+static void span_end(struct mu_core *core, struct span *s)
 {
     mu_span_leave(core, s, UINT32_MAX);
     mu_span_drop(core, s);
@@ -150,12 +150,12 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
     if (!closed && MU_ARRIVED_INSTANCE(wish) < instance && mu_way_covers(s, instance))
         return;
     mu_groups_of(core)->busy = true;
-    if ((there == s->num_own || mu_is_trusted(verdict_of(s))) && s->said < instance && s->wished < instance)
-        come(core, s, instance);
-    if (mu_passed(verdict_of(s)) >= instance)
+    if ((there == s->num_own || mu_is_trusted(follower_verdict(s))) && s->said < instance && s->wished < instance)
+        host_come(core, s, instance);
+    if (mu_passed(follower_verdict(s)) >= instance)
         return;
     if ((closed || MU_ARRIVED_INSTANCE(wish) >= instance) && s->wished < instance)
-        say_failed(core, s, instance, wish & MU_ARRIVED_TIMEOUT);
+        follower_say_failed(core, s, instance, wish & MU_ARRIVED_TIMEOUT);
     if (there < s->num_own && mu_span_shows(core, s, instance))
         say_so_far(core, s, instance);
 }
@@ -163,7 +163,7 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
 void mu_follow_look(struct mu_core *core, struct span *s)
 {
     enum mu_peer_state leader = core->peers[0].state;
-    uint64_t w = verdict_of(s);
+    uint64_t w = follower_verdict(s);
 
     if (mu_span_changed(core, s)) {
         struct mu_roll r;
@@ -176,15 +176,15 @@ void mu_follow_look(struct mu_core *core, struct span *s)
         }
     }
     if (s->gone && leader == MU_PEER_LOST) {
-        end(core, s);
+        span_end(core, s);
         return;
     }
     if (leader == MU_PEER_UP)
         say_passed(core, s, mu_passed(w));
     if (leader == MU_PEER_UP && mu_way_is_asked(s, mu_passed(w)))
-        catch_up(core, s); /* the leader asked for it, and it was passed by the shortcut before or after */
+        follower_catch_up(core, s); /* the leader asked for it, and it was passed by the shortcut before or after */
     if (s->gone && !s->over && leader == MU_PEER_UP)
-        say_over(core, s);
+        follower_say_over(core, s);
     if (leader == MU_PEER_UP && !s->over && !(w & MU_ARRIVED_CLOSED))
         look_at_instance(core, s, mu_passed(w) + 1);
 }
@@ -231,7 +231,7 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
     if (!status)
         status = mu_span_load(core, s, &r);
     if (status) { /* no room: its members will find so, and it is over for this host */
-        say_over(core, s);
+        follower_say_over(core, s);
         mu_span_leave_one(core, s, UINT32_MAX);
         mu_span_drop(core, s);
     }
@@ -239,9 +239,9 @@ static bool take_made(struct mu_core *core, const char *name, uint64_t generatio
 }
 
 /* The verdict on the instance: of the one after the last. Any other was said before. */
-static bool is_due(const struct span *s, uint64_t instance)
+static bool verdict_is_due(const struct span *s, uint64_t instance)
 {
-    uint64_t w = verdict_of(s);
+    uint64_t w = follower_verdict(s);
 
     return !(w & MU_ARRIVED_CLOSED) && MU_ARRIVED_INSTANCE(w) + 1 == instance;
 }
@@ -250,7 +250,7 @@ static bool take_released(struct mu_core *core, struct span *s, struct mu_unpack
 {
     uint64_t instance = mu_unpack_u64(u);
 
-    if (!is_due(s, instance))
+    if (!verdict_is_due(s, instance))
         return true;
     if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
         return false;
@@ -258,13 +258,13 @@ static bool take_released(struct mu_core *core, struct span *s, struct mu_unpack
     return true;
 }
 
-static bool take_failed(struct mu_core *core, struct span *s, struct mu_unpack *u)
+static bool follower_take_failed(struct mu_core *core, struct span *s, struct mu_unpack *u)
 {
     uint64_t instance = mu_unpack_u64(u);
     uint8_t why = mu_unpack_u8(u);
     uint64_t reason = why == 1 ? MU_ARRIVED_TIMEOUT : why ? MU_ARRIVED_TRUSTED : 0;
 
-    if (!is_due(s, instance))
+    if (!verdict_is_due(s, instance))
         return true;
     if (!mu_span_take_bits(core, s, instance, u, MU_ARRIVED_CLOSED | reason))
         return false;
@@ -275,7 +275,7 @@ static bool take_failed(struct mu_core *core, struct span *s, struct mu_unpack *
 /* The leader has begun to speak of an instance: of none that cannot be under way. */
 static void raise_ask(struct span *s, uint64_t instance)
 {
-    if (instance <= mu_passed(verdict_of(s)) + 1)
+    if (instance <= mu_passed(follower_verdict(s)) + 1)
         mu_way_raise(s, instance);
 }
 
@@ -285,12 +285,12 @@ static bool take_trusted(struct mu_core *core, struct span *s, struct mu_unpack 
     uint64_t instance = mu_unpack_u64(u);
 
     raise_ask(s, instance); /* before the look at what has become of it */
-    if (!is_due(s, instance))
+    if (!verdict_is_due(s, instance))
         return true;
     if (!mu_span_take_data(core, s, instance, u, UINT32_MAX))
         return false;
     s->trusted = instance;
-    pass(core, s, instance);
+    trusted_pass(core, s, instance);
     return true;
 }
 
@@ -302,8 +302,8 @@ static bool take_asked(struct mu_core *core, struct span *s, struct mu_unpack *u
     if (!mu_unpack_end(u))
         return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: what was asked is too long", s->name);
     raise_ask(s, instance);
-    if (is_due(s, instance) && s->said < instance && s->wished < instance)
-        say_failed(core, s, instance, reason);
+    if (verdict_is_due(s, instance) && s->said < instance && s->wished < instance)
+        follower_say_failed(core, s, instance, reason);
     return true;
 }
 
@@ -311,7 +311,7 @@ static bool take_so_far(struct mu_core *core, struct span *s, struct mu_unpack *
 {
     uint64_t instance = mu_unpack_u64(u);
 
-    return !is_due(s, instance) || mu_span_take_bits(core, s, instance, u, 0);
+    return !verdict_is_due(s, instance) || mu_span_take_bits(core, s, instance, u, 0);
 }
 
 /* A member gave up while the answer was on its way: it has left, before it ever arrived. */
@@ -331,9 +331,9 @@ static bool take_over(struct mu_core *core, struct span *s)
     uint64_t w;
 
     /* the leader does not know it: whoever is left must end, too; at the next one if the speaker is faster */
-    while (!((w = verdict_of(s)) & MU_ARRIVED_CLOSED))
+    while (!((w = follower_verdict(s)) & MU_ARRIVED_CLOSED))
         mu_area_abandon(&s->proxy->arrived, mu_passed(w) + 1);
-    end(core, s);
+    span_end(core, s);
     return true;
 }
 
@@ -349,7 +349,7 @@ bool mu_follow_take(struct mu_core *core, uint8_t type, uint8_t say, const char 
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_OVER)
         return take_over(core, s);
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_FAILED)
-        return take_failed(core, s, u);
+        return follower_take_failed(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_RELEASED)
         return take_released(core, s, u);
     if (type == MU_FRAME_GROUP && say == MU_SAY_TRUSTED)

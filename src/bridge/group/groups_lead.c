@@ -13,7 +13,7 @@
  *
  * Of a group on two hosts a speaker here may trust the other host, too, and let the proxy arrive, without this agent
  * (barrier/shortcut.h): so every look is at the word as it is, and what the speaker did is said before what comes after
- * it (catch_up(); model: shortcut.pml).
+ * it (leader_catch_up(); model: shortcut.pml).
  */
 #include "bridge/group/groups.h"
 
@@ -21,7 +21,7 @@
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-static uint64_t verdict_of(const struct span *s)
+static uint64_t leader_verdict(const struct span *s)
 {
     return mu_load_acquire(&s->proxy->arrived); /* acquire: pairs with a member's closing CAS */
 }
@@ -48,9 +48,9 @@ static void say_data(struct mu_core *core, struct span *s, uint32_t host, uint8_
 }
 
 /* What was passed by the shortcut is told before what comes after it: the host may not have heard it. */
-static void catch_up(struct mu_core *core, struct span *s, uint32_t host)
+static void leader_catch_up(struct mu_core *core, struct span *s, uint32_t host)
 {
-    uint64_t passed = mu_passed(verdict_of(s));
+    uint64_t passed = mu_passed(leader_verdict(s));
 
     if (!s->way || s->way_host != host || s->released >= passed)
         return;
@@ -64,14 +64,14 @@ static uint8_t reason_of(uint64_t w)
 }
 
 /* s->bits are those of the instance. */
-static void say_failed(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
+static void leader_say_failed(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
 {
     struct mu_pack p = {0};
 
-    catch_up(core, s, host);
+    leader_catch_up(core, s, host);
     mu_span_pack(&p, MU_SAY_FAILED, s);
     mu_pack_u64(&p, instance);
-    mu_pack_u8(&p, reason_of(verdict_of(s)));
+    mu_pack_u8(&p, reason_of(leader_verdict(s)));
     mu_span_pack_bits(&p, s);
     mu_span_send(core, host, MU_FRAME_GROUP_END, &p);
 }
@@ -79,7 +79,7 @@ static void say_failed(struct mu_core *core, struct span *s, uint32_t host, uint
 /* It failed, by whomever: all must hear. */
 static void pass_on_end(struct mu_core *core, struct span *s)
 {
-    uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w);
+    uint64_t w = leader_verdict(s), instance = MU_ARRIVED_INSTANCE(w);
 
     if (!(w & MU_ARRIVED_CLOSED) || s->end_said == instance)
         return;
@@ -87,14 +87,14 @@ static void pass_on_end(struct mu_core *core, struct span *s)
     mu_span_bits(core, s, instance);
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (mu_lead_hears(core, s, h))
-            say_failed(core, s, h, instance);
+            leader_say_failed(core, s, h, instance);
 }
 
 /* The host that is trusted with the next instance; 0: none is. */
 static uint32_t keeper_of(const struct mu_core *core, const struct span *s)
 {
-    /* relaxed: written by this agent, or by one before it whose CAS verdict_of() has acquired */
-    uint64_t host = mu_is_trusted(verdict_of(s)) ? mu_load_relaxed(&s->proxy->keeper) : 0;
+    /* relaxed: written by this agent, or by one before it whose CAS leader_verdict() has acquired */
+    uint64_t host = mu_is_trusted(leader_verdict(s)) ? mu_load_relaxed(&s->proxy->keeper) : 0;
 
     return host < core->num_hosts ? (uint32_t)host : 0;
 }
@@ -103,9 +103,9 @@ static uint32_t keeper_of(const struct mu_core *core, const struct span *s)
  * The next instance fails, unless it has its verdict, or the last one was the last: because a host says or is so. If
  * another one is trusted, that is asked.
  */
-static void fail(struct mu_core *core, struct span *s, uint32_t host, uint64_t reason)
+static void instance_fail(struct mu_core *core, struct span *s, uint32_t host, uint64_t reason)
 {
-    uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
+    uint64_t w = leader_verdict(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
     uint32_t keeper = keeper_of(core, s);
 
     if (!(w & MU_ARRIVED_CLOSED) && keeper && keeper != host) {
@@ -124,7 +124,7 @@ static void fail(struct mu_core *core, struct span *s, uint32_t host, uint64_t r
 
 /* All have arrived at the instance: the verdict, unless somebody has given up. Who passes here goes on by the shortcut
  * with what is said of it behind him, and the data. */
-static void release(struct mu_core *core, struct span *s, uint64_t instance)
+static void instance_release(struct mu_core *core, struct span *s, uint64_t instance)
 {
     uint32_t keeper = keeper_of(core, s);
 
@@ -142,14 +142,14 @@ static void release(struct mu_core *core, struct span *s, uint64_t instance)
 
 static void say_trusted(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
 {
-    catch_up(core, s, host);
+    leader_catch_up(core, s, host);
     say_data(core, s, host, MU_SAY_TRUSTED, instance);
     s->trusting = instance;
     mu_core_worked(core);
 }
 
 /* Only this host is missing. */
-static void trust(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
+static void host_trust(struct mu_core *core, struct span *s, uint32_t host, uint64_t instance)
 {
     if (!mu_lead_hears(core, s, host) || !mu_area_trust(s->proxy, instance, host))
         return; /* a member here has given up: the next look finds it */
@@ -160,7 +160,7 @@ static void trust(struct mu_core *core, struct span *s, uint32_t host, uint64_t 
  * Whether the instance's end is wanted though its word is not closed: while a host is trusted, or because one was with
  * the instance before, when somebody gave up or left.
  */
-static bool is_wanted(const struct mu_core *core, const struct span *s, uint64_t instance, uint64_t *ret_reason)
+static bool end_is_wanted(const struct mu_core *core, const struct span *s, uint64_t instance, uint64_t *ret_reason)
 {
     uint64_t wish = mu_load_acquire(&s->proxy->wish); /* acquire: pairs with mu_span_wish() */
     bool is_wished = MU_ARRIVED_INSTANCE(wish) >= instance, wanted = is_wished || s->wanted >= instance;
@@ -172,7 +172,7 @@ static bool is_wanted(const struct mu_core *core, const struct span *s, uint64_t
 }
 
 /* The end of what a host is trusted with. That one knows who has arrived, and why it ends. */
-static void ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
+static void host_ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_t reason)
 {
     uint32_t keeper = keeper_of(core, s);
     struct mu_pack p = {0};
@@ -180,7 +180,7 @@ static void ask(struct mu_core *core, struct span *s, uint64_t instance, uint64_
     if (s->asked == instance || !mu_lead_hears(core, s, keeper))
         return;
     s->asked = instance;
-    catch_up(core, s, keeper);
+    leader_catch_up(core, s, keeper);
     mu_span_pack(&p, MU_SAY_ASKED, s);
     mu_pack_u64(&p, instance);
     mu_pack_u8(&p, reason_of(reason));
@@ -197,7 +197,7 @@ static bool can_decide(const struct mu_core *core, const struct span *s)
 }
 
 /* To people: who has arrived until now. */
-static void show(struct mu_core *core, struct span *s, uint64_t instance)
+static void instance_show(struct mu_core *core, struct span *s, uint64_t instance)
 {
     if (!mu_span_shows(core, s, instance))
         return;
@@ -205,7 +205,7 @@ static void show(struct mu_core *core, struct span *s, uint64_t instance)
         if (mu_lead_hears(core, s, h)) {
             struct mu_pack p = {0};
 
-            catch_up(core, s, h);
+            leader_catch_up(core, s, h);
             mu_span_pack(&p, MU_SAY_SO_FAR, s);
             mu_pack_u64(&p, instance);
             mu_span_pack_bits(&p, s);
@@ -216,10 +216,10 @@ static void show(struct mu_core *core, struct span *s, uint64_t instance)
 /* The instance that is under way. */
 static void consider_instance(struct mu_core *core, struct span *s)
 {
-    uint64_t w = verdict_of(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
+    uint64_t w = leader_verdict(s), instance = MU_ARRIVED_INSTANCE(w) + 1;
     uint32_t there = 0, hosts = 0, missing = 0, last = 0;
     uint64_t reason = 0;
-    bool wanted = is_wanted(core, s, instance, &reason);
+    bool wanted = end_is_wanted(core, s, instance, &reason);
 
     if (wanted && !(w & (MU_ARRIVED_CLOSED | MU_ARRIVED_TRUSTED)))
         w = mu_area_close(&s->proxy->arrived, instance, reason);
@@ -245,7 +245,7 @@ static void consider_instance(struct mu_core *core, struct span *s)
     if (!wanted && mu_way_covers(s, instance))
         return;
     if (mu_is_trusted(w) && s->way && s->sides[s->way_host].there >= instance) {
-        release(core, s, instance); /* it arrived before our speaker trusted it */
+        instance_release(core, s, instance); /* it arrived before our speaker trusted it */
         return;
     }
     if (mu_is_trusted(w)) {
@@ -253,16 +253,16 @@ static void consider_instance(struct mu_core *core, struct span *s)
         if (s->way && s->trusting != instance && mu_lead_hears(core, s, s->way_host))
             say_trusted(core, s, s->way_host, instance);
         if (wanted)
-            ask(core, s, instance, reason);
+            host_ask(core, s, instance, reason);
     } else if (there == s->num_own && !missing) {
-        release(core, s, instance);
+        instance_release(core, s, instance);
         return;
     } else if (core->latency && there == s->num_own && missing == 1 && there + hosts) {
-        trust(core, s, last, instance);
+        host_trust(core, s, last, instance);
     }
     if (there + hosts) {
         mu_groups_of(core)->busy = true;
-        show(core, s, instance);
+        instance_show(core, s, instance);
     }
 }
 
@@ -288,7 +288,7 @@ void mu_lead_say_made(struct mu_core *core, struct span *s, uint32_t host)
     mu_span_send(core, host, MU_FRAME_GROUP, &p);
 }
 
-static void say_over(struct mu_core *core, uint32_t host, const char *name, uint64_t generation)
+static void leader_say_over(struct mu_core *core, uint32_t host, const char *name, uint64_t generation)
 {
     struct mu_pack p = {0};
 
@@ -314,9 +314,9 @@ static void end_side(struct mu_core *core, struct span *s, uint32_t host, bool i
     if (s->sides[host].over)
         return;
     s->sides[host].over = true;
-    fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
-    if (s->way && !(verdict_of(s) & MU_ARRIVED_CLOSED)) /* our speaker was faster: then it is the next one */
-        fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
+    instance_fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
+    if (s->way && !(leader_verdict(s) & MU_ARRIVED_CLOSED)) /* our speaker was faster: then it is the next one */
+        instance_fail(core, s, host, is_lost ? MU_ARRIVED_TRUSTED : 0);
     mu_span_leave(core, s, host);
     if (!mu_lead_any_host_is_left(core, s))
         mu_span_drop(core, s);
@@ -331,13 +331,13 @@ void mu_lead_up(struct mu_core *core, struct span *s, uint32_t host)
     mu_lead_say_made(core, s, host);
     if (keeper_of(core, s) == host)
         s->trusting = s->asked = 0;
-    w = verdict_of(s);
+    w = leader_verdict(s);
     if (mu_passed(w))
         say_data(core, s, host, MU_SAY_RELEASED, mu_passed(w));
     s->released = s->way && s->way_host == host ? mu_passed(w) : s->released;
     if (w & MU_ARRIVED_CLOSED) {
         mu_span_bits(core, s, MU_ARRIVED_INSTANCE(w));
-        say_failed(core, s, host, MU_ARRIVED_INSTANCE(w));
+        leader_say_failed(core, s, host, MU_ARRIVED_INSTANCE(w));
     }
 }
 
@@ -355,8 +355,8 @@ void mu_lead_lost(struct mu_core *core, struct span *s, uint32_t host)
  */
 static void answer_passed(struct mu_core *core, struct span *s)
 {
-    if (s->way && mu_lead_hears(core, s, s->way_host) && s->sides[s->way_host].there >= mu_passed(verdict_of(s)))
-        catch_up(core, s, s->way_host);
+    if (s->way && mu_lead_hears(core, s, s->way_host) && s->sides[s->way_host].there >= mu_passed(leader_verdict(s)))
+        leader_catch_up(core, s, s->way_host);
 }
 
 void mu_lead_look(struct mu_core *core, struct span *s)
@@ -381,7 +381,7 @@ enum heard { HEARD_DUE, HEARD_LATE, HEARD_WRONG };
 
 static enum heard instance_judge(const struct span *s, uint64_t instance)
 {
-    uint64_t w = verdict_of(s), passed = mu_passed(w);
+    uint64_t w = leader_verdict(s), passed = mu_passed(w);
 
     if (passed >= instance || (w & MU_ARRIVED_CLOSED))
         return HEARD_LATE;
@@ -405,7 +405,7 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
     enum heard heard = instance_judge(s, instance);
 
     if (heard == HEARD_LATE)
-        catch_up(core, s, host);
+        leader_catch_up(core, s, host);
     if (heard != HEARD_DUE)
         return heard == HEARD_LATE;
     mu_way_raise(s, instance);
@@ -415,15 +415,15 @@ static bool take_arrived(struct mu_core *core, struct span *s, uint32_t host, st
         return false;
     s->sides[host].there = instance;
     if (keeper_of(core, s) == host)
-        release(core, s, instance);
+        instance_release(core, s, instance);
     else
         consider_instance(core, s);
-    if (mu_passed(verdict_of(s)) < instance)
+    if (mu_passed(leader_verdict(s)) < instance)
         mark_there(core, s, host, instance);
     return true;
 }
 
-static bool take_failed(struct mu_core *core, struct span *s, uint32_t host, struct mu_unpack *u)
+static bool leader_take_failed(struct mu_core *core, struct span *s, uint32_t host, struct mu_unpack *u)
 {
     uint64_t instance = mu_unpack_u64(u), reason = mu_unpack_u8(u) ? MU_ARRIVED_TIMEOUT : 0;
     enum heard heard = instance_judge(s, instance);
@@ -434,10 +434,10 @@ static bool take_failed(struct mu_core *core, struct span *s, uint32_t host, str
         return false;
     if (s->way && s->sides[host].there >= instance) { /* it can but ask, if our speaker trusts it by now */
         if (mu_is_trusted(mu_area_close(&s->proxy->arrived, instance, reason)))
-            release(core, s, instance);
+            instance_release(core, s, instance);
         pass_on_end(core, s);
     } else {
-        fail(core, s, host, reason);
+        instance_fail(core, s, host, reason);
     }
     return true;
 }
@@ -448,7 +448,7 @@ bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say
     struct span *s = mu_span_find(core, name, generation);
 
     if (!s || !s->proxy || !s->sides[host].in || s->sides[host].over) {
-        say_over(core, host, name, generation); /* nobody here knows it any more */
+        leader_say_over(core, host, name, generation); /* nobody here knows it any more */
         return true;
     }
     if (s->way) /* what was heard before, and what the speaker has done since, comes before this */
@@ -460,13 +460,13 @@ bool mu_lead_take(struct mu_core *core, uint32_t host, uint8_t type, uint8_t say
     if (type == MU_FRAME_GROUP && say == MU_SAY_SO_FAR) {
         uint64_t instance = mu_unpack_u64(u);
 
-        return instance != mu_passed(verdict_of(s)) + 1 || mu_span_take_bits(core, s, instance, u, 0);
+        return instance != mu_passed(leader_verdict(s)) + 1 || mu_span_take_bits(core, s, instance, u, 0);
     }
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_FAILED)
-        return take_failed(core, s, host, u);
+        return leader_take_failed(core, s, host, u);
     if (type == MU_FRAME_GROUP_END && say == MU_SAY_OVER) {
         end_side(core, s, host, false);
-        say_over(core, host, name, generation);
+        leader_say_over(core, host, name, generation);
         return true;
     }
     return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: a follower does not say %u", name, say);

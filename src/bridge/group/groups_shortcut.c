@@ -146,7 +146,7 @@ void mu_way_attach(struct mu_core *core, struct span *s)
 }
 
 /* Under a number of its own: a speaker may open its socket. */
-static void want(struct mu_core *core, struct span *s)
+static void shortcut_want(struct mu_core *core, struct span *s)
 {
     struct sockaddr_storage own, peer;
     uint64_t from[3], to[3], host = s->way_host, taken = core->peers[s->way_host].taken;
@@ -204,7 +204,7 @@ void mu_way_look(struct mu_core *core, struct span *s)
     if (!s->way || s->way_is_live || core->peers[s->way_host].state != MU_PEER_UP)
         return;
     if (!s->way_is_wanted && (core->leader ? core->latency : s->way_heard))
-        want(core, s);
+        shortcut_want(core, s);
     if (!s->way_is_wanted)
         return;
     port = mu_load_acquire(&s->way->port); /* acquire: pairs with offer() in shortcut.c */

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool copies_init(struct mu_core *core, void **ret_state)
 {
     struct mu_copies *c = calloc(1, sizeof *c);
 
@@ -34,7 +34,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return mu_interest_init(&c->in, core->seg->num_buckets, core->num_hosts) && c->out;
 }
 
-static void done(struct mu_core *core)
+static void copies_done(struct mu_core *core)
 {
     struct mu_copies *c = mu_copies_of(core);
 
@@ -50,7 +50,7 @@ static void done(struct mu_core *core)
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */
 
-static bool is_wanted(const struct mu_wanted *k, uint64_t version)
+static bool change_is_wanted(const struct mu_wanted *k, uint64_t version)
 {
     for (uint32_t i = 0; i < k->count; i++)
         if (k->wants[i].sent != version)
@@ -101,7 +101,7 @@ static void take_key(struct mu_core *core, struct mu_ctx *ctx, struct mu_wanted 
     if (mu_table_get(&t, ctx, &k, NULL, 0, &f) || !f.version)
         return;
     w->version = f.version;
-    if (f.len <= MU_COPY_MAX && is_wanted(w, f.version) && c->taken_bytes <= MU_COPIES_ROOM)
+    if (f.len <= MU_COPY_MAX && change_is_wanted(w, f.version) && c->taken_bytes <= MU_COPIES_ROOM)
         take_value(core, ctx, &k, w, &f);
 }
 
@@ -198,7 +198,7 @@ static void say_bucket(struct mu_copies *c, struct mu_watched *w)
             say_change(c, w, k, &k->wants[i]);
 }
 
-static void collect(struct mu_core *core)
+static void changes_collect(struct mu_core *core)
 {
     struct mu_copies *c = mu_copies_of(core);
     struct mu_ctx *ctx;
@@ -322,7 +322,7 @@ bool mu_take_forget(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-static bool always(void *arg, const struct mu_wanted *k, const struct mu_want *want)
+static bool change_always(void *arg, const struct mu_wanted *k, const struct mu_want *want)
 {
     (void)arg;
     (void)k;
@@ -336,27 +336,27 @@ static void forget_host(struct mu_core *core, uint32_t host)
 
     if (!core->leader)
         return;
-    mu_interest_drop(&c->in, host, always, NULL);
+    mu_interest_drop(&c->in, host, change_always, NULL);
     c->out[host].sent = c->out[host].taken = 0;
     c->out[host].anew = false;
     c->collected = false; /* in the middle of a turn: others may be told of it, behind a batch of their own */
 }
 
-static void up(struct mu_core *core, uint32_t host)
+static void copies_up(struct mu_core *core, uint32_t host)
 {
     forget_host(core, host);
     if (!core->leader)
         mu_held_up(core, mu_copies_of(core)->held);
 }
 
-static void lost(struct mu_core *core, uint32_t host, const char *why)
+static void copies_lost(struct mu_core *core, uint32_t host, const char *why)
 {
     (void)why;
     forget_host(core, host);
 }
 
 /* Who wants a bucket that has changed is spoken to in this turn. */
-static void look(struct mu_core *core)
+static void copies_look(struct mu_core *core)
 {
     struct mu_copies *c = mu_copies_of(core);
 
@@ -372,7 +372,7 @@ static void look(struct mu_core *core)
     c->room = false;
 }
 
-static void ahead(struct mu_core *core, uint32_t host)
+static void copies_ahead(struct mu_core *core, uint32_t host)
 {
     struct mu_copies *c = mu_copies_of(core);
 
@@ -380,14 +380,14 @@ static void ahead(struct mu_core *core, uint32_t host)
     if (!core->leader || c->collected)
         return;
     c->collected = true;
-    collect(core);
+    changes_collect(core);
 }
 
 const struct mu_module mu_module_copies = {.name = "copies",
-                                           .init = init,
-                                           .done = done,
-                                           .up = up,
+                                           .init = copies_init,
+                                           .done = copies_done,
+                                           .up = copies_up,
                                            .down = forget_host,
-                                           .lost = lost,
-                                           .look = look,
-                                           .ahead = ahead};
+                                           .lost = copies_lost,
+                                           .look = copies_look,
+                                           .ahead = copies_ahead};

@@ -79,7 +79,7 @@ static const struct mu_slice *slice_behind(const struct run *r, size_t bytes)
 }
 
 /* A frame of them. */
-static void send_some(struct mu_core *core, uint32_t host, struct run *r, uint8_t flags)
+static void run_send_some(struct mu_core *core, uint32_t host, struct run *r, uint8_t flags)
 {
     struct mu_outgoing *o = &mu_copies_of(core)->out[host];
     struct mu_unpack u = mu_unpack_of(r->items->bytes + r->at, r->items->len - r->at);
@@ -145,10 +145,10 @@ void mu_batch_send(struct mu_core *core, uint32_t host)
         mu_core_want(core, host);
     }
     while (!failed && !is_one_frame(o) && names.at < o->names.len)
-        send_some(core, host, &names, 0);
+        run_send_some(core, host, &names, 0);
     if (!failed && (o->num_items || o->anew))
         do {
-            send_some(core, host, &items, flags);
+            run_send_some(core, host, &items, flags);
             flags = 0;
         } while (items.at < o->items.len);
     o->num_items = o->num_names = o->num_values = 0;

@@ -60,12 +60,12 @@ void mu_copies_bound(struct mu_core *core, uint32_t most, size_t most_bytes)
 
 /* ---- what is held ------------------------------------------------------------------------------------------------ */
 
-static size_t cost(const struct copy *c)
+static size_t copy_cost(const struct copy *c)
 {
     return sizeof *c + c->key_len + c->len;
 }
 
-static struct copy *find(const struct mu_held *h, const struct mu_key *k)
+static struct copy *copy_find(const struct mu_held *h, const struct mu_key *k)
 {
     struct copy *c = h->heads[k->hash >> 20 & h->mask];
 
@@ -88,7 +88,7 @@ static void join_row(struct mu_held *h, struct copy *c)
     h->newest = c;
 }
 
-static void drop(struct mu_held *h, struct copy *c)
+static void copy_drop(struct mu_held *h, struct copy *c)
 {
     struct copy **at = &h->heads[c->hash >> 20 & h->mask];
 
@@ -96,13 +96,13 @@ static void drop(struct mu_held *h, struct copy *c)
         at = &(*at)->next;
     *at = c->next;
     leave_row(h, c);
-    h->bytes -= cost(c);
+    h->bytes -= copy_cost(c);
     h->count--;
     free(c);
 }
 
 /* More rows when they get long; where there is no memory for that they stay long. */
-static void widen(struct mu_held *h)
+static void rows_widen(struct mu_held *h)
 {
     uint32_t mask = h->mask * 2 + 1;
     struct copy **heads = h->count > h->mask ? calloc(mask + 1, sizeof *heads) : NULL;
@@ -121,16 +121,16 @@ static void widen(struct mu_held *h)
 }
 
 /* The key's entry, now the newest one. NULL: no memory. */
-static struct copy *keep(struct mu_held *h, const struct mu_key *k)
+static struct copy *copy_keep(struct mu_held *h, const struct mu_key *k)
 {
-    struct copy *c = find(h, k);
+    struct copy *c = copy_find(h, k);
 
     if (c) {
         leave_row(h, c);
         join_row(h, c);
         return c;
     }
-    widen(h);
+    rows_widen(h);
     c = calloc(1, sizeof *c + k->len);
     if (!c)
         return NULL;
@@ -141,7 +141,7 @@ static struct copy *keep(struct mu_held *h, const struct mu_key *k)
     h->heads[k->hash >> 20 & h->mask] = c;
     join_row(h, c);
     h->count++;
-    h->bytes += cost(c);
+    h->bytes += copy_cost(c);
     return c;
 }
 
@@ -150,7 +150,7 @@ void mu_held_free(struct mu_held *held)
     if (!held)
         return;
     while (held->oldest)
-        drop(held, held->oldest);
+        copy_drop(held, held->oldest);
     free(held->heads);
     free(held);
 }
@@ -171,7 +171,7 @@ static enum muster_status delete_copy(struct mu_core *core, struct mu_ctx *ctx, 
     return mu_table_edit(&t, ctx, k, 0, delete_it, &e, NULL);
 }
 
-static enum mu_verdict put_it(struct mu_edit *e)
+static enum mu_verdict copy_put_it(struct mu_edit *e)
 {
     (void)e;
     return MU_PUT;
@@ -215,7 +215,7 @@ void mu_held_up(struct mu_core *core, struct mu_held *held)
     enum muster_status status = mu_enter(core->m, &ctx);
 
     while (held->oldest)
-        drop(held, held->oldest);
+        copy_drop(held, held->oldest);
     held->taken = held->reported = 0;
     for (uint32_t b = 0; !status && b < core->seg->num_buckets; b++)
         if (MU_WORD_INDEX(mu_load_acquire(&core->seg->buckets[b]))) /* acquire: pairs with the commit CAS */
@@ -261,7 +261,7 @@ static enum muster_status make_room(struct mu_core *core, struct mu_ctx *ctx, ui
         mu_pack_u64(&p, c->version);
         mu_pack_blob(&p, c->key, c->key_len);
         left--;
-        bytes -= cost(c);
+        bytes -= copy_cost(c);
         if (p.len > MU_COPIES_CUT)
             send_report(core, &p);
     }
@@ -271,7 +271,7 @@ static enum muster_status make_room(struct mu_core *core, struct mu_ctx *ctx, ui
     while (h->oldest && h->count > left && !status) {
         mu_key_make(&k, core->seg, h->oldest->key, h->oldest->key_len);
         status = delete_copy(core, ctx, &k);
-        drop(h, h->oldest);
+        copy_drop(h, h->oldest);
     }
     mu_bridge_say(ctx, mu_bridge_state(core->seg));
     return status;
@@ -307,7 +307,7 @@ static bool is_well_formed(struct mu_unpack u, uint32_t count)
     return mu_unpack_end(&u);
 }
 
-static enum muster_status invalidate(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpack u)
+static enum muster_status copies_invalidate(struct mu_core *core, struct mu_ctx *ctx, struct mu_unpack u)
 {
     struct mu_held *h = mu_copies_of(core)->held;
     enum muster_status status = MUSTER_OK;
@@ -318,21 +318,22 @@ static enum muster_status invalidate(struct mu_core *core, struct mu_ctx *ctx, s
         struct copy *c;
 
         mu_key_make(&k, core->seg, i.key, i.key_len);
-        c = find(h, &k);
+        c = copy_find(h, &k);
         if (!c)
             continue;
         status = delete_copy(core, ctx, &k);
         if (!status)
-            drop(h, c);
+            copy_drop(h, c);
     }
     return status;
 }
 
 /* No room for it, not even with half of the others gone: it is not held, and the leader knows. */
-static enum muster_status refuse(struct mu_core *core, struct mu_ctx *ctx, const struct mu_key *k, const struct item *i)
+static enum muster_status copy_refuse(struct mu_core *core, struct mu_ctx *ctx, const struct mu_key *k,
+                                      const struct item *i)
 {
     struct mu_held *h = mu_copies_of(core)->held;
-    struct copy *c = find(h, k);
+    struct copy *c = copy_find(h, k);
     struct mu_pack p = {0};
     enum muster_status status;
 
@@ -343,12 +344,12 @@ static enum muster_status refuse(struct mu_core *core, struct mu_ctx *ctx, const
     mu_pack_done(&p);
     status = delete_copy(core, ctx, k);
     if (!status && c)
-        drop(h, c);
+        copy_drop(h, c);
     mu_bridge_say(ctx, mu_bridge_state(core->seg));
     return status;
 }
 
-static enum muster_status install(struct mu_core *core, struct mu_ctx *ctx, const struct item *i)
+static enum muster_status copy_install(struct mu_core *core, struct mu_ctx *ctx, const struct item *i)
 {
     struct mu_held *h = mu_copies_of(core)->held;
     struct mu_table t = mu_table_kv(core->seg);
@@ -358,17 +359,17 @@ static enum muster_status install(struct mu_core *core, struct mu_ctx *ctx, cons
     struct mu_key k;
 
     mu_key_make(&k, core->seg, i->key, i->key_len);
-    status = mu_table_edit(&t, ctx, &k, 0, put_it, &e, NULL);
+    status = mu_table_edit(&t, ctx, &k, 0, copy_put_it, &e, NULL);
     if (status == MUSTER_RESOURCE_EXHAUSTED && h->count) {
         status = make_room(core, ctx, h->count / 2, h->bytes);
         if (status) /* a copy is still there that the leader was told of: the connection ends, and all go */
             return status;
         e = (struct mu_edit){.value = i->value, .len = i->len, .version_as = i->version};
-        status = mu_table_edit(&t, ctx, &k, 0, put_it, &e, NULL);
+        status = mu_table_edit(&t, ctx, &k, 0, copy_put_it, &e, NULL);
     }
-    c = status ? NULL : keep(h, &k);
+    c = status ? NULL : copy_keep(h, &k);
     if (!c)
-        return status && status != MUSTER_RESOURCE_EXHAUSTED ? status : refuse(core, ctx, &k, i);
+        return status && status != MUSTER_RESOURCE_EXHAUSTED ? status : copy_refuse(core, ctx, &k, i);
     h->bytes += i->len - c->len;
     c->len = i->len;
     c->version = i->version;
@@ -381,11 +382,11 @@ static enum muster_status take_batch(struct mu_core *core, struct mu_ctx *ctx, s
     struct mu_held *h = mu_copies_of(core)->held;
     struct item i = {0};
     bool alone = count == 1 && u.left && *u.at == MU_COPY_VALUE;
-    enum muster_status status = alone ? MUSTER_OK : invalidate(core, ctx, u);
+    enum muster_status status = alone ? MUSTER_OK : copies_invalidate(core, ctx, u);
 
     while (!status && u.left && next_item(&u, &i))
         if (i.kind == MU_COPY_VALUE)
-            status = install(core, ctx, &i);
+            status = copy_install(core, ctx, &i);
     if (!status && (h->count > h->most || h->bytes > h->most_bytes))
         status = make_room(core, ctx, h->most - h->most / 8, h->most_bytes - h->most_bytes / 8);
     if (flags & MU_COPIES_ANEW)

@@ -126,7 +126,7 @@ static struct mu_want *make_want(struct mu_wanted *k, uint32_t host)
     return &k->wants[k->count++];
 }
 
-static bool nobody(void *arg, const struct mu_wanted *key, const struct mu_want *want)
+static bool wanted_by_nobody(void *arg, const struct mu_wanted *key, const struct mu_want *want)
 {
     (void)arg;
     (void)key;
@@ -153,7 +153,7 @@ struct mu_want *mu_interest_add(struct mu_interest *in, uint32_t host, uint32_t 
         k = make_key(w, key, len);
     want = k ? make_want(k, host) : NULL;
     if (!want) {
-        mu_interest_drop_in(in, bucket, nobody, NULL); /* what was made in vain */
+        mu_interest_drop_in(in, bucket, wanted_by_nobody, NULL); /* what was made in vain */
         return NULL;
     }
     share->keys++;

@@ -57,8 +57,8 @@ static enum muster_status unpack_change(struct mu_core *core, const struct mu_re
 }
 
 /* False: it is to be asked again. */
-static bool answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number, enum muster_status status,
-                   uint64_t result)
+static bool kv_call_answer(struct mu_core *core, uint32_t host, uint32_t slot, uint64_t number,
+                           enum muster_status status, uint64_t result)
 {
     if (status == MUSTER_UNAVAILABLE) {
         mu_call_later(core, host, slot, number);
@@ -85,7 +85,7 @@ bool mu_op_kv_change(struct mu_core *core, const struct mu_request *r)
         mu_exit(ctx);
         mu_ear_changed(core);
     }
-    return answer(core, r->host, r->slot, r->number, status, c.result);
+    return kv_call_answer(core, r->host, r->slot, r->number, status, c.result);
 }
 
 /* ---- deletes: in pieces, between which others have their turn ---------------------------------------------------- */
@@ -100,14 +100,14 @@ struct deletion {
     struct mu_kv_tree tree;
 };
 
-static void drop(struct deletion *d)
+static void deletion_drop(struct deletion *d)
 {
     mu_kv_tree_done(&d->tree);
     free(d);
 }
 
 /* A piece. True: it has ended, was answered, and is gone. */
-static bool go_on(struct mu_core *core, struct deletion *d)
+static bool deletion_go_on(struct mu_core *core, struct deletion *d)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(core->m, &ctx);
@@ -120,12 +120,12 @@ static bool go_on(struct mu_core *core, struct deletion *d)
         if (!ended)
             return false;
     }
-    answer(core, d->host, d->slot, d->done.number, status, d->change.result);
-    drop(d);
+    kv_call_answer(core, d->host, d->slot, d->done.number, status, d->change.result);
+    deletion_drop(d);
     return true;
 }
 
-static void append(struct calls *c, struct deletion *d)
+static void deletion_append(struct calls *c, struct deletion *d)
 {
     struct deletion **end = &c->deletions;
 
@@ -154,15 +154,15 @@ bool mu_op_kv_delete(struct mu_core *core, const struct mu_request *r)
     d->tree.change = &d->change;
     status = unpack_change(core, r, &d->key, &d->change);
     if (status) {
-        drop(d);
-        return answer(core, r->host, r->slot, r->number, status, 0);
+        deletion_drop(d);
+        return kv_call_answer(core, r->host, r->slot, r->number, status, 0);
     }
     if (!c->deletions && core->now > c->deleted_at) { /* the only one, and this turn's piece: it may end at once */
         c->deleted_at = core->now;
-        if (go_on(core, d))
+        if (deletion_go_on(core, d))
             return true;
     }
-    append(c, d);
+    deletion_append(c, d);
     if (c->delete_at == UINT64_MAX)
         c->delete_at = core->now;
     return false;
@@ -198,8 +198,8 @@ void mu_kv_deletions_look(struct mu_core *core)
         return;
     c->deleted_at = core->now;
     d = take_next(core);
-    if (!go_on(core, d))
-        append(c, d);
+    if (!deletion_go_on(core, d))
+        deletion_append(c, d);
     /* not in this turn's next, but when the link has had its own */
     c->delete_at = c->deletions ? core->now + 1 : UINT64_MAX;
 }
@@ -212,7 +212,7 @@ void mu_kv_delete_abandoned(struct mu_core *core, uint32_t host, uint32_t slot, 
             struct deletion *d = *at;
 
             *at = d->next;
-            drop(d);
+            deletion_drop(d);
             return;
         }
 }
@@ -223,6 +223,6 @@ void mu_kv_deletions_done(struct calls *c)
         struct deletion *d = c->deletions;
 
         c->deletions = d->next;
-        drop(d);
+        deletion_drop(d);
     }
 }

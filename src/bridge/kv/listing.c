@@ -13,7 +13,7 @@
 
 enum { PASSES = 20, TRIES = 5 }; /* the caller asks again; meanwhile others have their turn */
 
-static int compare(const struct muster_kv_entry *e, const void *key, size_t len)
+static int entry_compare(const struct muster_kv_entry *e, const void *key, size_t len)
 {
     size_t n = e->key_len < len ? e->key_len : len;
     int d = memcmp(e->key, key, n);
@@ -62,7 +62,7 @@ static enum muster_status make_page(struct mu_core *core, struct mu_ctx *ctx, st
     if (status)
         return status;
     mu_snapshot_sort(s);
-    while (after_len && i < s->count && compare(&s->entries[i], after, after_len) <= 0)
+    while (after_len && i < s->count && entry_compare(&s->entries[i], after, after_len) <= 0)
         i++;
     mu_pack_reset(p);
     mu_pack_u64(p, s->fingerprint);
@@ -75,7 +75,8 @@ static enum muster_status make_page(struct mu_core *core, struct mu_ctx *ctx, st
     return status;
 }
 
-static void answer(struct mu_core *core, const struct mu_request *r, enum muster_status status, struct mu_pack *p)
+static void listing_answer(struct mu_core *core, const struct mu_request *r, enum muster_status status,
+                           struct mu_pack *p)
 {
     if (!status && p->failed)
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for the listing");
@@ -83,7 +84,7 @@ static void answer(struct mu_core *core, const struct mu_request *r, enum muster
     mu_pack_done(p);
 }
 
-static bool refuse(struct mu_core *core, const struct mu_request *r)
+static bool listing_refuse(struct mu_core *core, const struct mu_request *r)
 {
     mu_call_answer(core, r->host, r->slot, r->number, MUSTER_INVALID_ARGUMENT, "the prefix is not well formed", NULL,
                    0);
@@ -102,7 +103,7 @@ bool mu_op_kv_dir(struct mu_core *core, const struct mu_request *r)
     enum muster_status status;
 
     if (!mu_unpack_end(&u))
-        return refuse(core, r);
+        return listing_refuse(core, r);
     room = room < MU_LISTED_LEAST ? MU_LISTED_LEAST : room > MU_LISTED_CUT ? MU_LISTED_CUT : room;
     status = mu_enter(core->m, &ctx);
     if (!status) {
@@ -115,7 +116,7 @@ bool mu_op_kv_dir(struct mu_core *core, const struct mu_request *r)
         }
         mu_exit(ctx);
     }
-    answer(core, r, status, &p);
+    listing_answer(core, r, status, &p);
     return true;
 }
 
@@ -129,13 +130,13 @@ bool mu_op_kv_count(struct mu_core *core, const struct mu_request *r)
 
     s.prefix = mu_unpack_blob(&u, MU_KEY_MAX + 1, &s.prefix_len);
     if (!mu_unpack_end(&u))
-        return refuse(core, r);
+        return listing_refuse(core, r);
     status = mu_enter(core->m, &ctx);
     if (!status) {
         status = mu_snapshot_take(core->seg, ctx, &s, PASSES);
         mu_exit(ctx);
     }
     mu_pack_u64(&p, s.count);
-    answer(core, r, status, &p);
+    listing_answer(core, r, status, &p);
     return true;
 }

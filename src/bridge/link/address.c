@@ -99,7 +99,7 @@ struct mu_lookup {
     struct addrinfo *list;
 };
 
-static void done(struct mu_lookup *l)
+static void lookup_done(struct mu_lookup *l)
 {
     bool last;
 
@@ -116,7 +116,7 @@ static void done(struct mu_lookup *l)
     free(l);
 }
 
-static int look(const struct mu_lookup *l, int flags, struct addrinfo **ret_list)
+static int name_look_up(const struct mu_lookup *l, int flags, struct addrinfo **ret_list)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV};
 
@@ -124,7 +124,7 @@ static int look(const struct mu_lookup *l, int flags, struct addrinfo **ret_list
     return getaddrinfo(l->name.host[0] ? l->name.host : "127.0.0.1", l->name.port, &hints, ret_list);
 }
 
-static void tell(const struct mu_lookup *l)
+static void lookup_tell(const struct mu_lookup *l)
 {
     uint64_t one = 1;
     ssize_t n = write(l->fd, &one, sizeof one);
@@ -132,29 +132,29 @@ static void tell(const struct mu_lookup *l)
     (void)n; /* an eventfd takes the first 1 always */
 }
 
-static void *run(void *arg)
+static void *lookup_run(void *arg)
 {
     struct mu_lookup *l = arg;
     struct addrinfo *list;
-    int error = look(l, 0, &list);
+    int error = name_look_up(l, 0, &list);
 
     pthread_mutex_lock(&l->lock);
     l->error = error;
     l->list = list;
     pthread_mutex_unlock(&l->lock);
-    tell(l);
-    done(l);
+    lookup_tell(l);
+    lookup_done(l);
     return NULL;
 }
 
 /* Without signals: those are for the agent's other threads. */
-static bool begin_thread(struct mu_lookup *l)
+static bool lookup_thread_begin(struct mu_lookup *l)
 {
     sigset_t all, old;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    l->has_thread = pthread_create(&l->thread, NULL, run, l) == 0;
+    l->has_thread = pthread_create(&l->thread, NULL, lookup_run, l) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return l->has_thread;
 }
@@ -170,13 +170,13 @@ struct mu_lookup *mu_lookup_begin(const struct mu_link_name *name)
     l->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     l->is_half = true; /* until there is a thread */
     if (l->fd >= 0) {
-        l->error = look(l, AI_NUMERICHOST, &l->list);
+        l->error = name_look_up(l, AI_NUMERICHOST, &l->list);
         if (l->error == 0) {
-            tell(l);
+            lookup_tell(l);
             return l;
         }
         l->is_half = false;
-        if (begin_thread(l))
+        if (lookup_thread_begin(l))
             return l;
         l->is_half = true;
         close(l->fd);
@@ -202,7 +202,7 @@ int mu_lookup_end(struct mu_lookup *lookup, struct addrinfo **ret_list)
     *ret_list = lookup->list;
     lookup->list = NULL;
     pthread_mutex_unlock(&lookup->lock);
-    done(lookup);
+    lookup_done(lookup);
     return error;
 }
 
@@ -212,5 +212,5 @@ void mu_lookup_abandon(struct mu_lookup *lookup)
         return;
     if (lookup->has_thread)
         pthread_detach(lookup->thread);
-    done(lookup);
+    lookup_done(lookup);
 }

@@ -18,7 +18,7 @@
 
 #include <netinet/in.h>
 
-static void give_up(struct mu_link *link, const char *why)
+static void dial_give_up(struct mu_link *link, const char *why)
 {
     link->is_over = true;
     mu_dial_done(link);
@@ -36,7 +36,7 @@ static void give_up_reaching(struct mu_link *link)
         p->notice = MU_LINK_FAILED; /* nobody is to hear of it besides */
     while (link->peers)
         mu_peer_close(link->peers, MU_LINK_QUIET, "given up");
-    give_up(link, why);
+    dial_give_up(link, why);
 }
 
 static void forget_addresses(struct mu_link_dial *dial)
@@ -93,7 +93,7 @@ static bool try_address(struct mu_link *link, const struct addrinfo *a)
                  "the leader (%s) is not on this host, and there is neither a key nor certificates to speak "
                  "to it with",
                  link->options.address);
-        give_up(link, why);
+        dial_give_up(link, why);
         return true;
     }
     fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

@@ -48,7 +48,7 @@ bool mu_join_unpack(const void *bytes, size_t len, struct mu_join *ret_join)
     return mu_unpack_end(&u) && ret_join->host[0] && is_plain(ret_join->host) && is_plain(ret_join->job);
 }
 
-static void refuse(struct mu_link_peer *p, const char *why)
+static void joiner_refuse(struct mu_link_peer *p, const char *why)
 {
     char words[160];
 
@@ -68,12 +68,12 @@ void mu_peer_ask(struct mu_link_peer *p, const struct mu_join *join)
     switch (events->join(events->arg, p->connection, join, &host, &welcome, why, sizeof why)) {
     case MU_JOIN_ACCEPTED:
         if (welcome.failed)
-            refuse(p, "the leader has no memory for the welcome");
+            joiner_refuse(p, "the leader has no memory for the welcome");
         else if (!mu_tree_keeps(p, host))
             mu_peer_accept(p, host, welcome.bytes, welcome.len);
         break;
     case MU_JOIN_LATER: p->is_kept = true; break;
-    case MU_JOIN_REFUSED: refuse(p, why); break;
+    case MU_JOIN_REFUSED: joiner_refuse(p, why); break;
     }
     mu_pack_done(&welcome);
 }
@@ -83,7 +83,7 @@ void mu_peer_join(struct mu_link_peer *p, const void *bytes, size_t len)
     struct mu_join join;
 
     if (!mu_join_unpack(bytes, len, &join)) {
-        refuse(p, "its JOIN is not well formed");
+        joiner_refuse(p, "its JOIN is not well formed");
         return;
     }
     snprintf(p->name, sizeof p->name, "%s", join.host);
@@ -129,7 +129,7 @@ void mu_peer_accept(struct mu_link_peer *p, uint32_t host, const void *welcome, 
 
     p->is_kept = false;
     if (host >= p->link->options.num_hosts) {
-        refuse(p, "it was given a place that the job does not have");
+        joiner_refuse(p, "it was given a place that the job does not have");
         return;
     }
     if (!become_host(p, host) || !mu_peer_step(p, MU_LINK_ACCEPT))

@@ -70,7 +70,8 @@ static const struct mu_link_calls calls = {
 
 /* ---- making ---- */
 
-static enum muster_status make(const struct mu_link_options *options, enum mu_link_side side, struct mu_link **ret_link)
+static enum muster_status link_make(const struct mu_link_options *options, enum mu_link_side side,
+                                    struct mu_link **ret_link)
 {
     struct epoll_event event = {.events = EPOLLIN};
     struct mu_link *link = calloc(1, sizeof *link);
@@ -187,7 +188,7 @@ static enum muster_status listen_by_name(struct mu_link *link)
 enum muster_status mu_link_listen(const struct mu_link_options *options, struct mu_link **ret_link)
 {
     struct mu_link *link;
-    enum muster_status status = make(options, MU_LINK_LEADER, &link);
+    enum muster_status status = link_make(options, MU_LINK_LEADER, &link);
 
     if (status)
         return status;
@@ -206,7 +207,7 @@ enum muster_status mu_link_listen(const struct mu_link_options *options, struct 
 enum muster_status mu_link_connect(const struct mu_link_options *options, struct mu_link **ret_link)
 {
     struct mu_link *link;
-    enum muster_status status = make(options, MU_LINK_FOLLOWER, &link);
+    enum muster_status status = link_make(options, MU_LINK_FOLLOWER, &link);
 
     if (status)
         return status;

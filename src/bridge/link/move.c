@@ -15,7 +15,7 @@
 #include "bridge/link/private.h"
 
 /* The connection on which the leader waits for us; NULL: it has broken. */
-static struct mu_link_peer *direct(const struct mu_link *link)
+static struct mu_link_peer *direct_peer(const struct mu_link *link)
 {
     for (struct mu_link_peer *p = link->peers; p; p = p->next)
         if (p->state == MU_LINK_WAITING && !p->is_moving)
@@ -23,24 +23,24 @@ static struct mu_link_peer *direct(const struct mu_link *link)
     return NULL;
 }
 
-static void stay(struct mu_link_peer *p, const char *why)
+static void move_stay(struct mu_link_peer *p, const char *why)
 {
     mu_peer_send(p, MU_FRAME_STAY, why, strlen(why));
 }
 
 void mu_move_failed(struct mu_link *link, const char *why)
 {
-    struct mu_link_peer *p = direct(link);
+    struct mu_link_peer *p = direct_peer(link);
 
     link->moving = NULL;
     if (p)
-        stay(p, why);
+        move_stay(p, why);
     else
         mu_dial_failed(link, why);
 }
 
 /* NULL, with the reason. */
-static struct mu_link_peer *reach(struct mu_link *link, const struct addrinfo *a, char *why, size_t size)
+static struct mu_link_peer *relay_reach(struct mu_link *link, const struct addrinfo *a, char *why, size_t size)
 {
     struct mu_link_peer *q;
     char text[64];
@@ -82,13 +82,13 @@ void mu_move_begin(struct mu_link_peer *p, const struct mu_message *message)
         return;
     }
     if (!mu_link_name_parse(text, &name) && getaddrinfo(name.host, name.port, &hints, &list) == 0)
-        link->moving = reach(link, list, why, sizeof why);
+        link->moving = relay_reach(link, list, why, sizeof why);
     if (list)
         freeaddrinfo(list);
     if (link->moving)
         link->moving->is_moving = true;
     else
-        stay(p, why);
+        move_stay(p, why);
 }
 
 /* All others are closed, and nobody is to hear of it. */

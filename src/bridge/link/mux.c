@@ -48,8 +48,8 @@ static uint32_t num_channels(const struct mu_via_batch *b)
 }
 
 /* An item behind the route's last one with the bytes that were just appended at `at`; UINT32_MAX: none. */
-static uint32_t find(const struct mu_via_batch *b, const struct mu_via_route *route, uint8_t type, uint64_t hash,
-                     size_t at, size_t len)
+static uint32_t mux_item_find(const struct mu_via_batch *b, const struct mu_via_route *route, uint8_t type,
+                              uint64_t hash, size_t at, size_t len)
 {
     uint32_t tries = 0;
 
@@ -93,7 +93,7 @@ bool mu_via_add(struct mu_via_batch *b, struct mu_via_route *route, uint8_t type
     if (b->bytes.failed)
         return false;
     item.hash = hash_of(type, whole ? b->bytes.bytes + at : NULL, whole);
-    place = find(b, route, type, item.hash, at, whole);
+    place = mux_item_find(b, route, type, item.hash, at, whole);
     if (place != UINT32_MAX) {
         b->bytes.len = at;
     } else {
@@ -118,7 +118,7 @@ static bool pack_head(struct mu_via_batch *b, const struct mu_via_item *item)
     return !b->head.failed;
 }
 
-static void empty(struct mu_pack *p)
+static void pack_empty(struct mu_pack *p)
 {
     mu_pack_reset(p);
     if (p->capacity > KEPT_ROOM)
@@ -140,10 +140,10 @@ bool mu_via_send(struct mu_via_batch *b,
     if (count)
         memset(b->slots, 0, sizeof b->slots);
     b->sent += count;
-    empty(&b->bytes);
-    empty(&b->items);
-    empty(&b->channels);
-    empty(&b->head);
+    pack_empty(&b->bytes);
+    pack_empty(&b->items);
+    pack_empty(&b->channels);
+    pack_empty(&b->head);
     return ok;
 }
 

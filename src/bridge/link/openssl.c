@@ -51,7 +51,7 @@ int mu_openssl_open(const char *library, char *why, size_t size)
     return 0;
 }
 
-static long control(BIO *bio, int command, long number, void *pointer)
+static long bio_control(BIO *bio, int command, long number, void *pointer)
 {
     (void)bio;
     (void)number;
@@ -68,6 +68,6 @@ BIO_METHOD *mu_openssl_socket(const char *name, int (*write)(BIO *bio, const cha
         return NULL;
     mu_openssl.BIO_meth_set_write(method, write);
     mu_openssl.BIO_meth_set_read(method, read);
-    mu_openssl.BIO_meth_set_ctrl(method, control);
+    mu_openssl.BIO_meth_set_ctrl(method, bio_control);
     return method;
 }

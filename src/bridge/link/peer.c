@@ -84,7 +84,7 @@ void mu_peer_is_known(struct mu_link_peer *p)
     p->link->due = 0; /* somebody may wait to be accepted */
 }
 
-static void notify(struct mu_link_peer *p, enum mu_link_notice notice)
+static void peer_notify(struct mu_link_peer *p, enum mu_link_notice notice)
 {
     struct mu_link *link = p->link;
 
@@ -139,7 +139,7 @@ void mu_peer_close(struct mu_link_peer *p, enum mu_link_notice notice, const cha
         va_end(args);
     }
     if (p->state != MU_LINK_ENDING)
-        notify(p, notice ? notice : by_state(p));
+        peer_notify(p, notice ? notice : by_state(p));
     p->state = MU_LINK_CLOSED;
     if (link->moving == p)
         link->moving = NULL;
@@ -173,7 +173,7 @@ void mu_peer_dismiss(struct mu_link_peer *p, const char *why)
     }
     snprintf(p->why, sizeof p->why, "%s", why);
     p->is_dropped = true;
-    notify(p, notice);
+    peer_notify(p, notice);
     p->link->calls->ended(p);
     mu_peer_leave(p);
     if (p->relay) { /* which has the socket, and sees to the rest */

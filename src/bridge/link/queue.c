@@ -63,7 +63,7 @@ static struct mu_link_chunk *add_chunk(struct mu_link_peer *p, size_t capacity)
 }
 
 /* Room for n bytes at the end of the queue, in one piece; the slice is what follows them. */
-static uint8_t *room(struct mu_link_peer *p, size_t n, const struct mu_slice *slice)
+static uint8_t *queue_room(struct mu_link_peer *p, size_t n, const struct mu_slice *slice)
 {
     struct mu_link_chunk *chunk = p->tail;
 
@@ -89,14 +89,14 @@ struct parts {
     struct mu_slice slice;
 };
 
-static size_t length(const struct parts *m)
+static size_t parts_length(const struct parts *m)
 {
     return m->head_len + m->len + m->slice.len;
 }
 
 static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const struct parts *m)
 {
-    uint8_t *to = room(p, MU_FRAME_HEADER + m->head_len + m->len, &m->slice);
+    uint8_t *to = queue_room(p, MU_FRAME_HEADER + m->head_len + m->len, &m->slice);
 
     if (!to)
         return false;
@@ -104,7 +104,7 @@ static bool add_frame(struct mu_link_peer *p, uint8_t type, uint8_t flags, const
                                                .version = MU_BRIDGE_VERSION,
                                                .type = type,
                                                .flags = flags,
-                                               .length = (uint32_t)length(m),
+                                               .length = (uint32_t)parts_length(m),
                                                .sequence = p->sequence++});
     if (m->head_len)
         memcpy(to + MU_FRAME_HEADER, m->head, m->head_len);
@@ -151,7 +151,7 @@ static struct parts cut_frame(struct parts *m)
 /* Frames that are full, then the rest: the head, then either a payload or a slice. */
 static bool add_message(struct mu_link_peer *p, uint8_t type, struct parts m)
 {
-    while (length(&m) > MU_FRAME_PAYLOAD) {
+    while (parts_length(&m) > MU_FRAME_PAYLOAD) {
         struct parts first = cut_frame(&m);
 
         if (!add_frame(p, type, MU_FRAME_MORE, &first))
@@ -271,7 +271,7 @@ static void want_out(struct mu_link_peer *p, bool want)
         p->wants_out = want;
 }
 
-static void consume(struct mu_link_peer *p, size_t n)
+static void queue_consume(struct mu_link_peer *p, size_t n)
 {
     p->queued -= n;
     while (n) {
@@ -291,7 +291,7 @@ static void consume(struct mu_link_peer *p, size_t n)
 }
 
 /* What is left of a chunk: one or two pieces. */
-static size_t pieces(const struct mu_link_chunk *chunk, struct iovec piece[2])
+static size_t chunk_pieces(const struct mu_link_chunk *chunk, struct iovec piece[2])
 {
     size_t gone = chunk->at > chunk->len ? chunk->at - chunk->len : 0, n = 0;
 
@@ -309,11 +309,11 @@ static ssize_t write_some(struct mu_link_peer *p)
     ssize_t n;
 
     if (p->ssl) {
-        pieces(p->head, parts);
+        chunk_pieces(p->head, parts);
         return mu_tls_write(p, parts[0].iov_base, parts[0].iov_len);
     }
     for (struct mu_link_chunk *c = p->head; c && message.msg_iovlen < MU_LINK_VECTOR; c = c->next)
-        message.msg_iovlen += pieces(c, parts + message.msg_iovlen);
+        message.msg_iovlen += chunk_pieces(c, parts + message.msg_iovlen);
     do
         n = sendmsg(p->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     while (n < 0 && errno == EINTR);
@@ -323,7 +323,7 @@ static ssize_t write_some(struct mu_link_peer *p)
 }
 
 /* All has gone out, and it was our last word. */
-static void shut(struct mu_link_peer *p)
+static void peer_shut(struct mu_link_peer *p)
 {
     if (p->is_shut)
         return;
@@ -351,7 +351,7 @@ void mu_peer_flush(struct mu_link_peer *p)
         ssize_t n = write_some(p);
 
         if (n > 0) {
-            consume(p, (size_t)n);
+            queue_consume(p, (size_t)n);
             continue;
         }
         if (n < 0 && errno == EAGAIN) {
@@ -366,5 +366,5 @@ void mu_peer_flush(struct mu_link_peer *p)
         return;
     want_out(p, false);
     if (p->state == MU_LINK_ENDING)
-        shut(p);
+        peer_shut(p);
 }

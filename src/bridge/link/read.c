@@ -108,7 +108,7 @@ static void take_message(struct mu_link_peer *p, const struct mu_message *messag
         events->frame(events->arg, p->host, message->type, message->bytes, message->len);
 }
 
-static void feed(struct mu_link_peer *p, const uint8_t *at, size_t left)
+static void reader_feed(struct mu_link_peer *p, const uint8_t *at, size_t left)
 {
     uint64_t before = p->reader.frames;
     int whole = 1;
@@ -159,7 +159,7 @@ void mu_peer_read(struct mu_link_peer *p)
         filled = (size_t)n < in.parts[0].iov_len ? (size_t)n : in.parts[0].iov_len;
         mu_frame_fill(&p->reader, filled);
         if (p->state != MU_LINK_ENDING) /* then nothing that it says counts any more */
-            feed(p, p->link->buffer, (size_t)n - filled);
+            reader_feed(p, p->link->buffer, (size_t)n - filled);
         if (p->state == MU_LINK_CLOSED || p->is_paused || (!p->ssl && (size_t)n < in.most) ||
             (p->ssl && !SSL_has_pending(p->ssl)))
             return;

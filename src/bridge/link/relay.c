@@ -38,7 +38,7 @@ static bool send_up(struct mu_link_relay *r, uint32_t channel, uint8_t type, con
     return leader_of(r) && mu_peer_send_parts(leader_of(r), MU_FRAME_VIA, head, sizeof head, payload, len);
 }
 
-static struct mu_link_peer *find(const struct mu_link_relay *r, uint32_t channel)
+static struct mu_link_peer *channel_find(const struct mu_link_relay *r, uint32_t channel)
 {
     struct mu_link_peer *p = r->down->peers;
 
@@ -47,11 +47,11 @@ static struct mu_link_peer *find(const struct mu_link_relay *r, uint32_t channel
     return p;
 }
 
-static enum mu_join_verdict on_join(void *arg, uint32_t connection, const struct mu_join *join, uint32_t *ret_host,
-                                    struct mu_pack *welcome, char *refusal, size_t size)
+static enum mu_join_verdict on_below_join(void *arg, uint32_t connection, const struct mu_join *join,
+                                          uint32_t *ret_host, struct mu_pack *welcome, char *refusal, size_t size)
 {
     struct mu_link_relay *r = arg;
-    const struct mu_link_peer *p = find(r, connection);
+    const struct mu_link_peer *p = channel_find(r, connection);
     struct mu_pack what = {0};
     bool ok;
 
@@ -82,12 +82,12 @@ static void say_gone(struct mu_link_relay *r, uint32_t channel, uint64_t silent,
     mu_pack_done(&what);
 }
 
-static void on_gone(void *arg, uint32_t connection)
+static void on_below_gone(void *arg, uint32_t connection)
 {
     say_gone(arg, connection, 0, "it went before it was welcomed");
 }
 
-static void on_up(void *arg, uint32_t host, const void *welcome, size_t len)
+static void on_below_up(void *arg, uint32_t host, const void *welcome, size_t len)
 {
     (void)arg;
     (void)host;
@@ -95,7 +95,7 @@ static void on_up(void *arg, uint32_t host, const void *welcome, size_t len)
     (void)len;
 }
 
-static void on_down(void *arg, uint32_t host, const char *why)
+static void on_below_down(void *arg, uint32_t host, const char *why)
 {
     struct mu_link_relay *r = arg;
     struct mu_link_stats s = {0};
@@ -104,20 +104,20 @@ static void on_down(void *arg, uint32_t host, const char *why)
     say_gone(r, r->channels[host], s.heard_ns < r->down->now ? r->down->now - s.heard_ns : 0, why);
 }
 
-static void on_left(void *arg, uint32_t host)
+static void on_below_left(void *arg, uint32_t host)
 {
     struct mu_link_relay *r = arg;
 
     send_up(r, r->channels[host], MU_FRAME_LEAVE, NULL, 0);
 }
 
-static void on_refused(void *arg, const char *why)
+static void on_below_refused(void *arg, const char *why)
 {
     (void)arg;
     (void)why;
 }
 
-static void on_frame(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
+static void on_below_frame(void *arg, uint32_t host, uint8_t type, const void *payload, size_t len)
 {
     struct mu_link_relay *r = arg;
     struct mu_link_peer *p = r->down->hosts[host].peer;
@@ -128,7 +128,7 @@ static void on_frame(void *arg, uint32_t host, uint8_t type, const void *payload
     r->has_paused = true;
 }
 
-static void on_said(void *arg, const char *sentence)
+static void on_below_said(void *arg, const char *sentence)
 {
     struct mu_link_relay *r = arg;
 
@@ -152,7 +152,7 @@ static void say_leave(struct mu_link_peer *p)
     p->link->due = 0;
 }
 
-static void welcome(struct mu_link_relay *r, uint32_t channel, const struct mu_via_message *m)
+static void joiner_welcome(struct mu_link_relay *r, uint32_t channel, const struct mu_via_message *m)
 {
     struct mu_unpack u = mu_unpack_of(m->payload, m->len);
     uint32_t host = mu_unpack_u32(&u);
@@ -174,14 +174,14 @@ static void say_text(struct mu_link_peer *p, const struct mu_via_message *m)
 
 static void pass_down(struct mu_link_relay *r, uint32_t channel, const struct mu_via_message *m)
 {
-    struct mu_link_peer *p = find(r, channel);
+    struct mu_link_peer *p = channel_find(r, channel);
 
     if (!p || p->state == MU_LINK_ENDING) /* its end is on its way up */
         return;
     if (m->type >= MU_FRAME_OWNER && p->state == MU_LINK_UP)
         mu_peer_send(p, m->type, m->payload, m->len);
     else if (m->type == MU_FRAME_WELCOME)
-        welcome(r, channel, m);
+        joiner_welcome(r, channel, m);
     else if (m->type == MU_FRAME_REFUSE || m->type == MU_FRAME_DROP)
         say_text(p, m);
     else if (m->type == MU_FRAME_LEAVE)
@@ -227,15 +227,23 @@ static bool listen_below(struct mu_link_relay *r, const struct mu_link_peer *p)
     o.address = address;
     o.num_hosts = r->num_hosts;
     o.star_hosts = 0;
-    o.events =
-        (struct mu_link_events){r, on_join, on_gone, on_up, on_down, on_left, on_refused, on_frame, on_said, NULL};
+    o.events = (struct mu_link_events){r,
+                                       on_below_join,
+                                       on_below_gone,
+                                       on_below_up,
+                                       on_below_down,
+                                       on_below_left,
+                                       on_below_refused,
+                                       on_below_frame,
+                                       on_below_said,
+                                       NULL};
     if (mu_link_listen(&o, &r->down))
         return false;
     event.data.ptr = &r->up->relay_tag;
     return epoll_ctl(r->up->epoll, EPOLL_CTL_ADD, r->down->epoll, &event) == 0;
 }
 
-static struct mu_link_relay *make(struct mu_link_peer *p, uint32_t hosts)
+static struct mu_link_relay *relay_make(struct mu_link_peer *p, uint32_t hosts)
 {
     struct mu_link_relay *r = calloc(1, sizeof *r);
 
@@ -264,7 +272,7 @@ void mu_relay_begin(struct mu_link_peer *p, const struct mu_message *message)
     }
     p->is_asked = true;
     if (!link->relay)
-        link->relay = make(p, hosts);
+        link->relay = relay_make(p, hosts);
     p->reader.most = MU_LINK_VIA_MOST;
     mu_pack_u32(&port, link->relay && link->relay->num_hosts == hosts
                            ? (uint32_t)strtoul(strrchr(mu_link_address(link->relay->down), ':') + 1, NULL, 10)
@@ -310,7 +318,7 @@ void mu_relay_turn(struct mu_link *link)
     mu_link_turn(r->down, link->now);
 }
 
-static void read_again(struct mu_link_relay *r)
+static void relay_read_again(struct mu_link_relay *r)
 {
     if (!r->has_paused || (leader_of(r) && leader_of(r)->queued > LOW))
         return;
@@ -325,7 +333,7 @@ bool mu_relay_settle(struct mu_link *link)
     struct mu_link *down = link->relay->down;
     bool did = down->dirty || down->notices;
 
-    read_again(link->relay);
+    relay_read_again(link->relay);
     mu_link_flush(down);
     mu_link_tell(down);
     return did;

@@ -184,7 +184,7 @@ static bool expect_name(SSL *ssl, const char *host)
 }
 
 /* Where it was told to connect to: by its user, or by the leader, which names a relay by its number. */
-static const char *told(const struct mu_link_peer *p, char number[64])
+static const char *peer_told_address(const struct mu_link_peer *p, char number[64])
 {
     struct mu_link_name name;
 
@@ -208,8 +208,8 @@ bool mu_tls_begin(struct mu_link_peer *p)
     }
     p->ssl = SSL_new(link->tls);
     bio = p->ssl ? BIO_new(bio_method()) : NULL;
-    if (!bio ||
-        (link->side == MU_LINK_FOLLOWER && link->options.certificate && !expect_name(p->ssl, told(p, number)))) {
+    if (!bio || (link->side == MU_LINK_FOLLOWER && link->options.certificate &&
+                 !expect_name(p->ssl, peer_told_address(p, number)))) {
         BIO_free(bio);
         ERR_clear_error();
         mu_peer_close(p, MU_LINK_QUIET, "there is no memory for TLS");
@@ -299,7 +299,7 @@ bool mu_tls_has_begun(const struct mu_link_peer *p)
 }
 
 /* The result of SSL_read or SSL_write as read() and write() give it. */
-static long result(struct mu_link_peer *p, int ok, size_t n)
+static long tls_result(struct mu_link_peer *p, int ok, size_t n)
 {
     if (ok > 0)
         return (long)n;
@@ -323,7 +323,7 @@ long mu_tls_read(struct mu_link_peer *p, void *to, size_t size)
     ERR_clear_error(); /* SSL_get_error() looks at whatever is left there */
     errno = 0;
     ok = SSL_read_ex(p->ssl, to, size, &n);
-    return result(p, ok, n);
+    return tls_result(p, ok, n);
 }
 
 long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size)
@@ -334,5 +334,5 @@ long mu_tls_write(struct mu_link_peer *p, const void *from, size_t size)
     ERR_clear_error();
     errno = 0;
     ok = SSL_write_ex(p->ssl, from, size, &n);
-    return result(p, ok, n);
+    return tls_result(p, ok, n);
 }

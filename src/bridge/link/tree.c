@@ -54,7 +54,7 @@ static void forget_move(struct mu_link_peer *p)
 }
 
 /* Whoever is on the way to that relay is taken as it is: nobody may be kept waiting by one that has gone. */
-static void take_back(const struct mu_link_peer *relay)
+static void waiting_take_back(const struct mu_link_peer *relay)
 {
     for (struct mu_link_peer *p = relay->link->peers; p; p = p->next)
         if (p->is_parked && p->moving_to == relay->connection) {
@@ -74,7 +74,7 @@ static void leave_tree(struct mu_link_peer *p)
         if (tree->relays[i] == p) {
             tree->relays[i] = tree->relays[--tree->count];
             p->link->due = 0;
-            take_back(p);
+            waiting_take_back(p);
             return;
         }
 }
@@ -122,7 +122,7 @@ static bool is_any_awaited(const struct mu_link *link)
 
 /* Whose address means the same to both, with the fewest hosts. While others may still listen, none takes more than its
  * part. */
-static struct mu_link_peer *best(const struct mu_link_peer *p)
+static struct mu_link_peer *relay_best(const struct mu_link_peer *p)
 {
     const struct mu_link_tree *tree = &p->link->tree;
     uint32_t others = p->link->options.num_hosts - 1 - tree->wanted, most = MU_LINK_FAN;
@@ -159,7 +159,7 @@ bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host)
     if (!link->tree.wanted || !h || p->relay || p->is_staying || !p->join || h->stays >= STAYS_MOST ||
         (link->tree.count < link->tree.wanted && !h->cannot_listen))
         return false;
-    relay = best(p);
+    relay = relay_best(p);
     if (!relay && !is_any_awaited(link))
         return false;
     p->is_kept = false;
@@ -172,7 +172,7 @@ bool mu_tree_keeps(struct mu_link_peer *p, uint32_t host)
 }
 
 /* It waits no longer: it comes as it is. */
-static void release(struct mu_link_peer *p)
+static void waiting_release(struct mu_link_peer *p)
 {
     const struct mu_join join = *p->join;
 
@@ -192,7 +192,7 @@ void mu_tree_stays(struct mu_link_peer *p, const struct mu_message *message)
     mu_link_say(p->link, "%s comes directly, not by a relay: %s", words, why);
     p->link->hosts[p->parked_host].stays++;
     p->is_staying = true;
-    release(p);
+    waiting_release(p);
 }
 
 /*
@@ -207,12 +207,12 @@ void mu_tree_look(struct mu_link *link)
         struct mu_link_peer *next = p->next, *relay;
 
         if (p->is_parked && !p->moving_to) {
-            relay = p->is_staying ? NULL : best(p);
+            relay = p->is_staying ? NULL : relay_best(p);
             if (relay)
                 send_there(p, relay);
             else if (p->is_staying || !is_any_awaited(link) ||
                      (link->tree.count < link->tree.wanted && !link->hosts[p->parked_host].cannot_listen)) {
-                release(p);
+                waiting_release(p);
                 next = link->peers;
             }
         }

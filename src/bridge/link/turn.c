@@ -191,7 +191,7 @@ static uint64_t check_peer(struct mu_link_peer *p)
     return limit;
 }
 
-static void timers(struct mu_link *link)
+static void timers_turn(struct mu_link *link)
 {
     uint64_t due = UINT64_MAX, at;
 
@@ -235,7 +235,7 @@ static void grant_if_late(struct mu_link *link)
 
 /* ---- the turn ---- */
 
-static void take_event(struct mu_link *link, const struct epoll_event *event)
+static void epoll_event_take(struct mu_link *link, const struct epoll_event *event)
 {
     struct mu_link_peer *p = event->data.ptr;
 
@@ -271,7 +271,7 @@ static void take_event(struct mu_link *link, const struct epoll_event *event)
         mu_peer_flush(p);
 }
 
-static void read_again(struct mu_link *link)
+static void peers_read_again(struct mu_link *link)
 {
     for (struct mu_link_peer *p = link->peers, *next; p; p = next) {
         next = p->next;
@@ -307,15 +307,15 @@ void mu_link_turn(struct mu_link *link, uint64_t now)
     if (n < 0) /* nobody has waited */
         n = epoll_wait(link->epoll, link->events, MU_LINK_EVENTS_AT_ONCE, 0);
     if (link->num_again)
-        read_again(link);
+        peers_read_again(link);
     for (int i = 0; i < n; i++) {
-        take_event(link, &link->events[i]);
+        epoll_event_take(link, &link->events[i]);
         mu_link_tell(link);
     }
     if (link->relay)
         mu_relay_turn(link);
     if (now >= link->due || link->has_beaten)
-        timers(link);
+        timers_turn(link);
     set_accepting(link);
     do {
         mu_link_flush(link);

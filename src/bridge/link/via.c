@@ -19,7 +19,7 @@ bool mu_branch_begin(struct mu_link_peer *relay)
     return true;
 }
 
-static void forget(struct mu_link_peer *p)
+static void muxed_forget(struct mu_link_peer *p)
 {
     struct mu_link_branch *b = p->relay->branch;
     struct mu_link_peer **at = &b->first;
@@ -49,14 +49,14 @@ void mu_branch_end(struct mu_link_peer *relay, const char *why)
 /* One of those behind has ended here; unless the relay said so, it ends its connection, too. */
 void mu_branch_leave(struct mu_link_peer *p)
 {
-    forget(p);
+    muxed_forget(p);
     if (p->is_told)
         return;
     p->is_told = true;
     mu_branch_send(p, MU_FRAME_DROP, NULL, 0, p->why, strlen(p->why));
 }
 
-static struct mu_link_peer *find(const struct mu_link_peer *relay, uint32_t channel)
+static struct mu_link_peer *muxed_find(const struct mu_link_peer *relay, uint32_t channel)
 {
     struct mu_link_peer *p = relay->branch->first;
 
@@ -66,7 +66,7 @@ static struct mu_link_peer *find(const struct mu_link_peer *relay, uint32_t chan
 }
 
 /* Somebody has come to the relay. The address from where, then its JOIN. */
-static void come(struct mu_link_peer *relay, uint32_t channel, const struct mu_via_message *m)
+static void muxed_come(struct mu_link_peer *relay, uint32_t channel, const struct mu_via_message *m)
 {
     struct mu_link *link = relay->link;
     struct mu_unpack u = mu_unpack_of(m->payload, m->len);
@@ -109,7 +109,7 @@ static void be_gone(struct mu_link_peer *p, const struct mu_via_message *m)
     mu_peer_close(p, MU_LINK_QUIET, "%s", u.failed ? "its connection broke" : why);
 }
 
-static void hear(struct mu_link_peer *p, const struct mu_via_message *m)
+static void muxed_hear(struct mu_link_peer *p, const struct mu_via_message *m)
 {
     const struct mu_link_events *events = &p->link->options.events;
 
@@ -132,16 +132,16 @@ void mu_branch_take(struct mu_link_peer *relay, const struct mu_message *message
         return;
     }
     channel = mu_via_channel(&m, 0);
-    p = find(relay, channel);
+    p = muxed_find(relay, channel);
     if (m.type == MU_FRAME_JOIN && !p)
-        come(relay, channel, &m);
+        muxed_come(relay, channel, &m);
     else if (m.type == MU_FRAME_DROP && p)
         be_gone(p, &m);
     else if (m.type == MU_FRAME_LEAVE && p) {
         p->is_told = true;
         mu_peer_close(p, p->state == MU_LINK_UP ? MU_LINK_LEFT : MU_LINK_QUIET, "it has left");
     } else if (m.type >= MU_FRAME_OWNER && p && p->state == MU_LINK_UP)
-        hear(p, &m);
+        muxed_hear(p, &m);
     else if (p || m.type < MU_FRAME_LEAVE)
         mu_peer_take_wrong(relay, message, " of which nothing can be meant");
 }
@@ -154,7 +154,7 @@ void mu_branch_trips(struct mu_link_peer *relay, const struct mu_message *messag
     while (u.left && !u.failed) {
         uint32_t channel = mu_unpack_u32(&u);
         uint64_t rtt = mu_unpack_u64(&u), least = mu_unpack_u64(&u), age = mu_unpack_u64(&u);
-        struct mu_link_peer *p = u.failed ? NULL : find(relay, channel);
+        struct mu_link_peer *p = u.failed ? NULL : muxed_find(relay, channel);
 
         if (!p || p->state != MU_LINK_UP)
             continue;

@@ -26,7 +26,7 @@ struct loss {
 };
 
 /* How long a host may be away. */
-static uint64_t period(const struct mu_core *core, bool is_replaced)
+static uint64_t absence_period(const struct mu_core *core, bool is_replaced)
 {
     return is_replaced ? core->adopt : core->timeout;
 }
@@ -41,7 +41,7 @@ void mu_loss_begin(struct mu_core *core)
 
         if (i != core->host && (state == MU_HOST_UP || state == MU_HOST_DOWN)) {
             m->told[i].is_replaced = core->adopt != 0;
-            m->told[i].gone = core->now + period(core, m->told[i].is_replaced);
+            m->told[i].gone = core->now + absence_period(core, m->told[i].is_replaced);
         }
     }
     m->looked = core->now;
@@ -67,7 +67,7 @@ void mu_loss_broken(struct mu_core *core, uint32_t host)
         gone = core->now + core->timeout / 2;
     told->is_replaced = core->adopt && core->now - heard < core->timeout / 2;
     if (told->is_replaced)
-        gone = core->now + period(core, true);
+        gone = core->now + absence_period(core, true);
     if (!anybody_missing(core))
         mu_members_of(core)->looked = core->now;
     told->gone = gone;
@@ -86,10 +86,10 @@ void mu_loss_look(struct mu_core *core)
         if (!*gone)
             continue;
         if (late) {
-            *gone = core->now + period(core, m->told[i].is_replaced);
+            *gone = core->now + absence_period(core, m->told[i].is_replaced);
         } else if (core->now >= *gone) {
             snprintf(why, sizeof why, "nothing was heard of it for %.1f s",
-                     (double)period(core, m->told[i].is_replaced) / 1e9);
+                     (double)absence_period(core, m->told[i].is_replaced) / 1e9);
             mu_core_lost(core, i, why, core->now);
         }
     }
@@ -109,7 +109,7 @@ uint64_t mu_loss_next(struct mu_core *core)
     return next;
 }
 
-static bool lose(struct mu_task_change *c)
+static bool task_lose(struct mu_task_change *c)
 {
     const struct loss *loss = c->arg;
     int next = mu_task_next(c->record.state, MU_EVENT_SILENCE, c->record.flags & MU_TASK_RECOVERABLE);
@@ -134,7 +134,7 @@ static void lose_run(struct mu_ctx *ctx, uint32_t first, uint32_t count, struct 
             tasks[n] = first + i + n;
             n++;
         }
-        mu_cluster_edit_many(ctx, tasks, n, lose, loss);
+        mu_cluster_edit_many(ctx, tasks, n, task_lose, loss);
     }
 }
 

@@ -26,7 +26,7 @@
 /* ---- what changed in our own segment ----------------------------------------------------------------------------- */
 
 /* The records that are ours to tell, as they are now. */
-static void refresh(struct mu_core *core)
+static void records_refresh(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
     struct mu_cluster c;
@@ -67,7 +67,7 @@ static void look_at_records(struct mu_core *core)
     m->waiting = core->now < m->tell_at && !urgent;
     if (m->waiting)
         return;
-    refresh(core);
+    records_refresh(core);
     for (uint32_t h = 0; h < mu_members_peers(core); h++)
         mu_core_want(core, h);
     m->telling = true;
@@ -192,7 +192,7 @@ static void tell_records(struct mu_core *core, uint32_t host)
     told->first_error = m->first_error;
 }
 
-static void front(struct mu_core *core, uint32_t host)
+static void members_front(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
@@ -200,7 +200,7 @@ static void front(struct mu_core *core, uint32_t host)
         return;
     m->told[host].now = false;
     mu_roster_tell(core, host);
-    refresh(core);
+    records_refresh(core);
     if (m->told[host].version != m->version || m->told[host].first_error != m->first_error)
         tell_records(core, host);
 }
@@ -218,26 +218,26 @@ bool mu_members_told(struct mu_core *core, uint32_t host, uint64_t *ret_word)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-static bool bad(const char *what, uint32_t task)
+static bool record_bad(const char *what, uint32_t task)
 {
     mu_fail(MUSTER_INVALID_ARGUMENT, "the record of task %u %s", task, what);
     return false;
 }
 
 /* `after`: the task before it in the frame, + 1. */
-static bool can_be(const struct mu_core *core, uint32_t host, const struct mu_said *s, uint64_t after)
+static bool record_can_be(const struct mu_core *core, uint32_t host, const struct mu_said *s, uint64_t after)
 {
     uint32_t task = s->task;
 
     if (task >= core->seg->num_tasks || mu_is_local_task(core->seg, task) ||
         (core->leader && mu_host_of(core->seg, task) != host))
-        return bad("is not its to tell", task);
+        return record_bad("is not its to tell", task);
     if (task < after)
-        return bad("is out of order", task);
+        return record_bad("is out of order", task);
     if (!s->version || s->state > MUSTER_TASK_ERROR || s->cause > MUSTER_CAUSE_EXITED || s->code > MUSTER_DATA_LOSS ||
         (s->flags & ~TOLD_FLAGS))
-        return bad("cannot be", task);
-    return !s->text_len || !memchr(s->text, 0, s->text_len) || bad("has a text with a NUL", task);
+        return record_bad("cannot be", task);
+    return !s->text_len || !memchr(s->text, 0, s->text_len) || record_bad("has a text with a NUL", task);
 }
 
 /* All of the frame, before any of it is believed. */
@@ -246,14 +246,14 @@ static bool is_sound(const struct mu_core *core, uint32_t host, struct mu_record
     uint64_t after = 0;
 
     while (mu_records_next(&in)) {
-        if (!can_be(core, host, &in.now, after))
+        if (!record_can_be(core, host, &in.now, after))
             return false;
         after = in.now.task + 1ul;
     }
-    return !in.u.failed || bad("is cut off", in.now.task);
+    return !in.u.failed || record_bad("is cut off", in.now.task);
 }
 
-static bool merge(struct mu_task_change *c)
+static bool record_merge(struct mu_task_change *c)
 {
     struct mu_core *core = c->arg;
     struct mu_said *s = &mu_members_of(core)->said[c->index];
@@ -289,7 +289,7 @@ static bool merge_some(struct mu_core *core, uint32_t count)
 
     if (mu_enter(core->m, &ctx))
         return false;
-    status = mu_cluster_edit_many(ctx, m->said_tasks, count, merge, core);
+    status = mu_cluster_edit_many(ctx, m->said_tasks, count, record_merge, core);
     mu_exit(ctx);
     for (uint32_t i = 0; !status && i < count; i++)
         if (m->said[i].contested && core->leader)
@@ -341,7 +341,7 @@ bool mu_take_records(struct mu_core *core, uint32_t host, struct mu_unpack *u)
 
 /* ---- the module -------------------------------------------------------------------------------------------------- */
 
-static bool init(struct mu_core *core, void **ret_state)
+static bool members_init(struct mu_core *core, void **ret_state)
 {
     struct members *m = calloc(1, sizeof *m);
 
@@ -361,7 +361,7 @@ static bool init(struct mu_core *core, void **ret_state)
     return true;
 }
 
-static void done(struct mu_core *core)
+static void members_done(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
 
@@ -379,7 +379,7 @@ static void done(struct mu_core *core)
     free(m);
 }
 
-static void up(struct mu_core *core, uint32_t host)
+static void members_up(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
@@ -389,13 +389,13 @@ static void up(struct mu_core *core, uint32_t host)
     mu_core_want(core, host);
 }
 
-static void down(struct mu_core *core, uint32_t host)
+static void members_down(struct mu_core *core, uint32_t host)
 {
     mu_roster_set(core, host, MU_HOST_DOWN);
     mu_loss_broken(core, host);
 }
 
-static void lost(struct mu_core *core, uint32_t host, const char *why)
+static void members_lost(struct mu_core *core, uint32_t host, const char *why)
 {
     mu_members_of(core)->told[host].gone = 0;
     mu_loss_of(core, host, why); /* first: an agent that dies in between is followed by one that waits for it anew */
@@ -404,14 +404,14 @@ static void lost(struct mu_core *core, uint32_t host, const char *why)
         mu_owner_lost(core, host);
 }
 
-static void look(struct mu_core *core)
+static void members_look(struct mu_core *core)
 {
     mu_loss_look(core);
     mu_roster_look(core);
     look_at_records(core);
 }
 
-static uint64_t next(struct mu_core *core)
+static uint64_t members_next(struct mu_core *core)
 {
     struct members *m = mu_members_of(core);
     uint64_t at = mu_loss_next(core), roster = mu_roster_next(core);
@@ -421,11 +421,11 @@ static uint64_t next(struct mu_core *core)
 }
 
 const struct mu_module mu_module_members = {.name = "members",
-                                            .init = init,
-                                            .done = done,
-                                            .up = up,
-                                            .down = down,
-                                            .lost = lost,
-                                            .look = look,
-                                            .front = front,
-                                            .next = next};
+                                            .init = members_init,
+                                            .done = members_done,
+                                            .up = members_up,
+                                            .down = members_down,
+                                            .lost = members_lost,
+                                            .look = members_look,
+                                            .front = members_front,
+                                            .next = members_next};

@@ -19,22 +19,22 @@ static struct mu_host *host_at(const struct mu_core *core, uint32_t host)
 }
 
 /* relaxed, all of the table: one agent writes, for people; nothing hangs on the order */
-static void set(mu_a64 *word, uint64_t value)
+static void word_set(mu_a64 *word, uint64_t value)
 {
     mu_store_relaxed(word, value);
 }
-static uint64_t get(const mu_a64 *word)
+static uint64_t word_get(const mu_a64 *word)
 {
     return mu_load_relaxed(word); /* relaxed: as above */
 }
 
 static bool has_name(const struct mu_core *core, uint32_t host)
 {
-    return get(&host_at(core, host)->name[0]) != 0;
+    return word_get(&host_at(core, host)->name[0]) != 0;
 }
 
 /* Something is known of the host that the others are to be told. */
-static void changed(struct mu_core *core, uint32_t host)
+static void row_changed(struct mu_core *core, uint32_t host)
 {
     struct members *m = mu_members_of(core);
 
@@ -59,8 +59,8 @@ static void set_name(struct mu_core *core, uint32_t host, const char *name)
 
 static void put_state(const struct mu_core *core, uint32_t host, uint32_t state, uint64_t since)
 {
-    set(&host_at(core, host)->state, state);
-    set(&host_at(core, host)->since, since);
+    word_set(&host_at(core, host)->state, state);
+    word_set(&host_at(core, host)->since, since);
 }
 
 bool mu_roster_init(struct mu_core *core)
@@ -77,21 +77,21 @@ void mu_roster_begin(struct mu_core *core)
 {
     if (!has_name(core, core->host))
         mu_host_set_name(core->seg, core->host, core->seg->header->host);
-    set(&host_at(core, core->host)->agent_pid, (uint64_t)getpid());
+    word_set(&host_at(core, core->host)->agent_pid, (uint64_t)getpid());
     put_state(core, core->host, MU_HOST_UP, core->now);
-    changed(core, core->host);
+    row_changed(core, core->host);
 }
 
 void mu_roster_set(struct mu_core *core, uint32_t host, uint32_t state)
 {
     put_state(core, host, state, core->now);
     if (core->leader)
-        changed(core, host);
+        row_changed(core, host);
 }
 
 /* ---- telling ----------------------------------------------------------------------------------------------------- */
 
-static uint64_t age(const struct mu_core *core, uint64_t when)
+static uint64_t age_of(const struct mu_core *core, uint64_t when)
 {
     return when && when < core->now ? core->now - when : 0;
 }
@@ -104,12 +104,12 @@ static void pack_host(struct mu_core *core, struct mu_pack *p, uint32_t host, bo
     if (with_name && has_name(core, host))
         mu_host_name(core->seg, host, name, sizeof name);
     mu_pack_var(p, host);
-    mu_pack_u8(p, (uint8_t)get(&h->state));
-    mu_pack_var(p, age(core, get(&h->since)) / 1000);
-    mu_pack_var(p, age(core, get(&h->heard)) / 1000);
-    mu_pack_var(p, get(&h->rtt));
-    mu_pack_var(p, get(&h->rtt_min));
-    mu_pack_var(p, get(&h->agent_pid));
+    mu_pack_u8(p, (uint8_t)word_get(&h->state));
+    mu_pack_var(p, age_of(core, word_get(&h->since)) / 1000);
+    mu_pack_var(p, age_of(core, word_get(&h->heard)) / 1000);
+    mu_pack_var(p, word_get(&h->rtt));
+    mu_pack_var(p, word_get(&h->rtt_min));
+    mu_pack_var(p, word_get(&h->agent_pid));
     mu_pack_u8(p, (uint8_t)strlen(name));
     mu_pack_raw(p, name, strlen(name));
 }
@@ -172,11 +172,11 @@ void mu_roster_look(struct mu_core *core)
         return;
     m->roster_at = core->now + MEASURED_NS + (uint64_t)core->num_hosts * 10000000u;
     for (uint32_t i = 0; i < core->num_hosts; i++) {
-        uint64_t rtt = get(&host_at(core, i)->rtt);
+        uint64_t rtt = word_get(&host_at(core, i)->rtt);
 
         if (has_moved(m->rtt_told[i], rtt)) {
             m->rtt_told[i] = rtt;
-            changed(core, i);
+            row_changed(core, i);
         }
     }
 }
@@ -230,26 +230,26 @@ static bool take_entry(const struct mu_core *core, uint32_t host, struct mu_unpa
     return true;
 }
 
-static uint64_t when(const struct mu_core *core, uint64_t ago)
+static uint64_t time_of(const struct mu_core *core, uint64_t ago)
 {
     return ago < core->now ? core->now - ago : 0;
 }
 
 /* What the leader says of others: our own table has itself, and its connection to the leader. */
-static void learn(struct mu_core *core, const struct entry *e)
+static void row_learn(struct mu_core *core, const struct entry *e)
 {
     struct mu_host *h = host_at(core, (uint32_t)e->host);
 
     if (e->host == core->host)
         return;
-    set(&h->agent_pid, e->pid);
+    word_set(&h->agent_pid, e->pid);
     if (e->host == 0)
         return;
-    if (get(&h->state) != e->state)
-        put_state(core, (uint32_t)e->host, (uint32_t)e->state, when(core, e->since));
-    set(&h->heard, when(core, e->heard));
-    set(&h->rtt, e->rtt);
-    set(&h->rtt_min, e->rtt_min);
+    if (word_get(&h->state) != e->state)
+        put_state(core, (uint32_t)e->host, (uint32_t)e->state, time_of(core, e->since));
+    word_set(&h->heard, time_of(core, e->heard));
+    word_set(&h->rtt, e->rtt);
+    word_set(&h->rtt_min, e->rtt_min);
 }
 
 bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u)
@@ -261,11 +261,11 @@ bool mu_take_hosts(struct mu_core *core, uint32_t host, struct mu_unpack *u)
             return false;
         set_name(core, (uint32_t)e.host, e.name);
         if (!core->leader) {
-            learn(core, &e);
+            row_learn(core, &e);
             continue;
         }
-        set(&host_at(core, host)->agent_pid, e.pid);
-        changed(core, host);
+        word_set(&host_at(core, host)->agent_pid, e.pid);
+        row_changed(core, host);
     }
     mu_core_worked(core);
     return true;
