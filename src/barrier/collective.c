@@ -37,14 +37,14 @@ enum { TURNS = 8 }; /* of a speaker's looks at its socket, one of so many yields
 /* The reason is that of the word which it replaces: of one that is trusted another. */
 static uint64_t close_unless(mu_a64 *word, uint64_t instance, uint64_t reason, uint64_t if_trusted, uint64_t barred)
 {
-    uint64_t w = mu_load_acquire(word); /* acquire: pairs with arrive() and other closers */
+    uint64_t w = mu_load_acquire(word); /* acquire: pairs with member_arrive() and other closers */
 
     /* a failed CAS means that the member arrived, was closed, or that somebody went to sleep on it; of a proxy also
      * that it became trusted */
     while (!mu_has_arrived(w, instance) && !mu_is_closed_at(w, instance) && !(w & barred)) {
         uint64_t next = MU_ARRIVED(instance) | MU_ARRIVED_CLOSED | (mu_is_trusted(w) ? if_trusted : reason);
 
-        if (mu_cas_seen(word, &w, next)) { /* pairs with arrive(), and with mu_area_trust() */
+        if (mu_cas_seen(word, &w, next)) { /* pairs with member_arrive(), and with mu_area_trust() */
             if (w & MU_ARRIVED_S)
                 mu_futex_wake(word);
             w = next;
@@ -103,12 +103,12 @@ bool mu_group_close(struct muster_group *g, uint64_t instance, uint64_t reason)
 /* Arrived for sure, and so not closed at the instance. False says nothing. */
 static inline bool has_signed(const struct mu_area *a, uint64_t instance)
 {
-    /* acquire: pairs with arrive(); all it wrote before is visible */
+    /* acquire: pairs with member_arrive(); all it wrote before is visible */
     return mu_load_acquire(&a->sign[instance & 1].instance) >= instance;
 }
 
 /* False: closed before we came. */
-static inline bool arrive(struct mu_area *a, uint64_t instance)
+static inline bool member_arrive(struct mu_area *a, uint64_t instance)
 {
     mu_a64 *word = &a->arrived;
     uint64_t w = MU_ARRIVED(instance - 1);
@@ -126,7 +126,7 @@ static inline bool arrive(struct mu_area *a, uint64_t instance)
 
 bool mu_area_arrive(struct mu_area *a, uint64_t instance)
 {
-    return arrive(a, instance);
+    return member_arrive(a, instance);
 }
 
 static bool leader_lost(const struct muster_group *g)
@@ -135,7 +135,7 @@ static bool leader_lost(const struct muster_group *g)
 }
 
 /* One of those waited for that have not arrived; num_waits when there is none. Sets *closed when any is closed. */
-static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, bool *closed)
+static uint32_t arrivals_scan(struct muster_group *g, uint64_t instance, uint64_t *seen, bool *closed)
 {
     uint32_t missing = 0, pick = g->num_waits;
 
@@ -144,7 +144,7 @@ static uint32_t scan(struct muster_group *g, uint64_t instance, uint64_t *seen, 
 
         if (has_signed(g->waits[i], instance))
             continue;
-        w = mu_load_acquire(&g->waits[i]->arrived); /* acquire: pairs with arrive() */
+        w = mu_load_acquire(&g->waits[i]->arrived); /* acquire: pairs with member_arrive() */
         *closed |= mu_is_closed_at(w, instance);
         if (mu_has_arrived(w, instance))
             continue;
@@ -167,7 +167,8 @@ static bool is_undecided(const struct muster_group *g, uint64_t instance)
 }
 
 /* Given up, or somebody is closed: what became of the instance. OK: all have arrived, whatever happened since. */
-static enum muster_status settle(struct muster_group *g, uint64_t instance, uint64_t reason, muster_deadline deadline)
+static enum muster_status instance_settle(struct muster_group *g, uint64_t instance, uint64_t reason,
+                                          muster_deadline deadline)
 {
     bool failed = mu_group_close(g, instance, reason), known = true;
     enum muster_status status = MUSTER_OK;
@@ -205,7 +206,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
         uint32_t i;
 
         mu_wait_look(&w);
-        i = scan(g, instance, &seen, &closed);
+        i = arrivals_scan(g, instance, &seen, &closed);
         if (closed || i == g->num_waits || mu_group_has_lost(g, w.epoch) || leader_lost(g))
             break;
         status = mu_wait_on(&w, &g->waits[i]->arrived, seen);
@@ -219,7 +220,7 @@ static enum muster_status wait_slowly(struct muster_group *g, uint64_t instance,
         g->failed = true;
         return status;
     }
-    return settle(g, instance, reason, deadline);
+    return instance_settle(g, instance, reason, deadline);
 }
 
 /*
@@ -236,7 +237,8 @@ static __attribute__((noinline)) bool are_elsewhere(const struct muster_group *g
 
         if (has_signed(a, instance))
             continue;
-        /* relaxed: where it arrived two instances ago, stored by meet(); a wrong guess costs a spin, or a turn */
+        /* relaxed: where it arrived two instances ago, stored by instance_meet(); a wrong guess costs a spin, or a turn
+         */
         place = mu_load_relaxed(&a->sign[instance & 1].given);
         if (!place || place == here)
             return false;
@@ -245,7 +247,8 @@ static __attribute__((noinline)) bool are_elsewhere(const struct muster_group *g
 }
 
 /* Arrive at the next instance and wait for all. */
-static inline enum muster_status meet(struct muster_group *g, uint64_t instance, muster_deadline deadline, bool spans)
+static inline enum muster_status instance_meet(struct muster_group *g, uint64_t instance, muster_deadline deadline,
+                                               bool spans)
 {
     struct mu_ctx *ctx;
     uint32_t spins = g->spins, left = g->num_waits - 1, i = g->place + 1; /* our own line is on its way to others */
@@ -253,8 +256,8 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
 
     if (patience) /* relaxed: a hint, for are_elsewhere(); on the line that the sign goes into */
         mu_store_relaxed(&g->mine->sign[instance & 1].given, mu_place());
-    if (!arrive(g->mine, instance))
-        return settle(g, instance, 0, deadline);
+    if (!member_arrive(g->mine, instance))
+        return instance_settle(g, instance, 0, deadline);
     if (spans) {
         mu_span_arrived(g, instance);
         spins = mu_wait_is_crowded() ? 0 : spins;
@@ -296,22 +299,22 @@ static inline enum muster_status meet(struct muster_group *g, uint64_t instance,
     return MUSTER_OK;
 }
 
-static inline enum muster_status barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
+static inline enum muster_status instance_barrier(struct muster_group *g, uint64_t instance, muster_deadline deadline)
 {
     enum muster_status status;
 
     if (__builtin_expect(g->is_plain, 1))
-        return meet(g, instance, deadline, false);
+        return instance_meet(g, instance, deadline, false);
     if (g->traced)
         mu_group_note(g, MU_TRACE_GROUP_ENTER, instance, MUSTER_OK);
-    status = meet(g, instance, deadline, g->spans);
+    status = instance_meet(g, instance, deadline, g->spans);
     if (g->traced)
         mu_group_note(g, MU_TRACE_GROUP_LEAVE, instance, status);
     return status;
 }
 
 /* Every collective: checks, and the instance's number. No slot is needed until the member sleeps. */
-static inline enum muster_status begin(struct muster_group *g, size_t len, uint64_t *ret_instance)
+static inline enum muster_status instance_begin(struct muster_group *g, size_t len, uint64_t *ret_instance)
 {
     enum muster_status status;
 
@@ -334,11 +337,11 @@ static inline enum muster_status begin(struct muster_group *g, size_t len, uint6
 enum muster_status muster_group_barrier(struct muster_group *group, muster_deadline deadline)
 {
     uint64_t instance = 0;
-    enum muster_status status = begin(group, 0, &instance);
+    enum muster_status status = instance_begin(group, 0, &instance);
 
     if (status)
         return status;
-    status = barrier(group, instance, deadline);
+    status = instance_barrier(group, instance, deadline);
     mu_exit_read();
     return status;
 }
@@ -349,7 +352,7 @@ static mu_a64 *buffer_of(const struct muster_group *g, uint32_t rank, uint64_t i
 }
 
 /* relaxed copies on both sides: the arrival CAS releases, the load of the arrival word acquires */
-static void give(mu_a64 *to, const void *from, size_t len)
+static void bytes_give(mu_a64 *to, const void *from, size_t len)
 {
     for (size_t i = 0; i < len; i += 8) {
         uint64_t v = 0;
@@ -360,17 +363,18 @@ static void give(mu_a64 *to, const void *from, size_t len)
 }
 
 /* What the member of this rank gives to the instance. */
-static void offer(struct muster_group *g, uint64_t instance, const void *from, size_t len)
+static void value_offer(struct muster_group *g, uint64_t instance, const void *from, size_t len)
 {
-    give(buffer_of(g, g->rank, instance), from, len);
-    if (g->spans) /* relaxed: as in give(); pairs with the agent's look, which sends so many bytes to the other hosts */
+    bytes_give(buffer_of(g, g->rank, instance), from, len);
+    if (g->spans) /* relaxed: as in bytes_give(); pairs with the agent's look, which sends so many bytes to the other
+                     hosts */
         mu_store_relaxed(&g->mine->sign[instance & 1].given, MU_GIVEN(instance, len));
 }
 
-static void fetch(void *to, const mu_a64 *from, size_t len)
+static void bytes_fetch(void *to, const mu_a64 *from, size_t len)
 {
     for (size_t i = 0; i < len; i += 8) {
-        uint64_t v = mu_load_relaxed(&from[i / 8]); /* relaxed: see give() */
+        uint64_t v = mu_load_relaxed(&from[i / 8]); /* relaxed: see bytes_give() */
 
         memcpy((char *)to + i, &v, len - i < 8 ? len - i : 8);
     }
@@ -384,14 +388,14 @@ enum muster_status muster_group_broadcast(struct muster_group *group, uint32_t r
 
     if (group && (root >= group->size || (!data && len)))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "broadcast from member %u of %u, data %p", root, group->size, data);
-    status = begin(group, len, &instance);
+    status = instance_begin(group, len, &instance);
     if (status)
         return status;
     if (group->rank == root)
-        offer(group, instance, data, len);
-    status = barrier(group, instance, deadline);
+        value_offer(group, instance, data, len);
+    status = instance_barrier(group, instance, deadline);
     if (!status && group->rank != root)
-        fetch(data, buffer_of(group, root, instance), len);
+        bytes_fetch(data, buffer_of(group, root, instance), len);
     mu_exit_read();
     return status;
 }
@@ -404,13 +408,13 @@ enum muster_status muster_group_allgather(struct muster_group *group, const void
 
     if (group && len && (!mine || !ret_all))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "allgather without data");
-    status = begin(group, len, &instance);
+    status = instance_begin(group, len, &instance);
     if (status)
         return status;
-    offer(group, instance, mine, len);
-    status = barrier(group, instance, deadline);
+    value_offer(group, instance, mine, len);
+    status = instance_barrier(group, instance, deadline);
     for (uint32_t i = 0; !status && i < group->size; i++)
-        fetch((char *)ret_all + i * len, buffer_of(group, i, instance), len);
+        bytes_fetch((char *)ret_all + i * len, buffer_of(group, i, instance), len);
     mu_exit_read();
     return status;
 }
@@ -422,7 +426,7 @@ enum muster_status muster_group_allgather(struct muster_group *group, const void
                               : ((b) > (a) ? (b) : (a)))
 
 /* One scalar, as the bits that travel. Integer sums wrap: they are made unsigned. */
-static uint64_t combine(uint64_t a, uint64_t b, enum muster_type type, enum muster_op op)
+static uint64_t scalars_combine(uint64_t a, uint64_t b, enum muster_type type, enum muster_op op)
 {
     if (op == MUSTER_OP_BAND)
         return a & b;
@@ -456,17 +460,18 @@ enum muster_status muster_group_allreduce(struct muster_group *group, void *valu
         return mu_fail(MUSTER_INVALID_ARGUMENT, "operation %d is not defined for type %d", (int)op, (int)type);
     if (count > MUSTER_GROUP_DATA_MAX / 8 || (count && !values))
         return mu_fail(MUSTER_INVALID_ARGUMENT, "%zu scalars; %u is the most", count, MUSTER_GROUP_DATA_MAX / 8);
-    status = begin(group, count * 8, &instance);
+    status = instance_begin(group, count * 8, &instance);
     if (status)
         return status;
-    offer(group, instance, values, count * 8);
-    status = barrier(group, instance, deadline);
+    value_offer(group, instance, values, count * 8);
+    status = instance_barrier(group, instance, deadline);
     for (size_t k = 0; !status && k < count; k++) {
-        /* relaxed: see give() */
+        /* relaxed: see bytes_give() */
         uint64_t v = mu_load_relaxed(&buffer_of(group, 0, instance)[k]);
 
         for (uint32_t i = 1; i < group->size; i++)
-            v = combine(v, mu_load_relaxed(&buffer_of(group, i, instance)[k]), type, op); /* relaxed: likewise */
+            v = scalars_combine(v, mu_load_relaxed(&buffer_of(group, i, instance)[k]), type,
+                                op); /* relaxed: likewise */
         memcpy((char *)values + k * 8, &v, 8);
     }
     mu_exit_read();

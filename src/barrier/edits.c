@@ -20,7 +20,7 @@ struct work {
 };
 
 /* Encode and put. */
-static enum mu_verdict put(struct mu_edit *e, struct mu_named *n, const struct mu_barrier *b)
+static enum mu_verdict barrier_put(struct mu_edit *e, struct mu_named *n, const struct mu_barrier *b)
 {
     free(n->value);
     n->value = mu_barrier_encode(b, &e->len);
@@ -65,7 +65,7 @@ static enum mu_verdict arrive_all(struct mu_edit *e)
     }
     if (changed && !e->status) {
         e->quiet = e->version && mu_barrier_has_only_more(&b, e->old);
-        verdict = put(e, w->n, &b);
+        verdict = barrier_put(e, w->n, &b);
     }
     mu_barrier_done(&b);
     return verdict;
@@ -83,7 +83,7 @@ static enum mu_verdict fail_instance(struct mu_edit *e)
         return MU_KEEP;
     if (b.h.counter == w->counter && !b.h.passed) {
         mu_barrier_end(&b, w->n->fail_code, "%s", w->n->fail_text);
-        verdict = put(e, w->n, &b);
+        verdict = barrier_put(e, w->n, &b);
     }
     mu_barrier_done(&b);
     return verdict;
@@ -91,7 +91,7 @@ static enum mu_verdict fail_instance(struct mu_edit *e)
 
 /* The records are looked at after the barrier: in older ones a successor that has arrived by now might still be the
  * dead one. */
-static enum mu_verdict unarrive(struct mu_edit *e)
+static enum mu_verdict barrier_unarrive(struct mu_edit *e)
 {
     struct work *w = e->arg;
     struct mu_barrier b;
@@ -102,7 +102,7 @@ static enum mu_verdict unarrive(struct mu_edit *e)
     if (e->status || !e->version || !mu_barrier_decode(&b, e->old, e->old_len))
         return MU_KEEP;
     if (b.h.counter == w->counter && !b.h.passed && mu_named_unmark_failed(w->n, &b))
-        verdict = put(e, w->n, &b);
+        verdict = barrier_put(e, w->n, &b);
     mu_barrier_done(&b);
     return verdict;
 }
@@ -121,7 +121,7 @@ static enum mu_verdict give_up(struct mu_edit *e)
         return MU_KEEP;
     if (!mu_rules_answered(c, &b, w->n->id) && mu_rules_mark_untold(c, &b)) {
         e->quiet = true; /* no answer for anybody else */
-        verdict = put(e, w->n, &b);
+        verdict = barrier_put(e, w->n, &b);
     }
     mu_barrier_done(&b);
     return verdict;
@@ -146,7 +146,7 @@ static bool refuse_cancel(const struct mu_named *n, struct mu_call *c, const str
     return true;
 }
 
-static enum mu_verdict cancel(struct mu_edit *e)
+static enum mu_verdict barrier_cancel(struct mu_edit *e)
 {
     struct work *w = e->arg;
     struct mu_named *n = w->n;
@@ -176,19 +176,19 @@ static enum mu_verdict cancel(struct mu_edit *e)
         changed = true;
     }
     if (!e->status && changed)
-        verdict = put(e, n, &b);
+        verdict = barrier_put(e, n, &b);
     mu_barrier_done(&b);
     return verdict;
 }
 
-static enum muster_status edit(struct work *w, mu_edit_fn fn)
+static enum muster_status barrier_edit(struct work *w, mu_edit_fn fn)
 {
     struct mu_table t = mu_table_cells(w->n->seg);
     struct mu_edit e = {.arg = w, .forget = w->n->forget, .forget_arg = w->n->forget_arg};
     enum muster_status status;
 
     w->n->rings = false;
-    e.done = fn == cancel ? w->n->done : NULL;
+    e.done = fn == barrier_cancel ? w->n->done : NULL;
     status = mu_table_edit(&t, w->n->ctx, &w->n->key, MU_EDIT_WANTS_OLD, fn, &e, NULL);
     if (e.was_done) { /* it was cancelled */
         mu_rules_answer(w->calls[0], MUSTER_OK, "");
@@ -203,21 +203,21 @@ enum muster_status mu_named_arrive(struct mu_named *n, struct mu_call *const *ca
 {
     struct work w = {n, calls, count, 0};
 
-    return edit(&w, arrive_all);
+    return barrier_edit(&w, arrive_all);
 }
 
 enum muster_status mu_named_leave(struct mu_named *n, struct mu_call *c)
 {
     struct work w = {n, &c, 1, 0};
 
-    return edit(&w, give_up);
+    return barrier_edit(&w, give_up);
 }
 
 enum muster_status mu_named_cancel(struct mu_named *n, struct mu_call *c)
 {
     struct work w = {n, &c, 1, 0};
 
-    return edit(&w, cancel);
+    return barrier_edit(&w, barrier_cancel);
 }
 
 /*
@@ -236,7 +236,7 @@ static bool participant_failed(struct mu_named *n)
         return true;
     n->checked = out ? UINT64_MAX : cluster.root.version;
     if (out && mu_named_unmark_failed(n, &n->b)) /* on the copy: the edit does it for all */
-        edit(&w, unarrive);
+        barrier_edit(&w, barrier_unarrive);
     return false;
 }
 
@@ -249,5 +249,5 @@ enum muster_status mu_named_settle(struct mu_named *n, bool *ret_ended)
         mu_named_compose_timeout(n, &n->b);
         *ret_ended = true;
     }
-    return *ret_ended ? edit(&w, fail_instance) : MUSTER_OK;
+    return *ret_ended ? barrier_edit(&w, fail_instance) : MUSTER_OK;
 }

@@ -33,7 +33,7 @@ static enum mu_verdict take_turn(struct mu_edit *e)
     return t->ends ? MU_DELETE : MU_PUT;
 }
 
-static enum muster_status turn(struct mu_ctx *ctx, const char *name, struct turn *t, uint64_t *ret_version)
+static enum muster_status generation_turn(struct mu_ctx *ctx, const char *name, struct turn *t, uint64_t *ret_version)
 {
     struct mu_table table = mu_table_cells(ctx->seg);
     struct mu_edit e = {.arg = t};
@@ -63,7 +63,7 @@ enum muster_status mu_generation_begin(struct mu_ctx *ctx, const char *name, uin
 
     if (status || *ret_generation)
         return status;
-    status = turn(ctx, name, &t, ret_generation);
+    status = generation_turn(ctx, name, &t, ret_generation);
     if (t.now)
         *ret_generation = t.now;
     return status;
@@ -73,12 +73,12 @@ enum muster_status mu_generation_move_on(struct mu_ctx *ctx, const char *name, u
 {
     struct turn t = {.from = from};
 
-    return turn(ctx, name, &t, NULL);
+    return generation_turn(ctx, name, &t, NULL);
 }
 
 enum muster_status mu_generation_end(struct mu_ctx *ctx, const char *name, uint64_t from)
 {
     struct turn t = {.from = from, .ends = true};
 
-    return turn(ctx, name, &t, NULL);
+    return generation_turn(ctx, name, &t, NULL);
 }

@@ -23,7 +23,7 @@ static bool is_rank(void *arg, uint32_t rank, const struct mu_group_member *m)
 }
 
 /* Close our own line, so that nobody waits for us; say that we left; take the group apart if we were the last. */
-static void leave(struct muster_group *g, struct mu_ctx *ctx)
+static void group_leave(struct muster_group *g, struct mu_ctx *ctx)
 {
     uint64_t w = mu_load_acquire(&g->mine->arrived); /* acquire: pairs with closers */
 
@@ -44,7 +44,7 @@ static void leave(struct muster_group *g, struct mu_ctx *ctx)
 }
 
 /* Come to the current generation, or the next one that will have us. */
-static enum muster_status attach(struct muster_group *g, struct mu_ctx *ctx)
+static enum muster_status group_attach(struct muster_group *g, struct mu_ctx *ctx)
 {
     struct mu_coming c = {.name = g->name,
                           .members = g->members,
@@ -73,7 +73,8 @@ static bool is_whole(const struct muster_group *g, const struct mu_roll *r)
  * moved since the last look that found nothing, as every change of a task's record moves it; or when more have come:
  * one may be of an incarnation that is over.
  */
-static enum muster_status look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
+static enum muster_status group_entry_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r,
+                                           uint32_t epoch)
 {
     enum muster_status status = mu_roll_read(g->muster->seg, ctx, &g->key, g->name, r);
 
@@ -98,10 +99,10 @@ static bool is_absent(void *arg, uint32_t task)
 }
 
 /* The deadline is over: a last look, for those who came woke nobody, but the last. */
-static enum muster_status late(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
+static enum muster_status group_late_look(struct muster_group *g, struct mu_ctx *ctx, struct mu_roll *r, uint32_t epoch)
 {
     char text[MU_LIST_MAX];
-    enum muster_status status = look(g, ctx, r, epoch);
+    enum muster_status status = group_entry_look(g, ctx, r, epoch);
 
     if (status || is_whole(g, r))
         return status;
@@ -127,12 +128,12 @@ static enum muster_status wait_for_all(struct muster_group *g, struct mu_ctx *ct
         struct mu_roll r = {.size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
 
         mu_wait_look(&w);
-        status = look(g, ctx, &r, w.epoch);
+        status = group_entry_look(g, ctx, &r, w.epoch);
         if (status || is_whole(g, &r))
             break;
         status = mu_wait_on(&w, bucket, r.word);
         if (status == MUSTER_DEADLINE_EXCEEDED)
-            status = late(g, ctx, &r, w.epoch);
+            status = group_late_look(g, ctx, &r, w.epoch);
         if (status)
             break;
     }
@@ -164,7 +165,7 @@ static enum muster_status take_members(struct muster_group *g, const int32_t *ta
     return MUSTER_OK;
 }
 
-static void done(struct muster_group *g)
+static void group_done(struct muster_group *g)
 {
     mu_shortcut_end(g);
     if (g->waits != g->areas)
@@ -186,14 +187,14 @@ static uint32_t spins_of(const struct muster_group *g)
 }
 
 /* Meet the others. */
-static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline)
+static enum muster_status group_build(struct muster_group *g, struct mu_ctx *ctx, muster_deadline deadline)
 {
     enum muster_status status;
 
     mu_span_look(g);
     g->is_plain = !g->traced && !g->spans;
     mu_roll_reap_some(ctx);
-    status = g->follows ? mu_span_open(g, ctx, deadline) : attach(g, ctx);
+    status = g->follows ? mu_span_open(g, ctx, deadline) : group_attach(g, ctx);
     if (status)
         return status;
     if (!g->follows)
@@ -202,7 +203,7 @@ static enum muster_status build(struct muster_group *g, struct mu_ctx *ctx, must
     if (!status && !mu_span_waits(g))
         status = mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for group %s", g->name);
     if (status && g->mine)
-        leave(g, ctx);
+        group_leave(g, ctx);
     else if (!status)
         mu_shortcut_begin(g);
     g->turn = mu_wait_pauses(YIELD_NS);
@@ -238,7 +239,7 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
                          count);
         mu_exit(ctx);
         if (g)
-            done(g);
+            group_done(g);
         return status;
     }
     g->muster = muster;
@@ -249,10 +250,10 @@ enum muster_status muster_group_create(struct muster *muster, const char *name, 
     snprintf(g->what, sizeof g->what, MU_GROUP_WAITS, MUSTER_GROUP_NAME_MAX, name);
     status = take_members(g, count ? task_ids : NULL);
     if (!status)
-        status = build(g, ctx, deadline);
+        status = group_build(g, ctx, deadline);
     mu_exit(ctx);
     if (status)
-        done(g);
+        group_done(g);
     else
         *ret_group = g;
     return status;
@@ -266,10 +267,10 @@ void muster_group_free(struct muster_group *group)
         return;
     if (!mu_enter_handle(group->muster)) { /* after leaving the job, or in a forked child, only our copy goes */
         if (mu_segment_is_whole(group->muster->seg) && !mu_handle_context(group->muster, &ctx))
-            leave(group, ctx);
+            group_leave(group, ctx);
         mu_exit_read();
     }
-    done(group);
+    group_done(group);
 }
 
 uint32_t muster_group_rank(const struct muster_group *group)

@@ -18,7 +18,7 @@ static bool is_barrier(void *arg, const char *key, uint32_t key_len)
     return key_len > 1 && key_len <= MUSTER_BARRIER_ID_MAX + 1 && key[0] == 'B';
 }
 
-static enum muster_status gather(void *arg, const struct mu_item *item)
+static enum muster_status listing_gather(void *arg, const struct mu_item *item)
 {
     struct gathering *g = arg;
     struct muster_barrier_info *i;
@@ -63,7 +63,7 @@ enum muster_status muster_barrier_list(struct muster *muster,
                                        int (*visit)(void *arg, const struct muster_barrier_info *info), void *arg)
 {
     struct gathering g = {0};
-    struct mu_walk w = {is_barrier, gather, &g, false};
+    struct mu_walk w = {is_barrier, listing_gather, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);
 

@@ -95,7 +95,7 @@ static uint64_t arrival_of(const struct muster_segment *seg, const struct mu_ite
         b = mu_heap_block(seg, MU_REF_INDEX(item->refs[rank]), &limit);
     if (!b || limit < MU_BLOCK_HEADER + sizeof(struct mu_area))
         return 0;
-    /* relaxed: a number to show; pairs with the CAS of arrive() in collective.c */
+    /* relaxed: a number to show; pairs with the CAS of member_arrive() in collective.c */
     return mu_load_relaxed(&((struct mu_area *)b->body)->arrived);
 }
 
@@ -111,7 +111,7 @@ static void heed_proxy(const struct muster_segment *seg, const struct mu_group_m
 }
 
 /* Which instance is the furthest, and what speaks against it. */
-static void survey(struct mu_meeting *m, const struct mu_group_member *members, const uint64_t *arrivals)
+static void instances_survey(struct mu_meeting *m, const struct mu_group_member *members, const uint64_t *arrivals)
 {
     uint32_t absent = 0, lost = 0;
 
@@ -158,12 +158,12 @@ static enum muster_status take_group(struct gathering *g, const struct mu_item *
     if (item->num_refs > head->size)
         heed_proxy(g->seg, (const struct mu_group_member *)(head + 1), head->size, arrival_of(g->seg, item, head->size),
                    arrivals);
-    survey(m, (const struct mu_group_member *)(head + 1), arrivals);
+    instances_survey(m, (const struct mu_group_member *)(head + 1), arrivals);
     free(arrivals);
     return MUSTER_OK;
 }
 
-static enum muster_status take(void *arg, const struct mu_item *item)
+static enum muster_status meeting_take(void *arg, const struct mu_item *item)
 {
     return item->key[0] == 'B' ? take_barrier(arg, item) : take_group(arg, item);
 }
@@ -185,7 +185,7 @@ void mu_meeting_free(struct mu_meeting *meetings, size_t count)
 enum muster_status mu_meeting_list(struct muster *muster, struct mu_meeting **ret_meetings, size_t *ret_count)
 {
     struct gathering g = {0};
-    struct mu_walk w = {is_meeting, take, &g, false};
+    struct mu_walk w = {is_meeting, meeting_take, &g, false};
     struct mu_table t;
     enum muster_status status = mu_enter_read(muster);
 

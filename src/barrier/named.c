@@ -86,8 +86,8 @@ static bool is_elsewhere(const struct mu_named *n)
 }
 
 /* An observer is told so first, whatever else is wrong. */
-static enum muster_status prepare(struct muster *m, struct mu_ctx *ctx, struct mu_named *n, struct mu_call *c,
-                                  const char *id, const int32_t *task_ids, size_t count)
+static enum muster_status call_prepare(struct muster *m, struct mu_ctx *ctx, struct mu_named *n, struct mu_call *c,
+                                       const char *id, const int32_t *task_ids, size_t count)
 {
     enum muster_status status = mu_named_begin(n, m->seg, ctx, id);
 
@@ -117,7 +117,7 @@ enum muster_status muster_barrier_wait(struct muster *muster, const char *id, ui
         return status;
     if (mu_is_traced(ctx))
         came = mu_trace_now(ctx);
-    status = prepare(muster, ctx, &n, &c, id, task_ids, count);
+    status = call_prepare(muster, ctx, &n, &c, id, task_ids, count);
     if (!status)
         status = is_elsewhere(&n) ? mu_call_remote(muster, &n, &c, deadline) : mu_named_arrive(&n, &only, 1);
     if (status)

@@ -18,7 +18,7 @@ struct leaving {
     uint8_t *value;
 };
 
-static enum mu_verdict leave(struct mu_edit *e)
+static enum mu_verdict member_reap(struct mu_edit *e)
 {
     struct leaving *l = e->arg;
     struct mu_group_member *members;
@@ -54,7 +54,7 @@ enum muster_status mu_roll_leave(struct mu_ctx *ctx, const struct mu_key *k,
     struct mu_table t = mu_table_cells(ctx->seg);
     struct leaving l = {who, arg, NULL};
     struct mu_edit e = {.arg = &l};
-    enum muster_status status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, leave, &e, NULL);
+    enum muster_status status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, member_reap, &e, NULL);
 
     free(l.value);
     return status;
@@ -97,7 +97,7 @@ struct dismantling {
 };
 
 /* Free one area of a group that everybody has left, or the entry when none is left. */
-static enum mu_verdict dismantle(struct mu_edit *e)
+static enum mu_verdict area_dismantle(struct mu_edit *e)
 {
     const struct dismantling *d = e->arg;
 
@@ -140,7 +140,7 @@ void mu_roll_reap(struct mu_ctx *ctx, const struct mu_key *k)
 
     do {
         e = (struct mu_edit){.arg = &d};
-        status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, dismantle, &e, NULL);
+        status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, area_dismantle, &e, NULL);
         if (status == MUSTER_ABORTED && !d.is_ended) {
             status = end_generation(ctx, k);
             d.is_ended = true;

@@ -71,7 +71,7 @@ static enum muster_status new_area(struct mu_ctx *ctx, uint32_t data_bytes, uint
 /* ---- coming ------------------------------------------------------------------------------------------------------ */
 
 /* Of the entry that is there: NEXT, REFUSED, or ATTACHED: it would have us, or (with *ret_already) has. */
-static int fits(const struct mu_coming *c, const struct mu_edit *e, bool *ret_already)
+static int joiner_fits(const struct mu_coming *c, const struct mu_edit *e, bool *ret_already)
 {
     const struct mu_group_head *there = e->old;
     const struct mu_group_member *members = (const struct mu_group_member *)(there + 1);
@@ -104,7 +104,7 @@ static bool is_last(const struct mu_coming *c, const struct mu_group_member *mem
     return true;
 }
 
-static enum mu_verdict come(struct mu_edit *e)
+static enum mu_verdict joiner_enter(struct mu_edit *e)
 {
     struct mu_coming *c = e->arg;
     struct mu_group_head head = {c->size, c->data_bytes};
@@ -116,7 +116,7 @@ static enum mu_verdict come(struct mu_edit *e)
         e->status = mu_fail(MUSTER_DATA_LOSS, "group %s is not well formed", c->name);
         return MU_KEEP;
     }
-    c->outcome = e->version ? fits(c, e, &already) : ATTACHED;
+    c->outcome = e->version ? joiner_fits(c, e, &already) : ATTACHED;
     if (c->outcome != ATTACHED || already)
         return MU_KEEP;
     if (e->version) {
@@ -163,7 +163,7 @@ static bool was_complete(const struct mu_coming *c, const struct mu_edit *e)
     return have_all_come(e, &left) && (!left || !c->spans || (e->old_refs > c->size && e->refs[c->size]));
 }
 
-static enum mu_verdict withdraw(struct mu_edit *e)
+static enum mu_verdict joiner_withdraw(struct mu_edit *e)
 {
     struct mu_coming *c = e->arg;
 
@@ -186,7 +186,7 @@ static enum mu_verdict withdraw(struct mu_edit *e)
  * We are in, but the generation may have been another's already: then nobody else will come, or at most others who were
  * as late. Unless these are all: out again, and on.
  */
-static enum muster_status confirm(struct mu_ctx *ctx, struct mu_coming *c)
+static enum muster_status joining_confirm(struct mu_ctx *ctx, struct mu_coming *c)
 {
     struct mu_table t = mu_table_cells(ctx->seg);
     struct mu_edit e = {.arg = c};
@@ -195,7 +195,7 @@ static enum muster_status confirm(struct mu_ctx *ctx, struct mu_coming *c)
 
     if (status || now == c->generation)
         return status;
-    status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, withdraw, &e, NULL);
+    status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, joiner_withdraw, &e, NULL);
     if (!status && c->outcome == NEXT)
         mu_roll_reap(ctx, &c->key);
     return status;
@@ -218,9 +218,9 @@ enum muster_status mu_roll_come(struct mu_ctx *ctx, struct mu_coming *c)
         if (status)
             break;
         mu_roll_key(&c->key, ctx->seg, c->name, c->generation);
-        status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, come, &e, NULL);
+        status = mu_table_edit(&t, ctx, &c->key, MU_EDIT_WANTS_OLD, joiner_enter, &e, NULL);
         if (!status && c->outcome == ATTACHED)
-            status = confirm(ctx, c);
+            status = joining_confirm(ctx, c);
         if (status || c->outcome == ATTACHED)
             break;
         if (c->outcome == REFUSED) {
@@ -341,7 +341,7 @@ enum muster_status mu_roll_lost(struct muster_segment *seg, const char *group, c
 
 /* ---- agents ------------------------------------------------------------------------------------------------------ */
 
-static enum mu_verdict complete(struct mu_edit *e)
+static enum mu_verdict entry_complete(struct mu_edit *e)
 {
     const struct mu_group_head *h = e->old;
     bool *ret_complete = e->arg, left;
@@ -364,7 +364,7 @@ enum muster_status mu_roll_complete(struct mu_ctx *ctx, const struct mu_key *k, 
     enum muster_status status = new_area(ctx, mu_shortcut_room(data_bytes), &e.new_ref);
 
     *ret_complete = false;
-    return status ? status : mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, complete, &e, NULL);
+    return status ? status : mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, entry_complete, &e, NULL);
 }
 
 struct making {
@@ -375,7 +375,7 @@ struct making {
 };
 
 /* The entry, or its next area. */
-static enum mu_verdict make(struct mu_edit *e)
+static enum mu_verdict entry_make(struct mu_edit *e)
 {
     struct making *m = e->arg;
 
@@ -421,7 +421,7 @@ enum muster_status mu_roll_make(struct mu_ctx *ctx, const struct mu_key *k, cons
         status = new_area(ctx, is_first ? mu_shortcut_room(head->data_bytes) : head->data_bytes, &e.new_ref);
         is_first = false;
         if (!status)
-            status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, make, &e, NULL);
+            status = mu_table_edit(&t, ctx, k, MU_EDIT_WANTS_OLD, entry_make, &e, NULL);
     }
     free(value);
     return status;

@@ -80,7 +80,8 @@ static const char *what_is_wrong(const struct mu_call *c, const struct mu_barrie
 }
 
 /* A call that does not fit: it fails the instance for all, unless that has passed. */
-static bool misfit(struct mu_call *c, struct mu_barrier *b, int32_t place, enum muster_status code, const char *text)
+static bool call_misfit(struct mu_call *c, struct mu_barrier *b, int32_t place, enum muster_status code,
+                        const char *text)
 {
     mu_rules_answer(c, code, text);
     if (b->h.passed)
@@ -142,13 +143,13 @@ static bool arrive_at(struct mu_named *n, struct mu_call *c, struct mu_barrier *
                  n->id, mu_barrier_number(c->counter), MU_LABEL(n->seg, c->task), b->h.counter,
                  restart ? "The job or the task probably restarted, or counters were not kept"
                          : "One task is probably way too quick / slow in its execution");
-        return misfit(c, b, place, MUSTER_INTERNAL, text);
+        return call_misfit(c, b, place, MUSTER_INTERNAL, text);
     }
     if (wrong || place < 0) {
         snprintf(text, sizeof text, "%s: barrier %s::%" PRIu64 ", %s",
                  wrong ? wrong : "A non-participating task called the barrier", n->id, c->counter,
                  MU_LABEL(n->seg, c->task));
-        return misfit(c, b, place, MUSTER_INVALID_ARGUMENT, text);
+        return call_misfit(c, b, place, MUSTER_INVALID_ARGUMENT, text);
     }
     if (b->h.passed && (!fresh || b->h.code != MUSTER_OK)) {
         uint32_t mark = b->marks[place];
@@ -254,7 +255,7 @@ static bool take_up(const struct mu_named *n, struct mu_call *c, const struct mu
 }
 
 /* Nobody has used the id, or it was cancelled before anybody came: what is said to a call that opens no instance. */
-static bool refuse(const struct mu_named *n, struct mu_call *c, const struct mu_barrier *b)
+static bool call_refuse(const struct mu_named *n, struct mu_call *c, const struct mu_barrier *b)
 {
     char text[300];
 
@@ -317,7 +318,7 @@ bool mu_rules_arrive(struct mu_named *n, struct mu_call *c, struct mu_barrier *b
     c->counter = counter_of(n, c, b, place);
     fresh = n->exists ? b->h.passed && c->counter == b->h.counter + 1 : c->counter == 0;
     if (!fresh && !b->h.num)
-        return refuse(n, c, b) || changed;
+        return call_refuse(n, c, b) || changed;
     if (fresh) {
         *ret_status = open_instance(n, c, b);
         if (*ret_status)

@@ -122,7 +122,7 @@ static bool open_socket(struct mu_shortcut_end *e, const uint64_t own[3], uint16
 }
 
 /* The agent wants one: it is told the port, and says so to the other host. */
-static void offer(struct muster_group *g, uint64_t state, const uint64_t own[3])
+static void shortcut_offer(struct muster_group *g, uint64_t state, const uint64_t own[3])
 {
     struct mu_shortcut_end *e = &g->end;
     uint16_t port;
@@ -158,7 +158,7 @@ void mu_shortcut_look(struct muster_group *g)
     e->state = state;
     e->late = 0;
     if (MU_SHORTCUT_IS(state) == MU_SHORTCUT_WANTED)
-        offer(g, state, own);
+        shortcut_offer(g, state, own);
     if (MU_SHORTCUT_IS(state) != MU_SHORTCUT_LIVE || e->fd < 0)
         return;
     len = mu_shortcut_decode(peer, (uint16_t)(peer[0] >> 16), &a);
@@ -216,7 +216,7 @@ bool mu_shortcut_covers(struct muster_group *g, uint64_t instance)
 static bool are_here(const struct muster_group *g, uint64_t instance)
 {
     for (uint32_t i = 0; i + 1 < g->num_waits; i++)
-        /* acquire, both: pairs with arrive(); what they did before is visible to look_back() */
+        /* acquire, both: pairs with member_arrive(); what they did before is visible to look_back() */
         if (mu_load_acquire(&g->waits[i]->sign[instance & 1].instance) < instance &&
             !mu_has_arrived(mu_load_acquire(&g->waits[i]->arrived), instance))
             return false;
@@ -270,7 +270,7 @@ static enum sight look_back(const struct muster_group *g, uint64_t *ret_told)
     return same ? CLEAN : DIRTY;
 }
 
-static void say(struct mu_shortcut_end *e, uint64_t instance, uint64_t told)
+static void datagram_say(struct mu_shortcut_end *e, uint64_t instance, uint64_t told)
 {
     struct mu_datagram d = {.magic = MU_DATAGRAM_MAGIC, .instance = instance, .told = told};
     unsigned times = 1;
@@ -283,7 +283,7 @@ static void say(struct mu_shortcut_end *e, uint64_t instance, uint64_t told)
 }
 
 /* False: it is not for us, or not yet. */
-static bool commit(struct muster_group *g, uint64_t instance)
+static bool instance_commit(struct muster_group *g, uint64_t instance)
 {
     struct mu_shortcut_end *e = &g->end;
     uint64_t told;
@@ -298,11 +298,11 @@ static bool commit(struct muster_group *g, uint64_t instance)
         mu_shortcut_ask(g, instance);
         return false;
     }
-    /* relaxed: constant while the shortcut is live; pairs with want() in groups_shortcut.c */
+    /* relaxed: constant while the shortcut is live; pairs with shortcut_want() in groups_shortcut.c */
     if (!mu_area_trust(g->proxy, instance, (uint32_t)mu_load_relaxed(&e->way->host)))
         return false;
     e->committed = instance;
-    say(e, instance, told);
+    datagram_say(e, instance, told);
     mu_fence_seq_cst(); /* the commit before the look: pairs with the fence of the agent that raises `ask` */
     if (e->missed == MISSES)
         mu_shortcut_ask(g, instance);
@@ -314,7 +314,7 @@ static bool commit(struct muster_group *g, uint64_t instance)
 /* ---- hearing ----------------------------------------------------------------------------------------------------- */
 
 /* What the datagram said may be believed: our agent has taken all that came before it. */
-static void believe(struct mu_shortcut_end *e)
+static void datagram_believe(struct mu_shortcut_end *e)
 {
     /* acquire: pairs with the agent's release; what it took is visible to whom we let pass */
     if (!e->late || mu_load_acquire(&e->way->taken) < e->late_told)
@@ -327,7 +327,7 @@ static void believe(struct mu_shortcut_end *e)
 }
 
 /* One datagram, if there is one. */
-static void hear(struct mu_shortcut_end *e)
+static void datagram_hear(struct mu_shortcut_end *e)
 {
     struct {
         struct mu_datagram d;
@@ -348,15 +348,15 @@ static void hear(struct mu_shortcut_end *e)
 static void listen_for(struct mu_shortcut_end *e, uint64_t instance)
 {
     if (e->late < instance)
-        hear(e);
-    believe(e);
+        datagram_hear(e);
+    datagram_believe(e);
 }
 
 bool mu_shortcut_turn(struct muster_group *g, uint64_t instance)
 {
     struct mu_shortcut_end *e = &g->end;
 
-    if (e->committed != instance && !commit(g, instance))
+    if (e->committed != instance && !instance_commit(g, instance))
         return false;
     /* relaxed: keys and socket are that state's; a later one is looked at with the next instance */
     if (e->heard < instance && mu_load_relaxed(&e->way->state) == e->state)

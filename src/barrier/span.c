@@ -45,7 +45,7 @@ static bool is_that(void *arg, uint32_t task)
 }
 
 /* We gave up before an answer came: the leader must know, for it may count on us by now. */
-static void withdraw(struct muster_group *g, struct mu_ctx *ctx, enum muster_status why)
+static void span_withdraw(struct muster_group *g, struct mu_ctx *ctx, enum muster_status why)
 {
     struct mu_remote_call call = {
         .op = MU_OP_GROUP_CLOSE, .deadline = muster_after_ms(1000), .what = g->what, .kind = MU_WAIT_BARRIER};
@@ -67,7 +67,7 @@ static void withdraw(struct muster_group *g, struct mu_ctx *ctx, enum muster_sta
 }
 
 /* The entry that the agent made before it handed the answer over. */
-static enum muster_status find(struct muster_group *g, struct mu_ctx *ctx, uint64_t generation)
+static enum muster_status span_entry_find(struct muster_group *g, struct mu_ctx *ctx, uint64_t generation)
 {
     struct mu_roll r = {.size = g->size, .data_bytes = g->data_bytes, .members = g->members, .areas = g->areas};
     enum muster_status status;
@@ -101,11 +101,11 @@ enum muster_status mu_span_open(struct muster_group *g, struct mu_ctx *ctx, must
         mu_pack_u32(&p, g->members[i].task);
     status = mu_remote_call(g->muster, ctx, &call, &answer);
     if (!status)
-        status = find(g, ctx, mu_unpack_u64(&answer.body));
+        status = span_entry_find(g, ctx, mu_unpack_u64(&answer.body));
     mu_answer_done(&answer);
     mu_pack_done(&p);
     if (status && status != MUSTER_DATA_LOSS && status != MUSTER_INVALID_ARGUMENT)
-        withdraw(g, ctx, status);
+        span_withdraw(g, ctx, status);
     return status;
 }
 
@@ -136,7 +136,8 @@ bool mu_span_waits(struct muster_group *g)
 
 uint64_t mu_span_word(const struct muster_group *g, uint32_t rank)
 {
-    uint64_t w = mu_load_acquire(&g->areas[rank]->arrived); /* acquire: pairs with arrive(), closers and the agent */
+    uint64_t w =
+        mu_load_acquire(&g->areas[rank]->arrived); /* acquire: pairs with member_arrive(), closers and the agent */
     uint64_t p;
 
     if (!g->spans || mu_is_local_task(g->muster->seg, g->members[rank].task))
@@ -155,7 +156,7 @@ void mu_span_arrived(struct muster_group *g, uint64_t instance)
     /* seq_cst: our arrival comes before our look at the others'; of the last two at least one sees both */
     mu_fence_seq_cst();
     for (uint32_t i = 0; i < members; i++)
-        /* acquire: pairs with arrive() */
+        /* acquire: pairs with member_arrive() */
         others += i != g->place && mu_has_arrived(mu_load_acquire(&g->waits[i]->arrived), instance);
     if ((!others || others == members - 1) &&
         !mu_shortcut_covers(g, instance)) /* the first: a wait begins; the last: all of this host are there */
@@ -189,7 +190,7 @@ static uint32_t keeper_of(const struct muster_group *g)
 }
 
 /* Whether it can be heard. */
-static enum mu_bridge_state reach(const struct muster_group *g)
+static enum mu_bridge_state leader_reach(const struct muster_group *g)
 {
     struct muster_segment *seg = g->muster->seg;
     enum mu_bridge_state state = mu_bridge_state(seg);
@@ -202,7 +203,7 @@ static enum mu_bridge_state reach(const struct muster_group *g)
     return state;
 }
 
-static enum muster_status unknown(struct muster_group *g, uint64_t instance, enum mu_bridge_state state)
+static enum muster_status outcome_unknown(struct muster_group *g, uint64_t instance, enum mu_bridge_state state)
 {
     char name[64];
 
@@ -232,7 +233,7 @@ enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, ui
         uint64_t p;
 
         mu_wait_look(&w);
-        state = reach(g);
+        state = leader_reach(g);
         p = mu_load_acquire(&g->proxy->arrived); /* acquire: pairs with the agent's CAS */
         *ret_known = mu_has_arrived(p, instance) || mu_is_closed_at(p, instance);
         if (*ret_known) {
@@ -240,7 +241,7 @@ enum muster_status mu_span_verdict(struct muster_group *g, uint64_t instance, ui
             break;
         }
         if (state == MU_BRIDGE_LOST || (state == MU_BRIDGE_DOWN && deadline <= mu_now()))
-            status = unknown(g, instance, state);
+            status = outcome_unknown(g, instance, state);
         else
             status = mu_wait_on(&w, &g->proxy->arrived, p);
     }

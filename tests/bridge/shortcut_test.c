@@ -186,7 +186,7 @@ static bool have_sockets(void *arg)
     struct hosts *h = arg;
     struct span *s = span_of(h, 0);
     bool are = s && s->way && MU_SHORTCUT_IS(mu_load_acquire(&s->way->state)) == MU_SHORTCUT_WANTED &&
-               mu_load_acquire(&s->way->port) >> 16; /* acquire: pairs with offer() in shortcut.c */
+               mu_load_acquire(&s->way->port) >> 16; /* acquire: pairs with shortcut_offer() in shortcut.c */
 
     hosts_unlock(h, 0);
     return are;

@@ -308,7 +308,7 @@ TEST(who_was_given_up_by_an_agent_that_died_is_not_waited_for)
     hosts_cut(h, 1);
     hosts_kill(h, 0);
     mu_store_release(&hosts_segment(h, 0)->hosts[1].state,
-                     MU_HOST_LOST); /* release: as the agent does; pairs with remember() */
+                     MU_HOST_LOST); /* release: as the agent does; pairs with losses_remember() */
     hosts_start(h, 0);
     assert_true(hosts_until(h, has_returned, &ranks[0]));
     assert_int_equal(gang->places[0].status, MUSTER_UNAVAILABLE);

@@ -110,7 +110,7 @@ void group_setup_others_arrived(const struct op *op)
 {
     group_setup(op);
     for (int i = PEER; i <= THIRD; i++)
-        mu_cas(&world.g[i]->mine->arrived, MU_ARRIVED(0), MU_ARRIVED(1)); /* acq_rel, as arrive() */
+        mu_cas(&world.g[i]->mine->arrived, MU_ARRIVED(0), MU_ARRIVED(1)); /* acq_rel, as member_arrive() */
 }
 
 /* A process plays the holder until it sleeps in its wait; then it is gone, and the holder goes on without. */

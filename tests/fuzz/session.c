@@ -322,7 +322,7 @@ static void speak(struct span *s, enum session_member what, uint64_t instance)
     if (what == SESSION_ASK)
         mu_shortcut_raise(&s->way->ask, instance);
     else if (what == SESSION_OFFER && MU_SHORTCUT_IS(state) == MU_SHORTCUT_WANTED)
-        mu_store_release(&s->way->port, MU_SHORTCUT_NUMBER(state) << 16 | 4711); /* release: as offer() does */
+        mu_store_release(&s->way->port, MU_SHORTCUT_NUMBER(state) << 16 | 4711); /* release: as shortcut_offer() does */
     else if (what == SESSION_COMMIT && covers && have_come(s, instance))
         mu_area_trust(s->proxy, instance, (uint32_t)mu_load_relaxed(&s->way->host));
     else if (what == SESSION_PASS && mu_is_trusted(mu_load_relaxed(&s->proxy->arrived)))

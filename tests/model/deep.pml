@@ -1,8 +1,8 @@
 /*
  * deep.pml: values in parts.
  *
- * Stands for: src/segment/heap.c (mu_heap_free, free_parts), publish() and free_olds() in src/segment/object.c, undo()
- * and sweep() in src/segment/scavenge.c, and copy_parts() in src/segment/table.c.
+ * Stands for: src/segment/heap.c (mu_heap_free, free_parts), publish() and free_olds() in src/segment/object.c,
+ * intent_undo() and owned_sweep() in src/segment/scavenge.c, and copy_parts() in src/segment/table.c.
  *
  * A value is a head block that lists part blocks {idx, gen}; only the head is named by the object and by intents.
  *   publish:   while the intent names the head: parts OWNED -> LIVE, then the head, then the commit.

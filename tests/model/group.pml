@@ -2,7 +2,7 @@
  * group.pml: the group barrier, flat.
  *
  * Stands for: src/barrier/collective.c (arrive, scan, mu_group_close, wait_slowly), mu_group_report() in
- * src/barrier/group_fault.c and leave() in src/barrier/group.c, with the sleeping of src/segment/wait.c.
+ * src/barrier/group_fault.c and group_leave() in src/barrier/group.c, with the sleeping of src/segment/wait.c.
  *
  * Each member has one arrival word {instance, S, CLOSED, reason}, which only it moves forward, and two signs, one for odd
  * and one for even instances, which only it writes:

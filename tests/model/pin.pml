@@ -2,7 +2,7 @@
  * pin.pml: values read in place.
  *
  * Stands for: src/segment/pin.c (mu_pin, mu_unpin, mu_pin_others, mu_pin_settle), mu_txn_commit() and free_olds() in
- * src/segment/object.c, and undo() and finish() in src/segment/scavenge.c.
+ * src/segment/object.c, and intent_undo() and dead_slot_finish() in src/segment/scavenge.c.
  *
  * The object word names a value {idx, gen} (the root between them changes nothing here: "listed" means that the object's
  * current root names it). Each slot has a pin word {idx, gen}.

@@ -1,8 +1,8 @@
 /*
  * slot.pml: claiming and releasing slots, and the testimony of death.
  *
- * Stands for: src/segment/slot.c (claim_one, mu_slot_release, mu_slot_is_dead) and bury() and finish() in
- * src/segment/scavenge.c.
+ * Stands for: src/segment/slot.c (claim_one, mu_slot_release, mu_slot_is_dead), dead_slot_bury() and dead_slot_finish()
+ * in src/segment/scavenge.c.
  *
  * The slot word is {state, incarnation, who}; the liveness word is a robust futex: 0, or its owner. The kernel clears it
  * some time after the owner's death, and nothing else tells of a death.

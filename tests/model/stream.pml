@@ -1,7 +1,7 @@
 /*
  * stream.pml: the stream barrier: GPUs that write and wait for themselves, and hosts that let them go when one is lost.
  *
- * Stands for: src/accel/stream_lines.c, and look() in src/accel/stream_watch.c.
+ * Stands for: src/accel/stream_lines.c, and barrier_look() in src/accel/stream_watch.c.
  *
  * A member is a stream and a host. Its line has two words, used in turn for EPOCH rounds each; a word is {arrived,
  * released}.

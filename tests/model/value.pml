@@ -2,7 +2,7 @@
  * value.pml: a bucket: one object word, a page that lists the values of two keys, and readers.
  *
  * Stands for: src/segment/edit.c (an edit keeps its neighbours' references), mu_txn_commit() in src/segment/object.c,
- * mu_object_reaches(), undo() in src/segment/scavenge.c, and the unpinned read of src/segment/table.c.
+ * mu_object_reaches(), intent_undo() in src/segment/scavenge.c, and the unpinned read of src/segment/table.c.
  *
  * The object word {idx, tag} names a page {value of key 0, value of key 1}; a value is in use if and only if the current
  * page lists it. Writer d sets key d again and again: copy the page, put the new value in, commit; then free the old page

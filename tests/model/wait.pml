@@ -2,7 +2,7 @@
  * wait.pml: sleeping until an object changes, or an error comes.
  *
  * Stands for: src/segment/wait.c (mu_wait_look, mu_wait_on), mu_txn_commit() in src/segment/object.c (the wake), and
- * bury() in src/segment/scavenge.c and mu_epoch_move() in src/segment/segment.c.
+ * dead_slot_bury() in src/segment/scavenge.c and mu_epoch_move() in src/segment/segment.c.
  *
  * The object word is {state, tag, S}; here its state counts the commits, and a waiter waits for all of them.
  *   waiter:    e0 := epoch; then look: the object's word gives the answer, or a task that it needs is in error -> return.

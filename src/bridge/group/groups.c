@@ -249,7 +249,8 @@ void mu_span_pack_data(struct mu_core *core, struct mu_pack *p, const struct spa
 
     mu_pack_u32(p, 0);
     for (uint32_t i = 0; i < s->size; i++) {
-        /* relaxed: the member's arrival, which was acquired, came after it; pairs with offer() in collective.c */
+        /* relaxed: the member's arrival, which was acquired, came after it; pairs with shortcut_offer() in collective.c
+         */
         uint64_t given = mu_load_relaxed(&s->areas[i]->sign[instance & 1].given);
         uint32_t len = MU_GIVEN_LEN(given);
 
@@ -279,7 +280,7 @@ bool mu_span_take_data(struct mu_core *core, struct span *s, uint64_t instance, 
             return !mu_fail(MUSTER_INVALID_ARGUMENT, "group %s: data of member %u", s->name, rank);
         memset(room + len / 8 * 8, 0, 8);
         memcpy(room, bytes, len);
-        /* the proxy's arrival releases it; pairs with fetch() in collective.c */
+        /* the proxy's arrival releases it; pairs with bytes_fetch() in collective.c */
         mu_copy_in(buffer_of(s, rank, instance), (const uint64_t *)(const void *)room, (len + 7) / 8);
         mu_store_relaxed(&s->areas[rank]->sign[instance & 1].given, MU_GIVEN(instance, len)); /* relaxed: our own */
     }

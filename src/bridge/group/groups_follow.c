@@ -139,7 +139,7 @@ static void look_at_instance(struct mu_core *core, struct span *s, uint64_t inst
     bool closed = false;
 
     for (uint32_t k = 0; k < s->num_own; k++) {
-        /* acquire: pairs with arrive(); what the member gave is visible */
+        /* acquire: pairs with member_arrive(); what the member gave is visible */
         uint64_t w = mu_load_acquire(&s->areas[s->own[k]]->arrived);
 
         there += mu_has_arrived(w, instance);

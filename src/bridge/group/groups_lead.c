@@ -228,7 +228,7 @@ static void consider_instance(struct mu_core *core, struct span *s)
         return;
     }
     for (uint32_t k = 0; k < s->num_own; k++)
-        /* acquire: pairs with arrive(); what the member gave is visible */
+        /* acquire: pairs with member_arrive(); what the member gave is visible */
         there += mu_has_arrived(mu_load_acquire(&s->areas[s->own[k]]->arrived), instance);
     for (uint32_t h = 1; h < core->num_hosts; h++)
         if (s->sides[h].in && s->sides[h].there >= instance) {

@@ -100,7 +100,7 @@ void mu_way_says(struct mu_core *core, struct span *s, uint32_t host)
 void mu_way_took(struct mu_core *core, struct span *s, uint32_t host)
 {
     if (s->way_is_wanted && s->way_host == host)
-        /* release: pairs with believe() in shortcut.c; all it brought is in place */
+        /* release: pairs with datagram_believe() in shortcut.c; all it brought is in place */
         mu_store_release(&s->way->taken, core->peers[host].taken);
 }
 
@@ -207,7 +207,7 @@ void mu_way_look(struct mu_core *core, struct span *s)
         shortcut_want(core, s);
     if (!s->way_is_wanted)
         return;
-    port = mu_load_acquire(&s->way->port); /* acquire: pairs with offer() in shortcut.c */
+    port = mu_load_acquire(&s->way->port); /* acquire: pairs with shortcut_offer() in shortcut.c */
     if (!s->way_said && port >> 16 == s->way_number && (port & 0xffff))
         say_port(core, s, port);
     if (s->way_said && s->way_heard)
@@ -248,5 +248,6 @@ void mu_way_raise(struct span *s, uint64_t instance)
     if (!s->way)
         return;
     mu_shortcut_raise(&s->way->ask, instance);
-    mu_fence_seq_cst(); /* then we look: who commits or arrives meanwhile sees it. Pairs with commit() in shortcut.c */
+    mu_fence_seq_cst(); /* then we look: who commits or arrives meanwhile sees it. Pairs with instance_commit() in
+                           shortcut.c */
 }

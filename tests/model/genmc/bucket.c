@@ -72,7 +72,7 @@ static int differ(const uint64_t *a, const uint64_t *b, size_t size)
     return 0;
 }
 #undef memset
-#define memset(p, value, size) ((p)->entry_words = (p)->entry_refs = 0, (p)->external = false) /* plan()'s */
+#define memset(p, value, size) ((p)->entry_words = (p)->entry_refs = 0, (p)->external = false) /* page_plan()'s */
 #define memcpy(to, from, size) copy_word(to, from, size)
 #define memcmp(a, b, size)     differ(a, b, size)
 #define free(p)                ((void)(p)) /* nothing here is fetched from outside the page */

@@ -1,7 +1,8 @@
 /*
  * events.c: senders and a reader of the ring of events.
  *
- * Stands for: find_tail(), muster_event_send(), copy_event(), overrun() and muster_event_read() in src/event/ring.c.
+ * Stands for: find_tail(), muster_event_send(), copy_event(), reader_overrun() and muster_event_read() in
+ * src/event/ring.c.
  *
  * The ring of EVENTS words is full when the senders begin, each of SENDS events, so that the first of them is the
  * second round; the hint says that nothing was ever sent. The reader wants event 0: it gets it whole, or is told how

@@ -1,7 +1,7 @@
 /*
  * full.c: a heap that was searched in vain, and a block that is freed.
  *
- * Stands for: search_all() in src/segment/heap.c, mu_heap_free_word() in src/segment/heap.h, finish() in
+ * Stands for: search_all() in src/segment/heap.c, mu_heap_free_word() in src/segment/heap.h, dead_slot_finish() in
  * src/segment/scavenge.c.
  *
  * One block is the object's; another, of the next class, is the freer's: what a search of everything alone finds. A

@@ -1,8 +1,8 @@
 /*
  * group.c: the group barrier: arriving, giving up, closing.
  *
- * Stands for: arrive(), has_signed(), barrier(), scan(), wait_slowly(), settle(), mu_area_close() and
- * mu_group_close() in src/barrier/collective.c.
+ * Stands for: member_arrive(), has_signed(), instance_barrier(), arrivals_scan(), wait_slowly(), instance_settle(),
+ * mu_area_close() and mu_group_close() in src/barrier/collective.c.
  *
  * Two or three members meet, each after writing a word of data; once, or INSTANCES times in a row. Each looks once at
  * each sign (nobody spins), then at signs and arrival words. A member that may die is declared lost when the kernel has
@@ -180,7 +180,7 @@ static void *member(void *arg)
 #endif
     for (uint32_t n = 1; n <= INSTANCES && !status; n++) {
         mu_store_relaxed(buffer_of(g, g->rank, BUFFER(n)), DATA(g->rank, n));
-        status = barrier(g, n, MUSTER_FOREVER);
+        status = instance_barrier(g, n, MUSTER_FOREVER);
         for (uint32_t i = 0; i < MEMBERS && !status; i++)
             MUST(data, mu_load_relaxed(buffer_of(g, i, BUFFER(n))) == DATA(i, n));
     }

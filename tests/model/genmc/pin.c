@@ -1,7 +1,7 @@
 /*
  * pin.c: a reader in place, and writers that replace what it reads.
  *
- * Stands for: src/segment/pin.c, mu_commit_free_olds() in src/segment/commit.h, undo() and finish() in
+ * Stands for: src/segment/pin.c, mu_commit_free_olds() in src/segment/commit.h, intent_undo() and dead_slot_finish() in
  * src/segment/scavenge.c.
  *
  * The object's root refers to a value block. The reader pins the value, reads it twice and unpins it; the writer
