@@ -120,7 +120,7 @@ enum muster_status mu_cuda_fail(mu_cuda_result result, const char *doing)
 
 /* ---- loading ---- */
 
-static void *find(ask_v2_fn ask_v2, ask_v1_fn ask_v1, size_t i)
+static void *symbol_find(ask_v2_fn ask_v2, ask_v1_fn ask_v1, size_t i)
 {
     void *address = NULL;
     int found = 0;
@@ -142,7 +142,7 @@ static enum muster_status find_all(void)
     memcpy(&ask_v2, &v2, sizeof v2);
     memcpy(&ask_v1, &v1, sizeof v1);
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *address = find(ask_v2, ask_v1, i);
+        void *address = symbol_find(ask_v2, ask_v1, i);
 
         if (!address)
             return mu_fail(MUSTER_UNAVAILABLE,
@@ -156,7 +156,7 @@ static enum muster_status find_all(void)
     return MUSTER_OK;
 }
 
-static enum muster_status load(void)
+static enum muster_status cuda_load(void)
 {
     const char *why;
 
@@ -175,7 +175,7 @@ enum muster_status mu_cuda_load(const struct mu_cuda **ret_cuda)
     enum muster_status status;
 
     pthread_mutex_lock(&lock);
-    status = load();
+    status = cuda_load();
     pthread_mutex_unlock(&lock);
     if (!status)
         *ret_cuda = &cuda;
@@ -188,7 +188,7 @@ enum muster_status mu_cuda_start(const struct mu_cuda **ret_cuda)
     mu_cuda_result result = MU_CUDA_SUCCESS;
 
     pthread_mutex_lock(&lock);
-    status = load();
+    status = cuda_load();
     if (!status && started_by && started_by != getpid())
         status = mu_cuda_fail(MU_CUDA_NOT_INITIALIZED, "this is a forked child of a process that uses CUDA");
     if (!status && !started_by) {

@@ -199,7 +199,7 @@ struct decision {
 };
 
 /* The name is new. */
-static enum mu_verdict begin(struct mu_nccl_call *call, struct mu_nccl_act *act, struct mu_edit *e)
+static enum mu_verdict act_begin(struct mu_nccl_call *call, struct mu_nccl_act *act, struct mu_edit *e)
 {
     size_t size = mu_nccl_record_size(call->asker.nranks, call->asker.nids);
 
@@ -216,7 +216,7 @@ static enum mu_verdict begin(struct mu_nccl_call *call, struct mu_nccl_act *act,
     return MU_PUT;
 }
 
-static enum muster_status ask(struct mu_nccl_call *call, struct mu_nccl_act *act)
+static enum muster_status record_ask(struct mu_nccl_call *call, struct mu_nccl_act *act)
 {
     const struct mu_nccl_head *h = call->record.head;
     uint64_t before = h->generation;
@@ -233,7 +233,7 @@ static enum muster_status ask(struct mu_nccl_call *call, struct mu_nccl_act *act
 }
 
 /* On the copy of a record that is there. */
-static enum muster_status change(struct mu_nccl_call *call, struct mu_nccl_act *act)
+static enum muster_status record_change(struct mu_nccl_call *call, struct mu_nccl_act *act)
 {
     struct mu_nccl_record *r = &call->record;
     const struct mu_nccl_asker *a = &call->asker;
@@ -241,7 +241,7 @@ static enum muster_status change(struct mu_nccl_call *call, struct mu_nccl_act *
 
     switch (act->step) {
     case MU_NCCL_LOOK: break;
-    case MU_NCCL_ASK: return ask(call, act);
+    case MU_NCCL_ASK: return record_ask(call, act);
     case MU_NCCL_CLAIM: act->answer = mu_nccl_claim(r, a, call->generation); break;
     case MU_NCCL_MADE: act->accepted = mu_nccl_made(r, a, call->generation, act->ids); break;
     case MU_NCCL_FAIL:
@@ -258,7 +258,7 @@ static enum muster_status change(struct mu_nccl_call *call, struct mu_nccl_act *
     return MUSTER_OK;
 }
 
-static enum mu_verdict decide(struct mu_edit *e)
+static enum mu_verdict record_decide(struct mu_edit *e)
 {
     struct decision *d = e->arg;
     struct mu_nccl_call *call = d->call;
@@ -268,10 +268,10 @@ static enum mu_verdict decide(struct mu_edit *e)
     act->there = act->changed = act->accepted = act->deletes = act->lost = false;
     act->answer = MU_NCCL_AGAIN;
     if (!e->version)
-        return act->step == MU_NCCL_ASK ? begin(call, act, e) : MU_KEEP;
+        return act->step == MU_NCCL_ASK ? act_begin(call, act, e) : MU_KEEP;
     e->status = copy_old(call, e);
     if (!e->status)
-        e->status = change(call, act);
+        e->status = record_change(call, act);
     if (e->status)
         return MU_KEEP;
     act->there = true;
@@ -304,14 +304,14 @@ enum muster_status mu_nccl_step_here(struct mu_nccl_call *call, struct mu_ctx *c
     if (act->step == MU_NCCL_ASK && mu_nccl_presence(call, a->task, a->incarnation, a->attempt) != MU_NCCL_HERE)
         return mu_fail(MUSTER_FAILED_PRECONDITION, "%s: task %d, the caller, is in error itself, or was replaced",
                        call->what, a->task);
-    status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, decide, &e, NULL);
+    status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, record_decide, &e, NULL);
     if (!status && act->lost) { /* who waited for it is to hear of its death, where that ends the job's waits */
         mu_nccl_recheck(ctx);
         status = mu_cluster_error(call->m->seg, call->what);
         act->rechecked = true;
         e = (struct mu_edit){.arg = &d};
         if (!status)
-            status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, decide, &e, NULL);
+            status = mu_table_edit(&t, ctx, &call->key, MU_EDIT_WANTS_OLD, record_decide, &e, NULL);
     }
     if (call->shared)
         mu_bell_ring(call->m->seg);

@@ -51,7 +51,7 @@ static enum muster_status make_config(const void *wanted, void **ret_config)
     return MUSTER_OK;
 }
 
-static enum muster_status failed(struct mu_nccl_call *call, struct ncclComm *comm, int result)
+static enum muster_status comm_failed(struct mu_nccl_call *call, struct ncclComm *comm, int result)
 {
     char words[256];
 
@@ -60,7 +60,7 @@ static enum muster_status failed(struct mu_nccl_call *call, struct ncclComm *com
                    call->asker.nranks, words);
 }
 
-static enum muster_status late(struct mu_nccl_call *call, const struct mu_nccl_id *id)
+static enum muster_status comm_late(struct mu_nccl_call *call, const struct mu_nccl_id *id)
 {
     char missing[160], address[MU_NCCL_ADDRESS];
 
@@ -72,8 +72,8 @@ static enum muster_status late(struct mu_nccl_call *call, const struct mu_nccl_i
 }
 
 /* Until NCCL is through, or something speaks against it. */
-static enum muster_status await(struct mu_nccl_call *call, struct ncclComm *comm, const struct mu_nccl_id *id,
-                                muster_deadline deadline)
+static enum muster_status comm_await(struct mu_nccl_call *call, struct ncclComm *comm, const struct mu_nccl_id *id,
+                                     muster_deadline deadline)
 {
     uint64_t pause = ASK_FIRST_NS;
 
@@ -82,11 +82,11 @@ static enum muster_status await(struct mu_nccl_call *call, struct ncclComm *comm
         enum muster_status status;
 
         if (rc != MU_NCCL_SUCCESS || (result != MU_NCCL_SUCCESS && result != MU_NCCL_IN_PROGRESS))
-            return failed(call, comm, rc != MU_NCCL_SUCCESS ? rc : result);
+            return comm_failed(call, comm, rc != MU_NCCL_SUCCESS ? rc : result);
         if (result == MU_NCCL_SUCCESS)
             return MUSTER_OK;
         if (deadline != MUSTER_FOREVER && mu_now() >= deadline)
-            return late(call, id);
+            return comm_late(call, id);
         status = mu_nccl_watch(call, pause);
         if (status)
             return status;
@@ -94,8 +94,8 @@ static enum muster_status await(struct mu_nccl_call *call, struct ncclComm *comm
     }
 }
 
-static enum muster_status initialise(struct mu_nccl_call *call, struct mu_nccl_id *ids, void *config,
-                                     muster_deadline deadline, struct ncclComm **ret_comm)
+static enum muster_status comm_initialise(struct mu_nccl_call *call, struct mu_nccl_id *ids, void *config,
+                                          muster_deadline deadline, struct ncclComm **ret_comm)
 {
     const struct mu_nccl *n = call->nccl;
     int nranks = (int)call->asker.nranks, rank = (int)call->asker.rank;
@@ -105,9 +105,9 @@ static enum muster_status initialise(struct mu_nccl_call *call, struct mu_nccl_i
     enum muster_status status = MUSTER_OK;
 
     if (rc != MU_NCCL_SUCCESS && rc != MU_NCCL_IN_PROGRESS)
-        status = failed(call, NULL, rc);
+        status = comm_failed(call, NULL, rc);
     if (!status)
-        status = await(call, comm, &ids[0], deadline);
+        status = comm_await(call, comm, &ids[0], deadline);
     if (!status)
         *ret_comm = comm;
     else if (comm)
@@ -116,7 +116,7 @@ static enum muster_status initialise(struct mu_nccl_call *call, struct mu_nccl_i
 }
 
 /* For the others: a death or an error of a task they learn from the segment, and first-hand. */
-static void tell(struct mu_nccl_call *call, enum muster_status status)
+static void others_tell(struct mu_nccl_call *call, enum muster_status status)
 {
     char why[256], reason[120];
 
@@ -157,9 +157,9 @@ static enum muster_status take_and_initialise(struct mu_nccl_call *call, void *c
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for %u NCCL ids", call->asker.nids);
     status = mu_nccl_take(call, deadline, ids);
     if (!status) {
-        status = initialise(call, ids, config, deadline, ret_comm);
+        status = comm_initialise(call, ids, config, deadline, ret_comm);
         if (status)
-            tell(call, status);
+            others_tell(call, status);
         else
             mu_nccl_finish(call); /* if it fails, the segment is full or gone: the communicator is good all the same */
     }

@@ -24,7 +24,7 @@
 #define TAKE_BACK_NS 1000000000u /* for each step of taking back what may have been done */
 
 /* A step by itself, of one call. */
-static enum muster_status step(struct mu_nccl_call *call, struct mu_nccl_act *act, muster_deadline deadline)
+static enum muster_status call_step(struct mu_nccl_call *call, struct mu_nccl_act *act, muster_deadline deadline)
 {
     struct mu_ctx *ctx;
     enum muster_status status = mu_enter(call->m, &ctx);
@@ -73,7 +73,7 @@ static bool is_dead(void *arg, const struct mu_nccl_root_key *key)
     return dead;
 }
 
-static void leave(struct muster *m)
+static void caller_leave(struct muster *m)
 {
     struct judging j = {.m = m, .leaving = true};
 
@@ -105,7 +105,7 @@ enum muster_status mu_nccl_look_after_roots(struct muster *m)
 
 /* ---- taking ------------------------------------------------------------------------------------------------------ */
 
-static enum muster_status refuse(struct mu_nccl_call *call, enum mu_nccl_answer answer)
+static enum muster_status call_refuse(struct mu_nccl_call *call, enum mu_nccl_answer answer)
 {
     const struct mu_nccl_head *h = call->record.head;
     const struct mu_nccl_asker *a = &call->asker;
@@ -206,8 +206,8 @@ static enum muster_status ask_until_answered(struct mu_nccl_call *call, struct m
 }
 
 /* Of another host: the ids are there, and are ours when the leader knows that we have them. */
-static enum muster_status claim(struct mu_nccl_call *call, struct mu_ctx *ctx, muster_deadline deadline,
-                                struct mu_nccl_id *ret_ids, enum mu_nccl_answer *ret_answer)
+static enum muster_status ids_claim(struct mu_nccl_call *call, struct mu_ctx *ctx, muster_deadline deadline,
+                                    struct mu_nccl_id *ret_ids, enum mu_nccl_answer *ret_answer)
 {
     struct mu_nccl_act act = {.step = MU_NCCL_CLAIM};
     enum muster_status status;
@@ -236,14 +236,14 @@ static enum muster_status take_back(struct mu_nccl_call *call, enum muster_statu
     snprintf(why, sizeof why, "%s", muster_last_error());
     mu_nccl_say(call, ": ", why, reason);
     fail.reason = reason;
-    if (!claimed && !step(call, &look, mu_now() + TAKE_BACK_NS) && look.there) {
+    if (!claimed && !call_step(call, &look, mu_now() + TAKE_BACK_NS) && look.there) {
         h = call->record.head;
         claimed =
             h->state == MUSTER_NCCL_MAKING && h->owner_task == call->asker.task && h->owner_rank == call->asker.rank;
         call->generation = h->generation;
     }
     if (claimed)
-        step(call, &fail, mu_now() + TAKE_BACK_NS);
+        call_step(call, &fail, mu_now() + TAKE_BACK_NS);
     call->unsure = false;
     return mu_fail(status, "%s", why);
 }
@@ -266,7 +266,7 @@ static enum muster_status get_answer(struct mu_nccl_call *call, muster_deadline 
             memcpy(ret_ids, call->record.ids, (size_t)call->asker.nids * sizeof *ret_ids);
         if (!status && *ret_answer == MU_NCCL_THERE) {
             claims = true;
-            status = claim(call, ctx, deadline, ret_ids, ret_answer);
+            status = ids_claim(call, ctx, deadline, ret_ids, ret_answer);
         }
     } while (!status && *ret_answer == MU_NCCL_AGAIN);
     mu_exit(ctx);
@@ -290,8 +290,8 @@ static enum muster_status make_ids(struct mu_nccl_call *call, struct mu_nccl_id 
         mu_nccl_say(call, ": ", muster_last_error(), reason);
         act.reason = reason;
     }
-    status = step(call, &act, MUSTER_FOREVER);
-    if (status == MUSTER_RESOURCE_EXHAUSTED && step(call, &withdraw, MUSTER_FOREVER) == MUSTER_OK)
+    status = call_step(call, &act, MUSTER_FOREVER);
+    if (status == MUSTER_RESOURCE_EXHAUSTED && call_step(call, &withdraw, MUSTER_FOREVER) == MUSTER_OK)
         status = mu_fail(status, "%s: the segment is full, so it cannot be handed out", call->what);
     if (made)
         return mu_fail(made, "%s: %s", call->what, reason);
@@ -336,7 +336,7 @@ enum muster_status mu_nccl_take(struct mu_nccl_call *call, muster_deadline deadl
     if (answer == MU_NCCL_MAKE)
         return make_ids(call, ret_ids);
     if (answer != MU_NCCL_TAKE)
-        return refuse(call, answer);
+        return call_refuse(call, answer);
     return call->shared ? check_reach(call, &ret_ids[0]) : MUSTER_OK;
 }
 
@@ -378,12 +378,12 @@ enum muster_status mu_nccl_give_up(struct mu_nccl_call *call, const char *reason
     enum muster_status status = MUSTER_OK;
 
     if (!call->generation && call->far) { /* said twice, it must not hit the next one */
-        status = step(call, &look, MUSTER_FOREVER);
+        status = call_step(call, &look, MUSTER_FOREVER);
         call->generation = look.generation;
         if (status || !call->generation)
             return status;
     }
-    status = step(call, &act, MUSTER_FOREVER);
+    status = call_step(call, &act, MUSTER_FOREVER);
     if (!call->generation)
         call->generation = act.generation;
     key = root_key(call);
@@ -395,7 +395,7 @@ enum muster_status mu_nccl_finish(struct mu_nccl_call *call)
 {
     struct mu_nccl_act act = {.step = MU_NCCL_FINISH};
 
-    return step(call, &act, MUSTER_FOREVER);
+    return call_step(call, &act, MUSTER_FOREVER);
 }
 
 enum muster_status mu_nccl_read(struct mu_nccl_call *call, bool *ret_there)
@@ -427,7 +427,7 @@ enum muster_status mu_nccl_state(struct mu_nccl_call *call, bool *ret_there)
 
     if (!call->far)
         return mu_nccl_read(call, ret_there);
-    status = step(call, &look, mu_now() + STATE_NS);
+    status = call_step(call, &look, mu_now() + STATE_NS);
     *ret_there = look.there;
     return status;
 }
@@ -486,6 +486,6 @@ enum muster_status mu_nccl_introduce(struct mu_nccl_call *call, const struct mu_
     call->asker.expiry = options && options->expiry_ns ? options->expiry_ns : EXPIRY_NS;
     call->nccl = nccl;
     call->asker.version = nccl->version;
-    call->m->at_leave = leave;
+    call->m->at_leave = caller_leave;
     return MUSTER_OK;
 }

@@ -75,7 +75,7 @@ static void *open_in_folders(void)
     return handle;
 }
 
-static enum muster_status find(void **ret_handle)
+static enum muster_status nccl_find(void **ret_handle)
 {
     const char *said = getenv("MUSTER_NCCL_LIBRARY");
     char why[256];
@@ -99,7 +99,7 @@ static enum muster_status find(void **ret_handle)
     return MUSTER_OK;
 }
 
-static enum muster_status bind(void *handle, struct mu_nccl *n)
+static enum muster_status nccl_bind(void *handle, struct mu_nccl *n)
 {
     Dl_info where;
 
@@ -127,9 +127,9 @@ enum muster_status mu_nccl_open(const struct mu_nccl **ret_nccl)
     pthread_mutex_lock(&lock);
     if (!is_open) {
         memset(&library, 0, sizeof library);
-        status = find(&handle);
+        status = nccl_find(&handle);
         if (!status) {
-            status = bind(handle, &library);
+            status = nccl_bind(handle, &library);
             if (status)
                 dlclose(handle);
         }

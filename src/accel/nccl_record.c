@@ -24,7 +24,7 @@ size_t mu_nccl_record_size(uint32_t nranks, uint32_t nids)
            (size_t)nids * MUSTER_NCCL_ID_BYTES;
 }
 
-static void place(struct mu_nccl_record *r, void *copy)
+static void copy_place(struct mu_nccl_record *r, void *copy)
 {
     r->head = copy;
     r->takers = (struct mu_nccl_taker *)(r->head + 1);
@@ -41,12 +41,12 @@ bool mu_nccl_record_view(struct mu_nccl_record *r, void *copy, size_t len)
         h->owner_rank >= h->nranks)
         return false;
     h->reason[sizeof h->reason - 1] = 0;
-    place(r, copy);
+    copy_place(r, copy);
     return true;
 }
 
 /* `sound`: the one before was taken by all, and all of them are there. */
-static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_asker *a, bool sound)
+static enum mu_nccl_answer record_begin(struct mu_nccl_record *r, const struct mu_nccl_asker *a, bool sound)
 {
     struct mu_nccl_head *h = r->head;
 
@@ -63,7 +63,7 @@ static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_
     h->nranks = a->nranks;
     h->nids = a->nids;
     h->taken = h->done = 0;
-    place(r, h);
+    copy_place(r, h);
     memset(r->takers, 0, mu_nccl_record_size(a->nranks, a->nids) - sizeof *h);
     return MU_NCCL_MAKE;
 }
@@ -71,7 +71,7 @@ static enum mu_nccl_answer begin(struct mu_nccl_record *r, const struct mu_nccl_
 void mu_nccl_first(struct mu_nccl_record *r, void *room, const struct mu_nccl_asker *a)
 {
     r->head = room;
-    begin(r, a, true);
+    record_begin(r, a, true);
 }
 
 static bool is_owner(const struct mu_nccl_head *h, const struct mu_nccl_asker *a)
@@ -84,7 +84,7 @@ static bool is_taker(const struct mu_nccl_taker *t, const struct mu_nccl_asker *
     return (t->flags & MU_NCCL_TAKEN) && t->task == a->task && t->incarnation == a->incarnation;
 }
 
-static void take(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
+static void ids_take(struct mu_nccl_record *r, const struct mu_nccl_asker *a)
 {
     r->takers[a->rank] = (struct mu_nccl_taker){a->incarnation, a->task, MU_NCCL_TAKEN | a->attempt << 8};
     r->head->taken++;
@@ -99,7 +99,7 @@ static const char *name_of(const struct mu_nccl_asker *a, int32_t task, char nam
     return name;
 }
 
-static bool has_expired(const struct mu_nccl_head *h, uint64_t now, char reason[120])
+static bool record_has_expired(const struct mu_nccl_head *h, uint64_t now, char reason[120])
 {
     if (h->taken == h->nranks || now < h->expires)
         return false;
@@ -143,7 +143,7 @@ static bool is_broken(const struct mu_nccl_record *r, const struct mu_nccl_asker
     if (gap.how == MU_NCCL_LEFT) /* perhaps because of a death that came while we looked: that is the reason then */
         gap = find_gap(r, a);
     if (gap.how == MU_NCCL_HERE)
-        return has_expired(r->head, a->now, reason);
+        return record_has_expired(r->head, a->now, reason);
     if (gap.rank != UINT32_MAX)
         snprintf(role, sizeof role, "is rank %u", gap.rank);
     snprintf(reason, 120, "%s, which %s, %s", name_of(a, gap.task, name), role,
@@ -157,9 +157,9 @@ static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_n
     struct mu_nccl_taker *t;
 
     if (is_broken(r, a, h->reason)) /* also when all have taken it: who waits for the lost one must be told */
-        return begin(r, a, false);
+        return record_begin(r, a, false);
     if (h->taken == h->nranks)
-        return begin(r, a, true);
+        return record_begin(r, a, true);
     if (h->nranks != a->nranks || h->nids != a->nids)
         return MU_NCCL_OTHER_COUNT;
     t = &r->takers[a->rank];
@@ -176,7 +176,7 @@ static enum mu_nccl_answer ask_ready(struct mu_nccl_record *r, const struct mu_n
     }
     if (a->claims)
         return MU_NCCL_THERE;
-    take(r, a);
+    ids_take(r, a);
     return MU_NCCL_TAKE;
 }
 
@@ -204,7 +204,7 @@ enum mu_nccl_answer mu_nccl_claim(struct mu_nccl_record *r, const struct mu_nccl
         return MU_NCCL_AGAIN;
     if (r->takers[a->rank].flags & MU_NCCL_TAKEN)
         return MU_NCCL_CLAIMED;
-    take(r, a);
+    ids_take(r, a);
     return MU_NCCL_TAKE;
 }
 
@@ -221,16 +221,16 @@ enum mu_nccl_answer mu_nccl_ask(struct mu_nccl_record *r, const struct mu_nccl_a
     struct mu_nccl_head *h = r->head;
 
     if (h->state == MUSTER_NCCL_FAILED)
-        return begin(r, a, false);
+        return record_begin(r, a, false);
     if (h->state == MUSTER_NCCL_READY)
         return ask_ready(r, a);
     if (is_owner(h, a)) /* an earlier call of ours that could not even say that it had failed */
-        return a->resent ? MU_NCCL_MAKE : begin(r, a, false);
+        return a->resent ? MU_NCCL_MAKE : record_begin(r, a, false);
     if (a->presence(a->arg, h->owner_task, h->owner_incarnation, h->owner_attempt) != MU_NCCL_HERE) {
         char name[MU_NCCL_TASK_NAME];
 
         snprintf(h->reason, sizeof h->reason, "%s was lost while it made the id", name_of(a, h->owner_task, name));
-        return begin(r, a, false);
+        return record_begin(r, a, false);
     }
     return h->nranks == a->nranks && h->nids == a->nids ? MU_NCCL_WAIT : MU_NCCL_OTHER_COUNT;
 }
@@ -249,7 +249,7 @@ bool mu_nccl_made(struct mu_nccl_record *r, const struct mu_nccl_asker *a, uint6
     if (!mu_nccl_is_maker(r, a, generation))
         return took_before(r, a, generation);
     memcpy(r->ids, ids, (size_t)h->nids * MUSTER_NCCL_ID_BYTES);
-    take(r, a);
+    ids_take(r, a);
     h->state = MUSTER_NCCL_READY;
     h->since = a->now;
     h->expires = a->now + a->expiry < a->now ? UINT64_MAX : a->now + a->expiry;
@@ -272,7 +272,7 @@ bool mu_nccl_expire(struct mu_nccl_record *r, uint64_t now)
 {
     struct mu_nccl_head *h = r->head;
 
-    if (h->state != MUSTER_NCCL_READY || !has_expired(h, now, h->reason))
+    if (h->state != MUSTER_NCCL_READY || !record_has_expired(h, now, h->reason))
         return false;
     h->state = MUSTER_NCCL_FAILED;
     h->since = now;

@@ -192,13 +192,13 @@ static __attribute__((constructor)) void watch_forks(void)
     pthread_atfork(before_fork, in_parent, in_child);
 }
 
-static bool same(const struct mu_nccl_root_key *a, const struct mu_nccl_root_key *b)
+static bool keys_same(const struct mu_nccl_root_key *a, const struct mu_nccl_root_key *b)
 {
     return a->handle == b->handle && a->generation == b->generation && !strcmp(a->name, b->name);
 }
 
 /* Of what we ended the thread still has to close the socket: until then a forked child must know of it. */
-static void end(struct root *r)
+static void root_end(struct root *r)
 {
     int fd = fcntl(r->fd, F_DUPFD_CLOEXEC, 0);
 
@@ -211,7 +211,7 @@ static void end(struct root *r)
 }
 
 /* End those that `wanted` names; take out those that are gone. */
-static void sweep(bool (*wanted)(void *arg, const struct root *r), void *arg)
+static void roots_sweep(bool (*wanted)(void *arg, const struct root *r), void *arg)
 {
     struct root **at = &roots;
 
@@ -220,7 +220,7 @@ static void sweep(bool (*wanted)(void *arg, const struct root *r), void *arg)
 
         if (inode_of(r->fd) == r->inode) {
             if (!r->ended && wanted(arg, r))
-                end(r);
+                root_end(r);
             at = &r->next;
             continue;
         }
@@ -231,17 +231,17 @@ static void sweep(bool (*wanted)(void *arg, const struct root *r), void *arg)
 
 static bool is_of(void *arg, const struct root *r)
 {
-    return same(arg, &r->key);
+    return keys_same(arg, &r->key);
 }
 
 void mu_nccl_roots_end(const struct mu_nccl_root_key *key)
 {
     pthread_mutex_lock(&lock);
-    sweep(is_of, (void *)(uintptr_t)key);
+    roots_sweep(is_of, (void *)(uintptr_t)key);
     pthread_mutex_unlock(&lock);
 }
 
-static bool has_expired(void *arg, const struct root *r)
+static bool root_has_expired(void *arg, const struct root *r)
 {
     return *(const uint64_t *)arg >= r->expires;
 }
@@ -269,7 +269,7 @@ void mu_nccl_roots_reap(uint64_t handle, mu_nccl_dead_fn is_dead, void *arg)
     uint32_t count;
 
     pthread_mutex_lock(&lock);
-    sweep(has_expired, &now);
+    roots_sweep(root_has_expired, &now);
     keys = keys_of(handle, &count);
     pthread_mutex_unlock(&lock);
     for (uint32_t i = 0; i < count; i++)
@@ -334,7 +334,7 @@ enum muster_status mu_nccl_roots_make(const struct mu_nccl *nccl, const struct m
     for (uint32_t i = 0; i < count && !status; i++)
         status = make_one(nccl, key, expires, &ret_ids[i]);
     if (status)
-        sweep(is_of, (void *)(uintptr_t)key);
+        roots_sweep(is_of, (void *)(uintptr_t)key);
     making = false;
     pthread_mutex_unlock(&lock);
     return status;

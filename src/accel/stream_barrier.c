@@ -46,8 +46,8 @@ static struct card fill_card(const struct muster_stream_barrier *b, enum muster_
 }
 
 /* Give our card and read all: OK when everybody's is, else the first bad one's status and reason. */
-static enum muster_status exchange(struct muster_stream_barrier *b, struct muster_group *group, const struct card *mine,
-                                   struct card *all, muster_deadline deadline)
+static enum muster_status cards_exchange(struct muster_stream_barrier *b, struct muster_group *group,
+                                         const struct card *mine, struct card *all, muster_deadline deadline)
 {
     enum muster_status status = muster_group_allgather(group, mine, sizeof *mine, all, deadline);
 
@@ -59,7 +59,7 @@ static enum muster_status exchange(struct muster_stream_barrier *b, struct muste
 }
 
 /* What makes a barrier impossible though each member is fit. All see the same cards, so all decide the same. */
-static enum muster_status judge(struct muster_stream_barrier *b, const struct card *all)
+static enum muster_status cards_judge(struct muster_stream_barrier *b, const struct card *all)
 {
     for (uint32_t i = 0; i < b->size; i++) {
         b->members[i].incarnation = all[i].incarnation;
@@ -84,7 +84,7 @@ static enum muster_status judge(struct muster_stream_barrier *b, const struct ca
  * process that is killed /proc forgets the descriptors when its first thread has ended; that it is lost is seen when
  * the last one has.
  */
-static enum muster_status adopt(struct muster_stream_barrier *b, const struct card *first)
+static enum muster_status memory_adopt(struct muster_stream_barrier *b, const struct card *first)
 {
     enum muster_status status = mu_stream_adopt(&first->share, b->size, &b->page);
     uint64_t end = mu_now() + DYING_NS;
@@ -106,12 +106,12 @@ static enum muster_status adopt(struct muster_stream_barrier *b, const struct ca
 }
 
 /* The memory is there: everything that may still fail here. */
-static enum muster_status settle(struct muster_stream_barrier *b, const struct card *first)
+static enum muster_status barrier_settle(struct muster_stream_barrier *b, const struct card *first)
 {
     enum muster_status status = MUSTER_OK;
 
     if (b->rank)
-        status = adopt(b, first);
+        status = memory_adopt(b, first);
     if (!status)
         status = b->executor->map(b->state, b->page, mu_stream_bytes(), b->rank, &b->base);
     if (!status)
@@ -120,8 +120,8 @@ static enum muster_status settle(struct muster_stream_barrier *b, const struct c
 }
 
 /* From the first card to the last. */
-static enum muster_status meet(struct muster_stream_barrier *b, struct muster_group *group, enum muster_status fit,
-                               muster_deadline deadline)
+static enum muster_status members_meet(struct muster_stream_barrier *b, struct muster_group *group,
+                                       enum muster_status fit, muster_deadline deadline)
 {
     struct card mine = fill_card(b, fit), *all = calloc(b->size, sizeof *all);
     struct mu_stream_share *share = &mine.share;
@@ -134,14 +134,14 @@ static enum muster_status meet(struct muster_stream_barrier *b, struct muster_gr
             share->fd = -1;
         }
     }
-    status = all ? exchange(b, group, &mine, all, deadline)
+    status = all ? cards_exchange(b, group, &mine, all, deadline)
                  : mu_fail(MUSTER_RESOURCE_EXHAUSTED, "no memory for stream barrier %s", b->name);
     if (!status)
-        status = judge(b, all);
+        status = cards_judge(b, all);
     if (!status) {
-        struct card second = fill_card(b, settle(b, &all[0]));
+        struct card second = fill_card(b, barrier_settle(b, &all[0]));
 
-        status = exchange(b, group, &second, all, deadline);
+        status = cards_exchange(b, group, &second, all, deadline);
     }
     if (share->fd >= 0)
         close(share->fd);
@@ -150,7 +150,7 @@ static enum muster_status meet(struct muster_stream_barrier *b, struct muster_gr
 }
 
 /* Undo whatever was done, in the other order. */
-static void done(struct muster_stream_barrier *b)
+static void barrier_done(struct muster_stream_barrier *b)
 {
     bool unused = true;
 
@@ -209,11 +209,11 @@ enum muster_status mu_stream_create(struct muster *muster, const char *name, con
         take_members(b, group, task_ids, count);
         b->seg = muster->seg;
         mu_segment_ref(b->seg);
-        status = meet(b, group, fit, deadline);
+        status = members_meet(b, group, fit, deadline);
         muster_group_free(group);
     }
     if (status)
-        done(b);
+        barrier_done(b);
     else
         *ret_barrier = b;
     return status;
@@ -226,7 +226,7 @@ enum muster_status muster_stream_barrier_create(struct muster *muster, const cha
     return mu_stream_create(muster, name, task_ids, count, 1, &mu_stream_cuda, deadline, ret_barrier);
 }
 
-static enum muster_status refuse(const struct muster_stream_barrier *b)
+static enum muster_status barrier_refuse(const struct muster_stream_barrier *b)
 {
     if (!b)
         return mu_fail(MUSTER_INVALID_ARGUMENT, "the stream barrier is NULL");
@@ -243,7 +243,7 @@ static uint64_t enqueued_by(const struct muster_stream_barrier *b)
 }
 
 /* The sentence of a barrier that has failed. */
-static enum muster_status tell(struct muster_stream_barrier *b, uint64_t failed)
+static enum muster_status failure_tell(struct muster_stream_barrier *b, uint64_t failed)
 {
     enum mu_stream_cause cause = MU_STREAM_CAUSE(failed);
     enum muster_status status = cause == MU_STREAM_GIVEN_UP   ? MUSTER_ABORTED
@@ -258,7 +258,7 @@ static enum muster_status tell(struct muster_stream_barrier *b, uint64_t failed)
     return status;
 }
 
-static enum muster_status submit(struct muster_stream_barrier *b, struct CUstream_st *stream)
+static enum muster_status barrier_submit(struct muster_stream_barrier *b, struct CUstream_st *stream)
 {
     /* acquire: pairs with the CAS of mu_stream_fail() */
     uint64_t failed = mu_load_acquire(&b->page->failed), before = enqueued_by(b);
@@ -267,7 +267,7 @@ static enum muster_status submit(struct muster_stream_barrier *b, struct CUstrea
     enum muster_status status;
 
     if (failed)
-        return tell(b, failed);
+        return failure_tell(b, failed);
     if (arrived != before && stream != b->stream)
         return mu_fail(MUSTER_FAILED_PRECONDITION,
                        "stream barrier %s: rounds %llu to %llu are still to be executed in another stream: synchronize "
@@ -288,19 +288,19 @@ static enum muster_status submit(struct muster_stream_barrier *b, struct CUstrea
 
 enum muster_status muster_stream_barrier_enqueue(struct muster_stream_barrier *barrier, struct CUstream_st *stream)
 {
-    enum muster_status status = refuse(barrier);
+    enum muster_status status = barrier_refuse(barrier);
 
     if (status)
         return status;
     pthread_mutex_lock(&barrier->lock);
-    status = submit(barrier, stream);
+    status = barrier_submit(barrier, stream);
     pthread_mutex_unlock(&barrier->lock);
     return status;
 }
 
 enum muster_status muster_stream_barrier_status(struct muster_stream_barrier *barrier, uint64_t *ret_good)
 {
-    enum muster_status status = refuse(barrier);
+    enum muster_status status = barrier_refuse(barrier);
     uint64_t failed, good;
 
     if (status)
@@ -309,13 +309,13 @@ enum muster_status muster_stream_barrier_status(struct muster_stream_barrier *ba
     good = failed ? MU_STREAM_GOOD(failed) : mu_stream_good(barrier->page, barrier->size, enqueued_by(barrier));
     if (ret_good)
         *ret_good = good;
-    return failed && enqueued_by(barrier) > good ? tell(barrier, failed) : MUSTER_OK;
+    return failed && enqueued_by(barrier) > good ? failure_tell(barrier, failed) : MUSTER_OK;
 }
 
 enum muster_status muster_stream_barrier_missing(struct muster_stream_barrier *barrier, int32_t *ret_task_ids,
                                                  size_t capacity, size_t *ret_count)
 {
-    enum muster_status status = refuse(barrier);
+    enum muster_status status = barrier_refuse(barrier);
     uint64_t arrived[MUSTER_STREAM_SIZE_MAX], furthest = 0, enqueued;
     size_t n = 0;
 
@@ -339,7 +339,7 @@ enum muster_status muster_stream_barrier_missing(struct muster_stream_barrier *b
 
 enum muster_status muster_stream_barrier_abort(struct muster_stream_barrier *barrier, const char *message)
 {
-    enum muster_status status = refuse(barrier);
+    enum muster_status status = barrier_refuse(barrier);
     uint64_t text[MU_STREAM_NOTE / 8] = {0};
 
     if (status)
@@ -385,6 +385,6 @@ enum muster_status muster_stream_barrier_free(struct muster_stream_barrier *barr
                        "first (or give up by muster_stream_barrier_abort(), then synchronize)",
                        barrier->name, (unsigned long long)arrived + 1, (unsigned long long)enqueued);
     mu_stream_fail(barrier->page, barrier->size, enqueued, barrier->rank, MU_STREAM_FREED);
-    done(barrier);
+    barrier_done(barrier);
     return MUSTER_OK;
 }

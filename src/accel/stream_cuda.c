@@ -23,7 +23,8 @@ struct state {
     bool registered;
 };
 
-static enum muster_status attribute(const struct mu_cuda *cuda, mu_cuda_device device, int which, const char *lacks)
+static enum muster_status attribute_need(const struct mu_cuda *cuda, mu_cuda_device device, int which,
+                                         const char *lacks)
 {
     int value = 0;
     mu_cuda_result result = cuda->device_attribute(&value, which, device);
@@ -51,9 +52,9 @@ static enum muster_status open_cuda(void **ret_state)
         result = cuda->context_device(&device);
     if (result)
         return mu_cuda_fail(result, "the current CUDA context");
-    status = attribute(cuda, device, MU_CUDA_CAN_REGISTER, "register host memory");
+    status = attribute_need(cuda, device, MU_CUDA_CAN_REGISTER, "register host memory");
     if (!status)
-        status = attribute(cuda, device, MU_CUDA_CAN_WAIT_64, "wait on 64 bits in a stream");
+        status = attribute_need(cuda, device, MU_CUDA_CAN_WAIT_64, "wait on 64 bits in a stream");
     if (status)
         return status;
     s = calloc(1, sizeof *s);
@@ -64,8 +65,8 @@ static enum muster_status open_cuda(void **ret_state)
     return MUSTER_OK;
 }
 
-static enum muster_status submit(void *state, struct CUstream_st *stream, const struct mu_stream_op *ops,
-                                 uint32_t count)
+static enum muster_status cuda_submit(void *state, struct CUstream_st *stream, const struct mu_stream_op *ops,
+                                      uint32_t count)
 {
     struct state *s = state;
     struct mu_cuda_mem_op batch[MU_STREAM_OPS_MAX + 1];
@@ -92,24 +93,24 @@ static enum muster_status submit(void *state, struct CUstream_st *stream, const 
 }
 
 /* Looks a tenth of a millisecond apart: this is once a barrier, and its end is for a driver's fault only. */
-static void breathe(void)
+static void look_pause(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
 
 /* Until the stream has run empty. */
-static mu_cuda_result drain(const struct mu_cuda *cuda, mu_cuda_stream stream)
+static mu_cuda_result stream_drain(const struct mu_cuda *cuda, mu_cuda_stream stream)
 {
     uint64_t until = mu_now() + TRIAL_NS;
     mu_cuda_result result;
 
     while ((result = cuda->stream_query(stream)) == MU_CUDA_NOT_READY && mu_now() < until)
-        breathe();
+        look_pause();
     return result;
 }
 
 /* What the device made of "write 5, wait for 6, write 7" after the wait was released. */
-static enum muster_status judge(mu_cuda_result result, const struct mu_stream_word *word)
+static enum muster_status probe_judge(mu_cuda_result result, const struct mu_stream_word *word)
 {
     uint32_t low = mu_load32_acquire(&word->arrived);   /* acquire: pairs with the device's writes */
     uint32_t high = mu_load32_acquire(&word->released); /* acquire: likewise */
@@ -137,17 +138,17 @@ static enum muster_status try_out(struct state *s, struct mu_stream_word *word, 
 
     if (result)
         return mu_cuda_fail(result, "cuStreamCreate");
-    status = submit(s, stream, ops, 3);
+    status = cuda_submit(s, stream, ops, 3);
     if (!status) {
         while (mu_load32_acquire(&word->arrived) != 5 && mu_now() < until) /* acquire: pairs with the device's write */
-            breathe();
+            look_pause();
         mu_store32_release(&word->released, 1); /* release: pairs with the device's wait */
-        result = drain(cuda, stream);
-        status = judge(result, word);
+        result = stream_drain(cuda, stream);
+        status = probe_judge(result, word);
         if (result == MU_CUDA_NOT_READY) {          /* let it go in the way that needs no release */
             mu_store32_release(&word->released, 0); /* release: as above */
             mu_store32_release(&word->arrived, 6);  /* release: likewise */
-            drain(cuda, stream);
+            stream_drain(cuda, stream);
         }
     }
     cuda->stream_destroy(stream);
@@ -156,7 +157,8 @@ static enum muster_status try_out(struct state *s, struct mu_stream_word *word, 
     return status;
 }
 
-static enum muster_status map(void *state, struct mu_stream_page *page, size_t bytes, uint32_t rank, uint64_t *ret_base)
+static enum muster_status cuda_map(void *state, struct mu_stream_page *page, size_t bytes, uint32_t rank,
+                                   uint64_t *ret_base)
 {
     struct state *s = state;
     struct mu_stream_word *word = (struct mu_stream_word *)page->notes[rank].text;
@@ -183,4 +185,4 @@ static bool close_cuda(void *state, struct mu_stream_page *page)
     return unused;
 }
 
-const struct mu_stream_executor mu_stream_cuda = {open_cuda, map, submit, close_cuda};
+const struct mu_stream_executor mu_stream_cuda = {open_cuda, cuda_map, cuda_submit, close_cuda};

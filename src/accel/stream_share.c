@@ -30,7 +30,7 @@ size_t mu_stream_bytes(void)
     return (sizeof(struct mu_stream_page) + page - 1) / page * page;
 }
 
-static struct mu_stream_page *map(int fd)
+static struct mu_stream_page *page_map(int fd)
 {
     void *memory = mmap(NULL, mu_stream_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
@@ -56,7 +56,7 @@ enum muster_status mu_stream_make(uint32_t size, uint64_t first, struct mu_strea
     if (!error && fcntl(fd, F_ADD_SEALS, SEALS))
         error = errno;
     if (!error) {
-        page = map(fd);
+        page = page_map(fd);
         error = page ? 0 : errno;
     }
     if (error) {
@@ -92,7 +92,7 @@ enum muster_status mu_stream_adopt(const struct mu_stream_share *share, uint32_t
                        path, strerror(errno),
                        errno == EACCES ? " (members must be of one user, and dumpable: see prctl(2))" : "");
     if (!fstat(fd, &status) && status.st_size == (off_t)mu_stream_bytes() && (fcntl(fd, F_GET_SEALS) & SEALS) == SEALS)
-        page = map(fd);
+        page = page_map(fd);
     close(fd);
     if (page && !memcmp(page->nonce, share->nonce, sizeof page->nonce) && page->size == size) {
         *ret_page = page;

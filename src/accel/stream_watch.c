@@ -125,7 +125,7 @@ static uint32_t find_lost(const struct muster_stream_barrier *b)
     return b->size;
 }
 
-static void fail(struct muster_stream_barrier *b, uint32_t rank, enum mu_stream_cause cause)
+static void barrier_fail(struct muster_stream_barrier *b, uint32_t rank, enum mu_stream_cause cause)
 {
     /* relaxed, process-local: near enough whenever it is read; see mu_stream_arrived() */
     uint64_t enqueued = atomic_load_explicit(&b->enqueued, memory_order_relaxed);
@@ -135,7 +135,7 @@ static void fail(struct muster_stream_barrier *b, uint32_t rank, enum mu_stream_
 }
 
 /* Words to sleep on, with what they were when they gave no reason to act. *ret_dying: a main slot's thread has gone. */
-static size_t collect(struct muster_stream_barrier *b, mu_a32 **words, uint32_t *values, bool *ret_dying)
+static size_t words_collect(struct muster_stream_barrier *b, mu_a32 **words, uint32_t *values, bool *ret_dying)
 {
     size_t n = 0;
 
@@ -163,27 +163,27 @@ static size_t collect(struct muster_stream_barrier *b, mu_a32 **words, uint32_t 
 }
 
 /* True when there is nothing left to watch. */
-static bool look(struct muster_stream_barrier *b)
+static bool barrier_look(struct muster_stream_barrier *b)
 {
     uint32_t lost;
 
     if (mu_load32_acquire(&b->stop)) /* acquire: pairs with mu_stream_unwatch() */
         return true;
     if (!mu_segment_is_whole(b->seg) || mu_segment_is_closed(b->seg)) {
-        fail(b, b->rank, MU_STREAM_JOB_GONE);
+        barrier_fail(b, b->rank, MU_STREAM_JOB_GONE);
         return true;
     }
     lost = find_lost(b);
     if (lost < b->size)
-        fail(b, lost, MU_STREAM_LOST);
-    else if (mu_load_acquire(&b->page->failed)) /* acquire: pairs with the CAS of mu_stream_fail() */
-        fail(b, b->rank, MU_STREAM_LOST);       /* the cause is there already: this opens what its finder has not */
+        barrier_fail(b, lost, MU_STREAM_LOST);
+    else if (mu_load_acquire(&b->page->failed))   /* acquire: pairs with the CAS of mu_stream_fail() */
+        barrier_fail(b, b->rank, MU_STREAM_LOST); /* the cause is there already: this opens what its finder has not */
     else
         return false;
     return true;
 }
 
-static void *watch(void *arg)
+static void *barriers_watch(void *arg)
 {
     struct muster_stream_barrier *b = arg;
     uint64_t turn = FIRST_NS;
@@ -200,13 +200,13 @@ static void *watch(void *arg)
         values[1] = 0;
         words[2] = &b->stop;
         values[2] = 0;
-        n += collect(b, words + 3, values + 3, &dying);
-        if (look(b))
+        n += words_collect(b, words + 3, values + 3, &dying);
+        if (barrier_look(b))
             return NULL;
         turn = !dying ? FIRST_NS : turn < SLEEP_NS / 2 ? turn * 2 : SLEEP_NS;
         mu_futex_wait_any(words, values, n, mu_now() + (dying ? turn : SLEEP_NS));
         if (!mu_segment_is_whole(b->seg)) {
-            fail(b, b->rank, MU_STREAM_JOB_GONE);
+            barrier_fail(b, b->rank, MU_STREAM_JOB_GONE);
             return NULL;
         }
     }
@@ -219,7 +219,7 @@ enum muster_status mu_stream_watch(struct muster_stream_barrier *b)
 
     sigfillset(&all); /* the program's signals are the program's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    rc = pthread_create(&b->watchdog, NULL, watch, b);
+    rc = pthread_create(&b->watchdog, NULL, barriers_watch, b);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc)
         return mu_fail(MUSTER_RESOURCE_EXHAUSTED, "cannot start the thread that watches it: %s", strerror(rc));
@@ -231,7 +231,7 @@ void mu_stream_unwatch(struct muster_stream_barrier *b)
 {
     if (!b->watched)
         return;
-    mu_store32_release(&b->stop, 1); /* release: pairs with look() */
+    mu_store32_release(&b->stop, 1); /* release: pairs with barrier_look() */
     mu_futex_wake32(&b->stop);
     pthread_join(b->watchdog, NULL);
     b->watched = false;
